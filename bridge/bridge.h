@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * bridge.h - the daemon's state: everything that runs, in one struct, on the loop thread.
+ *
+ * Who owns what: struct bridge owns the instances, the routes, the store and the
+ * listener; a route owns its schedulers, one per bucket; a scheduler owns the hand-overs
+ * of its jobs.
+ */
+#ifndef BRIDGE_BRIDGE_H
+#define BRIDGE_BRIDGE_H
+
+#include "bridge/conf.h"
+#include "bridge/delay.h"
+#include "bridge/flow.h"
+#include "bridge/pacer.h"
+#include "bridge/plugin.h"
+#include "bridge/reason.h"
+#include "bridge/stats.h"
+#include "bridge/store.h"
+#include "bridge/tmpl.h"
+
+#include <sys/queue.h>
+
+struct httpd;
+struct embedded;
+
+struct source {
+    struct bridge *bridge;
+    const struct conf_source *conf;
+    const struct source_ops *ops;
+    void *self;
+    bool started, paused, stopped;
+    unsigned open;                    /* submissions without an answer yet */
+    struct partition_row *partitions; /* interned names, with the last offset submitted */
+};
+
+struct sched { /* one bucket of one route: when its jobs are claimed */
+    struct route *route;
+    struct bucket *bucket;
+    struct timer *timer;
+    int64_t head_ms;    /* due time of its first job, Redis' clock; -1: none waits */
+    int64_t lease_ms;   /* first end of a lease that is known of; -1: none */
+    int64_t recheck_us; /* monotonic: when to ask Redis for both again */
+    unsigned want;      /* asked for by the claim on its way */
+    bool claiming, reaping;
+    bool more;   /* the last claim got all that it asked for */
+    bool listed; /* waits for its sink's credit */
+    struct pacer pacer;
+    TAILQ_ENTRY(sched) link;
+};
+
+struct route {
+    struct bridge *bridge;
+    const struct conf_route *conf;
+    struct sink *sink, *dead;          /* dead: NULL, only the error bucket */
+    struct tmpl *target, *dead_target; /* NULL: the sink needs none */
+    struct sched *scheds;              /* conf->buckets of them */
+    unsigned in_flight;                /* hand-overs without an outcome */
+    struct route_stats stats;
+};
+
+struct sink {
+    struct bridge *bridge;
+    const struct conf_sink *conf;
+    const struct sink_ops *ops;
+    void *self;
+    bool started, stopped;
+    unsigned max_in_flight;
+    unsigned in_flight;          /* hand-overs without an outcome */
+    unsigned reserved;           /* asked of Redis by claims on their way */
+    int64_t timeout_ms;          /* shortest of its routes */
+    TAILQ_HEAD(, sched) waiting; /* for credit */
+    struct sink_stats stats;
+};
+
+struct bridge {
+    struct conf *conf;
+    struct store *store;
+    struct embedded *embedded; /* NULL: Redis is somebody else's */
+    struct httpd *httpd;       /* NULL: no listener */
+    struct source *sources;
+    struct sink *sinks;
+    struct route *routes;
+    size_t source_count, sink_count, route_count;
+    struct flow flow;
+    struct turn_hook *hook;
+    struct timer *tick;
+    uint64_t next_id;  /* for jobs without a name */
+    uint64_t instance; /* random, 40 bits: part of those names */
+    bool claiming;     /* false while draining */
+    bool draining;
+};
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * conf.h - tarry.conf, read whole and checked whole, or refused with every error in it.
+ *
+ * Reading does no I/O but on the file, its includes and ${file:...}. The option rows of
+ * the core's own sections are in conf_rows.c; those of plugins stand in the plugins.
+ */
+#ifndef BRIDGE_CONF_H
+#define BRIDGE_CONF_H
+
+#include "bridge/buf.h"
+#include "bridge/opt.h"
+#include "bridge/retry.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+struct source_ops;
+struct sink_ops;
+
+struct conf_redis { /* redis: { } */
+    char *url;      /* redis:// rediss:// unix:// or "embedded" */
+    char *dir;      /* embedded: where it keeps its files */
+    char *server;   /* embedded: the program, "redis-server" */
+    char *prefix;   /* of every key */
+    char *ca_file, *cert_file, *key_file;
+    int64_t connect_timeout_ms, command_timeout_ms;
+    int64_t backoff_first_ms, backoff_max_ms;
+};
+
+struct conf_http { /* http: { } */
+    char *listen;  /* "" : no listener */
+    int64_t body_max_bytes;
+    int64_t deadline_ms, idle_ms;
+    int64_t connections_max;
+};
+
+struct conf_daemon { /* daemon: { } */
+    int log_level;   /* enum log_level */
+    int64_t stop_timeout_ms;
+    int64_t job_max_bytes;   /* largest record */
+    int64_t queue_max_jobs;  /* submitted and not yet answered by Redis, all routes */
+    int64_t queue_max_bytes; /* the same in bytes */
+    int64_t batch_max_jobs;  /* of one script call */
+    int64_t hops_max;        /* deliveries by tarry that one message may have behind it */
+};
+
+struct conf_source {
+    char *name;
+    int line;
+    const struct source_ops *ops;
+    void *self;    /* ops->size bytes, filled in from its rows; taken by the instance */
+    int bare_unit; /* 0 none, 1 ms, 2 s: a delay that is a bare integer */
+    struct opt_pairs rename; /* control header = the name this source uses instead */
+};
+
+struct conf_sink {
+    char *name;
+    int line;
+    const struct sink_ops *ops;
+    void *self;
+    int64_t max_in_flight; /* 0: the plugin's own default */
+};
+
+struct conf_route {
+    char *name;
+    int line;
+    struct opt_list from; /* names of sources, or "http" */
+    char *to;             /* name of a sink */
+    char *match;          /* topic filter with + and #; NULL: everything */
+    char *topic;          /* template of the target; NULL: the sink's default */
+    char *dead;       /* name of a sink for dead letters; NULL: only the error bucket */
+    char *dead_topic; /* template of its target; NULL: that sink's default */
+    struct retry_policy retry;
+    int64_t delay_ms;     /* where the message names none */
+    int64_t max_delay_ms; /* a longer one is a dead letter, too-long */
+    int64_t lease_ms;
+    int64_t buckets;
+};
+
+struct conf {
+    char *file;
+    struct conf_redis redis;
+    struct conf_http http;
+    struct conf_daemon daemon;
+    struct conf_source *sources; /* the last one is the implicit "http", if it listens */
+    size_t source_count;
+    struct conf_sink *sinks;
+    size_t sink_count;
+    struct conf_route
+        *routes; /* in the order of the file: the first that matches is taken */
+    size_t route_count;
+};
+
+/* Gives the configuration, or NULL with one "file:line: message" line per error in
+ * errors. */
+struct conf *conf_read(const char *file, struct buf *errors);
+void conf_free(struct conf *conf); /* NULL is fine; what instances took is left alone */
+
+/* Every option of every section and plugin, for `tarry options` and the manual. */
+void conf_print_options(FILE *out);
+
+#endif

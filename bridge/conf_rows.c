@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * conf_rows.c - the options of the core's own sections, and the list of all options.
+ *
+ * A new option is one row here and one field in conf.h; parsing, checks, defaults and
+ * `tarry options` follow.
+ */
+#include "bridge/conf_rows.h"
+#include "bridge/plugin.h"
+
+#define SECOND 1000LL
+#define HOUR (3600 * SECOND)
+#define DAY (24 * HOUR)
+#define KIB 1024LL
+#define MIB (1024 * KIB)
+
+#define AT(field) offsetof(struct conf_redis, field)
+static const struct opt redis_rows[] = {
+    {"url", OPT_SECRET, AT(url), "redis://127.0.0.1:6379/0",
+     .help = "Where Redis is: redis://, rediss:// (TLS), unix://, or \"embedded\" for a "
+             "private redis-server that tarry runs itself."},
+    {"dir", OPT_STR, AT(dir), "tarry-data",
+     .help = "With \"embedded\": the folder where it keeps its files."},
+    {"server", OPT_STR, AT(server), "redis-server",
+     .help = "With \"embedded\": the program."},
+    {"prefix", OPT_STR, AT(prefix), "tarry",
+     .help =
+         "Stands before every key, so that several installations can share one Redis."},
+    {"ca_file", OPT_STR, AT(ca_file), NULL,
+     .help = "With rediss://: whom to trust, PEM; without it the system's authorities.",
+     .optional = true},
+    {"cert_file", OPT_STR, AT(cert_file), NULL,
+     .help = "With rediss://: our certificate, PEM.", .optional = true},
+    {"key_file", OPT_STR, AT(key_file), NULL,
+     .help = "With rediss://: the key of cert_file, PEM.", .optional = true},
+    {"connect_timeout", OPT_MS, AT(connect_timeout_ms), "5s",
+     .help = "The longest wait for address, connection, TLS and login together.",
+     .min = 10, .max = HOUR},
+    {"command_timeout", OPT_MS, AT(command_timeout_ms), "10s",
+     .help = "Without an answer for so long, a connection is given up and made anew.",
+     .min = 10, .max = HOUR},
+    {"backoff_first", OPT_MS, AT(backoff_first_ms), "50ms",
+     .help = "The wait before the first reconnection; it doubles each time, with jitter.",
+     .min = 1, .max = HOUR},
+    {"backoff_max", OPT_MS, AT(backoff_max_ms), "5s",
+     .help = "The longest wait between reconnections.", .min = 1, .max = HOUR},
+    {0}};
+#undef AT
+
+#define AT(field) offsetof(struct conf_http, field)
+static const struct opt http_rows[] = {
+    {"listen", OPT_STR, AT(listen), "127.0.0.1:7700",
+     .help = "Address and port, or unix:/path, for jobs over HTTP, health and metrics; "
+             "\"\" opens no listener."},
+    {"body_max", OPT_BYTES, AT(body_max_bytes), "1MiB",
+     .help = "The largest request body; above it 413.", .min = KIB, .max = 1024 * MIB},
+    {"deadline", OPT_MS, AT(deadline_ms), "10s",
+     .help = "The longest time from the first byte of a request to its last.", .min = 10,
+     .max = HOUR},
+    {"idle", OPT_MS, AT(idle_ms), "60s",
+     .help = "A connection without a request for so long is closed.", .min = 10,
+     .max = DAY},
+    {"connections_max", OPT_INT, AT(connections_max), "1000",
+     .help = "The most connections at a time.", .min = 1, .max = 100000},
+    {0}};
+#undef AT
+
+#define AT(field) offsetof(struct conf_daemon, field)
+static const struct opt daemon_rows[] = {
+    {"log", OPT_CHOICE, AT(log_level), "info", .help = "The least level that is logged.",
+     .choices = "debug|info|warn|error"},
+    {"stop_timeout", OPT_MS, AT(stop_timeout_ms), "30s",
+     .help = "The longest time a stop may take before what is open is left for the next "
+             "start.",
+     .min = 100, .max = HOUR},
+    {"job_max", OPT_BYTES, AT(job_max_bytes), "256KiB",
+     .help = "The largest record of a job: payload, key and headers together.",
+     .min = KIB, .max = 16 * MIB},
+    {"queue_max_jobs", OPT_INT, AT(queue_max_jobs), "20000",
+     .help = "Jobs on the way to Redis, of all routes; at that mark the sources pause.",
+     .min = 1, .max = 10000000},
+    {"queue_max", OPT_BYTES, AT(queue_max_bytes), "64MiB",
+     .help = "The same in bytes; at least as much as job_max.", .min = KIB,
+     .max = 65536 * MIB},
+    {"batch_max", OPT_INT, AT(batch_max_jobs), "500",
+     .help = "The most jobs in one script call to Redis.", .min = 1, .max = 5000},
+    {"hops_max", OPT_INT, AT(hops_max), "8",
+     .help = "How often one message may pass through tarry before that counts as a loop.",
+     .min = 1, .max = 1000},
+    {0}};
+#undef AT
+
+const struct conf_section conf_sections[] = {
+    {"redis", "where the jobs wait", redis_rows, offsetof(struct conf, redis)},
+    {"http", "the HTTP listener", http_rows, offsetof(struct conf, http)},
+    {"daemon", "the process itself", daemon_rows, offsetof(struct conf, daemon)},
+    {0}};
+
+#define AT(field) offsetof(struct conf_source, field)
+const struct opt conf_source_rows[] = {
+    {"bare_unit", OPT_CHOICE, AT(bare_unit), "none",
+     .help = "What a delay that is a bare integer counts in; \"none\" refuses it.",
+     .choices = "none|ms|s"},
+    {"headers", OPT_PAIRS, AT(rename), "",
+     .help =
+         "Other names for control headers in this source: deliver-after = \"my-delay\";"},
+    {0}};
+#undef AT
+
+#define AT(field) offsetof(struct conf_sink, field)
+const struct opt conf_sink_rows[] = {
+    {"max_in_flight", OPT_INT, AT(max_in_flight), "0",
+     .help = "The most deliveries at a time; 0 leaves it to the type.", .min = 0,
+     .max = 100000},
+    {0}};
+#undef AT
+
+#define AT(field) offsetof(struct conf_route, field)
+const struct opt conf_route_rows[] = {
+    {"from", OPT_LIST, AT(from), NULL,
+     .help = "The source or sources; \"http\" is the HTTP listener."},
+    {"to", OPT_STR, AT(to), NULL, .help = "The sink."},
+    {"match", OPT_STR, AT(match), NULL,
+     .help = "Takes only messages of these topics, as an MQTT filter with + and #.",
+     .optional = true},
+    {"topic", OPT_STR, AT(topic), NULL,
+     .help = "The topic or URL to deliver to, with {topic}, {key}, {header.NAME} and so "
+             "on; without it the sink's own.",
+     .optional = true},
+    {"dead", OPT_STR, AT(dead), NULL,
+     .help = "A sink that gets dead letters too; they are kept in the error bucket in "
+             "any case.",
+     .optional = true},
+    {"dead_topic", OPT_STR, AT(dead_topic), NULL, .help = "As topic, for dead letters.",
+     .optional = true},
+    {"retry", OPT_RETRY, AT(retry),
+     "{ first = \"1s\"; factor = 2.0; max = \"10m\"; limit = 10; jitter = 0.2; }",
+     .help = "When a failed delivery is tried again: by this formula (limit 0: for "
+             "ever), by a list of waits [ \"10s\", \"20s\" ], or \"never\"."},
+    {"delay", OPT_MS, AT(delay_ms), "0",
+     .help = "The delay of a message that names none.", .max = 36600 * DAY},
+    {"max_delay", OPT_MS, AT(max_delay_ms), "3660d",
+     .help = "A longer delay makes the message a dead letter.", .min = SECOND,
+     .max = 36600 * DAY},
+    {"lease", OPT_MS, AT(lease_ms), "60s",
+     .help = "How long one attempt may take before another instance may try.",
+     .min = SECOND, .max = DAY},
+    {"buckets", OPT_INT, AT(buckets), "1",
+     .help = "Shards of the route's keys; more than 1 only for Redis Cluster.", .min = 1,
+     .max = 1024},
+    {0}};
+#undef AT
+
+bool conf_source_plugin(size_t i, struct conf_plugin *plugin)
+{
+    const struct source_ops *ops = source_plugins[i];
+    if (ops == NULL)
+        return false;
+    *plugin =
+        (struct conf_plugin){ops->name, ops->help, ops->size, ops->opts, ops->check};
+    return true;
+}
+
+bool conf_sink_plugin(size_t i, struct conf_plugin *plugin)
+{
+    const struct sink_ops *ops = sink_plugins[i];
+    if (ops == NULL)
+        return false;
+    *plugin =
+        (struct conf_plugin){ops->name, ops->help, ops->size, ops->opts, ops->check};
+    return true;
+}
+
+static void print_plugins(const char *what, bool (*nth)(size_t, struct conf_plugin *),
+                          FILE *out)
+{
+    struct conf_plugin plugin;
+
+    for (size_t i = 0; nth(i, &plugin); i++) {
+        const char *help = plugin.help ? plugin.help : "";
+        if (nth == conf_source_plugin && strcmp(plugin.name, CONF_HTTP_SOURCE) == 0)
+            fprintf(out, "\nfrom = \"http\" in a route   %s\n", help);
+        else
+            fprintf(out, "\n%s: { NAME: { type = \"%s\"; } }   %s\n", what, plugin.name,
+                    help);
+        opt_print(plugin.opts, out);
+    }
+}
+
+void conf_print_options(FILE *out)
+{
+    for (const struct conf_section *s = conf_sections; s->name != NULL; s++) {
+        fprintf(out, "%s: { }   %s\n", s->name, s->help);
+        opt_print(s->rows, out);
+        fputc('\n', out);
+    }
+    fputs("sources: { NAME: { } }   the ways in; each has a type, and these\n", out);
+    opt_print(conf_source_rows, out);
+    print_plugins("sources", conf_source_plugin, out);
+    fputs("\nsinks: { NAME: { } }   the ways out; each has a type, and these\n", out);
+    opt_print(conf_sink_rows, out);
+    print_plugins("sinks", conf_sink_plugin, out);
+    fputs("\nroutes: { NAME: { } }   from which source to which sink, and how\n", out);
+    opt_print(conf_route_rows, out);
+}

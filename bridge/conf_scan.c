@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * conf_scan.c - the text of a configuration, looked over before libconfig gets it.
+ *
+ * Knows of its grammar only what is needed to tell a number from a comment, a string or a
+ * name, and to follow @include. Whatever else is wrong is left for libconfig to say.
+ */
+#include "bridge/conf_scan.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILE_MAX_BYTES = 1024 * 1024, INCLUDES_MAX = 100 };
+
+struct scan {
+    const char *p;    /* where it is; the text ends with a NUL */
+    const char *file; /* NULL: the main one */
+    int line;
+    const char *dir;
+    const struct scan *outer; /* the file that included it; NULL: the main one */
+    unsigned *includes;       /* followed so far, in all files */
+    struct conf_errors *errors;
+};
+
+static int read_all(int fd, size_t max_bytes, struct buf *text, struct err *err)
+{
+    size_t start = text->n;
+
+    for (;;) {
+        ssize_t n = read(fd, buf_room(text, 4096), 4096);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_set(err, "%s", strerror(errno));
+        if (n == 0)
+            break;
+        buf_grew(text, (size_t)n);
+        if (text->n - start > max_bytes)
+            return err_set(err, "larger than %zu bytes", max_bytes);
+    }
+    if (text->n > start && memchr(text->p + start, '\0', text->n - start) != NULL)
+        return err_set(err, "holds a NUL byte; is it a text file?");
+    return 0;
+}
+
+int conf_read_file(const char *path, size_t max_bytes, struct buf *text, struct err *err)
+{
+    struct stat st;
+    /* Not blocking, or a named pipe without a writer would hold us up. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0)
+        return err_set(err, "%s", strerror(errno));
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return err_set(err, "not a regular file");
+    }
+    int rc = read_all(fd, max_bytes, text, err);
+    close(fd);
+    return rc;
+}
+
+static void scan_text(struct scan *s);
+
+static void skip_line_comment(struct scan *s)
+{
+    s->p += strcspn(s->p, "\n");
+}
+
+/* At the end of the text: libconfig would only tell its last line, and leaks the string.
+ */
+static void never_ends(const struct scan *s, const char *what, int line)
+{
+    conf_error(s->errors, s->file, line, "%s that begins here never ends", what);
+}
+
+static void skip_block_comment(struct scan *s)
+{
+    int line = s->line;
+
+    for (s->p += 2; *s->p != '\0'; s->p++) {
+        s->line += *s->p == '\n';
+        if (s->p[0] == '*' && s->p[1] == '/') {
+            s->p += 2;
+            return;
+        }
+    }
+    never_ends(s, "a comment", line);
+}
+
+/* false: it never ends. */
+static bool skip_string(struct scan *s)
+{
+    int line = s->line;
+
+    for (s->p++; *s->p != '\0'; s->p++) {
+        if (*s->p == '"') {
+            s->p++;
+            return true;
+        }
+        if (*s->p == '\\' && s->p[1] != '\0')
+            s->p++;
+        s->line += *s->p == '\n';
+    }
+    never_ends(s, "a text in quotes", line);
+    return false;
+}
+
+/* Does an integer, without what follows it, fit where libconfig puts it? */
+static bool fits(const char *digits, bool hex, bool negative, bool is64)
+{
+    errno = 0;
+    unsigned long long n = strtoull(digits, NULL, hex ? 16 : 10);
+    unsigned long long top = is64 ? LLONG_MAX : INT_MAX;
+    return errno == 0 && n <= top + (negative ? 1 : 0);
+}
+
+static void scan_number(struct scan *s)
+{
+    const char *start = s->p;
+    bool negative = *s->p == '-';
+
+    s->p += *s->p == '-' || *s->p == '+';
+    const char *digits = s->p;
+    bool hex = digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
+    if (hex)
+        s->p += 2;
+    while (hex ? isxdigit((unsigned char)*s->p) : isdigit((unsigned char)*s->p))
+        s->p++;
+    int length = s->p - start < 40 ? (int)(s->p - start) : 40;
+    if (!hex && (*s->p == '.' || *s->p == 'e' || *s->p == 'E')) {
+        s->p += strspn(s->p, "0123456789.eE+-");
+        return;
+    }
+    bool is64 = *s->p == 'L';
+    s->p += strspn(s->p, "L");
+    if (fits(digits, hex, negative, is64))
+        return;
+    if (is64 || !fits(digits, hex, negative, true))
+        conf_error(s->errors, s->file, s->line, "the number %.*s is too large", length,
+                   start);
+    else
+        conf_error(s->errors, s->file, s->line,
+                   "the number %.*s does not fit 32 bits and would be misread; "
+                   "put an L behind it: %.*sL",
+                   length, start, length, start);
+}
+
+static bool includes_itself(const struct scan *s, const char *path)
+{
+    for (; s != NULL; s = s->outer)
+        if (strcmp(s->file ? s->file : s->errors->main_file, path) == 0)
+            return true;
+    return false;
+}
+
+static void scan_include_file(struct scan *outer, const char *path)
+{
+    struct buf text = {0};
+    struct err err;
+    struct scan s = {.file = path,
+                     .line = 1,
+                     .dir = outer->dir,
+                     .outer = outer,
+                     .includes = outer->includes,
+                     .errors = outer->errors};
+
+    if (includes_itself(outer, path))
+        conf_error(outer->errors, outer->file, outer->line, "%s includes itself", path);
+    else if (++*outer->includes > INCLUDES_MAX)
+        conf_error(outer->errors, outer->file, outer->line, "more than %d includes",
+                   INCLUDES_MAX);
+    else if (conf_read_file(path, FILE_MAX_BYTES, &text, &err) != 0)
+        conf_error(outer->errors, outer->file, outer->line, "cannot include %s: %s", path,
+                   err.text);
+    else {
+        s.p = buf_str(&text);
+        scan_text(&s);
+    }
+    buf_free(&text);
+}
+
+static void scan_include(struct scan *s)
+{
+    struct buf path = {0};
+
+    s->p += strlen("@include");
+    s->p += strspn(s->p, " \t");
+    if (*s->p != '"')
+        return;
+    const char *name = s->p + 1;
+    if (!skip_string(s))
+        return;
+    size_t n = (size_t)(s->p - name);
+    if (*name != '/' && strcmp(s->dir, ".") != 0)
+        buf_addf(&path, "%s/", s->dir);
+    buf_add(&path, name, n - 1);
+    scan_include_file(s, buf_str(&path));
+    buf_free(&path);
+}
+
+static void skip_name(struct scan *s)
+{
+    while (isalnum((unsigned char)*s->p) ||
+           (*s->p != '\0' && strchr("-_*", *s->p) != NULL))
+        s->p++;
+}
+
+static void scan_text(struct scan *s)
+{
+    while (*s->p != '\0') {
+        char c = s->p[0], next = s->p[1];
+        if (c == '#' || (c == '/' && next == '/'))
+            skip_line_comment(s);
+        else if (c == '/' && next == '*')
+            skip_block_comment(s);
+        else if (c == '"')
+            skip_string(s);
+        else if (strncmp(s->p, "@include", 8) == 0)
+            scan_include(s);
+        else if (isalpha((unsigned char)c) || c == '*')
+            skip_name(s);
+        else if (isdigit((unsigned char)c) ||
+                 ((c == '-' || c == '+') && isdigit((unsigned char)next)))
+            scan_number(s);
+        else if (c == '.' && isdigit((unsigned char)next))
+            s->p += 1 + strspn(s->p + 1, "0123456789eE+-");
+        else
+            s->line += *s->p++ == '\n';
+    }
+}
+
+void conf_scan(const char *file, const char *dir, struct buf *text,
+               struct conf_errors *errors)
+{
+    struct err err;
+    unsigned includes = 0;
+    struct scan s = {.line = 1, .dir = dir, .includes = &includes, .errors = errors};
+
+    if (conf_read_file(file, FILE_MAX_BYTES, text, &err) != 0) {
+        conf_error(errors, NULL, 0, "cannot read it: %s", err.text);
+        return;
+    }
+    s.p = buf_str(text);
+    scan_text(&s);
+}

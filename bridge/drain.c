@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/drain.h"
+#include "bridge/bridge.h"
+#include "bridge/httpd.h"
+#include "bridge/inst.h"
+
+#include <stdlib.h>
+
+enum { LOOK_MS = 10 };
+
+static void take_no_more(struct bridge *bridge)
+{
+    bridge->draining = true; /* /readyz fails first */
+    bridge->claiming = false;
+    if (bridge->httpd)
+        httpd_drain(bridge->httpd);
+    inst_pause_sources(bridge, true);
+}
+
+static bool store_quiet(const struct bridge *bridge)
+{
+    return store_open_count(bridge->store) == 0 && inst_sources_quiet(bridge);
+}
+
+/* Each step begins when the one before it is through. */
+static const struct step {
+    const char *name;
+    void (*begin)(struct bridge *bridge); /* NULL: only wait */
+    bool (*through)(const struct bridge *bridge);
+} steps[] = {
+    {"sources held, HTTP answers 503, no more claims; deliveries in flight", take_no_more,
+     inst_sinks_quiet},
+    {"replies of Redis", NULL, store_quiet},
+    {"sources: last commits", inst_stop_sources, inst_sources_stopped},
+    {"sinks: last flush", inst_stop_sinks, inst_sinks_stopped},
+};
+enum { STEPS = sizeof(steps) / sizeof(steps[0]) };
+
+struct drain {
+    struct bridge *bridge;
+    struct timer *timer;
+    size_t step;
+    int64_t limit_ms; /* monotonic */
+    drain_cb *done;
+    void *arg;
+};
+
+static void finish(struct drain *d, int outcome)
+{
+    timer_del(d->timer);
+    d->done(d->arg, outcome);
+    free(d);
+}
+
+static void look(void *arg)
+{
+    struct drain *d = arg;
+    while (d->step < STEPS && steps[d->step].through(d->bridge)) {
+        d->step++;
+        if (d->step < STEPS && steps[d->step].begin)
+            steps[d->step].begin(d->bridge);
+    }
+    if (d->step == STEPS) {
+        finish(d, 0);
+    } else if (loop_mono_ms() >= d->limit_ms) {
+        log_warn("daemon", "the stop timeout ended while waiting for: %s",
+                 steps[d->step].name);
+        finish(d, -1);
+    } else {
+        timer_set(d->timer, LOOK_MS);
+    }
+}
+
+void drain_start(struct bridge *bridge, drain_cb *done, void *arg)
+{
+    struct drain *d = mem_alloc(sizeof(*d));
+    d->bridge = bridge;
+    d->done = done;
+    d->arg = arg;
+    d->limit_ms = loop_mono_ms() + bridge->conf->daemon.stop_timeout_ms;
+    d->timer = timer_new(look, d);
+    timer_set(d->timer, 0);
+    steps[0].begin(bridge);
+}

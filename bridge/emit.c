@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/emit.h"
+#include "bridge/bridge.h"
+#include "bridge/tries.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { OURS_MAX = 9 };
+
+/* One of ours, appended; room was made for all of them. */
+static void put(struct delivery *d, const char *name, struct slice value)
+{
+    d->headers[d->header_count++] = (struct header){slice_of(name), value};
+}
+
+static int64_t hops_of(const struct job *job)
+{
+    const struct header *h = job_header(job, "delay-hops");
+    return h && h->value.n > 0 && h->value.n < 10 ? strtoll(h->value.p, NULL, 10) : 0;
+}
+
+void emit_headers(const struct route *route, struct job *job, const struct tries *tries,
+                  int64_t now_ms, struct delivery *d)
+{
+    d->headers = job_memory(job, (job->header_count + OURS_MAX) * sizeof(*d->headers));
+    for (unsigned i = 0; i < job->header_count; i++)
+        if (!slice_is_nocase(job->headers[i].name, "delay-hops"))
+            d->headers[d->header_count++] = job->headers[i];
+    put(d, "delay-id", job->id);
+    put(d, "delay-due", job_keepf(job, "%" PRId64, job->due_ms));
+    put(d, "delay-emitted", job_keepf(job, "%" PRId64, now_ms));
+    put(d, "delay-attempt", job_keepf(job, "%u", d->attempt));
+    put(d, "delay-source", job->source);
+    put(d, "delay-hops", job_keepf(job, "%" PRId64, hops_of(job) + 1));
+    if (tries->reason[0] == '\0')
+        return;
+    put(d, "delay-route", slice_of(route->conf->name));
+    put(d, "delay-dead-reason", job_keepf(job, "%s", tries->reason));
+    put(d, "delay-dead-error", job_keepf(job, "%s", tries->error));
+}
+
+int emit_dead_target(const struct route *route, struct job *job, struct delivery *d,
+                     struct err *err)
+{
+    struct buf target = {0};
+    d->target = SLICE_LIT("");
+    if (route->dead_target == NULL)
+        return 0;
+    int bad = tmpl_render(route->dead_target, job, NULL, 0, slice_of(route->conf->name),
+                          &target, err);
+    if (bad == 0)
+        d->target = job_keep(job, buf_slice(&target));
+    buf_free(&target);
+    return bad;
+}

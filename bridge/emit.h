@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * emit.h - what a job looks like on its way out: its own headers and ours.
+ *
+ * Added: delay-id, delay-due and delay-emitted (epoch ms), delay-attempt, delay-source and
+ * delay-hops; on dead letters also delay-route, delay-dead-reason and delay-dead-error.
+ * Pure but for the job's memory, which holds what is made here.
+ */
+#ifndef BRIDGE_EMIT_H
+#define BRIDGE_EMIT_H
+
+#include "bridge/err.h"
+
+#include <stdint.h>
+
+struct delivery;
+struct job;
+struct route;
+struct tries;
+
+void emit_headers(const struct route *route, struct job *job, const struct tries *tries,
+                  int64_t now_ms, struct delivery *d);
+/* Renders the target at the route's dead-letter sink. -1: it can't be told. */
+int emit_dead_target(const struct route *route, struct job *job, struct delivery *d,
+                     struct err *err);
+
+#endif

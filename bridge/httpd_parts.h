@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * httpd_parts.h - what the files of the HTTP server share; nobody else includes it.
+ *
+ * httpd.c runs the library on the loop and keeps the times of connections, httpd_read.c
+ * reads a request until its handler has it, httpd_req.c holds requests and their answers.
+ */
+#ifndef BRIDGE_HTTPD_PARTS_H
+#define BRIDGE_HTTPD_PARTS_H
+
+#include "bridge/httpd.h"
+#include "bridge/httpd_route.h"
+
+#include <microhttpd.h>
+
+struct httpd_row {
+    struct httpd_pattern pattern;
+    const struct httpd_route *route;
+    void *arg;
+    bool gone;
+};
+
+enum httpd_conn_state { NEW, READING, WAITING, ANSWERING, IDLE };
+
+struct httpd_conn {
+    struct httpd_conn *prev, *next;
+    struct httpd *h;
+    struct httpd_req *req; /* NULL between requests */
+    enum httpd_conn_state state;
+    int64_t deadline_ms; /* monotonic; 0: none, the handler is at work */
+    int fd;
+};
+
+enum httpd_stage { HEAD, BODY, HANDED, SUSPENDED, ANSWERED };
+enum httpd_refusal { NOT_REFUSED, BAD_PATH, NO_PATH, NO_METHOD, TOO_LARGE, DRAINED };
+
+struct httpd_note { /* a decoded query parameter */
+    struct httpd_note *next;
+    char text[];
+};
+
+struct httpd_req {
+    struct httpd *h;
+    struct httpd_conn *conn;
+    struct MHD_Connection *mc;     /* NULL: the connection is gone */
+    struct MHD_Response *response; /* ours until it is queued */
+    enum httpd_stage stage;
+    enum httpd_refusal refusal;
+    unsigned status;
+    bool has_query;
+    size_t row; /* index in h->rows */
+    struct httpd_path path;
+    struct slice took[HTTPD_SEGMENTS_MAX];
+    unsigned took_n;
+    int64_t discarded;
+    struct buf body;
+    struct buf room;  /* where an escaped path is decoded */
+    struct buf extra; /* headers of the answer: name NUL value NUL ... */
+    struct httpd_note *notes;
+    struct httpd_req *next_idle;
+};
+
+struct httpd {
+    struct MHD_Daemon *mhd;
+    struct httpd_conf conf;
+    struct watch *watch;
+    struct turn_hook *hook;
+    struct timer *more;  /* the library has more to do at once */
+    struct timer *sweep; /* deadlines; at rest without connections */
+    struct httpd_conn *conns;
+    struct httpd_row *rows;
+    size_t rows_n;
+    struct httpd_req *idle;
+    unsigned idle_n;
+    int fd;
+    bool rerun; /* the library must run before the loop waits */
+    bool draining;
+    bool running; /* inside the library */
+};
+
+/* --- httpd.c --- */
+struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc);
+/* From now on the limit of that state counts. */
+void httpd_conn_enter(struct httpd_conn *conn, enum httpd_conn_state state);
+
+/* --- httpd_read.c: what the library calls --- */
+void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc);
+enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const char *url,
+                                 const char *method, const char *version,
+                                 const char *bytes, size_t *n, void **context);
+void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
+                        enum MHD_RequestTerminationCode why);
+
+/* --- httpd_req.c --- */
+struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
+                                struct MHD_Connection *mc);
+void httpd_req_add_body(struct httpd_req *req, const char *bytes, size_t n);
+void httpd_req_drop_body(struct httpd_req *req);
+/* The library is through with it: kept for the next one. */
+void httpd_req_done(struct httpd *h, struct httpd_req *req);
+void httpd_req_free(struct httpd_req *req);
+/* Hands the answer to the library. */
+enum MHD_Result httpd_req_queue(struct httpd_req *req);
+/* Writes a whole answer past the library, which cannot answer in the midst of a request.
+ * Nothing else is under way: an answer is queued only when the request has been read. */
+void httpd_answer_raw(int fd, const char *status, const char *word, const char *why);
+
+#endif

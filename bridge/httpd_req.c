@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * httpd_req.c - a request as its handler sees it: what it asks, and the answer to it.
+ *
+ * Objects are reused. One outlives its connection only when the listener is stopped while
+ * the handler still has it; it then says nothing more, and its answer goes nowhere.
+ */
+#include "bridge/httpd.h"
+#include "bridge/httpd_parts.h"
+#include "bridge/mem.h"
+#include "bridge/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+enum {
+    BODY_KEPT = 64 * 1024, /* a request object keeps no larger buffer */
+    IDLE_REQUESTS = 256    /* request objects kept for reuse */
+};
+
+static int64_t body_held; /* all listeners; see httpd_body_bytes() */
+
+struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
+                                struct MHD_Connection *mc)
+{
+    struct httpd_req *req = h->idle;
+    if (req) {
+        h->idle = req->next_idle;
+        h->idle_n--;
+    } else {
+        req = mem_alloc(sizeof(*req));
+    }
+    req->h = h;
+    req->conn = conn;
+    req->mc = mc;
+    req->stage = HEAD;
+    req->refusal = NOT_REFUSED;
+    req->took_n = 0;
+    req->discarded = 0;
+    return req;
+}
+
+static void empty(struct buf *b)
+{
+    if (b->cap > BODY_KEPT)
+        buf_free(b);
+    else
+        buf_clear(b);
+}
+
+void httpd_req_drop_body(struct httpd_req *req)
+{
+    body_held -= (int64_t)req->body.n;
+    empty(&req->body);
+}
+
+/* Gives back what the request held. Its connection may be gone, and the listener too. */
+static void release(struct httpd_req *req)
+{
+    httpd_req_drop_body(req);
+    buf_clear(&req->extra);
+    while (req->notes) {
+        struct httpd_note *next = req->notes->next;
+        free(req->notes);
+        req->notes = next;
+    }
+    if (req->response)
+        MHD_destroy_response(req->response);
+    req->response = NULL;
+}
+
+void httpd_req_free(struct httpd_req *req)
+{
+    buf_free(&req->body);
+    buf_free(&req->room);
+    buf_free(&req->extra);
+    free(req);
+}
+
+void httpd_req_done(struct httpd *h, struct httpd_req *req)
+{
+    release(req);
+    empty(&req->room);
+    if (h->idle_n >= IDLE_REQUESTS) {
+        httpd_req_free(req);
+        return;
+    }
+    req->next_idle = h->idle;
+    h->idle = req;
+    h->idle_n++;
+}
+
+void httpd_req_add_body(struct httpd_req *req, const char *bytes, size_t n)
+{
+    buf_add(&req->body, bytes, n);
+    body_held += (int64_t)n;
+}
+
+struct slice httpd_segment(const struct httpd_req *req, unsigned n)
+{
+    return req->mc && n < req->took_n ? req->took[n] : (struct slice){0};
+}
+
+static struct slice lookup(const struct httpd_req *req, enum MHD_ValueKind kind,
+                           const char *name)
+{
+    struct slice s = {0};
+    if (req->mc == NULL || MHD_lookup_connection_value_n(
+                               req->mc, kind, name, strlen(name), &s.p, &s.n) == MHD_NO)
+        return (struct slice){0};
+    return s.p ? s : SLICE_LIT("");
+}
+
+struct slice httpd_query(const struct httpd_req *req, const char *name)
+{
+    if (!req->has_query)
+        return (struct slice){0};
+    struct slice s = lookup(req, MHD_GET_ARGUMENT_KIND, name);
+    if (s.n == 0 || memchr(s.p, '%', s.n) == NULL)
+        return s;
+    struct httpd_note *note = mem_alloc(sizeof(*note) + s.n);
+    long n = text_percent_decode(s, note->text);
+    if (n < 0) { /* no escape after all */
+        free(note);
+        return s;
+    }
+    /* The parameter is looked at, not the request: only its notes grow. */
+    struct httpd_req *mine = (struct httpd_req *)req;
+    note->next = mine->notes;
+    mine->notes = note;
+    return (struct slice){note->text, (size_t)n};
+}
+
+struct slice httpd_header(const struct httpd_req *req, const char *name)
+{
+    return lookup(req, MHD_HEADER_KIND, name);
+}
+
+struct each {
+    httpd_header_cb *cb;
+    void *arg;
+};
+
+static enum MHD_Result on_each(void *arg, enum MHD_ValueKind kind, const char *name,
+                               size_t name_n, const char *value, size_t value_n)
+{
+    struct each *e = arg;
+    (void)kind;
+    e->cb(e->arg, (struct slice){name, name_n},
+          value ? (struct slice){value, value_n} : SLICE_LIT(""));
+    return MHD_YES;
+}
+
+void httpd_each_header(const struct httpd_req *req, httpd_header_cb *cb, void *arg)
+{
+    struct each e = {cb, arg};
+    if (req->mc)
+        MHD_get_connection_values_n(req->mc, MHD_HEADER_KIND, on_each, &e);
+}
+
+struct slice httpd_body(const struct httpd_req *req)
+{
+    return buf_slice(&req->body);
+}
+
+int64_t httpd_body_bytes(void)
+{
+    return body_held;
+}
+
+void httpd_add(struct httpd_req *req, const char *name, const char *value)
+{
+    buf_add(&req->extra, name, strlen(name) + 1);
+    buf_add(&req->extra, value, strlen(value) + 1);
+}
+
+void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
+                  struct slice body)
+{
+    must(req->stage != ANSWERED);
+    if (req->mc == NULL) { /* the listener was stopped in the meantime */
+        release(req);
+        httpd_req_free(req);
+        return;
+    }
+    req->status = status;
+    req->response = MHD_create_response_from_buffer(body.n, (void *)(uintptr_t)body.p,
+                                                    MHD_RESPMEM_MUST_COPY);
+    must(req->response != NULL);
+    if (type)
+        MHD_add_response_header(req->response, "Content-Type", type);
+    const char *end = req->extra.p + req->extra.n;
+    for (const char *name = req->extra.p; name < end;) {
+        const char *value = name + strlen(name) + 1;
+        MHD_add_response_header(req->response, name, value);
+        name = value + strlen(value) + 1;
+    }
+    httpd_req_drop_body(req);
+    bool suspended = req->stage == SUSPENDED;
+    req->stage = ANSWERED;
+    if (suspended) {
+        MHD_resume_connection(req->mc);
+        req->h->rerun = true;
+    }
+}
+
+void httpd_error(struct httpd_req *req, unsigned status, const char *word,
+                 const char *fmt, ...)
+{
+    char message[512];
+    struct buf json = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof(message), fmt, ap);
+    va_end(ap);
+    buf_add_str(&json, "{\"error\":");
+    text_add_json(&json, slice_of(word));
+    buf_add_str(&json, ",\"message\":");
+    text_add_json(&json, slice_of(message));
+    buf_add_str(&json, "}\n");
+    httpd_answer(req, status, "application/json", buf_slice(&json));
+    buf_free(&json);
+}
+
+enum MHD_Result httpd_req_queue(struct httpd_req *req)
+{
+    httpd_conn_enter(req->conn, ANSWERING);
+    enum MHD_Result queued = MHD_queue_response(req->mc, req->status, req->response);
+    MHD_destroy_response(req->response); /* the library has its own reference */
+    req->response = NULL;
+    return queued;
+}
+
+void httpd_answer_raw(int fd, const char *status, const char *word, const char *why)
+{
+    char body[256], text[512];
+    int n =
+        snprintf(body, sizeof(body), "{\"error\":\"%s\",\"message\":\"%s\"}", word, why);
+    int m =
+        snprintf(text, sizeof(text),
+                 "HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %d\r\n\r\n%s",
+                 status, n, body);
+    if (send(fd, text, (size_t)m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return; /* the client is gone, or does not read: it will see the end only */
+}

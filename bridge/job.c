@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * job.c - a job's memory and headers, and its record in Redis; see job.h.
+ *
+ * Memory comes in chunks that never move, so that slices into it stay good; the job
+ * itself lies in the first. Records are written by libmsgpack and read by unpack.c.
+ */
+#include "bridge/job.h"
+#include "bridge/mem.h"
+#include "bridge/unpack.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <msgpack.h>
+
+/* --------------------------------------------------------------------- memory */
+
+struct job_chunk {
+    struct job_chunk *next; /* the one in use before */
+    size_t used, size;      /* of bytes */
+    _Alignas(max_align_t) char bytes[];
+};
+enum { CHUNK_MIN = 512, ALIGN = _Alignof(max_align_t) };
+
+static struct job_chunk *chunk_new(size_t size, struct job_chunk *next)
+{
+    struct job_chunk *chunk = mem_alloc(sizeof(*chunk) + size);
+    chunk->next = next;
+    chunk->size = size;
+    return chunk;
+}
+
+/* n bytes of zeros, n > 0. */
+static void *chunk_take(struct job_chunk **memory, size_t n, size_t align)
+{
+    struct job_chunk *chunk = *memory;
+    size_t at = (chunk->used + align - 1) / align * align;
+    if (at > chunk->size || chunk->size - at < n) {
+        *memory = chunk = chunk_new(n > CHUNK_MIN ? n : CHUNK_MIN, chunk);
+        at = 0;
+    }
+    chunk->used = at + n;
+    return chunk->bytes + at;
+}
+
+struct job *job_new(size_t hint_bytes)
+{
+    struct job_chunk *memory =
+        chunk_new(sizeof(struct job) + CHUNK_MIN + hint_bytes, NULL);
+    struct job *job = chunk_take(&memory, sizeof(*job), ALIGN);
+    job->memory = memory;
+    job->partition = -1;
+    job->offset = -1;
+    return job;
+}
+
+void job_free(struct job *job)
+{
+    if (job == NULL)
+        return;
+    for (struct job_chunk *chunk = job->memory, *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+}
+
+void *job_memory(struct job *job, size_t n)
+{
+    return chunk_take(&job->memory, n ? n : 1, ALIGN);
+}
+
+struct slice job_keep(struct job *job, struct slice s)
+{
+    if (s.p == NULL)
+        return s;
+    char *p = chunk_take(&job->memory, s.n + 1, 1);
+    memcpy(p, s.p, s.n);
+    return (struct slice){p, s.n};
+}
+
+struct slice job_keepf(struct job *job, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    must(n >= 0);
+    char *p = chunk_take(&job->memory, (size_t)n + 1, 1);
+    vsnprintf(p, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return (struct slice){p, (size_t)n};
+}
+
+/* -------------------------------------------------------------------- headers */
+
+enum { HEADERS_FIRST = 8 }; /* room for so many, doubled whenever it is used up */
+
+static size_t header_bytes(const struct job *job)
+{
+    size_t n = 0;
+    for (unsigned i = 0; i < job->header_count; i++)
+        n += job->headers[i].name.n + job->headers[i].value.n;
+    return n;
+}
+
+int job_add_header(struct job *job, struct slice name, struct slice value,
+                   struct err *err)
+{
+    const unsigned count = job->header_count;
+
+    if (count >= JOB_HEADERS_MAX)
+        return err_set(err, "more than %d headers; send fewer", JOB_HEADERS_MAX);
+    if (header_bytes(job) + name.n + value.n > JOB_HEADER_BYTES_MAX)
+        return err_set(err, "headers of more than %d bytes in all; send less",
+                       JOB_HEADER_BYTES_MAX);
+    if (count == 0 || (count >= HEADERS_FIRST && (count & (count - 1)) == 0)) {
+        size_t room = count ? 2 * (size_t)count : HEADERS_FIRST;
+        struct header *grown = job_memory(job, room * sizeof(*grown));
+        if (count > 0)
+            memcpy(grown, job->headers, count * sizeof(*grown));
+        job->headers = grown;
+    }
+    job->headers[count] = (struct header){job_keep(job, name), job_keep(job, value)};
+    job->header_count++;
+    return 0;
+}
+
+const struct header *job_header(const struct job *job, const char *name)
+{
+    for (unsigned i = 0; i < job->header_count; i++)
+        if (slice_is_nocase(job->headers[i].name, name))
+            return &job->headers[i];
+    return NULL;
+}
+
+/* --------------------------------------------------------------------- record */
+
+enum { RECORD_VERSION = 1, RECORD_ELEMENTS = 4 };
+
+/* The numbers stand in Redis: none may change its meaning, new ones go to the end. */
+enum job_field {
+    FIELD_KEY = 1,
+    FIELD_HEADERS, /* flat array: name, value or nil, name, ... */
+    FIELD_TOPIC,
+    FIELD_TARGET,
+    FIELD_SOURCE,
+    FIELD_TIMESTAMP_MS,
+    FIELD_EXPIRES_MS,
+    FIELD_PARTITION,
+    FIELD_OFFSET
+};
+
+enum field_type {
+    TYPE_BYTES, /* struct slice, written as binary; none is left out, empty is not */
+    TYPE_TEXT,  /* struct slice, written as a string if it is ASCII; empty is left out */
+    TYPE_INT64,
+    TYPE_INT32
+};
+struct field {
+    enum job_field number;
+    enum field_type type;
+    size_t offset; /* in struct job */
+    int64_t def;   /* an integer of this value is left out */
+};
+static const struct field fields[] = {
+    {FIELD_KEY, TYPE_BYTES, offsetof(struct job, key), 0},
+    {FIELD_TOPIC, TYPE_TEXT, offsetof(struct job, topic), 0},
+    {FIELD_TARGET, TYPE_TEXT, offsetof(struct job, target), 0},
+    {FIELD_SOURCE, TYPE_TEXT, offsetof(struct job, source), 0},
+    {FIELD_TIMESTAMP_MS, TYPE_INT64, offsetof(struct job, timestamp_ms), 0},
+    {FIELD_EXPIRES_MS, TYPE_INT64, offsetof(struct job, expires_ms), 0},
+    {FIELD_PARTITION, TYPE_INT32, offsetof(struct job, partition), -1},
+    {FIELD_OFFSET, TYPE_INT64, offsetof(struct job, offset), -1},
+};
+enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
+
+static struct slice slice_at(const struct job *job, const struct field *f)
+{
+    return *(const struct slice *)(const void *)((const char *)job + f->offset);
+}
+
+static int64_t integer_at(const struct job *job, const struct field *f)
+{
+    const void *at = (const char *)job + f->offset;
+    return f->type == TYPE_INT32 ? *(const int32_t *)at : *(const int64_t *)at;
+}
+
+static bool is_written(const struct job *job, const struct field *f)
+{
+    if (f->type == TYPE_BYTES)
+        return slice_at(job, f).p != NULL;
+    if (f->type == TYPE_TEXT)
+        return slice_at(job, f).n > 0;
+    return integer_at(job, f) != f->def;
+}
+
+static int on_bytes(void *out, const char *bytes, size_t n)
+{
+    buf_add(out, bytes, n);
+    return 0;
+}
+
+static void pack_bytes(msgpack_packer *pk, struct slice s)
+{
+    if (s.p == NULL)
+        msgpack_pack_nil(pk);
+    else
+        msgpack_pack_bin_with_body(pk, s.p, s.n);
+}
+
+/* A MessagePack string must be UTF-8, which nobody promised us. */
+static void pack_text(msgpack_packer *pk, struct slice s)
+{
+    unsigned char all = 0;
+    for (size_t i = 0; i < s.n; i++)
+        all |= (unsigned char)s.p[i];
+    if (all < 0x80)
+        msgpack_pack_str_with_body(pk, s.n ? s.p : "", s.n);
+    else
+        msgpack_pack_bin_with_body(pk, s.p, s.n);
+}
+
+static void pack_headers(msgpack_packer *pk, const struct job *job)
+{
+    msgpack_pack_int(pk, FIELD_HEADERS);
+    msgpack_pack_array(pk, 2 * (size_t)job->header_count);
+    for (unsigned i = 0; i < job->header_count; i++) {
+        pack_text(pk, job->headers[i].name);
+        pack_bytes(pk, job->headers[i].value);
+    }
+}
+
+static void pack_field(msgpack_packer *pk, const struct job *job, const struct field *f)
+{
+    msgpack_pack_int(pk, (int)f->number);
+    if (f->type == TYPE_BYTES)
+        pack_bytes(pk, slice_at(job, f));
+    else if (f->type == TYPE_TEXT)
+        pack_text(pk, slice_at(job, f));
+    else
+        msgpack_pack_int64(pk, integer_at(job, f));
+}
+
+void job_encode(const struct job *job, struct buf *out)
+{
+    msgpack_packer pk;
+    size_t count = job->header_count > 0;
+
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        count += is_written(job, &fields[i]);
+    msgpack_packer_init(&pk, out, on_bytes);
+    msgpack_pack_array(&pk, RECORD_ELEMENTS);
+    msgpack_pack_int(&pk, RECORD_VERSION);
+    msgpack_pack_int64(&pk, job->due_ms);
+    pack_bytes(&pk, job->payload);
+    msgpack_pack_map(&pk, count);
+    if (job->header_count > 0)
+        pack_headers(&pk, job);
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        if (is_written(job, &fields[i]))
+            pack_field(&pk, job, &fields[i]);
+}
+
+/* ------------------------------------------------------------------- decoding */
+
+static int cut_off(struct err *err)
+{
+    return err_set(err, "the record is cut off, or is no MessagePack");
+}
+
+/* Bytes, or nil where none is allowed; copied into the job. */
+static int read_slice(struct slice *rest, struct job *job, bool may_be_none,
+                      struct slice *into, struct err *err)
+{
+    struct unpacked v;
+    if (unpack_next(rest, &v) < 0)
+        return cut_off(err);
+    if (v.kind == UNPACK_BYTES)
+        *into = job_keep(job, v.bytes);
+    else if (v.kind == UNPACK_NIL && may_be_none)
+        *into = (struct slice){NULL, 0};
+    else
+        return err_set(err, "something else where bytes belong");
+    return 0;
+}
+
+static int read_integer(struct slice *rest, int64_t least, int64_t most, int64_t *into,
+                        struct err *err)
+{
+    struct unpacked v;
+    if (unpack_next(rest, &v) < 0)
+        return cut_off(err);
+    if (v.kind != UNPACK_INTEGER || v.integer < least || v.integer > most)
+        return err_set(err,
+                       "something else where an integer belongs, or one out of range");
+    *into = v.integer;
+    return 0;
+}
+
+static int read_headers(struct slice *rest, struct job *job, struct err *err)
+{
+    struct unpacked v;
+    if (unpack_next(rest, &v) < 0)
+        return cut_off(err);
+    if (v.kind != UNPACK_ARRAY || v.count % 2 != 0)
+        return err_set(err, "headers are no array of names and values");
+    job->header_count = 0; /* a map that holds them twice: the last ones count */
+    for (uint32_t i = 0; i < v.count; i += 2) {
+        struct unpacked name, value;
+        if (unpack_next(rest, &name) < 0 || unpack_next(rest, &value) < 0)
+            return cut_off(err);
+        if (name.kind != UNPACK_BYTES ||
+            (value.kind != UNPACK_BYTES && value.kind != UNPACK_NIL))
+            return err_set(err, "a header is not made of bytes");
+        if (value.kind == UNPACK_NIL)
+            value.bytes = (struct slice){NULL, 0};
+        if (job_add_header(job, name.bytes, value.bytes, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int read_field(struct slice *rest, struct job *job, int64_t number,
+                      struct err *err)
+{
+    const struct field *f = fields, *end = fields + FIELD_COUNT;
+    int64_t n = 0;
+
+    if (number == FIELD_HEADERS)
+        return read_headers(rest, job, err);
+    while (f < end && (int64_t)f->number != number)
+        f++;
+    if (f == end)
+        return unpack_skip(rest) < 0 ? cut_off(err) : 0;
+    void *at = (char *)job + f->offset;
+    if (f->type == TYPE_BYTES || f->type == TYPE_TEXT)
+        return read_slice(rest, job, f->type == TYPE_BYTES, at, err);
+    bool small = f->type == TYPE_INT32;
+    if (read_integer(rest, small ? INT32_MIN : INT64_MIN, small ? INT32_MAX : INT64_MAX,
+                     &n, err) < 0)
+        return -1;
+    if (small)
+        *(int32_t *)at = (int32_t)n;
+    else
+        *(int64_t *)at = n;
+    return 0;
+}
+
+static int read_fields(struct slice *rest, struct job *job, struct err *err)
+{
+    struct unpacked map;
+    int64_t number = 0;
+
+    if (unpack_next(rest, &map) < 0)
+        return cut_off(err);
+    if (map.kind != UNPACK_MAP)
+        return err_set(err, "something else where the map of fields belongs");
+    for (uint32_t i = 0; i < map.count; i++) {
+        char where[32];
+        if (read_integer(rest, INT64_MIN, INT64_MAX, &number, err) < 0)
+            return err_in(err, "number of a field");
+        if (read_field(rest, job, number, err) < 0) {
+            snprintf(where, sizeof(where), "field %lld", (long long)number);
+            return err_in(err, where);
+        }
+    }
+    return 0;
+}
+
+/* Later versions may append elements to the array; a change that readers of this one must
+ * not overlook takes a new version number. */
+static int read_record(struct slice rest, struct job *job, struct err *err)
+{
+    struct unpacked head, version;
+    if (unpack_next(&rest, &head) < 0)
+        return cut_off(err);
+    if (head.kind != UNPACK_ARRAY || head.count < 1)
+        return err_set(err, "not a record: no array");
+    if (unpack_next(&rest, &version) < 0)
+        return cut_off(err);
+    if (version.kind != UNPACK_INTEGER)
+        return err_set(err, "not a record: no version number");
+    if (version.integer != RECORD_VERSION)
+        return err_set(err,
+                       "a record of version %lld; this tarry reads version %d: "
+                       "run the tarry that wrote it, or a later one",
+                       (long long)version.integer, RECORD_VERSION);
+    if (head.count < RECORD_ELEMENTS)
+        return err_set(err, "a record of %u elements; %d belong there", head.count,
+                       RECORD_ELEMENTS);
+    if (read_integer(&rest, INT64_MIN, INT64_MAX, &job->due_ms, err) < 0)
+        return err_in(err, "due time");
+    if (read_slice(&rest, job, true, &job->payload, err) < 0)
+        return err_in(err, "payload");
+    if (read_fields(&rest, job, err) < 0)
+        return -1;
+    for (uint32_t i = RECORD_ELEMENTS; i < head.count; i++)
+        if (unpack_skip(&rest) < 0)
+            return cut_off(err);
+    return rest.n == 0 ? 0 : err_set(err, "something follows the record");
+}
+
+struct job *job_decode(struct slice id, struct slice record, struct err *err)
+{
+    struct job *job = job_new(id.n + record.n);
+    if (read_record(record, job, err) < 0) {
+        job_free(job);
+        return NULL;
+    }
+    job->id = job_keep(job, id);
+    return job;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * job.h - one delayed message, and its record in Redis.
+ *
+ * Record, version 1: a MessagePack array [1, due_ms, payload, fields]. fields is a map
+ * from small integers (enum job_field in job.c) to values; what is at its default is left
+ * out, and a reader skips numbers it does not know. The id is the key of the record in
+ * the pool.
+ */
+#ifndef BRIDGE_JOB_H
+#define BRIDGE_JOB_H
+
+#include "bridge/buf.h"
+#include "bridge/err.h"
+#include "bridge/slice.h"
+
+#include <stdint.h>
+
+enum {
+    JOB_ID_MAX = 128, /* bytes of an id */
+    JOB_TOPIC_MAX =
+        1024, /* bytes of a topic; a target may be twice that, see JOB_TARGET_MAX */
+    JOB_TARGET_MAX = 2048,
+    JOB_HEADERS_MAX = 256,           /* headers of one job */
+    JOB_HEADER_BYTES_MAX = 64 * 1024 /* all names and values together */
+};
+
+struct header {
+    struct slice name, value; /* value.p == NULL: Kafka's null value */
+};
+
+/* Every slice lives in the job's own memory and goes with it. */
+struct job {
+    struct slice id;      /* empty: the core names it */
+    struct slice topic;   /* where it came from: Kafka or MQTT topic; may be empty */
+    struct slice key;     /* p NULL: none */
+    struct slice payload; /* any bytes; p NULL: Kafka's null */
+    struct slice target;  /* where it goes: topic or URL; the route's business */
+    struct slice source;  /* name of the source; the core sets it */
+    struct slice route;   /* a source that names the route sets it; else empty */
+    struct header *headers;
+    unsigned header_count;
+    int64_t timestamp_ms; /* the record's own, ms since 1970; 0: none, count from now */
+    int64_t due_ms;       /* ms since 1970, Redis' clock; the core sets it */
+    int64_t expires_ms;   /* later than this it is not emitted; 0: never */
+    int64_t offset;       /* Kafka's; -1: none. Names the job when the producer did not */
+    int32_t partition;    /* Kafka's; -1: none */
+    struct job_chunk *memory;
+};
+
+/* hint_bytes: about how much key, payload and headers will need; 0 is fine. */
+struct job *job_new(size_t hint_bytes);
+void job_free(struct job *job); /* NULL is fine */
+
+/* Copies s into the job's memory. A none stays none; anything else ends in an extra NUL.
+ */
+struct slice job_keep(struct job *job, struct slice s);
+struct slice job_keepf(struct job *job, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* n bytes of the job's memory, for structures that should go with it. Zeroed. */
+void *job_memory(struct job *job, size_t n);
+
+/* Copies both. -1: too many headers, or too large in all. */
+int job_add_header(struct job *job, struct slice name, struct slice value,
+                   struct err *err);
+/* The first header of that name, case-insensitive; NULL: there is none. */
+const struct header *job_header(const struct job *job, const char *name);
+
+/* Appends the record. Writes neither id, nor route, nor what is at its default. */
+void job_encode(const struct job *job, struct buf *out);
+/* Gives the job, or NULL with a reason: outside bytes, any content is fine. Copies. */
+struct job *job_decode(struct slice id, struct slice record, struct err *err);
+
+#endif

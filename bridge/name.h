@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * name.h - names of jobs that their producer did not name, and of Kafka partitions.
+ */
+#ifndef BRIDGE_NAME_H
+#define BRIDGE_NAME_H
+
+#include "bridge/slice.h"
+
+struct bridge;
+struct job;
+struct origin;
+struct sched;
+struct source;
+
+/* "topic/partition/offset": the same each time the record is read. In the job's memory;
+ * empty when it would be longer than JOB_ID_MAX. */
+struct slice name_of_record(struct job *job);
+/* 16 letters and digits (and - _), in the order of time: 42 bits of ms, 14 of a counter,
+ * 40 that tell instances apart. In the job's memory. */
+struct slice name_new(struct bridge *bridge, struct job *job);
+/* Fills in origin: the interned name of the job's partition at this bucket, and the
+ * offset submitted before; remembers the job's own. */
+void name_partition(struct source *src, const struct sched *s, const struct job *job,
+                    struct origin *origin);
+
+#endif

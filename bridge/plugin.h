@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * plugin.h - all that a source or a sink may know of the bridge.
+ *
+ * Every function here is called on the loop thread and returns at once; loop_post() alone
+ * may be called from another thread. The core zeroes a plugin's struct, fills it from the
+ * option rows before start(), and frees it after the plugin has said that it stopped.
+ */
+#ifndef BRIDGE_PLUGIN_H
+#define BRIDGE_PLUGIN_H
+
+#include "bridge/buf.h"
+#include "bridge/err.h"
+#include "bridge/job.h"
+#include "bridge/log.h"
+#include "bridge/loop.h"
+#include "bridge/mem.h"
+#include "bridge/opt.h"
+#include "bridge/slice.h"
+
+/* ------------------------------------------------------------------ sources */
+
+struct source; /* one running instance, named in the configuration */
+
+struct source_ops {
+    const char *name;       /* type = "kafka" */
+    const char *help;       /* one sentence for `tarry options` */
+    size_t size;            /* of the plugin's struct */
+    const struct opt *opts; /* ends with a row of zeros */
+    /* The producer hears the answer: a job that cannot be accepted is refused to its face
+     * instead of being kept as a dead letter. */
+    bool answers;
+    /* Finds what the rows alone cannot tell, without any I/O; for `tarry check`. May be
+     * NULL. */
+    int (*check)(const void *self, struct err *err);
+    /* -1: nothing stays open, and the daemon does not start. A broker that is away is no
+     * failure: log it and keep trying. */
+    int (*start)(struct source *src, void *self, struct err *err);
+    /* Take no more from outside (true) or go on (false). Jobs already submitted stay. */
+    void (*pause)(struct source *src, void *self, bool paused);
+    /* Called once, when every submitted job has had its done callback. Acknowledge what
+     * is stored, close, and say so with source_stopped(), at once or later. */
+    void (*stop)(struct source *src, void *self);
+};
+
+const char *source_name(const struct source *src); /* also the `who` of log lines */
+
+enum stored {
+    STORED,        /* Redis has it */
+    STORED_BEFORE, /* a job of that id was there already; nothing changed */
+    STORED_DEAD,   /* kept in the error bucket with its reason; acknowledge it */
+    STORED_NONE,   /* there was nothing to keep (a cancel was carried out) */
+    REFUSED,       /* only where ops->answers: why says what to do */
+    NOT_STORED     /* Redis does not have it; do NOT acknowledge */
+};
+struct stored_reply {
+    enum stored outcome;
+    struct slice id; /* of the job; borrowed until the callback returns */
+    int64_t due_ms;
+    const char *reason; /* REFUSED, STORED_DEAD: one word of the fixed list, else "" */
+    const char *why;    /* in words, else "" */
+};
+typedef void stored_cb(void *arg, const struct stored_reply *reply);
+
+/* Takes the job, whatever happens. Calls done exactly once, never before it has returned:
+ * when Redis has the job, or never will. Only then may the source acknowledge the message
+ * it came from. Replies of one source may come in another order than the jobs went in. */
+void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg);
+
+/* A message that can't be made a job (a poison record): kept raw in the error bucket.
+ * The job carries the raw bytes as payload. reason: "undecodable", "oversize". */
+void source_quarantine(struct source *src, struct job *job, const char *reason,
+                       const char *why, stored_cb *done, void *arg);
+
+/* The last step of ops->stop. */
+void source_stopped(struct source *src);
+
+/* For sources that answer questions about jobs. route: its name. */
+enum found {
+    FOUND_NONE,
+    FOUND_WAITING,
+    FOUND_IN_FLIGHT,
+    FOUND_DEAD,
+    FOUND_NO_ROUTE,
+    FOUND_UNKNOWN
+};
+struct found_reply {
+    enum found state;       /* FOUND_UNKNOWN: Redis did not answer; try again */
+    const struct job *job;  /* borrowed; NULL unless there is one and it could be read */
+    unsigned attempts;      /* finished ones */
+    const char *last_error; /* "" */
+    int64_t due_ms;
+};
+typedef void found_cb(void *arg, const struct found_reply *reply);
+void source_find(struct source *src, struct slice route, struct slice id, found_cb *cb,
+                 void *arg);
+
+enum cancelled {
+    CANCELLED,        /* it will not be delivered */
+    CANCEL_TOO_LATE,  /* it is being delivered */
+    CANCEL_NOT_FOUND, /* delivered before, or never there */
+    CANCEL_NO_ROUTE,
+    CANCEL_UNKNOWN /* Redis did not answer; try again */
+};
+typedef void cancelled_cb(void *arg, enum cancelled answer);
+void source_cancel(struct source *src, struct slice route, struct slice id,
+                   cancelled_cb *cb, void *arg);
+
+/* The daemon's own HTTP listener, for sources that serve on it (bridge/httpd.h). */
+struct httpd;
+struct httpd *source_httpd(struct source *src);
+
+/* -------------------------------------------------------------------- sinks */
+
+struct sink;
+
+/* One hand-over of a job. All of it is borrowed until delivery_done(). */
+struct delivery {
+    const struct job *job; /* id, key, payload; its own headers are the raw ones: */
+    struct slice
+        target; /* topic or URL as the route rendered it; may be empty for http */
+    struct header
+        *headers; /* the ones to send, in order: control headers are gone, ours added */
+    unsigned header_count;
+    unsigned attempt;   /* from 1 */
+    int64_t timeout_ms; /* report within this; then the lease ends and another may try */
+    int64_t retry_after_ms; /* the sink may set it with TRY_AGAIN: not before so long from
+                               now */
+    void *sink_arg;         /* the sink's own */
+};
+/* The first header of that name, case-insensitive; NULL: there is none. */
+const struct header *delivery_header(const struct delivery *d, const char *name);
+
+enum outcome {
+    DELIVERED, /* the remote end said so */
+    TRY_AGAIN, /* by the route's schedule */
+    REJECTED   /* will never work: the job is buried */
+};
+
+struct sink_ops {
+    const char *name;
+    const char *help;
+    size_t size;
+    const struct opt *opts;
+    const char *target; /* default template of the target; "" none needed; NULL: the route
+                         * must give one */
+    unsigned max_in_flight; /* default of the option of that name, which all sinks have */
+    int (*check)(const void *self, struct err *err); /* as of a source; may be NULL */
+    int (*start)(struct sink *sink, void *self, struct err *err);
+    void (*deliver)(struct sink *sink, void *self, struct delivery *d);
+    /* Called once, when no delivery is open. Ends in sink_stopped(), at once or later. */
+    void (*stop)(struct sink *sink, void *self);
+};
+
+const char *sink_name(const struct sink *sink);
+/* The shortest time within which deliveries of this sink must be reported. */
+int64_t sink_timeout_ms(const struct sink *sink);
+unsigned sink_max_in_flight(const struct sink *sink);
+
+/* The sink calls this exactly once for every delivery it was given, at once or later;
+ * d is gone when it returns. why is copied; with DELIVERED it may be NULL. */
+void delivery_done(struct delivery *d, enum outcome outcome, const char *why);
+
+void sink_stopped(struct sink *sink);
+
+/* Every plugin of the binary, in plugins.c; end with NULL. */
+extern const struct source_ops *const source_plugins[];
+extern const struct sink_ops *const sink_plugins[];
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * plugins.c - every source and sink of the binary is named here, and nowhere else.
+ */
+#include "bridge/plugins.h"
+#include "bridge/plugin.h"
+
+#include <stdio.h>
+
+extern const struct source_ops source_http, source_kafka, source_mqtt;
+extern const struct sink_ops sink_http, sink_kafka, sink_mqtt;
+extern int mqtt_worker_main(int argc, char **argv);
+
+const struct source_ops *const source_plugins[] = {&source_http, &source_kafka,
+                                                   &source_mqtt, NULL};
+const struct sink_ops *const sink_plugins[] = {&sink_http, &sink_kafka, &sink_mqtt, NULL};
+
+static const struct {
+    const char *name;
+    int (*main)(int argc, char **argv);
+} workers[] = {{"mqtt", mqtt_worker_main}};
+
+int plugins_worker(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 2 && i < sizeof(workers) / sizeof(workers[0]); i++)
+        if (strcmp(argv[2], workers[i].name) == 0)
+            return workers[i].main(argc, argv);
+    fprintf(stderr, "tarry: worker is for the daemon's own use\n");
+    return 64;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * query.c - what a source may ask about one job: where it stands, and that it be
+ * cancelled.
+ */
+#include "bridge/bridge.h"
+#include "bridge/route.h"
+#include "bridge/tries.h"
+
+#include <stdlib.h>
+
+struct query {
+    struct source *src;
+    struct route *route;
+    union {
+        found_cb *found;
+        cancelled_cb *cancelled;
+    } cb;
+    void *arg;
+    size_t id_n;
+    char id[JOB_ID_MAX];
+};
+
+static struct query *query_new(struct source *src, struct slice route, struct slice id,
+                               void *arg)
+{
+    struct query *q = mem_alloc(sizeof(*q));
+    q->src = src;
+    q->arg = arg;
+    q->route = route_named(src->bridge, src, route);
+    q->id_n = id.n <= JOB_ID_MAX ? id.n : 0;
+    memcpy(q->id, id.p ? id.p : "", q->id_n);
+    src->open++;
+    return q;
+}
+
+static void query_end(struct query *q)
+{
+    q->src->open--;
+    free(q);
+}
+
+static enum found state_of(char letter)
+{
+    static const struct {
+        char letter;
+        enum found state;
+    } rows[] = {{'n', FOUND_NONE},
+                {'w', FOUND_WAITING},
+                {'f', FOUND_IN_FLIGHT},
+                {'d', FOUND_DEAD}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].letter == letter)
+            return rows[i].state;
+    return FOUND_UNKNOWN;
+}
+
+static void on_found(void *arg, const struct found_job *found)
+{
+    struct query *q = arg;
+    struct err err;
+    struct tries tries;
+    tries_parse(found->tries, &tries);
+    struct job *job = NULL;
+    if (found->record.n > 0)
+        job = job_decode((struct slice){q->id, q->id_n}, found->record, &err);
+    const struct found_reply reply = {
+        .state = state_of(found->state),
+        .job = job,
+        .attempts = tries.attempts,
+        .last_error = tries.error,
+        .due_ms = found->state == 'w' || job == NULL ? found->score_ms : job->due_ms,
+    };
+    q->cb.found(q->arg, &reply);
+    job_free(job);
+    query_end(q);
+}
+
+static void on_no_route_found(void *arg)
+{
+    struct query *q = arg;
+    const struct found_reply reply = {.state = FOUND_NO_ROUTE, .last_error = ""};
+    q->cb.found(q->arg, &reply);
+    query_end(q);
+}
+
+void source_find(struct source *src, struct slice route, struct slice id, found_cb *cb,
+                 void *arg)
+{
+    struct query *q = query_new(src, route, id, arg);
+    q->cb.found = cb;
+    if (q->route == NULL) {
+        loop_defer(on_no_route_found, q);
+        return;
+    }
+    store_find(route_bucket(q->route, (struct slice){q->id, q->id_n})->bucket,
+               (struct slice){q->id, q->id_n}, on_found, q);
+}
+
+static void on_cancelled(void *arg, char code)
+{
+    struct query *q = arg;
+    static const struct {
+        char letter;
+        enum cancelled answer;
+    } rows[] = {{'c', CANCELLED},
+                {'e', CANCELLED},
+                {'f', CANCEL_TOO_LATE},
+                {'n', CANCEL_NOT_FOUND}};
+    enum cancelled said = CANCEL_UNKNOWN;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].letter == code)
+            said = rows[i].answer;
+    if (said == CANCELLED)
+        q->route->stats.cancelled++;
+    q->cb.cancelled(q->arg, said);
+    query_end(q);
+}
+
+static void on_no_route_cancelled(void *arg)
+{
+    struct query *q = arg;
+    q->cb.cancelled(q->arg, CANCEL_NO_ROUTE);
+    query_end(q);
+}
+
+void source_cancel(struct source *src, struct slice route, struct slice id,
+                   cancelled_cb *cb, void *arg)
+{
+    struct query *q = query_new(src, route, id, arg);
+    q->cb.cancelled = cb;
+    if (q->route == NULL) {
+        loop_defer(on_no_route_cancelled, q);
+        return;
+    }
+    store_cancel(route_bucket(q->route, (struct slice){q->id, q->id_n})->bucket,
+                 (struct slice){q->id, q->id_n}, on_cancelled, q);
+}

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * redis.c - the states of a connection that is kept up. Loop thread.
+ *
+ *   RESTING -> OPENING -> GREETING -> READY, and from each back to RESTING with a reason.
+ *
+ * Bytes are net.c's; hiredis formats commands and parses replies. Every command that was
+ * queued gets its callback exactly once, in order.
+ */
+#include "bridge/redis.h"
+#include "bridge/loop.h"
+#include "bridge/mem.h"
+#include "bridge/net.h"
+#include "bridge/redis_queue.h"
+#include "bridge/retry.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include <hiredis/hiredis.h>
+
+enum {
+    STEADY_MS = 10000,               /* up so long: the next failure is a new one */
+    READER_KEEP_BYTES = 1024 * 1024, /* an empty parse buffer above this is given back */
+    REPLY_MAX_BYTES = 1024 * 1024 * 1024
+};
+
+enum phase { RESTING, OPENING, GREETING, READY, GONE };
+
+struct subscription {
+    struct subscription *next;
+    char *channel;
+    redis_message_cb *cb;
+    void *arg;
+};
+
+struct redis {
+    struct redis_conf conf;
+    redis_state_cb *on_state;
+    void *arg;
+    enum phase phase;
+    struct net *net;
+    redisReader *reader;
+    uint64_t connection; /* counts them: tells in a callback that this one has gone */
+
+    struct redis_queue open;
+    int64_t heard_ms;             /* when the last reply came */
+    size_t unparsed_bytes;        /* fed since then */
+    struct timer *deadline_timer; /* one for all commands: the oldest counts */
+    const char **argv;            /* hiredis wants them apart */
+    size_t *argv_len;
+    unsigned argv_cap;
+
+    struct timer *connect_timer; /* RESTING: begins again; else: gives up */
+    unsigned failures;           /* in a row */
+    int64_t up_ms;               /* since when it is up */
+    bool denied;                 /* the last failure was: only the operator can help */
+    struct subscription *subscriptions;
+};
+
+static void lose(struct redis *r, const char *why);
+
+/* ----------------------------------------------------------------------- commands */
+
+/* Set once, when the first command opens, and not with each: it looks at what is oldest.
+ */
+static void on_deadline(void *arg)
+{
+    struct redis *r = arg;
+    if (r->open.count == 0)
+        return;
+    int64_t since_ms = redis_queue_oldest_ms(&r->open);
+    since_ms = r->heard_ms > since_ms ? r->heard_ms : since_ms;
+    int64_t left_ms = since_ms + r->conf.command_timeout_ms - loop_mono_ms();
+    if (left_ms > 0) {
+        timer_set(r->deadline_timer, left_ms);
+        return;
+    }
+    char why[96];
+    snprintf(why, sizeof(why), "no reply in %" PRId64 " ms, %u commands open",
+             r->conf.command_timeout_ms, r->open.count);
+    lose(r, why);
+}
+
+static void send_command(struct redis *r, const struct slice *args, unsigned count,
+                         redis_reply_cb *cb, void *arg)
+{
+    if (count > r->argv_cap) {
+        r->argv_cap = count;
+        r->argv = mem_realloc(r->argv, count * sizeof(*r->argv));
+        r->argv_len = mem_realloc(r->argv_len, count * sizeof(*r->argv_len));
+    }
+    for (unsigned i = 0; i < count; i++) {
+        r->argv[i] = args[i].p ? args[i].p : "";
+        r->argv_len[i] = args[i].n;
+    }
+    char *bytes;
+    long long n = redisFormatCommandArgv(&bytes, (int)count, r->argv, r->argv_len);
+    must(n > 0);
+    net_write(r->net, bytes, (size_t)n);
+    redisFreeCommand(bytes);
+    redis_queue_add(&r->open, cb, arg, loop_mono_ms());
+    if (!timer_is_set(r->deadline_timer))
+        timer_set(r->deadline_timer, r->conf.command_timeout_ms);
+}
+
+void redis_command(struct redis *r, const struct slice *args, unsigned count,
+                   redis_reply_cb *cb, void *arg)
+{
+    must(r->phase == READY && count > 0 && cb != NULL);
+    send_command(r, args, count, cb, arg);
+}
+
+unsigned redis_open_count(const struct redis *r)
+{
+    return r->open.count;
+}
+
+bool redis_is_up(const struct redis *r)
+{
+    return r->phase == READY;
+}
+
+/* ------------------------------------------------------------------ coming and going */
+
+/* Every command still open is answered with NULL: nobody knows what became of it. */
+static void close_connection(struct redis *r)
+{
+    r->connection++;
+    net_close(r->net);
+    r->net = NULL;
+    if (r->reader)
+        redisReaderFree(r->reader);
+    r->reader = NULL;
+    timer_rest(r->deadline_timer);
+    timer_rest(r->connect_timer);
+    while (r->open.count > 0) {
+        struct redis_waiting c = redis_queue_take(&r->open);
+        c.cb(c.arg, NULL);
+    }
+}
+
+static double random_share(void)
+{
+    uint32_t bits = 0;
+    if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits))
+        bits = (uint32_t)loop_mono_us() * 2654435761u;
+    return bits / 4294967296.0;
+}
+
+static int64_t rest_ms(const struct redis *r)
+{
+    struct retry_policy p = {.first_ms = r->conf.backoff_first_ms,
+                             .factor = 2.0,
+                             .max_ms = r->conf.backoff_max_ms,
+                             .jitter = 0.3};
+    if (r->denied)
+        p.first_ms = p.max_ms;
+    int64_t wait_ms = retry_delay_ms(&p, r->failures, random_share());
+    return wait_ms > 0 ? wait_ms : 1;
+}
+
+static void lose(struct redis *r, const char *why)
+{
+    struct err reason;
+    err_set(&reason, "%s", why); /* it may lie in what is freed now */
+    if (r->phase == RESTING || r->phase == GONE)
+        return;
+    if (r->phase == READY && loop_mono_ms() - r->up_ms >= STEADY_MS)
+        r->failures = 0;
+    r->failures += r->failures < 1000;
+    r->phase = RESTING;
+    close_connection(r);
+    if (r->phase != RESTING) /* a callback freed it */
+        return;
+    timer_set(r->connect_timer, rest_ms(r));
+    r->denied = false;
+    r->on_state(r->arg, REDIS_DOWN, reason.text);
+}
+
+void redis_reconnect(struct redis *r, const char *why)
+{
+    lose(r, why);
+}
+
+/* ----------------------------------------------------------------------- greeting */
+
+static void greet_failed(struct redis *r, const char *what, const redisReply *reply)
+{
+    struct err why;
+    enum redis_error e = redis_error(reply);
+    r->denied = e == REDIS_DENIED || e == REDIS_WRONG;
+    err_set(&why, "%s refused: %s", what, reply->str);
+    lose(r, why.text);
+}
+
+static void on_auth(void *arg, const redisReply *reply)
+{
+    if (reply && reply->type == REDIS_REPLY_ERROR)
+        greet_failed(arg, "AUTH", reply);
+}
+
+static void on_select(void *arg, const redisReply *reply)
+{
+    if (reply && reply->type == REDIS_REPLY_ERROR)
+        greet_failed(arg, "SELECT", reply);
+}
+
+/* It may be forbidden, but as the first command it may also hear of too many clients. */
+static void on_named(void *arg, const redisReply *reply)
+{
+    if (reply && redis_error(reply) == REDIS_WAIT)
+        greet_failed(arg, "CLIENT SETNAME", reply);
+}
+
+static void subscribe_all(struct redis *r);
+
+/* The last one: an answer to it means that the server serves us. */
+static void on_ping(void *arg, const redisReply *reply)
+{
+    struct redis *r = arg;
+    if (reply == NULL)
+        return;
+    /* An ACL may forbid PING itself; what matters is that we are somebody. */
+    bool forbidden =
+        reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOPERM", 6) == 0;
+    if (reply->type == REDIS_REPLY_ERROR && !forbidden) {
+        greet_failed(r, "PING", reply);
+        return;
+    }
+    r->phase = READY;
+    r->up_ms = loop_mono_ms();
+    timer_rest(r->connect_timer);
+    subscribe_all(r);
+    r->on_state(r->arg, REDIS_UP, "");
+}
+
+static void on_open(void *arg)
+{
+    struct redis *r = arg;
+    const struct redis_url *url = &r->conf.url;
+    r->phase = GREETING;
+    if (url->password) {
+        struct slice auth[] = {SLICE_LIT("AUTH"), slice_of(url->user),
+                               slice_of(url->password)};
+        if (url->user == NULL)
+            auth[1] = auth[2];
+        send_command(r, auth, url->user ? 3 : 2, on_auth, r);
+    }
+    if (url->db) {
+        char db[16];
+        snprintf(db, sizeof(db), "%u", url->db);
+        send_command(r, (const struct slice[]){SLICE_LIT("SELECT"), slice_of(db)}, 2,
+                     on_select, r);
+    }
+    if (r->conf.client_name)
+        send_command(r,
+                     (const struct slice[]){SLICE_LIT("CLIENT"), SLICE_LIT("SETNAME"),
+                                            slice_of(r->conf.client_name)},
+                     3, on_named, r);
+    send_command(r, (const struct slice[]){SLICE_LIT("PING")}, 1, on_ping, r);
+}
+
+/* ------------------------------------------------------------------------ replies */
+
+static struct slice element(const redisReply *reply, size_t i)
+{
+    if (i >= reply->elements || reply->element[i]->type != REDIS_REPLY_STRING)
+        return (struct slice){"", 0};
+    return (struct slice){reply->element[i]->str, (size_t)reply->element[i]->len};
+}
+
+/* A pushed message, which no command waits for. */
+static bool dispatched(struct redis *r, const redisReply *reply)
+{
+    if (r->subscriptions == NULL || reply->type != REDIS_REPLY_ARRAY ||
+        !slice_is(element(reply, 0), "message"))
+        return false;
+    struct slice channel = element(reply, 1);
+    for (struct subscription *s = r->subscriptions; s; s = s->next)
+        if (slice_is(channel, s->channel)) {
+            s->cb(s->arg, channel, element(reply, 2));
+            break;
+        }
+    return true;
+}
+
+static void take_reply(struct redis *r, redisReply *reply)
+{
+    r->heard_ms = loop_mono_ms();
+    if (dispatched(r, reply))
+        return;
+    if (r->open.count == 0) {
+        lose(r, reply->type == REDIS_REPLY_ERROR ? reply->str : "a reply to no command");
+        return;
+    }
+    struct redis_waiting c = redis_queue_take(&r->open);
+    c.cb(c.arg, reply);
+}
+
+/* Bounded by what net.c hands over in one turn. Any callback may end this connection. */
+static void on_data(void *arg, struct slice bytes)
+{
+    struct redis *r = arg;
+    uint64_t connection = r->connection;
+    void *reply = NULL;
+    redisReaderFeed(r->reader, bytes.p, bytes.n);
+    r->unparsed_bytes += bytes.n;
+    for (;;) {
+        if (redisReaderGetReply(r->reader, &reply) != REDIS_OK) {
+            struct err why;
+            err_set(&why, "not a reply of Redis: %s", r->reader->errstr);
+            lose(r, why.text);
+            return;
+        }
+        if (reply == NULL)
+            break;
+        r->unparsed_bytes = 0;
+        take_reply(r, reply);
+        freeReplyObject(reply);
+        if (r->connection != connection)
+            return;
+    }
+    if (r->unparsed_bytes > REPLY_MAX_BYTES)
+        lose(r, "a reply of more than 1 GiB");
+}
+
+static void on_closed(void *arg, const char *why)
+{
+    lose(arg, why);
+}
+
+/* ------------------------------------------------------------------------ subscriber */
+
+static void on_subscribed(void *arg, const redisReply *reply)
+{
+    if (reply && reply->type == REDIS_REPLY_ERROR)
+        greet_failed(arg, "SUBSCRIBE", reply);
+}
+
+static void subscribe_one(struct redis *r, const struct subscription *s)
+{
+    const struct slice args[] = {SLICE_LIT("SUBSCRIBE"), slice_of(s->channel)};
+    send_command(r, args, 2, on_subscribed, r);
+}
+
+static void subscribe_all(struct redis *r)
+{
+    for (struct subscription *s = r->subscriptions; s; s = s->next)
+        subscribe_one(r, s);
+}
+
+void redis_subscribe(struct redis *r, const char *channel, redis_message_cb *cb,
+                     void *arg)
+{
+    struct subscription *s = mem_alloc(sizeof(*s));
+    *s = (struct subscription){r->subscriptions, mem_strdup(channel), cb, arg};
+    r->subscriptions = s;
+    if (r->phase == READY)
+        subscribe_one(r, s);
+}
+
+/* ---------------------------------------------------------------------- life */
+
+static const struct net_cbs net_cbs = {on_open, on_data, on_closed};
+
+static void begin(struct redis *r)
+{
+    const struct redis_url *url = &r->conf.url;
+    const struct net_conf conf = {
+        .unix_path = url->unix_path,
+        .host = url->host,
+        .port = url->port,
+        .tls = url->tls,
+        .ca_file = r->conf.ca_file,
+        .cert_file = r->conf.cert_file,
+        .key_file = r->conf.key_file,
+        .connect_timeout_ms = r->conf.connect_timeout_ms,
+        .unacknowledged_timeout_ms = r->conf.command_timeout_ms,
+    };
+    r->phase = OPENING;
+    r->heard_ms = 0;
+    r->unparsed_bytes = 0;
+    r->reader = redisReaderCreate();
+    must(r->reader != NULL);
+    r->reader->maxbuf = READER_KEEP_BYTES;
+    r->net = net_open(&conf, &net_cbs, r);
+    timer_set(r->connect_timer, r->conf.connect_timeout_ms);
+    r->on_state(r->arg, REDIS_CONNECTING, "");
+}
+
+static void on_connect_timer(void *arg)
+{
+    static const char *const late[] = {
+        [OPENING] = "could not connect in time",
+        [GREETING] = "connected, but no answer in time",
+    };
+    struct redis *r = arg;
+    if (r->phase == RESTING)
+        begin(r);
+    else
+        lose(r, late[r->phase]);
+}
+
+static char *copy(const char *s)
+{
+    return s ? mem_strdup(s) : NULL;
+}
+
+struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
+                        void *arg)
+{
+    struct redis *r = mem_alloc(sizeof(*r));
+    r->conf = *conf;
+    r->conf.url.unix_path = copy(conf->url.unix_path);
+    r->conf.url.host = copy(conf->url.host);
+    r->conf.url.port = copy(conf->url.port);
+    r->conf.url.user = copy(conf->url.user);
+    r->conf.url.password = copy(conf->url.password);
+    r->conf.ca_file = copy(conf->ca_file);
+    r->conf.cert_file = copy(conf->cert_file);
+    r->conf.key_file = copy(conf->key_file);
+    r->conf.client_name = copy(conf->client_name);
+    r->on_state = on_state;
+    r->arg = arg;
+    r->deadline_timer = timer_new(on_deadline, r);
+    r->connect_timer = timer_new(on_connect_timer, r);
+    timer_set(r->connect_timer, 0);
+    return r;
+}
+
+static void free_subscriptions(struct redis *r)
+{
+    while (r->subscriptions) {
+        struct subscription *s = r->subscriptions;
+        r->subscriptions = s->next;
+        free(s->channel);
+        loop_defer_free(s); /* dispatched() may stand on it */
+    }
+}
+
+void redis_free(struct redis *r)
+{
+    if (r == NULL)
+        return;
+    r->phase = GONE;
+    close_connection(r);
+    timer_del(r->deadline_timer);
+    timer_del(r->connect_timer);
+    free_subscriptions(r);
+    redis_url_free(&r->conf.url);
+    free((char *)r->conf.ca_file);
+    free((char *)r->conf.cert_file);
+    free((char *)r->conf.key_file);
+    free((char *)r->conf.client_name);
+    redis_queue_free(&r->open);
+    free(r->argv);
+    free(r->argv_len);
+    loop_defer_free(r);
+}

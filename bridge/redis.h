@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * redis.h - one connection to one Redis server, kept up.
+ *
+ * Ours on the loop (TCP, Unix socket, TLS, AUTH, SELECT, deadlines, reconnection with
+ * backoff and jitter); hiredis formats commands and parses replies. Commands are
+ * pipelined and answered in order. Everything queued in one turn of the loop leaves in
+ * one write.
+ */
+#ifndef BRIDGE_REDIS_H
+#define BRIDGE_REDIS_H
+
+#include "bridge/err.h"
+#include "bridge/slice.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct redisReply; /* hiredis' own; only files of the store look inside */
+struct redis;
+
+/* redis://[USER:PASSWORD@]HOST[:PORT][/DB]  rediss://... (TLS)
+ * unix://[USER:PASSWORD@]/PATH[?db=N] */
+struct redis_url {
+    bool tls;
+    char *unix_path; /* NULL: TCP */
+    char *host;
+    char *port; /* "6379" */
+    char *user; /* NULL: none */
+    char *password;
+    unsigned db;
+};
+int redis_url_parse(const char *text, struct redis_url *url, struct err *err);
+void redis_url_free(struct redis_url *url);
+/* "redis://127.0.0.1:6379/0", with neither user nor password; for logs. Gives; free(). */
+char *redis_url_shown(const struct redis_url *url);
+
+struct redis_conf {
+    struct redis_url url;  /* copied */
+    const char *ca_file;   /* TLS: NULL: the system's */
+    const char *cert_file; /* TLS: ours; NULL: none */
+    const char *key_file;
+    int64_t connect_timeout_ms; /* for address, connect, TLS and AUTH together */
+    int64_t
+        command_timeout_ms; /* without a reply so long: outcome unknown, new connection */
+    int64_t backoff_first_ms; /* before the first reconnection, doubling with jitter */
+    int64_t backoff_max_ms;
+    const char *client_name; /* CLIENT SETNAME; NULL: none */
+};
+
+enum redis_state { REDIS_CONNECTING, REDIS_UP, REDIS_DOWN, REDIS_CLOSED };
+
+/* Called at every change. why: "" when up, else the reason in words. Connecting again is
+ * this module's business; a new connection's commands may be queued from within it. */
+typedef void redis_state_cb(void *arg, enum redis_state state, const char *why);
+/* Messages of subscribed channels. */
+typedef void redis_message_cb(void *arg, struct slice channel, struct slice message);
+
+/* reply: borrowed until the callback returns; may be an error reply (see redis_error).
+ * NULL: the connection went before the answer came, and the outcome is unknown. */
+typedef void redis_reply_cb(void *arg, const struct redisReply *reply);
+
+/* Begins to connect. on_state is called later, never from within. Copies conf. */
+struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
+                        void *arg);
+/* Open commands get NULL replies from within, then nothing more. NULL is fine. */
+void redis_free(struct redis *r);
+bool redis_is_up(const struct redis *r);
+/* Drops the connection and connects again: the server proved unfit (READONLY, unknown
+ * outcome). Open commands get NULL replies. */
+void redis_reconnect(struct redis *r, const char *why);
+
+/* Queues a command; must be up. Arguments are copied. deadline by conf. */
+void redis_command(struct redis *r, const struct slice *args, unsigned count,
+                   redis_reply_cb *cb, void *arg);
+/* Commands sent and not answered yet. */
+unsigned redis_open_count(const struct redis *r);
+/* Turns the connection into a subscriber; again after each reconnection by itself. */
+void redis_subscribe(struct redis *r, const char *channel, redis_message_cb *cb,
+                     void *arg);
+
+/* What an error reply means, by its first word (table in redis_error.c). */
+enum redis_error {
+    REDIS_NO_ERROR,
+    REDIS_NO_SCRIPT, /* load the script again and send the same */
+    REDIS_WAIT, /* LOADING BUSY NOREPLICAS MISCONF CLUSTERDOWN TRYAGAIN...: back off, send
+                   again */
+    REDIS_FULL, /* OOM: pause sources, keep draining */
+    REDIS_MOVED_AWAY, /* READONLY MASTERDOWN UNBLOCKED: this is no master; connect again
+                       */
+    REDIS_DENIED,     /* NOAUTH WRONGPASS NOPERM: the operator must act; back off long */
+    REDIS_WRONG       /* anything else: a bug or a wrong key type; not repeatable */
+};
+enum redis_error redis_error(const struct redisReply *reply);
+
+#endif

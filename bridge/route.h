@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * route.h - which route takes a job, where it goes, and in which bucket it waits.
+ */
+#ifndef BRIDGE_ROUTE_H
+#define BRIDGE_ROUTE_H
+
+#include "bridge/err.h"
+#include "bridge/slice.h"
+
+struct bridge;
+struct conf_route;
+struct job;
+struct route;
+struct sched;
+struct source;
+
+/* Compiles the templates and makes the buckets; needs the sinks and the store. -1: err
+ * says why; route_fini() undoes any part of it. */
+int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
+               struct err *err);
+void route_fini(struct route *route);
+
+/* The route that the job names, or else the first of the file that comes from this source
+ * and matches its topic; NULL: none. With it sets job->target. -1 in *bad: there is a
+ * route, but its target can't be told, and err says why. */
+struct route *route_for(const struct source *src, struct job *job, int *bad,
+                        struct err *err);
+/* The first route that comes from src: where what has no route is kept. Never NULL. */
+struct route *route_first(const struct source *src);
+struct route *route_named(const struct bridge *bridge, const struct source *src,
+                          struct slice name);
+/* By the hash of the id (FNV-1a, 32 bits), so that every instance picks the same. */
+struct sched *route_bucket(const struct route *route, struct slice id);
+
+#endif

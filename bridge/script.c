@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/script.h"
+#include "bridge/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <hiredis/hiredis.h>
+
+static const char *const names[SCRIPTS] = {
+    [SCRIPT_ENQUEUE] = "enqueue", [SCRIPT_CLAIM] = "claim", [SCRIPT_ACK] = "ack",
+    [SCRIPT_RETRY] = "retry",     [SCRIPT_BURY] = "bury",   [SCRIPT_CANCEL] = "cancel",
+    [SCRIPT_REAP] = "reap",       [SCRIPT_FIND] = "find",   [SCRIPT_COUNT] = "count",
+};
+
+const char *script_name(enum script s)
+{
+    return names[s];
+}
+
+static const char *text_of(const char *name)
+{
+    for (const struct lua_file *f = lua_files; f->name; f++)
+        if (strcmp(f->name, name) == 0)
+            return f->text;
+    return NULL;
+}
+
+struct load {
+    struct scripts *scripts;
+    enum script which;
+};
+
+static void on_loaded(void *arg, const struct redisReply *reply)
+{
+    struct load *load = arg;
+    struct scripts *s = load->scripts;
+    if (reply && reply->type == REDIS_REPLY_STRING && reply->len == 40)
+        memcpy(s->sha[load->which], reply->str, 41);
+    else
+        s->failed++;
+    free(load);
+    if (--s->open == 0)
+        s->done(s->arg, s->failed == 0);
+}
+
+void scripts_load(struct scripts *s, struct redis *r, void (*done)(void *arg, bool ok),
+                  void *arg)
+{
+    s->open = SCRIPTS;
+    s->failed = 0;
+    s->done = done;
+    s->arg = arg;
+    for (int i = 0; i < SCRIPTS; i++) {
+        const char *text = text_of(names[i]);
+        must(text != NULL);
+        struct load *load = mem_alloc(sizeof(*load));
+        *load = (struct load){s, (enum script)i};
+        const struct slice args[] = {SLICE_LIT("SCRIPT"), SLICE_LIT("LOAD"),
+                                     slice_of(text)};
+        redis_command(r, args, 3, on_loaded, load);
+    }
+}
+
+void args_init(struct args *a, unsigned cap)
+{
+    a->v = mem_alloc(cap * sizeof(*a->v));
+    a->number = mem_alloc(cap * sizeof(*a->number));
+    a->cap = cap;
+    a->n = 0;
+}
+
+void args_free(struct args *a)
+{
+    free(a->v);
+    free(a->number);
+    *a = (struct args){0};
+}
+
+void args_slice(struct args *a, struct slice s)
+{
+    must(a->n < a->cap);
+    a->v[a->n++] = s.p ? s : SLICE_LIT("");
+}
+
+void args_number(struct args *a, int64_t n)
+{
+    must(a->n < a->cap);
+    char *text = a->number[a->n];
+    int len = snprintf(text, sizeof(a->number[0]), "%" PRId64, n);
+    a->v[a->n++] = (struct slice){text, (size_t)len};
+}
+
+void args_begin(struct args *a, const struct scripts *s, enum script script,
+                const struct slice *keys, unsigned key_count)
+{
+    a->n = 0;
+    args_slice(a, SLICE_LIT("EVALSHA"));
+    args_slice(a, slice_of(s->sha[script]));
+    args_number(a, key_count);
+    for (unsigned i = 0; i < key_count; i++)
+        args_slice(a, keys[i]);
+}
+
+void args_send(struct args *a, struct scripts *s, enum script script, struct redis *r,
+               redis_reply_cb *cb, void *arg)
+{
+    s->calls[script]++;
+    redis_command(r, a->v, a->n, cb, arg);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * script.h - the Lua scripts of lua/, embedded at build time, loaded once per connection
+ * and called by their digest.
+ */
+#ifndef BRIDGE_SCRIPT_H
+#define BRIDGE_SCRIPT_H
+
+#include "bridge/redis.h"
+#include "bridge/slice.h"
+
+#include <stdint.h>
+
+struct lua_file {
+    const char *name; /* "claim" for lua/claim.lua */
+    const char *text;
+};
+extern const struct lua_file lua_files[]; /* made by tests/embed.sh; ends with NULLs */
+
+enum script {
+    SCRIPT_ENQUEUE,
+    SCRIPT_CLAIM,
+    SCRIPT_ACK,
+    SCRIPT_RETRY,
+    SCRIPT_BURY,
+    SCRIPT_CANCEL,
+    SCRIPT_REAP,
+    SCRIPT_FIND,
+    SCRIPT_COUNT,
+    SCRIPTS
+};
+const char *script_name(enum script s);
+
+struct scripts {
+    char sha[SCRIPTS][41];
+    uint64_t calls[SCRIPTS]; /* for the metrics */
+    unsigned open;           /* loads not answered yet */
+    unsigned failed;
+    void (*done)(void *arg, bool ok);
+    void *arg;
+};
+
+/* Sends SCRIPT LOAD for each; done is called when all are answered. */
+void scripts_load(struct scripts *s, struct redis *r, void (*done)(void *arg, bool ok),
+                  void *arg);
+
+/* The arguments of one call, reused from call to call. */
+struct args {
+    struct slice *v;
+    char (*number)[24];
+    unsigned n, cap;
+};
+void args_init(struct args *a, unsigned cap);
+void args_free(struct args *a);
+/* Starts a call: EVALSHA digest key-count keys. */
+void args_begin(struct args *a, const struct scripts *s, enum script script,
+                const struct slice *keys, unsigned key_count);
+void args_slice(struct args *a, struct slice s); /* borrowed until args_send() */
+void args_number(struct args *a, int64_t n);
+void args_send(struct args *a, struct scripts *s, enum script script, struct redis *r,
+               redis_reply_cb *cb, void *arg);
+
+#endif

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * store.c - the store's connection to Redis: what state it is in, what an error reply
+ * holds back, and when the lanes are flushed (once per turn of the loop). Claims and
+ * questions are in store_call.c, the queues of changes in store_lane.c.
+ */
+#include "bridge/store.h"
+#include "bridge/log.h"
+#include "bridge/loop.h"
+#include "bridge/mem.h"
+#include "bridge/store_lane.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <hiredis/hiredis.h>
+
+enum {
+    TICK_MS = 1000,
+    PAUSE_US = 100 * 1000,        /* after LOADING, BUSY and the like */
+    DENIED_PAUSE_US = 5000 * 1000 /* the operator must act */
+};
+
+static void set_trouble(struct store *st, const char *text)
+{
+    snprintf(st->trouble, sizeof(st->trouble), "%s", text);
+}
+
+static void go_down(struct store *st, const char *why)
+{
+    bool was_up = st->state == STORE_UP;
+    st->state = STORE_DOWN;
+    set_trouble(st, why);
+    if (was_up)
+        st->events.down(st->arg, why);
+}
+
+static void on_time(void *arg, const struct redisReply *reply);
+
+struct time_call {
+    struct store *store;
+    int64_t sent_us;
+};
+
+static void ask_time(struct store *st)
+{
+    struct time_call *call = mem_alloc(sizeof(*call));
+    *call = (struct time_call){st, loop_mono_us()};
+    const struct slice args[] = {SLICE_LIT("TIME")};
+    redis_command(st->redis, args, 1, on_time, call);
+}
+
+static void go_up(struct store *st)
+{
+    st->state = STORE_UP;
+    st->pause_until_us = 0;
+    set_trouble(st, "");
+    log_info("redis", "ready");
+    st->events.up(st->arg);
+}
+
+static void on_time(void *arg, const struct redisReply *reply)
+{
+    struct time_call *call = arg;
+    struct store *st = call->store;
+    int64_t sent_us = call->sent_us;
+    free(call);
+    if (store_judge(st, reply, SCRIPTS) != REDIS_NO_ERROR)
+        return;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
+        return;
+    int64_t redis_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
+                       strtoll(reply->element[1]->str, NULL, 10);
+    clock_sample(&st->clock, sent_us, loop_mono_us(), redis_us);
+    if (st->state == STORE_LOADING)
+        go_up(st);
+}
+
+static void on_scripts(void *arg, bool ok)
+{
+    struct store *st = arg;
+    if (st->state != STORE_LOADING)
+        return;
+    if (ok)
+        ask_time(st); /* its answer ends the loading */
+    else              /* the tick tries again */
+        log_limited(&st->complain, LOG_WARN, "redis", "it does not take our scripts yet");
+}
+
+static void load(struct store *st)
+{
+    st->state = STORE_LOADING;
+    scripts_load(&st->scripts, st->redis, on_scripts, st);
+}
+
+static void on_state(void *arg, enum redis_state state, const char *why)
+{
+    struct store *st = arg;
+    if (state == REDIS_UP) {
+        st->reconnections++;
+        st->clock = (struct clock){0}; /* perhaps another server, with another clock */
+        load(st);
+    } else if (state == REDIS_DOWN) {
+        if (st->state != STORE_DOWN || st->trouble[0] == '\0')
+            log_warn("redis", "away: %s", why);
+        go_down(st, why);
+    }
+}
+
+static void on_wake(void *arg, struct slice channel, struct slice text)
+{
+    struct store *st = arg;
+    (void)channel;
+    const char *space = text.n ? memchr(text.p, ' ', text.n) : NULL;
+    if (space == NULL)
+        return;
+    struct slice name = {text.p, (size_t)(space - text.p)};
+    struct slice from = {space + 1, text.n - name.n - 1};
+    if (slice_is(from, st->conf.instance))
+        return; /* our own: the reply has told us already */
+    struct bucket *b;
+    TAILQ_FOREACH(b, &st->buckets, link)
+    {
+        if (slice_is(name, b->name))
+            st->events.woken(st->arg, b);
+    }
+}
+
+static void on_wakes_state(void *arg, enum redis_state state, const char *why)
+{
+    struct store *st = arg;
+    struct bucket *b;
+    (void)why;
+    if (state != REDIS_UP || st->state != STORE_UP)
+        return;
+    /* Wakes that were sent while nobody listened are made up for. */
+    TAILQ_FOREACH(b, &st->buckets, link)
+    st->events.woken(st->arg, b);
+}
+
+/* What each kind of error reply holds back. */
+static const struct {
+    int64_t pause_us;
+    bool full;
+} holds[] = {
+    [REDIS_WAIT] = {PAUSE_US, false},       [REDIS_FULL] = {0, true},
+    [REDIS_MOVED_AWAY] = {PAUSE_US, false}, [REDIS_DENIED] = {DENIED_PAUSE_US, false},
+    [REDIS_WRONG] = {PAUSE_US, false},
+};
+
+enum redis_error store_judge(struct store *st, const struct redisReply *reply,
+                             enum script script)
+{
+    if (reply == NULL)
+        return REDIS_WAIT;
+    enum redis_error e = redis_error(reply);
+    st->errors[e]++;
+    if (e == REDIS_NO_ERROR) {
+        if (script == SCRIPT_ENQUEUE)
+            st->full = false;
+        if (st->state == STORE_UP && !st->full)
+            st->trouble[0] = '\0';
+        return e;
+    }
+    set_trouble(st, reply->str);
+    if (e == REDIS_NO_SCRIPT) {
+        if (st->state == STORE_UP) {
+            log_warn("redis", "its scripts were flushed: loading them again");
+            go_down(st, "loading scripts");
+            load(st);
+        }
+        return e;
+    }
+    log_limited(&st->complain, LOG_WARN, "redis", "%s: %s",
+                script < SCRIPTS ? script_name(script) : "TIME", reply->str);
+    st->full = st->full || holds[e].full;
+    st->pause_until_us = loop_mono_us() + holds[e].pause_us;
+    if (e == REDIS_MOVED_AWAY)
+        redis_reconnect(st->redis, reply->str);
+    return e;
+}
+
+void store_list_lane(struct store *st, struct lane *lane)
+{
+    if (lane->listed)
+        return;
+    lane->listed = true;
+    TAILQ_INSERT_TAIL(&st->lanes, lane, link);
+}
+
+/* Once per turn: everything that was queued in it leaves, or waits for company. */
+static void flush(void *arg)
+{
+    struct store *st = arg;
+    if (st->state != STORE_UP || TAILQ_EMPTY(&st->lanes))
+        return;
+    int64_t now_us = loop_mono_us(), soonest_us = -1;
+    struct lane *lane, *next;
+    for (lane = TAILQ_FIRST(&st->lanes); lane; lane = next) {
+        next = TAILQ_NEXT(lane, link);
+        int64_t wait_us = lane_flush(lane, now_us);
+        if (wait_us >= 0 && (soonest_us < 0 || wait_us < soonest_us))
+            soonest_us = wait_us;
+        if (lane->queued == 0) {
+            lane->listed = false;
+            TAILQ_REMOVE(&st->lanes, lane, link);
+        }
+    }
+    if (soonest_us >= 0)
+        timer_set(st->flush_timer, (soonest_us + 999) / 1000);
+}
+
+static void on_flush_timer(void *arg)
+{
+    (void)arg; /* the turn that it made ends in flush() */
+}
+
+static void on_tick(void *arg)
+{
+    struct store *st = arg;
+    struct lane *lane, *next;
+    int64_t now_us = loop_mono_us();
+    for (lane = TAILQ_FIRST(&st->lanes); lane; lane = next) {
+        next = TAILQ_NEXT(lane, link);
+        lane_expire(lane, now_us);
+    }
+    if (st->state == STORE_DOWN || !redis_is_up(st->redis))
+        return;
+    if (st->state == STORE_LOADING && st->scripts.open == 0)
+        load(st); /* the last try was answered by an error */
+    else if (st->state == STORE_UP)
+        ask_time(st);
+    if (st->full && TAILQ_EMPTY(&st->lanes))
+        st->full = false; /* the next job will tell */
+}
+
+struct store *store_new(const struct store_conf *conf, const struct store_events *events,
+                        void *arg)
+{
+    struct store *st = mem_alloc(sizeof(*st));
+    struct buf channel = {0};
+    st->conf = *conf;
+    st->conf.prefix = mem_strdup(conf->prefix);
+    st->conf.instance = mem_strdup(conf->instance);
+    st->events = *events;
+    st->arg = arg;
+    TAILQ_INIT(&st->lanes);
+    TAILQ_INIT(&st->buckets);
+    args_init(&st->args, ARGS_PER_CALL + ARGS_PER_CHANGE * conf->batch_max);
+    buf_addf(&channel, "%s:wake", conf->prefix);
+    st->wake_channel = mem_strdup(buf_str(&channel));
+    buf_free(&channel);
+    set_trouble(st, "connecting");
+    st->flush_timer = timer_new(on_flush_timer, st);
+    st->tick = timer_every(TICK_MS, on_tick, st);
+    st->hook = loop_each_turn(flush, st);
+    st->redis = redis_new(&conf->redis, on_state, st);
+    st->wakes = redis_new(&conf->redis, on_wakes_state, st);
+    redis_subscribe(st->wakes, st->wake_channel, on_wake, st);
+    return st;
+}
+
+static void bucket_free(struct bucket *b)
+{
+    for (int i = 0; i < LANES; i++)
+        lane_close(&b->lane[i]);
+    for (size_t i = 0; i < sizeof(b->key_text) / sizeof(b->key_text[0]); i++)
+        free(b->key_text[i]);
+    free(b->name);
+    free(b->wake);
+    free(b);
+}
+
+void store_free(struct store *st)
+{
+    struct bucket *b;
+    if (st == NULL)
+        return;
+    turn_hook_del(st->hook);
+    timer_del(st->flush_timer);
+    timer_del(st->tick);
+    st->state = STORE_DOWN;
+    redis_free(st->redis); /* what is on its way goes back to its lane */
+    redis_free(st->wakes);
+    while ((b = TAILQ_FIRST(&st->buckets))) {
+        TAILQ_REMOVE(&st->buckets, b, link);
+        bucket_free(b);
+    }
+    args_free(&st->args);
+    free(st->wake_channel);
+    free((char *)st->conf.prefix);
+    free((char *)st->conf.instance);
+    free(st);
+}
+
+struct bucket *bucket_new(struct store *st, const char *route, unsigned number,
+                          void *owner)
+{
+    static const char *const suffix[6] = {
+        [KEY_POOL] = "pool",   [KEY_DELAY] = "delay", [KEY_UNACK] = "unack",
+        [KEY_ERROR] = "error", [KEY_TRIES] = "tries", [KEY_INGEST] = "ingest",
+    };
+    struct bucket *b = mem_alloc(sizeof(*b));
+    struct buf text = {0};
+    b->store = st;
+    b->owner = owner;
+    buf_addf(&text, "%s/%u", route, number);
+    b->name = mem_strdup(buf_str(&text));
+    buf_addf(&text, " %s", st->conf.instance);
+    b->wake = mem_strdup(buf_str(&text));
+    for (int i = 0; i < 6; i++) {
+        buf_clear(&text);
+        buf_addf(&text, "%s:{%s}:%s", st->conf.prefix, b->name, suffix[i]);
+        b->key_text[i] = mem_strdup(buf_str(&text));
+        b->key[i] = slice_of(b->key_text[i]);
+    }
+    buf_free(&text);
+    for (int i = 0; i < LANES; i++)
+        lane_init(&b->lane[i], b, (enum lane_kind)i);
+    TAILQ_INSERT_TAIL(&st->buckets, b, link);
+    return b;
+}
+
+void *bucket_owner(const struct bucket *b)
+{
+    return b->owner;
+}
+
+const char *bucket_name(const struct bucket *b)
+{
+    return b->name;
+}
+
+bool store_is_up(const struct store *st)
+{
+    return st->state == STORE_UP;
+}
+
+bool store_takes_jobs(const struct store *st)
+{
+    return st->state == STORE_UP && !st->full && st->pause_until_us <= loop_mono_us();
+}
+
+const char *store_trouble(const struct store *st)
+{
+    return st->trouble;
+}
+
+unsigned store_open_count(const struct store *st)
+{
+    return st->open_count;
+}
+
+const struct clock *store_clock(const struct store *st)
+{
+    return &st->clock;
+}
+
+int64_t store_now_ms(const struct store *st)
+{
+    return clock_is_set(&st->clock) ? clock_now_ms(&st->clock, loop_mono_us())
+                                    : loop_wall_ms();
+}
+
+uint64_t store_script_calls(const struct store *st, enum script s)
+{
+    return st->scripts.calls[s];
+}
+
+uint64_t store_reconnections(const struct store *st)
+{
+    return st->reconnections;
+}
+
+uint64_t store_errors(const struct store *st, enum redis_error e)
+{
+    return st->errors[e];
+}

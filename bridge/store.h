@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * store.h - jobs in Redis: the buckets, and the calls that move jobs between their parts.
+ *
+ * Changes (enqueue, ack, retry, bury, cancel) are queued per bucket and leave in batches,
+ * one script call each, several on their way at once. A reply that never came leaves the
+ * outcome unknown: the batch is sent again, in its old place, until Redis has answered;
+ * every script is repeatable by job id. So the store never drops a change by itself.
+ *
+ * Layout of the keys: bucket ROUTE/N has PREFIX:{ROUTE/N}:pool, :delay, :unack, :error,
+ * :tries and :ingest. What each holds stands at the head of the files in lua/.
+ */
+#ifndef BRIDGE_STORE_H
+#define BRIDGE_STORE_H
+
+#include "bridge/clock.h"
+#include "bridge/job.h"
+#include "bridge/redis.h"
+#include "bridge/script.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct store;
+struct bucket;
+
+struct store_conf {
+    struct redis_conf redis; /* copied */
+    const char *prefix;      /* of every key */
+    const char *instance;    /* this daemon's name among those on the same Redis */
+    unsigned batch_max;      /* jobs of one script call */
+};
+
+struct store_events {
+    /* Redis can be worked with: connected, scripts loaded, clock known. */
+    void (*up)(void *arg);
+    void (*down)(void *arg, const char *why);
+    /* The first due time of a bucket is now head_ms; -1: it has no waiting job. */
+    void (*head)(void *arg, struct bucket *b, int64_t head_ms);
+    /* Another instance made the head of this bucket earlier. */
+    void (*woken)(void *arg, struct bucket *b);
+};
+
+/* Begins to connect; events come later. Copies conf. */
+struct store *store_new(const struct store_conf *conf, const struct store_events *events,
+                        void *arg);
+/* Changes still queued are answered with code 0. NULL is fine. */
+void store_free(struct store *st);
+bool store_is_up(const struct store *st);
+/* Up, and not refusing writes for lack of memory: sources may go on. */
+bool store_takes_jobs(const struct store *st);
+/* In words, for /readyz; "" when all is well. */
+const char *store_trouble(const struct store *st);
+/* Changes queued or on their way. */
+unsigned store_open_count(const struct store *st);
+const struct clock *store_clock(const struct store *st);
+/* Redis' time in ms, see clock_now_ms(). */
+int64_t store_now_ms(const struct store *st);
+uint64_t store_script_calls(const struct store *st, enum script s);
+uint64_t store_reconnections(const struct store *st);
+/* Error replies so far, by what they mean. */
+uint64_t store_errors(const struct store *st, enum redis_error e);
+
+/* Lives as long as the store. owner: for the events. */
+struct bucket *bucket_new(struct store *st, const char *route, unsigned number,
+                          void *owner);
+void *bucket_owner(const struct bucket *b);
+const char *bucket_name(const struct bucket *b); /* "ROUTE/N" */
+
+/* code: the letter of the script for this job (head of its file in lua/), or 0: the store
+ * was closed, or the deadline passed, before Redis had answered. */
+typedef void change_cb(void *arg, char code);
+
+/* What belongs to Kafka in a change: lua/enqueue.lua stores each record once. */
+struct origin {
+    const char
+        *partition; /* "topic/7", kept by the caller as long as the store; NULL: none */
+    int64_t offset;
+    int64_t
+        before; /* the offset sent before this one to the same bucket; -1: none known */
+};
+
+/* Encodes the job at once; it stays the caller's. tries: "" or the value to keep; dead:
+ * it goes to the error bucket. deadline_ms: answer 0 if it has not left by then; 0:
+ * never. */
+void store_enqueue(struct bucket *b, const struct job *job, struct slice tries, bool dead,
+                   const struct origin *origin, int64_t deadline_ms, change_cb *cb,
+                   void *arg);
+/* lease: the token of the claim. Everything is copied. cb may be NULL. */
+void store_ack(struct bucket *b, struct slice id, change_cb *cb, void *arg);
+void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
+                 struct slice tries, change_cb *cb, void *arg);
+void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
+                change_cb *cb, void *arg);
+void store_cancel(struct bucket *b, struct slice id, change_cb *cb, void *arg);
+
+/* --- questions and claims: one call each, never repeated by the store --- */
+struct claimed {
+    struct slice id, record, tries; /* record empty: its body is missing in Redis */
+};
+struct claim_reply {
+    int64_t now_ms, next_ms, lease; /* next_ms -1: no job waits */
+    const struct claimed *jobs;
+    unsigned count;
+};
+/* reply NULL: Redis did not answer, or with an error; what was claimed comes back when
+ * its lease ends. */
+typedef void claim_cb(void *arg, const struct claim_reply *reply);
+void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
+                 void *arg);
+
+typedef void reap_cb(void *arg, int64_t moved,
+                     int64_t lease_ms); /* moved -1: no answer */
+void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg);
+
+struct counts {
+    int64_t waiting, in_flight, dead, overdue, head_ms, lease_ms, now_ms;
+};
+typedef void count_cb(void *arg, const struct counts *counts); /* NULL: no answer */
+void store_count(struct bucket *b, count_cb *cb, void *arg);
+
+struct found_job {
+    char state; /* n, w, f, d as in lua/find.lua; 0: no answer */
+    int64_t score_ms;
+    struct slice record, tries;
+};
+typedef void find_cb(void *arg, const struct found_job *found);
+void store_find(struct bucket *b, struct slice id, find_cb *cb, void *arg);
+
+#endif

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/store_lane.h"
+#include "bridge/loop.h"
+#include "bridge/mem.h"
+
+#include <stdlib.h>
+
+#include <hiredis/hiredis.h>
+
+enum {
+    BATCH_BYTES_MAX = 1024 * 1024,
+    HOLD_US = 100 * 1000, /* after an error reply */
+    REFUSED_MAX = 50,     /* then the batch before it will not come any more */
+    PARTITIONS_MAX = 64   /* of one batch */
+};
+
+struct batch {
+    struct lane *lane;
+    struct change_list list;
+    unsigned count;
+};
+
+/* How the changes of a lane become the arguments of its script. */
+struct lane_row {
+    enum script script;
+    unsigned key_count;
+    enum bucket_key key[6];
+    void (*head)(struct args *a, struct batch *batch); /* before the changes; or NULL */
+    void (*change)(struct args *a, struct batch *batch, const struct change *c);
+};
+
+struct partition {
+    const char *name;
+    int64_t before, last;
+};
+
+/* Gives the number of name, from 1, and adds it where it is new. */
+static unsigned partition_number(struct partition *parts, unsigned *n,
+                                 const struct origin *o)
+{
+    for (unsigned i = 0; i < *n; i++)
+        if (parts[i].name == o->partition)
+            return i + 1;
+    must(*n < PARTITIONS_MAX);
+    parts[*n] = (struct partition){o->partition, o->before, o->offset};
+    return ++*n;
+}
+
+/* Names the partitions of a batch, in the order of their first record. */
+static void enqueue_head(struct args *a, struct batch *batch)
+{
+    struct partition parts[PARTITIONS_MAX];
+    struct bucket *b = batch->lane->bucket;
+    struct change *c;
+    unsigned n = 0;
+    TAILQ_FOREACH(c, &batch->list, link)
+    {
+        if (c->origin.partition == NULL)
+            continue;
+        c->partition = partition_number(parts, &n, &c->origin);
+        parts[c->partition - 1].last = c->origin.offset;
+    }
+    args_slice(a, SLICE_LIT(""));
+    args_slice(a, slice_of(b->store->wake_channel));
+    args_slice(a, slice_of(b->wake));
+    args_number(a, n);
+    for (unsigned i = 0; i < n; i++) {
+        args_slice(a, slice_of(parts[i].name));
+        if (parts[i].before < 0)
+            args_slice(a, SLICE_LIT(""));
+        else
+            args_number(a, parts[i].before);
+        args_number(a, parts[i].last);
+    }
+}
+
+static void enqueue_change(struct args *a, struct batch *batch, const struct change *c)
+{
+    (void)batch;
+    args_slice(a, c->id);
+    args_number(a, c->due_ms);
+    args_slice(a, c->record);
+    args_slice(a, c->tries);
+    args_slice(a, c->dead ? SLICE_LIT("1") : SLICE_LIT(""));
+    args_number(a, c->partition);
+    args_number(a, c->origin.offset);
+}
+
+static void id_change(struct args *a, struct batch *batch, const struct change *c)
+{
+    (void)batch;
+    args_slice(a, c->id);
+}
+
+static void retry_change(struct args *a, struct batch *batch, const struct change *c)
+{
+    (void)batch;
+    args_slice(a, c->id);
+    args_number(a, c->lease);
+    args_number(a, c->due_ms);
+    args_slice(a, c->tries);
+}
+
+static void bury_head(struct args *a, struct batch *batch)
+{
+    (void)batch;
+    args_slice(a, SLICE_LIT(""));
+}
+
+static void bury_change(struct args *a, struct batch *batch, const struct change *c)
+{
+    (void)batch;
+    args_slice(a, c->id);
+    args_number(a, c->lease);
+    args_slice(a, c->tries);
+}
+
+static const struct lane_row rows[LANES] = {
+    [LANE_ENQUEUE] = {SCRIPT_ENQUEUE,
+                      5,
+                      {KEY_POOL, KEY_DELAY, KEY_ERROR, KEY_TRIES, KEY_INGEST},
+                      enqueue_head,
+                      enqueue_change},
+    [LANE_ACK] = {SCRIPT_ACK,
+                  5,
+                  {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_TRIES},
+                  NULL,
+                  id_change},
+    [LANE_RETRY] =
+        {SCRIPT_RETRY, 3, {KEY_UNACK, KEY_DELAY, KEY_TRIES}, NULL, retry_change},
+    [LANE_BURY] =
+        {SCRIPT_BURY, 3, {KEY_UNACK, KEY_ERROR, KEY_TRIES}, bury_head, bury_change},
+    [LANE_CANCEL] = {SCRIPT_CANCEL,
+                     5,
+                     {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_TRIES},
+                     NULL,
+                     id_change},
+};
+
+void lane_init(struct lane *lane, struct bucket *b, enum lane_kind kind)
+{
+    lane->bucket = b;
+    lane->kind = kind;
+    TAILQ_INIT(&lane->queue);
+}
+
+void lane_add(struct lane *lane, struct change *c)
+{
+    c->seq = lane->next_seq++;
+    c->queued_us = loop_mono_us();
+    lane->newest_us = c->queued_us;
+    TAILQ_INSERT_TAIL(&lane->queue, c, link);
+    lane->queued++;
+    lane->bucket->store->open_count++;
+    store_list_lane(lane->bucket->store, lane);
+}
+
+/* The change is answered and gone. */
+static void answer(struct lane *lane, struct change *c, char code)
+{
+    lane->bucket->store->open_count--;
+    if (c->cb)
+        c->cb(c->arg, code);
+    free(c);
+}
+
+/* Back to where it stood, before every change that came after it. */
+static void put_back(struct lane *lane, struct change *c)
+{
+    struct change *at;
+    TAILQ_FOREACH(at, &lane->queue, link)
+    {
+        if (at->seq > c->seq)
+            break;
+    }
+    if (at)
+        TAILQ_INSERT_BEFORE(at, c, link);
+    else
+        TAILQ_INSERT_TAIL(&lane->queue, c, link);
+    lane->queued++;
+}
+
+static void send_again(struct batch *batch)
+{
+    struct change *c;
+    while ((c = TAILQ_LAST(&batch->list, change_list))) {
+        TAILQ_REMOVE(&batch->list, c, link);
+        put_back(batch->lane, c);
+    }
+}
+
+/* One letter per change. A refused record waits for the batch before it, which is on its
+ * way again; where none comes, the source has to read it anew. */
+static void answer_each(struct batch *batch, const char *codes, size_t n)
+{
+    struct lane *lane = batch->lane;
+    struct change *c;
+    for (size_t i = 0; (c = TAILQ_FIRST(&batch->list)); i++) {
+        TAILQ_REMOVE(&batch->list, c, link);
+        char code = i < n ? codes[i] : 0;
+        if (code == 'g' && lane->kind == LANE_ENQUEUE && c->refused++ < REFUSED_MAX) {
+            put_back(lane, c);
+            lane->hold_until_us = loop_mono_us() + HOLD_US / 10;
+            continue;
+        }
+        answer(lane, c, code == 'g' ? 0 : code);
+    }
+}
+
+static void on_reply(void *arg, const struct redisReply *reply)
+{
+    struct batch *batch = arg;
+    struct lane *lane = batch->lane;
+    struct store *st = lane->bucket->store;
+    lane->flying--;
+    if (store_judge(st, reply, rows[lane->kind].script) != REDIS_NO_ERROR) {
+        if (reply)
+            lane->hold_until_us = loop_mono_us() + HOLD_US;
+        send_again(batch);
+    } else if (reply->type == REDIS_REPLY_STRING) {
+        answer_each(batch, reply->str, (size_t)reply->len);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2) {
+        st->events.head(st->arg, lane->bucket, reply->element[0]->integer);
+        answer_each(batch, reply->element[1]->str, (size_t)reply->element[1]->len);
+    } else { /* ack: a number for the whole batch */
+        struct change *c;
+        while ((c = TAILQ_FIRST(&batch->list))) {
+            TAILQ_REMOVE(&batch->list, c, link);
+            answer(lane, c, 'a');
+        }
+    }
+    free(batch);
+    if (lane->queued > 0)
+        store_list_lane(st, lane);
+}
+
+/* Takes from the queue what one call carries. */
+static struct batch *take(struct lane *lane)
+{
+    struct batch *batch = mem_alloc(sizeof(*batch));
+    const char *last = NULL;
+    size_t bytes = 0;
+    unsigned changes_of_partition = 0;
+    struct change *c;
+    batch->lane = lane;
+    TAILQ_INIT(&batch->list);
+    while ((c = TAILQ_FIRST(&lane->queue))) {
+        bytes += c->record.n + c->tries.n + c->id.n;
+        changes_of_partition += c->origin.partition != last;
+        last = c->origin.partition;
+        if (batch->count > 0 &&
+            (batch->count >= lane->bucket->store->conf.batch_max ||
+             bytes > BATCH_BYTES_MAX || changes_of_partition > PARTITIONS_MAX))
+            break;
+        TAILQ_REMOVE(&lane->queue, c, link);
+        TAILQ_INSERT_TAIL(&batch->list, c, link);
+        lane->queued--;
+        batch->count++;
+    }
+    return batch;
+}
+
+static void send_batch(struct lane *lane, int64_t now_us)
+{
+    const struct lane_row *row = &rows[lane->kind];
+    struct store *st = lane->bucket->store;
+    struct batch *batch = take(lane);
+    struct slice key[6];
+    for (unsigned i = 0; i < row->key_count; i++)
+        key[i] = lane->bucket->key[row->key[i]];
+    args_begin(&st->args, &st->scripts, row->script, key, row->key_count);
+    if (row->head)
+        row->head(&st->args, batch);
+    const struct change *c;
+    TAILQ_FOREACH(c, &batch->list, link)
+    row->change(&st->args, batch, c);
+    pacer_sent(&lane->pacer, batch->count, now_us);
+    lane->flying++;
+    args_send(&st->args, &st->scripts, row->script, st->redis, on_reply, batch);
+}
+
+/* us that the head of the queue may still wait for company. */
+static int64_t unripe_us(struct lane *lane, int64_t now_us)
+{
+    int64_t wait_us = pacer_wait_us(&lane->pacer, now_us);
+    if (wait_us == 0 || lane->queued >= lane->bucket->store->conf.batch_max)
+        return 0;
+    int64_t quiet_us = lane->newest_us + PACER_QUIET_US - now_us;
+    if (quiet_us <= 0) {
+        pacer_in_vain(&lane->pacer, now_us);
+        return 0;
+    }
+    return wait_us < quiet_us ? wait_us : quiet_us;
+}
+
+int64_t lane_flush(struct lane *lane, int64_t now_us)
+{
+    struct store *st = lane->bucket->store;
+    int64_t hold_us = lane->hold_until_us > st->pause_until_us ? lane->hold_until_us
+                                                               : st->pause_until_us;
+    if (hold_us > now_us)
+        return hold_us - now_us;
+    while (lane->queued > 0 && lane->flying < LANE_BATCHES) {
+        int64_t wait_us = unripe_us(lane, now_us);
+        if (wait_us > 0)
+            return wait_us;
+        send_batch(lane, now_us);
+    }
+    return -1;
+}
+
+void lane_expire(struct lane *lane, int64_t now_us)
+{
+    struct change *c, *next;
+    for (c = TAILQ_FIRST(&lane->queue); c; c = next) {
+        next = TAILQ_NEXT(c, link);
+        if (c->deadline_us == 0 || c->deadline_us > now_us)
+            continue;
+        TAILQ_REMOVE(&lane->queue, c, link);
+        lane->queued--;
+        answer(lane, c, 0);
+    }
+}
+
+void lane_close(struct lane *lane)
+{
+    struct change *c;
+    while ((c = TAILQ_FIRST(&lane->queue))) {
+        TAILQ_REMOVE(&lane->queue, c, link);
+        lane->queued--;
+        answer(lane, c, 0);
+    }
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * store_lane.h - a lane: the queue of one kind of change of one bucket, and its batches.
+ *
+ * Internal to the store. Order within a lane is kept, also across lost connections: what
+ * has to be sent again goes back to its old place in the queue.
+ */
+#ifndef BRIDGE_STORE_LANE_H
+#define BRIDGE_STORE_LANE_H
+
+#include "bridge/log.h"
+#include "bridge/pacer.h"
+#include "bridge/store.h"
+
+#include <sys/queue.h>
+
+enum lane_kind { LANE_ENQUEUE, LANE_ACK, LANE_RETRY, LANE_BURY, LANE_CANCEL, LANES };
+enum {
+    LANE_BATCHES = 4,    /* on their way at once */
+    ARGS_PER_CHANGE = 7, /* at most */
+    ARGS_PER_CALL = 256  /* digest, keys, partitions */
+};
+
+struct change {
+    TAILQ_ENTRY(change) link;
+    uint64_t seq;                   /* place in the lane */
+    struct slice id, record, tries; /* behind the struct, in one allocation */
+    struct origin origin;
+    int64_t due_ms, lease;
+    int64_t queued_us, deadline_us; /* monotonic; deadline 0: none */
+    bool dead;
+    unsigned partition; /* its number in the batch, from 1; 0: none */
+    unsigned refused;   /* times that the script asked for the batch before it */
+    change_cb *cb;
+    void *arg;
+};
+TAILQ_HEAD(change_list, change);
+
+struct lane {
+    struct bucket *bucket;
+    enum lane_kind kind;
+    struct change_list queue;
+    unsigned queued, flying; /* changes; batches */
+    uint64_t next_seq;
+    int64_t newest_us;
+    int64_t hold_until_us; /* after an error reply that asks to wait */
+    struct pacer pacer;
+    bool listed; /* in the store's list of lanes with work */
+    TAILQ_ENTRY(lane) link;
+};
+TAILQ_HEAD(lane_list, lane);
+
+struct bucket {
+    struct store *store;
+    char *name;
+    char *wake; /* text of a wake: "ROUTE/N INSTANCE" */
+    void *owner;
+    char *key_text[6];
+    struct slice key[6]; /* enum bucket_key */
+    struct lane lane[LANES];
+    TAILQ_ENTRY(bucket) link;
+};
+enum bucket_key { KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_TRIES, KEY_INGEST };
+
+/* What a lane needs of the store. */
+struct store {
+    struct store_conf conf;
+    struct store_events events;
+    void *arg;
+    struct redis *redis, *wakes;
+    struct scripts scripts;
+    struct args args;
+    struct clock clock;
+    enum { STORE_DOWN, STORE_LOADING, STORE_UP } state;
+    bool full;              /* out of memory: enqueue is refused, the rest goes on */
+    int64_t pause_until_us; /* after an error reply that concerns everything */
+    char trouble[160];
+    unsigned open_count;
+    uint64_t errors[REDIS_WRONG + 1], reconnections;
+    struct lane_list lanes; /* with work */
+    struct timer *flush_timer, *tick;
+    struct turn_hook *hook;
+    struct log_limit complain;
+    TAILQ_HEAD(bucket_list, bucket) buckets;
+    char *wake_channel;
+};
+
+void lane_init(struct lane *lane, struct bucket *b, enum lane_kind kind);
+/* Takes c, and answers it once. */
+void lane_add(struct lane *lane, struct change *c);
+/* Sends what is ripe. Gives the us until it wants to be called again; -1: not before
+ * something changes. */
+int64_t lane_flush(struct lane *lane, int64_t now_us);
+/* Answers 0 to changes that were not sent by their deadline. */
+void lane_expire(struct lane *lane, int64_t now_us);
+/* Answers 0 to everything queued. */
+void lane_close(struct lane *lane);
+
+/* In store.c: judges an error reply and holds back what it asks to hold back. Gives what
+ * it means; reply NULL is REDIS_WAIT. */
+enum redis_error store_judge(struct store *st, const struct redisReply *reply,
+                             enum script script);
+void store_list_lane(struct store *st, struct lane *lane);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/submit.h"
+#include "bridge/bridge.h"
+#include "bridge/name.h"
+#include "bridge/route.h"
+#include "bridge/tries.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A job on its way into Redis. */
+struct submission {
+    struct source *src;
+    struct route *route;
+    stored_cb *done;
+    void *arg;
+    int64_t bytes, due_ms;
+    bool counted;        /* in the flow */
+    enum stored outcome; /* what "stored" means for it */
+    const char *reason;
+    char why[256];
+    char id[JOB_ID_MAX];
+    size_t id_n;
+};
+
+static void answer(struct submission *sub, enum stored outcome)
+{
+    struct source *src = sub->src;
+    const struct stored_reply reply = {
+        .outcome = outcome,
+        .id = {sub->id, sub->id_n},
+        .due_ms = sub->due_ms,
+        .reason = sub->reason ? sub->reason : "",
+        .why = sub->why,
+    };
+    src->open--;
+    if (sub->counted)
+        flow_gave(&src->bridge->flow, sub->bytes);
+    sub->done(sub->arg, &reply);
+    free(sub);
+}
+
+static void on_enqueued(void *arg, char code)
+{
+    struct submission *sub = arg;
+    struct route_stats *stats = &sub->route->stats;
+    switch (code) {
+    case 's':
+        stats->stored++;
+        if (sub->outcome == STORED_DEAD)
+            stats->dead[reason_find(sub->reason)]++;
+        answer(sub, sub->outcome);
+        break;
+    case 'd':
+    case 'k':
+        stats->duplicates++;
+        answer(sub, STORED_BEFORE);
+        break;
+    default:
+        stats->not_stored++;
+        snprintf(sub->why, sizeof(sub->why),
+                 "Redis did not answer in time; the job may "
+                 "have been stored: send it again with the same id");
+        answer(sub, NOT_STORED);
+        break;
+    }
+}
+
+static void on_refused(void *arg)
+{
+    answer(arg, REFUSED);
+}
+
+static void on_cancel_done(void *arg, char code)
+{
+    struct submission *sub = arg;
+    if (code == 'c' || code == 'e')
+        sub->route->stats.cancelled++;
+    answer(sub, code ? STORED_NONE : NOT_STORED);
+}
+
+/* The headers that were meant for us do not travel on; delay-hops does, to be counted. */
+static void strip_headers(struct job *job, const struct delay_rules *rules)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < job->header_count; i++)
+        if (!delay_is_control(job->headers[i].name, rules) ||
+            slice_is_nocase(job->headers[i].name, "delay-hops"))
+            job->headers[kept++] = job->headers[i];
+    job->header_count = kept;
+}
+
+static void name_job(struct submission *sub, struct job *job, struct slice wanted)
+{
+    if (wanted.n > 0)
+        job->id = job_keep(job, wanted);
+    else if (job->id.n == 0 && job->offset >= 0)
+        job->id = name_of_record(job);
+    if (job->id.n == 0 || job->id.n > JOB_ID_MAX)
+        job->id = name_new(sub->src->bridge, job);
+    memcpy(sub->id, job->id.p, job->id.n);
+    sub->id_n = job->id.n;
+}
+
+static size_t job_bytes(const struct job *job)
+{
+    size_t n = job->payload.n + job->key.n + job->topic.n + job->target.n + 64;
+    for (unsigned i = 0; i < job->header_count; i++)
+        n += job->headers[i].name.n + job->headers[i].value.n + 6;
+    return n;
+}
+
+static void enqueue(struct submission *sub, const struct job *job, struct slice tries,
+                    bool dead)
+{
+    struct source *src = sub->src;
+    struct sched *s = route_bucket(sub->route, job->id);
+    struct origin origin = {NULL, -1, -1};
+    if (job->offset >= 0 && job->partition >= 0)
+        name_partition(src, s, job, &origin);
+    sub->bytes = (int64_t)job_bytes(job);
+    sub->counted = true;
+    sub->due_ms = job->due_ms;
+    flow_took(&src->bridge->flow, sub->bytes);
+    store_enqueue(s->bucket, job, tries, dead, &origin,
+                  src->ops->answers ? SUBMIT_ANSWER_MS : 0, on_enqueued, sub);
+}
+
+/* The producer hears it at once; or, where nobody waits, the job is kept as a dead
+ * letter. */
+static void refuse_or_bury(struct submission *sub, const struct job *job,
+                           const char *reason, const char *why)
+{
+    sub->reason = reason_name(reason_find(reason));
+    snprintf(sub->why, sizeof(sub->why), "%s", why);
+    if (sub->src->ops->answers) {
+        sub->route->stats.refused[reason_find(reason)]++;
+        loop_defer(on_refused, sub);
+        return;
+    }
+    struct tries tries = {0};
+    struct buf text = {0};
+    tries.first_ms = tries.last_ms = job->due_ms;
+    tries_set_reason(&tries, sub->reason);
+    tries_set_error(&tries, why);
+    tries_format(&tries, &text);
+    log_warn(sub->route->conf->name, "job %.*s given up, %s: %s", SLICE_ARG(job->id),
+             sub->reason, tries.error);
+    sub->outcome = STORED_DEAD;
+    /* With a dead-letter sink it waits in the bucket, due now, to be sent there first. */
+    enqueue(sub, job, buf_slice(&text), sub->route->dead == NULL);
+    buf_free(&text);
+}
+
+static struct submission *submission_new(struct source *src, stored_cb *done, void *arg)
+{
+    struct submission *sub = mem_alloc(sizeof(*sub));
+    sub->src = src;
+    sub->done = done;
+    sub->arg = arg;
+    sub->outcome = STORED;
+    src->open++;
+    return sub;
+}
+
+/* What of a job's header contract this version can't do; NULL: nothing. */
+static const char *impossible(const struct delay_read *read, const char **why)
+{
+    static const struct {
+        const char *reason, *why;
+    } rows[] = {
+        {"bad-op", "delay-op: replace is not possible yet: cancel and add"},
+        {"bad-target", "delay-to: this route allows no target of the message's own"},
+        {"bad-retry", "delay-retry: no schedule of that name is configured"}};
+    bool hit[] = {read->op == DELAY_REPLACE, read->to.p != NULL, read->retry.p != NULL};
+    for (unsigned i = 0; i < 3; i++) {
+        if (hit[i]) {
+            *why = rows[i].why;
+            return rows[i].reason;
+        }
+    }
+    return NULL;
+}
+
+/* The reason why the job can't be accepted, or NULL. Sets its due time either way. */
+static const char *judge(struct submission *sub, struct job *job,
+                         const struct delay_read *read, const char **why)
+{
+    const struct bridge *bridge = sub->src->bridge;
+    const char *reason = read->reason;
+    *why = read->why;
+    if (reason == NULL)
+        reason = impossible(read, why);
+    if (reason == NULL && job_bytes(job) > (size_t)bridge->conf->daemon.job_max_bytes) {
+        reason = reason_name(REASON_OVERSIZE);
+        *why = "larger than daemon.job_max";
+    }
+    job->due_ms = reason ? store_now_ms(bridge->store) : read->due_ms;
+    job->expires_ms = reason ? 0 : read->expires_ms;
+    return reason;
+}
+
+void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)
+{
+    struct bridge *bridge = src->bridge;
+    struct submission *sub = submission_new(src, done, arg);
+    struct delay_read read;
+    struct err err = {{0}};
+    int bad;
+    struct route *found = route_for(src, job, &bad, &err);
+    sub->route = found ? found : route_first(src);
+    sub->route->stats.received++;
+    job->source = job_keep(job, slice_of(src->conf->name));
+
+    const struct delay_rules rules = {
+        .bare_unit = src->conf->bare_unit,
+        .rename = src->conf->rename.n > 0 ? &src->conf->rename : NULL,
+        .default_delay_ms = sub->route->conf->delay_ms,
+        .max_delay_ms = sub->route->conf->max_delay_ms,
+        .hops_max = bridge->conf->daemon.hops_max,
+    };
+    delay_read(job, &rules, store_now_ms(bridge->store), &read);
+    const char *why, *reason = judge(sub, job, &read, &why);
+    name_job(sub, job, read.reason ? (struct slice){NULL, 0} : read.id);
+    if (found == NULL || bad < 0) {
+        refuse_or_bury(sub, job, reason_name(REASON_NO_ROUTE), err.text);
+    } else if (reason) {
+        refuse_or_bury(sub, job, reason, why);
+    } else if (read.op == DELAY_CANCEL) {
+        store_cancel(route_bucket(sub->route, job->id)->bucket, job->id, on_cancel_done,
+                     sub);
+    } else {
+        strip_headers(job, &rules);
+        enqueue(sub, job, (struct slice){NULL, 0}, false);
+    }
+    job_free(job);
+}
+
+void source_quarantine(struct source *src, struct job *job, const char *reason,
+                       const char *why, stored_cb *done, void *arg)
+{
+    struct submission *sub = submission_new(src, done, arg);
+    sub->route = route_first(src);
+    sub->route->stats.received++;
+    job->source = job_keep(job, slice_of(src->conf->name));
+    job->due_ms = store_now_ms(src->bridge->store);
+    name_job(sub, job, (struct slice){NULL, 0});
+    refuse_or_bury(sub, job, reason, why);
+    job_free(job);
+}

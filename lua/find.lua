@@ -1,0 +1,23 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- find.lua - says where one job of a bucket stands. Changes nothing.
+--
+--   KEYS[1]  hash  :pool    job id -> encoded job
+--   KEYS[2]  zset  :delay   KEYS[3]  zset  :unack   KEYS[4]  zset  :error
+--   KEYS[5]  hash  :tries   job id -> attempts and last error
+--   ARGV[1]  job id
+--
+-- Returns {state, score, encoded job, tries or nil}; state: n not there, w waiting (score:
+--   due), f in flight (score: end of lease), d dead (score: time of burial).
+-- Called by store_find() in bridge/store.c.
+local body = redis.call('HGET', KEYS[1], ARGV[1])
+if not body then
+  return { 'n', 0, '', false }
+end
+local tries = redis.call('HGET', KEYS[5], ARGV[1])
+for key, state in pairs({ [2] = 'w', [3] = 'f', [4] = 'd' }) do
+  local score = redis.call('ZSCORE', KEYS[key], ARGV[1])
+  if score then
+    return { state, tonumber(score), body, tries }
+  end
+end
+return { 'n', 0, '', false }

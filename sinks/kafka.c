@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kafka.c - the Kafka sink: an idempotent producer on the loop thread.
+ *
+ * A delivery's outcome is the broker's word in the delivery report (acks=all), never that
+ * a record was queued. librdkafka repeats on its own only within the time that a delivery
+ * has, and with sequence numbers, so that this makes no duplicates.
+ */
+#include "bridge/plugin.h"
+#include "sinks/kafka_produce.h"
+#include "sources/kafka_client.h"
+#include "sources/kafka_conf.h"
+
+#include <stdlib.h>
+#include <sys/queue.h>
+
+enum {
+    PURGE_WAIT_MS = 2000, /* for the reports of a producer that failed */
+    DOWN_WAIT_MS = 1000,
+    TIMEOUT_DEFAULT_MS = 30000,
+    TIMEOUT_MAX_MS = 900000,
+    TIMEOUT_MARGIN_MS = 2000, /* librdkafka looks for late records once a second */
+    QUEUE_ROOM = 1000 /* more than ever in flight: full is then a matter of bytes */
+};
+
+struct flight { /* a delivery on its way; the opaque of its record */
+    LIST_ENTRY(flight) link;
+    struct delivery *d;
+};
+
+struct kafka_sink {
+    /* options */
+    char *brokers, *client_id;
+    int compression, partitioner;
+    int64_t linger_ms, buffer_bytes;
+    struct opt_pairs settings;
+    /* running */
+    struct sink *sink;
+    struct kafka_client *client; /* NULL: between two tries */
+    LIST_HEAD(, flight) flights;
+    bool failing;         /* waits for the reports of what was purged */
+    struct timer *failed; /* that has come to its end */
+    struct timer *retry;  /* builds the producer anew */
+    unsigned tries;
+    bool stopping, closing; /* closing: a client is being destroyed */
+};
+
+static const char *const compressions[] = {"none", "lz4", "zstd", "gzip", "snappy"};
+/* The first is what the Java client does. */
+static const char *const partitioners[] = {"murmur2_random", "consistent_random",
+                                           "fnv1a_random", "random"};
+
+#define AT(field) offsetof(struct kafka_sink, field)
+static const struct opt opts[] = {
+    {"brokers", OPT_STR, AT(brokers), NULL, "Brokers to ask first: host:port, host:port.",
+     .min = 0},
+    {"client_id", OPT_STR, AT(client_id), "tarry",
+     "Name in the brokers' logs and quotas.", .min = 0},
+    {"compression", OPT_CHOICE, AT(compression), "none", "How batches are compressed.",
+     .choices = "none|lz4|zstd|gzip|snappy"},
+    {"linger", OPT_MS, AT(linger_ms), "5ms", "How long a record waits for company.",
+     .max = 1000},
+    {"partitioner", OPT_CHOICE, AT(partitioner), "java",
+     "How a key chooses its partition; java: as the Java client does.",
+     .choices = "java|crc32|fnv1a|random"},
+    {"buffer", OPT_BYTES, AT(buffer_bytes), "256MiB",
+     "Records handed over and not yet acknowledged, in bytes.", .min = 1048576,
+     .max = 1073741824},
+    {"kafka", OPT_PAIRS, AT(settings), "",
+     "Further settings of librdkafka, with _ for each dot: security_protocol = \"ssl\".",
+     .min = 0},
+    {0}};
+
+/* Less than the lease: a record that came late would be a duplicate of the next attempt.
+ */
+static int64_t record_timeout_ms(int64_t delivery_ms)
+{
+    if (delivery_ms <= 0)
+        delivery_ms = TIMEOUT_DEFAULT_MS;
+    if (delivery_ms > TIMEOUT_MAX_MS)
+        delivery_ms = TIMEOUT_MAX_MS;
+    return delivery_ms > 2 * TIMEOUT_MARGIN_MS ? delivery_ms - TIMEOUT_MARGIN_MS
+                                               : delivery_ms / 2;
+}
+
+static rd_kafka_conf_t *make_conf(const struct kafka_sink *s, int64_t timeout_ms,
+                                  unsigned in_flight, struct err *err)
+{
+    const struct kafka_setting rows[] = {
+        {"bootstrap.servers", s->brokers, 0},
+        {"client.id", s->client_id, 0},
+        {"acks", "all", 0},
+        {"enable.idempotence", "true", 0},
+        {"message.timeout.ms", NULL, record_timeout_ms(timeout_ms)},
+        {"queue.buffering.max.messages", NULL, (int64_t)in_flight + QUEUE_ROOM},
+        {"queue.buffering.max.kbytes", NULL, s->buffer_bytes / 1024},
+        {"linger.ms", NULL, s->linger_ms},
+        {"compression.codec", compressions[s->compression], 0},
+        {"partitioner", partitioners[s->partitioner], 0},
+        {"delivery.report.only.error", "false", 0},
+        {"log.queue", "true", 0},
+        {0}};
+
+    return kafka_conf_new(rows, &s->settings, err);
+}
+
+static int check(const void *self, struct err *err)
+{
+    const struct kafka_sink *s = self;
+
+    if (kafka_brokers_check(s->brokers, err) < 0)
+        return -1;
+    rd_kafka_conf_t *conf = make_conf(s, 0, 0, err);
+    if (conf == NULL)
+        return -1;
+    rd_kafka_conf_destroy(conf);
+    return 0;
+}
+
+/* -------------------------------------------------------------------- outcome */
+
+static void report(struct delivery *d, rd_kafka_resp_err_t code)
+{
+    int64_t after_ms;
+    const enum outcome outcome = kafka_outcome(code, &after_ms);
+
+    if (after_ms > 0)
+        d->retry_after_ms = after_ms;
+    delivery_done(d, outcome, outcome == DELIVERED ? NULL : rd_kafka_err2str(code));
+}
+
+static void land(struct flight *f, rd_kafka_resp_err_t code)
+{
+    struct delivery *d = f->d;
+
+    LIST_REMOVE(f, link);
+    free(f);
+    report(d, code); /* last: it may bring the next delivery */
+}
+
+static void on_report(struct kafka_sink *s, rd_kafka_event_t *ev)
+{
+    const rd_kafka_message_t *m;
+
+    while ((m = rd_kafka_event_message_next(ev)) != NULL) {
+        if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            s->tries = 0;
+            kafka_client_alive(s->client);
+        }
+        land(m->_private, m->err);
+    }
+    if (s->failing && LIST_EMPTY(&s->flights))
+        timer_set(s->failed, 0);
+}
+
+static void on_event(void *arg, rd_kafka_event_t *ev)
+{
+    if (rd_kafka_event_type(ev) == RD_KAFKA_EVENT_DR)
+        on_report(arg, ev);
+    rd_kafka_event_destroy(ev);
+}
+
+static void give_back(struct delivery *d)
+{
+    d->retry_after_ms = DOWN_WAIT_MS;
+    delivery_done(d, TRY_AGAIN, "the Kafka producer is being built anew");
+}
+
+static void deliver(struct sink *sink, void *self, struct delivery *d)
+{
+    struct kafka_sink *s = self;
+    struct err err;
+
+    (void)sink;
+    if (kafka_topic_check(d->target.p, d->target.n, &err) < 0) {
+        delivery_done(d, REJECTED, err.text);
+        return;
+    }
+    if (s->client == NULL || s->failing) {
+        give_back(d);
+        return;
+    }
+    struct flight *f = mem_alloc(sizeof(*f));
+    f->d = d;
+    LIST_INSERT_HEAD(&s->flights, f, link);
+    rd_kafka_resp_err_t code = kafka_produce(kafka_client_rk(s->client), d, f);
+    if (code == RD_KAFKA_RESP_ERR__FATAL)
+        kafka_client_fail(s->client, rd_kafka_err2str(code));
+    if (code)
+        land(f, code);
+}
+
+/* --------------------------------------------------------------- open, close */
+
+static void on_fatal(void *arg, const char *why);
+static const struct kafka_events events = {
+    .mask = RD_KAFKA_EVENT_DR, .event = on_event, .fatal = on_fatal};
+
+static int open_client(struct kafka_sink *s, struct err *err)
+{
+    rd_kafka_conf_t *conf =
+        make_conf(s, sink_timeout_ms(s->sink), sink_max_in_flight(s->sink), err);
+
+    if (conf == NULL)
+        return -1;
+    s->client =
+        kafka_client_open(sink_name(s->sink), RD_KAFKA_PRODUCER, conf, &events, s, err);
+    return s->client ? 0 : -1;
+}
+
+static void on_gone(void *arg)
+{
+    struct kafka_sink *s = arg;
+
+    s->closing = false;
+    if (!s->stopping) {
+        timer_set(s->retry, kafka_backoff_ms(++s->tries));
+        return;
+    }
+    timer_del(s->failed);
+    timer_del(s->retry);
+    sink_stopped(s->sink);
+}
+
+static void close_client(struct kafka_sink *s)
+{
+    timer_rest(s->failed);
+    s->failing = false;
+    s->closing = true;
+    kafka_client_close(s->client, on_gone, s);
+    s->client = NULL;
+}
+
+static void on_retry(void *arg)
+{
+    struct kafka_sink *s = arg;
+    struct err err;
+
+    if (open_client(s, &err) == 0)
+        return;
+    log_warn(sink_name(s->sink), "%s; trying again", err.text);
+    timer_set(s->retry, kafka_backoff_ms(++s->tries));
+}
+
+/* Every report has come, or those that are missing never will. */
+static void on_failed(void *arg)
+{
+    struct kafka_sink *s = arg;
+    struct flight *f;
+
+    close_client(s);
+    while ((f = LIST_FIRST(&s->flights)) != NULL)
+        land(f, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT);
+}
+
+/* librdkafka 2.0.2 ends an idempotent producer for good when it lost track of sequence
+ * numbers; what was in flight may be there already and comes again. */
+static void on_fatal(void *arg, const char *why)
+{
+    struct kafka_sink *s = arg;
+
+    log_error(sink_name(s->sink), "fatal, the producer is built anew: %s", why);
+    s->failing = true;
+    rd_kafka_purge(kafka_client_rk(s->client), RD_KAFKA_PURGE_F_QUEUE |
+                                                   RD_KAFKA_PURGE_F_INFLIGHT |
+                                                   RD_KAFKA_PURGE_F_NON_BLOCKING);
+    timer_set(s->failed, LIST_EMPTY(&s->flights) ? 0 : PURGE_WAIT_MS);
+}
+
+static int start(struct sink *sink, void *self, struct err *err)
+{
+    struct kafka_sink *s = self;
+
+    s->sink = sink;
+    LIST_INIT(&s->flights);
+    if (open_client(s, err) < 0)
+        return -1;
+    s->failed = timer_new(on_failed, s);
+    s->retry = timer_new(on_retry, s);
+    return 0;
+}
+
+static void stop(struct sink *sink, void *self)
+{
+    struct kafka_sink *s = self;
+
+    (void)sink;
+    s->stopping = true;
+    timer_rest(s->retry);
+    if (s->client)
+        close_client(s); /* nothing to flush: every record has been reported */
+    else if (!s->closing)
+        on_gone(s);
+}
+
+const struct sink_ops sink_kafka = {
+    .name = "kafka",
+    .help = "Writes jobs to Kafka topics.",
+    .size = sizeof(struct kafka_sink),
+    .opts = opts,
+    .max_in_flight = 10000,
+    .check = check,
+    .start = start,
+    .deliver = deliver,
+    .stop = stop,
+};

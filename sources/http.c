@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * http.c - the http source: the jobs API on the daemon's own listener.
+ *
+ * A request is answered when Redis has the job, never before. While the core has told the
+ * source to pause, new jobs get 503 at once; questions about jobs are still answered.
+ */
+#include "bridge/httpd.h"
+#include "bridge/plugin.h"
+#include "bridge/text.h"
+#include "sources/http_batch.h"
+#include "sources/http_job.h"
+
+#include <stdlib.h>
+
+struct http_source {
+    struct source *src;
+    bool paused;
+};
+
+static void answer_busy(struct httpd_req *req, const char *why)
+{
+    httpd_add(req, "Retry-After", "1");
+    httpd_error(req, 503, "unavailable", "%s", why);
+}
+
+/* --------------------------------------------------------------- a new job */
+
+/* Where the job can be asked for. */
+static void add_location(struct httpd_req *req, struct slice id)
+{
+    struct buf path = {0};
+    buf_add_str(&path, "/v1/routes/");
+    text_add_percent(&path, httpd_segment(req, 0), ".~");
+    buf_add_str(&path, "/jobs/");
+    text_add_percent(&path, id, ".~:@");
+    httpd_add(req, "Location", buf_str(&path));
+    buf_free(&path);
+}
+
+static void on_stored(void *arg, const struct stored_reply *reply)
+{
+    struct httpd_req *req = arg;
+    unsigned status = http_reply_status(reply);
+    struct buf json = {0};
+    buf_add_str(&json, "{");
+    http_reply_members(&json, reply);
+    buf_add_str(&json, "}\n");
+    if (status == 201)
+        add_location(req, reply->id);
+    else if (status == 503)
+        httpd_add(req, "Retry-After", "1");
+    httpd_answer(req, status, "application/json", buf_slice(&json));
+    buf_free(&json);
+}
+
+static bool is_batch(const struct httpd_req *req)
+{
+    static const char type[] = "application/x-ndjson";
+    struct slice s = httpd_header(req, "content-type");
+    size_t n = sizeof(type) - 1;
+    return s.n >= n && strncasecmp(s.p, type, n) == 0 &&
+           (s.n == n || s.p[n] == ';' || s.p[n] == ' ');
+}
+
+static void post_job(void *arg, struct httpd_req *req)
+{
+    struct http_source *s = arg;
+    struct err err = {""};
+    if (s->paused) {
+        answer_busy(req,
+                    "jobs cannot be stored now: Redis is away or full; send it again");
+        return;
+    }
+    struct slice route = httpd_segment(req, 0);
+    if (is_batch(req)) {
+        http_batch_submit(s->src, req, route);
+        return;
+    }
+    struct job *job = http_job_from_request(req, route, &err);
+    if (job)
+        source_submit(s->src, job, on_stored, req);
+    else
+        httpd_error(req, 400, "bad-request", "%s", err.text);
+}
+
+/* ------------------------------------------------------------ a job that is there */
+
+static void answer_no_route(struct httpd_req *req)
+{
+    httpd_error(req, 404, "no-route",
+                "there is no route %.*s; routes are configured under routes: { }",
+                SLICE_ARG(httpd_segment(req, 0)));
+}
+
+static void on_found(void *arg, const struct found_reply *reply)
+{
+    struct httpd_req *req = arg;
+    struct buf json = {0};
+    switch (reply->state) {
+    case FOUND_NO_ROUTE:
+        answer_no_route(req);
+        return;
+    case FOUND_NONE:
+        httpd_error(req, 404, "not-found",
+                    "no such job: delivered before, or never there");
+        return;
+    case FOUND_UNKNOWN:
+        answer_busy(req, "Redis did not answer; ask again");
+        return;
+    case FOUND_WAITING:
+    case FOUND_IN_FLIGHT:
+    case FOUND_DEAD:
+        http_job_show(&json, httpd_segment(req, 1), reply);
+        httpd_answer(req, 200, "application/json", buf_slice(&json));
+        buf_free(&json);
+        return;
+    }
+}
+
+static void get_job(void *arg, struct httpd_req *req)
+{
+    struct http_source *s = arg;
+    source_find(s->src, httpd_segment(req, 0), httpd_segment(req, 1), on_found, req);
+}
+
+static void on_cancelled(void *arg, enum cancelled answer)
+{
+    struct httpd_req *req = arg;
+    struct buf json = {0};
+    switch (answer) {
+    case CANCELLED:
+        buf_add_str(&json, "{\"id\":");
+        text_add_json(&json, httpd_segment(req, 1));
+        buf_add_str(&json, ",\"cancelled\":true}\n");
+        httpd_answer(req, 200, "application/json", buf_slice(&json));
+        buf_free(&json);
+        return;
+    case CANCEL_TOO_LATE:
+        httpd_error(req, 409, "in-flight", "too late: the job is being delivered");
+        return;
+    case CANCEL_NOT_FOUND:
+        httpd_error(req, 404, "not-found",
+                    "no such job: delivered before, or never there");
+        return;
+    case CANCEL_NO_ROUTE:
+        answer_no_route(req);
+        return;
+    case CANCEL_UNKNOWN:
+        answer_busy(req, "Redis did not answer; send it again");
+        return;
+    }
+}
+
+static void delete_job(void *arg, struct httpd_req *req)
+{
+    struct http_source *s = arg;
+    source_cancel(s->src, httpd_segment(req, 0), httpd_segment(req, 1), on_cancelled,
+                  req);
+}
+
+/* ----------------------------------------------------------------- start and stop */
+
+static const struct httpd_route rows[] = {
+    {"POST", "/v1/routes/{}/jobs", post_job},
+    {"GET", "/v1/routes/{}/jobs/{}", get_job},
+    {"DELETE", "/v1/routes/{}/jobs/{}", delete_job},
+    {0},
+};
+
+static int start(struct source *src, void *self, struct err *err)
+{
+    struct http_source *s = self;
+    if (source_httpd(src) == NULL)
+        return err_set(err, "nothing listens: set http.listen");
+    s->src = src;
+    httpd_serve(source_httpd(src), rows, s);
+    return 0;
+}
+
+static void pause_source(struct source *src, void *self, bool paused)
+{
+    struct http_source *s = self;
+    (void)src;
+    s->paused = paused;
+}
+
+static void stop(struct source *src, void *self)
+{
+    httpd_unserve(source_httpd(src), self); /* the listener may outlive us */
+    source_stopped(src);
+}
+
+static const struct opt opts[] = {{0}};
+
+const struct source_ops source_http = {
+    .name = "http",
+    .help = "Takes jobs by HTTP on the daemon's own listener, http.listen.",
+    .size = sizeof(struct http_source),
+    .opts = opts,
+    .answers = true,
+    .start = start,
+    .pause = pause_source,
+    .stop = stop,
+};

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * http_job.h - jobs out of HTTP requests, and jobs as JSON. No I/O, no state.
+ */
+#ifndef SOURCES_HTTP_JOB_H
+#define SOURCES_HTTP_JOB_H
+
+#include "bridge/httpd.h"
+#include "bridge/plugin.h"
+
+/* One job of a whole request: body, headers, query parameters. Gives; NULL with a reason.
+ */
+struct job *http_job_from_request(const struct httpd_req *req, struct slice route,
+                                  struct err *err);
+
+/* One job of a line of JSON. Gives; NULL with a reason. */
+struct job *http_job_from_line(struct slice line, struct slice route, struct err *err);
+
+/* Appends {"id":...,"state":...} of a job that was found, with a line's end. */
+void http_job_show(struct buf *out, struct slice id, const struct found_reply *found);
+
+/* Does the header speak of the connection and its ends, and not of the job? */
+bool http_job_is_foreign(struct slice name);
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kafka.c - the Kafka source: a member of a consumer group on the loop thread.
+ *
+ * Promise: an offset is committed only when Redis has that record and every one before
+ * it. A partition that leaves is given up after its open records are answered, for which
+ * the rebalance waits a few seconds.
+ */
+#include "bridge/plugin.h"
+#include "sources/kafka_client.h"
+#include "sources/kafka_conf.h"
+#include "sources/kafka_group.h"
+#include "sources/kafka_record.h"
+
+#include <string.h>
+
+enum {
+    CLOSE_WAIT_MS = 5000, /* for the group to let us go */
+    CLOSE_LOOK_MS = 20
+};
+
+struct kafka_source {
+    /* options */
+    char *brokers, *group_id, *client_id, *group_instance_id;
+    struct opt_list topics;
+    int start_at;
+    int64_t commit_interval_ms, prefetch_bytes;
+    struct opt_pairs settings;
+    /* running */
+    struct source *src;
+    struct kafka_client *client; /* NULL: between two tries */
+    struct kafka_group group;
+    struct turn_hook *hook;
+    struct timer *retry; /* builds the client anew */
+    unsigned tries;
+    bool stopping, closing; /* closing: a client is being destroyed */
+    struct timer *close_look;
+    int64_t close_until_ms; /* monotonic */
+    struct log_limit record_error;
+};
+
+static const char *const starts[] = {"earliest", "latest"};
+
+#define AT(field) offsetof(struct kafka_source, field)
+static const struct opt opts[] = {
+    {"brokers", OPT_STR, AT(brokers), NULL, "Brokers to ask first: host:port, host:port.",
+     .min = 0},
+    {"topics", OPT_LIST, AT(topics), NULL,
+     "Topics to read; one that begins with ^ is a regular expression.", .min = 0},
+    {"group", OPT_STR, AT(group_id), "tarry",
+     "Consumer group; instances with the same group share the partitions.", .min = 0},
+    {"client_id", OPT_STR, AT(client_id), "tarry",
+     "Name in the brokers' logs and quotas.", .min = 0},
+    {"group_instance_id", OPT_STR, AT(group_instance_id), NULL,
+     "Static membership: a name of this instance alone, so that a restart moves no "
+     "partitions.",
+     .optional = true},
+    {"start", OPT_CHOICE, AT(start_at), "earliest",
+     "Where to begin when the group has no committed offset.",
+     .choices = "earliest|latest"},
+    {"commit_interval", OPT_MS, AT(commit_interval_ms), "1s",
+     "How often offsets of stored records are committed.", .min = 10, .max = 600000},
+    {"prefetch", OPT_BYTES, AT(prefetch_bytes), "16MiB",
+     "Records fetched ahead, in bytes, all partitions together.", .min = 1024,
+     .max = 1073741824},
+    {"kafka", OPT_PAIRS, AT(settings), "",
+     "Further settings of librdkafka, with _ for each dot: security_protocol = \"ssl\".",
+     .min = 0},
+    {0}};
+
+static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
+{
+    const struct kafka_setting rows[] = {
+        {"bootstrap.servers", k->brokers, 0},
+        {"group.id", k->group_id, 0},
+        {"client.id", k->client_id, 0},
+        {"group.instance.id", k->group_instance_id, KAFKA_UNSET},
+        {"auto.offset.reset", starts[k->start_at], 0},
+        {"auto.commit.interval.ms", NULL, k->commit_interval_ms},
+        {"queued.max.messages.kbytes", NULL, k->prefetch_bytes / 1024},
+        {"enable.auto.commit", "true", 0},
+        {"enable.auto.offset.store", "false", 0}, /* we store, after Redis answered */
+        {"partition.assignment.strategy", "cooperative-sticky", 0},
+        {"enable.partition.eof", "false", 0},
+        {"log.queue", "true", 0},
+        {0}};
+
+    return kafka_conf_new(rows, &k->settings, err);
+}
+
+static int check(const void *self, struct err *err)
+{
+    const struct kafka_source *k = self;
+
+    if (kafka_brokers_check(k->brokers, err) < 0)
+        return -1;
+    if (k->group_id[0] == '\0')
+        return err_set(err, "group: must not be empty");
+    if (k->topics.n == 0)
+        return err_set(err, "topics: name at least one");
+    for (size_t i = 0; i < k->topics.n; i++) {
+        const char *topic = k->topics.v[i];
+        if (topic[0] != '^' && kafka_topic_check(topic, strlen(topic), err) < 0)
+            return err_in(err, "topics");
+    }
+    rd_kafka_conf_t *conf = make_conf(k, err);
+    if (conf == NULL)
+        return -1;
+    rd_kafka_conf_destroy(conf);
+    return 0;
+}
+
+/* -------------------------------------------------------------------- records */
+
+/* REFUSED cannot be: nobody listens. */
+static const bool stored_outcomes[] = {
+    [STORED] = true,      [STORED_BEFORE] = true, [STORED_DEAD] = true,
+    [STORED_NONE] = true, [REFUSED] = false,      [NOT_STORED] = false};
+
+static void on_stored(void *arg, const struct stored_reply *reply)
+{
+    struct kafka_read *read = arg;
+    struct kafka_part *part = read->owner;
+    struct kafka_group *group = part->parts->owner;
+
+    kafka_part_answer(read, stored_outcomes[reply->outcome]);
+    kafka_group_answered(group);
+}
+
+static void take(struct kafka_source *k, const rd_kafka_message_t *m)
+{
+    struct kafka_part *part =
+        kafka_part_find(&k->group.parts, rd_kafka_topic_name(m->rkt), m->partition);
+    struct kafka_read *read = part ? kafka_part_read(part, m->offset) : NULL;
+    const char *reason;
+    struct err err;
+
+    if (read == NULL)
+        return;
+    struct job *job = kafka_record_job(m, &reason, &err);
+    if (reason)
+        source_quarantine(k->src, job, reason, err.text, on_stored, read);
+    else
+        source_submit(k->src, job, on_stored, read);
+}
+
+static void on_fetch(struct kafka_source *k, rd_kafka_event_t *ev)
+{
+    const rd_kafka_message_t *m;
+
+    while ((m = rd_kafka_event_message_next(ev)) != NULL) {
+        if (m->err) {
+            log_limited(&k->record_error, LOG_WARN, source_name(k->src), "%s",
+                        rd_kafka_message_errstr(m));
+            continue;
+        }
+        kafka_client_alive(k->client);
+        take(k, m);
+    }
+}
+
+static void on_event(void *arg, rd_kafka_event_t *ev)
+{
+    struct kafka_source *k = arg;
+
+    switch (rd_kafka_event_type(ev)) {
+    case RD_KAFKA_EVENT_REBALANCE:
+        k->tries = 0;
+        kafka_group_rebalance(&k->group, ev);
+        return;
+    case RD_KAFKA_EVENT_FETCH:
+        on_fetch(k, ev);
+        break;
+    case RD_KAFKA_EVENT_OFFSET_COMMIT:
+        if (rd_kafka_event_error(ev) == RD_KAFKA_RESP_ERR_NO_ERROR)
+            kafka_client_alive(k->client);
+        else if (rd_kafka_event_error(ev) != RD_KAFKA_RESP_ERR__NO_OFFSET)
+            log_limited(&k->group.parts.commits, LOG_WARN, source_name(k->src),
+                        "commit: %s", rd_kafka_err2str(rd_kafka_event_error(ev)));
+        break;
+    default:
+        break;
+    }
+    rd_kafka_event_destroy(ev);
+}
+
+/* --------------------------------------------------------------- open, close */
+
+static void on_fatal(void *arg, const char *why);
+static const struct kafka_events events = {.mask = RD_KAFKA_EVENT_FETCH |
+                                                   RD_KAFKA_EVENT_REBALANCE |
+                                                   RD_KAFKA_EVENT_OFFSET_COMMIT,
+                                           .event = on_event,
+                                           .fatal = on_fatal};
+
+/* The client's end, for good or before the next try: nothing of it is left. */
+static void close_client(struct kafka_source *k, loop_cb *done)
+{
+    kafka_group_leave(&k->group);
+    k->closing = true;
+    kafka_client_close(k->client, done, k);
+    k->client = NULL;
+}
+
+static int subscribe(struct kafka_source *k, struct err *err)
+{
+    rd_kafka_topic_partition_list_t *list =
+        rd_kafka_topic_partition_list_new((int)k->topics.n);
+
+    for (size_t i = 0; i < k->topics.n; i++)
+        rd_kafka_topic_partition_list_add(list, k->topics.v[i], RD_KAFKA_PARTITION_UA);
+    rd_kafka_resp_err_t code = rd_kafka_subscribe(kafka_client_rk(k->client), list);
+    rd_kafka_topic_partition_list_destroy(list);
+    return code ? err_set(err, "subscribe: %s", rd_kafka_err2str(code)) : 0;
+}
+
+static int open_client(struct kafka_source *k, struct err *err)
+{
+    rd_kafka_conf_t *conf = make_conf(k, err);
+
+    if (conf == NULL)
+        return -1;
+    k->client =
+        kafka_client_open(source_name(k->src), RD_KAFKA_CONSUMER, conf, &events, k, err);
+    if (k->client == NULL)
+        return -1;
+    kafka_group_join(&k->group, k->client);
+    return 0;
+}
+
+static void release(struct kafka_source *k)
+{
+    turn_hook_del(k->hook);
+    kafka_group_fini(&k->group);
+    timer_del(k->retry);
+    timer_del(k->close_look);
+}
+
+static void on_gone(void *arg)
+{
+    struct kafka_source *k = arg;
+
+    k->closing = false;
+    if (!k->stopping) {
+        timer_set(k->retry, kafka_backoff_ms(++k->tries));
+        return;
+    }
+    release(k);
+    source_stopped(k->src);
+}
+
+static void on_retry(void *arg)
+{
+    struct kafka_source *k = arg;
+    struct err err;
+
+    if (open_client(k, &err) == 0) {
+        if (subscribe(k, &err) == 0)
+            return;
+        close_client(k, on_gone);
+    } else {
+        timer_set(k->retry, kafka_backoff_ms(++k->tries));
+    }
+    log_warn(source_name(k->src), "%s; trying again", err.text);
+}
+
+static void on_fatal(void *arg, const char *why)
+{
+    struct kafka_source *k = arg;
+
+    log_error(source_name(k->src), "fatal, the consumer is built anew: %s", why);
+    timer_rest(k->close_look);
+    close_client(k, on_gone);
+}
+
+static void store_offsets(void *arg)
+{
+    struct kafka_source *k = arg;
+    kafka_parts_store(&k->group.parts);
+}
+
+static void look_closed(void *arg)
+{
+    struct kafka_source *k = arg;
+    const bool late = loop_mono_ms() >= k->close_until_ms;
+
+    if (!late && !rd_kafka_consumer_closed(kafka_client_rk(k->client))) {
+        timer_set(k->close_look, CLOSE_LOOK_MS);
+        return;
+    }
+    if (late)
+        log_warn(source_name(k->src),
+                 "the group does not let go in time; the last records "
+                 "may be read again");
+    close_client(k, on_gone);
+}
+
+static int start(struct source *src, void *self, struct err *err)
+{
+    struct kafka_source *k = self;
+
+    k->src = src;
+    kafka_group_init(&k->group, source_name(src));
+    if (open_client(k, err) < 0 || subscribe(k, err) < 0) {
+        kafka_group_leave(&k->group);
+        kafka_group_fini(&k->group);
+        if (k->client)
+            kafka_client_close(k->client, NULL, NULL);
+        return -1;
+    }
+    k->retry = timer_new(on_retry, k);
+    k->close_look = timer_new(look_closed, k);
+    k->hook = loop_each_turn(store_offsets, k);
+    return 0;
+}
+
+static void pause_source(struct source *src, void *self, bool paused)
+{
+    struct kafka_source *k = self;
+
+    (void)src;
+    kafka_group_pause(&k->group, paused);
+}
+
+static void stop(struct source *src, void *self)
+{
+    struct kafka_source *k = self;
+
+    (void)src;
+    k->stopping = true;
+    timer_rest(k->retry);
+    if (k->client == NULL) {
+        if (!k->closing)
+            on_gone(k);
+        return;
+    }
+    kafka_group_pause(&k->group, true);
+    kafka_parts_store(&k->group.parts);
+    rd_kafka_error_t *error = rd_kafka_consumer_close_queue(
+        kafka_client_rk(k->client), kafka_client_queue(k->client));
+    if (error) {
+        log_warn(source_name(k->src), "close: %s", rd_kafka_error_string(error));
+        rd_kafka_error_destroy(error);
+        close_client(k, on_gone);
+        return;
+    }
+    k->close_until_ms = loop_mono_ms() + CLOSE_WAIT_MS;
+    timer_set(k->close_look, 0);
+}
+
+const struct source_ops source_kafka = {
+    .name = "kafka",
+    .help = "Reads Kafka topics as a member of a consumer group.",
+    .size = sizeof(struct kafka_source),
+    .opts = opts,
+    .check = check,
+    .start = start,
+    .pause = pause_source,
+    .stop = stop,
+};

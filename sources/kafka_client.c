@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kafka_client.c - the event queue behind an eventfd, and the thread that destroys.
+ */
+#include "sources/kafka_client.h"
+
+#include "bridge/log.h"
+#include "bridge/mem.h"
+#include "bridge/retry.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum {
+    TICK_MS = 1000,
+    EVENTS_PER_TURN = 500,
+    DESTROY_WAIT_MS = 5000,
+    WHY_BYTES = 400,
+    SYSLOG_WARNING = 4
+};
+
+struct kafka_client {
+    const char *who;
+    rd_kafka_t *rk;
+    rd_kafka_queue_t *queue;
+    int wake_fd;
+    struct watch *watch;
+    struct timer *tick, *again; /* again: there was more than one turn should serve */
+    const struct kafka_events *events;
+    void *arg;
+    bool away; /* no broker can be reached */
+    bool failed, told;
+    char why[WHY_BYTES];
+    struct log_limit errors, lines;
+};
+
+/* What is left of a client that closes. Two sides, each of which may be the last. */
+struct closing {
+    pthread_mutex_t lock;
+    rd_kafka_t *rk;
+    int wake_fd;
+    bool abandoned;      /* under lock: the loop does not wait any longer */
+    struct timer *limit; /* loop thread only, as the rest */
+    loop_cb *done;
+    void *arg;
+    const char *who;
+};
+
+static void on_wake(void *arg, unsigned events)
+{
+    struct kafka_client *c = arg;
+    uint64_t count;
+
+    (void)events;
+    if (read(c->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+        log_limited(&c->errors, LOG_WARN, c->who, "eventfd: %s", strerror(errno));
+    kafka_client_poll(c);
+}
+
+static void on_timer(void *arg)
+{
+    kafka_client_poll(arg);
+}
+
+/* Undoes any prefix of kafka_client_open(), short of the handle and the descriptor. */
+static void release(struct kafka_client *c)
+{
+    watch_del(c->watch);
+    timer_del(c->tick);
+    timer_del(c->again);
+    if (c->queue) {
+        rd_kafka_queue_io_event_enable(c->queue, -1, NULL, 0);
+        rd_kafka_queue_destroy(c->queue);
+    }
+    loop_defer_free(c);
+}
+
+static void listen_to(struct kafka_client *c, rd_kafka_type_t type)
+{
+    static const uint64_t one = 1; /* as the eventfd wants it */
+
+    if (type == RD_KAFKA_CONSUMER) {
+        /* Else errors and log lines would come on a second queue. */
+        rd_kafka_poll_set_consumer(c->rk);
+        c->queue = rd_kafka_queue_get_consumer(c->rk);
+    } else {
+        c->queue = rd_kafka_queue_get_main(c->rk);
+    }
+    rd_kafka_set_log_queue(c->rk, c->queue);
+    rd_kafka_queue_io_event_enable(c->queue, c->wake_fd, &one, sizeof(one));
+    c->watch = watch_add(c->wake_fd, WATCH_READ, on_wake, c);
+    c->again = timer_new(on_timer, c);
+    /* An idle queue never wakes us, and a silent consumer is put out of its group. */
+    c->tick = timer_every(TICK_MS, on_timer, c);
+}
+
+struct kafka_client *kafka_client_open(const char *who, rd_kafka_type_t type,
+                                       rd_kafka_conf_t *conf,
+                                       const struct kafka_events *events, void *arg,
+                                       struct err *err)
+{
+    char why[WHY_BYTES];
+    struct kafka_client *c = mem_alloc(sizeof(*c));
+
+    c->who = who;
+    c->events = events;
+    c->arg = arg;
+    c->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (c->wake_fd < 0) {
+        rd_kafka_conf_destroy(conf);
+        err_set(err, "eventfd: %s", strerror(errno));
+        goto fail;
+    }
+    rd_kafka_conf_set_events(conf,
+                             events->mask | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_ERROR);
+    c->rk = rd_kafka_new(type, conf, why, sizeof(why));
+    if (c->rk == NULL) {
+        rd_kafka_conf_destroy(conf); /* rd_kafka_new() owns conf only when it succeeds */
+        err_set(err, "librdkafka: %s", why);
+        goto fail;
+    }
+    listen_to(c, type);
+    return c;
+fail:
+    if (c->wake_fd >= 0)
+        close(c->wake_fd);
+    release(c);
+    return NULL;
+}
+
+rd_kafka_t *kafka_client_rk(const struct kafka_client *c)
+{
+    return c->rk;
+}
+
+rd_kafka_queue_t *kafka_client_queue(const struct kafka_client *c)
+{
+    return c->queue;
+}
+
+void kafka_client_alive(struct kafka_client *c)
+{
+    if (!c->away)
+        return;
+    c->away = false;
+    log_info(c->who, "a broker answers again");
+}
+
+void kafka_client_fail(struct kafka_client *c, const char *why)
+{
+    if (c->failed)
+        return;
+    c->failed = true;
+    snprintf(c->why, sizeof(c->why), "%s", why);
+    timer_set(c->again, 0);
+}
+
+static void on_error(struct kafka_client *c, rd_kafka_event_t *ev)
+{
+    const rd_kafka_resp_err_t code = rd_kafka_event_error(ev);
+    const char *text = rd_kafka_event_error_string(ev);
+
+    if (code == RD_KAFKA_RESP_ERR__FATAL || rd_kafka_event_error_is_fatal(ev)) {
+        char why[WHY_BYTES] = "";
+        rd_kafka_fatal_error(c->rk, why, sizeof(why));
+        kafka_client_fail(c, why[0] ? why : text);
+    } else if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
+        if (!c->away)
+            log_warn(c->who, "no broker can be reached; trying on");
+        c->away = true;
+    } else {
+        log_limited(&c->errors, LOG_WARN, c->who, "%s: %s", rd_kafka_err2name(code),
+                    text ? text : "");
+    }
+}
+
+/* What comes as an error event too is left to that. */
+static void on_log(struct kafka_client *c, rd_kafka_event_t *ev)
+{
+    const char *fac, *line;
+    int level;
+
+    if (rd_kafka_event_log(ev, &fac, &line, &level) < 0)
+        return;
+    if (level > SYSLOG_WARNING || strcmp(fac, "FAIL") == 0 || strcmp(fac, "ERROR") == 0)
+        log_debug(c->who, "librdkafka %s: %s", fac, line);
+    else
+        log_limited(&c->lines, LOG_WARN, c->who, "librdkafka %s: %s", fac, line);
+}
+
+static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
+{
+    switch (rd_kafka_event_type(ev)) {
+    case RD_KAFKA_EVENT_LOG:
+        on_log(c, ev);
+        break;
+    case RD_KAFKA_EVENT_ERROR:
+        on_error(c, ev);
+        break;
+    default:
+        c->events->event(c->arg, ev);
+        return;
+    }
+    rd_kafka_event_destroy(ev);
+}
+
+void kafka_client_poll(struct kafka_client *c)
+{
+    /* The descriptor speaks only when an empty queue gets its first event. */
+    for (unsigned n = 0;; n++) {
+        if (n == EVENTS_PER_TURN) {
+            timer_set(c->again, 0);
+            break;
+        }
+        rd_kafka_event_t *ev = rd_kafka_queue_poll(c->queue, 0);
+        if (ev == NULL)
+            break;
+        serve(c, ev);
+    }
+    if (c->failed && !c->told) {
+        c->told = true;
+        c->events->fatal(c->arg, c->why);
+    }
+}
+
+/* ------------------------------------------------------------------ the end */
+
+static void closing_free(struct closing *cl)
+{
+    pthread_mutex_destroy(&cl->lock);
+    free(cl);
+}
+
+static void on_destroyed(void *arg)
+{
+    struct closing *cl = arg;
+
+    pthread_mutex_lock(&cl->lock); /* the thread has yet to let go of it */
+    const bool abandoned = cl->abandoned;
+    pthread_mutex_unlock(&cl->lock);
+    if (!abandoned) {
+        timer_del(cl->limit);
+        cl->done(cl->arg);
+    }
+    closing_free(cl);
+}
+
+/* rd_kafka_destroy() joins librdkafka's threads, one of which may sit in a DNS query. */
+static void *destroy(void *arg)
+{
+    struct closing *cl = arg;
+
+    rd_kafka_destroy_flags(cl->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    close(cl->wake_fd);
+    pthread_mutex_lock(&cl->lock);
+    const bool abandoned = cl->abandoned;
+    if (!abandoned)
+        loop_post(on_destroyed, cl); /* under lock: the loop may be gone once abandoned */
+    pthread_mutex_unlock(&cl->lock);
+    if (abandoned)
+        closing_free(cl);
+    return NULL;
+}
+
+static void on_limit(void *arg)
+{
+    struct closing *cl = arg;
+    loop_cb *done = cl->done;
+    void *done_arg = cl->arg;
+
+    log_warn(cl->who, "librdkafka does not end within %d s; going on without it",
+             DESTROY_WAIT_MS / 1000);
+    timer_del(cl->limit);
+    pthread_mutex_lock(&cl->lock);
+    cl->abandoned = true;
+    pthread_mutex_unlock(&cl->lock); /* cl is the other side's from here on */
+    done(done_arg);
+}
+
+void kafka_client_close(struct kafka_client *c, loop_cb *done, void *arg)
+{
+    pthread_t thread;
+    struct closing *cl = mem_alloc(sizeof(*cl));
+
+    pthread_mutex_init(&cl->lock, NULL);
+    cl->rk = c->rk;
+    cl->wake_fd = c->wake_fd;
+    cl->done = done;
+    cl->arg = arg;
+    cl->who = c->who;
+    release(c);
+    if (done == NULL) {
+        cl->abandoned = true;
+        destroy(cl);
+        return;
+    }
+    cl->limit = timer_new(on_limit, cl);
+    timer_set(cl->limit, DESTROY_WAIT_MS);
+    if (pthread_create(&thread, NULL, destroy, cl) == 0)
+        pthread_detach(thread);
+    else
+        destroy(cl); /* blocks, but leaves nothing behind */
+}
+
+int64_t kafka_backoff_ms(unsigned n)
+{
+    static const struct retry_policy policy = {
+        .first_ms = 500, .factor = 2, .max_ms = 30000, .jitter = 0.2};
+    uint32_t bits;
+
+    if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != (ssize_t)sizeof(bits))
+        bits = UINT32_MAX / 2;
+    return retry_delay_ms(&policy, n, bits / (UINT32_MAX + 1.0));
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kafka_conf.h - settings of librdkafka: ours, and those that ops pass through.
+ *
+ * Shared by the Kafka source and sink. No I/O. No error text repeats a secret.
+ */
+#ifndef SOURCES_KAFKA_CONF_H
+#define SOURCES_KAFKA_CONF_H
+
+#include "bridge/err.h"
+#include "bridge/opt.h"
+
+#include <stdint.h>
+
+#include <librdkafka/rdkafka.h>
+
+/* One of ours. text NULL: number counts, unless that is KAFKA_UNSET too. */
+struct kafka_setting {
+    const char *name, *text;
+    int64_t number;
+};
+enum { KAFKA_UNSET = -1 };
+
+/* The settings in their own notation; rows ends with a row of zeros. Gives, free with
+ * rd_kafka_conf_destroy(), or NULL: a setting is unknown, wrong, or not theirs to make.
+ */
+rd_kafka_conf_t *kafka_conf_new(const struct kafka_setting *rows,
+                                const struct opt_pairs *theirs, struct err *err);
+
+/* -1: the list names no broker. */
+int kafka_brokers_check(const char *brokers, struct err *err);
+/* Can it be the name of a topic? */
+int kafka_topic_check(const char *topic, size_t n, struct err *err);
+
+#endif

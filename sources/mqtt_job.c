@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * mqtt_job.c - the mapping of MQTT messages to jobs.
+ */
+#include "sources/mqtt_job.h"
+
+#include "sources/mqtt_topic.h"
+
+/* Indexed by enum mqtt_prop_kind; a user property has a name of its own. */
+static const char *const header_names[] = {
+    NULL, "content-type", MQTT_RESPONSE_TOPIC_HEADER, MQTT_CORRELATION_HEADER};
+
+static struct slice none(void)
+{
+    return (struct slice){NULL, 0};
+}
+
+/* Before any other header, since the first of a name is the one that counts. */
+static int add_delay(struct job *job, struct slice topic, struct err *err)
+{
+    const struct mqtt_delayed d = mqtt_delayed_split(topic);
+
+    job->topic = job_keep(job, d.rest);
+    switch (d.form) {
+    case MQTT_NOT_DELAYED:
+        return 0;
+    case MQTT_DELAYED_AFTER:
+        return job_add_header(job, slice_of("deliver-after"),
+                              job_keepf(job, "%llds", (long long)d.number), err);
+    case MQTT_DELAYED_AT:
+        return job_add_header(job, slice_of("deliver-at"),
+                              job_keepf(job, "%lld", (long long)d.number), err);
+    case MQTT_DELAYED_BAD:
+        break;
+    }
+    /* No duration looks like this: the core buries the job as bad-delay and shows it. */
+    return job_add_header(job, slice_of("deliver-after"), topic, err);
+}
+
+static int add_props(struct job *job, struct slice props, struct err *err)
+{
+    struct mqtt_prop p;
+
+    while (frame_next_prop(&props, &p)) {
+        struct slice name = p.kind == PROP_USER ? p.name : slice_of(header_names[p.kind]);
+        if (job_add_header(job, name, p.value.p ? p.value : SLICE_LIT(""), err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* What is kept of a message that cannot be a job. */
+static struct job *raw_job(const struct mqtt_message *m)
+{
+    struct job *job = job_new(m->payload.n + JOB_TOPIC_MAX);
+    struct slice topic = m->topic;
+
+    if (topic.n > JOB_TOPIC_MAX)
+        topic.n = JOB_TOPIC_MAX;
+    job->topic = job_keep(job, topic);
+    job->key = none();
+    job->payload = job_keep(job, m->payload);
+    job->offset = job->partition = -1;
+    return job;
+}
+
+struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,
+                         struct err *err)
+{
+    *reason = "oversize";
+    if (m->whole_bytes > 0) {
+        err_set(
+            err,
+            "a message of %llu bytes is above message_max; the first %zu bytes of its "
+            "payload are kept",
+            (unsigned long long)m->whole_bytes, m->payload.n);
+        return raw_job(m);
+    }
+    if (m->topic.n > JOB_TOPIC_MAX) {
+        err_set(err, "a topic of %zu bytes; the limit is %d", m->topic.n, JOB_TOPIC_MAX);
+        return raw_job(m);
+    }
+    struct job *job = job_new(m->payload.n + m->props.n + m->topic.n + 64);
+    job->key = none();
+    job->offset = job->partition = -1;
+    job->payload = job_keep(job, m->payload);
+    if (add_delay(job, m->topic, err) != 0 || add_props(job, m->props, err) != 0) {
+        job_free(job);
+        return raw_job(m);
+    }
+    *reason = NULL;
+    return job;
+}

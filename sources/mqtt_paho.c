@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * mqtt_paho.c - connection options and error texts of paho, in one place. Any thread.
+ */
+#include "sources/mqtt_paho.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A user name and password with 3.1.1; MQTT 5 has reason codes for the same. */
+static const char *const refusals[] = {"accepted",
+                                       "the broker does not speak this version of MQTT",
+                                       "the broker refuses the client_id",
+                                       "the broker is not available",
+                                       "bad user name or password",
+                                       "not authorized"};
+
+int paho_create(MQTTAsync *client, const struct mqtt_peer *peer, int buffered_max,
+                struct err *err)
+{
+    MQTTAsync_createOptions opts = MQTTAsync_createOptions_initializer;
+
+    opts.MQTTVersion = peer->v5 ? MQTTVERSION_5 : MQTTVERSION_3_1_1;
+    opts.maxBufferedMessages = buffered_max;
+    int rc = MQTTAsync_createWithOptions(client, peer->uri, peer->client_id,
+                                         MQTTCLIENT_PERSISTENCE_NONE, NULL, &opts);
+    if (rc != MQTTASYNC_SUCCESS)
+        return err_set(err, "the MQTT library: %s", MQTTAsync_strerror(rc));
+    return 0;
+}
+
+/* OpenSSL's lines look like 139:error:0A000086:SSL routines:func:certificate verify
+ * failed:file.c:1889: - the reason is the sixth field from the left. */
+static int on_tls_error(const char *str, size_t len, void *u)
+{
+    struct paho_tls_why *why = u;
+    const char *from = str, *end = str + len;
+
+    for (int skipped = 0; skipped < 5; skipped++) {
+        const char *colon = memchr(from, ':', (size_t)(end - from));
+        if (colon == NULL)
+            break;
+        from = colon + 1;
+    }
+    const char *colon = from < end ? memchr(from, ':', (size_t)(end - from)) : NULL;
+    if (colon)
+        end = colon;
+    snprintf(why->text, sizeof(why->text), "TLS: %.*s", (int)(end - from), from);
+    return 1;
+}
+
+void paho_connect_options(MQTTAsync_connectOptions *opts, MQTTAsync_SSLOptions *tls,
+                          const struct mqtt_peer *peer, struct paho_tls_why *why)
+{
+    const MQTTAsync_connectOptions v3 = MQTTAsync_connectOptions_initializer;
+    const MQTTAsync_connectOptions v5 = MQTTAsync_connectOptions_initializer5;
+    const MQTTAsync_SSLOptions fresh = MQTTAsync_SSLOptions_initializer;
+
+    *opts = peer->v5 ? v5 : v3;
+    opts->MQTTVersion = peer->v5 ? MQTTVERSION_5 : MQTTVERSION_3_1_1;
+    opts->keepAliveInterval = (int)peer->keepalive_s;
+    opts->connectTimeout = PAHO_CONNECT_TIMEOUT_S;
+    opts->automaticReconnect = 0;
+    opts->username = peer->user;
+    opts->password = peer->password;
+    if (strncmp(peer->uri, "ssl://", 6) != 0)
+        return;
+    *tls = fresh;
+    tls->enableServerCertAuth = 1;
+    tls->verify = 1; /* 0, paho's default, takes the certificate of any host */
+    tls->trustStore = peer->ca_file;
+    tls->keyStore = peer->cert_file;
+    tls->privateKey = peer->key_file;
+    tls->ssl_error_cb = on_tls_error;
+    tls->ssl_error_context = why;
+    opts->ssl = tls;
+}
+
+void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
+              const char *message, const struct paho_tls_why *tls)
+{
+    const char *text = NULL;
+
+    if (reason >= MQTTREASONCODE_UNSPECIFIED_ERROR)
+        text = MQTTReasonCode_toString(reason);
+    else if (code > 0 && code < (int)(sizeof(refusals) / sizeof(refusals[0])))
+        text = refusals[code];
+    else if (tls && tls->text[0])
+        text = tls->text;
+    else if (message)
+        text = message;
+    else if (code < -1)
+        text = MQTTAsync_strerror(code);
+    snprintf(out, size, "%s", text ? text : "no connection; is the host name right?");
+}

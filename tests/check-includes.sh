@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# check-includes.sh [TREE] - who may include whom, and what every file must hold to.
+# Prints FILE:LINE: RULE for each fault, and then exits 1.
+set -eu
+cd "${1:-$(dirname "$0")/..}"
+
+code() { find bridge sources sinks tests -name '*.[ch]' 2>/dev/null | sort; }
+
+# Of each library's header: the files that may include it, as an awk pattern. Tests may.
+libraries='
+hiredis/|hiredis.h          ^bridge/(redis|store|script)
+uv.h                        ^bridge/loop.c$
+libconfig.h                 ^bridge/conf[a-z_]*.c$
+curl/                       ^sinks/http.c$
+microhttpd.h                ^bridge/httpd[a-z_]*.[ch]$
+librdkafka/|rdkafka         ^(sources|sinks)/kafka[a-z_]*.[ch]$
+MQTTAsync.h|MQTTClient      ^(sources|sinks)/mqtt[a-z_]*.[ch]$
+openssl/                    ^bridge/net[a-z_]*.[ch]$
+'
+
+# shellcheck disable=SC2046 # the names of source files hold no blanks
+faults=$(awk -v libraries="$libraries" '
+function fault(rule) { printf "%s:%d: %s\n", FILENAME, FNR, rule }
+function stem(path) { sub(/^.*\//, "", path); sub(/[_.].*/, "", path); return path }
+BEGIN {
+    split("bridge/retry.h bridge/text.h bridge/when.h", pure, " ")
+    for (i in pure) open_to_plugins[pure[i]] = 1
+    rows = split(libraries, row, "\n")
+    for (i = 1; i <= rows; i++)
+        if (split(row[i], f, " ") == 2) { header[++n] = f[1]; allowed[n] = f[2] }
+}
+/^[ \t]*extern / && FILENAME ~ /^(bridge|sources|sinks)\/.*\.c$/ && FILENAME != "bridge/plugins.c" {
+    fault("extern stands in headers, and in bridge/plugins.c")
+}
+!/^[ \t]*#[ \t]*include/ { next }
+{
+    room = FILENAME; sub(/\/.*/, "", room)
+    what = $0; sub(/^[^<"]*[<"]/, "", what); sub(/[>"].*/, "", what)
+    theirs = what; sub(/\/.*/, "", theirs)
+    for (i = 1; i <= n && room != "tests"; i++)
+        if (what ~ "^(" header[i] ")" && FILENAME !~ allowed[i])
+            fault("<" what "> is for " allowed[i] " alone")
+}
+what ~ /^libconfig/ && FILENAME ~ /^bridge\// { if (reader && reader != FILENAME)
+    fault("<libconfig.h> is for one file, which is " reader " already"); reader = FILENAME }
+/"/ && what !~ /\// { fault("write the path from the top of the tree: \"" room "/" what "\"") }
+room == "bridge" && (theirs == "sources" || theirs == "sinks") && FILENAME != "bridge/plugins.c" {
+    fault("bridge/ knows no source and no sink")
+}
+FILENAME == "bridge/plugin.h" { open_to_plugins[what] = 1 }
+(room == "sources" || room == "sinks") && theirs == "bridge" && what != "bridge/plugin.h" &&
+    !(what in open_to_plugins) && !(room == "sources" && what == "bridge/httpd.h") {
+    fault(room "/ includes of bridge/ plugin.h, what that includes and the pure parts" \
+          (room == "sources" ? ", and httpd.h" : ""))
+}
+(room == "sources" || room == "sinks") && (theirs == "sources" || theirs == "sinks") {
+    if (stem(what) != stem(FILENAME))
+        fault("a plugin includes no other plugin")
+    else if (theirs != room && !(room == "sinks" && stem(what) == "mqtt"))
+        fault("sources/ and sinks/ do not include each other")
+}' $(code)
+for file in $(code) $(find lua -name '*.lua' 2>/dev/null | sort); do
+    case $(head -n 1 "$file") in
+    '/* SPDX-License-Identifier: BSD-2-Clause */' | '-- SPDX-License-Identifier: BSD-2-Clause') ;;
+    *) echo "$file:1: the first line is the SPDX line" ;;
+    esac
+    lines=$(wc -l < "$file")
+    [ "$lines" -le 500 ] || echo "$file:$lines: more than 500 lines; split it"
+done)
+
+[ -z "$faults" ] || { echo "$faults"; exit 1; }

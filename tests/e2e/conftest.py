@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Each test gets a bench: a folder under build/e2e/ and servers of its own."""
+import os
+import re
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from lib import servers, tarry
+
+LIMIT_S = 240
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: not in ./tests/run quick")
+    config.addinivalue_line("markers", "smoke: also under the sanitizers")
+
+
+class Bench:
+    def __init__(self, folder, name, kafka):
+        self.folder, self.name, self.start_kafka = folder, name, kafka
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.sockets = Path(tempfile.mkdtemp(prefix="tarry-"))  # a socket's path must be short
+        self.kept = []
+
+    def keep(self, thing):
+        """What is to be ended with the test, last first."""
+        self.kept.append(thing)
+        return thing
+
+    @property
+    def kafka(self):
+        return self.start_kafka()
+
+    def redis(self, appendfsync="everysec"):
+        path = str(self.sockets / f"redis{len(self.kept)}.sock")
+        return self.keep(servers.Redis(self.folder / "redis", path, appendfsync)).start()
+
+    def mosquitto(self):
+        return self.keep(servers.Mosquitto(self.folder / "mosquitto")).start()
+
+    def tarry(self, redis_url, body, **more):
+        return self.keep(tarry.Tarry(self.folder, redis_url, body, **more))
+
+    def end(self):
+        for thing in reversed(self.kept):
+            getattr(thing, "close", None) and thing.close()
+            getattr(thing, "end", None) and thing.end()
+        shutil.rmtree(self.sockets, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def kafka_of_session():
+    """Started by the first test that needs it."""
+    running = []
+
+    def get():
+        if not running:
+            running.append(servers.start_kafka(servers.BUILD / "e2e/kafka"))
+        return running[0]
+
+    yield get
+    for server in running:
+        server.end()
+
+
+@pytest.fixture
+def real_kafka(kafka_of_session):
+    if not kafka_of_session().real:
+        pytest.skip("needs a real Kafka; this is librdkafka's mock cluster")
+    return kafka_of_session()
+
+
+@pytest.fixture
+def bench(request, kafka_of_session):
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    # A topic of an earlier run or of another test must not be met again.
+    b = Bench(servers.BUILD / "e2e" / name, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session)
+    yield b
+    b.end()
+
+
+@pytest.fixture(autouse=True)
+def limit():
+    """No test hangs for ever."""
+    def over(_signo, _frame):
+        raise TimeoutError(f"the test took longer than {LIMIT_S} s")
+    signal.signal(signal.SIGALRM, over)
+    signal.alarm(LIMIT_S)
+    yield
+    signal.alarm(0)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Receivers: each keeps every arrival, stamped as it comes in."""
+import asyncio
+import threading
+import time
+from typing import NamedTuple
+
+import confluent_kafka
+import paho.mqtt.client as mqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from lib.servers import free_port, wait_for
+
+
+class Arrival(NamedTuple):
+    ns: int
+    key: bytes
+    headers: list
+    payload: bytes
+    topic: str
+
+    def header(self, name):
+        return next((v for n, v in self.headers if n == name), None)
+
+
+class Collector:
+    def __init__(self):
+        self.arrivals = []
+
+    def wait(self, jobs, timeout_s=60):
+        """Until each accepted job has come once, or the time is over: the verdict names what is
+        missing. Then a little longer, for those that come twice."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            if len(self.arrivals) >= len(jobs):
+                seen = {a.header("test-seq") for a in self.arrivals}
+                if all(str(job.seq).encode() in seen for job in jobs if job.accepted):
+                    break
+            time.sleep(0.1)
+        time.sleep(1)
+        return self.arrivals
+
+    def wait_count(self, count, timeout_s=20):
+        wait_for(f"{count} arrivals", lambda: len(self.arrivals) >= count, timeout_s)
+        return self.arrivals
+
+
+class FromKafka(Collector):
+    def __init__(self, address, topic, partitions=4):
+        super().__init__()
+        self.consumer = confluent_kafka.Consumer({
+            "bootstrap.servers": address, "group.id": f"test-{topic}", "fetch.wait.max.ms": 20,
+            "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+        self.consumer.assign([confluent_kafka.TopicPartition(topic, p, 0)
+                              for p in range(partitions)])
+        self.open = True
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        while self.open:
+            m = self.consumer.poll(0.1)
+            if m is None or m.error():
+                continue
+            kind, record_ms = m.timestamp()
+            # The record's whole millisecond may be the due one: its end is what counts.
+            stamps = [time.time_ns()]
+            if kind == confluent_kafka.TIMESTAMP_CREATE_TIME:
+                stamps.append(record_ms * 1_000_000 + 999_999)
+            self.arrivals.append(Arrival(min(stamps), m.key(), m.headers() or [], m.value() or b"",
+                                         m.topic()))
+
+    def close(self):
+        self.open = False
+        self.thread.join()
+        self.consumer.close()
+
+
+class FromMqtt(Collector):
+    """With a session that outlives the connection, so that a broker's restart loses nothing."""
+
+    def __init__(self, port, topic_filter, client_id="test-collector"):
+        super().__init__()
+        self.filter, self.ready = topic_filter, threading.Event()
+        self.client = mqtt.Client(client_id, protocol=mqtt.MQTTv5)
+        self.client.on_connect, self.client.on_message = self.on_connect, self.on_message
+        self.client.on_subscribe = lambda *_: self.ready.set()
+        self.client.reconnect_delay_set(1, 1)
+        session = Properties(PacketTypes.CONNECT)
+        session.SessionExpiryInterval = 600
+        self.client.connect("127.0.0.1", port, keepalive=10, clean_start=False, properties=session)
+        self.client.loop_start()
+        assert self.ready.wait(15), f"no subscription to {topic_filter}"
+
+    def on_connect(self, client, *_):
+        client.subscribe(self.filter, qos=1)
+
+    def on_message(self, _client, _userdata, m):
+        ns = time.time_ns()
+        headers = [(n, v.encode()) for n, v in getattr(m.properties, "UserProperty", [])]
+        content_type = getattr(m.properties, "ContentType", None)
+        if content_type is not None:
+            headers.append(("content-type", content_type.encode()))
+        # After its restart the broker repeats what we had and it had not heard so: its doing.
+        if not m.dup or headers not in [a.headers for a in self.arrivals[-500:]]:
+            self.arrivals.append(Arrival(ns, None, headers, m.payload, m.topic))
+
+    def close(self):
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+class FromHttp(Collector):
+    """A callback server on its own thread. policy(arrival) gives the status, or (status, extra
+    header lines), or a number of seconds to wait before 200 as ("after", seconds)."""
+
+    def __init__(self, policy=lambda arrival: 200):
+        super().__init__()
+        self.policy, self.port = policy, free_port()
+        self.url = f"http://127.0.0.1:{self.port}/hook"
+        self.loop, self.server, self.open = asyncio.new_event_loop(), None, set()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.come_back()
+
+    def call(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
+
+    def come_back(self):
+        async def listen():
+            self.server = await self.loop.create_server(lambda: Connection(self), "127.0.0.1",
+                                                        self.port, backlog=1000)
+        self.call(listen())
+
+    def go_away(self):
+        """Refuses connections, and cuts those that are open."""
+        async def leave():
+            self.server.close()
+            for transport in list(self.open):
+                transport.abort()
+        self.call(leave())
+
+    def close(self):
+        self.go_away()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, collector):
+        self.collector, self.buffer = collector, b""
+
+    def connection_made(self, transport):
+        self.transport = transport
+        self.collector.open.add(transport)
+
+    def connection_lost(self, exc):
+        self.collector.open.discard(self.transport)
+
+    def data_received(self, data):
+        ns = time.time_ns()
+        self.buffer += data
+        while True:
+            end = self.buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            lines = self.buffer[:end].decode("latin-1").split("\r\n")
+            headers = [(n.lower(), v.encode("latin-1"))
+                       for n, _, v in (line.partition(": ") for line in lines[1:])]
+            length = int(dict(headers).get("content-length", 0))
+            if len(self.buffer) < end + 4 + length:
+                return
+            payload = self.buffer[end + 4:end + 4 + length]
+            self.buffer = self.buffer[end + 4 + length:]
+            self.take(ns, lines[0].split(" ")[1], headers, payload)
+
+    def take(self, ns, path, headers, payload):
+        # What tarry sends where the job has no content type.
+        kept = [h for h in headers if h != ("content-type", b"application/octet-stream")]
+        arrival = Arrival(ns, dict(headers).get("delay-key"), kept, payload, path)
+        what = self.collector.policy(arrival)
+        self.collector.arrivals.append(arrival)
+        if isinstance(what, tuple) and what[0] == "after":
+            self.collector.loop.call_later(what[1], self.say, 200, "")
+        else:
+            self.say(*(what if isinstance(what, tuple) else (what, "")))
+
+    def say(self, status, extra):
+        if not self.transport.is_closing():
+            self.transport.write(
+                f"HTTP/1.1 {status} Test\r\n{extra}Content-Length: 0\r\n\r\n".encode())

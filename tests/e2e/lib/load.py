@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Producers: each sends a list of jobs and marks those accepted that the other side took."""
+import math
+import re
+import socket
+import threading
+import time
+
+import confluent_kafka
+import paho.mqtt.client as mqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+
+class Pace:
+    """Lets `rate` jobs a second through; None: as fast as it goes."""
+
+    def __init__(self, rate):
+        self.rate, self.begun, self.n = rate, time.monotonic(), 0
+
+    def step(self, n=1):
+        self.n += n
+        ahead_s = self.rate and self.begun + self.n / self.rate - time.monotonic()
+        if ahead_s and ahead_s > 0.002:
+            time.sleep(ahead_s)
+
+
+def control(job):
+    """The headers as they are sent: the job's own, when it is due, and its name if it has one."""
+    name, value = job.go()
+    return job.headers + [(name, value)] + ([("delay-id", job.id.encode())] if job.named else [])
+
+
+def kafka(address, topic, jobs, rate=None):
+    producer = confluent_kafka.Producer({
+        "bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5,
+        "message.timeout.ms": 60000, "queue.buffering.max.messages": 200000})
+    pace = Pace(rate)
+
+    def report(job):
+        def on_delivery(error, _):
+            job.accepted = error is None
+        return on_delivery
+
+    for job in jobs:
+        headers = control(job)
+        # What is relative counts from the record's own time, which is stated here.
+        producer.produce(topic, job.payload, job.key, headers=headers, on_delivery=report(job),
+                         timestamp=job.due_ms - job.delay_ms)
+        job.exact = True
+        producer.poll(0)
+        pace.step()
+    assert producer.flush(60) == 0, "Kafka did not take all records"
+
+
+def user_properties(headers):
+    properties = Properties(PacketTypes.PUBLISH)
+    properties.UserProperty = [(n, v.decode()) for n, v in headers if n != "content-type"]
+    for n, v in headers:
+        if n == "content-type":
+            properties.ContentType = v.decode()
+    return properties
+
+
+def mqtt5(port, topic, jobs, rate=None):
+    """Every fourth job goes to $delayed/SECONDS/TOPIC instead of bearing a header."""
+    client, accepted = mqtt.Client(protocol=mqtt.MQTTv5), threading.Semaphore(0)
+    client.max_inflight_messages_set(100)
+    client.reconnect_delay_set(1, 1)
+    waiting = {}
+
+    def on_publish(_client, _userdata, mid):
+        waiting[mid] = True
+        accepted.release()
+
+    client.on_publish = on_publish
+    client.connect("127.0.0.1", port, keepalive=10)
+    client.loop_start()
+    pace, sent = Pace(rate), []
+    try:
+        for job in jobs:
+            to = topic
+            if job.seq % 4 == 1:
+                job.delay_ms = math.ceil(job.delay_ms / 1000) * 1000
+                to = f"$delayed/{job.delay_ms // 1000}/{topic}"
+            headers = control(job)
+            if to != topic:
+                headers = [h for h in headers if h[0] != "deliver-after"]
+            info = client.publish(to, job.payload, qos=1, properties=user_properties(headers))
+            sent.append((info.mid, job))
+            pace.step()
+        for _ in jobs:
+            assert accepted.acquire(timeout=60), "the broker did not take all messages"
+    finally:
+        client.disconnect()
+        client.loop_stop()
+        for mid, job in sent:
+            job.accepted = mid in waiting
+
+
+class HttpLoad:
+    """One connection, 16 requests at a time. What was not answered is sent again, by name."""
+
+    batch = 16
+
+    def __init__(self, port, path, key_header="delay-key"):
+        self.port, self.path, self.key_header = port, path, key_header
+        self.sock, self.buffer = None, b""
+
+    def request(self, job):
+        lines = [f"POST {self.path} HTTP/1.1".encode(), b"Host: test",
+                 b"Content-Length: %d" % len(job.payload)]
+        if job.due_ms == 0:
+            job.control = control(job)
+        lines += [n.encode() + b": " + v for n, v in job.control]
+        if job.key is not None:
+            lines.append(self.key_header.encode() + b": " + job.key)
+        return b"\r\n".join(lines) + b"\r\n\r\n" + job.payload
+
+    def read_until(self, n_or_mark):
+        while True:
+            at = (self.buffer.find(n_or_mark) + len(n_or_mark) if isinstance(n_or_mark, bytes)
+                  and n_or_mark in self.buffer else n_or_mark)
+            if isinstance(at, int) and len(self.buffer) >= at:
+                part, self.buffer = self.buffer[:at], self.buffer[at:]
+                return part
+            more = self.sock.recv(65536)
+            if not more:
+                raise ConnectionError("closed")
+            self.buffer += more
+
+    def answer(self):
+        head = self.read_until(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        return int(head[9:12]), self.read_until(int(length[1])) if length else b""
+
+    def exchange(self, jobs):
+        if self.sock is None:
+            self.sock, self.buffer = socket.create_connection(("127.0.0.1", self.port), 15), b""
+        self.sock.sendall(b"".join(self.request(job) for job in jobs))
+        for job in jobs:
+            status, body = self.answer()
+            assert status in (200, 201, 503), f"{status} {body!r}"
+            job.accepted = status != 503
+
+    def send(self, jobs, rate=None, patience_s=60):
+        pace, end = Pace(rate), time.monotonic() + patience_s + len(jobs) / (rate or 1000)
+        for i in range(0, len(jobs), self.batch):
+            open_jobs = jobs[i:i + self.batch]
+            while open_jobs:
+                try:
+                    self.exchange(open_jobs)
+                except OSError:
+                    self.sock = None
+                open_jobs = [job for job in open_jobs if not job.accepted]
+                if open_jobs:
+                    assert time.monotonic() < end, "the daemon did not take all jobs"
+                    time.sleep(0.1)
+            pace.step(self.batch)
+        self.sock.close()
+
+
+def http(port, route, jobs, rate=None):
+    HttpLoad(port, f"/v1/routes/{route}/jobs").send(jobs, rate)

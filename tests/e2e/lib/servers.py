@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Real servers for the tests: each started, stopped, killed and restarted by its process id.
+
+Every child dies with the test run, however that ends. Logs stay under build/e2e/.
+"""
+import ctypes
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[3]
+BUILD = TOP / "build"
+PR_SET_PDEATHSIG = 1
+libc = ctypes.CDLL(None)
+
+
+def wait_for(what, condition, timeout_s=15.0, step_s=0.02):
+    """The first true value of condition(); fails with the name of what was waited for."""
+    end = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"after {timeout_s:g} s still waiting for: {what}")
+        time.sleep(step_s)
+
+
+def free_port():
+    """Below the range from which the kernel takes ports for outgoing connections."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+
+
+def accepts(port):
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
+def die_with_parent():
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Server:
+    """One child process; start() again after stop() or kill() runs it on the same files."""
+
+    stop_s = 30
+
+    def __init__(self, folder, name):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.log = self.folder / f"{name}.log"
+        self.name = name
+        self.child = None
+
+    def argv(self):
+        raise NotImplementedError
+
+    def is_up(self):
+        raise NotImplementedError
+
+    def spawn(self, argv, **more):
+        with open(self.log, "ab") as log:
+            self.child = subprocess.Popen(argv, stderr=log, preexec_fn=die_with_parent,
+                                          **{"stdout": log, "stdin": subprocess.DEVNULL, **more})
+
+    def start(self, timeout_s=30):
+        self.spawn(self.argv())
+        wait_for(f"{self.name} to be up (see {self.log})", self.up_or_dead, timeout_s)
+        return self
+
+    def up_or_dead(self):
+        code = self.child.poll()
+        assert code is None, f"{self.name} ended with {code}, see {self.log}\n{self.tail()}"
+        return self.is_up()
+
+    def tail(self, lines=15):
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def stop(self, signo=signal.SIGTERM):
+        """Gives the exit code; None when it did not run."""
+        if self.child is None:
+            return None
+        self.child.send_signal(signo)
+        try:
+            code = self.child.wait(self.stop_s)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            code = self.child.wait()
+            raise AssertionError(f"{self.name} did not stop within {self.stop_s} s") from None
+        finally:
+            self.child = None
+        return code
+
+    def kill(self):
+        self.stop(signal.SIGKILL)
+
+    def end(self):
+        """For cleaning up: whatever state it is in."""
+        if self.child is not None:
+            self.child.kill()
+            self.child.wait()
+            self.child = None
+
+
+class Redis(Server):
+    def __init__(self, folder, socket_path, appendfsync="everysec"):
+        super().__init__(folder, "redis")
+        self.socket = socket_path
+        self.appendfsync = appendfsync
+        self.url = f"unix://{socket_path}"
+
+    def argv(self):
+        return ["redis-server", "--port", "0", "--unixsocket", self.socket, "--appendonly", "yes",
+                "--appendfsync", self.appendfsync, "--save", "", "--dir", str(self.folder)]
+
+    def client(self):
+        import redis
+        return redis.Redis(unix_socket_path=self.socket)
+
+    def is_up(self):
+        import redis
+        try:
+            return self.client().ping()
+        except redis.exceptions.ConnectionError:
+            return False
+
+
+class Mosquitto(Server):
+    def __init__(self, folder):
+        super().__init__(folder, "mosquitto")
+        self.port = free_port()
+        self.url = f"mqtt://127.0.0.1:{self.port}"
+        self.conf = self.folder / "mosquitto.conf"
+        # As root it would become the user mosquitto, who may not write here.
+        user = "user root\n" if os.geteuid() == 0 else ""
+        self.conf.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\n{user}"
+            f"persistence true\npersistence_location {self.folder}/\nautosave_interval 1\n"
+            "max_queued_messages 0\nmax_inflight_messages 200\nlog_dest stderr\n"
+            "log_type error\nlog_type warning\nlog_type notice\nlog_type subscribe\n")
+
+    def argv(self):
+        return ["mosquitto", "-c", str(self.conf)]
+
+    def is_up(self):
+        return accepts(self.port)
+
+    def wait_subscribed(self, topic_filter):
+        """A message published before the daemon has subscribed would be nobody's."""
+        wait_for(f"a subscription to {topic_filter}",
+                 lambda: topic_filter in self.log.read_text(errors="replace"), 30)
+
+
+class Kafka(Server):
+    """A real single node in KRaft mode."""
+
+    real = True
+    stop_s = 60
+
+    def __init__(self, folder):
+        super().__init__(folder, "kafka")
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
+        self.port, self.controller = free_port(), free_port()
+        self.address = f"127.0.0.1:{self.port}"
+
+    def argv(self):
+        return [str(TOP / "tests/kafka/serve"), str(self.folder), str(self.port),
+                str(self.controller)]
+
+    def is_up(self):
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+        if not accepts(self.port):
+            return False
+        try:
+            return AdminClient({"bootstrap.servers": self.address}).list_topics(timeout=1).brokers
+        except KafkaException:
+            return False
+
+    def add_topic(self, name, partitions=4):
+        from confluent_kafka.admin import AdminClient, NewTopic
+        admin = AdminClient({"bootstrap.servers": self.address})
+        for done in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+            done.result(20)
+
+
+class KafkaMock(Server):
+    """librdkafka's mock cluster, where no real one can be had."""
+
+    real = False
+    address = ""
+
+    def __init__(self, folder):
+        super().__init__(folder, "kafka-mock")
+
+    def start(self, timeout_s=10):
+        self.spawn([str(BUILD / "tests/kafka_mock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.address = self.child.stdout.readline().decode().strip()
+        assert self.address, self.tail()
+        return self
+
+    def add_topic(self, name, partitions=4):
+        self.child.stdin.write(f"topic {name} {partitions}\n".encode())
+        self.child.stdin.flush()
+        assert self.child.stdout.readline() == b"ok\n"
+
+
+def start_kafka(folder):
+    """The real one if its jars and a Java are there; TARRY_KAFKA=mock asks for the other."""
+    real = (os.environ.get("TARRY_KAFKA") != "mock" and shutil.which("java") and
+            (BUILD / "kafka/libs/pom.xml").exists())
+    return (Kafka if real else KafkaMock)(folder).start(60)

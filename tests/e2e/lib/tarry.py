@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The daemon under test: its configuration, its life, its metrics."""
+import http.client
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+from lib.servers import TOP, Server, free_port
+
+BIN = os.environ.get("TARRY_BIN", str(TOP / "build/tarry"))
+COMPLAINT = re.compile(r"(?:Address|Thread|Leak|Memory)Sanitizer|runtime error:|: must\(")
+SANITIZERS = {
+    "ASAN_OPTIONS": "exitcode=99:detect_leaks=1",
+    "LSAN_OPTIONS": f"suppressions={TOP}/tests/lsan.supp:print_suppressions=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": f"exitcode=66:suppressions={TOP}/tests/tsan.supp",
+}
+
+
+class Tarry(Server):
+    stop_s = 45
+
+    def __init__(self, folder, redis_url, body, daemon=""):
+        """body: the sources, sinks and routes groups as they stand in the file."""
+        super().__init__(folder, "tarry")
+        self.port = free_port()
+        self.conf = Path(folder) / "tarry.conf"
+        self.conf.write_text(f'redis: {{ url = "{redis_url}"; }};\n'
+                             f'http: {{ listen = "127.0.0.1:{self.port}"; }};\n'
+                             f"daemon: {{ {daemon} }};\n{body}\n")
+        self.env = {**os.environ, **SANITIZERS}
+
+    def argv(self):
+        return [BIN, "run", str(self.conf)]
+
+    def spawn(self, argv, **more):
+        super().spawn(argv, env=self.env, cwd=self.folder, **more)
+
+    def is_up(self):
+        try:
+            return self.ask("GET", "/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def ask(self, method, path, body=None, headers=None, timeout_s=15):
+        """(status, headers, body), the body decoded where it is JSON."""
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        try:
+            c.request(method, path, body=body, headers=headers or {})
+            answer = c.getresponse()
+            text = answer.read()
+            is_json = (answer.getheader("Content-Type") or "").startswith("application/json")
+            return answer.status, answer.headers, json.loads(text) if is_json else text
+        finally:
+            c.close()
+
+    def metric(self, name, **labels):
+        """The sum of all its lines that have these labels."""
+        total, wanted = 0.0, {f'{k}="{v}"' for k, v in labels.items()}
+        for line in self.ask("GET", "/metrics")[2].decode().splitlines():
+            m = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? (\S+)", line)
+            if m and m[1] == name and wanted <= set((m[2] or "").split(",")):
+                total += float(m[3])
+        return total
+
+    def cpu_s(self):
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self, signo=signal.SIGTERM):
+        code = super().stop(signo)
+        assert signo == signal.SIGKILL or code in (0, None), f"exit code {code}\n{self.tail(40)}"
+        self.check_log()
+        return code
+
+    def check_log(self):
+        """What a sanitizer or must() had to say is a failure, whatever the exit code."""
+        text = self.log.read_text(errors="replace")
+        m = COMPLAINT.search(text)
+        assert m is None, f"see {self.log}:\n{text[max(0, m.start() - 300):m.start() + 3000]}"

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What was sent against what arrived: the verdict.
+
+Arrivals carry time.time_ns() of this host, and Redis runs on this host: it is the clock that
+TIME gives inside the scripts, so that "early" is judged by the clock that decides. For Kafka
+the stamp is the earlier of the arrival and the record's own time, which the sink's producer
+sets as it emits: a slow consumer hides nothing.
+"""
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Verdict:
+    sent: int = 0
+    missing: list = field(default_factory=list)
+    twice: int = 0  # arrivals beyond the first of each job
+    unknown: list = field(default_factory=list)
+    corrupt: list = field(default_factory=list)
+    early: list = field(default_factory=list)
+    late_ms: list = field(default_factory=list)
+
+    def __str__(self):
+        late = sorted(self.late_ms) or [0]
+        p50, p99 = late[len(late) // 2], late[len(late) * 99 // 100]
+        return (f"sent {self.sent}, missing {len(self.missing)}, twice {self.twice}, unknown "
+                f"{len(self.unknown)}, corrupt {len(self.corrupt)}, early {len(self.early)}; late "
+                f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, max {late[-1]:.1f} ms")
+
+
+def ours(headers):
+    """Without what tarry adds. By name, since a content type is a header in some protocols and
+    a field of its own in others; those of one name keep their order."""
+    mine = [(n, v) for n, v in headers if n.startswith("test-") or n == "content-type"]
+    return sorted(mine, key=lambda header: header[0])
+
+
+def faults(job, arrival, keys):
+    if arrival.payload != job.payload:
+        yield f"job {job.seq}: payload of {len(job.payload)} bytes is one of {len(arrival.payload)}"
+    if keys and arrival.key != job.key:
+        yield f"job {job.seq}: key {job.key!r} is {arrival.key!r}"
+    if ours(arrival.headers) != ours(job.headers):
+        yield f"job {job.seq}: headers {job.headers} are {arrival.headers}"
+    due = arrival.header("delay-due")
+    if due is None or (job.exact and int(due) != job.due_ms) or int(due) < job.due_ms:
+        yield f"job {job.seq}: due {job.due_ms}, but delay-due is {due}"
+    if arrival.header("delay-id") is None or arrival.header("delay-attempt") is None:
+        yield f"job {job.seq}: no delay-id or delay-attempt"
+    if job.named and arrival.header("delay-id") != job.id.encode():
+        yield f"job {job.seq}: delay-id is {arrival.header('delay-id')}"
+
+
+def judge(jobs, arrivals, keys=True):
+    """keys: this way carries the key from end to end."""
+    by_seq, seen, v = {job.seq: job for job in jobs}, Counter(), Verdict(len(jobs))
+    for a in arrivals:
+        seq = int(a.header("test-seq") or -1)
+        job = by_seq.get(seq)
+        if job is None:
+            v.unknown.append(a)
+            continue
+        seen[seq] += 1
+        v.corrupt.extend(faults(job, a, keys))
+        due = int(a.header("delay-due") or job.due_ms)
+        late_ms = a.ns / 1e6 - due
+        if late_ms < 0 or a.ns < job.due_ms * 1_000_000:
+            v.early.append(seq)
+        if seen[seq] == 1:
+            v.late_ms.append(late_ms)
+    v.missing = [job.seq for job in jobs if job.accepted and not seen[job.seq]]
+    v.twice = sum(n - 1 for n in seen.values())
+    return v
+
+
+def expect(verdict, twice_max=0):
+    print(verdict)
+    assert not verdict.unknown, f"never sent: {verdict.unknown[:3]}"
+    assert not verdict.corrupt, "\n".join(verdict.corrupt[:5])
+    assert not verdict.early, f"early: {verdict.early[:10]}"
+    assert not verdict.missing, f"lost: {verdict.missing[:10]}"
+    assert verdict.twice <= twice_max, f"{verdict.twice} twice, at most {twice_max} may be"

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A way: from one of kafka, mqtt, http to one of them, with all that it takes to run it."""
+import threading
+
+from lib import collect, jobs, load
+
+ALL = ["kafka-kafka", "mqtt-mqtt", "http-http", "kafka-http", "mqtt-kafka", "http-kafka"]
+RETRY = '{ first = "300ms"; factor = 1.5; max = "2s"; limit = 0; jitter = 0.2; }'
+IN_FLIGHT = {"kafka": 500, "mqtt": 50, "http": 64}
+# Messages of a source that may be stored and not yet acknowledged to their sender.
+UNACKED = 50
+
+
+class Way:
+    """Starts the brokers, the receiver and the daemon with one route from `in` to `out`."""
+
+    def __init__(self, bench, name, route='lease = "60s";', retry=RETRY, redis=None):
+        self.bench, self.name = bench, name
+        self.source, self.sink = name.split("-")
+        self.redis = redis or bench.redis()
+        self.broker = bench.mosquitto() if "mqtt" in (self.source, self.sink) else None
+        self.topic_in, self.topic_out = f"{bench.name}.in", f"{bench.name}.out"
+        for kind, topic in ((self.source, self.topic_in), (self.sink, self.topic_out)):
+            if kind == "kafka":
+                bench.kafka.add_topic(topic)
+        self.collector = bench.keep(self.make_collector())
+        self.tarry = bench.tarry(self.redis.url, self.conf(route, retry)).start()
+        if self.source == "mqtt":
+            self.broker.wait_subscribed("$delayed/#")
+
+    def make_collector(self):
+        if self.sink == "kafka":
+            return collect.FromKafka(self.bench.kafka.address, self.topic_out)
+        if self.sink == "mqtt":
+            return collect.FromMqtt(self.broker.port, self.topic_out)
+        return collect.FromHttp()
+
+    def conf(self, route, retry):
+        brokers = f'brokers = "{self.bench.kafka.address}";' if "kafka" in self.name else ""
+        url = self.broker and f'url = "{self.broker.url}";'
+        sources = {
+            "kafka": f'in: {{ type = "kafka"; {brokers} topics = [ "{self.topic_in}" ]; '
+                     f'group = "{self.bench.name}"; }};',
+            "mqtt": f'in: {{ type = "mqtt"; {url} topics = [ "{self.topic_in}", "$delayed/#" ]; '
+                    f'client_id = "{self.bench.name}"; }};',
+            "http": ""}
+        sinks = {"kafka": f'type = "kafka"; {brokers}', "mqtt": f'type = "mqtt"; {url}',
+                 "http": f'type = "http"; url = "{getattr(self.collector, "url", "")}";'}
+        start = "http" if self.source == "http" else "in"
+        topic = f'topic = "{self.topic_out}";' if self.sink != "http" else ""
+        return (f'sources: {{ {sources[self.source]} }};\n'
+                f'sinks: {{ out: {{ {sinks[self.sink]} max_in_flight = {self.in_flight}; }}; }};\n'
+                f'routes: {{ main: {{ from = "{start}"; to = "out"; {topic} {route} '
+                f'retry: {retry}; }}; }};\n')
+
+    @property
+    def in_flight(self):
+        return IN_FLIGHT[self.sink]
+
+    @property
+    def keys(self):
+        return "mqtt" not in (self.source, self.sink)
+
+    def make_jobs(self, count=jobs.COUNT, **how):
+        charset = {"kafka-kafka": "binary", "mqtt-mqtt": "utf8", "mqtt-kafka": "utf8"}
+        return jobs.many(count, charset=charset.get(self.name, "ascii"), keys=self.keys, **how)
+
+    def send(self, batch, rate=None):
+        if self.source == "kafka":
+            load.kafka(self.bench.kafka.address, self.topic_in, batch, rate)
+        elif self.source == "mqtt":
+            load.mqtt5(self.broker.port, self.topic_in, batch, rate)
+        else:
+            load.http(self.tarry.port, "main", batch, rate)
+
+    def sending(self, batch, rate):
+        return Sending(lambda: self.send(batch, rate))
+
+
+class Sending:
+    """A load in the background; join() raises what went wrong in it."""
+
+    def __init__(self, work):
+        self.fault = None
+        self.thread = threading.Thread(target=self.run, args=(work,), daemon=True)
+        self.thread.start()
+
+    def run(self, work):
+        try:
+            work()
+        except BaseException as fault:  # pylint: disable=broad-except
+            self.fault = fault
+
+    def join(self, timeout_s=120):
+        self.thread.join(timeout_s)
+        assert not self.thread.is_alive(), f"the load did not end within {timeout_s} s"
+        if self.fault:
+            raise self.fault

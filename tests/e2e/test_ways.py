@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSD-2-Clause
+import pytest
+
+from lib import verify, ways
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", ways.ALL)
+def test_each_job_arrives_once_unchanged_and_not_early(bench, name):
+    way = ways.Way(bench, name)
+    batch = way.make_jobs()
+    way.send(batch)
+    assert all(job.accepted for job in batch)
+    verdict = verify.judge(batch, way.collector.wait(batch), way.keys)
+    verify.expect(verdict)
+    tarry = way.tarry
+    for name, value in (("stored_total", len(batch)), ("delivered_total", len(batch)),
+                        ("pending", 0), ("inflight", 0), ("dead", 0)):
+        assert tarry.metric(f"tarry_jobs_{name}", route="main") == value, name
+    tarry.stop()
+    assert way.redis.client().hlen("tarry:{main/0}:pool") == 0

@@ -1,0 +1,15 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# embed.sh FILE.lua ... - prints a C file that holds the scripts as struct lua_file lua_files[].
+set -eu
+
+printf '/* SPDX-License-Identifier: BSD-2-Clause */\n/* Made by tests/embed.sh. */\n'
+printf '#include "bridge/script.h"\n\n#include <stddef.h>\n\n'
+printf 'const struct lua_file lua_files[] = {\n'
+for file in "$@"; do
+    printf '    {"%s",\n' "$(basename "$file" .lua)"
+    # C11 still knows trigraphs, hence the question mark.
+    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/     "/' -e 's/$/\\n"/' "$file"
+    printf '    },\n'
+done
+printf '    {NULL, NULL},\n};\n'

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_conf.c - proves how a configuration is read: tests/conf/ holds good and bad ones,
+ * the bad ones with the beginning of every line they must be answered with. Starts in the
+ * top folder of the tree.
+ */
+#include "bridge/conf.h"
+#include "bridge/conf_rows.h"
+#include "bridge/mem.h"
+#include "bridge/plugin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SECRET "hunter2"
+
+static char *file_text(const char *path)
+{
+    struct buf text = {0};
+    FILE *in = fopen(path, "r");
+    if (in == NULL)
+        fail_msg("cannot open %s", path);
+    while (!feof(in))
+        buf_grew(&text, fread(buf_room(&text, 4096), 1, 4096, in));
+    fclose(in);
+    buf_str(&text);
+    return text.p;
+}
+
+static struct conf *read_text(const char *text, struct buf *errors)
+{
+    char path[] = "/tmp/tarry-unit-conf.XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    struct conf *conf = conf_read(path, errors);
+    unlink(path);
+    return conf;
+}
+
+/* Every line of the answer begins as the same line of NAME.expected, and there are no
+ * more. */
+static void refuses(const char *name)
+{
+    char path[100];
+    struct buf errors = {0};
+
+    snprintf(path, sizeof(path), "%s.conf", name);
+    struct conf *conf = conf_read(path, &errors);
+    assert_null(conf);
+    snprintf(path, sizeof(path), "%s.expected", name);
+    char *expected = file_text(path), *next = expected;
+    const char *got = buf_str(&errors);
+    while (*got != '\0' || *next != '\0') {
+        char *want = strsep(&next, "\n");
+        if (*want == '\0' || strncmp(got, want, strlen(want)) != 0)
+            fail_msg("%s: wanted: %s\ngot: %s", path, want, got);
+        got = strchr(got, '\n') + 1;
+    }
+    assert_null(strstr(buf_str(&errors), SECRET));
+    free(expected);
+    buf_free(&errors);
+}
+
+static void names_every_unknown_key_type_and_section_and_the_nearest_known(void **state)
+{
+    (void)state;
+    refuses("unknown");
+}
+
+static void names_every_value_of_a_wrong_type(void **state)
+{
+    (void)state;
+    refuses("types");
+}
+
+static void names_every_value_that_is_out_of_range(void **state)
+{
+    (void)state;
+    refuses("ranges");
+}
+
+static void names_every_route_that_cannot_work_and_every_source_left_over(void **state)
+{
+    (void)state;
+    refuses("routes");
+    refuses("nolistener");
+}
+
+static void a_file_without_a_route_is_an_error(void **state)
+{
+    (void)state;
+    refuses("empty");
+}
+
+static void a_syntax_error_has_its_line_in_whichever_file_it_is(void **state)
+{
+    (void)state;
+    refuses("syntax");
+    refuses("twice");
+    refuses("unended");
+    refuses("comment");
+    refuses("included");
+}
+
+static void an_integer_that_libconfig_would_wrap_is_found_in_every_file(void **state)
+{
+    (void)state;
+    refuses("integers");
+}
+
+static void
+a_folder_missing_file_or_circle_as_include_does_not_end_the_process(void **state)
+{
+    (void)state;
+    refuses("include");
+}
+
+static void a_missing_secret_is_an_error_and_none_is_ever_shown(void **state)
+{
+    (void)state;
+    refuses("secrets");
+}
+
+static void names_of_included_files_start_at_the_folder_of_the_main_one(void **state)
+{
+    (void)state;
+    struct buf errors = {0};
+    assert_null(conf_read("../conf/included.conf", &errors));
+    assert_string_equal(buf_str(&errors), "../conf/inc/syntax.conf:2: syntax error\n");
+    buf_free(&errors);
+}
+
+static void a_file_that_cannot_be_read_says_why(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *says;
+    } cases[] = {{"none.conf", "none.conf: cannot read it: No such file or directory\n"},
+                 {".", ".: cannot read it: not a regular file\n"},
+                 {"/dev/zero", "/dev/zero: cannot read it: not a regular file\n"},
+                 {"", ": cannot read it: No such file or directory\n"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct buf errors = {0};
+        assert_null(conf_read(cases[i].path, &errors));
+        assert_string_equal(buf_str(&errors), cases[i].says);
+        buf_free(&errors);
+    }
+}
+
+static struct conf *read_good(const char *path)
+{
+    struct buf errors = {0};
+    struct conf *conf = conf_read(path, &errors);
+    if (conf == NULL)
+        fail_msg("%s", buf_str(&errors));
+    assert_int_equal(errors.n, 0);
+    buf_free(&errors);
+    return conf;
+}
+
+static void a_good_file_fills_in_every_part(void **state)
+{
+    (void)state;
+    struct conf *conf = read_good("good.conf");
+    assert_string_equal(conf->file, "good.conf");
+    assert_string_equal(conf->redis.url, "redis://:" SECRET "@127.0.0.1:6379/3");
+    assert_int_equal(conf->redis.command_timeout_ms, 2000);
+    assert_int_equal(conf->redis.connect_timeout_ms, 5000);
+    assert_string_equal(conf->http.listen, "127.0.0.1:0");
+    assert_int_equal(conf->http.body_max_bytes, 512 * 1024);
+    assert_int_equal(conf->daemon.log_level, LOG_DEBUG);
+    assert_int_equal(conf->daemon.queue_max_jobs, 5000000);
+    assert_int_equal(conf->daemon.job_max_bytes, 1000000);
+    assert_int_equal(conf->source_count, 3);
+    assert_string_equal(conf->sources[0].name, "orders_in");
+    assert_string_equal(conf->sources[0].ops->name, "kafka");
+    assert_int_equal(conf->sources[0].bare_unit, 2);
+    assert_int_equal(conf->sources[0].rename.n, 1);
+    assert_string_equal(conf->sources[0].rename.v[0].name, "deliver-after");
+    assert_string_equal(conf->sources[0].rename.v[0].value, "my-delay");
+    assert_int_equal(conf->sink_count, 3);
+    assert_int_equal(conf->sinks[0].max_in_flight, 7);
+    assert_string_equal(conf->sinks[2].ops->name, "http");
+    conf_free(conf);
+}
+
+static void routes_keep_the_order_of_the_file(void **state)
+{
+    (void)state;
+    struct conf *conf = read_good("good.conf");
+    assert_int_equal(conf->route_count, 4);
+    const struct conf_route *r = conf->routes;
+    assert_string_equal(r[0].name, "orders");
+    assert_string_equal(r[0].topic, "orders");
+    assert_int_equal(r[0].retry.list_count, 3);
+    assert_int_equal(r[0].retry.list_ms[2], 90000);
+    assert_string_equal(r[1].match, "a/+/#");
+    assert_non_null(r[1].retry.list_ms);
+    assert_int_equal(r[1].retry.list_count, 0);
+    assert_int_equal(r[1].lease_ms, 5000);
+    assert_string_equal(r[2].from.v[0], "http");
+    assert_int_equal(r[2].buckets, 16);
+    assert_int_equal(r[2].delay_ms, 3600000);
+    assert_int_equal(r[2].retry.limit, 0);
+    assert_true(r[2].retry.factor == 3);
+    assert_string_equal(r[3].dead_topic, "dead/{route}");
+    assert_int_equal(r[3].retry.limit, 10);
+    conf_free(conf);
+}
+
+static void the_http_source_is_there_by_itself_unless_nothing_listens(void **state)
+{
+    (void)state;
+    struct conf *conf = read_good("good.conf");
+    assert_string_equal(conf->sources[2].name, "http");
+    assert_string_equal(conf->sources[2].ops->name, "http");
+    assert_non_null(conf->sources[2].self);
+    conf_free(conf);
+    struct buf errors = {0};
+    conf = read_text("http: { listen = \"\"; };"
+                     "sources: { i: { type = \"mqtt\"; url = \"mqtt://127.0.0.1\";"
+                     "               topics = \"t\"; }; };"
+                     "sinks: { o: { type = \"mqtt\"; url = \"mqtt://127.0.0.1\"; }; };"
+                     "routes: { r: { from = \"i\"; to = \"o\"; }; };",
+                     &errors);
+    assert_string_equal(buf_str(&errors), "");
+    assert_int_equal(conf->source_count, 1);
+    conf_free(conf);
+    buf_free(&errors);
+}
+
+static void what_an_instance_took_is_left_alone(void **state)
+{
+    (void)state;
+    struct conf *conf = read_good("good.conf");
+    const struct source_ops *ops = conf->sources[0].ops;
+    void *taken = conf->sources[0].self;
+    conf->sources[0].self = NULL;
+    conf_free(conf);
+    opt_free(ops->opts, taken);
+    free(taken);
+    conf_free(NULL);
+}
+
+static void a_secret_file_loses_only_its_last_newline(void **state)
+{
+    (void)state;
+    struct buf errors = {0};
+    char path[] = "/tmp/tarry-unit-secret.XXXXXX", text[600];
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, "a $${b}\n\n", 9), 9);
+    close(fd);
+    snprintf(text, sizeof(text),
+             "redis: { dir = \"x${file:%s}y\"; server = \"$${env:A}$\"; };"
+             "sinks: { o: { type = \"mqtt\"; url = \"mqtt://127.0.0.1\"; }; };"
+             "routes: { r: { from = \"http\"; to = \"o\"; }; };",
+             path);
+    struct conf *conf = read_text(text, &errors);
+    unlink(path);
+    assert_string_equal(buf_str(&errors), "");
+    assert_string_equal(conf->redis.dir, "xa $${b}\ny");
+    assert_string_equal(conf->redis.server, "${env:A}$");
+    conf_free(conf);
+    buf_free(&errors);
+}
+
+/* Does "NAME = DEFAULT;" stand there, with quotes or without, commented out or not? */
+static bool shows(const char *text, const struct opt *row)
+{
+    struct buf line = {0};
+    const char *before = row->type == OPT_RETRY ? ": " : " = ";
+    bool quoted = row->def && (row->type <= OPT_SECRET || row->type == OPT_MS ||
+                               row->type == OPT_BYTES || row->type == OPT_CHOICE);
+
+    buf_addf(&line, " %s%s%s%s%s", row->name, before, quoted ? "\"" : "",
+             row->def ? row->def : "", quoted ? "\";" : "");
+    bool found = strstr(text, buf_str(&line)) != NULL;
+    buf_free(&line);
+    return found;
+}
+
+static void each_shown(const char *text, const char *where, const struct opt *rows)
+{
+    for (; rows->name != NULL; rows++)
+        if (!shows(text, rows))
+            fail_msg("etc/tarry.conf lacks %s.%s = %s", where, rows->name,
+                     rows->def ? rows->def : "");
+}
+
+static void the_sample_is_good_and_shows_every_option_at_its_default(void **state)
+{
+    (void)state;
+    struct conf_plugin plugin;
+    char *text = file_text("../../etc/tarry.conf");
+    conf_free(read_good("../../etc/tarry.conf"));
+    for (const struct conf_section *s = conf_sections; s->name != NULL; s++)
+        each_shown(text, s->name, s->rows);
+    each_shown(text, "sources", conf_source_rows);
+    each_shown(text, "sinks", conf_sink_rows);
+    each_shown(text, "routes", conf_route_rows);
+    for (size_t i = 0; conf_source_plugin(i, &plugin); i++)
+        each_shown(text, plugin.name, plugin.opts);
+    for (size_t i = 0; conf_sink_plugin(i, &plugin); i++)
+        each_shown(text, plugin.name, plugin.opts);
+    free(text);
+}
+
+static void the_list_of_options_names_every_section_and_plugin(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    conf_print_options(out);
+    fclose(out);
+    const char *const wanted[] = {"redis: { }",
+                                  "http: { }",
+                                  "daemon: { }",
+                                  "type = \"kafka\"",
+                                  "type = \"mqtt\"",
+                                  "routes: { NAME",
+                                  "sinks: { NAME: { type = \"http\"; } }"};
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++)
+        assert_non_null(strstr(text, wanted[i]));
+    free(text);
+}
+
+static unsigned next_random(unsigned *seed)
+{
+    *seed = *seed * 1103515245u + 12345u;
+    return *seed >> 8;
+}
+
+static void any_damage_is_refused_or_read_but_never_crashes(void **state)
+{
+    (void)state;
+    static const char signs[] = "{}[]();=:\"\\#/*@$.,-0123456789L \n\x01\xff";
+    char *good = file_text("good.conf");
+    size_t n = strlen(good);
+    unsigned seed = 7;
+    for (int round = 0; round < 1500; round++) {
+        struct buf errors = {0};
+        char *text = mem_strdup(good);
+        for (unsigned k = next_random(&seed) % 4 + 1; k > 0; k--)
+            text[next_random(&seed) % n] =
+                signs[next_random(&seed) % (sizeof(signs) - 1)];
+        if (round % 3 == 0)
+            text[next_random(&seed) % n] = '\0';
+        struct conf *conf = read_text(text, &errors);
+        assert_true((conf == NULL) == (errors.n > 0));
+        conf_free(conf);
+        buf_free(&errors);
+        free(text);
+    }
+    free(good);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_every_unknown_key_type_and_section_and_the_nearest_known),
+        cmocka_unit_test(names_every_value_of_a_wrong_type),
+        cmocka_unit_test(names_every_value_that_is_out_of_range),
+        cmocka_unit_test(names_every_route_that_cannot_work_and_every_source_left_over),
+        cmocka_unit_test(a_file_without_a_route_is_an_error),
+        cmocka_unit_test(a_syntax_error_has_its_line_in_whichever_file_it_is),
+        cmocka_unit_test(an_integer_that_libconfig_would_wrap_is_found_in_every_file),
+        cmocka_unit_test(
+            a_folder_missing_file_or_circle_as_include_does_not_end_the_process),
+        cmocka_unit_test(a_missing_secret_is_an_error_and_none_is_ever_shown),
+        cmocka_unit_test(names_of_included_files_start_at_the_folder_of_the_main_one),
+        cmocka_unit_test(a_file_that_cannot_be_read_says_why),
+        cmocka_unit_test(a_good_file_fills_in_every_part),
+        cmocka_unit_test(routes_keep_the_order_of_the_file),
+        cmocka_unit_test(the_http_source_is_there_by_itself_unless_nothing_listens),
+        cmocka_unit_test(what_an_instance_took_is_left_alone),
+        cmocka_unit_test(a_secret_file_loses_only_its_last_newline),
+        cmocka_unit_test(the_sample_is_good_and_shows_every_option_at_its_default),
+        cmocka_unit_test(the_list_of_options_names_every_section_and_plugin),
+        cmocka_unit_test(any_damage_is_refused_or_read_but_never_crashes),
+    };
+    alarm(30);
+    setenv("TARRY_TEST_SECRET", SECRET, 1);
+    if (chdir("tests/conf") != 0) {
+        perror("tests/conf: run this in the top folder of the tree");
+        return 1;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_delay.c - the header contract of bridge/delay.h, row by row.
+ */
+#include "bridge/delay.h"
+#include "bridge/opt.h"
+#include "bridge/when.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+#define NOW INT64_C(1769860800000) /* 2026-01-31T12:00:00Z */
+#define DAY INT64_C(86400000)
+
+static const struct delay_rules plain = {.max_delay_ms = 30 * DAY, .hops_max = 8};
+
+/* "name: value|name: value" as the headers of a job. */
+static struct job *job_of(const char *headers)
+{
+    struct job *job = job_new(0);
+    while (*headers != '\0') {
+        size_t n = strcspn(headers, "|"), name = strcspn(headers, ":");
+        assert_int_equal(job_add_header(job, (struct slice){headers, name},
+                                        (struct slice){headers + name + 2, n - name - 2},
+                                        NULL),
+                         0);
+        headers += n + (headers[n] == '|');
+    }
+    return job;
+}
+
+struct row {
+    const char *headers;
+    int64_t due_ms, expires_ms;
+    const char *reason; /* NULL: fine */
+};
+
+static void check(const struct row *row, const struct delay_rules *rules,
+                  int64_t timestamp_ms)
+{
+    struct delay_read read;
+    struct job *job = job_of(row->headers);
+    job->timestamp_ms = timestamp_ms;
+    delay_read(job, rules, NOW, &read);
+    if (row->reason && (read.reason == NULL || strcmp(read.reason, row->reason) != 0 ||
+                        read.why[0] == '\0'))
+        fail_msg("%s: %s, not %s: %s", row->headers, read.reason, row->reason, read.why);
+    if (row->reason == NULL && (read.reason || read.why[0] != '\0'))
+        fail_msg("%s: %s: %s", row->headers, read.reason, read.why);
+    if (row->reason == NULL &&
+        (read.due_ms != row->due_ms || read.expires_ms != row->expires_ms))
+        fail_msg("%s: due now+%lld, expires now+%lld", row->headers,
+                 (long long)(read.due_ms - NOW), (long long)(read.expires_ms - NOW));
+    job_free(job);
+}
+
+static void a_due_time_is_asked_for_in_many_ways(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"", NOW, 0, NULL},
+        {"content-type: text/plain", NOW, 0, NULL},
+        {"deliver-after: 30s", NOW + 30000, 0, NULL},
+        {"Deliver-After: 1h30m", NOW + 5400000, 0, NULL},
+        {"DELAY: PT5M", NOW + 300000, 0, NULL},
+        {"x-delay: 1500", NOW + 1500, 0, NULL},
+        {"x-delay: 0", NOW, 0, NULL},
+        {"deliver-at: 2026-01-31T13:00:00Z", NOW + 3600000, 0, NULL},
+        {"deliver-at: 1769860801", NOW + 1000, 0, NULL},
+        {"deliver-at: 1769860800001", NOW + 1, 0, NULL},
+        {"deliver-after: 30d", NOW + 30 * DAY, 0, NULL},
+        {"deliver-at: 2026-03-02T12:00:00Z", NOW + 30 * DAY, 0, NULL},
+        /* the past is now, and stays what it was */
+        {"deliver-at: 2026-01-31T11:00:00Z", NOW - 3600000, 0, NULL},
+        {"deliver-at: 0", 0, 0, NULL},
+        {"deliver-at: 0001-01-01T00:00:00Z", 0, 0, NULL},
+        /* precedence: absolute, then deliver-after, then x-delay; the first of a name */
+        {"deliver-after: 1h|deliver-at: 1769860801", NOW + 1000, 0, NULL},
+        {"deliver-at: 1769860801|delay: 1h", NOW + 1000, 0, NULL},
+        {"x-delay: 5|deliver-after: 1s", NOW + 1000, 0, NULL},
+        {"delay: 1s|deliver-after: 2s", NOW + 1000, 0, NULL},
+        {"deliver-after: 2s|delay: 1s", NOW + 2000, 0, NULL},
+        {"deliver-after: 2s|deliver-after: 1s", NOW + 2000, 0, NULL},
+        {"deliver-after: 2s|deliver-after: rubbish", NOW + 2000, 0, NULL},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        check(&rows[i], &plain, 0);
+}
+
+static void a_bad_time_is_a_reason_and_never_a_guess(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"deliver-after: 30", 0, 0, "bad-delay"},
+        {"deliver-after: ", 0, 0, "bad-delay"},
+        {"deliver-after: -5s", 0, 0, "bad-delay"},
+        {"deliver-after: soon", 0, 0, "bad-delay"},
+        {"deliver-after: 99999999999999999999d", 0, 0, "bad-delay"},
+        {"deliver-at: 2026-01-31", 0, 0, "bad-delay"},
+        {"deliver-at: -1", 0, 0, "bad-delay"},
+        {"deliver-at: 9223372036854775808", 0, 0, "bad-delay"},
+        {"x-delay: 5s", 0, 0, "bad-delay"},
+        {"x-delay: -5", 0, 0, "bad-delay"},
+        {"x-delay: ", 0, 0, "bad-delay"},
+        {"x-delay: 1.5", 0, 0, "bad-delay"},
+        {"deliver-before: 12", NOW, 12000, NULL},
+        {"deliver-before: x", 0, 0, "bad-delay"},
+        {"deliver-before: 2026-02-30T00:00:00Z", 0, 0, "bad-delay"},
+        /* one that is not used is checked all the same */
+        {"deliver-at: 1769860801|deliver-after: soon", 0, 0, "bad-delay"},
+        {"deliver-after: 1s|deliver-at: soon", 0, 0, "bad-delay"},
+        {"deliver-after: 31d", 0, 0, "too-long"},
+        {"deliver-after: 2592000001ms", 0, 0, "too-long"},
+        {"x-delay: 2592000001", 0, 0, "too-long"},
+        {"x-delay: 9223372036854775807", 0, 0, "too-long"},
+        {"x-delay: 99999999999999999999999", 0, 0, "too-long"},
+        {"deliver-after: 9223372036854775807ms", 0, 0, "too-long"},
+        {"deliver-at: 2026-03-02T12:00:00.001Z", 0, 0, "too-long"},
+        {"deliver-at: 9999-12-31T23:59:59Z", 0, 0, "too-long"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        check(&rows[i], &plain, 0);
+}
+
+static void a_relative_delay_counts_from_the_records_timestamp(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"deliver-after: 30s", NOW - 10000 + 30000, 0, NULL},
+        {"x-delay: 5000", NOW - 10000 + 5000, 0, NULL},
+        {"deliver-at: 1769860801", NOW + 1000, 0, NULL},
+        {"", NOW, 0, NULL},
+        {"deliver-after: 30s|deliver-before: 5s", NOW + 20000, NOW + 25000, NULL},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        check(&rows[i], &plain, NOW - 10000);
+    /* A producer's clock that runs ahead a little does not make the longest delay too
+     * long. */
+    check(&(struct row){"deliver-after: 30d", NOW + 5000 + 30 * DAY, 0, NULL}, &plain,
+          NOW + 5000);
+    check(&(struct row){"deliver-after: 30d", 0, 0, "too-long"}, &plain, NOW + DAY);
+    check(&(struct row){"deliver-after: 1s", 0, 0, "too-long"}, &plain, NOW * 1000);
+    check(&(struct row){"deliver-after: 1s", 0, 0, "too-long"}, &plain, INT64_MAX);
+    check(&(struct row){"", NOW, 0, NULL}, &plain, NOW + DAY);
+}
+
+static void the_rules_of_the_route_and_source_hold(void **state)
+{
+    (void)state;
+    struct delay_rules rules = plain;
+    rules.default_delay_ms = 60000;
+    check(&(struct row){"", NOW + 60000, 0, NULL}, &rules, 0);
+    check(&(struct row){"", NOW + 59000, 0, NULL}, &rules, NOW - 1000);
+    check(&(struct row){"delay: 0s", NOW, 0, NULL}, &rules, 0);
+    rules = plain;
+    rules.bare_unit = WHEN_S;
+    check(&(struct row){"delay: 30", NOW + 30000, 0, NULL}, &rules, 0);
+    check(&(struct row){"x-delay: 30", NOW + 30, 0, NULL}, &rules, 0);
+    rules.bare_unit = WHEN_MS;
+    check(&(struct row){"delay: 30", NOW + 30, 0, NULL}, &rules, 0);
+    rules = plain;
+    rules.max_delay_ms = 0;
+    check(&(struct row){"delay: 36500d", NOW + 36500 * DAY, 0, NULL}, &rules, 0);
+    check(&(struct row){"deliver-at: 9999-12-31T23:59:59.999Z", WHEN_LAST_MS, 0, NULL},
+          &rules, 0);
+    check(&(struct row){"delay: 9223372036854775807ms", 0, 0, "too-long"}, &rules, 0);
+    rules.max_delay_ms = INT64_MAX;
+    check(&(struct row){"delay: 9223372036854775807ms", 0, 0, "too-long"}, &rules, 0);
+}
+
+static void an_expiry_is_an_instant_or_counts_from_due(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"deliver-before: 2026-01-31T13:00:00Z", NOW, NOW + 3600000, NULL},
+        {"deliver-before: 1769860801", NOW, NOW + 1000, NULL},
+        {"deliver-before: 10s", NOW, NOW + 10000, NULL},
+        {"deliver-before: 10s|delay: 1h", NOW + 3600000, NOW + 3610000, NULL},
+        {"delay: 1h|deliver-before: PT10S", NOW + 3600000, NOW + 3610000, NULL},
+        {"deliver-before: 0", NOW, 1, NULL},
+        {"deliver-before: 1960-01-01T00:00:00Z", NOW, 1, NULL},
+        {"deliver-before: 9223372036854775807ms", NOW, WHEN_LAST_MS, NULL},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        check(&rows[i], &plain, 0);
+}
+
+static void an_id_is_short_and_printable(void **state)
+{
+    (void)state;
+    static char long_id[JOB_ID_MAX + 1];
+    memset(long_id, 'i', sizeof(long_id));
+    const struct {
+        struct slice id;
+        bool good;
+    } rows[] = {
+        {SLICE_LIT("order-17"), true}, {SLICE_LIT("a/b:c {d} \xc3\xa4"), true},
+        {{long_id, JOB_ID_MAX}, true}, {{long_id, JOB_ID_MAX + 1}, false},
+        {SLICE_LIT(""), false},        {{NULL, 0}, false},
+        {SLICE_LIT("a\0b"), false},    {SLICE_LIT("a\nb"), false},
+        {SLICE_LIT("\x7f"), false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct delay_read read;
+        struct job *job = job_new(0);
+        job_add_header(job, SLICE_LIT("Delay-Id"), rows[i].id, NULL);
+        delay_read(job, &plain, NOW, &read);
+        assert_int_equal(read.reason == NULL, rows[i].good);
+        if (rows[i].good)
+            assert_true(slice_eq(read.id, rows[i].id));
+        else
+            assert_string_equal(read.reason, "bad-id");
+        job_free(job);
+    }
+}
+
+static void an_operation_is_one_of_three(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *headers;
+        enum delay_op op;
+        const char *reason;
+    } rows[] = {
+        {"delay-id: a", DELAY_ADD, NULL},
+        {"delay-id: a|delay-op: add", DELAY_ADD, NULL},
+        {"delay-id: a|delay-op: replace", DELAY_REPLACE, NULL},
+        {"delay-op: Cancel|delay-id: a", DELAY_CANCEL, NULL},
+        {"delay-id: a|delay-op: delete", DELAY_ADD, "bad-op"},
+        {"delay-id: a|delay-op: ", DELAY_ADD, "bad-op"},
+        {"delay-op: add", DELAY_ADD, NULL},
+        {"delay-op: cancel", DELAY_CANCEL, "bad-id"},
+        {"delay-op: replace", DELAY_REPLACE, "bad-id"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct delay_read read;
+        struct job *job = job_of(rows[i].headers);
+        delay_read(job, &plain, NOW, &read);
+        assert_int_equal(read.op, rows[i].op);
+        if (rows[i].reason)
+            assert_string_equal(read.reason, rows[i].reason);
+        else
+            assert_null(read.reason);
+        job_free(job);
+    }
+    struct delay_read read; /* a source that names the job itself */
+    struct job *job = job_of("delay-op: cancel");
+    job->id = SLICE_LIT("known");
+    delay_read(job, &plain, NOW, &read);
+    assert_null(read.reason);
+    job_free(job);
+}
+
+static void target_and_schedule_are_handed_on(void **state)
+{
+    (void)state;
+    struct delay_read read;
+    struct job *job = job_of("delay-to: a/b|delay-retry: slow|delay-hops: 3");
+    delay_read(job, &plain, NOW, &read);
+    assert_null(read.reason);
+    assert_true(slice_is(read.to, "a/b"));
+    assert_true(slice_is(read.retry, "slow"));
+    assert_int_equal(read.hops, 3);
+    job_free(job);
+    job = job_of("");
+    delay_read(job, &plain, NOW, &read);
+    assert_null(read.to.p);
+    assert_null(read.retry.p);
+    assert_null(read.id.p);
+    assert_int_equal(read.hops, 0);
+    job_free(job);
+    check(&(struct row){"delay-to: a\nb", 0, 0, "bad-target"}, &plain, 0);
+    check(&(struct row){"delay-to: ", 0, 0, "bad-target"}, &plain, 0);
+    check(&(struct row){"delay-retry: ", 0, 0, "bad-retry"}, &plain, 0);
+}
+
+static void too_many_hops_are_a_loop(void **state)
+{
+    (void)state;
+    check(&(struct row){"delay-hops: 7", NOW, 0, NULL}, &plain, 0);
+    check(&(struct row){"delay-hops: 8", 0, 0, "loop"}, &plain, 0);
+    check(&(struct row){"delay-hops: 99999999999999999999", 0, 0, "loop"}, &plain, 0);
+    check(&(struct row){"delay-hops: -1", 0, 0, "loop"}, &plain, 0);
+    check(&(struct row){"delay-hops: many", 0, 0, "loop"}, &plain, 0);
+}
+
+static void the_first_thing_wrong_is_the_reason_and_the_rest_is_read_on(void **state)
+{
+    (void)state;
+    struct delay_read read;
+    struct job *job = job_of("deliver-after: soon|delay-hops: 99|delay-id: a");
+    delay_read(job, &plain, NOW, &read);
+    assert_string_equal(read.reason, "bad-delay");
+    assert_true(slice_is(read.id, "a"));
+    job_free(job);
+}
+
+static void the_words_quote_the_value_cut_and_escaped(void **state)
+{
+    (void)state;
+    struct delay_read read;
+    struct job *job = job_of("Deliver-After: so\"on\x1b\n");
+    delay_read(job, &plain, NOW, &read);
+    assert_non_null(
+        strstr(read.why, "Deliver-After \"so\\x22on\\x1b\\x0a\": not a duration"));
+    assert_non_null(strstr(read.why, "1h30m"));
+    job_free(job);
+    job = job_of("deliver-at: aaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbbc");
+    delay_read(job, &plain, NOW, &read);
+    assert_non_null(strstr(read.why, "\"aaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbb...\""));
+    job_free(job);
+}
+
+static void a_source_may_rename_a_header(void **state)
+{
+    (void)state;
+    struct opt_pair pairs[] = {
+        {(char[]){"deliver-after"}, (char[]){"X-Wait"}},
+        {(char[]){"DELAY-ID"}, (char[]){"message-id"}},
+        {(char[]){"delay-hops"}, (char[]){"hops"}},
+        {(char[]){"deliver-at"}, (char[]){"x-delay"}},
+    };
+    const struct opt_pairs rename = {pairs, COUNT(pairs)};
+    struct delay_rules rules = plain;
+    struct delay_read read;
+    rules.rename = &rename;
+    check(&(struct row){"x-wait: 5s", NOW + 5000, 0, NULL}, &rules, 0);
+    check(&(struct row){"deliver-after: rubbish", NOW, 0, NULL}, &rules, 0);
+    check(&(struct row){"delay: 5s", NOW + 5000, 0, NULL}, &rules, 0);
+    check(&(struct row){"x-delay: 1769860801", NOW + 1000, 0, NULL}, &rules, 0);
+    check(&(struct row){"deliver-at: rubbish", NOW, 0, NULL}, &rules, 0);
+    /* The hop count guards against loops through all instances: it has one name. */
+    check(&(struct row){"delay-hops: 8", 0, 0, "loop"}, &rules, 0);
+    check(&(struct row){"hops: 8", NOW, 0, NULL}, &rules, 0);
+    struct job *job = job_of("delay-id: a|Message-Id: b");
+    delay_read(job, &rules, NOW, &read);
+    assert_true(slice_is(read.id, "b"));
+    job_free(job);
+    assert_true(delay_is_control(SLICE_LIT("x-wait"), &rules));
+    assert_true(delay_is_control(SLICE_LIT("message-id"), &rules));
+    assert_true(delay_is_control(SLICE_LIT("delay-id"), &rules));
+    assert_false(delay_is_control(SLICE_LIT("deliver-after"), &rules));
+    assert_false(delay_is_control(SLICE_LIT("deliver-at"), &rules));
+    assert_false(delay_is_control(SLICE_LIT("hops"), &rules));
+}
+
+static void control_headers_are_told_from_common_ones(void **state)
+{
+    (void)state;
+    static const char *const control[] = {
+        "deliver-after", "delay",          "deliver-at",    "x-delay",
+        "delay-id",      "delay-op",       "delay-to",      "delay-retry",
+        "delay-due",     "delay-emitted",  "delay-attempt", "delay-source",
+        "delay-hops",    "deliver-before", "DELAY-DUE",     "X-Delay"};
+    static const char *const common[] = {"",
+                                         "d",
+                                         "date",
+                                         "delays",
+                                         "delay-",
+                                         "x-delay2",
+                                         "content-type",
+                                         "x-id",
+                                         "delay_id",
+                                         "deliver",
+                                         "deliver-befor",
+                                         "key",
+                                         "delay-attempts",
+                                         "xdelay",
+                                         "eelay",
+                                         "dnt",
+                                         "x-forwarded-for"};
+    static const char *const fixed[] = {"delay-due", "delay-hops", "delay-source",
+                                        "content-type"};
+    for (size_t i = 0; i < COUNT(control); i++)
+        assert_true(delay_is_control(slice_of(control[i]), &plain));
+    for (size_t i = 0; i < COUNT(common); i++)
+        assert_false(delay_is_control(slice_of(common[i]), &plain));
+    assert_false(delay_is_control((struct slice){NULL, 0}, &plain));
+    assert_false(delay_is_control(SLICE_LIT("delay-\0d"), &plain));
+    for (size_t i = 0; i < COUNT(fixed); i++)
+        assert_false(delay_may_rename(fixed[i]));
+    assert_true(delay_may_rename("Delay"));
+    assert_true(delay_may_rename("delay-id"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_due_time_is_asked_for_in_many_ways),
+        cmocka_unit_test(a_bad_time_is_a_reason_and_never_a_guess),
+        cmocka_unit_test(a_relative_delay_counts_from_the_records_timestamp),
+        cmocka_unit_test(the_rules_of_the_route_and_source_hold),
+        cmocka_unit_test(an_expiry_is_an_instant_or_counts_from_due),
+        cmocka_unit_test(an_id_is_short_and_printable),
+        cmocka_unit_test(an_operation_is_one_of_three),
+        cmocka_unit_test(target_and_schedule_are_handed_on),
+        cmocka_unit_test(too_many_hops_are_a_loop),
+        cmocka_unit_test(the_first_thing_wrong_is_the_reason_and_the_rest_is_read_on),
+        cmocka_unit_test(the_words_quote_the_value_cut_and_escaped),
+        cmocka_unit_test(a_source_may_rename_a_header),
+        cmocka_unit_test(control_headers_are_told_from_common_ones),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_http_source.c - jobs out of JSON lines, and jobs as JSON.
+ */
+#include "sources/http_job.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct job *read_line(const char *line)
+{
+    struct err err = {""};
+    struct job *job = http_job_from_line(slice_of(line), SLICE_LIT("orders"), &err);
+    if (job == NULL)
+        fail_msg("%s: %s", line, err.text);
+    return job;
+}
+
+static void a_line_becomes_a_job(void **state)
+{
+    (void)state;
+    struct job *job = read_line("{\"payload\":\"a\\u0000b\",\"key\":\"k\",\"id\":\"i\","
+                                "\"deliver-after\":\"3s\",\"deliver-at\":1769860800,"
+                                "\"headers\":{\"X-A\":\"1\",\"Host\":\"h\","
+                                "\"Deliver-After\":\"9s\"}}");
+    assert_true(slice_eq(job->payload, (struct slice){"a\0b", 3}));
+    assert_true(slice_is(job->key, "k"));
+    assert_true(slice_is(job->route, "orders"));
+    assert_true(slice_is(job_header(job, "delay-id")->value, "i"));
+    assert_true(slice_is(job_header(job, "deliver-after")->value, "3s"));
+    assert_true(slice_is(job_header(job, "deliver-at")->value, "1769860800"));
+    assert_true(slice_is(job_header(job, "x-a")->name, "x-a"));
+    assert_null(job_header(job, "host"));
+    job_free(job);
+}
+
+static void base64_carries_any_bytes_and_no_payload_is_an_empty_one(void **state)
+{
+    (void)state;
+    struct job *job = read_line("{\"payload_base64\":\"/wA=\"}");
+    assert_true(slice_eq(job->payload, (struct slice){"\xff\0", 2}));
+    assert_null(job->key.p);
+    job_free(job);
+    job = read_line("{}");
+    assert_non_null(job->payload.p);
+    assert_int_equal(job->payload.n, 0);
+    job_free(job);
+}
+
+static void a_line_that_is_no_job_is_refused_with_a_reason(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",
+        "[]",
+        "{",
+        "{\"payload\":1}",
+        "{\"payload\":{}}",
+        "{\"payload_base64\":\"*\"}",
+        "{\"payload\":\"a\",\"payload_base64\":\"YQ==\"}",
+        "{\"deliver-aftr\":\"3s\"}",
+        "{\"headers\":[]}",
+        "{\"headers\":{\"a\":1}}",
+        "{\"key\":1}",
+        "{\"delay\":true}",
+        "{\"payload\":\"a\",\"payload\":\"b\"}",
+        "{} {}",
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct err err = {""};
+        assert_null(http_job_from_line(slice_of(bad[i]), SLICE_LIT("r"), &err));
+        assert_true(err.text[0]);
+    }
+}
+
+static void headers_of_the_connection_stay_behind(void **state)
+{
+    (void)state;
+    static const char *const foreign[] = {"Host",
+                                          "Cookie",
+                                          "Authorization",
+                                          "X-Forwarded-For",
+                                          "Sec-Fetch-Mode",
+                                          "Idempotency-Key",
+                                          "TE",
+                                          "proxy-connection"};
+    static const char *const kept[] = {"content-type", "deliver-after", "traceparent",
+                                       "x-a",          "ce-id",         "hosts",
+                                       "x-forwarded"};
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+        assert_true(http_job_is_foreign(slice_of(foreign[i])));
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+        assert_false(http_job_is_foreign(slice_of(kept[i])));
+}
+
+static void a_job_is_shown_whole(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    struct job *job = job_new(0);
+    job->payload = job_keep(job, (struct slice){"\xff\0", 2});
+    job->key = job_keep(job, SLICE_LIT("k"));
+    job_add_header(job, SLICE_LIT("a"), SLICE_LIT("1"), NULL);
+    job_add_header(job, SLICE_LIT("b"), SLICE_LIT("2"), NULL);
+    job_add_header(job, SLICE_LIT("a"), (struct slice){0}, NULL);
+    const struct found_reply found = {.state = FOUND_IN_FLIGHT,
+                                      .job = job,
+                                      .attempts = 2,
+                                      .last_error = "HTTP 503",
+                                      .due_ms = 1769860800123};
+    http_job_show(&out, SLICE_LIT("i"), &found);
+    assert_string_equal(buf_str(&out),
+                        "{\"id\":\"i\",\"state\":\"in-flight\","
+                        "\"due\":\"2026-01-31T12:00:00.123Z\",\"attempts\":2,"
+                        "\"last_error\":\"HTTP 503\",\"key\":\"k\","
+                        "\"headers\":{\"a\":[\"1\",null],\"b\":\"2\"},"
+                        "\"payload_base64\":\"/wA=\"}\n");
+    buf_free(&out);
+    job_free(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_becomes_a_job),
+        cmocka_unit_test(base64_carries_any_bytes_and_no_payload_is_an_empty_one),
+        cmocka_unit_test(a_line_that_is_no_job_is_refused_with_a_reason),
+        cmocka_unit_test(headers_of_the_connection_stay_behind),
+        cmocka_unit_test(a_job_is_shown_whole),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

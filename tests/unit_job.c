@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_job.c - a job's memory, its headers, and its record: written, read, cut off,
+ * forged.
+ */
+#include "bridge/job.h"
+#include "bridge/unpack.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+static const struct slice none = {NULL, 0};
+
+static void assert_slice(struct slice a, struct slice b)
+{
+    assert_int_equal(a.n, b.n);
+    if (a.n > 0)
+        assert_memory_equal(a.p, b.p, a.n);
+}
+
+/* Decodes a copy that ends where the record ends, so that reading on is seen. */
+static struct job *decode(struct slice record, struct err *err)
+{
+    char *copy = malloc(record.n ? record.n : 1);
+    assert_non_null(copy);
+    memcpy(copy, record.p, record.n);
+    struct job *job = job_decode(SLICE_LIT("id-1"), (struct slice){copy, record.n}, err);
+    free(copy);
+    return job;
+}
+
+/* --------------------------------------------------------------------- memory */
+
+static void what_a_job_keeps_never_moves(void **state)
+{
+    (void)state;
+    enum { PIECES = 2000 };
+    static struct slice kept[PIECES];
+    struct job *job = job_new(100);
+    for (int i = 0; i < PIECES; i++)
+        kept[i] = job_keepf(job, "%0*d", 1 + i % 700, i);
+    for (int i = 0; i < PIECES; i++) {
+        assert_int_equal(atoi(kept[i].p), i);
+        assert_int_equal(strlen(kept[i].p), kept[i].n);
+    }
+    job_free(job);
+}
+
+static void kept_bytes_end_in_a_nul_and_none_stays_none(void **state)
+{
+    (void)state;
+    struct job *job = job_new(0);
+    struct slice s = job_keep(job, SLICE_LIT("a\0b"));
+    assert_int_equal(s.n, 3);
+    assert_memory_equal(s.p, "a\0b", 4);
+    s = job_keep(job, SLICE_LIT(""));
+    assert_non_null(s.p);
+    assert_int_equal(s.p[0], 0);
+    assert_null(job_keep(job, none).p);
+    job_free(job);
+}
+
+static void memory_for_structures_is_aligned_and_zeroed(void **state)
+{
+    (void)state;
+    struct job *job = job_new(0);
+    for (size_t n = 0; n < 3000; n += 37) {
+        job_keep(job, SLICE_LIT("x"));
+        char *p = job_memory(job, n);
+        assert_int_equal((uintptr_t)p % _Alignof(max_align_t), 0);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(p[i], 0);
+        memset(p, 0xff, n);
+    }
+    job_free(job);
+    job_free(NULL);
+}
+
+static void a_new_job_has_neither_partition_nor_offset(void **state)
+{
+    (void)state;
+    struct job *job = job_new(0);
+    assert_int_equal(job->partition, -1);
+    assert_int_equal(job->offset, -1);
+    assert_null(job->key.p);
+    assert_int_equal(job->header_count, 0);
+    job_free(job);
+}
+
+/* -------------------------------------------------------------------- headers */
+
+static void headers_keep_their_order_and_are_found_without_case(void **state)
+{
+    (void)state;
+    struct job *job = job_new(0);
+    for (int i = 0; i < JOB_HEADERS_MAX; i++) {
+        struct slice name = job_keepf(job, "Name-%d", i);
+        assert_int_equal(job_add_header(job, name, job_keepf(job, "%d", i), NULL), 0);
+    }
+    assert_int_equal(job->header_count, JOB_HEADERS_MAX);
+    for (int i = 0; i < JOB_HEADERS_MAX; i++)
+        assert_int_equal(atoi(job->headers[i].value.p), i);
+    assert_ptr_equal(job_header(job, "nAME-77"), &job->headers[77]);
+    assert_null(job_header(job, "name-"));
+    struct err err = {""};
+    assert_int_equal(job_add_header(job, none, none, &err), -1);
+    assert_non_null(strstr(err.text, "256"));
+    job_free(job);
+}
+
+static void headers_have_a_greatest_size_in_all(void **state)
+{
+    (void)state;
+    static char big[JOB_HEADER_BYTES_MAX];
+    struct job *job = job_new(0);
+    struct slice half = {big, JOB_HEADER_BYTES_MAX / 2};
+    assert_int_equal(job_add_header(job, half, none, NULL), 0);
+    assert_int_equal(job_add_header(job, SLICE_LIT("x"), half, NULL), -1);
+    assert_int_equal(job_add_header(job, none, half, NULL), 0);
+    assert_int_equal(job_add_header(job, SLICE_LIT("x"), none, NULL), -1);
+    assert_int_equal(job->header_count, 2);
+    job_free(job);
+}
+
+/* --------------------------------------------------------------------- record */
+
+static uint64_t random_state = 1;
+
+static uint64_t some(uint64_t below)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state % below;
+}
+
+/* One in four is none (if that may be), one in four is empty, the rest any bytes. */
+static struct slice some_bytes(struct job *job, size_t most, bool may_be_none)
+{
+    uint64_t which = some(4);
+    if (which == 0)
+        return may_be_none ? none : SLICE_LIT("");
+    size_t n = which == 1 ? 0 : (size_t)some(some(8) ? 64 : most);
+    char *p = job_memory(job, n);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (char)some(some(2) ? 128 : 256);
+    return (struct slice){p, n};
+}
+
+static int64_t some_integer(int64_t def)
+{
+    static const int64_t edges[] = {
+        0,     1,     -1,     127,    128,       -32,       -33,       255,      256,
+        65535, 65536, -32768, -32769, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
+    return some(3) ? edges[some(COUNT(edges))] : def;
+}
+
+static struct job *some_job(void)
+{
+    struct job *job = job_new((size_t)some(2000));
+    job->payload = some_bytes(job, 70000, true);
+    job->key = some_bytes(job, 3000, true);
+    job->topic = some_bytes(job, 1000, false);
+    job->target = some_bytes(job, 1000, false);
+    job->source = some_bytes(job, 100, false);
+    for (uint64_t n = some(2) ? some(20) : 0; n > 0; n--)
+        job_add_header(job, some_bytes(job, 300, false), some_bytes(job, 300, true),
+                       NULL);
+    job->due_ms = some_integer(0);
+    job->timestamp_ms = some_integer(0);
+    job->expires_ms = some_integer(0);
+    job->offset = some_integer(-1);
+    job->partition = (int32_t)some_integer(-1);
+    return job;
+}
+
+static void assert_same(const struct job *a, const struct job *b)
+{
+    assert_slice(a->payload, b->payload);
+    assert_int_equal(a->payload.p == NULL, b->payload.p == NULL);
+    assert_slice(a->key, b->key);
+    assert_int_equal(a->key.p == NULL, b->key.p == NULL);
+    assert_slice(a->topic, b->topic);
+    assert_slice(a->target, b->target);
+    assert_slice(a->source, b->source);
+    assert_int_equal(a->header_count, b->header_count);
+    for (unsigned i = 0; i < a->header_count; i++) {
+        assert_slice(a->headers[i].name, b->headers[i].name);
+        assert_slice(a->headers[i].value, b->headers[i].value);
+        assert_int_equal(a->headers[i].value.p == NULL, b->headers[i].value.p == NULL);
+    }
+    assert_true(a->due_ms == b->due_ms && a->timestamp_ms == b->timestamp_ms);
+    assert_true(a->expires_ms == b->expires_ms && a->offset == b->offset);
+    assert_int_equal(a->partition, b->partition);
+}
+
+static void any_job_comes_back_as_it_went(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2000; i++) {
+        struct buf out = {0};
+        struct err err = {""};
+        struct job *job = some_job();
+        job_encode(job, &out);
+        struct job *again = decode(buf_slice(&out), &err);
+        if (again == NULL)
+            fail_msg("run %d: %s", i, err.text);
+        assert_same(job, again);
+        assert_slice(again->id, SLICE_LIT("id-1"));
+        /* What was decoded can be added to, whatever number of headers it came with. */
+        assert_int_equal(job_add_header(again, SLICE_LIT("one"), SLICE_LIT("more"), NULL),
+                         0);
+        assert_string_equal(job_header(again, "one")->value.p, "more");
+        job_free(again);
+        job_free(job);
+        buf_free(&out);
+    }
+}
+
+static void a_record_cut_off_anywhere_is_refused(void **state)
+{
+    (void)state;
+    struct job *job = job_new(0);
+    struct buf out = {0};
+    job->due_ms = INT64_C(1769860800123);
+    job->payload = SLICE_LIT("hello, a payload of more than thirty-one bytes");
+    job->key = SLICE_LIT("key");
+    job->topic = SLICE_LIT("topic");
+    job->offset = 70000;
+    job->partition = 3;
+    job_add_header(job, SLICE_LIT("n"), SLICE_LIT("v"), NULL);
+    job_add_header(job, SLICE_LIT("null"), none, NULL);
+    job_encode(job, &out);
+    for (size_t n = 0; n < out.n; n++) {
+        struct err err = {""};
+        assert_null(decode((struct slice){out.p, n}, &err));
+        assert_true(err.text[0] != '\0');
+    }
+    buf_add_str(&out, "x");
+    assert_null(decode(buf_slice(&out), NULL));
+    job_free(job);
+    buf_free(&out);
+}
+
+static void a_flipped_bit_never_crashes(void **state)
+{
+    (void)state;
+    random_state = 7;
+    for (int run = 0; run < 20; run++) {
+        struct job *job = some_job();
+        struct buf out = {0};
+        job->payload.n = job->payload.n > 200 ? 200 : job->payload.n;
+        job_encode(job, &out);
+        for (size_t bit = 0; bit < out.n * 8 && bit < 8000; bit++) {
+            out.p[bit / 8] = (char)(out.p[bit / 8] ^ 1 << bit % 8);
+            job_free(decode(buf_slice(&out), NULL));
+            out.p[bit / 8] = (char)(out.p[bit / 8] ^ 1 << bit % 8);
+        }
+        job_free(job);
+        buf_free(&out);
+    }
+}
+
+static void a_plain_job_is_a_short_record(void **state)
+{
+    (void)state;
+    struct job *job = job_new(0);
+    struct buf out = {0};
+    job->due_ms = 5;
+    job->payload = SLICE_LIT("hi");
+    job->id = SLICE_LIT("not written");
+    job->route = SLICE_LIT("not written");
+    job_encode(job, &out);
+    assert_slice(buf_slice(&out), SLICE_LIT("\x94\x01\x05\xc4\x02hi\x80"));
+    job->key = SLICE_LIT("");
+    job->topic = SLICE_LIT("t");
+    job->payload = none;
+    job_add_header(job, SLICE_LIT("h"), none, NULL);
+    buf_clear(&out);
+    job_encode(job, &out);
+    assert_slice(buf_slice(&out), SLICE_LIT("\x94\x01\x05\xc0\x83"
+                                            "\x02\x92\xa1h\xc0"
+                                            "\x01\xc4\x00"
+                                            "\x03\xa1t"));
+    job_free(job);
+    buf_free(&out);
+}
+
+static void what_a_later_tarry_adds_is_skipped(void **state)
+{
+    (void)state;
+    static const struct slice rows[] = {
+        SLICE_LIT("\x94\x01\x05\xc4\x02hi\x81\x63\x01"), /* field 99: integer */
+        SLICE_LIT("\x94\x01\x05\xc4\x02hi\x81\x63\x82\x01\x93\x01\x02\x03\x04\xc3"),
+        SLICE_LIT("\x94\x01\x05\xc4\x02hi\x81\xcd\x01\x00\xc7\x02\x05xy"), /* extension */
+        SLICE_LIT("\x94\x01\x05\xc4\x02hi\x81\x63\xca\x00\x00\x00\x00"),   /* float */
+        SLICE_LIT("\x94\x01\x05\xc4\x02hi\x81\x63\xcf\xff\xff\xff\xff\xff\xff\xff\xff"),
+        SLICE_LIT("\x94\x01\x05\xc4\x02hi\x81\x63\xd8zzzzzzzzzzzzzzzzz"),
+        SLICE_LIT("\x96\x01\x05\xc4\x02hi\x80\x91\xc0\x80"), /* two more elements */
+        SLICE_LIT("\x94\x01\x05\xa2hi\x80"),                 /* payload as a string */
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct err err = {""};
+        struct job *job = decode(rows[i], &err);
+        if (job == NULL)
+            fail_msg("row %zu: %s", i, err.text);
+        assert_slice(job->payload, SLICE_LIT("hi"));
+        job_free(job);
+    }
+}
+
+static void what_is_no_record_is_refused_with_words(void **state)
+{
+    (void)state;
+    static const struct {
+        struct slice record;
+        const char *says;
+    } rows[] = {
+        {SLICE_LIT(""), "cut off"},
+        {SLICE_LIT("{\"due\": 5}"), "no array"},
+        {SLICE_LIT("\x90"), "no array"},
+        {SLICE_LIT("\x91\xa1x"), "no version"},
+        {SLICE_LIT("\x91\x02"), "version 2"},
+        {SLICE_LIT("\x94\x02\x05\xc0\x80"), "version 2"},
+        {SLICE_LIT("\x93\x01\x05\xc0"), "3 elements"},
+        {SLICE_LIT("\x94\x01\xa1x\xc0\x80"), "due time"},
+        {SLICE_LIT("\x94\x01\xcf\xff\xff\xff\xff\xff\xff\xff\xff\xc0\x80"), "due time"},
+        {SLICE_LIT("\x94\x01\x05\x07\x80"), "payload"},
+        {SLICE_LIT("\x94\x01\x05\xc4\xffhi\x80"), "payload"},
+        {SLICE_LIT("\x94\x01\x05\xc0\x90"), "map"},
+        {SLICE_LIT("\x94\x01\x05\xc0\x81\xa1x\x00"), "number of a field"},
+        {SLICE_LIT("\x94\x01\x05\xc0\x81\x03\xc0"), "field 3"},
+        {SLICE_LIT("\x94\x01\x05\xc0\x81\x01\x00"), "field 1"},
+        {SLICE_LIT("\x94\x01\x05\xc0\x81\x08\xce\x80\x00\x00\x00"), "field 8"},
+        {SLICE_LIT("\x94\x01\x05\xc0\x81\x02\x91\xa1x"), "field 2"},
+        {SLICE_LIT("\x94\x01\x05\xc0\x81\x02\x92\xc0\xc0"), "field 2"},
+        {SLICE_LIT("\x94\x01\x05\xc0\x81\x02\x92\xa1x\x05"), "field 2"},
+        {SLICE_LIT("\x94\x01\x05\xc0\x81\x63\xc1"), "field 99"},
+        {SLICE_LIT("\x94\x01\x05\xc0\x80\x80"), "follows"},
+        {SLICE_LIT("\xc1"), "cut off"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct err err = {""};
+        if (decode(rows[i].record, &err) || strstr(err.text, rows[i].says) == NULL)
+            fail_msg("row %zu: \"%s\" lacks \"%s\"", i, err.text, rows[i].says);
+    }
+}
+
+static void a_head_that_claims_the_world_costs_nothing(void **state)
+{
+    (void)state;
+    static const struct slice rows[] = {
+        SLICE_LIT("\xdd\xff\xff\xff\xff\x01\x05\xc0\x80"),
+        SLICE_LIT("\x94\x01\x05\xc6\xff\xff\xff\xff"),
+        SLICE_LIT("\x94\x01\x05\xc0\xdf\xff\xff\xff\xff"),
+        SLICE_LIT("\x94\x01\x05\xc0\x81\x02\xdd\xff\xff\xff\xfe"),
+        SLICE_LIT("\x94\x01\x05\xc0\x81\x63\xdf\xff\xff\xff\xff\x01"),
+        SLICE_LIT("\x94\x01\x05\xc0\x81\x63\xc9\xff\xff\xff\xff\x01"),
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        assert_null(decode(rows[i], NULL));
+    /* A hundred thousand arrays in each other: no recursion, so no stack to run out of.
+     */
+    struct buf deep = {0};
+    buf_add_slice(&deep, SLICE_LIT("\x94\x01\x05\xc0\x81\x63"));
+    memset(buf_room(&deep, 100000), 0x91, 100000);
+    buf_grew(&deep, 100000);
+    assert_null(decode(buf_slice(&deep), NULL));
+    buf_add_str(&deep, "\x01");
+    struct job *job = decode(buf_slice(&deep), NULL);
+    assert_non_null(job);
+    job_free(job);
+    buf_free(&deep);
+}
+
+static void too_many_headers_in_a_record_are_refused(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    buf_add_slice(&out, SLICE_LIT("\x94\x01\x05\xc0\x81\x02\xdc\x02\x02"));
+    for (int i = 0; i <= JOB_HEADERS_MAX; i++)
+        buf_add_slice(&out, SLICE_LIT("\xa1n\xc0"));
+    struct err err = {""};
+    assert_null(decode(buf_slice(&out), &err));
+    assert_non_null(strstr(err.text, "256"));
+    buf_free(&out);
+}
+
+static void every_integer_form_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        struct slice text;
+        int64_t want;
+    } rows[] = {
+        {SLICE_LIT("\x7f"), 127},
+        {SLICE_LIT("\xe0"), -32},
+        {SLICE_LIT("\xcc\xff"), 255},
+        {SLICE_LIT("\xcd\xff\xfe"), 65534},
+        {SLICE_LIT("\xce\xff\xff\xff\xfe"), INT64_C(4294967294)},
+        {SLICE_LIT("\xcf\x7f\xff\xff\xff\xff\xff\xff\xff"), INT64_MAX},
+        {SLICE_LIT("\xd0\x80"), -128},
+        {SLICE_LIT("\xd1\x80\x00"), -32768},
+        {SLICE_LIT("\xd2\x80\x00\x00\x00"), INT32_MIN},
+        {SLICE_LIT("\xd3\x80\x00\x00\x00\x00\x00\x00\x00"), INT64_MIN},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct slice rest = rows[i].text;
+        struct unpacked v;
+        assert_int_equal(unpack_next(&rest, &v), 0);
+        assert_int_equal(v.kind, UNPACK_INTEGER);
+        assert_true(v.integer == rows[i].want);
+        assert_int_equal(rest.n, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_job_keeps_never_moves),
+        cmocka_unit_test(kept_bytes_end_in_a_nul_and_none_stays_none),
+        cmocka_unit_test(memory_for_structures_is_aligned_and_zeroed),
+        cmocka_unit_test(a_new_job_has_neither_partition_nor_offset),
+        cmocka_unit_test(headers_keep_their_order_and_are_found_without_case),
+        cmocka_unit_test(headers_have_a_greatest_size_in_all),
+        cmocka_unit_test(any_job_comes_back_as_it_went),
+        cmocka_unit_test(a_record_cut_off_anywhere_is_refused),
+        cmocka_unit_test(a_flipped_bit_never_crashes),
+        cmocka_unit_test(a_plain_job_is_a_short_record),
+        cmocka_unit_test(what_a_later_tarry_adds_is_skipped),
+        cmocka_unit_test(what_is_no_record_is_refused_with_words),
+        cmocka_unit_test(a_head_that_claims_the_world_costs_nothing),
+        cmocka_unit_test(too_many_headers_in_a_record_are_refused),
+        cmocka_unit_test(every_integer_form_is_read),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

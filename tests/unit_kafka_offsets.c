@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_kafka_offsets.c - what of a Kafka partition may be committed, and from where it is
+ * read again.
+ */
+#include "sources/kafka_offsets.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void read_all(struct kafka_offsets *o, const int64_t *offsets, unsigned n,
+                     struct kafka_read **reads)
+{
+    kafka_offsets_init(o);
+    for (unsigned i = 0; i < n; i++)
+        reads[i] = kafka_offsets_read(o, offsets[i], o);
+}
+
+static void nothing_may_be_committed_before_the_first_answer(void **state)
+{
+    (void)state;
+    struct kafka_offsets o;
+    struct kafka_read *r[2];
+    read_all(&o, (const int64_t[]){7, 8}, 2, r);
+    assert_int_equal(o.done, -1);
+    assert_int_equal(o.position, 9);
+    assert_int_equal(o.open, 2);
+    assert_ptr_equal(r[0]->owner, &o);
+    kafka_offsets_fini(&o);
+}
+
+static void answers_in_order_move_the_commit_one_by_one(void **state)
+{
+    (void)state;
+    struct kafka_offsets o;
+    struct kafka_read *r[3];
+    read_all(&o, (const int64_t[]){0, 1, 2}, 3, r);
+    for (int i = 0; i < 3; i++) {
+        assert_true(kafka_offsets_answer(&o, r[i], true));
+        assert_int_equal(o.done, i + 1);
+    }
+    assert_int_equal(o.count, 0);
+    kafka_offsets_fini(&o);
+}
+
+static void an_open_record_holds_the_commit_back(void **state)
+{
+    (void)state;
+    struct kafka_offsets o;
+    struct kafka_read *r[3];
+    read_all(&o, (const int64_t[]){10, 11, 12}, 3, r);
+    assert_false(kafka_offsets_answer(&o, r[2], true));
+    assert_false(kafka_offsets_answer(&o, r[1], true));
+    assert_int_equal(o.done, -1);
+    assert_true(kafka_offsets_answer(&o, r[0], true));
+    assert_int_equal(o.done, 13);
+    kafka_offsets_fini(&o);
+}
+
+static void gaps_between_offsets_are_no_missing_records(void **state)
+{
+    (void)state;
+    struct kafka_offsets o;
+    struct kafka_read *r[3];
+    read_all(&o, (const int64_t[]){3, 40, 1000000000000}, 3, r);
+    assert_true(kafka_offsets_answer(&o, r[0], true));
+    assert_int_equal(o.done, 4);
+    assert_true(kafka_offsets_answer(&o, r[1], true));
+    assert_int_equal(o.done, 41);
+    assert_true(kafka_offsets_answer(&o, r[2], true));
+    assert_int_equal(o.done, INT64_C(1000000000001));
+    kafka_offsets_fini(&o);
+}
+
+static void the_commit_never_passes_a_record_that_was_not_stored(void **state)
+{
+    (void)state;
+    struct kafka_offsets o;
+    struct kafka_read *r[4];
+    read_all(&o, (const int64_t[]){5, 6, 7, 8}, 4, r);
+    assert_false(kafka_offsets_answer(&o, r[1], false));
+    assert_true(o.torn);
+    assert_false(kafka_offsets_answer(&o, r[2], true));
+    assert_true(kafka_offsets_answer(&o, r[0], true));
+    assert_int_equal(o.done, 6);
+    assert_false(kafka_offsets_answer(&o, r[3], true));
+    assert_int_equal(o.done, 6);
+    kafka_offsets_fini(&o);
+}
+
+static void a_rewind_reads_again_from_the_first_record_that_was_not_stored(void **state)
+{
+    (void)state;
+    struct kafka_offsets o;
+    struct kafka_read *r[4];
+    read_all(&o, (const int64_t[]){5, 6, 9, 10}, 4, r);
+    kafka_offsets_answer(&o, r[3], false);
+    kafka_offsets_answer(&o, r[0], true);
+    kafka_offsets_answer(&o, r[2], false);
+    kafka_offsets_answer(&o, r[1], true);
+    assert_int_equal(kafka_offsets_rewind(&o), 9);
+    assert_int_equal(o.position, 9);
+    assert_int_equal(o.done, 7);
+    assert_false(o.torn);
+
+    struct kafka_read *again = kafka_offsets_read(&o, 9, NULL);
+    assert_true(kafka_offsets_answer(&o, again, true));
+    assert_int_equal(o.done, 10);
+    kafka_offsets_fini(&o);
+}
+
+static void a_rewind_with_everything_stored_changes_no_position(void **state)
+{
+    (void)state;
+    struct kafka_offsets o;
+    struct kafka_read *r[1];
+    read_all(&o, (const int64_t[]){5}, 1, r);
+    kafka_offsets_answer(&o, r[0], true);
+    assert_int_equal(kafka_offsets_rewind(&o), 6);
+    kafka_offsets_init(&o);
+    assert_int_equal(kafka_offsets_rewind(&o), -1);
+    kafka_offsets_fini(&o);
+}
+
+/* Against a model that keeps every record: 2000 records, answered in random order. */
+static void any_order_of_answers_commits_the_longest_stored_prefix(void **state)
+{
+    (void)state;
+    enum { N = 2000 };
+    static struct kafka_read *r[N];
+    static bool stored[N];
+    static unsigned order[N];
+    struct kafka_offsets o;
+    uint32_t random = 1;
+
+    kafka_offsets_init(&o);
+    for (unsigned i = 0; i < N; i++) {
+        r[i] = kafka_offsets_read(&o, 3 * (int64_t)i, NULL);
+        order[i] = i;
+    }
+    for (unsigned i = N - 1; i > 0; i--) {
+        random = random * 1664525 + 1013904223;
+        unsigned j = random % (i + 1), was = order[i];
+        order[i] = order[j];
+        order[j] = was;
+    }
+    unsigned prefix = 0;
+    for (unsigned i = 0; i < N; i++) {
+        stored[order[i]] = true;
+        kafka_offsets_answer(&o, r[order[i]], true);
+        while (prefix < N && stored[prefix])
+            prefix++;
+        assert_int_equal(o.done, prefix ? 3 * ((int64_t)prefix - 1) + 1 : -1);
+        assert_int_equal(o.open, N - 1 - i);
+    }
+    kafka_offsets_fini(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_may_be_committed_before_the_first_answer),
+        cmocka_unit_test(answers_in_order_move_the_commit_one_by_one),
+        cmocka_unit_test(an_open_record_holds_the_commit_back),
+        cmocka_unit_test(gaps_between_offsets_are_no_missing_records),
+        cmocka_unit_test(the_commit_never_passes_a_record_that_was_not_stored),
+        cmocka_unit_test(a_rewind_reads_again_from_the_first_record_that_was_not_stored),
+        cmocka_unit_test(a_rewind_with_everything_stored_changes_no_position),
+        cmocka_unit_test(any_order_of_answers_commits_the_longest_stored_prefix),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

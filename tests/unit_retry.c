@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_retry.c - proves the waits of bridge/retry.h, one by one.
+ */
+#include "bridge/mem.h"
+#include "bridge/retry.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct retry_policy doubling = {
+    .first_ms = 1000, .factor = 2, .max_ms = 8000, .limit = 5, .jitter = 0.2};
+
+static void doubles_up_to_the_cap(void **state)
+{
+    (void)state;
+    const int64_t want[] = {1000, 2000, 4000, 8000, 8000};
+    for (unsigned n = 1; n <= 5; n++)
+        assert_int_equal(retry_delay_ms(&doubling, n, 0.5), want[n - 1]);
+}
+
+static void gives_up_after_the_limit(void **state)
+{
+    (void)state;
+    assert_int_equal(retry_delay_ms(&doubling, 6, 0.5), RETRY_GIVE_UP);
+    assert_int_equal(retry_delay_ms(&doubling, UINT_MAX, 0.5), RETRY_GIVE_UP);
+}
+
+static void without_a_limit_it_never_gives_up_and_never_overflows(void **state)
+{
+    (void)state;
+    struct retry_policy p = doubling;
+    p.limit = 0;
+    const unsigned ns[] = {6, 64, 1024, 1000000, UINT_MAX};
+    for (size_t i = 0; i < sizeof(ns) / sizeof(*ns); i++)
+        assert_int_equal(retry_delay_ms(&p, ns[i], 0.5), 8000);
+    p.max_ms = INT64_MAX;
+    for (unsigned n = 1; n < 5000; n++)
+        assert_true(retry_delay_ms(&p, n, 0.999) > 0);
+    p.max_ms = 0; /* no cap of its own */
+    assert_true(retry_delay_ms(&p, UINT_MAX, 0.999) < INT64_MAX / 4);
+    p.factor = 1;
+    assert_int_equal(retry_delay_ms(&p, UINT_MAX, 0.5), 1000);
+}
+
+static void rounds_up_to_whole_milliseconds(void **state)
+{
+    (void)state;
+    struct retry_policy p = {.first_ms = 1, .factor = 1.5, .max_ms = 1000};
+    const int64_t want[] = {1, 2, 3, 4, 6};
+    for (unsigned n = 1; n <= 5; n++)
+        assert_int_equal(retry_delay_ms(&p, n, 0.5), want[n - 1]);
+}
+
+static void jitter_takes_off_and_puts_on_at_most_its_share(void **state)
+{
+    (void)state;
+    struct retry_policy p = {
+        .first_ms = 1000, .factor = 2, .max_ms = 60000, .jitter = 0.25};
+    assert_int_equal(retry_delay_ms(&p, 1, 0), 750);
+    assert_int_equal(retry_delay_ms(&p, 1, 0.5), 1000);
+    assert_in_range(retry_delay_ms(&p, 1, 0.999999), 1249, 1250);
+    p.jitter = 1;
+    assert_int_equal(retry_delay_ms(&p, 1, 0), 0);
+}
+
+static void the_maximum_holds_with_jitter_too(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        assert_in_range(retry_delay_ms(&doubling, 5, i / 1000.0), 6400, 8000);
+}
+
+static void a_list_is_followed_one_by_one_and_then_given_up(void **state)
+{
+    (void)state;
+    int64_t list[] = {10000, 20000, 40000};
+    const struct retry_policy p = {.list_ms = list, .list_count = 3};
+    for (unsigned n = 1; n <= 3; n++)
+        assert_int_equal(retry_delay_ms(&p, n, 0.9), list[n - 1]);
+    assert_int_equal(retry_delay_ms(&p, 4, 0.5), RETRY_GIVE_UP);
+}
+
+static void an_empty_list_gives_up_at_once(void **state)
+{
+    (void)state;
+    struct retry_policy p = {.list_ms = mem_alloc(1)};
+    assert_int_equal(retry_delay_ms(&p, 1, 0.5), RETRY_GIVE_UP);
+    retry_free(&p);
+    assert_null(p.list_ms);
+    retry_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(doubles_up_to_the_cap),
+        cmocka_unit_test(gives_up_after_the_limit),
+        cmocka_unit_test(without_a_limit_it_never_gives_up_and_never_overflows),
+        cmocka_unit_test(rounds_up_to_whole_milliseconds),
+        cmocka_unit_test(jitter_takes_off_and_puts_on_at_most_its_share),
+        cmocka_unit_test(the_maximum_holds_with_jitter_too),
+        cmocka_unit_test(a_list_is_followed_one_by_one_and_then_given_up),
+        cmocka_unit_test(an_empty_list_gives_up_at_once),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

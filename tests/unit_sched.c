@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_sched.c - what a bucket does next; how batches are paced; Redis' clock seen from
+ * here; when sources rest; what is kept of failed attempts.
+ */
+#include "bridge/clock.h"
+#include "bridge/flow.h"
+#include "bridge/pacer.h"
+#include "bridge/sched.h"
+#include "bridge/tries.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void a_bucket_does_what_its_view_says(void **state)
+{
+    (void)state;
+    static const struct {
+        struct sched_view view;
+        enum sched_next next;
+        int64_t wait_us;
+    } rows[] = {
+        /* due in, gap, credit, of, more */
+        {{-1, 0, 10, 10, false}, SCHED_REST, -1},
+        {{-1, 500, 0, 10, true}, SCHED_REST, -1},
+        {{1, 0, 10, 10, false}, SCHED_SLEEP, 1},
+        {{1500000, 0, 10, 10, false}, SCHED_SLEEP, 1500000},
+        {{1500001, 0, 10, 10, false}, SCHED_REST, 1500001}, /* left to the tick */
+        {{0, 0, 0, 10, false}, SCHED_WAIT_CREDIT, 0},
+        {{0, 800, 0, 10, true}, SCHED_WAIT_CREDIT, 0},
+        {{0, 0, 1, 10, false}, SCHED_CLAIM, 0},
+        {{0, 800, 10, 10, false}, SCHED_SLEEP, 800}, /* waits for company */
+        {{0, 800, 10, 10, true}, SCHED_CLAIM, 0},    /* a backlog does not */
+        {{0, 800, 4, 10, true}, SCHED_SLEEP, 800},   /* little credit: wait for more */
+        {{0, 800, 5, 10, true}, SCHED_CLAIM, 0},
+        {{0, 800, SCHED_WORTH, 10000, true}, SCHED_CLAIM, 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int64_t wait_us;
+        assert_int_equal(sched_next(&rows[i].view, &wait_us), rows[i].next);
+        assert_int_equal(wait_us, rows[i].wait_us);
+    }
+}
+
+static double rate_after(unsigned per_batch, int64_t apart_us, struct pacer *p)
+{
+    int64_t now_us = 1000000;
+    for (int i = 0; i < 2000; i++, now_us += apart_us)
+        pacer_sent(p, per_batch, now_us);
+    return p->per_us * 1e6;
+}
+
+static void a_slow_stream_of_jobs_never_waits(void **state)
+{
+    (void)state;
+    struct pacer p = {0};
+    rate_after(1, 4000, &p); /* 250 a second */
+    assert_int_equal(pacer_gap_us(&p), 0);
+}
+
+static void five_thousand_a_second_wait_for_forty_together(void **state)
+{
+    (void)state;
+    struct pacer p = {0};
+    double rate = rate_after(1, 200, &p);
+    assert_true(rate > 4900 && rate < 5100);
+    assert_in_range(pacer_gap_us(&p), 7800, 8000);
+}
+
+static void a_fast_stream_waits_shorter_since_batches_fill_sooner(void **state)
+{
+    (void)state;
+    struct pacer p = {0};
+    rate_after(50, 1000, &p); /* 50,000 a second */
+    assert_in_range(pacer_gap_us(&p), 700, 900);
+}
+
+static void a_wait_in_vain_is_not_repeated_for_a_tenth_of_a_second(void **state)
+{
+    (void)state;
+    struct pacer p = {0};
+    rate_after(1, 200, &p);
+    assert_true(pacer_wait_us(&p, p.last_us + 1000) > 0);
+    pacer_in_vain(&p, p.last_us + 2000);
+    assert_int_equal(pacer_wait_us(&p, p.last_us + 2001), 0);
+    assert_int_equal(pacer_wait_us(&p, p.last_us), 0);
+    p.last_us += 102000;
+    assert_true(pacer_wait_us(&p, p.last_us + 1000) > 0);
+}
+
+static void one_burst_after_a_rest_does_not_slow_what_follows(void **state)
+{
+    (void)state;
+    struct pacer p = {0};
+    pacer_sent(&p, 1, 1000000);
+    pacer_sent(&p, 400, 11000000);
+    assert_int_equal(pacer_gap_us(&p), 0);
+}
+
+static void redis_time_is_never_taken_for_earlier_than_it_is(void **state)
+{
+    (void)state;
+    struct clock c = {0};
+    assert_false(clock_is_set(&c));
+    /* true offset 5,000,000 us; replies take a while */
+    clock_sample(&c, 1000, 1400, 1100 + 5000000);
+    clock_sample(&c, 2000, 2100, 2050 + 5000000);
+    assert_true(clock_is_set(&c));
+    /* at 3000 of ours it is 5,003,000 of theirs; the upper bound is 5,003,050 */
+    assert_int_equal(clock_now_ms(&c, 3000), 5004);
+    /* a due time is waited for by the lower bound: 5,002,950 */
+    assert_int_equal(clock_until_us(&c, 3000, 5004), 5004000 - 5002950);
+    assert_int_equal(clock_until_us(&c, 3000, 5000), 0);
+}
+
+static void a_clock_that_jumps_is_believed_at_once(void **state)
+{
+    (void)state;
+    struct clock c = {0};
+    clock_sample(&c, 1000, 1100, 1050 + 5000000);
+    clock_sample(&c, 2000, 2100, 2050 + 9000000);
+    assert_int_equal(clock_now_ms(&c, 3000), 9004);
+    clock_sample(&c, 4000, 4100, 4050 + 1000000);
+    assert_int_equal(clock_now_ms(&c, 5000), 1006);
+}
+
+static void a_far_due_time_does_not_overflow(void **state)
+{
+    (void)state;
+    struct clock c = {0};
+    clock_sample(&c, 1000, 1100, 1050);
+    assert_true(clock_until_us(&c, 3000, INT64_MAX) > SCHED_SLEEP_MAX_US);
+}
+
+static void sources_rest_at_a_mark_and_go_on_below_half_of_it(void **state)
+{
+    (void)state;
+    struct flow f = {.max_jobs = 4, .max_bytes = 1000};
+    assert_false(flow_wants_pause(&f, true));
+    assert_true(flow_wants_pause(&f, false));
+    for (int i = 0; i < 4; i++)
+        flow_took(&f, 10);
+    assert_true(flow_wants_pause(&f, true));
+    f.paused = true;
+    flow_gave(&f, 10);
+    flow_gave(&f, 10);
+    assert_true(flow_wants_pause(&f, true));
+    flow_gave(&f, 10);
+    assert_false(flow_wants_pause(&f, true));
+    f.paused = false;
+    flow_took(&f, 990);
+    assert_true(flow_wants_pause(&f, true));
+}
+
+static void attempts_survive_being_written_and_read(void **state)
+{
+    (void)state;
+    struct tries t = {
+        .attempts = 3, .dead_tries = 2, .first_ms = 1700000000000, .last_ms = 9};
+    struct tries back;
+    struct buf text = {0};
+    tries_set_reason(&t, "rejected");
+    tries_set_error(&t, "HTTP 418|tea\npot");
+    tries_format(&t, &text);
+    tries_parse(buf_slice(&text), &back);
+    assert_int_equal(back.attempts, 3);
+    assert_int_equal(back.dead_tries, 2);
+    assert_int_equal(back.first_ms, 1700000000000);
+    assert_string_equal(back.reason, "rejected");
+    assert_string_equal(back.error, "HTTP 418|tea pot");
+    buf_free(&text);
+}
+
+static void what_is_no_note_of_attempts_counts_as_none(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "3", "|||", "x|y|z", "\377\377"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct tries t;
+        tries_parse(slice_of(texts[i]), &t);
+        assert_int_equal(t.attempts, 0);
+        assert_string_equal(t.reason, "");
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bucket_does_what_its_view_says),
+        cmocka_unit_test(a_slow_stream_of_jobs_never_waits),
+        cmocka_unit_test(five_thousand_a_second_wait_for_forty_together),
+        cmocka_unit_test(a_fast_stream_waits_shorter_since_batches_fill_sooner),
+        cmocka_unit_test(a_wait_in_vain_is_not_repeated_for_a_tenth_of_a_second),
+        cmocka_unit_test(one_burst_after_a_rest_does_not_slow_what_follows),
+        cmocka_unit_test(redis_time_is_never_taken_for_earlier_than_it_is),
+        cmocka_unit_test(a_clock_that_jumps_is_believed_at_once),
+        cmocka_unit_test(a_far_due_time_does_not_overflow),
+        cmocka_unit_test(sources_rest_at_a_mark_and_go_on_below_half_of_it),
+        cmocka_unit_test(attempts_survive_being_written_and_read),
+        cmocka_unit_test(what_is_no_note_of_attempts_counts_as_none),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
