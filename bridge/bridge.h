@@ -57,6 +57,7 @@ struct route {
     struct sched *scheds;              /* conf->buckets of them */
     unsigned in_flight;                /* hand-overs without an outcome */
     struct route_stats stats;
+    struct log_limit complain, complain_dead; /* jobs given up; its dead-letter sink */
 };
 
 struct sink {

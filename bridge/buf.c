@@ -3,11 +3,13 @@
 #include "bridge/mem.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 char *buf_room(struct buf *b, size_t n)
 {
+    must(n < SIZE_MAX / 4 && b->n < SIZE_MAX / 4);
     if (b->cap - b->n < n) {
         size_t cap = b->cap ? b->cap : 64;
         while (cap - b->n < n)
@@ -47,10 +49,12 @@ void buf_addf(struct buf *b, const char *fmt, ...)
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    buf_room(b, 64); /* most texts are short, and formatted once */
+    int n = vsnprintf(b->p + b->n, b->cap - b->n, fmt, ap);
     va_end(ap);
     must(n >= 0);
-    vsnprintf(buf_room(b, (size_t)n + 1), (size_t)n + 1, fmt, again);
+    if ((size_t)n >= b->cap - b->n)
+        vsnprintf(buf_room(b, (size_t)n + 1), (size_t)n + 1, fmt, again);
     va_end(again);
     b->n += (size_t)n;
 }

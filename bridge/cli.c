@@ -9,12 +9,11 @@
 #include "bridge/conf_names.h"
 #include "bridge/daemon.h"
 #include "bridge/plugins.h"
+#include "bridge/version.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
-
-#define VERSION "0.1.0"
 
 struct command {
     const char *name;
@@ -61,7 +60,7 @@ static int version(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    puts("tarry " VERSION);
+    puts("tarry " TARRY_VERSION);
     return EX_OK;
 }
 
@@ -90,7 +89,7 @@ static int help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
-    puts("tarry " VERSION
+    puts("tarry " TARRY_VERSION
          " - takes messages that must be delivered later, and delivers them");
     usage(stdout);
     puts("exit codes: 0 good, 64 used wrongly, 69 something it needs is not there,\n"

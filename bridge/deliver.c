@@ -67,8 +67,8 @@ static void give_up(struct sched *s, struct slice id, int64_t lease, struct trie
                     const char *reason)
 {
     tries_set_reason(tries, reason);
-    log_warn(s->route->conf->name, "job %.*s given up, %s: %s", SLICE_ARG(id), reason,
-             tries->error);
+    log_limited(&s->route->complain, LOG_WARN, s->route->conf->name,
+                "job %.*s given up, %s: %s", SLICE_ARG(id), reason, tries->error);
     if (s->route->dead)
         retry(s, id, lease, 0, tries);
     else
@@ -117,12 +117,11 @@ static void on_dead_delivered(struct handover *h, const char *why)
 
 static void on_dead_failed(struct handover *h, const char *why)
 {
-    static struct log_limit limit;
     unsigned n = h->tries.dead_tries++;
     int64_t wait_ms = n < 6 ? (int64_t)DEAD_FIRST_MS << n : DEAD_MAX_MS;
     if (wait_ms < h->d.retry_after_ms)
         wait_ms = h->d.retry_after_ms;
-    log_limited(&limit, LOG_WARN, h->sched->route->conf->name,
+    log_limited(&h->sched->route->complain_dead, LOG_WARN, h->sched->route->conf->name,
                 "dead-letter sink %s failed, the job stays: %s", sink_name(h->sink), why);
     retry(h->sched, h->job->id, h->lease, wait_ms, &h->tries);
 }

@@ -56,7 +56,7 @@ enum stored {
 struct stored_reply {
     enum stored outcome;
     struct slice id; /* of the job; borrowed until the callback returns */
-    int64_t due_ms;
+    int64_t due_ms;  /* -1 with STORED_BEFORE: that of the job that is there is not known */
     const char *reason; /* REFUSED, STORED_DEAD: one word of the fixed list, else "" */
     const char *why;    /* in words, else "" */
 };

@@ -136,15 +136,27 @@ void sched_head(struct sched *s, int64_t head_ms)
     pump(s);
 }
 
+static void reap(struct sched *s);
+
 static void on_reap(void *arg, int64_t moved, int64_t lease_ms)
 {
     struct sched *s = arg;
     s->reaping = false;
-    if (moved >= 0)
-        s->lease_ms = lease_ms;
+    if (moved < 0)
+        return; /* the next tick asks again */
+    s->lease_ms = lease_ms;
     if (moved > 0)
         log_warn(s->route->conf->name, "%lld jobs came back: their lease had ended",
                  (long long)moved);
+    if (moved == s->route->bridge->conf->daemon.batch_max_jobs)
+        reap(s);
+}
+
+static void reap(struct sched *s)
+{
+    s->reaping = true;
+    store_reap(s->bucket, (unsigned)s->route->bridge->conf->daemon.batch_max_jobs, on_reap,
+               s);
 }
 
 void sched_tick(struct sched *s)
@@ -152,11 +164,8 @@ void sched_tick(struct sched *s)
     struct store *store = s->route->bridge->store;
     if (!store_is_up(store) || !s->route->bridge->claiming)
         return;
-    if (s->lease_ms >= 0 && !s->reaping && s->lease_ms <= store_now_ms(store)) {
-        s->reaping = true;
-        store_reap(s->bucket, (unsigned)s->route->bridge->conf->daemon.batch_max_jobs,
-                   on_reap, s);
-    }
+    if (s->lease_ms >= 0 && !s->reaping && s->lease_ms <= store_now_ms(store))
+        reap(s);
     if (loop_mono_us() >= s->recheck_us)
         sched_look(s);
     else

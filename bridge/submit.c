@@ -54,6 +54,7 @@ static void on_enqueued(void *arg, char code)
     case 'd':
     case 'k':
         stats->duplicates++;
+        sub->due_ms = -1; /* the stored one's, which was not asked for */
         answer(sub, STORED_BEFORE);
         break;
     default:
@@ -144,8 +145,9 @@ static void refuse_or_bury(struct submission *sub, const struct job *job,
     tries_set_reason(&tries, sub->reason);
     tries_set_error(&tries, why);
     tries_format(&tries, &text);
-    log_warn(sub->route->conf->name, "job %.*s given up, %s: %s", SLICE_ARG(job->id),
-             sub->reason, tries.error);
+    log_limited(&sub->route->complain, LOG_WARN, sub->route->conf->name,
+                "job %.*s given up, %s: %s", SLICE_ARG(job->id), sub->reason,
+                tries.error);
     sub->outcome = STORED_DEAD;
     /* With a dead-letter sink it waits in the bucket, due now, to be sent there first. */
     enqueue(sub, job, buf_slice(&text), sub->route->dead == NULL);

@@ -19,7 +19,8 @@ enum {
     DOWN_WAIT_MS = 1000,
     TIMEOUT_DEFAULT_MS = 30000,
     TIMEOUT_MAX_MS = 900000,
-    TIMEOUT_MARGIN_MS = 2000, /* librdkafka looks for late records once a second */
+    RECONNECT_MAX_MS = 1000,
+    TIMEOUT_MARGIN_MS = 3000, /* librdkafka looks for late records now and then */
     QUEUE_ROOM = 1000 /* more than ever in flight: full is then a matter of bytes */
 };
 
@@ -99,6 +100,10 @@ static rd_kafka_conf_t *make_conf(const struct kafka_sink *s, int64_t timeout_ms
         {"partitioner", partitioners[s->partitioner], 0},
         {"delivery.report.only.error", "false", 0},
         {"log.queue", "true", 0},
+        {"log.connection.close", "false", 0}, /* brokers close what is idle */
+        /* While it waits to connect it looks for late records only at the end of a wait.
+         */
+        {"reconnect.backoff.max.ms", NULL, RECONNECT_MAX_MS},
         {0}};
 
     return kafka_conf_new(rows, &s->settings, err);

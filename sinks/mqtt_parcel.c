@@ -16,6 +16,7 @@ void mqtt_parcel_append(struct mqtt_parcels *list, struct mqtt_parcel *p)
     else
         list->first = p;
     list->last = p;
+    list->count++;
 }
 
 void mqtt_parcel_unlink(struct mqtt_parcel *p)
@@ -30,6 +31,7 @@ void mqtt_parcel_unlink(struct mqtt_parcel *p)
         p->next->prev = p->prev;
     else
         list->last = p->prev;
+    list->count--;
     p->list = NULL;
 }
 

@@ -17,6 +17,7 @@ typedef void mqtt_parcel_cb(struct mqtt_parcel *p);
 
 struct mqtt_parcels {
     struct mqtt_parcel *first, *last;
+    unsigned count;
 };
 
 struct mqtt_parcel {

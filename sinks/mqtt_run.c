@@ -28,7 +28,10 @@ static void answered(struct mqtt_parcel *p, enum outcome outcome, const char *wh
     struct mqtt_run *run = p->run;
 
     pthread_mutex_lock(run->lock);
+    bool was_full = run->sent.count == run->window;
     mqtt_parcel_finish(p, outcome, why);
+    if (was_full)
+        pthread_cond_broadcast(run->changed);
     pthread_mutex_unlock(run->lock);
 }
 
@@ -117,8 +120,9 @@ static int number_or(MQTTProperties *props, enum MQTTPropertyCodes code, int oth
                : otherwise;
 }
 
-/* What the broker says it does not take, it answers by hanging up. (Its receive maximum
- * is respected by paho.) */
+/* What the broker says it does not take, it answers by hanging up. Its
+ * receive maximum is kept here: paho keeps it too, but looks for room only once a
+ * second (1.3.12). */
 static void on_connected5(void *context, MQTTAsync_successData5 *d)
 {
     struct mqtt_run *run = context;
@@ -131,6 +135,10 @@ static void on_connected5(void *context, MQTTAsync_successData5 *d)
     /* 0 means no limit; the value is read through an int, and may be above its range. */
     int packet_max = number_or(&d->properties, MQTTPROPERTY_CODE_MAXIMUM_PACKET_SIZE, 0);
     run->packet_max = packet_max == 0 ? UINT32_MAX : (uint32_t)packet_max;
+    unsigned receive_max = (unsigned)number_or(
+        &d->properties, MQTTPROPERTY_CODE_RECEIVE_MAXIMUM, (int)run->window);
+    if (spec->qos > 0 && receive_max > 0 && receive_max < run->window)
+        run->window = receive_max;
     if ((int)spec->qos > number_or(&d->properties, MQTTPROPERTY_CODE_MAXIMUM_QOS, 2))
         set_state(run, RUN_OVER,
                   "the broker takes QoS 0 only; set qos = 0 if that will do");

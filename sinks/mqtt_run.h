@@ -22,6 +22,7 @@ struct mqtt_run {
     enum mqtt_run_state { RUN_CONNECTING, RUN_UP, RUN_OVER } state;
     int64_t begun_ms, up_ms;  /* created; connected, 0: never */
     uint32_t packet_max;      /* bytes; the broker's limit */
+    unsigned window;          /* parcels in sent at most: ours, and the broker's limit */
     struct mqtt_parcels sent; /* and not answered */
     char why[PAHO_WHY_MAX];   /* it is over */
     bool disconnected;        /* as asked */

@@ -81,6 +81,7 @@ static void open_run(struct mqtt_thread *t)
     run->lock = &t->lock;
     run->changed = &t->changed;
     run->packet_max = UINT32_MAX;
+    run->window = t->spec.max_in_flight;
     run->begun_ms = now_ms();
     t->run = run;
     t->renew = false;
@@ -140,12 +141,18 @@ static int64_t expire(struct mqtt_thread *t, int64_t far_ms)
         int64_t end = p->posted_ms + p->hold_ms;
         if (end <= now) {
             p->retry_after_ms = RETRY_AFTER_MS;
-            mqtt_parcel_finish(p, TRY_AGAIN, "no connection to the broker");
+            mqtt_parcel_finish(p, TRY_AGAIN, "the broker did not take it in time");
         } else if (end < next) {
             next = end;
         }
     }
     return next;
+}
+
+static bool can_send(const struct mqtt_thread *t)
+{
+    return t->run && t->run->state == RUN_UP && t->waiting.first &&
+           t->run->sent.count < t->run->window;
 }
 
 static void one_step(struct mqtt_thread *t)
@@ -157,7 +164,7 @@ static void one_step(struct mqtt_thread *t)
         end_run(t, why);
     } else if (t->run == NULL && now_ms() >= t->connect_at_ms) {
         open_run(t);
-    } else if (t->run && t->run->state == RUN_UP && t->waiting.first) {
+    } else if (can_send(t)) {
         send_first(t);
     } else {
         int64_t until = expire(t, now_ms() + far_ms);

@@ -76,12 +76,14 @@ void http_reply_members(struct buf *out, const struct stored_reply *reply)
         buf_add_str(out, ",\"cancelled\":true");
         return;
     }
+    if (reply->outcome == STORED_BEFORE) {
+        buf_add_str(out, ",\"duplicate\":true"); /* GET tells when that one is due */
+        return;
+    }
     when_format_rfc3339(reply->due_ms, due);
     buf_add_str(out, ",\"due\":\"");
     buf_add_str(out, due);
     buf_add_str(out, "\"");
-    if (reply->outcome == STORED_BEFORE)
-        buf_add_str(out, ",\"duplicate\":true");
     if (reply->outcome == STORED_DEAD) {
         buf_add_str(out, ",\"dead\":");
         text_add_json(out, slice_of(reply->reason));

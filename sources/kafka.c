@@ -83,6 +83,7 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
         {"partition.assignment.strategy", "cooperative-sticky", 0},
         {"enable.partition.eof", "false", 0},
         {"log.queue", "true", 0},
+        {"log.connection.close", "false", 0}, /* brokers close what is idle */
         {0}};
 
     return kafka_conf_new(rows, &k->settings, err);

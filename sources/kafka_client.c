@@ -181,6 +181,15 @@ static void on_error(struct kafka_client *c, rd_kafka_event_t *ev)
 }
 
 /* What comes as an error event too is left to that. */
+static bool is_told_elsewhere(const char *fac)
+{
+    static const char *const facs[] = {"FAIL", "ERROR", "FATAL"};
+    for (size_t i = 0; i < sizeof(facs) / sizeof(facs[0]); i++)
+        if (strcmp(facs[i], fac) == 0)
+            return true;
+    return false;
+}
+
 static void on_log(struct kafka_client *c, rd_kafka_event_t *ev)
 {
     const char *fac, *line;
@@ -188,7 +197,7 @@ static void on_log(struct kafka_client *c, rd_kafka_event_t *ev)
 
     if (rd_kafka_event_log(ev, &fac, &line, &level) < 0)
         return;
-    if (level > SYSLOG_WARNING || strcmp(fac, "FAIL") == 0 || strcmp(fac, "ERROR") == 0)
+    if (level > SYSLOG_WARNING || is_told_elsewhere(fac))
         log_debug(c->who, "librdkafka %s: %s", fac, line);
     else
         log_limited(&c->lines, LOG_WARN, c->who, "librdkafka %s: %s", fac, line);

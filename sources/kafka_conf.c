@@ -124,11 +124,11 @@ rd_kafka_conf_t *kafka_conf_new(const struct kafka_setting *rows,
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
-    for (size_t i = 0; i < theirs->n; i++)
-        if (pass_through(conf, &theirs->v[i], err) < 0)
-            goto fail;
     for (; rows->name; rows++)
         if (set_ours(conf, rows, err) < 0)
+            goto fail;
+    for (size_t i = 0; i < theirs->n; i++)
+        if (pass_through(conf, &theirs->v[i], err) < 0)
             goto fail;
     return conf;
 fail:

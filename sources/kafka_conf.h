@@ -21,7 +21,7 @@ struct kafka_setting {
 };
 enum { KAFKA_UNSET = -1 };
 
-/* The settings in their own notation; rows ends with a row of zeros. Gives, free with
+/* Theirs win where both may set a thing. rows ends with a row of zeros. Gives, free with
  * rd_kafka_conf_destroy(), or NULL: a setting is unknown, wrong, or not theirs to make.
  */
 rd_kafka_conf_t *kafka_conf_new(const struct kafka_setting *rows,

@@ -98,7 +98,8 @@ static void finish_revoke(struct kafka_group *g)
     kafka_parts_store(&g->parts);
     drop_parts(g, list);
     apply(g, false, list);
-    log_info(g->who, "%d partitions revoked, %u left", list->cnt, g->parts.count);
+    log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
+            "%d partitions revoked, %u left", list->cnt, g->parts.count);
     rd_kafka_event_destroy(ev);
 }
 
@@ -154,7 +155,8 @@ static void on_assign(struct kafka_group *g, const rd_kafka_topic_partition_list
     if (g->paused)
         kafka_parts_hold(&g->parts, HOLD_FLOW);
     kafka_client_alive(g->client);
-    log_info(g->who, "%d partitions assigned, %u in all", list->cnt, g->parts.count);
+    log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
+            "%d partitions assigned, %u in all", list->cnt, g->parts.count);
 }
 
 void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev)

@@ -65,6 +65,7 @@ void paho_connect_options(MQTTAsync_connectOptions *opts, MQTTAsync_SSLOptions *
     opts->password = peer->password;
     if (strncmp(peer->uri, "ssl://", 6) != 0)
         return;
+    why->used = true;
     *tls = fresh;
     tls->enableServerCertAuth = 1;
     tls->verify = 1; /* 0, paho's default, takes the certificate of any host */
@@ -81,12 +82,17 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
 {
     const char *text = NULL;
 
+    /* CONNACK of MQTT 5: 1.3.12 has the reason in code, later versions in reason. */
+    if (code >= MQTTREASONCODE_UNSPECIFIED_ERROR)
+        reason = (enum MQTTReasonCodes)code;
     if (reason >= MQTTREASONCODE_UNSPECIFIED_ERROR)
         text = MQTTReasonCode_toString(reason);
     else if (code > 0 && code < (int)(sizeof(refusals) / sizeof(refusals[0])))
         text = refusals[code];
     else if (tls && tls->text[0])
         text = tls->text;
+    else if (tls && tls->used)
+        text = "no connection by TLS; does the broker's certificate name this host?";
     else if (message)
         text = message;
     else if (code < -1)

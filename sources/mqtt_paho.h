@@ -16,6 +16,7 @@ enum { PAHO_CONNECT_TIMEOUT_S = 10, PAHO_WHY_MAX = 192 };
 
 /* What TLS had to say about a failed connection; "" nothing. Zeroed is ready. */
 struct paho_tls_why {
+    bool used; /* it is a connection by TLS */
     char text[PAHO_WHY_MAX];
 };
 

@@ -38,9 +38,11 @@ class Way:
     def conf(self, route, retry):
         brokers = f'brokers = "{self.bench.kafka.address}";' if "kafka" in self.name else ""
         url = self.broker and f'url = "{self.broker.url}";'
+        # A consumer that was killed holds its partitions until its session ends.
+        short = "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };"
         sources = {
             "kafka": f'in: {{ type = "kafka"; {brokers} topics = [ "{self.topic_in}" ]; '
-                     f'group = "{self.bench.name}"; }};',
+                     f'group = "{self.bench.name}"; {short} }};',
             "mqtt": f'in: {{ type = "mqtt"; {url} topics = [ "{self.topic_in}", "$delayed/#" ]; '
                     f'client_id = "{self.bench.name}"; }};',
             "http": ""}

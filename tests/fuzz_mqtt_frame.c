@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fuzz_mqtt_frame.c - libFuzzer: any bytes from a worker of the MQTT source, up to the
+ * job, and any bytes as a topic.
+ */
+#include "bridge/mem.h"
+#include "sources/mqtt_job.h"
+#include "sources/mqtt_topic.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
+
+static void read_body(const struct frame *f)
+{
+    struct mqtt_setup setup;
+    struct mqtt_message m;
+    struct slice why;
+    struct err err;
+    const char *reason;
+    bool flag;
+
+    if (f->type == FRAME_SETUP && frame_get_setup(f->body, &setup, &err) == 0)
+        mqtt_setup_free(&setup);
+    if (f->type == FRAME_CONNECTED)
+        frame_get_connected(f->body, &flag, &err);
+    if (f->type == FRAME_FAILED)
+        frame_get_failed(f->body, &flag, &why, &err);
+    if (f->type == FRAME_MESSAGE && frame_get_message(f->body, &m, &err) == 0) {
+        struct job *job = mqtt_job_new(&m, &reason, &err);
+        must(job != NULL && job->topic.n <= JOB_TOPIC_MAX);
+        job_free(job);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
+{
+    struct slice in = {(const char *)bytes, n};
+    struct frame f;
+    ssize_t used;
+
+    if (mqtt_topic_check(in, NULL) == 0)
+        must(mqtt_filter_check(in, NULL) == 0);
+    must(mqtt_delayed_split(in).rest.n <= n);
+    while ((used = frame_take(in, FRAME_SMALL_MAX, &f, NULL)) > 0) {
+        must((size_t)used <= in.n);
+        read_body(&f);
+        in = (struct slice){in.p + used, in.n - (size_t)used};
+    }
+    return 0;
+}
