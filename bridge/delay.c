@@ -36,6 +36,7 @@ struct scan { /* one run of delay_read() */
     int64_t after_ms, at_ms, x_delay_ms;
     int64_t before_ms; /* an instant, or from due on */
     bool before_is_relative;
+    bool decided;  /* the source knows the time: no header can change it */
     unsigned seen; /* bits by slot: which of the above are given */
 };
 
@@ -263,21 +264,42 @@ static void refuse(struct delay_read *out, const char *reason,
              text);
 }
 
+static void read_one(struct scan *s, const struct row *row, const struct header *header)
+{
+    struct slice value = header->value.p ? header->value : SLICE_LIT("");
+    struct err err = {""};
+
+    s->seen |= 1U << row->slot;
+    if (row->parse(s, value, &err) < 0)
+        refuse(s->out, row->reason, header, err.text);
+}
+
+/* What the source itself knows, under whatever names it gives the headers. */
+static void read_source(struct scan *s, const struct job *job)
+{
+    const struct header known[] = {{SLICE_LIT("deliver-after"), job->after},
+                                   {SLICE_LIT("deliver-at"), job->at}};
+    for (unsigned i = 0; i < 2; i++) {
+        if (known[i].value.p == NULL)
+            continue;
+        read_one(s, row_of(known[i].name), &known[i]);
+        s->decided = true;
+    }
+}
+
+static bool is_time(const struct row *row)
+{
+    return row->slot == SLOT_AFTER || row->slot == SLOT_AT || row->slot == SLOT_X_DELAY;
+}
+
 static void read_headers(struct scan *s, const struct job *job)
 {
     for (unsigned i = 0; i < job->header_count; i++) {
-        const struct header *header = &job->headers[i];
-        const struct row *row = row_at_source(header->name, s->rules);
-        struct slice value = header->value;
-        struct err err = {""};
-
-        if (row == NULL || row->parse == NULL || s->seen & 1U << row->slot)
+        const struct row *row = row_at_source(job->headers[i].name, s->rules);
+        if (row == NULL || row->parse == NULL || s->seen & 1U << row->slot ||
+            (s->decided && is_time(row)))
             continue;
-        s->seen |= 1U << row->slot;
-        if (value.p == NULL)
-            value = SLICE_LIT("");
-        if (row->parse(s, value, &err) < 0)
-            refuse(s->out, row->reason, header, err.text);
+        read_one(s, row, &job->headers[i]);
     }
 }
 
@@ -343,6 +365,7 @@ void delay_read(const struct job *job, const struct delay_rules *rules, int64_t 
     struct scan s = {.rules = rules, .out = out};
 
     *out = (struct delay_read){.due_ms = now_ms};
+    read_source(&s, job);
     read_headers(&s, job);
     if (out->reason)
         return;

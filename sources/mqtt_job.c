@@ -15,26 +15,26 @@ static struct slice none(void)
     return (struct slice){NULL, 0};
 }
 
-/* Before any other header, since the first of a name is the one that counts. */
-static int add_delay(struct job *job, struct slice topic, struct err *err)
+/* What the topic says of the delay beats any user property. */
+static void set_delay(struct job *job, struct slice topic)
 {
     const struct mqtt_delayed d = mqtt_delayed_split(topic);
 
     job->topic = job_keep(job, d.rest);
     switch (d.form) {
     case MQTT_NOT_DELAYED:
-        return 0;
+        break;
     case MQTT_DELAYED_AFTER:
-        return job_add_header(job, slice_of("deliver-after"),
-                              job_keepf(job, "%llds", (long long)d.number), err);
+        job->after = job_keepf(job, "%llds", (long long)d.number);
+        break;
     case MQTT_DELAYED_AT:
-        return job_add_header(job, slice_of("deliver-at"),
-                              job_keepf(job, "%lld", (long long)d.number), err);
+        job->at = job_keepf(job, "%lld", (long long)d.number);
+        break;
     case MQTT_DELAYED_BAD:
+        job->after =
+            job->topic; /* no duration looks like this: it is buried as bad-delay */
         break;
     }
-    /* No duration looks like this: the core buries the job as bad-delay and shows it. */
-    return job_add_header(job, slice_of("deliver-after"), topic, err);
 }
 
 static int add_props(struct job *job, struct slice props, struct err *err)
@@ -84,7 +84,8 @@ struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,
     job->key = none();
     job->offset = job->partition = -1;
     job->payload = job_keep(job, m->payload);
-    if (add_delay(job, m->topic, err) != 0 || add_props(job, m->props, err) != 0) {
+    set_delay(job, m->topic);
+    if (add_props(job, m->props, err) != 0) {
         job_free(job);
         return raw_job(m);
     }

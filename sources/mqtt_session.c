@@ -44,8 +44,8 @@ struct mqtt_session {
     bool stored;       /* the answer to it */
     bool stopping;     /* no message may be acknowledged any more */
     bool disconnected; /* as asked */
-    int64_t started_ms, given_ms,
-        answered_ms; /* the last message: to and from the source */
+    int64_t started_ms;
+    int64_t given_ms, answered_ms; /* the last message: to and from the source */
 };
 
 static int64_t now_ms(void)

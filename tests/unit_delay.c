@@ -62,6 +62,27 @@ static void check(const struct row *row, const struct delay_rules *rules,
     job_free(job);
 }
 
+static void what_the_source_knows_of_the_time_beats_every_header(void **state)
+{
+    (void)state;
+    struct opt_pair pair = {(char *)"deliver-after", (char *)"my-delay"};
+    const struct opt_pairs rename = {&pair, 1};
+    struct delay_rules renamed = plain;
+    renamed.rename = &rename;
+    struct job *job =
+        job_of("deliver-at: 2026-03-01T00:00:00Z|my-delay: 1h|deliver-before: 1m");
+    struct delay_read read;
+    job->after = SLICE_LIT("30s");
+    delay_read(job, &renamed, NOW, &read);
+    assert_null(read.reason);
+    assert_int_equal(read.due_ms, NOW + 30000);
+    assert_int_equal(read.expires_ms, NOW + 90000);
+    job->after = SLICE_LIT("$delayed/soon/a");
+    delay_read(job, &plain, NOW, &read);
+    assert_string_equal(read.reason, "bad-delay");
+    job_free(job);
+}
+
 static void a_due_time_is_asked_for_in_many_ways(void **state)
 {
     (void)state;
@@ -394,6 +415,7 @@ static void control_headers_are_told_from_common_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_source_knows_of_the_time_beats_every_header),
         cmocka_unit_test(a_due_time_is_asked_for_in_many_ways),
         cmocka_unit_test(a_bad_time_is_a_reason_and_never_a_guess),
         cmocka_unit_test(a_relative_delay_counts_from_the_records_timestamp),

@@ -217,14 +217,15 @@ static void a_message_becomes_a_job_with_its_properties_as_headers(void **state)
     buf_free(&props);
 }
 
-static void the_delay_of_the_topic_stands_before_that_of_a_property(void **state)
+static void the_delay_of_the_topic_is_told_apart_from_that_of_a_property(void **state)
 {
     static const struct {
-        const char *topic, *rest, *name, *value;
+        const char *topic, *rest, *after, *at;
     } rows[] = {
-        {"$delayed/30/a/b", "a/b", "deliver-after", "30s"},
-        {"$delayed/1767225600/a", "a", "deliver-at", "1767225600"},
-        {"$delayed/soon/a", "$delayed/soon/a", "deliver-after", "$delayed/soon/a"},
+        {"$delayed/30/a/b", "a/b", "30s", NULL},
+        {"$delayed/1767225600/a", "a", NULL, "1767225600"},
+        {"$delayed/soon/a", "$delayed/soon/a", "$delayed/soon/a", NULL},
+        {"a/b", "a/b", NULL, NULL},
     };
     struct buf props = {0};
     const char *reason;
@@ -237,8 +238,10 @@ static void the_delay_of_the_topic_stands_before_that_of_a_property(void **state
         struct job *job = mqtt_job_new(&m, &reason, NULL);
         assert_null(reason);
         assert_true(slice_is(job->topic, rows[i].rest));
-        const struct header *h = job_header(job, rows[i].name);
-        assert_true(h == &job->headers[0] && slice_is(h->value, rows[i].value));
+        assert_true((job->after.p == NULL) == (rows[i].after == NULL));
+        assert_true((job->at.p == NULL) == (rows[i].at == NULL));
+        assert_true(rows[i].after == NULL || slice_is(job->after, rows[i].after));
+        assert_true(rows[i].at == NULL || slice_is(job->at, rows[i].at));
         job_free(job);
     }
     buf_free(&props);
@@ -282,7 +285,7 @@ int main(void)
         cmocka_unit_test(a_body_of_the_wrong_size_is_refused),
         cmocka_unit_test(broken_properties_end_the_list),
         cmocka_unit_test(a_message_becomes_a_job_with_its_properties_as_headers),
-        cmocka_unit_test(the_delay_of_the_topic_stands_before_that_of_a_property),
+        cmocka_unit_test(the_delay_of_the_topic_is_told_apart_from_that_of_a_property),
         cmocka_unit_test(what_cannot_be_a_job_is_kept_raw_with_a_reason),
     };
     alarm(30);
