@@ -59,6 +59,14 @@ static bool is_unfilled(const struct opt_value *v)
     return v->kind == OPT_IS_STR && !v->filled && strstr(v->str, "${") != NULL;
 }
 
+static bool has_unfilled(const struct opt_value *group)
+{
+    for (size_t i = 0; i < group->count; i++)
+        if (is_unfilled(&group->item[i]))
+            return true;
+    return false;
+}
+
 static void read_item(const struct schema *s, const struct opt_value *item,
                       struct conf_errors *errors)
 {
@@ -172,7 +180,7 @@ static void *read_plugin(const char *where, nth_plugin *nth, struct layer common
     s.layers[1] = (struct layer){plugin.opts, self};
     read_group(&s, group, errors);
     /* A check may rely on what the rows promise. */
-    if (errors->n == errors_before && plugin.check != NULL &&
+    if (errors->n == errors_before && !has_unfilled(group) && plugin.check != NULL &&
         plugin.check(self, &err) != 0)
         conf_error_at(errors, group, "%s: %s", where, err.text);
     return self;
