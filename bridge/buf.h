@@ -18,7 +18,8 @@ void buf_add_str(struct buf *b, const char *s);
 void buf_add_slice(struct buf *b, struct slice s);
 void buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Makes room for n more bytes and gives their place; buf_grew says how many were filled. */
+/* Makes room for n more bytes and gives their place; buf_grew says how many were filled.
+ */
 char *buf_room(struct buf *b, size_t n);
 void buf_grew(struct buf *b, size_t n);
 

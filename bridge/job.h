@@ -38,8 +38,9 @@ struct job {
     struct slice target;  /* where it goes: topic or URL; the route's business */
     struct slice source;  /* name of the source; the core sets it */
     struct slice route;   /* a source that names the route sets it; else empty */
-    struct slice after, at; /* deliver-after, deliver-at, where the source knows them from
-                             * elsewhere ($delayed/30/...): they beat the headers. p NULL: none */
+    struct slice after,
+        at; /* deliver-after, deliver-at, where the source knows them from
+             * elsewhere ($delayed/30/...): they beat the headers. p NULL: none */
     struct header *headers;
     unsigned header_count;
     int64_t timestamp_ms; /* the record's own, ms since 1970; 0: none, count from now */

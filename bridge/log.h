@@ -4,8 +4,8 @@
  *
  *   2026-01-31T12:00:00.123Z level=warn who=orders_in msg="broker away" try=3
  *
- * who: the source, sink, route or part of the daemon that speaks. No payload and no secret
- * is ever logged. Any thread.
+ * who: the source, sink, route or part of the daemon that speaks. No payload and no
+ * secret is ever logged. Any thread.
  */
 #ifndef BRIDGE_LOG_H
 #define BRIDGE_LOG_H

@@ -73,8 +73,7 @@ void name_partition(struct source *src, const struct sched *s, const struct job 
 void submit_forget(struct source *src)
 {
     struct partition_row *row, *next;
-    HASH_ITER(hh, src->partitions, row, next)
-    {
+    HASH_ITER (hh, src->partitions, row, next) {
         HASH_DEL(src->partitions, row);
         free(row->name);
         free(row);

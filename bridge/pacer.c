@@ -18,6 +18,11 @@ void pacer_in_vain(struct pacer *p, int64_t now_us)
     p->hurry_until_us = now_us + PACER_HURRY_US;
 }
 
+bool pacer_hurries(const struct pacer *p, int64_t now_us)
+{
+    return now_us < p->hurry_until_us;
+}
+
 int64_t pacer_gap_us(const struct pacer *p)
 {
     if (p->per_us < PACER_IDLE_PER_S / 1e6)
@@ -28,8 +33,6 @@ int64_t pacer_gap_us(const struct pacer *p)
 
 int64_t pacer_wait_us(const struct pacer *p, int64_t now_us)
 {
-    if (now_us < p->hurry_until_us)
-        return 0;
     int64_t wait_us = p->last_us + pacer_gap_us(p) - now_us;
     return wait_us > 0 ? wait_us : 0;
 }

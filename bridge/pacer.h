@@ -11,13 +11,14 @@
 #ifndef BRIDGE_PACER_H
 #define BRIDGE_PACER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
     PACER_BATCH = 40,            /* jobs worth waiting for */
     PACER_MAX_US = 8000,         /* the longest wait */
     PACER_QUIET_US = 2000,       /* no company came for so long: none will */
-    PACER_HURRY_US = 100 * 1000, /* after a wait in vain nothing waits for so long */
+    PACER_HURRY_US = 100 * 1000, /* how long it hurries after a wait in vain */
     PACER_IDLE_PER_S = 1000      /* below this many jobs a second nothing waits */
 };
 
@@ -31,6 +32,7 @@ struct pacer { /* zeroed is ready */
 void pacer_sent(struct pacer *p, unsigned count, int64_t now_us);
 /* A batch waited, and nothing came to join it. */
 void pacer_in_vain(struct pacer *p, int64_t now_us);
+bool pacer_hurries(const struct pacer *p, int64_t now_us);
 /* The least distance between two batches at the present rate. */
 int64_t pacer_gap_us(const struct pacer *p);
 /* How long the next batch still has to wait; 0: it may leave. */

@@ -30,6 +30,9 @@ struct source_ops {
     /* The producer hears the answer: a job that cannot be accepted is refused to its face
      * instead of being kept as a dead letter. */
     bool answers;
+    /* Its next message may come only after the answer to this one: a batch does not wait
+     * for company that cannot come. */
+    bool awaits;
     /* Finds what the rows alone cannot tell, without any I/O; for `tarry check`. May be
      * NULL. */
     int (*check)(const void *self, struct err *err);
@@ -56,7 +59,8 @@ enum stored {
 struct stored_reply {
     enum stored outcome;
     struct slice id; /* of the job; borrowed until the callback returns */
-    int64_t due_ms;  /* -1 with STORED_BEFORE: that of the job that is there is not known */
+    int64_t
+        due_ms; /* -1 with STORED_BEFORE: that of the job that is there is not known */
     const char *reason; /* REFUSED, STORED_DEAD: one word of the fixed list, else "" */
     const char *why;    /* in words, else "" */
 };

@@ -155,8 +155,8 @@ static void on_reap(void *arg, int64_t moved, int64_t lease_ms)
 static void reap(struct sched *s)
 {
     s->reaping = true;
-    store_reap(s->bucket, (unsigned)s->route->bridge->conf->daemon.batch_max_jobs, on_reap,
-               s);
+    store_reap(s->bucket, (unsigned)s->route->bridge->conf->daemon.batch_max_jobs,
+               on_reap, s);
 }
 
 void sched_tick(struct sched *s)

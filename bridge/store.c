@@ -119,8 +119,7 @@ static void on_wake(void *arg, struct slice channel, struct slice text)
     if (slice_is(from, st->conf.instance))
         return; /* our own: the reply has told us already */
     struct bucket *b;
-    TAILQ_FOREACH(b, &st->buckets, link)
-    {
+    TAILQ_FOREACH (b, &st->buckets, link) {
         if (slice_is(name, b->name))
             st->events.woken(st->arg, b);
     }
@@ -134,8 +133,8 @@ static void on_wakes_state(void *arg, enum redis_state state, const char *why)
     if (state != REDIS_UP || st->state != STORE_UP)
         return;
     /* Wakes that were sent while nobody listened are made up for. */
-    TAILQ_FOREACH(b, &st->buckets, link)
-    st->events.woken(st->arg, b);
+    TAILQ_FOREACH (b, &st->buckets, link)
+        st->events.woken(st->arg, b);
 }
 
 /* What each kind of error reply holds back. */
@@ -192,8 +191,10 @@ void store_list_lane(struct store *st, struct lane *lane)
 static void flush(void *arg)
 {
     struct store *st = arg;
-    if (st->state != STORE_UP || TAILQ_EMPTY(&st->lanes))
+    if (st->state != STORE_UP || TAILQ_EMPTY(&st->lanes)) {
+        st->turn++;
         return;
+    }
     int64_t now_us = loop_mono_us(), soonest_us = -1;
     struct lane *lane, *next;
     for (lane = TAILQ_FIRST(&st->lanes); lane; lane = next) {
@@ -206,6 +207,7 @@ static void flush(void *arg)
             TAILQ_REMOVE(&st->lanes, lane, link);
         }
     }
+    st->turn++;
     if (soonest_us >= 0)
         timer_set(st->flush_timer, (soonest_us + 999) / 1000);
 }

@@ -80,12 +80,16 @@ struct origin {
         before; /* the offset sent before this one to the same bucket; -1: none known */
 };
 
-/* Encodes the job at once; it stays the caller's. tries: "" or the value to keep; dead:
- * it goes to the error bucket. deadline_ms: answer 0 if it has not left by then; 0:
- * never. */
-void store_enqueue(struct bucket *b, const struct job *job, struct slice tries, bool dead,
-                   const struct origin *origin, int64_t deadline_ms, change_cb *cb,
-                   void *arg);
+struct enqueue {
+    struct slice tries; /* empty, or the value to keep; borrowed */
+    struct origin origin;
+    int64_t deadline_ms; /* answer 0 if it has not left by then; 0: never */
+    bool dead;           /* it goes to the error bucket */
+    bool awaited;        /* somebody sends no more until this one is answered */
+};
+/* Encodes the job at once; it stays the caller's. */
+void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
+                   change_cb *cb, void *arg);
 /* lease: the token of the claim. Everything is copied. cb may be NULL. */
 void store_ack(struct bucket *b, struct slice id, change_cb *cb, void *arg);
 void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,

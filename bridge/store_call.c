@@ -25,19 +25,19 @@ static struct change *change_new(struct slice id, size_t record_bytes, struct sl
     return c;
 }
 
-void store_enqueue(struct bucket *b, const struct job *job, struct slice tries, bool dead,
-                   const struct origin *origin, int64_t deadline_ms, change_cb *cb,
-                   void *arg)
+void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
+                   change_cb *cb, void *arg)
 {
     struct buf record = {0};
     job_encode(job, &record);
-    struct change *c = change_new(job->id, record.n, tries);
+    struct change *c = change_new(job->id, record.n, how->tries);
     memcpy((char *)c->record.p, record.p, record.n);
     buf_free(&record);
     c->due_ms = job->due_ms;
-    c->dead = dead;
-    c->origin = *origin;
-    c->deadline_us = deadline_ms > 0 ? loop_mono_us() + deadline_ms * 1000 : 0;
+    c->dead = how->dead;
+    c->awaited = how->awaited;
+    c->origin = how->origin;
+    c->deadline_us = how->deadline_ms > 0 ? loop_mono_us() + how->deadline_ms * 1000 : 0;
     c->cb = cb;
     c->arg = arg;
     lane_add(&b->lane[LANE_ENQUEUE], c);

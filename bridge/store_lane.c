@@ -53,8 +53,7 @@ static void enqueue_head(struct args *a, struct batch *batch)
     struct bucket *b = batch->lane->bucket;
     struct change *c;
     unsigned n = 0;
-    TAILQ_FOREACH(c, &batch->list, link)
-    {
+    TAILQ_FOREACH (c, &batch->list, link) {
         if (c->origin.partition == NULL)
             continue;
         c->partition = partition_number(parts, &n, &c->origin);
@@ -144,13 +143,27 @@ void lane_init(struct lane *lane, struct bucket *b, enum lane_kind kind)
     TAILQ_INIT(&lane->queue);
 }
 
+static void count_in(struct lane *lane, const struct change *c)
+{
+    lane->queued++;
+    lane->awaited += c->awaited;
+}
+
+static void take_out(struct lane *lane, struct change *c)
+{
+    TAILQ_REMOVE(&lane->queue, c, link);
+    lane->queued--;
+    lane->awaited -= c->awaited;
+}
+
 void lane_add(struct lane *lane, struct change *c)
 {
     c->seq = lane->next_seq++;
     c->queued_us = loop_mono_us();
     lane->newest_us = c->queued_us;
+    lane->newest_turn = lane->bucket->store->turn;
     TAILQ_INSERT_TAIL(&lane->queue, c, link);
-    lane->queued++;
+    count_in(lane, c);
     lane->bucket->store->open_count++;
     store_list_lane(lane->bucket->store, lane);
 }
@@ -168,8 +181,7 @@ static void answer(struct lane *lane, struct change *c, char code)
 static void put_back(struct lane *lane, struct change *c)
 {
     struct change *at;
-    TAILQ_FOREACH(at, &lane->queue, link)
-    {
+    TAILQ_FOREACH (at, &lane->queue, link) {
         if (at->seq > c->seq)
             break;
     }
@@ -177,7 +189,7 @@ static void put_back(struct lane *lane, struct change *c)
         TAILQ_INSERT_BEFORE(at, c, link);
     else
         TAILQ_INSERT_TAIL(&lane->queue, c, link);
-    lane->queued++;
+    count_in(lane, c);
 }
 
 static void send_again(struct batch *batch)
@@ -240,21 +252,19 @@ static struct batch *take(struct lane *lane)
     struct batch *batch = mem_alloc(sizeof(*batch));
     const char *last = NULL;
     size_t bytes = 0;
-    unsigned changes_of_partition = 0;
+    unsigned switches = 0;
     struct change *c;
     batch->lane = lane;
     TAILQ_INIT(&batch->list);
     while ((c = TAILQ_FIRST(&lane->queue))) {
         bytes += c->record.n + c->tries.n + c->id.n;
-        changes_of_partition += c->origin.partition != last;
+        switches += c->origin.partition != last; /* no fewer than partitions */
         last = c->origin.partition;
-        if (batch->count > 0 &&
-            (batch->count >= lane->bucket->store->conf.batch_max ||
-             bytes > BATCH_BYTES_MAX || changes_of_partition > PARTITIONS_MAX))
+        if (batch->count > 0 && (batch->count >= lane->bucket->store->conf.batch_max ||
+                                 bytes > BATCH_BYTES_MAX || switches > PARTITIONS_MAX))
             break;
-        TAILQ_REMOVE(&lane->queue, c, link);
+        take_out(lane, c);
         TAILQ_INSERT_TAIL(&batch->list, c, link);
-        lane->queued--;
         batch->count++;
     }
     return batch;
@@ -272,23 +282,30 @@ static void send_batch(struct lane *lane, int64_t now_us)
     if (row->head)
         row->head(&st->args, batch);
     const struct change *c;
-    TAILQ_FOREACH(c, &batch->list, link)
-    row->change(&st->args, batch, c);
+    TAILQ_FOREACH (c, &batch->list, link)
+        row->change(&st->args, batch, c);
     pacer_sent(&lane->pacer, batch->count, now_us);
     lane->flying++;
     args_send(&st->args, &st->scripts, row->script, st->redis, on_reply, batch);
 }
 
-/* us that the head of the queue may still wait for company. */
+/* us that the head of the queue may still wait for company; 0: the next turn; -1: not. */
 static int64_t unripe_us(struct lane *lane, int64_t now_us)
 {
+    struct store *st = lane->bucket->store;
+    if (lane->queued >= st->conf.batch_max)
+        return -1;
+    if (lane->awaited > 0 && pacer_hurries(&lane->pacer, now_us))
+        return lane->newest_turn == st->turn ? 0 : -1;
     int64_t wait_us = pacer_wait_us(&lane->pacer, now_us);
-    if (wait_us == 0 || lane->queued >= lane->bucket->store->conf.batch_max)
-        return 0;
+    if (wait_us == 0)
+        return -1;
+    if (lane->awaited == 0)
+        return wait_us;
     int64_t quiet_us = lane->newest_us + PACER_QUIET_US - now_us;
     if (quiet_us <= 0) {
         pacer_in_vain(&lane->pacer, now_us);
-        return 0;
+        return -1;
     }
     return wait_us < quiet_us ? wait_us : quiet_us;
 }
@@ -302,7 +319,7 @@ int64_t lane_flush(struct lane *lane, int64_t now_us)
         return hold_us - now_us;
     while (lane->queued > 0 && lane->flying < LANE_BATCHES) {
         int64_t wait_us = unripe_us(lane, now_us);
-        if (wait_us > 0)
+        if (wait_us >= 0)
             return wait_us;
         send_batch(lane, now_us);
     }
@@ -316,8 +333,7 @@ void lane_expire(struct lane *lane, int64_t now_us)
         next = TAILQ_NEXT(c, link);
         if (c->deadline_us == 0 || c->deadline_us > now_us)
             continue;
-        TAILQ_REMOVE(&lane->queue, c, link);
-        lane->queued--;
+        take_out(lane, c);
         answer(lane, c, 0);
     }
 }
@@ -326,8 +342,7 @@ void lane_close(struct lane *lane)
 {
     struct change *c;
     while ((c = TAILQ_FIRST(&lane->queue))) {
-        TAILQ_REMOVE(&lane->queue, c, link);
-        lane->queued--;
+        take_out(lane, c);
         answer(lane, c, 0);
     }
 }

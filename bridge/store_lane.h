@@ -29,6 +29,7 @@ struct change {
     int64_t due_ms, lease;
     int64_t queued_us, deadline_us; /* monotonic; deadline 0: none */
     bool dead;
+    bool awaited;       /* somebody sends no more until this one is answered */
     unsigned partition; /* its number in the batch, from 1; 0: none */
     unsigned refused;   /* times that the script asked for the batch before it */
     change_cb *cb;
@@ -41,8 +42,10 @@ struct lane {
     enum lane_kind kind;
     struct change_list queue;
     unsigned queued, flying; /* changes; batches */
+    unsigned awaited;        /* of those queued */
     uint64_t next_seq;
     int64_t newest_us;
+    uint64_t newest_turn;
     int64_t hold_until_us; /* after an error reply that asks to wait */
     struct pacer pacer;
     bool listed; /* in the store's list of lanes with work */
@@ -76,6 +79,7 @@ struct store {
     int64_t pause_until_us; /* after an error reply that concerns everything */
     char trouble[160];
     unsigned open_count;
+    uint64_t turn; /* of the loop */
     uint64_t errors[REDIS_WRONG + 1], reconnections;
     struct lane_list lanes; /* with work */
     struct timer *flush_timer, *tick;

@@ -116,15 +116,18 @@ static void enqueue(struct submission *sub, const struct job *job, struct slice 
 {
     struct source *src = sub->src;
     struct sched *s = route_bucket(sub->route, job->id);
-    struct origin origin = {NULL, -1, -1};
+    struct enqueue how = {.tries = tries,
+                          .origin = {NULL, -1, -1},
+                          .deadline_ms = src->ops->answers ? SUBMIT_ANSWER_MS : 0,
+                          .dead = dead,
+                          .awaited = src->ops->awaits};
     if (job->offset >= 0 && job->partition >= 0)
-        name_partition(src, s, job, &origin);
+        name_partition(src, s, job, &how.origin);
     sub->bytes = (int64_t)job_bytes(job);
     sub->counted = true;
     sub->due_ms = job->due_ms;
     flow_took(&src->bridge->flow, sub->bytes);
-    store_enqueue(s->bucket, job, tries, dead, &origin,
-                  src->ops->answers ? SUBMIT_ANSWER_MS : 0, on_enqueued, sub);
+    store_enqueue(s->bucket, job, &how, on_enqueued, sub);
 }
 
 /* The producer hears it at once; or, where nobody waits, the job is kept as a dead

@@ -251,11 +251,13 @@ static void on_retry(void *arg)
 static void on_failed(void *arg)
 {
     struct kafka_sink *s = arg;
-    struct flight *f;
+    struct flight *next;
 
-    close_client(s);
-    while ((f = LIST_FIRST(&s->flights)) != NULL)
+    close_client(s); /* from here on none is added */
+    for (struct flight *f = LIST_FIRST(&s->flights); f; f = next) {
+        next = LIST_NEXT(f, link);
         land(f, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT);
+    }
 }
 
 /* librdkafka 2.0.2 ends an idempotent producer for good when it lost track of sequence

@@ -199,6 +199,7 @@ const struct source_ops source_http = {
     .size = sizeof(struct http_source),
     .opts = opts,
     .answers = true,
+    .awaits = true,
     .start = start,
     .pause = pause_source,
     .stop = stop,

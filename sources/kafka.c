@@ -160,6 +160,23 @@ static void on_fetch(struct kafka_source *k, rd_kafka_event_t *ev)
     }
 }
 
+/* What could not be committed is so with the next commit, or read again by its new owner.
+ */
+static void on_committed(struct kafka_source *k, rd_kafka_resp_err_t code)
+{
+    switch (code) {
+    case RD_KAFKA_RESP_ERR_NO_ERROR:
+        kafka_client_alive(k->client);
+        break;
+    case RD_KAFKA_RESP_ERR__NO_OFFSET:
+    case RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS:
+        break;
+    default:
+        log_limited(&k->group.parts.commits, LOG_WARN, source_name(k->src), "commit: %s",
+                    rd_kafka_err2str(code));
+    }
+}
+
 static void on_event(void *arg, rd_kafka_event_t *ev)
 {
     struct kafka_source *k = arg;
@@ -173,11 +190,7 @@ static void on_event(void *arg, rd_kafka_event_t *ev)
         on_fetch(k, ev);
         break;
     case RD_KAFKA_EVENT_OFFSET_COMMIT:
-        if (rd_kafka_event_error(ev) == RD_KAFKA_RESP_ERR_NO_ERROR)
-            kafka_client_alive(k->client);
-        else if (rd_kafka_event_error(ev) != RD_KAFKA_RESP_ERR__NO_OFFSET)
-            log_limited(&k->group.parts.commits, LOG_WARN, source_name(k->src),
-                        "commit: %s", rd_kafka_err2str(rd_kafka_event_error(ev)));
+        on_committed(k, rd_kafka_event_error(ev));
         break;
     default:
         break;

@@ -91,12 +91,15 @@ void kafka_group_pause(struct kafka_group *g, bool paused)
 static void finish_revoke(struct kafka_group *g)
 {
     rd_kafka_event_t *ev = g->revoke;
-    const rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(ev);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(ev);
 
     g->revoke = NULL;
     timer_rest(g->limit);
     kafka_parts_store(&g->parts);
     drop_parts(g, list);
+    /* librdkafka keeps a pause for the next time that a partition is ours (2.0.2); and to
+     * resume it then would set it to where we had read to, past what was not stored. */
+    rd_kafka_resume_partitions(kafka_client_rk(g->client), list);
     apply(g, false, list);
     log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
             "%d partitions revoked, %u left", list->cnt, g->parts.count);
@@ -107,9 +110,9 @@ static bool revoke_is_answered(const struct kafka_group *g)
 {
     const struct kafka_part *part;
 
-    TAILQ_FOREACH(part, &g->parts.list, link)
-    if ((part->holds & HOLD_REVOKE) && part->offsets.open > 0)
-        return false;
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        if ((part->holds & HOLD_REVOKE) && part->offsets.open > 0)
+            return false;
     return true;
 }
 
@@ -171,9 +174,9 @@ void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev)
         on_revoke(g, ev);
         return;
     default:
-        log_warn(g->who, "rebalance: %s", rd_kafka_err2str(rd_kafka_event_error(ev)));
         drop_all_parts(g);
         rd_kafka_assign(kafka_client_rk(g->client), NULL);
+        kafka_client_fail(g->client, rd_kafka_err2str(rd_kafka_event_error(ev)));
     }
     rd_kafka_event_destroy(ev);
 }

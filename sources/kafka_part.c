@@ -64,9 +64,9 @@ struct kafka_part *kafka_part_find(struct kafka_parts *parts, const char *topic,
 
     /* Records come in runs of one partition. */
     if (part == NULL || !is(part, topic, partition))
-        TAILQ_FOREACH(part, &parts->list, link)
-    if (is(part, topic, partition))
-        break;
+        TAILQ_FOREACH (part, &parts->list, link)
+            if (is(part, topic, partition))
+                break;
     parts->last = part;
     return part;
 }
@@ -167,8 +167,8 @@ void kafka_parts_hold(struct kafka_parts *parts, enum kafka_hold why)
     rd_kafka_topic_partition_list_t *list = NULL;
     struct kafka_part *part;
 
-    TAILQ_FOREACH(part, &parts->list, link)
-    hold(part, why, &list);
+    TAILQ_FOREACH (part, &parts->list, link)
+        hold(part, why, &list);
     pause_list(parts, list);
 }
 
@@ -177,8 +177,8 @@ void kafka_parts_let_go(struct kafka_parts *parts, enum kafka_hold why)
     rd_kafka_topic_partition_list_t *list = NULL;
     struct kafka_part *part;
 
-    TAILQ_FOREACH(part, &parts->list, link)
-    let_go(part, why, &list);
+    TAILQ_FOREACH (part, &parts->list, link)
+        let_go(part, why, &list);
     resume_list(parts, list);
 }
 
@@ -266,8 +266,7 @@ void kafka_parts_store(struct kafka_parts *parts)
     if (!parts->dirty || parts->rk == NULL)
         return;
     parts->dirty = false;
-    TAILQ_FOREACH(part, &parts->list, link)
-    {
+    TAILQ_FOREACH (part, &parts->list, link) {
         if (part->dirty)
             list_add(&list, part)->offset = part->offsets.done; /* the next to read */
         part->dirty = false;

@@ -251,6 +251,7 @@ const struct source_ops source_mqtt = {
     .help = "Subscribes to an MQTT broker and acknowledges what Redis has stored.",
     .size = sizeof(struct mqtt_source),
     .opts = opts,
+    .awaits = true,
     .check = check,
     .start = start,
     .pause = pause_source,

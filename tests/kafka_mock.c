@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_mock.c - librdkafka's mock cluster as a server of its own, for machines that cannot
- * get a real Kafka.
+ * kafka_mock.c - librdkafka's mock cluster as a server of its own, for machines that
+ * cannot get a real Kafka.
  *
  * Prints the address to connect to, then obeys lines on stdin until that is closed:
  *   topic NAME PARTITIONS   creates a topic

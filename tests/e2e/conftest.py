@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import servers, tarry
+from lib import servers, tarry, verify
 
 LIMIT_S = 240
 
@@ -17,6 +17,12 @@ LIMIT_S = 240
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: not in ./tests/run quick")
     config.addinivalue_line("markers", "smoke: also under the sanitizers")
+
+
+def pytest_terminal_summary(terminalreporter):
+    if verify.notes:
+        terminalreporter.section("measured")
+        terminalreporter.write_line("\n".join(verify.notes))
 
 
 class Bench:

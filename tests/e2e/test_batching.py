@@ -14,6 +14,6 @@ def test_under_load_there_is_less_than_one_script_call_for_ten_jobs(bench):
     way.send(batch, rate=RATE)
     verify.expect(verify.judge(batch, way.collector.wait(batch)))
     calls = way.tarry.metric("tarry_redis_scripts_total") - before
-    print(f"{calls:.0f} script calls for {COUNT} jobs at {RATE}/s")
+    verify.note(f"{calls:.0f} script calls for {COUNT} jobs at {RATE}/s")
     assert calls < COUNT / 10
     way.tarry.stop()

@@ -16,7 +16,7 @@ def test_sigterm_under_load_loses_nothing_and_repeats_nothing(bench, name):
     time.sleep(1.2)
     begun = time.monotonic()
     assert way.tarry.stop() == 0
-    print(f"stopped within {time.monotonic() - begun:.2f} s")
+    verify.note(f"stopped within {time.monotonic() - begun:.2f} s")
     assert time.monotonic() - begun < 15
     way.tarry.start()
     sending.join()

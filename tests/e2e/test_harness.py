@@ -82,5 +82,5 @@ def test_the_callback_server_takes_pipelined_requests_and_comes_back(bench):
     collector.come_back()
     load.http(collector.port, "main", batch[2000:])
     relayed(batch, collector.wait_count(len(batch)))
-    print(f"{rate:.0f} requests/s")
+    verify.note(f"{rate:.0f} requests/s")
     assert rate > 2000

@@ -2,7 +2,7 @@
 import json
 import time
 
-from lib import servers, ways
+from lib import servers, verify, ways
 
 PENDING, WATCH_S = 100_000, 8
 
@@ -28,7 +28,7 @@ def test_an_idle_daemon_sleeps_and_pending_jobs_cost_no_cpu(bench):
                     b: {{ from = [ "m", "http" ]; to = "m"; topic = "out"; }}; }};''').start()
     broker.wait_subscribed("in")
     wakeups, cpu = rest(tarry)
-    print(f"idle: {wakeups:.1f} wake-ups/s, {cpu:.2f} s of CPU in {WATCH_S} s")
+    verify.note(f"idle: {wakeups:.1f} wake-ups/s, {cpu:.2f} s of CPU in {WATCH_S} s")
     assert wakeups < 5
 
     lines = "".join(json.dumps({"payload": f"{i}", "deliver-after": "1h"}) + "\n"
@@ -39,7 +39,7 @@ def test_an_idle_daemon_sleeps_and_pending_jobs_cost_no_cpu(bench):
         assert status == 200, body
     servers.wait_for("the jobs", lambda: tarry.metric("tarry_jobs_pending") == PENDING)
     wakeups_full, cpu_full = rest(tarry)
-    print(f"{PENDING} pending: {wakeups_full:.1f} wake-ups/s, {cpu_full:.2f} s of CPU")
+    verify.note(f"{PENDING} pending: {wakeups_full:.1f} wake-ups/s, {cpu_full:.2f} s of CPU")
     assert wakeups_full < 5
     assert cpu_full <= cpu + 0.05
     tarry.stop()

@@ -189,6 +189,15 @@ class Kafka(Server):
         except KafkaException:
             return False
 
+    def warm_up(self):
+        """The first idempotent producer of a new broker waits a second for its number."""
+        from confluent_kafka import Producer
+        producer = Producer({"bootstrap.servers": self.address, "enable.idempotence": True,
+                             "log_level": 2})
+        producer.produce("warm-up", b"")
+        assert producer.flush(30) == 0
+        return self
+
     def add_topic(self, name, partitions=4):
         from confluent_kafka.admin import AdminClient, NewTopic
         admin = AdminClient({"bootstrap.servers": self.address})
@@ -221,4 +230,4 @@ def start_kafka(folder):
     """The real one if its jars and a Java are there; TARRY_KAFKA=mock asks for the other."""
     real = (os.environ.get("TARRY_KAFKA") != "mock" and shutil.which("java") and
             (BUILD / "kafka/libs/pom.xml").exists())
-    return (Kafka if real else KafkaMock)(folder).start(60)
+    return Kafka(folder).start(60).warm_up() if real else KafkaMock(folder).start()

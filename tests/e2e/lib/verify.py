@@ -6,6 +6,7 @@ TIME gives inside the scripts, so that "early" is judged by the clock that decid
 the stamp is the earlier of the arrival and the record's own time, which the sink's producer
 sets as it emits: a slow consumer hides nothing.
 """
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -73,8 +74,17 @@ def judge(jobs, arrivals, keys=True):
     return v
 
 
+notes = []  # one line per measurement, for the end of the run
+
+
+def note(text):
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[2].rpartition(" ")[0]
+    print(text)
+    notes.append(f"{test}: {text}")
+
+
 def expect(verdict, twice_max=0):
-    print(verdict)
+    note(verdict)
     assert not verdict.unknown, f"never sent: {verdict.unknown[:3]}"
     assert not verdict.corrupt, "\n".join(verdict.corrupt[:5])
     assert not verdict.early, f"early: {verdict.early[:10]}"
