@@ -3,6 +3,7 @@
 import threading
 
 from lib import collect, jobs, load
+from lib.servers import wait_for
 
 ALL = ["kafka-kafka", "mqtt-mqtt", "http-http", "kafka-http", "mqtt-kafka", "http-kafka"]
 RETRY = '{ first = "300ms"; factor = 1.5; max = "2s"; limit = 0; jitter = 0.2; }'
@@ -27,6 +28,9 @@ class Way:
         self.tarry = bench.tarry(self.redis.url, self.conf(route, retry)).start()
         if self.source == "mqtt":
             self.broker.wait_subscribed("$delayed/#")
+        elif self.source == "kafka":
+            wait_for("the group to assign partitions",
+                     lambda: "partitions assigned" in self.tarry.log.read_text())
 
     def make_collector(self):
         if self.sink == "kafka":
