@@ -31,8 +31,8 @@ int64_t pacer_gap_us(const struct pacer *p)
     return gap_us < PACER_MAX_US ? (int64_t)gap_us : PACER_MAX_US;
 }
 
-int64_t pacer_wait_us(const struct pacer *p, int64_t now_us)
+int64_t pacer_wait_us(const struct pacer *p, int64_t now_us, int patience)
 {
-    int64_t wait_us = p->last_us + pacer_gap_us(p) - now_us;
+    int64_t wait_us = p->last_us + patience * pacer_gap_us(p) - now_us;
     return wait_us > 0 ? wait_us : 0;
 }

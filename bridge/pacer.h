@@ -35,7 +35,8 @@ void pacer_in_vain(struct pacer *p, int64_t now_us);
 bool pacer_hurries(const struct pacer *p, int64_t now_us);
 /* The least distance between two batches at the present rate. */
 int64_t pacer_gap_us(const struct pacer *p);
-/* How long the next batch still has to wait; 0: it may leave. */
-int64_t pacer_wait_us(const struct pacer *p, int64_t now_us);
+/* How long the next batch still has to wait; 0: it may leave. patience: 1, or more where
+ * nobody is kept waiting: so many times the gap. */
+int64_t pacer_wait_us(const struct pacer *p, int64_t now_us, int patience);
 
 #endif

@@ -68,7 +68,7 @@ static void pump(struct sched *s)
         .until_due_us = s->head_ms < 0 ? -1
                                        : clock_until_us(store_clock(bridge->store),
                                                         now_us, s->head_ms),
-        .gap_us = pacer_wait_us(&s->pacer, now_us),
+        .gap_us = pacer_wait_us(&s->pacer, now_us, 1),
         .credit = credit(sink),
         .credit_max = sink->max_in_flight,
         .more = s->more,

@@ -11,7 +11,8 @@ enum {
     BATCH_BYTES_MAX = 1024 * 1024,
     HOLD_US = 100 * 1000, /* after an error reply */
     REFUSED_MAX = 50,     /* then the batch before it will not come any more */
-    PARTITIONS_MAX = 64   /* of one batch */
+    PARTITIONS_MAX = 64,  /* of one batch */
+    PATIENCE = 2 /* where nobody awaits the answer: so many times the pacer's gap */
 };
 
 struct batch {
@@ -295,19 +296,20 @@ static int64_t unripe_us(struct lane *lane, int64_t now_us)
     struct store *st = lane->bucket->store;
     if (lane->queued >= st->conf.batch_max)
         return -1;
-    if (lane->awaited > 0 && pacer_hurries(&lane->pacer, now_us))
+    if (lane->awaited == 0) {
+        int64_t wait_us = pacer_wait_us(&lane->pacer, now_us, PATIENCE);
+        return wait_us > 0 ? wait_us : -1;
+    }
+    if (pacer_hurries(&lane->pacer, now_us))
         return lane->newest_turn == st->turn ? 0 : -1;
-    int64_t wait_us = pacer_wait_us(&lane->pacer, now_us);
+    int64_t wait_us = pacer_wait_us(&lane->pacer, now_us, 1);
+    int64_t quiet_us = lane->newest_us + PACER_QUIET_US - now_us;
     if (wait_us == 0)
         return -1;
-    if (lane->awaited == 0)
-        return wait_us;
-    int64_t quiet_us = lane->newest_us + PACER_QUIET_US - now_us;
-    if (quiet_us <= 0) {
-        pacer_in_vain(&lane->pacer, now_us);
-        return -1;
-    }
-    return wait_us < quiet_us ? wait_us : quiet_us;
+    if (quiet_us > 0)
+        return wait_us < quiet_us ? wait_us : quiet_us;
+    pacer_in_vain(&lane->pacer, now_us);
+    return -1;
 }
 
 int64_t lane_flush(struct lane *lane, int64_t now_us)

@@ -66,6 +66,7 @@ for file in $(code) $(find lua -name '*.lua' 2>/dev/null | sort); do
     *) echo "$file:1: the first line is the SPDX line" ;;
     esac
     lines=$(wc -l < "$file")
+    case $file in tests/*) continue ;; esac # a list of cases may be as long as it is
     [ "$lines" -le 500 ] || echo "$file:$lines: more than 500 lines; split it"
 done)
 

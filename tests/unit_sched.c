@@ -85,7 +85,7 @@ static void a_wait_in_vain_is_not_repeated_for_a_tenth_of_a_second(void **state)
     (void)state;
     struct pacer p = {0};
     rate_after(1, 200, &p);
-    assert_true(pacer_wait_us(&p, p.last_us + 1000) > 0);
+    assert_true(pacer_wait_us(&p, p.last_us + 1000, 1) > 0);
     pacer_in_vain(&p, p.last_us + 2000);
     assert_true(pacer_hurries(&p, p.last_us + 2001));
     assert_true(pacer_hurries(&p, p.last_us + 101999));
