@@ -56,6 +56,7 @@ struct route {
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
     struct sched *scheds;              /* conf->buckets of them */
     unsigned in_flight;                /* hand-overs without an outcome */
+    int64_t dead_slot_ms;              /* monotonic: last time given out by deliver.c */
     struct route_stats stats;
     struct log_limit complain, complain_dead; /* jobs given up; its dead-letter sink */
 };
@@ -88,7 +89,8 @@ struct bridge {
     struct timer *tick;
     uint64_t next_id;  /* for jobs without a name */
     uint64_t instance; /* random, 40 bits: part of those names */
-    bool claiming;     /* false while draining */
+    struct log_limit complain_paused, complain_resumed;
+    bool claiming; /* false while draining */
     bool draining;
 };
 

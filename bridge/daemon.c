@@ -18,11 +18,13 @@
 #include <unistd.h>
 
 enum { EXIT_UNAVAILABLE = 69, EXIT_BY_FORCE = 70, EXIT_CONF = 78 };
+enum { SECOND_SIGNAL_MS = 200 };
 
 struct daemon {
     struct bridge bridge;
     bool started; /* sources and sinks are */
     int exit_code;
+    int64_t stop_begun_ms; /* monotonic */
 };
 
 static void on_drained(void *arg, int outcome)
@@ -77,6 +79,16 @@ static void on_woken(void *arg, struct bucket *b)
 
 /* --- every turn, every second --- */
 
+static void tell_pause(struct bridge *bridge, bool pause)
+{
+    const char *why = store_trouble(bridge->store);
+    if (pause && !bridge->draining)
+        log_limited(&bridge->complain_paused, LOG_WARN, "daemon", "sources held back: %s",
+                    *why ? why : "too many jobs on their way");
+    else if (!pause)
+        log_limited(&bridge->complain_resumed, LOG_INFO, "daemon", "sources go on");
+}
+
 static void on_turn(void *arg)
 {
     struct bridge *bridge = arg;
@@ -84,16 +96,10 @@ static void on_turn(void *arg)
         sched_credit(&bridge->sinks[i]);
     bool pause = bridge->draining ||
                  flow_wants_pause(&bridge->flow, store_takes_jobs(bridge->store));
-    if (pause != bridge->flow.paused) {
-        bridge->flow.paused = pause;
-        const char *why = store_trouble(bridge->store);
-        if (pause && !bridge->draining)
-            log_warn("daemon", "sources held back: %s",
-                     *why ? why : "too many jobs on their way");
-        else if (!pause)
-            log_info("daemon", "sources go on");
-        inst_pause_sources(bridge, pause);
-    }
+    if (pause != bridge->flow.paused)
+        tell_pause(bridge, pause);
+    bridge->flow.paused = pause;
+    inst_pause_sources(bridge, pause); /* also those that started meanwhile */
 }
 
 static void on_tick(void *arg)
@@ -110,10 +116,14 @@ static void on_stop_signal(void *arg, int signo)
 {
     struct daemon *daemon = arg;
     if (daemon->bridge.draining) {
+        /* timeout(1) and a terminal send the same signal twice at once */
+        if (loop_mono_ms() - daemon->stop_begun_ms < SECOND_SIGNAL_MS)
+            return;
         log_warn("daemon", "second signal: leaving at once");
         _exit(EXIT_BY_FORCE);
     }
     log_info("daemon", "signal %d: stopping", signo);
+    daemon->stop_begun_ms = loop_mono_ms();
     drain_start(&daemon->bridge, on_drained, daemon);
 }
 
@@ -165,6 +175,7 @@ static int start_httpd(struct bridge *bridge, struct err *err)
         return 0;
     const struct httpd_conf conf = {.listen = c->listen,
                                     .body_max = c->body_max_bytes,
+                                    .bodies_max = bridge->conf->daemon.queue_max_bytes,
                                     .deadline_ms = c->deadline_ms,
                                     .idle_ms = c->idle_ms,
                                     .connections_max = (unsigned)c->connections_max};

@@ -13,7 +13,8 @@ enum {
     DEAD_FIRST_MS =
         1000, /* a failing dead-letter sink is tried again after this, doubling, */
     DEAD_MAX_MS = 60000, /* never less often than this, and without end */
-    NO_CREDIT_MS = 250   /* the dead-letter sink is busy */
+    NO_CREDIT_MS = 250,  /* the dead-letter sink is busy */
+    LEASES_LOST = 3      /* by crashes of ours, not counted by the retry schedule */
 };
 
 struct handover {
@@ -34,11 +35,26 @@ const struct header *delivery_header(const struct delivery *d, const char *name)
     return NULL;
 }
 
-static void on_changed(void *arg, char code)
+static void on_retried(void *arg, char code)
 {
     struct route *route = arg;
     if (code == 'x')
         route->stats.stale++;
+}
+
+struct burial {
+    struct route *route;
+    enum reason reason;
+};
+
+static void on_buried(void *arg, char code)
+{
+    struct burial *burial = arg;
+    if (code == 'b')
+        burial->route->stats.dead[burial->reason]++;
+    else if (code == 'x')
+        burial->route->stats.stale++;
+    free(burial);
 }
 
 static void retry(struct sched *s, struct slice id, int64_t lease, int64_t wait_ms,
@@ -47,17 +63,18 @@ static void retry(struct sched *s, struct slice id, int64_t lease, int64_t wait_
     struct buf text = {0};
     tries_format(tries, &text);
     store_retry(s->bucket, id, lease, store_now_ms(s->route->bridge->store) + wait_ms,
-                buf_slice(&text), on_changed, s->route);
+                buf_slice(&text), on_retried, s->route);
     buf_free(&text);
 }
 
 static void bury(struct sched *s, struct slice id, int64_t lease,
                  const struct tries *tries)
 {
+    struct burial *burial = mem_alloc(sizeof(*burial));
     struct buf text = {0};
+    *burial = (struct burial){s->route, reason_find(tries->reason)};
     tries_format(tries, &text);
-    store_bury(s->bucket, id, lease, buf_slice(&text), on_changed, s->route);
-    s->route->stats.dead[reason_find(tries->reason)]++;
+    store_bury(s->bucket, id, lease, buf_slice(&text), on_buried, burial);
     buf_free(&text);
 }
 
@@ -94,7 +111,7 @@ static void on_delivered(struct handover *h, const char *why)
 {
     (void)why;
     h->sched->route->stats.delivered++;
-    store_ack(h->sched->bucket, h->job->id, NULL, NULL);
+    store_ack(h->sched->bucket, h->job->id, h->lease, NULL, NULL);
 }
 
 static void on_try_again(struct handover *h, const char *why)
@@ -155,6 +172,25 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
     free(h);
 }
 
+/* When a job that its dead-letter sink has no room for may ask again: each its own time,
+ * so that many of them do not keep Redis busy with coming and going. */
+static int64_t dead_slot_ms(struct route *route)
+{
+    int64_t now_ms = loop_mono_ms(), step_ms = NO_CREDIT_MS / route->dead->max_in_flight;
+    int64_t slot_ms = route->dead_slot_ms + (step_ms > 0 ? step_ms : 1);
+    route->dead_slot_ms =
+        slot_ms > now_ms + NO_CREDIT_MS ? slot_ms : now_ms + NO_CREDIT_MS;
+    return route->dead_slot_ms - now_ms;
+}
+
+/* Leases were lost so often that the job itself may be what ends them. */
+static bool is_poison(const struct route *route, const struct tries *tries)
+{
+    return tries->attempts > LEASES_LOST &&
+           retry_delay_ms(&route->conf->retry, tries->attempts - LEASES_LOST, 0.5) ==
+               RETRY_GIVE_UP;
+}
+
 /* What is left to do for a job that can't be handed over. */
 static bool turned_away(struct sched *s, const struct claimed *claimed,
                         struct tries *tries, const struct job *job, int64_t lease,
@@ -176,13 +212,17 @@ static bool turned_away(struct sched *s, const struct claimed *claimed,
         give_up(s, claimed->id, lease, tries, reason_name(REASON_EXPIRED));
         return true;
     }
+    if (tries->reason[0] == '\0' && is_poison(s->route, tries)) {
+        give_up(s, claimed->id, lease, tries, reason_name(REASON_RETRIES));
+        return true;
+    }
     struct sink *dead = tries->reason[0] ? s->route->dead : NULL;
     if (tries->reason[0] && dead == NULL) { /* the route lost its dead-letter sink */
         bury(s, claimed->id, lease, tries);
         return true;
     }
     if (dead && dead->in_flight >= dead->max_in_flight) {
-        retry(s, claimed->id, lease, NO_CREDIT_MS, tries);
+        retry(s, claimed->id, lease, dead_slot_ms(s->route), tries);
         return true;
     }
     return false;
@@ -195,7 +235,9 @@ static void hand_over(struct handover *h, int64_t now_ms)
     route->in_flight++;
     sink->in_flight++;
     h->started_us = loop_mono_us();
-    if (h->tries.attempts > 0)
+    if (sink != route->sink)
+        ; /* a dead letter's way is not measured */
+    else if (h->tries.attempts > 0)
         route->stats.redelivered++;
     else
         histogram_add(&route->stats.lateness, (double)(now_ms - h->job->due_ms) / 1000);

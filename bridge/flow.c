@@ -20,5 +20,5 @@ bool flow_wants_pause(const struct flow *f, bool store_takes_jobs)
     if (!store_takes_jobs)
         return true;
     int64_t part = f->paused ? 2 : 1;
-    return f->jobs >= f->max_jobs / part || f->bytes >= f->max_bytes / part;
+    return f->jobs * part >= f->max_jobs || f->bytes * part >= f->max_bytes;
 }

@@ -24,6 +24,7 @@ struct httpd_req; /* lives until it is answered; handlers must answer each exact
 struct httpd_conf {
     const char *listen;  /* "127.0.0.1:7700", "[::1]:7700", ":7700", "unix:/run/x.sock" */
     int64_t body_max;    /* bytes; above it 413 */
+    int64_t bodies_max;  /* bytes of all open requests together; above it 503 */
     int64_t deadline_ms; /* from the first byte of a request to its last */
     int64_t idle_ms;     /* a silent keep-alive connection is closed */
     unsigned connections_max;

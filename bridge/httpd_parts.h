@@ -32,7 +32,15 @@ struct httpd_conn {
 };
 
 enum httpd_stage { HEAD, BODY, HANDED, SUSPENDED, ANSWERED };
-enum httpd_refusal { NOT_REFUSED, BAD_PATH, NO_PATH, NO_METHOD, TOO_LARGE, DRAINED };
+enum httpd_refusal {
+    NOT_REFUSED,
+    BAD_PATH,
+    NO_PATH,
+    NO_METHOD,
+    TOO_LARGE,
+    CROWDED,
+    DRAINED
+};
 
 struct httpd_note { /* a decoded query parameter */
     struct httpd_note *next;

@@ -144,6 +144,11 @@ static void refuse(struct httpd_req *req)
                     "the body is larger than the %lld bytes allowed",
                     (long long)req->h->conf.body_max);
         return;
+    case CROWDED:
+        httpd_add(req, "Retry-After", "1");
+        httpd_error(req, 503, "full",
+                    "too many bodies are being received; send it again");
+        return;
     case DRAINED:
         httpd_add(req, "Retry-After", "1");
         httpd_add(req, "Connection", "close");
@@ -174,6 +179,8 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
         req->refusal = DRAINED;
     if (req->refusal == NOT_REFUSED && f.length > h->conf.body_max)
         req->refusal = TOO_LARGE;
+    if (req->refusal == NOT_REFUSED && httpd_body_bytes() + f.length > h->conf.bodies_max)
+        req->refusal = CROWDED;
     /* A body that is not sent yet, or too long to be read for nothing: the answer goes
      * out at once, and the connection with it. */
     if (req->refusal != NOT_REFUSED &&
@@ -192,6 +199,11 @@ static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t 
     if (req->refusal == NOT_REFUSED &&
         (int64_t)(req->body.n + *n) > req->h->conf.body_max) {
         req->refusal = TOO_LARGE;
+        httpd_req_drop_body(req);
+    }
+    if (req->refusal == NOT_REFUSED &&
+        httpd_body_bytes() + (int64_t)*n > req->h->conf.bodies_max) {
+        req->refusal = CROWDED;
         httpd_req_drop_body(req);
     }
     if (req->refusal == NOT_REFUSED) {

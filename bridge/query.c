@@ -5,6 +5,7 @@
  */
 #include "bridge/bridge.h"
 #include "bridge/route.h"
+#include "bridge/submit.h"
 #include "bridge/tries.h"
 
 #include <stdlib.h>
@@ -134,5 +135,5 @@ void source_cancel(struct source *src, struct slice route, struct slice id,
         return;
     }
     store_cancel(route_bucket(q->route, (struct slice){q->id, q->id_n})->bucket,
-                 (struct slice){q->id, q->id_n}, on_cancelled, q);
+                 (struct slice){q->id, q->id_n}, SUBMIT_ANSWER_MS, on_cancelled, q);
 }

@@ -192,7 +192,8 @@ static void greet_failed(struct redis *r, const char *what, const redisReply *re
     struct err why;
     enum redis_error e = redis_error(reply);
     r->denied = e == REDIS_DENIED || e == REDIS_WRONG;
-    err_set(&why, "%s refused: %s", what, reply->str);
+    /* A server that does not know a command quotes its arguments: never a password. */
+    err_set(&why, "%s refused: %.*s", what, (int)strcspn(reply->str, "'"), reply->str);
     lose(r, why.text);
 }
 

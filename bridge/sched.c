@@ -64,6 +64,10 @@ static void pump(struct sched *s)
     int64_t now_us = loop_mono_us(), wait_us;
     if (!bridge->claiming || s->claiming || !store_is_up(bridge->store))
         return;
+    if (bucket_is_held(s->bucket)) {
+        timer_set(s->timer, AGAIN_MS);
+        return;
+    }
     struct sched_view view = {
         .until_due_us = s->head_ms < 0 ? -1
                                        : clock_until_us(store_clock(bridge->store),

@@ -19,7 +19,7 @@ const char *script_name(enum script s)
     return names[s];
 }
 
-static const char *text_of(const char *name)
+static const char *script_text(const char *name)
 {
     for (const struct lua_file *f = lua_files; f->name; f++)
         if (strcmp(f->name, name) == 0)
@@ -48,12 +48,13 @@ static void on_loaded(void *arg, const struct redisReply *reply)
 void scripts_load(struct scripts *s, struct redis *r, void (*done)(void *arg, bool ok),
                   void *arg)
 {
+    must(s->open == 0);
     s->open = SCRIPTS;
     s->failed = 0;
     s->done = done;
     s->arg = arg;
     for (int i = 0; i < SCRIPTS; i++) {
-        const char *text = text_of(names[i]);
+        const char *text = script_text(names[i]);
         must(text != NULL);
         struct load *load = mem_alloc(sizeof(*load));
         *load = (struct load){s, (enum script)i};

@@ -72,6 +72,8 @@ static const struct counter_row {
     ROW(redelivered, "tarry_jobs_redelivered_total", "Attempts after the first."),
     BY_REASON(dead, "tarry_jobs_dead_total", "Jobs given up, kept in the error bucket."),
     ROW(cancelled, "tarry_jobs_cancelled_total", "Jobs taken out before their delivery."),
+    ROW(cancels_missed, "tarry_cancels_missed_total",
+        "Cancels that came too late, or named no job."),
     ROW(stale, "tarry_stale_acks_total",
         "Outcomes whose lease had ended; without effect."),
 #undef ROW
@@ -199,7 +201,7 @@ static void print_process(const struct bridge *bridge, struct buf *out)
                  store_errors(bridge->store, (enum redis_error)e));
     head(out, "tarry_redis_connections_total", "counter", "Connections made to Redis.");
     buf_addf(out, "tarry_redis_connections_total %" PRIu64 "\n",
-             store_reconnections(bridge->store));
+             store_connections(bridge->store));
     head(out, "tarry_redis_up", "gauge", "1 while Redis can be worked with.");
     buf_addf(out, "tarry_redis_up %d\n", store_is_up(bridge->store));
     head(out, "tarry_loop_wakeups_total", "counter", "Turns of the event loop.");

@@ -35,6 +35,7 @@ struct route_stats {
     uint64_t redelivered; /* attempts after the first */
     uint64_t dead[REASONS];
     uint64_t cancelled;
+    uint64_t cancels_missed;   /* too late, or no such job */
     uint64_t stale;            /* outcomes of a lease that had ended meanwhile */
     struct histogram lateness; /* due to hand-over, first attempts */
 };

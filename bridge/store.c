@@ -71,8 +71,11 @@ static void on_time(void *arg, const struct redisReply *reply)
         return;
     int64_t redis_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
                        strtoll(reply->element[1]->str, NULL, 10);
+    if (st->clock_stale) /* perhaps another server, with another clock */
+        st->clock = (struct clock){0};
+    st->clock_stale = false;
     clock_sample(&st->clock, sent_us, loop_mono_us(), redis_us);
-    if (st->state == STORE_LOADING)
+    if (st->state == STORE_LOADING && st->scripts.open == 0)
         go_up(st);
 }
 
@@ -97,12 +100,12 @@ static void on_state(void *arg, enum redis_state state, const char *why)
 {
     struct store *st = arg;
     if (state == REDIS_UP) {
-        st->reconnections++;
-        st->clock = (struct clock){0}; /* perhaps another server, with another clock */
+        st->connections++;
+        st->clock_stale = true;
         load(st);
     } else if (state == REDIS_DOWN) {
-        if (st->state != STORE_DOWN || st->trouble[0] == '\0')
-            log_warn("redis", "away: %s", why);
+        if (strcmp(st->trouble, why) != 0)
+            log_limited(&st->complain, LOG_WARN, "redis", "away: %s", why);
         go_down(st, why);
     }
 }
@@ -129,7 +132,10 @@ static void on_wakes_state(void *arg, enum redis_state state, const char *why)
 {
     struct store *st = arg;
     struct bucket *b;
-    (void)why;
+    if (state == REDIS_DOWN && st->state == STORE_UP)
+        log_limited(&st->complain_wakes, LOG_WARN, "redis",
+                    "no wakes of other instances are heard (channel %s): %s",
+                    st->wake_channel, why);
     if (state != REDIS_UP || st->state != STORE_UP)
         return;
     /* Wakes that were sent while nobody listened are made up for. */
@@ -137,15 +143,37 @@ static void on_wakes_state(void *arg, enum redis_state state, const char *why)
         st->events.woken(st->arg, b);
 }
 
-/* What each kind of error reply holds back. */
+/* What each kind of error reply asks for. */
 static const struct {
-    int64_t pause_us;
-    bool full;
-} holds[] = {
-    [REDIS_WAIT] = {PAUSE_US, false},       [REDIS_FULL] = {0, true},
-    [REDIS_MOVED_AWAY] = {PAUSE_US, false}, [REDIS_DENIED] = {DENIED_PAUSE_US, false},
-    [REDIS_WRONG] = {PAUSE_US, false},
+    int64_t rest_us;
+    bool for_all;  /* it concerns the server, not one bucket or script */
+    bool refusing; /* sources are held back until it takes a job again */
+} asks[] = {
+    [REDIS_WAIT] = {PAUSE_US, true, true},
+    [REDIS_FULL] = {PAUSE_US, false, true},
+    [REDIS_MOVED_AWAY] = {PAUSE_US, true, true},
+    [REDIS_DENIED] = {DENIED_PAUSE_US, false, false},
+    [REDIS_WRONG] = {PAUSE_US, false, false},
 };
+
+int64_t store_rest_us(enum redis_error e)
+{
+    return asks[e].rest_us;
+}
+
+static void judge_error(struct store *st, enum redis_error e, const char *text,
+                        enum script script)
+{
+    int64_t until_us = loop_mono_us() + asks[e].rest_us;
+    set_trouble(st, text);
+    log_limited(&st->complain, LOG_WARN, "redis", "%s: %s",
+                script < SCRIPTS ? script_name(script) : "TIME", text);
+    st->refusing = st->refusing || asks[e].refusing;
+    if (asks[e].for_all && until_us > st->pause_until_us)
+        st->pause_until_us = until_us;
+    if (e == REDIS_MOVED_AWAY)
+        redis_reconnect(st->redis, text);
+}
 
 enum redis_error store_judge(struct store *st, const struct redisReply *reply,
                              enum script script)
@@ -156,26 +184,16 @@ enum redis_error store_judge(struct store *st, const struct redisReply *reply,
     st->errors[e]++;
     if (e == REDIS_NO_ERROR) {
         if (script == SCRIPT_ENQUEUE)
-            st->full = false;
-        if (st->state == STORE_UP && !st->full)
+            st->refusing = false;
+        if (st->state == STORE_UP && !st->refusing)
             st->trouble[0] = '\0';
-        return e;
+    } else if (e != REDIS_NO_SCRIPT) {
+        judge_error(st, e, reply->str, script);
+    } else if (st->state == STORE_UP) {
+        log_warn("redis", "its scripts were flushed: loading them again");
+        go_down(st, "loading scripts");
+        load(st);
     }
-    set_trouble(st, reply->str);
-    if (e == REDIS_NO_SCRIPT) {
-        if (st->state == STORE_UP) {
-            log_warn("redis", "its scripts were flushed: loading them again");
-            go_down(st, "loading scripts");
-            load(st);
-        }
-        return e;
-    }
-    log_limited(&st->complain, LOG_WARN, "redis", "%s: %s",
-                script < SCRIPTS ? script_name(script) : "TIME", reply->str);
-    st->full = st->full || holds[e].full;
-    st->pause_until_us = loop_mono_us() + holds[e].pause_us;
-    if (e == REDIS_MOVED_AWAY)
-        redis_reconnect(st->redis, reply->str);
     return e;
 }
 
@@ -232,8 +250,8 @@ static void on_tick(void *arg)
         load(st); /* the last try was answered by an error */
     else if (st->state == STORE_UP)
         ask_time(st);
-    if (st->full && TAILQ_EMPTY(&st->lanes))
-        st->full = false; /* the next job will tell */
+    if (TAILQ_EMPTY(&st->lanes) && st->pause_until_us <= now_us)
+        st->refusing = false; /* the next job will tell */
 }
 
 struct store *store_new(const struct store_conf *conf, const struct store_events *events,
@@ -328,6 +346,15 @@ void *bucket_owner(const struct bucket *b)
     return b->owner;
 }
 
+bool bucket_is_held(const struct bucket *b)
+{
+    int64_t now_us = loop_mono_us();
+    for (int i = 0; i < LANES; i++)
+        if (b->lane[i].hold_until_us > now_us && i != LANE_ENQUEUE)
+            return true;
+    return b->store->pause_until_us > now_us;
+}
+
 const char *bucket_name(const struct bucket *b)
 {
     return b->name;
@@ -340,7 +367,7 @@ bool store_is_up(const struct store *st)
 
 bool store_takes_jobs(const struct store *st)
 {
-    return st->state == STORE_UP && !st->full && st->pause_until_us <= loop_mono_us();
+    return st->state == STORE_UP && !st->refusing;
 }
 
 const char *store_trouble(const struct store *st)
@@ -369,9 +396,9 @@ uint64_t store_script_calls(const struct store *st, enum script s)
     return st->scripts.calls[s];
 }
 
-uint64_t store_reconnections(const struct store *st)
+uint64_t store_connections(const struct store *st)
 {
-    return st->reconnections;
+    return st->connections;
 }
 
 uint64_t store_errors(const struct store *st, enum redis_error e)

@@ -57,7 +57,7 @@ const struct clock *store_clock(const struct store *st);
 /* Redis' time in ms, see clock_now_ms(). */
 int64_t store_now_ms(const struct store *st);
 uint64_t store_script_calls(const struct store *st, enum script s);
-uint64_t store_reconnections(const struct store *st);
+uint64_t store_connections(const struct store *st);
 /* Error replies so far, by what they mean. */
 uint64_t store_errors(const struct store *st, enum redis_error e);
 
@@ -66,6 +66,9 @@ struct bucket *bucket_new(struct store *st, const char *route, unsigned number,
                           void *owner);
 void *bucket_owner(const struct bucket *b);
 const char *bucket_name(const struct bucket *b); /* "ROUTE/N" */
+/* Changes of this bucket are held back after an error reply: nothing should be claimed
+ * whose ack could not leave. */
+bool bucket_is_held(const struct bucket *b);
 
 /* code: the letter of the script for this job (head of its file in lua/), or 0: the store
  * was closed, or the deadline passed, before Redis had answered. */
@@ -91,12 +94,16 @@ struct enqueue {
 void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
                    change_cb *cb, void *arg);
 /* lease: the token of the claim. Everything is copied. cb may be NULL. */
-void store_ack(struct bucket *b, struct slice id, change_cb *cb, void *arg);
+void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
+               void *arg);
 void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
                  struct slice tries, change_cb *cb, void *arg);
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
                 change_cb *cb, void *arg);
-void store_cancel(struct bucket *b, struct slice id, change_cb *cb, void *arg);
+/* Leaves after every enqueue of the bucket that was asked for before it. deadline_ms: as
+ * of an enqueue. */
+void store_cancel(struct bucket *b, struct slice id, int64_t deadline_ms, change_cb *cb,
+                  void *arg);
 
 /* --- questions and claims: one call each, never repeated by the store --- */
 struct claimed {

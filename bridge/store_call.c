@@ -25,6 +25,11 @@ static struct change *change_new(struct slice id, size_t record_bytes, struct sl
     return c;
 }
 
+static int64_t deadline_us(int64_t deadline_ms)
+{
+    return deadline_ms > 0 ? loop_mono_us() + deadline_ms * 1000 : 0;
+}
+
 void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
                    change_cb *cb, void *arg)
 {
@@ -37,7 +42,7 @@ void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue
     c->dead = how->dead;
     c->awaited = how->awaited;
     c->origin = how->origin;
-    c->deadline_us = how->deadline_ms > 0 ? loop_mono_us() + how->deadline_ms * 1000 : 0;
+    c->deadline_us = deadline_us(how->deadline_ms);
     c->cb = cb;
     c->arg = arg;
     lane_add(&b->lane[LANE_ENQUEUE], c);
@@ -56,9 +61,9 @@ static void add(struct bucket *b, enum lane_kind kind, struct slice id, int64_t 
 
 static const struct slice nothing = {NULL, 0};
 
-void store_ack(struct bucket *b, struct slice id, change_cb *cb, void *arg)
+void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb, void *arg)
 {
-    add(b, LANE_ACK, id, 0, 0, nothing, cb, arg);
+    add(b, LANE_ACK, id, lease, 0, nothing, cb, arg);
 }
 
 void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
@@ -73,9 +78,15 @@ void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice t
     add(b, LANE_BURY, id, lease, 0, tries, cb, arg);
 }
 
-void store_cancel(struct bucket *b, struct slice id, change_cb *cb, void *arg)
+void store_cancel(struct bucket *b, struct slice id, int64_t deadline_ms, change_cb *cb,
+                  void *arg)
 {
-    add(b, LANE_CANCEL, id, 0, 0, nothing, cb, arg);
+    struct change *c = change_new(id, 0, nothing);
+    c->awaited = true;
+    c->deadline_us = deadline_us(deadline_ms);
+    c->cb = cb;
+    c->arg = arg;
+    lane_add(&b->lane[LANE_CANCEL], c);
 }
 
 /* --- claims and questions --- */

@@ -9,14 +9,16 @@
 
 enum {
     BATCH_BYTES_MAX = 1024 * 1024,
-    HOLD_US = 100 * 1000, /* after an error reply */
-    REFUSED_MAX = 50,     /* then the batch before it will not come any more */
-    PARTITIONS_MAX = 64,  /* of one batch */
+    GAP_US = 10 * 1000,  /* for the batch before it to come again */
+    REFUSED_MAX = 50,    /* then the batch before it will not come any more */
+    PARTITIONS_MAX = 64, /* of one batch */
     PATIENCE = 2 /* where nobody awaits the answer: so many times the pacer's gap */
 };
 
 struct batch {
     struct lane *lane;
+    TAILQ_ENTRY(batch) link;
+    uint64_t first_seq;
     struct change_list list;
     unsigned count;
 };
@@ -58,7 +60,8 @@ static void enqueue_head(struct args *a, struct batch *batch)
         if (c->origin.partition == NULL)
             continue;
         c->partition = partition_number(parts, &n, &c->origin);
-        parts[c->partition - 1].last = c->origin.offset;
+        if (c->origin.offset > parts[c->partition - 1].last)
+            parts[c->partition - 1].last = c->origin.offset;
     }
     args_slice(a, SLICE_LIT(""));
     args_slice(a, slice_of(b->store->wake_channel));
@@ -86,7 +89,14 @@ static void enqueue_change(struct args *a, struct batch *batch, const struct cha
     args_number(a, c->origin.offset);
 }
 
-static void id_change(struct args *a, struct batch *batch, const struct change *c)
+static void ack_change(struct args *a, struct batch *batch, const struct change *c)
+{
+    (void)batch;
+    args_slice(a, c->id);
+    args_number(a, c->lease);
+}
+
+static void cancel_change(struct args *a, struct batch *batch, const struct change *c)
 {
     (void)batch;
     args_slice(a, c->id);
@@ -125,7 +135,7 @@ static const struct lane_row rows[LANES] = {
                   5,
                   {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_TRIES},
                   NULL,
-                  id_change},
+                  ack_change},
     [LANE_RETRY] =
         {SCRIPT_RETRY, 3, {KEY_UNACK, KEY_DELAY, KEY_TRIES}, NULL, retry_change},
     [LANE_BURY] =
@@ -134,7 +144,7 @@ static const struct lane_row rows[LANES] = {
                      5,
                      {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_TRIES},
                      NULL,
-                     id_change},
+                     cancel_change},
 };
 
 void lane_init(struct lane *lane, struct bucket *b, enum lane_kind kind)
@@ -142,6 +152,7 @@ void lane_init(struct lane *lane, struct bucket *b, enum lane_kind kind)
     lane->bucket = b;
     lane->kind = kind;
     TAILQ_INIT(&lane->queue);
+    TAILQ_INIT(&lane->flights);
 }
 
 static void count_in(struct lane *lane, const struct change *c)
@@ -159,7 +170,7 @@ static void take_out(struct lane *lane, struct change *c)
 
 void lane_add(struct lane *lane, struct change *c)
 {
-    c->seq = lane->next_seq++;
+    c->seq = lane->bucket->next_seq++;
     c->queued_us = loop_mono_us();
     lane->newest_us = c->queued_us;
     lane->newest_turn = lane->bucket->store->turn;
@@ -213,7 +224,7 @@ static void answer_each(struct batch *batch, const char *codes, size_t n)
         char code = i < n ? codes[i] : 0;
         if (code == 'g' && lane->kind == LANE_ENQUEUE && c->refused++ < REFUSED_MAX) {
             put_back(lane, c);
-            lane->hold_until_us = loop_mono_us() + HOLD_US / 10;
+            lane->hold_until_us = loop_mono_us() + GAP_US;
             continue;
         }
         answer(lane, c, code == 'g' ? 0 : code);
@@ -226,9 +237,11 @@ static void on_reply(void *arg, const struct redisReply *reply)
     struct lane *lane = batch->lane;
     struct store *st = lane->bucket->store;
     lane->flying--;
-    if (store_judge(st, reply, rows[lane->kind].script) != REDIS_NO_ERROR) {
+    TAILQ_REMOVE(&lane->flights, batch, link);
+    enum redis_error e = store_judge(st, reply, rows[lane->kind].script);
+    if (e != REDIS_NO_ERROR) {
         if (reply)
-            lane->hold_until_us = loop_mono_us() + HOLD_US;
+            lane->hold_until_us = loop_mono_us() + store_rest_us(e);
         send_again(batch);
     } else if (reply->type == REDIS_REPLY_STRING) {
         answer_each(batch, reply->str, (size_t)reply->len);
@@ -247,22 +260,49 @@ static void on_reply(void *arg, const struct redisReply *reply)
         store_list_lane(st, lane);
 }
 
+/* The first change of a lane that Redis has not answered for. */
+static uint64_t oldest_open(const struct lane *lane)
+{
+    const struct batch *batch;
+    uint64_t seq =
+        TAILQ_EMPTY(&lane->queue) ? UINT64_MAX : TAILQ_FIRST(&lane->queue)->seq;
+    TAILQ_FOREACH (batch, &lane->flights, link) {
+        if (batch->first_seq < seq)
+            seq = batch->first_seq;
+    }
+    return seq;
+}
+
+/* A cancel must not overtake the job that it means, nor a job the cancel before it: only
+ * what is older than this may leave. */
+static uint64_t older_than(const struct lane *lane)
+{
+    if (lane->kind == LANE_CANCEL)
+        return oldest_open(&lane->bucket->lane[LANE_ENQUEUE]);
+    if (lane->kind == LANE_ENQUEUE)
+        return oldest_open(&lane->bucket->lane[LANE_CANCEL]);
+    return UINT64_MAX;
+}
+
 /* Takes from the queue what one call carries. */
 static struct batch *take(struct lane *lane)
 {
+    uint64_t limit = older_than(lane);
     struct batch *batch = mem_alloc(sizeof(*batch));
     const char *last = NULL;
     size_t bytes = 0;
     unsigned switches = 0;
     struct change *c;
     batch->lane = lane;
+    batch->first_seq = TAILQ_FIRST(&lane->queue)->seq;
     TAILQ_INIT(&batch->list);
     while ((c = TAILQ_FIRST(&lane->queue))) {
         bytes += c->record.n + c->tries.n + c->id.n;
         switches += c->origin.partition != last; /* no fewer than partitions */
         last = c->origin.partition;
-        if (batch->count > 0 && (batch->count >= lane->bucket->store->conf.batch_max ||
-                                 bytes > BATCH_BYTES_MAX || switches > PARTITIONS_MAX))
+        if (batch->count > 0 &&
+            (c->seq > limit || batch->count >= lane->bucket->store->conf.batch_max ||
+             bytes > BATCH_BYTES_MAX || switches > PARTITIONS_MAX))
             break;
         take_out(lane, c);
         TAILQ_INSERT_TAIL(&batch->list, c, link);
@@ -287,6 +327,7 @@ static void send_batch(struct lane *lane, int64_t now_us)
         row->change(&st->args, batch, c);
     pacer_sent(&lane->pacer, batch->count, now_us);
     lane->flying++;
+    TAILQ_INSERT_TAIL(&lane->flights, batch, link);
     args_send(&st->args, &st->scripts, row->script, st->redis, on_reply, batch);
 }
 
@@ -320,6 +361,8 @@ int64_t lane_flush(struct lane *lane, int64_t now_us)
     if (hold_us > now_us)
         return hold_us - now_us;
     while (lane->queued > 0 && lane->flying < LANE_BATCHES) {
+        if (TAILQ_FIRST(&lane->queue)->seq > older_than(lane))
+            return -1; /* the other lane's answer makes the next turn */
         int64_t wait_us = unripe_us(lane, now_us);
         if (wait_us >= 0)
             return wait_us;

@@ -23,7 +23,7 @@ enum {
 
 struct change {
     TAILQ_ENTRY(change) link;
-    uint64_t seq;                   /* place in the lane */
+    uint64_t seq;                   /* place among the bucket's changes */
     struct slice id, record, tries; /* behind the struct, in one allocation */
     struct origin origin;
     int64_t due_ms, lease;
@@ -41,9 +41,9 @@ struct lane {
     struct bucket *bucket;
     enum lane_kind kind;
     struct change_list queue;
-    unsigned queued, flying; /* changes; batches */
-    unsigned awaited;        /* of those queued */
-    uint64_t next_seq;
+    TAILQ_HEAD(, batch) flights; /* on their way */
+    unsigned queued, flying;     /* changes; batches */
+    unsigned awaited;            /* of those queued */
     int64_t newest_us;
     uint64_t newest_turn;
     int64_t hold_until_us; /* after an error reply that asks to wait */
@@ -61,6 +61,7 @@ struct bucket {
     char *key_text[6];
     struct slice key[6]; /* enum bucket_key */
     struct lane lane[LANES];
+    uint64_t next_seq;
     TAILQ_ENTRY(bucket) link;
 };
 enum bucket_key { KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_TRIES, KEY_INGEST };
@@ -75,16 +76,17 @@ struct store {
     struct args args;
     struct clock clock;
     enum { STORE_DOWN, STORE_LOADING, STORE_UP } state;
-    bool full;              /* out of memory: enqueue is refused, the rest goes on */
+    bool refusing;          /* it takes no jobs at present: until an enqueue succeeds */
+    bool clock_stale;       /* the clock is that of an earlier connection */
     int64_t pause_until_us; /* after an error reply that concerns everything */
     char trouble[160];
     unsigned open_count;
     uint64_t turn; /* of the loop */
-    uint64_t errors[REDIS_WRONG + 1], reconnections;
+    uint64_t errors[REDIS_WRONG + 1], connections;
     struct lane_list lanes; /* with work */
     struct timer *flush_timer, *tick;
     struct turn_hook *hook;
-    struct log_limit complain;
+    struct log_limit complain, complain_wakes;
     TAILQ_HEAD(bucket_list, bucket) buckets;
     char *wake_channel;
 };
@@ -100,10 +102,12 @@ void lane_expire(struct lane *lane, int64_t now_us);
 /* Answers 0 to everything queued. */
 void lane_close(struct lane *lane);
 
-/* In store.c: judges an error reply and holds back what it asks to hold back. Gives what
- * it means; reply NULL is REDIS_WAIT. */
+/* In store.c: judges an error reply, and pauses everything where it concerns everything.
+ * Gives what it means; reply NULL is REDIS_WAIT. */
 enum redis_error store_judge(struct store *st, const struct redisReply *reply,
                              enum script script);
+/* For how long whoever got such a reply should rest; others need not. */
+int64_t store_rest_us(enum redis_error e);
 void store_list_lane(struct store *st, struct lane *lane);
 
 #endif

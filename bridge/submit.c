@@ -47,7 +47,7 @@ static void on_enqueued(void *arg, char code)
     switch (code) {
     case 's':
         stats->stored++;
-        if (sub->outcome == STORED_DEAD)
+        if (sub->outcome == STORED_DEAD && sub->route->dead == NULL)
             stats->dead[reason_find(sub->reason)]++;
         answer(sub, sub->outcome);
         break;
@@ -72,11 +72,27 @@ static void on_refused(void *arg)
     answer(arg, REFUSED);
 }
 
+/* What became of a cancel; who waits for the answer hears it, who does not goes on. */
 static void on_cancel_done(void *arg, char code)
 {
     struct submission *sub = arg;
+    static const struct {
+        char code;
+        const char *reason, *why;
+    } rows[] = {
+        {'f', "in-flight", "the job is being delivered: too late to cancel"},
+        {'n', "not-found", "no such job waits: delivered before, or never there"}};
     if (code == 'c' || code == 'e')
         sub->route->stats.cancelled++;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].code != code)
+            continue;
+        sub->route->stats.cancels_missed++;
+        sub->reason = rows[i].reason;
+        snprintf(sub->why, sizeof(sub->why), "%s", rows[i].why);
+        answer(sub, sub->src->ops->answers ? REFUSED : STORED_NONE);
+        return;
+    }
     answer(sub, code ? STORED_NONE : NOT_STORED);
 }
 
@@ -111,6 +127,13 @@ static size_t job_bytes(const struct job *job)
     return n;
 }
 
+static void count_in(struct submission *sub, int64_t bytes)
+{
+    sub->bytes = bytes;
+    sub->counted = true;
+    flow_took(&sub->src->bridge->flow, bytes);
+}
+
 static void enqueue(struct submission *sub, const struct job *job, struct slice tries,
                     bool dead)
 {
@@ -123,11 +146,16 @@ static void enqueue(struct submission *sub, const struct job *job, struct slice 
                           .awaited = src->ops->awaits};
     if (job->offset >= 0 && job->partition >= 0)
         name_partition(src, s, job, &how.origin);
-    sub->bytes = (int64_t)job_bytes(job);
-    sub->counted = true;
     sub->due_ms = job->due_ms;
-    flow_took(&src->bridge->flow, sub->bytes);
+    count_in(sub, (int64_t)job_bytes(job));
     store_enqueue(s->bucket, job, &how, on_enqueued, sub);
+}
+
+static void cancel(struct submission *sub, const struct job *job)
+{
+    count_in(sub, (int64_t)job->id.n);
+    store_cancel(route_bucket(sub->route, job->id)->bucket, job->id,
+                 sub->src->ops->answers ? SUBMIT_ANSWER_MS : 0, on_cancel_done, sub);
 }
 
 /* The producer hears it at once; or, where nobody waits, the job is kept as a dead
@@ -232,8 +260,7 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
     } else if (reason) {
         refuse_or_bury(sub, job, reason, why);
     } else if (read.op == DELAY_CANCEL) {
-        store_cancel(route_bucket(sub->route, job->id)->bucket, job->id, on_cancel_done,
-                     sub);
+        cancel(sub, job);
     } else {
         strip_headers(job, &rules);
         enqueue(sub, job, (struct slice){NULL, 0}, false);

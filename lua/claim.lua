@@ -7,7 +7,7 @@
 --   KEYS[4]  hash  :tries   job id -> attempts and last error
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  length of the lease in ms
---   ARGV[3]  how many jobs at most
+--   ARGV[3]  how many jobs at most; not more than 1000
 --
 -- Returns {now, next, lease, id, encoded job, tries or nil, ...}: next is the due time of the
 --   first job left in KEYS[1], or -1; lease the end of the lease, which is also its token.
@@ -39,8 +39,9 @@ if #ids > 0 then
     end
   end
   redis.call('ZREM', delay, unpack(ids))
-  if #leased > 0 then
-    redis.call('ZADD', unack, unpack(leased))
+  -- In slices: unpack() of more than some thousands fails, and nothing is rolled back then.
+  for from = 1, #leased, 1000 do
+    redis.call('ZADD', unack, unpack(leased, from, math.min(from + 999, #leased)))
   end
 end
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]

@@ -4,7 +4,7 @@
 --   KEYS[1]  hash  :pool    job id -> encoded job
 --   KEYS[2]  zset  :delay   job id, scored by due time in ms
 --   KEYS[3]  zset  :error   job id, scored by time of burial in ms
---   KEYS[4]  hash  :tries   job id -> attempts and last error (store_tries.h)
+--   KEYS[4]  hash  :tries   job id -> attempts and last error (bridge/tries.h)
 --   KEYS[5]  hash  :ingest  topic/partition -> last offset stored here
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  channel to wake other instances on
@@ -69,6 +69,6 @@ end
 
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 if head and (not was or tonumber(head) < tonumber(was)) then
-  redis.call('PUBLISH', ARGV[2], ARGV[3])
+  redis.pcall('PUBLISH', ARGV[2], ARGV[3]) -- may be denied: others then look a little later
 end
 return { tonumber(head or -1), table.concat(codes) }

@@ -155,6 +155,11 @@ static void on_cancelled(void *arg, enum cancelled answer)
 static void delete_job(void *arg, struct httpd_req *req)
 {
     struct http_source *s = arg;
+    if (s->paused) {
+        answer_busy(req,
+                    "nothing can be cancelled now: Redis is away or full; send it again");
+        return;
+    }
     source_cancel(s->src, httpd_segment(req, 0), httpd_segment(req, 1), on_cancelled,
                   req);
 }

@@ -24,7 +24,9 @@ static const struct {
     const char *message; /* where the core gives none */
 } refusals[] = {
     {"no-route", 404, "there is no such route; routes are configured under routes: { }"},
-    {"oversize", 413, "the job is larger than daemon.job_max_bytes"},
+    {"oversize", 413, "the job is larger than daemon.job_max"},
+    {"in-flight", 409, "the job is being delivered"},
+    {"not-found", 404, "there is no such job"},
     {"full", 503, "too many jobs are on their way to Redis; send it again"},
     {"unavailable", 503, "Redis is away; send it again"},
 };

@@ -461,15 +461,15 @@ void mqtt_session_stored(struct mqtt_session *s)
 
 int mqtt_session_patience_ms(struct mqtt_session *s)
 {
-    int64_t left = -1, now = now_ms();
-
     pthread_mutex_lock(&s->lock);
+    bool ready = s->ready;
+    int64_t since_ms = s->answered_ms ? s->answered_ms : s->started_ms;
     /* While the source has a message nobody can tell whether the broker is slow. */
-    if (!s->ready)
-        left = READY_TIMEOUT_MS -
-               (s->waiting ? 0 : now - (s->answered_ms ? s->answered_ms : s->started_ms));
+    int64_t left_ms = READY_TIMEOUT_MS - (s->waiting ? 0 : now_ms() - since_ms);
     pthread_mutex_unlock(&s->lock);
-    if (left <= 0 && left != -1)
+    if (ready)
+        return -1;
+    if (left_ms <= 0)
         fail(s, "the broker let us wait too long for a connection and subscription");
-    return (int)left;
+    return (int)left_ms;
 }

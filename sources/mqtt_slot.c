@@ -21,9 +21,7 @@
 enum {
     READ_BYTES = 128 * 1024, /* at most, in one turn of the loop */
     STOP_WAIT_MS = 3000,     /* then the worker is killed */
-    STEADY_MS = 10000,       /* a run as long as this was no failure */
-    LOST_SOON_MS =
-        5000 /* within this after an answer, a lost link never saw its PUBACK */
+    STEADY_MS = 10000        /* a run as long as this was no failure */
 };
 
 /* The message that was handed to the core last. */

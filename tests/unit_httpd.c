@@ -138,6 +138,8 @@ static void *client_main(void *arg)
     return NULL;
 }
 
+static int64_t bodies_max = 1000;
+
 static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
 {
     static struct client c;
@@ -145,6 +147,7 @@ static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
     pthread_t thread;
     const struct httpd_conf conf = {.listen = "127.0.0.1:0",
                                     .body_max = 8,
+                                    .bodies_max = bodies_max,
                                     .deadline_ms = 300,
                                     .idle_ms = 300,
                                     .connections_max = 4};
@@ -245,6 +248,22 @@ static void a_body_over_the_limit_is_refused_and_the_connection_stays(void **sta
     assert_non_null(strstr(second, "\r\n\r\n12345678"));
 }
 
+static void bodies_over_the_budget_of_all_are_sent_away_for_a_while(void **state)
+{
+    (void)state;
+    bodies_max = 5;
+    char *answer = talk("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 7\r\n\r\n1234567"
+                        "POST /echo HTTP/1.1\r\n" HOST
+                        "Transfer-Encoding: chunked\r\n\r\n6\r\n123456\r\n0\r\n\r\n"
+                        "POST /echo HTTP/1.1\r\n" LAST "Content-Length: 5\r\n\r\n12345");
+    bodies_max = 1000;
+    assert_begins(answer, "HTTP/1.1 503 ");
+    assert_non_null(strstr(answer, "Retry-After: 1\r\n"));
+    char *second = strstr(answer + 1, "HTTP/1.1 503 ");
+    assert_non_null(second);
+    assert_non_null(strstr(second, "\r\n\r\n12345"));
+}
+
 static void a_header_line_now_and_then_does_not_hold_off_the_deadline(void **state)
 {
     (void)state;
@@ -294,6 +313,7 @@ int main(void)
         cmocka_unit_test(head_is_get_without_the_body),
         cmocka_unit_test(ambiguous_framing_is_refused),
         cmocka_unit_test(a_body_over_the_limit_is_refused_and_the_connection_stays),
+        cmocka_unit_test(bodies_over_the_budget_of_all_are_sent_away_for_a_while),
         cmocka_unit_test(a_header_line_now_and_then_does_not_hold_off_the_deadline),
         cmocka_unit_test(a_silent_connection_is_closed),
         cmocka_unit_test(a_bad_address_is_refused_with_a_reason),

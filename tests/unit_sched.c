@@ -154,6 +154,8 @@ static void sources_rest_at_a_mark_and_go_on_below_half_of_it(void **state)
     f.paused = false;
     flow_took(&f, 990);
     assert_true(flow_wants_pause(&f, true));
+    const struct flow narrow = {.max_jobs = 1, .max_bytes = 1000, .paused = true};
+    assert_false(flow_wants_pause(&narrow, true)); /* half of one is not nothing */
 }
 
 static void attempts_survive_being_written_and_read(void **state)

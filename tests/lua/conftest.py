@@ -60,8 +60,9 @@ class Bucket:
                                            now, lease, most)
         return head, lease, [tuple(rest[i:i + 3]) for i in range(0, len(rest), 3)]
 
-    def ack(self, *ids):
-        return self.run("ack", ("pool", "delay", "unack", "error", "tries"), *ids)
+    def ack(self, lease, *ids):
+        pairs = [part for id_ in ids for part in (id_, lease)]
+        return self.run("ack", ("pool", "delay", "unack", "error", "tries"), *pairs)
 
     def retry(self, *rows):
         head, codes = self.run("retry", ("unack", "delay", "tries"), *sum(rows, ()))

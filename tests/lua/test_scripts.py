@@ -25,8 +25,8 @@ def test_enqueue_wakes_others_only_when_the_head_became_earlier(bucket, server):
 def test_a_kafka_record_enters_once_even_when_it_is_read_again_after_its_delivery(bucket):
     first = [("t/0/1", 10, "", "", 1, 1), ("t/0/2", 10, "", "", 1, 2)]
     assert bucket.enqueue(first, partitions=[("t/0", "", 2)])[1] == "ss"
-    bucket.claim(20)
-    bucket.ack("t/0/1", "t/0/2")
+    _, lease, _ = bucket.claim(20)
+    assert bucket.ack(lease, "t/0/1", "t/0/2") == 2
     again = first + [("t/0/3", 10, "", "", 1, 3)]
     assert bucket.enqueue(again, partitions=[("t/0", "", 3)])[1] == "kks"
 
@@ -81,10 +81,42 @@ def test_ack_forgets_a_job_wherever_it_stands(bucket, server):
     _, lease, _ = bucket.claim(10)
     bucket.retry(("a", lease, 50, "1||0|1|1|x"))
     bucket.bury(10, ("b", lease, "1|rejected|0|1|1|x"))
-    assert bucket.ack("a", "b", "c") == 3
-    assert bucket.ack("a", "b", "c") == 0
+    assert bucket.ack(lease, "a", "b", "c") == 3
+    assert bucket.ack(lease, "a", "b", "c") == 0
     assert server.hkeys(bucket.key["pool"]) == [b"d"]
     assert server.hlen(bucket.key["tries"]) == 0
+
+
+def test_an_ack_that_comes_again_leaves_a_new_job_of_the_same_id_alone(bucket, server):
+    bucket.enqueue([("a", 1)])
+    _, lease, _ = bucket.claim(10)
+    assert bucket.ack(lease, "a") == 1
+    assert bucket.enqueue([("a", 50)]) == (50, "s")
+    assert bucket.ack(lease, "a") == 0
+    assert server.zscore(bucket.key["delay"], "a") == 50
+
+
+def test_an_ack_whose_lease_had_ended_still_forgets_the_job(bucket):
+    bucket.enqueue([("a", 1), ("b", 1)])
+    _, lease, _ = bucket.claim(10, lease=100)
+    bucket.reap(110)
+    assert bucket.ack(lease, "a") == 1
+    bucket.claim(120)  # by another instance
+    assert bucket.ack(lease, "b") == 1
+
+
+def test_the_largest_batch_goes_through_every_script(bucket):
+    ids = [f"job-{n}" for n in range(1000)]
+    assert bucket.enqueue([(id_, 1) for id_ in ids])[1] == "s" * 1000
+    _, lease, jobs = bucket.claim(10, lease=100, most=1000)
+    assert len(jobs) == 1000
+    assert bucket.retry(*[(id_, lease, 20, "1||0|1|1|x") for id_ in ids])[1] == "r" * 1000
+    _, lease, _ = bucket.claim(20, lease=100, most=1000)
+    assert bucket.bury(20, *[(id_, lease, "2|x|0|1|1|x") for id_ in ids[:500]]) == "b" * 500
+    assert bucket.reap(120, most=1000)[0] == 500
+    _, lease, _ = bucket.claim(120, most=1000)
+    assert bucket.ack(lease, *ids) == 1000
+    assert bucket.cancel(*ids) == "n" * 1000
 
 
 def test_retry_and_bury_act_only_for_the_lease_that_claimed(bucket):
@@ -153,7 +185,7 @@ def test_a_server_out_of_memory_takes_nothing_in_but_lets_due_jobs_leave(bucket,
         assert len(jobs) == 2
         assert bucket.retry(("a", lease, 50, "1||0|1|1|x"))[1] == "r"
         assert bucket.bury(10, ("b", lease, "1|r|0|1|1|x")) == "b"
-        assert bucket.ack("b") == 1
+        assert bucket.ack(lease, "b") == 1
         assert bucket.cancel("a") == "c"
     finally:
         server.config_set("maxmemory", 0)
@@ -179,7 +211,7 @@ def test_any_sequence_of_calls_keeps_every_job_in_one_place(bucket):
         elif leases:
             id_ = rnd.choice(list(leases))
             lease = leases[id_] + rnd.choice([0, 0, 0, 1])
-            rnd.choice([lambda: bucket.ack(id_),
+            rnd.choice([lambda: bucket.ack(lease, id_),
                         lambda: bucket.retry((id_, lease, now + 30, "1||0|1|1|x")),
                         lambda: bucket.bury(now, (id_, lease, "1|rejected|0|1|1|x")),
                         lambda: bucket.cancel(id_)])()

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What Redis may answer besides what was asked for, and what must not come of it."""
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from lib import collect
+from lib.servers import wait_for
+
+ROUTES = '''
+    sinks:  {{ hook: {{ type = "http"; url = "{url}"; }}; }};
+    routes: {{ a: {{ from = "http"; to = "hook"; lease = "2s"; }};
+               b: {{ from = "http"; to = "hook"; }}; }};'''
+
+
+@pytest.fixture
+def hook(bench):
+    return bench.keep(collect.FromHttp())
+
+
+def start(bench, hook, redis, user=None):
+    url = redis.url
+    if user:
+        name, rules = user
+        redis.client().execute_command("ACL", "SETUSER", name, "on", ">secret-pw", *rules)
+        url = url.replace("unix://", f"unix://{name}:secret-pw@")
+    return bench.tarry(url, ROUTES.format(url=hook.url)).start()
+
+
+def post(tarry, route="a", **headers):
+    return tarry.ask("POST", f"/v1/routes/{route}/jobs", "x",
+                     {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def test_a_cancel_right_after_its_add_wins_also_under_load(bench, hook):
+    tarry = start(bench, hook, bench.redis())
+    lines = [{"payload": "x", "id": f"k{n}", "deliver-after": "1h"} for n in range(3000)]
+    lines += [{"id": "k2999", "delay-op": "cancel"}, {"id": "none", "delay-op": "cancel"},
+              {"payload": "y", "id": "k2999", "deliver-after": "2h"}]
+    body = "".join(json.dumps(line) + "\n" for line in lines)
+    status, _, answer = tarry.ask("POST", "/v1/routes/a/jobs", body,
+                                  {"Content-Type": "application/x-ndjson"})
+    answers = [json.loads(line) for line in answer.decode().splitlines()]
+    assert status == 200 and "due" in answers[2999]
+    assert answers[3000] == {"id": "k2999", "cancelled": True}
+    assert answers[3001]["error"] == "not-found"
+    assert "due" in answers[3002], "the add after the cancel is a new job"
+    assert tarry.ask("GET", "/v1/routes/a/jobs/k2999")[2]["payload"] == "y"
+    assert tarry.metric("tarry_jobs_cancelled_total", route="a") == 1
+    tarry.stop()
+
+
+def test_a_user_without_the_wake_channel_loses_only_the_wakes(bench, hook):
+    tarry = start(bench, hook, bench.redis(), ("narrow", ["~*", "+@all", "resetchannels"]))
+    begun = time.monotonic()
+    assert post(tarry)[0] == 201
+    hook.wait_count(1)
+    assert time.monotonic() - begun < 2
+    assert "wakes" in tarry.log.read_text()
+    tarry.stop()
+
+
+def test_a_route_that_redis_denies_holds_up_no_other(bench, hook):
+    rules = ["~tarry:{a/0}:*", "&*", "+@all"]
+    tarry = start(bench, hook, bench.redis(), ("half", rules))
+    post(tarry, "b", deliver_after="1s")  # denied, and tried again and again
+    for n in range(4):
+        assert post(tarry, "a", delay_id=f"a{n}")[0] == 201
+        time.sleep(1)
+    hook.wait_count(4)
+    time.sleep(3)  # more than a lease: what was not acked would come again
+    assert len(hook.arrivals) == 4
+    tarry.kill()  # the denied job can never be stored: there is nothing to drain to
+
+
+@pytest.mark.slow
+def test_a_cancel_is_answered_also_when_redis_hangs(bench, hook):
+    redis = bench.redis()
+    tarry = start(bench, hook, redis)
+    assert post(tarry, delay_id="one", deliver_after="1h")[0] == 201
+    os.kill(redis.child.pid, signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        assert tarry.ask("DELETE", "/v1/routes/a/jobs/one", timeout_s=30)[0] == 503
+        assert time.monotonic() - begun < 25
+        assert tarry.ask("GET", "/livez")[0] == 200
+    finally:
+        os.kill(redis.child.pid, signal.SIGCONT)
+    wait_for("readyz to recover", lambda: tarry.ask("GET", "/readyz")[0] == 200)
+    tarry.stop()
+
+
+def test_a_redis_that_cannot_be_reached_at_the_start_is_named_in_the_log(bench, hook):
+    redis = bench.redis()
+    redis.client().execute_command("ACL", "SETUSER", "default", "on", "resetpass", ">right")
+    tarry = bench.tarry(redis.url.replace("unix://", "unix://default:wrong-secret@"),
+                        ROUTES.format(url=hook.url))
+    tarry.spawn(tarry.argv())
+    wait_for("the reason", lambda: "WRONGPASS" in tarry.log.read_text())
+    assert "wrong-secret" not in tarry.log.read_text()
+    status, _, text = tarry.ask("GET", "/readyz")
+    assert status == 503 and b"WRONGPASS" in text and b"wrong-secret" not in text
+    tarry.stop()
+
+
+def test_a_redis_that_refuses_writes_does_not_make_the_log_run(bench, hook):
+    redis = bench.redis()
+    tarry = start(bench, hook, redis)
+    redis.client().config_set("min-replicas-to-write", 1)
+    assert post(tarry)[0] == 503
+    time.sleep(3)
+    lines = len(tarry.log.read_text().splitlines())
+    assert tarry.ask("GET", "/readyz")[0] in (200, 503)
+    redis.client().config_set("min-replicas-to-write", 0)
+    wait_for("jobs to be taken again", lambda: post(tarry)[0] == 201)
+    assert lines < 25, tarry.tail(40)
+    tarry.stop()
