@@ -75,7 +75,7 @@ SAN_tsan := -fsanitize=thread
 
 lint:
 	clang-format --dry-run -Werror $(code)
-	clang-tidy --quiet $(filter %.c,$(code)) -- -std=c11 -D_GNU_SOURCE -I. \
+	clang-tidy --quiet $(filter-out tests/%,$(filter %.c,$(code))) -- -std=c11 -D_GNU_SOURCE -I. \
 	  $(shell $(PKG_CONFIG) --cflags $(PKGS))
 fuzz:
 	$(MAKE) B=build/fuzz CC=clang HARDEN= OPT="-O1 -g" \

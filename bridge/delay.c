@@ -238,6 +238,7 @@ static void show(struct slice value, char out[SHOWN_MAX + 4])
 {
     size_t n = 0, i = 0;
     for (; i < value.n; i++) {
+        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): n is 0 where p is NULL
         unsigned char c = (unsigned char)value.p[i];
         bool plain = c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
         if (n + (plain ? 1 : 4) > SHOWN_MAX)

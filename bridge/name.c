@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* The default's fall-through is not marked for clang. */
+#define HASH_FUNCTION HASH_FNV
 #include <uthash.h>
 
 enum { COUNTER_BITS = 14, INSTANCE_BITS = 40, NAME_CHARS = 16 };
@@ -74,6 +76,7 @@ void submit_forget(struct source *src)
 {
     struct partition_row *row, *next;
     HASH_ITER (hh, src->partitions, row, next) {
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
         HASH_DEL(src->partitions, row);
         free(row->name);
         free(row);

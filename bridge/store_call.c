@@ -190,7 +190,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
 {
     struct call *call = arg;
     bool good = store_judge(call->bucket->store, reply, call->script) == REDIS_NO_ERROR &&
-                reply->type == REDIS_REPLY_ARRAY;
+                reply != NULL && reply->type == REDIS_REPLY_ARRAY;
     rows[call->script].tell(call, good ? reply : NULL);
     free(call);
 }

@@ -87,6 +87,7 @@ int mqtt_worker_main(int argc, char **argv)
             continue;
         }
         take_frame(&s, &f);
+        // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): n > 0 bytes are there
         explicit_bzero(in.p, (size_t)n); /* SETUP holds the password */
         buf_drop(&in, (size_t)n);
     }
