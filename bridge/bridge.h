@@ -59,6 +59,7 @@ struct route {
     int64_t dead_slot_ms;              /* monotonic: last time given out by deliver.c */
     struct route_stats stats;
     struct log_limit complain, complain_dead; /* jobs given up; its dead-letter sink */
+    struct log_limit complain_again;          /* records read again */
 };
 
 struct sink {

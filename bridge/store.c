@@ -346,6 +346,11 @@ void *bucket_owner(const struct bucket *b)
     return b->owner;
 }
 
+const char *bucket_ingest_key(const struct bucket *b)
+{
+    return b->key_text[KEY_INGEST];
+}
+
 bool bucket_is_held(const struct bucket *b)
 {
     int64_t now_us = loop_mono_us();

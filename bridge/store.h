@@ -66,6 +66,8 @@ struct bucket *bucket_new(struct store *st, const char *route, unsigned number,
                           void *owner);
 void *bucket_owner(const struct bucket *b);
 const char *bucket_name(const struct bucket *b); /* "ROUTE/N" */
+const char *
+bucket_ingest_key(const struct bucket *b); /* for a person who must delete it */
 /* Changes of this bucket are held back after an error reply: nothing should be claimed
  * whose ack could not leave. */
 bool bucket_is_held(const struct bucket *b);

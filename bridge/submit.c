@@ -12,6 +12,7 @@
 struct submission {
     struct source *src;
     struct route *route;
+    struct bucket *bucket;
     stored_cb *done;
     void *arg;
     int64_t bytes, due_ms;
@@ -40,6 +41,18 @@ static void answer(struct submission *sub, enum stored outcome)
     free(sub);
 }
 
+/* Normal after a crash or a rebalance, for as many records as were not committed. A topic
+ * that was deleted and made anew looks the same, and its records are not stored: so it is
+ * said. */
+static void warn_read_again(struct submission *sub)
+{
+    log_limited(
+        &sub->route->complain_again, LOG_WARN, sub->route->conf->name,
+        "record %.*s was stored before and is skipped; if its topic was deleted and "
+        "made anew, delete the hash %s",
+        (int)sub->id_n, sub->id, bucket_ingest_key(sub->bucket));
+}
+
 static void on_enqueued(void *arg, char code)
 {
     struct submission *sub = arg;
@@ -53,6 +66,8 @@ static void on_enqueued(void *arg, char code)
         break;
     case 'd':
     case 'k':
+        if (code == 'k')
+            warn_read_again(sub);
         stats->duplicates++;
         sub->due_ms = -1; /* the stored one's, which was not asked for */
         answer(sub, STORED_BEFORE);
@@ -146,6 +161,7 @@ static void enqueue(struct submission *sub, const struct job *job, struct slice 
                           .awaited = src->ops->awaits};
     if (job->offset >= 0 && job->partition >= 0)
         name_partition(src, s, job, &how.origin);
+    sub->bucket = s->bucket;
     sub->due_ms = job->due_ms;
     count_in(sub, (int64_t)job_bytes(job));
     store_enqueue(s->bucket, job, &how, on_enqueued, sub);
