@@ -235,7 +235,7 @@ static void hand_over(struct handover *h, int64_t now_ms)
     route->in_flight++;
     sink->in_flight++;
     h->started_us = loop_mono_us();
-    if (sink != route->sink)
+    if (h->tries.reason[0] != '\0')
         ; /* a dead letter's way is not measured */
     else if (h->tries.attempts > 0)
         route->stats.redelivered++;
