@@ -63,6 +63,7 @@ def test_a_user_without_the_wake_channel_loses_only_the_wakes(bench, hook):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_route_that_redis_denies_holds_up_no_other(bench, hook):
     rules = ["~tarry:{a/0}:*", "&*", "+@all"]
     tarry = start(bench, hook, bench.redis(), ("half", rules))
@@ -106,6 +107,7 @@ def test_a_redis_that_cannot_be_reached_at_the_start_is_named_in_the_log(bench, 
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_redis_that_refuses_writes_does_not_make_the_log_run(bench, hook):
     redis = bench.redis()
     tarry = start(bench, hook, redis)
