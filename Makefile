@@ -49,7 +49,7 @@ $(units): $(B)/tests/%: $(B)/obj/tests/%.o $(parts)
 $(B)/tests/kafka_mock: $(B)/obj/tests/kafka_mock.o
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ -lrdkafka
-$(B)/lua.c: tests/embed.sh $(wildcard lua/*.lua)
+$(B)/lua.c: tests/embed.sh $(wildcard lua/*.lua lua/lib/*.lua)
 	@mkdir -p $(@D)
 	tests/embed.sh $(wildcard lua/*.lua) > $@.new && mv $@.new $@
 $(B)/obj/lua.o: $(B)/lua.c $(B)/flags

@@ -85,7 +85,9 @@ static void metrics(void *arg, struct httpd_req *req)
     for (size_t i = 0; i < bridge->route_count; i++) {
         struct route *route = &bridge->routes[i];
         scrape->counts[i].head_ms = -1;
-        for (int64_t b = 0; b < route->conf->buckets; b++) {
+        if (route->sink->rules) /* as of the last sweep: there may be thousands */
+            scrape->counts[i] = route->sink->sum;
+        for (int64_t b = 0; b < route->bucket_count; b++) {
             struct scrape_part *part = mem_alloc(sizeof(*part));
             *part = (struct scrape_part){scrape, &scrape->counts[i]};
             scrape->open++;

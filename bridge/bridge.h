@@ -23,6 +23,8 @@
 
 struct httpd;
 struct embedded;
+struct pull;
+struct queue;
 
 struct source {
     struct bridge *bridge;
@@ -32,6 +34,10 @@ struct source {
     bool started, paused, stopped;
     unsigned open;                    /* submissions without an answer yet */
     struct partition_row *partitions; /* interned names, with the last offset submitted */
+    queue_watch_cb *queue_watch;      /* NULL: none */
+    void *queue_watch_arg;
+    void (*shelf_watch)(void *arg); /* NULL: none */
+    void *shelf_watch_arg;
 };
 
 struct sched { /* one bucket of one route: when its jobs are claimed */
@@ -54,9 +60,10 @@ struct route {
     const struct conf_route *conf;
     struct sink *sink, *dead;          /* dead: NULL, only the error bucket */
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
-    struct sched *scheds;              /* conf->buckets of them */
-    unsigned in_flight;                /* hand-overs without an outcome */
-    int64_t dead_slot_ms;              /* monotonic: last time given out by deliver.c */
+    struct sched *scheds; /* bucket_count of them; none where it ends at a queue */
+    int64_t bucket_count;
+    unsigned in_flight;   /* hand-overs without an outcome */
+    int64_t dead_slot_ms; /* monotonic: last time given out by deliver.c */
     struct route_stats stats;
     struct log_limit complain, complain_dead; /* jobs given up; its dead-letter sink */
     struct log_limit complain_again;          /* records read again */
@@ -74,6 +81,19 @@ struct sink {
     int64_t timeout_ms;          /* shortest of its routes */
     TAILQ_HEAD(, sched) waiting; /* for credit */
     struct sink_stats stats;
+    /* Of a queue sink: */
+    const struct queue_rules *rules; /* NULL: it delivers */
+    struct store *store;             /* where its queues are; the bridge's or a pool's */
+    struct queue *queues;            /* those in use here, by name */
+    struct queue_sweep *sweep;       /* NULL: not begun */
+    struct queue_stats queue_stats;
+    struct counts sum; /* of its queues, as of the last sweep (queue_list.c) */
+    size_t sum_names;  /* queues that were in it */
+};
+
+struct pool { /* a further Redis, for queues */
+    const struct conf_pool *conf;
+    struct store *store;
 };
 
 struct bridge {
@@ -84,7 +104,10 @@ struct bridge {
     struct source *sources;
     struct sink *sinks;
     struct route *routes;
-    size_t source_count, sink_count, route_count;
+    struct pool *pools;
+    size_t source_count, sink_count, route_count, pool_count;
+    TAILQ_HEAD(, pull) pulls;       /* consumers that wait, or are being asked for */
+    TAILQ_HEAD(, queue) queues_due; /* with something to do at the end of the turn */
     struct flow flow;
     struct turn_hook *hook;
     struct timer *tick;

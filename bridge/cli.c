@@ -8,6 +8,7 @@
 #include "bridge/conf.h"
 #include "bridge/conf_names.h"
 #include "bridge/daemon.h"
+#include "bridge/import_cli.h"
 #include "bridge/plugins.h"
 #include "bridge/version.h"
 
@@ -69,6 +70,8 @@ static const struct command commands[] = {
      run},
     {"check", NULL, "FILE", "check a configuration and name every error in it", 1, 1,
      check},
+    {"import", NULL, "TYPE ...",
+     "take the jobs of another delay queue over; see import --help", 1, -1, import_main},
     {"options", NULL, "", "list every option of a configuration", 0, 0, options},
     {"version", "--version", "", "print the version", 0, 0, version},
     {"help", "--help", "", "print this", 0, 0, help},
@@ -81,7 +84,7 @@ static void usage(FILE *out)
     fputs("usage:\n", out);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (commands[i].help != NULL)
-            fprintf(out, "  tarry %-8s %-5s %s\n", commands[i].name, commands[i].args,
+            fprintf(out, "  tarry %-8s %-8s %s\n", commands[i].name, commands[i].args,
                     commands[i].help);
 }
 

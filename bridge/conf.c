@@ -243,6 +243,23 @@ static void read_route(struct conf *conf, const struct opt_value *v,
                v, errors);
 }
 
+static void read_pool(struct conf *conf, const struct opt_value *v,
+                      struct conf_errors *errors)
+{
+    struct conf_pool *pool = &conf->pools[conf->pool_count++];
+    char where[WHERE_SIZE];
+
+    pool->name = mem_strdup(v->name);
+    pool->line = v->line;
+    opt_defaults(conf_redis_rows, &pool->redis);
+    if (!begin_part("pools", v, where, errors))
+        return;
+    read_group(
+        &(struct schema){.where = where,
+                         .layers = {{conf_redis_rows, &pool->redis}, {NULL, NULL}}},
+        v, errors);
+}
+
 /* The sections with a part for each name. */
 static const struct many {
     const char *name;
@@ -250,6 +267,7 @@ static const struct many {
     size_t size; /* of one element */
     void (*read)(struct conf *, const struct opt_value *, struct conf_errors *);
 } manies[] = {
+    {"pools", offsetof(struct conf, pools), sizeof(struct conf_pool), read_pool},
     {"sources", offsetof(struct conf, sources), sizeof(struct conf_source), read_source},
     {"sinks", offsetof(struct conf, sinks), sizeof(struct conf_sink), read_sink},
     {"routes", offsetof(struct conf, routes), sizeof(struct conf_route), read_route}};
@@ -376,6 +394,11 @@ void conf_free(struct conf *conf)
         opt_free(conf_route_rows, &conf->routes[i]);
         free(conf->routes[i].name);
     }
+    for (size_t i = 0; i < conf->pool_count; i++) {
+        opt_free(conf_redis_rows, &conf->pools[i].redis);
+        free(conf->pools[i].name);
+    }
+    free(conf->pools);
     free(conf->sources);
     free(conf->sinks);
     free(conf->routes);

@@ -45,6 +45,12 @@ struct conf_daemon { /* daemon: { } */
     int64_t hops_max;        /* deliveries by tarry that one message may have behind it */
 };
 
+struct conf_pool { /* pools: { NAME: { } }: a further Redis, for queues */
+    char *name;
+    int line;
+    struct conf_redis redis;
+};
+
 struct conf_source {
     char *name;
     int line;
@@ -83,6 +89,8 @@ struct conf {
     struct conf_redis redis;
     struct conf_http http;
     struct conf_daemon daemon;
+    struct conf_pool *pools;
+    size_t pool_count;
     struct conf_source *sources; /* the last one is the implicit "http", if it listens */
     size_t source_count;
     struct conf_sink *sinks;

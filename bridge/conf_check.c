@@ -94,6 +94,12 @@ static void check_sink(const struct check *c, const struct conf_route *route,
     if (name == NULL)
         return;
     const struct conf_sink *sink = sink_named(c->conf, name);
+    if (sink && sink->ops && sink->ops->queue && strcmp(key, "dead") == 0)
+        conf_error_at(
+            c->errors, at,
+            "routes.%s.dead: the sink %s is a queue, which consumers pull from; "
+            "name one that delivers",
+            route->name, name);
     if (sink != NULL) {
         if (sink->ops != NULL && sink->ops->target == NULL && topic == NULL)
             conf_error_at(
@@ -133,6 +139,12 @@ static void check_route(const struct check *c, const struct conf_route *route)
     check_from(c, route);
     check_sink(c, route, "to", route->to, "topic", route->topic);
     check_sink(c, route, "dead", route->dead, "dead_topic", route->dead_topic);
+    const struct conf_sink *to = sink_named(c->conf, route->to ? route->to : "");
+    if (route->dead && to && to->ops && to->ops->queue)
+        conf_error_at(
+            c->errors, place(c, "routes", route->name, "dead"),
+            "routes.%s.dead: a queue keeps its dead letters itself; take it out",
+            route->name);
     check_text(c, route, "match", route->match, match_filter_check);
     check_text(c, route, "topic", route->topic, compiles);
     check_text(c, route, "dead_topic", route->dead_topic, compiles);
@@ -180,12 +192,25 @@ static void check_source(const struct check *c, const struct conf_source *source
     }
 }
 
+static void check_url(const struct check *c, const char *where, const char *text,
+                      const struct opt_value *at)
+{
+    struct redis_url parsed = {0};
+    struct err err;
+
+    if (at == NULL || strcmp(text, "embedded") == 0)
+        return;
+    if (redis_url_parse(text, &parsed, &err) != 0)
+        conf_error_at(c->errors, at, "%s: %s", where,
+                      at->filled ? "is none of redis://HOST:PORT/DB, rediss://..., "
+                                   "unix://PATH or \"embedded\""
+                                 : err.text);
+    redis_url_free(&parsed);
+}
+
 static void check_redis(const struct check *c)
 {
     const struct conf_redis *redis = &c->conf->redis;
-    const struct opt_value *url = conf_tree_member(place(c, "redis", NULL, NULL), "url");
-    struct redis_url parsed = {0};
-    struct err err;
 
     if (*redis->prefix == '\0' || strpbrk(redis->prefix, "{} \t\n*?[]") != NULL)
         conf_error_at(c->errors, place(c, "redis", "prefix", NULL),
@@ -196,14 +221,43 @@ static void check_redis(const struct check *c)
     if (redis->backoff_first_ms > redis->backoff_max_ms)
         conf_error_at(c->errors, place(c, "redis", "backoff_first", NULL),
                       "redis.backoff_first is longer than backoff_max");
-    if (url == NULL || strcmp(redis->url, "embedded") == 0)
+    check_url(c, "redis.url", redis->url,
+              conf_tree_member(place(c, "redis", NULL, NULL), "url"));
+}
+
+static void check_pool(const struct check *c, const struct conf_pool *pool)
+{
+    char where[96];
+
+    snprintf(where, sizeof(where), "pools.%.64s.url", pool->name);
+    if (strcmp(pool->redis.url, "embedded") == 0)
+        conf_error_at(c->errors, place(c, "pools", pool->name, "url"),
+                      "%s: only redis.url may be \"embedded\"", where);
+    else
+        check_url(c, where, pool->redis.url, place(c, "pools", pool->name, "url"));
+}
+
+static const char *pool_of(const struct conf_sink *sink)
+{
+    return sink->ops && sink->ops->queue ? sink->ops->queue(sink->self)->pool : NULL;
+}
+
+static void check_pool_of(const struct check *c, const struct conf_sink *sink)
+{
+    const char *pool = pool_of(sink);
+    struct conf_names names = {0};
+    char hint[CONF_HINT_SIZE];
+
+    for (size_t i = 0; pool && i < c->conf->pool_count; i++)
+        if (strcmp(c->conf->pools[i].name, pool) == 0)
+            return;
+    if (pool == NULL)
         return;
-    if (redis_url_parse(redis->url, &parsed, &err) != 0)
-        conf_error_at(c->errors, url, "redis.url: %s",
-                      url->filled ? "is none of redis://HOST:PORT/DB, rediss://..., "
-                                    "unix://PATH or \"embedded\""
-                                  : err.text);
-    redis_url_free(&parsed);
+    for (size_t i = 0; i < c->conf->pool_count; i++)
+        conf_names_add(&names, c->conf->pools[i].name);
+    conf_error_at(c->errors, place(c, "sinks", sink->name, "pool"),
+                  "sinks.%s.pool: there is no pool \"%.60s\"; %s", sink->name, pool,
+                  conf_names_hint(&names, pool, hint));
 }
 
 static void check_daemon(const struct check *c)
@@ -221,6 +275,10 @@ void conf_check(const struct conf *conf, const struct opt_value *root,
 
     check_redis(&c);
     check_daemon(&c);
+    for (size_t i = 0; i < conf->pool_count; i++)
+        check_pool(&c, &conf->pools[i]);
+    for (size_t i = 0; i < conf->sink_count; i++)
+        check_pool_of(&c, &conf->sinks[i]);
     for (size_t i = 0; i < conf->source_count; i++)
         check_source(&c, &conf->sources[i]);
     for (size_t i = 0; i < conf->route_count; i++)

@@ -11,11 +11,12 @@
 #define SECOND 1000LL
 #define HOUR (3600 * SECOND)
 #define DAY (24 * HOUR)
+#define LONGEST (100000 * DAY) /* lmstfy takes delays of 136 years */
 #define KIB 1024LL
 #define MIB (1024 * KIB)
 
 #define AT(field) offsetof(struct conf_redis, field)
-static const struct opt redis_rows[] = {
+const struct opt conf_redis_rows[] = {
     {"url", OPT_SECRET, AT(url), "redis://127.0.0.1:6379/0",
      .help = "Where Redis is: redis://, rediss:// (TLS), unix://, or \"embedded\" for a "
              "private redis-server that tarry runs itself."},
@@ -91,7 +92,7 @@ static const struct opt daemon_rows[] = {
 #undef AT
 
 const struct conf_section conf_sections[] = {
-    {"redis", "where the jobs wait", redis_rows, offsetof(struct conf, redis)},
+    {"redis", "where the jobs wait", conf_redis_rows, offsetof(struct conf, redis)},
     {"http", "the HTTP listener", http_rows, offsetof(struct conf, http)},
     {"daemon", "the process itself", daemon_rows, offsetof(struct conf, daemon)},
     {0}};
@@ -138,10 +139,10 @@ const struct opt conf_route_rows[] = {
      .help = "When a failed delivery is tried again: by this formula (limit 0: for "
              "ever), by a list of waits [ \"10s\", \"20s\" ], or \"never\"."},
     {"delay", OPT_MS, AT(delay_ms), "0",
-     .help = "The delay of a message that names none.", .max = 36600 * DAY},
+     .help = "The delay of a message that names none.", .max = LONGEST},
     {"max_delay", OPT_MS, AT(max_delay_ms), "3660d",
      .help = "A longer delay makes the message a dead letter.", .min = SECOND,
-     .max = 36600 * DAY},
+     .max = LONGEST},
     {"lease", OPT_MS, AT(lease_ms), "60s",
      .help = "How long one attempt may take before another instance may try.",
      .min = SECOND, .max = DAY},
@@ -194,6 +195,9 @@ void conf_print_options(FILE *out)
         opt_print(s->rows, out);
         fputc('\n', out);
     }
+    fputs(
+        "pools: { NAME: { } }   further Redis for queues, with the options of redis\n\n",
+        out);
     fputs("sources: { NAME: { } }   the ways in; each has a type, and these\n", out);
     opt_print(conf_source_rows, out);
     print_plugins("sources", conf_source_plugin, out);

@@ -20,6 +20,8 @@ extern const struct conf_section conf_sections[];
 
 /* What every source, sink and route has, into struct conf_source, _sink and _route. */
 extern const struct opt conf_source_rows[], conf_sink_rows[], conf_route_rows[];
+/* Of redis: { } and of each part of pools: { }. */
+extern const struct opt conf_redis_rows[];
 
 /* What reading needs of a source plugin or a sink plugin, whichever it is. */
 struct conf_plugin {

@@ -36,13 +36,19 @@ static char *dir_of(const char *file)
 static int fill_from_env(const struct conf_tree *tree, const char *name, struct buf *out,
                          struct err *err)
 {
-    const char *text = getenv(name);
+    const char *otherwise = strstr(name, ":-");
+    char *only =
+        otherwise ? mem_strndup(name, (size_t)(otherwise - name)) : mem_strdup(name);
+    const char *text = getenv(only);
 
     (void)tree;
-    if (text == NULL)
-        return err_set(err, "the environment variable %s is not set", name);
-    buf_add_str(out, text);
-    return 0;
+    if (otherwise && (text == NULL || *text == '\0'))
+        text = otherwise + 2;
+    int rc = text ? 0 : err_set(err, "the environment variable %s is not set", only);
+    if (text)
+        buf_add_str(out, text);
+    free(only);
+    return rc;
 }
 
 static int fill_from_file(const struct conf_tree *tree, const char *name, struct buf *out,

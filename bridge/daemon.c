@@ -2,19 +2,19 @@
 #include "bridge/daemon.h"
 #include "bridge/admin.h"
 #include "bridge/bridge.h"
+#include "bridge/core.h"
 #include "bridge/drain.h"
 #include "bridge/embedded.h"
 #include "bridge/httpd.h"
 #include "bridge/inst.h"
-#include "bridge/route.h"
+#include "bridge/queue_place.h"
 #include "bridge/sched.h"
+#include "bridge/shelf_told.h"
 #include "bridge/version.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum { EXIT_UNAVAILABLE = 69, EXIT_BY_FORCE = 70, EXIT_CONF = 78 };
@@ -55,8 +55,9 @@ static void on_store_up(void *arg)
                  bridge->source_count, bridge->sink_count, bridge->route_count);
     }
     for (size_t i = 0; i < bridge->route_count; i++)
-        for (int64_t b = 0; b < bridge->routes[i].conf->buckets; b++)
+        for (int64_t b = 0; b < bridge->routes[i].bucket_count; b++)
             sched_start(&bridge->routes[i].scheds[b]);
+    queue_look_all(bridge);
 }
 
 static void on_store_down(void *arg, const char *why)
@@ -65,16 +66,17 @@ static void on_store_down(void *arg, const char *why)
     (void)why; /* the turn hook holds the sources back */
 }
 
-static void on_head(void *arg, struct bucket *b, int64_t head_ms)
+static void on_told(void *arg, struct slice name)
 {
-    (void)arg;
-    sched_head(bucket_owner(b), head_ms);
+    struct daemon *daemon = arg;
+    shelf_told(&daemon->bridge, name);
 }
 
-static void on_woken(void *arg, struct bucket *b)
+static void on_pool_up(void *arg)
 {
-    (void)arg;
-    sched_look(bucket_owner(b));
+    struct daemon *daemon = arg;
+    if (daemon->started)
+        queue_look_all(&daemon->bridge);
 }
 
 /* --- every turn, every second --- */
@@ -94,6 +96,7 @@ static void on_turn(void *arg)
     struct bridge *bridge = arg;
     for (size_t i = 0; i < bridge->sink_count; i++)
         sched_credit(&bridge->sinks[i]);
+    queue_turn(bridge);
     bool pause = bridge->draining ||
                  flow_wants_pause(&bridge->flow, store_takes_jobs(bridge->store));
     if (pause != bridge->flow.paused)
@@ -106,8 +109,9 @@ static void on_tick(void *arg)
 {
     struct bridge *bridge = arg;
     for (size_t i = 0; i < bridge->route_count; i++)
-        for (int64_t b = 0; b < bridge->routes[i].conf->buckets; b++)
+        for (int64_t b = 0; b < bridge->routes[i].bucket_count; b++)
             sched_tick(&bridge->routes[i].scheds[b]);
+    queue_tick(bridge);
 }
 
 /* --- signals --- */
@@ -128,45 +132,6 @@ static void on_stop_signal(void *arg, int signo)
 }
 
 /* --- start --- */
-
-static int set_redis_url(struct daemon *daemon, struct redis_url *url, struct err *err)
-{
-    const struct conf_redis *conf = &daemon->bridge.conf->redis;
-    if (strcmp(conf->url, "embedded") != 0)
-        return redis_url_parse(conf->url, url, err);
-    daemon->bridge.embedded = embedded_start(conf->server, conf->dir, err);
-    if (daemon->bridge.embedded == NULL)
-        return -1;
-    return redis_url_parse(embedded_url(daemon->bridge.embedded), url, err);
-}
-
-static int start_store(struct daemon *daemon, struct err *err)
-{
-    static const struct store_events events = {on_store_up, on_store_down, on_head,
-                                               on_woken};
-    struct bridge *bridge = &daemon->bridge;
-    const struct conf_redis *c = &bridge->conf->redis;
-    char instance[32];
-    snprintf(instance, sizeof(instance), "%010llx", (unsigned long long)bridge->instance);
-    struct store_conf conf = {
-        .redis = {.ca_file = c->ca_file,
-                  .cert_file = c->cert_file,
-                  .key_file = c->key_file,
-                  .connect_timeout_ms = c->connect_timeout_ms,
-                  .command_timeout_ms = c->command_timeout_ms,
-                  .backoff_first_ms = c->backoff_first_ms,
-                  .backoff_max_ms = c->backoff_max_ms,
-                  .client_name = "tarry"},
-        .prefix = c->prefix,
-        .instance = instance,
-        .batch_max = (unsigned)bridge->conf->daemon.batch_max_jobs,
-    };
-    if (set_redis_url(daemon, &conf.redis.url, err) < 0)
-        return err_in(err, "redis");
-    bridge->store = store_new(&conf, &events, daemon);
-    redis_url_free(&conf.redis.url);
-    return 0;
-}
 
 static int start_httpd(struct bridge *bridge, struct err *err)
 {
@@ -189,22 +154,15 @@ static int start_httpd(struct bridge *bridge, struct err *err)
 
 static int start(struct daemon *daemon, struct err *err)
 {
+    static const struct core_events events = {on_store_up, on_store_down, on_told,
+                                              on_pool_up};
     struct bridge *bridge = &daemon->bridge;
     struct conf *conf = bridge->conf;
     bridge->claiming = true;
     bridge->flow.max_jobs = conf->daemon.queue_max_jobs;
     bridge->flow.max_bytes = conf->daemon.queue_max_bytes;
-    if (getrandom(&bridge->instance, 5, 0) != 5)
-        return err_set(err, "getrandom: %s", strerror(errno));
-    srand((unsigned)bridge->instance);
-    inst_init(bridge);
-    if (start_store(daemon, err) < 0)
+    if (core_start(bridge, &events, daemon, err) < 0)
         return -1;
-    bridge->route_count = conf->route_count;
-    bridge->routes = mem_alloc(conf->route_count * sizeof(*bridge->routes));
-    for (size_t i = 0; i < conf->route_count; i++)
-        if (route_init(&bridge->routes[i], bridge, &conf->routes[i], err) < 0)
-            return -1;
     if (start_httpd(bridge, err) < 0)
         return -1;
     bridge->hook = loop_each_turn(on_turn, bridge);
@@ -225,12 +183,8 @@ static void release(struct bridge *bridge)
 {
     turn_hook_del(bridge->hook);
     timer_del(bridge->tick);
-    store_free(bridge->store);
+    core_release(bridge);
     httpd_stop(bridge->httpd);
-    for (size_t i = 0; bridge->routes && i < bridge->route_count; i++)
-        route_fini(&bridge->routes[i]);
-    free(bridge->routes);
-    inst_fini(bridge);
     if (bridge->embedded) {
         embedded_stop(bridge->embedded, on_embedded_stopped, NULL);
         loop_run();

@@ -115,7 +115,7 @@ static int parse_before(struct scan *s, struct slice value, struct err *err)
 
 static int parse_id(struct scan *s, struct slice value, struct err *err)
 {
-    if (check_text(value, JOB_ID_MAX, err) < 0)
+    if (check_text(value, DELAY_ID_MAX, err) < 0)
         return -1;
     s->out->id = value;
     return 0;

@@ -22,6 +22,8 @@
 
 struct opt_pairs;
 
+enum { DELAY_ID_MAX = 128 }; /* bytes of a delay-id */
+
 struct delay_rules {
     int bare_unit;                  /* enum when_unit: a delay that is a bare integer */
     const struct opt_pairs *rename; /* standard name = the one in its place; NULL: none */

@@ -96,7 +96,11 @@ static void failed(struct handover *h, const char *why, int64_t wait_ms)
 {
     const struct retry_policy *policy = &h->sched->route->conf->retry;
     double random = (double)rand() / ((double)RAND_MAX + 1); /* jitter only */
-    int64_t policy_ms = retry_delay_ms(policy, h->tries.attempts, random);
+    int64_t own = h->job->tries_max; /* beats the limit of the route */
+    int64_t policy_ms = own == 0 ? retry_delay_ms(policy, h->tries.attempts, random)
+                        : h->tries.attempts < own
+                            ? retry_wait_ms(policy, h->tries.attempts, random)
+                            : RETRY_GIVE_UP;
     tries_set_error(&h->tries, why);
     if (policy_ms == RETRY_GIVE_UP) {
         give_up(h->sched, h->job->id, h->lease, &h->tries, reason_name(REASON_RETRIES));
@@ -184,8 +188,11 @@ static int64_t dead_slot_ms(struct route *route)
 }
 
 /* Leases were lost so often that the job itself may be what ends them. */
-static bool is_poison(const struct route *route, const struct tries *tries)
+static bool is_poison(const struct route *route, const struct job *job,
+                      const struct tries *tries)
 {
+    if (job->tries_max > 0)
+        return tries->attempts > job->tries_max + LEASES_LOST;
     return tries->attempts > LEASES_LOST &&
            retry_delay_ms(&route->conf->retry, tries->attempts - LEASES_LOST, 0.5) ==
                RETRY_GIVE_UP;
@@ -212,7 +219,7 @@ static bool turned_away(struct sched *s, const struct claimed *claimed,
         give_up(s, claimed->id, lease, tries, reason_name(REASON_EXPIRED));
         return true;
     }
-    if (tries->reason[0] == '\0' && is_poison(s->route, tries)) {
+    if (tries->reason[0] == '\0' && is_poison(s->route, job, tries)) {
         give_up(s, claimed->id, lease, tries, reason_name(REASON_RETRIES));
         return true;
     }

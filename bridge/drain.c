@@ -3,6 +3,7 @@
 #include "bridge/bridge.h"
 #include "bridge/httpd.h"
 #include "bridge/inst.h"
+#include "bridge/queue_place.h"
 
 #include <stdlib.h>
 
@@ -14,11 +15,15 @@ static void take_no_more(struct bridge *bridge)
     bridge->claiming = false;
     if (bridge->httpd)
         httpd_drain(bridge->httpd);
+    queue_end_waits(bridge);
     inst_pause_sources(bridge, true);
 }
 
 static bool store_quiet(const struct bridge *bridge)
 {
+    for (size_t i = 0; i < bridge->pool_count; i++)
+        if (store_open_count(bridge->pools[i].store) > 0)
+            return false;
     return store_open_count(bridge->store) == 0 && inst_sources_quiet(bridge);
 }
 

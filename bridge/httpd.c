@@ -16,8 +16,8 @@
 #include <sys/socket.h>
 
 enum {
-    CONNECTION_MEMORY = 16 * 1024, /* of one connection: its request line and headers */
-    RUNS_MAX = 8,                  /* of the library in one turn of the loop */
+    HEAD_MAX = 16 * 1024, /* where the owner does not say */
+    RUNS_MAX = 8,         /* of the library in one turn of the loop */
     SWEEP_MIN_MS = 20,
     SWEEP_MAX_MS = 1000
 };
@@ -29,18 +29,16 @@ struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc)
     return info ? info->socket_context : NULL;
 }
 
-void httpd_conn_enter(struct httpd_conn *conn, enum httpd_conn_state state)
+/* 0: none. */
+static int64_t limit_ms(const struct httpd_conf *c, enum httpd_conn_state state)
 {
-    const struct httpd_conf *c = &conn->h->conf;
-    const int64_t limit_ms[] = {
+    const int64_t limits_ms[CONN_STATES] = {
         [NEW] = c->deadline_ms,
         [READING] = c->deadline_ms,
-        [WAITING] = 0,
         [ANSWERING] = c->idle_ms > c->deadline_ms ? c->idle_ms : c->deadline_ms,
         [IDLE] = c->idle_ms,
     };
-    conn->state = state;
-    conn->deadline_ms = limit_ms[state] ? loop_mono_ms() + limit_ms[state] : 0;
+    return limits_ms[state];
 }
 
 static int64_t sweep_period_ms(const struct httpd *h)
@@ -53,6 +51,36 @@ static int64_t sweep_period_ms(const struct httpd *h)
                                    : period;
 }
 
+static void conn_unlink(struct httpd_conn *conn)
+{
+    struct httpd_conns *list = &conn->h->conns[conn->state];
+    *(conn->prev ? &conn->prev->next : &list->first) = conn->next;
+    *(conn->next ? &conn->next->prev : &list->last) = conn->prev;
+}
+
+static void conn_append(struct httpd_conn *conn, enum httpd_conn_state state)
+{
+    struct httpd *h = conn->h;
+    struct httpd_conns *list = &h->conns[state];
+    int64_t limit = limit_ms(&h->conf, state);
+    conn->state = state;
+    conn->next = NULL;
+    conn->prev = list->last;
+    *(list->last ? &list->last->next : &list->first) = conn;
+    list->last = conn;
+    if (limit == 0)
+        return;
+    conn->deadline_ms = h->now_ms + limit;
+    if (!timer_is_set(h->sweep))
+        timer_set(h->sweep, sweep_period_ms(h));
+}
+
+void httpd_conn_enter(struct httpd_conn *conn, enum httpd_conn_state state)
+{
+    conn_unlink(conn);
+    conn_append(conn, state);
+}
+
 static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -63,40 +91,41 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
         conn->h = h;
         conn->fd =
             MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        httpd_conn_enter(conn, NEW);
-        conn->next = h->conns;
-        if (h->conns)
-            h->conns->prev = conn;
-        h->conns = conn;
-        if (!timer_is_set(h->sweep))
-            timer_set(h->sweep, sweep_period_ms(h));
+        conn_append(conn, NEW);
         return;
     }
     struct httpd_conn *conn = *context;
     /* At its limit of connections the library takes no more; only a further run makes it
      * look at the listening socket again. */
     h->rerun = true;
-    if (conn->next)
-        conn->next->prev = conn->prev;
-    *(conn->prev ? &conn->prev->next : &h->conns) = conn->next;
+    conn_unlink(conn);
     free(conn);
 }
 
+/* The library sees the end of the stream and closes: it owns the descriptor. */
+static void expire(struct httpd_conn *conn)
+{
+    if (conn->state == READING)
+        httpd_answer_raw(conn->fd, "408 Request Timeout", "timeout",
+                         "the request did not arrive whole in time");
+    shutdown(conn->fd, SHUT_RDWR);
+    httpd_conn_enter(conn, CLOSING);
+}
+
+/* Costs nothing for those that wait for their answer: there may be thousands. */
 static void on_sweep(void *arg)
 {
     struct httpd *h = arg;
-    int64_t now_ms = loop_mono_ms();
-    for (struct httpd_conn *conn = h->conns; conn; conn = conn->next) {
-        if (conn->deadline_ms == 0 || now_ms < conn->deadline_ms)
+    bool more = false;
+    h->now_ms = loop_mono_ms();
+    for (int state = 0; state < CONN_STATES; state++) {
+        if (limit_ms(&h->conf, state) == 0)
             continue;
-        if (conn->state == READING)
-            httpd_answer_raw(conn->fd, "408 Request Timeout", "timeout",
-                             "the request did not arrive whole in time");
-        /* The library sees the end of the stream and closes: it owns the descriptor. */
-        shutdown(conn->fd, SHUT_RDWR);
-        conn->deadline_ms = 0;
+        while (h->conns[state].first && h->conns[state].first->deadline_ms <= h->now_ms)
+            expire(h->conns[state].first);
+        more |= h->conns[state].first != NULL;
     }
-    if (h->conns)
+    if (more)
         timer_set(h->sweep, sweep_period_ms(h));
 }
 
@@ -113,6 +142,7 @@ static void run(struct httpd *h)
     h->rerun = false;
     h->running = true;
     for (int i = 0; i < RUNS_MAX; i++) {
+        h->now_ms = loop_mono_ms(); /* once for all connections */
         MHD_run(h->mhd);
         if (MHD_get_timeout(h->mhd, &wait_ms) == MHD_NO || wait_ms > 0)
             break;
@@ -148,7 +178,7 @@ static struct MHD_Daemon *mhd_start(struct httpd *h)
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, httpd_on_request, h,
         MHD_OPTION_LISTEN_SOCKET, h->fd, MHD_OPTION_CONNECTION_LIMIT,
         h->conf.connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        (size_t)h->conf.head_max, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED,
         httpd_on_completed, h, MHD_OPTION_URI_LOG_CALLBACK, httpd_on_line, h,
         MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, h, MHD_OPTION_END);
@@ -159,6 +189,9 @@ struct httpd *httpd_start(const struct httpd_conf *conf, struct err *err)
     struct httpd *h = mem_alloc(sizeof(*h));
     h->conf = *conf;
     h->conf.listen = NULL; /* borrowed for this call only */
+    if (h->conf.head_max == 0)
+        h->conf.head_max = HEAD_MAX;
+    h->gone_fd = -1;
     h->fd = httpd_listen(conf->listen, err);
     if (h->fd < 0) {
         free(h);
@@ -180,6 +213,25 @@ struct httpd *httpd_start(const struct httpd_conf *conf, struct err *err)
     return h;
 }
 
+static int64_t bodies_max = 64LL * 1024 * 1024; /* of httpd_open() */
+
+void httpd_set_bodies_max(int64_t bytes)
+{
+    bodies_max = bytes;
+}
+
+struct httpd *httpd_open(const struct httpd_opts *opts, struct err *err)
+{
+    const struct httpd_conf conf = {.listen = opts->listen,
+                                    .head_max = opts->head_max_bytes,
+                                    .body_max = opts->body_max_bytes,
+                                    .bodies_max = bodies_max,
+                                    .deadline_ms = opts->deadline_ms,
+                                    .idle_ms = opts->idle_ms,
+                                    .connections_max = (unsigned)opts->connections_max};
+    return httpd_start(&conf, err);
+}
+
 void httpd_serve(struct httpd *h, const struct httpd_route *rows, void *arg)
 {
     for (; rows->method; rows++) {
@@ -194,6 +246,19 @@ void httpd_unserve(struct httpd *h, const void *arg)
 {
     for (size_t i = 0; i < h->rows_n; i++)
         h->rows[i].gone |= h->rows[i].arg == arg;
+    h->rest.gone |= h->rest.arg == arg;
+}
+
+void httpd_serve_rest(struct httpd *h, void (*handle)(void *arg, struct httpd_req *req),
+                      void *arg)
+{
+    h->rest = (struct httpd_rest){.handle = handle, .arg = arg};
+}
+
+void httpd_shape(struct httpd *h, httpd_refuse_cb *cb, void *arg)
+{
+    h->shape = cb;
+    h->shape_arg = arg;
 }
 
 unsigned httpd_port(const struct httpd *h)
@@ -209,7 +274,7 @@ void httpd_drain(struct httpd *h)
 /* The library aborts when it is stopped with a suspended connection. */
 static void resume_all(struct httpd *h)
 {
-    for (struct httpd_conn *conn = h->conns; conn; conn = conn->next) {
+    for (struct httpd_conn *conn = h->conns[WAITING].first; conn; conn = conn->next) {
         if (conn->req && conn->req->stage == SUSPENDED)
             MHD_resume_connection(conn->req->mc);
     }
@@ -229,6 +294,7 @@ void httpd_stop(struct httpd *h)
         resume_all(h);
         MHD_stop_daemon(h->mhd);
     }
+    httpd_gone_stop(h);
     httpd_unlisten(h->fd);
     timer_del(h->sweep);
     timer_del(h->more);

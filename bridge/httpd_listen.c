@@ -8,12 +8,24 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, UNIX_MODE = 0660 };
+enum { BACKLOG = 4096, UNIX_MODE = 0660 };
+
+/* A listener may hold thousands of connections; the soft limit is often 1024 for the sake
+ * of programs that use select(), which this one does not. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
 
 static int new_socket(int family)
 {
@@ -126,6 +138,7 @@ static int listen_tcp(const char *text, char *copy, struct err *err)
 
 int httpd_listen(const char *listen, struct err *err)
 {
+    raise_descriptor_limit();
     if (strncmp(listen, "unix:", 5) == 0)
         return listen_unix(listen + 5, err);
     char *copy = mem_strdup(listen);

@@ -10,7 +10,8 @@
 /* Gives a listening socket (non-blocking, close-on-exec), or -1. "host:port",
  * "[v6]:port",
  * ":port" for all addresses, "unix:/path". A name is looked up, so this may block; it is
- * for the start of the daemon. */
+ * for the start of the daemon. The process may have as many descriptors open as its hard
+ * limit allows from then on. */
 int httpd_listen(const char *listen, struct err *err);
 /* The port a socket is bound to; 0 for a Unix socket. */
 unsigned httpd_listen_port(int fd);

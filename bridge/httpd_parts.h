@@ -3,7 +3,8 @@
  * httpd_parts.h - what the files of the HTTP server share; nobody else includes it.
  *
  * httpd.c runs the library on the loop and keeps the times of connections, httpd_read.c
- * reads a request until its handler has it, httpd_req.c holds requests and their answers.
+ * reads a request until its handler has it, httpd_refuse.c says no, httpd_req.c holds
+ * requests and their answers, httpd_gone.c sees clients leave.
  */
 #ifndef BRIDGE_HTTPD_PARTS_H
 #define BRIDGE_HTTPD_PARTS_H
@@ -20,15 +21,26 @@ struct httpd_row {
     bool gone;
 };
 
-enum httpd_conn_state { NEW, READING, WAITING, ANSWERING, IDLE };
+enum httpd_conn_state { NEW, READING, WAITING, ANSWERING, IDLE, CLOSING, CONN_STATES };
 
 struct httpd_conn {
-    struct httpd_conn *prev, *next;
+    struct httpd_conn *prev, *next; /* in the list of its state */
     struct httpd *h;
     struct httpd_req *req; /* NULL between requests */
+    int64_t deadline_ms;   /* monotonic; counts where its state has a limit */
     enum httpd_conn_state state;
-    int64_t deadline_ms; /* monotonic; 0: none, the handler is at work */
     int fd;
+};
+
+/* The connections of one state, by the time they entered it: by their deadlines, too. */
+struct httpd_conns {
+    struct httpd_conn *first, *last;
+};
+
+struct httpd_rest { /* of httpd_serve_rest(); handle NULL: none */
+    void (*handle)(void *arg, struct httpd_req *req);
+    void *arg;
+    bool gone;
 };
 
 enum httpd_stage { HEAD, BODY, HANDED, SUSPENDED, ANSWERED };
@@ -42,7 +54,7 @@ enum httpd_refusal {
     DRAINED
 };
 
-struct httpd_note { /* a decoded query parameter */
+struct httpd_note { /* a decoded parameter of the query */
     struct httpd_note *next;
     char text[];
 };
@@ -55,18 +67,24 @@ struct httpd_req {
     enum httpd_stage stage;
     enum httpd_refusal refusal;
     unsigned status;
-    bool has_query;
-    size_t row; /* index in h->rows */
-    struct httpd_path path;
-    struct slice took[HTTPD_SEGMENTS_MAX];
     unsigned took_n;
+    bool has_query;
+    long row; /* index in h->rows, or HTTPD_REST */
+    const char *method;
+    struct slice path; /* as it came */
+    struct slice took[HTTPD_TOOK_MAX];
     int64_t discarded;
     struct buf body;
+    struct buf query; /* a copy: the library cuts the original to pieces */
     struct buf room;  /* where an escaped path is decoded */
     struct buf extra; /* headers of the answer: name NUL value NUL ... */
     struct httpd_note *notes;
     struct httpd_req *next_idle;
+    void (*on_gone)(void *arg); /* not NULL: its descriptor is in h->gone_fd */
+    void *gone_arg;
 };
+
+enum { HTTPD_REST = -1 };
 
 struct httpd {
     struct MHD_Daemon *mhd;
@@ -74,10 +92,16 @@ struct httpd {
     struct watch *watch;
     struct turn_hook *hook;
     struct timer *more;  /* the library has more to do at once */
-    struct timer *sweep; /* deadlines; at rest without connections */
-    struct httpd_conn *conns;
+    struct timer *sweep; /* deadlines; at rest while no connection has one */
+    struct httpd_conns conns[CONN_STATES];
+    int64_t now_ms; /* monotonic, when the library was last run */
     struct httpd_row *rows;
     size_t rows_n;
+    struct httpd_rest rest;
+    httpd_refuse_cb *shape; /* NULL: httpd_error() */
+    void *shape_arg;
+    int gone_fd; /* epoll: clients that may leave while they wait; -1: none yet */
+    struct watch *gone_watch;
     struct httpd_req *idle;
     unsigned idle_n;
     int fd;
@@ -88,7 +112,7 @@ struct httpd {
 
 /* --- httpd.c --- */
 struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc);
-/* From now on the limit of that state counts. */
+/* From now on the limit of that state counts. WAITING and CLOSING have none. */
 void httpd_conn_enter(struct httpd_conn *conn, enum httpd_conn_state state);
 
 /* --- httpd_read.c: what the library calls --- */
@@ -99,11 +123,23 @@ enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const cha
 void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
                         enum MHD_RequestTerminationCode why);
 
+/* --- httpd_refuse.c --- */
+/* Answers with what req->refusal says, before it returns. */
+void httpd_refuse(struct httpd_req *req);
+
+/* --- httpd_gone.c --- */
+/* Nobody will be told any more that the client of req left. Before the request is
+ * answered and before its descriptor is closed. */
+void httpd_gone_forget(struct httpd_req *req);
+void httpd_gone_stop(struct httpd *h);
+
 /* --- httpd_req.c --- */
 struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
                                 struct MHD_Connection *mc);
 void httpd_req_add_body(struct httpd_req *req, const char *bytes, size_t n);
 void httpd_req_drop_body(struct httpd_req *req);
+/* It waits, perhaps for long: gives back buffers that hold nothing. */
+void httpd_req_settle(struct httpd_req *req);
 /* The library is through with it: kept for the next one. */
 void httpd_req_done(struct httpd *h, struct httpd_req *req);
 void httpd_req_free(struct httpd_req *req);

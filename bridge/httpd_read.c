@@ -13,6 +13,8 @@
 #include <stdlib.h>
 
 enum {
+    LINE_BYTES = 56,        /* the library's own of a header or a parameter */
+    ANSWER_ROOM = 1024,     /* of a connection's memory, for the answer's headers */
     BODY_FIRST = 64 * 1024, /* room made for a body that was announced */
     DISCARD_MAX =
         16 * 1024 * 1024 /* of a refused body we read, so that the answer arrives */
@@ -22,14 +24,18 @@ enum {
 void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
 {
     struct httpd_conn *conn = httpd_conn_of(mc);
-    conn->req = httpd_req_new(arg, conn, mc);
-    conn->req->has_query = strchr(uri, '?') != NULL;
+    struct httpd_req *req = httpd_req_new(arg, conn, mc);
+    const char *query = strchr(uri, '?');
+    req->has_query = query != NULL;
+    if (query)
+        buf_add_str(&req->query, query + 1);
+    conn->req = req;
     httpd_conn_enter(conn, READING);
-    return conn->req;
+    return req;
 }
 
 struct framing {
-    unsigned lengths, codings, hosts;
+    unsigned lines, lengths, codings, hosts;
     int64_t length;
     bool bad, expects;
 };
@@ -46,7 +52,9 @@ static enum MHD_Result on_framing(void *arg, enum MHD_ValueKind kind, const char
 {
     struct framing *f = arg;
     struct slice n = {name, name_n}, v = {value, value_n};
-    (void)kind;
+    f->lines++;
+    if (kind != MHD_HEADER_KIND) /* a parameter of the query */
+        return MHD_YES;
     f->bad |= !text_is_token(n);
     if (begins(n, "content-length")) {
         f->lengths++;
@@ -76,30 +84,32 @@ static struct slice path_of(const char *url)
 static bool serves(const struct httpd_row *row, const char *method)
 {
     const char *have = row->route->method;
-    return strcmp(have, method) == 0 ||
+    return strcmp(have, method) == 0 || strcmp(have, "*") == 0 ||
            (strcmp(method, "HEAD") == 0 && strcmp(have, "GET") == 0);
 }
 
-static enum httpd_refusal find_row(struct httpd_req *req, const char *url,
-                                   const char *method)
+static enum httpd_refusal find_row(struct httpd_req *req)
 {
     struct httpd *h = req->h;
-    struct slice raw = path_of(url);
+    struct httpd_path path;
     enum httpd_refusal refusal = NO_PATH;
-    if (httpd_path_split(&req->path, raw, buf_room(&req->room, raw.n)) < 0)
+    if (httpd_path_split(&path, req->path, buf_room(&req->room, req->path.n)) < 0)
         return BAD_PATH;
     for (size_t i = 0; i < h->rows_n; i++) {
-        int n = httpd_pattern_match(&h->rows[i].pattern, &req->path, req->took);
+        int n = httpd_pattern_match(&h->rows[i].pattern, &path, req->took);
         if (n < 0)
             continue;
-        if (serves(&h->rows[i], method)) {
-            req->row = i;
+        if (serves(&h->rows[i], req->method)) {
+            req->row = (long)i;
             req->took_n = (unsigned)n;
             return h->rows[i].gone ? DRAINED : NOT_REFUSED;
         }
         refusal = NO_METHOD;
     }
-    return refusal;
+    if (h->rest.handle == NULL)
+        return refusal;
+    req->row = HTTPD_REST;
+    return h->rest.gone ? DRAINED : NOT_REFUSED;
 }
 
 static bool changes_state(const char *method)
@@ -112,53 +122,13 @@ static bool changes_state(const char *method)
     return false;
 }
 
-/* Answers with every method the path has. */
-static void refuse_method(struct httpd_req *req)
+/* Does it leave the library room for the answer's headers? It would close without one. */
+static bool head_fits(const struct httpd_req *req, const struct framing *f)
 {
-    struct buf allow = {0};
-    struct slice took[HTTPD_SEGMENTS_MAX];
-    for (size_t i = 0; i < req->h->rows_n; i++) {
-        const struct httpd_row *row = &req->h->rows[i];
-        if (httpd_pattern_match(&row->pattern, &req->path, took) < 0)
-            continue;
-        buf_addf(&allow, "%s%s%s", allow.n ? ", " : "", row->route->method,
-                 strcmp(row->route->method, "GET") == 0 ? ", HEAD" : "");
-    }
-    httpd_add(req, "Allow", buf_str(&allow));
-    httpd_error(req, 405, "bad-method", "this path takes %s only", buf_str(&allow));
-    buf_free(&allow);
-}
-
-static void refuse(struct httpd_req *req)
-{
-    switch (req->refusal) {
-    case BAD_PATH:
-        httpd_error(req, 400, "bad-path",
-                    "the path is none, or has a %% without two hex digits");
-        return;
-    case NO_METHOD:
-        refuse_method(req);
-        return;
-    case TOO_LARGE:
-        httpd_error(req, 413, "oversize",
-                    "the body is larger than the %lld bytes allowed",
-                    (long long)req->h->conf.body_max);
-        return;
-    case CROWDED:
-        httpd_add(req, "Retry-After", "1");
-        httpd_error(req, 503, "full",
-                    "too many bodies are being received; send it again");
-        return;
-    case DRAINED:
-        httpd_add(req, "Retry-After", "1");
-        httpd_add(req, "Connection", "close");
-        httpd_error(req, 503, "stopping", "the daemon is stopping; send it again");
-        return;
-    case NO_PATH:
-    case NOT_REFUSED:
-        httpd_error(req, 404, "not-found", "there is nothing at this path");
-        return;
-    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(req->mc, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    size_t used = info->header_size + f->lines * (size_t)LINE_BYTES + ANSWER_ROOM;
+    return used <= (size_t)req->h->conf.head_max;
 }
 
 /* The headers are there. MHD_NO closes the connection. */
@@ -166,7 +136,13 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
 {
     struct httpd *h = req->h;
     struct framing f = {0};
-    MHD_get_connection_values_n(req->mc, MHD_HEADER_KIND, on_framing, &f);
+    MHD_get_connection_values_n(req->mc, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND,
+                                on_framing, &f);
+    if (!head_fits(req, &f)) {
+        httpd_answer_raw(req->conn->fd, "431 Request Header Fields Too Large",
+                         "head-oversize", "the request line and headers are too large");
+        return MHD_NO;
+    }
     if (f.bad || f.lengths + f.codings > 1 || f.hosts > 1) {
         httpd_answer_raw(req->conn->fd, "400 Bad Request", "bad-framing",
                          "send proper header names, one Host, and one Content-Length or "
@@ -174,7 +150,9 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
         return MHD_NO;
     }
     req->stage = BODY;
-    req->refusal = find_row(req, url, method);
+    req->method = method;
+    req->path = path_of(url);
+    req->refusal = find_row(req);
     if (h->draining && changes_state(method))
         req->refusal = DRAINED;
     if (req->refusal == NOT_REFUSED && f.length > h->conf.body_max)
@@ -186,7 +164,7 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
     if (req->refusal != NOT_REFUSED &&
         ((f.expects && (f.length || f.codings)) || f.length > DISCARD_MAX)) {
         httpd_add(req, "Connection", "close");
-        refuse(req);
+        httpd_refuse(req);
         return httpd_req_queue(req);
     }
     if (f.length && req->refusal == NOT_REFUSED)
@@ -220,20 +198,30 @@ static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t 
     return MHD_NO;
 }
 
-static enum MHD_Result on_whole(struct httpd_req *req)
+static void hand_over(struct httpd_req *req)
 {
-    struct httpd_row *row = &req->h->rows[req->row];
-    httpd_conn_enter(req->conn, WAITING);
-    req->stage = HANDED;
-    if (req->refusal == NOT_REFUSED && row->gone)
+    struct httpd *h = req->h;
+    bool rest = req->row == HTTPD_REST;
+    /* They may have gone since the headers came. */
+    if (req->refusal == NOT_REFUSED && (rest ? h->rest.gone : h->rows[req->row].gone))
         req->refusal = DRAINED;
     if (req->refusal != NOT_REFUSED)
-        refuse(req);
+        httpd_refuse(req);
+    else if (rest)
+        h->rest.handle(h->rest.arg, req);
     else
-        row->route->handle(row->arg, req);
+        h->rows[req->row].route->handle(h->rows[req->row].arg, req);
+}
+
+static enum MHD_Result on_whole(struct httpd_req *req)
+{
+    httpd_conn_enter(req->conn, WAITING);
+    req->stage = HANDED;
+    hand_over(req);
     if (req->stage == ANSWERED)
         return httpd_req_queue(req);
     req->stage = SUSPENDED;
+    httpd_req_settle(req);
     MHD_suspend_connection(req->mc);
     return MHD_YES;
 }
@@ -265,8 +253,10 @@ void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
     *context = NULL;
     req->conn->req = NULL;
     httpd_conn_enter(req->conn, IDLE);
-    if (req->stage == HANDED || req->stage == SUSPENDED)
+    if (req->stage == HANDED || req->stage == SUSPENDED) {
+        httpd_gone_forget(req);
         req->mc = NULL; /* its handler has it still; httpd_answer() frees it */
-    else
+    } else {
         httpd_req_done(h, req);
+    }
 }

@@ -5,7 +5,7 @@
  * Objects are reused. One outlives its connection only when the listener is stopped while
  * the handler still has it; it then says nothing more, and its answer goes nowhere.
  */
-#include "bridge/httpd.h"
+#include "bridge/httpd_form.h"
 #include "bridge/httpd_parts.h"
 #include "bridge/mem.h"
 #include "bridge/text.h"
@@ -37,6 +37,8 @@ struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
     req->mc = mc;
     req->stage = HEAD;
     req->refusal = NOT_REFUSED;
+    req->method = "";
+    req->path = SLICE_LIT("");
     req->took_n = 0;
     req->discarded = 0;
     return req;
@@ -61,6 +63,7 @@ static void release(struct httpd_req *req)
 {
     httpd_req_drop_body(req);
     buf_clear(&req->extra);
+    buf_clear(&req->query);
     while (req->notes) {
         struct httpd_note *next = req->notes->next;
         free(req->notes);
@@ -74,14 +77,28 @@ static void release(struct httpd_req *req)
 void httpd_req_free(struct httpd_req *req)
 {
     buf_free(&req->body);
+    buf_free(&req->query);
     buf_free(&req->room);
     buf_free(&req->extra);
     free(req);
 }
 
+void httpd_req_settle(struct httpd_req *req)
+{
+    struct buf *const bufs[] = {&req->body, &req->query, &req->room, &req->extra};
+    /* Of an escaped path room holds the segments, though it does not count them. */
+    if (memchr(req->path.p, '%', req->path.n))
+        buf_grew(&req->room, req->path.n);
+    for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++) {
+        if (bufs[i]->n == 0)
+            buf_free(bufs[i]);
+    }
+}
+
 void httpd_req_done(struct httpd *h, struct httpd_req *req)
 {
     release(req);
+    empty(&req->query);
     empty(&req->room);
     if (h->idle_n >= IDLE_REQUESTS) {
         httpd_req_free(req);
@@ -98,44 +115,80 @@ void httpd_req_add_body(struct httpd_req *req, const char *bytes, size_t n)
     body_held += (int64_t)n;
 }
 
+const char *httpd_method(const struct httpd_req *req)
+{
+    return req->mc ? req->method : "";
+}
+
+struct slice httpd_path(const struct httpd_req *req)
+{
+    return req->mc ? req->path : SLICE_LIT("");
+}
+
+struct slice httpd_query_text(const struct httpd_req *req)
+{
+    return req->mc && req->has_query ? buf_slice(&req->query) : (struct slice){0};
+}
+
 struct slice httpd_segment(const struct httpd_req *req, unsigned n)
 {
     return req->mc && n < req->took_n ? req->took[n] : (struct slice){0};
 }
 
-static struct slice lookup(const struct httpd_req *req, enum MHD_ValueKind kind,
-                           const char *name)
+/* Keeps the decoded text with the request; p NULL: a bad escape. */
+static struct slice note_decoded(struct httpd_req *req, struct slice s)
 {
-    struct slice s = {0};
-    if (req->mc == NULL || MHD_lookup_connection_value_n(
-                               req->mc, kind, name, strlen(name), &s.p, &s.n) == MHD_NO)
+    struct httpd_note *note = mem_alloc(sizeof(*note) + s.n);
+    long n = form_decode(s, note->text);
+    if (n < 0) {
+        free(note);
         return (struct slice){0};
-    return s.p ? s : SLICE_LIT("");
+    }
+    note->next = req->notes;
+    req->notes = note;
+    return (struct slice){note->text, (size_t)n};
+}
+
+static bool has(struct slice s, char c)
+{
+    return s.n && memchr(s.p, c, s.n);
 }
 
 struct slice httpd_query(const struct httpd_req *req, const char *name)
 {
-    if (!req->has_query)
-        return (struct slice){0};
-    struct slice s = lookup(req, MHD_GET_ARGUMENT_KIND, name);
-    if (s.n == 0 || memchr(s.p, '%', s.n) == NULL)
-        return s;
-    struct httpd_note *note = mem_alloc(sizeof(*note) + s.n);
-    long n = text_percent_decode(s, note->text);
-    if (n < 0) { /* no escape after all */
-        free(note);
-        return s;
+    struct slice rest = httpd_query_text(req), n, value;
+    while (form_next(&rest, &n, &value)) {
+        if (has(n, ';') || has(value, ';') || !form_is(n, name))
+            continue;
+        /* The parameter is looked at, not the request: only its notes grow. */
+        if (has(value, '%') || has(value, '+'))
+            value = note_decoded((struct httpd_req *)(uintptr_t)req, value);
+        if (value.p)
+            return value;
     }
-    /* The parameter is looked at, not the request: only its notes grow. */
-    struct httpd_req *mine = (struct httpd_req *)req;
-    note->next = mine->notes;
-    mine->notes = note;
-    return (struct slice){note->text, (size_t)n};
+    return (struct slice){0};
+}
+
+int httpd_each_param(struct httpd_req *req, httpd_param_cb *cb, void *arg)
+{
+    struct slice type = httpd_header(req, "content-type");
+    if (form_each(httpd_query_text(req), cb, arg) < 0)
+        return -1;
+    if (form_type_is(type, "application/x-www-form-urlencoded"))
+        return form_each(httpd_body(req), cb, arg);
+    if (form_type_is(type, "multipart/form-data"))
+        return multipart_each(httpd_body(req), type, cb, arg);
+    return 0;
 }
 
 struct slice httpd_header(const struct httpd_req *req, const char *name)
 {
-    return lookup(req, MHD_HEADER_KIND, name);
+    struct slice s = {0};
+    if (req->mc == NULL ||
+        MHD_lookup_connection_value_n(req->mc, MHD_HEADER_KIND, name, strlen(name), &s.p,
+                                      &s.n) == MHD_NO)
+        return (struct slice){0};
+    return s.p ? s : SLICE_LIT("");
 }
 
 struct each {
@@ -180,6 +233,7 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
                   struct slice body)
 {
     must(req->stage != ANSWERED);
+    httpd_gone_forget(req);
     if (req->mc == NULL) { /* the listener was stopped in the meantime */
         release(req);
         httpd_req_free(req);
@@ -189,7 +243,7 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
     req->response = MHD_create_response_from_buffer(body.n, (void *)(uintptr_t)body.p,
                                                     MHD_RESPMEM_MUST_COPY);
     must(req->response != NULL);
-    if (type)
+    if (type && status != MHD_HTTP_NO_CONTENT)
         MHD_add_response_header(req->response, "Content-Type", type);
     const char *end = req->extra.p + req->extra.n;
     for (const char *name = req->extra.p; name < end;) {

@@ -40,6 +40,7 @@ void httpd_pattern_init(struct httpd_pattern *pattern, const char *text)
 {
     must(text[0] == '/');
     pattern->n = 0;
+    pattern->takes = 0;
     pattern->rest = false;
     const char *end = text + strlen(text);
     for (const char *p = text + 1; p <= end;) {
@@ -50,8 +51,10 @@ void httpd_pattern_init(struct httpd_pattern *pattern, const char *text)
             pattern->rest = true;
         else
             pattern->segment[pattern->n++] = slice_is(s, "{}") ? (struct slice){0} : s;
+        pattern->takes += slice_is(s, "{}") || slice_is(s, "{*}");
         p = stop + 1;
     }
+    must(pattern->takes <= HTTPD_TOOK_MAX);
 }
 
 int httpd_pattern_match(const struct httpd_pattern *pattern,

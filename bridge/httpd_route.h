@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-enum { HTTPD_SEGMENTS_MAX = 12 };
+enum { HTTPD_SEGMENTS_MAX = 12, HTTPD_TOOK_MAX = 4 };
 
 struct httpd_path {
     struct slice segment[HTTPD_SEGMENTS_MAX]; /* the last one takes what is left */
@@ -27,12 +27,13 @@ int httpd_path_split(struct httpd_path *path, struct slice raw, char *room);
 struct httpd_pattern {
     struct slice segment[HTTPD_SEGMENTS_MAX]; /* p NULL: {} */
     unsigned n;
-    bool rest; /* {*} follows the n segments */
+    unsigned takes; /* {} and {*}; at most HTTPD_TOOK_MAX */
+    bool rest;      /* {*} follows the n segments */
 };
 
 /* text is the program's own and stays; a bad pattern aborts. */
 void httpd_pattern_init(struct httpd_pattern *pattern, const char *text);
-/* Gives how many segments went into took (HTTPD_SEGMENTS_MAX slices); -1: no match. */
+/* Gives how many segments went into took (HTTPD_TOOK_MAX slices); -1: no match. */
 int httpd_pattern_match(const struct httpd_pattern *pattern,
                         const struct httpd_path *path, struct slice *took);
 

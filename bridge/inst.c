@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/inst.h"
 #include "bridge/bridge.h"
+#include "bridge/queue_place.h"
 #include "bridge/submit.h"
 
 #include <stdlib.h>
@@ -25,6 +26,21 @@ void inst_init(struct bridge *bridge)
         sink->max_in_flight =
             c->max_in_flight > 0 ? (unsigned)c->max_in_flight : c->ops->max_in_flight;
         TAILQ_INIT(&sink->waiting);
+        queue_sink_init(sink);
+    }
+    TAILQ_INIT(&bridge->pulls);
+    TAILQ_INIT(&bridge->queues_due);
+}
+
+void inst_choose_stores(struct bridge *bridge)
+{
+    for (size_t i = 0; i < bridge->sink_count; i++) {
+        struct sink *sink = &bridge->sinks[i];
+        const char *pool = sink->rules ? sink->rules->pool : NULL;
+        sink->store = bridge->store;
+        for (size_t k = 0; pool && k < bridge->pool_count; k++)
+            if (strcmp(bridge->pools[k].conf->name, pool) == 0)
+                sink->store = bridge->pools[k].store;
     }
 }
 
@@ -32,6 +48,8 @@ void inst_fini(struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->source_count; i++)
         submit_forget(&bridge->sources[i]);
+    for (size_t i = 0; i < bridge->sink_count; i++)
+        queue_sink_fini(&bridge->sinks[i]);
     free(bridge->sources);
     free(bridge->sinks);
 }
@@ -131,6 +149,11 @@ bool inst_sinks_stopped(const struct bridge *bridge)
 const char *source_name(const struct source *src)
 {
     return src->conf->name;
+}
+
+int64_t source_now_ms(const struct source *src)
+{
+    return store_now_ms(src->bridge->store);
 }
 
 void source_stopped(struct source *src)

@@ -13,6 +13,8 @@ struct bridge;
 
 /* Makes the instances of the configuration, none of them started. */
 void inst_init(struct bridge *bridge);
+/* Each queue sink its Redis. After the stores were made, before the routes. */
+void inst_choose_stores(struct bridge *bridge);
 /* Frees what stopped; stops nothing. */
 void inst_fini(struct bridge *bridge);
 

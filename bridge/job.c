@@ -138,7 +138,7 @@ const struct header *job_header(const struct job *job, const char *name)
 
 /* --------------------------------------------------------------------- record */
 
-enum { RECORD_VERSION = 1, RECORD_ELEMENTS = 4 };
+enum { RECORD_VERSION = 1, RECORD_ELEMENTS = 4, RECORD_ELEMENTS_OF_QUEUE = 6 };
 
 /* The numbers stand in Redis: none may change its meaning, new ones go to the end. */
 enum job_field {
@@ -252,7 +252,8 @@ void job_encode(const struct job *job, struct buf *out)
     for (size_t i = 0; i < FIELD_COUNT; i++)
         count += is_written(job, &fields[i]);
     msgpack_packer_init(&pk, out, on_bytes);
-    msgpack_pack_array(&pk, RECORD_ELEMENTS);
+    bool of_queue = job->tries_max > 0 || job->lease_ms > 0;
+    msgpack_pack_array(&pk, of_queue ? RECORD_ELEMENTS_OF_QUEUE : RECORD_ELEMENTS);
     msgpack_pack_int(&pk, RECORD_VERSION);
     msgpack_pack_int64(&pk, job->due_ms);
     pack_bytes(&pk, job->payload);
@@ -262,6 +263,10 @@ void job_encode(const struct job *job, struct buf *out)
     for (size_t i = 0; i < FIELD_COUNT; i++)
         if (is_written(job, &fields[i]))
             pack_field(&pk, job, &fields[i]);
+    if (of_queue) { /* nine bytes each, so that lua/lib/queue.lua finds them at the end */
+        msgpack_pack_fix_uint64(&pk, (uint64_t)job->tries_max);
+        msgpack_pack_fix_uint64(&pk, (uint64_t)job->lease_ms);
+    }
 }
 
 /* ------------------------------------------------------------------- decoding */
@@ -397,7 +402,14 @@ static int read_record(struct slice rest, struct job *job, struct err *err)
         return err_in(err, "payload");
     if (read_fields(&rest, job, err) < 0)
         return -1;
-    for (uint32_t i = RECORD_ELEMENTS; i < head.count; i++)
+    uint32_t done = RECORD_ELEMENTS;
+    if (head.count >= RECORD_ELEMENTS_OF_QUEUE) {
+        if (read_integer(&rest, 0, INT64_MAX, &job->tries_max, err) < 0 ||
+            read_integer(&rest, 0, INT64_MAX, &job->lease_ms, err) < 0)
+            return err_in(err, "tries or lease");
+        done = RECORD_ELEMENTS_OF_QUEUE;
+    }
+    for (uint32_t i = done; i < head.count; i++)
         if (unpack_skip(&rest) < 0)
             return cut_off(err);
     return rest.n == 0 ? 0 : err_set(err, "something follows the record");

@@ -4,7 +4,8 @@
  *
  * Record, version 1: a MessagePack array [1, due_ms, payload, fields]. fields is a map
  * from small integers (enum job_field in job.c) to values; what is at its default is left
- * out, and a reader skips numbers it does not know. The id is the key of the record in
+ * out, and a reader skips numbers it does not know. Where one of them is set, tries_max and
+ * lease_ms follow as fifth and sixth element, each a uint64 of nine bytes. The id is the key of the record in
  * the pool.
  */
 #ifndef BRIDGE_JOB_H
@@ -14,10 +15,11 @@
 #include "bridge/err.h"
 #include "bridge/slice.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
-    JOB_ID_MAX = 128, /* bytes of an id */
+    JOB_ID_MAX = 512, /* bytes of an id; a delay-id is shorter, see delay.h */
     JOB_TOPIC_MAX =
         1024, /* bytes of a topic; a target may be twice that, see JOB_TARGET_MAX */
     JOB_TARGET_MAX = 2048,
@@ -48,6 +50,14 @@ struct job {
     int64_t expires_ms;   /* later than this it is not emitted; 0: never */
     int64_t offset;       /* Kafka's; -1: none. Names the job when the producer did not */
     int32_t partition;    /* Kafka's; -1: none */
+    /* The source knows the times itself: due_ms (0: now, by Redis' clock) and expires_ms
+     * are set, and headers are data, none of them control. Not in the record. */
+    bool timed;
+    bool to_queue; /* only routes that end at a queue are looked at. Not in the record */
+    bool replace;  /* a job of that id goes, wherever it stands. Not in the record */
+    int64_t tries_max; /* deliveries at most; 0: as the route or the queue says */
+    int64_t
+        lease_ms; /* of a queue's job: for how long a consumer gets it; 0: as it asks */
     struct job_chunk *memory;
 };
 

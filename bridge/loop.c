@@ -272,10 +272,8 @@ struct turn_hook *loop_each_turn(loop_cb *fn, void *arg)
     struct turn_hook *h = mem_alloc(sizeof(*h));
     h->fn = fn;
     h->arg = arg;
-    struct turn_hook **end = &loop.hooks;
-    while (*end)
-        end = &(*end)->next;
-    *end = h;
+    h->next = loop.hooks;
+    loop.hooks = h;
     return h;
 }
 

@@ -46,7 +46,9 @@ void loop_defer(loop_cb *fn, void *arg);
 /* free(p) at the end of this turn; NULL is fine. */
 void loop_defer_free(void *p);
 
-/* Calls fn(arg) once at the end of every turn: where batched work is sent off. */
+/* Calls fn(arg) once at the end of every turn: where batched work is sent off. The newest
+ * hook is called first: what was set up early (the store) sends off what the hooks of
+ * later ones (listeners) still bring. */
 struct turn_hook;
 struct turn_hook *loop_each_turn(loop_cb *fn, void *arg);
 void turn_hook_del(struct turn_hook *h); /* NULL is fine */

@@ -39,32 +39,27 @@ struct slice name_new(struct bridge *bridge, struct job *job)
 
 struct partition_row {
     UT_hash_handle hh;
-    const struct sched *sched;
-    int64_t last; /* offset submitted last to this bucket */
-    char *name;   /* "topic/7" */
-    size_t key_n;
-    char key[]; /* the bucket's address and the name */
+    int64_t last;     /* offset submitted last to this bucket */
+    const char *name; /* "topic/7", the end of key */
+    char key[];       /* the bucket's name, a NUL and that */
 };
 
-void name_partition(struct source *src, const struct sched *s, const struct job *job,
+void name_partition(struct source *src, const struct bucket *b, const struct job *job,
                     struct origin *origin)
 {
-    char key[sizeof(s) + JOB_TOPIC_MAX + 16];
-    memcpy(key, &s, sizeof(s));
-    int n = snprintf(key + sizeof(s), sizeof(key) - sizeof(s), "%.*s/%" PRId32,
-                     (int)(job->topic.n < JOB_TOPIC_MAX ? job->topic.n : JOB_TOPIC_MAX),
-                     job->topic.p ? job->topic.p : "", job->partition);
-    size_t key_n = sizeof(s) + (size_t)n;
+    struct buf key = {0};
+    buf_add(&key, bucket_name(b), strlen(bucket_name(b)) + 1);
+    buf_addf(&key, "%.*s/%" PRId32, SLICE_ARG(job->topic), job->partition);
     struct partition_row *row;
-    HASH_FIND(hh, src->partitions, key, key_n, row);
+    HASH_FIND(hh, src->partitions, key.p, key.n, row);
     if (row == NULL) {
-        row = mem_alloc(sizeof(*row) + key_n);
+        row = mem_alloc(sizeof(*row) + key.n + 1);
         row->last = -1;
-        row->key_n = key_n;
-        memcpy(row->key, key, key_n);
-        row->name = mem_strdup(key + sizeof(s));
-        HASH_ADD_KEYPTR(hh, src->partitions, row->key, row->key_n, row);
+        memcpy(row->key, key.p, key.n);
+        row->name = row->key + strlen(row->key) + 1;
+        HASH_ADD(hh, src->partitions, key, (unsigned)key.n, row);
     }
+    buf_free(&key);
     /* Read again from an earlier place: what was sent before it is not known any more. */
     origin->before = job->offset > row->last ? row->last : -1;
     origin->partition = row->name;
@@ -78,7 +73,6 @@ void submit_forget(struct source *src)
     HASH_ITER (hh, src->partitions, row, next) {
         // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
         HASH_DEL(src->partitions, row);
-        free(row->name);
         free(row);
     }
 }

@@ -10,7 +10,7 @@
 struct bridge;
 struct job;
 struct origin;
-struct sched;
+struct bucket;
 struct source;
 
 /* "topic/partition/offset": the same each time the record is read. In the job's memory;
@@ -21,7 +21,7 @@ struct slice name_of_record(struct job *job);
 struct slice name_new(struct bridge *bridge, struct job *job);
 /* Fills in origin: the interned name of the job's partition at this bucket, and the
  * offset submitted before; remembers the job's own. */
-void name_partition(struct source *src, const struct sched *s, const struct job *job,
+void name_partition(struct source *src, const struct bucket *b, const struct job *job,
                     struct origin *origin);
 
 #endif

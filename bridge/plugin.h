@@ -16,10 +16,12 @@
 #include "bridge/loop.h"
 #include "bridge/mem.h"
 #include "bridge/opt.h"
+#include "bridge/queue.h"
 #include "bridge/slice.h"
 
 /* ------------------------------------------------------------------ sources */
 
+struct import;
 struct source; /* one running instance, named in the configuration */
 
 struct source_ops {
@@ -33,6 +35,8 @@ struct source_ops {
     /* Its next message may come only after the answer to this one: a batch does not wait
      * for company that cannot come. */
     bool awaits;
+    /* Its calls of bridge/queue.h look only at routes that end at a queue. */
+    bool queues_apart;
     /* Finds what the rows alone cannot tell, without any I/O; for `tarry check`. May be
      * NULL. */
     int (*check)(const void *self, struct err *err);
@@ -44,9 +48,14 @@ struct source_ops {
     /* Called once, when every submitted job has had its done callback. Acknowledge what
      * is stored, close, and say so with source_stopped(), at once or later. */
     void (*stop)(struct source *src, void *self);
+    /* For `tarry import`: takes the jobs of a stopped original out of its own Redis
+     * (bridge/import.h). The source is not started. NULL: it can't. */
+    int (*import)(struct source *src, void *self, struct import *im, struct err *err);
 };
 
 const char *source_name(const struct source *src); /* also the `who` of log lines */
+/* Redis' clock, ms since 1970, as near as we know it, never behind it. */
+int64_t source_now_ms(const struct source *src);
 
 enum stored {
     STORED,        /* Redis has it */
@@ -110,6 +119,10 @@ typedef void cancelled_cb(void *arg, enum cancelled answer);
 void source_cancel(struct source *src, struct slice route, struct slice id,
                    cancelled_cb *cb, void *arg);
 
+/* Where jobs of that topic go: the name of the route, or p NULL when none takes it.
+ * in_queue: does it end at a queue (bridge/queue.h)? May be NULL. */
+struct slice source_route(struct source *src, struct slice topic, bool *in_queue);
+
 /* The daemon's own HTTP listener, for sources that serve on it (bridge/httpd.h). */
 struct httpd;
 struct httpd *source_httpd(struct source *src);
@@ -149,6 +162,9 @@ struct sink_ops {
     const char *target; /* default template of the target; "" none needed; NULL: the route
                          * must give one */
     unsigned max_in_flight; /* default of the option of that name, which all sinks have */
+    /* Not NULL: consumers pull its jobs (bridge/queue.h), deliver is never called. Gives
+     * the rules within self. */
+    const struct queue_rules *(*queue)(const void *self);
     int (*check)(const void *self, struct err *err); /* as of a source; may be NULL */
     int (*start)(struct sink *sink, void *self, struct err *err);
     void (*deliver)(struct sink *sink, void *self, struct delivery *d);

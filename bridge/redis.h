@@ -79,6 +79,12 @@ unsigned redis_open_count(const struct redis *r);
 void redis_subscribe(struct redis *r, const char *channel, redis_message_cb *cb,
                      void *arg);
 
+/* What a reply holds, for those who do not know hiredis: a text (p NULL: it is none), the
+ * number of its items (0: no list), one of them. r may be NULL. */
+struct slice redis_text(const struct redisReply *r);
+size_t redis_items(const struct redisReply *r);
+const struct redisReply *redis_item(const struct redisReply *r, size_t i);
+
 /* What an error reply means, by its first word (table in redis_error.c). */
 enum redis_error {
     REDIS_NO_ERROR,

@@ -54,6 +54,15 @@ int64_t retry_delay_ms(const struct retry_policy *p, unsigned n, double random)
     return wait_ms + ((double)wait_ms < wait);
 }
 
+int64_t retry_wait_ms(const struct retry_policy *p, unsigned n, double random)
+{
+    struct retry_policy endless = *p;
+    endless.limit = 0;
+    if (p->list_ms != NULL && n > p->list_count)
+        n = p->list_count;
+    return retry_delay_ms(&endless, n, random);
+}
+
 void retry_free(struct retry_policy *p)
 {
     if (p == NULL)

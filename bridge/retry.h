@@ -23,6 +23,8 @@ enum { RETRY_GIVE_UP = -1 };
 /* How long to wait before retry number n (1 is the first), or RETRY_GIVE_UP.
  * random: in [0, 1), spreads the jitter; 0.5 is none. */
 int64_t retry_delay_ms(const struct retry_policy *p, unsigned n, double random);
+/* The same without the limit: the last wait goes on for ever. */
+int64_t retry_wait_ms(const struct retry_policy *p, unsigned n, double random);
 void retry_free(struct retry_policy *p); /* NULL is fine */
 
 #endif

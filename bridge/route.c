@@ -42,6 +42,9 @@ int route_init(struct route *route, struct bridge *bridge, const struct conf_rou
     if (route->dead &&
         compile(conf->dead_topic, route->dead, &route->dead_target, err) < 0)
         return err_in(err, conf->name);
+    if (route->sink->rules)
+        return 0; /* its queues make their own */
+    route->bucket_count = conf->buckets;
     route->scheds = mem_alloc((size_t)conf->buckets * sizeof(*route->scheds));
     for (int64_t i = 0; i < conf->buckets; i++)
         sched_init(&route->scheds[i], route, (unsigned)i);
@@ -50,14 +53,14 @@ int route_init(struct route *route, struct bridge *bridge, const struct conf_rou
 
 void route_fini(struct route *route)
 {
-    for (int64_t i = 0; route->scheds && i < route->conf->buckets; i++)
+    for (int64_t i = 0; i < route->bucket_count; i++)
         sched_fini(&route->scheds[i]);
     free(route->scheds);
     tmpl_free(route->target);
     tmpl_free(route->dead_target);
 }
 
-static bool comes_from(const struct route *route, const struct source *src)
+bool route_comes_from(const struct route *route, const struct source *src)
 {
     for (size_t i = 0; i < route->conf->from.n; i++)
         if (strcmp(route->conf->from.v[i], src->conf->name) == 0)
@@ -69,7 +72,7 @@ struct route *route_first(const struct source *src)
 {
     struct bridge *bridge = src->bridge;
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (comes_from(&bridge->routes[i], src))
+        if (route_comes_from(&bridge->routes[i], src))
             return &bridge->routes[i];
     return &bridge->routes[0];
 }
@@ -79,7 +82,7 @@ struct route *route_named(const struct bridge *bridge, const struct source *src,
 {
     for (size_t i = 0; i < bridge->route_count; i++)
         if (slice_is(name, bridge->routes[i].conf->name))
-            return comes_from(&bridge->routes[i], src) ? &bridge->routes[i] : NULL;
+            return route_comes_from(&bridge->routes[i], src) ? &bridge->routes[i] : NULL;
     return NULL;
 }
 
@@ -90,7 +93,7 @@ static struct route *matching(const struct source *src, const struct job *job,
     for (size_t i = 0; i < bridge->route_count; i++) {
         struct route *route = &bridge->routes[i];
         *n = 0;
-        if (comes_from(route, src) &&
+        if (route_comes_from(route, src) && (!job->to_queue || route->sink->rules) &&
             (route->conf->match == NULL ||
              match_topic(route->conf->match, job->topic, captures, n)))
             return route;
@@ -123,7 +126,8 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
                     shown(job->topic), job->topic.p ? job->topic.p : "");
         return NULL;
     }
-    if (route->target) {
+    /* A source that names the target itself is believed where the route names none. */
+    if (route->target && (job->target.n == 0 || route->conf->topic)) {
         struct buf target = {0};
         *bad = tmpl_render(route->target, job, captures, n, slice_of(route->conf->name),
                            &target, err);
@@ -139,5 +143,5 @@ struct sched *route_bucket(const struct route *route, struct slice id)
     uint32_t hash = 2166136261u;
     for (size_t i = 0; i < id.n; i++)
         hash = (hash ^ (unsigned char)id.p[i]) * 16777619u;
-    return &route->scheds[hash % (uint32_t)route->conf->buckets];
+    return &route->scheds[hash % (uint32_t)route->bucket_count];
 }

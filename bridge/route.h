@@ -8,6 +8,8 @@
 #include "bridge/err.h"
 #include "bridge/slice.h"
 
+#include <stdbool.h>
+
 struct bridge;
 struct conf_route;
 struct job;
@@ -32,5 +34,8 @@ struct route *route_named(const struct bridge *bridge, const struct source *src,
                           struct slice name);
 /* By the hash of the id (FNV-1a, 32 bits), so that every instance picks the same. */
 struct sched *route_bucket(const struct route *route, struct slice id);
+
+/* Does it take jobs of that source? */
+bool route_comes_from(const struct route *route, const struct source *src);
 
 #endif

@@ -186,11 +186,26 @@ void sched_credit(struct sink *sink)
     }
 }
 
+static void on_head(void *owner, int64_t head_ms)
+{
+    sched_head(owner, head_ms);
+}
+
+static void on_woken(void *owner)
+{
+    sched_look(owner);
+}
+
+static const struct bucket_events events = {on_head, on_woken};
+
 void sched_init(struct sched *s, struct route *route, unsigned number)
 {
     s->route = route;
     s->head_ms = s->lease_ms = -1;
-    s->bucket = bucket_new(route->bridge->store, route->conf->name, number, s);
+    struct buf name = {0};
+    buf_addf(&name, "%s/%u", route->conf->name, number);
+    s->bucket = bucket_new(route->bridge->store, buf_str(&name), &events, s);
+    buf_free(&name);
     s->timer = timer_new(on_timer, s);
 }
 

@@ -9,9 +9,15 @@
 #include <hiredis/hiredis.h>
 
 static const char *const names[SCRIPTS] = {
-    [SCRIPT_ENQUEUE] = "enqueue", [SCRIPT_CLAIM] = "claim", [SCRIPT_ACK] = "ack",
-    [SCRIPT_RETRY] = "retry",     [SCRIPT_BURY] = "bury",   [SCRIPT_CANCEL] = "cancel",
-    [SCRIPT_REAP] = "reap",       [SCRIPT_FIND] = "find",   [SCRIPT_COUNT] = "count",
+    [SCRIPT_ENQUEUE] = "enqueue", [SCRIPT_CLAIM] = "claim",
+    [SCRIPT_ACK] = "ack",         [SCRIPT_RETRY] = "retry",
+    [SCRIPT_BURY] = "bury",       [SCRIPT_CANCEL] = "cancel",
+    [SCRIPT_REAP] = "reap",       [SCRIPT_FIND] = "find",
+    [SCRIPT_COUNT] = "count",     [SCRIPT_PULL] = "pull",
+    [SCRIPT_FINISH] = "finish",   [SCRIPT_RELEASE] = "release",
+    [SCRIPT_TOUCH] = "touch",     [SCRIPT_LOOK] = "look",
+    [SCRIPT_MEASURE] = "measure", [SCRIPT_RESPAWN] = "respawn",
+    [SCRIPT_DROP] = "drop",       [SCRIPT_TALLY] = "tally",
 };
 
 const char *script_name(enum script s)

@@ -27,6 +27,15 @@ enum script {
     SCRIPT_REAP,
     SCRIPT_FIND,
     SCRIPT_COUNT,
+    SCRIPT_PULL,
+    SCRIPT_FINISH,
+    SCRIPT_RELEASE,
+    SCRIPT_TOUCH,
+    SCRIPT_LOOK,
+    SCRIPT_MEASURE,
+    SCRIPT_RESPAWN,
+    SCRIPT_DROP,
+    SCRIPT_TALLY,
     SCRIPTS
 };
 const char *script_name(enum script s);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/stats.h"
 #include "bridge/bridge.h"
+#include "bridge/queue_place.h"
 #include "bridge/version.h"
 
 #include <inttypes.h>
@@ -182,6 +183,50 @@ static void print_sinks(const struct bridge *bridge, struct buf *out)
                  bridge->sources[i].conf->name, bridge->sources[i].paused);
 }
 
+/* Queue sinks: what consumers pulled, and what ended by itself. */
+static void print_queues(const struct bridge *bridge, struct buf *out)
+{
+#define ROW(field, name, help)                                                           \
+    {                                                                                    \
+        name, help, offsetof(struct queue_stats, field)                                  \
+    }
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } rows[] = {
+        ROW(handed, "tarry_queue_delivered_total", "Deliveries to consumers."),
+        ROW(timed_out, "tarry_queue_lease_ended_total",
+            "Deliveries whose lease ended without a word, as seen by this instance."),
+        ROW(exhausted, "tarry_queue_exhausted_total",
+            "Jobs out of tries, as seen by this instance."),
+        ROW(expired, "tarry_queue_expired_total",
+            "Jobs whose time to live was over, as seen by this instance."),
+    };
+#undef ROW
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        head(out, rows[r].name, "counter", rows[r].help);
+        for (size_t i = 0; i < bridge->sink_count; i++) {
+            const struct sink *sink = &bridge->sinks[i];
+            const char *stats = (const char *)&sink->queue_stats;
+            if (sink->rules)
+                buf_addf(out, "%s{sink=\"%s\"} %" PRIu64 "\n", rows[r].name,
+                         sink->conf->name,
+                         *(const uint64_t *)(const void *)(stats + rows[r].offset));
+        }
+    }
+    head(out, "tarry_queues", "gauge", "Queues that are listed.");
+    for (size_t i = 0; i < bridge->sink_count; i++)
+        if (bridge->sinks[i].rules)
+            buf_addf(out, "tarry_queues{sink=\"%s\"} %zu\n", bridge->sinks[i].conf->name,
+                     bridge->sinks[i].sum_names);
+    head(out, "tarry_queue_consumers", "gauge",
+         "Consumers of this instance that wait, once for each queue.");
+    for (size_t i = 0; i < bridge->sink_count; i++)
+        if (bridge->sinks[i].rules)
+            buf_addf(out, "tarry_queue_consumers{sink=\"%s\"} %u\n",
+                     bridge->sinks[i].conf->name, queue_consumers(&bridge->sinks[i]));
+}
+
 static void print_process(const struct bridge *bridge, struct buf *out)
 {
     static const char *const codes[] = {
@@ -221,5 +266,6 @@ void stats_print(const struct bridge *bridge, const struct counts *counts,
     print_gauges(bridge, counts, out);
     print_lateness(bridge, out);
     print_sinks(bridge, out);
+    print_queues(bridge, out);
     print_process(bridge, out);
 }

@@ -45,6 +45,11 @@ struct sink_stats {
     struct histogram duration[3]; /* hand-over to outcome */
 };
 
+struct queue_stats {
+    uint64_t handed; /* deliveries to consumers */
+    uint64_t expired, timed_out, exhausted;
+};
+
 struct bridge;
 struct counts;
 /* All metrics. counts: per route, in the order of the configuration, summed over its

@@ -114,7 +114,7 @@ static void on_wake(void *arg, struct slice channel, struct slice text)
 {
     struct store *st = arg;
     (void)channel;
-    const char *space = text.n ? memchr(text.p, ' ', text.n) : NULL;
+    const char *space = text.n ? memrchr(text.p, ' ', text.n) : NULL;
     if (space == NULL)
         return;
     struct slice name = {text.p, (size_t)(space - text.p)};
@@ -122,16 +122,19 @@ static void on_wake(void *arg, struct slice channel, struct slice text)
     if (slice_is(from, st->conf.instance))
         return; /* our own: the reply has told us already */
     struct bucket *b;
-    TAILQ_FOREACH (b, &st->buckets, link) {
-        if (slice_is(name, b->name))
-            st->events.woken(st->arg, b);
+    if (name.n > 0 && name.p[0] == '=') {
+        st->events.told(st->arg, (struct slice){name.p + 1, name.n - 1});
+        return;
     }
+    HASH_FIND(hh, st->buckets, name.p, name.n, b);
+    if (b)
+        b->events->woken(b->owner);
 }
 
 static void on_wakes_state(void *arg, enum redis_state state, const char *why)
 {
     struct store *st = arg;
-    struct bucket *b;
+    struct bucket *b, *next;
     if (state == REDIS_DOWN && st->state == STORE_UP)
         log_limited(&st->complain_wakes, LOG_WARN, "redis",
                     "no wakes of other instances are heard (channel %s): %s",
@@ -139,8 +142,9 @@ static void on_wakes_state(void *arg, enum redis_state state, const char *why)
     if (state != REDIS_UP || st->state != STORE_UP)
         return;
     /* Wakes that were sent while nobody listened are made up for. */
-    TAILQ_FOREACH (b, &st->buckets, link)
-        st->events.woken(st->arg, b);
+    HASH_ITER (hh, st->buckets, b, next)
+        b->events->woken(b->owner);
+    st->events.told(st->arg, (struct slice){NULL, 0});
 }
 
 /* What each kind of error reply asks for. */
@@ -265,8 +269,10 @@ struct store *store_new(const struct store_conf *conf, const struct store_events
     st->events = *events;
     st->arg = arg;
     TAILQ_INIT(&st->lanes);
-    TAILQ_INIT(&st->buckets);
-    args_init(&st->args, ARGS_PER_CALL + ARGS_PER_CHANGE * conf->batch_max);
+    unsigned changes = ARGS_PER_CHANGE * conf->batch_max;
+    args_init(&st->args,
+              ARGS_PER_CALL +
+                  (changes > 2 * QUEUE_PULL_MAX ? changes : 2 * QUEUE_PULL_MAX));
     buf_addf(&channel, "%s:wake", conf->prefix);
     st->wake_channel = mem_strdup(buf_str(&channel));
     buf_free(&channel);
@@ -280,17 +286,6 @@ struct store *store_new(const struct store_conf *conf, const struct store_events
     return st;
 }
 
-static void bucket_free(struct bucket *b)
-{
-    for (int i = 0; i < LANES; i++)
-        lane_close(&b->lane[i]);
-    for (size_t i = 0; i < sizeof(b->key_text) / sizeof(b->key_text[0]); i++)
-        free(b->key_text[i]);
-    free(b->name);
-    free(b->wake);
-    free(b);
-}
-
 void store_free(struct store *st)
 {
     struct bucket *b;
@@ -302,67 +297,13 @@ void store_free(struct store *st)
     st->state = STORE_DOWN;
     redis_free(st->redis); /* what is on its way goes back to its lane */
     redis_free(st->wakes);
-    while ((b = TAILQ_FIRST(&st->buckets))) {
-        TAILQ_REMOVE(&st->buckets, b, link);
+    while ((b = st->buckets))
         bucket_free(b);
-    }
     args_free(&st->args);
     free(st->wake_channel);
     free((char *)st->conf.prefix);
     free((char *)st->conf.instance);
     free(st);
-}
-
-struct bucket *bucket_new(struct store *st, const char *route, unsigned number,
-                          void *owner)
-{
-    static const char *const suffix[6] = {
-        [KEY_POOL] = "pool",   [KEY_DELAY] = "delay", [KEY_UNACK] = "unack",
-        [KEY_ERROR] = "error", [KEY_TRIES] = "tries", [KEY_INGEST] = "ingest",
-    };
-    struct bucket *b = mem_alloc(sizeof(*b));
-    struct buf text = {0};
-    b->store = st;
-    b->owner = owner;
-    buf_addf(&text, "%s/%u", route, number);
-    b->name = mem_strdup(buf_str(&text));
-    buf_addf(&text, " %s", st->conf.instance);
-    b->wake = mem_strdup(buf_str(&text));
-    for (int i = 0; i < 6; i++) {
-        buf_clear(&text);
-        buf_addf(&text, "%s:{%s}:%s", st->conf.prefix, b->name, suffix[i]);
-        b->key_text[i] = mem_strdup(buf_str(&text));
-        b->key[i] = slice_of(b->key_text[i]);
-    }
-    buf_free(&text);
-    for (int i = 0; i < LANES; i++)
-        lane_init(&b->lane[i], b, (enum lane_kind)i);
-    TAILQ_INSERT_TAIL(&st->buckets, b, link);
-    return b;
-}
-
-void *bucket_owner(const struct bucket *b)
-{
-    return b->owner;
-}
-
-const char *bucket_ingest_key(const struct bucket *b)
-{
-    return b->key_text[KEY_INGEST];
-}
-
-bool bucket_is_held(const struct bucket *b)
-{
-    int64_t now_us = loop_mono_us();
-    for (int i = 0; i < LANES; i++)
-        if (b->lane[i].hold_until_us > now_us && i != LANE_ENQUEUE)
-            return true;
-    return b->store->pause_until_us > now_us;
-}
-
-const char *bucket_name(const struct bucket *b)
-{
-    return b->name;
 }
 
 bool store_is_up(const struct store *st)
@@ -409,4 +350,34 @@ uint64_t store_connections(const struct store *st)
 uint64_t store_errors(const struct store *st, enum redis_error e)
 {
     return st->errors[e];
+}
+
+const char *store_prefix(const struct store *st)
+{
+    return st->conf.prefix;
+}
+
+void store_command(struct store *st, const struct slice *args, unsigned n,
+                   redis_reply_cb *cb, void *arg)
+{
+    if (st->state == STORE_UP)
+        redis_command(st->redis, args, n, cb, arg);
+    else
+        cb(arg, NULL);
+}
+
+static void on_told(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    (void)reply; /* may be denied: others then look a little later */
+}
+
+void store_tell(struct store *st, const char *name)
+{
+    struct buf text = {0};
+    buf_addf(&text, "%s %s", name, st->conf.instance);
+    const struct slice args[] = {SLICE_LIT("PUBLISH"), slice_of(st->wake_channel),
+                                 buf_slice(&text)};
+    store_command(st, args, 3, on_told, NULL);
+    buf_free(&text);
 }

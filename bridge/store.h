@@ -8,13 +8,16 @@
  * every script is repeatable by job id. So the store never drops a change by itself.
  *
  * Layout of the keys: bucket ROUTE/N has PREFIX:{ROUTE/N}:pool, :delay, :unack, :error,
- * :tries and :ingest. What each holds stands at the head of the files in lua/.
+ * :tries and :ingest, the queue of a sink PREFIX:{SINK:QUEUE}:pool and so on, and :ttl
+ * and :done; where ids are global, PREFIX:{SINK}:QUEUE:pool and so on, and
+ * PREFIX:{SINK}:ids. What each holds stands at the head of the files in lua/.
  */
 #ifndef BRIDGE_STORE_H
 #define BRIDGE_STORE_H
 
 #include "bridge/clock.h"
 #include "bridge/job.h"
+#include "bridge/queue.h"
 #include "bridge/redis.h"
 #include "bridge/script.h"
 
@@ -35,10 +38,8 @@ struct store_events {
     /* Redis can be worked with: connected, scripts loaded, clock known. */
     void (*up)(void *arg);
     void (*down)(void *arg, const char *why);
-    /* The first due time of a bucket is now head_ms; -1: it has no waiting job. */
-    void (*head)(void *arg, struct bucket *b, int64_t head_ms);
-    /* Another instance made the head of this bucket earlier. */
-    void (*woken)(void *arg, struct bucket *b);
+    /* Another instance says "=name", or (name none) may have while nobody listened. */
+    void (*told)(void *arg, struct slice name);
 };
 
 /* Begins to connect; events come later. Copies conf. */
@@ -61,11 +62,32 @@ uint64_t store_connections(const struct store *st);
 /* Error replies so far, by what they mean. */
 uint64_t store_errors(const struct store *st, enum redis_error e);
 
-/* Lives as long as the store. owner: for the events. */
-struct bucket *bucket_new(struct store *st, const char *route, unsigned number,
-                          void *owner);
-void *bucket_owner(const struct bucket *b);
-const char *bucket_name(const struct bucket *b); /* "ROUTE/N" */
+/* A command of its own, never repeated. reply NULL: Redis is away. */
+void store_command(struct store *st, const struct slice *args, unsigned n,
+                   redis_reply_cb *cb, void *arg);
+/* PREFIX of every key. */
+const char *store_prefix(const struct store *st);
+/* Says name to every other instance: told(). */
+void store_tell(struct store *st, const char *name);
+
+struct bucket_events {
+    /* The first due time of the bucket is now head_ms; -1: it has no waiting job. */
+    void (*head)(void *owner, int64_t head_ms);
+    /* Another instance made the head of this bucket earlier. */
+    void (*woken)(void *owner);
+};
+/* name: "ROUTE/N"; copied. Lives as long as the store, unless it is freed before. */
+struct bucket *bucket_new(struct store *st, const char *name,
+                          const struct bucket_events *events, void *owner);
+/* The bucket of a queue. rules must stay. */
+struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *queue,
+                                const struct queue_rules *rules,
+                                const struct bucket_events *events, void *owner);
+/* Only when it is idle. */
+void bucket_free(struct bucket *b);
+/* Nothing queued, nothing on its way. */
+bool bucket_is_idle(const struct bucket *b);
+const char *bucket_name(const struct bucket *b);
 const char *
 bucket_ingest_key(const struct bucket *b); /* for a person who must delete it */
 /* Changes of this bucket are held back after an error reply: nothing should be claimed
@@ -90,7 +112,13 @@ struct enqueue {
     struct origin origin;
     int64_t deadline_ms; /* answer 0 if it has not left by then; 0: never */
     bool dead;           /* it goes to the error bucket */
-    bool awaited;        /* somebody sends no more until this one is answered */
+    bool in_flight;      /* a consumer has it; at_ms is the end of the lease */
+    int64_t at_ms;      /* its score, where that is not job->due_ms; 0: it is, and now for
+                           a dead one */
+    bool replace;       /* a job of that id goes, wherever it stands */
+    bool now;           /* due when it is stored, whatever job->due_ms says */
+    int64_t expires_ms; /* a queue's: 0: never */
+    bool awaited;       /* somebody sends no more until this one is answered */
 };
 /* Encodes the job at once; it stays the caller's. */
 void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
@@ -139,5 +167,7 @@ struct found_job {
 };
 typedef void find_cb(void *arg, const struct found_job *found);
 void store_find(struct bucket *b, struct slice id, find_cb *cb, void *arg);
+
+/* The buckets of queues: store_queue.h. */
 
 #endif

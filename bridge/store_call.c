@@ -12,7 +12,7 @@
 #include <hiredis/hiredis.h>
 
 /* One allocation: the change, then its id, its record and its tries. */
-static struct change *change_new(struct slice id, size_t record_bytes, struct slice tries)
+struct change *change_new(struct slice id, size_t record_bytes, struct slice tries)
 {
     struct change *c = mem_alloc(sizeof(*c) + id.n + record_bytes + tries.n);
     char *p = (char *)(c + 1);
@@ -38,8 +38,10 @@ void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue
     struct change *c = change_new(job->id, record.n, how->tries);
     memcpy((char *)c->record.p, record.p, record.n);
     buf_free(&record);
-    c->due_ms = job->due_ms;
-    c->dead = how->dead;
+    c->due_ms = how->at_ms ? how->at_ms : job->due_ms;
+    c->how = how->dead ? 'd' : how->in_flight ? 'f' : how->replace ? 'r' : 0;
+    c->now = how->now || (how->dead && how->at_ms == 0);
+    c->expires_ms = how->expires_ms;
     c->awaited = how->awaited;
     c->origin = how->origin;
     c->deadline_us = deadline_us(how->deadline_ms);
@@ -91,61 +93,111 @@ void store_cancel(struct bucket *b, struct slice id, int64_t deadline_ms, change
 
 /* --- claims and questions --- */
 
-struct call {
-    struct bucket *bucket;
-    enum script script;
-    union {
-        claim_cb *claim;
-        reap_cb *reap;
-        count_cb *count;
-        find_cb *find;
-    } cb;
-    void *arg;
-};
-
-static struct slice text_of(const struct redisReply *r)
+static void on_reply(void *arg, const struct redisReply *reply)
 {
-    if (r->type != REDIS_REPLY_STRING)
-        return (struct slice){NULL, 0};
-    return (struct slice){r->str, (size_t)r->len};
+    struct call *call = arg;
+    bool good = store_judge(call->bucket->store, reply, call->script) == REDIS_NO_ERROR;
+    call->bucket->calls--;
+    call->tell(call, good ? reply : NULL);
+    free(call);
+}
+
+/* Answered with nothing, in the next turn: Redis is away. */
+static void on_away(void *arg)
+{
+    on_reply(arg, NULL);
+}
+
+struct call *call_begin(struct bucket *b, enum script script, const enum bucket_key *key,
+                        unsigned key_count)
+{
+    struct store *st = b->store;
+    struct call *call = mem_alloc(sizeof(*call));
+    struct slice keys[BUCKET_KEYS];
+    call->bucket = b;
+    call->script = script;
+    for (unsigned i = 0; i < key_count; i++)
+        keys[i] = b->key[key[i]];
+    args_begin(&st->args, &st->scripts, script, keys, key_count);
+    b->calls++;
+    return call;
+}
+
+void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
+               void (*cb)(void), void *arg)
+{
+    struct store *st = call->bucket->store;
+    call->tell = tell;
+    call->cb = cb;
+    call->arg = arg;
+    if (st->state == STORE_UP)
+        args_send(&st->args, &st->scripts, call->script, st->redis, on_reply, call);
+    else
+        loop_defer(on_away, call);
 }
 
 static void tell_claim(struct call *call, const struct redisReply *r)
 {
+    claim_cb *cb = (claim_cb *)call->cb;
     if (r == NULL || r->elements < 3) {
-        call->cb.claim(call->arg, NULL);
+        cb(call->arg, NULL);
         return;
     }
     unsigned n = (unsigned)((r->elements - 3) / 3);
     struct claimed *jobs = mem_alloc((n + 1) * sizeof(*jobs));
     for (unsigned i = 0; i < n; i++) {
         struct redisReply *const *at = r->element + 3 + 3 * i;
-        jobs[i] = (struct claimed){text_of(at[0]), text_of(at[1]), text_of(at[2])};
+        jobs[i] =
+            (struct claimed){redis_text(at[0]), redis_text(at[1]), redis_text(at[2])};
     }
     const struct claim_reply reply = {.now_ms = r->element[0]->integer,
                                       .next_ms = r->element[1]->integer,
                                       .lease = r->element[2]->integer,
                                       .jobs = jobs,
                                       .count = n};
-    call->cb.claim(call->arg, &reply);
+    cb(call->arg, &reply);
     free(jobs);
+}
+
+void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
+                 void *arg)
+{
+    static const enum bucket_key keys[] = {KEY_DELAY, KEY_UNACK, KEY_POOL, KEY_TRIES};
+    struct call *call = call_begin(b, SCRIPT_CLAIM, keys, 4);
+    args_slice(&b->store->args, SLICE_LIT(""));
+    args_number(&b->store->args, lease_ms);
+    args_number(&b->store->args, max);
+    call_send(call, tell_claim, (void (*)(void))cb, arg);
 }
 
 static void tell_reap(struct call *call, const struct redisReply *r)
 {
-    struct store *st = call->bucket->store;
+    struct bucket *b = call->bucket;
+    reap_cb *cb = (reap_cb *)call->cb;
     if (r == NULL || r->elements != 3) {
-        call->cb.reap(call->arg, -1, -1);
+        cb(call->arg, -1, -1);
         return;
     }
-    st->events.head(st->arg, call->bucket, r->element[2]->integer);
-    call->cb.reap(call->arg, r->element[0]->integer, r->element[1]->integer);
+    b->events->head(b->owner, r->element[2]->integer);
+    cb(call->arg, r->element[0]->integer, r->element[1]->integer);
+}
+
+void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg)
+{
+    static const enum bucket_key keys[] = {KEY_UNACK, KEY_DELAY, KEY_TRIES};
+    struct call *call = call_begin(b, SCRIPT_REAP, keys, 3);
+    args_slice(&b->store->args, SLICE_LIT(""));
+    args_number(&b->store->args, max);
+    args_slice(&b->store->args,
+               SLICE_LIT("the lease ended before the delivery was reported"));
+    call_send(call, tell_reap, (void (*)(void))cb, arg);
 }
 
 static void tell_count(struct call *call, const struct redisReply *r)
 {
+    count_cb *cb = (count_cb *)call->cb;
     if (r == NULL || r->elements != 7) {
-        call->cb.count(call->arg, NULL);
+        cb(call->arg, NULL);
         return;
     }
     const struct counts counts = {
@@ -157,7 +209,15 @@ static void tell_count(struct call *call, const struct redisReply *r)
         .lease_ms = r->element[5]->integer,
         .now_ms = r->element[6]->integer,
     };
-    call->cb.count(call->arg, &counts);
+    cb(call->arg, &counts);
+}
+
+void store_count(struct bucket *b, count_cb *cb, void *arg)
+{
+    static const enum bucket_key keys[] = {KEY_DELAY, KEY_UNACK, KEY_ERROR};
+    struct call *call = call_begin(b, SCRIPT_COUNT, keys, 3);
+    args_slice(&b->store->args, SLICE_LIT(""));
+    call_send(call, tell_count, (void (*)(void))cb, arg);
 }
 
 static void tell_find(struct call *call, const struct redisReply *r)
@@ -166,99 +226,17 @@ static void tell_find(struct call *call, const struct redisReply *r)
     if (r && r->elements == 4) {
         found.state = r->element[0]->str[0];
         found.score_ms = r->element[1]->integer;
-        found.record = text_of(r->element[2]);
-        found.tries = text_of(r->element[3]);
+        found.record = redis_text(r->element[2]);
+        found.tries = redis_text(r->element[3]);
     }
-    call->cb.find(call->arg, &found);
-}
-
-/* Keys and answer of each call. */
-static const struct call_row {
-    unsigned key_count;
-    enum bucket_key key[5];
-    void (*tell)(struct call *call, const struct redisReply *r);
-} rows[SCRIPTS] = {
-    [SCRIPT_CLAIM] = {4, {KEY_DELAY, KEY_UNACK, KEY_POOL, KEY_TRIES}, tell_claim},
-    [SCRIPT_REAP] = {3, {KEY_UNACK, KEY_DELAY, KEY_TRIES}, tell_reap},
-    [SCRIPT_COUNT] = {3, {KEY_DELAY, KEY_UNACK, KEY_ERROR}, tell_count},
-    [SCRIPT_FIND] = {5,
-                     {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_TRIES},
-                     tell_find},
-};
-
-static void on_reply(void *arg, const struct redisReply *reply)
-{
-    struct call *call = arg;
-    bool good = store_judge(call->bucket->store, reply, call->script) == REDIS_NO_ERROR &&
-                reply != NULL && reply->type == REDIS_REPLY_ARRAY;
-    rows[call->script].tell(call, good ? reply : NULL);
-    free(call);
-}
-
-/* Answered with nothing, in the next turn: Redis is away. */
-static void on_away(void *arg)
-{
-    on_reply(arg, NULL);
-}
-
-static struct call *begin(struct bucket *b, enum script script, void *arg)
-{
-    struct store *st = b->store;
-    const struct call_row *row = &rows[script];
-    struct call *call = mem_alloc(sizeof(*call));
-    call->bucket = b;
-    call->script = script;
-    call->arg = arg;
-    struct slice key[5];
-    for (unsigned i = 0; i < row->key_count; i++)
-        key[i] = b->key[row->key[i]];
-    args_begin(&st->args, &st->scripts, script, key, row->key_count);
-    return call;
-}
-
-static void send_call(struct call *call)
-{
-    struct store *st = call->bucket->store;
-    if (st->state == STORE_UP)
-        args_send(&st->args, &st->scripts, call->script, st->redis, on_reply, call);
-    else
-        loop_defer(on_away, call);
-}
-
-void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
-                 void *arg)
-{
-    struct call *call = begin(b, SCRIPT_CLAIM, arg);
-    call->cb.claim = cb;
-    args_slice(&b->store->args, SLICE_LIT(""));
-    args_number(&b->store->args, lease_ms);
-    args_number(&b->store->args, max);
-    send_call(call);
-}
-
-void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg)
-{
-    struct call *call = begin(b, SCRIPT_REAP, arg);
-    call->cb.reap = cb;
-    args_slice(&b->store->args, SLICE_LIT(""));
-    args_number(&b->store->args, max);
-    args_slice(&b->store->args,
-               SLICE_LIT("the lease ended before the delivery was reported"));
-    send_call(call);
-}
-
-void store_count(struct bucket *b, count_cb *cb, void *arg)
-{
-    struct call *call = begin(b, SCRIPT_COUNT, arg);
-    call->cb.count = cb;
-    args_slice(&b->store->args, SLICE_LIT(""));
-    send_call(call);
+    ((find_cb *)call->cb)(call->arg, &found);
 }
 
 void store_find(struct bucket *b, struct slice id, find_cb *cb, void *arg)
 {
-    struct call *call = begin(b, SCRIPT_FIND, arg);
-    call->cb.find = cb;
+    static const enum bucket_key keys[] = {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR,
+                                           KEY_TRIES};
+    struct call *call = call_begin(b, SCRIPT_FIND, keys, 5);
     args_slice(&b->store->args, id);
-    send_call(call);
+    call_send(call, tell_find, (void (*)(void))cb, arg);
 }

@@ -27,7 +27,8 @@ struct batch {
 struct lane_row {
     enum script script;
     unsigned key_count;
-    enum bucket_key key[6];
+    const enum bucket_key *key;
+    bool of_queue; /* its keys and first arguments are those of lib/queue.lua */
     void (*head)(struct args *a, struct batch *batch); /* before the changes; or NULL */
     void (*change)(struct args *a, struct batch *batch, const struct change *c);
 };
@@ -77,16 +78,51 @@ static void enqueue_head(struct args *a, struct batch *batch)
     }
 }
 
+static void number_or_none(struct args *a, int64_t n)
+{
+    if (n)
+        args_number(a, n);
+    else
+        args_slice(a, SLICE_LIT(""));
+}
+
+static void how(struct args *a, const struct change *c)
+{
+    args_slice(a, (struct slice){&c->how, c->how ? 1 : 0});
+}
+
 static void enqueue_change(struct args *a, struct batch *batch, const struct change *c)
 {
     (void)batch;
     args_slice(a, c->id);
-    args_number(a, c->due_ms);
+    if (c->now)
+        args_slice(a, SLICE_LIT(""));
+    else
+        args_number(a, c->due_ms);
     args_slice(a, c->record);
     args_slice(a, c->tries);
-    args_slice(a, c->dead ? SLICE_LIT("1") : SLICE_LIT(""));
     args_number(a, c->partition);
     args_number(a, c->origin.offset);
+    how(a, c);
+    number_or_none(a, c->expires_ms);
+}
+
+static void finish_change(struct args *a, struct batch *batch, const struct change *c)
+{
+    (void)batch;
+    args_slice(a, c->id);
+    number_or_none(a, c->lease);
+    args_slice(a, c->tries);
+    how(a, c);
+}
+
+static void release_change(struct args *a, struct batch *batch, const struct change *c)
+{
+    (void)batch;
+    args_slice(a, c->id);
+    number_or_none(a, c->lease);
+    number_or_none(a, c->due_ms);
+    how(a, c);
 }
 
 static void ack_change(struct args *a, struct batch *batch, const struct change *c)
@@ -125,26 +161,23 @@ static void bury_change(struct args *a, struct batch *batch, const struct change
     args_slice(a, c->tries);
 }
 
+static const enum bucket_key enqueue_keys[] = {KEY_POOL,  KEY_DELAY,  KEY_ERROR,
+                                               KEY_TRIES, KEY_INGEST, KEY_UNACK,
+                                               KEY_TTL,   KEY_DONE,   KEY_IDS};
+static const enum bucket_key all_keys[] = {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR,
+                                           KEY_TRIES};
+static const enum bucket_key retry_keys[] = {KEY_UNACK, KEY_DELAY, KEY_TRIES};
+static const enum bucket_key bury_keys[] = {KEY_UNACK, KEY_ERROR, KEY_TRIES};
+
 static const struct lane_row rows[LANES] = {
-    [LANE_ENQUEUE] = {SCRIPT_ENQUEUE,
-                      5,
-                      {KEY_POOL, KEY_DELAY, KEY_ERROR, KEY_TRIES, KEY_INGEST},
-                      enqueue_head,
+    [LANE_ENQUEUE] = {SCRIPT_ENQUEUE, 9, enqueue_keys, false, enqueue_head,
                       enqueue_change},
-    [LANE_ACK] = {SCRIPT_ACK,
-                  5,
-                  {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_TRIES},
-                  NULL,
-                  ack_change},
-    [LANE_RETRY] =
-        {SCRIPT_RETRY, 3, {KEY_UNACK, KEY_DELAY, KEY_TRIES}, NULL, retry_change},
-    [LANE_BURY] =
-        {SCRIPT_BURY, 3, {KEY_UNACK, KEY_ERROR, KEY_TRIES}, bury_head, bury_change},
-    [LANE_CANCEL] = {SCRIPT_CANCEL,
-                     5,
-                     {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_TRIES},
-                     NULL,
-                     cancel_change},
+    [LANE_ACK] = {SCRIPT_ACK, 5, all_keys, false, NULL, ack_change},
+    [LANE_RETRY] = {SCRIPT_RETRY, 3, retry_keys, false, NULL, retry_change},
+    [LANE_BURY] = {SCRIPT_BURY, 3, bury_keys, false, bury_head, bury_change},
+    [LANE_CANCEL] = {SCRIPT_CANCEL, 5, all_keys, false, NULL, cancel_change},
+    [LANE_FINISH] = {SCRIPT_FINISH, 8, queue_keys, true, NULL, finish_change},
+    [LANE_RELEASE] = {SCRIPT_RELEASE, 8, queue_keys, true, NULL, release_change},
 };
 
 void lane_init(struct lane *lane, struct bucket *b, enum lane_kind kind)
@@ -246,7 +279,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
     } else if (reply->type == REDIS_REPLY_STRING) {
         answer_each(batch, reply->str, (size_t)reply->len);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2) {
-        st->events.head(st->arg, lane->bucket, reply->element[0]->integer);
+        lane->bucket->events->head(lane->bucket->owner, reply->element[0]->integer);
         answer_each(batch, reply->element[1]->str, (size_t)reply->element[1]->len);
     } else { /* ack: a number for the whole batch */
         struct change *c;
@@ -316,10 +349,14 @@ static void send_batch(struct lane *lane, int64_t now_us)
     const struct lane_row *row = &rows[lane->kind];
     struct store *st = lane->bucket->store;
     struct batch *batch = take(lane);
-    struct slice key[6];
-    for (unsigned i = 0; i < row->key_count; i++)
+    struct slice key[BUCKET_KEYS];
+    unsigned keys = row->key_count; /* the last may be one that this bucket has not */
+    for (unsigned i = 0; i < keys; i++)
         key[i] = lane->bucket->key[row->key[i]];
-    args_begin(&st->args, &st->scripts, row->script, key, row->key_count);
+    keys -= key[keys - 1].p == NULL;
+    args_begin(&st->args, &st->scripts, row->script, key, keys);
+    if (row->of_queue)
+        queue_args(&st->args, lane->bucket);
     if (row->head)
         row->head(&st->args, batch);
     const struct change *c;

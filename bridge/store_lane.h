@@ -12,12 +12,24 @@
 #include "bridge/pacer.h"
 #include "bridge/store.h"
 
+/* The default's fall-through is not marked for clang. */
+#define HASH_FUNCTION HASH_FNV
 #include <sys/queue.h>
+#include <uthash.h>
 
-enum lane_kind { LANE_ENQUEUE, LANE_ACK, LANE_RETRY, LANE_BURY, LANE_CANCEL, LANES };
+enum lane_kind {
+    LANE_ENQUEUE,
+    LANE_ACK,
+    LANE_RETRY,
+    LANE_BURY,
+    LANE_CANCEL,
+    LANE_FINISH,
+    LANE_RELEASE,
+    LANES
+};
 enum {
     LANE_BATCHES = 4,    /* on their way at once */
-    ARGS_PER_CHANGE = 7, /* at most */
+    ARGS_PER_CHANGE = 8, /* at most */
     ARGS_PER_CALL = 256  /* digest, keys, partitions */
 };
 
@@ -28,7 +40,9 @@ struct change {
     struct origin origin;
     int64_t due_ms, lease;
     int64_t queued_us, deadline_us; /* monotonic; deadline 0: none */
-    bool dead;
+    int64_t expires_ms;             /* 0: never */
+    char how;                       /* the script's letter for it; 0: none */
+    bool now;                       /* due when it is stored */
     bool awaited;       /* somebody sends no more until this one is answered */
     unsigned partition; /* its number in the batch, from 1; 0: none */
     unsigned refused;   /* times that the script asked for the batch before it */
@@ -53,18 +67,54 @@ struct lane {
 };
 TAILQ_HEAD(lane_list, lane);
 
+enum bucket_key {
+    KEY_POOL,
+    KEY_DELAY,
+    KEY_UNACK,
+    KEY_ERROR,
+    KEY_TRIES,
+    KEY_INGEST,
+    KEY_TTL,
+    KEY_DONE,
+    KEY_IDS, /* of a queue whose ids are global; else none */
+    BUCKET_KEYS
+};
+
 struct bucket {
     struct store *store;
+    UT_hash_handle hh; /* by name */
     char *name;
-    char *wake; /* text of a wake: "ROUTE/N INSTANCE" */
+    char *wake;                      /* text of a wake: "ROUTE/N INSTANCE" */
+    const struct queue_rules *rules; /* NULL: not a queue's */
+    const struct bucket_events *events;
     void *owner;
-    char *key_text[6];
-    struct slice key[6]; /* enum bucket_key */
+    char *key_text[BUCKET_KEYS];
+    struct slice key[BUCKET_KEYS]; /* enum bucket_key */
     struct lane lane[LANES];
+    unsigned calls; /* questions and claims on their way */
     uint64_t next_seq;
-    TAILQ_ENTRY(bucket) link;
 };
-enum bucket_key { KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_TRIES, KEY_INGEST };
+
+/* A question or a claim on its way. tell casts cb back to what it is and calls it once;
+ * reply NULL: no answer, or an error. */
+struct call {
+    struct bucket *bucket;
+    enum script script;
+    void (*tell)(struct call *call, const struct redisReply *reply);
+    void (*cb)(void);
+    void *arg;
+};
+/* Starts the arguments in bucket->store->args: the first key_count keys of key[]. */
+struct call *call_begin(struct bucket *b, enum script script, const enum bucket_key *key,
+                        unsigned key_count);
+void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
+               void (*cb)(void), void *arg);
+/* The keys of lib/queue.lua and their number; its first arguments. */
+extern const enum bucket_key queue_keys[8];
+unsigned queue_key_count(const struct bucket *b);
+void queue_args(struct args *a, const struct bucket *b);
+/* A change for a lane, with room for a record. */
+struct change *change_new(struct slice id, size_t record_bytes, struct slice tries);
 
 /* What a lane needs of the store. */
 struct store {
@@ -87,7 +137,7 @@ struct store {
     struct timer *flush_timer, *tick;
     struct turn_hook *hook;
     struct log_limit complain, complain_wakes;
-    TAILQ_HEAD(bucket_list, bucket) buckets;
+    struct bucket *buckets; /* by name */
     char *wake_channel;
 };
 

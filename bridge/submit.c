@@ -2,6 +2,7 @@
 #include "bridge/submit.h"
 #include "bridge/bridge.h"
 #include "bridge/name.h"
+#include "bridge/queue_place.h"
 #include "bridge/route.h"
 #include "bridge/tries.h"
 
@@ -17,6 +18,7 @@ struct submission {
     void *arg;
     int64_t bytes, due_ms;
     bool counted;        /* in the flow */
+    bool due_now;        /* when it is stored, by Redis' clock */
     enum stored outcome; /* what "stored" means for it */
     const char *reason;
     char why[256];
@@ -149,29 +151,42 @@ static void count_in(struct submission *sub, int64_t bytes)
     flow_took(&sub->src->bridge->flow, bytes);
 }
 
+/* Of a queue's job: the time at which it vanishes. Elsewhere deliver-before is judged
+ * when the job is handed over. */
+static int64_t expiry(const struct route *route, const struct job *job)
+{
+    const struct queue_rules *rules = route->sink->rules;
+    if (rules == NULL || job->expires_ms > 0)
+        return rules ? job->expires_ms : 0;
+    return rules->ttl_ms > 0 && !job->timed ? job->due_ms + rules->ttl_ms : 0;
+}
+
 static void enqueue(struct submission *sub, const struct job *job, struct slice tries,
                     bool dead)
 {
     struct source *src = sub->src;
-    struct sched *s = route_bucket(sub->route, job->id);
     struct enqueue how = {.tries = tries,
                           .origin = {NULL, -1, -1},
                           .deadline_ms = src->ops->answers ? SUBMIT_ANSWER_MS : 0,
                           .dead = dead,
+                          .replace = job->replace,
+                          .now = sub->due_now,
+                          .expires_ms = expiry(sub->route, job),
                           .awaited = src->ops->awaits};
+    sub->bucket = route_bucket_of(sub->route, job->id, job->target);
     if (job->offset >= 0 && job->partition >= 0)
-        name_partition(src, s, job, &how.origin);
-    sub->bucket = s->bucket;
+        name_partition(src, sub->bucket, job, &how.origin);
     sub->due_ms = job->due_ms;
     count_in(sub, (int64_t)job_bytes(job));
-    store_enqueue(s->bucket, job, &how, on_enqueued, sub);
+    store_enqueue(sub->bucket, job, &how, on_enqueued, sub);
 }
 
 static void cancel(struct submission *sub, const struct job *job)
 {
+    int64_t deadline_ms = sub->src->ops->answers ? SUBMIT_ANSWER_MS : 0;
+    struct bucket *b = route_bucket_of(sub->route, job->id, job->target);
     count_in(sub, (int64_t)job->id.n);
-    store_cancel(route_bucket(sub->route, job->id)->bucket, job->id,
-                 sub->src->ops->answers ? SUBMIT_ANSWER_MS : 0, on_cancel_done, sub);
+    store_cancel(b, job->id, deadline_ms, on_cancel_done, sub);
 }
 
 /* The producer hears it at once; or, where nobody waits, the job is kept as a dead
@@ -246,7 +261,21 @@ static const char *judge(struct submission *sub, struct job *job,
     }
     job->due_ms = reason ? store_now_ms(bridge->store) : read->due_ms;
     job->expires_ms = reason ? 0 : read->expires_ms;
+    if (job->due_ms <= store_now_ms(bridge->store) && sub->route->sink->rules)
+        sub->due_now = true; /* behind those that are due already */
     return reason;
+}
+
+/* The times of a job whose source knows them; see struct job. */
+static void read_times(const struct job *job, const struct route *route, int64_t now_ms,
+                       struct delay_read *read)
+{
+    *read = (struct delay_read){.due_ms = job->due_ms > 0 ? job->due_ms : now_ms,
+                                .expires_ms = job->expires_ms};
+    if (job->due_ms - now_ms <= route->conf->max_delay_ms)
+        return;
+    read->reason = reason_name(REASON_TOO_LONG);
+    snprintf(read->why, sizeof(read->why), "longer than max_delay of the route");
 }
 
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)
@@ -268,9 +297,14 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
         .max_delay_ms = sub->route->conf->max_delay_ms,
         .hops_max = bridge->conf->daemon.hops_max,
     };
-    delay_read(job, &rules, store_now_ms(bridge->store), &read);
+    if (job->timed)
+        read_times(job, sub->route, store_now_ms(bridge->store), &read);
+    else
+        delay_read(job, &rules, store_now_ms(bridge->store), &read);
     const char *why, *reason = judge(sub, job, &read, &why);
     name_job(sub, job, read.reason ? (struct slice){NULL, 0} : read.id);
+    if (found && bad == 0 && found->sink->rules && !queue_name_is_good(job->target))
+        bad = err_set(&err, "the route %s names no queue for it", found->conf->name);
     if (found == NULL || bad < 0) {
         refuse_or_bury(sub, job, reason_name(REASON_NO_ROUTE), err.text);
     } else if (reason) {
@@ -278,7 +312,8 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
     } else if (read.op == DELAY_CANCEL) {
         cancel(sub, job);
     } else {
-        strip_headers(job, &rules);
+        if (!job->timed)
+            strip_headers(job, &rules);
         enqueue(sub, job, (struct slice){NULL, 0}, false);
     }
     job_free(job);

@@ -6,13 +6,20 @@
 --   KEYS[3]  zset  :error   job id, scored by time of burial in ms
 --   KEYS[4]  hash  :tries   job id -> attempts and last error (bridge/tries.h)
 --   KEYS[5]  hash  :ingest  topic/partition -> last offset stored here
+--   KEYS[6]  zset  :unack   KEYS[7]  zset  :ttl   KEYS[8]  zset  :done: a queue's, see
+--            lib/queue.lua; empty in other buckets
+--   KEYS[9]  hash  :ids     job id -> the keys of its queue, where an id names one job in all
+--            queues of a sink: only the last of that id stays; not given else
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  channel to wake other instances on
 --   ARGV[3]  name of the bucket, the text of the wake
 --   ARGV[4]  how many partitions P follow, three arguments each:
 --            name, offset sent before this batch ('' none known), last offset of this batch
---   then seven arguments per job: id, due in ms, encoded job, tries ('' or the value to keep),
---            '1' when it is a dead letter, index of its partition (0: none), its offset
+--   then eight arguments per job: id, due in ms ('' now, behind all that are due), encoded job,
+--            tries ('' or the value to keep), index of its partition (0: none), its offset,
+--            'd' a dead letter (due: time of burial) or 'f' in flight (due: end of the lease) or
+--            'r' it replaces a job of that id wherever that stands or '',
+--            when it expires in ms ('' never)
 --
 -- Returns {head, codes}: due time of the first job in KEYS[2] or -1; one letter per job:
 --   s stored   d an id that is there already   k record stored by an earlier batch
@@ -20,12 +27,13 @@
 -- Repeatable: a second run answers d or k and changes nothing.
 -- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error.
 -- Cost: O(k log n) for k jobs. Called by store_enqueue() in bridge/store.c.
-local pool, delay, dead, tries, ingest = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local pool, delay, dead, tries, ingest, unack, ttl, done, owners = unpack(KEYS)
 local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
+  now = t[1] * 1000 + t[2] / 1000
 end
+local STEP = 1 / 4096 -- of a ms: keeps the order of jobs that come in one call
 
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 local parts, at = {}, 5
@@ -36,29 +44,62 @@ for i = 1, tonumber(ARGV[4]) do
   at = at + 3
 end
 
+local function leave(id, keys)
+  for _, part in ipairs({ ':delay', ':unack', ':error', ':ttl', ':done' }) do
+    redis.call('ZREM', keys .. part, id)
+  end
+  redis.call('HDEL', keys .. ':tries', id)
+  redis.call('HDEL', keys .. ':pool', id)
+end
+
+-- Makes room for a job whose id is used. Says whether it may be stored.
+local ours = string.sub(pool, 1, -6) -- without ":pool"
+local function replaces(id, how)
+  local over = redis.call('ZSCORE', ttl, id)
+  if how == 'r' or (over and tonumber(over) <= now) or redis.call('ZSCORE', done, id) then
+    leave(id, ours)
+    return true
+  end
+end
+
 local codes = {}
 while at <= #ARGV do
-  local id, part = ARGV[at], parts[tonumber(ARGV[at + 5])]
-  local code
+  local id, how, part = ARGV[at], ARGV[at + 6], parts[tonumber(ARGV[at + 4])]
+  local code = 's'
   if part and part.gap then
     code = 'g'
-  elseif part and tonumber(ARGV[at + 6]) <= part.have then
+  elseif part and tonumber(ARGV[at + 5]) <= part.have then
     code = 'k'
   elseif redis.call('HSETNX', pool, id, ARGV[at + 2]) == 0 then
-    code = 'd'
-  else
-    code = 's'
-    if ARGV[at + 4] == '1' then
-      redis.call('ZADD', dead, now, id)
+    if replaces(id, how) then
+      redis.call('HSET', pool, id, ARGV[at + 2])
     else
-      redis.call('ZADD', delay, ARGV[at + 1], id)
+      code = 'd'
+    end
+  end
+  if code == 's' then
+    local due = ARGV[at + 1]
+    if owners then
+      local old = redis.call('HGET', owners, id)
+      if old and old ~= ours then
+        leave(id, old)
+      end
+      redis.call('HSET', owners, id, ours)
+    end
+    if how == 'd' or how == 'f' then
+      redis.call('ZADD', how == 'd' and dead or unack, due == '' and now or due, id)
+    else
+      redis.call('ZADD', delay, due == '' and now + #codes * STEP or due, id)
     end
     if ARGV[at + 3] ~= '' then
       redis.call('HSET', tries, id, ARGV[at + 3])
     end
+    if ARGV[at + 7] ~= '' then
+      redis.call('ZADD', ttl, ARGV[at + 7], id)
+    end
   end
   codes[#codes + 1] = code
-  at = at + 7
+  at = at + 8
 end
 
 for _, part in ipairs(parts) do
@@ -71,4 +112,4 @@ local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 if head and (not was or tonumber(head) < tonumber(was)) then
   redis.pcall('PUBLISH', ARGV[2], ARGV[3]) -- may be denied: others then look a little later
 end
-return { tonumber(head or -1), table.concat(codes) }
+return { head and math.ceil(tonumber(head)) or -1, table.concat(codes) }

@@ -3,12 +3,14 @@
  * http.c - the http sink: each job becomes one POST or PUT to a callback URL.
  *
  * libcurl's multi interface on the loop: its sockets are watched, its timeout is one
- * timer. A delivery's outcome is the status of the answer. Redirects are not followed,
- * nothing is repeated here, and no URL, header or payload is ever logged.
+ * timer. The answer's status or body is the outcome, see http_opts.h. A redirect is a
+ * further request from here, through the same checks as the first. A failed delivery is
+ * not repeated here, and no URL, header or payload is ever logged.
  */
 #include "bridge/plugin.h"
-#include "bridge/text.h"
 #include "sinks/http_message.h"
+#include "sinks/http_opts.h"
+#include "sinks/http_url.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,22 +19,19 @@
 
 enum {
     RETRY_AFTER_MAX_S = 24 * 60 * 60,
-    HEADER_BYTES_MAX = 64 * 1024 /* of an answer */
+    HEADER_BYTES_MAX = 64 * 1024,          /* of an answer */
+    ANSWERS_BYTES_MAX = 256 * 1024 * 1024, /* held of all answers under way */
+    BUFFER_KEPT = 64 * 1024,               /* a call at rest keeps no larger one */
+    IDLE_CONNECTIONS = 64                  /* kept beyond max_in_flight */
 };
 
 struct http_sink {
-    /* options */
-    char *url;
-    int method;
-    int64_t timeout_ms, connect_timeout_ms, response_max, host_connections;
-    struct opt_pairs headers;
-    char *ca_file, *cert_file, *key_file, *proxy;
-    bool verify;
-    /* running */
+    struct http_opts o; /* first: its rows say so */
     struct sink *sink;
     CURLM *multi;
     struct timer *timer;
     struct call *idle; /* calls to be used again, with their easy handles */
+    int64_t answers_bytes;
     struct log_limit bad_header;
 };
 
@@ -44,47 +43,22 @@ struct call {
     struct http_lines lines;
     struct curl_slist *chain; /* an array over lines, in order */
     size_t chain_room;
+    struct buf url; /* of the request under way, as curl has it */
+    struct http_hop hop;
+    int64_t redirects;   /* followed so far */
+    int64_t deadline_ms; /* monotonic; all redirects included */
+    struct buf answer;   /* by code100: its body */
     int64_t header_bytes, body_bytes;
+    unsigned sent;       /* how often curl has sent this request */
+    const char *stopped; /* why we went no further; NULL: we did not stop */
     char why[CURL_ERROR_SIZE];
     struct call *next_idle;
 };
 
-static const char *const methods[] = {"POST", "PUT"};
-
-#define AT(field) offsetof(struct http_sink, field)
-static const struct opt opts[] = {
-    {"url", OPT_STR, AT(url), NULL, "Where to send jobs whose route gives no target.",
-     .optional = true},
-    {"method", OPT_CHOICE, AT(method), "POST", "Method of the request.",
-     .choices = "POST|PUT"},
-    {"timeout", OPT_MS, AT(timeout_ms), "10s",
-     "From the start of a delivery to the end of the answer.", .min = 10, .max = 3600000},
-    {"connect_timeout", OPT_MS, AT(connect_timeout_ms), "3s",
-     "For finding the address, connecting and TLS.", .min = 10, .max = 600000},
-    {"response_max", OPT_BYTES, AT(response_max), "64KiB",
-     "Bytes of an answer's body that are read; its status counts all the same.",
-     .max = 1 << 30},
-    {"host_connections", OPT_INT, AT(host_connections), "64",
-     "Connections to one host; deliveries beyond them wait, and their timeout runs.",
-     .min = 1, .max = 10000},
-    {"headers", OPT_PAIRS, AT(headers), "",
-     "Headers of every request, such as Authorization; they win over a job's own.",
-     .min = 0},
-    {"ca_file", OPT_STR, AT(ca_file), NULL,
-     "PEM file of the authorities to trust instead of the system's.", .optional = true},
-    {"cert_file", OPT_STR, AT(cert_file), NULL, "PEM file of the client certificate.",
-     .optional = true},
-    {"key_file", OPT_STR, AT(key_file), NULL, "PEM file of its key.", .optional = true},
-    {"proxy", OPT_STR, AT(proxy), NULL,
-     "URL of a proxy; the environment's is never used.", .optional = true},
-    {"verify", OPT_BOOL, AT(verify), "true",
-     "Whether the receiver's certificate must be valid and its own.", .min = 0},
-    {0}};
-
 /* curl's list over the header lines; made only when their text has stopped moving. */
 static struct curl_slist *make_headers(struct call *c)
 {
-    if (http_lines_make(&c->lines, c->d, &c->s->headers) > 0)
+    if (http_lines_make(&c->lines, c->d, &c->s->o, &c->hop) > 0)
         log_limited(&c->s->bad_header, LOG_WARN, sink_name(c->s->sink),
                     "a job's header or key cannot stand in HTTP and is left out");
     size_t n = http_lines_count(&c->lines);
@@ -99,75 +73,221 @@ static struct curl_slist *make_headers(struct call *c)
     return c->chain;
 }
 
+/* -------------------------------------------------------------------- a request */
+
+static void set_method(struct call *c)
+{
+    static const char *const methods[] = {[HTTP_POST] = "POST", [HTTP_PUT] = "PUT"};
+    curl_easy_setopt(c->easy, c->hop.bodyless ? CURLOPT_HTTPGET : CURLOPT_POST, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST,
+                     c->hop.bodyless ? NULL : methods[c->s->o.method]);
+}
+
+static struct slice first_url(const struct call *c)
+{
+    return c->d->target.n ? c->d->target : slice_of(c->s->o.url);
+}
+
+/* A message's URL may be allowed by its beginning; "https://good@evil/" must not pass. */
+static bool user_is_fine(const struct call *c)
+{
+    return c->s->o.userinfo || (c->d->target.n == 0 && !c->hop.foreign);
+}
+
+static void forget_answer(struct call *c)
+{
+    c->s->answers_bytes -= (int64_t)c->answer.n;
+    buf_clear(&c->answer);
+    if (c->answer.cap > BUFFER_KEPT)
+        buf_free(&c->answer);
+    c->header_bytes = c->body_bytes = 0;
+    c->sent = 0;
+    c->stopped = NULL;
+    c->why[0] = 0;
+}
+
+/* Sets up the request for url, the first or where a redirect leads. Gives why it can't
+ * be sent, or NULL. */
+static const char *set_request(struct call *c, struct slice url)
+{
+    struct buf next = {0}, referer = {0};
+    struct slice body = c->d->job->payload;
+    int64_t left_ms = c->deadline_ms - loop_mono_ms();
+    if (!http_is_url(url))
+        return url.n ? "the target is no http:// or https:// URL, or too long"
+                     : "no URL: set the sink's url or the route's topic";
+    if (http_url_add(&next, url) < 0)
+        return "the URL is malformed";
+    if (c->redirects > 0)
+        http_url_add_referer(&referer, buf_slice(&c->url), buf_slice(&next));
+    c->hop.foreign = !http_url_same_origin(first_url(c), buf_slice(&next));
+    buf_free(&c->url);
+    c->url = next;
+    c->hop.referer = buf_slice(&referer);
+    curl_easy_setopt(c->easy, CURLOPT_URL, buf_str(&c->url));
+    curl_easy_setopt(c->easy, CURLOPT_DISALLOW_USERNAME_IN_URL,
+                     user_is_fine(c) ? 0L : 1L);
+    curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1));
+    if (!c->hop.bodyless) {
+        curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body.n ? body.p : ""); /* lent */
+        curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
+    }
+    curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, make_headers(c));
+    c->hop.referer = (struct slice){0};
+    buf_free(&referer);
+    return NULL;
+}
+
 /* -------------------------------------------------------------------- outcome */
 
 /* Faults of the URL itself, which no repetition mends. */
 static const char *hopeless(CURLcode code)
 {
-    switch (code) {
-    case CURLE_URL_MALFORMAT:
-        return "the URL is malformed";
-    case CURLE_LOGIN_DENIED: /* CURLOPT_DISALLOW_USERNAME_IN_URL */
+    if (code == CURLE_LOGIN_DENIED) /* CURLOPT_DISALLOW_USERNAME_IN_URL */
         return "a job's URL may hold no user name";
-    default:
-        return NULL;
-    }
+    return code == CURLE_URL_MALFORMAT ? "the URL is malformed" : NULL;
 }
 
 static void call_idle(struct call *c)
 {
+    if (c->hop.bodyless) {
+        c->hop.bodyless = false;
+        set_method(c);
+    }
+    forget_answer(c);
     c->d = NULL;
     c->next_idle = c->s->idle;
     c->s->idle = c;
 }
 
-static void report_status(struct delivery *d, long status, int64_t retry_after_s)
+static void report(struct call *c, enum outcome outcome, const char *why)
+{
+    struct delivery *d = c->d;
+    char text[CURL_ERROR_SIZE];
+    snprintf(text, sizeof(text), "%s", why ? why : "");
+    call_idle(c); /* before the report, which may bring the next delivery */
+    delivery_done(d, outcome, outcome == DELIVERED ? NULL : text);
+}
+
+/* By code100 nothing is final: the number of tries alone decides. */
+static void reject(struct call *c, const char *why)
+{
+    report(c, c->s->o.accept == HTTP_BY_CODE100 ? TRY_AGAIN : REJECTED, why);
+}
+
+static void report_status(struct call *c, long status)
 {
     char why[32];
+    curl_off_t retry_after_s = 0;
     enum outcome outcome = http_status_outcome(status);
+    curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
     snprintf(why, sizeof(why), "HTTP %ld", status);
+    if (retry_after_s > RETRY_AFTER_MAX_S)
+        retry_after_s = RETRY_AFTER_MAX_S;
     if (outcome == TRY_AGAIN && retry_after_s > 0)
-        d->retry_after_ms =
-            1000 *
-            (retry_after_s < RETRY_AFTER_MAX_S ? retry_after_s : RETRY_AFTER_MAX_S);
-    delivery_done(d, outcome, outcome == DELIVERED ? NULL : why);
+        c->d->retry_after_ms = 1000 * retry_after_s;
+    report(c, outcome, why);
+}
+
+static void report_code100(struct call *c, long status)
+{
+    char why[80];
+    snprintf(why, sizeof(why), "HTTP %ld, a body that does not say \"code\": 100",
+             status);
+    report(c, http_is_code100(buf_slice(&c->answer)) ? DELIVERED : TRY_AGAIN, why);
+}
+
+static void begin(struct call *c, struct slice url)
+{
+    const char *trouble = set_request(c, url);
+    CURLMcode rc = trouble ? CURLM_OK : curl_multi_add_handle(c->s->multi, c->easy);
+    if (trouble)
+        reject(c, trouble);
+    else if (rc != CURLM_OK)
+        report(c, TRY_AGAIN, curl_multi_strerror(rc));
+}
+
+/* Goes on where the answer says. false: it says nothing of the kind. */
+static bool follow(struct call *c, long status)
+{
+    enum http_redirect how = http_status_redirect(status);
+    char *to = NULL;
+    curl_easy_getinfo(c->easy, CURLINFO_REDIRECT_URL, &to);
+    if (c->s->o.redirects == 0 || how == HTTP_NO_REDIRECT || to == NULL)
+        return false;
+    if (c->redirects == c->s->o.redirects) {
+        reject(c, "too many redirects");
+        return true;
+    }
+    c->redirects++;
+    if (how == HTTP_AS_GET && !c->hop.bodyless) {
+        c->hop.bodyless = true;
+        set_method(c);
+    }
+    forget_answer(c);
+    struct buf url = {0}; /* to is curl's, and goes with the next setting */
+    buf_add_str(&url, to);
+    begin(c, buf_slice(&url));
+    buf_free(&url);
+    return true;
 }
 
 static void finish(struct call *c, CURLcode code)
 {
-    struct delivery *d = c->d;
-    char why[CURL_ERROR_SIZE];
+    bool by_body = c->s->o.accept == HTTP_BY_CODE100;
     long status = 0;
-    curl_off_t retry_after_s = 0;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
-    curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
-    snprintf(why, sizeof(why), "%s", c->why[0] ? c->why : curl_easy_strerror(code));
-    call_idle(c); /* before the report, which may bring the next delivery */
-    /* A write error is our own: we stopped reading a long answer, its status is known. */
-    if (code == CURLE_OK || (code == CURLE_WRITE_ERROR && status >= 200))
-        report_status(d, status, retry_after_s);
+    if (code == CURLE_OK && follow(c, status))
+        return;
+    if (code == CURLE_OK && by_body)
+        report_code100(c, status);
+    else if (code == CURLE_OK || (c->stopped && !by_body && status >= 200))
+        report_status(c, status); /* of a long answer, too */
     else if (hopeless(code))
-        delivery_done(d, REJECTED, hopeless(code));
+        reject(c, hopeless(code));
+    else if (c->stopped)
+        report(c, TRY_AGAIN, c->stopped);
     else
-        delivery_done(d, TRY_AGAIN, why);
+        report(c, TRY_AGAIN, c->why[0] ? c->why : curl_easy_strerror(code));
 }
 
 /* ------------------------------------------------------------- curl on the loop */
+
+/* curl sends again, and often, what ended without an answer on a kept connection. Once is
+ * right: that connection may have been at its end. */
+static int on_send(void *arg, char *ip, char *our_ip, int port, int our_port)
+{
+    struct call *c = arg;
+    (void)ip, (void)our_ip, (void)port, (void)our_port;
+    if (c->sent++ > 1)
+        c->stopped = "the connection ends without an answer";
+    return c->stopped ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
 
 static size_t on_header(char *bytes, size_t size, size_t n, void *arg)
 {
     struct call *c = arg;
     (void)bytes;
     c->header_bytes += (int64_t)(size * n);
-    return c->header_bytes > HEADER_BYTES_MAX ? 0 : size * n;
+    if (c->header_bytes > HEADER_BYTES_MAX)
+        c->stopped = "the headers of the answer are longer than 64 KiB";
+    return c->stopped ? 0 : size * n;
 }
 
 static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 {
     struct call *c = arg;
-    (void)bytes;
+    struct http_sink *s = c->s;
     c->body_bytes += (int64_t)(size * n);
-    return c->body_bytes > c->s->response_max ? 0 : size * n;
+    if (c->body_bytes > s->o.response_max_bytes) {
+        c->stopped = "the answer is longer than response_max";
+    } else if (s->o.accept == HTTP_BY_CODE100) {
+        s->answers_bytes += (int64_t)(size * n);
+        buf_add(&c->answer, bytes, size * n);
+        if (s->answers_bytes > ANSWERS_BYTES_MAX)
+            c->stopped = "too many large answers at a time";
+    }
+    return c->stopped ? 0 : size * n;
 }
 
 /* Never within one of curl's own callbacks: handles are removed here. */
@@ -252,7 +372,7 @@ static int on_want_timer(CURLM *multi, long ms, void *arg)
 /* ------------------------------------------------------------------ deliveries */
 
 /* What stays the same from call to call. */
-static CURL *new_easy(struct http_sink *s, struct call *c)
+static CURL *new_easy(const struct http_opts *o, struct call *c)
 {
     CURL *e = curl_easy_init();
     must(e != NULL);
@@ -260,31 +380,39 @@ static CURL *new_easy(struct http_sink *s, struct call *c)
     curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->why);
     curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
-    curl_easy_setopt(e, CURLOPT_QUICK_EXIT,
-                     1L); /* wait for no resolver thread at the end */
+    curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* await no resolver thread */
     curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(e, CURLOPT_PROXY, s->proxy ? s->proxy : "");
-    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)s->connect_timeout_ms);
-    curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, s->verify ? 1L : 0L);
-    curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, s->verify ? 2L : 0L);
+    curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(e, CURLOPT_PROXY, o->proxy ? o->proxy : "");
+    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)o->connect_timeout_ms);
+    curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, o->verify ? 1L : 0L);
+    curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, o->verify ? 2L : 0L);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
-    curl_easy_setopt(e, CURLOPT_POST, 1L);
-    curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, methods[s->method]);
-    if (s->ca_file)
-        curl_easy_setopt(e, CURLOPT_CAINFO, s->ca_file);
-    if (s->cert_file)
-        curl_easy_setopt(e, CURLOPT_SSLCERT, s->cert_file);
-    if (s->key_file)
-        curl_easy_setopt(e, CURLOPT_SSLKEY, s->key_file);
+    curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_send);
+    curl_easy_setopt(e, CURLOPT_PREREQDATA, c);
+    if (o->accept == HTTP_BY_CODE100) /* else the body is not read: on_body() counts */
+        curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
+    if (o->ca_file)
+        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+    curl_easy_setopt(e, CURLOPT_SSLCERT, o->cert_file);
+    curl_easy_setopt(e, CURLOPT_SSLKEY, o->key_file);
     return e;
 }
 
-static struct call *new_call(struct http_sink *s)
+static int64_t timeout_ms(const struct http_sink *s, const struct delivery *d)
+{
+    int64_t ms = s->o.timeout_ms, sink_ms = sink_timeout_ms(s->sink);
+    if (sink_ms > 0 && sink_ms < ms)
+        ms = sink_ms;
+    return d->timeout_ms > 0 && d->timeout_ms < ms ? d->timeout_ms : ms;
+}
+
+static struct call *new_call(struct http_sink *s, struct delivery *d)
 {
     struct call *c = s->idle;
     if (c) {
@@ -292,10 +420,13 @@ static struct call *new_call(struct http_sink *s)
     } else {
         c = mem_alloc(sizeof(*c));
         c->s = s;
-        c->easy = new_easy(s, c);
+        c->easy = new_easy(&s->o, c);
+        set_method(c);
     }
-    c->header_bytes = c->body_bytes = 0;
-    c->why[0] = 0;
+    c->d = d;
+    c->hop = (struct http_hop){0};
+    c->redirects = 0;
+    c->deadline_ms = loop_mono_ms() + timeout_ms(s, d);
     return c;
 }
 
@@ -303,78 +434,20 @@ static void call_free(struct call *c)
 {
     curl_easy_cleanup(c->easy);
     http_lines_free(&c->lines);
+    buf_free(&c->url);
+    buf_free(&c->answer);
     free(c->chain);
     free(c);
 }
 
-static void set_request(struct call *c, struct slice url)
-{
-    struct delivery *d = c->d;
-    struct slice body = d->job->payload;
-    int64_t timeout_ms = c->s->timeout_ms;
-    int64_t sink_ms = sink_timeout_ms(c->s->sink);
-    if (sink_ms > 0 && sink_ms < timeout_ms)
-        timeout_ms = sink_ms;
-    if (d->timeout_ms > 0 && d->timeout_ms < timeout_ms)
-        timeout_ms = d->timeout_ms;
-    char *text = mem_strndup(url.p, url.n);
-    curl_easy_setopt(c->easy, CURLOPT_URL, text);
-    free(text);
-    /* A message's URL may be allowed by its beginning; "https://good@evil/" must not
-     * pass. */
-    curl_easy_setopt(c->easy, CURLOPT_DISALLOW_USERNAME_IN_URL, d->target.n ? 1L : 0L);
-    curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
-    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body.n ? body.p : ""); /* borrowed */
-    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
-    curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, make_headers(c));
-}
-
 static void deliver(struct sink *sink, void *self, struct delivery *d)
 {
-    struct http_sink *s = self;
-    struct slice url = d->target.n ? d->target : slice_of(s->url);
+    struct call *c = new_call(self, d);
     (void)sink;
-    if (!http_is_url(url)) {
-        delivery_done(d, REJECTED,
-                      url.n ? "the target is no http:// or https:// URL"
-                            : "no URL: set the sink's url or the route's topic");
-        return;
-    }
-    struct call *c = new_call(s);
-    c->d = d;
-    set_request(c, url);
-    CURLMcode rc = curl_multi_add_handle(s->multi, c->easy);
-    if (rc != CURLM_OK) {
-        call_idle(c);
-        delivery_done(d, TRY_AGAIN, curl_multi_strerror(rc));
-    }
+    begin(c, first_url(c));
 }
 
 /* --------------------------------------------------------------- start and stop */
-
-static int check(const void *self, struct err *err)
-{
-    const struct http_sink *s = self;
-    if (s->url && !http_is_url(slice_of(s->url)))
-        return err_set(
-            err, "url must begin with http:// or https:// and be shorter than %d bytes",
-            HTTP_URL_MAX);
-    if (s->proxy && strstr(s->proxy, "://") == NULL)
-        return err_set(err, "proxy must be a URL such as http://proxy.example:3128");
-    if ((s->cert_file == NULL) != (s->key_file == NULL))
-        return err_set(err, "cert_file and key_file must be given together");
-    for (size_t i = 0; i < s->headers.n; i++) {
-        struct slice name = slice_of(s->headers.v[i].name);
-        if (!text_is_token(name) || http_is_transport_header(name) ||
-            !text_is_header_value(slice_of(s->headers.v[i].value)))
-            return err_set(
-                err,
-                "headers: \"%s\" cannot be set: no header name, the transport's "
-                "own, or a line break in its value",
-                name.p);
-    }
-    return 0;
-}
 
 static int start(struct sink *sink, void *self, struct err *err)
 {
@@ -382,16 +455,19 @@ static int start(struct sink *sink, void *self, struct err *err)
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
         return err_set(err, "libcurl does not start");
     s->sink = sink;
-    s->multi = curl_multi_init();
-    must(s->multi != NULL);
+    CURLM *m = s->multi = curl_multi_init();
+    must(m != NULL);
     s->timer = timer_new(on_timer, s);
-    curl_multi_setopt(s->multi, CURLMOPT_SOCKETFUNCTION, on_want_socket);
-    curl_multi_setopt(s->multi, CURLMOPT_SOCKETDATA, s);
-    curl_multi_setopt(s->multi, CURLMOPT_TIMERFUNCTION, on_want_timer);
-    curl_multi_setopt(s->multi, CURLMOPT_TIMERDATA, s);
-    curl_multi_setopt(s->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-    curl_multi_setopt(s->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)s->host_connections);
-    if (!s->verify)
+    curl_multi_setopt(m, CURLMOPT_SOCKETFUNCTION, on_want_socket);
+    curl_multi_setopt(m, CURLMOPT_SOCKETDATA, s);
+    curl_multi_setopt(m, CURLMOPT_TIMERFUNCTION, on_want_timer);
+    curl_multi_setopt(m, CURLMOPT_TIMERDATA, s);
+    curl_multi_setopt(m, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+    curl_multi_setopt(m, CURLMOPT_MAX_HOST_CONNECTIONS, (long)s->o.host_connections);
+    /* curl's own rule, four times what is under way, closes them whenever load pauses. */
+    curl_multi_setopt(m, CURLMOPT_MAXCONNECTS,
+                      (long)sink_max_in_flight(sink) + IDLE_CONNECTIONS);
+    if (!s->o.verify)
         log_warn(sink_name(sink), "verify = false: anyone may pose as the receiver");
     return 0;
 }
@@ -404,8 +480,7 @@ static void stop(struct sink *sink, void *self)
         call_free(s->idle);
         s->idle = next;
     }
-    curl_multi_cleanup(
-        s->multi); /* closes kept connections, and their watches with them */
+    curl_multi_cleanup(s->multi); /* kept connections and their watches go with it */
     timer_del(s->timer);
     curl_global_cleanup();
     sink_stopped(sink);
@@ -415,10 +490,10 @@ const struct sink_ops sink_http = {
     .name = "http",
     .help = "Sends each job as an HTTP request to a callback URL.",
     .size = sizeof(struct http_sink),
-    .opts = opts,
+    .opts = http_opt_rows,
     .target = "",
     .max_in_flight = 64,
-    .check = check,
+    .check = http_opts_check,
     .start = start,
     .deliver = deliver,
     .stop = stop,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sinks/http_message.h"
+#include "bridge/json.h"
 #include "bridge/text.h"
 
 #include <stdlib.h>
@@ -64,11 +65,37 @@ static void add_line(struct http_lines *lines, struct slice name, struct slice v
     buf_add(&lines->text, "", 1);
 }
 
-/* A header that the job did not set itself. Gives 1 when it had to be left out. */
-static unsigned add(struct http_lines *lines, const struct opt_pairs *fixed,
-                    struct slice name, struct slice value)
+/* What a redirect to elsewhere must not take along. */
+static bool is_credential(struct slice name)
 {
-    if (http_is_transport_header(name) || has(fixed, name))
+    static const char *const names[] = {"authorization", "cookie", "cookie2",
+                                        "proxy-authorization", "www-authenticate"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (slice_is_nocase(name, names[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool is_ours(struct slice name)
+{
+    return name.n > 6 && strncasecmp(name.p, "delay-", 6) == 0;
+}
+
+static bool goes_along(struct slice name, const struct http_opts *o,
+                       const struct http_hop *hop)
+{
+    return !http_is_transport_header(name) && !has(&o->headers, name) &&
+           (o->delay_headers || !is_ours(name)) &&
+           !(hop->foreign && is_credential(name)) &&
+           !(hop->bodyless && slice_is_nocase(name, "content-type"));
+}
+
+/* A header that is not the operator's. Gives 1 when it had to be left out. */
+static unsigned add(struct http_lines *lines, const struct http_opts *o,
+                    const struct http_hop *hop, struct slice name, struct slice value)
+{
+    if (!goes_along(name, o, hop))
         return 0;
     if (!text_is_token(name) || !text_is_header_value(value))
         return 1;
@@ -76,33 +103,48 @@ static unsigned add(struct http_lines *lines, const struct opt_pairs *fixed,
     return 0;
 }
 
+static void add_webhook_id(struct http_lines *lines, const struct http_opts *o,
+                           const struct http_hop *hop, struct slice job_id)
+{
+    /* Standard Webhooks joins id and time with a dot: there is none in the id. */
+    struct buf id = {0};
+    text_add_percent(&id, job_id, "/:@+=,~");
+    add(lines, o, hop, SLICE_LIT("webhook-id"), buf_slice(&id));
+    buf_free(&id);
+}
+
+/* In curl's form, this keeps a header of its own away. */
+static void add_without(struct http_lines *lines, const char *line)
+{
+    begin_line(lines);
+    buf_add(&lines->text, line, strlen(line) + 1);
+}
+
 unsigned http_lines_make(struct http_lines *lines, const struct delivery *d,
-                         const struct opt_pairs *fixed)
+                         const struct http_opts *o, const struct http_hop *hop)
 {
     unsigned left_out = 0;
     buf_clear(&lines->text);
     buf_clear(&lines->offsets);
-    for (size_t i = 0; i < fixed->n; i++)
-        add_line(lines, slice_of(fixed->v[i].name), slice_of(fixed->v[i].value));
+    for (size_t i = 0; i < o->headers.n && !hop->foreign; i++)
+        add_line(lines, slice_of(o->headers.v[i].name), slice_of(o->headers.v[i].value));
     for (unsigned i = 0; i < d->header_count; i++)
-        left_out += add(lines, fixed, d->headers[i].name, d->headers[i].value);
+        left_out += add(lines, o, hop, d->headers[i].name, d->headers[i].value);
     if (!delivery_header(d, "user-agent"))
-        add(lines, fixed, SLICE_LIT("User-Agent"), SLICE_LIT("tarry"));
+        add(lines, o, hop, SLICE_LIT("User-Agent"), slice_of(o->user_agent));
     if (!delivery_header(d, "content-type"))
-        add(lines, fixed, SLICE_LIT("Content-Type"),
+        add(lines, o, hop, SLICE_LIT("Content-Type"),
             SLICE_LIT("application/octet-stream"));
     if (d->job->key.p && !delivery_header(d, "delay-key"))
-        left_out += add(lines, fixed, SLICE_LIT("delay-key"), d->job->key);
-    if (!delivery_header(d, "webhook-id")) {
-        /* Standard Webhooks joins id and time with a dot: there is none in the id. */
-        struct buf id = {0};
-        text_add_percent(&id, d->job->id, "/:@+=,~");
-        add(lines, fixed, SLICE_LIT("webhook-id"), buf_slice(&id));
-        buf_free(&id);
-    }
+        left_out += add(lines, o, hop, SLICE_LIT("delay-key"), d->job->key);
+    if (o->delay_headers && !delivery_header(d, "webhook-id"))
+        add_webhook_id(lines, o, hop, d->job->id);
+    if (hop->referer.n)
+        add(lines, o, hop, SLICE_LIT("Referer"), hop->referer);
+    if (!delivery_header(d, "accept"))
+        add_without(lines, "Accept:");
     /* Without this line a larger body waits a second for a 100 that few servers send. */
-    begin_line(lines);
-    buf_add(&lines->text, "Expect:", sizeof("Expect:"));
+    add_without(lines, "Expect:");
     return left_out;
 }
 
@@ -124,17 +166,6 @@ void http_lines_free(struct http_lines *lines)
     buf_free(&lines->offsets);
 }
 
-bool http_is_url(struct slice url)
-{
-    static const char *const schemes[] = {"http://", "https://"};
-    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
-        size_t n = strlen(schemes[i]);
-        if (url.n > n && strncasecmp(url.p, schemes[i], n) == 0)
-            return url.n <= HTTP_URL_MAX && memchr(url.p, 0, url.n) == NULL;
-    }
-    return false;
-}
-
 static const struct {
     long first, last; /* the first row that holds the status counts */
     enum outcome outcome;
@@ -150,4 +181,34 @@ enum outcome http_status_outcome(long status)
             return by_status[i].outcome;
     }
     return TRY_AGAIN; /* no status that HTTP knows */
+}
+
+bool http_is_code100(struct slice body)
+{
+    struct answer {
+        int64_t code;
+    } answer = {0};
+    static const struct json_field fields[] = {
+        {"code", JSON_INT, offsetof(struct answer, code), 0, 0}, {0}};
+    struct buf none = {0}; /* there are no texts among the fields */
+    bool read = json_read(body, fields, &answer, &none) == 0;
+    buf_free(&none);
+    return read && answer.code == 100;
+}
+
+enum http_redirect http_status_redirect(long status)
+{
+    static const struct {
+        long status;
+        enum http_redirect how;
+    } rows[] = {{301, HTTP_AS_GET},
+                {302, HTTP_AS_GET},
+                {303, HTTP_AS_GET},
+                {307, HTTP_AS_IT_IS},
+                {308, HTTP_AS_IT_IS}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].status == status)
+            return rows[i].how;
+    }
+    return HTTP_NO_REDIRECT;
 }

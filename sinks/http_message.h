@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_message.h - what of a delivery goes into an HTTP request, and what the status of
- * the answer means. Pure: no I/O, no curl.
+ * http_message.h - what of a delivery goes into an HTTP request, and what the answer
+ * means. Pure: no I/O, no curl.
  */
 #ifndef SINKS_HTTP_MESSAGE_H
 #define SINKS_HTTP_MESSAGE_H
 
 #include "bridge/plugin.h"
-
-enum { HTTP_URL_MAX = 8192 };
+#include "sinks/http_opts.h"
 
 /* "name: value" lines in curl's form. A zeroed one is ready, and may be used again. */
 struct http_lines {
@@ -16,10 +15,16 @@ struct http_lines {
     struct buf offsets; /* size_t: where each begins */
 };
 
-/* fixed: the operator's headers, which win over the job's. Gives how many headers of the
- * job were left out because they cannot stand in HTTP. */
+/* What a redirect changes. Zeroed for the first request. */
+struct http_hop {
+    bool bodyless;        /* a GET without the payload */
+    bool foreign;         /* not the first URL's origin: no credentials go there */
+    struct slice referer; /* n 0: none */
+};
+/* The operator's headers win over the job's. Gives how many headers of the job were left
+ * out because they cannot stand in HTTP. */
 unsigned http_lines_make(struct http_lines *lines, const struct delivery *d,
-                         const struct opt_pairs *fixed);
+                         const struct http_opts *o, const struct http_hop *hop);
 size_t http_lines_count(const struct http_lines *lines);
 char *http_lines_at(const struct http_lines *lines, size_t i); /* until the next make */
 void http_lines_free(struct http_lines *lines);
@@ -27,8 +32,13 @@ void http_lines_free(struct http_lines *lines);
 /* Is it the transport's own, such as Content-Length, and so not to be set by anyone else?
  */
 bool http_is_transport_header(struct slice name);
-/* Does it begin with http:// or https://, and is it of a sane length? */
-bool http_is_url(struct slice url);
 enum outcome http_status_outcome(long status);
+/* Is it a JSON object whose code is the integer 100? Keys match without regard to case,
+ * the last one counts. */
+bool http_is_code100(struct slice body);
+
+enum http_redirect { HTTP_NO_REDIRECT, HTTP_AS_GET, HTTP_AS_IT_IS };
+/* What the status makes of a request whose answer names another place. */
+enum http_redirect http_status_redirect(long status);
 
 #endif

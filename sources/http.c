@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http.c - the http source: the jobs API on the daemon's own listener.
+ * http.c - the http source: the jobs API on the daemon's own listener. The pull queues'
+ * part of it: http_queue.c.
  *
  * A request is answered when Redis has the job, never before. While the core has told the
  * source to pause, new jobs get 503 at once; questions about jobs are still answered.
@@ -10,15 +11,11 @@
 #include "bridge/text.h"
 #include "sources/http_batch.h"
 #include "sources/http_job.h"
+#include "sources/http_queue.h"
 
 #include <stdlib.h>
 
-struct http_source {
-    struct source *src;
-    bool paused;
-};
-
-static void answer_busy(struct httpd_req *req, const char *why)
+void http_answer_busy(struct httpd_req *req, const char *why)
 {
     httpd_add(req, "Retry-After", "1");
     httpd_error(req, 503, "unavailable", "%s", why);
@@ -27,10 +24,10 @@ static void answer_busy(struct httpd_req *req, const char *why)
 /* --------------------------------------------------------------- a new job */
 
 /* Where the job can be asked for. */
-static void add_location(struct httpd_req *req, struct slice id)
+static void add_location(struct httpd_req *req, const char *top, struct slice id)
 {
     struct buf path = {0};
-    buf_add_str(&path, "/v1/routes/");
+    buf_add_str(&path, top);
     text_add_percent(&path, httpd_segment(req, 0), ".~");
     buf_add_str(&path, "/jobs/");
     text_add_percent(&path, id, ".~:@");
@@ -38,20 +35,30 @@ static void add_location(struct httpd_req *req, struct slice id)
     buf_free(&path);
 }
 
-static void on_stored(void *arg, const struct stored_reply *reply)
+static void answer_stored(struct httpd_req *req, const struct stored_reply *reply,
+                          const char *top)
 {
-    struct httpd_req *req = arg;
     unsigned status = http_reply_status(reply);
     struct buf json = {0};
     buf_add_str(&json, "{");
     http_reply_members(&json, reply);
     buf_add_str(&json, "}\n");
     if (status == 201)
-        add_location(req, reply->id);
+        add_location(req, top, reply->id);
     else if (status == 503)
         httpd_add(req, "Retry-After", "1");
     httpd_answer(req, status, "application/json", buf_slice(&json));
     buf_free(&json);
+}
+
+static void on_routed(void *arg, const struct stored_reply *reply)
+{
+    answer_stored(arg, reply, "/v1/routes/");
+}
+
+static void on_queued(void *arg, const struct stored_reply *reply)
+{
+    answer_stored(arg, reply, "/v1/queues/");
 }
 
 static bool is_batch(const struct httpd_req *req)
@@ -63,25 +70,40 @@ static bool is_batch(const struct httpd_req *req)
            (s.n == n || s.p[n] == ';' || s.p[n] == ' ');
 }
 
-static void post_job(void *arg, struct httpd_req *req)
+static void take(struct http_source *s, struct httpd_req *req, struct http_place place)
 {
-    struct http_source *s = arg;
     struct err err = {""};
     if (s->paused) {
-        answer_busy(req,
-                    "jobs cannot be stored now: Redis is away or full; send it again");
+        http_answer_busy(
+            req, "jobs cannot be stored now: Redis is away or full; send it again");
         return;
     }
-    struct slice route = httpd_segment(req, 0);
     if (is_batch(req)) {
-        http_batch_submit(s->src, req, route);
+        http_batch_submit(s->src, req, place);
         return;
     }
-    struct job *job = http_job_from_request(req, route, &err);
+    struct job *job = http_job_from_request(req, place, &err);
     if (job)
-        source_submit(s->src, job, on_stored, req);
+        source_submit(s->src, job, place.queue ? on_queued : on_routed, req);
     else
         httpd_error(req, 400, "bad-request", "%s", err.text);
+}
+
+static void post_job(void *arg, struct httpd_req *req)
+{
+    take(arg, req, (struct http_place){httpd_segment(req, 0), false});
+}
+
+static void post_queue_job(void *arg, struct httpd_req *req)
+{
+    struct slice name = httpd_segment(req, 0);
+    if (!http_queue_is_name(req, name))
+        return;
+    if (memchr(name.p, ',', name.n))
+        httpd_error(req, 400, "bad-request",
+                    "no comma in the name of a queue: it could not be pulled from");
+    else
+        take(arg, req, (struct http_place){name, true});
 }
 
 /* ------------------------------------------------------------ a job that is there */
@@ -106,7 +128,7 @@ static void on_found(void *arg, const struct found_reply *reply)
                     "no such job: delivered before, or never there");
         return;
     case FOUND_UNKNOWN:
-        answer_busy(req, "Redis did not answer; ask again");
+        http_answer_busy(req, "Redis did not answer; ask again");
         return;
     case FOUND_WAITING:
     case FOUND_IN_FLIGHT:
@@ -147,7 +169,7 @@ static void on_cancelled(void *arg, enum cancelled answer)
         answer_no_route(req);
         return;
     case CANCEL_UNKNOWN:
-        answer_busy(req, "Redis did not answer; send it again");
+        http_answer_busy(req, "Redis did not answer; send it again");
         return;
     }
 }
@@ -156,8 +178,8 @@ static void delete_job(void *arg, struct httpd_req *req)
 {
     struct http_source *s = arg;
     if (s->paused) {
-        answer_busy(req,
-                    "nothing can be cancelled now: Redis is away or full; send it again");
+        http_answer_busy(
+            req, "nothing can be cancelled now: Redis is away or full; send it again");
         return;
     }
     source_cancel(s->src, httpd_segment(req, 0), httpd_segment(req, 1), on_cancelled,
@@ -170,6 +192,7 @@ static const struct httpd_route rows[] = {
     {"POST", "/v1/routes/{}/jobs", post_job},
     {"GET", "/v1/routes/{}/jobs/{}", get_job},
     {"DELETE", "/v1/routes/{}/jobs/{}", delete_job},
+    {"POST", "/v1/queues/{}/jobs", post_queue_job},
     {0},
 };
 
@@ -180,6 +203,7 @@ static int start(struct source *src, void *self, struct err *err)
         return err_set(err, "nothing listens: set http.listen");
     s->src = src;
     httpd_serve(source_httpd(src), rows, s);
+    httpd_serve(source_httpd(src), http_queue_rows, s);
     return 0;
 }
 
@@ -204,6 +228,7 @@ const struct source_ops source_http = {
     .size = sizeof(struct http_source),
     .opts = opts,
     .answers = true,
+    .queues_apart = true,
     .awaits = true,
     .start = start,
     .pause = pause_source,

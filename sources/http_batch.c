@@ -2,7 +2,6 @@
 #include "sources/http_batch.h"
 #include "bridge/text.h"
 #include "bridge/when.h"
-#include "sources/http_job.h"
 
 #include <stdlib.h>
 
@@ -116,13 +115,13 @@ static void on_stored(void *arg, const struct stored_reply *reply)
 }
 
 static void submit_line(struct source *src, struct batch *b, struct slice text,
-                        struct slice route)
+                        struct http_place place)
 {
     struct err err = {""};
     struct batch_line *line = &b->line[b->count++];
     line->batch = b;
     b->open++;
-    struct job *job = http_job_from_line(text, route, &err);
+    struct job *job = http_job_from_line(text, place, &err);
     if (job) {
         source_submit(src, job, on_stored, line);
         return;
@@ -147,7 +146,7 @@ static struct slice next_line(struct slice *rest)
     return (struct slice){0};
 }
 
-void http_batch_submit(struct source *src, struct httpd_req *req, struct slice route)
+void http_batch_submit(struct source *src, struct httpd_req *req, struct http_place place)
 {
     struct slice rest = httpd_body(req), line;
     unsigned count = 0;
@@ -164,6 +163,6 @@ void http_batch_submit(struct source *src, struct httpd_req *req, struct slice r
     b->open = 1; /* no answer before the last line has been read */
     rest = httpd_body(req);
     while ((line = next_line(&rest)).p)
-        submit_line(src, b, line, route);
+        submit_line(src, b, line, place);
     one_less(b);
 }

@@ -5,13 +5,13 @@
 #ifndef SOURCES_HTTP_BATCH_H
 #define SOURCES_HTTP_BATCH_H
 
-#include "bridge/httpd.h"
-#include "bridge/plugin.h"
+#include "sources/http_job.h"
 
 enum { HTTP_BATCH_LINES_MAX = 10000 };
 
 /* Submits every line and answers the request when the last one has its reply. */
-void http_batch_submit(struct source *src, struct httpd_req *req, struct slice route);
+void http_batch_submit(struct source *src, struct httpd_req *req,
+                       struct http_place place);
 
 /* The members of a reply: "id":...,"due":... or "error":...,"message":... */
 void http_reply_members(struct buf *out, const struct stored_reply *reply);

@@ -2,6 +2,8 @@
 #include "sources/http_job.h"
 #include "bridge/text.h"
 #include "bridge/when.h"
+#include "sources/http_params.h"
+#include "sources/http_queue.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -64,11 +66,82 @@ bool http_job_is_foreign(struct slice name)
     return false;
 }
 
-static struct job *job_begin(struct slice route, size_t bytes)
+static struct job *job_begin(struct http_place place, size_t bytes)
 {
     struct job *job = job_new(bytes);
-    job->route = job_keep(job, route);
+    struct slice name = job_keep(job, place.name);
+    if (place.queue)
+        job->topic = name;
+    else
+        job->route = name;
+    job->to_queue = place.queue;
     return job;
+}
+
+/* -------------------------------------------------- what only a queue's job has */
+
+static int set_tries(struct job *job, int64_t n, struct slice text, struct err *err)
+{
+    (void)text;
+    (void)err;
+    if (job->tries_max == 0)
+        job->tries_max = n;
+    return 0;
+}
+
+static int set_lease(struct job *job, int64_t ms, struct slice text, struct err *err)
+{
+    (void)text;
+    (void)err;
+    if (job->lease_ms == 0)
+        job->lease_ms = ms;
+    return 0;
+}
+
+/* It counts from the due time, which only the core knows. */
+static int set_ttl(struct job *job, int64_t ms, struct slice text, struct err *err)
+{
+    (void)ms;
+    if (job_header(job, "deliver-before"))
+        return 0;
+    return job_add_header(job, SLICE_LIT("deliver-before"), text, err);
+}
+
+/* Of several, the first that is looked at counts: the header, the field of a line. */
+static const struct {
+    struct http_param param; /* as a query parameter, as a field of a JSON line */
+    const char *header;
+    int (*set)(struct job *job, int64_t n, struct slice text, struct err *err);
+} queue_controls[] = {
+    {{"tries", HTTP_PARAM_INT, 0, 0, 1, 1000000, NULL, false}, "delay-tries", set_tries},
+    {{"ttl", HTTP_PARAM_MS, 0, 0, 1, HTTP_QUEUE_TIME_MAX_MS, NULL, false},
+     "delay-ttl",
+     set_ttl},
+    {{"lease", HTTP_PARAM_MS, 0, 0, 1, HTTP_QUEUE_LEASE_MAX_MS, NULL, false},
+     "delay-lease",
+     set_lease},
+};
+enum {
+    QUEUE_CONTROLS = sizeof(queue_controls) / sizeof(queue_controls[0]),
+    NOT_ONE = -1
+};
+
+static int find_queue_control(const struct job *job, struct slice name)
+{
+    for (int i = 0; job->to_queue && i < QUEUE_CONTROLS; i++) {
+        if (slice_is(name, queue_controls[i].param.name) ||
+            slice_is(name, queue_controls[i].header))
+            return i;
+    }
+    return NOT_ONE;
+}
+
+static int set_queue_control(struct job *job, int i, struct slice value, struct err *err)
+{
+    int64_t n = 0;
+    if (http_param_set(&queue_controls[i].param, value, &n, err) < 0)
+        return -1;
+    return queue_controls[i].set(job, n, value, err);
 }
 
 /* ------------------------------------------------------------------ requests */
@@ -92,7 +165,12 @@ static void take_header(void *arg, struct slice name, struct slice value)
     }
     for (size_t i = 0; i < name.n; i++)
         lower[i] = (char)tolower((unsigned char)name.p[i]);
-    t->failed = job_add_header(t->job, (struct slice){lower, name.n}, value, t->err) < 0;
+    struct slice s = {lower, name.n};
+    int i = find_queue_control(t->job, s);
+    if (i != NOT_ONE && slice_is(s, queue_controls[i].header))
+        t->failed = set_queue_control(t->job, i, value, t->err) < 0;
+    else
+        t->failed = job_add_header(t->job, s, value, t->err) < 0;
 }
 
 /* A control value from elsewhere than a header. What a header says already stays. */
@@ -115,16 +193,21 @@ static int take_controls(const struct httpd_req *req, struct job *job, struct er
         if (value.p && set_control(job, controls[i], value, err) < 0)
             return -1;
     }
+    for (int i = 0; job->to_queue && i < QUEUE_CONTROLS; i++) {
+        struct slice value = httpd_query(req, queue_controls[i].param.name);
+        if (value.p && set_queue_control(job, i, value, err) < 0)
+            return -1;
+    }
     if (key.p)
         job->key = job_keep(job, key);
     return idempotency.p ? set_control(job, "delay-id", idempotency, err) : 0;
 }
 
-struct job *http_job_from_request(const struct httpd_req *req, struct slice route,
+struct job *http_job_from_request(const struct httpd_req *req, struct http_place place,
                                   struct err *err)
 {
     struct slice body = httpd_body(req);
-    struct taking t = {.job = job_begin(route, body.n + 256), .err = err};
+    struct taking t = {.job = job_begin(place, body.n + 256), .err = err};
     t.job->payload = job_keep(t.job, body);
     httpd_each_header(req, take_header, &t);
     if (!t.failed && take_controls(req, t.job, err) == 0)
@@ -172,16 +255,24 @@ static int set_key(struct job *job, const json_t *v, struct err *err)
     return 0;
 }
 
+/* A text, or an integer as its digits, in room; p NULL: it is neither. */
+static struct slice scalar_text(const json_t *v, char room[32])
+{
+    if (!json_is_integer(v))
+        return json_is_string(v) ? text_of(v) : (struct slice){0};
+    snprintf(room, 32, "%lld", (long long)json_integer_value(v));
+    return slice_of(room);
+}
+
 static int set_named(struct job *job, const char *name, const json_t *v, struct err *err)
 {
-    char digits[32];
-    if (json_is_integer(v)) {
-        snprintf(digits, sizeof(digits), "%lld", (long long)json_integer_value(v));
-        return set_control(job, name, slice_of(digits), err);
-    }
-    if (!json_is_string(v))
+    char room[32];
+    struct slice value = scalar_text(v, room);
+    int i = find_queue_control(job, slice_of(name));
+    if (value.p == NULL)
         return err_set(err, "%s must be a string", name);
-    return set_control(job, name, text_of(v), err);
+    return i == NOT_ONE ? set_control(job, name, value, err)
+                        : set_queue_control(job, i, value, err);
 }
 
 static int set_id(struct job *job, const json_t *v, struct err *err)
@@ -228,6 +319,8 @@ static int set_field(struct job *job, const char *name, const json_t *v, struct 
         if (strcmp(name, controls[i]) == 0)
             return set_named(job, name, v, err);
     }
+    if (find_queue_control(job, slice_of(name)) != NOT_ONE)
+        return set_named(job, name, v, err);
     return err_set(err,
                    "unknown field \"%.100s\"; a line has payload or payload_base64, key, "
                    "id, headers, and control headers such as deliver-after",
@@ -247,7 +340,8 @@ static int set_fields(struct job *job, json_t *object, struct err *err)
     return v ? set_headers(job, v, err) : 0;
 }
 
-struct job *http_job_from_line(struct slice line, struct slice route, struct err *err)
+struct job *http_job_from_line(struct slice line, struct http_place place,
+                               struct err *err)
 {
     json_error_t why;
     json_t *object =
@@ -258,7 +352,7 @@ struct job *http_job_from_line(struct slice line, struct slice route, struct err
         json_decref(object);
         return NULL;
     }
-    struct job *job = job_begin(route, line.n + 64);
+    struct job *job = job_begin(place, line.n + 64);
     job->payload = job_keep(job, SLICE_LIT(""));
     int rc = set_fields(job, object, err);
     json_decref(object);
@@ -314,6 +408,13 @@ static void show_bytes(struct buf *out, const char *name, struct slice bytes)
     buf_add_str(out, "\"");
 }
 
+void http_job_members(struct buf *out, const struct job *job)
+{
+    show_bytes(out, "key", job->key);
+    show_headers(out, job);
+    show_bytes(out, "payload", job->payload);
+}
+
 void http_job_show(struct buf *out, struct slice id, const struct found_reply *found)
 {
     static const char *const states[] = {[FOUND_WAITING] = "waiting",
@@ -326,10 +427,7 @@ void http_job_show(struct buf *out, struct slice id, const struct found_reply *f
     buf_addf(out, ",\"state\":\"%s\",\"due\":\"%s\",\"attempts\":%u,\"last_error\":",
              states[found->state], due, found->attempts);
     text_add_json(out, slice_of(found->last_error));
-    if (found->job) {
-        show_bytes(out, "key", found->job->key);
-        show_headers(out, found->job);
-        show_bytes(out, "payload", found->job->payload);
-    }
+    if (found->job)
+        http_job_members(out, found->job);
     buf_add_str(out, "}\n");
 }

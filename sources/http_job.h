@@ -8,16 +8,25 @@
 #include "bridge/httpd.h"
 #include "bridge/plugin.h"
 
+struct http_place { /* where a job goes */
+    struct slice name;
+    bool queue; /* a queue's name, as the job's topic; else a route's */
+};
+
 /* One job of a whole request: body, headers, query parameters. Gives; NULL with a reason.
  */
-struct job *http_job_from_request(const struct httpd_req *req, struct slice route,
+struct job *http_job_from_request(const struct httpd_req *req, struct http_place place,
                                   struct err *err);
 
 /* One job of a line of JSON. Gives; NULL with a reason. */
-struct job *http_job_from_line(struct slice line, struct slice route, struct err *err);
+struct job *http_job_from_line(struct slice line, struct http_place place,
+                               struct err *err);
 
 /* Appends {"id":...,"state":...} of a job that was found, with a line's end. */
 void http_job_show(struct buf *out, struct slice id, const struct found_reply *found);
+
+/* Appends ,"key":...,"headers":{...},"payload":... */
+void http_job_members(struct buf *out, const struct job *job);
 
 /* Does the header speak of the connection and its ends, and not of the job? */
 bool http_job_is_foreign(struct slice name);

@@ -24,8 +24,10 @@ faults=$(awk -v libraries="$libraries" '
 function fault(rule) { printf "%s:%d: %s\n", FILENAME, FNR, rule }
 function stem(path) { sub(/^.*\//, "", path); sub(/[_.].*/, "", path); return path }
 BEGIN {
-    split("bridge/retry.h bridge/text.h bridge/when.h", pure, " ")
+    split("bridge/json.h bridge/retry.h bridge/text.h bridge/when.h", pure, " ")
     for (i in pure) open_to_plugins[pure[i]] = 1
+    split("bridge/httpd.h bridge/import.h bridge/shelf.h", served, " ")
+    for (i in served) open_to_sources[served[i]] = 1
     rows = split(libraries, row, "\n")
     for (i = 1; i <= rows; i++)
         if (split(row[i], f, " ") == 2) { header[++n] = f[1]; allowed[n] = f[2] }
@@ -50,9 +52,9 @@ room == "bridge" && (theirs == "sources" || theirs == "sinks") && FILENAME != "b
 }
 FILENAME == "bridge/plugin.h" { open_to_plugins[what] = 1 }
 (room == "sources" || room == "sinks") && theirs == "bridge" && what != "bridge/plugin.h" &&
-    !(what in open_to_plugins) && !(room == "sources" && what == "bridge/httpd.h") {
+    !(what in open_to_plugins) && !(room == "sources" && what in open_to_sources) {
     fault(room "/ includes of bridge/ plugin.h, what that includes and the pure parts" \
-          (room == "sources" ? ", and httpd.h" : ""))
+          (room == "sources" ? ", httpd.h, shelf.h and import.h" : ""))
 }
 (room == "sources" || room == "sinks") && (theirs == "sources" || theirs == "sinks") {
     if (stem(what) != stem(FILENAME))

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # embed.sh FILE.lua ... - prints a C file that holds the scripts as struct lua_file lua_files[].
+# A line "--#include lib/NAME.lua" stands for that file, beside the script.
 set -eu
 
 printf '/* SPDX-License-Identifier: BSD-2-Clause */\n/* Made by tests/embed.sh. */\n'
@@ -8,8 +9,10 @@ printf '#include "bridge/script.h"\n\n#include <stddef.h>\n\n'
 printf 'const struct lua_file lua_files[] = {\n'
 for file in "$@"; do
     printf '    {"%s",\n' "$(basename "$file" .lua)"
+    lib=$(sed -n 's/^--#include //p' "$file")
     # C11 still knows trigraphs, hence the question mark.
-    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/     "/' -e 's/$/\\n"/' "$file"
+    sed -e '' ${lib:+-e "/^--#include/r $(dirname "$file")/$lib"} "$file" |
+        sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/     "/' -e 's/$/\\n"/'
     printf '    },\n'
 done
 printf '    {NULL, NULL},\n};\n'

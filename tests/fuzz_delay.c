@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     delay_read(job, &rules, INT64_C(1769860800000), &read);
     must((read.reason == NULL) == (read.why[0] == '\0'));
     must(read.due_ms >= 0 && read.due_ms <= WHEN_LAST_MS && read.expires_ms >= 0);
-    must(read.id.n <= JOB_ID_MAX && read.to.n <= JOB_TARGET_MAX);
+    must(read.id.n <= DELAY_ID_MAX && read.to.n <= JOB_TARGET_MAX);
     job_free(job);
     return 0;
 }

@@ -277,7 +277,9 @@ static void a_secret_file_loses_only_its_last_newline(void **state)
 static bool shows(const char *text, const struct opt *row)
 {
     struct buf line = {0};
-    const char *before = row->type == OPT_RETRY ? ": " : " = ";
+    const char *before = row->type == OPT_RETRY                           ? ": "
+                         : row->type == OPT_LIST && row->def && *row->def ? " = [ \""
+                                                                          : " = ";
     bool quoted = row->def && (row->type <= OPT_SECRET || row->type == OPT_MS ||
                                row->type == OPT_BYTES || row->type == OPT_CHOICE);
 

@@ -217,14 +217,14 @@ static void an_expiry_is_an_instant_or_counts_from_due(void **state)
 static void an_id_is_short_and_printable(void **state)
 {
     (void)state;
-    static char long_id[JOB_ID_MAX + 1];
+    static char long_id[DELAY_ID_MAX + 1];
     memset(long_id, 'i', sizeof(long_id));
     const struct {
         struct slice id;
         bool good;
     } rows[] = {
         {SLICE_LIT("order-17"), true}, {SLICE_LIT("a/b:c {d} \xc3\xa4"), true},
-        {{long_id, JOB_ID_MAX}, true}, {{long_id, JOB_ID_MAX + 1}, false},
+        {{long_id, DELAY_ID_MAX}, true}, {{long_id, DELAY_ID_MAX + 1}, false},
         {SLICE_LIT(""), false},        {{NULL, 0}, false},
         {SLICE_LIT("a\0b"), false},    {SLICE_LIT("a\nb"), false},
         {SLICE_LIT("\x7f"), false},

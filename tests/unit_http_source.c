@@ -3,6 +3,7 @@
  * unit_http_source.c - jobs out of JSON lines, and jobs as JSON.
  */
 #include "sources/http_job.h"
+#include "sources/http_queue.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,13 +11,21 @@
 
 #include <cmocka.h>
 
-static struct job *read_line(const char *line)
+static const struct http_place orders = {SLICE_LIT("orders"), false};
+static const struct http_place mails = {SLICE_LIT("mails"), true};
+
+static struct job *read_line_for(struct http_place place, const char *line)
 {
     struct err err = {""};
-    struct job *job = http_job_from_line(slice_of(line), SLICE_LIT("orders"), &err);
+    struct job *job = http_job_from_line(slice_of(line), place, &err);
     if (job == NULL)
         fail_msg("%s: %s", line, err.text);
     return job;
+}
+
+static struct job *read_line(const char *line)
+{
+    return read_line_for(orders, line);
 }
 
 static void a_line_becomes_a_job(void **state)
@@ -71,9 +80,104 @@ static void a_line_that_is_no_job_is_refused_with_a_reason(void **state)
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct err err = {""};
-        assert_null(http_job_from_line(slice_of(bad[i]), SLICE_LIT("r"), &err));
+        assert_null(http_job_from_line(slice_of(bad[i]), orders, &err));
         assert_true(err.text[0]);
     }
+}
+
+static void a_queues_job_says_how_often_and_how_long(void **state)
+{
+    (void)state;
+    struct job *job = read_line_for(
+        mails, "{\"tries\":3,\"ttl\":\"1h\",\"lease\":\"90s\",\"headers\":{"
+               "\"Delay-Tries\":\"9\",\"Delay-Lease\":\"1s\",\"x\":\"y\"}}");
+    assert_true(slice_is(job->topic, "mails") && job->route.n == 0 && job->to_queue);
+    assert_int_equal(job->tries_max, 3);
+    assert_int_equal(job->lease_ms, 90000);
+    assert_true(slice_is(job_header(job, "deliver-before")->value, "1h"));
+    assert_int_equal(job->header_count, 2);
+    job_free(job);
+    job = read_line_for(mails, "{\"headers\":{\"Delay-Tries\":\"9\",\"tries\":\"no\"}}");
+    assert_int_equal(job->tries_max, 9);
+    assert_int_equal(job->header_count, 1);
+    job_free(job);
+    job = read_line("{\"headers\":{\"delay-tries\":\"many\"}}");
+    assert_int_equal(job->tries_max, 0);
+    assert_int_equal(job->header_count, 1);
+    job_free(job);
+}
+
+static void what_a_queue_cannot_do_is_refused_with_a_reason(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"{\"tries\":0}",
+                                      "{\"tries\":-1}",
+                                      "{\"tries\":\"1.5\"}",
+                                      "{\"tries\":99999999999999999999}",
+                                      "{\"tries\":\"99999999999999999999\"}",
+                                      "{\"ttl\":0}",
+                                      "{\"ttl\":30}",
+                                      "{\"lease\":\"8d\"}",
+                                      "{\"lease\":\"\"}",
+                                      "{\"lease\":null}",
+                                      "{\"headers\":{\"delay-lease\":\"x\"}}"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct err err = {""};
+        assert_null(http_job_from_line(slice_of(bad[i]), mails, &err));
+        assert_true(err.text[0]);
+    }
+    struct err err = {""};
+    assert_null(http_job_from_line(SLICE_LIT("{\"tries\":3}"), orders, &err));
+}
+
+static void a_list_of_queues_is_cut_at_its_commas(void **state)
+{
+    (void)state;
+    const struct slice list = SLICE_LIT("a,bc,,d"), one = SLICE_LIT("a");
+    assert_true(slice_is(http_queue_name(list, 0), "a"));
+    assert_true(slice_is(http_queue_name(list, 1), "bc"));
+    assert_true(http_queue_name(list, 2).p && http_queue_name(list, 2).n == 0);
+    assert_true(slice_is(http_queue_name(list, 3), "d"));
+    assert_null(http_queue_name(list, 4).p);
+    assert_true(slice_is(http_queue_name(one, 0), "a"));
+    assert_null(http_queue_name(one, 1).p);
+}
+
+static void a_queues_job_is_shown_in_each_state(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    struct job *job = job_new(0);
+    job->payload = job_keep(job, SLICE_LIT("p"));
+    job->due_ms = 1769860800123;
+    struct queue_job q = {.job = job,
+                          .id = SLICE_LIT("i"),
+                          .state = QUEUE_IN_FLIGHT,
+                          .attempts = 1,
+                          .tries_left = QUEUE_NO_LIMIT,
+                          .at_ms = 1769860800124,
+                          .lease = 77};
+    http_queue_show_pulled(&out, SLICE_LIT("m"), &q);
+    assert_string_equal(buf_str(&out),
+                        "{\"id\":\"i\",\"queue\":\"m\",\"token\":\"77\","
+                        "\"lease_ends\":\"2026-01-31T12:00:00.124Z\","
+                        "\"due\":\"2026-01-31T12:00:00.123Z\",\"expires\":null,"
+                        "\"attempt\":1,\"tries_left\":null,\"key\":null,"
+                        "\"headers\":{},\"payload\":\"p\"}");
+    buf_clear(&out);
+    q.state = QUEUE_ENDED;
+    q.end = QUEUE_END_EXPIRED;
+    q.expires_ms = 1769860800124;
+    q.tries_left = 2;
+    q.job = NULL;
+    http_queue_show_found(&out, SLICE_LIT("m"), &q);
+    assert_string_equal(buf_str(&out),
+                        "{\"id\":\"i\",\"queue\":\"m\",\"state\":\"ended\","
+                        "\"end\":\"expired\",\"kept_until\":\"2026-01-31T12:00:00.124Z\","
+                        "\"due\":null,\"expires\":\"2026-01-31T12:00:00.124Z\","
+                        "\"attempts\":1,\"tries_left\":2,\"unreadable\":true}");
+    buf_free(&out);
+    job_free(job);
 }
 
 static void headers_of_the_connection_stay_behind(void **state)
@@ -128,6 +232,10 @@ int main(void)
         cmocka_unit_test(a_line_becomes_a_job),
         cmocka_unit_test(base64_carries_any_bytes_and_no_payload_is_an_empty_one),
         cmocka_unit_test(a_line_that_is_no_job_is_refused_with_a_reason),
+        cmocka_unit_test(a_queues_job_says_how_often_and_how_long),
+        cmocka_unit_test(what_a_queue_cannot_do_is_refused_with_a_reason),
+        cmocka_unit_test(a_list_of_queues_is_cut_at_its_commas),
+        cmocka_unit_test(a_queues_job_is_shown_in_each_state),
         cmocka_unit_test(headers_of_the_connection_stay_behind),
         cmocka_unit_test(a_job_is_shown_whole),
     };

@@ -4,6 +4,7 @@
  * thread.
  */
 #include "bridge/httpd.h"
+#include "bridge/httpd_form.h"
 #include "bridge/httpd_route.h"
 #include "bridge/loop.h"
 
@@ -28,7 +29,7 @@ static const char *matched(const char *pattern_text, const char *raw)
     char room[256];
     struct httpd_pattern pattern;
     struct httpd_path path;
-    struct slice took[HTTPD_SEGMENTS_MAX];
+    struct slice took[HTTPD_TOOK_MAX];
     httpd_pattern_init(&pattern, pattern_text);
     if (httpd_path_split(&path, slice_of(raw), room) < 0)
         return "!";
@@ -94,16 +95,101 @@ static void handle_echo(void *arg, struct httpd_req *req)
     httpd_answer(req, 200, "text/plain", httpd_body(req));
 }
 
+/* What a handler sees of its request; arg is a word of its own. */
+static void handle_tell(void *arg, struct httpd_req *req)
+{
+    struct buf out = {0};
+    struct slice query = httpd_query_text(req);
+    buf_addf(&out, "%s %s %.*s ?%s%.*s q=%.*s body=", (const char *)arg,
+             httpd_method(req), SLICE_ARG(httpd_path(req)), query.p ? "" : "none",
+             SLICE_ARG(query), SLICE_ARG(httpd_query(req, "q")));
+    buf_add_slice(&out, httpd_body(req));
+    httpd_answer(req, 200, "text/plain", buf_slice(&out));
+    buf_free(&out);
+}
+
+static void add_param(void *arg, struct slice name, struct slice value)
+{
+    buf_addf(arg, "[%.*s=%.*s]", SLICE_ARG(name), SLICE_ARG(value));
+}
+
+static void handle_params(void *arg, struct httpd_req *req)
+{
+    struct buf out = {0};
+    (void)arg;
+    bool bad = httpd_each_param(req, add_param, &out) < 0;
+    buf_add_str(&out, bad ? "!" : ".");
+    httpd_answer(req, 200, "text/plain", buf_slice(&out));
+    buf_free(&out);
+}
+
+static void handle_nothing(void *arg, struct httpd_req *req)
+{
+    (void)arg;
+    httpd_answer(req, 204, "text/plain", SLICE_LIT(""));
+}
+
+static struct httpd_req *gone_req;
+static int gone_count;
+
+static void on_gone(void *arg)
+{
+    assert_ptr_equal(arg, &gone_count);
+    gone_count++;
+    httpd_answer(gone_req, 200, "text/plain", SLICE_LIT("too late"));
+}
+
+static void handle_wait(void *arg, struct httpd_req *req)
+{
+    (void)arg;
+    gone_req = req;
+    httpd_on_gone(req, on_gone, &gone_count);
+}
+
+/* Waits as above, and is answered in time. */
+static void handle_watched(void *arg, struct httpd_req *req)
+{
+    httpd_on_gone(req, on_gone, &gone_count);
+    handle_later(arg, req);
+}
+
+static void stop_loop(void *arg);
+
+/* The listener stops while this one waits. */
+static void handle_hold(void *arg, struct httpd_req *req)
+{
+    handle_wait(arg, req);
+    loop_defer(stop_loop, NULL);
+}
+
+static char rows_word[] = "rows", rest_word[] = "rest";
+
 static const struct httpd_route rows[] = {
     {"GET", "/later/{}", handle_later},
     {"GET", "/echo", handle_echo},
     {"POST", "/echo", handle_echo},
+    {"*", "/any", handle_tell},
+    {"GET", "/tell/{*}", handle_tell},
+    {"*", "/params", handle_params},
+    {"GET", "/nothing", handle_nothing},
+    {"GET", "/wait", handle_wait},
+    {"GET", "/watched/{}", handle_watched},
+    {"GET", "/hold/{}", handle_hold},
     {0},
 };
+
+static void shape(void *arg, struct httpd_req *req, unsigned status, const char *word,
+                  const char *why)
+{
+    char text[256];
+    snprintf(text, sizeof(text), "%s: %s: %s", (const char *)arg, word, why);
+    httpd_answer(req, status, "text/html", slice_of(text));
+}
 
 struct client {
     const char *const *pieces; /* sent one by one, pause_ms apart; ends with NULL */
     unsigned pause_ms, port;
+    bool leaves;       /* closes when all is sent */
     char answer[8192]; /* all that came until the other end closed */
 };
 
@@ -128,17 +214,20 @@ static void *client_main(void *arg)
             usleep(c->pause_ms * 1000);
         }
         ssize_t got;
-        while (n < sizeof(c->answer) - 1 &&
+        while (!c->leaves && n < sizeof(c->answer) - 1 &&
                (got = recv(fd, c->answer + n, sizeof(c->answer) - 1 - n, 0)) > 0)
             n += (size_t)got;
     }
     c->answer[n] = 0;
     close(fd);
+    if (c->leaves)
+        usleep(100 * 1000);
     loop_post(stop_loop, NULL);
     return NULL;
 }
 
 static int64_t bodies_max = 1000;
+static bool with_rest, with_shape, leaves;
 
 static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
 {
@@ -146,6 +235,7 @@ static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
     struct err err;
     pthread_t thread;
     const struct httpd_conf conf = {.listen = "127.0.0.1:0",
+                                    .head_max = 4096,
                                     .body_max = 8,
                                     .bodies_max = bodies_max,
                                     .deadline_ms = 300,
@@ -155,12 +245,17 @@ static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
     later_timer = timer_new(answer_later, NULL);
     struct httpd *h = httpd_start(&conf, &err);
     assert_non_null(h);
-    httpd_serve(h, rows, NULL);
-    c = (struct client){.pieces = pieces, .pause_ms = pause_ms, .port = httpd_port(h)};
+    httpd_serve(h, rows, rows_word);
+    if (with_rest)
+        httpd_serve_rest(h, handle_tell, rest_word);
+    if (with_shape)
+        httpd_shape(h, shape, rest_word);
+    c = (struct client){
+        .pieces = pieces, .pause_ms = pause_ms, .port = httpd_port(h), .leaves = leaves};
     assert_int_equal(pthread_create(&thread, NULL, client_main, &c), 0);
     loop_run();
-    pthread_join(thread, NULL);
     httpd_stop(h);
+    pthread_join(thread, NULL);
     timer_del(later_timer);
     loop_fini();
     assert_int_equal(httpd_body_bytes(), 0);
@@ -288,6 +383,293 @@ static void a_silent_connection_is_closed(void **state)
     assert_begins(answer, "HTTP/1.1 200 ");
 }
 
+static void assert_holds(const char *answer, const char *what)
+{
+    if (strstr(answer, what) == NULL)
+        fail_msg("\"%.500s\" does not hold \"%s\"", answer, what);
+}
+
+static void a_row_of_any_method_takes_every_method(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"GET",     "POST",  "PUT",  "DELETE",
+                                          "OPTIONS", "PATCH", "BREW", "TRACE"};
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        char text[256], want[64];
+        snprintf(text, sizeof(text),
+                 "%s /any?q=1 HTTP/1.1\r\n" LAST "Content-Length: 3\r\n\r\nabc",
+                 methods[i]);
+        snprintf(want, sizeof(want), "\r\n\r\nrows %s /any ?q=1 q=1 body=abc",
+                 methods[i]);
+        assert_holds(talk(text), want);
+    }
+    char *answer = talk("HEAD /any HTTP/1.1\r\n" LAST "\r\n");
+    assert_begins(answer, "HTTP/1.1 200 ");
+    assert_holds(answer, "Content-Length: 29\r\n"); /* "rows HEAD /any ?none q= body=" */
+    assert_null(strstr(answer, "rows"));
+}
+
+/* Both on a row and on the rest. */
+static void every_form_of_a_request_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *answer;
+    } cases[] = {
+        {"GET %s HTTP/1.1\r\n" LAST "\r\n", "body="},
+        {"GET http://x.example:80%s HTTP/1.1\r\n" LAST "\r\n", "body="},
+        {"GET %s HTTP/1.0\r\n\r\n", "body="},
+        {"GET %s HTTP/1.1\r\n" LAST "Content-Length: 4\r\n\r\nbody", "body=body"},
+        {"GET %s HTTP/1.1\r\n" LAST
+         "Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n1\r\nd\r\n0\r\nT: v\r\n\r\n",
+         "body=abcd"},
+        {"GET %s HTTP/1.1\r\n" LAST "expect: 100-Continue\r\nContent-Length: 2\r\n\r\nab",
+         "body=ab"},
+        {"GET %s HTTP/1.1\r\nhOST: x\r\nconnection: CLOSE\r\ncontent-LENGTH: 1\r\n\r\na",
+         "body=a"},
+    };
+    with_rest = true;
+    for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[512], want[128];
+        const char *path =
+            i % 2 ? "/other/%7ea%2Fb?q=x%3Dy+z&q=2" : "/tell/a?q=x%3Dy+z&q=2";
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        snprintf(text, sizeof(text), cases[i / 2].text, path);
+#pragma GCC diagnostic pop
+        snprintf(want, sizeof(want), "%s GET %.*s ?q=x%%3Dy+z&q=2 q=x=y z %s",
+                 i % 2 ? "rest" : "rows", (int)strcspn(path, "?"), path,
+                 cases[i / 2].answer);
+        assert_holds(talk(text), want);
+    }
+    with_rest = false;
+}
+
+static void a_client_that_expects_it_is_told_to_continue(void **state)
+{
+    (void)state;
+    char *answer = talk_slowly(
+        (const char *const[]){"POST /echo HTTP/1.1\r\n" LAST
+                              "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n",
+                              "ab", NULL},
+        30);
+    assert_begins(answer, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n");
+    assert_holds(answer, "\r\n\r\nab");
+    answer = talk("POST /echo HTTP/1.1\r\n" HOST
+                  "Expect: 100-continue\r\nContent-Length: 200\r\n\r\n");
+    assert_begins(answer, "HTTP/1.1 413 ");
+}
+
+static void http_1_0_stays_only_when_it_asks(void **state)
+{
+    (void)state;
+    static const char two[] = "GET /echo HTTP/1.0\r\n%s\r\nGET /tell/x HTTP/1.0\r\n\r\n";
+    char text[256];
+    snprintf(text, sizeof(text), two, "Connection: keep-alive\r\n");
+    char *answer = talk(text);
+    assert_begins(answer, "HTTP/1.1 200 OK\r\n");
+    assert_holds(answer, "rows GET /tell/x");
+    assert_true(strcasestr(answer, "connection: keep-alive\r\n") != NULL);
+    snprintf(text, sizeof(text), two, "");
+    assert_null(strstr(talk(text), "rows GET /tell/x"));
+}
+
+static void what_no_row_takes_goes_to_the_rest(void **state)
+{
+    (void)state;
+    with_rest = true;
+    assert_holds(talk("DELETE /echo HTTP/1.1\r\n" LAST "\r\n"),
+                 "rest DELETE /echo ?none");
+    assert_holds(talk("PUT / HTTP/1.1\r\n" LAST "Content-Length: 2\r\n\r\nab"),
+                 "rest PUT / ?none q= body=ab");
+    assert_begins(talk("PUT / HTTP/1.1\r\n" LAST "Content-Length: 9\r\n\r\n123456789"),
+                  "HTTP/1.1 413 ");
+    assert_begins(talk("GET /%zz HTTP/1.1\r\n" LAST "\r\n"), "HTTP/1.1 400 ");
+    with_rest = false;
+}
+
+static void refusals_have_the_shape_of_the_api(void **state)
+{
+    (void)state;
+    with_shape = true;
+    char *answer = talk("GET /none HTTP/1.1\r\n" LAST "\r\n");
+    assert_begins(answer, "HTTP/1.1 404 ");
+    assert_holds(answer, "\r\n\r\nrest: not-found: there");
+    answer = talk("DELETE /echo HTTP/1.1\r\n" LAST "\r\n");
+    assert_holds(answer, "Allow: GET, HEAD, POST\r\n");
+    assert_holds(answer, "rest: bad-method: this path takes GET, HEAD, POST only");
+    answer = talk("GET /none HTTP/1.1\r\n" HOST
+                  "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    assert_holds(answer, "rest: not-found: ");
+    answer = talk("GET /echo HTTP/1.1\r\n" LAST "Content-Length: 9\r\n\r\n123456789");
+    assert_holds(answer, "rest: oversize: the body is larger than the 8 bytes allowed");
+    with_shape = false;
+}
+
+static void an_answer_without_content_has_no_headers_of_one(void **state)
+{
+    (void)state;
+    char *answer = talk("GET /nothing HTTP/1.1\r\n" HOST "\r\n"
+                        "GET /nothing HTTP/1.1\r\n" LAST "\r\n");
+    assert_begins(answer, "HTTP/1.1 204 No Content\r\n");
+    assert_null(strcasestr(answer, "content-"));
+    assert_null(strcasestr(answer, "transfer-"));
+    assert_null(strcasestr(answer, "server:"));
+    assert_holds(answer, "Date: ");
+    char *end = strstr(answer, "\r\n\r\n");
+    assert_non_null(end);
+    assert_begins(end, "\r\n\r\nHTTP/1.1 204 No Content\r\n");
+}
+
+static void a_query_gives_the_first_that_is_well_formed(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"?", "? q= body"},          {"?q", "q= body"},
+        {"?q=", "q= body"},          {"?q=1&q=2", "q=1 body"},
+        {"?q=%zz&q=2", "q=2 body"},  {"?q=1;a=2&q=3", "q=3 body"},
+        {"?a;q=1&q=4", "q=4 body"},  {"?%71=%41+%2b", "q=A + body"},
+        {"?&&q=a=b&", "q=a=b body"}, {"?Q=1&qq=2&%q=3", "q= body"},
+        {"?q=%", "q= body"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[256];
+        snprintf(text, sizeof(text), "GET /tell/x%s HTTP/1.1\r\n" LAST "\r\n",
+                 cases[i][0]);
+        assert_holds(talk(text), cases[i][1]);
+    }
+}
+
+static void parameters_come_from_the_query_and_the_form(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {
+        {"?a=1&b=%20+x", "", "[a=1][b=  x]."},
+        {"?a=1;b", "", "[a=1;b]."},
+        {"?a=1&b=%2", "", "[a=1]!"},
+        {"?a=1", "Content-Type: text/plain\r\nContent-Length: 3\r\n\r\nb=2", "[a=1]."},
+        {"?a=1",
+         "Content-Type: Application/X-WWW-form-urlencoded ; charset=utf-8\r\n"
+         "Content-Length: 5\r\n\r\nb=%32",
+         "[a=1][b=2]."},
+        {"",
+         "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\n"
+         "b=%",
+         "!"},
+        {"", "Content-Type: multipart/form-data\r\nContent-Length: 2\r\n\r\n--", "!"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[512], want[128];
+        snprintf(text, sizeof(text), "POST /params%s HTTP/1.1\r\n" LAST "%s%s",
+                 cases[i][0], cases[i][1], cases[i][1][0] ? "" : "\r\n");
+        snprintf(want, sizeof(want), "\r\n\r\n%s", cases[i][2]);
+        assert_holds(talk(text), want);
+    }
+}
+
+static void a_multipart_body_is_read_part_by_part(void **state)
+{
+    (void)state;
+#define PART "Content-Disposition: form-data; name="
+    static const struct {
+        const char *type, *body, *told;
+    } cases[] = {
+        {"multipart/form-data; boundary=b",
+         "--b\r\n" PART "\"n\"\r\n\r\nv+%20\r\n--b--\r\n", "[n=v+%20]."},
+        {"multipart/form-data; Boundary=\"b c\"",
+         "preamble\r\n--b c \r\nX: y\r\ncontent-disposition: form-data; name=n\r\n\r\n"
+         "\r\n--b c\r\n" PART "\"a\\\"b\"\r\n\r\n1\r\n2\r\n\r\n--b c--epilogue",
+         "[n=][a\"b=1\r\n2\r\n]."},
+        {"multipart/form-data; boundary=b",
+         "--b\r\n" PART "f; filename=\"x\"\r\n\r\nfile\r\n--b\r\n" PART
+         "\"; filename=\"\r\n\r\nv\r\n--b--",
+         "[; filename==v]."},
+        {"multipart/form-data; boundary=b", "--b--", "."},
+        {"multipart/form-data; boundary=b", "", "!"},
+        {"multipart/form-data; boundary=b", "--b\r\n" PART "n\r\n\r\nv", "!"},
+        {"multipart/form-data; boundary=b", "--b\r\n" PART "n\r\n--b--", "!"},
+        {"multipart/form-data; boundary=b", "--b\r\n\r\nv\r\n--b--", "!"},
+        {"multipart/form-data; boundary=b", "--b\r\n" PART "\"n\r\n\r\nv\r\n--b--", "!"},
+        {"multipart/form-data; boundary=b", "--b\r\n--b--", "!"},
+        {"multipart/form-data; boundary=", "--\r\n--", "!"},
+        {"multipart/form-data", "--b--", "!"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct buf told = {0};
+        bool bad = multipart_each(slice_of(cases[i].body), slice_of(cases[i].type),
+                                  add_param, &told) < 0;
+        buf_add_str(&told, bad ? "!" : ".");
+        assert_string_equal(buf_str(&told), cases[i].told);
+        buf_free(&told);
+    }
+}
+
+static void a_client_that_leaves_while_it_waits_is_missed(void **state)
+{
+    (void)state;
+    gone_count = 0;
+    leaves = true;
+    talk_slowly((const char *const[]){"GET /wait HTTP/1.1\r\n" HOST "\r\n",
+                                      "GET /echo HTTP/1.1\r\n" HOST "\r\n", NULL},
+                20);
+    leaves = false;
+    assert_int_equal(gone_count, 1);
+}
+
+static void pipelined_requests_are_no_farewell(void **state)
+{
+    (void)state;
+    gone_count = 0;
+    char *answer = talk("GET /watched/a HTTP/1.1\r\n" HOST "\r\n"
+                        "GET /watched/b HTTP/1.1\r\n" HOST "\r\n"
+                        "GET /tell/c HTTP/1.1\r\n" LAST "\r\n");
+    assert_int_equal(gone_count, 0);
+    char *first = strstr(answer, "\r\n\r\na q=");
+    assert_non_null(first);
+    char *second = strstr(first, "\r\n\r\nb q=");
+    assert_non_null(second);
+    assert_holds(second, "rows GET /tell/c");
+}
+
+static void a_request_outlives_its_listener(void **state)
+{
+    (void)state;
+    gone_count = 0;
+    assert_string_equal(talk("GET /hold/a?q=1 HTTP/1.1\r\n" HOST "\r\n"), "");
+    assert_int_equal(gone_count, 0);
+    assert_null(httpd_query(gone_req, "q").p);
+    assert_null(httpd_segment(gone_req, 0).p);
+    assert_null(httpd_header(gone_req, "host").p);
+    assert_string_equal(httpd_method(gone_req), "");
+    httpd_answer(gone_req, 200, NULL, SLICE_LIT(""));
+}
+
+static void headers_over_the_limit_are_refused(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"X-%d: some value\r\n", "X-%d: %0150d\r\n"};
+    static char text[16 * 1024];
+    for (size_t i = 0; i < 2; i++) {
+        bool fits = true;
+        for (int n = 0; n < 60; n += i ? 1 : 3) {
+            strcpy(text, "POST /echo?q=1&a=2 HTTP/1.1\r\n" LAST "Content-Length: 5\r\n");
+            for (int j = 0; j < n; j++) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+                sprintf(text + strlen(text), lines[i], j, j);
+#pragma GCC diagnostic pop
+            }
+            strcat(text, "\r\nhello");
+            const char *answer = talk(text);
+            fits = fits && strncmp(answer, "HTTP/1.1 200 ", 13) == 0;
+            assert_true(fits || n > 12);
+            if (!fits)
+                assert_begins(answer, "HTTP/1.1 431 ");
+        }
+        assert_false(fits);
+    }
+}
+
 static void a_bad_address_is_refused_with_a_reason(void **state)
 {
     (void)state;
@@ -317,6 +699,20 @@ int main(void)
         cmocka_unit_test(a_header_line_now_and_then_does_not_hold_off_the_deadline),
         cmocka_unit_test(a_silent_connection_is_closed),
         cmocka_unit_test(a_bad_address_is_refused_with_a_reason),
+        cmocka_unit_test(a_row_of_any_method_takes_every_method),
+        cmocka_unit_test(every_form_of_a_request_is_read),
+        cmocka_unit_test(a_client_that_expects_it_is_told_to_continue),
+        cmocka_unit_test(http_1_0_stays_only_when_it_asks),
+        cmocka_unit_test(what_no_row_takes_goes_to_the_rest),
+        cmocka_unit_test(refusals_have_the_shape_of_the_api),
+        cmocka_unit_test(an_answer_without_content_has_no_headers_of_one),
+        cmocka_unit_test(a_query_gives_the_first_that_is_well_formed),
+        cmocka_unit_test(parameters_come_from_the_query_and_the_form),
+        cmocka_unit_test(a_multipart_body_is_read_part_by_part),
+        cmocka_unit_test(a_client_that_leaves_while_it_waits_is_missed),
+        cmocka_unit_test(pipelined_requests_are_no_farewell),
+        cmocka_unit_test(a_request_outlives_its_listener),
+        cmocka_unit_test(headers_over_the_limit_are_refused),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -303,8 +303,9 @@ static void what_a_later_tarry_adds_is_skipped(void **state)
         SLICE_LIT("\x94\x01\x05\xc4\x02hi\x81\x63\xca\x00\x00\x00\x00"),   /* float */
         SLICE_LIT("\x94\x01\x05\xc4\x02hi\x81\x63\xcf\xff\xff\xff\xff\xff\xff\xff\xff"),
         SLICE_LIT("\x94\x01\x05\xc4\x02hi\x81\x63\xd8zzzzzzzzzzzzzzzzz"),
-        SLICE_LIT("\x96\x01\x05\xc4\x02hi\x80\x91\xc0\x80"), /* two more elements */
-        SLICE_LIT("\x94\x01\x05\xa2hi\x80"),                 /* payload as a string */
+        SLICE_LIT(
+            "\x98\x01\x05\xc4\x02hi\x80\x03\x00\x91\xc0\x80"), /* two more elements */
+        SLICE_LIT("\x94\x01\x05\xa2hi\x80"),                   /* payload as a string */
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct err err = {""};
@@ -314,6 +315,29 @@ static void what_a_later_tarry_adds_is_skipped(void **state)
         assert_slice(job->payload, SLICE_LIT("hi"));
         job_free(job);
     }
+}
+
+/* lua/lib/queue.lua reads the last 18 bytes of an array of six. */
+static void tries_and_lease_of_a_queue_stand_at_the_end_in_nine_bytes_each(void **state)
+{
+    (void)state;
+    struct job *job = job_new(0);
+    struct buf record = {0};
+    struct err err = {""};
+    job->payload = SLICE_LIT("hi");
+    job->tries_max = 3;
+    job->lease_ms = 0x10000;
+    job_encode(job, &record);
+    const struct slice want = SLICE_LIT("\x96\x01\x00\xc4\x02hi\x80"
+                                        "\xcf\0\0\0\0\0\0\0\x03"
+                                        "\xcf\0\0\0\0\0\x01\0\0");
+    assert_slice(buf_slice(&record), want);
+    struct job *back = decode(want, &err);
+    assert_non_null(back);
+    assert_true(back->tries_max == 3 && back->lease_ms == 0x10000);
+    job_free(back);
+    job_free(job);
+    buf_free(&record);
 }
 
 static void what_is_no_record_is_refused_with_words(void **state)
@@ -435,6 +459,7 @@ int main(void)
         cmocka_unit_test(a_flipped_bit_never_crashes),
         cmocka_unit_test(a_plain_job_is_a_short_record),
         cmocka_unit_test(what_a_later_tarry_adds_is_skipped),
+        cmocka_unit_test(tries_and_lease_of_a_queue_stand_at_the_end_in_nine_bytes_each),
         cmocka_unit_test(what_is_no_record_is_refused_with_words),
         cmocka_unit_test(a_head_that_claims_the_world_costs_nothing),
         cmocka_unit_test(too_many_headers_in_a_record_are_refused),

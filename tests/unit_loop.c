@@ -207,6 +207,25 @@ static void deferred_calls_run_in_order_and_before_the_hooks(void **state)
     turn_hook_del(h);
 }
 
+static void stop_at_once(void *arg)
+{
+    (void)arg;
+    loop_stop();
+}
+
+static void the_newest_hook_is_called_first(void **state)
+{
+    (void)state;
+    struct turn_hook *store = loop_each_turn(note, note_a),
+                     *listener = loop_each_turn(note, note_b);
+    trace[0] = '\0';
+    loop_post(stop_at_once, NULL);
+    loop_run();
+    assert_memory_equal(trace, "ba", 2);
+    turn_hook_del(store);
+    turn_hook_del(listener);
+}
+
 static struct turn_hook *hook;
 static unsigned hook_calls;
 
@@ -242,8 +261,8 @@ static void a_hook_may_delete_itself_and_the_next_one(void **state)
     (void)state;
     hook_calls = 0;
     trace[0] = '\0';
-    both[0] = loop_each_turn(delete_hooks, NULL);
     both[1] = loop_each_turn(note, note_hook);
+    both[0] = loop_each_turn(delete_hooks, NULL);
     loop_run();
     assert_string_equal(trace, "");
     assert_int_equal(hook_calls, 1);
@@ -502,6 +521,7 @@ int main(void)
         CASE(a_timer_deleted_in_a_callback_does_not_fire),
         CASE(an_idle_loop_sleeps),
         CASE(deferred_calls_run_in_order_and_before_the_hooks),
+        CASE(the_newest_hook_is_called_first),
         CASE(what_a_hook_defers_runs_before_the_loop_sleeps),
         CASE(a_hook_may_delete_itself_and_the_next_one),
         CASE(posts_of_a_thread_arrive_in_order),

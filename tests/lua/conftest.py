@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A private Redis for the tests of lua/*.lua, and a bucket of it."""
 import pathlib
+import re
 import subprocess
 import tempfile
 import time
@@ -9,7 +10,15 @@ import pytest
 import redis
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
-PARTS = ("pool", "delay", "unack", "error", "tries", "ingest")
+PARTS = ("pool", "delay", "unack", "error", "tries", "ingest", "ttl", "done")
+ENQUEUE = ("pool", "delay", "error", "tries", "ingest", "unack", "ttl", "done")
+QUEUE = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
+
+
+def script_text(name):
+    """A script as tests/embed.sh puts it into the binary, with what it includes."""
+    text = (LUA / (name + ".lua")).read_text()
+    return re.sub(r"^--#include (.*)$", lambda m: (LUA / m[1]).read_text(), text, flags=re.M)
 
 
 @pytest.fixture(scope="session")
@@ -41,18 +50,20 @@ class Bucket:
         self.key = {part: "tarry:{r/0}:" + part for part in PARTS}
 
     def run(self, script, parts, *args):
-        text = (LUA / (script + ".lua")).read_text()
-        return self.client.eval(text, len(parts), *[self.key[p] for p in parts], *args)
+        return self.client.eval(script_text(script), len(parts), *[self.key[p] for p in parts],
+                                *args)
 
     def enqueue(self, jobs, now=1000, partitions=()):
-        """jobs: (id, due[, tries, dead, partition, offset]); partitions: (name, before, last)."""
+        """jobs: (id, due[, tries, how, partition, offset, expires, body]);
+        partitions: (name, before, last)."""
         args = [now, "wake", "r/0 me", len(partitions)]
         for row in partitions:
             args += row
         for job in jobs:
-            id_, due, tries, dead, part, offset = (*job, "", "", 0, -1)[:6]
-            args += [id_, due, "body of " + id_, tries, dead, part, offset]
-        head, codes = self.run("enqueue", ("pool", "delay", "error", "tries", "ingest"), *args)
+            defaults = (None, None, "", "", 0, -1, "", "body of " + job[0])
+            id_, due, tries, how, part, offset, expires, body = (*job, *defaults[len(job):])
+            args += [id_, due, body, tries, part, offset, how, expires]
+        head, codes = self.run("enqueue", ENQUEUE, *args)
         return head, codes.decode()
 
     def claim(self, now, lease=100, most=10):
@@ -86,10 +97,12 @@ class Bucket:
     def check(self):
         """The invariant: an id of the pool stands in exactly one of the three indexes."""
         ids = sorted(self.client.hkeys(self.key["pool"]))
-        standing = [i for part in ("delay", "unack", "error")
+        standing = [i for part in ("delay", "unack", "error", "done")
                     for i in self.client.zrange(self.key[part], 0, -1)]
         assert sorted(standing) == ids
         assert set(self.client.hkeys(self.key["tries"])) <= set(ids)
+        alive = {i for part in ("delay", "unack") for i in self.client.zrange(self.key[part], 0, -1)}
+        assert set(self.client.zrange(self.key["ttl"], 0, -1)) <= alive
 
 
 @pytest.fixture

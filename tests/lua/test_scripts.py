@@ -43,7 +43,7 @@ def test_partitions_of_one_batch_are_judged_alone(bucket):
 
 
 def test_a_job_that_is_no_job_goes_to_the_error_bucket_with_its_reason(bucket, server):
-    assert bucket.enqueue([("a", 5, "0|bad-delay|0|1|1|x", "1", 0, -1)]) == (-1, "s")
+    assert bucket.enqueue([("a", "", "0|bad-delay|0|1|1|x", "d", 0, -1)]) == (-1, "s")
     assert server.zscore(bucket.key["error"], "a") == 1000
     assert server.hget(bucket.key["tries"], "a") == b"0|bad-delay|0|1|1|x"
 

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/core.h"
+#include "bridge/bridge.h"
+#include "bridge/embedded.h"
+#include "bridge/inst.h"
+#include "bridge/route.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+static int set_redis_url(struct bridge *bridge, const struct conf_redis *conf,
+                         struct redis_url *url, struct err *err)
+{
+    if (strcmp(conf->url, "embedded") != 0)
+        return redis_url_parse(conf->url, url, err);
+    bridge->embedded = embedded_start(conf->server, conf->dir, err);
+    if (bridge->embedded == NULL)
+        return -1;
+    return redis_url_parse(embedded_url(bridge->embedded), url, err);
+}
+
+static struct store *new_store(struct bridge *bridge, const struct conf_redis *c,
+                               const struct store_events *events, void *arg,
+                               struct err *err)
+{
+    char instance[32];
+    snprintf(instance, sizeof(instance), "%010llx", (unsigned long long)bridge->instance);
+    struct store_conf conf = {
+        .redis = {.ca_file = c->ca_file,
+                  .cert_file = c->cert_file,
+                  .key_file = c->key_file,
+                  .connect_timeout_ms = c->connect_timeout_ms,
+                  .command_timeout_ms = c->command_timeout_ms,
+                  .backoff_first_ms = c->backoff_first_ms,
+                  .backoff_max_ms = c->backoff_max_ms,
+                  .client_name = "tarry"},
+        .prefix = c->prefix,
+        .instance = instance,
+        .batch_max = (unsigned)bridge->conf->daemon.batch_max_jobs,
+    };
+    if (set_redis_url(bridge, c, &conf.redis.url, err) < 0)
+        return NULL;
+    struct store *st = store_new(&conf, events, arg);
+    redis_url_free(&conf.redis.url);
+    return st;
+}
+
+/* A further Redis holds queues only: it tells of nothing else. */
+static void on_pool_told(void *arg, struct slice name)
+{
+    (void)arg;
+    (void)name;
+}
+
+static int start_stores(struct bridge *bridge, const struct core_events *events,
+                        void *arg, struct err *err)
+{
+    const struct store_events of_main = {events->up, events->down, events->told};
+    const struct store_events of_pool = {events->pool_up, events->down, on_pool_told};
+    struct conf *conf = bridge->conf;
+    bridge->store = new_store(bridge, &conf->redis, &of_main, arg, err);
+    if (bridge->store == NULL)
+        return err_in(err, "redis");
+    bridge->pools = mem_alloc((conf->pool_count + 1) * sizeof(*bridge->pools));
+    for (size_t i = 0; i < conf->pool_count; i++) {
+        struct pool *pool = &bridge->pools[bridge->pool_count];
+        pool->conf = &conf->pools[i];
+        pool->store = new_store(bridge, &pool->conf->redis, &of_pool, arg, err);
+        if (pool->store == NULL)
+            return err_in(err, pool->conf->name);
+        bridge->pool_count++;
+    }
+    return 0;
+}
+
+int core_start(struct bridge *bridge, const struct core_events *events, void *arg,
+               struct err *err)
+{
+    struct conf *conf = bridge->conf;
+    if (getrandom(&bridge->instance, 5, 0) != 5)
+        return err_set(err, "getrandom: %s", strerror(errno));
+    srand((unsigned)bridge->instance);
+    inst_init(bridge);
+    if (start_stores(bridge, events, arg, err) < 0)
+        return -1;
+    inst_choose_stores(bridge);
+    bridge->routes = mem_alloc(conf->route_count * sizeof(*bridge->routes));
+    bridge->route_count = conf->route_count;
+    for (size_t i = 0; i < conf->route_count; i++)
+        if (route_init(&bridge->routes[i], bridge, &conf->routes[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+void core_release(struct bridge *bridge)
+{
+    store_free(bridge->store);
+    for (size_t i = 0; i < bridge->pool_count; i++)
+        store_free(bridge->pools[i].store);
+    free(bridge->pools);
+    for (size_t i = 0; bridge->routes && i < bridge->route_count; i++)
+        route_fini(&bridge->routes[i]);
+    free(bridge->routes);
+    inst_fini(bridge);
+}

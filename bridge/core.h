@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * core.h - what the daemon and `tarry import` have in common: instances, stores, routes.
+ */
+#ifndef BRIDGE_CORE_H
+#define BRIDGE_CORE_H
+
+#include "bridge/err.h"
+#include "bridge/slice.h"
+
+struct bridge;
+
+struct core_events { /* of the stores; see store.h */
+    void (*up)(void *arg);
+    void (*down)(void *arg, const char *why);
+    void (*told)(void *arg, struct slice name);
+    void (*pool_up)(void *arg); /* one of pools: { } */
+};
+
+/* Makes instances, connects the stores, makes the routes: bridge->conf says how. Starts
+ * no source and no sink, claims nothing. -1: core_release() undoes what was done. */
+int core_start(struct bridge *bridge, const struct core_events *events, void *arg,
+               struct err *err);
+/* Changes still queued are answered with 0 from within. Leaves conf and embedded alone.
+ */
+void core_release(struct bridge *bridge);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * import_run.c - one import from its start to its table: the configuration, tarry's store
+ * and routes without sources, sinks or claims, the original's Redis, the importer.
+ */
+#include "bridge/bridge.h"
+#include "bridge/core.h"
+#include "bridge/embedded.h"
+#include "bridge/import_parts.h"
+#include "bridge/redis_ask.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sysexits.h>
+
+enum { EXIT_LEFT_OVER = 1, TICK_MS = 500, UP_MAX_MS = 10 * 1000 };
+enum { PATIENCE_MS = 60 * 1000, LAST_PATIENCE_MS = 3 * 1000 };
+
+/* --- the table --- */
+
+static const struct {
+    const char *text;
+    bool unreadable; /* it should have been a job */
+} skips[IMPORT_SKIPS] = {
+    [IMPORT_NO_BODY] = {"gone", false},
+    [IMPORT_EXPIRED] = {"expired", false},
+    [IMPORT_ENDED] = {"ended", false},
+    [IMPORT_UNREADABLE] = {"unreadable", true},
+    [IMPORT_NO_ROUTE] = {"no route takes it", true},
+    [IMPORT_TOO_LARGE] = {"larger than daemon.job_max", true},
+    [IMPORT_BAD_NAME] = {"its id or topic is empty or too long", true},
+};
+
+static void print_row(const char *text, uint64_t n)
+{
+    printf("%-40s %10" PRIu64 "\n", text, n);
+}
+
+static uint64_t print_table(const struct import *im)
+{
+    static const char *const moved[IMPORT_STATES] = {"pending", "in flight",
+                                                     "lost there, found again", "dead"};
+    const struct import_counts *n = &im->counts;
+    uint64_t unreadable = 0;
+    puts(im->order->dry_run ? "would be moved" : "moved");
+    for (unsigned i = 0; i < IMPORT_STATES; i++)
+        print_row(moved[i], n->moved[i]);
+    if (n->shelved > 0)
+        print_row("tokens and limits", n->shelved);
+    if (!im->order->dry_run)
+        print_row("already there", n->before + n->shelved_before);
+    for (unsigned i = 0; i < IMPORT_SKIPS; i++) {
+        char text[64];
+        snprintf(text, sizeof(text), "skipped: %s", skips[i].text);
+        if (n->skipped[i] > 0)
+            print_row(text, n->skipped[i]);
+        unreadable += skips[i].unreadable ? n->skipped[i] : 0;
+    }
+    return unreadable;
+}
+
+/* --- start and end --- */
+
+static void on_store_up(void *arg)
+{
+    (void)arg;
+    loop_stop();
+}
+
+static void on_store_down(void *arg, const char *why)
+{
+    (void)arg;
+    (void)why;
+}
+
+static void on_told(void *arg, struct slice name)
+{
+    (void)arg;
+    (void)name;
+}
+
+static void on_tick(void *arg)
+{
+    (void)arg;
+    loop_stop(); /* who waits looks at the time */
+}
+
+/* Finds the one of that type, or the named one. */
+static int find_source(const struct import_order *order, const struct conf *conf,
+                       size_t *found, struct err *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < conf->source_count; i++) {
+        const struct conf_source *c = &conf->sources[i];
+        if (strcmp(c->ops->name, order->type) != 0 ||
+            (order->source && strcmp(c->name, order->source) != 0))
+            continue;
+        *found = i;
+        n++;
+    }
+    if (n == 0)
+        return err_set(err, "%s has no source%s%.60s of type \"%.60s\"", order->conf_file,
+                       order->source ? " " : "", order->source ? order->source : "",
+                       order->type);
+    if (n > 1)
+        return err_set(err, "there are several sources of type \"%s\": --source NAME",
+                       order->type);
+    if (conf->sources[*found].ops->import == NULL)
+        return err_set(err, "nothing can be moved over into a source of type \"%s\"",
+                       order->type);
+    return 0;
+}
+
+/* Why one of tarry's stores is not up yet; NULL: all are. */
+static const char *trouble(const struct bridge *bridge)
+{
+    if (!store_is_up(bridge->store))
+        return store_trouble(bridge->store);
+    for (size_t i = 0; i < bridge->pool_count; i++)
+        if (!store_is_up(bridge->pools[i].store))
+            return store_trouble(bridge->pools[i].store);
+    return NULL;
+}
+
+/* Gives an exit code. */
+static int start(struct import *im, struct err *err)
+{
+    static const struct core_events events = {on_store_up, on_store_down, on_told,
+                                              on_store_up};
+    struct bridge *bridge = im->bridge;
+    int64_t begun_ms = loop_mono_ms();
+    const char *why;
+    size_t source = 0;
+    if (find_source(im->order, bridge->conf, &source, err) < 0)
+        return EX_CONFIG;
+    if (core_start(bridge, &events, im, err) < 0)
+        return EX_UNAVAILABLE;
+    im->src = &bridge->sources[source];
+    bridge->tick = timer_every(TICK_MS, on_tick, NULL);
+    while ((why = trouble(bridge)) != NULL) {
+        loop_run();
+        if (loop_mono_ms() - begun_ms < UP_MAX_MS)
+            continue;
+        err_set(err, "tarry's Redis: %s", why);
+        return EX_UNAVAILABLE;
+    }
+    return EX_OK;
+}
+
+/* The original's Redis; TLS as for tarry's own. */
+static int start_ask(struct import *im, struct err *err)
+{
+    const struct conf_redis *c = &im->bridge->conf->redis;
+    struct redis_conf conf = {
+        .ca_file = c->ca_file,
+        .cert_file = c->cert_file,
+        .key_file = c->key_file,
+        .connect_timeout_ms = c->connect_timeout_ms,
+        .command_timeout_ms = c->command_timeout_ms,
+        .backoff_first_ms = c->backoff_first_ms,
+        .backoff_max_ms = c->backoff_max_ms,
+        .client_name = "tarry import",
+    };
+    if (redis_url_parse(im->order->url, &conf.url, err) < 0) {
+        im->misused = true;
+        return err_in(err, "the original's Redis");
+    }
+    im->ask = ask_open(&conf, err);
+    redis_url_free(&conf.url);
+    return im->ask ? 0 : err_in(err, "the original's Redis");
+}
+
+struct ending {
+    bool done;
+};
+
+static void on_embedded_stopped(void *arg)
+{
+    struct ending *ending = arg;
+    ending->done = true;
+    loop_stop();
+}
+
+/* Undoes any part of start(). */
+static void release(struct import *im)
+{
+    struct bridge *bridge = im->bridge;
+    struct ending ending = {false};
+    ask_close(im->ask);
+    import_seen_free(im->seen);
+    timer_del(bridge->tick);
+    core_release(bridge);
+    if (bridge->embedded == NULL)
+        return;
+    embedded_stop(bridge->embedded, on_embedded_stopped, &ending);
+    while (!ending.done)
+        loop_run();
+}
+
+static int move(struct import *im, struct err *err)
+{
+    im->seen = import_seen_new();
+    im->started_ms = import_now_ms(im);
+    im->heard_ms = loop_mono_ms();
+    im->patience_ms = PATIENCE_MS;
+    if (im->src->ops->import(im->src, im->src->self, im, err) < 0)
+        return -1;
+    return import_flush(im, err);
+}
+
+static int run(struct import *im)
+{
+    struct err err = {""};
+    int code = start(im, &err);
+    if (code == 0 && start_ask(im, &err) < 0)
+        code = im->misused ? EX_USAGE : EX_UNAVAILABLE;
+    if (code != 0) {
+        fprintf(stderr, "tarry import: %s\n", err.text);
+        return code;
+    }
+    bool whole = move(im, &err) == 0;
+    if (im->misused) {
+        fprintf(stderr, "tarry import: %s\n", err.text);
+        return EX_USAGE;
+    }
+    struct err second;
+    im->patience_ms = LAST_PATIENCE_MS;
+    if (!whole)
+        import_flush(im, &second); /* what is on its way is counted, too */
+    uint64_t unreadable = print_table(im);
+    if (whole)
+        return unreadable > 0 ? EXIT_LEFT_OVER : EX_OK;
+    fprintf(stderr, "tarry import: not all was moved: %s\n", err.text);
+    return EX_UNAVAILABLE;
+}
+
+int import_run(const struct import_order *order)
+{
+    struct bridge bridge = {0};
+    struct import im = {.order = order, .bridge = &bridge};
+    struct buf errors = {0};
+    bridge.conf = conf_read(order->conf_file, &errors);
+    if (bridge.conf == NULL)
+        fputs(buf_str(&errors), stderr);
+    buf_free(&errors);
+    if (bridge.conf == NULL)
+        return EX_CONFIG;
+    log_set_level(LOG_WARN);
+    loop_init();
+    int code = run(&im);
+    release(&im);
+    conf_free(bridge.conf);
+    loop_fini();
+    return code;
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * queue_list.c - whole queues: sizes, dead letters, destruction, and the list of them.
+ *
+ * The list is a sorted set, PREFIX:{SINK}:queues, of names by the time of the last job,
+ * as coarse as a minute. Every instance walks through it once in SWEEP_MS: so ended
+ * leases are settled, expired jobs vanish and sums are known also of queues that nobody
+ * asks for, and empty ones are forgotten.
+ */
+#include "bridge/queue_place.h"
+
+#include <stdlib.h>
+
+enum {
+    SWEEP_MS = 10 * 1000, /* of a list that is short enough */
+    SWEEP_STEP = 200      /* queues of one tick, at most */
+};
+
+/* --- sizes --- */
+
+struct ask {
+    struct source *src;
+    struct queue *queue;
+    struct sink *sink; /* of a list */
+    union {
+        queue_count_cb *count;
+        queue_number_cb *number;
+        queue_list_cb *list;
+    } cb;
+    void *arg;
+    enum queue_code code;
+    char which; /* of lua/drop.lua; 0: respawn */
+    int64_t limit, ttl_ms, done;
+};
+
+static void ask_end(struct ask *ask)
+{
+    ask->src->open--;
+    free(ask);
+}
+
+static struct ask *ask_new(struct source *src, struct slice topic, struct place *place,
+                           void *arg)
+{
+    struct ask *ask = mem_alloc(sizeof(*ask));
+    place_find(src, topic, (struct slice){NULL, 0}, place);
+    ask->src = src;
+    ask->queue = place->queue;
+    ask->code = place->code;
+    ask->arg = arg;
+    src->open++;
+    return ask;
+}
+
+static void on_count(void *arg, const struct queue_counts *counts,
+                     const struct settled *settled)
+{
+    struct ask *ask = arg;
+    if (settled)
+        queue_count_settled(ask->queue, settled);
+    ask->cb.count(ask->arg, counts ? QUEUE_OK : QUEUE_AWAY, counts);
+    ask_end(ask);
+}
+
+/* A topic that leads elsewhere has no jobs here. */
+static void on_no_count(void *arg)
+{
+    struct ask *ask = arg;
+    const struct queue_counts none = {.now_ms = source_now_ms(ask->src)};
+    ask->cb.count(ask->arg, ask->code, ask->code == QUEUE_OK ? &none : NULL);
+    ask_end(ask);
+}
+
+void queue_count(struct source *src, struct slice topic, const int64_t *limits_ms,
+                 unsigned limits, queue_count_cb *cb, void *arg)
+{
+    struct place place;
+    struct ask *ask = ask_new(src, topic, &place, arg);
+    ask->cb.count = cb;
+    must(limits <= QUEUE_SPANS);
+    if (place.queue)
+        store_measure(place.bucket, limits_ms, limits, on_count, ask);
+    else
+        loop_defer(on_no_count, ask);
+}
+
+/* --- many jobs at once, in steps --- */
+
+static void step(struct ask *ask);
+
+static void on_step(void *arg, int64_t n)
+{
+    struct ask *ask = arg;
+    if (n > 0)
+        ask->done += n;
+    if (n > 0 && ask->done < ask->limit) {
+        step(ask);
+        return;
+    }
+    ask->cb.number(ask->arg, n < 0 ? QUEUE_AWAY : QUEUE_OK, ask->done);
+    ask_end(ask);
+}
+
+static void step(struct ask *ask)
+{
+    int64_t left = ask->limit - ask->done;
+    unsigned most = left < STORE_STEP_MAX ? (unsigned)left : STORE_STEP_MAX;
+    if (ask->which)
+        store_drop(ask->queue->bucket, ask->which, most, on_step, ask);
+    else
+        store_respawn(ask->queue->bucket, most, ask->ttl_ms, on_step, ask);
+}
+
+static void on_no_queue(void *arg)
+{
+    struct ask *ask = arg;
+    ask->cb.number(ask->arg, ask->code, 0);
+    ask_end(ask);
+}
+
+static void many(struct source *src, struct slice topic, char which, int64_t limit,
+                 int64_t ttl_ms, queue_number_cb *cb, void *arg)
+{
+    struct place place;
+    struct ask *ask = ask_new(src, topic, &place, arg);
+    ask->cb.number = cb;
+    ask->which = which;
+    ask->limit = limit;
+    ask->ttl_ms = ttl_ms;
+    if (place.queue && limit > 0)
+        step(ask);
+    else
+        loop_defer(on_no_queue, ask);
+}
+
+void queue_respawn(struct source *src, struct slice topic, int64_t limit, int64_t ttl_ms,
+                   queue_number_cb *cb, void *arg)
+{
+    many(src, topic, 0, limit, ttl_ms, cb, arg);
+}
+
+void queue_drop_dead(struct source *src, struct slice topic, int64_t limit,
+                     queue_number_cb *cb, void *arg)
+{
+    many(src, topic, 'd', limit, 0, cb, arg);
+}
+
+static void list_key(const struct sink *sink, struct buf *key)
+{
+    buf_addf(key, "%s:{%s}:queues", store_prefix(sink->store), sink->conf->name);
+}
+
+static void on_unlisted(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    (void)reply; /* the next sweep finds it empty again */
+}
+
+static void unlist(struct sink *sink, struct slice name)
+{
+    struct buf key = {0};
+    list_key(sink, &key);
+    const struct slice args[] = {SLICE_LIT("ZREM"), buf_slice(&key), name};
+    store_command(sink->store, args, 3, on_unlisted, NULL);
+    buf_free(&key);
+}
+
+void queue_destroy(struct source *src, struct slice topic, bool all, queue_number_cb *cb,
+                   void *arg)
+{
+    struct place place;
+    place_find(src, topic, (struct slice){NULL, 0}, &place);
+    if (place.queue) {
+        unlist(place.queue->sink, (struct slice){place.queue->name, place.queue->name_n});
+        place.queue->listed_ms = INT64_MIN / 2; /* the next job notes it again */
+    }
+    many(src, topic, all ? 'a' : 'r', INT64_MAX, 0, cb, arg);
+}
+
+/* --- the list --- */
+
+static void ask_list(struct sink *sink, redis_reply_cb *cb, void *arg)
+{
+    struct buf key = {0};
+    list_key(sink, &key);
+    const struct slice args[] = {SLICE_LIT("ZRANGE"), buf_slice(&key), SLICE_LIT("0"),
+                                 SLICE_LIT("-1"), SLICE_LIT("WITHSCORES")};
+    store_command(sink->store, args, 5, cb, arg);
+    buf_free(&key);
+}
+
+static void on_list(void *arg, const struct redisReply *reply)
+{
+    struct ask *ask = arg;
+    size_t n = redis_items(reply) / 2;
+    struct queue_name *names = n ? mem_alloc(n * sizeof(*names)) : NULL;
+    for (size_t i = 0; i < n; i++)
+        names[i] = (struct queue_name){
+            redis_text(redis_item(reply, 2 * i)),
+            (int64_t)strtod(redis_text(redis_item(reply, 2 * i + 1)).p, NULL)};
+    ask->cb.list(ask->arg, reply ? QUEUE_OK : QUEUE_AWAY, names, (unsigned)n);
+    free(names);
+    ask_end(ask);
+}
+
+static void on_no_list(void *arg)
+{
+    struct ask *ask = arg;
+    ask->cb.list(ask->arg, ask->code, NULL, 0);
+    ask_end(ask);
+}
+
+static void on_ask_list(void *arg)
+{
+    struct ask *ask = arg;
+    ask_list(ask->sink, on_list, ask);
+}
+
+void queue_list(struct source *src, struct slice topic, queue_list_cb *cb, void *arg)
+{
+    struct place place;
+    struct ask *ask = ask_new(src, topic, &place, arg);
+    ask->cb.list = cb;
+    ask->sink = place.route ? place.route->sink : NULL;
+    loop_defer(ask->sink && ask->sink->rules ? on_ask_list : on_no_list, ask);
+}
+
+/* --- the sweep --- */
+
+struct queue_sweep {
+    struct sink *sink;
+    char **names;
+    int64_t *used_ms;
+    size_t n, at;
+    unsigned open; /* calls of this tick */
+    bool listing;
+    int64_t begun_ms;  /* monotonic */
+    struct counts sum; /* being made */
+};
+
+struct swept {
+    struct queue_sweep *sweep;
+    struct queue *queue;
+    int64_t used_ms;
+};
+
+static void on_swept(void *arg, const struct queue_counts *counts,
+                     const struct settled *settled)
+{
+    struct swept *swept = arg;
+    struct queue_sweep *sweep = swept->sweep;
+    struct sink *sink = sweep->sink;
+    struct queue *q = swept->queue;
+    sweep->open--;
+    if (counts) {
+        queue_count_settled(q, settled);
+        sweep->sum.waiting += counts->ready + counts->waiting;
+        sweep->sum.overdue += counts->ready;
+        sweep->sum.in_flight += counts->in_flight;
+        sweep->sum.dead += counts->dead;
+        sweep->sum.now_ms = counts->now_ms;
+        if (counts->oldest_ready_ms > 0 &&
+            (sweep->sum.head_ms < 0 || counts->oldest_ready_ms < sweep->sum.head_ms))
+            sweep->sum.head_ms = counts->oldest_ready_ms;
+        bool empty = counts->ready + counts->waiting + counts->in_flight + counts->dead +
+                         counts->ended ==
+                     0;
+        if (empty && sink->rules->forget_ms > 0 &&
+            swept->used_ms + sink->rules->forget_ms < counts->now_ms)
+            unlist(sink, (struct slice){q->name, q->name_n});
+    }
+    free(swept);
+}
+
+static void forget_names(struct queue_sweep *sweep)
+{
+    for (size_t i = 0; i < sweep->n; i++)
+        free(sweep->names[i]);
+    free(sweep->names);
+    free(sweep->used_ms);
+    sweep->names = NULL;
+    sweep->used_ms = NULL;
+    sweep->n = sweep->at = 0;
+}
+
+static void on_names(void *arg, const struct redisReply *reply)
+{
+    struct queue_sweep *sweep = arg;
+    sweep->listing = false;
+    size_t n = redis_items(reply) / 2;
+    sweep->sum = (struct counts){.head_ms = -1, .lease_ms = -1};
+    if (n == 0)
+        return;
+    sweep->names = mem_alloc(n * sizeof(*sweep->names));
+    sweep->used_ms = mem_alloc(n * sizeof(*sweep->used_ms));
+    for (size_t i = 0; i < n; i++) {
+        struct slice name = redis_text(redis_item(reply, 2 * i));
+        if (name.n > QUEUE_NAME_MAX || memchr(name.p, 0, name.n))
+            continue;
+        sweep->names[sweep->n] = mem_strdup(name.p);
+        sweep->used_ms[sweep->n++] =
+            (int64_t)strtod(redis_text(redis_item(reply, 2 * i + 1)).p, NULL);
+    }
+}
+
+static void sweep_begin(struct queue_sweep *sweep)
+{
+    if (sweep->n > 0) {
+        sweep->sink->sum = sweep->sum;
+        sweep->sink->sum_names = sweep->n;
+    } else {
+        sweep->sink->sum = (struct counts){.head_ms = -1, .lease_ms = -1};
+        sweep->sink->sum_names = 0;
+    }
+    forget_names(sweep);
+    sweep->begun_ms = loop_mono_ms();
+    sweep->listing = true;
+    ask_list(sweep->sink, on_names, sweep);
+}
+
+void queue_sweep_tick(struct sink *sink)
+{
+    struct queue_sweep *sweep = sink->sweep;
+    if (sweep == NULL) {
+        sweep = sink->sweep = mem_alloc(sizeof(*sweep));
+        sweep->sink = sink;
+        sweep->begun_ms = -SWEEP_MS;
+    }
+    if (!store_is_up(sink->store) || sweep->open > 0 || sweep->listing ||
+        sink->bridge->draining)
+        return;
+    if (sweep->at == sweep->n && loop_mono_ms() - sweep->begun_ms >= SWEEP_MS) {
+        sweep_begin(sweep);
+        return;
+    }
+    for (unsigned i = 0; i < SWEEP_STEP && sweep->at < sweep->n; i++, sweep->at++) {
+        struct swept *swept = mem_alloc(sizeof(*swept));
+        swept->sweep = sweep;
+        swept->queue = queue_borrow(sink, slice_of(sweep->names[sweep->at]));
+        swept->used_ms = sweep->used_ms[sweep->at];
+        sweep->open++;
+        store_measure(swept->queue->bucket, NULL, 0, on_swept, swept);
+    }
+}
+
+void queue_sweep_fini(struct sink *sink)
+{
+    if (sink->sweep == NULL)
+        return;
+    forget_names(sink->sweep);
+    free(sink->sweep);
+    sink->sweep = NULL;
+}

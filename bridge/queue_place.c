@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/queue_place.h"
+#include "bridge/match.h"
+#include "bridge/route.h"
+#include "bridge/sched.h"
+#include "bridge/tries.h"
+
+#include <stdlib.h>
+
+enum {
+    IDLE_MS = 60 * 1000, /* an object that nobody used for so long goes */
+    NOTE_MS = 60 * 1000, /* how often a busy queue's name is noted again */
+    TICK_FREES = 200     /* objects looked at in one tick */
+};
+
+/* --- events of the bucket --- */
+
+static void on_head(void *owner, int64_t head_ms)
+{
+    struct queue *q = owner;
+    q->head_ms = head_ms;
+    if (queue_has_seats(q))
+        queue_list_due(q);
+}
+
+static void on_woken(void *owner)
+{
+    struct queue *q = owner;
+    q->stale = true;
+    if (queue_has_seats(q))
+        queue_list_due(q);
+}
+
+static void on_timer(void *arg)
+{
+    queue_list_due(arg);
+}
+
+static const struct bucket_events events = {on_head, on_woken};
+
+/* --- the objects --- */
+
+void queue_list_due(struct queue *q)
+{
+    if (q->due_listed)
+        return;
+    q->due_listed = true;
+    TAILQ_INSERT_TAIL(&q->sink->bridge->queues_due, q, link);
+}
+
+struct queue *queue_borrow(struct sink *sink, struct slice name)
+{
+    struct queue *q;
+    HASH_FIND(hh, sink->queues, name.p, name.n, q);
+    if (q == NULL) {
+        q = mem_alloc(sizeof(*q) + name.n + 1);
+        q->sink = sink;
+        q->name_n = name.n;
+        memcpy(q->name, name.p, name.n);
+        q->bucket = bucket_new_queue(sink->store, sink->conf->name, q->name, sink->rules,
+                                     &events, q);
+        q->timer = timer_new(on_timer, q);
+        q->head_ms = q->lease_ms = -1;
+        q->listed_ms = -NOTE_MS;
+        q->used_ms = loop_mono_ms() - IDLE_MS;
+        q->stale = true;
+        TAILQ_INIT(&q->fresh);
+        TAILQ_INIT(&q->parked);
+        HASH_ADD_KEYPTR(hh, sink->queues, q->name, q->name_n, q);
+    }
+    return q;
+}
+
+struct queue *queue_of(struct sink *sink, struct slice name)
+{
+    struct queue *q = queue_borrow(sink, name);
+    q->used_ms = loop_mono_ms();
+    return q;
+}
+
+static void object_free(struct queue *q)
+{
+    if (q->due_listed)
+        TAILQ_REMOVE(&q->sink->bridge->queues_due, q, link);
+    HASH_DEL(q->sink->queues, q);
+    timer_del(q->timer);
+    free(q->asked);
+    free(q);
+}
+
+static void queue_free(struct queue *q)
+{
+    bucket_free(q->bucket);
+    object_free(q);
+}
+
+static bool is_idle(const struct queue *q, int64_t now_ms)
+{
+    return !q->pulling && !q->due_listed && !queue_has_seats(q) &&
+           now_ms - q->used_ms > IDLE_MS && q->lease_ms < 0 && bucket_is_idle(q->bucket);
+}
+
+/* A busy queue moves to the end, so that a tick need not look at all of them. */
+static void free_idle(struct sink *sink)
+{
+    int64_t now_ms = loop_mono_ms();
+    for (unsigned i = 0; sink->queues && i < TICK_FREES; i++) {
+        struct queue *q = sink->queues;
+        if (is_idle(q, now_ms)) {
+            queue_free(q);
+            continue;
+        }
+        if (HASH_COUNT(sink->queues) == 1)
+            return;
+        HASH_DEL(sink->queues, q);
+        HASH_ADD_KEYPTR(hh, sink->queues, q->name, q->name_n, q);
+    }
+}
+
+static void on_noted(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    (void)reply; /* a lost one is made up for in a minute */
+}
+
+void queue_note_use(struct queue *q)
+{
+    int64_t now_ms = loop_mono_ms();
+    if (now_ms - q->listed_ms < NOTE_MS)
+        return;
+    q->listed_ms = now_ms;
+    struct store *st = q->sink->store;
+    struct buf key = {0}, score = {0};
+    buf_addf(&key, "%s:{%s}:queues", store_prefix(st), q->sink->conf->name);
+    buf_addf(&score, "%lld", (long long)store_now_ms(st));
+    const struct slice args[] = {
+        SLICE_LIT("ZADD"), buf_slice(&key), buf_slice(&score), {q->name, q->name_n}};
+    store_command(st, args, 4, on_noted, NULL);
+    buf_free(&key);
+    buf_free(&score);
+}
+
+void queue_sink_init(struct sink *sink)
+{
+    if (sink->ops->queue == NULL)
+        return;
+    sink->rules = sink->ops->queue(sink->self);
+}
+
+void queue_sink_fini(struct sink *sink)
+{
+    queue_sweep_fini(sink);
+    while (sink->queues)
+        object_free(sink->queues);
+}
+
+void queue_turn(struct bridge *bridge)
+{
+    struct queue *q;
+    TAILQ_HEAD(, queue) now = TAILQ_HEAD_INITIALIZER(now);
+    TAILQ_CONCAT(&now, &bridge->queues_due, link);
+    while ((q = TAILQ_FIRST(&now))) {
+        TAILQ_REMOVE(&now, q, link);
+        q->due_listed = false;
+        queue_pump(q);
+    }
+}
+
+void queue_tick(struct bridge *bridge)
+{
+    for (size_t i = 0; i < bridge->sink_count; i++) {
+        struct sink *sink = &bridge->sinks[i];
+        if (sink->rules == NULL || sink->store == NULL)
+            continue;
+        free_idle(sink);
+        queue_sweep_tick(sink);
+    }
+}
+
+void queue_look_all(struct bridge *bridge)
+{
+    struct queue *q, *next;
+    for (size_t i = 0; i < bridge->sink_count; i++)
+        HASH_ITER (hh, bridge->sinks[i].queues, q, next)
+            on_woken(q);
+}
+
+/* --- from a topic to its place --- */
+
+bool queue_name_is_good(struct slice name)
+{
+    return name.n > 0 && name.n <= QUEUE_NAME_MAX && memchr(name.p, 0, name.n) == NULL;
+}
+
+/* The route of a topic. Native calls look only at routes that end at a queue. */
+static struct route *route_of(struct source *src, struct slice topic,
+                              struct slice *captures, unsigned *n)
+{
+    struct bridge *bridge = src->bridge;
+    *n = 0;
+    for (size_t i = 0; i < bridge->route_count; i++) {
+        struct route *route = &bridge->routes[i];
+        if (src->ops->queues_apart && route->sink->rules == NULL)
+            continue;
+        *n = 0;
+        if (route_comes_from(route, src) &&
+            (topic.p == NULL || route->conf->match == NULL ||
+             match_topic(route->conf->match, topic, captures, n)))
+            return route;
+    }
+    return NULL;
+}
+
+void place_find(struct source *src, struct slice topic, struct slice id,
+                struct place *place)
+{
+    struct slice captures[MATCH_CAPTURES_MAX];
+    unsigned n;
+    struct err err;
+    *place = (struct place){QUEUE_NO_ROUTE, NULL, NULL, NULL};
+    struct route *route = route_of(src, topic, captures, &n);
+    if (route == NULL)
+        return;
+    place->route = route;
+    place->code = QUEUE_OK;
+    if (route->sink->rules == NULL) {
+        if (id.p)
+            place->bucket = route_bucket(route, id)->bucket;
+        return;
+    }
+    if (topic.p == NULL)
+        return; /* of its ids: the caller looks them up */
+    struct buf name = {0};
+    struct job job = {.topic = topic, .partition = -1, .offset = -1};
+    if (tmpl_render(route->target, &job, captures, n, slice_of(route->conf->name), &name,
+                    &err) == 0 &&
+        queue_name_is_good(buf_slice(&name))) {
+        place->queue = queue_of(route->sink, buf_slice(&name));
+        place->bucket = place->queue->bucket;
+    } else {
+        place->code = QUEUE_NO_ROUTE;
+    }
+    buf_free(&name);
+}
+
+struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target)
+{
+    if (route->sink->rules == NULL)
+        return route_bucket(route, id)->bucket;
+    struct queue *q = queue_of(route->sink, target);
+    queue_note_use(q);
+    return q->bucket;
+}
+
+struct slice source_route(struct source *src, struct slice topic, bool *in_queue)
+{
+    struct slice captures[MATCH_CAPTURES_MAX];
+    unsigned n;
+    struct route *route = route_of(src, topic, captures, &n);
+    if (in_queue)
+        *in_queue = route && route->sink->rules;
+    return route ? slice_of(route->conf->name) : (struct slice){NULL, 0};
+}
+
+/* --- jobs --- */
+
+static enum queue_end end_of(const char *reason)
+{
+    static const struct {
+        const char *reason;
+        enum queue_end end;
+    } rows[] = {{"acked", QUEUE_END_ACKED},
+                {"deleted", QUEUE_END_DELETED},
+                {"expired", QUEUE_END_EXPIRED},
+                {"retries", QUEUE_END_TRIES}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcmp(rows[i].reason, reason) == 0)
+            return rows[i].end;
+    return QUEUE_END_NOT;
+}
+
+struct job *queue_read(const struct queue_rules *rules, struct slice id,
+                       struct slice record, struct slice text, struct queue_job *out)
+{
+    struct err err;
+    struct tries tries;
+    struct job *job = record.n ? job_decode(id, record, &err) : NULL;
+    tries_parse(text, &tries);
+    int64_t limit = job && job->tries_max > 0 ? job->tries_max : rules ? rules->tries : 0;
+    out->job = job;
+    out->id = id;
+    out->attempts = tries.attempts + (out->state == QUEUE_IN_FLIGHT);
+    out->end = out->state == QUEUE_ENDED ? end_of(tries.reason) : QUEUE_END_NOT;
+    if (limit == 0)
+        out->tries_left = QUEUE_NO_LIMIT;
+    else
+        out->tries_left = out->attempts < limit ? (unsigned)(limit - out->attempts) : 0;
+    if (out->expires_ms < 0)
+        out->expires_ms = 0;
+    return job;
+}
+
+void queue_count_settled(struct queue *q, const struct settled *settled)
+{
+    struct bridge *bridge = q->sink->bridge;
+    const unsigned n[] = {[QUEUE_EXPIRED] = settled->expired,
+                          [QUEUE_TIMED_OUT] = settled->timed_out,
+                          [QUEUE_EXHAUSTED] = settled->exhausted};
+    q->sink->queue_stats.expired += settled->expired;
+    q->sink->queue_stats.timed_out += settled->timed_out;
+    q->sink->queue_stats.exhausted += settled->exhausted;
+    for (size_t i = 0; i < bridge->source_count; i++) {
+        struct source *src = &bridge->sources[i];
+        for (int what = QUEUE_EXPIRED; src->queue_watch && what <= QUEUE_EXHAUSTED;
+             what++)
+            if (n[what] > 0)
+                src->queue_watch(src->queue_watch_arg, (struct slice){q->name, q->name_n},
+                                 (enum queue_event)what, n[what]);
+    }
+}
+
+void queue_watch(struct source *src, queue_watch_cb *cb, void *arg)
+{
+    src->queue_watch = cb;
+    src->queue_watch_arg = arg;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * queue_place.h - the queues that are in use by this process, and the way from a source's
+ * topic to one of them; for the core's queue_*.c files and submit.c.
+ *
+ * A queue object comes into being when somebody wants something of the queue, and goes
+ * when nothing has been for a while: what lasts is in Redis.
+ */
+#ifndef BRIDGE_QUEUE_PLACE_H
+#define BRIDGE_QUEUE_PLACE_H
+
+#include "bridge/bridge.h"
+#include "bridge/store_queue.h"
+
+#define HASH_FUNCTION HASH_FNV
+#include <uthash.h>
+
+enum { QUEUE_NAME_MAX = JOB_TARGET_MAX };
+
+/* A consumer's place at one queue. */
+struct seat {
+    TAILQ_ENTRY(seat) link;
+    struct pull *pull;
+    struct queue *queue; /* NULL: that topic leads to no queue */
+    struct route *route;
+    unsigned topic;
+    enum { SEAT_AWAY, SEAT_FRESH, SEAT_PARKED } where;
+};
+TAILQ_HEAD(seat_list, seat);
+
+struct queue {
+    UT_hash_handle hh; /* in its sink, by name */
+    TAILQ_ENTRY(queue) link;
+    struct sink *sink;
+    struct bucket *bucket;
+    struct timer *timer;
+    struct seat_list fresh;  /* to be asked for once, whatever is known */
+    struct seat_list parked; /* asked for before: they wait for a job */
+    struct seat **asked;     /* in the call that is on its way */
+    unsigned asked_count, asked_cap;
+    unsigned seats;              /* fresh and parked */
+    unsigned guess;              /* of the parked, how many to ask for at once */
+    int64_t head_ms;             /* first due time; -1: none known */
+    int64_t lease_ms;            /* first end of a lease that is known; -1: none */
+    int64_t looked_us, again_us; /* monotonic: last reply; not before, after an error */
+    int64_t used_ms;             /* monotonic: by anybody */
+    int64_t listed_ms;           /* monotonic: when its name was last noted in Redis */
+    bool pulling, stale, due_listed;
+    size_t name_n;
+    char name[];
+};
+
+/* What a topic (and an id) of a source leads to. */
+struct place {
+    enum queue_code code; /* QUEUE_OK, QUEUE_NO_ROUTE */
+    struct route *route;
+    struct queue *queue;   /* NULL: the route ends elsewhere */
+    struct bucket *bucket; /* NULL: not without an id */
+};
+/* id may be none where only a queue is wanted. */
+void place_find(struct source *src, struct slice topic, struct slice id,
+                struct place *place);
+/* Where a job of this route with that target goes. */
+struct queue *queue_of(struct sink *sink, struct slice name);
+/* The same for a moment: it does not count as being used. */
+struct queue *queue_borrow(struct sink *sink, struct slice name);
+/* May a queue be called so? */
+bool queue_name_is_good(struct slice name);
+/* The bucket of a job: of its queue, where the route ends at one. target: rendered. */
+struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target);
+/* A job is being stored there: its name is noted in Redis where that is due. */
+void queue_note_use(struct queue *q);
+
+/* It has something to do at the end of this turn. */
+void queue_list_due(struct queue *q);
+/* Counts what a call has settled. */
+void queue_count_settled(struct queue *q, const struct settled *settled);
+/* Reads a job as Redis keeps it. state, at_ms, expires (-1: never), lease and now as
+ * given; the job is the caller's to free. */
+struct job *queue_read(const struct queue_rules *rules, struct slice id,
+                       struct slice record, struct slice tries, struct queue_job *out);
+
+/* --- for daemon.c and drain.c --- */
+void queue_sink_init(struct sink *sink);
+/* After the store, which frees the buckets. */
+void queue_sink_fini(struct sink *sink);
+/* Asks Redis for all who wait. Once per turn. */
+void queue_turn(struct bridge *bridge);
+/* Once a second. */
+void queue_tick(struct bridge *bridge);
+/* Redis is back, or wakes may have been missed. */
+void queue_look_all(struct bridge *bridge);
+/* The daemon stops: everyone who waits is answered. */
+void queue_end_waits(struct bridge *bridge);
+/* queue_pull.c */
+void queue_pump(struct queue *q);
+bool queue_has_seats(const struct queue *q);
+/* Those who wait at the queues of a sink. */
+unsigned queue_consumers(const struct sink *sink);
+/* queue_list.c: what its queues hold together, as of the last look at each. */
+void queue_sweep_tick(struct sink *sink);
+void queue_sweep_fini(struct sink *sink);
+
+#endif

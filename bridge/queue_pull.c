@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * queue_pull.c - consumers that pull: who waits for which queue, and when Redis is asked.
+ *
+ * A new consumer is "fresh" at its first queue: it is asked for once, whatever is known
+ * of the queue. When all its queues had nothing, it is parked at each of them, and asked
+ * for again when a job is due there. One call per queue is on its way at a time; it asks
+ * for the parked ones first, so that they are served in the order in which they came.
+ */
+#include "bridge/queue_place.h"
+#include "bridge/tries.h"
+
+#include <stdlib.h>
+
+enum {
+    PARKED_FIRST = 16,     /* asked for together with fresh ones; doubles while it pays */
+    RECHECK_US = 10000000, /* what other instances left is found within this */
+    AGAIN_MS = 100,        /* after a call that Redis did not answer */
+    SETTLE_MIN_MS = 50     /* leases that end within this are settled in one call */
+};
+
+struct pull {
+    TAILQ_ENTRY(pull) link;
+    struct source *src;
+    queue_pull_cb *cb;
+    void *arg;
+    struct timer *timer;    /* NULL: it does not wait */
+    struct queue *asked_at; /* a call for it is on its way there */
+    unsigned max;
+    int64_t lease_ms;
+    bool gone, late, deferred;
+    bool answered; /* Redis has answered for it, with nothing */
+    unsigned turn; /* which seat is fresh */
+    unsigned seat_count;
+    struct seat seats[];
+};
+
+bool queue_has_seats(const struct queue *q)
+{
+    return !TAILQ_EMPTY(&q->fresh) || !TAILQ_EMPTY(&q->parked);
+}
+
+unsigned queue_consumers(const struct sink *sink)
+{
+    const struct queue *q;
+    unsigned n = 0;
+    for (q = sink->queues; q; q = q->hh.next)
+        n += q->seats;
+    return n;
+}
+
+static void leave_seat(struct seat *seat)
+{
+    if (seat->where != SEAT_AWAY)
+        seat->queue->seats--;
+    if (seat->where == SEAT_FRESH)
+        TAILQ_REMOVE(&seat->queue->fresh, seat, link);
+    else if (seat->where == SEAT_PARKED)
+        TAILQ_REMOVE(&seat->queue->parked, seat, link);
+    seat->where = SEAT_AWAY;
+}
+
+static void take_seat(struct seat *seat, bool parked)
+{
+    struct queue *q = seat->queue;
+    q->seats++;
+    seat->where = parked ? SEAT_PARKED : SEAT_FRESH;
+    if (parked)
+        TAILQ_INSERT_TAIL(&q->parked, seat, link);
+    else
+        TAILQ_INSERT_TAIL(&q->fresh, seat, link);
+    queue_list_due(q);
+}
+
+static void pull_free(struct pull *p)
+{
+    for (unsigned i = 0; i < p->seat_count; i++)
+        leave_seat(&p->seats[i]);
+    timer_del(p->timer);
+    TAILQ_REMOVE(&p->src->bridge->pulls, p, link);
+    p->src->open--;
+    free(p);
+}
+
+static void answer_empty(struct pull *p, enum queue_code code)
+{
+    p->cb(p->arg, code, NULL, 0, 0);
+    pull_free(p);
+}
+
+/* Its time is over, or there is nothing to wait for. */
+static void give_up(struct pull *p)
+{
+    answer_empty(p, p->answered ? QUEUE_NONE : QUEUE_AWAY);
+}
+
+/* It sits at the next queue that it has not asked, or waits at all of them. */
+static void ask_next(struct pull *p)
+{
+    while (p->turn < p->seat_count && p->seats[p->turn].queue == NULL)
+        p->turn++;
+    if (p->turn < p->seat_count) {
+        take_seat(&p->seats[p->turn], false);
+        return;
+    }
+    p->answered = true;
+    if (p->timer == NULL || p->late || p->src->bridge->draining) {
+        give_up(p);
+        return;
+    }
+    for (unsigned i = 0; i < p->seat_count; i++)
+        if (p->seats[i].queue)
+            take_seat(&p->seats[i], true);
+}
+
+/* Redis is away: who does not wait hears it at once. */
+static void turn_away(struct queue *q)
+{
+    struct seat *seat, *next;
+    for (seat = TAILQ_FIRST(&q->fresh); seat; seat = next) {
+        next = TAILQ_NEXT(seat, link);
+        if (seat->pull->timer == NULL)
+            give_up(seat->pull);
+    }
+}
+
+/* --- one call --- */
+
+static unsigned want(struct queue *q, struct seat_list *list, unsigned limit,
+                     struct pull_want *wants, unsigned *jobs)
+{
+    struct seat *seat;
+    unsigned n = 0;
+    TAILQ_FOREACH (seat, list, link) {
+        struct pull *p = seat->pull;
+        if (q->asked_count == q->asked_cap) {
+            q->asked_cap = q->asked_cap ? 2 * q->asked_cap : 4;
+            q->asked = mem_realloc(q->asked, q->asked_cap * sizeof(struct seat *));
+        }
+        if (n >= limit || q->asked_count >= QUEUE_PULL_MAX || *jobs >= QUEUE_PULL_MAX)
+            break;
+        if (p->asked_at)
+            continue;
+        unsigned max = p->max < QUEUE_PULL_MAX - *jobs ? p->max : QUEUE_PULL_MAX - *jobs;
+        wants[q->asked_count] = (struct pull_want){p->lease_ms, max};
+        q->asked[q->asked_count++] = seat;
+        p->asked_at = q;
+        *jobs += max;
+        n++;
+    }
+    return n;
+}
+
+static void arm(struct queue *q);
+static void on_pulled(void *arg, const struct pull_reply *reply);
+
+static int64_t until_us(const struct queue *q, int64_t at_ms, int64_t now_us)
+{
+    return at_ms < 0 ? -1 : clock_until_us(store_clock(q->sink->store), now_us, at_ms);
+}
+
+void queue_pump(struct queue *q)
+{
+    static struct pull_want wants[QUEUE_PULL_MAX]; /* one thread, one call at a time */
+    int64_t now_us = loop_mono_us();
+    unsigned jobs = 0;
+    if (q->pulling)
+        return;
+    if (!store_is_up(q->sink->store))
+        turn_away(q);
+    if (!store_is_up(q->sink->store) || now_us < q->again_us ||
+        bucket_is_held(q->bucket)) {
+        arm(q);
+        return;
+    }
+    bool due = q->stale || until_us(q, q->head_ms, now_us) == 0 ||
+               now_us - q->looked_us >= RECHECK_US;
+    bool settle = until_us(q, q->lease_ms, now_us) == 0;
+    if (TAILQ_EMPTY(&q->fresh) && !settle && !(due && !TAILQ_EMPTY(&q->parked))) {
+        arm(q);
+        return;
+    }
+    q->asked_count = 0;
+    if (q->guess < PARKED_FIRST)
+        q->guess = PARKED_FIRST;
+    want(q, &q->parked, q->guess, wants, &jobs);
+    want(q, &q->fresh, QUEUE_PULL_MAX, wants, &jobs);
+    q->pulling = true;
+    q->stale = false;
+    store_pull(q->bucket, wants, q->asked_count, on_pulled, q);
+}
+
+/* When to look again without being told. */
+static void arm(struct queue *q)
+{
+    int64_t now_us = loop_mono_us(), wait_us = -1;
+    bool waiting = queue_has_seats(q);
+    int64_t head_us = waiting ? until_us(q, q->head_ms, now_us) : -1;
+    int64_t lease_us = until_us(q, q->lease_ms, now_us);
+    if (lease_us >= 0 && !waiting && lease_us < SETTLE_MIN_MS * 1000)
+        lease_us = SETTLE_MIN_MS * 1000;
+    const int64_t all[] = {head_us, lease_us, waiting ? RECHECK_US : -1,
+                           now_us < q->again_us ? q->again_us - now_us : -1};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i] >= 0 && (wait_us < 0 || all[i] < wait_us))
+            wait_us = all[i];
+    if (now_us < q->again_us)
+        wait_us = q->again_us - now_us;
+    if (!store_is_up(q->sink->store) || wait_us < 0)
+        timer_rest(q->timer);
+    else
+        timer_set(q->timer, (wait_us + 999) / 1000);
+}
+
+/* --- its reply --- */
+
+static void no_body(const struct queue *q, const struct pulled *pulled)
+{
+    log_error(q->sink->conf->name, "job %.*s of queue %.*s: its body is missing in Redis",
+              SLICE_ARG(pulled->id), (int)q->name_n, q->name);
+}
+
+static void bury_unreadable(const struct queue *q, const struct pulled *pulled)
+{
+    struct err err;
+    struct tries tries;
+    struct buf text = {0};
+    tries_parse(pulled->tries, &tries);
+    tries_set_reason(&tries, reason_name(REASON_UNDECODABLE));
+    job_free(job_decode(pulled->id, pulled->record, &err));
+    tries_set_error(&tries, err.text);
+    tries_format(&tries, &text);
+    log_error(q->sink->conf->name, "job %.*s of queue %.*s: %s", SLICE_ARG(pulled->id),
+              (int)q->name_n, q->name, err.text);
+    store_bury(q->bucket, pulled->id, pulled->lease, buf_slice(&text), NULL, NULL);
+    buf_free(&text);
+}
+
+/* Back to its place: nobody has got it. */
+static void give_back(const struct queue *q, const struct pulled *pulled)
+{
+    store_release(q->bucket, pulled->id, pulled->lease, pulled->due_ms, false, 0, NULL,
+                  NULL);
+}
+
+static void measure_delivery(struct route *route, const struct queue_job *job,
+                             int64_t due_ms)
+{
+    if (job->attempts > 1)
+        route->stats.redelivered++;
+    else
+        histogram_add(&route->stats.lateness, (double)(job->now_ms - due_ms) / 1000);
+}
+
+/* The jobs that are a consumer's, n of them. */
+static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pulled,
+                     unsigned n, int64_t now_ms)
+{
+    struct pull *p = seat->pull;
+    struct queue_job *jobs = mem_alloc(n * sizeof(*jobs));
+    unsigned count = 0;
+    for (unsigned i = 0; i < n; i++) {
+        struct queue_job *job = &jobs[count];
+        *job = (struct queue_job){.state = QUEUE_IN_FLIGHT,
+                                  .at_ms = pulled[i].lease,
+                                  .lease = pulled[i].lease,
+                                  .expires_ms = pulled[i].expires_ms,
+                                  .now_ms = now_ms};
+        if (pulled[i].record.n == 0) {
+            no_body(q, &pulled[i]);
+        } else if (queue_read(q->sink->rules, pulled[i].id, pulled[i].record,
+                              pulled[i].tries, job) == NULL) {
+            bury_unreadable(q, &pulled[i]);
+        } else {
+            measure_delivery(seat->route, job, pulled[i].due_ms);
+            count++;
+        }
+    }
+    if (count > 0) {
+        q->sink->queue_stats.handed += count;
+        p->cb(p->arg, QUEUE_OK, jobs, count, seat->topic);
+        pull_free(p);
+    } else if (p->late) {
+        give_up(p);
+    } /* else it asks again */
+    for (unsigned i = 0; i < count; i++)
+        job_free((struct job *)jobs[i].job);
+    free(jobs);
+}
+
+static void got_none(struct seat *seat, bool answered)
+{
+    struct pull *p = seat->pull;
+    p->answered |= answered;
+    if (p->late || (!answered && p->timer == NULL)) {
+        give_up(p);
+    } else if (answered && seat->where == SEAT_FRESH) {
+        leave_seat(seat);
+        p->turn++;
+        ask_next(p);
+    } /* else it sits where it sat */
+}
+
+static void on_pulled(void *arg, const struct pull_reply *reply)
+{
+    struct queue *q = arg;
+    unsigned at = 0, parked = 0, served = 0;
+    q->pulling = false;
+    if (reply) {
+        q->head_ms = reply->head_ms;
+        q->lease_ms = reply->lease_ms;
+        q->looked_us = loop_mono_us();
+        queue_count_settled(q, &reply->settled);
+    } else {
+        q->again_us = loop_mono_us() + AGAIN_MS * 1000;
+    }
+    for (unsigned i = 0; i < q->asked_count; i++) {
+        struct seat *seat = q->asked[i];
+        struct pull *p = seat->pull;
+        unsigned n = 0;
+        while (reply && at + n < reply->count && reply->jobs[at + n].consumer == i)
+            n++;
+        p->asked_at = NULL;
+        parked += seat->where == SEAT_PARKED;
+        served += n > 0 && seat->where == SEAT_PARKED;
+        for (unsigned k = 0; p->gone && k < n; k++)
+            give_back(q, &reply->jobs[at + k]);
+        if (p->gone)
+            pull_free(p);
+        else if (n > 0)
+            hand_out(q, seat, reply->jobs + at, n, reply->now_ms);
+        else
+            got_none(seat, reply != NULL);
+        at += n;
+    }
+    if (parked > 0)
+        q->guess = served == parked ? 2 * q->guess : PARKED_FIRST;
+    if (q->guess > QUEUE_PULL_MAX)
+        q->guess = QUEUE_PULL_MAX;
+    queue_list_due(q); /* more may be due, or have come meanwhile */
+}
+
+/* --- plugin's side --- */
+
+static void on_late(void *arg)
+{
+    struct pull *p = arg;
+    p->late = true;
+    if (p->asked_at == NULL)
+        give_up(p);
+}
+
+/* None of its topics leads to a queue, or none has a route at all. */
+static void on_no_queue(void *arg)
+{
+    struct pull *p = arg;
+    p->deferred = false;
+    if (p->gone)
+        pull_free(p);
+    else if (p->turn > p->seat_count)
+        answer_empty(p, QUEUE_NO_ROUTE);
+    else
+        ask_next(p);
+}
+
+struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
+                        queue_pull_cb *cb, void *arg)
+{
+    struct pull *p = mem_alloc(sizeof(*p) + ask->topic_count * sizeof(p->seats[0]));
+    bool placed = false, queued = false;
+    p->src = src;
+    p->cb = cb;
+    p->arg = arg;
+    p->max = ask->max < QUEUE_PULL_MAX ? ask->max : QUEUE_PULL_MAX;
+    p->lease_ms = ask->lease_ms;
+    p->seat_count = ask->topic_count;
+    for (unsigned i = 0; i < ask->topic_count; i++) {
+        struct place place;
+        place_find(src, ask->topics[i], (struct slice){NULL, 0}, &place);
+        p->seats[i] = (struct seat){
+            .pull = p, .queue = place.queue, .route = place.route, .topic = i};
+        placed |= place.code == QUEUE_OK;
+        queued |= place.queue != NULL;
+    }
+    TAILQ_INSERT_TAIL(&src->bridge->pulls, p, link);
+    src->open++;
+    if (ask->wait_ms > 0 && placed) {
+        p->timer = timer_new(on_late, p);
+        timer_set(p->timer, ask->wait_ms);
+    }
+    if (queued) {
+        ask_next(p);
+    } else {
+        p->deferred = true;
+        p->turn = placed ? 0 : p->seat_count + 1;
+        loop_defer(on_no_queue, p);
+    }
+    return p;
+}
+
+void queue_pull_end(struct pull *p)
+{
+    p->gone = true;
+    if (p->asked_at == NULL && !p->deferred)
+        pull_free(p);
+}
+
+void queue_end_waits(struct bridge *bridge)
+{
+    struct pull *p, *next;
+    for (p = TAILQ_FIRST(&bridge->pulls); p; p = next) {
+        next = TAILQ_NEXT(p, link);
+        p->late = p->answered = true;
+        if (p->timer && !p->gone)
+            timer_set(p->timer, 0);
+    }
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/redis.h"
+
+#include <hiredis/hiredis.h>
+
+struct slice redis_text(const struct redisReply *r)
+{
+    if (r == NULL || r->type != REDIS_REPLY_STRING)
+        return (struct slice){NULL, 0};
+    return (struct slice){r->str, (size_t)r->len};
+}
+
+size_t redis_items(const struct redisReply *r)
+{
+    return r && r->type == REDIS_REPLY_ARRAY ? r->elements : 0;
+}
+
+const struct redisReply *redis_item(const struct redisReply *r, size_t i)
+{
+    return r->element[i];
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * store_bucket.c - a bucket: its names in Redis and its lanes.
+ */
+#include "bridge/loop.h"
+#include "bridge/mem.h"
+#include "bridge/store_lane.h"
+
+#include <stdlib.h>
+
+static const char *const suffix[BUCKET_KEYS] = {
+    [KEY_POOL] = "pool",   [KEY_DELAY] = "delay", [KEY_UNACK] = "unack",
+    [KEY_ERROR] = "error", [KEY_TRIES] = "tries", [KEY_INGEST] = "ingest",
+    [KEY_TTL] = "ttl",     [KEY_DONE] = "done",   [KEY_IDS] = "ids",
+};
+
+/* Takes base, which stands before the suffix of each key, but not of :ids. */
+static struct bucket *make(struct store *st, const char *name, struct buf *base,
+                           const struct bucket_events *events, void *owner)
+{
+    struct bucket *b = mem_alloc(sizeof(*b));
+    struct buf text = {0};
+    b->store = st;
+    b->events = events;
+    b->owner = owner;
+    b->name = mem_strdup(name);
+    buf_addf(&text, "%s %s", name, st->conf.instance);
+    b->wake = mem_strdup(buf_str(&text));
+    for (int i = 0; i < KEY_IDS; i++) {
+        buf_clear(&text);
+        buf_addf(&text, "%s:%s", buf_str(base), suffix[i]);
+        b->key_text[i] = mem_strdup(buf_str(&text));
+        b->key[i] = slice_of(b->key_text[i]);
+    }
+    buf_free(&text);
+    buf_free(base);
+    for (int i = 0; i < LANES; i++)
+        lane_init(&b->lane[i], b, (enum lane_kind)i);
+    HASH_ADD_KEYPTR(hh, st->buckets, b->name, strlen(b->name), b);
+    return b;
+}
+
+struct bucket *bucket_new(struct store *st, const char *name,
+                          const struct bucket_events *events, void *owner)
+{
+    struct buf base = {0};
+    buf_addf(&base, "%s:{%s}", st->conf.prefix, name);
+    return make(st, name, &base, events, owner);
+}
+
+struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *queue,
+                                const struct queue_rules *rules,
+                                const struct bucket_events *events, void *owner)
+{
+    struct buf base = {0}, name = {0};
+    buf_addf(&name, "%s:%s", sink, queue);
+    if (rules->global_ids) /* all queues on one node: a script moves jobs between them */
+        buf_addf(&base, "%s:{%s}:%s", st->conf.prefix, sink, queue);
+    else
+        buf_addf(&base, "%s:{%s:%s}", st->conf.prefix, sink, queue);
+    struct bucket *b = make(st, buf_str(&name), &base, events, owner);
+    b->rules = rules;
+    if (rules->global_ids) {
+        buf_clear(&name);
+        buf_addf(&name, "%s:{%s}:%s", st->conf.prefix, sink, suffix[KEY_IDS]);
+        b->key_text[KEY_IDS] = mem_strdup(buf_str(&name));
+        b->key[KEY_IDS] = slice_of(b->key_text[KEY_IDS]);
+    }
+    buf_free(&name);
+    return b;
+}
+
+bool bucket_is_idle(const struct bucket *b)
+{
+    for (int i = 0; i < LANES; i++)
+        if (b->lane[i].queued > 0 || b->lane[i].flying > 0 || b->lane[i].listed)
+            return false;
+    return b->calls == 0;
+}
+
+void bucket_free(struct bucket *b)
+{
+    for (int i = 0; i < LANES; i++)
+        lane_close(&b->lane[i]);
+    HASH_DEL(b->store->buckets, b);
+    for (size_t i = 0; i < BUCKET_KEYS; i++)
+        free(b->key_text[i]);
+    free(b->name);
+    free(b->wake);
+    free(b);
+}
+
+const char *bucket_ingest_key(const struct bucket *b)
+{
+    return b->key_text[KEY_INGEST];
+}
+
+bool bucket_is_held(const struct bucket *b)
+{
+    int64_t now_us = loop_mono_us();
+    for (int i = 0; i < LANES; i++)
+        if (b->lane[i].hold_until_us > now_us && i != LANE_ENQUEUE)
+            return true;
+    return b->store->pause_until_us > now_us;
+}
+
+const char *bucket_name(const struct bucket *b)
+{
+    return b->name;
+}

@@ -1,0 +1,32 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- drop.lua - deletes jobs of a queue.
+--
+--   KEYS, ARGV[1..6]  lib/queue.lua
+--   ARGV[7]  'd' the oldest dead letters   'r' ready jobs   'a' all jobs, wherever they stand
+--   ARGV[8]  how many at most, of each kind
+--
+-- Returns how many. Cost: O(k log n) for k jobs. Called by store_drop() in
+-- bridge/store_queue.c, again until it answers 0 where all are meant.
+--#include lib/queue.lua
+local n, most = 0, tonumber(ARGV[8])
+
+local function drop(key, ids)
+  for _, id in ipairs(ids) do
+    redis.call('ZREM', key, id)
+    redis.call('ZREM', ttl, id)
+    forget(id)
+    n = n + 1
+  end
+end
+
+if ARGV[7] == 'd' then
+  drop(dead, redis.call('ZRANGE', dead, 0, most - 1))
+elseif ARGV[7] == 'r' then
+  drop(delay, redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, most))
+else
+  for _, key in ipairs({ delay, unack, dead, done }) do
+    drop(key, redis.call('ZRANGE', key, 0, most - 1))
+  end
+end
+head()
+return n

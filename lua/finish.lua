@@ -1,0 +1,47 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- finish.lua - ends jobs of a queue, wherever they stand.
+--
+--   KEYS, ARGV[1..6]  lib/queue.lua
+--   then four per job: id, lease (the token of the delivery; '' whoever has it), reason
+--   ('acked', 'deleted'), '' or 'a' only if it has not ended yet or 'f' forget it at once
+--
+-- With a lease a delivered job may also be ended after it came back: it then has an entry in
+-- :tries. One that has none, and not this lease, is a new job of the same id (see ack.lua).
+-- Returns one letter per job, where it stood:   w waiting or ready   f in flight   d dead
+--   e ended before   E ended before and left so   x not this lease's   n not there
+-- A second run answers e or n. Cost: O(k log n) for k jobs. Called by store_finish() in
+-- bridge/store_queue.c.
+--#include lib/queue.lua
+local codes = {}
+
+local function take(id, lease, how)
+  if lease ~= '' and tonumber(redis.call('ZSCORE', unack, id) or nil) ~= tonumber(lease) and
+    redis.call('HEXISTS', tries, id) == 0 then
+    return redis.call('HEXISTS', pool, id) == 1 and 'x' or 'n'
+  end
+  for _, part in ipairs({ { unack, 'f' }, { delay, 'w' }, { dead, 'd' } }) do
+    if redis.call('ZREM', part[1], id) == 1 then
+      return part[2]
+    end
+  end
+  if how == 'a' then
+    return redis.call('ZSCORE', done, id) and 'E' or 'n'
+  end
+  return redis.call('ZREM', done, id) == 1 and 'e' or 'n'
+end
+
+for at = 7, #ARGV, 4 do
+  local id, how = ARGV[at], ARGV[at + 3]
+  local code = take(id, ARGV[at + 1], how)
+  if code == 'w' or code == 'f' or code == 'd' or code == 'e' then
+    redis.call('ZREM', ttl, id)
+    if how == 'f' or keep_ms == 0 then
+      forget(id)
+    else
+      local attempts, since = tried(id)
+      finish(id, attempts + (code == 'f' and 1 or 0), since, ARGV[at + 2])
+    end
+  end
+  codes[#codes + 1] = code
+end
+return { head(), table.concat(codes) }

@@ -1,0 +1,145 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- lib/queue.lua - what the scripts of queues share; it stands at the head of each of them.
+--
+--   KEYS[1]  hash  :pool    job id -> encoded job
+--   KEYS[2]  zset  :delay   job id, scored by due time in ms (with a fraction: its place)
+--   KEYS[3]  zset  :unack   job id, scored by the end of its lease in ms, the lease's token
+--   KEYS[4]  zset  :error   job id of a dead letter, scored by time of burial in ms
+--   KEYS[5]  hash  :tries   job id -> attempts, reason, last error (bridge/tries.h)
+--   KEYS[6]  zset  :ttl     job id, scored by the time at which it expires in ms
+--   KEYS[7]  zset  :done    job id of an ended job, scored by when it is forgotten in ms
+--   KEYS[8]  hash  :ids     job id -> the keys of its queue, where an id names one job in all
+--            queues of a sink; not given else
+--   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
+--   ARGV[2]  deliveries of a job that says nothing about them; 0: no limit; '': this is the
+--            bucket of a route, not of a queue
+--   ARGV[3]  how long ended jobs are kept in ms; 0: not
+--   ARGV[4]  '1': a job out of tries is buried; '': it ends
+--   ARGV[5]  channel to wake other instances on
+--   ARGV[6]  name of the bucket, the text of the wake
+--
+-- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error and
+-- :done; one of :ttl in :delay or :unack. What ended by itself (leases, expiry) is settled at
+-- the beginning of every script, so nothing has to watch a queue that nobody asks for.
+-- ZREM comes first: see claim.lua.
+local pool, delay, unack, dead, tries, ttl, done, ids = unpack(KEYS)
+local now = tonumber(ARGV[1])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + t[2] / 1000
+end
+local keep_ms, bury = tonumber(ARGV[3]), ARGV[4] == '1'
+local SETTLE_MAX = 200 -- of each kind in one call; the next call goes on
+local STEP = 1 / 4096 -- of a ms: keeps the order of jobs that come in one call
+local expired, timed_out, exhausted = 0, 0, 0
+
+local function first(key)
+  return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+end
+
+-- Replies carry integers only; up, so that nobody comes too early.
+local function whole(n)
+  return n and math.ceil(n) or -1
+end
+
+-- What an encoded job says itself: deliveries at most, and the lease in ms; 0: nothing. They
+-- stand in its last 18 bytes, if it is an array of six (bridge/job.h). cmsgpack can't read it.
+local function says(record)
+  if not record or #record < 20 or string.byte(record, 1) ~= 0x96 then
+    return 0, 0
+  end
+  local own_tries = struct.unpack('>I8', record, #record - 16)
+  local own_lease = struct.unpack('>I8', record, #record - 7)
+  return own_tries, own_lease
+end
+
+local function limit_of(id)
+  local own = says(redis.call('HGET', pool, id))
+  local limit = own > 0 and own or tonumber(ARGV[2]) or 0
+  return limit > 0 and limit or math.huge
+end
+
+-- Attempts so far, and the time of the first in ms, or nil.
+local function tried(id)
+  local n, since = string.match(redis.call('HGET', tries, id) or '', '^(%d+)|[^|]*|%d+|(%d+)|')
+  return tonumber(n or 0), tonumber(since)
+end
+
+local function note(id, attempts, since, reason, why)
+  redis.call('HSET', tries, id, string.format('%d|%s|0|%d|%d|%s', attempts, reason, since or now, now, why))
+end
+
+local function forget(id)
+  redis.call('HDEL', pool, id)
+  redis.call('HDEL', tries, id)
+  if ids then
+    redis.call('HDEL', ids, id)
+  end
+end
+
+-- The job is over, and stands nowhere any more.
+local function finish(id, attempts, since, reason)
+  if keep_ms > 0 then
+    redis.call('ZADD', done, now + keep_ms, id)
+    note(id, attempts, since, reason, '')
+  else
+    forget(id)
+  end
+end
+
+-- A delivery has failed. Says whether the job is due again.
+local function put_back(id, due, why)
+  local attempts, since = tried(id)
+  attempts = attempts + 1
+  if attempts < limit_of(id) then
+    redis.call('ZADD', delay, due, id)
+    note(id, attempts, since, '', why)
+    return true
+  end
+  exhausted = exhausted + 1
+  redis.call('ZREM', ttl, id)
+  if bury then
+    redis.call('ZADD', dead, now, id)
+    note(id, attempts, since, 'retries', why)
+  else
+    finish(id, attempts, since, 'retries')
+  end
+  return false
+end
+
+local function over(key)
+  if ARGV[2] == '' then
+    return {} -- the bucket of a route: lua/reap.lua looks after its leases
+  end
+  return redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, SETTLE_MAX)
+end
+
+local was = first(delay)
+for _, id in ipairs(over(done)) do
+  redis.call('ZREM', done, id)
+  forget(id)
+end
+for _, id in ipairs(over(ttl)) do
+  redis.call('ZREM', ttl, id)
+  local flying = redis.call('ZREM', unack, id)
+  if flying == 1 or redis.call('ZREM', delay, id) == 1 then
+    local attempts, since = tried(id)
+    finish(id, attempts + flying, since, 'expired')
+    expired = expired + 1
+  end
+end
+local late = over(unack)
+for i, id in ipairs(late) do
+  redis.call('ZREM', unack, id)
+  put_back(id, now - (#late - i) * STEP, 'the lease ended')
+end
+timed_out = #late
+
+-- The first due time, and who else should know of it.
+local function head()
+  local is = first(delay)
+  if is and (not was or is < was) then
+    redis.pcall('PUBLISH', ARGV[5], ARGV[6]) -- may be denied: others then look a little later
+  end
+  return whole(is)
+end

@@ -1,0 +1,31 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- look.lua - shows one job of a queue, where it stands and until when.
+--
+--   KEYS, ARGV[1..6]  lib/queue.lua
+--   ARGV[7]  'i' the job named by ARGV[8]   'r' the next to be handed out   'd' the oldest dead
+--   ARGV[8]  id, or ''
+--
+-- Returns {state, id, at, encoded job, tries, expires or -1, now}; state: n not there
+--   w waiting (at: due)   r due   f in flight (at: end of the lease)   d dead (at: burial)
+--   e ended (at: when it is forgotten)
+-- Called by store_look() in bridge/store_queue.c.
+--#include lib/queue.lua
+head()
+local id = ARGV[8]
+if ARGV[7] == 'r' then
+  id = redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, 1)[1]
+elseif ARGV[7] == 'd' then
+  id = redis.call('ZRANGE', dead, 0, 0)[1]
+end
+local record = id and redis.call('HGET', pool, id)
+if record then
+  for _, part in ipairs({ { delay, 'w' }, { unack, 'f' }, { dead, 'd' }, { done, 'e' } }) do
+    local at = tonumber(redis.call('ZSCORE', part[1], id) or nil)
+    if at then
+      local state = part[2] == 'w' and at <= now and 'r' or part[2]
+      return { state, id, whole(at), record, redis.call('HGET', tries, id) or '',
+               whole(tonumber(redis.call('ZSCORE', ttl, id) or nil)), whole(now) }
+    end
+  end
+end
+return { 'n', '', -1, '', '', -1, whole(now) }

@@ -1,0 +1,25 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- measure.lua - how many jobs of a queue stand where.
+--
+--   KEYS, ARGV[1..6]  lib/queue.lua
+--   ARGV[7...]  limits in ms, rising: waiting and ready jobs are counted by the time until they
+--   are due
+--
+-- Returns {now, ready, waiting, in flight, dead, ended, first due of the ready or -1, expired,
+--   timed out, exhausted, then the number of jobs due within each limit and beyond the one
+--   before, and that of all above}. Cost: O(limits log n). Called by store_measure() in
+--   bridge/store_queue.c.
+--#include lib/queue.lua
+head()
+local all, ready = redis.call('ZCARD', delay), redis.call('ZCOUNT', delay, '-inf', now)
+local out = { whole(now), ready, all - ready, redis.call('ZCARD', unack), redis.call('ZCARD', dead),
+              redis.call('ZCARD', done), ready > 0 and whole(first(delay)) or -1,
+              expired, timed_out, exhausted }
+local below = 0
+for at = 7, #ARGV do
+  local n = redis.call('ZCOUNT', delay, '-inf', now + tonumber(ARGV[at]))
+  out[#out + 1] = n - below
+  below = n
+end
+out[#out + 1] = all - below
+return out

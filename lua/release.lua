@@ -1,0 +1,32 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- release.lua - gives jobs that consumers of a queue hold back to it.
+--
+--   KEYS, ARGV[1..6]  lib/queue.lua
+--   then four per job: id, lease (the token of the delivery; '' whoever has it), when it is due
+--   in ms ('' now), '' or 'u' the delivery does not count: nobody has got it
+--
+-- Returns {head, codes}: head as of pull.lua; one letter per job:
+--   r due again   b out of tries: a dead letter, or ended   x not in flight, or not this
+--   lease's   n not there
+-- Repeatable with a lease. Cost: O(k log n) for k jobs. Called by store_release() in
+-- bridge/store_queue.c.
+--#include lib/queue.lua
+local codes = {}
+for at = 7, #ARGV, 4 do
+  local id, lease, due = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]) or now
+  local held = tonumber(redis.call('ZSCORE', unack, id) or nil)
+  local code
+  if not held or (lease ~= '' and held ~= tonumber(lease)) then
+    code = redis.call('HEXISTS', pool, id) == 1 and 'x' or 'n'
+  else
+    redis.call('ZREM', unack, id)
+    if ARGV[at + 3] == 'u' then
+      redis.call('ZADD', delay, due, id)
+      code = 'r'
+    else
+      code = put_back(id, due, 'released') and 'r' or 'b'
+    end
+  end
+  codes[#codes + 1] = code
+end
+return { head(), table.concat(codes) }

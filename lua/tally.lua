@@ -1,0 +1,29 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- tally.lua - counts in a window of fixed length, up to a limit.
+--
+--   KEYS[1]  hash  {SOURCE}:tally:NAME  n -> counted so far; gone when the window is over
+--   ARGV[1]  how much to count; negative: to give back
+--   ARGV[2]  limit; not asked when something is given back
+--   ARGV[3]  length of a window in ms, used by the count that opens one
+--
+-- Returns 1: counted, or given back; 0: it would exceed the limit, nothing was counted.
+-- Holds before and after: n is not negative, and its key has a time to live.
+-- Not repeatable: a second run counts twice. Cost: O(1). Called by shelf_tally() in
+-- bridge/store_shelf.c.
+local key, amount = KEYS[1], tonumber(ARGV[1])
+redis.call('HDEL', key, '') -- never there; refused for lack of memory is a first write only
+local have = tonumber(redis.call('HGET', key, 'n') or nil)
+if amount < 0 then
+  if have and have > 0 then
+    redis.call('HINCRBY', key, 'n', -math.min(have, -amount))
+  end
+  return 1
+end
+if (have or 0) + amount > tonumber(ARGV[2]) then
+  return 0
+end
+redis.call('HINCRBY', key, 'n', amount)
+if not have then
+  redis.call('PEXPIRE', key, ARGV[3])
+end
+return 1

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * queue.c - the queue sink: its jobs wait in Redis until consumers pull them.
+ *
+ * It delivers nothing itself: the core's pull queues (bridge/queue.h) do that, by the
+ * rules that the options here fill in.
+ */
+#include "bridge/plugin.h"
+
+enum { LEASE_MIN_MS = 1, TRIES_MAX = 1000000 };
+#define HUNDRED_YEARS_MS (INT64_C(36525) * 24 * 3600 * 1000)
+#define WEEK_MS (INT64_C(7) * 24 * 3600 * 1000)
+
+struct queue_sink {
+    struct queue_rules rules;
+};
+
+#define AT(field) offsetof(struct queue_sink, rules.field)
+static const struct opt opts[] = {
+    {"lease", OPT_MS, AT(lease_ms), "30s",
+     "How long a consumer has a job before it comes back, where neither says.",
+     .min = LEASE_MIN_MS, .max = WEEK_MS},
+    {"tries", OPT_INT, AT(tries), "0",
+     "Deliveries of a job at most, where it does not say; 0: no limit.",
+     .max = TRIES_MAX},
+    {"ttl", OPT_MS, AT(ttl_ms), "0",
+     "A job expires so long after it is due, where it does not say; 0: never.",
+     .max = HUNDRED_YEARS_MS},
+    {"keep", OPT_MS, AT(keep_ms), "0",
+     "How long a job that has ended can still be looked up; 0: not at all.",
+     .max = HUNDRED_YEARS_MS},
+    {"forget", OPT_MS, AT(forget_ms), "1h",
+     "How long an empty queue is still listed; 0: until it is destroyed.",
+     .max = HUNDRED_YEARS_MS},
+    {"bury", OPT_BOOL, AT(bury), "true",
+     "Keep a job that is out of tries as a dead letter; else it ends.", .min = 0},
+    {"global_ids", OPT_BOOL, AT(global_ids), "false",
+     "An id names one job in all queues of this sink.", .min = 0},
+    {"pool", OPT_STR, AT(pool), NULL,
+     "Which of pools: { } keeps the jobs; else redis: { }.", .optional = true},
+    {0}};
+
+static const struct queue_rules *queue(const void *self)
+{
+    const struct queue_sink *s = self;
+
+    return &s->rules;
+}
+
+static int start(struct sink *sink, void *self, struct err *err)
+{
+    (void)sink;
+    (void)self;
+    (void)err;
+    return 0;
+}
+
+static void stop(struct sink *sink, void *self)
+{
+    (void)self;
+    sink_stopped(sink);
+}
+
+const struct sink_ops sink_queue = {
+    .name = "queue",
+    .help = "Keeps jobs for consumers, who pull them through an HTTP API.",
+    .size = sizeof(struct queue_sink),
+    .opts = opts,
+    .target = "{topic}",
+    .max_in_flight = 1000,
+    .queue = queue,
+    .start = start,
+    .stop = stop,
+};

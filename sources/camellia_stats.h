@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * camellia_stats.h - what was called and delivered, by topic, in windows of equal length:
+ * the one that is running, and the last that is complete. Of this process only.
+ *
+ * A topic without a call in a whole window is forgotten; there is a limit, above which
+ * new topics are not counted.
+ */
+#ifndef SOURCES_CAMELLIA_STATS_H
+#define SOURCES_CAMELLIA_STATS_H
+
+#include "bridge/slice.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum camellia_count {
+    CAMELLIA_N_SEND,
+    CAMELLIA_N_PULL, /* messages, not calls */
+    CAMELLIA_N_DELETE,
+    CAMELLIA_N_ACK,
+    CAMELLIA_N_GET,
+    CAMELLIA_N_READY,   /* delayed messages that came due, told when first handed out */
+    CAMELLIA_N_END,     /* expired, or out of retries */
+    CAMELLIA_N_TIMEOUT, /* not acknowledged in time */
+    CAMELLIA_COUNTS
+};
+extern const char *const camellia_count_names[CAMELLIA_COUNTS];
+
+struct camellia_gap {
+    int64_t count, sum_ms, max_ms;
+};
+struct camellia_window {
+    int64_t counts[CAMELLIA_COUNTS];
+    struct camellia_gap pull;  /* from the trigger time to the pull */
+    struct camellia_gap ready; /* from the trigger time to being ready */
+};
+struct camellia_topic {
+    struct camellia_topic *next; /* of the same slot */
+    uint64_t hash;
+    struct slice name; /* its own */
+    unsigned polls;    /* that wait now; keeps it from being forgotten */
+    struct camellia_window now, last;
+};
+struct camellia_stats { /* a zeroed one is ready */
+    struct camellia_topic **slots;
+    size_t slot_count, topic_count;
+    uint64_t seed;
+};
+
+/* Good until the next turn of the window, or longer while polls > 0. NULL: too many. */
+struct camellia_topic *camellia_topic(struct camellia_stats *s, struct slice name);
+void camellia_counted(struct camellia_stats *s, struct slice topic,
+                      enum camellia_count what, int64_t n);
+void camellia_gap_add(struct camellia_gap *g, int64_t gap_ms);
+double camellia_gap_avg(const struct camellia_gap *g);
+/* The running window is complete, and a new one begins. */
+void camellia_stats_turn(struct camellia_stats *s);
+/* Calls back for each topic, in no order. */
+typedef void camellia_topic_cb(void *arg, const struct camellia_topic *t);
+void camellia_each_topic(const struct camellia_stats *s, camellia_topic_cb *cb,
+                         void *arg);
+void camellia_stats_free(struct camellia_stats *s);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "sources/lmstfy_copy.h"
+
+#include <stdlib.h>
+
+void lmstfy_copy_init(struct lmstfy_copy *copy, struct lmstfy *l, const char *shelf)
+{
+    *copy = (struct lmstfy_copy){.l = l, .shelf = shelf};
+}
+
+static void clear(struct lmstfy_copy *copy)
+{
+    for (unsigned i = 0; i < copy->n; i++)
+        free((char *)copy->items[i].field.p);
+    free(copy->items);
+    copy->items = NULL;
+    copy->n = 0;
+}
+
+void lmstfy_copy_free(struct lmstfy_copy *copy)
+{
+    clear(copy);
+}
+
+static int order(struct slice a, struct slice b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    int sign = n > 0 ? memcmp(a.p, b.p, n) : 0;
+    return sign ? sign : (a.n > b.n) - (a.n < b.n);
+}
+
+int lmstfy_copy_order(const void *a, const void *b)
+{
+    const struct shelf_item *one = a, *other = b;
+    return order(one->field, other->field);
+}
+
+bool lmstfy_copy_starts(struct slice field, struct slice key, struct slice *token)
+{
+    if (field.n < key.n || memcmp(field.p, key.p, key.n) != 0)
+        return false;
+    *token = (struct slice){field.p + key.n, field.n - key.n};
+    return true;
+}
+
+const struct shelf_item *lmstfy_copy_find(const struct lmstfy_copy *copy,
+                                          struct slice field)
+{
+    const struct shelf_item wanted = {.field = field};
+    if (copy->n == 0)
+        return NULL;
+    return bsearch(&wanted, copy->items, copy->n, sizeof(*copy->items),
+                   lmstfy_copy_order);
+}
+
+static struct shelf_item item_kept(const struct shelf_item *item)
+{
+    char *p = mem_alloc(item->field.n + item->value.n + 1);
+    memcpy(p, item->field.p ? item->field.p : "", item->field.n);
+    memcpy(p + item->field.n, item->value.p ? item->value.p : "", item->value.n);
+    return (struct shelf_item){.field = {p, item->field.n},
+                               .value = {p + item->field.n, item->value.n}};
+}
+
+static void list(struct lmstfy_copy *copy);
+
+static void on_listed(void *arg, enum shelf_code code, const struct shelf_item *items,
+                      unsigned n)
+{
+    struct lmstfy_copy *copy = arg;
+    copy->listing = false;
+    if (copy->again) {
+        list(copy); /* what came is perhaps the old state */
+    } else if (code == SHELF_OK) {
+        clear(copy);
+        copy->items = mem_alloc((n + 1) * sizeof(*copy->items));
+        for (unsigned i = 0; i < n; i++)
+            copy->items[i] = item_kept(&items[i]);
+        copy->n = n;
+        qsort(copy->items, n, sizeof(*copy->items), lmstfy_copy_order);
+        copy->fresh = true;
+    } else {
+        lmstfy_refresh_soon(copy->l);
+    }
+    lmstfy_let_go(copy->l);
+}
+
+static void list(struct lmstfy_copy *copy)
+{
+    copy->listing = true;
+    copy->again = false;
+    lmstfy_hold(copy->l);
+    shelf_list(copy->l->src, copy->shelf, on_listed, copy);
+}
+
+void lmstfy_copy_refresh(struct lmstfy_copy *copy, bool stale)
+{
+    if (stale)
+        copy->fresh = false;
+    if (!copy->listing)
+        list(copy);
+    else if (stale)
+        copy->again = true;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * lmstfy_copy.h - a copy of one shelf in memory, sorted, so that requests need not wait
+ * for Redis. It is fresh from when it was read until somebody says that it was changed.
+ */
+#ifndef SOURCES_LMSTFY_COPY_H
+#define SOURCES_LMSTFY_COPY_H
+
+#include "sources/lmstfy_admin.h"
+
+struct lmstfy_copy {
+    struct lmstfy *l;
+    const char *shelf;
+    struct shelf_item *items; /* by field; each with its bytes in one allocation */
+    unsigned n;
+    bool fresh;   /* items is what Redis has, as far as we were told */
+    bool listing; /* asked for */
+    bool again;   /* it changed while asked for */
+};
+
+void lmstfy_copy_init(struct lmstfy_copy *copy, struct lmstfy *l, const char *shelf);
+void lmstfy_copy_free(struct lmstfy_copy *copy);
+/* Reads it anew. stale: it is not fresh until it has been read. */
+void lmstfy_copy_refresh(struct lmstfy_copy *copy, bool stale);
+/* NULL: not there; whether that means anything says fresh. */
+const struct shelf_item *lmstfy_copy_find(const struct lmstfy_copy *copy,
+                                          struct slice field);
+/* By field, for qsort(). */
+int lmstfy_copy_order(const void *a, const void *b);
+/* Is field of that pool and namespace (key: "POOL/NS/")? token: what follows. */
+bool lmstfy_copy_starts(struct slice field, struct slice key, struct slice *token);
+
+#endif

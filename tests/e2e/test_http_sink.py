@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The http sink by status: redirects, and whom it tells what. By code100: test_later_callback."""
+import pytest
+
+from lib.later import Hook, response
+from lib.servers import wait_for
+
+OPTIONS = {
+    "usual": "", "follows": "redirects = 1;", "trusts": "redirects = 1; userinfo = true;",
+    "puts": 'redirects = 1; method = "PUT"; delay_headers = false; user_agent = "me";',
+}
+
+
+@pytest.fixture
+def hook(bench):
+    return bench.keep(Hook())
+
+
+@pytest.fixture
+def tarry(bench):
+    """A route for each row of OPTIONS; its jobs bring the URL in the header x-to."""
+    sinks = "".join(f'{name}: {{ type = "http"; headers = {{ X-Secret = "s"; }}; {more} }};'
+                    for name, more in OPTIONS.items())
+    routes = "".join(f'{name}: {{ from = "http"; to = "{name}"; topic = "{{header.x-to}}";'
+                     'retry = "never"; };' for name in OPTIONS)
+    daemon = bench.tarry(bench.redis().url, f"sinks: {{ {sinks} }}; routes: {{ {routes} }};")
+    yield daemon.start()
+    daemon.stop()
+
+
+def post(tarry, route, url, **headers):
+    status, _, made = tarry.ask("POST", f"/v1/routes/{route}/jobs", b"body",
+                                {"x-to": url, **headers})
+    assert status == 201, made
+    return made["id"]
+
+
+def error_of(tarry, route, job):
+    found = wait_for("a dead letter", lambda: [
+        f for f in [tarry.ask("GET", f"/v1/routes/{route}/jobs/{job}")[2]]
+        if f.get("state") == "dead"])
+    return found[0]["last_error"]
+
+
+def test_a_redirect_is_a_rejection_unless_redirects_allows_so_many(tarry, hook):
+    end = hook.url(response())
+    one = hook.url(response(b"", 302, f"Location: {end}"))
+    two = hook.url(response(b"", 302, f"Location: {one}"))
+    assert error_of(tarry, "usual", post(tarry, "usual", one)) == "HTTP 302"
+    post(tarry, "follows", one)
+    assert hook.wait(end)[0].line.startswith("GET ")
+    assert error_of(tarry, "follows", post(tarry, "follows", two)) == "too many redirects"
+    assert len(hook.got(end)) == 1
+
+
+def test_a_put_stays_one_where_the_redirect_keeps_the_method(tarry, hook):
+    for status, method in ((307, "PUT"), (303, "GET")):
+        end = hook.url(response())
+        post(tarry, "puts", hook.url(response(b"", status, f"Location: {end}")))
+        call = hook.wait(end)[0]
+        assert (call.line.split()[0], call.body) == (method, b"body" if method == "PUT" else b"")
+        assert call.header("User-Agent") == "me" and call.header("webhook-id") is None
+        assert not [name for name, _ in call.headers if name.lower().startswith("delay-")]
+
+
+def test_secrets_go_to_the_first_host_only(tarry, hook):
+    own = {"Cookie": "c", "x-own": "1"}
+    near, far = hook.url(response()), hook.url(response())
+    post(tarry, "follows", hook.url(response(b"", 307, f"Location: {near}")), **own)
+    away = far.replace("127.0.0.1", "localhost")
+    post(tarry, "follows", hook.url(response(b"", 307, f"Location: {away}")), **own)
+    assert hook.wait(near)[0].header("X-Secret") == "s"
+    call = hook.wait(far)[0]
+    assert call.header("X-Secret") is None and call.header("x-own") == "1"
+    assert call.header("delay-id") and call.header("webhook-id")
+
+
+def test_a_user_name_is_refused_in_the_first_url_and_in_those_it_leads_to(tarry, hook):
+    end = hook.url(response())
+    named = end.replace("http://", "http://me:secret@")
+    leads = hook.url(response(b"", 307, f"Location: {named}"))
+    for url in (named, leads):
+        error = error_of(tarry, "follows", post(tarry, "follows", url))
+        assert error == "a job's URL may hold no user name"
+    assert not hook.got(end)
+    post(tarry, "trusts", leads)
+    assert hook.wait(end)[0].header("Authorization") == "Basic bWU6c2VjcmV0"
+
+
+def test_other_schemes_are_refused_in_the_first_url_and_in_those_it_leads_to(tarry, hook):
+    for url in ("file:///etc/passwd", "gopher://127.0.0.1/", "//127.0.0.1/"):
+        leads = hook.url(response(b"", 302, f"Location: {url}"))
+        assert "no http" in error_of(tarry, "follows", post(tarry, "follows", url))
+        if not url.startswith("//"):
+            assert "no http" in error_of(tarry, "follows", post(tarry, "follows", leads))

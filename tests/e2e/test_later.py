@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Later's API as its clients see it. Where a test says s2, it means section 2 of the contract of
+Later's master: HTTP (2), routes (3), faults that are mended here (7)."""
+import json
+import re
+import socket
+import time
+import uuid
+
+import pytest
+
+from lib.later import hook, later, place, read_answer, response  # noqa: F401 fixtures
+from lib.servers import wait_for
+
+
+def is_uuid4(text):
+    return re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}",
+                        text)
+
+
+# ------------------------------------------------------------------ section 2: HTTP
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "OPTIONS"])
+def test_s2_an_unknown_path_is_no_page(later, method):
+    for path in ("/", "/create/", "/CREATE", "/createx", "/create/x", "/v1/routes"):
+        answer = later.call(path, method=method)
+        assert (answer.status, answer.body) == (404, b"404 page not found\n"), path
+        assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Content-Length"] == "19"
+
+
+def test_s2_only_post_is_taken(later):
+    for path in ("/create", "/query", "/delete"):
+        for method in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "PURGE"):
+            answer = later.call(path, b"{}", method)
+            assert (answer.status, answer.body) == (400, b""), (method, path)
+            assert answer.headers["Allow"] is None and answer.headers["Content-Type"] is None
+            assert method == "HEAD" or answer.headers["Content-Length"] == "0"
+
+
+def test_s2_the_path_is_decoded_and_its_query_ignored(later):
+    for path in ("/query?id=x", "/%71uery", f"http://127.0.0.1:{later.api}/query"):
+        assert later.call(path, b'{"id":"none"}').status == 404, path
+        assert later.call(path, b"{}").status == 400, path
+
+
+def test_s2_the_requests_content_type_is_ignored(later):
+    for headers in ({}, {"Content-Type": "application/json"}, {"Content-Type": "text/html"},
+                    {"Content-Type": "application/x-www-form-urlencoded"},
+                    {"Content-Type": "multipart/form-data; boundary=x"}):
+        assert later.call("/create", b'{"delay":3600}', headers=headers).status == 200, headers
+
+
+def test_s2_json_answers_are_text_without_a_newline_and_others_are_empty(later):
+    made = later.call("/create", b'{"delay":3600}')
+    found = later.call("/query", made.body)
+    for answer in (made, found):
+        assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert answer.headers["Content-Length"] == str(len(answer.body)) and answer.headers["Date"]
+        assert answer.body.endswith(b"}")
+    for answer in (later.call("/delete", made.body), later.call("/query", made.body),
+                   later.call("/query", b"")):
+        assert answer.body == b"" and answer.headers["Content-Length"] == "0"
+        assert answer.headers["Content-Type"] is None and answer.headers["Date"]
+
+
+def request(body, path="/query", version="1.1", *lines):
+    head = [f"POST {path} HTTP/{version}", "Host: h", f"Content-Length: {len(body)}", *lines]
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
+def test_s2_requests_on_one_connection_are_answered_in_order(later):
+    ids = [later.create(delay=3600, topic=f"t{n}") for n in range(5)]
+    text = b"".join(request(json.dumps({"id": i}).encode()) for i in ids)
+    text += request(b"", "/create") + request(b"", "/nothing")
+    answers = later.raw(text, 7)
+    assert [json.loads(body)["topic"] for _, _, body in answers[:5]] == [f"t{n}" for n in range(5)]
+    assert [status for status, _, _ in answers[5:]] == [400, 404]
+
+
+def test_s2_chunks_and_expectations_and_http_1_0_are_understood(later):
+    text = (b"POST /query HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"5\r\n{\"id\"\r\n6\r\n:\"no\"}\r\n0\r\n\r\n")
+    assert later.raw(text)[0][0] == 404
+    with socket.create_connection(("127.0.0.1", later.api), timeout=5) as s:
+        text = request(b'{"id":"no"}', "/query", "1.1", "Expect: 100-continue")
+        head, _, body = text.partition(b"\r\n\r\n")
+        s.sendall(head + b"\r\n\r\n")
+        stream = s.makefile("rb")
+        assert read_answer(stream)[0] == 100
+        s.sendall(body)
+        assert read_answer(stream)[0] == 404
+    with socket.create_connection(("127.0.0.1", later.api), timeout=5) as s:
+        s.sendall(request(b'{"id":"no"}', "/query", "1.0"))
+        assert s.makefile("rb").read().startswith(b"HTTP/1.")  # and the connection ends
+    text = request(b'{"id":"no"}', "/query", "1.0", "Connection: keep-alive")
+    assert [status for status, _, _ in later.raw(text + text, 2)] == [404, 404]
+
+
+def test_s2_what_is_no_http_is_refused_and_the_connection_closed(later):
+    for text in (b"POST /query HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
+                 b"POST /query HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n{}",
+                 b"POST /query HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n{}",
+                 b"POST /query HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nContent-Length: 3"
+                 b"\r\n\r\n{}x"):
+        with socket.create_connection(("127.0.0.1", later.api), timeout=5) as s:
+            s.sendall(text)
+            assert s.makefile("rb").read().startswith(b"HTTP/1.1 400 "), text
+    assert later.call("/query", b'{"id":"no"}').status == 404
+
+
+GOOD = [b"{}", b"null", b" \t\r\n{ } \n", b'{"DELAY":-0}', b'{"Topic":"a","tOPIC":null}',
+        b'{"delay":9,"Delay":0}', b'{"x":{"y":[1.5,true,null]},"retry":null}', b'{"topic":"\xff"}',
+        b'{"topic":"\\ud800"}', b'{"topic":"\\u0000\\u0001"}', b'{"content":"\x7f"}',
+        b'{"id":5,"execute_time":"x"}', b'{"delay":-9223372036854775808}',
+        b'{"retry":9223372036854775807}', b'{"retry":-9223372036854775808}']
+BAD = [b"", b"[]", b"1", b'"x"', b"true", b"{", b"{}x", b"{}{}", b'{"delay":1,}', b"\xef\xbb\xbf{}",
+       b'{"topic":"\x01"}', b'{"delay":01}', b'{"delay":+1}', b"{'delay':1}", b'{"delay":1.5}',
+       b'{"delay":1.0}', b'{"delay":1e2}', b'{"delay":"15"}', b'{"delay":true}', b'{"retry":[]}',
+       b'{"delay":9223372036854775808}', b'{"topic":1}', b'{"content":{"a":1}}',
+       b'{"callback":null,"callback":1}', b'{"content":"a}', b'{"topic":"\\x"}', b'{"a":1 "b":2}',
+       b'{"topic":"a" b}', b"nul", b"[" * 100000]
+
+
+def test_s2_json_is_read_as_the_original_reads_it(later):
+    for body in GOOD:
+        assert later.call("/create", body).status == 200, body
+    for body in BAD:
+        answer = later.call("/create", body)
+        assert (answer.status, answer.body) == (400, b""), body[:80]
+
+
+def test_s2_strings_are_written_as_the_original_writes_them(later, hook):
+    url = hook.url()
+    given = (b'"\\"\\\\<>&/\\u2028\\u2029\\n\\r\\t\\b\\f\\u0000\\u001f\x7f\xc3\xa4'
+             b'\xf0\x9f\x98\x80\xff\\ud83d\\ude00\\udc00"')
+    told = (b'"\\"\\\\\\u003c\\u003e\\u0026/\\u2028\\u2029\\n\\r\\t\\b\\f\\u0000\\u001f\x7f'
+            b'\xc3\xa4\xf0\x9f\x98\x80\xef\xbf\xbd\xf0\x9f\x98\x80\xef\xbf\xbd"')
+    body = b'{"topic":%s,"content":%s,"delay":1,"callback":"%s"}' % (given, given, url.encode())
+    task_id = json.loads(later.call("/create", body).body)["id"].encode()
+    assert b'"topic":' + told in later.query(task_id.decode()).body
+    assert b'"content":' + told in later.query(task_id.decode()).body
+    call = hook.wait(url)[0]
+    assert call.body == b'{"id":"' + task_id + b'","topic":' + told + b',"content":' + told + b"}"
+
+
+def test_s7_7_a_content_of_megabytes_is_kept_whole_and_one_beyond_the_limit_refused(later, hook):
+    url = hook.url()
+    content = "0123456789abcdef" * 65536 * 5
+    task_id = later.create(url, content=content)
+    assert json.loads(hook.wait(url)[0].body)["content"] == content
+    wait_for("the task to be gone", lambda: later.is_gone(task_id))
+    answer = later.call("/create", {"content": "<" * (4 << 20)})  # each takes six bytes
+    assert (answer.status, answer.body) == (413, b"")
+    text = request(b"", "/create", "1.1", "Expect: 100-continue")
+    status, _, body = later.raw(text.replace(b"Content-Length: 0", b"Content-Length: 17000000"))[0]
+    assert (status, body) == (413, b"")
+
+
+# ------------------------------------------------------------------ section 3: routes
+
+
+def test_s3_create_gives_a_uuid_and_nothing_else(later):
+    answer = later.call("/create", b'{"id":"mine","execute_time":5,"delay":3600}')
+    task_id = json.loads(answer.body)["id"]
+    assert is_uuid4(task_id) and answer.body == b'{"id":"%s"}' % task_id.encode()
+    assert later.task(task_id)["execute_time"] > time.time()
+
+
+def test_s3_query_tells_the_task_in_this_order(later):
+    before = int(time.time())
+    task_id = later.create("http://a/?b&c", topic="t", delay=3600, retry=3, content="c<")
+    found = later.query(task_id)
+    created = json.loads(found.body)["creat_time"]
+    assert before <= created <= time.time()
+    assert found.body == (b'{"id":"%s","topic":"t","execute_time":%d,"max_retry":3,"has_retry":0,'
+                          b'"callback":"http://a/?b\\u0026c","content":"c\\u003c","creat_time":%d}'
+                          % (task_id.encode(), created + 3600, created))
+
+
+def test_s3_nothing_is_checked_but_types_and_all_fields_may_be_missing(later):
+    task_id = json.loads(later.call("/create", b'{"delay":3600}').body)["id"]
+    found = later.task(task_id)
+    assert (found["topic"], found["callback"], found["content"]) == ("", "", "")
+    assert (found["max_retry"], found["has_retry"]) == (0, 0)
+    for callback in ("no url", "ftp://a/", "\x01", "http://", "x" * 20000):
+        task_id = later.create(callback, delay=3600)
+        assert later.task(task_id)["callback"] == callback
+
+
+def test_s3_query_and_delete_want_an_id(later):
+    for path in ("/query", "/delete"):
+        for body in (b"", b"{}", b"null", b'{"id":""}', b'{"id":null}', b'{"id":1}', b"[]",
+                     b'{"id":"a"'):
+            answer = later.call(path, body)
+            assert (answer.status, answer.body) == (400, b""), (path, body)
+
+
+def test_s3_unknown_ids_are_not_found_and_deleted_all_the_same(later):
+    task_id = later.create(delay=3600)
+    for other in (str(uuid.uuid4()), task_id.upper(), f" {task_id}", f"{task_id} ", "x" * 100000,
+                  "\0", "é"):
+        found, deleted = later.query(other), later.delete(other)
+        assert (found.status, found.body) == (404, b""), other[:50]
+        assert (deleted.status, deleted.body) == (200, b""), other[:50]
+    assert later.query(task_id).status == 200
+    assert later.call("/delete", json.dumps({"ID": task_id})).status == 200
+    assert later.is_gone(task_id)
+
+
+def test_s7_6_ids_name_tasks_and_nothing_else_in_redis(later, place):
+    task_id = later.create(delay=3600)
+    for key in place.store.client().keys("*"):
+        assert later.query(key.decode()).status == 404
+        assert later.delete(key.decode()).status == 200
+    assert later.delete("later_delay").status == 200
+    assert later.query(task_id).status == 200
+
+
+def test_s3_delays_that_are_past_and_retries_below_none_are_as_zero(later, hook):
+    urls = {}
+    for fields in ({"delay": 0}, {"delay": -1}, {"delay": -3}, {"delay": -86500},
+                   {"delay": -(2**63)}, {"retry": -5}, {}):
+        url = hook.url(response(b"no"))
+        urls[url] = fields
+        later.create(url, **fields)
+    for url in urls:
+        hook.wait(url)
+    time.sleep(1.3)
+    assert {url: len(hook.got(url)) for url in urls} == dict.fromkeys(urls, 1)
+
+
+def test_s3_a_delay_beyond_all_dates_is_refused_and_one_of_years_is_kept(later):
+    for delay in (2**63 - 1, 2**62, 4 * 10**9):
+        answer = later.call("/create", {"delay": delay})
+        assert (answer.status, answer.body) == (400, b""), delay
+    for delay in (86397, 90000, 2**31):  # section 5: the limit of 24 hours is gone
+        task_id = later.create(delay=delay)
+        assert abs(later.task(task_id)["execute_time"] - time.time() - delay) < 2

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""etc/openapi.yaml against the daemon: schemathesis makes requests from it, good and bad, and
+judges the answers: none is a 500, and each is as described."""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import Bench
+from lib.pulls import Queues
+from lib.servers import BUILD, TOP
+
+VERSION = "4.32.5"
+VENV = BUILD / "schemathesis"
+TOOL = VENV / "bin/schemathesis"
+CHECKS = ("not_a_server_error,status_code_conformance,content_type_conformance,"
+          "response_headers_conformance,response_schema_conformance,unsupported_method,"
+          "allow_header_conformance")
+# Not of whatever comes: a batch's control headers say nothing, so bad ones are no fault.
+BAD_IS_REFUSED = ",negative_data_rejection"
+# The sinks have the names of the examples. The callbacks go nowhere.
+CONF = '''
+    sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; };
+              q: { type = "queue"; };
+              kept: { type = "queue"; keep = "1h"; tries = 1; }; };
+    routes: { hooks: { from = "http"; to = "hook"; };
+              mails: { from = "http"; to = "kept"; match = "mails"; };
+              all:   { from = "http"; to = "q"; }; };'''
+# A pull that waits would wait for nobody.
+SETTINGS = 'hooks = "batches.py"\n[parameters]\n"query.wait" = "0"\n'
+# It has to be told how a batch travels: as it stands.
+HOOKS = '''
+import schemathesis
+
+@schemathesis.serializer("application/x-ndjson")
+def batch(context, value):
+    return value if isinstance(value, bytes) else str(value).encode()
+'''
+
+
+def installed():
+    """None, or why it can't be had."""
+    if TOOL.exists() and (VENV / VERSION).exists():
+        return None
+    if os.environ.get("TARRY_NO_INSTALL"):
+        return f"schemathesis {VERSION} is not in {VENV}, and nothing may be installed"
+    for command in ([sys.executable, "-m", "venv", "--clear", str(VENV)],
+                    [str(VENV / "bin/pip"), "install", "-q", "--disable-pip-version-check",
+                     "--retries", "1", "--timeout", "20", f"schemathesis=={VERSION}"]):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+        except (OSError, subprocess.TimeoutExpired) as fault:
+            return f"schemathesis can't be installed: {fault}"
+        if done.returncode:
+            why = (done.stderr or done.stdout).strip().splitlines() or ["no word"]
+            return f"schemathesis can't be installed: {why[-1]}"
+    (VENV / VERSION).touch()
+    return None
+
+
+@pytest.fixture(scope="module")
+def d(kafka_of_session):
+    why = installed()
+    if why:
+        pytest.skip(why)
+    bench = Bench(BUILD / "e2e/openapi", "openapi", kafka_of_session)
+    daemon = bench.tarry(bench.redis().url, CONF).start()
+    yield daemon
+    daemon.stop()
+    bench.end()
+
+
+def judge(d, name, checks, *more):
+    settings = d.folder / "schemathesis.toml"
+    settings.write_text(SETTINGS)
+    (d.folder / "batches.py").write_text(HOOKS)
+    done = subprocess.run(
+        [str(TOOL), "--no-color", "--config-file", str(settings), "run",
+         str(TOP / "etc/openapi.yaml"), "--url", f"http://127.0.0.1:{d.port}", "--checks", checks,
+         "--seed", "1", "--generation-deterministic",
+         "--no-shrink", "--request-timeout", "10", "--warnings", "off", *more],
+        capture_output=True, text=True, timeout=200, cwd=d.folder)
+    report = d.folder / f"schemathesis-{name}.log"
+    report.write_text(done.stdout + done.stderr)
+    # What went wrong, without the progress of what went well.
+    faults = re.split(r"(?m)^=+ (?:FAILURES|ERRORS) =+$", done.stdout, maxsplit=1)
+    assert done.returncode == 0, f"see {report}:\n{faults[-1][-6000:]}"
+    assert d.ask("GET", "/livez")[0] == 200
+
+
+def seed(d):
+    """A job in every state, under the ids of the examples."""
+    c = Queues(d)
+    for id_ in ("dead", "order-17", "mail-4711"):
+        c.put("mails", b"\xff", {"X-A": "1"}, id_=id_)
+        if id_ == "dead":
+            c.release(c.pull("mails").jobs[0])
+    c.pull("mails", lease="1h")
+    c.put("mails", id_="ended")
+    c.delete("mails", "ended")
+    d.ask("POST", "/v1/routes/hooks/jobs", "x", {"Delay-Id": "order-17", "Deliver-After": "1h"})
+
+
+def test_the_examples_and_the_edges_are_answered_as_described(d):
+    seed(d)
+    judge(d, "edges", CHECKS + BAD_IS_REFUSED, "--phases", "examples,coverage")
+
+
+@pytest.mark.slow
+def test_whatever_comes_is_answered_as_described(d):
+    seed(d)
+    judge(d, "fuzz", CHECKS, "--phases", "fuzzing", "--max-examples", "100")

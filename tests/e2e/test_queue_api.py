@@ -1,0 +1,864 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Queues that consumers pull from, through the daemon's own API."""
+import base64
+import itertools
+import socket
+import threading
+import time
+
+import pytest
+
+from conftest import Bench
+from lib.pulls import Consumers, Queues, Waiting, ms_of
+from lib.servers import BUILD, Redis, wait_for
+
+CONF = '''
+    sinks:  { q: { type = "queue"; };
+              kept: { type = "queue"; keep = "2s"; tries = 2; bury = false; lease = "200ms"; };
+              brief: { type = "queue"; ttl = "300ms"; forget = "200ms"; tries = 1; }; };
+    routes: { kept:  { from = "http"; to = "kept"; match = "kept/#"; };
+              brief: { from = "http"; to = "brief"; match = "brief/#"; };
+              fixed: { from = "http"; to = "q"; match = "elsewhere"; topic = "fixed"; };
+              all:   { from = "http"; to = "q"; max_delay = "30d"; }; };'''
+SOON_MS = 700  # what should come at once comes within this, on a busy machine
+names = (f"q{n}" for n in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def d(kafka_of_session):
+    bench = Bench(BUILD / "e2e/queue-api", "queue-api", kafka_of_session)
+    daemon = bench.tarry(bench.redis().url, CONF).start()
+    yield daemon
+    daemon.stop()
+    bench.end()
+
+
+@pytest.fixture
+def c(d):
+    client = Queues(d)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def q():
+    return next(names)
+
+
+def now_ms():
+    return time.time() * 1000
+
+
+def one(answer):
+    assert len(answer.jobs) == 1, answer
+    return answer.jobs[0]
+
+
+def nap(ms):
+    time.sleep(ms / 1000)
+
+
+# ------------------------------------------------------------------ one job's life
+
+@pytest.mark.smoke
+def test_a_job_is_stored_pulled_and_acknowledged(c, q):
+    made = c.put(q, b"hello", {"X-Colour": "red", "Delay-Key": "k", "Content-Type": "text/x"}, id_="a")
+    assert made.status == 201 and made["id"] == "a"
+    assert made.headers["Location"] == f"/v1/queues/{q}/jobs/a"
+    found = c.get(q, "a")
+    assert (found.status, found["state"], found["attempts"]) == (200, "ready", 0)
+    assert 0 <= ms_of(found["due"]) - ms_of(made["due"]) < 20, "behind those that are ready"
+    job = one(c.pull(q, lease="5s"))
+    assert set(job) == {"id", "queue", "token", "lease_ends", "due", "expires", "attempt",
+                        "tries_left", "key", "headers", "payload"}
+    assert (job["id"], job["queue"], job["payload"], job["key"]) == ("a", q, "hello", "k")
+    assert job["headers"] == {"x-colour": "red", "content-type": "text/x"}
+    assert (job["due"], job["expires"], job["attempt"], job["tries_left"]) == (made["due"], None, 1, None)
+    assert abs(ms_of(job["lease_ends"]) - now_ms() - 5000) < 1000
+    found = c.get(q, "a")
+    assert (found["state"], found["attempts"], found["lease_ends"]) == ("in-flight", 1, job["lease_ends"])
+    assert c.counts(q) == (0, 0, 1, 0, 0)
+    assert c.pull(q).status == 204
+    done = c.ack(job)
+    assert (done.status, done.body) == (200, {"id": "a", "was": "in-flight"})
+    assert c.ack(job).error == (404, "not-found")
+    assert c.get(q, "a").error == (404, "not-found")
+    assert c.counts(q) == (0, 0, 0, 0, 0)
+
+
+def test_any_bytes_come_back_as_they_went_in(c, q):
+    payload = bytes(range(256))
+    c.put(q, payload, id_="b")
+    c.put(q, b"", id_="e")
+    jobs = {j["id"]: j for j in c.pull(q, max=10).jobs}
+    assert base64.b64decode(jobs["b"]["payload_base64"]) == payload and "payload" not in jobs["b"]
+    assert jobs["e"]["payload"] == "" and jobs["e"]["headers"] == {}
+    large = b"x" * 200_000
+    assert c.put(q, large).status == 201
+    assert one(c.pull(q))["payload"] == large.decode()
+
+
+def test_jobs_come_out_in_the_order_in_which_they_are_due(c, q):
+    for i in range(8):
+        c.put(q, id_=f"n{i}")
+        nap(2)
+    c.put(q, id_="late", delay=300)
+    c.put(q, id_="soon", delay=150)
+    assert c.pull(q, max=3).ids == ["n0", "n1", "n2"]
+    assert c.pull(q, max=100).ids == [f"n{i}" for i in range(3, 8)]
+    assert [one(c.pull(q, wait="5s"))["id"] for _ in range(2)] == ["soon", "late"]
+
+
+def test_nothing_is_ever_handed_out_early_nor_much_later(d, c, q):
+    waiting = [Waiting(d, q, wait="8s") for _ in range(40)]
+    due = {}
+    for i in range(40):
+        made = c.put(q, delay=200 + 37 * (i * 17 % 40))
+        due[made["id"]] = ms_of(made["due"])
+    late = []
+    for w in waiting:
+        answer = w.result()
+        job = one(answer)
+        assert answer.ms >= due[job["id"]] and ms_of(job["due"]) == due.pop(job["id"])
+        late.append(answer.ms - ms_of(job["due"]))
+    assert not due and max(late) < SOON_MS, late
+
+
+def test_a_lease_that_ends_brings_the_job_back_and_counts(c, q):
+    c.put(q, id_="a")
+    first = one(c.pull(q, lease="300ms"))
+    second = c.pull(q, lease="30s", wait="5s")
+    assert 0 <= second.ms - ms_of(first["lease_ends"]) < SOON_MS
+    second = one(second)
+    assert (second["id"], second["attempt"]) == ("a", 2) and second["token"] != first["token"]
+    assert c.touch(first, lease="1s").error == (409, "not-held")
+    assert c.release(first).error == (409, "not-held")
+    assert c.get(q, "a")["state"] == "in-flight"
+    assert c.ack(second).status == 200
+
+
+def test_an_acknowledgement_counts_after_the_lease_but_only_for_this_job(c, q):
+    c.put(q, id_="a")
+    job = one(c.pull(q, lease="100ms"))
+    assert one(c.pull(q, wait="5s", lease="100ms"))["attempt"] == 2
+    nap(150)
+    assert c.ack(job).status == 200, "done is done"
+    assert c.pull(q, wait="200ms").status == 204
+    c.put(q, id_="b")
+    job = one(c.pull(q))
+    c.delete(q, "b")
+    c.put(q, id_="b")
+    assert c.ack(job).error == (409, "not-held"), "a new job of the same id"
+    assert c.get(q, "b")["state"] == "ready"
+
+
+def test_whose_lease_counts_the_consumers_then_the_jobs_then_the_queues(c, q):
+    c.put(q, lease="5s", id_="a")
+    c.put(q, headers={"Delay-Lease": "6s"}, id_="b")
+    c.put(q, id_="c")
+    begun = now_ms()
+    ends = {j["id"]: round((ms_of(j["lease_ends"]) - begun) / 1000) for j in c.pull(q, max=9).jobs}
+    assert ends == {"a": 5, "b": 6, "c": 30}
+    c.put(q, lease="5s")
+    assert ms_of(one(c.pull(q, lease="9s"))["lease_ends"]) - now_ms() > 8000
+
+
+def test_out_of_tries_a_job_is_dead_and_can_be_respawned_once(c, q):
+    c.put(q, b"x", tries=2, id_="a")
+    job = one(c.pull(q, lease="100ms"))
+    assert (job["attempt"], job["tries_left"]) == (1, 1)
+    job = one(c.pull(q, lease="100ms", wait="5s"))
+    assert (job["attempt"], job["tries_left"]) == (2, 0)
+    assert c.pull(q, wait="300ms").status == 204
+    assert c.counts(q) == (0, 0, 0, 1, 0)
+    dead = c.peek(q, part="dead")
+    assert (dead.status, dead["id"], dead["state"], dead["payload"]) == (200, "a", "dead", "x")
+    assert abs(ms_of(dead["dead_since"]) - now_ms()) < 3000 and c.get(q, "a")["state"] == "dead"
+    assert c.peek(q).status == 204
+    again = c.ask("POST", c.path(q, "dead", "respawn"), limit=5)
+    assert (again.status, again.body) == (200, {"respawned": 1})
+    job = one(c.pull(q))
+    assert (job["id"], job["tries_left"]) == ("a", 0)
+    assert c.release(job).status == 200
+    assert c.counts(q) == (0, 0, 0, 1, 0) and c.peek(q, part="dead")["id"] == "a"
+    assert c.delete(q, "a").body == {"id": "a", "was": "dead"}
+    assert c.counts(q) == (0, 0, 0, 0, 0)
+
+
+def test_the_dead_are_respawned_and_deleted_oldest_first(c, q):
+    for i in range(5):
+        c.put(q, tries=1, id_=f"n{i}")
+    for _ in range(5):
+        c.release(one(c.pull(q)))
+        nap(2)
+    assert c.ask("DELETE", c.path(q, "dead"), limit=2).body == {"deleted": 2}
+    assert c.ask("POST", c.path(q, "dead", "respawn"), limit=1, ttl="200ms").body == {"respawned": 1}
+    assert c.peek(q)["id"] == "n2" and abs(ms_of(c.peek(q)["expires"]) - now_ms()) < 1000
+    nap(300)
+    assert c.pull(q).status == 204
+    assert c.ask("POST", c.path(q, "dead", "respawn")).body == {"respawned": 2}
+    assert sorted(c.pull(q, max=9).ids) == ["n3", "n4"]
+    assert c.ask("POST", c.path(q, "dead", "respawn")).body == {"respawned": 0}
+
+
+def test_release_gives_back_now_or_later(c, q):
+    for id_ in "ab":
+        c.put(q, id_=id_)
+        nap(2)
+    job = one(c.pull(q))
+    assert c.release(job).body == {"id": "a", "was": "in-flight"}
+    assert [one(c.pull(q))["id"] for _ in range(2)] == ["b", "a"], "behind those who wait"
+    job = {"queue": q, "id": "a", "token": None}  # whoever has it
+    begun = now_ms()
+    assert c.release(job, delay="400ms").status == 200
+    assert c.get(q, "a")["state"] == "waiting" and c.pull(q).status == 204
+    answer = c.pull(q, wait="5s")
+    assert 400 <= answer.ms - begun < 400 + SOON_MS and one(answer)["attempt"] == 3
+    assert c.release(one(answer)).status == 200
+    assert c.release(job).error == (409, "not-held"), "it is not in flight"
+    assert c.release({"queue": q, "id": "none", "token": None}).error == (404, "not-found")
+
+
+def test_touch_begins_a_new_lease_under_a_new_token(c, q):
+    c.put(q, id_="a")
+    job = one(c.pull(q, lease="300ms"))
+    for _ in range(3):
+        nap(200)
+        touched = c.touch(job, lease="300ms")
+        assert touched.status == 200 and touched["id"] == "a" and touched["token"] != job["token"]
+        assert c.touch(job, lease="300ms").error == (409, "not-held"), "the old token"
+        job["token"] = touched["token"]
+    assert c.get(q, "a")["attempts"] == 1
+    begun = now_ms()
+    assert c.touch(job, lease="1ms").status == 200
+    back = c.pull(q, wait="5s")
+    assert one(back)["attempt"] == 2 and back.ms - begun < SOON_MS, "a touch may shorten it, too"
+    assert c.touch(job).error == (400, "bad-request"), "no lease"
+    assert c.touch({**job, "id": "none"}, lease="1s").error == (404, "not-found")
+    assert c.touch({**job, "token": None}, lease="9s").status == 200, "whoever has it"
+
+
+def test_a_job_expires_when_its_time_to_live_is_over(c, q):
+    made = c.put(q, ttl="300ms", id_="a")
+    c.put(q, headers={"Delay-Ttl": "300ms"}, id_="b", delay=100)
+    c.put(q, headers={"Deliver-Before": "1d"}, id_="c")
+    assert ms_of(c.get(q, "a")["expires"]) == ms_of(made["due"]) + 300
+    held = one(c.pull(q, lease="200ms"))
+    assert held["id"] == "a" and held["expires"]
+    nap(600)
+    assert c.pull(q, max=9).ids == ["c"]
+    for id_ in "ab":
+        assert c.get(q, id_).error == (404, "not-found")
+    assert c.ack(held).error == (404, "not-found")
+    c.put(q, ttl="100ms", id_="d")
+    held = one(c.pull(q, lease="5s"))
+    nap(200)
+    assert c.ack(held).error == (404, "not-found"), "in flight, too"
+
+
+def test_a_job_that_waits_can_be_deleted_and_an_id_is_a_jobs_own(c, q):
+    other = next(names)
+    assert c.put(q, b"1", id_="a", delay=60_000).status == 201
+    again = c.put(q, b"2", id_="a")
+    assert (again.status, again.body) == (200, {"id": "a", "duplicate": True})
+    assert c.put(other, b"3", id_="a").status == 201, "in each queue"
+    assert (c.get(q, "a")["payload"], c.get(q, "a")["state"]) == ("1", "waiting")
+    assert c.counts(q) == (0, 1, 0, 0, 0)
+    assert c.delete(q, "a").body == {"id": "a", "was": "waiting"}
+    assert c.delete(q, "a").error == (404, "not-found")
+    assert one(c.pull(other))["payload"] == "3"
+    c.put(q, id_="c", delay=60_000)
+    assert c.put(q, id_="c", headers={"Delay-Op": "cancel"}).body == {"id": "c", "cancelled": True}
+    assert c.get(q, "c").status == 404
+
+
+def test_what_has_ended_can_be_looked_up_where_the_sink_keeps_it(c):
+    q = f"kept/{next(names)}"
+    for id_ in "abcd":
+        c.put(q, id_=id_, ttl="500ms" if id_ == "c" else None)
+        nap(2)
+    a = one(c.pull(q, lease="30s"))
+    assert c.ack(a).status == 200
+    assert c.delete(q, "b").body == {"id": "b", "was": "waiting"}
+    for id_, end in (("a", "acked"), ("b", "deleted")):
+        ended = c.get(q, id_)
+        assert (ended["state"], ended["end"]) == ("ended", end)
+        assert 0 < ms_of(ended["kept_until"]) - now_ms() <= 2000
+    assert c.ack(a).error == (409, "ended")
+    assert c.delete(q, "b").error == (409, "ended")
+    tried, end = [], now_ms() + 1000
+    while now_ms() < end:
+        tried += c.pull(q, wait="100ms").ids
+    assert tried.count("d") == 2 and 1 <= tried.count("c") <= 2
+    assert (c.get(q, "d")["state"], c.get(q, "d")["end"]) == ("ended", "out-of-tries")
+    assert c.get(q, "c")["end"] in ("expired", "out-of-tries")
+    assert c.counts(q)[:4] == (0, 0, 0, 0)
+    wait_for("what has ended to be forgotten", lambda: c.get(q, "d").status == 404, 6)
+    assert c.counts(q) == (0, 0, 0, 0, 0)
+
+
+def test_the_sinks_own_tries_and_ttl(c):
+    q = f"brief/{next(names)}"
+    c.put(q, id_="a")
+    c.put(q, id_="long", ttl="1m")
+    assert c.get(q, "a")["expires"] is not None
+    jobs = {j["id"]: j for j in c.pull(q, max=2).jobs}
+    assert jobs["a"]["tries_left"] == 0
+    for job in jobs.values():
+        assert c.release(job).status == 200
+    assert c.counts(q)[3] == 2, "one try"
+    assert c.ask("DELETE", c.path(q), all="true").body == {"deleted": 2}
+
+
+@pytest.mark.slow
+def test_an_empty_queue_is_forgotten_after_a_while(c):
+    expired = f"brief/{next(names)}"
+    c.put(expired)
+    assert expired in [x["name"] for x in c.ask("GET", "/v1/queues", of=expired)["queues"]]
+    wait_for("the queue to be forgotten", lambda: expired not in [
+        x["name"] for x in c.ask("GET", "/v1/queues", of=expired)["queues"]], 30)
+
+
+# ------------------------------------------------------------------------- waiting
+
+def test_several_queues_are_asked_in_strict_order(d, c):
+    a, b, last = (next(names) for _ in range(3))
+    for i in range(3):
+        c.put(b, id_=f"b{i}")
+        nap(2)
+    c.put(last, id_="last")
+    c.put(a, id_="a0")
+    got = c.pull(a, b, last, max=10)
+    assert got.ids == ["a0"] and got.jobs[0]["queue"] == a, "all of one queue"
+    assert c.pull(a, b, last, max=2).ids == ["b0", "b1"]
+    c.put(a, id_="a1")
+    assert c.pull(a, b, last).ids == ["a1"]
+    assert [c.pull(a, b, last).ids for _ in range(3)] == [["b2"], ["last"], []]
+    w = Waiting(d, a, b, last)
+    nap(100)
+    c.put(b, id_="b9")
+    answer = w.result()
+    assert answer.ids == ["b9"] and answer.jobs[0]["queue"] == b
+    for queue in (a, b, last):
+        assert c.counts(queue)[0] == 0
+
+
+def test_a_wait_ends_in_time_and_not_sooner(d, q):
+    begun = now_ms()
+    waits = [Waiting(d, q, wait=f"{ms}ms") for ms in (0, 200, 500, 500)]
+    for ms, w in zip((0, 200, 500, 500), waits):
+        answer = w.result()
+        assert answer.status == 204 and answer.body == b""
+        assert ms <= answer.ms - begun < ms + SOON_MS
+
+
+def test_those_who_wait_are_served_first_come_first_served(d, c, q):
+    waiting = []
+    for i in range(6):
+        waiting.append(Waiting(d, q, next(names), wait="9s") if i % 2 else Waiting(d, q, wait="9s"))
+        nap(60)
+    for i in range(6):
+        c.put(q, id_=f"n{i}")
+        answer = waiting[i].result(3)
+        assert answer.ids == [f"n{i}"]
+
+
+def test_a_job_that_is_stored_wakes_who_waits_at_once(d, c, q):
+    for _ in range(3):
+        w = Waiting(d, q)
+        nap(100)
+        made = c.put(q)
+        answer = w.result()
+        assert one(answer)["id"] == made["id"]
+        assert answer.ms - ms_of(made["due"]) < SOON_MS
+
+
+def test_a_batch_feeds_all_who_wait(d, c, q):
+    waiting = [Waiting(d, q, max=2) for _ in range(10)]
+    nap(200)
+    lines = [{"payload": str(i), "id": str(i)} for i in range(20)]
+    assert all("due" in line for line in c.batch(q, lines))
+    got = [id_ for w in waiting for id_ in w.result().ids]
+    got += c.pull(q, max=100).ids
+    assert sorted(got, key=int) == [str(i) for i in range(20)]
+
+
+def raw_pull(d, q, wait="20s"):
+    s = socket.create_connection(("127.0.0.1", d.port))
+    s.sendall(f"POST /v1/queues/{q}/pull?wait={wait} HTTP/1.1\r\nHost: x\r\n"
+              "Content-Length: 0\r\n\r\n".encode())
+    return s
+
+
+def test_a_client_that_went_away_takes_no_job(d, c, q):
+    for s in [raw_pull(d, q) for _ in range(5)]:
+        nap(30)
+        s.close()
+    half = raw_pull(d, q)
+    nap(50)
+    half.shutdown(socket.SHUT_WR)
+    nap(300)
+    c.put(q, id_="a")
+    job = one(c.pull(q))
+    assert (job["id"], job["attempt"]) == ("a", 1)
+    assert c.counts(q) == (0, 0, 1, 0, 0)
+    half.close()
+
+
+def test_clients_that_go_away_as_jobs_come_lose_none(d, c, q):
+    for round_ in range(20):
+        s = raw_pull(d, q)
+        nap(3 * (round_ % 4))
+        closing = threading.Timer(0.001 * (round_ % 5), s.close)
+        closing.start()
+        c.put(q, lease="200ms", id_=str(round_))
+        closing.join()
+    got = set()
+    end = time.monotonic() + 10
+    while len(got) < 20 and time.monotonic() < end:
+        for job in c.pull(q, max=50, wait="500ms").jobs:
+            got.add(job["id"])
+            c.ack(job)
+    assert len(got) == 20
+
+
+def test_a_pull_takes_up_to_a_hundred_and_the_next_takes_the_rest(c, q):
+    c.batch(q, [{"id": str(i), "payload": str(i)} for i in range(230)])
+    got = [c.pull(q, max=100).ids for _ in range(4)]
+    assert [len(ids) for ids in got] == [100, 100, 30, 0]
+    assert sum(got, []) == [str(i) for i in range(230)], "of one batch, in its order"
+
+
+# -------------------------------------------------------------------- whole queues
+
+def test_a_queue_is_destroyed_in_part_or_whole(d, c, q):
+    def fill():
+        c.put(q, tries=1, id_="dead")
+        c.release(one(c.pull(q)))
+        c.put(q, id_="flight")
+        assert c.pull(q).ids == ["flight"]
+        for i in range(3):
+            c.put(q, id_=f"r{i}")
+        c.put(q, delay=60_000, id_="w")
+        assert c.counts(q) == (3, 1, 1, 1, 0)
+
+    fill()
+    w = c.ask("GET", c.path(q))
+    assert abs(ms_of(w["oldest_ready"]) - now_ms()) < 3000 and w["name"] == q
+    assert c.ask("DELETE", c.path(q)).body == {"deleted": 3}
+    assert c.counts(q) == (0, 1, 1, 1, 0)
+    assert c.ask("DELETE", c.path(q), all="true").body == {"deleted": 3}
+    assert c.counts(q) == (0, 0, 0, 0, 0)
+    for id_ in ("dead", "flight", "r0", "w"):
+        assert c.get(q, id_).status == 404
+    assert q not in [x["name"] for x in c.ask("GET", "/v1/queues", limit=100000, of=q)["queues"]]
+    fill()
+    assert c.ask("DELETE", c.path(q), all="true").body == {"deleted": 6}
+    waiting = Waiting(d, q)
+    nap(50)
+    c.ask("DELETE", c.path(q), all="true")
+    c.put(q, id_="new")
+    assert waiting.result().ids == ["new"], "it begins anew, and who waits stays"
+
+
+def test_queues_are_listed_the_most_recently_used_first(c):
+    mine = [next(names) for _ in range(3)]
+    for name in mine:
+        c.put(name, delay=60_000)
+        nap(5)
+    seen = wait_for("all to be listed", lambda: (lambda a: a if set(mine) <= {
+        x["name"] for x in a["queues"]} else None)(
+            c.ask("GET", "/v1/queues", limit=100000, of=mine[0])), 5)
+    assert seen["total"] == len(seen["queues"])
+    used = [ms_of(x["used"]) for x in seen["queues"]]
+    assert used == sorted(used, reverse=True)
+    few = c.ask("GET", "/v1/queues", limit=1, of=mine[0])
+    assert len(few["queues"]) == 1 and few["total"] == seen["total"]
+    assert not [x for x in seen["queues"] if x["name"].startswith("kept/")], "another sink's"
+
+
+def test_names_may_hold_any_byte_but_a_comma(c):
+    for name in ("a/b/c", "grüße ☃", "100%", "a?b=c&d", "..", "'\"\\", "{topic}", "x" * 1024):
+        made = c.put(name, id_="i/d ü")
+        assert made.status == 201, (name, made)
+        assert c.ask("GET", made.headers["Location"])["queue"] == name
+        job = one(c.pull(name))
+        assert (job["queue"], job["id"]) == (name, "i/d ü")
+        assert c.get(name, "i/d ü").status == 200
+        assert c.ack(job).status == 200
+    assert c.put("a,b").error == (400, "bad-request")
+    assert c.put("x" * 1025).error == (400, "bad-request")
+
+
+def test_a_batch_is_answered_line_by_line(c, q):
+    answers = c.batch(q, [{"payload": "a", "id": "a", "tries": 2, "ttl": "1h", "lease": "50s"},
+                          {"payload": "b", "tries": 0}, {"payload": "c", "ttl": "never"},
+                          {"payload": "d", "id": "d", "deliver-after": "1h"}, {"nonsense": 1}])
+    assert ["due" in a for a in answers] == [True, False, False, True, False]
+    assert all(a["message"] for a in answers if "error" in a)
+    job = one(c.pull(q))
+    assert (job["id"], job["tries_left"]) == ("a", 1)
+    assert ms_of(job["expires"]) == ms_of(job["due"]) + 3_600_000
+    assert ms_of(job["lease_ends"]) - now_ms() > 40_000
+    assert c.counts(q) == (0, 1, 1, 0, 0)
+
+
+def test_what_cannot_be_done_is_refused_with_a_word(c, q):
+    bad = [("POST", "/pull?max=0"), ("POST", "/pull?max=101"), ("POST", "/pull?max=x"),
+           ("POST", "/pull?lease=0"), ("POST", "/pull?lease=30"), ("POST", "/pull?lease=8d"),
+           ("POST", "/pull?wait=11m"), ("POST", "/pull?wait="), ("POST", "/pull?wiat=1s"),
+           ("POST", "/jobs/a/touch"), ("POST", "/jobs/a/touch?lease=0"),
+           ("POST", "/jobs/a/release?delay=-1s"), ("POST", "/jobs/a/release?token=x"),
+           ("DELETE", "/jobs/a?token=0"), ("DELETE", "/jobs/a?token=99999999999999999999"),
+           ("DELETE", "/jobs/a?toekn=1"), ("GET", "/jobs/a?x=1"), ("GET", "/peek?part=waiting"),
+           ("DELETE", "?all=yes"), ("DELETE", "/dead?limit=0"),
+           ("POST", "/dead/respawn?ttl=soon"), ("POST", "/jobs?tries=0"),
+           ("POST", "/jobs?ttl=0"), ("POST", "/jobs?lease=x"), ("POST", ",/pull"),
+           ("POST", ",,b/pull"), ("POST", "a" * 1025 + "/pull"),
+           ("POST", ",q" * 100 + "/pull")]
+    for method, path in bad:
+        answer = c.ask(method, f"/v1/queues/{q}{path}")
+        assert answer.error == (400, "bad-request"), (path, answer)
+    assert c.put(q, headers={"Deliver-After": "soon"}).error == (400, "bad-delay")
+    assert c.put(q, headers={"Deliver-After": "31d"}).error == (400, "too-long")
+    assert c.put(q, b"x" * 3_000_000).status == 413
+    assert c.ask("GET", "/v1/queues?limit=0").status == 400
+    assert c.ask("GET", "/v1/queues?of=").status == 400
+    wrong = c.ask("PUT", f"/v1/queues/{q}")
+    assert wrong.status == 405 and {"GET", "DELETE"} <= set(wrong.headers["Allow"].replace(",", " ").split())
+    assert c.ask("GET", f"/v1/queues/{q}/nothing").status == 404
+    assert c.counts(q) == (0, 0, 0, 0, 0)
+
+
+def test_a_route_names_the_queue(c):
+    assert c.put("elsewhere", b"x", id_="a").status == 201
+    assert one(c.pull("fixed"))["id"] == "a", "the target that the route renders"
+    c.put("elsewhere", b"x", id_="b")
+    job = one(c.pull("elsewhere"))
+    assert (job["id"], job["queue"]) == ("b", "elsewhere")
+    assert c.ack(job).status == 200
+
+
+# ------------------------------------------------------- faults, and more than one daemon
+
+PLAIN = 'sinks: { q: { type = "queue"; lease = "1s"; }; };\nroutes: { all: { from = "http"; to = "q"; }; };'
+
+
+def start_two(bench):
+    store, folder = bench.redis(), bench.folder
+    daemons = []
+    for name in ("one", "two"):  # in one folder they would share a configuration
+        bench.folder = folder / name
+        daemons.append(bench.tarry(store.url, PLAIN).start())
+    bench.folder = folder
+    return daemons
+
+
+def test_two_daemons_on_one_redis_wake_each_others_consumers(bench):
+    daemons = start_two(bench)
+    one_, two = (Queues(x) for x in daemons)
+    one_.put("warm")
+    assert two.pull("warm", wait="5s").jobs
+    late = []
+    for _ in range(5):
+        w = Waiting(daemons[1], "q")
+        nap(200)
+        made = one_.put("q")
+        answer = w.result()
+        assert one(answer)["id"] == made["id"]
+        late.append(answer.ms - ms_of(made["due"]))
+    assert sorted(late)[2] < 250 and max(late) < 2000, late
+    for _ in range(2):  # due later, with a consumer at the other end
+        w = Waiting(daemons[1], "later")
+        nap(50)
+        made = one_.put("later", delay=600)
+        answer = w.result()
+        assert one(answer)["id"] == made["id"] and 0 <= answer.ms - ms_of(made["due"]) < SOON_MS
+    # Those who wait at both ends: each job comes once.
+    waiting = [Waiting(daemons[i % 2], "both", wait="3s") for i in range(20)]
+    nap(200)
+    for i in range(20):
+        (one_, two)[i % 2].put("both", id_=str(i), lease="30s")
+    assert sorted((x for w in waiting for x in w.result().ids), key=int) == [str(i) for i in range(20)]
+    # The consumers of a killed daemon: their leases end, and the other hands out again.
+    one_.put("held", id_="a")
+    held = one(one_.pull("held", lease="700ms"))
+    waiting = Waiting(daemons[1], "held", wait="9s")
+    lost = Waiting(daemons[0], "nothing", wait="9s")
+    nap(100)
+    daemons[0].kill()
+    answer = waiting.result()
+    assert (one(answer)["id"], one(answer)["attempt"]) == ("a", 2)
+    assert 0 <= answer.ms - ms_of(held["lease_ends"]) < 2000
+    lost.join(5)
+    assert lost.answer is None
+    daemons[1].stop()
+
+
+def fill(daemon, queue, count, id_from=0, batch=200):
+    """Jobs due within two seconds; gives their ids."""
+    c = Queues(daemon)
+    ids = [f"{queue}-{id_from + i}" for i in range(count)]
+    for i in range(0, count, batch):
+        lines = [{"id": x, "payload": x, "deliver-after": f"{n % 40 * 50}ms"}
+                 for n, x in enumerate(ids[i:i + batch])]
+        for answer in c.batch(queue, lines):
+            assert "error" not in answer, answer
+    return set(ids)
+
+
+@pytest.mark.slow
+def test_kill_9_of_the_daemon_with_jobs_in_flight_loses_nothing(bench):
+    store = bench.redis()
+    daemon = bench.tarry(store.url, PLAIN).start()
+    ids = fill(daemon, "q", 3000)
+    consumers = Consumers([daemon], ["none", "q"], 6, max=20)
+    for _ in range(3):
+        nap(500)
+        daemon.kill()
+        daemon.start()
+    wait_for("all to be done", lambda: ids <= consumers.done, 30)
+    consumers.stop()
+    assert not consumers.early and set(consumers.got) == ids
+    twice = sum(n - 1 for n in consumers.got.values())
+    assert twice <= 3 * 6 * 20, twice
+    c = Queues(daemon)
+    wait_for("the queue to be empty", lambda: c.counts("q") == (0, 0, 0, 0, 0), 5)
+    daemon.stop()
+
+
+@pytest.mark.slow
+def test_kill_9_of_one_of_two_daemons_loses_nothing(bench):
+    daemons = start_two(bench)
+    consumers = Consumers(daemons, ["q"], 8, max=10)
+    ids = set()
+    for i in range(3):
+        ids |= fill(daemons[(i + 1) % 2], "q", 600, id_from=600 * i)
+        daemons[i % 2].kill()
+        nap(300)
+        daemons[i % 2].start()
+    wait_for("all to be done", lambda: ids <= consumers.done, 30)
+    consumers.stop()
+    assert not consumers.early and set(consumers.got) == ids
+    assert sum(n - 1 for n in consumers.got.values()) <= 3 * 4 * 10
+    for daemon in daemons:
+        daemon.stop()
+
+
+@pytest.mark.slow
+def test_kill_9_of_redis_with_jobs_in_flight_loses_nothing(bench):
+    store = bench.redis(appendfsync="always")
+    daemon = bench.tarry(store.url, PLAIN).start()
+    ids = fill(daemon, "q", 1500)
+    consumers = Consumers([daemon], ["q"], 4, max=20)
+    for _ in range(2):
+        nap(500)
+        store.kill()
+        nap(200)
+        store.start()
+    wait_for("all to be done", lambda: ids <= consumers.done, 40)
+    consumers.stop()
+    assert not consumers.early and set(consumers.got) == ids
+    daemon.stop()
+
+
+def test_without_redis_a_pull_is_answered_503_and_waits_go_on_after_it(bench):
+    store = bench.redis()
+    daemon = bench.tarry(store.url, PLAIN).start()
+    c = Queues(daemon)
+    c.put("q", id_="a", delay=1500)
+    c.put("other", id_="b")
+    held = one(c.pull("other", lease="30s"))
+    waiting = Waiting(daemon, "q", wait="20s")
+    nap(200)
+    store.kill()
+    wait_for("readyz to say so", lambda: daemon.ask("GET", "/readyz")[0] == 503)
+    acks = []
+    acking = threading.Thread(target=lambda: acks.append(Queues(daemon).ack(held)))
+    acking.start()
+    for answer in (c.pull("q"), c.pull("q", wait="200ms"), c.get("q", "a"), c.put("q"),
+                   c.ask("GET", "/v1/queues/q"), c.ask("GET", "/v1/queues"), c.peek("q"),
+                   c.ask("DELETE", "/v1/queues/q"), c.ask("POST", "/v1/queues/q/dead/respawn")):
+        assert answer.error == (503, "unavailable") and int(answer.headers["Retry-After"]) > 0, answer
+    store.start()
+    acking.join()
+    assert acks[0].status == 200, "an acknowledgement waits some seconds for Redis"
+    assert waiting.result(20).ids == ["a"]
+    daemon.stop()
+
+
+def test_a_daemon_that_stops_answers_those_who_wait_at_once(bench):
+    daemon = bench.tarry(bench.redis().url, PLAIN).start()
+    waiting = [Waiting(daemon, "q", wait="60s") for _ in range(3)]
+    nap(200)
+    begun = now_ms()
+    daemon.stop()
+    for w in waiting:
+        assert w.result(5).status == 204
+    assert now_ms() - begun < 5000
+
+
+def test_jobs_of_mqtt_and_of_http_routes_can_be_pulled(bench):
+    import paho.mqtt.client as mqtt
+    store, broker = bench.redis(), bench.mosquitto()
+    daemon = bench.tarry(store.url, f'''
+        sources: {{ in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "$delayed/#" ]; client_id = "{bench.name}"; }}; }};
+        sinks:   {{ q: {{ type = "queue"; }}; }};
+        routes:  {{ devices: {{ from = [ "in", "http" ]; to = "q"; match = "devices/#"; }};
+                   all:     {{ from = "http"; to = "q"; }};
+                   mails:   {{ from = "http"; to = "q"; topic = "mails-{{header.lang}}"; }}; }};''').start()
+    broker.wait_subscribed("$delayed/#")
+    c = Queues(daemon)
+    waiting = Waiting(daemon, "devices/7/wake")
+    try:
+        client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="p")
+    except AttributeError:
+        client = mqtt.Client("p")
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    begun = now_ms()
+    client.publish("$delayed/1/devices/7/wake", b"up", qos=1).wait_for_publish()
+    answer = waiting.result()
+    job = one(answer)
+    assert (job["queue"], job["payload"]) == ("devices/7/wake", "up") and answer.ms - begun >= 1000
+    assert c.ack(job).status == 200
+    client.disconnect()
+    client.loop_stop()
+    status, _, made = daemon.ask("POST", "/v1/routes/mails/jobs", "hi", {"lang": "en", "Delay-Id": "x"})
+    assert (status, made["id"]) == (201, "x")
+    job = one(c.pull("mails-en"))
+    assert (job["id"], job["headers"]) == ("x", {"lang": "en"})
+    daemon.stop()
+
+
+def test_where_no_route_leads_to_a_queue(bench):
+    daemon = bench.tarry(bench.redis().url, '''
+        sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; }; q: { type = "queue"; }; };
+        routes: { some: { from = "http"; to = "q"; match = "some/#"; };
+                  r: { from = "http"; to = "hook"; }; };''').start()
+    c = Queues(daemon)
+    assert c.put("some/a", id_="a").status == 201
+    assert c.pull("other", "some/a").ids == ["a"], "what leads nowhere is left out"
+    for answer in (c.put("other"), c.pull("other"), c.get("other", "a"), c.delete("other", "a"),
+                   c.peek("other"), c.ask("GET", "/v1/queues/other"), c.ask("GET", "/v1/queues", of="other"),
+                   c.ask("DELETE", "/v1/queues/other"), c.ask("POST", "/v1/queues/other/dead/respawn")):
+        assert answer.error == (404, "no-route"), answer
+    assert c.ask("GET", "/v1/queues", of="some/x")["queues"][0]["name"] == "some/a"
+    assert c.ask("GET", "/v1/queues")["queues"][0]["name"] == "some/a"
+    daemon.stop()
+
+
+def test_when_redis_is_full_jobs_still_leave(bench):
+    store = bench.redis()
+    daemon = bench.tarry(store.url, PLAIN).start()
+    c, redis = Queues(daemon), store.client()
+    for id_ in "abc":
+        c.put("q", b"x" * 1000, id_=id_)
+    held = c.pull("q", max=2, lease="30s").jobs
+    redis.config_set("maxmemory", 1_000_000)
+    refused = wait_for("a job to be refused", lambda: (lambda a: a if a.status == 503 else None)(
+        c.put("q", b"y", id_="d")), 15)
+    assert int(refused.headers["Retry-After"]) > 0
+    assert c.ack(held[0]).status == 200
+    job = one(c.pull("q", lease="30s", wait="2s"))
+    assert job["id"] == "c" and c.ack(job).status == 200
+    assert c.touch(held[1], lease="9s").status == 200
+    assert c.delete("q", held[1]["id"]).status == 200
+    redis.config_set("maxmemory", 0)
+    wait_for("jobs to be taken again", lambda: c.put("q", b"y", id_="d").status == 201, 15)
+    assert c.pull("q").ids == ["d"]
+    daemon.stop()
+
+
+def test_a_sink_may_keep_its_jobs_in_a_redis_of_its_own(bench):
+    store = bench.redis()
+    other = bench.keep(Redis(bench.folder / "other", str(bench.sockets / "other.sock"))).start()
+    daemon = bench.tarry(store.url, f'''
+        pools:  {{ big: {{ url = "{other.url}"; }}; }};
+        sinks:  {{ q: {{ type = "queue"; pool = "big"; }}; near: {{ type = "queue"; }}; }};
+        routes: {{ near: {{ from = "http"; to = "near"; match = "near"; }};
+                   all: {{ from = "http"; to = "q"; }}; }};''').start()
+    c = Queues(daemon)
+    for name in ("far", "near"):
+        waiting = Waiting(daemon, name)
+        nap(100)
+        c.put(name, id_="a")
+        assert waiting.result().ids == ["a"]
+    assert [k for k in other.client().keys("*far*")] and not store.client().keys("*far*")
+    assert store.client().keys("*near*") and not other.client().keys("*near*")
+    other.kill()
+    waiting = Waiting(daemon, "near", wait="9s")
+    nap(300)
+    assert c.put("near", id_="b").status == 201
+    assert waiting.result().ids == ["b"], "one Redis that is away holds nobody back at another"
+    assert c.pull("far").error == (503, "unavailable")
+    other.start()
+    daemon.stop()
+
+
+def test_jobs_stay_when_everything_is_started_anew(bench):
+    store = bench.redis()
+    daemon = bench.tarry(store.url, PLAIN).start()
+    c = Queues(daemon)
+    c.put("q", b"1", id_="ready", tries=3)
+    c.put("q", b"2", id_="waiting", delay=2500)
+    c.put("dead", id_="dead", tries=1)
+    c.release(one(c.pull("dead")))
+    c.put("held", id_="held")
+    held = one(c.pull("held", lease="30s"))
+    daemon.stop()
+    store.stop()
+    store.start()
+    daemon.start()
+    assert c.counts("q") in ((1, 1, 0, 0, 0), (2, 0, 0, 0, 0)) and c.counts("dead") == (0, 0, 0, 1, 0)
+    job = one(c.pull("q", lease="30s"))
+    assert (job["id"], job["payload"], job["attempt"], job["tries_left"]) == ("ready", "1", 1, 2)
+    assert c.ack(held).status == 200, "its token is as good as before"
+    answer = c.pull("q", wait="5s")
+    assert one(answer)["id"] == "waiting" and answer.ms >= ms_of(one(answer)["due"])
+    daemon.stop()
+
+
+@pytest.mark.slow
+def test_thousands_of_queues(bench):
+    daemon = bench.tarry(bench.redis().url, PLAIN).start()
+    count, groups, threads = 3000, 150, []
+
+    def work(part):
+        c = Queues(daemon)
+        for i in range(part, count, 8):
+            assert c.put(f"many-{i}", str(i).encode(), id_=f"id-{i}", delay=0).status == 201
+        c.close()
+    for part in range(8):
+        threads.append(threading.Thread(target=work, args=(part,)))
+        threads[-1].start()
+    for t in threads:
+        t.join()
+    c = Queues(daemon)
+    listed = wait_for("all to be listed", lambda: (lambda a: a if a["total"] >= count else None)(
+        c.ask("GET", "/v1/queues", limit=100000)), 10)
+    assert {x["name"] for x in listed["queues"]} == {f"many-{i}" for i in range(count)}
+    parts = [[f"many-{i}" for i in range(part, count, groups)] for part in range(groups)]
+    waiting = [Waiting(daemon, *part, wait="5s", lease="60s") for part in parts]
+    got = [one(w.result())["queue"] for w in waiting]
+    assert got == [part[0] for part in parts]
+    for part in parts:
+        while jobs := c.pull(*part, lease="60s").jobs:
+            got += [job["queue"] for job in jobs]
+    assert len(got) == len(set(got)) == count
+    begun, cpu = time.monotonic(), daemon.cpu_s()
+    nap(2000)
+    assert (daemon.cpu_s() - cpu) / (time.monotonic() - begun) < 0.2, "idle queues cost nothing"
+    daemon.stop()
+
+
+@pytest.mark.slow
+def test_many_consumers_share_the_work_and_each_job_comes_once(bench):
+    daemon = bench.tarry(bench.redis().url, PLAIN).start()
+    consumers = Consumers([daemon], ["q"], 24, lease="60s")
+    ids = fill(daemon, "q", 4000)
+    wait_for("all to be done", lambda: ids <= consumers.done, 40)
+    consumers.stop()
+    assert set(consumers.got) == ids and set(consumers.got.values()) == {1}
+    assert not consumers.early
+    daemon.stop()

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fuzz_json.c - libFuzzer: any bytes as an object, and as an array. Texts come out as
+ * UTF-8, values come out whole, and what is written is read back as it was.
+ */
+#include "bridge/json.h"
+#include "bridge/mem.h"
+#include "bridge/text.h"
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
+
+struct thing {
+    struct slice text, task, raw;
+    int64_t number;
+    bool yes;
+};
+static const struct json_field fields[] = {
+    {"text", JSON_TEXT, offsetof(struct thing, text), 0, 0},
+    {"task", JSON_TEXT, offsetof(struct thing, task), 0, 0},
+    {"raw", JSON_RAW, offsetof(struct thing, raw), 0, 0},
+    {"n", JSON_INT, offsetof(struct thing, number), -5, 100},
+    {"yes", JSON_BOOL, offsetof(struct thing, yes), 0, 0},
+    {0},
+};
+
+static void ignore(void *arg, struct slice raw)
+{
+    (void)arg;
+    (void)raw;
+}
+
+/* One value without white space around, and nothing else. */
+static void check_value(struct slice raw)
+{
+    struct buf array = {0};
+    buf_addf(&array, "[");
+    buf_add_slice(&array, raw);
+    buf_add_str(&array, "]");
+    must(raw.n > 0 && !strchr(" \t\r\n", raw.p[0]) &&
+         !strchr(" \t\r\n", raw.p[raw.n - 1]));
+    must(json_each(buf_slice(&array), ignore, NULL) == 1);
+    buf_free(&array);
+}
+
+/* Written and read again, it is the same. */
+static void check_text(struct slice text)
+{
+    struct buf object = {0}, room = {0};
+    struct thing again = {.yes = false};
+    must(text_is_utf8(text));
+    buf_add_str(&object, "{\"text\":");
+    json_add_go(&object, text);
+    buf_add_str(&object, "}");
+    must(json_read(buf_slice(&object), fields, &again, &room) == 0);
+    must(slice_eq(again.text, text));
+    buf_free(&object);
+    buf_free(&room);
+}
+
+static void on_element(void *arg, struct slice raw)
+{
+    int *count = arg;
+    if ((*count)++ < 100)
+        check_value(raw);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
+{
+    struct slice all = {(const char *)bytes, n};
+    struct buf room = {0}, written = {0};
+    struct thing t = {.yes = false};
+    int count = 0;
+
+    if (json_read(all, fields, &t, &room) == 0) {
+        if (t.text.p)
+            check_text(t.text);
+        if (t.task.p)
+            check_text(t.task);
+        if (t.raw.p)
+            check_value(t.raw);
+        must(t.number >= -5 && t.number <= 100);
+    }
+    int told = json_each(all, on_element, &count);
+    must(count == (told > 0 ? told : 0));
+    json_add_go(&written, all); /* may be anything */
+    must(text_is_utf8(buf_slice(&written)));
+    buf_free(&written);
+    buf_free(&room);
+    return 0;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fuzz_lmstfy.c - libFuzzer: any bytes as a path, a query, a token, a topic, an id and a
+ * header of a request to the lmstfy source.
+ */
+#include "sources/lmstfy_attr.h"
+#include "sources/lmstfy_http.h"
+#include "sources/lmstfy_id.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
+
+static void read_query(struct slice in)
+{
+    struct slice params[LMSTFY_PARAMS];
+    char *room = mem_alloc(in.n + 1);
+    int64_t number;
+    size_t all = 0;
+    lmstfy_query_read(in, params, room);
+    for (int i = 0; i < LMSTFY_PARAMS; i++) {
+        must(params[i].p == NULL || (params[i].p >= room && params[i].p <= room + in.n));
+        all += params[i].n;
+        if (lmstfy_number(params[i], 100, &number) == 0)
+            must(number >= 0 && number <= 100);
+    }
+    must(all <= in.n);
+    free(room);
+}
+
+static void read_names(struct slice in)
+{
+    struct slice a, b, c;
+    struct buf topic = {0};
+    lmstfy_cut_token(in, &a, &b);
+    must(a.n + b.n <= in.n + sizeof("default"));
+    if (lmstfy_cut_topic(in, &a, &b, &c) == 0) {
+        lmstfy_add_topic(&topic, a, b, c);
+        must(slice_eq(buf_slice(&topic), in) || slice_is(a, "default"));
+    }
+    if (lmstfy_route("PUT", in, &a, &b, &c) || lmstfy_route("GET", in, &a, &b, &c))
+        must(a.n > 0 && b.n > 0);
+    buf_free(&topic);
+}
+
+/* Each line a header. */
+static void read_attributes(struct slice in)
+{
+    struct lmstfy_attrs attrs = {.n = 0};
+    while (in.n > 0) {
+        const char *end = memchr(in.p, '\n', in.n), *colon;
+        struct slice line = {in.p, end ? (size_t)(end - in.p) : in.n};
+        in.p += line.n + (end ? 1 : 0);
+        in.n -= line.n + (end ? 1 : 0);
+        colon = line.n ? memchr(line.p, ':', line.n) : NULL;
+        if (colon == NULL)
+            continue;
+        size_t n = (size_t)(colon - line.p);
+        lmstfy_attrs_take(&attrs, (struct slice){line.p, n},
+                          (struct slice){colon + 1, line.n - n - 1});
+    }
+    struct job *job = job_new(0);
+    lmstfy_attrs_keep(&attrs, job);
+    must(job->header_count <= LMSTFY_ATTRS);
+    job_free(job);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
+{
+    struct slice in = {(const char *)bytes, n};
+    read_query(in);
+    read_names(in);
+    read_attributes(in);
+    must(lmstfy_id_ms(in) >= -1);
+    return 0;
+}

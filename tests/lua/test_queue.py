@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The scripts of queues against a private Redis. A name is the sentence that it proves."""
+import random
+import struct
+
+import pytest
+
+from conftest import ENQUEUE, QUEUE, Bucket, script_text
+
+
+def record(tries=0, lease=0):
+    """As bridge/job.h has it, with tries_max and lease_ms."""
+    return b"\x96\x01\x00\xc4\x01x\x80" + struct.pack(">BQBQ", 0xcf, tries, 0xcf, lease)
+
+
+class Queue(Bucket):
+    """A queue; tries, keep and bury are the rules of its sink."""
+    tries, keep, bury = 0, 0, True
+
+    def ask(self, script, now, *args):
+        rules = (now, self.tries, self.keep, "1" if self.bury else "", "wake", "q me")
+        return self.run(script, QUEUE, *rules, *args)
+
+    def put(self, *jobs, now=1000):
+        """jobs: an id, or (id, due[, expires, how, record])."""
+        rows = []
+        for job in jobs:
+            job = job if isinstance(job, tuple) else (job,)
+            id_, due, expires, how, body = (*job, *("", "", "", "", record())[len(job):])
+            rows.append((id_, due, "", how, 0, -1, expires, body))
+        return self.enqueue(rows, now=now)
+
+    def pull(self, now, *wants, lease=100):
+        """wants: (lease, max) of each consumer. Gives the ids of each, and notes the tokens."""
+        wants = wants or ((0, 10),)
+        reply = self.ask("pull", now, lease, *[n for want in wants for n in want])
+        self.head, self.lease, self.settled = reply[1], reply[2], tuple(reply[3:6])
+        got = [[] for _ in wants]
+        self.token = {}
+        for at in range(6, len(reply), 7):
+            id_, self.token[id_.decode()] = (id_ := reply[at]), reply[at + 3]
+            got[reply[at + 5] - 1].append(id_.decode())
+        return got
+
+    def settle(self, now):
+        reply = self.ask("pull", now, 100)
+        return tuple(reply[3:6])
+
+    def finish(self, now, *ids, lease="", reason="acked", how=""):
+        _, codes = self.ask("finish", now, *[p for i in ids for p in (i, lease, reason, how)])
+        return codes.decode()
+
+    def release(self, now, *ids, lease="", due="", how=""):
+        _, codes = self.ask("release", now, *[p for i in ids for p in (i, lease, due, how)])
+        return codes.decode()
+
+    def look(self, now, id_="", which="i"):
+        return self.ask("look", now, which, id_)
+
+    def state(self, now, id_):
+        return self.look(now, id_)[0].decode()
+
+    def noted(self, id_):
+        return (self.client.hget(self.key["tries"], id_) or b"").decode().split("|")
+
+
+@pytest.fixture
+def q(server):
+    made = Queue(server)
+    yield made
+    made.check()
+
+
+def test_jobs_come_in_the_order_in_which_they_were_stored(q):
+    ids = [f"{'ba'[i % 2]}{99 - i}" for i in range(50)]
+    q.put(*ids)
+    q.put("later", now=1000.5)
+    assert q.pull(1001, (0, 100)) == [[*ids, "later"]]
+
+
+def test_nothing_is_handed_out_before_it_is_due_not_even_by_a_fraction(q):
+    q.put(("a", 2000), now=1000)
+    assert q.pull(1999.999) == [[]] and q.head == 2000
+    assert q.pull(2000) == [["a"]]
+
+
+def test_consumers_are_served_in_their_order_each_with_its_lease_and_its_number(q):
+    q.put("a", "b", "c", "d")
+    assert q.pull(1001, (50, 1), (70, 2), (0, 5)) == [["a"], ["b", "c"], ["d"]]
+    assert q.token == {"a": 1051, "b": 1071, "c": 1071, "d": 1101} and q.lease == 1051
+
+
+def test_a_job_may_bring_its_own_lease_which_a_consumer_can_override(q):
+    q.put(("a", "", "", "", record(lease=300)), ("b", "", "", "", record(lease=300)))
+    q.pull(1001, (0, 1), (20, 1))
+    assert q.token == {"a": 1301, "b": 1021}
+
+
+def test_a_job_whose_lease_ended_comes_back_behind_the_others_and_that_counts(q):
+    q.put("a")
+    q.pull(1001)
+    q.put("b", now=1050)
+    assert q.pull(1101, (0, 5)) == [["b", "a"]] and q.settled == (0, 1, 0)
+    assert q.noted("a")[0] == "1" and q.noted("b") == [""]
+
+
+def test_out_of_tries_a_job_is_buried_and_loses_its_expiry(q):
+    q.tries = 2
+    q.put(("a", "", 99999))
+    q.pull(1001)
+    q.pull(1200)
+    assert q.settle(1400) == (0, 1, 1)
+    assert q.state(1400, "a") == "d" and q.noted("a")[:2] == ["2", "retries"]
+    assert q.settle(200000) == (0, 0, 0), "a dead letter does not expire"
+
+
+def test_its_own_limit_beats_that_of_the_queue(q):
+    q.tries = 1
+    q.put(("a", "", "", "", record(tries=2)), "b")
+    q.pull(1001)
+    assert q.settle(1200) == (0, 2, 1)
+    assert q.state(1200, "a") == "r" and q.state(1200, "b") == "d"
+
+
+def test_out_of_tries_a_job_ends_where_dead_letters_are_not_kept(q):
+    q.tries, q.bury, q.keep = 1, False, 50
+    q.put("a")
+    q.pull(1001)
+    assert q.settle(1101) == (0, 1, 1) and q.state(1101, "a") == "e"
+    assert q.noted("a")[:2] == ["1", "retries"]
+    assert q.state(1151, "a") == "n", "and it is forgotten"
+
+
+@pytest.mark.parametrize("pulled", [False, True])
+def test_an_expired_job_vanishes_wherever_it_stands(q, pulled):
+    q.put(("a", "", 1500))
+    if pulled:
+        q.pull(1001, (9999, 1))
+    assert q.pull(1499) == [["a"]] if not pulled else True
+    assert q.settle(1500) == (1, 0, 0) and q.state(1500, "a") == "n"
+
+
+def test_an_expired_job_is_kept_with_its_reason_where_ended_ones_are(q):
+    q.keep = 100
+    q.put(("a", "", 1500), ("b", "", 1500))
+    q.pull(1001, (9999, 1))
+    q.settle(1500)
+    assert q.noted("a")[:2] == ["1", "expired"] and q.noted("b")[:2] == ["0", "expired"]
+
+
+def test_finish_takes_a_job_wherever_it_stands(q):
+    q.tries = 1
+    q.put("dead")
+    q.pull(1001)
+    q.put("flying", ("later", 5000), now=1150)
+    q.settle(1150)
+    q.pull(1160)
+    assert q.finish(1161, "dead", "flying", "later", "nobody") == "dfwn"
+
+
+def test_finish_with_a_lease_leaves_a_new_job_of_the_same_id_alone(q):
+    q.put("a")
+    q.pull(1001)
+    token = q.token["a"]
+    assert q.finish(1002, "a", lease=token) == "f"
+    q.put("a", now=1003)
+    assert q.finish(1004, "a", lease=token) == "x" and q.state(1004, "a") == "r"
+
+
+def test_a_delivered_job_may_be_finished_after_its_lease_ended(q):
+    q.put("a")
+    q.pull(1001)
+    token = q.token["a"]
+    q.settle(1200)
+    assert q.finish(1201, "a", lease=token) == "w"
+
+
+def test_what_has_ended_is_kept_and_can_be_told_from_what_never_was(q):
+    q.keep = 100
+    q.put("a")
+    q.pull(1001)
+    assert q.finish(1002, "a", how="a") == "f" and q.state(1002, "a") == "e"
+    assert q.finish(1003, "a", how="a") == "E" and q.noted("a")[:2] == ["1", "acked"]
+    assert q.finish(1004, "a", reason="deleted") == "e" and q.noted("a")[:2] == ["1", "deleted"]
+    assert q.finish(1005, "a", how="f") == "e" and q.state(1005, "a") == "n"
+
+
+def test_the_id_of_a_job_that_has_ended_is_free_again(q):
+    q.keep = 1000
+    q.put("a")
+    assert q.put("a", now=1001)[1] == "d"
+    q.finish(1002, "a")
+    assert q.put("a", now=1003)[1] == "s" and q.state(1003, "a") == "r"
+    assert q.noted("a") == [""], "it begins anew"
+
+
+def test_the_id_of_an_expired_job_is_free_at_once(q):
+    q.keep = 1000
+    q.put(("a", 5000, 1500))
+    assert q.put("a", now=1500)[1] == "s" and q.settle(1500) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("where", ["waiting", "flying", "dead", "ended"])
+def test_a_replacing_job_takes_the_place_of_the_old_one_wherever_that_stands(q, where):
+    q.tries, q.keep = 1, 1000
+    q.put(("a", "" if where != "waiting" else 5000, 9000))
+    if where in ("flying", "dead"):
+        q.pull(1001)
+    if where == "dead":
+        q.settle(1200)
+    if where == "ended":
+        q.finish(1001, "a")
+    assert q.put(("a", 2000, "", "r"), now=1201)[1] == "s"
+    assert q.state(1201, "a") == "w" and q.pull(2000) == [["a"]]
+    assert q.pull(2000) == [[]]
+
+
+def test_released_it_is_due_at_once_or_later_and_that_counts(q):
+    q.put("a", "b")
+    q.pull(1001)
+    assert q.release(1002, "a") == "r" and q.release(1002, "b", due=1500) == "r"
+    assert q.pull(1003) == [["a"]] and q.pull(1499) == [["a"]] and q.noted("b")[0] == "1"
+    assert q.pull(1500, (0, 1)) == [["b"]]
+
+
+def test_released_uncounted_it_stands_where_it_stood(q):
+    q.put("a")
+    q.put("b", now=1001)
+    q.pull(1002, (0, 1))
+    assert q.release(1003, "a", lease=q.token["a"], due=1000, how="u") == "r"
+    assert q.pull(1004, (0, 2)) == [["a", "b"]] and q.noted("a") == [""]
+
+
+def test_release_and_touch_act_only_for_the_lease_that_has_it(q):
+    q.put("a")
+    q.pull(1001)
+    old = q.token["a"]
+    q.pull(1200)
+    assert q.release(1201, "a", lease=old) == "x" and q.state(1201, "a") == "f"
+    assert q.ask("touch", 1201, "a", old, 500) == [b"x", 0]
+    assert q.ask("touch", 1201, "a", q.token["a"], 500) == [b"t", 1701]
+    assert q.settle(1700) == (0, 0, 0) and q.settle(1701) == (0, 1, 0)
+    assert q.release(1702, "a") == "x" and q.release(1702, "b") == "n"
+    assert q.ask("touch", 1702, "b", "", 500) == [b"n", 0]
+
+
+def test_released_out_of_tries_it_is_buried(q):
+    q.tries = 1
+    q.put("a")
+    q.pull(1001)
+    assert q.release(1002, "a") == "b" and q.state(1003, "a") == "d"
+
+
+def test_look_shows_the_next_ready_one_and_the_oldest_dead_one(q):
+    q.tries = 1
+    q.put("x", "y")
+    q.pull(1001, (0, 1), (10, 1))
+    q.put("a", ("b", 5000), now=1200)
+    assert q.look(1200, which="r")[1] == b"a" and q.look(1200, which="d")[1] in (b"x", b"y")
+    assert q.state(1200, "b") == "w" and q.look(1200, "b")[2] == 5000
+    assert q.look(1200, "nobody")[0] == b"n"
+
+
+def test_measure_counts_every_part_and_the_spans_of_time(q):
+    q.tries, q.keep = 1, 9000
+    q.put("dead")
+    q.pull(1001)
+    q.put("flying", "done", now=1200)
+    q.pull(1201, (5000, 2))
+    q.finish(1202, "done")
+    q.put(("soon", 1300), "ready", ("late", 9000), now=1203)
+    now, ready, waiting, flying, dead, ended, oldest, *rest = q.ask("measure", 1204, 100, 1000)
+    assert (ready, waiting, flying, dead, ended, oldest) == (1, 2, 1, 1, 1, 1204)
+    assert rest == [0, 0, 0, 2, 0, 1], "nothing was settled; a ready one counts as due soon"
+
+
+def test_respawned_they_have_one_try_and_a_new_life(q):
+    q.tries = 3
+    q.put("a", "b", "c")
+    for now in (1001, 1200, 1400):
+        q.pull(now)
+    q.settle(1600)
+    n, head = q.ask("respawn", 1700, 2, 1000)
+    assert n == 2 and head == 1701
+    assert q.pull(1701, (0, 9)) == [["a", "b"]] and q.noted("a")[0] == "2"
+    assert q.settle(1900) == (0, 2, 2) and q.state(1900, "a") == "d"
+    assert q.ask("respawn", 2000, 9, 100)[0] == 3 and q.settle(2100)[0] == 3
+
+
+def test_drop_deletes_the_part_that_is_meant(q):
+    q.tries, q.keep = 1, 9000
+    q.put("d1", "d2")
+    q.pull(1001)
+    q.put("r1", "r2", "f", "e", ("w", 9000), now=1200)
+    q.settle(1200)
+    q.finish(1200, "e")
+    assert q.ask("drop", 1201, "d", 1) == 1 and q.ask("drop", 1201, "d", 9) == 1
+    q.pull(1202, (500, 1))
+    assert q.ask("drop", 1203, "r", 9) == 2 and q.state(1203, "w") == "w"
+    assert q.ask("drop", 1204, "a", 9) == 3 and q.ask("drop", 1204, "a", 9) == 0
+    assert not q.client.keys("tarry:{r/0}:*")
+
+
+def test_a_wake_is_sent_when_the_head_became_earlier(q):
+    listener = q.client.pubsub()
+    listener.subscribe("wake")
+    q.put("a")
+    q.pull(1001)
+    q.release(1002, "a")
+    q.pull(1003)
+    q.settle(1200)
+    q.settle(1200)
+    heard = 0
+    while (m := listener.get_message(timeout=0.05)) is not None:
+        heard += m["type"] == "message"
+    assert heard == 3, "stored, released, lease ended"
+
+
+def test_where_ids_are_global_the_last_of_an_id_is_the_only_one(server):
+    server.flushall()
+    script = Bucket(server)
+    ids = "tarry:{s}:ids"
+
+    def queue(name):
+        made = Queue(server)
+        made.key = {p: f"tarry:{{s}}:{name}:{p}" for p in made.key}
+        made.key["ids"] = ids
+        return made
+
+    a = queue("a")
+    b_key = {p: f"tarry:{{s}}:b:{p}" for p in script.key}
+
+    def put(key, id_):
+        keys = [key[p] for p in ENQUEUE]
+        return server.eval(script_text("enqueue"), 9, *keys, ids, 1000, "wake", "w", 0,
+                           id_, "", record(), "", 0, -1, "r", "")
+    put(a.key, "x")
+    assert server.hget(ids, "x") == b"tarry:{s}:a"
+    put(b_key, "x")
+    assert server.hget(ids, "x") == b"tarry:{s}:b"
+    assert server.zcard(a.key["delay"]) == 0 and server.zcard(b_key["delay"]) == 1
+    assert server.hlen(a.key["pool"]) == 0
+
+
+def test_no_order_of_calls_loses_or_doubles_a_job(q):
+    rnd = random.Random(7)
+    q.tries, now, alive = 3, 1000, set()
+    for step in range(800):
+        now += rnd.randint(0, 40)
+        id_ = f"j{rnd.randint(0, 30)}"
+        act = rnd.randrange(7)
+        if act < 2:
+            if q.put((id_, now + rnd.randint(0, 200), rnd.choice(["", now + 500])), now=now)[1] == "s":
+                alive.add(id_)
+        elif act == 2:
+            q.pull(now, (rnd.randint(1, 90), 1), (0, 2))
+        elif act == 3:
+            q.finish(now, id_)
+        elif act == 4:
+            q.release(now, id_, due=rnd.choice(["", now + 50]))
+        elif act == 5:
+            q.ask("respawn", now, 2, 0)
+        else:
+            q.ask("touch", now, id_, "", 80)
+        q.check()

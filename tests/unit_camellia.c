@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_camellia.c - parameters as the camellia API reads them, its JSON, its statistics.
+ */
+#include "sources/camellia_json.h"
+#include "sources/camellia_param.h"
+#include "sources/camellia_stats.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---------------------------------------------------------------- parameters */
+
+struct taken {
+    struct camellia_text text;
+    int64_t n;
+    bool flag;
+};
+#define AT(field) offsetof(struct taken, field)
+static const struct camellia_param text_row = {"t", CAMELLIA_TEXT, AT(text), true};
+static const struct camellia_param long_row = {"l", CAMELLIA_LONG, AT(n), true};
+static const struct camellia_param int_row = {"i", CAMELLIA_INT, AT(n), false};
+static const struct camellia_param bool_row = {"b", CAMELLIA_BOOL, AT(flag), true};
+static const struct camellia_param soft_row = {"s", CAMELLIA_BOOL, AT(flag), false};
+
+static int take(const struct camellia_param *row, struct taken *to, const char *value)
+{
+    return camellia_param_take(row, to, false, slice_of(value));
+}
+
+static void a_number_may_have_blanks_a_sign_and_be_hexadecimal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t n;
+    } rows[] = {{"5", 5},
+                {" +5\t", 5},
+                {"-5", -5},
+                {"007", 7},
+                {"0x10", 16},
+                {"-0XfF", -255},
+                {"#10", 16},
+                {"9223372036854775807", INT64_MAX},
+                {"-9223372036854775808", INT64_MIN}};
+    struct taken to = {0};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(take(&long_row, &to, rows[i].text), 0);
+        assert_int_equal(to.n, rows[i].n);
+    }
+}
+
+static void what_is_no_integer_in_range_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      " ",
+                                      "x",
+                                      "1.5",
+                                      "1e3",
+                                      "+",
+                                      "-",
+                                      "0x",
+                                      "#",
+                                      "+0x1",
+                                      "--5",
+                                      "5-",
+                                      "0xg",
+                                      "1 0",
+                                      "9223372036854775808",
+                                      "-9223372036854775809",
+                                      "0x8000000000000000"};
+    struct taken to = {.n = 42};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(take(&long_row, &to, bad[i]), -1);
+    assert_int_equal(take(&int_row, &to, "2147483648"), -1);
+    assert_int_equal(take(&int_row, &to, "-2147483649"), -1);
+    assert_int_equal(to.n, 42);
+}
+
+static void an_empty_one_leaves_the_default_where_it_may_be_missing(void **state)
+{
+    (void)state;
+    struct taken to = {.n = 42, .flag = true};
+    assert_int_equal(take(&int_row, &to, ""), 0);
+    assert_int_equal(take(&int_row, &to, "  "), 0);
+    assert_int_equal(to.n, 42);
+    assert_int_equal(take(&soft_row, &to, ""), 0);
+    assert_true(to.flag);
+    assert_int_equal(take(&bool_row, &to, ""), -1);
+    assert_int_equal(take(&long_row, &to, ""), -1);
+}
+
+static void booleans_have_many_names(void **state)
+{
+    (void)state;
+    static const char *const words[2][4] = {{"false", "OFF", "No", " 0 "},
+                                            {"True", "on", " yes", "1"}};
+    struct taken to = {0};
+    for (int value = 0; value < 2; value++) {
+        for (int i = 0; i < 4; i++) {
+            to.flag = !value;
+            assert_int_equal(take(&bool_row, &to, words[value][i]), 0);
+            assert_int_equal(to.flag, value);
+        }
+    }
+    assert_int_equal(take(&bool_row, &to, "maybe"), -1);
+    assert_int_equal(take(&bool_row, &to, "t"), -1);
+}
+
+static void of_a_number_said_twice_the_first_counts_and_texts_are_joined(void **state)
+{
+    (void)state;
+    struct taken to = {0};
+    assert_int_equal(take(&long_row, &to, "5"), 0);
+    assert_int_equal(camellia_param_take(&long_row, &to, true, SLICE_LIT("x")), 0);
+    assert_int_equal(to.n, 5);
+    take(&text_row, &to, "a");
+    camellia_param_take(&text_row, &to, true, SLICE_LIT("b"));
+    camellia_param_take(&text_row, &to, true, SLICE_LIT(""));
+    assert_true(slice_is(to.text.value, "a,b,"));
+    buf_free(&to.text.own);
+}
+
+static void a_text_is_kept_byte_for_byte_unless_it_is_not_utf_8(void **state)
+{
+    (void)state;
+    struct taken to = {0};
+    struct slice raw = SLICE_LIT(" a\0|{}\"\xf0\x9f\x98\x80 ");
+    camellia_param_take(&text_row, &to, false, raw);
+    assert_true(slice_eq(to.text.value, raw));
+    camellia_text_clear(&to.text);
+    assert_null(to.text.value.p);
+    take(&text_row, &to,
+         "a\xff"
+         "b\xc3");
+    assert_true(slice_is(to.text.value, "a\xef\xbf\xbd"
+                                        "b\xef\xbf\xbd"));
+    buf_free(&to.text.own);
+}
+
+/* ---------------------------------------------------------------------- JSON */
+
+static void is_text(struct slice s, enum camellia_json how, const char *want)
+{
+    struct buf out = {0};
+    camellia_add_text(&out, s, how);
+    assert_string_equal(buf_str(&out), want);
+    buf_free(&out);
+}
+
+static void the_two_writers_escape_what_they_always_did(void **state)
+{
+    (void)state;
+    struct slice controls = SLICE_LIT("\b\t\n\f\r\x01\x1f\"\\/\0");
+    const char *want = "\"\\b\\t\\n\\f\\r\\u0001\\u001F\\\"\\\\/\\u0000\"";
+    is_text(controls, CAMELLIA_PLAIN, want);
+    is_text(controls, CAMELLIA_SORTED, want);
+    is_text(SLICE_LIT("\x7f\xc2\x9f\xe2\x80\xa8"), CAMELLIA_PLAIN,
+            "\"\x7f\xc2\x9f\xe2\x80\xa8\"");
+    is_text(SLICE_LIT("\x7f\xc2\x9f\xe2\x80\xa8\xe2\x80\xa9"), CAMELLIA_SORTED,
+            "\"\\u007F\\u009F\\u2028\\u2029\"");
+    is_text(SLICE_LIT("\xc3\xa9\xf0\x9f\x98\x80"), CAMELLIA_PLAIN,
+            "\"\xc3\xa9\\uD83D\\uDE00\"");
+    is_text(SLICE_LIT("a\xff"
+                      "b"),
+            CAMELLIA_PLAIN,
+            "\"a\xef\xbf\xbd"
+            "b\"");
+    is_text(SLICE_LIT(""), CAMELLIA_PLAIN, "\"\"");
+}
+
+static void a_message_has_its_fields_in_order_or_sorted(void **state)
+{
+    (void)state;
+    const struct camellia_msg m = {.topic = SLICE_LIT("t"),
+                                   .id = SLICE_LIT("m"),
+                                   .msg = SLICE_LIT("b"),
+                                   .produce_ms = 1795173462850,
+                                   .trigger_ms = 1795173463850,
+                                   .expire_ms = 1795177063850,
+                                   .max_retry = 10,
+                                   .status = CAMELLIA_WAITING};
+    struct buf out = {0};
+    camellia_add_msg(&out, &m, CAMELLIA_PLAIN);
+    assert_string_equal(
+        buf_str(&out),
+        "{\"topic\":\"t\",\"msgId\":\"m\",\"msg\":\"b\",\"produceTime\":1795173462850,"
+        "\"triggerTime\":1795173463850,\"expireTime\":1795177063850,\"maxRetry\":10,"
+        "\"retry\":0,\"status\":1}");
+    buf_clear(&out);
+    camellia_add_msg(&out, &m, CAMELLIA_SORTED);
+    assert_string_equal(
+        buf_str(&out),
+        "{\"expireTime\":1795177063850,\"maxRetry\":10,\"msg\":\"b\",\"msgId\":\"m\","
+        "\"produceTime\":1795173462850,\"retry\":0,\"status\":1,\"topic\":\"t\","
+        "\"triggerTime\":1795173463850}");
+    buf_free(&out);
+}
+
+static void numbers_are_written_as_they_are(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    camellia_add_int(&out, INT64_MIN);
+    buf_add_str(&out, " ");
+    camellia_add_int(&out, 0);
+    buf_add_str(&out, " ");
+    camellia_add_real(&out, 357);
+    buf_add_str(&out, " ");
+    camellia_add_real(&out, 1.5);
+    assert_string_equal(buf_str(&out), "-9223372036854775808 0 357.0 1.5");
+    buf_free(&out);
+}
+
+/* ---------------------------------------------------------------- statistics */
+
+static void count_topic(void *arg, const struct camellia_topic *t)
+{
+    size_t *n = arg;
+    assert_non_null(t);
+    (*n)++;
+}
+
+static void a_window_holds_what_was_counted_before_the_turn(void **state)
+{
+    (void)state;
+    struct camellia_stats s = {0};
+    camellia_counted(&s, SLICE_LIT("a"), CAMELLIA_N_SEND, 3);
+    struct camellia_topic *a = camellia_topic(&s, SLICE_LIT("a"));
+    camellia_gap_add(&a->now.pull, -10);
+    camellia_gap_add(&a->now.pull, 20);
+    assert_int_equal(a->last.counts[CAMELLIA_N_SEND], 0);
+    camellia_stats_turn(&s);
+    assert_ptr_equal(camellia_topic(&s, SLICE_LIT("a")), a);
+    assert_int_equal(a->last.counts[CAMELLIA_N_SEND], 3);
+    assert_int_equal(a->now.counts[CAMELLIA_N_SEND], 0);
+    assert_int_equal(a->last.pull.count, 2);
+    assert_int_equal(a->last.pull.max_ms, 20);
+    assert_true(camellia_gap_avg(&a->last.pull) == 15);
+    camellia_stats_free(&s);
+}
+
+static void a_silent_topic_is_forgotten_unless_somebody_waits_there(void **state)
+{
+    (void)state;
+    struct camellia_stats s = {0};
+    size_t n = 0;
+    for (int i = 0; i < 3000; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "t%d", i);
+        camellia_counted(&s, slice_of(name), CAMELLIA_N_GET, 1);
+    }
+    struct camellia_topic *held = camellia_topic(&s, SLICE_LIT("t7"));
+    held->polls = 1;
+    camellia_each_topic(&s, count_topic, &n);
+    assert_int_equal(n, 3000);
+    camellia_stats_turn(&s);
+    assert_int_equal(s.topic_count, 3000);
+    camellia_stats_turn(&s);
+    assert_int_equal(s.topic_count, 1);
+    assert_ptr_equal(camellia_topic(&s, SLICE_LIT("t7")), held);
+    camellia_stats_free(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_number_may_have_blanks_a_sign_and_be_hexadecimal),
+        cmocka_unit_test(what_is_no_integer_in_range_is_refused),
+        cmocka_unit_test(an_empty_one_leaves_the_default_where_it_may_be_missing),
+        cmocka_unit_test(booleans_have_many_names),
+        cmocka_unit_test(of_a_number_said_twice_the_first_counts_and_texts_are_joined),
+        cmocka_unit_test(a_text_is_kept_byte_for_byte_unless_it_is_not_utf_8),
+        cmocka_unit_test(the_two_writers_escape_what_they_always_did),
+        cmocka_unit_test(a_message_has_its_fields_in_order_or_sorted),
+        cmocka_unit_test(numbers_are_written_as_they_are),
+        cmocka_unit_test(a_window_holds_what_was_counted_before_the_turn),
+        cmocka_unit_test(a_silent_topic_is_forgotten_unless_somebody_waits_there),
+    };
+    alarm(20);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_delayqueue.c - what requests of the delay-queue API say, of
+ * sources/delayqueue_ask.h.
+ */
+#include "sources/delayqueue_ask.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void assert_slice(struct slice s, const char *want)
+{
+    assert_int_equal(s.n, strlen(want));
+    assert_memory_equal(s.p, want, s.n);
+}
+
+static void white_space_of_unicode_is_trimmed_at_both_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } rows[] = {
+        {"", ""},
+        {" \t\r\n\v\f", ""},
+        {" a b ", "a b"},
+        {"\xe3\x80\x80\xc2\xa0 a\xe3\x80\x80z \xe2\x80\x83\xc2\x85", "a\xe3\x80\x80z"},
+        {"\xe2\x80\xa8x\xe2\x80\xa9\xe1\x9a\x80\xe2\x80\xaf\xe2\x81\x9f", "x"},
+        {"\xe2\x80\x8b\xef\xbb\xbf",
+         "\xe2\x80\x8b\xef\xbb\xbf"}, /* no space, to Unicode */
+        {"\x1c\x1f", "\x1c\x1f"},
+        {"\xc3\x85", "\xc3\x85"}, /* ends in the byte that U+0085 ends in */
+        {"\xe3\x80", "\xe3\x80"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_slice(delayqueue_trim(slice_of(rows[i].in)), rows[i].out);
+}
+
+static const char *read_form(enum delayqueue_form form, const char *text,
+                             struct delayqueue_ask *ask, struct buf *room)
+{
+    buf_clear(room);
+    return delayqueue_read(form, slice_of(text), ask, room);
+}
+
+static void a_push_is_read_with_its_texts_trimmed(void **state)
+{
+    (void)state;
+    struct delayqueue_ask ask;
+    struct buf room = {0};
+    assert_null(
+        read_form(DELAYQUEUE_PUSH,
+                  "{\"Topic\":\" t \",\"ID\":\"\\u3000i\\n\",\"delay\":2147483648,"
+                  "\"ttr\":86400,\"body\":\"\\t{\\\"a\\\": 1} \",\"more\":[1]}",
+                  &ask, &room));
+    assert_slice(ask.topic, "t");
+    assert_slice(ask.id, "i");
+    assert_slice(ask.body, "{\"a\": 1}");
+    assert_int_equal(ask.delay_s, INT64_C(2147483648));
+    assert_int_equal(ask.ttr_s, 86400);
+    assert_null(read_form(DELAYQUEUE_PUSH,
+                          "{\"topic\":\"t\",\"id\":\"i\",\"delay\":1,\"ttr\":1}", &ask,
+                          &room));
+    assert_non_null(ask.body.p);
+    assert_int_equal(ask.body.n, 0);
+    buf_free(&room);
+}
+
+static void the_first_check_that_fails_speaks(void **state)
+{
+    (void)state;
+    static const struct {
+        enum delayqueue_form form;
+        const char *text, *message;
+    } rows[] = {
+        {DELAYQUEUE_PUSH, "", "解析json失败"},
+        {DELAYQUEUE_PUSH, "{\"id\":5}", "解析json失败"},
+        {DELAYQUEUE_PUSH, "{\"body\":{}}", "解析json失败"},
+        {DELAYQUEUE_PUSH, "{\"delay\":\"1\"}", "解析json失败"},
+        {DELAYQUEUE_PUSH, "null", "job id不能为空"},
+        {DELAYQUEUE_PUSH, "{\"id\":\" \\u3000\",\"topic\":\"t\"}", "job id不能为空"},
+        {DELAYQUEUE_PUSH, "{\"id\":\"i\"}", "topic 不能为空"},
+        {DELAYQUEUE_PUSH, "{\"id\":\"i\",\"topic\":\"t\"}",
+         "delay 取值范围1 - (2^31 - 1)"},
+        {DELAYQUEUE_PUSH, "{\"id\":\"i\",\"topic\":\"t\",\"delay\":2147483649,\"ttr\":1}",
+         "delay 取值范围1 - (2^31 - 1)"},
+        {DELAYQUEUE_PUSH, "{\"id\":\"i\",\"topic\":\"t\",\"delay\":1}",
+         "ttr 取值范围1 - 86400"},
+        {DELAYQUEUE_PUSH, "{\"id\":\"i\",\"topic\":\"t\",\"delay\":1,\"ttr\":86401}",
+         "ttr 取值范围1 - 86400"},
+        {DELAYQUEUE_PUSH, "{\"id\":\"i\",\"topic\":\"a,b\",\"delay\":1,\"ttr\":1}",
+         "the topic has a comma: /pop could never name it"},
+        {DELAYQUEUE_POP, "{}", "topic不能为空"},
+        {DELAYQUEUE_POP, "{\"topic\":\" \"}", "topic不能为空"},
+        {DELAYQUEUE_POP, "{\"topic\":\"t\",\"id\":5}", NULL}, /* not its member */
+        {DELAYQUEUE_POP, "{\"topic\":\",\"}", NULL},
+        {DELAYQUEUE_ID, "{}", "job id不能为空"},
+        {DELAYQUEUE_ID, "{\"id\":\"i\",\"topic\":5}", NULL},
+        {DELAYQUEUE_ID, "[]", "解析json失败"},
+    };
+    struct delayqueue_ask ask;
+    struct buf room = {0};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *message = read_form(rows[i].form, rows[i].text, &ask, &room);
+        if (rows[i].message)
+            assert_string_equal(message, rows[i].message);
+        else
+            assert_null(message);
+    }
+    buf_free(&room);
+}
+
+/* A member of n times a letter. */
+static const char *read_long(enum delayqueue_form form, const char *member, size_t n,
+                             char letter)
+{
+    struct buf text = {0}, room = {0};
+    struct delayqueue_ask ask;
+    buf_add_str(&text, "{\"id\":\"i\",\"topic\":\"t\",\"delay\":1,\"ttr\":1,");
+    buf_addf(&text, "\"%s\":\"", member);
+    memset(buf_room(&text, n), letter, n);
+    buf_grew(&text, n);
+    buf_add_str(&text, "\"}");
+    const char *message = delayqueue_read(form, buf_slice(&text), &ask, &room);
+    buf_free(&text);
+    buf_free(&room);
+    return message;
+}
+
+static void what_is_too_long_for_a_job_is_told(void **state)
+{
+    (void)state;
+    assert_null(read_long(DELAYQUEUE_PUSH, "id", 512, 'x'));
+    assert_non_null(strstr(read_long(DELAYQUEUE_PUSH, "id", 513, 'x'), "512"));
+    assert_non_null(strstr(read_long(DELAYQUEUE_ID, "id", 513, 'x'), "512"));
+    assert_null(read_long(DELAYQUEUE_PUSH, "topic", 1000, 'x'));
+    assert_non_null(strstr(read_long(DELAYQUEUE_PUSH, "topic", 1001, 'x'), "1000"));
+    assert_null(read_long(DELAYQUEUE_POP, "topic", 1000, 'x'));
+    assert_non_null(strstr(read_long(DELAYQUEUE_POP, "topic", 1001, 'x'), "1000"));
+    assert_null(read_long(DELAYQUEUE_POP, "topic", 999, ','));
+    assert_non_null(strstr(read_long(DELAYQUEUE_POP, "topic", 1000, ','), "1000"));
+    assert_non_null(strstr(read_long(DELAYQUEUE_POP, "topic", 5000000, ','), "1000"));
+    assert_null(read_long(DELAYQUEUE_PUSH, "body", 5000000, 'x'));
+}
+
+static void topics_are_cut_at_commas(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in;
+        unsigned n;
+        const char *topics[3];
+    } rows[] = {
+        {"", 0, {NULL}},
+        {"a", 1, {"a"}},
+        {"a,b,c", 3, {"a", "b", "c"}},
+        {"b, a b ,\xe3\x80\x80", 2, {"b", "a b"}},
+        {",,x,", 1, {"x"}},
+        {",", 0, {NULL}},
+    };
+    struct slice topics[DELAYQUEUE_TOPICS_MAX];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        unsigned n = delayqueue_split(slice_of(rows[i].in), topics);
+        assert_int_equal(n, rows[i].n);
+        for (unsigned t = 0; t < n; t++)
+            assert_slice(topics[t], rows[i].topics[t]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(white_space_of_unicode_is_trimmed_at_both_ends),
+        cmocka_unit_test(a_push_is_read_with_its_texts_trimmed),
+        cmocka_unit_test(the_first_check_that_fails_speaks),
+        cmocka_unit_test(what_is_too_long_for_a_job_is_told),
+        cmocka_unit_test(topics_are_cut_at_commas),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

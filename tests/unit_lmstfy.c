@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_lmstfy.c - lmstfy's ids, names, parameters, attributes, paths, and jobs as shown.
+ */
+#include "sources/lmstfy_attr.h"
+#include "sources/lmstfy_http.h"
+#include "sources/lmstfy_id.h"
+#include "sources/lmstfy_item.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void assert_slice(struct slice s, const char *text)
+{
+    if (!slice_is(s, text))
+        fail_msg("\"%.*s\" instead of \"%s\"", SLICE_ARG(s), text);
+}
+
+/* ----------------------------------------------------------------------------- ids */
+
+static void a_ulid_is_written_as_its_specification_says(void **state)
+{
+    (void)state;
+    char text[LMSTFY_ULID];
+    unsigned char ones[16], back[16];
+    memset(ones, 0xff, sizeof(ones));
+    lmstfy_ulid_write(ones, text);
+    assert_memory_equal(text, "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", LMSTFY_ULID);
+    /* Time 1469918176385 is 01ARYZ6S41: the example of the ULID specification. */
+    const unsigned char bytes[16] = {0x01, 0x56, 0x3d, 0xf3, 0x64, 0x81};
+    lmstfy_ulid_write(bytes, text);
+    assert_memory_equal(text, "01ARYZ6S410000000000000000", LMSTFY_ULID);
+    assert_int_equal(lmstfy_ulid_read(text, back), 0);
+    assert_memory_equal(back, bytes, sizeof(back));
+}
+
+static void an_id_carries_its_time_and_its_delay(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t delay_s;
+        const char *tail;
+    } rows[] = {{0, "000000"}, {UINT32_MAX, "ZZZZZZ"}, {1, NULL}, {86400, NULL}};
+    struct lmstfy_ids ids = {.left = 0};
+    char out[LMSTFY_JOB_ID];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct slice id = lmstfy_job_id(&ids, 1469918176385, rows[i].delay_s, false, out);
+        assert_int_equal(id.n, LMSTFY_ULID);
+        assert_memory_equal(id.p, "01ARYZ6S41", 10);
+        assert_int_equal(lmstfy_id_ms(id), 1469918176385);
+        unsigned char bytes[16];
+        assert_int_equal(lmstfy_ulid_read(id.p, bytes), 0);
+        uint32_t delay_s = 0;
+        for (int b = 3; b >= 0; b--)
+            delay_s = delay_s << 8 | bytes[12 + b];
+        assert_int_equal(delay_s, rows[i].delay_s);
+        if (rows[i].tail)
+            assert_memory_equal(id.p + 20, rows[i].tail, 6);
+    }
+}
+
+static void an_id_with_a_version_is_one_longer(void **state)
+{
+    (void)state;
+    struct lmstfy_ids ids = {.left = 0};
+    char out[LMSTFY_JOB_ID];
+    struct slice id = lmstfy_job_id(&ids, 1469918176385, 7, true, out);
+    assert_int_equal(id.n, LMSTFY_JOB_ID);
+    assert_memory_equal(id.p, "101ARYZ6S41", 11);
+    assert_true(lmstfy_id_has_version(id));
+    assert_int_equal(lmstfy_id_ms(id), 1469918176385);
+}
+
+static void ids_differ(void **state)
+{
+    (void)state;
+    struct lmstfy_ids ids = {.left = 0};
+    char last[LMSTFY_JOB_ID] = "", out[LMSTFY_JOB_ID];
+    for (int i = 0; i < 2000; i++) {
+        lmstfy_job_id(&ids, 1469918176385, 0, false, out);
+        assert_memory_not_equal(out, last, LMSTFY_ULID);
+        memcpy(last, out, sizeof(last));
+    }
+}
+
+static void what_is_no_id_tells_no_time(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "x",
+                                      "8ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+                                      "01ARYZ6S4100000000000000I0",
+                                      "01arYZ6S410000000000000000",
+                                      "01ARYZ6S41000000000000000",
+                                      "001ARYZ6S410000000000000000",
+                                      "2101ARYZ6S410000000000000000"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(lmstfy_id_ms(slice_of(bad[i])), -1);
+    assert_int_equal(lmstfy_id_ms((struct slice){
+                         "01ARYZ6S41\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", LMSTFY_ULID}),
+                     -1);
+}
+
+/* --------------------------------------------------------------------------- names */
+
+static void names_are_letters_digits_dash_and_underscore(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"a", "A-b_9", "_", "-"};
+    static const char *const bad[] = {"", "a b", "a/b", "a,b", "\xc3\xa4", "a."};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        assert_true(lmstfy_name_is_good(slice_of(good[i])));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(lmstfy_name_is_good(slice_of(bad[i])));
+    assert_false(lmstfy_name_is_good((struct slice){"a\0", 2}));
+}
+
+static void a_token_may_name_its_pool(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {{"tok", "default", "tok"},
+                                          {":tok", "default", "tok"},
+                                          {"default:tok", "default", "tok"},
+                                          {"p:t:u", "p", "t:u"},
+                                          {"p:", "p", ""},
+                                          {"", "default", ""},
+                                          {":", "default", ""}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct slice pool, token;
+        lmstfy_cut_token(slice_of(rows[i][0]), &pool, &token);
+        assert_slice(pool, rows[i][1]);
+        assert_slice(token, rows[i][2]);
+    }
+}
+
+static void a_topic_is_made_of_names_and_cut_into_them(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    struct slice pool, ns, queue;
+    lmstfy_add_topic(&out, SLICE_LIT("default"), SLICE_LIT("n"), SLICE_LIT("q"));
+    assert_slice(buf_slice(&out), "n/q");
+    assert_int_equal(lmstfy_cut_topic(buf_slice(&out), &pool, &ns, &queue), 0);
+    assert_slice(pool, "default");
+    assert_slice(ns, "n");
+    assert_slice(queue, "q");
+    buf_clear(&out);
+    lmstfy_add_topic(&out, SLICE_LIT("p"), SLICE_LIT("n"), SLICE_LIT("q"));
+    assert_slice(buf_slice(&out), "p/n/q");
+    assert_int_equal(lmstfy_cut_topic(buf_slice(&out), &pool, &ns, &queue), 0);
+    assert_slice(pool, "p");
+    assert_slice(queue, "q");
+    static const char *const bad[] = {"",     "a",       "a/",   "/a",
+                                      "a//b", "a/b/c/d", "a/b/", "a/b c"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(lmstfy_cut_topic(slice_of(bad[i]), &pool, &ns, &queue), -1);
+    buf_free(&out);
+}
+
+/* ---------------------------------------------------------------------- parameters */
+
+static void the_first_of_a_parameter_counts_and_broken_pairs_are_dropped(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query, *delay; /* NULL: not there */
+    } rows[] = {{"delay=5", "5"},
+                {"delay=5&delay=6", "5"},
+                {"x=1&delay=", ""},
+                {"delay", ""},
+                {"delay=%zz", NULL},
+                {"delay=%zz&delay=7", "7"},
+                {"delay=1;ttl=2", NULL},
+                {"d%65lay=8", "8"},
+                {"delay=a+b%2B", "a b+"},
+                {"&&=&delay=%31", "1"},
+                {"delay=1=2", "1=2"},
+                {"Delay=1", NULL},
+                {"", NULL},
+                {"%=1&delay=2", "2"},
+                {"delay=%3", NULL}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct slice params[LMSTFY_PARAMS];
+        char *room = malloc(strlen(rows[i].query) + 1);
+        lmstfy_query_read(slice_of(rows[i].query), params, room);
+        if (rows[i].delay == NULL)
+            assert_null(params[PARAM_DELAY].p);
+        else
+            assert_slice(params[PARAM_DELAY], rows[i].delay);
+        assert_null(params[PARAM_TTL].p);
+        free(room);
+    }
+}
+
+static void several_parameters_stand_side_by_side(void **state)
+{
+    (void)state;
+    struct slice params[LMSTFY_PARAMS];
+    char room[64];
+    lmstfy_query_read(SLICE_LIT("ttl=20&tries=3&token=a%3Ab&delay=1"), params, room);
+    assert_slice(params[PARAM_TTL], "20");
+    assert_slice(params[PARAM_TRIES], "3");
+    assert_slice(params[PARAM_TOKEN], "a:b");
+    assert_slice(params[PARAM_DELAY], "1");
+    lmstfy_query_read((struct slice){0}, params, room);
+    assert_null(params[PARAM_TTL].p);
+}
+
+static void numbers_are_digits_and_in_range(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",    "-1", "+1",  "1 ",         " 1",
+        "0x1", "1_", "1.0", "4294967296", "99999999999999999999"};
+    int64_t n = -7;
+    assert_int_equal(lmstfy_number(SLICE_LIT("007"), UINT32_MAX, &n), 0);
+    assert_int_equal(n, 7);
+    assert_int_equal(lmstfy_number(SLICE_LIT("4294967295"), UINT32_MAX, &n), 0);
+    assert_int_equal(n, UINT32_MAX);
+    assert_int_equal(lmstfy_number(SLICE_LIT("9223372036854775807"), INT64_MAX, &n), 0);
+    assert_true(n == INT64_MAX);
+    assert_int_equal(lmstfy_number(SLICE_LIT("9223372036854775808"), INT64_MAX, &n), -1);
+    assert_int_equal(lmstfy_number(SLICE_LIT("7"), 5, &n), -1);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(lmstfy_number(slice_of(bad[i]), UINT32_MAX, &n), -1);
+}
+
+/* ------------------------------------------------------------------------ the table */
+
+static void a_path_finds_its_row(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *path, *api, *ns, *queue, *id;
+    } rows[] = {
+        {"PUT", "/api/n/q", "/api/:namespace/:queue", "n", "q", ""},
+        {"GET", "/api/n/a,b", "/api/:namespace/:queue", "n", "a,b", ""},
+        {"PUT", "/api/n/q/job/i", "/api/:namespace/:queue/job/:job_id", "n", "q", "i"},
+        {"PUT", "/api/n/q/bulk", "/api/:namespace/:queue/bulk", "n", "q", ""},
+        {"PUT", "/api/n/q/bulk/", "/api/:namespace/:queue/bulk", "n", "q", ""},
+        {"GET", "/api/n/q/deadletter/size/", "/api/:namespace/:queue/deadletter/size",
+         "n", "q", ""},
+        {"GET", "/api/peek/size", "/api/:namespace/:queue", "peek", "size", ""},
+        {"GET", "/api/n/q/", NULL, "", "", ""},
+        {"PUT", "/api/n/", NULL, "", "", ""},
+        {"GET", "/api/n", NULL, "", "", ""},
+        {"GET", "/api//q", NULL, "", "", ""},
+        {"GET", "/api/n/q/job/", NULL, "", "", ""},
+        {"GET", "/api/n/q/job/i/", NULL, "", "", ""},
+        {"GET", "/api/n/q/size//", NULL, "", "", ""},
+        {"GET", "/API/n/q", NULL, "", "", ""},
+        {"POST", "/api/n/q", NULL, "", "", ""},
+        {"HEAD", "/api/n/q/size", NULL, "", "", ""},
+        {"GET", "/", NULL, "", "", ""},
+        {"GET", "", NULL, "", "", ""},
+        {"GET", "/api/n/q/other", NULL, "", "", ""},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct slice ns = {0}, queue = {0}, id = {0};
+        const struct lmstfy_row *row =
+            lmstfy_route(rows[i].method, slice_of(rows[i].path), &ns, &queue, &id);
+        if (rows[i].api == NULL) {
+            assert_null(row);
+            continue;
+        }
+        assert_non_null(row);
+        assert_string_equal(row->api, rows[i].api);
+        assert_slice(ns, rows[i].ns);
+        assert_slice(queue, rows[i].queue);
+        assert_slice(id, rows[i].id);
+    }
+}
+
+/* ----------------------------------------------------------- attributes, jobs shown */
+
+static void take(struct lmstfy_attrs *attrs, const char *name, const char *value)
+{
+    lmstfy_attrs_take(attrs, slice_of(name), slice_of(value));
+}
+
+static void attributes_are_cut_sorted_and_the_first_counts(void **state)
+{
+    (void)state;
+    struct lmstfy_attrs attrs = {.n = 0};
+    char v[200];
+    memset(v, 'v', sizeof(v) - 1);
+    v[sizeof(v) - 1] = '\0';
+    take(&attrs, "Job-Attr-Zeta", "1");
+    take(&attrs, "JOB-ATTR-ALPHA", "2");
+    take(&attrs, "job-attr-alpha", "3");
+    take(&attrs, "Job-Attr-", "empty name");
+    take(&attrs, "Job-Attr-None", "");
+    take(&attrs, "X-Job-Attr-A", "no");
+    take(&attrs, "Job-Attr-a23456789012345678901234567890123456789", v);
+    assert_int_equal(attrs.n, 4);
+    static const char *const names[] = {"", "a2345678901234567890123456789012", "alpha",
+                                        "zeta"};
+    for (unsigned i = 0; i < 4; i++)
+        assert_slice((struct slice){attrs.v[i].name, attrs.v[i].name_n}, names[i]);
+    assert_int_equal(attrs.v[1].value.n, LMSTFY_ATTR_VALUE);
+    assert_slice(attrs.v[2].value, "2");
+}
+
+static void sixteen_attributes_are_the_most(void **state)
+{
+    (void)state;
+    struct lmstfy_attrs attrs = {.n = 0};
+    char name[32];
+    for (int i = 0; i < LMSTFY_ATTRS; i++) {
+        snprintf(name, sizeof(name), "Job-Attr-%d", i);
+        take(&attrs, name, "x");
+    }
+    take(&attrs, name, "again");
+    assert_false(attrs.too_many);
+    take(&attrs, "Job-Attr-One-More", "x");
+    assert_true(attrs.too_many);
+}
+
+static void a_job_is_shown_byte_for_byte(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    struct lmstfy_attrs attrs = {.n = 0};
+    struct job *job = job_new(0);
+    take(&attrs, "Job-Attr-B", "x<y");
+    take(&attrs, "Job-Attr-A", "1");
+    lmstfy_attrs_keep(&attrs, job);
+    job->payload = job_keep(job, SLICE_LIT("hello"));
+    struct queue_job found = {.job = job,
+                              .id = SLICE_LIT("101ARYZ6S410000000000000000"),
+                              .state = QUEUE_IN_FLIGHT,
+                              .tries_left = 2,
+                              .expires_ms = 1469918176385 + 61500,
+                              .now_ms = 1469918176385 + 1000};
+    lmstfy_item_show(&out, &found, SLICE_LIT("n"), SLICE_LIT("q"), 2, "new job");
+    assert_slice(
+        buf_slice(&out),
+        "{\"attributes\":{\"a\":\"1\",\"b\":\"x\\u003cy\"},\"data\":\"aGVsbG8=\","
+        "\"elapsed_ms\":1000,\"job_id\":\"101ARYZ6S410000000000000000\","
+        "\"msg\":\"new job\",\"namespace\":\"n\",\"queue\":\"q\","
+        "\"remain_tries\":2,\"ttl\":61}");
+    buf_clear(&out);
+    found.id.p++, found.id.n--; /* without a version it has no attributes */
+    found.state = QUEUE_DEAD;
+    lmstfy_item_show(&out, &found, SLICE_LIT("n"), SLICE_LIT("q"), QUEUE_NO_LIMIT, NULL);
+    assert_slice(buf_slice(&out),
+                 "{\"attributes\":null,\"data\":\"aGVsbG8=\",\"elapsed_ms\":1000,"
+                 "\"job_id\":\"01ARYZ6S410000000000000000\",\"namespace\":\"n\","
+                 "\"queue\":\"q\",\"remain_tries\":65535,\"ttl\":0}");
+    job_free(job);
+    buf_free(&out);
+}
+
+static void a_job_of_a_strange_id_is_as_old_as_it_says(void **state)
+{
+    (void)state;
+    struct job *job = job_new(0);
+    struct queue_job found = {.job = job, .id = SLICE_LIT("mine"), .now_ms = 5000};
+    assert_int_equal(lmstfy_elapsed_ms(&found), -1);
+    job->timestamp_ms = 2000;
+    assert_int_equal(lmstfy_elapsed_ms(&found), 3000);
+    job->timestamp_ms = 9000;
+    assert_int_equal(lmstfy_elapsed_ms(&found), 0);
+    job_free(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ulid_is_written_as_its_specification_says),
+        cmocka_unit_test(an_id_carries_its_time_and_its_delay),
+        cmocka_unit_test(an_id_with_a_version_is_one_longer),
+        cmocka_unit_test(ids_differ),
+        cmocka_unit_test(what_is_no_id_tells_no_time),
+        cmocka_unit_test(names_are_letters_digits_dash_and_underscore),
+        cmocka_unit_test(a_token_may_name_its_pool),
+        cmocka_unit_test(a_topic_is_made_of_names_and_cut_into_them),
+        cmocka_unit_test(the_first_of_a_parameter_counts_and_broken_pairs_are_dropped),
+        cmocka_unit_test(several_parameters_stand_side_by_side),
+        cmocka_unit_test(numbers_are_digits_and_in_range),
+        cmocka_unit_test(a_path_finds_its_row),
+        cmocka_unit_test(attributes_are_cut_sorted_and_the_first_counts),
+        cmocka_unit_test(sixteen_attributes_are_the_most),
+        cmocka_unit_test(a_job_is_shown_byte_for_byte),
+        cmocka_unit_test(a_job_of_a_strange_id_is_as_old_as_it_says),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_lmstfy_series.c - series found by their labels, their limit and their text, of
+ * sources/lmstfy_series.h.
+ */
+#include "sources/lmstfy_series.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct series_row counter = {"c", "Help.", SERIES_COUNTER, {"a", "b"}, 0,
+                                          0,   0};
+static const struct series_row histogram = {"h", "Help.", SERIES_HISTOGRAM, {"a"}, 15,
+                                            2.5, 3};
+
+static void check_text(const struct family *f, const char *wanted)
+{
+    struct buf out = {0};
+    family_text(f, &out);
+    assert_string_equal(buf_str(&out), wanted);
+    buf_free(&out);
+}
+
+static void the_same_labels_are_the_same_series(void **state)
+{
+    (void)state;
+    struct family f;
+    struct buf scratch = {0};
+    const struct slice one[] = {SLICE_LIT("x"), SLICE_LIT("")};
+    const struct slice other[] = {SLICE_LIT(""), SLICE_LIT("x")};
+    family_init(&f, &counter);
+    series_add(family_at(&f, one, 10, &scratch), 2);
+    series_add(family_at(&f, other, 10, &scratch), 3);
+    series_add(family_at(&f, one, 10, &scratch), 1);
+    check_text(&f, "# HELP c Help.\n# TYPE c counter\n"
+                   "c{a=\"x\",b=\"\"} 3\nc{a=\"\",b=\"x\"} 3\n");
+    family_free(&f);
+    buf_free(&scratch);
+}
+
+static void values_are_escaped_and_what_is_no_name_is_empty(void **state)
+{
+    (void)state;
+    static char long_value[SERIES_VALUE_MAX + 1];
+    struct family f;
+    struct buf scratch = {0};
+    const struct slice odd[] = {SLICE_LIT("\"\\\n\","), SLICE_LIT("\xff")};
+    const struct slice large[] = {{long_value, sizeof(long_value)}, SLICE_LIT("b")};
+    memset(long_value, 'x', sizeof(long_value));
+    family_init(&f, &counter);
+    series_set(family_at(&f, odd, 10, &scratch), 1e15);
+    series_set(family_at(&f, large, 10, &scratch), 0.5);
+    check_text(&f, "# HELP c Help.\n# TYPE c counter\n"
+                   "c{a=\"\\\"\\\\\\n\\\",\",b=\"\"} 1e+15\nc{a=\"\",b=\"b\"} 0.5\n");
+    family_free(&f);
+    buf_free(&scratch);
+}
+
+static void thousands_are_found_again_and_no_more_than_the_limit_is_made(void **state)
+{
+    (void)state;
+    struct family f;
+    struct buf scratch = {0};
+    family_init(&f, &counter);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3000; i++) {
+            char text[16];
+            int n = snprintf(text, sizeof(text), "%d", i);
+            const struct slice values[] = {{text, (size_t)n}, SLICE_LIT("q")};
+            struct series *s = family_at(&f, values, 2000, &scratch);
+            assert_int_equal(s != NULL, i < 2000);
+            series_add(s, 1); /* NULL is fine */
+        }
+    }
+    assert_int_equal(f.n, 2000);
+    family_clear(&f);
+    assert_int_equal(f.n, 0);
+    const struct slice again[] = {SLICE_LIT("1"), SLICE_LIT("q")};
+    series_add(family_at(&f, again, 2000, &scratch), 1);
+    check_text(&f, "# HELP c Help.\n# TYPE c counter\nc{a=\"1\",b=\"q\"} 1\n");
+    family_free(&f);
+    buf_free(&scratch);
+}
+
+static void a_histogram_counts_up_to_and_including_its_bounds(void **state)
+{
+    (void)state;
+    static const double values[] = {0, 15, 15.5, 37.5, 93, 94};
+    struct family f;
+    struct buf scratch = {0};
+    const struct slice label = SLICE_LIT("x");
+    family_init(&f, &histogram);
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        series_observe(family_at(&f, &label, 10, &scratch), &histogram, values[i]);
+    check_text(&f, "# HELP h Help.\n# TYPE h histogram\n"
+                   "h_bucket{a=\"x\",le=\"15\"} 2\nh_bucket{a=\"x\",le=\"37.5\"} 4\n"
+                   "h_bucket{a=\"x\",le=\"93.75\"} 5\nh_bucket{a=\"x\",le=\"+Inf\"} 6\n"
+                   "h_sum{a=\"x\"} 255\nh_count{a=\"x\"} 6\n");
+    family_free(&f);
+    buf_free(&scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_labels_are_the_same_series),
+        cmocka_unit_test(values_are_escaped_and_what_is_no_name_is_empty),
+        cmocka_unit_test(thousands_are_found_again_and_no_more_than_the_limit_is_made),
+        cmocka_unit_test(a_histogram_counts_up_to_and_including_its_bounds),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
