@@ -192,7 +192,7 @@ static bool is_poison(const struct route *route, const struct job *job,
                       const struct tries *tries)
 {
     if (job->tries_max > 0)
-        return tries->attempts > job->tries_max + LEASES_LOST;
+        return (int64_t)tries->attempts - LEASES_LOST > job->tries_max;
     return tries->attempts > LEASES_LOST &&
            retry_delay_ms(&route->conf->retry, tries->attempts - LEASES_LOST, 0.5) ==
                RETRY_GIVE_UP;

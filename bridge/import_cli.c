@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/import_cli.h"
 #include "bridge/import_parts.h"
+#include "bridge/plugin.h"
 
 #include <stdio.h>
 #include <sysexits.h>
@@ -41,9 +42,20 @@ static const struct word *find(const char *arg)
     return NULL;
 }
 
+static void print_usage(FILE *out)
+{
+    fputs(usage, out);
+    fputs("types:", out);
+    for (size_t i = 0; source_plugins[i] != NULL; i++)
+        if (source_plugins[i]->import != NULL)
+            fprintf(out, " %s", source_plugins[i]->name);
+    fputs("; a wrong --with tells what can be given\n", out);
+}
+
 static int wrong(const char *what, const char *arg)
 {
-    fprintf(stderr, "tarry import: %s%.200s\n%s", what, arg, usage);
+    fprintf(stderr, "tarry import: %s%.200s\n", what, arg);
+    print_usage(stderr);
     return -1;
 }
 
@@ -98,7 +110,7 @@ int import_main(int argc, char **argv)
 {
     struct import_order order = {0};
     if (argc > 2 && strcmp(argv[2], "--help") == 0) {
-        fputs(usage, stdout);
+        print_usage(stdout);
         return EX_OK;
     }
     return parse(&order, argc, argv) < 0 ? EX_USAGE : import_run(&order);

@@ -4,9 +4,9 @@
  *
  * Record, version 1: a MessagePack array [1, due_ms, payload, fields]. fields is a map
  * from small integers (enum job_field in job.c) to values; what is at its default is left
- * out, and a reader skips numbers it does not know. Where one of them is set, tries_max and
- * lease_ms follow as fifth and sixth element, each a uint64 of nine bytes. The id is the key of the record in
- * the pool.
+ * out, and a reader skips numbers it does not know. Where one of them is set, tries_max
+ * and lease_ms follow as fifth and sixth element, each a uint64 of nine bytes. The id is
+ * the key of the record in the pool.
  */
 #ifndef BRIDGE_JOB_H
 #define BRIDGE_JOB_H

@@ -35,9 +35,10 @@ struct json_field {
 };
 
 /* Reads an object into the struct at to. fields ends with a row of zeros. room: where
- * decoded texts go; its buffer is made large enough once and must outlive them. A null
- * for the whole is an object without fields. -1: not JSON, not an object, a wrong type,
- * or something follows; to may then be half filled. */
+ * decoded texts go; its buffer is made large enough once and must outlive them; a second
+ * read into the same room may move them. A null for the whole is an object without
+ * fields. -1: not JSON, not an object, a wrong type, or something follows; to may then be
+ * half filled. */
 int json_read(struct slice text, const struct json_field *fields, void *to,
               struct buf *room);
 
@@ -48,7 +49,8 @@ typedef void json_element_cb(void *arg, struct slice raw);
 int json_each(struct slice text, json_element_cb *cb, void *arg);
 
 /* Appends s as a JSON string as Go's encoder writes it (< > & U+2028 U+2029 escaped, \b
- * \f \n \r \t short, other controls and nothing else as \u00xx, not UTF-8: U+FFFD). */
+ * \f \n \r \t short, other controls and nothing else as \u00xx, not UTF-8: the escape
+ * \ufffd). */
 void json_add_go(struct buf *out, struct slice s);
 
 #endif

@@ -172,8 +172,8 @@ static void act(struct op *op, struct bucket *b)
                      ANSWER_MS, on_changed, op);
         break;
     case OP_RELEASE:
-        store_release(b, id, op->lease, op->ms > 0 ? now_ms + op->ms : 0, true,
-                      ANSWER_MS, on_changed, op);
+        store_release(b, id, op->lease, op->ms > 0 ? now_ms + op->ms : 0, true, ANSWER_MS,
+                      on_changed, op);
         break;
     case OP_TOUCH:
         store_touch(b, id, op->lease, op->ms, on_touched, op);

@@ -29,8 +29,9 @@ struct pull {
     unsigned max;
     int64_t lease_ms;
     bool gone, late, deferred;
-    bool answered; /* Redis has answered for it, with nothing */
-    unsigned turn; /* which seat is fresh */
+    bool queueless; /* its topics lead elsewhere: nothing will ever come */
+    bool answered;  /* Redis has answered for it, with nothing */
+    unsigned turn;  /* which seat is fresh */
     unsigned seat_count;
     struct seat seats[];
 };
@@ -103,7 +104,7 @@ static void ask_next(struct pull *p)
         take_seat(&p->seats[p->turn], false);
         return;
     }
-    p->answered = true;
+    p->answered |= p->queueless;
     if (p->timer == NULL || p->late || p->src->bridge->draining) {
         give_up(p);
         return;
@@ -113,14 +114,26 @@ static void ask_next(struct pull *p)
             take_seat(&p->seats[i], true);
 }
 
-/* Redis is away: who does not wait hears it at once. */
+/* Redis is away: another queue may be elsewhere; else, who does not wait hears it at
+ * once, and who does sits on. */
+static void unanswered(struct seat *seat)
+{
+    struct pull *p = seat->pull;
+    if (seat->where == SEAT_FRESH && p->turn + 1 < p->seat_count) {
+        leave_seat(seat);
+        p->turn++;
+        ask_next(p);
+    } else if (p->timer == NULL) {
+        give_up(p);
+    }
+}
+
 static void turn_away(struct queue *q)
 {
     struct seat *seat, *next;
     for (seat = TAILQ_FIRST(&q->fresh); seat; seat = next) {
         next = TAILQ_NEXT(seat, link);
-        if (seat->pull->timer == NULL)
-            give_up(seat->pull);
+        unanswered(seat);
     }
 }
 
@@ -292,9 +305,11 @@ static void got_none(struct seat *seat, bool answered)
 {
     struct pull *p = seat->pull;
     p->answered |= answered;
-    if (p->late || (!answered && p->timer == NULL)) {
+    if (p->late) {
         give_up(p);
-    } else if (answered && seat->where == SEAT_FRESH) {
+    } else if (!answered) {
+        unanswered(seat);
+    } else if (seat->where == SEAT_FRESH) {
         leave_seat(seat);
         p->turn++;
         ask_next(p);
@@ -388,6 +403,7 @@ struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
         p->timer = timer_new(on_late, p);
         timer_set(p->timer, ask->wait_ms);
     }
+    p->queueless = !queued;
     if (queued) {
         ask_next(p);
     } else {

@@ -12,7 +12,6 @@
 
 struct delayqueue_pop {
     LIST_ENTRY(delayqueue_pop) link;
-    struct delayqueue *dq;
     struct httpd_req *req;
     struct pull *pull;    /* NULL: the core has answered, or was not asked */
     struct timer *timer;  /* holds back an answer that came early; else NULL */
@@ -108,7 +107,6 @@ void delayqueue_pop(struct delayqueue *dq, struct httpd_req *req,
                                    .max = 1,
                                    .wait_ms = dq->pop_timeout_ms};
     struct delayqueue_pop *pop = mem_alloc(sizeof(*pop));
-    pop->dq = dq;
     pop->req = req;
     pop->end_ms = loop_mono_ms() + dq->pop_timeout_ms;
     LIST_INSERT_HEAD(&dq->pops, pop, link);

@@ -283,8 +283,13 @@ def test_1_what_is_no_request_is_400_and_closes(api):
 
 
 def test_1_too_many_headers_are_431(api):
-    got = api.raw(b"GET /api/shop/q HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 2 * MIB + b"\r\n\r\n")
-    assert got == b"" or b" 431 " in got.split(b"\r\n")[0]
+    got = api.raw(b"GET /api/shop/q HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 6000 + b"\r\n\r\n")
+    assert b" 431 " in got.split(b"\r\n")[0]
+    try:
+        got = api.raw(b"GET /api/shop/q HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 2 * MIB + b"\r\n\r\n")
+        assert got == b"" or b" 431 " in got.split(b"\r\n")[0]
+    except OSError:
+        pass  # it was closed while we still sent
 
 
 def test_1_keep_alive_and_pipelining(api, q):

@@ -617,13 +617,7 @@ def test_kill_9_of_the_daemon_with_jobs_in_flight_loses_nothing(bench):
         nap(500)
         daemon.kill()
         daemon.start()
-    wait_for("all to be done", lambda: ids <= consumers.done, 30)
-    consumers.stop()
-    assert not consumers.early and set(consumers.got) == ids
-    twice = sum(n - 1 for n in consumers.got.values())
-    assert twice <= 3 * 6 * 20, twice
-    c = Queues(daemon)
-    wait_for("the queue to be empty", lambda: c.counts("q") == (0, 0, 0, 0, 0), 5)
+    consumers.finish(daemon, "q", ids, twice_max=3 * 6 * 20)
     daemon.stop()
 
 
@@ -637,10 +631,7 @@ def test_kill_9_of_one_of_two_daemons_loses_nothing(bench):
         daemons[i % 2].kill()
         nap(300)
         daemons[i % 2].start()
-    wait_for("all to be done", lambda: ids <= consumers.done, 30)
-    consumers.stop()
-    assert not consumers.early and set(consumers.got) == ids
-    assert sum(n - 1 for n in consumers.got.values()) <= 3 * 4 * 10
+    consumers.finish(daemons[0], "q", ids, twice_max=3 * 4 * 10)
     for daemon in daemons:
         daemon.stop()
 
@@ -656,9 +647,7 @@ def test_kill_9_of_redis_with_jobs_in_flight_loses_nothing(bench):
         store.kill()
         nap(200)
         store.start()
-    wait_for("all to be done", lambda: ids <= consumers.done, 40)
-    consumers.stop()
-    assert not consumers.early and set(consumers.got) == ids
+    consumers.finish(daemon, "q", ids, twice_max=2 * 4 * 20)
     daemon.stop()
 
 
@@ -857,8 +846,5 @@ def test_many_consumers_share_the_work_and_each_job_comes_once(bench):
     daemon = bench.tarry(bench.redis().url, PLAIN).start()
     consumers = Consumers([daemon], ["q"], 24, lease="60s")
     ids = fill(daemon, "q", 4000)
-    wait_for("all to be done", lambda: ids <= consumers.done, 40)
-    consumers.stop()
-    assert set(consumers.got) == ids and set(consumers.got.values()) == {1}
-    assert not consumers.early
+    consumers.finish(daemon, "q", ids, twice_max=0)
     daemon.stop()

@@ -7,6 +7,8 @@ import time
 from datetime import datetime
 from urllib.parse import quote, urlencode
 
+from lib.servers import wait_for
+
 
 def ms_of(instant):
     return round(datetime.fromisoformat(instant.replace("Z", "+00:00")).timestamp() * 1000)
@@ -120,6 +122,10 @@ class Queues:
         assert a.status == 200, a
         return tuple(a[part] for part in ("ready", "waiting", "in_flight", "dead", "ended"))
 
+    def is_empty(self, queue):
+        a = self.ask("GET", self.path(queue))
+        return a.status == 200 and not any(a[part] for part in ("ready", "waiting", "in_flight"))
+
     def peek(self, queue, **query):
         return self.ask("GET", self.path(queue, "peek"), **query)
 
@@ -148,11 +154,11 @@ class Waiting(threading.Thread):
 
 class Consumers:
     """Threads that pull and acknowledge until they are told to stop, whatever happens to the
-    daemons; got counts each id's deliveries, done has those whose ack was answered."""
+    daemons; got counts each id's deliveries."""
 
     def __init__(self, daemons, queues, count=4, **query):
         self.daemons, self.queues, self.query = daemons, queues, {"wait": "500ms", **query}
-        self.got, self.done, self.lock, self.over = {}, set(), threading.Lock(), False
+        self.got, self.lock, self.over = {}, threading.Lock(), False
         self.early = []
         self.threads = [threading.Thread(target=self.work, args=(daemons[i % len(daemons)],),
                                          daemon=True) for i in range(count)]
@@ -178,11 +184,16 @@ class Consumers:
                 self.got[job["id"]] = self.got.get(job["id"], 0) + 1
                 if answer.ms < ms_of(job["due"]):
                     self.early.append(job["id"])
-            if client.ack(job).status in (200, 404):
-                with self.lock:
-                    self.done.add(job["id"])
+            client.ack(job)  # without an answer it may have been done: the lease decides
 
-    def stop(self):
+    def finish(self, daemon, queue, ids, twice_max):
+        """Waits until nothing is left. Each job was handed out, and few of them twice."""
+        client = Queues(daemon)
+        wait_for("the queue to be empty", lambda: client.is_empty(queue), 40, 0.2)
         self.over = True
         for t in self.threads:
             t.join(20)
+        assert set(self.got) == ids, f"missing: {sorted(ids - set(self.got))[:10]}"
+        assert not self.early, self.early[:10]
+        twice = sum(n - 1 for n in self.got.values())
+        assert twice <= twice_max, f"{twice} were handed out again"
