@@ -165,6 +165,10 @@ static int start(struct daemon *daemon, struct err *err)
         return -1;
     if (start_httpd(bridge, err) < 0)
         return -1;
+    /* Who asks is told that Redis is away, rather than that nobody is there. */
+    if (inst_start_answering(bridge, err) < 0)
+        return -1;
+    bridge->flow.paused = true;
     bridge->hook = loop_each_turn(on_turn, bridge);
     bridge->tick = timer_every(SCHED_TICK_MS, on_tick, bridge);
     loop_on_signal(SIGTERM, on_stop_signal, daemon);
@@ -209,6 +213,7 @@ int daemon_run(const char *conf_file)
     if (start(&daemon, &err) < 0) {
         log_error("daemon", "%s", err.text);
         daemon.exit_code = EXIT_UNAVAILABLE;
+        inst_stop_sources(&daemon.bridge);
     } else {
         loop_run();
     }

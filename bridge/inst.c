@@ -69,6 +69,26 @@ static void set_timeout(struct sink *sink)
         sink->timeout_ms = 45 * 1000; /* no route uses it */
 }
 
+static int start_sources(struct bridge *bridge, bool answering, struct err *err)
+{
+    for (size_t i = 0; i < bridge->source_count; i++) {
+        struct source *src = &bridge->sources[i];
+        if (src->ops->answers != answering)
+            continue;
+        if (src->ops->start(src, src->self, err) < 0)
+            return err_in(err, src->conf->name);
+        src->started = true;
+    }
+    return 0;
+}
+
+int inst_start_answering(struct bridge *bridge, struct err *err)
+{
+    int rc = start_sources(bridge, true, err);
+    inst_pause_sources(bridge, true);
+    return rc;
+}
+
 int inst_start(struct bridge *bridge, struct err *err)
 {
     for (size_t i = 0; i < bridge->sink_count; i++) {
@@ -78,13 +98,7 @@ int inst_start(struct bridge *bridge, struct err *err)
             return err_in(err, sink->conf->name);
         sink->started = true;
     }
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = &bridge->sources[i];
-        if (src->ops->start(src, src->self, err) < 0)
-            return err_in(err, src->conf->name);
-        src->started = true;
-    }
-    return 0;
+    return start_sources(bridge, false, err);
 }
 
 void inst_pause_sources(struct bridge *bridge, bool paused)

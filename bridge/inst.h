@@ -18,8 +18,11 @@ void inst_choose_stores(struct bridge *bridge);
 /* Frees what stopped; stops nothing. */
 void inst_fini(struct bridge *bridge);
 
-/* Sinks first, so that nothing is claimed for one that is not there. -1: err names the
- * instance and says why. */
+/* Starts those sources whose producers hear an answer, held back: before Redis is there.
+ * -1: as below. */
+int inst_start_answering(struct bridge *bridge, struct err *err);
+/* Starts the rest, sinks first, so that nothing is claimed for one that is not there. -1:
+ * err names the instance and says why. */
 int inst_start(struct bridge *bridge, struct err *err);
 /* Tells every started source to rest or to go on; those that already do are left alone.
  */

@@ -62,45 +62,77 @@ local function replaces(id, how)
   end
 end
 
-local codes = {}
-while at <= #ARGV do
-  local id, how, part = ARGV[at], ARGV[at + 6], parts[tonumber(ARGV[at + 4])]
+-- Writes are collected, one command per key. The pool comes first: when Redis is out of
+-- memory it refuses the first write, and then nothing is stored.
+local order = { pool, delay, dead, unack, ttl, tries, owners }
+local command = { [pool] = 'HSET', [delay] = 'ZADD', [dead] = 'ZADD', [unack] = 'ZADD',
+                  [ttl] = 'ZADD', [tries] = 'HSET' }
+if owners then
+  command[owners] = 'HSET'
+end
+local pending = {}
+local function write(key, a, b)
+  local list = pending[key]
+  if not list then
+    list = {}
+    pending[key] = list
+  end
+  list[#list + 1] = a
+  list[#list + 1] = b
+end
+local function flush()
+  for _, key in ipairs(order) do
+    if pending[key] then
+      redis.call(command[key], key, unpack(pending[key]))
+    end
+  end
+  pending = {}
+end
+
+local ids = {}
+for id_at = at, #ARGV, 8 do
+  ids[#ids + 1] = ARGV[id_at]
+end
+local there = redis.call('HMGET', pool, unpack(ids))
+local owner = owners and redis.call('HMGET', owners, unpack(ids))
+local codes, seen = {}, {}
+for i, id in ipairs(ids) do
+  local how, part = ARGV[at + 6], parts[tonumber(ARGV[at + 4])]
   local code = 's'
   if part and part.gap then
     code = 'g'
   elseif part and tonumber(ARGV[at + 5]) <= part.have then
     code = 'k'
-  elseif redis.call('HSETNX', pool, id, ARGV[at + 2]) == 0 then
-    if replaces(id, how) then
-      redis.call('HSET', pool, id, ARGV[at + 2])
-    else
-      code = 'd'
-    end
+  elseif there[i] or seen[id] then
+    flush() -- it may be about a job of this very call
+    code = replaces(id, how) and 's' or 'd'
   end
   if code == 's' then
     local due = ARGV[at + 1]
+    seen[id] = true
     if owners then
-      local old = redis.call('HGET', owners, id)
-      if old and old ~= ours then
-        leave(id, old)
+      if owner[i] and owner[i] ~= ours then
+        leave(id, owner[i])
       end
-      redis.call('HSET', owners, id, ours)
+      write(owners, id, ours)
     end
+    write(pool, id, ARGV[at + 2])
     if how == 'd' or how == 'f' then
-      redis.call('ZADD', how == 'd' and dead or unack, due == '' and now or due, id)
+      write(how == 'd' and dead or unack, due == '' and now or due, id)
     else
-      redis.call('ZADD', delay, due == '' and now + #codes * STEP or due, id)
+      write(delay, due == '' and now + (i - 1) * STEP or due, id)
     end
     if ARGV[at + 3] ~= '' then
-      redis.call('HSET', tries, id, ARGV[at + 3])
+      write(tries, id, ARGV[at + 3])
     end
     if ARGV[at + 7] ~= '' then
-      redis.call('ZADD', ttl, ARGV[at + 7], id)
+      write(ttl, ARGV[at + 7], id)
     end
   end
-  codes[#codes + 1] = code
+  codes[i] = code
   at = at + 8
 end
+flush()
 
 for _, part in ipairs(parts) do
   if not part.gap and part.last > part.have then

@@ -676,6 +676,27 @@ def test_without_redis_a_pull_is_answered_503_and_waits_go_on_after_it(bench):
     daemon.stop()
 
 
+def test_before_redis_was_ever_there_requests_are_told_to_come_again(bench):
+    store = bench.redis()
+    store.stop()
+    daemon = bench.tarry(store.url, PLAIN)
+    daemon.spawn(daemon.argv())
+
+    def lives():
+        try:
+            return daemon.ask("GET", "/livez")[0] == 200
+        except OSError:
+            return False
+    wait_for("the daemon to listen", lives)
+    c = Queues(daemon)
+    for answer in (c.pull("q"), c.put("q"), c.get("q", "a"), c.ask("POST", "/v1/routes/all/jobs")):
+        assert answer.error == (503, "unavailable") and int(answer.headers["Retry-After"]) > 0, answer
+    store.start()
+    wait_for("the daemon to be ready", daemon.is_up)
+    assert c.put("q").status == 201 and c.pull("q").status == 200
+    daemon.stop()
+
+
 def test_a_daemon_that_stops_answers_those_who_wait_at_once(bench):
     daemon = bench.tarry(bench.redis().url, PLAIN).start()
     waiting = [Waiting(daemon, "q", wait="60s") for _ in range(3)]
@@ -737,6 +758,7 @@ def test_where_no_route_leads_to_a_queue(bench):
     daemon.stop()
 
 
+@pytest.mark.slow
 def test_when_redis_is_full_jobs_still_leave(bench):
     store = bench.redis()
     daemon = bench.tarry(store.url, PLAIN).start()

@@ -176,7 +176,7 @@ class Consumers:
 
     def turn(self, client):
         answer = client.pull(*self.queues, **self.query)
-        if answer.status == 503:
+        if answer.status >= 400:
             time.sleep(0.05)
             return
         for job in answer.jobs:
