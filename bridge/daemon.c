@@ -165,6 +165,7 @@ static int start(struct daemon *daemon, struct err *err)
         return -1;
     if (start_httpd(bridge, err) < 0)
         return -1;
+    httpd_set_bodies_max(conf->daemon.queue_max_bytes);
     /* Who asks is told that Redis is away, rather than that nobody is there. */
     if (inst_start_answering(bridge, err) < 0)
         return -1;

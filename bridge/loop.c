@@ -121,9 +121,11 @@ static void drop_calls(struct call *c)
 
 /* ------------------------------------------------------------------- turns */
 
-static void no_op(uv_idle_t *idle)
+/* The loop does not wait in this turn: something was left from the last one. */
+static void on_busy(uv_idle_t *idle)
 {
     (void)idle;
+    timers_fire();
 }
 
 static void run_hooks(void)
@@ -142,11 +144,10 @@ static void end_turn(uv_prepare_t *prepare)
     for (int i = 0; i < LATE_ROUNDS && loop.deferred.first; i++)
         run_calls(queue_detach(&loop.deferred));
     loop.turns++;
-    if (loop.deferred.first)
-        uv_idle_start(&loop.busy, no_op);
+    if (timers_arm() || loop.deferred.first)
+        uv_idle_start(&loop.busy, on_busy);
     else
         uv_idle_stop(&loop.busy);
-    timers_arm();
 }
 
 static void on_wake(uv_async_t *async)

@@ -5,9 +5,15 @@
 #ifndef BRIDGE_LOOP_PARTS_H
 #define BRIDGE_LOOP_PARTS_H
 
+#include <stdbool.h>
+
 /* timer.c */
 void timers_init(void);
-void timers_arm(void); /* the turn ends: the next wait must end by the first deadline */
+/* The turn ends: the next wait must end by the first deadline. true: one has passed
+ * already, and the loop must not wait at all. */
+bool timers_arm(void);
+/* Calls back those whose deadline has passed. */
+void timers_fire(void);
 void timers_fini(void);
 
 /* child.c */

@@ -108,14 +108,8 @@ static void next_beat(struct timer *t, int64_t now_us)
 
 /* Timers set in this turn wait for the next one, so that none can keep others from firing
  * or the loop from its descriptors. */
-static void fire(void *arg, unsigned events)
+void timers_fire(void)
 {
-    (void)arg;
-    (void)events;
-    uint64_t expirations;
-    while (read(timers.fd, &expirations, sizeof(expirations)) > 0)
-        ;
-    timers.armed_us = INT64_MAX;
     int64_t now_us = loop_mono_us();
     uint64_t turn = loop_wakeups();
     while (timers.n > 0) {
@@ -129,23 +123,39 @@ static void fire(void *arg, unsigned events)
     }
 }
 
+static void on_expiry(void *arg, unsigned events)
+{
+    (void)arg;
+    (void)events;
+    uint64_t expirations;
+    while (read(timers.fd, &expirations, sizeof(expirations)) > 0)
+        ;
+    timers.armed_us = INT64_MAX;
+    timers_fire();
+}
+
 void timers_init(void)
 {
     timers.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     must(timers.fd >= 0);
-    timers.watch = watch_add(timers.fd, WATCH_READ, fire, NULL);
+    timers.watch = watch_add(timers.fd, WATCH_READ, on_expiry, NULL);
     timers.armed_us = INT64_MAX;
 }
 
-void timers_arm(void)
+bool timers_arm(void)
 {
+    if (timers.n == 0)
+        return false;
+    if (timers.heap[0]->deadline_us <= loop_mono_us())
+        return true;
     /* A deadline that moved away costs one idle wake-up, and no call for each move. */
-    if (timers.n == 0 || timers.heap[0]->deadline_us >= timers.armed_us)
-        return;
+    if (timers.heap[0]->deadline_us >= timers.armed_us)
+        return false;
     timers.armed_us = timers.heap[0]->deadline_us;
     struct itimerspec when = {.it_value = {.tv_sec = timers.armed_us / 1000000,
                                            .tv_nsec = timers.armed_us % 1000000 * 1000}};
     must(timerfd_settime(timers.fd, TFD_TIMER_ABSTIME, &when, NULL) == 0);
+    return false;
 }
 
 void timers_fini(void)

@@ -109,7 +109,6 @@ static void pause_source(struct source *src, void *self, bool paused)
     struct camellia *c = self;
     (void)src;
     c->paused = paused;
-    c->ending &= paused;
 }
 
 static void on_closing(void *arg)

@@ -40,7 +40,6 @@ struct camellia {
     unsigned char random[512]; /* for new ids; random_used of it are */
     size_t random_used;
     bool paused;   /* the store takes nothing */
-    bool ending;   /* the daemon is about to stop: nobody may wait here any more */
     bool stopping; /* stop() was called */
     bool offline;  /* as an operator said; refuses nothing */
 };
@@ -70,9 +69,9 @@ struct camellia_call {
     char new_id[CAMELLIA_NEW_ID_BYTES];
     struct pull *pull;             /* while it waits in a queue */
     struct camellia_topic *poller; /* where it counts as one who waits */
-    struct timer *held;            /* or waits here, since there is no queue */
+    struct timer *held;            /* or waits here, since it can't there */
     LIST_ENTRY(camellia_call) held_link;
-    int64_t until_ms; /* monotonic; a long poll: not to be answered before */
+    int64_t until_ms; /* monotonic: not to be answered empty before; 0: it may */
     int64_t left;     /* of the batch */
     struct buf list;  /* what has been pulled */
 };

@@ -7,7 +7,10 @@
  */
 #include "sources/camellia_parts.h"
 
-enum { ANSWER_MAX = 16 * 1024 * 1024 }; /* a larger batch is cut off here */
+enum {
+    PIECE = 100, /* of a batch: so much of Redis' time and of memory at once */
+    ANSWER_MAX = 16 * 1024 * 1024 /* a larger batch is cut off here */
+};
 static const int64_t lease_max_ms = INT64_C(3650) * 24 * 3600 * 1000;
 static const int64_t poll_max_ms = INT64_C(24) * 3600 * 1000;
 
@@ -76,12 +79,13 @@ static void on_held(void *arg)
     answer_list(arg);
 }
 
-/* There is no queue to wait in, but an answer at once would only be asked for again. */
+/* There is no queue to wait in, or the daemon is about to stop and nobody may; but an
+ * answer at once would only be asked for again. */
 static void hold(struct camellia_call *call)
 {
     struct camellia *c = call->c;
     int64_t left_ms = call->until_ms - loop_mono_ms();
-    if (!call->poller || left_ms <= 0 || c->ending || c->stopping) {
+    if (left_ms <= 0 || c->stopping) {
         answer_list(call);
         return;
     }
@@ -92,8 +96,11 @@ static void hold(struct camellia_call *call)
 
 void camellia_release_held(struct camellia *c)
 {
-    while (!LIST_EMPTY(&c->held))
-        answer_list(LIST_FIRST(&c->held));
+    while (!LIST_EMPTY(&c->held)) {
+        struct camellia_call *call = LIST_FIRST(&c->held);
+        httpd_add(call->req, "Connection", "close");
+        answer_list(call);
+    }
 }
 
 static void on_no_route(struct camellia_call *call)
@@ -105,17 +112,6 @@ static void on_no_route(struct camellia_call *call)
     hold(call);
 }
 
-/* Nothing came. A poll hears that before its time only when the daemon stops, which has
- * paused us before. */
-static void on_nothing(struct camellia_call *call)
-{
-    if (call->poller && loop_mono_ms() < call->until_ms && call->c->paused) {
-        call->c->ending = true;
-        httpd_add(call->req, "Connection", "close");
-    }
-    hold(call);
-}
-
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
                       unsigned n, unsigned topic)
 {
@@ -124,7 +120,7 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
     call->pull = NULL;
     if (code == QUEUE_OK && n > 0) {
         add_jobs(call, jobs, n);
-        if (n == QUEUE_PULL_MAX && call->left > 0 && call->list.n < ANSWER_MAX)
+        if (n == PIECE && call->left > 0 && call->list.n < ANSWER_MAX)
             pull(call, 0);
         else
             answer_list(call);
@@ -135,7 +131,7 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
     } else if (code == QUEUE_AWAY) {
         camellia_failed(call, 500);
     } else {
-        on_nothing(call);
+        hold(call);
     }
 }
 
@@ -154,7 +150,7 @@ static void pull(struct camellia_call *call, int64_t wait_ms)
     const struct queue_ask ask = {
         .topics = &p->topic.value,
         .topic_count = 1,
-        .max = (unsigned)at_most(call->left, QUEUE_PULL_MAX),
+        .max = (unsigned)at_most(call->left, PIECE),
         .lease_ms = p->lease_ms > 0 ? at_most(p->lease_ms, lease_max_ms)
                                     : call->c->ack_timeout_ms,
         .wait_ms = wait_ms,
@@ -183,14 +179,16 @@ static void run_poll(struct camellia_call *call)
         return;
     }
     t = camellia_topic(&c->stats, call->p.topic.value);
-    if (t && t->polls < c->polls_max && !c->ending) {
+    if (t && t->polls >= c->polls_max) {
+        pull(call, 0);
+        return;
+    }
+    if (t) { /* where there are too many topics nobody counts */
         call->poller = t;
         t->polls++;
-        call->until_ms = loop_mono_ms() + wait_ms;
-        httpd_on_gone(call->req, on_gone, call);
-    } else {
-        wait_ms = 0;
     }
+    call->until_ms = loop_mono_ms() + wait_ms;
+    httpd_on_gone(call->req, on_gone, call);
     pull(call, wait_ms);
 }
 

@@ -112,7 +112,8 @@ static void pause_source(struct source *src, void *self, bool paused)
 #define LONGEST_MS (UINT32_MAX * INT64_C(1000))
 
 static const struct opt opts[] = {
-    HTTPD_ROWS(struct lmstfy, http, "127.0.0.1:7777", "64MiB"),
+    /* A bulk of 64 jobs of 1 MiB, with what stands between them, fits. */
+    HTTPD_ROWS(struct lmstfy, http, "127.0.0.1:7777", "65MiB"),
     HTTPD_ROWS_NAMED("admin_", struct lmstfy, admin_http, "127.0.0.1:7778", "1MiB"),
     {"pools", OPT_LIST, AT(pools), "default",
      .help = "Names of the pools that tokens may name; \"default\" is one of them."},

@@ -165,6 +165,11 @@ static void on_refuse(void *arg, struct httpd_req *req, unsigned status, const c
     struct buf out = {0};
     char id[LMSTFY_ULID + 1];
     (void)word;
+    if (status == 400) { /* before any routing, as in lmstfy_refuse() */
+        httpd_add(req, "Connection", "close");
+        httpd_answer(req, 400, "text/plain; charset=utf-8", SLICE_LIT("400 Bad Request"));
+        return;
+    }
     add_request_id(arg, req, id);
     add_error(&out, why);
     httpd_answer(req, status, lmstfy_json_type, buf_slice(&out));

@@ -116,10 +116,16 @@ void lmstfy_limit_give_back(struct lmstfy *l, struct slice pool, struct slice ns
                             struct slice token, enum lmstfy_action action);
 
 /* Statistics. api: the pattern of the route, "/api/:namespace/:queue/size"; "": none.
- * pool: empty when the request was refused before that was known; ns likewise. */
-void lmstfy_count_http(struct lmstfy *l, const char *api, const char *method,
-                       struct slice ns, struct slice pool, unsigned status,
-                       int64_t latency_ms);
+ * pool: empty when the request was refused before that was known; ns likewise. known: its
+ * token is good, so that its names are not made up by a stranger. */
+struct lmstfy_seen {
+    const char *api, *method;
+    struct slice ns, pool;
+    unsigned status;
+    int64_t latency_ms;
+    bool known;
+};
+void lmstfy_count_http(struct lmstfy *l, const struct lmstfy_seen *seen);
 void lmstfy_count_publish(struct lmstfy *l, struct slice pool, struct slice ns,
                           struct slice queue, unsigned jobs, bool delayed);
 /* One job handed out. elapsed_ms: since it was published; -1: not known. */

@@ -109,8 +109,13 @@ static void finish(struct lmstfy_req *r, unsigned status, const char *type)
     if (r->limited && !counts(r, status))
         lmstfy_limit_give_back(l, r->pool, r->ns, r->token,
                                r->row->produces ? LMSTFY_PRODUCE : LMSTFY_CONSUME);
-    lmstfy_count_http(l, r->row ? r->row->api : "", method, r->ns, r->pool, status,
-                      latency_ms);
+    lmstfy_count_http(l, &(struct lmstfy_seen){.api = r->row ? r->row->api : "",
+                                               .method = method,
+                                               .ns = r->ns,
+                                               .pool = r->pool,
+                                               .status = status,
+                                               .latency_ms = latency_ms,
+                                               .known = r->known});
     lmstfy_log_access(l, method, r->path, r->pool, status, latency_ms, id);
     httpd_answer(r->req, status, type, buf_slice(&r->out));
     req_done(r);
@@ -160,7 +165,11 @@ void lmstfy_refuse(void *arg, struct httpd_req *req, unsigned status, const char
     char id[LMSTFY_ULID + 1];
     struct buf out = {0};
     (void)word;
-    lmstfy_count_http(l, "", httpd_method(req), SLICE_LIT(""), SLICE_LIT(""), status, 0);
+    lmstfy_count_http(l, &(struct lmstfy_seen){.api = "",
+                                               .method = httpd_method(req),
+                                               .ns = SLICE_LIT(""),
+                                               .pool = SLICE_LIT(""),
+                                               .status = status});
     if (status == 400) { /* before any routing: no request id */
         httpd_add(req, "Connection", "close");
         httpd_answer(req, 400, "text/plain; charset=utf-8", SLICE_LIT("400 Bad Request"));
@@ -241,6 +250,7 @@ static void take_limit(struct lmstfy_req *r)
 static void on_auth(void *arg, enum lmstfy_answer answer)
 {
     struct lmstfy_req *r = arg;
+    r->known = answer == LMSTFY_YES;
     if (answer == LMSTFY_YES)
         take_limit(r);
     else if (answer == LMSTFY_NO)
@@ -253,6 +263,7 @@ static void check_token(struct lmstfy_req *r)
 {
     struct lmstfy *l = r->l;
     if (l->skip_token_check || r->row->open) {
+        r->known = l->skip_token_check;
         take_limit(r);
         return;
     }

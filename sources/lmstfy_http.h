@@ -35,6 +35,7 @@ struct lmstfy_req {
     struct slice pool, token;     /* pool: empty until it is known to be one */
     struct slice params[LMSTFY_PARAMS];
     int64_t begun_ms; /* monotonic */
+    bool known;       /* its token is good, or none is asked for */
     bool limited;     /* counted against its token's limit */
     bool failed;      /* of what it publishes: not all is stored */
     bool delayed;     /* what it publishes */

@@ -56,7 +56,7 @@ static const struct series_row rows[FAMILIES] = {
                             "Time from the publication of a job to its deletion.",
                             SERIES_HISTOGRAM, QUEUE_LABELS, 15, 3.5, 7},
     [TIMER_SIZES] = {PREFIX "redis_timer_sizes",
-                     "Jobs that are not due.",
+                     "Jobs that are not due, and those that consumers have.",
                      SERIES_GAUGE,
                      {"pool"}},
     [QUEUE_SIZES] = {PREFIX "redis_queue_sizes", "Jobs ready to be consumed.",
@@ -124,25 +124,22 @@ static void observe(struct lmstfy_metrics *m, enum lmstfy_family f,
         series_observe(lmstfy_series(m, f, values), &rows[f], (double)ms);
 }
 
-void lmstfy_count_http(struct lmstfy *l, const char *api, const char *method,
-                       struct slice ns, struct slice pool, unsigned status,
-                       int64_t latency_ms)
+void lmstfy_count_http(struct lmstfy *l, const struct lmstfy_seen *seen)
 {
     struct lmstfy_metrics *m = l->metrics;
+    const struct slice api = slice_of(seen->api), method = slice_of(seen->method);
+    /* Names that strangers make up must leave room for those of our clients. */
+    const unsigned most = seen->known ? SERIES_MAX : SERIES_MAX / 2;
     char code[16];
     if (m == NULL)
         return;
-    int n = snprintf(code, sizeof(code), "%u", status);
-    const struct slice of_code[] = {
-        slice_of(api), {code, (size_t)n}, slice_of(method), ns, pool};
-    const struct slice of_time[] = {slice_of(api), slice_of(method), ns, pool};
-    bool good = status < 300;
-    /* Names that strangers make up must leave room for those of our clients. */
-    series_add(family_at(&m->family[HTTP_CODES], of_code,
-                         good ? SERIES_MAX : SERIES_MAX / 2, &m->scratch),
-               1);
-    if (good)
-        observe(m, HTTP_LATENCY, of_time, latency_ms);
+    int n = snprintf(code, sizeof(code), "%u", seen->status);
+    const struct slice of_code[] = {api, {code, (size_t)n}, method, seen->ns, seen->pool};
+    const struct slice of_time[] = {api, method, seen->ns, seen->pool};
+    series_add(family_at(&m->family[HTTP_CODES], of_code, most, &m->scratch), 1);
+    if (seen->status < 300)
+        series_observe(family_at(&m->family[HTTP_LATENCY], of_time, most, &m->scratch),
+                       &rows[HTTP_LATENCY], (double)seen->latency_ms);
 }
 
 void lmstfy_count_publish(struct lmstfy *l, struct slice pool, struct slice ns,

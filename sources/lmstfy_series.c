@@ -10,8 +10,9 @@ struct series {
     uint64_t hash;
     double value; /* histogram: the sum of what was observed */
     uint64_t count, bucket[SERIES_BUCKETS];
-    size_t n;
-    char labels[]; /* n bytes: a="b",c="d" */
+    size_t key_n, n;
+    char *labels; /* n bytes, behind the key: a="b",c="d" */
+    char key[];   /* key_n bytes: each value and a NUL */
 };
 
 void family_init(struct family *f, const struct series_row *row)
@@ -38,12 +39,20 @@ void family_free(struct family *f)
     *f = (struct family){0};
 }
 
-/* A value as it stands between quotes; "" for what is no name that anybody gave. */
+/* A value, or "" for what is no name that anybody gave. */
+static struct slice good(struct slice s)
+{
+    unsigned char all = 0;
+    for (size_t i = 0; i < s.n; i++)
+        all |= (unsigned char)s.p[i];
+    bool bad = s.n > SERIES_VALUE_MAX || (all >= 0x80 && !text_is_utf8(s));
+    return bad ? (struct slice){"", 0} : s;
+}
+
+/* As it stands between quotes. */
 static void add_value(struct buf *out, struct slice s)
 {
     size_t from = 0;
-    if (s.n > SERIES_VALUE_MAX || !text_is_utf8(s))
-        return;
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
         if (c != '\\' && c != '"' && c != '\n')
@@ -64,7 +73,7 @@ static void add_labels(struct buf *out, const struct series_row *row,
             buf_add(out, ",", 1);
         buf_add_str(out, row->label[i]);
         buf_add(out, "=\"", 2);
-        add_value(out, values[i]);
+        add_value(out, good(values[i]));
         buf_add(out, "\"", 1);
     }
 }
@@ -78,14 +87,14 @@ static uint64_t hash_of(struct slice s)
 }
 
 /* Where the series stands in the table, or the free place for it. */
-static unsigned *slot_of(struct family *f, uint64_t hash, struct slice labels)
+static unsigned *slot_of(struct family *f, uint64_t hash, struct slice key)
 {
     unsigned at = (unsigned)hash & (f->slots - 1);
     for (;; at = (at + 1) & (f->slots - 1)) {
         if (f->slot[at] == 0)
             return &f->slot[at];
         const struct series *s = f->v[f->slot[at] - 1];
-        if (s->hash == hash && slice_eq((struct slice){s->labels, s->n}, labels))
+        if (s->hash == hash && slice_eq((struct slice){s->key, s->key_n}, key))
             return &f->slot[at];
     }
 }
@@ -100,7 +109,7 @@ static void grow(struct family *f)
     f->slot = mem_alloc(f->slots * sizeof(*f->slot));
     for (unsigned i = 0; i < f->n; i++) {
         const struct series *s = f->v[i];
-        *slot_of(f, s->hash, (struct slice){s->labels, s->n}) = i + 1;
+        *slot_of(f, s->hash, (struct slice){s->key, s->key_n}) = i + 1;
     }
 }
 
@@ -108,22 +117,29 @@ struct series *family_at(struct family *f, const struct slice *values, unsigned 
                          struct buf *scratch)
 {
     buf_clear(scratch);
-    add_labels(scratch, f->row, values);
-    struct slice labels = buf_slice(scratch);
-    uint64_t hash = hash_of(labels);
+    for (unsigned i = 0; f->row->label[i]; i++) {
+        struct slice value = good(values[i]);
+        buf_add(scratch, value.p, value.n);
+        buf_add(scratch, "", 1);
+    }
+    size_t key_n = scratch->n;
+    uint64_t hash = hash_of(buf_slice(scratch));
     if (f->n == f->cap)
         grow(f);
-    unsigned *slot = slot_of(f, hash, labels);
+    unsigned *slot = slot_of(f, hash, buf_slice(scratch));
     if (*slot)
         return f->v[*slot - 1];
     if (f->n >= most) {
         f->full = true;
         return NULL;
     }
-    struct series *s = mem_alloc(sizeof(*s) + labels.n);
+    add_labels(scratch, f->row, values);
+    struct series *s = mem_alloc(sizeof(*s) + scratch->n);
     s->hash = hash;
-    s->n = labels.n;
-    memcpy(s->labels, labels.p, labels.n);
+    s->key_n = key_n;
+    s->n = scratch->n - key_n;
+    s->labels = s->key + key_n;
+    memcpy(s->key, scratch->p, scratch->n);
     f->v[f->n++] = s;
     *slot = f->n;
     return s;

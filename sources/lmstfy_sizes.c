@@ -17,7 +17,7 @@ enum {
 struct queue_size {
     char *topic;
     size_t topic_n;
-    int64_t ready, waiting, dead; /* ready -1: not told */
+    int64_t ready, timed, dead; /* ready -1: not told; timed: in the timer, there */
 };
 
 struct waiting {
@@ -57,7 +57,7 @@ static void set_queue(struct lmstfy_metrics *m, const struct queue_size *q)
     const struct slice values[] = {ns, pool, queue};
     series_set(lmstfy_series(m, QUEUE_SIZES, values), (double)q->ready);
     series_set(lmstfy_series(m, DEADLETTER_SIZES, values), (double)q->dead);
-    series_add(lmstfy_series(m, TIMER_SIZES, &pool), (double)q->waiting);
+    series_add(lmstfy_series(m, TIMER_SIZES, &pool), (double)q->timed);
 }
 
 static void set_gauges(struct lmstfy_sizes *s)
@@ -114,7 +114,7 @@ static void on_counted(void *arg, enum queue_code code, const struct queue_count
     s->away |= code == QUEUE_AWAY;
     if (code == QUEUE_OK) {
         q->ready = counts->ready;
-        q->waiting = counts->waiting;
+        q->timed = counts->waiting + counts->in_flight;
         q->dead = counts->dead;
     }
     ask_more(s);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * unit_lmstfy_series.c - series found by their labels, their limit and their text, of
- * sources/lmstfy_series.h.
+ * sources/lmstfy_series.h; and who may make new ones, of sources/lmstfy_metrics.h.
  */
-#include "sources/lmstfy_series.h"
+#include "sources/lmstfy_metrics.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,6 +86,33 @@ static void thousands_are_found_again_and_no_more_than_the_limit_is_made(void **
     buf_free(&scratch);
 }
 
+/* Whoever asks for sizes needs no token, and gets a 200 for any name. */
+static void strangers_leave_half_of_the_series_to_clients(void **state)
+{
+    (void)state;
+    struct lmstfy l = {0};
+    struct lmstfy_seen seen = {
+        .api = "/api/:namespace/:queue/size", .method = "GET", .status = 200};
+    loop_init();
+    lmstfy_metrics_start(&l);
+    for (int i = 0; i < SERIES_MAX; i++) {
+        char ns[16];
+        snprintf(ns, sizeof(ns), "n%d", i);
+        seen.ns = slice_of(ns);
+        lmstfy_count_http(&l, &seen);
+    }
+    assert_int_equal(l.metrics->family[HTTP_CODES].n, SERIES_MAX / 2);
+    assert_int_equal(l.metrics->family[HTTP_LATENCY].n, SERIES_MAX / 2);
+    seen.known = true;
+    seen.ns = SLICE_LIT("ours");
+    lmstfy_count_http(&l, &seen);
+    assert_int_equal(l.metrics->family[HTTP_CODES].n, SERIES_MAX / 2 + 1);
+    assert_int_equal(l.metrics->family[HTTP_LATENCY].n, SERIES_MAX / 2 + 1);
+    lmstfy_metrics_stop(&l);
+    lmstfy_metrics_free(&l);
+    loop_fini();
+}
+
 static void a_histogram_counts_up_to_and_including_its_bounds(void **state)
 {
     (void)state;
@@ -110,6 +137,7 @@ int main(void)
         cmocka_unit_test(the_same_labels_are_the_same_series),
         cmocka_unit_test(values_are_escaped_and_what_is_no_name_is_empty),
         cmocka_unit_test(thousands_are_found_again_and_no_more_than_the_limit_is_made),
+        cmocka_unit_test(strangers_leave_half_of_the_series_to_clients),
         cmocka_unit_test(a_histogram_counts_up_to_and_including_its_bounds),
     };
     alarm(30);

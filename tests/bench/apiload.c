@@ -74,9 +74,8 @@ static void print_rate(double seconds, const char *more)
 
 /* ---------------------------------------------------- publishing, by rate or by count */
 
-static int64_t publish_max; /* then nothing more is sent */
+static int64_t published_all, publish_max; /* then nothing more is sent */
 static int64_t (*delay_ms)(void);
-static int64_t published_all;
 
 static int64_t at_once(void)
 {
@@ -102,18 +101,23 @@ static void on_published(struct conn *c, int status, const char *body, size_t n)
     publish_next(c);
 }
 
-static void run_publish(void)
+static void measure(void)
 {
-    publish_max = INT64_MAX;
-    delay_ms = at_once;
-    for (int i = 0; i < o.conns; i++)
-        publish_next(conn_open(o.port, on_published));
     load_run(500000, &no_stop); /* to warm up */
     memset(times, 0, sizeof(times));
     done = 0;
     int64_t from_us = now_us();
     load_run((int64_t)(o.seconds * 1e6), &no_stop);
     print_rate((double)(now_us() - from_us) / 1e6, "");
+}
+
+static void run_publish(void)
+{
+    publish_max = INT64_MAX;
+    delay_ms = at_once;
+    for (int i = 0; i < o.conns; i++)
+        publish_next(conn_open(o.port, on_published));
+    measure();
 }
 
 /* Publishes o.count jobs. Gives how many a second that were. */
@@ -223,12 +227,7 @@ static void run_cycle(void)
     in_cycle = true;
     for (int i = 0; i < o.conns; i++)
         publish_next(open_consumer());
-    load_run(500000, &no_stop);
-    memset(times, 0, sizeof(times));
-    done = 0;
-    int64_t from_us = now_us();
-    load_run((int64_t)(o.seconds * 1e6), &no_stop);
-    print_rate((double)(now_us() - from_us) / 1e6, "");
+    measure();
 }
 
 static void run_drain(void)

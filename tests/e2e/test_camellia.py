@@ -154,6 +154,26 @@ def test_s2_form_query_multipart_and_their_mixture_are_read(api, topic):
         assert json.loads(answer)["delayMsg"]["msg"] == "m p"
 
 
+def test_s2_a_form_is_utf_8_whatever_its_charset_says(api, topic):
+    for kind in (FORM, "application/x-www-form-urlencoded; charset=ISO-8859-1", "application/x-www-form-urlencoded"):
+        for text in ("%C3%BC%E6%BC%A2", "ü漢"):
+            body = f"topic={topic}&msg={text}&delayMillis=60000".encode()
+            answer = api.ask("POST", ROOT + "sendMsg", body, {"Content-Type": kind})[2]
+            assert json.loads(answer)["delayMsg"]["msg"] == "ü漢"
+
+
+def test_s2_s13_requests_of_the_sdk_are_answered_on_one_connection(served, topic):
+    def request(op, form):
+        return (f"POST {ROOT}{op} HTTP/1.1\r\nContent-Type: {FORM}\r\nContent-Length: {len(form)}\r\n"
+                f"Host: 127.0.0.1:{served.port}\r\nConnection: Keep-Alive\r\nAccept-Encoding: gzip\r\n"
+                f"User-Agent: okhttp/3.14.9\r\n\r\n{form}").encode()
+    got = raw(served.port, request("sendMsg", f"maxRetry=-1&ttlMillis=-1&msg=a+b&delayMillis=0&topic={topic}") +
+              request("longPollingMsg", f"batch=1&ackTimeoutMillis=30000&topic={topic}&longPollingTimeoutMillis=9000") +
+              request("getMsg", f"msgId=none&topic={topic}"), b'"delayMsg":null}')
+    assert got.count(b"HTTP/1.1 200 ") == 3 and got.count(b'"msg":"a b"') == 2
+    assert b"Connection: close" not in got and b"Content-Encoding" not in got
+
+
 def test_s2_any_other_content_type_is_ignored_so_parameters_are_missing(api, topic):
     form = f"topic={topic}&msg=m&delayMillis=1"
     for headers in ({"Content-Type": "application/json"}, {"Content-Type": "text/plain"}, {}):
@@ -347,9 +367,15 @@ def test_s5_an_id_that_is_alive_answers_the_old_message_as_it_is_now(api, topic)
     assert api.send(topic + "-other", "new", 60000, "id")["msg"] == "new"
 
 
-def test_s5_an_id_whose_message_has_ended_is_replaced(api, topic):
-    for end in (lambda: api.ack(topic, "id"), lambda: api.delete(topic, "id")):
-        assert api.send(topic, "old", 60000, "id")["msg"] == "old"
+def test_s4_s5_an_id_whose_message_has_ended_is_replaced(api, topic):
+    """Whichever way it ended: 4, 7, 5 (without a look at it in between), 6."""
+    def give_up():
+        api.ack(topic, pull_one(api, topic)["msgId"], False)
+
+    for end, more in ((lambda: api.ack(topic, "id"), {"delay_ms": 60000}),
+                      (lambda: api.delete(topic, "id"), {"delay_ms": 60000}),
+                      (lambda: time.sleep(0.05), {"ttl_ms": 1}), (give_up, {"max_retry": 0})):
+        assert api.send(topic, "old", msg_id="id", **more)["msg"] == "old"
         end()
         new = api.send(topic, "new", 0, "id")
         assert (new["msg"], new["status"], new["retry"]) == ("new", 2, 0)
@@ -365,8 +391,8 @@ def test_s5_many_sends_of_one_id_at_once_make_one_message(served, topic):
     assert [m["msg"] for m in got] == [sent[0]["msg"]]
 
 
-def test_s5_too_long_ids_and_topics_are_refused_with_code_400(api, topic):
-    for fields in ({"msgId": "i" * 513}, {"topic": "t" * 1001}):
+def test_s5_too_long_ids_and_topics_and_a_nul_there_are_refused_with_code_400(api, topic):
+    for fields in ({"msgId": "i" * 513}, {"topic": "t" * 1001}, {"topic": topic + "\0"}):
         r = api.call("sendMsg", **{"topic": topic, "msg": "m", "delayMillis": 0, **fields})
         assert r == {"code": 400, "msg": None, "delayMsg": None}
     assert api.send("t" * 1000, "m", 60000, "i" * 512)["msgId"] == "i" * 512
@@ -412,6 +438,31 @@ def test_s6_the_ready_queue_is_first_come_first_served(api, topic):
     first = api.pull(topic)[0]
     api.ack(topic, first["msgId"], False)
     assert [api.pull(topic)[0]["msg"] for _ in range(5)] == ["m1", "m2", "m3", "m4", "m0"]
+
+
+def test_s6_what_timed_out_goes_to_the_tail(api, topic):
+    """And s4: it keeps status 3 until the next pull."""
+    api.send(topic, "first")
+    pull_one(api, topic, ack_timeout_ms=200)
+    api.send(topic, "second")
+    wait_for("its return", lambda: api.get("getTopicInfo", topic=topic)["data"]["readyQueueSize"] == 2, 3)
+    got = api.pull(topic)
+    assert [m["msg"] for m in got] == ["second"]
+    first = api.pull(topic)[0]
+    assert (first["msg"], first["retry"], first["status"]) == ("first", 2, 3)
+    api.send(topic, "third", 0, "third")
+    pull_one(api, topic, ack_timeout_ms=100)
+    wait_for("its return", lambda: api.get("getTopicInfo", topic=topic)["data"]["readyQueueSize"] == 1, 3)
+    assert (api.message(topic, "third")["retry"], status(api, topic, "third")) == (1, 3)
+
+
+def test_s6_a_wake_takes_up_to_batch_messages(served, api, topic):
+    for n in range(5):
+        api.send(topic, f"m{n}")
+    taken = api.pull(topic, ack_timeout_ms=500, batch=5)
+    got = api.poll(topic, 5000, batch=3)  # all five come back at once
+    assert [m["msgId"] for m in got] == [m["msgId"] for m in taken[:3]]
+    assert len(api.pull(topic, batch=9)) == 2
 
 
 def test_s6_a_long_poll_is_answered_at_once_when_something_is_there(api, topic):
@@ -549,14 +600,14 @@ def test_better_q20_a_pull_behind_dead_entries_finds_the_living(api, topic):
 
 # ---------------------------------------------------------------------- s4, s7: acks and retries
 
-def test_s4_s7_max_retry_n_is_n_plus_1_deliveries_then_status_6(api, topic):
+def test_s4_s7_q11_max_retry_n_is_n_plus_1_deliveries_then_status_6(api, topic):
     m = api.send(topic, "m", 0, "id", max_retry=2)
     for n in (1, 2, 3):
         got = pull_one(api, topic)
         assert (got["retry"], got["maxRetry"]) == (n, 2)
         assert status(api, topic, "id") == 3
         api.ack(topic, "id", False)
-        assert n == 3 or status(api, topic, "id") == 3  # q11: the last nack may end it at once
+        assert n == 3 or status(api, topic, "id") == 3  # the last nack may end it at once
     assert api.pull(topic) == []
     ended = api.message(topic, "id")
     assert (ended["status"], ended["retry"]) == (6, 3)
@@ -592,8 +643,11 @@ def test_s7_q9_ack_true_ends_whatever_state_it_is_in(api, topic):
     api.send(topic, "m", 0, "expired", ttl_ms=1)
     time.sleep(0.1)
     assert status(api, topic, "expired") == 5
+    api.send(topic, "m", 0, "given-up", max_retry=0)
+    api.ack(topic, pull_one(api, topic)["msgId"], False)
+    assert status(api, topic, "given-up") == 6
     api.send(topic, "m", 0, "ready")
-    for msg_id in ("waiting", "ready", "deleted", "expired", "ready"):
+    for msg_id in ("waiting", "ready", "deleted", "expired", "given-up", "ready"):
         assert api.ack(topic, msg_id)["code"] == 200
         assert status(api, topic, msg_id) == 4
     assert api.pull(topic) == []  # q9: cancelled by an ack
@@ -748,10 +802,11 @@ def test_s9_monitor_data_tells_the_last_window_q17_counts_messages_and_q18_only_
 
 
 def test_s9_ends_and_timeouts_are_counted_too(api, topic):
-    for n in range(2):
-        api.send(topic, "m", 10, f"e{n}", ttl_ms=10)
     api.send(topic, "m", 0, "t")
     pull_one(api, topic, ack_timeout_ms=50)
+    for n in range(2):
+        api.send(topic, "m", 10, f"e{n}", ttl_ms=10)
+    time.sleep(0.1)
     seen = {"triggerMsgEndLife": 0, "triggerMsgTimeout": 0}
 
     def both():
@@ -798,6 +853,7 @@ def test_s9_health_is_what_an_operator_says(own):
     ok, bad = (200, b'{"code":200}'), (500, b'{"code":500}')
     health = lambda what: api.ask("GET", "/camellia/health/" + what)[::2]
     assert health("status") == health("check") == ok
+    assert health("offline") == ok and health("status") == bad  # nobody has called
     api.send("t", "m")
     assert health("offline") == bad and health("status") == bad and health("check") == ok
     assert api.send("t", "m")["status"] == 2  # refuses nothing

@@ -2,6 +2,7 @@
 """lmstfy's job API, line by line. The numbers in names are the contract's sections; q7: its quirk 7."""
 import base64
 import http.client
+import itertools
 import json
 import re
 import signal
@@ -272,14 +273,17 @@ def test_1_a_slash_may_end_the_path_of_a_static_leaf(api, q):
 
 
 def test_1_what_is_no_request_is_400_and_closes(api):
-    for text in (b"GET /api/shop/q%zz HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /api/shop/%2 HTTP/1.1\r\nHost: a\r\n\r\n",
-                 b"GET /api/shop/q HTTP/1.1\r\n\r\n"):
-        with socket.create_connection(("127.0.0.1", api.port), 5) as s:
+    """On either port; it has no request id."""
+    for port, text in itertools.product((api.port, api.admin_port), (b"GET /api/shop/q%zz HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /api/shop/%2 HTTP/1.1\r\nHost: a\r\n\r\n",
+                 b"GET /api/shop/q HTTP/1.1\r\n\r\n")):
+        with socket.create_connection(("127.0.0.1", port), 5) as s:
             s.sendall(text)
             got = b""
             while part := s.recv(65536):
                 got += part
             assert got.startswith(b"HTTP/1.1 400 "), (text, got)
+            assert b"X-Request-Id" not in got
+            assert b"%" not in text or (got.endswith(b"\r\n\r\n400 Bad Request") and b"text/plain" in got)
 
 
 def test_1_too_many_headers_are_431(api):
@@ -719,6 +723,13 @@ def test_3_attributes_of_a_bulk_a_redelivery_a_dead_letter_and_a_republish(api, 
     assert again.status == 201 and api.consume(q)["attributes"] == {"d": "blue"}
 
 
+def test_3_the_first_of_a_repeated_attribute_counts(api, q):
+    got = api.raw(f"PUT /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\nEnable-Job-Version: YES\r\n"
+                  "Job-Attr-A: 1\r\nJob-Attr-B: 2\r\njob-attr-a: 3\r\nContent-Length: 1\r\n\r\nx".encode())
+    assert b" 201 " in got
+    assert api.consume(q)["attributes"] == {"a": "1", "b": "2"}
+
+
 def test_1_what_is_not_utf8_becomes_a_replacement(api, q):
     value = b"\xff\xe2\x80\xa8\t\"\\"
     got = api.raw(f"PUT /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\nEnable-Job-Version: YES\r\n"
@@ -744,8 +755,27 @@ def test_4_first_come_first_served_and_queues_in_their_order(api, q):
     assert {job["queue"] for job in jobs} == {f"{q}-high"} or len(jobs) == 3
 
 
+def test_4_queues_keep_their_order_also_for_who_would_wait(api, q):
+    low, high = api.publish(f"{q}-low"), api.publish(f"{q}-high")
+    jobs = [api.consume(f"{q}-none,{q}-high,{q}-low", timeout=5) for _ in range(2)]
+    assert [job["job_id"] for job in jobs] == [high, low]
+
+
+def test_4_the_order_is_that_of_publication_of_due_times_and_of_redelivery(api, q):
+    flying = api.publish(q, b"flying", tries=2)
+    assert api.consume(q, ttr=1)["job_id"] == flying
+    time.sleep(0.1)
+    waiting = api.publish(q, b"waiting", delay=1)
+    time.sleep(0.1)
+    ready = api.publish(q, b"ready")
+    assert api.size(q) == 1  # neither of the others
+    wait_for("all to be ready", lambda: api.size(q) == 3, 5)
+    assert [job["job_id"] for job in api.consume(q, count=10)] == [ready, flying, waiting]
+    assert api.size(q) == 0
+
+
 def test_4_waits(api, q):
-    """timeout: at the first job, or not before it is over; q5. A poll with count takes one."""
+    """timeout: at the first job, or not before it is over. A poll with count takes one."""
     def nothing(**query):
         job, took_s = timed(lambda: api.consume(f"{q}-none", **query))
         assert job is None
@@ -754,7 +784,9 @@ def test_4_waits(api, q):
     def wakes(name, ids, **query):
         job, took_s = timed(lambda: api.consume(name, timeout=10, **query))
         assert 0.2 < took_s < 2, took_s
-        job = job[0] if query else job
+        if query:
+            assert isinstance(job, list) and len(job) == 1, job
+            job = job[0]
         assert job["job_id"] in ids
         return job["job_id"]
 
@@ -788,7 +820,8 @@ def test_4_those_who_wait_are_served_first_come_first_served(api, q):
 
 
 def test_4_delays_and_tries_never_early(api, q):
-    """q1: neither a delay nor a ttr ends early; tries, remaining tries, dead letter, ttl."""
+    """q1: neither a delay nor a ttr ends early; tries, remaining tries, dead letter, ttl. What is
+    dead does not expire."""
     def delayed(delay):
         name = f"{q}-delay-{delay}"
         api.publish(name, delay=delay)
@@ -824,7 +857,18 @@ def test_4_delays_and_tries_never_early(api, q):
             assert api.to("GET", queue, f"/job/{job}").status == 404
             assert api.dead(queue)["deadletter_size"] == 0
 
-    parallel(lambda: delayed(1), lambda: delayed(2), tried, expired)
+    def dead_for_good():
+        name = f"{q}-dead"
+        job_id = api.publish(name, ttl=2)
+        assert api.consume(name, ttr=1)["job_id"] == job_id
+        api.wait_dead(name)
+        time.sleep(1.5)  # its ttl is over
+        assert api.dead(name)["deadletter_head"] == job_id
+        assert api.to("GET", name, f"/job/{job_id}").json["ttl"] == 0
+        assert api.to("PUT", name, "/deadletter").json["count"] == 1
+        assert api.consume(name)["job_id"] == job_id
+
+    parallel(lambda: delayed(1), lambda: delayed(2), tried, expired, dead_for_good)
 
 
 def test_4_ttr_0_comes_again_within_a_second(api, q):
@@ -852,6 +896,13 @@ def test_q3_q13_q19_what_has_expired_hides_nobody(api, q):
     live = api.publish(q)
     assert api.size(q) == 1
     assert api.consume(q)["job_id"] == live
+
+
+def test_q5_a_poll_that_meets_expired_jobs_is_no_shorter(api, q):
+    parallel(*[lambda: api.publish(q, ttl=1)] * 5)
+    time.sleep(1.1)
+    none, took_s = timed(lambda: api.consume(q, timeout=1))
+    assert none is None and 1.0 <= took_s < 1.5, took_s
 
 
 def test_q14_q16_an_unknown_pool_is_404_and_no_job_says_msg(api, q):
@@ -942,6 +993,79 @@ def test_2_8_tokens_may_be_unchecked_and_defaults_configured(bench):
     none, took_s = timed(lambda: api.consume("empty", token=None))
     assert none is None and 1.0 <= took_s < 1.6
     own.stop()
+
+
+def test_1_5_without_redis_a_limit_that_cannot_be_counted_is_500_err(bench):
+    own = Own(bench, "skip_token_check = true;")
+    api = own.apis[0]
+    limiter = json.dumps({"read": 9, "write": 9, "interval": 60})
+    assert api.call("PUT", f"/token/{NS}/{api.token}/limit", limiter, port=api.admin_port).status == 200
+    api.publish("q")
+    own.redis.kill()
+    wait_for("the daemon to notice", lambda: own.daemons[0].ask("GET", "/readyz")[0] == 503)
+    for method in ("PUT", "GET"):
+        answer = api.to(method, "q")
+        assert (answer.status, list(answer.json)) == (500, ["err"]), answer
+    own.redis.start()
+    wait_for("the daemon to be ready", lambda: own.daemons[0].ask("GET", "/readyz")[0] == 200)
+    assert api.consume("q", timeout=2)
+    own.stop()
+
+
+def test_q4_a_poll_ends_after_a_stall_of_redis(bench):
+    """With expired jobs in the queue, which made it wait for ever."""
+    own = Own(bench)
+    api = own.apis[0]
+    parallel(*[lambda: api.publish("q", ttl=1)] * 5)
+    time.sleep(1.1)
+
+    def stall():
+        time.sleep(0.2)
+        own.redis.child.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        own.redis.child.send_signal(signal.SIGCONT)
+    polls = [lambda: timed(lambda: api.to("GET", "q", timeout=1))] * 3
+    for answer, took_s in parallel(stall, *polls)[1:]:
+        assert answer.status == 404 and 1.0 <= took_s < 3, (answer, took_s)
+    own.stop()
+
+
+def test_4_what_is_acknowledged_leaves_the_timer(bench):
+    """FIX: its entry stayed until it would have been due; as timer_sizes counts it."""
+    own = Own(bench)
+    api = own.apis[0]
+    waiting = [api.publish("q", delay=3600) for _ in range(3)]
+    for _ in range(3):
+        api.publish("q")
+    flying = [job["job_id"] for job in api.consume("q", count=3, ttr=600)]
+    for job_id in waiting[:2] + flying[:2]:
+        api.ack("q", job_id)
+    text = api.call("GET", "/metrics", port=api.admin_port).body.decode()
+    assert 'infra_lmstfy_redis_timer_sizes{pool="default"} 2\n' in text  # one of either kind
+    own.stop()
+
+
+@pytest.mark.slow
+def test_q19_what_has_expired_leaves_redis_though_nobody_asks(bench):
+    own = Own(bench)
+    api = own.apis[0]
+    parallel(*[lambda: api.publish("q", b"A-BODY-THAT-GOES", ttl=1)] * 5)
+
+    def bodies():
+        dumps = [own.redis.client().dump(key) or b"" for key in own.redis.client().keys("*")]
+        return sum(dump.count(b"A-BODY") for dump in dumps)
+    assert bodies() > 0
+    wait_for("them to go", lambda: bodies() == 0, 25, 0.2)
+    own.stop()
+
+
+@pytest.mark.slow
+def test_3_a_bulk_of_64_jobs_of_1_mib(api, q):
+    """There is no limit on the whole body but those of its elements and of their number."""
+    big = b'"' + b"y" * (MIB - 2) + b'"'
+    answer = api.to("PUT", q, "/bulk", body=b"[" + b", ".join([big] * 64) + b"]")
+    assert answer.status == 201 and len(answer.json["job_ids"]) == 64, answer
+    assert api.to("DELETE", q).status == 204 and api.size(q) == 0
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import http.client
 import json
 import re
 import shutil
+import socket
 import tempfile
 import threading
 import time
@@ -258,6 +259,7 @@ def test_section_5_writes_of_all_instances_together_keep_to_the_limit(one, other
 
 
 def test_section_5_reads_are_limited_and_what_finds_nothing_does_not_count(one, ns):
+    """And quirk 16: the refusal says msg, not error."""
     token = one.token(ns, pool="second")
     limit(one, "POST", ns, token, read=2, write=-1, interval=60)
     assert [one.job("GET", f"/api/{ns}/q", token).status for _ in range(5)] == [404] * 5
@@ -276,6 +278,24 @@ def test_section_5_only_what_was_published_counts_and_a_bulk_counts_once(one, ns
     assert one.job("PUT", f"/api/{ns}/q/bulk", token, b"{").status == 400
     assert one.job("PUT", f"/api/{ns}/q/bulk", token, b"[1,2,3]").status == 201
     assert puts(one, ns, token, 2) == [201, 429]
+
+
+def test_section_5_a_batch_counts_once(one, ns):
+    token = one.token(ns)
+    limit(one, "POST", ns, token, read=2, write=0, interval=60)
+    assert puts(one, ns, token, 8) == [201] * 8
+    for _ in range(2):
+        assert len(one.job("GET", f"/api/{ns}/q", token, count=3).json()) == 3
+    assert one.job("GET", f"/api/{ns}/q", token, count=3).status == 429
+
+
+def test_section_5_and_quirk_2_a_poll_whose_client_left_does_not_count(one, ns):
+    token = one.token(ns)
+    limit(one, "POST", ns, token, read=1, write=0, interval=60)
+    with socket.create_connection(("127.0.0.1", one.jobs_port), 5) as s:
+        s.sendall(f"GET /api/{ns}/q?timeout=30 HTTP/1.1\r\nHost: a\r\nX-Token: {token}\r\n\r\n".encode())
+        wait_for("it to wait", lambda: one.job("GET", f"/api/{ns}/q", token).status == 429)
+    wait_for("it to be given back", lambda: one.job("GET", f"/api/{ns}/q", token).status == 404, 2)
 
 
 def test_section_5_other_requests_are_not_limited(one, ns):
@@ -486,11 +506,13 @@ def test_section_6_info_lists_the_queues_of_a_pool(one, ns):
     assert info.body.endswith(b"]\n}\n") and info.json()[ns] == ["a", "b"]
     assert one.admin("GET", "/info", pool="default").body == info.body
     assert one.admin("GET", "/info", pool="second").json()[ns] == ["z"]
+    one.job("PUT", f"/api/{ns}/c", token, b"x")
+    assert one.admin("GET", "/info").json()[ns] == ["a", "b", "c"]
     none = one.admin("GET", "/info", pool="nopool")
     assert (none.status, none.body) == (200, b"")
 
 
-def test_section_6_the_access_log_is_switched(one, ns):
+def test_section_6_and_quirk_15_the_access_log_is_switched_and_shows_no_token(one, ns):
     assert one.admin("GET", "/accesslog").body == b'{"status":"disabled"}'
     for status in ("", "enabled", "on"):
         answer = one.admin("POST", "/accesslog", status=status)
@@ -504,7 +526,7 @@ def test_section_6_the_access_log_is_switched(one, ns):
     one.job("GET", f"/api/{ns}/unseen/peek", secret)
     log = one.daemon.log.read_text()
     assert f"/api/{ns}/seen/peek" in log and "/unseen/" not in log
-    assert secret not in log  # quirk 15
+    assert secret not in log
 
 
 def basic(user, password, scheme="Basic"):
@@ -540,6 +562,7 @@ def test_quirk_18_what_only_shows_is_open_also_with_accounts_and_pprof_is_gone(g
 
 @pytest.mark.smoke
 def test_section_7_requests_and_jobs_are_counted_under_the_known_names(one, ns):
+    """A consume as such, where it was taken for a peek."""
     token = one.token(ns, pool="second")
     before = {name: one.metric("redis_" + name, pool="second") for name in
               ("publish_jobs", "consume_multi_jobs", "pool_add_jobs", "pool_get_jobs", "pool_delete_jobs",
@@ -564,6 +587,7 @@ def test_section_7_requests_and_jobs_are_counted_under_the_known_names(one, ns):
     assert one.metric("http_http_codes", api=path + "/bulk", code="201", method="PUT", **of_route) == 1
     assert one.metric("http_http_codes", api=path, code="200", method="GET", **of_route) == 1
     assert one.metric("http_http_codes", api=path, code="404", method="GET", **of_route) == 1
+    assert one.metric("http_http_codes", api=path + "/peek", **of_route) is None
     assert one.metric("http_http_codes", api=path + "/job/:job_id", code="204", method="DELETE",
                       **of_route) == 2
     assert one.metric("http_latency_milliseconds_count", api=path, method="PUT", **of_route) == 1

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The camellia API as operators meet it: options, several daemons on one Redis, stops, clients
+that hang up, logs, what it costs. Sections and quirks are those of its contract."""
+import itertools
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from lib import collect, tarry
+from lib.servers import TOP, free_port, wait_for
+
+from camellia_client import FORM, ROOT, Api
+from test_camellia import bench_named, conf, later, pull_one, status, timed
+
+
+class Daemon:
+    """A daemon with this API beside others on one Redis."""
+
+    def __init__(self, bench, name, options="", **more):
+        self.port = free_port()
+        text = conf(self.port, **more).replace('type = "camellia";', 'type = "camellia"; ' + options)
+        self.tarry = bench.keep(tarry.Tarry(bench.folder / name, bench.store.url, text))
+        self.tarry.start()
+        self.api = Api(self.port)
+
+
+@pytest.fixture
+def bench():
+    bench = bench_named("camellia-operation")
+    bench.store = bench.redis()
+    yield bench
+    bench.end()
+
+
+def hang_up(port, op, fields):
+    """Sends a call and closes at once."""
+    body = urllib.parse.urlencode(fields)
+    with socket.create_connection(("127.0.0.1", port), 5) as s:
+        s.sendall(f"POST {ROOT}{op} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\n"
+                  f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+
+
+# ---------------------------------------------------------------------- s10: options
+
+def test_s10_options_are_the_defaults_of_what_a_call_leaves_out(bench):
+    """Also s6: ackTimeoutMillis <= 0 is the server's; no more than so many polls of a topic wait.
+    s9: the monitor's lists are empty before the first window is complete."""
+    d = Daemon(bench, "one", 'ttl = "5s"; max_retry = 1; ack_timeout = "300ms"; poll_timeout = "400ms"; '
+               "polls_max = 1; ")
+    d.tarry.conf.write_text(d.tarry.conf.read_text().replace('monitor_interval = "500ms";', ""))
+    d.tarry.stop()
+    d.tarry.start()
+    api = d.api
+    m = api.send("t", "m", 0, "id")
+    assert (m["maxRetry"], m["expireTime"] - m["triggerTime"]) == (1, 5000)
+    for retry in (1, 2):
+        begun = time.monotonic()
+        assert pull_one(api, "t", ack_timeout_ms=-retry + 1)["retry"] == retry
+    assert status(api, "t", "id") == 3
+    wait_for("the end", lambda: status(api, "t", "id") == 6, 3)
+    assert time.monotonic() - begun >= 0.29
+    for timeout in (None, 0, -1):
+        took, r = timed(api.call, "longPollingMsg", topic="none", longPollingTimeoutMillis=timeout)
+        assert r == {"code": 200, "delayMsgList": []} and 395 <= took < 1500
+    first = later(Api(d.port).poll, "none", 1500)
+    time.sleep(0.2)
+    took, got = timed(api.poll, "none", 1500)
+    assert got == [] and took < 700  # one too many
+    took, got = timed(api.poll, "another", 500)
+    assert got == [] and took >= 495  # of each topic
+    assert first.result(5) == []
+    assert api.get("getMonitorData") == {"code": 200, "data": {
+        "requestStatsList": [], "pullMsgTimeGapStatsList": [], "readyQueueTimeGapStatsList": []}}
+    d.tarry.stop()
+
+
+def test_the_sample_configuration_is_good():
+    done = subprocess.run([tarry.BIN, "check", str(TOP / "etc/camellia.conf")], capture_output=True,
+                          text=True, timeout=20, env={**os.environ, "TARRY_REDIS_URL": "redis://x"})
+    assert done.returncode == 0, done.stderr
+
+
+# ---------------------------------------------------------------------- s6, s10: several daemons
+
+@pytest.fixture
+def pair(bench):
+    pair = Daemon(bench, "one"), Daemon(bench, "two")
+    yield pair
+    for d in pair:
+        d.tarry.stop()
+
+
+def test_s6_s10_q3_a_poll_is_woken_by_what_happens_at_another_daemon(pair):
+    """By a send, a message that comes due, a nack and an ack timeout."""
+    here, there = (d.api for d in pair)
+
+    def woken(topic, act, most_ms=500):
+        """act() happens here, 300 ms after the poll there has begun."""
+        poll = later(Api(pair[1].port).poll, topic, 6000)
+        time.sleep(0.3)
+        at = act()
+        m = poll.result(8)[0]
+        took_ms = (time.monotonic() - at) * 1000
+        assert -1 <= took_ms < most_ms, (topic, took_ms)
+        return m
+
+    def send():
+        here.send("sent", "m")
+        return time.monotonic()
+
+    def send_later():
+        here.send("due", "m", 500)
+        return time.monotonic() + 0.49
+
+    assert woken("sent", send)["retry"] == 1
+    assert woken("due", send_later)["retry"] == 1
+
+    here.send("nacked", "m")
+    taken = pull_one(here, "nacked")
+
+    def nack():
+        here.ack("nacked", taken["msgId"], False)
+        return time.monotonic()
+    assert woken("nacked", nack)["retry"] == 2
+
+    def take_and_forget():  # in the very moment that the poll there is open
+        here.send("late", "m", 0, "late")
+        got = here.pull("late", ack_timeout_ms=600) or [{"retry": 0}]
+        return time.monotonic() + (0.59 if got[0]["retry"] else 0)
+    assert woken("late", take_and_forget)["msgId"] == "late"
+
+    here.send("late2", "m")
+    assert pull_one(here, "late2", ack_timeout_ms=900)["retry"] == 1
+    until = time.monotonic() + 0.89
+    assert woken("late2", lambda: until)["retry"] == 2
+    assert there.pull("late2") == []
+
+
+def test_s10_an_ack_timeout_counts_though_the_daemon_that_knew_of_it_died(bench):
+    """Messages in the hands of consumers of a daemon that died come back in their time."""
+    one, two = Daemon(bench, "one"), Daemon(bench, "two")
+    one.api.send("t", "m")
+    poll = later(Api(two.port).poll, "u", 100)
+    assert pull_one(one.api, "t", ack_timeout_ms=1500)["retry"] == 1
+    begun = time.monotonic()
+    one.tarry.kill()
+    assert poll.result(5) == []
+    assert two.api.poll("t", 5000)[0]["retry"] == 2
+    assert 1.4 <= time.monotonic() - begun < 2.5
+    two.tarry.stop()
+
+
+def test_s10_many_messages_through_two_daemons_come_once_each(pair):
+    topic = "shared"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: Api(pair[n % 2].port).send(topic, f"m{n}", n % 5 * 30), range(200)))
+        took = pool.map(lambda n: drained(Api(pair[n % 2].port), topic), range(4))
+        got = list(itertools.chain(*took))
+    assert sorted(got) == sorted(f"m{n}" for n in range(200))
+    for d in pair:
+        assert d.api.get("getTopicInfo", topic=topic)["data"]["ackQueueSize"] == 0
+
+
+def drained(api, topic):
+    got = []
+    while batch := api.poll(topic, 600, batch=7):
+        got += [m["msg"] for m in batch]
+        for m in batch:
+            api.ack(topic, m["msgId"])
+    return got
+
+
+# ---------------------------------------------------------------------- hang-ups and stops
+
+def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
+    """q4: and what was not handed out is there for others."""
+    d = Daemon(bench, "one")
+    good = {"topic": "t", "msg": "m" * 1000, "delayMillis": 0, "msgId": "id", "ack": "true", "batch": 500,
+            "longPollingTimeoutMillis": 800}
+    for n in range(400):
+        d.api.send("t", f"m{n}")
+    for _ in range(15):
+        for op in ("sendMsg", "getMsg", "deleteMsg", "ackMsg", "longPollingMsg", "pullMsg"):
+            hang_up(d.port, op, {**good, "topic": "t" if op != "longPollingMsg" else "empty"})
+        hang_up(d.port, "longPollingMsg", {**good, "ackTimeoutMillis": 100})
+        for path in (ROOT + "getTopicInfoList", "/metrics", ROOT + "getMonitorString"):
+            with socket.create_connection(("127.0.0.1", d.port), 5) as s:
+                s.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    d.api.send("empty", "m")
+    assert pull_one(d.api, "empty")["retry"] == 1
+    assert d.api.send("t", "m", 60000, "later")["status"] == 1
+    d.tarry.stop()
+
+
+def test_a_stop_that_takes_its_time_answers_no_poll_early(bench):
+    """q21: clients ask again without a pause. Also those who come meanwhile are held until the
+    daemon closes, and then told to leave."""
+    hook = bench.keep(collect.FromHttp(lambda arrival: ("after", 2)))
+    d = Daemon(bench, "one", more_routes='''
+        push: { from = "api"; to = "hook"; match = "push/#"; max_delay = "1d"; };''',
+               more_sinks=f'hook: {{ type = "http"; url = "{hook.url}"; }};')
+    d.api.send("push/x", "m")
+    wait_for("the call", lambda: hook.arrivals, 5)
+    before = later(Api(d.port).post, "longPollingMsg", {"topic": "t", "longPollingTimeoutMillis": 20000})
+    time.sleep(0.2)
+    begun = time.monotonic()
+    stopped = later(d.tarry.stop)
+    time.sleep(0.3)
+    polls = 0
+    while not stopped.done():
+        try:
+            Api(d.port).post("longPollingMsg", {"topic": "t", "longPollingTimeoutMillis": 20000})
+        except OSError:
+            pass
+        polls += 1
+        time.sleep(0.05)
+    assert 1 < time.monotonic() - begun < 10
+    assert polls < 8
+    code, headers, body = before.result(5)
+    assert (code, body) == (200, b'{"code":200,"delayMsgList":[]}')
+    assert headers["Connection"].lower() == "close"
+    stopped.result(5)
+
+
+# ---------------------------------------------------------------------- s8: the ttl of many
+
+def test_s8_of_many_that_expire_at_once_none_is_delivered(bench):
+    """Status 5 is never delivered, however many there are; q20: nor do they hide the living."""
+    d = Daemon(bench, "one")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: Api(d.port).send("t", "dead", 400, f"d{n}", ttl_ms=100), range(700)))
+    d.api.send("t", "alive", 400)
+    time.sleep(1)
+    assert [m["msg"] for m in d.api.poll("t", 2000)] == ["alive"]
+    assert d.api.pull("t") == [] and status(d.api, "t", "d699") == 5
+    d.tarry.stop()
+
+
+# ---------------------------------------------------------------------- logs and costs
+
+def test_better_q23_no_body_is_logged(bench):
+    d = Daemon(bench, "one")
+    d.api.send("t", "secret-body", 0, "id"), pull_one(d.api, "t"), d.api.ack("t", "id")
+    assert d.api.post("sendMsg", {"topic": "t", "msg": "secret-body"})[0] == 400
+    d.tarry.stop()
+    assert "secret-body" not in d.tarry.log.read_text()
+
+
+@pytest.mark.slow
+def test_better_q22_without_redis_the_log_stays_short(bench):
+    d = Daemon(bench, "one")
+    polls = [later(Api(d.port).post, "longPollingMsg", {"topic": f"t{n}", "longPollingTimeoutMillis": 2000})
+             for n in range(5)]
+    bench.store.kill()
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        d.api.post("pullMsg", {"topic": "t"})
+    assert d.api.ask("GET", "/camellia/health/status")[0] == 200
+    for poll in polls:
+        poll.result(10)
+    assert len(d.tarry.log.read_text().splitlines()) < 60
+    d.tarry.kill()
+
+
+def test_better_q24_idle_topics_cost_nearly_nothing(bench):
+    d = Daemon(bench, "one")
+    for n in range(100):
+        d.api.send(f"t{n}", "m", 3600000)
+    polls = [later(Api(d.port).poll, f"t{n}", 2500) for n in range(10)]
+    time.sleep(0.5)
+    redis = bench.store.client()
+
+    def commands():
+        return redis.info("commandstats")["cmdstat_evalsha"]["calls"]
+    before, cpu_s = commands(), d.tarry.cpu_s()
+    time.sleep(1.5)
+    assert commands() - before < 250  # every one is looked at in ten seconds; the original: 22000
+    assert d.tarry.cpu_s() - cpu_s < 0.5
+    assert [p.result(10) for p in polls] == [[]] * 10
+    d.tarry.stop()
+
+
+@pytest.mark.slow
+def test_s9_better_q25_an_empty_topic_is_retired_and_none_is_listed_twice(bench):
+    d = Daemon(bench, "one")
+    d.tarry.stop()
+    d.tarry.conf.write_text(d.tarry.conf.read_text().replace('forget = "20m"', 'forget = "1s"').replace(
+        'keep = "5m"', 'keep = "200ms"'))
+    d.tarry.start()
+
+    def listed():
+        return [i["topic"] for i in d.api.get("getTopicInfoList")["data"]]
+    d.api.send("empty", "m", 0, "id"), d.api.ack("empty", "id")
+    d.api.send("full", "m", 3600000)
+    assert sorted(listed()) == ["empty", "full"]
+    wait_for("the empty one to be gone", lambda: listed() == ["full"], 40, 0.2)
+    d.tarry.stop()
+    d.tarry.start()
+    d.api.send("empty", "m", 3600000), d.api.send("full", "m", 3600000)
+    assert sorted(listed()) == ["empty", "full"]
+    d.tarry.stop()
