@@ -4,6 +4,7 @@
  * cancelled.
  */
 #include "bridge/bridge.h"
+#include "bridge/queue_place.h"
 #include "bridge/route.h"
 #include "bridge/submit.h"
 #include "bridge/tries.h"
@@ -13,6 +14,8 @@
 struct query {
     struct source *src;
     struct route *route;
+    struct bucket
+        *bucket; /* NULL: no such route, or the queue is not known without topic */
     union {
         found_cb *found;
         cancelled_cb *cancelled;
@@ -31,6 +34,8 @@ static struct query *query_new(struct source *src, struct slice route, struct sl
     q->route = route_named(src->bridge, src, route);
     q->id_n = id.n <= JOB_ID_MAX ? id.n : 0;
     memcpy(q->id, id.p ? id.p : "", q->id_n);
+    if (q->route)
+        q->bucket = route_bucket_of_id(q->route, (struct slice){q->id, q->id_n});
     src->open++;
     return q;
 }
@@ -62,6 +67,9 @@ static void on_found(void *arg, const struct found_job *found)
     struct err err;
     struct tries tries;
     tries_parse(found->tries, &tries);
+    int64_t score_ms = found->score_ms;
+    if (found->state == 'w' && q->route->sink->rules)
+        score_ms /= 1000; /* a queue keeps due times in us */
     struct job *job = NULL;
     if (found->record.n > 0)
         job = job_decode((struct slice){q->id, q->id_n}, found->record, &err);
@@ -70,7 +78,7 @@ static void on_found(void *arg, const struct found_job *found)
         .job = job,
         .attempts = tries.attempts,
         .last_error = tries.error,
-        .due_ms = found->state == 'w' || job == NULL ? found->score_ms : job->due_ms,
+        .due_ms = found->state == 'w' || job == NULL ? score_ms : job->due_ms,
     };
     q->cb.found(q->arg, &reply);
     job_free(job);
@@ -90,12 +98,10 @@ void source_find(struct source *src, struct slice route, struct slice id, found_
 {
     struct query *q = query_new(src, route, id, arg);
     q->cb.found = cb;
-    if (q->route == NULL) {
+    if (q->bucket)
+        store_find(q->bucket, (struct slice){q->id, q->id_n}, on_found, q);
+    else
         loop_defer(on_no_route_found, q);
-        return;
-    }
-    store_find(route_bucket(q->route, (struct slice){q->id, q->id_n})->bucket,
-               (struct slice){q->id, q->id_n}, on_found, q);
 }
 
 static void on_cancelled(void *arg, char code)
@@ -130,10 +136,9 @@ void source_cancel(struct source *src, struct slice route, struct slice id,
 {
     struct query *q = query_new(src, route, id, arg);
     q->cb.cancelled = cb;
-    if (q->route == NULL) {
+    if (q->bucket)
+        store_cancel(q->bucket, (struct slice){q->id, q->id_n}, SUBMIT_ANSWER_MS,
+                     on_cancelled, q);
+    else
         loop_defer(on_no_route_cancelled, q);
-        return;
-    }
-    store_cancel(route_bucket(q->route, (struct slice){q->id, q->id_n})->bucket,
-                 (struct slice){q->id, q->id_n}, SUBMIT_ANSWER_MS, on_cancelled, q);
 }

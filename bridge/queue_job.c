@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 enum { ANSWER_MS = 4000 }; /* camellia's SDK waits 5 s for an answer */
+#define DELAY_MAX_MS (INT64_C(1000) * 366 * 24 * 3600 * 1000) /* a thousand years */
 enum op_kind { OP_FINISH, OP_RELEASE, OP_TOUCH, OP_FIND, OP_PEEK };
 
 struct op {
@@ -172,8 +173,8 @@ static void act(struct op *op, struct bucket *b)
                      ANSWER_MS, on_changed, op);
         break;
     case OP_RELEASE:
-        store_release(b, id, op->lease, op->ms > 0 ? now_ms + op->ms : 0, true, ANSWER_MS,
-                      on_changed, op);
+        store_release(b, id, op->lease, op->ms > 0 ? (now_ms + op->ms) * 1000 : 0, true,
+                      ANSWER_MS, on_changed, op);
         break;
     case OP_TOUCH:
         store_touch(b, id, op->lease, op->ms, on_touched, op);
@@ -263,7 +264,7 @@ void queue_release(struct source *src, struct slice topic, struct slice id, int6
 {
     struct op *op = op_new(src, OP_RELEASE, arg);
     op->lease = lease;
-    op->ms = delay_ms;
+    op->ms = delay_ms < DELAY_MAX_MS ? delay_ms : DELAY_MAX_MS;
     op->cb.changed = cb;
     start(op, topic, id);
 }

@@ -252,6 +252,22 @@ struct bucket *route_bucket_of(struct route *route, struct slice id, struct slic
     return q->bucket;
 }
 
+struct bucket *route_bucket_of_id(struct route *route, struct slice id)
+{
+    if (route->sink->rules == NULL)
+        return route_bucket(route, id)->bucket;
+    struct buf name = {0};
+    struct err err;
+    struct job job = {.partition = -1, .offset = -1};
+    struct queue *q = NULL;
+    if (tmpl_render(route->target, &job, NULL, 0, slice_of(route->conf->name), &name,
+                    &err) == 0 &&
+        queue_name_is_good(buf_slice(&name)))
+        q = queue_of(route->sink, buf_slice(&name));
+    buf_free(&name);
+    return q ? q->bucket : NULL;
+}
+
 struct slice source_route(struct source *src, struct slice topic, bool *in_queue)
 {
     struct slice captures[MATCH_CAPTURES_MAX];

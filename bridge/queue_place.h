@@ -68,6 +68,9 @@ struct queue *queue_borrow(struct sink *sink, struct slice name);
 bool queue_name_is_good(struct slice name);
 /* The bucket of a job: of its queue, where the route ends at one. target: rendered. */
 struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target);
+/* The same for one who knows the route and the id only: NULL where the queue depends on the
+ * topic. */
+struct bucket *route_bucket_of_id(struct route *route, struct slice id);
 /* A job is being stored there: its name is noted in Redis where that is due. */
 void queue_note_use(struct queue *q);
 

@@ -252,17 +252,18 @@ static void bury_unreadable(const struct queue *q, const struct pulled *pulled)
 /* Back to its place: nobody has got it. */
 static void give_back(const struct queue *q, const struct pulled *pulled)
 {
-    store_release(q->bucket, pulled->id, pulled->lease, pulled->due_ms, false, 0, NULL,
+    store_release(q->bucket, pulled->id, pulled->lease, pulled->due_us, false, 0, NULL,
                   NULL);
 }
 
 static void measure_delivery(struct route *route, const struct queue_job *job,
-                             int64_t due_ms)
+                             int64_t due_us)
 {
     if (job->attempts > 1)
         route->stats.redelivered++;
     else
-        histogram_add(&route->stats.lateness, (double)(job->now_ms - due_ms) / 1000);
+        histogram_add(&route->stats.lateness,
+                      (double)(job->now_ms - due_us / 1000) / 1000);
 }
 
 /* The jobs that are a consumer's, n of them. */
@@ -285,7 +286,7 @@ static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pu
                               pulled[i].tries, job) == NULL) {
             bury_unreadable(q, &pulled[i]);
         } else {
-            measure_delivery(seat->route, job, pulled[i].due_ms);
+            measure_delivery(seat->route, job, pulled[i].due_us);
             count++;
         }
     }

@@ -93,12 +93,13 @@ static void how(struct args *a, const struct change *c)
 
 static void enqueue_change(struct args *a, struct batch *batch, const struct change *c)
 {
-    (void)batch;
     args_slice(a, c->id);
+    /* A queue keeps due times in us; other times are in ms everywhere. */
+    bool in_us = batch->lane->bucket->rules && c->how != 'd' && c->how != 'f';
     if (c->now)
         args_slice(a, SLICE_LIT(""));
     else
-        args_number(a, c->due_ms);
+        args_number(a, in_us ? c->due_ms * 1000 : c->due_ms);
     args_slice(a, c->record);
     args_slice(a, c->tries);
     args_number(a, c->partition);
@@ -121,7 +122,7 @@ static void release_change(struct args *a, struct batch *batch, const struct cha
     (void)batch;
     args_slice(a, c->id);
     number_or_none(a, c->lease);
-    number_or_none(a, c->due_ms);
+    number_or_none(a, c->due_us);
     how(a, c);
 }
 
@@ -166,6 +167,8 @@ static const enum bucket_key enqueue_keys[] = {KEY_POOL,  KEY_DELAY,  KEY_ERROR,
                                                KEY_TTL,   KEY_DONE,   KEY_IDS};
 static const enum bucket_key all_keys[] = {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR,
                                            KEY_TRIES};
+static const enum bucket_key cancel_keys[] = {KEY_POOL,  KEY_DELAY, KEY_UNACK, KEY_ERROR,
+                                              KEY_TRIES, KEY_TTL,   KEY_IDS};
 static const enum bucket_key retry_keys[] = {KEY_UNACK, KEY_DELAY, KEY_TRIES};
 static const enum bucket_key bury_keys[] = {KEY_UNACK, KEY_ERROR, KEY_TRIES};
 
@@ -175,7 +178,7 @@ static const struct lane_row rows[LANES] = {
     [LANE_ACK] = {SCRIPT_ACK, 5, all_keys, false, NULL, ack_change},
     [LANE_RETRY] = {SCRIPT_RETRY, 3, retry_keys, false, NULL, retry_change},
     [LANE_BURY] = {SCRIPT_BURY, 3, bury_keys, false, bury_head, bury_change},
-    [LANE_CANCEL] = {SCRIPT_CANCEL, 5, all_keys, false, NULL, cancel_change},
+    [LANE_CANCEL] = {SCRIPT_CANCEL, 7, cancel_keys, false, NULL, cancel_change},
     [LANE_FINISH] = {SCRIPT_FINISH, 8, queue_keys, true, NULL, finish_change},
     [LANE_RELEASE] = {SCRIPT_RELEASE, 8, queue_keys, true, NULL, release_change},
 };
@@ -279,7 +282,10 @@ static void on_reply(void *arg, const struct redisReply *reply)
     } else if (reply->type == REDIS_REPLY_STRING) {
         answer_each(batch, reply->str, (size_t)reply->len);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2) {
-        lane->bucket->events->head(lane->bucket->owner, reply->element[0]->integer);
+        int64_t head = reply->element[0]->integer;
+        if (lane->kind == LANE_ENQUEUE && lane->bucket->rules && head >= 0)
+            head = (head + 999) / 1000; /* of a queue: in us */
+        lane->bucket->events->head(lane->bucket->owner, head);
         answer_each(batch, reply->element[1]->str, (size_t)reply->element[1]->len);
     } else { /* ack: a number for the whole batch */
         struct change *c;

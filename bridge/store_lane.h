@@ -39,6 +39,7 @@ struct change {
     struct slice id, record, tries; /* behind the struct, in one allocation */
     struct origin origin;
     int64_t due_ms, lease;
+    int64_t due_us;                 /* of a release */
     int64_t queued_us, deadline_us; /* monotonic; deadline 0: none */
     int64_t expires_ms;             /* 0: never */
     char how;                       /* the script's letter for it; 0: none */

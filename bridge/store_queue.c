@@ -54,11 +54,11 @@ void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *
     lane_add(&b->lane[LANE_FINISH], c);
 }
 
-void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
+void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
                    bool counts, int64_t deadline_ms, change_cb *cb, void *arg)
 {
     struct change *c = queue_change(id, lease, "", counts ? 0 : 'u', deadline_ms);
-    c->due_ms = due_ms;
+    c->due_us = due_us;
     c->cb = cb;
     c->arg = arg;
     lane_add(&b->lane[LANE_RELEASE], c);
@@ -96,7 +96,7 @@ static void tell_pull(struct call *call, const struct redisReply *r)
                                   .lease = number(r, at + 3),
                                   .expires_ms = number(r, at + 4),
                                   .consumer = (unsigned)number(r, at + 5) - 1,
-                                  .due_ms = number(r, at + 6)};
+                                  .due_us = number(r, at + 6)};
     }
     const struct pull_reply reply = {.now_ms = number(r, 0),
                                      .head_ms = number(r, 1),

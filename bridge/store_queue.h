@@ -15,8 +15,8 @@
  * answered if it has not left by then. */
 void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *reason,
                   char how, int64_t deadline_ms, change_cb *cb, void *arg);
-/* due_ms 0: now. counts: as a delivery. */
-void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
+/* due_us 0: now. counts: as a delivery. */
+void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
                    bool counts, int64_t deadline_ms, change_cb *cb, void *arg);
 
 struct settled { /* what a call found to settle */
@@ -30,7 +30,7 @@ struct pull_want {
 struct pulled {
     struct slice id, record, tries; /* record empty: its body is missing in Redis */
     int64_t lease, expires_ms;      /* expires -1: never */
-    int64_t due_ms;
+    int64_t due_us;
     unsigned consumer; /* index in wants */
 };
 struct pull_reply {

@@ -4,6 +4,7 @@
 --   KEYS[1]  hash  :pool    job id -> encoded job
 --   KEYS[2]  zset  :delay   KEYS[3]  zset  :unack   KEYS[4]  zset  :error
 --   KEYS[5]  hash  :tries   job id -> attempts and last error
+--   KEYS[6]  zset  :ttl     KEYS[7]  hash  :ids, or not given: a queue's, see lib/queue.lua
 --   ARGV     job ids
 --
 -- A job in flight stays: whether it has reached the other end is not known here.
@@ -24,6 +25,10 @@ for i, id in ipairs(ARGV) do
   if code == 'c' or code == 'e' then
     redis.call('HDEL', KEYS[1], id)
     redis.call('HDEL', KEYS[5], id)
+    redis.call('ZREM', KEYS[6], id)
+    if KEYS[7] then
+      redis.call('HDEL', KEYS[7], id)
+    end
   end
   codes[i] = code
 end

@@ -2,7 +2,7 @@
 -- enqueue.lua - stores a batch of jobs in one bucket, each id once, each Kafka record once.
 --
 --   KEYS[1]  hash  :pool    job id -> encoded job
---   KEYS[2]  zset  :delay   job id, scored by due time in ms
+--   KEYS[2]  zset  :delay   job id, scored by due time: in ms, of a queue in us
 --   KEYS[3]  zset  :error   job id, scored by time of burial in ms
 --   KEYS[4]  hash  :tries   job id -> attempts and last error (bridge/tries.h)
 --   KEYS[5]  hash  :ingest  topic/partition -> last offset stored here
@@ -15,9 +15,10 @@
 --   ARGV[3]  name of the bucket, the text of the wake
 --   ARGV[4]  how many partitions P follow, three arguments each:
 --            name, offset sent before this batch ('' none known), last offset of this batch
---   then eight arguments per job: id, due in ms ('' now, behind all that are due), encoded job,
+--   then eight arguments per job: id, due as in KEYS[2] ('' now, a queue's: behind all that are
+--            due), encoded job,
 --            tries ('' or the value to keep), index of its partition (0: none), its offset,
---            'd' a dead letter (due: time of burial) or 'f' in flight (due: end of the lease) or
+--            'd' a dead letter (due: time of burial, ms) or 'f' in flight (due: end of the lease) or
 --            'r' it replaces a job of that id wherever that stands or '',
 --            when it expires in ms ('' never)
 --
@@ -28,12 +29,12 @@
 -- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error.
 -- Cost: O(k log n) for k jobs. Called by store_enqueue() in bridge/store.c.
 local pool, delay, dead, tries, ingest, unack, ttl, done, owners = unpack(KEYS)
-local now = tonumber(ARGV[1])
-if not now then
+local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
+if not now_us then
   local t = redis.call('TIME')
-  now = t[1] * 1000 + t[2] / 1000
+  now_us = t[1] * 1000000 + t[2]
 end
-local STEP = 1 / 4096 -- of a ms: keeps the order of jobs that come in one call
+local now = math.floor(now_us / 1000)
 
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 local parts, at = {}, 5
@@ -120,7 +121,7 @@ for i, id in ipairs(ids) do
     if how == 'd' or how == 'f' then
       write(how == 'd' and dead or unack, due == '' and now or due, id)
     else
-      write(delay, due == '' and now + (i - 1) * STEP or due, id)
+      write(delay, due == '' and now_us + i - 1 or due, id)
     end
     if ARGV[at + 3] ~= '' then
       write(tries, id, ARGV[at + 3])
@@ -144,4 +145,4 @@ local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 if head and (not was or tonumber(head) < tonumber(was)) then
   redis.pcall('PUBLISH', ARGV[2], ARGV[3]) -- may be denied: others then look a little later
 end
-return { head and math.ceil(tonumber(head)) or -1, table.concat(codes) }
+return { tonumber(head or -1), table.concat(codes) }

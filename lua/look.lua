@@ -13,7 +13,7 @@
 head()
 local id = ARGV[8]
 if ARGV[7] == 'r' then
-  id = redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, 1)[1]
+  id = redis.call('ZRANGEBYSCORE', delay, '-inf', now_us, 'LIMIT', 0, 1)[1]
 elseif ARGV[7] == 'd' then
   id = redis.call('ZRANGE', dead, 0, 0)[1]
 end
@@ -22,10 +22,13 @@ if record then
   for _, part in ipairs({ { delay, 'w' }, { unack, 'f' }, { dead, 'd' }, { done, 'e' } }) do
     local at = tonumber(redis.call('ZSCORE', part[1], id) or nil)
     if at then
-      local state = part[2] == 'w' and at <= now and 'r' or part[2]
-      return { state, id, whole(at), record, redis.call('HGET', tries, id) or '',
-               whole(tonumber(redis.call('ZSCORE', ttl, id) or nil)), whole(now) }
+      local state = part[2]
+      if state == 'w' then
+        state, at = at <= now_us and 'r' or 'w', in_ms(at)
+      end
+      return { state, id, at, record, redis.call('HGET', tries, id) or '',
+               tonumber(redis.call('ZSCORE', ttl, id) or nil) or -1, now }
     end
   end
 end
-return { 'n', '', -1, '', '', -1, whole(now) }
+return { 'n', '', -1, '', '', -1, now }

@@ -7,7 +7,7 @@
 --   not more than 1000 jobs in all
 --
 -- Returns {now, head, lease, expired, timed out, exhausted, then seven per job: id, encoded
---   job, tries, lease, expires (-1: never), consumer from 1, due}: head the first due time left
+--   job, tries, lease, expires (-1: never), consumer from 1, due in us}: head the first due time left
 --   or -1, lease the first end of a lease or -1. A job whose body is missing is taken out and
 --   reported without a body.
 -- Cost: O(k log n) for k jobs. Called by store_pull() in bridge/store_queue.c.
@@ -18,7 +18,7 @@ for at = 9, #ARGV, 2 do
 end
 local out, names, dues = { 0, 0, 0, 0, 0, 0 }, {}, {}
 if total > 0 then
-  local found = redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'WITHSCORES', 'LIMIT', 0, total)
+  local found = redis.call('ZRANGEBYSCORE', delay, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, total)
   for at = 1, #found, 2 do
     names[#names + 1] = found[at]
     dues[#dues + 1] = tonumber(found[at + 1])
@@ -40,7 +40,7 @@ if #names > 0 then
     if wanted == 0 then
       wanted = select(2, says(bodies[i]))
     end
-    local lease = math.ceil(now) + (wanted > 0 and wanted or tonumber(ARGV[7]))
+    local lease = soon + (wanted > 0 and wanted or tonumber(ARGV[7]))
     if bodies[i] then
       leased[#leased + 1] = lease
       leased[#leased + 1] = id
@@ -49,15 +49,15 @@ if #names > 0 then
     out[#out + 1] = bodies[i] or ''
     out[#out + 1] = notes[i] or ''
     out[#out + 1] = lease
-    out[#out + 1] = whole(tonumber(ends[i] or nil))
+    out[#out + 1] = tonumber(ends[i] or nil) or -1
     out[#out + 1] = consumer
-    out[#out + 1] = whole(dues[i])
+    out[#out + 1] = dues[i]
   end
   -- In slices: unpack() of more than some thousands fails, and nothing is rolled back then.
   for from = 1, #leased, 1000 do
     redis.call('ZADD', unack, unpack(leased, from, math.min(from + 999, #leased)))
   end
 end
-out[1], out[2], out[3] = whole(now), head(), whole(first(unack))
+out[1], out[2], out[3] = now, head(), first(unack) or -1
 out[4], out[5], out[6] = expired, timed_out, exhausted
 return out

@@ -3,7 +3,7 @@
 --
 --   KEYS, ARGV[1..6]  lib/queue.lua
 --   then four per job: id, lease (the token of the delivery; '' whoever has it), when it is due
---   in ms ('' now), '' or 'u' the delivery does not count: nobody has got it
+--   in us ('' now), '' or 'u' the delivery does not count: nobody has got it
 --
 -- Returns {head, codes}: head as of pull.lua; one letter per job:
 --   r due again   b out of tries: a dead letter, or ended   x not in flight, or not this
@@ -13,7 +13,7 @@
 --#include lib/queue.lua
 local codes = {}
 for at = 7, #ARGV, 4 do
-  local id, lease, due = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]) or now
+  local id, lease, due_us = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]) or now_us
   local held = tonumber(redis.call('ZSCORE', unack, id) or nil)
   local code
   if not held or (lease ~= '' and held ~= tonumber(lease)) then
@@ -21,10 +21,10 @@ for at = 7, #ARGV, 4 do
   else
     redis.call('ZREM', unack, id)
     if ARGV[at + 3] == 'u' then
-      redis.call('ZADD', delay, due, id)
+      redis.call('ZADD', delay, due_us, id)
       code = 'r'
     else
-      code = put_back(id, due, 'released') and 'r' or 'b'
+      code = put_back(id, due_us, 'released') and 'r' or 'b'
     end
   end
   codes[#codes + 1] = code

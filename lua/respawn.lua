@@ -10,7 +10,7 @@
 local n = 0
 for i, id in ipairs(redis.call('ZRANGE', dead, 0, tonumber(ARGV[7]) - 1)) do
   redis.call('ZREM', dead, id)
-  redis.call('ZADD', delay, now + i * STEP, id)
+  redis.call('ZADD', delay, now_us + i - 1, id)
   local limit, _, since = limit_of(id), tried(id)
   note(id, limit < math.huge and limit - 1 or 0, since, '', 'respawned')
   if tonumber(ARGV[8]) > 0 then

@@ -14,7 +14,7 @@ head()
 if not held or (lease ~= '' and held ~= tonumber(lease)) then
   return { redis.call('HEXISTS', pool, id) == 1 and 'x' or 'n', 0 }
 end
-local new = math.ceil(now) + tonumber(ARGV[9])
+local new = soon + tonumber(ARGV[9])
 redis.call('ZREM', unack, id)
 redis.call('ZADD', unack, new, id)
 return { 't', new }

@@ -2,16 +2,18 @@
 #include "sources/lmstfy_copy.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
 
 void lmstfy_copy_init(struct lmstfy_copy *copy, struct lmstfy *l, const char *shelf)
 {
     *copy = (struct lmstfy_copy){.l = l, .shelf = shelf};
+    must(getrandom(&copy->secret, sizeof(copy->secret), 0) == sizeof(copy->secret));
 }
 
 static void clear(struct lmstfy_copy *copy)
 {
     for (unsigned i = 0; i < copy->n; i++)
-        free((char *)copy->items[i].field.p);
+        free((char *)copy->items[i].item.field.p);
     free(copy->items);
     copy->items = NULL;
     copy->n = 0;
@@ -43,23 +45,43 @@ bool lmstfy_copy_starts(struct slice field, struct slice key, struct slice *toke
     return true;
 }
 
+static uint64_t hash_of(const struct lmstfy_copy *copy, struct slice field)
+{
+    uint64_t hash = copy->secret; /* FNV-1a, but for its beginning */
+    for (size_t i = 0; i < field.n; i++)
+        hash = (hash ^ (unsigned char)field.p[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    const struct lmstfy_copied *one = a, *other = b;
+    int sign = (one->hash > other->hash) - (one->hash < other->hash);
+    return sign ? sign : order(one->item.field, other->item.field);
+}
+
 const struct shelf_item *lmstfy_copy_find(const struct lmstfy_copy *copy,
                                           struct slice field)
 {
-    const struct shelf_item wanted = {.field = field};
+    const struct lmstfy_copied wanted = {.hash = hash_of(copy, field),
+                                         .item.field = field};
     if (copy->n == 0)
         return NULL;
-    return bsearch(&wanted, copy->items, copy->n, sizeof(*copy->items),
-                   lmstfy_copy_order);
+    const struct lmstfy_copied *found =
+        bsearch(&wanted, copy->items, copy->n, sizeof(*copy->items), by_hash);
+    return found ? &found->item : NULL;
 }
 
-static struct shelf_item item_kept(const struct shelf_item *item)
+static struct lmstfy_copied copied(const struct lmstfy_copy *copy,
+                                   const struct shelf_item *item)
 {
     char *p = mem_alloc(item->field.n + item->value.n + 1);
     memcpy(p, item->field.p ? item->field.p : "", item->field.n);
     memcpy(p + item->field.n, item->value.p ? item->value.p : "", item->value.n);
-    return (struct shelf_item){.field = {p, item->field.n},
-                               .value = {p + item->field.n, item->value.n}};
+    const struct slice field = {p, item->field.n};
+    return (struct lmstfy_copied){
+        .hash = hash_of(copy, field),
+        .item = {.field = field, .value = {p + field.n, item->value.n}}};
 }
 
 static void list(struct lmstfy_copy *copy);
@@ -75,9 +97,9 @@ static void on_listed(void *arg, enum shelf_code code, const struct shelf_item *
         clear(copy);
         copy->items = mem_alloc((n + 1) * sizeof(*copy->items));
         for (unsigned i = 0; i < n; i++)
-            copy->items[i] = item_kept(&items[i]);
+            copy->items[i] = copied(copy, &items[i]);
         copy->n = n;
-        qsort(copy->items, n, sizeof(*copy->items), lmstfy_copy_order);
+        qsort(copy->items, n, sizeof(*copy->items), by_hash);
         copy->fresh = true;
     } else {
         lmstfy_refresh_soon(copy->l);

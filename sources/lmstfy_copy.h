@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_copy.h - a copy of one shelf in memory, sorted, so that requests need not wait
- * for Redis. It is fresh from when it was read until somebody says that it was changed.
+ * lmstfy_copy.h - a copy of one shelf in memory, so that requests need not wait for
+ * Redis. It is fresh from when it was read until somebody says that it was changed.
+ *
+ * It is sorted by a hash that begins with a secret number: how long a look-up takes tells
+ * nothing of how much of a guessed token is right.
  */
 #ifndef SOURCES_LMSTFY_COPY_H
 #define SOURCES_LMSTFY_COPY_H
 
 #include "sources/lmstfy_admin.h"
 
+struct lmstfy_copied {
+    uint64_t hash;
+    struct shelf_item item; /* field and value in one allocation */
+};
 struct lmstfy_copy {
     struct lmstfy *l;
     const char *shelf;
-    struct shelf_item *items; /* by field; each with its bytes in one allocation */
+    uint64_t secret;
+    struct lmstfy_copied *items; /* by hash, then by field */
     unsigned n;
     bool fresh;   /* items is what Redis has, as far as we were told */
     bool listing; /* asked for */

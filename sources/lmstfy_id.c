@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/lmstfy_id.h"
 
+#include <errno.h>
 #include <sys/random.h>
 
 enum { BITS = 5, TIME_BYTES = 6, RANDOM_BYTES = 6, ULID_BYTES = 16 };
@@ -52,8 +53,8 @@ static void take_random(struct lmstfy_ids *ids, unsigned char *to, size_t n)
         /* More than 256 bytes may come in parts. */
         for (size_t have = 0; have < sizeof(ids->random);) {
             ssize_t got = getrandom(ids->random + have, sizeof(ids->random) - have, 0);
-            must(got > 0);
-            have += (size_t)got;
+            must(got > 0 || (got < 0 && errno == EINTR));
+            have += got > 0 ? (size_t)got : 0;
         }
         ids->left = sizeof(ids->random);
     }

@@ -48,7 +48,7 @@ void lmstfy_sizes_start(struct lmstfy_metrics *m);
 void lmstfy_sizes_stop(struct lmstfy_metrics *m);
 void lmstfy_sizes_free(struct lmstfy_metrics *m);
 /* Calls ready(call) when the gauges are no older than they should be: at once, or when
- * Redis has told them, or cannot. */
+ * Redis has told them, cannot, or takes too long. */
 void lmstfy_sizes_wanted(struct lmstfy_metrics *m, struct lmstfy_call *call,
                          void (*ready)(struct lmstfy_call *call));
 

@@ -2,7 +2,7 @@
 /*
  * lmstfy_sizes.c - the gauges of how long the queues are. Redis is asked every five
  * seconds, and only while somebody has read them within the last minute; who reads them
- * after a longer silence waits until they are there.
+ * after a longer silence waits until they are there, but not for a Redis that stalls.
  */
 #include "sources/lmstfy_metrics.h"
 
@@ -11,6 +11,7 @@
 enum {
     PERIOD_MS = 5000,
     WANTED_MS = 60 * 1000,
+    PATIENCE_MS = 2000,
     ASKED_AT_ONCE = 16 /* counts on their way to Redis */
 };
 
@@ -27,7 +28,7 @@ struct waiting {
 
 struct lmstfy_sizes {
     struct lmstfy_metrics *m;
-    struct timer *timer;
+    struct timer *timer, *patience;
     int64_t wanted_ms, told_ms; /* monotonic: last time; 0: never */
     bool busy, away, stopping;
     size_t pool; /* whose queues are being listed */
@@ -74,10 +75,21 @@ static void set_gauges(struct lmstfy_sizes *s)
         set_queue(m, &s->v[i]);
 }
 
-static void finish(struct lmstfy_sizes *s)
+static void answer_all(void *arg)
 {
+    struct lmstfy_sizes *s = arg;
     struct waiting *waiting = s->waiting;
     size_t n = s->waiting_n;
+    s->waiting = NULL;
+    s->waiting_n = 0;
+    timer_rest(s->patience);
+    for (size_t i = 0; i < n; i++)
+        waiting[i].ready(waiting[i].call);
+    free(waiting);
+}
+
+static void finish(struct lmstfy_sizes *s)
+{
     int64_t now_ms = loop_mono_ms();
     if (!s->away && !s->stopping) {
         set_gauges(s);
@@ -85,13 +97,9 @@ static void finish(struct lmstfy_sizes *s)
     }
     clear(s);
     s->busy = false;
-    s->waiting = NULL;
-    s->waiting_n = 0;
     if (!s->stopping && now_ms - s->wanted_ms < WANTED_MS)
         timer_set(s->timer, PERIOD_MS);
-    for (size_t i = 0; i < n; i++)
-        waiting[i].ready(waiting[i].call);
-    free(waiting);
+    answer_all(s);
 }
 
 /* ------------------------------------------------------------ how long each is */
@@ -206,17 +214,20 @@ void lmstfy_sizes_start(struct lmstfy_metrics *m)
     m->sizes = mem_alloc(sizeof(*m->sizes));
     m->sizes->m = m;
     m->sizes->timer = timer_new(on_timer, m->sizes);
+    m->sizes->patience = timer_new(answer_all, m->sizes);
 }
 
 void lmstfy_sizes_stop(struct lmstfy_metrics *m)
 {
     m->sizes->stopping = true;
     timer_rest(m->sizes->timer);
+    answer_all(m->sizes);
 }
 
 void lmstfy_sizes_free(struct lmstfy_metrics *m)
 {
     timer_del(m->sizes->timer);
+    timer_del(m->sizes->patience);
     clear(m->sizes);
     free(m->sizes);
 }
@@ -232,5 +243,7 @@ void lmstfy_sizes_wanted(struct lmstfy_metrics *m, struct lmstfy_call *call,
     }
     s->waiting = mem_realloc(s->waiting, (s->waiting_n + 1) * sizeof(*s->waiting));
     s->waiting[s->waiting_n++] = (struct waiting){call, ready};
+    if (!timer_is_set(s->patience))
+        timer_set(s->patience, PATIENCE_MS);
     refresh(s);
 }

@@ -2,7 +2,7 @@
 -- lib/queue.lua - what the scripts of queues share; it stands at the head of each of them.
 --
 --   KEYS[1]  hash  :pool    job id -> encoded job
---   KEYS[2]  zset  :delay   job id, scored by due time in ms (with a fraction: its place)
+--   KEYS[2]  zset  :delay   job id, scored by due time in us: those of one ms keep their order
 --   KEYS[3]  zset  :unack   job id, scored by the end of its lease in ms, the lease's token
 --   KEYS[4]  zset  :error   job id of a dead letter, scored by time of burial in ms
 --   KEYS[5]  hash  :tries   job id -> attempts, reason, last error (bridge/tries.h)
@@ -23,23 +23,25 @@
 -- the beginning of every script, so nothing has to watch a queue that nobody asks for.
 -- ZREM comes first: see claim.lua.
 local pool, delay, unack, dead, tries, ttl, done, ids = unpack(KEYS)
-local now = tonumber(ARGV[1])
-if not now then
+local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
+if not now_us then
   local t = redis.call('TIME')
-  now = t[1] * 1000 + t[2] / 1000
+  now_us = t[1] * 1000000 + t[2]
 end
+-- In ms: what has ended by now, and from when a lease counts. Whole numbers, which small
+-- sorted sets compare ten times as fast.
+local now, soon = math.floor(now_us / 1000), math.ceil(now_us / 1000)
 local keep_ms, bury = tonumber(ARGV[3]), ARGV[4] == '1'
 local SETTLE_MAX = 200 -- of each kind in one call; the next call goes on
-local STEP = 1 / 4096 -- of a ms: keeps the order of jobs that come in one call
 local expired, timed_out, exhausted = 0, 0, 0
 
 local function first(key)
   return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
--- Replies carry integers only; up, so that nobody comes too early.
-local function whole(n)
-  return n and math.ceil(n) or -1
+-- Of a due time, in ms; up, so that nobody comes too early.
+local function in_ms(us)
+  return us and math.ceil(us / 1000) or -1
 end
 
 -- What an encoded job says itself: deliveries at most, and the lease in ms; 0: nothing. They
@@ -88,11 +90,11 @@ local function finish(id, attempts, since, reason)
 end
 
 -- A delivery has failed. Says whether the job is due again.
-local function put_back(id, due, why)
+local function put_back(id, due_us, why)
   local attempts, since = tried(id)
   attempts = attempts + 1
   if attempts < limit_of(id) then
-    redis.call('ZADD', delay, due, id)
+    redis.call('ZADD', delay, due_us, id)
     note(id, attempts, since, '', why)
     return true
   end
@@ -131,7 +133,7 @@ end
 local late = over(unack)
 for i, id in ipairs(late) do
   redis.call('ZREM', unack, id)
-  put_back(id, now - (#late - i) * STEP, 'the lease ended')
+  put_back(id, now_us - (#late - i), 'the lease ended')
 end
 timed_out = #late
 
@@ -141,5 +143,5 @@ local function head()
   if is and (not was or is < was) then
     redis.pcall('PUBLISH', ARGV[5], ARGV[6]) -- may be denied: others then look a little later
   end
-  return whole(is)
+  return in_ms(is)
 end

@@ -187,6 +187,11 @@ def test_2_any_method_will_do_and_the_status_is_always_200(api, name):
     status, headers, body = api.ask("HEAD", "/get", json.dumps({"id": name}))
     assert (status, body, headers["Content-Length"]) == (200, b"", str(len(NOTHING)))
     assert api.ask("POST", "/get?x=1", '{"id":"?"}')[2] == NOTHING
+    for kind in ("application/json", "application/x-www-form-urlencoded", "text/plain; charset=latin1", "?"):
+        c = api.connect()  # ignored
+        c.request("POST", "/get", json.dumps({"id": name}), {"Content-Type": kind})
+        assert c.getresponse().read() == NOTHING
+        c.close()
 
 
 def test_2_messages_are_exact_and_checks_come_in_their_order(api):
@@ -518,6 +523,41 @@ def test_6_3_two_daemons_share_jobs_without_duplicates(own):
     own.daemon.stop()
 
 
+def test_6_3_a_pop_is_woken_by_what_happens_at_another_daemon(own):
+    """By a push that comes due there, and by a ttr that ends there or whose daemon has died."""
+    other = own.beside()
+
+    def woken(api, topic, due, late_s=LATE_S):
+        id, at = api.take(topic)
+        assert due - 0.01 <= at <= due + late_s, (topic, at - due)
+        return id
+    due = own.push("a", "t", 1, 2) + 1
+    assert woken(other, "t", due) == "a"
+    popped = time.time()
+    assert woken(own, "t", popped + 2) == "a"  # its ttr ran there
+    popped = time.time()
+    own.daemon.kill()
+    assert woken(other, "t", popped + 2) == "a"
+    other.finish("a")
+    assert other.get("a") is None
+    other.daemon.stop()
+
+
+def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(own):
+    """Section 6.3: and what nobody got is there for others."""
+    asks = {"/push": {"id": "p", "topic": "t", "delay": 1, "ttr": 60, "body": "x" * 5000},
+            "/pop": {"topic": "t,u,v"}, "/get": {"id": "p"}, "/delete": {"id": "q"}, "/finish": {"id": "q"}}
+    own.push("kept", "w", 1, 60)
+    for _ in range(20):
+        for path, ask in asks.items():
+            body = json.dumps(ask).encode()
+            with socket.create_connection(("127.0.0.1", own.port), 5) as s:
+                s.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" %
+                          (path.encode(), len(body)) + body)
+    assert own.take("t")[0] == "p" and own.take("w")[0] == "kept"
+    own.daemon.stop()
+
+
 def test_6_2_no_id_and_no_topic_is_poison(api, name):
     odd = ["dq_queue_" + name, "dq_bucket_1", "dq_queue_%s", "a:{b}", "{}", "*", "+/#", "tarry", "..", "ü"]
     for id in odd:
@@ -532,7 +572,7 @@ def test_6_2_no_id_and_no_topic_is_poison(api, name):
 
 
 def test_2_waiting_pops_hold_up_nobody(api, name):
-    """The original ran out of connections to Redis (redis.max_active)."""
+    """Section 1: the original ran out of connections to Redis (redis.max_active)."""
     with ThreadPoolExecutor(40) as pool:
         waiting = [pool.submit(api.pop_id, f"{name}-{i}") for i in range(40)]
         time.sleep(0.2)
@@ -593,6 +633,27 @@ def test_a_stop_answers_whoever_waits(own):
         time.sleep(0.2)
         own.daemon.stop()
         assert [w.result() for w in waiting] == [NOTHING] * 3
+
+
+def test_3_a_pop_is_held_less_than_the_180_s_that_clients_wait(own):
+    done = subprocess.run([tarry.BIN, "options"], capture_output=True, text=True, timeout=20)
+    assert 'pop_timeout = "178s"' in done.stdout or "pop_timeout" in done.stdout and "178s" in done.stdout
+    assert 'pop_timeout = "178s"' in (TOP / "etc/delayqueue.conf").read_text()
+    own.daemon.stop()
+
+
+def test_1_it_starts_and_answers_while_redis_is_away(own):
+    own.daemon.stop()
+    own.redis.kill()
+    own.daemon.spawn(own.daemon.argv())
+    wait_for("its listener", lambda: servers.accepts(own.port), 5)
+    answer = json.loads(own.call("/push", {"id": "a", "topic": "t", "delay": 1, "ttr": 1}))
+    assert answer["code"] == 1 and answer["message"]
+    own.redis.start()
+    wait_for("the daemon to be well", own.daemon.is_up)
+    own.push("a", "t", 1)
+    assert own.take("t")[0] == "a"
+    own.daemon.stop()
 
 
 def test_the_sample_configuration_is_good():

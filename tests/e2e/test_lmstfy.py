@@ -644,6 +644,7 @@ def test_3_errors_of_respawn_and_delete(api, q):
         for limit in ("0", "-1", "", "x", "9223372036854775808"):
             answer = api.to(method, q, "/deadletter", limit=limit)
             assert (answer.status, answer.body) == (400, b'{"error":"invalid limit"}'), limit
+    assert api.to("PUT", q, "/deadletter", limit="x", ttl="x").body == b'{"error":"invalid limit"}'
     for ttl in ("-1", "", "x", "9223372036854775808"):
         assert api.to("PUT", q, "/deadletter", ttl=ttl).body == b'{"error":"invalid ttl"}'
 
@@ -711,9 +712,12 @@ def test_3_attributes_only_with_the_header_and_at_most_16(api, q):
 
 def test_3_attributes_of_a_bulk_a_redelivery_a_dead_letter_and_a_republish(api, q):
     headers = {"Enable-Job-Version": "YES", "Job-Attr-C": "red"}
-    answer = api.to("PUT", q, "/bulk", body=b"[1,2]", headers=headers)
+    answer = api.to("PUT", q, "/bulk", body=b"[1,2]", headers=headers, tries=2)
     assert all(len(i) == 27 for i in answer.json["job_ids"])
-    assert [job["attributes"] for job in api.consume(q, count=2, ttr=1)] == [{"c": "red"}] * 2
+    for tries_left in (1, 0):
+        wait_for("both to be ready", lambda: api.size(q) == 2, 5)
+        jobs = api.consume(q, count=2, ttr=1)
+        assert [(job["attributes"], job["remain_tries"]) for job in jobs] == [({"c": "red"}, tries_left)] * 2
     api.wait_dead(q, 2)
     assert api.to("GET", q, f"/job/{answer.json['job_ids'][0]}").json["attributes"] == {"c": "red"}
     assert api.to("PUT", q, "/deadletter", limit=2).json["count"] == 2

@@ -9,6 +9,7 @@ import http.client
 import json
 import re
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -683,6 +684,19 @@ def test_section_7_the_first_look_at_the_gauges_finds_them_and_counters_begin_at
         assert fresh.metric("redis_timer_sizes", pool="second") is not None
         fresh.daemon.stop()
     finally:
+        fresh.daemon.end()
+
+
+def test_section_7_a_stalled_redis_does_not_keep_the_statistics_waiting(store, ns):
+    fresh = Api(store.top / "stalled", store.url, name="stalled")
+    try:
+        store.child.send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        assert fresh.metric("redis_publish_jobs", pool="default") == 0
+        assert 1.5 < time.monotonic() - begun < 5
+    finally:
+        store.child.send_signal(signal.SIGCONT)
+        fresh.daemon.stop()
         fresh.daemon.end()
 
 

@@ -83,7 +83,8 @@ class Bucket:
         return self.run("bury", ("unack", "error", "tries"), now, *sum(rows, ())).decode()
 
     def cancel(self, *ids):
-        return self.run("cancel", ("pool", "delay", "unack", "error", "tries"), *ids).decode()
+        return self.run("cancel", ("pool", "delay", "unack", "error", "tries", "ttl"),
+                        *ids).decode()
 
     def reap(self, now, most=10):
         return self.run("reap", ("unack", "delay", "tries"), now, most, "lease ended")

@@ -27,6 +27,7 @@ class Queue(Bucket):
         for job in jobs:
             job = job if isinstance(job, tuple) else (job,)
             id_, due, expires, how, body = (*job, *("", "", "", "", record())[len(job):])
+            due = due and due * 1000  # a queue keeps us
             rows.append((id_, due, "", how, 0, -1, expires, body))
         return self.enqueue(rows, now=now)
 
@@ -51,6 +52,7 @@ class Queue(Bucket):
         return codes.decode()
 
     def release(self, now, *ids, lease="", due="", how=""):
+        due = due and due * 1000
         _, codes = self.ask("release", now, *[p for i in ids for p in (i, lease, due, how)])
         return codes.decode()
 
@@ -215,6 +217,11 @@ def test_a_replacing_job_takes_the_place_of_the_old_one_wherever_that_stands(q, 
     assert q.pull(2000) == [[]]
 
 
+def test_a_cancelled_job_leaves_nothing_behind(q):
+    q.put(("a", "", 5000))
+    assert q.cancel("a") == "c" and not q.client.keys("tarry:{r/0}:*")
+
+
 def test_released_it_is_due_at_once_or_later_and_that_counts(q):
     q.put("a", "b")
     q.pull(1001)
@@ -281,7 +288,7 @@ def test_respawned_they_have_one_try_and_a_new_life(q):
         q.pull(now)
     q.settle(1600)
     n, head = q.ask("respawn", 1700, 2, 1000)
-    assert n == 2 and head == 1701
+    assert n == 2 and head == 1700
     assert q.pull(1701, (0, 9)) == [["a", "b"]] and q.noted("a")[0] == "2"
     assert q.settle(1900) == (0, 2, 2) and q.state(1900, "a") == "d"
     assert q.ask("respawn", 2000, 9, 100)[0] == 3 and q.settle(2100)[0] == 3
