@@ -17,7 +17,7 @@ enum {
 
 struct queue_size {
     char *topic;
-    size_t topic_n;
+    size_t topic_n, pool;
     int64_t ready, timed, dead; /* ready -1: not told; timed: in the timer, there */
 };
 
@@ -30,7 +30,8 @@ struct lmstfy_sizes {
     struct lmstfy_metrics *m;
     struct timer *timer, *patience;
     int64_t wanted_ms, told_ms; /* monotonic: last time; 0: never */
-    bool busy, away, stopping;
+    bool busy, stopping;
+    bool *away;  /* of each pool: its Redis does not answer, and it has no gauges */
     size_t pool; /* whose queues are being listed */
     struct queue_size *v;
     size_t n, asked, told;
@@ -49,10 +50,11 @@ static void clear(struct lmstfy_sizes *s)
 
 /* ------------------------------------------------------------ the gauges */
 
-static void set_queue(struct lmstfy_metrics *m, const struct queue_size *q)
+static void set_queue(const struct lmstfy_sizes *s, const struct queue_size *q)
 {
+    struct lmstfy_metrics *m = s->m;
     struct slice pool, ns, queue;
-    if (q->ready < 0 ||
+    if (q->ready < 0 || s->away[q->pool] ||
         lmstfy_cut_topic((struct slice){q->topic, q->topic_n}, &pool, &ns, &queue) < 0)
         return;
     const struct slice values[] = {ns, pool, queue};
@@ -69,10 +71,11 @@ static void set_gauges(struct lmstfy_sizes *s)
     family_clear(&m->family[DEADLETTER_SIZES]);
     for (size_t i = 0; i < m->l->pools.n; i++) {
         const struct slice pool = slice_of(m->l->pools.v[i]);
-        series_set(lmstfy_series(m, TIMER_SIZES, &pool), 0);
+        if (!s->away[i])
+            series_set(lmstfy_series(m, TIMER_SIZES, &pool), 0);
     }
     for (size_t i = 0; i < s->n; i++)
-        set_queue(m, &s->v[i]);
+        set_queue(s, &s->v[i]);
 }
 
 static void answer_all(void *arg)
@@ -91,7 +94,7 @@ static void answer_all(void *arg)
 static void finish(struct lmstfy_sizes *s)
 {
     int64_t now_ms = loop_mono_ms();
-    if (!s->away && !s->stopping) {
+    if (!s->stopping) {
         set_gauges(s);
         s->told_ms = now_ms;
     }
@@ -119,7 +122,7 @@ static void on_counted(void *arg, enum queue_code code, const struct queue_count
     struct queue_size *q = &s->v[call->at];
     free(call);
     s->told++;
-    s->away |= code == QUEUE_AWAY;
+    s->away[q->pool] |= code == QUEUE_AWAY;
     if (code == QUEUE_OK) {
         q->ready = counts->ready;
         q->timed = counts->waiting + counts->in_flight;
@@ -141,9 +144,14 @@ static void ask_one(struct lmstfy_sizes *s)
 
 static void ask_more(struct lmstfy_sizes *s)
 {
-    bool more = !s->away && !s->stopping;
-    while (more && s->asked < s->n && s->asked - s->told < ASKED_AT_ONCE)
-        ask_one(s);
+    while (!s->stopping && s->asked < s->n && s->asked - s->told < ASKED_AT_ONCE) {
+        if (!s->away[s->v[s->asked].pool]) {
+            ask_one(s);
+        } else {
+            s->asked++;
+            s->told++;
+        }
+    }
     if (s->told == s->asked)
         finish(s);
 }
@@ -159,7 +167,10 @@ static void keep(struct lmstfy_sizes *s, struct slice topic)
     if (lmstfy_cut_topic(topic, &pool, &ns, &queue) < 0 || !slice_eq(pool, wanted) ||
         s->n >= SERIES_MAX)
         return;
-    s->v[s->n++] = (struct queue_size){mem_strndup(topic.p, topic.n), topic.n, -1, 0, 0};
+    s->v[s->n++] = (struct queue_size){.topic = mem_strndup(topic.p, topic.n),
+                                       .topic_n = topic.n,
+                                       .pool = s->pool,
+                                       .ready = -1};
 }
 
 static void on_listed(void *arg, enum queue_code code, const struct queue_name *names,
@@ -167,7 +178,7 @@ static void on_listed(void *arg, enum queue_code code, const struct queue_name *
 {
     struct lmstfy_sizes *s = arg;
     struct lmstfy *l = s->m->l;
-    s->away |= code == QUEUE_AWAY;
+    s->away[s->pool] = code == QUEUE_AWAY;
     if (code == QUEUE_OK && n > 0) {
         s->v = mem_realloc(s->v, (s->n + n) * sizeof(*s->v));
         for (unsigned i = 0; i < n; i++)
@@ -182,7 +193,7 @@ static void list_pool(struct lmstfy_sizes *s)
 {
     struct lmstfy *l = s->m->l;
     struct buf topic = {0};
-    if (s->pool == l->pools.n || s->away || s->stopping) {
+    if (s->pool == l->pools.n || s->stopping) {
         ask_more(s);
         return;
     }
@@ -197,7 +208,6 @@ static void refresh(struct lmstfy_sizes *s)
     if (s->busy)
         return;
     s->busy = true;
-    s->away = false;
     s->pool = 0;
     list_pool(s);
 }
@@ -213,6 +223,7 @@ void lmstfy_sizes_start(struct lmstfy_metrics *m)
 {
     m->sizes = mem_alloc(sizeof(*m->sizes));
     m->sizes->m = m;
+    m->sizes->away = mem_alloc((m->l->pools.n + 1) * sizeof(bool));
     m->sizes->timer = timer_new(on_timer, m->sizes);
     m->sizes->patience = timer_new(answer_all, m->sizes);
 }
@@ -229,6 +240,7 @@ void lmstfy_sizes_free(struct lmstfy_metrics *m)
     timer_del(m->sizes->timer);
     timer_del(m->sizes->patience);
     clear(m->sizes);
+    free(m->sizes->away);
     free(m->sizes);
 }
 

@@ -1049,6 +1049,27 @@ def test_4_what_is_acknowledged_leaves_the_timer(bench):
     own.stop()
 
 
+def test_7_8_a_pool_may_have_its_own_redis_and_when_that_is_away_the_other_has_its_gauges(bench):
+    far = bench.keep(servers.Redis(bench.folder / "far", str(bench.sockets / "far.sock"))).start()
+    port, admin_port = free_port(), free_port()
+    text = conf(port, admin_port).replace("others: {", 'others: { pool = "far";', 1)
+    daemon = bench.tarry(bench.redis().url, f'pools: {{ far: {{ url = "{far.url}"; }}; }};\n{text}').start()
+    api = Api(port, admin_port)
+    there = Api(port, admin_port, api.new_token(NS, "other"))
+    api.publish("q")
+    there.publish("q")
+    assert any(b"other/" in key for key in far.client().keys("*"))
+    far.kill()
+    wait_for("the daemon to notice", lambda: there.to("GET", "q").status == 500, 15)
+    assert api.to("GET", "q", "/peek").status == 200
+    text = api.call("GET", "/metrics", port=admin_port).body.decode()
+    gauges = set(re.findall(r'^infra_lmstfy_redis_(queue_sizes|timer_sizes){.*pool="(\w+)".* (\d+)$', text, re.M))
+    assert gauges == {("queue_sizes", "default", "1"), ("timer_sizes", "default", "0")}
+    far.start()
+    wait_for("the daemon to be ready", lambda: there.to("GET", "q").status == 200, 15)
+    daemon.stop()
+
+
 @pytest.mark.slow
 def test_q19_what_has_expired_leaves_redis_though_nobody_asks(bench):
     own = Own(bench)
