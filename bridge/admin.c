@@ -24,6 +24,12 @@ static void readyz(void *arg, struct httpd_req *req)
         buf_add_str(&out, "[+]redis ok\n");
     else
         buf_addf(&out, "[-]redis %s\n", store_trouble(bridge->store));
+    for (size_t i = 0; i < bridge->pool_count; i++) {
+        const struct pool *pool = &bridge->pools[i];
+        bool there = store_is_up(pool->store);
+        buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->conf->name,
+                 there ? "ok" : store_trouble(pool->store));
+    }
     if (bridge->draining)
         buf_add_str(&out, "[-]daemon stopping\n");
     httpd_answer(req, ready ? 200 : 503, text_type, buf_slice(&out));
@@ -74,6 +80,15 @@ static void on_counts(void *arg, const struct counts *counts)
         scrape_answer(scrape);
 }
 
+/* Queues are a sink's: their sum stands at the first of the routes that end there. */
+static bool is_first_of_sink(const struct bridge *bridge, size_t route)
+{
+    for (size_t i = 0; i < route; i++)
+        if (bridge->routes[i].sink == bridge->routes[route].sink)
+            return false;
+    return true;
+}
+
 static void metrics(void *arg, struct httpd_req *req)
 {
     struct bridge *bridge = arg;
@@ -85,8 +100,9 @@ static void metrics(void *arg, struct httpd_req *req)
     for (size_t i = 0; i < bridge->route_count; i++) {
         struct route *route = &bridge->routes[i];
         scrape->counts[i].head_ms = -1;
-        if (route->sink->rules) /* as of the last sweep: there may be thousands */
-            scrape->counts[i] = route->sink->sum;
+        if (route->sink->rules && is_first_of_sink(bridge, i))
+            scrape->counts[i] =
+                route->sink->sum; /* of the last sweep: there may be thousands */
         for (int64_t b = 0; b < route->bucket_count; b++) {
             struct scrape_part *part = mem_alloc(sizeof(*part));
             *part = (struct scrape_part){scrape, &scrape->counts[i]};

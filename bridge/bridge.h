@@ -108,6 +108,7 @@ struct bridge {
     size_t source_count, sink_count, route_count, pool_count;
     TAILQ_HEAD(, pull) pulls;       /* consumers that wait, or are being asked for */
     TAILQ_HEAD(, queue) queues_due; /* with something to do at the end of the turn */
+    uint64_t queues_turn;           /* of the loop: when they were last seen to */
     struct flow flow;
     struct turn_hook *hook;
     struct timer *tick;

@@ -163,6 +163,8 @@ static int start(struct daemon *daemon, struct err *err)
     bridge->flow.max_bytes = conf->daemon.queue_max_bytes;
     if (core_start(bridge, &events, daemon, err) < 0)
         return -1;
+    /* Before the listeners: what their hooks bring is seen to in the same turn. */
+    bridge->hook = loop_each_turn(on_turn, bridge);
     if (start_httpd(bridge, err) < 0)
         return -1;
     httpd_set_bodies_max(conf->daemon.queue_max_bytes);
@@ -170,7 +172,6 @@ static int start(struct daemon *daemon, struct err *err)
     if (inst_start_answering(bridge, err) < 0)
         return -1;
     bridge->flow.paused = true;
-    bridge->hook = loop_each_turn(on_turn, bridge);
     bridge->tick = timer_every(SCHED_TICK_MS, on_tick, bridge);
     loop_on_signal(SIGTERM, on_stop_signal, daemon);
     loop_on_signal(SIGINT, on_stop_signal, daemon);

@@ -347,6 +347,8 @@ static void settle_due(struct scan *s, const struct job *job, int64_t now_ms)
         settle_relative(s, job, now_ms, s->x_delay_ms);
     } else if (s->rules->default_delay_ms > 0) {
         settle_relative(s, job, now_ms, s->rules->default_delay_ms);
+    } else {
+        s->out->undelayed = true;
     }
 }
 

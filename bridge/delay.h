@@ -38,6 +38,7 @@ enum delay_op { DELAY_ADD, DELAY_REPLACE, DELAY_CANCEL };
 struct delay_read {
     enum delay_op op;
     int64_t due_ms;     /* now, or in the past, means at once */
+    bool undelayed;     /* nobody asked for a delay */
     int64_t expires_ms; /* 0: never */
     struct slice id, to, retry;
     int64_t hops; /* 0 without the header */

@@ -165,11 +165,6 @@ const char *source_name(const struct source *src)
     return src->conf->name;
 }
 
-int64_t source_now_ms(const struct source *src)
-{
-    return store_now_ms(src->bridge->store);
-}
-
 void source_stopped(struct source *src)
 {
     src->stopped = true;

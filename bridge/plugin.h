@@ -54,8 +54,9 @@ struct source_ops {
 };
 
 const char *source_name(const struct source *src); /* also the `who` of log lines */
-/* Redis' clock, ms since 1970, as near as we know it, never behind it. */
-int64_t source_now_ms(const struct source *src);
+/* The clock that jobs of that topic are judged by (of the Redis that keeps them; topic
+ * none: the main one), ms since 1970, as near as we know it, never behind it. */
+int64_t source_now_ms(struct source *src, struct slice topic);
 
 enum stored {
     STORED,        /* Redis has it */

@@ -74,9 +74,11 @@ static bool looked_again(struct op *op, bool missing)
 static void count_finish(struct op *op, enum queue_state was)
 {
     struct route_stats *stats = &op->route->stats;
+    if (was == QUEUE_ENDED)
+        return; /* counted then */
     if (op->finish.end == QUEUE_END_ACKED)
         stats->delivered++;
-    else if (was != QUEUE_ENDED)
+    else
         stats->cancelled++;
 }
 
@@ -112,6 +114,10 @@ static void on_touched(void *arg, char letter, int64_t lease)
     if (looked_again(op, letter == 'n'))
         return;
     if (letter == 't') {
+        if (op->queue && (op->queue->lease_ms < 0 || lease < op->queue->lease_ms)) {
+            op->queue->lease_ms = lease;
+            queue_list_due(op->queue);
+        }
         op->cb.touched(op->arg, QUEUE_OK, lease);
         op_end(op);
     } else {
@@ -163,7 +169,7 @@ static const char *const end_names[] = {[QUEUE_END_NOT] = "deleted",
 static void act(struct op *op, struct bucket *b)
 {
     struct slice id = {op->id, op->id_n};
-    int64_t now_ms = source_now_ms(op->src);
+    int64_t now_ms = store_now_ms(route_store(op->route));
     switch (op->kind) {
     case OP_FINISH:
         store_finish(b, id, op->finish.lease, end_names[op->finish.end],

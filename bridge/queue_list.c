@@ -31,6 +31,7 @@ struct ask {
     enum queue_code code;
     char which; /* of lua/drop.lua; 0: respawn */
     int64_t limit, ttl_ms, done;
+    unsigned asked; /* of the step that is on its way */
 };
 
 static void ask_end(struct ask *ask)
@@ -52,12 +53,9 @@ static struct ask *ask_new(struct source *src, struct slice topic, struct place 
     return ask;
 }
 
-static void on_count(void *arg, const struct queue_counts *counts,
-                     const struct settled *settled)
+static void on_count(void *arg, const struct queue_counts *counts)
 {
     struct ask *ask = arg;
-    if (settled)
-        queue_count_settled(ask->queue, settled);
     ask->cb.count(ask->arg, counts ? QUEUE_OK : QUEUE_AWAY, counts);
     ask_end(ask);
 }
@@ -66,7 +64,8 @@ static void on_count(void *arg, const struct queue_counts *counts,
 static void on_no_count(void *arg)
 {
     struct ask *ask = arg;
-    const struct queue_counts none = {.now_ms = source_now_ms(ask->src)};
+    const struct queue_counts none = {
+        .now_ms = source_now_ms(ask->src, (struct slice){NULL, 0})};
     ask->cb.count(ask->arg, ask->code, ask->code == QUEUE_OK ? &none : NULL);
     ask_end(ask);
 }
@@ -93,7 +92,7 @@ static void on_step(void *arg, int64_t n)
     struct ask *ask = arg;
     if (n > 0)
         ask->done += n;
-    if (n > 0 && ask->done < ask->limit) {
+    if (n >= ask->asked && ask->done < ask->limit) { /* a full step: there may be more */
         step(ask);
         return;
     }
@@ -105,6 +104,7 @@ static void step(struct ask *ask)
 {
     int64_t left = ask->limit - ask->done;
     unsigned most = left < STORE_STEP_MAX ? (unsigned)left : STORE_STEP_MAX;
+    ask->asked = most;
     if (ask->which)
         store_drop(ask->queue->bucket, ask->which, most, on_step, ask);
     else
@@ -172,7 +172,7 @@ void queue_destroy(struct source *src, struct slice topic, bool all, queue_numbe
     place_find(src, topic, (struct slice){NULL, 0}, &place);
     if (place.queue) {
         unlist(place.queue->sink, (struct slice){place.queue->name, place.queue->name_n});
-        place.queue->listed_ms = INT64_MIN / 2; /* the next job notes it again */
+        place.queue->listed_ms = QUEUE_NOT_LISTED; /* the next job notes it again */
     }
     many(src, topic, all ? 'a' : 'r', INT64_MAX, 0, cb, arg);
 }
@@ -227,6 +227,18 @@ void queue_list(struct source *src, struct slice topic, queue_list_cb *cb, void 
 
 /* --- the sweep --- */
 
+/* Off the list, unless a job has come since: another instance may have noted it. */
+static void unlist_unused(struct queue *q, int64_t used_ms)
+{
+    struct sink *sink = q->sink;
+    struct buf key = {0};
+    list_key(sink, &key);
+    store_unlist(sink->store, buf_slice(&key), (struct slice){q->name, q->name_n},
+                 used_ms);
+    buf_free(&key);
+    q->listed_ms = QUEUE_NOT_LISTED;
+}
+
 struct queue_sweep {
     struct sink *sink;
     char **names;
@@ -234,6 +246,7 @@ struct queue_sweep {
     size_t n, at;
     unsigned open; /* calls of this tick */
     bool listing;
+    bool torn;         /* Redis did not answer for some: the sum would be wrong */
     int64_t begun_ms;  /* monotonic */
     struct counts sum; /* being made */
 };
@@ -244,16 +257,21 @@ struct swept {
     int64_t used_ms;
 };
 
-static void on_swept(void *arg, const struct queue_counts *counts,
-                     const struct settled *settled)
+static void on_swept(void *arg, const struct queue_counts *counts)
 {
     struct swept *swept = arg;
     struct queue_sweep *sweep = swept->sweep;
     struct sink *sink = sweep->sink;
     struct queue *q = swept->queue;
+    if (counts && q->settles_more) { /* and more: a call settles so many at most */
+        q->settles_more = false;
+        store_measure(q->bucket, NULL, 0, on_swept, swept);
+        return;
+    }
     sweep->open--;
+    if (counts == NULL)
+        sweep->torn = true;
     if (counts) {
-        queue_count_settled(q, settled);
         sweep->sum.waiting += counts->ready + counts->waiting;
         sweep->sum.overdue += counts->ready;
         sweep->sum.in_flight += counts->in_flight;
@@ -267,7 +285,7 @@ static void on_swept(void *arg, const struct queue_counts *counts,
                      0;
         if (empty && sink->rules->forget_ms > 0 &&
             swept->used_ms + sink->rules->forget_ms < counts->now_ms)
-            unlist(sink, (struct slice){q->name, q->name_n});
+            unlist_unused(q, swept->used_ms);
     }
     free(swept);
 }
@@ -287,6 +305,7 @@ static void on_names(void *arg, const struct redisReply *reply)
 {
     struct queue_sweep *sweep = arg;
     sweep->listing = false;
+    sweep->torn = reply == NULL;
     size_t n = redis_items(reply) / 2;
     sweep->sum = (struct counts){.head_ms = -1, .lease_ms = -1};
     if (n == 0)
@@ -305,13 +324,11 @@ static void on_names(void *arg, const struct redisReply *reply)
 
 static void sweep_begin(struct queue_sweep *sweep)
 {
-    if (sweep->n > 0) {
+    if (!sweep->torn) { /* else what was known stays */
         sweep->sink->sum = sweep->sum;
         sweep->sink->sum_names = sweep->n;
-    } else {
-        sweep->sink->sum = (struct counts){.head_ms = -1, .lease_ms = -1};
-        sweep->sink->sum_names = 0;
     }
+    sweep->torn = false;
     forget_names(sweep);
     sweep->begun_ms = loop_mono_ms();
     sweep->listing = true;
@@ -325,6 +342,7 @@ void queue_sweep_tick(struct sink *sink)
         sweep = sink->sweep = mem_alloc(sizeof(*sweep));
         sweep->sink = sink;
         sweep->begun_ms = -SWEEP_MS;
+        sweep->torn = true;
     }
     if (!store_is_up(sink->store) || sweep->open > 0 || sweep->listing ||
         sink->bridge->draining)

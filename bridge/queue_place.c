@@ -10,7 +10,9 @@
 enum {
     IDLE_MS = 60 * 1000, /* an object that nobody used for so long goes */
     NOTE_MS = 60 * 1000, /* how often a busy queue's name is noted again */
-    TICK_FREES = 200     /* objects looked at in one tick */
+    TICK_FREES = 200,    /* objects looked at in one tick, at least, */
+    TICK_PART = 30,      /* and such a part of all */
+    SETTLED_MAX = 200    /* of lua/lib/queue.lua: there may be more to settle */
 };
 
 /* --- events of the bucket --- */
@@ -36,7 +38,30 @@ static void on_timer(void *arg)
     queue_list_due(arg);
 }
 
-static const struct bucket_events events = {on_head, on_woken};
+/* Jobs that a call has settled by the way are counted. */
+static void on_settled(void *owner, unsigned expired, unsigned timed_out,
+                       unsigned exhausted)
+{
+    struct queue *q = owner;
+    struct bridge *bridge = q->sink->bridge;
+    const unsigned n[] = {[QUEUE_EXPIRED] = expired,
+                          [QUEUE_TIMED_OUT] = timed_out,
+                          [QUEUE_EXHAUSTED] = exhausted};
+    q->sink->queue_stats.expired += expired;
+    q->sink->queue_stats.timed_out += timed_out;
+    q->sink->queue_stats.exhausted += exhausted;
+    q->settles_more |= expired >= SETTLED_MAX || timed_out >= SETTLED_MAX;
+    for (size_t i = 0; i < bridge->source_count; i++) {
+        struct source *src = &bridge->sources[i];
+        for (int what = QUEUE_EXPIRED; src->queue_watch && what <= QUEUE_EXHAUSTED;
+             what++)
+            if (n[what] > 0)
+                src->queue_watch(src->queue_watch_arg, (struct slice){q->name, q->name_n},
+                                 (enum queue_event)what, n[what]);
+    }
+}
+
+static const struct bucket_events events = {on_head, on_woken, on_settled};
 
 /* --- the objects --- */
 
@@ -44,8 +69,11 @@ void queue_list_due(struct queue *q)
 {
     if (q->due_listed)
         return;
+    struct bridge *bridge = q->sink->bridge;
     q->due_listed = true;
-    TAILQ_INSERT_TAIL(&q->sink->bridge->queues_due, q, link);
+    TAILQ_INSERT_TAIL(&bridge->queues_due, q, link);
+    if (bridge->queues_turn == loop_wakeups()) /* this turn's call has been */
+        timer_set(q->timer, 0);
 }
 
 struct queue *queue_borrow(struct sink *sink, struct slice name)
@@ -61,7 +89,7 @@ struct queue *queue_borrow(struct sink *sink, struct slice name)
                                      &events, q);
         q->timer = timer_new(on_timer, q);
         q->head_ms = q->lease_ms = -1;
-        q->listed_ms = -NOTE_MS;
+        q->listed_ms = QUEUE_NOT_LISTED;
         q->used_ms = loop_mono_ms() - IDLE_MS;
         q->stale = true;
         TAILQ_INIT(&q->fresh);
@@ -96,7 +124,7 @@ static void queue_free(struct queue *q)
 
 static bool is_idle(const struct queue *q, int64_t now_ms)
 {
-    return !q->pulling && !q->due_listed && !queue_has_seats(q) &&
+    return !q->pulling && !q->due_listed && q->refs == 0 &&
            now_ms - q->used_ms > IDLE_MS && q->lease_ms < 0 && bucket_is_idle(q->bucket);
 }
 
@@ -104,7 +132,10 @@ static bool is_idle(const struct queue *q, int64_t now_ms)
 static void free_idle(struct sink *sink)
 {
     int64_t now_ms = loop_mono_ms();
-    for (unsigned i = 0; sink->queues && i < TICK_FREES; i++) {
+    unsigned most = HASH_COUNT(sink->queues) / TICK_PART;
+    if (most < TICK_FREES)
+        most = TICK_FREES;
+    for (unsigned i = 0; sink->queues && i < most; i++) {
         struct queue *q = sink->queues;
         if (is_idle(q, now_ms)) {
             queue_free(q);
@@ -117,25 +148,41 @@ static void free_idle(struct sink *sink)
     }
 }
 
+struct noting {
+    struct sink *sink;
+    size_t n;
+    char name[];
+};
+
+/* Not noted: the next job tries again. */
 static void on_noted(void *arg, const struct redisReply *reply)
 {
-    (void)arg;
-    (void)reply; /* a lost one is made up for in a minute */
+    struct noting *noting = arg;
+    struct queue *q = NULL;
+    if (redis_error(reply) != REDIS_NO_ERROR)
+        HASH_FIND(hh, noting->sink->queues, noting->name, noting->n, q);
+    if (q)
+        q->listed_ms = QUEUE_NOT_LISTED;
+    free(noting);
 }
 
 void queue_note_use(struct queue *q)
 {
-    int64_t now_ms = loop_mono_ms();
-    if (now_ms - q->listed_ms < NOTE_MS)
+    int64_t now_ms = loop_mono_ms(), often_ms = q->sink->rules->forget_ms / 2;
+    if (now_ms - q->listed_ms < (often_ms > 0 && often_ms < NOTE_MS ? often_ms : NOTE_MS))
         return;
     q->listed_ms = now_ms;
     struct store *st = q->sink->store;
     struct buf key = {0}, score = {0};
+    struct noting *noting = mem_alloc(sizeof(*noting) + q->name_n);
+    noting->sink = q->sink;
+    noting->n = q->name_n;
+    memcpy(noting->name, q->name, q->name_n);
     buf_addf(&key, "%s:{%s}:queues", store_prefix(st), q->sink->conf->name);
     buf_addf(&score, "%lld", (long long)store_now_ms(st));
     const struct slice args[] = {
         SLICE_LIT("ZADD"), buf_slice(&key), buf_slice(&score), {q->name, q->name_n}};
-    store_command(st, args, 4, on_noted, NULL);
+    store_command(st, args, 4, on_noted, noting);
     buf_free(&key);
     buf_free(&score);
 }
@@ -158,12 +205,16 @@ void queue_turn(struct bridge *bridge)
 {
     struct queue *q;
     TAILQ_HEAD(, queue) now = TAILQ_HEAD_INITIALIZER(now);
+    bridge->queues_turn = UINT64_MAX; /* what the calls below list is for the next turn */
     TAILQ_CONCAT(&now, &bridge->queues_due, link);
     while ((q = TAILQ_FIRST(&now))) {
         TAILQ_REMOVE(&now, q, link);
         q->due_listed = false;
         queue_pump(q);
     }
+    bridge->queues_turn = loop_wakeups();
+    if (!TAILQ_EMPTY(&bridge->queues_due))
+        timer_set(TAILQ_FIRST(&bridge->queues_due)->timer, 0);
 }
 
 void queue_tick(struct bridge *bridge)
@@ -181,8 +232,11 @@ void queue_look_all(struct bridge *bridge)
 {
     struct queue *q, *next;
     for (size_t i = 0; i < bridge->sink_count; i++)
-        HASH_ITER (hh, bridge->sinks[i].queues, q, next)
+        HASH_ITER (hh, bridge->sinks[i].queues, q, next) {
             on_woken(q);
+            if (q->lease_ms >= 0)
+                queue_list_due(q);
+        }
 }
 
 /* --- from a topic to its place --- */
@@ -247,6 +301,8 @@ struct bucket *route_bucket_of(struct route *route, struct slice id, struct slic
 {
     if (route->sink->rules == NULL)
         return route_bucket(route, id)->bucket;
+    if (!queue_name_is_good(target)) /* a dead letter that nobody could address */
+        target = slice_of(route->conf->name);
     struct queue *q = queue_of(route->sink, target);
     queue_note_use(q);
     return q->bucket;
@@ -266,6 +322,19 @@ struct bucket *route_bucket_of_id(struct route *route, struct slice id)
         q = queue_of(route->sink, buf_slice(&name));
     buf_free(&name);
     return q ? q->bucket : NULL;
+}
+
+struct store *route_store(const struct route *route)
+{
+    return route->sink->rules ? route->sink->store : route->bridge->store;
+}
+
+int64_t source_now_ms(struct source *src, struct slice topic)
+{
+    struct slice captures[MATCH_CAPTURES_MAX];
+    unsigned n;
+    struct route *route = topic.p ? route_of(src, topic, captures, &n) : NULL;
+    return store_now_ms(route ? route_store(route) : src->bridge->store);
 }
 
 struct slice source_route(struct source *src, struct slice topic, bool *in_queue)
@@ -314,25 +383,6 @@ struct job *queue_read(const struct queue_rules *rules, struct slice id,
     if (out->expires_ms < 0)
         out->expires_ms = 0;
     return job;
-}
-
-void queue_count_settled(struct queue *q, const struct settled *settled)
-{
-    struct bridge *bridge = q->sink->bridge;
-    const unsigned n[] = {[QUEUE_EXPIRED] = settled->expired,
-                          [QUEUE_TIMED_OUT] = settled->timed_out,
-                          [QUEUE_EXHAUSTED] = settled->exhausted};
-    q->sink->queue_stats.expired += settled->expired;
-    q->sink->queue_stats.timed_out += settled->timed_out;
-    q->sink->queue_stats.exhausted += settled->exhausted;
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = &bridge->sources[i];
-        for (int what = QUEUE_EXPIRED; src->queue_watch && what <= QUEUE_EXHAUSTED;
-             what++)
-            if (n[what] > 0)
-                src->queue_watch(src->queue_watch_arg, (struct slice){q->name, q->name_n},
-                                 (enum queue_event)what, n[what]);
-    }
 }
 
 void queue_watch(struct source *src, queue_watch_cb *cb, void *arg)

@@ -16,6 +16,7 @@
 #include <uthash.h>
 
 enum { QUEUE_NAME_MAX = JOB_TARGET_MAX };
+#define QUEUE_NOT_LISTED (INT64_MIN / 2) /* of listed_ms */
 
 /* A consumer's place at one queue. */
 struct seat {
@@ -45,7 +46,10 @@ struct queue {
     int64_t looked_us, again_us; /* monotonic: last reply; not before, after an error */
     int64_t used_ms;             /* monotonic: by anybody */
     int64_t listed_ms;           /* monotonic: when its name was last noted in Redis */
+    unsigned refs;               /* seats, taken or not */
     bool pulling, stale, due_listed;
+    bool passed_over;  /* the fresh ones, by the last call */
+    bool settles_more; /* a call settled as much as one may */
     size_t name_n;
     char name[];
 };
@@ -60,6 +64,8 @@ struct place {
 /* id may be none where only a queue is wanted. */
 void place_find(struct source *src, struct slice topic, struct slice id,
                 struct place *place);
+/* Which Redis keeps the route's jobs. */
+struct store *route_store(const struct route *route);
 /* Where a job of this route with that target goes. */
 struct queue *queue_of(struct sink *sink, struct slice name);
 /* The same for a moment: it does not count as being used. */
@@ -68,16 +74,14 @@ struct queue *queue_borrow(struct sink *sink, struct slice name);
 bool queue_name_is_good(struct slice name);
 /* The bucket of a job: of its queue, where the route ends at one. target: rendered. */
 struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target);
-/* The same for one who knows the route and the id only: NULL where the queue depends on the
- * topic. */
+/* The same for one who knows the route and the id only: NULL where the queue depends on
+ * the topic. */
 struct bucket *route_bucket_of_id(struct route *route, struct slice id);
 /* A job is being stored there: its name is noted in Redis where that is due. */
 void queue_note_use(struct queue *q);
 
 /* It has something to do at the end of this turn. */
 void queue_list_due(struct queue *q);
-/* Counts what a call has settled. */
-void queue_count_settled(struct queue *q, const struct settled *settled);
 /* Reads a job as Redis keeps it. state, at_ms, expires (-1: never), lease and now as
  * given; the job is the caller's to free. */
 struct job *queue_read(const struct queue_rules *rules, struct slice id,

@@ -13,7 +13,9 @@
 #include <stdlib.h>
 
 enum {
-    PARKED_FIRST = 16,     /* asked for together with fresh ones; doubles while it pays */
+    SEATS_MAX = 256,       /* of one call */
+    PARKED_FIRST = 16,     /* asked for at first; doubles while it pays */
+    PATIENCE_US = 300000,  /* Redis rests longer: who does not wait is told */
     RECHECK_US = 10000000, /* what other instances left is found within this */
     AGAIN_MS = 100,        /* after a call that Redis did not answer */
     SETTLE_MIN_MS = 50     /* leases that end within this are settled in one call */
@@ -24,11 +26,11 @@ struct pull {
     struct source *src;
     queue_pull_cb *cb;
     void *arg;
-    struct timer *timer;    /* NULL: it does not wait */
+    struct timer *timer;    /* NULL: it does not wait, or no more */
     struct queue *asked_at; /* a call for it is on its way there */
     unsigned max;
     int64_t lease_ms;
-    bool gone, late, deferred;
+    bool gone, deferred;
     bool queueless; /* its topics lead elsewhere: nothing will ever come */
     bool answered;  /* Redis has answered for it, with nothing */
     unsigned turn;  /* which seat is fresh */
@@ -75,8 +77,11 @@ static void take_seat(struct seat *seat, bool parked)
 
 static void pull_free(struct pull *p)
 {
-    for (unsigned i = 0; i < p->seat_count; i++)
+    for (unsigned i = 0; i < p->seat_count; i++) {
         leave_seat(&p->seats[i]);
+        if (p->seats[i].queue)
+            p->seats[i].queue->refs--;
+    }
     timer_del(p->timer);
     TAILQ_REMOVE(&p->src->bridge->pulls, p, link);
     p->src->open--;
@@ -105,7 +110,7 @@ static void ask_next(struct pull *p)
         return;
     }
     p->answered |= p->queueless;
-    if (p->timer == NULL || p->late || p->src->bridge->draining) {
+    if (p->timer == NULL || p->src->bridge->draining) {
         give_up(p);
         return;
     }
@@ -139,90 +144,116 @@ static void turn_away(struct queue *q)
 
 /* --- one call --- */
 
-static unsigned want(struct queue *q, struct seat_list *list, unsigned limit,
-                     struct pull_want *wants, unsigned *jobs)
+static void room_for(struct queue *q)
+{
+    if (q->asked_count < q->asked_cap)
+        return;
+    q->asked_cap = q->asked_cap ? 2 * q->asked_cap : 4;
+    q->asked = mem_realloc(q->asked, q->asked_cap * sizeof(struct seat *));
+}
+
+/* Puts the first of a list into the call, at most limit. Says whether that was all. */
+static bool want(struct queue *q, struct seat_list *list, unsigned limit,
+                 struct pull_want *wants)
 {
     struct seat *seat;
     unsigned n = 0;
     TAILQ_FOREACH (seat, list, link) {
         struct pull *p = seat->pull;
-        if (q->asked_count == q->asked_cap) {
-            q->asked_cap = q->asked_cap ? 2 * q->asked_cap : 4;
-            q->asked = mem_realloc(q->asked, q->asked_cap * sizeof(struct seat *));
-        }
-        if (n >= limit || q->asked_count >= QUEUE_PULL_MAX || *jobs >= QUEUE_PULL_MAX)
-            break;
         if (p->asked_at)
             continue;
-        unsigned max = p->max < QUEUE_PULL_MAX - *jobs ? p->max : QUEUE_PULL_MAX - *jobs;
-        wants[q->asked_count] = (struct pull_want){p->lease_ms, max};
+        if (n == limit || q->asked_count == SEATS_MAX)
+            return false;
+        room_for(q);
+        wants[q->asked_count] = (struct pull_want){p->lease_ms, p->max};
         q->asked[q->asked_count++] = seat;
         p->asked_at = q;
-        *jobs += max;
         n++;
     }
-    return n;
+    return true;
 }
-
-static void arm(struct queue *q);
-static void on_pulled(void *arg, const struct pull_reply *reply);
 
 static int64_t until_us(const struct queue *q, int64_t at_ms, int64_t now_us)
 {
     return at_ms < 0 ? -1 : clock_until_us(store_clock(q->sink->store), now_us, at_ms);
 }
 
+/* When to look again without being told. */
+static void arm(struct queue *q, int64_t now_us)
+{
+    int64_t wait_us = -1;
+    bool waiting = queue_has_seats(q);
+    int64_t lease_us = until_us(q, q->lease_ms, now_us);
+    if (lease_us >= 0 && !waiting && lease_us < SETTLE_MIN_MS * 1000)
+        lease_us = SETTLE_MIN_MS * 1000;
+    const int64_t all[] = {waiting ? until_us(q, q->head_ms, now_us) : -1, lease_us,
+                           waiting ? RECHECK_US : -1};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i] >= 0 && (wait_us < 0 || all[i] < wait_us))
+            wait_us = all[i];
+    if (wait_us < 0)
+        timer_rest(q->timer);
+    else
+        timer_set(q->timer, (wait_us + 999) / 1000);
+}
+
+/* Redis is away, or refuses: for how long to rest; -1: until it is back. 0: it can be
+ * asked. */
+static int64_t rest_us(const struct queue *q, int64_t now_us)
+{
+    if (!store_is_up(q->sink->store))
+        return -1;
+    int64_t hold_us = bucket_hold_us(q->bucket);
+    int64_t again_us = q->again_us > now_us ? q->again_us - now_us : 0;
+    return hold_us > again_us ? hold_us : again_us;
+}
+
+static void on_pulled(void *arg, const struct pull_reply *reply);
+
+/* Whom to ask for. While something may be due, the parked ones come first, and the fresh
+ * ones when all of those are in; else the fresh ones, with the first of the parked, since
+ * a job may be on its way that these must not lose to newcomers. */
+static bool choose(struct queue *q, bool due, struct pull_want *wants)
+{
+    if (q->guess < PARKED_FIRST)
+        q->guess = PARKED_FIRST;
+    q->asked_count = 0;
+    bool all = true;
+    if (due || !TAILQ_EMPTY(&q->fresh))
+        all = want(q, &q->parked, due ? q->guess : PARKED_FIRST, wants);
+    bool fresh = all || !due || q->passed_over;
+    if (fresh)
+        want(q, &q->fresh, SEATS_MAX, wants);
+    q->passed_over = !fresh;
+    return q->asked_count > 0;
+}
+
 void queue_pump(struct queue *q)
 {
-    static struct pull_want wants[QUEUE_PULL_MAX]; /* one thread, one call at a time */
+    static struct pull_want wants[SEATS_MAX]; /* one thread, one call at a time */
     int64_t now_us = loop_mono_us();
-    unsigned jobs = 0;
     if (q->pulling)
         return;
-    if (!store_is_up(q->sink->store))
+    int64_t rest = rest_us(q, now_us);
+    if (rest < 0 || rest > PATIENCE_US)
         turn_away(q);
-    if (!store_is_up(q->sink->store) || now_us < q->again_us ||
-        bucket_is_held(q->bucket)) {
-        arm(q);
+    if (rest != 0) {
+        if (rest > 0)
+            timer_set(q->timer, (rest + 999) / 1000);
+        else
+            timer_rest(q->timer); /* queue_look_all() */
         return;
     }
     bool due = q->stale || until_us(q, q->head_ms, now_us) == 0 ||
                now_us - q->looked_us >= RECHECK_US;
     bool settle = until_us(q, q->lease_ms, now_us) == 0;
-    if (TAILQ_EMPTY(&q->fresh) && !settle && !(due && !TAILQ_EMPTY(&q->parked))) {
-        arm(q);
+    if (!choose(q, due, wants) && !settle) {
+        arm(q, now_us);
         return;
     }
-    q->asked_count = 0;
-    if (q->guess < PARKED_FIRST)
-        q->guess = PARKED_FIRST;
-    want(q, &q->parked, q->guess, wants, &jobs);
-    want(q, &q->fresh, QUEUE_PULL_MAX, wants, &jobs);
     q->pulling = true;
     q->stale = false;
     store_pull(q->bucket, wants, q->asked_count, on_pulled, q);
-}
-
-/* When to look again without being told. */
-static void arm(struct queue *q)
-{
-    int64_t now_us = loop_mono_us(), wait_us = -1;
-    bool waiting = queue_has_seats(q);
-    int64_t head_us = waiting ? until_us(q, q->head_ms, now_us) : -1;
-    int64_t lease_us = until_us(q, q->lease_ms, now_us);
-    if (lease_us >= 0 && !waiting && lease_us < SETTLE_MIN_MS * 1000)
-        lease_us = SETTLE_MIN_MS * 1000;
-    const int64_t all[] = {head_us, lease_us, waiting ? RECHECK_US : -1,
-                           now_us < q->again_us ? q->again_us - now_us : -1};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        if (all[i] >= 0 && (wait_us < 0 || all[i] < wait_us))
-            wait_us = all[i];
-    if (now_us < q->again_us)
-        wait_us = q->again_us - now_us;
-    if (!store_is_up(q->sink->store) || wait_us < 0)
-        timer_rest(q->timer);
-    else
-        timer_set(q->timer, (wait_us + 999) / 1000);
 }
 
 /* --- its reply --- */
@@ -294,7 +325,7 @@ static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pu
         q->sink->queue_stats.handed += count;
         p->cb(p->arg, QUEUE_OK, jobs, count, seat->topic);
         pull_free(p);
-    } else if (p->late) {
+    } else if (p->timer == NULL && seat->where == SEAT_PARKED) {
         give_up(p);
     } /* else it asks again */
     for (unsigned i = 0; i < count; i++)
@@ -302,32 +333,43 @@ static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pu
     free(jobs);
 }
 
-static void got_none(struct seat *seat, bool answered)
+/* reached: the call handed out as much as one may, and never came to this one. */
+static void got_none(struct seat *seat, bool answered, bool reached)
 {
     struct pull *p = seat->pull;
-    p->answered |= answered;
-    if (p->late) {
-        give_up(p);
-    } else if (!answered) {
+    if (!answered) {
         unanswered(seat);
-    } else if (seat->where == SEAT_FRESH) {
+    } else if (seat->where == SEAT_PARKED) {
+        if (p->timer == NULL)
+            give_up(p);
+    } else if (reached) {
+        p->answered = true;
         leave_seat(seat);
         p->turn++;
         ask_next(p);
     } /* else it sits where it sat */
 }
 
+/* A consumer that was asked for here can now be asked for at its other queues. */
+static void list_others(const struct pull *p)
+{
+    for (unsigned i = 0; p->seat_count > 1 && i < p->seat_count; i++)
+        if (p->seats[i].where == SEAT_PARKED)
+            queue_list_due(p->seats[i].queue);
+}
+
 static void on_pulled(void *arg, const struct pull_reply *reply)
 {
     struct queue *q = arg;
     unsigned at = 0, parked = 0, served = 0;
+    bool reached = reply == NULL || reply->count < QUEUE_PULL_MAX;
     q->pulling = false;
     if (reply) {
         q->head_ms = reply->head_ms;
         q->lease_ms = reply->lease_ms;
         q->looked_us = loop_mono_us();
-        queue_count_settled(q, &reply->settled);
     } else {
+        q->stale = true; /* what woke us is still to be looked for */
         q->again_us = loop_mono_us() + AGAIN_MS * 1000;
     }
     for (unsigned i = 0; i < q->asked_count; i++) {
@@ -341,28 +383,37 @@ static void on_pulled(void *arg, const struct pull_reply *reply)
         served += n > 0 && seat->where == SEAT_PARKED;
         for (unsigned k = 0; p->gone && k < n; k++)
             give_back(q, &reply->jobs[at + k]);
+        list_others(p);
         if (p->gone)
             pull_free(p);
         else if (n > 0)
             hand_out(q, seat, reply->jobs + at, n, reply->now_ms);
         else
-            got_none(seat, reply != NULL);
+            got_none(seat, reply != NULL, reached);
         at += n;
     }
     if (parked > 0)
         q->guess = served == parked ? 2 * q->guess : PARKED_FIRST;
-    if (q->guess > QUEUE_PULL_MAX)
-        q->guess = QUEUE_PULL_MAX;
+    if (q->guess > SEATS_MAX)
+        q->guess = SEATS_MAX;
     queue_list_due(q); /* more may be due, or have come meanwhile */
 }
 
 /* --- plugin's side --- */
 
+/* From now on it is as one that does not wait: who has not been asked for yet is asked
+ * for once. */
 static void on_late(void *arg)
 {
     struct pull *p = arg;
-    p->late = true;
-    if (p->asked_at == NULL)
+    timer_del(p->timer);
+    p->timer = NULL;
+    if (p->asked_at)
+        return;
+    const struct seat *seat = p->turn < p->seat_count ? &p->seats[p->turn] : NULL;
+    if (seat && seat->where == SEAT_FRESH)
+        queue_list_due(seat->queue);
+    else
         give_up(p);
 }
 
@@ -397,6 +448,8 @@ struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
             .pull = p, .queue = place.queue, .route = place.route, .topic = i};
         placed |= place.code == QUEUE_OK;
         queued |= place.queue != NULL;
+        if (place.queue)
+            place.queue->refs++;
     }
     TAILQ_INSERT_TAIL(&src->bridge->pulls, p, link);
     src->open++;
@@ -427,7 +480,7 @@ void queue_end_waits(struct bridge *bridge)
     struct pull *p, *next;
     for (p = TAILQ_FIRST(&bridge->pulls); p; p = next) {
         next = TAILQ_NEXT(p, link);
-        p->late = p->answered = true;
+        p->answered = true;
         if (p->timer && !p->gone)
             timer_set(p->timer, 0);
     }

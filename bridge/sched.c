@@ -64,7 +64,7 @@ static void pump(struct sched *s)
     int64_t now_us = loop_mono_us(), wait_us;
     if (!bridge->claiming || s->claiming || !store_is_up(bridge->store))
         return;
-    if (bucket_is_held(s->bucket)) {
+    if (bucket_hold_us(s->bucket) > 0) {
         timer_set(s->timer, AGAIN_MS);
         return;
     }
@@ -196,7 +196,7 @@ static void on_woken(void *owner)
     sched_look(owner);
 }
 
-static const struct bucket_events events = {on_head, on_woken};
+static const struct bucket_events events = {on_head, on_woken, NULL};
 
 void sched_init(struct sched *s, struct route *route, unsigned number)
 {

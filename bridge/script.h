@@ -36,6 +36,7 @@ enum script {
     SCRIPT_RESPAWN,
     SCRIPT_DROP,
     SCRIPT_TALLY,
+    SCRIPT_UNLIST,
     SCRIPTS
 };
 const char *script_name(enum script s);

@@ -75,6 +75,9 @@ struct bucket_events {
     void (*head)(void *owner, int64_t head_ms);
     /* Another instance made the head of this bucket earlier. */
     void (*woken)(void *owner);
+    /* A call has settled so many jobs of a queue by the way. NULL where it is none. */
+    void (*settled)(void *owner, unsigned expired, unsigned timed_out,
+                    unsigned exhausted);
 };
 /* name: "ROUTE/N"; copied. Lives as long as the store, unless it is freed before. */
 struct bucket *bucket_new(struct store *st, const char *name,
@@ -90,9 +93,9 @@ bool bucket_is_idle(const struct bucket *b);
 const char *bucket_name(const struct bucket *b);
 const char *
 bucket_ingest_key(const struct bucket *b); /* for a person who must delete it */
-/* Changes of this bucket are held back after an error reply: nothing should be claimed
- * whose ack could not leave. */
-bool bucket_is_held(const struct bucket *b);
+/* Changes of this bucket are held back after an error reply, for so long: nothing should
+ * be claimed whose ack could not leave. 0: they are not. */
+int64_t bucket_hold_us(const struct bucket *b);
 
 /* code: the letter of the script for this job (head of its file in lua/), or 0: the store
  * was closed, or the deadline passed, before Redis had answered. */

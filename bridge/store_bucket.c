@@ -95,13 +95,13 @@ const char *bucket_ingest_key(const struct bucket *b)
     return b->key_text[KEY_INGEST];
 }
 
-bool bucket_is_held(const struct bucket *b)
+int64_t bucket_hold_us(const struct bucket *b)
 {
-    int64_t now_us = loop_mono_us();
+    int64_t now_us = loop_mono_us(), until_us = b->store->pause_until_us;
     for (int i = 0; i < LANES; i++)
-        if (b->lane[i].hold_until_us > now_us && i != LANE_ENQUEUE)
-            return true;
-    return b->store->pause_until_us > now_us;
+        if (b->lane[i].hold_until_us > until_us && i != LANE_ENQUEUE)
+            until_us = b->lane[i].hold_until_us;
+    return until_us > now_us ? until_us - now_us : 0;
 }
 
 const char *bucket_name(const struct bucket *b)

@@ -170,14 +170,14 @@ static const enum bucket_key all_keys[] = {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_E
 static const enum bucket_key cancel_keys[] = {KEY_POOL,  KEY_DELAY, KEY_UNACK, KEY_ERROR,
                                               KEY_TRIES, KEY_TTL,   KEY_IDS};
 static const enum bucket_key retry_keys[] = {KEY_UNACK, KEY_DELAY, KEY_TRIES};
-static const enum bucket_key bury_keys[] = {KEY_UNACK, KEY_ERROR, KEY_TRIES};
+static const enum bucket_key bury_keys[] = {KEY_UNACK, KEY_ERROR, KEY_TRIES, KEY_TTL};
 
 static const struct lane_row rows[LANES] = {
     [LANE_ENQUEUE] = {SCRIPT_ENQUEUE, 9, enqueue_keys, false, enqueue_head,
                       enqueue_change},
     [LANE_ACK] = {SCRIPT_ACK, 5, all_keys, false, NULL, ack_change},
     [LANE_RETRY] = {SCRIPT_RETRY, 3, retry_keys, false, NULL, retry_change},
-    [LANE_BURY] = {SCRIPT_BURY, 3, bury_keys, false, bury_head, bury_change},
+    [LANE_BURY] = {SCRIPT_BURY, 4, bury_keys, false, bury_head, bury_change},
     [LANE_CANCEL] = {SCRIPT_CANCEL, 7, cancel_keys, false, NULL, cancel_change},
     [LANE_FINISH] = {SCRIPT_FINISH, 8, queue_keys, true, NULL, finish_change},
     [LANE_RELEASE] = {SCRIPT_RELEASE, 8, queue_keys, true, NULL, release_change},
@@ -240,12 +240,16 @@ static void put_back(struct lane *lane, struct change *c)
     count_in(lane, c);
 }
 
-static void send_again(struct batch *batch)
+/* lost: the outcome is unknown. */
+static void send_again(struct batch *batch, bool lost)
 {
     struct change *c;
     while ((c = TAILQ_LAST(&batch->list, change_list))) {
         TAILQ_REMOVE(&batch->list, c, link);
-        put_back(batch->lane, c);
+        if (lost && c->once)
+            answer(batch->lane, c, 0);
+        else
+            put_back(batch->lane, c);
     }
 }
 
@@ -278,14 +282,15 @@ static void on_reply(void *arg, const struct redisReply *reply)
     if (e != REDIS_NO_ERROR) {
         if (reply)
             lane->hold_until_us = loop_mono_us() + store_rest_us(e);
-        send_again(batch);
+        send_again(batch, reply == NULL);
     } else if (reply->type == REDIS_REPLY_STRING) {
         answer_each(batch, reply->str, (size_t)reply->len);
-    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2) {
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2) {
         int64_t head = reply->element[0]->integer;
         if (lane->kind == LANE_ENQUEUE && lane->bucket->rules && head >= 0)
             head = (head + 999) / 1000; /* of a queue: in us */
         lane->bucket->events->head(lane->bucket->owner, head);
+        queue_settled(lane->bucket, reply);
         answer_each(batch, reply->element[1]->str, (size_t)reply->element[1]->len);
     } else { /* ack: a number for the whole batch */
         struct change *c;

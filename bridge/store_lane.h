@@ -45,6 +45,7 @@ struct change {
     char how;                       /* the script's letter for it; 0: none */
     bool now;                       /* due when it is stored */
     bool awaited;       /* somebody sends no more until this one is answered */
+    bool once;          /* not sent again when its answer was lost: it would do harm */
     unsigned partition; /* its number in the batch, from 1; 0: none */
     unsigned refused;   /* times that the script asked for the batch before it */
     change_cb *cb;
@@ -114,6 +115,8 @@ void call_send(struct call *call, void (*tell)(struct call *, const struct redis
 extern const enum bucket_key queue_keys[8];
 unsigned queue_key_count(const struct bucket *b);
 void queue_args(struct args *a, const struct bucket *b);
+/* The last three numbers of a reply of lib/queue.lua are told. */
+void queue_settled(const struct bucket *b, const struct redisReply *r);
 /* A change for a lane, with room for a record. */
 struct change *change_new(struct slice id, size_t record_bytes, struct slice tries);
 

@@ -59,6 +59,7 @@ void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due
 {
     struct change *c = queue_change(id, lease, "", counts ? 0 : 'u', deadline_ms);
     c->due_us = due_us;
+    c->once = lease == 0;
     c->cb = cb;
     c->arg = arg;
     lane_add(&b->lane[LANE_RELEASE], c);
@@ -78,15 +79,27 @@ static int64_t number(const struct redisReply *r, size_t i)
     return r->element[i]->integer;
 }
 
+void queue_settled(const struct bucket *b, const struct redisReply *r)
+{
+    if (b->events->settled && r->elements >= 3) {
+        const struct redisReply *const *last =
+            (const struct redisReply *const *)r->element + r->elements - 3;
+        if (last[0]->integer + last[1]->integer + last[2]->integer > 0)
+            b->events->settled(b->owner, (unsigned)last[0]->integer,
+                               (unsigned)last[1]->integer, (unsigned)last[2]->integer);
+    }
+}
+
 static void tell_pull(struct call *call, const struct redisReply *r)
 {
-    enum { HEAD = 6, PER_JOB = 7 };
+    enum { HEAD = 3, PER_JOB = 7, SETTLED = 3 };
     pull_reply_cb *cb = (pull_reply_cb *)call->cb;
-    if (r == NULL || r->elements < HEAD) {
+    if (r == NULL || r->elements < HEAD + SETTLED) {
         cb(call->arg, NULL);
         return;
     }
-    unsigned n = (unsigned)((r->elements - HEAD) / PER_JOB);
+    queue_settled(call->bucket, r);
+    unsigned n = (unsigned)((r->elements - HEAD - SETTLED) / PER_JOB);
     struct pulled *jobs = n ? mem_alloc(n * sizeof(*jobs)) : NULL;
     for (unsigned i = 0; i < n; i++) {
         size_t at = HEAD + (size_t)PER_JOB * i;
@@ -101,9 +114,6 @@ static void tell_pull(struct call *call, const struct redisReply *r)
     const struct pull_reply reply = {.now_ms = number(r, 0),
                                      .head_ms = number(r, 1),
                                      .lease_ms = number(r, 2),
-                                     .settled = {(unsigned)number(r, 3),
-                                                 (unsigned)number(r, 4),
-                                                 (unsigned)number(r, 5)},
                                      .jobs = jobs,
                                      .count = n};
     cb(call->arg, &reply);
@@ -124,7 +134,9 @@ void store_pull(struct bucket *b, const struct pull_want *wants, unsigned n,
 
 static void tell_touch(struct call *call, const struct redisReply *r)
 {
-    bool good = r != NULL && r->elements == 2;
+    bool good = r != NULL && r->elements == 5;
+    if (good)
+        queue_settled(call->bucket, r);
     ((touch_cb *)call->cb)(call->arg, good ? r->element[0]->str[0] : 0,
                            good ? number(r, 1) : 0);
 }
@@ -145,7 +157,8 @@ void store_touch(struct bucket *b, struct slice id, int64_t lease, int64_t lease
 static void tell_look(struct call *call, const struct redisReply *r)
 {
     struct looked looked = {0};
-    if (r != NULL && r->elements == 7)
+    if (r != NULL && r->elements == 10) {
+        queue_settled(call->bucket, r);
         looked = (struct looked){.state = r->element[0]->str[0],
                                  .id = redis_text(r->element[1]),
                                  .at_ms = number(r, 2),
@@ -153,6 +166,7 @@ static void tell_look(struct call *call, const struct redisReply *r)
                                  .tries = redis_text(r->element[4]),
                                  .expires_ms = number(r, 5),
                                  .now_ms = number(r, 6)};
+    }
     ((look_cb *)call->cb)(call->arg, &looked);
 }
 
@@ -166,12 +180,13 @@ void store_look(struct bucket *b, char which, struct slice id, look_cb *cb, void
 
 static void tell_measure(struct call *call, const struct redisReply *r)
 {
-    enum { HEAD = 10 };
+    enum { HEAD = 7, SETTLED = 3 };
     measure_cb *cb = (measure_cb *)call->cb;
-    if (r == NULL || r->elements < HEAD) {
-        cb(call->arg, NULL, NULL);
+    if (r == NULL || r->elements < HEAD + SETTLED) {
+        cb(call->arg, NULL);
         return;
     }
+    queue_settled(call->bucket, r);
     struct queue_counts counts = {.now_ms = number(r, 0),
                                   .ready = number(r, 1),
                                   .waiting = number(r, 2),
@@ -179,11 +194,9 @@ static void tell_measure(struct call *call, const struct redisReply *r)
                                   .dead = number(r, 4),
                                   .ended = number(r, 5),
                                   .oldest_ready_ms = number(r, 6) > 0 ? number(r, 6) : 0};
-    const struct settled settled = {(unsigned)number(r, 7), (unsigned)number(r, 8),
-                                    (unsigned)number(r, 9)};
-    for (size_t i = HEAD; i < r->elements && i - HEAD <= QUEUE_SPANS; i++)
+    for (size_t i = HEAD; i < r->elements - SETTLED && i - HEAD <= QUEUE_SPANS; i++)
         counts.span[i - HEAD] = number(r, i);
-    cb(call->arg, &counts, &settled);
+    cb(call->arg, &counts);
 }
 
 void store_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
@@ -195,13 +208,28 @@ void store_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
     call_send(call, tell_measure, (void (*)(void))cb, arg);
 }
 
+static void on_unlisted(void *arg, const struct redisReply *reply)
+{
+    store_judge(arg, reply,
+                SCRIPT_UNLIST); /* a lost one is made up for by the next sweep */
+}
+
+void store_unlist(struct store *st, struct slice key, struct slice name, int64_t used_ms)
+{
+    if (st->state != STORE_UP)
+        return;
+    args_begin(&st->args, &st->scripts, SCRIPT_UNLIST, &key, 1);
+    args_slice(&st->args, name);
+    args_number(&st->args, used_ms);
+    args_send(&st->args, &st->scripts, SCRIPT_UNLIST, st->redis, on_unlisted, st);
+}
+
 static void tell_number(struct call *call, const struct redisReply *r)
 {
     struct bucket *b = call->bucket;
     number_cb *cb = (number_cb *)call->cb;
-    if (r != NULL && r->type == REDIS_REPLY_INTEGER) {
-        cb(call->arg, r->integer);
-    } else if (r != NULL && r->elements == 2) {
+    if (r != NULL && r->elements == 5) {
+        queue_settled(b, r);
         b->events->head(b->owner, number(r, 1));
         cb(call->arg, number(r, 0));
     } else {

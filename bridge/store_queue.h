@@ -15,13 +15,10 @@
  * answered if it has not left by then. */
 void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *reason,
                   char how, int64_t deadline_ms, change_cb *cb, void *arg);
-/* due_us 0: now. counts: as a delivery. */
+/* due_us 0: now. counts: as a delivery. Without a lease it is not sent again when its
+ * answer was lost: it could take the job from the next consumer. */
 void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
                    bool counts, int64_t deadline_ms, change_cb *cb, void *arg);
-
-struct settled { /* what a call found to settle */
-    unsigned expired, timed_out, exhausted;
-};
 
 struct pull_want {
     int64_t lease_ms; /* 0: the job's own, else the rules' */
@@ -35,8 +32,7 @@ struct pulled {
 };
 struct pull_reply {
     int64_t now_ms, head_ms, lease_ms; /* first due, first end of a lease; -1: none */
-    struct settled settled;
-    const struct pulled *jobs; /* in the order of consumers */
+    const struct pulled *jobs;         /* in the order of consumers */
     unsigned count;
 };
 typedef void pull_reply_cb(void *arg, const struct pull_reply *reply);
@@ -58,10 +54,12 @@ typedef void look_cb(void *arg, const struct looked *looked);
 /* which: 'i' the job id, 'r' the next ready one, 'd' the oldest dead one. */
 void store_look(struct bucket *b, char which, struct slice id, look_cb *cb, void *arg);
 
-typedef void measure_cb(void *arg, const struct queue_counts *counts,
-                        const struct settled *settled);
+typedef void measure_cb(void *arg, const struct queue_counts *counts); /* NULL: none */
 void store_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
                    measure_cb *cb, void *arg);
+
+/* Takes a name off the list of queues at key, if its score is still used_ms. */
+void store_unlist(struct store *st, struct slice key, struct slice name, int64_t used_ms);
 
 typedef void number_cb(void *arg, int64_t n); /* -1: no answer */
 enum { STORE_STEP_MAX = 1000 };               /* of the most below */

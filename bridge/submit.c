@@ -251,6 +251,7 @@ static const char *judge(struct submission *sub, struct job *job,
                          const struct delay_read *read, const char **why)
 {
     const struct bridge *bridge = sub->src->bridge;
+    int64_t now_ms = store_now_ms(route_store(sub->route));
     const char *reason = read->reason;
     *why = read->why;
     if (reason == NULL)
@@ -259,10 +260,10 @@ static const char *judge(struct submission *sub, struct job *job,
         reason = reason_name(REASON_OVERSIZE);
         *why = "larger than daemon.job_max";
     }
-    job->due_ms = reason ? store_now_ms(bridge->store) : read->due_ms;
+    job->due_ms = reason ? now_ms : read->due_ms;
     job->expires_ms = reason ? 0 : read->expires_ms;
-    if (job->due_ms <= store_now_ms(bridge->store) && sub->route->sink->rules)
-        sub->due_now = true; /* behind those that are due already */
+    /* Behind those that are due already; what was asked for a time has its own place. */
+    sub->due_now = sub->route->sink->rules && (reason || read->undelayed);
     return reason;
 }
 
@@ -271,6 +272,7 @@ static void read_times(const struct job *job, const struct route *route, int64_t
                        struct delay_read *read)
 {
     *read = (struct delay_read){.due_ms = job->due_ms > 0 ? job->due_ms : now_ms,
+                                .undelayed = job->due_ms == 0,
                                 .expires_ms = job->expires_ms};
     if (job->due_ms - now_ms <= route->conf->max_delay_ms)
         return;
@@ -290,6 +292,7 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
     sub->route->stats.received++;
     job->source = job_keep(job, slice_of(src->conf->name));
 
+    int64_t now_ms = store_now_ms(route_store(sub->route));
     const struct delay_rules rules = {
         .bare_unit = src->conf->bare_unit,
         .rename = src->conf->rename.n > 0 ? &src->conf->rename : NULL,
@@ -298,9 +301,9 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
         .hops_max = bridge->conf->daemon.hops_max,
     };
     if (job->timed)
-        read_times(job, sub->route, store_now_ms(bridge->store), &read);
+        read_times(job, sub->route, now_ms, &read);
     else
-        delay_read(job, &rules, store_now_ms(bridge->store), &read);
+        delay_read(job, &rules, now_ms, &read);
     const char *why, *reason = judge(sub, job, &read, &why);
     name_job(sub, job, read.reason ? (struct slice){NULL, 0} : read.id);
     if (found && bad == 0 && found->sink->rules && !queue_name_is_good(job->target))
@@ -326,7 +329,7 @@ void source_quarantine(struct source *src, struct job *job, const char *reason,
     sub->route = route_first(src);
     sub->route->stats.received++;
     job->source = job_keep(job, slice_of(src->conf->name));
-    job->due_ms = store_now_ms(src->bridge->store);
+    job->due_ms = store_now_ms(route_store(sub->route));
     name_job(sub, job, (struct slice){NULL, 0});
     refuse_or_bury(sub, job, reason, why);
     job_free(job);

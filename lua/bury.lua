@@ -4,6 +4,7 @@
 --   KEYS[1]  zset  :unack   job id, scored by the end of its lease in ms
 --   KEYS[2]  zset  :error   job id, scored by time of burial in ms
 --   KEYS[3]  hash  :tries   job id -> attempts, reason and last error
+--   KEYS[4]  zset  :ttl     a queue's, see lib/queue.lua: a dead letter does not expire
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   then three per job: id, lease (the token of the claim), tries
 --
@@ -21,6 +22,7 @@ for at = 2, #ARGV, 3 do
   local lease = redis.call('ZSCORE', KEYS[1], id)
   if lease and tonumber(lease) == tonumber(ARGV[at + 1]) then
     redis.call('ZREM', KEYS[1], id)
+    redis.call('ZREM', KEYS[4], id)
     redis.call('ZADD', KEYS[2], now, id)
     redis.call('HSET', KEYS[3], id, ARGV[at + 2])
     codes[#codes + 1] = 'b'

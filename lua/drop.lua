@@ -5,7 +5,7 @@
 --   ARGV[7]  'd' the oldest dead letters   'r' ready jobs   'a' all jobs, wherever they stand
 --   ARGV[8]  how many at most, of each kind
 --
--- Returns how many. Cost: O(k log n) for k jobs. Called by store_drop() in
+-- Returns {how many, head}. Cost: O(k log n) for k jobs. Called by store_drop() in
 -- bridge/store_queue.c, again until it answers 0 where all are meant.
 --#include lib/queue.lua
 local n, most = 0, tonumber(ARGV[8])
@@ -28,5 +28,4 @@ else
     drop(key, redis.call('ZRANGE', key, 0, most - 1))
   end
 end
-head()
-return n
+return { n, head(), expired, timed_out, exhausted }

@@ -126,7 +126,7 @@ for i, id in ipairs(ids) do
     if ARGV[at + 3] ~= '' then
       write(tries, id, ARGV[at + 3])
     end
-    if ARGV[at + 7] ~= '' then
+    if ARGV[at + 7] ~= '' and how ~= 'd' then
       write(ttl, ARGV[at + 7], id)
     end
   end

@@ -32,16 +32,16 @@ end
 
 for at = 7, #ARGV, 4 do
   local id, how = ARGV[at], ARGV[at + 3]
+  local attempts, since = tried(id)
   local code = take(id, ARGV[at + 1], how)
   if code == 'w' or code == 'f' or code == 'd' or code == 'e' then
     redis.call('ZREM', ttl, id)
     if how == 'f' or keep_ms == 0 then
       forget(id)
     else
-      local attempts, since = tried(id)
       finish(id, attempts + (code == 'f' and 1 or 0), since, ARGV[at + 2])
     end
   end
   codes[#codes + 1] = code
 end
-return { head(), table.concat(codes) }
+return { head(), table.concat(codes), expired, timed_out, exhausted }

@@ -27,8 +27,8 @@ if record then
         state, at = at <= now_us and 'r' or 'w', in_ms(at)
       end
       return { state, id, at, record, redis.call('HGET', tries, id) or '',
-               tonumber(redis.call('ZSCORE', ttl, id) or nil) or -1, now }
+               tonumber(redis.call('ZSCORE', ttl, id) or nil) or -1, now, expired, timed_out, exhausted }
     end
   end
 end
-return { 'n', '', -1, '', '', -1, now }
+return { 'n', '', -1, '', '', -1, now, expired, timed_out, exhausted }

@@ -5,8 +5,8 @@
 --   ARGV[7...]  limits in ms, rising: waiting and ready jobs are counted by the time until they
 --   are due
 --
--- Returns {now, ready, waiting, in flight, dead, ended, first due of the ready or -1, expired,
---   timed out, exhausted, then the number of jobs due within each limit and beyond the one
+-- Returns {now, ready, waiting, in flight, dead, ended, first due of the ready or -1,
+--   then the number of jobs due within each limit and beyond the one
 --   before, and that of all above}. Cost: O(limits log n). Called by store_measure() in
 --   bridge/store_queue.c.
 --#include lib/queue.lua
@@ -14,7 +14,7 @@ head()
 local all, ready = redis.call('ZCARD', delay), redis.call('ZCOUNT', delay, '-inf', now_us)
 local out = { now, ready, all - ready, redis.call('ZCARD', unack), redis.call('ZCARD', dead),
               redis.call('ZCARD', done), ready > 0 and in_ms(first(delay)) or -1,
-              expired, timed_out, exhausted }
+            }
 local below = 0
 for at = 7, #ARGV do
   local n = redis.call('ZCOUNT', delay, '-inf', now_us + 1000 * ARGV[at])
@@ -22,4 +22,7 @@ for at = 7, #ARGV do
   below = n
 end
 out[#out + 1] = all - below
+out[#out + 1] = expired
+out[#out + 1] = timed_out
+out[#out + 1] = exhausted
 return out

@@ -4,19 +4,21 @@
 --   KEYS, ARGV[1..6]  lib/queue.lua
 --   ARGV[7]  how long a lease is in ms where neither consumer nor job says
 --   then two per consumer, first come first: its lease in ms (0: the job's own), jobs at most;
---   not more than 1000 jobs in all
+--   not more than 1000 jobs are handed out in all
 --
--- Returns {now, head, lease, expired, timed out, exhausted, then seven per job: id, encoded
---   job, tries, lease, expires (-1: never), consumer from 1, due in us}: head the first due time left
---   or -1, lease the first end of a lease or -1. A job whose body is missing is taken out and
---   reported without a body.
+-- Returns {now, head, lease, then seven per job: id, encoded job, tries, lease, expires (-1:
+--   never), consumer from 1, due in us, and in the end what was settled}: head the first due
+--   time left or -1, lease the first end of a lease or -1. A job whose body is missing is
+--   taken out and reported without a body.
 -- Cost: O(k log n) for k jobs. Called by store_pull() in bridge/store_queue.c.
 --#include lib/queue.lua
 local total = 0
 for at = 9, #ARGV, 2 do
   total = total + tonumber(ARGV[at])
 end
-local out, names, dues = { 0, 0, 0, 0, 0, 0 }, {}, {}
+total = math.min(total, 1000)
+local BYTES_MAX = 16 * 1024 * 1024 -- of the bodies in one reply, or one job
+local out, names, dues = { 0, 0, 0 }, {}, {}
 if total > 0 then
   local found = redis.call('ZRANGEBYSCORE', delay, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, total)
   for at = 1, #found, 2 do
@@ -25,33 +27,49 @@ if total > 0 then
   end
 end
 if #names > 0 then
-  redis.call('ZREM', delay, unpack(names))
   local bodies = redis.call('HMGET', pool, unpack(names))
   local notes = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(names)) or {}
   local ends = redis.call('EXISTS', ttl) == 1 and redis.call('ZMSCORE', ttl, unpack(names)) or {}
-  local consumer, left, leased = 1, tonumber(ARGV[9]), {}
+  local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[9]), {}, {}, 0
   for i, id in ipairs(names) do
-    while left == 0 do
-      consumer = consumer + 1
-      left = tonumber(ARGV[7 + 2 * consumer])
+    local over_ms = tonumber(ends[i] or nil)
+    bytes = bytes + #(bodies[i] or '')
+    if bytes > BYTES_MAX and i > 1 then
+      break
+    elseif over_ms and over_ms <= now then
+      expire(id) -- more of them than are settled in one call
+    else
+      while left == 0 do
+        consumer = consumer + 1
+        left = tonumber(ARGV[7 + 2 * consumer])
+      end
+      left = left - 1
+      local wanted = tonumber(ARGV[6 + 2 * consumer])
+      if wanted == 0 then
+        wanted = select(2, says(bodies[i]))
+      end
+      local lease = soon + (wanted > 0 and wanted or tonumber(ARGV[7]))
+      taken[#taken + 1] = id
+      if bodies[i] then
+        leased[#leased + 1] = lease
+        leased[#leased + 1] = id
+      end
+      out[#out + 1] = id
+      out[#out + 1] = bodies[i] or ''
+      out[#out + 1] = notes[i] or ''
+      out[#out + 1] = lease
+      out[#out + 1] = over_ms or -1
+      out[#out + 1] = consumer
+      out[#out + 1] = dues[i]
     end
-    left = left - 1
-    local wanted = tonumber(ARGV[6 + 2 * consumer])
-    if wanted == 0 then
-      wanted = select(2, says(bodies[i]))
+  end
+  if #taken > 0 then
+    redis.call('ZREM', delay, unpack(taken))
+  end
+  for i, id in ipairs(taken) do
+    if out[4 + 7 * (i - 1) + 1] == '' then
+      forget(id)
     end
-    local lease = soon + (wanted > 0 and wanted or tonumber(ARGV[7]))
-    if bodies[i] then
-      leased[#leased + 1] = lease
-      leased[#leased + 1] = id
-    end
-    out[#out + 1] = id
-    out[#out + 1] = bodies[i] or ''
-    out[#out + 1] = notes[i] or ''
-    out[#out + 1] = lease
-    out[#out + 1] = tonumber(ends[i] or nil) or -1
-    out[#out + 1] = consumer
-    out[#out + 1] = dues[i]
   end
   -- In slices: unpack() of more than some thousands fails, and nothing is rolled back then.
   for from = 1, #leased, 1000 do
@@ -59,5 +77,7 @@ if #names > 0 then
   end
 end
 out[1], out[2], out[3] = now, head(), first(unack) or -1
-out[4], out[5], out[6] = expired, timed_out, exhausted
+out[#out + 1] = expired
+out[#out + 1] = timed_out
+out[#out + 1] = exhausted
 return out

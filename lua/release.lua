@@ -13,14 +13,15 @@
 --#include lib/queue.lua
 local codes = {}
 for at = 7, #ARGV, 4 do
-  local id, lease, due_us = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]) or now_us
+  local id, lease = ARGV[at], ARGV[at + 1]
+  local due_us = tonumber(ARGV[at + 2]) or now_us + #codes -- in the order of the call
   local held = tonumber(redis.call('ZSCORE', unack, id) or nil)
   local code
   if not held or (lease ~= '' and held ~= tonumber(lease)) then
     code = redis.call('HEXISTS', pool, id) == 1 and 'x' or 'n'
   else
-    redis.call('ZREM', unack, id)
     if ARGV[at + 3] == 'u' then
+      redis.call('ZREM', unack, id)
       redis.call('ZADD', delay, due_us, id)
       code = 'r'
     else
@@ -29,4 +30,4 @@ for at = 7, #ARGV, 4 do
   end
   codes[#codes + 1] = code
 end
-return { head(), table.concat(codes) }
+return { head(), table.concat(codes), expired, timed_out, exhausted }

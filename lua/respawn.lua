@@ -18,4 +18,4 @@ for i, id in ipairs(redis.call('ZRANGE', dead, 0, tonumber(ARGV[7]) - 1)) do
   end
   n = n + 1
 end
-return { n, head() }
+return { n, head(), expired, timed_out, exhausted }

@@ -12,9 +12,9 @@ local id, lease = ARGV[7], ARGV[8]
 local held = tonumber(redis.call('ZSCORE', unack, id) or nil)
 head()
 if not held or (lease ~= '' and held ~= tonumber(lease)) then
-  return { redis.call('HEXISTS', pool, id) == 1 and 'x' or 'n', 0 }
+  return { redis.call('HEXISTS', pool, id) == 1 and 'x' or 'n', 0, expired, timed_out, exhausted }
 end
 local new = soon + tonumber(ARGV[9])
 redis.call('ZREM', unack, id)
 redis.call('ZADD', unack, new, id)
-return { 't', new }
+return { 't', new, expired, timed_out, exhausted }

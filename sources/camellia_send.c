@@ -34,7 +34,7 @@ static int make_msg(struct camellia_call *call)
     const struct camellia *c = call->c;
     const struct camellia_params *p = &call->p;
     int64_t ttl_ms = p->ttl_ms > 0 ? p->ttl_ms : c->ttl_ms;
-    int64_t now_ms = source_now_ms(c->src), trigger_ms, expire_ms;
+    int64_t now_ms = source_now_ms(c->src, p->topic.value), trigger_ms, expire_ms;
     if (__builtin_add_overflow(now_ms, p->delay_ms > 0 ? p->delay_ms : 0, &trigger_ms) ||
         __builtin_add_overflow(trigger_ms, ttl_ms, &expire_ms) ||
         expire_ms > WHEN_LAST_MS)

@@ -64,7 +64,7 @@ static void push(struct delayqueue *dq, struct httpd_req *req,
     job->payload = job_keep(job, ask->body);
     job->timed = true;
     job->replace = true;
-    job->due_ms = source_now_ms(dq->src) + ask->delay_s * 1000;
+    job->due_ms = source_now_ms(dq->src, job->topic) + ask->delay_s * 1000;
     job->lease_ms = ask->ttr_s * 1000;
     source_submit(dq->src, job, on_stored, call_new(dq, req));
 }

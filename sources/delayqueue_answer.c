@@ -31,8 +31,8 @@ void delayqueue_error(struct httpd_req *req, const char *message)
 void delayqueue_trouble(struct httpd_req *req, enum queue_code code)
 {
     delayqueue_error(req, code == QUEUE_NO_ROUTE
-                              ? "no route takes this topic; see routes in the "
-                                "configuration"
+                              ? "no route takes this topic, or the queue it ends at has "
+                                "no global_ids; see the configuration"
                               : "Redis did not answer; the outcome is unknown, send it "
                                 "again");
 }

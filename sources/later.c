@@ -74,7 +74,8 @@ static void create(void *arg, struct httpd_req *req)
     char id[LATER_ID_SIZE];
     if (!is_post(req))
         return;
-    if (later_read_task(httpd_body(req), source_now_ms(l->src), &task, &room) < 0) {
+    if (later_read_task(httpd_body(req), source_now_ms(l->src, SLICE_LIT("")), &task,
+                        &room) < 0) {
         answer_empty(req, 400);
     } else if (l->paused) {
         answer_empty(req, 500);

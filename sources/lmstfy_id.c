@@ -85,7 +85,7 @@ struct slice lmstfy_job_id(struct lmstfy_ids *ids, int64_t now_ms, uint32_t dela
 void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID])
 {
     unsigned char bytes[ULID_BYTES];
-    put_time(bytes, source_now_ms(l->src));
+    put_time(bytes, source_now_ms(l->src, (struct slice){NULL, 0}));
     take_random(l->ids, bytes + TIME_BYTES, ULID_BYTES - TIME_BYTES);
     lmstfy_ulid_write(bytes, out);
 }

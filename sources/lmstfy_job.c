@@ -20,8 +20,9 @@ static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
         return;
     }
     if (code == QUEUE_OK)
-        lmstfy_count_ack(r->l, r->pool, r->ns, r->queue,
-                         since_ms < 0 ? -1 : source_now_ms(r->l->src) - since_ms);
+        lmstfy_count_ack(
+            r->l, r->pool, r->ns, r->queue,
+            since_ms < 0 ? -1 : source_now_ms(r->l->src, lmstfy_topic(r)) - since_ms);
     lmstfy_no_content(r); /* also for one that is not there */
 }
 
@@ -191,7 +192,7 @@ void lmstfy_respawn(struct lmstfy_req *r)
         lmstfy_param(r, PARAM_TTL, INT64_MAX, &ttl_s, "invalid ttl") < 0)
         return;
     /* Beyond the last instant there is: it lives until then. */
-    int64_t longest_s = (WHEN_LAST_MS - source_now_ms(r->l->src)) / 1000;
+    int64_t longest_s = (WHEN_LAST_MS - source_now_ms(r->l->src, lmstfy_topic(r))) / 1000;
     if (ttl_s > longest_s)
         ttl_s = longest_s;
     queue_respawn(r->l->src, lmstfy_topic(r), limit,

@@ -69,7 +69,7 @@ static struct job *make_job(struct lmstfy_req *r, const struct terms *t,
                             struct slice topic, struct slice payload)
 {
     char id[LMSTFY_JOB_ID];
-    int64_t now_ms = source_now_ms(r->l->src);
+    int64_t now_ms = source_now_ms(r->l->src, topic);
     struct job *job = job_new(payload.n + topic.n + sizeof(id) + 64);
     job->id = job_keep(job, lmstfy_job_id(r->l->ids, now_ms,
                                           (uint32_t)((t->delay_ms + 999) / 1000),

@@ -21,7 +21,9 @@
 -- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error and
 -- :done; one of :ttl in :delay or :unack. What ended by itself (leases, expiry) is settled at
 -- the beginning of every script, so nothing has to watch a queue that nobody asks for.
--- ZREM comes first: see claim.lua.
+-- What is read is read before the first write, so that an error loses nothing; of the writes
+-- ZREM comes first: see claim.lua. Every script ends its reply with {expired, timed out,
+-- exhausted}: how many jobs it has settled in each way.
 local pool, delay, unack, dead, tries, ttl, done, ids = unpack(KEYS)
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
 if not now_us then
@@ -89,11 +91,13 @@ local function finish(id, attempts, since, reason)
   end
 end
 
--- A delivery has failed. Says whether the job is due again.
+-- A delivery has failed, and the job leaves :unack. Says whether it is due again.
 local function put_back(id, due_us, why)
   local attempts, since = tried(id)
+  local limit = limit_of(id)
   attempts = attempts + 1
-  if attempts < limit_of(id) then
+  redis.call('ZREM', unack, id)
+  if attempts < limit then
     redis.call('ZADD', delay, due_us, id)
     note(id, attempts, since, '', why)
     return true
@@ -121,18 +125,20 @@ for _, id in ipairs(over(done)) do
   redis.call('ZREM', done, id)
   forget(id)
 end
-for _, id in ipairs(over(ttl)) do
+local function expire(id)
+  local attempts, since = tried(id)
   redis.call('ZREM', ttl, id)
   local flying = redis.call('ZREM', unack, id)
   if flying == 1 or redis.call('ZREM', delay, id) == 1 then
-    local attempts, since = tried(id)
     finish(id, attempts + flying, since, 'expired')
     expired = expired + 1
   end
 end
+for _, id in ipairs(over(ttl)) do
+  expire(id)
+end
 local late = over(unack)
 for i, id in ipairs(late) do
-  redis.call('ZREM', unack, id)
   put_back(id, now_us - (#late - i), 'the lease ended')
 end
 timed_out = #late

@@ -635,6 +635,30 @@ def test_a_stop_answers_whoever_waits(own):
         assert [w.result() for w in waiting] == [NOTHING] * 3
 
 
+@pytest.mark.slow
+def test_a_client_that_asks_again_at_once_is_always_heard(bench):
+    """Its next request may come in while the last answer is being sent; Redis must be asked all the
+    same. Was: now and then not before the next second, and so code 1."""
+    api = Api(bench.folder, bench.redis().url, 0.01)
+    bench.keep(api.daemon)
+    api.daemon.start()
+    assert [api.pop_id("t") for _ in range(300)] == [None] * 300
+    api.daemon.stop()
+
+
+def test_3_without_global_ids_a_finish_does_not_pretend(bench):
+    """Else a job would be handed out for ever, though its consumer was told that it is finished."""
+    api = Api(bench.folder, bench.redis().url, 0.5)
+    api.daemon.conf.write_text(api.daemon.conf.read_text().replace("global_ids = true;", ""))
+    bench.keep(api.daemon)
+    api.daemon.start()
+    api.push("a", "t", 1, 60)
+    for path in ("/finish", "/delete", "/get"):
+        answer = json.loads(api.call(path, {"id": "a"}))
+        assert answer["code"] == 1 and "global_ids" in answer["message"]
+    api.daemon.stop()
+
+
 def test_3_a_pop_is_held_less_than_the_180_s_that_clients_wait(own):
     done = subprocess.run([tarry.BIN, "options"], capture_output=True, text=True, timeout=20)
     assert 'pop_timeout = "178s"' in done.stdout or "pop_timeout" in done.stdout and "178s" in done.stdout

@@ -80,7 +80,7 @@ class Bucket:
         return head, codes.decode()
 
     def bury(self, now, *rows):
-        return self.run("bury", ("unack", "error", "tries"), now, *sum(rows, ())).decode()
+        return self.run("bury", ("unack", "error", "tries", "ttl"), now, *sum(rows, ())).decode()
 
     def cancel(self, *ids):
         return self.run("cancel", ("pool", "delay", "unack", "error", "tries", "ttl"),
