@@ -53,6 +53,7 @@ struct job {
     /* The source knows the times itself: due_ms (0: now, by Redis' clock) and expires_ms
      * are set, and headers are data, none of them control. Not in the record. */
     bool timed;
+    bool at_once;  /* due when it is stored, whatever due_ms says. Not in the record */
     bool to_queue; /* only routes that end at a queue are looked at. Not in the record */
     bool replace;  /* a job of that id goes, wherever it stands. Not in the record */
     int64_t tries_max; /* deliveries at most; 0: as the route or the queue says */

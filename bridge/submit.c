@@ -272,7 +272,7 @@ static void read_times(const struct job *job, const struct route *route, int64_t
                        struct delay_read *read)
 {
     *read = (struct delay_read){.due_ms = job->due_ms > 0 ? job->due_ms : now_ms,
-                                .undelayed = job->due_ms == 0,
+                                .undelayed = job->at_once || job->due_ms == 0,
                                 .expires_ms = job->expires_ms};
     if (job->due_ms - now_ms <= route->conf->max_delay_ms)
         return;

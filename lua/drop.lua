@@ -22,7 +22,7 @@ end
 if ARGV[7] == 'd' then
   drop(dead, redis.call('ZRANGE', dead, 0, most - 1))
 elseif ARGV[7] == 'r' then
-  drop(delay, redis.call('ZRANGEBYSCORE', delay, '-inf', now_us, 'LIMIT', 0, most))
+  drop(delay, redis.call('ZRANGEBYSCORE', delay, '-inf', now_due, 'LIMIT', 0, most))
 else
   for _, key in ipairs({ delay, unack, dead, done }) do
     drop(key, redis.call('ZRANGE', key, 0, most - 1))

@@ -13,7 +13,7 @@
 head()
 local id = ARGV[8]
 if ARGV[7] == 'r' then
-  id = redis.call('ZRANGEBYSCORE', delay, '-inf', now_us, 'LIMIT', 0, 1)[1]
+  id = redis.call('ZRANGEBYSCORE', delay, '-inf', now_due, 'LIMIT', 0, 1)[1]
 elseif ARGV[7] == 'd' then
   id = redis.call('ZRANGE', dead, 0, 0)[1]
 end
@@ -24,7 +24,7 @@ if record then
     if at then
       local state = part[2]
       if state == 'w' then
-        state, at = at <= now_us and 'r' or 'w', in_ms(at)
+        state, at = at <= now_due and 'r' or 'w', in_ms(at)
       end
       return { state, id, at, record, redis.call('HGET', tries, id) or '',
                tonumber(redis.call('ZSCORE', ttl, id) or nil) or -1, now, expired, timed_out, exhausted }

@@ -11,13 +11,13 @@
 --   bridge/store_queue.c.
 --#include lib/queue.lua
 head()
-local all, ready = redis.call('ZCARD', delay), redis.call('ZCOUNT', delay, '-inf', now_us)
+local all, ready = redis.call('ZCARD', delay), redis.call('ZCOUNT', delay, '-inf', now_due)
 local out = { now, ready, all - ready, redis.call('ZCARD', unack), redis.call('ZCARD', dead),
               redis.call('ZCARD', done), ready > 0 and in_ms(first(delay)) or -1,
             }
 local below = 0
 for at = 7, #ARGV do
-  local n = redis.call('ZCOUNT', delay, '-inf', now_us + 1000 * ARGV[at])
+  local n = redis.call('ZCOUNT', delay, '-inf', now_due + UNIT * ARGV[at])
   out[#out + 1] = n - below
   below = n
 end

@@ -20,7 +20,7 @@ total = math.min(total, 1000)
 local BYTES_MAX = 16 * 1024 * 1024 -- of the bodies in one reply, or one job
 local out, names, dues = { 0, 0, 0 }, {}, {}
 if total > 0 then
-  local found = redis.call('ZRANGEBYSCORE', delay, '-inf', now_us, 'WITHSCORES', 'LIMIT', 0, total)
+  local found = redis.call('ZRANGEBYSCORE', delay, '-inf', now_due, 'WITHSCORES', 'LIMIT', 0, total)
   for at = 1, #found, 2 do
     names[#names + 1] = found[at]
     dues[#dues + 1] = tonumber(found[at + 1])

@@ -14,7 +14,7 @@
 local codes = {}
 for at = 7, #ARGV, 4 do
   local id, lease = ARGV[at], ARGV[at + 1]
-  local due_us = tonumber(ARGV[at + 2]) or now_us + #codes -- in the order of the call
+  local due = (tonumber(ARGV[at + 2]) or now_us + #codes) * UNIT / 1000 -- in the order of the call
   local held = tonumber(redis.call('ZSCORE', unack, id) or nil)
   local code
   if not held or (lease ~= '' and held ~= tonumber(lease)) then
@@ -22,10 +22,10 @@ for at = 7, #ARGV, 4 do
   else
     if ARGV[at + 3] == 'u' then
       redis.call('ZREM', unack, id)
-      redis.call('ZADD', delay, due_us, id)
+      redis.call('ZADD', delay, due, id)
       code = 'r'
     else
-      code = put_back(id, due_us, 'released') and 'r' or 'b'
+      code = put_back(id, due, 'released') and 'r' or 'b'
     end
   end
   codes[#codes + 1] = code

@@ -61,6 +61,7 @@ static struct job *make_job(const struct camellia_msg *m)
     job->timed = true;
     job->timestamp_ms = m->produce_ms;
     job->due_ms = m->trigger_ms;
+    job->at_once = m->status == CAMELLIA_READY;
     job->expires_ms = m->expire_ms;
     job->tries_max = m->max_retry + 1;
     return job;

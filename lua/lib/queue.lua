@@ -41,9 +41,13 @@ local function first(key)
   return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
--- Of a due time, in ms; up, so that nobody comes too early.
-local function in_ms(us)
-  return us and math.ceil(us / 1000) or -1
+-- Scores of :delay are us, but ms in the bucket of a route.
+local UNIT = ARGV[2] == '' and 1 or 1000 -- of them to a ms
+local now_due = math.floor(now_us * UNIT / 1000)
+
+-- Of a score of :delay; up, so that nobody comes too early.
+local function in_ms(score)
+  return score and math.ceil(score / UNIT) or -1
 end
 
 -- What an encoded job says itself: deliveries at most, and the lease in ms; 0: nothing. They
@@ -92,13 +96,13 @@ local function finish(id, attempts, since, reason)
 end
 
 -- A delivery has failed, and the job leaves :unack. Says whether it is due again.
-local function put_back(id, due_us, why)
+local function put_back(id, due, why)
   local attempts, since = tried(id)
   local limit = limit_of(id)
   attempts = attempts + 1
   redis.call('ZREM', unack, id)
   if attempts < limit then
-    redis.call('ZADD', delay, due_us, id)
+    redis.call('ZADD', delay, due, id)
     note(id, attempts, since, '', why)
     return true
   end
