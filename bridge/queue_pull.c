@@ -294,7 +294,7 @@ static void measure_delivery(struct route *route, const struct queue_job *job,
         route->stats.redelivered++;
     else
         histogram_add(&route->stats.lateness,
-                      (double)(job->now_ms - due_us / 1000) / 1000);
+                      ((double)job->now_ms - (double)due_us / 1000) / 1000);
 }
 
 /* The jobs that are a consumer's, n of them. */

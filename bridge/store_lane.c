@@ -362,6 +362,7 @@ static void send_batch(struct lane *lane, int64_t now_us)
     struct batch *batch = take(lane);
     struct slice key[BUCKET_KEYS];
     unsigned keys = row->key_count; /* the last may be one that this bucket has not */
+    must(keys > 0);
     for (unsigned i = 0; i < keys; i++)
         key[i] = lane->bucket->key[row->key[i]];
     keys -= key[keys - 1].p == NULL;

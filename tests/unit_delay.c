@@ -223,10 +223,10 @@ static void an_id_is_short_and_printable(void **state)
         struct slice id;
         bool good;
     } rows[] = {
-        {SLICE_LIT("order-17"), true}, {SLICE_LIT("a/b:c {d} \xc3\xa4"), true},
+        {SLICE_LIT("order-17"), true},   {SLICE_LIT("a/b:c {d} \xc3\xa4"), true},
         {{long_id, DELAY_ID_MAX}, true}, {{long_id, DELAY_ID_MAX + 1}, false},
-        {SLICE_LIT(""), false},        {{NULL, 0}, false},
-        {SLICE_LIT("a\0b"), false},    {SLICE_LIT("a\nb"), false},
+        {SLICE_LIT(""), false},          {{NULL, 0}, false},
+        {SLICE_LIT("a\0b"), false},      {SLICE_LIT("a\nb"), false},
         {SLICE_LIT("\x7f"), false},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
