@@ -237,10 +237,13 @@ static void start(struct op *op, struct slice topic, struct slice id)
     op->route = place.route;
     op->queue = place.queue;
     op->code = place.code == QUEUE_OK ? QUEUE_NONE : place.code;
+    const struct queue_rules *rules = place.route ? place.route->sink->rules : NULL;
+    if (topic.p == NULL && rules && !rules->global_ids)
+        op->code = QUEUE_NO_ROUTE; /* an id alone says nothing there */
     if (place.code == QUEUE_OK && place.bucket && op->id_n == id.n)
         act(op, place.bucket);
     else if (place.code == QUEUE_OK && topic.p == NULL && op->id_n == id.n && id.n > 0 &&
-             place.route->sink->rules && place.route->sink->rules->global_ids)
+             rules && rules->global_ids)
         loop_defer(on_look_up, op);
     else
         loop_defer(on_refused, op);

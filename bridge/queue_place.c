@@ -136,8 +136,8 @@ static void free_idle(struct sink *sink)
     if (most < TICK_FREES)
         most = TICK_FREES;
     for (unsigned i = 0; sink->queues && i < most; i++) {
-        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
         struct queue *q = sink->queues;
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
         if (is_idle(q, now_ms)) {
             queue_free(q);
             continue;
@@ -160,7 +160,7 @@ static void on_noted(void *arg, const struct redisReply *reply)
 {
     struct noting *noting = arg;
     struct queue *q = NULL;
-    if (redis_error(reply) != REDIS_NO_ERROR)
+    if (reply == NULL || redis_error(reply) != REDIS_NO_ERROR)
         HASH_FIND(hh, noting->sink->queues, noting->name, noting->n, q);
     if (q)
         q->listed_ms = QUEUE_NOT_LISTED;
@@ -198,8 +198,8 @@ void queue_sink_init(struct sink *sink)
 void queue_sink_fini(struct sink *sink)
 {
     queue_sweep_fini(sink);
-    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
     while (sink->queues)
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
         object_free(sink->queues);
 }
 

@@ -27,13 +27,21 @@ if total > 0 then
   end
 end
 if #names > 0 then
-  local bodies = redis.call('HMGET', pool, unpack(names))
+  local bodies = {}
+  local function body(i) -- some at a time: they may be large, and more than the reply takes
+    if not bodies[i] and (i - 1) % 64 == 0 then
+      for k, one in ipairs(redis.call('HMGET', pool, unpack(names, i, math.min(i + 63, #names)))) do
+        bodies[i + k - 1] = one
+      end
+    end
+    return bodies[i]
+  end
   local notes = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(names)) or {}
   local ends = redis.call('EXISTS', ttl) == 1 and redis.call('ZMSCORE', ttl, unpack(names)) or {}
   local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[9]), {}, {}, 0
   for i, id in ipairs(names) do
-    local over_ms = tonumber(ends[i] or nil)
-    bytes = bytes + #(bodies[i] or '')
+    local over_ms, record = tonumber(ends[i] or nil), body(i)
+    bytes = bytes + #(record or '')
     if bytes > BYTES_MAX and i > 1 then
       break
     elseif over_ms and over_ms <= now then
@@ -46,16 +54,16 @@ if #names > 0 then
       left = left - 1
       local wanted = tonumber(ARGV[6 + 2 * consumer])
       if wanted == 0 then
-        wanted = select(2, says(bodies[i]))
+        wanted = select(2, says(record))
       end
       local lease = soon + (wanted > 0 and wanted or tonumber(ARGV[7]))
       taken[#taken + 1] = id
-      if bodies[i] then
+      if record then
         leased[#leased + 1] = lease
         leased[#leased + 1] = id
       end
       out[#out + 1] = id
-      out[#out + 1] = bodies[i] or ''
+      out[#out + 1] = record or ''
       out[#out + 1] = notes[i] or ''
       out[#out + 1] = lease
       out[#out + 1] = over_ms or -1

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Faults that a review of queues has found, through the daemon's own API; see test_queue_api.py."""
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from conftest import Bench
+from lib.pulls import Queues, Waiting
+from lib.servers import BUILD, Redis, wait_for
+
+CONF = '''
+    sinks:  { q: { type = "queue"; };
+              brief: { type = "queue"; forget = "200ms"; }; };
+    routes: { brief: { from = "http"; to = "brief"; match = "brief/#"; };
+              all:   { from = "http"; to = "q"; }; };'''
+SOON_MS = 700  # what should come at once comes within this, on a busy machine
+names = (f"q{n}" for n in itertools.count())
+
+
+def start(bench):
+    store = bench.redis()
+    return store.client(), bench.tarry(store.url, CONF).start()
+
+
+@pytest.fixture(scope="module")
+def shared(kafka_of_session):
+    bench = Bench(BUILD / "e2e/queue-faults", "queue-faults", kafka_of_session)
+    redis, daemon = start(bench)
+    yield redis, daemon
+    daemon.stop()
+    bench.end()
+
+
+@pytest.fixture
+def redis(shared):
+    return shared[0]
+
+
+@pytest.fixture
+def d(shared):
+    return shared[1]
+
+
+@pytest.fixture
+def c(d):
+    client = Queues(d)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def q():
+    return next(names)
+
+
+def now_ms():
+    return time.time() * 1000
+
+
+def nap(ms):
+    time.sleep(ms / 1000)
+
+
+def in_background(work, *args, **more):
+    t = threading.Thread(target=work, args=args, kwargs=more, daemon=True)
+    t.start()
+    return t
+
+
+def key(queue, part):
+    return f"tarry:{{q:{queue}}}:{part}"
+
+
+def pulls(daemon):
+    return daemon.metric("tarry_redis_scripts_total", script="pull")
+
+
+def load(daemon, ms):
+    """Share of a processor, and turns of the loop in a second, while ms go by."""
+    begun, cpu_s, turns = time.monotonic(), daemon.cpu_s(), daemon.metric("tarry_loop_wakeups_total")
+    nap(ms)
+    cpu_s, turns = daemon.cpu_s() - cpu_s, daemon.metric("tarry_loop_wakeups_total") - turns
+    passed = time.monotonic() - begun
+    return cpu_s / passed, turns / passed
+
+
+# ------------------------------------------------------------------------- waiting
+
+def test_those_who_wait_for_many_jobs_keep_nobody_else_from_an_answer(d, c, q):
+    waiting = [Waiting(d, q, max=100, wait="2s") for _ in range(10)]
+    nap(300)
+    begun, before = now_ms(), pulls(d)
+    assert c.pull(q).status == 204 and now_ms() - begun < SOON_MS
+    begun = now_ms()
+    answer = c.pull(q, wait="300ms")
+    assert answer.status == 204 and 300 <= answer.ms - begun < 300 + SOON_MS
+    assert pulls(d) - before < 20, "nobody asks Redis again and again"
+    c.put(q, id_="a")
+    assert [w.result().ids for w in waiting] == [["a"]] + 9 * [[]]
+
+
+def test_pulls_that_are_sent_in_one_go_are_answered_at_once(d):
+    pull = b"POST /v1/queues/%s/pull HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", d.port), timeout=5) as s:
+            nap(130)
+            begun, got = now_ms(), b""
+            s.sendall(pull % b"none-a" + pull % b"none-b")
+            while got.count(b"HTTP/1.1 204") < 2:
+                got += (more := s.recv(4096))
+                assert more
+            assert now_ms() - begun < 300
+
+
+def test_a_wait_of_a_millisecond_ends_as_any_other_does(d, q):
+    seen, end = set(), time.monotonic() + 1
+
+    def work():
+        client = Queues(d)
+        while time.monotonic() < end:
+            seen.add(client.pull(q, wait="1ms").status)
+        client.close()
+    threads = [in_background(work) for _ in range(12)]
+    for t in threads:
+        t.join()
+    assert seen == {204}
+
+
+def test_who_waits_sees_a_lease_that_a_touch_has_shortened(d, c, q):
+    c.put(q, id_="a")
+    job = c.pull(q, lease="60s").jobs[0]
+    waiting = Waiting(d, q)
+    nap(200)
+    begun = now_ms()
+    assert c.touch(job, lease="400ms").status == 200
+    answer = waiting.result()
+    assert answer.ids == ["a"] and 400 <= answer.ms - begun < 400 + SOON_MS
+
+
+def test_a_queue_that_cannot_be_read_does_not_hide_the_next(redis, c, q):
+    good = next(names)
+    c.put(good, id_="a")
+    redis.set(key(q, "delay"), "of a wrong type")
+    assert c.pull(q, good, wait="3s").ids == ["a"]
+    redis.delete(key(q, "delay"))
+
+
+# -------------------------------------------------------------------------- counts
+
+def test_jobs_that_expired_are_counted_by_whoever_settles_them(d, c):
+    before, mine = d.metric("tarry_queue_expired_total"), [next(names) for _ in range(5)]
+    for name in mine:
+        c.put(name, headers={"Deliver-Before": "300ms"}, id_="a", delay=100)
+    nap(400)
+    assert [c.get(name, "a").status for name in mine] == 5 * [404]
+    wait_for("all to be counted", lambda: d.metric("tarry_queue_expired_total") == before + 5, 2)
+
+
+def test_a_job_that_is_released_out_of_tries_is_counted(d, c, q):
+    before = d.metric("tarry_queue_exhausted_total")
+    c.put(q, tries=2)
+    for _ in range(2):
+        assert c.release(c.pull(q).jobs[0]).status == 200
+    assert c.counts(q) == (0, 0, 0, 1, 0)
+    assert d.metric("tarry_queue_exhausted_total") == before + 1
+
+
+# ----------------------------------------------------------------- the list of queues
+
+def test_the_route_alone_does_not_tell_where_a_job_stands_and_says_so(c, q):
+    c.put(q, id_="a")
+    for method in ("GET", "DELETE"):
+        assert c.ask(method, "/v1/routes/all/jobs/a").error == (404, "no-route")
+    assert c.get(q, "a")["state"] == "ready"
+
+
+@pytest.mark.slow
+def test_what_nobody_pulls_goes_when_it_has_expired_and_a_queue_is_listed_anew(redis, c, q):
+    for _ in range(2):
+        c.batch(q, [{"payload": "x", "deliver-before": "1s"} for _ in range(1000)])
+    short = "brief/" + next(names)
+
+    def listed():
+        return redis.zscore("tarry:{brief}:queues", short) is not None
+    c.put(short)
+    assert c.ack(c.pull(short).jobs[0]).status == 200
+    wait_for("an empty queue to be taken off the list", lambda: not listed(), 30)
+    c.put(short, delay=60_000)
+    wait_for("it to be listed again", listed, 2)
+    wait_for("all that expired to be gone", lambda: not redis.exists(key(q, "pool")), 30)
+
+
+def test_a_message_that_no_route_takes_is_a_dead_letter_that_can_be_found(bench):
+    broker = bench.mosquitto()
+    daemon = bench.tarry(bench.redis().url, f'''
+        sources: {{ in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "t/#" ]; }}; }};
+        sinks:   {{ q: {{ type = "queue"; }}; }};
+        routes:  {{ good: {{ from = "in"; to = "q"; match = "t/good/#"; }};
+                   all:  {{ from = "http"; to = "q"; }}; }};''').start()
+    broker.wait_subscribed("t/#")
+    subprocess.run(["mosquitto_pub", "-p", str(broker.port), "-q", "1", "-t", "t/bad", "-m", "hello"],
+                   check=True)
+    c = Queues(daemon)
+    listed = wait_for("it to be listed", lambda: c.ask("GET", "/v1/queues")["queues"])
+    dead = c.peek(listed[0]["name"], part="dead")
+    assert (dead["state"], dead["payload"]) == ("dead", "hello")
+    daemon.stop()
+
+
+# --------------------------------------------------------------------------- faults
+
+def test_while_redis_takes_no_writes_an_empty_pull_is_answered_at_once(bench):
+    redis, daemon = start(bench)
+    redis.config_set("min-replicas-to-write", 1)
+    in_background(Queues(daemon).put, "other")
+    nap(250)
+    begun = now_ms()
+    assert Queues(daemon).pull("empty").status == 204 and now_ms() - begun < 1000
+    redis.config_set("min-replicas-to-write", 0)
+    daemon.stop()
+
+
+@pytest.mark.slow
+def test_while_redis_takes_no_writes_those_who_wait_cost_nothing(bench):
+    redis, daemon = start(bench)
+    Queues(daemon).put("q", id_="a", delay=900)
+    waiting, over = Waiting(daemon, "q", wait="20s"), threading.Event()
+    nap(200)
+    redis.config_set("min-replicas-to-write", 1)
+
+    def put(queue):
+        client = Queues(daemon)
+        while not over.wait(0.03):
+            client.put(queue)
+    threads = [in_background(put, f"other{i}") for i in range(6)]
+    nap(1200)
+    cpu, _ = load(daemon, 1500)
+    redis.config_set("min-replicas-to-write", 0)
+    assert cpu < 0.2 and waiting.result().ids == ["a"]
+    over.set()
+    for t in threads:
+        t.join()
+    daemon.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault,mend", [
+    (("SET", key("q", "done"), "x"), ("DEL", key("q", "done"))),
+    (("ACL", "SETUSER", "default", "-zrem"), ("ACL", "SETUSER", "default", "+zrem"))],
+    ids=["wrong-type", "denied"])
+def test_while_a_queue_cannot_be_changed_those_who_wait_cost_nothing(bench, fault, mend):
+    redis, daemon = start(bench)
+    c = Queues(daemon)
+    c.put("q", id_="a", delay=700)
+    c.put("q", id_="b", delay=60_000)
+    waiting = Waiting(daemon, "q", wait="20s")
+    nap(200)
+    redis.execute_command(*fault)
+    deleting = in_background(Queues(daemon).delete, "q", "b")
+    nap(800)
+    cpu, turns = load(daemon, 1200)
+    redis.execute_command(*mend)
+    assert cpu < 0.2 and turns < 300
+    assert waiting.result().ids == ["a"]
+    deleting.join()
+    daemon.stop()
+
+
+def test_a_wake_is_not_lost_with_the_pull_that_failed_after_it(bench):
+    redis, one = start(bench)
+    bench.folder = bench.folder / "two"
+    two = bench.tarry(one.conf.read_text().split('"')[1], CONF).start()
+    Queues(one).put("q", id_="a")
+    assert Queues(two).ack(Queues(two).pull("q", wait="5s").jobs[0]).status == 200
+    waiting = Waiting(two, "q", wait="20s")
+    nap(500)
+    begun = now_ms()
+    redis.set(key("q", "done"), "of a wrong type")
+    assert Queues(one).put("q", id_="b").status == 201
+    nap(50)
+    redis.delete(key("q", "done"))
+    answer = waiting.result(25)
+    assert answer.ids == ["b"] and answer.ms - begun < 1000
+    one.stop()
+    two.stop()
+
+
+AHEAD = '''
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+int gettimeofday(struct timeval *t, void *zone)
+{
+    struct timespec now;
+    (void)zone;
+    syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+    t->tv_sec = now.tv_sec + 5;
+    t->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+'''
+
+
+class AheadRedis(Redis):
+    """Its clock is five seconds ahead."""
+
+    def spawn(self, argv, **more):
+        clock = self.folder / "ahead.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", clock, "-xc", "-"], input=AHEAD, text=True,
+                       check=True)
+        super().spawn(argv, env={**os.environ, "LD_PRELOAD": str(clock)}, **more)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
+def test_a_job_is_not_early_where_the_redis_of_its_queue_is_ahead_of_the_other(bench):
+    store = bench.redis()
+    other = bench.keep(AheadRedis(bench.folder / "other", str(bench.sockets / "other.sock"))).start()
+    assert other.client().time()[0] - store.client().time()[0] in (4, 5, 6)
+    daemon = bench.tarry(store.url, f'''
+        pools:  {{ p: {{ url = "{other.url}"; }}; }};
+        sinks:  {{ q: {{ type = "queue"; pool = "p"; }}; }};
+        routes: {{ all: {{ from = "http"; to = "q"; }}; }};''').start()
+    c = Queues(daemon)
+    begun = now_ms()
+    assert c.put("q", id_="a", delay=2000).status == 201
+    answer = c.pull("q", wait="10s")
+    assert answer.ids == ["a"] and 2000 <= answer.ms - begun < 2000 + SOON_MS
+    daemon.stop()
