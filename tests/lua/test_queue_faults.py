@@ -47,9 +47,9 @@ def test_a_new_job_does_not_expire_with_a_cancelled_one_of_its_id(q):
 
 def test_a_job_that_is_stored_as_a_dead_letter_does_not_expire(q):
     q.enqueue([("a", 1000, "", "d", 0, -1, 2000, record())])
-    assert q.settle(2000) == (0, 0, 0) and q.state(2000, "a") == "d"
-    q.ask("respawn", 2001, 1, 0)
-    assert q.settle(2002) == (0, 0, 0) and q.state(2002, "a") == "r"
+    q.check()
+    q.ask("respawn", 1001, 1, 0)
+    assert q.settle(2000) == (0, 0, 0) and q.state(2000, "a") == "r"
 
 
 def test_a_job_that_the_daemon_buries_loses_its_expiry(q):
@@ -62,12 +62,12 @@ def test_a_job_that_the_daemon_buries_loses_its_expiry(q):
 
 # -------------------------------------------------------------------------- order
 
-def test_given_back_with_the_due_time_that_it_came_with_it_stands_where_it_stood(q):
-    q.put("a", "b", "c", now=1000.25)
-    reply = q.ask("pull", 1002, 100, 0, 1)
-    id_, due_us = reply[3], reply[9]
-    assert q.release(1003, id_, due=due_us / 1000, how="u") == "r"
-    assert q.pull(1004, (0, 3)) == [["a", "b", "c"]]
+def test_given_back_with_the_due_times_they_came_with_they_stand_where_they_stood(q):
+    q.put("c", "b", "a", now=1000.25)
+    reply = q.ask("pull", 1002, 100, 0, 2)
+    due = {"c": reply[9] / 1000, "b": reply[16] / 1000}
+    assert [q.release(1003, i, due=due[i], how="u") for i in "bc"] == ["r", "r"]
+    assert q.pull(1004, (0, 3)) == [["c", "b", "a"]]
 
 
 def test_released_in_one_call_they_keep_the_order_of_the_call(q):
@@ -113,15 +113,18 @@ def test_a_lease_can_be_touched_when_redis_is_full(q):
     ("pull", (100, 0, 5)), ("finish", ("a", "", "acked", "")), ("release", ("a", "", "", "")),
     ("look", ("i", "a")), ("measure", ()), ("respawn", (5, 0)), ("drop", ("a", 5))])
 @pytest.mark.parametrize("keep", [0, 1000])
-def test_when_redis_is_full_each_script_does_its_work_all_the_same(q, script, args, keep):
+@pytest.mark.parametrize("now,ended", [(1100, 0), (1200, 1)], ids=["", "a-lease-ended"])
+def test_when_redis_is_full_each_script_does_its_work_all_the_same(q, script, args, keep, now, ended):
     q.keep, q.tries = keep, 1
-    for id_, now, lease in (("dead", 1000, 100), ("a", 1050, 500), ("late", 1060, 100)):
-        q.put(id_, now=now)
-        q.pull(now + 1, (lease, 1))
+    q.put("dead")
+    q.pull(1001)
+    q.release(1002, "dead")
+    q.put("a", "late", now=1050)
+    q.pull(1051, (500, 1), (100, 1))
     q.put("ready", now=1070)
     with full(q):
-        settled = q.ask(script, 1170, *args)[-3:]
-    assert settled == [0, 2, 3 if script == "release" else 2], "two leases have ended, too"
+        settled = q.ask(script, now, *args)[-3:]
+    assert settled == [0, ended, ended + (script == "release")]
     q.check()
 
 
