@@ -10,10 +10,7 @@
 #define PREFIX "infra_lmstfy_"
 #define REDIS_COUNTER(word, text)                                                        \
     {                                                                                    \
-        PREFIX "redis_" word, text, SERIES_COUNTER,                                      \
-        {                                                                                \
-            "pool"                                                                       \
-        }                                                                                \
+        PREFIX "redis_" word, text, SERIES_COUNTER, {"pool"}, .buckets = 0               \
     }
 #define QUEUE_LABELS                                                                     \
     {                                                                                    \
@@ -24,7 +21,8 @@ static const struct series_row rows[FAMILIES] = {
     [HTTP_CODES] = {PREFIX "http_http_codes",
                     "Requests of the job API by route and status.",
                     SERIES_COUNTER,
-                    {"api", "code", "method", "namespace", "pool"}},
+                    {"api", "code", "method", "namespace", "pool"},
+                    .buckets = 0},
     [HTTP_LATENCY] = {PREFIX "http_latency_milliseconds",
                       "Time of successful requests of the job API.",
                       SERIES_HISTOGRAM,
@@ -35,13 +33,16 @@ static const struct series_row rows[FAMILIES] = {
     [HTTP_RATE_LIMIT] = {PREFIX "http_rate_limit",
                          "Requests refused for the limit of their token.",
                          SERIES_COUNTER,
-                         {"action", "namespace", "pool", "token"}},
+                         {"action", "namespace", "pool", "token"},
+                         .buckets = 0},
     [PUBLISH_JOBS] = REDIS_COUNTER("publish_jobs", "Jobs published."),
     [PUBLISH_QUEUE_JOBS] = {PREFIX "redis_publish_queue_jobs",
-                            "Jobs published, by queue.", SERIES_COUNTER, QUEUE_LABELS},
+                            "Jobs published, by queue.", SERIES_COUNTER, QUEUE_LABELS,
+                            .buckets = 0},
     [CONSUME_MULTI_JOBS] = REDIS_COUNTER("consume_multi_jobs", "Jobs handed out."),
     [CONSUME_QUEUE_JOBS] = {PREFIX "redis_consume_queue_jobs",
-                            "Jobs handed out, by queue.", SERIES_COUNTER, QUEUE_LABELS},
+                            "Jobs handed out, by queue.", SERIES_COUNTER, QUEUE_LABELS,
+                            .buckets = 0},
     [POOL_ADD_JOBS] = REDIS_COUNTER("pool_add_jobs", "Bodies of jobs stored."),
     [POOL_GET_JOBS] = REDIS_COUNTER("pool_get_jobs", "Bodies of jobs read."),
     [POOL_DELETE_JOBS] = REDIS_COUNTER("pool_delete_jobs", "Jobs deleted by their id."),
@@ -58,11 +59,12 @@ static const struct series_row rows[FAMILIES] = {
     [TIMER_SIZES] = {PREFIX "redis_timer_sizes",
                      "Jobs that are not due, and those that consumers have.",
                      SERIES_GAUGE,
-                     {"pool"}},
+                     {"pool"},
+                     .buckets = 0},
     [QUEUE_SIZES] = {PREFIX "redis_queue_sizes", "Jobs ready to be consumed.",
-                     SERIES_GAUGE, QUEUE_LABELS},
+                     SERIES_GAUGE, QUEUE_LABELS, .buckets = 0},
     [DEADLETTER_SIZES] = {PREFIX "redis_deadletter_sizes", "Jobs in the dead letter.",
-                          SERIES_GAUGE, QUEUE_LABELS},
+                          SERIES_GAUGE, QUEUE_LABELS, .buckets = 0},
 };
 
 static void add_pools(struct lmstfy_metrics *m, enum lmstfy_family f)
