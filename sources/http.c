@@ -111,7 +111,8 @@ static void post_queue_job(void *arg, struct httpd_req *req)
 static void answer_no_route(struct httpd_req *req)
 {
     httpd_error(req, 404, "no-route",
-                "there is no route %.*s; routes are configured under routes: { }",
+                "there is no route %.*s that keeps jobs by their ids alone; routes are "
+                "configured under routes: { }, jobs of queues are at /v1/queues",
                 SLICE_ARG(httpd_segment(req, 0)));
 }
 

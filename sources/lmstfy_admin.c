@@ -5,6 +5,7 @@
  */
 #include "bridge/text.h"
 #include "sources/lmstfy_admin.h"
+#include "sources/lmstfy_copy.h"
 
 #include <stdlib.h>
 
@@ -210,8 +211,8 @@ static void on_refresh(void *arg)
 {
     struct lmstfy *l = arg;
     timer_set(l->admin->refresh, REFRESH_MS);
-    lmstfy_tokens_refresh(l, false);
-    lmstfy_limits_refresh(l, false);
+    lmstfy_copy_refresh(l->tokens, false);
+    lmstfy_copy_refresh(l->limits, false);
 }
 
 void lmstfy_refresh_soon(struct lmstfy *l)
@@ -222,8 +223,9 @@ void lmstfy_refresh_soon(struct lmstfy *l)
 
 static void on_shelf_changed(void *arg)
 {
-    lmstfy_tokens_refresh(arg, true);
-    lmstfy_limits_refresh(arg, true);
+    struct lmstfy *l = arg;
+    lmstfy_copy_refresh(l->tokens, true);
+    lmstfy_copy_refresh(l->limits, true);
 }
 
 static void serve(struct lmstfy *l)
@@ -249,8 +251,8 @@ int lmstfy_admin_start(struct lmstfy *l, struct err *err)
     l->admin = mem_alloc(sizeof(*l->admin));
     l->admin->httpd = httpd;
     l->admin->refresh = timer_new(on_refresh, l);
-    lmstfy_tokens_start(l);
-    lmstfy_limits_start(l);
+    l->tokens = lmstfy_copy_new(l, LMSTFY_TOKENS_SHELF);
+    l->limits = lmstfy_copy_new(l, LMSTFY_LIMITS_SHELF);
     lmstfy_metrics_start(l);
     shelf_watch(l->src, on_shelf_changed, l);
     on_refresh(l);
@@ -266,8 +268,8 @@ void lmstfy_hold(struct lmstfy *l)
 static void finish(struct lmstfy *l)
 {
     struct lmstfy_admin *a = l->admin;
-    lmstfy_tokens_free(l);
-    lmstfy_limits_free(l);
+    lmstfy_copy_free(l->tokens);
+    lmstfy_copy_free(l->limits);
     lmstfy_metrics_free(l);
     l->admin = NULL;
     a->stopped(a->stopped_arg);

@@ -55,14 +55,7 @@ struct slice lmstfy_call_ns(const struct lmstfy_call *call);
 int lmstfy_call_key(struct lmstfy_call *call);
 
 /* --- tokens and limits --- */
-void lmstfy_tokens_start(struct lmstfy *l);
-void lmstfy_tokens_free(struct lmstfy *l);
-void lmstfy_limits_start(struct lmstfy *l);
-void lmstfy_limits_free(struct lmstfy *l);
-/* Reads them anew; stale: what is known is not to be relied on meanwhile. */
-void lmstfy_tokens_refresh(struct lmstfy *l, bool stale);
-void lmstfy_limits_refresh(struct lmstfy *l, bool stale);
-
+#define LMSTFY_TOKENS_SHELF "tokens" /* POOL/NS/TOKEN -> description */
 #define LMSTFY_LIMITS_SHELF "limits" /* POOL/NS/TOKEN -> JSON of the limit */
 
 void lmstfy_token_new(struct lmstfy_call *call);

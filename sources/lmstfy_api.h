@@ -19,8 +19,7 @@
 
 enum { LMSTFY_NAME_MAX = 255 }; /* bytes of a namespace's or a queue's name */
 
-struct lmstfy_tokens;  /* lmstfy_token.c */
-struct lmstfy_limits;  /* lmstfy_limit.c */
+struct lmstfy_copy;    /* lmstfy_copy.h */
 struct lmstfy_metrics; /* lmstfy_metrics.c */
 struct lmstfy_admin;   /* lmstfy_admin.c: its listener */
 struct lmstfy_req;     /* lmstfy_http.h */
@@ -49,8 +48,7 @@ struct lmstfy {
     struct log_limit complain;
     /* the admin half; each is its own file's */
     struct lmstfy_admin *admin;
-    struct lmstfy_tokens *tokens;
-    struct lmstfy_limits *limits;
+    struct lmstfy_copy *tokens, *limits;
     struct lmstfy_metrics *metrics;
 };
 

@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-void lmstfy_copy_init(struct lmstfy_copy *copy, struct lmstfy *l, const char *shelf)
+struct lmstfy_copy *lmstfy_copy_new(struct lmstfy *l, const char *shelf)
 {
-    *copy = (struct lmstfy_copy){.l = l, .shelf = shelf};
+    struct lmstfy_copy *copy = mem_alloc(sizeof(*copy));
+    copy->l = l;
+    copy->shelf = shelf;
     must(getrandom(&copy->secret, sizeof(copy->secret), 0) == sizeof(copy->secret));
+    return copy;
 }
 
 static void clear(struct lmstfy_copy *copy)
@@ -22,6 +25,8 @@ static void clear(struct lmstfy_copy *copy)
 void lmstfy_copy_free(struct lmstfy_copy *copy)
 {
     clear(copy);
+    buf_free(&copy->key);
+    free(copy);
 }
 
 static int order(struct slice a, struct slice b)

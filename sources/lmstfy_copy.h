@@ -21,12 +21,13 @@ struct lmstfy_copy {
     uint64_t secret;
     struct lmstfy_copied *items; /* by hash, then by field */
     unsigned n;
-    bool fresh;   /* items is what Redis has, as far as we were told */
-    bool listing; /* asked for */
-    bool again;   /* it changed while asked for */
+    bool fresh;     /* items is what Redis has, as far as we were told */
+    bool listing;   /* asked for */
+    bool again;     /* it changed while asked for */
+    struct buf key; /* for those who look something up; reused */
 };
 
-void lmstfy_copy_init(struct lmstfy_copy *copy, struct lmstfy *l, const char *shelf);
+struct lmstfy_copy *lmstfy_copy_new(struct lmstfy *l, const char *shelf);
 void lmstfy_copy_free(struct lmstfy_copy *copy);
 /* Reads it anew. stale: it is not fresh until it has been read. */
 void lmstfy_copy_refresh(struct lmstfy_copy *copy, bool stale);

@@ -7,8 +7,6 @@
 #include "sources/lmstfy_admin.h"
 #include "sources/lmstfy_import.h"
 
-static const char tokens_shelf[] = "tokens"; /* of lmstfy_token.c */
-
 static int put(struct import *im, const char *shelf, struct slice before,
                const struct import_value *field, const struct import_value *value,
                struct err *err)
@@ -47,7 +45,8 @@ static int on_tokens(void *arg, const struct import_entry *keys, size_t n,
         if (lmstfy_place_in_key(keys[i].member, false, &place) < 0)
             continue;
         buf_addf(&before, "%.*s/%.*s/", SLICE_ARG(place.ns), SLICE_ARG(place.queue));
-        int result = move_hash(im, keys[i].member, tokens_shelf, buf_slice(&before), err);
+        int result =
+            move_hash(im, keys[i].member, LMSTFY_TOKENS_SHELF, buf_slice(&before), err);
         buf_free(&before);
         if (result < 0)
             return -1;

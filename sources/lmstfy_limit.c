@@ -22,30 +22,6 @@ static const struct json_field fields[] = {
     {0},
 };
 
-struct lmstfy_limits {
-    struct lmstfy_copy copy;
-    struct buf key; /* reused */
-};
-
-void lmstfy_limits_start(struct lmstfy *l)
-{
-    l->limits = mem_alloc(sizeof(*l->limits));
-    lmstfy_copy_init(&l->limits->copy, l, LMSTFY_LIMITS_SHELF);
-}
-
-void lmstfy_limits_free(struct lmstfy *l)
-{
-    lmstfy_copy_free(&l->limits->copy);
-    buf_free(&l->limits->key);
-    free(l->limits);
-    l->limits = NULL;
-}
-
-void lmstfy_limits_refresh(struct lmstfy *l, bool stale)
-{
-    lmstfy_copy_refresh(&l->limits->copy, stale);
-}
-
 static int limit_read(struct slice text, struct limit *limit)
 {
     struct buf room = {0};
@@ -136,17 +112,16 @@ enum lmstfy_answer lmstfy_limit_take(struct lmstfy *l, struct slice pool, struct
                                      struct slice token, enum lmstfy_action action,
                                      lmstfy_cb *cb, void *arg)
 {
-    struct lmstfy_limits *limits = l->limits;
+    struct lmstfy_copy *limits = l->limits;
     int64_t window_ms = 0, most = 0;
     if (limits == NULL)
         return LMSTFY_AWAY;
-    if (limits->copy.fresh && limits->copy.n == 0)
+    if (limits->fresh && limits->n == 0)
         return LMSTFY_YES;
     buf_clear(&limits->key);
     lmstfy_add_key(&limits->key, pool, ns, token);
-    if (limits->copy.fresh) {
-        const struct shelf_item *item =
-            lmstfy_copy_find(&limits->copy, buf_slice(&limits->key));
+    if (limits->fresh) {
+        const struct shelf_item *item = lmstfy_copy_find(limits, buf_slice(&limits->key));
         most = item ? limit_of(item->value, action, &window_ms) : 0;
         if (most == 0)
             return LMSTFY_YES;
@@ -172,7 +147,7 @@ static void on_given_back(void *arg, enum shelf_code code)
 void lmstfy_limit_give_back(struct lmstfy *l, struct slice pool, struct slice ns,
                             struct slice token, enum lmstfy_action action)
 {
-    struct lmstfy_limits *limits = l->limits;
+    struct lmstfy_copy *limits = l->limits;
     if (limits == NULL)
         return;
     buf_clear(&limits->key);

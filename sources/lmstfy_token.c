@@ -10,32 +10,7 @@
 
 #include <stdlib.h>
 
-static const char shelf[] = "tokens";
 enum { TOKEN_LEAST = 20 }; /* bytes of an own one, its pool counted */
-
-struct lmstfy_tokens {
-    struct lmstfy_copy copy;
-    struct buf key; /* reused */
-};
-
-void lmstfy_tokens_start(struct lmstfy *l)
-{
-    l->tokens = mem_alloc(sizeof(*l->tokens));
-    lmstfy_copy_init(&l->tokens->copy, l, shelf);
-}
-
-void lmstfy_tokens_free(struct lmstfy *l)
-{
-    lmstfy_copy_free(&l->tokens->copy);
-    buf_free(&l->tokens->key);
-    free(l->tokens);
-    l->tokens = NULL;
-}
-
-void lmstfy_tokens_refresh(struct lmstfy *l, bool stale)
-{
-    lmstfy_copy_refresh(&l->tokens->copy, stale);
-}
 
 /* ------------------------------------------------------------ may it? */
 
@@ -59,19 +34,19 @@ static void on_got(void *arg, enum shelf_code code, struct slice value)
 enum lmstfy_answer lmstfy_auth(struct lmstfy *l, struct slice pool, struct slice ns,
                                struct slice token, lmstfy_cb *cb, void *arg)
 {
-    struct lmstfy_tokens *t = l->tokens;
+    struct lmstfy_copy *t = l->tokens;
     if (t == NULL)
         return LMSTFY_AWAY;
     if (!lmstfy_has_pool(l, pool) || !lmstfy_name_is_good(ns))
         return LMSTFY_NO;
     buf_clear(&t->key);
     lmstfy_add_key(&t->key, pool, ns, token);
-    if (t->copy.fresh && lmstfy_copy_find(&t->copy, buf_slice(&t->key)))
+    if (t->fresh && lmstfy_copy_find(t, buf_slice(&t->key)))
         return LMSTFY_YES;
     struct question *q = mem_alloc(sizeof(*q));
     *q = (struct question){l, cb, arg};
     lmstfy_hold(l);
-    shelf_get(l->src, shelf, buf_slice(&t->key), on_got, q);
+    shelf_get(l->src, LMSTFY_TOKENS_SHELF, buf_slice(&t->key), on_got, q);
     return LMSTFY_LATER;
 }
 
@@ -170,8 +145,8 @@ void lmstfy_token_new(struct lmstfy_call *call)
     if (wrong)
         lmstfy_call_error(call, 400, wrong);
     else
-        shelf_put(call->l->src, shelf, buf_slice(&call->key), buf_slice(&w.description),
-                  true, on_made, call);
+        shelf_put(call->l->src, LMSTFY_TOKENS_SHELF, buf_slice(&call->key),
+                  buf_slice(&w.description), true, on_made, call);
     buf_free(&w.description);
     buf_free(&w.token);
 }
@@ -222,7 +197,7 @@ void lmstfy_token_list(struct lmstfy_call *call)
         return;
     }
     lmstfy_add_key(&call->key, pool, lmstfy_call_ns(call), SLICE_LIT(""));
-    shelf_list(call->l->src, shelf, on_listed, call);
+    shelf_list(call->l->src, LMSTFY_TOKENS_SHELF, on_listed, call);
 }
 
 /* ------------------------------------------------------------ DELETE /token/NS/TOKEN */
@@ -246,6 +221,6 @@ void lmstfy_token_delete(struct lmstfy_call *call)
     if (lmstfy_call_key(call) < 0)
         return;
     call->waits = 2;
-    shelf_drop(src, shelf, buf_slice(&call->key), on_gone, call);
+    shelf_drop(src, LMSTFY_TOKENS_SHELF, buf_slice(&call->key), on_gone, call);
     shelf_drop(src, LMSTFY_LIMITS_SHELF, buf_slice(&call->key), on_gone, call);
 }
