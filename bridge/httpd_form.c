@@ -17,7 +17,8 @@ static struct slice cut(struct slice *s, char c)
     const char *at = s->n ? memchr(s->p, c, s->n) : NULL;
     struct slice head = {s->p, at ? (size_t)(at - s->p) : s->n};
     size_t used = head.n + (at != NULL);
-    *s = (struct slice){s->p + used, s->n - used};
+    if (used > 0)
+        *s = (struct slice){s->p + used, s->n - used};
     return head;
 }
 
@@ -108,10 +109,10 @@ static const char *quoted_end(const char *p, const char *end)
  * its quotes, its backslashes stay. false: there is none, or it is malformed. */
 static bool next_parameter(struct slice *rest, struct slice *name, struct slice *value)
 {
-    const char *end = rest->p + rest->n;
     const char *eq = rest->n ? memchr(rest->p, '=', rest->n) : NULL;
     if (eq == NULL)
         return false;
+    const char *end = rest->p + rest->n;
     *name = trim((struct slice){rest->p, (size_t)(eq - rest->p)});
     *rest = (struct slice){eq + 1, (size_t)(end - eq - 1)};
     if (rest->n == 0 || rest->p[0] != '"') {
