@@ -280,6 +280,24 @@ static void read_times(const struct job *job, const struct route *route, int64_t
     snprintf(read->why, sizeof(read->why), "longer than max_delay of the route");
 }
 
+/* The Redis of a pool is not there: by whose clock the job would be due is not known, or
+ * nobody knows when it could be stored. The main one holds back the sources instead. */
+static bool pool_is_away(const struct submission *sub)
+{
+    const struct store *st = route_store(sub->route);
+    if (st == sub->src->bridge->store)
+        return false;
+    return !clock_is_set(store_clock(st)) || (sub->src->ops->answers && !store_is_up(st));
+}
+
+static void on_pool_away(void *arg)
+{
+    struct submission *sub = arg;
+    sub->route->stats.not_stored++;
+    snprintf(sub->why, sizeof(sub->why), "the Redis of this pool is away; send it again");
+    answer(sub, NOT_STORED);
+}
+
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)
 {
     struct bridge *bridge = src->bridge;
@@ -308,7 +326,9 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
     name_job(sub, job, read.reason ? (struct slice){NULL, 0} : read.id);
     if (found && bad == 0 && found->sink->rules && !queue_name_is_good(job->target))
         bad = err_set(&err, "the route %s names no queue for it", found->conf->name);
-    if (found == NULL || bad < 0) {
+    if (pool_is_away(sub)) {
+        loop_defer(on_pool_away, sub);
+    } else if (found == NULL || bad < 0) {
         refuse_or_bury(sub, job, reason_name(REASON_NO_ROUTE), err.text);
     } else if (reason) {
         refuse_or_bury(sub, job, reason, why);
