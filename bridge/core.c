@@ -21,6 +21,18 @@ static int set_redis_url(struct bridge *bridge, const struct conf_redis *conf,
     return redis_url_parse(embedded_url(bridge->embedded), url, err);
 }
 
+struct redis_conf core_redis_conf(const struct conf_redis *c, const char *client_name)
+{
+    return (struct redis_conf){.ca_file = c->ca_file,
+                               .cert_file = c->cert_file,
+                               .key_file = c->key_file,
+                               .connect_timeout_ms = c->connect_timeout_ms,
+                               .command_timeout_ms = c->command_timeout_ms,
+                               .backoff_first_ms = c->backoff_first_ms,
+                               .backoff_max_ms = c->backoff_max_ms,
+                               .client_name = client_name};
+}
+
 static struct store *new_store(struct bridge *bridge, const struct conf_redis *c,
                                const struct store_events *events, void *arg,
                                struct err *err)
@@ -28,14 +40,7 @@ static struct store *new_store(struct bridge *bridge, const struct conf_redis *c
     char instance[32];
     snprintf(instance, sizeof(instance), "%010llx", (unsigned long long)bridge->instance);
     struct store_conf conf = {
-        .redis = {.ca_file = c->ca_file,
-                  .cert_file = c->cert_file,
-                  .key_file = c->key_file,
-                  .connect_timeout_ms = c->connect_timeout_ms,
-                  .command_timeout_ms = c->command_timeout_ms,
-                  .backoff_first_ms = c->backoff_first_ms,
-                  .backoff_max_ms = c->backoff_max_ms,
-                  .client_name = "tarry"},
+        .redis = core_redis_conf(c, "tarry"),
         .prefix = c->prefix,
         .instance = instance,
         .batch_max = (unsigned)bridge->conf->daemon.batch_max_jobs,

@@ -6,9 +6,11 @@
 #define BRIDGE_CORE_H
 
 #include "bridge/err.h"
+#include "bridge/redis.h"
 #include "bridge/slice.h"
 
 struct bridge;
+struct conf_redis;
 
 struct core_events { /* of the stores; see store.h */
     void (*up)(void *arg);
@@ -17,6 +19,9 @@ struct core_events { /* of the stores; see store.h */
     void (*pool_up)(void *arg); /* one of pools: { } */
 };
 
+/* What a connection to Redis takes of the configuration: all but the address. Borrowed.
+ */
+struct redis_conf core_redis_conf(const struct conf_redis *c, const char *client_name);
 /* Makes instances, connects the stores, makes the routes: bridge->conf says how. Starts
  * no source and no sink, claims nothing. -1: core_release() undoes what was done. */
 int core_start(struct bridge *bridge, const struct core_events *events, void *arg,

@@ -150,17 +150,7 @@ static int start(struct import *im, struct err *err)
 /* The original's Redis; TLS as for tarry's own. */
 static int start_ask(struct import *im, struct err *err)
 {
-    const struct conf_redis *c = &im->bridge->conf->redis;
-    struct redis_conf conf = {
-        .ca_file = c->ca_file,
-        .cert_file = c->cert_file,
-        .key_file = c->key_file,
-        .connect_timeout_ms = c->connect_timeout_ms,
-        .command_timeout_ms = c->command_timeout_ms,
-        .backoff_first_ms = c->backoff_first_ms,
-        .backoff_max_ms = c->backoff_max_ms,
-        .client_name = "tarry import",
-    };
+    struct redis_conf conf = core_redis_conf(&im->bridge->conf->redis, "tarry import");
     if (redis_url_parse(im->order->url, &conf.url, err) < 0) {
         im->misused = true;
         return err_in(err, "the original's Redis");

@@ -198,7 +198,10 @@ static void on_owner(void *arg, const struct redisReply *reply)
     struct op *op = arg;
     struct sink *sink = op->route->sink;
     struct slice keys = redis_text(reply);
-    size_t before = strlen(store_prefix(sink->store)) + strlen(sink->conf->name) + 4;
+    struct buf base = {0};
+    queue_sink_key(sink, "", &base);
+    size_t before = base.n;
+    buf_free(&base);
     if (reply == NULL) {
         answer_code(op, QUEUE_AWAY, QUEUE_WAITING);
     } else if (keys.n <= before) {
@@ -213,7 +216,7 @@ static void look_up(struct op *op)
 {
     struct sink *sink = op->route->sink;
     struct buf key = {0};
-    buf_addf(&key, "%s:{%s}:ids", store_prefix(sink->store), sink->conf->name);
+    queue_sink_key(sink, "ids", &key);
     const struct slice args[] = {SLICE_LIT("HGET"), buf_slice(&key), {op->id, op->id_n}};
     store_command(sink->store, args, 3, on_owner, op);
     buf_free(&key);

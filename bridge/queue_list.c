@@ -145,11 +145,6 @@ void queue_drop_dead(struct source *src, struct slice topic, int64_t limit,
     many(src, topic, 'd', limit, 0, cb, arg);
 }
 
-static void list_key(const struct sink *sink, struct buf *key)
-{
-    buf_addf(key, "%s:{%s}:queues", store_prefix(sink->store), sink->conf->name);
-}
-
 static void on_unlisted(void *arg, const struct redisReply *reply)
 {
     (void)arg;
@@ -159,7 +154,7 @@ static void on_unlisted(void *arg, const struct redisReply *reply)
 static void unlist(struct sink *sink, struct slice name)
 {
     struct buf key = {0};
-    list_key(sink, &key);
+    queue_sink_key(sink, "queues", &key);
     const struct slice args[] = {SLICE_LIT("ZREM"), buf_slice(&key), name};
     store_command(sink->store, args, 3, on_unlisted, NULL);
     buf_free(&key);
@@ -182,7 +177,7 @@ void queue_destroy(struct source *src, struct slice topic, bool all, queue_numbe
 static void ask_list(struct sink *sink, redis_reply_cb *cb, void *arg)
 {
     struct buf key = {0};
-    list_key(sink, &key);
+    queue_sink_key(sink, "queues", &key);
     const struct slice args[] = {SLICE_LIT("ZRANGE"), buf_slice(&key), SLICE_LIT("0"),
                                  SLICE_LIT("-1"), SLICE_LIT("WITHSCORES")};
     store_command(sink->store, args, 5, cb, arg);
@@ -232,7 +227,7 @@ static void unlist_unused(struct queue *q, int64_t used_ms)
 {
     struct sink *sink = q->sink;
     struct buf key = {0};
-    list_key(sink, &key);
+    queue_sink_key(sink, "queues", &key);
     store_unlist(sink->store, buf_slice(&key), (struct slice){q->name, q->name_n},
                  used_ms);
     buf_free(&key);

@@ -149,6 +149,11 @@ static void free_idle(struct sink *sink)
     }
 }
 
+void queue_sink_key(const struct sink *sink, const char *what, struct buf *key)
+{
+    buf_addf(key, "%s:{%s}:%s", store_prefix(sink->store), sink->conf->name, what);
+}
+
 struct noting {
     struct sink *sink;
     size_t n;
@@ -179,7 +184,7 @@ void queue_note_use(struct queue *q)
     noting->sink = q->sink;
     noting->n = q->name_n;
     memcpy(noting->name, q->name, q->name_n);
-    buf_addf(&key, "%s:{%s}:queues", store_prefix(st), q->sink->conf->name);
+    queue_sink_key(q->sink, "queues", &key);
     buf_addf(&score, "%lld", (long long)store_now_ms(st));
     const struct slice args[] = {
         SLICE_LIT("ZADD"), buf_slice(&key), buf_slice(&score), {q->name, q->name_n}};
@@ -249,22 +254,11 @@ bool queue_name_is_good(struct slice name)
 }
 
 /* The route of a topic. Native calls look only at routes that end at a queue. */
-static struct route *route_of(struct source *src, struct slice topic,
+static struct route *route_of(const struct source *src, struct slice topic,
                               struct slice *captures, unsigned *n)
 {
-    struct bridge *bridge = src->bridge;
-    *n = 0;
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        struct route *route = &bridge->routes[i];
-        if (src->ops->queues_apart && route->sink->rules == NULL)
-            continue;
-        *n = 0;
-        if (route_comes_from(route, src) &&
-            (topic.p == NULL || route->conf->match == NULL ||
-             match_topic(route->conf->match, topic, captures, n)))
-            return route;
-    }
-    return NULL;
+    return route_matching(src, topic.p ? &topic : NULL, src->ops->queues_apart, captures,
+                          n);
 }
 
 void place_find(struct source *src, struct slice topic, struct slice id,

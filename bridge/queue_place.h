@@ -77,6 +77,8 @@ struct bucket *route_bucket_of(struct route *route, struct slice id, struct slic
 /* The same for one who knows the route and the id only: NULL where the queue depends on
  * the topic. */
 struct bucket *route_bucket_of_id(struct route *route, struct slice id);
+/* Appends the name of a key that is the sink's, not a queue's: "PREFIX:{SINK}:what". */
+void queue_sink_key(const struct sink *sink, const char *what, struct buf *key);
 /* A job is being stored there: its name is noted in Redis where that is due. */
 void queue_note_use(struct queue *q);
 

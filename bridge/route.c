@@ -86,16 +86,17 @@ struct route *route_named(const struct bridge *bridge, const struct source *src,
     return NULL;
 }
 
-static struct route *matching(const struct source *src, const struct job *job,
-                              struct slice *captures, unsigned *n)
+struct route *route_matching(const struct source *src, const struct slice *topic,
+                             bool to_queue, struct slice *captures, unsigned *n)
 {
     struct bridge *bridge = src->bridge;
+    *n = 0;
     for (size_t i = 0; i < bridge->route_count; i++) {
         struct route *route = &bridge->routes[i];
         *n = 0;
-        if (route_comes_from(route, src) && (!job->to_queue || route->sink->rules) &&
-            (route->conf->match == NULL ||
-             match_topic(route->conf->match, job->topic, captures, n)))
+        if (route_comes_from(route, src) && (!to_queue || route->sink->rules) &&
+            (topic == NULL || route->conf->match == NULL ||
+             match_topic(route->conf->match, *topic, captures, n)))
             return route;
     }
     return NULL;
@@ -112,8 +113,9 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
 {
     struct slice captures[MATCH_CAPTURES_MAX];
     unsigned n = 0;
-    struct route *route = job->route.n > 0 ? route_named(src->bridge, src, job->route)
-                                           : matching(src, job, captures, &n);
+    struct route *route =
+        job->route.n > 0 ? route_named(src->bridge, src, job->route)
+                         : route_matching(src, &job->topic, job->to_queue, captures, &n);
     *bad = 0;
     if (route == NULL) {
         if (job->route.n > 0)

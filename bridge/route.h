@@ -35,6 +35,10 @@ struct route *route_named(const struct bridge *bridge, const struct source *src,
 /* By the hash of the id (FNV-1a, 32 bits), so that every instance picks the same. */
 struct sched *route_bucket(const struct route *route, struct slice id);
 
+/* The first route of that source that takes the topic (NULL: any topic). to_queue: only
+ * those that end at a queue. captures: MATCH_CAPTURES_MAX of them, *n are filled in. */
+struct route *route_matching(const struct source *src, const struct slice *topic,
+                             bool to_queue, struct slice *captures, unsigned *n);
 /* Does it take jobs of that source? */
 bool route_comes_from(const struct route *route, const struct source *src);
 

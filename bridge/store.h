@@ -62,7 +62,8 @@ uint64_t store_connections(const struct store *st);
 /* Error replies so far, by what they mean. */
 uint64_t store_errors(const struct store *st, enum redis_error e);
 
-/* A command of its own, never repeated. reply NULL: Redis is away. */
+/* A command of its own, never repeated. reply NULL: Redis is away; told from within, if
+ * that is known. */
 void store_command(struct store *st, const struct slice *args, unsigned n,
                    redis_reply_cb *cb, void *arg);
 /* PREFIX of every key. */

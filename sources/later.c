@@ -108,18 +108,26 @@ static void on_found(void *arg, const struct found_reply *reply)
     buf_free(&json);
 }
 
+/* The id of a request for one task, in room. false: answered; unknown: with this where no
+ * task can be called so. */
+static bool takes_id(struct httpd_req *req, unsigned unknown, struct slice *id,
+                     struct buf *room)
+{
+    if (!is_post(req))
+        return false;
+    bool read = later_read_id(httpd_body(req), id, room) == 0;
+    if (read && id->n <= JOB_ID_MAX)
+        return true;
+    answer_empty(req, read ? unknown : 400);
+    return false;
+}
+
 static void query(void *arg, struct httpd_req *req)
 {
     struct later_source *l = arg;
     struct slice id;
     struct buf room = {0};
-    if (!is_post(req))
-        return;
-    if (later_read_id(httpd_body(req), &id, &room) < 0)
-        answer_empty(req, 400);
-    else if (id.n > JOB_ID_MAX)
-        answer_empty(req, 404);
-    else
+    if (takes_id(req, 404, &id, &room))
         source_find(l->src, source_route(l->src, SLICE_LIT(""), NULL), id, on_found, req);
     buf_free(&room);
 }
@@ -137,13 +145,7 @@ static void delete_task(void *arg, struct httpd_req *req)
     struct later_source *l = arg;
     struct slice id;
     struct buf room = {0};
-    if (!is_post(req))
-        return;
-    if (later_read_id(httpd_body(req), &id, &room) < 0)
-        answer_empty(req, 400);
-    else if (id.n > JOB_ID_MAX)
-        answer_empty(req, 200);
-    else
+    if (takes_id(req, 200, &id, &room))
         queue_finish(l->src, (struct slice){0}, id, &how, on_deleted, req);
     buf_free(&room);
 }
