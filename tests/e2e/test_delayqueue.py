@@ -319,6 +319,18 @@ def test_3_ids_are_global_and_a_push_replaces(api, name):
     api.finish(name)
 
 
+def test_3_a_push_replaces_a_job_of_the_same_topic_too_waiting_or_in_flight(api, name):
+    """Section 4: the surplus entry of the original, a second delivery, is gone."""
+    api.push(name, name, 1, 60, "old")
+    api.push(name, name, 1, 60, "new")
+    assert api.get(name)["body"] == "new"
+    assert api.pop_id(name) == name
+    api.push(name, name, 1, 60, "newer")
+    assert api.get(name)["body"] == "newer"
+    assert [api.pop_id(name), api.pop_id(name)] == [name, None]
+    api.finish(name)
+
+
 def test_3_pop_takes_topics_in_the_listed_order_and_trims_them(api, name):
     a, b, c = (f"{x}-{name}" for x in "abc")
     for topic in (c, b, a):
