@@ -4,6 +4,7 @@ import itertools
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -113,6 +114,22 @@ def test_those_who_wait_for_many_jobs_keep_nobody_else_from_an_answer(d, c, q):
     assert pulls(d) - before < 20, "nobody asks Redis again and again"
     c.put(q, id_="a")
     assert sorted(w.result().ids for w in waiting) == 9 * [[]] + [["a"]]
+
+
+def test_what_was_claimed_for_one_who_left_meanwhile_goes_back_uncounted(shared, d, c, q):
+    """The client hangs up between the claim and the reply of Redis, which stands still."""
+    redis_pid = shared[0].info("server")["process_id"]
+    c.put(q, id_="a", delay=600)
+    asked = f"POST /v1/queues/{q}/pull?wait=10s HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", d.port)) as s:
+        s.sendall(asked.encode())
+        nap(300)
+        os.kill(redis_pid, signal.SIGSTOP)
+        nap(600)  # it is due, and asked for
+    nap(300)
+    os.kill(redis_pid, signal.SIGCONT)
+    answer = c.pull(q, wait="5s")
+    assert [(job["id"], job["attempt"]) for job in answer.jobs] == [("a", 1)]
 
 
 def test_pulls_that_are_sent_in_one_go_are_answered_at_once(d):
