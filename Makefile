@@ -14,7 +14,7 @@ FUZZ_S     ?= 60
 PKG_CONFIG ?= pkg-config
 
 msgpack := $(shell $(PKG_CONFIG) --exists msgpack && echo msgpack || echo msgpack-c)
-PKGS    := hiredis rdkafka libconfig libuv libmicrohttpd libcurl jansson openssl $(msgpack)
+PKGS    := glib-2.0 hiredis rdkafka libconfig libuv libmicrohttpd libcurl jansson openssl $(msgpack)
 ifeq ($(filter clean,$(MAKECMDGOALS)),)
 ifneq ($(shell $(PKG_CONFIG) --exists $(PKGS) && echo yes),yes)
 $(error Libraries are missing; ./tests/install build gets them on Debian. pkg-config says: \

@@ -24,6 +24,7 @@
 struct httpd;
 struct embedded;
 struct pull;
+struct pace;
 struct queue;
 
 struct source {
@@ -32,6 +33,7 @@ struct source {
     const struct source_ops *ops;
     void *self;
     bool started, paused, stopped;
+    unsigned compat;                  /* bits of delay_compat() */
     unsigned open;                    /* submissions without an answer yet */
     struct partition_row *partitions; /* interned names, with the last offset submitted */
     queue_watch_cb *queue_watch;      /* NULL: none */
@@ -51,6 +53,8 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     bool claiming, reaping;
     bool more;   /* the last claim got all that it asked for */
     bool listed; /* waits for its sink's credit */
+    int64_t
+        paced_us; /* monotonic: the route's rate allows no claim before; 0: any time */
     struct pacer pacer;
     TAILQ_ENTRY(sched) link;
 };
@@ -60,9 +64,13 @@ struct route {
     const struct conf_route *conf;
     struct sink *sink, *dead;          /* dead: NULL, only the error bucket */
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
+    bool target_open; /* the template leaves it to the message which host it is */
     struct sched *scheds; /* bucket_count of them; none where it ends at a queue */
     int64_t bucket_count;
+    struct bucket_rules rules;
+    struct pace *pace;    /* of its targets; NULL: they have no limits */
     unsigned in_flight;   /* hand-overs without an outcome */
+    unsigned reserved;    /* asked of Redis by claims on their way */
     int64_t dead_slot_ms; /* monotonic: last time given out by deliver.c */
     struct route_stats stats;
     struct log_limit complain, complain_dead; /* jobs given up; its dead-letter sink */

@@ -7,6 +7,7 @@
 #include "bridge/buf.h"
 #include "bridge/conf.h"
 #include "bridge/conf_names.h"
+#include "bridge/ctl.h"
 #include "bridge/daemon.h"
 #include "bridge/import_cli.h"
 #include "bridge/plugins.h"
@@ -72,6 +73,15 @@ static const struct command commands[] = {
      check},
     {"import", NULL, "TYPE ...",
      "take the jobs of another delay queue over; see import --help", 1, -1, import_main},
+    {"cancel", NULL, "ROUTE ID", "take a job back before it is delivered", 1, -1,
+     ctl_main},
+    {"job", NULL, "ROUTE ID", "show where a job stands", 1, -1, ctl_main},
+    {"dead", NULL, "WORD ...", "list, show, replay or drop dead letters; see dead --help",
+     0, -1, ctl_main},
+    {"targets", NULL, "ROUTE", "show the targets of a route and their states", 1, -1,
+     ctl_main},
+    {"go-on", NULL, "ROUTE TARGET", "deliver to a target again that was stopped", 1, -1,
+     ctl_main},
     {"options", NULL, "", "list every option of a configuration", 0, 0, options},
     {"version", "--version", "", "print the version", 0, 0, version},
     {"help", "--help", "", "print this", 0, 0, help},
@@ -84,7 +94,7 @@ static void usage(FILE *out)
     fputs("usage:\n", out);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (commands[i].help != NULL)
-            fprintf(out, "  tarry %-8s %-8s %s\n", commands[i].name, commands[i].args,
+            fprintf(out, "  tarry %-8s %-14s %s\n", commands[i].name, commands[i].args,
                     commands[i].help);
 }
 
@@ -95,8 +105,9 @@ static int help(int argc, char **argv)
     puts("tarry " TARRY_VERSION
          " - takes messages that must be delivered later, and delivers them");
     usage(stdout);
-    puts("exit codes: 0 good, 64 used wrongly, 69 something it needs is not there,\n"
-         "  70 stopped by force, 78 bad configuration");
+    puts("exit codes: 0 good, 1 not there or too late, 64 used wrongly, 69 something it "
+         "needs\n"
+         "  is not there, 70 stopped by force, 78 bad configuration, 130 interrupted");
     return EX_OK;
 }
 

@@ -47,22 +47,19 @@ static void unknown_key(const struct schema *s, const struct opt_value *item,
     for (size_t i = 2; i-- > 0;)
         if (s->layers[i].rows != NULL)
             conf_names_add_rows(&names, s->layers[i].rows);
-    if (s->also != NULL)
+    if (s->also != NULL && opt_find(names.v, s->also) == NULL)
         conf_names_add(&names, s->also);
     conf_error_at(errors, item, "%s has no option \"%s\"; %s", s->where, item->name,
                   conf_names_hint(&names, item->name, hint));
 }
 
-/* A secret that could not be had: said by the tree already. */
+/* Holds a secret that could not be had: said by the tree already. */
 static bool is_unfilled(const struct opt_value *v)
 {
-    return v->kind == OPT_IS_STR && !v->filled && strstr(v->str, "${") != NULL;
-}
-
-static bool has_unfilled(const struct opt_value *group)
-{
-    for (size_t i = 0; i < group->count; i++)
-        if (is_unfilled(&group->item[i]))
+    if (v->kind == OPT_IS_STR)
+        return !v->filled && strstr(v->str, "${") != NULL;
+    for (size_t i = 0; i < v->count; i++)
+        if (is_unfilled(&v->item[i]))
             return true;
     return false;
 }
@@ -108,9 +105,9 @@ static bool name_is_good(const char *name)
     return n >= 1 && n <= NAME_MAX_BYTES;
 }
 
-/* Writes "sources.NAME"; false: v is nothing that could be read on. */
-static bool begin_part(const char *section, const struct opt_value *v,
-                       char where[WHERE_SIZE], struct conf_errors *errors)
+/* Writes "sources.NAME". */
+static void begin_named(const char *section, const struct opt_value *v,
+                        char where[WHERE_SIZE], struct conf_errors *errors)
 {
     snprintf(where, WHERE_SIZE, "%s.%.80s", section, v->name);
     if (!name_is_good(v->name))
@@ -118,6 +115,13 @@ static bool begin_part(const char *section, const struct opt_value *v,
             errors, v,
             "%s: a name has 1 to %d letters, digits, \"_\" or \"-\" and nothing else",
             where, NAME_MAX_BYTES);
+}
+
+/* The same, for a part that is a group; false: v is nothing that could be read on. */
+static bool begin_part(const char *section, const struct opt_value *v,
+                       char where[WHERE_SIZE], struct conf_errors *errors)
+{
+    begin_named(section, v, where, errors);
     return !is_wrong(errors, v, where);
 }
 
@@ -180,7 +184,7 @@ static void *read_plugin(const char *where, nth_plugin *nth, struct layer common
     s.layers[1] = (struct layer){plugin.opts, self};
     read_group(&s, group, errors);
     /* A check may rely on what the rows promise. */
-    if (errors->n == errors_before && !has_unfilled(group) && plugin.check != NULL &&
+    if (errors->n == errors_before && !is_unfilled(group) && plugin.check != NULL &&
         plugin.check(self, &err) != 0)
         conf_error_at(errors, group, "%s: %s", where, err.text);
     return self;
@@ -227,10 +231,70 @@ static void read_sink(struct conf *conf, const struct opt_value *v,
         sink->ops = sink_plugins[index];
 }
 
+static void read_schedule(struct conf *conf, const struct opt_value *v,
+                          struct conf_errors *errors)
+{
+    static const struct opt row = {"", OPT_RETRY, offsetof(struct conf_schedule, policy),
+                                   NULL, .help = ""};
+    struct conf_schedule *schedule = &conf->schedules[conf->schedule_count++];
+    char where[WHERE_SIZE];
+    struct err err;
+
+    schedule->name = mem_strdup(v->name);
+    schedule->line = v->line;
+    begin_named("retries", v, where, errors);
+    if (strcmp(v->name, OPT_RETRY_NEVER) == 0)
+        conf_error_at(errors, v,
+                      "%s: the name \"never\" is taken: it means no retry; choose "
+                      "another",
+                      where);
+    if (!is_unfilled(v) && opt_set(&row, schedule, v, &err) != 0)
+        conf_error_at(errors, v, "%s: %s", where, err.text);
+}
+
+const struct conf_schedule *conf_schedule_named(const struct conf *conf,
+                                                struct slice name)
+{
+    for (size_t i = 0; i < conf->schedule_count; i++)
+        if (slice_is(name, conf->schedules[i].name))
+            return &conf->schedules[i];
+    return NULL;
+}
+
+/* Does a route's "retry" name a schedule of retries: { }? */
+static bool names_schedule(const struct opt_value *v)
+{
+    return v != NULL && v->kind == OPT_IS_STR && strcmp(v->str, OPT_RETRY_NEVER) != 0 &&
+           !is_unfilled(v);
+}
+
+static void take_schedule(const struct conf *conf, struct conf_route *route,
+                          const struct opt_value *v, struct conf_errors *errors)
+{
+    const struct conf_schedule *found = conf_schedule_named(conf, slice_of(v->str));
+    struct conf_names names = {0};
+    char hint[CONF_HINT_SIZE];
+
+    if (found != NULL) {
+        retry_free(&route->retry);
+        route->retry = retry_copy(&found->policy);
+        return;
+    }
+    for (size_t i = 0; i < conf->schedule_count; i++)
+        conf_names_add(&names, conf->schedules[i].name);
+    conf_error_at(
+        errors, v,
+        "routes.%.80s.retry: there is no schedule \"%.60s\" in retries: { }; %s%s",
+        route->name, v->filled ? "${...}" : v->str, conf_names_hint(&names, v->str, hint),
+        conf->schedule_count > 0 ? "" : "; it " OPT_RETRY_FORMS);
+}
+
 static void read_route(struct conf *conf, const struct opt_value *v,
                        struct conf_errors *errors)
 {
     struct conf_route *route = &conf->routes[conf->route_count++];
+    const struct opt_value *retry = conf_tree_member(v, "retry");
+    bool named = names_schedule(retry);
     char where[WHERE_SIZE];
 
     route->name = mem_strdup(v->name);
@@ -239,8 +303,11 @@ static void read_route(struct conf *conf, const struct opt_value *v,
     if (!begin_part("routes", v, where, errors))
         return;
     read_group(&(struct schema){.where = where,
+                                .also = named ? "retry" : NULL,
                                 .layers = {{conf_route_rows, route}, {NULL, NULL}}},
                v, errors);
+    if (named)
+        take_schedule(conf, route, retry, errors);
 }
 
 static void read_pool(struct conf *conf, const struct opt_value *v,
@@ -260,7 +327,9 @@ static void read_pool(struct conf *conf, const struct opt_value *v,
         v, errors);
 }
 
-/* The sections with a part for each name. */
+/* The sections with a part for each name. Schedules come before the routes that name
+ * them.
+ */
 static const struct many {
     const char *name;
     size_t list; /* of the array in struct conf */
@@ -268,6 +337,8 @@ static const struct many {
     void (*read)(struct conf *, const struct opt_value *, struct conf_errors *);
 } manies[] = {
     {"pools", offsetof(struct conf, pools), sizeof(struct conf_pool), read_pool},
+    {"retries", offsetof(struct conf, schedules), sizeof(struct conf_schedule),
+     read_schedule},
     {"sources", offsetof(struct conf, sources), sizeof(struct conf_source), read_source},
     {"sinks", offsetof(struct conf, sinks), sizeof(struct conf_sink), read_sink},
     {"routes", offsetof(struct conf, routes), sizeof(struct conf_route), read_route}};
@@ -290,13 +361,16 @@ static void read_many(struct conf *conf, const struct many *many,
 static void read_section(struct conf *conf, const struct conf_section *section,
                          const struct opt_value *v, struct conf_errors *errors)
 {
-    void *self = (char *)conf + section->offset;
+    bool listener = strcmp(section->name, CONF_HTTP_SOURCE) == 0;
+    struct schema s = {.where = section->name,
+                       .layers = {{section->rows, (char *)conf + section->offset}}};
 
-    opt_defaults(section->rows, self);
+    if (listener)
+        s.layers[1] = (struct layer){conf_source_rows, &conf->listener};
+    for (size_t i = 0; i < 2 && s.layers[i].rows != NULL; i++)
+        opt_defaults(s.layers[i].rows, s.layers[i].self);
     if (v != NULL && !is_wrong(errors, v, section->name))
-        read_group(&(struct schema){.where = section->name,
-                                    .layers = {{section->rows, self}, {NULL, NULL}}},
-                   v, errors);
+        read_group(&s, v, errors);
 }
 
 static void unknown_sections(const struct opt_value *root, struct conf_errors *errors)
@@ -327,10 +401,11 @@ static void add_http_source(struct conf *conf)
         if (strcmp(plugin.name, CONF_HTTP_SOURCE) != 0)
             continue;
         struct conf_source *source = &conf->sources[conf->source_count++];
+        *source = conf->listener;
+        conf->listener = (struct conf_source){0};
         source->name = mem_strdup(CONF_HTTP_SOURCE);
         source->ops = source_plugins[i];
         source->self = mem_alloc(plugin.size);
-        opt_defaults(conf_source_rows, source);
         opt_defaults(plugin.opts, source->self);
     }
 }
@@ -363,6 +438,15 @@ struct conf *conf_read(const char *file, struct buf *errors_out)
         return conf;
     conf_free(conf);
     return NULL;
+}
+
+static void free_schedules(struct conf *conf)
+{
+    for (size_t i = 0; i < conf->schedule_count; i++) {
+        retry_free(&conf->schedules[i].policy);
+        free(conf->schedules[i].name);
+    }
+    free(conf->schedules);
 }
 
 static void free_plugin(const struct opt *rows, void *self)
@@ -398,6 +482,8 @@ void conf_free(struct conf *conf)
         opt_free(conf_redis_rows, &conf->pools[i].redis);
         free(conf->pools[i].name);
     }
+    opt_free(conf_source_rows, &conf->listener);
+    free_schedules(conf);
     free(conf->pools);
     free(conf->sources);
     free(conf->sinks);

@@ -58,6 +58,15 @@ struct conf_source {
     void *self;    /* ops->size bytes, filled in from its rows; taken by the instance */
     int bare_unit; /* 0 none, 1 ms, 2 s: a delay that is a bare integer */
     struct opt_pairs rename; /* control header = the name this source uses instead */
+    struct opt_list compat;  /* names of sets of foreign headers, see delay.h */
+    bool binary_ints;
+    bool key_is_id;
+};
+
+struct conf_schedule { /* retries: { NAME = ...; } */
+    char *name;
+    int line;
+    struct retry_policy policy;
 };
 
 struct conf_sink {
@@ -68,6 +77,10 @@ struct conf_sink {
     int64_t max_in_flight; /* 0: the plugin's own default */
 };
 
+enum too_long { TOO_LONG_REJECT, TOO_LONG_CLAMP, TOO_LONG_DEAD };
+enum late { LATE_DELIVER, LATE_DROP, LATE_DEAD };
+enum order { ORDER_NONE, ORDER_KEY };
+
 struct conf_route {
     char *name;
     int line;
@@ -77,9 +90,29 @@ struct conf_route {
     char *topic;          /* template of the target; NULL: the sink's default */
     char *dead;       /* name of a sink for dead letters; NULL: only the error bucket */
     char *dead_topic; /* template of its target; NULL: that sink's default */
-    struct retry_policy retry;
-    int64_t delay_ms;     /* where the message names none */
-    int64_t max_delay_ms; /* a longer one is a dead letter, too-long */
+    struct retry_policy retry;   /* its own, or a copy of the schedule that it names */
+    struct opt_list retry_allow; /* schedules that a message may ask for */
+    int64_t attempts_max;     /* that a message may ask for; 0: as many as retry gives */
+    struct opt_list to_allow; /* targets that a message may ask for: text, or its
+                               * beginning and a "*" */
+    int64_t delay_ms;         /* where the message names none */
+    int64_t max_delay_ms;     /* a longer one: too_long */
+    int too_long;             /* enum too_long */
+    int64_t spread_ms;        /* jobs become due over so long, instead of at once */
+    int64_t max_lateness_ms;  /* of the first attempt; 0: any */
+    int late;                 /* enum late: what then */
+    int64_t dedupe_ms;        /* ids are remembered so long after delivery */
+    int order;                /* enum order */
+    int64_t repeat_min_ms;    /* the shortest interval of delay-repeat; 0: no repeats */
+    int64_t replays_max;      /* of one dead letter */
+    double rate;              /* hand-overs per second; 0: no limit */
+    int64_t burst;            /* at once; 0: a hundredth of the rate, at least 1 */
+    int64_t max_in_flight;    /* 0: as many as the sink takes */
+    bool shared;              /* rates and max_in_flight are of all instances together */
+    double target_rate;       /* the same for each target */
+    int64_t target_burst, target_in_flight;
+    double breaker; /* share of failures that opens it; 0: there is none */
+    int64_t breaker_window_ms, breaker_least, breaker_rest_ms;
     int64_t lease_ms;
     int64_t buckets;
 };
@@ -91,6 +124,9 @@ struct conf {
     struct conf_daemon daemon;
     struct conf_pool *pools;
     size_t pool_count;
+    struct conf_schedule *schedules;
+    size_t schedule_count;
+    struct conf_source listener; /* http: { } as a source, until that is made of it */
     struct conf_source *sources; /* the last one is the implicit "http", if it listens */
     size_t source_count;
     struct conf_sink *sinks;
@@ -103,6 +139,9 @@ struct conf {
 /* Gives the configuration, or NULL with one "file:line: message" line per error in
  * errors. */
 struct conf *conf_read(const char *file, struct buf *errors);
+/* NULL: there is none of that name. */
+const struct conf_schedule *conf_schedule_named(const struct conf *conf,
+                                                struct slice name);
 void conf_free(struct conf *conf); /* NULL is fine; what instances took is left alone */
 
 /* Every option of every section and plugin, for `tarry options` and the manual. */

@@ -1,29 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * conf_check.c - whether the parts of a configuration fit together: names that must
- * exist, templates and filters that must compile, numbers that limit one another.
+ * exist, numbers that limit one another. Routes: conf_check_route.c.
  */
 #include "bridge/conf_check.h"
+#include "bridge/conf_check_parts.h"
 #include "bridge/conf_names.h"
 #include "bridge/conf_rows.h"
 #include "bridge/conf_tree.h"
 #include "bridge/delay.h"
-#include "bridge/match.h"
 #include "bridge/plugin.h"
 #include "bridge/redis.h"
-#include "bridge/tmpl.h"
 
 #include <string.h>
 
-struct check {
-    const struct conf *conf;
-    const struct opt_value *root;
-    struct conf_errors *errors;
-};
-
-/* Where to point at: the key of the part, or else the part, or else the section. */
-static const struct opt_value *place(const struct check *c, const char *section,
-                                     const char *part, const char *key)
+const struct opt_value *conf_check_place(const struct check *c, const char *section,
+                                         const char *part, const char *key)
 {
     const struct opt_value *v = c->root;
     const char *const path[] = {section, part, key};
@@ -37,128 +29,6 @@ static const struct opt_value *place(const struct check *c, const char *section,
     return v;
 }
 
-static const struct conf_source *source_named(const struct conf *conf, const char *name)
-{
-    for (size_t i = 0; i < conf->source_count; i++)
-        if (strcmp(conf->sources[i].name, name) == 0)
-            return &conf->sources[i];
-    return NULL;
-}
-
-static const struct conf_sink *sink_named(const struct conf *conf, const char *name)
-{
-    for (size_t i = 0; i < conf->sink_count; i++)
-        if (strcmp(conf->sinks[i].name, name) == 0)
-            return &conf->sinks[i];
-    return NULL;
-}
-
-static void check_from(const struct check *c, const struct conf_route *route)
-{
-    const struct opt_value *at = place(c, "routes", route->name, "from");
-
-    for (size_t i = 0; i < route->from.n; i++) {
-        const char *name = route->from.v[i];
-        struct conf_names names = {0};
-        char hint[CONF_HINT_SIZE];
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(route->from.v[k], name) == 0)
-                conf_error_at(c->errors, at, "routes.%s.from names \"%.60s\" twice",
-                              route->name, name);
-        if (source_named(c->conf, name) != NULL)
-            continue;
-        if (strcmp(name, CONF_HTTP_SOURCE) == 0) {
-            conf_error_at(
-                c->errors, at,
-                "routes.%s.from is \"http\", but http.listen is empty: there is "
-                "no listener",
-                route->name);
-            continue;
-        }
-        for (size_t k = 0; k < c->conf->source_count; k++)
-            conf_names_add(&names, c->conf->sources[k].name);
-        conf_error_at(c->errors, at, "routes.%s.from: there is no source \"%.60s\"; %s",
-                      route->name, name, conf_names_hint(&names, name, hint));
-    }
-}
-
-/* A sink by name, and the template that it may need. */
-static void check_sink(const struct check *c, const struct conf_route *route,
-                       const char *key, const char *name, const char *topic_key,
-                       const char *topic)
-{
-    const struct opt_value *at = place(c, "routes", route->name, key);
-    struct conf_names names = {0};
-    char hint[CONF_HINT_SIZE];
-
-    if (name == NULL)
-        return;
-    const struct conf_sink *sink = sink_named(c->conf, name);
-    if (sink && sink->ops && sink->ops->queue && strcmp(key, "dead") == 0)
-        conf_error_at(
-            c->errors, at,
-            "routes.%s.dead: the sink %s is a queue, which consumers pull from; "
-            "name one that delivers",
-            route->name, name);
-    if (sink != NULL) {
-        if (sink->ops != NULL && sink->ops->target == NULL && topic == NULL)
-            conf_error_at(
-                c->errors, at,
-                "routes.%s needs \"%s\": the sink %s (%s) has to be told where to",
-                route->name, topic_key, name, sink->ops->name);
-        return;
-    }
-    for (size_t k = 0; k < c->conf->sink_count; k++)
-        conf_names_add(&names, c->conf->sinks[k].name);
-    conf_error_at(c->errors, at, "routes.%s.%s: there is no sink \"%.60s\"; %s",
-                  route->name, key, name, conf_names_hint(&names, name, hint));
-}
-
-static int compiles(const char *text, struct err *err)
-{
-    struct tmpl *tmpl = tmpl_compile(text, err);
-    tmpl_free(tmpl);
-    return tmpl != NULL ? 0 : -1;
-}
-
-static void check_text(const struct check *c, const struct conf_route *route,
-                       const char *key, const char *text,
-                       int (*is_good)(const char *, struct err *))
-{
-    struct err err;
-
-    if (text != NULL && is_good(text, &err) != 0)
-        conf_error_at(c->errors, place(c, "routes", route->name, key), "routes.%s.%s: %s",
-                      route->name, key, err.text);
-}
-
-static void check_route(const struct check *c, const struct conf_route *route)
-{
-    char delay[OPT_TEXT_SIZE], most[OPT_TEXT_SIZE];
-
-    check_from(c, route);
-    check_sink(c, route, "to", route->to, "topic", route->topic);
-    check_sink(c, route, "dead", route->dead, "dead_topic", route->dead_topic);
-    const struct conf_sink *to = sink_named(c->conf, route->to ? route->to : "");
-    if (route->dead && to && to->ops && to->ops->queue)
-        conf_error_at(
-            c->errors, place(c, "routes", route->name, "dead"),
-            "routes.%s.dead: a queue keeps its dead letters itself; take it out",
-            route->name);
-    check_text(c, route, "match", route->match, match_filter_check);
-    check_text(c, route, "topic", route->topic, compiles);
-    check_text(c, route, "dead_topic", route->dead_topic, compiles);
-    if (route->dead_topic != NULL && route->dead == NULL)
-        conf_error_at(c->errors, place(c, "routes", route->name, "dead_topic"),
-                      "routes.%s.dead_topic needs \"dead\", the sink for dead letters",
-                      route->name);
-    if (route->delay_ms > route->max_delay_ms)
-        conf_error_at(c->errors, place(c, "routes", route->name, "delay"),
-                      "routes.%s.delay is %s, more than max_delay, %s", route->name,
-                      opt_text_ms(route->delay_ms, delay),
-                      opt_text_ms(route->max_delay_ms, most));
-}
-
 static bool is_used(const struct conf *conf, const char *source)
 {
     for (size_t i = 0; i < conf->route_count; i++)
@@ -168,28 +38,68 @@ static bool is_used(const struct conf *conf, const char *source)
     return false;
 }
 
+static bool is_http(const struct conf_source *source)
+{
+    return strcmp(source->name, CONF_HTTP_SOURCE) == 0;
+}
+
+/* The HTTP listener has no part of its own: what it is told as a source is in http: { }.
+ */
+static const struct opt_value *
+source_key(const struct check *c, const struct conf_source *source, const char *key)
+{
+    return is_http(source) ? conf_check_place(c, CONF_HTTP_SOURCE, key, NULL)
+                           : conf_check_place(c, "sources", source->name, key);
+}
+
+static const char *source_where(const struct conf_source *source, char out[80])
+{
+    snprintf(out, 80, "%s%.64s", is_http(source) ? "" : "sources.", source->name);
+    return out;
+}
+
+static void check_rename(const struct check *c, const struct conf_source *source)
+{
+    const struct opt_value *at = source_key(c, source, "headers");
+    char where[80];
+
+    source_where(source, where);
+    for (size_t i = 0; i < source->rename.n; i++) {
+        const struct opt_pair *pair = &source->rename.v[i];
+        const struct opt_value *line = conf_tree_member(at, pair->name);
+        if (!delay_may_rename(pair->name))
+            conf_error_at(c->errors, line ? line : at,
+                          "%s.headers: \"%.60s\" is no control header of tarry, such "
+                          "as deliver-after or deliver-at",
+                          where, pair->name);
+        if (*pair->value == '\0')
+            conf_error_at(c->errors, line ? line : at,
+                          "%s.headers: the new name of %.60s is empty", where,
+                          pair->name);
+    }
+}
+
+static void check_compat(const struct check *c, const struct conf_source *source)
+{
+    char where[80];
+
+    for (size_t i = 0; i < source->compat.n; i++)
+        if (delay_compat(source->compat.v[i]) == 0)
+            conf_error_at(c->errors, source_key(c, source, "compat"),
+                          "%s.compat: there is no set \"%.60s\"; known: %s",
+                          source_where(source, where), source->compat.v[i],
+                          delay_compat_names());
+}
+
 static void check_source(const struct check *c, const struct conf_source *source)
 {
-    if (strcmp(source->name, CONF_HTTP_SOURCE) != 0 && !is_used(c->conf, source->name))
-        conf_error_at(c->errors, place(c, "sources", source->name, NULL),
+    if (!is_http(source) && !is_used(c->conf, source->name))
+        conf_error_at(c->errors, source_key(c, source, NULL),
                       "sources.%s is used by no route; write from = \"%s\" in one, or "
                       "take it out",
                       source->name, source->name);
-    for (size_t i = 0; i < source->rename.n; i++) {
-        const struct opt_pair *pair = &source->rename.v[i];
-        const struct opt_value *at = place(c, "sources", source->name, "headers");
-        const struct opt_value *line = conf_tree_member(at, pair->name);
-        if (!delay_may_rename(pair->name))
-            conf_error_at(
-                c->errors, line ? line : at,
-                "sources.%s.headers: \"%.60s\" is no control header of tarry, such "
-                "as deliver-after or deliver-at",
-                source->name, pair->name);
-        if (*pair->value == '\0')
-            conf_error_at(c->errors, line ? line : at,
-                          "sources.%s.headers: the new name of %.60s is empty",
-                          source->name, pair->name);
-    }
+    check_rename(c, source);
+    check_compat(c, source);
 }
 
 static void check_url(const struct check *c, const char *where, const char *text,
@@ -213,16 +123,16 @@ static void check_redis(const struct check *c)
     const struct conf_redis *redis = &c->conf->redis;
 
     if (*redis->prefix == '\0' || strpbrk(redis->prefix, "{} \t\n*?[]") != NULL)
-        conf_error_at(c->errors, place(c, "redis", "prefix", NULL),
+        conf_error_at(c->errors, conf_check_place(c, "redis", "prefix", NULL),
                       "redis.prefix must not be empty, nor hold blanks or any of {}*?[]");
     if ((redis->cert_file == NULL) != (redis->key_file == NULL))
-        conf_error_at(c->errors, place(c, "redis", NULL, NULL),
+        conf_error_at(c->errors, conf_check_place(c, "redis", NULL, NULL),
                       "redis.cert_file and redis.key_file need each other");
     if (redis->backoff_first_ms > redis->backoff_max_ms)
-        conf_error_at(c->errors, place(c, "redis", "backoff_first", NULL),
+        conf_error_at(c->errors, conf_check_place(c, "redis", "backoff_first", NULL),
                       "redis.backoff_first is longer than backoff_max");
     check_url(c, "redis.url", redis->url,
-              conf_tree_member(place(c, "redis", NULL, NULL), "url"));
+              conf_tree_member(conf_check_place(c, "redis", NULL, NULL), "url"));
 }
 
 static void check_pool(const struct check *c, const struct conf_pool *pool)
@@ -231,10 +141,11 @@ static void check_pool(const struct check *c, const struct conf_pool *pool)
 
     snprintf(where, sizeof(where), "pools.%.64s.url", pool->name);
     if (strcmp(pool->redis.url, "embedded") == 0)
-        conf_error_at(c->errors, place(c, "pools", pool->name, "url"),
+        conf_error_at(c->errors, conf_check_place(c, "pools", pool->name, "url"),
                       "%s: only redis.url may be \"embedded\"", where);
     else
-        check_url(c, where, pool->redis.url, place(c, "pools", pool->name, "url"));
+        check_url(c, where, pool->redis.url,
+                  conf_check_place(c, "pools", pool->name, "url"));
 }
 
 static const char *pool_of(const struct conf_sink *sink)
@@ -255,7 +166,7 @@ static void check_pool_of(const struct check *c, const struct conf_sink *sink)
         return;
     for (size_t i = 0; i < c->conf->pool_count; i++)
         conf_names_add(&names, c->conf->pools[i].name);
-    conf_error_at(c->errors, place(c, "sinks", sink->name, "pool"),
+    conf_error_at(c->errors, conf_check_place(c, "sinks", sink->name, "pool"),
                   "sinks.%s.pool: there is no pool \"%.60s\"; %s", sink->name, pool,
                   conf_names_hint(&names, pool, hint));
 }
@@ -263,7 +174,7 @@ static void check_pool_of(const struct check *c, const struct conf_sink *sink)
 static void check_daemon(const struct check *c)
 {
     if (c->conf->daemon.queue_max_bytes < c->conf->daemon.job_max_bytes)
-        conf_error_at(c->errors, place(c, "daemon", "queue_max", NULL),
+        conf_error_at(c->errors, conf_check_place(c, "daemon", "queue_max", NULL),
                       "daemon.queue_max is less than daemon.job_max: no job of that size "
                       "would ever get through");
 }
@@ -282,9 +193,9 @@ void conf_check(const struct conf *conf, const struct opt_value *root,
     for (size_t i = 0; i < conf->source_count; i++)
         check_source(&c, &conf->sources[i]);
     for (size_t i = 0; i < conf->route_count; i++)
-        check_route(&c, &conf->routes[i]);
+        conf_check_route(&c, &conf->routes[i]);
     if (conf->route_count == 0)
-        conf_error_at(errors, place(&c, "routes", NULL, NULL),
+        conf_error_at(errors, conf_check_place(&c, "routes", NULL, NULL),
                       "there is no route; write one: "
                       "routes: { NAME: { from = \"...\"; to = \"...\"; }; };");
 }

@@ -93,7 +93,8 @@ static const struct opt daemon_rows[] = {
 
 const struct conf_section conf_sections[] = {
     {"redis", "where the jobs wait", conf_redis_rows, offsetof(struct conf, redis)},
-    {"http", "the HTTP listener", http_rows, offsetof(struct conf, http)},
+    {"http", "the HTTP listener; as a source it has what every source has, too",
+     http_rows, offsetof(struct conf, http)},
     {"daemon", "the process itself", daemon_rows, offsetof(struct conf, daemon)},
     {0}};
 
@@ -105,6 +106,14 @@ const struct opt conf_source_rows[] = {
     {"headers", OPT_PAIRS, AT(rename), "",
      .help =
          "Other names for control headers in this source: deliver-after = \"my-delay\";"},
+    {"compat", OPT_LIST, AT(compat), "",
+     .help =
+         "Headers of other schedulers that count as well: rabbitmq, emqx, etf1, nats, "
+         "artemis, dapr, qstash, karafka."},
+    {"binary_ints", OPT_BOOL, AT(binary_ints), "false",
+     .help = "Numbers in headers may also be 8 bytes, big-endian."},
+    {"key_is_id", OPT_BOOL, AT(key_is_id), "false",
+     .help = "A message without delay-id is named by its key."},
     {0}};
 #undef AT
 
@@ -137,12 +146,81 @@ const struct opt conf_route_rows[] = {
     {"retry", OPT_RETRY, AT(retry),
      "{ first = \"1s\"; factor = 2.0; max = \"10m\"; limit = 10; jitter = 0.2; }",
      .help = "When a failed delivery is tried again: by this formula (limit 0: for "
-             "ever), by a list of waits [ \"10s\", \"20s\" ], or \"never\"."},
+             "ever), by a list of waits [ \"10s\", \"20s\" ], \"never\", or the name of "
+             "a schedule of retries: { }."},
+    {"retry_allow", OPT_LIST, AT(retry_allow), "",
+     .help = "Schedules of retries: { } that a message may ask for by delay-retry."},
+    {"attempts_max", OPT_INT, AT(attempts_max), "0",
+     .help = "The most attempts a message may ask for by delay-attempts; 0: as many as "
+             "its schedule gives.",
+     .max = 1000000},
+    {"to_allow", OPT_LIST, AT(to_allow), "",
+     .help = "Targets that a message may ask for by delay-to: a topic or URL, or its "
+             "beginning and a *."},
     {"delay", OPT_MS, AT(delay_ms), "0",
      .help = "The delay of a message that names none.", .max = LONGEST},
     {"max_delay", OPT_MS, AT(max_delay_ms), "3660d",
-     .help = "A longer delay makes the message a dead letter.", .min = SECOND,
+     .help = "A longer delay is dealt with as too_long says.", .min = SECOND,
      .max = LONGEST},
+    {"too_long", OPT_CHOICE, AT(too_long), "reject",
+     .help = "A delay above max_delay: reject it to the producer's face (a dead letter "
+             "where nobody hears it), clamp it to max_delay, or dead: keep it as a dead "
+             "letter.",
+     .choices = "reject|clamp|dead"},
+    {"spread", OPT_MS, AT(spread_ms), "0",
+     .help = "Jobs become due over so long after their time, evenly, instead of at once.",
+     .max = DAY},
+    {"max_lateness", OPT_MS, AT(max_lateness_ms), "0",
+     .help = "A first attempt later than this is dealt with as late says; 0: never too "
+             "late.",
+     .max = LONGEST},
+    {"late", OPT_CHOICE, AT(late), "dead",
+     .help = "A job later than max_lateness or its deliver-before: deliver it (not after "
+             "deliver-before), drop it, or keep it as a dead letter.",
+     .choices = "deliver|drop|dead"},
+    {"dedupe_window", OPT_MS, AT(dedupe_ms), "0",
+     .help = "An id counts as known for so long after its delivery.", .max = LONGEST},
+    {"order", OPT_CHOICE, AT(order), "none",
+     .help =
+         "key: jobs of one key leave one at a time, first due first, then first come.",
+     .choices = "none|key"},
+    {"repeat_min", OPT_MS, AT(repeat_min_ms), "1s",
+     .help = "The shortest interval of a delay-repeat; 0 allows no repeats.", .max = DAY},
+    {"replays_max", OPT_INT, AT(replays_max), "10",
+     .help = "How often one dead letter may be replayed.", .min = 1, .max = 1000000},
+    {"rate", OPT_REAL, AT(rate), "0",
+     .help = "The most hand-overs in a second; 0: no limit.", .max = 1000000},
+    {"burst", OPT_INT, AT(burst), "0",
+     .help =
+         "Hand-overs at once beyond an even rate; 0: a hundredth of rate, at least 1.",
+     .max = 1000000},
+    {"max_in_flight", OPT_INT, AT(max_in_flight), "0",
+     .help = "The most deliveries of this route at a time; 0: as many as the sink takes.",
+     .max = 100000},
+    {"shared", OPT_BOOL, AT(shared), "false",
+     .help =
+         "rate, target_rate and max_in_flight hold for all instances together, instead "
+         "of for each."},
+    {"target_rate", OPT_REAL, AT(target_rate), "0",
+     .help = "As rate, for each target: topic, or host of a URL.", .max = 1000000},
+    {"target_burst", OPT_INT, AT(target_burst), "0", .help = "As burst, for each target.",
+     .max = 1000000},
+    {"target_in_flight", OPT_INT, AT(target_in_flight), "0",
+     .help =
+         "The most deliveries to one target at a time, of this instance; 0: no limit.",
+     .max = 100000},
+    {"breaker", OPT_REAL, AT(breaker), "0",
+     .help =
+         "The share of failures (0.5: half) at which a target gets nothing more for "
+         "breaker_rest, then one probe; its jobs wait, no attempt is counted. 0: off.",
+     .max = 1},
+    {"breaker_window", OPT_MS, AT(breaker_window_ms), "10s",
+     .help = "Failures are counted over so long.", .min = 100, .max = HOUR},
+    {"breaker_least", OPT_INT, AT(breaker_least), "10",
+     .help = "Fewer deliveries within the window open no breaker.", .min = 1,
+     .max = 1000000},
+    {"breaker_rest", OPT_MS, AT(breaker_rest_ms), "30s",
+     .help = "How long an open breaker waits before its probe.", .min = 100, .max = DAY},
     {"lease", OPT_MS, AT(lease_ms), "60s",
      .help = "How long one attempt may take before another instance may try.",
      .min = SECOND, .max = DAY},
@@ -197,6 +275,12 @@ void conf_print_options(FILE *out)
     }
     fputs(
         "pools: { NAME: { } }   further Redis for queues, with the options of redis\n\n",
+        out);
+    fputs(
+        "retries: { NAME = ...; }   schedules for retry and delay-retry: a list of waits "
+        "[ \"2m\", \"10m\" ],\n"
+        "                           or { first = \"1s\"; factor = 2.0; max = \"10m\"; "
+        "limit = 10; jitter = 0.2; }\n\n",
         out);
     fputs("sources: { NAME: { } }   the ways in; each has a type, and these\n", out);
     opt_print(conf_source_rows, out);

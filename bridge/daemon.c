@@ -7,6 +7,7 @@
 #include "bridge/embedded.h"
 #include "bridge/httpd.h"
 #include "bridge/inst.h"
+#include "bridge/pace.h"
 #include "bridge/queue_place.h"
 #include "bridge/sched.h"
 #include "bridge/shelf_told.h"
@@ -54,9 +55,12 @@ static void on_store_up(void *arg)
         log_info("daemon", "started: %zu sources, %zu sinks, %zu routes",
                  bridge->source_count, bridge->sink_count, bridge->route_count);
     }
-    for (size_t i = 0; i < bridge->route_count; i++)
+    for (size_t i = 0; i < bridge->route_count; i++) {
         for (int64_t b = 0; b < bridge->routes[i].bucket_count; b++)
             sched_start(&bridge->routes[i].scheds[b]);
+        if (bridge->routes[i].pace)
+            pace_start(bridge->routes[i].pace);
+    }
     queue_look_all(bridge);
 }
 
@@ -70,6 +74,7 @@ static void on_told(void *arg, struct slice name)
 {
     struct daemon *daemon = arg;
     shelf_told(&daemon->bridge, name);
+    pace_told(&daemon->bridge, name);
 }
 
 static void on_pool_up(void *arg)

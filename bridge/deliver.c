@@ -2,11 +2,13 @@
 #include "bridge/deliver.h"
 #include "bridge/bridge.h"
 #include "bridge/emit.h"
+#include "bridge/pace.h"
+#include "bridge/retry.h"
+#include "bridge/route.h"
 #include "bridge/sched.h"
+#include "bridge/settle.h"
 #include "bridge/tries.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -14,17 +16,17 @@ enum {
         1000, /* a failing dead-letter sink is tried again after this, doubling, */
     DEAD_MAX_MS = 60000, /* never less often than this, and without end */
     NO_CREDIT_MS = 250,  /* the dead-letter sink is busy */
+    STOPPED_MS = 1000,   /* until a job asks again whether its target goes on */
     LEASES_LOST = 3      /* by crashes of ours, not counted by the retry schedule */
 };
 
 struct handover {
     struct delivery d; /* what the sink sees; first, so that d is the hand-over */
-    struct sched *sched;
+    struct leased l;
     struct sink *sink; /* the route's own, or its dead-letter sink */
-    struct job *job;
-    struct tries tries; /* as they stood at the claim */
-    int64_t lease;
+    struct dead_letter letter;
     int64_t started_us;
+    int64_t lateness_ms;
 };
 
 const struct header *delivery_header(const struct delivery *d, const char *name)
@@ -35,116 +37,68 @@ const struct header *delivery_header(const struct delivery *d, const char *name)
     return NULL;
 }
 
-static void on_retried(void *arg, char code)
+static struct route *route_of(const struct handover *h)
 {
-    struct route *route = arg;
-    if (code == 'x')
-        route->stats.stale++;
+    return h->l.sched->route;
 }
 
-struct burial {
-    struct route *route;
-    enum reason reason;
-};
-
-static void on_buried(void *arg, char code)
-{
-    struct burial *burial = arg;
-    if (code == 'b')
-        burial->route->stats.dead[burial->reason]++;
-    else if (code == 'x')
-        burial->route->stats.stale++;
-    free(burial);
-}
-
-static void retry(struct sched *s, struct slice id, int64_t lease, int64_t wait_ms,
-                  const struct tries *tries)
-{
-    struct buf text = {0};
-    tries_format(tries, &text);
-    store_retry(s->bucket, id, lease, store_now_ms(s->route->bridge->store) + wait_ms,
-                buf_slice(&text), on_retried, s->route);
-    buf_free(&text);
-}
-
-static void bury(struct sched *s, struct slice id, int64_t lease,
-                 const struct tries *tries)
-{
-    struct burial *burial = mem_alloc(sizeof(*burial));
-    struct buf text = {0};
-    *burial = (struct burial){s->route, reason_find(tries->reason)};
-    tries_format(tries, &text);
-    store_bury(s->bucket, id, lease, buf_slice(&text), on_buried, burial);
-    buf_free(&text);
-}
-
-/* The job is given up. With a dead-letter sink it goes back with its reason noted, due
- * now, and the next claim hands it to that sink. */
-static void give_up(struct sched *s, struct slice id, int64_t lease, struct tries *tries,
-                    const char *reason)
-{
-    tries_set_reason(tries, reason);
-    log_limited(&s->route->complain, LOG_WARN, s->route->conf->name,
-                "job %.*s given up, %s: %s", SLICE_ARG(id), reason, tries->error);
-    if (s->route->dead)
-        retry(s, id, lease, 0, tries);
-    else
-        bury(s, id, lease, tries);
-}
-
-static void failed(struct handover *h, const char *why, int64_t wait_ms)
-{
-    const struct retry_policy *policy = &h->sched->route->conf->retry;
-    double random = (double)rand() / ((double)RAND_MAX + 1); /* jitter only */
-    int64_t own = h->job->tries_max; /* beats the limit of the route */
-    int64_t policy_ms = own == 0 ? retry_delay_ms(policy, h->tries.attempts, random)
-                        : h->tries.attempts < own
-                            ? retry_wait_ms(policy, h->tries.attempts, random)
-                            : RETRY_GIVE_UP;
-    tries_set_error(&h->tries, why);
-    if (policy_ms == RETRY_GIVE_UP) {
-        give_up(h->sched, h->job->id, h->lease, &h->tries, reason_name(REASON_RETRIES));
-        return;
-    }
-    h->sched->route->stats.retried++;
-    retry(h->sched, h->job->id, h->lease, policy_ms > wait_ms ? policy_ms : wait_ms,
-          &h->tries);
-}
+/* --- outcomes --- */
 
 static void on_delivered(struct handover *h, const char *why)
 {
     (void)why;
-    h->sched->route->stats.delivered++;
-    store_ack(h->sched->bucket, h->job->id, h->lease, NULL, NULL);
+    route_of(h)->stats.delivered++;
+    settle_done(&h->l);
+}
+
+/* By the job's own number of attempts, which beats the schedule's limit, or by the
+ * schedule. */
+static int64_t wait_ms(const struct handover *h)
+{
+    const struct retry_policy *policy = route_retry_policy(route_of(h), h->l.job);
+    double random = (double)rand() / ((double)RAND_MAX + 1); /* jitter only */
+    int64_t own = h->l.job->tries_max;
+    if (own == 0)
+        return retry_delay_ms(policy, h->l.tries.attempts, random);
+    return h->l.tries.attempts < own ? retry_wait_ms(policy, h->l.tries.attempts, random)
+                                     : RETRY_GIVE_UP;
 }
 
 static void on_try_again(struct handover *h, const char *why)
 {
-    failed(h, why, h->d.retry_after_ms);
+    tries_set_error(&h->l.tries, why);
+    int64_t policy_ms = wait_ms(h);
+    if (policy_ms == RETRY_GIVE_UP) {
+        settle_give_up(&h->l, REASON_RETRIES);
+        return;
+    }
+    route_of(h)->stats.retried++;
+    settle_retry(&h->l,
+                 policy_ms > h->d.retry_after_ms ? policy_ms : h->d.retry_after_ms);
 }
 
 static void on_rejected(struct handover *h, const char *why)
 {
-    tries_set_error(&h->tries, why);
-    give_up(h->sched, h->job->id, h->lease, &h->tries, reason_name(REASON_REJECTED));
+    tries_set_error(&h->l.tries, why);
+    settle_give_up(&h->l, REASON_REJECTED);
 }
 
 /* The dead-letter sink has it. */
 static void on_dead_delivered(struct handover *h, const char *why)
 {
     (void)why;
-    bury(h->sched, h->job->id, h->lease, &h->tries);
+    settle_bury(&h->l);
 }
 
 static void on_dead_failed(struct handover *h, const char *why)
 {
-    unsigned n = h->tries.dead_tries++;
-    int64_t wait_ms = n < 6 ? (int64_t)DEAD_FIRST_MS << n : DEAD_MAX_MS;
-    if (wait_ms < h->d.retry_after_ms)
-        wait_ms = h->d.retry_after_ms;
-    log_limited(&h->sched->route->complain_dead, LOG_WARN, h->sched->route->conf->name,
+    unsigned n = h->l.tries.dead_tries++;
+    int64_t back_ms = n < 6 ? (int64_t)DEAD_FIRST_MS << n : DEAD_MAX_MS;
+    if (back_ms < h->d.retry_after_ms)
+        back_ms = h->d.retry_after_ms;
+    log_limited(&route_of(h)->complain_dead, LOG_WARN, route_of(h)->conf->name,
                 "dead-letter sink %s failed, the job stays: %s", sink_name(h->sink), why);
-    retry(h->sched, h->job->id, h->lease, wait_ms, &h->tries);
+    settle_retry(&h->l, back_ms);
 }
 
 static void (*const outcomes[2][3])(struct handover *h, const char *why) = {
@@ -154,27 +108,53 @@ static void (*const outcomes[2][3])(struct handover *h, const char *why) = {
      [REJECTED] = on_dead_failed},
 };
 
+static void note_attempt(struct handover *h)
+{
+    struct tries *t = &h->l.tries;
+    t->attempts++;
+    t->status = h->d.status;
+    t->last_ms = store_now_ms(h->sink->bridge->store);
+    if (t->first_ms == 0)
+        t->first_ms = t->last_ms;
+}
+
+static void free_handover(struct handover *h)
+{
+    job_free(h->l.job);
+    free(h);
+}
+
+/* No longer under way. */
+static void give_credit(struct handover *h)
+{
+    h->sink->in_flight--;
+    route_of(h)->in_flight--;
+}
+
 void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
 {
     struct handover *h = (struct handover *)d;
     struct sink *sink = h->sink;
-    bool dead = h->tries.reason[0] != '\0';
-    double seconds = (double)(loop_mono_us() - h->started_us) / 1e6;
+    struct route *route = route_of(h);
+    bool dead = d->dead != NULL;
+    bool stopped = outcome == TRY_AGAIN && d->stops_target && !dead;
 
     sink->stats.outcomes[outcome]++;
-    histogram_add(&sink->stats.duration[outcome], seconds);
-    sink->in_flight--;
-    h->sched->route->in_flight--;
-    if (!dead) {
-        h->tries.attempts++;
-        h->tries.last_ms = store_now_ms(sink->bridge->store);
-        if (h->tries.first_ms == 0)
-            h->tries.first_ms = h->tries.last_ms;
-    }
-    outcomes[dead][outcome](h, why ? why : "");
-    job_free(h->job);
-    free(h);
+    histogram_add(&sink->stats.duration[outcome],
+                  (double)(loop_mono_us() - h->started_us) / 1e6);
+    give_credit(h);
+    if (!dead && route->pace)
+        pace_done(route->pace, d->target, outcome, d->stops_target);
+    if (!dead && !stopped)
+        note_attempt(h);
+    if (stopped)
+        settle_park(&h->l, STOPPED_MS);
+    else
+        outcomes[dead][outcome](h, why ? why : "");
+    free_handover(h);
 }
+
+/* --- what is not handed over --- */
 
 /* When a job that its dead-letter sink has no room for may ask again: each its own time,
  * so that many of them do not keep Redis busy with coming and going. */
@@ -188,99 +168,178 @@ static int64_t dead_slot_ms(struct route *route)
 }
 
 /* Leases were lost so often that the job itself may be what ends them. */
-static bool is_poison(const struct route *route, const struct job *job,
-                      const struct tries *tries)
+static bool is_poison(const struct leased *l)
 {
-    if (job->tries_max > 0)
-        return (int64_t)tries->attempts - LEASES_LOST > job->tries_max;
-    return tries->attempts > LEASES_LOST &&
-           retry_delay_ms(&route->conf->retry, tries->attempts - LEASES_LOST, 0.5) ==
-               RETRY_GIVE_UP;
+    const struct tries *t = &l->tries;
+    if (l->job->tries_max > 0)
+        return (int64_t)t->attempts - LEASES_LOST > l->job->tries_max;
+    return t->attempts > LEASES_LOST &&
+           retry_delay_ms(route_retry_policy(l->sched->route, l->job),
+                          t->attempts - LEASES_LOST, 0.5) == RETRY_GIVE_UP;
 }
 
-/* What is left to do for a job that can't be handed over. */
-static bool turned_away(struct sched *s, const struct claimed *claimed,
-                        struct tries *tries, const struct job *job, int64_t lease,
-                        int64_t now_ms, const struct err *err)
+/* A first attempt is late against max_lateness; what an operator replays is meant to be.
+ */
+static bool is_late(const struct route *route, const struct tries *t, int64_t lateness_ms)
+{
+    return route->conf->max_lateness_ms > 0 && t->attempts == 0 && t->replays == 0 &&
+           lateness_ms > route->conf->max_lateness_ms;
+}
+
+/* Too late by the job's own word, or the route's. false: it may be delivered. */
+static bool ended_by_time(struct leased *l, int64_t lateness_ms, int64_t now_ms)
+{
+    struct route *route = l->sched->route;
+    bool expired = l->job->expires_ms > 0 && l->job->expires_ms < now_ms;
+    bool late = !expired && is_late(route, &l->tries, lateness_ms);
+    enum reason reason = expired ? REASON_EXPIRED : REASON_LATE;
+    if (!expired && !late)
+        return false;
+    if (late && route->conf->late == LATE_DELIVER) {
+        route->stats.late++;
+        return false;
+    }
+    if (route->conf->late == LATE_DROP) {
+        settle_drop(l, reason);
+        return true;
+    }
+    tries_set_error(&l->tries, expired ? "deliver-before had passed"
+                                       : "later than max_lateness of the route");
+    settle_give_up(l, reason);
+    return true;
+}
+
+/* Still to be delivered to its own target: what stands against it? */
+static bool live_turned_away(struct leased *l, int64_t lateness_ms, int64_t now_ms)
+{
+    if (ended_by_time(l, lateness_ms, now_ms))
+        return true;
+    if (!is_poison(l))
+        return false;
+    settle_give_up(l, REASON_RETRIES);
+    return true;
+}
+
+/* On its way to the dead-letter sink. */
+static bool dead_turned_away(struct leased *l)
+{
+    struct route *route = l->sched->route;
+    if (route->dead == NULL) { /* the route lost its dead-letter sink */
+        settle_bury(l);
+        return true;
+    }
+    if (route->dead->in_flight < route->dead->max_in_flight)
+        return false;
+    settle_retry(l, dead_slot_ms(route));
+    return true;
+}
+
+/* What can't even be read. */
+static bool is_broken(struct leased *l, const struct claimed *claimed,
+                      const struct err *err)
 {
     if (claimed->record.n == 0) {
-        log_error(s->route->conf->name, "job %.*s: its body is missing in Redis",
+        log_error(l->sched->route->conf->name, "job %.*s: its body is missing in Redis",
                   SLICE_ARG(claimed->id));
         return true;
     }
-    if (job == NULL) {
-        tries_set_error(tries, err->text);
-        tries_set_reason(tries, reason_name(REASON_UNDECODABLE));
-        bury(s, claimed->id, lease, tries);
-        return true;
-    }
-    if (tries->reason[0] == '\0' && job->expires_ms > 0 && job->expires_ms < now_ms) {
-        tries_set_error(tries, "deliver-before had passed");
-        give_up(s, claimed->id, lease, tries, reason_name(REASON_EXPIRED));
-        return true;
-    }
-    if (tries->reason[0] == '\0' && is_poison(s->route, job, tries)) {
-        give_up(s, claimed->id, lease, tries, reason_name(REASON_RETRIES));
-        return true;
-    }
-    struct sink *dead = tries->reason[0] ? s->route->dead : NULL;
-    if (tries->reason[0] && dead == NULL) { /* the route lost its dead-letter sink */
-        bury(s, claimed->id, lease, tries);
-        return true;
-    }
-    if (dead && dead->in_flight >= dead->max_in_flight) {
-        retry(s, claimed->id, lease, dead_slot_ms(s->route), tries);
-        return true;
-    }
-    return false;
+    if (l->job != NULL)
+        return false;
+    tries_set_error(&l->tries, err->text);
+    tries_set_reason(&l->tries, reason_name(REASON_UNDECODABLE));
+    settle_bury(l);
+    return true;
 }
 
-static void hand_over(struct handover *h, int64_t now_ms)
+/* --- hand-over --- */
+
+static void hand_over(struct handover *h)
 {
-    struct route *route = h->sched->route;
-    struct sink *sink = h->sink;
-    route->in_flight++;
-    sink->in_flight++;
+    struct route *route = route_of(h);
     h->started_us = loop_mono_us();
-    if (h->tries.reason[0] != '\0')
+    if (h->d.dead)
         ; /* a dead letter's way is not measured */
-    else if (h->tries.attempts > 0)
+    else if (h->l.tries.attempts > 0)
         route->stats.redelivered++;
     else
-        histogram_add(&route->stats.lateness, (double)(now_ms - h->job->due_ms) / 1000);
-    sink->ops->deliver(sink, sink->self, &h->d);
+        histogram_add(&route->stats.lateness, (double)h->lateness_ms / 1000);
+    emit_headers(route, h->l.job, &h->l.tries, store_now_ms(route->bridge->store), &h->d);
+    h->sink->ops->deliver(h->sink, h->sink->self, &h->d);
+}
+
+static void on_paced(void *arg, const struct pace_answer *answer)
+{
+    struct handover *h = arg;
+    h->l.tries.paced = answer->slot;
+    if (answer->go) {
+        hand_over(h);
+        return;
+    }
+    give_credit(h);
+    settle_park(&h->l, answer->wait_ms);
+    free_handover(h);
+}
+
+static struct handover *handover_new(const struct leased *l)
+{
+    struct handover *h = mem_alloc(sizeof(*h));
+    struct route *route = l->sched->route;
+    const struct tries *t = &l->tries;
+    bool dead = t->reason[0] != '\0';
+    h->l = *l;
+    h->l.id = l->job->id;
+    h->sink = dead ? route->dead : route->sink;
+    h->d.job = l->job;
+    h->d.attempt = dead ? t->attempts : t->attempts + 1;
+    h->d.timeout_ms = h->sink->timeout_ms;
+    h->d.target = l->job->target;
+    h->d.target_asked = l->job->target_asked && !dead;
+    h->letter = (struct dead_letter){.reason = h->l.tries.reason,
+                                     .error = h->l.tries.error,
+                                     .status = t->status,
+                                     .attempts = t->attempts,
+                                     .replays = t->replays,
+                                     .first_ms = t->first_ms,
+                                     .last_ms = t->last_ms};
+    h->d.dead = dead ? &h->letter : NULL;
+    route->in_flight++;
+    h->sink->in_flight++;
+    return h;
+}
+
+static void begin(const struct leased *l, int64_t lateness_ms)
+{
+    struct route *route = l->sched->route;
+    struct handover *h = handover_new(l);
+    struct err err = {{0}};
+    h->lateness_ms = lateness_ms;
+    if (h->d.dead && emit_dead_target(route, l->job, &h->d, &err) < 0) {
+        give_credit(h);
+        on_dead_failed(h, err.text);
+        free_handover(h);
+    } else if (route->pace && !h->d.dead) {
+        pace_ask(route->pace, h->d.target, h->l.tries.paced, on_paced, h);
+    } else {
+        hand_over(h);
+    }
 }
 
 void deliver(struct sched *s, const struct claimed *claimed, int64_t lease,
              int64_t now_ms)
 {
-    struct route *route = s->route;
     struct err err = {{0}};
-    struct tries tries;
-    tries_parse(claimed->tries, &tries);
-    struct job *job =
-        claimed->record.n ? job_decode(claimed->id, claimed->record, &err) : NULL;
-    if (turned_away(s, claimed, &tries, job, lease, now_ms, &err)) {
-        job_free(job);
-        return;
+    struct leased l = {.sched = s, .id = claimed->id, .lease = lease};
+    tries_parse(claimed->tries, &l.tries);
+    if (claimed->record.n > 0)
+        l.job = job_decode(claimed->id, claimed->record, &err);
+    if (!is_broken(&l, claimed, &err)) {
+        int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, claimed->id);
+        int64_t lateness_ms = now_ms - due_ms;
+        bool dead = l.tries.reason[0] != '\0';
+        if (!(dead ? dead_turned_away(&l) : live_turned_away(&l, lateness_ms, now_ms))) {
+            begin(&l, lateness_ms); /* takes the job */
+            return;
+        }
     }
-    struct handover *h = mem_alloc(sizeof(*h));
-    bool dead = tries.reason[0] != '\0';
-    h->sched = s;
-    h->sink = dead ? route->dead : route->sink;
-    h->job = job;
-    h->tries = tries;
-    h->lease = lease;
-    h->d.job = job;
-    h->d.attempt = dead ? tries.attempts : tries.attempts + 1;
-    h->d.timeout_ms = h->sink->timeout_ms;
-    h->d.target = job->target;
-    if (dead && emit_dead_target(route, job, &h->d, &err) < 0) {
-        on_dead_failed(h, err.text);
-        job_free(job);
-        free(h);
-        return;
-    }
-    emit_headers(route, job, &tries, store_now_ms(route->bridge->store), &h->d);
-    hand_over(h, now_ms);
+    job_free(l.job);
 }

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { OURS_MAX = 9 };
+enum { OURS_MAX = 15 };
 
 /* One of ours, appended; room was made for all of them. */
 static void put(struct delivery *d, const char *name, struct slice value)
@@ -20,12 +20,34 @@ static int64_t hops_of(const struct job *job)
     return h && h->value.n > 0 && h->value.n < 10 ? strtoll(h->value.p, NULL, 10) : 0;
 }
 
+/* A message that was no good as a job is kept as it came. Once it is replayed, what was
+ * meant for us does not go on. */
+static bool is_stripped(struct slice name, const struct delivery *d,
+                        const struct tries *tries)
+{
+    static const struct delay_rules standard = {0};
+    return slice_is_nocase(name, "delay-hops") ||
+           (d->dead == NULL && tries->replays > 0 && delay_is_control(name, &standard));
+}
+
+static void put_dead(const struct route *route, struct job *job, struct delivery *d)
+{
+    put(d, "delay-route", slice_of(route->conf->name));
+    put(d, "delay-dead-reason", job_keepf(job, "%s", d->dead->reason));
+    put(d, "delay-dead-error", job_keepf(job, "%s", d->dead->error));
+    if (d->dead->status != 0)
+        put(d, "delay-dead-status", job_keepf(job, "%d", d->dead->status));
+    put(d, "delay-dead-attempts", job_keepf(job, "%u", d->dead->attempts));
+    put(d, "delay-dead-first", job_keepf(job, "%" PRId64, d->dead->first_ms));
+    put(d, "delay-dead-last", job_keepf(job, "%" PRId64, d->dead->last_ms));
+}
+
 void emit_headers(const struct route *route, struct job *job, const struct tries *tries,
                   int64_t now_ms, struct delivery *d)
 {
     d->headers = job_memory(job, (job->header_count + OURS_MAX) * sizeof(*d->headers));
     for (unsigned i = 0; i < job->header_count; i++)
-        if (!slice_is_nocase(job->headers[i].name, "delay-hops"))
+        if (!is_stripped(job->headers[i].name, d, tries))
             d->headers[d->header_count++] = job->headers[i];
     put(d, "delay-id", job->id);
     put(d, "delay-due", job_keepf(job, "%" PRId64, job->due_ms));
@@ -33,11 +55,12 @@ void emit_headers(const struct route *route, struct job *job, const struct tries
     put(d, "delay-attempt", job_keepf(job, "%u", d->attempt));
     put(d, "delay-source", job->source);
     put(d, "delay-hops", job_keepf(job, "%" PRId64, hops_of(job) + 1));
-    if (tries->reason[0] == '\0')
-        return;
-    put(d, "delay-route", slice_of(route->conf->name));
-    put(d, "delay-dead-reason", job_keepf(job, "%s", tries->reason));
-    put(d, "delay-dead-error", job_keepf(job, "%s", tries->error));
+    if (job->run > 0)
+        put(d, "delay-run", job_keepf(job, "%" PRId64, job->run));
+    if (tries->replays > 0)
+        put(d, "delay-replays", job_keepf(job, "%u", tries->replays));
+    if (d->dead)
+        put_dead(route, job, d);
 }
 
 int emit_dead_target(const struct route *route, struct job *job, struct delivery *d,

@@ -3,8 +3,10 @@
  * emit.h - what a job looks like on its way out: its own headers and ours.
  *
  * Added: delay-id, delay-due and delay-emitted (epoch ms), delay-attempt, delay-source
- * and delay-hops; on dead letters also delay-route, delay-dead-reason and
- * delay-dead-error. Pure but for the job's memory, which holds what is made here.
+ * and delay-hops; delay-run of a job that repeats, delay-replays of one that was
+ * replayed; on dead letters also delay-route and delay-dead-reason, -error, -status,
+ * -attempts, -first and -last (epoch ms). Pure but for the job's memory, which holds what
+ * is made here.
  */
 #ifndef BRIDGE_EMIT_H
 #define BRIDGE_EMIT_H

@@ -15,6 +15,8 @@ void inst_init(struct bridge *bridge)
         struct conf_source *c = &conf->sources[i];
         bridge->sources[i] =
             (struct source){.bridge = bridge, .conf = c, .ops = c->ops, .self = c->self};
+        for (size_t k = 0; k < c->compat.n; k++)
+            bridge->sources[i].compat |= delay_compat(c->compat.v[k]);
     }
     bridge->sink_count = conf->sink_count;
     bridge->sinks = mem_alloc(conf->sink_count * sizeof(*bridge->sinks));

@@ -150,14 +150,21 @@ enum job_field {
     FIELD_TIMESTAMP_MS,
     FIELD_EXPIRES_MS,
     FIELD_PARTITION,
-    FIELD_OFFSET
+    FIELD_OFFSET,
+    FIELD_TARGET_ASKED,
+    FIELD_RETRY,
+    FIELD_REPEAT,
+    FIELD_REPEAT_UNTIL_MS,
+    FIELD_REPEAT_COUNT,
+    FIELD_RUN
 };
 
 enum field_type {
     TYPE_BYTES, /* struct slice, written as binary; none is left out, empty is not */
     TYPE_TEXT,  /* struct slice, written as a string if it is ASCII; empty is left out */
     TYPE_INT64,
-    TYPE_INT32
+    TYPE_INT32,
+    TYPE_BOOL
 };
 struct field {
     enum job_field number;
@@ -174,6 +181,12 @@ static const struct field fields[] = {
     {FIELD_EXPIRES_MS, TYPE_INT64, offsetof(struct job, expires_ms), 0},
     {FIELD_PARTITION, TYPE_INT32, offsetof(struct job, partition), -1},
     {FIELD_OFFSET, TYPE_INT64, offsetof(struct job, offset), -1},
+    {FIELD_TARGET_ASKED, TYPE_BOOL, offsetof(struct job, target_asked), 0},
+    {FIELD_RETRY, TYPE_TEXT, offsetof(struct job, retry), 0},
+    {FIELD_REPEAT, TYPE_TEXT, offsetof(struct job, repeat), 0},
+    {FIELD_REPEAT_UNTIL_MS, TYPE_INT64, offsetof(struct job, repeat_until_ms), 0},
+    {FIELD_REPEAT_COUNT, TYPE_INT64, offsetof(struct job, repeat_count), 0},
+    {FIELD_RUN, TYPE_INT64, offsetof(struct job, run), 0},
 };
 enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
 
@@ -185,7 +198,14 @@ static struct slice slice_at(const struct job *job, const struct field *f)
 static int64_t integer_at(const struct job *job, const struct field *f)
 {
     const void *at = (const char *)job + f->offset;
-    return f->type == TYPE_INT32 ? *(const int32_t *)at : *(const int64_t *)at;
+    switch (f->type) {
+    case TYPE_INT32:
+        return *(const int32_t *)at;
+    case TYPE_BOOL:
+        return *(const bool *)at;
+    default:
+        return *(const int64_t *)at;
+    }
 }
 
 static bool is_written(const struct job *job, const struct field *f)
@@ -343,12 +363,17 @@ static int read_field(struct slice *rest, struct job *job, int64_t number,
     void *at = (char *)job + f->offset;
     if (f->type == TYPE_BYTES || f->type == TYPE_TEXT)
         return read_slice(rest, job, f->type == TYPE_BYTES, at, err);
-    bool small = f->type == TYPE_INT32;
-    if (read_integer(rest, small ? INT32_MIN : INT64_MIN, small ? INT32_MAX : INT64_MAX,
-                     &n, err) < 0)
+    static const struct {
+        int64_t least, most;
+    } ranges[] = {[TYPE_INT64] = {INT64_MIN, INT64_MAX},
+                  [TYPE_INT32] = {INT32_MIN, INT32_MAX},
+                  [TYPE_BOOL] = {0, 1}};
+    if (read_integer(rest, ranges[f->type].least, ranges[f->type].most, &n, err) < 0)
         return -1;
-    if (small)
+    if (f->type == TYPE_INT32)
         *(int32_t *)at = (int32_t)n;
+    else if (f->type == TYPE_BOOL)
+        *(bool *)at = n != 0;
     else
         *(int64_t *)at = n;
     return 0;

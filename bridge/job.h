@@ -53,10 +53,18 @@ struct job {
     /* The source knows the times itself: due_ms (0: now, by Redis' clock) and expires_ms
      * are set, and headers are data, none of them control. Not in the record. */
     bool timed;
-    bool at_once;  /* due when it is stored, whatever due_ms says. Not in the record */
-    bool to_queue; /* only routes that end at a queue are looked at. Not in the record */
-    bool replace;  /* a job of that id goes, wherever it stands. Not in the record */
-    int64_t tries_max; /* deliveries at most; 0: as the route or the queue says */
+    bool at_once;   /* due when it is stored, whatever due_ms says. Not in the record */
+    bool to_queue;  /* only routes that end at a queue are looked at. Not in the record */
+    bool replace;   /* a job of that id goes, wherever it stands. Not in the record */
+    bool tombstone; /* Kafka's null value: cancels the job that its id or key names,
+                     * unless it asks for a time. Not in the record */
+    int64_t tries_max;  /* deliveries at most; 0: as the route or the queue says */
+    bool target_asked;  /* the message named the target, within what the route allows */
+    struct slice retry; /* name of the schedule that the message asked for; empty: none */
+    struct slice repeat;     /* delay-repeat, see repeat.h; empty: it is delivered once */
+    int64_t repeat_until_ms; /* no run is due later; 0: no end */
+    int64_t repeat_count;    /* so many runs; 0: no limit */
+    int64_t run;             /* number of this run, from 1; 0: it does not repeat */
     int64_t
         lease_ms; /* of a queue's job: for how long a consumer gets it; 0: as it asks */
     struct job_chunk *memory;

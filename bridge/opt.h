@@ -30,6 +30,11 @@ enum opt_type {             /* field in the struct      in the file             
                              ... } */
 };
 
+#define OPT_RETRY_NEVER "never" /* the word of OPT_RETRY for no retry at all */
+#define OPT_RETRY_FORMS                                                                  \
+    "must be a list of waits: [ \"10s\", \"20s\" ], or { first = \"1s\"; factor = 2.0; " \
+    "max = \"10m\"; limit = 10; jitter = 0.2; }, or \"" OPT_RETRY_NEVER "\""
+
 struct opt {
     const char *name;
     enum opt_type type;

@@ -2,9 +2,11 @@
 /*
  * opt_retry.c - a retry schedule as an option: its three forms. Any thread.
  *
- *   [ "10s", "20s" ]               these waits, then no more; exactly so, without jitter
- *   { first = "1s"; limit = 5; }   by the formula of retry.h; what is absent has its
- * default "never" or [ ]                 no retry at all
+ *   [ "10s", "20s" ]              these waits, then no more; exactly so, without jitter
+ *   { first = "1s"; limit = 5; }  the formula of retry.h; what is absent has its default
+ *   "never" or [ ]                no retry at all
+ *
+ * A route has a fourth, the name of a schedule; conf.c sees to that.
  */
 #include "bridge/mem.h"
 #include "bridge/opt_text.h"
@@ -84,16 +86,14 @@ int opt_set_retry(const struct opt *row, void *field, const struct opt_value *v,
     int rc;
 
     (void)row;
-    if (v->kind == OPT_IS_STR && strcmp(v->str, "never") == 0)
+    if (v->kind == OPT_IS_STR && strcmp(v->str, OPT_RETRY_NEVER) == 0)
         rc = by_list(&none, &p, err);
     else if (v->kind == OPT_IS_LIST)
         rc = by_list(v, &p, err);
     else if (v->kind == OPT_IS_GROUP)
         rc = by_formula(v, &p, err);
     else
-        rc = err_set(err, "must be a list of waits: [ \"10s\", \"20s\" ], or "
-                          "{ first = \"1s\"; factor = 2.0; max = \"10m\"; limit = 10; "
-                          "jitter = 0.2; }, or \"never\"");
+        rc = err_set(err, OPT_RETRY_FORMS);
     if (rc != 0)
         return -1;
     retry_free(field);

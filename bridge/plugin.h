@@ -59,19 +59,22 @@ const char *source_name(const struct source *src); /* also the `who` of log line
 int64_t source_now_ms(struct source *src, struct slice topic);
 
 enum stored {
-    STORED,        /* Redis has it */
-    STORED_BEFORE, /* a job of that id was there already; nothing changed */
-    STORED_DEAD,   /* kept in the error bucket with its reason; acknowledge it */
-    STORED_NONE,   /* there was nothing to keep (a cancel was carried out) */
-    REFUSED,       /* only where ops->answers: why says what to do */
-    NOT_STORED     /* Redis does not have it; do NOT acknowledge */
+    STORED,         /* Redis has it */
+    STORED_INSTEAD, /* it took the place of a job of that id (delay-op: replace) */
+    STORED_BEFORE,  /* nothing changed; reason: "exists" a job of that id is there,
+                     * "remembered" one was delivered within dedupe_window, "read-again" */
+    STORED_DEAD,    /* kept in the error bucket with its reason; acknowledge it */
+    STORED_NONE,    /* there was nothing to keep (a cancel was carried out) */
+    REFUSED,        /* only where ops->answers: why says what to do */
+    NOT_STORED      /* Redis does not have it; do NOT acknowledge */
 };
 struct stored_reply {
     enum stored outcome;
     struct slice id; /* of the job; borrowed until the callback returns */
     int64_t
         due_ms; /* -1 with STORED_BEFORE: that of the job that is there is not known */
-    const char *reason; /* REFUSED, STORED_DEAD: one word of the fixed list, else "" */
+    const char *reason; /* REFUSED, STORED_DEAD: one word of the fixed list; STORED_BEFORE
+                         * as above; else "" */
     const char *why;    /* in words, else "" */
 };
 typedef void stored_cb(void *arg, const struct stored_reply *reply);
@@ -111,7 +114,8 @@ void source_find(struct source *src, struct slice route, struct slice id, found_
 
 enum cancelled {
     CANCELLED,        /* it will not be delivered */
-    CANCEL_TOO_LATE,  /* it is being delivered */
+    CANCEL_TOO_LATE,  /* it is being delivered; if that fails, it is not tried again */
+    CANCEL_EMITTED,   /* it was delivered (only known within dedupe_window) */
     CANCEL_NOT_FOUND, /* delivered before, or never there */
     CANCEL_NO_ROUTE,
     CANCEL_UNKNOWN /* Redis did not answer; try again */
@@ -132,6 +136,14 @@ struct httpd *source_httpd(struct source *src);
 
 struct sink;
 
+/* What a dead letter tells of its job's end. */
+struct dead_letter {
+    const char *reason, *error; /* a word of reason.h; the last error, "" */
+    int status;                 /* of the last answer; 0: none */
+    unsigned attempts, replays;
+    int64_t first_ms, last_ms; /* of the attempts, since 1970 */
+};
+
 /* One hand-over of a job. All of it is borrowed until delivery_done(). */
 struct delivery {
     const struct job *job; /* id, key, payload; its own headers are the raw ones: */
@@ -142,9 +154,15 @@ struct delivery {
     unsigned header_count;
     unsigned attempt;   /* from 1 */
     int64_t timeout_ms; /* report within this; then the lease ends and another may try */
+    const struct dead_letter *dead; /* NULL: not a dead letter */
+    bool target_asked; /* the message named the target: it is nobody's word but its own */
     int64_t retry_after_ms; /* the sink may set it with TRY_AGAIN: not before so long from
                                now */
-    void *sink_arg;         /* the sink's own */
+    int status; /* the sink may set what the other end answered: HTTP status, reason
+                 * code; kept with a dead letter */
+    bool stops_target; /* the sink may set it with TRY_AGAIN: the target is gone, and gets
+                        * nothing more until an operator starts it again */
+    void *sink_arg;    /* the sink's own */
 };
 /* The first header of that name, case-insensitive; NULL: there is none. */
 const struct header *delivery_header(const struct delivery *d, const char *name);
@@ -167,6 +185,9 @@ struct sink_ops {
      * the rules within self. */
     const struct queue_rules *(*queue)(const void *self);
     int (*check)(const void *self, struct err *err); /* as of a source; may be NULL */
+    /* What of a target counts as one for rates, breakers and stops: of a URL its origin.
+     * A part of target, or of self. NULL: the whole target. */
+    struct slice (*origin)(const void *self, struct slice target);
     int (*start)(struct sink *sink, void *self, struct err *err);
     void (*deliver)(struct sink *sink, void *self, struct delivery *d);
     /* Called once, when no delivery is open. Ends in sink_stopped(), at once or later. */

@@ -31,7 +31,7 @@ static struct query *query_new(struct source *src, struct slice route, struct sl
     struct query *q = mem_alloc(sizeof(*q));
     q->src = src;
     q->arg = arg;
-    q->route = route_named(src->bridge, src, route);
+    q->route = route_of_name(src->bridge, route); /* whatever brings its jobs */
     q->id_n = id.n <= JOB_ID_MAX ? id.n : 0;
     memcpy(q->id, id.p ? id.p : "", q->id_n);
     if (q->route)
@@ -113,13 +113,14 @@ static void on_cancelled(void *arg, char code)
     } rows[] = {{'c', CANCELLED},
                 {'e', CANCELLED},
                 {'f', CANCEL_TOO_LATE},
+                {'m', CANCEL_EMITTED},
                 {'n', CANCEL_NOT_FOUND}};
     enum cancelled said = CANCEL_UNKNOWN;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].letter == code)
             said = rows[i].answer;
-    if (said == CANCELLED)
-        q->route->stats.cancelled++;
+    q->route->stats.cancelled += said == CANCELLED;
+    q->route->stats.cancels_missed += said != CANCELLED && said != CANCEL_UNKNOWN;
     q->cb.cancelled(q->arg, said);
     query_end(q);
 }
@@ -137,7 +138,7 @@ void source_cancel(struct source *src, struct slice route, struct slice id,
     struct query *q = query_new(src, route, id, arg);
     q->cb.cancelled = cb;
     if (q->bucket)
-        store_cancel(q->bucket, (struct slice){q->id, q->id_n}, SUBMIT_ANSWER_MS,
+        store_cancel(q->bucket, (struct slice){q->id, q->id_n}, NULL, SUBMIT_ANSWER_MS,
                      on_cancelled, q);
     else
         loop_defer(on_no_route_cancelled, q);

@@ -4,12 +4,20 @@
 #include <string.h>
 
 static const char *const names[REASONS] = {
-    [REASON_BAD_DELAY] = "bad-delay",     [REASON_TOO_LONG] = "too-long",
-    [REASON_BAD_ID] = "bad-id",           [REASON_BAD_OP] = "bad-op",
-    [REASON_BAD_TARGET] = "bad-target",   [REASON_BAD_RETRY] = "bad-retry",
-    [REASON_EXPIRED] = "expired",         [REASON_RETRIES] = "retries",
-    [REASON_REJECTED] = "rejected",       [REASON_OVERSIZE] = "oversize",
-    [REASON_NO_ROUTE] = "no-route",       [REASON_LOOP] = "loop",
+    [REASON_BAD_DELAY] = "bad-delay",
+    [REASON_TOO_LONG] = "too-long",
+    [REASON_BAD_ID] = "bad-id",
+    [REASON_BAD_OP] = "bad-op",
+    [REASON_BAD_TARGET] = "bad-target",
+    [REASON_BAD_RETRY] = "bad-retry",
+    [REASON_BAD_REPEAT] = "bad-repeat",
+    [REASON_EXPIRED] = "expired",
+    [REASON_LATE] = "late",
+    [REASON_RETRIES] = "retries",
+    [REASON_REJECTED] = "rejected",
+    [REASON_OVERSIZE] = "oversize",
+    [REASON_NO_ROUTE] = "no-route",
+    [REASON_LOOP] = "loop",
     [REASON_UNDECODABLE] = "undecodable",
 };
 

@@ -14,7 +14,9 @@ enum reason {
     REASON_BAD_TARGET,  /* a delay-to that is no target, or that the route does not allow
                          */
     REASON_BAD_RETRY,   /* a delay-retry that names no schedule */
-    REASON_EXPIRED,     /* deliver-before had passed when it was due */
+    REASON_BAD_REPEAT,  /* a delay-repeat that is no interval and no cron line */
+    REASON_EXPIRED,     /* deliver-before had passed when it was to be handed over */
+    REASON_LATE,        /* later than max_lateness of the route */
     REASON_RETRIES,     /* the retry schedule came to its end */
     REASON_REJECTED,    /* the other end says that it will never work */
     REASON_OVERSIZE,    /* larger than daemon.job_max */

@@ -6,8 +6,10 @@
  * rounded up, because a wait is never shorter than it was promised.
  */
 #include "bridge/retry.h"
+#include "bridge/mem.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* About 35 million years; a due time plus this still fits. */
 static const double longest_ms = (double)(INT64_MAX / 8);
@@ -61,6 +63,17 @@ int64_t retry_wait_ms(const struct retry_policy *p, unsigned n, double random)
     if (p->list_ms != NULL && n > p->list_count)
         n = p->list_count;
     return retry_delay_ms(&endless, n, random);
+}
+
+struct retry_policy retry_copy(const struct retry_policy *p)
+{
+    struct retry_policy copy = *p;
+
+    if (p->list_ms != NULL) {
+        copy.list_ms = mem_alloc(p->list_count * sizeof(*p->list_ms));
+        memcpy(copy.list_ms, p->list_ms, p->list_count * sizeof(*p->list_ms));
+    }
+    return copy;
 }
 
 void retry_free(struct retry_policy *p)

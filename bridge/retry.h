@@ -25,6 +25,8 @@ enum { RETRY_GIVE_UP = -1 };
 int64_t retry_delay_ms(const struct retry_policy *p, unsigned n, double random);
 /* The same without the limit: the last wait goes on for ever. */
 int64_t retry_wait_ms(const struct retry_policy *p, unsigned n, double random);
+/* Gives a copy with a list of its own. */
+struct retry_policy retry_copy(const struct retry_policy *p);
 void retry_free(struct retry_policy *p); /* NULL is fine */
 
 #endif

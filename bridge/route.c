@@ -2,8 +2,11 @@
 #include "bridge/route.h"
 #include "bridge/bridge.h"
 #include "bridge/match.h"
+#include "bridge/pace.h"
 #include "bridge/sched.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static struct sink *sink_named(struct bridge *bridge, const char *name)
@@ -29,6 +32,22 @@ static int compile(const char *text, const struct sink *sink, struct tmpl **tmpl
     return *tmpl ? 0 : -1;
 }
 
+/* Could a message choose the host of its target, within this template? */
+static bool is_open(const struct sink *sink, const struct tmpl *target)
+{
+    if (sink->ops->origin == NULL || target == NULL || tmpl_is_constant(target))
+        return false;
+    struct slice prefix = tmpl_prefix(target);
+    return prefix.n == 0 || sink->ops->origin(sink->self, prefix).n >= prefix.n;
+}
+
+/* By default a hundredth of a second's worth: what a claim is late by may be made up. */
+static int64_t burst(const struct conf_route *conf)
+{
+    int64_t n = conf->burst > 0 ? conf->burst : (int64_t)(conf->rate / 100);
+    return n > 0 ? n : 1;
+}
+
 int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
                struct err *err)
 {
@@ -39,15 +58,25 @@ int route_init(struct route *route, struct bridge *bridge, const struct conf_rou
     must(route->sink != NULL && (conf->dead == NULL || route->dead != NULL));
     if (compile(conf->topic, route->sink, &route->target, err) < 0)
         return err_in(err, conf->name);
+    route->target_open = is_open(route->sink, route->target);
     if (route->dead &&
         compile(conf->dead_topic, route->dead, &route->dead_target, err) < 0)
         return err_in(err, conf->name);
     if (route->sink->rules)
         return 0; /* its queues make their own */
+    route->rules = (struct bucket_rules){
+        .remember_ms = conf->dedupe_ms,
+        .by_key = conf->order == ORDER_KEY,
+        .rate = conf->rate / (double)conf->buckets,
+        .burst = burst(conf),
+        .in_flight_max = conf->shared ? conf->max_in_flight : 0,
+        .shared = conf->shared,
+    };
     route->bucket_count = conf->buckets;
     route->scheds = mem_alloc((size_t)conf->buckets * sizeof(*route->scheds));
     for (int64_t i = 0; i < conf->buckets; i++)
         sched_init(&route->scheds[i], route, (unsigned)i);
+    route->pace = pace_new(route);
     return 0;
 }
 
@@ -56,6 +85,7 @@ void route_fini(struct route *route)
     for (int64_t i = 0; i < route->bucket_count; i++)
         sched_fini(&route->scheds[i]);
     free(route->scheds);
+    pace_free(route->pace);
     tmpl_free(route->target);
     tmpl_free(route->dead_target);
 }
@@ -77,13 +107,19 @@ struct route *route_first(const struct source *src)
     return &bridge->routes[0];
 }
 
-struct route *route_named(const struct bridge *bridge, const struct source *src,
-                          struct slice name)
+struct route *route_of_name(const struct bridge *bridge, struct slice name)
 {
     for (size_t i = 0; i < bridge->route_count; i++)
         if (slice_is(name, bridge->routes[i].conf->name))
-            return route_comes_from(&bridge->routes[i], src) ? &bridge->routes[i] : NULL;
+            return &bridge->routes[i];
     return NULL;
+}
+
+struct route *route_named(const struct bridge *bridge, const struct source *src,
+                          struct slice name)
+{
+    struct route *route = route_of_name(bridge, name);
+    return route && route_comes_from(route, src) ? route : NULL;
 }
 
 struct route *route_matching(const struct source *src, const struct slice *topic,
@@ -136,14 +172,60 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
         if (*bad == 0)
             job->target = job_keep(job, buf_slice(&target));
         buf_free(&target);
+        job->target_asked = *bad == 0 && route->target_open;
+    } else if (job->target.n > 0) {
+        job->target_asked = route->sink->ops->origin != NULL;
     }
     return route;
 }
 
-struct sched *route_bucket(const struct route *route, struct slice id)
+const struct retry_policy *route_retry_policy(const struct route *route,
+                                              const struct job *job)
+{
+    const struct conf_schedule *asked = NULL;
+    if (job && job->retry.n > 0) /* it may have gone from the configuration since */
+        asked = conf_schedule_named(route->bridge->conf, job->retry);
+    return asked ? &asked->policy : &route->conf->retry;
+}
+
+/* FNV-1a. */
+static uint32_t hash32(struct slice s)
 {
     uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < id.n; i++)
-        hash = (hash ^ (unsigned char)id.p[i]) * 16777619u;
-    return &route->scheds[hash % (uint32_t)route->bucket_count];
+    for (size_t i = 0; i < s.n; i++)
+        hash = (hash ^ (unsigned char)s.p[i]) * 16777619u;
+    return hash;
+}
+
+static uint64_t hash64(struct slice s)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < s.n; i++)
+        hash = (hash ^ (unsigned char)s.p[i]) * 1099511628211u;
+    return hash;
+}
+
+/* Two keys of one hash wait for each other, which does no harm. */
+struct slice route_group(const struct route *route, const struct job *job,
+                         char room[ROUTE_GROUP_BYTES])
+{
+    if (!route->rules.by_key || job->key.p == NULL)
+        return (struct slice){NULL, 0};
+    snprintf(room, ROUTE_GROUP_BYTES, "%016" PRIx64, hash64(job->key));
+    return (struct slice){room, ROUTE_GROUP_BYTES - 1};
+}
+
+/* The last bits of FNV-1a differ too little between ids that end alike: the product mixes
+ * them, its upper half counts. */
+int64_t route_spread_ms(const struct route *route, struct slice id)
+{
+    if (route->conf->spread_ms == 0)
+        return 0;
+    uint64_t mixed = hash64(id) * 0x9E3779B97F4A7C15u;
+    return (int64_t)((unsigned __int128)mixed * (uint64_t)route->conf->spread_ms >> 64);
+}
+
+struct sched *route_bucket(const struct route *route, struct slice id)
+{
+    return &route->scheds[hash32(id) % (uint32_t)route->bucket_count];
 }

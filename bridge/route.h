@@ -9,10 +9,12 @@
 #include "bridge/slice.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct bridge;
 struct conf_route;
 struct job;
+struct retry_policy;
 struct route;
 struct sched;
 struct source;
@@ -30,8 +32,21 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
                         struct err *err);
 /* The first route that comes from src: where what has no route is kept. Never NULL. */
 struct route *route_first(const struct source *src);
+/* By its name; route_named() gives only one that takes jobs from that source. NULL. */
+struct route *route_of_name(const struct bridge *bridge, struct slice name);
 struct route *route_named(const struct bridge *bridge, const struct source *src,
                           struct slice name);
+/* The schedule that the job asked for, or the route's own. job may be NULL. */
+const struct retry_policy *route_retry_policy(const struct route *route,
+                                              const struct job *job);
+/* Of which jobs only one leaves at a time: a hash of the key, in room. none: of no other.
+ */
+enum { ROUTE_GROUP_BYTES = 17 };
+struct slice route_group(const struct route *route, const struct job *job,
+                         char room[ROUTE_GROUP_BYTES]);
+/* How long after its due time this job leaves: its place within the route's spread, the
+ * same each time it is asked for. */
+int64_t route_spread_ms(const struct route *route, struct slice id);
 /* By the hash of the id (FNV-1a, 32 bits), so that every instance picks the same. */
 struct sched *route_bucket(const struct route *route, struct slice id);
 

@@ -2,10 +2,12 @@
 #include "bridge/sched.h"
 #include "bridge/bridge.h"
 #include "bridge/deliver.h"
+#include "bridge/pace.h"
 
 enum {
     RECHECK_US = 10 * 1000 * 1000, /* what other instances left is found within this */
-    AGAIN_MS = 100                 /* after a claim that Redis did not answer */
+    AGAIN_MS = 100,                /* after a claim that Redis did not answer */
+    FULL_US = 10 * 1000            /* all instances have as many under way as they may */
 };
 
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
@@ -17,6 +19,9 @@ enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
         return SCHED_SLEEP;
     if (v->credit == 0)
         return SCHED_WAIT_CREDIT;
+    *wait_us = v->paced_us;
+    if (v->paced_us > 0)
+        return SCHED_SLEEP;
     bool worth = v->credit >= SCHED_WORTH || 2 * v->credit >= v->credit_max;
     if (v->gap_us == 0 || (worth && v->more))
         return SCHED_CLAIM;
@@ -31,10 +36,25 @@ static void on_timer(void *arg)
     pump(arg);
 }
 
-static unsigned credit(const struct sink *sink)
+static unsigned room(unsigned used, int64_t most)
 {
-    unsigned used = sink->in_flight + sink->reserved;
-    return used < sink->max_in_flight ? sink->max_in_flight - used : 0;
+    return used < most ? (unsigned)most - used : 0;
+}
+
+static unsigned sink_credit(const struct sink *sink)
+{
+    return room(sink->in_flight + sink->reserved, sink->max_in_flight);
+}
+
+/* What the sink can take, and the route may have under way. */
+static unsigned credit(const struct route *route)
+{
+    unsigned sink = sink_credit(route->sink);
+    int64_t most = route->conf->max_in_flight;
+    unsigned own = most > 0 ? room(route->in_flight + route->reserved, most) : sink;
+    unsigned paced = route->pace ? pace_room(route->pace) : sink;
+    unsigned least = own < sink ? own : sink;
+    return paced < least ? paced : least;
 }
 
 static void on_claim(void *arg, const struct claim_reply *reply);
@@ -43,9 +63,11 @@ static void claim(struct sched *s)
 {
     struct sink *sink = s->route->sink;
     unsigned max = (unsigned)s->route->bridge->conf->daemon.batch_max_jobs;
-    s->want = credit(sink) < max ? credit(sink) : max;
+    unsigned most = credit(s->route);
+    s->want = most < max ? most : max;
     s->claiming = true;
     sink->reserved += s->want;
+    s->route->reserved += s->want;
     store_claim(s->bucket, s->want, s->route->conf->lease_ms, on_claim, s);
 }
 
@@ -55,6 +77,14 @@ static void wait_for_credit(struct sched *s)
         return;
     s->listed = true;
     TAILQ_INSERT_TAIL(&s->route->sink->waiting, s, link);
+}
+
+/* How long nothing may be claimed, by the route's rate or because its target rests. */
+static int64_t paced_us(const struct sched *s, int64_t now_us)
+{
+    int64_t rest_us = s->route->pace ? pace_rest_us(s->route->pace) : 0;
+    int64_t rate_us = s->paced_us > now_us ? s->paced_us - now_us : 0;
+    return rest_us > rate_us ? rest_us : rate_us;
 }
 
 static void pump(struct sched *s)
@@ -73,9 +103,10 @@ static void pump(struct sched *s)
                                        : clock_until_us(store_clock(bridge->store),
                                                         now_us, s->head_ms),
         .gap_us = pacer_wait_us(&s->pacer, now_us, 1),
-        .credit = credit(sink),
+        .credit = credit(s->route),
         .credit_max = sink->max_in_flight,
         .more = s->more,
+        .paced_us = paced_us(s, now_us),
     };
     switch (sched_next(&view, &wait_us)) {
     case SCHED_REST:
@@ -98,12 +129,16 @@ static void on_claim(void *arg, const struct claim_reply *reply)
     struct sched *s = arg;
     s->claiming = false;
     s->route->sink->reserved -= s->want;
+    s->route->reserved -= s->want;
     if (reply == NULL) {
         timer_set(s->timer, AGAIN_MS);
         return;
     }
-    pacer_sent(&s->pacer, reply->count, loop_mono_us());
+    int64_t now_us = loop_mono_us();
+    pacer_sent(&s->pacer, reply->count, now_us);
     s->more = reply->count == s->want;
+    if (reply->wait_us != 0)
+        s->paced_us = now_us + (reply->wait_us > 0 ? reply->wait_us : FULL_US);
     s->head_ms = reply->next_ms;
     if (reply->count > 0 && (s->lease_ms < 0 || reply->lease < s->lease_ms))
         s->lease_ms = reply->lease;
@@ -142,17 +177,18 @@ void sched_head(struct sched *s, int64_t head_ms)
 
 static void reap(struct sched *s);
 
-static void on_reap(void *arg, int64_t moved, int64_t lease_ms)
+static void on_reap(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms)
 {
     struct sched *s = arg;
     s->reaping = false;
     if (moved < 0)
         return; /* the next tick asks again */
     s->lease_ms = lease_ms;
+    s->route->stats.cancelled += (uint64_t)dropped; /* while they were in flight */
     if (moved > 0)
         log_warn(s->route->conf->name, "%lld jobs came back: their lease had ended",
                  (long long)moved);
-    if (moved == s->route->bridge->conf->daemon.batch_max_jobs)
+    if (moved + dropped == s->route->bridge->conf->daemon.batch_max_jobs)
         reap(s);
 }
 
@@ -178,8 +214,12 @@ void sched_tick(struct sched *s)
 
 void sched_credit(struct sink *sink)
 {
-    while (!TAILQ_EMPTY(&sink->waiting) && credit(sink) > 0) {
-        struct sched *s = TAILQ_FIRST(&sink->waiting);
+    unsigned n = 0; /* each once: whose route is full goes to the end */
+    struct sched *s;
+    TAILQ_FOREACH (s, &sink->waiting, link)
+        n++;
+    for (; n > 0 && sink_credit(sink) > 0; n--) {
+        s = TAILQ_FIRST(&sink->waiting);
         TAILQ_REMOVE(&sink->waiting, s, link);
         s->listed = false;
         pump(s);
@@ -204,7 +244,8 @@ void sched_init(struct sched *s, struct route *route, unsigned number)
     s->head_ms = s->lease_ms = -1;
     struct buf name = {0};
     buf_addf(&name, "%s/%u", route->conf->name, number);
-    s->bucket = bucket_new(route->bridge->store, buf_str(&name), &events, s);
+    s->bucket =
+        bucket_new(route->bridge->store, buf_str(&name), &route->rules, &events, s);
     buf_free(&name);
     s->timer = timer_new(on_timer, s);
 }

@@ -24,6 +24,7 @@ struct sched_view {
     unsigned credit;      /* hand-overs that its sink can take */
     unsigned credit_max;  /* the same when nothing is in flight */
     bool more;            /* the last claim got all that it asked for */
+    int64_t paced_us;     /* that the route's rate, or its target, forbids another */
 };
 enum sched_next {
     SCHED_REST,        /* until the head changes, or the tick looks again */

@@ -18,7 +18,8 @@ static const char *const names[SCRIPTS] = {
     [SCRIPT_TOUCH] = "touch",     [SCRIPT_LOOK] = "look",
     [SCRIPT_MEASURE] = "measure", [SCRIPT_RESPAWN] = "respawn",
     [SCRIPT_DROP] = "drop",       [SCRIPT_TALLY] = "tally",
-    [SCRIPT_UNLIST] = "unlist",
+    [SCRIPT_UNLIST] = "unlist",   [SCRIPT_DEAD] = "dead",
+    [SCRIPT_PACE] = "pace",
 };
 
 const char *script_name(enum script s)

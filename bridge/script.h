@@ -37,6 +37,8 @@ enum script {
     SCRIPT_DROP,
     SCRIPT_TALLY,
     SCRIPT_UNLIST,
+    SCRIPT_DEAD,
+    SCRIPT_PACE,
     SCRIPTS
 };
 const char *script_name(enum script s);

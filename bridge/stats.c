@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/stats.h"
 #include "bridge/bridge.h"
+#include "bridge/pace.h"
 #include "bridge/queue_place.h"
 #include "bridge/version.h"
 
@@ -43,26 +44,43 @@ static void head(struct buf *out, const char *name, const char *type, const char
     buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Counters of a route, each one field of struct route_stats; count > 1: one per reason.
- */
+static const char *const duplicates[] = {[DUPLICATE_EXISTS] = "exists",
+                                         [DUPLICATE_REMEMBERED] = "remembered",
+                                         [DUPLICATE_READ_AGAIN] = "read-again"};
+static const char *const drops[] = {"expired", "late"};
+
+/* Counters of a route, each one field of struct route_stats; count > 1: one per reason
+ * or, where they have names of their own, per kind. */
 static const struct counter_row {
     const char *name, *help;
     size_t offset;
     unsigned count;
+    const char *const *kinds; /* NULL: reasons */
 } counters[] = {
 #define ROW(field, name, help)                                                           \
     {                                                                                    \
-        name, help, offsetof(struct route_stats, field), 1                               \
+        name, help, offsetof(struct route_stats, field), 1, NULL                         \
     }
 #define BY_REASON(field, name, help)                                                     \
     {                                                                                    \
-        name, help, offsetof(struct route_stats, field), REASONS                         \
+        name, help, offsetof(struct route_stats, field), REASONS, NULL                   \
+    }
+#define BY_KIND(field, kinds, name, help)                                                \
+    {                                                                                    \
+        name, help, offsetof(struct route_stats, field),                                 \
+            sizeof(kinds) / sizeof((kinds)[0]), kinds                                    \
     }
     ROW(received, "tarry_jobs_received_total",
         "Messages that sources handed to the route."),
     ROW(stored, "tarry_jobs_stored_total", "Jobs that Redis took as new."),
-    ROW(duplicates, "tarry_jobs_duplicate_total",
-        "Jobs that were there already, by id or by Kafka offset."),
+    BY_KIND(duplicates, duplicates, "tarry_jobs_duplicate_total",
+            "Jobs that were not stored: one of that id exists, or is remembered, or the "
+            "Kafka "
+            "record was read again."),
+    ROW(replaced, "tarry_jobs_replaced_total",
+        "Jobs that were stored in the place of another of their id."),
+    ROW(clamped, "tarry_jobs_clamped_total",
+        "Jobs stored with max_delay instead of a longer delay."),
     BY_REASON(refused, "tarry_jobs_rejected_total",
               "Messages refused to the producer's face."),
     ROW(not_stored, "tarry_jobs_not_stored_total",
@@ -73,6 +91,15 @@ static const struct counter_row {
     ROW(redelivered, "tarry_jobs_redelivered_total", "Attempts after the first."),
     BY_REASON(dead, "tarry_jobs_dead_total", "Jobs given up, kept in the error bucket."),
     ROW(cancelled, "tarry_jobs_cancelled_total", "Jobs taken out before their delivery."),
+    BY_KIND(expired, drops, "tarry_jobs_expired_total",
+            "Jobs dropped because they were too late, by their own word or the route's."),
+    ROW(late, "tarry_jobs_late_total", "Jobs delivered later than max_lateness."),
+    ROW(repeated, "tarry_jobs_repeated_total", "Jobs put back for their next run."),
+    ROW(replayed, "tarry_jobs_replayed_total", "Dead letters brought back."),
+    ROW(dropped_dead, "tarry_jobs_dead_dropped_total",
+        "Dead letters that an operator deleted."),
+    ROW(parked, "tarry_jobs_parked_total",
+        "Times that a job went back untried, since its target rests or has its rate."),
     ROW(cancels_missed, "tarry_cancels_missed_total",
         "Cancels that came too late, or named no job."),
     ROW(stale, "tarry_stale_acks_total",
@@ -91,7 +118,8 @@ static void print_counter(const struct bridge *bridge, const struct counter_row 
         for (unsigned r = 0; r < row->count; r++) {
             buf_addf(out, "%s{route=\"%s\"", row->name, route->conf->name);
             if (row->count > 1)
-                buf_addf(out, ",reason=\"%s\"", reason_name((enum reason)r));
+                buf_addf(out, ",reason=\"%s\"",
+                         row->kinds ? row->kinds[r] : reason_name((enum reason)r));
             buf_addf(out, "} %" PRIu64 "\n", v[r]);
         }
     }
@@ -267,5 +295,6 @@ void stats_print(const struct bridge *bridge, const struct counts *counts,
     print_lateness(bridge, out);
     print_sinks(bridge, out);
     print_queues(bridge, out);
+    pace_print(bridge->routes, bridge->route_count, out);
     print_process(bridge, out);
 }

@@ -24,10 +24,19 @@ void histogram_add(struct histogram *h, double seconds);
 void histogram_print(const struct histogram *h, const char *name, const char *labels,
                      struct buf *out);
 
+enum duplicate {
+    DUPLICATE_EXISTS,
+    DUPLICATE_REMEMBERED,
+    DUPLICATE_READ_AGAIN,
+    DUPLICATES
+};
+
 struct route_stats {
-    uint64_t received;         /* submitted by sources */
-    uint64_t stored;           /* new in Redis, dead ones included */
-    uint64_t duplicates;       /* an id, or a Kafka record, that was there already */
+    uint64_t received;               /* submitted by sources */
+    uint64_t stored;                 /* new in Redis, dead ones included */
+    uint64_t duplicates[DUPLICATES]; /* nothing was stored: see enum duplicate */
+    uint64_t replaced;               /* stored in the place of another */
+    uint64_t clamped;          /* stored with the longest delay instead of a longer one */
     uint64_t refused[REASONS]; /* to the producer's face */
     uint64_t not_stored;       /* Redis did not answer; the source keeps it */
     uint64_t delivered;        /* acknowledged by the other end */
@@ -35,6 +44,12 @@ struct route_stats {
     uint64_t redelivered; /* attempts after the first */
     uint64_t dead[REASONS];
     uint64_t cancelled;
+    uint64_t expired[2];       /* dropped: by deliver-before, by max_lateness */
+    uint64_t late;             /* delivered although later than max_lateness */
+    uint64_t repeated;         /* put back for their next run */
+    uint64_t replayed;         /* dead letters brought back */
+    uint64_t dropped_dead;     /* dead letters deleted by an operator */
+    uint64_t parked;           /* put back for their target's rate, breaker or stop */
     uint64_t cancels_missed;   /* too late, or no such job */
     uint64_t stale;            /* outcomes of a lease that had ended meanwhile */
     struct histogram lateness; /* due to hand-over, first attempts */

@@ -8,9 +8,10 @@
  * every script is repeatable by job id. So the store never drops a change by itself.
  *
  * Layout of the keys: bucket ROUTE/N has PREFIX:{ROUTE/N}:pool, :delay, :unack, :error,
- * :tries and :ingest, the queue of a sink PREFIX:{SINK:QUEUE}:pool and so on, and :ttl
- * and :done; where ids are global, PREFIX:{SINK}:QUEUE:pool and so on, and
- * PREFIX:{SINK}:ids. What each holds stands at the head of the files in lua/.
+ * :tries and :ingest, and where the route asks for it :seen, :held, :place, :lead, :pace
+ * and so on; the queue of a sink PREFIX:{SINK:QUEUE}:pool and so on, and :ttl and :done;
+ * where ids are global, PREFIX:{SINK}:QUEUE:pool and so on, and PREFIX:{SINK}:ids. What
+ * each holds stands at the head of the files in lua/.
  */
 #ifndef BRIDGE_STORE_H
 #define BRIDGE_STORE_H
@@ -80,8 +81,20 @@ struct bucket_events {
     void (*settled)(void *owner, unsigned expired, unsigned timed_out,
                     unsigned exhausted);
 };
-/* name: "ROUTE/N"; copied. Lives as long as the store, unless it is freed before. */
+/* What a route asks of its buckets. */
+struct bucket_rules {
+    int64_t remember_ms;   /* ids of delivered jobs are remembered so long; 0: not */
+    bool by_key;           /* jobs of one group leave one at a time, in their order */
+    double rate;           /* jobs claimed per second; 0: no limit */
+    int64_t burst;         /* of them, at once */
+    int64_t in_flight_max; /* claimed and not yet ended, all instances; 0: no limit */
+    bool shared; /* rate is of all instances together; else of each. in_flight_max holds
+                  * only where it is */
+};
+/* name: "ROUTE/N"; copied. rules must stay. Lives as long as the store, unless it is
+ * freed before. */
 struct bucket *bucket_new(struct store *st, const char *name,
+                          const struct bucket_rules *rules,
                           const struct bucket_events *events, void *owner);
 /* The bucket of a queue. rules must stay. */
 struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *queue,
@@ -102,7 +115,7 @@ int64_t bucket_hold_us(const struct bucket *b);
  * was closed, or the deadline passed, before Redis had answered. */
 typedef void change_cb(void *arg, char code);
 
-/* What belongs to Kafka in a change: lua/enqueue.lua stores each record once. */
+/* What belongs to Kafka in a change: lua/lib/ingest.lua carries each record out once. */
 struct origin {
     const char
         *partition; /* "topic/7", kept by the caller as long as the store; NULL: none */
@@ -120,6 +133,7 @@ struct enqueue {
     int64_t at_ms;      /* its score, where that is not job->due_ms; 0: it is, and now for
                            a dead one */
     bool replace;       /* a job of that id goes, wherever it stands */
+    struct slice group; /* where rules->by_key: of one group at a time; p NULL: its own */
     bool now;           /* due when it is stored, whatever job->due_ms says */
     int64_t expires_ms; /* a queue's: 0: never */
     bool awaited;       /* somebody sends no more until this one is answered */
@@ -128,16 +142,24 @@ struct enqueue {
 void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
                    change_cb *cb, void *arg);
 /* lease: the token of the claim. Everything is copied. cb may be NULL. */
+/* lapse: as ack, for a job that expired: its id is not remembered, and only this lease
+ * may. retry: tries empty: the entry in :tries goes. repeat: puts the job back with the
+ * record of its next run, due at job->due_ms unless at_ms is given, and forgets its
+ * tries. */
 void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
                void *arg);
 void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
                  struct slice tries, change_cb *cb, void *arg);
+void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
+                 void *arg);
+void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_t at_ms,
+                  change_cb *cb, void *arg);
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
                 change_cb *cb, void *arg);
-/* Leaves after every enqueue of the bucket that was asked for before it. deadline_ms: as
- * of an enqueue. */
-void store_cancel(struct bucket *b, struct slice id, int64_t deadline_ms, change_cb *cb,
-                  void *arg);
+/* Leaves after every enqueue of the bucket that was asked for before it. origin: of the
+ * record that asks for it, NULL: none; deadline_ms: as of an enqueue. */
+void store_cancel(struct bucket *b, struct slice id, const struct origin *origin,
+                  int64_t deadline_ms, change_cb *cb, void *arg);
 
 /* --- questions and claims: one call each, never repeated by the store --- */
 struct claimed {
@@ -145,6 +167,8 @@ struct claimed {
 };
 struct claim_reply {
     int64_t now_ms, next_ms, lease; /* next_ms -1: no job waits */
+    int64_t wait_us; /* the rate allows no further claim for so long; -1: in_flight_max,
+                      * not before an outcome; 0: no matter */
     const struct claimed *jobs;
     unsigned count;
 };
@@ -154,8 +178,8 @@ typedef void claim_cb(void *arg, const struct claim_reply *reply);
 void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
                  void *arg);
 
-typedef void reap_cb(void *arg, int64_t moved,
-                     int64_t lease_ms); /* moved -1: no answer */
+/* moved -1: no answer. dropped: they were cancelled while in flight, and are gone. */
+typedef void reap_cb(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms);
 void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg);
 
 struct counts {

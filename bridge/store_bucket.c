@@ -9,14 +9,18 @@
 #include <stdlib.h>
 
 static const char *const suffix[BUCKET_KEYS] = {
-    [KEY_POOL] = "pool",   [KEY_DELAY] = "delay", [KEY_UNACK] = "unack",
-    [KEY_ERROR] = "error", [KEY_TRIES] = "tries", [KEY_INGEST] = "ingest",
-    [KEY_TTL] = "ttl",     [KEY_DONE] = "done",   [KEY_IDS] = "ids",
+    [KEY_POOL] = "pool",       [KEY_DELAY] = "delay", [KEY_UNACK] = "unack",
+    [KEY_ERROR] = "error",     [KEY_TRIES] = "tries", [KEY_INGEST] = "ingest",
+    [KEY_TTL] = "ttl",         [KEY_DONE] = "done",   [KEY_SEEN] = "seen",
+    [KEY_HELD] = "held",       [KEY_PLACE] = "place", [KEY_LEAD] = "lead",
+    [KEY_ENDED] = "ended",     [KEY_PACE] = "pace",   [KEY_TARGETS] = "targets",
+    [KEY_STOPPED] = "stopped", [KEY_IDS] = "ids",
 };
 
-/* Takes base, which stands before the suffix of each key, but not of :ids. */
+/* Takes base, which stands before the suffix of the keys before end. */
 static struct bucket *make(struct store *st, const char *name, struct buf *base,
-                           const struct bucket_events *events, void *owner)
+                           enum bucket_key end, const struct bucket_events *events,
+                           void *owner)
 {
     struct bucket *b = mem_alloc(sizeof(*b));
     struct buf text = {0};
@@ -26,7 +30,7 @@ static struct bucket *make(struct store *st, const char *name, struct buf *base,
     b->name = mem_strdup(name);
     buf_addf(&text, "%s %s", name, st->conf.instance);
     b->wake = mem_strdup(buf_str(&text));
-    for (int i = 0; i < KEY_IDS; i++) {
+    for (unsigned i = 0; i < end; i++) {
         buf_clear(&text);
         buf_addf(&text, "%s:%s", buf_str(base), suffix[i]);
         b->key_text[i] = mem_strdup(buf_str(&text));
@@ -41,11 +45,14 @@ static struct bucket *make(struct store *st, const char *name, struct buf *base,
 }
 
 struct bucket *bucket_new(struct store *st, const char *name,
+                          const struct bucket_rules *rules,
                           const struct bucket_events *events, void *owner)
 {
     struct buf base = {0};
     buf_addf(&base, "%s:{%s}", st->conf.prefix, name);
-    return make(st, name, &base, events, owner);
+    struct bucket *b = make(st, name, &base, KEY_IDS, events, owner);
+    b->ways = rules;
+    return b;
 }
 
 struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *queue,
@@ -58,7 +65,7 @@ struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *
         buf_addf(&base, "%s:{%s}:%s", st->conf.prefix, sink, queue);
     else
         buf_addf(&base, "%s:{%s:%s}", st->conf.prefix, sink, queue);
-    struct bucket *b = make(st, buf_str(&name), &base, events, owner);
+    struct bucket *b = make(st, buf_str(&name), &base, KEY_SEEN, events, owner);
     b->rules = rules;
     if (rules->global_ids) {
         buf_clear(&name);

@@ -7,21 +7,31 @@
 #include "bridge/mem.h"
 #include "bridge/store_lane.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <hiredis/hiredis.h>
 
-/* One allocation: the change, then its id, its record and its tries. */
-struct change *change_new(struct slice id, size_t record_bytes, struct slice tries)
+const enum bucket_key job_keys[5] = {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR,
+                                     KEY_TRIES};
+
+static struct slice copy(char **to, struct slice text)
 {
-    struct change *c = mem_alloc(sizeof(*c) + id.n + record_bytes + tries.n);
+    struct slice made = {*to, text.n};
+    memcpy(*to, text.p ? text.p : "", text.n);
+    *to += text.n;
+    return made;
+}
+
+struct change *change_new(struct slice id, struct slice record, struct slice tries,
+                          struct slice group)
+{
+    struct change *c = mem_alloc(sizeof(*c) + id.n + record.n + tries.n + group.n);
     char *p = (char *)(c + 1);
-    c->id = (struct slice){p, id.n};
-    memcpy(p, id.p ? id.p : "", id.n);
-    p += id.n;
-    c->tries = (struct slice){p, tries.n};
-    memcpy(p, tries.p ? tries.p : "", tries.n);
-    c->record = (struct slice){p + tries.n, record_bytes};
+    c->id = copy(&p, id);
+    c->record = copy(&p, record);
+    c->tries = copy(&p, tries);
+    c->group = copy(&p, group);
     return c;
 }
 
@@ -35,8 +45,7 @@ void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue
 {
     struct buf record = {0};
     job_encode(job, &record);
-    struct change *c = change_new(job->id, record.n, how->tries);
-    memcpy((char *)c->record.p, record.p, record.n);
+    struct change *c = change_new(job->id, buf_slice(&record), how->tries, how->group);
     buf_free(&record);
     c->due_ms = how->at_ms ? how->at_ms : job->due_ms;
     c->how = how->dead ? 'd' : how->in_flight ? 'f' : how->replace ? 'r' : 0;
@@ -50,45 +59,63 @@ void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue
     lane_add(&b->lane[LANE_ENQUEUE], c);
 }
 
-static void add(struct bucket *b, enum lane_kind kind, struct slice id, int64_t lease,
-                int64_t due_ms, struct slice tries, change_cb *cb, void *arg)
+static const struct slice nothing = {NULL, 0};
+
+static void add(struct bucket *b, enum lane_kind kind, struct change *c, int64_t lease,
+                change_cb *cb, void *arg)
 {
-    struct change *c = change_new(id, 0, tries);
     c->lease = lease;
-    c->due_ms = due_ms;
     c->cb = cb;
     c->arg = arg;
     lane_add(&b->lane[kind], c);
 }
 
-static const struct slice nothing = {NULL, 0};
-
 void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb, void *arg)
 {
-    add(b, LANE_ACK, id, lease, 0, nothing, cb, arg);
+    add(b, LANE_ACK, change_new(id, nothing, nothing, nothing), lease, cb, arg);
+}
+
+void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
+                 void *arg)
+{
+    struct change *c = change_new(id, nothing, nothing, nothing);
+    c->how = 'l';
+    add(b, LANE_ACK, c, lease, cb, arg);
 }
 
 void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
                  struct slice tries, change_cb *cb, void *arg)
 {
-    add(b, LANE_RETRY, id, lease, due_ms, tries, cb, arg);
+    struct change *c = change_new(id, nothing, tries, nothing);
+    c->due_ms = due_ms;
+    add(b, LANE_RETRY, c, lease, cb, arg);
+}
+
+void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_t at_ms,
+                  change_cb *cb, void *arg)
+{
+    struct buf record = {0};
+    job_encode(job, &record);
+    struct change *c = change_new(job->id, buf_slice(&record), nothing, nothing);
+    buf_free(&record);
+    c->due_ms = at_ms ? at_ms : job->due_ms;
+    add(b, LANE_RETRY, c, lease, cb, arg);
 }
 
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
                 change_cb *cb, void *arg)
 {
-    add(b, LANE_BURY, id, lease, 0, tries, cb, arg);
+    add(b, LANE_BURY, change_new(id, nothing, tries, nothing), lease, cb, arg);
 }
 
-void store_cancel(struct bucket *b, struct slice id, int64_t deadline_ms, change_cb *cb,
-                  void *arg)
+void store_cancel(struct bucket *b, struct slice id, const struct origin *origin,
+                  int64_t deadline_ms, change_cb *cb, void *arg)
 {
-    struct change *c = change_new(id, 0, nothing);
+    struct change *c = change_new(id, nothing, nothing, nothing);
+    c->origin = origin ? *origin : (struct origin){NULL, -1, -1};
     c->awaited = true;
     c->deadline_us = deadline_us(deadline_ms);
-    c->cb = cb;
-    c->arg = arg;
-    lane_add(&b->lane[LANE_CANCEL], c);
+    add(b, LANE_CANCEL, c, 0, cb, arg);
 }
 
 /* --- claims and questions --- */
@@ -139,34 +166,56 @@ void call_send(struct call *call, void (*tell)(struct call *, const struct redis
 static void tell_claim(struct call *call, const struct redisReply *r)
 {
     claim_cb *cb = (claim_cb *)call->cb;
-    if (r == NULL || r->elements < 3) {
+    enum { HEAD = 4, PER_JOB = 3 };
+    if (r == NULL || r->elements < HEAD) {
         cb(call->arg, NULL);
         return;
     }
-    unsigned n = (unsigned)((r->elements - 3) / 3);
+    unsigned n = (unsigned)((r->elements - HEAD) / PER_JOB);
     struct claimed *jobs = mem_alloc((n + 1) * sizeof(*jobs));
     for (unsigned i = 0; i < n; i++) {
-        struct redisReply *const *at = r->element + 3 + 3 * i;
+        struct redisReply *const *at = r->element + HEAD + PER_JOB * i;
         jobs[i] =
             (struct claimed){redis_text(at[0]), redis_text(at[1]), redis_text(at[2])};
     }
     const struct claim_reply reply = {.now_ms = r->element[0]->integer,
                                       .next_ms = r->element[1]->integer,
                                       .lease = r->element[2]->integer,
+                                      .wait_us = r->element[3]->integer,
                                       .jobs = jobs,
                                       .count = n};
     cb(call->arg, &reply);
     free(jobs);
 }
 
+/* What the route allows, where it does not allow everything. */
+static void add_limits(struct args *a, const struct bucket *b, char text[32])
+{
+    const struct bucket_rules *ways = b->ways;
+    bool holds = ways->shared && ways->in_flight_max > 0;
+    if (ways->rate <= 0 && !holds)
+        return;
+    snprintf(text, 32, "%.17g", ways->rate);
+    args_slice(a, ways->rate > 0 ? slice_of(text) : SLICE_LIT(""));
+    args_number(a, ways->burst);
+    args_slice(a, slice_of(ways->shared ? "" : b->store->conf.instance));
+    if (holds)
+        args_number(a, ways->in_flight_max);
+    else
+        args_slice(a, SLICE_LIT(""));
+}
+
 void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
                  void *arg)
 {
-    static const enum bucket_key keys[] = {KEY_DELAY, KEY_UNACK, KEY_POOL, KEY_TRIES};
-    struct call *call = call_begin(b, SCRIPT_CLAIM, keys, 4);
+    static const enum bucket_key keys[] = {KEY_POOL,  KEY_DELAY, KEY_UNACK,
+                                           KEY_ERROR, KEY_TRIES, KEY_PACE};
+    struct call *call = call_begin(b, SCRIPT_CLAIM, keys, 6);
+    char rate[32];
     args_slice(&b->store->args, SLICE_LIT(""));
     args_number(&b->store->args, lease_ms);
     args_number(&b->store->args, max);
+    add_limits(&b->store->args, b, rate);
     call_send(call, tell_claim, (void (*)(void))cb, arg);
 }
 
@@ -174,18 +223,17 @@ static void tell_reap(struct call *call, const struct redisReply *r)
 {
     struct bucket *b = call->bucket;
     reap_cb *cb = (reap_cb *)call->cb;
-    if (r == NULL || r->elements != 3) {
-        cb(call->arg, -1, -1);
+    if (r == NULL || r->elements != 4) {
+        cb(call->arg, -1, 0, -1);
         return;
     }
     b->events->head(b->owner, r->element[2]->integer);
-    cb(call->arg, r->element[0]->integer, r->element[1]->integer);
+    cb(call->arg, r->element[0]->integer, r->element[3]->integer, r->element[1]->integer);
 }
 
 void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg)
 {
-    static const enum bucket_key keys[] = {KEY_UNACK, KEY_DELAY, KEY_TRIES};
-    struct call *call = call_begin(b, SCRIPT_REAP, keys, 3);
+    struct call *call = call_begin(b, SCRIPT_REAP, job_keys, 5);
     args_slice(&b->store->args, SLICE_LIT(""));
     args_number(&b->store->args, max);
     args_slice(&b->store->args,
@@ -214,8 +262,8 @@ static void tell_count(struct call *call, const struct redisReply *r)
 
 void store_count(struct bucket *b, count_cb *cb, void *arg)
 {
-    static const enum bucket_key keys[] = {KEY_DELAY, KEY_UNACK, KEY_ERROR};
-    struct call *call = call_begin(b, SCRIPT_COUNT, keys, 3);
+    static const enum bucket_key keys[] = {KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_HELD};
+    struct call *call = call_begin(b, SCRIPT_COUNT, keys, 4);
     args_slice(&b->store->args, SLICE_LIT(""));
     call_send(call, tell_count, (void (*)(void))cb, arg);
 }
@@ -234,9 +282,7 @@ static void tell_find(struct call *call, const struct redisReply *r)
 
 void store_find(struct bucket *b, struct slice id, find_cb *cb, void *arg)
 {
-    static const enum bucket_key keys[] = {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR,
-                                           KEY_TRIES};
-    struct call *call = call_begin(b, SCRIPT_FIND, keys, 5);
+    struct call *call = call_begin(b, SCRIPT_FIND, job_keys, 5);
     args_slice(&b->store->args, id);
     call_send(call, tell_find, (void (*)(void))cb, arg);
 }

@@ -51,10 +51,9 @@ static unsigned partition_number(struct partition *parts, unsigned *n,
 }
 
 /* Names the partitions of a batch, in the order of their first record. */
-static void enqueue_head(struct args *a, struct batch *batch)
+static void partitions(struct args *a, struct batch *batch)
 {
     struct partition parts[PARTITIONS_MAX];
-    struct bucket *b = batch->lane->bucket;
     struct change *c;
     unsigned n = 0;
     TAILQ_FOREACH (c, &batch->list, link) {
@@ -64,9 +63,6 @@ static void enqueue_head(struct args *a, struct batch *batch)
         if (c->origin.offset > parts[c->partition - 1].last)
             parts[c->partition - 1].last = c->origin.offset;
     }
-    args_slice(a, SLICE_LIT(""));
-    args_slice(a, slice_of(b->store->wake_channel));
-    args_slice(a, slice_of(b->wake));
     args_number(a, n);
     for (unsigned i = 0; i < n; i++) {
         args_slice(a, slice_of(parts[i].name));
@@ -76,6 +72,36 @@ static void enqueue_head(struct args *a, struct batch *batch)
             args_number(a, parts[i].before);
         args_number(a, parts[i].last);
     }
+}
+
+static void flag(struct args *a, bool on, const char *letter)
+{
+    args_slice(a, on ? slice_of(letter) : SLICE_LIT(""));
+}
+
+static void enqueue_head(struct args *a, struct batch *batch)
+{
+    const struct bucket *b = batch->lane->bucket;
+    args_slice(a, SLICE_LIT(""));
+    args_slice(a, slice_of(b->store->wake_channel));
+    args_slice(a, slice_of(b->wake));
+    flag(a, b->ways == NULL || b->ways->by_key, b->ways ? "k" : "q");
+    flag(a, b->ways && b->ways->remember_ms > 0, "1");
+    partitions(a, batch);
+}
+
+static void cancel_head(struct args *a, struct batch *batch)
+{
+    args_slice(a, SLICE_LIT(""));
+    flag(a, batch->lane->bucket->ways != NULL, "1");
+    partitions(a, batch);
+}
+
+static void ack_head(struct args *a, struct batch *batch)
+{
+    const struct bucket_rules *ways = batch->lane->bucket->ways;
+    args_slice(a, SLICE_LIT(""));
+    args_number(a, ways ? ways->remember_ms : 0);
 }
 
 static void number_or_none(struct args *a, int64_t n)
@@ -106,6 +132,8 @@ static void enqueue_change(struct args *a, struct batch *batch, const struct cha
     args_number(a, c->origin.offset);
     how(a, c);
     number_or_none(a, c->expires_ms);
+    if (batch->lane->bucket->ways && batch->lane->bucket->ways->by_key)
+        args_slice(a, c->group);
 }
 
 static void finish_change(struct args *a, struct batch *batch, const struct change *c)
@@ -131,12 +159,15 @@ static void ack_change(struct args *a, struct batch *batch, const struct change 
     (void)batch;
     args_slice(a, c->id);
     args_number(a, c->lease);
+    how(a, c);
 }
 
 static void cancel_change(struct args *a, struct batch *batch, const struct change *c)
 {
     (void)batch;
     args_slice(a, c->id);
+    args_number(a, c->partition);
+    args_number(a, c->origin.offset);
 }
 
 static void retry_change(struct args *a, struct batch *batch, const struct change *c)
@@ -146,6 +177,7 @@ static void retry_change(struct args *a, struct batch *batch, const struct chang
     args_number(a, c->lease);
     args_number(a, c->due_ms);
     args_slice(a, c->tries);
+    args_slice(a, c->record);
 }
 
 static void bury_head(struct args *a, struct batch *batch)
@@ -165,20 +197,18 @@ static void bury_change(struct args *a, struct batch *batch, const struct change
 static const enum bucket_key enqueue_keys[] = {KEY_POOL,  KEY_DELAY,  KEY_ERROR,
                                                KEY_TRIES, KEY_INGEST, KEY_UNACK,
                                                KEY_TTL,   KEY_DONE,   KEY_IDS};
-static const enum bucket_key all_keys[] = {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR,
-                                           KEY_TRIES};
-static const enum bucket_key cancel_keys[] = {KEY_POOL,  KEY_DELAY, KEY_UNACK, KEY_ERROR,
-                                              KEY_TRIES, KEY_TTL,   KEY_IDS};
-static const enum bucket_key retry_keys[] = {KEY_UNACK, KEY_DELAY, KEY_TRIES};
-static const enum bucket_key bury_keys[] = {KEY_UNACK, KEY_ERROR, KEY_TRIES, KEY_TTL};
+static const enum bucket_key bury_keys[] = {KEY_POOL,  KEY_DELAY, KEY_UNACK,
+                                            KEY_ERROR, KEY_TRIES, KEY_TTL};
+static const enum bucket_key cancel_keys[] = {KEY_POOL,  KEY_DELAY,  KEY_UNACK, KEY_ERROR,
+                                              KEY_TRIES, KEY_INGEST, KEY_TTL,   KEY_IDS};
 
 static const struct lane_row rows[LANES] = {
     [LANE_ENQUEUE] = {SCRIPT_ENQUEUE, 9, enqueue_keys, false, enqueue_head,
                       enqueue_change},
-    [LANE_ACK] = {SCRIPT_ACK, 5, all_keys, false, NULL, ack_change},
-    [LANE_RETRY] = {SCRIPT_RETRY, 3, retry_keys, false, NULL, retry_change},
-    [LANE_BURY] = {SCRIPT_BURY, 4, bury_keys, false, bury_head, bury_change},
-    [LANE_CANCEL] = {SCRIPT_CANCEL, 7, cancel_keys, false, NULL, cancel_change},
+    [LANE_ACK] = {SCRIPT_ACK, 5, job_keys, false, ack_head, ack_change},
+    [LANE_RETRY] = {SCRIPT_RETRY, 5, job_keys, false, NULL, retry_change},
+    [LANE_BURY] = {SCRIPT_BURY, 6, bury_keys, false, bury_head, bury_change},
+    [LANE_CANCEL] = {SCRIPT_CANCEL, 8, cancel_keys, false, cancel_head, cancel_change},
     [LANE_FINISH] = {SCRIPT_FINISH, 8, queue_keys, true, NULL, finish_change},
     [LANE_RELEASE] = {SCRIPT_RELEASE, 8, queue_keys, true, NULL, release_change},
 };
@@ -255,14 +285,14 @@ static void send_again(struct batch *batch, bool lost)
 
 /* One letter per change. A refused record waits for the batch before it, which is on its
  * way again; where none comes, the source has to read it anew. */
-static void answer_each(struct batch *batch, const char *codes, size_t n)
+static void answer_each(struct batch *batch, struct slice codes)
 {
     struct lane *lane = batch->lane;
     struct change *c;
     for (size_t i = 0; (c = TAILQ_FIRST(&batch->list)); i++) {
         TAILQ_REMOVE(&batch->list, c, link);
-        char code = i < n ? codes[i] : 0;
-        if (code == 'g' && lane->kind == LANE_ENQUEUE && c->refused++ < REFUSED_MAX) {
+        char code = i < codes.n ? codes.p[i] : 0;
+        if (code == 'g' && c->refused++ < REFUSED_MAX) {
             put_back(lane, c);
             lane->hold_until_us = loop_mono_us() + GAP_US;
             continue;
@@ -283,21 +313,15 @@ static void on_reply(void *arg, const struct redisReply *reply)
         if (reply)
             lane->hold_until_us = loop_mono_us() + store_rest_us(e);
         send_again(batch, reply == NULL);
-    } else if (reply->type == REDIS_REPLY_STRING) {
-        answer_each(batch, reply->str, (size_t)reply->len);
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2) {
         int64_t head = reply->element[0]->integer;
         if (lane->kind == LANE_ENQUEUE && lane->bucket->rules && head >= 0)
             head = (head + 999) / 1000; /* of a queue: in us */
         lane->bucket->events->head(lane->bucket->owner, head);
         queue_settled(lane->bucket, reply);
-        answer_each(batch, reply->element[1]->str, (size_t)reply->element[1]->len);
-    } else { /* ack: a number for the whole batch */
-        struct change *c;
-        while ((c = TAILQ_FIRST(&batch->list))) {
-            TAILQ_REMOVE(&batch->list, c, link);
-            answer(lane, c, 'a');
-        }
+        answer_each(batch, redis_text(reply->element[1]));
+    } else {
+        answer_each(batch, redis_text(reply));
     }
     free(batch);
     if (lane->queued > 0)

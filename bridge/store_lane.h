@@ -29,7 +29,7 @@ enum lane_kind {
 };
 enum {
     LANE_BATCHES = 4,    /* on their way at once */
-    ARGS_PER_CHANGE = 8, /* at most */
+    ARGS_PER_CHANGE = 9, /* at most */
     ARGS_PER_CALL = 256  /* digest, keys, partitions */
 };
 
@@ -37,6 +37,7 @@ struct change {
     TAILQ_ENTRY(change) link;
     uint64_t seq;                   /* place among the bucket's changes */
     struct slice id, record, tries; /* behind the struct, in one allocation */
+    struct slice group;             /* of an enqueue; at the end of the same */
     struct origin origin;
     int64_t due_ms, lease;
     int64_t due_us;                 /* of a release */
@@ -78,6 +79,14 @@ enum bucket_key {
     KEY_INGEST,
     KEY_TTL,
     KEY_DONE,
+    KEY_SEEN, /* from here on: of a route */
+    KEY_HELD,
+    KEY_PLACE,
+    KEY_LEAD,
+    KEY_ENDED,
+    KEY_PACE,
+    KEY_TARGETS,
+    KEY_STOPPED,
     KEY_IDS, /* of a queue whose ids are global; else none */
     BUCKET_KEYS
 };
@@ -88,6 +97,7 @@ struct bucket {
     char *name;
     char *wake;                      /* text of a wake: "ROUTE/N INSTANCE" */
     const struct queue_rules *rules; /* NULL: not a queue's */
+    const struct bucket_rules *ways; /* NULL: not a route's */
     const struct bucket_events *events;
     void *owner;
     char *key_text[BUCKET_KEYS];
@@ -111,14 +121,17 @@ struct call *call_begin(struct bucket *b, enum script script, const enum bucket_
                         unsigned key_count);
 void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg);
+/* Those of a job: pool, delay, unack, error, tries. */
+extern const enum bucket_key job_keys[5];
 /* The keys of lib/queue.lua and their number; its first arguments. */
 extern const enum bucket_key queue_keys[8];
 unsigned queue_key_count(const struct bucket *b);
 void queue_args(struct args *a, const struct bucket *b);
 /* The last three numbers of a reply of lib/queue.lua are told. */
 void queue_settled(const struct bucket *b, const struct redisReply *r);
-/* A change for a lane, with room for a record. */
-struct change *change_new(struct slice id, size_t record_bytes, struct slice tries);
+/* A change for a lane. Everything is copied. */
+struct change *change_new(struct slice id, struct slice record, struct slice tries,
+                          struct slice group);
 
 /* What a lane needs of the store. */
 struct store {

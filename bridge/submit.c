@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/submit.h"
 #include "bridge/bridge.h"
+#include "bridge/judge.h"
 #include "bridge/name.h"
 #include "bridge/queue_place.h"
 #include "bridge/route.h"
@@ -19,6 +20,7 @@ struct submission {
     int64_t bytes, due_ms;
     bool counted;        /* in the flow */
     bool due_now;        /* when it is stored, by Redis' clock */
+    bool clamped;        /* its delay was too long */
     enum stored outcome; /* what "stored" means for it */
     const char *reason;
     char why[256];
@@ -55,32 +57,49 @@ static void warn_read_again(struct submission *sub)
         (int)sub->id_n, sub->id, bucket_ingest_key(sub->bucket));
 }
 
+/* The letters of lua/enqueue.lua for a job that was not stored, and what is said then. */
+static const struct {
+    char code;
+    enum duplicate kind;
+    const char *reason;
+} duplicates[] = {{'d', DUPLICATE_EXISTS, "exists"},
+                  {'m', DUPLICATE_REMEMBERED, "remembered"},
+                  {'k', DUPLICATE_READ_AGAIN, "read-again"}};
+
+static bool is_duplicate(struct submission *sub, char code)
+{
+    for (size_t i = 0; i < sizeof(duplicates) / sizeof(duplicates[0]); i++) {
+        if (duplicates[i].code != code)
+            continue;
+        sub->route->stats.duplicates[duplicates[i].kind]++;
+        sub->reason = duplicates[i].reason;
+        sub->due_ms = -1; /* the stored one's, which was not asked for */
+        return true;
+    }
+    return false;
+}
+
 static void on_enqueued(void *arg, char code)
 {
     struct submission *sub = arg;
     struct route_stats *stats = &sub->route->stats;
-    switch (code) {
-    case 's':
+    if (code == 'k')
+        warn_read_again(sub);
+    if (is_duplicate(sub, code)) {
+        answer(sub, STORED_BEFORE);
+    } else if (code == 's' || code == 'r' || code == 'i') {
         stats->stored++;
+        stats->replaced += code == 'r';
+        stats->clamped += sub->clamped;
         if (sub->outcome == STORED_DEAD && sub->route->dead == NULL)
             stats->dead[reason_find(sub->reason)]++;
-        answer(sub, sub->outcome);
-        break;
-    case 'd':
-    case 'k':
-        if (code == 'k')
-            warn_read_again(sub);
-        stats->duplicates++;
-        sub->due_ms = -1; /* the stored one's, which was not asked for */
-        answer(sub, STORED_BEFORE);
-        break;
-    default:
+        answer(sub, code == 'r' ? STORED_INSTEAD : sub->outcome);
+    } else {
         stats->not_stored++;
         snprintf(sub->why, sizeof(sub->why),
                  "Redis did not answer in time; the job may "
                  "have been stored: send it again with the same id");
         answer(sub, NOT_STORED);
-        break;
     }
 }
 
@@ -97,10 +116,16 @@ static void on_cancel_done(void *arg, char code)
         char code;
         const char *reason, *why;
     } rows[] = {
-        {'f', "in-flight", "the job is being delivered: too late to cancel"},
+        {'f', "in-flight",
+         "too late: the job is being delivered; if that fails, it is not tried again"},
+        {'m', "emitted", "too late: the job was delivered"},
         {'n', "not-found", "no such job waits: delivered before, or never there"}};
     if (code == 'c' || code == 'e')
         sub->route->stats.cancelled++;
+    if (code == 'k' && is_duplicate(sub, code)) { /* carried out when it was read first */
+        answer(sub, STORED_BEFORE);
+        return;
+    }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (rows[i].code != code)
             continue;
@@ -113,17 +138,6 @@ static void on_cancel_done(void *arg, char code)
     answer(sub, code ? STORED_NONE : NOT_STORED);
 }
 
-/* The headers that were meant for us do not travel on; delay-hops does, to be counted. */
-static void strip_headers(struct job *job, const struct delay_rules *rules)
-{
-    unsigned kept = 0;
-    for (unsigned i = 0; i < job->header_count; i++)
-        if (!delay_is_control(job->headers[i].name, rules) ||
-            slice_is_nocase(job->headers[i].name, "delay-hops"))
-            job->headers[kept++] = job->headers[i];
-    job->header_count = kept;
-}
-
 static void name_job(struct submission *sub, struct job *job, struct slice wanted)
 {
     if (wanted.n > 0)
@@ -134,14 +148,6 @@ static void name_job(struct submission *sub, struct job *job, struct slice wante
         job->id = name_new(sub->src->bridge, job);
     memcpy(sub->id, job->id.p, job->id.n);
     sub->id_n = job->id.n;
-}
-
-static size_t job_bytes(const struct job *job)
-{
-    size_t n = job->payload.n + job->key.n + job->topic.n + job->target.n + 64;
-    for (unsigned i = 0; i < job->header_count; i++)
-        n += job->headers[i].name.n + job->headers[i].value.n + 6;
-    return n;
 }
 
 static void count_in(struct submission *sub, int64_t bytes)
@@ -173,11 +179,14 @@ static void enqueue(struct submission *sub, const struct job *job, struct slice 
                           .now = sub->due_now,
                           .expires_ms = expiry(sub->route, job),
                           .awaited = src->ops->awaits};
+    char group[ROUTE_GROUP_BYTES];
     sub->bucket = route_bucket_of(sub->route, job->id, job->target);
+    how.group = route_group(sub->route, job, group);
+    how.at_ms = dead ? 0 : job->due_ms + route_spread_ms(sub->route, job->id);
     if (job->offset >= 0 && job->partition >= 0)
         name_partition(src, sub->bucket, job, &how.origin);
     sub->due_ms = job->due_ms;
-    count_in(sub, (int64_t)job_bytes(job));
+    count_in(sub, judge_job_bytes(job));
     store_enqueue(sub->bucket, job, &how, on_enqueued, sub);
 }
 
@@ -185,8 +194,11 @@ static void cancel(struct submission *sub, const struct job *job)
 {
     int64_t deadline_ms = sub->src->ops->answers ? SUBMIT_ANSWER_MS : 0;
     struct bucket *b = route_bucket_of(sub->route, job->id, job->target);
+    struct origin origin = {NULL, -1, -1};
+    if (job->offset >= 0 && job->partition >= 0)
+        name_partition(sub->src, b, job, &origin);
     count_in(sub, (int64_t)job->id.n);
-    store_cancel(b, job->id, deadline_ms, on_cancel_done, sub);
+    store_cancel(b, job->id, &origin, deadline_ms, on_cancel_done, sub);
 }
 
 /* The producer hears it at once; or, where nobody waits, the job is kept as a dead
@@ -194,10 +206,12 @@ static void cancel(struct submission *sub, const struct job *job)
 static void refuse_or_bury(struct submission *sub, const struct job *job,
                            const char *reason, const char *why)
 {
-    sub->reason = reason_name(reason_find(reason));
+    enum reason r = reason_find(reason);
+    sub->reason = reason_name(r);
     snprintf(sub->why, sizeof(sub->why), "%s", why);
-    if (sub->src->ops->answers) {
-        sub->route->stats.refused[reason_find(reason)]++;
+    bool kept = r == REASON_TOO_LONG && sub->route->conf->too_long == TOO_LONG_DEAD;
+    if (sub->src->ops->answers && !kept) {
+        sub->route->stats.refused[r]++;
         loop_defer(on_refused, sub);
         return;
     }
@@ -227,59 +241,6 @@ static struct submission *submission_new(struct source *src, stored_cb *done, vo
     return sub;
 }
 
-/* What of a job's header contract this version can't do; NULL: nothing. */
-static const char *impossible(const struct delay_read *read, const char **why)
-{
-    static const struct {
-        const char *reason, *why;
-    } rows[] = {
-        {"bad-op", "delay-op: replace is not possible yet: cancel and add"},
-        {"bad-target", "delay-to: this route allows no target of the message's own"},
-        {"bad-retry", "delay-retry: no schedule of that name is configured"}};
-    bool hit[] = {read->op == DELAY_REPLACE, read->to.p != NULL, read->retry.p != NULL};
-    for (unsigned i = 0; i < 3; i++) {
-        if (hit[i]) {
-            *why = rows[i].why;
-            return rows[i].reason;
-        }
-    }
-    return NULL;
-}
-
-/* The reason why the job can't be accepted, or NULL. Sets its due time either way. */
-static const char *judge(struct submission *sub, struct job *job,
-                         const struct delay_read *read, const char **why)
-{
-    const struct bridge *bridge = sub->src->bridge;
-    int64_t now_ms = store_now_ms(route_store(sub->route));
-    const char *reason = read->reason;
-    *why = read->why;
-    if (reason == NULL)
-        reason = impossible(read, why);
-    if (reason == NULL && job_bytes(job) > (size_t)bridge->conf->daemon.job_max_bytes) {
-        reason = reason_name(REASON_OVERSIZE);
-        *why = "larger than daemon.job_max";
-    }
-    job->due_ms = reason ? now_ms : read->due_ms;
-    job->expires_ms = reason ? 0 : read->expires_ms;
-    /* Behind those that are due already; what was asked for a time has its own place. */
-    sub->due_now = sub->route->sink->rules && (reason || read->undelayed);
-    return reason;
-}
-
-/* The times of a job whose source knows them; see struct job. */
-static void read_times(const struct job *job, const struct route *route, int64_t now_ms,
-                       struct delay_read *read)
-{
-    *read = (struct delay_read){.due_ms = job->due_ms > 0 ? job->due_ms : now_ms,
-                                .undelayed = job->at_once || job->due_ms == 0,
-                                .expires_ms = job->expires_ms};
-    if (job->due_ms - now_ms <= route->conf->max_delay_ms)
-        return;
-    read->reason = reason_name(REASON_TOO_LONG);
-    snprintf(read->why, sizeof(read->why), "longer than max_delay of the route");
-}
-
 /* The Redis of a pool is not there: by whose clock the job would be due is not known, or
  * nobody knows when it could be stored. The main one holds back the sources instead. */
 static bool pool_is_away(const struct submission *sub)
@@ -300,43 +261,33 @@ static void on_pool_away(void *arg)
 
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)
 {
-    struct bridge *bridge = src->bridge;
     struct submission *sub = submission_new(src, done, arg);
-    struct delay_read read;
+    struct judgement j;
     struct err err = {{0}};
     int bad;
     struct route *found = route_for(src, job, &bad, &err);
     sub->route = found ? found : route_first(src);
     sub->route->stats.received++;
     job->source = job_keep(job, slice_of(src->conf->name));
-
-    int64_t now_ms = store_now_ms(route_store(sub->route));
-    const struct delay_rules rules = {
-        .bare_unit = src->conf->bare_unit,
-        .rename = src->conf->rename.n > 0 ? &src->conf->rename : NULL,
-        .default_delay_ms = sub->route->conf->delay_ms,
-        .max_delay_ms = sub->route->conf->max_delay_ms,
-        .hops_max = bridge->conf->daemon.hops_max,
-    };
-    if (job->timed)
-        read_times(job, sub->route, now_ms, &read);
-    else
-        delay_read(job, &rules, now_ms, &read);
-    const char *why, *reason = judge(sub, job, &read, &why);
-    name_job(sub, job, read.reason ? (struct slice){NULL, 0} : read.id);
+    judge_job(src, sub->route, job, store_now_ms(route_store(sub->route)), &j);
+    sub->due_now = j.due_now;
+    sub->clamped = j.clamped;
+    name_job(sub, job, j.id);
+    if (j.target_given)
+        bad = 0;
     if (found && bad == 0 && found->sink->rules && !queue_name_is_good(job->target))
         bad = err_set(&err, "the route %s names no queue for it", found->conf->name);
     if (pool_is_away(sub)) {
         loop_defer(on_pool_away, sub);
-    } else if (found == NULL || bad < 0) {
+    } else if (found == NULL || (bad < 0 && j.op != DELAY_CANCEL)) {
         refuse_or_bury(sub, job, reason_name(REASON_NO_ROUTE), err.text);
-    } else if (reason) {
-        refuse_or_bury(sub, job, reason, why);
-    } else if (read.op == DELAY_CANCEL) {
+    } else if (j.reason) {
+        refuse_or_bury(sub, job, j.reason, j.why);
+    } else if (j.op == DELAY_CANCEL) {
         cancel(sub, job);
     } else {
         if (!job->timed)
-            strip_headers(job, &rules);
+            judge_strip(src, sub->route, job);
         enqueue(sub, job, (struct slice){NULL, 0}, false);
     }
     job_free(job);

@@ -231,3 +231,9 @@ fail:
     out->n = before;
     return -1;
 }
+
+struct slice tmpl_prefix(const struct tmpl *t)
+{
+    bool begins = t->count > 0 && t->parts[0].kind == PART_TEXT;
+    return begins ? slice_of(t->parts[0].text) : SLICE_LIT("");
+}

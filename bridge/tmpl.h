@@ -31,5 +31,7 @@ int tmpl_render(const struct tmpl *t, const struct job *job, const struct slice 
 
 /* Has no field: always the same target, which may be empty. */
 bool tmpl_is_constant(const struct tmpl *t);
+/* The text before its first field; empty where it begins with one. */
+struct slice tmpl_prefix(const struct tmpl *t);
 
 #endif

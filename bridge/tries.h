@@ -2,9 +2,12 @@
 /*
  * tries.h - what the :tries hash keeps of a job that has failed.
  *
- * Text: ATTEMPTS|REASON|DEAD_TRIES|FIRST_MS|LAST_MS|ERROR. The number of attempts comes
- * first, because lua/reap.lua raises it. A reason means that the job is given up: on its
- * way to the dead-letter sink, or in the error bucket.
+ * Text: ATTEMPTS|STATE|DEAD_TRIES/STATUS/REPLAYS|FIRST_MS|LAST_MS|ERROR. The number of
+ * attempts comes first, because lua/reap.lua raises it. STATE is empty, or
+ *   cancelled  a job in flight that is dropped when it would be put back (lua/cancel.lua)
+ *   paced      a job put back until its slot at its target's rate, which is taken already
+ *   or a reason of reason.h: given up, on its way to the dead-letter sink or in the error
+ *   bucket.
  */
 #ifndef BRIDGE_TRIES_H
 #define BRIDGE_TRIES_H
@@ -12,12 +15,16 @@
 #include "bridge/buf.h"
 #include "bridge/slice.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct tries {
     unsigned attempts;         /* finished ones */
     char reason[16];           /* one of reason.h; "": still to be delivered */
+    bool cancelled, paced;     /* the other states */
     unsigned dead_tries;       /* hand-overs to the dead-letter sink that failed */
+    int status;                /* of the last answer; 0: none */
+    unsigned replays;          /* times that an operator brought it back */
     int64_t first_ms, last_ms; /* of the attempts */
     char error[200];           /* the last one, one line */
 };

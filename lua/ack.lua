@@ -4,34 +4,88 @@
 --   KEYS[1]  hash  :pool    job id -> encoded job
 --   KEYS[2]  zset  :delay   KEYS[3]  zset  :unack   KEYS[4]  zset  :error
 --   KEYS[5]  hash  :tries   job id -> attempts and last error
---   ARGV     two per job: id, lease (the token of the claim)
+--   and  zset  :seen   id of a delivered job, scored by the end of its remembrance in ms
+--   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
+--   ARGV[2]  how long their ids are remembered in ms; 0: not
+--   then three per job: id, lease (the token of the claim), '' or 'l' it lapsed: nobody got it,
+--            so it is not remembered
 --
 -- A job that was delivered may be acked also after its lease has ended: it then stands in
--- :delay again, or with another instance, and need not be sent once more. Such a job has an
--- entry in :tries. One that has none, and not this lease, is a new job of the same id: the
--- first was acked before, by a call whose answer was lost, and the new one stays.
--- Returns how many were forgotten. Repeatable.
--- Cost: O(k log n) for k jobs. Called by store_ack() in bridge/store_call.c.
+-- :delay again, or with another instance, and need not be sent once more. lua/reap.lua has
+-- noted that lease. Any other is one of an earlier job of that id, and says nothing of this
+-- one: the first was acked before, by a call whose answer was lost, or it was replaced.
+-- Returns one letter per job:   a forgotten   x not there, or no lease of it
+--   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
+-- A second run answers x. Cost: O(k log n) for k jobs. Called by store_ack() in
+-- bridge/store_call.c.
+--#include lib/order.lua
+local pool, delay, unack, dead, tries = unpack(KEYS)
 local ids = {}
-for at = 1, #ARGV, 2 do
+for at = 3, #ARGV, 3 do
   ids[#ids + 1] = ARGV[at]
 end
-local leases = redis.call('ZMSCORE', KEYS[3], unpack(ids))
-local gone, strayed = {}, false
+
+local function has_ended(id, lease)
+  local leases = redis.call('HGET', base .. ':ended', id)
+  return leases and string.find(' ' .. leases .. ' ', ' ' .. lease .. ' ', 1, true)
+end
+
+local leases = redis.call('ZMSCORE', unack, unpack(ids))
+local codes, gone, delivered, strayed = {}, {}, {}, false
 for i, id in ipairs(ids) do
-  local mine = leases[i] and tonumber(leases[i]) == tonumber(ARGV[2 * i])
-  if mine or redis.call('HEXISTS', KEYS[5], id) == 1 then
+  local lease, lapsed = ARGV[3 * i + 1], ARGV[3 * i + 2] == 'l'
+  local mine = leases[i] and tonumber(leases[i]) == tonumber(lease)
+  codes[i] = 'x'
+  if mine or (not lapsed and has_ended(id, lease)) then
+    codes[i] = 'a'
     gone[#gone + 1] = id
     strayed = strayed or not mine
+    if not lapsed then
+      delivered[#delivered + 1] = id
+    end
   end
 end
 if #gone == 0 then
-  return 0
+  return table.concat(codes)
 end
-redis.call('ZREM', KEYS[3], unpack(gone))
+redis.call('ZREM', unack, unpack(gone))
 if strayed then
-  redis.call('ZREM', KEYS[2], unpack(gone))
-  redis.call('ZREM', KEYS[4], unpack(gone))
+  redis.call('ZREM', delay, unpack(gone))
+  redis.call('ZREM', dead, unpack(gone))
 end
-redis.call('HDEL', KEYS[5], unpack(gone))
-return redis.call('HDEL', KEYS[1], unpack(gone))
+if redis.call('HDEL', tries, unpack(gone)) > 0 then
+  redis.call('HDEL', base .. ':ended', unpack(gone))
+end
+redis.call('HDEL', pool, unpack(gone))
+if redis.call('EXISTS', place_key) == 1 then
+  for _, id in ipairs(gone) do
+    order_left(id)
+  end
+end
+
+-- Twice as many as come are pruned, so it never grows for long; and when none come any more
+-- the key itself ends.
+local function remember(ms)
+  local seen, now = base .. ':seen', tonumber(ARGV[1])
+  if not now then
+    local t = redis.call('TIME')
+    now = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  local over = redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * #delivered)
+  for from = 1, #over, 1000 do
+    redis.call('ZREM', seen, unpack(over, from, math.min(from + 999, #over)))
+  end
+  local rows = {}
+  for _, id in ipairs(delivered) do
+    rows[#rows + 1] = now + ms
+    rows[#rows + 1] = id
+  end
+  for from = 1, #rows, 1000 do
+    redis.call('ZADD', seen, unpack(rows, from, math.min(from + 999, #rows)))
+  end
+  redis.call('PEXPIRE', seen, ms + 1000)
+end
+if tonumber(ARGV[2]) > 0 and #delivered > 0 then
+  remember(tonumber(ARGV[2]))
+end
+return order_reply(codes)

@@ -4,32 +4,69 @@
 --   KEYS[1]  hash  :pool    job id -> encoded job
 --   KEYS[2]  zset  :delay   KEYS[3]  zset  :unack   KEYS[4]  zset  :error
 --   KEYS[5]  hash  :tries   job id -> attempts and last error
---   KEYS[6]  zset  :ttl     KEYS[7]  hash  :ids, or not given: a queue's, see lib/queue.lua
---   ARGV     job ids
+--   KEYS[6]  hash  :ingest  see lib/ingest.lua
+--   KEYS[7]  zset  :ttl     KEYS[8]  hash  :ids, or not given: a queue's, see lib/queue.lua
+--   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
+--   ARGV[2]  '1' the bucket of a route, '' of a queue
+--   ARGV[3]  partitions, see lib/ingest.lua
+--   then three per job: id, index of the partition of the record that cancels it (0: none), its
+--            offset
 --
--- A job in flight stays: whether it has reached the other end is not known here.
+-- A job in flight stays: whether it has reached the other end is not known here. But one of a
+-- route is marked in :tries, as cancelled: it is not tried again, and is never a dead letter.
 -- Returns one letter per id:
---   c cancelled: it waited   e cancelled: it was a dead letter   f in flight   n not there
--- A second run answers n. Cost: O(k log n) for k ids. Called by store_cancel() in
--- bridge/store.c.
-local codes = {}
-for i, id in ipairs(ARGV) do
-  local code = 'n'
-  if redis.call('ZREM', KEYS[2], id) == 1 then
-    code = 'c'
-  elseif redis.call('ZREM', KEYS[4], id) == 1 then
-    code = 'e'
-  elseif redis.call('ZSCORE', KEYS[3], id) then
-    code = 'f'
+--   c cancelled: it waited   e cancelled: it was a dead letter   f in flight
+--   m not there, but remembered: it was delivered (ack.lua)   n not there
+--   k, g as of lib/ingest.lua, and nothing was done
+--   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
+-- A second run answers n, m or k. Cost: O(k log n) for k ids. Called by store_cancel() in
+-- bridge/store_call.c.
+--#include lib/ingest.lua
+--#include lib/order.lua
+local pool, delay, unack, dead, tries, ingest, ttl, owners = unpack(KEYS)
+local of_route, now = ARGV[2] == '1', tonumber(ARGV[1])
+
+local function is_remembered(id)
+  local till = of_route and redis.call('ZSCORE', base .. ':seen', id)
+  if till and not now then
+    local t = redis.call('TIME')
+    now = t[1] * 1000 + math.floor(t[2] / 1000)
   end
-  if code == 'c' or code == 'e' then
-    redis.call('HDEL', KEYS[1], id)
-    redis.call('HDEL', KEYS[5], id)
-    redis.call('ZREM', KEYS[6], id)
-    if KEYS[7] then
-      redis.call('HDEL', KEYS[7], id)
-    end
-  end
-  codes[i] = code
+  return till and tonumber(till) > now
 end
-return table.concat(codes)
+
+-- Where a reason stands, or that it is paced, the mark takes its place.
+local function mark(id)
+  local note = redis.call('HGET', tries, id) or ''
+  local marked, n = string.gsub(note, '^(%d+)|[^|]*|', '%1|cancelled|')
+  redis.call('HSET', tries, id, n == 1 and marked or '0|cancelled|0/0/0|0|0|')
+end
+
+local function cancel(id)
+  local code = 'n'
+  if redis.call('ZREM', delay, id) == 1 then
+    code = 'c'
+  elseif redis.call('ZREM', dead, id) == 1 then
+    code = 'e'
+  elseif redis.call('ZSCORE', unack, id) then
+    if of_route then
+      mark(id)
+    end
+    return 'f'
+  elseif not of_route or redis.call('HEXISTS', pool, id) == 0 then
+    return is_remembered(id) and 'm' or 'n'
+  end
+  local was_held = order_gone(id)
+  redis.call('ZREM', ttl, id)
+  if owners then
+    redis.call('HDEL', owners, id)
+  end
+  return was_held and 'c' or code
+end
+
+local codes = {}
+for at = ingest_read(ingest, 3), #ARGV, 3 do
+  codes[#codes + 1] = ingest_refuses(ARGV[at + 1], ARGV[at + 2]) or cancel(ARGV[at])
+end
+ingest_note(ingest)
+return order_reply(codes)

@@ -1,34 +1,95 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- claim.lua - leases due jobs of one bucket to the caller.
 --
---   KEYS[1]  zset  :delay   job id, scored by due time in ms
---   KEYS[2]  zset  :unack   job id, scored by the end of its lease in ms
---   KEYS[3]  hash  :pool    job id -> encoded job
---   KEYS[4]  hash  :tries   job id -> attempts and last error
+--   KEYS[1]  hash  :pool    job id -> encoded job
+--   KEYS[2]  zset  :delay   job id, scored by due time in ms
+--   KEYS[3]  zset  :unack   job id, scored by the end of its lease in ms
+--   KEYS[4]  zset  :error   KEYS[5]  hash  :tries   job id -> attempts and last error
+--   KEYS[6]  hash  :pace    '' or name of an instance -> until when the rate is used, us
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  length of the lease in ms
 --   ARGV[3]  how many jobs at most; not more than 1000
+--   and, where there are limits: ARGV[4] jobs per second, '' any   ARGV[5] of them at once
+--   ARGV[6]  field of KEYS[6]   ARGV[7] jobs of KEYS[3] at most, '' any
 --
--- Returns {now, next, lease, id, encoded job, tries or nil, ...}: next is the due time of the
---   first job left in KEYS[1], or -1; lease the end of the lease, which is also its token.
+-- Returns {now, next, lease, wait, id, encoded job, tries or nil, ...}: next is the due time of
+--   the first job left in KEYS[2], or -1; lease the end of the lease, which is also its token;
+--   wait: so many us until it is worth asking for more of what is due, -1: not before one of
+--   KEYS[3] has left, 0: no limit holds anything back.
 -- An id whose body is missing is taken out of the index and reported with an empty body.
+-- In any time t no more than rate * t + burst jobs are claimed: KEYS[6] holds the time at which
+-- those claimed so far would end if they were done one by one at that rate; it may lie ahead
+-- by as much as the burst takes.
 -- ZREM comes before ZADD, so that a server out of memory still lets due jobs leave: it
 -- refuses only the first write of a script.
--- Cost: O(k log n) for k jobs. Called by store_claim() in bridge/store.c.
-local delay, unack, pool, tries = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local now = tonumber(ARGV[1])
-if not now then
+-- Cost: O(k log n) for k jobs. Called by store_claim() in bridge/store_call.c.
+--#include lib/order.lua
+local pool, delay, unack, dead, tries, pace = unpack(KEYS)
+local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
+if not now_us then
   local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
+  now_us = t[1] * 1000000 + t[2]
 end
+local now = math.floor(now_us / 1000)
 local lease = now + tonumber(ARGV[2])
+local most = tonumber(ARGV[3])
 
-local ids = redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, ARGV[3])
-local out = { now, -1, lease }
+local rate = tonumber(ARGV[4])
+local step_us, ahead_us, used_us, known
+local by_rate, by_flight = math.huge, math.huge -- so many may go
+if rate then
+  step_us = 1000000 / rate
+  ahead_us = math.max(tonumber(ARGV[5]), 1) * step_us
+  known = redis.call('HGET', pace, ARGV[6])
+  -- Not further ahead, whatever the clock or the rate were before.
+  used_us = math.min(math.max(tonumber(known or 0), now_us), now_us + ahead_us)
+  by_rate = math.floor((now_us + ahead_us - used_us) / step_us)
+end
+if tonumber(ARGV[7]) then
+  by_flight = math.max(tonumber(ARGV[7]) - redis.call('ZCARD', unack), 0)
+end
+most = math.min(most, by_rate, by_flight)
+
+-- Fields of instances that are gone.
+local function sweep()
+  local all = redis.call('HGETALL', pace)
+  for at = 1, #all, 2 do
+    if tonumber(all[at + 1]) <= now_us then
+      redis.call('HDEL', pace, all[at])
+    end
+  end
+end
+
+-- Notes that n have gone. Up to quarters of a us, which is what a number of Redis' Lua holds.
+local function use(n)
+  used_us = used_us + math.ceil(n * step_us * 4) / 4
+  if not known then
+    sweep()
+  end
+  redis.call('HSET', pace, ARGV[6], string.format('%.2f', used_us))
+  redis.call('PEXPIRE', pace, math.ceil(ahead_us / 1000) + 1000)
+end
+
+local function wait_us(taken)
+  if taken < most or most == tonumber(ARGV[3]) then
+    return 0
+  end
+  local due = redis.call('ZCOUNT', delay, '-inf', now)
+  if due == 0 then
+    return 0
+  elseif by_flight <= by_rate then
+    return -1
+  end
+  local worth = math.max(1, math.floor(math.min(ahead_us / step_us, rate / 100, due)))
+  return math.max(1, math.ceil(used_us + worth * step_us - ahead_us - now_us))
+end
+
+local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, most) or {}
+local out = { now, -1, lease, 0 }
 if #ids > 0 then
   local bodies = redis.call('HMGET', pool, unpack(ids))
   local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
-  local leased = {}
+  local leased, lost = {}, {}
   for i, id in ipairs(ids) do
     out[#out + 1] = id
     out[#out + 1] = bodies[i] or ''
@@ -36,6 +97,8 @@ if #ids > 0 then
     if bodies[i] then
       leased[#leased + 1] = lease
       leased[#leased + 1] = id
+    else
+      lost[#lost + 1] = id
     end
   end
   redis.call('ZREM', delay, unpack(ids))
@@ -43,6 +106,15 @@ if #ids > 0 then
   for from = 1, #leased, 1000 do
     redis.call('ZADD', unack, unpack(leased, from, math.min(from + 999, #leased)))
   end
+  for _, id in ipairs(lost) do
+    order_gone(id)
+  end
+  if rate then
+    use(#leased / 2)
+  end
+end
+if rate or by_flight < math.huge then
+  out[4] = wait_us(#ids)
 end
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 out[2] = tonumber(head or -1)

@@ -2,11 +2,13 @@
 -- count.lua - how many jobs of one bucket stand where. Changes nothing.
 --
 --   KEYS[1]  zset  :delay   KEYS[2]  zset  :unack   KEYS[3]  zset  :error
+--   KEYS[4]  zset  :held    jobs that wait behind others of their group (lib/order.lua)
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --
--- Returns {waiting, in flight, dead, overdue, head, lease, now}: overdue is the part of waiting
---   that is due; head and lease the first score of KEYS[1] and KEYS[2], or -1.
--- Cost: O(log n). Called by store_count() in bridge/store.c.
+-- Returns {waiting, in flight, dead, overdue, head, lease, now}: waiting in KEYS[1] and KEYS[4];
+--   overdue is the part of KEYS[1] that is due; head and lease the first score of KEYS[1] and
+--   KEYS[2], or -1.
+-- Cost: O(log n). Called by store_count() in bridge/store_call.c.
 local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
@@ -15,7 +17,7 @@ end
 local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
 local lease = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
 return {
-  redis.call('ZCARD', KEYS[1]),
+  redis.call('ZCARD', KEYS[1]) + redis.call('ZCARD', KEYS[4]),
   redis.call('ZCARD', KEYS[2]),
   redis.call('ZCARD', KEYS[3]),
   redis.call('ZCOUNT', KEYS[1], '-inf', now),

@@ -13,9 +13,11 @@
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  channel to wake other instances on
 --   ARGV[3]  name of the bucket, the text of the wake
---   ARGV[4]  how many partitions P follow, three arguments each:
---            name, offset sent before this batch ('' none known), last offset of this batch
---   then eight arguments per job: id, due as in KEYS[2] ('' now, a queue's: behind all that are
+--   ARGV[4]  'q' the bucket of a queue, '' of a route, 'k' of a route that keeps the order of
+--            keys: then a ninth argument per job is its group, '' none
+--   ARGV[5]  '1' ids of delivered jobs are remembered (ack.lua), '' they are not
+--   ARGV[6]  partitions, see lib/ingest.lua
+--   then eight arguments per job: id, due as in KEYS[2] ('' now, of a queue: behind all that are
 --            due), encoded job,
 --            tries ('' or the value to keep), index of its partition (0: none), its offset,
 --            'd' a dead letter (due: time of burial, ms) or 'f' in flight (due: end of the lease) or
@@ -25,9 +27,17 @@
 -- Returns {head, codes}: due time of the first job in KEYS[2] or -1; one letter per job:
 --   s stored   d an id that is there already   k record stored by an earlier batch
 --   g refused: the batch before this one is missing
--- Repeatable: a second run answers d or k and changes nothing.
--- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error.
--- Cost: O(k log n) for k jobs. Called by store_enqueue() in bridge/store.c.
+--   and of a route: m an id that is remembered: it was delivered
+--   r stored; one of that id that waited, or was dead, is gone
+--   i stored; one of that id in flight does not count any more: it is neither tried again nor
+--     acked. Also without 'r' where that one was cancelled, so is on its way out
+-- A replacement that is the very job in flight changes nothing: it has come again.
+-- Repeatable: a second run answers d, k or r, and changes nothing but the tries of a job that
+-- replaces.
+-- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error, :held.
+-- Cost: O(k log n) for k jobs. Called by store_enqueue() in bridge/store_call.c.
+--#include lib/ingest.lua
+--#include lib/order.lua
 local pool, delay, dead, tries, ingest, unack, ttl, done, owners = unpack(KEYS)
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
 if not now_us then
@@ -36,14 +46,11 @@ if not now_us then
 end
 local now = math.floor(now_us / 1000)
 
+local of_queue, remembers, FIELDS = ARGV[4] == 'q', ARGV[5] == '1', ARGV[4] == 'k' and 9 or 8
+local seen = base .. ':seen'
+
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
-local parts, at = {}, 5
-for i = 1, tonumber(ARGV[4]) do
-  local name, before, last = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local have = tonumber(redis.call('HGET', ingest, name) or -1)
-  parts[i] = { name = name, have = have, last = last, gap = before and have < before }
-  at = at + 3
-end
+local at = ingest_read(ingest, 6)
 
 local function leave(id, keys)
   for _, part in ipairs({ ':delay', ':unack', ':error', ':ttl', ':done' }) do
@@ -53,14 +60,28 @@ local function leave(id, keys)
   redis.call('HDEL', keys .. ':pool', id)
 end
 
--- Makes room for a job whose id is used. Says whether it may be stored.
-local ours = string.sub(pool, 1, -6) -- without ":pool"
-local function replaces(id, how)
+-- Both make room for a job whose id is used, and give the letter for it.
+local function replace_in_queue(id, how)
   local over = redis.call('ZSCORE', ttl, id)
   if how == 'r' or (over and tonumber(over) <= now) or redis.call('ZSCORE', done, id) then
-    leave(id, ours)
-    return true
+    leave(id, base)
+    return 's'
   end
+  return 'd'
+end
+local function replace_in_route(id, how, record)
+  local flies = redis.call('ZSCORE', unack, id)
+  local cancelled = flies and order_cancelled(redis.call('HGET', tries, id))
+  if how ~= 'r' and not cancelled then
+    return 'd'
+  elseif flies and not cancelled and redis.call('HGET', pool, id) == record then
+    return 'd', 's'
+  end
+  for _, key in ipairs({ delay, unack, dead }) do
+    redis.call('ZREM', key, id)
+  end
+  order_gone(id)
+  return flies and 'i' or 'r'
 end
 
 -- Writes are collected, one command per key. The pool comes first: when Redis is out of
@@ -71,7 +92,7 @@ local command = { [pool] = 'HSET', [delay] = 'ZADD', [dead] = 'ZADD', [unack] = 
 if owners then
   command[owners] = 'HSET'
 end
-local pending = {}
+local pending, placed = {}, {}
 local function write(key, a, b)
   local list = pending[key]
   if not list then
@@ -88,41 +109,77 @@ local function flush()
     end
   end
   pending = {}
+  for _, job in ipairs(placed) do
+    local place = job.dead and order_note or order_place
+    place(job.id, job.due, job.group)
+  end
+  placed = {}
+end
+
+-- At what score a job goes into the index that how says; i: its number in the call. One that
+-- takes the place of a job in flight is due a ms later at least: no claim of it may have the
+-- token of that one's.
+local function score_of(i, due, how, code)
+  if due == '' then
+    due = (of_queue and how ~= 'd' and how ~= 'f') and now_us + i - 1 or now
+  end
+  return code == 'i' and math.max(tonumber(due), now + 1) or due
+end
+
+local function put(id, due, how, group)
+  if group and group ~= '' and how ~= 'f' then
+    placed[#placed + 1] = { id = id, due = due, group = group, dead = how == 'd' }
+    if how ~= 'd' then
+      return
+    end
+  end
+  write(how == 'd' and dead or how == 'f' and unack or delay, due, id)
 end
 
 local ids = {}
-for id_at = at, #ARGV, 8 do
+for id_at = at, #ARGV, FIELDS do
   ids[#ids + 1] = ARGV[id_at]
 end
 local there = redis.call('HMGET', pool, unpack(ids))
 local owner = owners and redis.call('HMGET', owners, unpack(ids))
-local codes, seen = {}, {}
-for i, id in ipairs(ids) do
-  local how, part = ARGV[at + 6], parts[tonumber(ARGV[at + 4])]
-  local code = 's'
-  if part and part.gap then
-    code = 'g'
-  elseif part and tonumber(ARGV[at + 5]) <= part.have then
-    code = 'k'
-  elseif there[i] or seen[id] then
+local till = remembers and redis.call('ZMSCORE', seen, unpack(ids)) or {}
+
+-- The letter for a job; the second where that says more than what is to be done.
+local function judge(i, id, how)
+  local refused = ingest_refuses(ARGV[at + 4], ARGV[at + 5])
+  if refused then
+    return refused
+  elseif there[i] then
     flush() -- it may be about a job of this very call
-    code = replaces(id, how) and 's' or 'd'
+    if of_queue then
+      return replace_in_queue(id, how)
+    end
+    return replace_in_route(id, how, ARGV[at + 2])
+  elseif till[i] and how == '' and tonumber(till[i]) > now then
+    return 'm'
   end
-  if code == 's' then
-    local due = ARGV[at + 1]
-    seen[id] = true
+  return 's'
+end
+
+local STORES = { s = true, r = true, i = true }
+local codes, index = {}, {}
+for i, id in ipairs(ids) do
+  local how = ARGV[at + 6]
+  there[i] = there[i] or index[id]
+  local code, told = judge(i, id, how)
+  if STORES[code] then
+    index[id] = true
     if owners then
-      if owner[i] and owner[i] ~= ours then
+      if owner[i] and owner[i] ~= base then
         leave(id, owner[i])
       end
-      write(owners, id, ours)
+      write(owners, id, base)
+    end
+    if till[i] and how == 'r' then
+      redis.call('ZREM', seen, id) -- it is a new one
     end
     write(pool, id, ARGV[at + 2])
-    if how == 'd' or how == 'f' then
-      write(how == 'd' and dead or unack, due == '' and now or due, id)
-    else
-      write(delay, due == '' and now_us + i - 1 or due, id)
-    end
+    put(id, score_of(i, ARGV[at + 1], how, code), how, FIELDS == 9 and ARGV[at + 8])
     if ARGV[at + 3] ~= '' then
       write(tries, id, ARGV[at + 3])
     end
@@ -130,16 +187,11 @@ for i, id in ipairs(ids) do
       write(ttl, ARGV[at + 7], id)
     end
   end
-  codes[i] = code
-  at = at + 8
+  codes[i] = told or code
+  at = at + FIELDS
 end
 flush()
-
-for _, part in ipairs(parts) do
-  if not part.gap and part.last > part.have then
-    redis.call('HSET', ingest, part.name, part.last)
-  end
-end
+ingest_note(ingest)
 
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 if head and (not was or tonumber(head) < tonumber(was)) then

@@ -7,17 +7,24 @@
 --   ARGV[1]  job id
 --
 -- Returns {state, score, encoded job, tries or nil}; state: n not there, w waiting (score:
---   due), f in flight (score: end of lease), d dead (score: time of burial).
--- Called by store_find() in bridge/store.c.
-local body = redis.call('HGET', KEYS[1], ARGV[1])
+--   due; also behind others of its group), f in flight (score: end of lease), d dead (score:
+--   time of burial).
+-- Called by store_find() in bridge/store_call.c.
+--#include lib/order.lua
+local id = ARGV[1]
+local body = redis.call('HGET', KEYS[1], id)
 if not body then
   return { 'n', 0, '', false }
 end
-local tries = redis.call('HGET', KEYS[5], ARGV[1])
+local tries = redis.call('HGET', KEYS[5], id)
 for key, state in pairs({ [2] = 'w', [3] = 'f', [4] = 'd' }) do
-  local score = redis.call('ZSCORE', KEYS[key], ARGV[1])
+  local score = redis.call('ZSCORE', KEYS[key], id)
   if score then
     return { state, tonumber(score), body, tries }
   end
+end
+local place = redis.call('HGET', place_key, id)
+if place and redis.call('ZSCORE', held_key, place .. id) then
+  return { 'w', order_due(place), body, tries }
 end
 return { 'n', 0, '', false }

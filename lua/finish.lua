@@ -12,6 +12,8 @@
 -- A second run answers e or n. Cost: O(k log n) for k jobs. Called by store_finish() in
 -- bridge/store_queue.c.
 --#include lib/queue.lua
+--#include lib/order.lua
+local of_route = ARGV[2] == ''
 local codes = {}
 
 local function take(id, lease, how)
@@ -23,6 +25,9 @@ local function take(id, lease, how)
     if redis.call('ZREM', part[1], id) == 1 then
       return part[2]
     end
+  end
+  if of_route then
+    return redis.call('HEXISTS', pool, id) == 1 and 'w' or 'n' -- behind others of its group
   end
   if how == 'a' then
     return redis.call('ZSCORE', done, id) and 'E' or 'n'
@@ -36,6 +41,9 @@ for at = 7, #ARGV, 4 do
   local code = take(id, ARGV[at + 1], how)
   if code == 'w' or code == 'f' or code == 'd' or code == 'e' then
     redis.call('ZREM', ttl, id)
+    if of_route then
+      order_gone(id)
+    end
     if how == 'f' or keep_ms == 0 then
       forget(id)
     else

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sinks/http_message.h"
+#include "bridge/cloudevent.h"
 #include "bridge/json.h"
 #include "bridge/text.h"
 
-#include <stdlib.h>
+#include <inttypes.h>
 
 /* What a job may not set. */
 static const char *const transport_headers[] = {
@@ -27,6 +28,13 @@ bool http_is_transport_header(struct slice name)
             return true;
     }
     return false;
+}
+
+bool http_is_webhook_header(struct slice name)
+{
+    return slice_is_nocase(name, "webhook-id") ||
+           slice_is_nocase(name, "webhook-timestamp") ||
+           slice_is_nocase(name, "webhook-signature");
 }
 
 static bool has(const struct opt_pairs *pairs, struct slice name)
@@ -85,7 +93,8 @@ static bool is_ours(struct slice name)
 static bool goes_along(struct slice name, const struct http_opts *o,
                        const struct http_hop *hop)
 {
-    return !http_is_transport_header(name) && !has(&o->headers, name) &&
+    return !http_is_transport_header(name) &&
+           (hop->stranger || !has(&o->headers, name)) &&
            (o->delay_headers || !is_ours(name)) &&
            !(hop->foreign && is_credential(name)) &&
            !(hop->bodyless && slice_is_nocase(name, "content-type"));
@@ -103,14 +112,56 @@ static unsigned add(struct http_lines *lines, const struct http_opts *o,
     return 0;
 }
 
-static void add_webhook_id(struct http_lines *lines, const struct http_opts *o,
-                           const struct http_hop *hop, struct slice job_id)
+/* Standard Webhooks joins id and time with a dot, so there may be none in the id. Percent
+ * signs are encoded as well: no two ids become one. */
+static void add_webhook_id(struct buf *out, struct slice job_id)
 {
-    /* Standard Webhooks joins id and time with a dot: there is none in the id. */
-    struct buf id = {0};
-    text_add_percent(&id, job_id, "/:@+=,~");
-    add(lines, o, hop, SLICE_LIT("webhook-id"), buf_slice(&id));
+    text_add_percent(out, job_id, "/:@+=,~");
+}
+
+/* The three headers of Standard Webhooks, or what of them goes without a signature. */
+static void add_webhook(struct http_lines *lines, const struct delivery *d,
+                        const struct http_opts *o, const struct http_hop *hop)
+{
+    struct buf id = {0}, text = {0};
+    struct slice body = hop->bodyless ? (struct slice){0} : d->job->payload;
+    add_webhook_id(&id, d->job->id);
+    if (hop->signer) {
+        add_line(lines, SLICE_LIT("webhook-id"), buf_slice(&id));
+        buf_addf(&text, "%" PRId64, hop->now_s);
+        add_line(lines, SLICE_LIT("webhook-timestamp"), buf_slice(&text));
+        buf_clear(&text);
+        http_signer_add(hop->signer, buf_slice(&id), hop->now_s, body, &text);
+        add_line(lines, SLICE_LIT("webhook-signature"), buf_slice(&text));
+    } else if (o->delay_headers && !delivery_header(d, "webhook-id")) {
+        add(lines, o, hop, SLICE_LIT("webhook-id"), buf_slice(&id));
+    }
+    buf_free(&text);
     buf_free(&id);
+}
+
+/* The message's headers, an event's attributes by their names in HTTP. Gives how many had
+ * to be left out. */
+static unsigned add_headers(struct http_lines *lines, const struct delivery *d,
+                            const struct http_opts *o, const struct http_hop *hop)
+{
+    unsigned left_out = 0;
+    bool event = cloudevent_is(d->job);
+    struct buf name = {0}, value = {0};
+    for (unsigned i = 0; i < d->header_count; i++) {
+        const struct header *h = &d->headers[i];
+        buf_clear(&name);
+        buf_clear(&value);
+        if (hop->signer && http_is_webhook_header(h->name))
+            continue;
+        if (event && cloudevent_out(h, CE_HTTP, &name, &value))
+            left_out += add(lines, o, hop, buf_slice(&name), buf_slice(&value));
+        else
+            left_out += add(lines, o, hop, h->name, h->value);
+    }
+    buf_free(&name);
+    buf_free(&value);
+    return left_out;
 }
 
 /* In curl's form, this keeps a header of its own away. */
@@ -124,12 +175,12 @@ unsigned http_lines_make(struct http_lines *lines, const struct delivery *d,
                          const struct http_opts *o, const struct http_hop *hop)
 {
     unsigned left_out = 0;
+    bool known = !hop->foreign && !hop->stranger;
     buf_clear(&lines->text);
     buf_clear(&lines->offsets);
-    for (size_t i = 0; i < o->headers.n && !hop->foreign; i++)
+    for (size_t i = 0; i < o->headers.n && known; i++)
         add_line(lines, slice_of(o->headers.v[i].name), slice_of(o->headers.v[i].value));
-    for (unsigned i = 0; i < d->header_count; i++)
-        left_out += add(lines, o, hop, d->headers[i].name, d->headers[i].value);
+    left_out += add_headers(lines, d, o, hop);
     if (!delivery_header(d, "user-agent"))
         add(lines, o, hop, SLICE_LIT("User-Agent"), slice_of(o->user_agent));
     if (!delivery_header(d, "content-type"))
@@ -137,8 +188,7 @@ unsigned http_lines_make(struct http_lines *lines, const struct delivery *d,
             SLICE_LIT("application/octet-stream"));
     if (d->job->key.p && !delivery_header(d, "delay-key"))
         left_out += add(lines, o, hop, SLICE_LIT("delay-key"), d->job->key);
-    if (o->delay_headers && !delivery_header(d, "webhook-id"))
-        add_webhook_id(lines, o, hop, d->job->id);
+    add_webhook(lines, d, o, hop);
     if (hop->referer.n)
         add(lines, o, hop, SLICE_LIT("Referer"), hop->referer);
     if (!delivery_header(d, "accept"))
@@ -164,23 +214,6 @@ void http_lines_free(struct http_lines *lines)
 {
     buf_free(&lines->text);
     buf_free(&lines->offsets);
-}
-
-static const struct {
-    long first, last; /* the first row that holds the status counts */
-    enum outcome outcome;
-} by_status[] = {
-    {200, 299, DELIVERED}, {408, 408, TRY_AGAIN}, {425, 425, TRY_AGAIN},
-    {429, 429, TRY_AGAIN}, {300, 499, REJECTED},  {500, 599, TRY_AGAIN},
-};
-
-enum outcome http_status_outcome(long status)
-{
-    for (size_t i = 0; i < sizeof(by_status) / sizeof(by_status[0]); i++) {
-        if (status >= by_status[i].first && status <= by_status[i].last)
-            return by_status[i].outcome;
-    }
-    return TRY_AGAIN; /* no status that HTTP knows */
 }
 
 bool http_is_code100(struct slice body)

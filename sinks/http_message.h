@@ -8,6 +8,7 @@
 
 #include "bridge/plugin.h"
 #include "sinks/http_opts.h"
+#include "sinks/http_sign.h"
 
 /* "name: value" lines in curl's form. A zeroed one is ready, and may be used again. */
 struct http_lines {
@@ -15,11 +16,14 @@ struct http_lines {
     struct buf offsets; /* size_t: where each begins */
 };
 
-/* What a redirect changes. Zeroed for the first request. */
+/* What this request has of its own. */
 struct http_hop {
-    bool bodyless;        /* a GET without the payload */
-    bool foreign;         /* not the first URL's origin: no credentials go there */
-    struct slice referer; /* n 0: none */
+    bool bodyless; /* a redirect made it a GET without the payload */
+    bool foreign;  /* not the first URL's origin: no credentials go there */
+    bool stranger; /* nobody vouches for the host: the operator's headers stay here */
+    struct slice referer;             /* n 0: none */
+    const struct http_signer *signer; /* NULL: it is not signed */
+    int64_t now_s;                    /* since 1970, for the signature */
 };
 /* The operator's headers win over the job's. Gives how many headers of the job were left
  * out because they cannot stand in HTTP. */
@@ -32,7 +36,8 @@ void http_lines_free(struct http_lines *lines);
 /* Is it the transport's own, such as Content-Length, and so not to be set by anyone else?
  */
 bool http_is_transport_header(struct slice name);
-enum outcome http_status_outcome(long status);
+/* webhook-id, webhook-timestamp, webhook-signature */
+bool http_is_webhook_header(struct slice name);
 /* Is it a JSON object whose code is the integer 100? Keys match without regard to case,
  * the last one counts. */
 bool http_is_code100(struct slice body);

@@ -62,6 +62,18 @@ bool http_url_same_origin(struct slice a, struct slice b)
     return host_a.n == host_b.n && strncasecmp(host_a.p, host_b.p, host_a.n) == 0;
 }
 
+struct slice http_url_origin(struct slice url)
+{
+    const struct scheme *scheme = scheme_of(url);
+    if (scheme == NULL)
+        return url;
+    struct slice authority = authority_of(url);
+    struct slice host = without_port(host_of(authority), scheme->port);
+    if (host.p > authority.p)
+        return host;
+    return (struct slice){url.p, scheme->text.n + host.n};
+}
+
 /* What no URL holds as it is; readers differ in what they make of it. */
 static bool is_odd(char c)
 {

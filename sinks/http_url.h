@@ -18,6 +18,11 @@ bool http_is_url(struct slice url);
 /* Same scheme, host and port: may one be told the secrets meant for the other? */
 bool http_url_same_origin(struct slice a, struct slice b);
 
+/* "https://host:8443", or without its port where the scheme says the same: the part of
+ * url up to the path. Where a user name stands between, only what is behind it: it may be
+ * a secret. url itself when it is no URL. */
+struct slice http_url_origin(struct slice url);
+
 /* Appends the URL as curl takes it: what cannot stand in a request line is %XX, the
  * fragment is gone. -1: a control character in it, or no proper host: nothing was
  * appended. */

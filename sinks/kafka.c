@@ -131,6 +131,7 @@ static void report(struct delivery *d, rd_kafka_resp_err_t code)
 
     if (after_ms > 0)
         d->retry_after_ms = after_ms;
+    d->status = code > 0 ? (int)code : 0; /* below 0: librdkafka's own, no broker's */
     delivery_done(d, outcome, outcome == DELIVERED ? NULL : rd_kafka_err2str(code));
 }
 

@@ -4,7 +4,7 @@
  */
 #include "sinks/kafka_produce.h"
 
-enum { ARGS_MAX = 6, FULL_WAIT_MS = 200, REBUILD_WAIT_MS = 1000 };
+enum { ARGS_MAX = 6, DLT_HEADERS = 5, FULL_WAIT_MS = 200, REBUILD_WAIT_MS = 1000 };
 
 /* What is not here may change by itself or by the operator's hand: try again. So does a
  * topic that is unknown or forbidden: the route's schedule decides for how long. */
@@ -37,17 +37,62 @@ enum outcome kafka_outcome(rd_kafka_resp_err_t code, int64_t *after_ms)
     return TRY_AGAIN;
 }
 
+/* -------------------------------------------------------------------- dead letters */
+
+#define DLT "kafka_dlt-"
+#define DLT_MESSAGE DLT "exception-message"
+
+static void add(rd_kafka_headers_t *headers, struct slice name, struct slice value)
+{
+    rd_kafka_header_add(headers, name.p, (ssize_t)name.n, value.p, (ssize_t)value.n);
+}
+
+/* As Java writes an int or a long: big-endian. */
+static void add_number(rd_kafka_headers_t *headers, const char *name, int64_t v,
+                       size_t bytes)
+{
+    char text[sizeof(v)];
+
+    for (size_t i = 0; i < bytes; i++)
+        text[i] = (char)((uint64_t)v >> 8 * (bytes - 1 - i));
+    add(headers, slice_of(name), (struct slice){text, bytes});
+}
+
+static bool is_dead_record(const struct delivery *d)
+{
+    return d->dead && d->job->partition >= 0 && d->job->offset >= 0;
+}
+
+/* Where the record stood, in the words of Spring Kafka's DeadLetterPublishingRecoverer:
+ * tools that bring records back look for them. Of a record that has died before there are
+ * two of each, and the last one counts; of the message there is only one. */
+static void add_origin(rd_kafka_headers_t *headers, const struct delivery *d)
+{
+    const struct job *job = d->job;
+    const char *error = d->dead->error[0] ? d->dead->error : d->dead->reason;
+
+    add(headers, SLICE_LIT(DLT "original-topic"), job->topic);
+    add_number(headers, DLT "original-partition", job->partition, sizeof(int32_t));
+    add_number(headers, DLT "original-offset", job->offset, sizeof(int64_t));
+    if (job->timestamp_ms > 0)
+        add_number(headers, DLT "original-timestamp", job->timestamp_ms, sizeof(int64_t));
+    add(headers, SLICE_LIT(DLT_MESSAGE), slice_of(error));
+}
+
 static rd_kafka_headers_t *make_headers(const struct delivery *d)
 {
-    rd_kafka_headers_t *headers = rd_kafka_headers_new(d->header_count);
+    const bool dead = is_dead_record(d);
+    rd_kafka_headers_t *headers = rd_kafka_headers_new(d->header_count + DLT_HEADERS);
 
-    for (unsigned i = 0; i < d->header_count; i++) {
-        const struct header *h = &d->headers[i];
-        rd_kafka_header_add(headers, h->name.p, (ssize_t)h->name.n, h->value.p,
-                            (ssize_t)h->value.n);
-    }
+    for (unsigned i = 0; i < d->header_count; i++)
+        if (!dead || !slice_is(d->headers[i].name, DLT_MESSAGE))
+            add(headers, d->headers[i].name, d->headers[i].value);
+    if (dead)
+        add_origin(headers, d);
     return headers;
 }
+
+/* --------------------------------------------------------------------------- records */
 
 rd_kafka_resp_err_t kafka_produce(rd_kafka_t *rk, const struct delivery *d, void *opaque)
 {
@@ -57,7 +102,7 @@ rd_kafka_resp_err_t kafka_produce(rd_kafka_t *rk, const struct delivery *d, void
     memcpy(topic, d->target.p, d->target.n);
     topic[d->target.n] = '\0';
 
-    rd_kafka_headers_t *headers = d->header_count > 0 ? make_headers(d) : NULL;
+    rd_kafka_headers_t *headers = d->header_count > 0 || d->dead ? make_headers(d) : NULL;
     rd_kafka_vu_t args[ARGS_MAX] = {
         {.vtype = RD_KAFKA_VTYPE_TOPIC, .u.cstr = topic},
         {.vtype = RD_KAFKA_VTYPE_KEY,

@@ -6,6 +6,7 @@
  * the broker (mqtt_thread.c). Its outcome is the broker's PUBACK; at QoS 0 it is that the
  * socket took it. Headers become user properties, which MQTT 3.1.1 does not have.
  */
+#include "bridge/cloudevent.h"
 #include "bridge/plugin.h"
 #include "sinks/mqtt_thread.h"
 #include "sources/mqtt_link.h"
@@ -95,21 +96,49 @@ static struct slice keep(char **at, struct slice s)
     return (struct slice){to, s.n};
 }
 
+static bool is_trace(struct slice name)
+{
+    return slice_is_nocase(name, "traceparent") || slice_is_nocase(name, "tracestate");
+}
+
+/* An event's header as it is called here, made in name and value. false: it has to give
+ * way. Of two that MQTT calls by one name the attribute goes out, or it would be no event
+ * any more; of a trace context the header does, which is the later word. */
+static bool of_event(const struct delivery *d, struct header *h, struct buf *name,
+                     struct buf *value)
+{
+    buf_clear(name);
+    buf_clear(value);
+    if (cloudevent_out(h, CE_MQTT, name, value)) {
+        *h = (struct header){buf_slice(name), buf_slice(value)};
+        return !is_trace(h->name) || !delivery_header(d, buf_str(name));
+    }
+    buf_add_str(name, "ce_");
+    buf_add_slice(name, h->name);
+    return is_trace(h->name) || !delivery_header(d, buf_str(name));
+}
+
 static void keep_headers(struct mqtt_sink *m, struct mqtt_parcel *p,
                          const struct delivery *d, char **at)
 {
+    const bool event = cloudevent_is(d->job);
     bool correlated = false;
+    struct buf name = {0}, value = {0};
 
     for (unsigned i = 0; i < d->header_count; i++) {
-        const struct header *h = &d->headers[i];
-        if (header_fits(h, &correlated))
+        struct header h = d->headers[i];
+        if (event && !of_event(d, &h, &name, &value))
+            continue;
+        if (header_fits(&h, &correlated))
             p->headers[p->header_count++] =
-                (struct header){keep(at, h->name), keep(at, h->value)};
+                (struct header){keep(at, h.name), keep(at, h.value)};
         else
             log_limited(
                 &m->header_limit, LOG_WARN, sink_name(m->sink),
                 "a header that is not UTF-8 text was left out; MQTT cannot carry it");
     }
+    buf_free(&name);
+    buf_free(&value);
 }
 
 static void free_parcel(struct mqtt_parcel *p)
@@ -146,8 +175,10 @@ static void report(struct mqtt_parcel *p, enum outcome outcome, const char *why)
 
 static void on_parcel_returned(struct mqtt_parcel *p)
 {
-    if (p->d)
+    if (p->d) {
+        p->d->status = p->status;
         report(p, p->outcome, p->why);
+    }
     free_parcel(p);
 }
 

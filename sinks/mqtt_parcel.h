@@ -41,6 +41,7 @@ struct mqtt_parcel {
     enum outcome outcome;
     char why[192];
     int64_t retry_after_ms;
+    int status; /* MQTT 5: reason code of the broker; 0: none */
 
     /* The thread's own, under its lock. */
     struct mqtt_parcels *list; /* in which it stands */

@@ -23,11 +23,14 @@ int64_t mqtt_run_now_ms(void)
 
 /* --------------------------------------------------- answers, on paho's threads */
 
-static void answered(struct mqtt_parcel *p, enum outcome outcome, const char *why)
+/* status: the broker's reason code; 0: none. */
+static void answered(struct mqtt_parcel *p, enum outcome outcome, int status,
+                     const char *why)
 {
     struct mqtt_run *run = p->run;
 
     pthread_mutex_lock(run->lock);
+    p->status = status;
     bool was_full = run->sent.count == run->window;
     mqtt_parcel_finish(p, outcome, why);
     if (was_full)
@@ -38,14 +41,14 @@ static void answered(struct mqtt_parcel *p, enum outcome outcome, const char *wh
 static void on_sent(void *context, MQTTAsync_successData *d)
 {
     (void)d;
-    answered(context, DELIVERED, "");
+    answered(context, DELIVERED, 0, "");
 }
 
 /* Also for "no matching subscribers", which is none of our business. */
 static void on_sent5(void *context, MQTTAsync_successData5 *d)
 {
     (void)d;
-    answered(context, DELIVERED, "");
+    answered(context, DELIVERED, 0, "");
 }
 
 static void on_not_sent(void *context, MQTTAsync_failureData *d)
@@ -54,7 +57,7 @@ static void on_not_sent(void *context, MQTTAsync_failureData *d)
 
     paho_why(why, sizeof(why), MQTTREASONCODE_SUCCESS, d ? d->code : 0,
              d ? d->message : NULL, NULL);
-    answered(context, TRY_AGAIN, why);
+    answered(context, TRY_AGAIN, 0, why);
 }
 
 /* What the broker says of the message itself; all else may be better another time. */
@@ -72,7 +75,8 @@ static void on_not_sent5(void *context, MQTTAsync_failureData5 *d)
         if (reason == hopeless[i])
             outcome = REJECTED;
     paho_why(why, sizeof(why), reason, d ? d->code : 0, d ? d->message : NULL, NULL);
-    answered(context, outcome, why);
+    answered(context, outcome,
+             reason >= MQTTREASONCODE_UNSPECIFIED_ERROR ? (int)reason : 0, why);
 }
 
 /* ------------------------------------------------ connection, on paho's threads */

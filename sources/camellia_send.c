@@ -97,6 +97,7 @@ static void on_stored(void *arg, const struct stored_reply *reply)
     struct camellia_call *call = arg;
     switch (reply->outcome) {
     case STORED:
+    case STORED_INSTEAD:
         succeed(call, &call->msg);
         return;
     case STORED_BEFORE:

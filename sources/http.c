@@ -10,6 +10,7 @@
 #include "bridge/plugin.h"
 #include "bridge/text.h"
 #include "sources/http_batch.h"
+#include "sources/http_dead.h"
 #include "sources/http_job.h"
 #include "sources/http_queue.h"
 
@@ -78,7 +79,7 @@ static void take(struct http_source *s, struct httpd_req *req, struct http_place
             req, "jobs cannot be stored now: Redis is away or full; send it again");
         return;
     }
-    if (is_batch(req)) {
+    if (is_batch(req) && place.id.p == NULL) {
         http_batch_submit(s->src, req, place);
         return;
     }
@@ -91,7 +92,13 @@ static void take(struct http_source *s, struct httpd_req *req, struct http_place
 
 static void post_job(void *arg, struct httpd_req *req)
 {
-    take(arg, req, (struct http_place){httpd_segment(req, 0), false});
+    take(arg, req, (struct http_place){.name = httpd_segment(req, 0)});
+}
+
+static void put_job(void *arg, struct httpd_req *req)
+{
+    take(arg, req,
+         (struct http_place){.name = httpd_segment(req, 0), .id = httpd_segment(req, 1)});
 }
 
 static void post_queue_job(void *arg, struct httpd_req *req)
@@ -103,7 +110,7 @@ static void post_queue_job(void *arg, struct httpd_req *req)
         httpd_error(req, 400, "bad-request",
                     "no comma in the name of a queue: it could not be pulled from");
     else
-        take(arg, req, (struct http_place){name, true});
+        take(arg, req, (struct http_place){.name = name, .queue = true});
 }
 
 /* ------------------------------------------------------------ a job that is there */
@@ -160,7 +167,13 @@ static void on_cancelled(void *arg, enum cancelled answer)
         buf_free(&json);
         return;
     case CANCEL_TOO_LATE:
-        httpd_error(req, 409, "in-flight", "too late: the job is being delivered");
+        httpd_error(
+            req, 409, "in-flight",
+            "too late: the job is being delivered; if that fails, it is not tried "
+            "again");
+        return;
+    case CANCEL_EMITTED:
+        httpd_error(req, 410, "emitted", "too late: the job was delivered");
         return;
     case CANCEL_NOT_FOUND:
         httpd_error(req, 404, "not-found",
@@ -191,6 +204,7 @@ static void delete_job(void *arg, struct httpd_req *req)
 
 static const struct httpd_route rows[] = {
     {"POST", "/v1/routes/{}/jobs", post_job},
+    {"PUT", "/v1/routes/{}/jobs/{}", put_job},
     {"GET", "/v1/routes/{}/jobs/{}", get_job},
     {"DELETE", "/v1/routes/{}/jobs/{}", delete_job},
     {"POST", "/v1/queues/{}/jobs", post_queue_job},
@@ -205,6 +219,8 @@ static int start(struct source *src, void *self, struct err *err)
     s->src = src;
     httpd_serve(source_httpd(src), rows, s);
     httpd_serve(source_httpd(src), http_queue_rows, s);
+    httpd_serve(source_httpd(src), http_dead_rows, s);
+    httpd_serve(source_httpd(src), http_target_rows, s);
     return 0;
 }
 

@@ -24,7 +24,9 @@ static const struct {
 } refusals[] = {
     {"no-route", 404, "there is no such route; routes are configured under routes: { }"},
     {"oversize", 413, "the job is larger than daemon.job_max"},
-    {"in-flight", 409, "the job is being delivered"},
+    {"in-flight", 409,
+     "too late: the job is being delivered; if that fails, it is not tried again"},
+    {"emitted", 410, "too late: the job was delivered"},
     {"not-found", 404, "there is no such job"},
     {"full", 503, "too many jobs are on their way to Redis; send it again"},
     {"unavailable", 503, "Redis is away; send it again"},
@@ -42,8 +44,9 @@ static size_t find_refusal(const char *reason)
 unsigned http_reply_status(const struct stored_reply *reply)
 {
     static const unsigned statuses[] = {
-        [STORED] = 201,      [STORED_BEFORE] = 200, [STORED_DEAD] = 201,
-        [STORED_NONE] = 200, [REFUSED] = 400,       [NOT_STORED] = 503};
+        [STORED] = 201,      [STORED_INSTEAD] = 200, [STORED_BEFORE] = 200,
+        [STORED_DEAD] = 201, [STORED_NONE] = 200,    [REFUSED] = 400,
+        [NOT_STORED] = 503};
     size_t i = find_refusal(reply->reason);
     if (reply->outcome == REFUSED && i < sizeof(refusals) / sizeof(refusals[0]))
         return refusals[i].status;
@@ -78,13 +81,16 @@ void http_reply_members(struct buf *out, const struct stored_reply *reply)
         return;
     }
     if (reply->outcome == STORED_BEFORE) {
-        buf_add_str(out, ",\"duplicate\":true"); /* GET tells when that one is due */
-        return;
+        buf_add_str(out, ",\"duplicate\":true,\"because\":");
+        text_add_json(out, slice_of(reply->reason));
+        return; /* GET tells when that one is due */
     }
     when_format_rfc3339(reply->due_ms, due);
     buf_add_str(out, ",\"due\":\"");
     buf_add_str(out, due);
     buf_add_str(out, "\"");
+    if (reply->outcome == STORED_INSTEAD)
+        buf_add_str(out, ",\"replaced\":true");
     if (reply->outcome == STORED_DEAD) {
         buf_add_str(out, ",\"dead\":");
         text_add_json(out, slice_of(reply->reason));

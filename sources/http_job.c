@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/http_job.h"
+#include "bridge/cloudevent.h"
 #include "bridge/text.h"
 #include "bridge/when.h"
 #include "sources/http_params.h"
@@ -47,8 +48,10 @@ static const struct slice foreign_prefixes[] = {
 
 /* Control headers that may come as a query parameter or as a field of a JSON line. */
 static const char *const controls[] = {
-    "deliver-after", "delay",    "deliver-at", "x-delay",     "delay-id",
-    "delay-op",      "delay-to", "delay-key",  "delay-retry", "deliver-before",
+    "deliver-after",      "delay",          "deliver-at",   "x-delay",
+    "delay-id",           "delay-op",       "delay-to",     "delay-key",
+    "delay-retry",        "delay-attempts", "delay-repeat", "delay-repeat-count",
+    "delay-repeat-until", "deliver-before",
 };
 enum { CONTROLS = sizeof(controls) / sizeof(controls[0]) };
 
@@ -78,6 +81,24 @@ static struct job *job_begin(struct http_place place, size_t bytes)
     return job;
 }
 
+/* What a header can't hold is refused here, where the producer hears of it: a sink could
+ * only leave it out. */
+static int add_header(struct job *job, struct slice name, struct slice value,
+                      struct err *err)
+{
+    int shown = name.n < 100 ? (int)name.n : 100;
+    if (!text_is_token(name))
+        return err_set(err, "a header's name is letters, digits and marks, not \"%.*s\"",
+                       shown, name.p ? name.p : "");
+    for (size_t i = 0; i < value.n; i++) {
+        unsigned char c = (unsigned char)value.p[i];
+        if ((c < ' ' && c != '\t') || c == 127)
+            return err_set(err, "the header %.*s holds a control character", shown,
+                           name.p);
+    }
+    return job_add_header(job, name, value, err);
+}
+
 /* -------------------------------------------------- what only a queue's job has */
 
 static int set_tries(struct job *job, int64_t n, struct slice text, struct err *err)
@@ -104,7 +125,7 @@ static int set_ttl(struct job *job, int64_t ms, struct slice text, struct err *e
     (void)ms;
     if (job_header(job, "deliver-before"))
         return 0;
-    return job_add_header(job, SLICE_LIT("deliver-before"), text, err);
+    return add_header(job, SLICE_LIT("deliver-before"), text, err);
 }
 
 /* Of several, the first that is looked at counts: the header, the field of a line. */
@@ -170,7 +191,7 @@ static void take_header(void *arg, struct slice name, struct slice value)
     if (i != NOT_ONE && slice_is(s, queue_controls[i].header))
         t->failed = set_queue_control(t->job, i, value, t->err) < 0;
     else
-        t->failed = job_add_header(t->job, s, value, t->err) < 0;
+        t->failed = add_header(t->job, s, value, t->err) < 0;
 }
 
 /* A control value from elsewhere than a header. What a header says already stays. */
@@ -181,7 +202,7 @@ static int set_control(struct job *job, const char *name, struct slice value,
         job->key = job_keep(job, value);
         return 0;
     }
-    return job_header(job, name) ? 0 : job_add_header(job, slice_of(name), value, err);
+    return job_header(job, name) ? 0 : add_header(job, slice_of(name), value, err);
 }
 
 static int take_controls(const struct httpd_req *req, struct job *job, struct err *err)
@@ -203,6 +224,28 @@ static int take_controls(const struct httpd_req *req, struct job *job, struct er
     return idempotency.p ? set_control(job, "delay-id", idempotency, err) : 0;
 }
 
+/* The path says so; a header or a parameter that says otherwise is a mistake. */
+static int take_named(const struct httpd_req *req, struct job *job, const char *name,
+                      struct slice value, struct err *err)
+{
+    const struct header *h = job_header(job, name);
+    struct slice asked = httpd_query(req, name);
+    if ((h && !slice_eq(h->value, value)) || (asked.p && !slice_eq(asked, value)))
+        return err_set(err, "PUT replaces the job that the path names; %s says otherwise",
+                       name);
+    return h ? 0 : add_header(job, slice_of(name), value, err);
+}
+
+static int take_path(const struct httpd_req *req, struct http_place place,
+                     struct job *job, struct err *err)
+{
+    if (place.id.p == NULL)
+        return 0;
+    if (take_named(req, job, "delay-id", place.id, err) < 0)
+        return -1;
+    return take_named(req, job, "delay-op", SLICE_LIT("replace"), err);
+}
+
 struct job *http_job_from_request(const struct httpd_req *req, struct http_place place,
                                   struct err *err)
 {
@@ -210,8 +253,11 @@ struct job *http_job_from_request(const struct httpd_req *req, struct http_place
     struct taking t = {.job = job_begin(place, body.n + 256), .err = err};
     t.job->payload = job_keep(t.job, body);
     httpd_each_header(req, take_header, &t);
-    if (!t.failed && take_controls(req, t.job, err) == 0)
+    if (!t.failed && take_path(req, place, t.job, err) == 0 &&
+        take_controls(req, t.job, err) == 0) {
+        cloudevent_in(t.job, CE_HTTP);
         return t.job;
+    }
     job_free(t.job);
     return NULL;
 }
@@ -337,7 +383,12 @@ static int set_fields(struct job *job, json_t *object, struct err *err)
             return -1;
     }
     v = json_object_get(object, "headers");
-    return v ? set_headers(job, v, err) : 0;
+    if (v == NULL)
+        return 0;
+    if (set_headers(job, v, err) < 0)
+        return -1;
+    cloudevent_in(job, CE_HTTP);
+    return 0;
 }
 
 struct job *http_job_from_line(struct slice line, struct http_place place,

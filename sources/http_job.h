@@ -10,7 +10,8 @@
 
 struct http_place { /* where a job goes */
     struct slice name;
-    bool queue; /* a queue's name, as the job's topic; else a route's */
+    bool queue;      /* a queue's name, as the job's topic; else a route's */
+    struct slice id; /* the job takes the place of that one; p NULL: none is named */
 };
 
 /* One job of a whole request: body, headers, query parameters. Gives; NULL with a reason.

@@ -4,6 +4,9 @@
 
 #include <inttypes.h>
 
+enum { NUMBER_BYTES_MAX = 20 };
+#define NUMBER_LEAST 0.001
+
 static int set_ms(const struct http_param *row, struct slice value, void *field,
                   struct err *err)
 {
@@ -44,6 +47,42 @@ static int set_int(const struct http_param *row, struct slice value, void *field
     return 0;
 }
 
+static int set_when(const struct http_param *row, struct slice value, void *field,
+                    struct err *err)
+{
+    struct err why;
+    int64_t ms = 0;
+    if (when_instant_ms(value, &ms, &why) < 0)
+        return err_set(err, "%s: %s", row->name, why.text);
+    if (ms < 0)
+        return err_set(err, "%s: not before 1970", row->name);
+    *(int64_t *)field = ms;
+    return 0;
+}
+
+/* Digits, and perhaps a point and more digits: no sign, no exponent, no locale. */
+static int set_number(const struct http_param *row, struct slice value, void *field,
+                      struct err *err)
+{
+    double n = 0, unit = 1;
+    bool point = false, good = value.n > 0 && value.n < NUMBER_BYTES_MAX;
+    for (size_t i = 0; good && i < value.n; i++) {
+        char c = value.p[i];
+        if (c == '.') {
+            good = !point && i > 0 && i + 1 < value.n;
+            point = true;
+            continue;
+        }
+        good = c >= '0' && c <= '9';
+        n = point ? n + (c - '0') * (unit /= 10) : n * 10 + (c - '0');
+    }
+    if (!good || n > (double)row->max || n < NUMBER_LEAST)
+        return err_set(err, "%s: a number up to %" PRId64 ", such as 2.5", row->name,
+                       row->max);
+    *(double *)field = n;
+    return 0;
+}
+
 static int set_choice(const struct http_param *row, struct slice value, void *field,
                       struct err *err)
 {
@@ -71,11 +110,11 @@ int http_param_set(const struct http_param *row, struct slice value, void *to,
                    struct err *err)
 {
     static int (*const set[])(const struct http_param *, struct slice, void *,
-                              struct err *) = {[HTTP_PARAM_MS] = set_ms,
-                                               [HTTP_PARAM_INT] = set_int,
-                                               [HTTP_PARAM_BOOL] = set_choice,
-                                               [HTTP_PARAM_CHOICE] = set_choice,
-                                               [HTTP_PARAM_TEXT] = set_text};
+                              struct err *) = {
+        [HTTP_PARAM_MS] = set_ms,         [HTTP_PARAM_INT] = set_int,
+        [HTTP_PARAM_BOOL] = set_choice,   [HTTP_PARAM_WHEN] = set_when,
+        [HTTP_PARAM_NUMBER] = set_number, [HTTP_PARAM_CHOICE] = set_choice,
+        [HTTP_PARAM_TEXT] = set_text};
     return set[row->type](row, value, (char *)to + row->offset, err);
 }
 
@@ -110,6 +149,8 @@ static void set_default(const struct http_param *row, void *to)
     void *field = (char *)to + row->offset;
     if (row->type == HTTP_PARAM_TEXT)
         *(struct slice *)field = (struct slice){0};
+    else if (row->type == HTTP_PARAM_NUMBER)
+        *(double *)field = (double)row->def;
     else
         *(int64_t *)field = row->def;
 }

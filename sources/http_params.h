@@ -15,14 +15,16 @@ enum http_param_type { /* field          in the query                       */
                        HTTP_PARAM_MS,     /* int64_t        30s, 1h30m, PT5M, 0 */
                        HTTP_PARAM_INT,    /* int64_t        a decimal integer   */
                        HTTP_PARAM_BOOL,   /* int64_t        true, false         */
+                       HTTP_PARAM_WHEN,   /* int64_t, ms    RFC 3339, or epoch  */
+                       HTTP_PARAM_NUMBER, /* double         2.5, from 0.001 on  */
                        HTTP_PARAM_CHOICE, /* int64_t        index in choices    */
                        HTTP_PARAM_TEXT    /* struct slice   anything; p NULL    */
 };
 struct http_param {
     const char *name;
     enum http_param_type type;
-    size_t offset; /* of the field in the struct */
-    int64_t def, min, max;
+    size_t offset;              /* of the field in the struct */
+    int64_t def, min, max;      /* an instant has none but the epoch; a number has max */
     const char *const *choices; /* ends with NULL */
     bool required;
 };

@@ -6,6 +6,7 @@
  * it. A partition that leaves is given up after its open records are answered, for which
  * the rebalance waits a few seconds.
  */
+#include "bridge/cloudevent.h"
 #include "bridge/plugin.h"
 #include "sources/kafka_client.h"
 #include "sources/kafka_conf.h"
@@ -23,7 +24,7 @@ struct kafka_source {
     /* options */
     char *brokers, *group_id, *client_id, *group_instance_id;
     struct opt_list topics;
-    int start_at;
+    int start_at, null_value;
     int64_t commit_interval_ms, prefetch_bytes;
     struct opt_pairs settings;
     /* running */
@@ -40,6 +41,7 @@ struct kafka_source {
 };
 
 static const char *const starts[] = {"earliest", "latest"};
+enum null_value { NULL_CANCELS, NULL_IS_JOB }; /* in the order of the choices */
 
 #define AT(field) offsetof(struct kafka_source, field)
 static const struct opt opts[] = {
@@ -58,6 +60,10 @@ static const struct opt opts[] = {
     {"start", OPT_CHOICE, AT(start_at), "earliest",
      "Where to begin when the group has no committed offset.",
      .choices = "earliest|latest"},
+    {"null_value", OPT_CHOICE, AT(null_value), "cancel",
+     "A record without a value that asks for no time cancels the job of its delay-id or "
+     "key; or it is a job itself, as an event of CloudEvents always is.",
+     .choices = "cancel|job"},
     {"commit_interval", OPT_MS, AT(commit_interval_ms), "1s",
      "How often offsets of stored records are committed.", .min = 10, .max = 600000},
     {"prefetch", OPT_BYTES, AT(prefetch_bytes), "16MiB",
@@ -115,8 +121,9 @@ static int check(const void *self, struct err *err)
 
 /* REFUSED cannot be: nobody listens. */
 static const bool stored_outcomes[] = {
-    [STORED] = true,      [STORED_BEFORE] = true, [STORED_DEAD] = true,
-    [STORED_NONE] = true, [REFUSED] = false,      [NOT_STORED] = false};
+    [STORED] = true,      [STORED_INSTEAD] = true, [STORED_BEFORE] = true,
+    [STORED_DEAD] = true, [STORED_NONE] = true,    [REFUSED] = false,
+    [NOT_STORED] = false};
 
 static void on_stored(void *arg, const struct stored_reply *reply)
 {
@@ -126,6 +133,12 @@ static void on_stored(void *arg, const struct stored_reply *reply)
 
     kafka_part_answer(read, stored_outcomes[reply->outcome]);
     kafka_group_answered(group);
+}
+
+/* CloudEvents writes an event without data as a null value: that cancels nothing. */
+static bool is_tombstone(const struct kafka_source *k, const struct job *job)
+{
+    return k->null_value == NULL_CANCELS && job->payload.p == NULL && !cloudevent_is(job);
 }
 
 static void take(struct kafka_source *k, const rd_kafka_message_t *m)
@@ -139,10 +152,12 @@ static void take(struct kafka_source *k, const rd_kafka_message_t *m)
     if (read == NULL)
         return;
     struct job *job = kafka_record_job(m, &reason, &err);
-    if (reason)
+    if (reason) {
         source_quarantine(k->src, job, reason, err.text, on_stored, read);
-    else
-        source_submit(k->src, job, on_stored, read);
+        return;
+    }
+    job->tombstone = is_tombstone(k, job);
+    source_submit(k->src, job, on_stored, read);
 }
 
 static void on_fetch(struct kafka_source *k, rd_kafka_event_t *ev)

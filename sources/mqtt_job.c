@@ -4,6 +4,7 @@
  */
 #include "sources/mqtt_job.h"
 
+#include "bridge/cloudevent.h"
 #include "sources/mqtt_topic.h"
 
 /* Indexed by enum mqtt_prop_kind; a user property has a name of its own. */
@@ -89,6 +90,7 @@ struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,
         job_free(job);
         return raw_job(m);
     }
+    cloudevent_in(job, CE_MQTT);
     *reason = NULL;
     return job;
 }

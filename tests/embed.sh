@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # embed.sh FILE.lua ... - prints a C file that holds the scripts as struct lua_file lua_files[].
-# A line "--#include lib/NAME.lua" stands for that file, beside the script.
+# Lines "--#include lib/NAME.lua" stand for that file, beside the script.
 set -eu
 
 printf '/* SPDX-License-Identifier: BSD-2-Clause */\n/* Made by tests/embed.sh. */\n'
@@ -9,9 +9,12 @@ printf '#include "bridge/script.h"\n\n#include <stddef.h>\n\n'
 printf 'const struct lua_file lua_files[] = {\n'
 for file in "$@"; do
     printf '    {"%s",\n' "$(basename "$file" .lua)"
-    lib=$(sed -n 's/^--#include //p' "$file")
+    set -- -e ''
+    for lib in $(sed -n 's/^--#include //p' "$file"); do
+        set -- "$@" -e "\\|^--#include $lib\$|r $(dirname "$file")/$lib"
+    done
     # C11 still knows trigraphs, hence the question mark.
-    sed -e '' ${lib:+-e "/^--#include/r $(dirname "$file")/$lib"} "$file" |
+    sed "$@" "$file" |
         sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/     "/' -e 's/$/\\n"/'
     printf '    },\n'
 done

@@ -95,6 +95,25 @@ static void names_every_route_that_cannot_work_and_every_source_left_over(void *
     refuses("nolistener");
 }
 
+static void a_schedule_that_is_wrong_or_missing_is_named(void **state)
+{
+    (void)state;
+    refuses("schedules");
+}
+
+static void
+a_compat_set_that_nobody_knows_and_a_pace_that_cannot_be_kept_are_named(void **state)
+{
+    (void)state;
+    refuses("pace");
+}
+
+static void a_route_to_a_queue_has_no_option_of_those_that_deliver(void **state)
+{
+    (void)state;
+    refuses("queues");
+}
+
 static void a_file_without_a_route_is_an_error(void **state)
 {
     (void)state;
@@ -213,7 +232,48 @@ static void routes_keep_the_order_of_the_file(void **state)
     assert_int_equal(r[2].retry.limit, 0);
     assert_true(r[2].retry.factor == 3);
     assert_string_equal(r[3].dead_topic, "dead/{route}");
-    assert_int_equal(r[3].retry.limit, 10);
+    conf_free(conf);
+}
+
+static void a_route_takes_a_copy_of_the_schedule_that_it_names(void **state)
+{
+    (void)state;
+    struct conf *conf = read_good("good.conf");
+    const struct conf_route *r = &conf->routes[3];
+    const struct conf_schedule *slow = conf_schedule_named(conf, SLICE_LIT("slow"));
+    assert_int_equal(conf->schedule_count, 3);
+    assert_int_equal(r->retry.list_count, 3);
+    assert_int_equal(r->retry.list_ms[2], 3600000);
+    assert_ptr_not_equal(r->retry.list_ms, slow->policy.list_ms);
+    assert_int_equal(slow->line, 9);
+    assert_int_equal(conf_schedule_named(conf, SLICE_LIT("quick"))->policy.limit, 3);
+    assert_int_equal(conf_schedule_named(conf, SLICE_LIT("once"))->policy.list_count, 0);
+    assert_null(conf_schedule_named(conf, SLICE_LIT("slo")));
+    assert_null(conf_schedule_named(conf, SLICE_LIT("slower")));
+    assert_null(conf_schedule_named(conf, (struct slice){NULL, 0}));
+    assert_int_equal(r->retry_allow.n, 2);
+    assert_int_equal(r->attempts_max, 5);
+    assert_int_equal(conf->routes[2].retry.list_count, 0); /* the others have their own */
+    conf_free(conf);
+}
+
+static void a_route_says_how_its_jobs_leave(void **state)
+{
+    (void)state;
+    struct conf *conf = read_good("good.conf");
+    const struct conf_route *r = &conf->routes[3], *plain = &conf->routes[0];
+    assert_int_equal(r->order, ORDER_KEY);
+    assert_int_equal(r->late, LATE_DROP);
+    assert_int_equal(r->too_long, TOO_LONG_CLAMP);
+    assert_true(r->rate == 0.5);
+    assert_int_equal(r->burst, 2);
+    assert_string_equal(r->to_allow.v[0], "more.*");
+    assert_int_equal(plain->order, ORDER_NONE);
+    assert_int_equal(plain->late, LATE_DEAD);
+    assert_int_equal(plain->too_long, TOO_LONG_REJECT);
+    assert_int_equal(plain->repeat_min_ms, 1000);
+    assert_int_equal(plain->replays_max, 10);
+    assert_true(plain->rate == 0 && plain->breaker == 0 && !plain->shared);
     conf_free(conf);
 }
 
@@ -224,9 +284,11 @@ static void the_http_source_is_there_by_itself_unless_nothing_listens(void **sta
     assert_string_equal(conf->sources[2].name, "http");
     assert_string_equal(conf->sources[2].ops->name, "http");
     assert_non_null(conf->sources[2].self);
+    assert_int_equal(conf->sources[2].bare_unit, 1); /* as http: { } says */
+    assert_int_equal(conf->sources[2].compat.n, 2);
     conf_free(conf);
     struct buf errors = {0};
-    conf = read_text("http: { listen = \"\"; };"
+    conf = read_text("http: { listen = \"\"; compat = \"dapr\"; };"
                      "sources: { i: { type = \"mqtt\"; url = \"mqtt://127.0.0.1\";"
                      "               topics = \"t\"; }; };"
                      "sinks: { o: { type = \"mqtt\"; url = \"mqtt://127.0.0.1\"; }; };"
@@ -277,9 +339,8 @@ static void a_secret_file_loses_only_its_last_newline(void **state)
 static bool shows(const char *text, const struct opt *row)
 {
     struct buf line = {0};
-    const char *before = row->type == OPT_RETRY                           ? ": "
-                         : row->type == OPT_LIST && row->def && *row->def ? " = [ \""
-                                                                          : " = ";
+    bool bare = row->type == OPT_LIST && row->def && *row->def && *row->def != '[';
+    const char *before = row->type == OPT_RETRY ? ": " : bare ? " = [ \"" : " = ";
     bool quoted = row->def && (row->type <= OPT_SECRET || row->type == OPT_MS ||
                                row->type == OPT_BYTES || row->type == OPT_CHOICE);
 
@@ -324,13 +385,11 @@ static void the_list_of_options_names_every_section_and_plugin(void **state)
     FILE *out = open_memstream(&text, &n);
     conf_print_options(out);
     fclose(out);
-    const char *const wanted[] = {"redis: { }",
-                                  "http: { }",
-                                  "daemon: { }",
-                                  "type = \"kafka\"",
-                                  "type = \"mqtt\"",
-                                  "routes: { NAME",
-                                  "sinks: { NAME: { type = \"http\"; } }"};
+    const char *const wanted[] = {
+        "redis: { }",       "http: { }",
+        "daemon: { }",      "retries: { NAME",
+        "type = \"kafka\"", "type = \"mqtt\"",
+        "routes: { NAME",   "sinks: { NAME: { type = \"http\"; } }"};
     for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++)
         assert_non_null(strstr(text, wanted[i]));
     free(text);
@@ -373,6 +432,10 @@ int main(void)
         cmocka_unit_test(names_every_value_of_a_wrong_type),
         cmocka_unit_test(names_every_value_that_is_out_of_range),
         cmocka_unit_test(names_every_route_that_cannot_work_and_every_source_left_over),
+        cmocka_unit_test(a_schedule_that_is_wrong_or_missing_is_named),
+        cmocka_unit_test(
+            a_compat_set_that_nobody_knows_and_a_pace_that_cannot_be_kept_are_named),
+        cmocka_unit_test(a_route_to_a_queue_has_no_option_of_those_that_deliver),
         cmocka_unit_test(a_file_without_a_route_is_an_error),
         cmocka_unit_test(a_syntax_error_has_its_line_in_whichever_file_it_is),
         cmocka_unit_test(an_integer_that_libconfig_would_wrap_is_found_in_every_file),
@@ -383,6 +446,8 @@ int main(void)
         cmocka_unit_test(a_file_that_cannot_be_read_says_why),
         cmocka_unit_test(a_good_file_fills_in_every_part),
         cmocka_unit_test(routes_keep_the_order_of_the_file),
+        cmocka_unit_test(a_route_takes_a_copy_of_the_schedule_that_it_names),
+        cmocka_unit_test(a_route_says_how_its_jobs_leave),
         cmocka_unit_test(the_http_source_is_there_by_itself_unless_nothing_listens),
         cmocka_unit_test(what_an_instance_took_is_left_alone),
         cmocka_unit_test(a_secret_file_loses_only_its_last_newline),

@@ -376,11 +376,35 @@ static void a_source_may_rename_a_header(void **state)
 static void control_headers_are_told_from_common_ones(void **state)
 {
     (void)state;
-    static const char *const control[] = {
-        "deliver-after", "delay",          "deliver-at",    "x-delay",
-        "delay-id",      "delay-op",       "delay-to",      "delay-retry",
-        "delay-due",     "delay-emitted",  "delay-attempt", "delay-source",
-        "delay-hops",    "deliver-before", "DELAY-DUE",     "X-Delay"};
+    static const char *const control[] = {"deliver-after",
+                                          "delay",
+                                          "deliver-at",
+                                          "x-delay",
+                                          "delay-id",
+                                          "delay-op",
+                                          "delay-to",
+                                          "delay-retry",
+                                          "delay-due",
+                                          "delay-emitted",
+                                          "delay-attempt",
+                                          "delay-source",
+                                          "delay-hops",
+                                          "deliver-before",
+                                          "DELAY-DUE",
+                                          "X-Delay",
+                                          "delay-attempts",
+                                          "delay-repeat",
+                                          "delay-repeat-count",
+                                          "delay-repeat-until",
+                                          "delay-replays",
+                                          "delay-run",
+                                          "delay-route",
+                                          "delay-dead-reason",
+                                          "delay-dead-error",
+                                          "delay-dead-status",
+                                          "delay-dead-attempts",
+                                          "delay-dead-first",
+                                          "delay-dead-last"};
     static const char *const common[] = {"",
                                          "d",
                                          "date",
@@ -393,13 +417,14 @@ static void control_headers_are_told_from_common_ones(void **state)
                                          "deliver",
                                          "deliver-befor",
                                          "key",
-                                         "delay-attempts",
+                                         "delay-attemptz",
                                          "xdelay",
                                          "eelay",
                                          "dnt",
                                          "x-forwarded-for"};
-    static const char *const fixed[] = {"delay-due", "delay-hops", "delay-source",
-                                        "content-type"};
+    static const char *const fixed[] = {
+        "delay-due", "delay-hops",        "delay-source", "delay-replays",
+        "delay-run", "delay-dead-reason", "content-type"};
     for (size_t i = 0; i < COUNT(control); i++)
         assert_true(delay_is_control(slice_of(control[i]), &plain));
     for (size_t i = 0; i < COUNT(common); i++)
@@ -410,6 +435,275 @@ static void control_headers_are_told_from_common_ones(void **state)
         assert_false(delay_may_rename(fixed[i]));
     assert_true(delay_may_rename("Delay"));
     assert_true(delay_may_rename("delay-id"));
+}
+
+static void attempts_and_repetition_are_handed_on(void **state)
+{
+    (void)state;
+    struct delay_read read;
+    struct job *job = job_of("delay-attempts: 1000000|delay-repeat: every 5m|"
+                             "delay-repeat-count: 3|delay-repeat-until: 1769860801");
+    delay_read(job, &plain, NOW, &read);
+    assert_null(read.reason);
+    assert_int_equal(read.attempts, 1000000);
+    assert_true(slice_is(read.repeat, "every 5m"));
+    assert_int_equal(read.repeat_count, 3);
+    assert_int_equal(read.repeat_until_ms, NOW + 1000);
+    assert_true(read.undelayed);
+    job_free(job);
+    job = job_of("delay-repeat: anything|delay-repeat-until: 1960-01-01T00:00:00Z");
+    delay_read(job, &plain, NOW, &read);
+    assert_null(read.reason);
+    assert_int_equal(read.repeat_until_ms, 1);
+    assert_int_equal(read.attempts, 0);
+    job_free(job);
+    static const struct row rows[] = {
+        {"delay-attempts: 0", 0, 0, "bad-retry"},
+        {"delay-attempts: 1000001", 0, 0, "bad-retry"},
+        {"delay-attempts: -1", 0, 0, "bad-retry"},
+        {"delay-attempts: ", 0, 0, "bad-retry"},
+        {"delay-attempts: many", 0, 0, "bad-retry"},
+        {"delay-repeat: ", 0, 0, "bad-repeat"},
+        {"delay-repeat: every\t5m", 0, 0, "bad-repeat"},
+        {"delay-repeat: every 5m|delay-repeat-count: 0", 0, 0, "bad-repeat"},
+        {"delay-repeat: every 5m|delay-repeat-count: x", 0, 0, "bad-repeat"},
+        {"delay-repeat: every 5m|delay-repeat-until: 5m", 0, 0, "bad-repeat"},
+        {"delay-repeat-count: 3", 0, 0, "bad-repeat"},
+        {"delay-repeat-until: 1769860801", 0, 0, "bad-repeat"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        check(&rows[i], &plain, 0);
+    static char long_text[REPEAT_MAX + 1];
+    memset(long_text, '5', sizeof(long_text));
+    for (size_t n = REPEAT_MAX; n <= REPEAT_MAX + 1; n++) {
+        job = job_new(0);
+        job_add_header(job, SLICE_LIT("delay-repeat"), (struct slice){long_text, n},
+                       NULL);
+        delay_read(job, &plain, NOW, &read);
+        assert_int_equal(read.reason == NULL, n == REPEAT_MAX);
+        job_free(job);
+    }
+}
+
+static void a_delay_too_long_may_become_the_longest(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *headers;
+        int64_t timestamp_ms, max_ms, due_ms;
+        bool clamped;
+    } rows[] = {
+        {"delay: 30d", 0, 30 * DAY, NOW + 30 * DAY, false},
+        {"delay: 31d", 0, 30 * DAY, NOW + 30 * DAY, true},
+        {"delay: 31d", NOW - DAY, 30 * DAY, NOW + 30 * DAY, true},
+        {"x-delay: 99999999999999999999", 0, 30 * DAY, NOW + 30 * DAY, true},
+        {"deliver-at: 9999-12-31T23:59:59Z", 0, 30 * DAY, NOW + 30 * DAY, true},
+        {"delay: 1s", INT64_MAX, 30 * DAY, NOW + 30 * DAY, true},
+        {"delay: 9223372036854775807ms", 0, 0, WHEN_LAST_MS, true},
+        {"delay: 9223372036854775807ms", 0, INT64_MAX, WHEN_LAST_MS, true},
+        {"", 0, 30 * DAY, NOW, false},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct delay_rules rules = {
+            .clamp = true, .hops_max = 8, .max_delay_ms = rows[i].max_ms};
+        struct delay_read read;
+        struct job *job = job_of(rows[i].headers);
+        job->timestamp_ms = rows[i].timestamp_ms;
+        delay_read(job, &rules, NOW, &read);
+        assert_null(read.reason);
+        assert_int_equal(read.due_ms, rows[i].due_ms);
+        assert_int_equal(read.clamped, rows[i].clamped);
+        job_free(job);
+    }
+    struct delay_rules rules = plain;
+    rules.clamp = true;
+    check(&(struct row){"delay: 31d|deliver-before: 5s", NOW + 30 * DAY,
+                        NOW + 30 * DAY + 5000, NULL},
+          &rules, 0);
+    check(&(struct row){"delay: soon", 0, 0, "bad-delay"}, &rules, 0);
+}
+
+/* Eight bytes, as Java's ByteBuffer.putLong() has them. */
+static struct slice big_endian(int64_t n, char bytes[8])
+{
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (char)((uint64_t)n >> (56 - 8 * i));
+    return (struct slice){bytes, 8};
+}
+
+static void eight_bytes_may_be_an_integer(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t n;
+        int bare_unit;
+        int64_t due_ms, expires_ms;
+        const char *reason;
+    } rows[] = {
+        {"deliver-at", 1769860801, WHEN_NO_UNIT, NOW + 1000, 0, NULL},
+        {"deliver-at", NOW + 5, WHEN_NO_UNIT, NOW + 5, 0, NULL},
+        {"deliver-at", -5, WHEN_NO_UNIT, 0, 0, "bad-delay"},
+        {"deliver-at", INT64_MIN, WHEN_NO_UNIT, 0, 0, "bad-delay"},
+        {"deliver-at", INT64_MAX, WHEN_NO_UNIT, 0, 0, "bad-delay"},
+        {"x-delay", 5000, WHEN_NO_UNIT, NOW + 5000, 0, NULL},
+        {"x-delay", -5000, WHEN_NO_UNIT, 0, 0, "bad-delay"},
+        {"deliver-after", 5, WHEN_S, NOW + 5000, 0, NULL},
+        {"delay", 5, WHEN_MS, NOW + 5, 0, NULL},
+        {"delay", -5, WHEN_MS, 0, 0, "bad-delay"},
+        {"delay", 5, WHEN_NO_UNIT, 0, 0, "bad-delay"},
+        {"deliver-before", 1769860801, WHEN_NO_UNIT, NOW, NOW + 1000, NULL},
+        {"delay-attempts", 7, WHEN_NO_UNIT, NOW, 0, NULL},
+        {"delay-attempts", -7, WHEN_NO_UNIT, 0, 0, "bad-retry"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct delay_rules rules = plain;
+        struct delay_read read;
+        char bytes[8];
+        struct job *job = job_new(0);
+        job_add_header(job, slice_of(rows[i].name), big_endian(rows[i].n, bytes), NULL);
+        rules.bare_unit = rows[i].bare_unit;
+        delay_read(job, &rules, NOW, &read);
+        assert_non_null(read.reason); /* such bytes are no text */
+        rules.binary_ints = true;
+        delay_read(job, &rules, NOW, &read);
+        if (rows[i].reason) {
+            assert_string_equal(read.reason, rows[i].reason);
+        } else {
+            assert_null(read.reason);
+            assert_int_equal(read.due_ms, rows[i].due_ms);
+            assert_int_equal(read.expires_ms, rows[i].expires_ms);
+        }
+        job_free(job);
+    }
+    struct delay_rules rules = plain; /* text of eight bytes stays text */
+    rules.binary_ints = true;
+    check(&(struct row){"delay: 1h30m15s", NOW + 5415000, 0, NULL}, &rules, 0);
+    check(&(struct row){"x-delay: 00005000", NOW + 5000, 0, NULL}, &rules, 0);
+    check(&(struct row){"x-delay: 5000", NOW + 5000, 0, NULL}, &rules, 0);
+    struct delay_read read; /* and what is no number is no number in eight bytes either */
+    struct job *job = job_of("delay-id: \xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4");
+    delay_read(job, &rules, NOW, &read);
+    assert_null(read.reason);
+    assert_int_equal(read.id.n, 8);
+    job_free(job);
+    job = job_new(0);
+    char bytes[8];
+    job_add_header(job, SLICE_LIT("x-delay"), big_endian(-5000, bytes), NULL);
+    delay_read(job, &rules, NOW, &read);
+    assert_non_null(strstr(read.why, "x-delay \"-5000\": not a whole number"));
+    job_free(job);
+}
+
+static void the_key_may_name_the_job(void **state)
+{
+    (void)state;
+    static char long_key[DELAY_ID_MAX + 1];
+    memset(long_key, 'k', sizeof(long_key));
+    const struct {
+        const char *headers;
+        struct slice key;
+        bool key_is_id;
+        const char *id; /* NULL: none */
+        const char *reason;
+    } rows[] = {
+        {"", SLICE_LIT("k1"), true, "k1", NULL},
+        {"", SLICE_LIT("k1"), false, NULL, NULL},
+        {"delay-id: a", SLICE_LIT("k1"), true, "a", NULL},
+        {"delay-id: ", SLICE_LIT("k1"), true, NULL, "bad-id"},
+        {"", SLICE_LIT(""), true, NULL, NULL},
+        {"", {NULL, 0}, true, NULL, NULL},
+        {"", {long_key, sizeof(long_key)}, true, NULL, "bad-id"},
+        {"", {long_key, sizeof(long_key)}, false, NULL, NULL},
+        {"", SLICE_LIT("a\nb"), true, NULL, "bad-id"},
+        {"delay-op: cancel", SLICE_LIT("k1"), true, "k1", NULL},
+        {"delay-op: cancel", SLICE_LIT("k1"), false, NULL, "bad-id"},
+        {"delay-op: replace", SLICE_LIT("k1"), true, "k1", NULL},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct delay_rules rules = plain;
+        struct delay_read read;
+        struct job *job = job_of(rows[i].headers);
+        job->key = rows[i].key;
+        rules.key_is_id = rows[i].key_is_id;
+        delay_read(job, &rules, NOW, &read);
+        if (rows[i].reason) {
+            assert_string_equal(read.reason, rows[i].reason);
+        } else {
+            assert_null(read.reason);
+            assert_true(slice_eq(read.id, slice_of(rows[i].id)));
+        }
+        job_free(job);
+    }
+    struct delay_rules rules = plain; /* a source that names the job knows better */
+    struct delay_read read;
+    struct job *job = job_of("");
+    rules.key_is_id = true;
+    job->id = SLICE_LIT("known");
+    job->key = SLICE_LIT("k1");
+    delay_read(job, &rules, NOW, &read);
+    assert_null(read.reason);
+    assert_null(read.id.p);
+    job_free(job);
+}
+
+static void a_null_value_cancels_unless_it_says_what_it_wants(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *headers, *key; /* key NULL: none */
+        enum delay_op op;
+        const char *id, *reason;
+        const char *after; /* deliver-after that the source knows */
+    } rows[] = {
+        {"", "k1", DELAY_CANCEL, "k1", NULL, NULL},
+        {"delay-id: a", "k1", DELAY_CANCEL, "a", NULL, NULL},
+        {"delay-id: a", NULL, DELAY_CANCEL, "a", NULL, NULL},
+        {"", NULL, DELAY_CANCEL, NULL, "bad-id", NULL},
+        {"", "", DELAY_CANCEL, NULL, "bad-id", NULL},
+        {"", "a\nb", DELAY_CANCEL, NULL, "bad-id", NULL},
+        {"deliver-after: 5s", "k1", DELAY_ADD, NULL, NULL, NULL},
+        {"deliver-at: 1769860801", "k1", DELAY_ADD, NULL, NULL, NULL},
+        {"x-delay: 5", "k1", DELAY_ADD, NULL, NULL, NULL},
+        {"delay-repeat: every 5m", "k1", DELAY_ADD, NULL, NULL, NULL},
+        {"", "k1", DELAY_ADD, NULL, NULL, "5s"},
+        {"delay-op: add", "k1", DELAY_ADD, NULL, NULL, NULL},
+        {"delay-op: add|delay-id: a", NULL, DELAY_ADD, "a", NULL, NULL},
+        {"delay-op: replace", "k1", DELAY_REPLACE, NULL, "bad-id", NULL},
+        {"delay-op: cancel|delay-id: a", "k1", DELAY_CANCEL, "a", NULL, NULL},
+        /* neither an end nor a target is a time */
+        {"deliver-before: 1h|delay-to: t", "k1", DELAY_CANCEL, "k1", NULL, NULL},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct delay_read read;
+        struct job *job = job_of(rows[i].headers);
+        job->tombstone = true;
+        job->key = slice_of(rows[i].key);
+        job->after = slice_of(rows[i].after);
+        delay_read(job, &plain, NOW, &read);
+        assert_int_equal(read.op, rows[i].op);
+        if (rows[i].reason)
+            assert_string_equal(read.reason, rows[i].reason);
+        else
+            assert_null(read.reason);
+        if (rows[i].reason == NULL)
+            assert_true(slice_eq(read.id, slice_of(rows[i].id)));
+        job_free(job);
+    }
+    struct delay_rules rules = plain; /* a delay that nobody asked for is none */
+    struct delay_read read;
+    struct job *job = job_of("");
+    rules.default_delay_ms = 60000;
+    job->tombstone = true;
+    job->key = SLICE_LIT("k1");
+    delay_read(job, &rules, NOW, &read);
+    assert_int_equal(read.op, DELAY_CANCEL);
+    job_free(job);
+    job = job_of("");
+    job->tombstone = true;
+    delay_read(job, &rules, NOW, &read);
+    assert_non_null(strstr(read.why, "a null value cancels"));
+    job_free(job);
 }
 
 int main(void)
@@ -429,6 +723,11 @@ int main(void)
         cmocka_unit_test(the_words_quote_the_value_cut_and_escaped),
         cmocka_unit_test(a_source_may_rename_a_header),
         cmocka_unit_test(control_headers_are_told_from_common_ones),
+        cmocka_unit_test(attempts_and_repetition_are_handed_on),
+        cmocka_unit_test(a_delay_too_long_may_become_the_longest),
+        cmocka_unit_test(eight_bytes_may_be_an_integer),
+        cmocka_unit_test(the_key_may_name_the_job),
+        cmocka_unit_test(a_null_value_cancels_unless_it_says_what_it_wants),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

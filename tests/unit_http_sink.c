@@ -2,29 +2,429 @@
 /*
  * unit_http_sink.c - what goes into a callback's request, and what its answer means.
  */
+#include "sinks/http_guard.h"
 #include "sinks/http_message.h"
+#include "sinks/http_rules.h"
+#include "sinks/http_sign.h"
 #include "sinks/http_url.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-static void each_status_has_its_outcome(void **state)
+/* ------------------------------------------------------------------ outcome rules */
+
+/* lists: texts apart by blanks. */
+static struct opt_list list_of(const char *texts)
+{
+    struct opt_list list = {mem_alloc(32 * sizeof(char *)), 0};
+    char *all = mem_strdup(texts), *rest = all;
+    for (char *word; (word = strtok_r(rest, " ", &rest)) != NULL;)
+        list.v[list.n++] = mem_strdup(word);
+    free(all);
+    return list;
+}
+
+static void list_free(struct opt_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->v[i]);
+    free(list->v);
+    *list = (struct opt_list){0};
+}
+
+static int rules(struct http_rules *out, const char *delivered, const char *retry,
+                 const char *reject, const char *stop, struct err *err)
+{
+    struct opt_list lists[HTTP_VERDICTS] = {[HTTP_DELIVERED] = list_of(delivered),
+                                            [HTTP_RETRY] = list_of(retry),
+                                            [HTTP_REJECT] = list_of(reject),
+                                            [HTTP_STOP] = list_of(stop)};
+    int rc = http_rules_read(out, lists, err);
+    for (size_t i = 0; i < HTTP_VERDICTS; i++)
+        list_free(&lists[i]);
+    return rc;
+}
+
+static void by_default_each_status_has_its_outcome(void **state)
 {
     (void)state;
     static const struct {
         long status;
-        enum outcome outcome;
-    } rows[] = {{200, DELIVERED}, {204, DELIVERED}, {299, DELIVERED}, {301, REJECTED},
-                {304, REJECTED},  {400, REJECTED},  {404, REJECTED},  {408, TRY_AGAIN},
-                {410, REJECTED},  {425, TRY_AGAIN}, {429, TRY_AGAIN}, {499, REJECTED},
-                {500, TRY_AGAIN}, {503, TRY_AGAIN}, {599, TRY_AGAIN}, {101, TRY_AGAIN},
-                {0, TRY_AGAIN},   {999, TRY_AGAIN}};
+        enum http_verdict verdict;
+    } rows[] = {{200, HTTP_DELIVERED}, {204, HTTP_DELIVERED}, {299, HTTP_DELIVERED},
+                {300, HTTP_REJECT},    {304, HTTP_REJECT},    {400, HTTP_REJECT},
+                {404, HTTP_REJECT},    {408, HTTP_RETRY},     {410, HTTP_STOP},
+                {411, HTTP_REJECT},    {425, HTTP_RETRY},     {429, HTTP_RETRY},
+                {499, HTTP_REJECT},    {500, HTTP_RETRY},     {503, HTTP_RETRY},
+                {599, HTTP_RETRY},     {101, HTTP_RETRY},     {0, HTTP_RETRY},
+                {999, HTTP_RETRY},     {1000, HTTP_RETRY},    {-1, HTTP_RETRY},
+                {600, HTTP_RETRY}};
+    struct http_opts o = {0};
+    struct http_rules r;
+    struct err err;
+    opt_defaults(http_opt_rows, &o);
+    assert_int_equal(http_rules_read(&r, o.codes, &err), 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        assert_int_equal(http_status_outcome(rows[i].status), rows[i].outcome);
+        assert_int_equal(http_rules_verdict(&r, rows[i].status), rows[i].verdict);
+    opt_free(http_opt_rows, &o);
 }
+
+static void of_two_ranges_the_narrower_counts(void **state)
+{
+    (void)state;
+    struct http_rules r;
+    assert_int_equal(
+        rules(&r, "2xx 409", "404 500-503 502", "4xx 502-502 5Xx", "404-405", NULL), -1);
+    assert_int_equal(rules(&r, "2xx 409", "404 500-503", "4xx 502 5Xx", "404-405", NULL),
+                     0);
+    static const struct {
+        long status;
+        enum http_verdict verdict;
+    } rows[] = {{409, HTTP_DELIVERED}, {408, HTTP_REJECT}, {404, HTTP_RETRY},
+                {405, HTTP_STOP},      {500, HTTP_RETRY},  {502, HTTP_REJECT},
+                {504, HTTP_REJECT},    {300, HTTP_RETRY}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(http_rules_verdict(&r, rows[i].status), rows[i].verdict);
+}
+
+static void a_code_in_two_lists_and_what_is_no_code_are_errors(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",        "2x",       "0xx",     "99",   "1000", "200-",     "-200",       "xx",
+        "300-200", "200 -204", "2xx-4xx", "+200", "200 ", "200-1000", "42949672960"};
+    struct http_rules r;
+    struct err err;
+    assert_int_equal(rules(&r, "200 409", "409", "", "", &err), -1);
+    assert_string_equal(err.text,
+                        "409 stands in both retry and delivered: take it out of "
+                        "one");
+    assert_int_equal(rules(&r, "2xx", "", "", "200-299", &err), -1);
+    assert_int_equal(rules(&r, "409 409 400-450", "", "", "", &err), 0);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char text[16];
+        char *v = strcpy(text, bad[i]);
+        struct opt_list lists[HTTP_VERDICTS] = {[HTTP_STOP] = {&v, 1}};
+        assert_int_equal(http_rules_read(&r, lists, &err), -1);
+        assert_non_null(strstr(err.text, "stop: "));
+    }
+}
+
+/* ------------------------------------------------------------------ addresses and hosts
+ */
+
+static struct http_guard *guard(struct http_opts *o, const char *allow, const char *deny,
+                                const char *hosts, const char *ports)
+{
+    struct err err;
+    *o = (struct http_opts){.url_from_message = true,
+                            .allow = list_of(allow),
+                            .deny = list_of(deny),
+                            .allow_hosts = list_of(hosts),
+                            .ports = list_of(ports)};
+    return http_guard_new(o, &err);
+}
+
+static void guard_free(struct http_guard *g, struct http_opts *o)
+{
+    http_guard_free(g);
+    list_free(&o->allow);
+    list_free(&o->deny);
+    list_free(&o->allow_hosts);
+    list_free(&o->ports);
+}
+
+/* Both ways of asking have to agree. */
+static bool reaches(const struct http_guard *g, enum http_word word, const char *ip)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    bool is_v4 = inet_pton(AF_INET, ip, &v4.sin_addr) == 1;
+    assert_true(is_v4 || inet_pton(AF_INET6, ip, &v6.sin6_addr) == 1);
+    const void *address = is_v4 ? (const void *)&v4 : &v6;
+    bool fine = http_guard_address(g, word, address);
+    assert_int_equal(http_guard_ip(g, word, ip), fine);
+    return fine;
+}
+
+static void a_message_leads_to_no_private_network_in_any_spelling(void **state)
+{
+    (void)state;
+    static const char *const private[] = {"0.0.0.0",
+                                          "0.1.2.3",
+                                          "10.0.0.1",
+                                          "100.64.0.1",
+                                          "100.127.255.255",
+                                          "127.0.0.1",
+                                          "127.255.255.255",
+                                          "169.254.169.254",
+                                          "172.16.0.1",
+                                          "172.31.255.255",
+                                          "192.0.0.8",
+                                          "192.168.1.1",
+                                          "198.18.0.1",
+                                          "198.19.255.255",
+                                          "224.0.0.1",
+                                          "239.255.255.255",
+                                          "240.0.0.1",
+                                          "255.255.255.255",
+                                          "::",
+                                          "::1",
+                                          "fc00::1",
+                                          "fdff::1",
+                                          "fe80::1",
+                                          "febf::1",
+                                          "fec0::1",
+                                          "ff02::1",
+                                          "::ffff:127.0.0.1",
+                                          "::ffff:10.1.2.3",
+                                          "::127.0.0.1",
+                                          "64:ff9b::10.0.0.1",
+                                          "64:ff9b:1::8.8.8.8",
+                                          "64:ff9b::7f00:1",
+                                          "2002:7f00:1::",
+                                          "2002:a9fe:a9fe::1",
+                                          "2002:a01:203::",
+                                          "::ffff:0:127.0.0.1",
+                                          "2001::1",
+                                          "100::1"};
+    static const char *const public[] = {
+        "1.1.1.1",      "9.255.255.255",   "11.0.0.0",         "100.63.255.255",
+        "100.128.0.0",  "126.255.255.255", "128.0.0.0",        "169.253.255.255",
+        "172.15.0.1",   "172.32.0.0",      "192.0.1.0",        "192.167.255.255",
+        "198.17.0.1",   "198.20.0.0",      "223.255.255.255",  "2606:4700::1111",
+        "2001:4860::1", "::ffff:1.1.1.1",  "64:ff9b::1.1.1.1", "2002:101:101::1",
+        "fbff::1",      "::ffff:0:8.8.8.8"};
+    struct http_opts o;
+    struct http_guard *g = guard(&o, "", "", "", "");
+    for (size_t i = 0; i < sizeof(private) / sizeof(private[0]); i++) {
+        assert_false(reaches(g, HTTP_ASKED, private[i]));
+        assert_true(reaches(g, HTTP_NAMED, private[i]));
+        assert_true(reaches(g, HTTP_OWN, private[i]));
+    }
+    for (size_t i = 0; i < sizeof(public) / sizeof(public[0]); i++)
+        assert_true(reaches(g, HTTP_ASKED, public[i]));
+    assert_false(http_guard_ip(g, HTTP_ASKED, ""));
+    assert_false(
+        http_guard_address(g, HTTP_OWN, &(struct sockaddr){.sa_family = AF_UNIX}));
+    guard_free(g, &o);
+}
+
+static void deny_is_for_all_and_allow_is_the_exception(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *ip;
+        bool asked, own;
+    } rows[] = {{"10.20.1.1", true, true},
+                {"10.21.1.1", false, true},
+                {"203.0.113.7", false, false},
+                {"203.0.113.9", true, true},
+                {"2002:cb00:7107::", false, false},
+                {"64:ff9b::10.20.1.1", true, true},
+                {"64:ff9b::10.21.1.1", false, true},
+                {"2001:db8::1", false, false},
+                {"2001:db9::1", true, true},
+                {"::1", true, true},
+                {"::2", false, true},
+                {"::ffff:203.0.113.7", false, false}};
+    struct http_opts o;
+    struct http_guard *g =
+        guard(&o, "10.20.0.0/16 203.0.113.9 ::1", "203.0.113.0/24 2001:db8::/32", "", "");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(reaches(g, HTTP_ASKED, rows[i].ip), rows[i].asked);
+        assert_int_equal(reaches(g, HTTP_OWN, rows[i].ip), rows[i].own);
+    }
+    guard_free(g, &o);
+    g = guard(&o, "", "::/0", "", ""); /* all of IPv6, nothing of IPv4 */
+    assert_false(reaches(g, HTTP_OWN, "2606::1"));
+    assert_true(reaches(g, HTTP_OWN, "1.1.1.1"));
+    guard_free(g, &o);
+    g = guard(&o, "", "0.0.0.0/0", "", "");
+    assert_true(reaches(g, HTTP_OWN, "2606::1"));
+    assert_false(reaches(g, HTTP_OWN, "1.1.1.1"));
+    guard_free(g, &o);
+}
+
+static void a_bad_network_host_or_port_is_an_error(void **state)
+{
+    (void)state;
+    static const char *const nets[] = {"10.0.0.0/33",  "10.0.0.1/8", "10.0.0",    "x",
+                                       "::/129",       "/8",         "10.0.0.0/", "a.b/8",
+                                       "10.0.0.0/8-9", "fe80::1/10"};
+    static const char *const hosts[] = {"a*",   "*",     "*.", "http://a",
+                                        "a:80", "*.*.a", "u@a"};
+    static const char *const ports[] = {"65536", "http", "90-80", "-1"};
+    struct http_opts o;
+    for (size_t i = 0; i < sizeof(nets) / sizeof(nets[0]); i++) {
+        assert_null(guard(&o, nets[i], "", "", ""));
+        guard_free(NULL, &o);
+        assert_null(guard(&o, "", nets[i], "", ""));
+        guard_free(NULL, &o);
+    }
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+        assert_null(guard(&o, "", "", hosts[i], ""));
+        guard_free(NULL, &o);
+    }
+    for (size_t i = 0; i < sizeof(ports) / sizeof(ports[0]); i++) {
+        assert_null(guard(&o, "", "", "", ports[i]));
+        guard_free(NULL, &o);
+    }
+}
+
+static void hosts_and_ports_are_those_that_curl_sees(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url;
+        bool asked, named;
+    } rows[] = {{"http://hooks.example/", true, true},
+                {"http://HOOKS.example./", true, true},
+                {"https://a.b.shop.example:8443", true, true},
+                {"http://shop.example/", false, false},
+                {"http://xshop.example/", false, false},
+                {"http://.shop.example/", false, false},
+                {"http://hooks.example.evil/", false, false},
+                {"http://hooks.example@evil/", false, false},
+                {"http://evil%2f.shop.example/", false, false},
+                {"http://evil?hooks.example", false, false},
+                {"http://127.1/", true, true}, /* as 127.0.0.1 */
+                {"http://2130706433:443/", true, true},
+                {"http://[::1]/", true, true},
+                {"http://hooks.example:22/", false, true},
+                {"http://hooks.example:1024/", true, true},
+                {"http://hooks.example:1023/", false, true}};
+    struct http_opts o;
+    struct http_guard *g =
+        guard(&o, "", "", "hooks.example *.shop.example 127.0.0.1 [::1]", "");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(!http_guard_url(g, HTTP_ASKED, rows[i].url), rows[i].asked);
+        assert_int_equal(!http_guard_url(g, HTTP_NAMED, rows[i].url), rows[i].named);
+        assert_null(http_guard_url(g, HTTP_OWN, rows[i].url));
+    }
+    assert_true(http_guard_vouches(g, "http://x.shop.example:1/"));
+    assert_false(http_guard_vouches(g, "http://x.example:1/"));
+    o.url_from_message = false;
+    assert_non_null(
+        strstr(http_guard_url(g, HTTP_ASKED, rows[0].url), "url_from_message"));
+    guard_free(g, &o);
+    g = guard(&o, "", "", "", "8443 9000-9001");
+    assert_false(http_guard_vouches(g, "http://a/"));
+    assert_non_null(http_guard_url(g, HTTP_NAMED, "https://a/"));
+    assert_null(http_guard_url(g, HTTP_NAMED, "https://a:8443/"));
+    assert_null(http_guard_url(g, HTTP_ASKED, "https://a:9001/"));
+    assert_non_null(http_guard_url(g, HTTP_ASKED, "https://a:9002/"));
+    guard_free(g, &o);
+}
+
+/* ------------------------------------------------------------------ signatures */
+
+#define V1_KEY "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+/* Seed and public key of RFC 8032, 7.1, test 3. */
+#define V1A_SEED "whsk_xaqN9D+fg3vtt0QvMdy3sWbThTUHbwlLhc46LgtEWPc="
+#define V1A_PAIR                                                                         \
+    "whsk_xaqN9D+"                                                                       \
+    "fg3vtt0QvMdy3sWbThTUHbwlLhc46LgtEWPf8Uc2OYhiho42kftACMPBYCBbtE7ozA6xd65EVSJCAJQ=="
+
+static const char *signed_by(const char *keys, const char *body)
+{
+    static char out[512];
+    struct opt_list list = list_of(keys);
+    struct err err;
+    struct http_signer *s = http_signer_new(&list, &err);
+    struct buf b = {0};
+    assert_non_null(s);
+    http_signer_add(s, SLICE_LIT("msg_p5jXN8AQM9LWM0D4loKWxJek"), 1614265330,
+                    slice_of(body), &b);
+    assert_true(b.n < sizeof(out));
+    strcpy(out, buf_str(&b));
+    buf_free(&b);
+    http_signer_free(s);
+    list_free(&list);
+    return out;
+}
+
+static void a_signature_is_that_of_the_specification(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"test\": 2432232314}";
+    static const char v1[] = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+    static const char v1a[] = "v1a,"
+                              "CbWWbcW7B69jFUBICrevjm7uB16AqaX4X9zprrpWvW4012zWjiDpguw4L1"
+                              "VnBIktLL4pyfhNhZgLFTYi5s10AA==";
+    char both[256];
+    assert_string_equal(signed_by(V1_KEY, body), v1);
+    assert_string_equal(signed_by(V1A_SEED, body), v1a);
+    assert_string_equal(signed_by(V1A_PAIR, body), v1a);
+    snprintf(both, sizeof(both), "%s %s", v1a, v1);
+    assert_string_equal(signed_by(V1A_SEED " " V1_KEY, body), both);
+}
+
+static void a_bad_key_is_refused_and_not_shown(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_",
+        "whsec_c2hvcnQ=", "whsec_!fKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsec_xapo38u3XB/0z0JLDV+dMjB+Xn7mmvBg3uLWlYAqD8DFqmjfy7dcH/"
+        "TPQksNX50yMH5efuaa8GDe"
+        "4taVgCoPwAA=",
+        "whsk_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whpk_xapo38u3XB/0z0JLDV+dMjB+Xn7mmvBg3uLWlYAqD8A=",
+        /* two halves that do not belong together */
+        "whsk_xapo38u3XB/0z0JLDV+dMjB+Xn7mmvBg3uLWlYAqD8DFqmjfy7dcH/"
+        "TPQksNX50yMH5efuaa8GDe"
+        "4taVgCoPwA=="};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char keys[256], url[] = "http://a/", agent[] = "t";
+        struct err err = {{0}};
+        snprintf(keys, sizeof(keys), "%s %s", V1_KEY, bad[i]);
+        struct http_opts o = {
+            .url = url, .user_agent = agent, .signing_keys = list_of(keys)};
+        assert_int_equal(http_opts_check(&o, &err), -1);
+        assert_non_null(strstr(err.text, "signing_keys: key number 2 "));
+        assert_null(strstr(err.text, "Mf"));
+        assert_null(strstr(err.text, "xapo"));
+        list_free(&o.signing_keys);
+    }
+}
+
+/* ------------------------------------------------------------------ checks of options */
+
+static void what_the_options_cannot_mean_together_is_said(void **state)
+{
+    (void)state;
+    char agent[] = "t", proxy[] = "http://p:1", id_name[] = "Webhook-Id", value[] = "1";
+    struct opt_pair pair = {id_name, value};
+    struct opt_list keys = list_of(V1_KEY), net = list_of("10.0.0.0/8");
+    struct err err;
+    struct http_opts o = {.user_agent = agent, .proxy = proxy};
+    assert_int_equal(http_opts_check(&o, &err), 0);
+    o.url_from_message = true;
+    assert_int_equal(http_opts_check(&o, &err), -1);
+    assert_non_null(strstr(err.text, "behind a proxy"));
+    o.url_from_message = false;
+    o.deny = net;
+    assert_int_equal(http_opts_check(&o, &err), -1);
+    o.proxy_guards = true;
+    assert_int_equal(http_opts_check(&o, &err), 0);
+    o = (struct http_opts){.user_agent = agent, .headers = {&pair, 1}};
+    assert_int_equal(http_opts_check(&o, &err), 0);
+    o.signing_keys = keys;
+    assert_int_equal(http_opts_check(&o, &err), -1);
+    assert_non_null(strstr(err.text, "beside signing_keys"));
+    list_free(&keys);
+    list_free(&net);
+}
+
+/* ------------------------------------------------------------------ URLs */
 
 static void only_http_urls_pass(void **state)
 {
@@ -98,6 +498,18 @@ static void a_referer_tells_no_password_and_nothing_from_https_to_http(void **st
         assert_string_equal(buf_str(&b), rows[i][2]);
         buf_free(&b);
     }
+}
+
+static void an_origin_is_the_url_up_to_the_path_without_secrets(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"http://a:80/b?c", "http://a"},     {"https://a:443", "https://a"},
+        {"https://a:80#x", "https://a:80"},  {"http://[::1]:8080/", "http://[::1]:8080"},
+        {"http://[::80]/", "http://[::80]"}, {"http://u:p@a:80/", "a"},
+        {"orders/new", "orders/new"},        {"", ""}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_true(slice_is(http_url_origin(slice_of(rows[i][0])), rows[i][1]));
 }
 
 static void code_100_in_the_body_is_a_delivery_and_nothing_else(void **state)
@@ -210,7 +622,8 @@ static void a_redirect_to_elsewhere_takes_no_credentials_along(void **state)
                          {SLICE_LIT("authorization"), SLICE_LIT("theirs")},
                          {SLICE_LIT("content-type"), SLICE_LIT("text/plain")},
                          {SLICE_LIT("x-a"), SLICE_LIT("1")}};
-    const struct http_hop hop = {true, true, SLICE_LIT("http://a/")};
+    const struct http_hop hop = {
+        .bodyless = true, .foreign = true, .referer = SLICE_LIT("http://a/")};
     assert_string_equal(lines_of(h, 4, (struct slice){0}, &usual, &hop, 0),
                         "x-a: 1|User-Agent: tarry|webhook-id: t/0%2E1|"
                         "Referer: http://a/|Accept:|Expect:|");
@@ -220,10 +633,83 @@ static void a_redirect_to_elsewhere_takes_no_credentials_along(void **state)
                         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
+/* Of a signed request the three headers are ours alone; elsewhere nothing is signed. */
+static void a_signed_request_has_no_webhook_header_of_the_job(void **state)
+{
+    (void)state;
+    struct opt_list keys = list_of(V1_KEY);
+    struct http_signer *signer = http_signer_new(&keys, NULL);
+    struct header h[] = {{SLICE_LIT("Webhook-ID"), SLICE_LIT("theirs")},
+                         {SLICE_LIT("webhook-signature"), SLICE_LIT("v1,x")},
+                         {SLICE_LIT("webhook-timestamp"), SLICE_LIT("1")}};
+    const struct http_opts o = {.user_agent = tarry};
+    const struct http_hop hop = {.signer = signer, .now_s = 1614265330};
+    const char *lines = lines_of(h, 3, (struct slice){0}, &o, &hop, 0);
+    assert_string_equal(
+        lines, "User-Agent: tarry|Content-Type: application/octet-stream|"
+               "webhook-id: t/0%2E1|webhook-timestamp: 1614265330|"
+               "webhook-signature: "
+               "v1,sinRkcEMs3YVCbzylkgR0InYqX70t+c1B/+lutF+xY8=|Accept:|Expect:|");
+    lines = lines_of(h, 3, (struct slice){0}, &o, &first_hop, 0);
+    assert_string_equal(lines, "Webhook-ID: theirs|webhook-signature: v1,x|"
+                               "webhook-timestamp: 1|User-Agent: tarry|"
+                               "Content-Type: application/octet-stream|Accept:|Expect:|");
+    http_signer_free(signer);
+    list_free(&keys);
+}
+
+static void the_operators_headers_do_not_go_to_strangers(void **state)
+{
+    (void)state;
+    struct header h[] = {{SLICE_LIT("authorization"), SLICE_LIT("theirs")}};
+    const struct http_hop hop = {.stranger = true};
+    assert_string_equal(lines_of(h, 1, (struct slice){0}, &usual, &hop, 0),
+                        "authorization: theirs|User-Agent: tarry|"
+                        "Content-Type: application/octet-stream|"
+                        "webhook-id: t/0%2E1|Accept:|Expect:|");
+}
+
+static void an_event_has_its_attributes_under_their_names_in_http(void **state)
+{
+    (void)state;
+    struct header h[] = {{SLICE_LIT("ce_id"), SLICE_LIT("1 \xc3\xa4%")},
+                         {SLICE_LIT("ce_source"), SLICE_LIT("/s")},
+                         {SLICE_LIT("ce_type"), SLICE_LIT("t")},
+                         {SLICE_LIT("ce_specversion"), SLICE_LIT("1.0")},
+                         {SLICE_LIT("traceparent"), SLICE_LIT("00-\x01 %-01")}};
+    struct job job = {.id = SLICE_LIT("i"), .headers = h, .header_count = 5};
+    struct delivery d = {.job = &job, .headers = h, .header_count = 5};
+    static const char *const want[] = {"ce-id: 1%20%C3%A4%25", "ce-source: /s",
+                                       "ce-type: t", "ce-specversion: 1.0",
+                                       "traceparent: 00-\x01 %-01"};
+    struct http_lines lines = {0};
+    assert_int_equal(http_lines_make(&lines, &d, &usual, &first_hop), 0);
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+        assert_string_equal(http_lines_at(&lines, 1 + i), want[i]);
+    job.header_count = 4; /* ce_id and others missing: no event */
+    job.headers = h + 1;
+    assert_int_equal(http_lines_make(&lines, &d, &usual, &first_hop), 0);
+    assert_string_equal(http_lines_at(&lines, 2), "ce_source: /s");
+    http_lines_free(&lines);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_status_has_its_outcome),
+        cmocka_unit_test(by_default_each_status_has_its_outcome),
+        cmocka_unit_test(of_two_ranges_the_narrower_counts),
+        cmocka_unit_test(a_code_in_two_lists_and_what_is_no_code_are_errors),
+        cmocka_unit_test(a_message_leads_to_no_private_network_in_any_spelling),
+        cmocka_unit_test(deny_is_for_all_and_allow_is_the_exception),
+        cmocka_unit_test(a_bad_network_host_or_port_is_an_error),
+        cmocka_unit_test(hosts_and_ports_are_those_that_curl_sees),
+        cmocka_unit_test(a_signature_is_that_of_the_specification),
+        cmocka_unit_test(a_bad_key_is_refused_and_not_shown),
+        cmocka_unit_test(what_the_options_cannot_mean_together_is_said),
+        cmocka_unit_test(an_origin_is_the_url_up_to_the_path_without_secrets),
+        cmocka_unit_test(a_signed_request_has_no_webhook_header_of_the_job),
+        cmocka_unit_test(the_operators_headers_do_not_go_to_strangers),
+        cmocka_unit_test(an_event_has_its_attributes_under_their_names_in_http),
         cmocka_unit_test(only_http_urls_pass),
         cmocka_unit_test(a_url_is_sent_so_that_it_cannot_end_the_request_line),
         cmocka_unit_test(secrets_stay_with_scheme_host_and_port),

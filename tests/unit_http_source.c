@@ -2,7 +2,9 @@
 /*
  * unit_http_source.c - jobs out of JSON lines, and jobs as JSON.
  */
+#include "sources/http_dead.h"
 #include "sources/http_job.h"
+#include "sources/http_params.h"
 #include "sources/http_queue.h"
 
 #include <setjmp.h>
@@ -11,8 +13,8 @@
 
 #include <cmocka.h>
 
-static const struct http_place orders = {SLICE_LIT("orders"), false};
-static const struct http_place mails = {SLICE_LIT("mails"), true};
+static const struct http_place orders = {.name = SLICE_LIT("orders")};
+static const struct http_place mails = {.name = SLICE_LIT("mails"), .queue = true};
 
 static struct job *read_line_for(struct http_place place, const char *line)
 {
@@ -43,6 +45,34 @@ static void a_line_becomes_a_job(void **state)
     assert_true(slice_is(job_header(job, "deliver-at")->value, "1769860800"));
     assert_true(slice_is(job_header(job, "x-a")->name, "x-a"));
     assert_null(job_header(job, "host"));
+    job_free(job);
+}
+
+static void a_line_may_hold_every_control_header(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"delay-attempts",     "delay-repeat-count",
+                                        "delay-repeat-until", "delay-retry",
+                                        "delay-to",           "delay-op"};
+    struct job *job =
+        read_line("{\"delay-attempts\":3,\"delay-repeat\":\"every 5m\","
+                  "\"delay-repeat-count\":3,\"delay-repeat-until\":3,"
+                  "\"delay-retry\":\"3\",\"delay-to\":\"3\",\"delay-op\":\"3\","
+                  "\"headers\":{\"x\":\"a\\tb\"}}");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        assert_true(slice_is(job_header(job, names[i])->value, "3"));
+    assert_true(slice_is(job_header(job, "delay-repeat")->value, "every 5m"));
+    assert_true(slice_is(job_header(job, "x")->value, "a\tb"));
+    job_free(job);
+}
+
+static void an_event_of_a_line_has_the_names_used_within(void **state)
+{
+    (void)state;
+    struct job *job = read_line(
+        "{\"headers\":{\"ce-id\":\"a%20b\",\"ce-source\":\"s\",\"ce-type\":\"t\","
+        "\"ce-specversion\":\"1.0\"}}");
+    assert_true(slice_is(job_header(job, "ce_id")->value, "a b"));
     job_free(job);
 }
 
@@ -77,6 +107,14 @@ static void a_line_that_is_no_job_is_refused_with_a_reason(void **state)
         "{\"delay\":true}",
         "{\"payload\":\"a\",\"payload\":\"b\"}",
         "{} {}",
+        "{\"headers\":{\"x\":\"a\\nb\"}}",
+        "{\"headers\":{\"x\":\"a\\u0000b\"}}",
+        "{\"headers\":{\"x\":\"a\\u007f\"}}",
+        "{\"headers\":{\"x y\":\"a\"}}",
+        "{\"headers\":{\"\":\"a\"}}",
+        "{\"headers\":{\"x\\r\\ny\":\"a\"}}",
+        "{\"delay-repeat\":\"every\\n5m\"}",
+        "{\"id\":\"a\\u0001\"}",
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct err err = {""};
@@ -180,6 +218,93 @@ static void a_queues_job_is_shown_in_each_state(void **state)
     job_free(job);
 }
 
+static void a_dead_letter_is_shown_with_all_that_is_known(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    struct job *job = job_new(0);
+    job->payload = job_keep(job, SLICE_LIT("p"));
+    job->due_ms = 1769860800123;
+    struct dead_item item = {.id = SLICE_LIT("i"),
+                             .job = job,
+                             .letter = {.reason = "retries",
+                                        .error = "HTTP 503\n",
+                                        .status = 503,
+                                        .attempts = 3,
+                                        .replays = 1,
+                                        .first_ms = 1769860800124},
+                             .buried_ms = 1769860800125,
+                             .due_ms = -1};
+    http_dead_show(&out, &item);
+    assert_string_equal(buf_str(&out),
+                        "{\"id\":\"i\",\"reason\":\"retries\",\"error\":"
+                        "\"HTTP 503\\n\",\"status\":503,\"attempts\":3,\"replays\":1,"
+                        "\"first\":\"2026-01-31T12:00:00.124Z\",\"last\":null,"
+                        "\"buried\":\"2026-01-31T12:00:00.125Z\","
+                        "\"due\":\"2026-01-31T12:00:00.123Z\",\"key\":null,"
+                        "\"headers\":{},\"payload\":\"p\"}");
+    buf_clear(&out);
+    item.job = NULL;
+    item.raw = (struct slice){"\xff\0", 2};
+    item.letter = (struct dead_letter){.reason = "undecodable", .error = ""};
+    http_dead_show(&out, &item);
+    assert_string_equal(buf_str(&out),
+                        "{\"id\":\"i\",\"reason\":\"undecodable\",\"error\":\"\","
+                        "\"status\":null,\"attempts\":0,\"replays\":0,\"first\":null,"
+                        "\"last\":null,\"buried\":\"2026-01-31T12:00:00.125Z\","
+                        "\"unreadable\":true,\"raw_base64\":\"/wA=\"}");
+    buf_free(&out);
+    job_free(job);
+}
+
+static void instants_and_fractions_are_read_by_their_rows(void **state)
+{
+    (void)state;
+    static const struct http_param when = {"from", HTTP_PARAM_WHEN, 0, 0, 0, 0, NULL,
+                                           false};
+    static const struct http_param rate = {"rate", HTTP_PARAM_NUMBER, 0, 0, 0, 1000, NULL,
+                                           false};
+    static const struct {
+        const struct http_param *row;
+        const char *text;
+        double wanted; /* -1: refused */
+    } cases[] = {
+        {&when, "2026-01-31T13:00:00+01:00", 1769860800000.0},
+        {&when, "1769860800", 1769860800000.0},
+        {&when, "-1", -1},
+        {&when, "1969-12-31T00:00:00Z", -1},
+        {&when, "soon", -1},
+        {&when, "", -1},
+        {&rate, "50", 50},
+        {&rate, "2.5", 2.5},
+        {&rate, "0.001", 0.001},
+        {&rate, "0.0009", -1},
+        {&rate, "0", -1},
+        {&rate, "1000.5", -1},
+        {&rate, "1e3", -1},
+        {&rate, "-1", -1},
+        {&rate, ".5", -1},
+        {&rate, "5.", -1},
+        {&rate, "1.2.3", -1},
+        {&rate, "", -1},
+        {&rate, "nan", -1},
+        {&rate, "99999999999999999999999999", -1},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        union {
+            int64_t ms;
+            double number;
+        } got = {0};
+        struct err err = {""};
+        int rc = http_param_set(cases[i].row, slice_of(cases[i].text), &got, &err);
+        double value = cases[i].row == &when ? (double)got.ms : got.number;
+        if (cases[i].wanted < 0 ? rc == 0 || !err.text[0]
+                                : rc < 0 || value < cases[i].wanted * 0.999999 ||
+                                      value > cases[i].wanted * 1.000001)
+            fail_msg("%s \"%s\": %d, %f", cases[i].row->name, cases[i].text, rc, value);
+    }
+}
+
 static void headers_of_the_connection_stay_behind(void **state)
 {
     (void)state;
@@ -230,6 +355,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_becomes_a_job),
+        cmocka_unit_test(a_line_may_hold_every_control_header),
+        cmocka_unit_test(an_event_of_a_line_has_the_names_used_within),
+        cmocka_unit_test(a_dead_letter_is_shown_with_all_that_is_known),
+        cmocka_unit_test(instants_and_fractions_are_read_by_their_rows),
         cmocka_unit_test(base64_carries_any_bytes_and_no_payload_is_an_empty_one),
         cmocka_unit_test(a_line_that_is_no_job_is_refused_with_a_reason),
         cmocka_unit_test(a_queues_job_says_how_often_and_how_long),

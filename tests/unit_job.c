@@ -178,6 +178,14 @@ static struct job *some_job(void)
     job->expires_ms = some_integer(0);
     job->offset = some_integer(-1);
     job->partition = (int32_t)some_integer(-1);
+    job->target_asked = some(2) == 0;
+    if (some(2)) {
+        job->retry = some_bytes(job, 100, false);
+        job->repeat = some_bytes(job, 100, false);
+        job->repeat_until_ms = some_integer(0);
+        job->repeat_count = some_integer(0);
+        job->run = some_integer(0);
+    }
     return job;
 }
 
@@ -199,6 +207,11 @@ static void assert_same(const struct job *a, const struct job *b)
     assert_true(a->due_ms == b->due_ms && a->timestamp_ms == b->timestamp_ms);
     assert_true(a->expires_ms == b->expires_ms && a->offset == b->offset);
     assert_int_equal(a->partition, b->partition);
+    assert_int_equal(a->target_asked, b->target_asked);
+    assert_slice(a->retry, b->retry);
+    assert_slice(a->repeat, b->repeat);
+    assert_true(a->repeat_until_ms == b->repeat_until_ms && a->run == b->run);
+    assert_true(a->repeat_count == b->repeat_count);
 }
 
 static void any_job_comes_back_as_it_went(void **state)

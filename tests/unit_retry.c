@@ -98,6 +98,24 @@ static void an_empty_list_gives_up_at_once(void **state)
     retry_free(NULL);
 }
 
+static void a_copy_has_a_list_of_its_own(void **state)
+{
+    (void)state;
+    int64_t list[] = {10000, 20000};
+    const struct retry_policy p = {.list_ms = list, .list_count = 2};
+    struct retry_policy copy = retry_copy(&p), never = {.list_ms = mem_alloc(1)};
+    list[1] = 5;
+    assert_int_equal(retry_delay_ms(&copy, 2, 0.5), 20000);
+    retry_free(&copy);
+    copy = retry_copy(&never);
+    assert_int_equal(retry_delay_ms(&copy, 1, 0.5), RETRY_GIVE_UP); /* still a list */
+    retry_free(&copy);
+    retry_free(&never);
+    copy = retry_copy(&doubling);
+    assert_null(copy.list_ms);
+    assert_int_equal(retry_delay_ms(&copy, 2, 0.5), 2000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -109,6 +127,7 @@ int main(void)
         cmocka_unit_test(the_maximum_holds_with_jitter_too),
         cmocka_unit_test(a_list_is_followed_one_by_one_and_then_given_up),
         cmocka_unit_test(an_empty_list_gives_up_at_once),
+        cmocka_unit_test(a_copy_has_a_list_of_its_own),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

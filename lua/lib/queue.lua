@@ -69,7 +69,7 @@ end
 
 -- Attempts so far, and the time of the first in ms, or nil.
 local function tried(id)
-  local n, since = string.match(redis.call('HGET', tries, id) or '', '^(%d+)|[^|]*|%d+|(%d+)|')
+  local n, since = string.match(redis.call('HGET', tries, id) or '', '^(%d+)|[^|]*|[%d/]*|(%d+)|')
   return tonumber(n or 0), tonumber(since)
 end
 

@@ -85,7 +85,8 @@ def real_kafka(kafka_of_session):
 def bench(request, kafka_of_session):
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
     # A topic of an earlier run or of another test must not be met again.
-    b = Bench(servers.BUILD / "e2e" / name, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session)
+    folder = servers.BUILD / "e2e" / request.path.stem / name  # files may run side by side
+    b = Bench(folder, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session)
     yield b
     b.end()
 

@@ -10,7 +10,9 @@ import pytest
 import redis
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
-PARTS = ("pool", "delay", "unack", "error", "tries", "ingest", "ttl", "done")
+PARTS = ("pool", "delay", "unack", "error", "tries", "ingest", "ttl", "done", "seen", "held",
+         "place", "lead", "ended", "pace", "targets", "stopped")
+JOB = ("pool", "delay", "unack", "error", "tries")
 ENQUEUE = ("pool", "delay", "error", "tries", "ingest", "unack", "ttl", "done")
 QUEUE = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
 
@@ -41,67 +43,99 @@ def server():
 
 
 class Bucket:
-    """One bucket, with each script as a method; now is a number, never the server's."""
+    """One bucket, with each script as a method; now is a number, never the server's. kind: of
+    lua/enqueue.lua; remember: for so many ms; limits: (rate, burst, field, in flight)."""
+    kind, remember, limits = "", 0, ()
 
     def __init__(self, client):
         self.client = client
         client.flushall()
         client.script_flush()
         self.key = {part: "tarry:{r/0}:" + part for part in PARTS}
+        self.scripts = {}
 
     def run(self, script, parts, *args):
-        return self.client.eval(script_text(script), len(parts), *[self.key[p] for p in parts],
-                                *args)
+        if script not in self.scripts:
+            self.scripts[script] = self.client.register_script(script_text(script))
+        return self.scripts[script](keys=[self.key[p] for p in parts], args=args)
 
     def enqueue(self, jobs, now=1000, partitions=()):
-        """jobs: (id, due[, tries, how, partition, offset, expires, body]);
+        """jobs: (id, due[, tries, how, partition, offset, expires, body, group]);
         partitions: (name, before, last)."""
-        args = [now, "wake", "r/0 me", len(partitions)]
+        args = [now, "wake", "r/0 me", self.kind, "1" if self.remember else "", len(partitions)]
         for row in partitions:
             args += row
         for job in jobs:
-            defaults = (None, None, "", "", 0, -1, "", "body of " + job[0])
-            id_, due, tries, how, part, offset, expires, body = (*job, *defaults[len(job):])
+            defaults = (None, None, "", "", 0, -1, "", "body of " + job[0], "")
+            id_, due, tries, how, part, offset, expires, body, group = (*job, *defaults[len(job):])
             args += [id_, due, body, tries, part, offset, how, expires]
+            args += [group] if self.kind == "k" else []
         head, codes = self.run("enqueue", ENQUEUE, *args)
         return head, codes.decode()
 
     def claim(self, now, lease=100, most=10):
-        now, head, lease, *rest = self.run("claim", ("delay", "unack", "pool", "tries"),
-                                           now, lease, most)
+        now, head, lease, self.wait_us, *rest = self.run(
+            "claim", (*JOB, "pace"), now, lease, most, *self.limits)
         return head, lease, [tuple(rest[i:i + 3]) for i in range(0, len(rest), 3)]
 
-    def ack(self, lease, *ids):
-        pairs = [part for id_ in ids for part in (id_, lease)]
-        return self.run("ack", ("pool", "delay", "unack", "error", "tries"), *pairs)
+    def codes(self, reply):
+        """Of a script that tells the head only where a job came from :held."""
+        self.head = reply[0] if isinstance(reply, list) else None
+        return (reply[1] if isinstance(reply, list) else reply).decode()
+
+    def ack(self, lease, *ids, now=1000, how=""):
+        rows = [part for id_ in ids for part in (id_, lease, how)]
+        return self.codes(self.run("ack", JOB, now, self.remember, *rows))
 
     def retry(self, *rows):
-        head, codes = self.run("retry", ("unack", "delay", "tries"), *sum(rows, ()))
+        """rows: (id, lease, due, tries[, record])"""
+        rows = [(*row, "")[:5] for row in rows]
+        head, codes = self.run("retry", JOB, *sum(rows, ()))
         return head, codes.decode()
 
     def bury(self, now, *rows):
-        return self.run("bury", ("unack", "error", "tries", "ttl"), now, *sum(rows, ())).decode()
+        return self.codes(self.run("bury", (*JOB, "ttl"), now, *sum(rows, ())))
 
-    def cancel(self, *ids):
-        return self.run("cancel", ("pool", "delay", "unack", "error", "tries", "ttl"),
-                        *ids).decode()
+    def cancel(self, *ids, now=1000, partitions=(), records=()):
+        """records: (partition, offset) of each"""
+        args = [now, "" if self.kind == "q" else "1", len(partitions)]
+        for row in partitions:
+            args += row
+        for i, id_ in enumerate(ids):
+            args += [id_, *(records[i] if records else (0, -1))]
+        return self.codes(self.run("cancel", (*JOB, "ingest", "ttl"), *args))
 
     def reap(self, now, most=10):
-        return self.run("reap", ("unack", "delay", "tries"), now, most, "lease ended")
+        return self.run("reap", JOB, now, most, "lease ended")
 
     def find(self, id_):
-        return self.run("find", ("pool", "delay", "unack", "error", "tries"), id_)
+        return self.run("find", JOB, id_)
 
     def count(self, now):
-        return self.run("count", ("delay", "unack", "error"), now)
+        return self.run("count", ("delay", "unack", "error", "held"), now)
+
+    def check_order(self, held):
+        """Of each group one job in :delay or :unack, and the others behind it."""
+        place = self.client.hgetall(self.key["place"])
+        lead = self.client.hgetall(self.key["lead"])
+        lead.pop(b"#", None)
+        front = {i for part in ("delay", "unack") for i in self.client.zrange(self.key[part], 0, -1)}
+        assert all(place[id_][:16] == group and id_ in front for group, id_ in lead.items())
+        assert all(lead[place[id_][:16]] == id_ for id_ in front if id_ in place)
+        assert all(place[id_][:16] in lead for id_ in held)
+        dead = set(self.client.zrange(self.key["error"], 0, -1))
+        assert set(place) <= front | set(held) | dead
 
     def check(self):
-        """The invariant: an id of the pool stands in exactly one of the three indexes."""
+        """The invariants: an id of the pool stands in exactly one of the indexes."""
         ids = sorted(self.client.hkeys(self.key["pool"]))
+        held = [m[48:] for m in self.client.zrange(self.key["held"], 0, -1)]
         standing = [i for part in ("delay", "unack", "error", "done")
                     for i in self.client.zrange(self.key[part], 0, -1)]
-        assert sorted(standing) == ids
+        assert sorted(standing + held) == ids
         assert set(self.client.hkeys(self.key["tries"])) <= set(ids)
+        assert set(self.client.hkeys(self.key["ended"])) <= set(self.client.hkeys(self.key["tries"]))
+        self.check_order(held)
         alive = {i for part in ("delay", "unack") for i in self.client.zrange(self.key[part], 0, -1)}
         assert set(self.client.zrange(self.key["ttl"], 0, -1)) <= alive
 

@@ -14,6 +14,7 @@ def record(tries=0, lease=0):
 
 class Queue(Bucket):
     """A queue; tries, keep and bury are the rules of its sink."""
+    kind = "q"
     tries, keep, bury = 0, 0, True
 
     def ask(self, script, now, *args):

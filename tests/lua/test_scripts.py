@@ -26,7 +26,7 @@ def test_a_kafka_record_enters_once_even_when_it_is_read_again_after_its_deliver
     first = [("t/0/1", 10, "", "", 1, 1), ("t/0/2", 10, "", "", 1, 2)]
     assert bucket.enqueue(first, partitions=[("t/0", "", 2)])[1] == "ss"
     _, lease, _ = bucket.claim(20)
-    assert bucket.ack(lease, "t/0/1", "t/0/2") == 2
+    assert bucket.ack(lease, "t/0/1", "t/0/2") == "aa"
     again = first + [("t/0/3", 10, "", "", 1, 3)]
     assert bucket.enqueue(again, partitions=[("t/0", "", 3)])[1] == "kks"
 
@@ -77,12 +77,14 @@ def test_claim_reports_an_id_whose_body_is_missing(bucket, server):
 
 
 def test_ack_forgets_a_job_wherever_it_stands(bucket, server):
-    bucket.enqueue([("a", 1), ("b", 1), ("c", 1), ("d", 99)])
+    bucket.enqueue([("a", 1), ("b", 1), ("c", 1), ("d", 999)])
     _, lease, _ = bucket.claim(10)
-    bucket.retry(("a", lease, 50, "1||0|1|1|x"))
-    bucket.bury(10, ("b", lease, "1|rejected|0|1|1|x"))
-    assert bucket.ack(lease, "a", "b", "c") == 3
-    assert bucket.ack(lease, "a", "b", "c") == 0
+    bucket.reap(110)
+    _, again, _ = bucket.claim(110, most=1)
+    assert bucket.bury(110, ("a", again, "1|rejected|0/0/0|1|1|x")) == "b"
+    assert bucket.claim(110, most=1)[2][0][0] == b"b"
+    assert bucket.ack(lease, "a", "b", "c") == "aaa"
+    assert bucket.ack(lease, "a", "b", "c") == "xxx"
     assert server.hkeys(bucket.key["pool"]) == [b"d"]
     assert server.hlen(bucket.key["tries"]) == 0
 
@@ -90,9 +92,9 @@ def test_ack_forgets_a_job_wherever_it_stands(bucket, server):
 def test_an_ack_that_comes_again_leaves_a_new_job_of_the_same_id_alone(bucket, server):
     bucket.enqueue([("a", 1)])
     _, lease, _ = bucket.claim(10)
-    assert bucket.ack(lease, "a") == 1
+    assert bucket.ack(lease, "a") == "a"
     assert bucket.enqueue([("a", 50)]) == (50, "s")
-    assert bucket.ack(lease, "a") == 0
+    assert bucket.ack(lease, "a") == "x"
     assert server.zscore(bucket.key["delay"], "a") == 50
 
 
@@ -100,9 +102,9 @@ def test_an_ack_whose_lease_had_ended_still_forgets_the_job(bucket):
     bucket.enqueue([("a", 1), ("b", 1)])
     _, lease, _ = bucket.claim(10, lease=100)
     bucket.reap(110)
-    assert bucket.ack(lease, "a") == 1
+    assert bucket.ack(lease, "a") == "a"
     bucket.claim(120)  # by another instance
-    assert bucket.ack(lease, "b") == 1
+    assert bucket.ack(lease, "b") == "a"
 
 
 def test_the_largest_batch_goes_through_every_script(bucket):
@@ -115,8 +117,8 @@ def test_the_largest_batch_goes_through_every_script(bucket):
     assert bucket.bury(20, *[(id_, lease, "2|x|0|1|1|x") for id_ in ids[:500]]) == "b" * 500
     assert bucket.reap(120, most=1000)[0] == 500
     _, lease, _ = bucket.claim(120, most=1000)
-    assert bucket.ack(lease, *ids) == 1000
-    assert bucket.cancel(*ids) == "n" * 1000
+    assert bucket.ack(lease, *ids) == "x" * 500 + "a" * 500
+    assert bucket.cancel(*ids) == "e" * 500 + "n" * 500
 
 
 def test_retry_and_bury_act_only_for_the_lease_that_claimed(bucket):
@@ -148,11 +150,11 @@ def test_reap_brings_ended_leases_back_as_a_further_attempt(bucket):
     bucket.enqueue([("a", 1), ("b", 2)])
     bucket.claim(10, lease=100, most=1)
     bucket.claim(20, lease=500)
-    assert bucket.reap(109) == [0, 110, -1]
-    assert bucket.reap(110) == [1, 520, 110]
-    assert bucket.claim(110)[2] == [(b"a", b"body of a", b"1||0|110|110|lease ended")]
+    assert bucket.reap(109) == [0, 110, -1, 0]
+    assert bucket.reap(110) == [1, 520, 110, 0]
+    assert bucket.claim(110)[2] == [(b"a", b"body of a", b"1||0/0/0|110|110|lease ended")]
     bucket.reap(9999)
-    assert dict((j[0], j[2]) for j in bucket.claim(9999)[2])[b"a"] == b"2||0|110|110|lease ended"
+    assert dict((j[0], j[2]) for j in bucket.claim(9999)[2])[b"a"] == b"2||0/0/0|110|110|lease ended"
 
 
 def test_find_says_where_a_job_stands(bucket):
@@ -172,21 +174,23 @@ def test_count_adds_up(bucket):
 
 
 def test_a_server_out_of_memory_takes_nothing_in_but_lets_due_jobs_leave(bucket, server):
-    bucket.enqueue([("a", 1), ("b", 1)])
+    bucket.remember, bucket.limits = 1000, (1000, 10, "", 10)
+    bucket.enqueue([("a", 1), ("b", 1), ("c", 1)])
     server.config_set("maxmemory", 1)
     try:
         refused = None
         try:
-            bucket.enqueue([("c", 1)])
+            bucket.enqueue([("d", 1)])
         except Exception as e:  # redis-py has a class of its own for it
             refused = str(e)
         assert refused is not None
         _, lease, jobs = bucket.claim(10)
-        assert len(jobs) == 2
+        assert len(jobs) == 3
         assert bucket.retry(("a", lease, 50, "1||0|1|1|x"))[1] == "r"
         assert bucket.bury(10, ("b", lease, "1|r|0|1|1|x")) == "b"
-        assert bucket.ack(lease, "b") == 1
-        assert bucket.cancel("a") == "c"
+        assert bucket.cancel("c") == "f"
+        assert bucket.ack(lease, "c") == "a"
+        assert bucket.cancel("a", "b", "c") == "cem"
     finally:
         server.config_set("maxmemory", 0)
 

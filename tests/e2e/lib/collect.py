@@ -113,7 +113,7 @@ class FromMqtt(Collector):
 
 class FromHttp(Collector):
     """A callback server on its own thread. policy(arrival) gives the status, or (status, extra
-    header lines), or a number of seconds to wait before 200 as ("after", seconds)."""
+    header lines), or a time to wait before it as ("after", seconds[, status])."""
 
     def __init__(self, policy=lambda arrival: 200):
         super().__init__()
@@ -180,7 +180,7 @@ class Connection(asyncio.Protocol):
         what = self.collector.policy(arrival)
         self.collector.arrivals.append(arrival)
         if isinstance(what, tuple) and what[0] == "after":
-            self.collector.loop.call_later(what[1], self.say, 200, "")
+            self.collector.loop.call_later(what[1], self.say, *(what[2:] or (200,)), "")
         else:
             self.say(*(what if isinstance(what, tuple) else (what, "")))
 

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * pace.c - what becomes of a job that asks: it goes, it waits here for a moment, or it is
+ * put back. In this order: is its target stopped, does its breaker rest, has it room for
+ * one more at a time, when is the job's place at its rate.
+ *
+ * Few jobs wait here, and not for long: a put-back costs Redis two calls, but one that
+ * waits takes credit of the sink from other targets. Jobs that are put back get a time of
+ * their own each, so that they do not all come back at once, in vain.
+ */
+#include "bridge/pace.h"
+#include "bridge/pace_parts.h"
+#include "bridge/sched.h"
+#include "bridge/tmpl.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+enum {
+    TICK_MS = 1000,
+    HOLD_MS = 200,       /* a job waits here so long for its place at the rate */
+    HOLD_LEAST_MS = 20,  /* the same when many wait: to make up for a late claim */
+    ROOM_HOLD_MS = 500,  /* or for one in front of it to end */
+    HELD_SHARE = 4,      /* at most a fourth of the sink's credit waits here */
+    ROOM_AGAIN_MS = 100, /* no room: when the first of those put back asks again */
+    GAP_MAX_MS = 1000,   /* from one of them to the next, at most */
+    PROBE_MS = 200,      /* from the probe to the first that follows it */
+    STOPPED_MS = 60000,  /* a stopped target: when its jobs ask again */
+    SPAN_MS = 60000,     /* over which the times of those put back are spread at most */
+    AWAY_MS = 1000,      /* Redis did not answer */
+    LOOK_MS = 60000,     /* a route at rest claims once in so long, */
+    LOOK_FOR_MS = 1100,  /* for so long: more than a tick of its schedulers */
+    FULL_US = 1000 * 1000
+};
+
+/* --- answers --- */
+
+static void answer(struct ask *ask, const struct pace_answer *given)
+{
+    if (ask->timer)
+        ask->pace->held--;
+    timer_del(ask->timer);
+    ask->cb(ask->arg, given);
+    free(ask);
+}
+
+static void put_back(struct ask *ask, int64_t wait_ms, bool slot)
+{
+    const struct pace_answer given = {.wait_ms = wait_ms, .slot = slot};
+    answer(ask, &given);
+}
+
+/* A time of its own for a job that is put back: first_ms from now, or gap_ms after the
+ * one before it. */
+static int64_t own_wait_ms(struct target *t, int64_t first_ms, int64_t gap_ms)
+{
+    int64_t now_ms = loop_mono_ms(), first = now_ms + first_ms;
+    int64_t next = t->slot_ms + (gap_ms > 0 ? gap_ms : 1);
+    t->slot_ms = next < first || next > first + SPAN_MS ? first : next;
+    return t->slot_ms - now_ms;
+}
+
+/* The first comes when the probe may go, and is it; the others find out how it went. */
+static int64_t rest_wait_ms(struct target *t, int64_t rest_ms)
+{
+    bool first = t->slot_ms < loop_mono_ms() + rest_ms;
+    int64_t wait_ms = own_wait_ms(t, rest_ms, 1);
+    if (first)
+        t->slot_ms += PROBE_MS;
+    return wait_ms;
+}
+
+/* --- admission --- */
+
+static uint32_t room(const struct pace *p, const struct target *t)
+{
+    uint32_t own = UINT32_MAX, by_breaker = breaker_room(&t->breaker, t->in_flight);
+    int64_t most = p->route->conf->target_in_flight;
+    if (most > 0)
+        own = t->in_flight < most ? (uint32_t)most - t->in_flight : 0;
+    return own < by_breaker ? own : by_breaker;
+}
+
+/* Puts the job back where nothing may go to its target for a while. */
+static bool turned_away(struct ask *ask)
+{
+    struct target *t = ask->target;
+    int64_t rest_ms = breaker_wait_ms(&t->breaker, loop_mono_ms());
+    if (t->stopped)
+        put_back(ask, own_wait_ms(t, STOPPED_MS, 1), ask->has_slot);
+    else if (rest_ms > 0)
+        put_back(ask, rest_wait_ms(t, rest_ms), ask->has_slot);
+    else
+        return false;
+    return true;
+}
+
+static void go(struct ask *ask)
+{
+    static const struct pace_answer given = {.go = true};
+    answer(ask, &given);
+}
+
+/* Counted as in flight, but does not go. */
+static void leave(struct ask *ask)
+{
+    struct target *t = ask->target;
+    t->in_flight--;
+    if (ask->probe)
+        breaker_not_gone(&t->breaker);
+    target_due(ask->pace, t);
+}
+
+/* Time has passed since it was let in. */
+static void go_if_still(struct ask *ask)
+{
+    const struct target *t = ask->target;
+    if (!t->stopped && (ask->probe || t->breaker.state == BREAKER_CLOSED)) {
+        go(ask);
+        return;
+    }
+    leave(ask);
+    if (!turned_away(ask))
+        put_back(ask, ROOM_AGAIN_MS, ask->has_slot);
+}
+
+static void let_in(struct ask *ask)
+{
+    struct pace *p = ask->pace;
+    ask->probe = breaker_go(&ask->target->breaker);
+    ask->target->in_flight++;
+    if (p->rate.per_s > 0)
+        TAILQ_INSERT_TAIL(&p->asking, ask, link);
+    else
+        go(ask);
+}
+
+/* --- jobs that wait here --- */
+
+static bool may_hold(const struct pace *p)
+{
+    return p->held < p->route->sink->max_in_flight / HELD_SHARE;
+}
+
+static void hold(struct ask *ask, int64_t wait_ms, loop_cb *then)
+{
+    ask->timer = timer_new(then, ask);
+    timer_set(ask->timer, wait_ms);
+    ask->pace->held++;
+}
+
+static void put_back_for_room(struct ask *ask)
+{
+    struct target *t = ask->target;
+    put_back(ask, own_wait_ms(t, ROOM_AGAIN_MS, t->gap_ms), ask->has_slot);
+}
+
+static void on_waited_in_vain(void *arg)
+{
+    struct ask *ask = arg;
+    TAILQ_REMOVE(&ask->target->waiting, ask, link);
+    put_back_for_room(ask);
+}
+
+static void wait_for_room(struct ask *ask)
+{
+    if (!may_hold(ask->pace)) {
+        put_back_for_room(ask);
+        return;
+    }
+    TAILQ_INSERT_TAIL(&ask->target->waiting, ask, link);
+    hold(ask, ROOM_HOLD_MS, on_waited_in_vain);
+}
+
+static void no_longer_held(struct ask *ask)
+{
+    timer_del(ask->timer);
+    ask->timer = NULL;
+    ask->pace->held--;
+}
+
+/* Those that wait for room at this target go on, as far as there is any. */
+static void serve(struct pace *p, struct target *t)
+{
+    struct ask *ask;
+    bool rests = t->stopped || breaker_wait_ms(&t->breaker, loop_mono_ms()) > 0;
+    while ((ask = TAILQ_FIRST(&t->waiting)) && (rests || room(p, t) > 0)) {
+        TAILQ_REMOVE(&t->waiting, ask, link);
+        no_longer_held(ask);
+        if (!turned_away(ask))
+            let_in(ask);
+    }
+}
+
+/* --- places at the rate --- */
+
+struct batch {
+    unsigned n;
+    struct ask *ask[STORE_PACE_MAX];
+};
+
+static void on_place_reached(void *arg)
+{
+    go_if_still(arg);
+}
+
+static void take_place(struct ask *ask, int64_t wait_us)
+{
+    if (wait_us == 0) {
+        go_if_still(ask);
+    } else if (wait_us > 0) {
+        hold(ask, (wait_us + 999) / 1000, on_place_reached);
+    } else {
+        leave(ask);
+        put_back(ask, (-wait_us + 999) / 1000, true);
+    }
+}
+
+static void on_places(void *arg, const int64_t *wait_us)
+{
+    struct batch *batch = arg;
+    for (unsigned i = 0; i < batch->n; i++) {
+        if (wait_us) {
+            take_place(batch->ask[i], wait_us[i]);
+        } else {
+            leave(batch->ask[i]);
+            put_back(batch->ask[i], AWAY_MS, false);
+        }
+    }
+    free(batch);
+}
+
+static void ask_for_places(struct pace *p)
+{
+    struct paced_job jobs[STORE_PACE_MAX];
+    struct batch *batch = mem_alloc(sizeof(*batch));
+    struct ask *ask;
+    while (batch->n < STORE_PACE_MAX && (ask = TAILQ_FIRST(&p->asking))) {
+        TAILQ_REMOVE(&p->asking, ask, link);
+        jobs[batch->n] = (struct paced_job){target_slice(ask->target), ask->has_slot};
+        batch->ask[batch->n++] = ask;
+    }
+    p->rate.hold_us = (may_hold(p) ? HOLD_MS : HOLD_LEAST_MS) * 1000;
+    store_pace(p->bucket, &p->rate, jobs, batch->n, on_places, batch);
+}
+
+/* --- questions and outcomes --- */
+
+void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, void *arg)
+{
+    static const struct pace_answer goes = {.go = true};
+    struct slice name = target_name(p, target);
+    struct target *t = p->limits ? target_get(p, name) : target_find(p, name);
+    if (p->single && !slice_eq(name, buf_slice(&p->only)))
+        p->single = false;
+    if (t == NULL || (!p->limits && !t->stopped)) {
+        cb(arg, &goes);
+        return;
+    }
+    struct ask *ask = mem_alloc(sizeof(*ask));
+    *ask =
+        (struct ask){.pace = p, .target = t, .has_slot = has_slot, .cb = cb, .arg = arg};
+    if (turned_away(ask))
+        return;
+    if (TAILQ_EMPTY(&t->waiting) && room(p, t) > 0)
+        let_in(ask);
+    else
+        wait_for_room(ask);
+}
+
+/* How fast a target without room gets rid of its jobs: so fast may those put back come.
+ */
+static void note_gap(struct target *t)
+{
+    int64_t now_ms = loop_mono_ms(), gap_ms = now_ms - t->done_ms;
+    if (gap_ms > GAP_MAX_MS)
+        gap_ms = GAP_MAX_MS;
+    t->gap_ms = t->done_ms ? (3 * t->gap_ms + gap_ms) / 4 : ROOM_AGAIN_MS;
+    t->done_ms = now_ms;
+}
+
+static void tell_news(struct pace *p, struct target *t, enum breaker_news news)
+{
+    struct breaker_slice sum = breaker_sum(&t->breaker, &p->breaker, loop_mono_ms());
+    const char *who = p->route->conf->name;
+    if (news == BREAKER_NO_NEWS)
+        return;
+    t->slot_ms = 0;
+    p->wake = true;
+    target_due(p, t);
+    if (news == BREAKER_OPENED)
+        log_limited(
+            &p->complain, LOG_WARN, who,
+            "target %.*s: %u of %u deliveries failed; it gets nothing for %lld ms",
+            SLICE_ARG(target_slice(t)), sum.failed, sum.all,
+            (long long)p->breaker.rest_ms);
+    else if (news == BREAKER_CLOSED_AGAIN)
+        log_info(who, "target %.*s works again", SLICE_ARG(target_slice(t)));
+}
+
+void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool stops)
+{
+    struct slice name = target_name(p, target);
+    struct target *t = target_find(p, name);
+    stops = stops && outcome == TRY_AGAIN && p->stops;
+    if (p->limits) {
+        must(t != NULL && t->in_flight > 0);
+        if (room(p, t) == 0) {
+            note_gap(t);
+            p->wake = p->wake || p->single;
+        }
+        t->in_flight--;
+        /* Who says that it is gone has answered. */
+        bool failed = outcome == TRY_AGAIN && !stops;
+        tell_news(p, t,
+                  breaker_outcome(&t->breaker, &p->breaker, failed, loop_mono_ms()));
+        if (!TAILQ_EMPTY(&t->waiting))
+            target_due(p, t);
+    }
+    if (stops)
+        pace_stop(p, name);
+}
+
+/* --- a route with one target --- */
+
+static const struct target *only_target(const struct pace *p)
+{
+    return p->single ? target_find(p, buf_slice(&p->only)) : NULL;
+}
+
+int64_t pace_rest_us(const struct pace *p)
+{
+    const struct target *t = only_target(p);
+    if (t == NULL)
+        return 0;
+    int64_t now_ms = loop_mono_ms(), look_ms = LOOK_MS - now_ms % LOOK_MS;
+    int64_t rest_ms = t->stopped ? LOOK_MS : breaker_wait_ms(&t->breaker, now_ms);
+    if (rest_ms > 0)
+        return look_ms > LOOK_MS - LOOK_FOR_MS ? 0
+               : rest_ms < look_ms             ? rest_ms * 1000
+                                               : look_ms * 1000;
+    return room(p, t) == 0 ? FULL_US : 0;
+}
+
+unsigned pace_room(const struct pace *p)
+{
+    const struct target *t = only_target(p);
+    if (t == NULL || t->stopped || breaker_wait_ms(&t->breaker, loop_mono_ms()) > 0)
+        return UINT_MAX; /* pace_rest_us() says more */
+    uint32_t n = room(p, t);
+    if (n == UINT32_MAX)
+        return UINT_MAX;
+    return n > p->route->reserved ? n - p->route->reserved : 0;
+}
+
+/* --- life --- */
+
+static void on_turn(void *arg)
+{
+    struct pace *p = arg;
+    struct target *t;
+    while ((t = TAILQ_FIRST(&p->due))) {
+        TAILQ_REMOVE(&p->due, t, due_link);
+        t->due = false;
+        serve(p, t);
+    }
+    while (!TAILQ_EMPTY(&p->asking))
+        ask_for_places(p);
+    if (!p->wake)
+        return;
+    p->wake = false;
+    for (int64_t i = 0; i < p->route->bucket_count; i++)
+        sched_head(&p->route->scheds[i], p->route->scheds[i].head_ms);
+}
+
+static void on_tick(void *arg)
+{
+    struct pace *p = arg;
+    targets_sweep(p);
+    if (p->stops && store_is_up(p->route->bridge->store) &&
+        loop_mono_ms() >= p->read_ms + PACE_REFRESH_MS)
+        pace_read_stops(p);
+}
+
+/* The one target of a route whose jobs can't name another. Where the route names none it
+ * is the sink's own, until a job brings one. */
+static void find_only(struct pace *p)
+{
+    const struct route *route = p->route;
+    struct job job = {0};
+    struct buf text = {0};
+    struct err err;
+    if (route->conf->to_allow.n > 0 ||
+        (route->target && !tmpl_is_constant(route->target)))
+        return;
+    if (route->target == NULL ||
+        tmpl_render(route->target, &job, NULL, 0, slice_of(route->conf->name), &text,
+                    &err) == 0)
+        buf_add_slice(&p->only, target_name(p, buf_slice(&text)));
+    p->single = p->only.n > 0;
+    buf_free(&text);
+}
+
+struct pace *pace_new(struct route *route)
+{
+    const struct conf_route *conf = route->conf;
+    bool limits =
+        conf->target_rate > 0 || conf->target_in_flight > 0 || conf->breaker > 0;
+    bool stops = route->sink->ops->origin != NULL;
+    if (!limits && !stops)
+        return NULL;
+    struct pace *p = mem_alloc(sizeof(*p));
+    int64_t burst =
+        conf->target_burst > 0 ? conf->target_burst : (int64_t)(conf->target_rate / 100);
+    p->route = route;
+    p->bucket = route->scheds[0].bucket;
+    p->breaker = (struct breaker_conf){conf->breaker, conf->breaker_window_ms,
+                                       conf->breaker_least, conf->breaker_rest_ms};
+    p->rate = (struct pace_rate){.per_s = conf->target_rate,
+                                 .burst = burst > 0 ? burst : 1,
+                                 .shared = conf->shared};
+    p->limits = limits;
+    p->stops = stops;
+    TAILQ_INIT(&p->by_use);
+    TAILQ_INIT(&p->due);
+    TAILQ_INIT(&p->asking);
+    find_only(p);
+    p->hook = loop_each_turn(on_turn, p);
+    p->tick = timer_every(TICK_MS, on_tick, p);
+    return p;
+}
+
+void pace_free(struct pace *p)
+{
+    struct ask *ask;
+    if (p == NULL)
+        return;
+    turn_hook_del(p->hook);
+    timer_del(p->tick);
+    while ((ask = TAILQ_FIRST(&p->asking))) {
+        TAILQ_REMOVE(&p->asking, ask, link);
+        free(ask);
+    }
+    targets_free(p);
+    buf_free(&p->only);
+    free(p);
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/settle.h"
+#include "bridge/bridge.h"
+#include "bridge/repeat.h"
+#include "bridge/route.h"
+#include "bridge/tries.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { RUNS_SKIPPED_MAX = 10000 }; /* at a time; then the loop has its turn */
+
+static int64_t now_ms(const struct route *route)
+{
+    return store_now_ms(route->bridge->store);
+}
+
+/* --- what Redis answered --- */
+
+static void on_put_back(void *arg, char code)
+{
+    struct route *route = arg;
+    if (code == 'x')
+        route->stats.stale++;
+    else if (code == 'c')
+        route->stats.cancelled++;
+}
+
+static void on_repeated(void *arg, char code)
+{
+    struct route *route = arg;
+    /* Cancelled while it ran: that means the run which would come next. */
+    if (code == 'r' || code == 'c')
+        route->stats.repeated++;
+    on_put_back(arg, code);
+}
+
+struct burial {
+    struct route *route;
+    enum reason reason;
+};
+
+static void on_buried(void *arg, char code)
+{
+    struct burial *burial = arg;
+    if (code == 'b')
+        burial->route->stats.dead[burial->reason]++;
+    on_put_back(burial->route, code);
+    free(burial);
+}
+
+/* --- the changes --- */
+
+static void put_back(const struct leased *l, int64_t wait_ms, struct slice tries)
+{
+    struct route *route = l->sched->route;
+    store_retry(l->sched->bucket, l->id, l->lease, now_ms(route) + wait_ms, tries,
+                on_put_back, route);
+}
+
+void settle_retry(const struct leased *l, int64_t wait_ms)
+{
+    struct buf text = {0};
+    tries_format(&l->tries, &text);
+    put_back(l, wait_ms, buf_slice(&text));
+    buf_free(&text);
+}
+
+void settle_park(const struct leased *l, int64_t wait_ms)
+{
+    const struct tries *t = &l->tries;
+    l->sched->route->stats.parked++;
+    if (t->attempts > 0 || t->replays > 0 || t->reason[0] != '\0' || t->paced)
+        settle_retry(l, wait_ms);
+    else
+        put_back(l, wait_ms, (struct slice){NULL, 0}); /* it never failed */
+}
+
+void settle_bury(const struct leased *l)
+{
+    struct burial *burial = mem_alloc(sizeof(*burial));
+    struct buf text = {0};
+    *burial = (struct burial){l->sched->route, reason_find(l->tries.reason)};
+    tries_format(&l->tries, &text);
+    store_bury(l->sched->bucket, l->id, l->lease, buf_slice(&text), on_buried, burial);
+    buf_free(&text);
+}
+
+/* --- jobs that repeat --- */
+
+static bool repeats(const struct leased *l)
+{
+    return l->job && l->job->repeat.n > 0 && l->tries.reason[0] == '\0';
+}
+
+/* Moves the job on to its next run. false: there is none. */
+static bool next_run(struct job *job)
+{
+    struct repeat repeat;
+    struct err err;
+    if (job->repeat_count > 0 && job->run >= job->repeat_count)
+        return false;
+    if (repeat_parse(job->repeat, &repeat, &err) < 0) {
+        log_error("repeat", "%.*s ends: \"%.*s\": %s", SLICE_ARG(job->id),
+                  SLICE_ARG(job->repeat), err.text);
+        return false;
+    }
+    int64_t due_ms = repeat_next_ms(&repeat, job->due_ms, job->due_ms);
+    if (due_ms < 0 || (job->repeat_until_ms > 0 && due_ms > job->repeat_until_ms))
+        return false;
+    if (job->expires_ms > 0) /* deliver-before counts from due */
+        job->expires_ms += due_ms - job->due_ms;
+    job->due_ms = due_ms;
+    job->run++;
+    return true;
+}
+
+/* The job as it stands now goes back for the run that it is due for. */
+static void run_again(const struct leased *l)
+{
+    struct route *route = l->sched->route;
+    store_repeat(l->sched->bucket, l->job, l->lease,
+                 l->job->due_ms + route_spread_ms(route, l->id), on_repeated, route);
+}
+
+static void on_forgotten(void *arg, char code)
+{
+    (void)arg;
+    (void)code;
+}
+
+static void forget(const struct leased *l)
+{
+    store_ack(l->sched->bucket, l->id, l->lease, on_forgotten, NULL);
+}
+
+void settle_done(struct leased *l)
+{
+    if (repeats(l) && next_run(l->job))
+        run_again(l);
+    else
+        forget(l);
+}
+
+/* Runs that were missed as well are dropped in one go. */
+void settle_drop(struct leased *l, enum reason reason)
+{
+    struct route *route = l->sched->route;
+    uint64_t *dropped = &route->stats.expired[reason == REASON_LATE];
+    int64_t late_ms = route->conf->max_lateness_ms, now = now_ms(route);
+    bool again = false;
+    ++*dropped;
+    for (int i = 0; i < RUNS_SKIPPED_MAX && repeats(l); i++) {
+        again = next_run(l->job);
+        if (!again || late_ms == 0 || now - l->job->due_ms <= late_ms)
+            break;
+        ++*dropped;
+        route->stats.repeated++;
+    }
+    if (again)
+        run_again(l);
+    else
+        store_lapse(l->sched->bucket, l->id, l->lease, on_put_back, route);
+}
+
+/* A run that is given up, on its way to be kept under an id of its own. */
+struct lost_run {
+    struct leased l; /* its job and id are ours */
+    enum reason reason;
+};
+
+static void on_run_kept(void *arg, char code)
+{
+    struct lost_run *run = arg;
+    struct route *route = run->l.sched->route;
+    if (code == 's') {
+        route->stats.stored++;
+        if (route->dead == NULL)
+            route->stats.dead[run->reason]++;
+    }
+    /* No answer: the lease ends, and the run is tried again. */
+    if (code != 0 && next_run(run->l.job))
+        run_again(&run->l);
+    else if (code != 0)
+        forget(&run->l);
+    job_free(run->l.job);
+    free(run);
+}
+
+/* l and its job stay the caller's. */
+static void keep_run(struct leased *l)
+{
+    struct route *route = l->sched->route;
+    struct lost_run *run = mem_alloc(sizeof(*run));
+    struct job *job = l->job;
+    struct buf record = {0}, text = {0};
+    struct err err;
+    char group[ROUTE_GROUP_BYTES];
+    job_encode(job, &record);
+    run->l = *l;
+    run->reason = reason_find(l->tries.reason);
+    run->l.job = job_decode(l->id, buf_slice(&record), &err);
+    must(run->l.job != NULL);
+    run->l.id = run->l.job->id;
+    tries_format(&l->tries, &text);
+    const struct slice id = job->id, repeat = job->repeat;
+    job->id = job_keepf(job, "%.*s@%" PRId64, SLICE_ARG(id), job->due_ms);
+    job->repeat = (struct slice){NULL, 0};
+    const struct enqueue how = {.tries = buf_slice(&text),
+                                .origin = {NULL, -1, -1},
+                                .group = route_group(route, job, group),
+                                .at_ms = route->dead ? now_ms(route) : 0,
+                                .dead = route->dead == NULL};
+    store_enqueue(l->sched->bucket, job, &how, on_run_kept, run);
+    job->id = id;
+    job->repeat = repeat;
+    buf_free(&record);
+    buf_free(&text);
+}
+
+void settle_give_up(struct leased *l, enum reason reason)
+{
+    struct route *route = l->sched->route;
+    bool run = repeats(l);
+    tries_set_reason(&l->tries, reason_name(reason));
+    l->tries.paced = false;
+    log_limited(&route->complain, LOG_WARN, route->conf->name,
+                "job %.*s given up, %s: %s", SLICE_ARG(l->id), reason_name(reason),
+                l->tries.error);
+    if (run)
+        keep_run(l);
+    else if (route->dead)
+        settle_retry(l, 0);
+    else
+        settle_bury(l);
+}

@@ -1,0 +1,123 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- lib/order.lua - the order of jobs by key in the bucket of a route, and how a job goes for
+-- good. KEYS[1] of the script that includes it is :pool; the other keys are made of it, since
+-- all of a bucket share one hash tag.
+--
+--   hash  :place  job id -> its group, due time and arrival, PLACE_BYTES in all
+--   hash  :lead   group -> id of its job in front; '#' -> arrivals so far
+--   zset  :held   place .. id of the jobs behind those, all of score 0: so that the order of
+--                 the texts is the order of the jobs
+--   hash  :ended  job id -> its leases that lua/reap.lua has ended
+--
+-- A group is a text of 16 bytes, which the daemon makes of a job's key. Holds before and
+-- after: of each group at most one job stands in :delay or :unack, and none in :held if none
+-- does. A job without a place waits for no other. A dead letter keeps its place, for its
+-- group. An id of :ended is one of :tries.
+--
+-- The job in front stays there until it has left, also while it waits for its next attempt.
+-- But one that has not been claimed since it was placed gives way to one due earlier.
+local base = string.sub(KEYS[1], 1, -6) -- without ":pool"
+local held_key, place_key, lead_key = base .. ':held', base .. ':place', base .. ':lead'
+local PLACE_BYTES = 16 + 16 + 16
+local promoted = false -- a job has come to :delay from :held
+
+local function order_group(id)
+  local place = redis.call('HGET', place_key, id)
+  return place and string.sub(place, 1, 16)
+end
+
+-- A number of a place: of fixed width, so that texts compare as they do. %d has 32 bits on
+-- some machines.
+local function order_wide(n)
+  return string.format('%016.0f', math.min(math.max(tonumber(n), 0), 1e15))
+end
+
+local function order_due(place)
+  return tonumber(string.sub(place, 17, 32))
+end
+
+-- Gives a job its place; a dead letter needs no more. Returns it.
+local function order_note(id, due, group)
+  local arrival = redis.call('HINCRBY', lead_key, '#', 1)
+  local place = group .. order_wide(due) .. order_wide(arrival)
+  redis.call('HSET', place_key, id, place)
+  return place
+end
+
+-- Puts a job that stands in no index where it is to wait, due in ms. group nil: that which is
+-- remembered of it, or none. Says whether it stands in :delay.
+local function order_place(id, due, group)
+  local delay_key = base .. ':delay'
+  group = group or order_group(id)
+  if not group then
+    redis.call('ZADD', delay_key, due, id)
+    return true
+  end
+  local place = order_note(id, due, group)
+  local front = redis.call('HGET', lead_key, group)
+  if front and front ~= id then
+    local score = tonumber(redis.call('ZSCORE', delay_key, front) or nil)
+    local its = redis.call('HGET', place_key, front)
+    if not score or score ~= order_due(its) or place > its then
+      redis.call('ZADD', held_key, 0, place .. id)
+      return false
+    end
+    redis.call('ZREM', delay_key, front)
+    redis.call('ZADD', held_key, 0, its .. front)
+  end
+  redis.call('HSET', lead_key, group, id)
+  redis.call('ZADD', delay_key, order_due(place), id)
+  return true
+end
+
+-- A job has left its index for good, or (dead) to be a dead letter: where it was in front the
+-- next of its group goes to :delay. One that is held is taken out; says whether it was.
+local function order_left(id, dead)
+  local place = redis.call('HGET', place_key, id)
+  if not place then
+    return false
+  end
+  if not dead then
+    redis.call('HDEL', place_key, id)
+  end
+  local group = string.sub(place, 1, 16)
+  if redis.call('HGET', lead_key, group) ~= id then
+    return redis.call('ZREM', held_key, place .. id) == 1
+  end
+  local following = redis.call('ZRANGEBYLEX', held_key, '[' .. group, '(' .. group .. '\255',
+                               'LIMIT', 0, 1)[1]
+  if not following then
+    redis.call('HDEL', lead_key, group)
+    return false
+  end
+  local its_id = string.sub(following, PLACE_BYTES + 1)
+  redis.call('ZREM', held_key, following)
+  redis.call('HSET', lead_key, group, its_id)
+  redis.call('ZADD', base .. ':delay', order_due(following), its_id)
+  promoted = true
+  return false
+end
+
+-- Forgets all of a job that stands in no index any more, or in :held; says whether it did.
+local function order_gone(id)
+  redis.call('HDEL', KEYS[1], id)
+  if redis.call('HDEL', base .. ':tries', id) == 1 then
+    redis.call('HDEL', base .. ':ended', id)
+  end
+  return order_left(id)
+end
+
+-- lua/cancel.lua has marked it, while it was in flight. note: what :tries has of it.
+local function order_cancelled(note)
+  return note and string.find(note, '^%d+|cancelled|') ~= nil
+end
+
+-- The reply of a script: the codes, with the first due time where that is an earlier one.
+local function order_reply(codes)
+  local text = table.concat(codes)
+  if not promoted then
+    return text
+  end
+  local head = redis.call('ZRANGE', base .. ':delay', 0, 0, 'WITHSCORES')[2]
+  return { tonumber(head or -1), text }
+end

@@ -1,0 +1,88 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- pace.lua - when jobs may leave for their targets, so that each target keeps to its rate.
+--
+--   KEYS[1]  hash  :targets  OWNER .. target -> "FREE PROMISED", both in us since 1970
+--   ARGV[1]  now in us, or '' for the server's clock (tests pass a number)
+--   ARGV[2]  us from one job of a target to the next; may have a fraction
+--   ARGV[3]  jobs of a target at once, at least 1
+--   ARGV[4]  how many us a job may wait in the caller's hands
+--   ARGV[5]  OWNER: '' where all instances share the rate, else 'INSTANCE|'
+--   then for each job: target, '1' (it comes back at the time it was promised) or ''
+--
+-- Returns for each job, in us: 0 or more: it leaves in so long; less: it comes back in so long,
+--   without the sign, and asks again.
+-- FREE is the theoretical arrival time of the generic cell rate algorithm: it moves on only for a
+--   job that leaves, so that no window of t us sees more than t / ARGV[2] + ARGV[3] of them,
+--   whenever those come back that were put off. PROMISED is when the next job that has to come
+--   back would: those put off come one by one, in their order, and a new one does not push in.
+-- A field whose times are both over says nothing. For each new one some are looked at, at random,
+--   and deleted if they are such; and the hash expires when all of them are.
+-- Not repeatable: a second run gives out further places. HDEL comes first: see claim.lua.
+-- Cost: O(1) a job. Called by store_pace() in bridge/store_pace.c.
+local key, interval, burst, hold, owner = KEYS[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local FIRST = 6 -- of the jobs in ARGV
+local now = tonumber(ARGV[1])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+interval, burst, hold = tonumber(interval), tonumber(burst), tonumber(hold)
+local tolerance = (burst - 1) * interval
+
+local fields, number = {}, {}
+for i = FIRST, #ARGV, 2 do
+  local field = owner .. ARGV[i]
+  if not number[field] then
+    fields[#fields + 1] = field
+    number[field] = #fields
+  end
+end
+local free, promised, added = {}, {}, 0
+local function times(text)
+  local f, p = string.match(text, '^(%d+) (%d+)$')
+  return tonumber(f or 0), tonumber(p or 0)
+end
+for i, text in ipairs(redis.call('HMGET', key, unpack(fields))) do
+  added = added + (text and 0 or 1)
+  free[i], promised[i] = times(text or '')
+  -- No further than it can have been moved: else the clock was set back, or the rate raised.
+  free[i] = math.min(free[i], now + burst * interval + hold)
+end
+
+local out = {}
+for i = FIRST, #ARGV, 2 do
+  local n, came_back = number[owner .. ARGV[i]], ARGV[i + 1] == '1'
+  local place = math.max(now, free[n] - tolerance)
+  if place - now <= hold and (came_back or promised[n] <= now) then
+    free[n] = math.max(free[n], place) + interval
+    out[#out + 1] = math.ceil(place - now)
+  else
+    place = math.max(place, promised[n])
+    promised[n] = place + interval
+    out[#out + 1] = -math.max(1, math.ceil(place - now))
+  end
+end
+
+local over = { '' }
+if added > 0 then
+  local some = redis.call('HRANDFIELD', key, 2 * added, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    local f, p = times(some[i + 1])
+    if f <= now and p <= now and not number[some[i]] then
+      over[#over + 1] = some[i]
+    end
+  end
+end
+redis.call('HDEL', key, unpack(over))
+local set, last = {}, now
+for i, field in ipairs(fields) do
+  set[#set + 1] = field
+  set[#set + 1] = string.format('%.0f %.0f', math.ceil(free[i]), math.ceil(promised[i]))
+  last = math.max(last, free[i], promised[i])
+end
+redis.call('HSET', key, unpack(set))
+local keep_ms = math.ceil((last - now) / 1000) + 1000
+if redis.call('PTTL', key) < keep_ms then
+  redis.call('PEXPIRE', key, keep_ms)
+end
+return out

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Cancel, replace and dedupe by id: over HTTP, Kafka and MQTT, and in a race with the delivery."""
+import json
+import os
+import random
+import threading
+import time
+
+import confluent_kafka
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from lib import collect, verify
+from lib.servers import wait_for
+
+RACES = int(os.environ.get("TARRY_E2E_RACES", "20000"))
+
+
+class Hook:
+    """A daemon whose one route goes from HTTP to a callback server."""
+
+    def __init__(self, bench, policy=lambda arrival: 200, route=""):
+        self.hook = bench.keep(collect.FromHttp(policy))
+        self.redis = bench.redis()
+        self.tarry = bench.tarry(self.redis.url, f'''
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; retry = [ "300ms", "300ms" ];
+                             {route} }}; }};''').start()
+
+    def add(self, id, after, payload=b"x", **headers):
+        headers = {"delay-id": id, "deliver-after": after,
+                   **{k.replace("_", "-"): v for k, v in headers.items()}}
+        return self.tarry.ask("POST", "/v1/routes/r/jobs", payload, headers)
+
+    def cancel(self, id):
+        status, _, body = self.tarry.ask("DELETE", f"/v1/routes/r/jobs/{id}")
+        return status, body.get("error")
+
+    def ids(self):
+        return [a.header("delay-id").decode() for a in self.hook.arrivals]
+
+
+@pytest.mark.smoke
+def test_a_waiting_job_is_cancelled_once_and_never_delivered(bench):
+    h = Hook(bench)
+    assert h.add("a", "700ms")[0] == 201 and h.add("b", "700ms")[0] == 201
+    assert h.cancel("a") == (200, None)
+    assert h.cancel("a") == (404, "not-found")
+    h.hook.wait_count(1)
+    time.sleep(0.5)
+    assert h.ids() == ["b"]
+    assert h.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1
+    h.tarry.stop()
+
+
+def test_what_was_delivered_is_known_as_emitted_within_the_window(bench):
+    h = Hook(bench, route='dedupe_window = "2s";')
+    assert h.add("a", "100ms")[0] == 201
+    h.hook.wait_count(1)
+    wait_for("the delivery to be noted", lambda: h.cancel("a") == (410, "emitted"))
+    assert h.cancel("never") == (404, "not-found")
+    wait_for("it to be forgotten", lambda: h.cancel("a") == (404, "not-found"), 4)
+    h.tarry.stop()
+
+
+def test_a_cancel_in_flight_comes_too_late_but_ends_the_retries(bench):
+    h = Hook(bench, policy=lambda arrival: ("after", 0.7, 503))
+    assert h.add("a", "0s")[0] == 201
+    wait_for("the delivery to begin", lambda: h.hook.arrivals)
+    assert h.cancel("a") == (409, "in-flight")
+    assert h.cancel("a") == (409, "in-flight")
+    wait_for("the job to be gone", lambda: h.cancel("a") == (404, "not-found"))
+    time.sleep(0.6)
+    assert h.ids() == ["a"], "it was tried again"
+    assert h.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1
+    assert h.tarry.metric("tarry_jobs_dead", route="r") == 0
+    h.tarry.stop()
+
+
+def test_a_dead_letter_can_be_cancelled(bench):
+    h = Hook(bench, policy=lambda arrival: 400)
+    h.add("a", "0s")
+    wait_for("the dead letter", lambda: h.tarry.metric("tarry_jobs_dead", route="r") == 1)
+    assert h.cancel("a") == (200, None)
+    assert h.tarry.metric("tarry_jobs_dead", route="r") == 0
+    h.tarry.stop()
+
+
+@pytest.mark.smoke
+def test_a_replaced_job_comes_once_as_the_new_one_at_its_time(bench):
+    h = Hook(bench)
+    h.add("a", "600ms", b"old")
+    status, _, body = h.add("a", "1200ms", b"new", delay_op="replace")
+    assert status == 200 and body["replaced"] is True and "due" in body, (status, body)
+    status, _, body = h.tarry.ask("PUT", "/v1/routes/r/jobs/a", b"newest", {"deliver-after": "1s"})
+    assert status == 200 and body["replaced"] is True, (status, body)
+    begun = time.monotonic()
+    h.hook.wait_count(1)
+    assert time.monotonic() - begun > 0.9
+    time.sleep(0.6)
+    assert [a.payload for a in h.hook.arrivals] == [b"newest"]
+    assert h.tarry.metric("tarry_jobs_replaced_total", route="r") == 2
+    status, _, body = h.tarry.ask("PUT", "/v1/routes/r/jobs/b", b"first", {})
+    assert status == 201 and "replaced" not in body, (status, body)
+    h.tarry.stop()
+
+
+def test_a_job_replaced_in_flight_is_delivered_again_as_the_new_one(bench):
+    h = Hook(bench, policy=lambda a: ("after", 0.6) if a.payload == b"old" else 200)
+    h.add("a", "0s", b"old")
+    wait_for("the delivery to begin", lambda: h.hook.arrivals)
+    status, _, body = h.add("a", "1s", b"new", delay_op="replace")
+    assert status == 201 and "replaced" not in body, (status, body)
+    h.hook.wait_count(2)
+    assert [a.payload for a in h.hook.arrivals] == [b"old", b"new"]
+    wait_for("both to be done", lambda: h.cancel("a") == (404, "not-found"))
+    h.tarry.stop()
+
+
+def test_an_id_is_stored_once_and_the_answer_says_why(bench):
+    h = Hook(bench, route='dedupe_window = "1500ms";')
+    assert h.add("a", "400ms")[0] == 201
+    status, _, body = h.add("a", "400ms")
+    assert status == 200 and body["duplicate"] and body["because"] == "exists", body
+    h.hook.wait_count(1)
+    wait_for("the delivery to be noted",
+             lambda: h.add("a", "0s")[2].get("because") == "remembered")
+    time.sleep(1.7)
+    assert h.add("a", "0s")[0] == 201
+    h.hook.wait_count(2)
+    counts = {reason: h.tarry.metric("tarry_jobs_duplicate_total", route="r", reason=reason)
+              for reason in ("exists", "remembered", "read-again")}
+    assert counts["exists"] == 1 and counts["remembered"] >= 1 and counts["read-again"] == 0
+    h.tarry.stop()
+
+
+class Topics:
+    """A daemon whose one route goes from a Kafka topic to another."""
+
+    def __init__(self, bench, route="", source=""):
+        self.kafka, self.to, self.out = bench.kafka, f"{bench.name}.in", f"{bench.name}.out"
+        self.kafka.add_topic(self.to, 1)
+        self.kafka.add_topic(self.out)
+        self.group, self.redis = bench.name, bench.redis()
+        self.out_of = bench.keep(collect.FromKafka(self.kafka.address, self.out))
+        brokers = f'brokers = "{self.kafka.address}";'
+        self.tarry = bench.tarry(self.redis.url, f'''
+            sources: {{ in: {{ type = "kafka"; {brokers} topics = [ "{self.to}" ];
+                              group = "{self.group}"; {source} }}; }};
+            sinks:   {{ out: {{ type = "kafka"; {brokers} }}; }};
+            routes:  {{ r: {{ from = "in"; to = "out"; topic = "{self.out}"; {route} }}; }};''')
+        self.tarry.start()
+
+    def send(self, *records):
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
+        for value, headers in records:
+            producer.produce(self.to, value, headers=[(n, v.encode()) for n, v in headers.items()])
+        assert producer.flush(20) == 0
+
+
+def test_kafka_cancels_and_replaces_by_header(bench):
+    t = Topics(bench)
+    t.send((b"1", {"delay-id": "gone", "deliver-after": "2s"}),
+           (b"2", {"delay-id": "kept", "deliver-after": "2s"}),
+           (b"3", {"delay-id": "changed", "deliver-after": "30s"}),
+           (b"", {"delay-id": "gone", "delay-op": "cancel"}),
+           (b"4", {"delay-id": "changed", "deliver-after": "2s", "delay-op": "replace"}))
+    t.out_of.wait_count(2)
+    time.sleep(0.7)
+    assert sorted(a.payload for a in t.out_of.arrivals) == [b"2", b"4"]
+    assert t.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1
+    assert t.tarry.metric("tarry_jobs_replaced_total", route="r") == 1
+    # An operator may cancel what came from Kafka, too.
+    t.send((b"5", {"delay-id": "far", "deliver-after": "1h"}))
+    wait_for("the job to be there",
+             lambda: t.tarry.ask("GET", "/v1/routes/r/jobs/far")[0] == 200)
+    assert t.tarry.ask("DELETE", "/v1/routes/r/jobs/far")[0] == 200
+    t.tarry.stop()
+
+
+def test_a_cancel_that_is_read_again_does_not_cancel_the_job_that_came_after_it(bench):
+    t = Topics(bench)
+    t.send((b"1", {"delay-id": "a", "deliver-after": "1h"}),
+           (b"", {"delay-id": "a", "delay-op": "cancel"}),
+           (b"2", {"delay-id": "a", "deliver-after": "8s"}))
+    wait_for("both to be stored", lambda: t.tarry.metric("tarry_jobs_stored_total") == 2)
+    assert t.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1
+    t.tarry.stop()
+    committed = confluent_kafka.Consumer({"bootstrap.servers": t.kafka.address,
+                                          "group.id": t.group})
+    committed.commit(offsets=[confluent_kafka.TopicPartition(t.to, 0, 0)], asynchronous=False)
+    committed.close()
+    t.tarry.start()
+    wait_for("the records to be read again", lambda: t.tarry.metric(
+        "tarry_jobs_duplicate_total", route="r", reason="read-again") >= 2)
+    t.out_of.wait_count(1)
+    assert [a.payload for a in t.out_of.arrivals] == [b"2"]
+    t.tarry.stop()
+
+
+def test_mqtt_cancels_and_replaces_by_user_property(bench):
+    broker, redis = bench.mosquitto(), bench.redis()
+    out = bench.keep(collect.FromMqtt(broker.port, "out/#"))
+    tarry = bench.tarry(redis.url, f'''
+        sources: {{ in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "in/#" ];
+                          client_id = "{bench.name}"; }}; }};
+        sinks:   {{ out: {{ type = "mqtt"; url = "{broker.url}"; }}; }};
+        routes:  {{ r: {{ from = "in"; to = "out"; topic = "out/x"; }}; }};''').start()
+    broker.wait_subscribed("in/#")
+    client = mqtt.Client(protocol=mqtt.MQTTv5)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    for payload, headers in (
+            (b"1", {"delay-id": "gone", "deliver-after": "1500ms"}),
+            (b"2", {"delay-id": "changed", "deliver-after": "30s"}),
+            (b"", {"delay-id": "gone", "delay-op": "cancel"}),
+            (b"3", {"delay-id": "changed", "deliver-after": "1500ms", "delay-op": "replace"})):
+        properties = Properties(PacketTypes.PUBLISH)
+        properties.UserProperty = list(headers.items())
+        client.publish("in/x", payload, qos=1, properties=properties).wait_for_publish()
+    out.wait_count(1)
+    time.sleep(0.7)
+    assert [a.payload for a in out.arrivals] == [b"3"]
+    assert tarry.metric("tarry_jobs_cancelled_total", route="r") == 1
+    client.disconnect()
+    client.loop_stop()
+    tarry.stop()
+
+
+class Racer(threading.Thread):
+    """Adds jobs that are due within moments, and cancels them in those moments."""
+
+    batch = 200
+
+    def __init__(self, tarry, name, count):
+        super().__init__()
+        self.tarry, self.name_, self.count = tarry, name, count
+        self.cancelled, self.kept, self.fault = set(), set(), None
+
+    def post(self, lines):
+        text = "\n".join(json.dumps(line) for line in lines)
+        status, _, body = self.tarry.ask("POST", "/v1/routes/r/jobs", text,
+                                         {"content-type": "application/x-ndjson"}, 60)
+        assert status == 200, body
+        return [json.loads(line) for line in body.decode().splitlines()]
+
+    def race(self, first):
+        ids = [f"{self.name_}-{first + i}" for i in range(self.batch)]
+        for line in self.post([{"id": i, "payload": i, "deliver-after":
+                                f"{random.randint(1, 40)}ms"} for i in ids]):
+            assert "due" in line, line
+        time.sleep(random.random() * 0.03)
+        for id, line in zip(ids, self.post([{"id": i, "delay-op": "cancel"} for i in ids])):
+            if line.get("cancelled"):
+                self.cancelled.add(id)
+            else:
+                assert line["error"] in ("in-flight", "emitted"), line
+                self.kept.add(id)
+
+    def run(self):
+        try:
+            for first in range(0, self.count, self.batch):
+                self.race(first)
+        except Exception as fault:  # told by the test's own thread
+            self.fault = fault
+
+
+@pytest.mark.slow
+def test_no_cancelled_job_is_delivered_however_the_cancel_races_the_delivery(bench):
+    out = f"{bench.name}.out"
+    bench.kafka.add_topic(out)
+    arrivals = bench.keep(collect.FromKafka(bench.kafka.address, out))
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ out: {{ type = "kafka"; brokers = "{bench.kafka.address}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "out"; topic = "{out}";
+                         dedupe_window = "10m"; }}; }};''').start()
+    racers = [Racer(tarry, f"t{i}", RACES // 4) for i in range(4)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+        assert racer.fault is None, racer.fault
+    cancelled = set().union(*(r.cancelled for r in racers))
+    kept = set().union(*(r.kept for r in racers))
+    wait_for("the rest to be delivered", lambda: len(arrivals.arrivals) >= len(kept), 30)
+    time.sleep(0.5)
+    came = [a.payload.decode() for a in arrivals.arrivals]
+    verify.note(f"cancel races: {len(cancelled)} cancelled, {len(kept)} too late")
+    assert not cancelled & set(came), "cancelled jobs were delivered"
+    assert sorted(came) == sorted(kept), "not each of the others came once"
+    assert min(len(cancelled), len(kept)) > RACES // 20, "no race: one side always won"
+    tarry.stop()

@@ -1,0 +1,459 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Dead letters: looked through, brought back, deleted; over HTTP and by `tarry dead`."""
+import collections
+import http.client
+import http.server
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.parse
+
+import paho.mqtt.client as mqtt
+import pytest
+import redis
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from lib import collect
+from lib.servers import wait_for
+from lib.tarry import BIN
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+class Yard:
+    """A daemon whose callback server answers as `answer` says: 400 unless told otherwise."""
+
+    def __init__(self, bench, options="", sources="", routes=""):
+        self.answer = 400
+        self.hook = bench.keep(collect.FromHttp(lambda arrival: self.answer))
+        self.redis = bench.redis()
+        self.tarry = bench.tarry(self.redis.url, f'''
+            {sources}
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }};
+                       q: {{ type = "queue"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; retry = [ "50ms" ]; late = "dead";
+                             too_long = "dead"; max_delay = "1d"; {options} }};
+                       {routes}
+                       mails: {{ from = "http"; to = "q"; match = "mails"; }}; }};''').start()
+        self.url = f"http://127.0.0.1:{self.tarry.port}"
+
+    def put(self, id_, payload="hello", **headers):
+        status, _, body = self.tarry.ask(
+            "POST", "/v1/routes/r/jobs", payload,
+            {"delay-id": id_, **{n.replace("_", "-"): v for n, v in headers.items()}})
+        assert status == 201, body
+        return body
+
+    def bury(self, ids):
+        """All as rejected, in one batch."""
+        lines = "".join(json.dumps({"id": i, "payload": i}) + "\n" for i in ids)
+        self.answer = 400
+        status, _, body = self.tarry.ask("POST", "/v1/routes/r/jobs", lines,
+                                         {"content-type": "application/x-ndjson"})
+        assert status == 200 and b"error" not in body
+        self.wait_dead(len(ids))
+        self.hook.arrivals.clear()
+
+    def dead(self):
+        return self.tarry.metric("tarry_jobs_dead", route="r")
+
+    def wait_dead(self, count):
+        wait_for(f"{count} dead letters", lambda: self.dead() == count)
+
+    def ask(self, method, path, route="r", **query):
+        text = urllib.parse.urlencode(query)
+        return self.tarry.ask(method, f"/v1/routes/{route}/dead{path}" + (text and "?" + text))
+
+    def letters(self, **query):
+        status, _, body = self.ask("GET", "", **query)
+        assert status == 200, body
+        return body
+
+    def ids(self, **query):
+        return [item["id"] for item in self.letters(**query)["items"]]
+
+    def change(self, what, **query):
+        status, _, body = self.ask("POST", "/" + what, **query)
+        assert status == 200, body
+        return body
+
+    def tool(self, *args, url=None):
+        return subprocess.run([BIN, *args], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "TARRY_URL": url or self.url})
+
+    def arrivals_by_id(self):
+        return collections.Counter(a.header("delay-id").decode() for a in self.hook.arrivals)
+
+
+@pytest.fixture
+def yard(bench):
+    made = Yard(bench)
+    yield made
+    made.tarry.stop()
+
+
+class SlowWay:
+    """Carries requests to the daemon, and each answer back after a while."""
+
+    def __init__(self, port, wait_s):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def carry(self):
+                c = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+                c.request(self.command, self.path)
+                answer = c.getresponse()
+                text = answer.read()
+                c.close()
+                time.sleep(wait_s)
+                try:
+                    self.send_response(answer.status)
+                    self.send_header("Content-Length", str(len(text)))
+                    self.end_headers()
+                    self.wfile.write(text)
+                except OSError:
+                    pass  # the tool was killed
+            do_GET = do_POST = carry
+
+            def log_message(self, *_):
+                pass
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+# --------------------------------------------------------------------------- looking
+
+def test_letters_of_each_kind_are_listed_with_what_is_known_of_their_end(yard):
+    yard.put("rejected", "pay load", x_colour="blue", delay_key="k")
+    yard.wait_dead(1)
+    yard.answer = 503
+    yard.put("retries")
+    yard.wait_dead(2)
+    yard.put("expired", deliver_at=NOW, deliver_before="1s")
+    too_long = yard.put("too-long", deliver_after="2d")
+    assert too_long["dead"] == "too-long"
+    yard.put("undecodable", b"\xff", deliver_after="1h")
+    client = redis.Redis(unix_socket_path=yard.redis.url.partition("unix://")[2])
+    pool, = [k for k in client.keys("*:pool") if b"{r/0}" in k]
+    client.hset(pool, "undecodable", b"\xc1garbage")
+    client.zadd(pool.replace(b":pool", b":delay"), {"undecodable": 1})
+    yard.put("last")  # wakes the daemon
+    yard.wait_dead(6)
+    items = {item["id"]: item for item in yard.letters()["items"]}
+    wanted = {"rejected": ("rejected", 400, 1), "retries": ("retries", 503, 2),
+              "expired": ("expired", None, 0), too_long["id"]: ("too-long", None, 0),
+              "undecodable": ("undecodable", None, 0), "last": ("retries", 503, 2)}
+    assert {i: (x["reason"], x["status"], x["attempts"]) for i, x in items.items()} == wanted
+    one = items["rejected"]
+    assert (one["payload"], one["key"], one["headers"]["x-colour"]) == ("pay load", "k", "blue")
+    assert one["replays"] == 0 and "400" in one["error"] and one["first"] == one["last"]
+    assert items["retries"]["first"] < items["retries"]["last"] <= items["retries"]["buried"]
+    for name in ("first", "last", "buried", "due"):
+        assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one[name])
+    assert items["undecodable"]["unreadable"] is True
+    assert items["undecodable"]["raw_base64"] == "wWdhcmJhZ2U="
+    status, _, shown = yard.ask("GET", "/rejected")
+    assert (status, shown) == (200, one)
+    assert yard.ask("GET", "/nothing")[0] == 404
+
+
+def test_letters_of_a_route_from_a_broker_are_there_too(bench):
+    broker = bench.mosquitto()
+    yard = Yard(bench, routes='devices: { from = "m"; to = "hook"; };', sources=f'''
+        sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
+                          topics = [ "in/#" ]; }}; }};''')
+    client = mqtt.Client("", protocol=mqtt.MQTTv5)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    asked = Properties(PacketTypes.PUBLISH)
+    asked.UserProperty = [("deliver-after", "soon")]
+
+    def listed():
+        client.publish("in/x", b"hello", qos=1, properties=asked).wait_for_publish(10)
+        return yard.ask("GET", "", route="devices")[2]["items"]
+
+    letter = wait_for("a dead letter", listed, step_s=0.3)[0]  # the source may subscribe later
+    client.loop_stop()
+    assert (letter["reason"], letter["payload"]) == ("bad-delay", "hello")
+    assert "soon" in letter["error"]
+    assert yard.tool("dead", "show", "devices", letter["id"]).returncode == 0
+    yard.tarry.stop()
+
+
+def test_filters_choose_and_a_wrong_one_is_refused(yard):
+    yard.bury(["a-1", "a-2"])
+    time.sleep(0.01)
+    yard.answer = 503
+    yard.put("a-3")
+    yard.put("b-1")
+    yard.wait_dead(4)
+    buried = {item["id"]: item["buried"] for item in yard.letters()["items"]}
+    assert yard.ids(reason="retries") == sorted(["a-3", "b-1"], key=buried.get)
+    assert sorted(yard.ids(id_prefix="a-")) == ["a-1", "a-2", "a-3"]
+    assert yard.ids(id_prefix="a-", reason="retries") == ["a-3"]
+    assert yard.ids(to=buried["a-2"], reason="retries") == []
+    assert sorted(yard.ids(**{"from": buried["a-3"], "id_prefix": "a"})) == ["a-3"]
+    assert yard.ids(**{"from": "2100-01-01T00:00:00Z"}) == []
+    assert len(yard.ids(max=3)) == 3
+    for bad in ({"reason": "retrys"}, {"reason": "x" * 100}, {"from": "yesterday"}, {"max": "0"},
+                {"max": "501"}, {"cursor": "1"}, {"cursor": "1.1.1.1."}, {"colour": "blue"}):
+        status, _, body = yard.ask("GET", "", **bad)
+        assert (status, body["error"]) == (400, "bad-request"), bad
+    for bad in ({"rate": "0"}, {"rate": "fast"}, {"dry_run": "1"}, {"not_before": "x"}):
+        assert yard.ask("POST", "/replay", **bad)[0] == 400, bad
+    assert yard.ask("POST", "/drop", rate="1")[0] == 400
+    assert yard.ask("GET", "", route="nothing")[0] == 404
+    status, _, body = yard.ask("GET", "", route="mails")
+    assert (status, body["error"]) == (409, "is-queue") and "/v1/queues/" in body["message"]
+
+
+def test_pages_go_through_all_buckets_and_meet_each_letter_once(bench):
+    yard = Yard(bench, "buckets = 3;")
+    ids = [f"j{n}" for n in range(20)]
+    yard.bury(ids)
+    for size in (1, 7, 500):
+        got, pages, query = [], 0, {"max": size}
+        while True:
+            page = yard.letters(**query)
+            got += [item["id"] for item in page["items"]]
+            pages += 1
+            if page["cursor"] is None:
+                break
+            query["cursor"] = page["cursor"]
+        assert sorted(got) == sorted(ids) and pages <= len(ids) / size + 4
+    assert yard.ask("GET", "/j11")[0] == 200
+    yard.answer = 200
+    assert yard.change("replay", rate=1000, max=500)["done"] == 20
+    yard.hook.wait_count(20)
+    yard.tarry.stop()
+
+
+# --------------------------------------------------------------------------- bringing back
+
+@pytest.mark.smoke
+def test_a_replayed_letter_is_delivered_anew_with_its_count(yard):
+    yard.put("one", b"pay\0load", x_colour="blue", delay_key="k")
+    yard.wait_dead(1)
+    dry = yard.change("replay", dry_run="true")
+    assert (dry["done"], dry["items"][0]["id"]) == (1, "one") and yard.dead() == 1
+    yard.answer = 200
+    done = yard.change("replay")
+    assert (done["done"], done["refused"], done["cursor"]) == (1, 0, None)
+    arrival = yard.hook.wait_count(2)[-1]
+    assert arrival.payload == b"pay\0load" and arrival.header("x-colour") == b"blue"
+    assert arrival.header("delay-replays") == b"1" and arrival.header("delay-attempt") == b"1"
+    wait_for("the delivery to be counted",
+             lambda: yard.tarry.metric("tarry_jobs_delivered_total", route="r") == 1)
+    assert yard.dead() == 0 and yard.change("replay")["done"] == 0
+    assert yard.tarry.ask("GET", "/v1/routes/r/jobs/one")[0] == 404
+
+
+def test_a_letter_is_replayed_no_more_often_than_its_route_allows(bench):
+    yard = Yard(bench, "replays_max = 2;")
+    yard.bury(["one"])
+    for n in (1, 2):
+        status, _, body = yard.ask("POST", "/one/replay")
+        assert (status, body["id"]) == (200, "one") and "due" in body
+        wait_for("it to die again", lambda n=n: [i["replays"] for i in yard.letters()["items"]] == [n])
+    status, _, body = yard.ask("POST", "/one/replay")
+    assert (status, body["error"]) == (409, "refused") and "2 times" in body["message"]
+    done = yard.change("replay")
+    assert (done["done"], done["refused"], done["items"][0]["refused"]) == (0, 1, True)
+    assert yard.ids() == ["one"] and len(yard.hook.arrivals) == 2
+    told = yard.tool("dead", "replay", "r", "one")
+    assert told.returncode == 1 and "2 times" in told.stderr
+    yard.tarry.stop()
+
+
+def test_what_expired_comes_back_and_is_judged_again(yard):
+    yard.put("one", deliver_at=NOW, deliver_before="1s")
+    yard.wait_dead(1)
+    yard.answer = 200
+    yard.change("replay")
+    wait_for("it to expire again", lambda: [(i["reason"], i["replays"]) for i in
+                                            yard.letters()["items"]] == [("expired", 1)])
+    assert not yard.hook.arrivals
+
+
+def test_with_a_rate_letters_come_spaced_and_nobody_need_wait(yard):
+    yard.bury([f"j{n}" for n in range(21)])
+    yard.answer = 200
+    begun = time.time()
+    page = yard.change("replay", rate="20", max=10)
+    while page["cursor"]:
+        page = yard.change("replay", rate="20", max=10, cursor=page["cursor"])
+    assert time.time() - begun < 0.8  # the daemon has it all; it is 1 s until the last
+    times = [a.ns / 1e9 for a in yard.hook.wait_count(21)]
+    assert 0.95 <= times[-1] - times[0] < 1.6
+    for i in range(len(times) - 10):  # 11 letters take half a second, if the first is not late
+        assert times[i + 10] - times[i] > 0.35
+    assert max(yard.arrivals_by_id().values()) == 1
+
+
+def test_a_replay_may_begin_later(yard):
+    yard.bury(["one"])
+    yard.answer = 200
+    at = time.time() + 1
+    yard.change("replay", not_before=str(int(at * 1000)))
+    assert yard.hook.wait_count(1)[0].ns / 1e9 >= int(at * 1000) / 1000
+
+
+def test_the_tool_may_be_killed_midway_and_run_again(yard, bench):
+    ids = [f"j{n}" for n in range(1300)]
+    yard.bury(ids)
+    yard.answer = 200
+    way = bench.keep(SlowWay(yard.tarry.port, 0.4))
+    tool = subprocess.Popen([BIN, "dead", "replay", "r", "--all", "--url", way.url],
+                            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    first = tool.stderr.readline()
+    time.sleep(0.2)  # the second page is on its way: done, and not known to be
+    tool.kill()
+    tool.wait(10)
+    assert "replayed 500" in first
+    assert yard.ids(max=500), "it was through before it was killed"
+    told = yard.tool("dead", "replay", "r", "--all")
+    assert told.returncode == 0, told.stderr
+    yard.hook.wait_count(len(ids))
+    time.sleep(0.3)
+    assert yard.arrivals_by_id() == collections.Counter(ids)
+    assert yard.dead() == 0
+    assert yard.tarry.metric("tarry_jobs_delivered_total", route="r") == len(ids)
+
+
+def test_an_interrupted_tool_says_where_to_go_on(yard, bench):
+    ids = [f"j{n}" for n in range(1300)]
+    yard.bury(ids)
+    yard.answer = 200
+    way = bench.keep(SlowWay(yard.tarry.port, 0.4))
+    tool = subprocess.Popen([BIN, "dead", "replay", "r", "--id-prefix", "j", "--url", way.url],
+                            stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert "replayed 500" in tool.stderr.readline()
+    time.sleep(0.1)
+    tool.send_signal(signal.SIGINT)
+    out, err = tool.communicate(timeout=10)
+    assert tool.returncode == 130 and "replayed 1000" in out
+    cursor = re.search(r"--cursor (\S+)", err)[1]
+    told = yard.tool("dead", "replay", "r", "--cursor", cursor)
+    assert (told.returncode, told.stdout) == (0, "replayed 300, refused 0, looked at 300\n")
+    yard.hook.wait_count(len(ids))
+    assert yard.arrivals_by_id() == collections.Counter(ids)
+
+
+# --------------------------------------------------------------------------- deleting
+
+def test_dropped_letters_are_gone(yard):
+    yard.bury(["a", "b", "c"])
+    assert yard.change("drop", id_prefix="a", dry_run="true")["done"] == 1
+    assert yard.change("drop", id_prefix="a")["done"] == 1
+    status, _, body = yard.ask("DELETE", "/b")
+    assert (status, body["id"], body["reason"]) == (200, "b", "rejected")
+    assert yard.ask("DELETE", "/b")[0] == 404 == yard.ask("POST", "/b/replay")[0]
+    assert yard.ids() == ["c"] and yard.dead() == 1
+    yard.put("a", deliver_after="1h")  # its id is free
+    assert yard.ask("DELETE", "/a")[0] == 404  # no dead letter
+
+
+# --------------------------------------------------------------------------- the tool
+
+def test_the_tool_lists_and_shows(yard):
+    yard.bury(["a", "b", "c"])
+    told = yard.tool("dead", "list", "r")
+    rows = [line.split("\t") for line in told.stdout.splitlines()]
+    assert told.returncode == 0 and sorted(row[3] for row in rows) == ["a", "b", "c"]
+    assert all(row[1:3] == ["rejected", "1"] and "400" in row[4] for row in rows)
+    told = yard.tool("dead", "list", "r", "--max", "2", "--json")
+    assert len([json.loads(line) for line in told.stdout.splitlines()]) == 2
+    cursor = re.search(r"--cursor (\S+)", told.stderr)[1]
+    told = yard.tool("dead", "list", "r", "--cursor", cursor)
+    assert told.stdout.split("\t")[3] == rows[2][3] and not told.stderr
+    told = yard.tool("dead", "show", "r", "a")
+    assert told.returncode == 0 and json.loads(told.stdout)["payload"] == "a"
+    told = yard.tool("dead", "show", "r", "nothing")
+    assert told.returncode == 1 and "no such dead letter" in told.stderr
+
+
+def test_the_tool_drops_and_replays_only_what_it_is_told_to(yard):
+    yard.bury(["a", "b", "c"])
+    for what in ("drop", "replay"):
+        told = yard.tool("dead", what, "r")
+        assert told.returncode == 64 and "--all" in told.stderr
+        told = yard.tool("dead", what, "r", "--all", "--dry-run")
+        assert told.returncode == 0 and told.stdout.startswith("would have ")
+        assert yard.tool("dead", what, "r", "a", "--all").returncode == 64
+    assert yard.dead() == 3
+    assert yard.tool("dead", "drop", "r", "a").stdout == "dropped\n"
+    assert yard.tool("dead", "drop", "r", "a").returncode == 1
+    told = yard.tool("dead", "drop", "r", "--id-prefix", "b")
+    assert told.stdout == "dropped 1, refused 0, looked at 2\n"
+    yard.answer = 200
+    assert yard.tool("dead", "replay", "r", "--reason", "rejected", "--rate", "0.5").returncode == 0
+    assert yard.hook.wait_count(1)[0].header("delay-id") == b"c"
+
+
+def test_the_tool_cancels_and_shows_jobs_and_targets(yard):
+    yard.put("one", deliver_after="1h")
+    told = yard.tool("job", "r", "one")
+    assert told.returncode == 0 and json.loads(told.stdout)["state"] == "waiting"
+    assert yard.tool("cancel", "r", "one").stdout == "cancelled\n"
+    for command in ("cancel", "job"):
+        told = yard.tool(command, "r", "one")
+        assert told.returncode == 1 and "no such job" in told.stderr
+        assert yard.tool(command, "nowhere", "one").returncode == 1
+    assert yard.tool("targets", "r").returncode == 0
+    assert yard.tool("targets", "nowhere").returncode == 1
+    told = yard.tool("go-on", "r", "http://nowhere")
+    assert told.returncode == 1 and "stopped" in told.stderr
+
+
+def test_a_job_in_flight_is_too_late_to_cancel(yard):
+    yard.answer = ("after", 1.5)
+    yard.put("one")
+    yard.hook.wait_count(1)
+    told = yard.tool("cancel", "r", "one")
+    assert told.returncode == 1 and "being delivered" in told.stderr and "not tried" in told.stderr
+
+
+def test_the_tool_used_wrongly_says_how(yard):
+    for args in (("dead",), ("dead", "explode", "r"), ("dead", "list"), ("dead", "list", ""),
+                 ("dead", "list", "r", "x"), ("dead", "list", "r", "--rate", "1"),
+                 ("dead", "list", "r", "--max", "none"), ("dead", "list", "r", "--max"),
+                 ("dead", "list", "r", "--reason", "retrys"), ("cancel", "r"),
+                 ("cancel", "r", "one", "--all"), ("job", "r", "one", "--url", "ftp://x")):
+        told = yard.tool(*args)
+        assert told.returncode == 64 and told.stderr and not told.stdout, (args, told)
+    told = yard.tool("dead", "--help")
+    assert told.returncode == 0 and "--id-prefix" in told.stdout
+
+
+def test_without_a_daemon_the_tool_says_so(yard):
+    for url in ("http://127.0.0.1:1", "unix:/nowhere", yard.hook.url):
+        told = yard.tool("dead", "list", "r", url=url)
+        assert told.returncode == 69 and url in told.stderr, told
+
+
+def test_without_redis_the_tool_says_so(yard):
+    yard.redis.kill()
+    wait_for("the daemon to notice", lambda: yard.tarry.ask("GET", "/readyz")[0] == 503)
+    told = yard.tool("dead", "replay", "r", "--all")
+    assert told.returncode == 69 and "Redis" in told.stderr
+    yard.redis.start()
+
+
+def test_the_tool_reaches_a_daemon_on_a_unix_socket(yard, bench):
+    path = str(bench.sockets / "http.sock")
+    d = bench.tarry(yard.redis.url, yard.tarry.conf.read_text().partition("daemon: {  };")[2])
+    d.conf.write_text(d.conf.read_text().replace(f'"127.0.0.1:{d.port}"', f'"unix:{path}"'))
+    d.is_up = lambda: os.path.exists(path)
+    d.start()
+    yard.bury(["a"])
+    told = yard.tool("dead", "list", "r", url="unix:" + path)
+    assert told.returncode == 0 and "\ta\t" in told.stdout, told.stderr
+    d.stop()

@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The http sink: what an answer means, where URLs may lead, signatures."""
+import base64
+import email.utils
+import hashlib
+import hmac
+import http.server
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from lib import tarry as daemon_of
+from lib.later import Hook, response
+from lib.servers import free_port, wait_for
+
+DENIED = "may not be called"
+SEED = bytes(range(32))
+
+
+@pytest.fixture
+def hook(bench):
+    return bench.keep(Hook())
+
+
+def start(bench, retry='"never"', **sinks):
+    """Two routes for each sink: one takes the URL from the header x-to, as if the operator had
+    written it there; through the other, ask_NAME, a message may ask for one."""
+    def route(name, sink, more):
+        return (f'{name}: {{ from = "http"; to = "{sink}"; retry = {retry}; {more} }};')
+    body = "".join(f'{name}: {{ type = "http"; {more} }};' for name, more in sinks.items())
+    routes = "".join(route(name, name, 'topic = "{header.x-to}";') +
+                     route(f"ask_{name}", name, 'to_allow = [ "http*" ];') for name in sinks)
+    daemon = bench.tarry(bench.redis().url, f"sinks: {{ {body} }}; routes: {{ {routes} }};")
+    return daemon.start()
+
+
+def post(daemon, route, url, body=b"body", **headers):
+    name = "delay-to" if route.startswith("ask_") else "x-to"
+    status, _, made = daemon.ask("POST", f"/v1/routes/{route}/jobs", body,
+                                 {name: url, **headers})
+    assert status == 201, made
+    return made["id"]
+
+
+def state(daemon, route, job):
+    status, _, found = daemon.ask("GET", f"/v1/routes/{route}/jobs/{job}")
+    return found["state"] if status == 200 else "gone"
+
+
+def error_of(daemon, route, job):
+    """Of a job that must end as a dead letter."""
+    wait_for(f"a dead letter of {route}", lambda: state(daemon, route, job) == "dead")
+    return daemon.ask("GET", f"/v1/routes/{route}/jobs/{job}")[2]["last_error"]
+
+
+def deliver(daemon, route, url):
+    job = post(daemon, route, url)
+    wait_for("the delivery", lambda: state(daemon, route, job) == "gone")
+
+
+def gap_s(calls):
+    return (calls[1].ns - calls[0].ns) / 1e9
+
+
+# ------------------------------------------------------------------ outcome rules
+
+
+def test_lists_of_statuses_say_what_an_answer_means(bench, hook):
+    daemon = start(bench, '[ "200ms" ]', a='delivered = [ "200-201", "409" ]; stop = [ ];'
+                   'retry = [ 404, 202 ]; reject = [ "4xx", "503", "302" ];')
+    for status, wanted in ((200, "gone"), (409, "gone"), (410, "dead"), (503, "dead"),
+                           (302, "dead")):
+        url = hook.url(response(b"", status))
+        job = post(daemon, "a", url)
+        wait_for(f"the end of {status}", lambda: state(daemon, "a", job) == wanted)
+        assert len(hook.got(url)) == 1
+        if wanted == "dead":
+            assert error_of(daemon, "a", job) == f"HTTP {status}"
+    for status in (404, 202, 500, 204, 301):  # listed to be tried again, or not at all
+        url = hook.url(response(b"", status), response())
+        job = post(daemon, "a", url)
+        assert len(hook.wait(url, 2)) == 2
+        wait_for(f"the end of {status}", lambda: state(daemon, "a", job) == "gone")
+
+
+def test_a_code_in_two_lists_is_told_by_check(bench):
+    text = ('sinks: {{ a: {{ type = "http"; url = "http://a/"; {} }}; }};'
+            'sources: {{ }}; http: {{ listen = "127.0.0.1:1"; }};'
+            'routes: {{ r: {{ from = "http"; to = "a"; }}; }};')
+    secret = "whsec_" + base64.b64encode(b"short").decode()
+    for more, wanted in (("reject = [ 410 ];", "410 stands in both reject and stop"),
+                         ('retry = [ "5x" ];', '"5x" is no status'),
+                         (f'signing_keys = [ "{secret}" ];', "key number 1"),
+                         ('allow = [ "10.0.0.1/8" ];', "is no network"),
+                         ('proxy = "http://p:1"; deny = [ "10.0.0.0/8" ];', "behind a proxy")):
+        conf = bench.folder / "check.conf"
+        conf.write_text(text.format(more))
+        done = subprocess.run([daemon_of.BIN, "check", conf], capture_output=True, text=True,
+                              timeout=10, check=False)
+        assert done.returncode != 0 and wanted in done.stdout + done.stderr
+        assert secret not in done.stdout + done.stderr
+
+
+def test_retry_after_in_seconds_and_as_a_date_is_kept_to_and_capped(bench, hook):
+    daemon = start(bench, '[ "100ms" ]', a='', short='retry_after_max = "1s";',
+                   none='retry_after_max = "0";')
+    rows = (("a", lambda: "2", 2.0, 3.5),
+            ("a", lambda: email.utils.formatdate(time.time() + 3, usegmt=True), 1.9, 4.5),
+            ("a", lambda: email.utils.formatdate(time.time() - 60, usegmt=True), 0.1, 1.5),
+            ("short", lambda: "3600", 1.0, 2.5),
+            ("short", lambda: "9223372036854775807", 1.0, 2.5),
+            ("none", lambda: "3600", 0.1, 1.5),
+            ("a", lambda: "-5", 0.1, 1.5), ("a", lambda: "soon", 0.1, 1.5))
+    urls = []
+    for i, (sink, after, _, _) in enumerate(rows):
+        status = (503, 429, 500, 408)[i % 4]
+        url = hook.url(response(b"", status, f"Retry-After: {after()}"), response())
+        post(daemon, sink, url)
+        urls.append(url)
+    for url, (_, _, least, most) in zip(urls, rows):
+        assert least <= gap_s(hook.wait(url, 2)) <= most
+
+
+def test_a_retry_after_is_of_its_own_answer_only(bench, hook):
+    """The handle of one request is used for the next."""
+    daemon = start(bench, '[ "100ms" ]', a="redirects = 1; retry_after_max = \"3s\";")
+    first = hook.url(response(b"", 503, "Retry-After: 3"), response())
+    post(daemon, "a", first)
+    hook.wait(first)
+    second = hook.url(response(b"", 500), response())
+    post(daemon, "a", second)
+    assert gap_s(hook.wait(second, 2)) < 1.5
+    end = hook.url(response(b"", 500), response())
+    leads = hook.url(response(b"", 307, f"Location: {end}", "Retry-After: 3"))
+    post(daemon, "a", leads)
+    assert gap_s(hook.wait(end, 2)) < 1.5
+
+
+def test_a_410_stops_the_target_and_costs_no_attempt(bench, hook):
+    daemon = start(bench, '[ "100ms" ]', a="")
+    gone = hook.url(response(b"", 410))
+    job = post(daemon, "a", gone)
+    hook.wait(gone)
+    wait_for("the job to be back", lambda: state(daemon, "a", job) == "waiting")
+    later = hook.url(response())
+    other = post(daemon, "a", later)
+    time.sleep(1)
+    assert len(hook.got(gone)) == 1 and not hook.got(later)
+    assert state(daemon, "a", job) == state(daemon, "a", other) == "waiting"
+    assert daemon.ask("GET", f"/v1/routes/a/jobs/{job}")[2]["attempts"] == 0
+
+
+# ------------------------------------------------------------------ where URLs may lead
+
+
+def test_a_message_names_a_url_only_where_the_sink_says_so(bench, hook):
+    daemon = start(bench, shut="", open='url_from_message = true; allow = [ "127.0.0.1" ];')
+    url = hook.url(response())
+    assert "url_from_message" in error_of(daemon, "ask_shut", post(daemon, "ask_shut", url))
+    assert not hook.got(url)
+    post(daemon, "shut", url)
+    assert len(hook.wait(url)) == 1
+    post(daemon, "ask_open", url)
+    assert len(hook.wait(url, 2)) == 2
+
+
+def test_a_message_s_url_leads_to_no_private_address_however_it_is_spelt(bench, hook):
+    daemon = start(bench, a="url_from_message = true;")
+    url = hook.url(response())
+    spellings = ("127.0.0.1", "localhost", "2130706433", "0x7f.1", "017700000001", "127.1",
+                 "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::1]", "[64:ff9b::7f00:1]",
+                 "[2002:7f00:1::]", "169.254.169.254", "0.0.0.0")
+    jobs = [post(daemon, "ask_a", url.replace("127.0.0.1", host)) for host in spellings]
+    for job in jobs:
+        assert DENIED in error_of(daemon, "ask_a", job)
+    assert not hook.got(url)
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # not even connected to
+        listener.setblocking(False)
+        job = post(daemon, "ask_a", f"http://localhost:{listener.getsockname()[1]}/")
+        assert DENIED in error_of(daemon, "ask_a", job)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    post(daemon, "a", url.replace("127.0.0.1", "2130706433"))  # the operator may
+    assert len(hook.wait(url)) == 1
+
+
+def test_a_redirect_is_judged_as_its_first_url(bench, hook):
+    daemon = start(bench, a='url_from_message = true; redirects = 2; allow = [ "127.0.0.1" ];')
+    end = hook.url(response())
+    for host, fine in (("127.0.0.1", True), ("127.0.0.2", False), ("[::1]", False),
+                       ("[::ffff:127.0.0.2]", False)):
+        there = end.replace("127.0.0.1", host)
+        job = post(daemon, "ask_a", hook.url(response(b"", 307, f"Location: {there}")))
+        if fine:
+            hook.wait(end)
+        else:
+            assert DENIED in error_of(daemon, "ask_a", job)
+
+
+def test_what_the_operator_denies_is_denied_to_all(bench, hook):
+    daemon = start(bench, a='deny = [ "127.0.0.0/8", "::1" ]; allow = [ "127.0.0.1" ];',
+                   b='deny = [ "127.0.0.0/8", "::1" ];')
+    url = hook.url(response())
+    post(daemon, "a", url)
+    hook.wait(url)
+    for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]"):
+        assert DENIED in error_of(daemon, "b", post(daemon, "b", url.replace("127.0.0.1", host)))
+    assert len(hook.got(url)) == 1
+
+
+class Other(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def other():
+    """A receiver at another address of this host."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.2", free_port()), Other)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.2:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_connection_kept_from_the_operators_url_is_none_for_a_message(bench, hook, other):
+    daemon = start(bench, a='url_from_message = true; allow = [ "127.0.0.2" ];')
+    trusted, asked = hook.url(response()), hook.url(response())
+    for _ in range(2):
+        deliver(daemon, "a", trusted)
+    first, second = hook.got(trusted)
+    assert first.peer == second.peer  # it is kept
+    job = post(daemon, "ask_a", asked)
+    assert DENIED in error_of(daemon, "ask_a", job)
+    # Nor when the handle has last been used for an address that is allowed.
+    deliver(daemon, "a", trusted)
+    deliver(daemon, "ask_a", other)
+    job = post(daemon, "ask_a", asked)
+    assert DENIED in error_of(daemon, "ask_a", job)
+    assert not hook.got(asked)
+
+
+def test_hosts_and_ports_of_routes_and_messages_can_be_bound(bench, hook):
+    daemon = start(bench, a=f'allow_hosts = [ "localhost" ]; ports = [ {hook.port} ];'
+                   'url_from_message = true; allow = [ "127.0.0.0/8", "::1" ];')
+    url = hook.url(response())
+    named = url.replace("127.0.0.1", "localhost")
+    for route in ("a", "ask_a"):
+        assert "allow_hosts" in error_of(daemon, route, post(daemon, route, url))
+        elsewhere = "http://localhost:1/"
+        assert "ports" in error_of(daemon, route, post(daemon, route, elsewhere))
+        assert "user name" in error_of(
+            daemon, route, post(daemon, route, named.replace("//", "//localhost@")))
+        assert not hook.got(url)
+    for i, route in enumerate(("a", "ask_a")):
+        post(daemon, route, named)
+        assert len(hook.wait(url, i + 1)) == i + 1
+
+
+def test_the_operators_headers_go_to_a_messages_url_only_if_he_names_the_host(bench, hook):
+    both = 'url_from_message = true; allow = [ "127.0.0.1" ]; headers = { X-Secret = "s"; };'
+    daemon = start(bench, any=both, named=both + 'allow_hosts = [ "127.0.0.1" ];')
+    for route, wanted in (("ask_any", None), ("ask_named", "s"), ("any", "s")):
+        url = hook.url(response())
+        post(daemon, route, url)
+        assert hook.wait(url)[0].header("X-Secret") == wanted
+
+
+def test_behind_a_proxy_that_guards_its_word_counts(bench, hook):
+    daemon = start(bench, a=f'proxy = "http://{hook.at}"; proxy_guards = true;'
+                   'url_from_message = true; deny = [ "127.0.0.0/8" ];')
+    url = "http://nowhere.invalid/x"
+    hook.answers[url] = [response()]
+    post(daemon, "ask_a", url)
+    wait_for("the call of the proxy", lambda: hook.calls.get(url))
+    assert hook.calls[url][0].line == f"POST {url} HTTP/1.1"
+
+
+# ------------------------------------------------------------------ Standard Webhooks
+
+
+def signed(call):
+    return b".".join((call.header("webhook-id").encode(), call.header("webhook-timestamp").encode(),
+                      call.body))
+
+
+def v1(secret, call):
+    return "v1," + base64.b64encode(hmac.new(secret, signed(call), hashlib.sha256).digest()).decode()
+
+
+def verify_ed25519(folder, seed, message, signature):
+    """By another program than the daemon's library: openssl's own command."""
+    private, public = folder / "private.der", folder / "public.pem"
+    private.write_bytes(bytes.fromhex("302e020100300506032b657004220420") + seed)
+    subprocess.run(["openssl", "pkey", "-inform", "DER", "-in", private, "-pubout", "-out", public],
+                   check=True, timeout=10)
+    (folder / "message").write_bytes(message)
+    (folder / "signature").write_bytes(signature)
+    return subprocess.run(["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin",
+                           "-in", folder / "message", "-sigfile", folder / "signature"],
+                          capture_output=True, timeout=10, check=False).returncode == 0
+
+
+def test_receivers_can_check_each_signature_while_keys_change(bench, hook):
+    old, new = bytes(range(24)), bytes(range(64))
+    keys = [f"whsec_{base64.b64encode(new).decode()}", f"whsec_{base64.b64encode(old).decode()}",
+            f"whsk_{base64.b64encode(SEED).decode()}"]
+    listed = ", ".join(f'"{key}"' for key in keys)
+    daemon = start(bench, '[ "1100ms" ]', a=f"signing_keys = [ {listed} ]; delay_headers = false;"
+                   "redirects = 1;")
+    url = hook.url(response(b"", 500), response())
+    body = bytes(range(256)) * 40
+    post(daemon, "a", url, body, **{"delay-id": "order.1%2E/7", "webhook-id": "forged",
+                                    "webhook-signature": "v1,forged"})
+    calls = hook.wait(url, 2)
+    stamps = [int(call.header("webhook-timestamp")) for call in calls]
+    for call, stamp in zip(calls, stamps):
+        assert call.header("webhook-id") == "order%2E1%252E/7" and call.body == body
+        assert [n for n, _ in call.headers if n.lower().startswith("webhook-")] == [
+            "webhook-id", "webhook-timestamp", "webhook-signature"]
+        assert abs(stamp - call.ns / 1e9) < 3
+        first, second, third = call.header("webhook-signature").split(" ")
+        assert (first, second) == (v1(new, call), v1(old, call))
+        version, _, text = third.partition(",")
+        assert version == "v1a"
+        signature = base64.b64decode(text)
+        assert verify_ed25519(bench.folder, SEED, signed(call), signature)
+        assert not verify_ed25519(bench.folder, SEED, signed(call) + b"x", signature)
+    assert stamps[1] > stamps[0]
+    for key in keys:
+        assert key not in daemon.log.read_text()
+
+
+def test_a_redirect_to_elsewhere_is_not_signed(bench, hook):
+    secret = bytes(range(32))
+    daemon = start(bench, a='redirects = 1; signing_keys = [ "whsec_'
+                   f'{base64.b64encode(secret).decode()}" ];')
+    near, far = hook.url(response()), hook.url(response())
+    away = far.replace("127.0.0.1", "localhost")
+    post(daemon, "a", hook.url(response(b"", 303, f"Location: {near}")))
+    post(daemon, "a", hook.url(response(b"", 307, f"Location: {away}")))
+    call = hook.wait(near)[0]
+    assert call.body == b"" and call.header("webhook-signature") == v1(secret, call)
+    assert hook.wait(far)[0].header("webhook-signature") is None

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What comes too late (max_lateness, deliver-before), and delays that are too long."""
+import time
+
+import pytest
+
+from lib import collect
+from lib.jobs import now_ms
+from lib.servers import wait_for
+
+
+class Policies:
+    """A daemon with one route for each policy, all to the same callback server."""
+
+    def __init__(self, bench, key, values, more="", answers=lambda arrival: 200):
+        self.names, self.redis = values, bench.redis()
+        self.hook = bench.keep(collect.FromHttp(answers))
+        routes = "".join(f'{v}: {{ from = "http"; to = "hook"; {key} = "{v}"; {more} }};'
+                         for v in values)
+        self.tarry = bench.tarry(self.redis.url, f'''
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }}; }};
+            routes: {{ {routes} }};''').start()
+
+    def post(self, route, id_, **headers):
+        status, _, body = self.tarry.ask("POST", f"/v1/routes/{route}/jobs", "x", {
+            "delay-id": id_, **{name.replace("_", "-"): value for name, value in headers.items()}})
+        return status, body
+
+    def post_all(self, id_, **headers):
+        for name in self.names:
+            assert self.post(name, f"{id_}-{name}", **headers)[0] == 201
+
+    def be_away(self, seconds):
+        self.tarry.stop()
+        time.sleep(seconds)
+        self.tarry.start()
+
+    def find(self, route, id_):
+        return self.tarry.ask("GET", f"/v1/routes/{route}/jobs/{id_}")[2]
+
+    def is_dead(self, route, id_, reason):
+        wait_for(f"{id_} to be a dead letter",
+                 lambda: self.find(route, id_).get("state") == "dead")
+        return self.tarry.metric("tarry_jobs_dead_total", route=route, reason=reason) == 1
+
+    def ids(self):
+        return sorted(a.header("delay-id").decode() for a in self.hook.arrivals)
+
+
+@pytest.mark.smoke
+def test_what_is_later_than_max_lateness_is_delivered_dropped_or_kept_as_the_route_says(bench):
+    p = Policies(bench, "late", ("deliver", "drop", "dead"), 'max_lateness = "500ms";')
+    p.post_all("late", deliver_after="300ms")
+    p.post_all("soon", deliver_after="10s")
+    p.be_away(1.2)
+    assert p.is_dead("dead", "late-dead", "late")
+    wait_for("the drop", lambda: p.tarry.metric("tarry_jobs_expired_total", route="drop",
+                                                reason="late") == 1)
+    p.hook.wait_count(1)
+    assert p.ids() == ["late-deliver"]
+    assert p.tarry.metric("tarry_jobs_late_total", route="deliver") == 1
+    assert p.find("drop", "late-drop").get("error") == "not-found"
+    assert p.find("drop", "soon-drop")["state"] == "waiting"
+    p.tarry.stop()
+
+
+def test_a_job_that_is_late_by_less_is_delivered(bench):
+    p = Policies(bench, "late", ("drop", "dead"), 'max_lateness = "30s";')
+    p.post_all("late", deliver_after="100ms")
+    p.be_away(0.5)
+    p.hook.wait_count(2)
+    assert p.ids() == ["late-dead", "late-drop"]
+    p.tarry.stop()
+
+
+def test_a_retry_is_not_judged_by_max_lateness(bench):
+    answers = [503, 200]
+    p = Policies(bench, "late", ("drop",), 'max_lateness = "300ms"; retry = [ "900ms" ];',
+                 lambda arrival: answers.pop(0))
+    p.post_all("late")
+    p.hook.wait_count(2)
+    assert [a.header("delay-attempt") for a in p.hook.arrivals] == [b"1", b"2"]
+    p.tarry.stop()
+
+
+def test_after_deliver_before_a_job_is_dropped_or_kept_but_never_delivered(bench):
+    p = Policies(bench, "late", ("deliver", "drop", "dead"))
+    p.post_all("over", deliver_after="300ms", deliver_before="200ms")
+    p.post_all("open", deliver_after="300ms", deliver_before="60s")
+    p.be_away(1.2)
+    for route in ("deliver", "dead"):
+        assert p.is_dead(route, f"over-{route}", "expired")
+    wait_for("the drop", lambda: p.tarry.metric("tarry_jobs_expired_total", route="drop",
+                                                reason="expired") == 1)
+    p.hook.wait_count(3)
+    assert p.ids() == ["open-dead", "open-deliver", "open-drop"]
+    p.tarry.stop()
+
+
+def test_deliver_before_ends_the_retries(bench):
+    p = Policies(bench, "late", ("dead",), 'retry = [ "400ms", "400ms", "400ms", "400ms" ];',
+                 lambda arrival: 503)
+    p.post_all("over", deliver_before="600ms")
+    assert p.is_dead("dead", "over-dead", "expired")
+    assert len(p.hook.arrivals) == 2
+    p.tarry.stop()
+
+
+def test_a_delay_that_is_too_long_is_refused_clamped_or_kept_as_the_route_says(bench):
+    p = Policies(bench, "too_long", ("reject", "clamp", "dead"), 'max_delay = "1h";')
+    status, body = p.post("reject", "a", deliver_after="2h")
+    assert (status, body["error"]) == (400, "too-long")
+    assert p.find("reject", "a").get("error") == "not-found"
+    before = now_ms()
+    assert p.post("clamp", "b", deliver_after="2h")[0] == 201
+    after = now_ms()
+    assert p.post("clamp", "c", deliver_after="59m")[0] == 201
+    for job in ("b", "c"):
+        assert p.find("clamp", job)["state"] == "waiting"
+    assert p.tarry.metric("tarry_jobs_clamped_total", route="clamp") == 1
+    due_ms = p.redis.client().zscore("tarry:{clamp/0}:delay", "b")
+    assert before + 3_600_000 <= due_ms <= after + 3_600_000 + 1
+    status, body = p.post("dead", "d", deliver_after="2h")
+    assert status in (201, 202), body
+    assert p.is_dead("dead", body["id"], "too-long")
+    assert not p.hook.arrivals
+    p.tarry.stop()

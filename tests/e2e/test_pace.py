@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""How fast jobs leave for each target: rates, deliveries at a time, breakers, stops."""
+import time
+import urllib.parse
+
+import pytest
+
+from lib.later import Hook, response
+from lib.servers import wait_for
+
+GONE = response(b"", 410)
+BROKEN = response(b"", 503)
+
+
+@pytest.fixture
+def hooks(bench):
+    """Two callback servers: two origins, so two targets."""
+    return [bench.keep(Hook()) for _ in range(2)]
+
+
+def conf(options, sink="", topic='topic = "{header.x-to}";'):
+    asked = 'url_from_message = true; allow = [ "127.0.0.0/8" ];'
+    return (f'sinks: {{ out: {{ type = "http"; {asked} {sink} }}; }};'
+            f'routes: {{ r: {{ from = "http"; to = "out"; {topic} {options} }}; }};')
+
+
+def start(bench, body, count=1):
+    store, folder, daemons = bench.redis(), bench.folder, []
+    for n in range(count):  # in one folder they would share a configuration
+        bench.folder = folder / f"d{n}"
+        daemons.append(bench.tarry(store.url, body).start())
+    bench.folder = folder
+    return daemons
+
+
+def post(tarry, url, **headers):
+    if url:
+        headers["x-to"] = url
+    status, _, made = tarry.ask("POST", "/v1/routes/r/jobs", b"body", headers)
+    assert status == 201, made
+    return made["id"]
+
+
+def targets(tarry):
+    status, _, answer = tarry.ask("GET", "/v1/routes/r/targets")
+    assert status == 200, answer
+    return {row["target"]: row for row in answer["targets"]}
+
+
+def states(tarry):
+    return [row["state"] for row in targets(tarry).values()]
+
+
+def origin(url):
+    return url[:url.index("/", 8)]
+
+
+def go_on(tarry, target):
+    name = urllib.parse.quote(target, safe="")
+    return tarry.ask("POST", f"/v1/routes/r/targets/go-on?target={name}")
+
+
+def attempts(calls):
+    return [int(c.header("delay-attempt")) for c in calls]
+
+
+def seconds(calls):
+    return [c.ns / 1e9 for c in calls]
+
+
+def emitted(calls):
+    """In seconds: when each left the daemon, by Redis' clock. They arrive a little later, and not
+    all by the same time."""
+    return [int(c.header("delay-emitted")) / 1000 for c in calls]
+
+
+def assert_kept(calls, rate, burst, slack_s=0.02):
+    """slack_s: what one may be late by on its way, and the next not."""
+    times = sorted(emitted(calls))
+    for i, begin in enumerate(times):
+        for j in range(i, len(times)):
+            assert j - i + 1 <= (times[j] - begin + slack_s) * rate + burst, times[i:j + 1]
+
+
+def not_while_it_looks():
+    """Once in a minute a route at rest claims all the same: pace_rest_us()."""
+    while not 1.5 < time.monotonic() % 60 < 54:
+        time.sleep(0.1)
+
+
+# ------------------------------------------------------------------------------- breakers
+
+BREAKER = ('breaker = 0.5; breaker_least = 3; breaker_rest = "2s"; target_in_flight = 3;'
+           'retry: { first = "100ms"; factor = 1.0; limit = 100; };')
+
+
+def test_a_failing_target_rests_and_the_other_is_not_delayed(bench, hooks):
+    """Jobs wait with their attempts unspent."""
+    tarry, = start(bench, conf(BREAKER))
+    bad, good = hooks[0].url(BROKEN), hooks[1].url(response())
+    for _ in range(3):
+        post(tarry, bad)
+    wait_for("an open breaker", lambda: "resting" in states(tarry))
+    tried, rest_ends = len(hooks[0].got(bad)), time.monotonic() + 1.9
+    begun = time.time()
+    for _ in range(20):
+        post(tarry, bad)
+        post(tarry, good)
+    assert max(seconds(hooks[1].wait(good, 20))) - begun < 1.5
+    assert attempts(hooks[1].got(good)) == [1] * 20
+    shown = targets(tarry)[origin(bad)]
+    assert shown["state"] == "resting" and 0 < shown["wait_ms"] <= 2000, shown
+    while time.monotonic() < rest_ends - 0.3:
+        assert len(hooks[0].got(bad)) == tried
+        time.sleep(0.05)
+    wait_for("a probe that fails", lambda: len(hooks[0].got(bad)) == tried + 1)
+    time.sleep(0.5)
+    assert len(hooks[0].got(bad)) == tried + 1
+    hooks[0].answers[urllib.parse.urlparse(bad).path] = [response()]
+    calls = hooks[0].wait(bad, tried + 1 + 23, timeout_s=15)
+    # Of 23 jobs, 3 were tried before the breaker opened, and one was the probe that failed.
+    assert attempts(calls[tried + 1:]).count(1) >= 19
+    assert len(calls) == tried + 24
+    wait_for("an open way", lambda: "resting" not in states(tarry))
+    assert targets(tarry)[origin(bad)]["state"] == "open"
+    tarry.stop()
+
+
+def test_a_route_with_one_target_leaves_its_jobs_in_the_bucket_while_that_rests(bench, hooks):
+    not_while_it_looks()
+    url = hooks[0].url(BROKEN)
+    options = BREAKER.replace('"2s"', '"3s"')
+    tarry, = start(bench, conf(options, f'url = "{url}";', topic=""))
+    for _ in range(3):
+        post(tarry, "")
+    wait_for("an open breaker", lambda: "resting" in states(tarry))
+    for _ in range(50):
+        post(tarry, "")
+    time.sleep(0.3)
+    before = [tarry.metric("tarry_redis_scripts_total", script=s) for s in ("claim", "retry")]
+    time.sleep(1)
+    after = [tarry.metric("tarry_redis_scripts_total", script=s) for s in ("claim", "retry")]
+    assert after == before
+    hooks[0].answers[urllib.parse.urlparse(url).path] = [response()]
+    calls = hooks[0].wait(url, 3 + 53)
+    assert attempts(calls[3:]).count(1) >= 50
+    tarry.stop()
+
+
+# ---------------------------------------------------------------------------------- rates
+
+def test_a_target_keeps_to_its_rate_whichever_instance_sends(bench, hooks):
+    daemons = start(bench, conf("target_rate = 20; target_burst = 2; shared = true;"), 2)
+    busy, free = hooks[0].url(response()), hooks[1].url(response())
+    begun = time.time()
+    for n in range(60):
+        post(daemons[n % 2], busy)
+    post(daemons[0], free)
+    assert seconds(hooks[1].wait(free))[0] - begun < 2
+    calls = hooks[0].wait(busy, 60)
+    times = seconds(calls)
+    assert_kept(calls, 20, 2)
+    assert 58 / 20 - 0.1 < max(times) - min(times) < 58 / 20 + 1
+    assert attempts(hooks[0].got(busy)) == [1] * 60
+    for daemon in daemons:
+        daemon.stop()
+
+
+def test_jobs_of_one_moment_leave_at_the_rate_and_in_the_order_of_their_due_times(bench, hooks):
+    tarry, = start(bench, conf("target_rate = 100; target_burst = 5;"))
+    url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1200
+    for n in range(200):
+        post(tarry, url, **{"deliver-at": str(due_ms + n), "x-n": str(n)})
+    calls = hooks[0].wait(url, 200, timeout_s=15)
+    times = seconds(calls)
+    assert_kept(calls, 100, 5)
+    assert max(times) - min(times) < 2 + 0.7
+    order = [int(c.header("x-n")) for c in calls]
+    far = [n for at, n in enumerate(order) if abs(n - at) > 10]
+    assert not far, order
+    tarry.stop()
+
+
+def test_a_rate_below_one_a_second(bench, hooks):
+    tarry, = start(bench, conf("target_rate = 0.5;"))
+    url = hooks[0].url(response())
+    for _ in range(3):
+        post(tarry, url)
+    times = seconds(hooks[0].wait(url, 3))
+    assert_kept(hooks[0].got(url), 0.5, 1)
+    assert max(times) - min(times) < 5
+    tarry.stop()
+
+
+# ------------------------------------------------------------------------ deliveries at a time
+
+def test_a_slow_target_gets_so_many_at_a_time_and_the_other_is_not_delayed(bench, hooks):
+    tarry, = start(bench, conf("target_in_flight = 2;", "max_in_flight = 16;"))
+    slow, fast = hooks[0].url(("after", 0.1, response())), hooks[1].url(response())
+    for _ in range(40):
+        post(tarry, slow)
+    begun = time.time()
+    for _ in range(20):
+        post(tarry, fast)
+    assert max(seconds(hooks[1].wait(fast, 20))) - begun < 1
+    times = seconds(hooks[0].wait(slow, 40))
+    for i in range(2, 40):
+        assert times[i] - times[i - 2] > 0.09, times
+    assert max(times) - min(times) < 2 * 1.9  # and the target is kept busy
+    assert attempts(hooks[0].got(slow)) == [1] * 40
+    tarry.stop()
+
+
+# ---------------------------------------------------------------------------------- stops
+
+def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, hooks):
+    daemons = start(bench, conf(""), 2)
+    one, two = daemons
+    gone, fine = hooks[0].url(GONE), hooks[1].url(response())
+    post(one, gone)
+    hooks[0].wait(gone)
+    for daemon in daemons:  # the other is told at once
+        wait_for("a stop", lambda d=daemon: "stopped" in states(d), 3)
+        assert daemon.metric("tarry_targets", route="r", state="stopped") == 1
+    assert one.log.read_text().count(f"tarry go-on r '{origin(gone)}'") == 1
+    for daemon in daemons:
+        post(daemon, gone)
+        post(daemon, fine)
+    hooks[1].wait(fine, 2)
+    assert len(hooks[0].got(gone)) == 1
+    two.stop()
+    two.start()
+    wait_for("the stop after a restart", lambda: targets(two).get(origin(gone)))
+    assert targets(two)[origin(gone)]["state"] == "stopped"
+    assert go_on(two, origin(gone))[0] == 200
+    assert go_on(two, origin(gone))[0] == 404
+    assert go_on(two, origin(fine))[0] == 404
+    assert two.ask("POST", "/v1/routes/none/targets/go-on?target=x")[0] == 404
+    assert two.ask("GET", "/v1/routes/none/targets")[0] == 404
+    wait_for("both to go on", lambda: not any("stopped" in states(d) for d in daemons), 3)
+    hooks[0].answers[urllib.parse.urlparse(gone).path] = [response()]
+    post(one, gone)
+    assert attempts(hooks[0].wait(gone, 2)) == [1, 1]
+    for daemon in daemons:
+        daemon.stop()
+
+
+def test_a_route_with_one_target_waits_whole_and_goes_on_at_once(bench, hooks):
+    not_while_it_looks()
+    url = hooks[0].url(GONE)
+    tarry, = start(bench, conf("", f'url = "{url}";', topic=""))
+    post(tarry, "")
+    wait_for("a stop", lambda: "stopped" in states(tarry))
+    time.sleep(1.2)  # the job that found out comes back
+    for _ in range(20):
+        post(tarry, "")
+    time.sleep(1)
+    assert len(hooks[0].got(url)) == 1
+    hooks[0].answers[urllib.parse.urlparse(url).path] = [response()]
+    assert go_on(tarry, url)[0] == 200  # by any URL of that origin
+    calls = hooks[0].wait(url, 22, timeout_s=3)
+    assert attempts(calls) == [1] * 22
+    tarry.stop()
+
+
+def test_a_stop_waits_for_a_redis_that_is_away(bench, hooks):
+    url = hooks[0].url(("after", 1.0, GONE))
+    store = bench.redis()
+    tarry = bench.tarry(store.url, conf("")).start()
+    post(tarry, url)
+    hooks[0].wait(url)
+    store.stop()
+    time.sleep(1.2)
+    store.start()
+    wait_for("the stop in Redis", lambda: store.client().hkeys("tarry:{r/0}:stopped"), 15)
+    assert targets(tarry)[origin(url)]["state"] == "stopped"
+    assert len(hooks[0].got(url)) == 1
+    tarry.stop()

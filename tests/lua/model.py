@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the bucket of a route is said to do, in plain Python: no keys, no tokens, no tricks.
+Each method is one script of lua/ and gives the letter that the script must give."""
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Job:
+    body: str
+    where: str = ""       # delay, held, unack, error
+    score: int = 0        # due time, end of the lease, time of burial
+    group: str = ""
+    place: tuple = ()     # due, arrival
+    tries: str = ""
+    ended: list = field(default_factory=list)  # leases that reap has ended
+
+
+class Model:
+    def __init__(self, by_key, remember):
+        self.by_key, self.remember = by_key, remember
+        self.jobs, self.seen, self.arrivals = {}, {}, 0
+
+    # --- the order of keys ---
+
+    def front(self, group):
+        return next((i for i, j in self.jobs.items()
+                     if group and j.group == group and j.where in ("delay", "unack")), None)
+
+    def put(self, id_, due):
+        """A job that stands nowhere waits: in front of its group, or behind."""
+        job = self.jobs[id_]
+        front = self.front(job.group)
+        if job.group:
+            self.arrivals += 1
+            job.place = (due, self.arrivals)
+        if front:
+            first = self.jobs[front]
+            untried = first.where == "delay" and first.score == first.place[0]
+            if not (untried and job.place < first.place):
+                job.where, job.score = "held", due
+                return
+            first.where = "held"
+        job.where, job.score = "delay", due
+
+    def follow(self, group):
+        """Somebody has left the group: the next comes to the front, with its own due time."""
+        held = [(j.place, i) for i, j in self.jobs.items() if j.group == group and j.where == "held"]
+        if held and not self.front(group):
+            (due, _), id_ = min(held)
+            self.jobs[id_].where, self.jobs[id_].score = "delay", due
+
+    def gone(self, id_):
+        self.follow(self.jobs.pop(id_).group)
+
+    def cancelled(self, id_):
+        return "|cancelled|" in self.jobs[id_].tries
+
+    def leased(self, id_, lease):
+        job = self.jobs.get(id_)
+        return job is not None and job.where == "unack" and job.score == lease
+
+    # --- the scripts ---
+
+    def add(self, now, id_, due, body, group, replace):
+        code, job = "s", self.jobs.get(id_)
+        if job:
+            flies = job.where == "unack"
+            if not replace and not (flies and self.cancelled(id_)):
+                return "d"
+            if flies and not self.cancelled(id_) and job.body == body:
+                return "s"
+            code = "i" if flies else "r"
+            self.gone(id_)
+        elif not replace and self.seen.get(id_, 0) > now:
+            return "m"
+        if replace:
+            self.seen.pop(id_, None)
+        self.jobs[id_] = Job(body, group=group if self.by_key else "")
+        self.put(id_, max(due, now + 1) if code == "i" else due)
+        return code
+
+    def claim(self, now, most, lease):
+        due = sorted((j.score, i) for i, j in self.jobs.items() if j.where == "delay" and j.score <= now)
+        taken = []
+        for _, id_ in due[:most]:
+            job = self.jobs[id_]
+            taken.append((id_, job.body, job.tries))
+            job.where, job.score = "unack", now + lease
+        return taken
+
+    def ack(self, now, id_, lease, lapsed):
+        job = self.jobs.get(id_)
+        if not self.leased(id_, lease) and (lapsed or job is None or lease not in job.ended):
+            return "x"
+        self.gone(id_)
+        if self.remember and not lapsed:
+            self.seen[id_] = now + self.remember
+        return "a"
+
+    def retry(self, id_, lease, due, tries, body):
+        if not self.leased(id_, lease):
+            return "x"
+        if self.cancelled(id_):
+            self.gone(id_)
+            return "c"
+        job = self.jobs[id_]
+        job.tries, job.where, job.score = tries, "delay", due
+        if not tries:
+            job.ended = []
+        if body:
+            job.body, job.where = body, ""
+            self.follow(job.group)
+            self.put(id_, due)
+        return "r"
+
+    def bury(self, now, id_, lease, tries):
+        if not self.leased(id_, lease):
+            return "x"
+        if self.cancelled(id_):
+            self.gone(id_)
+            return "c"
+        job = self.jobs[id_]
+        job.tries, job.where, job.score = tries, "error", now
+        self.follow(job.group)
+        return "b"
+
+    def cancel(self, now, id_):
+        job = self.jobs.get(id_)
+        if job is None:
+            return "m" if self.seen.get(id_, 0) > now else "n"
+        if job.where == "unack":
+            count, _, rest = (job.tries or "0||0/0/0|0|0|").split("|", 2)
+            job.tries = f"{count}|cancelled|{rest}"
+            return "f"
+        self.gone(id_)
+        return "e" if job.where == "error" else "c"
+
+    def reap(self, now, most):
+        over = sorted((j.score, i) for i, j in self.jobs.items()
+                      if j.where == "unack" and j.score <= now)[:most]
+        dropped = 0
+        for lease, id_ in over:
+            job = self.jobs[id_]
+            if self.cancelled(id_):
+                self.gone(id_)
+                dropped += 1
+                continue
+            job.ended.append(lease)
+            count, rest = (job.tries or f"0||0/0/0|{now}|{now}|lease ended").split("|", 1)
+            job.tries = f"{int(count) + 1}|{rest.replace('paced|', '|', 1)}"
+            job.where, job.score = "delay", now
+        return len(over) - dropped, dropped
+
+    def replay(self, id_, due):
+        job = self.jobs.get(id_)
+        if job is None or job.where != "error":
+            return 0
+        job.tries, job.where = "0||0/0/1|0|0|", ""
+        self.put(id_, due)
+        return 1
+
+    def head(self):
+        return min((j.score for j in self.jobs.values() if j.where == "delay"), default=-1)

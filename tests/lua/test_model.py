@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Random sequences of everything that can happen to the jobs of a route, over a model.
+MODEL_STEPS and MODEL_SEED change how long it goes on, and where it begins."""
+import collections
+import os
+import random
+
+import pytest
+
+from conftest import JOB, script_text
+from model import Model
+
+STEPS = int(os.environ.get("MODEL_STEPS", "100000"))
+SEED = int(os.environ.get("MODEL_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
+LEASE, REMEMBER = 100, 300
+IDS = [f"job{n}" for n in range(25)]
+GROUPS = ["", *(f"{n:016x}" for n in range(4))]
+NOTES = ["", "1||0/0/0|5|5|HTTP 503", "0|paced|0/0/0|0|0|", "3|retries|2/503/1|5|9|a|b"]
+REPLAY = """
+if redis.call('ZREM', KEYS[4], ARGV[1]) == 0 then
+  return 0
+end
+redis.call('HSET', KEYS[5], ARGV[1], '0||0/0/1|0|0|')
+order_place(ARGV[1], ARGV[2])
+return 1
+"""
+
+
+class Run:
+    """One sequence: each step is done by the scripts and by the model, and they must agree."""
+
+    def __init__(self, bucket, rnd, by_key, remember):
+        self.bucket, self.rnd = bucket, rnd
+        bucket.kind, bucket.remember = "k" if by_key else "", remember
+        bucket.client.flushall()
+        self.model = Model(by_key, remember)
+        self.now, self.bodies = 1000, 0
+        self.leases = collections.deque(maxlen=40)  # (id, lease) as claimed, also long ended
+        self.history = collections.deque(maxlen=20)
+        self.again = None
+        self.replay_script = bucket.client.register_script(
+            script_text("lib/order") + REPLAY)
+
+    def agree(self, what, theirs, ours):
+        self.history.append(f"now={self.now} {what} -> {theirs!r}")
+        assert theirs == ours, f"{what}: the scripts say {theirs!r}, the model {ours!r}"
+
+    def due(self):
+        return self.now + self.rnd.randint(-30, 120)
+
+    def new_body(self):
+        self.bodies += 1
+        return f"body {self.bodies}"
+
+    def words(self):
+        """Some claims whose holders say something, each id once; now and then a wrong token."""
+        if not self.leases:
+            return []
+        some = dict(self.rnd.choices(self.leases, k=self.rnd.randint(1, 3)))
+        return [(id_, lease + (self.rnd.random() < 0.03)) for id_, lease in some.items()]
+
+    # --- one step each ---
+
+    def add(self):
+        rows = []
+        for _ in range(self.rnd.randint(1, 3)):
+            id_, replace = self.rnd.choice(IDS), self.rnd.random() < 0.35
+            job = self.model.jobs.get(id_)
+            same = job and self.rnd.random() < 0.3
+            rows.append((id_, self.due(), job.body if same else self.new_body(),
+                         self.rnd.choice(GROUPS), replace))
+        self.again = lambda: self.enqueue(rows)
+        self.again()
+
+    def enqueue(self, rows):
+        jobs = [(id_, due, "", "r" if replace else "", 0, -1, "", body, group)
+                for id_, due, body, group, replace in rows]
+        theirs = self.bucket.enqueue(jobs, now=self.now)
+        ours = "".join([self.model.add(self.now, *row) for row in rows])
+        self.agree(f"enqueue {rows}", theirs, (self.model.head(), ours))
+
+    def claim(self):
+        most = self.rnd.randint(1, 4)
+        head, lease, jobs = self.bucket.claim(self.now, lease=LEASE, most=most)
+        got = [(i.decode(), b.decode(), (t or b"").decode()) for i, b, t in jobs]
+        ours = self.model.claim(self.now, most, LEASE)
+        self.agree(f"claim {most}", (head, got), (self.model.head(), ours))
+        assert not [i for i, _, tries in got if "|cancelled|" in tries]
+        self.leases.extend((id_, lease) for id_, _, _ in got)
+
+    def ack(self):
+        how = "l" if self.rnd.random() < 0.15 else ""
+        rows, now = self.words(), self.now
+
+        def go():
+            if rows:
+                words = [part for row in rows for part in (*row, how)]
+                theirs = self.bucket.codes(
+                    self.bucket.run("ack", JOB, now, self.bucket.remember, *words))
+                ours = "".join(self.model.ack(now, *row, how == "l") for row in rows)
+                self.agree(f"ack {how} {rows}", theirs, ours)
+        self.again = go
+        go()
+
+    def retry(self):
+        rows = [(id_, lease, self.due(), self.rnd.choice(NOTES),
+                 self.new_body() if self.rnd.random() < 0.2 else "") for id_, lease in self.words()]
+        rows = [row[:3] + ("", row[4]) if row[4] else row for row in rows]
+
+        def go():
+            if rows:
+                ours = "".join(self.model.retry(*row) for row in rows)
+                self.agree(f"retry {rows}", self.bucket.retry(*rows), (self.model.head(), ours))
+        self.again = go
+        go()
+
+    def bury(self):
+        rows = [(id_, lease, NOTES[3]) for id_, lease in self.words()]
+
+        def go():
+            if rows:
+                ours = "".join(self.model.bury(self.now, *row) for row in rows)
+                self.agree(f"bury {rows}", self.bucket.bury(self.now, *rows), ours)
+        self.again = go
+        go()
+
+    def cancel(self):
+        ids = self.rnd.choices(IDS, k=self.rnd.randint(1, 3))
+
+        def go():
+            ours = "".join(self.model.cancel(self.now, id_) for id_ in ids)
+            self.agree(f"cancel {ids}", self.bucket.cancel(*ids, now=self.now), ours)
+        self.again = go
+        go()
+
+    def reap(self):
+        most = self.rnd.randint(1, 5)
+        moved, _, head, dropped = self.bucket.reap(self.now, most)
+        ours = self.model.reap(self.now, most)
+        self.agree(f"reap {most}", (moved, dropped, head), (*ours, self.model.head()))
+
+    def replay(self):
+        id_, due = self.rnd.choice(IDS), self.due()
+        theirs = self.replay_script(keys=[self.bucket.key[p] for p in JOB], args=[id_, due])
+        self.agree(f"replay {id_} {due}", theirs, self.model.replay(id_, due))
+
+    def step(self):
+        before = self.now
+        if self.again and self.rnd.random() < 0.05:
+            self.again()  # its answer was lost, and it is sent once more
+        else:
+            self.rnd.choice(self.CHOICES)(self)
+        # A claim of the same ms would have the token of the one that has just ended.
+        self.now += self.rnd.choice([1, 1, 2, 5, 30]) if self.rnd.random() < 0.7 else 0
+        last = self.history[-1] if self.history else ""
+        if before == self.now and any(w in last for w in (" ack", " retry", " bury", " reap")):
+            self.now += 1
+
+    CHOICES = [add, add, add, claim, claim, claim, ack, ack, retry, bury, cancel, reap, replay]
+
+    # --- the whole state ---
+
+    def compare(self):
+        redis, key, jobs = self.bucket.client, self.bucket.key, self.model.jobs
+        self.bucket.check()
+
+        def texts(found):
+            return {k.decode(): v.decode() if isinstance(v, bytes) else v for k, v in found}
+
+        for part in ("delay", "unack", "error"):
+            theirs = texts(redis.zrange(key[part], 0, -1, withscores=True))
+            self.agree(part, theirs, {i: j.score for i, j in jobs.items() if j.where == part})
+        held = [m[48:].decode() for m in redis.zrange(key["held"], 0, -1)]
+        ours = sorted((j.group, j.place, i) for i, j in jobs.items() if j.where == "held")
+        self.agree("held", held, [i for _, _, i in ours])
+        self.agree("pool", texts(redis.hgetall(key["pool"]).items()),
+                   {i: j.body for i, j in jobs.items()})
+        self.agree("tries", texts(redis.hgetall(key["tries"]).items()),
+                   {i: j.tries for i, j in jobs.items() if j.tries})
+        seen = texts(redis.zrange(key["seen"], 0, -1, withscores=True))
+        self.agree("seen", {i: t for i, t in seen.items() if t > self.now},
+                   {i: t for i, t in self.model.seen.items() if t > self.now})
+        waiting, flying, dead, *_ = self.bucket.count(self.now)
+        self.agree("count", (waiting, flying, dead),
+                   tuple(sum(j.where in w for j in jobs.values())
+                         for w in (("delay", "held"), ("unack",), ("error",))))
+        letter = {"delay": "w", "held": "w", "unack": "f", "error": "d"}
+        self.agree("find", "".join(self.bucket.find(id_)[0].decode() for id_ in IDS),
+                   "".join(letter[jobs[id_].where] if id_ in jobs else "n" for id_ in IDS))
+
+    def drain(self):
+        """Nothing was lost: what waits is handed out, and then the bucket is empty."""
+        for _ in range(2000):
+            self.now += LEASE + 1
+            self.reap()
+            _, lease, claimed = self.bucket.claim(self.now + 1000, lease=LEASE, most=100)
+            self.model.claim(self.now + 1000, 100, LEASE)
+            for id_, _, _ in claimed:
+                self.bucket.ack(lease, id_, now=self.now)
+                self.model.ack(self.now, id_.decode(), lease, False)
+            if sum(self.bucket.count(self.now)[:2]) == 0:
+                break
+        self.compare()
+        assert {j.where for j in self.model.jobs.values()} <= {"error"}
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+@pytest.mark.parametrize("remember", [0, REMEMBER])
+def test_no_sequence_of_calls_differs_from_the_model(bucket, by_key, remember):
+    seed = f"{SEED}/{by_key}/{remember}"
+    print("MODEL_SEED", SEED)
+    run = Run(bucket, random.Random(seed), by_key, remember)
+    try:
+        for step in range(STEPS // 4):
+            run.step()
+            if step % 200 == 0:
+                run.compare()
+        run.drain()
+    except Exception as e:
+        tail = "\n  ".join(run.history)
+        pytest.fail(f"MODEL_SEED={SEED} diverged: {e!r}\nthe last steps:\n  {tail}", pytrace=False)

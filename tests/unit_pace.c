@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_pace.c - when a target is left in peace, probed, and worked with again; how jobs
+ * for it wait meanwhile.
+ */
+#include "bridge/breaker.h"
+#include "bridge/bridge.h"
+#include "bridge/pace.h"
+
+#include <limits.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct breaker_conf half = {
+    .share = 0.5, .window_ms = 10000, .least = 4, .rest_ms = 30000};
+enum { T = 1234567000 }; /* any time */
+
+/* o: delivered, x: failed; one each step_ms. Gives the news of the last. */
+static enum breaker_news feed(struct breaker *b, const struct breaker_conf *conf,
+                              const char *outcomes, int64_t from_ms, int64_t step_ms)
+{
+    enum breaker_news news = BREAKER_NO_NEWS;
+    for (const char *o = outcomes; *o; o++, from_ms += step_ms) {
+        assert_int_equal(news, BREAKER_NO_NEWS);
+        news = breaker_outcome(b, conf, *o == 'x', from_ms);
+    }
+    return news;
+}
+
+static void it_opens_at_its_share_of_failures_and_not_before(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *outcomes;
+        double share;
+        int64_t least;
+        bool opens;
+    } rows[] = {
+        {"xxx", 0.5, 4, false},        {"xxxx", 0.5, 4, true},
+        {"ooxx", 0.5, 4, true},        {"ooox", 0.5, 4, false},
+        {"oooxoxx", 0.5, 4, false},    {"oooxoxxx", 0.5, 4, true},
+        {"xxo", 0.5, 3, false}, /* a success opens nothing, */
+        {"xxox", 0.5, 3, true}, /* but the next failure does */
+        {"x", 0.5, 1, true},           {"xxxxxxxxxo", 1, 10, false},
+        {"xxxxxxxxxx", 1, 10, true},   {"oooooooox", 0.1, 10, false},
+        {"ooooooooox", 0.1, 10, true}, {"xxxxxxxxxxxxxxxx", 0, 1, false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct breaker b = {0};
+        struct breaker_conf conf = half;
+        conf.share = rows[i].share;
+        conf.least = rows[i].least;
+        enum breaker_news news = feed(&b, &conf, rows[i].outcomes, T, 1);
+        assert_int_equal(news, rows[i].opens ? BREAKER_OPENED : BREAKER_NO_NEWS);
+        assert_int_equal(breaker_wait_ms(&b, T) > 0, rows[i].opens);
+    }
+}
+
+static void what_has_left_the_window_does_not_count(void **state)
+{
+    (void)state;
+    struct breaker b = {0};
+    assert_int_equal(feed(&b, &half, "xxx", T, 0), BREAKER_NO_NEWS);
+    assert_int_equal(breaker_sum(&b, &half, T + 8999).failed, 3);
+    assert_int_equal(breaker_sum(&b, &half, T + 10000).failed, 0);
+    assert_int_equal(feed(&b, &half, "xxx", T + 10000, 0), BREAKER_NO_NEWS);
+    assert_int_equal(breaker_sum(&b, &half, T + 10000).all, 3);
+    /* Slice by slice: one failure in three seconds never makes four in ten. */
+    struct breaker slow = {0};
+    assert_int_equal(feed(&slow, &half, "xxxxxxxxxxxx", T, 3400), BREAKER_NO_NEWS);
+    assert_int_equal(feed(&slow, &half, "x", T + 12 * 3400 - 2400, 0), BREAKER_OPENED);
+}
+
+static void after_its_rest_one_goes_alone(void **state)
+{
+    (void)state;
+    struct breaker b = {0};
+    assert_int_equal(breaker_room(&b, 1000), UINT32_MAX);
+    assert_false(breaker_go(&b));
+    assert_int_equal(feed(&b, &half, "xxxx", T, 0), BREAKER_OPENED);
+    assert_int_equal(breaker_wait_ms(&b, T), 30000);
+    assert_int_equal(breaker_wait_ms(&b, T + 29999), 1);
+    assert_int_equal(breaker_wait_ms(&b, T + 30000), 0);
+    assert_int_equal(breaker_room(&b, 1), 0); /* one of before is still under way */
+    assert_int_equal(breaker_room(&b, 0), 1);
+    assert_true(breaker_go(&b));
+    assert_int_equal(breaker_room(&b, 0), 0);
+    assert_int_equal(breaker_wait_ms(&b, T + 30000), 0);
+}
+
+static void the_probe_decides(void **state)
+{
+    (void)state;
+    struct breaker b = {0};
+    feed(&b, &half, "xxxx", T, 0);
+    assert_true(breaker_go(&b));
+    assert_int_equal(breaker_outcome(&b, &half, true, T + 30500), BREAKER_RESTS_ON);
+    assert_int_equal(breaker_wait_ms(&b, T + 30500), 30000);
+    assert_true(breaker_go(&b));
+    assert_int_equal(breaker_outcome(&b, &half, false, T + 60500), BREAKER_CLOSED_AGAIN);
+    assert_int_equal(breaker_room(&b, 7), UINT32_MAX);
+    assert_int_equal(breaker_sum(&b, &half, T + 60500).all, 0);
+    assert_int_equal(feed(&b, &half, "xxx", T + 60500, 0), BREAKER_NO_NEWS);
+    assert_int_equal(feed(&b, &half, "x", T + 60500, 0), BREAKER_OPENED);
+}
+
+static void outcomes_of_what_went_before_the_rest_change_nothing(void **state)
+{
+    (void)state;
+    struct breaker b = {0};
+    feed(&b, &half, "xxxx", T, 0);
+    assert_int_equal(feed(&b, &half, "oxoxo", T + 1, 1), BREAKER_NO_NEWS);
+    assert_int_equal(breaker_wait_ms(&b, T), 30000);
+    assert_int_equal(b.state, BREAKER_RESTING);
+}
+
+static void a_probe_that_did_not_go_is_followed_by_another(void **state)
+{
+    (void)state;
+    struct breaker b = {0};
+    breaker_not_gone(&b);
+    assert_int_equal(b.state, BREAKER_CLOSED);
+    feed(&b, &half, "xxxx", T, 0);
+    assert_true(breaker_go(&b));
+    breaker_not_gone(&b);
+    assert_int_equal(breaker_wait_ms(&b, T + 30000), 0);
+    assert_int_equal(breaker_room(&b, 0), 1);
+    assert_true(breaker_go(&b));
+}
+
+static void it_is_forgotten_when_it_knows_nothing_any_more(void **state)
+{
+    (void)state;
+    struct breaker b = {0};
+    assert_true(breaker_is_blank(&b, &half, T));
+    feed(&b, &half, "xx", T, 0);
+    assert_false(breaker_is_blank(&b, &half, T + 5000));
+    assert_true(breaker_is_blank(&b, &half, T + 10000));
+    feed(&b, &half, "xxxx", T + 20000, 0);
+    assert_false(breaker_is_blank(&b, &half, T + 90000));
+    assert_true(breaker_is_blank(&b, &half, T + 90001));
+    assert_true(breaker_go(&b));
+    assert_false(breaker_is_blank(&b, &half, T + 1000000));
+}
+
+static void a_short_window_and_a_fresh_clock_do_no_harm(void **state)
+{
+    (void)state;
+    const struct breaker_conf tiny = {
+        .share = 1, .window_ms = 5, .least = 2, .rest_ms = 1};
+    struct breaker b = {0};
+    assert_int_equal(feed(&b, &tiny, "x", 0, 0), BREAKER_NO_NEWS);
+    assert_int_equal(breaker_sum(&b, &tiny, 0).all, 1);
+    assert_int_equal(feed(&b, &tiny, "x", 1, 0), BREAKER_OPENED);
+    assert_int_equal(breaker_sum(&b, &tiny, INT64_MAX / 2).all, 0);
+}
+
+/* ------------------------------------------------------- jobs that ask, without Redis */
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, make_world, end_world)
+enum { CREDIT = 40 };
+
+/* A route of which only what pace.c looks at is there; its bridge claims nothing. */
+static char route_name[] = "r", any_target[] = "*";
+static struct {
+    struct bridge bridge;
+    struct sink_ops ops;
+    struct sink sink;
+    struct conf_route conf;
+    struct sched sched;
+    struct route route;
+} world;
+
+static int make_world(void **state)
+{
+    (void)state;
+    memset(&world, 0, sizeof(world));
+    loop_init();
+    world.sink.ops = &world.ops;
+    world.sink.max_in_flight = CREDIT;
+    world.conf = (struct conf_route){.name = route_name,
+                                     .breaker = 0.5,
+                                     .breaker_window_ms = 10000,
+                                     .breaker_least = 4,
+                                     .breaker_rest_ms = 300};
+    world.sched.route = &world.route;
+    world.route = (struct route){.bridge = &world.bridge,
+                                 .conf = &world.conf,
+                                 .sink = &world.sink,
+                                 .scheds = &world.sched,
+                                 .bucket_count = 1};
+    return 0;
+}
+
+static int end_world(void **state)
+{
+    (void)state;
+    pace_free(world.route.pace);
+    tmpl_free(world.route.target);
+    loop_fini();
+    return 0;
+}
+
+static struct pace *begin(const char *topic)
+{
+    struct err err;
+    world.route.target = tmpl_compile(topic, &err);
+    world.route.pace = pace_new(&world.route);
+    assert_non_null(world.route.pace);
+    return world.route.pace;
+}
+
+static void stop_loop(void *arg)
+{
+    (void)arg;
+    loop_stop();
+}
+
+static void pass(int64_t ms)
+{
+    struct timer *t = timer_new(stop_loop, NULL);
+    timer_set(t, ms);
+    loop_run();
+    timer_del(t);
+}
+
+enum { JOBS = 64 };
+static struct job_asking {
+    bool answered;
+    struct pace_answer got;
+    unsigned order; /* in which it was answered */
+} asked[JOBS];
+static unsigned answers;
+
+static void on_answer(void *arg, const struct pace_answer *answer)
+{
+    struct job_asking *job = arg;
+    assert_false(job->answered);
+    *job = (struct job_asking){true, *answer, answers++};
+}
+
+static struct job_asking *ask(struct pace *p, const char *target, unsigned job)
+{
+    asked[job] = (struct job_asking){0};
+    pace_ask(p, slice_of(target), false, on_answer, &asked[job]);
+    return &asked[job];
+}
+
+static bool goes(struct pace *p, const char *target)
+{
+    return ask(p, target, 0)->answered && asked[0].got.go;
+}
+
+static void report(struct pace *p, const char *target, enum outcome outcome, unsigned n)
+{
+    for (; n > 0; n--)
+        pace_done(p, slice_of(target), outcome, false);
+}
+
+static void let_fail(struct pace *p, const char *target, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        assert_true(goes(p, target));
+    report(p, target, TRY_AGAIN, n);
+}
+
+static void a_target_gets_no_more_at_a_time_than_it_may(void **state)
+{
+    (void)state;
+    world.conf.target_in_flight = 2;
+    struct pace *p = begin("{topic}");
+    assert_true(goes(p, "a") && goes(p, "a"));
+    assert_false(ask(p, "a", 1)->answered);
+    assert_true(goes(p, "b"));
+    report(p, "a", DELIVERED, 1);
+    pass(5);
+    assert_true(asked[1].answered && asked[1].got.go);
+}
+
+static void who_waits_for_room_goes_when_there_is_some_in_its_order(void **state)
+{
+    (void)state;
+    world.conf.target_in_flight = 1;
+    struct pace *p = begin("{topic}");
+    assert_true(goes(p, "a"));
+    for (unsigned i = 1; i <= 5; i++)
+        assert_false(ask(p, "a", i)->answered);
+    for (unsigned i = 1; i <= 5; i++) {
+        report(p, "a", DELIVERED, 1);
+        pass(2);
+        assert_true(asked[i].answered && asked[i].got.go);
+        assert_true(i == 1 || asked[i].order > asked[i - 1].order);
+    }
+}
+
+static void who_waits_too_long_is_put_back_each_to_its_own_time(void **state)
+{
+    (void)state;
+    world.conf.target_in_flight = 1;
+    struct pace *p = begin("{topic}");
+    assert_true(goes(p, "a"));
+    for (unsigned i = 1; i <= 20; i++)
+        ask(p, "a", i);
+    for (unsigned i = 1; i <= 20; i++) /* a fourth of the sink's credit waits */
+        assert_int_equal(asked[i].answered, i > CREDIT / 4);
+    pass(600);
+    for (unsigned i = 1; i <= 20; i++) {
+        assert_true(asked[i].answered && !asked[i].got.go && !asked[i].got.slot);
+        assert_in_range(asked[i].got.wait_ms, 50, 2000);
+        for (unsigned j = i > 10 ? 11 : 1; j < i; j++)
+            assert_int_not_equal(asked[i].got.wait_ms, asked[j].got.wait_ms);
+    }
+}
+
+static void a_failing_target_rests_and_the_others_do_not(void **state)
+{
+    (void)state;
+    struct pace *p = begin("{topic}");
+    assert_true(goes(p, "b"));
+    let_fail(p, "a", 4);
+    assert_false(goes(p, "a"));
+    assert_true(asked[0].answered);
+    assert_in_range(asked[0].got.wait_ms, 290, 300);
+    assert_true(goes(p, "b"));
+}
+
+static void one_probe_goes_and_its_success_lets_all_go(void **state)
+{
+    (void)state;
+    struct pace *p = begin("{topic}");
+    let_fail(p, "a", 4);
+    pass(310);
+    assert_true(goes(p, "a"));
+    assert_false(ask(p, "a", 1)->answered);
+    report(p, "a", TRY_AGAIN, 1); /* it rests again, and who waited is put back */
+    pass(2);
+    assert_true(asked[1].answered && !asked[1].got.go);
+    pass(310);
+    assert_true(goes(p, "a"));
+    assert_false(ask(p, "a", 1)->answered);
+    assert_false(ask(p, "a", 2)->answered);
+    report(p, "a", DELIVERED, 1);
+    pass(2);
+    assert_true(asked[1].got.go && asked[2].got.go);
+    assert_true(goes(p, "a"));
+}
+
+static void jobs_of_a_resting_target_come_back_one_by_one_after_the_probe(void **state)
+{
+    (void)state;
+    struct pace *p = begin("{topic}");
+    let_fail(p, "a", 4);
+    int64_t first_ms = ask(p, "a", 0)->got.wait_ms;
+    assert_in_range(first_ms, 290, 300);
+    for (unsigned i = 1; i < JOBS; i++)
+        assert_in_range(ask(p, "a", i)->got.wait_ms, first_ms + 190 + i,
+                        first_ms + 200 + i);
+}
+
+static void a_rejection_is_no_failure(void **state)
+{
+    (void)state;
+    struct pace *p = begin("{topic}");
+    for (int i = 0; i < 20; i++) {
+        assert_true(goes(p, "a"));
+        report(p, "a", REJECTED, 1);
+    }
+}
+
+static void a_route_with_one_target_claims_nothing_while_it_rests(void **state)
+{
+    (void)state;
+    world.conf.target_in_flight = 5;
+    struct pace *p = begin("a");
+    assert_int_equal(pace_rest_us(p), 0);
+    assert_int_equal(pace_room(p), UINT_MAX); /* nothing is known yet */
+    assert_true(goes(p, "a"));
+    assert_int_equal(pace_room(p), 4);
+    world.route.reserved = 3;
+    assert_int_equal(pace_room(p), 1);
+    world.route.reserved = 0;
+    report(p, "a", TRY_AGAIN, 1);
+    let_fail(p, "a", 3);
+    if (loop_mono_ms() % 60000 > 1200) /* not in the moment of the minute when it looks */
+        assert_in_range(pace_rest_us(p), 280000, 300000);
+    pass(310);
+    assert_int_equal(pace_rest_us(p), 0);
+    assert_int_equal(pace_room(p), 1);
+    assert_true(goes(p, "a"));
+    assert_int_equal(pace_room(p), 0);
+    assert_true(pace_rest_us(p) > 0);
+    report(p, "a", DELIVERED, 1);
+    assert_int_equal(pace_rest_us(p), 0);
+    assert_int_equal(pace_room(p), 5);
+}
+
+static void a_route_whose_jobs_name_their_targets_never_rests(void **state)
+{
+    (void)state;
+    static char *any[] = {any_target};
+    struct pace *p = begin("{topic}");
+    let_fail(p, "a", 4);
+    assert_int_equal(pace_rest_us(p), 0);
+    end_world(state);
+    make_world(state);
+    world.conf.to_allow = (struct opt_list){any, 1};
+    p = begin("a");
+    let_fail(p, "a", 4);
+    assert_int_equal(pace_rest_us(p), 0);
+    end_world(state);
+    make_world(state);
+    p = begin("a"); /* a job of before a change of the configuration */
+    let_fail(p, "a", 4);
+    assert_true(goes(p, "b"));
+    assert_int_equal(pace_rest_us(p), 0);
+}
+
+static void count_target(void *arg, const struct pace_target *target)
+{
+    (void)target;
+    (*(unsigned *)arg)++;
+}
+
+static void memory_is_bounded_and_what_is_in_flight_is_kept(void **state)
+{
+    (void)state;
+    struct pace *p = begin("{topic}");
+    char name[16];
+    unsigned known = 0;
+    assert_true(goes(p, "first"));
+    for (int i = 0; i < 12000; i++) {
+        snprintf(name, sizeof(name), "t%d", i);
+        assert_true(goes(p, name));
+        report(p, name, DELIVERED, 1);
+    }
+    pace_list(p, count_target, &known);
+    assert_int_equal(known, 10000);
+    report(p, "first", DELIVERED, 1); /* must() says so if it was forgotten */
+}
+
+static void copy_target(void *arg, const struct pace_target *target)
+{
+    struct pace_target *all = arg;
+    all[target->name.p[0] - 'a'] = *target;
+}
+
+static void states_are_listed_and_counted(void **state)
+{
+    (void)state;
+    struct pace *p = begin("{topic}");
+    struct pace_target all[3];
+    struct buf text = {0};
+    let_fail(p, "b", 4);
+    let_fail(p, "c", 4);
+    assert_true(goes(p, "a") && goes(p, "a") && goes(p, "a"));
+    report(p, "a", DELIVERED, 2);
+    pass(310);
+    assert_true(goes(p, "c"));
+    pace_list(p, copy_target, all);
+    assert_string_equal(all[0].state, "open");
+    assert_int_equal(all[0].in_flight, 1);
+    assert_int_equal(all[0].delivered, 2);
+    assert_string_equal(all[1].state, "resting");
+    assert_int_equal(all[1].failed, 4);
+    assert_string_equal(all[2].state, "probing");
+    pace_print(&world.route, 1, &text);
+    assert_non_null(
+        strstr(buf_str(&text), "tarry_targets{route=\"r\",state=\"resting\"} 1\n"));
+    assert_non_null(
+        strstr(buf_str(&text), "tarry_targets{route=\"r\",state=\"probing\"} 1\n"));
+    assert_non_null(
+        strstr(buf_str(&text), "tarry_targets{route=\"r\",state=\"stopped\"} 0\n"));
+    buf_free(&text);
+}
+
+static void a_route_that_asks_for_nothing_has_no_pace(void **state)
+{
+    make_world(state);
+    world.conf.breaker = 0;
+    assert_null(pace_new(&world.route));
+    end_world(state);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_opens_at_its_share_of_failures_and_not_before),
+        cmocka_unit_test(what_has_left_the_window_does_not_count),
+        cmocka_unit_test(after_its_rest_one_goes_alone),
+        cmocka_unit_test(the_probe_decides),
+        cmocka_unit_test(outcomes_of_what_went_before_the_rest_change_nothing),
+        cmocka_unit_test(a_probe_that_did_not_go_is_followed_by_another),
+        cmocka_unit_test(it_is_forgotten_when_it_knows_nothing_any_more),
+        cmocka_unit_test(a_short_window_and_a_fresh_clock_do_no_harm),
+        IN_A_WORLD(a_target_gets_no_more_at_a_time_than_it_may),
+        IN_A_WORLD(who_waits_for_room_goes_when_there_is_some_in_its_order),
+        IN_A_WORLD(who_waits_too_long_is_put_back_each_to_its_own_time),
+        IN_A_WORLD(a_failing_target_rests_and_the_others_do_not),
+        IN_A_WORLD(one_probe_goes_and_its_success_lets_all_go),
+        IN_A_WORLD(jobs_of_a_resting_target_come_back_one_by_one_after_the_probe),
+        IN_A_WORLD(a_rejection_is_no_failure),
+        IN_A_WORLD(a_route_with_one_target_claims_nothing_while_it_rests),
+        IN_A_WORLD(a_route_whose_jobs_name_their_targets_never_rests),
+        IN_A_WORLD(memory_is_bounded_and_what_is_in_flight_is_kept),
+        IN_A_WORLD(states_are_listed_and_counted),
+        cmocka_unit_test(a_route_that_asks_for_nothing_has_no_pace),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
