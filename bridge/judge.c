@@ -118,11 +118,8 @@ static int check_repeat(struct trial *t, struct err *err)
 {
     const struct delay_read *read = t->read;
     struct repeat repeat;
-    if (read->repeat.p == NULL && read->repeat_count == 0 && read->repeat_until_ms == 0)
-        return 0;
     if (read->repeat.p == NULL)
-        return err_set(err, "delay-repeat-count or -until without delay-repeat; say how "
-                            "often");
+        return 0;
     if (t->route->sink->rules)
         return err_set(err,
                        "delay-repeat: the route %s ends at a queue, whose jobs do "
@@ -217,11 +214,11 @@ void judge_job(const struct source *src, const struct route *route, struct job *
     else if (read.op != DELAY_CANCEL)
         check(&(struct trial){route, &read, job, now_ms}, out);
     job->expires_ms = read.expires_ms ? read.expires_ms : cloudevent_expires_ms(job);
-    if (read.key.p)
-        job->key = job_keep(job, read.key);
     if (out->reason) { /* a dead letter is due now, and does not expire */
         job->due_ms = now_ms;
         job->expires_ms = 0;
+    } else if (read.key.p) { /* empty: it goes out without one */
+        job->key = read.key.n ? job_keep(job, read.key) : (struct slice){NULL, 0};
     }
     job->replace = job->replace || read.op == DELAY_REPLACE;
     /* Behind those that are due already; what was asked for a time has its own place. */

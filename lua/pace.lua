@@ -5,7 +5,7 @@
 --   ARGV[1]  now in us, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  us from one job of a target to the next; may have a fraction
 --   ARGV[3]  jobs of a target at once, at least 1
---   ARGV[4]  how many us a job may wait in the caller's hands
+--   ARGV[4]  how many us a job may wait in the caller's hands, at most a second
 --   ARGV[5]  OWNER: '' where all instances share the rate, else 'INSTANCE|'
 --   then for each job: target, '1' (it comes back at the time it was promised) or ''
 --
@@ -21,6 +21,7 @@
 -- Cost: O(1) a job. Called by store_pace() in bridge/store_pace.c.
 local key, interval, burst, hold, owner = KEYS[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local FIRST = 6 -- of the jobs in ARGV
+local HOLD_MAX = 1000000
 local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
@@ -46,7 +47,7 @@ for i, text in ipairs(redis.call('HMGET', key, unpack(fields))) do
   added = added + (text and 0 or 1)
   free[i], promised[i] = times(text or '')
   -- No further than it can have been moved: else the clock was set back, or the rate raised.
-  free[i] = math.min(free[i], now + burst * interval + hold)
+  free[i] = math.min(free[i], now + burst * interval + HOLD_MAX)
 end
 
 local out = {}

@@ -15,7 +15,7 @@ from paho.mqtt.properties import Properties
 from lib import collect, verify
 from lib.servers import wait_for
 
-RACES = int(os.environ.get("TARRY_E2E_RACES", "20000"))
+RACES = int(os.environ.get("TARRY_E2E_RACES", "100000"))
 
 
 class Hook:
@@ -251,7 +251,7 @@ class Racer(threading.Thread):
         for line in self.post([{"id": i, "payload": i, "deliver-after":
                                 f"{random.randint(1, 40)}ms"} for i in ids]):
             assert "due" in line, line
-        time.sleep(random.random() * 0.03)
+        time.sleep(random.random() * 0.06)
         for id, line in zip(ids, self.post([{"id": i, "delay-op": "cancel"} for i in ids])):
             if line.get("cancelled"):
                 self.cancelled.add(id)
@@ -290,5 +290,5 @@ def test_no_cancelled_job_is_delivered_however_the_cancel_races_the_delivery(ben
     verify.note(f"cancel races: {len(cancelled)} cancelled, {len(kept)} too late")
     assert not cancelled & set(came), "cancelled jobs were delivered"
     assert sorted(came) == sorted(kept), "not each of the others came once"
-    assert min(len(cancelled), len(kept)) > RACES // 20, "no race: one side always won"
+    assert min(len(cancelled), len(kept)) > RACES // 50, "no race: one side always won"
     tarry.stop()

@@ -2,7 +2,10 @@
 import json
 import time
 
+import paho.mqtt.client as mqtt
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from lib import collect
 from lib.servers import wait_for
@@ -18,7 +21,9 @@ def tarry(bench, hook):
     bench.store = bench.redis()
     daemon = bench.tarry(bench.store.url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
-        routes: {{ r: {{ from = "http"; to = "hook"; max_delay = "1d"; }}; }};''').start()
+        routes: {{ r: {{ from = "http"; to = "hook"; max_delay = "1d"; }};
+                   long: {{ from = "http"; to = "hook"; max_delay = "1d"; too_long = "dead"; }};
+                   kept: {{ from = "http"; to = "hook"; dedupe_window = "1m"; }}; }};''').start()
     yield daemon
     daemon.stop()
 
@@ -34,7 +39,7 @@ def test_a_job_is_made_looked_at_and_cancelled(tarry, hook):
     assert (status, made["id"]) == (201, "one")
     assert headers["Location"] == "/v1/routes/r/jobs/one"
     status, _, again = post(tarry, delay_id="one", deliver_after="2h")
-    assert (status, again["duplicate"]) == (200, True)
+    assert (status, again) == (200, {"id": "one", "duplicate": True, "because": "exists"})
     status, _, found = tarry.ask("GET", "/v1/routes/r/jobs/one")
     assert (status, found["state"], found["payload"], found["key"]) == (200, "waiting", "hello", "k")
     assert found["due"] == made["due"]
@@ -51,7 +56,9 @@ def test_what_cannot_be_taken_is_refused_with_a_word_for_programs_and_one_for_pe
             (400, post(tarry, deliver_after="30")), (400, post(tarry, delay_op="explode")),
             (404, post(tarry, route="nowhere")), (413, post(tarry, "x" * 2_000_000)),
             (404, tarry.ask("GET", "/v1/nothing")),
-            (405, tarry.ask("PUT", "/v1/routes/r/jobs", "x"))):
+            (405, tarry.ask("PUT", "/v1/routes/r/jobs", "x")),
+            (400, post(tarry, delay_repeat="now and then")), (400, post(tarry, delay_attempts="many")),
+            (400, post(tarry, delay_retry="nothing")), (400, post(tarry, delay_to="elsewhere"))):
         status, _, body = answer
         assert status == wanted, body
         assert body["error"] and body["message"]
@@ -87,3 +94,100 @@ def test_without_redis_the_daemon_lives_but_is_not_ready_and_refuses_jobs(bench,
     bench.store.start()
     wait_for("readyz to recover", lambda: tarry.ask("GET", "/readyz")[0] == 200)
     assert post(tarry)[0] == 201
+
+
+def put(tarry, id_, body, route="r", **headers):
+    return tarry.ask("PUT", f"/v1/routes/{route}/jobs/{id_}", body,
+                     {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def test_put_adds_a_job_or_replaces_it(tarry, hook):
+    status, headers, made = put(tarry, "a%2Fb", "first", deliver_after="1h")
+    assert (status, made["id"]) == (201, "a/b") and "replaced" not in made
+    assert headers["Location"] == "/v1/routes/r/jobs/a%2Fb"
+    status, _, made = put(tarry, "a%2Fb", "second", deliver_after="2h",
+                          content_type="application/x-ndjson")
+    assert (status, made["id"], made["replaced"]) == (200, "a/b", True)
+    found = tarry.ask("GET", "/v1/routes/r/jobs/a%2Fb")[2]
+    assert (found["payload"], found["due"]) == ("second", made["due"])
+    status, _, made = post(tarry, "third", delay_id="a/b", delay_op="replace")
+    assert (status, made["replaced"]) == (200, True)
+    assert [a.payload for a in hook.wait_count(1)] == [b"third"]
+
+
+def test_put_is_refused_where_the_request_names_something_else(tarry):
+    for headers in ({"delay_id": "two"}, {"delay_op": "cancel"}, {"delay_op": "add"}):
+        status, _, body = put(tarry, "one", "x", **headers)
+        assert (status, body["error"]) == (400, "bad-request"), headers
+    assert tarry.ask("PUT", "/v1/routes/r/jobs/one?delay-op=cancel", "x")[0] == 400
+    assert put(tarry, "one", "x", delay_id="one", delay_op="replace", deliver_after="1h",
+               idempotency_key="k")[0] == 201
+    assert tarry.ask("GET", "/v1/routes/r/jobs/one")[0] == 200
+    assert put(tarry, "%01", "x")[0] == 400
+
+
+def test_what_was_delivered_is_known_within_the_dedupe_window(tarry, hook):
+    assert post(tarry, route="kept", delay_id="one")[0] == 201
+    hook.wait_count(1)
+    wait_for("the delivery to be counted",
+             lambda: tarry.metric("tarry_jobs_delivered_total", route="kept") == 1)
+    status, _, again = wait_for("it to be remembered",
+                                lambda: post(tarry, route="kept", delay_id="one"))
+    assert (status, again) == (200, {"id": "one", "duplicate": True, "because": "remembered"})
+    for status, _, body in (tarry.ask("DELETE", "/v1/routes/kept/jobs/one"),
+                            post(tarry, route="kept", delay_id="one", delay_op="cancel")):
+        assert (status, body["error"]) == (410, "emitted"), body
+    assert post(tarry, route="r", delay_id="one", delay_op="cancel")[0] == 404
+
+
+def test_a_cancel_that_comes_too_late_says_so_and_nothing_is_tried_again(tarry, hook):
+    hook.policy = lambda arrival: ("after", 0.7, 503)
+    post(tarry, delay_id="one")
+    hook.wait_count(1)
+    for status, _, body in (tarry.ask("DELETE", "/v1/routes/r/jobs/one"),
+                            post(tarry, delay_id="one", delay_op="cancel")):
+        assert (status, body["error"]) == (409, "in-flight") and body["message"]
+    wait_for("it to be dropped", lambda: tarry.ask("GET", "/v1/routes/r/jobs/one")[0] == 404)
+    assert len(hook.arrivals) == 1
+
+
+def test_a_job_that_is_kept_dead_is_answered_as_such(tarry):
+    status, _, made = post(tarry, route="long", deliver_after="2d")
+    assert (status, made["dead"]) == (201, "too-long")
+    assert tarry.ask("GET", f"/v1/routes/long/dead/{made['id']}")[2]["reason"] == "too-long"
+
+
+def test_control_headers_may_come_in_the_query(tarry, hook):
+    status, _, made = tarry.ask(
+        "POST", "/v1/routes/r/jobs?delay-id=one&delay-repeat=every+1s&delay-repeat-count=2", "x")
+    assert (status, made["id"]) == (201, "one")
+    hook.wait_count(2)
+    wait_for("it to end", lambda: tarry.ask("GET", "/v1/routes/r/jobs/one")[0] == 404)
+    assert tarry.ask("POST", "/v1/routes/r/jobs?delay-repeat=every%0A1s", "x")[0] == 400
+    line = json.dumps({"headers": {"x-a": "b\r\nx-c: d"}})
+    body = post(tarry, line, content_type="application/x-ndjson")[2]
+    assert json.loads(body)["error"] == "bad-request" and "control character" in body.decode()
+
+
+def test_the_jobs_of_any_route_are_found_and_cancelled(bench, hook):
+    broker = bench.mosquitto()
+    daemon = bench.tarry(bench.redis().url, f'''
+        sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ]; }}; }};
+        sinks:   {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
+        routes:  {{ devices: {{ from = "m"; to = "hook"; }};
+                    r: {{ from = "http"; to = "hook"; }}; }};''').start()
+    client = mqtt.Client("", protocol=mqtt.MQTTv5)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    asked = Properties(PacketTypes.PUBLISH)
+    asked.UserProperty = [("deliver-after", "1h"), ("delay-id", "one")]
+
+    def found():
+        client.publish("in/x", b"hello", qos=1, properties=asked).wait_for_publish(10)
+        return daemon.ask("GET", "/v1/routes/devices/jobs/one")[0] == 200
+
+    wait_for("the job", found, step_s=0.3)  # the source may subscribe later
+    client.loop_stop()
+    assert daemon.ask("DELETE", "/v1/routes/devices/jobs/one")[0] == 200
+    assert daemon.ask("DELETE", "/v1/routes/devices/jobs/one")[0] == 404
+    daemon.stop()

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import Bench
 from lib.pulls import Queues
-from lib.servers import BUILD, TOP
+from lib.servers import BUILD, TOP, wait_for
 
 VERSION = "4.32.5"
 VENV = BUILD / "schemathesis"
@@ -25,7 +25,7 @@ CONF = '''
     sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; };
               q: { type = "queue"; };
               kept: { type = "queue"; keep = "1h"; tries = 1; }; };
-    routes: { hooks: { from = "http"; to = "hook"; };
+    routes: { hooks: { from = "http"; to = "hook"; retry = "never"; };
               mails: { from = "http"; to = "kept"; match = "mails"; };
               all:   { from = "http"; to = "q"; }; };'''
 # A pull that waits would wait for nobody.
@@ -101,6 +101,8 @@ def seed(d):
     c.put("mails", id_="ended")
     c.delete("mails", "ended")
     d.ask("POST", "/v1/routes/hooks/jobs", "x", {"Delay-Id": "order-17", "Deliver-After": "1h"})
+    d.ask("POST", "/v1/routes/hooks/jobs", "x", {"Delay-Id": "order-18"})
+    wait_for("a dead letter", lambda: d.ask("GET", "/v1/routes/hooks/dead/order-18")[0] == 200)
 
 
 def test_the_examples_and_the_edges_are_answered_as_described(d):

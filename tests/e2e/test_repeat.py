@@ -107,7 +107,7 @@ def test_a_cancel_amid_a_run_is_too_late_for_it_but_ends_those_to_come(bench):
 
 @pytest.mark.parametrize("dead", [False, True], ids=["kept", "sent on"])
 def test_a_run_that_fails_for_good_is_a_dead_letter_of_its_own_and_the_next_one_comes(bench, dead):
-    answers = [200, 410, 200]
+    answers = [200, 422, 200]
     hooks = Hooks(bench, policy=lambda _: answers.pop(0), dead=dead)
     due = hooks.begin("every 500ms", delay_repeat_count=3)
     arrivals = hooks.hook.wait_count(3)
@@ -115,7 +115,7 @@ def test_a_run_that_fails_for_good_is_a_dead_letter_of_its_own_and_the_next_one_
     lost = f"one@{due + 500}"
     wait_for("the run to be a dead letter", lambda: hooks.state(lost) == "dead")
     found = hooks.tarry.ask("GET", f"/v1/routes/r/jobs/{lost}")[2]
-    assert "410" in found["last_error"] and found["payload"] == "again"
+    assert "422" in found["last_error"] and found["payload"] == "again"
     wait_for("it to be counted", lambda: hooks.tarry.metric(
         "tarry_jobs_dead_total", route="r", reason="rejected") == 1)
     if dead:
