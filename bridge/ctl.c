@@ -76,7 +76,7 @@ static const struct command {
     {"go-on", NULL, "ROUTE TARGET", "deliver to a target again that was stopped", 2, 2,
      FOR_ANY, go_on},
 };
-enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+enum { COMMANDS = sizeof(commands) / sizeof(commands[0]), PLACES = 2 };
 
 /* --- usage --- */
 
@@ -153,13 +153,14 @@ static int read_max(struct ctl *c, const struct command *command)
 /* argv begins behind the words of the command, and ends with NULL. */
 static int parse(struct ctl *c, const struct command *command, char **argv)
 {
-    const char **places[] = {&c->route, &c->name};
+    const char **const places[] = {&c->route, &c->name};
+    const int most = command->most < PLACES ? command->most : PLACES;
     int place = 0;
     while (*argv) {
         int taken = 1;
         if (strncmp(*argv, "--", 2) == 0)
             taken = take_flag(c, command, argv);
-        else if (place < command->most && **argv)
+        else if (place < most && **argv)
             *places[place++] = *argv;
         else
             return wrong(command->name,

@@ -77,15 +77,16 @@ static void answer(void *arg)
     }
     if (run->code == DEAD_OK && !run->over)
         dead_cursor_add(&run->at, &cursor);
-    const struct dead_reply reply = {.code = run->code,
-                                     .items = items,
-                                     .count = run->count,
-                                     .done = run->done,
-                                     .refused = run->refused,
-                                     .looked = run->looked,
-                                     .cursor = buf_slice(&cursor),
-                                     .not_before_ms = (run->at.next_us + 999) / 1000,
-                                     .why = buf_str(&run->why)};
+    const struct dead_reply reply = {
+        .code = run->code,
+        .items = items,
+        .count = run->count,
+        .done = run->done,
+        .refused = run->refused,
+        .looked = run->looked,
+        .cursor = buf_slice(&cursor),
+        .not_before_ms = run->q.what == DEAD_REPLAY ? (run->at.next_us + 999) / 1000 : 0,
+        .why = buf_str(&run->why)};
     count_up(run);
     run->cb(run->arg, &reply);
     free(items);

@@ -18,9 +18,10 @@
 
 enum {
     TICK_MS = 1000,
-    HOLD_MS = 200,       /* a job waits here so long for its place at the rate */
-    HOLD_LEAST_MS = 20,  /* the same when many wait: to make up for a late claim */
-    ROOM_HOLD_MS = 500,  /* or for one in front of it to end */
+    HOLD_MS = 200,       /* a job waits here so long for its place at the rate, */
+    HOLD_LEAST_MS = 20,  /* the same when many wait: to make up for a late claim; */
+    ROOM_HOLD_MS = 500,  /* or for one in front of it to end; */
+    LEASE_SHARE = 10,    /* but never longer than a tenth of the lease */
     HELD_SHARE = 4,      /* at most a fourth of the sink's credit waits here */
     ROOM_AGAIN_MS = 100, /* no room: when the first of those put back asks again */
     GAP_MAX_MS = 1000,   /* from one of them to the next, at most */
@@ -142,6 +143,12 @@ static bool may_hold(const struct pace *p)
     return p->held < p->route->sink->max_in_flight / HELD_SHARE;
 }
 
+static int64_t at_most(const struct pace *p, int64_t wait_ms)
+{
+    int64_t most_ms = p->route->conf->lease_ms / LEASE_SHARE;
+    return wait_ms < most_ms ? wait_ms : most_ms;
+}
+
 static void hold(struct ask *ask, int64_t wait_ms, loop_cb *then)
 {
     ask->timer = timer_new(then, ask);
@@ -169,7 +176,7 @@ static void wait_for_room(struct ask *ask)
         return;
     }
     TAILQ_INSERT_TAIL(&ask->target->waiting, ask, link);
-    hold(ask, ROOM_HOLD_MS, on_waited_in_vain);
+    hold(ask, at_most(ask->pace, ROOM_HOLD_MS), on_waited_in_vain);
 }
 
 static void no_longer_held(struct ask *ask)
@@ -240,7 +247,7 @@ static void ask_for_places(struct pace *p)
         jobs[batch->n] = (struct paced_job){target_slice(ask->target), ask->has_slot};
         batch->ask[batch->n++] = ask;
     }
-    p->rate.hold_us = (may_hold(p) ? HOLD_MS : HOLD_LEAST_MS) * 1000;
+    p->rate.hold_us = at_most(p, may_hold(p) ? HOLD_MS : HOLD_LEAST_MS) * 1000;
     store_pace(p->bucket, &p->rate, jobs, batch->n, on_places, batch);
 }
 
@@ -287,7 +294,6 @@ static void tell_news(struct pace *p, struct target *t, enum breaker_news news)
         return;
     t->slot_ms = 0;
     p->wake = true;
-    target_due(p, t);
     if (news == BREAKER_OPENED)
         log_limited(
             &p->complain, LOG_WARN, who,

@@ -40,6 +40,7 @@ static bool is_forgettable(const struct target *t)
 
 static void forget(struct pace *p, struct target *t)
 {
+    must(p->targets != NULL); /* it is in both */
     HASH_DEL(p->targets, t);
     TAILQ_REMOVE(&p->by_use, t, link);
     free(t);

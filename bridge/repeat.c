@@ -15,7 +15,8 @@
 enum {
     HOUR_MIN = 60,
     DAY_MIN = 24 * HOUR_MIN,
-    YEARS_MAX = 40, /* from a 29 February that is a Sunday to the next, over 2100 */
+    ALL_HOURS = 0xffffff, /* as bits */
+    YEARS_MAX = 40,       /* from a 29 February that is a Sunday to the next, over 2100 */
 };
 
 static const char form[] =
@@ -343,6 +344,45 @@ static bool next_on_clock(const struct repeat *r, int64_t *at)
     return false;
 }
 
+/* The first instant in (from, to] at which the offset is no longer that of from, where to
+ * has another. */
+static int64_t change_s(const struct zone *zone, int64_t from, int64_t to)
+{
+    int32_t was = (int32_t)zone_offset_s(zone, from);
+    while (to - from > 1) {
+        int64_t mid = from + (to - from) / 2;
+        if (zone_offset_s(zone, mid) == was)
+            from = mid;
+        else
+            to = mid;
+    }
+    return to;
+}
+
+/* The first minute that the line has on the clock as it goes at since_s, at or after
+ * that instant; -1: the clock is changed before. */
+static int64_t on_this_clock_s(const struct repeat *r, int64_t since_s)
+{
+    int64_t offset_s = zone_offset_s(r->zone, since_s);
+    int64_t at = floor_div(since_s + offset_s + 59, 60);
+    if (!next_on_clock(r, &at))
+        return -1;
+    int64_t run_s = at * 60 - offset_s;
+    return zone_offset_s(r->zone, run_s) == offset_s ? run_s : -1;
+}
+
+/* A line that has every hour goes on through an hour that comes twice: the run in it, if
+ * there is one before run_s. */
+static int64_t or_sooner_s(const struct repeat *r, int64_t after_s, int64_t run_s)
+{
+    if (r->hours != ALL_HOURS || run_s - after_s > DAY_MIN * INT64_C(60))
+        return run_s;
+    int64_t sooner_s = on_this_clock_s(r, after_s + 1);
+    if (sooner_s < 0 && zone_offset_s(r->zone, run_s) != zone_offset_s(r->zone, after_s))
+        sooner_s = on_this_clock_s(r, change_s(r->zone, after_s, run_s));
+    return sooner_s >= 0 && sooner_s < run_s ? sooner_s : run_s;
+}
+
 static int64_t next_by_line_ms(const struct repeat *r, int64_t after_ms)
 {
     int64_t after_s = floor_div(after_ms, 1000), run_s = after_s;
@@ -354,6 +394,7 @@ static int64_t next_by_line_ms(const struct repeat *r, int64_t after_ms)
             return -1;
         run_s = zone_reaches_s(r->zone, at * 60);
     }
+    run_s = or_sooner_s(r, after_s, run_s);
     return run_s <= WHEN_LAST_MS / 1000 ? run_s * 1000 : -1;
 }
 

@@ -27,7 +27,7 @@ end
 local function note_lease(id, lease)
   local leases = redis.call('HGET', base .. ':ended', id)
   leases = (leases and leases .. ' ' or '') .. string.format('%.0f', tonumber(lease))
-  if #leases > LEASES_BYTES then
+  while #leases > LEASES_BYTES do
     leases = string.match(leases, ' (.*)')
   end
   redis.call('HSET', base .. ':ended', id, leases)

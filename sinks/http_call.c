@@ -111,12 +111,13 @@ static const char *set_url(struct http_call *c, struct slice url, struct buf *re
     return NULL;
 }
 
-static void set_hop(struct http_call *c, const char *url)
+static void set_hop(struct http_call *c)
 {
     const struct http_sink *s = c->s;
     c->hop.foreign = !http_url_same_origin(first_url(c), buf_slice(&c->url));
     c->word = word_of(c);
-    c->hop.stranger = c->word == HTTP_ASKED && !http_guard_vouches(s->guard, url);
+    c->hop.stranger =
+        c->word == HTTP_ASKED && !http_guard_vouches(s->guard, buf_str(&c->url));
     c->hop.signer = c->hop.foreign ? NULL : s->signer;
     c->hop.now_s = loop_wall_ms() / 1000;
 }
@@ -225,12 +226,12 @@ static void begin(struct http_call *c, struct slice url)
 {
     struct buf referer = {0};
     CURLMcode rc = CURLM_OK;
-    const char *forbidden = NULL, *trouble = set_url(c, url, &referer);
+    const char *trouble = set_url(c, url, &referer);
     if (trouble == NULL) {
-        set_hop(c, buf_str(&c->url));
-        forbidden = http_guard_url(c->s->guard, c->word, buf_str(&c->url));
+        set_hop(c);
+        trouble = http_guard_url(c->s->guard, c->word, buf_str(&c->url));
     }
-    if (trouble == NULL && forbidden == NULL) {
+    if (trouble == NULL) {
         c->hop.referer = buf_slice(&referer);
         set_request(c);
         c->hop.referer = (struct slice){0};
@@ -239,8 +240,6 @@ static void begin(struct http_call *c, struct slice url)
     buf_free(&referer);
     if (trouble)
         reject(c, trouble);
-    else if (forbidden)
-        report(c, REJECTED, forbidden);
     else if (rc != CURLM_OK)
         report(c, TRY_AGAIN, curl_multi_strerror(rc));
 }
@@ -283,7 +282,7 @@ void http_call_end(struct http_call *c, CURLcode code)
     else if (code == CURLE_OK || (c->stopped && !by_body && status >= 200))
         report_status(c, status); /* of a long answer, too */
     else if (c->denied && !c->opened)
-        report(c, REJECTED,
+        reject(c,
                "the URL leads to a network that may not be called: a private one, or one "
                "of the sink's deny; what is meant to be called goes into its allow");
     else if (hopeless(code))

@@ -46,6 +46,7 @@ struct kafka_sink {
     bool stopping, closing; /* closing: a client is being destroyed */
 };
 
+static const struct kafka_batch alone = {.count = 1};
 static const char *const compressions[] = {"none", "lz4", "zstd", "gzip", "snappy"};
 /* The first is what the Java client does. */
 static const char *const partitioners[] = {"murmur2_random", "consistent_random",
@@ -124,10 +125,10 @@ static int check(const void *self, struct err *err)
 
 /* -------------------------------------------------------------------- outcome */
 
-static void report(struct delivery *d, rd_kafka_resp_err_t code)
+static void report(struct delivery *d, rd_kafka_resp_err_t code, struct kafka_batch batch)
 {
     int64_t after_ms;
-    const enum outcome outcome = kafka_outcome(code, &after_ms);
+    const enum outcome outcome = kafka_outcome(code, batch, &after_ms);
 
     if (after_ms > 0)
         d->retry_after_ms = after_ms;
@@ -135,25 +136,27 @@ static void report(struct delivery *d, rd_kafka_resp_err_t code)
     delivery_done(d, outcome, outcome == DELIVERED ? NULL : rd_kafka_err2str(code));
 }
 
-static void land(struct flight *f, rd_kafka_resp_err_t code)
+static void land(struct flight *f, rd_kafka_resp_err_t code, struct kafka_batch batch)
 {
     struct delivery *d = f->d;
 
     LIST_REMOVE(f, link);
     free(f);
-    report(d, code); /* last: it may bring the next delivery */
+    report(d, code, batch); /* last: it may bring the next delivery */
 }
 
 static void on_report(struct kafka_sink *s, rd_kafka_event_t *ev)
 {
+    /* One event is one answer of the broker (2.0.2). */
+    struct kafka_batch batch = {.count = (unsigned)rd_kafka_event_message_count(ev)};
     const rd_kafka_message_t *m;
 
-    while ((m = rd_kafka_event_message_next(ev)) != NULL) {
+    for (; (m = rd_kafka_event_message_next(ev)) != NULL; batch.place++) {
         if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             s->tries = 0;
             kafka_client_alive(s->client);
         }
-        land(m->_private, m->err);
+        land(m->_private, m->err, batch);
     }
     if (s->failing && LIST_EMPTY(&s->flights))
         timer_set(s->failed, 0);
@@ -193,7 +196,7 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
     if (code == RD_KAFKA_RESP_ERR__FATAL)
         kafka_client_fail(s->client, rd_kafka_err2str(code));
     if (code)
-        land(f, code);
+        land(f, code, alone);
 }
 
 /* --------------------------------------------------------------- open, close */
@@ -257,7 +260,7 @@ static void on_failed(void *arg)
     close_client(s); /* from here on none is added */
     for (struct flight *f = LIST_FIRST(&s->flights); f; f = next) {
         next = LIST_NEXT(f, link);
-        land(f, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT);
+        land(f, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT, alone);
     }
 }
 

@@ -4,7 +4,14 @@
  */
 #include "sinks/kafka_produce.h"
 
-enum { ARGS_MAX = 6, DLT_HEADERS = 5, FULL_WAIT_MS = 200, REBUILD_WAIT_MS = 1000 };
+enum {
+    ARGS_MAX = 6,
+    DLT_HEADERS = 5,
+    FULL_WAIT_MS = 200,
+    REBUILD_WAIT_MS = 1000,
+    APART_MS = 20, /* longer than a batch is waited for, as a rule */
+    APART_MAX_MS = 60000
+};
 
 /* What is not here may change by itself or by the operator's hand: try again. So does a
  * topic that is unknown or forbidden: the route's schedule decides for how long. */
@@ -12,28 +19,42 @@ static const struct rule {
     rd_kafka_resp_err_t code;
     enum outcome outcome;
     int64_t after_ms;
+    bool of_record; /* one record is the cause, whatever it came with */
 } rules[] = {
-    {RD_KAFKA_RESP_ERR_NO_ERROR, DELIVERED, 0},
-    {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, REJECTED, 0},
-    {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, REJECTED, 0},
-    {RD_KAFKA_RESP_ERR_INVALID_MSG, REJECTED, 0}, /* no key for a compacted topic */
-    {RD_KAFKA_RESP_ERR_INVALID_RECORD, REJECTED, 0},
-    {RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, REJECTED, 0},
-    {RD_KAFKA_RESP_ERR__QUEUE_FULL, TRY_AGAIN, FULL_WAIT_MS},
-    {RD_KAFKA_RESP_ERR__FATAL, TRY_AGAIN, REBUILD_WAIT_MS},
-    {RD_KAFKA_RESP_ERR__PURGE_QUEUE, TRY_AGAIN, REBUILD_WAIT_MS},
-    {RD_KAFKA_RESP_ERR__PURGE_INFLIGHT, TRY_AGAIN, REBUILD_WAIT_MS},
+    {RD_KAFKA_RESP_ERR_NO_ERROR, DELIVERED, 0, false},
+    {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, REJECTED, 0, true}, /* or the batch was */
+    {RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE, REJECTED, 0, true},
+    {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, REJECTED, 0, true},
+    {RD_KAFKA_RESP_ERR_INVALID_MSG, REJECTED, 0, true},
+    {RD_KAFKA_RESP_ERR_INVALID_RECORD, REJECTED, 0, true}, /* no key, topic compacted */
+    {RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, REJECTED, 0, false},
+    {RD_KAFKA_RESP_ERR__QUEUE_FULL, TRY_AGAIN, FULL_WAIT_MS, false},
+    {RD_KAFKA_RESP_ERR__FATAL, TRY_AGAIN, REBUILD_WAIT_MS, false},
+    {RD_KAFKA_RESP_ERR__PURGE_QUEUE, TRY_AGAIN, REBUILD_WAIT_MS, false},
+    {RD_KAFKA_RESP_ERR__PURGE_INFLIGHT, TRY_AGAIN, REBUILD_WAIT_MS, false},
 };
 
-enum outcome kafka_outcome(rd_kafka_resp_err_t code, int64_t *after_ms)
+static const struct rule *rule_of(rd_kafka_resp_err_t code)
 {
-    *after_ms = 0;
-    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        if (rules[i].code == code) {
-            *after_ms = rules[i].after_ms;
-            return rules[i].outcome;
-        }
-    }
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        if (rules[i].code == code)
+            return &rules[i];
+    return NULL;
+}
+
+enum outcome kafka_outcome(rd_kafka_resp_err_t code, struct kafka_batch batch,
+                           int64_t *after_ms)
+{
+    const struct rule *rule = rule_of(code);
+
+    *after_ms = rule ? rule->after_ms : 0;
+    if (rule == NULL)
+        return TRY_AGAIN;
+    if (!rule->of_record || batch.count <= 1)
+        return rule->outcome;
+    *after_ms = (batch.place + INT64_C(1)) * APART_MS;
+    if (*after_ms > APART_MAX_MS)
+        *after_ms = APART_MAX_MS;
     return TRY_AGAIN;
 }
 

@@ -150,13 +150,22 @@ static bool failed_one(struct httpd_req *req, const struct dead_reply *reply)
 
 /* --------------------------------------------------------------------- asking */
 
+/* What a script's unset variable leaves empty must not mean all of them. */
+static int check(const struct dead_params *p, struct err *err)
+{
+    if ((p->cursor.p && p->cursor.n == 0) || (p->id_prefix.p && p->id_prefix.n == 0))
+        return err_set(err, "%s is empty; leave it out to mean any",
+                       p->cursor.p && p->cursor.n == 0 ? "cursor" : "id_prefix");
+    return 0;
+}
+
 /* false: it has answered that the query is wrong. */
 static bool read_query(struct httpd_req *req, const struct http_param *rows,
                        enum dead_do what, struct dead_query *q, char reason[REASON_ROOM])
 {
     struct dead_params p = {.max = 1};
     struct err err;
-    if (http_params_read(req, rows, &p, &err) < 0) {
+    if (http_params_read(req, rows, &p, &err) < 0 || check(&p, &err) < 0) {
         httpd_error(req, 400, "bad-request", "%s", err.text);
         return false;
     }

@@ -52,7 +52,7 @@ static int64_t instant(const char *text)
 }
 
 struct row { /* after: the runs that follow, one after the other */
-    const char *text, *after, *runs[4];
+    const char *text, *after, *runs[5];
 };
 
 static void check_rows(const struct row *rows, size_t count)
@@ -60,7 +60,7 @@ static void check_rows(const struct row *rows, size_t count)
     for (size_t i = 0; i < count; i++) {
         struct repeat r = good(rows[i].text);
         int64_t at = instant(rows[i].after);
-        for (size_t j = 0; j < 4 && rows[i].runs[j]; j++) {
+        for (size_t j = 0; j < 5 && rows[i].runs[j]; j++) {
             char text[WHEN_TEXT_BYTES];
             at = repeat_next_ms(&r, at, at);
             when_format_rfc3339(at, text);
@@ -184,10 +184,18 @@ what_the_clocks_skip_runs_after_the_gap_and_what_comes_twice_once(void **state)
          {"2025-03-30T00:40:00Z", "2025-03-30T01:00:00Z", "2025-03-30T01:20:00Z"}},
         {"*/20 * * * * Europe/Berlin",
          "2025-10-26T00:20:00Z",
-         {"2025-10-26T00:40:00Z", "2025-10-26T02:00:00Z", "2025-10-26T02:20:00Z"}},
+         /* A line that has every hour goes on through the second one. */
+         {"2025-10-26T00:40:00Z", "2025-10-26T01:00:00Z", "2025-10-26T01:20:00Z",
+          "2025-10-26T01:40:00Z", "2025-10-26T02:00:00Z"}},
+        {"15 * * * * Europe/Berlin",
+         "2025-10-26T00:20:00Z",
+         {"2025-10-26T01:15:00Z", "2025-10-26T02:15:00Z"}},
         {"*/20 * * * * Europe/Berlin",
          "2025-10-26T01:30:00Z", /* in the middle of what comes the second time */
-         {"2025-10-26T02:00:00Z"}},
+         {"2025-10-26T01:40:00Z", "2025-10-26T02:00:00Z"}},
+        {"*/20 0-12 * * * Europe/Berlin", /* not every hour: once */
+         "2025-10-26T00:30:00Z",
+         {"2025-10-26T00:40:00Z", "2025-10-26T02:00:00Z"}},
         {"0 9 * * 1-5 Europe/Berlin",
          "2025-03-28T08:00:00Z",
          {"2025-03-31T07:00:00Z", "2025-04-01T07:00:00Z"}},

@@ -58,7 +58,7 @@ local function order_place(id, due, group)
   if front and front ~= id then
     local score = tonumber(redis.call('ZSCORE', delay_key, front) or nil)
     local its = redis.call('HGET', place_key, front)
-    if not score or score ~= order_due(its) or place > its then
+    if score ~= order_due(its) or place > its then
       redis.call('ZADD', held_key, 0, place .. id)
       return false
     end

@@ -204,7 +204,8 @@ def test_filters_choose_and_a_wrong_one_is_refused(yard):
     assert yard.ids(**{"from": "2100-01-01T00:00:00Z"}) == []
     assert len(yard.ids(max=3)) == 3
     for bad in ({"reason": "retrys"}, {"reason": "x" * 100}, {"from": "yesterday"}, {"max": "0"},
-                {"max": "501"}, {"cursor": "1"}, {"cursor": "1.1.1.1."}, {"colour": "blue"}):
+                {"max": "501"}, {"cursor": "1"}, {"cursor": "1.1.1.1."}, {"cursor": ""}, {"id_prefix": ""},
+                {"colour": "blue"}):
         status, _, body = yard.ask("GET", "", **bad)
         assert (status, body["error"]) == (400, "bad-request"), bad
     for bad in ({"rate": "0"}, {"rate": "fast"}, {"dry_run": "1"}, {"not_before": "x"}):

@@ -4,6 +4,7 @@ import struct
 import time
 
 import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from lib import collect
 
@@ -83,3 +84,28 @@ def test_a_job_that_came_from_elsewhere_has_no_place_in_kafka(bench):
     assert not [n for n, _ in letter.headers if n.startswith("kafka_dlt-")]
     assert letter.header("delay-dead-reason") == b"rejected"
     m.tarry.stop()
+
+
+def test_what_a_topic_is_too_small_for_is_rejected_alone(bench, real_kafka):
+    """Its company in the batch is not; and the broker's code is told."""
+    topic = f"{bench.name}.out"
+    admin = AdminClient({"bootstrap.servers": real_kafka.address})
+    new = NewTopic(topic, 1, 1, config={"max.message.bytes": "2000"})
+    admin.create_topics([new])[topic].result(20)
+    out = bench.keep(collect.FromKafka(real_kafka.address, topic, 1))
+    letters = bench.keep(collect.FromHttp())
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ out: {{ type = "kafka"; brokers = "{real_kafka.address}"; }};
+                  dead: {{ type = "http"; url = "{letters.url}"; }}; }};
+        routes: {{ main: {{ from = "http"; to = "out"; topic = "{topic}"; dead = "dead";
+                            retry = [ "100ms", "300ms" ]; }}; }};''').start()
+    due = {"deliver-at": str(int(time.time() * 1000) + 1500)}
+    for i in range(20):
+        size = 5000 if i == 10 else 300
+        assert tarry.ask("POST", "/v1/routes/main/jobs", b"%02d" % i + b"." * size, due)[0] == 201
+    letter = letters.wait_count(1)[0]
+    assert letter.payload.startswith(b"10") and letter.header("delay-dead-reason") == b"rejected"
+    assert letter.header("delay-dead-status") == b"10"
+    arrived = {a.payload[:2] for a in out.wait_count(19)}
+    assert len(arrived) == 19 and len(letters.arrivals) == 1
+    tarry.stop()

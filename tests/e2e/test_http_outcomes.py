@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -25,40 +26,53 @@ def hook(bench):
     return bench.keep(Hook())
 
 
-def start(bench, retry='"never"', **sinks):
-    """Two routes for each sink: one takes the URL from the header x-to, as if the operator had
-    written it there; through the other, ask_NAME, a message may ask for one."""
+# Of the operator's URLs; a message may choose the path.
+HOSTS = ("127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]", "me@localhost")
+
+
+def start(bench, hook, retry='"never"', **sinks):
+    """A route for each sink and host, named NAME_HOST, by number; and ask_NAME, where a message
+    may ask for a URL."""
     def route(name, sink, more):
-        return (f'{name}: {{ from = "http"; to = "{sink}"; retry = {retry}; {more} }};')
+        return f'{name}: {{ from = "http"; to = "{sink}"; retry = {retry}; {more} }};'
     body = "".join(f'{name}: {{ type = "http"; {more} }};' for name, more in sinks.items())
-    routes = "".join(route(name, name, 'topic = "{header.x-to}";') +
-                     route(f"ask_{name}", name, 'to_allow = [ "http*" ];') for name in sinks)
+    routes = "".join(
+        route(f"ask_{name}", name, 'to_allow = [ "http*" ];') + "".join(
+            route(f"{name}_{i}", name, f'topic = "http://{host}:{hook.port}/{{header.x-path}}";')
+            for i, host in enumerate(HOSTS)) for name in sinks)
     daemon = bench.tarry(bench.redis().url, f"sinks: {{ {body} }}; routes: {{ {routes} }};")
     return daemon.start()
 
 
+def place_of(route, url):
+    """The route of the operator's for a URL; or the one where a message asks for it."""
+    if route.startswith("ask_"):
+        return route, {"delay-to": url}
+    host, _, path = url.removeprefix("http://").partition("/")
+    return f"{route}_{HOSTS.index(host.rpartition(':')[0])}", {"x-path": path}
+
+
 def post(daemon, route, url, body=b"body", **headers):
-    name = "delay-to" if route.startswith("ask_") else "x-to"
-    status, _, made = daemon.ask("POST", f"/v1/routes/{route}/jobs", body,
-                                 {name: url, **headers})
+    route, named = place_of(route, url)
+    status, _, made = daemon.ask("POST", f"/v1/routes/{route}/jobs", body, {**named, **headers})
     assert status == 201, made
-    return made["id"]
+    return f"/v1/routes/{route}/jobs/{made['id']}"
 
 
-def state(daemon, route, job):
-    status, _, found = daemon.ask("GET", f"/v1/routes/{route}/jobs/{job}")
+def state(daemon, job):
+    status, _, found = daemon.ask("GET", job)
     return found["state"] if status == 200 else "gone"
 
 
-def error_of(daemon, route, job):
+def error_of(daemon, job):
     """Of a job that must end as a dead letter."""
-    wait_for(f"a dead letter of {route}", lambda: state(daemon, route, job) == "dead")
-    return daemon.ask("GET", f"/v1/routes/{route}/jobs/{job}")[2]["last_error"]
+    wait_for("a dead letter", lambda: state(daemon, job) == "dead")
+    return daemon.ask("GET", job)[2]["last_error"]
 
 
 def deliver(daemon, route, url):
     job = post(daemon, route, url)
-    wait_for("the delivery", lambda: state(daemon, route, job) == "gone")
+    wait_for("the delivery", lambda: state(daemon, job) == "gone")
 
 
 def gap_s(calls):
@@ -69,21 +83,22 @@ def gap_s(calls):
 
 
 def test_lists_of_statuses_say_what_an_answer_means(bench, hook):
-    daemon = start(bench, '[ "200ms" ]', a='delivered = [ "200-201", "409" ]; stop = [ ];'
+    daemon = start(bench, hook, '[ "200ms" ]', a='delivered = [ "200-201", "409" ]; stop = [ ];'
                    'retry = [ 404, 202 ]; reject = [ "4xx", "503", "302" ];')
     for status, wanted in ((200, "gone"), (409, "gone"), (410, "dead"), (503, "dead"),
                            (302, "dead")):
         url = hook.url(response(b"", status))
         job = post(daemon, "a", url)
-        wait_for(f"the end of {status}", lambda: state(daemon, "a", job) == wanted)
+        wait_for(f"the end of {status}", lambda: state(daemon, job) == wanted)
         assert len(hook.got(url)) == 1
         if wanted == "dead":
-            assert error_of(daemon, "a", job) == f"HTTP {status}"
+            assert error_of(daemon, job) == f"HTTP {status}"
+            assert daemon.ask("GET", job.replace("/jobs/", "/dead/"))[2]["status"] == status
     for status in (404, 202, 500, 204, 301):  # listed to be tried again, or not at all
         url = hook.url(response(b"", status), response())
         job = post(daemon, "a", url)
         assert len(hook.wait(url, 2)) == 2
-        wait_for(f"the end of {status}", lambda: state(daemon, "a", job) == "gone")
+        wait_for(f"the end of {status}", lambda: state(daemon, job) == "gone")
 
 
 def test_a_code_in_two_lists_is_told_by_check(bench):
@@ -105,7 +120,7 @@ def test_a_code_in_two_lists_is_told_by_check(bench):
 
 
 def test_retry_after_in_seconds_and_as_a_date_is_kept_to_and_capped(bench, hook):
-    daemon = start(bench, '[ "100ms" ]', a='', short='retry_after_max = "1s";',
+    daemon = start(bench, hook, '[ "100ms" ]', a='', short='retry_after_max = "1s";',
                    none='retry_after_max = "0";')
     rows = (("a", lambda: "2", 2.0, 3.5),
             ("a", lambda: email.utils.formatdate(time.time() + 3, usegmt=True), 1.9, 4.5),
@@ -126,7 +141,7 @@ def test_retry_after_in_seconds_and_as_a_date_is_kept_to_and_capped(bench, hook)
 
 def test_a_retry_after_is_of_its_own_answer_only(bench, hook):
     """The handle of one request is used for the next."""
-    daemon = start(bench, '[ "100ms" ]', a="redirects = 1; retry_after_max = \"3s\";")
+    daemon = start(bench, hook, '[ "100ms" ]', a="redirects = 1; retry_after_max = \"3s\";")
     first = hook.url(response(b"", 503, "Retry-After: 3"), response())
     post(daemon, "a", first)
     hook.wait(first)
@@ -139,27 +154,33 @@ def test_a_retry_after_is_of_its_own_answer_only(bench, hook):
     assert gap_s(hook.wait(end, 2)) < 1.5
 
 
-def test_a_410_stops_the_target_and_costs_no_attempt(bench, hook):
-    daemon = start(bench, '[ "100ms" ]', a="")
+def test_a_410_stops_the_target_until_an_operator_says_otherwise(bench, hook):
+    daemon = start(bench, hook, '[ "100ms" ]', a="")
     gone = hook.url(response(b"", 410))
     job = post(daemon, "a", gone)
     hook.wait(gone)
-    wait_for("the job to be back", lambda: state(daemon, "a", job) == "waiting")
+    wait_for("the job to be back", lambda: state(daemon, job) == "waiting")
     later = hook.url(response())
     other = post(daemon, "a", later)
     time.sleep(1)
     assert len(hook.got(gone)) == 1 and not hook.got(later)
-    assert state(daemon, "a", job) == state(daemon, "a", other) == "waiting"
-    assert daemon.ask("GET", f"/v1/routes/a/jobs/{job}")[2]["attempts"] == 0
+    assert state(daemon, job) == state(daemon, other) == "waiting"
+    assert daemon.ask("GET", job)[2]["attempts"] == 0
+    # The origin of its URL is what has stopped.
+    targets = daemon.ask("GET", "/v1/routes/a_0/targets")[2]["targets"]
+    assert [(t["target"], t["state"]) for t in targets] == [(f"http://{hook.at}", "stopped")]
+    go_on = "/v1/routes/a_0/targets/go-on?target=" + urllib.parse.quote(f"http://{hook.at}", "")
+    assert daemon.ask("POST", go_on)[0] == 200
+    deliver(daemon, "a", hook.url(response()))
 
 
 # ------------------------------------------------------------------ where URLs may lead
 
 
 def test_a_message_names_a_url_only_where_the_sink_says_so(bench, hook):
-    daemon = start(bench, shut="", open='url_from_message = true; allow = [ "127.0.0.1" ];')
+    daemon = start(bench, hook, shut="", open='url_from_message = true; allow = [ "127.0.0.1" ];')
     url = hook.url(response())
-    assert "url_from_message" in error_of(daemon, "ask_shut", post(daemon, "ask_shut", url))
+    assert "url_from_message" in error_of(daemon, post(daemon, "ask_shut", url))
     assert not hook.got(url)
     post(daemon, "shut", url)
     assert len(hook.wait(url)) == 1
@@ -168,19 +189,19 @@ def test_a_message_names_a_url_only_where_the_sink_says_so(bench, hook):
 
 
 def test_a_message_s_url_leads_to_no_private_address_however_it_is_spelt(bench, hook):
-    daemon = start(bench, a="url_from_message = true;")
+    daemon = start(bench, hook, a="url_from_message = true;")
     url = hook.url(response())
     spellings = ("127.0.0.1", "localhost", "2130706433", "0x7f.1", "017700000001", "127.1",
                  "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::1]", "[64:ff9b::7f00:1]",
                  "[2002:7f00:1::]", "169.254.169.254", "0.0.0.0")
     jobs = [post(daemon, "ask_a", url.replace("127.0.0.1", host)) for host in spellings]
     for job in jobs:
-        assert DENIED in error_of(daemon, "ask_a", job)
+        assert DENIED in error_of(daemon, job)
     assert not hook.got(url)
     with socket.create_server(("127.0.0.1", 0)) as listener:  # not even connected to
         listener.setblocking(False)
         job = post(daemon, "ask_a", f"http://localhost:{listener.getsockname()[1]}/")
-        assert DENIED in error_of(daemon, "ask_a", job)
+        assert DENIED in error_of(daemon, job)
         with pytest.raises(BlockingIOError):
             listener.accept()
     post(daemon, "a", url.replace("127.0.0.1", "2130706433"))  # the operator may
@@ -188,7 +209,7 @@ def test_a_message_s_url_leads_to_no_private_address_however_it_is_spelt(bench, 
 
 
 def test_a_redirect_is_judged_as_its_first_url(bench, hook):
-    daemon = start(bench, a='url_from_message = true; redirects = 2; allow = [ "127.0.0.1" ];')
+    daemon = start(bench, hook, a='url_from_message = true; redirects = 2; allow = [ "127.0.0.1" ];')
     end = hook.url(response())
     for host, fine in (("127.0.0.1", True), ("127.0.0.2", False), ("[::1]", False),
                        ("[::ffff:127.0.0.2]", False)):
@@ -197,17 +218,17 @@ def test_a_redirect_is_judged_as_its_first_url(bench, hook):
         if fine:
             hook.wait(end)
         else:
-            assert DENIED in error_of(daemon, "ask_a", job)
+            assert DENIED in error_of(daemon, job)
 
 
 def test_what_the_operator_denies_is_denied_to_all(bench, hook):
-    daemon = start(bench, a='deny = [ "127.0.0.0/8", "::1" ]; allow = [ "127.0.0.1" ];',
+    daemon = start(bench, hook, a='deny = [ "127.0.0.0/8", "::1" ]; allow = [ "127.0.0.1" ];',
                    b='deny = [ "127.0.0.0/8", "::1" ];')
     url = hook.url(response())
     post(daemon, "a", url)
     hook.wait(url)
     for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]"):
-        assert DENIED in error_of(daemon, "b", post(daemon, "b", url.replace("127.0.0.1", host)))
+        assert DENIED in error_of(daemon, post(daemon, "b", url.replace("127.0.0.1", host)))
     assert len(hook.got(url)) == 1
 
 
@@ -236,34 +257,35 @@ def other():
 
 
 def test_a_connection_kept_from_the_operators_url_is_none_for_a_message(bench, hook, other):
-    daemon = start(bench, a='url_from_message = true; allow = [ "127.0.0.2" ];')
+    daemon = start(bench, hook, a='url_from_message = true; allow = [ "127.0.0.2" ];')
     trusted, asked = hook.url(response()), hook.url(response())
     for _ in range(2):
         deliver(daemon, "a", trusted)
     first, second = hook.got(trusted)
     assert first.peer == second.peer  # it is kept
     job = post(daemon, "ask_a", asked)
-    assert DENIED in error_of(daemon, "ask_a", job)
+    assert DENIED in error_of(daemon, job)
     # Nor when the handle has last been used for an address that is allowed.
     deliver(daemon, "a", trusted)
     deliver(daemon, "ask_a", other)
     job = post(daemon, "ask_a", asked)
-    assert DENIED in error_of(daemon, "ask_a", job)
+    assert DENIED in error_of(daemon, job)
     assert not hook.got(asked)
 
 
 def test_hosts_and_ports_of_routes_and_messages_can_be_bound(bench, hook):
-    daemon = start(bench, a=f'allow_hosts = [ "localhost" ]; ports = [ {hook.port} ];'
-                   'url_from_message = true; allow = [ "127.0.0.0/8", "::1" ];')
+    usual = ('allow_hosts = [ "localhost" ]; url_from_message = true;'
+             'allow = [ "127.0.0.0/8", "::1" ];')
+    daemon = start(bench, hook, a=f"{usual} ports = [ {hook.port} ];",
+                   b=f'{usual} ports = [ "1-{hook.port - 1}" ];')
     url = hook.url(response())
     named = url.replace("127.0.0.1", "localhost")
-    for route in ("a", "ask_a"):
-        assert "allow_hosts" in error_of(daemon, route, post(daemon, route, url))
-        elsewhere = "http://localhost:1/"
-        assert "ports" in error_of(daemon, route, post(daemon, route, elsewhere))
+    for route in ("", "ask_"):
+        assert "allow_hosts" in error_of(daemon, post(daemon, f"{route}a", url))
+        assert "ports" in error_of(daemon, post(daemon, f"{route}b", named))
         assert "user name" in error_of(
-            daemon, route, post(daemon, route, named.replace("//", "//localhost@")))
-        assert not hook.got(url)
+            daemon, post(daemon, f"{route}a", named.replace("//", "//me@")))
+    assert not hook.got(url)
     for i, route in enumerate(("a", "ask_a")):
         post(daemon, route, named)
         assert len(hook.wait(url, i + 1)) == i + 1
@@ -271,7 +293,7 @@ def test_hosts_and_ports_of_routes_and_messages_can_be_bound(bench, hook):
 
 def test_the_operators_headers_go_to_a_messages_url_only_if_he_names_the_host(bench, hook):
     both = 'url_from_message = true; allow = [ "127.0.0.1" ]; headers = { X-Secret = "s"; };'
-    daemon = start(bench, any=both, named=both + 'allow_hosts = [ "127.0.0.1" ];')
+    daemon = start(bench, hook, any=both, named=both + 'allow_hosts = [ "127.0.0.1" ];')
     for route, wanted in (("ask_any", None), ("ask_named", "s"), ("any", "s")):
         url = hook.url(response())
         post(daemon, route, url)
@@ -279,7 +301,7 @@ def test_the_operators_headers_go_to_a_messages_url_only_if_he_names_the_host(be
 
 
 def test_behind_a_proxy_that_guards_its_word_counts(bench, hook):
-    daemon = start(bench, a=f'proxy = "http://{hook.at}"; proxy_guards = true;'
+    daemon = start(bench, hook, a=f'proxy = "http://{hook.at}"; proxy_guards = true;'
                    'url_from_message = true; deny = [ "127.0.0.0/8" ];')
     url = "http://nowhere.invalid/x"
     hook.answers[url] = [response()]
@@ -318,7 +340,7 @@ def test_receivers_can_check_each_signature_while_keys_change(bench, hook):
     keys = [f"whsec_{base64.b64encode(new).decode()}", f"whsec_{base64.b64encode(old).decode()}",
             f"whsk_{base64.b64encode(SEED).decode()}"]
     listed = ", ".join(f'"{key}"' for key in keys)
-    daemon = start(bench, '[ "1100ms" ]', a=f"signing_keys = [ {listed} ]; delay_headers = false;"
+    daemon = start(bench, hook, '[ "1100ms" ]', a=f"signing_keys = [ {listed} ]; delay_headers = false;"
                    "redirects = 1;")
     url = hook.url(response(b"", 500), response())
     body = bytes(range(256)) * 40
@@ -345,7 +367,7 @@ def test_receivers_can_check_each_signature_while_keys_change(bench, hook):
 
 def test_a_redirect_to_elsewhere_is_not_signed(bench, hook):
     secret = bytes(range(32))
-    daemon = start(bench, a='redirects = 1; signing_keys = [ "whsec_'
+    daemon = start(bench, hook, a='redirects = 1; signing_keys = [ "whsec_'
                    f'{base64.b64encode(secret).decode()}" ];')
     near, far = hook.url(response()), hook.url(response())
     away = far.replace("127.0.0.1", "localhost")

@@ -19,7 +19,9 @@ def hook(bench):
 @pytest.fixture
 def tarry(bench):
     """A route for each row of OPTIONS; its jobs bring the URL in the header x-to."""
-    sinks = "".join(f'{name}: {{ type = "http"; headers = {{ X-Secret = "s"; }}; {more} }};'
+    asked = ('url_from_message = true; allow = [ "127.0.0.1", "::1" ];'
+             'allow_hosts = [ "127.0.0.1", "localhost" ];')
+    sinks = "".join(f'{name}: {{ type = "http"; headers = {{ X-Secret = "s"; }}; {asked} {more} }};'
                     for name, more in OPTIONS.items())
     routes = "".join(f'{name}: {{ from = "http"; to = "{name}"; topic = "{{header.x-to}}";'
                      'retry = "never"; };' for name in OPTIONS)

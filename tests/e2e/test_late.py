@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from paho.mqtt import publish
 
 from lib import collect
 from lib.jobs import now_ms
@@ -125,3 +126,16 @@ def test_a_delay_that_is_too_long_is_refused_clamped_or_kept_as_the_route_says(b
     assert p.is_dead("dead", body["id"], "too-long")
     assert not p.hook.arrivals
     p.tarry.stop()
+
+
+def test_where_nobody_hears_a_refusal_a_delay_that_is_too_long_is_a_dead_letter(bench):
+    broker = bench.mosquitto()
+    tarry = bench.tarry(bench.redis().url, f'''
+        sources: {{ in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "$delayed/#" ]; }}; }};
+        sinks:   {{ out: {{ type = "mqtt"; url = "{broker.url}"; }}; }};
+        routes:  {{ r: {{ from = "in"; to = "out"; max_delay = "1h"; }}; }};''').start()
+    broker.wait_subscribed("$delayed/#")
+    publish.single("$delayed/7200/a", "x", 1, hostname="127.0.0.1", port=broker.port)
+    wait_for("the dead letter", lambda: tarry.metric("tarry_jobs_dead", route="r") == 1)
+    assert tarry.metric("tarry_jobs_dead_total", route="r", reason="too-long") == 1
+    tarry.stop()

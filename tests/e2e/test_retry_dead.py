@@ -62,7 +62,7 @@ def test_when_the_schedule_is_used_up_the_job_is_a_dead_letter(bench):
 
 @pytest.mark.smoke
 def test_what_the_other_end_rejects_is_a_dead_letter_at_once(bench):
-    Hooks(bench, [410]).is_dead(b"rejected", b"410", attempts=1)
+    Hooks(bench, [422]).is_dead(b"rejected", b"422", attempts=1)
 
 
 def test_retry_after_is_obeyed(bench):

@@ -29,6 +29,13 @@ class Sample(tarry.Tarry):
                     "TARRY_HTTP_PORT": str(self.port), **env}
         bench.keep(self).start()
 
+    def run(self, *words):
+        """What one of tarry's other commands prints."""
+        done = subprocess.run([tarry.BIN, *words], capture_output=True, text=True, timeout=20,
+                              env={**self.env, "TARRY_URL": f"http://127.0.0.1:{self.port}"})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def count(self, what, route):
         return self.metric(f"tarry_{what}_total", route=route)
 
@@ -100,8 +107,9 @@ def test_a_payment_is_told_again_after_each_wait_until_the_merchant_has_heard(be
     daemon.stop()
 
 
-def test_a_payment_that_is_never_heard_is_kept_and_one_may_ask_for_less(bench):
-    merchant = bench.keep(collect.FromHttp(lambda _: 503))
+def test_a_payment_that_is_not_heard_is_kept_until_it_is_replayed_and_one_may_ask_for_less(bench):
+    answers = [503] * 11
+    merchant = bench.keep(collect.FromHttp(lambda _: answers.pop() if answers else 200))
     daemon = Sample(bench, "payments", PAYMENTS, MERCHANT_URL=merchant.url)
     for id_, more in (("whole", {}), ("less", {"delay-retry": "brief"})):
         headers = {"delay-id": id_, **more}
@@ -109,6 +117,13 @@ def test_a_payment_that_is_never_heard_is_kept_and_one_may_ask_for_less(bench):
     for id_, attempts in (("less", 3), ("whole", 8)):
         wait_for(f"{id_} to be given up", lambda i=id_: daemon.state("notify", i) == "dead")
         assert sum(a.header("delay-id") == id_.encode() for a in merchant.arrivals) == attempts
+    listed = daemon.run("dead", "list", "notify").splitlines()
+    assert sorted(line.split("\t")[1:4] for line in listed if "retries" in line) == [
+        ["retries", "3", "less"], ["retries", "8", "whole"]]
+    daemon.run("dead", "replay", "notify", "--reason", "retries", "--rate", "5")
+    merchant.wait_count(13)
+    assert [a.header("delay-replays") for a in merchant.arrivals[11:]] == [b"1", b"1"]
+    wait_for("both to be heard", lambda: daemon.count("jobs_delivered", "notify") == 2)
     daemon.stop()
 
 

@@ -46,7 +46,7 @@ class Run:
         assert theirs == ours, f"{what}: the scripts say {theirs!r}, the model {ours!r}"
 
     def due(self):
-        return self.now + self.rnd.randint(-30, 120)
+        return self.now + self.rnd.randint(-150, 120)
 
     def new_body(self):
         self.bodies += 1

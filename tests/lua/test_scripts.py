@@ -146,6 +146,246 @@ def test_cancel_tells_waiting_dead_in_flight_and_unknown_apart(bucket):
     assert bucket.cancel("w", "f", "d", "n") == "nfnn"
 
 
+def flying(bucket, *ids, now=10, lease=100):
+    bucket.enqueue([(id_, 1) for id_ in ids])
+    _, token, jobs = bucket.claim(now, lease=lease)
+    assert len(jobs) == len(ids)
+    return token
+
+
+def test_a_job_cancelled_in_flight_is_never_tried_again(bucket, server):
+    lease = flying(bucket, "retried", "buried", "again", "lost", "acked")
+    assert bucket.cancel("retried", "buried", "again", "lost", "acked") == "fffff"
+    assert bucket.cancel("lost") == "f"
+    assert bucket.retry(("retried", lease, 50, "1||0/0/0|1|1|x"),
+                        ("again", lease, 50, "", "next run")) == (-1, "cc")
+    assert bucket.bury(20, ("buried", lease, "1|rejected|0/0/0|1|1|x")) == "c"
+    assert bucket.ack(lease, "acked") == "a"
+    assert bucket.reap(110) == [0, -1, -1, 1]
+    assert server.keys() == []
+
+
+def test_the_mark_of_a_cancel_keeps_what_is_known_and_takes_the_place_of_a_reason(bucket, server):
+    bucket.enqueue([("a", 1), ("b", 1, "2|retries|3/503/1|5|6|x|y"), ("c", 1, "1||0|5|6|old")])
+    bucket.claim(10)
+    assert bucket.cancel("a", "b", "c") == "fff"
+    noted = [server.hget(bucket.key["tries"], id_) for id_ in "abc"]
+    assert noted == [b"0|cancelled|0/0/0|0|0|", b"2|cancelled|3/503/1|5|6|x|y",
+                     b"1|cancelled|0|5|6|old"]
+
+
+def test_an_error_that_reads_like_the_mark_is_none(bucket):
+    lease = flying(bucket, "a")
+    assert bucket.retry(("a", lease, 20, "1||0/0/0|1|1|0|cancelled|x"))[1] == "r"
+    _, lease, _ = bucket.claim(20)
+    assert bucket.retry(("a", lease, 30, "2||0/0/0|1|1|0|cancelled|x"))[1] == "r"
+
+
+def test_an_add_after_the_cancel_of_a_job_in_flight_is_a_new_job(bucket):
+    lease = flying(bucket, "a")
+    bucket.cancel("a")
+    assert bucket.enqueue([("a", 5)], now=10) == (11, "i")
+    assert bucket.retry(("a", lease, 50, "1||0/0/0|1|1|x"))[1] == "x"
+    assert bucket.claim(11)[2] == [(b"a", b"body of a", None)]
+
+
+def test_replace_says_what_was_there(bucket, server):
+    lease = flying(bucket, "f", "d")
+    bucket.bury(10, ("d", lease, "1|rejected|0/0/0|1|1|x"))
+    bucket.enqueue([("w", 99)])
+    rows = [(id_, 50, "", "r", 0, -1, "", "new") for id_ in ("w", "d", "f", "n")]
+    assert bucket.enqueue(rows, now=10) == (50, "rris")
+    assert server.hgetall(bucket.key["pool"]) == dict.fromkeys([b"w", b"d", b"f", b"n"], b"new")
+    assert server.hlen(bucket.key["tries"]) == 0
+    assert len(bucket.claim(50)[2]) == 4
+
+
+def test_words_of_a_replaced_lease_do_not_touch_the_new_job(bucket, server):
+    old = flying(bucket, "a")
+    bucket.enqueue([("a", 5, "", "r", 0, -1, "", "new")], now=10)
+    assert bucket.claim(10)[2] == []  # it would have the token of the old lease
+    _, lease, jobs = bucket.claim(11)
+    assert jobs == [(b"a", b"new", None)]
+    bucket.retry(("a", lease, 20, "1||0/0/0|1|1|x"))  # the new one has failed meanwhile
+    assert bucket.ack(old, "a") == "x"
+    assert bucket.retry(("a", old, 99, "5||0/0/0|1|1|x"))[1] == "x"
+    assert bucket.bury(20, ("a", old, "5|rejected|0/0/0|1|1|x")) == "x"
+    assert bucket.claim(20)[2] == [(b"a", b"new", b"1||0/0/0|1|1|x")]
+
+
+def test_an_ack_of_an_ended_lease_is_not_taken_for_a_job_that_replaced_it(bucket):
+    old = flying(bucket, "a")
+    bucket.reap(110)
+    assert bucket.enqueue([("a", 120, "", "r", 0, -1, "", "new")], now=115)[1] == "r"
+    bucket.claim(120)
+    bucket.reap(220)
+    assert bucket.ack(old, "a") == "x"
+    assert bucket.claim(220)[2][0][1] == b"new"
+
+
+def test_a_replacement_that_comes_again_does_not_deliver_twice(bucket):
+    row = ("a", 5, "", "r", 0, -1, "", "new")
+    assert bucket.enqueue([row], now=10)[1] == "s"
+    assert bucket.enqueue([row], now=10)[1] == "r"
+    _, lease, _ = bucket.claim(10)
+    assert bucket.enqueue([row], now=10) == (-1, "s")
+    assert bucket.ack(lease, "a") == "a"
+
+
+def test_a_delivered_id_is_remembered_for_its_time(bucket, server):
+    bucket.remember = 1000
+    lease = flying(bucket, "a", "b", "c")
+    assert bucket.ack(lease, "a", now=20) == "a"
+    assert bucket.ack(lease, "b", now=20, how="l") == "a"  # lapsed: nobody got it
+    assert bucket.enqueue([("a", 50), ("b", 50)], now=1019)[1] == "ms"
+    assert bucket.cancel("a", now=1019) == "m"
+    assert 0 < server.pttl(bucket.key["seen"]) <= 2000
+    assert bucket.cancel("a", now=1020) == "n"
+    assert bucket.enqueue([("a", 50)], now=1020)[1] == "s"
+
+
+def test_what_is_remembered_is_pruned_as_more_comes(bucket, server):
+    bucket.remember = 100
+    for now in range(10, 5000, 50):
+        lease = flying(bucket, f"j{now}", f"k{now}", now=now)
+        bucket.ack(lease, f"j{now}", f"k{now}", now=now)
+    assert server.zcard(bucket.key["seen"]) <= 6
+
+
+def test_a_replacement_and_a_dead_letter_of_a_remembered_id_are_stored(bucket):
+    bucket.remember = 1000
+    lease = flying(bucket, "a", "b")
+    bucket.ack(lease, "a", "b", now=20)
+    rows = [("a", 50, "", "r"), ("b", "", "0|bad-delay|0/0/0|1|1|x", "d")]
+    assert bucket.enqueue(rows, now=20)[1] == "ss"
+    assert bucket.cancel("a", "b", now=20) == "ce"
+    assert bucket.cancel("a", "b", now=20) == "nm"
+
+
+def test_a_bucket_that_remembers_nothing_keeps_nothing(bucket, server):
+    bucket.ack(flying(bucket, "a"), "a")
+    assert server.keys() == []
+
+
+def test_a_repeating_job_goes_back_with_the_record_of_its_next_run(bucket, server):
+    bucket.enqueue([("a", 1, "2||0/0/0|1|1|x")])
+    _, lease, _ = bucket.claim(10)
+    assert bucket.retry(("a", lease, 60, "", "run 2")) == (60, "r")
+    assert bucket.retry(("a", lease, 99, "", "run 3")) == (60, "x")
+    assert bucket.claim(60)[2] == [(b"a", b"run 2", None)]
+    assert bucket.ack(lease, "a") == "x"
+
+
+def test_a_job_put_back_unspent_has_no_tries(bucket, server):
+    bucket.enqueue([("a", 1, "0|paced|0/0/0|0|0|")])
+    _, lease, _ = bucket.claim(10)
+    assert bucket.retry(("a", lease, 20, ""))[1] == "r"
+    assert server.exists(bucket.key["tries"]) == 0
+
+
+def test_a_lapse_is_for_its_own_lease_only(bucket):
+    lease = flying(bucket, "a")
+    bucket.reap(110)
+    assert bucket.ack(lease, "a", how="l") == "x"
+    assert bucket.ack(lease, "a") == "a"
+
+
+def test_the_leases_that_are_noted_of_one_job_are_bounded(bucket, server):
+    first = flying(bucket, "a")
+    for now in range(200, 200000, 1000):
+        bucket.reap(now)
+        _, last, _ = bucket.claim(now)
+    bucket.reap(300000)
+    assert len(server.hget(bucket.key["ended"], "a")) <= 250
+    assert bucket.ack(first, "a") == "x"
+    assert bucket.ack(last, "a") == "a"
+
+
+def test_a_cancel_of_kafka_is_carried_out_once(bucket):
+    bucket.enqueue([("a", 50), ("b", 50)])
+    first = dict(partitions=[("t/0", "", 7)], records=[(1, 7)])
+    assert bucket.cancel("a", **first) == "c"
+    bucket.enqueue([("a", 60, "", "", 1, 8)], partitions=[("t/0", 7, 8)])
+    assert bucket.cancel("a", **first) == "k"
+    assert bucket.cancel("b", partitions=[("t/0", 9, 10)], records=[(1, 10)]) == "g"
+    assert bucket.cancel("b", partitions=[("t/0", 8, 9)], records=[(1, 9)]) == "c"
+    assert bucket.enqueue([("c", 60, "", "", 1, 9)], partitions=[("t/0", "", 9)])[1] == "k"
+
+
+def test_no_window_of_time_sees_more_than_the_rate_and_the_burst(bucket):
+    rnd = random.Random(11)
+    for rate, burst in ((200, 2), (1000, 50), (3, 1), (0.5, 1), (33333.3, 300)):
+        bucket.client.flushall()
+        bucket.limits = (rate, burst, "", "")
+        bucket.enqueue([(f"j{n}", 1) for n in range(1000)], now=1)
+        now, went = 10**12, []
+        while len(went) < 900 and len(went) < rate * 60:
+            _, _, jobs = bucket.claim(now, most=rnd.choice([1, 3, 1000]))
+            went += [now] * len(jobs)
+            now += max(1, bucket.wait_us // 1000 + rnd.choice([0, 0, 1, 20]))
+        for i in range(0, len(went), 7):
+            for k in range(i, len(went), 5):
+                assert k - i + 1 <= rate * (went[k] - went[i]) / 1000 + burst + 1e-6
+        if rate <= 1000:  # at more, the pauses of this test are what limits it
+            assert len(went) - burst >= 0.5 * rate * (went[-1] - went[0]) / 1000
+
+
+def test_at_a_rate_the_wait_is_neither_too_short_nor_too_long(bucket):
+    bucket.limits = (1000, 10, "", "")
+    bucket.enqueue([(f"j{n}", 1) for n in range(100)])
+    now = 10**12
+    assert len(bucket.claim(now, most=50)[2]) == 10
+    assert bucket.wait_us == 10000  # a hundredth of a second's worth
+    assert len(bucket.claim(now + 9, most=50)[2]) == 9
+    assert len(bucket.claim(now + 10, most=50)[2]) == 1
+    assert len(bucket.claim(now + 20, most=4)[2]) == 4
+    assert bucket.wait_us == 0  # that was all that was asked for
+    assert len(bucket.claim(now + 10000, most=50)[2]) == 10
+    head, _, jobs = bucket.claim(now + 10100, most=99)
+    assert len(jobs) == 10 and head == 1
+    for _ in range(6):
+        now += 20000
+        bucket.claim(now, most=99)
+    assert bucket.wait_us == 0  # nothing is due any more
+
+
+def test_a_rate_is_of_each_field_and_leaves_nothing_behind(bucket, server):
+    bucket.enqueue([(f"j{n}", 1) for n in range(50)])
+    now = 10**12
+    for field in ("", "one", "two"):
+        bucket.limits = (1, 5, field, "")
+        assert len(bucket.claim(now, most=50)[2]) == 5
+        assert bucket.claim(now, most=50)[2] == []
+    assert 0 < server.pttl(bucket.key["pace"]) <= 6000
+    bucket.limits = (1, 5, "three", "")
+    bucket.claim(now + 60000)
+    assert server.hkeys(bucket.key["pace"]) == [b"three"]
+
+
+def test_a_clock_or_a_rate_that_was_set_back_does_not_stop_a_route(bucket):
+    bucket.enqueue([(f"j{n}", 1) for n in range(50)])
+    bucket.limits = (1, 5, "", "")
+    bucket.claim(10**12)
+    assert bucket.claim(10**12 - 10**9, most=50)[2] == []
+    assert bucket.wait_us == 10**6
+    bucket.limits = (1000, 5, "", "")
+    assert bucket.claim(10**12, most=50)[2] == [] and bucket.wait_us == 5000
+
+
+def test_no_more_are_in_flight_than_may_be(bucket):
+    bucket.limits = ("", 0, "", 3)
+    bucket.enqueue([(f"j{n}", 1) for n in range(5)])
+    _, lease, jobs = bucket.claim(10)
+    assert len(jobs) == 3 and bucket.wait_us == -1
+    assert bucket.claim(10)[2] == [] and bucket.wait_us == -1
+    bucket.ack(lease, "j0")
+    assert len(bucket.claim(10)[2]) == 1
+    bucket.limits = (1, 1, "", 5)
+    assert len(bucket.claim(10**7)[2]) == 1 and bucket.wait_us == 0  # that was the last
+    bucket.enqueue([("x", 1), ("y", 1)])
+    assert bucket.claim(10**7)[2] == [] and bucket.wait_us == 10**6
+
+
 def test_reap_brings_ended_leases_back_as_a_further_attempt(bucket):
     bucket.enqueue([("a", 1), ("b", 2)])
     bucket.claim(10, lease=100, most=1)

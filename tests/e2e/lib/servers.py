@@ -31,10 +31,14 @@ def wait_for(what, condition, timeout_s=15.0, step_s=0.02):
         time.sleep(step_s)
 
 
+# Each of the processes that ./tests/run has side by side takes ports of its own.
+FIRST_PORT = 20000 + int(os.environ.get("TARRY_E2E_SLOT", "0")) % 4 * 3000
+
+
 def free_port():
     """Below the range from which the kernel takes ports for outgoing connections."""
     while True:
-        port = random.randrange(20000, 32000)
+        port = random.randrange(FIRST_PORT, FIRST_PORT + 3000)
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
