@@ -32,13 +32,18 @@ static int compile(const char *text, const struct sink *sink, struct tmpl **tmpl
     return *tmpl ? 0 : -1;
 }
 
-/* Could a message choose the host of its target, within this template? */
+/* Could a message choose the host of its target, within this template? Not where the text
+ * before its first field goes on into the path. */
 static bool is_open(const struct sink *sink, const struct tmpl *target)
 {
     if (sink->ops->origin == NULL || target == NULL || tmpl_is_constant(target))
         return false;
     struct slice prefix = tmpl_prefix(target);
-    return prefix.n == 0 || sink->ops->origin(sink->self, prefix).n >= prefix.n;
+    if (prefix.n == 0)
+        return true; /* else the origin is a part of it */
+    struct slice origin = sink->ops->origin(sink->self, prefix);
+    const char *end = origin.p + origin.n;
+    return memchr(end, '/', (size_t)(prefix.p + prefix.n - end)) == NULL;
 }
 
 /* By default a hundredth of a second's worth: what a claim is late by may be made up. */

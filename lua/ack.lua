@@ -57,7 +57,7 @@ if redis.call('HDEL', tries, unpack(gone)) > 0 then
   redis.call('HDEL', base .. ':ended', unpack(gone))
 end
 redis.call('HDEL', pool, unpack(gone))
-if redis.call('EXISTS', place_key) == 1 then
+if redis.call('EXISTS', base .. ':place') == 1 then
   for _, id in ipairs(gone) do
     order_left(id)
   end

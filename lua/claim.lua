@@ -80,7 +80,8 @@ local function wait_us(taken)
   elseif by_flight <= by_rate then
     return -1
   end
-  local worth = math.max(1, math.floor(math.min(ahead_us / step_us, rate / 100, due)))
+  -- Half of the burst: what comes while the caller is on its way must not be lost at the brim.
+  local worth = math.max(1, math.floor(math.min(ahead_us / step_us / 2, rate / 200, due)))
   return math.max(1, math.ceil(used_us + worth * step_us - ahead_us - now_us))
 end
 

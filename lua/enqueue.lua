@@ -47,7 +47,6 @@ end
 local now = math.floor(now_us / 1000)
 
 local of_queue, remembers, FIELDS = ARGV[4] == 'q', ARGV[5] == '1', ARGV[4] == 'k' and 9 or 8
-local seen = base .. ':seen'
 
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 local at = ingest_read(ingest, 6)
@@ -142,7 +141,7 @@ for id_at = at, #ARGV, FIELDS do
 end
 local there = redis.call('HMGET', pool, unpack(ids))
 local owner = owners and redis.call('HMGET', owners, unpack(ids))
-local till = remembers and redis.call('ZMSCORE', seen, unpack(ids)) or {}
+local till = remembers and redis.call('ZMSCORE', base .. ':seen', unpack(ids)) or {}
 
 -- The letter for a job; the second where that says more than what is to be done.
 local function judge(i, id, how)
@@ -176,7 +175,7 @@ for i, id in ipairs(ids) do
       write(owners, id, base)
     end
     if till[i] and how == 'r' then
-      redis.call('ZREM', seen, id) -- it is a new one
+      redis.call('ZREM', base .. ':seen', id) -- it is a new one
     end
     write(pool, id, ARGV[at + 2])
     put(id, score_of(i, ARGV[at + 1], how, code), how, FIELDS == 9 and ARGV[at + 8])

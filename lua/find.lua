@@ -23,8 +23,8 @@ for key, state in pairs({ [2] = 'w', [3] = 'f', [4] = 'd' }) do
     return { state, tonumber(score), body, tries }
   end
 end
-local place = redis.call('HGET', place_key, id)
-if place and redis.call('ZSCORE', held_key, place .. id) then
+local place = redis.call('HGET', base .. ':place', id)
+if place and redis.call('ZSCORE', base .. ':held', place .. id) then
   return { 'w', order_due(place), body, tries }
 end
 return { 'n', 0, '', false }

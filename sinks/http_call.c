@@ -274,9 +274,9 @@ void http_call_end(struct http_call *c, CURLcode code)
     bool by_body = c->s->o.accept == HTTP_BY_CODE100;
     long status = 0;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    c->d->status = (int)status;
     if (code == CURLE_OK && follow(c, status))
         return;
-    c->d->status = (int)status;
     if (code == CURLE_OK && by_body)
         report_code100(c, status);
     else if (code == CURLE_OK || (c->stopped && !by_body && status >= 200))

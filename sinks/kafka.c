@@ -26,7 +26,11 @@ enum {
 
 struct flight { /* a delivery on its way; the opaque of its record */
     LIST_ENTRY(flight) link;
+    STAILQ_ENTRY(flight) next; /* among those to be sent alone */
     struct delivery *d;
+    int64_t begun_ms; /* monotonic */
+    rd_kafka_resp_err_t refused;
+    bool lone; /* under way alone */
 };
 
 struct kafka_sink {
@@ -39,6 +43,9 @@ struct kafka_sink {
     struct sink *sink;
     struct kafka_client *client; /* NULL: between two tries */
     LIST_HEAD(, flight) flights;
+    STAILQ_HEAD(, flight) apart; /* refused with others: to be sent one by one */
+    bool lone;                   /* one of them is under way */
+    struct log_limit batch_limit;
     bool failing;         /* waits for the reports of what was purged */
     struct timer *failed; /* that has come to its end */
     struct timer *retry;  /* builds the producer anew */
@@ -46,7 +53,6 @@ struct kafka_sink {
     bool stopping, closing; /* closing: a client is being destroyed */
 };
 
-static const struct kafka_batch alone = {.count = 1};
 static const char *const compressions[] = {"none", "lz4", "zstd", "gzip", "snappy"};
 /* The first is what the Java client does. */
 static const char *const partitioners[] = {"murmur2_random", "consistent_random",
@@ -125,39 +131,99 @@ static int check(const void *self, struct err *err)
 
 /* -------------------------------------------------------------------- outcome */
 
-static void report(struct delivery *d, rd_kafka_resp_err_t code, struct kafka_batch batch)
+static void report(struct delivery *d, enum outcome outcome, rd_kafka_resp_err_t code)
 {
-    int64_t after_ms;
-    const enum outcome outcome = kafka_outcome(code, batch, &after_ms);
-
-    if (after_ms > 0)
-        d->retry_after_ms = after_ms;
     d->status = code > 0 ? (int)code : 0; /* below 0: librdkafka's own, no broker's */
     delivery_done(d, outcome, outcome == DELIVERED ? NULL : rd_kafka_err2str(code));
 }
 
-static void land(struct flight *f, rd_kafka_resp_err_t code, struct kafka_batch batch)
+static void land(struct flight *f, enum outcome outcome, rd_kafka_resp_err_t code)
 {
     struct delivery *d = f->d;
 
     LIST_REMOVE(f, link);
     free(f);
-    report(d, code, batch); /* last: it may bring the next delivery */
+    report(d, outcome, code); /* last: it may bring the next delivery */
+}
+
+/* As the code says of this very record. */
+static void land_by_code(struct flight *f, rd_kafka_resp_err_t code)
+{
+    int64_t after_ms;
+    const enum outcome outcome = kafka_outcome(code, &after_ms);
+
+    if (after_ms > 0)
+        f->d->retry_after_ms = after_ms;
+    land(f, outcome, code);
+}
+
+static void launch(struct kafka_sink *s, struct flight *f)
+{
+    rd_kafka_resp_err_t code = kafka_produce(kafka_client_rk(s->client), f->d, f);
+
+    if (code == RD_KAFKA_RESP_ERR__FATAL)
+        kafka_client_fail(s->client, rd_kafka_err2str(code));
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        return;
+    if (f->lone)
+        s->lone = false;
+    land_by_code(f, code);
+}
+
+/* A report may take as long again: both must end before the lease does. */
+static bool has_time(const struct flight *f)
+{
+    return loop_mono_ms() - f->begun_ms < f->d->timeout_ms / 4;
+}
+
+/* What was refused in company goes one by one, so that the one record that is the cause
+ * is found, and no other is given up for it. */
+static void launch_lone(struct kafka_sink *s)
+{
+    while (!s->lone && s->client && !s->failing && !STAILQ_EMPTY(&s->apart)) {
+        struct flight *f = STAILQ_FIRST(&s->apart);
+        STAILQ_REMOVE_HEAD(&s->apart, next);
+        if (has_time(f)) {
+            f->lone = s->lone = true;
+            launch(s, f);
+        } else {
+            land(f, TRY_AGAIN, f->refused);
+        }
+    }
+}
+
+static void refused_in_company(struct kafka_sink *s, struct flight *f,
+                               rd_kafka_resp_err_t code)
+{
+    log_limited(
+        &s->batch_limit, LOG_WARN, sink_name(s->sink),
+        "the broker refuses a whole batch: %s; its records are sent one by one. If "
+        "max.message.bytes of the topic is low, set batch_size in kafka: { } to it",
+        rd_kafka_err2str(code));
+    f->refused = code;
+    STAILQ_INSERT_TAIL(&s->apart, f, next);
 }
 
 static void on_report(struct kafka_sink *s, rd_kafka_event_t *ev)
 {
-    /* One event is one answer of the broker (2.0.2). */
-    struct kafka_batch batch = {.count = (unsigned)rd_kafka_event_message_count(ev)};
+    /* One event is one answer to one batch (2.0.2). */
+    const bool company = rd_kafka_event_message_count(ev) > 1;
     const rd_kafka_message_t *m;
 
-    for (; (m = rd_kafka_event_message_next(ev)) != NULL; batch.place++) {
+    while ((m = rd_kafka_event_message_next(ev)) != NULL) {
+        struct flight *f = m->_private;
+        if (f->lone)
+            f->lone = s->lone = false;
         if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             s->tries = 0;
             kafka_client_alive(s->client);
         }
-        land(m->_private, m->err, batch);
+        if (company && kafka_is_of_record(m->err))
+            refused_in_company(s, f, m->err);
+        else
+            land_by_code(f, m->err);
     }
+    launch_lone(s);
     if (s->failing && LIST_EMPTY(&s->flights))
         timer_set(s->failed, 0);
 }
@@ -191,12 +257,9 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
     }
     struct flight *f = mem_alloc(sizeof(*f));
     f->d = d;
+    f->begun_ms = loop_mono_ms();
     LIST_INSERT_HEAD(&s->flights, f, link);
-    rd_kafka_resp_err_t code = kafka_produce(kafka_client_rk(s->client), d, f);
-    if (code == RD_KAFKA_RESP_ERR__FATAL)
-        kafka_client_fail(s->client, rd_kafka_err2str(code));
-    if (code)
-        land(f, code, alone);
+    launch(s, f);
 }
 
 /* --------------------------------------------------------------- open, close */
@@ -258,9 +321,11 @@ static void on_failed(void *arg)
     struct flight *next;
 
     close_client(s); /* from here on none is added */
+    STAILQ_INIT(&s->apart);
+    s->lone = false;
     for (struct flight *f = LIST_FIRST(&s->flights); f; f = next) {
         next = LIST_NEXT(f, link);
-        land(f, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT, alone);
+        land_by_code(f, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT);
     }
 }
 
@@ -284,6 +349,7 @@ static int start(struct sink *sink, void *self, struct err *err)
 
     s->sink = sink;
     LIST_INIT(&s->flights);
+    STAILQ_INIT(&s->apart);
     if (open_client(s, err) < 0)
         return -1;
     s->failed = timer_new(on_failed, s);

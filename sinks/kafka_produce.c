@@ -4,14 +4,7 @@
  */
 #include "sinks/kafka_produce.h"
 
-enum {
-    ARGS_MAX = 6,
-    DLT_HEADERS = 5,
-    FULL_WAIT_MS = 200,
-    REBUILD_WAIT_MS = 1000,
-    APART_MS = 20, /* longer than a batch is waited for, as a rule */
-    APART_MAX_MS = 60000
-};
+enum { ARGS_MAX = 6, DLT_HEADERS = 5, FULL_WAIT_MS = 200, REBUILD_WAIT_MS = 1000 };
 
 /* What is not here may change by itself or by the operator's hand: try again. So does a
  * topic that is unknown or forbidden: the route's schedule decides for how long. */
@@ -19,7 +12,7 @@ static const struct rule {
     rd_kafka_resp_err_t code;
     enum outcome outcome;
     int64_t after_ms;
-    bool of_record; /* one record is the cause, whatever it came with */
+    bool of_record; /* one record of the batch is the cause */
 } rules[] = {
     {RD_KAFKA_RESP_ERR_NO_ERROR, DELIVERED, 0, false},
     {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, REJECTED, 0, true}, /* or the batch was */
@@ -42,20 +35,18 @@ static const struct rule *rule_of(rd_kafka_resp_err_t code)
     return NULL;
 }
 
-enum outcome kafka_outcome(rd_kafka_resp_err_t code, struct kafka_batch batch,
-                           int64_t *after_ms)
+bool kafka_is_of_record(rd_kafka_resp_err_t code)
+{
+    const struct rule *rule = rule_of(code);
+    return rule && rule->of_record;
+}
+
+enum outcome kafka_outcome(rd_kafka_resp_err_t code, int64_t *after_ms)
 {
     const struct rule *rule = rule_of(code);
 
     *after_ms = rule ? rule->after_ms : 0;
-    if (rule == NULL)
-        return TRY_AGAIN;
-    if (!rule->of_record || batch.count <= 1)
-        return rule->outcome;
-    *after_ms = (batch.place + INT64_C(1)) * APART_MS;
-    if (*after_ms > APART_MAX_MS)
-        *after_ms = APART_MAX_MS;
-    return TRY_AGAIN;
+    return rule ? rule->outcome : TRY_AGAIN;
 }
 
 /* -------------------------------------------------------------------- dead letters */

@@ -14,14 +14,11 @@
  * report. Else gives the reason, and there will be no report. */
 rd_kafka_resp_err_t kafka_produce(rd_kafka_t *rk, const struct delivery *d, void *opaque);
 
-/* The batch that a report is of, and the record's place in it, from 0. */
-struct kafka_batch {
-    unsigned count, place;
-};
-/* Fills in after_ms with a wait that the code asks for, or 0: the route's own. A broker
- * takes or refuses whole batches: what it says of a record counts for one that came
- * alone. Others try again apart. */
-enum outcome kafka_outcome(rd_kafka_resp_err_t code, struct kafka_batch batch,
-                           int64_t *after_ms);
+/* A broker takes or refuses whole batches. Is this code one that a single record brings
+ * upon all that it came with? Then it says something only of a record that came alone. */
+bool kafka_is_of_record(rd_kafka_resp_err_t code);
+/* For a record that came alone, or a code that is the same for all. Fills in after_ms
+ * with a wait that the code asks for, or 0: the route's own. */
+enum outcome kafka_outcome(rd_kafka_resp_err_t code, int64_t *after_ms);
 
 #endif

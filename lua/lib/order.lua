@@ -17,12 +17,11 @@
 -- The job in front stays there until it has left, also while it waits for its next attempt.
 -- But one that has not been claimed since it was placed gives way to one due earlier.
 local base = string.sub(KEYS[1], 1, -6) -- without ":pool"
-local held_key, place_key, lead_key = base .. ':held', base .. ':place', base .. ':lead'
 local PLACE_BYTES = 16 + 16 + 16
 local promoted = false -- a job has come to :delay from :held
 
 local function order_group(id)
-  local place = redis.call('HGET', place_key, id)
+  local place = redis.call('HGET', base .. ':place', id)
   return place and string.sub(place, 1, 16)
 end
 
@@ -38,9 +37,9 @@ end
 
 -- Gives a job its place; a dead letter needs no more. Returns it.
 local function order_note(id, due, group)
-  local arrival = redis.call('HINCRBY', lead_key, '#', 1)
+  local arrival = redis.call('HINCRBY', base .. ':lead', '#', 1)
   local place = group .. order_wide(due) .. order_wide(arrival)
-  redis.call('HSET', place_key, id, place)
+  redis.call('HSET', base .. ':place', id, place)
   return place
 end
 
@@ -54,18 +53,18 @@ local function order_place(id, due, group)
     return true
   end
   local place = order_note(id, due, group)
-  local front = redis.call('HGET', lead_key, group)
+  local front = redis.call('HGET', base .. ':lead', group)
   if front and front ~= id then
     local score = tonumber(redis.call('ZSCORE', delay_key, front) or nil)
-    local its = redis.call('HGET', place_key, front)
+    local its = redis.call('HGET', base .. ':place', front)
     if score ~= order_due(its) or place > its then
-      redis.call('ZADD', held_key, 0, place .. id)
+      redis.call('ZADD', base .. ':held', 0, place .. id)
       return false
     end
     redis.call('ZREM', delay_key, front)
-    redis.call('ZADD', held_key, 0, its .. front)
+    redis.call('ZADD', base .. ':held', 0, its .. front)
   end
-  redis.call('HSET', lead_key, group, id)
+  redis.call('HSET', base .. ':lead', group, id)
   redis.call('ZADD', delay_key, order_due(place), id)
   return true
 end
@@ -73,26 +72,26 @@ end
 -- A job has left its index for good, or (dead) to be a dead letter: where it was in front the
 -- next of its group goes to :delay. One that is held is taken out; says whether it was.
 local function order_left(id, dead)
-  local place = redis.call('HGET', place_key, id)
+  local place = redis.call('HGET', base .. ':place', id)
   if not place then
     return false
   end
   if not dead then
-    redis.call('HDEL', place_key, id)
+    redis.call('HDEL', base .. ':place', id)
   end
   local group = string.sub(place, 1, 16)
-  if redis.call('HGET', lead_key, group) ~= id then
-    return redis.call('ZREM', held_key, place .. id) == 1
+  if redis.call('HGET', base .. ':lead', group) ~= id then
+    return redis.call('ZREM', base .. ':held', place .. id) == 1
   end
-  local following = redis.call('ZRANGEBYLEX', held_key, '[' .. group, '(' .. group .. '\255',
+  local following = redis.call('ZRANGEBYLEX', base .. ':held', '[' .. group, '(' .. group .. '\255',
                                'LIMIT', 0, 1)[1]
   if not following then
-    redis.call('HDEL', lead_key, group)
+    redis.call('HDEL', base .. ':lead', group)
     return false
   end
   local its_id = string.sub(following, PLACE_BYTES + 1)
-  redis.call('ZREM', held_key, following)
-  redis.call('HSET', lead_key, group, its_id)
+  redis.call('ZREM', base .. ':held', following)
+  redis.call('HSET', base .. ':lead', group, its_id)
   redis.call('ZADD', base .. ':delay', order_due(following), its_id)
   promoted = true
   return false

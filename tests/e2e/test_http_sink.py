@@ -51,7 +51,9 @@ def test_a_redirect_is_a_rejection_unless_redirects_allows_so_many(tarry, hook):
     assert error_of(tarry, "usual", post(tarry, "usual", one)) == "HTTP 302"
     post(tarry, "follows", one)
     assert hook.wait(end)[0].line.startswith("GET ")
-    assert error_of(tarry, "follows", post(tarry, "follows", two)) == "too many redirects"
+    job = post(tarry, "follows", two)
+    assert error_of(tarry, "follows", job) == "too many redirects"
+    assert tarry.ask("GET", f"/v1/routes/follows/dead/{job}")[2]["status"] == 302
     assert len(hook.got(end)) == 1
 
 

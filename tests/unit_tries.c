@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the :tries hash keeps of a job: read and written alike, of every age. */
+#include "bridge/mem.h"
+#include "bridge/reason.h"
+#include "bridge/tries.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void what_is_written_is_read_again(void **state)
+{
+    static const char *const texts[] = {
+        "0||0/0/0|0|0|",
+        "3||0/503/0|1700000000000|1700000060000|HTTP 503: a|b|c",
+        "0|cancelled|0/0/0|0|0|",
+        "2|paced|0/429/1|5|6|x",
+        "7|undecodable|4/410/2|5|6|not a record",
+    };
+    struct buf text = {0};
+    struct tries t;
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        tries_parse(slice_of(texts[i]), &t);
+        tries_format(&t, &text);
+        assert_string_equal(buf_str(&text), texts[i]);
+    }
+    buf_free(&text);
+}
+
+static void each_field_is_where_it_belongs(void **state)
+{
+    struct tries t;
+    (void)state;
+    tries_parse(slice_of("7|rejected|4/410/2|5|6|gone"), &t);
+    assert_int_equal(t.attempts, 7);
+    assert_string_equal(t.reason, "rejected");
+    assert_false(t.cancelled || t.paced);
+    assert_int_equal(t.dead_tries, 4);
+    assert_int_equal(t.status, 410);
+    assert_int_equal(t.replays, 2);
+    assert_int_equal(t.first_ms, 5);
+    assert_int_equal(t.last_ms, 6);
+    assert_string_equal(t.error, "gone");
+    tries_parse(slice_of("1|cancelled|0/0/0|0|0|"), &t);
+    assert_true(t.cancelled);
+    assert_string_equal(t.reason, "");
+    tries_parse(slice_of("1|paced|0/0/0|0|0|"), &t);
+    assert_true(t.paced);
+    assert_string_equal(t.reason, "");
+}
+
+static void an_entry_of_an_earlier_layout_is_read(void **state)
+{
+    struct tries t;
+    (void)state;
+    tries_parse(slice_of("2|retries|3|5|6|HTTP 500"), &t);
+    assert_int_equal(t.attempts, 2);
+    assert_int_equal(t.dead_tries, 3);
+    assert_int_equal(t.status, 0);
+    assert_int_equal(t.replays, 0);
+    assert_int_equal(t.last_ms, 6);
+    assert_string_equal(t.error, "HTTP 500");
+}
+
+static void what_does_not_parse_counts_as_no_attempt(void **state)
+{
+    static const char *const texts[] = {"", "|", "5", "5||0/0/0|1|2", "||||"};
+    struct tries t;
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        tries_parse(slice_of(texts[i]), &t);
+        assert_int_equal(t.attempts, 0);
+        assert_string_equal(t.error, "");
+    }
+    tries_parse(slice_of("99999999999999999999|a-reason-that-is-too-long|//|-1|x|e"), &t);
+    assert_int_equal(t.attempts, 1000000);
+    assert_int_equal(strlen(t.reason), sizeof(t.reason) - 1);
+    assert_int_equal(t.status + (int)t.dead_tries + (int)t.replays, 0);
+    assert_int_equal(t.first_ms, 0);
+}
+
+static void every_reason_fits(void **state)
+{
+    struct buf text = {0};
+    struct tries t = {0}, read;
+    (void)state;
+    for (int r = 0; r < REASONS; r++) {
+        tries_set_reason(&t, reason_name((enum reason)r));
+        tries_format(&t, &text);
+        tries_parse(buf_slice(&text), &read);
+        assert_string_equal(read.reason, reason_name((enum reason)r));
+    }
+    buf_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(each_field_is_where_it_belongs),
+        cmocka_unit_test(an_entry_of_an_earlier_layout_is_read),
+        cmocka_unit_test(what_does_not_parse_counts_as_no_attempt),
+        cmocka_unit_test(every_reason_fits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
