@@ -256,14 +256,17 @@ static void ask_for_places(struct pace *p)
 void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, void *arg)
 {
     static const struct pace_answer goes = {.go = true};
-    struct slice name = target_name(p, target);
-    struct target *t = p->limits ? target_get(p, name) : target_find(p, name);
-    if (p->single && !slice_eq(name, buf_slice(&p->only)))
+    struct slice stop_name = target_stop_name(p, target);
+    if (p->single && !slice_eq(stop_name, buf_slice(&p->only_stop)))
         p->single = false;
-    if (t == NULL || (!p->limits && !t->stopped)) {
+    struct target *t = p->stopped_count > 0 ? target_find(p, stop_name) : NULL;
+    bool stopped = t && t->stopped;
+    if (!stopped && !p->limits) {
         cb(arg, &goes);
         return;
     }
+    if (!stopped)
+        t = target_get(p, target_name(p, target));
     struct ask *ask = mem_alloc(sizeof(*ask));
     *ask =
         (struct ask){.pace = p, .target = t, .has_slot = has_slot, .cb = cb, .arg = arg};
@@ -306,8 +309,7 @@ static void tell_news(struct pace *p, struct target *t, enum breaker_news news)
 
 void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool stops)
 {
-    struct slice name = target_name(p, target);
-    struct target *t = target_find(p, name);
+    struct target *t = target_find(p, target_name(p, target));
     stops = stops && outcome == TRY_AGAIN && p->stops;
     if (p->limits) {
         must(t != NULL && t->in_flight > 0);
@@ -324,7 +326,7 @@ void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool s
             target_due(p, t);
     }
     if (stops)
-        pace_stop(p, name);
+        pace_stop(p, target_stop_name(p, target));
 }
 
 /* --- a route with one target --- */
@@ -334,13 +336,22 @@ static const struct target *only_target(const struct pace *p)
     return p->single ? target_find(p, buf_slice(&p->only)) : NULL;
 }
 
+static bool is_stopped(const struct pace *p)
+{
+    const struct target *t = p->single && p->stopped_count > 0
+                                 ? target_find(p, buf_slice(&p->only_stop))
+                                 : NULL;
+    return t && t->stopped;
+}
+
 int64_t pace_rest_us(const struct pace *p)
 {
     const struct target *t = only_target(p);
-    if (t == NULL)
+    bool stopped = is_stopped(p);
+    if (t == NULL && !stopped)
         return 0;
     int64_t now_ms = loop_mono_ms(), look_ms = LOOK_MS - now_ms % LOOK_MS;
-    int64_t rest_ms = t->stopped ? LOOK_MS : breaker_wait_ms(&t->breaker, now_ms);
+    int64_t rest_ms = stopped ? LOOK_MS : breaker_wait_ms(&t->breaker, now_ms);
     if (rest_ms > 0)
         return look_ms > LOOK_MS - LOOK_FOR_MS ? 0
                : rest_ms < look_ms             ? rest_ms * 1000
@@ -351,7 +362,7 @@ int64_t pace_rest_us(const struct pace *p)
 unsigned pace_room(const struct pace *p)
 {
     const struct target *t = only_target(p);
-    if (t == NULL || t->stopped || breaker_wait_ms(&t->breaker, loop_mono_ms()) > 0)
+    if (t == NULL || is_stopped(p) || breaker_wait_ms(&t->breaker, loop_mono_ms()) > 0)
         return UINT_MAX; /* pace_rest_us() says more */
     uint32_t n = room(p, t);
     if (n == UINT32_MAX)
@@ -401,8 +412,10 @@ static void find_only(struct pace *p)
         return;
     if (route->target == NULL ||
         tmpl_render(route->target, &job, NULL, 0, slice_of(route->conf->name), &text,
-                    &err) == 0)
+                    &err) == 0) {
         buf_add_slice(&p->only, target_name(p, buf_slice(&text)));
+        buf_add_slice(&p->only_stop, target_stop_name(p, buf_slice(&text)));
+    }
     p->single = p->only.n > 0;
     buf_free(&text);
 }
@@ -449,5 +462,7 @@ void pace_free(struct pace *p)
     }
     targets_free(p);
     buf_free(&p->only);
+    buf_free(&p->only_stop);
+    buf_free(&p->lower);
     free(p);
 }

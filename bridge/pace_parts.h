@@ -57,10 +57,11 @@ struct pace {
     struct bucket *bucket; /* which keeps rates and stops */
     struct breaker_conf breaker;
     struct pace_rate rate;
-    bool limits; /* there are any: targets are counted */
-    bool stops;  /* the sink may stop a target */
-    bool single; /* all its jobs go to one target, as far as is known: */
-    struct buf only;
+    bool limits;                /* there are any: targets are counted */
+    bool stops;                 /* the sink may stop a target */
+    bool single;                /* all its jobs go to one target, as far as is known: */
+    struct buf only, only_stop; /* its names */
+    struct buf lower;           /* of target_name() */
     struct target *targets;
     TAILQ_HEAD(target_list, target) by_use, due;
     struct ask_list asking; /* for a place at the rate, at the end of the turn */
@@ -76,8 +77,12 @@ struct pace {
 };
 
 /* --- pace_target.c --- */
-/* What of a job's target counts as one target. */
-struct slice target_name(const struct pace *p, struct slice target);
+/* What of a job's target counts as one target for rates and breakers. Good until the next
+ * call. */
+struct slice target_name(struct pace *p, struct slice target);
+/* What a stop is about: the very target, since one that is gone says nothing of the
+ * others of its host. Good until the next call. */
+struct slice target_stop_name(struct pace *p, struct slice target);
 /* As it is in lists and logs. */
 struct slice target_slice(const struct target *t);
 struct target *target_find(const struct pace *p, struct slice name); /* NULL: unknown */

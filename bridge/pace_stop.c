@@ -155,9 +155,8 @@ static void on_lifted(void *arg, int answer)
 void pace_go_on(struct pace *p, struct slice target, void (*done)(void *arg, int answer),
                 void *arg)
 {
-    struct slice name = target_name(p, target);
-    struct lifting *lifting = mem_alloc(sizeof(*lifting) + name.n);
-    *lifting = (struct lifting){.pace = p, .done = done, .arg = arg, .n = name.n};
-    memcpy(lifting->name, name.p, name.n);
-    store_go_on(p->bucket, name, on_lifted, lifting);
+    struct lifting *lifting = mem_alloc(sizeof(*lifting) + target.n);
+    *lifting = (struct lifting){.pace = p, .done = done, .arg = arg, .n = target.n};
+    memcpy(lifting->name, target.p ? target.p : "", target.n);
+    store_go_on(p->bucket, target, on_lifted, lifting);
 }

@@ -5,20 +5,29 @@
  */
 #include "bridge/pace_parts.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 enum { SWEEP = 64 /* targets looked at in one go */ };
 
-struct slice target_name(const struct pace *p, struct slice target)
+struct slice target_name(struct pace *p, struct slice target)
 {
     const struct sink *sink = p->route->sink;
-    struct slice name = {NULL, 0};
-    if (sink->ops->origin)
-        name = sink->ops->origin(sink->self, target);
-    if (name.p == NULL)
-        name = target;
-    return name.p ? name : SLICE_LIT("");
+    if (sink->ops->origin == NULL)
+        return target.p ? target : SLICE_LIT("");
+    struct slice name = sink->ops->origin(sink->self, target);
+    buf_clear(&p->lower); /* HTTP://Host is http://host */
+    for (size_t i = 0; i < name.n; i++) {
+        char c = (char)tolower((unsigned char)name.p[i]);
+        buf_add(&p->lower, &c, 1);
+    }
+    return buf_slice(&p->lower);
+}
+
+struct slice target_stop_name(struct pace *p, struct slice target)
+{
+    return target.n > 0 ? target : target_name(p, target);
 }
 
 struct slice target_slice(const struct target *t)

@@ -185,7 +185,7 @@ struct sink_ops {
      * the rules within self. */
     const struct queue_rules *(*queue)(const void *self);
     int (*check)(const void *self, struct err *err); /* as of a source; may be NULL */
-    /* What of a target counts as one for rates, breakers and stops: of a URL its origin.
+    /* What of a target counts as one for rates and breakers: of a URL its origin.
      * A part of target, or of self. NULL: the whole target. */
     struct slice (*origin)(const void *self, struct slice target);
     int (*start)(struct sink *sink, void *self, struct err *err);

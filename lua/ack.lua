@@ -18,16 +18,11 @@
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
 -- A second run answers x. Cost: O(k log n) for k jobs. Called by store_ack() in
 -- bridge/store_call.c.
---#include lib/order.lua
 local pool, delay, unack, dead, tries = unpack(KEYS)
+local base = string.sub(pool, 1, -6) -- without ":pool"
 local ids = {}
 for at = 3, #ARGV, 3 do
   ids[#ids + 1] = ARGV[at]
-end
-
-local function has_ended(id, lease)
-  local leases = redis.call('HGET', base .. ':ended', id)
-  return leases and string.find(' ' .. leases .. ' ', ' ' .. lease .. ' ', 1, true)
 end
 
 local leases = redis.call('ZMSCORE', unack, unpack(ids))
@@ -35,8 +30,9 @@ local codes, gone, delivered, strayed = {}, {}, {}, false
 for i, id in ipairs(ids) do
   local lease, lapsed = ARGV[3 * i + 1], ARGV[3 * i + 2] == 'l'
   local mine = leases[i] and tonumber(leases[i]) == tonumber(lease)
+  local ended = not mine and not lapsed and redis.call('HGET', base .. ':ended', id)
   codes[i] = 'x'
-  if mine or (not lapsed and has_ended(id, lease)) then
+  if mine or (ended and string.find(' ' .. ended .. ' ', ' ' .. lease .. ' ', 1, true)) then
     codes[i] = 'a'
     gone[#gone + 1] = id
     strayed = strayed or not mine
@@ -57,15 +53,9 @@ if redis.call('HDEL', tries, unpack(gone)) > 0 then
   redis.call('HDEL', base .. ':ended', unpack(gone))
 end
 redis.call('HDEL', pool, unpack(gone))
-if redis.call('EXISTS', base .. ':place') == 1 then
-  for _, id in ipairs(gone) do
-    order_left(id)
-  end
-end
-
 -- Twice as many as come are pruned, so it never grows for long; and when none come any more
 -- the key itself ends.
-local function remember(ms)
+if tonumber(ARGV[2]) > 0 and #delivered > 0 then
   local seen, now = base .. ':seen', tonumber(ARGV[1])
   if not now then
     local t = redis.call('TIME')
@@ -77,15 +67,19 @@ local function remember(ms)
   end
   local rows = {}
   for _, id in ipairs(delivered) do
-    rows[#rows + 1] = now + ms
+    rows[#rows + 1] = now + ARGV[2]
     rows[#rows + 1] = id
   end
   for from = 1, #rows, 1000 do
     redis.call('ZADD', seen, unpack(rows, from, math.min(from + 999, #rows)))
   end
-  redis.call('PEXPIRE', seen, ms + 1000)
+  redis.call('PEXPIRE', seen, ARGV[2] + 1000)
 end
-if tonumber(ARGV[2]) > 0 and #delivered > 0 then
-  remember(tonumber(ARGV[2]))
+if redis.call('EXISTS', base .. ':place') == 1 then
+--#include lib/order.lua
+  for _, id in ipairs(gone) do
+    order_left(id)
+  end
+  return order_reply(codes)
 end
-return order_reply(codes)
+return table.concat(codes)

@@ -23,7 +23,6 @@
 -- ZREM comes before ZADD, so that a server out of memory still lets due jobs leave: it
 -- refuses only the first write of a script.
 -- Cost: O(k log n) for k jobs. Called by store_claim() in bridge/store_call.c.
---#include lib/order.lua
 local pool, delay, unack, dead, tries, pace = unpack(KEYS)
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
 if not now_us then
@@ -50,41 +49,6 @@ if tonumber(ARGV[7]) then
 end
 most = math.min(most, by_rate, by_flight)
 
--- Fields of instances that are gone.
-local function sweep()
-  local all = redis.call('HGETALL', pace)
-  for at = 1, #all, 2 do
-    if tonumber(all[at + 1]) <= now_us then
-      redis.call('HDEL', pace, all[at])
-    end
-  end
-end
-
--- Notes that n have gone. Up to quarters of a us, which is what a number of Redis' Lua holds.
-local function use(n)
-  used_us = used_us + math.ceil(n * step_us * 4) / 4
-  if not known then
-    sweep()
-  end
-  redis.call('HSET', pace, ARGV[6], string.format('%.2f', used_us))
-  redis.call('PEXPIRE', pace, math.ceil(ahead_us / 1000) + 1000)
-end
-
-local function wait_us(taken)
-  if taken < most or most == tonumber(ARGV[3]) then
-    return 0
-  end
-  local due = redis.call('ZCOUNT', delay, '-inf', now)
-  if due == 0 then
-    return 0
-  elseif by_flight <= by_rate then
-    return -1
-  end
-  -- Half of the burst: what comes while the caller is on its way must not be lost at the brim.
-  local worth = math.max(1, math.floor(math.min(ahead_us / step_us / 2, rate / 200, due)))
-  return math.max(1, math.ceil(used_us + worth * step_us - ahead_us - now_us))
-end
-
 local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, most) or {}
 local out = { now, -1, lease, 0 }
 if #ids > 0 then
@@ -107,14 +71,47 @@ if #ids > 0 then
   for from = 1, #leased, 1000 do
     redis.call('ZADD', unack, unpack(leased, from, math.min(from + 999, #leased)))
   end
-  for _, id in ipairs(lost) do
-    order_gone(id)
-  end
-  if rate then
-    use(#leased / 2)
+  if #lost > 0 then
+--#include lib/order.lua
+    for _, id in ipairs(lost) do
+      order_gone(id)
+    end
   end
 end
 if rate or by_flight < math.huge then
+  -- Notes that so many have gone, in quarters of a us, rounded up: that is what a number of Lua
+  -- holds. Fields of instances that are gone go too.
+  local function use(taken)
+    used_us = used_us + math.ceil(taken * step_us * 4) / 4
+    local all = known and {} or redis.call('HGETALL', pace)
+    for at = 1, #all, 2 do
+      if tonumber(all[at + 1]) <= now_us then
+        redis.call('HDEL', pace, all[at])
+      end
+    end
+    redis.call('HSET', pace, ARGV[6], string.format('%.2f', used_us))
+    redis.call('PEXPIRE', pace, math.ceil(ahead_us / 1000) + 1000)
+  end
+
+  -- For how long it is not worth asking again.
+  local function wait_us(taken)
+    if taken < most or most == tonumber(ARGV[3]) then
+      return 0
+    end
+    local due = redis.call('ZCOUNT', delay, '-inf', now)
+    if due == 0 then
+      return 0
+    elseif by_flight <= by_rate then
+      return -1
+    end
+    -- Half of the burst: what comes while the caller is on its way must not be lost at the brim.
+    local worth = math.max(1, math.floor(math.min(ahead_us / step_us / 2, rate / 200, due)))
+    return math.max(1, math.ceil(used_us + worth * step_us - ahead_us - now_us))
+  end
+
+  if rate and #ids > 0 then
+    use(#ids)
+  end
   out[4] = wait_us(#ids)
 end
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]

@@ -37,7 +37,6 @@
 -- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error, :held.
 -- Cost: O(k log n) for k jobs. Called by store_enqueue() in bridge/store_call.c.
 --#include lib/ingest.lua
---#include lib/order.lua
 local pool, delay, dead, tries, ingest, unack, ttl, done, owners = unpack(KEYS)
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
 if not now_us then
@@ -46,10 +45,19 @@ if not now_us then
 end
 local now = math.floor(now_us / 1000)
 
+local base = string.sub(pool, 1, -6) -- without ":pool"
 local of_queue, remembers, FIELDS = ARGV[4] == 'q', ARGV[5] == '1', ARGV[4] == 'k' and 9 or 8
 
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 local at = ingest_read(ingest, 6)
+
+-- Functions cost more to make than most calls take in all: so these are made when needed.
+local order
+local function in_order()
+--#include lib/order.lua
+  order = order or { place = order_place, note = order_note, gone = order_gone, cancelled = order_cancelled }
+  return order
+end
 
 local function leave(id, keys)
   for _, part in ipairs({ ':delay', ':unack', ':error', ':ttl', ':done' }) do
@@ -59,18 +67,19 @@ local function leave(id, keys)
   redis.call('HDEL', keys .. ':pool', id)
 end
 
--- Both make room for a job whose id is used, and give the letter for it.
-local function replace_in_queue(id, how)
-  local over = redis.call('ZSCORE', ttl, id)
-  if how == 'r' or (over and tonumber(over) <= now) or redis.call('ZSCORE', done, id) then
+-- Makes room for a job whose id is used, and gives the letter for it; a second one where that
+-- is to be told instead.
+local function replace(id, how, record)
+  if of_queue then
+    local over = redis.call('ZSCORE', ttl, id)
+    if how ~= 'r' and not (over and tonumber(over) <= now) and not redis.call('ZSCORE', done, id) then
+      return 'd'
+    end
     leave(id, base)
     return 's'
   end
-  return 'd'
-end
-local function replace_in_route(id, how, record)
   local flies = redis.call('ZSCORE', unack, id)
-  local cancelled = flies and order_cancelled(redis.call('HGET', tries, id))
+  local cancelled = flies and in_order().cancelled(redis.call('HGET', tries, id))
   if how ~= 'r' and not cancelled then
     return 'd'
   elseif flies and not cancelled and redis.call('HGET', pool, id) == record then
@@ -79,13 +88,13 @@ local function replace_in_route(id, how, record)
   for _, key in ipairs({ delay, unack, dead }) do
     redis.call('ZREM', key, id)
   end
-  order_gone(id)
+  in_order().gone(id)
   return flies and 'i' or 'r'
 end
 
 -- Writes are collected, one command per key. The pool comes first: when Redis is out of
 -- memory it refuses the first write, and then nothing is stored.
-local order = { pool, delay, dead, unack, ttl, tries, owners }
+local sequence = { pool, delay, dead, unack, ttl, tries, owners }
 local command = { [pool] = 'HSET', [delay] = 'ZADD', [dead] = 'ZADD', [unack] = 'ZADD',
                   [ttl] = 'ZADD', [tries] = 'HSET' }
 if owners then
@@ -102,30 +111,28 @@ local function write(key, a, b)
   list[#list + 1] = b
 end
 local function flush()
-  for _, key in ipairs(order) do
+  for _, key in ipairs(sequence) do
     if pending[key] then
       redis.call(command[key], key, unpack(pending[key]))
     end
   end
   pending = {}
   for _, job in ipairs(placed) do
-    local place = job.dead and order_note or order_place
+    local place = job.dead and in_order().note or in_order().place
     place(job.id, job.due, job.group)
   end
   placed = {}
 end
 
--- At what score a job goes into the index that how says; i: its number in the call. One that
--- takes the place of a job in flight is due a ms later at least: no claim of it may have the
--- token of that one's.
-local function score_of(i, due, how, code)
+-- Puts a job where how says; i: its number in the call. One that takes the place of a job in
+-- flight is due a ms later at least: no claim of it may have the token of that one's.
+local function put(i, id, due, how, code, group)
   if due == '' then
     due = (of_queue and how ~= 'd' and how ~= 'f') and now_us + i - 1 or now
   end
-  return code == 'i' and math.max(tonumber(due), now + 1) or due
-end
-
-local function put(id, due, how, group)
+  if code == 'i' then
+    due = math.max(tonumber(due), now + 1)
+  end
   if group and group ~= '' and how ~= 'f' then
     placed[#placed + 1] = { id = id, due = due, group = group, dead = how == 'd' }
     if how ~= 'd' then
@@ -143,29 +150,21 @@ local there = redis.call('HMGET', pool, unpack(ids))
 local owner = owners and redis.call('HMGET', owners, unpack(ids))
 local till = remembers and redis.call('ZMSCORE', base .. ':seen', unpack(ids)) or {}
 
--- The letter for a job; the second where that says more than what is to be done.
-local function judge(i, id, how)
-  local refused = ingest_refuses(ARGV[at + 4], ARGV[at + 5])
-  if refused then
-    return refused
-  elseif there[i] then
-    flush() -- it may be about a job of this very call
-    if of_queue then
-      return replace_in_queue(id, how)
-    end
-    return replace_in_route(id, how, ARGV[at + 2])
-  elseif till[i] and how == '' and tonumber(till[i]) > now then
-    return 'm'
-  end
-  return 's'
-end
-
 local STORES = { s = true, r = true, i = true }
 local codes, index = {}, {}
 for i, id in ipairs(ids) do
   local how = ARGV[at + 6]
-  there[i] = there[i] or index[id]
-  local code, told = judge(i, id, how)
+  local code, told = ingest_refuses(ARGV[at + 4], ARGV[at + 5])
+  if code then
+    told = code
+  elseif there[i] or index[id] then
+    flush() -- it may be about a job of this very call
+    code, told = replace(id, how, ARGV[at + 2])
+  elseif till[i] and how == '' and tonumber(till[i]) > now then
+    code = 'm'
+  else
+    code = 's'
+  end
   if STORES[code] then
     index[id] = true
     if owners then
@@ -178,7 +177,7 @@ for i, id in ipairs(ids) do
       redis.call('ZREM', base .. ':seen', id) -- it is a new one
     end
     write(pool, id, ARGV[at + 2])
-    put(id, score_of(i, ARGV[at + 1], how, code), how, FIELDS == 9 and ARGV[at + 8])
+    put(i, id, ARGV[at + 1], how, code, FIELDS == 9 and ARGV[at + 8])
     if ARGV[at + 3] ~= '' then
       write(tries, id, ARGV[at + 3])
     end

@@ -4,8 +4,6 @@ import struct
 import time
 
 import confluent_kafka
-import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from lib import collect
 
@@ -85,36 +83,3 @@ def test_a_job_that_came_from_elsewhere_has_no_place_in_kafka(bench):
     assert not [n for n, _ in letter.headers if n.startswith("kafka_dlt-")]
     assert letter.header("delay-dead-reason") == b"rejected"
     m.tarry.stop()
-
-
-TOO_LARGE, INVALID_RECORD = b"10", b"87"
-
-
-@pytest.mark.parametrize("config, size, key, code", [
-    ({"max.message.bytes": "2000"}, 5000, {"delay-key": "k"}, TOO_LARGE),
-    ({"cleanup.policy": "compact"}, 300, {}, INVALID_RECORD)])
-def test_what_a_topic_does_not_take_is_rejected_alone(bench, real_kafka, config, size, key, code):
-    """Its company in the batch is not; and the broker's code is told."""
-    topic = f"{bench.name}.out"
-    new = NewTopic(topic, 1, 1, config=config)
-    AdminClient({"bootstrap.servers": real_kafka.address}).create_topics([new])[topic].result(20)
-    out = bench.keep(collect.FromKafka(real_kafka.address, topic, 1))
-    letters = bench.keep(collect.FromHttp())
-    tarry = bench.tarry(bench.redis().url, f'''
-        sinks:  {{ out: {{ type = "kafka"; brokers = "{real_kafka.address}"; }};
-                  dead: {{ type = "http"; url = "{letters.url}"; }}; }};
-        routes: {{ main: {{ from = "http"; to = "out"; topic = "{topic}"; dead = "dead";
-                            retry = "never"; }}; }};''').start()
-    due = {"deliver-at": str(int(time.time() * 1000) + 1500)}
-    for i in range(20):
-        bad = i == 10
-        headers = {**due, **(key if bad else {"delay-key": f"k{i}"})}
-        payload = b"%02d" % i + b"." * (size if bad else 300)
-        assert tarry.ask("POST", "/v1/routes/main/jobs", payload, headers)[0] == 201
-    letter = letters.wait_count(1)[0]
-    assert letter.payload.startswith(b"10") and letter.header("delay-dead-reason") == b"rejected"
-    assert letter.header("delay-dead-status") == code
-    arrived = [a.payload[:2] for a in out.wait_count(19)]
-    assert len(arrived) == len(set(arrived)) == 19 and len(letters.arrivals) == 1
-    assert "refuses a whole batch" in tarry.log.read_text()
-    tarry.stop()
