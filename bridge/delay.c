@@ -250,6 +250,7 @@ static void settle_expiry(struct delay_scan *s)
     if (s->before_is_relative && __builtin_add_overflow(ms, s->out->due_ms, &ms))
         ms = WHEN_LAST_MS;
     s->out->expires_ms = ms > 0 ? ms : 1; /* 0 would be never */
+    s->out->expires_from_due = s->before_is_relative;
 }
 
 /* A null value is a payload like any other where the message says what it wants. */

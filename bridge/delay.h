@@ -63,6 +63,7 @@ struct delay_read {
     int64_t due_ms;                        /* now, or in the past, means at once */
     bool undelayed;                        /* nobody asked for a delay */
     int64_t expires_ms;                    /* 0: never */
+    bool expires_from_due; /* it was given as a time after due, not as an instant */
     struct slice id, to, retry;
     int64_t hops;       /* 0 without the header */
     const char *reason; /* NULL: fine. "bad-delay" "too-long" "bad-id" "bad-op"

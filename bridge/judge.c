@@ -194,6 +194,14 @@ static void read_times(const struct job *job, const struct route *route, int64_t
     snprintf(read->why, sizeof(read->why), "longer than max_delay of the route");
 }
 
+/* Of a job that repeats: an instant after which nothing is delivered ends it, too. */
+static void end_by_expiry(struct job *job)
+{
+    if (job->expires_ms > 0 &&
+        (job->repeat_until_ms == 0 || job->expires_ms < job->repeat_until_ms))
+        job->repeat_until_ms = job->expires_ms;
+}
+
 void judge_job(const struct source *src, const struct route *route, struct job *job,
                int64_t now_ms, struct judgement *out)
 {
@@ -214,6 +222,8 @@ void judge_job(const struct source *src, const struct route *route, struct job *
     else if (read.op != DELAY_CANCEL)
         check(&(struct trial){route, &read, job, now_ms}, out);
     job->expires_ms = read.expires_ms ? read.expires_ms : cloudevent_expires_ms(job);
+    if (job->run > 0 && !read.expires_from_due)
+        end_by_expiry(job);
     if (out->reason) { /* a dead letter is due now, and does not expire */
         job->due_ms = now_ms;
         job->expires_ms = 0;

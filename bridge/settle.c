@@ -108,7 +108,8 @@ static bool next_run(struct job *job)
     int64_t due_ms = repeat_next_ms(&repeat, job->due_ms, job->due_ms);
     if (due_ms < 0 || (job->repeat_until_ms > 0 && due_ms > job->repeat_until_ms))
         return false;
-    if (job->expires_ms > 0) /* deliver-before counts from due */
+    /* A deliver-before that counts from due; an instant is the end of the job as well. */
+    if (job->expires_ms > 0 && job->expires_ms != job->repeat_until_ms)
         job->expires_ms += due_ms - job->due_ms;
     job->due_ms = due_ms;
     job->run++;

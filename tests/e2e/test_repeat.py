@@ -260,3 +260,15 @@ def test_a_cron_line_is_due_when_its_clock_says_so(bench):
     assert (clock.hour, clock.minute, clock.second) == (9, 0, 0) and clock.isoweekday() <= 5
     assert clock - datetime.datetime.now(utc) < datetime.timedelta(days=3, hours=1)
     hooks.tarry.stop()
+
+
+@pytest.mark.parametrize("before, count", [("400ms", 4), ("instant", 2)])
+def test_deliver_before_after_due_is_of_each_run_and_an_instant_ends_the_job(bench, before, count):
+    r = Hooks(bench)
+    in_ms = 600
+    if before == "instant":
+        before = now_ms() + in_ms + 1400
+    r.begin("every 1s", in_ms, deliver_before=before, delay_repeat_count=4)
+    r.hook.wait_count(count)
+    r.is_over()
+    assert len(r.hook.arrivals) == count
