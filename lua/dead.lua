@@ -97,8 +97,7 @@ local notes = tried(ids)
 
 local function matches(i)
   local reason = string.match(notes[i] or '', '^%d+|([^|]*)|') or ''
-  return (ARGV[6] == '' or ARGV[6] == reason) and
-    (ARGV[4] == '1' or string.sub(ids[i], 1, #ARGV[5]) == ARGV[5])
+  return (ARGV[6] == '' or ARGV[6] == reason) and string.sub(ids[i], 1, #ARGV[5]) == ARGV[5]
 end
 
 local step, next_us = tonumber(ARGV[14]), math.max(tonumber(ARGV[15]) or 0, now_us)

@@ -51,7 +51,7 @@ local of_queue, remembers, FIELDS = ARGV[4] == 'q', ARGV[5] == '1', ARGV[4] == '
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 local at = ingest_read(ingest, 6)
 
--- Functions cost more to make than most calls take in all: so these are made when needed.
+-- To make these functions takes as long as to store a job: they are made when they are needed.
 local order
 local function in_order()
 --#include lib/order.lua

@@ -20,7 +20,7 @@ from paho.mqtt.properties import Properties
 
 from lib import collect
 from lib.servers import wait_for
-from lib.tarry import BIN
+from lib.tarry import BIN, SANITIZERS
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -84,7 +84,7 @@ class Yard:
 
     def tool(self, *args, url=None):
         return subprocess.run([BIN, *args], capture_output=True, text=True, timeout=60,
-                              env={**os.environ, "TARRY_URL": url or self.url})
+                              env={**os.environ, **SANITIZERS, "TARRY_URL": url or self.url})
 
     def arrivals_by_id(self):
         return collections.Counter(a.header("delay-id").decode() for a in self.hook.arrivals)
@@ -248,7 +248,7 @@ def test_a_replayed_letter_is_delivered_anew_with_its_count(yard):
     yard.answer = 200
     done = yard.change("replay")
     assert (done["done"], done["refused"], done["cursor"]) == (1, 0, None)
-    arrival = yard.hook.wait_count(2)[-1]
+    arrival = yard.hook.wait_count(2, timeout_s=3)[-1]  # at once, and not when next looked at
     assert arrival.payload == b"pay\0load" and arrival.header("x-colour") == b"blue"
     assert arrival.header("delay-replays") == b"1" and arrival.header("delay-attempt") == b"1"
     wait_for("the delivery to be counted",
@@ -297,6 +297,22 @@ def test_with_a_rate_letters_come_spaced_and_nobody_need_wait(yard):
     for i in range(len(times) - 10):  # 11 letters take half a second, if the first is not late
         assert times[i + 10] - times[i] > 0.35
     assert max(yard.arrivals_by_id().values()) == 1
+
+
+def test_a_run_ends_also_when_all_that_it_brings_back_dies_again(yard):
+    ids = [f"j{n}" for n in range(6)]
+    yard.bury(ids)
+    got, query = [], {"max": 1}
+    while True:
+        page = yard.change("replay", **query)
+        got += [item["id"] for item in page["items"]]
+        yard.hook.wait_count(len(got))
+        yard.wait_dead(6)
+        if page["cursor"] is None:
+            break
+        query["cursor"] = page["cursor"]
+    assert sorted(got) == ids
+    assert {item["replays"] for item in yard.letters()["items"]} == {1}
 
 
 def test_a_replay_may_begin_later(yard):
@@ -412,6 +428,22 @@ def test_the_tool_cancels_and_shows_jobs_and_targets(yard):
     assert yard.tool("targets", "nowhere").returncode == 1
     told = yard.tool("go-on", "r", "http://nowhere")
     assert told.returncode == 1 and "stopped" in told.stderr
+
+
+def test_the_tool_lets_a_stopped_target_go_on(yard):
+    yard.answer = 410
+    yard.put("one")
+    told = wait_for("the stop", lambda: "\tstopped\t" in yard.tool("targets", "r").stdout and
+                    yard.tool("targets", "r", "--json"))
+    target = json.loads(told.stdout)
+    assert target["state"] == "stopped" and target["target"] in yard.hook.url
+    told = yard.tool("go-on", "r", target["target"] + "x")
+    assert told.returncode == 1 and "stopped" in told.stderr
+    yard.answer = 200
+    told = yard.tool("go-on", "r", target["target"])
+    assert (told.returncode, told.stdout) == (0, "it goes on\n")
+    assert yard.hook.wait_count(2)[-1].header("delay-id") == b"one"
+    assert yard.tool("go-on", "r", target["target"]).returncode == 1
 
 
 def test_a_job_in_flight_is_too_late_to_cancel(yard):

@@ -32,6 +32,7 @@ class Letters(Bucket):
             how.update(after=self.at, upto=self.end, first=self.next)
             got += self.ask(what, **how)
             pages += 1
+            assert pages < 100
         return got, pages
 
     def waiting(self):
@@ -95,6 +96,13 @@ def test_a_cursor_is_good_when_its_letter_and_those_before_it_are_gone(letters):
     at = letters.at
     assert letters.ask("d", most=4) == ["0\xff", "1\xff", "2\xff", "3\xff"]
     assert letters.ask("l", after=at) == ["4\xff", "5\xff"]
+
+
+def test_a_cursor_does_not_lead_back_behind_a_later_beginning(letters):
+    for n in range(4):
+        letters.bury(str(n), 10 * n)
+    assert letters.ask("l", most=1) == ["0"]
+    assert letters.ask("l", since=20, after=letters.at) == ["2", "3"]
 
 
 def test_a_run_does_not_meet_what_is_buried_after_its_first_call(letters):
