@@ -64,7 +64,7 @@ struct route {
     const struct conf_route *conf;
     struct sink *sink, *dead;          /* dead: NULL, only the error bucket */
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
-    bool target_open; /* the template leaves it to the message which host it is */
+    bool target_open;     /* the template leaves it to the message which host it is */
     struct sched *scheds; /* bucket_count of them; none where it ends at a queue */
     int64_t bucket_count;
     struct bucket_rules rules;

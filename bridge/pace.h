@@ -3,12 +3,11 @@
  * pace.h - how jobs may leave for each target of a route: its rate, its deliveries at a
  * time, its circuit breaker, and the stops that an operator lifts.
  *
- * What counts as one target for rates and breakers is the sink's word (sink_ops.origin); a
- * stop is of the very target. Rates are kept in Redis (lua/pace.lua), so that they can hold
- * for all instances; breakers and counts of what is in flight are this instance's own;
- * stops are in Redis and known to all instances. The rate of the route itself is not here:
- * lua/claim.lua keeps it.
- * Loop thread.
+ * What counts as one target for rates and breakers is the sink's word (sink_ops.origin);
+ * a stop is of the very target. Rates are kept in Redis (lua/pace.lua), so that they can
+ * hold for all instances; breakers and counts of what is in flight are this instance's
+ * own; stops are in Redis and known to all instances. The rate of the route itself is not
+ * here: lua/claim.lua keeps it. Loop thread.
  */
 #ifndef BRIDGE_PACE_H
 #define BRIDGE_PACE_H

@@ -260,7 +260,7 @@ def test_a_job_that_waits_can_be_deleted_and_an_id_is_a_jobs_own(c, q):
     other = next(names)
     assert c.put(q, b"1", id_="a", delay=60_000).status == 201
     again = c.put(q, b"2", id_="a")
-    assert (again.status, again.body) == (200, {"id": "a", "duplicate": True})
+    assert (again.status, again.body) == (200, {"id": "a", "duplicate": True, "because": "exists"})
     assert c.put(other, b"3", id_="a").status == 201, "in each queue"
     assert (c.get(q, "a")["payload"], c.get(q, "a")["state"]) == ("1", "waiting")
     assert c.counts(q) == (0, 1, 0, 0, 0)
