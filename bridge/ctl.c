@@ -76,7 +76,7 @@ static const struct command {
     {"go-on", NULL, "ROUTE TARGET", "deliver to a target again that was stopped", 2, 2,
      FOR_ANY, go_on},
 };
-enum { COMMANDS = sizeof(commands) / sizeof(commands[0]), PLACES = 2 };
+enum { COMMANDS = sizeof(commands) / sizeof(commands[0]), PLACES = 2, HELP_COLUMN = 34 };
 
 /* --- usage --- */
 
@@ -89,9 +89,9 @@ static void print_usage(FILE *out, const char *name)
         if (strcmp(command->name, name) != 0)
             continue;
         sets |= command->sets;
-        fprintf(out, "  tarry %s %s%s%-12s %s\n", name,
-                command->word ? command->word : "", command->word ? " " : "",
-                command->places, command->help);
+        int n = fprintf(out, "  tarry %s%s%s %s", name, command->word ? " " : "",
+                        command->word ? command->word : "", command->places);
+        fprintf(out, "%*s%s\n", n < HELP_COLUMN ? HELP_COLUMN - n : 1, "", command->help);
     }
     for (size_t i = 0; i < FLAGS; i++)
         if (flags[i].set & sets)
