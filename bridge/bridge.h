@@ -50,6 +50,7 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     int64_t lease_ms;   /* first end of a lease that is known of; -1: none */
     int64_t recheck_us; /* monotonic: when to ask Redis for both again */
     unsigned want;      /* asked for by the claim on its way */
+    int64_t claim_us;   /* monotonic: when that one, or the last, was sent */
     bool claiming, reaping;
     bool more;   /* the last claim got all that it asked for */
     bool listed; /* waits for its sink's credit */

@@ -6,17 +6,24 @@
  * and never guessed from its size. What we can't do as the original does is refused, not
  * left out (compat_repeat.c has the repetitions).
  *
- *   rabbitmq  rabbitmq-delayed-message-exchange: x-delay, which is ours as well; the set
- *             lets a negative one be at once (delay_value.c)
- *   emqx      EMQX, Delayed Publish: $delayed/N/topic, which sources/mqtt_topic.c reads
- *   etf1      etf1/kafka-message-scheduler, README and schedule/kafka: the record's key
- * is the schedule, a later one takes its place, a null value deletes it nats      NATS
- * ADR-51, message scheduler, with the time zones of server 2.14 artemis   ActiveMQ
- * Artemis (_AMQ_SCHED_DELIVERY; Stomp's AMQ_SCHEDULED_TIME) and Classic, "Delay and
- * Schedule Message Delivery" and JobSchedulerImpl dapr      Dapr's pubsub.pulsar and
- * Pulsar: RFC 3339 and durations of Go, or ms qstash    Upstash QStash: delay, retry,
- * deduplication, schedules karafka   Karafka's scheduled messages, envelope schema 1: as
- * etf1, with a type
+ * - rabbitmq: rabbitmq-delayed-message-exchange. x-delay, which is ours as well; the set
+ *   lets a negative one be at once (delay_value.c).
+ *
+ * - emqx: EMQX, Delayed Publish. $delayed/N/topic, which sources/mqtt_topic.c reads.
+ *
+ * - etf1: etf1/kafka-message-scheduler, README and schedule/kafka. The record's key
+ *   names the schedule, a later one takes its place, a null value deletes it.
+ *
+ * - nats: NATS ADR-51, message scheduler, with the time zones of server 2.14.
+ *
+ * - artemis: ActiveMQ Artemis (_AMQ_SCHED_DELIVERY; Stomp's AMQ_SCHEDULED_TIME) and
+ *   Classic, "Delay and Schedule Message Delivery" and JobSchedulerImpl.
+ *
+ * - dapr: Dapr's pubsub.pulsar, and Pulsar. RFC 3339 and durations of Go, or ms.
+ *
+ * - qstash: Upstash QStash. Delay, retry, deduplication, schedules.
+ *
+ * - karafka: Karafka's scheduled messages, envelope schema 1. As etf1, with a type.
  */
 #include "bridge/delay_parts.h"
 #include "bridge/when.h"

@@ -43,7 +43,7 @@ static bool is_http(const struct conf_source *source)
     return strcmp(source->name, CONF_HTTP_SOURCE) == 0;
 }
 
-/* The HTTP listener has no part of its own: what it is told as a source is in http: { }.
+/* The HTTP listener has no part of its own: as a source it is told things in http: { }.
  */
 static const struct opt_value *
 source_key(const struct check *c, const struct conf_source *source, const char *key)

@@ -7,19 +7,19 @@
 #include "bridge/ctl_parts.h"
 #include "bridge/mem.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
 #define URL_DEFAULT "http://127.0.0.1:7700"
 
-enum flag_set { /* bits: which commands take the flag */
-                FOR_ANY = 1,
-                FOR_MANY = 2,
-                FOR_CHANGE = 4,
-                FOR_REPLAY = 8,
-                FOR_LINES = 16
+/* Bits: which commands take the flag. */
+enum flag_set {
+    FOR_ANY = 1,
+    FOR_MANY = 2,
+    FOR_CHANGE = 4,
+    FOR_REPLAY = 8,
+    FOR_LINES = 16
 };
 struct flag {
     const char *name, *value; /* value: as the usage shows it; NULL: it takes none */
@@ -97,6 +97,7 @@ static void print_usage(FILE *out, const char *name)
         if (flags[i].set & sets)
             fprintf(out, "  %-11s %-4s %s\n", flags[i].name,
                     flags[i].value ? flags[i].value : "", flags[i].help);
+    fprintf(out, "  %-11s %-4s %s\n", "--", "", "behind it nothing is a flag");
 }
 
 static int wrong(const char *name, const char *what, const char *arg)
@@ -156,9 +157,12 @@ static int parse(struct ctl *c, const struct command *command, char **argv)
     const char **const places[] = {&c->route, &c->name};
     const int most = command->most < PLACES ? command->most : PLACES;
     int place = 0;
+    bool flags_over = false; /* by "--": ids and targets may begin with anything */
     while (*argv) {
         int taken = 1;
-        if (strncmp(*argv, "--", 2) == 0)
+        if (!flags_over && strcmp(*argv, "--") == 0)
+            flags_over = true;
+        else if (!flags_over && strncmp(*argv, "--", 2) == 0)
             taken = take_flag(c, command, argv);
         else if (place < most && **argv)
             *places[place++] = *argv;

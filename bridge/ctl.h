@@ -8,7 +8,8 @@
 
 /* argv[0] is the program, [1] one of cancel, job, dead, targets, go-on. Gives the exit
  * code: 0 done; 1 there is no such thing, or it is too late; 64 used wrongly; 69 no
- * daemon answers, or its Redis is away; 130 interrupted. */
+ * daemon answers, or its Redis is away; 130 interrupted. What begins with "--" and is no
+ * flag goes behind a "--". */
 int ctl_main(int argc, char **argv);
 
 #endif

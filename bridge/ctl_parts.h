@@ -33,8 +33,7 @@ void ctl_http_free(struct ctl_http *h); /* NULL is fine */
  * its query, percent-encoded. */
 json_t *ctl_http_ask(struct ctl_http *h, const char *method, const char *path, int *code);
 
-/* --- ctl_path.c: paths of the API, and text for a terminal. Pure but for printing. ---
- */
+/* --- ctl_path.c: paths of the API, text for a terminal --- */
 /* Appends /v1/routes/ROUTE/part and, where it is not NULL, /name. */
 void ctl_path_add(struct buf *out, const char *route, const char *part, const char *name);
 /* Appends ?key=value, or with &; value NULL: nothing. */
@@ -44,7 +43,7 @@ void ctl_text_add(struct buf *out, struct slice s);
 /* The same of a member of an object: a text, or an integer; "-" where it is null, empty
  * or missing. */
 void ctl_member_add(struct buf *out, const json_t *object, const char *key);
-/* One value in one line, in ASCII. */
+/* One value, in ASCII; flags: of jansson, such as JSON_COMPACT for one line. */
 void ctl_print_json(const json_t *v, size_t flags);
 
 /* --- ctl_dead.c: give exit codes --- */

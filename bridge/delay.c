@@ -247,7 +247,8 @@ static void settle_expiry(struct delay_scan *s)
     int64_t ms = s->before_ms;
     if ((s->seen & SLOT_BIT(SLOT_BEFORE)) == 0)
         return;
-    if (s->before_is_relative && __builtin_add_overflow(ms, s->out->due_ms, &ms))
+    if (s->before_is_relative &&
+        (__builtin_add_overflow(ms, s->out->due_ms, &ms) || ms > WHEN_LAST_MS))
         ms = WHEN_LAST_MS;
     s->out->expires_ms = ms > 0 ? ms : 1; /* 0 would be never */
     s->out->expires_from_due = s->before_is_relative;

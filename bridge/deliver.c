@@ -26,6 +26,7 @@ struct handover {
     struct sink *sink; /* the route's own, or its dead-letter sink */
     struct dead_letter letter;
     int64_t started_us;
+    int64_t claim_us; /* when the claim was sent: the lease began no earlier */
     int64_t lateness_ms;
 };
 
@@ -267,17 +268,33 @@ static void hand_over(struct handover *h)
     h->sink->ops->deliver(h->sink, h->sink->self, &h->d);
 }
 
+static void go_back(struct handover *h, int64_t wait_ms)
+{
+    give_credit(h);
+    settle_park(&h->l, wait_ms);
+    free_handover(h);
+}
+
+/* So that its outcome can come before the lease ends. What is handed over later may be
+ * another instance's by then, or cancelled. */
+static bool is_in_time(const struct handover *h)
+{
+    int64_t spare_ms = route_of(h)->conf->lease_ms - h->d.timeout_ms;
+    return loop_mono_us() - h->claim_us <= spare_ms * 1000;
+}
+
 static void on_paced(void *arg, const struct pace_answer *answer)
 {
     struct handover *h = arg;
     h->l.tries.paced = answer->slot;
-    if (answer->go) {
+    if (!answer->go) {
+        go_back(h, answer->wait_ms);
+    } else if (is_in_time(h)) {
         hand_over(h);
-        return;
+    } else {
+        pace_not_gone(route_of(h)->pace, h->d.target);
+        go_back(h, 0);
     }
-    give_credit(h);
-    settle_park(&h->l, answer->wait_ms);
-    free_handover(h);
 }
 
 static struct handover *handover_new(const struct leased *l)
@@ -313,14 +330,17 @@ static void begin(const struct leased *l, int64_t lateness_ms)
     struct handover *h = handover_new(l);
     struct err err = {{0}};
     h->lateness_ms = lateness_ms;
+    h->claim_us = l->sched->claim_us;
     if (h->d.dead && emit_dead_target(route, l->job, &h->d, &err) < 0) {
         give_credit(h);
         on_dead_failed(h, err.text);
         free_handover(h);
     } else if (route->pace && !h->d.dead) {
         pace_ask(route->pace, h->d.target, h->l.tries.paced, on_paced, h);
-    } else {
+    } else if (is_in_time(h)) {
         hand_over(h);
+    } else {
+        go_back(h, 0);
     }
 }
 
@@ -333,7 +353,7 @@ void deliver(struct sched *s, const struct claimed *claimed, int64_t lease,
     if (claimed->record.n > 0)
         l.job = job_decode(claimed->id, claimed->record, &err);
     if (!is_broken(&l, claimed, &err)) {
-        int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, claimed->id);
+        int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, l.job);
         int64_t lateness_ms = now_ms - due_ms;
         bool dead = l.tries.reason[0] != '\0';
         if (!(dead ? dead_turned_away(&l) : live_turned_away(&l, lateness_ms, now_ms))) {

@@ -106,9 +106,9 @@ static int check_attempts(struct trial *t, struct err *err)
                           : INT64_MAX;
     if (n > most && t->route->sink->rules == NULL)
         return err_set(err,
-                       "delay-attempts: the route %s allows at most %lld; see its "
-                       "attempts_max",
-                       t->route->conf->name, (long long)most);
+                       "%lld attempts are asked for; the route %s allows at most %lld, "
+                       "see its attempts_max",
+                       (long long)n, t->route->conf->name, (long long)most);
     if (n > 0)
         t->job->tries_max = n;
     return 0;
@@ -190,6 +190,11 @@ static void read_times(const struct job *job, const struct route *route, int64_t
                                 .expires_ms = job->expires_ms};
     if (job->due_ms - now_ms <= route->conf->max_delay_ms)
         return;
+    if (route->conf->too_long == TOO_LONG_CLAMP) {
+        read->clamped = true;
+        read->due_ms = now_ms + route->conf->max_delay_ms;
+        return;
+    }
     read->reason = reason_name(REASON_TOO_LONG);
     snprintf(read->why, sizeof(read->why), "longer than max_delay of the route");
 }

@@ -102,14 +102,12 @@ static void go(struct ask *ask)
     answer(ask, &given);
 }
 
-/* Counted as in flight, but does not go. */
-static void leave(struct ask *ask)
+/* One that is counted as in flight does not go. A probe is the only one under way. */
+static void leave(struct pace *p, struct target *t)
 {
-    struct target *t = ask->target;
     t->in_flight--;
-    if (ask->probe)
-        breaker_not_gone(&t->breaker);
-    target_due(ask->pace, t);
+    breaker_not_gone(&t->breaker);
+    target_due(p, t);
 }
 
 /* Time has passed since it was let in. */
@@ -120,7 +118,7 @@ static void go_if_still(struct ask *ask)
         go(ask);
         return;
     }
-    leave(ask);
+    leave(ask->pace, ask->target);
     if (!turned_away(ask))
         put_back(ask, ROOM_AGAIN_MS, ask->has_slot);
 }
@@ -218,7 +216,7 @@ static void take_place(struct ask *ask, int64_t wait_us)
     } else if (wait_us > 0) {
         hold(ask, (wait_us + 999) / 1000, on_place_reached);
     } else {
-        leave(ask);
+        leave(ask->pace, ask->target);
         put_back(ask, (-wait_us + 999) / 1000, true);
     }
 }
@@ -230,7 +228,7 @@ static void on_places(void *arg, const int64_t *wait_us)
         if (wait_us) {
             take_place(batch->ask[i], wait_us[i]);
         } else {
-            leave(batch->ask[i]);
+            leave(batch->ask[i]->pace, batch->ask[i]->target);
             put_back(batch->ask[i], AWAY_MS, false);
         }
     }
@@ -327,6 +325,14 @@ void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool s
     }
     if (stops)
         pace_stop(p, target_stop_name(p, target));
+}
+
+void pace_not_gone(struct pace *p, struct slice target)
+{
+    struct target *t = target_find(p, target_name(p, target));
+    must(!p->limits || (t != NULL && t->in_flight > 0));
+    if (p->limits)
+        leave(p, t);
 }
 
 /* --- a route with one target --- */

@@ -45,6 +45,9 @@ void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, v
  */
 void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool stops);
 
+/* What was told to go did not. */
+void pace_not_gone(struct pace *p, struct slice target);
+
 /* The route has but one target, and that rests: nothing should be claimed for so many us.
  * 0: claim. When that ends sooner, the schedulers of the route are told. Once in a minute
  * it is 0 for a moment all the same: jobs from before a change of the configuration, and

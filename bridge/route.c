@@ -53,6 +53,12 @@ static int64_t burst(const struct conf_route *conf)
     return n > 0 ? n : 1;
 }
 
+/* Of a bucket, which knows nothing of the others. */
+static int64_t share(const struct conf_route *conf, int64_t n)
+{
+    return n > 0 && n < conf->buckets ? 1 : n / conf->buckets;
+}
+
 int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
                struct err *err)
 {
@@ -73,8 +79,8 @@ int route_init(struct route *route, struct bridge *bridge, const struct conf_rou
         .remember_ms = conf->dedupe_ms,
         .by_key = conf->order == ORDER_KEY,
         .rate = conf->rate / (double)conf->buckets,
-        .burst = burst(conf),
-        .in_flight_max = conf->shared ? conf->max_in_flight : 0,
+        .burst = share(conf, burst(conf)),
+        .in_flight_max = conf->shared ? share(conf, conf->max_in_flight) : 0,
         .shared = conf->shared,
     };
     route->bucket_count = conf->buckets;
@@ -222,15 +228,33 @@ struct slice route_group(const struct route *route, const struct job *job,
 
 /* The last bits of FNV-1a differ too little between ids that end alike: the product mixes
  * them, its upper half counts. */
-int64_t route_spread_ms(const struct route *route, struct slice id)
+int64_t route_spread_ms(const struct route *route, const struct job *job)
 {
-    if (route->conf->spread_ms == 0)
+    int64_t within_ms = route->conf->spread_ms;
+    int64_t left_ms = job->expires_ms > job->due_ms ? job->expires_ms - job->due_ms : 0;
+    if (job->expires_ms > 0 && left_ms / 2 < within_ms)
+        within_ms = left_ms / 2;
+    if (within_ms == 0)
         return 0;
-    uint64_t mixed = hash64(id) * 0x9E3779B97F4A7C15u;
-    return (int64_t)((unsigned __int128)mixed * (uint64_t)route->conf->spread_ms >> 64);
+    uint64_t mixed = hash64(job->id) * 0x9E3779B97F4A7C15u;
+    return (int64_t)((unsigned __int128)mixed * (uint64_t)within_ms >> 64);
+}
+
+/* A run that was given up, ID@DUE, is kept where its job is: see settle.h. That job may
+ * end like this itself. */
+static struct slice without_runs(struct slice id)
+{
+    for (size_t n = id.n; n > 1; n--) {
+        char c = id.p[n - 1];
+        if (c == '@' && n < id.n)
+            id.n = n - 1;
+        else if (c < '0' || c > '9')
+            break;
+    }
+    return id;
 }
 
 struct sched *route_bucket(const struct route *route, struct slice id)
 {
-    return &route->scheds[hash32(id) % (uint32_t)route->bucket_count];
+    return &route->scheds[hash32(without_runs(id)) % (uint32_t)route->bucket_count];
 }

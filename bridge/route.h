@@ -45,9 +45,11 @@ enum { ROUTE_GROUP_BYTES = 17 };
 struct slice route_group(const struct route *route, const struct job *job,
                          char room[ROUTE_GROUP_BYTES]);
 /* How long after its due time this job leaves: its place within the route's spread, the
- * same each time it is asked for. */
-int64_t route_spread_ms(const struct route *route, struct slice id);
-/* By the hash of the id (FNV-1a, 32 bits), so that every instance picks the same. */
+ * same each time it is asked for. One that expires leaves in the first half of its time.
+ */
+int64_t route_spread_ms(const struct route *route, const struct job *job);
+/* By the hash of the id (FNV-1a, 32 bits), so that every instance picks the same; "@" and
+ * digits at its end do not count. */
 struct sched *route_bucket(const struct route *route, struct slice id);
 
 /* The first route of that source that takes the topic (NULL: any topic). to_queue: only

@@ -66,6 +66,7 @@ static void claim(struct sched *s)
     unsigned most = credit(s->route);
     s->want = most < max ? most : max;
     s->claiming = true;
+    s->claim_us = loop_mono_us();
     sink->reserved += s->want;
     s->route->reserved += s->want;
     store_claim(s->bucket, s->want, s->route->conf->lease_ms, on_claim, s);

@@ -116,12 +116,16 @@ static bool next_run(struct job *job)
     return true;
 }
 
+static int64_t due_ms(const struct leased *l)
+{
+    return l->job->due_ms + route_spread_ms(l->sched->route, l->job);
+}
+
 /* The job as it stands now goes back for the run that it is due for. */
 static void run_again(const struct leased *l)
 {
-    struct route *route = l->sched->route;
-    store_repeat(l->sched->bucket, l->job, l->lease,
-                 l->job->due_ms + route_spread_ms(route, l->id), on_repeated, route);
+    store_repeat(l->sched->bucket, l->job, l->lease, due_ms(l), on_repeated,
+                 l->sched->route);
 }
 
 static void on_forgotten(void *arg, char code)
@@ -143,18 +147,22 @@ void settle_done(struct leased *l)
         forget(l);
 }
 
+static bool is_missed(const struct leased *l, int64_t now)
+{
+    int64_t late_ms = l->sched->route->conf->max_lateness_ms;
+    return late_ms > 0 && now - due_ms(l) > late_ms;
+}
+
 /* Runs that were missed as well are dropped in one go. */
 void settle_drop(struct leased *l, enum reason reason)
 {
     struct route *route = l->sched->route;
     uint64_t *dropped = &route->stats.expired[reason == REASON_LATE];
-    int64_t late_ms = route->conf->max_lateness_ms, now = now_ms(route);
-    bool again = false;
+    const int64_t now = now_ms(route);
+    bool again = repeats(l) && next_run(l->job);
     ++*dropped;
-    for (int i = 0; i < RUNS_SKIPPED_MAX && repeats(l); i++) {
+    for (int i = 1; again && i < RUNS_SKIPPED_MAX && is_missed(l, now); i++) {
         again = next_run(l->job);
-        if (!again || late_ms == 0 || now - l->job->due_ms <= late_ms)
-            break;
         ++*dropped;
         route->stats.repeated++;
     }
@@ -164,58 +172,38 @@ void settle_drop(struct leased *l, enum reason reason)
         store_lapse(l->sched->bucket, l->id, l->lease, on_put_back, route);
 }
 
-/* A run that is given up, on its way to be kept under an id of its own. */
-struct lost_run {
-    struct leased l; /* its job and id are ours */
+/* A run that was given up; whether another one follows it. */
+struct lost {
+    struct route *route;
     enum reason reason;
+    bool again;
 };
 
-static void on_run_kept(void *arg, char code)
+static void on_lost(void *arg, char code)
 {
-    struct lost_run *run = arg;
-    struct route *route = run->l.sched->route;
-    if (code == 's') {
-        route->stats.stored++;
-        if (route->dead == NULL)
-            route->stats.dead[run->reason]++;
-    }
-    /* No answer: the lease ends, and the run is tried again. */
-    if (code != 0 && next_run(run->l.job))
-        run_again(&run->l);
-    else if (code != 0)
-        forget(&run->l);
-    job_free(run->l.job);
-    free(run);
+    struct lost *lost = arg;
+    struct route_stats *stats = &lost->route->stats;
+    if (code == 'k')
+        stats->dead[lost->reason] += lost->route->dead == NULL;
+    if (code == 'k' || code == 'r')
+        stats->repeated += lost->again;
+    on_put_back(lost->route, code);
+    free(lost);
 }
 
-/* l and its job stay the caller's. */
 static void keep_run(struct leased *l)
 {
     struct route *route = l->sched->route;
-    struct lost_run *run = mem_alloc(sizeof(*run));
-    struct job *job = l->job;
-    struct buf record = {0}, text = {0};
-    struct err err;
-    char group[ROUTE_GROUP_BYTES];
-    job_encode(job, &record);
-    run->l = *l;
-    run->reason = reason_find(l->tries.reason);
-    run->l.job = job_decode(l->id, buf_slice(&record), &err);
-    must(run->l.job != NULL);
-    run->l.id = run->l.job->id;
+    struct lost *lost = mem_alloc(sizeof(*lost));
+    struct buf text = {0};
+    struct job run = *l->job; /* its memory stays l->job's */
+    run.id = job_keepf(l->job, "%.*s@%" PRId64, SLICE_ARG(l->id), run.due_ms);
+    run.repeat = (struct slice){NULL, 0};
     tries_format(&l->tries, &text);
-    const struct slice id = job->id, repeat = job->repeat;
-    job->id = job_keepf(job, "%.*s@%" PRId64, SLICE_ARG(id), job->due_ms);
-    job->repeat = (struct slice){NULL, 0};
-    const struct enqueue how = {.tries = buf_slice(&text),
-                                .origin = {NULL, -1, -1},
-                                .group = route_group(route, job, group),
-                                .at_ms = route->dead ? now_ms(route) : 0,
-                                .dead = route->dead == NULL};
-    store_enqueue(l->sched->bucket, job, &how, on_run_kept, run);
-    job->id = id;
-    job->repeat = repeat;
-    buf_free(&record);
+    *lost = (struct lost){route, reason_find(l->tries.reason), next_run(l->job)};
+    store_lose(l->sched->bucket, l->id, l->lease,
+               &(struct lost_run){&run, buf_slice(&text), route->dead == NULL},
+               lost->again ? l->job : NULL, due_ms(l), on_lost, lost);
     buf_free(&text);
 }
 

@@ -7,7 +7,8 @@
  * A job that is given up goes back with its reason noted, due now, if the route has a
  * dead-letter sink; the next claim hands it to that sink, and it is buried once that has
  * acknowledged. Of a job that repeats, only the run ends so: the run becomes a dead
- * letter under an id of its own, ID@DUE, and then the job goes on.
+ * letter under an id of its own, ID@DUE, and the job goes on, both in one step; unless it
+ * was cancelled or replaced meanwhile.
  */
 #ifndef BRIDGE_SETTLE_H
 #define BRIDGE_SETTLE_H

@@ -154,6 +154,17 @@ void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb
                  void *arg);
 void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_t at_ms,
                   change_cb *cb, void *arg);
+/* A run that is given up, and stays as a job of its own. */
+struct lost_run {
+    const struct job *job; /* with the id under which it is kept */
+    struct slice tries;
+    bool dead; /* it goes to the error bucket; else it is due now */
+};
+/* lose: in one step the run is kept and the job put back for its next one, at at_ms; next
+ * NULL: there is none. */
+void store_lose(struct bucket *b, struct slice id, int64_t lease,
+                const struct lost_run *lost, const struct job *next, int64_t at_ms,
+                change_cb *cb, void *arg);
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
                 change_cb *cb, void *arg);
 /* Leaves after every enqueue of the bucket that was asked for before it. origin: of the

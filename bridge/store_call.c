@@ -102,6 +102,27 @@ void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_
     add(b, LANE_RETRY, c, lease, cb, arg);
 }
 
+/* Both records are copied as one text, and parted then. */
+void store_lose(struct bucket *b, struct slice id, int64_t lease,
+                const struct lost_run *lost, const struct job *next, int64_t at_ms,
+                change_cb *cb, void *arg)
+{
+    struct buf records = {0};
+    job_encode(lost->job, &records);
+    size_t kept_n = records.n;
+    if (next)
+        job_encode(next, &records);
+    struct change *c = change_new(id, buf_slice(&records), lost->tries, lost->job->id);
+    buf_free(&records);
+    c->kept = (struct slice){c->record.p, kept_n};
+    c->record = (struct slice){c->record.p + kept_n, c->record.n - kept_n};
+    c->kept_id = c->group;
+    c->group = nothing;
+    c->how = lost->dead ? 'd' : 's';
+    c->due_ms = at_ms;
+    add(b, LANE_RETRY, c, lease, cb, arg);
+}
+
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
                 change_cb *cb, void *arg)
 {

@@ -176,11 +176,15 @@ static void retry_change(struct args *a, struct batch *batch, const struct chang
     args_slice(a, c->id);
     args_number(a, c->lease);
     args_number(a, c->due_ms);
-    args_slice(a, c->tries);
+    args_slice(a, c->kept_id.n ? SLICE_LIT("") : c->tries);
     args_slice(a, c->record);
+    args_slice(a, c->kept_id);
+    args_slice(a, c->kept);
+    args_slice(a, c->kept_id.n ? c->tries : SLICE_LIT(""));
+    how(a, c);
 }
 
-static void bury_head(struct args *a, struct batch *batch)
+static void now_head(struct args *a, struct batch *batch)
 {
     (void)batch;
     args_slice(a, SLICE_LIT(""));
@@ -206,8 +210,8 @@ static const struct lane_row rows[LANES] = {
     [LANE_ENQUEUE] = {SCRIPT_ENQUEUE, 9, enqueue_keys, false, enqueue_head,
                       enqueue_change},
     [LANE_ACK] = {SCRIPT_ACK, 5, job_keys, false, ack_head, ack_change},
-    [LANE_RETRY] = {SCRIPT_RETRY, 5, job_keys, false, NULL, retry_change},
-    [LANE_BURY] = {SCRIPT_BURY, 6, bury_keys, false, bury_head, bury_change},
+    [LANE_RETRY] = {SCRIPT_RETRY, 5, job_keys, false, now_head, retry_change},
+    [LANE_BURY] = {SCRIPT_BURY, 6, bury_keys, false, now_head, bury_change},
     [LANE_CANCEL] = {SCRIPT_CANCEL, 8, cancel_keys, false, cancel_head, cancel_change},
     [LANE_FINISH] = {SCRIPT_FINISH, 8, queue_keys, true, NULL, finish_change},
     [LANE_RELEASE] = {SCRIPT_RELEASE, 8, queue_keys, true, NULL, release_change},
@@ -365,7 +369,7 @@ static struct batch *take(struct lane *lane)
     batch->first_seq = TAILQ_FIRST(&lane->queue)->seq;
     TAILQ_INIT(&batch->list);
     while ((c = TAILQ_FIRST(&lane->queue))) {
-        bytes += c->record.n + c->tries.n + c->id.n;
+        bytes += c->record.n + c->tries.n + c->id.n + c->kept.n;
         switches += c->origin.partition != last; /* no fewer than partitions */
         last = c->origin.partition;
         if (batch->count > 0 &&

@@ -38,6 +38,7 @@ struct change {
     uint64_t seq;                   /* place among the bucket's changes */
     struct slice id, record, tries; /* behind the struct, in one allocation */
     struct slice group;             /* of an enqueue; at the end of the same */
+    struct slice kept_id, kept;     /* a run given up, of a repeat; in the same */
     struct origin origin;
     int64_t due_ms, lease;
     int64_t due_us;                 /* of a release */

@@ -175,14 +175,14 @@ static void enqueue(struct submission *sub, const struct job *job, struct slice 
                           .origin = {NULL, -1, -1},
                           .deadline_ms = src->ops->answers ? SUBMIT_ANSWER_MS : 0,
                           .dead = dead,
-                          .replace = job->replace,
+                          .replace = job->replace && sub->outcome != STORED_DEAD,
                           .now = sub->due_now,
                           .expires_ms = expiry(sub->route, job),
                           .awaited = src->ops->awaits};
     char group[ROUTE_GROUP_BYTES];
     sub->bucket = route_bucket_of(sub->route, job->id, job->target);
     how.group = route_group(sub->route, job, group);
-    how.at_ms = dead ? 0 : job->due_ms + route_spread_ms(sub->route, job->id);
+    how.at_ms = dead ? 0 : job->due_ms + route_spread_ms(sub->route, job);
     if (job->offset >= 0 && job->partition >= 0)
         name_partition(src, sub->bucket, job, &how.origin);
     sub->due_ms = job->due_ms;
@@ -272,17 +272,22 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
     judge_job(src, sub->route, job, store_now_ms(route_store(sub->route)), &j);
     sub->due_now = j.due_now;
     sub->clamped = j.clamped;
-    name_job(sub, job, j.id);
     if (j.target_given)
         bad = 0;
     if (found && bad == 0 && found->sink->rules && !queue_name_is_good(job->target))
         bad = err_set(&err, "the route %s names no queue for it", found->conf->name);
+    const char *reason = j.reason, *why = j.why;
+    if (found == NULL || (bad < 0 && j.op != DELAY_CANCEL)) {
+        reason = reason_name(REASON_NO_ROUTE);
+        why = err.text;
+    }
+    /* What is refused is not what its id means, which may be there. */
+    bool named = reason == NULL || j.op == DELAY_ADD;
+    name_job(sub, job, named ? j.id : (struct slice){NULL, 0});
     if (pool_is_away(sub)) {
         loop_defer(on_pool_away, sub);
-    } else if (found == NULL || (bad < 0 && j.op != DELAY_CANCEL)) {
-        refuse_or_bury(sub, job, reason_name(REASON_NO_ROUTE), err.text);
-    } else if (j.reason) {
-        refuse_or_bury(sub, job, j.reason, j.why);
+    } else if (reason) {
+        refuse_or_bury(sub, job, reason, why);
     } else if (j.op == DELAY_CANCEL) {
         cancel(sub, job);
     } else {

@@ -5,16 +5,22 @@
 --   KEYS[2]  zset  :delay   job id, scored by due time in ms
 --   KEYS[3]  zset  :unack   job id, scored by the end of its lease in ms
 --   KEYS[4]  zset  :error   KEYS[5]  hash  :tries   job id -> attempts and last error
---   ARGV     five per job: id, lease (the token of the claim), next due in ms, tries ('': it has
---            none any more), encoded job of its next run, or '' to try this one again
+--   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
+--   then nine per job: id, lease (the token of the claim), next due in ms, tries ('': it has
+--            none any more), encoded job of its next run, or '' to try this one again;
+--            and where this run is given up, but '' else: the id under which it is kept, its
+--            encoded job, its tries, 'd' as a dead letter or 's' due now, on its way to the
+--            sink of those. Without a next run the job is gone then
 --
--- Only for the lease that claimed the job: a late word of an earlier claim changes nothing.
+-- Only for the lease that claimed the job: a late word of an earlier claim changes nothing, and
+-- a run of a job that was cancelled or replaced is not kept.
 -- A job that is tried again stays in front of its group; a next run is a new job of that group
 -- (lib/order.lua). ZREM comes first: see claim.lua.
 -- Returns {head, codes}: due time of the first job in KEYS[2]; one letter per job:
---   r put back   c dropped: it was cancelled meanwhile   x not this lease's any more
--- A second run answers x. Cost: O(k log n) for k jobs. Called by store_retry() and
--- store_repeat() in bridge/store_call.c.
+--   r put back   k the same, and its run is kept; also where there is no next one
+--   c dropped: it was cancelled meanwhile   x not this lease's any more
+-- A second run answers x. Cost: O(k log n) for k jobs. Called by store_retry(),
+-- store_repeat() and store_lose() in bridge/store_call.c.
 --#include lib/order.lua
 local pool, delay, unack, dead, tries = unpack(KEYS)
 
@@ -26,9 +32,33 @@ local function run_again(id, due, record)
   order_place(id, due, group)
 end
 
+-- Not twice: under its name it may be known from before its job was replaced.
+local function keep_run(id, kept, record, note, how)
+  local group, now = order_group(id), tonumber(ARGV[1])
+  if redis.call('HEXISTS', pool, kept) == 1 then
+    return 'r'
+  end
+  if not now then
+    local t = redis.call('TIME')
+    now = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  redis.call('HSET', pool, kept, record)
+  redis.call('HSET', tries, kept, note)
+  if how == 's' then
+    order_place(kept, now, group)
+    return 'k'
+  end
+  redis.call('ZADD', dead, now, kept)
+  if group then
+    order_note(kept, now, group)
+  end
+  return 'k'
+end
+
 local codes = {}
-for at = 1, #ARGV, 5 do
+for at = 2, #ARGV, 9 do
   local id, due, note, record = ARGV[at], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local kept = ARGV[at + 5]
   local lease = redis.call('ZSCORE', unack, id)
   local code = 'x'
   if lease and tonumber(lease) == tonumber(ARGV[at + 1]) then
@@ -38,6 +68,9 @@ for at = 1, #ARGV, 5 do
       code = 'c'
     else
       code = 'r'
+      if kept ~= '' then
+        code = keep_run(id, kept, ARGV[at + 6], ARGV[at + 7], ARGV[at + 8])
+      end
       if note ~= '' then
         redis.call('HSET', tries, id, note)
       elseif redis.call('HDEL', tries, id) == 1 then
@@ -45,6 +78,8 @@ for at = 1, #ARGV, 5 do
       end
       if record ~= '' then
         run_again(id, due, record)
+      elseif kept ~= '' then
+        order_gone(id)
       else
         redis.call('ZADD', delay, due, id)
       end

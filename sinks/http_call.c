@@ -36,6 +36,7 @@ struct http_call {
     int64_t header_bytes, body_bytes;
     unsigned sent;       /* how often curl has sent this request */
     bool denied, opened; /* an address that the guard refused, one that it let pass */
+    bool within;         /* the request went to an address that no message may lead to */
     const char *stopped; /* why we went no further; NULL: we did not stop */
     char why[CURL_ERROR_SIZE];
     struct http_call *next_idle;
@@ -74,12 +75,15 @@ static struct slice first_url(const struct http_call *c)
     return c->d->target.n ? c->d->target : slice_of(c->s->o.url);
 }
 
-/* A redirect to elsewhere is no longer the word of our own configuration. */
+/* A redirect to elsewhere is no longer the word of our own configuration; a receiver in
+ * the wide world has none about private networks. */
 static enum http_word word_of(const struct http_call *c)
 {
     if (c->d->target_asked)
         return HTTP_ASKED;
-    return c->d->target.n == 0 && !c->hop.foreign ? HTTP_OWN : HTTP_NAMED;
+    if (c->hop.foreign)
+        return c->within ? HTTP_NAMED : HTTP_LED;
+    return c->d->target.n == 0 ? HTTP_OWN : HTTP_NAMED;
 }
 
 static void forget_answer(struct http_call *c)
@@ -295,8 +299,7 @@ void http_call_end(struct http_call *c, CURLcode code)
 
 /* ------------------------------------------------------------- curl's callbacks */
 
-/* Behind a proxy, the only address there is to see is its own, which the operator named.
- */
+/* Behind a proxy the only address to see is its own, which the operator named. */
 static bool sees_address(const struct http_call *c)
 {
     return c->s->o.proxy == NULL;
@@ -327,6 +330,7 @@ static int on_send(void *arg, char *ip, char *our_ip, int port, int our_port)
         c->opened = false;
         return CURL_PREREQFUNC_ABORT;
     }
+    c->within = !sees_address(c) || !http_guard_ip(c->s->guard, HTTP_ASKED, ip);
     if (c->sent++ > 1)
         c->stopped = "the connection ends without an answer";
     return c->stopped ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;

@@ -154,12 +154,18 @@ static bool nets_hold(const struct nets *nets, const struct address *a)
     return false;
 }
 
+/* Is it the word of someone outside? */
+static bool is_outside(enum http_word word)
+{
+    return word == HTTP_LED || word == HTTP_ASKED;
+}
+
 static bool may_reach(const struct http_guard *g, enum http_word word,
                       const struct address *a)
 {
     if (nets_hold(&g->allow, a))
         return true;
-    return !nets_hold(&g->deny, a) && !(word == HTTP_ASKED && nets_hold(&g->private, a));
+    return !nets_hold(&g->deny, a) && !(is_outside(word) && nets_hold(&g->private, a));
 }
 
 static bool judge(const struct http_guard *g, enum http_word word,
@@ -259,7 +265,7 @@ static bool port_is_allowed(const struct http_guard *g, enum http_word word,
                             unsigned long port)
 {
     if (g->o->ports.n == 0)
-        return word != HTTP_ASKED || port == 80 || port == 443 || port >= PORT_HIGH;
+        return !is_outside(word) || port == 80 || port == 443 || port >= PORT_HIGH;
     for (size_t i = 0; i < g->o->ports.n; i++) {
         if (port >= g->ports[i].first && port <= g->ports[i].last)
             return true;

@@ -16,9 +16,11 @@
 /* Who named the URL. */
 enum http_word {
     HTTP_OWN,   /* the sink's configuration: only deny holds */
-    HTTP_NAMED, /* the route or the source, or a redirect: deny, allow_hosts and ports
-                   hold where they are set */
-    HTTP_ASKED  /* a message: private networks and low ports are out besides */
+    HTTP_NAMED, /* the route, or a redirect from within a private network: deny,
+                   allow_hosts and ports hold where they are set */
+    HTTP_LED,   /* a redirect from elsewhere: private networks and low ports are out
+                   besides */
+    HTTP_ASKED  /* a message: as HTTP_LED, and only with url_from_message */
 };
 
 struct http_guard;

@@ -90,11 +90,17 @@ static bool is_ours(struct slice name)
     return name.n > 6 && strncasecmp(name.p, "delay-", 6) == 0;
 }
 
+/* Do the operator's headers go there? */
+static bool is_known(const struct http_hop *hop)
+{
+    return !hop->foreign && !hop->stranger;
+}
+
 static bool goes_along(struct slice name, const struct http_opts *o,
                        const struct http_hop *hop)
 {
     return !http_is_transport_header(name) &&
-           (hop->stranger || !has(&o->headers, name)) &&
+           !(is_known(hop) && has(&o->headers, name)) &&
            (o->delay_headers || !is_ours(name)) &&
            !(hop->foreign && is_credential(name)) &&
            !(hop->bodyless && slice_is_nocase(name, "content-type"));
@@ -164,6 +170,25 @@ static unsigned add_headers(struct http_lines *lines, const struct delivery *d,
     return left_out;
 }
 
+static bool has_line(const struct http_lines *lines, const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < http_lines_count(lines); i++) {
+        const char *line = http_lines_at(lines, i);
+        if (strncasecmp(line, name, n) == 0 && (line[n] == ':' || line[n] == ';'))
+            return true;
+    }
+    return false;
+}
+
+/* Where a body has no type, the job's own being missing or none that can stand in HTTP,
+ * curl would call it a form. */
+static void add_content_type(struct http_lines *lines, const struct http_hop *hop)
+{
+    if (!hop->bodyless && !has_line(lines, "content-type"))
+        add_line(lines, SLICE_LIT("Content-Type"), SLICE_LIT("application/octet-stream"));
+}
+
 /* In curl's form, this keeps a header of its own away. */
 static void add_without(struct http_lines *lines, const char *line)
 {
@@ -175,17 +200,14 @@ unsigned http_lines_make(struct http_lines *lines, const struct delivery *d,
                          const struct http_opts *o, const struct http_hop *hop)
 {
     unsigned left_out = 0;
-    bool known = !hop->foreign && !hop->stranger;
     buf_clear(&lines->text);
     buf_clear(&lines->offsets);
-    for (size_t i = 0; i < o->headers.n && known; i++)
+    for (size_t i = 0; i < o->headers.n && is_known(hop); i++)
         add_line(lines, slice_of(o->headers.v[i].name), slice_of(o->headers.v[i].value));
     left_out += add_headers(lines, d, o, hop);
     if (!delivery_header(d, "user-agent"))
         add(lines, o, hop, SLICE_LIT("User-Agent"), slice_of(o->user_agent));
-    if (!delivery_header(d, "content-type"))
-        add(lines, o, hop, SLICE_LIT("Content-Type"),
-            SLICE_LIT("application/octet-stream"));
+    add_content_type(lines, hop);
     if (d->job->key.p && !delivery_header(d, "delay-key"))
         left_out += add(lines, o, hop, SLICE_LIT("delay-key"), d->job->key);
     add_webhook(lines, d, o, hop);

@@ -33,8 +33,7 @@ size_t http_lines_count(const struct http_lines *lines);
 char *http_lines_at(const struct http_lines *lines, size_t i); /* until the next make */
 void http_lines_free(struct http_lines *lines);
 
-/* Is it the transport's own, such as Content-Length, and so not to be set by anyone else?
- */
+/* Is it the transport's own, as Content-Length is, and for nobody else to set? */
 bool http_is_transport_header(struct slice name);
 /* webhook-id, webhook-timestamp, webhook-signature */
 bool http_is_webhook_header(struct slice name);

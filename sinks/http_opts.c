@@ -24,8 +24,7 @@ const struct opt http_opt_rows[] = {
      .choices = "status|code100"},
     {"delivered", OPT_LIST, AT(codes[HTTP_DELIVERED]), "[ \"2xx\" ]",
      "Statuses of a delivery: \"204\", \"200-204\", \"2xx\". Where two of these four "
-     "lists "
-     "hold a status, the narrower range counts.",
+     "lists hold a status, the narrower range counts.",
      .min = 0},
     {"retry", OPT_LIST, AT(codes[HTTP_RETRY]), "[ \"408\", \"425\", \"429\", \"5xx\" ]",
      "Statuses to be tried again; so are those that no list holds.", .min = 0},
@@ -42,8 +41,9 @@ const struct opt http_opt_rows[] = {
      "same; with code100 it is a failure.",
      .max = 1 << 30},
     {"redirects", OPT_INT, AT(redirects), "0",
-     "How many redirects of one delivery are followed. The sink's own headers go only to "
-     "the scheme, host and port of the first URL.",
+     "How many redirects of one delivery are followed; none from a public address to a "
+     "private network, but for allow. The sink's own headers go only to the scheme, host "
+     "and port of the first URL.",
      .max = 50},
     {"userinfo", OPT_BOOL, AT(userinfo), "false",
      "Whether a job's URL may be http://user:password@host/, which is sent as Basic "
@@ -81,7 +81,8 @@ const struct opt http_opt_rows[] = {
      .min = 0},
     {"ports", OPT_LIST, AT(ports), "",
      "The only ports that URLs of messages, routes and redirects may name: \"443\", "
-     "\"1024-65535\". Empty: for messages 80, 443 and all from 1024, for others any.",
+     "\"1024-65535\". Empty: for messages, and redirects from public addresses, 80, 443 "
+     "and all from 1024; for others any.",
      .min = 0},
     {"ca_file", OPT_STR, AT(ca_file), NULL,
      "PEM file of the authorities to trust instead of the system's.", .optional = true},

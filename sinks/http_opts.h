@@ -14,8 +14,7 @@ enum http_method { HTTP_POST, HTTP_PUT };
 /* By what an answer is judged. */
 enum http_accept {
     HTTP_BY_STATUS, /* as codes says */
-    HTTP_BY_CODE100 /* the body is a JSON object whose code is 100; the status counts not
-                     */
+    HTTP_BY_CODE100 /* as the body says: a JSON object whose code is 100 */
 };
 
 struct http_opts {

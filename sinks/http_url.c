@@ -59,7 +59,8 @@ bool http_url_same_origin(struct slice a, struct slice b)
         return false;
     struct slice host_a = without_port(host_of(authority_of(a)), scheme->port);
     struct slice host_b = without_port(host_of(authority_of(b)), scheme->port);
-    return host_a.n == host_b.n && strncasecmp(host_a.p, host_b.p, host_a.n) == 0;
+    return host_a.p && host_b.p && host_a.n == host_b.n &&
+           strncasecmp(host_a.p, host_b.p, host_a.n) == 0;
 }
 
 struct slice http_url_origin(struct slice url)
@@ -117,5 +118,10 @@ void http_url_add_referer(struct buf *out, struct slice from, struct slice to)
     struct slice host = host_of(authority_of(from));
     const char *end = memchr(from.p, '#', from.n);
     buf_add_slice(out, scheme->text);
-    buf_add(out, host.p, (size_t)((end ? end : from.p + from.n) - host.p));
+    if (http_url_same_origin(from, to)) {
+        buf_add(out, host.p, (size_t)((end ? end : from.p + from.n) - host.p));
+    } else {
+        buf_add_slice(out, host);
+        buf_add_str(out, "/");
+    }
 }

@@ -27,8 +27,9 @@ struct slice http_url_origin(struct slice url);
  * fragment is gone. -1: a control character in it, or no proper host: nothing was
  * appended. */
 int http_url_add(struct buf *out, struct slice url);
-/* Appends what a Referer may say of the page before; nothing when it may not: from https
- * to http. User name and fragment are left out. */
+/* Appends what a Referer may say of the page before: nothing from https to http;
+ * elsewhere than to the same origin no path, for that of a callback is often its secret.
+ * User name and fragment are left out. */
 void http_url_add_referer(struct buf *out, struct slice from, struct slice to);
 
 #endif

@@ -150,9 +150,13 @@ static bool failed_one(struct httpd_req *req, const struct dead_reply *reply)
 
 /* --------------------------------------------------------------------- asking */
 
-/* What a script's unset variable leaves empty must not mean all of them. */
-static int check(const struct dead_params *p, struct err *err)
+/* What a script's unset variable leaves empty must not mean all of them, nor must filters
+ * that stand in a body. */
+static int check(const struct httpd_req *req, const struct dead_params *p,
+                 struct err *err)
 {
+    if (httpd_body(req).n > 0)
+        return err_set(err, "no body is read here; put its filters into the query");
     if ((p->cursor.p && p->cursor.n == 0) || (p->id_prefix.p && p->id_prefix.n == 0))
         return err_set(err, "%s is empty; leave it out to mean any",
                        p->cursor.p && p->cursor.n == 0 ? "cursor" : "id_prefix");
@@ -165,7 +169,7 @@ static bool read_query(struct httpd_req *req, const struct http_param *rows,
 {
     struct dead_params p = {.max = 1};
     struct err err;
-    if (http_params_read(req, rows, &p, &err) < 0 || check(&p, &err) < 0) {
+    if (http_params_read(req, rows, &p, &err) < 0 || check(req, &p, &err) < 0) {
         httpd_error(req, 400, "bad-request", "%s", err.text);
         return false;
     }

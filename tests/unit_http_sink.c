@@ -485,12 +485,13 @@ static void secrets_stay_with_scheme_host_and_port(void **state)
     assert_false(same("http://a:180/", "http://a:1/"));
 }
 
-static void a_referer_tells_no_password_and_nothing_from_https_to_http(void **state)
+static void a_referer_tells_no_secrets_and_nothing_from_https_to_http(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {
-        {"http://u:p@a/b?c#d", "https://e/", "http://a/b?c"},
-        {"https://a/b", "https://e/", "https://a/b"},
+        {"http://u:p@a/b?c#d", "http://a:80/", "http://a/b?c"},
+        {"http://u:p@a/b?c#d", "https://e/", "http://a/"},
+        {"https://a:444?c", "https://a/", "https://a:444/"},
         {"https://a/b", "http://e/", ""}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct buf b = {0};
@@ -633,6 +634,31 @@ static void a_redirect_to_elsewhere_takes_no_credentials_along(void **state)
                         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
+/* Else curl would call it a form. */
+static void a_body_has_a_type_even_where_the_jobs_cannot_stand(void **state)
+{
+    (void)state;
+    static char name[] = "Content-Type", value[] = "text/csv";
+    struct opt_pair pair = {name, value};
+    const struct http_opts o = {
+        .user_agent = tarry, .headers = {&pair, 1}, .delay_headers = true};
+    const struct http_hop foreign = {.foreign = true};
+    struct header bad[] = {{SLICE_LIT("content-type"), SLICE_LIT("a\r\nb")}};
+    struct header good[] = {{SLICE_LIT("content-type"), SLICE_LIT("a/b")}};
+    assert_string_equal(lines_of(bad, 1, (struct slice){0}, &usual, &foreign, 1),
+                        "User-Agent: tarry|Content-Type: application/octet-stream|"
+                        "webhook-id: t/0%2E1|Accept:|Expect:|");
+    assert_string_equal(lines_of(bad, 0, (struct slice){0}, &o, &foreign, 0),
+                        "User-Agent: tarry|Content-Type: application/octet-stream|"
+                        "webhook-id: t/0%2E1|Accept:|Expect:|");
+    assert_string_equal(lines_of(good, 1, (struct slice){0}, &o, &foreign, 0),
+                        "content-type: a/b|User-Agent: tarry|"
+                        "webhook-id: t/0%2E1|Accept:|Expect:|");
+    assert_string_equal(lines_of(good, 1, (struct slice){0}, &o, &first_hop, 0),
+                        "Content-Type: text/csv|User-Agent: tarry|"
+                        "webhook-id: t/0%2E1|Accept:|Expect:|");
+}
+
 /* Of a signed request the three headers are ours alone; elsewhere nothing is signed. */
 static void a_signed_request_has_no_webhook_header_of_the_job(void **state)
 {
@@ -713,12 +739,13 @@ int main(void)
         cmocka_unit_test(only_http_urls_pass),
         cmocka_unit_test(a_url_is_sent_so_that_it_cannot_end_the_request_line),
         cmocka_unit_test(secrets_stay_with_scheme_host_and_port),
-        cmocka_unit_test(a_referer_tells_no_password_and_nothing_from_https_to_http),
+        cmocka_unit_test(a_referer_tells_no_secrets_and_nothing_from_https_to_http),
         cmocka_unit_test(code_100_in_the_body_is_a_delivery_and_nothing_else),
         cmocka_unit_test(a_redirect_keeps_or_drops_the_body_by_its_status),
         cmocka_unit_test(a_request_has_the_jobs_headers_and_ours),
         cmocka_unit_test(our_own_headers_can_be_left_out),
         cmocka_unit_test(a_redirect_to_elsewhere_takes_no_credentials_along),
+        cmocka_unit_test(a_body_has_a_type_even_where_the_jobs_cannot_stand),
         cmocka_unit_test(a_job_cannot_break_the_framing_nor_take_a_fixed_header),
     };
     alarm(30);

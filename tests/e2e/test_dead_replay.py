@@ -454,6 +454,24 @@ def test_a_job_in_flight_is_too_late_to_cancel(yard):
     assert told.returncode == 1 and "being delivered" in told.stderr and "not tried" in told.stderr
 
 
+def test_filters_in_a_body_do_not_mean_all(yard):
+    yard.bury(["a", "b"])
+    for path in ("/drop", "/replay", "/a/replay"):
+        status, _, body = yard.tarry.ask("POST", "/v1/routes/r/dead" + path, b'{"reason":"late"}')
+        assert status == 400 and "query" in body["message"], body
+    assert yard.dead() == 2
+
+
+def test_the_tool_takes_ids_that_look_like_flags(yard):
+    odd = ["--all", "--", "-h", "a/../b", "..", "%2e", "a?b#c&d=1", "\u00e9 \u202e'\"\\"]
+    yard.bury(odd)
+    for id_ in odd:
+        told = yard.tool("dead", "show", "r", "--", id_)
+        assert told.returncode == 0 and json.loads(told.stdout)["id"] == id_, told
+        assert yard.tool("dead", "drop", "r", "--", id_).stdout == "dropped\n", id_
+    assert yard.dead() == 0
+
+
 def test_the_tool_used_wrongly_says_how(yard):
     for args in (("dead",), ("dead", "explode", "r"), ("dead", "list"), ("dead", "list", ""),
                  ("dead", "list", "r", "x"), ("dead", "list", "r", "--rate", "1"),

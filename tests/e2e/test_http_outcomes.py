@@ -222,6 +222,20 @@ def test_a_redirect_is_judged_as_its_first_url(bench, hook):
             assert DENIED in error_of(daemon, job)
 
 
+def test_a_redirect_from_outside_leads_to_no_private_network(bench, hook):
+    """allow makes 127.0.0.1 a public address; without it a receiver within may redirect within."""
+    daemon = start(bench, hook, a='redirects = 1; allow = [ "127.0.0.1" ];', b="redirects = 1;")
+    end = hook.url(response())
+
+    def post_to(route, host):
+        there = end.replace("127.0.0.1", host)
+        return post(daemon, route, hook.url(response(b"", 307, f"Location: {there}")))
+    assert DENIED in error_of(daemon, post_to("a", "127.0.0.2"))
+    assert not hook.got(end)
+    post_to("b", "localhost")
+    hook.wait(end)
+
+
 def test_what_the_operator_denies_is_denied_to_all(bench, hook):
     daemon = start(bench, hook, a='deny = [ "127.0.0.0/8", "::1" ]; allow = [ "127.0.0.1" ];',
                    b='deny = [ "127.0.0.0/8", "::1" ];')

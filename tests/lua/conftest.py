@@ -87,10 +87,10 @@ class Bucket:
         rows = [part for id_ in ids for part in (id_, lease, how)]
         return self.codes(self.run("ack", JOB, now, self.remember, *rows))
 
-    def retry(self, *rows):
-        """rows: (id, lease, due, tries[, record])"""
-        rows = [(*row, "")[:5] for row in rows]
-        head, codes = self.run("retry", JOB, *sum(rows, ()))
+    def retry(self, *rows, now=1000):
+        """rows: (id, lease, due, tries[, record[, id, record, tries, how of a run given up]])"""
+        rows = [(*row, "", "", "", "", "")[:9] for row in rows]
+        head, codes = self.run("retry", JOB, now, *sum(rows, ()))
         return head, codes.decode()
 
     def bury(self, now, *rows):

@@ -113,6 +113,27 @@ class Model:
             self.put(id_, due)
         return "r"
 
+    def lose(self, now, id_, lease, due, body, kept, kept_body, tries, how):
+        """A run is given up, and kept as a job of its own; body: of the next one, or none."""
+        if not self.leased(id_, lease):
+            return "x"
+        if self.cancelled(id_):
+            self.gone(id_)
+            return "c"
+        job, taken = self.jobs[id_], kept in self.jobs
+        if not taken:
+            self.jobs[kept] = Job(kept_body, "error", now, job.group, tries=tries)
+            if how == "s":
+                self.put(kept, now)
+        job.tries, job.ended = "", []
+        if body:
+            job.body, job.where = body, ""
+            self.follow(job.group)
+            self.put(id_, due)
+        else:
+            self.gone(id_)
+        return "r" if taken else "k"
+
     def bury(self, now, id_, lease, tries):
         if not self.leased(id_, lease):
             return "x"

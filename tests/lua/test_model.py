@@ -114,6 +114,21 @@ class Run:
         self.again = go
         go()
 
+    def lose(self):
+        rows, now = [], self.now
+        for id_, lease in self.words():
+            kept = self.rnd.choice([other for other in IDS if other != id_])
+            rows.append((id_, lease, self.due(), self.rnd.choice(["", self.new_body()]), kept,
+                         self.new_body(), NOTES[3], self.rnd.choice("ds")))
+
+        def go():
+            if rows:
+                ours = "".join(self.model.lose(now, *row) for row in rows)
+                theirs = self.bucket.retry(*[(*row[:3], "", *row[3:]) for row in rows], now=now)
+                self.agree(f"retry, lost {rows}", theirs, (self.model.head(), ours))
+        self.again = go
+        go()
+
     def bury(self):
         rows = [(id_, lease, NOTES[3]) for id_, lease in self.words()]
 
@@ -156,7 +171,7 @@ class Run:
         if before == self.now and any(w in last for w in (" ack", " retry", " bury", " reap")):
             self.now += 1
 
-    CHOICES = [add, add, add, claim, claim, claim, ack, ack, retry, bury, cancel, reap, replay]
+    CHOICES = [add, add, add, claim, claim, claim, ack, ack, retry, lose, bury, cancel, reap, replay]
 
     # --- the whole state ---
 

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A dead-letter sink that fails keeps the letter waiting: none is dropped, none is kept twice."""
+import time
+
+import confluent_kafka
+import pytest
+
+from lib import collect
+from lib.servers import wait_for
+
+
+@pytest.mark.parametrize("fault", [503, 400], ids=["fails", "rejects"])
+def test_a_dead_letter_waits_until_its_sink_takes_it(bench, fault):
+    answers = [fault, fault]
+    morgue = bench.keep(collect.FromHttp(lambda _: answers.pop() if answers else 200))
+    hook = bench.keep(collect.FromHttp(lambda _: 422))
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }};
+                   morgue: {{ type = "http"; url = "{morgue.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; dead = "morgue";
+                         retry = [ "100ms", "200ms" ]; }}; }};''').start()
+    assert tarry.ask("POST", "/v1/routes/r/jobs", "x", {"delay-id": "one"})[0] == 201
+    letters = morgue.wait_count(3, 30)
+    wait_for("it to be kept", lambda: tarry.metric("tarry_jobs_dead", route="r") == 1)
+    time.sleep(0.5)
+    assert len(letters) == 3 and len(hook.arrivals) == 1
+    for letter in letters:  # each time it says why the job is dead, not why the letter was not taken
+        assert letter.header("delay-dead-reason") == b"rejected"
+        assert letter.header("delay-dead-status") == b"422"
+        assert letter.header("delay-dead-attempts") == b"1"
+    item, = tarry.ask("GET", "/v1/routes/r/dead")[2]["items"]
+    assert (item["reason"], item["status"], item["attempts"]) == ("rejected", 422, 1)
+    assert tarry.metric("tarry_jobs_dead_total", route="r", reason="rejected") == 1
+    assert tarry.metric("tarry_jobs_pending", route="r") == 0
+    tarry.stop()
+
+
+def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job(bench):
+    morgue = bench.keep(collect.FromHttp())
+    hook = bench.keep(collect.FromHttp(lambda a: int(a.header("x-answer") or 200)))
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }};
+                   morgue: {{ type = "http"; url = "{morgue.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; dead = "morgue";
+                         retry = [ "300ms", "600ms" ]; }}; }};''').start()
+    morgue.go_away()
+
+    def post(id_, **headers):
+        assert tarry.ask("POST", "/v1/routes/r/jobs", id_, {"delay-id": id_, **{
+            n.replace("_", "-"): v for n, v in headers.items()}})[0] == 201
+
+    post("dead", x_answer="422")
+    hook.wait_count(1)
+    for i in range(20):
+        post(f"job-{i}")
+    hook.wait_count(21)
+    tarry.kill()
+    tarry.start()
+    assert tarry.ask("GET", "/v1/routes/r/jobs/dead")[0] == 200
+    morgue.come_back()
+    assert [a.payload for a in morgue.wait_count(1, 60)] == [b"dead"]
+    wait_for("it to be kept", lambda: tarry.metric("tarry_jobs_dead", route="r") == 1)
+    assert len(hook.arrivals) == 21
+    tarry.stop()
+
+
+def test_a_poison_record_goes_to_the_dead_letter_topic_as_it_came_and_the_source_goes_on(bench):
+    address, topic, out, dead = bench.kafka.address, *(f"{bench.name}.{s}"
+                                                       for s in ("in", "out", "dead"))
+    for name in (topic, out, dead):
+        bench.kafka.add_topic(name, 1)
+    letters = bench.keep(collect.FromKafka(address, dead, 1))
+    good = bench.keep(collect.FromKafka(address, out, 1))
+    brokers = f'brokers = "{address}"'
+    tarry = bench.tarry(bench.redis().url, f'''
+        sources: {{ in: {{ type = "kafka"; {brokers}; topics = [ "{topic}" ];
+                           group = "{bench.name}"; }}; }};
+        sinks:   {{ out: {{ type = "kafka"; {brokers}; }}; }};
+        routes:  {{ r: {{ from = "in"; to = "out"; topic = "{out}"; dead = "out";
+                          dead_topic = "{dead}"; }}; }};''').start()
+    producer = confluent_kafka.Producer({"bootstrap.servers": address})
+    raw = bytes(range(256))
+    producer.produce(topic, raw, b"\0key", headers=[("x-h", b"y")] * 257)
+    producer.produce(topic, raw, b"\0key", headers=[("x-h", b"y" * 70000)])
+    producer.produce(topic, b"bad", b"k", headers=[("deliver-at", b"noon"), ("x-mine", b"\xff")])
+    producer.produce(topic, b"good", b"k")
+    assert producer.flush(30) == 0
+    assert [a.payload for a in good.wait_count(1)] == [b"good"]
+    got = letters.wait_count(3)
+    reasons = [a.header("delay-dead-reason") for a in got]
+    assert sorted(reasons) == [b"bad-delay", b"undecodable", b"undecodable"]
+    for a in got:
+        mine = [(n, v) for n, v in a.headers if not n.startswith(("delay-", "kafka_dlt-"))]
+        if a.header("delay-dead-reason") == b"undecodable":
+            assert (a.payload, a.key, mine) == (raw, b"\0key", [])
+        else:
+            assert (a.payload, mine) == (b"bad", [("deliver-at", b"noon"), ("x-mine", b"\xff")])
+        assert a.header("kafka_dlt-original-topic") == topic.encode()
+    wait_for("them to be kept", lambda: tarry.metric("tarry_jobs_dead", route="r") == 3)
+    tarry.stop()

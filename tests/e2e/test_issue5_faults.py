@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Cancel, replace, repeat, spread and limits where two of them meet."""
+import signal
+import time
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from lib import collect
+from lib.jobs import now_ms
+from lib.servers import wait_for
+
+
+class Daemons:
+    """A callback server, a second one for dead letters, and daemons of one configuration, whose
+    route r leads to the first. policy: as of FromHttp."""
+
+    def __init__(self, bench, route="", policy=lambda _: 200, count=1, source="", start="http",
+                 sink=""):
+        self.hook = bench.keep(collect.FromHttp(policy))
+        self.morgue = bench.keep(collect.FromHttp())
+        self.redis = bench.redis()
+        conf = f'''
+            sources: {{ {source} }};
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; {sink} }};
+                       morgue: {{ type = "http"; url = "{self.morgue.url}"; }}; }};
+            routes: {{ r: {{ from = "{start}"; to = "hook"; repeat_min = "100ms"; {route} }}; }};'''
+        self.all = []
+        for n in range(count):
+            daemon = bench.tarry(self.redis.url, conf)
+            daemon.folder = daemon.folder / str(n)
+            daemon.folder.mkdir()
+            daemon.log = daemon.folder / "tarry.log"
+            conf_n = daemon.folder / "tarry.conf"
+            conf_n.write_text(daemon.conf.read_text())
+            daemon.conf = conf_n
+            self.all.append(daemon.start())
+        self.tarry = self.all[0]
+
+    def post(self, job, payload=b"x", **headers):
+        named = {name.replace("_", "-"): str(value) for name, value in headers.items()}
+        answer = self.tarry.ask("POST", "/v1/routes/r/jobs", payload, {"delay-id": job, **named})
+        assert answer[0] in (200, 201), answer
+        return answer[2]
+
+    def state(self, job):
+        status, _, body = self.tarry.ask("GET", f"/v1/routes/r/jobs/{job}")
+        return body["state"] if status == 200 else status
+
+    def metric(self, name, **labels):
+        return self.tarry.metric(name, route="r", **labels)
+
+    def stop(self):
+        for daemon in self.all:
+            daemon.stop()
+
+    def left(self):
+        """What Redis still holds, but for the count of arrivals."""
+        client = self.redis.client()
+        keys = sorted(k.decode() for k in client.scan_iter("tarry:*"))
+        return [k for k in keys if not (k.endswith(":lead") and client.hkeys(k) == [b"#"])]
+
+
+# ------------------------------------------------------------------ a bad replacement
+
+@pytest.mark.parametrize("dead", ["", 'dead = "morgue";'], ids=["kept", "sent on"])
+def test_a_replacement_that_is_refused_leaves_the_job_alone_and_is_a_dead_letter(bench, dead):
+    broker = bench.mosquitto()
+    d = Daemons(bench, route=dead, start="in",
+                source=f'in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "orders" ]; }};')
+    broker.wait_subscribed("orders")
+    client = mqtt.Client("sender", protocol=mqtt.MQTTv5)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+
+    def send(payload, *headers):
+        properties = Properties(PacketTypes.PUBLISH)
+        properties.UserProperty = [("delay-id", "a"), *headers]
+        client.publish("orders", payload, qos=1, properties=properties).wait_for_publish(10)
+
+    send(b"good", ("deliver-after", "3s"))
+    send(b"bad", ("delay-op", "replace"), ("deliver-after", "3s"), ("delay-to", "http://else/"))
+    wait_for("the dead letter", lambda: d.metric("tarry_jobs_dead") == 1, 5)
+    letter = d.tarry.ask("GET", "/v1/routes/r/dead")[2]
+    assert "bad-target" in str(letter) and d.state("a") == "waiting", letter
+    assert [a.payload for a in d.hook.wait_count(1)] == [b"good"]
+    assert [a.payload for a in d.morgue.arrivals] == ([b"bad"] if dead else [])
+    client.disconnect()
+    client.loop_stop()
+    d.stop()
+
+
+# ------------------------------------------------------------------ runs that are given up
+
+def test_a_run_that_was_given_up_is_found_by_its_name_whatever_the_number_of_buckets(bench):
+    d = Daemons(bench, route='buckets = 7; retry = "never";', policy=lambda _: 422)
+    due = now_ms() + 300
+    names = ["a", "b", "c@", "d@1", "e@x@2@3", "f@4@", "@5", "@6@7", "8"]
+    for name in names:
+        d.post(name, deliver_at=due, delay_repeat="every 1h", delay_repeat_count=2)
+    wait_for("the dead letters", lambda: d.metric("tarry_jobs_dead") == len(names))
+    assert [d.state(f"{name}@{due}") for name in names] == ["dead"] * len(names)
+    for name in names:
+        assert d.tarry.ask("DELETE", f"/v1/routes/r/jobs/{name}@{due}")[0] == 200
+        assert d.tarry.ask("DELETE", f"/v1/routes/r/jobs/{name}")[0] == 200
+    assert d.left() == []
+    d.stop()
+
+
+@pytest.mark.parametrize("dead", ["", 'dead = "morgue";'], ids=["kept", "sent on"])
+def test_a_run_that_fails_after_its_job_was_cancelled_is_no_dead_letter(bench, dead):
+    d = Daemons(bench, route=f'retry = "never"; {dead}', policy=lambda _: ("after", 0.7, 422))
+    d.post("a", delay_repeat="every 1h", deliver_after="0s")
+    d.hook.wait_count(1)
+    assert d.tarry.ask("DELETE", "/v1/routes/r/jobs/a")[0] == 409
+    wait_for("the job to be gone", lambda: d.state("a") == 404)
+    time.sleep(0.5)
+    assert d.metric("tarry_jobs_dead") == 0 and d.morgue.arrivals == []
+    assert d.metric("tarry_jobs_cancelled_total") == 1
+    assert d.left() == []
+    d.stop()
+
+
+def test_a_run_that_fails_after_its_job_was_replaced_is_no_dead_letter(bench):
+    d = Daemons(bench, route='retry = "never";',
+                policy=lambda a: ("after", 0.7, 422) if a.payload == b"old" else 200)
+    d.post("a", b"old", delay_repeat="every 1h", deliver_after="0s")
+    d.hook.wait_count(1)
+    d.post("a", b"new", delay_op="replace", deliver_after="1s")
+    d.hook.wait_count(2)
+    wait_for("both to be gone", lambda: d.state("a") == 404)
+    assert d.metric("tarry_jobs_dead") == 0
+    assert d.metric("tarry_stale_acks_total") == 1
+    d.stop()
+
+
+def test_each_run_that_was_missed_counts_once_however_many_there_are(bench):
+    d = Daemons(bench, route='max_lateness = "1s"; late = "drop";')
+    d.post("a", deliver_at=now_ms() - 4_000_000, delay_repeat="every 100ms",
+           delay_repeat_count=25000)
+    wait_for("the job to be gone", lambda: d.state("a") == 404)
+    assert d.metric("tarry_jobs_expired_total") == 25000
+    assert d.metric("tarry_jobs_repeated_total") == 24999
+    assert d.left() == [] and d.hook.arrivals == []
+    d.stop()
+
+
+def test_a_deliver_before_beyond_all_dates_does_no_harm_to_a_job_that_repeats(bench):
+    d = Daemons(bench)
+    due = now_ms() + 200
+    for n, before_ms in enumerate((2**63 - 1, 2**63 - 50 - due, 10**15)):
+        d.post(f"job{n}", deliver_at=due, deliver_before=f"{before_ms}ms",
+               delay_repeat="every 100ms", delay_repeat_count=3)
+    d.hook.wait_count(9)
+    wait_for("all to be gone", lambda: [d.state(f"job{n}") for n in range(3)] == [404] * 3)
+    d.stop()
+
+
+# ------------------------------------------------------------------ pace
+
+def test_spread_puts_no_job_off_beyond_its_own_deliver_before(bench):
+    d = Daemons(bench, route='spread = "1h"; late = "drop";')
+    for n in range(20):
+        d.post(f"job{n}", deliver_after="100ms", deliver_before="2s")
+    wait_for("all to be gone", lambda: d.metric("tarry_jobs_pending") == 0, 10)
+    assert d.metric("tarry_jobs_expired_total") == 0
+    assert len(d.hook.arrivals) == 20
+    d.stop()
+
+
+def test_the_burst_of_a_route_holds_for_all_of_its_buckets_together(bench):
+    d = Daemons(bench, route='rate = 10; burst = 8; buckets = 4;')
+    due = now_ms() + 1500
+    for n in range(100):
+        d.post(f"job{n}", deliver_at=due)
+    d.hook.wait_count(8)
+    time.sleep(2)
+    first = d.hook.arrivals[0].ns
+    within = sum(a.ns < first + 1_500_000_000 for a in d.hook.arrivals)
+    assert 12 <= within <= 10 * 1.5 + 8 + 2, within
+    d.tarry.kill()
+
+
+def test_jobs_in_flight_of_all_buckets_and_instances_together_are_no_more_than_allowed(bench):
+    d = Daemons(bench, route='shared = true; max_in_flight = 4; buckets = 4;', count=2,
+                policy=lambda _: ("after", 0.5))
+    due = now_ms() + 1000
+    for n in range(40):
+        d.post(f"job{n}", deliver_at=due)
+    arrivals = d.hook.wait_count(24)
+    for a in arrivals:  # each stays for half a second
+        at_once = [b for b in arrivals if a.ns - 480_000_000 < b.ns <= a.ns]
+        assert len(at_once) <= 4, len(at_once)
+    for daemon in d.all:
+        daemon.kill()
+
+
+# ------------------------------------------------------------------ a lease that ends unseen
+
+def test_a_job_cancelled_after_its_lease_has_ended_is_not_delivered_by_who_held_it(bench):
+    """A daemon stands still while a job waits in it for its place at the target's rate. Another
+    one gets the job, fails, and then the job is cancelled."""
+    answers = [200, 503]
+    d = Daemons(bench, count=2, policy=lambda _: answers.pop(0) if answers else 200,
+                route='lease = "2s"; target_rate = 5.5; target_burst = 1; retry = [ "1h" ];')
+    held, other = d.all
+    other.stop()
+    due = now_ms() + 500
+    d.post("a", deliver_at=due)
+    d.post("b", deliver_at=due)
+    d.hook.wait_count(1)
+    held.child.send_signal(signal.SIGSTOP)
+    late = ({"a", "b"} - {d.hook.arrivals[0].header("delay-id").decode()}).pop()
+    assert d.redis.client().zscore("tarry:{r/0}:unack", late), "it was not held"
+    time.sleep(2.2)
+    other.start()
+    d.hook.wait_count(2)
+    wait_for("the cancel", lambda: other.ask("DELETE", f"/v1/routes/r/jobs/{late}")[0] == 200)
+    held.child.send_signal(signal.SIGCONT)
+    time.sleep(1.5)
+    ids = [a.header("delay-id").decode() for a in d.hook.arrivals]
+    assert ids.count(late) == 1, ids
+    d.stop()
+
+
+# ------------------------------------------------------------------ all together
+
+def numbers_add_up(d):
+    """What came in is somewhere; a replay moves a dead letter, and counts on neither side."""
+    came = d.metric("tarry_jobs_stored_total") + d.metric("tarry_jobs_repeated_total")
+    parts = {name: d.metric(f"tarry_{name}") for name in (
+        "jobs_pending", "jobs_inflight", "jobs_dead", "jobs_delivered_total",
+        "jobs_cancelled_total", "jobs_expired_total", "jobs_replaced_total",
+        "jobs_dead_dropped_total")}
+    assert came == sum(parts.values()), (came, parts)
+
+
+@pytest.mark.parametrize("route", [
+    "buckets = 3;",
+    'buckets = 3; dead = "morgue"; spread = "300ms"; dedupe_window = "1s";',
+    'order = "key"; dead = "morgue";',
+    'order = "key"; rate = 500; target_rate = 200; max_in_flight = 5; shared = true;'])
+def test_whatever_becomes_of_jobs_the_numbers_add_up_and_nothing_stays(bench, route):
+    def policy(arrival):
+        if arrival.payload == b"moody":
+            return 503 if arrival.header("delay-attempt") == b"1" else 200
+        return {b"good": 200, b"bad": 422, b"ill": 503}[arrival.payload]
+
+    d = Daemons(bench, policy=policy, route=f'retry = [ "100ms" ]; max_lateness = "1m"; '
+                                            f'late = "drop"; replays_max = 2; {route}')
+    kinds = [b"good", b"bad", b"ill", b"moody"]
+
+    def add(n, **how):
+        d.post(f"job{n}", kinds[n % 4], delay_key=f"key{n % 5}", **how)
+
+    for n in range(40):
+        add(n, deliver_after="300ms" if n < 20 else "1h")
+    for n in range(20, 30):
+        assert d.tarry.ask("DELETE", f"/v1/routes/r/jobs/job{n}")[0] == 200
+    for n in range(30, 36):
+        add(n, delay_op="replace", deliver_after="100ms")
+    for n in range(36, 40):  # too late
+        add(n, delay_op="replace", deliver_at=now_ms() - 100_000)
+    for n in range(40, 48):
+        add(n, delay_repeat="every 300ms", delay_repeat_count="3", deliver_after="0s")
+    wait_for("all to be done", lambda: d.metric("tarry_jobs_pending") == 0
+             and d.metric("tarry_jobs_inflight") == 0, 20)
+    time.sleep(0.3)
+    numbers_add_up(d)
+    dead = d.metric("tarry_jobs_dead")
+    assert dead > 20 and d.metric("tarry_jobs_expired_total") == 4
+    for _ in range(3):  # the third time none may
+        d.tarry.ask("POST", "/v1/routes/r/dead/replay?max=500")
+        wait_for("the replayed ones to be dead again",
+                 lambda: d.metric("tarry_jobs_dead") == dead)
+    assert d.metric("tarry_jobs_replayed_total") == 2 * dead
+    numbers_add_up(d)
+    assert d.tarry.ask("DELETE", "/v1/routes/r/jobs/job1")[0] == 200
+    d.tarry.ask("POST", "/v1/routes/r/dead/drop?max=500")
+    wait_for("the dead letters to be gone", lambda: d.metric("tarry_jobs_dead") == 0)
+    numbers_add_up(d)
+    wait_for("nothing to be left", lambda: d.left() == [] or print(d.left()), 6)
+    d.stop()
