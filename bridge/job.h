@@ -56,6 +56,8 @@ struct job {
     bool at_once;   /* due when it is stored, whatever due_ms says. Not in the record */
     bool to_queue;  /* only routes that end at a queue are looked at. Not in the record */
     bool replace;   /* a job of that id goes, wherever it stands. Not in the record */
+    bool again;     /* tarry has delivered it before: one of its id in flight is that
+                     * passage, not a job that it doubles. Not in the record */
     bool tombstone; /* Kafka's null value: cancels the job that its id or key names,
                      * unless it asks for a time. Not in the record */
     int64_t tries_max;  /* deliveries at most; 0: as the route or the queue says */

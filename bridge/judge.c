@@ -168,11 +168,18 @@ static void refuse(struct judgement *out, const char *reason, const char *why)
     snprintf(out->why, sizeof(out->why), "%.*s", JUDGE_WHY - 1, why);
 }
 
+/* Of a cancel only the target matters, where that is the queue of the job. */
+static bool matters(size_t i, const struct trial *t)
+{
+    return t->read->op != DELAY_CANCEL ||
+           (checks[i].check == check_target && t->route->sink->rules);
+}
+
 static void check(struct trial *t, struct judgement *out)
 {
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
         struct err err;
-        if (checks[i].check(t, &err) == 0)
+        if (!matters(i, t) || checks[i].check(t, &err) == 0)
             continue;
         refuse(out, reason_name(checks[i].reason), err.text);
         return;
@@ -224,7 +231,7 @@ void judge_job(const struct source *src, const struct route *route, struct job *
     job->due_ms = read.due_ms;
     if (read.reason)
         refuse(out, read.reason, read.why);
-    else if (read.op != DELAY_CANCEL)
+    else
         check(&(struct trial){route, &read, job, now_ms}, out);
     job->expires_ms = read.expires_ms ? read.expires_ms : cloudevent_expires_ms(job);
     if (job->run > 0 && !read.expires_from_due)
@@ -236,6 +243,10 @@ void judge_job(const struct source *src, const struct route *route, struct job *
         job->key = read.key.n ? job_keep(job, read.key) : (struct slice){NULL, 0};
     }
     job->replace = job->replace || read.op == DELAY_REPLACE;
+    job->again = read.hops > 0;
+    /* A copy of one run is not the job that repeats: it gets a name of its own. */
+    if (job->again && read.op == DELAY_ADD && job_header(job, "delay-run"))
+        out->id = (struct slice){NULL, 0};
     /* Behind those that are due already; what was asked for a time has its own place. */
     out->due_now = route->sink->rules && (out->reason || read.undelayed);
 }

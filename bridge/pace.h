@@ -60,8 +60,7 @@ unsigned pace_room(const struct pace *p);
 /* For the operator: each target that is known of, and lifting a stop. */
 struct pace_target {
     struct slice name;
-    const char
-        *state; /* "open": jobs flow; "resting", "probing": its breaker; "stopped" */
+    const char *state; /* "flowing"; "resting", "probing": its breaker; "stopped" */
     unsigned in_flight;
     uint64_t delivered, failed; /* within the window */
     int64_t wait_ms;            /* resting: until the probe */

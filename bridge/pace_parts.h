@@ -73,7 +73,7 @@ struct pace {
     bool wake;       /* the schedulers may go on, at the end of the turn */
     struct turn_hook *hook;
     struct timer *tick;
-    struct log_limit complain, complain_full;
+    struct log_limit complain, complain_full, complain_stop;
 };
 
 /* --- pace_target.c --- */

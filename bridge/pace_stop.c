@@ -22,9 +22,21 @@ static void set_stopped(struct pace *p, struct target *t, bool stopped)
     target_due(p, t);
 }
 
+/* The whole of a target may be a secret, and was written by whoever sent the job: only
+ * its origin is logged. */
+static void log_stop(struct pace *p, const struct target *t, enum log_level level,
+                     const char *what)
+{
+    struct slice origin = target_name(p, target_slice(t));
+    const char *route = p->route->conf->name;
+    log_limited(&p->complain_stop, level, route,
+                "a target at %.*s %s; see: tarry targets %s", SLICE_ARG(origin), what,
+                route);
+}
+
 static void go_on(struct pace *p, struct target *t)
 {
-    log_info(p->route->conf->name, "target %.*s goes on", SLICE_ARG(target_slice(t)));
+    log_stop(p, t, LOG_INFO, "goes on");
     set_stopped(p, t, false);
 }
 
@@ -38,23 +50,21 @@ static void tell_others(const struct pace *p)
 
 void pace_stop(struct pace *p, struct slice name)
 {
-    const char *who = p->route->conf->name;
     struct target *t = target_get(p, name);
     if (t->stopped)
         return;
     if (p->stopped_count >= PACE_TARGETS_MAX) {
-        log_limited(&p->complain_full, LOG_ERROR, who,
-                    "target %.*s is gone, but %d are stopped already, and no more can be",
-                    SLICE_ARG(name), PACE_TARGETS_MAX);
+        log_limited(&p->complain_full, LOG_ERROR, p->route->conf->name,
+                    "a target is gone, but %d are stopped already, and no more can be",
+                    PACE_TARGETS_MAX);
         return;
     }
-    log_error(who,
-              "target %.*s is stopped: it says that it is gone for good; its jobs wait. "
-              "Start it again with: tarry go-on %s '%.*s'",
-              SLICE_ARG(name), who, SLICE_ARG(name));
+    log_stop(
+        p, t, LOG_ERROR,
+        "is stopped: it says that it is gone for good; its jobs wait for: tarry go-on");
     set_stopped(p, t, true);
     t->unsaved = true;
-    store_stop(p->bucket, name);
+    store_stop(p->bucket, target_slice(t));
     tell_others(p);
     pace_read_stops(p);
 }
@@ -71,10 +81,7 @@ static void on_stopped(void *arg, const struct slice *targets, int n)
             continue;
         t = target_get(p, targets[i]);
         if (!t->stopped)
-            log_limited(
-                &p->complain, LOG_WARN, p->route->conf->name,
-                "target %.*s is stopped; to start it again: tarry go-on %s '%.*s'",
-                SLICE_ARG(targets[i]), p->route->conf->name, SLICE_ARG(targets[i]));
+            log_stop(p, t, LOG_WARN, "is stopped");
         set_stopped(p, t, true);
         t->unsaved = false;
         t->seen = p->reading;

@@ -135,7 +135,7 @@ void target_due(struct pace *p, struct target *t)
 static const char *state_of(const struct target *t)
 {
     static const char *const states[] = {
-        [BREAKER_CLOSED] = "open",
+        [BREAKER_CLOSED] = "flowing",
         [BREAKER_RESTING] = "resting",
         [BREAKER_PROBING] = "probing",
     };

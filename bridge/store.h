@@ -133,6 +133,7 @@ struct enqueue {
     int64_t at_ms;      /* its score, where that is not job->due_ms; 0: it is, and now for
                            a dead one */
     bool replace;       /* a job of that id goes, wherever it stands */
+    bool again;         /* only where it is in flight */
     struct slice group; /* where rules->by_key: of one group at a time; p NULL: its own */
     bool now;           /* due when it is stored, whatever job->due_ms says */
     int64_t expires_ms; /* a queue's: 0: never */

@@ -48,7 +48,11 @@ void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue
     struct change *c = change_new(job->id, buf_slice(&record), how->tries, how->group);
     buf_free(&record);
     c->due_ms = how->at_ms ? how->at_ms : job->due_ms;
-    c->how = how->dead ? 'd' : how->in_flight ? 'f' : how->replace ? 'r' : 0;
+    c->how = how->dead        ? 'd'
+             : how->in_flight ? 'f'
+             : how->replace   ? 'r'
+             : how->again     ? 'b'
+                              : 0;
     c->now = how->now || (how->dead && how->at_ms == 0);
     c->expires_ms = how->expires_ms;
     c->awaited = how->awaited;

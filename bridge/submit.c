@@ -176,6 +176,7 @@ static void enqueue(struct submission *sub, const struct job *job, struct slice 
                           .deadline_ms = src->ops->answers ? SUBMIT_ANSWER_MS : 0,
                           .dead = dead,
                           .replace = job->replace && sub->outcome != STORED_DEAD,
+                          .again = job->again && sub->outcome != STORED_DEAD,
                           .now = sub->due_now,
                           .expires_ms = expiry(sub->route, job),
                           .awaited = src->ops->awaits};
@@ -281,9 +282,8 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
         reason = reason_name(REASON_NO_ROUTE);
         why = err.text;
     }
-    /* What is refused is not what its id means, which may be there. */
-    bool named = reason == NULL || j.op == DELAY_ADD;
-    name_job(sub, job, named ? j.id : (struct slice){NULL, 0});
+    /* What is refused does not take the id of a job that is there, or yet to come. */
+    name_job(sub, job, reason ? (struct slice){NULL, 0} : j.id);
     if (pool_is_away(sub)) {
         loop_defer(on_pool_away, sub);
     } else if (reason) {

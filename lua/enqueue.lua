@@ -21,7 +21,8 @@
 --            due), encoded job,
 --            tries ('' or the value to keep), index of its partition (0: none), its offset,
 --            'd' a dead letter (due: time of burial, ms) or 'f' in flight (due: end of the lease) or
---            'r' it replaces a job of that id wherever that stands or '',
+--            'r' it replaces a job of that id wherever that stands or
+--            'b' only where that is in flight: it was delivered before, and is back or '',
 --            when it expires in ms ('' never)
 --
 -- Returns {head, codes}: due time of the first job in KEYS[2] or -1; one letter per job:
@@ -80,7 +81,7 @@ local function replace(id, how, record)
   end
   local flies = redis.call('ZSCORE', unack, id)
   local cancelled = flies and in_order().cancelled(redis.call('HGET', tries, id))
-  if how ~= 'r' and not cancelled then
+  if how ~= 'r' and not cancelled and not (how == 'b' and flies) then
     return 'd'
   elseif flies and not cancelled and redis.call('HGET', pool, id) == record then
     return 'd', 's'
@@ -160,7 +161,7 @@ for i, id in ipairs(ids) do
   elseif there[i] or index[id] then
     flush() -- it may be about a job of this very call
     code, told = replace(id, how, ARGV[at + 2])
-  elseif till[i] and how == '' and tonumber(till[i]) > now then
+  elseif till[i] and (how == '' or how == 'b') and tonumber(till[i]) > now then
     code = 'm'
   else
     code = 's'

@@ -326,6 +326,17 @@ static int set_id(struct job *job, const json_t *v, struct err *err)
     return set_named(job, "delay-id", v, err);
 }
 
+/* Two of a request are read by their names there: take_controls(). */
+static int set_header(struct taking *t, const char *name, struct slice value)
+{
+    if (strcasecmp(name, "idempotency-key") == 0)
+        return set_control(t->job, "delay-id", value, t->err);
+    if (strcasecmp(name, "delay-key") == 0 && t->job->key.p == NULL)
+        return set_control(t->job, "delay-key", value, t->err);
+    take_header(t, slice_of(name), value);
+    return t->failed ? -1 : 0;
+}
+
 static int set_headers(struct job *job, const json_t *v, struct err *err)
 {
     struct taking t = {.job = job, .err = err};
@@ -337,8 +348,7 @@ static int set_headers(struct job *job, const json_t *v, struct err *err)
     {
         if (!json_is_string(value))
             return err_set(err, "headers: \"%.100s\" must be a string", name);
-        take_header(&t, slice_of(name), text_of(value));
-        if (t.failed)
+        if (set_header(&t, name, text_of(value)) < 0)
             return -1;
     }
     return 0;

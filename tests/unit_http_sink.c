@@ -206,6 +206,7 @@ static void a_message_leads_to_no_private_network_in_any_spelling(void **state)
     struct http_guard *g = guard(&o, "", "", "", "");
     for (size_t i = 0; i < sizeof(private) / sizeof(private[0]); i++) {
         assert_false(reaches(g, HTTP_ASKED, private[i]));
+        assert_false(reaches(g, HTTP_LED, private[i]));
         assert_true(reaches(g, HTTP_NAMED, private[i]));
         assert_true(reaches(g, HTTP_OWN, private[i]));
     }
@@ -306,6 +307,7 @@ static void hosts_and_ports_are_those_that_curl_sees(void **state)
         guard(&o, "", "", "hooks.example *.shop.example 127.0.0.1 [::1]", "");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         assert_int_equal(!http_guard_url(g, HTTP_ASKED, rows[i].url), rows[i].asked);
+        assert_int_equal(!http_guard_url(g, HTTP_LED, rows[i].url), rows[i].asked);
         assert_int_equal(!http_guard_url(g, HTTP_NAMED, rows[i].url), rows[i].named);
         assert_null(http_guard_url(g, HTTP_OWN, rows[i].url));
     }
@@ -314,6 +316,7 @@ static void hosts_and_ports_are_those_that_curl_sees(void **state)
     o.url_from_message = false;
     assert_non_null(
         strstr(http_guard_url(g, HTTP_ASKED, rows[0].url), "url_from_message"));
+    assert_null(http_guard_url(g, HTTP_LED, rows[0].url));
     guard_free(g, &o);
     g = guard(&o, "", "", "", "8443 9000-9001");
     assert_false(http_guard_vouches(g, "http://a/"));

@@ -468,7 +468,7 @@ static void states_are_listed_and_counted(void **state)
     pass(310);
     assert_true(goes(p, "c"));
     pace_list(p, copy_target, all);
-    assert_string_equal(all[0].state, "open");
+    assert_string_equal(all[0].state, "flowing");
     assert_int_equal(all[0].in_flight, 1);
     assert_int_equal(all[0].delivered, 2);
     assert_string_equal(all[1].state, "resting");

@@ -268,6 +268,29 @@ def test_mqtt_takes_a_target_from_a_message_only_where_the_route_allows_it(bench
     tarry.stop()
 
 
+def test_a_cancel_finds_a_job_in_the_queue_that_delay_to_names(bench):
+    broker = bench.mosquitto()
+    tarry = bench.tarry(bench.redis().url, f'''
+        sources: {{ in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "in/#" ];
+                           client_id = "{bench.name}"; }}; }};
+        sinks:   {{ q: {{ type = "queue"; }}; }};
+        routes:  {{ r: {{ from = "in"; to = "q"; topic = "usual"; to_allow = [ "other" ]; }}; }};
+        ''').start()
+    broker.wait_subscribed("in/#")
+    client = Mqtt(broker)
+    for id_, to in (("a", {}), ("b", {"delay-to": "other"})):
+        client.publish("in/x", id_, {"delay-id": id_, "deliver-after": "1h", **to})
+        client.publish("in/x", "", {"delay-id": id_, "delay-op": "cancel", **to})
+    client.publish("in/x", "", {"delay-id": "b", "delay-op": "cancel", "delay-to": "elsewhere"})
+    wait_for("the cancels",
+             lambda: tarry.metric("tarry_jobs_cancelled_total", route="r") == 2, 10)
+    wait_for("the refused one",
+             lambda: tarry.metric("tarry_jobs_dead_total", route="r", reason="bad-target") == 1)
+    assert tarry.metric("tarry_cancels_missed_total", route="r") == 0
+    client.close()
+    tarry.stop()
+
+
 # ------------------------------------------------------------------------- HTTP forms
 
 class Http:
@@ -510,4 +533,52 @@ def test_a_message_that_goes_round_ends_as_a_loop(bench):
     assert (letter["payload"], letter["key"]) == ("round", "k")
     assert letter["headers"]["delay-hops"] == "3" and letter["headers"]["x-mine"] == "1"
     assert tarry.metric("tarry_jobs_delivered_total") == 3
+    tarry.stop()
+
+
+def test_a_message_that_comes_back_while_its_delivery_is_open_is_not_lost(bench):
+    hook = bench.keep(collect.FromHttp(lambda a: ("after", 0.7)))
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()
+    assert tarry.ask("POST", "/v1/routes/r/jobs", "first", {"delay-id": "one"})[0] == 201
+    first = hook.wait_count(1)[0]
+    # As a consumer sends it again that has had enough of it for now: with all its headers.
+    copied = {n: v.decode() for n, v in first.headers if n.startswith("delay-")}
+    status, _, body = tarry.ask("POST", "/v1/routes/r/jobs", "again",
+                                {**copied, "deliver-after": "200ms"})
+    assert status == 201 and "duplicate" not in body, body
+    assert [a.payload for a in hook.wait_count(2)] == [b"first", b"again"]
+    assert hook.arrivals[1].header("delay-hops") == b"2"
+    tarry.stop()
+
+
+def test_a_copy_of_a_run_that_comes_back_leaves_the_job_that_repeats_alone(bench):
+    hook = bench.keep(collect.FromHttp(lambda a: ("after", 0.4)))
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()
+    assert tarry.ask("POST", "/v1/routes/r/jobs", "run", {
+        "delay-id": "one", "delay-repeat": "every 1s", "delay-repeat-count": "3",
+        "deliver-after": "0s"})[0] == 201
+    first = hook.wait_count(1)[0]
+    copied = {n: v.decode() for n, v in first.headers if n.startswith("delay-")}
+    status, _, body = tarry.ask("POST", "/v1/routes/r/jobs", "copy",
+                                {**copied, "deliver-after": "200ms"})
+    assert status == 201 and body["id"] != "one", body
+    hook.wait_count(4)
+    assert sorted(a.payload for a in hook.arrivals) == [b"copy", b"run", b"run", b"run"]
+    tarry.stop()
+
+
+def test_a_line_s_headers_name_key_and_id_as_those_of_a_request_do(bench):
+    hook = bench.keep(collect.FromHttp())
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()
+    line = '{"payload": "x", "headers": {"Delay-Key": "k", "Idempotency-Key": "one"}}'
+    status, _, body = tarry.ask("POST", "/v1/routes/r/jobs?deliver-after=1h", line,
+                                {"content-type": "application/x-ndjson"})
+    assert status == 200 and b'"id":"one"' in body, body
+    assert tarry.ask("GET", "/v1/routes/r/jobs/one")[2]["key"] == "k"
     tarry.stop()

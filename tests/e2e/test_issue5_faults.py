@@ -63,32 +63,59 @@ class Daemons:
         return [k for k in keys if not (k.endswith(":lead") and client.hkeys(k) == [b"#"])]
 
 
-# ------------------------------------------------------------------ a bad replacement
+# ------------------------------------------------------------------ what is refused
+
+class Sender:
+    """Publishes messages of one delay-id to a daemon that reads a topic; nobody hears an answer."""
+
+    def __init__(self, bench, route):
+        broker = bench.mosquitto()
+        self.daemon = Daemons(
+            bench, route=route, start="in",
+            source=f'in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "orders" ]; }};')
+        broker.wait_subscribed("orders")
+        self.client = mqtt.Client("sender", protocol=mqtt.MQTTv5)
+        self.client.connect("127.0.0.1", broker.port)
+        self.client.loop_start()
+        bench.keep(self)
+
+    def send(self, payload, *headers):
+        properties = Properties(PacketTypes.PUBLISH)
+        properties.UserProperty = [("delay-id", "a"), *headers]
+        self.client.publish("orders", payload, qos=1,
+                            properties=properties).wait_for_publish(10)
+
+    def close(self):
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+BAD = ("delay-to", "http://else/")
+
 
 @pytest.mark.parametrize("dead", ["", 'dead = "morgue";'], ids=["kept", "sent on"])
 def test_a_replacement_that_is_refused_leaves_the_job_alone_and_is_a_dead_letter(bench, dead):
-    broker = bench.mosquitto()
-    d = Daemons(bench, route=dead, start="in",
-                source=f'in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "orders" ]; }};')
-    broker.wait_subscribed("orders")
-    client = mqtt.Client("sender", protocol=mqtt.MQTTv5)
-    client.connect("127.0.0.1", broker.port)
-    client.loop_start()
-
-    def send(payload, *headers):
-        properties = Properties(PacketTypes.PUBLISH)
-        properties.UserProperty = [("delay-id", "a"), *headers]
-        client.publish("orders", payload, qos=1, properties=properties).wait_for_publish(10)
-
-    send(b"good", ("deliver-after", "3s"))
-    send(b"bad", ("delay-op", "replace"), ("deliver-after", "3s"), ("delay-to", "http://else/"))
+    sender = Sender(bench, dead)
+    d = sender.daemon
+    sender.send(b"good", ("deliver-after", "3s"))
+    sender.send(b"bad", ("delay-op", "replace"), ("deliver-after", "3s"), BAD)
     wait_for("the dead letter", lambda: d.metric("tarry_jobs_dead") == 1, 5)
     letter = d.tarry.ask("GET", "/v1/routes/r/dead")[2]
     assert "bad-target" in str(letter) and d.state("a") == "waiting", letter
     assert [a.payload for a in d.hook.wait_count(1)] == [b"good"]
     assert [a.payload for a in d.morgue.arrivals] == ([b"bad"] if dead else [])
-    client.disconnect()
-    client.loop_stop()
+    d.stop()
+
+
+def test_a_message_that_is_refused_does_not_take_its_id_from_the_one_that_puts_it_right(bench):
+    sender = Sender(bench, "")
+    d = sender.daemon
+    sender.send(b"bad", BAD)
+    wait_for("the dead letter", lambda: d.metric("tarry_jobs_dead") == 1, 5)
+    sender.send(b"good", ("deliver-after", "1s"))
+    sender.send(b"bad again", BAD)
+    wait_for("both dead letters", lambda: d.metric("tarry_jobs_dead") == 2, 5)
+    assert [a.payload for a in d.hook.wait_count(1)] == [b"good"]
     d.stop()
 
 

@@ -122,7 +122,7 @@ def test_a_failing_target_rests_and_the_other_is_not_delayed(bench, hooks):
     assert attempts(calls[tried + 1:]).count(1) >= 19
     assert len(calls) == tried + 24
     wait_for("an open way", lambda: "resting" not in states(tarry))
-    assert targets(tarry)[origin(bad)]["state"] == "open"
+    assert targets(tarry)[origin(bad)]["state"] == "flowing"
     tarry.stop()
 
 
@@ -243,7 +243,9 @@ def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, h
     for daemon in daemons:  # the other is told at once
         wait_for("a stop", lambda d=daemon: "stopped" in states(d), 3)
         assert daemon.metric("tarry_targets", route="r", state="stopped") == 1
-    assert one.log.read_text().count(f"tarry go-on r '{gone}'") == 1
+    log = one.log.read_text()
+    assert log.count("is stopped") == 1 and "tarry targets r" in log
+    assert gone not in log, "the path of a callback may be a secret"
     for daemon in daemons:
         post(daemon, gone)
         post(daemon, fine)
