@@ -9,6 +9,7 @@
 #include "bridge/mem.h"
 #include "bridge/redis.h"
 
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -441,6 +443,18 @@ static void on_certs(void *arg, int status)
     certs_done = 1;
 }
 
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
 static void tls_is_verified_and_a_wrong_name_refused(void **state)
 {
     (void)state;
@@ -449,7 +463,7 @@ static void tls_is_verified_and_a_wrong_name_refused(void **state)
     assert_non_null(child_start(&spec, on_certs, NULL, NULL));
     assert_true(reached(&certs_done, 1, 10000));
     char port[8], url[64];
-    snprintf(port, sizeof(port), "%d", 20000 + getpid() % 30000);
+    snprintf(port, sizeof(port), "%d", free_port());
     start_server((const char *[]){"--tls-port", port, "--tls-cert-file", "s.pem",
                                   "--tls-key-file", "s.key", "--tls-ca-cert-file",
                                   "ca.pem", "--tls-auth-clients", "no", NULL});
