@@ -151,7 +151,13 @@ class Topics:
                               group = "{self.group}"; {source} }}; }};
             sinks:   {{ out: {{ type = "kafka"; {brokers} }}; }};
             routes:  {{ r: {{ from = "in"; to = "out"; topic = "{self.out}"; {route} }}; }};''')
+        self.start()
+
+    def start(self):
+        """What is sent then is read at once."""
         self.tarry.start()
+        wait_for("the group to assign partitions",
+                 lambda: "partitions assigned" in self.tarry.log.read_text(), 30)
 
     def send(self, *records):
         producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})

@@ -123,7 +123,8 @@ def later_task(move, key, url, execute_s, retry=0, failed=0, content="hi", **par
 
 def test_later_section_6_moves_over(bench):
     hook = bench.keep(Callbacks())
-    move = Move(bench, "later", 'type = "http"; accept = "code100"; timeout = "3s";',
+    move = Move(bench, "later", 'type = "http"; accept = "code100"; timeout = "3s"; '
+                'url_from_message = true; allow = [ "127.0.0.1" ];',
                 route='retry: { first = "1s"; factor = 2.0; limit = 0; jitter = 0.0; };')
     t = now_s()
     later_task(move, "soon", hook.url, t + 4, content='<"ü&>', delay=t + 4)
