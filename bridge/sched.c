@@ -7,7 +7,7 @@
 enum {
     RECHECK_US = 10 * 1000 * 1000, /* what other instances left is found within this */
     AGAIN_MS = 100,                /* after a claim that Redis did not answer */
-    FULL_US = 10 * 1000            /* all instances have as many under way as they may */
+    FULL_US = 50 * 1000            /* all instances have as many under way as they may */
 };
 
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)

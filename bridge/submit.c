@@ -302,7 +302,11 @@ void source_quarantine(struct source *src, struct job *job, const char *reason,
                        const char *why, stored_cb *done, void *arg)
 {
     struct submission *sub = submission_new(src, done, arg);
-    sub->route = route_first(src);
+    struct err err;
+    int bad;
+    struct route *found =
+        route_for(src, job, &bad, &err); /* so that it can be replayed */
+    sub->route = found ? found : route_first(src);
     sub->route->stats.received++;
     job->source = job_keep(job, slice_of(src->conf->name));
     job->due_ms = store_now_ms(route_store(sub->route));

@@ -23,7 +23,7 @@
 --
 -- Returns {now, head, end, more, score, id, looked, done, refused, next}, then six per letter
 --   that matches: its id, time of burial, tries, record ('' unless it is listed), due time of a
---   replayed one or -1, 1 where it was replayed too often or 0.
+--   replayed one or -1, 1 where it may not be replayed or 0.
 --   end: ARGV[8], or now: with it the next call sees what this one would have seen, and none
 --   that was buried meanwhile, perhaps again. more: 1, there are further ones behind score, id.
 --   next: ARGV[15] for the next call.
@@ -103,10 +103,12 @@ end
 local step, next_us = tonumber(ARGV[14]), math.max(tonumber(ARGV[15]) or 0, now_us)
 local done, refused = 0, 0
 
--- Gives its due time in ms, or nil: it was replayed too often, and stays.
+-- Gives its due time in ms, or nil: it stays, since it was replayed too often, or nobody
+-- knows where it was to go.
 local function replay(i)
   local replays = string.match(notes[i] or '', '^%d+|[^|]*|%d+/%d*/(%d+)|') or 0
-  if tonumber(replays) >= tonumber(ARGV[13]) then
+  local lost = string.find(notes[i] or '', '^%d+|no%-route|')
+  if lost or tonumber(replays) >= tonumber(ARGV[13]) then
     refused = refused + 1
     return nil
   end

@@ -275,14 +275,21 @@ static void on_one_done(void *arg, const struct dead_reply *reply)
     struct buf json = {0};
     if (failed_one(req, reply))
         return;
-    if (reply->items[0].refused) {
+    const struct dead_item *item = &reply->items[0];
+    if (item->refused && strcmp(item->letter.reason, "no-route") == 0) {
+        httpd_error(req, 409, "refused",
+                    "no route took it, and nobody knows where it was to go: mend the "
+                    "routes, and send the message again");
+        return;
+    }
+    if (item->refused) {
         httpd_error(req, 409, "refused",
                     "it was replayed %u times, which is the most that replays_max of the "
                     "route allows",
-                    reply->items[0].letter.replays);
+                    item->letter.replays);
         return;
     }
-    show_done(&json, &reply->items[0]);
+    show_done(&json, item);
     answer(req, &json);
 }
 

@@ -97,4 +97,8 @@ def test_a_poison_record_goes_to_the_dead_letter_topic_as_it_came_and_the_source
             assert (a.payload, mine) == (b"bad", [("deliver-at", b"noon"), ("x-mine", b"\xff")])
         assert a.header("kafka_dlt-original-topic") == topic.encode()
     wait_for("them to be kept", lambda: tarry.metric("tarry_jobs_dead", route="r") == 3)
+    # Replayed, each goes where its topic leads, without the headers that were meant for us.
+    assert tarry.ask("POST", "/v1/routes/r/dead/replay")[2]["done"] == 3
+    assert sorted(a.payload for a in good.wait_count(4)[1:]) == sorted([raw, raw, b"bad"])
+    assert not any(a.header("deliver-at") for a in good.arrivals)
     tarry.stop()

@@ -140,6 +140,14 @@ def test_a_letter_that_was_replayed_too_often_is_refused_and_stays(letters):
     assert letters.ask("l") == ["b"]
 
 
+def test_a_letter_that_no_route_took_is_refused_and_stays(letters):
+    letters.bury("lost", 10, "no-route")
+    letters.bury("found", 11, "rejected")
+    assert letters.ask("r") == ["lost", "found"]
+    assert (letters.done, letters.refused) == (1, 1) and letters.rows[0][4:] == (-1, 1)
+    assert letters.waiting() == [("found", 100000)]
+
+
 def test_with_a_rate_each_has_a_due_time_of_its_own_over_all_pages(letters):
     for n in range(8):
         letters.bury(str(n), 10)
