@@ -304,8 +304,8 @@ void source_quarantine(struct source *src, struct job *job, const char *reason,
     struct submission *sub = submission_new(src, done, arg);
     struct err err;
     int bad;
-    struct route *found =
-        route_for(src, job, &bad, &err); /* so that it can be replayed */
+    /* Its own, so that it can be replayed. */
+    struct route *found = route_for(src, job, &bad, &err);
     sub->route = found ? found : route_first(src);
     sub->route->stats.received++;
     job->source = job_keep(job, slice_of(src->conf->name));

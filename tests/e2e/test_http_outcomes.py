@@ -14,7 +14,7 @@ import urllib.parse
 import pytest
 
 from lib import tarry as daemon_of
-from lib.later import Hook, response
+from lib.later import Hook, Later, response
 from lib.servers import free_port, wait_for
 
 DENIED = "may not be called"
@@ -187,6 +187,38 @@ def test_a_message_names_a_url_only_where_the_sink_says_so(bench, hook):
     assert len(hook.wait(url)) == 1
     post(daemon, "ask_open", url)
     assert len(hook.wait(url, 2)) == 2
+
+
+def test_a_template_that_leaves_the_host_to_the_message_lets_it_name_the_url(bench, hook):
+    open_ends = {"host": "http://{header.x}/", "port": "http://127.0.0.1:{header.x}",
+                 "user": "http://me@{header.x}/", "path": f"http://{hook.at}/{{header.x}}"}
+    routes = "".join(f'{name}: {{ from = "http"; to = "out"; topic = "{topic}"; }};'
+                     for name, topic in open_ends.items())
+    daemon = bench.tarry(bench.redis().url, f'''
+        sinks: {{ out: {{ type = "http"; userinfo = true; }}; }};
+        routes: {{ {routes} }};''').start()
+    url = hook.url(response())
+    path = urllib.parse.urlparse(url).path
+    for name, value in (("host", hook.at), ("port", str(hook.port) + path), ("user", hook.at)):
+        status, _, made = daemon.ask("POST", f"/v1/routes/{name}/jobs", b"x", {"x": value})
+        assert status == 201
+        assert "url_from_message" in error_of(daemon, f"/v1/routes/{name}/jobs/{made['id']}")
+    assert daemon.ask("POST", "/v1/routes/path/jobs", b"x", {"x": path[1:]})[0] == 201
+    assert len(hook.wait(url)) == 1
+
+
+def test_a_url_that_a_source_hands_on_for_its_client_is_the_client_s_word(bench):
+    later = Later(bench.folder, bench.redis().url, first="100ms")
+    text = later.conf.read_text()
+    assert "url_from_message = true;" in text
+    later.conf.write_text(text.replace("url_from_message = true;", ""))
+    bench.keep(later).start()
+    hook = bench.keep(Hook())
+    url = hook.url(response(b'{"code":100}'))
+    task = later.create(url, retry=1)
+    wait_for("the task to end", lambda: later.is_gone(task))
+    assert not hook.got(url)
+    later.stop()
 
 
 def test_a_message_s_url_leads_to_no_private_address_however_it_is_spelt(bench, hook):

@@ -139,3 +139,13 @@ def test_where_nobody_hears_a_refusal_a_delay_that_is_too_long_is_a_dead_letter(
     wait_for("the dead letter", lambda: tarry.metric("tarry_jobs_dead", route="r") == 1)
     assert tarry.metric("tarry_jobs_dead_total", route="r", reason="too-long") == 1
     tarry.stop()
+
+
+def test_a_letter_that_was_too_late_is_delivered_when_it_is_replayed(bench):
+    p = Policies(bench, "late", ("dead",), 'max_lateness = "300ms";')
+    p.post_all("a", deliver_after="200ms")
+    p.be_away(0.8)
+    assert p.is_dead("dead", "a-dead", "late") and not p.hook.arrivals
+    assert p.tarry.ask("POST", "/v1/routes/dead/dead/a-dead/replay")[0] == 200
+    assert p.hook.wait_count(1)[0].header("delay-replays") == b"1"
+    p.tarry.stop()
