@@ -101,7 +101,7 @@ void route_fini(struct route *route)
     tmpl_free(route->dead_target);
 }
 
-bool route_comes_from(const struct route *route, const struct source *src)
+static bool comes_from(const struct route *route, const struct source *src)
 {
     for (size_t i = 0; i < route->conf->from.n; i++)
         if (strcmp(route->conf->from.v[i], src->conf->name) == 0)
@@ -113,7 +113,7 @@ struct route *route_first(const struct source *src)
 {
     struct bridge *bridge = src->bridge;
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (route_comes_from(&bridge->routes[i], src))
+        if (comes_from(&bridge->routes[i], src))
             return &bridge->routes[i];
     return &bridge->routes[0];
 }
@@ -126,11 +126,12 @@ struct route *route_of_name(const struct bridge *bridge, struct slice name)
     return NULL;
 }
 
-struct route *route_named(const struct bridge *bridge, const struct source *src,
-                          struct slice name)
+/* Only one that takes jobs from that source. */
+static struct route *named(const struct bridge *bridge, const struct source *src,
+                           struct slice name)
 {
     struct route *route = route_of_name(bridge, name);
-    return route && route_comes_from(route, src) ? route : NULL;
+    return route && comes_from(route, src) ? route : NULL;
 }
 
 struct route *route_matching(const struct source *src, const struct slice *topic,
@@ -141,7 +142,7 @@ struct route *route_matching(const struct source *src, const struct slice *topic
     for (size_t i = 0; i < bridge->route_count; i++) {
         struct route *route = &bridge->routes[i];
         *n = 0;
-        if (route_comes_from(route, src) && (!to_queue || route->sink->rules) &&
+        if (comes_from(route, src) && (!to_queue || route->sink->rules) &&
             (topic == NULL || route->conf->match == NULL ||
              match_topic(route->conf->match, *topic, captures, n)))
             return route;
@@ -161,7 +162,7 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
     struct slice captures[MATCH_CAPTURES_MAX];
     unsigned n = 0;
     struct route *route =
-        job->route.n > 0 ? route_named(src->bridge, src, job->route)
+        job->route.n > 0 ? named(src->bridge, src, job->route)
                          : route_matching(src, &job->topic, job->to_queue, captures, &n);
     *bad = 0;
     if (route == NULL) {

@@ -32,10 +32,8 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
                         struct err *err);
 /* The first route that comes from src: where what has no route is kept. Never NULL. */
 struct route *route_first(const struct source *src);
-/* By its name; route_named() gives only one that takes jobs from that source. NULL. */
+/* By its name; NULL: there is none. */
 struct route *route_of_name(const struct bridge *bridge, struct slice name);
-struct route *route_named(const struct bridge *bridge, const struct source *src,
-                          struct slice name);
 /* The schedule that the job asked for, or the route's own. job may be NULL. */
 const struct retry_policy *route_retry_policy(const struct route *route,
                                               const struct job *job);
@@ -56,7 +54,5 @@ struct sched *route_bucket(const struct route *route, struct slice id);
  * those that end at a queue. captures: MATCH_CAPTURES_MAX of them, *n are filled in. */
 struct route *route_matching(const struct source *src, const struct slice *topic,
                              bool to_queue, struct slice *captures, unsigned *n);
-/* Does it take jobs of that source? */
-bool route_comes_from(const struct route *route, const struct source *src);
 
 #endif
