@@ -257,15 +257,16 @@ def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, h
     two.start()
     wait_for("the stop after a restart", lambda: targets(two).get(gone))
     assert targets(two)[gone]["state"] == "stopped"
+    # Before it goes on: what waits may come at once, and must not stop it again.
+    hooks[0].answers[urllib.parse.urlparse(gone).path] = [response()]
     assert go_on(two, gone)[0] == 200
     assert go_on(two, gone)[0] == 404
     assert go_on(two, fine)[0] == 404
     assert two.ask("POST", "/v1/routes/none/targets/go-on?target=x")[0] == 404
     assert two.ask("GET", "/v1/routes/none/targets")[0] == 404
     wait_for("both to go on", lambda: not any("stopped" in states(d) for d in daemons), 3)
-    hooks[0].answers[urllib.parse.urlparse(gone).path] = [response()]
     post(one, gone)
-    assert attempts(hooks[0].wait(gone, 2)) == [1, 1]
+    assert set(attempts(hooks[0].wait(gone, 2))) == {1}
     for daemon in daemons:
         daemon.stop()
 
