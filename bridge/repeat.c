@@ -344,21 +344,6 @@ static bool next_on_clock(const struct repeat *r, int64_t *at)
     return false;
 }
 
-/* The first instant in (from, to] at which the offset is no longer that of from, where to
- * has another. */
-static int64_t change_s(const struct zone *zone, int64_t from, int64_t to)
-{
-    int32_t was = (int32_t)zone_offset_s(zone, from);
-    while (to - from > 1) {
-        int64_t mid = from + (to - from) / 2;
-        if (zone_offset_s(zone, mid) == was)
-            from = mid;
-        else
-            to = mid;
-    }
-    return to;
-}
-
 /* The first minute that the line has on the clock as it goes at since_s, at or after
  * that instant; -1: the clock is changed before. */
 static int64_t on_this_clock_s(const struct repeat *r, int64_t since_s)
@@ -379,7 +364,7 @@ static int64_t or_sooner_s(const struct repeat *r, int64_t after_s, int64_t run_
         return run_s;
     int64_t sooner_s = on_this_clock_s(r, after_s + 1);
     if (sooner_s < 0 && zone_offset_s(r->zone, run_s) != zone_offset_s(r->zone, after_s))
-        sooner_s = on_this_clock_s(r, change_s(r->zone, after_s, run_s));
+        sooner_s = on_this_clock_s(r, zone_change_s(r->zone, after_s, run_s));
     return sooner_s >= 0 && sooner_s < run_s ? sooner_s : run_s;
 }
 

@@ -128,15 +128,9 @@ static void run_again(const struct leased *l)
                  l->sched->route);
 }
 
-static void on_forgotten(void *arg, char code)
-{
-    (void)arg;
-    (void)code;
-}
-
 static void forget(const struct leased *l)
 {
-    store_ack(l->sched->bucket, l->id, l->lease, on_forgotten, NULL);
+    store_ack(l->sched->bucket, l->id, l->lease, NULL, NULL);
 }
 
 void settle_done(struct leased *l)

@@ -128,6 +128,19 @@ int64_t zone_offset_s(const struct zone *zone, int64_t utc_s)
     return g_time_zone_get_offset(zone->tz, i);
 }
 
+int64_t zone_change_s(const struct zone *zone, int64_t from_s, int64_t to_s)
+{
+    int64_t offset_s = zone_offset_s(zone, from_s);
+    while (to_s - from_s > 1) {
+        int64_t middle_s = from_s + (to_s - from_s) / 2;
+        if (zone_offset_s(zone, middle_s) == offset_s)
+            from_s = middle_s;
+        else
+            to_s = middle_s;
+    }
+    return to_s;
+}
+
 int64_t zone_reaches_s(const struct zone *zone, int64_t clock_s)
 {
     /* One change of the clocks at most lies between these two: none follow so closely. */
@@ -139,13 +152,5 @@ int64_t zone_reaches_s(const struct zone *zone, int64_t clock_s)
     if (zone_offset_s(zone, clock_s - after_s) == after_s)
         return clock_s - after_s;
     /* The clocks skip it: between these two instants they go forward. */
-    int64_t low_s = clock_s - after_s, high_s = clock_s - before_s;
-    while (high_s - low_s > 1) {
-        int64_t middle_s = low_s + (high_s - low_s) / 2;
-        if (zone_offset_s(zone, middle_s) == before_s)
-            low_s = middle_s;
-        else
-            high_s = middle_s;
-    }
-    return high_s;
+    return zone_change_s(zone, clock_s - after_s, clock_s - before_s);
 }

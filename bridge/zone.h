@@ -22,6 +22,9 @@ struct zone; /* NULL stands for UTC everywhere */
 int zone_named(struct slice name, struct zone **out, struct err *err);
 /* How far its clocks are ahead of UTC at an instant. */
 int64_t zone_offset_s(const struct zone *zone, int64_t utc_s);
+/* The first instant in (from_s, to_s] at which the offset is no longer that of from_s,
+ * where the clocks are changed just once between the two. */
+int64_t zone_change_s(const struct zone *zone, int64_t from_s, int64_t to_s);
 /* The first instant at which its clocks show clock_s or more: in a gap its end, of a time
  * that comes twice the first. */
 int64_t zone_reaches_s(const struct zone *zone, int64_t clock_s);

@@ -16,26 +16,13 @@
 
 #include <cmocka.h>
 
+#include "tests/job_of.h"
+
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define NOW INT64_C(1769860800000) /* 2026-01-31T12:00:00Z */
 #define DAY INT64_C(86400000)
 
 static const struct delay_rules plain = {.max_delay_ms = 30 * DAY, .hops_max = 8};
-
-/* "name: value|name: value" as the headers of a job. */
-static struct job *job_of(const char *headers)
-{
-    struct job *job = job_new(0);
-    while (*headers != '\0') {
-        size_t n = strcspn(headers, "|"), name = strcspn(headers, ":");
-        assert_int_equal(job_add_header(job, (struct slice){headers, name},
-                                        (struct slice){headers + name + 2, n - name - 2},
-                                        NULL),
-                         0);
-        headers += n + (headers[n] == '|');
-    }
-    return job;
-}
 
 struct row {
     const char *headers;

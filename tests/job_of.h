@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* job_of.h - a job from the headers that a test's table has. Needs cmocka.h before it. */
+#ifndef TESTS_JOB_OF_H
+#define TESTS_JOB_OF_H
+
+#include "bridge/job.h"
+
+#include <string.h>
+
+/* "name: value|name: value" as the headers of a job. */
+static struct job *job_of(const char *headers)
+{
+    struct job *job = job_new(0);
+    while (*headers != '\0') {
+        size_t n = strcspn(headers, "|"), name = strcspn(headers, ":");
+        assert_int_equal(job_add_header(job, (struct slice){headers, name},
+                                        (struct slice){headers + name + 2, n - name - 2},
+                                        NULL),
+                         0);
+        headers += n + (headers[n] == '|');
+    }
+    return job;
+}
+
+#endif
