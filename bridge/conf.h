@@ -23,6 +23,9 @@ struct conf_redis { /* redis: { } */
     char *dir;      /* embedded: where it keeps its files */
     char *server;   /* embedded: the program, "redis-server" */
     char *prefix;   /* of every key */
+    char *durability;  /* "async", "fsync" or "replicas:N" */
+    char *memory_mark; /* "90%" of maxmemory, or a size; "": none */
+    char *sentinel_user, *sentinel_password; /* NULL: none */
     char *ca_file, *cert_file, *key_file;
     int64_t connect_timeout_ms, command_timeout_ms;
     int64_t backoff_first_ms, backoff_max_ms;

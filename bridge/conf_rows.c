@@ -18,8 +18,22 @@
 #define AT(field) offsetof(struct conf_redis, field)
 const struct opt conf_redis_rows[] = {
     {"url", OPT_SECRET, AT(url), "redis://127.0.0.1:6379/0",
-     .help = "Where Redis is: redis://, rediss:// (TLS), unix://, or \"embedded\" for a "
-             "private redis-server that tarry runs itself."},
+     .help = "Where Redis is: redis://, rediss:// (TLS), unix://, "
+             "redis+sentinel://HOST:PORT,.../MASTER, redis+cluster://HOST:PORT,..., the "
+             "same with rediss+, or \"embedded\" for a private redis-server that tarry "
+             "runs itself."},
+    {"durability", OPT_STR, AT(durability), "async",
+     .help = "When a job counts as stored: \"async\" when Redis has answered; \"fsync\" "
+             "the same, and Redis must have appendfsync always; \"replicas:N\" when N "
+             "replicas have it too."},
+    {"memory_mark", OPT_STR, AT(memory_mark), "90%",
+     .help = "Sources are held back while Redis uses more memory than this: a share of "
+             "its maxmemory, or a size; \"\" never."},
+    {"sentinel_user", OPT_STR, AT(sentinel_user), NULL,
+     .help = "With redis+sentinel://: the user at the sentinels.", .optional = true},
+    {"sentinel_password", OPT_SECRET, AT(sentinel_password), NULL,
+     .help = "With redis+sentinel://: the password at the sentinels.",
+     .optional = true},
     {"dir", OPT_STR, AT(dir), "tarry-data",
      .help = "With \"embedded\": the folder where it keeps its files."},
     {"server", OPT_STR, AT(server), "redis-server",

@@ -20,13 +20,24 @@ struct redisReply; /* hiredis' own; only files of the store look inside */
 struct redis;
 
 /* redis://[USER:PASSWORD@]HOST[:PORT][/DB]  rediss://... (TLS)
- * unix://[USER:PASSWORD@]/PATH[?db=N] */
+ * unix://[USER:PASSWORD@]/PATH[?db=N]
+ * redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]
+ * redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]
+ * and rediss+sentinel://, rediss+cluster:// (TLS to every one of them). */
+enum redis_kind { REDIS_ONE, REDIS_SENTINEL, REDIS_CLUSTER };
+struct redis_place {
+    char *host, *port;
+};
 struct redis_url {
+    enum redis_kind kind;
     bool tls;
     char *unix_path; /* NULL: TCP */
-    char *host;
-    char *port; /* "6379" */
-    char *user; /* NULL: none */
+    char *host;      /* of REDIS_ONE; else NULL */
+    char *port;      /* "6379" */
+    struct redis_place *places; /* the sentinels, or nodes of the cluster to ask first */
+    size_t place_count;
+    char *master; /* name of the master that the sentinels watch; NULL: no Sentinel */
+    char *user;   /* NULL: none; of the Redis servers, not of the sentinels */
     char *password;
     unsigned db;
 };
@@ -35,8 +46,19 @@ void redis_url_free(struct redis_url *url);
 /* "redis://127.0.0.1:6379/0", with neither user nor password; for logs. Gives; free(). */
 char *redis_url_shown(const struct redis_url *url);
 
+/* Tells where the server is at present: asked before each connection. find is answered
+ * by redis_found() or redis_not_found(), once, at once or later. forget: r asks no more.
+ */
+struct redis_finder {
+    void (*find)(void *self, struct redis *r);
+    void (*forget)(void *self, struct redis *r);
+    void *self;
+};
+
 struct redis_conf {
     struct redis_url url;  /* copied */
+    const struct redis_finder *finder; /* NULL: url says where; must stay */
+    bool master_only; /* what is no master (ROLE) is no good: lost, and tried again */
     const char *ca_file;   /* TLS: NULL: the system's */
     const char *cert_file; /* TLS: ours; NULL: none */
     const char *key_file;
@@ -66,6 +88,9 @@ struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
 /* Open commands get NULL replies from within, then nothing more. NULL is fine. */
 void redis_free(struct redis *r);
 bool redis_is_up(const struct redis *r);
+/* The finder's answers. Both are copied. */
+void redis_found(struct redis *r, const char *host, const char *port);
+void redis_not_found(struct redis *r, const char *why);
 /* Drops the connection and connects again: the server proved unfit (READONLY, unknown
  * outcome). Open commands get NULL replies. */
 void redis_reconnect(struct redis *r, const char *why);

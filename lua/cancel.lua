@@ -24,6 +24,9 @@
 --#include lib/ingest.lua
 --#include lib/order.lua
 local pool, delay, unack, dead, tries, ingest, ttl, owners = unpack(KEYS)
+if owners == string.sub(pool, 1, -6) .. ':whole' then
+  owners = nil
+end
 local of_route, now = ARGV[2] == '1', tonumber(ARGV[1])
 
 local function is_remembered(id)

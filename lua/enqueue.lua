@@ -47,6 +47,9 @@ end
 local now = math.floor(now_us / 1000)
 
 local base = string.sub(pool, 1, -6) -- without ":pool"
+if owners == base .. ':whole' then
+  owners = nil
+end
 local of_queue, remembers, FIELDS = ARGV[4] == 'q', ARGV[5] == '1', ARGV[4] == 'k' and 9 or 8
 
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]

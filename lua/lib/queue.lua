@@ -25,6 +25,9 @@
 -- ZREM comes first: see claim.lua. Every script ends its reply with {expired, timed out,
 -- exhausted}: how many jobs it has settled in each way.
 local pool, delay, unack, dead, tries, ttl, done, ids = unpack(KEYS)
+if ids == string.sub(pool, 1, -6) .. ':whole' then
+  ids = nil
+end
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
 if not now_us then
   local t = redis.call('TIME')
