@@ -2,6 +2,7 @@
 # make            build/tarry
 # make test       unit tests and checks of the tree (./tests/run does that and all the rest)
 # make asan tsan  the binary and the unit tests in build/asan, build/tsan, with sanitizers
+# make faults     build/faults/tarry, which can be ended at points of bridge/fault.h
 # make lint       format and clang-tidy      make fuzz   FUZZ_S=60 seconds per harness, clang
 # make install    PREFIX, SYSCONFDIR, DESTDIR
 # CFLAGS, CPPFLAGS and LDFLAGS are the caller's; HARDEN= leaves hardening to him too.
@@ -36,7 +37,7 @@ parts := $(patsubst %.c,$(B)/obj/%.o,$(filter-out bridge/main.c,$(wildcard bridg
            $(wildcard sources/*.c sinks/*.c)) $(B)/obj/lua.o \
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
 units := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit_*.c))
-code  := $(wildcard bridge/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch])
+code  := $(wildcard bridge/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] tests/faults/million/*.[ch])
 
 all: $(B)/tarry
 tests: $(units) $(B)/tests/kafka_mock
@@ -73,6 +74,12 @@ asan tsan:
 SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_tsan := -fsanitize=thread
 
+faults:
+	$(MAKE) B=build/$@ CPPFLAGS="$(CPPFLAGS) -DTARRY_FAULTS" all build/$@/tests/million
+$(B)/tests/million: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/million/*.c))
+	@mkdir -p $(@D)
+	$(CC) $(ld_all) -o $@ $^ -lrdkafka
+
 lint:
 	clang-format --dry-run -Werror $(code)
 	clang-tidy --quiet $(filter-out tests/%,$(filter %.c,$(code))) -- -std=c11 -D_GNU_SOURCE -I. \
@@ -97,5 +104,5 @@ clean:
 	  build/lua.list build/flags
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
-.PHONY: all tests test asan tsan lint fuzz fuzzers install clean
+.PHONY: all tests test asan tsan faults lint fuzz fuzzers install clean
 .SECONDARY:

@@ -2,6 +2,7 @@
 #include "bridge/admin.h"
 #include "bridge/bridge.h"
 #include "bridge/httpd.h"
+#include "bridge/meta_keep.h"
 
 #include <stdlib.h>
 
@@ -17,7 +18,8 @@ static void livez(void *arg, struct httpd_req *req)
 static void readyz(void *arg, struct httpd_req *req)
 {
     struct bridge *bridge = arg;
-    bool up = store_is_up(bridge->store), ready = up && !bridge->draining;
+    bool up = store_is_ready(bridge->store) && meta_is_ready(bridge->meta);
+    bool ready = up && !bridge->draining;
     struct buf out = {0};
     buf_addf(&out, "%s\n", ready ? "ok" : "not ready");
     if (up)
@@ -26,7 +28,7 @@ static void readyz(void *arg, struct httpd_req *req)
         buf_addf(&out, "[-]redis %s\n", store_trouble(bridge->store));
     for (size_t i = 0; i < bridge->pool_count; i++) {
         const struct pool *pool = &bridge->pools[i];
-        bool there = store_is_up(pool->store);
+        bool there = store_is_ready(pool->store);
         buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->conf->name,
                  there ? "ok" : store_trouble(pool->store));
     }
@@ -107,7 +109,7 @@ static void metrics(void *arg, struct httpd_req *req)
             struct scrape_part *part = mem_alloc(sizeof(*part));
             *part = (struct scrape_part){scrape, &scrape->counts[i]};
             scrape->open++;
-            store_count(route->scheds[b].bucket, on_counts, part);
+            store_count(route->scheds[b]->bucket, on_counts, part);
         }
     }
     if (--scrape->open == 0)

@@ -21,8 +21,11 @@
 
 #include <sys/queue.h>
 
+struct alive;
 struct httpd;
 struct embedded;
+struct meta;
+struct passage;
 struct pull;
 struct pace;
 struct queue;
@@ -35,6 +38,8 @@ struct source {
     bool started, paused, stopped;
     unsigned compat;                  /* bits of delay_compat() */
     unsigned open;                    /* submissions without an answer yet */
+    uint64_t sessions_lost;           /* see source_session_lost() */
+    uint64_t rewinds;                 /* see source_rewound() */
     struct partition_row *partitions; /* interned names, with the last offset submitted */
     queue_watch_cb *queue_watch;      /* NULL: none */
     void *queue_watch_arg;
@@ -51,13 +56,29 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     int64_t recheck_us; /* monotonic: when to ask Redis for both again */
     unsigned want;      /* asked for by the claim on its way */
     int64_t claim_us;   /* monotonic: when that one, or the last, was sent */
-    bool claiming, reaping;
-    bool more;   /* the last claim got all that it asked for */
-    bool listed; /* waits for its sink's credit */
+    unsigned rank;      /* 0: this instance owns the bucket, see alive.h */
+    int64_t heard_us;   /* monotonic: when Redis last told head_ms */
+    bool claiming, reaping, looking;
+    bool look_again; /* what the look on its way brings may be out of date already */
+    bool more;       /* the last claim got all that it asked for */
+    bool listed;     /* waits for its sink's credit */
     int64_t
         paced_us; /* monotonic: the route's rate allows no claim before; 0: any time */
     struct pacer pacer;
     TAILQ_ENTRY(sched) link;
+};
+
+/* The buckets that a route had while buckets = n was the same. An older one takes no new
+ * ids once it is sealed; its jobs leave as always. */
+struct generation {
+    struct generation *next; /* the next newer one; NULL: none */
+    unsigned number;         /* from 1 */
+    int64_t bucket_count;
+    struct sched **scheds;
+    TAILQ_HEAD(, passage) under_way; /* asked here, in the order of their coming */
+    int64_t heard_us; /* monotonic: when it was known that it is not the newest */
+    bool sealed;      /* all its buckets */
+    bool asked;       /* they are being asked for that, or for what is left */
 };
 
 struct route {
@@ -65,9 +86,16 @@ struct route {
     const struct conf_route *conf;
     struct sink *sink, *dead;          /* dead: NULL, only the error bucket */
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
-    bool target_open;     /* the template leaves it to the message which host it is */
-    struct sched *scheds; /* bucket_count of them; none where it ends at a queue */
+    bool target_open; /* the template leaves it to the message which host it is */
+    /* The buckets of all generations, the oldest first; none where it ends at a queue,
+     * nor before it is known from Redis which there are (meta_keep.h). */
+    struct sched **scheds;
     int64_t bucket_count;
+    struct generation *oldest, *newest;
+    struct generation
+        *retired;       /* empty and forgotten; what is on its way may point there */
+    struct sched *home; /* of bucket ROUTE/0, which keeps what is the route's */
+    bool closed;        /* its buckets are about to go */
     struct bucket_rules rules;
     struct pace *pace;    /* of its targets; NULL: they have no limits */
     unsigned in_flight;   /* hand-overs without an outcome */
@@ -76,6 +104,7 @@ struct route {
     struct route_stats stats;
     struct log_limit complain, complain_dead; /* jobs given up; its dead-letter sink */
     struct log_limit complain_again;          /* records read again */
+    struct log_limit complain_newer;          /* records of a newer tarry */
 };
 
 struct sink {
@@ -103,13 +132,18 @@ struct sink {
 struct pool { /* a further Redis, for queues */
     const struct conf_pool *conf;
     struct store *store;
+    struct sentinel *sentinel; /* that its connections ask; NULL: none */
+    struct meta *meta;
 };
 
 struct bridge {
     struct conf *conf;
     struct store *store;
+    struct sentinel *sentinel; /* that the store's connections ask; NULL: none */
+    struct meta *meta;         /* what Redis says of its layout */
     struct embedded *embedded; /* NULL: Redis is somebody else's */
     struct httpd *httpd;       /* NULL: no listener */
+    struct alive *alive;       /* who else is there; NULL: this is no daemon */
     struct source *sources;
     struct sink *sinks;
     struct route *routes;
@@ -121,10 +155,13 @@ struct bridge {
     struct flow flow;
     struct turn_hook *hook;
     struct timer *tick;
-    uint64_t next_id;  /* for jobs without a name */
-    uint64_t instance; /* random, 40 bits: part of those names */
+    uint64_t next_id;   /* for jobs without a name */
+    uint64_t reread_at; /* connections made to Redis when reread_all() was called last */
+    uint64_t instance;  /* random, 40 bits: part of those names */
     struct log_limit complain_paused, complain_resumed;
-    bool claiming; /* false while draining */
+    bool claiming;   /* false while draining */
+    bool serves;     /* it is a daemon: it may change which buckets there are */
+    bool only_looks; /* nothing is written */
     bool draining;
 };
 

@@ -4,6 +4,7 @@
  * function.
  */
 #include "bridge/cli.h"
+#include "bridge/audit.h"
 #include "bridge/buf.h"
 #include "bridge/conf.h"
 #include "bridge/conf_names.h"
@@ -73,6 +74,9 @@ static const struct command commands[] = {
      check},
     {"import", NULL, "TYPE ...",
      "take the jobs of another delay queue over; see import --help", 1, -1, import_main},
+    {"audit", NULL, "FILE ...",
+     "check that nothing is lost in Redis, while it runs; see audit --help", 1, -1,
+     audit_main},
     {"cancel", NULL, "ROUTE ID", "take a job back before it is delivered", 1, -1,
      ctl_main},
     {"job", NULL, "ROUTE ID", "show where a job stands", 1, -1, ctl_main},

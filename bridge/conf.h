@@ -18,13 +18,13 @@
 struct source_ops;
 struct sink_ops;
 
-struct conf_redis { /* redis: { } */
-    char *url;      /* redis:// rediss:// unix:// or "embedded" */
-    char *dir;      /* embedded: where it keeps its files */
-    char *server;   /* embedded: the program, "redis-server" */
-    char *prefix;   /* of every key */
-    char *durability;  /* "async", "fsync" or "replicas:N" */
-    char *memory_mark; /* "90%" of maxmemory, or a size; "": none */
+struct conf_redis {                          /* redis: { } */
+    char *url;                               /* as in redis.h, or "embedded" */
+    char *dir;                               /* embedded: where it keeps its files */
+    char *server;                            /* embedded: the program, "redis-server" */
+    char *prefix;                            /* of every key */
+    char *durability;                        /* "async", "fsync" or "replicas:N" */
+    char *memory_mark;                       /* "90%" of maxmemory, or a size; "": none */
     char *sentinel_user, *sentinel_password; /* NULL: none */
     char *ca_file, *cert_file, *key_file;
     int64_t connect_timeout_ms, command_timeout_ms;
@@ -46,6 +46,7 @@ struct conf_daemon { /* daemon: { } */
     int64_t queue_max_bytes; /* the same in bytes */
     int64_t batch_max_jobs;  /* of one script call */
     int64_t hops_max;        /* deliveries by tarry that one message may have behind it */
+    int64_t upgrade_after_ms; /* see meta_keep.h */
 };
 
 struct conf_pool { /* pools: { NAME: { } }: a further Redis, for queues */
@@ -117,7 +118,7 @@ struct conf_route {
     double breaker; /* share of failures that opens it; 0: there is none */
     int64_t breaker_window_ms, breaker_least, breaker_rest_ms;
     int64_t lease_ms;
-    int64_t buckets;
+    int64_t buckets; /* 0: as the Redis needs; core_start() sets it */
 };
 
 struct conf {

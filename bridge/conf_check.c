@@ -11,6 +11,7 @@
 #include "bridge/delay.h"
 #include "bridge/plugin.h"
 #include "bridge/redis.h"
+#include "bridge/redis_probe.h"
 
 #include <string.h>
 
@@ -102,50 +103,87 @@ static void check_source(const struct check *c, const struct conf_source *source
     check_compat(c, source);
 }
 
-static void check_url(const struct check *c, const char *where, const char *text,
-                      const struct opt_value *at)
+/* pool NULL: redis: { }. */
+static const struct opt_value *redis_key(const struct check *c, const char *pool,
+                                         const char *key)
 {
+    return pool ? conf_check_place(c, "pools", pool, key)
+                : conf_check_place(c, "redis", key, NULL);
+}
+
+static void check_sentinel(const struct check *c, const struct conf_redis *redis,
+                           const char *pool, const char *where)
+{
+    if (redis->sentinel_user && !redis->sentinel_password)
+        conf_error_at(c->errors, redis_key(c, pool, "sentinel_user"),
+                      "%s.sentinel_user needs sentinel_password", where);
+}
+
+static void check_url(const struct check *c, const struct conf_redis *redis,
+                      const char *pool, const char *where)
+{
+    const struct opt_value *at = redis_key(c, pool, "url");
     struct redis_url parsed = {0};
     struct err err;
 
-    if (at == NULL || strcmp(text, "embedded") == 0)
-        return;
-    if (redis_url_parse(text, &parsed, &err) != 0)
-        conf_error_at(c->errors, at, "%s: %s", where,
-                      at->filled ? "is none of redis://HOST:PORT/DB, rediss://..., "
-                                   "unix://PATH or \"embedded\""
+    if (strcmp(redis->url, "embedded") != 0 &&
+        redis_url_parse(redis->url, &parsed, &err) != 0)
+        conf_error_at(c->errors, at, "%s.url: %s", where,
+                      at->filled ? "is none of redis://HOST:PORT/DB, unix://PATH, "
+                                   "redis+sentinel://HOST:PORT,.../MASTER, "
+                                   "redis+cluster://HOST:PORT,... or \"embedded\""
                                  : err.text);
+    else if (parsed.kind == REDIS_SENTINEL)
+        check_sentinel(c, redis, pool, where);
+    else if (redis->sentinel_user || redis->sentinel_password)
+        conf_error_at(
+            c->errors,
+            redis_key(c, pool,
+                      redis->sentinel_user ? "sentinel_user" : "sentinel_password"),
+            "%s.sentinel_user and sentinel_password are for a url that begins "
+            "with redis+sentinel:// or rediss+sentinel://; take them out",
+            where);
     redis_url_free(&parsed);
 }
 
-static void check_redis(const struct check *c)
+static void check_promises(const struct check *c, const struct conf_redis *redis,
+                           const char *pool, const char *where)
 {
-    const struct conf_redis *redis = &c->conf->redis;
+    struct durability durability;
+    struct memory_mark mark;
+    struct err err;
 
-    if (*redis->prefix == '\0' || strpbrk(redis->prefix, "{} \t\n*?[]") != NULL)
-        conf_error_at(c->errors, conf_check_place(c, "redis", "prefix", NULL),
-                      "redis.prefix must not be empty, nor hold blanks or any of {}*?[]");
-    if ((redis->cert_file == NULL) != (redis->key_file == NULL))
-        conf_error_at(c->errors, conf_check_place(c, "redis", NULL, NULL),
-                      "redis.cert_file and redis.key_file need each other");
-    if (redis->backoff_first_ms > redis->backoff_max_ms)
-        conf_error_at(c->errors, conf_check_place(c, "redis", "backoff_first", NULL),
-                      "redis.backoff_first is longer than backoff_max");
-    check_url(c, "redis.url", redis->url,
-              conf_tree_member(conf_check_place(c, "redis", NULL, NULL), "url"));
+    if (durability_parse(redis->durability, &durability, &err) < 0)
+        conf_error_at(c->errors, redis_key(c, pool, "durability"), "%s.durability: %s",
+                      where, err.text);
+    if (memory_mark_parse(redis->memory_mark, &mark, &err) < 0)
+        conf_error_at(c->errors, redis_key(c, pool, "memory_mark"), "%s.memory_mark: %s",
+                      where, err.text);
 }
 
-static void check_pool(const struct check *c, const struct conf_pool *pool)
+static void check_redis(const struct check *c, const struct conf_redis *redis,
+                        const char *pool)
 {
-    char where[96];
+    char where[80] = "redis";
 
-    snprintf(where, sizeof(where), "pools.%.64s.url", pool->name);
-    if (strcmp(pool->redis.url, "embedded") == 0)
-        conf_error_at(c->errors, conf_check_place(c, "pools", pool->name, "url"),
-                      "%s: only redis.url may be \"embedded\"", where);
+    if (pool)
+        snprintf(where, sizeof(where), "pools.%.64s", pool);
+    if (*redis->prefix == '\0' || strpbrk(redis->prefix, "{} \t\n*?[]") != NULL)
+        conf_error_at(c->errors, redis_key(c, pool, "prefix"),
+                      "%s.prefix must not be empty, nor hold blanks or any of {}*?[]",
+                      where);
+    if ((redis->cert_file == NULL) != (redis->key_file == NULL))
+        conf_error_at(c->errors, redis_key(c, pool, NULL),
+                      "%s.cert_file and %s.key_file need each other", where, where);
+    if (redis->backoff_first_ms > redis->backoff_max_ms)
+        conf_error_at(c->errors, redis_key(c, pool, "backoff_first"),
+                      "%s.backoff_first is longer than backoff_max", where);
+    if (pool && strcmp(redis->url, "embedded") == 0)
+        conf_error_at(c->errors, redis_key(c, pool, "url"),
+                      "%s.url: only redis.url may be \"embedded\"", where);
     else
-        check_url(c, where, pool->redis.url,
-                  conf_check_place(c, "pools", pool->name, "url"));
+        check_url(c, redis, pool, where);
+    check_promises(c, redis, pool, where);
 }
 
 static const char *pool_of(const struct conf_sink *sink)
@@ -184,10 +222,10 @@ void conf_check(const struct conf *conf, const struct opt_value *root,
 {
     const struct check c = {conf, root, errors};
 
-    check_redis(&c);
+    check_redis(&c, &conf->redis, NULL);
     check_daemon(&c);
     for (size_t i = 0; i < conf->pool_count; i++)
-        check_pool(&c, &conf->pools[i]);
+        check_redis(&c, &conf->pools[i].redis, conf->pools[i].name);
     for (size_t i = 0; i < conf->sink_count; i++)
         check_pool_of(&c, &conf->sinks[i]);
     for (size_t i = 0; i < conf->source_count; i++)

@@ -154,7 +154,7 @@ static void check_order(const struct check *c, const struct conf_route *route)
 {
     if (route->order != ORDER_KEY)
         return;
-    if (route->buckets != 1)
+    if (route->buckets > 1)
         conf_error_at(c->errors, key_of(c, route, "buckets"),
                       "routes.%s.buckets must be 1 with order = \"key\": order holds "
                       "within a bucket",

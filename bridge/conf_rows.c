@@ -32,8 +32,7 @@ const struct opt conf_redis_rows[] = {
     {"sentinel_user", OPT_STR, AT(sentinel_user), NULL,
      .help = "With redis+sentinel://: the user at the sentinels.", .optional = true},
     {"sentinel_password", OPT_SECRET, AT(sentinel_password), NULL,
-     .help = "With redis+sentinel://: the password at the sentinels.",
-     .optional = true},
+     .help = "With redis+sentinel://: the password at the sentinels.", .optional = true},
     {"dir", OPT_STR, AT(dir), "tarry-data",
      .help = "With \"embedded\": the folder where it keeps its files."},
     {"server", OPT_STR, AT(server), "redis-server",
@@ -102,6 +101,12 @@ static const struct opt daemon_rows[] = {
     {"hops_max", OPT_INT, AT(hops_max), "8",
      .help = "How often one message may pass through tarry before that counts as a loop.",
      .min = 1, .max = 1000},
+    {"upgrade_after", OPT_MS, AT(upgrade_after_ms), "10m",
+     .help =
+         "After a start of a newer version on the keys of an older one: how long the "
+         "older one may still be started again. Then, once no older one runs, the keys "
+         "take the newer layout, which an older version refuses.",
+     .min = 0, .max = 30 * DAY},
     {0}};
 #undef AT
 
@@ -238,9 +243,12 @@ const struct opt conf_route_rows[] = {
     {"lease", OPT_MS, AT(lease_ms), "60s",
      .help = "How long one attempt may take before another instance may try.",
      .min = SECOND, .max = DAY},
-    {"buckets", OPT_INT, AT(buckets), "1",
-     .help = "Shards of the route's keys; more than 1 only for Redis Cluster.", .min = 1,
-     .max = 1024},
+    {"buckets", OPT_INT, AT(buckets), "0",
+     .help =
+         "Shards of the route's keys; only Redis Cluster needs more than 1. 0: 16 with "
+         "redis+cluster:// unless order is \"key\", else 1. May be changed: what waits "
+         "in the old ones leaves from there.",
+     .min = 0, .max = 1024},
     {0}};
 #undef AT
 

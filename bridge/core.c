@@ -3,12 +3,16 @@
 #include "bridge/bridge.h"
 #include "bridge/embedded.h"
 #include "bridge/inst.h"
+#include "bridge/meta_keep.h"
 #include "bridge/route.h"
+#include "bridge/sentinel.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+
+enum { BUCKETS_OF_CLUSTER = 16 };
 
 static int set_redis_url(struct bridge *bridge, const struct conf_redis *conf,
                          struct redis_url *url, struct err *err)
@@ -33,8 +37,10 @@ struct redis_conf core_redis_conf(const struct conf_redis *c, const char *client
                                .client_name = client_name};
 }
 
+/* Where Sentinel says which server it is, *sentinel is the caller's to free, after the
+ * store. */
 static struct store *new_store(struct bridge *bridge, const struct conf_redis *c,
-                               const struct store_events *events, void *arg,
+                               struct meta *meta, struct sentinel **sentinel,
                                struct err *err)
 {
     char instance[32];
@@ -45,39 +51,54 @@ static struct store *new_store(struct bridge *bridge, const struct conf_redis *c
         .instance = instance,
         .batch_max = (unsigned)bridge->conf->daemon.batch_max_jobs,
     };
+    if (durability_parse(c->durability, &conf.durability, err) < 0 ||
+        memory_mark_parse(c->memory_mark, &conf.memory_mark, err) < 0)
+        return NULL;
     if (set_redis_url(bridge, c, &conf.redis.url, err) < 0)
         return NULL;
-    struct store *st = store_new(&conf, events, arg);
+    conf.redis.master_only = true;
+    if (conf.redis.url.kind == REDIS_SENTINEL) {
+        *sentinel = sentinel_new(&conf.redis, c->sentinel_user, c->sentinel_password);
+        conf.redis.finder = sentinel_finder(*sentinel);
+    }
+    struct store *st = store_new(&conf, &meta_events, meta);
+    meta_set_store(meta, st);
     redis_url_free(&conf.redis.url);
     return st;
-}
-
-/* A further Redis holds queues only: it tells of nothing else. */
-static void on_pool_told(void *arg, struct slice name)
-{
-    (void)arg;
-    (void)name;
 }
 
 static int start_stores(struct bridge *bridge, const struct core_events *events,
                         void *arg, struct err *err)
 {
-    const struct store_events of_main = {events->up, events->down, events->told};
-    const struct store_events of_pool = {events->pool_up, events->down, on_pool_told};
     struct conf *conf = bridge->conf;
-    bridge->store = new_store(bridge, &conf->redis, &of_main, arg, err);
+    bridge->meta = meta_new(bridge, false, events, arg);
+    bridge->store = new_store(bridge, &conf->redis, bridge->meta, &bridge->sentinel, err);
     if (bridge->store == NULL)
         return err_in(err, "redis");
     bridge->pools = mem_alloc((conf->pool_count + 1) * sizeof(*bridge->pools));
     for (size_t i = 0; i < conf->pool_count; i++) {
         struct pool *pool = &bridge->pools[bridge->pool_count];
         pool->conf = &conf->pools[i];
-        pool->store = new_store(bridge, &pool->conf->redis, &of_pool, arg, err);
+        pool->meta = meta_new(bridge, true, events, arg);
+        pool->store =
+            new_store(bridge, &pool->conf->redis, pool->meta, &pool->sentinel, err);
+        bridge->pool_count++;
         if (pool->store == NULL)
             return err_in(err, pool->conf->name);
-        bridge->pool_count++;
     }
     return 0;
+}
+
+/* Of routes that leave it to us: enough for a cluster to spread, where one may. */
+static void choose_buckets(struct conf *conf)
+{
+    bool cluster = strstr(conf->redis.url, "+cluster://") != NULL;
+    for (size_t i = 0; i < conf->route_count; i++) {
+        struct conf_route *route = &conf->routes[i];
+        if (route->buckets == 0)
+            route->buckets =
+                cluster && route->order != ORDER_KEY ? BUCKETS_OF_CLUSTER : 1;
+    }
 }
 
 int core_start(struct bridge *bridge, const struct core_events *events, void *arg,
@@ -87,6 +108,7 @@ int core_start(struct bridge *bridge, const struct core_events *events, void *ar
     if (getrandom(&bridge->instance, 5, 0) != 5)
         return err_set(err, "getrandom: %s", strerror(errno));
     srand((unsigned)bridge->instance);
+    choose_buckets(conf);
     inst_init(bridge);
     if (start_stores(bridge, events, arg, err) < 0)
         return -1;
@@ -101,9 +123,16 @@ int core_start(struct bridge *bridge, const struct core_events *events, void *ar
 
 void core_release(struct bridge *bridge)
 {
+    for (size_t i = 0; bridge->routes && i < bridge->route_count; i++)
+        bridge->routes[i].closed = true;
     store_free(bridge->store);
-    for (size_t i = 0; i < bridge->pool_count; i++)
+    sentinel_free(bridge->sentinel);
+    meta_free(bridge->meta);
+    for (size_t i = 0; i < bridge->pool_count; i++) {
         store_free(bridge->pools[i].store);
+        sentinel_free(bridge->pools[i].sentinel);
+        meta_free(bridge->pools[i].meta);
+    }
     free(bridge->pools);
     for (size_t i = 0; bridge->routes && i < bridge->route_count; i++)
         route_fini(&bridge->routes[i]);

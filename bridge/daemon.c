@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/daemon.h"
 #include "bridge/admin.h"
+#include "bridge/alive.h"
 #include "bridge/bridge.h"
 #include "bridge/core.h"
 #include "bridge/drain.h"
 #include "bridge/embedded.h"
 #include "bridge/httpd.h"
 #include "bridge/inst.h"
+#include "bridge/meta_keep.h"
 #include "bridge/pace.h"
 #include "bridge/queue_place.h"
+#include "bridge/reread.h"
 #include "bridge/sched.h"
 #include "bridge/shelf_told.h"
 #include "bridge/version.h"
@@ -37,7 +40,19 @@ static void on_drained(void *arg, int outcome)
     loop_stop();
 }
 
-/* --- what the store tells --- */
+static void each_sched(struct bridge *bridge, void (*what)(struct sched *s))
+{
+    for (size_t i = 0; i < bridge->route_count; i++)
+        for (int64_t b = 0; b < bridge->routes[i].bucket_count; b++)
+            what(bridge->routes[i].scheds[b]);
+}
+
+/* --- what the store and the other instances tell --- */
+
+static void on_instances(void *arg)
+{
+    each_sched(arg, sched_moved);
+}
 
 static void on_store_up(void *arg)
 {
@@ -55,12 +70,12 @@ static void on_store_up(void *arg)
         log_info("daemon", "started: %zu sources, %zu sinks, %zu routes",
                  bridge->source_count, bridge->sink_count, bridge->route_count);
     }
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        for (int64_t b = 0; b < bridge->routes[i].bucket_count; b++)
-            sched_start(&bridge->routes[i].scheds[b]);
+    reread_all(bridge);
+    alive_join(bridge->alive); /* before the buckets are looked at */
+    each_sched(bridge, sched_start);
+    for (size_t i = 0; i < bridge->route_count; i++)
         if (bridge->routes[i].pace)
             pace_start(bridge->routes[i].pace);
-    }
     queue_look_all(bridge);
 }
 
@@ -73,15 +88,27 @@ static void on_store_down(void *arg, const char *why)
 static void on_told(void *arg, struct slice name)
 {
     struct daemon *daemon = arg;
+    alive_told(daemon->bridge.alive, name);
     shelf_told(&daemon->bridge, name);
     pace_told(&daemon->bridge, name);
+}
+
+static void on_unfit(void *arg, const char *why)
+{
+    struct daemon *daemon = arg;
+    log_error("daemon", "%s", why);
+    daemon->exit_code = EXIT_CONF;
+    if (!daemon->bridge.draining)
+        drain_start(&daemon->bridge, on_drained, daemon);
 }
 
 static void on_pool_up(void *arg)
 {
     struct daemon *daemon = arg;
-    if (daemon->started)
-        queue_look_all(&daemon->bridge);
+    if (!daemon->started)
+        return;
+    reread_all(&daemon->bridge);
+    queue_look_all(&daemon->bridge);
 }
 
 /* --- every turn, every second --- */
@@ -103,7 +130,8 @@ static void on_turn(void *arg)
         sched_credit(&bridge->sinks[i]);
     queue_turn(bridge);
     bool pause = bridge->draining ||
-                 flow_wants_pause(&bridge->flow, store_takes_jobs(bridge->store));
+                 flow_wants_pause(&bridge->flow, store_takes_jobs(bridge->store) &&
+                                                     meta_is_ready(bridge->meta));
     if (pause != bridge->flow.paused)
         tell_pause(bridge, pause);
     bridge->flow.paused = pause;
@@ -113,10 +141,12 @@ static void on_turn(void *arg)
 static void on_tick(void *arg)
 {
     struct bridge *bridge = arg;
-    for (size_t i = 0; i < bridge->route_count; i++)
-        for (int64_t b = 0; b < bridge->routes[i].bucket_count; b++)
-            sched_tick(&bridge->routes[i].scheds[b]);
+    alive_beat(bridge->alive);
+    each_sched(bridge, sched_tick);
     queue_tick(bridge);
+    meta_tick(bridge->meta);
+    for (size_t i = 0; i < bridge->pool_count; i++)
+        meta_tick(bridge->pools[i].meta);
 }
 
 /* --- signals --- */
@@ -160,14 +190,15 @@ static int start_httpd(struct bridge *bridge, struct err *err)
 static int start(struct daemon *daemon, struct err *err)
 {
     static const struct core_events events = {on_store_up, on_store_down, on_told,
-                                              on_pool_up};
+                                              on_pool_up, on_unfit};
     struct bridge *bridge = &daemon->bridge;
     struct conf *conf = bridge->conf;
-    bridge->claiming = true;
+    bridge->claiming = bridge->serves = true;
     bridge->flow.max_jobs = conf->daemon.queue_max_jobs;
     bridge->flow.max_bytes = conf->daemon.queue_max_bytes;
     if (core_start(bridge, &events, daemon, err) < 0)
         return -1;
+    bridge->alive = alive_new(bridge, on_instances, bridge);
     /* Before the listeners: what their hooks bring is seen to in the same turn. */
     bridge->hook = loop_each_turn(on_turn, bridge);
     if (start_httpd(bridge, err) < 0)
@@ -195,6 +226,7 @@ static void release(struct bridge *bridge)
     turn_hook_del(bridge->hook);
     timer_del(bridge->tick);
     core_release(bridge);
+    alive_free(bridge->alive);
     httpd_stop(bridge->httpd);
     if (bridge->embedded) {
         embedded_stop(bridge->embedded, on_embedded_stopped, NULL);

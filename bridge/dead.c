@@ -167,7 +167,8 @@ static void on_told(void *arg, const struct dead_told *told)
         buf_add_slice(&run->at.after, told->after);
     else
         run->at.bucket++;
-    run->over = run->q.id_whole || run->at.bucket >= run->route->bucket_count;
+    run->over = (run->q.id_whole && run->route->oldest == run->route->newest) ||
+                run->at.bucket >= run->route->bucket_count;
     if (run->over || told->more || run->count >= run->q.max ||
         run->looked >= STORE_DEAD_MAX || run->bytes >= STORE_DEAD_BYTES)
         answer(run);
@@ -196,7 +197,7 @@ static void ask(struct run *run)
         .step_us = q->rate > 0 ? (int64_t)ceil(1e6 / q->rate) : 0,
         .next_us = run->at.next_us,
     };
-    store_dead(run->route->scheds[run->at.bucket].bucket, &how, on_told, run);
+    store_dead(run->route->scheds[run->at.bucket]->bucket, &how, on_told, run);
 }
 
 /* --- the question --- */
@@ -231,6 +232,16 @@ static bool is_good(const struct dead_cursor *c, const struct route *route)
            c->next_us <= WHEN_LAST_MS * 1000 && c->after_ms <= WHEN_LAST_MS;
 }
 
+/* Where the letter of an id is looked for: it may be in several generations' buckets. */
+static int64_t bucket_of(const struct route *route, struct slice id)
+{
+    const struct sched *s = route_bucket(route, id);
+    int64_t n = 0;
+    while (route->oldest == route->newest && route->scheds[n] != s)
+        n++;
+    return n;
+}
+
 /* Sets where the run begins. */
 static enum dead_code begin(struct run *run, struct slice name, struct slice cursor)
 {
@@ -246,6 +257,8 @@ static enum dead_code begin(struct run *run, struct slice name, struct slice cur
             "the route %s ends at queues, which keep their own dead letters: see "
             "/v1/queues/NAME/dead, NAME being the queue",
             run->route->conf->name);
+    if (run->route->oldest == NULL)
+        return wrong(run, DEAD_AWAY, "Redis was not there yet; ask again");
     if (q->reason && !is_reason(q->reason))
         return wrong_reason(run);
     at->end_ms = q->to_ms;
@@ -254,7 +267,7 @@ static enum dead_code begin(struct run *run, struct slice name, struct slice cur
                      "this cursor is none that the route %s has given; begin without one",
                      run->route->conf->name);
     if (q->id_whole)
-        at->bucket = route_bucket(run->route, q->id_prefix) - run->route->scheds;
+        at->bucket = bucket_of(run->route, q->id_prefix);
     if (at->next_us < q->not_before_ms * 1000)
         at->next_us = q->not_before_ms * 1000;
     return DEAD_OK;

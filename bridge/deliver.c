@@ -16,8 +16,9 @@ enum {
         1000, /* a failing dead-letter sink is tried again after this, doubling, */
     DEAD_MAX_MS = 60000, /* never less often than this, and without end */
     NO_CREDIT_MS = 250,  /* the dead-letter sink is busy */
-    STOPPED_MS = 1000,   /* until a job asks again whether its target goes on */
-    LEASES_LOST = 3      /* by crashes of ours, not counted by the retry schedule */
+    NEWER_MS = 10000,  /* until a job that only a newer tarry can read is claimed again */
+    STOPPED_MS = 1000, /* until a job asks again whether its target goes on */
+    LEASES_LOST = 3    /* by crashes of ours, not counted by the retry schedule */
 };
 
 struct handover {
@@ -48,7 +49,6 @@ static struct route *route_of(const struct handover *h)
 static void on_delivered(struct handover *h, const char *why)
 {
     (void)why;
-    route_of(h)->stats.delivered++;
     settle_done(&h->l);
 }
 
@@ -140,6 +140,8 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
     bool dead = d->dead != NULL;
     bool stopped = outcome == TRY_AGAIN && d->stops_target && !dead;
 
+    if (outcome == DELIVERED)
+        FAULT("K2");
     sink->stats.outcomes[outcome]++;
     histogram_add(&sink->stats.duration[outcome],
                   (double)(loop_mono_us() - h->started_us) / 1e6);
@@ -246,6 +248,14 @@ static bool is_broken(struct leased *l, const struct claimed *claimed,
     }
     if (l->job != NULL)
         return false;
+    if (job_is_newer(claimed->record)) {
+        l->sched->route->stats.newer++;
+        log_limited(&l->sched->route->complain_newer, LOG_ERROR,
+                    l->sched->route->conf->name, "job %.*s stays: %s",
+                    SLICE_ARG(claimed->id), err->text);
+        settle_park(l, NEWER_MS);
+        return true;
+    }
     tries_set_error(&l->tries, err->text);
     tries_set_reason(&l->tries, reason_name(REASON_UNDECODABLE));
     settle_bury(l);
@@ -266,6 +276,7 @@ static void hand_over(struct handover *h)
         histogram_add(&route->stats.lateness, (double)h->lateness_ms / 1000);
     emit_headers(route, h->l.job, &h->l.tries, store_now_ms(route->bridge->store), &h->d);
     h->sink->ops->deliver(h->sink, h->sink->self, &h->d);
+    FAULT("K1");
 }
 
 static void go_back(struct handover *h, int64_t wait_ms)

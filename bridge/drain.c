@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/drain.h"
+#include "bridge/alive.h"
 #include "bridge/bridge.h"
 #include "bridge/httpd.h"
 #include "bridge/inst.h"
@@ -13,6 +14,7 @@ static void take_no_more(struct bridge *bridge)
 {
     bridge->draining = true; /* /readyz fails first */
     bridge->claiming = false;
+    alive_leave(bridge->alive); /* others claim at once what was ours */
     if (bridge->httpd)
         httpd_drain(bridge->httpd);
     queue_end_waits(bridge);
@@ -24,7 +26,8 @@ static bool store_quiet(const struct bridge *bridge)
     for (size_t i = 0; i < bridge->pool_count; i++)
         if (store_open_count(bridge->pools[i].store) > 0)
             return false;
-    return store_open_count(bridge->store) == 0 && inst_sources_quiet(bridge);
+    return store_open_count(bridge->store) == 0 && alive_has_left(bridge->alive) &&
+           inst_sources_quiet(bridge);
 }
 
 /* Each step begins when the one before it is through. */

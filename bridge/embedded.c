@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
@@ -72,6 +73,24 @@ static char *url_of(const char *dir)
     char *text = mem_strdup(buf_str(&url));
     buf_free(&url);
     return text;
+}
+
+char *embedded_running(const char *dir)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    struct buf file = {0};
+    char path[PATH_MAX];
+    if (realpath(dir, path) == NULL)
+        return NULL;
+    buf_addf(&file, "%s/redis.sock", path);
+    if (file.n < sizeof(addr.sun_path))
+        memcpy(addr.sun_path, file.p, file.n);
+    buf_free(&file);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool runs = fd >= 0 && connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0;
+    if (fd >= 0)
+        close(fd);
+    return runs ? url_of(path) : NULL;
 }
 
 static int open_dir(struct embedded *e, const char *dir, struct err *err)

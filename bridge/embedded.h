@@ -17,6 +17,8 @@ struct embedded;
  * use, or another server still runs in it (for that it waits a few seconds, blocking:
  * before loop_run()). It may not answer yet when this returns. */
 struct embedded *embedded_start(const char *program, const char *dir, struct err *err);
+/* The address of a server that another process runs in dir, to be freed; NULL: none. */
+char *embedded_running(const char *dir);
 /* "unix:///var/lib/tarry/redis.sock", for redis_url_parse(). Borrowed until the stop. */
 const char *embedded_url(const struct embedded *e);
 /* SIGTERM, and SIGKILL if that takes too long; then cb(arg), later, and e is gone. */

@@ -19,7 +19,8 @@ enum {
     HEAD_MAX = 16 * 1024, /* where the owner does not say */
     RUNS_MAX = 8,         /* of the library in one turn of the loop */
     SWEEP_MIN_MS = 20,
-    SWEEP_MAX_MS = 1000
+    SWEEP_MAX_MS = 1000,
+    STARVED_MS = 100 /* until accept is tried again for want of a descriptor */
 };
 
 struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc)
@@ -85,6 +86,7 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct httpd *h = arg;
+    h->moved = true;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         struct httpd_conn *conn = mem_alloc(sizeof(*conn));
         *context = conn;
@@ -154,15 +156,37 @@ static void run(struct httpd *h)
         timer_set(h->more, 0);
 }
 
+static bool has_connections(const struct httpd *h)
+{
+    for (int state = 0; state < CONN_STATES; state++)
+        if (h->conns[state].first)
+            return true;
+    return false;
+}
+
+/* Without a connection only the listening socket can have woken us. If none came of that,
+ * there is no descriptor for it, and the library, which otherwise waits until one of its
+ * connections ends, would be woken in vain for ever. */
 static void on_events(void *arg, unsigned events)
 {
+    struct httpd *h = arg;
     (void)events;
-    run(arg);
+    h->moved = has_connections(h);
+    run(h);
+    if (h->moved)
+        return;
+    log_limited(&h->starved, LOG_WARN, "http",
+                "a connection cannot be accepted: no descriptor or memory is left; raise "
+                "the limit of open files");
+    watch_set(h->watch, 0);
+    timer_set(h->more, STARVED_MS);
 }
 
 static void on_more(void *arg)
 {
-    run(arg);
+    struct httpd *h = arg;
+    watch_set(h->watch, WATCH_READ);
+    run(h);
 }
 
 static void on_turn(void *arg)

@@ -11,6 +11,7 @@
 
 #include "bridge/httpd.h"
 #include "bridge/httpd_route.h"
+#include "bridge/log.h"
 
 #include <microhttpd.h>
 
@@ -105,6 +106,8 @@ struct httpd {
     struct httpd_req *idle;
     unsigned idle_n;
     int fd;
+    struct log_limit starved;
+    bool moved; /* there is a connection, or was one in this run */
     bool rerun; /* the library must run before the loop waits */
     bool draining;
     bool running; /* inside the library */

@@ -7,6 +7,7 @@
  */
 #include "bridge/bridge.h"
 #include "bridge/import_parts.h"
+#include "bridge/passage.h"
 #include "bridge/queue_place.h"
 #include "bridge/redis_ask.h"
 #include "bridge/route.h"
@@ -136,6 +137,8 @@ struct carried { /* a job on its way */
     bool first; /* its key was not met before */
     struct import_command *clean;
     unsigned clean_count;
+    struct passage way;
+    char id[JOB_ID_MAX];
 };
 
 /* All in one block, so that one free() is enough. */
@@ -239,21 +242,24 @@ static void store_it(struct import *im, struct route *route, struct job *job,
     bool in_queue = route->sink->rules != NULL;
     struct buf tries = {0};
     format_tries(how, import_now_ms(im), &tries);
-    struct enqueue enqueue = {
-        .tries = tries.n > 0 ? buf_slice(&tries) : (struct slice){NULL, 0},
-        .origin = {NULL, -1, -1},
-        .dead = how->state == IMPORT_DEAD,
-        .in_flight = in_queue && how->state == IMPORT_IN_FLIGHT,
-        .at_ms = how->at_ms,
-        .expires_ms = in_queue && how->state != IMPORT_DEAD ? job->expires_ms : 0,
+    c->way = (struct passage){
+        .route = route,
+        .how.tries = tries.n > 0 ? buf_slice(&tries) : (struct slice){NULL, 0},
+        .how.dead = how->state == IMPORT_DEAD,
+        .how.in_flight = in_queue && how->state == IMPORT_IN_FLIGHT,
+        .how.at_ms = how->at_ms,
+        .how.expires_ms = in_queue && how->state != IMPORT_DEAD ? job->expires_ms : 0,
+        .id = {c->id, job->id.n},
+        .cb = on_enqueued,
+        .arg = c,
     };
+    memcpy(c->id, job->id.p, job->id.n); /* find_place() has seen to its length */
     if (im->order->delete) {
         c->clean = copy_commands(how->clean, how->clean_count);
         c->clean_count = how->clean_count;
     }
     job->source = job_keep(job, slice_of(im->src->conf->name));
-    store_enqueue(route_bucket_of(route, job->id, job->target), job, &enqueue,
-                  on_enqueued, c);
+    passage_enqueue(&c->way, job, true);
     buf_free(&tries);
 }
 

@@ -45,6 +45,7 @@ struct import {
     int64_t open_bytes;
     int64_t heard_ms;    /* monotonic: when the last answer came */
     int64_t patience_ms; /* how long tarry's Redis may owe one */
+    struct err unfit;    /* why these keys must be left alone; "": they need not */
     bool not_stored;
     bool misused; /* the command line asks for what can't be */
 };

@@ -7,6 +7,7 @@
 #include "bridge/core.h"
 #include "bridge/embedded.h"
 #include "bridge/import_parts.h"
+#include "bridge/meta_keep.h"
 #include "bridge/redis_ask.h"
 
 #include <inttypes.h>
@@ -79,6 +80,13 @@ static void on_told(void *arg, struct slice name)
     (void)name;
 }
 
+static void on_unfit(void *arg, const char *why)
+{
+    struct import *im = arg;
+    err_set(&im->unfit, "%s", why);
+    loop_stop();
+}
+
 static void on_tick(void *arg)
 {
     (void)arg;
@@ -116,6 +124,8 @@ static const char *trouble(const struct bridge *bridge)
 {
     if (!store_is_up(bridge->store))
         return store_trouble(bridge->store);
+    if (!meta_is_ready(bridge->meta))
+        return "it does not say which layout its keys have";
     for (size_t i = 0; i < bridge->pool_count; i++)
         if (!store_is_up(bridge->pools[i].store))
             return store_trouble(bridge->pools[i].store);
@@ -126,7 +136,7 @@ static const char *trouble(const struct bridge *bridge)
 static int start(struct import *im, struct err *err)
 {
     static const struct core_events events = {on_store_up, on_store_down, on_told,
-                                              on_store_up};
+                                              on_store_up, on_unfit};
     struct bridge *bridge = im->bridge;
     int64_t begun_ms = loop_mono_ms();
     const char *why;
@@ -139,6 +149,10 @@ static int start(struct import *im, struct err *err)
     bridge->tick = timer_every(TICK_MS, on_tick, NULL);
     while ((why = trouble(bridge)) != NULL) {
         loop_run();
+        if (im->unfit.text[0] != '\0') {
+            *err = im->unfit;
+            return EX_CONFIG;
+        }
         if (loop_mono_ms() - begun_ms < UP_MAX_MS)
             continue;
         err_set(err, "tarry's Redis: %s", why);
@@ -154,6 +168,13 @@ static int start_ask(struct import *im, struct err *err)
     if (redis_url_parse(im->order->url, &conf.url, err) < 0) {
         im->misused = true;
         return err_in(err, "the original's Redis");
+    }
+    if (conf.url.kind != REDIS_ONE) {
+        im->misused = true;
+        redis_url_free(&conf.url);
+        return err_set(err,
+                       "the original's Redis: the import reads from one server only; "
+                       "give its own address, redis://HOST:PORT/DB");
     }
     im->ask = ask_open(&conf, err);
     redis_url_free(&conf.url);
@@ -226,7 +247,7 @@ static int run(struct import *im)
 
 int import_run(const struct import_order *order)
 {
-    struct bridge bridge = {0};
+    struct bridge bridge = {.only_looks = order->dry_run};
     struct import im = {.order = order, .bridge = &bridge};
     struct buf errors = {0};
     bridge.conf = conf_read(order->conf_file, &errors);

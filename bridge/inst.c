@@ -167,6 +167,11 @@ const char *source_name(const struct source *src)
     return src->conf->name;
 }
 
+void source_session_lost(struct source *src)
+{
+    src->sessions_lost++;
+}
+
 void source_stopped(struct source *src)
 {
     src->stopped = true;

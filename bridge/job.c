@@ -440,6 +440,14 @@ static int read_record(struct slice rest, struct job *job, struct err *err)
     return rest.n == 0 ? 0 : err_set(err, "something follows the record");
 }
 
+bool job_is_newer(struct slice record)
+{
+    struct unpacked head, version;
+    return unpack_next(&record, &head) == 0 && head.kind == UNPACK_ARRAY &&
+           head.count > 0 && unpack_next(&record, &version) == 0 &&
+           version.kind == UNPACK_INTEGER && version.integer > RECORD_VERSION;
+}
+
 struct job *job_decode(struct slice id, struct slice record, struct err *err)
 {
     struct job *job = job_new(id.n + record.n);

@@ -92,6 +92,8 @@ const struct header *job_header(const struct job *job, const char *name);
 
 /* Appends the record. Writes neither id, nor route, nor what is at its default. */
 void job_encode(const struct job *job, struct buf *out);
+/* A later tarry wrote it: this one can't read it, and that is no fault of the record. */
+bool job_is_newer(struct slice record);
 /* Gives the job, or NULL with a reason: outside bytes, any content is fine. Copies. */
 struct job *job_decode(struct slice id, struct slice record, struct err *err);
 

@@ -44,27 +44,78 @@ struct partition_row {
     char key[];       /* the bucket's name, a NUL and that */
 };
 
+/* Takes key. */
+static struct partition_row *row_of(struct source *src, struct buf *key)
+{
+    struct partition_row *row;
+    HASH_FIND(hh, src->partitions, key->p, key->n, row);
+    if (row == NULL) {
+        row = mem_alloc(sizeof(*row) + key->n + 1);
+        row->last = -1;
+        memcpy(row->key, key->p, key->n);
+        row->name = row->key + strlen(row->key) + 1;
+        HASH_ADD(hh, src->partitions, key, (unsigned)key->n, row);
+    }
+    buf_free(key);
+    return row;
+}
+
+/* b NULL: of no bucket. */
+static struct buf row_key(const struct bucket *b)
+{
+    struct buf key = {0};
+    const char *name = b ? bucket_name(b) : "";
+    buf_add(&key, name, strlen(name) + 1);
+    return key;
+}
+
+/* Read again from an earlier place: what was sent before it is not known any more. */
+static void chain(struct partition_row *row, struct origin *origin)
+{
+    origin->before = origin->offset > row->last ? row->last : -1;
+    row->last = origin->offset;
+}
+
+static struct partition_row *name_at(struct source *src, const struct bucket *b,
+                                     const struct job *job, struct origin *origin)
+{
+    struct buf key = row_key(b);
+    buf_addf(&key, "%.*s/%" PRId32, SLICE_ARG(job->topic), job->partition);
+    struct partition_row *row = row_of(src, &key);
+    origin->partition = row->name;
+    origin->offset = job->offset;
+    origin->before = -1;
+    origin->stamp_ms = job->timestamp_ms > 0 ? job->timestamp_ms : 0;
+    return row;
+}
+
 void name_partition(struct source *src, const struct bucket *b, const struct job *job,
                     struct origin *origin)
 {
-    struct buf key = {0};
-    buf_add(&key, bucket_name(b), strlen(bucket_name(b)) + 1);
-    buf_addf(&key, "%.*s/%" PRId32, SLICE_ARG(job->topic), job->partition);
-    struct partition_row *row;
-    HASH_FIND(hh, src->partitions, key.p, key.n, row);
-    if (row == NULL) {
-        row = mem_alloc(sizeof(*row) + key.n + 1);
-        row->last = -1;
-        memcpy(row->key, key.p, key.n);
-        row->name = row->key + strlen(row->key) + 1;
-        HASH_ADD(hh, src->partitions, key, (unsigned)key.n, row);
-    }
-    buf_free(&key);
-    /* Read again from an earlier place: what was sent before it is not known any more. */
-    origin->before = job->offset > row->last ? row->last : -1;
+    chain(name_at(src, b, job, origin), origin);
+}
+
+void name_origin(struct source *src, const struct job *job, struct origin *origin)
+{
+    name_at(src, NULL, job, origin);
+}
+
+void name_partition_again(struct source *src, const struct bucket *b,
+                          struct origin *origin)
+{
+    struct buf key = row_key(b);
+    buf_add_str(&key, origin->partition);
+    struct partition_row *row = row_of(src, &key);
     origin->partition = row->name;
-    origin->offset = job->offset;
-    row->last = job->offset;
+    chain(row, origin);
+}
+
+void name_forget(struct source *src, const char *partition)
+{
+    struct partition_row *row, *next;
+    HASH_ITER (hh, src->partitions, row, next)
+        if (partition == NULL || strcmp(row->name, partition) == 0)
+            row->last = -1;
 }
 
 void submit_forget(struct source *src)

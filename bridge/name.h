@@ -23,5 +23,13 @@ struct slice name_new(struct bridge *bridge, struct job *job);
  * offset submitted before; remembers the job's own. */
 void name_partition(struct source *src, const struct bucket *b, const struct job *job,
                     struct origin *origin);
+/* The same for one whose partition and offset stand in origin, at another bucket. */
+void name_partition_again(struct source *src, const struct bucket *b,
+                          struct origin *origin);
+/* Only names the partition, and says nothing of what was before. */
+void name_origin(struct source *src, const struct job *job, struct origin *origin);
+/* What is submitted next of that partition ("topic/7"; NULL: of all) has nothing before
+ * it. Only while nothing of it is open. */
+void name_forget(struct source *src, const char *partition);
 
 #endif

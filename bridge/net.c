@@ -5,6 +5,7 @@
  */
 #include "bridge/net.h"
 #include "bridge/buf.h"
+#include "bridge/fault.h"
 #include "bridge/loop.h"
 #include "bridge/mem.h"
 #include "bridge/net_tls.h"
@@ -24,7 +25,8 @@ enum {
     OUT_KEEP_BYTES = 1024 * 1024, /* an empty write buffer above this is given back */
     KEEPALIVE_IDLE_S = 15,
     KEEPALIVE_PROBE_S = 5,
-    KEEPALIVE_PROBES = 3
+    KEEPALIVE_PROBES = 3,
+    LAST_WORDS_MS = 500 /* for a peer that takes no more: to be read to its end */
 };
 
 enum state { NAMING, CONNECTING, SHAKING_HANDS, OPEN, FAILED, CLOSED };
@@ -157,6 +159,7 @@ static void send_out(struct net *n)
     if (io == IO_FAILED || io == IO_CLOSED) {
         n->deaf = true; /* its last words, "too many clients", come before the end */
         n->out_sent = n->out.n;
+        timer_set(n->address_timer, LAST_WORDS_MS); /* it may live on, and have none */
     }
     if (n->out_sent == n->out.n)
         out_done(n);
@@ -179,6 +182,7 @@ static void flush(void *arg)
     n->flush_waiting = n->flush_late = false;
     if (n->state == OPEN)
         send_out(n);
+    FAULT_WRITTEN();
 }
 
 void net_write(struct net *n, const void *bytes, size_t count)
@@ -347,6 +351,10 @@ static void try_next_address(struct net *n)
 static void on_address_silent(void *arg)
 {
     struct net *n = arg;
+    if (n->state == OPEN) { /* and deaf: see send_out() */
+        fail(n);
+        return;
+    }
     err_set(&n->why, n->state == NAMING ? "the name server did not answer in time"
                      : n->state == SHAKING_HANDS
                          ? "the server did not finish the TLS handshake in time"

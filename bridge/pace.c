@@ -393,7 +393,7 @@ static void on_turn(void *arg)
         return;
     p->wake = false;
     for (int64_t i = 0; i < p->route->bucket_count; i++)
-        sched_head(&p->route->scheds[i], p->route->scheds[i].head_ms);
+        sched_head(p->route->scheds[i], p->route->scheds[i]->head_ms);
 }
 
 static void on_tick(void *arg)
@@ -438,7 +438,7 @@ struct pace *pace_new(struct route *route)
     int64_t burst =
         conf->target_burst > 0 ? conf->target_burst : (int64_t)(conf->target_rate / 100);
     p->route = route;
-    p->bucket = route->scheds[0].bucket;
+    p->bucket = route->home->bucket;
     p->breaker = (struct breaker_conf){conf->breaker, conf->breaker_window_ms,
                                        conf->breaker_least, conf->breaker_rest_ms};
     p->rate = (struct pace_rate){.per_s = conf->target_rate,

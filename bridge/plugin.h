@@ -11,6 +11,7 @@
 
 #include "bridge/buf.h"
 #include "bridge/err.h"
+#include "bridge/fault.h"
 #include "bridge/job.h"
 #include "bridge/log.h"
 #include "bridge/loop.h"
@@ -45,6 +46,10 @@ struct source_ops {
     int (*start)(struct source *src, void *self, struct err *err);
     /* Take no more from outside (true) or go on (false). Jobs already submitted stay. */
     void (*pause)(struct source *src, void *self, bool paused);
+    /* Redis was away and is back, perhaps without what it took last. What was submitted
+     * and not stored has been answered NOT_STORED; read again from where it is sure.
+     * NULL: it can't. */
+    void (*reread)(struct source *src, void *self);
     /* Called once, when every submitted job has had its done callback. Acknowledge what
      * is stored, close, and say so with source_stopped(), at once or later. */
     void (*stop)(struct source *src, void *self);
@@ -88,6 +93,21 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
  * The job carries the raw bytes as payload. reason: "undecodable", "oversize". */
 void source_quarantine(struct source *src, struct job *job, const char *reason,
                        const char *why, stored_cb *done, void *arg);
+
+/* Counts that a broker no longer knew a session that it had promised to keep: what it
+ * held for us is gone. */
+void source_session_lost(struct source *src);
+
+/* Counts that a source went back to read again. */
+void source_rewound(struct source *src);
+
+/* Redis forgets which records of that partition it has had: its topic was made anew under
+ * the same name. Only while nothing of it is open. done: false: not everywhere; try
+ * again.
+ */
+typedef void source_forget_cb(void *arg, bool done);
+void source_forget_partition(struct source *src, const char *topic, int32_t partition,
+                             source_forget_cb *cb, void *arg);
 
 /* The last step of ops->stop. */
 void source_stopped(struct source *src);

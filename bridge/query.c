@@ -4,6 +4,8 @@
  * cancelled.
  */
 #include "bridge/bridge.h"
+#include "bridge/generation.h"
+#include "bridge/passage.h"
 #include "bridge/queue_place.h"
 #include "bridge/route.h"
 #include "bridge/submit.h"
@@ -16,6 +18,8 @@ struct query {
     struct route *route;
     struct bucket
         *bucket; /* NULL: no such route, or the queue is not known without topic */
+    struct generation *at; /* of the route's buckets: asked last; NULL: it has none */
+    struct passage way;    /* of a cancel */
     union {
         found_cb *found;
         cancelled_cb *cancelled;
@@ -24,6 +28,12 @@ struct query {
     size_t id_n;
     char id[JOB_ID_MAX];
 };
+
+static void look_in(struct query *q, struct generation *g)
+{
+    q->at = g;
+    q->bucket = generation_bucket(g, (struct slice){q->id, q->id_n})->bucket;
+}
 
 static struct query *query_new(struct source *src, struct slice route, struct slice id,
                                void *arg)
@@ -34,8 +44,12 @@ static struct query *query_new(struct source *src, struct slice route, struct sl
     q->route = route_of_name(src->bridge, route); /* whatever brings its jobs */
     q->id_n = id.n <= JOB_ID_MAX ? id.n : 0;
     memcpy(q->id, id.p ? id.p : "", q->id_n);
-    if (q->route)
+    if (q->route && q->route->sink->rules)
         q->bucket = route_bucket_of_id(q->route, (struct slice){q->id, q->id_n});
+    else if (q->route && q->route->oldest)
+        look_in(q, q->route->oldest);
+    else if (q->route)
+        q->bucket = q->route->home->bucket; /* Redis is away, so it will not answer */
     src->open++;
     return q;
 }
@@ -66,6 +80,11 @@ static void on_found(void *arg, const struct found_job *found)
     struct query *q = arg;
     struct err err;
     struct tries tries;
+    if (found->state == 'n' && q->at && q->at->next) {
+        look_in(q, q->at->next);
+        store_find(q->bucket, (struct slice){q->id, q->id_n}, on_found, q);
+        return;
+    }
     tries_parse(found->tries, &tries);
     int64_t score_ms = found->score_ms;
     if (found->state == 'w' && q->route->sink->rules)
@@ -137,9 +156,16 @@ void source_cancel(struct source *src, struct slice route, struct slice id,
 {
     struct query *q = query_new(src, route, id, arg);
     q->cb.cancelled = cb;
-    if (q->bucket)
-        store_cancel(q->bucket, (struct slice){q->id, q->id_n}, NULL, SUBMIT_ANSWER_MS,
-                     on_cancelled, q);
-    else
+    if (q->bucket == NULL) {
         loop_defer(on_no_route_cancelled, q);
+        return;
+    }
+    const struct job target = {.partition = -1, .offset = -1};
+    q->way = (struct passage){.route = q->route,
+                              .how.deadline_ms = SUBMIT_ANSWER_MS,
+                              .id = {q->id, q->id_n},
+                              .cb = on_cancelled,
+                              .arg = q,
+                              .bucket = q->bucket};
+    passage_cancel(&q->way, &target);
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 enum {
+    NEWER_MS = 10000,      /* until what only a newer tarry can read is pulled again */
     SEATS_MAX = 256,       /* of one call */
     PARKED_FIRST = 16,     /* asked for at first; doubles while it pays */
     PATIENCE_US = 300000,  /* Redis rests longer: who does not wait is told */
@@ -175,7 +176,7 @@ static bool want(struct queue *q, struct seat_list *list, unsigned limit,
 
 static int64_t until_us(const struct queue *q, int64_t at_ms, int64_t now_us)
 {
-    return at_ms < 0 ? -1 : clock_until_us(store_clock(q->sink->store), now_us, at_ms);
+    return at_ms < 0 ? -1 : clock_until_us(bucket_clock(q->bucket), now_us, at_ms);
 }
 
 /* When to look again without being told. */
@@ -201,7 +202,7 @@ static void arm(struct queue *q, int64_t now_us)
  * asked. */
 static int64_t rest_us(const struct queue *q, int64_t now_us)
 {
-    if (!store_is_up(q->sink->store))
+    if (!bucket_is_up(q->bucket))
         return -1;
     int64_t hold_us = bucket_hold_us(q->bucket);
     int64_t again_us = q->again_us > now_us ? q->again_us - now_us : 0;
@@ -287,6 +288,16 @@ static void give_back(const struct queue *q, const struct pulled *pulled)
                   NULL);
 }
 
+static void put_off(struct seat *seat, const struct pulled *pulled, int64_t now_ms)
+{
+    seat->route->stats.newer++;
+    log_limited(&seat->route->complain_newer, LOG_ERROR, seat->route->conf->name,
+                "job %.*s stays: a newer tarry wrote it", SLICE_ARG(pulled->id));
+    struct pulled later = *pulled;
+    later.due_us = (now_ms + NEWER_MS) * 1000;
+    give_back(seat->queue, &later);
+}
+
 static void measure_delivery(struct route *route, const struct queue_job *job,
                              int64_t due_us)
 {
@@ -313,6 +324,8 @@ static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pu
                                   .now_ms = now_ms};
         if (pulled[i].record.n == 0) {
             no_body(q, &pulled[i]);
+        } else if (job_is_newer(pulled[i].record)) {
+            put_off(seat, &pulled[i], now_ms);
         } else if (queue_read(q->sink->rules, pulled[i].id, pulled[i].record,
                               pulled[i].tries, job) == NULL) {
             bury_unreadable(q, &pulled[i]);

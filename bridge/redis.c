@@ -2,7 +2,8 @@
 /*
  * redis.c - the states of a connection that is kept up. Loop thread.
  *
- *   RESTING -> OPENING -> GREETING -> READY, and from each back to RESTING with a reason.
+ *   RESTING -> FINDING -> OPENING -> GREETING -> READY, and from each back to RESTING
+ * with a reason. FINDING only where a finder says where the server is.
  *
  * Bytes are net.c's; hiredis formats commands and parses replies. Every command that was
  * queued gets its callback exactly once, in order.
@@ -11,7 +12,7 @@
 #include "bridge/loop.h"
 #include "bridge/mem.h"
 #include "bridge/net.h"
-#include "bridge/redis_queue.h"
+#include "bridge/redis_parts.h"
 #include "bridge/retry.h"
 
 #include <inttypes.h>
@@ -26,41 +27,6 @@ enum {
     READER_KEEP_BYTES = 1024 * 1024, /* an empty parse buffer above this is given back */
     REPLY_MAX_BYTES = 1024 * 1024 * 1024
 };
-
-enum phase { RESTING, OPENING, GREETING, READY, GONE };
-
-struct subscription {
-    struct subscription *next;
-    char *channel;
-    redis_message_cb *cb;
-    void *arg;
-};
-
-struct redis {
-    struct redis_conf conf;
-    redis_state_cb *on_state;
-    void *arg;
-    enum phase phase;
-    struct net *net;
-    redisReader *reader;
-    uint64_t connection; /* counts them: tells in a callback that this one has gone */
-
-    struct redis_queue open;
-    int64_t heard_ms;             /* when the last reply came */
-    size_t unparsed_bytes;        /* fed since then */
-    struct timer *deadline_timer; /* one for all commands: the oldest counts */
-    const char **argv;            /* hiredis wants them apart */
-    size_t *argv_len;
-    unsigned argv_cap;
-
-    struct timer *connect_timer; /* RESTING: begins again; else: gives up */
-    unsigned failures;           /* in a row */
-    int64_t up_ms;               /* since when it is up */
-    bool denied;                 /* the last failure was: only the operator can help */
-    struct subscription *subscriptions;
-};
-
-static void lose(struct redis *r, const char *why);
 
 /* ----------------------------------------------------------------------- commands */
 
@@ -81,11 +47,11 @@ static void on_deadline(void *arg)
     char why[96];
     snprintf(why, sizeof(why), "no reply in %" PRId64 " ms, %u commands open",
              r->conf.command_timeout_ms, r->open.count);
-    lose(r, why);
+    redis_lose(r, why);
 }
 
-static void send_command(struct redis *r, const struct slice *args, unsigned count,
-                         redis_reply_cb *cb, void *arg)
+void redis_send(struct redis *r, const struct slice *args, unsigned count,
+                redis_reply_cb *cb, void *arg)
 {
     if (count > r->argv_cap) {
         r->argv_cap = count;
@@ -110,7 +76,7 @@ void redis_command(struct redis *r, const struct slice *args, unsigned count,
                    redis_reply_cb *cb, void *arg)
 {
     must(r->phase == READY && count > 0 && cb != NULL);
-    send_command(r, args, count, cb, arg);
+    redis_send(r, args, count, cb, arg);
 }
 
 unsigned redis_open_count(const struct redis *r)
@@ -162,7 +128,7 @@ static int64_t rest_ms(const struct redis *r)
     return wait_ms > 0 ? wait_ms : 1;
 }
 
-static void lose(struct redis *r, const char *why)
+void redis_lose(struct redis *r, const char *why)
 {
     struct err reason;
     err_set(&reason, "%s", why); /* it may lie in what is freed now */
@@ -182,55 +148,21 @@ static void lose(struct redis *r, const char *why)
 
 void redis_reconnect(struct redis *r, const char *why)
 {
-    lose(r, why);
+    redis_lose(r, why);
 }
 
-/* ----------------------------------------------------------------------- greeting */
-
-static void greet_failed(struct redis *r, const char *what, const redisReply *reply)
+void redis_hurry(struct redis *r)
 {
-    struct err why;
-    enum redis_error e = redis_error(reply);
-    r->denied = e == REDIS_DENIED || e == REDIS_WRONG;
-    /* A server that does not know a command quotes its arguments: never a password. */
-    err_set(&why, "%s refused: %.*s", what, (int)strcspn(reply->str, "'"), reply->str);
-    lose(r, why.text);
-}
-
-static void on_auth(void *arg, const redisReply *reply)
-{
-    if (reply && reply->type == REDIS_REPLY_ERROR)
-        greet_failed(arg, "AUTH", reply);
-}
-
-static void on_select(void *arg, const redisReply *reply)
-{
-    if (reply && reply->type == REDIS_REPLY_ERROR)
-        greet_failed(arg, "SELECT", reply);
-}
-
-/* It may be forbidden, but as the first command it may also hear of too many clients. */
-static void on_named(void *arg, const redisReply *reply)
-{
-    if (reply && redis_error(reply) == REDIS_WAIT)
-        greet_failed(arg, "CLIENT SETNAME", reply);
+    if (r->phase != RESTING)
+        return;
+    r->failures = 0;
+    timer_set(r->connect_timer, 0);
 }
 
 static void subscribe_all(struct redis *r);
 
-/* The last one: an answer to it means that the server serves us. */
-static void on_ping(void *arg, const redisReply *reply)
+void redis_ready(struct redis *r)
 {
-    struct redis *r = arg;
-    if (reply == NULL)
-        return;
-    /* An ACL may forbid PING itself; what matters is that we are somebody. */
-    bool forbidden =
-        reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOPERM", 6) == 0;
-    if (reply->type == REDIS_REPLY_ERROR && !forbidden) {
-        greet_failed(r, "PING", reply);
-        return;
-    }
     r->phase = READY;
     r->up_ms = loop_mono_ms();
     timer_rest(r->connect_timer);
@@ -241,27 +173,8 @@ static void on_ping(void *arg, const redisReply *reply)
 static void on_open(void *arg)
 {
     struct redis *r = arg;
-    const struct redis_url *url = &r->conf.url;
     r->phase = GREETING;
-    if (url->password) {
-        struct slice auth[] = {SLICE_LIT("AUTH"), slice_of(url->user),
-                               slice_of(url->password)};
-        if (url->user == NULL)
-            auth[1] = auth[2];
-        send_command(r, auth, url->user ? 3 : 2, on_auth, r);
-    }
-    if (url->db) {
-        char db[16];
-        snprintf(db, sizeof(db), "%u", url->db);
-        send_command(r, (const struct slice[]){SLICE_LIT("SELECT"), slice_of(db)}, 2,
-                     on_select, r);
-    }
-    if (r->conf.client_name)
-        send_command(r,
-                     (const struct slice[]){SLICE_LIT("CLIENT"), SLICE_LIT("SETNAME"),
-                                            slice_of(r->conf.client_name)},
-                     3, on_named, r);
-    send_command(r, (const struct slice[]){SLICE_LIT("PING")}, 1, on_ping, r);
+    redis_greet(r);
 }
 
 /* ------------------------------------------------------------------------ replies */
@@ -294,7 +207,8 @@ static void take_reply(struct redis *r, redisReply *reply)
     if (dispatched(r, reply))
         return;
     if (r->open.count == 0) {
-        lose(r, reply->type == REDIS_REPLY_ERROR ? reply->str : "a reply to no command");
+        redis_lose(r, reply->type == REDIS_REPLY_ERROR ? reply->str
+                                                       : "a reply to no command");
         return;
     }
     struct redis_waiting c = redis_queue_take(&r->open);
@@ -313,7 +227,7 @@ static void on_data(void *arg, struct slice bytes)
         if (redisReaderGetReply(r->reader, &reply) != REDIS_OK) {
             struct err why;
             err_set(&why, "not a reply of Redis: %s", r->reader->errstr);
-            lose(r, why.text);
+            redis_lose(r, why.text);
             return;
         }
         if (reply == NULL)
@@ -325,12 +239,12 @@ static void on_data(void *arg, struct slice bytes)
             return;
     }
     if (r->unparsed_bytes > REPLY_MAX_BYTES)
-        lose(r, "a reply of more than 1 GiB");
+        redis_lose(r, "a reply of more than 1 GiB");
 }
 
 static void on_closed(void *arg, const char *why)
 {
-    lose(arg, why);
+    redis_lose(arg, why);
 }
 
 /* ------------------------------------------------------------------------ subscriber */
@@ -338,13 +252,13 @@ static void on_closed(void *arg, const char *why)
 static void on_subscribed(void *arg, const redisReply *reply)
 {
     if (reply && reply->type == REDIS_REPLY_ERROR)
-        greet_failed(arg, "SUBSCRIBE", reply);
+        redis_greet_failed(arg, "SUBSCRIBE", reply);
 }
 
 static void subscribe_one(struct redis *r, const struct subscription *s)
 {
     const struct slice args[] = {SLICE_LIT("SUBSCRIBE"), slice_of(s->channel)};
-    send_command(r, args, 2, on_subscribed, r);
+    redis_send(r, args, 2, on_subscribed, r);
 }
 
 static void subscribe_all(struct redis *r)
@@ -367,7 +281,7 @@ void redis_subscribe(struct redis *r, const char *channel, redis_message_cb *cb,
 
 static const struct net_cbs net_cbs = {on_open, on_data, on_closed};
 
-static void begin(struct redis *r)
+static void open_net(struct redis *r)
 {
     const struct redis_url *url = &r->conf.url;
     const struct net_conf conf = {
@@ -388,13 +302,41 @@ static void begin(struct redis *r)
     must(r->reader != NULL);
     r->reader->maxbuf = READER_KEEP_BYTES;
     r->net = net_open(&conf, &net_cbs, r);
+}
+
+static void begin(struct redis *r)
+{
+    const struct redis_finder *finder = r->conf.finder;
     timer_set(r->connect_timer, r->conf.connect_timeout_ms);
+    r->phase = FINDING;
+    if (finder == NULL)
+        open_net(r);
     r->on_state(r->arg, REDIS_CONNECTING, "");
+    if (finder && r->phase == FINDING) /* and not freed from within */
+        finder->find(finder->self, r);
+}
+
+void redis_found(struct redis *r, const char *host, const char *port)
+{
+    if (r->phase != FINDING)
+        return;
+    free(r->conf.url.host);
+    free(r->conf.url.port);
+    r->conf.url.host = mem_strdup(host);
+    r->conf.url.port = mem_strdup(port);
+    open_net(r);
+}
+
+void redis_not_found(struct redis *r, const char *why)
+{
+    if (r->phase == FINDING)
+        redis_lose(r, why);
 }
 
 static void on_connect_timer(void *arg)
 {
     static const char *const late[] = {
+        [FINDING] = "could not learn in time where the server is",
         [OPENING] = "could not connect in time",
         [GREETING] = "connected, but no answer in time",
     };
@@ -402,28 +344,15 @@ static void on_connect_timer(void *arg)
     if (r->phase == RESTING)
         begin(r);
     else
-        lose(r, late[r->phase]);
-}
-
-static char *copy(const char *s)
-{
-    return s ? mem_strdup(s) : NULL;
+        redis_lose(r, late[r->phase]);
 }
 
 struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
                         void *arg)
 {
     struct redis *r = mem_alloc(sizeof(*r));
-    r->conf = *conf;
-    r->conf.url.unix_path = copy(conf->url.unix_path);
-    r->conf.url.host = copy(conf->url.host);
-    r->conf.url.port = copy(conf->url.port);
-    r->conf.url.user = copy(conf->url.user);
-    r->conf.url.password = copy(conf->url.password);
-    r->conf.ca_file = copy(conf->ca_file);
-    r->conf.cert_file = copy(conf->cert_file);
-    r->conf.key_file = copy(conf->key_file);
-    r->conf.client_name = copy(conf->client_name);
+    must(conf->finder != NULL || conf->url.unix_path != NULL || conf->url.host != NULL);
+    redis_conf_copy(conf, &r->conf);
     r->on_state = on_state;
     r->arg = arg;
     r->deadline_timer = timer_new(on_deadline, r);
@@ -447,15 +376,13 @@ void redis_free(struct redis *r)
     if (r == NULL)
         return;
     r->phase = GONE;
+    if (r->conf.finder)
+        r->conf.finder->forget(r->conf.finder->self, r);
     close_connection(r);
     timer_del(r->deadline_timer);
     timer_del(r->connect_timer);
     free_subscriptions(r);
-    redis_url_free(&r->conf.url);
-    free((char *)r->conf.ca_file);
-    free((char *)r->conf.cert_file);
-    free((char *)r->conf.key_file);
-    free((char *)r->conf.client_name);
+    redis_conf_free(&r->conf);
     redis_queue_free(&r->open);
     free(r->argv);
     free(r->argv_len);

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct buf;
 struct redisReply; /* hiredis' own; only files of the store look inside */
 struct redis;
 
@@ -31,9 +32,9 @@ struct redis_place {
 struct redis_url {
     enum redis_kind kind;
     bool tls;
-    char *unix_path; /* NULL: TCP */
-    char *host;      /* of REDIS_ONE; else NULL */
-    char *port;      /* "6379" */
+    char *unix_path;            /* NULL: TCP */
+    char *host;                 /* of REDIS_ONE; else NULL */
+    char *port;                 /* "6379" */
     struct redis_place *places; /* the sentinels, or nodes of the cluster to ask first */
     size_t place_count;
     char *master; /* name of the master that the sentinels watch; NULL: no Sentinel */
@@ -42,12 +43,18 @@ struct redis_url {
     unsigned db;
 };
 int redis_url_parse(const char *text, struct redis_url *url, struct err *err);
+/* Gives what it fills in; redis_url_free(). */
+void redis_url_copy(const struct redis_url *from, struct redis_url *to);
 void redis_url_free(struct redis_url *url);
 /* "redis://127.0.0.1:6379/0", with neither user nor password; for logs. Gives; free(). */
 char *redis_url_shown(const struct redis_url *url);
+/* "10.0.0.1:6379", "[::1]:6379", for people. */
+void redis_place_add(struct buf *out, const char *host, const char *port);
 
 /* Tells where the server is at present: asked before each connection. find is answered
- * by redis_found() or redis_not_found(), once, at once or later. forget: r asks no more.
+ * by redis_found() or redis_not_found(), at once or later; an answer that comes when r
+ * waits for none is ignored. forget: r is being freed. Whoever knows that the server has
+ * moved uses redis_reconnect() and redis_hurry() too.
  */
 struct redis_finder {
     void (*find)(void *self, struct redis *r);
@@ -56,19 +63,23 @@ struct redis_finder {
 };
 
 struct redis_conf {
-    struct redis_url url;  /* copied */
+    struct redis_url url;              /* copied */
     const struct redis_finder *finder; /* NULL: url says where; must stay */
-    bool master_only; /* what is no master (ROLE) is no good: lost, and tried again */
-    const char *ca_file;   /* TLS: NULL: the system's */
+    bool master_only;    /* what is no master (ROLE) is no good: lost, and tried again */
+    const char *ca_file; /* TLS: NULL: the system's */
     const char *cert_file; /* TLS: ours; NULL: none */
     const char *key_file;
-    int64_t connect_timeout_ms; /* for address, connect, TLS and AUTH together */
+    int64_t connect_timeout_ms; /* for finder, address, connect, TLS, AUTH together */
     int64_t
         command_timeout_ms; /* without a reply so long: outcome unknown, new connection */
     int64_t backoff_first_ms; /* before the first reconnection, doubling with jitter */
     int64_t backoff_max_ms;
     const char *client_name; /* CLIENT SETNAME; NULL: none */
 };
+
+/* Everything that conf points at is copied, but the finder. */
+void redis_conf_copy(const struct redis_conf *from, struct redis_conf *to);
+void redis_conf_free(struct redis_conf *conf);
 
 enum redis_state { REDIS_CONNECTING, REDIS_UP, REDIS_DOWN, REDIS_CLOSED };
 
@@ -91,6 +102,9 @@ bool redis_is_up(const struct redis *r);
 /* The finder's answers. Both are copied. */
 void redis_found(struct redis *r, const char *host, const char *port);
 void redis_not_found(struct redis *r, const char *why);
+/* A connection that waits before its next try makes it now: what stood in the way may be
+ * gone. Else nothing. */
+void redis_hurry(struct redis *r);
 /* Drops the connection and connects again: the server proved unfit (READONLY, unknown
  * outcome). Open commands get NULL replies. */
 void redis_reconnect(struct redis *r, const char *why);
@@ -107,6 +121,7 @@ void redis_subscribe(struct redis *r, const char *channel, redis_message_cb *cb,
 /* What a reply holds, for those who do not know hiredis: a text (p NULL: it is none), the
  * number of its items (0: no list), one of them. r may be NULL. */
 struct slice redis_text(const struct redisReply *r);
+struct slice redis_error_text(const struct redisReply *r); /* p NULL: it is no error */
 size_t redis_items(const struct redisReply *r);
 const struct redisReply *redis_item(const struct redisReply *r, size_t i);
 
@@ -114,9 +129,10 @@ const struct redisReply *redis_item(const struct redisReply *r, size_t i);
 enum redis_error {
     REDIS_NO_ERROR,
     REDIS_NO_SCRIPT, /* load the script again and send the same */
-    REDIS_WAIT, /* LOADING BUSY NOREPLICAS MISCONF CLUSTERDOWN TRYAGAIN...: back off, send
-                   again */
-    REDIS_FULL, /* OOM: pause sources, keep draining */
+    REDIS_WAIT, /* LOADING BUSY NOREPLICAS MISCONF CLUSTERDOWN...: back off, send again */
+    REDIS_ELSEWHERE,  /* MOVED: another node of the cluster has the slot */
+    REDIS_MOVING,     /* ASK TRYAGAIN: its slot is being moved; the others go on */
+    REDIS_FULL,       /* OOM: pause sources, keep draining */
     REDIS_MOVED_AWAY, /* READONLY MASTERDOWN UNBLOCKED: this is no master; connect again
                        */
     REDIS_DENIED,     /* NOAUTH WRONGPASS NOPERM: the operator must act; back off long */

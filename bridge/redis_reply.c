@@ -10,6 +10,13 @@ struct slice redis_text(const struct redisReply *r)
     return (struct slice){r->str, (size_t)r->len};
 }
 
+struct slice redis_error_text(const struct redisReply *r)
+{
+    if (r == NULL || r->type != REDIS_REPLY_ERROR)
+        return (struct slice){NULL, 0};
+    return (struct slice){r->str, (size_t)r->len};
+}
+
 size_t redis_items(const struct redisReply *r)
 {
     return r && r->type == REDIS_REPLY_ARRAY ? r->elements : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/route.h"
 #include "bridge/bridge.h"
+#include "bridge/generation.h"
 #include "bridge/match.h"
 #include "bridge/pace.h"
-#include "bridge/sched.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,19 +46,6 @@ static bool is_open(const struct sink *sink, const struct tmpl *target)
     return memchr(end, '/', (size_t)(prefix.p + prefix.n - end)) == NULL;
 }
 
-/* By default a hundredth of a second's worth: what a claim is late by may be made up. */
-static int64_t burst(const struct conf_route *conf)
-{
-    int64_t n = conf->burst > 0 ? conf->burst : (int64_t)(conf->rate / 100);
-    return n > 0 ? n : 1;
-}
-
-/* Of a bucket, which knows nothing of the others. */
-static int64_t share(const struct conf_route *conf, int64_t n)
-{
-    return n > 0 && n < conf->buckets ? 1 : n / conf->buckets;
-}
-
 int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
                struct err *err)
 {
@@ -75,27 +62,14 @@ int route_init(struct route *route, struct bridge *bridge, const struct conf_rou
         return err_in(err, conf->name);
     if (route->sink->rules)
         return 0; /* its queues make their own */
-    route->rules = (struct bucket_rules){
-        .remember_ms = conf->dedupe_ms,
-        .by_key = conf->order == ORDER_KEY,
-        .rate = conf->rate / (double)conf->buckets,
-        .burst = share(conf, burst(conf)),
-        .in_flight_max = conf->shared ? share(conf, conf->max_in_flight) : 0,
-        .shared = conf->shared,
-    };
-    route->bucket_count = conf->buckets;
-    route->scheds = mem_alloc((size_t)conf->buckets * sizeof(*route->scheds));
-    for (int64_t i = 0; i < conf->buckets; i++)
-        sched_init(&route->scheds[i], route, (unsigned)i);
+    generations_init(route);
     route->pace = pace_new(route);
     return 0;
 }
 
 void route_fini(struct route *route)
 {
-    for (int64_t i = 0; i < route->bucket_count; i++)
-        sched_fini(&route->scheds[i]);
-    free(route->scheds);
+    generations_fini(route);
     pace_free(route->pace);
     tmpl_free(route->target);
     tmpl_free(route->dead_target);
@@ -201,14 +175,6 @@ const struct retry_policy *route_retry_policy(const struct route *route,
 }
 
 /* FNV-1a. */
-static uint32_t hash32(struct slice s)
-{
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < s.n; i++)
-        hash = (hash ^ (unsigned char)s.p[i]) * 16777619u;
-    return hash;
-}
-
 static uint64_t hash64(struct slice s)
 {
     uint64_t hash = 14695981039346656037u;
@@ -241,21 +207,7 @@ int64_t route_spread_ms(const struct route *route, const struct job *job)
     return (int64_t)((unsigned __int128)mixed * (uint64_t)within_ms >> 64);
 }
 
-/* A run that was given up, ID@DUE, is kept where its job is: see settle.h. That job may
- * end like this itself. */
-static struct slice without_runs(struct slice id)
-{
-    for (size_t n = id.n; n > 1; n--) {
-        char c = id.p[n - 1];
-        if (c == '@' && n < id.n)
-            id.n = n - 1;
-        else if (c < '0' || c > '9')
-            break;
-    }
-    return id;
-}
-
 struct sched *route_bucket(const struct route *route, struct slice id)
 {
-    return &route->scheds[hash32(without_runs(id)) % (uint32_t)route->bucket_count];
+    return route->newest ? generation_bucket(route->newest, id) : route->home;
 }

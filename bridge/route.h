@@ -46,8 +46,8 @@ struct slice route_group(const struct route *route, const struct job *job,
  * same each time it is asked for. One that expires leaves in the first half of its time.
  */
 int64_t route_spread_ms(const struct route *route, const struct job *job);
-/* By the hash of the id (FNV-1a, 32 bits), so that every instance picks the same; "@" and
- * digits at its end do not count. */
+/* In the newest generation of its buckets, where that is known; see generation_bucket().
+ */
 struct sched *route_bucket(const struct route *route, struct slice id);
 
 /* The first route of that source that takes the topic (NULL: any topic). to_queue: only

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/sched.h"
+#include "bridge/alive.h"
 #include "bridge/bridge.h"
 #include "bridge/deliver.h"
 #include "bridge/pace.h"
@@ -7,7 +8,8 @@
 enum {
     RECHECK_US = 10 * 1000 * 1000, /* what other instances left is found within this */
     AGAIN_MS = 100,                /* after a claim that Redis did not answer */
-    FULL_US = 50 * 1000            /* all instances have as many under way as they may */
+    FULL_US = 50 * 1000,           /* all instances have as many under way as they may */
+    FRESH_US = 100 * 1000 /* what Redis told longer ago may be claimed by the owner */
 };
 
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
@@ -24,7 +26,7 @@ enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
         return SCHED_SLEEP;
     bool worth = v->credit >= SCHED_WORTH || 2 * v->credit >= v->credit_max;
     if (v->gap_us == 0 || (worth && v->more))
-        return SCHED_CLAIM;
+        return v->unsure ? SCHED_LOOK : SCHED_CLAIM;
     *wait_us = v->gap_us;
     return SCHED_SLEEP;
 }
@@ -88,26 +90,39 @@ static int64_t paced_us(const struct sched *s, int64_t now_us)
     return rest_us > rate_us ? rest_us : rate_us;
 }
 
+/* How long a due job is left to those that come before this instance. */
+static int64_t left_ms(const struct sched *s)
+{
+    return s->rank == 0 ? 0 : SCHED_LATE_MS + (s->rank - 1) * SCHED_RANK_MS;
+}
+
+/* Until this instance may claim the first job; -1: there is none. */
+static int64_t until_due_us(const struct sched *s, int64_t now_us)
+{
+    if (s->head_ms < 0)
+        return -1;
+    return clock_until_us(bucket_clock(s->bucket), now_us, s->head_ms + left_ms(s));
+}
+
 static void pump(struct sched *s)
 {
     struct bridge *bridge = s->route->bridge;
     struct sink *sink = s->route->sink;
     int64_t now_us = loop_mono_us(), wait_us;
-    if (!bridge->claiming || s->claiming || !store_is_up(bridge->store))
+    if (!bridge->claiming || s->claiming || !bucket_is_up(s->bucket))
         return;
     if (bucket_hold_us(s->bucket) > 0) {
         timer_set(s->timer, AGAIN_MS);
         return;
     }
     struct sched_view view = {
-        .until_due_us = s->head_ms < 0 ? -1
-                                       : clock_until_us(store_clock(bridge->store),
-                                                        now_us, s->head_ms),
+        .until_due_us = until_due_us(s, now_us),
         .gap_us = pacer_wait_us(&s->pacer, now_us, 1),
         .credit = credit(s->route),
         .credit_max = sink->max_in_flight,
         .more = s->more,
         .paced_us = paced_us(s, now_us),
+        .unsure = s->rank > 0 && now_us - s->heard_us > FRESH_US,
     };
     switch (sched_next(&view, &wait_us)) {
     case SCHED_REST:
@@ -118,6 +133,10 @@ static void pump(struct sched *s)
         break;
     case SCHED_WAIT_CREDIT:
         wait_for_credit(s);
+        break;
+    case SCHED_LOOK:
+        if (!s->looking)
+            sched_look(s);
         break;
     case SCHED_CLAIM:
         claim(s);
@@ -139,10 +158,18 @@ static void on_claim(void *arg, const struct claim_reply *reply)
     pacer_sent(&s->pacer, reply->count, now_us);
     s->more = reply->count == s->want;
     if (reply->wait_us != 0)
-        s->paced_us = now_us + (reply->wait_us > 0 ? reply->wait_us : FULL_US);
+        s->paced_us = now_us + (reply->wait_us > 0 ? reply->wait_us : FULL_US) +
+                      (reply->count == 0 ? left_ms(s) * 1000 : 0);
     s->head_ms = reply->next_ms;
+    s->heard_us = now_us;
+    if (reply->count == 0)
+        s->route->stats.claims_in_vain++;
+    else if (s->rank > 0)
+        s->route->stats.claims_late++;
     if (reply->count > 0 && (s->lease_ms < 0 || reply->lease < s->lease_ms))
         s->lease_ms = reply->lease;
+    if (reply->count > 0)
+        FAULT("C1");
     for (unsigned i = 0; i < reply->count; i++)
         deliver(s, &reply->jobs[i], reply->lease, reply->now_ms);
     pump(s);
@@ -151,16 +178,24 @@ static void on_claim(void *arg, const struct claim_reply *reply)
 static void on_count(void *arg, const struct counts *counts)
 {
     struct sched *s = arg;
+    bool again = s->look_again;
+    s->looking = s->look_again = false;
     if (counts == NULL) {
         s->recheck_us = 0; /* at the next tick */
         return;
     }
     s->lease_ms = counts->lease_ms;
     sched_head(s, counts->head_ms);
+    if (again)
+        sched_look(s);
 }
 
 void sched_look(struct sched *s)
 {
+    s->look_again = s->looking;
+    if (s->looking)
+        return;
+    s->looking = true;
     s->recheck_us = loop_mono_us() + RECHECK_US;
     store_count(s->bucket, on_count, s);
 }
@@ -173,7 +208,20 @@ void sched_start(struct sched *s)
 void sched_head(struct sched *s, int64_t head_ms)
 {
     s->head_ms = head_ms;
+    s->heard_us = loop_mono_us();
     pump(s);
+}
+
+void sched_moved(struct sched *s)
+{
+    unsigned rank =
+        alive_rank(s->route->bridge->alive, s->route->conf->name, bucket_name(s->bucket));
+    bool took_over = rank == 0 && s->rank > 0; /* head_ms may be a guess */
+    s->rank = rank;
+    if (took_over)
+        sched_look(s);
+    else
+        pump(s);
 }
 
 static void reap(struct sched *s);
@@ -203,7 +251,7 @@ static void reap(struct sched *s)
 void sched_tick(struct sched *s)
 {
     struct store *store = s->route->bridge->store;
-    if (!store_is_up(store) || !s->route->bridge->claiming)
+    if (!bucket_is_up(s->bucket) || !s->route->bridge->claiming)
         return;
     if (s->lease_ms >= 0 && !s->reaping && s->lease_ms <= store_now_ms(store))
         reap(s);
@@ -232,22 +280,28 @@ static void on_head(void *owner, int64_t head_ms)
     sched_head(owner, head_ms);
 }
 
+/* Who is not the owner takes the head for being due now: when its time has come it asks,
+ * for all wakes since at once. */
 static void on_woken(void *owner)
 {
-    sched_look(owner);
+    struct sched *s = owner;
+    int64_t now_ms = clock_now_ms(bucket_clock(s->bucket), loop_mono_us());
+    if (s->rank == 0) {
+        sched_look(s);
+    } else if (s->head_ms < 0 || s->head_ms > now_ms) {
+        s->head_ms = now_ms;
+        pump(s);
+    }
 }
 
 static const struct bucket_events events = {on_head, on_woken, NULL};
 
-void sched_init(struct sched *s, struct route *route, unsigned number)
+void sched_init(struct sched *s, struct route *route, const char *name)
 {
     s->route = route;
     s->head_ms = s->lease_ms = -1;
-    struct buf name = {0};
-    buf_addf(&name, "%s/%u", route->conf->name, number);
-    s->bucket =
-        bucket_new(route->bridge->store, buf_str(&name), &route->rules, &events, s);
-    buf_free(&name);
+    s->bucket = bucket_new(route->bridge->store, name, &route->rules, &events, s);
+    s->rank = alive_rank(route->bridge->alive, route->conf->name, name);
     s->timer = timer_new(on_timer, s);
 }
 

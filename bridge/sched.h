@@ -4,6 +4,11 @@
  *
  * One timer per bucket, set to its first due time; nothing is polled because jobs wait. A
  * claim asks for as many jobs as the route's sink has credit for.
+ *
+ * Where several instances share a Redis, each bucket has an owner, who claims at the due
+ * time (alive.h). The others look whether the first job is still there SCHED_LATE_MS
+ * later, and then help: the owner is gone, or its sink is slow. So a bucket costs each of
+ * them four questions a second at most, and none while it rests.
  */
 #ifndef BRIDGE_SCHED_H
 #define BRIDGE_SCHED_H
@@ -19,17 +24,20 @@ struct sink;
 /* What a bucket does next is a pure function of this, so that a test can try every case.
  */
 struct sched_view {
-    int64_t until_due_us; /* of its first job; 0: due; -1: no job waits */
+    int64_t until_due_us; /* of its first job, and that it is left to the owner; 0: due;
+                           * -1: no job waits */
     int64_t gap_us;       /* that the next claim should still wait for company */
     unsigned credit;      /* hand-overs that its sink can take */
     unsigned credit_max;  /* the same when nothing is in flight */
     bool more;            /* the last claim got all that it asked for */
     int64_t paced_us;     /* that the route's rate, or its target, forbids another */
+    bool unsure;          /* that job may be gone: the owner was to claim it */
 };
 enum sched_next {
     SCHED_REST,        /* until the head changes, or the tick looks again */
     SCHED_SLEEP,       /* for *wait_us, never less than what is left */
     SCHED_WAIT_CREDIT, /* until the sink has reported an outcome */
+    SCHED_LOOK,        /* ask Redis for the head */
     SCHED_CLAIM
 };
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us);
@@ -37,18 +45,22 @@ enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us);
 enum {
     SCHED_TICK_MS = 1000,             /* how often sched_tick() is called */
     SCHED_SLEEP_MAX_US = 1500 * 1000, /* a head further away is left to the tick */
-    SCHED_WORTH = 32                  /* credit that is worth a claim of its own */
+    SCHED_WORTH = 32,                 /* credit that is worth a claim of its own */
+    SCHED_LATE_MS = 250, /* how long a due job is left to the bucket's owner */
+    SCHED_RANK_MS = 10   /* each further instance waits so much longer */
 };
 
-void sched_init(struct sched *s, struct route *route, unsigned number);
+void sched_init(struct sched *s, struct route *route, const char *name);
 void sched_fini(struct sched *s);
 
 /* Redis can be worked with (again): asks for the head, and goes on. */
 void sched_start(struct sched *s);
 /* Somebody else changed the bucket: asks for the head. */
 void sched_look(struct sched *s);
-/* The head is now head_ms; -1: none. */
+/* Redis says that the head is now head_ms; -1: none. */
 void sched_head(struct sched *s, int64_t head_ms);
+/* Another instance came or went: the owner may be another. */
+void sched_moved(struct sched *s);
 /* Once a second: looks after leases that ended, and at the clock again. */
 void sched_tick(struct sched *s);
 /* At the end of a turn: claims for buckets that wait for this sink's credit. */

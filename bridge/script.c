@@ -19,7 +19,9 @@ static const char *const names[SCRIPTS] = {
     [SCRIPT_MEASURE] = "measure", [SCRIPT_RESPAWN] = "respawn",
     [SCRIPT_DROP] = "drop",       [SCRIPT_TALLY] = "tally",
     [SCRIPT_UNLIST] = "unlist",   [SCRIPT_DEAD] = "dead",
-    [SCRIPT_PACE] = "pace",
+    [SCRIPT_PACE] = "pace",       [SCRIPT_ALIVE] = "alive",
+    [SCRIPT_META] = "meta",       [SCRIPT_SEAL] = "seal",
+    [SCRIPT_AUDIT] = "audit",     [SCRIPT_BASELINE] = "baseline",
 };
 
 const char *script_name(enum script s)
@@ -35,40 +37,37 @@ static const char *script_text(const char *name)
     return NULL;
 }
 
-struct load {
-    struct scripts *scripts;
+struct one_load {
+    struct script_load *load;
     enum script which;
 };
 
 static void on_loaded(void *arg, const struct redisReply *reply)
 {
-    struct load *load = arg;
-    struct scripts *s = load->scripts;
+    struct one_load *one = arg;
+    struct script_load *load = one->load;
     if (reply && reply->type == REDIS_REPLY_STRING && reply->len == 40)
-        memcpy(s->sha[load->which], reply->str, 41);
+        memcpy(load->scripts->sha[one->which], reply->str, 41);
     else
-        s->failed++;
-    free(load);
-    if (--s->open == 0)
-        s->done(s->arg, s->failed == 0);
+        load->failed++;
+    free(one);
+    if (--load->open == 0)
+        load->done(load->arg, load->failed == 0);
 }
 
-void scripts_load(struct scripts *s, struct redis *r, void (*done)(void *arg, bool ok),
-                  void *arg)
+void scripts_load(struct script_load *load, struct scripts *s, struct redis *r,
+                  void (*done)(void *arg, bool ok), void *arg)
 {
-    must(s->open == 0);
-    s->open = SCRIPTS;
-    s->failed = 0;
-    s->done = done;
-    s->arg = arg;
+    must(load->open == 0);
+    *load = (struct script_load){s, SCRIPTS, 0, done, arg};
     for (int i = 0; i < SCRIPTS; i++) {
         const char *text = script_text(names[i]);
         must(text != NULL);
-        struct load *load = mem_alloc(sizeof(*load));
-        *load = (struct load){s, (enum script)i};
+        struct one_load *one = mem_alloc(sizeof(*one));
+        *one = (struct one_load){load, (enum script)i};
         const struct slice args[] = {SLICE_LIT("SCRIPT"), SLICE_LIT("LOAD"),
                                      slice_of(text)};
-        redis_command(r, args, 3, on_loaded, load);
+        redis_command(r, args, 3, on_loaded, one);
     }
 }
 
@@ -98,6 +97,14 @@ void args_number(struct args *a, int64_t n)
     must(a->n < a->cap);
     char *text = a->number[a->n];
     int len = snprintf(text, sizeof(a->number[0]), "%" PRId64, n);
+    a->v[a->n++] = (struct slice){text, (size_t)len};
+}
+
+void args_letter_number(struct args *a, char letter, int64_t n)
+{
+    must(a->n < a->cap);
+    char *text = a->number[a->n];
+    int len = snprintf(text, sizeof(a->number[0]), "%c%" PRId64, letter, n);
     a->v[a->n++] = (struct slice){text, (size_t)len};
 }
 

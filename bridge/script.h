@@ -39,22 +39,30 @@ enum script {
     SCRIPT_UNLIST,
     SCRIPT_DEAD,
     SCRIPT_PACE,
+    SCRIPT_ALIVE,
+    SCRIPT_META,
+    SCRIPT_SEAL,
+    SCRIPT_AUDIT,
+    SCRIPT_BASELINE,
     SCRIPTS
 };
 const char *script_name(enum script s);
 
-struct scripts {
+struct scripts { /* the same on all servers */
     char sha[SCRIPTS][41];
     uint64_t calls[SCRIPTS]; /* for the metrics */
-    unsigned open;           /* loads not answered yet */
+};
+struct script_load { /* onto one server */
+    struct scripts *scripts;
+    unsigned open; /* not answered yet */
     unsigned failed;
     void (*done)(void *arg, bool ok);
     void *arg;
 };
 
-/* Sends SCRIPT LOAD for each; done is called when all are answered. */
-void scripts_load(struct scripts *s, struct redis *r, void (*done)(void *arg, bool ok),
-                  void *arg);
+/* Sends SCRIPT LOAD for each; done is called when all are answered. None may be open. */
+void scripts_load(struct script_load *load, struct scripts *s, struct redis *r,
+                  void (*done)(void *arg, bool ok), void *arg);
 
 /* The arguments of one call, reused from call to call. */
 struct args {
@@ -69,6 +77,8 @@ void args_begin(struct args *a, const struct scripts *s, enum script script,
                 const struct slice *keys, unsigned key_count);
 void args_slice(struct args *a, struct slice s); /* borrowed until args_send() */
 void args_number(struct args *a, int64_t n);
+/* As one: the letter, and the number behind it. */
+void args_letter_number(struct args *a, char letter, int64_t n);
 void args_send(struct args *a, struct scripts *s, enum script script, struct redis *r,
                redis_reply_cb *cb, void *arg);
 

@@ -26,6 +26,17 @@ static void on_put_back(void *arg, char code)
         route->stats.cancelled++;
 }
 
+/* Delivered, and counted so unless another instance has, or the job was replaced: the sum
+ * of what left would be too large. */
+static void on_done(void *arg, char code)
+{
+    struct route *route = arg;
+    if (code == 'x')
+        route->stats.stale++;
+    else
+        route->stats.delivered++;
+}
+
 static void on_repeated(void *arg, char code)
 {
     struct route *route = arg;
@@ -33,6 +44,14 @@ static void on_repeated(void *arg, char code)
     if (code == 'r' || code == 'c')
         route->stats.repeated++;
     on_put_back(arg, code);
+}
+
+/* The run before was delivered. */
+static void on_next(void *arg, char code)
+{
+    struct route *route = arg;
+    route->stats.delivered += code != 'x';
+    on_repeated(arg, code);
 }
 
 struct burial {
@@ -122,23 +141,18 @@ static int64_t due_ms(const struct leased *l)
 }
 
 /* The job as it stands now goes back for the run that it is due for. */
-static void run_again(const struct leased *l)
+static void run_again(const struct leased *l, change_cb *cb)
 {
-    store_repeat(l->sched->bucket, l->job, l->lease, due_ms(l), on_repeated,
-                 l->sched->route);
-}
-
-static void forget(const struct leased *l)
-{
-    store_ack(l->sched->bucket, l->id, l->lease, NULL, NULL);
+    store_repeat(l->sched->bucket, l->job, l->lease, due_ms(l), cb, l->sched->route);
 }
 
 void settle_done(struct leased *l)
 {
+    struct sched *s = l->sched;
     if (repeats(l) && next_run(l->job))
-        run_again(l);
+        run_again(l, on_next);
     else
-        forget(l);
+        store_ack(s->bucket, l->id, l->lease, on_done, s->route);
 }
 
 static bool is_missed(const struct leased *l, int64_t now)
@@ -161,7 +175,7 @@ void settle_drop(struct leased *l, enum reason reason)
         route->stats.repeated++;
     }
     if (again)
-        run_again(l);
+        run_again(l, on_repeated);
     else
         store_lapse(l->sched->bucket, l->id, l->lease, on_put_back, route);
 }

@@ -23,9 +23,15 @@ enum shelf_code {
     SHELF_AWAY /* Redis did not answer: unknown */
 };
 typedef void shelf_cb(void *arg, enum shelf_code code);
+struct shelf_item {
+    struct slice field, value;
+};
 
 void shelf_put(struct source *src, const char *shelf, struct slice field,
                struct slice value, bool only_new, shelf_cb *cb, void *arg);
+/* All of them in one step; nobody is told of the change. */
+void shelf_put_all(struct source *src, const char *shelf, const struct shelf_item *items,
+                   unsigned n, shelf_cb *cb, void *arg);
 void shelf_drop(struct source *src, const char *shelf, struct slice field, shelf_cb *cb,
                 void *arg);
 /* value: p NULL unless SHELF_OK; borrowed. */
@@ -33,9 +39,6 @@ typedef void shelf_get_cb(void *arg, enum shelf_code code, struct slice value);
 void shelf_get(struct source *src, const char *shelf, struct slice field,
                shelf_get_cb *cb, void *arg);
 
-struct shelf_item {
-    struct slice field, value;
-};
 typedef void shelf_list_cb(void *arg, enum shelf_code code,
                            const struct shelf_item *items, unsigned n);
 void shelf_list(struct source *src, const char *shelf, shelf_list_cb *cb, void *arg);

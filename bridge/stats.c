@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/stats.h"
+#include "bridge/alive.h"
 #include "bridge/bridge.h"
+#include "bridge/meta_keep.h"
 #include "bridge/pace.h"
 #include "bridge/queue_place.h"
 #include "bridge/version.h"
@@ -100,8 +102,13 @@ static const struct counter_row {
         "Dead letters that an operator deleted."),
     ROW(parked, "tarry_jobs_parked_total",
         "Times that a job went back untried, since its target rests or has its rate."),
+    ROW(newer, "tarry_jobs_newer_total",
+        "Times that a job went back because a newer tarry wrote it."),
     ROW(cancels_missed, "tarry_cancels_missed_total",
         "Cancels that came too late, or named no job."),
+    ROW(claims_late, "tarry_late_claims_total",
+        "Claims of jobs that the bucket's owner had left, since it is gone or slow."),
+    ROW(claims_in_vain, "tarry_empty_claims_total", "Claims that brought no job."),
     ROW(stale, "tarry_stale_acks_total",
         "Outcomes whose lease had ended; without effect."),
 #undef ROW
@@ -209,6 +216,16 @@ static void print_sinks(const struct bridge *bridge, struct buf *out)
     for (size_t i = 0; i < bridge->source_count; i++)
         buf_addf(out, "tarry_source_paused{source=\"%s\"} %d\n",
                  bridge->sources[i].conf->name, bridge->sources[i].paused);
+    head(out, "tarry_source_session_lost_total", "counter",
+         "Sessions that a broker lost, and with them perhaps messages.");
+    for (size_t i = 0; i < bridge->source_count; i++)
+        buf_addf(out, "tarry_source_session_lost_total{source=\"%s\"} %" PRIu64 "\n",
+                 bridge->sources[i].conf->name, bridge->sources[i].sessions_lost);
+    head(out, "tarry_source_rewinds_total", "counter",
+         "Times that a partition was read again from an earlier record.");
+    for (size_t i = 0; i < bridge->source_count; i++)
+        buf_addf(out, "tarry_source_rewinds_total{source=\"%s\"} %" PRIu64 "\n",
+                 bridge->sources[i].conf->name, bridge->sources[i].rewinds);
 }
 
 /* Queue sinks: what consumers pulled, and what ended by itself. */
@@ -255,10 +272,70 @@ static void print_queues(const struct bridge *bridge, struct buf *out)
                      bridge->sinks[i].conf->name, queue_consumers(&bridge->sinks[i]));
 }
 
+/* Who else is there, and what of it is ours. */
+static void print_instances(const struct bridge *bridge, struct buf *out)
+{
+    size_t owned = 0;
+    for (size_t i = 0; i < bridge->route_count; i++)
+        for (int64_t b = 0; b < bridge->routes[i].bucket_count; b++)
+            owned += bridge->routes[i].scheds[b]->rank == 0;
+    head(out, "tarry_instances", "gauge",
+         "Instances that share this Redis; 0: not known.");
+    buf_addf(out, "tarry_instances %zu\n", alive_count(bridge->alive));
+    head(out, "tarry_buckets_owned", "gauge",
+         "Buckets whose jobs this instance claims at once, the others later.");
+    buf_addf(out, "tarry_buckets_owned %zu\n", owned);
+}
+
+static void print_redis(const struct bridge *bridge, struct buf *out)
+{
+    int64_t used_bytes, max_bytes;
+    store_memory(bridge->store, &used_bytes, &max_bytes);
+    head(out, "tarry_redis_durability_level", "gauge",
+         "How Redis keeps what it was told: 0 not known, 1 in memory, 2 snapshots, 3 a "
+         "log "
+         "synced each second, 4 a log synced before it answers.");
+    buf_addf(out, "tarry_redis_durability_level %d\n", (int)store_keeps(bridge->store));
+    head(out, "tarry_redis_memory_bytes", "gauge", "Memory that Redis uses.");
+    buf_addf(out, "tarry_redis_memory_bytes %" PRId64 "\n", used_bytes);
+    head(out, "tarry_redis_memory_max_bytes", "gauge", "Its maxmemory; 0: no limit.");
+    buf_addf(out, "tarry_redis_memory_max_bytes %" PRId64 "\n", max_bytes);
+}
+
+static void print_orphan(void *arg, const char *field, int64_t jobs, int64_t queues)
+{
+    const char *name = strchr(field, ':') + 1;
+    (void)queues;
+    buf_addf(arg, "tarry_orphan_jobs{%.*s=\"%s\"} %" PRId64 "\n", (int)(name - field) - 1,
+             field, name, jobs);
+}
+
+/* Which buckets there are, and what Redis holds of routes and sinks that are gone. */
+static void print_buckets(const struct bridge *bridge, struct buf *out)
+{
+    head(out, "tarry_buckets", "gauge",
+         "Buckets of the route; old: of an earlier number of buckets, not empty yet.");
+    for (size_t i = 0; i < bridge->route_count; i++) {
+        const struct route *route = &bridge->routes[i];
+        if (route->newest == NULL)
+            continue;
+        buf_addf(out, "tarry_buckets{route=\"%s\",age=\"new\"} %" PRId64 "\n",
+                 route->conf->name, route->newest->bucket_count);
+        buf_addf(out, "tarry_buckets{route=\"%s\",age=\"old\"} %" PRId64 "\n",
+                 route->conf->name, route->bucket_count - route->newest->bucket_count);
+    }
+    head(out, "tarry_orphan_jobs", "gauge",
+         "Jobs of a route or a queue sink that is not configured any more; they stay.");
+    meta_orphans(bridge->meta, print_orphan, out);
+    for (size_t i = 0; i < bridge->pool_count; i++)
+        meta_orphans(bridge->pools[i].meta, print_orphan, out);
+}
+
 static void print_process(const struct bridge *bridge, struct buf *out)
 {
     static const char *const codes[] = {
         [REDIS_NO_SCRIPT] = "no-script", [REDIS_WAIT] = "wait",
+        [REDIS_ELSEWHERE] = "elsewhere", [REDIS_MOVING] = "moving",
         [REDIS_FULL] = "full",           [REDIS_MOVED_AWAY] = "moved-away",
         [REDIS_DENIED] = "denied",       [REDIS_WRONG] = "wrong",
     };
@@ -275,8 +352,11 @@ static void print_process(const struct bridge *bridge, struct buf *out)
     head(out, "tarry_redis_connections_total", "counter", "Connections made to Redis.");
     buf_addf(out, "tarry_redis_connections_total %" PRIu64 "\n",
              store_connections(bridge->store));
+    head(out, "tarry_layout", "gauge", "Layout of the keys in Redis.");
+    buf_addf(out, "tarry_layout %" PRId64 "\n", meta_layout(bridge->meta));
     head(out, "tarry_redis_up", "gauge", "1 while Redis can be worked with.");
     buf_addf(out, "tarry_redis_up %d\n", store_is_up(bridge->store));
+    print_redis(bridge, out);
     head(out, "tarry_loop_wakeups_total", "counter", "Turns of the event loop.");
     buf_addf(out, "tarry_loop_wakeups_total %" PRIu64 "\n", loop_wakeups());
     head(out, "tarry_submitted_jobs", "gauge",
@@ -296,5 +376,7 @@ void stats_print(const struct bridge *bridge, const struct counts *counts,
     print_sinks(bridge, out);
     print_queues(bridge, out);
     pace_print(bridge->routes, bridge->route_count, out);
+    print_instances(bridge, out);
+    print_buckets(bridge, out);
     print_process(bridge, out);
 }

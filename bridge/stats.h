@@ -50,7 +50,10 @@ struct route_stats {
     uint64_t replayed;         /* dead letters brought back */
     uint64_t dropped_dead;     /* dead letters deleted by an operator */
     uint64_t parked;           /* put back for their target's rate, breaker or stop */
+    uint64_t newer;            /* put back: a later tarry wrote the record */
     uint64_t cancels_missed;   /* too late, or no such job */
+    uint64_t claims_late;      /* of buckets that another instance owns */
+    uint64_t claims_in_vain;   /* nothing was due, or somebody else had it */
     uint64_t stale;            /* outcomes of a lease that had ended meanwhile */
     struct histogram lateness; /* due to hand-over, first attempts */
 };

@@ -20,6 +20,7 @@
 #include "bridge/job.h"
 #include "bridge/queue.h"
 #include "bridge/redis.h"
+#include "bridge/redis_probe.h"
 #include "bridge/script.h"
 
 #include <stdbool.h>
@@ -33,14 +34,21 @@ struct store_conf {
     const char *prefix;      /* of every key */
     const char *instance;    /* this daemon's name among those on the same Redis */
     unsigned batch_max;      /* jobs of one script call */
+    struct durability durability;
+    struct memory_mark memory_mark;
 };
 
 struct store_events {
-    /* Redis can be worked with: connected, scripts loaded, clock known. */
+    /* Redis can be worked with: connected, scripts loaded, clock known. In a cluster,
+     * first when that is so of every master, then again whenever one of them has come
+     * back. */
     void (*up)(void *arg);
     void (*down)(void *arg, const char *why);
     /* Another instance says "=name", or (name none) may have while nobody listened. */
     void (*told)(void *arg, struct slice name);
+    /* Before it was ever up: Redis can't give the durability that is asked for. May be
+     * NULL. */
+    void (*unfit)(void *arg, const char *why);
 };
 
 /* Begins to connect; events come later. Copies conf. */
@@ -48,23 +56,40 @@ struct store *store_new(const struct store_conf *conf, const struct store_events
                         void *arg);
 /* Changes still queued are answered with code 0. NULL is fine. */
 void store_free(struct store *st);
+/* In a cluster: every master is, and every slot has one. */
 bool store_is_up(const struct store *st);
+/* Up, and none of its servers answers everything with an error that asks to wait. */
+bool store_is_ready(const struct store *st);
 /* Up, and not refusing writes for lack of memory: sources may go on. */
 bool store_takes_jobs(const struct store *st);
+/* Up, and not answering everything with an error, such as BUSY or MISCONF. Full is ready
+ * all the same: what waits can leave. */
+bool store_is_ready(const struct store *st);
 /* In words, for /readyz; "" when all is well. */
 const char *store_trouble(const struct store *st);
 /* Changes queued or on their way. */
 unsigned store_open_count(const struct store *st);
-const struct clock *store_clock(const struct store *st);
-/* Redis' time in ms, see clock_now_ms(). */
+/* Answers 0 to every queued change that a Kafka record asked for: its source reads it
+ * again. For when Redis may have lost what was sent before them. */
+void store_give_back(struct store *st);
+void store_each_bucket(struct store *st, void (*cb)(void *arg, struct bucket *b),
+                       void *arg);
+/* The clock of every server is known. */
+bool store_knows_time(const struct store *st);
+/* Redis' time in ms, see clock_now_ms(); in a cluster that of the clock most ahead. */
 int64_t store_now_ms(const struct store *st);
 uint64_t store_script_calls(const struct store *st, enum script s);
 uint64_t store_connections(const struct store *st);
 /* Error replies so far, by what they mean. */
 uint64_t store_errors(const struct store *st, enum redis_error e);
 
-/* A command of its own, never repeated. reply NULL: Redis is away; told from within, if
- * that is known. */
+/* How Redis keeps what it was told (of the servers, the one that keeps least); the memory
+ * that they use, and may use (0: no limit). */
+enum redis_durability store_keeps(const struct store *st);
+void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_bytes);
+
+/* A command of its own, about the key args[1], never repeated but where another node has
+ * it. reply NULL: Redis is away; told from within, if that is known. */
 void store_command(struct store *st, const struct slice *args, unsigned n,
                    redis_reply_cb *cb, void *arg);
 /* PREFIX of every key. */
@@ -107,6 +132,12 @@ bool bucket_is_idle(const struct bucket *b);
 const char *bucket_name(const struct bucket *b);
 const char *
 bucket_ingest_key(const struct bucket *b); /* for a person who must delete it */
+/* Forgets which records of a partition ("topic/7") this bucket has had. */
+void bucket_forget_partition(struct bucket *b, const char *partition,
+                             void (*cb)(void *arg, bool done), void *arg);
+/* The server that has it can be worked with; its clock. */
+bool bucket_is_up(const struct bucket *b);
+const struct clock *bucket_clock(const struct bucket *b);
 /* Changes of this bucket are held back after an error reply, for so long: nothing should
  * be claimed whose ack could not leave. 0: they are not. */
 int64_t bucket_hold_us(const struct bucket *b);
@@ -122,7 +153,14 @@ struct origin {
     int64_t offset;
     int64_t
         before; /* the offset sent before this one to the same bucket; -1: none known */
+    int64_t stamp_ms; /* the record's timestamp; 0: none */
 };
+
+/* The bucket is sealed and does not know the id: in the place of change_cb. Borrowed. */
+struct passed {
+    struct slice id, record, tries, group;
+};
+typedef void passed_cb(void *arg, const struct passed *what);
 
 struct enqueue {
     struct slice tries; /* empty, or the value to keep; borrowed */
@@ -138,6 +176,7 @@ struct enqueue {
     bool now;           /* due when it is stored, whatever job->due_ms says */
     int64_t expires_ms; /* a queue's: 0: never */
     bool awaited;       /* somebody sends no more until this one is answered */
+    passed_cb *passed;  /* NULL: cb gets the letter z instead */
 };
 /* Encodes the job at once; it stays the caller's. */
 void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,

@@ -56,6 +56,7 @@ void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue
     c->now = how->now || (how->dead && how->at_ms == 0);
     c->expires_ms = how->expires_ms;
     c->awaited = how->awaited;
+    c->passed = how->passed;
     c->origin = how->origin;
     c->deadline_us = deadline_us(how->deadline_ms);
     c->cb = cb;
@@ -137,7 +138,7 @@ void store_cancel(struct bucket *b, struct slice id, const struct origin *origin
                   int64_t deadline_ms, change_cb *cb, void *arg)
 {
     struct change *c = change_new(id, nothing, nothing, nothing);
-    c->origin = origin ? *origin : (struct origin){NULL, -1, -1};
+    c->origin = origin ? *origin : (struct origin){NULL, -1, -1, 0};
     c->awaited = true;
     c->deadline_us = deadline_us(deadline_ms);
     add(b, LANE_CANCEL, c, 0, cb, arg);
@@ -148,7 +149,8 @@ void store_cancel(struct bucket *b, struct slice id, const struct origin *origin
 static void on_reply(void *arg, const struct redisReply *reply)
 {
     struct call *call = arg;
-    bool good = store_judge(call->bucket->store, reply, call->script) == REDIS_NO_ERROR;
+    bool good =
+        call->node && node_judge(call->node, reply, call->script) == REDIS_NO_ERROR;
     call->bucket->calls--;
     call->tell(call, good ? reply : NULL);
     free(call);
@@ -170,6 +172,8 @@ struct call *call_begin(struct bucket *b, enum script script, const enum bucket_
     call->script = script;
     for (unsigned i = 0; i < key_count; i++)
         keys[i] = b->key[key[i]];
+    if (st->map)
+        keys[key_count++] = b->key[KEY_WHOLE];
     args_begin(&st->args, &st->scripts, script, keys, key_count);
     b->calls++;
     return call;
@@ -182,8 +186,10 @@ void call_send(struct call *call, void (*tell)(struct call *, const struct redis
     call->tell = tell;
     call->cb = cb;
     call->arg = arg;
-    if (st->state == STORE_UP)
-        args_send(&st->args, &st->scripts, call->script, st->redis, on_reply, call);
+    call->node = bucket_is_up(call->bucket) ? bucket_node(call->bucket) : NULL;
+    if (call->node)
+        args_send(&st->args, &st->scripts, call->script, call->node->redis, on_reply,
+                  call);
     else
         loop_defer(on_away, call);
 }

@@ -11,6 +11,8 @@
 #include "bridge/log.h"
 #include "bridge/pacer.h"
 #include "bridge/store.h"
+#include "bridge/store_map.h"
+#include "bridge/store_node.h"
 
 /* The default's fall-through is not marked for clang. */
 #define HASH_FUNCTION HASH_FNV
@@ -28,9 +30,10 @@ enum lane_kind {
     LANES
 };
 enum {
-    LANE_BATCHES = 4,    /* on their way at once */
-    ARGS_PER_CHANGE = 9, /* at most */
-    ARGS_PER_CALL = 256  /* digest, keys, partitions */
+    LANE_BATCHES = 4,        /* on their way at once */
+    ARGS_PER_CHANGE = 10,    /* at most */
+    ARGS_PER_CALL = 256,     /* digest, keys, partitions */
+    LANE_PARTITIONS_MAX = 64 /* of Kafka, in one batch */
 };
 
 struct change {
@@ -48,8 +51,10 @@ struct change {
     bool now;                       /* due when it is stored */
     bool awaited;       /* somebody sends no more until this one is answered */
     bool once;          /* not sent again when its answer was lost: it would do harm */
+    bool again;         /* it was sent before, and may have been carried out then */
     unsigned partition; /* its number in the batch, from 1; 0: none */
     unsigned refused;   /* times that the script asked for the batch before it */
+    passed_cb *passed;  /* of an enqueue; NULL: none */
     change_cb *cb;
     void *arg;
 };
@@ -88,13 +93,15 @@ enum bucket_key {
     KEY_PACE,
     KEY_TARGETS,
     KEY_STOPPED,
-    KEY_IDS, /* of a queue whose ids are global; else none */
+    KEY_IDS,   /* of a queue whose ids are global; else none */
+    KEY_WHOLE, /* never exists: see store_map.h; only in a cluster */
     BUCKET_KEYS
 };
 
 struct bucket {
     struct store *store;
     UT_hash_handle hh; /* by name */
+    unsigned slot;     /* of a cluster */
     char *name;
     char *wake;                      /* text of a wake: "ROUTE/N INSTANCE" */
     const struct queue_rules *rules; /* NULL: not a queue's */
@@ -108,10 +115,47 @@ struct bucket {
     uint64_t next_seq;
 };
 
+/* Changes of one lane on their way in one call. */
+struct batch {
+    struct lane *lane;
+    struct node *node; /* that has them */
+    TAILQ_ENTRY(batch) link;
+    uint64_t first_seq;
+    struct change_list list;
+    unsigned count;
+    bool stamped; /* some are of Kafka records: each has a timestamp behind the rest */
+    /* Of store_wait.c: done there, the letters of the answer, and whether the WAIT that
+     * is on its way is about it. */
+    TAILQ_ENTRY(batch) unsure;
+    char *codes;
+    size_t code_count;
+    bool asked;
+};
+/* How the changes of a lane become the arguments of its script. */
+struct lane_row {
+    enum script script;
+    unsigned key_count;
+    const enum bucket_key *key;
+    bool of_queue; /* its keys and first arguments are those of lib/queue.lua */
+    bool sure;     /* it counts when as many replicas have it as are asked for */
+    void (*head)(struct args *a, struct batch *batch); /* before the changes; or NULL */
+    void (*change)(struct args *a, struct batch *batch, const struct change *c);
+    char done; /* x to what was sent again means that the first run did this; 0: not so */
+};
+extern const struct lane_row lane_rows[LANES];
+
+/* It is done: one letter per change. */
+void batch_answer(struct batch *batch, struct slice codes);
+/* Its outcome is unknown: its changes go back to their lane. */
+void batch_send_again(struct batch *batch);
+/* Answers 0 to those of its changes whose time is over, though they may be done. */
+void batch_expire(struct batch *batch, int64_t now_us);
+
 /* A question or a claim on its way. tell casts cb back to what it is and calls it once;
  * reply NULL: no answer, or an error. */
 struct call {
     struct bucket *bucket;
+    struct node *node; /* that is asked; NULL: none can be */
     enum script script;
     void (*tell)(struct call *call, const struct redisReply *reply);
     void (*cb)(void);
@@ -134,20 +178,18 @@ void queue_settled(const struct bucket *b, const struct redisReply *r);
 struct change *change_new(struct slice id, struct slice record, struct slice tries,
                           struct slice group);
 
-/* What a lane needs of the store. */
+/* What the store's files share. */
 struct store {
-    struct store_conf conf;
+    struct store_conf conf; /* a copy */
     struct store_events events;
     void *arg;
-    struct redis *redis, *wakes;
+    struct node **nodes; /* one, or the masters of the cluster as far as known */
+    unsigned node_count, node_cap;
+    struct map *map; /* NULL: not a cluster */
+    struct redis *wakes;
     struct scripts scripts;
     struct args args;
-    struct clock clock;
-    enum { STORE_DOWN, STORE_LOADING, STORE_UP } state;
-    bool refusing;          /* it takes no jobs at present: until an enqueue succeeds */
-    bool clock_stale;       /* the clock is that of an earlier connection */
-    int64_t pause_until_us; /* after an error reply that concerns everything */
-    char trouble[160];
+    bool up, was_up; /* as told by events; it was at least once */
     unsigned open_count;
     uint64_t turn; /* of the loop */
     uint64_t errors[REDIS_WRONG + 1], connections;
@@ -158,6 +200,17 @@ struct store {
     struct bucket *buckets; /* by name */
     char *wake_channel;
 };
+/* A node for place, which is copied; not given any slot yet. */
+struct node *store_add_node(struct store *st, const struct redis_place *place);
+/* Told by a node, or by the map: perhaps all is well now. */
+void store_node_up(struct store *st);
+void store_node_down(struct store *st, const char *why);
+/* Where the bucket is served; NULL: nowhere at present. */
+struct node *bucket_node(const struct bucket *b);
+/* Where key is served; NULL: nowhere at present. */
+struct node *store_node_of(const struct store *st, struct slice key);
+/* The same, and the node can be worked with. */
+struct node *store_up_node(const struct store *st, struct slice key);
 
 void lane_init(struct lane *lane, struct bucket *b, enum lane_kind kind);
 /* Takes c, and answers it once. */
@@ -167,15 +220,11 @@ void lane_add(struct lane *lane, struct change *c);
 int64_t lane_flush(struct lane *lane, int64_t now_us);
 /* Answers 0 to changes that were not sent by their deadline. */
 void lane_expire(struct lane *lane, int64_t now_us);
+/* Answers 0 to what is queued and came from a Kafka record. */
+void lane_give_back(struct lane *lane);
 /* Answers 0 to everything queued. */
 void lane_close(struct lane *lane);
 
-/* In store.c: judges an error reply, and pauses everything where it concerns everything.
- * Gives what it means; reply NULL is REDIS_WAIT. */
-enum redis_error store_judge(struct store *st, const struct redisReply *reply,
-                             enum script script);
-/* For how long whoever got such a reply should rest; others need not. */
-int64_t store_rest_us(enum redis_error e);
 void store_list_lane(struct store *st, struct lane *lane);
 
 #endif

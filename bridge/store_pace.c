@@ -71,7 +71,7 @@ static void send_command(struct bucket *b, const char *command, struct slice tar
     unsigned n = value.p ? 4 : target.p ? 3 : 2;
     ask->bucket = b;
     ask->tell = tell;
-    if (store_is_up(b->store))
+    if (bucket_is_up(b))
         store_command(b->store, args, n, tell, ask);
     else
         loop_defer(on_away, ask);

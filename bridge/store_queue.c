@@ -3,7 +3,10 @@
 #include "bridge/loop.h"
 #include "bridge/mem.h"
 #include "bridge/store_lane.h"
+#include "bridge/store_script.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <hiredis/hiredis.h>
@@ -210,20 +213,19 @@ void store_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
     call_send(call, tell_measure, (void (*)(void))cb, arg);
 }
 
+/* A lost one is made up for by the next sweep. */
 static void on_unlisted(void *arg, const struct redisReply *reply)
 {
-    store_judge(arg, reply,
-                SCRIPT_UNLIST); /* a lost one is made up for by the next sweep */
+    (void)arg;
+    (void)reply;
 }
 
 void store_unlist(struct store *st, struct slice key, struct slice name, int64_t used_ms)
 {
-    if (st->state != STORE_UP)
-        return;
-    args_begin(&st->args, &st->scripts, SCRIPT_UNLIST, &key, 1);
-    args_slice(&st->args, name);
-    args_number(&st->args, used_ms);
-    args_send(&st->args, &st->scripts, SCRIPT_UNLIST, st->redis, on_unlisted, st);
+    char used[24];
+    snprintf(used, sizeof(used), "%" PRId64, used_ms);
+    const struct slice argv[] = {name, slice_of(used)};
+    store_script(st, SCRIPT_UNLIST, key, argv, 2, on_unlisted, NULL);
 }
 
 static void tell_number(struct call *call, const struct redisReply *r)

@@ -9,12 +9,13 @@
 #include "bridge/shelf.h"
 #include "bridge/shelf_told.h"
 #include "bridge/store_lane.h"
+#include "bridge/store_script.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <hiredis/hiredis.h>
-
-enum { ARGS_MAX = 4 };
 
 /* One question to Redis until it is answered. */
 struct ask {
@@ -156,9 +157,8 @@ static void add_key(struct buf *key, const struct source *src, const char *kind,
 static void send_command(struct ask *ask, const char *command, const char *shelf,
                          const struct slice *more, unsigned n)
 {
-    struct slice args[ARGS_MAX];
+    struct slice *args = mem_alloc((n + 2) * sizeof(*args));
     struct buf key = {0};
-    must(n + 2 <= ARGS_MAX);
     add_key(&key, ask->src, "shelf", slice_of(shelf));
     args[0] = slice_of(command);
     args[1] = buf_slice(&key);
@@ -166,6 +166,7 @@ static void send_command(struct ask *ask, const char *command, const char *shelf
         args[2 + i] = more[i].p ? more[i] : SLICE_LIT("");
     store_command(ask->src->bridge->store, args, 2 + n, on_reply, ask);
     buf_free(&key);
+    free(args);
 }
 
 void shelf_put(struct source *src, const char *shelf, struct slice field,
@@ -177,6 +178,26 @@ void shelf_put(struct source *src, const char *shelf, struct slice field,
     ask->only_new = only_new;
     send_command(ask, only_new ? "HSETNX" : "HSET", shelf, more, 2);
     tell_others(src);
+}
+
+static void tell_put_all(struct ask *ask, const struct redisReply *r)
+{
+    const bool good = r && r->type == REDIS_REPLY_INTEGER;
+    ask->cb.done(ask->arg, good ? SHELF_OK : SHELF_AWAY);
+}
+
+void shelf_put_all(struct source *src, const char *shelf, const struct shelf_item *items,
+                   unsigned n, shelf_cb *cb, void *arg)
+{
+    struct ask *ask = ask_new(src, tell_put_all, arg);
+    struct slice *more = mem_alloc(2 * n * sizeof(*more));
+    for (unsigned i = 0; i < n; i++) {
+        more[2 * i] = items[i].field;
+        more[2 * i + 1] = items[i].value;
+    }
+    ask->cb.done = cb;
+    send_command(ask, "HSET", shelf, more, 2 * n);
+    free(more);
 }
 
 void shelf_drop(struct source *src, const char *shelf, struct slice field, shelf_cb *cb,
@@ -205,39 +226,21 @@ void shelf_list(struct source *src, const char *shelf, shelf_list_cb *cb, void *
 
 /* --- tallies --- */
 
-static void on_tally_reply(void *arg, const struct redisReply *reply)
-{
-    struct ask *ask = arg;
-    bool good =
-        store_judge(ask->src->bridge->store, reply, SCRIPT_TALLY) == REDIS_NO_ERROR &&
-        reply != NULL;
-    ask->tell(ask, good ? reply : NULL);
-    free(ask);
-}
-
-/* Answered with nothing, in the next turn: Redis is away. */
-static void on_tally_away(void *arg)
-{
-    on_tally_reply(arg, NULL);
-}
-
 void shelf_tally(struct source *src, struct slice name, int64_t amount, int64_t limit,
                  int64_t window_ms, shelf_cb *cb, void *arg)
 {
-    struct store *st = src->bridge->store;
     struct ask *ask = ask_new(src, tell_tally, arg);
+    const int64_t number[] = {amount, limit, window_ms};
+    char text[3][24];
+    struct slice argv[3];
     struct buf key = {0};
     ask->cb.done = cb;
-    if (st->state != STORE_UP) {
-        loop_defer(on_tally_away, ask);
-        return;
+    for (int i = 0; i < 3; i++) {
+        snprintf(text[i], sizeof(text[i]), "%" PRId64, number[i]);
+        argv[i] = slice_of(text[i]);
     }
     add_key(&key, src, "tally", name);
-    const struct slice keys[] = {buf_slice(&key)};
-    args_begin(&st->args, &st->scripts, SCRIPT_TALLY, keys, 1);
-    args_number(&st->args, amount);
-    args_number(&st->args, limit);
-    args_number(&st->args, window_ms);
-    args_send(&st->args, &st->scripts, SCRIPT_TALLY, st->redis, on_tally_reply, ask);
+    store_script(src->bridge->store, SCRIPT_TALLY, buf_slice(&key), argv, 3, on_reply,
+                 ask);
     buf_free(&key);
 }

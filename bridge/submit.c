@@ -3,6 +3,7 @@
 #include "bridge/bridge.h"
 #include "bridge/judge.h"
 #include "bridge/name.h"
+#include "bridge/passage.h"
 #include "bridge/queue_place.h"
 #include "bridge/route.h"
 #include "bridge/tries.h"
@@ -14,11 +15,12 @@
 struct submission {
     struct source *src;
     struct route *route;
-    struct bucket *bucket;
+    struct passage way;
     stored_cb *done;
     void *arg;
     int64_t bytes, due_ms;
     bool counted;        /* in the flow */
+    bool named;          /* by its producer, or after its record */
     bool due_now;        /* when it is stored, by Redis' clock */
     bool clamped;        /* its delay was too long */
     enum stored outcome; /* what "stored" means for it */
@@ -54,7 +56,7 @@ static void warn_read_again(struct submission *sub)
         &sub->route->complain_again, LOG_WARN, sub->route->conf->name,
         "record %.*s was stored before and is skipped; if its topic was deleted and "
         "made anew, delete the hash %s",
-        (int)sub->id_n, sub->id, bucket_ingest_key(sub->bucket));
+        (int)sub->id_n, sub->id, bucket_ingest_key(sub->way.bucket));
 }
 
 /* The letters of lua/enqueue.lua for a job that was not stored, and what is said then. */
@@ -89,7 +91,7 @@ static void on_enqueued(void *arg, char code)
         answer(sub, STORED_BEFORE);
     } else if (code == 's' || code == 'r' || code == 'i') {
         stats->stored++;
-        stats->replaced += code == 'r';
+        stats->replaced += code != 's';
         stats->clamped += sub->clamped;
         if (sub->outcome == STORED_DEAD && sub->route->dead == NULL)
             stats->dead[reason_find(sub->reason)]++;
@@ -144,7 +146,8 @@ static void name_job(struct submission *sub, struct job *job, struct slice wante
         job->id = job_keep(job, wanted);
     else if (job->id.n == 0 && job->offset >= 0)
         job->id = name_of_record(job);
-    if (job->id.n == 0 || job->id.n > JOB_ID_MAX)
+    sub->named = job->id.n > 0 && job->id.n <= JOB_ID_MAX;
+    if (!sub->named)
         job->id = name_new(sub->src->bridge, job);
     memcpy(sub->id, job->id.p, job->id.n);
     sub->id_n = job->id.n;
@@ -167,45 +170,51 @@ static int64_t expiry(const struct route *route, const struct job *job)
     return rules->ttl_ms > 0 && !job->timed ? job->due_ms + rules->ttl_ms : 0;
 }
 
-static void enqueue(struct submission *sub, const struct job *job, struct slice tries,
-                    bool dead)
+/* Leaves route, source and id for passage.h; on_answer is called once. */
+static struct passage *begin(struct submission *sub, const struct job *job,
+                             change_cb *on_answer, int64_t bytes)
 {
     struct source *src = sub->src;
-    struct enqueue how = {.tries = tries,
-                          .origin = {NULL, -1, -1},
-                          .deadline_ms = src->ops->answers ? SUBMIT_ANSWER_MS : 0,
-                          .dead = dead,
-                          .replace = job->replace && sub->outcome != STORED_DEAD,
-                          .again = job->again && sub->outcome != STORED_DEAD,
-                          .now = sub->due_now,
-                          .expires_ms = expiry(sub->route, job),
-                          .awaited = src->ops->awaits};
+    bool of_record = job->offset >= 0 && job->partition >= 0;
+    sub->way =
+        (struct passage){.route = sub->route,
+                         .src = of_record ? src : NULL,
+                         .how.deadline_ms = src->ops->answers ? SUBMIT_ANSWER_MS : 0,
+                         .id = {sub->id, sub->id_n},
+                         .cb = on_answer,
+                         .arg = sub};
+    count_in(sub, bytes);
+    return &sub->way;
+}
+
+static void enqueue(struct submission *sub, struct job *job, struct slice tries,
+                    bool dead)
+{
+    struct passage *way = begin(sub, job, on_enqueued, judge_job_bytes(job));
+    struct enqueue *how = &way->how;
     char group[ROUTE_GROUP_BYTES];
-    sub->bucket = route_bucket_of(sub->route, job->id, job->target);
-    how.group = route_group(sub->route, job, group);
-    how.at_ms = dead ? 0 : job->due_ms + route_spread_ms(sub->route, job);
-    if (job->offset >= 0 && job->partition >= 0)
-        name_partition(src, sub->bucket, job, &how.origin);
+    how->tries = tries;
+    how->dead = dead;
+    how->replace = job->replace && sub->outcome != STORED_DEAD;
+    how->again = job->again && sub->outcome != STORED_DEAD;
+    how->now = sub->due_now;
+    how->expires_ms = expiry(sub->route, job);
+    how->awaited = sub->src->ops->awaits;
+    how->group = route_group(sub->route, job, group);
+    how->at_ms = dead ? 0 : job->due_ms + route_spread_ms(sub->route, job);
     sub->due_ms = job->due_ms;
-    count_in(sub, judge_job_bytes(job));
-    store_enqueue(sub->bucket, job, &how, on_enqueued, sub);
+    passage_enqueue(way, job, sub->named || way->src);
 }
 
 static void cancel(struct submission *sub, const struct job *job)
 {
-    int64_t deadline_ms = sub->src->ops->answers ? SUBMIT_ANSWER_MS : 0;
-    struct bucket *b = route_bucket_of(sub->route, job->id, job->target);
-    struct origin origin = {NULL, -1, -1};
-    if (job->offset >= 0 && job->partition >= 0)
-        name_partition(sub->src, b, job, &origin);
-    count_in(sub, (int64_t)job->id.n);
-    store_cancel(b, job->id, &origin, deadline_ms, on_cancel_done, sub);
+    passage_cancel(begin(sub, job, on_cancel_done, (int64_t)job->id.n), job);
 }
 
 /* The producer hears it at once; or, where nobody waits, the job is kept as a dead
  * letter. */
-static void refuse_or_bury(struct submission *sub, const struct job *job,
-                           const char *reason, const char *why)
+static void refuse_or_bury(struct submission *sub, struct job *job, const char *reason,
+                           const char *why)
 {
     enum reason r = reason_find(reason);
     sub->reason = reason_name(r);
@@ -249,7 +258,7 @@ static bool pool_is_away(const struct submission *sub)
     const struct store *st = route_store(sub->route);
     if (st == sub->src->bridge->store)
         return false;
-    return !clock_is_set(store_clock(st)) || (sub->src->ops->answers && !store_is_up(st));
+    return !store_knows_time(st) || (sub->src->ops->answers && !store_is_up(st));
 }
 
 static void on_pool_away(void *arg)
@@ -266,6 +275,7 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
     struct judgement j;
     struct err err = {{0}};
     int bad;
+    FAULT("S1");
     struct route *found = route_for(src, job, &bad, &err);
     sub->route = found ? found : route_first(src);
     sub->route->stats.received++;

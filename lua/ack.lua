@@ -5,6 +5,7 @@
 --   KEYS[2]  zset  :delay   KEYS[3]  zset  :unack   KEYS[4]  zset  :error
 --   KEYS[5]  hash  :tries   job id -> attempts and last error
 --   and  zset  :seen   id of a delivered job, scored by the end of its remembrance in ms
+--        hash  :sums   lib/sums.lua
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  how long their ids are remembered in ms; 0: not
 --   then three per job: id, lease (the token of the claim), '' or 'l' it lapsed: nobody got it,
@@ -44,6 +45,15 @@ end
 if #gone == 0 then
   return table.concat(codes)
 end
+if strayed then -- two leases of one job may be in one call: it is acked once
+  local taken = {}
+  for i, id in ipairs(ids) do
+    if codes[i] == 'a' and taken[id] then
+      codes[i] = 'x'
+    end
+    taken[id] = taken[id] or codes[i] == 'a'
+  end
+end
 redis.call('ZREM', unack, unpack(gone))
 if strayed then
   redis.call('ZREM', delay, unpack(gone))
@@ -52,7 +62,14 @@ end
 if redis.call('HDEL', tries, unpack(gone)) > 0 then
   redis.call('HDEL', base .. ':ended', unpack(gone))
 end
-redis.call('HDEL', pool, unpack(gone))
+local left = redis.call('HDEL', pool, unpack(gone))
+local lapsed = math.min(left, #gone - #delivered)
+if left > lapsed then
+  redis.call('HINCRBY', base .. ':sums', 'delivered', left - lapsed)
+end
+if lapsed > 0 then
+  redis.call('HINCRBY', base .. ':sums', 'expired', lapsed)
+end
 -- Twice as many as come are pruned, so it never grows for long; and when none come any more
 -- the key itself ends.
 if tonumber(ARGV[2]) > 0 and #delivered > 0 then

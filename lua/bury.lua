@@ -15,6 +15,7 @@
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
 -- A second run answers x. Cost: O(k log n) for k jobs. Called by store_bury() in
 -- bridge/store_call.c.
+--#include lib/sums.lua
 --#include lib/order.lua
 local pool, delay, unack, dead, tries, ttl = unpack(KEYS)
 local now = tonumber(ARGV[1])
@@ -30,7 +31,7 @@ for at = 2, #ARGV, 3 do
   if lease and tonumber(lease) == tonumber(ARGV[at + 1]) then
     redis.call('ZREM', unack, id)
     if order_cancelled(redis.call('HGET', tries, id)) then
-      order_gone(id)
+      sums_add('cancelled', select(2, order_gone(id)))
       code = 'c'
     else
       redis.call('ZREM', ttl, id)
@@ -42,4 +43,5 @@ for at = 2, #ARGV, 3 do
   end
   codes[#codes + 1] = code
 end
+sums_note(base)
 return order_reply(codes)

@@ -8,9 +8,11 @@
 --   KEYS[7]  zset  :ttl     KEYS[8]  hash  :ids, or not given: a queue's, see lib/queue.lua
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  '1' the bucket of a route, '' of a queue
---   ARGV[3]  partitions, see lib/ingest.lua
---   then three per job: id, index of the partition of the record that cancels it (0: none), its
---            offset
+--   ARGV[3]  who asks: with the number of a cancel its name, see lib/told.lua
+--   ARGV[4]  partitions, see lib/ingest.lua
+--   then four per job: id, index of the partition of the record that cancels it (0: none), its
+--            offset, number of this cancel ('' none: a second run is not told from another); and
+--            where ARGV[4] > 0 its timestamp
 --
 -- A job in flight stays: whether it has reached the other end is not known here. But one of a
 -- route is marked in :tries, as cancelled: it is not tried again, and is never a dead letter.
@@ -19,9 +21,11 @@
 --   m not there, but remembered: it was delivered (ack.lua)   n not there
 --   k, g as of lib/ingest.lua, and nothing was done
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
--- A second run answers n, m or k. Cost: O(k log n) for k ids. Called by store_cancel() in
+-- A second run answers the same c, e or f, or n, m or k where nothing was done. Cost: O(k log n) for k ids. Called by store_cancel() in
 -- bridge/store_call.c.
 --#include lib/ingest.lua
+--#include lib/sums.lua
+--#include lib/told.lua
 --#include lib/order.lua
 local pool, delay, unack, dead, tries, ingest, ttl, owners = unpack(KEYS)
 if owners == string.sub(pool, 1, -6) .. ':whole' then
@@ -29,12 +33,13 @@ if owners == string.sub(pool, 1, -6) .. ':whole' then
 end
 local of_route, now = ARGV[2] == '1', tonumber(ARGV[1])
 
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
 local function is_remembered(id)
   local till = of_route and redis.call('ZSCORE', base .. ':seen', id)
-  if till and not now then
-    local t = redis.call('TIME')
-    now = t[1] * 1000 + math.floor(t[2] / 1000)
-  end
   return till and tonumber(till) > now
 end
 
@@ -59,7 +64,8 @@ local function cancel(id)
   elseif not of_route or redis.call('HEXISTS', pool, id) == 0 then
     return is_remembered(id) and 'm' or 'n'
   end
-  local was_held = order_gone(id)
+  local was_held, bodies = order_gone(id)
+  sums_add('cancelled', bodies)
   redis.call('ZREM', ttl, id)
   if owners then
     redis.call('HDEL', owners, id)
@@ -68,8 +74,23 @@ local function cancel(id)
 end
 
 local codes = {}
-for at = ingest_read(ingest, 3), #ARGV, 3 do
-  codes[#codes + 1] = ingest_refuses(ARGV[at + 1], ARGV[at + 2]) or cancel(ARGV[at])
+local function once(at)
+  local name = ARGV[at + 3] ~= '' and ARGV[3] .. ' ' .. ARGV[at + 3] or nil
+  local code = name and told_find(base, name, 'cef') or ingest_refuses(ARGV[at + 1], ARGV[at + 2], ARGV[at + 4])
+  if not code then
+    code = cancel(ARGV[at])
+    if name and string.find('cef', code, 1, true) then
+      told_add(name, code, now)
+    end
+  end
+  return code
 end
+
+local first, stamped = ingest_read(ingest, 4)
+for at = first, #ARGV, 4 + stamped do
+  codes[#codes + 1] = once(at)
+end
+told_note(base)
 ingest_note(ingest)
+sums_note(base, not of_route)
 return order_reply(codes)

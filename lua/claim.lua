@@ -6,6 +6,7 @@
 --   KEYS[3]  zset  :unack   job id, scored by the end of its lease in ms
 --   KEYS[4]  zset  :error   KEYS[5]  hash  :tries   job id -> attempts and last error
 --   KEYS[6]  hash  :pace    '' or name of an instance -> until when the rate is used, us
+--   and  hash  :sums    lib/claim.lua
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  length of the lease in ms
 --   ARGV[3]  how many jobs at most; not more than 1000
@@ -23,6 +24,7 @@
 -- ZREM comes before ZADD, so that a server out of memory still lets due jobs leave: it
 -- refuses only the first write of a script.
 -- Cost: O(k log n) for k jobs. Called by store_claim() in bridge/store_call.c.
+--#include lib/claim.lua
 local pool, delay, unack, dead, tries, pace = unpack(KEYS)
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
 if not now_us then
@@ -52,6 +54,10 @@ most = math.min(most, by_rate, by_flight)
 local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, most) or {}
 local out = { now, -1, lease, 0 }
 if #ids > 0 then
+  local bucket = string.sub(pool, 1, -6) -- without ":pool"
+  local at = claim_time(bucket, now)
+  lease = at + tonumber(ARGV[2])
+  out[3] = lease
   local bodies = redis.call('HMGET', pool, unpack(ids))
   local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
   local leased, lost = {}, {}
@@ -67,6 +73,7 @@ if #ids > 0 then
     end
   end
   redis.call('ZREM', delay, unpack(ids))
+  redis.call('HSET', bucket .. ':sums', 'claim', string.format('%.0f', at))
   -- In slices: unpack() of more than some thousands fails, and nothing is rolled back then.
   for from = 1, #leased, 1000 do
     redis.call('ZADD', unack, unpack(leased, from, math.min(from + 999, #leased)))

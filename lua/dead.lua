@@ -31,6 +31,7 @@
 -- Finds its place by rank, so a cursor is good even when its letter is gone.
 -- Cost: O(k log n) for k letters looked at. Called by store_dead() in bridge/store_dead.c.
 local pool, delay, dead, tries = unpack(KEYS)
+--#include lib/sums.lua
 --#include lib/order.lua
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
 if not now_us then
@@ -127,7 +128,7 @@ local function drop(i)
   done = done + 1
   if not dry then
     redis.call('ZREM', dead, ids[i])
-    order_gone(ids[i])
+    sums_add('dropped', select(2, order_gone(ids[i])))
   end
 end
 
@@ -157,6 +158,7 @@ while at < math.min(#ids, look) and count < tonumber(ARGV[11]) do
   at = i
 end
 
+sums_note(base)
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 if head and (not was or tonumber(head) < tonumber(was)) then
   redis.pcall('PUBLISH', ARGV[16], ARGV[17]) -- may be denied: others then look a little later

@@ -7,6 +7,8 @@
 --
 -- Returns {how many, head}. Cost: O(k log n) for k jobs. Called by store_drop() in
 -- bridge/store_queue.c, again until it answers 0 where all are meant.
+--#include lib/lease.lua
+--#include lib/sums.lua
 --#include lib/queue.lua
 local n, most = 0, tonumber(ARGV[8])
 
@@ -14,7 +16,8 @@ local function drop(key, ids)
   for _, id in ipairs(ids) do
     redis.call('ZREM', key, id)
     redis.call('ZREM', ttl, id)
-    forget(id)
+    local bodies = forget(id)
+    sums_add('dropped', key == done and 0 or bodies)
     n = n + 1
   end
 end

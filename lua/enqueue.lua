@@ -5,7 +5,7 @@
 --   KEYS[2]  zset  :delay   job id, scored by due time: in ms, of a queue in us
 --   KEYS[3]  zset  :error   job id, scored by time of burial in ms
 --   KEYS[4]  hash  :tries   job id -> attempts and last error (bridge/tries.h)
---   KEYS[5]  hash  :ingest  topic/partition -> last offset stored here
+--   KEYS[5]  hash  :ingest  see lib/ingest.lua
 --   KEYS[6]  zset  :unack   KEYS[7]  zset  :ttl   KEYS[8]  zset  :done: a queue's, see
 --            lib/queue.lua; empty in other buckets
 --   KEYS[9]  hash  :ids     job id -> the keys of its queue, where an id names one job in all
@@ -21,9 +21,10 @@
 --            due), encoded job,
 --            tries ('' or the value to keep), index of its partition (0: none), its offset,
 --            'd' a dead letter (due: time of burial, ms) or 'f' in flight (due: end of the lease) or
---            'r' it replaces a job of that id wherever that stands or
+--            'r' it replaces a job of that id wherever that stands (and behind it may stand the
+--            number of this change, with ARGV[3] its name: see lib/told.lua) or
 --            'b' only where that is in flight: it was delivered before, and is back or '',
---            when it expires in ms ('' never)
+--            when it expires in ms ('' never); and where ARGV[6] > 0, at the end, its timestamp
 --
 -- Returns {head, codes}: due time of the first job in KEYS[2] or -1; one letter per job:
 --   s stored   d an id that is there already   k record stored by an earlier batch
@@ -32,9 +33,12 @@
 --   r stored; one of that id that waited, or was dead, is gone
 --   i stored; one of that id in flight does not count any more: it is neither tried again nor
 --     acked. Also without 'r' where that one was cancelled, so is on its way out
+--   z the bucket is sealed (seal.lua) and does not know that id: it belongs to a later one
+-- A sealed bucket takes no new ids, and notes no record as carried out: what passes on to a later
+-- one is noted there.
 -- A replacement that is the very job in flight changes nothing: it has come again.
--- Repeatable: a second run answers d, k or r, and changes nothing but the tries of a job that
--- replaces.
+-- Repeatable: a second run answers d or k, and a replacement that has a number as it did at first;
+-- one without may answer r, and changes nothing but the tries of the job.
 -- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error, :held.
 -- Cost: O(k log n) for k jobs. Called by store_enqueue() in bridge/store_call.c.
 --#include lib/ingest.lua
@@ -50,10 +54,12 @@ local base = string.sub(pool, 1, -6) -- without ":pool"
 if owners == base .. ':whole' then
   owners = nil
 end
-local of_queue, remembers, FIELDS = ARGV[4] == 'q', ARGV[5] == '1', ARGV[4] == 'k' and 9 or 8
+local of_queue, remembers, by_key = ARGV[4] == 'q', ARGV[5] == '1', ARGV[4] == 'k'
 
+local sealed = not of_queue and redis.call('EXISTS', base .. ':sealed') == 1
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
-local at = ingest_read(ingest, 6)
+local at, stamped = ingest_read(ingest, 6)
+local FIELDS = (by_key and 9 or 8) + stamped
 
 -- To make these functions takes as long as to store a job: they are made when they are needed.
 local order
@@ -63,23 +69,50 @@ local function in_order()
   return order
 end
 
-local function leave(id, keys)
-  for _, part in ipairs({ ':delay', ':unack', ':error', ':ttl', ':done' }) do
+-- Jobs that have gone: keys of their bucket -> kind, see lib/sums.lua -> how many.
+local left = {}
+local function count_left(keys, kind, n)
+  left[keys] = left[keys] or { replaced = 0, expired = 0 }
+  left[keys][kind] = left[keys][kind] + n
+end
+
+local function note_sums(stored)
+  if stored > 0 then
+    redis.call('HINCRBY', base .. ':sums', 'stored', stored)
+    if of_queue and redis.call('HLEN', pool) == stored then
+      redis.call('PERSIST', base .. ':sums')
+    end
+  end
+  for keys, kinds in pairs(left) do
+--#include lib/sums.lua
+    for kind, n in pairs(kinds) do
+      sums_add(kind, n)
+    end
+    sums_note(keys, of_queue)
+  end
+end
+
+-- A job of a queue goes, wherever it stands; one that has ended was counted then.
+local function leave(id, keys, kind)
+  local ended = redis.call('ZREM', keys .. ':done', id)
+  for _, part in ipairs({ ':delay', ':unack', ':error', ':ttl' }) do
     redis.call('ZREM', keys .. part, id)
   end
   redis.call('HDEL', keys .. ':tries', id)
-  redis.call('HDEL', keys .. ':pool', id)
+  redis.call('HDEL', keys .. ':ended', id)
+  count_left(keys, kind, redis.call('HDEL', keys .. ':pool', id) - ended)
 end
 
 -- Makes room for a job whose id is used, and gives the letter for it; a second one where that
 -- is to be told instead.
 local function replace(id, how, record)
   if of_queue then
-    local over = redis.call('ZSCORE', ttl, id)
-    if how ~= 'r' and not (over and tonumber(over) <= now) and not redis.call('ZSCORE', done, id) then
+    local over = tonumber(redis.call('ZSCORE', ttl, id) or nil)
+    over = over and over <= now
+    if how ~= 'r' and not over and not redis.call('ZSCORE', done, id) then
       return 'd'
     end
-    leave(id, base)
+    leave(id, base, over and 'expired' or 'replaced')
     return 's'
   end
   local flies = redis.call('ZSCORE', unack, id)
@@ -92,7 +125,7 @@ local function replace(id, how, record)
   for _, key in ipairs({ delay, unack, dead }) do
     redis.call('ZREM', key, id)
   end
-  in_order().gone(id)
+  count_left(base, 'replaced', select(2, in_order().gone(id)))
   return flies and 'i' or 'r'
 end
 
@@ -155,25 +188,48 @@ local owner = owners and redis.call('HMGET', owners, unpack(ids))
 local till = remembers and redis.call('ZMSCORE', base .. ':seen', unpack(ids)) or {}
 
 local STORES = { s = true, r = true, i = true }
-local codes, index = {}, {}
+local told -- made when it is needed, as order
+local function answers()
+--#include lib/told.lua
+  told = told or { find = told_find, add = told_add, note = told_note }
+  return told
+end
+
+local codes, index, stored = {}, {}, 0
 for i, id in ipairs(ids) do
-  local how = ARGV[at + 6]
-  local code, told = ingest_refuses(ARGV[at + 4], ARGV[at + 5])
+  local how, name = ARGV[at + 6], nil
+  if #how > 1 then
+    name = ARGV[3] .. ' ' .. string.sub(how, 2)
+    how = string.sub(how, 1, 1)
+  end
+  local code, instead = name and answers().find(base, name, 'sri'), nil
   if code then
-    told = code
+    code, instead = 'd', code
+  else
+    code = ingest_refuses(ARGV[at + 4], ARGV[at + 5], ARGV[at + FIELDS - 1])
+    if sealed and code == 'g' then
+      code = nil -- the record before it has passed on
+    end
+  end
+  if code then
+    instead = instead or code
   elseif there[i] or index[id] then
     flush() -- it may be about a job of this very call
-    code, told = replace(id, how, ARGV[at + 2])
+    code, instead = replace(id, how, ARGV[at + 2])
   elseif till[i] and (how == '' or how == 'b') and tonumber(till[i]) > now then
     code = 'm'
   else
-    code = 's'
+    code = sealed and 'z' or 's'
   end
   if STORES[code] then
+    stored = stored + 1
     index[id] = true
+    if name then
+      answers().add(name, code, now)
+    end
     if owners then
       if owner[i] and owner[i] ~= base then
-        leave(id, owner[i])
+        leave(id, owner[i], 'replaced')
       end
       write(owners, id, base)
     end
@@ -181,7 +237,7 @@ for i, id in ipairs(ids) do
       redis.call('ZREM', base .. ':seen', id) -- it is a new one
     end
     write(pool, id, ARGV[at + 2])
-    put(i, id, ARGV[at + 1], how, code, FIELDS == 9 and ARGV[at + 8])
+    put(i, id, ARGV[at + 1], how, code, by_key and ARGV[at + 8])
     if ARGV[at + 3] ~= '' then
       write(tries, id, ARGV[at + 3])
     end
@@ -189,11 +245,17 @@ for i, id in ipairs(ids) do
       write(ttl, ARGV[at + 7], id)
     end
   end
-  codes[i] = told or code
+  codes[i] = instead or code
   at = at + FIELDS
 end
 flush()
-ingest_note(ingest)
+if not sealed then
+  ingest_note(ingest)
+end
+note_sums(stored)
+if told then
+  told.note(base)
+end
 
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 if head and (not was or tonumber(head) < tonumber(was)) then

@@ -5,12 +5,14 @@
 --   then four per job: id, lease (the token of the delivery; '' whoever has it), reason
 --   ('acked', 'deleted'), '' or 'a' only if it has not ended yet or 'f' forget it at once
 --
--- With a lease a delivered job may also be ended after it came back: it then has an entry in
--- :tries. One that has none, and not this lease, is a new job of the same id (see ack.lua).
+-- With a lease a delivered job may also be ended after it came back: that lease is then noted
+-- (lib/lease.lua). Any other is one of an earlier job of that id (see ack.lua).
 -- Returns one letter per job, where it stood:   w waiting or ready   f in flight   d dead
 --   e ended before   E ended before and left so   x not this lease's   n not there
 -- A second run answers e or n. Cost: O(k log n) for k jobs. Called by store_finish() in
 -- bridge/store_queue.c.
+--#include lib/lease.lua
+--#include lib/sums.lua
 --#include lib/queue.lua
 --#include lib/order.lua
 local of_route = ARGV[2] == ''
@@ -18,7 +20,7 @@ local codes = {}
 
 local function take(id, lease, how)
   if lease ~= '' and tonumber(redis.call('ZSCORE', unack, id) or nil) ~= tonumber(lease) and
-    redis.call('HEXISTS', tries, id) == 0 then
+    not lease_has_ended(keys, id, lease) and not redis.call('ZSCORE', done, id) then
     return redis.call('HEXISTS', pool, id) == 1 and 'x' or 'n'
   end
   for _, part in ipairs({ { unack, 'f' }, { delay, 'w' }, { dead, 'd' } }) do
@@ -42,11 +44,13 @@ for at = 7, #ARGV, 4 do
   if code == 'w' or code == 'f' or code == 'd' or code == 'e' then
     redis.call('ZREM', ttl, id)
     if of_route then
-      order_gone(id)
-    end
-    if how == 'f' or keep_ms == 0 then
-      forget(id)
+      sums_add(SUM[ARGV[at + 2]], select(2, order_gone(id)))
+    elseif code == 'e' and (how == 'f' or keep_ms == 0) then
+      forget(id) -- it was counted when it ended
+    elseif how == 'f' then
+      sums_add(SUM[ARGV[at + 2]], forget(id))
     else
+      sums_add(SUM[ARGV[at + 2]], code == 'e' and -1 or 0)
       finish(id, attempts + (code == 'f' and 1 or 0), since, ARGV[at + 2])
     end
   end

@@ -9,6 +9,8 @@
 --   w waiting (at: due)   r due   f in flight (at: end of the lease)   d dead (at: burial)
 --   e ended (at: when it is forgotten)
 -- Called by store_look() in bridge/store_queue.c.
+--#include lib/lease.lua
+--#include lib/sums.lua
 --#include lib/queue.lua
 head()
 local id = ARGV[8]

@@ -9,6 +9,8 @@
 --   then the number of jobs due within each limit and beyond the one
 --   before, and that of all above}. Cost: O(limits log n). Called by store_measure() in
 --   bridge/store_queue.c.
+--#include lib/lease.lua
+--#include lib/sums.lua
 --#include lib/queue.lua
 head()
 local all, ready = redis.call('ZCARD', delay), redis.call('ZCOUNT', delay, '-inf', now_due)

@@ -11,7 +11,10 @@
 --   time left or -1, lease the first end of a lease or -1. A job whose body is missing is
 --   taken out and reported without a body.
 -- Cost: O(k log n) for k jobs. Called by store_pull() in bridge/store_queue.c.
+--#include lib/lease.lua
+--#include lib/sums.lua
 --#include lib/queue.lua
+--#include lib/claim.lua
 local total = 0
 for at = 9, #ARGV, 2 do
   total = total + tonumber(ARGV[at])
@@ -39,6 +42,7 @@ if #names > 0 then
   local notes = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(names)) or {}
   local ends = redis.call('EXISTS', ttl) == 1 and redis.call('ZMSCORE', ttl, unpack(names)) or {}
   local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[9]), {}, {}, 0
+  local from_ms = claim_time(keys, soon)
   for i, id in ipairs(names) do
     local over_ms, record = tonumber(ends[i] or nil), body(i)
     bytes = bytes + #(record or '')
@@ -56,7 +60,7 @@ if #names > 0 then
       if wanted == 0 then
         wanted = select(2, says(record))
       end
-      local lease = soon + (wanted > 0 and wanted or tonumber(ARGV[7]))
+      local lease = from_ms + (wanted > 0 and wanted or tonumber(ARGV[7]))
       taken[#taken + 1] = id
       if record then
         leased[#leased + 1] = lease
@@ -73,6 +77,7 @@ if #names > 0 then
   end
   if #taken > 0 then
     redis.call('ZREM', delay, unpack(taken))
+    redis.call('HSET', keys .. ':sums', 'claim', string.format('%.0f', from_ms))
   end
   for i, id in ipairs(taken) do
     if out[4 + 7 * (i - 1) + 1] == '' then

@@ -15,22 +15,14 @@
 -- Returns {moved, lease, head, dropped}: how many; first end of a lease left in KEYS[3] or -1;
 --   due time of the first job in KEYS[2] or -1; how many went.
 -- Cost: O(k log n) for k jobs. Called by store_reap() in bridge/store_call.c.
+--#include lib/lease.lua
+--#include lib/sums.lua
 --#include lib/order.lua
 local pool, delay, unack, dead, tries = unpack(KEYS)
-local LEASES_BYTES = 240 -- kept of one job: the last 16 or so
 local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
-
-local function note_lease(id, lease)
-  local leases = redis.call('HGET', base .. ':ended', id)
-  leases = (leases and leases .. ' ' or '') .. string.format('%.0f', tonumber(lease))
-  while #leases > LEASES_BYTES do
-    leases = string.match(leases, ' (.*)')
-  end
-  redis.call('HSET', base .. ':ended', id, leases)
 end
 
 local function put_back(id, lease, was)
@@ -39,7 +31,7 @@ local function put_back(id, lease, was)
   rest = rest and string.gsub(rest, '^|paced|', '||') or
     ('||0/0/0|' .. now .. '|' .. now .. '|' .. ARGV[3])
   redis.call('HSET', tries, id, (tonumber(count or 0) + 1) .. rest)
-  note_lease(id, lease)
+  lease_note(base, id, lease)
 end
 
 local dropped, ids = 0, redis.call('ZRANGEBYSCORE', unack, '-inf', now, 'WITHSCORES', 'LIMIT', 0, ARGV[2])
@@ -48,12 +40,13 @@ for at = 1, #ids, 2 do
   redis.call('ZREM', unack, id)
   local was = redis.call('HGET', tries, id)
   if order_cancelled(was) then
-    order_gone(id)
+    sums_add('cancelled', select(2, order_gone(id)))
     dropped = dropped + 1
   else
     put_back(id, ids[at + 1], was)
   end
 end
+sums_note(base)
 local lease = redis.call('ZRANGE', unack, 0, 0, 'WITHSCORES')[2]
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 return { #ids / 2 - dropped, tonumber(lease or -1), tonumber(head or -1), dropped }

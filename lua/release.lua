@@ -7,17 +7,19 @@
 --
 -- Returns {head, codes}: head as of pull.lua; one letter per job:
 --   r due again   b out of tries: a dead letter, or ended   x not in flight, or not this
---   lease's   n not there
+--   lease's; also a job of a route, which no consumer holds   n not there
 -- Repeatable with a lease. Cost: O(k log n) for k jobs. Called by store_release() in
 -- bridge/store_queue.c.
+--#include lib/lease.lua
+--#include lib/sums.lua
 --#include lib/queue.lua
-local codes = {}
+local codes, of_route = {}, ARGV[2] == ''
 for at = 7, #ARGV, 4 do
   local id, lease = ARGV[at], ARGV[at + 1]
-  local due = (tonumber(ARGV[at + 2]) or now_us + #codes) * UNIT / 1000 -- in the order of the call
+  local due = tonumber(ARGV[at + 2]) or now_us + #codes -- in the order of the call
   local held = tonumber(redis.call('ZSCORE', unack, id) or nil)
   local code
-  if not held or (lease ~= '' and held ~= tonumber(lease)) then
+  if not held or of_route or (lease ~= '' and held ~= tonumber(lease)) then
     code = redis.call('HEXISTS', pool, id) == 1 and 'x' or 'n'
   else
     if ARGV[at + 3] == 'u' then
@@ -25,7 +27,7 @@ for at = 7, #ARGV, 4 do
       redis.call('ZADD', delay, due, id)
       code = 'r'
     else
-      code = put_back(id, due, 'released') and 'r' or 'b'
+      code = put_back(id, held, due, 'released') and 'r' or 'b'
     end
   end
   codes[#codes + 1] = code

@@ -6,6 +6,8 @@
 --
 -- Returns {how many, head}. Cost: O(k log n) for k jobs. Called by store_respawn() in
 -- bridge/store_queue.c.
+--#include lib/lease.lua
+--#include lib/sums.lua
 --#include lib/queue.lua
 local n = 0
 for i, id in ipairs(redis.call('ZRANGE', dead, 0, tonumber(ARGV[7]) - 1)) do

@@ -21,6 +21,7 @@
 --   c dropped: it was cancelled meanwhile   x not this lease's any more
 -- A second run answers x. Cost: O(k log n) for k jobs. Called by store_retry(),
 -- store_repeat() and store_lose() in bridge/store_call.c.
+--#include lib/sums.lua
 --#include lib/order.lua
 local pool, delay, unack, dead, tries = unpack(KEYS)
 
@@ -64,7 +65,7 @@ for at = 2, #ARGV, 9 do
   if lease and tonumber(lease) == tonumber(ARGV[at + 1]) then
     redis.call('ZREM', unack, id)
     if order_cancelled(redis.call('HGET', tries, id)) then
-      order_gone(id)
+      sums_add('cancelled', select(2, order_gone(id)))
       code = 'c'
     else
       code = 'r'
@@ -78,8 +79,11 @@ for at = 2, #ARGV, 9 do
       end
       if record ~= '' then
         run_again(id, due, record)
-      elseif kept ~= '' then
-        order_gone(id)
+        sums_add('repeated', 1)
+        sums_add('stored', code == 'k' and 1 or 0)
+      elseif kept ~= '' then -- it goes on under that name, or has before
+        local _, bodies = order_gone(id)
+        sums_add('dropped', bodies - (code == 'k' and 1 or 0))
       else
         redis.call('ZADD', delay, due, id)
       end
@@ -87,5 +91,6 @@ for at = 2, #ARGV, 9 do
   end
   codes[#codes + 1] = code
 end
+sums_note(base)
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 return { tonumber(head or -1), table.concat(codes) }

@@ -49,6 +49,7 @@ static void answer_stored(struct httpd_req *req, const struct stored_reply *repl
     else if (status == 503)
         httpd_add(req, "Retry-After", "1");
     httpd_answer(req, status, "application/json", buf_slice(&json));
+    FAULT("S4");
     buf_free(&json);
 }
 

@@ -3,8 +3,9 @@
  * kafka.c - the Kafka source: a member of a consumer group on the loop thread.
  *
  * Promise: an offset is committed only when Redis has that record and every one before
- * it. A partition that leaves is given up after its open records are answered, for which
- * the rebalance waits a few seconds.
+ * it, has had them for commit_lag, and has the offset itself. A partition that leaves is
+ * given up after its open records are answered, for which the rebalance waits a few
+ * seconds.
  */
 #include "bridge/cloudevent.h"
 #include "bridge/plugin.h"
@@ -17,7 +18,8 @@
 
 enum {
     CLOSE_WAIT_MS = 5000, /* for the group to let us go */
-    CLOSE_LOOK_MS = 20
+    CLOSE_LOOK_MS = 20,
+    SETTLE_WAIT_MS = 2000
 };
 
 struct kafka_source {
@@ -25,16 +27,16 @@ struct kafka_source {
     char *brokers, *group_id, *client_id, *group_instance_id;
     struct opt_list topics;
     int start_at, null_value;
-    int64_t commit_interval_ms, prefetch_bytes;
+    int64_t commit_interval_ms, commit_lag_ms, prefetch_bytes;
     struct opt_pairs settings;
     /* running */
     struct source *src;
     struct kafka_client *client; /* NULL: between two tries */
     struct kafka_group group;
-    struct turn_hook *hook;
     struct timer *retry; /* builds the client anew */
     unsigned tries;
-    bool stopping, closing; /* closing: a client is being destroyed */
+    bool stopping, leaving, closing; /* closing: a client is being destroyed */
+    struct timer *settle_limit;      /* for Redis to take the last marks */
     struct timer *close_look;
     int64_t close_until_ms; /* monotonic */
     struct log_limit record_error;
@@ -66,6 +68,10 @@ static const struct opt opts[] = {
      .choices = "cancel|job"},
     {"commit_interval", OPT_MS, AT(commit_interval_ms), "1s",
      "How often offsets of stored records are committed.", .min = 10, .max = 600000},
+    {"commit_lag", OPT_MS, AT(commit_lag_ms), "2s",
+     "By how much the committed offset trails what Redis has stored: what a crash of "
+     "Redis takes with it, as long as it is younger, is read again. 0: not at all.",
+     .min = 0, .max = 600000},
     {"prefetch", OPT_BYTES, AT(prefetch_bytes), "16MiB",
      "Records fetched ahead, in bytes, all partitions together.", .min = 1024,
      .max = 1073741824},
@@ -145,7 +151,8 @@ static void take(struct kafka_source *k, const rd_kafka_message_t *m)
 {
     struct kafka_part *part =
         kafka_part_find(&k->group.parts, rd_kafka_topic_name(m->rkt), m->partition);
-    struct kafka_read *read = part ? kafka_part_read(part, m->offset) : NULL;
+    struct kafka_read *read =
+        part ? kafka_part_read(part, m->offset, kafka_record_ms(m)) : NULL;
     const char *reason;
     struct err err;
 
@@ -207,10 +214,30 @@ static void on_event(void *arg, rd_kafka_event_t *ev)
     case RD_KAFKA_EVENT_OFFSET_COMMIT:
         on_committed(k, rd_kafka_event_error(ev));
         break;
+    case RD_KAFKA_EVENT_LISTCONSUMERGROUPOFFSETS_RESULT:
+        kafka_group_committed(&k->group, ev);
+        break;
     default:
         break;
     }
     rd_kafka_event_destroy(ev);
+}
+
+/* A topic that was deleted says so; if it comes back, it is another one. */
+static void on_error(void *arg, rd_kafka_event_t *ev)
+{
+    struct kafka_source *k = arg;
+    const rd_kafka_resp_err_t code = rd_kafka_event_error(ev);
+
+    if (code != RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION &&
+        code != RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC &&
+        code != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+        return;
+    rd_kafka_topic_partition_t *which = rd_kafka_event_topic_partition(ev);
+    if (which) {
+        kafka_parts_vanish(&k->group.parts, which->topic);
+        rd_kafka_topic_partition_destroy(which);
+    }
 }
 
 /* --------------------------------------------------------------- open, close */
@@ -220,6 +247,7 @@ static const struct kafka_events events = {.mask = RD_KAFKA_EVENT_FETCH |
                                                    RD_KAFKA_EVENT_REBALANCE |
                                                    RD_KAFKA_EVENT_OFFSET_COMMIT,
                                            .event = on_event,
+                                           .error = on_error,
                                            .fatal = on_fatal};
 
 /* The client's end, for good or before the next try: nothing of it is left. */
@@ -259,10 +287,10 @@ static int open_client(struct kafka_source *k, struct err *err)
 
 static void release(struct kafka_source *k)
 {
-    turn_hook_del(k->hook);
     kafka_group_fini(&k->group);
     timer_del(k->retry);
     timer_del(k->close_look);
+    timer_del(k->settle_limit);
 }
 
 static void on_gone(void *arg)
@@ -270,6 +298,10 @@ static void on_gone(void *arg)
     struct kafka_source *k = arg;
 
     k->closing = false;
+    if (k->stopping && k->group.parts.asks > 0) { /* Redis will answer, or be away */
+        timer_set(k->retry, CLOSE_LOOK_MS);
+        return;
+    }
     if (!k->stopping) {
         timer_set(k->retry, kafka_backoff_ms(++k->tries));
         return;
@@ -283,6 +315,10 @@ static void on_retry(void *arg)
     struct kafka_source *k = arg;
     struct err err;
 
+    if (k->stopping) {
+        on_gone(k);
+        return;
+    }
     if (open_client(k, &err) == 0) {
         if (subscribe(k, &err) == 0)
             return;
@@ -302,12 +338,6 @@ static void on_fatal(void *arg, const char *why)
     close_client(k, on_gone);
 }
 
-static void store_offsets(void *arg)
-{
-    struct kafka_source *k = arg;
-    kafka_parts_store(&k->group.parts);
-}
-
 static void look_closed(void *arg)
 {
     struct kafka_source *k = arg;
@@ -324,12 +354,33 @@ static void look_closed(void *arg)
     close_client(k, on_gone);
 }
 
+/* Not before the last marks are written, or can't be. */
+static void leave(void *arg)
+{
+    struct kafka_source *k = arg;
+
+    timer_rest(k->settle_limit);
+    if (k->client == NULL || k->leaving)
+        return;
+    k->leaving = true;
+    rd_kafka_error_t *error = rd_kafka_consumer_close_queue(
+        kafka_client_rk(k->client), kafka_client_queue(k->client));
+    if (error) {
+        log_warn(source_name(k->src), "close: %s", rd_kafka_error_string(error));
+        rd_kafka_error_destroy(error);
+        close_client(k, on_gone);
+        return;
+    }
+    k->close_until_ms = loop_mono_ms() + CLOSE_WAIT_MS;
+    timer_set(k->close_look, 0);
+}
+
 static int start(struct source *src, void *self, struct err *err)
 {
     struct kafka_source *k = self;
 
     k->src = src;
-    kafka_group_init(&k->group, source_name(src));
+    kafka_group_init(&k->group, src, k->group_id, k->commit_lag_ms);
     if (open_client(k, err) < 0 || subscribe(k, err) < 0) {
         kafka_group_leave(&k->group);
         kafka_group_fini(&k->group);
@@ -339,7 +390,7 @@ static int start(struct source *src, void *self, struct err *err)
     }
     k->retry = timer_new(on_retry, k);
     k->close_look = timer_new(look_closed, k);
-    k->hook = loop_each_turn(store_offsets, k);
+    k->settle_limit = timer_new(leave, k);
     return 0;
 }
 
@@ -349,6 +400,14 @@ static void pause_source(struct source *src, void *self, bool paused)
 
     (void)src;
     kafka_group_pause(&k->group, paused);
+}
+
+static void reread(struct source *src, void *self)
+{
+    struct kafka_source *k = self;
+
+    (void)src;
+    kafka_group_reread(&k->group);
 }
 
 static void stop(struct source *src, void *self)
@@ -364,17 +423,8 @@ static void stop(struct source *src, void *self)
         return;
     }
     kafka_group_pause(&k->group, true);
-    kafka_parts_store(&k->group.parts);
-    rd_kafka_error_t *error = rd_kafka_consumer_close_queue(
-        kafka_client_rk(k->client), kafka_client_queue(k->client));
-    if (error) {
-        log_warn(source_name(k->src), "close: %s", rd_kafka_error_string(error));
-        rd_kafka_error_destroy(error);
-        close_client(k, on_gone);
-        return;
-    }
-    k->close_until_ms = loop_mono_ms() + CLOSE_WAIT_MS;
-    timer_set(k->close_look, 0);
+    timer_set(k->settle_limit, SETTLE_WAIT_MS);
+    kafka_group_settle(&k->group, leave, k);
 }
 
 const struct source_ops source_kafka = {
@@ -385,5 +435,6 @@ const struct source_ops source_kafka = {
     .check = check,
     .start = start,
     .pause = pause_source,
+    .reread = reread,
     .stop = stop,
 };

@@ -19,6 +19,7 @@
 
 enum {
     TICK_MS = 1000,
+    CLOCK_BACK_MS = 500,
     EVENTS_PER_TURN = 500,
     DESTROY_WAIT_MS = 5000,
     WHY_BYTES = 400,
@@ -34,7 +35,8 @@ struct kafka_client {
     struct timer *tick, *again; /* again: there was more than one turn should serve */
     const struct kafka_events *events;
     void *arg;
-    bool away; /* no broker can be reached */
+    int64_t behind_ms; /* the wall clock behind the monotonic one, at the last tick */
+    bool away;         /* no broker can be reached */
     bool failed, told;
     char why[WHY_BYTES];
     struct log_limit errors, lines;
@@ -68,6 +70,26 @@ static void on_timer(void *arg)
     kafka_client_poll(arg);
 }
 
+/* librdkafka's main thread, which sends the heartbeats, sleeps until a time of the wall
+ * clock. Set back by an hour, that is an hour away: any question wakes the thread. */
+static void wake_if_clock_went_back(struct kafka_client *c)
+{
+    const int64_t behind_ms = loop_mono_ms() - loop_wall_ms();
+    rd_kafka_topic_partition_list_t *list;
+
+    if (behind_ms - c->behind_ms > CLOCK_BACK_MS &&
+        rd_kafka_type(c->rk) == RD_KAFKA_CONSUMER &&
+        rd_kafka_subscription(c->rk, &list) == RD_KAFKA_RESP_ERR_NO_ERROR)
+        rd_kafka_topic_partition_list_destroy(list);
+    c->behind_ms = behind_ms;
+}
+
+static void on_tick(void *arg)
+{
+    wake_if_clock_went_back(arg);
+    kafka_client_poll(arg);
+}
+
 /* Undoes any prefix of kafka_client_open(), short of the handle and the descriptor. */
 static void release(struct kafka_client *c)
 {
@@ -97,7 +119,8 @@ static void listen_to(struct kafka_client *c, rd_kafka_type_t type)
     c->watch = watch_add(c->wake_fd, WATCH_READ, on_wake, c);
     c->again = timer_new(on_timer, c);
     /* An idle queue never wakes us, and a silent consumer is put out of its group. */
-    c->tick = timer_every(TICK_MS, on_timer, c);
+    c->behind_ms = loop_mono_ms() - loop_wall_ms();
+    c->tick = timer_every(TICK_MS, on_tick, c);
 }
 
 struct kafka_client *kafka_client_open(const char *who, rd_kafka_type_t type,
@@ -210,6 +233,8 @@ static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
         on_log(c, ev);
         break;
     case RD_KAFKA_EVENT_ERROR:
+        if (c->events->error)
+            c->events->error(c->arg, ev);
         on_error(c, ev);
         break;
     default:

@@ -19,6 +19,8 @@ struct kafka_events {
     int mask; /* RD_KAFKA_EVENT_..., beside log and error, which are handled here */
     /* Takes ev. Must not close the client. */
     void (*event)(void *arg, rd_kafka_event_t *ev);
+    /* An error, which is logged by the client; ev stays its own. May be NULL. */
+    void (*error)(void *arg, rd_kafka_event_t *ev);
     /* The handle is of no more use; the owner may close it from within. */
     void (*fatal)(void *arg, const char *why);
 };

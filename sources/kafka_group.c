@@ -7,22 +7,41 @@
 
 #include <string.h>
 
-enum { REVOKE_WAIT_MS = 3000 /* for the answers to records of partitions that leave */ };
+enum {
+    REVOKE_WAIT_MS = 3000, /* for the answers to records of partitions that leave */
+    READ_AGAIN_MS = 1000,
+    READ_TRIES = 3 /* while Redis is away it says so by itself when it is back */
+};
 
 static void on_limit(void *arg);
+static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
+                        const int64_t *marks, bool sure);
+static void on_marks(void *arg, const struct shelf_item *items, unsigned n);
+static void on_flushed(void *arg);
+static void on_read_again(void *arg);
+static const struct kafka_marks_events marks_events = {on_flushed, on_marks};
 
-void kafka_group_init(struct kafka_group *g, const char *who)
+void kafka_group_init(struct kafka_group *g, struct source *src, const char *group_id,
+                      int64_t commit_lag_ms)
 {
-    g->who = who;
-    kafka_parts_init(&g->parts, who);
+    g->who = source_name(src);
+    kafka_parts_init(&g->parts, src, commit_lag_ms);
     g->parts.owner = g;
+    kafka_marks_init(&g->marks, &g->parts, &marks_events, g);
+    kafka_start_init(&g->start, g->who, group_id);
+    g->start.done = on_assigned;
+    g->start.arg = g;
     g->limit = timer_new(on_limit, g);
+    g->read_again = timer_new(on_read_again, g);
 }
 
 void kafka_group_fini(struct kafka_group *g)
 {
     timer_del(g->limit);
-    g->limit = NULL;
+    timer_del(g->read_again);
+    g->limit = g->read_again = NULL;
+    kafka_start_fini(&g->start);
+    kafka_marks_fini(&g->marks);
 }
 
 void kafka_group_join(struct kafka_group *g, struct kafka_client *client)
@@ -71,8 +90,12 @@ void kafka_group_leave(struct kafka_group *g)
 {
     if (g->revoke)
         rd_kafka_event_destroy(g->revoke);
-    g->revoke = NULL;
+    if (g->assign)
+        rd_kafka_event_destroy(g->assign);
+    g->revoke = g->assign = NULL;
+    kafka_start_drop(&g->start);
     timer_rest(g->limit);
+    timer_rest(g->read_again);
     drop_all_parts(g);
     g->parts.rk = NULL;
     g->client = NULL;
@@ -95,7 +118,6 @@ static void finish_revoke(struct kafka_group *g)
 
     g->revoke = NULL;
     timer_rest(g->limit);
-    kafka_parts_store(&g->parts);
     drop_parts(g, list);
     /* librdkafka keeps a pause for the next time that a partition is ours (2.0.2); and to
      * resume it then would set it to where we had read to, past what was not stored. */
@@ -116,18 +138,53 @@ static bool revoke_is_answered(const struct kafka_group *g)
     return true;
 }
 
+/* What leaves is marked in full, and then handed over: by on_flushed(). */
+static void mark_revoked(struct kafka_group *g)
+{
+    struct kafka_part *part;
+
+    g->revoke_marked = true;
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        part->all = part->all || (part->holds & HOLD_REVOKE);
+    kafka_marks_flush(&g->marks);
+}
+
 void kafka_group_answered(struct kafka_group *g)
 {
-    if (g->revoke && revoke_is_answered(g))
+    if (g->revoke && !g->revoke_marked && revoke_is_answered(g))
+        mark_revoked(g);
+}
+
+static void on_flushed(void *arg)
+{
+    struct kafka_group *g = arg;
+
+    if (g->revoke && g->revoke_marked)
         finish_revoke(g);
+    if (g->settled) {
+        void (*done)(void *) = g->settled;
+        g->settled = NULL;
+        done(g->arg);
+    }
+}
+
+void kafka_group_settle(struct kafka_group *g, void (*done)(void *arg), void *arg)
+{
+    struct kafka_part *part;
+
+    g->settled = done;
+    g->arg = arg;
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        part->all = true;
+    kafka_marks_flush(&g->marks);
 }
 
 static void on_limit(void *arg)
 {
     struct kafka_group *g = arg;
 
-    log_warn(g->who, "partitions go while records are open; another member "
-                     "will read these again");
+    log_warn(g->who, "partitions go while Redis has not answered for them; another "
+                     "member will read the last records again");
     finish_revoke(g);
 }
 
@@ -137,6 +194,7 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
     const rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(ev);
 
     g->revoke = ev;
+    g->revoke_marked = false;
     for (int i = 0; i < list->cnt; i++) {
         struct kafka_part *part =
             kafka_part_find(&g->parts, list->elems[i].topic, list->elems[i].partition);
@@ -144,32 +202,106 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
             kafka_part_hold(part, HOLD_REVOKE);
     }
     /* Of what was lost nothing can be committed any more. */
-    if (rd_kafka_assignment_lost(kafka_client_rk(g->client)) || revoke_is_answered(g))
+    if (rd_kafka_assignment_lost(kafka_client_rk(g->client))) {
         finish_revoke(g);
-    else
-        timer_set(g->limit, REVOKE_WAIT_MS);
+        return;
+    }
+    timer_set(g->limit, REVOKE_WAIT_MS);
+    kafka_group_answered(g);
 }
 
-static void on_assign(struct kafka_group *g, const rd_kafka_topic_partition_list_t *list)
+/* -------------------------------------------------------------- what comes */
+
+static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
+                        const int64_t *marks, bool sure)
 {
+    struct kafka_group *g = arg;
+
+    if (!sure)
+        log_debug(g->who, "partitions begin without both offset and mark");
     apply(g, true, list);
-    for (int i = 0; i < list->cnt; i++)
-        kafka_part_add(&g->parts, list->elems[i].topic, list->elems[i].partition);
+    for (int i = 0; i < list->cnt; i++) {
+        const rd_kafka_topic_partition_t *row = &list->elems[i];
+        kafka_part_add(&g->parts, row->topic, row->partition,
+                       row->offset >= 0 ? row->offset : -1, marks[i]);
+    }
     if (g->paused)
         kafka_parts_hold(&g->parts, HOLD_FLOW);
     kafka_client_alive(g->client);
     log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
             "%d partitions assigned, %u in all", list->cnt, g->parts.count);
+    rd_kafka_topic_partition_list_destroy(list);
+    if (g->assign)
+        rd_kafka_event_destroy(g->assign);
+    g->assign = NULL;
+}
+
+/* Takes ev. */
+static void on_assign(struct kafka_group *g, rd_kafka_event_t *ev)
+{
+    g->assign = ev;
+    kafka_start_begin(&g->start, g->client, rd_kafka_event_topic_partition_list(ev));
+    kafka_marks_read(&g->marks);
+}
+
+void kafka_group_committed(struct kafka_group *g, rd_kafka_event_t *ev)
+{
+    kafka_start_committed(&g->start, ev);
+}
+
+/* ------------------------------------------------------------- reading again */
+
+static bool is_held_for_marks(const struct kafka_group *g)
+{
+    const struct kafka_part *part;
+
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        if (part->holds & HOLD_MARKS)
+            return true;
+    return false;
+}
+
+static void on_marks(void *arg, const struct shelf_item *items, unsigned n)
+{
+    struct kafka_group *g = arg;
+    struct kafka_part *part;
+
+    kafka_start_marks(&g->start, items, n);
+    if (!is_held_for_marks(g))
+        return;
+    if (items == NULL && ++g->read_tries < READ_TRIES) {
+        timer_set(g->read_again, READ_AGAIN_MS);
+        return;
+    }
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        if (part->holds & HOLD_MARKS)
+            kafka_part_reread(part,
+                              kafka_marks_find(items, n, part->topic, part->partition));
+    kafka_parts_let_go(&g->parts, HOLD_MARKS);
+}
+
+static void on_read_again(void *arg)
+{
+    struct kafka_group *g = arg;
+    kafka_marks_read(&g->marks);
+}
+
+void kafka_group_reread(struct kafka_group *g)
+{
+    g->read_tries = 0;
+    kafka_parts_hold(&g->parts, HOLD_MARKS);
+    kafka_marks_read(&g->marks);
 }
 
 void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev)
 {
     if (g->revoke)
         finish_revoke(g);
+    kafka_start_hurry(&g->start);
     switch (rd_kafka_event_error(ev)) {
     case RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS:
-        on_assign(g, rd_kafka_event_topic_partition_list(ev));
-        break;
+        on_assign(g, ev);
+        return;
     case RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS:
         on_revoke(g, ev);
         return;

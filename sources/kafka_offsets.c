@@ -61,7 +61,7 @@ bool kafka_offsets_answer(struct kafka_offsets *o, struct kafka_read *read, bool
     return o->done != before;
 }
 
-int64_t kafka_offsets_rewind(struct kafka_offsets *o)
+int64_t kafka_offsets_rewind(struct kafka_offsets *o, int64_t back_to)
 {
     must(o->open == 0);
     if (!STAILQ_EMPTY(&o->reads))
@@ -69,5 +69,9 @@ int64_t kafka_offsets_rewind(struct kafka_offsets *o)
     while (!STAILQ_EMPTY(&o->reads))
         drop_head(o);
     o->torn = false;
+    if (back_to >= 0 && back_to < o->position)
+        o->position = back_to;
+    if (o->done > o->position)
+        o->done = o->position;
     return o->position;
 }

@@ -38,7 +38,9 @@ struct kafka_read *kafka_offsets_read(struct kafka_offsets *o, int64_t offset,
                                       void *owner);
 /* Once for each read, which may be gone afterwards. True: o->done went up. */
 bool kafka_offsets_answer(struct kafka_offsets *o, struct kafka_read *read, bool stored);
-/* Forgets every read, of which none may be open; gives the offset to read from again. */
-int64_t kafka_offsets_rewind(struct kafka_offsets *o);
+/* Forgets every read, of which none may be open; gives the offset to read from again:
+ * that of the first that is not stored, or back_to where that is lower (-1: it is not).
+ */
+int64_t kafka_offsets_rewind(struct kafka_offsets *o, int64_t back_to);
 
 #endif

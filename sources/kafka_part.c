@@ -8,6 +8,7 @@
  */
 #include "sources/kafka_part.h"
 
+#include "bridge/fault.h"
 #include "bridge/mem.h"
 #include "sources/kafka_client.h"
 
@@ -19,10 +20,12 @@ enum { WINDOW_MAX = 65536 /* reads of one partition from its first open one */ }
 
 static void on_rewind(void *arg);
 
-void kafka_parts_init(struct kafka_parts *parts, const char *who)
+void kafka_parts_init(struct kafka_parts *parts, struct source *src, int64_t lag_ms)
 {
     memset(parts, 0, sizeof(*parts));
-    parts->who = who;
+    parts->src = src;
+    parts->who = source_name(src);
+    parts->lag_ms = lag_ms;
     TAILQ_INIT(&parts->list);
 }
 
@@ -34,7 +37,7 @@ static void part_free(struct kafka_part *part)
 }
 
 struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
-                                  int32_t partition)
+                                  int32_t partition, int64_t start, int64_t mark)
 {
     struct kafka_part *part = kafka_part_find(parts, topic, partition);
 
@@ -44,9 +47,16 @@ struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
     part->parts = parts;
     part->topic = mem_strdup(topic);
     part->partition = partition;
-    part->back_to = -1;
+    part->back_to = part->below = part->probe = part->last_offset = -1;
+    part->start = start;
+    part->mark = mark;
+    part->unsure = start < 0 && mark >= 0;
     part->rewind = timer_new(on_rewind, part);
     kafka_offsets_init(&part->offsets);
+    part->offsets.position = start;
+    kafka_lag_init(&part->lag, parts->lag_ms);
+    if (start >= 0 && mark < 0)
+        kafka_lag_reset(&part->lag, start); /* so that there is one */
     TAILQ_INSERT_TAIL(&parts->list, part, link);
     parts->count++;
     return part;
@@ -192,40 +202,197 @@ static void rewind_soon(struct kafka_part *part)
         timer_set(part->rewind, kafka_backoff_ms(++part->rewinds));
 }
 
-static void on_rewind(void *arg)
-{
-    struct kafka_part *part = arg;
-    int64_t offset = kafka_offsets_rewind(&part->offsets);
+/* --- a topic made anew under its name --- */
 
-    if (part->back_to >= 0 && part->back_to < offset)
-        offset = part->back_to;
+/* Until Redis has forgotten the partition. */
+struct forgetting {
+    struct kafka_parts *parts;
+    char *topic;
+    int32_t partition;
+    unsigned era;
+};
+
+static void go_back(struct kafka_part *part);
+
+static void on_forgotten(void *arg, bool done)
+{
+    struct forgetting *f = arg;
+    struct kafka_part *part = kafka_part_find(f->parts, f->topic, f->partition);
+
+    f->parts->asks--;
+    if (part && part->era == f->era && part->anew) {
+        if (done) {
+            part->anew = false;
+            part->mark = -1;
+            go_back(part);
+        } else { /* Redis is away */
+            timer_set(part->rewind, kafka_backoff_ms(1));
+        }
+    }
+    free(f->topic);
+    free(f);
+}
+
+static void forget(struct kafka_part *part)
+{
+    struct forgetting *f = mem_alloc(sizeof(*f));
+
+    *f = (struct forgetting){.parts = part->parts, .partition = part->partition};
+    f->topic = mem_strdup(part->topic);
+    f->era = part->era;
+    part->parts->asks++;
+    source_forget_partition(part->parts->src, part->topic, part->partition, on_forgotten,
+                            f);
+}
+
+/* offset came although it is below where we had come to, or although Redis knows the
+ * partition and the group does not. Where Redis has got further than the partition
+ * reaches, its topic was made anew, or its end was lost; else timestamps tell. */
+static bool is_anew(const struct kafka_part *part, int64_t offset)
+{
+    const int64_t known =
+        part->mark > part->offsets.position ? part->mark : part->offsets.position;
+    int64_t low, high;
+
+    if (part->parts->rk == NULL ||
+        rd_kafka_get_watermark_offsets(part->parts->rk, part->topic, part->partition,
+                                       &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return false;
+    if (high <= offset || high >= known) /* or not known */
+        return false;
+    log_warn(part->parts->who,
+             "%s/%" PRId32 ": it ends at offset %" PRId64 ", and was read up to %" PRId64
+             " before: the topic was made anew, and is read as a new one",
+             part->topic, part->partition, high, known);
+    return true;
+}
+
+/* ---------------------------------------------------------------- going back */
+
+static void go_back(struct kafka_part *part)
+{
+    const int64_t was = part->offsets.position, done = part->offsets.done;
+    const int64_t offset = kafka_offsets_rewind(&part->offsets, part->back_to);
+
     part->back_to = -1;
-    part->offsets.position = offset;
+    part->era++;
+    if (offset != part->probe) {
+        part->probe = -1;
+        if (offset <= part->last_offset)
+            part->last_offset = -1;
+    }
     part->holds &= ~(unsigned)HOLD_WINDOW; /* the window is empty */
+    if (offset >= 0 && (offset < done || offset < part->lag.ripe))
+        kafka_lag_reset(&part->lag, offset);
+    if (offset < was)
+        source_rewound(part->parts->src);
     log_debug(part->parts->who, "%s/%" PRId32 ": reading again from offset %" PRId64,
               part->topic, part->partition, offset);
     kafka_part_let_go(part, HOLD_REWIND);
 }
 
-struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset)
+static void on_rewind(void *arg)
+{
+    struct kafka_part *part = arg;
+
+    if (part->anew)
+        forget(part);
+    else
+        go_back(part);
+}
+
+/* True: the record is to be left, it will come again. */
+static bool is_out_of_place(struct kafka_part *part, int64_t offset)
+{
+    struct kafka_offsets *o = &part->offsets;
+    const bool is_lower = offset < o->position;
+
+    if (!is_lower && !part->unsure)
+        return false;
+    part->unsure = false;
+    part->anew = is_anew(part, offset);
+    if (!is_lower && !part->anew)
+        return false;
+    if (o->position < 0)
+        o->position = offset;
+    /* Cut off, if not made anew; its records before this one are open or done. */
+    if (!part->anew)
+        log_limited(&part->parts->went_back, LOG_WARN, part->parts->who,
+                    "%s/%" PRId32 ": offset %" PRId64 " after %" PRId64
+                    "; the topic was made anew or cut off",
+                    part->topic, part->partition, offset, o->position - 1);
+    if (part->below < o->position)
+        part->below = o->position;
+    if (part->below < part->mark)
+        part->below = part->mark;
+    part->back_to = offset;
+    rewind_soon(part);
+    return true;
+}
+
+static void begin_again(struct kafka_part *part, int64_t offset)
+{
+    if (part->below < part->offsets.position)
+        part->below = part->offsets.position;
+    part->anew = true;
+    part->back_to = offset;
+    rewind_soon(part);
+}
+
+/* Its topic was away. Is it the same? Its last record is read again to see. True: the
+ * record is to be left. */
+static bool is_another(struct kafka_part *part, int64_t offset, int64_t stamp_ms)
+{
+    if (part->vanished) {
+        part->vanished = false;
+        if (part->last_offset < 0 || part->last_ms == 0)
+            return false;
+        part->probe = part->back_to = part->last_offset;
+        rewind_soon(part);
+        return true;
+    }
+    const bool differs = offset == part->probe && stamp_ms != part->last_ms;
+    if (offset >= part->probe)
+        part->probe = -1;
+    if (!differs)
+        return false;
+    log_warn(part->parts->who,
+             "%s/%" PRId32 ": offset %" PRId64 " is another record than before: the "
+             "topic was made anew, and is read as a new one",
+             part->topic, part->partition, offset);
+    begin_again(part, 0);
+    return true;
+}
+
+void kafka_parts_vanish(struct kafka_parts *parts, const char *topic)
+{
+    struct kafka_part *part;
+
+    TAILQ_FOREACH (part, &parts->list, link)
+        if (strcmp(part->topic, topic) == 0)
+            part->vanished = true;
+}
+
+struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
+                                   int64_t stamp_ms)
 {
     struct kafka_offsets *o = &part->offsets;
 
+    if (part->start < 0) {
+        part->start = offset;
+        kafka_lag_reset(&part->lag, offset);
+    }
     if (part->holds) {
         if (o->position < 0)
             o->position = offset;
         return NULL;
     }
-    if (offset < o->position) {
-        /* A topic made anew, or cut off; its records before this one are open or done. */
-        log_limited(&part->parts->went_back, LOG_WARN, part->parts->who,
-                    "%s/%" PRId32 ": offset %" PRId64 " after %" PRId64
-                    "; the topic was made anew or cut off",
-                    part->topic, part->partition, offset, o->position - 1);
-        part->back_to = offset;
-        rewind_soon(part);
+    if ((part->vanished || part->probe >= 0) && is_another(part, offset, stamp_ms))
         return NULL;
-    }
+    if (is_out_of_place(part, offset))
+        return NULL;
+    part->last_offset = offset;
+    part->last_ms = stamp_ms;
     struct kafka_read *read = kafka_offsets_read(o, offset, part);
     if (o->count >= WINDOW_MAX)
         kafka_part_hold(part, HOLD_WINDOW);
@@ -239,7 +406,7 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
     const int64_t offset = read->offset;
 
     if (kafka_offsets_answer(&part->offsets, read, stored)) {
-        part->dirty = parts->dirty = true;
+        kafka_lag_note(&part->lag, loop_mono_ms(), part->offsets.done);
         part->rewinds = 0;
     }
     if (part->gone) {
@@ -258,24 +425,67 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
         kafka_part_let_go(part, HOLD_WINDOW);
 }
 
-void kafka_parts_store(struct kafka_parts *parts)
+void kafka_part_reread(struct kafka_part *part, int64_t mark)
 {
-    rd_kafka_topic_partition_list_t *list = NULL;
-    struct kafka_part *part;
+    const int64_t position = part->offsets.position;
+    int64_t to = mark;
 
-    if (!parts->dirty || parts->rk == NULL)
+    if (to < 0)
+        to = part->mark >= 0 ? part->mark : part->start;
+    if (mark < part->mark)
+        log_limited(&part->parts->read_again, LOG_WARN, part->parts->who,
+                    "Redis lost what it took last: %s/%" PRId32
+                    " was stored up to offset %" PRId64
+                    ", and is read again from %" PRId64,
+                    part->topic, part->partition, part->mark, to);
+    part->mark = mark;
+    if (to < 0 || to >= position)
         return;
-    parts->dirty = false;
-    TAILQ_FOREACH (part, &parts->list, link) {
-        if (part->dirty)
-            list_add(&list, part)->offset = part->offsets.done; /* the next to read */
-        part->dirty = false;
+    if (part->back_to < 0 || to < part->back_to)
+        part->back_to = to;
+    rewind_soon(part);
+}
+
+int64_t kafka_part_sure(struct kafka_part *part)
+{
+    const bool stays = part->back_to < 0 && !part->anew && !(part->holds & HOLD_MARKS);
+
+    if (!stays)
+        return -1;
+    return part->all ? part->offsets.done : kafka_lag_ripe(&part->lag, loop_mono_ms());
+}
+
+/* librdkafka commits only what is above the last commit: after a topic was made anew it
+ * has to be told. */
+static void commit_lower(struct kafka_parts *parts,
+                         const rd_kafka_topic_partition_list_t *list)
+{
+    rd_kafka_topic_partition_list_t *lower = NULL;
+
+    for (int i = 0; i < list->cnt; i++) {
+        const rd_kafka_topic_partition_t *row = &list->elems[i];
+        const struct kafka_part *part =
+            kafka_part_find(parts, row->topic, row->partition);
+        if (part && row->offset < part->below)
+            list_add(&lower, part)->offset = row->offset;
     }
+    if (lower == NULL)
+        return;
+    rd_kafka_commit(parts->rk, lower, 1); /* its outcome comes as an event */
+    rd_kafka_topic_partition_list_destroy(lower);
+}
+
+void kafka_parts_store(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list)
+{
     if (list == NULL)
         return;
-    rd_kafka_resp_err_t code = rd_kafka_offsets_store(parts->rk, list);
-    if (code) /* _STATE: lost in this moment; its new owner reads from the last commit */
-        log_limited(&parts->commits, LOG_WARN, parts->who, "offsets to commit: %s",
-                    rd_kafka_err2str(code));
+    if (parts->rk) {
+        rd_kafka_resp_err_t code = rd_kafka_offsets_store(parts->rk, list);
+        FAULT("S4");
+        if (code) /* _STATE: lost in this moment; its new owner reads from the mark */
+            log_limited(&parts->commits, LOG_WARN, parts->who, "offsets to commit: %s",
+                        rd_kafka_err2str(code));
+        commit_lower(parts, list);
+    }
     rd_kafka_topic_partition_list_destroy(list);
 }

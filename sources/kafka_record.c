@@ -31,20 +31,25 @@ static void forget_headers(struct job *job)
     job->header_count = 0;
 }
 
+int64_t kafka_record_ms(const rd_kafka_message_t *m)
+{
+    rd_kafka_timestamp_type_t type;
+    const int64_t ms = rd_kafka_message_timestamp(m, &type);
+
+    return type != RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && ms > 0 ? ms : 0;
+}
+
 struct job *kafka_record_job(const rd_kafka_message_t *m, const char **reason,
                              struct err *err)
 {
     struct job *job = job_new(m->len + m->key_len + HEADERS_HINT_BYTES);
-    rd_kafka_timestamp_type_t type;
-    int64_t timestamp_ms = rd_kafka_message_timestamp(m, &type);
 
     job->topic = job_keep(job, slice_of(rd_kafka_topic_name(m->rkt)));
     job->key = job_keep(job, (struct slice){m->key, m->key_len});
     job->payload = job_keep(job, (struct slice){m->payload, m->len});
     job->partition = m->partition;
     job->offset = m->offset;
-    if (type != RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && timestamp_ms > 0)
-        job->timestamp_ms = timestamp_ms;
+    job->timestamp_ms = kafka_record_ms(m);
     *reason = NULL;
     if (add_headers(job, m, err) < 0) {
         forget_headers(job);

@@ -15,5 +15,7 @@
  * why; it then has the raw key and payload and no headers. */
 struct job *kafka_record_job(const rd_kafka_message_t *m, const char **reason,
                              struct err *err);
+/* Its timestamp, ms since 1970; 0: it has none. */
+int64_t kafka_record_ms(const rd_kafka_message_t *m);
 
 #endif

@@ -126,6 +126,7 @@ static void answer(struct mqtt_slot *slot)
     slot->last.answered = true;
     if (slot->last.state == LAST_STORED) {
         send_plain(slot, FRAME_STORED);
+        FAULT("S4");
         return;
     }
     /* There is no "no" in MQTT: only a worker that ends without a PUBACK gets the message
@@ -228,14 +229,15 @@ static int take_connected(struct mqtt_slot *slot, struct slice body, struct err 
     slot->connected_ms = loop_mono_ms();
     if (!present)
         slot->last.serial = 0; /* message ids begin anew */
-    if (slot->connected_before && !present)
+    if (slot->connected_before && !present) {
+        source_session_lost(slot->src);
         log_warn(
             source_name(slot->src),
             "possible loss: the session of %s expired or was lost by the broker, and "
-            "what "
-            "it held is gone; raise session_expiry, and let the broker keep its sessions "
-            "on disk",
+            "what it held is gone; raise session_expiry, and let the broker keep its "
+            "sessions on disk",
             client_id);
+    }
     log_info(source_name(slot->src), "connected as %s, %s session", client_id,
              present ? "earlier" : "new");
     slot->connected_before = true;

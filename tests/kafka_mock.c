@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * kafka_mock.c - librdkafka's mock cluster as a server of its own, for machines that
- * cannot get a real Kafka.
+ * cannot get a real Kafka, and for faults that a real one does not make to order.
  *
- * Prints the address to connect to, then obeys lines on stdin until that is closed:
- *   topic NAME PARTITIONS   creates a topic
- *   down, up                the one broker goes away, comes back
+ * kafka_mock [BROKERS] prints the addresses to connect to, then obeys lines on stdin
+ * until that is closed, each with "ok" or "bad":
+ *   topic NAME PARTITIONS        creates a topic
+ *   down [BROKER]                a broker (1) goes away,
+ *   up [BROKER]                  comes back
+ *   leader NAME PARTITION BROKER gives the partition another leader
+ *   fail API COUNT ERROR         the next COUNT requests of that number are answered so
  */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,22 +20,33 @@
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 
-static void obey(rd_kafka_mock_cluster_t *cluster, const char *line)
+static bool obey(rd_kafka_mock_cluster_t *cluster, const char *line)
 {
     char name[256];
-    int partitions;
+    int a, b;
+    int32_t broker = 1;
 
-    if (sscanf(line, "topic %255s %d", name, &partitions) == 2)
-        rd_kafka_mock_topic_create(cluster, name, partitions, 1);
-    else if (strncmp(line, "down", 4) == 0)
-        rd_kafka_mock_broker_set_down(cluster, 1);
-    else if (strncmp(line, "up", 2) == 0)
-        rd_kafka_mock_broker_set_up(cluster, 1);
-    puts("ok");
-    fflush(stdout);
+    if (sscanf(line, "topic %255s %d", name, &a) == 2)
+        return rd_kafka_mock_topic_create(cluster, name, a, 1) == 0;
+    if (sscanf(line, "leader %255s %d %d", name, &a, &b) == 3)
+        return rd_kafka_mock_partition_set_leader(cluster, name, a, b) == 0;
+    if (sscanf(line, "fail %d %d %d", &a, &broker, &b) == 3) {
+        while (broker-- > 0)
+            rd_kafka_mock_push_request_errors(cluster, (int16_t)a, 1, b);
+        return true;
+    }
+    if (strncmp(line, "down", 4) == 0) {
+        sscanf(line, "down %" SCNd32, &broker);
+        return rd_kafka_mock_broker_set_down(cluster, broker) == 0;
+    }
+    if (strncmp(line, "up", 2) == 0) {
+        sscanf(line, "up %" SCNd32, &broker);
+        return rd_kafka_mock_broker_set_up(cluster, broker) == 0;
+    }
+    return false;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char why[256], line[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -40,11 +56,14 @@ int main(void)
         fprintf(stderr, "kafka_mock: %s\n", why);
         return EXIT_FAILURE;
     }
-    rd_kafka_mock_cluster_t *cluster = rd_kafka_mock_cluster_new(rk, 1);
+    rd_kafka_mock_cluster_t *cluster =
+        rd_kafka_mock_cluster_new(rk, argc > 1 ? atoi(argv[1]) : 1);
     puts(rd_kafka_mock_cluster_bootstraps(cluster));
     fflush(stdout);
-    while (fgets(line, sizeof(line), stdin) != NULL)
-        obey(cluster, line);
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        puts(obey(cluster, line) ? "ok" : "bad");
+        fflush(stdout);
+    }
     rd_kafka_mock_cluster_destroy(cluster);
     rd_kafka_destroy(rk);
     return EXIT_SUCCESS;

@@ -88,6 +88,12 @@ static void names_every_value_that_is_out_of_range(void **state)
     refuses("ranges");
 }
 
+static void names_every_redis_whose_address_and_promises_do_not_fit(void **state)
+{
+    (void)state;
+    refuses("redis");
+}
+
 static void names_every_route_that_cannot_work_and_every_source_left_over(void **state)
 {
     (void)state;
@@ -431,6 +437,7 @@ int main(void)
         cmocka_unit_test(names_every_unknown_key_type_and_section_and_the_nearest_known),
         cmocka_unit_test(names_every_value_of_a_wrong_type),
         cmocka_unit_test(names_every_value_that_is_out_of_range),
+        cmocka_unit_test(names_every_redis_whose_address_and_promises_do_not_fit),
         cmocka_unit_test(names_every_route_that_cannot_work_and_every_source_left_over),
         cmocka_unit_test(a_schedule_that_is_wrong_or_missing_is_named),
         cmocka_unit_test(

@@ -458,6 +458,31 @@ static void every_integer_form_is_read(void **state)
     }
 }
 
+/* Byte 0 of the array says who wrote it. What is broken is not newer. */
+static void a_record_of_a_later_version_is_told_from_a_broken_one(void **state)
+{
+    static const struct {
+        struct slice record;
+        bool newer;
+    } rows[] = {
+        {SLICE_LIT("\x94\x02\x05\xc0\x80"), true},
+        {SLICE_LIT("\x91\x02"), true},
+        {SLICE_LIT("\x95\x7f"), true},
+        {SLICE_LIT("\x94\x01\x05\xc0\x80"), false},
+        {SLICE_LIT("\x94\x01"), false},
+        {SLICE_LIT("\x94\x00"), false},
+        {SLICE_LIT("\x94\xff"), false}, /* -1 */
+        {SLICE_LIT("\x91\xa1x"), false},
+        {SLICE_LIT("\x90"), false},
+        {SLICE_LIT("\x02"), false},
+        {SLICE_LIT("x"), false},
+        {SLICE_LIT(""), false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(job_is_newer(rows[i].record), rows[i].newer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +494,7 @@ int main(void)
         cmocka_unit_test(headers_have_a_greatest_size_in_all),
         cmocka_unit_test(any_job_comes_back_as_it_went),
         cmocka_unit_test(a_record_cut_off_anywhere_is_refused),
+        cmocka_unit_test(a_record_of_a_later_version_is_told_from_a_broken_one),
         cmocka_unit_test(a_flipped_bit_never_crashes),
         cmocka_unit_test(a_plain_job_is_a_short_record),
         cmocka_unit_test(what_a_later_tarry_adds_is_skipped),

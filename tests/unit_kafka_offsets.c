@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_kafka_offsets.c - what of a Kafka partition may be committed, and from where it is
- * read again.
+ * unit_kafka_offsets.c - what of a Kafka partition may be committed and when, and from
+ * where it is read again.
  */
+#include "sources/kafka_lag.h"
 #include "sources/kafka_offsets.h"
 
 #include <setjmp.h>
@@ -104,7 +105,7 @@ static void a_rewind_reads_again_from_the_first_record_that_was_not_stored(void 
     kafka_offsets_answer(&o, r[0], true);
     kafka_offsets_answer(&o, r[2], false);
     kafka_offsets_answer(&o, r[1], true);
-    assert_int_equal(kafka_offsets_rewind(&o), 9);
+    assert_int_equal(kafka_offsets_rewind(&o, -1), 9);
     assert_int_equal(o.position, 9);
     assert_int_equal(o.done, 7);
     assert_false(o.torn);
@@ -122,10 +123,93 @@ static void a_rewind_with_everything_stored_changes_no_position(void **state)
     struct kafka_read *r[1];
     read_all(&o, (const int64_t[]){5}, 1, r);
     kafka_offsets_answer(&o, r[0], true);
-    assert_int_equal(kafka_offsets_rewind(&o), 6);
+    assert_int_equal(kafka_offsets_rewind(&o, -1), 6);
     kafka_offsets_init(&o);
-    assert_int_equal(kafka_offsets_rewind(&o), -1);
+    assert_int_equal(kafka_offsets_rewind(&o, -1), -1);
     kafka_offsets_fini(&o);
+}
+
+static void a_rewind_may_go_back_behind_what_is_stored(void **state)
+{
+    (void)state;
+    struct kafka_offsets o;
+    struct kafka_read *r[3];
+    read_all(&o, (const int64_t[]){5, 6, 7}, 3, r);
+    for (int i = 0; i < 3; i++)
+        kafka_offsets_answer(&o, r[i], true);
+    assert_int_equal(o.done, 8);
+    assert_int_equal(kafka_offsets_rewind(&o, 9), 8);
+    assert_int_equal(o.done, 8);
+    assert_int_equal(kafka_offsets_rewind(&o, 6), 6);
+    assert_int_equal(o.position, 6);
+    assert_int_equal(o.done, 6);
+    kafka_offsets_answer(&o, kafka_offsets_read(&o, 6, NULL), true);
+    assert_int_equal(o.done, 7);
+    kafka_offsets_fini(&o);
+}
+
+/* ------------------------------------------------------------------ the lag */
+
+static void an_offset_is_ripe_when_the_lag_is_over_and_not_before(void **state)
+{
+    (void)state;
+    struct kafka_lag l;
+    kafka_lag_init(&l, 1600);
+    assert_int_equal(kafka_lag_ripe(&l, 0), -1);
+    kafka_lag_note(&l, 1000, 7);
+    assert_int_equal(kafka_lag_ripe(&l, 2599), -1);
+    assert_int_equal(kafka_lag_ripe(&l, 1000 + 1600 + 100), 7);
+    assert_int_equal(kafka_lag_ripe(&l, 9000), 7);
+}
+
+static void without_a_lag_everything_is_ripe_at_once(void **state)
+{
+    (void)state;
+    struct kafka_lag l;
+    kafka_lag_init(&l, 0);
+    for (int64_t offset = 1; offset < 100; offset++) {
+        kafka_lag_note(&l, 5, offset);
+        assert_int_equal(kafka_lag_ripe(&l, 5), offset);
+    }
+}
+
+static void what_was_noted_before_a_reset_never_ripens(void **state)
+{
+    (void)state;
+    struct kafka_lag l;
+    kafka_lag_init(&l, 1600);
+    kafka_lag_note(&l, 0, 50);
+    kafka_lag_reset(&l, 20);
+    assert_int_equal(kafka_lag_ripe(&l, 100000), 20);
+    kafka_lag_note(&l, 100000, 21);
+    assert_int_equal(kafka_lag_ripe(&l, 100000), 20);
+    assert_int_equal(kafka_lag_ripe(&l, 101700), 21);
+}
+
+/* Against every note that was made, at random times, with lags of all sizes. */
+static void the_ripe_offset_is_as_old_as_the_lag_and_hardly_older(void **state)
+{
+    (void)state;
+    enum { N = 20000 };
+    static int64_t at[N];
+    static const int64_t lags[] = {1, 2, 15, 16, 17, 100, 2000, 2001, 600000};
+    uint32_t random = 1;
+
+    for (unsigned k = 0; k < sizeof(lags) / sizeof(lags[0]); k++) {
+        const int64_t lag = lags[k], slack = (lag + 15) / 16;
+        struct kafka_lag l;
+        int64_t now = 0;
+        kafka_lag_init(&l, lag);
+        for (int64_t i = 0; i < N; i++) {
+            random = random * 1664525 + 1013904223;
+            now += random >> 16 & 1 ? 0 : random % (uint32_t)(lag / 4 + 2);
+            at[i] = now;
+            kafka_lag_note(&l, now, i);
+            const int64_t ripe = kafka_lag_ripe(&l, now);
+            assert_true(ripe < 0 || now - at[ripe] >= lag);
+            assert_true(now - at[ripe + 1] < lag + slack);
+        }
+    }
 }
 
 /* Against a model that keeps every record: 2000 records, answered in random order. */
@@ -172,6 +256,11 @@ int main(void)
         cmocka_unit_test(the_commit_never_passes_a_record_that_was_not_stored),
         cmocka_unit_test(a_rewind_reads_again_from_the_first_record_that_was_not_stored),
         cmocka_unit_test(a_rewind_with_everything_stored_changes_no_position),
+        cmocka_unit_test(a_rewind_may_go_back_behind_what_is_stored),
+        cmocka_unit_test(an_offset_is_ripe_when_the_lag_is_over_and_not_before),
+        cmocka_unit_test(without_a_lag_everything_is_ripe_at_once),
+        cmocka_unit_test(what_was_noted_before_a_reset_never_ripens),
+        cmocka_unit_test(the_ripe_offset_is_as_old_as_the_lag_and_hardly_older),
         cmocka_unit_test(any_order_of_answers_commits_the_longest_stored_prefix),
     };
     alarm(30);

@@ -177,6 +177,7 @@ static struct {
     struct sink sink;
     struct conf_route conf;
     struct sched sched;
+    struct sched *scheds;
     struct route route;
 } world;
 
@@ -194,10 +195,12 @@ static int make_world(void **state)
                                      .breaker_least = 4,
                                      .breaker_rest_ms = 300};
     world.sched.route = &world.route;
+    world.scheds = &world.sched;
     world.route = (struct route){.bridge = &world.bridge,
                                  .conf = &world.conf,
                                  .sink = &world.sink,
-                                 .scheds = &world.sched,
+                                 .scheds = &world.scheds,
+                                 .home = &world.sched,
                                  .bucket_count = 1};
     return 0;
 }

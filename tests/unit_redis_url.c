@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -75,6 +76,104 @@ static void every_form_is_understood(void **state)
     }
 }
 
+static void sentinels_and_clusters_are_lists_of_places(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        enum redis_kind kind;
+        bool tls;
+        const char *first, *last, *last_port;
+        size_t count;
+        const char *master, *user, *password;
+        unsigned db;
+        const char *shown;
+    } rows[] = {
+        {"redis+sentinel://s1/jobs", REDIS_SENTINEL, false, "s1", "s1", "26379", 1,
+         "jobs", NULL, NULL, 0, "redis+sentinel://s1:26379/jobs/0"},
+        {"rediss+sentinel://bob:p%2Cw,x@10.0.0.1:1,[fe80::2],s3:3/my%2Fjobs/7",
+         REDIS_SENTINEL, true, "10.0.0.1", "s3", "3", 3, "my/jobs", "bob", "p,w,x", 7,
+         "rediss+sentinel://10.0.0.1:1,[fe80::2]:26379,s3:3/my/jobs/7"},
+        {"REDIS+SENTINEL://:pw@s1,s2/jobs/", REDIS_SENTINEL, false, "s1", "s2", "26379",
+         2, "jobs", NULL, "pw", 0, "redis+sentinel://s1:26379,s2:26379/jobs/0"},
+        {"redis+cluster://a:7000,[::1]:7001", REDIS_CLUSTER, false, "a", "::1", "7001", 2,
+         NULL, NULL, NULL, 0, "redis+cluster://a:7000,[::1]:7001"},
+        {"rediss+cluster://u:p@a/0", REDIS_CLUSTER, true, "a", "a", "6379", 1, NULL, "u",
+         "p", 0, "rediss+cluster://a:6379"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct redis_url parsed, url;
+        struct err err;
+        assert_int_equal(redis_url_parse(rows[i].text, &parsed, &err), 0);
+        redis_url_copy(&parsed, &url);
+        redis_url_free(&parsed);
+        assert_int_equal(url.kind, rows[i].kind);
+        assert_int_equal(url.tls, rows[i].tls);
+        assert_null(url.host);
+        assert_int_equal(url.place_count, rows[i].count);
+        same(url.places[0].host, rows[i].first);
+        same(url.places[url.place_count - 1].host, rows[i].last);
+        same(url.places[url.place_count - 1].port, rows[i].last_port);
+        same(url.master, rows[i].master);
+        same(url.user, rows[i].user);
+        same(url.password, rows[i].password);
+        assert_int_equal(url.db, rows[i].db);
+        char *shown = redis_url_shown(&url);
+        assert_string_equal(shown, rows[i].shown);
+        free(shown);
+        redis_url_free(&url);
+    }
+}
+
+static void an_error_says_what_is_missing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        {"mysql://h", "redis+sentinel://"},
+        {"redis+sentinel://a,b", "name of the master is missing"},
+        {"redis+sentinel://a,b/", "name of the master is missing"},
+        {"redis+sentinel://a,b//3", "name of the master is missing"},
+        {"redis+sentinel://a,,b/m", "a host is missing"},
+        {"redis+sentinel://a,/m", "a host is missing"},
+        {"redis+sentinel:///m", "a host is missing"},
+        {"redis+sentinel://a:x,b/m", "port"},
+        {"redis+sentinel://a,[::1/m", "]"},
+        {"redis+sentinel://a/m/db", "\"db\" is not the number of a database"},
+        {"redis+sentinel://a/m/1/2", "not the number of a database"},
+        {"redis+sentinel://a/m?db=1", "behind ?"},
+        {"redis+sentinel://a/m%zz", "bad %-escape"},
+        {"redis+cluster://", "a host is missing"},
+        {"redis+cluster://a,b/1", "only database 0"},
+        {"redis+cluster://a,b/m", "not the number"},
+        {"redis+cluster://a#1", "behind ?"},
+        {"redis://a,b/0", "several hosts"},
+        {"redis://a:1,b:2/0", "port"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct redis_url url;
+        struct err err = {""};
+        assert_int_equal(redis_url_parse(rows[i].text, &url, &err), -1);
+        if (strstr(err.text, rows[i].part) == NULL)
+            fail_msg("%s: %s", rows[i].text, err.text);
+    }
+}
+
+static void at_most_64_places_may_be_named(void **state)
+{
+    (void)state;
+    for (size_t count = 64; count <= 65; count++) {
+        char text[256] = "redis+cluster://a";
+        struct redis_url url;
+        struct err err;
+        for (size_t i = 1; i < count; i++)
+            strcat(text, ",a");
+        assert_int_equal(redis_url_parse(text, &url, &err), count > 64 ? -1 : 0);
+        redis_url_free(&url);
+    }
+}
+
 static void what_is_wrong_is_refused_and_no_password_is_shown(void **state)
 {
     (void)state;
@@ -101,6 +200,9 @@ static void what_is_wrong_is_refused_and_no_password_is_shown(void **state)
         "redis://:hunter2%00@h",
         "redis://:hunter2%zz@h",
         "redis+sentinel://:hunter2@h",
+        "redis+sentinel://:hunter2@h,h:x/jobs",
+        "redis+sentinel://hunter2@h/jobs",
+        "rediss+cluster://:hunter2@h/1",
         "unix://:hunter2@path",
         "unix://path",
         "unix:///",
@@ -158,6 +260,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_is_understood),
+        cmocka_unit_test(sentinels_and_clusters_are_lists_of_places),
+        cmocka_unit_test(an_error_says_what_is_missing),
+        cmocka_unit_test(at_most_64_places_may_be_named),
         cmocka_unit_test(what_is_wrong_is_refused_and_no_password_is_shown),
         cmocka_unit_test(an_error_reply_is_judged_by_its_first_words),
     };

@@ -7,12 +7,12 @@
 --   hash  :lead   group -> id of its job in front; '#' -> arrivals so far
 --   zset  :held   place .. id of the jobs behind those, all of score 0: so that the order of
 --                 the texts is the order of the jobs
---   hash  :ended  job id -> its leases that lua/reap.lua has ended
+--   hash  :ended  lib/lease.lua
 --
 -- A group is a text of 16 bytes, which the daemon makes of a job's key. Holds before and
 -- after: of each group at most one job stands in :delay or :unack, and none in :held if none
 -- does. A job without a place waits for no other. A dead letter keeps its place, for its
--- group. An id of :ended is one of :tries.
+-- group.
 --
 -- The job in front stays there until it has left, also while it waits for its next attempt.
 -- But one that has not been claimed since it was placed gives way to one due earlier.
@@ -69,6 +69,21 @@ local function order_place(id, due, group)
   return true
 end
 
+-- Nobody of the group is in front: the next goes to :delay.
+local function order_follow(group)
+  local following = redis.call('ZRANGEBYLEX', base .. ':held', '[' .. group, '(' .. group .. '\255',
+                               'LIMIT', 0, 1)[1]
+  if not following then
+    redis.call('HDEL', base .. ':lead', group)
+    return
+  end
+  local its_id = string.sub(following, PLACE_BYTES + 1)
+  redis.call('ZREM', base .. ':held', following)
+  redis.call('HSET', base .. ':lead', group, its_id)
+  redis.call('ZADD', base .. ':delay', order_due(following), its_id)
+  promoted = true
+end
+
 -- A job has left its index for good, or (dead) to be a dead letter: where it was in front the
 -- next of its group goes to :delay. One that is held is taken out; says whether it was.
 local function order_left(id, dead)
@@ -83,27 +98,18 @@ local function order_left(id, dead)
   if redis.call('HGET', base .. ':lead', group) ~= id then
     return redis.call('ZREM', base .. ':held', place .. id) == 1
   end
-  local following = redis.call('ZRANGEBYLEX', base .. ':held', '[' .. group, '(' .. group .. '\255',
-                               'LIMIT', 0, 1)[1]
-  if not following then
-    redis.call('HDEL', base .. ':lead', group)
-    return false
-  end
-  local its_id = string.sub(following, PLACE_BYTES + 1)
-  redis.call('ZREM', base .. ':held', following)
-  redis.call('HSET', base .. ':lead', group, its_id)
-  redis.call('ZADD', base .. ':delay', order_due(following), its_id)
-  promoted = true
+  order_follow(group)
   return false
 end
 
--- Forgets all of a job that stands in no index any more, or in :held; says whether it did.
+-- Forgets all of a job that stands in no index any more, or in :held. Says whether it did, and how
+-- many bodies went.
 local function order_gone(id)
-  redis.call('HDEL', KEYS[1], id)
+  local bodies = redis.call('HDEL', KEYS[1], id)
   if redis.call('HDEL', base .. ':tries', id) == 1 then
     redis.call('HDEL', base .. ':ended', id)
   end
-  return order_left(id)
+  return order_left(id), bodies
 end
 
 -- lua/cancel.lua has marked it, while it was in flight. note: what :tries has of it.

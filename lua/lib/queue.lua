@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/queue.lua - what the scripts of queues share; it stands at the head of each of them.
+-- lib/queue.lua - what the scripts of queues share; it stands at the head of each of them,
+-- behind lib/lease.lua and lib/sums.lua.
 --
 --   KEYS[1]  hash  :pool    job id -> encoded job
 --   KEYS[2]  zset  :delay   job id, scored by due time in us: those of one ms keep their order
@@ -25,7 +26,8 @@
 -- ZREM comes first: see claim.lua. Every script ends its reply with {expired, timed out,
 -- exhausted}: how many jobs it has settled in each way.
 local pool, delay, unack, dead, tries, ttl, done, ids = unpack(KEYS)
-if ids == string.sub(pool, 1, -6) .. ':whole' then
+local keys = string.sub(pool, 1, -6) -- what all keys of the bucket begin with
+if ids == keys .. ':whole' then
   ids = nil
 end
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
@@ -80,26 +82,34 @@ local function note(id, attempts, since, reason, why)
   redis.call('HSET', tries, id, string.format('%d|%s|0|%d|%d|%s', attempts, reason, since or now, now, why))
 end
 
+-- Gives how many bodies went.
 local function forget(id)
-  redis.call('HDEL', pool, id)
-  redis.call('HDEL', tries, id)
+  local bodies = redis.call('HDEL', pool, id)
+  if redis.call('HDEL', tries, id) == 1 then
+    redis.call('HDEL', keys .. ':ended', id)
+  end
   if ids then
     redis.call('HDEL', ids, id)
   end
+  return bodies
 end
+
+local SUM = { acked = 'delivered', deleted = 'cancelled', expired = 'expired', retries = 'exhausted' }
 
 -- The job is over, and stands nowhere any more.
 local function finish(id, attempts, since, reason)
   if keep_ms > 0 then
     redis.call('ZADD', done, now + keep_ms, id)
     note(id, attempts, since, reason, '')
+    sums_add(SUM[reason], 1)
   else
-    forget(id)
+    sums_add(SUM[reason], forget(id))
   end
 end
 
--- A delivery has failed, and the job leaves :unack. Says whether it is due again.
-local function put_back(id, due, why)
+-- A delivery has failed, and the job leaves :unack. Says whether it is due again. The lease is
+-- noted: its holder may still say that it is done.
+local function put_back(id, lease, due, why)
   local attempts, since = tried(id)
   local limit = limit_of(id)
   attempts = attempts + 1
@@ -107,6 +117,7 @@ local function put_back(id, due, why)
   if attempts < limit then
     redis.call('ZADD', delay, due, id)
     note(id, attempts, since, '', why)
+    lease_note(keys, id, lease)
     return true
   end
   exhausted = exhausted + 1
@@ -114,23 +125,26 @@ local function put_back(id, due, why)
   if bury then
     redis.call('ZADD', dead, now, id)
     note(id, attempts, since, 'retries', why)
+    lease_note(keys, id, lease)
   else
     finish(id, attempts, since, 'retries')
   end
   return false
 end
 
+-- {id, score, ...}
 local function over(key)
   if ARGV[2] == '' then
     return {} -- the bucket of a route: lua/reap.lua looks after its leases
   end
-  return redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, SETTLE_MAX)
+  return redis.call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, SETTLE_MAX)
 end
 
 local was = first(delay)
-for _, id in ipairs(over(done)) do
-  redis.call('ZREM', done, id)
-  forget(id)
+local past = over(done)
+for i = 1, #past, 2 do
+  redis.call('ZREM', done, past[i])
+  forget(past[i])
 end
 local function expire(id)
   local attempts, since = tried(id)
@@ -141,17 +155,20 @@ local function expire(id)
     expired = expired + 1
   end
 end
-for _, id in ipairs(over(ttl)) do
-  expire(id)
+local aged = over(ttl)
+for i = 1, #aged, 2 do
+  expire(aged[i])
 end
 local late = over(unack)
-for i, id in ipairs(late) do
-  put_back(id, now_us - (#late - i), 'the lease ended')
+timed_out = #late / 2
+for i = 1, timed_out do
+  put_back(late[2 * i - 1], late[2 * i], now_us - (timed_out - i), 'the lease ended')
 end
-timed_out = #late
 
--- The first due time, and who else should know of it.
+-- The first due time, and who else should know of it; at the end of a script, since it notes the
+-- sums.
 local function head()
+  sums_note(keys, ARGV[2] ~= '')
   local is = first(delay)
   if is and (not was or is < was) then
     redis.pcall('PUBLISH', ARGV[5], ARGV[6]) -- may be denied: others then look a little later

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import servers, tarry, verify
+from lib import rediscluster, servers, tarry, verify
 
 LIMIT_S = 240
 
@@ -43,6 +43,8 @@ class Bench:
         return self.start_kafka()
 
     def redis(self, appendfsync="everysec"):
+        if os.environ.get("TARRY_E2E_REDIS") == "cluster":
+            return rediscluster.AsOne(self)
         path = str(self.sockets / f"redis{len(self.kept)}.sock")
         return self.keep(servers.Redis(self.folder / "redis", path, appendfsync)).start()
 

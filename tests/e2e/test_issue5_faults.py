@@ -57,10 +57,11 @@ class Daemons:
             daemon.stop()
 
     def left(self):
-        """What Redis still holds, but for the count of arrivals."""
+        """What Redis still holds of jobs, but for the count of arrivals."""
         client = self.redis.client()
-        keys = sorted(k.decode() for k in client.scan_iter("tarry:*"))
-        return [k for k in keys if not (k.endswith(":lead") and client.hkeys(k) == [b"#"])]
+        keys = sorted(k.decode() for k in client.scan_iter("tarry:{*"))
+        return [k for k in keys if not (k.endswith(":lead") and client.hkeys(k) == [b"#"]) and
+                not k.endswith((":sums", ":told"))]
 
 
 # ------------------------------------------------------------------ what is refused

@@ -11,7 +11,8 @@ import redis
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
 PARTS = ("pool", "delay", "unack", "error", "tries", "ingest", "ttl", "done", "seen", "held",
-         "place", "lead", "ended", "pace", "targets", "stopped")
+         "place", "lead", "ended", "pace", "targets", "stopped", "sums", "told")
+LEFT = ("delivered", "cancelled", "expired", "exhausted", "replaced", "dropped")
 JOB = ("pool", "delay", "unack", "error", "tries")
 ENQUEUE = ("pool", "delay", "error", "tries", "ingest", "unack", "ttl", "done")
 QUEUE = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
@@ -60,16 +61,17 @@ class Bucket:
         return self.scripts[script](keys=[self.key[p] for p in parts], args=args)
 
     def enqueue(self, jobs, now=1000, partitions=()):
-        """jobs: (id, due[, tries, how, partition, offset, expires, body, group]);
-        partitions: (name, before, last)."""
+        """jobs: (id, due[, tries, how, partition, offset, expires, body, group,
+        ms]); partitions: (name, before)."""
         args = [now, "wake", "r/0 me", self.kind, "1" if self.remember else "", len(partitions)]
         for row in partitions:
             args += row
         for job in jobs:
-            defaults = (None, None, "", "", 0, -1, "", "body of " + job[0], "")
-            id_, due, tries, how, part, offset, expires, body, group = (*job, *defaults[len(job):])
+            defaults = (None, None, "", "", 0, -1, "", "body of " + job[0], "", "")
+            id_, due, tries, how, part, offset, expires, body, group, ms = (*job, *defaults[len(job):])
             args += [id_, due, body, tries, part, offset, how, expires]
             args += [group] if self.kind == "k" else []
+            args += [ms] if partitions else []
         head, codes = self.run("enqueue", ENQUEUE, *args)
         return head, codes.decode()
 
@@ -96,13 +98,15 @@ class Bucket:
     def bury(self, now, *rows):
         return self.codes(self.run("bury", (*JOB, "ttl"), now, *sum(rows, ())))
 
-    def cancel(self, *ids, now=1000, partitions=(), records=()):
-        """records: (partition, offset) of each"""
-        args = [now, "" if self.kind == "q" else "1", len(partitions)]
+    def cancel(self, *ids, now=1000, partitions=(), records=(), numbers=()):
+        """records: (partition, offset[, ms]) of each; numbers: of the cancels"""
+        args = [now, "" if self.kind == "q" else "1", "r/0 me", len(partitions)]
         for row in partitions:
             args += row
         for i, id_ in enumerate(ids):
-            args += [id_, *(records[i] if records else (0, -1))]
+            part, offset, ms = (*records[i], "")[:3] if records else (0, -1, "")
+            args += [id_, part, offset, numbers[i] if numbers else ""]
+            args += [ms] if partitions else []
         return self.codes(self.run("cancel", (*JOB, "ingest", "ttl"), *args))
 
     def reap(self, now, most=10):
@@ -138,6 +142,22 @@ class Bucket:
         self.check_order(held)
         alive = {i for part in ("delay", "unack") for i in self.client.zrange(self.key[part], 0, -1)}
         assert set(self.client.zrange(self.key["ttl"], 0, -1)) <= alive
+        self.check_sums()
+
+    def rest(self):
+        """The keys that are left, but for the sums, which stay."""
+        return sorted(k.decode().rsplit(":", 1)[1] for k in self.client.keys() if k.decode() != self.key["sums"])
+
+    def sums(self):
+        return {k.decode(): int(v) for k, v in self.client.hgetall(self.key["sums"]).items()}
+
+    def check_sums(self):
+        """What came in is there or has left by a way that is counted."""
+        sums = self.sums()
+        left = sum(sums.get(kind, 0) for kind in LEFT)
+        there = self.client.hlen(self.key["pool"]) - self.client.zcard(self.key["done"])
+        assert sums.get("base", 0) + sums.get("stored", 0) == there + left, (sums, there)
+        assert all(n >= 0 for kind, n in sums.items() if kind != "base"), sums
 
 
 @pytest.fixture

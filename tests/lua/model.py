@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What the bucket of a route is said to do, in plain Python: no keys, no tokens, no tricks.
 Each method is one script of lua/ and gives the letter that the script must give."""
+import collections
 from dataclasses import dataclass, field
 
 
@@ -18,7 +19,8 @@ class Job:
 class Model:
     def __init__(self, by_key, remember):
         self.by_key, self.remember = by_key, remember
-        self.jobs, self.seen, self.arrivals = {}, {}, 0
+        self.jobs, self.seen, self.arrivals, self.told = {}, {}, 0, {}
+        self.sums = collections.Counter()
 
     # --- the order of keys ---
 
@@ -49,7 +51,8 @@ class Model:
             (due, _), id_ = min(held)
             self.jobs[id_].where, self.jobs[id_].score = "delay", due
 
-    def gone(self, id_):
+    def gone(self, id_, kind):
+        self.sums[kind] += 1
         self.follow(self.jobs.pop(id_).group)
 
     def cancelled(self, id_):
@@ -61,6 +64,15 @@ class Model:
 
     # --- the scripts ---
 
+    def once(self, name, change, *args):
+        """A change that may be sent again: what was done is told, and not done again."""
+        if name not in self.told:
+            code = change(*args)
+            if code not in "sricef":
+                return code
+            self.told[name] = code
+        return self.told[name]
+
     def add(self, now, id_, due, body, group, replace):
         code, job = "s", self.jobs.get(id_)
         if job:
@@ -70,29 +82,31 @@ class Model:
             if flies and not self.cancelled(id_) and job.body == body:
                 return "s"
             code = "i" if flies else "r"
-            self.gone(id_)
+            self.gone(id_, "replaced")
         elif not replace and self.seen.get(id_, 0) > now:
             return "m"
         if replace:
             self.seen.pop(id_, None)
+        self.sums["stored"] += 1
         self.jobs[id_] = Job(body, group=group if self.by_key else "")
         self.put(id_, max(due, now + 1) if code == "i" else due)
         return code
 
-    def claim(self, now, most, lease):
+    def claim(self, now, most, end):
+        """end: of the lease, which the script gives and nobody has had before."""
         due = sorted((j.score, i) for i, j in self.jobs.items() if j.where == "delay" and j.score <= now)
         taken = []
         for _, id_ in due[:most]:
             job = self.jobs[id_]
             taken.append((id_, job.body, job.tries))
-            job.where, job.score = "unack", now + lease
+            job.where, job.score = "unack", end
         return taken
 
     def ack(self, now, id_, lease, lapsed):
         job = self.jobs.get(id_)
         if not self.leased(id_, lease) and (lapsed or job is None or lease not in job.ended):
             return "x"
-        self.gone(id_)
+        self.gone(id_, "expired" if lapsed else "delivered")
         if self.remember and not lapsed:
             self.seen[id_] = now + self.remember
         return "a"
@@ -101,13 +115,14 @@ class Model:
         if not self.leased(id_, lease):
             return "x"
         if self.cancelled(id_):
-            self.gone(id_)
+            self.gone(id_, "cancelled")
             return "c"
         job = self.jobs[id_]
         job.tries, job.where, job.score = tries, "delay", due
         if not tries:
             job.ended = []
         if body:
+            self.sums["repeated"] += 1
             job.body, job.where = body, ""
             self.follow(job.group)
             self.put(id_, due)
@@ -118,7 +133,7 @@ class Model:
         if not self.leased(id_, lease):
             return "x"
         if self.cancelled(id_):
-            self.gone(id_)
+            self.gone(id_, "cancelled")
             return "c"
         job, taken = self.jobs[id_], kept in self.jobs
         if not taken:
@@ -127,18 +142,20 @@ class Model:
                 self.put(kept, now)
         job.tries, job.ended = "", []
         if body:
+            self.sums["repeated"] += 1
+            self.sums["stored"] += not taken
             job.body, job.where = body, ""
             self.follow(job.group)
             self.put(id_, due)
         else:
-            self.gone(id_)
+            self.gone(id_, "dropped" if taken else "renamed")
         return "r" if taken else "k"
 
     def bury(self, now, id_, lease, tries):
         if not self.leased(id_, lease):
             return "x"
         if self.cancelled(id_):
-            self.gone(id_)
+            self.gone(id_, "cancelled")
             return "c"
         job = self.jobs[id_]
         job.tries, job.where, job.score = tries, "error", now
@@ -153,7 +170,7 @@ class Model:
             count, _, rest = (job.tries or "0||0/0/0|0|0|").split("|", 2)
             job.tries = f"{count}|cancelled|{rest}"
             return "f"
-        self.gone(id_)
+        self.gone(id_, "cancelled")
         return "e" if job.where == "error" else "c"
 
     def reap(self, now, most):
@@ -163,7 +180,7 @@ class Model:
         for lease, id_ in over:
             job = self.jobs[id_]
             if self.cancelled(id_):
-                self.gone(id_)
+                self.gone(id_, "cancelled")
                 dropped += 1
                 continue
             job.ended.append(lease)

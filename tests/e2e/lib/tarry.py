@@ -22,15 +22,16 @@ SANITIZERS = {
 class Tarry(Server):
     stop_s = 45
 
-    def __init__(self, folder, redis_url, body, daemon=""):
-        """body: the sources, sinks and routes groups as they stand in the file."""
+    def __init__(self, folder, redis_url, body, daemon="", redis_options="", env=()):
+        """body: the sources, sinks and routes groups as they stand in the file. env: (name,
+        value) pairs that the daemon gets beside ours."""
         super().__init__(folder, "tarry")
         self.port = free_port()
         self.conf = Path(folder) / "tarry.conf"
-        self.conf.write_text(f'redis: {{ url = "{redis_url}"; }};\n'
+        self.conf.write_text(f'redis: {{ url = "{redis_url}"; {redis_options} }};\n'
                              f'http: {{ listen = "127.0.0.1:{self.port}"; }};\n'
                              f"daemon: {{ {daemon} }};\n{body}\n")
-        self.env = {**os.environ, **SANITIZERS}
+        self.env = {**os.environ, **SANITIZERS, **dict(env)}
 
     def argv(self):
         return [BIN, "run", str(self.conf)]

@@ -15,7 +15,7 @@ UNACKED = 50
 class Way:
     """Starts the brokers, the receiver and the daemon with one route from `in` to `out`."""
 
-    def __init__(self, bench, name, route='lease = "60s";', retry=RETRY, redis=None):
+    def __init__(self, bench, name, route='lease = "60s";', retry=RETRY, redis=None, **daemon):
         self.bench, self.name = bench, name
         self.source, self.sink = name.split("-")
         self.redis = redis or bench.redis()
@@ -25,7 +25,7 @@ class Way:
             if kind == "kafka":
                 bench.kafka.add_topic(topic)
         self.collector = bench.keep(self.make_collector())
-        self.tarry = bench.tarry(self.redis.url, self.conf(route, retry)).start()
+        self.tarry = bench.tarry(self.redis.url, self.conf(route, retry), **daemon).start()
         if self.source == "mqtt":
             self.broker.wait_subscribed("$delayed/#")
         elif self.source == "kafka":

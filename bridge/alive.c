@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/alive.h"
+#include "bridge/alive_list.h"
+#include "bridge/bridge.h"
+#include "bridge/meta.h"
+#include "bridge/store_script.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* No source or route is called so. */
+static const char tell_name[] = "=@alive", *const told_name = tell_name + 1;
+
+struct alive {
+    struct bridge *bridge;
+    loop_cb *changed;
+    void *arg;
+    char id[32];
+    char *key, *member;
+    struct alive_list list;
+    bool asking;    /* a call is on its way */
+    bool ask_again; /* what it brings may be out of date already */
+    bool tell;      /* the others have not heard of us */
+    bool leaving, left;
+};
+
+struct alive *alive_new(struct bridge *bridge, loop_cb *changed, void *arg)
+{
+    struct alive *a = mem_alloc(sizeof(*a));
+    struct buf text = {0};
+    a->bridge = bridge;
+    a->changed = changed;
+    a->arg = arg;
+    snprintf(a->id, sizeof(a->id), "%010" PRIx64, bridge->instance);
+    buf_addf(&text, "%s:alive", store_prefix(bridge->store));
+    a->key = mem_strdup(buf_str(&text));
+    buf_clear(&text);
+    buf_addf(&text, "%s %d", a->id, META_LAYOUT);
+    for (size_t i = 0; i < bridge->route_count; i++)
+        if (bridge->routes[i].sink->rules == NULL) /* a queue has no scheduler */
+            buf_addf(&text, " %s", bridge->routes[i].conf->name);
+    a->member = mem_strdup(buf_str(&text));
+    buf_free(&text);
+    return a;
+}
+
+void alive_free(struct alive *a)
+{
+    if (a == NULL)
+        return;
+    alive_list_fini(&a->list);
+    free(a->key);
+    free(a->member);
+    free(a);
+}
+
+static void learn(struct alive *a, const struct redisReply *reply)
+{
+    size_t n = redis_items(reply), before = a->list.n;
+    struct slice *members = mem_alloc((n + 1) * sizeof(*members));
+    for (size_t i = 0; i < n; i++)
+        members[i] = redis_text(redis_item(reply, i));
+    bool other = alive_list_set(&a->list, members, n);
+    free(members);
+    if (!other)
+        return;
+    if (a->list.n > 1 || before > 1)
+        log_info("daemon", "%zu instances share this Redis", a->list.n);
+    a->changed(a->arg);
+}
+
+static void ask(struct alive *a);
+
+static void on_reply(void *arg, const struct redisReply *reply)
+{
+    struct alive *a = arg;
+    a->asking = false;
+    if (reply && !a->leaving)
+        learn(a, reply);
+    if (a->ask_again && reply) {
+        ask(a);
+        return;
+    }
+    a->left = a->leaving;
+    if (a->tell && reply)
+        store_tell(a->bridge->store, tell_name);
+    a->tell = a->tell && reply == NULL;
+}
+
+static void ask(struct alive *a)
+{
+    char span[24];
+    snprintf(span, sizeof(span), "%d", ALIVE_MS);
+    const struct slice argv[] = {SLICE_LIT(""), slice_of(a->member),
+                                 slice_of(a->leaving ? "1" : ""), slice_of(span)};
+    a->ask_again = a->asking;
+    if (a->asking)
+        return;
+    a->asking = true;
+    store_script(a->bridge->store, SCRIPT_ALIVE, slice_of(a->key), argv, 4, on_reply, a);
+}
+
+void alive_join(struct alive *a)
+{
+    if (a->leaving)
+        return;
+    a->tell = true;
+    ask(a);
+}
+
+void alive_beat(struct alive *a)
+{
+    if (!a->leaving && store_is_up(a->bridge->store))
+        ask(a);
+}
+
+void alive_told(struct alive *a, struct slice name)
+{
+    if (name.p == NULL || slice_is(name, told_name))
+        alive_beat(a);
+}
+
+void alive_leave(struct alive *a)
+{
+    a->leaving = a->tell = true;
+    ask(a);
+}
+
+bool alive_has_left(const struct alive *a)
+{
+    return a->left;
+}
+
+unsigned alive_rank(const struct alive *a, const char *route, const char *bucket)
+{
+    return a ? alive_list_rank(&a->list, a->id, route, bucket) : 0;
+}
+
+size_t alive_count(const struct alive *a)
+{
+    return a->list.n;
+}
+
+int alive_layout(const struct alive *a)
+{
+    return alive_list_layout(&a->list);
+}

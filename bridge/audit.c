@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * audit.c - one audit from its start to its end: the configuration, tarry's stores and
+ * routes without sources, sinks or claims, and then bucket by bucket, step by step. The
+ * loop runs until a step is answered; between two there is a pause, so that daemons are
+ * not held up.
+ */
+#include "bridge/audit.h"
+#include "bridge/bridge.h"
+#include "bridge/core.h"
+#include "bridge/embedded.h"
+#include "bridge/meta_keep.h"
+#include "bridge/queue_place.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <time.h>
+
+enum { EXIT_FINDINGS = 1, TICK_MS = 500, PATIENCE_MS = 10 * 1000 };
+enum {
+    STEP_MAX = 100,          /* entries of a step: well below a ms of Redis' time */
+    STEP_MIN = 5,            /* where jobs are large */
+    STEP_BYTES = 128 * 1024, /* of jobs read in a step, about */
+    PAUSE_US = 700,          /* after each; a step takes about half as long */
+    CURSOR_MAX = 24,         /* digits */
+};
+
+struct audit {
+    const struct audit_order *order;
+    struct bridge *bridge;
+    struct audit_paper paper;
+    /* The step that was asked for: */
+    bool answered, good;
+    char cursor[CURSOR_MAX + 1];
+    unsigned step; /* entries to look at next */
+    struct audit_counts counts;
+    struct buf names; /* of queues, each ended by a NUL */
+    char why[200];    /* it can't go on; "" it can */
+    char unfit[300];  /* the keys are a newer tarry's; "" they are not */
+};
+
+static void on_store_up(void *arg)
+{
+    (void)arg;
+    loop_stop();
+}
+
+static void on_store_down(void *arg, const char *why)
+{
+    (void)arg;
+    (void)why;
+}
+
+static void on_told(void *arg, struct slice name)
+{
+    (void)arg;
+    (void)name;
+}
+
+static void on_unfit(void *arg, const char *why)
+{
+    struct audit *a = arg;
+    snprintf(a->unfit, sizeof(a->unfit), "%s", why);
+    loop_stop();
+}
+
+static void on_tick(void *arg)
+{
+    (void)arg;
+    loop_stop(); /* who waits looks at the time */
+}
+
+static void pause_us(int64_t us)
+{
+    const struct timespec time = {us / 1000000, us % 1000000 * 1000};
+    nanosleep(&time, NULL);
+}
+
+/* --- one step --- */
+
+static void note_cursor(struct audit *a, struct slice cursor)
+{
+    size_t n = cursor.n < CURSOR_MAX ? cursor.n : CURSOR_MAX;
+    memcpy(a->cursor, cursor.p, n);
+    a->cursor[n] = '\0';
+}
+
+/* Fewer of large ones: the script reads them all. */
+static unsigned next_step(const struct audit_reply *reply)
+{
+    if (reply->bytes <= STEP_BYTES || reply->looked == 0)
+        return STEP_MAX;
+    int64_t fit = STEP_BYTES / (reply->bytes / reply->looked);
+    return fit < STEP_MIN ? STEP_MIN : (unsigned)fit;
+}
+
+static void on_step(void *arg, const struct audit_reply *reply)
+{
+    struct audit *a = arg;
+    a->answered = true;
+    a->good = reply != NULL;
+    loop_stop();
+    if (reply == NULL)
+        return;
+    note_cursor(a, reply->cursor);
+    if (reply->counts)
+        a->counts = *reply->counts;
+    if (reply->bytes > 0)
+        a->step = next_step(reply);
+    for (unsigned i = 0; i < reply->count; i++)
+        audit_print_found(&a->paper, &reply->findings[i]);
+}
+
+/* Runs the loop until what was asked for is answered. Says whether it was well. */
+static bool wait_answer(struct audit *a)
+{
+    while (!a->answered)
+        loop_run();
+    a->answered = false;
+    return a->good;
+}
+
+/* -1: Redis does not answer; a->why says so. */
+static int give_up_after(struct audit *a, const struct store *st, int64_t begun_ms)
+{
+    if (loop_mono_ms() - begun_ms < PATIENCE_MS) {
+        pause_us(INT64_C(100) * 1000);
+        return 0;
+    }
+    snprintf(a->why, sizeof(a->why), "Redis: %s",
+             store_trouble(st)[0] ? store_trouble(st) : "it does not answer");
+    return -1;
+}
+
+static int look(struct audit *a, struct store *st, struct bucket *b, enum audit_part part)
+{
+    int64_t begun_ms = loop_mono_ms();
+    for (;;) {
+        store_audit(b, part, slice_of(a->cursor), a->step, a->order->repair, on_step, a);
+        if (wait_answer(a))
+            break;
+        if (give_up_after(a, st, begun_ms) < 0)
+            return -1;
+    }
+    pause_us(PAUSE_US);
+    return 0;
+}
+
+/* --- a bucket, all buckets --- */
+
+static int audit_bucket(struct audit *a, struct store *st, struct bucket *b)
+{
+    for (int part = 0; part < AUDIT_PARTS; part++) {
+        a->step =
+            part == AUDIT_POOL ? STEP_MIN : STEP_MAX; /* until their size is known */
+        note_cursor(a, slice_of("0"));
+        do {
+            if (look(a, st, b, (enum audit_part)part) < 0)
+                return -1;
+        } while (strcmp(a->cursor, "0") != 0);
+    }
+    audit_print_bucket(&a->paper, bucket_name(b), &a->counts);
+    return 0;
+}
+
+static int audit_route(struct audit *a, const struct route *route)
+{
+    for (int64_t i = 0; i < route->bucket_count; i++)
+        if (audit_bucket(a, a->bridge->store, route->scheds[i]->bucket) < 0)
+            return -1;
+    return 0;
+}
+
+static void on_names(void *arg, const struct redisReply *reply)
+{
+    struct audit *a = arg;
+    const struct redisReply *list = redis_item(reply, 1);
+    a->answered = true;
+    a->good = reply != NULL;
+    loop_stop();
+    if (redis_items(reply) != 2)
+        return;
+    note_cursor(a, redis_text(redis_item(reply, 0)));
+    for (size_t i = 0; i + 1 < redis_items(list); i += 2) {
+        struct slice name = redis_text(redis_item(list, i));
+        if (queue_name_is_good(name)) {
+            buf_add_slice(&a->names, name);
+            buf_add(&a->names, "", 1);
+        }
+    }
+}
+
+/* The queues of a sink that a job has come to, from a->cursor on. */
+static int ask_names(struct audit *a, struct sink *sink)
+{
+    int64_t begun_ms = loop_mono_ms();
+    struct buf key = {0};
+    char cursor[CURSOR_MAX + 1];
+    snprintf(cursor, sizeof(cursor), "%s", a->cursor);
+    queue_sink_key(sink, "queues", &key);
+    const struct slice args[] = {SLICE_LIT("ZSCAN"), buf_slice(&key), slice_of(cursor),
+                                 SLICE_LIT("COUNT"), SLICE_LIT("500")};
+    int code = 0;
+    buf_clear(&a->names);
+    do {
+        store_command(sink->store, args, 5, on_names, a);
+    } while (!wait_answer(a) && (code = give_up_after(a, sink->store, begun_ms)) == 0);
+    buf_free(&key);
+    return code;
+}
+
+static int audit_sink(struct audit *a, struct sink *sink)
+{
+    char cursor[CURSOR_MAX + 1] = "0";
+    do {
+        note_cursor(a, slice_of(cursor));
+        if (ask_names(a, sink) < 0)
+            return -1;
+        snprintf(cursor, sizeof(cursor), "%s", a->cursor);
+        const char *end = a->names.p + a->names.n;
+        for (const char *name = a->names.p; name < end; name += strlen(name) + 1) {
+            struct queue *q = queue_borrow(sink, slice_of(name));
+            if (audit_bucket(a, sink->store, q->bucket) < 0)
+                return -1;
+        }
+    } while (strcmp(cursor, "0") != 0);
+    return 0;
+}
+
+static bool is_meant(const struct audit *a, const struct route *route)
+{
+    return a->order->route == NULL || strcmp(a->order->route, route->conf->name) == 0;
+}
+
+/* Several routes may end at one queue sink. */
+static bool ends_at(const struct audit *a, const struct sink *sink)
+{
+    for (size_t i = 0; i < a->bridge->route_count; i++)
+        if (a->bridge->routes[i].sink == sink && is_meant(a, &a->bridge->routes[i]))
+            return true;
+    return false;
+}
+
+static int audit_all(struct audit *a)
+{
+    struct bridge *bridge = a->bridge;
+    for (size_t i = 0; i < bridge->route_count; i++)
+        if (is_meant(a, &bridge->routes[i]) && audit_route(a, &bridge->routes[i]) < 0)
+            return -1;
+    for (size_t i = 0; i < bridge->sink_count; i++) {
+        struct sink *sink = &bridge->sinks[i];
+        bool meant = ends_at(a, sink) || a->order->route == NULL;
+        if (sink->rules && meant && audit_sink(a, sink) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* --- start and end --- */
+
+/* Why one of tarry's stores is not up yet; NULL: all are. */
+static const char *trouble(const struct bridge *bridge)
+{
+    if (!store_is_up(bridge->store))
+        return store_trouble(bridge->store);
+    if (meta_layout(bridge->meta) == 0)
+        return "it does not say which layout its keys have";
+    for (size_t i = 0; i < bridge->pool_count; i++)
+        if (!store_is_up(bridge->pools[i].store))
+            return store_trouble(bridge->pools[i].store);
+    return NULL;
+}
+
+static bool has_route(const struct bridge *bridge, const char *name)
+{
+    for (size_t i = 0; i < bridge->route_count; i++)
+        if (strcmp(bridge->routes[i].conf->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Gives an exit code. */
+static int start(struct audit *a, struct err *err)
+{
+    static const struct core_events events = {on_store_up, on_store_down, on_told,
+                                              on_store_up, on_unfit};
+    struct bridge *bridge = a->bridge;
+    int64_t begun_ms = loop_mono_ms();
+    const char *why;
+    if (core_start(bridge, &events, a, err) < 0)
+        return EX_UNAVAILABLE;
+    bridge->tick = timer_every(TICK_MS, on_tick, NULL);
+    if (a->order->route && !has_route(bridge, a->order->route)) {
+        err_set(err, "%s has no route \"%.60s\"", a->order->conf_file, a->order->route);
+        return EX_USAGE;
+    }
+    while ((why = trouble(bridge)) != NULL) {
+        loop_run();
+        if (a->unfit[0] != '\0')
+            return err_set(err, "%s", a->unfit), EX_CONFIG;
+        if (loop_mono_ms() - begun_ms < PATIENCE_MS)
+            continue;
+        err_set(err, "Redis: %s", why);
+        return EX_UNAVAILABLE;
+    }
+    return EX_OK;
+}
+
+static int run(struct audit *a)
+{
+    struct err err = {""};
+    int code = start(a, &err);
+    if (code != EX_OK) {
+        fprintf(stderr, "tarry audit: %s\n", err.text);
+        return code;
+    }
+    audit_print_begin(&a->paper);
+    bool whole = audit_all(a) == 0;
+    audit_print_end(&a->paper, whole ? NULL : a->why);
+    if (!whole)
+        return EX_UNAVAILABLE;
+    return a->paper.sums.findings > 0 ? EXIT_FINDINGS : EX_OK;
+}
+
+struct ending {
+    bool done;
+};
+
+static void on_embedded_stopped(void *arg)
+{
+    struct ending *ending = arg;
+    ending->done = true;
+    loop_stop();
+}
+
+/* Undoes any part of start(). */
+static void release(struct audit *a)
+{
+    struct ending ending = {false};
+    timer_del(a->bridge->tick);
+    core_release(a->bridge);
+    buf_free(&a->names);
+    if (a->bridge->embedded == NULL)
+        return;
+    embedded_stop(a->bridge->embedded, on_embedded_stopped, &ending);
+    while (!ending.done)
+        loop_run();
+}
+
+/* A daemon's own Redis: while that runs it is asked; else it is started for the audit. */
+static void use_running(struct conf_redis *conf)
+{
+    char *url = strcmp(conf->url, "embedded") == 0 ? embedded_running(conf->dir) : NULL;
+    if (url == NULL)
+        return;
+    free(conf->url);
+    conf->url = url;
+}
+
+static int audit(const struct audit_order *order)
+{
+    struct bridge bridge = {0};
+    struct audit a = {.order = order, .bridge = &bridge, .paper = {.order = order}};
+    struct buf errors = {0};
+    bridge.conf = conf_read(order->conf_file, &errors);
+    if (bridge.conf == NULL)
+        fputs(buf_str(&errors), stderr);
+    buf_free(&errors);
+    if (bridge.conf == NULL)
+        return EX_CONFIG;
+    use_running(&bridge.conf->redis);
+    log_set_level(LOG_WARN);
+    loop_init();
+    int code = run(&a);
+    release(&a);
+    conf_free(bridge.conf);
+    loop_fini();
+    return code;
+}
+
+/* --- the command --- */
+
+static const char usage[] =
+    "usage: tarry audit FILE [--route NAME] [--json] [--repair]\n"
+    "Looks through all that FILE's routes and queues keep in Redis, in small steps "
+    "while\n"
+    "daemons work: is every job where it is delivered, does nothing else stand there, "
+    "and\n"
+    "do the sums of what came and left agree? Changes nothing without --repair.\n"
+    "--route     only this route, and the queues that it leads to\n"
+    "--json      one JSON object instead of lines\n"
+    "--repair    put right what is found: no job is dropped by it, but one may be\n"
+    "            delivered twice\n"
+    "exit codes: 0 all agrees, 1 findings (repaired or not), 69 Redis is away\n";
+
+static int wrong(const char *what, const char *arg)
+{
+    fprintf(stderr, "tarry audit: %s%.200s\n%s", what, arg, usage);
+    return EX_USAGE;
+}
+
+int audit_main(int argc, char **argv)
+{
+    struct audit_order order = {0};
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(usage, stdout);
+            return EX_OK;
+        }
+        if (strcmp(argv[i], "--json") == 0)
+            order.json = true;
+        else if (strcmp(argv[i], "--repair") == 0)
+            order.repair = true;
+        else if (strcmp(argv[i], "--route") == 0 && i + 1 < argc)
+            order.route = argv[++i];
+        else if (argv[i][0] == '-')
+            return wrong("no such option, or its value is missing: ", argv[i]);
+        else if (order.conf_file == NULL)
+            order.conf_file = argv[i];
+        else
+            return wrong("one argument too many: ", argv[i]);
+    }
+    return order.conf_file ? audit(&order) : wrong("FILE is needed", "");
+}

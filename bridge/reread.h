@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * reread.h - Redis is back, perhaps without what it took last: sources read again.
+ */
+#ifndef BRIDGE_REREAD_H
+#define BRIDGE_REREAD_H
+
+struct bridge;
+
+/* Whenever a store is up. The first time, and where no new connection was made, nothing
+ * is to be done. Else gives queued changes of sources that can read again back to them,
+ * and then tells these sources. */
+void reread_all(struct bridge *bridge);
+
+#endif

@@ -1,0 +1,247 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- audit.lua - one step through a bucket on which everybody works: does what stands there agree?
+-- Each finding is judged within this call, so nothing that moves meanwhile is one.
+--
+--   KEYS[1]  hash  :pool    job id -> encoded job; the other keys are made of it
+--   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
+--   ARGV[2]  'q' the bucket of a queue (lib/queue.lua), '' of a route (lib/order.lua)
+--   ARGV[3]  the part to look through: delay, unack, error, done, held, place, lead, tries, ended,
+--            ttl, pool; or sums
+--   ARGV[4]  cursor, '0' to begin   ARGV[5]  about how many to look at
+--   ARGV[6]  '1' repair what is found; else nothing is written
+--   ARGV[7]  channel to wake daemons on   ARGV[8]  the text of the wake
+--
+-- Returns {cursor, looked, bytes, kind, id, ...}: cursor '0' at the end; bytes of the bodies that
+--   were read by the way, so that the caller asks for fewer of large ones; and what was found:
+--   no-index  a job that stands nowhere: it goes to :delay, due now
+--   twice     it stands in several: it stays in that which delivers what is stored now (in :delay
+--             before :held, :unack, :error, :done), for a lease may be an earlier job's
+--   no-body   an id without a job: it goes
+--   orphan    what is noted of a job that is not there, or not where it counts: it goes
+--   order     of a group: jobs held behind none, or several in front. It is put right
+--   sums      they do not agree with the bucket (lib/sums.lua): they are made to; id: by how much
+--   counts    jobs that stand somewhere, less those of :pool: none of the above is missing then
+-- and of sums: {'0', 0, 0, pool, delay, unack, error, held, done, kind, id, ...}.
+-- First the indexes, then what is noted, the pool, and sums last: a repair relies on that.
+-- Cost: O(k log n) for k looked at. Called by store_audit() in bridge/store_audit.c.
+--#include lib/sums_gap.lua
+--#include lib/order.lua
+local part, cursor, count, repair = ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
+local INDEXES = { 'delay', 'held', 'unack', 'error', 'done' } -- of two the first is kept
+local SLICE = 1000 -- more can't be arguments of one call
+local out = { '0', 0, 0 }
+
+local function key(name)
+  return base .. ':' .. name
+end
+
+local function found(kind, id)
+  out[#out + 1] = kind
+  out[#out + 1] = id
+end
+
+local function score_of(name, id)
+  return redis.call('ZSCORE', key(name), id)
+end
+
+local function has_body(id)
+  return redis.call('HEXISTS', key('pool'), id) == 1
+end
+
+local function due_now()
+  local us = tonumber(ARGV[1]) and ARGV[1] * 1000
+  if not us then
+    local t = redis.call('TIME')
+    us = t[1] * 1000000 + t[2]
+  end
+  return ARGV[2] == 'q' and us or math.floor(us / 1000)
+end
+
+-- {id -> that which stands in an index, scored}, of some ids at a time.
+local function standing(ids)
+  local at = {}
+  for _, name in ipairs(INDEXES) do
+    local members = ids
+    local there = redis.call('EXISTS', key(name)) == 1
+    if name == 'held' and there then
+      members = {}
+      for i, place in ipairs(redis.call('HMGET', key('place'), unpack(ids))) do
+        members[i] = (place or '') .. ids[i]
+      end
+    end
+    for i, score in ipairs(there and redis.call('ZMSCORE', key(name), unpack(members)) or {}) do
+      if score then
+        at[i] = at[i] or {}
+        at[i][#at[i] + 1] = { name = name, member = members[i] }
+      end
+    end
+  end
+  return at
+end
+
+local function look_at_pool(rows)
+  for from = 1, #rows, 2 * SLICE do
+    local ids = {}
+    for i = from, math.min(from + 2 * SLICE - 1, #rows), 2 do
+      ids[#ids + 1] = rows[i]
+      out[3] = out[3] + #rows[i + 1]
+    end
+    local at = standing(ids)
+    for i, id in ipairs(ids) do
+      if not at[i] then
+        found('no-index', id)
+        if repair then
+          order_place(id, due_now())
+        end
+      elseif #at[i] > 1 then
+        found('twice', id)
+        for k = 2, repair and #at[i] or 0 do
+          redis.call('ZREM', key(at[i][k].name), at[i][k].member)
+        end
+      end
+    end
+  end
+end
+
+local function look_at_index(rows)
+  for i = 1, #rows, 2 do
+    local id = rows[i]
+    if not has_body(id) then
+      found('no-body', id)
+      if repair then
+        redis.call('ZREM', key(part), id)
+        redis.call('ZREM', key('ttl'), id)
+        order_gone(id)
+      end
+    end
+  end
+end
+
+local function look_at_held(rows)
+  for i = 1, #rows, 2 do
+    local place, id = string.sub(rows[i], 1, PLACE_BYTES), string.sub(rows[i], PLACE_BYTES + 1)
+    local group = string.sub(place, 1, 16)
+    if not has_body(id) then
+      found('no-body', id)
+      if repair then
+        order_gone(id)
+        redis.call('ZREM', key('held'), rows[i])
+      end
+    elseif redis.call('HGET', key('place'), id) ~= place then
+      found('order', id) -- it is held at no place of its own; look_at_pool() sees to the job
+      if repair then
+        redis.call('ZREM', key('held'), rows[i])
+      end
+    elseif redis.call('HEXISTS', key('lead'), group) == 0 then
+      found('order', id)
+      if repair then
+        order_follow(group)
+      end
+    end
+  end
+end
+
+local function look_at_place(rows)
+  for i = 1, #rows, 2 do
+    local id, group = rows[i], string.sub(rows[i + 1], 1, 16)
+    if not has_body(id) then
+      found('orphan', id)
+      if repair then
+        order_left(id)
+      end
+    elseif redis.call('HGET', key('lead'), group) ~= id and
+      (score_of('delay', id) or score_of('unack', id)) then
+      found('order', id) -- it is in front, and another, too: from now on it is of no group
+      if repair then
+        redis.call('HDEL', key('place'), id)
+      end
+    end
+  end
+end
+
+local function look_at_lead(rows)
+  for i = 1, #rows, 2 do
+    local group, id = rows[i], rows[i + 1]
+    local place = redis.call('HGET', key('place'), id)
+    if group ~= '#' and not (place and string.sub(place, 1, 16) == group and
+      (score_of('delay', id) or score_of('unack', id))) then
+      found('order', id)
+      if repair then
+        order_follow(group)
+      end
+    end
+  end
+end
+
+-- Of a hash or a set: what counts only while is_there(id).
+local function look_for(is_there, remove)
+  return function(rows)
+    for i = 1, #rows, 2 do
+      if not is_there(rows[i]) then
+        found('orphan', rows[i])
+        if repair then
+          redis.call(remove, key(part), rows[i])
+        end
+      end
+    end
+  end
+end
+
+local function is_alive(id)
+  return score_of('delay', id) or score_of('unack', id)
+end
+
+local function is_tried(id)
+  return redis.call('HEXISTS', key('tries'), id) == 1
+end
+
+local function look_at_sums()
+  out[4] = redis.call('HLEN', key('pool'))
+  local sum = -out[4]
+  for i, name in ipairs({ 'delay', 'unack', 'error', 'held', 'done' }) do
+    out[4 + i] = redis.call('ZCARD', key(name))
+    sum = sum + out[4 + i]
+  end
+  if sum ~= 0 then
+    found('counts', string.format('%.0f', sum))
+  end
+  local gap = sums_gap(base)
+  if gap ~= 0 then
+    found('sums', string.format('%.0f', gap))
+    if repair then
+      redis.call('HINCRBY', key('sums'), 'base', gap)
+    end
+  end
+end
+
+local LOOK = {
+  pool = { 'HSCAN', look_at_pool }, held = { 'ZSCAN', look_at_held },
+  delay = { 'ZSCAN', look_at_index }, unack = { 'ZSCAN', look_at_index },
+  error = { 'ZSCAN', look_at_index }, done = { 'ZSCAN', look_at_index },
+  place = { 'HSCAN', look_at_place }, lead = { 'HSCAN', look_at_lead },
+  tries = { 'HSCAN', look_for(has_body, 'HDEL') }, ended = { 'HSCAN', look_for(is_tried, 'HDEL') },
+  ttl = { 'ZSCAN', look_for(is_alive, 'ZREM') },
+}
+
+local function first()
+  return tonumber(redis.call('ZRANGE', key('delay'), 0, 0, 'WITHSCORES')[2] or nil)
+end
+
+local was = repair and first()
+if repair then
+  redis.call('ZREM', key('delay'), '') -- never there; refused for lack of memory is a first write only
+end
+if part == 'sums' then
+  look_at_sums()
+else
+  local scan = redis.call(LOOK[part][1], key(part), cursor, 'COUNT', count)
+  out[1], out[2] = scan[1], #scan[2] / 2
+  LOOK[part][2](scan[2])
+end
+if repair then
+  local is = first()
+  if is and (not was or is < was) then
+    redis.pcall('PUBLISH', ARGV[7], ARGV[8]) -- may be denied: daemons then look a little later
+  end
+end
+return out

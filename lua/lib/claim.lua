@@ -1,0 +1,10 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- lib/claim.lua - when a claim is taken to be made: no two of a bucket at the same ms. So the lease
+-- that it gives, a token, is none that an id had before which came, was claimed and left within
+-- that ms. The field claim of :sums holds the last one.
+local CLAIM_AHEAD_MS = 1000 -- of the clock, at most: beyond that it was set back
+
+local function claim_time(base, now)
+  local last = tonumber(redis.call('HGET', base .. ':sums', 'claim') or nil)
+  return last and last >= now and last < now + CLAIM_AHEAD_MS and last + 1 or now
+end

@@ -1,0 +1,34 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- lib/told.lua - what was answered to a change that may be sent once more, since its answer was
+-- lost, and that would then find its own work done: a cancel, a replacement.
+--
+--   zset  :told   name of the change .. letter of the answer, scored by when in ms
+--
+-- Kept are the last TOLD_MAX of a bucket: more than all instances have on their way.
+local TOLD_MAX, TOLD_MS = 10000, 10 * 60 * 1000
+local told_rows = {}
+
+-- The letter, one of letters, or nil: it was not carried out before.
+local function told_find(base, name, letters)
+  for i = 1, #letters do
+    local letter = string.sub(letters, i, i)
+    if redis.call('ZSCORE', base .. ':told', name .. letter) then
+      return letter
+    end
+  end
+end
+
+local function told_add(name, letter, now)
+  told_rows[#told_rows + 1] = now
+  told_rows[#told_rows + 1] = name .. letter
+end
+
+local function told_note(base)
+  if #told_rows > 0 then
+    for from = 1, #told_rows, 1000 do
+      redis.call('ZADD', base .. ':told', unpack(told_rows, from, math.min(from + 999, #told_rows)))
+    end
+    redis.call('ZREMRANGEBYRANK', base .. ':told', 0, -1 - TOLD_MAX)
+    redis.call('PEXPIRE', base .. ':told', TOLD_MS)
+  end
+end

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "sources/kafka_start.h"
+
+#include "bridge/mem.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { ASK_MS = 4000, WAIT_MS = 5000 };
+
+static void on_limit(void *arg)
+{
+    struct kafka_start *s = arg;
+
+    log_warn(s->who,
+             "%s does not say how far %s; partitions begin where their group "
+             "left off",
+             s->has_committed ? "Redis" : "the group",
+             s->has_committed ? "it has come" : "it has read");
+    kafka_start_hurry(s);
+}
+
+void kafka_start_init(struct kafka_start *s, const char *who, const char *group_id)
+{
+    s->who = who;
+    s->group_id = group_id;
+    s->limit = timer_new(on_limit, s);
+}
+
+void kafka_start_drop(struct kafka_start *s)
+{
+    if (s->list)
+        rd_kafka_topic_partition_list_destroy(s->list);
+    free(s->marks);
+    s->list = NULL;
+    s->marks = NULL;
+    s->client = NULL;
+    s->round++;
+    timer_rest(s->limit);
+}
+
+void kafka_start_fini(struct kafka_start *s)
+{
+    if (s->limit == NULL)
+        return;
+    kafka_start_drop(s);
+    timer_del(s->limit);
+    s->limit = NULL;
+}
+
+static void ask_committed(struct kafka_start *s)
+{
+    char why[128];
+    rd_kafka_t *rk = kafka_client_rk(s->client);
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
+    rd_kafka_ListConsumerGroupOffsets_t *question =
+        rd_kafka_ListConsumerGroupOffsets_new(s->group_id, s->list);
+
+    rd_kafka_AdminOptions_set_request_timeout(options, ASK_MS, why, sizeof(why));
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a number is all that it carries
+    rd_kafka_AdminOptions_set_opaque(options, (void *)(uintptr_t)s->round);
+    rd_kafka_ListConsumerGroupOffsets(rk, &question, 1, options,
+                                      kafka_client_queue(s->client));
+    rd_kafka_ListConsumerGroupOffsets_destroy(question);
+    rd_kafka_AdminOptions_destroy(options);
+}
+
+void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
+                       const rd_kafka_topic_partition_list_t *list)
+{
+    kafka_start_drop(s);
+    s->client = client;
+    s->list = rd_kafka_topic_partition_list_copy(list);
+    s->marks = mem_alloc(((size_t)list->cnt + 1) * sizeof(*s->marks));
+    for (int i = 0; i < list->cnt; i++) {
+        s->list->elems[i].offset = RD_KAFKA_OFFSET_INVALID;
+        s->marks[i] = -1;
+    }
+    s->has_committed = s->has_marks = false;
+    timer_set(s->limit, WAIT_MS);
+    ask_committed(s);
+}
+
+/* Redis lost its tail while nobody was here to see it. */
+static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row,
+                          int64_t mark)
+{
+    log_warn(s->who,
+             "Redis lost what it took last: the group has read %s/%" PRId32
+             " up to offset %" PRId64 ", but Redis holds it up to %" PRId64
+             " only; it is read again from there",
+             row->topic, row->partition, row->offset, mark);
+    row->offset = mark;
+}
+
+void kafka_start_hurry(struct kafka_start *s)
+{
+    rd_kafka_topic_partition_list_t *list = s->list;
+    int64_t *marks = s->marks;
+
+    if (list == NULL)
+        return;
+    for (int i = 0; i < list->cnt; i++)
+        if (marks[i] >= 0 && marks[i] < list->elems[i].offset)
+            begin_at_mark(s, &list->elems[i], marks[i]);
+    s->list = NULL;
+    s->marks = NULL;
+    const bool sure = s->has_committed && s->has_marks;
+    kafka_start_drop(s);
+    s->done(s->arg, list, marks, sure);
+    free(marks);
+}
+
+static void look(struct kafka_start *s)
+{
+    if (s->has_committed && s->has_marks)
+        kafka_start_hurry(s);
+}
+
+void kafka_start_marks(struct kafka_start *s, const struct shelf_item *items, unsigned n)
+{
+    if (s->list == NULL || items == NULL) /* away: they are read when it is back */
+        return;
+    for (int i = 0; i < s->list->cnt; i++)
+        s->marks[i] = kafka_marks_find(items, n, s->list->elems[i].topic,
+                                       s->list->elems[i].partition);
+    s->has_marks = true;
+    look(s);
+}
+
+static void note_committed(struct kafka_start *s,
+                           const rd_kafka_topic_partition_list_t *answer)
+{
+    for (int i = 0; i < answer->cnt; i++) {
+        const rd_kafka_topic_partition_t *row = &answer->elems[i];
+        rd_kafka_topic_partition_t *mine =
+            rd_kafka_topic_partition_list_find(s->list, row->topic, row->partition);
+        if (mine && row->err == RD_KAFKA_RESP_ERR_NO_ERROR && row->offset >= 0)
+            mine->offset = row->offset;
+    }
+}
+
+void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev)
+{
+    const rd_kafka_ListConsumerGroupOffsets_result_t *result =
+        rd_kafka_event_ListConsumerGroupOffsets_result(ev);
+    size_t n = 0;
+
+    if (s->list == NULL || (uintptr_t)rd_kafka_event_opaque(ev) != s->round)
+        return;
+    const rd_kafka_group_result_t **groups =
+        result ? rd_kafka_ListConsumerGroupOffsets_result_groups(result, &n) : NULL;
+    const rd_kafka_error_t *error = n > 0 ? rd_kafka_group_result_error(groups[0]) : NULL;
+    if (rd_kafka_event_error(ev) || error || n == 0) {
+        log_warn(s->who, "committed offsets of the group: %s",
+                 error ? rd_kafka_error_string(error) : rd_kafka_event_error_string(ev));
+        kafka_start_hurry(s);
+        return;
+    }
+    note_committed(s, rd_kafka_group_result_partitions(groups[0]));
+    s->has_committed = true;
+    look(s);
+}

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The users with least rights that etc/tarry.conf names, as they stand there."""
+from lib.servers import TOP
+
+PASSWORD = "least-pw"
+
+
+def users():
+    """[of Redis, of a sentinel]: the rules behind the user's name, a list of words each."""
+    found = []
+    for line in (TOP / "etc/tarry.conf").read_text().splitlines():
+        if line.startswith("#   user tarry "):
+            found.append(line.split()[3:])
+        elif line.startswith("#     +"):
+            found[-1] += line.split()[1:]
+    redis, sentinel = ([f">{PASSWORD}" if word == ">PASSWORD" else word for word in rules]
+                       for rules in found)
+    return redis, sentinel
+
+
+def commands(rules):
+    return {word[1:].partition("|")[0] for word in rules if word.startswith("+")}

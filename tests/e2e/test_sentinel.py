@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Redis Sentinel: the daemon finds the master, follows it, and is back in work soon after.
+
+What an asynchronous replica had not yet when its master died is lost with it; how much, and
+what durability = "replicas:N" does about it, is for tests/faults.
+"""
+import os
+import signal
+import time
+
+import pytest
+
+from lib import acl, collect, verify, ways
+from lib.sentinels import NAME, Certificates, Sentinels
+from lib.servers import free_port, wait_for
+
+BACK_S = 15
+ROUTE = '''sinks:  { hook: { type = "http"; url = "%s"; }; };
+           routes: { main: { from = "http"; to = "hook"; retry = ["1s"]; }; };'''
+
+
+@pytest.fixture
+def hook(bench):
+    return bench.keep(collect.FromHttp())
+
+
+@pytest.fixture
+def watched(bench):
+    return bench.keep(Sentinels(bench.folder / "redis")).start()
+
+
+def start(bench, hook, url, **more):
+    return bench.tarry(url, ROUTE % hook.url, **more).start()
+
+
+def works(tarry):
+    """Is a job taken at once?"""
+    try:
+        return tarry.ask("POST", "/v1/routes/main/jobs", "x", timeout_s=2)[0] == 201
+    except OSError:
+        return False
+
+
+def back_in_work(tarry, hook, since, what):
+    """Takes and delivers jobs again; not longer than BACK_S after since."""
+    wait_for("jobs to be taken again", lambda: works(tarry), BACK_S + 5, 0.05)
+    count = len(hook.arrivals)
+    wait_for("a job that is taken now",
+             lambda: works(tarry) and len(hook.arrivals) > count, BACK_S + 5, 0.05)
+    taken_s = time.monotonic() - since
+    verify.note(f"{what}: back in work after {taken_s:.1f} s")
+    assert taken_s < BACK_S
+
+
+def connected_to(tarry, node):
+    """Has the daemon a connection to that server?"""
+    clients = node.ask("CLIENT", "LIST")
+    return any("name=tarry " in c for c in clients.splitlines()) if isinstance(clients, str) \
+        else any(c["name"] == "tarry" for c in clients)
+
+
+@pytest.mark.slow
+def test_a_master_killed_under_load_is_replaced(bench, watched):
+    way = ways.Way(bench, "http-http", redis=watched)
+    batch = way.make_jobs(4000)
+    sending = way.sending(batch, rate=400)
+    time.sleep(3)
+    begun = time.monotonic()
+    watched.master().kill()
+    back_in_work(way.tarry, way.collector, begun, "master killed")
+    new = watched.wait_failover()
+    sending.join()
+    arrivals = [a for a in way.collector.wait(batch, 30) if a.header("test-seq")]
+    v = verify.judge(batch, arrivals, way.keys)
+    verify.note(v)
+    assert not v.unknown and not v.corrupt and not v.early
+    # What the replica had not got yet: the requests of one connection, or a few.
+    assert len(v.missing) <= 50, f"{len(v.missing)} lost"
+    assert v.twice <= way.in_flight + 50
+    assert connected_to(way.tarry, new)
+    way.tarry.stop()
+
+
+@pytest.mark.slow
+def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench, hook, watched):
+    tarry = start(bench, hook, watched.url)
+    for n in range(50):
+        assert tarry.ask("POST", "/v1/routes/main/jobs", "x",
+                         {"deliver-after": "8s", "delay-id": f"later{n}"})[0] == 201
+    old = watched.master()
+    begun = time.monotonic()
+    new = watched.fail_over()
+    wait_for("the daemon at the new master", lambda: connected_to(tarry, new), 5)
+    back_in_work(tarry, hook, begun, "planned failover")
+    assert new is not old
+    wait_for("the old master to follow", lambda: old.role == "slave", 30)
+    wait_for("no connection to the replica", lambda: not connected_to(tarry, old))
+    wait_for("what waited meanwhile", lambda: len(
+        {a.header("delay-id") for a in hook.arrivals if a.header("delay-id")[:5] == b"later"}) == 50)
+    tarry.stop()
+
+
+@pytest.mark.slow
+def test_a_master_that_hangs_is_left_as_soon_as_the_sentinels_have_another(bench, hook, watched):
+    tarry = start(bench, hook, watched.url)
+    assert works(tarry)
+    old = watched.master()
+    begun = time.monotonic()
+    os.kill(old.child.pid, signal.SIGSTOP)
+    try:
+        back_in_work(tarry, hook, begun, "master stopped")
+        new = watched.wait_failover()
+    finally:
+        os.kill(old.child.pid, signal.SIGCONT)
+    wait_for("the old master to follow", lambda: old.role == "slave", 30)
+    connections = tarry.metric("tarry_redis_connections_total")
+    for _ in range(20):
+        assert works(tarry)
+        time.sleep(0.1)
+    assert connected_to(tarry, new) and not connected_to(tarry, old)
+    assert tarry.metric("tarry_redis_connections_total") == connections
+    tarry.stop()
+
+
+@pytest.mark.slow
+def test_a_sentinel_that_is_down_is_no_matter(bench, hook, watched):
+    watched.sentinels[0].kill()
+    begun = time.monotonic()
+    tarry = start(bench, hook, watched.url)
+    assert time.monotonic() - begun < 5 and works(tarry)
+    begun = time.monotonic()
+    watched.master().kill()
+    back_in_work(tarry, hook, begun, "one sentinel down, master killed")
+    assert f"sentinel 127.0.0.1:{watched.sentinels[0].port}: away" in tarry.log.read_text()
+    tarry.stop()
+
+
+@pytest.mark.slow
+def test_work_goes_on_while_all_sentinels_are_down(bench, hook, watched):
+    tarry = start(bench, hook, watched.url)
+    assert works(tarry)
+    for sentinel in watched.sentinels:
+        sentinel.kill()
+    connections = tarry.metric("tarry_redis_connections_total")
+    for n in range(8):
+        assert works(tarry)
+        hook.wait_count(n + 2)
+        time.sleep(0.5)
+    assert tarry.metric("tarry_redis_connections_total") == connections
+    master = watched.was_master
+    master.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    wait_for("the reason in /readyz", lambda: b"no sentinel says where" in
+             tarry.ask("GET", "/readyz")[2])
+    for sentinel in watched.sentinels:
+        sentinel.start()
+    back_in_work(tarry, hook, time.monotonic(), "all sentinels back")
+    begun = time.monotonic()
+    watched.wait_settled()
+    watched.master().kill()
+    back_in_work(tarry, hook, begun, "and a failover then")
+    tarry.stop()
+
+
+def test_a_wrong_name_is_told_and_no_sentinel_at_all_too(bench, hook, watched):
+    tarry = bench.tarry(watched.url_of(name="jobz"), ROUTE % hook.url)
+    tarry.spawn(tarry.argv())
+    wait_for("the reason", lambda: 'the sentinels watch no master \\"jobz\\"' in tarry.log.read_text())
+    status, _, text = tarry.ask("GET", "/readyz")
+    assert status == 503 and b'no master "jobz"' in text
+    tarry.stop()
+    nobody = bench.tarry(f"redis+sentinel://127.0.0.1:{free_port()}/{NAME}", ROUTE % hook.url)
+    nobody.spawn(nobody.argv())
+    wait_for("the reason", lambda: f'no sentinel says where \\"{NAME}\\" is' in nobody.log.read_text())
+    nobody.stop()
+
+
+@pytest.mark.slow
+def test_a_sentinel_that_was_left_behind_is_not_believed(bench, hook, watched):
+    """It watches a master of the same name, in a configuration of long ago."""
+    lone = bench.keep(Sentinels(bench.folder / "lone", replicas=0, sentinels=1)).start()
+    watched.fail_over()  # from now on the others are one epoch ahead
+    tarry = start(bench, hook, watched.url_of(sentinels=lone.sentinels + watched.sentinels))
+    for _ in range(30):
+        assert works(tarry)
+        time.sleep(0.1)
+    assert connected_to(tarry, watched.master()) and not connected_to(tarry, lone.master())
+    for sentinel in watched.sentinels:
+        sentinel.kill()
+    for _ in range(30):
+        assert works(tarry)
+        time.sleep(0.1)
+    assert not connected_to(tarry, lone.redises[0]) and lone.redises[0].ask("DBSIZE") == 0
+    tarry.stop()
+
+
+@pytest.fixture
+def single(bench):
+    """A Redis of its own that no sentinel watches."""
+    group = Sentinels(bench.folder / "single", replicas=1, sentinels=0)
+    for node in group.redises:
+        node.start()
+    bench.keep(group)
+    return group
+
+
+@pytest.mark.parametrize("stale", ["READONLY", "MASTERDOWN"])
+def test_a_master_that_was_made_a_replica_is_told_and_left(bench, hook, single, stale):
+    master = single.redises[0]
+    tarry = start(bench, hook, f"redis://127.0.0.1:{master.port}")
+    assert works(tarry)
+    # As long as its master cannot be reached, it answers MASTERDOWN, where it may not be stale.
+    port = single.redises[1].port if stale == "READONLY" else free_port()
+    master.ask("CONFIG", "SET", "replica-serve-stale-data", "yes" if stale == "READONLY" else "no")
+    master.ask("REPLICAOF", "127.0.0.1", port)
+    assert not works(tarry)
+    wait_for("the reason", lambda: b"it is a replica (of 127.0.0.1" in tarry.ask("GET", "/readyz")[2])
+    begun = time.monotonic()
+    master.ask("REPLICAOF", "NO", "ONE")
+    back_in_work(tarry, hook, begun, stale)
+    tarry.stop()
+
+
+@pytest.mark.slow
+def test_with_tls_and_users_of_their_own_in_redis_and_at_the_sentinels(bench, hook):
+    tls = Certificates(bench.folder / "tls")
+    for_redis, for_sentinel = (" ".join(rules) for rules in acl.users())
+    watched = bench.keep(Sentinels(
+        bench.folder / "redis", tls=tls, password="own-pw",
+        conf=f"user tarry on {for_redis}\n",
+        sentinel_conf=f"user tarry on {for_sentinel}\n")).start()
+    login = f"tarry:{acl.PASSWORD}"
+    files = f'ca_file = "{tls.ca}"; cert_file = "{tls.cert}"; key_file = "{tls.key}";'
+    at_sentinels = f'sentinel_user = "tarry"; sentinel_password = "{acl.PASSWORD}";'
+
+    tarry = bench.tarry(watched.url_of(login), ROUTE % hook.url, redis_options=files)
+    tarry.spawn(tarry.argv())  # nobody at the sentinels, who want to know who asks
+    wait_for("the reason", lambda: "NOAUTH" in tarry.log.read_text())
+    tarry.stop()
+
+    tarry = start(bench, hook, watched.url_of(login), redis_options=files + at_sentinels)
+    begun = time.monotonic()
+    watched.master().kill()
+    new = watched.wait_failover()
+    back_in_work(tarry, hook, begun, "TLS and users, master killed")
+    assert connected_to(tarry, new)
+    tarry.stop()
+    log = tarry.log.read_text()
+    assert "NOPERM" not in log and "tells no news" not in log, log
+    for node in [new, *watched.sentinels]:
+        assert node.ask("ACL", "LOG") == [], node.ask("ACL", "LOG")

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""From one layout of the keys to the next: what an older tarry left is served as it should be,
+the step is made when no older one runs, and an older one leaves newer keys alone."""
+import http.client
+import json
+import threading
+import time
+
+import pytest
+
+from lib import collect, servers
+from lib.servers import wait_for
+
+GOLDEN = servers.TOP / "tests/golden/layout1.jsonl"
+# The names are those of tests/golden/make_layout1.py.
+BODY = '''
+sources: {{ lm: {{ type = "lmstfy"; listen = "127.0.0.1:{jobs}"; admin_listen = "127.0.0.1:{admin}"; }}; }};
+sinks:  {{ hook: {{ type = "http"; url = "{url}"; timeout = "20s"; }};
+           q: {{ type = "queue"; keep = "36500d"; }};  l: {{ type = "queue"; }}; }};
+routes: {{ main: {{ from = "http"; to = "hook"; retry = [ "1s" ]; dedupe_window = "36500d";
+                    repeat_min = "1s"; max_delay = "36500d"; lease = "60s"; }};
+           keyed: {{ from = "http"; to = "hook"; order = "key"; }};
+           wide: {{ from = "http"; to = "hook"; buckets = {wide}; }};
+           work: {{ from = "http"; to = "q"; topic = "work"; max_delay = "36500d"; }};
+           lm: {{ from = "lm"; to = "l"; }}; }};
+'''
+PENDING = [f"main-{n}" for n in range(10)] + [f"wide-{n}" for n in range(10)]
+KEYED = [f"keyed-{n}" for n in range(3)]
+DUE = sorted(PENDING + KEYED + ["repeat", "held"])
+
+
+def load(redis):
+    pipe = redis.client().pipeline()
+    for line in GOLDEN.read_text().splitlines():
+        pipe.execute_command(*(word.encode("latin-1") for word in json.loads(line)))
+    pipe.execute()
+
+
+class World:
+    """Keys of layout 1, and a daemon with their routes."""
+
+    def __init__(self, bench, daemon='upgrade_after = "1s";', wide=4):
+        self.redis, self.hook = bench.redis(), bench.keep(collect.FromHttp())
+        self.r, self.jobs = self.redis.client(), servers.free_port()
+        load(self.redis)
+        self.tarry = bench.tarry(self.redis.url, BODY.format(
+            url=self.hook.url, jobs=self.jobs, admin=servers.free_port(), wide=wide), daemon=daemon)
+
+    def ids(self):
+        return [a.header("delay-id").decode() for a in self.hook.arrivals]
+
+    def ask(self, *what):
+        status, _, body = self.tarry.ask(*what)
+        return status, body
+
+    def meta(self, field="layout"):
+        return (self.r.hget("tarry:meta", field) or b"").decode()
+
+    def gaps(self):
+        """Per pool: its jobs, less what its sums say; an ended job of a queue counts as gone."""
+        found = {}
+        for key in self.r.keys("tarry:*:pool"):
+            base = key[:-len(b":pool")]
+            sums = {k: int(v) for k, v in self.r.hgetall(base + b":sums").items()}
+            sums.pop(b"repeated", 0), sums.pop(b"claim", 0)
+            known = sums.pop(b"base", 0) + sums.pop(b"stored", 0) - sum(sums.values())
+            found[base.decode()] = self.r.hlen(key) - self.r.zcard(base + b":done") - known
+        return found
+
+
+def test_what_layout_1_holds_is_served(bench):
+    w = World(bench)
+    w.tarry.start()
+    w.hook.wait_count(len(DUE))
+    time.sleep(0.5)
+    assert sorted(w.ids()) == DUE
+    assert [i for i in w.ids() if i in KEYED] == KEYED, "one key, its order"
+    assert next(a for a in w.hook.arrivals if a.header("delay-id") == b"held").header(
+        "delay-attempt") == b"2", "it was in flight"
+    assert w.ask("GET", "/v1/routes/main/jobs/far")[1]["state"] == "waiting"
+    assert w.ask("GET", "/v1/routes/main/jobs/fail")[1]["attempts"] == 1
+    assert w.ask("GET", "/v1/routes/main/jobs/repeat")[1]["state"] == "waiting"
+    [dead] = w.ask("GET", "/v1/routes/main/dead")[1]["items"]
+    assert (dead["id"], dead["reason"]) == ("dead", "rejected")
+    status, _, body = w.tarry.ask("POST", "/v1/routes/main/jobs", b"x", {"delay-id": "seen"})
+    assert (status, body["because"]) == (200, "remembered")
+    assert w.ask("POST", "/v1/routes/main/dead/replay")[0] == 200
+    w.hook.wait_count(len(DUE) + 1)
+    assert w.ids()[-1] == "dead"
+    pulled = w.ask("POST", "/v1/queues/work/pull?max=10")[1]["jobs"]
+    assert sorted(j["id"] for j in pulled) == ["leased", "ttl", "waits"]
+    assert w.ask("GET", "/v1/queues/work/jobs/acked")[1]["state"] == "ended"
+    token = next(k.decode().rpartition("/")[2] for k in w.r.hkeys("tarry:{lm}:shelf:tokens"))
+    c = http.client.HTTPConnection("127.0.0.1", w.jobs, timeout=10)
+    c.request("GET", "/api/ns/lmq", headers={"X-Token": token})
+    answer = c.getresponse()
+    assert answer.status == 200 and b"lmq" in answer.read()
+    w.tarry.stop()
+
+
+def test_the_step_to_layout_2_gives_every_bucket_its_base_line(bench):
+    w = World(bench, daemon='upgrade_after = "3s";')
+    assert any(w.gaps().values()), "the older one kept no sums"
+    w.tarry.start()
+    assert (w.meta(), w.meta("least_writer")) == ("1", "1")
+    assert w.meta("route:wide") == "1:4" and w.meta("sink:q") == "queue"
+    wait_for("the step", lambda: w.meta() == "2")
+    assert w.meta("least_writer") == "2"
+    assert not any(w.gaps().values()), w.gaps()
+    assert w.tarry.metric("tarry_layout") == 2
+    w.tarry.stop()
+
+
+def test_no_step_is_made_while_an_older_one_runs(bench):
+    w = World(bench, daemon='upgrade_after = "1s";')
+    over = threading.Event()
+
+    def older():
+        while not over.wait(0.3):
+            w.r.zadd("tarry:alive", {"0123456789 1 main": int(time.time() * 1000)})
+
+    thread = threading.Thread(target=older, daemon=True)
+    thread.start()
+    try:
+        time.sleep(0.5)
+        w.tarry.start()
+        time.sleep(4)
+        assert w.meta() == "1"
+    finally:
+        over.set()
+        thread.join()
+    wait_for("the step", lambda: w.meta() == "2")
+    w.tarry.stop()
+
+
+def test_other_buckets_wait_for_the_step_and_lose_nothing(bench):
+    """The configuration says 1 where layout 1 has 4."""
+    w = World(bench, wide=1)
+    w.tarry.start()
+    w.hook.wait_count(len(DUE))
+    assert sorted(w.ids()) == DUE
+    wait_for("the step, and then the buckets", lambda: w.meta("route:wide") == "2:1 1:4")
+    w.tarry.stop()
+
+
+def test_an_empty_redis_begins_with_layout_2(bench):
+    redis = bench.redis()
+    tarry = bench.tarry(redis.url, '''
+        sinks: { q: { type = "queue"; }; };
+        routes: { q: { from = "http"; to = "q"; topic = "work"; }; };''').start()
+    assert redis.client().hgetall("tarry:meta") == {
+        b"layout": b"2", b"least_reader": b"1", b"least_writer": b"2", b"sink:q": b"queue"}
+    tarry.stop()
+
+
+SENTENCE = "may change them; this one, 0.1.0, knows layouts 1 to 2: start the newer tarry again"
+
+
+@pytest.mark.smoke
+def test_newer_keys_are_left_alone_at_the_start(bench):
+    w = World(bench)
+    w.r.hset("tarry:meta", mapping={"layout": 3, "least_reader": 1, "least_writer": 3})
+    before = sorted((k, w.r.dump(k)) for k in w.r.keys("*"))
+    w.tarry.spawn(w.tarry.argv())
+    assert w.tarry.child.wait(10) == 78
+    assert SENTENCE in w.tarry.log.read_text()
+    assert sorted((k, w.r.dump(k)) for k in w.r.keys("*")) == before
+    assert not w.hook.arrivals
+
+
+def test_newer_keys_are_noticed_by_one_that_runs(bench):
+    w = World(bench)
+    w.tarry.start()
+    w.hook.wait_count(len(DUE))
+    w.r.hset("tarry:meta", mapping={"layout": 3, "least_writer": 3})
+    w.r.publish("tarry:wake", "=#meta another")
+    assert w.tarry.child.wait(10) == 78
+    assert SENTENCE in w.tarry.log.read_text()
+
+
+def test_newer_keys_of_a_pool_are_left_alone(bench):
+    redis, pool = bench.redis(), bench.redis()
+    pool.client().hset("tarry:meta", mapping={"layout": 9, "least_writer": 9})
+    tarry = bench.tarry(redis.url, f'''
+        pools: {{ far: {{ url = "{pool.url}"; }}; }};
+        sinks: {{ q: {{ type = "queue"; pool = "far"; }}; }};
+        routes: {{ q: {{ from = "http"; to = "q"; topic = "work"; }}; }};''')
+    tarry.spawn(tarry.argv())
+    assert tarry.child.wait(10) == 78
+    assert "layout 9" in tarry.log.read_text()
+
+
+def test_a_record_of_a_newer_tarry_is_put_back_and_never_dropped(bench):
+    """Byte 0 of the array says the version: 2 is none that this one reads."""
+    w = World(bench)
+    newer = w.r.hget("tarry:{main/0}:pool", "main-0")
+    assert newer[:2] == b"\x94\x01"
+    w.r.hset("tarry:{main/0}:pool", "main-0", b"\x94\x02" + newer[2:])
+    in_queue = w.r.hget("tarry:{q:work}:pool", "waits")
+    w.r.hset("tarry:{q:work}:pool", "waits", in_queue[:1] + b"\x02" + in_queue[2:])
+    w.tarry.start()
+    w.hook.wait_count(len(DUE) - 1)
+    pulled = w.ask("POST", "/v1/queues/work/pull?max=10")[1]["jobs"]
+    assert sorted(j["id"] for j in pulled) == ["leased", "ttl"]
+    wait_for("both to be put back", lambda: w.tarry.metric("tarry_jobs_newer_total") >= 2)
+    assert "a record of version 2" in w.tarry.log.read_text()
+    assert w.r.hget("tarry:{main/0}:pool", "main-0") == b"\x94\x02" + newer[2:]
+    assert w.r.zscore("tarry:{main/0}:delay", "main-0") is not None
+    wait_for("the release", lambda: w.r.zscore("tarry:{q:work}:delay", "waits") is not None)
+    assert w.r.zscore("tarry:{main/0}:error", "main-0") is None
+    assert "main-0" not in w.ids()
+    w.tarry.stop()

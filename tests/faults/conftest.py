@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The fault suite: what tests/e2e has (bench, lib/), and a scenario to report to.
+
+A file here finds the modules of tests/e2e/lib and of tests/faults/lib both as `lib.X`.
+"""
+import importlib.util
+import re
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
+from lib import report, servers, verify  # noqa: E402  pylint: disable=wrong-import-position
+
+spec = importlib.util.spec_from_file_location("e2e_conftest", HERE.parent / "e2e/conftest.py")
+e2e = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(e2e)
+
+LIMIT_S = 240
+FOLDER = servers.BUILD / "faults"
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "smoke: also in ./tests/run, with few jobs")
+    config.addinivalue_line("markers", "slow: takes more than five seconds")
+    config.addinivalue_line("markers", f"limit_s(seconds): how long it may take; else {LIMIT_S}")
+
+
+def pytest_report_header():
+    return f"TARRY_FAULT_SEED={report.SEED} repeats the faults of this run"
+
+
+def pytest_terminal_summary(terminalreporter):
+    if report.rows:
+        terminalreporter.section("scenarios")
+        terminalreporter.write_line(report.table(report.rows))
+    if verify.notes:
+        terminalreporter.section("measured")
+        terminalreporter.write_line("\n".join(verify.notes))
+    for name, lines in report.logs.items():
+        terminalreporter.section(f"faults of {name}", sep="-")
+        terminalreporter.write_line("\n".join(lines))
+
+
+@pytest.fixture(scope="session")
+def kafka_of_session():
+    """Started by the first test that needs it. Each process of pytest has files of its own."""
+    running = []
+
+    def get():
+        if not running:
+            slot = os.environ.get("TARRY_E2E_SLOT", "0")
+            running.append(servers.start_kafka(FOLDER / f"kafka-{slot}"))
+        return running[0]
+
+    yield get
+    for server in running:
+        server.end()
+
+
+real_kafka = e2e.real_kafka
+
+
+@pytest.fixture
+def bench(request, kafka_of_session):
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    folder = FOLDER / request.path.stem / name
+    b = e2e.Bench(folder, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session)
+    yield b
+    b.end()
+
+
+@pytest.fixture
+def scenario(request):
+    s = report.Scenario(request.node.name)
+    yield s
+    s.close()
+
+
+@pytest.fixture(autouse=True)
+def limit(request):
+    """No scenario hangs for ever."""
+    mark = request.node.get_closest_marker("limit_s")
+    limit_s = mark.args[0] if mark else LIMIT_S
+
+    def over(_signo, _frame):
+        raise TimeoutError(f"the scenario took longer than {limit_s} s")
+    signal.signal(signal.SIGALRM, over)
+    signal.alarm(limit_s)
+    yield
+    signal.alarm(0)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a scenario did and what came of it: its seed, its fault log, its row of the table.
+
+Each row is kept as a file under build/faults/rows/, so that processes side by side add to one
+table; `report.py` as a program puts them together (./tests/run faults does).
+"""
+import json
+import os
+import random
+import re
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[3] / "build/faults"
+ROWS = FOLDER / "rows"
+SEED = int(os.environ.get("TARRY_FAULT_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+ALL_JOBS = 1_000_000  # what TARRY_FAULT_JOBS is a part of
+rows = []  # of this process
+logs = {}  # scenario: lines
+
+
+@dataclass
+class Row:
+    number: str
+    name: str
+    jobs: int
+    faults: int
+    lost: int
+    early: int
+    corrupt: int
+    duplicates: int
+    bound: int
+    may_lose: int = 0  # where the servers' settings promise no more
+
+    @property
+    def holds(self):
+        return (self.lost <= self.may_lose and self.early == self.corrupt == 0
+                and self.duplicates <= self.bound)
+
+
+class Scenario:
+    """The fixture. rng is seeded by the run's seed and the scenario's name."""
+
+    def __init__(self, name):
+        self.name, self.begun = name, time.monotonic()
+        self.rng = random.Random(f"{SEED}/{name}")
+        self.lines = logs.setdefault(name, [])
+        print(f"{name}: TARRY_FAULT_SEED={SEED}")
+
+    def jobs(self, count, least=200):
+        """As many as the scenario has by itself, or the part of it that TARRY_FAULT_JOBS is of
+        a million: TARRY_FAULT_JOBS=100000 takes a tenth."""
+        scale = int(os.environ.get("TARRY_FAULT_JOBS", ALL_JOBS)) / ALL_JOBS
+        return max(min(count, least), int(count * scale))
+
+    def fault(self, text):
+        """Notes a fault as it is injected."""
+        line = f"{time.monotonic() - self.begun:8.3f} s  {text}"
+        self.lines.append(line)
+        print(line)
+
+    @property
+    def faults(self):
+        return len(self.lines)
+
+    def row(self, number, name, jobs, faults, lost, early, corrupt, duplicates, bound,
+            may_lose=0):
+        """Adds to the table, then fails if something was lost, early, corrupt or too often
+        twice. Lists count as their length; at most so many duplicates as bound, and lost as
+        may_lose."""
+        def many(x):
+            return x if isinstance(x, int) else len(x)
+        row = Row(str(number), name, many(jobs), many(faults), many(lost), many(early),
+                  many(corrupt), many(duplicates), many(bound), many(may_lose))
+        rows.append(row)
+        ROWS.mkdir(parents=True, exist_ok=True)
+        file = re.sub(r"[^a-z0-9]+", "-", f"{row.number} {self.name} {name}".lower())
+        (ROWS / f"{file[:120]}.json").write_text(json.dumps(asdict(row)))
+        print(table([row]))
+        assert row.holds, (f"{row.name}: lost {lost if not isinstance(lost, int) else row.lost}, "
+                           f"early {row.early}, corrupt {row.corrupt}, twice {row.duplicates} "
+                           f"of at most {row.bound} (TARRY_FAULT_SEED={SEED})")[:2000]
+
+    def verdict(self, number, name, verdict, bound=0, faults=None, may_lose=0):
+        """The row of what verify.judge() has said; unknown ones count as corrupt."""
+        self.row(number, name, verdict.sent, self.faults if faults is None else faults,
+                 verdict.missing, verdict.early, verdict.corrupt + verdict.unknown,
+                 verdict.twice, bound, may_lose)
+
+    def close(self):
+        self.lines.append(f"{time.monotonic() - self.begun:8.3f} s  end")
+
+
+def order(row):
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", row.number)]
+
+
+def table(what):
+    """Markdown, aligned so that it reads well as text too."""
+    head = ["#", "scenario", "jobs", "faults", "lost", "early", "corrupt", "twice", "bound"]
+    lines = [[r.number, r.name, f"{r.jobs:,}", f"{r.faults:,}",
+              f"{r.lost:,}" + (f" of {r.may_lose:,}" if r.may_lose else ""),
+              *(f"{n:,}" for n in (r.early, r.corrupt, r.duplicates, r.bound))]
+             for r in sorted(what, key=order)]
+    width = [max(len(line[i]) for line in [head] + lines) for i in range(len(head))]
+
+    def drawn(cells):
+        return "| " + " | ".join(c.ljust(w) if i == 1 else c.rjust(w)
+                                 for i, (c, w) in enumerate(zip(cells, width))) + " |"
+    rule = "|" + "|".join("-" * (w + 1) + ("-" if i == 1 else ":") for i, w in enumerate(width)) + "|"
+    return "\n".join([drawn(head), rule] + [drawn(line) for line in lines])
+
+
+def main():
+    """Puts the rows of all processes together."""
+    found = [Row(**json.loads(file.read_text())) for file in sorted(ROWS.glob("*.json"))]
+    if not found:
+        sys.exit(f"{ROWS}: no scenario has left a row")
+    text = table(found)
+    (FOLDER / "table.md").write_text(text + "\n")
+    print(text)
+    sys.exit(not all(row.holds for row in found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Scenario 21: callback servers that are ill, all at once, beside one that is well."""
+import time
+
+import pytest
+
+from lib import collect, ill, jobs, load, verify
+from lib.servers import wait_for
+
+SCHEDULE_S = (0.3, 0.6)
+SLACK_S = 0.005  # arrivals are stamped by another process
+# (name, makes a server of a clinic and an authority, what becomes of its jobs)
+ILLS = [
+    ("trickle", lambda c, a: ill.Ill(c, ill.trickles), "retries"),
+    ("hang", lambda c, a: ill.Ill(c, ill.hangs), "retries"),
+    ("fails", lambda c, a: ill.Ill(c, ill.says(
+        b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")), "retries"),
+    ("busy", lambda c, a: ill.Ill(c, ill.says(
+        b"HTTP/1.1 429 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n", ill.OK)), "delivered"),
+    ("moved", lambda c, a: ill.Ill(c, ill.says(
+        b"HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n")), "rejected"),
+    ("flood", lambda c, a: ill.Ill(c, ill.floods), "delivered"),
+    ("reset", lambda c, a: ill.Ill(c, ill.resets), "retries"),
+    ("expired", lambda c, a: ill.Ill(c, ill.says(ill.OK), a.context("127.0.0.1", -1)), "retries"),
+    ("stranger", lambda c, a: ill.Ill(c, ill.says(ill.OK), a.context("else.example")), "retries"),
+    ("secure", lambda c, a: ill.Ill(c, ill.says(ill.OK), a.context("127.0.0.1")), "delivered"),
+    ("deaf", lambda c, a: ill.Deaf(), "retries"),
+    ("closes", lambda c, a: ill.Ill(c, ill.hangs_up), "delivered"),
+]
+NOWHERE = "http://nowhere.invalid/hook"
+
+
+def p99(late_ms):
+    return sorted(late_ms)[len(late_ms) * 99 // 100]
+
+
+class Ward:
+    """The daemon with a route for each of the ill, and one named good to a server that is well."""
+
+    def __init__(self, bench):
+        self.clinic = bench.keep(ill.Clinic())
+        self.hook = bench.keep(collect.FromHttp())
+        authority = ill.Authority(bench.folder)
+        self.ill = {name: make(self.clinic, authority) for name, make, _ in ILLS}
+        bench.keep(self.ill["deaf"])
+        self.becomes = {name: what for name, _, what in ILLS} | {"nowhere": "retries"}
+        urls = {name: server.url for name, server in self.ill.items()} | {"nowhere": NOWHERE}
+        waits = ", ".join(f'"{int(s * 1000)}ms"' for s in SCHEDULE_S)
+        routes = "".join(f'{name}: {{ from = "http"; to = "out"; topic = "{url}"; lease = "8s"; '
+                         f'retry = [ {waits} ]; target_in_flight = 8; }};'
+                         for name, url in (urls | {"good": self.hook.url}).items())
+        self.tarry = bench.tarry(bench.redis().url, f'''
+            sinks:  {{ out: {{ type = "http"; timeout = "1500ms"; connect_timeout = "1s";
+                               ca_file = "{authority.cert}"; max_in_flight = 256; }}; }};
+            routes: {{ {routes} }};''').start()
+
+    def good(self, count, first=0):
+        """Sends to the one that is well, and gives the verdict."""
+        batch = [jobs.make(seq, named=True, max_delay_ms=1500) for seq in range(first, first + count)]
+        before = len(self.hook.arrivals)
+        load.http(self.tarry.port, "good", batch, rate=400)
+        self.hook.wait(batch)
+        return verify.judge(batch, self.hook.arrivals[before:])
+
+    def rss_mb(self):
+        with open(f"/proc/{self.tarry.child.pid}/statm", encoding="ascii") as f:
+            return int(f.read().split()[1]) * 4096 / 1e6
+
+    def counted(self, name):
+        dead = {r: int(self.tarry.metric("tarry_jobs_dead_total", route=name, reason=r))
+                for r in ("retries", "rejected")}
+        return dead | {"delivered": int(self.tarry.metric("tarry_jobs_delivered_total", route=name))}
+
+    def wait_ended(self, name, count):
+        wait_for(f"the end of all jobs of {name}",
+                 lambda: sum(self.counted(name).values()) >= count, 60, 0.2)
+
+
+def run(bench, scenario, good, each, number, name):
+    ward = Ward(bench)
+    calm = ward.good(good)
+    rss = ward.rss_mb()
+    for kind in ward.becomes:
+        scenario.fault(f"{each} jobs to a callback server that is ill: {kind}")
+        load.http(ward.tarry.port, kind,
+                  [jobs.make(seq, named=True, max_delay_ms=1500) for seq in range(each)])
+    storm = ward.good(good, good)
+    for kind in ward.becomes:
+        ward.wait_ended(kind, each)
+    grown = ward.rss_mb() - rss
+    time.sleep(0.5)
+    counted = {kind: ward.counted(kind) for kind in ward.becomes}
+    verify.note(f"p99 of the good one: {p99(calm.late_ms):.0f} ms, beside the ill "
+                f"{p99(storm.late_ms):.0f} ms; flood took {ward.ill['flood'].sent_bytes / 1e6:.0f} "
+                f"MB of {each} GB; {grown:.0f} MB grown")
+    # Each is classed right.
+    for kind, what in ward.becomes.items():
+        expected = {"retries": 0, "rejected": 0, "delivered": 0} | {what: each}
+        assert counted[kind] == expected, f"{kind}: {counted[kind]}, but should be {expected}"
+    # I6: attempts, and the waits between them.
+    for kind, server in ward.ill.items():
+        for gaps in getattr(server, "gaps_s", list)():
+            assert len(gaps) <= len(SCHEDULE_S), (kind, gaps)
+            least = (1.0,) if kind == "busy" else SCHEDULE_S
+            assert all(gap >= s - SLACK_S for gap, s in zip(gaps, least)), (kind, gaps)
+    attempts = {kind: {len(t) for t in server.calls.values()}
+                for kind, server in ward.ill.items() if isinstance(server, ill.Ill)}
+    assert attempts["hang"] == attempts["trickle"] == attempts["fails"] == attempts["reset"] == {3}
+    for kind in ("moved", "flood", "secure", "closes"):
+        assert attempts[kind] == {1}, (kind, attempts[kind])
+    assert attempts["busy"] == {2}
+    assert not attempts["expired"] and not attempts["stranger"], "a certificate was not looked at"
+    # One that is ill slows no other, and no answer fills the memory.
+    assert p99(storm.late_ms) < 2 * p99(calm.late_ms) + 100, (str(calm), str(storm))
+    assert ward.ill["flood"].sent_bytes < each * 8e6 and grown < 60
+    ended = sum(sum(c.values()) for c in counted.values())
+    scenario.row(number, name, 2 * good + each * len(counted), scenario.faults,
+                 calm.missing + storm.missing + [None] * (each * len(counted) - ended),
+                 calm.early + storm.early,
+                 calm.corrupt + storm.corrupt + calm.unknown + storm.unknown,
+                 calm.twice + storm.twice, 0)
+    ward.tarry.stop()
+
+
+@pytest.mark.smoke
+def test_callback_servers_that_are_ill_are_told_apart_and_slow_no_other(bench, scenario):
+    run(bench, scenario, 400, 4, 21, "callback servers ill in 13 ways, few jobs")
+
+
+@pytest.mark.slow
+def test_many_jobs_for_callback_servers_that_are_ill_slow_no_other(bench, scenario):
+    run(bench, scenario, scenario.jobs(4000), 48, "21b", "callback servers ill in 13 ways")

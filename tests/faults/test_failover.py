@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A replica takes over: one that lags, under load, and one of a master that lives on elsewhere.
+
+What the old master took and no replica had is gone with it. durability = "replicas:1" keeps
+that from being accepted; for Kafka records reading them again does. A planned failover leaves
+the old master writable for a moment, with the replicas it still has: there "replicas:N" needs
+all of them.
+"""
+import time
+
+import pytest
+
+from lib import after, boxes, verify, ways
+from lib.servers import wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.limit_s(200)]
+DOWN_MS = 2500  # so long without an answer, and the sentinels hold a master for dead
+LAG_S = 1.5  # less than that: the replicas lag, and nobody acts
+WAITING = 'durability = "replicas:1"; command_timeout = "3s"; backoff_max = "1s";'
+ASYNC = 'durability = "async"; command_timeout = "3s"; backoff_max = "1s";'
+BACK_S = 15  # from the loss of the master until jobs are accepted again, at most
+
+
+def three(bench, conf=""):
+    return bench.keep(boxes.Boxes(bench.folder / "boxes", conf, DOWN_MS)).start()
+
+
+def away_s(batch, since_ns):
+    """The longest time without an accepted job from then on."""
+    times = sorted(job.accepted_ns for job in batch if job.accepted and
+                   job.accepted_ns > since_ns)
+    assert times, "nothing was accepted after the fault"
+    return max(b - a for a, b in zip([since_ns] + times, times)) / 1e9
+
+
+def finish(scenario, number, title, way, batch, may_lose, again):
+    """may_lose: those accepted jobs that may be gone. again: what may come twice."""
+    settled_s = max(job.due_ms for job in batch) / 1000 + 8 - time.time()
+    arrivals = way.collector.wait(batch, max(5, settled_s) if may_lose else 60)
+    verdict = verify.judge(batch, arrivals, way.keys)
+    verify.note(verdict)
+    stray = set(verdict.missing) - {job.seq for job in may_lose}
+    assert not stray, f"lost, and accepted at another time: {sorted(stray)[:10]}"
+    scenario.verdict(number, title, verdict, may_lose=len(may_lose),
+                     bound=len(again(arrivals)) + way.in_flight + ways.UNACKED)
+    after.no_residue(way.redis.client())
+    way.tarry.stop()
+    return verdict
+
+
+@pytest.mark.parametrize("number, name, lagging", [
+    (7, "http-http", 2), (7, "kafka-http", 2), (8, "http-http", 2), (8, "mqtt-http", 2),
+    (8, "kafka-http", 2), (8, "http-http", 1)])
+def test_7_and_8_failover_to_a_replica_that_lags(bench, scenario, number, name, lagging):
+    """Where one of two lags, the other has what was accepted, and must be the new master."""
+    redis, options = three(bench), ASYNC if number == 7 else WAITING
+    way = ways.Way(bench, name, route='lease = "5s";', redis=redis, redis_options=options)
+    batch = after.stamped(way.make_jobs(scenario.jobs(6000), named=way.source == "http",
+                                        max_delay_ms=4000))
+    sending, old = way.sending(batch, rate=800), redis.master()
+    time.sleep(scenario.rng.uniform(2, 3))
+    scenario.fault(f"{old}, the master: no packet to or from {lagging} replicas for {LAG_S} s")
+    lag_ns = time.time_ns()
+    redis.cut(old, redis.others(old)[:lagging])
+    time.sleep(LAG_S)
+    scenario.fault(f"{old}: the machine is gone")
+    redis.lose(old)
+    gone_ns = time.time_ns()
+    new = redis.wait_master_of(redis.others(old)[0], old)
+    wait_for("readyz", lambda: way.tarry.ask("GET", "/readyz")[0] == 200, BACK_S)
+    back_s = (time.time_ns() - gone_ns) / 1e9
+    verify.note(f"{name}: {new} took over; ready {back_s:.1f} s after the loss")
+    sending.join()
+    if lagging == 1:
+        assert after.accepted_between(batch, lag_ns + 500_000_000, gone_ns), "nobody had it"
+    lossy = number == 7 and way.source != "kafka"
+    may_lose = after.accepted_between(batch, lag_ns - 100_000_000, gone_ns) if lossy else []
+    verdict = finish(scenario, number, f"failover, {lagging} of 2 replicas lag, "
+                     f"{'async' if number == 7 else 'replicas:1'}, {name}", way, batch, may_lose,
+                     # The ack of what was delivered meanwhile is gone, too.
+                     lambda a: after.arrived_between(a, lag_ns - 100_000_000, gone_ns))
+    if way.source == "http":
+        assert away_s(batch, gone_ns) < BACK_S
+    if lossy:
+        assert verdict.missing, "no job was lost: the replica did not lag"
+        verify.note(f"{len(verdict.missing)} jobs lost, of {len(may_lose)} accepted in the "
+                    f"{(gone_ns - lag_ns) / 1e9:.1f} s in which the replicas lagged")
+
+
+@pytest.mark.parametrize("promise, for_s", [("replicas:1", 30), ("min-replicas", 12)])
+def test_9_split_brain(bench, scenario, promise, for_s):
+    """The master and one sentinel are cut off from the majority; the daemon still reaches all
+    of them. The old master soon takes no more, and the daemon goes to the new one."""
+    max_lag_s = 2
+    redis = three(bench, f"min-replicas-to-write 1\nmin-replicas-max-lag {max_lag_s}\n")
+    waits = promise == "replicas:1"
+    way = ways.Way(bench, "http-http", route='lease = "5s";', redis=redis,
+                   redis_options=WAITING if waits else ASYNC)
+    count = scenario.jobs(400 * (for_s + 8))
+    batch = after.stamped(way.make_jobs(count, named=True, max_delay_ms=3000))
+    sending, old = way.sending(batch, rate=400), redis.master()
+    time.sleep(2)
+    scenario.fault(f"{old}, the master: no packet to or from the others for {for_s} s")
+    cut_ns = time.time_ns()
+    redis.cut(old)
+    new = redis.wait_master_of(redis.others(old)[0], old)
+    new_ns = time.time_ns()
+    assert redis.master(old) is old, "the sentinels were not separated"
+    time.sleep(for_s - (new_ns - cut_ns) / 1e9)
+    assert old.redis.ask("ROLE")[0] == "master", "there was no split brain"
+    scenario.fault("healed")
+    redis.heal()
+    sending.join()
+    wait_for(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave", 30)
+    # It looks once a second how many whole seconds ago a replica was heard of.
+    taken_ns = cut_ns + (max_lag_s + 2) * 1_000_000_000
+    may_lose = after.accepted_between(batch, cut_ns - 100_000_000, taken_ns)
+    if waits:
+        may_lose = []
+        assert not after.accepted_between(batch, cut_ns + 500_000_000, new_ns - 100_000_000), \
+            "accepted by a master without a replica"
+    gap_s = away_s(batch, cut_ns)
+    verify.note(f"{new} took over after {(new_ns - cut_ns) / 1e9:.1f} s; no job was accepted for "
+                f"{gap_s:.1f} s")
+    finish(scenario, 9, f"split brain {for_s} s, {promise}", way, batch,
+           may_lose, lambda a: after.arrived_between(a, cut_ns - 100_000_000, new_ns))
+    assert gap_s < BACK_S, f"no job was accepted for {gap_s:.1f} s"
+
+
+def test_9_sentinel_failover_under_load(bench, scenario):
+    """Killed, a replica takes over, the old one comes back as a replica."""
+    redis = three(bench)
+    way = ways.Way(bench, "http-http", route='lease = "5s";', redis=redis, redis_options=WAITING)
+    batch = after.stamped(way.make_jobs(scenario.jobs(10000), named=True, max_delay_ms=3000))
+    sending, old, begun_ns = way.sending(batch, rate=500), redis.master(), time.time_ns()
+    time.sleep(2)
+    scenario.fault(f"{old}: kill -9 of Redis and sentinel")
+    old.kill()
+    new = redis.wait_master_of(redis.others(old)[0], old)
+    time.sleep(2)
+    scenario.fault(f"{old} comes back, not knowing that it is no master any more")
+    redis.come_back(old)
+    wait_for(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave", 30)
+    sending.join()
+    gap_s = away_s(batch, begun_ns)
+    verify.note(f"no job was accepted for {gap_s:.1f} s")
+    finish(scenario, 9, "Sentinel failover under load, replicas:1", way, batch, [], lambda a: [])
+    assert gap_s < BACK_S
+
+
+def test_9_planned_failover_under_load(bench, scenario):
+    redis = three(bench)
+    way = ways.Way(bench, "http-http", route='lease = "5s";', redis=redis,
+                   redis_options=WAITING.replace("replicas:1", "replicas:2"))
+    batch = after.stamped(way.make_jobs(scenario.jobs(10000), named=True, max_delay_ms=3000))
+    sending, old = way.sending(batch, rate=500), redis.master()
+    time.sleep(3)
+    scenario.fault(f"SENTINEL FAILOVER, away from {old}")
+    begun_ns, new = time.time_ns(), redis.fail_over()
+    # The daemon asks the sentinels once a second: until then it acks at the old one.
+    told_ns = time.time_ns() + 2_000_000_000
+    sending.join()
+    gap_s = away_s(batch, begun_ns)
+    verify.note(f"{new} took over; no job was accepted for {gap_s:.1f} s")
+    finish(scenario, 9, "planned failover under load, replicas:2", way, batch, [],
+           lambda a: after.arrived_between(a, begun_ns, told_ns))
+    assert gap_s < BACK_S

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A million jobs, and a kill -9 of a random part every few seconds. TARRY_FAULT_JOBS says how
+many; 200,000 where it says nothing."""
+import os
+import time
+
+import pytest
+
+from lib import million, verify
+from lib.servers import wait_for
+
+JOBS = int(os.environ.get("TARRY_FAULT_JOBS", "200000"))
+RATE = int(os.environ.get("TARRY_FAULT_RATE", "3000"))
+PAUSE_S = 3, 7  # from one fault to the next
+
+
+@pytest.fixture(autouse=True)
+def built():
+    assert os.access(million.BIN, os.X_OK), f"{million.BIN} is missing: make faults builds it"
+
+
+def kill_while_it_sends(run, scenario, pause_s, rounds=None):
+    """Gives how many jobs may come twice. A part that is not up again is not killed again, and
+    each is met once before one is met again; rounds: so often, else as long as jobs are sent."""
+    bound, order, done = 0, [], 0
+    while run.sends():
+        time.sleep(scenario.rng.uniform(*pause_s))
+        if not order and done == rounds:
+            break
+        if not order:
+            order, done = scenario.rng.sample(sorted(run.parts), len(run.parts)), done + 1
+        name = next((n for n in order if run.is_up(n)), None)
+        if name:
+            order.remove(name)
+            scenario.fault(f"{name}: kill -9")
+            run.parts[name].kill()
+            time.sleep(scenario.rng.uniform(0.1, 1))
+            run.parts[name].spawn(run.parts[name].argv())
+            bound += million.TWICE[name]
+    for name in run.parts:
+        wait_for(f"{name} to be up again", lambda name=name: run.is_up(name), 60, 0.1)
+    return bound
+
+
+def judge(scenario, number, name, verdicts, bound):
+    for v, way in zip(verdicts, ("kafka-kafka", "mqtt-http")):
+        verify.note(f"{way}: {v}")
+    total = {key: sum(v[key] for v in verdicts)
+             for key in ("sent", "acked", "lost", "early", "corrupt", "unknown", "twice")}
+    assert total["acked"] == total["sent"], "the load was not taken"
+    scenario.row(number, name, total["acked"], scenario.faults, total["lost"], total["early"],
+                 total["corrupt"] + total["unknown"], total["twice"], bound)
+
+
+@pytest.mark.slow
+@pytest.mark.limit_s(1500)
+def test_kafka_to_kafka_and_mqtt_to_http_with_a_kill_9_every_few_seconds(bench, scenario):
+    run = million.Million(bench)
+    begun = time.monotonic()
+    run.start(JOBS, RATE)
+    bound = kill_while_it_sends(run, scenario, PAUSE_S)
+    verdicts = run.end()
+    verify.note(f"{JOBS} jobs in {time.monotonic() - begun:.0f} s")
+    judge(scenario, "M", "random kill -9 of daemon, Redis, Kafka, mosquitto, receiver",
+          verdicts, bound)
+    run.tarry.stop()
+
+
+@pytest.mark.smoke
+@pytest.mark.slow
+def test_each_part_killed_once_while_a_few_thousand_pass(bench, scenario):
+    run = million.Million(bench, lease="5s")
+    run.start(6000, 800, spread_ms=2000)
+    bound = kill_while_it_sends(run, scenario, (0.5, 1.5), rounds=1)
+    judge(scenario, "M smoke", "each part killed once", run.end(), bound)
+    run.tarry.stop()
+
+
+def test_a_fault_free_run_brings_nothing_twice(bench, scenario):
+    run = million.Million(bench)
+    run.start(scenario.jobs(20000, least=2000), 2500, spread_ms=2000)
+    judge(scenario, "0", "no fault", run.end(), bound=0)
+    run.tarry.stop()

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""lua/alive.lua: who is there."""
+import pytest
+
+from conftest import script_text
+
+KEY, SPAN = "tarry:alive", 3000
+
+
+@pytest.fixture
+def say(server):
+    server.flushall()
+    server.script_flush()
+    script = server.register_script(script_text("alive"))
+    return lambda now, member, goes="": script(keys=[KEY], args=[now, member, goes, SPAN])
+
+
+def test_each_hears_of_all_in_the_order_of_their_texts(say):
+    assert say(1000, "b 2 r") == [b"b 2 r"]
+    assert say(1000, "a 2 r") == [b"a 2 r", b"b 2 r"]
+    assert say(2000, "b 2 r") == [b"a 2 r", b"b 2 r"]
+
+
+def test_who_is_silent_for_longer_than_a_word_counts_is_gone(say):
+    say(1000, "a 2 r")
+    assert say(1000 + SPAN, "b 2 r") == [b"a 2 r", b"b 2 r"]
+    assert say(1001 + SPAN, "b 2 r") == [b"b 2 r"]
+
+
+def test_who_goes_is_gone_at_once_and_the_last_leaves_nothing(say, server):
+    say(1000, "a 2 r")
+    say(1000, "b 2 r")
+    assert say(1001, "a 2 r", "1") == [b"b 2 r"]
+    assert say(1001, "b 2 r", "1") == []
+    assert server.keys() == []
+
+
+def test_a_clock_that_is_set_back_leaves_nobody_for_ever(say):
+    say(10_000_000, "a 2 r")
+    say(10_000_000, "b 2 r")
+    assert say(1000, "a 2 r") == [b"a 2 r"]
+    say(4000, "b 2 r")
+    assert say(1000, "a 2 r") == [b"a 2 r", b"b 2 r"]
+
+
+def test_a_server_out_of_memory_still_lists(say, server):
+    say(1000, "a 2 r")
+    server.config_set("maxmemory", "1")
+    try:
+        assert say(2000, "b 2 r") == [b"a 2 r", b"b 2 r"]
+    finally:
+        server.config_set("maxmemory", "0")
+
+
+def test_without_a_time_it_is_the_servers_own(say, server):
+    say("", "a 2 r")
+    seconds, _ = server.time()
+    assert 0 <= seconds * 1000 + 1000 - server.zscore(KEY, "a 2 r") <= 2000

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A word counts for the lease of the claim that it is about, and once: nothing that comes late, or
+twice, changes a job that has gone on."""
+import pytest
+
+from conftest import JOB, Bucket
+from queues import Queue, q  # noqa: F401 a fixture
+
+NOTE = "1||0/0/0|1|1|x"
+
+
+def leased(bucket, now=1000, id_="a"):
+    head, lease, jobs = bucket.claim(now)
+    assert [i.decode() for i, *_ in jobs] == [id_]
+    return lease
+
+
+# ------------------------------------------------------------------------- tokens
+
+def test_within_a_ms_no_claim_of_a_bucket_gives_the_lease_of_another(bucket):
+    tokens = set()
+    for _ in range(50):
+        bucket.enqueue([("a", 900)])
+        tokens.add(lease := leased(bucket))
+        assert bucket.ack(lease, "a") == "a"
+    assert len(tokens) == 50 and min(tokens) == 1100 and max(tokens) == 1149
+
+
+def test_an_ack_sent_again_does_not_end_a_new_job_of_that_id_claimed_in_the_same_ms(bucket):
+    bucket.enqueue([("a", 900)])
+    first = leased(bucket)
+    assert bucket.ack(first, "a") == "a"
+    bucket.enqueue([("a", 900)])
+    second = leased(bucket)
+    assert bucket.ack(first, "a") == "x" and bucket.retry(("a", first, 5000, NOTE))[1] == "x"
+    assert bucket.bury(1000, ("a", first, NOTE)) == "x" and bucket.ack(second, "a") == "a"
+
+
+def test_leases_do_not_run_away_from_the_clock(bucket):
+    for _ in range(3000):
+        bucket.enqueue([("a", 900)])
+        lease = leased(bucket)
+        bucket.ack(lease, "a")
+        assert 1100 <= lease <= 2100
+    bucket.enqueue([("a", 900)])
+    assert leased(bucket, now=5000) == 5100
+
+
+def test_a_clock_that_was_set_back_far_is_believed(bucket):
+    bucket.enqueue([("a", 900)])
+    bucket.ack(leased(bucket, now=100000), "a")
+    bucket.enqueue([("a", 900)])
+    assert leased(bucket, now=1000) == 1100
+
+
+def test_within_a_ms_no_pull_of_a_queue_gives_the_token_of_another(q):
+    tokens = set()
+    for _ in range(50):
+        q.put("a")
+        assert q.pull(1001) == [["a"]]
+        tokens.add(q.token["a"])
+        assert q.finish(1001, "a", lease=q.token["a"]) == "f"
+    assert len(tokens) == 50
+
+
+# -------------------------------------------------------------------------- words
+
+def test_two_leases_of_one_job_acked_in_one_call_count_once(bucket):
+    bucket.enqueue([("a", 900)])
+    first = leased(bucket)
+    bucket.reap(first)
+    second = leased(bucket, now=first)
+    for rows in (("a", first, "", "a", second, ""), ("a", second, "", "a", first, "")):
+        kept = {p: bucket.client.dump(bucket.key[p]) for p in ("pool", "unack", "ended", "tries", "sums")}
+        assert bucket.codes(bucket.run("ack", JOB, 1200, 0, *rows)) == "ax"
+        assert bucket.sums()["delivered"] == 1
+        for part, value in kept.items():
+            bucket.client.restore(bucket.key[part], 0, value, replace=True)
+    bucket.ack(second, "a")
+
+
+def test_a_consumer_can_neither_release_nor_touch_what_a_sink_has(bucket):
+    bucket.enqueue([("a", 900)])
+    lease = leased(bucket)
+    assert bucket.cancel("a") == "f"
+    args = (1050, "", 0, "", "wake", "r/0 me")
+    parts = (*JOB, "ttl", "done")
+    for token in ("", lease):
+        assert bucket.run("release", parts, *args, "a", token, "", "")[1] == b"x"
+        assert bucket.run("touch", parts, *args, "a", token, 500)[0] == b"x"
+    assert bucket.retry(("a", lease, 5000, NOTE))[1] == "c", "the cancel still counts"
+
+
+def test_an_old_ack_does_not_end_a_new_job_of_a_queue_that_was_released_before(q):
+    q.put("a")
+    q.pull(1001)
+    old = q.token["a"]
+    assert q.finish(1002, "a", lease=old) == "f"
+    q.put("a", now=1003)
+    q.pull(1004)
+    assert q.release(1005, "a", lease=q.token["a"]) == "r"
+    assert q.finish(1006, "a", lease=old) == "x" and q.state(1006, "a") == "r"
+
+
+@pytest.mark.parametrize("how", ["ended", "released"])
+def test_a_job_of_a_queue_that_was_done_may_be_acked_after_it_came_back(q, how):
+    q.put("a")
+    q.pull(1001)
+    old = q.token["a"]
+    q.settle(1200) if how == "ended" else q.release(1150, "a", lease=old)
+    q.pull(1201)
+    assert q.token["a"] != old
+    assert q.release(1202, "a", lease=old) == "x" and q.ask("touch", 1202, "a", old, 900)[0] == b"x"
+    assert q.finish(1203, "a", lease=old) == "f" and q.state(1204, "a") == "n"
+    assert q.rest() == []
+
+
+# ------------------------------------------------------- changes that are sent again
+
+def test_a_cancel_that_is_sent_again_answers_as_it_did(bucket):
+    bucket.enqueue([("a", 5000), ("f", 900)])
+    leased(bucket, id_="f")
+    ids = ("a", "f", "n")
+    assert bucket.cancel(*ids, numbers=(7, 8, 9)) == "cfn"
+    bucket.enqueue([("a", 5000)])
+    assert bucket.cancel(*ids, numbers=(7, 8, 9)) == "cfn"
+    assert bucket.find("a")[0] == b"w", "the job that came after it stays"
+    assert bucket.cancel("a", numbers=(10,)) == "c" and bucket.cancel("a", numbers=("",)) == "n"
+
+
+def test_a_cancel_of_kafka_whose_answer_was_lost_answers_as_it_did(bucket):
+    bucket.enqueue([("a", 5000)])
+    once = dict(partitions=[("t/0", "")], records=[(1, 7)], numbers=(3,))
+    assert bucket.cancel("a", **once) == bucket.cancel("a", **once) == "c"
+    once["numbers"] = (4,)
+    assert bucket.cancel("a", **once) == "k", "read again, it is another change"
+
+
+@pytest.mark.parametrize("kind", ["", "k", "q"])
+def test_a_replacement_that_is_sent_again_does_not_bring_an_acked_job_back(server, kind):
+    bucket = Queue(server) if kind == "q" else Bucket(server)
+    bucket.kind = kind
+    push = [("a", 900 * (1000 if kind == "q" else 1), "", "r41")]
+    assert bucket.enqueue(push)[1] == "s"
+    if kind == "q":
+        bucket.pull(1001)
+        assert bucket.finish(1002, "a") == "f"
+    else:
+        bucket.ack(leased(bucket), "a")
+    assert bucket.enqueue(push)[1] == "s" and server.hlen(bucket.key["pool"]) == 0
+    assert bucket.enqueue([(*push[0][:3], "r42")])[1] == "s" and server.hlen(bucket.key["pool"]) == 1
+    assert bucket.enqueue([(*push[0][:3], "r43"), (*push[0][:3], "r43")])[1][0] in "rs"
+    bucket.check()
+
+
+def test_what_was_answered_is_kept_for_some_thousands_of_changes_and_minutes(bucket, server):
+    for n in range(0, 12000, 1000):
+        bucket.enqueue([(f"{i}", 5000) for i in range(n, n + 1000)])
+        assert set(bucket.cancel(*range(n, n + 1000), numbers=range(n, n + 1000), now=n)) == {"c"}
+    assert server.zcard(bucket.key["told"]) == 10000
+    assert 590000 < server.pttl(bucket.key["told"]) <= 600000
+    assert bucket.cancel("2500", numbers=(2500,), now=13000) == "c"
+    assert bucket.cancel("500", numbers=(500,), now=13000) == "n"
+
+
+# --------------------------------------------------------------------- sums of queues
+
+def test_the_sums_of_a_queue_tell_each_way_a_job_leaves(q):
+    q.tries, q.bury = 1, False
+    q.put("acked", "deleted", "tries", ("aged", "", 1500), ("cancelled", 9000), ("replaced", 9000), ("dropped", 9000))
+    q.pull(1001, (100, 3))
+    q.finish(1002, "acked"), q.finish(1002, "deleted", reason="deleted"), q.release(1002, "tries")
+    q.cancel("cancelled", now=1003)
+    q.put(("replaced", 9000, "", "r"), now=1003)
+    q.settle(1500)
+    assert q.drop(1501, "a", 9) == 2
+    sums = q.sums()
+    sums.pop("claim")
+    assert sums == {"stored": 8, "delivered": 1, "cancelled": 2, "expired": 1, "exhausted": 1,
+                    "replaced": 1, "dropped": 2}
+
+
+def test_the_sums_of_a_queue_end_a_day_after_its_last_job(q, server):
+    q.put("a")
+    assert server.pttl(q.key["sums"]) == -1
+    q.cancel("a")
+    assert 0 < server.pttl(q.key["sums"]) <= 24 * 3600 * 1000
+    q.put("b")
+    assert server.pttl(q.key["sums"]) == -1
+    q.pull(1001)
+    q.finish(1002, "b")
+    assert server.pttl(q.key["sums"]) > 0
+
+
+def test_what_is_kept_after_its_end_is_counted_once(q):
+    q.keep = 500
+    q.put("a", "b", "c")
+    q.pull(1001)
+    q.finish(1002, "a", "b"), q.finish(1003, "a", reason="deleted"), q.finish(1003, "b", how="f")
+    q.put(("a", 9000), now=1004)
+    q.finish(1005, "c")
+    assert q.drop(1006, "a", 9) == 2, "one that waits and one that has ended"
+    assert q.settle(3000) == (0, 0, 0)
+    assert {k: n for k, n in q.sums().items() if n and k != "claim"} == {
+        "stored": 4, "delivered": 3, "dropped": 1}

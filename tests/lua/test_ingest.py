@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""lib/ingest.lua: a Kafka record is carried out once, and a topic made anew is not an old one."""
+import time
+
+PART = "t/0"
+
+
+def record(offset, ms="", name="old"):
+    return (f"{name}/{offset}", 50, "", "", 1, offset, "", "body", "", ms)
+
+
+def send(bucket, *records, before=""):
+    return bucket.enqueue(list(records), partitions=[(PART, before)])[1]
+
+
+def kept(bucket):
+    row = bucket.client.hgetall(bucket.key["ingest"])
+    return {name.decode(): value.decode() for name, value in row.items()}
+
+
+def test_the_highest_timestamp_is_kept_beside_the_last_offset(bucket):
+    send(bucket, record(7, 500), record(8, 300))
+    assert kept(bucket) == {PART: "8", PART + "@": "8 500"}
+    send(bucket, record(9, 400), before=8)
+    assert kept(bucket) == {PART: "9", PART + "@": "9 500"}
+
+
+def test_a_record_read_again_is_known_whatever_its_timestamp(bucket):
+    rows = [record(0, 500), record(1, 100), record(2, 900)]
+    assert send(bucket, *rows) == "sss"
+    assert send(bucket, *rows) == "kkk"
+    assert send(bucket, rows[2]) == "k"
+
+
+def test_a_topic_made_anew_begins_with_its_first_record(bucket):
+    send(bucket, record(100, 500))
+    assert send(bucket, record(0, 501, "new"), record(1, 400, "new")) == "ss"
+    assert kept(bucket) == {PART: "1", PART + "@": "1 501"}
+    assert send(bucket, record(0, 501, "new"), record(1, 400, "new")) == "kk"
+    assert send(bucket, record(2, 300, "new"), before=1) == "s"
+
+
+def test_a_topic_that_lost_its_end_goes_on_amid_what_was_read(bucket):
+    send(bucket, *(record(n, 100 + n) for n in range(10)))
+    again = [record(6, 106), record(7, 107), record(8, 300, "new"), record(9, 301, "new")]
+    assert send(bucket, *again) == "kkss"
+    assert kept(bucket)[PART] == "9"
+    assert send(bucket, record(10, 302, "new"), before=9) == "s"
+
+
+def test_a_new_topic_whose_first_batch_failed_is_not_begun_by_the_second(bucket):
+    send(bucket, record(100, 500))
+    assert send(bucket, record(2, 502, "new"), record(3, 503, "new"), before=1) == "gg"
+    assert kept(bucket)[PART] == "100"
+    assert send(bucket, record(0, 501, "new"), record(1, 501, "new")) == "ss"
+    assert send(bucket, record(2, 502, "new"), record(3, 503, "new"), before=1) == "ss"
+
+
+def test_what_stands_before_a_refused_record_is_noted_and_no_more(bucket):
+    send(bucket, record(100, 500))
+    assert send(bucket, record(101, 501), record(0, 900, "new"), record(200, 901), before=100) == "sgg"
+    assert kept(bucket)[PART] == "101"
+
+
+def test_a_record_without_a_timestamp_never_begins_a_topic_anew(bucket):
+    send(bucket, record(100, 500))
+    assert send(bucket, record(0, "", "new")) == "k"
+    send(bucket, record(101, ""), before=100)
+    assert kept(bucket)[PART + "@"] == "101 500"
+
+
+def test_old_timestamps_of_a_new_topic_are_not_told_from_old_records(bucket):
+    send(bucket, record(100, 500))
+    assert send(bucket, record(0, 500, "new"), record(1, 499, "new")) == "kk"
+    assert send(bucket, record(2, 501, "new")) == "s"
+
+
+def test_where_none_had_a_timestamp_one_that_has_is_new(bucket):
+    send(bucket, record(100))
+    assert kept(bucket)[PART + "@"] == "100 0"
+    assert send(bucket, record(0, 5, "new")) == "s"
+
+
+def test_what_an_older_version_carried_out_is_known_though_it_kept_no_timestamp(bucket):
+    bucket.client.hset(bucket.key["ingest"], PART, 100)
+    assert send(bucket, record(50, 900)) == "k"
+    now_ms = int(time.time() * 1000)
+    assert send(bucket, record(101, 800), before=100) == "s"
+    offset, ms = kept(bucket)[PART + "@"].split()
+    assert offset == "101" and now_ms <= int(ms) < now_ms + 60000
+    assert send(bucket, record(50, 900)) == "k"
+    assert send(bucket, record(0, int(ms) + 1, "new")) == "s"
+
+
+def test_a_timestamp_counts_only_for_the_offset_that_it_stands_with(bucket):
+    send(bucket, record(100, 500))
+    bucket.client.hset(bucket.key["ingest"], PART, 200)  # an older version went on
+    assert send(bucket, record(150, 900)) == "k"
+
+
+def test_partitions_begin_anew_alone(bucket):
+    parts = [(PART, ""), ("t/1", "")]
+    other = ("other/5", 50, "", "", 2, 5, "", "body", "", 500)
+    bucket.enqueue([record(100, 500), other], partitions=parts)
+    assert bucket.enqueue([record(0, 501, "new"), other], partitions=parts)[1] == "sk"
+    assert kept(bucket)["t/1"] == "5"
+
+
+def test_a_cancel_has_its_timestamp_too(bucket):
+    send(bucket, record(100, 500))
+    bucket.enqueue([("a", 50)])
+    again = dict(partitions=[(PART, "")], records=[(1, 0, 400)])
+    assert bucket.cancel("a", **again) == "k"
+    assert bucket.cancel("a", partitions=[(PART, "")], records=[(1, 0, 501)]) == "c"
+    assert kept(bucket) == {PART: "0", PART + "@": "0 501"}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_alive.c - who of the instances that are there owns a bucket.
+ */
+#include "bridge/alive_list.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { INSTANCES = 8, BUCKETS = 4000 };
+
+static char texts[INSTANCES][64];
+static struct slice members[INSTANCES];
+
+static void name_instances(void)
+{
+    for (unsigned i = 0; i < INSTANCES; i++) {
+        snprintf(texts[i], sizeof(texts[i]), "%010x 2 orders other", i * 2654435761u);
+        members[i] = slice_of(texts[i]);
+    }
+}
+
+static const char *id_of(unsigned i)
+{
+    static char id[11];
+    snprintf(id, sizeof(id), "%.10s", texts[i]);
+    return id;
+}
+
+/* The instance of rank 0; ranks of all must be 0, 1, 2... */
+static unsigned owner(const struct alive_list *list, unsigned n, const char *bucket)
+{
+    unsigned found = INSTANCES, sum = 0;
+    for (unsigned i = 0; i < n; i++) {
+        unsigned rank = alive_list_rank(list, id_of(i), "orders", bucket);
+        assert_true(rank < n);
+        sum += 1u << rank;
+        if (rank == 0)
+            found = i;
+    }
+    assert_int_equal(sum, (1u << n) - 1);
+    return found;
+}
+
+static void every_bucket_has_one_owner_and_an_order_of_those_that_follow(void **state)
+{
+    (void)state;
+    struct alive_list list = {0};
+    unsigned owned[INSTANCES] = {0};
+    name_instances();
+    assert_true(alive_list_set(&list, members, INSTANCES));
+    for (unsigned b = 0; b < BUCKETS; b++) {
+        char bucket[32];
+        snprintf(bucket, sizeof(bucket), "orders/%u", b);
+        owned[owner(&list, INSTANCES, bucket)]++;
+    }
+    for (unsigned i = 0; i < INSTANCES; i++) /* 500 each; five sigma are 105 */
+        assert_in_range(owned[i], 395, 605);
+    alive_list_fini(&list);
+}
+
+static void one_that_goes_moves_its_own_buckets_only(void **state)
+{
+    (void)state;
+    struct alive_list all = {0}, less = {0};
+    unsigned taken[INSTANCES] = {0};
+    name_instances();
+    alive_list_set(&all, members, INSTANCES);
+    alive_list_set(&less, members, INSTANCES - 1);
+    for (unsigned b = 0; b < BUCKETS; b++) {
+        char bucket[32];
+        snprintf(bucket, sizeof(bucket), "orders/%u", b);
+        unsigned before = owner(&all, INSTANCES, bucket);
+        unsigned after = owner(&less, INSTANCES - 1, bucket);
+        if (before < INSTANCES - 1)
+            assert_int_equal(after, before);
+        else
+            taken[after]++;
+    }
+    for (unsigned i = 0; i < INSTANCES - 1; i++)
+        assert_in_range(taken[i], 25, 125); /* about a seventh of 500 each */
+    alive_list_fini(&all);
+    alive_list_fini(&less);
+}
+
+static void who_does_not_serve_a_route_owns_none_of_its_buckets(void **state)
+{
+    (void)state;
+    static const struct slice some[] = {SLICE_LIT("a 2 orders"), SLICE_LIT("b 2 order"),
+                                        SLICE_LIT("c 2"),
+                                        SLICE_LIT("d 2 x orders2 orders")};
+    struct alive_list list = {0};
+    unsigned first = 0;
+    alive_list_set(&list, some, 4);
+    for (unsigned b = 0; b < 100; b++) {
+        char bucket[32];
+        snprintf(bucket, sizeof(bucket), "orders/%u", b);
+        unsigned a = alive_list_rank(&list, "a", "orders", bucket);
+        unsigned d = alive_list_rank(&list, "d", "orders", bucket);
+        assert_int_equal(a + d, 1);
+        first += a == 0;
+    }
+    assert_in_range(first, 25, 75);
+    alive_list_fini(&list);
+}
+
+static void nobody_is_before_us_while_nothing_is_known(void **state)
+{
+    (void)state;
+    struct alive_list list = {0};
+    assert_int_equal(alive_list_rank(&list, "a", "orders", "orders/0"), 0);
+    assert_int_equal(alive_list_layout(&list), -1);
+    assert_false(alive_list_set(&list, NULL, 0));
+    alive_list_fini(&list);
+}
+
+static void a_list_is_new_when_anything_of_it_is(void **state)
+{
+    (void)state;
+    static const struct slice one[] = {SLICE_LIT("a 2 r"), SLICE_LIT("b 3 r")};
+    static const struct slice two[] = {SLICE_LIT("a 2 r"), SLICE_LIT("b 2 r")};
+    struct alive_list list = {0};
+    assert_true(alive_list_set(&list, one, 2));
+    assert_false(alive_list_set(&list, one, 2));
+    assert_true(alive_list_set(&list, two, 2));
+    assert_true(alive_list_set(&list, two, 1));
+    assert_int_equal(list.n, 1);
+    assert_true(alive_list_set(&list, two, 0));
+    assert_int_equal(list.n, 0);
+    alive_list_fini(&list);
+}
+
+static void the_least_layout_counts_and_what_is_no_member_does_not(void **state)
+{
+    (void)state;
+    static const struct slice mixed[] = {SLICE_LIT("a 7 r"), SLICE_LIT("b 4"),
+                                         SLICE_LIT("c"),     SLICE_LIT(""),
+                                         SLICE_LIT("d x r"), SLICE_LIT("e 99999999999 r"),
+                                         {NULL, 0},          SLICE_LIT(" 1 r")};
+    struct alive_list list = {0};
+    assert_true(alive_list_set(&list, mixed, 8));
+    assert_int_equal(list.n, 2);
+    assert_int_equal(alive_list_layout(&list), 4);
+    assert_true(slice_is(list.ones[0].routes, "r"));
+    assert_true(slice_is(list.ones[1].routes, ""));
+    alive_list_fini(&list);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_bucket_has_one_owner_and_an_order_of_those_that_follow),
+        cmocka_unit_test(one_that_goes_moves_its_own_buckets_only),
+        cmocka_unit_test(who_does_not_serve_a_route_owns_none_of_its_buckets),
+        cmocka_unit_test(nobody_is_before_us_while_nothing_is_known),
+        cmocka_unit_test(a_list_is_new_when_anything_of_it_is),
+        cmocka_unit_test(the_least_layout_counts_and_what_is_no_member_does_not),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_probe.c - what a server says of itself, what that means for the options durability
+ * and memory_mark, and the probe against a real server.
+ */
+#include "bridge/embedded.h"
+#include "bridge/loop.h"
+#include "bridge/redis_probe.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char info[] =
+    "# Server\r\n"
+    "redis_version:7.0.15\r\n"
+    "run_id:55e83d9f44c15ab2eedf6d4039f210c52b46b187\r\n"
+    "# Memory\r\n"
+    "used_memory:939320\r\n"
+    "used_memory_human:917.30K\r\n"
+    "maxmemory:104857600\r\n"
+    "maxmemory_policy:allkeys-lru\r\n"
+    "# Replication\r\n"
+    "role:master\r\n"
+    "connected_slaves:3\r\n"
+    "slave0:ip=10.0.0.2,port=6379,state=online,offset=28,lag=0\r\n"
+    "slave1:ip=10.0.0.3,port=6379,state=wait_bgsave,offset=0,lag=0\r\n"
+    "slave2:ip=10.0.0.4,port=6379,state=online,offset=28,lag=1\r\n"
+    "# Persistence\r\n"
+    "aof_enabled:0\r\n";
+
+static void info_is_read_line_by_line(void **state)
+{
+    (void)state;
+    struct redis_facts facts;
+    struct redis_keeping keeping;
+    redis_facts_begin(&facts, &keeping);
+    assert_int_equal(facts.used_bytes, -1);
+    assert_int_equal(facts.min_replicas, -1);
+    redis_facts_info(&facts, &keeping, slice_of(info));
+    assert_string_equal(facts.version, "7.0.15");
+    assert_string_equal(facts.run_id, "55e83d9f44c15ab2eedf6d4039f210c52b46b187");
+    assert_int_equal(facts.used_bytes, 939320);
+    assert_int_equal(facts.max_bytes, 104857600);
+    assert_true(facts.evicts);
+    assert_int_equal(facts.replicas, 2); /* one of the three is still being filled */
+    assert_int_equal(keeping.aof_enabled, 0);
+    redis_facts_info(&facts, &keeping,
+                     slice_of("maxmemory_policy:noeviction\nconnected_slaves:0\n"));
+    assert_false(facts.evicts);
+    assert_int_equal(facts.replicas, 0);
+}
+
+static void what_is_no_info_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "",
+        "\r\n",
+        ":",
+        "used_memory",
+        "used_memory:\r\n",
+        "used_memory:x",
+        "used_memory:-1",
+        "used_memory:99999999999999999999",
+        "# used_memory:1",
+        "run_id",
+        "\n\n\r\n:5",
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct redis_facts facts;
+        struct redis_keeping keeping;
+        redis_facts_begin(&facts, &keeping);
+        redis_facts_info(&facts, &keeping, slice_of(rows[i]));
+        assert_int_equal(facts.used_bytes, -1);
+        assert_string_equal(facts.run_id, "");
+    }
+}
+
+static void a_version_or_run_id_that_is_too_long_is_cut(void **state)
+{
+    (void)state;
+    char text[300];
+    struct redis_facts facts;
+    struct redis_keeping keeping;
+    snprintf(text, sizeof(text), "redis_version:%060d\r\nrun_id:%0100d", 1, 1);
+    redis_facts_begin(&facts, &keeping);
+    redis_facts_info(&facts, &keeping, slice_of(text));
+    assert_int_equal(strlen(facts.version), sizeof(facts.version) - 1);
+    assert_int_equal(strlen(facts.run_id), sizeof(facts.run_id) - 1);
+}
+
+static void how_it_keeps_follows_from_its_configuration(void **state)
+{
+    (void)state;
+    const struct {
+        const char *appendonly, *appendfsync, *rewrite, *save; /* NULL: forbidden */
+        const char *info;
+        enum redis_durability keeps;
+    } rows[] = {
+        {"no", "everysec", "no", "", "aof_enabled:0", KEEPS_NOTHING},
+        {"no", "always", "no", "3600 1 300 100", "aof_enabled:0", KEEPS_SNAPSHOTS},
+        {"yes", "everysec", "no", "3600 1", "aof_enabled:1", KEEPS_SECOND},
+        {"yes", "no", "no", "", "aof_enabled:1", KEEPS_SECOND},
+        {"yes", "always", "no", "", "aof_enabled:1", KEEPS_ALL},
+        {"yes", "always", "yes", "", "aof_enabled:1", KEEPS_SECOND},
+        {NULL, NULL, NULL, NULL, "aof_enabled:1", KEEPS_UNKNOWN},
+        {NULL, NULL, NULL, NULL, "aof_enabled:0", KEEPS_SNAPSHOTS},
+        {NULL, NULL, NULL, NULL, "", KEEPS_UNKNOWN},
+        {"yes", NULL, NULL, NULL, "aof_enabled:1", KEEPS_UNKNOWN},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct redis_facts facts;
+        struct redis_keeping keeping;
+        redis_facts_begin(&facts, &keeping);
+        redis_facts_info(&facts, &keeping, slice_of(rows[i].info));
+        redis_facts_config(&facts, &keeping, "appendonly", slice_of(rows[i].appendonly));
+        redis_facts_config(&facts, &keeping, "appendfsync",
+                           slice_of(rows[i].appendfsync));
+        redis_facts_config(&facts, &keeping, "no-appendfsync-on-rewrite",
+                           slice_of(rows[i].rewrite));
+        redis_facts_config(&facts, &keeping, "save", slice_of(rows[i].save));
+        if (redis_facts_keeps(&keeping) != rows[i].keeps)
+            fail_msg("row %zu: %d", i, redis_facts_keeps(&keeping));
+    }
+}
+
+static void durability_is_one_of_three_forms(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",           "Async",      "replicas",
+                                      "replicas:",  "replicas:0", "replicas:101",
+                                      "replicas:x", "fsync ",     "replicas:-1"};
+    struct durability d;
+    struct err err;
+    assert_int_equal(durability_parse("async", &d, &err), 0);
+    assert_true(!d.fsync && d.replicas == 0);
+    assert_int_equal(durability_parse("fsync", &d, &err), 0);
+    assert_true(d.fsync && d.replicas == 0);
+    assert_int_equal(durability_parse("replicas:2", &d, &err), 0);
+    assert_true(!d.fsync && d.replicas == 2);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(durability_parse(bad[i], &d, &err), -1);
+        assert_non_null(strstr(err.text, "replicas:N"));
+    }
+}
+
+static void a_memory_mark_is_a_share_or_a_size(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"0%",  "101%", "%",  "x%",  "90",
+                                      "1.5", "-5%",  "0B", "lots"};
+    struct memory_mark m;
+    struct err err;
+    assert_int_equal(memory_mark_parse("", &m, &err), 0);
+    assert_true(m.percent == 0 && m.bytes == 0);
+    assert_int_equal(memory_mark_parse("90%", &m, &err), 0);
+    assert_true(m.percent == 90 && m.bytes == 0);
+    assert_int_equal(memory_mark_parse("512MiB", &m, &err), 0);
+    assert_true(m.percent == 0 && m.bytes == 512 << 20);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        if (memory_mark_parse(bad[i], &m, &err) != -1)
+            fail_msg("\"%s\" was taken", bad[i]);
+}
+
+static void a_mark_once_passed_holds_until_five_percent_below(void **state)
+{
+    (void)state;
+    const struct {
+        const char *mark;
+        int64_t used_bytes, max_bytes;
+        bool was, passed;
+    } rows[] = {
+        {"90%", 900, 1000, false, false},  {"90%", 901, 1000, false, true},
+        {"90%", 900, 1000, true, true},    {"90%", 856, 1000, true, true},
+        {"90%", 855, 1000, true, false},   {"90%", 5000, 0, false, false},
+        {"90%", 5000, 0, true, false},     {"90%", 5000, -1, false, false},
+        {"90%", -1, 1000, true, false},    {"1000B", 1001, 0, false, true},
+        {"1000B", 1000, 10, false, false}, {"", 1000, 10, true, false},
+        {"1000B", -1, 10, true, false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct redis_facts facts = {.used_bytes = rows[i].used_bytes,
+                                    .max_bytes = rows[i].max_bytes};
+        struct memory_mark mark;
+        struct err err;
+        assert_int_equal(memory_mark_parse(rows[i].mark, &mark, &err), 0);
+        if (memory_mark_passed(&mark, &facts, rows[i].was) != rows[i].passed)
+            fail_msg("row %zu", i);
+    }
+}
+
+static void fsync_is_refused_unless_redis_syncs_always(void **state)
+{
+    (void)state;
+    const struct durability async = {0}, fsync_wanted = {.fsync = true};
+    const struct {
+        enum redis_durability keeps;
+        const char *part; /* NULL: it fits */
+    } rows[] = {
+        {KEEPS_ALL, NULL},
+        {KEEPS_SECOND, "appendfsync always"},
+        {KEEPS_SNAPSHOTS, "appendonly yes"},
+        {KEEPS_NOTHING, "appendonly yes"},
+        {KEEPS_UNKNOWN, "+config|get"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct redis_facts facts = {.keeps = rows[i].keeps};
+        struct err err = {""};
+        assert_int_equal(redis_facts_fit(&facts, &async, &err), 0);
+        assert_int_equal(redis_facts_fit(&facts, &fsync_wanted, &err),
+                         rows[i].part ? -1 : 0);
+        if (rows[i].part)
+            assert_non_null(strstr(err.text, rows[i].part));
+    }
+}
+
+struct warnings {
+    unsigned count, serious;
+    char text[2048];
+};
+
+static void on_warning(void *arg, bool serious, const char *text)
+{
+    struct warnings *w = arg;
+    w->count++;
+    w->serious += serious;
+    strncat(w->text, text, sizeof(w->text) - strlen(w->text) - 1);
+}
+
+static void an_operator_is_told_what_may_lose_jobs(void **state)
+{
+    (void)state;
+    const struct {
+        struct redis_facts facts;
+        unsigned wanted_replicas, count, serious;
+        const char *part;
+    } rows[] = {
+        {{.keeps = KEEPS_SECOND, .min_replicas = 0}, 0, 0, 0, ""},
+        {{.keeps = KEEPS_UNKNOWN, .min_replicas = -1, .replicas = 2}, 2, 0, 0, ""},
+        {{.keeps = KEEPS_NOTHING}, 0, 1, 0, "in memory only"},
+        {{.keeps = KEEPS_SNAPSHOTS}, 0, 1, 0, "no append-only file"},
+        {{.keeps = KEEPS_ALL, .evicts = true}, 0, 1, 1, "may drop jobs"},
+        {{.keeps = KEEPS_ALL, .replicas = 1, .min_replicas = 1}, 2, 1, 0, "1 replicas"},
+        {{.keeps = KEEPS_ALL, .replicas = 1}, 0, 1, 0, "min-replicas-to-write"},
+        {{.keeps = KEEPS_NOTHING, .evicts = true, .replicas = 1}, 3, 4, 1, ""},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct durability want = {.replicas = rows[i].wanted_replicas};
+        struct warnings w = {0};
+        redis_facts_judge(&rows[i].facts, &want, on_warning, &w);
+        assert_int_equal(w.count, rows[i].count);
+        assert_int_equal(w.serious, rows[i].serious);
+        assert_non_null(strstr(w.text, rows[i].part));
+    }
+}
+
+/* ------------------------------------------------------------------ a real server */
+
+static char dir[] = "/tmp/tarry-unit-probe-XXXXXX";
+static struct child *server;
+
+struct asked {
+    struct redis *redis;
+    struct redis_facts facts;
+    const char *then; /* a command in between, in words; NULL: none */
+    unsigned probes, answered, lost;
+    bool memory_only, over;
+};
+
+static void on_end(void *arg, int status)
+{
+    (void)arg;
+    (void)status;
+    server = NULL;
+    loop_stop();
+}
+
+static void on_probed(void *arg, bool answered)
+{
+    struct asked *a = arg;
+    a->answered += answered;
+    a->lost += !answered;
+    if (a->answered + a->lost == a->probes) {
+        a->over = true;
+        loop_stop();
+    }
+}
+
+static void on_said(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    assert_null(redis_error_text(reply).p);
+}
+
+static void say(struct redis *r, const char *text)
+{
+    struct slice args[12];
+    unsigned n = 0;
+    while (*text) {
+        size_t len = strcspn(text, " ");
+        args[n++] = (struct slice){text, len};
+        text += len + (text[len] == ' ');
+    }
+    redis_command(r, args, n, on_said, NULL);
+}
+
+static void on_state(void *arg, enum redis_state state, const char *why)
+{
+    struct asked *a = arg;
+    (void)why;
+    if (state != REDIS_UP || a->over)
+        return;
+    if (a->then)
+        say(a->redis, a->then);
+    redis_probe(a->redis, &a->facts, on_probed, a);
+    a->probes = 1;
+}
+
+static void start_server(const char *const *more)
+{
+    const char *argv[24] = {"redis-server", "--port",     "0",      "--unixsocket",
+                            "r.sock",       "--loglevel", "warning"};
+    size_t n = 7;
+    for (; more && *more; more++)
+        argv[n++] = *more;
+    const struct child_spec spec = {argv, NULL, dir, -1, true};
+    struct err err;
+    server = child_start(&spec, on_end, NULL, &err);
+    assert_non_null(server);
+}
+
+static void ask(struct asked *a, const char *login)
+{
+    char url[200];
+    struct err err;
+    struct redis_conf conf = {.connect_timeout_ms = 2000,
+                              .command_timeout_ms = 2000,
+                              .backoff_first_ms = 5,
+                              .backoff_max_ms = 50};
+    snprintf(url, sizeof(url), "unix://%s%s/r.sock", login, dir);
+    assert_int_equal(redis_url_parse(url, &conf.url, &err), 0);
+    a->redis = redis_new(&conf, on_state, a);
+    redis_url_free(&conf.url);
+    while (!a->over)
+        loop_run();
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    loop_init();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    if (server)
+        child_kill(server, SIGKILL);
+    while (server)
+        loop_run();
+    loop_fini();
+    return 0;
+}
+
+static void a_real_server_is_read(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"--appendonly",
+                                       "yes",
+                                       "--appendfsync",
+                                       "always",
+                                       "--maxmemory",
+                                       "100mb",
+                                       "--min-replicas-to-write",
+                                       "2",
+                                       NULL};
+    struct asked a = {0};
+    start_server(more);
+    ask(&a, "");
+    assert_int_equal(a.answered, 1);
+    assert_int_equal(a.facts.keeps, KEEPS_ALL);
+    assert_int_equal(a.facts.max_bytes, 100 << 20);
+    assert_true(a.facts.used_bytes > 100000);
+    assert_int_equal(a.facts.min_replicas, 2);
+    assert_false(a.facts.evicts);
+    assert_int_equal(strlen(a.facts.run_id), 40);
+    assert_true(strchr(a.facts.version, '.') != NULL);
+    int64_t before_bytes = a.facts.used_bytes;
+    a.over = false;
+    a.answered = 0;
+    say(a.redis, "CONFIG SET min-replicas-to-write 0");
+    say(a.redis, "SETRANGE big 5000000 x");
+    say(a.redis, "CONFIG SET appendfsync no");
+    redis_probe_memory(a.redis, &a.facts, on_probed, &a);
+    while (!a.over)
+        loop_run();
+    assert_int_equal(a.answered, 1);
+    assert_true(a.facts.used_bytes > before_bytes + 5000000);
+    assert_int_equal(a.facts.keeps, KEEPS_ALL); /* not asked again */
+    assert_int_equal(a.facts.min_replicas, 2);
+    redis_free(a.redis);
+}
+
+static void without_config_get_info_has_to_do(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"--save", "",   "--user", "narrow",  "on", ">pw",
+                                       "~*",     "&*", "+@all",  "-config", NULL};
+    struct asked a = {0};
+    start_server(more);
+    ask(&a, "narrow:pw@");
+    assert_int_equal(a.answered, 1);
+    assert_int_equal(a.facts.keeps, KEEPS_SNAPSHOTS);
+    assert_int_equal(a.facts.min_replicas, -1);
+    assert_int_equal(a.facts.max_bytes, 0);
+    assert_true(a.facts.used_bytes > 0);
+    redis_free(a.redis);
+}
+
+static void a_probe_ends_once_when_the_connection_does(void **state)
+{
+    (void)state;
+    struct asked a = {0};
+    start_server(NULL);
+    ask(&a, "");
+    a.over = false;
+    a.answered = 0;
+    redis_probe(a.redis, &a.facts, on_probed, &a);
+    redis_probe_memory(a.redis, &a.facts, on_probed, &a);
+    a.probes = 2;
+    redis_free(a.redis);
+    assert_int_equal(a.answered, 0);
+    assert_int_equal(a.lost, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(info_is_read_line_by_line),
+        cmocka_unit_test(what_is_no_info_changes_nothing),
+        cmocka_unit_test(a_version_or_run_id_that_is_too_long_is_cut),
+        cmocka_unit_test(how_it_keeps_follows_from_its_configuration),
+        cmocka_unit_test(durability_is_one_of_three_forms),
+        cmocka_unit_test(a_memory_mark_is_a_share_or_a_size),
+        cmocka_unit_test(a_mark_once_passed_holds_until_five_percent_below),
+        cmocka_unit_test(fsync_is_refused_unless_redis_syncs_always),
+        cmocka_unit_test(an_operator_is_told_what_may_lose_jobs),
+        cmocka_unit_test_setup_teardown(a_real_server_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_config_get_info_has_to_do, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_probe_ends_once_when_the_connection_does, setup,
+                                        teardown),
+    };
+    alarm(60);
+    assert_non_null(mkdtemp(dir));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_redis_find.c - connections that ask where the server is, and those that want a
+ * master only, against a real server of our own that is made a replica and a master
+ * again.
+ */
+#include "bridge/embedded.h"
+#include "bridge/loop.h"
+#include "bridge/redis.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct child *server;
+static char port[8], closed_port[8];
+
+/* The finder and the connection that asks it. */
+struct seeking {
+    struct redis_finder finder;
+    struct redis *redis;
+    unsigned asked, forgotten, connecting, up, down;
+    const char *port; /* that it is told; NULL: not_found; "": nothing */
+    bool free_when_connecting;
+    char why[512];
+};
+
+static void wake(void *arg)
+{
+    (void)arg;
+    loop_stop();
+}
+
+/* Runs the loop until *n >= until; false: not within limit_ms. */
+static bool reached(const unsigned *n, unsigned until, int64_t limit_ms)
+{
+    int64_t end_ms = loop_mono_ms() + limit_ms;
+    struct timer *t = timer_every(2, wake, NULL);
+    while (*n < until && loop_mono_ms() < end_ms)
+        loop_run();
+    timer_del(t);
+    return *n >= until;
+}
+
+static void find(void *self, struct redis *r)
+{
+    struct seeking *s = self;
+    s->asked++;
+    if (s->port == NULL)
+        redis_not_found(r, "nobody knows");
+    else if (*s->port)
+        redis_found(r, "127.0.0.1", s->port);
+}
+
+static void forget(void *self, struct redis *r)
+{
+    struct seeking *s = self;
+    assert_ptr_equal(r, s->redis);
+    s->forgotten++;
+}
+
+static void on_state(void *arg, enum redis_state state, const char *why)
+{
+    struct seeking *s = arg;
+    s->connecting += state == REDIS_CONNECTING;
+    s->up += state == REDIS_UP;
+    s->down += state == REDIS_DOWN;
+    if (state == REDIS_DOWN)
+        snprintf(s->why, sizeof(s->why), "%s", why);
+    if (state == REDIS_CONNECTING && s->free_when_connecting)
+        redis_free(s->redis);
+}
+
+static void seek(struct seeking *s, int64_t backoff_ms)
+{
+    const struct redis_conf conf = {
+        .url = {.kind = REDIS_SENTINEL},
+        .finder = &s->finder,
+        .master_only = true,
+        .connect_timeout_ms = 400,
+        .command_timeout_ms = 1000,
+        .backoff_first_ms = backoff_ms,
+        .backoff_max_ms = backoff_ms,
+    };
+    s->finder = (struct redis_finder){find, forget, s};
+    s->redis = redis_new(&conf, on_state, s);
+    assert_int_equal(s->asked, 0); /* never from within */
+}
+
+static void found_by_its_finder_and_asked_again_each_time(void **state)
+{
+    (void)state;
+    struct seeking s = {.port = port};
+    seek(&s, 5);
+    assert_true(reached(&s.up, 1, 5000)); /* the server may have begun only now */
+    unsigned down = s.down;
+    assert_int_equal(s.asked, s.connecting);
+    redis_found(s.redis, "127.0.0.1", closed_port); /* asked for by nobody */
+    redis_not_found(s.redis, "nothing");
+    assert_true(redis_is_up(s.redis));
+    s.port = closed_port;
+    redis_reconnect(s.redis, "moved");
+    assert_string_equal(s.why, "moved");
+    assert_true(reached(&s.down, down + 3, 5000));
+    assert_int_equal(s.up, 1);
+    s.port = port;
+    assert_true(reached(&s.up, 2, 5000));
+    assert_int_equal(s.asked, s.connecting);
+    assert_int_equal(s.forgotten, 0);
+    redis_free(s.redis);
+    assert_int_equal(s.forgotten, 1);
+}
+
+static void what_the_finder_says_is_the_reason(void **state)
+{
+    (void)state;
+    struct seeking s = {.port = NULL};
+    seek(&s, 5);
+    assert_true(reached(&s.down, 3, 5000));
+    assert_string_equal(s.why, "nobody knows");
+    assert_int_equal(s.asked, s.connecting);
+    redis_free(s.redis);
+    assert_int_equal(s.forgotten, 1);
+}
+
+static void a_find_that_hangs_is_cut_by_the_connect_timeout(void **state)
+{
+    (void)state;
+    struct seeking s = {.port = ""};
+    seek(&s, 5);
+    int64_t begun_ms = loop_mono_ms();
+    assert_true(reached(&s.down, 1, 5000));
+    int64_t took_ms = loop_mono_ms() - begun_ms;
+    assert_true(took_ms >= 395 && took_ms < 2000);
+    assert_non_null(strstr(s.why, "where the server is"));
+    redis_found(s.redis, "127.0.0.1", port); /* too late: it rests */
+    assert_true(reached(&s.asked, 2, 5000));
+    redis_found(s.redis, "127.0.0.1", port);
+    assert_true(reached(&s.up, 1, 5000));
+    redis_free(s.redis);
+}
+
+static void one_that_rests_can_be_hurried(void **state)
+{
+    (void)state;
+    struct seeking s = {.port = NULL};
+    seek(&s, 60000);
+    assert_true(reached(&s.down, 1, 5000));
+    s.port = port;
+    assert_false(reached(&s.up, 1, 100));
+    redis_hurry(s.redis);
+    assert_true(reached(&s.up, 1, 2000));
+    redis_hurry(s.redis); /* nothing to hurry */
+    assert_false(reached(&s.down, 2, 50));
+    redis_free(s.redis);
+}
+
+static void it_may_be_freed_before_it_has_asked(void **state)
+{
+    (void)state;
+    struct seeking s = {.port = port, .free_when_connecting = true};
+    seek(&s, 5);
+    assert_true(reached(&s.forgotten, 1, 5000));
+    assert_int_equal(s.asked, 0);
+}
+
+static void on_said(void *arg, const struct redisReply *reply)
+{
+    unsigned *said = arg;
+    assert_null(redis_error_text(reply).p);
+    (*said)++;
+}
+
+static void tell_replicaof(struct redis *r, const char *host, const char *of_port)
+{
+    unsigned said = 0;
+    const struct slice args[] = {SLICE_LIT("REPLICAOF"), slice_of(host),
+                                 slice_of(of_port)};
+    redis_command(r, args, 3, on_said, &said);
+    assert_true(reached(&said, 1, 5000));
+}
+
+static void a_replica_is_left_until_it_is_a_master(void **state)
+{
+    (void)state;
+    struct seeking any = {.port = port}, s = {.port = port};
+    struct redis_conf plain = {.url = {.host = (char *)"127.0.0.1", .port = port},
+                               .connect_timeout_ms = 2000,
+                               .command_timeout_ms = 2000,
+                               .backoff_first_ms = 5,
+                               .backoff_max_ms = 5};
+    any.redis = redis_new(&plain, on_state, &any);
+    assert_true(reached(&any.up, 1, 5000));
+    tell_replicaof(any.redis, "127.0.0.1", closed_port);
+    seek(&s, 5);
+    assert_true(reached(&s.down, 3, 5000));
+    assert_int_equal(s.up, 0);
+    char want[64];
+    snprintf(want, sizeof(want), "it is a replica (of 127.0.0.1:%s), not the master",
+             closed_port);
+    assert_string_equal(s.why, want);
+    tell_replicaof(any.redis, "NO", "ONE");
+    assert_true(reached(&s.up, 1, 5000));
+    redis_free(s.redis);
+    redis_free(any.redis);
+}
+
+/* ROLE is for a check: without it the first READONLY tells. */
+static void who_may_not_ask_for_the_role_is_let_in(void **state)
+{
+    (void)state;
+    unsigned said = 0;
+    struct seeking admin = {.port = port}, s = {.port = port};
+    seek(&admin, 5);
+    assert_true(reached(&admin.up, 1, 5000));
+    const struct slice args[] = {SLICE_LIT("ACL"), SLICE_LIT("SETUSER"),
+                                 SLICE_LIT("default"), SLICE_LIT("-role")};
+    redis_command(admin.redis, args, 4, on_said, &said);
+    assert_true(reached(&said, 1, 5000));
+    seek(&s, 5);
+    assert_true(reached(&s.up, 1, 5000));
+    assert_int_equal(s.down, 0);
+    redis_free(s.redis);
+    redis_free(admin.redis);
+}
+
+/* ---------------------------------------------------------------------------- life */
+
+static void on_end(void *arg, int status)
+{
+    (void)arg;
+    (void)status;
+    server = NULL;
+    loop_stop();
+}
+
+/* One that nobody listens on now. */
+static void free_port(char out[8])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+    snprintf(out, 8, "%u", (unsigned)ntohs(at.sin_port));
+    close(fd);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    loop_init();
+    free_port(port);
+    free_port(closed_port);
+    const char *argv[] = {"redis-server", "--port", port,         "--bind",  "127.0.0.1",
+                          "--save",       "",       "--loglevel", "warning", NULL};
+    const struct child_spec spec = {argv, NULL, "/tmp", -1, true};
+    struct err err;
+    server = child_start(&spec, on_end, NULL, &err);
+    return server ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    child_kill(server, SIGKILL);
+    while (server)
+        loop_run();
+    loop_fini();
+    return 0;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(found_by_its_finder_and_asked_again_each_time),
+        CASE(what_the_finder_says_is_the_reason),
+        CASE(a_find_that_hangs_is_cut_by_the_connect_timeout),
+        CASE(one_that_rests_can_be_hurried),
+        CASE(it_may_be_freed_before_it_has_asked),
+        CASE(a_replica_is_left_until_it_is_a_master),
+        CASE(who_may_not_ask_for_the_role_is_let_in),
+    };
+    alarm(60);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

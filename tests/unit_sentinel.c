@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_sentinel.c - which of several sentinels' answers is believed.
+ */
+#include "bridge/sentinel_belief.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* What three sentinels say at one time: "A5" is epoch 5 and place A, "-" no answer. The
+ * belief afterwards, in the same form. */
+struct moment {
+    int64_t now_ms;
+    const char *said[3], *belief;
+};
+
+static void expect(const struct moment *moments, size_t count)
+{
+    struct sentinel_belief belief = {.epoch = -1};
+    for (size_t i = 0; i < count; i++) {
+        const struct moment *m = &moments[i];
+        struct sentinel_answer answers[3];
+        char places[3][2] = {{0}};
+        for (size_t k = 0; k < 3; k++) {
+            bool none = m->said[k][0] == '-';
+            places[k][0] = m->said[k][0];
+            answers[k] =
+                (struct sentinel_answer){none ? -1 : atoi(m->said[k] + 1),
+                                         none ? NULL : places[k], none ? NULL : "6379"};
+        }
+        int chosen = sentinel_believe(&belief, answers, 3, m->now_ms);
+        if (chosen >= 0)
+            sentinel_belief_take(&belief, &answers[chosen]);
+        if (m->belief[0] == '-') {
+            assert_null(belief.host);
+            continue;
+        }
+        assert_non_null(belief.host);
+        if (belief.host[0] != m->belief[0] || belief.epoch != atoi(m->belief + 1))
+            fail_msg("moment %zu: %s%d and not %s", i, belief.host, (int)belief.epoch,
+                     m->belief);
+    }
+    sentinel_belief_free(&belief);
+}
+#define EXPECT(...)                                                                      \
+    do {                                                                                 \
+        const struct moment moments[] = {__VA_ARGS__};                                   \
+        expect(moments, sizeof(moments) / sizeof(moments[0]));                           \
+    } while (0)
+
+static void the_newest_configuration_is_believed(void **state)
+{
+    (void)state;
+    EXPECT({1, {"-", "-", "-"}, "-"}, {2, {"-", "A0", "-"}, "A0"},
+           {3, {"A0", "A0", "A0"}, "A0"}, {4, {"A0", "B1", "A0"}, "B1"},
+           {5, {"B1", "B1", "A0"}, "B1"}, {6, {"C7", "B1", "B1"}, "C7"});
+}
+
+static void a_sentinel_left_behind_is_not_believed(void **state)
+{
+    (void)state;
+    EXPECT({1, {"A0", "B3", "B3"}, "B3"}, {2, {"A0", "-", "-"}, "B3"},
+           {60000, {"A0", "-", "-"}, "B3"}, {60001, {"-", "-", "-"}, "B3"},
+           {60002, {"A0", "-", "B4"}, "B4"});
+}
+
+static void of_one_epoch_what_most_say_counts(void **state)
+{
+    (void)state;
+    EXPECT({1, {"A5", "B5", "B5"}, "B5"}, {2, {"A5", "A5", "B5"}, "A5"},
+           {3, {"A5", "-", "B5"}, "A5"}, {4, {"-", "-", "B5"}, "B5"},
+           {5, {"A5", "-", "B5"}, "B5"});
+}
+
+static void sentinels_set_up_anew_are_believed_after_ten_seconds(void **state)
+{
+    (void)state;
+    EXPECT({1, {"A9", "A9", "A9"}, "A9"}, {1000, {"B0", "B0", "-"}, "A9"},
+           {10999, {"B0", "B0", "-"}, "A9"}, {11000, {"B0", "B0", "-"}, "B0"},
+           {12000, {"B0", "B0", "B0"}, "B0"});
+}
+
+static void ten_seconds_begin_anew_when_most_no_longer_say_so(void **state)
+{
+    (void)state;
+    EXPECT({1, {"A9", "A9", "A9"}, "A9"}, {1000, {"B0", "B0", "-"}, "A9"},
+           {6000, {"B0", "-", "-"}, "A9"}, {7000, {"B0", "B0", "-"}, "A9"},
+           {11000, {"B0", "B0", "A9"}, "A9"}, {12000, {"B0", "B0", "-"}, "A9"},
+           {21999, {"B0", "B0", "-"}, "A9"}, {22000, {"B0", "B0", "-"}, "B0"});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_newest_configuration_is_believed),
+        cmocka_unit_test(a_sentinel_left_behind_is_not_believed),
+        cmocka_unit_test(of_one_epoch_what_most_say_counts),
+        cmocka_unit_test(sentinels_set_up_anew_are_believed_after_ten_seconds),
+        cmocka_unit_test(ten_seconds_begin_anew_when_most_no_longer_say_so),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
