@@ -37,7 +37,8 @@ parts := $(patsubst %.c,$(B)/obj/%.o,$(filter-out bridge/main.c,$(wildcard bridg
            $(wildcard sources/*.c sinks/*.c)) $(B)/obj/lua.o \
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
 units := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit_*.c))
-code  := $(wildcard bridge/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] tests/faults/million/*.[ch])
+code  := $(wildcard bridge/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] tests/faults/*.[ch] \
+           tests/faults/million/*.[ch])
 
 all: $(B)/tarry
 tests: $(units) $(B)/tests/kafka_mock
@@ -100,7 +101,8 @@ install: $(B)/tarry
 	test -e $(DESTDIR)$(SYSCONFDIR)/tarry.conf || \
 	  install -D -m 640 etc/tarry.conf $(DESTDIR)$(SYSCONFDIR)/tarry.conf
 clean:
-	rm -rf build/obj build/tests build/asan build/tsan build/fuzz build/tarry build/lua.c \
+	rm -rf build/obj build/tests build/asan build/tsan build/fuzz build/faults build/mutants \
+	  build/tarry build/lua.c \
 	  build/lua.list build/flags
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

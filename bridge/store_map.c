@@ -129,6 +129,7 @@ static struct node *row_node(struct map *map, const struct redisReply *row,
                              unsigned *first, unsigned *last)
 {
     char port[16];
+    *first = *last = 0;
     if (row->type != REDIS_REPLY_ARRAY || row->elements < 3 ||
         row->element[2]->type != REDIS_REPLY_ARRAY || row->element[2]->elements < 2)
         return NULL;

@@ -16,7 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_MAX = 65536 /* reads of one partition from its first open one */ };
+enum {
+    WINDOW_MAX = 65536, /* reads of one partition from its first open one */
+    YOUNG_MS = 60 * 1000
+};
 
 static void on_rewind(void *arg);
 
@@ -49,6 +52,7 @@ struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
     part->partition = partition;
     part->back_to = part->below = part->probe = part->last_offset = -1;
     part->start = start;
+    part->begun_ms = loop_mono_ms();
     part->mark = mark;
     part->unsure = start < 0 && mark >= 0;
     part->rewind = timer_new(on_rewind, part);
@@ -425,13 +429,21 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
         kafka_part_let_go(part, HOLD_WINDOW);
 }
 
+/* Its first mark may be younger than what Redis may have lost: then Redis, which has no
+ * mark, had nothing of this reading for sure. Later a missing mark means that all is gone,
+ * and where it began says nothing of what was delivered since. */
+static bool is_young(const struct kafka_part *part)
+{
+    return loop_mono_ms() - part->begun_ms < YOUNG_MS;
+}
+
 void kafka_part_reread(struct kafka_part *part, int64_t mark)
 {
     const int64_t position = part->offsets.position;
     int64_t to = mark;
 
     if (to < 0)
-        to = part->mark >= 0 ? part->mark : part->start;
+        to = is_young(part) || part->mark < 0 ? part->start : part->mark;
     if (mark < part->mark)
         log_limited(&part->parts->read_again, LOG_WARN, part->parts->who,
                     "Redis lost what it took last: %s/%" PRId32

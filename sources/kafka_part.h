@@ -39,6 +39,7 @@ struct kafka_part {
     unsigned holds;       /* enum kafka_hold */
     struct kafka_lag lag; /* of offsets.done */
     int64_t start;        /* where it began to be read; -1: not known yet */
+    int64_t begun_ms;     /* when; monotonic */
     int64_t mark;         /* as Redis has it (kafka_marks.h); -1: none that is known */
     int64_t back_to; /* it goes back to this offset; -1: only to what is not stored */
     int64_t below; /* the broker went back by itself: offsets below this are committed in
@@ -99,7 +100,8 @@ void kafka_parts_vanish(struct kafka_parts *parts, const char *topic);
 void kafka_part_answer(struct kafka_read *read, bool stored);
 
 /* Redis may have lost what it took last; mark: as it has it now, -1: none. Goes back to
- * it, or where there is none to where we began, or to the last mark that was written. */
+ * it, or where there is none to where we began in the last minute, or to the last mark
+ * that was written. */
 void kafka_part_reread(struct kafka_part *part, int64_t mark);
 /* Up to where it may be marked and committed; -1: not known, or not now. */
 int64_t kafka_part_sure(struct kafka_part *part);

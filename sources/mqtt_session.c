@@ -412,12 +412,16 @@ static void on_disconnected5(void *context, MQTTAsync_successData5 *d)
 struct mqtt_session *mqtt_session_start(int source_fd, struct mqtt_setup *setup)
 {
     struct mqtt_session *s = mem_alloc(sizeof(*s));
+    pthread_condattr_t attr;
 
     s->source_fd = source_fd;
     s->setup = *setup;
     memset(setup, 0, sizeof(*setup));
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* of mqtt_session_stop()'s wait */
+    pthread_cond_init(&s->changed, &attr);
+    pthread_condattr_destroy(&attr);
     s->started_ms = now_ms();
     connect_client(s);
     return s;
@@ -442,7 +446,7 @@ _Noreturn void mqtt_session_stop(struct mqtt_session *s)
         opts->onSuccess = on_disconnected;
     if (!connected_now || MQTTAsync_disconnect(s->client, opts) != MQTTASYNC_SUCCESS)
         _exit(0);
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += DISCONNECT_WAIT_S;
     pthread_mutex_lock(&s->lock);
     while (!s->disconnected)

@@ -48,18 +48,18 @@ def test_leaders_that_change_and_brokers_that_go_lose_nothing(bench, scenario):
     hence the ids and a dedupe_window for the way in, and the bound for the way out."""
     mock = take_mock(bench)
     way = ways.Way(bench, "kafka-kafka", route=LEASE)
-    batch = way.make_jobs(scenario.jobs(4000), named=True, max_delay_ms=3000)
+    batch = way.make_jobs(scenario.jobs(3000), named=True, max_delay_ms=2000)
     sending = way.sending(batch, rate=1000)
-    end = time.monotonic() + 4
+    end = time.monotonic() + 3
     while time.monotonic() < end:
         topic = scenario.rng.choice([way.topic_in, way.topic_out])
         partition, broker = scenario.rng.randrange(4), scenario.rng.randrange(1, 4)
         scenario.fault(f"leader of {topic}/{partition}: broker {broker}")
         mock.lead(topic, partition, broker)
         time.sleep(scenario.rng.uniform(0.2, 0.6))
-    scenario.fault("all brokers: down for 2 s")
+    scenario.fault("all brokers: down for 1.5 s")
     mock.all("down")
-    time.sleep(2)
+    time.sleep(1.5)
     mock.all("up")
     sending.join()
     finish(way, batch, scenario, 14, "Kafka (mock): leaders change, all brokers down",
@@ -93,7 +93,7 @@ def test_a_storm_of_rebalances_loses_nothing_and_repeats_only_what_a_kill_left(b
     way = ways.Way(bench, "kafka-kafka", route='lease = "4s";')
     others = [fleet.like(bench, way, f"other{n}", route='lease = "4s";') for n in range(3)]
     everybody = [way.tarry] + others
-    rate, seconds = 500, 30
+    rate, seconds = 500, 25
     batch = way.make_jobs(scenario.jobs(rate * seconds), named=True, max_delay_ms=2000)
     sending = way.sending(batch, rate=rate)
     leaves, kills, end = 0, 0, time.monotonic() + len(batch) / rate

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from lib import points, verify
+from lib.servers import wait_for
 
 # One job at a time is on its way: what may come twice is that job, and only where the sink has
 # it (perhaps) and Redis does not know so.
@@ -21,10 +22,18 @@ def built():
     assert os.access(points.BIN, os.X_OK), f"{points.BIN} is missing: make faults builds it"
 
 
+def is_rare(killed, point):
+    """Offsets are stored at times, not with each record."""
+    return point == "S4" and killed.way.source == "kafka"
+
+
 def kill_alone(killed, scenario, point):
     """A few jobs one after the other, a kill at one of them. Gives what came twice."""
-    passing = scenario.rng.randrange(1, SPARSE_JOBS - 3)
+    passing = 1 if is_rare(killed, point) else scenario.rng.randrange(1, SPARSE_JOBS - 3)
     killed.start(f"{point}:kill:{passing}")
+    # Else jobs would wait for the one that was killed before, and go together.
+    wait_for("the other instance to be forgotten",
+             lambda: killed.tarry.metric("tarry_instances") == 1, 30)
     killed.send(SPARSE_JOBS, SPARSE_RATE, SPARSE_DELAY_MS)
     assert killed.wait_dead() == -signal.SIGKILL
     scenario.fault(f"daemon: SIGKILL at {point}, passing {passing}")
@@ -54,7 +63,8 @@ def kill_chain(killed, scenario, chain, jobs):
     """Under load, each daemon begins with what the one before left."""
     killed.tarry.stop()
     for point in chain:
-        passing = scenario.rng.randrange(1, PASSINGS.get(point, 200))
+        passing = 1 if is_rare(killed, point) else scenario.rng.randrange(
+            1, PASSINGS.get(point, 200))
         killed.start(f"{point}:kill:{passing}", wait=False)
         killed.send(jobs, rate=1000)
         assert killed.wait_dead() == -signal.SIGKILL

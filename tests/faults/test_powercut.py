@@ -41,14 +41,14 @@ def cut(scenario, way, keep, whole, lie_s):
 
 
 def run(scenario, bench, number, title, name, appendfsync, count, cuts,
-        keep=lambda lost: 0, whole=False, lie_s=0.0):
+        keep=lambda lost: 0, whole=False, lie_s=0.0, before_s=4.0):
     way = ways.Way(bench, name, route='lease = "4s";', redis=shims.disk(bench, appendfsync))
     batch = after.stamped(way.make_jobs(scenario.jobs(count), named=way.source == "http",
                                         max_delay_ms=4000))
     sending, windows = way.sending(batch, rate=1200), []
     for _ in range(cuts):
-        # What is left holds a mark of the Kafka source: the first is written after 3 s.
-        time.sleep(scenario.rng.uniform(1, 2) + (lie_s and lie_s + 4))
+        # The first mark of a Kafka source is written after 3 s, so is in what is left, or not.
+        time.sleep(scenario.rng.uniform(1, 2) + (lie_s and lie_s + before_s))
         windows.append(cut(scenario, way, keep, whole, lie_s))
     sending.join()
     lossy = appendfsync == "everysec" and way.source != "kafka"  # records are read again
@@ -90,6 +90,11 @@ def test_5_redis_lost_more_than_commits_trail_by(bench, scenario, whole):
     """commit_lag is 2 s. The marks in Redis are as old as what is left, and tell where to read."""
     run(scenario, bench, 5, f"the disk lied for 4 s, kafka-http{', daemon too' if whole else ''}",
         "kafka-http", "everysec", 12000, 1, whole=whole, lie_s=4.0)
+
+
+def test_5_redis_lost_all_that_the_first_mark_stands_behind(bench, scenario):
+    run(scenario, bench, 5, "the disk lied for 4 s from the start, kafka-http", "kafka-http",
+        "everysec", 12000, 1, lie_s=4.0, before_s=0.0)
 
 
 def test_6_the_end_of_the_append_only_file_is_torn(bench, scenario):

@@ -47,9 +47,11 @@ class Clock:
         maps = Path(f"/proc/{server.child.pid}/maps").read_text()
         return "clockshim.so" in maps and self.env["CLOCKSHIM"] in maps
 
-    def at(self, true_ns):
-        """What it showed at a moment."""
-        return true_ns + next(by for since, by in reversed(self.jumps) if since <= true_ns)
+    def at(self, true_ns, until_ns=None):
+        """What it showed at a moment; the most it did from then to another."""
+        ends = [since for since, _ in self.jumps[1:]] + [1 << 63]
+        return max((until_ns or true_ns) + by for (since, by), end in zip(self.jumps, ends)
+                   if since <= (until_ns or true_ns) and end > true_ns)
 
     def now_ms(self):
         return self.at(time.time_ns()) // 1_000_000
