@@ -7,7 +7,7 @@
  */
 #include "bridge/audit.h"
 #include "bridge/bridge.h"
-#include "bridge/core.h"
+#include "bridge/core_tool.h"
 #include "bridge/embedded.h"
 #include "bridge/meta_keep.h"
 #include "bridge/queue_place.h"
@@ -17,7 +17,7 @@
 #include <sysexits.h>
 #include <time.h>
 
-enum { EXIT_FINDINGS = 1, TICK_MS = 500, PATIENCE_MS = 10 * 1000 };
+enum { EXIT_FINDINGS = 1, PATIENCE_MS = 10 * 1000 };
 enum {
     STEP_MAX = 100,          /* entries of a step: well below a ms of Redis' time */
     STEP_MIN = 5,            /* where jobs are large */
@@ -37,39 +37,8 @@ struct audit {
     struct audit_counts counts;
     struct buf names; /* of queues, each ended by a NUL */
     char why[200];    /* it can't go on; "" it can */
-    char unfit[300];  /* the keys are a newer tarry's; "" they are not */
+    struct tool tool;
 };
-
-static void on_store_up(void *arg)
-{
-    (void)arg;
-    loop_stop();
-}
-
-static void on_store_down(void *arg, const char *why)
-{
-    (void)arg;
-    (void)why;
-}
-
-static void on_told(void *arg, struct slice name)
-{
-    (void)arg;
-    (void)name;
-}
-
-static void on_unfit(void *arg, const char *why)
-{
-    struct audit *a = arg;
-    snprintf(a->unfit, sizeof(a->unfit), "%s", why);
-    loop_stop();
-}
-
-static void on_tick(void *arg)
-{
-    (void)arg;
-    loop_stop(); /* who waits looks at the time */
-}
 
 static void pause_us(int64_t us)
 {
@@ -259,19 +228,6 @@ static int audit_all(struct audit *a)
 
 /* --- start and end --- */
 
-/* Why one of tarry's stores is not up yet; NULL: all are. */
-static const char *trouble(const struct bridge *bridge)
-{
-    if (!store_is_up(bridge->store))
-        return store_trouble(bridge->store);
-    if (meta_layout(bridge->meta) == 0)
-        return "it does not say which layout its keys have";
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        if (!store_is_up(bridge->pools[i].store))
-            return store_trouble(bridge->pools[i].store);
-    return NULL;
-}
-
 static bool has_route(const struct bridge *bridge, const char *name)
 {
     for (size_t i = 0; i < bridge->route_count; i++)
@@ -283,28 +239,11 @@ static bool has_route(const struct bridge *bridge, const char *name)
 /* Gives an exit code. */
 static int start(struct audit *a, struct err *err)
 {
-    static const struct core_events events = {on_store_up, on_store_down, on_told,
-                                              on_store_up, on_unfit};
-    struct bridge *bridge = a->bridge;
-    int64_t begun_ms = loop_mono_ms();
-    const char *why;
-    if (core_start(bridge, &events, a, err) < 0)
-        return EX_UNAVAILABLE;
-    bridge->tick = timer_every(TICK_MS, on_tick, NULL);
-    if (a->order->route && !has_route(bridge, a->order->route)) {
-        err_set(err, "%s has no route \"%.60s\"", a->order->conf_file, a->order->route);
-        return EX_USAGE;
-    }
-    while ((why = trouble(bridge)) != NULL) {
-        loop_run();
-        if (a->unfit[0] != '\0')
-            return err_set(err, "%s", a->unfit), EX_CONFIG;
-        if (loop_mono_ms() - begun_ms < PATIENCE_MS)
-            continue;
-        err_set(err, "Redis: %s", why);
-        return EX_UNAVAILABLE;
-    }
-    return EX_OK;
+    int code = tool_start(&a->tool, PATIENCE_MS, err);
+    if (code != EX_OK || a->order->route == NULL || has_route(a->bridge, a->order->route))
+        return code;
+    err_set(err, "%s has no route \"%.60s\"", a->order->conf_file, a->order->route);
+    return EX_USAGE;
 }
 
 static int run(struct audit *a)
@@ -323,31 +262,6 @@ static int run(struct audit *a)
     return a->paper.sums.findings > 0 ? EXIT_FINDINGS : EX_OK;
 }
 
-struct ending {
-    bool done;
-};
-
-static void on_embedded_stopped(void *arg)
-{
-    struct ending *ending = arg;
-    ending->done = true;
-    loop_stop();
-}
-
-/* Undoes any part of start(). */
-static void release(struct audit *a)
-{
-    struct ending ending = {false};
-    timer_del(a->bridge->tick);
-    core_release(a->bridge);
-    buf_free(&a->names);
-    if (a->bridge->embedded == NULL)
-        return;
-    embedded_stop(a->bridge->embedded, on_embedded_stopped, &ending);
-    while (!ending.done)
-        loop_run();
-}
-
 /* A daemon's own Redis: while that runs it is asked; else it is started for the audit. */
 static void use_running(struct conf_redis *conf)
 {
@@ -361,7 +275,10 @@ static void use_running(struct conf_redis *conf)
 static int audit(const struct audit_order *order)
 {
     struct bridge bridge = {0};
-    struct audit a = {.order = order, .bridge = &bridge, .paper = {.order = order}};
+    struct audit a = {.order = order,
+                      .bridge = &bridge,
+                      .tool = {.bridge = &bridge},
+                      .paper = {.order = order}};
     struct buf errors = {0};
     bridge.conf = conf_read(order->conf_file, &errors);
     if (bridge.conf == NULL)
@@ -373,7 +290,8 @@ static int audit(const struct audit_order *order)
     log_set_level(LOG_WARN);
     loop_init();
     int code = run(&a);
-    release(&a);
+    tool_end(&a.tool);
+    buf_free(&a.names);
     conf_free(bridge.conf);
     loop_fini();
     return code;

@@ -156,7 +156,7 @@ struct bridge {
     struct turn_hook *hook;
     struct timer *tick;
     uint64_t next_id;   /* for jobs without a name */
-    uint64_t reread_at; /* connections made to Redis when reread_all() was called last */
+    uint64_t reread_at; /* arrivals of Redis when reread_all() was called last */
     uint64_t instance;  /* random, 40 bits: part of those names */
     struct log_limit complain_paused, complain_resumed;
     bool claiming;   /* false while draining */

@@ -11,7 +11,6 @@
 #include "bridge/meta_keep.h"
 #include "bridge/pace.h"
 #include "bridge/queue_place.h"
-#include "bridge/reread.h"
 #include "bridge/sched.h"
 #include "bridge/shelf_told.h"
 #include "bridge/version.h"
@@ -70,7 +69,6 @@ static void on_store_up(void *arg)
         log_info("daemon", "started: %zu sources, %zu sinks, %zu routes",
                  bridge->source_count, bridge->sink_count, bridge->route_count);
     }
-    reread_all(bridge);
     alive_join(bridge->alive); /* before the buckets are looked at */
     each_sched(bridge, sched_start);
     for (size_t i = 0; i < bridge->route_count; i++)
@@ -107,7 +105,6 @@ static void on_pool_up(void *arg)
     struct daemon *daemon = arg;
     if (!daemon->started)
         return;
-    reread_all(&daemon->bridge);
     queue_look_all(&daemon->bridge);
 }
 

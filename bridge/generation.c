@@ -69,6 +69,7 @@ static int64_t burst(const struct conf_route *conf)
 /* Of a bucket, which knows nothing of the others. */
 static int64_t share(const struct route *route, int64_t n)
 {
+    must(route->bucket_count > 0);
     return n > 0 && n < route->bucket_count ? 1 : n / route->bucket_count;
 }
 

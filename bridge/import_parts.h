@@ -5,6 +5,7 @@
 #ifndef BRIDGE_IMPORT_PARTS_H
 #define BRIDGE_IMPORT_PARTS_H
 
+#include "bridge/core_tool.h"
 #include "bridge/import.h"
 
 struct ask;
@@ -45,7 +46,7 @@ struct import {
     int64_t open_bytes;
     int64_t heard_ms;    /* monotonic: when the last answer came */
     int64_t patience_ms; /* how long tarry's Redis may owe one */
-    struct err unfit;    /* why these keys must be left alone; "": they need not */
+    struct tool tool;
     bool not_stored;
     bool misused; /* the command line asks for what can't be */
 };

@@ -5,16 +5,14 @@
  */
 #include "bridge/bridge.h"
 #include "bridge/core.h"
-#include "bridge/embedded.h"
 #include "bridge/import_parts.h"
-#include "bridge/meta_keep.h"
 #include "bridge/redis_ask.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <sysexits.h>
 
-enum { EXIT_LEFT_OVER = 1, TICK_MS = 500, UP_MAX_MS = 10 * 1000 };
+enum { EXIT_LEFT_OVER = 1, UP_MAX_MS = 10 * 1000 };
 enum { PATIENCE_MS = 60 * 1000, LAST_PATIENCE_MS = 3 * 1000 };
 
 /* --- the table --- */
@@ -62,37 +60,6 @@ static uint64_t print_table(const struct import *im)
 
 /* --- start and end --- */
 
-static void on_store_up(void *arg)
-{
-    (void)arg;
-    loop_stop();
-}
-
-static void on_store_down(void *arg, const char *why)
-{
-    (void)arg;
-    (void)why;
-}
-
-static void on_told(void *arg, struct slice name)
-{
-    (void)arg;
-    (void)name;
-}
-
-static void on_unfit(void *arg, const char *why)
-{
-    struct import *im = arg;
-    err_set(&im->unfit, "%s", why);
-    loop_stop();
-}
-
-static void on_tick(void *arg)
-{
-    (void)arg;
-    loop_stop(); /* who waits looks at the time */
-}
-
 /* Finds the one of that type, or the named one. */
 static int find_source(const struct import_order *order, const struct conf *conf,
                        size_t *found, struct err *err)
@@ -119,46 +86,16 @@ static int find_source(const struct import_order *order, const struct conf *conf
     return 0;
 }
 
-/* Why one of tarry's stores is not up yet; NULL: all are. */
-static const char *trouble(const struct bridge *bridge)
-{
-    if (!store_is_up(bridge->store))
-        return store_trouble(bridge->store);
-    if (!meta_is_ready(bridge->meta))
-        return "it does not say which layout its keys have";
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        if (!store_is_up(bridge->pools[i].store))
-            return store_trouble(bridge->pools[i].store);
-    return NULL;
-}
-
 /* Gives an exit code. */
 static int start(struct import *im, struct err *err)
 {
-    static const struct core_events events = {on_store_up, on_store_down, on_told,
-                                              on_store_up, on_unfit};
-    struct bridge *bridge = im->bridge;
-    int64_t begun_ms = loop_mono_ms();
-    const char *why;
     size_t source = 0;
-    if (find_source(im->order, bridge->conf, &source, err) < 0)
+    if (find_source(im->order, im->bridge->conf, &source, err) < 0)
         return EX_CONFIG;
-    if (core_start(bridge, &events, im, err) < 0)
-        return EX_UNAVAILABLE;
-    im->src = &bridge->sources[source];
-    bridge->tick = timer_every(TICK_MS, on_tick, NULL);
-    while ((why = trouble(bridge)) != NULL) {
-        loop_run();
-        if (im->unfit.text[0] != '\0') {
-            *err = im->unfit;
-            return EX_CONFIG;
-        }
-        if (loop_mono_ms() - begun_ms < UP_MAX_MS)
-            continue;
-        err_set(err, "tarry's Redis: %s", why);
-        return EX_UNAVAILABLE;
-    }
-    return EX_OK;
+    int code = tool_start(&im->tool, UP_MAX_MS, err);
+    if (code == EX_OK)
+        im->src = &im->bridge->sources[source];
+    return code;
 }
 
 /* The original's Redis; TLS as for tarry's own. */
@@ -181,31 +118,12 @@ static int start_ask(struct import *im, struct err *err)
     return im->ask ? 0 : err_in(err, "the original's Redis");
 }
 
-struct ending {
-    bool done;
-};
-
-static void on_embedded_stopped(void *arg)
-{
-    struct ending *ending = arg;
-    ending->done = true;
-    loop_stop();
-}
-
 /* Undoes any part of start(). */
 static void release(struct import *im)
 {
-    struct bridge *bridge = im->bridge;
-    struct ending ending = {false};
     ask_close(im->ask);
     import_seen_free(im->seen);
-    timer_del(bridge->tick);
-    core_release(bridge);
-    if (bridge->embedded == NULL)
-        return;
-    embedded_stop(bridge->embedded, on_embedded_stopped, &ending);
-    while (!ending.done)
-        loop_run();
+    tool_end(&im->tool);
 }
 
 static int move(struct import *im, struct err *err)
@@ -248,7 +166,7 @@ static int run(struct import *im)
 int import_run(const struct import_order *order)
 {
     struct bridge bridge = {.only_looks = order->dry_run};
-    struct import im = {.order = order, .bridge = &bridge};
+    struct import im = {.order = order, .bridge = &bridge, .tool = {.bridge = &bridge}};
     struct buf errors = {0};
     bridge.conf = conf_read(order->conf_file, &errors);
     if (bridge.conf == NULL)

@@ -3,6 +3,7 @@
 #include "bridge/generation.h"
 #include "bridge/meta_parts.h"
 #include "bridge/passage.h"
+#include "bridge/reread.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -310,9 +311,11 @@ int64_t meta_layout(const struct meta *m)
 
 /* --- the store's events --- */
 
+/* What may have been lost is looked after before anything that waited is sent. */
 static void on_up(void *arg)
 {
     struct meta *m = arg;
+    reread_all(m->bridge);
     m->up_open = true;
     meta_look(m);
 }

@@ -21,8 +21,8 @@ static void note_gap(const struct passage *p)
     }
 }
 
-/* Answered: those behind it may go on. cb may free p. */
-static void leave(struct passage *p, char code)
+/* Answered. cb may free p. */
+static void end(struct passage *p, char code)
 {
     struct generation *g = p->at;
     if (code == 0 && is_of_record(p) && g)
@@ -32,8 +32,21 @@ static void leave(struct passage *p, char code)
     job_free(p->held);
     p->held = NULL;
     p->cb(p->arg, code);
+}
+
+/* The same, and those behind it may go on. */
+static void leave(struct passage *p, char code)
+{
+    struct generation *g = p->at;
+    end(p, code);
     if (g)
         passage_go_on(g);
+}
+
+/* Its source reads again what came before it, and it must not be noted before that. */
+static bool is_read_again(const struct passage *p)
+{
+    return is_of_record(p) && p->begun != p->route->bridge->reread_at;
 }
 
 static void on_unknown(void *arg)
@@ -131,9 +144,9 @@ void passage_go_on(struct generation *g)
     struct passage *p;
     while (g->next && (p = TAILQ_FIRST(&g->under_way)) && p->waits) {
         struct job *job = p->held;
-        if (p->route->closed) {
-            leave(p, 0); /* which goes on with the others */
-            return;
+        if (p->route->closed || is_read_again(p)) {
+            end(p, 0);
+            continue;
         }
         TAILQ_REMOVE(&g->under_way, p, link);
         p->waits = false;
@@ -147,6 +160,7 @@ void passage_go_on(struct generation *g)
 void passage_enqueue(struct passage *p, struct job *job, bool named)
 {
     struct route *route = p->route;
+    p->begun = route->bridge->reread_at;
     p->how.origin = (struct origin){NULL, -1, -1, 0};
     if (route->sink->rules) {
         p->bucket = route_bucket_of(route, job->id, job->target);
@@ -163,6 +177,7 @@ void passage_cancel(struct passage *p, const struct job *job)
 {
     struct route *route = p->route;
     p->cancels = true;
+    p->begun = route->bridge->reread_at;
     p->how.origin = (struct origin){NULL, -1, -1, 0};
     if (p->src && job->offset >= 0 && job->partition >= 0)
         name_origin(p->src, job, &p->how.origin);

@@ -36,6 +36,7 @@ struct passage {
     TAILQ_ENTRY(passage) link;
     struct job *held; /* goes on when those before it have */
     char answer;      /* of a cancel: an older generation's; 0: none that counts */
+    uint64_t begun;   /* bridge->reread_at then */
     bool cancels, waits;
 };
 

@@ -257,7 +257,8 @@ static void start(struct op *op, struct slice topic, struct slice id)
     const struct queue_rules *rules = place.route ? place.route->sink->rules : NULL;
     if (topic.p == NULL && rules && !rules->global_ids)
         op->code = QUEUE_NO_ROUTE; /* an id alone says nothing there */
-    bool known = place.code == QUEUE_OK && place.bucket && op->id_n == id.n;
+    bool known =
+        place.code == QUEUE_OK && place.route && place.bucket && op->id_n == id.n;
     if (known && place.queue == NULL && place.route->oldest)
         act_in(op, place.route->oldest);
     else if (known)

@@ -11,17 +11,17 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static uint64_t connections(const struct bridge *bridge)
+static uint64_t arrivals(const struct bridge *bridge)
 {
-    uint64_t n = store_connections(bridge->store);
+    uint64_t n = store_arrivals(bridge->store);
     for (size_t i = 0; i < bridge->pool_count; i++)
-        n += store_connections(bridge->pools[i].store);
+        n += store_arrivals(bridge->pools[i].store);
     return n;
 }
 
 void reread_all(struct bridge *bridge)
 {
-    const uint64_t made = connections(bridge);
+    const uint64_t made = arrivals(bridge);
     if (made == bridge->reread_at) /* its scripts were flushed, no more */
         return;
     const bool is_first = bridge->reread_at == 0;

@@ -7,9 +7,9 @@
 
 struct bridge;
 
-/* Whenever a store is up. The first time, and where no new connection was made, nothing
- * is to be done. Else gives queued changes of sources that can read again back to them,
- * and then tells these sources. */
+/* Whenever a store is up, from within: before anything that was queued is sent. The first
+ * time, and where no new connection was made, nothing is to be done. Else gives queued
+ * changes of sources that can read again back to them, and then tells these sources. */
 void reread_all(struct bridge *bridge);
 
 #endif

@@ -37,21 +37,15 @@ static void on_done(void *arg, char code)
         route->stats.delivered++;
 }
 
-static void on_repeated(void *arg, char code)
-{
-    struct route *route = arg;
-    /* Cancelled while it ran: that means the run which would come next. */
-    if (code == 'r' || code == 'c')
-        route->stats.repeated++;
-    on_put_back(arg, code);
-}
-
 /* The run before was delivered. */
 static void on_next(void *arg, char code)
 {
     struct route *route = arg;
     route->stats.delivered += code != 'x';
-    on_repeated(arg, code);
+    /* Cancelled while it ran: that means the run which would come next. */
+    if (code == 'r' || code == 'c')
+        route->stats.repeated++;
+    on_put_back(arg, code);
 }
 
 struct burial {
@@ -140,17 +134,11 @@ static int64_t due_ms(const struct leased *l)
     return l->job->due_ms + route_spread_ms(l->sched->route, l->job);
 }
 
-/* The job as it stands now goes back for the run that it is due for. */
-static void run_again(const struct leased *l, change_cb *cb)
-{
-    store_repeat(l->sched->bucket, l->job, l->lease, due_ms(l), cb, l->sched->route);
-}
-
 void settle_done(struct leased *l)
 {
     struct sched *s = l->sched;
     if (repeats(l) && next_run(l->job))
-        run_again(l, on_next);
+        store_repeat(s->bucket, l->job, l->lease, due_ms(l), on_next, s->route);
     else
         store_ack(s->bucket, l->id, l->lease, on_done, s->route);
 }
@@ -161,23 +149,41 @@ static bool is_missed(const struct leased *l, int64_t now)
     return late_ms > 0 && now - due_ms(l) > late_ms;
 }
 
+/* Runs that were too late; each but the last had a next one, where again also that. */
+struct drop {
+    struct route *route;
+    enum reason reason;
+    unsigned runs;
+    bool again;
+};
+
+static void on_dropped(void *arg, char code)
+{
+    struct drop *drop = arg;
+    struct route_stats *stats = &drop->route->stats;
+    if (code != 'x') {
+        stats->expired[drop->reason == REASON_LATE] += drop->runs;
+        stats->repeated += drop->runs - !drop->again;
+    }
+    on_put_back(drop->route, code);
+    free(drop);
+}
+
 /* Runs that were missed as well are dropped in one go. */
 void settle_drop(struct leased *l, enum reason reason)
 {
-    struct route *route = l->sched->route;
-    uint64_t *dropped = &route->stats.expired[reason == REASON_LATE];
-    const int64_t now = now_ms(route);
-    bool again = repeats(l) && next_run(l->job);
-    ++*dropped;
-    for (int i = 1; again && i < RUNS_SKIPPED_MAX && is_missed(l, now); i++) {
-        again = next_run(l->job);
-        ++*dropped;
-        route->stats.repeated++;
+    struct sched *s = l->sched;
+    struct drop *drop = mem_alloc(sizeof(*drop));
+    const int64_t now = now_ms(s->route);
+    *drop = (struct drop){s->route, reason, 1, repeats(l) && next_run(l->job)};
+    while (drop->again && drop->runs < RUNS_SKIPPED_MAX && is_missed(l, now)) {
+        drop->again = next_run(l->job);
+        drop->runs++;
     }
-    if (again)
-        run_again(l, on_repeated);
+    if (drop->again)
+        store_repeat(s->bucket, l->job, l->lease, due_ms(l), on_dropped, drop);
     else
-        store_lapse(l->sched->bucket, l->id, l->lease, on_put_back, route);
+        store_lapse(s->bucket, l->id, l->lease, on_dropped, drop);
 }
 
 /* A run that was given up; whether another one follows it. */

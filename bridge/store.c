@@ -322,6 +322,11 @@ uint64_t store_connections(const struct store *st)
     return st->connections;
 }
 
+uint64_t store_arrivals(const struct store *st)
+{
+    return st->arrivals;
+}
+
 uint64_t store_errors(const struct store *st, enum redis_error e)
 {
     return st->errors[e];

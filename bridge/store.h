@@ -8,10 +8,10 @@
  * every script is repeatable by job id. So the store never drops a change by itself.
  *
  * Layout of the keys: bucket ROUTE/N has PREFIX:{ROUTE/N}:pool, :delay, :unack, :error,
- * :tries and :ingest, and where the route asks for it :seen, :held, :place, :lead, :pace
- * and so on; the queue of a sink PREFIX:{SINK:QUEUE}:pool and so on, and :ttl and :done;
- * where ids are global, PREFIX:{SINK}:QUEUE:pool and so on, and PREFIX:{SINK}:ids. What
- * each holds stands at the head of the files in lua/.
+ * :tries and :ingest, and where the route asks for it :seen, :held, :place, :lead, :away,
+ * :pace and so on; the queue of a sink PREFIX:{SINK:QUEUE}:pool and so on, and :ttl and
+ * :done; where ids are global, PREFIX:{SINK}:QUEUE:pool and so on, and PREFIX:{SINK}:ids.
+ * What each holds stands at the head of the files in lua/.
  */
 #ifndef BRIDGE_STORE_H
 #define BRIDGE_STORE_H
@@ -80,6 +80,9 @@ bool store_knows_time(const struct store *st);
 int64_t store_now_ms(const struct store *st);
 uint64_t store_script_calls(const struct store *st, enum script s);
 uint64_t store_connections(const struct store *st);
+/* How often one of its servers became ready on a new connection, perhaps without what it
+ * took last. */
+uint64_t store_arrivals(const struct store *st);
 /* Error replies so far, by what they mean. */
 uint64_t store_errors(const struct store *st, enum redis_error e);
 

@@ -18,6 +18,7 @@ enum audit_part {
     AUDIT_HELD,
     AUDIT_PLACE,
     AUDIT_LEAD,
+    AUDIT_AWAY,
     AUDIT_TRIES,
     AUDIT_ENDED,
     AUDIT_TTL,

@@ -95,6 +95,16 @@ static void send_again(struct batch *batch, bool lost)
     }
 }
 
+/* Of what was sent again: the letter that the first run gave, and was lost. */
+static char first_answer(const struct lane_row *row, char code)
+{
+    for (const char *p = row->again; p && *p; p += 2) {
+        if (p[0] == code)
+            return p[1];
+    }
+    return code;
+}
+
 /* A refused record waits for the batch before it, which is on its way again; where none
  * comes, the source has to read it anew. */
 static void answer_each(struct batch *batch, struct slice codes)
@@ -104,8 +114,8 @@ static void answer_each(struct batch *batch, struct slice codes)
     for (size_t i = 0; (c = TAILQ_FIRST(&batch->list)); i++) {
         TAILQ_REMOVE(&batch->list, c, link);
         char code = i < codes.n ? codes.p[i] : 0;
-        if (code == 'x' && c->again && lane_rows[lane->kind].done)
-            code = lane_rows[lane->kind].done;
+        if (c->again)
+            code = first_answer(&lane_rows[lane->kind], code);
         if (code == 'g' && c->refused++ < REFUSED_MAX) {
             put_back(lane, c);
             lane->hold_until_us = loop_mono_us() + GAP_US;

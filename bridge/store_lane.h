@@ -140,7 +140,9 @@ struct lane_row {
     bool sure;     /* it counts when as many replicas have it as are asked for */
     void (*head)(struct args *a, struct batch *batch); /* before the changes; or NULL */
     void (*change)(struct args *a, struct batch *batch, const struct change *c);
-    char done; /* x to what was sent again means that the first run did this; 0: not so */
+    /* Pairs: the answer to what was sent again, and what the first run has answered then,
+     * most likely. NULL: the script knows. */
+    const char *again;
 };
 extern const struct lane_row lane_rows[LANES];
 
@@ -192,7 +194,7 @@ struct store {
     bool up, was_up; /* as told by events; it was at least once */
     unsigned open_count;
     uint64_t turn; /* of the loop */
-    uint64_t errors[REDIS_WRONG + 1], connections;
+    uint64_t errors[REDIS_WRONG + 1], connections, arrivals;
     struct lane_list lanes; /* with work */
     struct timer *flush_timer, *tick;
     struct turn_hook *hook;

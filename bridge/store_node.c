@@ -50,6 +50,7 @@ static void go_up(struct node *node)
     node->pause_until_us = 0;
     node->halted = node->reloading = false;
     node_set_trouble(node, "");
+    node->store->arrivals += !again;
     if (again)
         ; /* was said */
     else if (node->place.host)

@@ -94,6 +94,11 @@ static void stamp(struct args *a, const struct batch *batch, const struct change
         number_or_none(a, c->origin.stamp_ms);
 }
 
+static const char *again_letter(char letter)
+{
+    return letter == 'd' ? "D" : letter == 'f' ? "F" : letter == 'b' ? "B" : "A";
+}
+
 static void enqueue_change(struct args *a, struct batch *batch, const struct change *c)
 {
     args_slice(a, c->id);
@@ -109,6 +114,8 @@ static void enqueue_change(struct args *a, struct batch *batch, const struct cha
     args_number(a, c->origin.offset);
     if (c->how == 'r') /* a second run would not find what it did: lua/lib/told.lua */
         args_letter_number(a, c->how, (int64_t)c->seq);
+    else if (c->again)
+        flag(a, true, again_letter(c->how));
     else
         how(a, c);
     number_or_none(a, c->expires_ms);
@@ -190,13 +197,15 @@ static const enum bucket_key cancel_keys[] = {KEY_POOL,  KEY_DELAY,  KEY_UNACK, 
 
 const struct lane_row lane_rows[LANES] = {
     [LANE_ENQUEUE] = {SCRIPT_ENQUEUE, 9, enqueue_keys, false, true, enqueue_head,
-                      enqueue_change, 0},
-    [LANE_ACK] = {SCRIPT_ACK, 5, job_keys, false, false, ack_head, ack_change, 'a'},
-    [LANE_RETRY] = {SCRIPT_RETRY, 5, job_keys, false, false, now_head, retry_change, 'r'},
-    [LANE_BURY] = {SCRIPT_BURY, 6, bury_keys, false, false, now_head, bury_change, 'b'},
+                      enqueue_change, NULL},
+    [LANE_ACK] = {SCRIPT_ACK, 5, job_keys, false, false, ack_head, ack_change, "xa"},
+    [LANE_RETRY] = {SCRIPT_RETRY, 5, job_keys, false, false, now_head, retry_change,
+                    "xr"},
+    [LANE_BURY] = {SCRIPT_BURY, 6, bury_keys, false, false, now_head, bury_change, "xb"},
     [LANE_CANCEL] = {SCRIPT_CANCEL, 8, cancel_keys, false, true, cancel_head,
-                     cancel_change, 0},
-    [LANE_FINISH] = {SCRIPT_FINISH, 8, queue_keys, true, false, NULL, finish_change, 0},
+                     cancel_change, NULL},
+    [LANE_FINISH] = {SCRIPT_FINISH, 8, queue_keys, true, false, NULL, finish_change,
+                     "nfefEf"},
     [LANE_RELEASE] = {SCRIPT_RELEASE, 8, queue_keys, true, false, NULL, release_change,
-                      0},
+                      "xrnb"},
 };

@@ -42,9 +42,6 @@ for i, id in ipairs(ids) do
     end
   end
 end
-if #gone == 0 then
-  return table.concat(codes)
-end
 if strayed then -- two leases of one job may be in one call: it is acked once
   local taken = {}
   for i, id in ipairs(ids) do
@@ -54,48 +51,60 @@ if strayed then -- two leases of one job may be in one call: it is acked once
     taken[id] = taken[id] or codes[i] == 'a'
   end
 end
-redis.call('ZREM', unack, unpack(gone))
-if strayed then
-  redis.call('ZREM', delay, unpack(gone))
-  redis.call('ZREM', dead, unpack(gone))
-end
-if redis.call('HDEL', tries, unpack(gone)) > 0 then
-  redis.call('HDEL', base .. ':ended', unpack(gone))
-end
-local left = redis.call('HDEL', pool, unpack(gone))
-local lapsed = math.min(left, #gone - #delivered)
-if left > lapsed then
-  redis.call('HINCRBY', base .. ':sums', 'delivered', left - lapsed)
-end
-if lapsed > 0 then
-  redis.call('HINCRBY', base .. ':sums', 'expired', lapsed)
-end
--- Twice as many as come are pruned, so it never grows for long; and when none come any more
--- the key itself ends.
-if tonumber(ARGV[2]) > 0 and #delivered > 0 then
-  local seen, now = base .. ':seen', tonumber(ARGV[1])
-  if not now then
-    local t = redis.call('TIME')
-    now = t[1] * 1000 + math.floor(t[2] / 1000)
+if #gone > 0 then
+  redis.call('ZREM', unack, unpack(gone))
+  if strayed then
+    redis.call('ZREM', delay, unpack(gone))
+    redis.call('ZREM', dead, unpack(gone))
   end
-  local over = redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * #delivered)
-  for from = 1, #over, 1000 do
-    redis.call('ZREM', seen, unpack(over, from, math.min(from + 999, #over)))
+  if redis.call('HDEL', tries, unpack(gone)) > 0 then
+    redis.call('HDEL', base .. ':ended', unpack(gone))
   end
-  local rows = {}
-  for _, id in ipairs(delivered) do
-    rows[#rows + 1] = now + ARGV[2]
-    rows[#rows + 1] = id
+  local left = redis.call('HDEL', pool, unpack(gone))
+  local lapsed = math.min(left, #gone - #delivered)
+  if left > lapsed then
+    redis.call('HINCRBY', base .. ':sums', 'delivered', left - lapsed)
   end
-  for from = 1, #rows, 1000 do
-    redis.call('ZADD', seen, unpack(rows, from, math.min(from + 999, #rows)))
+  if lapsed > 0 then
+    redis.call('HINCRBY', base .. ':sums', 'expired', lapsed)
   end
-  redis.call('PEXPIRE', seen, ARGV[2] + 1000)
+  -- Twice as many as come are pruned, so it never grows for long; and when none come any more
+  -- the key itself ends.
+  if tonumber(ARGV[2]) > 0 and #delivered > 0 then
+    local seen, now = base .. ':seen', tonumber(ARGV[1])
+    if not now then
+      local t = redis.call('TIME')
+      now = t[1] * 1000 + math.floor(t[2] / 1000)
+    end
+    local over = redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * #delivered)
+    for from = 1, #over, 1000 do
+      redis.call('ZREM', seen, unpack(over, from, math.min(from + 999, #over)))
+    end
+    local rows = {}
+    for _, id in ipairs(delivered) do
+      rows[#rows + 1] = now + ARGV[2]
+      rows[#rows + 1] = id
+    end
+    for from = 1, #rows, 1000 do
+      redis.call('ZADD', seen, unpack(rows, from, math.min(from + 999, #rows)))
+    end
+    redis.call('PEXPIRE', seen, ARGV[2] + 1000)
+  end
 end
-if redis.call('EXISTS', base .. ':place') == 1 then
+-- A word about a job that is gone may be what its group waits for.
+local ordered = #gone > 0 and redis.call('EXISTS', base .. ':place') == 1
+if ordered or (#gone < #ids and redis.call('EXISTS', base .. ':away') == 1) then
 --#include lib/order.lua
-  for _, id in ipairs(gone) do
-    order_left(id)
+  for i, id in ipairs(ids) do
+    if codes[i] == 'a' then
+      local mine = leases[i] and tonumber(leases[i]) == tonumber(ARGV[3 * i + 1])
+      order_left(id, false, not mine and leases[i])
+    end
+  end
+  for i, id in ipairs(ids) do
+    if codes[i] == 'x' then
+      order_returned(id, ARGV[3 * i + 1])
+    end
   end
   return order_reply(codes)
 end

@@ -5,8 +5,8 @@
 --   KEYS[1]  hash  :pool    job id -> encoded job; the other keys are made of it
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  'q' the bucket of a queue (lib/queue.lua), '' of a route (lib/order.lua)
---   ARGV[3]  the part to look through: delay, unack, error, done, held, place, lead, tries, ended,
---            ttl, pool; or sums
+--   ARGV[3]  the part to look through: delay, unack, error, done, held, place, lead, away, tries,
+--            ended, ttl, pool; or sums
 --   ARGV[4]  cursor, '0' to begin   ARGV[5]  about how many to look at
 --   ARGV[6]  '1' repair what is found; else nothing is written
 --   ARGV[7]  channel to wake daemons on   ARGV[8]  the text of the wake
@@ -159,11 +159,36 @@ local function look_at_place(rows)
   end
 end
 
+-- The groups that wait for one that does not count any more: few, and not for long.
+local function waiting_groups()
+  local groups = {}
+  for _, member in ipairs(redis.call('ZRANGE', key('away'), 0, -1)) do
+    groups[string.sub(member, 1, 16)] = true
+  end
+  return groups
+end
+
+local function look_at_away(rows)
+  for i = 1, #rows, 2 do
+    if redis.call('HGET', key('lead'), string.sub(rows[i], 1, 16)) ~= AWAY then
+      found('orphan', string.sub(rows[i], 17))
+      if repair then
+        redis.call('ZREM', key('away'), rows[i])
+      end
+    end
+  end
+end
+
 local function look_at_lead(rows)
+  local waiting
+  local function is_away(group, id)
+    waiting = waiting or id == AWAY and waiting_groups()
+    return id == AWAY and waiting[group]
+  end
   for i = 1, #rows, 2 do
     local group, id = rows[i], rows[i + 1]
     local place = redis.call('HGET', key('place'), id)
-    if group ~= '#' and not (place and string.sub(place, 1, 16) == group and
+    if group ~= '#' and not is_away(group, id) and not (place and string.sub(place, 1, 16) == group and
       (score_of('delay', id) or score_of('unack', id))) then
       found('order', id)
       if repair then
@@ -219,6 +244,7 @@ local LOOK = {
   delay = { 'ZSCAN', look_at_index }, unack = { 'ZSCAN', look_at_index },
   error = { 'ZSCAN', look_at_index }, done = { 'ZSCAN', look_at_index },
   place = { 'HSCAN', look_at_place }, lead = { 'HSCAN', look_at_lead },
+  away = { 'ZSCAN', look_at_away },
   tries = { 'HSCAN', look_for(has_body, 'HDEL') }, ended = { 'HSCAN', look_for(is_tried, 'HDEL') },
   ttl = { 'ZSCAN', look_for(is_alive, 'ZREM') },
 }

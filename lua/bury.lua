@@ -13,9 +13,10 @@
 -- Returns one letter per job:   b buried   c dropped: it was cancelled meanwhile
 --   x not this lease's any more
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
--- A second run answers x. Cost: O(k log n) for k jobs. Called by store_bury() in
+-- A second run answers x, and c as the first. Cost: O(k log n) for k jobs. Called by store_bury() in
 -- bridge/store_call.c.
 --#include lib/sums.lua
+--#include lib/told.lua
 --#include lib/order.lua
 local pool, delay, unack, dead, tries, ttl = unpack(KEYS)
 local now = tonumber(ARGV[1])
@@ -33,6 +34,7 @@ for at = 2, #ARGV, 3 do
     if order_cancelled(redis.call('HGET', tries, id)) then
       sums_add('cancelled', select(2, order_gone(id)))
       code = 'c'
+      told_add(told_lease(id, ARGV[at + 1]), code, now)
     else
       redis.call('ZREM', ttl, id)
       redis.call('ZADD', dead, now, id)
@@ -40,8 +42,12 @@ for at = 2, #ARGV, 3 do
       order_left(id, true)
       code = 'b'
     end
+  else
+    order_returned(id, ARGV[at + 1])
+    code = told_find(base, told_lease(id, ARGV[at + 1]), 'c') or code
   end
   codes[#codes + 1] = code
 end
+told_note(base)
 sums_note(base)
 return order_reply(codes)

@@ -7,7 +7,7 @@
 --
 -- Returns {waiting, in flight, dead, overdue, head, lease, now}: waiting in KEYS[1] and KEYS[4];
 --   overdue is the part of KEYS[1] that is due; head and lease the first score of KEYS[1] and
---   KEYS[2], or -1.
+--   KEYS[2], or -1; lease also of what a group waits for (:away of lib/order.lua).
 -- Cost: O(log n). Called by store_count() in bridge/store_call.c.
 local now = tonumber(ARGV[1])
 if not now then
@@ -15,13 +15,18 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
-local lease = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2]
+local lease = tonumber(redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or nil)
+local away = string.gsub(KEYS[1], 'delay$', 'away')
+local other = tonumber(redis.call('ZRANGE', away, 0, 0, 'WITHSCORES')[2] or nil)
+if other and not (lease and lease < other) then
+  lease = other
+end
 return {
   redis.call('ZCARD', KEYS[1]) + redis.call('ZCARD', KEYS[4]),
   redis.call('ZCARD', KEYS[2]),
   redis.call('ZCARD', KEYS[3]),
   redis.call('ZCOUNT', KEYS[1], '-inf', now),
   tonumber(head or -1),
-  tonumber(lease or -1),
+  lease or -1,
   now,
 }

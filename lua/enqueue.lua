@@ -24,6 +24,7 @@
 --            'r' it replaces a job of that id wherever that stands (and behind it may stand the
 --            number of this change, with ARGV[3] its name: see lib/told.lua) or
 --            'b' only where that is in flight: it was delivered before, and is back or '',
+--            (in capitals, of '' A: it was sent before, and its answer was lost),
 --            when it expires in ms ('' never); and where ARGV[6] > 0, at the end, its timestamp
 --
 -- Returns {head, codes}: due time of the first job in KEYS[2] or -1; one letter per job:
@@ -32,12 +33,13 @@
 --   and of a route: m an id that is remembered: it was delivered
 --   r stored; one of that id that waited, or was dead, is gone
 --   i stored; one of that id in flight does not count any more: it is neither tried again nor
---     acked. Also without 'r' where that one was cancelled, so is on its way out
+--     acked, but its group waits for it (lib/order.lua). Also without 'r' where that one was cancelled, so is on its way out
 --   z the bucket is sealed (seal.lua) and does not know that id: it belongs to a later one
 -- A sealed bucket takes no new ids, and notes no record as carried out: what passes on to a later
 -- one is noted there.
 -- A replacement that is the very job in flight changes nothing: it has come again.
--- Repeatable: a second run answers d or k, and a replacement that has a number as it did at first;
+-- Repeatable: a second run answers d or k, or s where it is told to be one and the job is there as
+-- it was stored; a replacement that has a number as it did at first;
 -- one without may answer r, and changes nothing but the tries of the job.
 -- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error, :held.
 -- Cost: O(k log n) for k jobs. Called by store_enqueue() in bridge/store_call.c.
@@ -125,7 +127,7 @@ local function replace(id, how, record)
   for _, key in ipairs({ delay, unack, dead }) do
     redis.call('ZREM', key, id)
   end
-  count_left(base, 'replaced', select(2, in_order().gone(id)))
+  count_left(base, 'replaced', select(2, in_order().gone(id, flies)))
   return flies and 'i' or 'r'
 end
 
@@ -197,8 +199,11 @@ end
 
 local codes, index, stored = {}, {}, 0
 for i, id in ipairs(ids) do
-  local how, name = ARGV[at + 6], nil
-  if #how > 1 then
+  local how, name, mine = ARGV[at + 6], nil, false
+  if string.find(how, '^%u') then
+    how = how == 'A' and '' or string.lower(how)
+    mine = not index[id] and there[i] == ARGV[at + 2]
+  elseif #how > 1 then
     name = ARGV[3] .. ' ' .. string.sub(how, 2)
     how = string.sub(how, 1, 1)
   end
@@ -211,7 +216,9 @@ for i, id in ipairs(ids) do
       code = nil -- the record before it has passed on
     end
   end
-  if code then
+  if mine then
+    code, instead, index[id] = 'd', 's', true
+  elseif code then
     instead = instead or code
   elseif there[i] or index[id] then
     flush() -- it may be about a job of this very call

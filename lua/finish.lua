@@ -40,11 +40,12 @@ end
 for at = 7, #ARGV, 4 do
   local id, how = ARGV[at], ARGV[at + 3]
   local attempts, since = tried(id)
+  local flies = of_route and redis.call('ZSCORE', unack, id) or nil -- the daemon has it
   local code = take(id, ARGV[at + 1], how)
   if code == 'w' or code == 'f' or code == 'd' or code == 'e' then
     redis.call('ZREM', ttl, id)
     if of_route then
-      sums_add(SUM[ARGV[at + 2]], select(2, order_gone(id)))
+      sums_add(SUM[ARGV[at + 2]], select(2, order_gone(id, flies)))
     elseif code == 'e' and (how == 'f' or keep_ms == 0) then
       forget(id) -- it was counted when it ended
     elseif how == 'f' then

@@ -11,8 +11,10 @@
 -- They are due at once, and the claim that was lost counts as an attempt: the number that
 -- begins the value in :tries goes up by one. A slot at the rate of a target (paced) is used up.
 -- The lease is noted, since its holder may still say that it has delivered (ack.lua). A job
--- that was cancelled meanwhile goes. ZREM comes first: see claim.lua.
--- Returns {moved, lease, head, dropped}: how many; first end of a lease left in KEYS[3] or -1;
+-- that was cancelled meanwhile goes. One that does not count any more (:away of lib/order.lua) is
+-- waited for no longer. ZREM comes first: see claim.lua.
+-- Returns {moved, lease, head, dropped}: how many; first end of a lease left in KEYS[3], or of
+--   one that is waited for, or -1;
 --   due time of the first job in KEYS[2] or -1; how many went.
 -- Cost: O(k log n) for k jobs. Called by store_reap() in bridge/store_call.c.
 --#include lib/lease.lua
@@ -46,7 +48,14 @@ for at = 1, #ids, 2 do
     put_back(id, ids[at + 1], was)
   end
 end
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', base .. ':away', '-inf', now, 'LIMIT', 0, ARGV[2])) do
+  order_came_back(member)
+end
 sums_note(base)
-local lease = redis.call('ZRANGE', unack, 0, 0, 'WITHSCORES')[2]
+local lease = tonumber(redis.call('ZRANGE', unack, 0, 0, 'WITHSCORES')[2] or nil)
+local other = tonumber(redis.call('ZRANGE', base .. ':away', 0, 0, 'WITHSCORES')[2] or nil)
+if other and not (lease and lease < other) then
+  lease = other
+end
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
-return { #ids / 2 - dropped, tonumber(lease or -1), tonumber(head or -1), dropped }
+return { #ids / 2 - dropped, lease or -1, tonumber(head or -1), dropped }

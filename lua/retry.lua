@@ -19,11 +19,17 @@
 -- Returns {head, codes}: due time of the first job in KEYS[2]; one letter per job:
 --   r put back   k the same, and its run is kept; also where there is no next one
 --   c dropped: it was cancelled meanwhile   x not this lease's any more
--- A second run answers x. Cost: O(k log n) for k jobs. Called by store_retry(),
+-- A second run answers x, and c or k as the first. Cost: O(k log n) for k jobs. Called by store_retry(),
 -- store_repeat() and store_lose() in bridge/store_call.c.
 --#include lib/sums.lua
+--#include lib/told.lua
 --#include lib/order.lua
 local pool, delay, unack, dead, tries = unpack(KEYS)
+local now = tonumber(ARGV[1])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
 
 -- The next run, with nothing of this one.
 local function run_again(id, due, record)
@@ -35,13 +41,9 @@ end
 
 -- Not twice: under its name it may be known from before its job was replaced.
 local function keep_run(id, kept, record, note, how)
-  local group, now = order_group(id), tonumber(ARGV[1])
+  local group = order_group(id)
   if redis.call('HEXISTS', pool, kept) == 1 then
     return 'r'
-  end
-  if not now then
-    local t = redis.call('TIME')
-    now = t[1] * 1000 + math.floor(t[2] / 1000)
   end
   redis.call('HSET', pool, kept, record)
   redis.call('HSET', tries, kept, note)
@@ -88,9 +90,16 @@ for at = 2, #ARGV, 9 do
         redis.call('ZADD', delay, due, id)
       end
     end
+    if code ~= 'r' then
+      told_add(told_lease(id, ARGV[at + 1]), code, now)
+    end
+  else
+    order_returned(id, ARGV[at + 1])
+    code = told_find(base, told_lease(id, ARGV[at + 1]), 'ck') or code
   end
   codes[#codes + 1] = code
 end
+told_note(base)
 sums_note(base)
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 return { tonumber(head or -1), table.concat(codes) }

@@ -25,7 +25,8 @@ if ARGV[2] == 's' and not since then
   since = now
 elseif ARGV[2] == 'c' and since and jobs == 0 then
   redis.call('DEL', base .. ':ingest', base .. ':seen', base .. ':ended', base .. ':tries',
-             base .. ':held', base .. ':place', base .. ':lead', base .. ':sums', base .. ':told')
+             base .. ':held', base .. ':place', base .. ':lead', base .. ':away', base .. ':sums',
+             base .. ':told')
 end
 local last = redis.call('ZREVRANGE', base .. ':seen', 0, 0, 'WITHSCORES')[2]
 return { tonumber(since or -1), jobs, tonumber(last or 0), now }

@@ -4,20 +4,24 @@
 -- all of a bucket share one hash tag.
 --
 --   hash  :place  job id -> its group, due time and arrival, PLACE_BYTES in all
---   hash  :lead   group -> id of its job in front; '#' -> arrivals so far
+--   hash  :lead   group -> id of its job in front, or AWAY; '#' -> arrivals so far
+--   zset  :away   group .. id of a job that was in front and in flight when it was replaced, or
+--                 acked by an earlier lease, scored by the end of its lease in ms: somebody still
+--                 has it, so its group waits for his word, or for that end (reap.lua)
 --   zset  :held   place .. id of the jobs behind those, all of score 0: so that the order of
 --                 the texts is the order of the jobs
 --   hash  :ended  lib/lease.lua
 --
 -- A group is a text of 16 bytes, which the daemon makes of a job's key. Holds before and
--- after: of each group at most one job stands in :delay or :unack, and none in :held if none
--- does. A job without a place waits for no other. A dead letter keeps its place, for its
+-- after: of each group at most one job stands in :delay, :unack or :away, and none in :held if
+-- none does. A job without a place waits for no other. A dead letter keeps its place, for its
 -- group.
 --
 -- The job in front stays there until it has left, also while it waits for its next attempt.
 -- But one that has not been claimed since it was placed gives way to one due earlier.
 local base = string.sub(KEYS[1], 1, -6) -- without ":pool"
 local PLACE_BYTES = 16 + 16 + 16
+local AWAY = '' -- no id
 local promoted = false -- a job has come to :delay from :held
 
 local function order_group(id)
@@ -54,7 +58,10 @@ local function order_place(id, due, group)
   end
   local place = order_note(id, due, group)
   local front = redis.call('HGET', base .. ':lead', group)
-  if front and front ~= id then
+  if front == AWAY then
+    redis.call('ZADD', base .. ':held', 0, place .. id)
+    return false
+  elseif front and front ~= id then
     local score = tonumber(redis.call('ZSCORE', delay_key, front) or nil)
     local its = redis.call('HGET', base .. ':place', front)
     if score ~= order_due(its) or place > its then
@@ -85,8 +92,9 @@ local function order_follow(group)
 end
 
 -- A job has left its index for good, or (dead) to be a dead letter: where it was in front the
--- next of its group goes to :delay. One that is held is taken out; says whether it was.
-local function order_left(id, dead)
+-- next of its group goes to :delay. One that is held is taken out; says whether it was. lease:
+-- somebody still has it with that one; nil: nobody.
+local function order_left(id, dead, lease)
   local place = redis.call('HGET', base .. ':place', id)
   if not place then
     return false
@@ -98,18 +106,37 @@ local function order_left(id, dead)
   if redis.call('HGET', base .. ':lead', group) ~= id then
     return redis.call('ZREM', base .. ':held', place .. id) == 1
   end
-  order_follow(group)
+  if lease then
+    redis.call('HSET', base .. ':lead', group, AWAY)
+    redis.call('ZADD', base .. ':away', lease, group .. id)
+  else
+    order_follow(group)
+  end
   return false
 end
 
+local function order_came_back(member)
+  redis.call('ZREM', base .. ':away', member)
+  order_follow(string.sub(member, 1, 16))
+end
+
+-- A word about a job that does not count any more, of the one who has it with that lease.
+local function order_returned(id, lease)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', base .. ':away', lease, lease)) do
+    if string.sub(member, 17) == id then
+      order_came_back(member)
+    end
+  end
+end
+
 -- Forgets all of a job that stands in no index any more, or in :held. Says whether it did, and how
--- many bodies went.
-local function order_gone(id)
+-- many bodies went. lease: of order_left().
+local function order_gone(id, lease)
   local bodies = redis.call('HDEL', KEYS[1], id)
   if redis.call('HDEL', base .. ':tries', id) == 1 then
     redis.call('HDEL', base .. ':ended', id)
   end
-  return order_left(id), bodies
+  return order_left(id, false, lease), bodies
 end
 
 -- lua/cancel.lua has marked it, while it was in flight. note: what :tries has of it.

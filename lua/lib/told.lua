@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/told.lua - what was answered to a change that may be sent once more, since its answer was
--- lost, and that would then find its own work done: a cancel, a replacement.
+-- lost, and that would then find its own work done: a cancel, a replacement, a run that was
+-- cancelled or kept.
 --
 --   zset  :told   name of the change .. letter of the answer, scored by when in ms
 --
@@ -16,6 +17,11 @@ local function told_find(base, name, letters)
       return letter
     end
   end
+end
+
+-- The name of what the holder of a lease has to say: he says it once.
+local function told_lease(id, lease)
+  return lease .. ' ' .. id .. ' '
 end
 
 local function told_add(name, letter, now)

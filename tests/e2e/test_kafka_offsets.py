@@ -6,6 +6,7 @@ twice.
 """
 import os
 import random
+import signal
 import time
 
 import pytest
@@ -153,6 +154,35 @@ def test_the_tail_that_redis_lost_while_nobody_was_there_is_read_again(bench):
     way.tarry.start()
     expect_all_once(way, batch)
     assert "Redis lost what it took last: the group has read" in way.tarry.log.read_text()
+    way.tarry.stop()
+
+
+def test_what_waited_for_a_redis_that_lost_its_tail_is_not_stored_before_that_is_read_again(bench):
+    """The first records after a start are sent without one before them: Redis would take them, and
+    then skip what it had lost."""
+    way = ways.Way(bench, "kafka-http", route=LEASE + " buckets = 1;")
+    batch = make(way, 200, 15000)
+    way.send(batch)
+    wait_stored(way, 200)
+    (file,) = (way.redis.folder / "appendonlydir").glob("*.incr.aof")
+    kept = file.stat().st_size
+    lost = make(way, 400, 15000, first=200)
+    way.send(lost)
+    wait_stored(way, 600)
+    way.tarry.stop()
+    mark = way.tarry.log.stat().st_size
+    way.tarry.start()
+    wait_for("the partitions to be assigned again",
+             lambda: b"partitions assigned" in way.tarry.log.read_bytes()[mark:])
+    way.redis.child.send_signal(signal.SIGSTOP)
+    waiting = make(way, 40, 15000, first=600)
+    way.send(waiting)
+    wait_for("the records to wait for Redis",
+             lambda: way.tarry.metric("tarry_jobs_received_total") == len(waiting), 5, 0.005)
+    way.redis.kill()
+    os.truncate(file, kept)
+    way.redis.start()
+    expect_all_once(way, batch + lost + waiting)
     way.tarry.stop()
 
 

@@ -11,7 +11,7 @@ import redis
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
 PARTS = ("pool", "delay", "unack", "error", "tries", "ingest", "ttl", "done", "seen", "held",
-         "place", "lead", "ended", "pace", "targets", "stopped", "sums", "told")
+         "place", "lead", "away", "ended", "pace", "targets", "stopped", "sums", "told")
 LEFT = ("delivered", "cancelled", "expired", "exhausted", "replaced", "dropped")
 JOB = ("pool", "delay", "unack", "error", "tries")
 ENQUEUE = ("pool", "delay", "error", "tries", "ingest", "unack", "ttl", "done")
@@ -124,7 +124,9 @@ class Bucket:
         lead = self.client.hgetall(self.key["lead"])
         lead.pop(b"#", None)
         front = {i for part in ("delay", "unack") for i in self.client.zrange(self.key[part], 0, -1)}
-        assert all(place[id_][:16] == group and id_ in front for group, id_ in lead.items())
+        away = [member[:16] for member in self.client.zrange(self.key["away"], 0, -1)]
+        assert sorted(away) == sorted(group for group, id_ in lead.items() if not id_)
+        assert all(place[id_][:16] == group and id_ in front for group, id_ in lead.items() if id_)
         assert all(lead[place[id_][:16]] == id_ for id_ in front if id_ in place)
         assert all(place[id_][:16] in lead for id_ in held)
         dead = set(self.client.zrange(self.key["error"], 0, -1))

@@ -21,6 +21,7 @@ class Model:
         self.by_key, self.remember = by_key, remember
         self.jobs, self.seen, self.arrivals, self.told = {}, {}, 0, {}
         self.sums = collections.Counter()
+        self.away = {}  # group -> id and lease of a job in flight that does not count any more
 
     # --- the order of keys ---
 
@@ -31,6 +32,10 @@ class Model:
     def put(self, id_, due):
         """A job that stands nowhere waits: in front of its group, or behind."""
         job = self.jobs[id_]
+        if job.group in self.away:
+            self.arrivals += 1
+            job.place, job.where, job.score = (due, self.arrivals), "held", due
+            return
         front = self.front(job.group)
         if job.group:
             self.arrivals += 1
@@ -47,13 +52,29 @@ class Model:
     def follow(self, group):
         """Somebody has left the group: the next comes to the front, with its own due time."""
         held = [(j.place, i) for i, j in self.jobs.items() if j.group == group and j.where == "held"]
-        if held and not self.front(group):
+        if held and not self.front(group) and group not in self.away:
             (due, _), id_ = min(held)
             self.jobs[id_].where, self.jobs[id_].score = "delay", due
 
-    def gone(self, id_, kind):
+    def gone(self, id_, kind, until=None):
+        """until: end of the lease of somebody who still has it, so that its group waits."""
+        job = self.jobs.pop(id_)
         self.sums[kind] += 1
-        self.follow(self.jobs.pop(id_).group)
+        if until and job.group:
+            self.away[job.group] = (id_, until)
+        self.follow(job.group)
+
+    def say(self, id_, lease, letter):
+        """What the holder of a lease is told, also when he asks once more."""
+        self.told[id_, lease] = letter
+        return letter
+
+    def returned(self, id_, lease):
+        """A word about a job that does not count any more: it is not in flight, at least."""
+        for group in [g for g, row in self.away.items() if row == (id_, lease)]:
+            del self.away[group]
+            self.follow(group)
+        return self.told.get((id_, lease), "x")
 
     def cancelled(self, id_):
         return "|cancelled|" in self.jobs[id_].tries
@@ -82,7 +103,7 @@ class Model:
             if flies and not self.cancelled(id_) and job.body == body:
                 return "s"
             code = "i" if flies else "r"
-            self.gone(id_, "replaced")
+            self.gone(id_, "replaced", job.score if flies else None)
         elif not replace and self.seen.get(id_, 0) > now:
             return "m"
         if replace:
@@ -105,18 +126,20 @@ class Model:
     def ack(self, now, id_, lease, lapsed):
         job = self.jobs.get(id_)
         if not self.leased(id_, lease) and (lapsed or job is None or lease not in job.ended):
+            self.returned(id_, lease)
             return "x"
-        self.gone(id_, "expired" if lapsed else "delivered")
+        again = job.score if job.where == "unack" and job.score != lease else None
+        self.gone(id_, "expired" if lapsed else "delivered", again)
         if self.remember and not lapsed:
             self.seen[id_] = now + self.remember
         return "a"
 
     def retry(self, id_, lease, due, tries, body):
         if not self.leased(id_, lease):
-            return "x"
+            return self.returned(id_, lease)
         if self.cancelled(id_):
             self.gone(id_, "cancelled")
-            return "c"
+            return self.say(id_, lease, "c")
         job = self.jobs[id_]
         job.tries, job.where, job.score = tries, "delay", due
         if not tries:
@@ -131,10 +154,10 @@ class Model:
     def lose(self, now, id_, lease, due, body, kept, kept_body, tries, how):
         """A run is given up, and kept as a job of its own; body: of the next one, or none."""
         if not self.leased(id_, lease):
-            return "x"
+            return self.returned(id_, lease)
         if self.cancelled(id_):
             self.gone(id_, "cancelled")
-            return "c"
+            return self.say(id_, lease, "c")
         job, taken = self.jobs[id_], kept in self.jobs
         if not taken:
             self.jobs[kept] = Job(kept_body, "error", now, job.group, tries=tries)
@@ -149,14 +172,14 @@ class Model:
             self.put(id_, due)
         else:
             self.gone(id_, "dropped" if taken else "renamed")
-        return "r" if taken else "k"
+        return "r" if taken else self.say(id_, lease, "k")
 
     def bury(self, now, id_, lease, tries):
         if not self.leased(id_, lease):
-            return "x"
+            return self.returned(id_, lease)
         if self.cancelled(id_):
             self.gone(id_, "cancelled")
-            return "c"
+            return self.say(id_, lease, "c")
         job = self.jobs[id_]
         job.tries, job.where, job.score = tries, "error", now
         self.follow(job.group)
@@ -187,6 +210,9 @@ class Model:
             count, rest = (job.tries or f"0||0/0/0|{now}|{now}|lease ended").split("|", 1)
             job.tries = f"{int(count) + 1}|{rest.replace('paced|', '|', 1)}"
             job.where, job.score = "delay", now
+        ended = sorted((lease, g, i) for g, (i, lease) in self.away.items() if lease <= now)
+        for lease, _, id_ in ended[:most]:
+            self.returned(id_, lease)
         return len(over) - dropped, dropped
 
     def replay(self, id_, due):

@@ -7,7 +7,7 @@ import pytest
 from conftest import Bucket
 from queues import Queue
 
-PARTS = ("delay", "unack", "error", "done", "held", "place", "lead", "tries", "ended", "ttl", "pool",
+PARTS = ("delay", "unack", "error", "done", "held", "place", "lead", "away", "tries", "ended", "ttl", "pool",
          "sums")
 A, B = "a" * 16, "b" * 16
 
@@ -197,6 +197,32 @@ def test_two_in_front_of_one_group_are_both_delivered(keyed, server):
     assert audit(keyed) == {"order": ["a3"]}
     audit(keyed, repair=True)
     assert audit(keyed) == {} and front(keyed) == ["a1", "a3", "b1"]
+
+
+def replaced_in_flight(keyed):
+    """a1 is with somebody, and does not count any more: its group waits for him."""
+    groups(keyed)
+    _, lease, _ = keyed.claim(6001, most=1)
+    row = ("a1", 9000, "", "r", 0, -1, "", "new", A)
+    assert keyed.enqueue([row], now=6002)[1] == "i"
+    assert audit(keyed) == {} and front(keyed) == ["b1"]
+    return lease
+
+
+def test_a_group_that_waits_for_nobody_goes_on(keyed, server):
+    replaced_in_flight(keyed)
+    server.delete(keyed.key["away"])
+    assert len(audit(keyed)["order"]) == 1
+    audit(keyed, repair=True)
+    assert audit(keyed) == {} and front(keyed) == ["a2", "b1"]
+
+
+def test_one_that_is_away_and_for_whom_no_group_waits_is_forgotten(keyed, server):
+    lease = replaced_in_flight(keyed)
+    server.zadd(keyed.key["away"], {B.encode() + b"b9": lease})
+    assert audit(keyed) == {"orphan": ["b9"]}
+    audit(keyed, repair=True)
+    assert audit(keyed) == {} and keyed.ack(lease, "a1") == "x" and front(keyed) == ["a2", "b1"]
 
 
 def test_after_a_repair_every_job_still_comes(keyed, server):

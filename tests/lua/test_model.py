@@ -211,6 +211,8 @@ class Run:
         held = [m[48:].decode() for m in redis.zrange(key["held"], 0, -1)]
         ours = sorted((j.group, j.place, i) for i, j in jobs.items() if j.where == "held")
         self.agree("held", held, [i for _, _, i in ours])
+        away = {m.decode(): end for m, end in redis.zrange(key["away"], 0, -1, withscores=True)}
+        self.agree("away", away, {g + i: end for g, (i, end) in self.model.away.items()})
         self.agree("pool", texts(redis.hgetall(key["pool"]).items()),
                    {i: j.body for i, j in jobs.items()})
         self.agree("tries", texts(redis.hgetall(key["tries"]).items()),

@@ -84,17 +84,71 @@ def test_a_held_job_is_found_counted_cancelled_and_replaced(keyed, server):
     assert server.zcard(keyed.key["held"]) == 0
 
 
-def test_the_front_that_is_replaced_while_in_flight_lets_the_next_go(keyed):
-    keyed.enqueue([job("1", 10, A), job("2", 10, A)])
-    _, lease, _ = keyed.claim(10)
-    row = list(job("1", 10, A, how="r"))
+def replaced_in_flight(bucket, group=A):
+    """1 is in flight and replaced, behind it waits 2. Gives the lease of the old one."""
+    bucket.enqueue([job("1", 10, A), job("2", 10, A)])
+    _, lease, _ = bucket.claim(10)
+    row = list(job("1", 10, group, how="r"))
     row[7] = "new"
-    assert keyed.enqueue([tuple(row)], now=10)[1] == "i"
+    assert bucket.enqueue([tuple(row)], now=10)[1] == "i"
+    return lease
+
+
+@pytest.mark.parametrize("word", ["ack", "lapse", "retry", "next run", "give up", "bury"])
+def test_the_front_that_is_replaced_while_in_flight_is_waited_for(keyed, word):
+    lease = replaced_in_flight(keyed)
+    assert names(keyed.claim(50)) == [] and keyed.count(50)[:6] == [2, 0, 0, 0, -1, lease]
+    say = {"ack": lambda at: keyed.ack(at, "1"), "lapse": lambda at: keyed.ack(at, "1", how="l"),
+           "retry": lambda at: keyed.retry(("1", at, 60, "1||0/0/0|1|1|x"))[1],
+           "next run": lambda at: keyed.retry(("1", at, 60, "", "run 2"))[1],
+           "give up": lambda at: keyed.retry(("1", at, 0, "", "", "1@10", "run 1", "n", "s"))[1],
+           "bury": lambda at: keyed.bury(20, ("1", at, "1|rejected|0/0/0|1|1|x"))}[word]
+    assert say(lease + 1) == "x" and names(keyed.claim(50)) == []  # the word of another lease
+    assert say(lease) == "x"
     claimed = keyed.claim(50)
     assert names(claimed) == ["2"]  # it came before the new one
-    assert keyed.ack(lease, "1") == "x"
+    assert say(lease) == "x" and names(keyed.claim(50)) == []
     keyed.ack(claimed[1], "2")
     assert keyed.claim(50)[2] == [(b"1", b"new", None)]
+
+
+def test_the_lease_of_a_replaced_one_ends_without_a_word(keyed):
+    lease = replaced_in_flight(keyed)
+    assert keyed.reap(lease - 1) == [0, lease, -1, 0] and names(keyed.claim(lease - 1)) == []
+    assert keyed.reap(lease) == [0, -1, 10, 0]
+    assert names(keyed.claim(lease)) == ["2"]
+
+
+def test_a_replaced_one_holds_up_its_own_group_and_no_other(keyed):
+    lease = replaced_in_flight(keyed, group=B)
+    claimed = keyed.claim(50)
+    assert claimed[2] == [(b"1", b"new", None)]  # it is of another group now
+    row = list(job("1", 10, A, how="r"))
+    row[7] = "newer"
+    assert keyed.enqueue([tuple(row), job("3", 10, B)], now=50)[1] == "is"
+    assert names(keyed.claim(60)) == []  # both groups wait for a 1, each with a lease of its own
+    assert keyed.ack(claimed[1], "1") == "x"
+    assert names(keyed.claim(60)) == ["3"]
+    assert keyed.ack(lease, "1") == "x"
+    assert names(keyed.claim(60)) == ["2"]
+
+
+def test_a_job_that_is_cancelled_behind_a_replaced_one_leaves_the_group_waiting(keyed):
+    lease = replaced_in_flight(keyed)
+    assert keyed.cancel("1", "2") == "cc"
+    assert keyed.enqueue([job("3", 5, A)])[1] == "s"
+    assert names(keyed.claim(50)) == []
+    keyed.ack(lease, "1")
+    assert keyed.head == 5 and names(keyed.claim(50)) == ["3"]
+
+
+def test_a_job_acked_by_an_ended_lease_is_waited_for_where_it_is_in_flight_again(keyed):
+    keyed.enqueue([job("1", 10, A), job("2", 10, A)])
+    _, first, _ = keyed.claim(10)
+    keyed.reap(first)
+    _, second, _ = keyed.claim(first)
+    assert keyed.ack(first, "1") == "a" and names(keyed.claim(first)) == []
+    assert keyed.ack(second, "1") == "x" and names(keyed.claim(first)) == ["2"]
 
 
 def test_a_cancelled_front_in_flight_leaves_when_its_lease_ends(keyed):
