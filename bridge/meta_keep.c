@@ -258,8 +258,10 @@ static void on_read(void *arg, bool changed, const struct slice *pairs, unsigned
     struct meta *m = arg;
     struct err err;
     m->asking = false;
+    if (pairs == NULL)
+        m->look_ms = 0; /* at the next tick, or with the next connection */
     if (pairs == NULL || m->unfit)
-        return; /* the tick, or the next connection, asks again */
+        return;
     keep_fields(m, pairs, n);
     m->there = (struct meta_layout){number_of(m, "layout"), number_of(m, "least_reader"),
                                     number_of(m, "least_writer")};

@@ -302,11 +302,20 @@ static int64_t unripe_us(struct lane *lane, int64_t now_us)
     return -1;
 }
 
+/* The bucket has moved. What was sent to where it was may come back, and goes first. */
+static bool waits_for_another(const struct lane *lane, const struct node *node)
+{
+    const struct batch *batch = TAILQ_FIRST(&lane->flights);
+    return batch && batch->node != node;
+}
+
 int64_t lane_flush(struct lane *lane, int64_t now_us)
 {
     struct node *node = bucket_node(lane->bucket);
     if (node == NULL || node->state != NODE_UP)
         return -1; /* its coming makes the next turn */
+    if (waits_for_another(lane, node))
+        return -1; /* the answer makes the next turn */
     int64_t hold_us = lane->hold_until_us > node->pause_until_us ? lane->hold_until_us
                                                                  : node->pause_until_us;
     if (hold_us > now_us)

@@ -88,7 +88,8 @@ struct question {
 static void on_figure(void *arg, const struct redisReply *r)
 {
     struct question *q = arg;
-    q->cb.figure(q->arg, r && r->type == REDIS_REPLY_INTEGER ? r->integer : -1);
+    int64_t n = r && r->type == REDIS_REPLY_INTEGER ? r->integer : -1;
+    q->cb.figure(q->arg, r && redis_error(r) == REDIS_DENIED ? 0 : n);
     free(q);
 }
 

@@ -33,7 +33,8 @@ struct sealed {
 typedef void sealed_cb(void *arg, const struct sealed *sealed); /* NULL: no answer */
 void store_seal(struct bucket *b, enum seal_do what, sealed_cb *cb, void *arg);
 
-/* EXISTS, HLEN and the like. -1: no answer. */
+/* EXISTS, HLEN and the like. -1: no answer. 0 also where this user may not look: such
+ * keys are not ours to work with. */
 typedef void figure_cb(void *arg, int64_t n);
 void store_figure(struct store *st, const char *command, struct slice key, figure_cb *cb,
                   void *arg);

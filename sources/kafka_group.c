@@ -227,6 +227,10 @@ static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
     }
     if (g->paused)
         kafka_parts_hold(&g->parts, HOLD_FLOW);
+    if (g->marks.reading) { /* it hangs; what it will say counts all the same */
+        g->read_tries = 0;
+        kafka_parts_hold(&g->parts, HOLD_MARKS);
+    }
     kafka_client_alive(g->client);
     log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
             "%d partitions assigned, %u in all", list->cnt, g->parts.count);

@@ -580,5 +580,6 @@ def test_a_line_s_headers_name_key_and_id_as_those_of_a_request_do(bench):
     status, _, body = tarry.ask("POST", "/v1/routes/r/jobs?deliver-after=1h", line,
                                 {"content-type": "application/x-ndjson"})
     assert status == 200 and b'"id":"one"' in body, body
-    assert tarry.ask("GET", "/v1/routes/r/jobs/one")[2]["key"] == "k"
+    status, _, job = tarry.ask("GET", "/v1/routes/r/jobs/one")
+    assert status == 200 and job["key"] == "k", (status, job)
     tarry.stop()

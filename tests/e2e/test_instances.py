@@ -241,3 +241,34 @@ def test_a_stopped_instance_leaves_nothing_behind(bench):
     assert key.zcard("tarry:alive") == 2
     g.stop()
     assert not key.exists("tarry:alive")
+
+
+def late_after_a_start(bench, end):
+    """How late those are that fall due once one lone daemon has ended and started again."""
+    g = Group(bench, 1, 'buckets = 8; lease = "5s";')
+    daemon, = g.all
+    post_lines(daemon, spread(600, 500, 5))
+    time.sleep(1)
+    end(daemon)
+    daemon.start()
+    up_ms = now_ms()
+    wait_for("every job", lambda: len({a.header("delay-id") for a in g.hook.arrivals}) == 600)
+    # What it had claimed comes with its lease's end, as a second attempt.
+    late = sorted(a.ns / 1e9 - int(a.header("delay-due")) / 1e3 for a in g.hook.arrivals
+                  if a.header("delay-attempt") == b"1" and int(a.header("delay-due")) >= up_ms)
+    verify.note(f"{len(late)} jobs due after the start: late p50 {late[len(late) // 2] * 1e3:.1f}, "
+                f"max {late[-1] * 1e3:.1f} ms")
+    assert len(late) > 200, "too slow to be a test"
+    g.stop()
+    return late
+
+
+@pytest.mark.slow
+def test_a_daemon_that_was_killed_is_late_by_no_more_than_what_is_left_to_its_dead_self(bench):
+    assert late_after_a_start(bench, Tarry.kill)[-1] < LATE_S + 0.02 + BUSY_S
+
+
+@pytest.mark.slow
+def test_a_daemon_that_was_stopped_is_on_time_when_it_starts_again(bench):
+    late = late_after_a_start(bench, Tarry.stop)
+    assert late[len(late) * 95 // 100] < LATE_S / 2

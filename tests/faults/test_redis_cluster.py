@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Scenario 10: what happens to a Redis Cluster under load."""
+import os
 import time
 
 from lib import verify, ways
@@ -111,3 +112,31 @@ def test_a_master_dies_and_replicas_were_asked_for(bench, scenario):
     way.tarry.stop()
     scenario.verdict("10d", "Cluster: a master dies, durability replicas:1", verdict,
                      bound=2 * way.in_flight)
+
+
+def test_kafka_records_while_slots_move_and_a_master_loses_its_tail(bench, scenario):
+    """Marks, jobs and batches under way are on different masters; nothing is delivered before the
+    fault, so who arrives twice was stored twice."""
+    cluster = Cluster(bench)
+    way = ways.Way(bench, "kafka-http", route='lease = "20s"; buckets = 12;', redis=cluster)
+    batch = way.make_jobs(scenario.jobs(9000))
+    for job in batch:
+        job.delay_ms = 20000 + job.seq % 500
+
+    def fault():
+        ids = [cluster.id_of(node) for node in cluster.nodes]
+        time.sleep(3.5)
+        scenario.fault("1,500 slots go from master 0 to master 1")
+        cluster.cli("reshard", f"127.0.0.1:{cluster.nodes[0].port}", "--cluster-from", ids[0],
+                    "--cluster-to", ids[1], "--cluster-slots", "1500", "--cluster-yes")
+        node = scenario.rng.choice(cluster.nodes)
+        node.kill()
+        (file,) = (node.folder / "appendonlydir").glob("*.incr.aof")
+        os.truncate(file, max(0, file.stat().st_size - 40 * 1024))
+        scenario.fault("kill -9 of a master, whose last 40 KiB are gone")
+        node.start()
+
+    verdict = run(way, batch, 1000, fault)
+    assert way.tarry.metric("tarry_source_rewinds_total") > 0
+    way.tarry.stop()
+    scenario.verdict("10e", "Cluster: a master loses its tail, from Kafka", verdict, bound=0)

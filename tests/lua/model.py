@@ -69,12 +69,14 @@ class Model:
         self.told[id_, lease] = letter
         return letter
 
-    def returned(self, id_, lease):
-        """A word about a job that does not count any more: it is not in flight, at least."""
+    def returned(self, id_, lease, letters=""):
+        """A word about a job that does not count any more: it is not in flight, at least. letters:
+        which the same word may have been told before."""
         for group in [g for g, row in self.away.items() if row == (id_, lease)]:
             del self.away[group]
             self.follow(group)
-        return self.told.get((id_, lease), "x")
+        letter = self.told.get((id_, lease), "x")
+        return letter if letter in letters else "x"
 
     def cancelled(self, id_):
         return "|cancelled|" in self.jobs[id_].tries
@@ -126,8 +128,7 @@ class Model:
     def ack(self, now, id_, lease, lapsed):
         job = self.jobs.get(id_)
         if not self.leased(id_, lease) and (lapsed or job is None or lease not in job.ended):
-            self.returned(id_, lease)
-            return "x"
+            return self.returned(id_, lease)
         again = job.score if job.where == "unack" and job.score != lease else None
         self.gone(id_, "expired" if lapsed else "delivered", again)
         if self.remember and not lapsed:
@@ -136,7 +137,7 @@ class Model:
 
     def retry(self, id_, lease, due, tries, body):
         if not self.leased(id_, lease):
-            return self.returned(id_, lease)
+            return self.returned(id_, lease, "ck")
         if self.cancelled(id_):
             self.gone(id_, "cancelled")
             return self.say(id_, lease, "c")
@@ -154,7 +155,7 @@ class Model:
     def lose(self, now, id_, lease, due, body, kept, kept_body, tries, how):
         """A run is given up, and kept as a job of its own; body: of the next one, or none."""
         if not self.leased(id_, lease):
-            return self.returned(id_, lease)
+            return self.returned(id_, lease, "ck")
         if self.cancelled(id_):
             self.gone(id_, "cancelled")
             return self.say(id_, lease, "c")
@@ -176,7 +177,7 @@ class Model:
 
     def bury(self, now, id_, lease, tries):
         if not self.leased(id_, lease):
-            return self.returned(id_, lease)
+            return self.returned(id_, lease, "c")
         if self.cancelled(id_):
             self.gone(id_, "cancelled")
             return self.say(id_, lease, "c")

@@ -247,4 +247,8 @@ def test_the_queue_api_may_end_a_job_of_an_ordered_route(keyed, server):
     assert finish("2") == (10, "w")
     assert finish("1") == (30, "w")
     assert finish("1") == (30, "n")
-    assert names(keyed.claim(30)) == ["3"]
+    _, lease, jobs = keyed.claim(30)
+    assert jobs[0][0] == b"3"
+    keyed.enqueue([job("4", 20, A)])
+    assert finish("3") == (-1, "f") and names(keyed.claim(30)) == []  # the daemon has it
+    assert keyed.ack(lease, "3") == "x" and names(keyed.claim(30)) == ["4"]

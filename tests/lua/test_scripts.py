@@ -162,8 +162,10 @@ def test_a_job_cancelled_in_flight_is_never_tried_again(bucket, server):
                         ("again", lease, 50, "", "next run")) == (-1, "cc")
     assert bucket.bury(20, ("buried", lease, "1|rejected|0/0/0|1|1|x")) == "c"
     assert bucket.ack(lease, "acked") == "a"
+    assert bucket.retry(("retried", lease, 50, "1||0/0/0|1|1|x"))[1] == "c"  # once more
+    assert bucket.bury(20, ("buried", lease, "1|rejected|0/0/0|1|1|x")) == "c"
     assert bucket.reap(110) == [0, -1, -1, 1]
-    assert bucket.rest() == []
+    assert bucket.rest() == ["told"]
 
 
 def test_the_mark_of_a_cancel_keeps_what_is_known_and_takes_the_place_of_a_reason(bucket, server):
@@ -463,3 +465,23 @@ def test_any_sequence_of_calls_keeps_every_job_in_one_place(bucket):
         if step % 50 == 0:
             bucket.check()
     assert seen > 100
+
+
+def test_a_job_that_is_sent_again_is_told_that_it_was_stored(bucket):
+    """A: its answer was lost. So only what is there as it was stored may be that."""
+    assert bucket.enqueue([("a", 10), ("gone", 10)])[1] == "ss"
+    bucket.enqueue([("other", 10, "", "", 0, -1, "", "not the same")])
+    bucket.cancel("gone")
+    again = [("a", 10, "", "A"), ("a", 10, "", "A"), ("gone", 10, "", "A"), ("other", 10, "", "A")]
+    assert bucket.enqueue(again)[1] == "sdsd"
+    assert bucket.sums()["stored"] == 4
+    assert bucket.enqueue([("d", 10, "0|loop|0/0/0|1|1|x", "d")])[1] == "s"
+    assert bucket.enqueue([("d", 10, "0|loop|0/0/0|1|1|x", "D")])[1] == "s" and bucket.count(0)[2] == 1
+
+
+def test_a_record_that_is_sent_again_is_told_that_it_was_stored(bucket):
+    row = [("a", 10, "", "", 1, 5)]
+    assert bucket.enqueue(row, partitions=[("k/t/0", "")])[1] == "s"
+    assert bucket.enqueue(row, partitions=[("k/t/0", "")])[1] == "k"
+    assert bucket.enqueue([("a", 10, "", "A", 1, 5)], partitions=[("k/t/0", "")])[1] == "s"
+    assert bucket.sums()["stored"] == 1

@@ -77,22 +77,23 @@ routes: {{
 class Million:
     """The two ways, their parts by name in self.parts, and the load that runs through them."""
 
-    def __init__(self, bench, lease="15s", second=False):
-        """second: a daemon of the same routes beside the first."""
+    def __init__(self, bench, lease="15s", second=False, env=()):
+        """second: a daemon of the same routes beside the first. env: of the daemons."""
         self.bench, self.folder = bench, bench.folder
         self.kafka, redis, broker = bench.kafka, bench.redis(), bench.mosquitto()
         receiver = bench.keep(Receiver(self.folder)).start()
         for end in ("in", "out"):
             self.kafka.add_topic(f"{bench.name}.{end}")
         around = bench, self.kafka, broker, receiver, lease
-        self.tarry = bench.tarry(redis.url, conf(*around, "a" if second else ""))
+        self.tarry = bench.tarry(redis.url, conf(*around, "a" if second else ""), env=env)
         self.tarry.start()
         broker.wait_subscribed("million/#")
         self.parts = {"daemon": self.tarry, "redis": redis, "mosquitto": broker,
                       "receiver": receiver}
         if second:
             self.parts["second"] = bench.keep(
-                tarry.Tarry(self.folder / "second", redis.url, conf(*around, "b"))).start()
+                tarry.Tarry(self.folder / "second", redis.url, conf(*around, "b"),
+                            env=env)).start()
         if self.kafka.real:  # a mock cluster keeps nothing
             self.parts["kafka"] = self.kafka
         self.loads = []

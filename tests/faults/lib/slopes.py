@@ -1,15 +1,27 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How memory and descriptors of processes that come and go develop: a sample every few seconds,
-a least-squares line over the age of the process, each process with a level of its own."""
+"""How the heap, memory and descriptors of processes that come and go develop: a sample every few
+seconds, a least-squares line over the age of the process, each process with a level of its own."""
 import os
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 from pathlib import Path
+
+from lib import shims
 
 EVERY_S = 2
 YOUNG_S = 15  # a process that has just begun grows by right
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+# KiB and number: at most, and of the heap in use a minute and at the end. heap: None where no
+# process was preloaded.
+Found = namedtuple("Found", "kib fds heap heap_a_minute")
+
+
+def heap_env(folder):
+    """What a daemon must have in its environment for its heap to be seen."""
+    return {"LD_PRELOAD": shims.built("heapshim"), "HEAPSHIM": str(Path(folder) / "heap")}
 
 
 def sample(pid):
@@ -30,10 +42,10 @@ def slope(series):
 
 
 class Slopes:
-    """parts: by name, servers whose process may change."""
+    """parts: by name, servers whose process may change. folder: that of heap_env()."""
 
-    def __init__(self, parts):
-        self.parts, self.open = parts, True
+    def __init__(self, parts, folder):
+        self.parts, self.heap, self.open = parts, Path(folder) / "heap", True
         self.born, self.seen = {}, defaultdict(lambda: defaultdict(list))
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -46,24 +58,30 @@ class Slopes:
                     self.take(name, child.pid)
             time.sleep(EVERY_S)
 
+    def heap_kib(self, pid):
+        file = self.heap.with_suffix(f".{pid}")
+        return int(file.read_text()) / 1024 if file.exists() else None
+
     def take(self, name, pid):
         age = time.monotonic() - self.born.setdefault(pid, time.monotonic())
         try:
             if age > YOUNG_S:
-                self.seen[name][pid].append((age / 60, *sample(pid)))
+                self.seen[name][pid].append((age / 60, *sample(pid), self.heap_kib(pid)))
         except OSError:
             pass  # it has just ended
 
     def end(self):
-        """{name: (mean KiB, KiB per minute, descriptors per minute)} of those seen long enough."""
+        """{name: Found} of those seen long enough."""
         self.open = False
         self.thread.join()
         found = {}
         for name, by_pid in self.seen.items():
             series = [points for points in by_pid.values() if len(points) >= 3]
-            if series:
-                kib = [[(x, y) for x, y, _ in points] for points in series]
-                fds = [[(x, y) for x, _, y in points] for points in series]
-                mean = sum(y for points in kib for _, y in points) / sum(map(len, kib))
-                found[name] = mean, slope(kib), slope(fds)
+            if not series:
+                continue
+            heap = [[(x, y) for x, _, _, y in points] for points in series]
+            last = heap[-1][-1][1]
+            found[name] = Found(max(kib for points in series for _, kib, _, _ in points),
+                                max(fds for points in series for _, _, fds, _ in points),
+                                last, slope(heap) if last is not None else None)
         return found

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Redis has done it, and the connection ends before its answer is here: what was asked is done once,
+answered as if nothing had happened, and counted."""
+import os
+import subprocess
+import time
+
+import pytest
+
+from lib import collect, tarry
+from lib.lostanswer import LostAnswers
+from lib.pulls import Queues
+from lib.servers import wait_for
+from test_cancel_replace import Topics
+from test_sums import ARE, CAME, WENT
+
+LEASE_S = 2
+pytestmark = pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster",
+                                reason="the servers of a cluster are not behind a proxy")
+
+
+def audit(daemon):
+    done = subprocess.run([tarry.BIN, "audit", str(daemon.conf)], capture_output=True, text=True,
+                          timeout=60, env=daemon.env)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def add_up(daemon):
+    """What came is there or has left, as the metrics have it."""
+    values = {name: int(daemon.metric(name)) for name in CAME + ARE + WENT}
+    return sum(values[n] for n in CAME) == sum(values[n] for n in ARE + WENT), values
+
+
+class Case:
+    """A daemon that reaches its Redis through the proxy. Its route has one bucket: r/0."""
+
+    def __init__(self, bench, policy=lambda arrival: 200, route="", sinks=""):
+        self.hook = bench.keep(collect.FromHttp(policy))
+        self.redis = bench.redis()
+        self.proxy = bench.keep(LostAnswers(bench.sockets, self.redis.socket))
+        self.tarry = bench.tarry(self.proxy.url, f'''
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }};
+                       lines: {{ type = "queue"; lease = "30s"; {sinks} }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; lease = "{LEASE_S}s"; retry = [ "200ms" ];
+                             buckets = 1; late = "drop"; repeat_min = "100ms";
+                             {route} }};
+                       line: {{ from = "http"; to = "lines"; match = "q"; }}; }};''').start()
+
+    def post(self, id_, after="0s", payload="x", **headers):
+        headers = {n.replace("_", "-"): v for n, v in headers.items()}
+        return self.tarry.ask("POST", "/v1/routes/r/jobs", payload,
+                              {"delay-id": id_, "deliver-after": after, **headers})
+
+    def cancel(self, id_):
+        return self.tarry.ask("DELETE", f"/v1/routes/r/jobs/{id_}")
+
+    def value(self, *names):
+        return [int(self.tarry.metric(f"tarry_jobs_{name}")) for name in names]
+
+    def ids(self):
+        return [a.header("delay-id").decode() for a in self.hook.arrivals]
+
+    def end(self, trap, stale=0, **values):
+        """The answer was lost, the counters come to these values, and all agrees."""
+        wait_for("the answer to be lost", trap.has_closed)
+        end = time.monotonic() + 8
+        while time.monotonic() < end and self.value(*values) != list(values.values()):
+            time.sleep(0.05)
+        time.sleep(0.3)
+        assert dict(zip(values, self.value(*values))) == values
+        adds_up, counts = add_up(self.tarry)
+        assert adds_up, counts
+        assert self.tarry.metric("tarry_stale_acks_total") == stale
+        audit(self.tarry)
+        self.tarry.stop()
+
+
+def end_of_queue(c, q, trap, counts, **values):
+    """As end(), of a queue: the metrics of routes do not say where its jobs stand."""
+    wait_for("the answer to be lost", trap.has_closed)
+    wait_for(f"the counts {counts}", lambda: q.counts("q") == counts)
+    assert dict(zip(values, c.value(*values))) == values
+    audit(c.tarry)
+    c.tarry.stop()
+
+
+TWICE = pytest.mark.parametrize("times", [(1,), (1, 2)], ids=["once", "twice"])
+
+
+@TWICE
+def test_a_job_that_was_stored_is_accepted_and_comes_once(bench, times):
+    c = Case(bench)
+    trap = c.proxy.lose("enqueue", times, of=b"a")
+    status, _, body = c.post("a", "700ms")
+    assert status == 201 and "duplicate" not in body, (status, body)
+    status, _, body = c.post("a", "700ms")
+    assert status == 200 and body["because"] == "exists", (status, body)
+    c.end(trap, stored_total=1, delivered_total=1, duplicate_total=1)
+    assert c.ids() == ["a"]
+
+
+def test_records_of_kafka_that_were_stored_come_once(bench, monkeypatch):
+    made = {}
+
+    def behind_a_proxy():
+        made["redis"] = bench.old_redis()
+        made["proxy"] = bench.keep(LostAnswers(bench.sockets, made["redis"].socket))
+        made["redis"].url = made["proxy"].url
+        return made["redis"]
+    bench.old_redis = bench.redis
+    monkeypatch.setattr(bench, "redis", behind_a_proxy)
+    t = Topics(bench)
+    trap = made["proxy"].lose("enqueue", (1, 3))
+    for n in range(3):
+        t.send((b"x%d" % n, {"delay-id": f"j{n}", "deliver-after": "700ms"}))
+        time.sleep(0.2)
+    t.out_of.wait_count(3, 30)
+    wait_for("the answers to be lost", trap.has_closed)
+    time.sleep(0.5)
+    assert sorted(a.payload for a in t.out_of.arrivals) == [b"x0", b"x1", b"x2"]
+    stored, again = (int(t.tarry.metric(f"tarry_jobs_{n}_total")) for n in ("stored", "duplicate"))
+    assert stored + again >= 3 and stored <= 3, "those whose answer was lost were read again"
+    assert t.tarry.metric("tarry_jobs_delivered_total") == 3
+    audit(t.tarry)
+    t.tarry.stop()
+
+
+@TWICE
+def test_an_ack_is_done(bench, times):
+    c = Case(bench)
+    trap = c.proxy.lose("ack", times, of=b"a")
+    c.post("a")
+    c.end(trap, delivered_total=1, pending=0, inflight=0)
+    assert c.ids() == ["a"]
+
+
+@TWICE
+def test_a_retry_is_done_and_the_next_attempt_comes(bench, times):
+    c = Case(bench, lambda a: 503 if a.header("delay-attempt") == b"1" else 200)
+    trap = c.proxy.lose("retry", times, of=b"a")
+    c.post("a")
+    c.end(trap, delivered_total=1, pending=0, inflight=0)
+    assert c.ids() == ["a", "a"]
+
+
+@TWICE
+def test_a_burial_is_done_and_counted(bench, times):
+    c = Case(bench, lambda _: 422)
+    trap = c.proxy.lose("bury", times, of=b"a")
+    c.post("a")
+    c.end(trap, dead=1, dead_total=1, pending=0, inflight=0)
+    assert c.ids() == ["a"]
+
+
+@pytest.mark.parametrize("status, script", [(503, "retry"), (422, "bury")])
+def test_a_job_that_was_cancelled_in_flight_counts_as_cancelled(bench, status, script):
+    c = Case(bench, lambda _: ("after", 0.6, status))
+    trap = c.proxy.lose(script, of=b"a")
+    c.post("a")
+    c.hook.wait_count(1)
+    assert c.cancel("a")[0] == 409
+    c.end(trap, cancelled_total=1, dead=0, dead_total=0, pending=0, inflight=0)
+    assert c.ids() == ["a"]
+
+
+@TWICE
+def test_a_cancel_answers_that_it_cancelled(bench, times):
+    c = Case(bench)
+    c.post("a", "1s")
+    trap = c.proxy.lose("cancel", times, of=b"a")
+    assert c.cancel("a")[0] == 200
+    assert c.cancel("a")[0] == 404
+    c.end(trap, cancelled_total=1, pending=0)
+    time.sleep(1)
+    assert c.ids() == []
+
+
+@TWICE
+def test_a_replacement_answers_that_it_replaced(bench, times):
+    c = Case(bench)
+    c.post("a", "1h", "old")
+    trap = c.proxy.lose("enqueue", times, of=b"a")
+    status, _, body = c.post("a", "700ms", "new", delay_op="replace")
+    assert status == 200 and body["replaced"] is True, (status, body)
+    sums = c.redis.client().hgetall("tarry:{r/0}:sums")
+    assert (sums[b"stored"], sums[b"replaced"]) == (b"2", b"1"), "it was replaced once"
+    c.end(trap, stored_total=2, replaced_total=1, delivered_total=1, pending=0)
+    assert [a.payload for a in c.hook.arrivals] == [b"new"]
+
+
+def test_a_replacement_of_a_job_in_flight_leaves_the_order_of_its_key(bench):
+    """It waits until the old one is back, and so do others."""
+    c = Case(bench, lambda a: ("after", 0.8) if a.payload == b"old" else 200,
+             'order = "key";')
+    c.post("a", payload="old", delay_key="k")
+    c.hook.wait_count(1)
+    trap = c.proxy.lose("enqueue", of=b"a")
+    status, _, _ = c.post("a", payload="new", delay_key="k", delay_op="replace")
+    assert status == 201
+    assert c.post("b", payload="next", delay_key="k")[0] == 201
+    time.sleep(0.3)
+    assert [a.payload for a in c.hook.arrivals] == [b"old"]
+    c.end(trap, stale=1, stored_total=3, replaced_total=1, delivered_total=2, pending=0)
+    assert [a.payload for a in c.hook.arrivals] == [b"old", b"new", b"next"]
+
+
+def test_a_claim_brings_its_jobs_when_their_lease_has_ended(bench):
+    c = Case(bench)
+    trap = c.proxy.lose("claim", of=b"r/")
+    begun = time.monotonic()
+    c.post("a")
+    c.end(trap, delivered_total=1, pending=0, inflight=0)
+    assert c.ids() == ["a"] and time.monotonic() - begun >= LEASE_S
+
+
+@TWICE
+def test_the_next_run_of_a_job_is_its_only_one(bench, times):
+    c = Case(bench)
+    trap = c.proxy.lose("retry", times, of=b"a")
+    c.post("a", delay_repeat="every 300ms", delay_repeat_count="3")
+    c.end(trap, stored_total=1, repeated_total=2, delivered_total=3, pending=0, inflight=0)
+    assert c.ids() == ["a"] * 3
+
+
+def test_a_run_that_was_given_up_is_one_dead_letter(bench):
+    c = Case(bench, lambda _: 422)
+    trap = c.proxy.lose("retry", of=b"a")
+    c.post("a", delay_repeat="every 1h", delay_repeat_count="3")
+    c.end(trap, repeated_total=1, dead=1, dead_total=1, pending=1, inflight=0)
+
+
+@TWICE
+def test_a_job_that_was_dropped_is_counted_once(bench, times):
+    c = Case(bench)
+    trap = c.proxy.lose("ack", times, of=b"a")
+    c.tarry.ask("POST", "/v1/routes/r/jobs", "x", {
+        "delay-id": "a", "deliver-at": "2020-01-01T00:00:00Z", "deliver-before": "1s"})
+    c.end(trap, expired_total=1, pending=0, inflight=0)
+    assert c.ids() == []
+
+
+def test_a_drop_counts_only_where_the_job_was_still_leased(bench):
+    """Before the daemon hears of its claim another one has the job, whose drop is the one that counts."""
+    c = Case(bench)
+    redis = c.redis.client()
+    trap = c.proxy.lose("claim", of=b"r/0", act=lambda: redis.zincrby("tarry:{r/0}:unack", 1000, "a"))
+    c.tarry.ask("POST", "/v1/routes/r/jobs", "x", {
+        "delay-id": "a", "deliver-at": "2020-01-01T00:00:00Z", "deliver-before": "1s"})
+    wait_for("the late word", lambda: c.tarry.metric("tarry_stale_acks_total") == 1)
+    assert c.value("expired_total", "inflight") == [0, 1]
+    c.end(trap, stale=1, expired_total=1, pending=0, inflight=0)
+    assert c.ids() == []
+
+
+@TWICE
+def test_dead_letters_that_are_replayed_come_once(bench, times):
+    answers = [422]
+    c = Case(bench, lambda _: answers.pop() if answers else 200)
+    c.post("a")
+    wait_for("the dead letter", lambda: c.value("dead") == [1])
+    trap = c.proxy.lose("dead", times)
+    for _ in times:
+        assert c.tarry.ask("POST", "/v1/routes/r/dead/replay?max=5")[0] == 503
+        wait_for("Redis to be back", lambda: c.tarry.ask("GET", "/readyz")[0] == 200)
+    status, _, body = c.tarry.ask("POST", "/v1/routes/r/dead/replay?max=5")
+    assert status == 200 and body["done"] == 0, body
+    c.end(trap, delivered_total=1, dead=0, pending=0, inflight=0)
+    assert c.ids() == ["a", "a"]
+
+
+# --------------------------------------------------------------------------- queues
+
+@pytest.mark.parametrize("keep", ["0s", "60s"])
+@TWICE
+def test_a_consumers_ack_is_done(bench, keep, times):
+    c = Case(bench, sinks=f'keep = "{keep}";')
+    q = bench.keep(Queues(c.tarry))
+    q.put("q", b"x", id_="a")
+    job = q.pull("q", wait="5s").jobs[0]
+    trap = c.proxy.lose("finish", times, of=b"a")
+    assert q.ack(job).status < 300
+    c.end(trap, stored_total=1, delivered_total=1, pending=0, inflight=0)
+
+
+@TWICE
+def test_a_job_of_a_queue_that_was_stored_is_accepted_and_comes_once(bench, times):
+    c = Case(bench)
+    q = bench.keep(Queues(c.tarry))
+    trap = c.proxy.lose("enqueue", times, of=b"a")
+    answer = q.put("q", b"x", id_="a")
+    assert answer.status == 201 and "duplicate" not in answer.body, answer
+    assert q.pull("q", wait="5s").ids == ["a"] and q.pull("q", wait="300ms").status == 204
+    end_of_queue(c, q, trap, (0, 0, 1, 0, 0), stored_total=1)
+
+
+@pytest.mark.parametrize("state", ["waiting", "in flight"])
+def test_a_delete_is_done(bench, state):
+    c = Case(bench)
+    q = bench.keep(Queues(c.tarry))
+    q.put("q", b"x", id_="a")
+    if state == "in flight":
+        q.pull("q", wait="5s")
+    trap = c.proxy.lose("finish", of=b"a")
+    assert q.delete("q", "a").status < 300
+    c.end(trap, stored_total=1, cancelled_total=1, pending=0, inflight=0)
+
+
+@TWICE
+def test_a_release_is_done(bench, times):
+    c = Case(bench)
+    q = bench.keep(Queues(c.tarry))
+    q.put("q", b"x", id_="a")
+    job = q.pull("q", wait="5s").jobs[0]
+    trap = c.proxy.lose("release", times, of=b"a")
+    assert q.release(job).status < 300
+    assert q.pull("q", wait="5s").jobs[0]["token"] != job["token"]
+    end_of_queue(c, q, trap, (0, 0, 1, 0, 0), stored_total=1, retried_total=1)
