@@ -22,13 +22,22 @@
 -- A second run answers x, and c or k as the first. Cost: O(k log n) for k jobs. Called by store_retry(),
 -- store_repeat() and store_lose() in bridge/store_call.c.
 --#include lib/sums.lua
---#include lib/told.lua
 --#include lib/order.lua
 local pool, delay, unack, dead, tries = unpack(KEYS)
-local now = tonumber(ARGV[1])
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
+
+-- What a rare answer needs is made when it is needed.
+local told
+local function answers()
+  if not told then
+    local now = tonumber(ARGV[1])
+    if not now then
+      local t = redis.call('TIME')
+      now = t[1] * 1000 + math.floor(t[2] / 1000)
+    end
+--#include lib/told.lua
+    told = { find = told_find, add = told_add, note = told_note, lease = told_lease, now = now }
+  end
+  return told
 end
 
 -- The next run, with nothing of this one.
@@ -48,12 +57,12 @@ local function keep_run(id, kept, record, note, how)
   redis.call('HSET', pool, kept, record)
   redis.call('HSET', tries, kept, note)
   if how == 's' then
-    order_place(kept, now, group)
+    order_place(kept, answers().now, group)
     return 'k'
   end
-  redis.call('ZADD', dead, now, kept)
+  redis.call('ZADD', dead, answers().now, kept)
   if group then
-    order_note(kept, now, group)
+    order_note(kept, answers().now, group)
   end
   return 'k'
 end
@@ -91,15 +100,17 @@ for at = 2, #ARGV, 9 do
       end
     end
     if code ~= 'r' then
-      told_add(told_lease(id, ARGV[at + 1]), code, now)
+      answers().add(told.lease(id, ARGV[at + 1]), code, told.now)
     end
   else
     order_returned(id, ARGV[at + 1])
-    code = told_find(base, told_lease(id, ARGV[at + 1]), 'ck') or code
+    code = answers().find(base, told.lease(id, ARGV[at + 1]), 'ck') or code
   end
   codes[#codes + 1] = code
 end
-told_note(base)
+if told then
+  told.note(base)
+end
 sums_note(base)
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 return { tonumber(head or -1), table.concat(codes) }

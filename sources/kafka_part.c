@@ -429,21 +429,16 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
         kafka_part_let_go(part, HOLD_WINDOW);
 }
 
-/* Its first mark may be younger than what Redis may have lost: then Redis, which has no
- * mark, had nothing of this reading for sure. Later a missing mark means that all is gone,
- * and where it began says nothing of what was delivered since. */
-static bool is_young(const struct kafka_part *part)
-{
-    return loop_mono_ms() - part->begun_ms < YOUNG_MS;
-}
-
+/* The first mark of a young reading may be lost with the jobs before it. Later a missing
+ * one means that all is gone, and where we began says nothing of what was delivered. */
 void kafka_part_reread(struct kafka_part *part, int64_t mark)
 {
     const int64_t position = part->offsets.position;
+    const bool young = loop_mono_ms() - part->begun_ms < YOUNG_MS;
     int64_t to = mark;
 
     if (to < 0)
-        to = is_young(part) || part->mark < 0 ? part->start : part->mark;
+        to = young || part->mark < 0 ? part->start : part->mark;
     if (mark < part->mark)
         log_limited(&part->parts->read_again, LOG_WARN, part->parts->who,
                     "Redis lost what it took last: %s/%" PRId32

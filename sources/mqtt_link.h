@@ -74,7 +74,8 @@ struct mqtt_link {
         .name = "keepalive", .type = OPT_MS,                                             \
         .offset = offsetof(owner, link.keepalive_ms), .def = "30s", .min = 1000,         \
         .max = 65535000,                                                                 \
-        .help = "a silent connection is tried after so long; whole seconds"              \
+        .help = "a silent connection is tried after so long, and given up after "        \
+                "two and a half times as long; whole seconds"                            \
     }
 
 /* What the rows alone cannot tell; no I/O. */

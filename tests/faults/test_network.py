@@ -8,7 +8,6 @@ from lib import jobs, load, netns, servers, verify, ways
 from lib.servers import wait_for
 
 TIMEOUT_S = 2
-BROKER_IN_FLIGHT = 200  # max_inflight_messages of lib/servers.py
 # After the wire is whole again: one timeout, the longest wait between connections, some room.
 BACK_S = TIMEOUT_S + 1 + 6
 CUTS = [("to the bridge", {"to_near": True}), ("from the bridge", {"to_far": True}),
@@ -112,7 +111,8 @@ def test_a_wire_to_the_mqtt_broker_that_carries_one_way_is_noticed(bench, scenar
                            topics = [ "in", "$delayed/#" ]; client_id = "bridge";
                            keepalive = "3s"; }}; }};
         sinks:   {{ out: {{ type = "http"; url = "{hook.url}"; max_in_flight = 64; }}; }};
-        routes:  {{ main: {{ from = "in"; to = "out"; lease = "5s"; }}; }};''').start()
+        routes:  {{ main: {{ from = "in"; to = "out"; lease = "30s";
+                             dedupe_window = "5m"; }}; }};''').start()
     broker.wait_subscribed("$delayed/#")
     batch = jobs.many(scenario.jobs(9000), charset="utf8", keys=False, named=True,
                       max_delay_ms=2000)
@@ -133,7 +133,9 @@ def test_a_wire_to_the_mqtt_broker_that_carries_one_way_is_noticed(bench, scenar
     v = verify.judge(batch, hook.wait(batch), keys=False)
     verify.note(v)
     assert daemon.metric("tarry_source_session_lost_total") == 0
-    # What the broker has no PUBACK of comes again: as many as it has in flight.
-    scenario.verdict("25c", "partition, bridge and MQTT broker: one way, the other, both", v,
-                     len(CUTS) * BROKER_IN_FLIGHT)
+    # What the broker has no PUBACK of it sends again. mosquitto 2.0.11 holds Receive Maximum, 20,
+    # on a session's first connection only: on a later one it sends all that it holds, here 2700
+    # messages at once, and those of them that a machine works off while its PUBACKs are lost come
+    # twice: 20 a cut where it is fast, hundreds where it is not. Named jobs and a window do not.
+    scenario.verdict("25c", "partition, bridge and MQTT broker: one way, the other, both", v, 0)
     daemon.stop()

@@ -127,7 +127,7 @@ class Run:
         def go():
             if rows:
                 ours = "".join(self.model.retry(*row) for row in rows)
-                self.agree(f"retry {rows}", self.bucket.retry(*rows), (self.model.head(), ours))
+                self.agree(f"retry {rows}", self.bucket.retry(*rows, now=self.now), (self.model.head(), ours))
         self.again = go
         go()
 

@@ -43,7 +43,8 @@ class Load:
              str(spread_ms), "7"], preexec_fn=die_with_parent)
 
     def join(self, timeout_s):
-        assert self.child.wait(timeout_s) == 0, "the load was not taken in time"
+        code = self.child.wait(timeout_s)
+        assert code == 0, f"{self.child.args[1]} ended with {code}"
 
     def judge(self, records):
         done = subprocess.run([BIN, "judge", str(self.ledger), str(self.count), str(records)],

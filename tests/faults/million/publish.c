@@ -86,6 +86,9 @@ static void lose(void)
     close(p.fd);
     p.fd = -1;
     p.in_n = 0;
+    p.again_n -= p.sent_again; /* else many losses in a row would outgrow it */
+    memmove(p.again, p.again + p.sent_again, p.again_n * sizeof(*p.again));
+    p.sent_again = 0;
     for (unsigned i = 0; i < OPEN_MAX; i++)
         if (p.slot[i].open)
             p.again[p.again_n++] = p.slot[i].seq;
