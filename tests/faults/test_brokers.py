@@ -149,7 +149,7 @@ def test_records_that_are_too_large_are_dead_letters_and_the_others_flow(bench, 
         sinks:  {{ out: {{ type = "kafka"; brokers = "{kafka.address}"; }};
                    hook: {{ type = "http"; url = "{hook.url}"; }}; }};
         routes: {{ main: {{ from = "http"; to = "out"; topic = "{name}"; dead = "hook";
-                            retry = [ "200ms" ]; lease = "10s"; }}; }};''').start()
+                            retry = [ "200ms", "200ms", "200ms" ]; lease = "10s"; }}; }};''').start()
     batch = jobs.many(scenario.jobs(2000), named=True, max_delay_ms=2000)
     large = batch[::50]
     for job in large:
