@@ -63,12 +63,13 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def kafka_of_session():
-    """Started by the first test that needs it."""
+    """Started by the first test that needs it. Processes side by side have one each."""
     running = []
 
     def get():
         if not running:
-            running.append(servers.start_kafka(servers.BUILD / "e2e/kafka"))
+            slot = os.environ.get("TARRY_E2E_SLOT", "0")
+            running.append(servers.start_kafka(servers.BUILD / f"e2e/kafka-{slot}"))
         return running[0]
 
     yield get
