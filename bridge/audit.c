@@ -279,11 +279,7 @@ static int audit(const struct audit_order *order)
                       .bridge = &bridge,
                       .tool = {.bridge = &bridge},
                       .paper = {.order = order}};
-    struct buf errors = {0};
-    bridge.conf = conf_read(order->conf_file, &errors);
-    if (bridge.conf == NULL)
-        fputs(buf_str(&errors), stderr);
-    buf_free(&errors);
+    bridge.conf = conf_open(order->conf_file);
     if (bridge.conf == NULL)
         return EX_CONFIG;
     use_running(&bridge.conf->redis);

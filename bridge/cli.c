@@ -37,12 +37,9 @@ static int run(int argc, char **argv)
 
 static int check(int argc, char **argv)
 {
-    struct buf errors = {0};
-    struct conf *conf = conf_read(argv[2], &errors);
+    struct conf *conf = conf_open(argv[2]);
 
     (void)argc;
-    fputs(buf_str(&errors), stderr);
-    buf_free(&errors);
     if (conf == NULL)
         return EX_CONFIG;
     printf("%s: good; sources: %zu, sinks: %zu, routes: %zu\n", argv[2],

@@ -143,6 +143,8 @@ struct conf {
 /* Gives the configuration, or NULL with one "file:line: message" line per error in
  * errors. */
 struct conf *conf_read(const char *file, struct buf *errors);
+/* The same, with the errors on standard error. */
+struct conf *conf_open(const char *file);
 /* NULL: there is none of that name. */
 const struct conf_schedule *conf_schedule_named(const struct conf *conf,
                                                 struct slice name);

@@ -4,9 +4,11 @@
  * lines.
  */
 #include "bridge/conf_errors.h"
+#include "bridge/conf.h"
 #include "bridge/mem.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,4 +85,14 @@ void conf_errors_give(struct conf_errors *errors, struct buf *out)
     free(errors->v);
     errors->v = NULL;
     errors->n = 0;
+}
+
+struct conf *conf_open(const char *file)
+{
+    struct buf errors = {0};
+    struct conf *conf = conf_read(file, &errors);
+
+    fputs(buf_str(&errors), stderr);
+    buf_free(&errors);
+    return conf;
 }

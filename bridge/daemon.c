@@ -234,15 +234,10 @@ static void release(struct bridge *bridge)
 int daemon_run(const char *conf_file)
 {
     struct daemon daemon = {0};
-    struct buf errors = {0};
     struct err err;
-    daemon.bridge.conf = conf_read(conf_file, &errors);
-    if (daemon.bridge.conf == NULL) {
-        fputs(buf_str(&errors), stderr);
-        buf_free(&errors);
+    daemon.bridge.conf = conf_open(conf_file);
+    if (daemon.bridge.conf == NULL)
         return EXIT_CONF;
-    }
-    buf_free(&errors);
     log_set_level((enum log_level)daemon.bridge.conf->daemon.log_level);
     log_info("daemon", "tarry %s, %s", TARRY_VERSION, conf_file);
     loop_init();

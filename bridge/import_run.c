@@ -167,11 +167,7 @@ int import_run(const struct import_order *order)
 {
     struct bridge bridge = {.only_looks = order->dry_run};
     struct import im = {.order = order, .bridge = &bridge, .tool = {.bridge = &bridge}};
-    struct buf errors = {0};
-    bridge.conf = conf_read(order->conf_file, &errors);
-    if (bridge.conf == NULL)
-        fputs(buf_str(&errors), stderr);
-    buf_free(&errors);
+    bridge.conf = conf_open(order->conf_file);
     if (bridge.conf == NULL)
         return EX_CONFIG;
     log_set_level(LOG_WARN);

@@ -148,21 +148,16 @@ static struct node *row_node(struct map *map, const struct redisReply *row,
 /* Nodes that have no slot any more go; one that is only mentioned by MOVED has one. */
 static void drop_nodes(struct store *st)
 {
-    unsigned kept = 0, n = st->node_count;
-    struct node *gone[REDIS_SLOTS / 64];
-    unsigned gone_n = 0;
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < st->node_count;) {
         struct node *node = st->nodes[i];
-        if (node->slots > 0 || gone_n == sizeof(gone) / sizeof(gone[0]))
-            st->nodes[kept++] = node;
-        else
-            gone[gone_n++] = node;
-    }
-    st->node_count = kept;
-    for (unsigned i = 0; i < gone_n; i++) {
-        log_info("redis", "%s:%s has no slots any more", gone[i]->place.host,
-                 gone[i]->place.port);
-        node_free(gone[i]);
+        if (node->slots > 0) {
+            i++;
+            continue;
+        }
+        st->nodes[i] = st->nodes[--st->node_count];
+        log_info("redis", "%s:%s has no slots any more", node->place.host,
+                 node->place.port);
+        node_free(node);
     }
 }
 

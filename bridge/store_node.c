@@ -51,11 +51,9 @@ static void go_up(struct node *node)
     node->halted = node->reloading = false;
     node_set_trouble(node, "");
     node->store->arrivals += !again;
-    if (again)
-        ; /* was said */
-    else if (node->place.host)
+    if (!again && node->place.host)
         log_info("redis", "%s:%s is ready", node->place.host, node->place.port);
-    else
+    else if (!again)
         log_info("redis", "ready");
     store_node_up(node->store);
 }
@@ -68,9 +66,9 @@ static void on_probe(void *arg, bool answered)
     node->probing = false;
     if (!answered || node->state != NODE_LOADING)
         return;
-    node->unfit = redis_facts_fit(&node->facts, &st->conf.durability, &err) < 0;
     node->full = memory_mark_passed(&st->conf.memory_mark, &node->facts, node->full);
-    if (node->unfit) { /* the tick looks again */
+    if (redis_facts_fit(&node->facts, &st->conf.durability, &err) < 0) {
+        /* the tick looks again */
         node_set_trouble(node, err.text);
         log_limited(&st->complain, LOG_ERROR, "redis", "%s", node->trouble);
         if (st->events.unfit && !st->was_up)

@@ -37,7 +37,6 @@ struct node {
     bool clock_stale;       /* the clock is that of an earlier connection */
     bool reloading;         /* only the scripts had gone */
     bool probing;           /* an answer of the probe is awaited */
-    bool unfit;             /* it can't give the durability that is asked for */
     int64_t pause_until_us; /* after an error reply that concerns everything */
     char trouble[160];      /* in words; "" */
     struct batch_list

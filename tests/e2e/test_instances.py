@@ -6,6 +6,7 @@ import time
 import pytest
 
 from lib import collect, jobs, load, verify, ways
+from lib.instances import Instances
 from lib.jobs import now_ms
 from lib.servers import wait_for
 from lib.tarry import Tarry
@@ -15,7 +16,7 @@ LATE_S = 0.25  # how long a due job is left to the owner of its bucket
 BUSY_S = 0.2   # what a busy machine may add to any of it
 
 
-class Group:
+class Group(Instances):
     """Daemons whose routes go from HTTP to one callback."""
 
     def __init__(self, bench, count, route="", policy=lambda arrival: 200, sink="", routes=("r",)):
@@ -31,19 +32,6 @@ class Group:
 
     def make(self, n, body):
         return self.bench.keep(Tarry(self.bench.folder / str(n), self.redis.url, body))
-
-    def settle(self, count):
-        wait_for(f"{count} instances to know each other",
-                 lambda: all(d.metric("tarry_instances") == count for d in self.up), 10)
-
-    @property
-    def up(self):
-        return [d for d in self.all if d.child]
-
-    def owner(self):
-        """Of the one bucket of the first route."""
-        owner, = [d for d in self.up if d.metric("tarry_buckets_owned") == 1]
-        return owner
 
     def others(self):
         owner = self.owner()

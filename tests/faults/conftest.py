@@ -46,23 +46,7 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line("\n".join(lines))
 
 
-@pytest.fixture(scope="session")
-def kafka_of_session():
-    """Started by the first test that needs it. Each process of pytest has files of its own."""
-    running = []
-
-    def get():
-        if not running:
-            slot = os.environ.get("TARRY_E2E_SLOT", "0")
-            running.append(servers.start_kafka(FOLDER / f"kafka-{slot}"))
-        return running[0]
-
-    yield get
-    for server in running:
-        server.end()
-
-
-real_kafka = e2e.real_kafka
+kafka_of_session, real_kafka = e2e.kafka_of_session, e2e.real_kafka
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from lib import collect, fleet, jobs, load, million, verify, ways
+from lib.instances import Instances
 from lib.servers import die_with_parent, wait_for
 
 LATE_MS = 250  # how long a due job is left to the owner of its bucket
@@ -16,7 +17,7 @@ FAR_MS = 3000  # due times begin so long after the jobs are taken, at least
 TAKES_PER_S = 12000  # a slow machine takes so many jobs a second
 
 
-class Group:
+class Group(Instances):
     """Daemons of one configuration, from HTTP to a callback."""
 
     def __init__(self, bench, count, url, route="", sink=""):
@@ -27,18 +28,6 @@ class Group:
         self.all = [fleet.another(bench, self.redis.url, body, f"d{n}").start()
                     for n in range(count)]
         self.settle(count)
-
-    def settle(self, count):
-        wait_for(f"{count} instances to know each other",
-                 lambda: all(d.metric("tarry_instances") == count for d in self.up), 10)
-
-    @property
-    def up(self):
-        return [d for d in self.all if d.child]
-
-    def owner(self):
-        owner, = [d for d in self.up if d.metric("tarry_buckets_owned") == 1]
-        return owner
 
     def sum(self, name, **labels):
         return sum(d.metric(name, **labels) for d in self.up)

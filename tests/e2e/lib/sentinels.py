@@ -39,7 +39,24 @@ class Certificates:
                 f"tls-cert-file {self.cert}\ntls-key-file {self.key}\n")
 
 
-class Node(Server):
+class Asked(Server):
+    """A Redis server or a sentinel that has client(**more)."""
+
+    def ask(self, *command):
+        client = self.client(decode_responses=True)
+        try:
+            return client.execute_command(*command)
+        finally:
+            client.close()
+
+    def is_up(self):
+        try:
+            return self.ask("PING")
+        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
+            return False
+
+
+class Node(Asked):
     """A Redis server or a sentinel, on a TCP port. Its file of configuration is rewritten by
     itself, so that a restart goes on with the role it had."""
 
@@ -61,20 +78,7 @@ class Node(Server):
         if self.group.tls:
             more = {"ssl": True, "ssl_ca_certs": self.group.tls.ca, **more,
                     "ssl_certfile": self.group.tls.cert, "ssl_keyfile": self.group.tls.key}
-        return redis.Redis(port=self.port, socket_timeout=5, decode_responses=True, **more)
-
-    def ask(self, *command):
-        client = self.client()
-        try:
-            return client.execute_command(*command)
-        finally:
-            client.close()
-
-    def is_up(self):
-        try:
-            return self.ask("PING")
-        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
-            return False
+        return redis.Redis(port=self.port, socket_timeout=5, **{"decode_responses": True, **more})
 
     @property
     def role(self):

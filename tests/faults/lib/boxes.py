@@ -15,7 +15,8 @@ import subprocess
 import pytest
 import redis
 
-from lib.servers import Server, wait_for
+from lib.sentinels import Asked
+from lib.servers import wait_for
 
 NAME = "jobs"
 REDIS_PORT, SENTINEL_PORT = 6379, 26379
@@ -33,7 +34,7 @@ def may():
     ip("netns", "del", name)
 
 
-class Node(Server):
+class Node(Asked):
     def __init__(self, box, name, port, conf):
         super().__init__(box.folder / name, name)
         self.box, self.port = box, port
@@ -47,19 +48,6 @@ class Node(Server):
 
     def client(self, **more):
         return redis.Redis(self.box.address, self.port, socket_timeout=5, **more)
-
-    def ask(self, *command):
-        client = self.client(decode_responses=True)
-        try:
-            return client.execute_command(*command)
-        finally:
-            client.close()
-
-    def is_up(self):
-        try:
-            return self.ask("PING")
-        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
-            return False
 
 
 class Box:
