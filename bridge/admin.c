@@ -69,6 +69,7 @@ static void on_counts(void *arg, const struct counts *counts)
     free(part);
     if (counts) {
         sum->waiting += counts->waiting;
+        sum->far += counts->far;
         sum->in_flight += counts->in_flight;
         sum->dead += counts->dead;
         sum->overdue += counts->overdue;

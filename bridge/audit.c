@@ -23,7 +23,7 @@ enum {
     STEP_MIN = 5,            /* where jobs are large */
     STEP_BYTES = 128 * 1024, /* of jobs read in a step, about */
     PAUSE_US = 700,          /* after each; a step takes about half as long */
-    CURSOR_MAX = 24,         /* digits */
+    CURSOR_MAX = 24,         /* of them, or START.ORDINAL of the part far */
 };
 
 struct audit {

@@ -12,7 +12,6 @@
 #include "bridge/conf.h"
 #include "bridge/delay.h"
 #include "bridge/flow.h"
-#include "bridge/pacer.h"
 #include "bridge/plugin.h"
 #include "bridge/reason.h"
 #include "bridge/stats.h"
@@ -41,6 +40,7 @@ struct source {
     uint64_t sessions_lost;           /* see source_session_lost() */
     uint64_t rewinds;                 /* see source_rewound() */
     struct partition_row *partitions; /* interned names, with the last offset submitted */
+    struct buf partition_key;         /* of one of them, while name.c looks for it */
     queue_watch_cb *queue_watch;      /* NULL: none */
     void *queue_watch_arg;
     void (*shelf_watch)(void *arg); /* NULL: none */
@@ -64,7 +64,6 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     bool listed;     /* waits for its sink's credit */
     int64_t
         paced_us; /* monotonic: the route's rate allows no claim before; 0: any time */
-    struct pacer pacer;
     TAILQ_ENTRY(sched) link;
 };
 
@@ -87,6 +86,8 @@ struct route {
     struct sink *sink, *dead;          /* dead: NULL, only the error bucket */
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
     bool target_open; /* the template leaves it to the message which host it is */
+    struct buf fixed_target; /* where the template is the same for all jobs */
+    struct job_names names;  /* what records of this route leave out */
     /* The buckets of all generations, the oldest first; none where it ends at a queue,
      * nor before it is known from Redis which there are (meta_keep.h). */
     struct sched **scheds;

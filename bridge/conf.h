@@ -25,6 +25,7 @@ struct conf_redis {                          /* redis: { } */
     char *prefix;                            /* of every key */
     char *durability;                        /* "async", "fsync" or "replicas:N" */
     char *memory_mark;                       /* "90%" of maxmemory, or a size; "": none */
+    int64_t horizon_ms; /* what is due later waits in the second tier; 0: nothing does */
     char *sentinel_user, *sentinel_password; /* NULL: none */
     char *ca_file, *cert_file, *key_file;
     int64_t connect_timeout_ms, command_timeout_ms;

@@ -29,6 +29,10 @@ const struct opt conf_redis_rows[] = {
     {"memory_mark", OPT_STR, AT(memory_mark), "90%",
      .help = "Sources are held back while Redis uses more memory than this: a share of "
              "its maxmemory, or a size; \"\" never."},
+    {"horizon", OPT_MS, AT(horizon_ms), "2m",
+     .help = "Jobs due later than this wait in lists, in two fifths of the memory, and "
+             "move shortly before they are due; 0: none do.",
+     .min = 0, .max = DAY},
     {"sentinel_user", OPT_STR, AT(sentinel_user), NULL,
      .help = "With redis+sentinel://: the user at the sentinels.", .optional = true},
     {"sentinel_password", OPT_SECRET, AT(sentinel_password), NULL,

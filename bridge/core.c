@@ -50,6 +50,7 @@ static struct store *new_store(struct bridge *bridge, const struct conf_redis *c
         .prefix = c->prefix,
         .instance = instance,
         .batch_max = (unsigned)bridge->conf->daemon.batch_max_jobs,
+        .horizon_ms = c->horizon_ms,
     };
     if (durability_parse(c->durability, &conf.durability, err) < 0 ||
         memory_mark_parse(c->memory_mark, &conf.memory_mark, err) < 0)

@@ -117,7 +117,7 @@ static void keep(struct run *run, const struct dead_found *found)
     *row = (struct row){0};
     tries_parse(found->tries, &row->tries);
     if (found->record.n > 0)
-        row->job = job_decode(found->id, found->record, &err);
+        row->job = job_decode(found->id, found->record, &run->route->names, &err);
     size_t raw_n = row->job ? 0 : found->record.n;
     row->bytes = mem_alloc(found->id.n + raw_n + 1);
     memcpy(row->bytes, found->id.p, found->id.n);

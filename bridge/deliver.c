@@ -362,7 +362,7 @@ void deliver(struct sched *s, const struct claimed *claimed, int64_t lease,
     struct leased l = {.sched = s, .id = claimed->id, .lease = lease};
     tries_parse(claimed->tries, &l.tries);
     if (claimed->record.n > 0)
-        l.job = job_decode(claimed->id, claimed->record, &err);
+        l.job = job_decode(claimed->id, claimed->record, &s->route->names, &err);
     if (!is_broken(&l, claimed, &err)) {
         int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, l.job);
         int64_t lateness_ms = now_ms - due_ms;

@@ -3,7 +3,6 @@
 #include "bridge/bridge.h"
 #include "bridge/tries.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 enum { OURS_MAX = 15 };
@@ -33,13 +32,13 @@ static bool is_stripped(struct slice name, const struct delivery *d,
 static void put_dead(const struct route *route, struct job *job, struct delivery *d)
 {
     put(d, "delay-route", slice_of(route->conf->name));
-    put(d, "delay-dead-reason", job_keepf(job, "%s", d->dead->reason));
-    put(d, "delay-dead-error", job_keepf(job, "%s", d->dead->error));
+    put(d, "delay-dead-reason", job_keep(job, slice_of(d->dead->reason)));
+    put(d, "delay-dead-error", job_keep(job, slice_of(d->dead->error)));
     if (d->dead->status != 0)
-        put(d, "delay-dead-status", job_keepf(job, "%d", d->dead->status));
-    put(d, "delay-dead-attempts", job_keepf(job, "%u", d->dead->attempts));
-    put(d, "delay-dead-first", job_keepf(job, "%" PRId64, d->dead->first_ms));
-    put(d, "delay-dead-last", job_keepf(job, "%" PRId64, d->dead->last_ms));
+        put(d, "delay-dead-status", job_keep_number(job, d->dead->status));
+    put(d, "delay-dead-attempts", job_keep_number(job, d->dead->attempts));
+    put(d, "delay-dead-first", job_keep_number(job, d->dead->first_ms));
+    put(d, "delay-dead-last", job_keep_number(job, d->dead->last_ms));
 }
 
 void emit_headers(const struct route *route, struct job *job, const struct tries *tries,
@@ -50,15 +49,15 @@ void emit_headers(const struct route *route, struct job *job, const struct tries
         if (!is_stripped(job->headers[i].name, d, tries))
             d->headers[d->header_count++] = job->headers[i];
     put(d, "delay-id", job->id);
-    put(d, "delay-due", job_keepf(job, "%" PRId64, job->due_ms));
-    put(d, "delay-emitted", job_keepf(job, "%" PRId64, now_ms));
-    put(d, "delay-attempt", job_keepf(job, "%u", d->attempt));
+    put(d, "delay-due", job_keep_number(job, job->due_ms));
+    put(d, "delay-emitted", job_keep_number(job, now_ms));
+    put(d, "delay-attempt", job_keep_number(job, d->attempt));
     put(d, "delay-source", job->source);
-    put(d, "delay-hops", job_keepf(job, "%" PRId64, hops_of(job) + 1));
+    put(d, "delay-hops", job_keep_number(job, hops_of(job) + 1));
     if (job->run > 0)
-        put(d, "delay-run", job_keepf(job, "%" PRId64, job->run));
+        put(d, "delay-run", job_keep_number(job, job->run));
     if (tries->replays > 0)
-        put(d, "delay-replays", job_keepf(job, "%u", tries->replays));
+        put(d, "delay-replays", job_keep_number(job, tries->replays));
     if (d->dead)
         put_dead(route, job, d);
 }

@@ -11,6 +11,7 @@
  *   S3  its reply was read                  K2  the sink reported that it was delivered
  *   S4  the source was told: the offset is  K3  an ack was written to Redis
  *       stored, PUBACK or HTTP answer sent  K4  its reply was read
+ *   M1  a move of far jobs was written      M2  its reply was read
  */
 #ifndef BRIDGE_FAULT_H
 #define BRIDGE_FAULT_H

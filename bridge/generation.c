@@ -84,6 +84,7 @@ static void set_rules(struct route *route)
         .burst = share(route, burst(conf)),
         .in_flight_max = conf->shared ? share(route, conf->max_in_flight) : 0,
         .shared = conf->shared,
+        .names = &route->names,
     };
 }
 

@@ -7,6 +7,12 @@
  * out, and a reader skips numbers it does not know. Where one of them is set, tries_max
  * and lease_ms follow as fifth and sixth element, each a uint64 of nine bytes. The id is
  * the key of the record in the pool.
+ *
+ * From layout 3 of the keys on (meta.h) a record of a route leaves out what is said
+ * elsewhere: the source and the target that the route itself says, and of a job that is
+ * named after its Kafka record the topic, partition and offset. That is a third of what a
+ * small job takes. So a job whose route names a fixed target goes where the route says
+ * when it is due.
  */
 #ifndef BRIDGE_JOB_H
 #define BRIDGE_JOB_H
@@ -81,6 +87,7 @@ void job_free(struct job *job); /* NULL is fine */
 struct slice job_keep(struct job *job, struct slice s);
 struct slice job_keepf(struct job *job, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+struct slice job_keep_number(struct job *job, int64_t n); /* as decimal text */
 /* n bytes of the job's memory, for structures that should go with it. Zeroed. */
 void *job_memory(struct job *job, size_t n);
 
@@ -90,11 +97,19 @@ int job_add_header(struct job *job, struct slice name, struct slice value,
 /* The first header of that name, case-insensitive; NULL: there is none. */
 const struct header *job_header(const struct job *job, const char *name);
 
-/* Appends the record. Writes neither id, nor route, nor what is at its default. */
-void job_encode(const struct job *job, struct buf *out);
+/* What the records of a route need not say; empty: nothing. */
+struct job_names {
+    struct slice source, target;
+};
+/* Appends the record. Writes neither id, nor route, nor what is at its default. names:
+ * left out where the job has the same; NULL: everything is spelled out, as layout 2 had
+ * it. */
+void job_encode(const struct job *job, const struct job_names *names, struct buf *out);
 /* A later tarry wrote it: this one can't read it, and that is no fault of the record. */
 bool job_is_newer(struct slice record);
-/* Gives the job, or NULL with a reason: outside bytes, any content is fine. Copies. */
-struct job *job_decode(struct slice id, struct slice record, struct err *err);
+/* Gives the job, or NULL with a reason: outside bytes, any content is fine. Copies.
+ * names: those of the route; NULL: it has none. */
+struct job *job_decode(struct slice id, struct slice record,
+                       const struct job_names *names, struct err *err);
 
 #endif

@@ -69,6 +69,7 @@ struct timer;
 struct timer *timer_new(loop_cb *cb, void *arg); /* at rest until timer_set() */
 /* Calls back once in delay_ms (0: in the next turn); replaces an earlier setting. */
 void timer_set(struct timer *t, int64_t delay_ms);
+void timer_set_us(struct timer *t, int64_t delay_us);
 /* Calls back every period_ms; timers of whole seconds fire in one common turn. */
 struct timer *timer_every(int64_t period_ms, loop_cb *cb, void *arg);
 void timer_rest(struct timer *t); /* until timer_set() */

@@ -7,11 +7,12 @@
  *   least_reader  a tarry that knows no layout from this on must not even look at them
  *   least_writer  one that knows none from this on must not change them
  *   route:NAME    "2:4 1:1": the newest generation is the second and has 4 buckets, and
- * the first, of 1, is not empty yet sink:NAME     of a sink of type queue: "queue", or
- * "global" where its ids are
+ *                 the first, of 1, is not empty yet
+ *   sink:NAME     of a sink of type queue: "queue", or "global" where its ids are
  *
  * Layout 1 kept no sums in its buckets (lua/lib/sums.lua); 2 does, and its routes may
- * have several generations.
+ * have several generations; in 3 jobs may wait in a second tier (lua/lib/far.lua), where
+ * a tarry of layout 2 would not find them, nor count them.
  */
 #ifndef BRIDGE_META_H
 #define BRIDGE_META_H
@@ -24,7 +25,9 @@
 #include <stdint.h>
 
 enum {
-    META_LAYOUT = 2,       /* what this tarry makes */
+    META_LAYOUT = 3,       /* what this tarry makes */
+    META_LAYOUT_SUMS = 2,  /* from this on there are sums and generations */
+    META_LAYOUT_FAR = 3,   /* and from this on a second tier */
     META_LAYOUT_FIRST = 1, /* the oldest that it can work with */
     META_GENERATIONS_MAX = 8,
     META_BUCKETS_MAX = 1024 /* of one generation */

@@ -95,7 +95,7 @@ static void ask(struct meta *m, struct route *route, struct generation *g,
 
 static bool may_drain(const struct meta *m)
 {
-    return m->bridge->serves && !m->of_pool && m->there.layout >= META_LAYOUT;
+    return m->bridge->serves && !m->of_pool && m->there.layout >= META_LAYOUT_SUMS;
 }
 
 void meta_drain_tick(struct meta *m)

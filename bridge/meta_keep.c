@@ -117,7 +117,7 @@ static void plan_layout(const struct meta *m, struct plan *plan)
     snprintf(layout, sizeof(layout), "%d",
              m->found_old ? META_LAYOUT_FIRST : META_LAYOUT);
     plan_add(plan, "", "layout", NULL, layout);
-    plan_add(plan, "", "least_reader", NULL, "1");
+    plan_add(plan, "", "least_reader", NULL, layout);
     plan_add(plan, "", "least_writer", NULL, layout);
 }
 
@@ -127,7 +127,7 @@ static void plan_count(const struct meta *m, const struct route *route, const ch
 {
     struct meta_route list;
     struct buf now = {0};
-    if (m->counts_taken || !m->bridge->serves || m->there.layout < META_LAYOUT ||
+    if (m->counts_taken || !m->bridge->serves || m->there.layout < META_LAYOUT_SUMS ||
         meta_route_parse(slice_of(was), &list) < 0 ||
         list.generation[0].buckets == route->conf->buckets)
         return;
@@ -239,7 +239,8 @@ static void settle(struct meta *m)
         plan_free(&plan);
         return;
     }
-    m->counts_taken = m->counts_taken || m->there.layout >= META_LAYOUT;
+    store_set_layout(m->store, m->there.layout, m->bridge->serves);
+    m->counts_taken = m->counts_taken || m->there.layout >= META_LAYOUT_SUMS;
     m->look_ms = loop_mono_ms() + LOOK_MS;
     if (follow(m, &err) < 0) {
         leave_alone(m, &err);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * meta_step.c - the step from layout 1 to 2: each bucket gets the base line of its sums,
- * then meta says that the layout is 2, and an older tarry stays away from then on.
+ * meta_step.c - the step to the newest layout: from layout 1 each bucket first gets the
+ * base line of its sums; then meta says which layout it is, and an older tarry stays away
+ * from then on.
  *
- * Until then both work beside each other, and a tarry of layout 1 may take over again.
- * What it does meanwhile spoils the sums: so the base lines come last, and again if the
- * step was not finished. Any instance makes the step, and several may.
+ * Until then both work beside each other, and the older one may take over again. What a
+ * tarry of layout 1 does meanwhile spoils the sums: so the base lines come last, and again
+ * if the step was not finished. Any instance makes the step, and several may.
  */
 #include "bridge/alive.h"
 #include "bridge/meta_parts.h"
@@ -17,7 +18,8 @@
 
 enum { PAGE = 200 }; /* names of queues */
 
-/* Where it is: first all buckets of routes, then the queues of each sink. */
+/* Where it is with the base lines: first all buckets of routes, then the queues of each
+ * sink. */
 struct step {
     struct meta *meta;
     size_t route, sink;
@@ -69,8 +71,9 @@ static void note(struct step *step)
     snprintf(now, sizeof(now), "%d", META_LAYOUT);
     const struct meta_change changes[] = {
         {"layout", meta_value(m, "layout"), now},
+        {"least_reader", meta_value(m, "least_reader"), now},
         {"least_writer", meta_value(m, "least_writer"), now}};
-    store_meta(m->store, changes, 2, on_stepped, step);
+    store_meta(m->store, changes, 3, on_stepped, step);
 }
 
 static void on_baseline(void *arg, int64_t n)
@@ -168,7 +171,10 @@ void meta_step_tick(struct meta *m)
     } else if (now_ms - m->able_ms >= m->bridge->conf->daemon.upgrade_after_ms) {
         m->step = mem_alloc(sizeof(*m->step));
         m->step->meta = m;
-        go_on(m->step);
+        if (m->there.layout < META_LAYOUT_SUMS)
+            go_on(m->step);
+        else
+            note(m->step);
     }
 }
 

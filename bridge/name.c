@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/name.h"
 #include "bridge/bridge.h"
+#include "bridge/decimal.h"
 #include "bridge/submit.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* The default's fall-through is not marked for clang. */
@@ -15,9 +14,17 @@ enum { COUNTER_BITS = 14, INSTANCE_BITS = 40, NAME_CHARS = 16 };
 
 struct slice name_of_record(struct job *job)
 {
-    struct slice id = job_keepf(job, "%.*s/%" PRId32 "/%" PRId64, SLICE_ARG(job->topic),
-                                job->partition, job->offset);
-    return id.n <= JOB_ID_MAX ? id : (struct slice){NULL, 0};
+    char id[JOB_ID_MAX + 2 * (1 + DECIMAL_MAX)], *at = id;
+    if (job->topic.n > JOB_ID_MAX)
+        return (struct slice){NULL, 0};
+    if (job->topic.n > 0)
+        at = mempcpy(at, job->topic.p, job->topic.n);
+    *at++ = '/';
+    at += decimal_put(at, job->partition);
+    *at++ = '/';
+    at += decimal_put(at, job->offset);
+    size_t n = (size_t)(at - id);
+    return job_keep(job, (struct slice){n <= JOB_ID_MAX ? id : NULL, n});
 }
 
 struct slice name_new(struct bridge *bridge, struct job *job)
@@ -44,9 +51,9 @@ struct partition_row {
     char key[];       /* the bucket's name, a NUL and that */
 };
 
-/* Takes key. */
-static struct partition_row *row_of(struct source *src, struct buf *key)
+static struct partition_row *row_of(struct source *src)
 {
+    const struct buf *key = &src->partition_key;
     struct partition_row *row;
     HASH_FIND(hh, src->partitions, key->p, key->n, row);
     if (row == NULL) {
@@ -56,17 +63,16 @@ static struct partition_row *row_of(struct source *src, struct buf *key)
         row->name = row->key + strlen(row->key) + 1;
         HASH_ADD(hh, src->partitions, key, (unsigned)key->n, row);
     }
-    buf_free(key);
     return row;
 }
 
-/* b NULL: of no bucket. */
-static struct buf row_key(const struct bucket *b)
+/* Its beginning; b NULL: of no bucket. */
+static struct buf *row_key(struct source *src, const struct bucket *b)
 {
-    struct buf key = {0};
     const char *name = b ? bucket_name(b) : "";
-    buf_add(&key, name, strlen(name) + 1);
-    return key;
+    buf_clear(&src->partition_key);
+    buf_add(&src->partition_key, name, strlen(name) + 1);
+    return &src->partition_key;
 }
 
 /* Read again from an earlier place: what was sent before it is not known any more. */
@@ -79,9 +85,11 @@ static void chain(struct partition_row *row, struct origin *origin)
 static struct partition_row *name_at(struct source *src, const struct bucket *b,
                                      const struct job *job, struct origin *origin)
 {
-    struct buf key = row_key(b);
-    buf_addf(&key, "%.*s/%" PRId32, SLICE_ARG(job->topic), job->partition);
-    struct partition_row *row = row_of(src, &key);
+    struct buf *key = row_key(src, b);
+    buf_add_slice(key, job->topic);
+    buf_add_str(key, "/");
+    decimal_add(key, job->partition);
+    struct partition_row *row = row_of(src);
     origin->partition = row->name;
     origin->offset = job->offset;
     origin->before = -1;
@@ -103,9 +111,8 @@ void name_origin(struct source *src, const struct job *job, struct origin *origi
 void name_partition_again(struct source *src, const struct bucket *b,
                           struct origin *origin)
 {
-    struct buf key = row_key(b);
-    buf_add_str(&key, origin->partition);
-    struct partition_row *row = row_of(src, &key);
+    buf_add_str(row_key(src, b), origin->partition);
+    struct partition_row *row = row_of(src);
     origin->partition = row->name;
     chain(row, origin);
 }
@@ -126,4 +133,5 @@ void submit_forget(struct source *src)
         HASH_DEL(src->partitions, row);
         free(row);
     }
+    buf_free(&src->partition_key);
 }

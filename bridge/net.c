@@ -196,6 +196,12 @@ void net_write(struct net *n, const void *bytes, size_t count)
     n->flush_waiting = true;
 }
 
+void net_push(struct net *n)
+{
+    if (n->state == OPEN && !n->deaf)
+        send_out(n);
+}
+
 static void receive(struct net *n)
 {
     static char bytes[READ_BYTES]; /* the loop is one thread, and no callback reads */

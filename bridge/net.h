@@ -37,6 +37,9 @@ struct net_cbs {
 struct net *net_open(const struct net_conf *conf, const struct net_cbs *cbs, void *arg);
 /* Copies; open streams only. */
 void net_write(struct net *n, const void *bytes, size_t count);
+/* What was written leaves now, and not only when the turn ends. No callback from within.
+ */
+void net_push(struct net *n);
 /* No callback after this, from within one too. What was not sent is lost. NULL is fine.
  */
 void net_close(struct net *n);

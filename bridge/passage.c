@@ -74,7 +74,7 @@ static void on_passed(void *arg, const struct passed *what)
 {
     struct passage *p = arg;
     struct err err;
-    p->held = job_decode(what->id, what->record, &err);
+    p->held = job_decode(what->id, what->record, &p->route->names, &err);
     must(p->held != NULL); /* encoded by store_enqueue() */
     p->how.tries = job_keep(p->held, what->tries);
     p->how.group = job_keep(p->held, what->group);

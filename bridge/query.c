@@ -91,7 +91,8 @@ static void on_found(void *arg, const struct found_job *found)
         score_ms /= 1000; /* a queue keeps due times in us */
     struct job *job = NULL;
     if (found->record.n > 0)
-        job = job_decode((struct slice){q->id, q->id_n}, found->record, &err);
+        job = job_decode((struct slice){q->id, q->id_n}, found->record, &q->route->names,
+                         &err);
     const struct found_reply reply = {
         .state = state_of(found->state),
         .job = job,

@@ -164,8 +164,8 @@ static void on_looked(void *arg, const struct looked *looked)
                                   .expires_ms = looked->expires_ms,
                                   .lease = looked->state == 'f' ? looked->at_ms : 0,
                                   .now_ms = looked->now_ms};
-        struct job *job = queue_read(op->route->sink->rules, looked->id, looked->record,
-                                     looked->tries, &found);
+        struct job *job = queue_read(op->route->sink->rules, &op->route->names,
+                                     looked->id, looked->record, looked->tries, &found);
         op->cb.found(op->arg, QUEUE_OK, &found);
         job_free(job);
         op_end(op);

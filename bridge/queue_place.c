@@ -360,12 +360,13 @@ static enum queue_end end_of(const char *reason)
     return QUEUE_END_NOT;
 }
 
-struct job *queue_read(const struct queue_rules *rules, struct slice id,
-                       struct slice record, struct slice text, struct queue_job *out)
+struct job *queue_read(const struct queue_rules *rules, const struct job_names *names,
+                       struct slice id, struct slice record, struct slice text,
+                       struct queue_job *out)
 {
     struct err err;
     struct tries tries;
-    struct job *job = record.n ? job_decode(id, record, &err) : NULL;
+    struct job *job = record.n ? job_decode(id, record, names, &err) : NULL;
     tries_parse(text, &tries);
     int64_t limit = job && job->tries_max > 0 ? job->tries_max : rules ? rules->tries : 0;
     out->job = job;

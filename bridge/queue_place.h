@@ -86,8 +86,9 @@ void queue_note_use(struct queue *q);
 void queue_list_due(struct queue *q);
 /* Reads a job as Redis keeps it. state, at_ms, expires (-1: never), lease and now as
  * given; the job is the caller's to free. */
-struct job *queue_read(const struct queue_rules *rules, struct slice id,
-                       struct slice record, struct slice tries, struct queue_job *out);
+struct job *queue_read(const struct queue_rules *rules, const struct job_names *names,
+                       struct slice id, struct slice record, struct slice tries,
+                       struct queue_job *out);
 
 /* --- for daemon.c and drain.c --- */
 void queue_sink_init(struct sink *sink);

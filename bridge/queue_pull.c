@@ -195,7 +195,7 @@ static void arm(struct queue *q, int64_t now_us)
     if (wait_us < 0)
         timer_rest(q->timer);
     else
-        timer_set(q->timer, (wait_us + 999) / 1000);
+        timer_set_us(q->timer, wait_us);
 }
 
 /* Redis is away, or refuses: for how long to rest; -1: until it is back. 0: it can be
@@ -240,7 +240,7 @@ void queue_pump(struct queue *q)
         turn_away(q);
     if (rest != 0) {
         if (rest > 0)
-            timer_set(q->timer, (rest + 999) / 1000);
+            timer_set_us(q->timer, rest);
         else
             timer_rest(q->timer); /* queue_look_all() */
         return;
@@ -272,7 +272,7 @@ static void bury_unreadable(const struct queue *q, const struct pulled *pulled)
     struct buf text = {0};
     tries_parse(pulled->tries, &tries);
     tries_set_reason(&tries, reason_name(REASON_UNDECODABLE));
-    job_free(job_decode(pulled->id, pulled->record, &err));
+    job_free(job_decode(pulled->id, pulled->record, NULL, &err));
     tries_set_error(&tries, err.text);
     tries_format(&tries, &text);
     log_error(q->sink->conf->name, "job %.*s of queue %.*s: %s", SLICE_ARG(pulled->id),
@@ -326,7 +326,7 @@ static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pu
             no_body(q, &pulled[i]);
         } else if (job_is_newer(pulled[i].record)) {
             put_off(seat, &pulled[i], now_ms);
-        } else if (queue_read(q->sink->rules, pulled[i].id, pulled[i].record,
+        } else if (queue_read(q->sink->rules, NULL, pulled[i].id, pulled[i].record,
                               pulled[i].tries, job) == NULL) {
             bury_unreadable(q, &pulled[i]);
         } else {

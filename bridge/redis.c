@@ -5,7 +5,7 @@
  *   RESTING -> FINDING -> OPENING -> GREETING -> READY, and from each back to RESTING
  * with a reason. FINDING only where a finder says where the server is.
  *
- * Bytes are net.c's; hiredis formats commands and parses replies. Every command that was
+ * Bytes are net.c's; resp.c formats commands, hiredis parses replies. Every command that was
  * queued gets its callback exactly once, in order.
  */
 #include "bridge/redis.h"
@@ -50,26 +50,21 @@ static void on_deadline(void *arg)
     redis_lose(r, why);
 }
 
-void redis_send(struct redis *r, const struct slice *args, unsigned count,
-                redis_reply_cb *cb, void *arg)
+static void send_whole(struct redis *r, struct slice bytes, redis_reply_cb *cb, void *arg)
 {
-    if (count > r->argv_cap) {
-        r->argv_cap = count;
-        r->argv = mem_realloc(r->argv, count * sizeof(*r->argv));
-        r->argv_len = mem_realloc(r->argv_len, count * sizeof(*r->argv_len));
-    }
-    for (unsigned i = 0; i < count; i++) {
-        r->argv[i] = args[i].p ? args[i].p : "";
-        r->argv_len[i] = args[i].n;
-    }
-    char *bytes;
-    long long n = redisFormatCommandArgv(&bytes, (int)count, r->argv, r->argv_len);
-    must(n > 0);
-    net_write(r->net, bytes, (size_t)n);
-    redisFreeCommand(bytes);
+    net_write(r->net, bytes.p, bytes.n);
     redis_queue_add(&r->open, cb, arg, loop_mono_ms());
     if (!timer_is_set(r->deadline_timer))
         timer_set(r->deadline_timer, r->conf.command_timeout_ms);
+}
+
+void redis_send(struct redis *r, const struct slice *args, unsigned count,
+                redis_reply_cb *cb, void *arg)
+{
+    resp_begin(&r->command);
+    for (unsigned i = 0; i < count; i++)
+        resp_add(&r->command, args[i]);
+    send_whole(r, resp_end(&r->command), cb, arg);
 }
 
 void redis_command(struct redis *r, const struct slice *args, unsigned count,
@@ -77,6 +72,18 @@ void redis_command(struct redis *r, const struct slice *args, unsigned count,
 {
     must(r->phase == READY && count > 0 && cb != NULL);
     redis_send(r, args, count, cb, arg);
+}
+
+void redis_whole_command(struct redis *r, struct slice bytes, redis_reply_cb *cb,
+                         void *arg)
+{
+    must(r->phase == READY && cb != NULL);
+    send_whole(r, bytes, cb, arg);
+}
+
+void redis_push(struct redis *r)
+{
+    net_push(r->net);
 }
 
 unsigned redis_open_count(const struct redis *r)
@@ -384,7 +391,6 @@ void redis_free(struct redis *r)
     free_subscriptions(r);
     redis_conf_free(&r->conf);
     redis_queue_free(&r->open);
-    free(r->argv);
-    free(r->argv_len);
+    resp_free(&r->command);
     loop_defer_free(r);
 }

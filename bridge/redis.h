@@ -112,6 +112,11 @@ void redis_reconnect(struct redis *r, const char *why);
 /* Queues a command; must be up. Arguments are copied. deadline by conf. */
 void redis_command(struct redis *r, const struct slice *args, unsigned count,
                    redis_reply_cb *cb, void *arg);
+/* The same with a command as resp_end() gives it. */
+void redis_whole_command(struct redis *r, struct slice bytes, redis_reply_cb *cb,
+                         void *arg);
+/* What was queued leaves now, in the midst of the turn; else it does at its end. */
+void redis_push(struct redis *r);
 /* Commands sent and not answered yet. */
 unsigned redis_open_count(const struct redis *r);
 /* Turns the connection into a subscriber; again after each reconnection by itself. */

@@ -7,6 +7,7 @@
 
 #include "bridge/redis.h"
 #include "bridge/redis_queue.h"
+#include "bridge/resp.h"
 
 struct net;
 struct redisReader;
@@ -34,9 +35,7 @@ struct redis {
     int64_t heard_ms;             /* when the last reply came */
     size_t unparsed_bytes;        /* fed since then */
     struct timer *deadline_timer; /* one for all commands: the oldest counts */
-    const char **argv;            /* hiredis wants them apart */
-    size_t *argv_len;
-    unsigned argv_cap;
+    struct resp command;          /* the last one */
 
     struct timer *connect_timer; /* RESTING: begins again; else: gives up */
     unsigned failures;           /* in a row */

@@ -46,6 +46,20 @@ static bool is_open(const struct sink *sink, const struct tmpl *target)
     return memchr(end, '/', (size_t)(prefix.p + prefix.n - end)) == NULL;
 }
 
+/* A job has the one source of its route, and the one target, unless its message asked. */
+static void set_names(struct route *route, struct err *err)
+{
+    const struct opt_list *from = &route->conf->from;
+    struct job *any = job_new(0);
+    if (route->target && tmpl_is_constant(route->target) &&
+        tmpl_render(route->target, any, NULL, 0, slice_of(route->conf->name),
+                    &route->fixed_target, err) == 0)
+        route->names.target = buf_slice(&route->fixed_target);
+    if (from->n == 1)
+        route->names.source = slice_of(from->v[0]);
+    job_free(any);
+}
+
 int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
                struct err *err)
 {
@@ -62,6 +76,7 @@ int route_init(struct route *route, struct bridge *bridge, const struct conf_rou
         return err_in(err, conf->name);
     if (route->sink->rules)
         return 0; /* its queues make their own */
+    set_names(route, err);
     generations_init(route);
     route->pace = pace_new(route);
     return 0;
@@ -72,6 +87,7 @@ void route_fini(struct route *route)
     generations_fini(route);
     pace_free(route->pace);
     tmpl_free(route->target);
+    buf_free(&route->fixed_target);
     tmpl_free(route->dead_target);
 }
 

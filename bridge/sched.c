@@ -104,6 +104,12 @@ static int64_t until_due_us(const struct sched *s, int64_t now_us)
     return clock_until_us(bucket_clock(s->bucket), now_us, s->head_ms + left_ms(s));
 }
 
+static int64_t gap_us(const struct sched *s, int64_t now_us)
+{
+    int64_t wait_us = s->claim_us + SCHED_GAP_US - now_us;
+    return wait_us > 0 ? wait_us : 0;
+}
+
 static void pump(struct sched *s)
 {
     struct bridge *bridge = s->route->bridge;
@@ -117,7 +123,7 @@ static void pump(struct sched *s)
     }
     struct sched_view view = {
         .until_due_us = until_due_us(s, now_us),
-        .gap_us = pacer_wait_us(&s->pacer, now_us, 1),
+        .gap_us = gap_us(s, now_us),
         .credit = credit(s->route),
         .credit_max = sink->max_in_flight,
         .more = s->more,
@@ -129,7 +135,7 @@ static void pump(struct sched *s)
         timer_rest(s->timer);
         break;
     case SCHED_SLEEP:
-        timer_set(s->timer, (wait_us + 999) / 1000);
+        timer_set_us(s->timer, wait_us);
         break;
     case SCHED_WAIT_CREDIT:
         wait_for_credit(s);
@@ -155,7 +161,6 @@ static void on_claim(void *arg, const struct claim_reply *reply)
         return;
     }
     int64_t now_us = loop_mono_us();
-    pacer_sent(&s->pacer, reply->count, now_us);
     s->more = reply->count == s->want;
     if (reply->wait_us != 0)
         s->paced_us = now_us + (reply->wait_us > 0 ? reply->wait_us : FULL_US) +
@@ -218,6 +223,7 @@ void sched_moved(struct sched *s)
         alive_rank(s->route->bridge->alive, s->route->conf->name, bucket_name(s->bucket));
     bool took_over = rank == 0 && s->rank > 0; /* head_ms may be a guess */
     s->rank = rank;
+    bucket_leave_to_owner(s->bucket, rank > 0);
     if (took_over)
         sched_look(s);
     else
@@ -302,6 +308,7 @@ void sched_init(struct sched *s, struct route *route, const char *name)
     s->head_ms = s->lease_ms = -1;
     s->bucket = bucket_new(route->bridge->store, name, &route->rules, &events, s);
     s->rank = alive_rank(route->bridge->alive, route->conf->name, name);
+    bucket_leave_to_owner(s->bucket, s->rank > 0);
     s->timer = timer_new(on_timer, s);
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/script.h"
+#include "bridge/decimal.h"
 #include "bridge/mem.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <hiredis/hiredis.h>
@@ -22,6 +21,7 @@ static const char *const names[SCRIPTS] = {
     [SCRIPT_PACE] = "pace",       [SCRIPT_ALIVE] = "alive",
     [SCRIPT_META] = "meta",       [SCRIPT_SEAL] = "seal",
     [SCRIPT_AUDIT] = "audit",     [SCRIPT_BASELINE] = "baseline",
+    [SCRIPT_MOVE] = "move",
 };
 
 const char *script_name(enum script s)
@@ -71,47 +71,31 @@ void scripts_load(struct script_load *load, struct scripts *s, struct redis *r,
     }
 }
 
-void args_init(struct args *a, unsigned cap)
-{
-    a->v = mem_alloc(cap * sizeof(*a->v));
-    a->number = mem_alloc(cap * sizeof(*a->number));
-    a->cap = cap;
-    a->n = 0;
-}
-
 void args_free(struct args *a)
 {
-    free(a->v);
-    free(a->number);
-    *a = (struct args){0};
+    resp_free(&a->command);
 }
 
 void args_slice(struct args *a, struct slice s)
 {
-    must(a->n < a->cap);
-    a->v[a->n++] = s.p ? s : SLICE_LIT("");
+    resp_add(&a->command, s);
 }
 
 void args_number(struct args *a, int64_t n)
 {
-    must(a->n < a->cap);
-    char *text = a->number[a->n];
-    int len = snprintf(text, sizeof(a->number[0]), "%" PRId64, n);
-    a->v[a->n++] = (struct slice){text, (size_t)len};
+    resp_add_number(&a->command, n);
 }
 
 void args_letter_number(struct args *a, char letter, int64_t n)
 {
-    must(a->n < a->cap);
-    char *text = a->number[a->n];
-    int len = snprintf(text, sizeof(a->number[0]), "%c%" PRId64, letter, n);
-    a->v[a->n++] = (struct slice){text, (size_t)len};
+    char text[1 + DECIMAL_MAX] = {letter};
+    resp_add(&a->command, (struct slice){text, 1 + decimal_put(text + 1, n)});
 }
 
 void args_begin(struct args *a, const struct scripts *s, enum script script,
                 const struct slice *keys, unsigned key_count)
 {
-    a->n = 0;
+    resp_begin(&a->command);
     args_slice(a, SLICE_LIT("EVALSHA"));
     args_slice(a, slice_of(s->sha[script]));
     args_number(a, key_count);
@@ -123,5 +107,5 @@ void args_send(struct args *a, struct scripts *s, enum script script, struct red
                redis_reply_cb *cb, void *arg)
 {
     s->calls[script]++;
-    redis_command(r, a->v, a->n, cb, arg);
+    redis_whole_command(r, resp_end(&a->command), cb, arg);
 }

@@ -7,7 +7,7 @@
 #define BRIDGE_SCRIPT_H
 
 #include "bridge/redis.h"
-#include "bridge/slice.h"
+#include "bridge/resp.h"
 
 #include <stdint.h>
 
@@ -44,6 +44,7 @@ enum script {
     SCRIPT_SEAL,
     SCRIPT_AUDIT,
     SCRIPT_BASELINE,
+    SCRIPT_MOVE,
     SCRIPTS
 };
 const char *script_name(enum script s);
@@ -64,18 +65,15 @@ struct script_load { /* onto one server */
 void scripts_load(struct script_load *load, struct scripts *s, struct redis *r,
                   void (*done)(void *arg, bool ok), void *arg);
 
-/* The arguments of one call, reused from call to call. */
+/* The arguments of one call, reused from call to call; zeroed is ready. */
 struct args {
-    struct slice *v;
-    char (*number)[24];
-    unsigned n, cap;
+    struct resp command;
 };
-void args_init(struct args *a, unsigned cap);
 void args_free(struct args *a);
 /* Starts a call: EVALSHA digest key-count keys. */
 void args_begin(struct args *a, const struct scripts *s, enum script script,
                 const struct slice *keys, unsigned key_count);
-void args_slice(struct args *a, struct slice s); /* borrowed until args_send() */
+void args_slice(struct args *a, struct slice s); /* copied */
 void args_number(struct args *a, int64_t n);
 /* As one: the letter, and the number behind it. */
 void args_letter_number(struct args *a, char letter, int64_t n);

@@ -149,6 +149,8 @@ static void print_gauges(const struct bridge *bridge, const struct counts *count
     } rows[] = {
         {"tarry_jobs_pending", "Jobs that wait in Redis.",
          offsetof(struct counts, waiting)},
+        {"tarry_jobs_far", "Of these, due later than redis.horizon, in less memory.",
+         offsetof(struct counts, far)},
         {"tarry_jobs_inflight", "Jobs claimed and not yet acknowledged, all instances.",
          offsetof(struct counts, in_flight)},
         {"tarry_jobs_dead", "Dead letters in the error bucket.",

@@ -8,6 +8,7 @@
 #include "bridge/log.h"
 #include "bridge/loop.h"
 #include "bridge/mem.h"
+#include "bridge/store_far.h"
 #include "bridge/store_lane.h"
 #include "bridge/store_wait.h"
 
@@ -193,9 +194,8 @@ static void flush(void *arg)
     }
     for (unsigned i = 0; st->conf.durability.replicas > 0 && i < st->node_count; i++)
         sooner(&soonest_us, wait_flush(st->nodes[i], now_us));
-    st->turn++;
     if (soonest_us >= 0)
-        timer_set(st->flush_timer, (soonest_us + 999) / 1000);
+        timer_set_us(st->flush_timer, soonest_us);
 }
 
 static void on_flush_timer(void *arg)
@@ -214,6 +214,7 @@ static void on_tick(void *arg)
     }
     for (unsigned i = 0; i < st->node_count; i++)
         node_tick(st->nodes[i]);
+    far_tick(st);
     if (st->map)
         map_tick(st->map);
 }
@@ -251,16 +252,13 @@ struct store *store_new(const struct store_conf *conf, const struct store_events
     st->events = *events;
     st->arg = arg;
     TAILQ_INIT(&st->lanes);
-    unsigned changes = ARGS_PER_CHANGE * conf->batch_max;
-    args_init(&st->args,
-              ARGS_PER_CALL +
-                  (changes > 2 * QUEUE_PULL_MAX ? changes : 2 * QUEUE_PULL_MAX));
     buf_addf(&channel, "%s:wake", conf->prefix);
     st->wake_channel = mem_strdup(buf_str(&channel));
     buf_free(&channel);
     st->flush_timer = timer_new(on_flush_timer, st);
     st->tick = timer_every(TICK_MS, on_tick, st);
     st->hook = loop_each_turn(flush, st);
+    far_init(st);
     connect_all(st);
     return st;
 }
@@ -280,8 +278,10 @@ void store_free(struct store *st)
     st->node_count = 0;
     while ((b = st->buckets))
         bucket_free(b);
+    far_fini(st);
     map_free(st->map);
     args_free(&st->args);
+    buf_free(&st->record);
     free(st->nodes);
     free(st->wake_channel);
     redis_conf_free(&st->conf.redis);
@@ -330,6 +330,12 @@ uint64_t store_arrivals(const struct store *st)
 uint64_t store_errors(const struct store *st, enum redis_error e)
 {
     return st->errors[e];
+}
+
+void store_set_layout(struct store *st, int64_t layout, bool moves)
+{
+    st->layout = layout;
+    st->movers.allowed = moves;
 }
 
 const char *store_prefix(const struct store *st)

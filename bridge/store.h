@@ -34,6 +34,7 @@ struct store_conf {
     const char *prefix;      /* of every key */
     const char *instance;    /* this daemon's name among those on the same Redis */
     unsigned batch_max;      /* jobs of one script call */
+    int64_t horizon_ms;      /* see store_far.h; 0: no new far jobs */
     struct durability durability;
     struct memory_mark memory_mark;
 };
@@ -95,6 +96,9 @@ void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_byte
  * it. reply NULL: Redis is away; told from within, if that is known. */
 void store_command(struct store *st, const struct slice *args, unsigned n,
                    redis_reply_cb *cb, void *arg);
+/* The layout that the keys have (meta.h), each time that it was read. moves: this process
+ * sees to it that jobs leave the second tier (store_far.h). */
+void store_set_layout(struct store *st, int64_t layout, bool moves);
 /* PREFIX of every key. */
 const char *store_prefix(const struct store *st);
 /* Says name to every other instance: told(). */
@@ -116,8 +120,10 @@ struct bucket_rules {
     double rate;           /* jobs claimed per second; 0: no limit */
     int64_t burst;         /* of them, at once */
     int64_t in_flight_max; /* claimed and not yet ended, all instances; 0: no limit */
+    const struct job_names *names; /* what records leave out; NULL: nothing */
     bool shared; /* rate is of all instances together; else of each. in_flight_max holds
                   * only where it is */
+    bool kept;   /* nobody delivers its jobs: they stay in the second tier */
 };
 /* name: "ROUTE/N"; copied. rules must stay. Lives as long as the store, unless it is
  * freed before. */
@@ -133,6 +139,8 @@ void bucket_free(struct bucket *b);
 /* Nothing queued, nothing on its way. */
 bool bucket_is_idle(const struct bucket *b);
 const char *bucket_name(const struct bucket *b);
+/* left: another instance owns it (alive.h), and is the first to move its far jobs. */
+void bucket_leave_to_owner(struct bucket *b, bool left);
 const char *
 bucket_ingest_key(const struct bucket *b); /* for a person who must delete it */
 /* Forgets which records of a partition ("topic/7") this bucket has had. */
@@ -175,6 +183,7 @@ struct enqueue {
                            a dead one */
     bool replace;       /* a job of that id goes, wherever it stands */
     bool again;         /* only where it is in flight */
+    bool unknown;       /* nobody knows its id: it is that of a Kafka record */
     struct slice group; /* where rules->by_key: of one group at a time; p NULL: its own */
     bool now;           /* due when it is stored, whatever job->due_ms says */
     int64_t expires_ms; /* a queue's: 0: never */
@@ -238,6 +247,7 @@ void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg);
 
 struct counts {
     int64_t waiting, in_flight, dead, overdue, head_ms, lease_ms, now_ms;
+    int64_t far; /* of those waiting: in the second tier */
 };
 typedef void count_cb(void *arg, const struct counts *counts); /* NULL: no answer */
 void store_count(struct bucket *b, count_cb *cb, void *arg);

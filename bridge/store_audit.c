@@ -10,11 +10,11 @@
 static const enum bucket_key pool_key[] = {KEY_POOL}; /* the others are made of it */
 
 static const char *const names[AUDIT_PARTS] = {
-    [AUDIT_DELAY] = "delay", [AUDIT_UNACK] = "unack", [AUDIT_ERROR] = "error",
-    [AUDIT_DONE] = "done",   [AUDIT_HELD] = "held",   [AUDIT_PLACE] = "place",
-    [AUDIT_LEAD] = "lead",   [AUDIT_AWAY] = "away",   [AUDIT_TRIES] = "tries",
-    [AUDIT_ENDED] = "ended", [AUDIT_TTL] = "ttl",     [AUDIT_POOL] = "pool",
-    [AUDIT_SUMS] = "sums",
+    [AUDIT_DELAY] = "delay", [AUDIT_FAR] = "far",     [AUDIT_UNACK] = "unack",
+    [AUDIT_ERROR] = "error", [AUDIT_DONE] = "done",   [AUDIT_HELD] = "held",
+    [AUDIT_PLACE] = "place", [AUDIT_LEAD] = "lead",   [AUDIT_AWAY] = "away",
+    [AUDIT_TRIES] = "tries", [AUDIT_ENDED] = "ended", [AUDIT_TTL] = "ttl",
+    [AUDIT_POOL] = "pool",   [AUDIT_SUMS] = "sums",
 };
 enum { HEAD = 3, COUNTS = 6, PER_FINDING = 2 };
 

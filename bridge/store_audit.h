@@ -12,6 +12,7 @@
  * counts. */
 enum audit_part {
     AUDIT_DELAY,
+    AUDIT_FAR,
     AUDIT_UNACK,
     AUDIT_ERROR,
     AUDIT_DONE,

@@ -29,6 +29,7 @@ static struct bucket *make(struct store *st, const char *name, struct buf *base,
     b->store = st;
     b->events = events;
     b->owner = owner;
+    b->far.first_ms = -1;
     b->name = mem_strdup(name);
     buf_addf(&text, "%s %s", name, st->conf.instance);
     b->wake = mem_strdup(buf_str(&text));
@@ -97,6 +98,7 @@ void bucket_free(struct bucket *b)
 {
     for (int i = 0; i < LANES; i++)
         lane_close(&b->lane[i]);
+    far_close(b);
     HASH_DEL(b->store->buckets, b);
     for (size_t i = 0; i < BUCKET_KEYS; i++)
         free(b->key_text[i]);

@@ -12,6 +12,8 @@
 
 #include <hiredis/hiredis.h>
 
+enum { RECORD_KEEP_BYTES = 1024 * 1024 }; /* of its buffer; above, it is given back */
+
 const enum bucket_key job_keys[5] = {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR,
                                      KEY_TRIES};
 
@@ -40,18 +42,33 @@ static int64_t deadline_us(int64_t deadline_ms)
     return deadline_ms > 0 ? loop_mono_us() + deadline_ms * 1000 : 0;
 }
 
+/* Of a queue nobody knows from which route its jobs come. */
+static const struct job_names *names_of(const struct bucket *b)
+{
+    return b->ways && b->store->short_records ? b->ways->names : NULL;
+}
+
+/* Good until the next one. */
+static struct slice encode(const struct bucket *b, const struct job *job)
+{
+    struct buf *record = &b->store->record;
+    if (record->cap > RECORD_KEEP_BYTES)
+        buf_free(record);
+    buf_clear(record);
+    job_encode(job, names_of(b), record);
+    return buf_slice(record);
+}
+
 void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
                    change_cb *cb, void *arg)
 {
-    struct buf record = {0};
-    job_encode(job, &record);
-    struct change *c = change_new(job->id, buf_slice(&record), how->tries, how->group);
-    buf_free(&record);
+    struct change *c = change_new(job->id, encode(b, job), how->tries, how->group);
     c->due_ms = how->at_ms ? how->at_ms : job->due_ms;
     c->how = how->dead        ? 'd'
              : how->in_flight ? 'f'
              : how->replace   ? 'r'
              : how->again     ? 'b'
+             : how->unknown   ? 'u'
                               : 0;
     c->now = how->now || (how->dead && how->at_ms == 0);
     c->expires_ms = how->expires_ms;
@@ -99,10 +116,7 @@ void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_m
 void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_t at_ms,
                   change_cb *cb, void *arg)
 {
-    struct buf record = {0};
-    job_encode(job, &record);
-    struct change *c = change_new(job->id, buf_slice(&record), nothing, nothing);
-    buf_free(&record);
+    struct change *c = change_new(job->id, encode(b, job), nothing, nothing);
     c->due_ms = at_ms ? at_ms : job->due_ms;
     add(b, LANE_RETRY, c, lease, cb, arg);
 }
@@ -113,10 +127,10 @@ void store_lose(struct bucket *b, struct slice id, int64_t lease,
                 change_cb *cb, void *arg)
 {
     struct buf records = {0};
-    job_encode(lost->job, &records);
+    job_encode(lost->job, names_of(b), &records);
     size_t kept_n = records.n;
     if (next)
-        job_encode(next, &records);
+        job_encode(next, names_of(b), &records);
     struct change *c = change_new(id, buf_slice(&records), lost->tries, lost->job->id);
     buf_free(&records);
     c->kept = (struct slice){c->record.p, kept_n};
@@ -275,7 +289,7 @@ void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg)
 static void tell_count(struct call *call, const struct redisReply *r)
 {
     count_cb *cb = (count_cb *)call->cb;
-    if (r == NULL || r->elements != 7) {
+    if (r == NULL || r->elements != 9) {
         cb(call->arg, NULL);
         return;
     }
@@ -287,7 +301,9 @@ static void tell_count(struct call *call, const struct redisReply *r)
         .head_ms = r->element[4]->integer,
         .lease_ms = r->element[5]->integer,
         .now_ms = r->element[6]->integer,
+        .far = r->element[7]->integer,
     };
+    far_note(call->bucket, r->element[8]->integer);
     cb(call->arg, &counts);
 }
 

@@ -13,7 +13,7 @@ enum {
     BATCH_BYTES_MAX = 1024 * 1024,
     GAP_US = 10 * 1000, /* for the batch before it to come again */
     REFUSED_MAX = 50,   /* then the batch before it will not come any more */
-    PATIENCE = 2 /* where nobody awaits the answer: so many times the pacer's gap */
+    EARLY = 16          /* leave in the midst of a turn, where none is on its way */
 };
 
 /* The fault point of a lane, where it has one. */
@@ -41,18 +41,6 @@ static void take_out(struct lane *lane, struct change *c)
     TAILQ_REMOVE(&lane->queue, c, link);
     lane->queued--;
     lane->awaited -= c->awaited;
-}
-
-void lane_add(struct lane *lane, struct change *c)
-{
-    c->seq = lane->bucket->next_seq++;
-    c->queued_us = loop_mono_us();
-    lane->newest_us = c->queued_us;
-    lane->newest_turn = lane->bucket->store->turn;
-    TAILQ_INSERT_TAIL(&lane->queue, c, link);
-    count_in(lane, c);
-    lane->bucket->store->open_count++;
-    store_list_lane(lane->bucket->store, lane);
 }
 
 /* The change is answered and gone. */
@@ -175,7 +163,10 @@ static struct slice read_reply(struct lane *lane, const struct redisReply *reply
     if (lane->kind == LANE_ENQUEUE && b->rules && head >= 0)
         head = (head + 999) / 1000; /* of a queue: in us */
     b->events->head(b->owner, head);
-    queue_settled(b, reply);
+    if (lane->kind == LANE_ENQUEUE)
+        far_note(b, redis_item(reply, 2)->integer);
+    else
+        queue_settled(b, reply);
     return redis_text(reply->element[1]);
 }
 
@@ -224,25 +215,42 @@ static uint64_t older_than(const struct lane *lane)
     return UINT64_MAX;
 }
 
+/* Notes of which partition of Kafka the change is. false: the batch has no room for
+ * another one. */
+static bool number_partition(struct batch *batch, struct change *c)
+{
+    unsigned i = 0;
+    c->partition = 0;
+    if (c->origin.partition == NULL)
+        return true;
+    while (i < batch->partition_count && batch->partitions[i].name != c->origin.partition)
+        i++;
+    if (i == LANE_PARTITIONS_MAX)
+        return false;
+    if (i == batch->partition_count)
+        batch->partitions[batch->partition_count++] =
+            (struct lane_partition){c->origin.partition, c->origin.before};
+    c->partition = i + 1;
+    return true;
+}
+
 /* Takes from the queue what one call carries. */
 static struct batch *take(struct lane *lane)
 {
     uint64_t limit = older_than(lane);
     struct batch *batch = mem_alloc(sizeof(*batch));
-    const char *last = NULL;
     size_t bytes = 0;
-    unsigned switches = 0;
     struct change *c;
     batch->lane = lane;
     batch->first_seq = TAILQ_FIRST(&lane->queue)->seq;
     TAILQ_INIT(&batch->list);
     while ((c = TAILQ_FIRST(&lane->queue))) {
         bytes += c->record.n + c->tries.n + c->id.n + c->kept.n;
-        switches += c->origin.partition != last; /* no fewer than partitions */
-        last = c->origin.partition;
         if (batch->count > 0 &&
             (c->seq > limit || batch->count >= lane->bucket->store->conf.batch_max ||
-             bytes > BATCH_BYTES_MAX || switches > LANE_PARTITIONS_MAX))
+             bytes > BATCH_BYTES_MAX))
+            break;
+        if (!number_partition(batch, c))
             break;
         take_out(lane, c);
         TAILQ_INSERT_TAIL(&batch->list, c, link);
@@ -273,33 +281,21 @@ static void send_batch(struct lane *lane, struct node *node, int64_t now_us)
     const struct change *c;
     TAILQ_FOREACH (c, &batch->list, link)
         row->change(&st->args, batch, c);
-    pacer_sent(&lane->pacer, batch->count, now_us);
+    lane->sent_us = now_us;
     lane->flying++;
     TAILQ_INSERT_TAIL(&lane->flights, batch, link);
     args_send(&st->args, &st->scripts, row->script, node->redis, on_reply, batch);
     FAULT_QUEUED(LANE_POINT(lane, "S2", "K3"));
 }
 
-/* us that the head of the queue may still wait for company; 0: the next turn; -1: not. */
-static int64_t unripe_us(struct lane *lane, int64_t now_us)
+int64_t lane_wait_us(const struct lane *lane, unsigned full, int64_t now_us)
 {
-    struct store *st = lane->bucket->store;
-    if (lane->queued >= st->conf.batch_max)
+    if (lane->queued >= full)
+        return 0;
+    if (lane->flying >= LANE_WINDOW)
         return -1;
-    if (lane->awaited == 0) {
-        int64_t wait_us = pacer_wait_us(&lane->pacer, now_us, PATIENCE);
-        return wait_us > 0 ? wait_us : -1;
-    }
-    if (pacer_hurries(&lane->pacer, now_us))
-        return lane->newest_turn == st->turn ? 0 : -1;
-    int64_t wait_us = pacer_wait_us(&lane->pacer, now_us, 1);
-    int64_t quiet_us = lane->newest_us + PACER_QUIET_US - now_us;
-    if (wait_us == 0)
-        return -1;
-    if (quiet_us > 0)
-        return wait_us < quiet_us ? wait_us : quiet_us;
-    pacer_in_vain(&lane->pacer, now_us);
-    return -1;
+    int64_t wait_us = lane->awaited > 0 ? 0 : lane->sent_us + LANE_GATHER_US - now_us;
+    return wait_us > 0 ? wait_us : 0;
 }
 
 /* The bucket has moved. What was sent to where it was may come back, and goes first. */
@@ -323,12 +319,33 @@ int64_t lane_flush(struct lane *lane, int64_t now_us)
     while (lane->queued > 0 && lane->flying < LANE_BATCHES) {
         if (TAILQ_FIRST(&lane->queue)->seq > older_than(lane))
             return -1; /* the other lane's answer makes the next turn */
-        int64_t wait_us = unripe_us(lane, now_us);
-        if (wait_us >= 0)
+        int64_t wait_us = lane_wait_us(lane, lane->bucket->store->conf.batch_max, now_us);
+        if (wait_us != 0)
             return wait_us;
         send_batch(lane, node, now_us);
     }
     return -1;
+}
+
+/* Redis may begin while the turn goes on. */
+static void flush_early(struct lane *lane)
+{
+    unsigned flying = lane->flying;
+    lane_flush(lane, loop_mono_us());
+    if (lane->flying > flying)
+        redis_push(bucket_node(lane->bucket)->redis);
+}
+
+void lane_add(struct lane *lane, struct change *c)
+{
+    c->seq = lane->bucket->next_seq++;
+    TAILQ_INSERT_TAIL(&lane->queue, c, link);
+    count_in(lane, c);
+    lane->bucket->store->open_count++;
+    store_list_lane(lane->bucket->store, lane);
+    if ((lane->queued == EARLY && lane->flying == 0) ||
+        lane->queued == lane->bucket->store->conf.batch_max)
+        flush_early(lane);
 }
 
 void lane_expire(struct lane *lane, int64_t now_us)

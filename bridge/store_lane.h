@@ -9,8 +9,8 @@
 #define BRIDGE_STORE_LANE_H
 
 #include "bridge/log.h"
-#include "bridge/pacer.h"
 #include "bridge/store.h"
+#include "bridge/store_far.h"
 #include "bridge/store_map.h"
 #include "bridge/store_node.h"
 
@@ -30,9 +30,9 @@ enum lane_kind {
     LANES
 };
 enum {
-    LANE_BATCHES = 4,        /* on their way at once */
-    ARGS_PER_CHANGE = 10,    /* at most */
-    ARGS_PER_CALL = 256,     /* digest, keys, partitions */
+    LANE_BATCHES = 4,        /* on their way at once, of full ones */
+    LANE_WINDOW = 2,         /* of others: one is with Redis, one behind it */
+    LANE_GATHER_US = 2000,   /* between two that nobody awaits */
     LANE_PARTITIONS_MAX = 64 /* of Kafka, in one batch */
 };
 
@@ -44,17 +44,17 @@ struct change {
     struct slice kept_id, kept;     /* a run given up, of a repeat; in the same */
     struct origin origin;
     int64_t due_ms, lease;
-    int64_t due_us;                 /* of a release */
-    int64_t queued_us, deadline_us; /* monotonic; deadline 0: none */
-    int64_t expires_ms;             /* 0: never */
-    char how;                       /* the script's letter for it; 0: none */
-    bool now;                       /* due when it is stored */
-    bool awaited;       /* somebody sends no more until this one is answered */
-    bool once;          /* not sent again when its answer was lost: it would do harm */
-    bool again;         /* it was sent before, and may have been carried out then */
-    unsigned partition; /* its number in the batch, from 1; 0: none */
-    unsigned refused;   /* times that the script asked for the batch before it */
-    passed_cb *passed;  /* of an enqueue; NULL: none */
+    int64_t due_us;      /* of a release */
+    int64_t deadline_us; /* monotonic; 0: none */
+    int64_t expires_ms;  /* 0: never */
+    char how;            /* the script's letter for it; 0: none */
+    bool now;            /* due when it is stored */
+    bool awaited;        /* somebody sends no more until this one is answered */
+    bool once;           /* not sent again when its answer was lost: it would do harm */
+    bool again;          /* it was sent before, and may have been carried out then */
+    unsigned partition;  /* its number in the batch, from 1; 0: none */
+    unsigned refused;    /* times that the script asked for the batch before it */
+    passed_cb *passed;   /* of an enqueue; NULL: none */
     change_cb *cb;
     void *arg;
 };
@@ -67,11 +67,9 @@ struct lane {
     TAILQ_HEAD(, batch) flights; /* on their way */
     unsigned queued, flying;     /* changes; batches */
     unsigned awaited;            /* of those queued */
-    int64_t newest_us;
-    uint64_t newest_turn;
-    int64_t hold_until_us; /* after an error reply that asks to wait */
-    struct pacer pacer;
-    bool listed; /* in the store's list of lanes with work */
+    int64_t sent_us;             /* monotonic: when the last batch left */
+    int64_t hold_until_us;       /* after an error reply that asks to wait */
+    bool listed;                 /* in the store's list of lanes with work */
     TAILQ_ENTRY(lane) link;
 };
 TAILQ_HEAD(lane_list, lane);
@@ -111,11 +109,16 @@ struct bucket {
     char *key_text[BUCKET_KEYS];
     struct slice key[BUCKET_KEYS]; /* enum bucket_key */
     struct lane lane[LANES];
+    struct far far;
     unsigned calls; /* questions and claims on their way */
     uint64_t next_seq;
 };
 
 /* Changes of one lane on their way in one call. */
+struct lane_partition {
+    const char *name; /* interned, as in struct origin */
+    int64_t before;   /* of its first record in the batch */
+};
 struct batch {
     struct lane *lane;
     struct node *node; /* that has them */
@@ -123,7 +126,10 @@ struct batch {
     uint64_t first_seq;
     struct change_list list;
     unsigned count;
-    bool stamped; /* some are of Kafka records: each has a timestamp behind the rest */
+    /* Of Kafka's records; where there are some, each change has a timestamp at its end.
+     */
+    struct lane_partition partitions[LANE_PARTITIONS_MAX];
+    unsigned partition_count;
     /* Of store_wait.c: done there, the letters of the answer, and whether the WAIT that
      * is on its way is about it. */
     TAILQ_ENTRY(batch) unsure;
@@ -191,15 +197,18 @@ struct store {
     struct redis *wakes;
     struct scripts scripts;
     struct args args;
-    bool up, was_up; /* as told by events; it was at least once */
+    struct buf record; /* of the job that store_call.c makes a change of */
+    bool up, was_up;    /* as told by events; it was at least once */
+    bool short_records; /* layout 3: they leave out what their route says (job.h) */
     unsigned open_count;
-    uint64_t turn; /* of the loop */
     uint64_t errors[REDIS_WRONG + 1], connections, arrivals;
     struct lane_list lanes; /* with work */
     struct timer *flush_timer, *tick;
     struct turn_hook *hook;
     struct log_limit complain, complain_wakes;
     struct bucket *buckets; /* by name */
+    struct movers movers;
+    int64_t layout; /* of the keys, see meta.h; 0: not known yet */
     char *wake_channel;
 };
 /* A node for place, which is copied; not given any slot yet. */
@@ -217,6 +226,11 @@ struct node *store_up_node(const struct store *st, struct slice key);
 void lane_init(struct lane *lane, struct bucket *b, enum lane_kind kind);
 /* Takes c, and answers it once. */
 void lane_add(struct lane *lane, struct change *c);
+/* How long the head of the queue still waits for company; 0: it leaves now; -1: when an
+ * answer comes. A full batch leaves. Else Redis sets the pace: while two batches are on
+ * their way the next one gathers, so that batches grow with the load and with the time
+ * that an answer takes, and a change that comes alone leaves at once. */
+int64_t lane_wait_us(const struct lane *lane, unsigned full, int64_t now_us);
 /* Sends what is ripe. Gives the us until it wants to be called again; -1: not before
  * something changes. */
 int64_t lane_flush(struct lane *lane, int64_t now_us);

@@ -43,6 +43,9 @@ struct node {
         unsure;            /* done, but perhaps not on the replicas yet (store_wait.c) */
     int64_t wait_again_us; /* monotonic: not before */
     bool waiting;          /* for the answer to a WAIT */
+    /* Of store_far.c, in us of our clock, but for far_clock_us: the offset of Redis'. */
+    bool moving; /* a move of far jobs is on its way */
+    int64_t move_sent_us, move_after_us, far_clock_us;
 };
 
 /* Begins to connect, to place (copied) or where the store's configuration says (NULL). */

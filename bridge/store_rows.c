@@ -6,47 +6,30 @@
 #include "bridge/mem.h"
 #include "bridge/store_lane.h"
 
-struct partition {
-    const char *name;
-    int64_t before;
-};
-
-/* Gives the number of name, from 1, and adds it where it is new. */
-static unsigned partition_number(struct partition *parts, unsigned *n,
-                                 const struct origin *o)
-{
-    for (unsigned i = 0; i < *n; i++)
-        if (parts[i].name == o->partition)
-            return i + 1;
-    must(*n < LANE_PARTITIONS_MAX);
-    parts[*n] = (struct partition){o->partition, o->before};
-    return ++*n;
-}
-
 /* Names the partitions of a batch, in the order of their first record. */
-static void partitions(struct args *a, struct batch *batch)
+static void partitions(struct args *a, const struct batch *batch)
 {
-    struct partition parts[LANE_PARTITIONS_MAX];
-    struct change *c;
-    unsigned n = 0;
-    TAILQ_FOREACH (c, &batch->list, link) {
-        if (c->origin.partition != NULL)
-            c->partition = partition_number(parts, &n, &c->origin);
-    }
-    batch->stamped = n > 0;
-    args_number(a, n);
-    for (unsigned i = 0; i < n; i++) {
-        args_slice(a, slice_of(parts[i].name));
-        if (parts[i].before < 0)
+    args_number(a, batch->partition_count);
+    for (unsigned i = 0; i < batch->partition_count; i++) {
+        args_slice(a, slice_of(batch->partitions[i].name));
+        if (batch->partitions[i].before < 0)
             args_slice(a, SLICE_LIT(""));
         else
-            args_number(a, parts[i].before);
+            args_number(a, batch->partitions[i].before);
     }
 }
 
 static void flag(struct args *a, bool on, const char *letter)
 {
     args_slice(a, on ? slice_of(letter) : SLICE_LIT(""));
+}
+
+static void number_or_none(struct args *a, int64_t n)
+{
+    if (n)
+        args_number(a, n);
+    else
+        args_slice(a, SLICE_LIT(""));
 }
 
 static void enqueue_head(struct args *a, struct batch *batch)
@@ -57,6 +40,7 @@ static void enqueue_head(struct args *a, struct batch *batch)
     args_slice(a, slice_of(b->wake));
     flag(a, b->ways == NULL || b->ways->by_key, b->ways ? "k" : "q");
     flag(a, b->ways && b->ways->remember_ms > 0, "1");
+    number_or_none(a, far_horizon_ms(b->store));
     partitions(a, batch);
 }
 
@@ -75,14 +59,6 @@ static void ack_head(struct args *a, struct batch *batch)
     args_number(a, ways ? ways->remember_ms : 0);
 }
 
-static void number_or_none(struct args *a, int64_t n)
-{
-    if (n)
-        args_number(a, n);
-    else
-        args_slice(a, SLICE_LIT(""));
-}
-
 static void how(struct args *a, const struct change *c)
 {
     args_slice(a, (struct slice){&c->how, c->how ? 1 : 0});
@@ -90,13 +66,16 @@ static void how(struct args *a, const struct change *c)
 
 static void stamp(struct args *a, const struct batch *batch, const struct change *c)
 {
-    if (batch->stamped)
+    if (batch->partition_count > 0)
         number_or_none(a, c->origin.stamp_ms);
 }
 
-static const char *again_letter(char letter)
+/* It was sent before: the letter, 0 none, as a capital. */
+static struct slice again_letter(char letter)
 {
-    return letter == 'd' ? "D" : letter == 'f' ? "F" : letter == 'b' ? "B" : "A";
+    static const char capitals[] = "ABDFU";
+    const char *p = strchr(capitals + 1, letter - 'a' + 'A');
+    return (struct slice){letter && p ? p : capitals, 1};
 }
 
 static void enqueue_change(struct args *a, struct batch *batch, const struct change *c)
@@ -115,7 +94,7 @@ static void enqueue_change(struct args *a, struct batch *batch, const struct cha
     if (c->how == 'r') /* a second run would not find what it did: lua/lib/told.lua */
         args_letter_number(a, c->how, (int64_t)c->seq);
     else if (c->again)
-        flag(a, true, again_letter(c->how));
+        args_slice(a, again_letter(c->how));
     else
         how(a, c);
     number_or_none(a, c->expires_ms);

@@ -21,6 +21,7 @@ struct submission {
     int64_t bytes, due_ms;
     bool counted;        /* in the flow */
     bool named;          /* by its producer, or after its record */
+    bool unknown;        /* that name is known to nobody else */
     bool due_now;        /* when it is stored, by Redis' clock */
     bool clamped;        /* its delay was too long */
     enum stored outcome; /* what "stored" means for it */
@@ -144,8 +145,10 @@ static void name_job(struct submission *sub, struct job *job, struct slice wante
 {
     if (wanted.n > 0)
         job->id = job_keep(job, wanted);
-    else if (job->id.n == 0 && job->offset >= 0)
+    else if (job->id.n == 0 && job->offset >= 0) {
+        sub->unknown = job->partition >= 0;
         job->id = name_of_record(job);
+    }
     sub->named = job->id.n > 0 && job->id.n <= JOB_ID_MAX;
     if (!sub->named)
         job->id = name_new(sub->src->bridge, job);
@@ -197,6 +200,7 @@ static void enqueue(struct submission *sub, struct job *job, struct slice tries,
     how->dead = dead;
     how->replace = job->replace && sub->outcome != STORED_DEAD;
     how->again = job->again && sub->outcome != STORED_DEAD;
+    how->unknown = sub->unknown;
     how->now = sub->due_now;
     how->expires_ms = expiry(sub->route, job);
     how->awaited = sub->src->ops->awaits;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum { AT_REST = -1 };
+#define DELAY_MAX_US (INT64_C(1000000) * 86400 * 365 * 100)
 
 struct timer {
     int64_t deadline_us;
@@ -178,14 +179,18 @@ struct timer *timer_new(loop_cb *cb, void *arg)
     return t;
 }
 
+void timer_set_us(struct timer *t, int64_t delay_us)
+{
+    timer_rest(t);
+    delay_us = delay_us < 0 ? 0 : delay_us > DELAY_MAX_US ? DELAY_MAX_US : delay_us;
+    /* One more: the clock is cut to microseconds. */
+    t->deadline_us = loop_mono_us() + delay_us + (delay_us > 0);
+    heap_add(t);
+}
+
 void timer_set(struct timer *t, int64_t delay_ms)
 {
-    const int64_t max_ms = (int64_t)1000 * 86400 * 365 * 100;
-    timer_rest(t);
-    delay_ms = delay_ms < 0 ? 0 : delay_ms > max_ms ? max_ms : delay_ms;
-    /* One more: the clock is cut to microseconds. */
-    t->deadline_us = loop_mono_us() + delay_ms * 1000 + (delay_ms > 0);
-    heap_add(t);
+    timer_set_us(t, delay_ms > DELAY_MAX_US / 1000 ? DELAY_MAX_US : delay_ms * 1000);
 }
 
 struct timer *timer_every(int64_t period_ms, loop_cb *cb, void *arg)

@@ -6,7 +6,6 @@
 #include "bridge/when.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 
 enum { MINUTE_S = 60, HOUR_S = 3600, DAY_S = 86400, DAY_MS = DAY_S * 1000 };
 
@@ -336,6 +335,15 @@ int when_instant_ms(struct slice text, int64_t *ms, struct err *err)
     return 0;
 }
 
+/* Every answer of the HTTP APIs has such a text: snprintf() takes ten times as long. */
+static char *put_digits(char *p, int n, int digits, char behind)
+{
+    for (int i = digits - 1; i >= 0; i--, n /= 10)
+        p[i] = (char)('0' + n % 10);
+    p[digits] = behind;
+    return p + digits + 1;
+}
+
 void when_format_rfc3339(int64_t ms, char out[WHEN_TEXT_BYTES])
 {
     const int64_t first_ms = -days_before_year(1970) * DAY_MS;
@@ -353,8 +361,12 @@ void when_format_rfc3339(int64_t ms, char out[WHEN_TEXT_BYTES])
         month++;
     day -= days_before_month(year, month);
     int second = (int)(of_day / 1000);
-    snprintf(out, WHEN_TEXT_BYTES, "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ",
-             (unsigned)year % 10000, (unsigned)month % 100, (unsigned)(day + 1) % 100,
-             (unsigned)(second / HOUR_S) % 100, (unsigned)(second / 60 % 60),
-             (unsigned)(second % 60), (unsigned)(of_day % 1000));
+    out = put_digits(out, year, 4, '-');
+    out = put_digits(out, month, 2, '-');
+    out = put_digits(out, day + 1, 2, 'T');
+    out = put_digits(out, second / HOUR_S, 2, ':');
+    out = put_digits(out, second / 60 % 60, 2, ':');
+    out = put_digits(out, second % 60, 2, '.');
+    out = put_digits(out, (int)(of_day % 1000), 3, 'Z');
+    *out = 0;
 }

@@ -6,7 +6,7 @@
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  'q' the bucket of a queue (lib/queue.lua), '' of a route (lib/order.lua)
 --   ARGV[3]  the part to look through: delay, unack, error, done, held, place, lead, away, tries,
---            ended, ttl, pool; or sums
+--            ended, ttl, far (lib/far.lua), pool; or sums
 --   ARGV[4]  cursor, '0' to begin   ARGV[5]  about how many to look at
 --   ARGV[6]  '1' repair what is found; else nothing is written
 --   ARGV[7]  channel to wake daemons on   ARGV[8]  the text of the wake
@@ -20,8 +20,10 @@
 --   orphan    what is noted of a job that is not there, or not where it counts: it goes
 --   order     of a group: jobs held behind none, or several in front. It is put right
 --   sums      they do not agree with the bucket (lib/sums.lua): they are made to; id: by how much
---   counts    jobs that stand somewhere, less those of :pool: none of the above is missing then
--- and of sums: {'0', 0, 0, pool, delay, unack, error, held, done, kind, id, ...}.
+--   counts    jobs that stand somewhere, less those of :pool: none of the above is missing then;
+--             or those that are counted as far, less those that are
+-- and of sums: {'0', 0, 0, jobs, waiting, unack, error, held, done, kind, id, ...}, far jobs among
+-- jobs and waiting.
 -- First the indexes, then what is noted, the pool, and sums last: a repair relies on that.
 -- Cost: O(k log n) for k looked at. Called by store_audit() in bridge/store_audit.c.
 --#include lib/sums_gap.lua
@@ -220,6 +222,8 @@ local function is_tried(id)
   return redis.call('HEXISTS', key('tries'), id) == 1
 end
 
+--#include lib/far.lua
+--#include lib/far_audit.lua
 local function look_at_sums()
   out[4] = redis.call('HLEN', key('pool'))
   local sum = -out[4]
@@ -227,6 +231,8 @@ local function look_at_sums()
     out[4 + i] = redis.call('ZCARD', key(name))
     sum = sum + out[4 + i]
   end
+  local far = look_at_slots()
+  out[4], out[5] = out[4] + far, out[5] + far
   if sum ~= 0 then
     found('counts', string.format('%.0f', sum))
   end
@@ -259,6 +265,8 @@ if repair then
 end
 if part == 'sums' then
   look_at_sums()
+elseif part == 'far' then
+  out[1] = look_at_far()
 else
   local scan = redis.call(LOOK[part][1], key(part), cursor, 'COUNT', count)
   out[1], out[2] = scan[1], #scan[2] / 2

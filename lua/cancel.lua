@@ -27,6 +27,16 @@
 --#include lib/sums.lua
 --#include lib/told.lua
 --#include lib/order.lua
+local far
+local function far_jobs() -- made when it is needed: to make these functions takes time
+  if far then
+    return far
+  end
+--#include lib/far.lua
+  far = { take = far_take }
+  return far
+end
+
 local pool, delay, unack, dead, tries, ingest, ttl, owners = unpack(KEYS)
 if owners == string.sub(pool, 1, -6) .. ':whole' then
   owners = nil
@@ -37,6 +47,8 @@ if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
+
+local has_far = redis.call('EXISTS', base .. ':far') == 1 -- lib/far.lua
 
 local function is_remembered(id)
   local till = of_route and redis.call('ZSCORE', base .. ':seen', id)
@@ -61,6 +73,9 @@ local function cancel(id)
       mark(id)
     end
     return 'f'
+  elseif has_far and far_jobs().take(base, id) == 1 then
+    sums_add('cancelled', 1)
+    code = 'c'
   elseif not of_route or redis.call('HEXISTS', pool, id) == 0 then
     return is_remembered(id) and 'm' or 'n'
   end

@@ -16,18 +16,21 @@
 --   ARGV[4]  'q' the bucket of a queue, '' of a route, 'k' of a route that keeps the order of
 --            keys: then a ninth argument per job is its group, '' none
 --   ARGV[5]  '1' ids of delivered jobs are remembered (ack.lua), '' they are not
---   ARGV[6]  partitions, see lib/ingest.lua
+--   ARGV[6]  horizon in ms: jobs that are due later wait as lib/far.lua has it; '' or 0: none do
+--   ARGV[7]  partitions, see lib/ingest.lua
 --   then eight arguments per job: id, due as in KEYS[2] ('' now, of a queue: behind all that are
 --            due), encoded job,
 --            tries ('' or the value to keep), index of its partition (0: none), its offset,
 --            'd' a dead letter (due: time of burial, ms) or 'f' in flight (due: end of the lease) or
 --            'r' it replaces a job of that id wherever that stands (and behind it may stand the
 --            number of this change, with ARGV[3] its name: see lib/told.lua) or
---            'b' only where that is in flight: it was delivered before, and is back or '',
+--            'b' only where that is in flight: it was delivered before, and is back or
+--            'u' a Kafka record that is named by its offset: nobody else knows that name or '',
 --            (in capitals, of '' A: it was sent before, and its answer was lost),
---            when it expires in ms ('' never); and where ARGV[6] > 0, at the end, its timestamp
+--            when it expires in ms ('' never); and where ARGV[7] > 0, at the end, its timestamp
 --
--- Returns {head, codes}: due time of the first job in KEYS[2] or -1; one letter per job:
+-- Returns {head, codes, slot}: due time of the first job in KEYS[2] or -1; one letter per job;
+--   start of the first slot of lib/far.lua in ms or -1. The letters:
 --   s stored   d an id that is there already   k record stored by an earlier batch
 --   g refused: the batch before this one is missing
 --   and of a route: m an id that is remembered: it was delivered
@@ -60,15 +63,30 @@ local of_queue, remembers, by_key = ARGV[4] == 'q', ARGV[5] == '1', ARGV[4] == '
 
 local sealed = not of_queue and redis.call('EXISTS', base .. ':sealed') == 1
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
-local at, stamped = ingest_read(ingest, 6)
+local at, stamped = ingest_read(ingest, 7)
 local FIELDS = (by_key and 9 or 8) + stamped
+local slot = tonumber(redis.call('ZRANGE', base .. ':far', 0, 0)[1] or -1)
 
 -- To make these functions takes as long as to store a job: they are made when they are needed.
 local order
 local function in_order()
+  if order then
+    return order
+  end
 --#include lib/order.lua
-  order = order or { place = order_place, note = order_note, gone = order_gone, cancelled = order_cancelled }
+  order = { place = order_place, note = order_note, gone = order_gone, cancelled = order_cancelled }
   return order
+end
+
+local far
+local function far_jobs()
+  if far then
+    return far
+  end
+--#include lib/far.lua
+  far = { put = far_put, find = far_find, take = far_take, first = far_first, flush = far_flush,
+          count = far_count }
+  return far
 end
 
 -- Jobs that have gone: keys of their bucket -> kind, see lib/sums.lua -> how many.
@@ -81,7 +99,7 @@ end
 local function note_sums(stored)
   if stored > 0 then
     redis.call('HINCRBY', base .. ':sums', 'stored', stored)
-    if of_queue and redis.call('HLEN', pool) == stored then
+    if of_queue and redis.call('HLEN', pool) + (far and far.count(base) or 0) == stored then
       redis.call('PERSIST', base .. ':sums')
     end
   end
@@ -102,13 +120,23 @@ local function leave(id, keys, kind)
   end
   redis.call('HDEL', keys .. ':tries', id)
   redis.call('HDEL', keys .. ':ended', id)
-  count_left(keys, kind, redis.call('HDEL', keys .. ':pool', id) - ended)
+  local waited = redis.call('EXISTS', keys .. ':far') == 1 and far_jobs().take(keys, id) or 0
+  count_left(keys, kind, redis.call('HDEL', keys .. ':pool', id) - ended + waited)
 end
+
+local is_far = {} -- ids of far jobs, as this call leaves them
 
 -- Makes room for a job whose id is used, and gives the letter for it; a second one where that
 -- is to be told instead.
 local function replace(id, how, record)
-  if of_queue then
+  if is_far[id] then
+    if how ~= 'r' then
+      return 'd'
+    end
+    is_far[id] = nil
+    count_left(base, 'replaced', far_jobs().take(base, id))
+    return of_queue and 's' or 'r'
+  elseif of_queue then
     local over = tonumber(redis.call('ZSCORE', ttl, id) or nil)
     over = over and over <= now
     if how ~= 'r' and not over and not redis.call('ZSCORE', done, id) then
@@ -156,6 +184,9 @@ local function flush()
     end
   end
   pending = {}
+  if far then
+    far.flush(base)
+  end
   for _, job in ipairs(placed) do
     local place = job.dead and in_order().note or in_order().place
     place(job.id, job.due, job.group)
@@ -165,7 +196,15 @@ end
 
 -- Puts a job where how says; i: its number in the call. One that takes the place of a job in
 -- flight is due a ms later at least: no claim of it may have the token of that one's.
-local function put(i, id, due, how, code, group)
+local function put(i, id, at, how, code)
+  local due, group = ARGV[at + 1], by_key and ARGV[at + 8]
+  write(pool, id, ARGV[at + 2])
+  if ARGV[at + 3] ~= '' then
+    write(tries, id, ARGV[at + 3])
+  end
+  if ARGV[at + 7] ~= '' and how ~= 'd' then
+    write(ttl, ARGV[at + 7], id)
+  end
   if due == '' then
     due = (of_queue and how ~= 'd' and how ~= 'f') and now_us + i - 1 or now
   end
@@ -181,9 +220,51 @@ local function put(i, id, due, how, code, group)
   write(how == 'd' and dead or how == 'f' and unack or delay, due, id)
 end
 
-local ids = {}
+local FAR_HOW = { [''] = true, u = true, r = true, b = true }
+local FAR_RECORD_BYTES, FAR_ID_BYTES, FAR_WIDTH = 4096, 255, 60000 -- at most
+local horizon = tonumber(ARGV[6]) or 0
+local width = math.min(FAR_WIDTH, math.max(1000, math.floor(horizon / 2)))
+
+-- The slot for a job whose arguments begin there, or nil: it is near. Where keys keep their order
+-- it is not as long as there is a slot for its time, of whatever width: of those due at one
+-- time the first that came leaves first.
+local function slot_of(at, how)
+  local due = tonumber(ARGV[at + 1])
+  due = due and of_queue and math.floor(due / 1000) or due
+  local joins = by_key and slot >= 0 and due and due >= slot
+  if not due or (due - now <= horizon and not joins) or not FAR_HOW[how] or ARGV[at + 3] ~= '' or
+    #ARGV[at + 2] > FAR_RECORD_BYTES or #ARGV[at] > FAR_ID_BYTES then
+    return nil
+  end
+  local start, expires = due - due % width, tonumber(ARGV[at + 7])
+  if horizon == 0 or start - now <= horizon then
+    start = joins and redis.call('ZREVRANGEBYSCORE', base .. ':far', due, due - FAR_WIDTH + 1, 'LIMIT', 0, 1)[1]
+    return tonumber(start)
+  end
+  return not (expires and expires < start + width) and start or nil
+end
+
+local function put_far(at, id, start, how)
+  local named, beginning, offset, group = how ~= 'u', nil, nil, by_key and ARGV[at + 8] or ''
+  if named then
+    is_far[id] = true
+  else
+    beginning, offset = ARGV[6 + 2 * ARGV[at + 4]], ARGV[at + 5]
+    beginning = id == beginning .. '/' .. offset and beginning
+  end
+  far_jobs().put(base, start, id, tonumber(ARGV[at + 1]), of_queue, ARGV[at + 2], named, beginning, tonumber(offset),
+                 group ~= '' and group, tonumber(ARGV[at + 7]))
+end
+
+local ids, asks = {}, false
 for id_at = at, #ARGV, FIELDS do
   ids[#ids + 1] = ARGV[id_at]
+  asks = asks or ARGV[id_at + 6] ~= 'u'
+end
+if slot >= 0 and asks then
+  for i, place in ipairs(redis.call('HMGET', base .. ':where', unpack(ids))) do
+    is_far[ids[i]] = place and true or nil
+  end
 end
 local there = redis.call('HMGET', pool, unpack(ids))
 local owner = owners and redis.call('HMGET', owners, unpack(ids))
@@ -192,9 +273,17 @@ local till = remembers and redis.call('ZMSCORE', base .. ':seen', unpack(ids)) o
 local STORES = { s = true, r = true, i = true }
 local told -- made when it is needed, as order
 local function answers()
+  if told then
+    return told
+  end
 --#include lib/told.lua
-  told = told or { find = told_find, add = told_add, note = told_note }
+  told = { find = told_find, add = told_add, note = told_note }
   return told
+end
+
+-- A job that is sent again is here.
+local function is_it(id, record, how)
+  return is_far[id] and how ~= 'u' and select(2, far_jobs().find(base, id)) == record
 end
 
 local codes, index, stored = {}, {}, 0
@@ -202,7 +291,7 @@ for i, id in ipairs(ids) do
   local how, name, mine = ARGV[at + 6], nil, false
   if string.find(how, '^%u') then
     how = how == 'A' and '' or string.lower(how)
-    mine = not index[id] and there[i] == ARGV[at + 2]
+    mine = not index[id] and (there[i] == ARGV[at + 2] or is_it(id, ARGV[at + 2], how))
   elseif #how > 1 then
     name = ARGV[3] .. ' ' .. string.sub(how, 2)
     how = string.sub(how, 1, 1)
@@ -220,17 +309,18 @@ for i, id in ipairs(ids) do
     code, instead, index[id] = 'd', 's', true
   elseif code then
     instead = instead or code
-  elseif there[i] or index[id] then
+  elseif there[i] or index[id] or (is_far[id] and how ~= 'u') then
     flush() -- it may be about a job of this very call
     code, instead = replace(id, how, ARGV[at + 2])
-  elseif till[i] and (how == '' or how == 'b') and tonumber(till[i]) > now then
+  elseif till[i] and (how == '' or how == 'u' or how == 'b') and tonumber(till[i]) > now then
     code = 'm'
   else
     code = sealed and 'z' or 's'
   end
   if STORES[code] then
+    local start = (horizon > 0 or slot >= 0) and slot_of(at, how)
     stored = stored + 1
-    index[id] = true
+    index[id] = not start or how ~= 'u' or index[id]
     if name then
       answers().add(name, code, now)
     end
@@ -243,13 +333,10 @@ for i, id in ipairs(ids) do
     if till[i] and how == 'r' then
       redis.call('ZREM', base .. ':seen', id) -- it is a new one
     end
-    write(pool, id, ARGV[at + 2])
-    put(i, id, ARGV[at + 1], how, code, by_key and ARGV[at + 8])
-    if ARGV[at + 3] ~= '' then
-      write(tries, id, ARGV[at + 3])
-    end
-    if ARGV[at + 7] ~= '' and how ~= 'd' then
-      write(ttl, ARGV[at + 7], id)
+    if start then
+      put_far(at, id, start, how)
+    else
+      put(i, id, at, how, code)
     end
   end
   codes[i] = instead or code
@@ -268,4 +355,4 @@ local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 if head and (not was or tonumber(head) < tonumber(was)) then
   redis.pcall('PUBLISH', ARGV[2], ARGV[3]) -- may be denied: others then look a little later
 end
-return { tonumber(head or -1), table.concat(codes) }
+return { tonumber(head or -1), table.concat(codes), far and far.first(base) or slot }

@@ -7,14 +7,16 @@
 --   ARGV[1]  job id
 --
 -- Returns {state, score, encoded job, tries or nil}; state: n not there, w waiting (score:
---   due; also behind others of its group), f in flight (score: end of lease), d dead (score:
+--   due; also behind others of its group, or far, see lib/far.lua), f in flight (score: end of lease), d dead (score:
 --   time of burial).
 -- Called by store_find() in bridge/store_call.c.
 --#include lib/order.lua
+--#include lib/far.lua
 local id = ARGV[1]
 local body = redis.call('HGET', KEYS[1], id)
 if not body then
-  return { 'n', 0, '', false }
+  local due, record = far_find(base, id)
+  return { due and 'w' or 'n', due or 0, record or '', false }
 end
 local tries = redis.call('HGET', KEYS[5], id)
 for key, state in pairs({ [2] = 'w', [3] = 'f', [4] = 'd' }) do

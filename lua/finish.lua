@@ -15,6 +15,7 @@
 --#include lib/sums.lua
 --#include lib/queue.lua
 --#include lib/order.lua
+--#include lib/far.lua
 local of_route = ARGV[2] == ''
 local codes = {}
 
@@ -28,7 +29,11 @@ local function take(id, lease, how)
       return part[2]
     end
   end
-  if of_route then
+  local _, record = far_find(keys, id)
+  if record and far_take(keys, id) == 1 then -- it ends as one that is near
+    redis.call('HSET', pool, id, record)
+    return 'w'
+  elseif of_route then
     return redis.call('HEXISTS', pool, id) == 1 and 'w' or 'n' -- behind others of its group
   end
   if how == 'a' then

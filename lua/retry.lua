@@ -48,10 +48,10 @@ local function run_again(id, due, record)
   order_place(id, due, group)
 end
 
--- Not twice: under its name it may be known from before its job was replaced.
+-- Not twice: under its name it may be known from before its job was replaced, or be far (lib/far.lua).
 local function keep_run(id, kept, record, note, how)
   local group = order_group(id)
-  if redis.call('HEXISTS', pool, kept) == 1 then
+  if redis.call('HEXISTS', pool, kept) == 1 or redis.call('HEXISTS', base .. ':where', kept) == 1 then
     return 'r'
   end
   redis.call('HSET', pool, kept, record)

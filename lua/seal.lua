@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- seal.lua - closes a bucket of a route to new ids, and says what is left there.
 --
---   KEYS[1]  hash  :pool  job id -> encoded job; the other keys are made of it
+--   KEYS[1]  hash  :pool  job id -> encoded job; the other keys are made of it, far jobs
+--            (lib/far.lua) count too
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  's' seals it, where that is not done; 'c' deletes what a sealed bucket without jobs
 --            has left, but for the seal and what the whole route keeps in its first bucket
@@ -18,12 +19,14 @@ if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
-local jobs = redis.call('HLEN', KEYS[1])
+local jobs = redis.call('HLEN', KEYS[1]) + tonumber(redis.call('HGET', base .. ':slots', '#') or 0)
 local since = redis.call('GET', base .. ':sealed')
 if ARGV[2] == 's' and not since then
   redis.call('SET', base .. ':sealed', now)
   since = now
 elseif ARGV[2] == 'c' and since and jobs == 0 then
+--#include lib/far.lua
+  far_forget(base)
   redis.call('DEL', base .. ':ingest', base .. ':seen', base .. ':ended', base .. ':tries',
              base .. ':held', base .. ':place', base .. ':lead', base .. ':away', base .. ':sums',
              base .. ':told')

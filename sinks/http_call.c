@@ -36,6 +36,7 @@ struct http_call {
     int64_t header_bytes, body_bytes;
     unsigned sent;       /* how often curl has sent this request */
     bool denied, opened; /* an address that the guard refused, one that it let pass */
+    bool connected;      /* what was opened last is set up, or a kept connection serves */
     bool within;         /* the request went to an address that no message may lead to */
     const char *stopped; /* why we went no further; NULL: we did not stop */
     char why[CURL_ERROR_SIZE];
@@ -94,7 +95,7 @@ static void forget_answer(struct http_call *c)
         buf_free(&c->answer);
     c->header_bytes = c->body_bytes = 0;
     c->sent = 0;
-    c->denied = c->opened = false;
+    c->denied = c->opened = c->connected = false;
     c->stopped = NULL;
     c->why[0] = 0;
 }
@@ -314,6 +315,7 @@ static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockad
         return CURL_SOCKET_BAD; /* curl goes on to the name's next address */
     }
     c->opened = true;
+    c->connected = false;
     return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
 }
 
@@ -331,9 +333,17 @@ static int on_send(void *arg, char *ip, char *our_ip, int port, int our_port)
         return CURL_PREREQFUNC_ABORT;
     }
     c->within = !sees_address(c) || !http_guard_ip(c->s->guard, HTTP_ASKED, ip);
+    c->connected = true;
     if (c->sent++ > 1)
         c->stopped = "the connection ends without an answer";
     return c->stopped ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
+bool http_call_is_connected(CURL *easy)
+{
+    struct http_call *c = NULL;
+    curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&c);
+    return c && c->connected;
 }
 
 static size_t on_header(char *bytes, size_t size, size_t n, void *arg)
@@ -388,6 +398,8 @@ static CURL *new_easy(const struct http_opts *o, struct http_call *c)
     curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
     curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
     curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);
+    curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, http_multi_close);
+    curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, c->s); /* it outlives the call */
     curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_send);
     curl_easy_setopt(e, CURLOPT_PREREQDATA, c);
     if (o->accept == HTTP_BY_CODE100) /* else the body is not read: on_body() counts */

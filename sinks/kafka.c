@@ -42,6 +42,7 @@ struct kafka_sink {
     /* running */
     struct sink *sink;
     struct kafka_client *client; /* NULL: between two tries */
+    rd_kafka_topic_t *topic;     /* of the client: written to last; NULL: none */
     LIST_HEAD(, flight) flights;
     STAILQ_HEAD(, flight) apart; /* refused with others: to be sent one by one */
     bool lone;                   /* one of them is under way */
@@ -66,7 +67,7 @@ static const struct opt opts[] = {
      "Name in the brokers' logs and quotas.", .min = 0},
     {"compression", OPT_CHOICE, AT(compression), "none", "How batches are compressed.",
      .choices = "none|lz4|zstd|gzip|snappy"},
-    {"linger", OPT_MS, AT(linger_ms), "5ms", "How long a record waits for company.",
+    {"linger", OPT_MS, AT(linger_ms), "1ms", "How long a record waits for company.",
      .max = 1000},
     {"partitioner", OPT_CHOICE, AT(partitioner), "java",
      "How a key chooses its partition; java: as the Java client does.",
@@ -159,7 +160,8 @@ static void land_by_code(struct flight *f, rd_kafka_resp_err_t code)
 
 static void launch(struct kafka_sink *s, struct flight *f)
 {
-    rd_kafka_resp_err_t code = kafka_produce(kafka_client_rk(s->client), f->d, f);
+    rd_kafka_resp_err_t code =
+        kafka_produce(kafka_client_rk(s->client), &s->topic, f->d, f);
 
     if (code == RD_KAFKA_RESP_ERR__FATAL)
         kafka_client_fail(s->client, rd_kafka_err2str(code));
@@ -299,6 +301,9 @@ static void close_client(struct kafka_sink *s)
     timer_rest(s->failed);
     s->failing = false;
     s->closing = true;
+    if (s->topic)
+        rd_kafka_topic_destroy(s->topic);
+    s->topic = NULL;
     kafka_client_close(s->client, on_gone, s);
     s->client = NULL;
 }

@@ -11,8 +11,10 @@
 #include <librdkafka/rdkafka.h>
 
 /* Hands the record to librdkafka, which copies it; opaque comes back in the delivery
- * report. Else gives the reason, and there will be no report. */
-rd_kafka_resp_err_t kafka_produce(rd_kafka_t *rk, const struct delivery *d, void *opaque);
+ * report. Else gives the reason, and there will be no report. last: the topic that was
+ * written to last, NULL: none; the caller destroys it before rk. */
+rd_kafka_resp_err_t kafka_produce(rd_kafka_t *rk, rd_kafka_topic_t **last,
+                                  const struct delivery *d, void *opaque);
 
 /* A broker takes or refuses whole batches. Is this code one that a single record brings
  * upon all that it came with? Then it says something only of a record that came alone. */

@@ -209,12 +209,13 @@ static int take_controls(const struct httpd_req *req, struct job *job, struct er
 {
     struct slice key = httpd_header(req, "delay-key");
     struct slice idempotency = httpd_header(req, "idempotency-key");
-    for (size_t i = 0; i < CONTROLS; i++) {
+    bool asks = httpd_query_text(req).n > 0;
+    for (size_t i = 0; asks && i < CONTROLS; i++) {
         struct slice value = httpd_query(req, controls[i]);
         if (value.p && set_control(job, controls[i], value, err) < 0)
             return -1;
     }
-    for (int i = 0; job->to_queue && i < QUEUE_CONTROLS; i++) {
+    for (int i = 0; asks && job->to_queue && i < QUEUE_CONTROLS; i++) {
         struct slice value = httpd_query(req, queue_controls[i].param.name);
         if (value.p && set_queue_control(job, i, value, err) < 0)
             return -1;

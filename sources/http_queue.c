@@ -3,6 +3,7 @@
 
 const struct httpd_route http_queue_rows[] = {
     {"POST", "/v1/queues/{}/pull", http_queue_pull},
+    {"POST", "/v1/queues/{}/ack", http_queue_ack},
     {"GET", "/v1/queues/{}/jobs/{}", http_queue_get},
     {"DELETE", "/v1/queues/{}/jobs/{}", http_queue_delete},
     {"POST", "/v1/queues/{}/jobs/{}/release", http_queue_release},

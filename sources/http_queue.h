@@ -13,6 +13,7 @@
 
 enum {
     HTTP_QUEUE_PULL_MAX = 100, /* jobs of one answer, which is built in memory */
+    HTTP_QUEUE_ACK_MAX = 1000, /* jobs of one request */
     HTTP_QUEUE_NAMES_MAX = 100 /* queues of one pull */
 };
 #define HTTP_QUEUE_LEASE_MAX_MS (INT64_C(7) * 24 * 3600 * 1000)
@@ -32,6 +33,9 @@ void http_queue_delete(void *arg, struct httpd_req *req);
 void http_queue_release(void *arg, struct httpd_req *req);
 void http_queue_touch(void *arg, struct httpd_req *req);
 void http_queue_peek(void *arg, struct httpd_req *req);
+
+/* --- http_queue_ack.c --- */
+void http_queue_ack(void *arg, struct httpd_req *req);
 
 /* --- http_queue_whole.c --- */
 void http_queue_count(void *arg, struct httpd_req *req);

@@ -17,7 +17,8 @@
 #include <string.h>
 
 enum {
-    CLOSE_WAIT_MS = 5000, /* for the group to let us go */
+    RECORDS_AHEAD = 200000, /* fetched and not yet read, however small they are */
+    CLOSE_WAIT_MS = 5000,   /* for the group to let us go */
     CLOSE_LOOK_MS = 20,
     SETTLE_WAIT_MS = 2000
 };
@@ -72,7 +73,7 @@ static const struct opt opts[] = {
      "By how much the committed offset trails what Redis has stored: what a crash of "
      "Redis takes with it, as long as it is younger, is read again. 0: not at all.",
      .min = 0, .max = 600000},
-    {"prefetch", OPT_BYTES, AT(prefetch_bytes), "16MiB",
+    {"prefetch", OPT_BYTES, AT(prefetch_bytes), "64MiB",
      "Records fetched ahead, in bytes, all partitions together.", .min = 1024,
      .max = 1073741824},
     {"kafka", OPT_PAIRS, AT(settings), "",
@@ -90,6 +91,9 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
         {"auto.offset.reset", starts[k->start_at], 0},
         {"auto.commit.interval.ms", NULL, k->commit_interval_ms},
         {"queued.max.messages.kbytes", NULL, k->prefetch_bytes / 1024},
+        /* Where either limit is reached librdkafka looks again a second later (2.0.2):
+         * what waits should last as long. */
+        {"queued.min.messages", NULL, RECORDS_AHEAD},
         {"enable.auto.commit", "true", 0},
         {"enable.auto.offset.store", "false", 0}, /* we store, after Redis answered */
         {"partition.assignment.strategy", "cooperative-sticky", 0},
@@ -422,7 +426,7 @@ static void stop(struct source *src, void *self)
             on_gone(k);
         return;
     }
-    kafka_group_pause(&k->group, true);
+    kafka_group_hold(&k->group);
     timer_set(k->settle_limit, SETTLE_WAIT_MS);
     kafka_group_settle(&k->group, leave, k);
 }

@@ -38,6 +38,7 @@ struct kafka_client {
     int64_t behind_ms; /* the wall clock behind the monotonic one, at the last tick */
     bool away;         /* no broker can be reached */
     bool failed, told;
+    bool resting;
     char why[WHY_BYTES];
     struct log_limit errors, lines;
 };
@@ -247,7 +248,7 @@ static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
 void kafka_client_poll(struct kafka_client *c)
 {
     /* The descriptor speaks only when an empty queue gets its first event. */
-    for (unsigned n = 0;; n++) {
+    for (unsigned n = 0; !c->resting; n++) {
         if (n == EVENTS_PER_TURN) {
             timer_set(c->again, 0);
             break;
@@ -261,6 +262,13 @@ void kafka_client_poll(struct kafka_client *c)
         c->told = true;
         c->events->fatal(c->arg, c->why);
     }
+}
+
+void kafka_client_rest(struct kafka_client *c, bool rest)
+{
+    c->resting = rest;
+    if (!rest)
+        timer_set(c->again, 0); /* the descriptor has spoken already */
 }
 
 /* ------------------------------------------------------------------ the end */

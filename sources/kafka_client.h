@@ -11,6 +11,8 @@
 #include "bridge/err.h"
 #include "bridge/loop.h"
 
+#include <stdbool.h>
+
 #include <librdkafka/rdkafka.h>
 
 struct kafka_client;
@@ -34,6 +36,8 @@ rd_kafka_t *kafka_client_rk(const struct kafka_client *c);
 rd_kafka_queue_t *kafka_client_queue(const struct kafka_client *c);
 /* Serves what is there; done by itself when something comes, and each second. */
 void kafka_client_poll(struct kafka_client *c);
+/* Serves nothing until it is told to go on. Not for long: nobody hears of a rebalance. */
+void kafka_client_rest(struct kafka_client *c, bool rest);
 /* A broker answered: ends the state of "no broker can be reached". */
 void kafka_client_alive(struct kafka_client *c);
 /* To be treated as a fatal error event, but not from within. */

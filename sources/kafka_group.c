@@ -8,12 +8,14 @@
 #include <string.h>
 
 enum {
+    SHORT_PAUSE_MS = 200,
     REVOKE_WAIT_MS = 3000, /* for the answers to records of partitions that leave */
     READ_AGAIN_MS = 1000,
     READ_TRIES = 3 /* while Redis is away it says so by itself when it is back */
 };
 
 static void on_limit(void *arg);
+static void on_long_pause(void *arg);
 static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
                         const int64_t *marks, bool sure);
 static void on_marks(void *arg, const struct shelf_item *items, unsigned n);
@@ -32,14 +34,16 @@ void kafka_group_init(struct kafka_group *g, struct source *src, const char *gro
     g->start.done = on_assigned;
     g->start.arg = g;
     g->limit = timer_new(on_limit, g);
+    g->long_pause = timer_new(on_long_pause, g);
     g->read_again = timer_new(on_read_again, g);
 }
 
 void kafka_group_fini(struct kafka_group *g)
 {
     timer_del(g->limit);
+    timer_del(g->long_pause);
     timer_del(g->read_again);
-    g->limit = g->read_again = NULL;
+    g->limit = g->long_pause = g->read_again = NULL;
     kafka_start_fini(&g->start);
     kafka_marks_fini(&g->marks);
 }
@@ -101,13 +105,35 @@ void kafka_group_leave(struct kafka_group *g)
     g->client = NULL;
 }
 
+/* A short pause, of which there are many while a backlog is read, leaves what was fetched
+ * ahead where it is: with the seek that ends a hold librdkafka throws it away. */
 void kafka_group_pause(struct kafka_group *g, bool paused)
 {
     g->paused = paused;
-    if (paused)
-        kafka_parts_hold(&g->parts, HOLD_FLOW);
-    else
-        kafka_parts_let_go(&g->parts, HOLD_FLOW);
+    if (g->client)
+        kafka_client_rest(g->client, paused);
+    if (paused) {
+        timer_set(g->long_pause, SHORT_PAUSE_MS);
+        return;
+    }
+    timer_rest(g->long_pause);
+    kafka_parts_let_go(&g->parts, HOLD_FLOW);
+}
+
+static void on_long_pause(void *arg)
+{
+    struct kafka_group *g = arg;
+
+    kafka_parts_hold(&g->parts, HOLD_FLOW);
+    if (g->client)
+        kafka_client_rest(g->client, false);
+}
+
+void kafka_group_hold(struct kafka_group *g)
+{
+    g->paused = true;
+    timer_rest(g->long_pause);
+    on_long_pause(g);
 }
 
 /* librdkafka commits what was stored before it lets the partitions go. */

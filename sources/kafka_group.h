@@ -22,6 +22,7 @@ struct kafka_group {
     struct kafka_marks marks;
     struct kafka_start start;
     bool paused;
+    struct timer *long_pause; /* until then the client rests */
     rd_kafka_event_t *assign; /* waits for start; NULL: none */
     rd_kafka_event_t *revoke; /* a revocation that waits for answers; NULL: none */
     bool revoke_marked;       /* it waits for its marks */
@@ -46,8 +47,10 @@ void kafka_group_leave(struct kafka_group *g);
 void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev);
 /* After each kafka_part_answer(): something may have waited for it. */
 void kafka_group_answered(struct kafka_group *g);
-/* Partitions that come later are paused too. */
+/* For as long as it takes; partitions that come later are paused too. */
 void kafka_group_pause(struct kafka_group *g, bool paused);
+/* For good, before the end: rebalances are served on. */
+void kafka_group_hold(struct kafka_group *g);
 /* Redis is back, perhaps without what it took last: every partition is held until its
  * mark was read, and goes back to it. */
 void kafka_group_reread(struct kafka_group *g);

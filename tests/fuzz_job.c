@@ -10,16 +10,18 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
+    const struct job_names names = {.source = SLICE_LIT("in"),
+                                    .target = SLICE_LIT("out")};
     struct buf once = {0}, twice = {0};
     struct err err;
-    struct job *job =
-        job_decode(SLICE_LIT("id"), (struct slice){(const char *)bytes, n}, &err);
+    struct job *job = job_decode(SLICE_LIT("a/1/2"),
+                                 (struct slice){(const char *)bytes, n}, &names, &err);
     if (job == NULL)
         return 0;
-    job_encode(job, &once);
-    struct job *again = job_decode(job->id, buf_slice(&once), &err);
+    job_encode(job, &names, &once);
+    struct job *again = job_decode(job->id, buf_slice(&once), &names, &err);
     must(again != NULL);
-    job_encode(again, &twice);
+    job_encode(again, &names, &twice);
     must(slice_eq(buf_slice(&once), buf_slice(&twice)));
     job_free(job);
     job_free(again);

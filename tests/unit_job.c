@@ -18,6 +18,12 @@
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 static const struct slice none = {NULL, 0};
 
+/* SLICE_LIT() as an initialiser of what lives for good. */
+#define LIT(text)                                                                        \
+    {                                                                                    \
+        text, sizeof(text) - 1                                                           \
+    }
+
 static void assert_slice(struct slice a, struct slice b)
 {
     assert_int_equal(a.n, b.n);
@@ -31,7 +37,8 @@ static struct job *decode(struct slice record, struct err *err)
     char *copy = malloc(record.n ? record.n : 1);
     assert_non_null(copy);
     memcpy(copy, record.p, record.n);
-    struct job *job = job_decode(SLICE_LIT("id-1"), (struct slice){copy, record.n}, err);
+    struct job *job =
+        job_decode(SLICE_LIT("id-1"), (struct slice){copy, record.n}, NULL, err);
     free(copy);
     return job;
 }
@@ -214,6 +221,41 @@ static void assert_same(const struct job *a, const struct job *b)
     assert_true(a->repeat_count == b->repeat_count);
 }
 
+static const struct job_names of_route = {LIT("orders_in"), LIT("orders")};
+
+/* A Kafka record of a route that says its source and its target. */
+static struct job *kafka_job(struct slice id)
+{
+    static const char payload[100] = {1};
+    struct job *job = job_new(0);
+    job->id = id;
+    job->topic = SLICE_LIT("orders.delayed");
+    job->partition = 12;
+    job->offset = INT64_C(1234567890123);
+    job->source = of_route.source;
+    job->target = of_route.target;
+    job->payload = (struct slice){payload, sizeof(payload)};
+    job->timestamp_ms = INT64_C(1769860800123);
+    job->due_ms = job->timestamp_ms + 3600 * 1000;
+    return job;
+}
+
+/* Comes back as it went; gives the bytes of its record. */
+static size_t travels(const struct job *job)
+{
+    struct buf record = {0};
+    struct err err = {""};
+    job_encode(job, &of_route, &record);
+    struct job *back = job_decode(job->id, buf_slice(&record), &of_route, &err);
+    if (back == NULL)
+        fail_msg("%.*s: %s", SLICE_ARG(job->id), err.text);
+    assert_same(job, back);
+    size_t n = record.n;
+    job_free(back);
+    buf_free(&record);
+    return n;
+}
+
 static void any_job_comes_back_as_it_went(void **state)
 {
     (void)state;
@@ -221,11 +263,12 @@ static void any_job_comes_back_as_it_went(void **state)
         struct buf out = {0};
         struct err err = {""};
         struct job *job = some_job();
-        job_encode(job, &out);
+        job_encode(job, NULL, &out);
         struct job *again = decode(buf_slice(&out), &err);
         if (again == NULL)
             fail_msg("run %d: %s", i, err.text);
         assert_same(job, again);
+        travels(job);
         assert_slice(again->id, SLICE_LIT("id-1"));
         /* What was decoded can be added to, whatever number of headers it came with. */
         assert_int_equal(job_add_header(again, SLICE_LIT("one"), SLICE_LIT("more"), NULL),
@@ -250,7 +293,7 @@ static void a_record_cut_off_anywhere_is_refused(void **state)
     job->partition = 3;
     job_add_header(job, SLICE_LIT("n"), SLICE_LIT("v"), NULL);
     job_add_header(job, SLICE_LIT("null"), none, NULL);
-    job_encode(job, &out);
+    job_encode(job, NULL, &out);
     for (size_t n = 0; n < out.n; n++) {
         struct err err = {""};
         assert_null(decode((struct slice){out.p, n}, &err));
@@ -270,7 +313,7 @@ static void a_flipped_bit_never_crashes(void **state)
         struct job *job = some_job();
         struct buf out = {0};
         job->payload.n = job->payload.n > 200 ? 200 : job->payload.n;
-        job_encode(job, &out);
+        job_encode(job, NULL, &out);
         for (size_t bit = 0; bit < out.n * 8 && bit < 8000; bit++) {
             out.p[bit / 8] = (char)(out.p[bit / 8] ^ 1 << bit % 8);
             job_free(decode(buf_slice(&out), NULL));
@@ -290,14 +333,14 @@ static void a_plain_job_is_a_short_record(void **state)
     job->payload = SLICE_LIT("hi");
     job->id = SLICE_LIT("not written");
     job->route = SLICE_LIT("not written");
-    job_encode(job, &out);
+    job_encode(job, NULL, &out);
     assert_slice(buf_slice(&out), SLICE_LIT("\x94\x01\x05\xc4\x02hi\x80"));
     job->key = SLICE_LIT("");
     job->topic = SLICE_LIT("t");
     job->payload = none;
     job_add_header(job, SLICE_LIT("h"), none, NULL);
     buf_clear(&out);
-    job_encode(job, &out);
+    job_encode(job, NULL, &out);
     assert_slice(buf_slice(&out), SLICE_LIT("\x94\x01\x05\xc0\x83"
                                             "\x02\x92\xa1h\xc0"
                                             "\x01\xc4\x00"
@@ -330,6 +373,68 @@ static void what_a_later_tarry_adds_is_skipped(void **state)
     }
 }
 
+static void what_the_route_and_the_id_say_is_left_out(void **state)
+{
+    (void)state;
+    struct job *job = kafka_job(SLICE_LIT("orders.delayed/12/1234567890123"));
+    /* Array, version, due time, payload, map, lag, and that the id says the rest. */
+    const size_t least = 1 + 1 + 9 + 2 + 100 + 1 + 6 + 2;
+    assert_int_equal(travels(job), least);
+    job->id = SLICE_LIT("orders.delayed/12/1234567890123/1769860800123.7");
+    assert_int_equal(travels(job), least); /* lua/move.lua: the name was in use */
+    job_free(job);
+}
+
+static void what_neither_the_route_nor_the_id_says_is_spelled_out(void **state)
+{
+    (void)state;
+    static const struct slice ids[] = {
+        LIT("mine"),
+        LIT("orders.delayed/12/1234567890123@1769860800123"),
+        LIT("orders.delayed/12/1234567890124"),
+        LIT("orders.delayed/13/1234567890123"),
+        LIT("orders.delaye/12/1234567890123"),
+        LIT("orders.delayed/12/"),
+        LIT("orders/delayed/12/1234567890123"),
+        LIT("orders.delayed/12/12345678901234567890123"),
+        LIT("orders.delayed//1234567890123"),
+        LIT("/12/1234567890123"),
+        LIT("12/1234567890123"),
+        LIT("1234567890123"),
+        LIT("/"),
+        LIT(""),
+    };
+    for (size_t i = 0; i < COUNT(ids); i++) {
+        struct job *job = kafka_job(ids[i]);
+        travels(job);
+        job_free(job);
+    }
+    for (int i = 0; i < 5; i++) {
+        struct job *job = kafka_job(SLICE_LIT("orders.delayed/12/1234567890123"));
+        job->target = i == 0   ? SLICE_LIT("")
+                      : i == 1 ? SLICE_LIT("orders2")
+                               : job->target;
+        job->source = i == 2 ? SLICE_LIT("http") : job->source;
+        job->timestamp_ms = i == 3 ? job->due_ms + 1 : i == 4 ? 0 : job->timestamp_ms;
+        travels(job);
+        job_free(job);
+    }
+}
+
+static void a_record_whose_id_does_not_say_what_it_should_is_refused(void **state)
+{
+    (void)state;
+    static const struct slice record = LIT("\x94\x01\x05\xc4\x02hi\x81\x11\x01");
+    struct err err = {""};
+    struct job *job = job_decode(SLICE_LIT("t/3/7"), record, &of_route, &err);
+    assert_non_null(job);
+    assert_true(job->partition == 3 && job->offset == 7);
+    assert_slice(job->topic, SLICE_LIT("t"));
+    job_free(job);
+    assert_null(job_decode(SLICE_LIT("mine"), record, &of_route, &err));
+    assert_non_null(strstr(err.text, "partition"));
+}
+
 /* lua/lib/queue.lua reads the last 18 bytes of an array of six. */
 static void tries_and_lease_of_a_queue_stand_at_the_end_in_nine_bytes_each(void **state)
 {
@@ -340,7 +445,7 @@ static void tries_and_lease_of_a_queue_stand_at_the_end_in_nine_bytes_each(void 
     job->payload = SLICE_LIT("hi");
     job->tries_max = 3;
     job->lease_ms = 0x10000;
-    job_encode(job, &record);
+    job_encode(job, NULL, &record);
     const struct slice want = SLICE_LIT("\x96\x01\x00\xc4\x02hi\x80"
                                         "\xcf\0\0\0\0\0\0\0\x03"
                                         "\xcf\0\0\0\0\0\x01\0\0");
@@ -499,6 +604,9 @@ int main(void)
         cmocka_unit_test(a_plain_job_is_a_short_record),
         cmocka_unit_test(what_a_later_tarry_adds_is_skipped),
         cmocka_unit_test(tries_and_lease_of_a_queue_stand_at_the_end_in_nine_bytes_each),
+        cmocka_unit_test(what_the_route_and_the_id_say_is_left_out),
+        cmocka_unit_test(what_neither_the_route_nor_the_id_says_is_spelled_out),
+        cmocka_unit_test(a_record_whose_id_does_not_say_what_it_should_is_refused),
         cmocka_unit_test(what_is_no_record_is_refused_with_words),
         cmocka_unit_test(a_head_that_claims_the_world_costs_nothing),
         cmocka_unit_test(too_many_headers_in_a_record_are_refused),

@@ -112,7 +112,7 @@ static void newer_keys_are_left_alone(void **state)
         bool fits = meta_layout_fits(&rows[i].there, rows[i].writes, "tarry", &err) == 0;
         assert_int_equal(fits, rows[i].fits);
         if (!fits)
-            assert_non_null(strstr(err.text, "layout 3"));
+            assert_non_null(strstr(err.text, "layout 4"));
     }
 }
 

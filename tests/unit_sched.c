@@ -5,8 +5,8 @@
  */
 #include "bridge/clock.h"
 #include "bridge/flow.h"
-#include "bridge/pacer.h"
 #include "bridge/sched.h"
+#include "bridge/store_lane.h"
 #include "bridge/tries.h"
 
 #include <setjmp.h>
@@ -61,58 +61,46 @@ static void a_bucket_does_what_its_view_says(void **state)
     }
 }
 
-static double rate_after(unsigned per_batch, int64_t apart_us, struct pacer *p)
+enum { FULL = 500 };
+
+static struct lane lane_of(unsigned queued, unsigned awaited, unsigned flying)
 {
-    int64_t now_us = 1000000;
-    for (int i = 0; i < 2000; i++, now_us += apart_us)
-        pacer_sent(p, per_batch, now_us);
-    return p->per_us * 1e6;
+    return (struct lane){
+        .queued = queued, .awaited = awaited, .flying = flying, .sent_us = 1000000};
 }
 
-static void a_slow_stream_of_jobs_never_waits(void **state)
+static void a_change_that_comes_alone_leaves_at_once(void **state)
 {
     (void)state;
-    struct pacer p = {0};
-    rate_after(1, 4000, &p); /* 250 a second */
-    assert_int_equal(pacer_gap_us(&p), 0);
+    struct lane lane = lane_of(1, 1, 0);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
+    lane = lane_of(1, 0, 0);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000000 + LANE_GATHER_US), 0);
 }
 
-static void five_thousand_a_second_wait_for_forty_together(void **state)
+static void what_nobody_awaits_gathers_for_a_while(void **state)
 {
     (void)state;
-    struct pacer p = {0};
-    double rate = rate_after(1, 200, &p);
-    assert_true(rate > 4900 && rate < 5100);
-    assert_in_range(pacer_gap_us(&p), 7800, 8000);
+    struct lane lane = lane_of(FULL - 1, 0, 0);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000500), LANE_GATHER_US - 500);
+    lane.awaited = 1;
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000500), 0);
 }
 
-static void a_fast_stream_waits_shorter_since_batches_fill_sooner(void **state)
+static void while_two_batches_are_on_their_way_the_next_one_gathers(void **state)
 {
     (void)state;
-    struct pacer p = {0};
-    rate_after(50, 1000, &p); /* 50,000 a second */
-    assert_in_range(pacer_gap_us(&p), 700, 900);
+    struct lane lane = lane_of(FULL - 1, FULL - 1, LANE_WINDOW - 1);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
+    lane.flying = LANE_WINDOW;
+    assert_int_equal(lane_wait_us(&lane, FULL, 9000000), -1);
 }
 
-static void a_wait_in_vain_is_not_repeated_for_a_tenth_of_a_second(void **state)
+static void a_full_batch_does_not_wait(void **state)
 {
     (void)state;
-    struct pacer p = {0};
-    rate_after(1, 200, &p);
-    assert_true(pacer_wait_us(&p, p.last_us + 1000, 1) > 0);
-    pacer_in_vain(&p, p.last_us + 2000);
-    assert_true(pacer_hurries(&p, p.last_us + 2001));
-    assert_true(pacer_hurries(&p, p.last_us + 101999));
-    assert_false(pacer_hurries(&p, p.last_us + 102000));
-}
-
-static void one_burst_after_a_rest_does_not_slow_what_follows(void **state)
-{
-    (void)state;
-    struct pacer p = {0};
-    pacer_sent(&p, 1, 1000000);
-    pacer_sent(&p, 400, 11000000);
-    assert_int_equal(pacer_gap_us(&p), 0);
+    struct lane lane = lane_of(FULL, 0, LANE_WINDOW);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
 }
 
 static void redis_time_is_never_taken_for_earlier_than_it_is(void **state)
@@ -207,11 +195,10 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bucket_does_what_its_view_says),
-        cmocka_unit_test(a_slow_stream_of_jobs_never_waits),
-        cmocka_unit_test(five_thousand_a_second_wait_for_forty_together),
-        cmocka_unit_test(a_fast_stream_waits_shorter_since_batches_fill_sooner),
-        cmocka_unit_test(a_wait_in_vain_is_not_repeated_for_a_tenth_of_a_second),
-        cmocka_unit_test(one_burst_after_a_rest_does_not_slow_what_follows),
+        cmocka_unit_test(a_change_that_comes_alone_leaves_at_once),
+        cmocka_unit_test(what_nobody_awaits_gathers_for_a_while),
+        cmocka_unit_test(while_two_batches_are_on_their_way_the_next_one_gathers),
+        cmocka_unit_test(a_full_batch_does_not_wait),
         cmocka_unit_test(redis_time_is_never_taken_for_earlier_than_it_is),
         cmocka_unit_test(a_clock_that_jumps_is_believed_at_once),
         cmocka_unit_test(a_far_due_time_does_not_overflow),

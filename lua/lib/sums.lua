@@ -11,7 +11,7 @@
 --                 claim      time of the last claim, see lib/claim.lua
 --
 -- Holds before and after every script: base + stored = jobs of :pool that have not ended (are
--- not in :done) + all that left. A script counts only what it changed, so a second run of it
+-- not in :done) + those of lib/far.lua + all that left. A script counts only what it changed, so a second run of it
 -- counts nothing; and in one call of HINCRBY per kind, behind its other writes (claim.lua says
 -- why). The sums of a queue end a day after its last job, since there may be any number of queues.
 local SUMS_KEEP_MS = 24 * 3600 * 1000
@@ -30,7 +30,7 @@ local function sums_note(base, of_queue)
       any = true
     end
   end
-  if any and of_queue and redis.call('EXISTS', base .. ':pool') == 0 then
+  if any and of_queue and redis.call('EXISTS', base .. ':pool', base .. ':far') == 0 then
     redis.call('PEXPIRE', base .. ':sums', SUMS_KEEP_MS)
   end
   sums = {}

@@ -9,5 +9,6 @@ local function sums_gap(base)
   for i = 3, #left do
     known = known - (tonumber(left[i] or 0) or 0)
   end
-  return redis.call('HLEN', base .. ':pool') - redis.call('ZCARD', base .. ':done') - known
+  local far = tonumber(redis.call('HGET', base .. ':slots', '#') or 0) or 0 -- lib/far.lua
+  return redis.call('HLEN', base .. ':pool') + far - redis.call('ZCARD', base .. ':done') - known
 end

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * apiload.c - loads one of the queue APIs and says in one line of JSON what it did.
+ * apiload.c - loads one of the HTTP APIs and says in one line of JSON what it did.
  *
  *   apiload CASE --port P [--api NAME] [--conns 64] [--seconds 5] [--count 100000]
  *           [--pid PID] [--token T]
  *
  * CASE: publish (rate), cycle (publish, consume and acknowledge on each connection),
- * drain (of count jobs that are due: consumed and acknowledged), callbacks (count jobs
- * that fall due together), lag (200 jobs a second for 10 s, due in 1 to 3 s), idle-polls
- * (conns long polls: memory and CPU of pid).
+ * drain (of count jobs that are due: consumed and acknowledged), due (count jobs that
+ * fall due at one moment, while the consumers wait), callbacks (count jobs that fall due
+ * within a second), lag (200 jobs a second for 10 s, due in 1 to 3 s), idle-polls (conns
+ * long polls: memory and CPU of pid).
  */
 #include "tests/bench/apis.h"
 
@@ -84,8 +85,10 @@ static int64_t at_once(void)
 
 static void publish_next(struct conn *c)
 {
-    if (handed_out < publish_max)
-        o.api->publish(c, handed_out++, delay_ms());
+    if (handed_out >= publish_max)
+        return;
+    o.api->publish(c, handed_out, delay_ms());
+    handed_out += o.api->bulk;
 }
 
 static void on_published(struct conn *c, int status, const char *body, size_t n)
@@ -93,10 +96,10 @@ static void on_published(struct conn *c, int status, const char *body, size_t n)
     (void)n;
     if (!o.api->published(status, body))
         complain(status, body);
-    done++;
-    published_all++;
+    done += o.api->bulk;
+    published_all += o.api->bulk;
     add_time(now_us() - c->sent_us);
-    if (published_all == publish_max)
+    if (published_all >= publish_max)
         stop = true;
     publish_next(c);
 }
@@ -154,7 +157,10 @@ static void finish_next(struct conn *c)
 {
     struct jobs *jobs = c->more;
     c->step = FINISHING;
-    o.api->finish(c, jobs->id[jobs->at]);
+    if (o.api->finish_all)
+        o.api->finish_all(c, jobs);
+    else
+        o.api->finish(c, jobs->id[jobs->at]);
 }
 
 static void mark_seen(int64_t number)
@@ -183,10 +189,11 @@ static void on_finished(struct conn *c, int status, const char *body)
     struct jobs *jobs = c->more;
     if (!o.api->finished(status, body))
         complain(status, body);
-    done++;
+    int n = o.api->finish_all ? jobs->n : 1;
+    done += n;
     if (!in_cycle && done >= o.count)
         stop = true;
-    if (++jobs->at < jobs->n) {
+    if ((jobs->at += n) < jobs->n) {
         finish_next(c);
     } else if (in_cycle) {
         c->step = PUBLISHING;
@@ -248,9 +255,48 @@ static void run_drain(void)
     print_rate((double)(now_us() - from_us) / 1e6, more);
 }
 
-/* ----------------------------------------------------------------------- callbacks */
+/* ------------------------------------------------------------- due at one moment */
 
 static int64_t due_us, first_us, last_us;
+
+static int64_t until_moment(void)
+{
+    int64_t left_us = due_us - now_us();
+    return left_us > 0 ? left_us / 1000 : 0;
+}
+
+static void on_due(int64_t number)
+{
+    if (first_us == 0)
+        first_us = now_us();
+    mark_seen(number);
+}
+
+/* From the first job that came to the last acknowledgement; so the first batch's own way
+ * here is left out, as for every peer. */
+static void run_due(void)
+{
+    char more[128];
+    delay_ms = until_moment;
+    due_us = now_us() + o.count * 1000000 / 15000 + 2000000;
+    seen = calloc((size_t)o.count, sizeof(*seen));
+    on_job = on_due;
+    wait_s = 60;
+    double per_s = fill();
+    if (now_us() > due_us)
+        complain(0, "publishing took longer than the delay");
+    for (int i = 0; i < o.conns; i++)
+        poll_next(open_consumer());
+    stop = false;
+    load_run(due_us - now_us() + 60 * 1000000LL, &stop);
+    if (!stop)
+        complain(0, "not all jobs came in a minute");
+    snprintf(more, sizeof(more), ",\"fill_per_s\":%.0f,\"first_after_due_ms\":%.1f",
+             per_s, (double)(first_us - due_us) / 1000);
+    print_rate((double)(now_us() - first_us) / 1e6, more);
+}
+
+/* ----------------------------------------------------------------------- callbacks */
 
 /* Whole seconds, so that all fall due within one second after due_us. */
 static int64_t until_due(void)
@@ -453,9 +499,10 @@ static void run_idle_polls(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"publish", run_publish}, {"cycle", run_cycle},
-             {"drain", run_drain},     {"callbacks", run_callbacks},
-             {"lag", run_lag},         {"idle-polls", run_idle_polls}};
+} cases[] = {{"publish", run_publish},      {"cycle", run_cycle},
+             {"drain", run_drain},          {"due", run_due},
+             {"callbacks", run_callbacks},  {"lag", run_lag},
+             {"idle-polls", run_idle_polls}};
 
 static void set(const char *name, const char *value)
 {

@@ -7,6 +7,8 @@
 
 struct setting setting = {.token = "none"};
 
+enum { CAMELLIA_BATCH = 10, BULK = 100 };
+
 /* A job's content: its number, and blanks up to a usual size. */
 #define CONTENT "%-100lld"
 
@@ -34,7 +36,7 @@ static bool code_is(const char *body, const char *code)
 /* Ids of ours end with "-NUMBER". */
 static bool add_own(struct jobs *jobs, const char **at, const char *key)
 {
-    if (jobs->n == BATCH || !text_after(at, key, jobs->id[jobs->n]))
+    if (jobs->n == BATCH_MAX || !text_after(at, key, jobs->id[jobs->n]))
         return false;
     const char *dash = strrchr(jobs->id[jobs->n], '-');
     jobs->number[jobs->n++] = dash ? atoll(dash + 1) : -1;
@@ -145,7 +147,7 @@ static void camellia_poll(struct conn *c, int wait_s)
     snprintf(
         form, sizeof(form),
         "topic=bench%d&ackTimeoutMillis=60000&batch=%d&longPollingTimeoutMillis=%d000",
-        setting.run, BATCH, wait_s);
+        setting.run, CAMELLIA_BATCH, wait_s);
     camellia_post(c, wait_s ? "longPollingMsg" : "pullMsg", form);
 }
 
@@ -242,14 +244,124 @@ static bool later_read(int status, const char *body, struct jobs *jobs)
     return at != NULL;
 }
 
+/* ------------------------------------------------------------------------- native */
+
+/* To a route, far ahead: nothing is delivered while it is measured. */
+static void route_publish(struct conn *c, int64_t n, int64_t delay_ms)
+{
+    conn_send(c,
+              "POST /v1/routes/bench/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+              "Deliver-After: %lldms\r\nContent-Length: 100\r\n\r\n" CONTENT,
+              (long long)delay_ms, (long long)n);
+}
+
+static bool native_published(int status, const char *body)
+{
+    (void)body;
+    return status == 201;
+}
+
+static void bulk_publish(struct conn *c, int64_t n, int64_t delay_ms)
+{
+    char lines[BULK * 180];
+    size_t used = 0;
+    for (int i = 0; i < BULK; i++)
+        used += (size_t)snprintf(lines + used, sizeof(lines) - used,
+                                 "{\"deliver-after\":\"%lldms\",\"payload\":\"" CONTENT
+                                 "\"}\n",
+                                 (long long)delay_ms, (long long)n + i);
+    conn_send(c,
+              "POST /v1/queues/bench%d/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+              "Content-Type: application/x-ndjson\r\nContent-Length: %zu\r\n\r\n%s",
+              setting.run, used, lines);
+}
+
+/* Every line tells when its job is due. */
+static bool bulk_published(int status, const char *body)
+{
+    int n = 0;
+    for (const char *p = body; (p = strstr(p, "\"due\":")); p++)
+        n++;
+    return status == 200 && n == BULK;
+}
+
+static void queue_publish(struct conn *c, int64_t n, int64_t delay_ms)
+{
+    conn_send(c,
+              "POST /v1/queues/bench%d/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+              "Deliver-After: %lldms\r\nContent-Length: 100\r\n\r\n" CONTENT,
+              setting.run, (long long)delay_ms, (long long)n);
+}
+
+static void queue_poll(struct conn *c, int wait_s)
+{
+    conn_send(c,
+              "POST /v1/queues/bench%d/pull?max=%d&lease=60s&wait=%ds HTTP/1.1\r\n"
+              "Host: 127.0.0.1\r\nContent-Length: 0\r\n\r\n",
+              setting.run, BATCH_MAX, wait_s);
+}
+
+static bool queue_read(int status, const char *body, struct jobs *jobs)
+{
+    jobs->n = 0;
+    if (status == 204)
+        return true;
+    if (status != 200)
+        return false;
+    while (jobs->n < BATCH_MAX && text_after(&body, "{\"id\":\"", jobs->id[jobs->n]) &&
+           text_after(&body, "\"token\":\"", jobs->token[jobs->n])) {
+        body = strstr(body, "\"payload\":\"");
+        if (body == NULL)
+            return false;
+        jobs->number[jobs->n++] = atoll(body + strlen("\"payload\":\""));
+    }
+    return jobs->n > 0;
+}
+
+static void queue_finish(struct conn *c, const char *id)
+{
+    conn_send(c, "DELETE /v1/queues/bench%d/jobs/%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+              setting.run, id);
+}
+
+static bool queue_finished(int status, const char *body)
+{
+    (void)body;
+    return status == 200;
+}
+
+static void queue_finish_all(struct conn *c, const struct jobs *jobs)
+{
+    char json[BATCH_MAX * 2 * ID_MAX];
+    size_t used = 0;
+    for (int i = 0; i < jobs->n; i++)
+        used += (size_t)snprintf(json + used, sizeof(json) - used,
+                                 "%s{\"id\":\"%s\",\"token\":\"%s\"}",
+                                 i ? "," : "{\"jobs\":[", jobs->id[i], jobs->token[i]);
+    used += (size_t)snprintf(json + used, sizeof(json) - used, "]}");
+    conn_send(c,
+              "POST /v1/queues/bench%d/ack HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+              "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+              setting.run, used, json);
+}
+
+enum { FAR_MS = 3600000 };
+
 static const struct api apis[] = {
-    {"lmstfy", true, 0, lmstfy_publish, lmstfy_published, lmstfy_poll, lmstfy_read,
-     lmstfy_finish, lmstfy_finished},
-    {"camellia", false, 0, camellia_publish, camellia_ok, camellia_poll, camellia_read,
-     camellia_finish, camellia_ok},
-    {"delayqueue", true, 1000, delayqueue_publish, delayqueue_ok, delayqueue_poll,
-     delayqueue_read, delayqueue_finish, delayqueue_ok},
-    {"later", true, 0, later_publish, later_published, NULL, later_read, NULL, NULL},
+    {"route", false, FAR_MS, 1, route_publish, native_published, NULL, NULL, NULL, NULL,
+     NULL},
+    {"bulk", false, FAR_MS, BULK, bulk_publish, bulk_published, queue_poll, queue_read,
+     queue_finish, queue_finished, queue_finish_all},
+    {"queue", false, 0, 1, queue_publish, native_published, queue_poll, queue_read,
+     queue_finish, queue_finished, queue_finish_all},
+    {"lmstfy", true, 0, 1, lmstfy_publish, lmstfy_published, lmstfy_poll, lmstfy_read,
+     lmstfy_finish, lmstfy_finished, NULL},
+    {"camellia", false, 0, 1, camellia_publish, camellia_ok, camellia_poll, camellia_read,
+     camellia_finish, camellia_ok, NULL},
+    {"delayqueue", true, 1000, 1, delayqueue_publish, delayqueue_ok, delayqueue_poll,
+     delayqueue_read, delayqueue_finish, delayqueue_ok, NULL},
+    {"later", true, 0, 1, later_publish, later_published, NULL, later_read, NULL, NULL,
+     NULL},
 };
 
 const struct api *api_find(const char *name)

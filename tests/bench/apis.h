@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * apis.h - what a client says to each of the four queue APIs, and what it hears.
+ * apis.h - what a client says to each API, and what it hears.
  */
 #ifndef TESTS_BENCH_APIS_H
 #define TESTS_BENCH_APIS_H
 
 #include "tests/bench/load.h"
 
-enum { BATCH = 10, ID_MAX = 64 };
+enum { BATCH_MAX = 100, ID_MAX = 64 };
 
 /* Jobs of one answer. */
 struct jobs {
     int n, at;
-    char id[BATCH][ID_MAX];
-    int64_t number[BATCH];
+    char id[BATCH_MAX][ID_MAX];
+    char token[BATCH_MAX][ID_MAX]; /* where the API has them */
+    int64_t number[BATCH_MAX];
 };
 
 struct api {
     const char *name;
     bool whole_seconds; /* of a delay */
     int least_ms;       /* the shortest delay */
-    /* Sends job number n, due in delay_ms. */
+    int bulk;           /* jobs of one request to publish */
+    /* Sends job number n (of a bulk, it and the next ones), due in delay_ms. */
     void (*publish)(struct conn *c, int64_t n, int64_t delay_ms);
     bool (*published)(int status, const char *body);
     /* Asks for jobs; wait_s: for so long until there is one; 0: as short as it can. NULL:
@@ -30,6 +32,8 @@ struct api {
     bool (*read)(int status, const char *body, struct jobs *jobs);
     void (*finish)(struct conn *c, const char *id);
     bool (*finished)(int status, const char *body);
+    /* Acknowledges all jobs of an answer in one request. NULL: one by one. */
+    void (*finish_all)(struct conn *c, const struct jobs *jobs);
 };
 
 /* The one of a name that begins with its name; NULL: there is none. */

@@ -101,7 +101,7 @@ void conn_send_bytes(struct conn *c, const char *bytes, size_t n)
 
 void conn_send(struct conn *c, const char *fmt, ...)
 {
-    char text[4096];
+    char text[64 * 1024];
     va_list ap;
     va_start(ap, fmt);
     int n = vsnprintf(text, sizeof(text), fmt, ap);

@@ -44,9 +44,9 @@ def found(said):
 
 class Place:
     """A daemon, its Redis, and jobs that wait for hours: in three buckets of a route, in one that
-    keeps the order of keys, and in a queue."""
+    keeps the order of keys, and in a queue. horizon 0: none of them in the second tier."""
 
-    def __init__(self, bench):
+    def __init__(self, bench, horizon="0"):
         self.redis = bench.redis()
         self.client = self.redis.client()
         self.hook = bench.keep(collect.FromHttp())
@@ -55,7 +55,8 @@ class Place:
                        lines: {{ type = "queue"; }}; }};
             routes: {{ line: {{ from = "http"; to = "lines"; match = "urgent"; }};
                        r:    {{ from = "http"; to = "hook"; match = "r"; buckets = 3; }};
-                       keys: {{ from = "http"; to = "hook"; match = "k"; order = "key"; }}; }};''').start()
+                       keys: {{ from = "http"; to = "hook"; match = "k"; order = "key"; }}; }};''',
+                                 redis_options=f'horizon = "{horizon}";').start()
         self.post("r", [{"id": f"j{i}"} for i in range(60)])
         self.post("keys", [{"id": f"k{i}", "key": f"key{i % 3}"} for i in range(9)])
         self.queues = Queues(self.tarry)
@@ -93,6 +94,28 @@ def test_what_is_sound_is_called_so_and_nothing_is_written(bench):
     assert (code, [b["name"] for b in said["buckets"]]) == (0, ["lines:urgent"])
     assert (said["jobs"], said["found"], said["complete"]) == (5, 0, True)
     assert place.dump() == before
+    place.tarry.stop()
+
+
+def test_far_jobs_are_looked_through_and_repaired_too(bench):
+    place = Place(bench, horizon="2m")
+    code, said, _ = audit(place.tarry)
+    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines()}
+    assert (code, rows["keys/0"]) == (0, ["9", "9", "0", "0", "0", "0", "0"]), said
+    assert not place.client.exists(place.key("keys/0", "pool"))
+    bucket = next(b for b in ("r/0", "r/1", "r/2") if place.client.hexists(place.key(b, "where"), "j1"))
+    where = place.key(bucket, "where")
+    place.client.hdel(where, "j1")
+    place.client.hset(where, "ghost", bytes(10))
+    place.client.hincrby(place.key(bucket, "slots"), "#", 2)
+    code, said, _ = audit(place.tarry, "--json")
+    assert code == 1 and {(bucket, "no-index", "j1"), (bucket, "orphan", "ghost")} < set(found(said))
+    assert (bucket, "counts") in {row[:2] for row in found(said)}
+    assert place.tarry.ask("DELETE", "/v1/routes/r/jobs/j1")[0] == 404
+    audit(place.tarry, "--repair")
+    code, said, _ = audit(place.tarry, "--json")
+    assert (code, found(said)) == (0, [])
+    assert place.tarry.ask("DELETE", "/v1/routes/r/jobs/j1")[0] == 200
     place.tarry.stop()
 
 

@@ -222,7 +222,7 @@ def test_an_instance_that_slept_through_the_change_stores_nothing_in_the_old_buc
     status, _, body = h.add("before", "1ms")
     assert (status, body["because"]) == (200, "exists")
     h.hook.wait_count(1)
-    assert redis.hkeys("tarry:{main/0}:pool") == [b"before"]
+    assert redis.hkeys("tarry:{main/0}:where") == [b"before"] and not redis.exists("tarry:{main/0}:pool")
     assert h.tarry.metric("tarry_buckets", age="new") == 4
     h.tarry.stop()
 

@@ -18,9 +18,9 @@ def test_buckets_are_spread_over_the_masters_and_every_job_arrives_once(bench):
     for job in far:
         job.delay_ms = 3600_000
     way.send(far)
-    pools = cluster.keys("tarry:{main/*}:pool")
-    per_node = [sum(node is n for n, _ in pools) for node in cluster.masters()]
-    assert len(pools) == 12 and min(per_node) >= 2, per_node
+    waiting = cluster.keys("tarry:{main/*}:where")
+    per_node = [sum(node is n for n, _ in waiting) for node in cluster.masters()]
+    assert len(waiting) == 12 and min(per_node) >= 2, per_node
     way.tarry.stop()
 
 

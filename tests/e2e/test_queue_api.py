@@ -2,6 +2,7 @@
 """Queues that consumers pull from, through the daemon's own API."""
 import base64
 import itertools
+import json
 import socket
 import threading
 import time
@@ -427,6 +428,48 @@ def test_a_pull_takes_up_to_a_hundred_and_the_next_takes_the_rest(c, q):
     got = [c.pull(q, max=100).ids for _ in range(4)]
     assert [len(ids) for ids in got] == [100, 100, 30, 0]
     assert sum(got, []) == [str(i) for i in range(230)], "of one batch, in its order"
+
+
+def test_many_are_acknowledged_in_one_request(c, q):
+    c.batch(q, [{"id": str(i)} for i in range(100)])
+    jobs = c.pull(q, max=100).jobs
+    done = c.ack_all(q, jobs)
+    assert (done.status, done.body) == (200, {"acked": 100, "failed": []})
+    assert c.counts(q) == (0, 0, 0, 0, 0)
+    again = c.ack_all(q, jobs[:2])
+    assert again.body == {"acked": 0, "failed": [{"id": i, "error": "not-found"} for i in ("0", "1")]}
+
+
+def test_of_many_acknowledged_each_is_judged_by_itself(c, q):
+    c.batch(q, [{"id": "held"}, {"id": 'an "other\'s"'}, {"id": "ended"}])
+    held, others, _ = c.pull(q, max=3, lease="20s").jobs
+    stale = {**others, "token": str(int(others["token"]) - 1)}
+    answer = c.ack_all(q, [stale, {"id": "never", "token": "1"}, {"id": "x" * 5000, "token": "1"}, held])
+    assert answer["acked"] == 1
+    assert {f["id"][:20]: f["error"] for f in answer["failed"]} == {
+        'an "other\'s"': "not-held", "never": "not-found", "x" * 20: "not-found"}
+    assert c.counts(q) == (0, 0, 2, 0, 0)
+    kept = f"kept/{q}"
+    c.put(kept, id_="a")
+    job = one(c.pull(kept))
+    c.ack(job)
+    assert c.ack_all(kept, [job]).body == {"acked": 0, "failed": [{"id": "a", "error": "ended"}]}
+
+
+def test_a_mistake_in_a_list_of_acknowledgements_leaves_all_as_they_were(c, q):
+    c.put(q, id_="a")
+    job = one(c.pull(q, lease="20s"))
+    good = {"id": "a", "token": job["token"]}
+    for body in ("", "{}", "[]", "7", "x", '{"jobs":{}}', '{"jobs":[]}', '{"jobs":"a"}',
+                 json.dumps({"jobs": [good], "more": 1}),
+                 *(json.dumps({"jobs": [good, bad]}) for bad in (
+                     "a", {}, {"id": "a"}, {"token": "1"}, {"id": 1, "token": "1"}, {"id": "a", "token": 1},
+                     {"id": "a", "token": "0"}, {"id": "a", "token": "-1"}, {"id": "a", "token": "9" * 19 + "9"}))):
+        assert c.ask("POST", c.path(q, "ack"), body).error == (400, "bad-request"), body
+    assert c.ask("POST", c.path(q, "ack") + "?x=1", json.dumps({"jobs": [good]})).error == (400, "bad-request")
+    assert c.ack_all(q, [good] * 1001).error == (413, "oversize")
+    assert c.counts(q) == (0, 0, 1, 0, 0)
+    assert c.ack_all(q, [good] * 1000)["acked"] == 1, "the others find it gone"
 
 
 # -------------------------------------------------------------------- whole queues

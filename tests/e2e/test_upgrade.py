@@ -11,8 +11,9 @@ import pytest
 from lib import collect, servers
 from lib.servers import wait_for
 
-GOLDEN = servers.TOP / "tests/golden/layout1.jsonl"
-# The names are those of tests/golden/make_layout1.py.
+GOLDEN = servers.TOP / "tests/golden"
+OLDER = pytest.mark.parametrize("layout", [1, 2])
+# The names are those of tests/golden/make_layout.py.
 BODY = '''
 sources: {{ lm: {{ type = "lmstfy"; listen = "127.0.0.1:{jobs}"; admin_listen = "127.0.0.1:{admin}"; }}; }};
 sinks:  {{ hook: {{ type = "http"; url = "{url}"; timeout = "20s"; }};
@@ -29,20 +30,20 @@ KEYED = [f"keyed-{n}" for n in range(3)]
 DUE = sorted(PENDING + KEYED + ["repeat", "held"])
 
 
-def load(redis):
+def load(redis, layout):
     pipe = redis.client().pipeline()
-    for line in GOLDEN.read_text().splitlines():
+    for line in (GOLDEN / f"layout{layout}.jsonl").read_text().splitlines():
         pipe.execute_command(*(word.encode("latin-1") for word in json.loads(line)))
     pipe.execute()
 
 
 class World:
-    """Keys of layout 1, and a daemon with their routes."""
+    """Keys of an older layout, and a daemon with their routes."""
 
-    def __init__(self, bench, daemon='upgrade_after = "1s";', wide=4):
+    def __init__(self, bench, layout=1, daemon='upgrade_after = "1s";', wide=4):
         self.redis, self.hook = bench.redis(), bench.keep(collect.FromHttp())
         self.r, self.jobs = self.redis.client(), servers.free_port()
-        load(self.redis)
+        load(self.redis, layout)
         self.tarry = bench.tarry(self.redis.url, BODY.format(
             url=self.hook.url, jobs=self.jobs, admin=servers.free_port(), wide=wide), daemon=daemon)
 
@@ -68,8 +69,9 @@ class World:
         return found
 
 
-def test_what_layout_1_holds_is_served(bench):
-    w = World(bench)
+@OLDER
+def test_what_an_older_layout_holds_is_served(bench, layout):
+    w = World(bench, layout)
     w.tarry.start()
     w.hook.wait_count(len(DUE))
     time.sleep(0.5)
@@ -98,26 +100,40 @@ def test_what_layout_1_holds_is_served(bench):
     w.tarry.stop()
 
 
-def test_the_step_to_layout_2_gives_every_bucket_its_base_line(bench):
+def test_the_step_from_layout_1_gives_every_bucket_its_base_line(bench):
     w = World(bench, daemon='upgrade_after = "3s";')
     assert any(w.gaps().values()), "the older one kept no sums"
     w.tarry.start()
-    assert (w.meta(), w.meta("least_writer")) == ("1", "1")
+    assert (w.meta(), w.meta("least_reader"), w.meta("least_writer")) == ("1", "1", "1")
     assert w.meta("route:wide") == "1:4" and w.meta("sink:q") == "queue"
-    wait_for("the step", lambda: w.meta() == "2")
-    assert w.meta("least_writer") == "2"
+    wait_for("the step", lambda: w.meta() == "3")
+    assert (w.meta("least_reader"), w.meta("least_writer")) == ("3", "3")
     assert not any(w.gaps().values()), w.gaps()
-    assert w.tarry.metric("tarry_layout") == 2
+    assert w.tarry.metric("tarry_layout") == 3
     w.tarry.stop()
 
 
-def test_no_step_is_made_while_an_older_one_runs(bench):
-    w = World(bench, daemon='upgrade_after = "1s";')
+def test_the_step_from_layout_2_leaves_the_sums_as_they_are(bench):
+    w = World(bench, 2)
+    w.r.hincrby("tarry:{wide/3}:sums", "stored", 5)  # what was lost stays known
+    assert set(w.gaps().values()) == {0, -5}
+    w.tarry.start()
+    wait_for("the step", lambda: w.meta() == "3")
+    w.hook.wait_count(len(DUE))
+    wait_for("the acks", lambda: not w.r.exists("tarry:{wide/3}:pool"))
+    assert w.r.hget("tarry:{wide/3}:sums", "stored") == b"8"
+    assert not w.r.hexists("tarry:{wide/3}:sums", "base")
+    w.tarry.stop()
+
+
+@OLDER
+def test_no_step_is_made_while_an_older_one_runs(bench, layout):
+    w = World(bench, layout)
     over = threading.Event()
 
     def older():
         while not over.wait(0.3):
-            w.r.zadd("tarry:alive", {"0123456789 1 main": int(time.time() * 1000)})
+            w.r.zadd("tarry:alive", {f"0123456789 {layout} main": int(time.time() * 1000)})
 
     thread = threading.Thread(target=older, daemon=True)
     thread.start()
@@ -125,11 +141,11 @@ def test_no_step_is_made_while_an_older_one_runs(bench):
         time.sleep(0.5)
         w.tarry.start()
         time.sleep(4)
-        assert w.meta() == "1"
+        assert w.meta() == str(layout)
     finally:
         over.set()
         thread.join()
-    wait_for("the step", lambda: w.meta() == "2")
+    wait_for("the step", lambda: w.meta() == "3")
     w.tarry.stop()
 
 
@@ -143,23 +159,23 @@ def test_other_buckets_wait_for_the_step_and_lose_nothing(bench):
     w.tarry.stop()
 
 
-def test_an_empty_redis_begins_with_layout_2(bench):
+def test_an_empty_redis_begins_with_layout_3(bench):
     redis = bench.redis()
     tarry = bench.tarry(redis.url, '''
         sinks: { q: { type = "queue"; }; };
         routes: { q: { from = "http"; to = "q"; topic = "work"; }; };''').start()
     assert redis.client().hgetall("tarry:meta") == {
-        b"layout": b"2", b"least_reader": b"1", b"least_writer": b"2", b"sink:q": b"queue"}
+        b"layout": b"3", b"least_reader": b"3", b"least_writer": b"3", b"sink:q": b"queue"}
     tarry.stop()
 
 
-SENTENCE = "may change them; this one, 0.1.0, knows layouts 1 to 2: start the newer tarry again"
+SENTENCE = "may change them; this one, 0.1.0, knows layouts 1 to 3: start the newer tarry again"
 
 
 @pytest.mark.smoke
 def test_newer_keys_are_left_alone_at_the_start(bench):
     w = World(bench)
-    w.r.hset("tarry:meta", mapping={"layout": 3, "least_reader": 1, "least_writer": 3})
+    w.r.hset("tarry:meta", mapping={"layout": 4, "least_reader": 1, "least_writer": 4})
     before = sorted((k, w.r.dump(k)) for k in w.r.keys("*"))
     w.tarry.spawn(w.tarry.argv())
     assert w.tarry.child.wait(10) == 78
@@ -172,7 +188,7 @@ def test_newer_keys_are_noticed_by_one_that_runs(bench):
     w = World(bench)
     w.tarry.start()
     w.hook.wait_count(len(DUE))
-    w.r.hset("tarry:meta", mapping={"layout": 3, "least_writer": 3})
+    w.r.hset("tarry:meta", mapping={"layout": 4, "least_writer": 4})
     w.r.publish("tarry:wake", "=#meta another")
     assert w.tarry.child.wait(10) == 78
     assert SENTENCE in w.tarry.log.read_text()

@@ -368,7 +368,7 @@ def test_what_an_older_version_left_is_delivered_amid_new_jobs(bench, scenario):
         scenario.fault("tarry: kill -9 and start")
         way.tarry.kill()
         way.tarry.start()
-    wait_for("the step", lambda: redis.client().hget("tarry:meta", "layout") == b"2", 15)
+    wait_for("the step", lambda: redis.client().hget("tarry:meta", "layout") == b"3", 15)
     sending.join()
     arrivals = way.collector.wait(batch, 60)
     old = [a.header("delay-id").decode() for a in arrivals if not a.header("test-seq")]

@@ -2,6 +2,7 @@
 """A private Redis for the tests of lua/*.lua, and a bucket of it."""
 import pathlib
 import re
+import struct
 import subprocess
 import tempfile
 import time
@@ -11,7 +12,10 @@ import redis
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
 PARTS = ("pool", "delay", "unack", "error", "tries", "ingest", "ttl", "done", "seen", "held",
-         "place", "lead", "away", "ended", "pace", "targets", "stopped", "sums", "told")
+         "place", "lead", "away", "ended", "pace", "targets", "stopped", "sums", "told", "far", "slots",
+         "where", "names")
+FAR_PAGE = 4096
+WHERE, GROUP, EXPIRES, US, OFFSET, BARE = 1, 2, 4, 8, 16, 32  # flags of an entry, lua/lib/far.lua
 LEFT = ("delivered", "cancelled", "expired", "exhausted", "replaced", "dropped")
 JOB = ("pool", "delay", "unack", "error", "tries")
 ENQUEUE = ("pool", "delay", "error", "tries", "ingest", "unack", "ttl", "done")
@@ -46,7 +50,7 @@ def server():
 class Bucket:
     """One bucket, with each script as a method; now is a number, never the server's. kind: of
     lua/enqueue.lua; remember: for so many ms; limits: (rate, burst, field, in flight)."""
-    kind, remember, limits = "", 0, ()
+    kind, remember, limits, horizon = "", 0, (), ""
 
     def __init__(self, client):
         self.client = client
@@ -63,7 +67,8 @@ class Bucket:
     def enqueue(self, jobs, now=1000, partitions=()):
         """jobs: (id, due[, tries, how, partition, offset, expires, body, group,
         ms]); partitions: (name, before)."""
-        args = [now, "wake", "r/0 me", self.kind, "1" if self.remember else "", len(partitions)]
+        args = [now, "wake", "r/0 me", self.kind, "1" if self.remember else "",
+                self.horizon, len(partitions)]
         for row in partitions:
             args += row
         for job in jobs:
@@ -72,7 +77,7 @@ class Bucket:
             args += [id_, due, body, tries, part, offset, how, expires]
             args += [group] if self.kind == "k" else []
             args += [ms] if partitions else []
-        head, codes = self.run("enqueue", ENQUEUE, *args)
+        head, codes, self.slot = self.run("enqueue", ENQUEUE, *args)
         return head, codes.decode()
 
     def claim(self, now, lease=100, most=10):
@@ -116,7 +121,60 @@ class Bucket:
         return self.run("find", JOB, id_)
 
     def count(self, now):
-        return self.run("count", ("delay", "unack", "error", "held"), now)
+        *counts, self.far_count, self.slot = self.run("count", ("delay", "unack", "error", "held"), now)
+        return counts
+
+    def move(self, now, early=1000, most=100):
+        moved, taken, left, self.slot, self.head, _ = self.run(
+            "move", ("pool",), now, early, most, self.kind, "wake", "r/0 me")
+        return moved, taken, left
+
+    def far(self):
+        """The far jobs, as they stand in the lists: {id: (due, record, group, expires)} of those that
+        somebody may name, and those of the others; checks what holds of them."""
+        slots = {k.decode(): int(v) for k, v in self.client.hgetall(self.key["slots"]).items()}
+        where = self.client.hgetall(self.key["where"])
+        named, others, live = {}, [], 0
+        for start in [int(s) for s in self.client.zrange(self.key["far"], 0, -1)]:
+            size, taken = slots[str(start)], slots.get(f"{start}<", 0)
+            assert taken < size
+            for page in range(taken // FAR_PAGE, (size - 1) // FAR_PAGE + 1):
+                entries = self.client.lrange(f"{self.key['far']}:{start}.{page}", 0, -1)
+                first, end = max(page * FAR_PAGE, taken), min((page + 1) * FAR_PAGE, size)
+                assert len(entries) == end - first
+                assert entries.count(b"") == slots.get(f"{start}.{page}-", 0)
+                live += len(entries) - entries.count(b"")
+                for ordinal, entry in enumerate(entries, first):
+                    if entry:
+                        id_, job = self.entry(start, entry)
+                        if entry[0] & WHERE:
+                            assert where[id_] == start.to_bytes(6, "big") + ordinal.to_bytes(4, "big")
+                            named[id_.decode()] = job
+                        else:
+                            others.append((id_.decode(), *job))
+        assert slots.get("#", 0) == live and set(where) == {id_.encode() for id_ in named}
+        lists = [k for k in self.client.keys(self.key["far"] + ":*")]
+        assert live <= sum(self.client.llen(k) for k in lists) == sum(
+            n * (-1 if k.endswith("<") else 1) for k, n in slots.items() if k[-1] not in "#-")
+        return named, others
+
+    def entry(self, start, entry):
+        flags, at = entry[0], 3
+        due = start + struct.unpack_from(">H", entry, 1)[0] if not flags & US else None
+        if flags & US:
+            due, at = start * 1000 + struct.unpack_from(">I", entry, 1)[0], 5
+        if flags & OFFSET:
+            name = self.client.hget(self.key["names"], entry[at])
+            id_, at = name + b"/%d" % int.from_bytes(entry[at + 1:at + 6], "big"), at + 6
+        else:
+            id_, at = entry[at + 1:at + 1 + entry[at]], at + 1 + entry[at]
+        group = entry[at:at + 16].decode() if flags & GROUP else ""
+        at += 16 if flags & GROUP else 0
+        expires = int.from_bytes(entry[at:at + 6], "big") if flags & EXPIRES else None
+        record = entry[at + 6 if flags & EXPIRES else at:]
+        if flags & BARE:
+            record = record[:2] + struct.pack(">BQ", 0xcf, due // 1000 if flags & US else due) + record[2:]
+        return id_, (due, record, group, expires)
 
     def check_order(self, held):
         """Of each group one job in :delay or :unack, and the others behind it."""
@@ -144,6 +202,8 @@ class Bucket:
         self.check_order(held)
         alive = {i for part in ("delay", "unack") for i in self.client.zrange(self.key[part], 0, -1)}
         assert set(self.client.zrange(self.key["ttl"], 0, -1)) <= alive
+        named, _ = self.far()
+        assert not set(named) & {id_.decode() for id_ in ids}
         self.check_sums()
 
     def rest(self):
@@ -158,6 +218,7 @@ class Bucket:
         sums = self.sums()
         left = sum(sums.get(kind, 0) for kind in LEFT)
         there = self.client.hlen(self.key["pool"]) - self.client.zcard(self.key["done"])
+        there += int(self.client.hget(self.key["slots"], "#") or 0)
         assert sums.get("base", 0) + sums.get("stored", 0) == there + left, (sums, there)
         assert all(n >= 0 for kind, n in sums.items() if kind != "base"), sums
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 @dataclass
 class Job:
     body: str
-    where: str = ""       # delay, held, unack, error
+    where: str = ""       # delay, held, unack, error, far
     score: int = 0        # due time, end of the lease, time of burial
     group: str = ""
     place: tuple = ()     # due, arrival
@@ -17,8 +17,9 @@ class Job:
 
 
 class Model:
-    def __init__(self, by_key, remember):
-        self.by_key, self.remember = by_key, remember
+    def __init__(self, by_key, remember, horizon=0):
+        self.by_key, self.remember, self.horizon = by_key, remember, horizon
+        self.slots = {}  # start -> the jobs that came, one behind another, gone or not
         self.jobs, self.seen, self.arrivals, self.told = {}, {}, 0, {}
         self.sums = collections.Counter()
         self.away = {}  # group -> id and lease of a job in flight that does not count any more
@@ -112,8 +113,41 @@ class Model:
             self.seen.pop(id_, None)
         self.sums["stored"] += 1
         self.jobs[id_] = Job(body, group=group if self.by_key else "")
-        self.put(id_, max(due, now + 1) if code == "i" else due)
+        if not self.put_far(now, id_, due):
+            self.put(id_, max(due, now + 1) if code == "i" else due)
         return code
+
+    # --- far jobs ---
+
+    def put_far(self, now, id_, due):
+        width = min(60_000, max(1000, self.horizon // 2))
+        start = due - due % width
+        if not self.horizon or (start - now <= self.horizon and not (self.by_key and start in self.slots)):
+            return False
+        job = self.jobs[id_]
+        job.where, job.score = "far", due
+        self.slots.setdefault(start, []).append((id_, job))
+        return True
+
+    def move(self, now, early, most):
+        """Jobs moved, entries taken, and those left in that slot."""
+        start = self.first()
+        if start < 0 or start - now > early:
+            return 0, 0, 0
+        entries, moved = self.slots[start][:most], 0
+        del self.slots[start][:most]
+        for id_, job in entries:
+            if self.jobs.get(id_) is job and job.where == "far":
+                self.put(id_, job.score)
+                job.where = job.where if self.by_key and job.group else "delay"
+                moved += 1
+        left = len(self.slots[start])
+        if not left:
+            del self.slots[start]
+        return moved, len(entries), left
+
+    def first(self):
+        return min(self.slots, default=-1)
 
     def claim(self, now, most, end):
         """end: of the lease, which the script gives and nobody has had before."""

@@ -7,8 +7,8 @@ import pytest
 from conftest import Bucket
 from queues import Queue
 
-PARTS = ("delay", "unack", "error", "done", "held", "place", "lead", "away", "tries", "ended", "ttl", "pool",
-         "sums")
+PARTS = ("delay", "unack", "error", "done", "held", "place", "lead", "away", "tries", "ended", "ttl", "far",
+         "pool", "sums")
 A, B = "a" * 16, "b" * 16
 
 

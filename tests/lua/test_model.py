@@ -13,6 +13,7 @@ from model import Model
 STEPS = int(os.environ.get("MODEL_STEPS", "100000"))
 SEED = int(os.environ.get("MODEL_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
 LEASE, REMEMBER = 100, 300
+CLAIM_AHEAD = 990  # less than lua/lib/claim.lua allows, so that no token is given twice
 IDS = [f"job{n}" for n in range(25)]
 GROUPS = ["", *(f"{n:016x}" for n in range(4))]
 NOTES = ["", "1||0/0/0|5|5|HTTP 503", "0|paced|0/0/0|0|0|", "3|retries|2/503/1|5|9|a|b"]
@@ -29,11 +30,12 @@ return 1
 class Run:
     """One sequence: each step is done by the scripts and by the model, and they must agree."""
 
-    def __init__(self, bucket, rnd, by_key, remember):
-        self.bucket, self.rnd = bucket, rnd
+    def __init__(self, bucket, rnd, by_key, remember, horizon=0):
+        self.bucket, self.rnd, self.horizon = bucket, rnd, horizon
+        bucket.horizon = horizon or ""
         bucket.kind, bucket.remember = "k" if by_key else "", remember
         bucket.client.flushall()
-        self.model = Model(by_key, remember)
+        self.model = Model(by_key, remember, horizon)
         self.now, self.bodies, self.tokens, self.numbers = 1000, 0, set(), 0
         self.leases = collections.deque(maxlen=40)  # (id, lease) as claimed, also long ended
         self.history = collections.deque(maxlen=20)
@@ -46,7 +48,8 @@ class Run:
         assert theirs == ours, f"{what}: the scripts say {theirs!r}, the model {ours!r}"
 
     def due(self):
-        return self.now + self.rnd.randint(-150, 120)
+        far = self.rnd.random() < 0.4 and self.horizon
+        return self.now + self.rnd.randint(-150, 120) + (self.rnd.randint(0, 3 * far) if far else 0)
 
     def new_body(self):
         self.bodies += 1
@@ -100,7 +103,7 @@ class Run:
         ours = self.model.claim(self.now, most, lease)
         self.agree(f"claim {most}", (head, got), (self.model.head(), ours))
         assert not jobs or lease not in self.tokens, "two claims had the same token"
-        assert self.now + LEASE <= lease < self.now + LEASE + 50
+        assert self.now + LEASE <= lease < self.now + LEASE + 50 + (CLAIM_AHEAD if self.horizon else 0)
         self.tokens.update([lease] if jobs else [])
         assert not [i for i, _, tries in got if "|cancelled|" in tries]
         self.leases.extend((id_, lease) for id_, _, _ in got)
@@ -179,12 +182,20 @@ class Run:
         theirs = self.replay_script(keys=[self.bucket.key[p] for p in JOB], args=[id_, due])
         self.agree(f"replay {id_} {due}", theirs, self.model.replay(id_, due))
 
+    def move(self):
+        early, most = self.rnd.choice([0, self.horizon // 2, 2 * self.horizon]), self.rnd.randint(1, 5)
+        theirs = self.bucket.move(self.now, early, most)
+        self.agree(f"move {early} {most}", theirs, self.model.move(self.now, early, most))
+        self.agree("first slot, head", (self.bucket.slot, self.bucket.head), (self.model.first(), self.model.head()))
+
     def step(self):
         if self.again and self.rnd.random() < 0.05:
             self.again()  # its answer was lost, and it is sent once more
         else:
-            self.rnd.choice(self.CHOICES)(self)
+            self.rnd.choice(self.CHOICES + [Run.move] * (2 if self.horizon else 0))(self)
         self.now += self.rnd.choice([1, 1, 2, 5, 30]) if self.rnd.random() < 0.5 else 0
+        if self.horizon and not self.bucket.remember and self.rnd.random() < 0.002:
+            self.now += self.rnd.randint(-CLAIM_AHEAD, self.horizon)  # the clock is set
         self.check_sums()
 
     def check_sums(self):
@@ -214,17 +225,20 @@ class Run:
         away = {m.decode(): end for m, end in redis.zrange(key["away"], 0, -1, withscores=True)}
         self.agree("away", away, {g + i: end for g, (i, end) in self.model.away.items()})
         self.agree("pool", texts(redis.hgetall(key["pool"]).items()),
-                   {i: j.body for i, j in jobs.items()})
+                   {i: j.body for i, j in jobs.items() if j.where != "far"})
         self.agree("tries", texts(redis.hgetall(key["tries"]).items()),
                    {i: j.tries for i, j in jobs.items() if j.tries})
+        far = {i: due for i, (due, *_) in self.bucket.far()[0].items()}
+        self.agree("far", far, {i: j.score for i, j in jobs.items() if j.where == "far"})
         seen = texts(redis.zrange(key["seen"], 0, -1, withscores=True))
         self.agree("seen", {i: t for i, t in seen.items() if t > self.now},
                    {i: t for i, t in self.model.seen.items() if t > self.now})
         waiting, flying, dead, *_ = self.bucket.count(self.now)
         self.agree("count", (waiting, flying, dead),
                    tuple(sum(j.where in w for j in jobs.values())
-                         for w in (("delay", "held"), ("unack",), ("error",))))
-        letter = {"delay": "w", "held": "w", "unack": "f", "error": "d"}
+                         for w in (("delay", "held", "far"), ("unack",), ("error",))))
+        self.agree("count of far jobs", (self.bucket.far_count, self.bucket.slot), (len(far), self.model.first()))
+        letter = {"delay": "w", "held": "w", "far": "w", "unack": "f", "error": "d"}
         self.agree("find", "".join(self.bucket.find(id_)[0].decode() for id_ in IDS),
                    "".join(letter[jobs[id_].where] if id_ in jobs else "n" for id_ in IDS))
 
@@ -233,6 +247,9 @@ class Run:
         for _ in range(2000):
             self.now += LEASE + 1
             self.reap()
+            while self.model.slots:
+                self.now = max(self.now, self.model.first())
+                self.move()
             _, lease, claimed = self.bucket.claim(self.now + 1000, lease=LEASE, most=100)
             self.model.claim(self.now + 1000, 100, lease)
             for id_, _, _ in claimed:
@@ -245,13 +262,13 @@ class Run:
 
 
 @pytest.mark.parametrize("by_key", [False, True])
-@pytest.mark.parametrize("remember", [0, REMEMBER])
-def test_no_sequence_of_calls_differs_from_the_model(bucket, by_key, remember):
-    seed = f"{SEED}/{by_key}/{remember}"
+@pytest.mark.parametrize("remember,horizon", [(0, 0), (REMEMBER, 0), (0, 3000), (REMEMBER, 900)])
+def test_no_sequence_of_calls_differs_from_the_model(bucket, by_key, remember, horizon):
+    seed = f"{SEED}/{by_key}/{remember}/{horizon}"
     print("MODEL_SEED", SEED)
-    run = Run(bucket, random.Random(seed), by_key, remember)
+    run = Run(bucket, random.Random(seed), by_key, remember, horizon)
     try:
-        for step in range(STEPS // 4):
+        for step in range(STEPS // 8):
             run.step()
             if step % 200 == 0:
                 run.compare()

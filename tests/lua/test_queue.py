@@ -274,7 +274,7 @@ def test_where_ids_are_global_the_last_of_an_id_is_the_only_one(server):
 
     def put(key, id_):
         keys = [key[p] for p in ENQUEUE]
-        return server.eval(script_text("enqueue"), 9, *keys, ids, 1000, "wake", "w", "q", "", 0,
+        return server.eval(script_text("enqueue"), 9, *keys, ids, 1000, "wake", "w", "q", "", "", 0,
                            id_, "", record(), "", 0, -1, "r", "")
     put(a.key, "x")
     assert server.hget(ids, "x") == b"tarry:{s}:a"

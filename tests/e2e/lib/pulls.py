@@ -102,6 +102,10 @@ class Queues:
     def ack(self, job):
         return self.ask("DELETE", self.path(job["queue"], "jobs", job["id"]), token=job["token"])
 
+    def ack_all(self, queue, jobs):
+        return self.ask("POST", self.path(queue, "ack"),
+                        json.dumps({"jobs": [{"id": job["id"], "token": job["token"]} for job in jobs]}))
+
     def delete(self, queue, id_, **query):
         return self.ask("DELETE", self.path(queue, "jobs", id_), **query)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from lib.servers import TOP, Server, free_port
 
 BIN = os.environ.get("TARRY_BIN", str(TOP / "build/tarry"))
+# "1s": with it the tests that wait for a few seconds go through the second tier, too.
+HORIZON = os.environ.get("TARRY_E2E_HORIZON")
 COMPLAINT = re.compile(r"(?:Address|Thread|Leak|Memory)Sanitizer|runtime error:|: must\(")
 SANITIZERS = {
     "ASAN_OPTIONS": "exitcode=99:detect_leaks=1",
@@ -26,6 +28,8 @@ class Tarry(Server):
         """body: the sources, sinks and routes groups as they stand in the file. env: (name,
         value) pairs that the daemon gets beside ours."""
         super().__init__(folder, "tarry")
+        if HORIZON and "horizon" not in redis_options:
+            redis_options += f' horizon = "{HORIZON}";'
         self.port = free_port()
         self.conf = Path(folder) / "tarry.conf"
         self.conf.write_text(f'redis: {{ url = "{redis_url}"; {redis_options} }};\n'

@@ -34,7 +34,7 @@ def left_in(client):
     :seen, :ingest) is not meant."""
     count = {b"hash": client.hlen, b"zset": client.zcard}
     left = {}
-    for part in ("pool", "delay", "unack", "error", "held"):
+    for part in ("pool", "delay", "unack", "error", "held", "far", "where"):
         for key in client.scan_iter(f"tarry:*:{part}", 1000):
             left[key.decode()] = count[client.type(key)](key)
     return {key: n for key, n in left.items() if n}

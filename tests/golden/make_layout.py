@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Made tests/golden/layout1.jsonl: fills a Redis by a tarry of layout 1 (0.1.0 before it had
-PREFIX:meta) with every kind of job, and writes what is there as plain commands, one JSON list
-a line (bytes as latin-1). Usage: TARRY_BIN=that/tarry make_layout1.py > layout1.jsonl"""
+"""Made tests/golden/layout1.jsonl and layout2.jsonl: fills a Redis by a tarry of that layout (1:
+0.1.0 before it had PREFIX:meta; 2: before it had a second tier) with every kind of job, and writes
+what is there as plain commands, one JSON list a line (bytes as latin-1). Usage:
+TARRY_BIN=that/tarry make_layout.py > layoutN.jsonl"""
 import http.client
 import json
 import sys

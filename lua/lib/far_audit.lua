@@ -1,0 +1,120 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- lib/far_audit.lua - the far jobs of a bucket (lib/far.lua), as lua/audit.lua looks at them: first
+-- the entries, slot by slot, then :where. Part of that script.
+--
+-- A cursor of entries is START.ORDINAL, one of :where w and that of HSCAN.
+local function slot_counts(start)
+  local counts = redis.call('HMGET', key('slots'), start, start .. '<')
+  return tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+end
+
+-- What an entry is, or nil: not one of ours.
+local function read_entry(entry, start)
+  local ok, id, due, _, _, _, named = pcall(far_read, base, entry, start)
+  if ok then
+    return id, due, named
+  end
+end
+
+local function look_at_entry(start, ordinal, list, index, entry)
+  local id, _, named = read_entry(entry, start)
+  if not id then
+    found('no-body', start .. '.' .. ordinal)
+    if repair then
+      redis.call('LSET', list, index, '')
+      redis.call('HINCRBY', key('slots'), '#', -1)
+      redis.call('HINCRBY', key('slots'), start .. '.' .. math.floor(ordinal / FAR_PAGE) .. '-', 1)
+    end
+    return
+  end
+  local place, here = redis.call('HGET', key('where'), id), struct.pack('>I6I4', start, ordinal)
+  if named and not place and not has_body(id) then
+    found('no-index', id)
+    if repair then
+      redis.call('HSET', key('where'), id, here)
+    end
+  elseif place and has_body(id) then
+    found('twice', id) -- nobody may name this one: move.lua finds another name for it
+    if repair then
+      redis.call('HDEL', key('where'), id)
+    end
+  end
+end
+
+-- Entries of one list from an ordinal on; the cursor goes to the next list, the next slot, :where.
+local function look_at_slot(start, ordinal)
+  local size, taken = slot_counts(start)
+  ordinal = math.max(ordinal, taken)
+  local page = math.floor(ordinal / FAR_PAGE)
+  local first, list_end = math.max(page * FAR_PAGE, taken), math.min((page + 1) * FAR_PAGE, size)
+  local list = far_list(base, start, ordinal)
+  if ordinal == first and redis.call('LLEN', list) ~= math.max(list_end - first, 0) then
+    found('counts', start .. '.' .. page)
+  end
+  local entries = redis.call('LRANGE', list, ordinal - first, ordinal - first + count - 1)
+  for i, entry in ipairs(entries) do
+    out[3] = out[3] + #entry
+    if entry ~= '' then
+      look_at_entry(start, ordinal + i - 1, list, ordinal - first + i - 1, entry)
+    end
+  end
+  out[2] = #entries
+  local upto = #entries == tonumber(count) and ordinal + #entries or list_end
+  if upto < size then
+    return start .. '.' .. upto
+  end
+  local following = redis.call('ZRANGEBYSCORE', key('far'), '(' .. start, '+inf', 'LIMIT', 0, 1)[1]
+  return following and following .. '.0' or 'w0'
+end
+
+local function look_at_where(from)
+  local scan = redis.call('HSCAN', key('where'), from, 'COUNT', count)
+  for i = 1, #scan[2], 2 do
+    local id = scan[2][i]
+    local list, index, start = far_place(base, id)
+    local entry = redis.call('LINDEX', list, index)
+    if not entry or entry == '' or read_entry(entry, start) ~= id then
+      found('orphan', id)
+      if repair then
+        redis.call('HDEL', key('where'), id)
+      end
+    end
+  end
+  out[2] = #scan[2] / 2
+  return scan[1] == '0' and '0' or 'w' .. scan[1]
+end
+
+local function look_at_far()
+  if string.sub(cursor, 1, 1) == 'w' then
+    return look_at_where(string.sub(cursor, 2))
+  end
+  local start, ordinal = string.match(cursor, '^(%d+)%.(%d+)$')
+  start = tonumber(start) or far_first(base)
+  return start >= 0 and look_at_slot(start, tonumber(ordinal or 0)) or 'w0'
+end
+
+-- The jobs that the counts of all slots make; and each of these is one of :far.
+local function look_at_slots()
+  local rows, all, told = redis.call('HGETALL', key('slots')), 0, 0
+  for i = 1, #rows, 2 do
+    local n, start, kind = tonumber(rows[i + 1]), string.match(rows[i], '^(%d*)[%d.]*(.?)$')
+    if kind == '#' then
+      told = n
+    else
+      all = all + (kind == '' and n or -n)
+      if kind == '' and not score_of('far', start) then
+        found('no-index', start)
+        if repair then
+          redis.call('ZADD', key('far'), start, start)
+        end
+      end
+    end
+  end
+  if all ~= told then
+    found('counts', string.format('far %.0f', told - all))
+    if repair then
+      redis.call('HSET', key('slots'), '#', all)
+    end
+  end
+  return all
+end

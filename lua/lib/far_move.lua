@@ -1,0 +1,110 @@
+-- SPDX-License-Identifier: BSD-2-Clause
+-- lib/far_move.lua - takes far jobs off the front of a slot, and puts them where they wait for their
+-- time. Behind lib/far.lua.
+local FAR_OFF_MS, FAR_EARLY_MIN_MS = 60000, 500 -- as in bridge/store_far.c
+
+-- How early a slot is moved, in ms; horizon: 0: none is set.
+local function far_early(horizon)
+  return math.max(horizon > 0 and horizon / 2 or FAR_OFF_MS, FAR_EARLY_MIN_MS)
+end
+
+-- What is noted of a slot, of whose front entries are taken: so many of jobs, so many of none.
+local function far_shrink(keys, start, from, upto, size, jobs, gone)
+  local slots = keys .. ':slots'
+  local list = start .. '.' .. math.floor(from / FAR_PAGE) .. '-'
+  if jobs > 0 then
+    redis.call('HINCRBY', slots, '#', -jobs)
+  end
+  if upto % FAR_PAGE == 0 or upto == size then
+    redis.call('HDEL', slots, list)
+  elseif gone > 0 then
+    redis.call('HINCRBY', slots, list, -gone)
+  end
+  if upto < size then
+    redis.call('HSET', slots, start .. '<', upto)
+    return
+  end
+  redis.call('HDEL', slots, start, start .. '<')
+  redis.call('ZREM', keys .. ':far', start)
+  if redis.call('EXISTS', keys .. ':far') == 0 then
+    redis.call('DEL', slots, keys .. ':names')
+  end
+end
+
+-- Takes so many entries off the front of a slot, fewer at the end of a list; gives their jobs, how
+-- many entries that were, and how many are left. LPOP is the first write: it is not refused when
+-- Redis is out of memory, nor is what follows then.
+local function far_pop(keys, start, most)
+  local counts = redis.call('HMGET', keys .. ':slots', start, start .. '<')
+  local size, from = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+  local list_end = math.min((math.floor(from / FAR_PAGE) + 1) * FAR_PAGE, size)
+  local entries = redis.call('LPOP', far_list(keys, start, from), math.max(math.min(most, list_end - from), 1)) or {}
+  local jobs, known = {}, {}
+  for i, entry in ipairs(entries) do
+    if entry ~= '' then
+      local job = { ordinal = from + i - 1 }
+      job.id, job.due, job.record, job.group, job.expires, job.named = far_read(keys, entry, start)
+      jobs[#jobs + 1] = job
+      known[#known + 1] = job.named and job.id or nil
+    end
+  end
+  if #known > 0 then
+    redis.call('HDEL', keys .. ':where', unpack(known))
+  end
+  local upto = #entries > 0 and from + #entries or list_end
+  far_shrink(keys, start, from, upto, size, #jobs, #entries - #jobs)
+  return jobs, #entries, size - upto
+end
+
+-- A record of Kafka and a job of a producer may have one name, and a topic that was made anew has
+-- the names of the old one: a job whose id is used goes on under a longer one.
+local function far_rename(keys, jobs, start)
+  local ids, used = {}, {}
+  for i, job in ipairs(jobs) do
+    ids[i] = job.id
+  end
+  local there = redis.call('HMGET', keys .. ':pool', unpack(ids))
+  local known = redis.call('HMGET', keys .. ':where', unpack(ids))
+  for i, job in ipairs(jobs) do
+    if there[i] or known[i] or used[job.id] then
+      job.id = job.id .. '/' .. start .. '.' .. job.ordinal
+    end
+    used[job.id] = true
+  end
+end
+
+-- Moves entries of a slot, most <= 1000; gives how many jobs came to wait, entries taken, entries
+-- left in it. place(id, due, group): for a job of a group (lib/order.lua).
+local function far_move(keys, start, most, place)
+  local jobs, taken, left = far_pop(keys, start, most)
+  if #jobs == 0 then
+    return 0, taken, left
+  end
+  far_rename(keys, jobs, start)
+  local bodies, dues, ends = {}, {}, {}
+  for _, job in ipairs(jobs) do
+    bodies[#bodies + 1] = job.id
+    bodies[#bodies + 1] = job.record
+    if not job.group then
+      dues[#dues + 1] = job.due
+      dues[#dues + 1] = job.id
+    end
+    if job.expires then
+      ends[#ends + 1] = job.expires
+      ends[#ends + 1] = job.id
+    end
+  end
+  redis.call('HSET', keys .. ':pool', unpack(bodies))
+  if #dues > 0 then
+    redis.call('ZADD', keys .. ':delay', unpack(dues))
+  end
+  if #ends > 0 then
+    redis.call('ZADD', keys .. ':ttl', unpack(ends))
+  end
+  for _, job in ipairs(jobs) do
+    if job.group then
+      place(job.id, job.due, job.group)
+    end
+  end
+  return #jobs, taken, left
+end

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * http_queue_ack.c - many jobs acknowledged in one request, as a pull gives many.
+ *
+ * The body is read whole before anything is done, so that a mistake in it leaves all jobs
+ * as they were. What became of each is told then, as for one (http_queue_job.c).
+ */
+#include "bridge/text.h"
+#include "sources/http_params.h"
+#include "sources/http_queue.h"
+
+#include <stdlib.h>
+
+#include <jansson.h>
+
+struct ack {
+    struct acks *acks;
+    struct slice id; /* of acks->body */
+    int64_t token;
+};
+
+struct acks {
+    struct httpd_req *req;
+    json_t *body;
+    unsigned open; /* without an answer, and one more while they are handed over */
+    unsigned acked, count;
+    struct buf failed;
+    struct ack ack[];
+};
+
+static void acks_free(struct acks *a)
+{
+    buf_free(&a->failed);
+    json_decref(a->body);
+    free(a);
+}
+
+/* ------------------------------------------------------------------ the answer */
+
+static const char *word(enum queue_code code, enum queue_state was)
+{
+    static const char *const words[] = {[QUEUE_NONE] = "not-found",
+                                        [QUEUE_REFUSED] = "not-held",
+                                        [QUEUE_NO_ROUTE] = "no-route",
+                                        [QUEUE_AWAY] = "unavailable"};
+    return code == QUEUE_REFUSED && was == QUEUE_ENDED ? "ended" : words[code];
+}
+
+static void one_less(struct acks *a)
+{
+    struct buf json = {0};
+    if (--a->open > 0)
+        return;
+    buf_addf(&json, "{\"acked\":%u,\"failed\":[", a->acked);
+    buf_add_slice(&json, buf_slice(&a->failed));
+    buf_add_str(&json, "]}\n");
+    httpd_answer(a->req, 200, "application/json", buf_slice(&json));
+    buf_free(&json);
+    acks_free(a);
+}
+
+static void on_ended(void *arg, enum queue_code code, enum queue_state was)
+{
+    struct ack *ack = arg;
+    struct acks *a = ack->acks;
+    if (code == QUEUE_OK) {
+        a->acked++;
+    } else {
+        buf_add_str(&a->failed, a->failed.n ? ",{\"id\":" : "{\"id\":");
+        text_add_json(&a->failed, ack->id);
+        buf_addf(&a->failed, ",\"error\":\"%s\"}", word(code, was));
+    }
+    one_less(a);
+}
+
+/* ----------------------------------------------------------------- the request */
+
+static int read_text(const json_t *job, const char *name, struct slice *text,
+                     struct err *err)
+{
+    const json_t *v = json_object_get(job, name);
+    if (!json_is_string(v))
+        return err_set(err, "each job has an \"id\" and a \"token\", both strings");
+    *text = (struct slice){json_string_value(v), json_string_length(v)};
+    return 0;
+}
+
+static int read_one(struct acks *a, const json_t *job, struct err *err)
+{
+    static const struct http_param row = {"token", HTTP_PARAM_INT, 0,    0,
+                                          1,       INT64_MAX,      NULL, true};
+    struct ack *ack = &a->ack[a->count++];
+    struct slice token;
+    ack->acks = a;
+    if (read_text(job, "id", &ack->id, err) < 0 ||
+        read_text(job, "token", &token, err) < 0)
+        return -1;
+    return http_param_set(&row, token, &ack->token, err);
+}
+
+/* NULL: err says why, status what to answer. */
+static struct acks *read_all(struct httpd_req *req, unsigned *status, struct err *err)
+{
+    json_error_t why;
+    struct slice text = httpd_body(req);
+    json_t *body =
+        json_loadb(text.p, text.n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
+    const json_t *jobs = json_object_get(body, "jobs");
+    size_t n = json_array_size(jobs);
+    if (n == 0 || n > HTTP_QUEUE_ACK_MAX || json_object_size(body) != 1) {
+        *status = n > HTTP_QUEUE_ACK_MAX ? 413 : 400;
+        err_set(err, "the body is {\"jobs\": [1 to %d jobs]}, as JSON",
+                HTTP_QUEUE_ACK_MAX);
+        json_decref(body);
+        return NULL;
+    }
+    struct acks *a = mem_alloc(sizeof(*a) + n * sizeof(a->ack[0]));
+    a->req = req;
+    a->body = body;
+    for (size_t i = 0; i < n; i++) {
+        if (read_one(a, json_array_get(jobs, i), err) < 0) {
+            *status = 400;
+            acks_free(a);
+            return NULL;
+        }
+    }
+    return a;
+}
+
+void http_queue_ack(void *arg, struct httpd_req *req)
+{
+    struct http_source *s = arg;
+    static const struct http_param none[] = {{0}};
+    struct err err;
+    unsigned status = 400;
+    if (!http_queue_is_name(req, httpd_segment(req, 0)))
+        return;
+    if (http_params_read(req, none, NULL, &err) < 0) {
+        http_queue_bad(req, &err);
+        return;
+    }
+    struct acks *a = read_all(req, &status, &err);
+    if (a == NULL) {
+        httpd_error(req, status, status == 413 ? "oversize" : "bad-request", "%s",
+                    err.text);
+        return;
+    }
+    a->open = 1 + a->count;
+    for (unsigned i = 0; i < a->count; i++) {
+        const struct queue_finish how = {
+            .lease = a->ack[i].token, .end = QUEUE_END_ACKED, .alive_only = true};
+        queue_finish(s->src, httpd_segment(req, 0), a->ack[i].id, &how, on_ended,
+                     &a->ack[i]);
+    }
+    one_less(a);
+}

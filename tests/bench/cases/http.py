@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The daemon's own HTTP API: jobs that come in, and queues that are pulled from."""
+import json
+import subprocess
+
+from lib.bench import Figure, case
+
+CONNECTIONS = 64
+PULLERS = 16  # connections of the consumer
+SECONDS = 5
+DUE = 50000
+# The callback goes nowhere: these jobs are due long after the run.
+CONF = """
+sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; };
+          queues: { type = "queue"; }; };
+routes: { bench: { from = "http"; to = "hook"; };
+          queues: { from = "http"; to = "queues"; }; };
+"""
+
+
+def load(b, what, api, port, **options):
+    """What apiload says of one run, in which nothing went wrong."""
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    result = json.loads(b.run([b.program("apiload"), what, "--api", api, "--port", port, *words]))
+    assert result["errors"] == 0 and result.get("repeats", 0) == 0, result
+    return result
+
+
+def publish(b, api, port):
+    return load(b, "publish", api, port, conns=CONNECTIONS, seconds=max(1, SECONDS * b.scale))["per_s"]
+
+
+@case("http-publish")
+def http_publish(b):
+    """Jobs of 100 bytes for an hour from now, one a request, from 64 connections that each await
+    the answer. Limit: libmicrohttpd alone, which answers the same without storing anything."""
+    ours, bare, queue, bulk = [], [], [], []
+    for _ in b.rounds():
+        server = b.spawn([b.program("bare_mhd")], stdin=subprocess.PIPE)
+        bare.append(publish(b, "route", int(server.stdout.readline())))
+        server.stdin.close()
+        for runs, api in ((ours, "route"), (queue, "queue"), (bulk, "bulk")):
+            b.redis()
+            daemon = b.tarry(CONF)
+            runs.append(publish(b, api, daemon.port))
+            daemon.stop()
+    limit = ("bare libmicrohttpd", bare)
+    return [Figure("HTTP publish, to a route", "jobs/s", ours, limit=limit, want=("ratio>=", 0.6)),
+            Figure("HTTP publish, to a queue", "jobs/s", queue, limit=limit),
+            Figure("HTTP publish, 100 a request", "jobs/s", bulk)]
+
+
+@case("http-publish-always")
+def http_publish_always(b):
+    """As http-publish, with appendfsync always: an answer says that the job is on the disk."""
+    ours = []
+    for _ in b.rounds():
+        b.redis(aof=True, fsync="always")
+        ours.append(publish(b, "route", b.tarry(CONF).port))
+    return [Figure("HTTP publish, fsync always", "jobs/s", ours, want=(">=", 20000))]
+
+
+@case("http-due")
+def http_due(b):
+    """50,000 jobs that fall due at one moment, drained by a consumer that waits for them on 16
+    connections, pulls up to 100 at a time and acknowledges them together: from the first job that
+    it gets to the last acknowledgement."""
+    ours, first = [], []
+    for _ in b.rounds():
+        b.redis()
+        result = load(b, "due", "queue", b.tarry(CONF).port, conns=PULLERS, count=b.jobs(DUE))
+        ours.append(result["per_s"])
+        first.append(result["first_after_due_ms"])
+    return [Figure("pull queue, all due at once", "jobs/s", ours, want=(">=", 80000)),
+            Figure("pull queue, all due at once: first", "ms", first)]

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What ten million pending jobs change: start-up, memory of the daemon, the longest script, and
+what a job costs."""
+import http.client
+import itertools
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from lib.bench import Figure, case
+from lib.raw import names_of_digests, raw
+from lib.servers import wait_for
+
+HOUR_MS = 3600 * 1000
+SIZES = (10000, 1000000, 10000000)
+DUE = 1000       # jobs that are due when the daemon starts
+SLOW_US = 200    # what takes less is not looked at
+AUDIT_S = 5
+CONF = """
+sinks: {{ hook: {{ type = "http"; url = "http://127.0.0.1:{port}/callback"; }}; }};
+routes: {{ bench: {{ from = "http"; to = "hook"; max_delay = "30d"; }}; }};
+"""
+# A quarter each: near and far jobs, with an id that a producer knows and without. The near ones
+# are due later than the horizon, so that none becomes due meanwhile.
+QUARTERS = ({"ids": "record", "horizon": 0}, {"ids": "name", "horizon": 0}, {"ids": "record"}, {"ids": "name"})
+
+
+class Pending:
+    """A Redis whose bucket of the route has more and more jobs that are not due yet."""
+
+    def __init__(self, b):
+        self.b, self.redis, self.size, self.numbers = b, b.redis(), 0, itertools.count(0, 10**8)
+        self.port = None
+        daemon = b.tarry(CONF.format(port=1))  # makes the keys that say which layout this is
+        daemon.stop()
+        b.end(1)
+        self.names = names_of_digests(b, self.redis)
+
+    def raw(self, mode, **options):
+        return raw(self.b, self.redis, mode, first=next(self.numbers), **options)
+
+    def grow(self, size):
+        for kind in QUARTERS:
+            self.raw("enqueue", jobs=(size - self.size) // 4, due=HOUR_MS, spread=10 * HOUR_MS, **kind)
+        self.size = size
+
+    def start(self):
+        """The daemon and seconds from its exec: until it is ready; until so many jobs that were
+        due have been delivered and answered."""
+        self.raw("enqueue", jobs=DUE, due=-1000, ids="name")
+        receiver = self.b.spawn([self.b.program("receiver"), DUE])
+        daemon = self.b.tarry(CONF.format(port=int(receiver.stdout.readline())), redis=self.redis, start=False)
+        begun = time.monotonic()
+        daemon.spawn(daemon.argv())
+        wait_for("the daemon", daemon.up_or_dead, 60, 0.002)
+        ready = time.monotonic() - begun
+        receiver.stdout.readline()
+        return daemon, ready, time.monotonic() - begun
+
+    def costs(self):
+        """us of Redis' CPU per job and script, 500 a call."""
+        jobs, chunk = self.b.jobs(100000), max(500, self.size // 10)
+        near = self.raw("phases", jobs=jobs, chunk=min(chunk, 50000), due=-1000)
+        far = self.raw("phases", jobs=jobs, chunk=min(chunk, 50000), far=True)
+        got = {name: near[f"{name}_redis_us"] for name in ("enqueue", "claim", "ack")}
+        return {**got, "enqueue, far": far["enqueue_redis_us"], "move": far["move_redis_us"]}
+
+    def slowest(self):
+        """name of a script -> us of its longest run since the log was emptied."""
+        client, longest = self.redis.client(), {}
+        for entry in client.slowlog_get(100000):
+            words = entry["command"].decode(errors="replace").split()
+            if words[0] == "EVALSHA":  # its own commands stand there too
+                name = self.names[words[1]]
+                longest[name] = max(longest.get(name, 0), entry["duration"])
+        client.close()
+        return longest
+
+    def watch(self):
+        """The log has times of the clock: nobody else should get Redis' core meanwhile."""
+        try:
+            os.setpriority(os.PRIO_PROCESS, self.redis.child.pid, -20)
+        except PermissionError:
+            pass  # then a busy machine shows
+        client = self.redis.client()
+        client.config_set("slowlog-log-slower-than", SLOW_US)
+        client.config_set("slowlog-max-len", 100000)
+        client.slowlog_reset()
+        client.close()
+
+
+def publish(daemon, route, jobs, **more):
+    """Over HTTP, in batches. Gives the answers of the API."""
+    answers = []
+    for done in range(0, jobs, 1000):
+        lines = "".join(json.dumps({"payload": "x" * 100, **more}) + "\n" for _ in range(min(1000, jobs - done)))
+        status, _, text = daemon.ask("POST", f"/v1/routes/{route}/jobs", lines, {"Content-Type": "application/x-ndjson"})
+        assert status == 200, text[:500]
+        answers += [json.loads(line) for line in text.splitlines()]
+    return answers
+
+
+def work(b, daemon):
+    """Everything that a daemon asks of its bucket. Gives us of its CPU per job that came by HTTP,
+    was due at once, and was delivered over HTTP."""
+    jobs = b.jobs(20000)
+    wait_for("the first jobs", lambda: daemon.metric("tarry_jobs_delivered_total") == DUE)
+    begun = daemon.cpu_s()
+    publish(daemon, "bench", jobs)
+    wait_for("all deliveries", lambda: daemon.metric("tarry_jobs_delivered_total") == DUE + jobs, 60)
+    cost_us = (daemon.cpu_s() - begun) * 1e6 / jobs
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port)
+    for answer in publish(daemon, "bench", 1000, **{"deliver-after": "1h"}):
+        connection.request("DELETE", f"/v1/routes/bench/jobs/{answer['id']}")
+        reply = connection.getresponse()
+        assert reply.status < 300, reply.read()
+        reply.read()
+    connection.close()
+    audit = subprocess.Popen([daemon.binary, "audit", daemon.conf], stdout=subprocess.DEVNULL)
+    try:
+        audit.wait(AUDIT_S)
+    except subprocess.TimeoutExpired:
+        audit.send_signal(signal.SIGKILL)
+        audit.wait()
+    return cost_us
+
+
+def peak_rss_mb(daemon):
+    return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{daemon.child.pid}/status").read_text())[1]) / 1024
+
+
+def short(size):
+    return f"{size // 1000000} M" if size >= 1000000 else f"{size // 1000} k"
+
+
+@case("size")
+def size_of_pending(b):
+    """With 10 k, 1 M and 10 M pending jobs in the bucket (half near, half far; half with a
+    producer's id): seconds from exec until the daemon is ready, and until 1,000 due jobs are
+    delivered; its peak memory; the longest run of each script (SLOWLOG); CPU per job. A
+    cost may grow by log(10 M) / log(10 k) = 1.75."""
+    state, rows, sizes = Pending(b), {}, [b.jobs(size) for size in SIZES]
+
+    def note(name, size, value):
+        rows.setdefault((name, size), []).append(value)
+
+    for size in sizes:
+        state.grow(size)
+        for _ in b.rounds():
+            state.watch()
+            for name, cost in state.costs().items():
+                note(name, size, cost)
+            daemon, ready, delivered = state.start()
+            note("ready", size, ready)
+            note("delivered", size, delivered)
+            note("daemon", size, work(b, daemon))
+            note("rss", size, peak_rss_mb(daemon))
+            for name, took in state.slowest().items():
+                note(f"slow {name}", size, took / 1000)
+            daemon.stop()
+    return figures(rows, sizes)
+
+
+def figures(rows, sizes):
+    last, out = sizes[-1], []
+    bound = math.log(sizes[-1]) / math.log(sizes[0])
+    for size in sizes:
+        out += [Figure(f"start to ready, {short(size)}", "s", rows["ready", size], want=("<=", 2)),
+                Figure(f"start to {DUE} delivered, {short(size)}", "s", rows["delivered", size], want=("<=", 2)),
+                Figure(f"peak RSS of the daemon, {short(size)}", "MB", rows["rss", size], want=("<=", 64))]
+    for name in sorted({name for name, size in rows if name.startswith("slow ") and size == last}):
+        for size in sizes:
+            if (name, size) in rows:
+                out.append(Figure(f"longest {name[5:]}, {short(size)}", "ms", rows[name, size], want=("<=", 5)))
+    for name in ("enqueue", "claim", "ack", "enqueue, far", "move", "daemon"):
+        what = "daemon, HTTP to HTTP" if name == "daemon" else f"Redis, {name}"
+        out += [Figure(f"{what}, {short(size)}", "us/job", rows[name, size]) for size in sizes]
+        growth = [many / few for few, many in zip(rows[name, sizes[0]], rows[name, last])]
+        out.append(Figure(f"{what}, {short(sizes[0])} to {short(last)}", "times", growth, want=("<=", round(bound, 2))))
+    return out

@@ -1,0 +1,681 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * raw.c - what Redis and one connection can do: the daemon's own scripts with the very
+ * arguments of its lanes (bridge/store_rows.c), sent by hiredis and nothing else. It is
+ * the limit beside which the daemon's figures stand.
+ *
+ *   raw MODE [--url unix:///PATH|redis://HOST:PORT] [--jobs 200000] [--batch 500]
+ *       [--depth 4] [--payload 100] [--ids record|name|uuid] [--route bench/0]
+ *       [--prefix tarry] [--due MS] [--spread MS] [--horizon MS] [--first N] [--pid PID]
+ *       [--chunk 50000] [--far] [--queue] [--cluster]
+ *
+ * MODE: phases (stored, then all claimed, then all acked, each timed), drain (stored,
+ * then claimed and acked as the claims come back: what a sink could reach), whole
+ * (stored, claimed and acked, all at once), enqueue (stored only, to fill a Redis),
+ * digests (prints the name of each script by its digest). Each goes on chunk by chunk.
+ *
+ * depth: calls on their way. ids: as of a Kafka record, which nobody knows; 16 letters,
+ * or the 36 of a UUID, that a producer knows. due: from now, may be negative; spread: due
+ * times stand evenly over so long after that, in no order; horizon: as redis.horizon.
+ * far: they are due in half an hour, and phases moves them out of the second tier, and
+ * claims them, at that time. first: number of the first job. queue: the route is a pull
+ * queue, SINK:NAME. pid: of Redis, to say what each job costs it. cluster: as in a Redis
+ * Cluster, whose node must have the slot of the route.
+ *
+ * Batches of enqueues, and of the acks of phases, are made before the clock starts.
+ * Bodies of claimed jobs are received and parsed as replies. Prints one line of JSON:
+ * rates per second, CPU of both ends in us per job. Any reply that is not as it should be
+ * ends it.
+ */
+#include "bridge/loop.h"
+#include "bridge/mem.h"
+#include "bridge/meta.h"
+#include "bridge/queue.h"
+#include "bridge/store_lane.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <hiredis/hiredis.h>
+
+enum {
+    CHUNK_MAX = 50000, /* jobs whose commands are in memory at once */
+    DEPTH_MAX = 1024,
+    ID_TEXT_MAX = 80,
+    MOVE_ENTRIES = 250,      /* as bridge/store_far.c */
+    FAR_MS = 30 * 60 * 1000, /* due times of --far */
+    FAR_SPREAD_MS = 60 * 1000
+};
+
+static struct {
+    const char *mode, *url, *ids, *route, *prefix;
+    long jobs, batch, depth, payload, due_ms, spread_ms, horizon_ms, first, pid, chunk;
+    int queue, cluster, far;
+} opt = {.url = "unix:///tmp/redis.sock",
+         .ids = "record",
+         .route = "bench/0",
+         .prefix = "tarry",
+         .jobs = 200000,
+         .batch = 500,
+         .depth = 4,
+         .chunk = CHUNK_MAX,
+         .horizon_ms = 120000,
+         .payload = 100};
+
+static redisContext *redis;
+static struct store st;
+static struct bucket *bucket;
+static struct job_names names = {{"bench_in", 8}, {"bench.out", 9}};
+static struct bucket_rules ways = {.names = &names};
+static struct queue_rules rules = {.lease_ms = 60000};
+static struct bucket_events no_events;
+static struct job *model; /* its id, due time and offset change from job to job */
+static char *payload;
+static int64_t now_ms;
+static long long body_bytes;
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "raw: %s: %s\n", what, why);
+    exit(1);
+}
+
+/* --------------------------------------------------------------------- commands */
+
+struct command {
+    char *text;
+    size_t n;
+};
+
+/* What is in st.args. */
+static struct command formatted(void)
+{
+    struct slice whole = resp_end(&st.args.command);
+    return (struct command){mem_strndup(whole.p, whole.n), whole.n};
+}
+
+static void begin(enum script script, const enum bucket_key *key, unsigned keys)
+{
+    struct slice k[BUCKET_KEYS];
+    for (unsigned i = 0; i < keys; i++)
+        k[i] = bucket->key[key[i]];
+    keys -= k[keys - 1].p == NULL; /* one that this bucket has not */
+    if (opt.cluster)
+        k[keys++] = bucket->key[KEY_WHOLE];
+    args_begin(&st.args, &st.scripts, script, k, keys);
+}
+
+/* As send_batch() of bridge/store_lane.c. Frees the changes. */
+static struct command lane_command(enum lane_kind kind, struct batch *batch)
+{
+    const struct lane_row *row = &lane_rows[kind];
+    struct change *c;
+    batch->lane = &bucket->lane[kind];
+    begin(row->script, row->key, row->key_count);
+    if (row->of_queue)
+        queue_args(&st.args, bucket);
+    if (row->head)
+        row->head(&st.args, batch);
+    TAILQ_FOREACH (c, &batch->list, link)
+        row->change(&st.args, batch, c);
+    struct command made = formatted();
+    while ((c = TAILQ_FIRST(&batch->list))) {
+        TAILQ_REMOVE(&batch->list, c, link);
+        free(c);
+    }
+    return made;
+}
+
+static void batch_add(struct batch *batch, struct change *c)
+{
+    TAILQ_INSERT_TAIL(&batch->list, c, link);
+    batch->count++;
+}
+
+/* Numbers from 0 to n - 1, each once, in no order that shows. */
+static int64_t shuffled(int64_t i, int64_t n)
+{
+    return (int64_t)((unsigned __int128)(uint64_t)i * 0x9E3779B97F4A7C15u % (uint64_t)n);
+}
+
+static struct slice id_of(long i, char text[ID_TEXT_MAX])
+{
+    if (strcmp(opt.ids, "record") == 0)
+        snprintf(text, ID_TEXT_MAX, "%s/0/%ld", model->topic.p, i);
+    else if (strcmp(opt.ids, "name") == 0)
+        snprintf(text, ID_TEXT_MAX, "PQxc%012ld", i);
+    else
+        snprintf(text, ID_TEXT_MAX, "0a1b2c3d-4e5f-6071-8293-%012ld", i);
+    return slice_of(text);
+}
+
+static struct change *enqueue_change(long i)
+{
+    char id[ID_TEXT_MAX];
+    struct buf record = {0};
+    int64_t due_ms =
+        now_ms + opt.due_ms + (opt.spread_ms ? shuffled(i, opt.spread_ms) : 0);
+    bool of_record = strcmp(opt.ids, "record") == 0;
+    model->id = id_of(i, id);
+    model->due_ms = due_ms;
+    model->offset = of_record ? i : -1;
+    snprintf(payload, 24, "%020ld", i);
+    payload[20] = '.';
+    job_encode(model, opt.queue ? NULL : &names, &record);
+    struct change *c =
+        change_new(model->id, buf_slice(&record), SLICE_LIT(""), SLICE_LIT(""));
+    buf_free(&record);
+    c->due_ms = due_ms;
+    c->how = of_record ? 'u' : 0;
+    c->origin = (struct origin){NULL, -1, -1, 0};
+    if (of_record)
+        c->origin =
+            (struct origin){"bench.delayed/0", i, i > opt.first ? i - 1 : -1, now_ms};
+    return c;
+}
+
+static struct command enqueue_command(long first, long n)
+{
+    struct batch batch = {.count = 0};
+    TAILQ_INIT(&batch.list);
+    for (long i = first; i < first + n; i++)
+        batch_add(&batch, enqueue_change(i));
+    return lane_command(LANE_ENQUEUE, &batch);
+}
+
+static struct command claim_command(void)
+{
+    static const enum bucket_key keys[] = {KEY_POOL,  KEY_DELAY, KEY_UNACK,
+                                           KEY_ERROR, KEY_TRIES, KEY_PACE};
+    if (opt.queue) {
+        begin(SCRIPT_PULL, queue_keys, 8);
+        queue_args(&st.args, bucket);
+        args_number(&st.args, rules.lease_ms);
+        args_number(&st.args, rules.lease_ms);
+        args_number(&st.args, opt.batch);
+    } else {
+        begin(SCRIPT_CLAIM, keys, 6);
+        if (opt.far)
+            args_number(&st.args, now_ms + FAR_MS + FAR_SPREAD_MS);
+        else
+            args_slice(&st.args, SLICE_LIT(""));
+        args_number(&st.args, rules.lease_ms);
+        args_number(&st.args, opt.batch);
+    }
+    return formatted();
+}
+
+/* As move() of bridge/store_far.c; at a time when all of --far are to be moved. */
+static struct command move_command(void)
+{
+    static const enum bucket_key keys[] = {KEY_POOL};
+    begin(SCRIPT_MOVE, keys, 1);
+    args_number(&st.args, now_ms + FAR_MS + FAR_SPREAD_MS);
+    args_number(&st.args, opt.horizon_ms / 2);
+    args_number(&st.args, MOVE_ENTRIES);
+    args_slice(&st.args, slice_of(opt.queue ? "q" : ""));
+    args_slice(&st.args, slice_of(st.wake_channel));
+    args_slice(&st.args, slice_of(bucket->wake));
+    return formatted();
+}
+
+/* ----------------------------------------------------------------------- replies */
+
+/* The letters of a reply to changes: n of them, all of the wanted kind. */
+static void check_codes(const redisReply *r, long n, char wanted)
+{
+    if (r->type == REDIS_REPLY_ARRAY && r->elements >= 2)
+        r = r->element[1];
+    char want[2] = {wanted, 0};
+    if (r->type != REDIS_REPLY_STRING || (long)r->len != n ||
+        strspn(r->str, want) != r->len)
+        die("changes were answered", r->str ? r->str : "without letters");
+}
+
+/* Where the jobs of a claim begin, what each takes, and what stands behind them. */
+struct shape {
+    size_t head, per_job, tail;
+};
+
+/* Adds an ack for each job of the reply to batch. */
+static long read_claim(const redisReply *r, struct batch *batch)
+{
+    static const struct shape of_claim = {4, 3, 0}, of_pull = {3, 7, 3};
+    const struct shape *s = opt.queue ? &of_pull : &of_claim;
+    if (r->type != REDIS_REPLY_ARRAY || r->elements < s->head + s->tail)
+        die("claim", r->str ? r->str : "its reply is too short");
+    size_t n = (r->elements - s->head - s->tail) / s->per_job;
+    for (size_t i = 0; i < n; i++) {
+        redisReply **at = r->element + s->head + s->per_job * i;
+        struct slice none = {NULL, 0};
+        struct slice how = opt.queue ? SLICE_LIT("acked") : none;
+        struct change *c =
+            change_new((struct slice){at[0]->str, at[0]->len}, none, how, none);
+        c->lease = opt.queue ? at[3]->integer : r->element[2]->integer;
+        body_bytes += (long long)at[1]->len;
+        batch_add(batch, c);
+    }
+    return (long)n;
+}
+
+static struct command ack_command(struct batch *batch)
+{
+    return lane_command(opt.queue ? LANE_FINISH : LANE_ACK, batch);
+}
+
+/* ------------------------------------------------------------------ the connection */
+
+struct sent {
+    int step; /* enum step */
+    long jobs;
+};
+static struct sent ring[DEPTH_MAX * 3];
+static unsigned ring_from, ring_n;
+
+static void send_command(struct command c, int step, long jobs)
+{
+    if (redisAppendFormattedCommand(redis, c.text, c.n) != REDIS_OK)
+        die("send", redis->errstr);
+    ring[(ring_from + ring_n++) % (DEPTH_MAX * 3)] = (struct sent){step, jobs};
+}
+
+static redisReply *receive(struct sent *sent)
+{
+    void *reply;
+    if (redisGetReply(redis, &reply) != REDIS_OK)
+        die("receive", redis->errstr);
+    if (((redisReply *)reply)->type == REDIS_REPLY_ERROR)
+        die("Redis answers", ((redisReply *)reply)->str);
+    *sent = ring[ring_from];
+    ring_from = (ring_from + 1) % (DEPTH_MAX * 3);
+    ring_n--;
+    return reply;
+}
+
+/* ------------------------------------------------------------------------- clocks */
+
+struct clocks {
+    double wall_s, own_s, redis_s;
+};
+
+/* The main thread's, in ns: /proc/PID/stat counts in hundredths of a second. */
+static double redis_cpu_s(void)
+{
+    char path[64];
+    unsigned long long ns = 0;
+    if (opt.pid == 0)
+        return 0;
+    snprintf(path, sizeof(path), "/proc/%ld/schedstat", opt.pid);
+    FILE *f = fopen(path, "r");
+    if (f == NULL || fscanf(f, "%llu", &ns) != 1)
+        die(path, "can't be read");
+    fclose(f);
+    return (double)ns / 1e9;
+}
+
+static struct clocks clocks_now(void)
+{
+    struct timespec own;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+    return (struct clocks){(double)loop_mono_us() / 1e6,
+                           (double)own.tv_sec + (double)own.tv_nsec / 1e9, redis_cpu_s()};
+}
+
+static void clocks_add(struct clocks *sum, struct clocks from)
+{
+    struct clocks now = clocks_now();
+    sum->wall_s += now.wall_s - from.wall_s;
+    sum->own_s += now.own_s - from.own_s;
+    sum->redis_s += now.redis_s - from.redis_s;
+}
+
+/* What is timed, and its name in what is printed. */
+enum step { ENQUEUE, MOVE, CLAIM, ACK, DRAIN, WHOLE, STEPS };
+static const char *const step_names[STEPS] = {"enqueue", "move",  "claim",
+                                              "ack",     "drain", "whole"};
+static struct clocks took[STEPS];
+
+static void print_steps(void)
+{
+    double us = 1e6 / (double)opt.jobs;
+    for (int i = 0; i < STEPS; i++) {
+        const struct clocks *t = &took[i];
+        if (t->wall_s > 0)
+            printf("\"%s_per_s\": %.0f, \"%s_redis_us\": %.3f, \"%s_own_us\": %.3f, ",
+                   step_names[i], (double)opt.jobs / t->wall_s, step_names[i],
+                   t->redis_s * us, step_names[i], t->own_s * us);
+    }
+}
+
+/* -------------------------------------------------------------------------- modes */
+
+/* Calls that are ready to go: how many jobs each is about. */
+struct calls {
+    struct command command[CHUNK_MAX];
+    long jobs[CHUNK_MAX];
+    long n;
+};
+static struct calls enqueues, claims, acks;
+static struct batch claimed = {.list = TAILQ_HEAD_INITIALIZER(claimed.list)};
+
+static long least(long a, long b)
+{
+    return a < b ? a : b;
+}
+
+static void forget(struct calls *calls)
+{
+    while (calls->n > 0)
+        free(calls->command[--calls->n].text);
+}
+
+static void make_enqueues(long first, long jobs)
+{
+    forget(&enqueues);
+    for (long done = 0; done < jobs; enqueues.n++) {
+        long n = least(opt.batch, jobs - done);
+        enqueues.command[enqueues.n] = enqueue_command(first + done, n);
+        enqueues.jobs[enqueues.n] = n;
+        done += n;
+    }
+}
+
+static void make_claims(void)
+{
+    forget(&claims);
+    for (; claims.n < enqueues.n; claims.n++) {
+        claims.command[claims.n] = claim_command();
+        claims.jobs[claims.n] = enqueues.jobs[claims.n];
+    }
+}
+
+/* Of what was claimed. */
+static void make_acks(void)
+{
+    forget(&acks);
+    while (claimed.count > 0) {
+        struct batch batch = {.list = TAILQ_HEAD_INITIALIZER(batch.list)};
+        for (; claimed.count > 0 && batch.count < (unsigned)opt.batch; claimed.count--) {
+            struct change *c = TAILQ_FIRST(&claimed.list);
+            TAILQ_REMOVE(&claimed.list, c, link);
+            batch_add(&batch, c);
+        }
+        acks.jobs[acks.n] = batch.count;
+        acks.command[acks.n++] = ack_command(&batch);
+    }
+}
+
+static void got_enqueue(const redisReply *r, long jobs)
+{
+    check_codes(r, jobs, 's');
+}
+
+static void got_claim(const redisReply *r, long jobs)
+{
+    if (read_claim(r, &claimed) != jobs)
+        die("claim", "fewer jobs are due than were asked for");
+}
+
+static void got_ack(const redisReply *r, long jobs)
+{
+    check_codes(r, jobs, opt.queue ? 'f' : 'a');
+}
+
+/* depth at a time; every reply is handed to got. */
+static void send_all(const struct calls *calls, enum step step,
+                     void (*got)(const redisReply *r, long jobs))
+{
+    struct clocks from = clocks_now();
+    struct sent sent;
+    for (long out = 0, in = 0; in < calls->n; in++) {
+        for (; out < calls->n && out - in < opt.depth; out++)
+            send_command(calls->command[out], step, calls->jobs[out]);
+        redisReply *r = receive(&sent);
+        got(r, sent.jobs);
+        freeReplyObject(r);
+    }
+    clocks_add(&took[step], from);
+}
+
+/* From the second tier; those that are due before the last of this call. */
+static void move_all(long jobs)
+{
+    struct command move = move_command();
+    struct clocks from = clocks_now();
+    struct sent sent;
+    while (jobs > 0) {
+        send_command(move, MOVE, 0);
+        redisReply *r = receive(&sent);
+        if (r->type != REDIS_REPLY_ARRAY || r->elements < 2 ||
+            r->element[1]->integer == 0)
+            die("move", "fewer jobs are in the second tier than were stored");
+        jobs -= (long)r->element[0]->integer;
+        freeReplyObject(r);
+    }
+    clocks_add(&took[MOVE], from);
+    free(move.text);
+}
+
+static void phases(long first, long jobs)
+{
+    make_enqueues(first, jobs);
+    make_claims();
+    send_all(&enqueues, ENQUEUE, got_enqueue);
+    if (opt.far)
+        move_all(jobs);
+    send_all(&claims, CLAIM, got_claim);
+    make_acks();
+    send_all(&acks, ACK, got_ack);
+}
+
+/* One reply of a drain: a claim is followed by the acks of what it brought. */
+static long take_reply(void)
+{
+    struct sent sent;
+    long acked = 0;
+    redisReply *r = receive(&sent);
+    if (sent.step == ENQUEUE) {
+        got_enqueue(r, sent.jobs);
+    } else if (sent.step == ACK) {
+        got_ack(r, sent.jobs);
+        acked = sent.jobs;
+    } else {
+        struct batch batch = {.list = TAILQ_HEAD_INITIALIZER(batch.list)};
+        long n = read_claim(r, &batch);
+        if (n > 0) {
+            struct command ack = ack_command(&batch);
+            send_command(ack, ACK, n);
+            free(ack.text);
+        }
+    }
+    freeReplyObject(r);
+    return acked;
+}
+
+/* with_enqueues: each batch is stored on the way, just before a claim. */
+static void claim_and_ack(long jobs, bool with_enqueues, enum step step)
+{
+    struct clocks from = clocks_now();
+    for (long out = 0, acked = 0; acked < jobs;) {
+        for (; out < claims.n && ring_n < (unsigned)opt.depth; out++) {
+            if (with_enqueues)
+                send_command(enqueues.command[out], ENQUEUE, enqueues.jobs[out]);
+            send_command(claims.command[out], CLAIM, claims.jobs[out]);
+        }
+        if (ring_n == 0)
+            die("claim", "fewer jobs are due than were stored");
+        acked += take_reply();
+    }
+    clocks_add(&took[step], from);
+}
+
+static void drain(long first, long jobs)
+{
+    make_enqueues(first, jobs);
+    make_claims();
+    send_all(&enqueues, ENQUEUE, got_enqueue);
+    claim_and_ack(jobs, false, DRAIN);
+}
+
+static void whole(long first, long jobs)
+{
+    make_enqueues(first, jobs);
+    make_claims();
+    claim_and_ack(jobs, true, WHOLE);
+}
+
+static void enqueue(long first, long jobs)
+{
+    make_enqueues(first, jobs);
+    send_all(&enqueues, ENQUEUE, got_enqueue);
+}
+
+static void digests(long first, long jobs)
+{
+    (void)first, (void)jobs;
+    for (int i = 0; i < SCRIPTS; i++)
+        printf("\"%s\": \"%s\", ", st.scripts.sha[i], script_name((enum script)i));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(long first, long jobs);
+} modes[] = {{"phases", phases},
+             {"drain", drain},
+             {"whole", whole},
+             {"enqueue", enqueue},
+             {"digests", digests}};
+
+/* -------------------------------------------------------------------------- start */
+
+static void set_up_store(void)
+{
+    st.conf.prefix = opt.prefix;
+    st.conf.instance = "raw";
+    st.conf.horizon_ms = opt.horizon_ms;
+    st.layout = META_LAYOUT;
+    st.short_records = true;
+    st.wake_channel = "tarry:wake";
+    char *colon = strchr(opt.route, ':');
+    if (opt.queue && colon) {
+        char *sink = mem_strdup(opt.route);
+        sink[colon - opt.route] = 0;
+        bucket = bucket_new_queue(&st, sink, colon + 1, &rules, &no_events, NULL);
+        free(sink);
+    } else if (opt.queue) {
+        die("--queue", "then --route names SINK:QUEUE");
+    } else {
+        bucket = bucket_new(&st, opt.route, &ways, &no_events, NULL);
+    }
+}
+
+/* A job as a route from Kafka to Kafka has it; of a queue, as over HTTP. */
+static void set_up_model(void)
+{
+    size_t n = (size_t)(opt.payload < 24 ? 24 : opt.payload);
+    payload = mem_alloc(n + 1);
+    memset(payload, 'x', n);
+    model = job_new(0);
+    bool of_record = strcmp(opt.ids, "record") == 0;
+    model->topic = slice_of(of_record ? "bench.delayed" : "");
+    model->target = slice_of(opt.queue ? strchr(opt.route, ':') + 1 : "bench.out");
+    model->source = slice_of(opt.queue ? "http" : "bench_in");
+    model->partition = of_record ? 0 : -1;
+    model->timestamp_ms = of_record ? now_ms : 0;
+    model->payload = (struct slice){payload, n};
+}
+
+static void connect_to(const char *url)
+{
+    struct redis_url u;
+    struct err err;
+    if (redis_url_parse(url, &u, &err) < 0)
+        die(url, err.text);
+    redis =
+        u.unix_path ? redisConnectUnix(u.unix_path) : redisConnect(u.host, atoi(u.port));
+    if (redis == NULL || redis->err)
+        die(url, redis ? redis->errstr : "out of memory");
+    redis_url_free(&u);
+}
+
+static void load_scripts(void)
+{
+    for (int i = 0; i < SCRIPTS; i++) {
+        const struct lua_file *f = lua_files;
+        while (f->name && strcmp(f->name, script_name((enum script)i)) != 0)
+            f++;
+        redisReply *r = redisCommand(redis, "SCRIPT LOAD %s", f->text);
+        if (r == NULL || r->type != REDIS_REPLY_STRING || r->len != 40)
+            die("SCRIPT LOAD", r && r->str ? r->str : redis->errstr);
+        memcpy(st.scripts.sha[i], r->str, 41);
+        freeReplyObject(r);
+    }
+}
+
+static void read_options(int argc, char **argv)
+{
+    static const struct option longs[] = {
+        {"url", 1, NULL, 'u'},           {"jobs", 1, NULL, 'n'},
+        {"batch", 1, NULL, 'b'},         {"depth", 1, NULL, 'd'},
+        {"payload", 1, NULL, 'p'},       {"ids", 1, NULL, 'i'},
+        {"route", 1, NULL, 'r'},         {"prefix", 1, NULL, 'x'},
+        {"due", 1, NULL, 't'},           {"spread", 1, NULL, 's'},
+        {"first", 1, NULL, 'f'},         {"pid", 1, NULL, 'P'},
+        {"horizon", 1, NULL, 'h'},       {"queue", 0, &opt.queue, 1},
+        {"cluster", 0, &opt.cluster, 1}, {"far", 0, &opt.far, 1},
+        {"chunk", 1, NULL, 'c'},         {0}};
+    const struct {
+        char letter;
+        const char **text;
+        long *number;
+    } rows[] = {
+        {'u', &opt.url, NULL},        {'i', &opt.ids, NULL},     {'r', &opt.route, NULL},
+        {'x', &opt.prefix, NULL},     {'n', NULL, &opt.jobs},    {'b', NULL, &opt.batch},
+        {'d', NULL, &opt.depth},      {'p', NULL, &opt.payload}, {'t', NULL, &opt.due_ms},
+        {'s', NULL, &opt.spread_ms},  {'f', NULL, &opt.first},   {'P', NULL, &opt.pid},
+        {'h', NULL, &opt.horizon_ms}, {'c', NULL, &opt.chunk}};
+    int letter;
+    while ((letter = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        if (letter == '?')
+            exit(64);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+            if (rows[i].letter == letter && rows[i].text)
+                *rows[i].text = optarg;
+            else if (rows[i].letter == letter)
+                *rows[i].number = atol(optarg);
+        }
+    }
+    opt.mode = optind < argc ? argv[optind] : "";
+    if (opt.jobs < 1 || opt.batch < 1 || opt.batch > 1000 || opt.depth < 1 ||
+        opt.depth > DEPTH_MAX || opt.chunk < 1 || opt.chunk > CHUNK_MAX)
+        die("options", "jobs from 1, batch from 1 to 1000, depth from 1 to 1024, "
+                       "chunk from 1 to 50000");
+    if (opt.far) {
+        opt.due_ms = FAR_MS;
+        opt.spread_ms = FAR_SPREAD_MS;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    read_options(argc, argv);
+    now_ms = loop_wall_ms();
+    set_up_store();
+    set_up_model();
+    connect_to(opt.url);
+    load_scripts();
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        if (strcmp(modes[i].name, opt.mode) == 0) {
+            printf("{");
+            for (long done = 0; done < opt.jobs; done += opt.chunk)
+                modes[i].run(opt.first + done, least(opt.chunk, opt.jobs - done));
+            print_steps();
+            printf("\"jobs\": %ld, \"body_bytes\": %lld}\n", opt.jobs, body_bytes);
+            return 0;
+        }
+    }
+    die("MODE is none of phases, drain, whole, enqueue, digests", opt.mode);
+}

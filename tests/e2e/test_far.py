@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The second tier: jobs due later than redis.horizon wait in lists of their slot of due time, and
+move to the others shortly before. Nobody notices but Redis' memory."""
+import os
+import time
+
+import confluent_kafka
+import pytest
+
+from lib import collect, verify, ways
+from lib.jobs import now_ms
+from lib.servers import wait_for
+from lib.tarry import Tarry
+from test_order_rate import post_lines
+
+BASE = "tarry:{r/0}"
+LATE_S = 0.5  # what a busy machine may add
+
+
+class World:
+    """A daemon with a short horizon, whose route goes to a callback server."""
+
+    def __init__(self, bench, horizon="2s", route="", policy=lambda arrival: 200, body="", daemon=""):
+        self.bench, self.hook = bench, bench.keep(collect.FromHttp(policy))
+        self.redis = bench.redis()
+        self.r = self.redis.client()
+        self.body = body or f'''
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; retry = [ "300ms" ]; {route} }}; }};'''
+        self.daemon = daemon
+        self.tarry = self.another(horizon)
+
+    def another(self, horizon="2s", name="daemon"):
+        return self.bench.keep(Tarry(
+            self.bench.folder / f"{name}{len(self.bench.kept)}", self.redis.url, self.body, self.daemon,
+            f'horizon = "{horizon}";')).start()
+
+    def add(self, id, after, payload=b"x", tarry=None, **headers):
+        """after: such as "3s", or when, in ms."""
+        when = {"deliver-after": after} if isinstance(after, str) else {"deliver-at": str(after)}
+        status, _, body = (tarry or self.tarry).ask("POST", "/v1/routes/r/jobs", payload, {
+            "delay-id": id, **when, **{k.replace("_", "-"): v for k, v in headers.items()}})
+        return status, body
+
+    def state(self, id):
+        status, _, body = self.tarry.ask("GET", f"/v1/routes/r/jobs/{id}")
+        return body["state"] if status == 200 else status
+
+    def ids(self):
+        return [a.header("delay-id").decode() for a in self.hook.arrivals]
+
+    def late_s(self):
+        return sorted(a.ns / 1e9 - int(a.header("delay-due")) / 1e3 for a in self.hook.arrivals)
+
+    def far(self):
+        """Jobs there, as Redis counts them, in all buckets."""
+        return sum(int(self.r.hget(key, "#") or 0) for key in self.r.keys("tarry:*:slots"))
+
+    def near(self):
+        return sum(self.r.hlen(key) for key in self.r.keys("tarry:*:pool"))
+
+    def expect(self, ids, late_s=LATE_S):
+        self.hook.wait_count(len(ids), 45)
+        time.sleep(0.3)
+        assert sorted(self.ids()) == sorted(ids)
+        assert 0 <= self.late_s()[0] and self.late_s()[-1] < late_s, self.late_s()
+
+    def nothing_is_left(self):
+        wait_for("the acks", lambda: self.near() == 0)
+        left = [k for part in ("far", "far:*", "slots", "where", "names") for k in self.r.keys(f"tarry:*:{part}")]
+        assert not left, left
+
+    def moves(self):
+        return self.tarry.metric("tarry_redis_scripts_total", script="move")
+
+
+@pytest.mark.smoke
+def test_a_far_job_waits_in_a_list_and_comes_on_time(bench):
+    w = World(bench)
+    due = now_ms() + 5000
+    for n in range(20):
+        assert w.add(f"far-{n}", due + 100 * n)[0] == 201
+    assert w.add("near", "1s")[0] == 201
+    assert (w.far(), w.near()) == (20, 1)
+    assert w.tarry.metric("tarry_jobs_pending") == 21 and w.tarry.metric("tarry_jobs_far") == 20
+    assert w.state("far-7") == "waiting"
+    w.expect([f"far-{n}" for n in range(20)] + ["near"])
+    w.nothing_is_left()
+    assert w.tarry.metric("tarry_jobs_far") == 0
+    w.tarry.stop()
+
+
+def test_nothing_is_asked_while_far_jobs_rest(bench):
+    w = World(bench)
+    for n in range(50):
+        w.add(f"j{n}", f"{60 + n}m")
+    calls = w.moves()
+    time.sleep(3)
+    assert (w.far(), w.moves(), calls) == (50, 0, 0)
+    w.tarry.stop()
+
+
+def test_with_horizon_0_nothing_is_far_and_what_was_still_comes(bench):
+    w = World(bench)
+    w.add("far", "6s")
+    assert w.far() == 1
+    w.tarry.stop()
+    w.tarry = w.another("0")
+    w.add("near", "6s")
+    assert (w.far() + w.near(), w.r.hexists(f"{BASE}:pool", "near")) == (2, True)
+    w.expect(["far", "near"])
+    w.nothing_is_left()
+    w.tarry.stop()
+
+
+def test_far_jobs_are_cancelled_replaced_and_refused_as_near_ones(bench):
+    w = World(bench)
+    for id in ("a", "b", "c"):
+        assert w.add(id, "5s")[0] == 201
+    status, body = w.add("a", "5s")
+    assert (status, body["because"]) == (200, "exists"), body
+    assert w.tarry.ask("DELETE", "/v1/routes/r/jobs/b")[0] == 200
+    assert w.tarry.ask("DELETE", "/v1/routes/r/jobs/b")[0] == 404
+    assert (w.state("b"), w.far()) == (404, 2)
+    assert w.add("a", "1s", b"near", delay_op="replace")[0] == 200  # from far to near
+    assert w.add("c", "4s", b"far", delay_op="replace")[0] == 200   # from far to far
+    w.add("d", "1500ms")
+    assert w.add("d", "4500ms", b"later", delay_op="replace")[0] == 200  # from near to far
+    assert (w.far(), w.near()) == (2, 1)
+    w.expect(["a", "c", "d"])
+    wait_for("the slot of the cancelled one to be taken away", lambda: not w.r.exists(f"{BASE}:far"))
+    assert {a.header("delay-id"): a.payload for a in w.hook.arrivals} == {
+        b"a": b"near", b"c": b"far", b"d": b"later"}
+    sums = {k.decode(): int(v) for k, v in w.r.hgetall(f"{BASE}:sums").items()}
+    assert (sums["stored"], sums["cancelled"], sums["replaced"], sums["delivered"]) == (7, 1, 3, 3)
+    w.nothing_is_left()
+    w.tarry.stop()
+
+
+def test_one_key_keeps_its_order_while_its_slot_moves(bench):
+    """Of those due at one time the first that came leaves first, near or far."""
+    w = World(bench, route='order = "key";')
+    due = now_ms() // 1000 * 1000 + 6000  # the end of a slot is not near
+    at = lambda ms: time.sleep(max(0, (due + ms - now_ms()) / 1000))
+    names = []
+
+    def add(count):
+        for _ in range(count):
+            names.append(f"k{len(names):02}")
+            assert w.add(names[-1], due, delay_key="k")[0] == 201
+    add(10)
+    assert w.far() == 10
+    at(-1900)  # nearer than the horizon, and yet its slot has not been moved
+    add(5)
+    assert (w.far(), w.near()) == (15, 0)
+    wait_for("the slot to be moved", lambda: w.far() == 0)
+    assert now_ms() < due
+    add(5)
+    w.expect(names)
+    assert w.ids() == names
+    w.nothing_is_left()
+    w.tarry.stop()
+
+
+@pytest.mark.slow
+def test_another_number_of_buckets_finds_far_jobs_and_cancels_them(bench):
+    w = World(bench, horizon="4s", route="buckets = 1;")
+    due = now_ms() + 14000
+    for n in range(40):
+        assert w.add(f"j{n}", due)[0] == 201
+    assert w.far() == 40
+    w.tarry.stop()
+    w.body = w.body.replace("buckets = 1;", "buckets = 4;")
+    w.tarry = w.another("4s")
+    wait_for("the old bucket to be sealed", lambda: w.r.exists(f"{BASE}:sealed"))
+    assert w.add("j0", due)[1]["because"] == "exists"
+    assert w.tarry.ask("DELETE", "/v1/routes/r/jobs/j1")[0] == 200
+    assert w.add("j2", "1s", b"sooner", delay_op="replace")[0] == 200
+    for n in range(40, 60):
+        assert w.add(f"j{n}", due)[0] == 201
+    assert len(w.r.keys("tarry:{r/*.2}:slots")) == 4, "new ones wait in new buckets"
+    w.expect([f"j{n}" for n in range(60) if n != 1])
+    w.nothing_is_left()
+    w.tarry.stop()
+
+
+@pytest.mark.slow
+def test_another_instance_moves_what_the_first_one_stored(bench):
+    """It hears of the slot by its count every ten seconds, half a horizon before it is due."""
+    w = World(bench, horizon="21s")
+    other = w.another("21s", "other")
+    due = now_ms() + 34000
+    for n in range(300):
+        w.add(f"j{n}", due)
+    assert w.far() == 300
+    w.tarry.kill()
+    w.expect([f"j{n}" for n in range(300)], late_s=1)
+    assert other.metric("tarry_redis_scripts_total", script="move") > 0
+    w.nothing_is_left()
+    other.stop()
+
+
+def test_the_owner_of_the_bucket_alone_moves_its_far_jobs(bench):
+    w = World(bench, horizon="8s")
+    other = w.another("8s", "other")
+    both = [w.tarry, other]
+    wait_for("both to know each other", lambda: all(d.metric("tarry_instances") == 2 for d in both))
+    owner, = [d for d in both if d.metric("tarry_buckets_owned") == 1]
+    other, = [d for d in both if d is not owner]
+    due = now_ms() + 9000
+    due += 4000 - due % 4000  # a slot is half a horizon wide
+    post_lines(other, [{"payload": "x", "id": f"j{n}", "deliver-at": str(due)} for n in range(3000)])
+    w.hook.wait_count(3000, 45)
+    calls = [d.metric("tarry_redis_scripts_total", script="move") for d in (owner, other)]
+    assert calls[0] >= 3000 / 250 and calls[1] <= 1, calls
+    for daemon in both:
+        daemon.stop()
+
+
+@pytest.mark.parametrize("name", ["kafka-http", "http-http"])
+def test_far_jobs_of_every_size_come_as_they_were_sent(bench, name):
+    way = ways.Way(bench, name, redis_options='horizon = "1s";')
+    batch = way.make_jobs(600, named=name == "http-http", max_delay_ms=6000)
+    batch[7].payload = b"more than a record of a list may have " * 200
+    way.send(batch)
+    client = way.redis.client()
+    far = lambda: sum(int(client.hget(k, "#") or 0) for k in client.keys("tarry:*:slots"))
+    wait_for("a part to be far", lambda: far() > 100)
+    if name == "kafka-http":  # nobody knows their names, so that none is kept
+        assert not client.keys("tarry:*:where")
+    verdict = verify.judge(batch, way.collector.wait(batch), way.keys)
+    verify.note(verdict)
+    assert not (verdict.missing or verdict.early or verdict.corrupt or verdict.unknown or
+                verdict.twice), verdict
+    assert sorted(verdict.late_ms)[-1] < 1500, verdict
+    assert way.tarry.metric("tarry_redis_scripts_total", script="move") > 0
+    way.tarry.stop()
+
+
+def test_a_kafka_record_with_an_id_can_be_cancelled_while_it_is_far(bench):
+    way = ways.Way(bench, "kafka-http", redis_options='horizon = "1s";')
+    batch = way.make_jobs(40, named=True, max_delay_ms=0)
+    for job in batch:
+        job.delay_ms = 5000
+    way.send(batch)
+    client = way.redis.client()
+    wait_for("all to be stored", lambda: sum(client.hlen(k) for k in client.keys("tarry:*:where")) == 40)
+    producer = confluent_kafka.Producer({"bootstrap.servers": bench.kafka.address})
+    for job in batch[:20]:
+        producer.produce(way.topic_in, b"", headers=[("delay-op", b"cancel"), ("delay-id", job.id.encode())])
+    producer.flush(10)
+    way.collector.wait_count(20)
+    time.sleep(1)
+    assert {a.header("delay-id").decode() for a in way.collector.arrivals} == {j.id for j in batch[20:]}
+    way.tarry.stop()
+
+
+@pytest.mark.slow
+def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
+    """So many jobs due in one second; meanwhile others come and go."""
+    count = int(os.environ.get("TARRY_E2E_FAR", "100000"))
+    w = World(bench, horizon="40s")
+    due = (now_ms() + 42000) // 20000 * 20000 + 20000  # the first ms of a slot
+    post_lines(w.tarry, [{"payload": "x", "id": f"j{n}", "deliver-at": str(due + n % 1000)}
+                                 for n in range(count)])
+    assert w.far() == count and now_ms() < due - 22000
+    wait_for("the first to be moved", lambda: w.near() > 0, 60)
+    begun, probes = now_ms(), 0
+    assert abs(begun - (due - 20000)) < 2000, "half a horizon before it begins"
+    while w.far() > 0:
+        assert w.add(f"probe-{probes}", "100ms")[0] == 201
+        probes += 1
+        time.sleep(0.05)
+    took_s, early_s = (now_ms() - begun) / 1000, (due - now_ms()) / 1000
+    w.hook.wait_count(probes)
+    late = w.late_s()
+    verify.notes.append(f"{count} far jobs moved in {took_s:.1f} s, {early_s:.1f} s before they are due; "
+                        f"{probes} others late p50 {late[len(late) // 2] * 1e3:.1f} ms, "
+                        f"max {late[-1] * 1e3:.1f} ms; slowest script "
+                        f"{max([0] + [e['duration'] for e in w.r.slowlog_get(10)]) / 1e3:.1f} ms")
+    assert early_s > 0 and probes > 5
+    assert 0 <= late[0] and late[-1] < 0.3, late
+    w.tarry.kill()
