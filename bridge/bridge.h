@@ -12,6 +12,7 @@
 #include "bridge/conf.h"
 #include "bridge/delay.h"
 #include "bridge/flow.h"
+#include "bridge/pacer.h"
 #include "bridge/plugin.h"
 #include "bridge/reason.h"
 #include "bridge/stats.h"
@@ -64,6 +65,7 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     bool listed;     /* waits for its sink's credit */
     int64_t
         paced_us; /* monotonic: the route's rate allows no claim before; 0: any time */
+    struct pacer pacer; /* of its claims */
     TAILQ_ENTRY(sched) link;
 };
 

@@ -9,14 +9,14 @@
 
 char *buf_room(struct buf *b, size_t n)
 {
+    if (b->cap - b->n >= n)
+        return b->p + b->n;
     must(n < SIZE_MAX / 4 && b->n < SIZE_MAX / 4);
-    if (b->cap - b->n < n) {
-        size_t cap = b->cap ? b->cap : 64;
-        while (cap - b->n < n)
-            cap *= 2;
-        b->p = mem_realloc(b->p, cap);
-        b->cap = cap;
-    }
+    size_t cap = b->cap ? b->cap : 64;
+    while (cap - b->n < n)
+        cap *= 2;
+    b->p = mem_realloc(b->p, cap);
+    b->cap = cap;
     return b->p + b->n;
 }
 

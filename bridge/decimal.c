@@ -7,19 +7,25 @@ static const char pairs[] = "00010203040506070809101112131415161718192021222324"
                             "50515253545556575859606162636465666768697071727374"
                             "75767778798081828384858687888990919293949596979899";
 
+static unsigned digits_of(uint64_t n)
+{
+    unsigned count = 1;
+    for (; n >= 10000; n /= 10000)
+        count += 4;
+    return count + (n >= 10) + (n >= 100) + (n >= 1000);
+}
+
 size_t decimal_put(char *at, int64_t n)
 {
-    char digits[DECIMAL_MAX];
-    unsigned first = DECIMAL_MAX;
     uint64_t left = n < 0 ? -(uint64_t)n : (uint64_t)n;
+    char *first = at + (n < 0), *p = first + digits_of(left), *const end = p;
     for (; left >= 10; left /= 100)
-        memcpy(digits + (first -= 2), pairs + 2 * (left % 100), 2);
-    if (left > 0 || first == DECIMAL_MAX)
-        digits[--first] = (char)('0' + left);
+        memcpy(p -= 2, pairs + 2 * (left % 100), 2);
+    if (p > first)
+        *--p = (char)('0' + left);
     if (n < 0)
-        digits[--first] = '-';
-    memcpy(at, digits + first, DECIMAL_MAX - first);
-    return DECIMAL_MAX - first;
+        *at = '-';
+    return (size_t)(end - at);
 }
 
 void decimal_add(struct buf *out, int64_t n)

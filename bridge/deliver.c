@@ -335,13 +335,13 @@ static struct handover *handover_new(const struct leased *l)
     return h;
 }
 
-static void begin(const struct leased *l, int64_t lateness_ms)
+static void begin(const struct leased *l, int64_t lateness_ms, int64_t claim_us)
 {
     struct route *route = l->sched->route;
     struct handover *h = handover_new(l);
     struct err err = {{0}};
     h->lateness_ms = lateness_ms;
-    h->claim_us = l->sched->claim_us;
+    h->claim_us = claim_us;
     if (h->d.dead && emit_dead_target(route, l->job, &h->d, &err) < 0) {
         give_credit(h);
         on_dead_failed(h, err.text);
@@ -355,22 +355,28 @@ static void begin(const struct leased *l, int64_t lateness_ms)
     }
 }
 
-void deliver(struct sched *s, const struct claimed *claimed, int64_t lease,
-             int64_t now_ms)
+static void deliver_one(struct sched *s, const struct claimed *claimed,
+                        const struct claim_reply *reply, int64_t sent_us)
 {
     struct err err = {{0}};
-    struct leased l = {.sched = s, .id = claimed->id, .lease = lease};
+    struct leased l = {.sched = s, .id = claimed->id, .lease = reply->lease};
     tries_parse(claimed->tries, &l.tries);
     if (claimed->record.n > 0)
         l.job = job_decode(claimed->id, claimed->record, &s->route->names, &err);
     if (!is_broken(&l, claimed, &err)) {
         int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, l.job);
-        int64_t lateness_ms = now_ms - due_ms;
+        int64_t lateness_ms = reply->now_ms - due_ms;
         bool dead = l.tries.reason[0] != '\0';
-        if (!(dead ? dead_turned_away(&l) : live_turned_away(&l, lateness_ms, now_ms))) {
-            begin(&l, lateness_ms); /* takes the job */
+        if (!(dead ? dead_turned_away(&l) : live_turned_away(&l, lateness_ms, reply->now_ms))) {
+            begin(&l, lateness_ms, sent_us); /* takes the job */
             return;
         }
     }
     job_free(l.job);
+}
+
+void deliver(struct sched *s, const struct claim_reply *reply, int64_t sent_us)
+{
+    for (unsigned i = 0; i < reply->count; i++)
+        deliver_one(s, &reply->jobs[i], reply, sent_us);
 }

@@ -13,11 +13,10 @@
 
 #include <stdint.h>
 
-struct claimed;
+struct claim_reply;
 struct sched;
 
-/* Hands one job of a claim over. lease: token of the claim; now_ms: Redis' time at it. */
-void deliver(struct sched *s, const struct claimed *claimed, int64_t lease,
-             int64_t now_ms);
+/* Hands the jobs of a claim over. sent_us: monotonic, when it was sent. */
+void deliver(struct sched *s, const struct claim_reply *reply, int64_t sent_us);
 
 #endif

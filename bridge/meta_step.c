@@ -5,8 +5,8 @@
  * from then on.
  *
  * Until then both work beside each other, and the older one may take over again. What a
- * tarry of layout 1 does meanwhile spoils the sums: so the base lines come last, and again
- * if the step was not finished. Any instance makes the step, and several may.
+ * tarry of layout 1 does meanwhile spoils the sums: so the base lines come last, and
+ * again if the step was not finished. Any instance makes the step, and several may.
  */
 #include "bridge/alive.h"
 #include "bridge/meta_parts.h"

@@ -241,7 +241,7 @@ static void on_data(void *arg, struct slice bytes)
             break;
         r->unparsed_bytes = 0;
         take_reply(r, reply);
-        freeReplyObject(reply);
+        redis_pool_clear(&r->replies);
         if (r->connection != connection)
             return;
     }
@@ -305,8 +305,8 @@ static void open_net(struct redis *r)
     r->phase = OPENING;
     r->heard_ms = 0;
     r->unparsed_bytes = 0;
-    r->reader = redisReaderCreate();
-    must(r->reader != NULL);
+    redis_pool_clear(&r->replies); /* of what came in part when the last one went */
+    r->reader = redis_pool_reader(&r->replies);
     r->reader->maxbuf = READER_KEEP_BYTES;
     r->net = net_open(&conf, &net_cbs, r);
 }
@@ -392,5 +392,6 @@ void redis_free(struct redis *r)
     redis_conf_free(&r->conf);
     redis_queue_free(&r->open);
     resp_free(&r->command);
+    redis_pool_free(&r->replies);
     loop_defer_free(r);
 }

@@ -6,6 +6,7 @@
 #define BRIDGE_REDIS_PARTS_H
 
 #include "bridge/redis.h"
+#include "bridge/redis_pool.h"
 #include "bridge/redis_queue.h"
 #include "bridge/resp.h"
 
@@ -29,6 +30,7 @@ struct redis {
     enum redis_phase phase;
     struct net *net;
     struct redisReader *reader;
+    struct redis_pool replies; /* the one at a time that reader makes */
     uint64_t connection; /* counts them: tells in a callback that this one has gone */
 
     struct redis_queue open;

@@ -12,6 +12,8 @@ enum {
     FRESH_US = 100 * 1000 /* what Redis told longer ago may be claimed by the owner */
 };
 
+static const struct pacer_rule pacing = {.step_us = 1000, .max_us = 6000};
+
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
 {
     *wait_us = v->until_due_us;
@@ -65,7 +67,9 @@ static void claim(struct sched *s)
 {
     struct sink *sink = s->route->sink;
     unsigned max = (unsigned)s->route->bridge->conf->daemon.batch_max_jobs;
-    unsigned most = credit(s->route);
+    /* No more than half: while one half is under way, Redis looks for the other. */
+    unsigned most = credit(s->route), half = (sink->max_in_flight + 1) / 2;
+    most = most < half ? most : half;
     s->want = most < max ? most : max;
     s->claiming = true;
     s->claim_us = loop_mono_us();
@@ -104,12 +108,6 @@ static int64_t until_due_us(const struct sched *s, int64_t now_us)
     return clock_until_us(bucket_clock(s->bucket), now_us, s->head_ms + left_ms(s));
 }
 
-static int64_t gap_us(const struct sched *s, int64_t now_us)
-{
-    int64_t wait_us = s->claim_us + SCHED_GAP_US - now_us;
-    return wait_us > 0 ? wait_us : 0;
-}
-
 static void pump(struct sched *s)
 {
     struct bridge *bridge = s->route->bridge;
@@ -123,7 +121,7 @@ static void pump(struct sched *s)
     }
     struct sched_view view = {
         .until_due_us = until_due_us(s, now_us),
-        .gap_us = gap_us(s, now_us),
+        .gap_us = pacer_wait_us(&s->pacer, now_us),
         .credit = credit(s->route),
         .credit_max = sink->max_in_flight,
         .more = s->more,
@@ -136,6 +134,8 @@ static void pump(struct sched *s)
         break;
     case SCHED_SLEEP:
         timer_set_us(s->timer, wait_us);
+        if (view.until_due_us == 0 && view.more)
+            wait_for_credit(s); /* enough of it may be worth a claim before that */
         break;
     case SCHED_WAIT_CREDIT:
         wait_for_credit(s);
@@ -150,17 +150,24 @@ static void pump(struct sched *s)
     }
 }
 
+static void unreserve(struct route *route, unsigned n)
+{
+    route->sink->reserved -= n;
+    route->reserved -= n;
+}
+
 static void on_claim(void *arg, const struct claim_reply *reply)
 {
     struct sched *s = arg;
+    const int64_t sent_us = s->claim_us;
     s->claiming = false;
-    s->route->sink->reserved -= s->want;
-    s->route->reserved -= s->want;
+    unreserve(s->route, s->want - (reply ? reply->count : 0));
     if (reply == NULL) {
         timer_set(s->timer, AGAIN_MS);
         return;
     }
     int64_t now_us = loop_mono_us();
+    pacer_sent(&s->pacer, &pacing, reply->count, sent_us);
     s->more = reply->count == s->want;
     if (reply->wait_us != 0)
         s->paced_us = now_us + (reply->wait_us > 0 ? reply->wait_us : FULL_US) +
@@ -175,8 +182,11 @@ static void on_claim(void *arg, const struct claim_reply *reply)
         s->lease_ms = reply->lease;
     if (reply->count > 0)
         FAULT("C1");
-    for (unsigned i = 0; i < reply->count; i++)
-        deliver(s, &reply->jobs[i], reply->lease, reply->now_ms);
+    pump(s); /* Redis has the next claim while these are handed over */
+    if (s->claiming && reply->count >= SCHED_WORTH)
+        bucket_push(s->bucket);
+    deliver(s, reply, sent_us);
+    unreserve(s->route, reply->count);
     pump(s);
 }
 

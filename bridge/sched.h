@@ -45,7 +45,6 @@ enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us);
 enum {
     SCHED_TICK_MS = 1000,             /* how often sched_tick() is called */
     SCHED_SLEEP_MAX_US = 1500 * 1000, /* a head further away is left to the tick */
-    SCHED_GAP_US = 1000,              /* between two claims: due times are whole ms */
     SCHED_WORTH = 32,                 /* credit that is worth a claim of its own */
     SCHED_LATE_MS = 250, /* how long a due job is left to the bucket's owner */
     SCHED_RANK_MS = 10   /* each further instance waits so much longer */

@@ -136,6 +136,8 @@ struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *
                                 const struct bucket_events *events, void *owner);
 /* Only when it is idle. */
 void bucket_free(struct bucket *b);
+/* What was asked of it leaves now, in the midst of the turn; else it does at its end. */
+void bucket_push(struct bucket *b);
 /* Nothing queued, nothing on its way. */
 bool bucket_is_idle(const struct bucket *b);
 const char *bucket_name(const struct bucket *b);

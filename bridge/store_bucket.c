@@ -148,6 +148,12 @@ bool bucket_is_up(const struct bucket *b)
     return node && node->state == NODE_UP;
 }
 
+void bucket_push(struct bucket *b)
+{
+    if (bucket_is_up(b))
+        redis_push(bucket_node(b)->redis);
+}
+
 const struct clock *bucket_clock(const struct bucket *b)
 {
     static const struct clock unknown;

@@ -89,6 +89,7 @@ static void add(struct bucket *b, enum lane_kind kind, struct change *c, int64_t
     c->lease = lease;
     c->cb = cb;
     c->arg = arg;
+    c->awaited |= b->ways && b->ways->by_key; /* by the next job of its key */
     lane_add(&b->lane[kind], c);
 }
 

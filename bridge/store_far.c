@@ -52,8 +52,8 @@ static int64_t until_us(const struct bucket *b, int64_t ms)
     return clock_until_us(bucket_clock(b), loop_mono_us(), ms);
 }
 
-/* How long before its start a slot's time has come here: who does not own the bucket comes
- * when a quarter of the time is over, and finds the work done, mostly. */
+/* How long before its start a slot's time has come here: who does not own the bucket
+ * comes when a quarter of the time is over, and finds the work done, mostly. */
 static int64_t early_ms(const struct bucket *b)
 {
     int64_t all_ms = b->store->movers.early_ms;
@@ -99,6 +99,18 @@ void bucket_leave_to_owner(struct bucket *b, bool left)
 
 enum { MOVED, TAKEN, LEFT, FIRST, HEAD, NOW, REPLY };
 
+static void read_reply(struct bucket *b, const struct redisReply *r)
+{
+    int64_t first_ms = r->element[FIRST]->integer, head = r->element[HEAD]->integer;
+    bool in_vain = r->element[TAKEN]->integer == 0 && b->far.first_ms == first_ms;
+    b->far.first_ms = first_ms;
+    if (in_vain && first_ms >= 0) /* Redis' clock was set back, and ours of it is old */
+        wake_after(b, AGAIN_MS);
+    else
+        arm(b);
+    b->events->head(b->owner, b->rules && head >= 0 ? (head + 999) / 1000 : head);
+}
+
 static void tell_moved(struct call *call, const struct redisReply *r)
 {
     struct bucket *b = call->bucket;
@@ -106,15 +118,11 @@ static void tell_moved(struct call *call, const struct redisReply *r)
     int64_t now_us = loop_mono_us();
     node->moving = false;
     node->move_after_us = now_us + REST * (now_us - node->move_sent_us);
-    if (r && r->elements == REPLY) {
-        FAULT("M2");
-        int64_t head = r->element[HEAD]->integer;
-        b->far.first_ms = r->element[FIRST]->integer;
-        arm(b);
-        b->events->head(b->owner, b->rules && head >= 0 ? (head + 999) / 1000 : head);
-    } else {
+    FAULT("M2");
+    if (r && r->elements == REPLY)
+        read_reply(b, r);
+    else
         wake_after(b, AGAIN_MS);
-    }
     pump(b->store);
 }
 
@@ -126,7 +134,6 @@ static void move(struct bucket *b, struct node *node)
     args_slice(a, SLICE_LIT(""));
     args_number(a, b->store->movers.early_ms);
     args_number(a, ENTRIES);
-    args_slice(a, slice_of(b->rules ? "q" : b->ways->by_key ? "k" : ""));
     args_slice(a, slice_of(b->store->wake_channel));
     args_slice(a, slice_of(b->wake));
     node->moving = true;

@@ -8,7 +8,8 @@
  * some hundred in a call, one call at a time on each server, with rests in between as
  * long as there is time; so claims and enqueues get their turns also where a million jobs
  * are due in one second. Every instance that hears of a slot may move it, the owner of
- * the bucket first: the script gives each entry once. Nothing is asked while no slot's time has come. Loop thread.
+ * the bucket first: the script gives each entry once. Nothing is asked while no slot's
+ * time has come. Loop thread.
  */
 #ifndef BRIDGE_STORE_FAR_H
 #define BRIDGE_STORE_FAR_H

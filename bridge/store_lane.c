@@ -16,6 +16,8 @@ enum {
     EARLY = 16          /* leave in the midst of a turn, where none is on its way */
 };
 
+static const struct pacer_rule pacing = {.step_us = 4000, .max_us = 16000};
+
 /* The fault point of a lane, where it has one. */
 #define LANE_POINT(lane, of_enqueue, of_ack)                                             \
     ((lane)->kind == LANE_ENQUEUE ? (of_enqueue)                                         \
@@ -215,9 +217,7 @@ static uint64_t older_than(const struct lane *lane)
     return UINT64_MAX;
 }
 
-/* Notes of which partition of Kafka the change is. false: the batch has no room for
- * another one. */
-static bool number_partition(struct batch *batch, struct change *c)
+bool batch_takes(struct batch *batch, struct change *c)
 {
     unsigned i = 0;
     c->partition = 0;
@@ -250,7 +250,7 @@ static struct batch *take(struct lane *lane)
             (c->seq > limit || batch->count >= lane->bucket->store->conf.batch_max ||
              bytes > BATCH_BYTES_MAX))
             break;
-        if (!number_partition(batch, c))
+        if (!batch_takes(batch, c))
             break;
         take_out(lane, c);
         TAILQ_INSERT_TAIL(&batch->list, c, link);
@@ -281,7 +281,7 @@ static void send_batch(struct lane *lane, struct node *node, int64_t now_us)
     const struct change *c;
     TAILQ_FOREACH (c, &batch->list, link)
         row->change(&st->args, batch, c);
-    lane->sent_us = now_us;
+    pacer_sent(&lane->pacer, &pacing, batch->count, now_us);
     lane->flying++;
     TAILQ_INSERT_TAIL(&lane->flights, batch, link);
     args_send(&st->args, &st->scripts, row->script, node->redis, on_reply, batch);
@@ -294,8 +294,7 @@ int64_t lane_wait_us(const struct lane *lane, unsigned full, int64_t now_us)
         return 0;
     if (lane->flying >= LANE_WINDOW)
         return -1;
-    int64_t wait_us = lane->awaited > 0 ? 0 : lane->sent_us + LANE_GATHER_US - now_us;
-    return wait_us > 0 ? wait_us : 0;
+    return lane->awaited > 0 ? 0 : pacer_wait_us(&lane->pacer, now_us);
 }
 
 /* The bucket has moved. What was sent to where it was may come back, and goes first. */

@@ -9,6 +9,7 @@
 #define BRIDGE_STORE_LANE_H
 
 #include "bridge/log.h"
+#include "bridge/pacer.h"
 #include "bridge/store.h"
 #include "bridge/store_far.h"
 #include "bridge/store_map.h"
@@ -32,7 +33,6 @@ enum lane_kind {
 enum {
     LANE_BATCHES = 4,        /* on their way at once, of full ones */
     LANE_WINDOW = 2,         /* of others: one is with Redis, one behind it */
-    LANE_GATHER_US = 2000,   /* between two that nobody awaits */
     LANE_PARTITIONS_MAX = 64 /* of Kafka, in one batch */
 };
 
@@ -67,9 +67,9 @@ struct lane {
     TAILQ_HEAD(, batch) flights; /* on their way */
     unsigned queued, flying;     /* changes; batches */
     unsigned awaited;            /* of those queued */
-    int64_t sent_us;             /* monotonic: when the last batch left */
-    int64_t hold_until_us;       /* after an error reply that asks to wait */
-    bool listed;                 /* in the store's list of lanes with work */
+    struct pacer pacer;
+    int64_t hold_until_us; /* after an error reply that asks to wait */
+    bool listed;           /* in the store's list of lanes with work */
     TAILQ_ENTRY(lane) link;
 };
 TAILQ_HEAD(lane_list, lane);
@@ -152,6 +152,9 @@ struct lane_row {
 };
 extern const struct lane_row lane_rows[LANES];
 
+/* Notes in c of which of the batch's partitions it is. false: there is no room for another
+ * one. */
+bool batch_takes(struct batch *batch, struct change *c);
 /* It is done: one letter per change. */
 void batch_answer(struct batch *batch, struct slice codes);
 /* Its outcome is unknown: its changes go back to their lane. */
@@ -180,8 +183,8 @@ extern const enum bucket_key job_keys[5];
 extern const enum bucket_key queue_keys[8];
 unsigned queue_key_count(const struct bucket *b);
 void queue_args(struct args *a, const struct bucket *b);
-/* The last three numbers of a reply of lib/queue.lua are told. */
-void queue_settled(const struct bucket *b, const struct redisReply *r);
+/* The last numbers of a reply of lib/queue.lua are told. */
+void queue_settled(struct bucket *b, const struct redisReply *r);
 /* A change for a lane. Everything is copied. */
 struct change *change_new(struct slice id, struct slice record, struct slice tries,
                           struct slice group);
@@ -197,7 +200,7 @@ struct store {
     struct redis *wakes;
     struct scripts scripts;
     struct args args;
-    struct buf record; /* of the job that store_call.c makes a change of */
+    struct buf record;  /* of the job that store_call.c makes a change of */
     bool up, was_up;    /* as told by events; it was at least once */
     bool short_records; /* layout 3: they leave out what their route says (job.h) */
     unsigned open_count;
@@ -229,7 +232,8 @@ void lane_add(struct lane *lane, struct change *c);
 /* How long the head of the queue still waits for company; 0: it leaves now; -1: when an
  * answer comes. A full batch leaves. Else Redis sets the pace: while two batches are on
  * their way the next one gathers, so that batches grow with the load and with the time
- * that an answer takes, and a change that comes alone leaves at once. */
+ * that an answer takes, and a change that comes alone leaves at once. What nobody awaits
+ * is paced besides. */
 int64_t lane_wait_us(const struct lane *lane, unsigned full, int64_t now_us);
 /* Sends what is ripe. Gives the us until it wants to be called again; -1: not before
  * something changes. */

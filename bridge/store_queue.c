@@ -33,6 +33,10 @@ void queue_args(struct args *a, const struct bucket *b)
     args_slice(a, rules->bury ? SLICE_LIT("1") : SLICE_LIT(""));
     args_slice(a, slice_of(b->store->wake_channel));
     args_slice(a, slice_of(b->wake));
+    if (far_horizon_ms(b->store) > 0)
+        args_number(a, far_horizon_ms(b->store));
+    else
+        args_slice(a, SLICE_LIT(""));
 }
 
 /* --- changes --- */
@@ -84,20 +88,24 @@ static int64_t number(const struct redisReply *r, size_t i)
     return r->element[i]->integer;
 }
 
-void queue_settled(const struct bucket *b, const struct redisReply *r)
+enum { SETTLED = 4 }; /* numbers at the end of each reply: lua/lib/queue.lua */
+
+void queue_settled(struct bucket *b, const struct redisReply *r)
 {
-    if (b->events->settled && r->elements >= 3) {
-        const struct redisReply *const *last =
-            (const struct redisReply *const *)r->element + r->elements - 3;
-        if (last[0]->integer + last[1]->integer + last[2]->integer > 0)
-            b->events->settled(b->owner, (unsigned)last[0]->integer,
-                               (unsigned)last[1]->integer, (unsigned)last[2]->integer);
-    }
+    if (r->elements < SETTLED)
+        return;
+    const struct redisReply *const *last =
+        (const struct redisReply *const *)r->element + r->elements - SETTLED;
+    far_note(b, last[3]->integer);
+    if (b->events->settled &&
+        last[0]->integer + last[1]->integer + last[2]->integer > 0)
+        b->events->settled(b->owner, (unsigned)last[0]->integer,
+                           (unsigned)last[1]->integer, (unsigned)last[2]->integer);
 }
 
 static void tell_pull(struct call *call, const struct redisReply *r)
 {
-    enum { HEAD = 3, PER_JOB = 7, SETTLED = 3 };
+    enum { HEAD = 3, PER_JOB = 7 };
     pull_reply_cb *cb = (pull_reply_cb *)call->cb;
     if (r == NULL || r->elements < HEAD + SETTLED) {
         cb(call->arg, NULL);
@@ -139,7 +147,7 @@ void store_pull(struct bucket *b, const struct pull_want *wants, unsigned n,
 
 static void tell_touch(struct call *call, const struct redisReply *r)
 {
-    bool good = r != NULL && r->elements == 5;
+    bool good = r != NULL && r->elements == 2 + SETTLED;
     if (good)
         queue_settled(call->bucket, r);
     ((touch_cb *)call->cb)(call->arg, good ? r->element[0]->str[0] : 0,
@@ -162,7 +170,7 @@ void store_touch(struct bucket *b, struct slice id, int64_t lease, int64_t lease
 static void tell_look(struct call *call, const struct redisReply *r)
 {
     struct looked looked = {0};
-    if (r != NULL && r->elements == 10) {
+    if (r != NULL && r->elements == 7 + SETTLED) {
         queue_settled(call->bucket, r);
         looked = (struct looked){.state = r->element[0]->str[0],
                                  .id = redis_text(r->element[1]),
@@ -185,7 +193,7 @@ void store_look(struct bucket *b, char which, struct slice id, look_cb *cb, void
 
 static void tell_measure(struct call *call, const struct redisReply *r)
 {
-    enum { HEAD = 7, SETTLED = 3 };
+    enum { HEAD = 7 };
     measure_cb *cb = (measure_cb *)call->cb;
     if (r == NULL || r->elements < HEAD + SETTLED) {
         cb(call->arg, NULL);
@@ -232,7 +240,7 @@ static void tell_number(struct call *call, const struct redisReply *r)
 {
     struct bucket *b = call->bucket;
     number_cb *cb = (number_cb *)call->cb;
-    if (r != NULL && r->elements == 5) {
+    if (r != NULL && r->elements == 2 + SETTLED) {
         queue_settled(b, r);
         b->events->head(b->owner, number(r, 1));
         cb(call->arg, number(r, 0));

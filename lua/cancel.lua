@@ -64,7 +64,13 @@ end
 
 local function cancel(id)
   local code = 'n'
-  if redis.call('ZREM', delay, id) == 1 then
+  if has_far and far_jobs().take(base, id) == 1 then
+    sums_add('cancelled', 1)
+    if owners then
+      redis.call('HDEL', owners, id)
+    end
+    return 'c'
+  elseif redis.call('ZREM', delay, id) == 1 then
     code = 'c'
   elseif redis.call('ZREM', dead, id) == 1 then
     code = 'e'
@@ -73,9 +79,6 @@ local function cancel(id)
       mark(id)
     end
     return 'f'
-  elseif has_far and far_jobs().take(base, id) == 1 then
-    sums_add('cancelled', 1)
-    code = 'c'
   elseif not of_route or redis.call('HEXISTS', pool, id) == 0 then
     return is_remembered(id) and 'm' or 'n'
   end

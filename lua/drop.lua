@@ -1,16 +1,16 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- drop.lua - deletes jobs of a queue.
 --
---   KEYS, ARGV[1..6]  lib/queue.lua
---   ARGV[7]  'd' the oldest dead letters   'r' ready jobs   'a' all jobs, wherever they stand
---   ARGV[8]  how many at most, of each kind
+--   KEYS, ARGV[1..7]  lib/queue.lua
+--   ARGV[8]  'd' the oldest dead letters   'r' ready jobs   'a' all jobs, wherever they stand
+--   ARGV[9]  how many at most, of each kind
 --
 -- Returns {how many, head}. Cost: O(k log n) for k jobs. Called by store_drop() in
 -- bridge/store_queue.c, again until it answers 0 where all are meant.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua
-local n, most = 0, tonumber(ARGV[8])
+local n, most = 0, tonumber(ARGV[9])
 
 local function drop(key, ids)
   for _, id in ipairs(ids) do
@@ -22,13 +22,27 @@ local function drop(key, ids)
   end
 end
 
-if ARGV[7] == 'd' then
+-- Those of the first slot; it says how many, and is called again until there are none.
+local function drop_far()
+  if slot < 0 then
+    return
+  end
+  local jobs, taken = far.pop(keys, slot, math.min(most, 1000))
+  for _, job in ipairs(jobs) do
+    forget(job.id)
+  end
+  sums_add('dropped', #jobs)
+  n = n + taken
+end
+
+if ARGV[8] == 'd' then
   drop(dead, redis.call('ZRANGE', dead, 0, most - 1))
-elseif ARGV[7] == 'r' then
+elseif ARGV[8] == 'r' then
   drop(delay, redis.call('ZRANGEBYSCORE', delay, '-inf', now_due, 'LIMIT', 0, most))
 else
   for _, key in ipairs({ delay, unack, dead, done }) do
     drop(key, redis.call('ZRANGE', key, 0, most - 1))
   end
+  drop_far()
 end
-return { n, head(), expired, timed_out, exhausted }
+return { n, head(), expired, timed_out, exhausted, slot }

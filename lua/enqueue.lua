@@ -25,7 +25,8 @@
 --            'r' it replaces a job of that id wherever that stands (and behind it may stand the
 --            number of this change, with ARGV[3] its name: see lib/told.lua) or
 --            'b' only where that is in flight: it was delivered before, and is back or
---            'u' a Kafka record that is named by its offset: nobody else knows that name or '',
+--            'u' a Kafka record whose id is its partition, a slash and its offset: nobody else
+--            knows it or '',
 --            (in capitals, of '' A: it was sent before, and its answer was lost),
 --            when it expires in ms ('' never); and where ARGV[7] > 0, at the end, its timestamp
 --
@@ -55,6 +56,7 @@ if not now_us then
 end
 local now = math.floor(now_us / 1000)
 
+local argv = ARGV -- a local one is found sooner
 local base = string.sub(pool, 1, -6) -- without ":pool"
 if owners == base .. ':whole' then
   owners = nil
@@ -161,13 +163,13 @@ end
 
 -- Writes are collected, one command per key. The pool comes first: when Redis is out of
 -- memory it refuses the first write, and then nothing is stored.
-local sequence = { pool, delay, dead, unack, ttl, tries, owners }
-local command = { [pool] = 'HSET', [delay] = 'ZADD', [dead] = 'ZADD', [unack] = 'ZADD',
-                  [ttl] = 'ZADD', [tries] = 'HSET' }
+local sequence = { dead, unack, ttl, tries, owners }
+local command = { [dead] = 'ZADD', [unack] = 'ZADD', [ttl] = 'ZADD', [tries] = 'HSET' }
 if owners then
   command[owners] = 'HSET'
 end
 local pending, placed = {}, {}
+local bodies, body_n, dues, due_n = {}, 0, {}, 0 -- of the pool and of :delay
 local function write(key, a, b)
   local list = pending[key]
   if not list then
@@ -178,6 +180,14 @@ local function write(key, a, b)
   list[#list + 1] = b
 end
 local function flush()
+  if body_n > 0 then
+    redis.call('HSET', pool, unpack(bodies, 1, body_n))
+    body_n = 0
+  end
+  if due_n > 0 then
+    redis.call('ZADD', delay, unpack(dues, 1, due_n))
+    due_n = 0
+  end
   for _, key in ipairs(sequence) do
     if pending[key] then
       redis.call(command[key], key, unpack(pending[key]))
@@ -197,13 +207,14 @@ end
 -- Puts a job where how says; i: its number in the call. One that takes the place of a job in
 -- flight is due a ms later at least: no claim of it may have the token of that one's.
 local function put(i, id, at, how, code)
-  local due, group = ARGV[at + 1], by_key and ARGV[at + 8]
-  write(pool, id, ARGV[at + 2])
-  if ARGV[at + 3] ~= '' then
-    write(tries, id, ARGV[at + 3])
+  local due, group = argv[at + 1], by_key and argv[at + 8]
+  bodies[body_n + 1], bodies[body_n + 2] = id, argv[at + 2]
+  body_n = body_n + 2
+  if argv[at + 3] ~= '' then
+    write(tries, id, argv[at + 3])
   end
-  if ARGV[at + 7] ~= '' and how ~= 'd' then
-    write(ttl, ARGV[at + 7], id)
+  if argv[at + 7] ~= '' and how ~= 'd' then
+    write(ttl, argv[at + 7], id)
   end
   if due == '' then
     due = (of_queue and how ~= 'd' and how ~= 'f') and now_us + i - 1 or now
@@ -217,7 +228,12 @@ local function put(i, id, at, how, code)
       return
     end
   end
-  write(how == 'd' and dead or how == 'f' and unack or delay, due, id)
+  if how == 'd' or how == 'f' then
+    write(how == 'd' and dead or unack, due, id)
+    return
+  end
+  dues[due_n + 1], dues[due_n + 2] = due, id
+  due_n = due_n + 2
 end
 
 local FAR_HOW = { [''] = true, u = true, r = true, b = true }
@@ -225,41 +241,49 @@ local FAR_RECORD_BYTES, FAR_ID_BYTES, FAR_WIDTH = 4096, 255, 60000 -- at most
 local horizon = tonumber(ARGV[6]) or 0
 local width = math.min(FAR_WIDTH, math.max(1000, math.floor(horizon / 2)))
 
--- The slot for a job whose arguments begin there, or nil: it is near. Where keys keep their order
--- it is not as long as there is a slot for its time, of whatever width: of those due at one
--- time the first that came leaves first.
+-- What is due then, or before, is near: most jobs are told by that, as texts, since a number takes
+-- longer to make. Where keys keep their order a job is not near as long as there is a slot for its
+-- time, of whatever width: of those due at one time the first that came leaves first.
+local near = horizon > 0 and now + horizon or math.huge
+if by_key and slot >= 0 then
+  near = math.min(near, slot - 1)
+end
+near = near < math.huge and string.format('%.0f', of_queue and near * 1000 or near)
+
+-- The slot for a job whose arguments begin there, or nil: it is near; and when it is due.
 local function slot_of(at, how)
-  local due = tonumber(ARGV[at + 1])
-  due = due and of_queue and math.floor(due / 1000) or due
-  local joins = by_key and slot >= 0 and due and due >= slot
-  if not due or (due - now <= horizon and not joins) or not FAR_HOW[how] or ARGV[at + 3] ~= '' or
-    #ARGV[at + 2] > FAR_RECORD_BYTES or #ARGV[at] > FAR_ID_BYTES then
+  local text = argv[at + 1]
+  if #text < #near or (#text == #near and text <= near) or not FAR_HOW[how] or argv[at + 3] ~= '' or
+    #argv[at + 2] > FAR_RECORD_BYTES or #argv[at] > FAR_ID_BYTES then
     return nil
   end
-  local start, expires = due - due % width, tonumber(ARGV[at + 7])
+  local due = tonumber(text)
+  local ms = of_queue and math.floor(due / 1000) or due
+  local start = ms - ms % width
   if horizon == 0 or start - now <= horizon then
-    start = joins and redis.call('ZREVRANGEBYSCORE', base .. ':far', due, due - FAR_WIDTH + 1, 'LIMIT', 0, 1)[1]
-    return tonumber(start)
+    local there = by_key and redis.call('ZREVRANGEBYSCORE', base .. ':far', ms, ms - FAR_WIDTH + 1, 'LIMIT', 0, 1)[1]
+    return tonumber(there or nil), due
   end
-  return not (expires and expires < start + width) and start or nil
+  local expires = argv[at + 7] ~= '' and tonumber(argv[at + 7])
+  return not (expires and expires < start + width) and start or nil, due
 end
 
-local function put_far(at, id, start, how)
-  local named, beginning, offset, group = how ~= 'u', nil, nil, by_key and ARGV[at + 8] or ''
-  if named then
+local function put_far(at, id, start, due, how)
+  local group, part = by_key and argv[at + 8] or '', argv[at + 4]
+  local beginning, offset = part ~= '0' and how == 'u' and argv[6 + 2 * part], argv[at + 5]
+  if how ~= 'u' then
     is_far[id] = true
-  else
-    beginning, offset = ARGV[6 + 2 * ARGV[at + 4]], ARGV[at + 5]
-    beginning = id == beginning .. '/' .. offset and beginning
+  elseif beginning and #id ~= #beginning + 1 + #offset then
+    beginning = nil -- it is named otherwise
   end
-  far_jobs().put(base, start, id, tonumber(ARGV[at + 1]), of_queue, ARGV[at + 2], named, beginning, tonumber(offset),
-                 group ~= '' and group, tonumber(ARGV[at + 7]))
+  far_jobs().put(base, start, id, due, of_queue, argv[at + 2], how ~= 'u', beginning, offset,
+                 group ~= '' and group, argv[at + 7])
 end
 
 local ids, asks = {}, false
-for id_at = at, #ARGV, FIELDS do
-  ids[#ids + 1] = ARGV[id_at]
-  asks = asks or ARGV[id_at + 6] ~= 'u'
+for id_at = at, #argv, FIELDS do
+  ids[#ids + 1] = argv[id_at]
+  asks = asks or argv[id_at + 6] ~= 'u'
 end
 if slot >= 0 and asks then
   for i, place in ipairs(redis.call('HMGET', base .. ':where', unpack(ids))) do
@@ -286,21 +310,24 @@ local function is_it(id, record, how)
   return is_far[id] and how ~= 'u' and select(2, far_jobs().find(base, id)) == record
 end
 
+local AGAIN = { A = '', B = 'b', D = 'd', F = 'f', R = 'r', U = 'u' }
 local codes, index, stored = {}, {}, 0
 for i, id in ipairs(ids) do
-  local how, name, mine = ARGV[at + 6], nil, false
-  if string.find(how, '^%u') then
-    how = how == 'A' and '' or string.lower(how)
-    mine = not index[id] and (there[i] == ARGV[at + 2] or is_it(id, ARGV[at + 2], how))
+  local how, name, mine = argv[at + 6], nil, false
+  if AGAIN[how] then
+    how = AGAIN[how]
+    mine = not index[id] and (there[i] == argv[at + 2] or is_it(id, argv[at + 2], how))
   elseif #how > 1 then
-    name = ARGV[3] .. ' ' .. string.sub(how, 2)
+    name = argv[3] .. ' ' .. string.sub(how, 2)
     how = string.sub(how, 1, 1)
   end
   local code, instead = name and answers().find(base, name, 'sri'), nil
   if code then
     code, instead = 'd', code
   else
-    code = ingest_refuses(ARGV[at + 4], ARGV[at + 5], ARGV[at + FIELDS - 1])
+    if argv[at + 4] ~= '0' then
+      code = ingest_refuses(argv[at + 4], argv[at + 5], argv[at + FIELDS - 1])
+    end
     if sealed and code == 'g' then
       code = nil -- the record before it has passed on
     end
@@ -311,14 +338,17 @@ for i, id in ipairs(ids) do
     instead = instead or code
   elseif there[i] or index[id] or (is_far[id] and how ~= 'u') then
     flush() -- it may be about a job of this very call
-    code, instead = replace(id, how, ARGV[at + 2])
+    code, instead = replace(id, how, argv[at + 2])
   elseif till[i] and (how == '' or how == 'u' or how == 'b') and tonumber(till[i]) > now then
     code = 'm'
   else
     code = sealed and 'z' or 's'
   end
   if STORES[code] then
-    local start = (horizon > 0 or slot >= 0) and slot_of(at, how)
+    local start, due
+    if near then
+      start, due = slot_of(at, how)
+    end
     stored = stored + 1
     index[id] = not start or how ~= 'u' or index[id]
     if name then
@@ -334,7 +364,7 @@ for i, id in ipairs(ids) do
       redis.call('ZREM', base .. ':seen', id) -- it is a new one
     end
     if start then
-      put_far(at, id, start, how)
+      put_far(at, id, start, due, how)
     else
       put(i, id, at, how, code)
     end
@@ -353,6 +383,6 @@ end
 
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 if head and (not was or tonumber(head) < tonumber(was)) then
-  redis.pcall('PUBLISH', ARGV[2], ARGV[3]) -- may be denied: others then look a little later
+  redis.pcall('PUBLISH', argv[2], argv[3]) -- may be denied: others then look a little later
 end
 return { tonumber(head or -1), table.concat(codes), far and far.first(base) or slot }

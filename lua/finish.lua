@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- finish.lua - ends jobs of a queue, wherever they stand.
 --
---   KEYS, ARGV[1..6]  lib/queue.lua
+--   KEYS, ARGV[1..7]  lib/queue.lua
 --   then four per job: id, lease (the token of the delivery; '' whoever has it), reason
 --   ('acked', 'deleted'), '' or 'a' only if it has not ended yet or 'f' forget it at once
 --
@@ -15,23 +15,20 @@
 --#include lib/sums.lua
 --#include lib/queue.lua
 --#include lib/order.lua
---#include lib/far.lua
 local of_route = ARGV[2] == ''
 local codes = {}
 
 local function take(id, lease, how)
   if lease ~= '' and tonumber(redis.call('ZSCORE', unack, id) or nil) ~= tonumber(lease) and
     not lease_has_ended(keys, id, lease) and not redis.call('ZSCORE', done, id) then
-    return redis.call('HEXISTS', pool, id) == 1 and 'x' or 'n'
+    return (redis.call('HEXISTS', pool, id) == 1 or is_far(id)) and 'x' or 'n'
   end
   for _, part in ipairs({ { unack, 'f' }, { delay, 'w' }, { dead, 'd' } }) do
     if redis.call('ZREM', part[1], id) == 1 then
       return part[2]
     end
   end
-  local _, record = far_find(keys, id)
-  if record and far_take(keys, id) == 1 then -- it ends as one that is near
-    redis.call('HSET', pool, id, record)
+  if bring_far(id) then -- it ends as one that is near
     return 'w'
   elseif of_route then
     return redis.call('HEXISTS', pool, id) == 1 and 'w' or 'n' -- behind others of its group
@@ -42,24 +39,58 @@ local function take(id, lease, how)
   return redis.call('ZREM', done, id) == 1 and 'e' or 'n'
 end
 
-for at = 7, #ARGV, 4 do
-  local id, how = ARGV[at], ARGV[at + 3]
+-- The usual case, in a few calls for all: in flight, ended by whoever has them, and nothing of them
+-- is kept. Gives where in ARGV they stand.
+local function end_held()
+  local held, names, places, seen = {}, {}, {}, {}
+  for at = 8, #ARGV, 4 do
+    local id = ARGV[at]
+    if not seen[id] and ARGV[at + 1] ~= '' and ARGV[at + 2] == 'acked' and keep_ms == 0 and not of_route then
+      names[#names + 1] = id
+      places[#places + 1] = at
+    end
+    seen[id] = true
+  end
+  for from = 1, #names, 1000 do
+    local mine = {}
+    local leases = redis.call('ZMSCORE', unack, unpack(names, from, math.min(from + 999, #names)))
+    for i, lease in ipairs(leases) do
+      local at = places[from + i - 1]
+      if tonumber(lease or nil) == tonumber(ARGV[at + 1]) then
+        mine[#mine + 1], held[at] = ARGV[at], true
+      end
+    end
+    if #mine > 0 then
+      redis.call('ZREM', unack, unpack(mine))
+      redis.call('ZREM', ttl, unpack(mine))
+      sums_add(SUM.acked, forget(unpack(mine)))
+    end
+  end
+  return held
+end
+
+local function end_one(id, lease, reason, how)
   local attempts, since = tried(id)
   local flies = of_route and redis.call('ZSCORE', unack, id) or nil -- the daemon has it
-  local code = take(id, ARGV[at + 1], how)
+  local code = take(id, lease, how)
   if code == 'w' or code == 'f' or code == 'd' or code == 'e' then
     redis.call('ZREM', ttl, id)
     if of_route then
-      sums_add(SUM[ARGV[at + 2]], select(2, order_gone(id, flies)))
+      sums_add(SUM[reason], select(2, order_gone(id, flies)))
     elseif code == 'e' and (how == 'f' or keep_ms == 0) then
       forget(id) -- it was counted when it ended
     elseif how == 'f' then
-      sums_add(SUM[ARGV[at + 2]], forget(id))
+      sums_add(SUM[reason], forget(id))
     else
-      sums_add(SUM[ARGV[at + 2]], code == 'e' and -1 or 0)
-      finish(id, attempts + (code == 'f' and 1 or 0), since, ARGV[at + 2])
+      sums_add(SUM[reason], code == 'e' and -1 or 0)
+      finish(id, attempts + (code == 'f' and 1 or 0), since, reason)
     end
   end
-  codes[#codes + 1] = code
+  return code
 end
-return { head(), table.concat(codes), expired, timed_out, exhausted }
+
+local held = end_held()
+for at = 8, #ARGV, 4 do
+  codes[#codes + 1] = held[at] and 'f' or end_one(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+end
+return { head(), table.concat(codes), expired, timed_out, exhausted, slot }

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- measure.lua - how many jobs of a queue stand where.
 --
---   KEYS, ARGV[1..6]  lib/queue.lua
---   ARGV[7...]  limits in ms, rising: waiting and ready jobs are counted by the time until they
---   are due
+--   KEYS, ARGV[1..7]  lib/queue.lua
+--   ARGV[8...]  limits in ms, rising: waiting and ready jobs are counted by the time until they
+--   are due, far ones by the start of their slot
 --
 -- Returns {now, ready, waiting, in flight, dead, ended, first due of the ready or -1,
 --   then the number of jobs due within each limit and beyond the one
@@ -14,12 +14,20 @@
 --#include lib/queue.lua
 head()
 local all, ready = redis.call('ZCARD', delay), redis.call('ZCOUNT', delay, '-inf', now_due)
+local slots, far_all = nil, 0
+if slot >= 0 then
+  slots, far_all = far.span(keys, now + (#ARGV > 7 and tonumber(ARGV[#ARGV]) or 0)), far.count(keys)
+end
+all = all + far_all
 local out = { now, ready, all - ready, redis.call('ZCARD', unack), redis.call('ZCARD', dead),
               redis.call('ZCARD', done), ready > 0 and in_ms(first(delay)) or -1,
             }
 local below = 0
-for at = 7, #ARGV do
+for at = 8, #ARGV do
   local n = redis.call('ZCOUNT', delay, '-inf', now_due + UNIT * ARGV[at])
+  for _, one in ipairs(slots or {}) do
+    n = n + (one[1] <= now + ARGV[at] and one[2] or 0)
+  end
   out[#out + 1] = n - below
   below = n
 end
@@ -27,4 +35,5 @@ out[#out + 1] = all - below
 out[#out + 1] = expired
 out[#out + 1] = timed_out
 out[#out + 1] = exhausted
+out[#out + 1] = slot
 return out

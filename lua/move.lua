@@ -6,8 +6,7 @@
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  how early in ms: a slot is moved from so long before its start on
 --   ARGV[3]  entries of it at most, not more than 1000
---   ARGV[4]  'q' the bucket of a queue, 'k' of a route that keeps the order of keys, '' of another
---   ARGV[5]  channel to wake other instances on   ARGV[6]  the text of the wake
+--   ARGV[4]  channel to wake other instances on   ARGV[5]  the text of the wake
 --
 -- Returns {moved, taken, left, slot, head, now}: jobs that wait now; entries taken, also of jobs
 --   that had gone; entries left in that slot; start of the first slot left in ms, or -1; due time
@@ -30,6 +29,6 @@ if start >= 0 and start - now <= tonumber(ARGV[2]) then
 end
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 if head and (not was or tonumber(head) < tonumber(was)) then
-  redis.pcall('PUBLISH', ARGV[5], ARGV[6]) -- may be denied: others then look a little later
+  redis.pcall('PUBLISH', ARGV[4], ARGV[5]) -- may be denied: others then look a little later
 end
 return { moved, taken, left, far_first(base), tonumber(head or -1), now }

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- pull.lua - leases due jobs of a queue to consumers. With none it only settles.
 --
---   KEYS, ARGV[1..6]  lib/queue.lua
---   ARGV[7]  how long a lease is in ms where neither consumer nor job says
+--   KEYS, ARGV[1..7]  lib/queue.lua
+--   ARGV[8]  how long a lease is in ms where neither consumer nor job says
 --   then two per consumer, first come first: its lease in ms (0: the job's own), jobs at most;
 --   not more than 1000 jobs are handed out in all
 --
@@ -16,7 +16,7 @@
 --#include lib/queue.lua
 --#include lib/claim.lua
 local total = 0
-for at = 9, #ARGV, 2 do
+for at = 10, #ARGV, 2 do
   total = total + tonumber(ARGV[at])
 end
 total = math.min(total, 1000)
@@ -41,7 +41,7 @@ if #names > 0 then
   end
   local notes = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(names)) or {}
   local ends = redis.call('EXISTS', ttl) == 1 and redis.call('ZMSCORE', ttl, unpack(names)) or {}
-  local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[9]), {}, {}, 0
+  local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[10]), {}, {}, 0
   local from_ms = claim_time(keys, soon)
   for i, id in ipairs(names) do
     local over_ms, record = tonumber(ends[i] or nil), body(i)
@@ -53,14 +53,14 @@ if #names > 0 then
     else
       while left == 0 do
         consumer = consumer + 1
-        left = tonumber(ARGV[7 + 2 * consumer])
+        left = tonumber(ARGV[8 + 2 * consumer])
       end
       left = left - 1
-      local wanted = tonumber(ARGV[6 + 2 * consumer])
+      local wanted = tonumber(ARGV[7 + 2 * consumer])
       if wanted == 0 then
         wanted = select(2, says(record))
       end
-      local lease = from_ms + (wanted > 0 and wanted or tonumber(ARGV[7]))
+      local lease = from_ms + (wanted > 0 and wanted or tonumber(ARGV[8]))
       taken[#taken + 1] = id
       if record then
         leased[#leased + 1] = lease
@@ -93,4 +93,5 @@ out[1], out[2], out[3] = now, head(), first(unack) or -1
 out[#out + 1] = expired
 out[#out + 1] = timed_out
 out[#out + 1] = exhausted
+out[#out + 1] = slot
 return out

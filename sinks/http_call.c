@@ -389,6 +389,7 @@ static CURL *new_easy(const struct http_opts *o, struct http_call *c)
     curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(e, CURLOPT_PROXY, o->proxy ? o->proxy : "");
+    curl_easy_setopt(e, CURLOPT_NOPROXY, ""); /* else the environment says */
     curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)o->connect_timeout_ms);
     curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, o->verify ? 1L : 0L);
     curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, o->verify ? 2L : 0L);

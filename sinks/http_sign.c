@@ -25,7 +25,7 @@ struct http_signer {
     size_t n;
     struct key {
         const struct kind *kind;
-        EVP_PKEY *pkey;
+        EVP_MD_CTX *ready; /* copied for each signature: a new one takes longer */
     } keys[];
 };
 
@@ -64,6 +64,17 @@ static EVP_PKEY *make_pkey(const struct kind *kind, struct slice raw)
     return pkey;
 }
 
+/* Takes pkey. */
+static EVP_MD_CTX *make_ready(const struct kind *kind, EVP_PKEY *pkey)
+{
+    const EVP_MD *digest = kind->digest ? kind->digest() : NULL;
+    EVP_MD_CTX *ready = EVP_MD_CTX_new();
+    must(ready != NULL);
+    must(EVP_DigestSignInit(ready, NULL, digest, NULL, pkey) == 1);
+    EVP_PKEY_free(pkey); /* ready holds it, and wipes it */
+    return ready;
+}
+
 static void wipe(struct buf *b)
 {
     if (b->p)
@@ -74,15 +85,19 @@ static void wipe(struct buf *b)
 static int key_read(struct key *key, const char *text)
 {
     struct buf raw = {0};
+    EVP_PKEY *pkey = NULL;
     key->kind = kind_of(text);
     if (key->kind == NULL)
         return -1;
     text += strlen(key->kind->key_begins);
     buf_room(&raw, strlen(text) + 1); /* so that no moved copy escapes the wiping */
     if (text_base64_decode(slice_of(text), &raw) == 0)
-        key->pkey = make_pkey(key->kind, buf_slice(&raw));
+        pkey = make_pkey(key->kind, buf_slice(&raw));
     wipe(&raw);
-    return key->pkey ? 0 : -1;
+    if (pkey == NULL)
+        return -1;
+    key->ready = make_ready(key->kind, pkey);
+    return 0;
 }
 
 struct http_signer *http_signer_new(const struct opt_list *keys, struct err *err)
@@ -105,7 +120,7 @@ struct http_signer *http_signer_new(const struct opt_list *keys, struct err *err
 void http_signer_free(struct http_signer *signer)
 {
     for (size_t i = 0; signer && i < signer->n; i++)
-        EVP_PKEY_free(signer->keys[i].pkey); /* wipes the key */
+        EVP_MD_CTX_free(signer->keys[i].ready);
     free(signer);
 }
 
@@ -113,10 +128,9 @@ static void add_one(const struct key *key, struct slice content, struct buf *out
 {
     unsigned char signature[SIGNATURE_MAX];
     size_t n = sizeof(signature);
-    const EVP_MD *digest = key->kind->digest ? key->kind->digest() : NULL;
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
     must(ctx != NULL);
-    must(EVP_DigestSignInit(ctx, NULL, digest, NULL, key->pkey) == 1);
+    must(EVP_MD_CTX_copy_ex(ctx, key->ready) == 1);
     must(EVP_DigestSign(ctx, signature, &n, (const unsigned char *)content.p,
                         content.n) == 1);
     EVP_MD_CTX_free(ctx);

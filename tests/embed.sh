@@ -9,12 +9,17 @@ printf '#include "bridge/script.h"\n\n#include <stddef.h>\n\n'
 printf 'const struct lua_file lua_files[] = {\n'
 for file in "$@"; do
     printf '    {"%s",\n' "$(basename "$file" .lua)"
-    set -- -e ''
-    for lib in $(sed -n 's/^--#include //p' "$file"); do
-        set -- "$@" -e "\\|^--#include $lib\$|r $(dirname "$file")/$lib"
-    done
     # C11 still knows trigraphs, hence the question mark.
-    sed "$@" "$file" |
+    awk -v dir="$(dirname "$file")" -v file="$file" '
+        function put(path, line) {
+            while ((getline line < path) > 0)
+                if (line ~ /^--#include /)
+                    put(dir "/" substr(line, length("--#include ") + 1))
+                else
+                    print line
+            close(path)
+        }
+        BEGIN { put(file) }' |
         sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/     "/' -e 's/$/\\n"/'
     printf '    },\n'
 done

@@ -63,10 +63,61 @@ static void a_bucket_does_what_its_view_says(void **state)
 
 enum { FULL = 500 };
 
+static const struct pacer_rule rule = {.step_us = 1000, .max_us = 6000};
+
+/* The gap after jobs have come at that rate for a while, each batch as soon as it may. */
+static int64_t gap_at(int64_t per_s)
+{
+    struct pacer p = {0};
+    int64_t now_us = 1000000, taken = per_s;
+    for (int i = 0; i < 2000; i++) {
+        int64_t next_us = (taken + 1) * 1000000 / per_s + 1; /* of the first not taken */
+        int64_t free_us = now_us + pacer_wait_us(&p, now_us);
+        now_us = free_us > next_us ? free_us : next_us;
+        int64_t come = now_us * per_s / 1000000;
+        pacer_sent(&p, &rule, (unsigned)(come - taken), now_us);
+        taken = come;
+    }
+    return p.gap_us;
+}
+
+static void a_slow_stream_of_jobs_hardly_waits(void **state)
+{
+    (void)state;
+    assert_int_equal(gap_at(250), rule.step_us);
+    assert_int_equal(gap_at(900), rule.step_us);
+}
+
+static void a_steady_load_gathers_as_long_as_it_may(void **state)
+{
+    (void)state;
+    assert_int_equal(gap_at(3000), rule.max_us);
+    assert_int_equal(gap_at(5000), rule.max_us);
+}
+
+static void a_fast_stream_waits_shorter_since_batches_fill_sooner(void **state)
+{
+    (void)state;
+    assert_in_range(gap_at(20000), 1800, 2200);
+    assert_in_range(gap_at(50000), 700, 900);
+}
+
+static void after_a_batch_of_none_nothing_waits(void **state)
+{
+    (void)state;
+    struct pacer p = {0};
+    pacer_sent(&p, &rule, 5, 1000000);
+    assert_int_equal(pacer_wait_us(&p, 1002000), 3000);
+    pacer_sent(&p, &rule, 0, 1005000);
+    assert_int_equal(pacer_wait_us(&p, 1005000), 0);
+}
+
 static struct lane lane_of(unsigned queued, unsigned awaited, unsigned flying)
 {
-    return (struct lane){
-        .queued = queued, .awaited = awaited, .flying = flying, .sent_us = 1000000};
+    return (struct lane){.queued = queued,
+                         .awaited = awaited,
+                         .flying = flying,
+                         .pacer = {.last_us = 1000000, .gap_us = 2000}};
 }
 
 static void a_change_that_comes_alone_leaves_at_once(void **state)
@@ -75,14 +126,14 @@ static void a_change_that_comes_alone_leaves_at_once(void **state)
     struct lane lane = lane_of(1, 1, 0);
     assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
     lane = lane_of(1, 0, 0);
-    assert_int_equal(lane_wait_us(&lane, FULL, 1000000 + LANE_GATHER_US), 0);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1002000), 0);
 }
 
-static void what_nobody_awaits_gathers_for_a_while(void **state)
+static void what_nobody_awaits_is_paced(void **state)
 {
     (void)state;
     struct lane lane = lane_of(FULL - 1, 0, 0);
-    assert_int_equal(lane_wait_us(&lane, FULL, 1000500), LANE_GATHER_US - 500);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000500), 1500);
     lane.awaited = 1;
     assert_int_equal(lane_wait_us(&lane, FULL, 1000500), 0);
 }
@@ -196,7 +247,11 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bucket_does_what_its_view_says),
         cmocka_unit_test(a_change_that_comes_alone_leaves_at_once),
-        cmocka_unit_test(what_nobody_awaits_gathers_for_a_while),
+        cmocka_unit_test(what_nobody_awaits_is_paced),
+        cmocka_unit_test(a_slow_stream_of_jobs_hardly_waits),
+        cmocka_unit_test(a_steady_load_gathers_as_long_as_it_may),
+        cmocka_unit_test(a_fast_stream_waits_shorter_since_batches_fill_sooner),
+        cmocka_unit_test(after_a_batch_of_none_nothing_waits),
         cmocka_unit_test(while_two_batches_are_on_their_way_the_next_one_gathers),
         cmocka_unit_test(a_full_batch_does_not_wait),
         cmocka_unit_test(redis_time_is_never_taken_for_earlier_than_it_is),

@@ -12,18 +12,20 @@
 --                 id anybody may name
 --   hash  :names  TOPIC/PARTITION -> a number, that number -> TOPIC/PARTITION: ids begin so
 --
--- An entry: flags (FAR_...), due time behind START (2 bytes of ms, or 4 of us), id (its length in
--- a byte before it; or the number of its beginning and 5 bytes of that which follows a slash), group
--- (16 bytes), expiry (6 bytes of ms), the record. It loses its due time (9 bytes behind the second
--- of bridge/job.c) where that is the entry's.
+-- An entry: flags (FAR_...), due time behind START (2 bytes of ms, or 4 of us), length of the id (a
+-- byte), the id (or the number of its beginning and what follows the slash behind that), group (16
+-- bytes), expiry (6 bytes of ms), the record. That of bridge/job.c is without its first 11 bytes,
+-- where the due time in these is the entry's.
 --
 -- Holds before and after: an id of :where is not in :pool, and its entry is there; a job that stands
 -- here stands nowhere else. The jobs of all lists are '#'.
 local FAR_PAGE = 4096 -- entries of one list, which Redis walks node by node
 local FAR_NAMES = 255 -- at most
-local FAR_WHERE, FAR_GROUP, FAR_EXPIRES, FAR_US, FAR_OFFSET, FAR_BARE = 1, 2, 4, 8, 16, 32
-local UINT64 = 0xcf -- of MessagePack
-local far_rows, far_order = {}, {} -- start -> what is to be put there; the starts as they came
+local FAR_WHERE, FAR_GROUP, FAR_EXPIRES, FAR_US, FAR_OFFSET, FAR_BARE_FIRST = 1, 2, 4, 8, 16, 32
+-- What bridge/job.c begins a record with, before the due time: an array of four or six, version 1.
+local FAR_BARE = { [0x9401cf] = 32, [0x9601cf] = 64 }
+local FAR_HEAD = { [32] = '\148\1\207', [64] = '\150\1\207' }
+local far_slots, far_order = {}, {} -- what is to be put into slots: by their starts, and as they came
 local far_texts = {} -- of :names, as far as this call knows it, both ways
 
 local function far_list(keys, start, ordinal)
@@ -39,7 +41,7 @@ local function far_count(keys)
   return tonumber(redis.call('HGET', keys .. ':slots', '#') or 0)
 end
 
--- The number of a text of :names, or nil: there are too many already.
+-- The number of a text of :names, as a byte, or false: there are too many already.
 local function far_number(keys, text)
   if far_texts[text] == nil then
     local number = tonumber(redis.call('HGET', keys .. ':names', text) or nil)
@@ -48,7 +50,7 @@ local function far_number(keys, text)
       number = count + 1
       redis.call('HSET', keys .. ':names', text, number, number, text)
     end
-    far_texts[text] = number or false
+    far_texts[text] = number and string.char(number) or false
   end
   return far_texts[text]
 end
@@ -59,91 +61,113 @@ local function far_text(keys, number)
 end
 
 -- A job is to be put into a slot; due in ms or, where us is set, in us; named: others may name it,
--- else its id is beginning, slash, offset, or beginning is nil; group and expires may be nil.
+-- else its id is beginning, slash, offset, or beginning is not given; group: or false; expires: or ''.
 local function far_put(keys, start, id, due, us, record, named, beginning, offset, group, expires)
-  local rows = far_rows[start]
+  local rows = far_slots[start]
   if not rows then
-    rows = { n = 0, ids = {} } -- those that go to :where
-    far_rows[start] = rows
-    far_order[#far_order + 1] = start
+    -- Entries; ids: of those that go to :where; the start as a text, since Redis is told it often.
+    rows = { n = 0, ids = {}, start = string.format('%.0f', start), ms = start }
+    far_slots[start] = rows
+    far_order[#far_order + 1] = rows
+  end
+  local flags, name = named and FAR_WHERE or 0, id
+  local number = beginning and far_number(keys, beginning)
+  if number then
+    flags, name = flags + FAR_OFFSET, offset
   end
   local due_ms = us and math.floor(due / 1000) or due
-  local number = beginning and offset < 2 ^ 40 and far_number(keys, beginning)
-  local flags = (named and FAR_WHERE or 0) + (us and FAR_US or 0) + (number and FAR_OFFSET or 0)
-  local name = number and struct.pack('>BI5', number, offset) or string.char(#id) .. id
+  if #record > 11 then
+    local head, said = struct.unpack('>I3I8', record)
+    if said == due_ms and FAR_BARE[head] then
+      flags, record = flags + FAR_BARE[head], string.sub(record, 12)
+    end
+  end
+  local more = ''
   if group then
-    flags, name = flags + FAR_GROUP, name .. group
+    flags, more = flags + FAR_GROUP, group
   end
-  if expires then
-    flags, name = flags + FAR_EXPIRES, name .. struct.pack('>I6', expires)
+  if expires ~= '' then
+    flags, more = flags + FAR_EXPIRES, more .. struct.pack('>I6', tonumber(expires))
   end
-  local at = us and struct.pack('>I4', due - start * 1000) or struct.pack('>I2', due - start)
-  local n = rows.n + 1
-  if string.byte(record, 3) == UINT64 and #record > 11 and struct.unpack('>I8', record, 4) == due_ms then
-    rows[n] = string.char(flags + FAR_BARE) .. at .. name .. string.sub(record, 1, 2) .. string.sub(record, 12)
+  local n, front = rows.n + 1, nil
+  if us then
+    front = struct.pack('>BI4B', flags + FAR_US, due - start * 1000, #name)
   else
-    rows[n] = string.char(flags) .. at .. name .. record
+    front = struct.pack('>BI2B', flags, due - start, #name)
   end
+  rows[n] = front .. (number or '') .. name .. more .. record
   rows.n, rows.ids[n] = n, named and id
 end
 
--- Appends what was put into one slot, a list at a time; gives how many.
-local function far_append(keys, start, rows, where)
-  local from = tonumber(redis.call('HGET', keys .. ':slots', start) or 0)
+-- Appends what was put into one slot, which has so many entries already, a list at a time; notes
+-- where the jobs are that others may name.
+local function far_append(keys, rows, from, where)
   local at = 1
   while at <= rows.n do
     local room = FAR_PAGE - (from + at - 1) % FAR_PAGE
     local upto = math.min(at + math.min(room, 1000) - 1, rows.n)
-    redis.call('RPUSH', far_list(keys, start, from + at - 1), unpack(rows, at, upto))
+    redis.call('RPUSH', far_list(keys, rows.start, from + at - 1), unpack(rows, at, upto))
     at = upto + 1
   end
-  local place = struct.pack('>I6', start)
+  local place, n = nil, #where
   for i = 1, rows.n do
     if rows.ids[i] then
-      where[#where + 1] = rows.ids[i]
-      where[#where + 1] = place .. struct.pack('>I4', from + i - 1)
+      place = place or struct.pack('>I6', rows.ms)
+      where[n + 1], where[n + 2] = rows.ids[i], place .. struct.pack('>I4', from + i - 1)
+      n = n + 2
     end
   end
-  redis.call('HSET', keys .. ':slots', start, from + rows.n)
-  if from == 0 then
-    redis.call('ZADD', keys .. ':far', start, start)
-  end
-  return rows.n
 end
 
--- Writes what was put, a list at a time: when Redis is out of memory it refuses the first write of
--- a script, and then nothing is stored.
+-- Writes what was put, one command per key: when Redis is out of memory it refuses the first write
+-- of a script, and then nothing is stored.
 local function far_flush(keys)
-  local n, where = 0, {}
-  for _, start in ipairs(far_order) do
-    n = n + far_append(keys, start, far_rows[start], where)
+  if #far_order == 0 then
+    return
   end
-  for from = 1, #where, 1000 do
-    redis.call('HSET', keys .. ':where', unpack(where, from, math.min(from + 999, #where)))
+  local fields, where, counts, new = { '#' }, {}, {}, {}
+  for i, rows in ipairs(far_order) do
+    fields[i + 1] = rows.start
   end
-  if n > 0 then
-    redis.call('HINCRBY', keys .. ':slots', '#', n)
-    far_rows, far_order = {}, {}
+  local sizes = redis.call('HMGET', keys .. ':slots', unpack(fields))
+  local jobs = tonumber(sizes[1] or 0)
+  for i, rows in ipairs(far_order) do
+    local from = tonumber(sizes[i + 1] or 0)
+    far_append(keys, rows, from, where)
+    counts[2 * i + 1], counts[2 * i + 2] = rows.start, from + rows.n
+    if from == 0 then
+      new[#new + 1] = rows.start
+      new[#new + 1] = rows.start
+    end
+    jobs = jobs + rows.n
   end
+  counts[1], counts[2] = '#', jobs
+  for _, row in ipairs({ { 'HSET', ':where', where }, { 'HSET', ':slots', counts }, { 'ZADD', ':far', new } }) do
+    for from = 1, #row[3], 1000 do
+      redis.call(row[1], keys .. row[2], unpack(row[3], from, math.min(from + 999, #row[3])))
+    end
+  end
+  far_slots, far_order = {}, {}
 end
 
 -- Of an entry: id, due time, record, group, when it expires, whether its id is in :where.
 local function far_read(keys, entry, start)
-  local flags, at = string.byte(entry), 4
-  local us, due = bit.band(flags, FAR_US) ~= 0, nil
+  local flags, due, length, number, at = string.byte(entry), nil, nil, nil, nil
+  local us = bit.band(flags, FAR_US) ~= 0
   if us then
-    due, at = start * 1000 + struct.unpack('>I4', entry, 2), 6
+    due, length, at = struct.unpack('>I4B', entry, 2)
+    due = start * 1000 + due
   else
-    due = start + struct.unpack('>I2', entry, 2)
+    due, length, at = struct.unpack('>I2B', entry, 2)
+    due = start + due
   end
   local id, group, expires
   if bit.band(flags, FAR_OFFSET) ~= 0 then
-    local number, offset = struct.unpack('>BI5', entry, at)
-    id = string.format('%s/%.0f', far_text(keys, number), offset)
-    at = at + 6
+    id = far_text(keys, string.byte(entry, at)) .. '/' .. string.sub(entry, at + 1, at + length)
+    at = at + 1 + length
   else
-    id = string.sub(entry, at + 1, at + string.byte(entry, at))
-    at = at + 1 + #id
+    id = string.sub(entry, at, at + length - 1)
+    at = at + length
   end
   if bit.band(flags, FAR_GROUP) ~= 0 then
     group, at = string.sub(entry, at, at + 15), at + 16
@@ -151,10 +175,9 @@ local function far_read(keys, entry, start)
   if bit.band(flags, FAR_EXPIRES) ~= 0 then
     expires, at = struct.unpack('>I6', entry, at)
   end
-  local record = string.sub(entry, at)
-  if bit.band(flags, FAR_BARE) ~= 0 then
-    local due_ms = us and math.floor(due / 1000) or due
-    record = string.sub(record, 1, 2) .. struct.pack('>BI8', UINT64, due_ms) .. string.sub(record, 3)
+  local record, head = string.sub(entry, at), FAR_HEAD[flags - flags % FAR_BARE_FIRST]
+  if head then
+    record = head .. struct.pack('>I8', us and math.floor(due / 1000) or due) .. record
   end
   return id, due, record, group, expires, bit.band(flags, FAR_WHERE) ~= 0
 end
@@ -172,15 +195,15 @@ local function far_place(keys, id)
   return far_list(keys, start, ordinal), ordinal - first, start, ordinal
 end
 
--- Its due time and its record, or nil.
+-- Its due time, its record and when it expires, or nil.
 local function far_find(keys, id)
   local list, index, start = far_place(keys, id)
   local entry = list and redis.call('LINDEX', list, index)
   if not entry or entry == '' then
     return nil
   end
-  local _, due, record = far_read(keys, entry, start)
-  return due, record
+  local _, due, record, _, expires = far_read(keys, entry, start)
+  return due, record, expires
 end
 
 -- It goes. Gives how many did.

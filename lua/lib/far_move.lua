@@ -59,14 +59,16 @@ end
 -- A record of Kafka and a job of a producer may have one name, and a topic that was made anew has
 -- the names of the old one: a job whose id is used goes on under a longer one.
 local function far_rename(keys, jobs, start)
-  local ids, used = {}, {}
+  local ids, used, named = {}, {}, {}
   for i, job in ipairs(jobs) do
     ids[i] = job.id
+    named[job.id] = named[job.id] or job.named
   end
   local there = redis.call('HMGET', keys .. ':pool', unpack(ids))
-  local known = redis.call('HMGET', keys .. ':where', unpack(ids))
+  local where = keys .. ':where'
+  local known = redis.call('EXISTS', where) == 1 and redis.call('HMGET', where, unpack(ids)) or {}
   for i, job in ipairs(jobs) do
-    if there[i] or known[i] or used[job.id] then
+    if there[i] or known[i] or used[job.id] or (named[job.id] and not job.named) then
       job.id = job.id .. '/' .. start .. '.' .. job.ordinal
     end
     used[job.id] = true
@@ -107,4 +109,19 @@ local function far_move(keys, start, most, place)
     end
   end
   return #jobs, taken, left
+end
+
+-- The slots that begin by then: {{start, jobs}, ...}.
+local function far_span(keys, upto)
+  local spans, slots = {}, keys .. ':slots'
+  for i, start in ipairs(redis.call('ZRANGEBYSCORE', keys .. ':far', '-inf', upto)) do
+    local counts = redis.call('HMGET', slots, start, start .. '<', start .. '.0-')
+    local size = tonumber(counts[1] or 0)
+    local jobs = size - tonumber(counts[2] or 0) - tonumber(counts[3] or 0)
+    for page = 1, math.floor((size - 1) / FAR_PAGE) do
+      jobs = jobs - tonumber(redis.call('HGET', slots, start .. '.' .. page .. '-') or 0)
+    end
+    spans[i] = { tonumber(start), jobs }
+  end
+  return spans
 end

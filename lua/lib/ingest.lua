@@ -36,14 +36,15 @@ local function ingest_read(key, at)
     end
     ingest_parts[i] = { name = name, before = before, have = have, last = have, newest = newest,
                         most = newest or 0, gap = before and have < before }
+    ingest_parts[tostring(i)] = ingest_parts[i]
   end
   return at + 2 * n + 1, n > 0 and 1 or 0
 end
 
--- Why a record is not to be carried out, part counting from 1: k an earlier batch has done so
+-- Why a record is not to be carried out, part (a text) counting from 1: k an earlier batch has done so
 -- g the batch before this one is missing   nil: it is to be.
 local function ingest_refuses(part, offset, ms)
-  local p = ingest_parts[tonumber(part)]
+  local p = ingest_parts[part]
   if not p then
     return nil
   elseif p.gap then

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/queue.lua - what the scripts of queues share; it stands at the head of each of them,
--- behind lib/lease.lua and lib/sums.lua.
+-- behind lib/lease.lua and lib/sums.lua. Its far jobs: lib/far.lua.
 --
 --   KEYS[1]  hash  :pool    job id -> encoded job
 --   KEYS[2]  zset  :delay   job id, scored by due time in us: those of one ms keep their order
@@ -18,13 +18,15 @@
 --   ARGV[4]  '1': a job out of tries is buried; '': it ends
 --   ARGV[5]  channel to wake other instances on
 --   ARGV[6]  name of the bucket, the text of the wake
+--   ARGV[7]  horizon in ms, of lib/far.lua; '' none
 --
 -- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error and
 -- :done; one of :ttl in :delay or :unack. What ended by itself (leases, expiry) is settled at
 -- the beginning of every script, so nothing has to watch a queue that nobody asks for.
 -- What is read is read before the first write, so that an error loses nothing; of the writes
--- ZREM comes first: see claim.lua. Every script ends its reply with {expired, timed out,
--- exhausted}: how many jobs it has settled in each way.
+-- ZREM comes first: see claim.lua. So does the move of far jobs whose time has come. Every script
+-- ends its reply with {expired, timed out, exhausted, slot}: how many jobs it has settled in each
+-- way, and the start of the first slot that is still to be moved in ms, or -1.
 local pool, delay, unack, dead, tries, ttl, done, ids = unpack(KEYS)
 local keys = string.sub(pool, 1, -6) -- what all keys of the bucket begin with
 if ids == keys .. ':whole' then
@@ -82,14 +84,14 @@ local function note(id, attempts, since, reason, why)
   redis.call('HSET', tries, id, string.format('%d|%s|0|%d|%d|%s', attempts, reason, since or now, now, why))
 end
 
--- Gives how many bodies went.
-local function forget(id)
-  local bodies = redis.call('HDEL', pool, id)
-  if redis.call('HDEL', tries, id) == 1 then
-    redis.call('HDEL', keys .. ':ended', id)
+-- Of jobs by their ids. Gives how many bodies went.
+local function forget(...)
+  local bodies = redis.call('HDEL', pool, ...)
+  if redis.call('HDEL', tries, ...) > 0 then
+    redis.call('HDEL', keys .. ':ended', ...)
   end
   if ids then
-    redis.call('HDEL', ids, id)
+    redis.call('HDEL', ids, ...)
   end
   return bodies
 end
@@ -140,7 +142,28 @@ local function over(key)
   return redis.call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, SETTLE_MAX)
 end
 
+-- Made when they are needed, as this takes longer than most calls.
+local far
+local function far_jobs()
+  if far then
+    return far
+  end
+--#include lib/far.lua
+--#include lib/far_move.lua
+  far = { early = far_early, first = far_first, find = far_find, take = far_take, pop = far_pop, move = far_move,
+          span = far_span, count = far_count }
+  return far
+end
+
 local was = first(delay)
+local slot = tonumber(redis.call('ZRANGE', keys .. ':far', 0, 0)[1] or -1)
+if slot >= 0 then
+  local early = far_jobs().early(tonumber(ARGV[7]) or 0)
+  if ARGV[2] ~= '' and slot - now <= early then
+    far.move(keys, slot, SETTLE_MAX)
+  end
+end
+
 local past = over(done)
 for i = 1, #past, 2 do
   redis.call('ZREM', done, past[i])
@@ -165,13 +188,36 @@ for i = 1, timed_out do
   put_back(late[2 * i - 1], late[2 * i], now_us - (timed_out - i), 'the lease ended')
 end
 
--- The first due time, and who else should know of it; at the end of a script, since it notes the
--- sums.
+local function is_far(id)
+  return slot >= 0 and redis.call('HEXISTS', keys .. ':where', id) == 1
+end
+
+-- A far job is here, with its due time and all that is known of it, or nil.
+local function find_far(id)
+  if slot >= 0 then
+    return far_jobs().find(keys, id)
+  end
+end
+
+-- It comes to :pool, and stands nowhere else; says whether it did.
+local function bring_far(id)
+  local _, record = find_far(id)
+  if not record or far.take(keys, id) == 0 then
+    return false
+  end
+  redis.call('HSET', pool, id, record)
+  return true
+end
+
+-- The first due time, or when a slot is to be moved, and who else should know of it; at the end of
+-- a script, since it notes the sums.
 local function head()
   sums_note(keys, ARGV[2] ~= '')
   local is = first(delay)
   if is and (not was or is < was) then
     redis.pcall('PUBLISH', ARGV[5], ARGV[6]) -- may be denied: others then look a little later
   end
-  return in_ms(is)
+  slot = slot >= 0 and far.first(keys) or -1
+  local later = slot >= 0 and ARGV[2] ~= '' and slot - far.early(tonumber(ARGV[7]) or 0)
+  return later and math.min(is and in_ms(is) or later, later) or in_ms(is)
 end

@@ -11,10 +11,13 @@ local told_rows = {}
 
 -- The letter, one of letters, or nil: it was not carried out before.
 local function told_find(base, name, letters)
+  local names = {}
   for i = 1, #letters do
-    local letter = string.sub(letters, i, i)
-    if redis.call('ZSCORE', base .. ':told', name .. letter) then
-      return letter
+    names[i] = name .. string.sub(letters, i, i)
+  end
+  for i, when in ipairs(redis.call('ZMSCORE', base .. ':told', unpack(names))) do
+    if when then
+      return string.sub(letters, i, i)
     end
   end
 end

@@ -8,8 +8,9 @@
  * The source "bench" submits jobs made like Kafka's records as fast as the core takes
  * them; the sink "bench" reports each as delivered; consumers pull in batches and finish
  * what they get. A way is a list of steps, one after the other; of each a line of JSON
- * tells the seconds it took, and those of CPU time. Under callgrind (--collect-atstart=no) only the steps are
- * counted, and each is dumped apart, by its name.
+ * tells the seconds it took, and those of CPU time. Under callgrind
+ * (--collect-atstart=no) only the steps are counted, and each is dumped apart, by its
+ * name.
  */
 #include "bridge/bridge.h"
 #include "bridge/daemon.h"
@@ -136,10 +137,8 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
 static void pull_some(void)
 {
     const struct slice topic = slice_of(bench.way->topic);
-    const struct queue_ask ask = {.topics = &topic,
-                                  .topic_count = 1,
-                                  .max = PULL_MAX,
-                                  .wait_ms = PULL_WAIT_MS};
+    const struct queue_ask ask = {
+        .topics = &topic, .topic_count = 1, .max = PULL_MAX, .wait_ms = PULL_WAIT_MS};
     for (; bench.asked < CONSUMERS && bench.handed < bench.jobs; bench.asked++)
         queue_pull(bench.src, &ask, on_pulled, NULL);
 }
@@ -390,17 +389,18 @@ static const struct way *way_named(const char *name)
 
 static void write_conf(FILE *f, const char *redis_url)
 {
-    fprintf(f,
-            "redis: { url = \"%s\"; };\n"
-            "http: { listen = \"\"; };\n"
-            "daemon: { log = \"warn\"; };\n"
-            "sources: { in: { type = \"bench\"; }; };\n"
-            "sinks: { out: { type = \"bench\"; %s };\n"
-            "         pulled: { type = \"queue\"; lease = \"10m\"; }; };\n"
-            "routes: { jobs: { from = \"in\"; to = \"out\"; match = \"jobs\";\n"
-            "                  lease = \"10m\"; };\n"
-            "          queue: { from = \"in\"; to = \"pulled\"; match = \"queue\"; }; };\n",
-            redis_url, bench.way->holds ? "max_in_flight = 100000;" : "");
+    fprintf(
+        f,
+        "redis: { url = \"%s\"; };\n"
+        "http: { listen = \"\"; };\n"
+        "daemon: { log = \"warn\"; };\n"
+        "sources: { in: { type = \"bench\"; }; };\n"
+        "sinks: { out: { type = \"bench\"; %s };\n"
+        "         pulled: { type = \"queue\"; lease = \"10m\"; }; };\n"
+        "routes: { jobs: { from = \"in\"; to = \"out\"; match = \"jobs\";\n"
+        "                  lease = \"10m\"; };\n"
+        "          queue: { from = \"in\"; to = \"pulled\"; match = \"queue\"; }; };\n",
+        redis_url, bench.way->holds ? "max_in_flight = 100000;" : "");
 }
 
 int main(int argc, char **argv)

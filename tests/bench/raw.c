@@ -7,20 +7,22 @@
  *   raw MODE [--url unix:///PATH|redis://HOST:PORT] [--jobs 200000] [--batch 500]
  *       [--depth 4] [--payload 100] [--ids record|name|uuid] [--route bench/0]
  *       [--prefix tarry] [--due MS] [--spread MS] [--horizon MS] [--first N] [--pid PID]
- *       [--chunk 50000] [--far] [--queue] [--cluster]
+ *       [--chunk 50000] [--each] [--far] [--queue] [--cluster]
  *
  * MODE: phases (stored, then all claimed, then all acked, each timed), drain (stored,
  * then claimed and acked as the claims come back: what a sink could reach), whole
  * (stored, claimed and acked, all at once), enqueue (stored only, to fill a Redis),
- * digests (prints the name of each script by its digest). Each goes on chunk by chunk.
+ * cancel (stored and cancelled), digests (prints the name of each script by its digest).
+ * Each goes on chunk by chunk.
  *
  * depth: calls on their way. ids: as of a Kafka record, which nobody knows; 16 letters,
  * or the 36 of a UUID, that a producer knows. due: from now, may be negative; spread: due
  * times stand evenly over so long after that, in no order; horizon: as redis.horizon.
- * far: they are due in half an hour, and phases moves them out of the second tier, and
- * claims them, at that time. first: number of the first job. queue: the route is a pull
- * queue, SINK:NAME. pid: of Redis, to say what each job costs it. cluster: as in a Redis
- * Cluster, whose node must have the slot of the route.
+ * each: one call at a time, and the longest of each kind in Redis' CPU, which no other
+ * process makes longer. far: they are due in half an hour, and phases moves them out of
+ * the second tier, and claims them, at that time. first: number of the first job. queue:
+ * the route is a pull queue, SINK:NAME. pid: of Redis, to say what each job costs it.
+ * cluster: as in a Redis Cluster, whose node must have the slot of the route.
  *
  * Batches of enqueues, and of the acks of phases, are made before the clock starts.
  * Bodies of claimed jobs are received and parsed as replies. Prints one line of JSON:
@@ -38,11 +40,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <hiredis/hiredis.h>
 
 enum {
-    CHUNK_MAX = 50000, /* jobs whose commands are in memory at once */
+    CHUNK_MAX = 500000, /* jobs whose commands are in memory at once */
     DEPTH_MAX = 1024,
     ID_TEXT_MAX = 80,
     MOVE_ENTRIES = 250,      /* as bridge/store_far.c */
@@ -53,7 +56,7 @@ enum {
 static struct {
     const char *mode, *url, *ids, *route, *prefix;
     long jobs, batch, depth, payload, due_ms, spread_ms, horizon_ms, first, pid, chunk;
-    int queue, cluster, far;
+    int queue, cluster, far, each;
 } opt = {.url = "unix:///tmp/redis.sock",
          .ids = "record",
          .route = "bench/0",
@@ -61,7 +64,7 @@ static struct {
          .jobs = 200000,
          .batch = 500,
          .depth = 4,
-         .chunk = CHUNK_MAX,
+         .chunk = 50000,
          .horizon_ms = 120000,
          .payload = 100};
 
@@ -131,6 +134,8 @@ static struct command lane_command(enum lane_kind kind, struct batch *batch)
 
 static void batch_add(struct batch *batch, struct change *c)
 {
+    must(batch_takes(batch, c));
+    c->seq = bucket->next_seq++;
     TAILQ_INSERT_TAIL(&batch->list, c, link);
     batch->count++;
 }
@@ -216,7 +221,6 @@ static struct command move_command(void)
     args_number(&st.args, now_ms + FAR_MS + FAR_SPREAD_MS);
     args_number(&st.args, opt.horizon_ms / 2);
     args_number(&st.args, MOVE_ENTRIES);
-    args_slice(&st.args, slice_of(opt.queue ? "q" : ""));
     args_slice(&st.args, slice_of(st.wake_channel));
     args_slice(&st.args, slice_of(bucket->wake));
     return formatted();
@@ -333,10 +337,11 @@ static void clocks_add(struct clocks *sum, struct clocks from)
 }
 
 /* What is timed, and its name in what is printed. */
-enum step { ENQUEUE, MOVE, CLAIM, ACK, DRAIN, WHOLE, STEPS };
-static const char *const step_names[STEPS] = {"enqueue", "move",  "claim",
-                                              "ack",     "drain", "whole"};
+enum step { ENQUEUE, MOVE, CLAIM, ACK, CANCEL, DRAIN, WHOLE, STEPS };
+static const char *const step_names[STEPS] = {"enqueue", "move",  "claim", "ack",
+                                              "cancel",  "drain", "whole"};
 static struct clocks took[STEPS];
+static double longest_s[STEPS]; /* of --each: Redis' CPU in one call */
 
 static void print_steps(void)
 {
@@ -347,6 +352,8 @@ static void print_steps(void)
             printf("\"%s_per_s\": %.0f, \"%s_redis_us\": %.3f, \"%s_own_us\": %.3f, ",
                    step_names[i], (double)opt.jobs / t->wall_s, step_names[i],
                    t->redis_s * us, step_names[i], t->own_s * us);
+        if (opt.each && t->wall_s > 0)
+            printf("\"%s_longest_us\": %.0f, ", step_names[i], longest_s[i] * 1e6);
     }
 }
 
@@ -424,6 +431,38 @@ static void got_ack(const redisReply *r, long jobs)
     check_codes(r, jobs, opt.queue ? 'f' : 'a');
 }
 
+static void got_cancel(const redisReply *r, long jobs)
+{
+    check_codes(r, jobs, 'c');
+}
+
+static bool redis_sleeps(void)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof(path), "/proc/%ld/stat", opt.pid);
+    FILE *f = fopen(path, "r");
+    if (f == NULL || fgets(text, sizeof(text), f) == NULL)
+        die(path, "can't be read; --each needs --pid");
+    fclose(f);
+    const char *state = strrchr(text, ')');
+    return state && state[1] == ' ' && state[2] == 'S';
+}
+
+/* The answer has come: what Redis did since the last is this call's, and is counted when
+ * it sleeps. */
+static void note_longest(enum step step)
+{
+    static double before_s;
+    if (!opt.each)
+        return;
+    while (!redis_sleeps())
+        usleep(20);
+    double now_s = redis_cpu_s();
+    if (before_s > 0 && now_s - before_s > longest_s[step])
+        longest_s[step] = now_s - before_s;
+    before_s = now_s;
+}
+
 /* depth at a time; every reply is handed to got. */
 static void send_all(const struct calls *calls, enum step step,
                      void (*got)(const redisReply *r, long jobs))
@@ -434,6 +473,7 @@ static void send_all(const struct calls *calls, enum step step,
         for (; out < calls->n && out - in < opt.depth; out++)
             send_command(calls->command[out], step, calls->jobs[out]);
         redisReply *r = receive(&sent);
+        note_longest(step);
         got(r, sent.jobs);
         freeReplyObject(r);
     }
@@ -449,6 +489,7 @@ static void move_all(long jobs)
     while (jobs > 0) {
         send_command(move, MOVE, 0);
         redisReply *r = receive(&sent);
+        note_longest(MOVE);
         if (r->type != REDIS_REPLY_ARRAY || r->elements < 2 ||
             r->element[1]->integer == 0)
             die("move", "fewer jobs are in the second tier than were stored");
@@ -533,6 +574,23 @@ static void enqueue(long first, long jobs)
     send_all(&enqueues, ENQUEUE, got_enqueue);
 }
 
+static void cancel(long first, long jobs)
+{
+    char id[ID_TEXT_MAX];
+    struct slice none = {NULL, 0};
+    make_enqueues(first, jobs);
+    send_all(&enqueues, ENQUEUE, got_enqueue);
+    forget(&acks);
+    for (long done = 0; done < jobs; done += acks.jobs[acks.n++]) {
+        struct batch batch = {.list = TAILQ_HEAD_INITIALIZER(batch.list)};
+        acks.jobs[acks.n] = least(opt.batch, jobs - done);
+        for (long i = 0; i < acks.jobs[acks.n]; i++)
+            batch_add(&batch, change_new(id_of(first + done + i, id), none, none, none));
+        acks.command[acks.n] = lane_command(LANE_CANCEL, &batch);
+    }
+    send_all(&acks, CANCEL, got_cancel);
+}
+
 static void digests(long first, long jobs)
 {
     (void)first, (void)jobs;
@@ -543,11 +601,8 @@ static void digests(long first, long jobs)
 static const struct {
     const char *name;
     void (*run)(long first, long jobs);
-} modes[] = {{"phases", phases},
-             {"drain", drain},
-             {"whole", whole},
-             {"enqueue", enqueue},
-             {"digests", digests}};
+} modes[] = {{"phases", phases},   {"drain", drain},   {"whole", whole},
+             {"enqueue", enqueue}, {"cancel", cancel}, {"digests", digests}};
 
 /* -------------------------------------------------------------------------- start */
 
@@ -617,16 +672,25 @@ static void load_scripts(void)
 
 static void read_options(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"url", 1, NULL, 'u'},           {"jobs", 1, NULL, 'n'},
-        {"batch", 1, NULL, 'b'},         {"depth", 1, NULL, 'd'},
-        {"payload", 1, NULL, 'p'},       {"ids", 1, NULL, 'i'},
-        {"route", 1, NULL, 'r'},         {"prefix", 1, NULL, 'x'},
-        {"due", 1, NULL, 't'},           {"spread", 1, NULL, 's'},
-        {"first", 1, NULL, 'f'},         {"pid", 1, NULL, 'P'},
-        {"horizon", 1, NULL, 'h'},       {"queue", 0, &opt.queue, 1},
-        {"cluster", 0, &opt.cluster, 1}, {"far", 0, &opt.far, 1},
-        {"chunk", 1, NULL, 'c'},         {0}};
+    static const struct option longs[] = {{"url", 1, NULL, 'u'},
+                                          {"jobs", 1, NULL, 'n'},
+                                          {"batch", 1, NULL, 'b'},
+                                          {"depth", 1, NULL, 'd'},
+                                          {"payload", 1, NULL, 'p'},
+                                          {"ids", 1, NULL, 'i'},
+                                          {"route", 1, NULL, 'r'},
+                                          {"prefix", 1, NULL, 'x'},
+                                          {"due", 1, NULL, 't'},
+                                          {"spread", 1, NULL, 's'},
+                                          {"first", 1, NULL, 'f'},
+                                          {"pid", 1, NULL, 'P'},
+                                          {"horizon", 1, NULL, 'h'},
+                                          {"queue", 0, &opt.queue, 1},
+                                          {"cluster", 0, &opt.cluster, 1},
+                                          {"far", 0, &opt.far, 1},
+                                          {"each", 0, &opt.each, 1},
+                                          {"chunk", 1, NULL, 'c'},
+                                          {0}};
     const struct {
         char letter;
         const char **text;
@@ -652,7 +716,9 @@ static void read_options(int argc, char **argv)
     if (opt.jobs < 1 || opt.batch < 1 || opt.batch > 1000 || opt.depth < 1 ||
         opt.depth > DEPTH_MAX || opt.chunk < 1 || opt.chunk > CHUNK_MAX)
         die("options", "jobs from 1, batch from 1 to 1000, depth from 1 to 1024, "
-                       "chunk from 1 to 50000");
+                       "chunk from 1 to 500000");
+    if (opt.each)
+        opt.depth = 1;
     if (opt.far) {
         opt.due_ms = FAR_MS;
         opt.spread_ms = FAR_SPREAD_MS;
@@ -677,5 +743,5 @@ int main(int argc, char **argv)
             return 0;
         }
     }
-    die("MODE is none of phases, drain, whole, enqueue, digests", opt.mode);
+    die("MODE is none of phases, drain, whole, enqueue, cancel, digests", opt.mode);
 }

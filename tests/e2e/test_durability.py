@@ -66,10 +66,10 @@ def test_nothing_is_accepted_that_too_few_replicas_have(bench):
     assert ready in (200, 503) and "0 of 1 replicas" in tarry.log.read_text(), text
     replica = bench.keep(Replica(bench.folder / "replica", port)).start()
     wait_for("jobs to be taken", lambda: publish(tarry, "both")[0] in (200, 201), 20)
-    assert replica.client().hexists("tarry:{main/0}:pool", "both")
+    assert replica.client().hexists("tarry:{main/0}:where", "both")
     # What was answered with 503 is there as well: sent again, it is one job.
     assert publish(tarry, "alone")[0] == 200
-    assert server.client().hlen("tarry:{main/0}:pool") == 2
+    assert server.client().hlen("tarry:{main/0}:where") == 2
     replica.child.send_signal(signal.SIGSTOP)
     assert publish(tarry, "again")[0] == 503
     # Told over a new connection that the job is there, tarry still asks who has it.

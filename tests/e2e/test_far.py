@@ -9,6 +9,7 @@ import pytest
 
 from lib import collect, verify, ways
 from lib.jobs import now_ms
+from lib.pulls import Queues, ms_of
 from lib.servers import wait_for
 from lib.tarry import Tarry
 from test_order_rate import post_lines
@@ -20,7 +21,7 @@ LATE_S = 0.5  # what a busy machine may add
 class World:
     """A daemon with a short horizon, whose route goes to a callback server."""
 
-    def __init__(self, bench, horizon="2s", route="", policy=lambda arrival: 200, body="", daemon=""):
+    def __init__(self, bench, horizon="2s", route="buckets = 1;", policy=lambda arrival: 200, body="", daemon=""):
         self.bench, self.hook = bench, bench.keep(collect.FromHttp(policy))
         self.redis = bench.redis()
         self.r = self.redis.client()
@@ -200,6 +201,41 @@ def test_another_instance_moves_what_the_first_one_stored(bench):
     other.stop()
 
 
+@pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster", reason="one user of one Redis")
+def test_a_move_that_is_refused_is_tried_again_soon(bench):
+    w = World(bench, horizon="6s")  # so that the next count of the bucket would be too late
+    due = now_ms() + 8000
+    due += 3000 - due % 3000
+    assert w.add("a", due)[0] == 201
+    w.r.acl_setuser("default", commands=["-lpop"])
+    wait_for("the move to be refused", lambda: "move: " in w.tarry.log.read_text())  # /metrics would count
+    assert due - now_ms() > 2000
+    w.r.acl_setuser("default", commands=["+lpop"])
+    wait_for("it to be moved", lambda: w.near() == 1, 1)
+    w.expect(["a"])
+    w.tarry.stop()
+
+
+def test_far_jobs_of_a_route_that_is_gone_stay_until_it_is_back(bench):
+    w = World(bench)
+    due = now_ms() + 4000
+    for n in range(30):
+        assert w.add(f"j{n}", due)[0] == 201
+    w.tarry.stop()
+    text = w.tarry.conf.read_text()
+    w.tarry.conf.write_text(text.replace("routes: { r:", "routes: { another:"))
+    w.tarry.start()
+    wait_for("them to be counted", lambda: w.tarry.metric("tarry_orphan_jobs", route="r") == 30)
+    time.sleep(max(0, (due + 500 - now_ms()) / 1000))
+    assert (w.far(), w.near(), w.hook.arrivals) == (30, 0, [])
+    w.tarry.stop()
+    w.tarry.conf.write_text(text)
+    w.tarry.start()
+    w.expect([f"j{n}" for n in range(30)], late_s=5)
+    w.nothing_is_left()
+    w.tarry.stop()
+
+
 def test_the_owner_of_the_bucket_alone_moves_its_far_jobs(bench):
     w = World(bench, horizon="8s")
     other = w.another("8s", "other")
@@ -210,7 +246,8 @@ def test_the_owner_of_the_bucket_alone_moves_its_far_jobs(bench):
     due = now_ms() + 9000
     due += 4000 - due % 4000  # a slot is half a horizon wide
     post_lines(other, [{"payload": "x", "id": f"j{n}", "deliver-at": str(due)} for n in range(3000)])
-    w.hook.wait_count(3000, 45)
+    w.add("near", "1s", tarry=other)  # the owner is woken, and hears of the slot before its next count
+    w.hook.wait_count(3001, 45)
     calls = [d.metric("tarry_redis_scripts_total", script="move") for d in (owner, other)]
     assert calls[0] >= 3000 / 250 and calls[1] <= 1, calls
     for daemon in both:
@@ -281,3 +318,50 @@ def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
     assert early_s > 0 and probes > 5
     assert 0 <= late[0] and late[-1] < 0.3, late
     w.tarry.kill()
+
+
+@pytest.fixture
+def queues(bench):
+    redis = bench.redis()
+    daemon = bench.tarry(redis.url, '''
+        sinks:  { q: { type = "queue"; ttl = "10m"; }; };
+        routes: { all: { from = "http"; to = "q"; }; };''', redis_options='horizon = "2s";').start()
+    client = Queues(daemon)
+    client.daemon, client.r = daemon, redis.client()
+    yield client
+    client.close()
+    daemon.stop()
+
+
+def far_of(client, queue="work"):
+    return int(client.r.hget(f"tarry:{{q:{queue}}}:slots", "#") or 0)
+
+
+def test_a_consumer_that_waits_gets_far_jobs_of_its_queue_on_time(queues):
+    due = now_ms() + 4000
+    for n in range(300):
+        assert queues.put("work", b"x", delay=due + 3 * n - now_ms(), id_=f"j{n}").status == 201
+    assert far_of(queues) == 300 and queues.counts("work")[1] == 300
+    assert queues.get("work", "j7")["state"] == "waiting"
+    assert queues.delete("work", "j7").status == 200
+    jobs, late_ms = [], []
+    while len(jobs) < 299:
+        a = queues.pull("work", max_="100", wait="10s")
+        jobs += a.jobs
+        late_ms += [a.ms - ms_of(job["due"]) for job in a.jobs]
+        for job in a.jobs:
+            assert queues.ack(job).status == 200
+    assert [job["id"] for job in jobs] == [f"j{n}" for n in range(300) if n != 7], "first due, first out"
+    assert 0 <= min(late_ms) and max(late_ms) < 1000 * LATE_S, late_ms
+    assert queues.counts("work") == (0, 0, 0, 0, 0) and far_of(queues) == 0
+
+
+def test_a_large_slot_of_a_queue_moves_though_nobody_asks(queues):
+    due = now_ms() + 4000
+    count = 5000
+    queues.batch("work", [{"payload": "x", "id": f"j{n}", "deliver-at": str(due)} for n in range(count)])
+    assert far_of(queues) == count
+    wait_for("all to be moved", lambda: far_of(queues) == 0)
+    assert now_ms() < due
+    wait_for("them to be due", lambda: queues.counts("work")[0] == count, step_s=0.2)
+    assert now_ms() >= due

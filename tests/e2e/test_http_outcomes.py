@@ -357,6 +357,19 @@ def test_behind_a_proxy_that_guards_its_word_counts(bench, hook):
     assert hook.calls[url][0].line == f"POST {url} HTTP/1.1"
 
 
+def test_the_environment_says_nothing_of_proxies(bench, hook, monkeypatch):
+    for name in ("http_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1" if name == "http_proxy" else "*")
+    daemon = start(bench, hook, by=f'proxy = "http://{hook.at}"; proxy_guards = true; url_from_message = true;',
+                   direct='url_from_message = true; allow = [ "127.0.0.1" ];')
+    url, near = "http://nowhere.invalid/y", hook.url(response())
+    hook.answers[url] = [response()]
+    post(daemon, "ask_by", url)
+    post(daemon, "ask_direct", near)
+    wait_for("the call of the proxy", lambda: hook.calls.get(url))
+    hook.wait(near)
+
+
 # ------------------------------------------------------------------ Standard Webhooks
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The http sink by status: redirects, and whom it tells what. By code100: test_later_callback."""
+import socket
+import time
+
 import pytest
 
 from lib.later import Hook, response
@@ -97,3 +100,46 @@ def test_other_schemes_are_refused_in_the_first_url_and_in_those_it_leads_to(tar
         assert "no http" in error_of(tarry, "follows", post(tarry, "follows", url))
         if not url.startswith("//"):
             assert "no http" in error_of(tarry, "follows", post(tarry, "follows", leads))
+
+
+def test_a_kept_connection_that_the_receiver_closes_costs_nothing(bench):
+    """Its end is there to be read, and nobody reads it until the next job."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        daemon = bench.tarry(bench.redis().url, f'''sinks: {{ h: {{ type = "http"; url = "{url}"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "h"; retry = "never"; }}; }};''').start()
+        for _ in range(2):
+            assert daemon.ask("POST", "/v1/routes/r/jobs", b"body")[0] == 201
+            receiver, _ = server.accept()
+            receiver.recv(4096)
+            receiver.sendall(response())
+            wait_for("the delivery", lambda: daemon.metric("tarry_sink_inflight", sink="h") == 0)
+            receiver.close()
+            before = daemon.cpu_s()
+            time.sleep(1)
+            assert daemon.cpu_s() - before < 0.3
+        assert daemon.metric("tarry_jobs_delivered_total") == 2
+        daemon.stop()
+
+
+def test_what_one_sink_closes_may_be_the_next_descriptor_of_another(bench, hook):
+    """Two ways for a connection to end: it was never set up, or its receiver wants no more."""
+    full = bench.keep(socket.create_server(("127.0.0.1", 0), backlog=0))
+    bench.keep(socket.create_connection(full.getsockname()))  # who comes next is not answered
+    dead = f"http://127.0.0.1:{full.getsockname()[1]}/"
+    once = hook.url(response(b"", 200, "Connection: close"))
+    names = ("a", "b", "c")
+    sinks = "".join(f'{name}: {{ type = "http"; url_from_message = true; allow = [ "127.0.0.1" ];'
+                    f' connect_timeout = "200ms"; }};' for name in names)
+    routes = "".join(f'{name}: {{ from = "http"; to = "{name}"; topic = "{{header.x-to}}"; retry = "never"; }};'
+                     for name in names)
+    daemon = bench.tarry(bench.redis().url, f"sinks: {{ {sinks} }}; routes: {{ {routes} }};").start()
+    for _ in range(2):
+        for name in names:
+            assert "onnect" in error_of(daemon, name, post(daemon, name, dead))
+        for name in names:
+            before = len(hook.got(once))
+            post(daemon, name, once)
+            hook.wait(once, before + 1)
+            wait_for("the answer", lambda n=name: daemon.metric("tarry_sink_inflight", sink=n) == 0)
+    daemon.stop()

@@ -57,11 +57,14 @@ class Daemons:
             daemon.stop()
 
     def left(self):
-        """What Redis still holds of jobs, but for the count of arrivals."""
+        """What Redis still holds of jobs, but for the count of arrivals, and the place that far ones
+        which were cancelled had, until its time."""
         client = self.redis.client()
         keys = sorted(k.decode() for k in client.scan_iter("tarry:{*"))
+        far = [k for k in keys if k.endswith((":far", ":slots")) or ":far:" in k]
+        gone = all(client.hget(k, "#") == b"0" for k in far if k.endswith(":slots"))
         return [k for k in keys if not (k.endswith(":lead") and client.hkeys(k) == [b"#"]) and
-                not k.endswith((":sums", ":told"))]
+                not k.endswith((":sums", ":told")) and not (gone and k in far)]
 
 
 # ------------------------------------------------------------------ what is refused

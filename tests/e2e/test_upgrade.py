@@ -126,6 +126,21 @@ def test_the_step_from_layout_2_leaves_the_sums_as_they_are(bench):
     w.tarry.stop()
 
 
+def test_far_jobs_are_made_only_from_layout_3_on(bench):
+    """An older tarry would not find them."""
+    w = World(bench, 2, daemon='upgrade_after = "3s";')
+    w.tarry.start()
+
+    def add_one():
+        assert w.ask("POST", "/v1/routes/main/jobs?deliver-after=1h", b"x")[0] == 201
+        return w.r.keys("tarry:{main/0}:far")
+    assert add_one() == [] and w.meta() == "2"
+    wait_for("the step", lambda: w.meta() == "3")
+    wait_for("the daemon to know", lambda: w.tarry.metric("tarry_layout") == 3)
+    assert add_one() == [b"tarry:{main/0}:far"]
+    w.tarry.stop()
+
+
 @OLDER
 def test_no_step_is_made_while_an_older_one_runs(bench, layout):
     w = World(bench, layout)

@@ -44,7 +44,7 @@ def test_slots_are_moved_under_load(bench, scenario):
 def test_a_slot_that_stays_half_moved_stops_its_bucket_whole_and_no_other(bench, scenario):
     """A script must not stop half way because the node has handed one of its keys over."""
     cluster = Cluster(bench)
-    way = ways.Way(bench, "http-http", route=ROUTE, redis=cluster)
+    way = ways.Way(bench, "http-http", route=ROUTE, redis=cluster, redis_options='horizon = "0";')
     late = way.make_jobs(600, named=True, max_delay_ms=4000)
     for job in late:
         job.delay_ms += 2500

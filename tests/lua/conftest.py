@@ -15,7 +15,7 @@ PARTS = ("pool", "delay", "unack", "error", "tries", "ingest", "ttl", "done", "s
          "place", "lead", "away", "ended", "pace", "targets", "stopped", "sums", "told", "far", "slots",
          "where", "names")
 FAR_PAGE = 4096
-WHERE, GROUP, EXPIRES, US, OFFSET, BARE = 1, 2, 4, 8, 16, 32  # flags of an entry, lua/lib/far.lua
+WHERE, GROUP, EXPIRES, US, OFFSET, BARE, BARE_OF_QUEUE = 1, 2, 4, 8, 16, 32, 64  # flags of an entry, lua/lib/far.lua
 LEFT = ("delivered", "cancelled", "expired", "exhausted", "replaced", "dropped")
 JOB = ("pool", "delay", "unack", "error", "tries")
 ENQUEUE = ("pool", "delay", "error", "tries", "ingest", "unack", "ttl", "done")
@@ -24,8 +24,9 @@ QUEUE = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
 
 def script_text(name):
     """A script as tests/embed.sh puts it into the binary, with what it includes."""
-    text = (LUA / (name + ".lua")).read_text()
-    return re.sub(r"^--#include (.*)$", lambda m: (LUA / m[1]).read_text(), text, flags=re.M)
+    def expand(path):
+        return re.sub(r"^--#include (.*)$", lambda m: expand(LUA / m[1]), path.read_text(), flags=re.M)
+    return expand(LUA / (name + ".lua"))
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +127,7 @@ class Bucket:
 
     def move(self, now, early=1000, most=100):
         moved, taken, left, self.slot, self.head, _ = self.run(
-            "move", ("pool",), now, early, most, self.kind, "wake", "r/0 me")
+            "move", ("pool",), now, early, most, "wake", "r/0 me")
         return moved, taken, left
 
     def far(self):
@@ -152,6 +153,8 @@ class Bucket:
                             named[id_.decode()] = job
                         else:
                             others.append((id_.decode(), *job))
+        starts = {s.decode() for s in self.client.zrange(self.key["far"], 0, -1)}
+        assert {re.split(r"[<.]", field)[0] for field in slots} - {"#"} == starts
         assert slots.get("#", 0) == live and set(where) == {id_.encode() for id_ in named}
         lists = [k for k in self.client.keys(self.key["far"] + ":*")]
         assert live <= sum(self.client.llen(k) for k in lists) == sum(
@@ -159,21 +162,21 @@ class Bucket:
         return named, others
 
     def entry(self, start, entry):
-        flags, at = entry[0], 3
-        due = start + struct.unpack_from(">H", entry, 1)[0] if not flags & US else None
-        if flags & US:
-            due, at = start * 1000 + struct.unpack_from(">I", entry, 1)[0], 5
+        flags, at = entry[0], 5 if entry[0] & US else 3
+        due = (start * 1000 if flags & US else start) + int.from_bytes(entry[1:at], "big")
+        length, at = entry[at], at + 1
+        id_ = entry[at:at + length]
         if flags & OFFSET:
-            name = self.client.hget(self.key["names"], entry[at])
-            id_, at = name + b"/%d" % int.from_bytes(entry[at + 1:at + 6], "big"), at + 6
-        else:
-            id_, at = entry[at + 1:at + 1 + entry[at]], at + 1 + entry[at]
+            id_ = self.client.hget(self.key["names"], entry[at]) + b"/" + entry[at + 1:at + 1 + length]
+            at += 1
+        at += length
         group = entry[at:at + 16].decode() if flags & GROUP else ""
         at += 16 if flags & GROUP else 0
         expires = int.from_bytes(entry[at:at + 6], "big") if flags & EXPIRES else None
         record = entry[at + 6 if flags & EXPIRES else at:]
-        if flags & BARE:
-            record = record[:2] + struct.pack(">BQ", 0xcf, due // 1000 if flags & US else due) + record[2:]
+        if flags & (BARE | BARE_OF_QUEUE):
+            head = b"\x94\x01\xcf" if flags & BARE else b"\x96\x01\xcf"
+            record = head + struct.pack(">Q", due // 1000 if flags & US else due) + record
         return id_, (due, record, group, expires)
 
     def check_order(self, held):

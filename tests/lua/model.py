@@ -122,7 +122,9 @@ class Model:
     def put_far(self, now, id_, due):
         width = min(60_000, max(1000, self.horizon // 2))
         start = due - due % width
-        if not self.horizon or (start - now <= self.horizon and not (self.by_key and start in self.slots)):
+        if not self.horizon or start - now <= self.horizon:
+            start = max((s for s in self.slots if due - 60_000 < s <= due), default=-1) if self.by_key else -1
+        if start < 0:
             return False
         job = self.jobs[id_]
         job.where, job.score = "far", due

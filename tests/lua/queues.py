@@ -18,7 +18,8 @@ class Queue(Bucket):
     tries, keep, bury = 0, 0, True
 
     def ask(self, script, now, *args):
-        rules = (now, self.tries, self.keep, "1" if self.bury else "", "wake", "q me")
+        rules = (now, self.tries, self.keep, "1" if self.bury else "", "wake", "q me",
+                 self.horizon)
         return self.run(script, QUEUE, *rules, *args)
 
     def put(self, *jobs, now=1000):
@@ -35,17 +36,17 @@ class Queue(Bucket):
         """wants: (lease, max) of each consumer. Gives the ids of each, and notes the tokens."""
         wants = wants or ((0, 10),)
         reply = self.ask("pull", now, lease, *[n for want in wants for n in want])
-        self.head, self.lease, self.settled = reply[1], reply[2], tuple(reply[-3:])
+        self.head, self.lease, self.settled, self.slot = reply[1], reply[2], tuple(reply[-4:-1]), reply[-1]
         got = [[] for _ in wants]
         self.token = {}
-        for at in range(3, len(reply) - 3, 7):
+        for at in range(3, len(reply) - 4, 7):
             id_, self.token[id_.decode()] = (id_ := reply[at]), reply[at + 3]
             got[reply[at + 5] - 1].append(id_.decode())
         return got
 
     def settle(self, now):
         reply = self.ask("pull", now, 100)
-        return tuple(reply[-3:])
+        return tuple(reply[-4:-1])
 
     def finish(self, now, *ids, lease="", reason="acked", how=""):
         _, codes, *_ = self.ask("finish", now, *[p for i in ids for p in (i, lease, reason, how)])

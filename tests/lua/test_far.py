@@ -222,7 +222,7 @@ def test_a_cancelled_job_is_gone(far):
 def test_a_queue_api_may_end_a_far_job_of_a_route(far):
     far.put(("a", FAR), ("b", FAR))
     parts = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
-    rules = (NOW, "", 0, "", "wake", "r/0 me")
+    rules = (NOW, "", 0, "", "wake", "r/0 me", HORIZON)
     ended = far.run("finish", parts, *rules, "a", "", "deleted", "", "x", "", "deleted", "")
     assert ended[1] == b"wn" and list(far.far()[0]) == ["b"] and far.sums()["cancelled"] == 1
 
@@ -239,12 +239,12 @@ def test_a_record_of_kafka_has_no_index_and_is_stored_once(far):
     assert far.client.exists(far.key["where"]) == 0
     assert far.far() == ({}, [("t/0/10", FAR, record(FAR), "", None), ("t/0/11", FAR + 1, record(FAR + 1), "", None)])
     entry = far.client.lindex(f"{far.key['far']}:{START}.0", 0)
-    assert entry[0] == OFFSET | BARE and len(entry) == 1 + 2 + 6 + len(record(FAR)) - 9
+    assert entry[0] == OFFSET | BARE and len(entry) == 1 + 2 + 1 + 1 + 2 + len(record(FAR)) - 11
     far.move_all(START)
     assert far.waiting() == {"t/0/10": FAR, "t/0/11": FAR + 1}
 
 
-@pytest.mark.parametrize("id_,offset", [("t/0/7", 8), ("other", 7), (f"t/0/{2**40}", 2**40)])
+@pytest.mark.parametrize("id_,offset", [("t/0/17", 8), ("another", 7), (f"t/0/{2**53}", 2**53)])
 def test_a_name_that_is_not_that_of_the_offset_is_kept_whole(far, id_, offset):
     far.put((id_, FAR, "u", 1, offset), partitions=[("t/0", "")])
     assert far.far()[1] == [(id_, FAR, record(FAR), "", None)]
@@ -273,6 +273,20 @@ def test_no_job_is_lost_where_two_have_one_name(far):
     assert far.waiting() == {f"t/0/5/{START}.0": FAR, "t/0/5": FAR + 1, f"t/0/6/{START}.2": FAR + 2,
                              f"t/0/5/{START}.3": FAR + 3, "t/0/6": NOW}
     assert far.cancel("t/0/5") == "c"
+
+
+def test_a_name_that_a_producers_job_keeps_for_later_is_not_taken(far):
+    kafka(far, (5, FAR))
+    far.put(("t/0/5", FAR + HOUR))
+    assert far.move_all(START) == 1 and far.waiting() == {f"t/0/5/{START}.0": FAR}
+    assert far.cancel("t/0/5") == "c" and far.claim(FAR)[2][0][0] == f"t/0/5/{START}.0".encode()
+
+
+def test_two_records_of_one_name_both_come(far):
+    kafka(far, (5, FAR))
+    far.client.delete(far.key["ingest"])
+    kafka(far, (5, FAR + 1))
+    assert far.move_all(START) == 2 and far.waiting() == {"t/0/5": FAR, f"t/0/5/{START}.1": FAR + 1}
 
 
 # --- order by key ---

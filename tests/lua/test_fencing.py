@@ -83,7 +83,7 @@ def test_a_consumer_can_neither_release_nor_touch_what_a_sink_has(bucket):
     bucket.enqueue([("a", 900)])
     lease = leased(bucket)
     assert bucket.cancel("a") == "f"
-    args = (1050, "", 0, "", "wake", "r/0 me")
+    args = (1050, "", 0, "", "wake", "r/0 me", "")
     parts = (*JOB, "ttl", "done")
     for token in ("", lease):
         assert bucket.run("release", parts, *args, "a", token, "", "")[1] == b"x"

@@ -242,7 +242,7 @@ def test_the_queue_api_may_end_a_job_of_an_ordered_route(keyed, server):
     parts = (*JOB, "ttl", "done")
 
     def finish(id_):
-        reply = keyed.run("finish", parts, 10, "", 0, "", "wake", "w", id_, "", "deleted", "")
+        reply = keyed.run("finish", parts, 10, "", 0, "", "wake", "w", "", id_, "", "deleted", "")
         return reply[0], reply[1].decode()
     assert finish("2") == (10, "w")
     assert finish("1") == (30, "w")

@@ -104,6 +104,34 @@ def test_finish_with_a_lease_leaves_a_new_job_of_the_same_id_alone(q):
     assert q.finish(1004, "a", lease=token) == "x" and q.state(1004, "a") == "r"
 
 
+def test_many_are_finished_at_once_each_by_its_own_token(q):
+    names = [f"n{i}" for i in range(1500)]
+    q.put(*names, *((name, "", 9000) for name in ("late", "other", "gone")))
+    q.pull(1010, (0, 1000))
+    token = dict(q.token)
+    q.pull(1010, (0, 1000))
+    token |= q.token
+    q.finish(1012, "gone", lease=token["gone"])
+    assert q.client.zcard(q.key["ttl"]) == 2
+    rows = [*((name, token[name]) for name in [*names, "late", "n7", "gone"]), ("never", 7),
+            ("other", token["other"] + 1)]
+    codes = q.ask("finish", 1013, *(p for id_, lease in rows for p in (id_, lease, "acked", "a")))[1].decode()
+    assert codes == "f" * 1501 + "nnnx", "the second n7 finds it gone"
+    assert [int(q.client.hlen(q.key["pool"])), q.client.zcard(q.key["unack"]), q.client.zcard(q.key["ttl"])] == [1, 1, 1]
+    assert int(q.client.hget(q.key["sums"], "delivered")) == 1502
+    assert q.finish(1014, "other", lease=token["other"]) == "f"
+
+
+def test_of_one_call_the_first_word_about_a_job_counts(q):
+    q.put("a", "b")
+    q.pull(1001)
+    a, b = q.token["a"], q.token["b"]
+    codes = q.ask("finish", 1002, "a", "", "deleted", "", "a", a, "acked", "", "b", b, "acked", "", "b", "", "deleted", "")[1]
+    assert codes == b"fnfn"
+    sums = {name: int(n) for name, n in q.client.hgetall(q.key["sums"]).items() if name in (b"delivered", b"cancelled")}
+    assert sums == {b"delivered": 1, b"cancelled": 1}
+
+
 def test_a_delivered_job_may_be_finished_after_its_lease_ended(q):
     q.put("a")
     q.pull(1001)
@@ -213,7 +241,7 @@ def test_measure_counts_every_part_and_the_spans_of_time(q):
     q.put(("soon", 1300), "ready", ("late", 9000), now=1203)
     now, ready, waiting, flying, dead, ended, oldest, *rest = q.ask("measure", 1204, 100, 1000)
     assert (ready, waiting, flying, dead, ended, oldest) == (1, 2, 1, 1, 1, 1204)
-    assert rest == [2, 0, 1, 0, 0, 0], "nothing was settled; a ready one counts as due soon"
+    assert rest == [2, 0, 1, 0, 0, 0, -1], "nothing was settled; a ready one counts as due soon"
 
 
 def test_respawned_they_have_one_try_and_a_new_life(q):

@@ -35,7 +35,7 @@ class FewMasters(Cluster):
     def __init__(self, b, masters):
         folder, slots = b.fresh("cluster"), 16384
         self.tls = None
-        self.nodes = [b.keep(Node(folder, i, ["--appendonly", "no"])).start() for i in range(masters)]
+        self.nodes = [b.keep(Node(folder, i, ["--appendonly", "no", "--cluster-announce-ip", "127.0.0.1"])).start() for i in range(masters)]
         for i, node in enumerate(self.nodes):
             ask = node.client().execute_command
             ask("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
@@ -56,15 +56,16 @@ def run(b, masters, jobs):
     topic, out = b.topic("cluster-in", PARTITIONS), b.topic("cluster-out", PARTITIONS)
     redis_cluster = FewMasters(b, masters)
     kafka, load = b.kafka(), b.program("kafka_load")
-    daemon = b.tarry(CONF.format(brokers=kafka.address, topic=topic, out=out), redis=redis_cluster.url)
-    pids = [daemon.child.pid, kafka.child.pid, *(node.child.pid for node in redis_cluster.nodes)]
-    begun, clients = [threads_cpu_s(pid) for pid in pids], children_cpu_s()
+    clients = children_cpu_s()
     b.run([load, "fill", "--brokers", kafka.address, "--topic", topic, "--count", jobs])
+    pids = [kafka.child.pid, *(node.child.pid for node in redis_cluster.nodes)]
+    begun = [threads_cpu_s(pid) for pid in pids]
+    daemon = b.tarry(CONF.format(brokers=kafka.address, topic=topic, out=out), redis=redis_cluster.url)
     wait_for("all deliveries", lambda: daemon.metric("tarry_jobs_delivered_total") >= jobs, 120, 0.1)
-    took = [tuple(b - a for a, b in zip(old, threads_cpu_s(pid))) for pid, old in zip(pids, begun)]
+    loop, all_threads = threads_cpu_s(daemon.child.pid)
+    (_, broker), *redis = [tuple(b - a for a, b in zip(old, threads_cpu_s(pid))) for pid, old in zip(pids, begun)]
     b.run([load, "read", "--brokers", kafka.address, "--topic", out, "--count", jobs])
     us = 1e6 / jobs
-    (loop, all_threads), (_, broker), *redis = took
     return {"daemon, its loop": loop * us, "daemon, librdkafka": (all_threads - loop) * us, "broker": broker * us,
             "clients": (children_cpu_s() - clients) * us, "redis, all": sum(one for one, _ in redis) * us,
             "redis, the busiest": max(one for one, _ in redis) * us}
@@ -72,7 +73,7 @@ def run(b, masters, jobs):
 
 @case("cluster")
 def cluster(b):
-    """Kafka to Kafka, due at once, over 1, 2 and 4 masters of a Redis Cluster: CPU per job of each
+    """Kafka to Kafka, a backlog that is due at once, over 1, 2 and 4 masters of a Redis Cluster: CPU per job of each
     process, measured; and the jobs per second that so many masters and daemons would carry, computed."""
     got, figures = {}, []
     for masters in MASTERS:

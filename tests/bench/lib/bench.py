@@ -221,9 +221,10 @@ class Bench:
     @staticmethod
     def run(argv, timeout_s=300):
         """What a program printed; it must end well."""
-        out = subprocess.run([str(word) for word in argv], stdout=subprocess.PIPE, timeout=timeout_s,
-                             preexec_fn=servers.die_with_parent, check=True)
-        return out.stdout.decode()
+        out = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=timeout_s,
+                             preexec_fn=servers.die_with_parent, check=False)
+        assert out.returncode == 0, f"{Path(argv[0]).name} {argv[1] if argv[1:] else ''}: {out.stderr[-1000:]}"
+        return out.stdout
 
     @staticmethod
     def need(*programs):
@@ -241,10 +242,12 @@ class Bench:
         while len(self.kept) > mark:
             self.kept.pop().end()
 
-    def close(self):
+    def close(self, failed):
+        """The logs of a case that failed stay until it runs again."""
         self.end()
         shutil.rmtree(self.sockets, ignore_errors=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not failed:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Child:

@@ -122,7 +122,7 @@ def run_case(c, args, kafka):
         if isinstance(why, KeyboardInterrupt):
             raise
     finally:
-        b.close()
+        b.close("error" in entry)
         entry["seconds"] = round(time.monotonic() - begun, 1)
     if "error" in entry:
         print(f"{c.name}: {entry['error']}", flush=True)

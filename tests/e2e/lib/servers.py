@@ -189,7 +189,7 @@ class Kafka(Server):
         if not accepts(self.port):
             return False
         try:
-            return AdminClient({"bootstrap.servers": self.address}).list_topics(timeout=1).brokers
+            return AdminClient({"bootstrap.servers": self.address, "log_level": 2}).list_topics(timeout=1).brokers
         except KafkaException:
             return False
 
@@ -204,7 +204,7 @@ class Kafka(Server):
 
     def add_topic(self, name, partitions=4):
         from confluent_kafka.admin import AdminClient, NewTopic
-        admin = AdminClient({"bootstrap.servers": self.address})
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 2})
         for done in admin.create_topics([NewTopic(name, partitions, 1)]).values():
             done.result(20)
 

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""MQTT in and out through mosquitto, beside what mosquitto carries between bare sockets."""
+import json
+import time
+
+from lib.bench import Figure, case
+from lib.servers import wait_for
+
+PUBLISHERS = 8
+CONF_IN = """
+sources: {{ in: {{ type = "mqtt"; url = "{url}"; client_id = "bench"; topics = [ "bench/in" ]; workers = {workers}; }}; }};
+sinks: {{ out: {{ type = "mqtt"; url = "{url}"; }}; }};
+routes: {{ main: {{ from = "in"; to = "out"; topic = "bench/out"; delay = "100s"; }}; }};
+"""
+CONF_OUT = """
+sinks: {{ out: {{ type = "mqtt"; url = "{url}"; }}; }};
+routes: {{ main: {{ from = "http"; to = "out"; topic = "bench/out"; }}; }};
+"""
+
+
+def argv(b, what, broker, topic, count, **options):
+    words = {"port": broker.port, "topic": topic, "count": count, **options}
+    return [b.program("mqtt_load"), what, *(word for name, value in words.items() for word in (f"--{name}", value))]
+
+
+def reader(b, broker, topic, count):
+    """A subscriber that is ready; its verdict comes by result()."""
+    child = b.spawn(argv(b, "read", broker, topic, count))
+    assert child.stdout.readline() == b"ready\n"
+    return child
+
+
+def result(child):
+    verdict = json.loads(child.stdout.readline())
+    assert verdict["lost"] == verdict["twice"] == verdict["strange"] == 0, verdict
+    return verdict["per_s"]
+
+
+def bare(b, count):
+    """So many through a mosquitto of its own, from publishers to one subscriber."""
+    broker = b.mosquitto()
+    child = reader(b, broker, "bench/bare", count)
+    b.run(argv(b, "publish", broker, "bench/bare", count, conns=PUBLISHERS))
+    return result(child)
+
+
+def stored(daemon):
+    return daemon.metric("tarry_jobs_stored_total", route="main")
+
+
+def into_redis(b, workers, count):
+    broker, _ = b.mosquitto(), b.redis()
+    daemon = b.tarry(CONF_IN.format(url=broker.url, workers=workers))
+    wait_for("all workers to subscribe", lambda: broker.log.read_text(errors="replace").count("bench/in") >= workers)
+    begun = time.monotonic()
+    b.run(argv(b, "publish", broker, "bench/in", count, conns=PUBLISHERS))
+    wait_for(f"{count} messages to be stored", lambda: stored(daemon) >= count, 120, 0.01)
+    return count / (time.monotonic() - begun)
+
+
+@case("mqtt-in")
+def mqtt_in(b):
+    """QoS 1 from eight publishers through mosquitto to Redis, with one and with four workers, to the
+    last job stored. Beside it: the same messages through mosquitto to one bare subscriber."""
+    ours, alone, count = {1: [], 4: []}, [], b.jobs(30000)
+    for _ in b.rounds():
+        for workers, runs in ours.items():
+            runs.append(into_redis(b, workers, count))
+        alone.append(bare(b, count))
+    return [Figure(f"in, {workers} worker{'s' if workers > 1 else ''}", "jobs/s", runs, limit=("mosquitto alone", alone))
+            for workers, runs in ours.items()]
+
+
+def fill(daemon, count, due_s):
+    """Stores numbered jobs, all due at due_s."""
+    for first in range(0, count, 1000):
+        lines = [json.dumps({"payload": f"{n:010}".ljust(100, "x"), "deliver-at": str(round(due_s * 1000))})
+                 for n in range(first, min(count, first + 1000))]
+        status, _, answer = daemon.ask("POST", "/v1/routes/main/jobs", "\n".join(lines) + "\n",
+                                       {"Content-Type": "application/x-ndjson"})
+        assert status == 200 and b"error" not in answer, answer[:500]
+    assert time.time() < due_s, f"{count} jobs were not stored before they were due"
+
+
+@case("mqtt-out")
+def mqtt_out(b):
+    """Jobs that fall due together, through mosquitto to one bare subscriber, QoS 1: from the first to
+    the last. Beside it: as many messages from eight bare publishers."""
+    ours, alone, count = [], [], b.jobs(50000)
+    for _ in b.rounds():
+        broker, _ = b.mosquitto(), b.redis()
+        daemon = b.tarry(CONF_OUT.format(url=broker.url))
+        child = reader(b, broker, "bench/out", count)
+        fill(daemon, count, time.time() + 1 + 4 * b.scale)
+        ours.append(result(child))
+        daemon.stop()
+        alone.append(bare(b, count))
+    return [Figure("out", "jobs/s", ours, limit=("mosquitto alone", alone))]
