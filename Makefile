@@ -38,7 +38,7 @@ parts := $(patsubst %.c,$(B)/obj/%.o,$(filter-out bridge/main.c,$(wildcard bridg
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
 units := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit_*.c))
 code  := $(wildcard bridge/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] tests/faults/*.[ch] \
-           tests/faults/million/*.[ch])
+           tests/faults/million/*.[ch] tests/bench/*.[ch])
 
 all: $(B)/tarry
 tests: $(units) $(B)/tests/kafka_mock

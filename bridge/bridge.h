@@ -87,7 +87,7 @@ struct route {
     const struct conf_route *conf;
     struct sink *sink, *dead;          /* dead: NULL, only the error bucket */
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
-    bool target_open; /* the template leaves it to the message which host it is */
+    bool target_open;        /* the template leaves it to the message which host it is */
     struct buf fixed_target; /* where the template is the same for all jobs */
     struct job_names names;  /* what records of this route leave out */
     /* The buckets of all generations, the oldest first; none where it ends at a queue,

@@ -18,13 +18,13 @@
 struct source_ops;
 struct sink_ops;
 
-struct conf_redis {                          /* redis: { } */
-    char *url;                               /* as in redis.h, or "embedded" */
-    char *dir;                               /* embedded: where it keeps its files */
-    char *server;                            /* embedded: the program, "redis-server" */
-    char *prefix;                            /* of every key */
-    char *durability;                        /* "async", "fsync" or "replicas:N" */
-    char *memory_mark;                       /* "90%" of maxmemory, or a size; "": none */
+struct conf_redis {     /* redis: { } */
+    char *url;          /* as in redis.h, or "embedded" */
+    char *dir;          /* embedded: where it keeps its files */
+    char *server;       /* embedded: the program, "redis-server" */
+    char *prefix;       /* of every key */
+    char *durability;   /* "async", "fsync" or "replicas:N" */
+    char *memory_mark;  /* "90%" of maxmemory, or a size; "": none */
     int64_t horizon_ms; /* what is due later waits in the second tier; 0: nothing does */
     char *sentinel_user, *sentinel_password; /* NULL: none */
     char *ca_file, *cert_file, *key_file;

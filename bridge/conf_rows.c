@@ -30,8 +30,9 @@ const struct opt conf_redis_rows[] = {
      .help = "Sources are held back while Redis uses more memory than this: a share of "
              "its maxmemory, or a size; \"\" never."},
     {"horizon", OPT_MS, AT(horizon_ms), "2m",
-     .help = "Jobs due later than this wait in lists, in two fifths of the memory, and "
-             "move shortly before they are due; 0: none do.",
+     .help = "Jobs due later than this wait in lists, in two fifths of the memory (two "
+             "thirds where the producer named them), and move shortly before they are "
+             "due; 0: none do.",
      .min = 0, .max = DAY},
     {"sentinel_user", OPT_STR, AT(sentinel_user), NULL,
      .help = "With redis+sentinel://: the user at the sentinels.", .optional = true},

@@ -367,7 +367,8 @@ static void deliver_one(struct sched *s, const struct claimed *claimed,
         int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, l.job);
         int64_t lateness_ms = reply->now_ms - due_ms;
         bool dead = l.tries.reason[0] != '\0';
-        if (!(dead ? dead_turned_away(&l) : live_turned_away(&l, lateness_ms, reply->now_ms))) {
+        if (!(dead ? dead_turned_away(&l)
+                   : live_turned_away(&l, lateness_ms, reply->now_ms))) {
             begin(&l, lateness_ms, sent_us); /* takes the job */
             return;
         }

@@ -16,9 +16,8 @@
 #include <sys/socket.h>
 
 enum {
-    HEAD_MAX = 8 * 1024, /* where the owner does not say; the library clears it for each
-                            request */
-    RUNS_MAX = 8,        /* of the library in one turn of the loop */
+    HEAD_MAX = 16 * 1024, /* where the owner does not say: escaped names are long */
+    RUNS_MAX = 8,         /* of the library in one turn of the loop */
     SWEEP_MIN_MS = 20,
     SWEEP_MAX_MS = 1000,
     STARVED_MS = 100 /* until accept is tried again for want of a descriptor */

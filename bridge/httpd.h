@@ -25,7 +25,7 @@ struct httpd_conf {
     const char *listen; /* "127.0.0.1:7700", "[::1]:7700", ":7700", "unix:/run/x.sock" */
     int64_t head_max; /* bytes that each connection holds for its request line and headers
                          (each line takes 56 more) and those of the answer (1 KiB); above
-                         it 431; 0: 8 KiB */
+                         it 431; 0: 16 KiB */
     int64_t body_max; /* bytes; above it 413 */
     int64_t bodies_max;  /* bytes of all open requests together; above it 503 */
     int64_t deadline_ms; /* from the first byte of a request to its last */

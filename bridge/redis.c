@@ -5,8 +5,8 @@
  *   RESTING -> FINDING -> OPENING -> GREETING -> READY, and from each back to RESTING
  * with a reason. FINDING only where a finder says where the server is.
  *
- * Bytes are net.c's; resp.c formats commands, hiredis parses replies. Every command that was
- * queued gets its callback exactly once, in order.
+ * Bytes are net.c's; resp.c formats commands, hiredis parses replies. Every command that
+ * was queued gets its callback exactly once, in order.
  */
 #include "bridge/redis.h"
 #include "bridge/loop.h"

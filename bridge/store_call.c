@@ -5,6 +5,7 @@
  */
 #include "bridge/loop.h"
 #include "bridge/mem.h"
+#include "bridge/meta.h"
 #include "bridge/store_lane.h"
 
 #include <stdio.h>
@@ -42,10 +43,11 @@ static int64_t deadline_us(int64_t deadline_ms)
     return deadline_ms > 0 ? loop_mono_us() + deadline_ms * 1000 : 0;
 }
 
-/* Of a queue nobody knows from which route its jobs come. */
+/* Of a queue nobody knows from which route its jobs come; and who reads only the layout
+ * before this one wants everything spelled out. */
 static const struct job_names *names_of(const struct bucket *b)
 {
-    return b->ways && b->store->short_records ? b->ways->names : NULL;
+    return b->ways && b->store->layout >= META_LAYOUT_FAR ? b->ways->names : NULL;
 }
 
 /* Good until the next one. */

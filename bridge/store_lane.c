@@ -16,7 +16,7 @@ enum {
     EARLY = 16          /* leave in the midst of a turn, where none is on its way */
 };
 
-static const struct pacer_rule pacing = {.step_us = 4000, .max_us = 16000};
+static const struct pacer_rule pacing = {.step_us = 3000, .max_us = 16000};
 
 /* The fault point of a lane, where it has one. */
 #define LANE_POINT(lane, of_enqueue, of_ack)                                             \

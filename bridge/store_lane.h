@@ -152,8 +152,8 @@ struct lane_row {
 };
 extern const struct lane_row lane_rows[LANES];
 
-/* Notes in c of which of the batch's partitions it is. false: there is no room for another
- * one. */
+/* Notes in c of which of the batch's partitions it is. false: there is no room for
+ * another one. */
 bool batch_takes(struct batch *batch, struct change *c);
 /* It is done: one letter per change. */
 void batch_answer(struct batch *batch, struct slice codes);
@@ -200,9 +200,8 @@ struct store {
     struct redis *wakes;
     struct scripts scripts;
     struct args args;
-    struct buf record;  /* of the job that store_call.c makes a change of */
-    bool up, was_up;    /* as told by events; it was at least once */
-    bool short_records; /* layout 3: they leave out what their route says (job.h) */
+    struct buf record; /* of the job that store_call.c makes a change of */
+    bool up, was_up;   /* as told by events; it was at least once */
     unsigned open_count;
     uint64_t errors[REDIS_WRONG + 1], connections, arrivals;
     struct lane_list lanes; /* with work */

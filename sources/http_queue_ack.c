@@ -90,7 +90,7 @@ static int read_one(struct acks *a, const json_t *job, struct err *err)
     static const struct http_param row = {"token", HTTP_PARAM_INT, 0,    0,
                                           1,       INT64_MAX,      NULL, true};
     struct ack *ack = &a->ack[a->count++];
-    struct slice token;
+    struct slice token = {0};
     ack->acks = a;
     if (read_text(job, "id", &ack->id, err) < 0 ||
         read_text(job, "token", &token, err) < 0)
@@ -98,8 +98,7 @@ static int read_one(struct acks *a, const json_t *job, struct err *err)
     return http_param_set(&row, token, &ack->token, err);
 }
 
-/* NULL: err says why, status what to answer. */
-static struct acks *read_all(struct httpd_req *req, unsigned *status, struct err *err)
+static struct acks *read_all(struct httpd_req *req, struct err *err)
 {
     json_error_t why;
     struct slice text = httpd_body(req);
@@ -108,7 +107,6 @@ static struct acks *read_all(struct httpd_req *req, unsigned *status, struct err
     const json_t *jobs = json_object_get(body, "jobs");
     size_t n = json_array_size(jobs);
     if (n == 0 || n > HTTP_QUEUE_ACK_MAX || json_object_size(body) != 1) {
-        *status = n > HTTP_QUEUE_ACK_MAX ? 413 : 400;
         err_set(err, "the body is {\"jobs\": [1 to %d jobs]}, as JSON",
                 HTTP_QUEUE_ACK_MAX);
         json_decref(body);
@@ -119,7 +117,6 @@ static struct acks *read_all(struct httpd_req *req, unsigned *status, struct err
     a->body = body;
     for (size_t i = 0; i < n; i++) {
         if (read_one(a, json_array_get(jobs, i), err) < 0) {
-            *status = 400;
             acks_free(a);
             return NULL;
         }
@@ -132,17 +129,15 @@ void http_queue_ack(void *arg, struct httpd_req *req)
     struct http_source *s = arg;
     static const struct http_param none[] = {{0}};
     struct err err;
-    unsigned status = 400;
     if (!http_queue_is_name(req, httpd_segment(req, 0)))
         return;
     if (http_params_read(req, none, NULL, &err) < 0) {
         http_queue_bad(req, &err);
         return;
     }
-    struct acks *a = read_all(req, &status, &err);
+    struct acks *a = read_all(req, &err);
     if (a == NULL) {
-        httpd_error(req, status, status == 413 ? "oversize" : "bad-request", "%s",
-                    err.text);
+        http_queue_bad(req, &err);
         return;
     }
     a->open = 1 + a->count;

@@ -80,6 +80,30 @@ static void a_timer_is_never_early(void **state)
     }
 }
 
+static void on_short(void *arg)
+{
+    *(int64_t *)arg = loop_mono_us();
+    loop_stop();
+}
+
+/* A busy machine may be late at times, not each time. */
+static void a_timer_set_in_microseconds_waits_no_whole_millisecond(void **state)
+{
+    (void)state;
+    enum { WAIT_US = 200, TRIES = 50 };
+    int64_t fired_us, best_us = INT64_MAX;
+    struct timer *t = timer_new(on_short, &fired_us);
+    for (int i = 0; i < TRIES; i++) {
+        int64_t set_us = loop_mono_us();
+        timer_set_us(t, WAIT_US);
+        loop_run();
+        assert_true(fired_us - set_us >= WAIT_US);
+        best_us = fired_us - set_us < best_us ? fired_us - set_us : best_us;
+    }
+    timer_del(t);
+    assert_in_range(best_us, WAIT_US, 900);
+}
+
 static void timers_fire_in_the_order_of_their_deadlines(void **state)
 {
     (void)state;
@@ -515,6 +539,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_timer_is_never_early),
+        CASE(a_timer_set_in_microseconds_waits_no_whole_millisecond),
         CASE(timers_fire_in_the_order_of_their_deadlines),
         CASE(timers_of_whole_seconds_fire_in_one_turn),
         CASE(a_timer_set_to_zero_fires_once_in_each_turn),

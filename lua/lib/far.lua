@@ -17,8 +17,9 @@
 -- bytes), expiry (6 bytes of ms), the record. That of bridge/job.c is without its first 11 bytes,
 -- where the due time in these is the entry's.
 --
--- Holds before and after: an id of :where is not in :pool, and its entry is there; a job that stands
--- here stands nowhere else. The jobs of all lists are '#'.
+-- Holds before and after: the entry of an id of :where is there, and that id is not in :pool, unless a
+-- record of Kafka came since that has its name; a job that stands here stands nowhere else. The
+-- jobs of all lists are '#'.
 local FAR_PAGE = 4096 -- entries of one list, which Redis walks node by node
 local FAR_NAMES = 255 -- at most
 local FAR_WHERE, FAR_GROUP, FAR_EXPIRES, FAR_US, FAR_OFFSET, FAR_BARE_FIRST = 1, 2, 4, 8, 16, 32
@@ -26,6 +27,7 @@ local FAR_WHERE, FAR_GROUP, FAR_EXPIRES, FAR_US, FAR_OFFSET, FAR_BARE_FIRST = 1,
 local FAR_BARE = { [0x9401cf] = 32, [0x9601cf] = 64 }
 local FAR_HEAD = { [32] = '\148\1\207', [64] = '\150\1\207' }
 local far_slots, far_order = {}, {} -- what is to be put into slots: by their starts, and as they came
+local far_taken = {} -- list -> entries taken off its slot; no script looks for jobs before it takes some
 local far_texts = {} -- of :names, as far as this call knows it, both ways
 
 local function far_list(keys, start, ordinal)
@@ -190,9 +192,10 @@ local function far_place(keys, id)
     return nil
   end
   local start, ordinal = struct.unpack('>I6I4', place)
-  local taken = tonumber(redis.call('HGET', keys .. ':slots', start .. '<') or 0)
-  local first = math.max(math.floor(ordinal / FAR_PAGE) * FAR_PAGE, taken)
-  return far_list(keys, start, ordinal), ordinal - first, start, ordinal
+  local list = far_list(keys, start, ordinal)
+  far_taken[list] = far_taken[list] or tonumber(redis.call('HGET', keys .. ':slots', start .. '<') or 0)
+  local first = math.max(math.floor(ordinal / FAR_PAGE) * FAR_PAGE, far_taken[list])
+  return list, ordinal - first, start, ordinal
 end
 
 -- Its due time, its record and when it expires, or nil.

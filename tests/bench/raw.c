@@ -140,7 +140,7 @@ static void batch_add(struct batch *batch, struct change *c)
     batch->count++;
 }
 
-/* Numbers from 0 to n - 1, each once, in no order that shows. */
+/* From 0 to n - 1, spread evenly and in no order that shows. */
 static int64_t shuffled(int64_t i, int64_t n)
 {
     return (int64_t)((unsigned __int128)(uint64_t)i * 0x9E3779B97F4A7C15u % (uint64_t)n);
@@ -612,8 +612,7 @@ static void set_up_store(void)
     st.conf.instance = "raw";
     st.conf.horizon_ms = opt.horizon_ms;
     st.layout = META_LAYOUT;
-    st.short_records = true;
-    st.wake_channel = "tarry:wake";
+    st.wake_channel = mem_strdup("tarry:wake");
     char *colon = strchr(opt.route, ':');
     if (opt.queue && colon) {
         char *sink = mem_strdup(opt.route);

@@ -31,7 +31,8 @@ class Far(Bucket):
         rows = []
         for job in jobs:
             id_, due, how, part, offset, expires, group = (*job, *("", 0, -1, "", "")[len(job) - 2:])
-            rows.append((id_, due, "", how, part, offset, expires, record(due or now) if body is None else body, group, due))
+            text = record(due or now) if body is None else body
+            rows.append((id_, due, "", how, part, offset, expires, text, group, due))
         return self.enqueue(rows, now=now, **partitions)[1]
 
     def waiting(self):
@@ -167,6 +168,8 @@ def test_a_far_job_is_replaced_by_a_near_one_and_the_other_way_round(far):
     assert far.put(("n", FAR + HOUR, "r"), ("n", FAR + 1, "r"), ("x", FAR, "r")) == "rrs"
     assert far.far()[0]["n"][0] == FAR + 1
     assert far.sums() == {"stored": 7, "replaced": 4}
+    assert far.put(("x", NOW, "r"), ("x", NOW + 1, "r"), ("x", FAR, "r")) == "rrr"
+    assert far.sums() == {"stored": 10, "replaced": 7}
     far.move_all(START + HOUR + WIDTH)
     assert far.waiting() == {"a": NOW + 1, "n": FAR + 1, "x": FAR}
 
@@ -280,6 +283,13 @@ def test_a_name_that_a_producers_job_keeps_for_later_is_not_taken(far):
     far.put(("t/0/5", FAR + HOUR))
     assert far.move_all(START) == 1 and far.waiting() == {f"t/0/5/{START}.0": FAR}
     assert far.cancel("t/0/5") == "c" and far.claim(FAR)[2][0][0] == f"t/0/5/{START}.0".encode()
+
+
+def test_a_record_does_not_stand_for_a_job_of_its_name_in_one_call(far):
+    jobs = ("t/0/5", FAR, "u", 1, 5), ("t/0/5", FAR + 1, "", 0, -1)
+    assert far.put(*jobs, partitions=[("t/0", "")]) == "ss"
+    far.move_all(START)
+    assert far.waiting() == {f"t/0/5/{START}.0": FAR, "t/0/5": FAR + 1}
 
 
 def test_two_records_of_one_name_both_come(far):

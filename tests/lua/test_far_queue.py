@@ -172,6 +172,10 @@ def test_of_an_id_that_is_one_in_all_queues_only_the_last_stays(server):
     assert finish(keys=[*(f"tarry:{{s}}:a:{part}" for part in QUEUE), ids],
                   args=[NOW, 0, 0, "1", "wake", "w", HORIZON, "x", "", "deleted", ""])[1] == b"w"
     assert server.hlen(ids) == 0
+    put("a", "y", FAR)
+    drop = server.register_script(script_text("drop"))
+    drop(keys=[*(f"tarry:{{s}}:a:{part}" for part in QUEUE), ids], args=[NOW, 0, 0, "1", "wake", "w", HORIZON, "a", 9])
+    assert server.hlen(ids) == 0 and server.exists("tarry:{s}:a:far") == 0
 
 
 def test_no_sequence_of_calls_loses_or_doubles_a_job(q):

@@ -9,7 +9,7 @@ from lib.servers import wait_for
 CONNECTIONS = 64  # as many as the sink's max_in_flight
 BODY = "x" * 100
 BATCH = 1000
-FILL_S = 4  # from the first job sent to all of them due
+FILL_S = 6  # from the first job sent to all of them due
 CONF = """
 sinks: {{ hook: {{ type = "http"; url = "http://127.0.0.1:{port}/callback"; {options} }}; }};
 routes: {{ hook: {{ from = "http"; to = "hook"; }}; }};
@@ -27,8 +27,8 @@ def fill(daemon, count, due_s):
     assert time.time() < due_s, f"{count} jobs were not stored before they were due"
 
 
-@case("callbacks")
-def callbacks(b):
+@case("http-callbacks")
+def http_callbacks(b):
     """50,000 jobs that fall due together, each a POST of 100 bytes: from the first request to
     the answer to the last. Limit: the same requests by libcurl's multi interface alone, over
     as many connections, to the same receiver."""
@@ -51,5 +51,5 @@ def callbacks(b):
             wait_for("all acks", lambda d=daemon: d.metric("tarry_jobs_delivered_total") == count)
             daemon.stop()
     limit = ("bare libcurl", bare)
-    return [Figure("callbacks", "jobs/s", ours, limit=limit, want=("ratio>=", 0.7)),
-            Figure("callbacks, signed", "jobs/s", signed, limit=limit)]
+    return [Figure("HTTP callbacks", "jobs/s", ours, limit=limit, want=("ratio>=", 0.7)),
+            Figure("HTTP callbacks, signed", "jobs/s", signed, limit=limit)]

@@ -7,7 +7,7 @@ from lib.bench import Figure, Measured, case
 
 CONNECTIONS = 64
 COUNT = {"memory": 50000, "disk": 20000}
-FILL_S = {"memory": 6, "disk": 20}  # longer than putting them takes
+FILL_S = {"memory": 6, "disk": 12}  # longer than putting them takes
 PULLERS = {"memory": 16, "disk": 64}  # of tarry, and its producers: fsync needs more of them
 HOUR_S = 3600
 LATE_EVERY_US, LATE_COUNT = 4000, 2000  # 250 a second

@@ -40,7 +40,7 @@ class Pending:
         self.port = None
         daemon = b.tarry(CONF.format(port=1))  # makes the keys that say which layout this is
         daemon.stop()
-        b.end(1)
+        b.end(1)  # all but Redis
         self.names = names_of_digests(b, self.redis)
 
     def raw(self, mode, **options):

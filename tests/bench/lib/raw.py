@@ -13,7 +13,7 @@ def raw(b, redis, mode, **options):
     for name, value in options.items():
         if value is not None and value is not False:
             argv += [f"--{name.replace('_', '-')}"] + ([] if value is True else [value])
-    return json.loads(b.run(argv))
+    return json.loads(b.run(argv, timeout_s=1800))
 
 
 def limit(b, redis, mode, what, **options):
