@@ -101,8 +101,10 @@ static const struct opt daemon_rows[] = {
     {"queue_max", OPT_BYTES, AT(queue_max_bytes), "64MiB",
      .help = "The same in bytes; at least as much as job_max.", .min = KIB,
      .max = 65536 * MIB},
-    {"batch_max", OPT_INT, AT(batch_max_jobs), "500",
-     .help = "The most jobs in one script call to Redis.", .min = 1, .max = 1000},
+    {"batch_max", OPT_INT, AT(batch_max_jobs), "200",
+     .help = "The most jobs in one script call to Redis: while one runs nobody else has "
+             "its turn.",
+     .min = 1, .max = 1000},
     {"hops_max", OPT_INT, AT(hops_max), "8",
      .help = "How often one message may pass through tarry before that counts as a loop.",
      .min = 1, .max = 1000},

@@ -234,6 +234,13 @@ bool batch_takes(struct batch *batch, struct change *c)
     return true;
 }
 
+static unsigned jobs_max(const struct lane *lane)
+{
+    unsigned own = lane_rows[lane->kind].jobs_max;
+    unsigned all = lane->bucket->store->conf.batch_max;
+    return own > 0 && own < all ? own : all;
+}
+
 /* Takes from the queue what one call carries. */
 static struct batch *take(struct lane *lane)
 {
@@ -247,8 +254,7 @@ static struct batch *take(struct lane *lane)
     while ((c = TAILQ_FIRST(&lane->queue))) {
         bytes += c->record.n + c->tries.n + c->id.n + c->kept.n;
         if (batch->count > 0 &&
-            (c->seq > limit || batch->count >= lane->bucket->store->conf.batch_max ||
-             bytes > BATCH_BYTES_MAX))
+            (c->seq > limit || batch->count >= jobs_max(lane) || bytes > BATCH_BYTES_MAX))
             break;
         if (!batch_takes(batch, c))
             break;
@@ -309,6 +315,8 @@ int64_t lane_flush(struct lane *lane, int64_t now_us)
     struct node *node = bucket_node(lane->bucket);
     if (node == NULL || node->state != NODE_UP)
         return -1; /* its coming makes the next turn */
+    if (!redis_is_up(node->redis))
+        return -1; /* its loss is being told just now */
     if (waits_for_another(lane, node))
         return -1; /* the answer makes the next turn */
     int64_t hold_us = lane->hold_until_us > node->pause_until_us ? lane->hold_until_us
@@ -318,7 +326,7 @@ int64_t lane_flush(struct lane *lane, int64_t now_us)
     while (lane->queued > 0 && lane->flying < LANE_BATCHES) {
         if (TAILQ_FIRST(&lane->queue)->seq > older_than(lane))
             return -1; /* the other lane's answer makes the next turn */
-        int64_t wait_us = lane_wait_us(lane, lane->bucket->store->conf.batch_max, now_us);
+        int64_t wait_us = lane_wait_us(lane, jobs_max(lane), now_us);
         if (wait_us != 0)
             return wait_us;
         send_batch(lane, node, now_us);
@@ -342,8 +350,7 @@ void lane_add(struct lane *lane, struct change *c)
     count_in(lane, c);
     lane->bucket->store->open_count++;
     store_list_lane(lane->bucket->store, lane);
-    if ((lane->queued == EARLY && lane->flying == 0) ||
-        lane->queued == lane->bucket->store->conf.batch_max)
+    if ((lane->queued == EARLY && lane->flying == 0) || lane->queued == jobs_max(lane))
         flush_early(lane);
 }
 

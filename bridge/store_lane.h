@@ -149,6 +149,7 @@ struct lane_row {
     /* Pairs: the answer to what was sent again, and what the first run has answered then,
      * most likely. NULL: the script knows. */
     const char *again;
+    unsigned jobs_max; /* of one call, where each takes Redis long; 0: batch_max */
 };
 extern const struct lane_row lane_rows[LANES];
 

@@ -4,7 +4,7 @@
  * arguments of its lanes (bridge/store_rows.c), sent by hiredis and nothing else. It is
  * the limit beside which the daemon's figures stand.
  *
- *   raw MODE [--url unix:///PATH|redis://HOST:PORT] [--jobs 200000] [--batch 500]
+ *   raw MODE [--url unix:///PATH|redis://HOST:PORT] [--jobs 200000] [--batch 200]
  *       [--depth 4] [--payload 100] [--ids record|name|uuid] [--route bench/0]
  *       [--prefix tarry] [--due MS] [--spread MS] [--horizon MS] [--first N] [--pid PID]
  *       [--chunk 50000] [--each] [--far] [--queue] [--cluster]
@@ -62,7 +62,7 @@ static struct {
          .route = "bench/0",
          .prefix = "tarry",
          .jobs = 200000,
-         .batch = 500,
+         .batch = 200,
          .depth = 4,
          .chunk = 50000,
          .horizon_ms = 120000,
@@ -576,6 +576,7 @@ static void enqueue(long first, long jobs)
 
 static void cancel(long first, long jobs)
 {
+    const long most = least(opt.batch, lane_rows[LANE_CANCEL].jobs_max);
     char id[ID_TEXT_MAX];
     struct slice none = {NULL, 0};
     make_enqueues(first, jobs);
@@ -583,7 +584,7 @@ static void cancel(long first, long jobs)
     forget(&acks);
     for (long done = 0; done < jobs; done += acks.jobs[acks.n++]) {
         struct batch batch = {.list = TAILQ_HEAD_INITIALIZER(batch.list)};
-        acks.jobs[acks.n] = least(opt.batch, jobs - done);
+        acks.jobs[acks.n] = least(most, jobs - done);
         for (long i = 0; i < acks.jobs[acks.n]; i++)
             batch_add(&batch, change_new(id_of(first + done + i, id), none, none, none));
         acks.command[acks.n] = lane_command(LANE_CANCEL, &batch);

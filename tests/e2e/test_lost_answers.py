@@ -217,6 +217,18 @@ def test_a_claim_brings_its_jobs_when_their_lease_has_ended(bench):
     assert c.ids() == ["a"] and time.monotonic() - begun >= LEASE_S
 
 
+def test_jobs_that_ask_for_their_place_go_back_and_come_again(bench):
+    """So many that they would leave in the midst of the turn, on the connection that is ending."""
+    c = Case(bench, route="target_rate = 1000; target_burst = 100;")
+    at, ids = str(int(time.time() * 1000) + 1500), [f"j{n}" for n in range(10, 50)]
+    trap = c.proxy.lose("pace")
+    for id_ in ids:
+        c.tarry.ask("POST", "/v1/routes/r/jobs", "x", {"delay-id": id_, "deliver-at": at})
+    c.end(trap, delivered_total=40, pending=0, inflight=0)
+    assert len(trap.lost[0]) >= 2 * 16 and sorted(c.ids()) == ids
+
+
+
 @TWICE
 def test_the_next_run_of_a_job_is_its_only_one(bench, times):
     c = Case(bench)

@@ -29,7 +29,7 @@ def beside(b, way, rows, jobs):
         got = engine(b, redis, way, jobs)
         for name, step, mode, rate, options in rows:
             ours.setdefault(name, []).append(got[step])
-            raw.setdefault(name, []).append(limit(b, redis, mode, rate, batch=500, jobs=jobs, **options)[f"{rate}_per_s"])
+            raw.setdefault(name, []).append(limit(b, redis, mode, rate, batch=200, jobs=jobs, **options)[f"{rate}_per_s"])
     return [Figure(name, "jobs/s", ours[name], limit=(f"raw {rate}", raw[name]), want=("ratio>=", 0.8))
             for name, _, _, rate, _ in rows]
 

@@ -125,7 +125,7 @@ def ingest(b, name, want, **redis):
         ours.append(ingest_rate(way, count))
         cost.append(way.cost_us(count))
         way.tarry.stop()
-        raw.append(limit(b, way.redis, "phases", "enqueue", batch=500, jobs=count, due=-1000)["enqueue_per_s"])
+        raw.append(limit(b, way.redis, "phases", "enqueue", batch=200, jobs=count, due=-1000)["enqueue_per_s"])
     figures = [Figure(name, "jobs/s", ours, limit=("raw enqueue", raw), want=("ratio>=", 0.8))]
     if want:
         figures.append(Figure(name, "jobs/s", ours, want=(">=", want)))
@@ -170,7 +170,7 @@ def burst(b, name, count, want, **redis):
         verdicts.append(verdict)
         cost.append(way.cost_us(count))
         way.tarry.stop()
-        raw.append(limit(b, way.redis, "drain", "drain", batch=500, jobs=count, due=-1000)["drain_per_s"])
+        raw.append(limit(b, way.redis, "drain", "drain", batch=200, jobs=count, due=-1000)["drain_per_s"])
 
     def all_of(key):
         return [verdict[key] for verdict in verdicts]

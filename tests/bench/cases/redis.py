@@ -3,7 +3,7 @@
 from lib.bench import Figure, case
 from lib.raw import limit
 
-BATCHES = (1, 10, 100, 500)
+BATCHES = (1, 10, 100, 200, 500)
 
 
 def limits(b, aof, fsync="everysec"):
@@ -15,8 +15,8 @@ def limits(b, aof, fsync="everysec"):
             got = limit(b, redis, "phases", "enqueue", batch=batch, jobs=jobs, due=-1000)
             for name in names:
                 rates.setdefault(f"{name}, {batch} a call", []).append(got[f"{name}_per_s"])
-        for mode, name in (("drain", "claim and ack, 500 a call"), ("whole", "all three, 500 a call")):
-            got = limit(b, redis, mode, mode, batch=500, jobs=b.jobs(300000), due=-1000)
+        for mode, name in (("drain", "claim and ack, 200 a call"), ("whole", "all three, 200 a call")):
+            got = limit(b, redis, mode, mode, batch=200, jobs=b.jobs(300000), due=-1000)
             rates.setdefault(name, []).append(got[f"{mode}_per_s"])
     return [Figure(name, "jobs/s", runs) for name, runs in sorted(rates.items(), key=lambda row: row[0].split(",")[0])]
 

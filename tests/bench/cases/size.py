@@ -19,6 +19,7 @@ from lib.servers import wait_for
 HOUR_MS = 3600 * 1000
 SIZES = (10000, 1000000, 10000000)
 DUE = 1000       # jobs that are due when the daemon starts
+CHUNK = 1000     # jobs at hand at a time, whatever waits beside them
 SLOW_US = 200    # what takes less is not looked at
 AUDIT_S = 5
 AUDIT_STEPS, AUDIT_COUNT = 300, 100  # of each part; as bridge/audit.c looks at
@@ -65,18 +66,18 @@ class Pending:
         return daemon, ready, time.monotonic() - begun
 
     def costs(self):
-        """us of Redis' CPU per job and script, 500 a call."""
-        jobs, chunk = self.b.jobs(100000), max(500, self.size // 10)
-        near = self.raw("phases", jobs=jobs, chunk=min(chunk, 50000), due=-1000)
-        far = self.raw("phases", jobs=jobs, chunk=min(chunk, 50000), far=True)
-        cancel = self.raw("cancel", jobs=jobs, chunk=min(chunk, 50000), **SCATTERED)
+        """us of Redis' CPU per job and script, 200 a call."""
+        jobs, chunk = self.b.jobs(100000), CHUNK
+        near = self.raw("phases", jobs=jobs, chunk=chunk, due=-1000)
+        far = self.raw("phases", jobs=jobs, chunk=chunk, far=True)
+        cancel = self.raw("cancel", jobs=jobs, chunk=chunk, **SCATTERED)
         got = {name: near[f"{name}_redis_us"] for name in ("enqueue", "claim", "ack")}
         return {**got, "enqueue, far": far["enqueue_redis_us"], "move": far["move_redis_us"],
                 "enqueue, far, scattered": cancel["enqueue_redis_us"], "cancel, far": cancel["cancel_redis_us"]}
 
     def longest(self):
         """name of a script -> ms of Redis' CPU in its longest run: full batches, and audit's steps."""
-        jobs, options = self.b.jobs(20000), {"each": True, "chunk": min(max(500, self.size // 10), 20000)}
+        jobs, options = self.b.jobs(20000), {"each": True, "chunk": CHUNK}
         near = self.raw("phases", jobs=jobs, due=-1000, **options)
         far = self.raw("phases", jobs=jobs, far=True, **options)
         cancel = self.raw("cancel", jobs=jobs, **SCATTERED, **options)

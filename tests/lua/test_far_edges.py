@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The edges of lua/lib/far.lua: what is broken, what is left behind, who came first."""
+import pytest
+import redis
+
+from conftest import FAR_PAGE
+from queues import Queue, record as queue_record
+from test_audit import audit
+from test_far import A, EARLY, FAR, HORIZON, HOUR, NOW, START, WIDTH, Far, far, far_list, kafka, keyed  # noqa: F401
+
+
+@pytest.fixture
+def q(server):
+    made = Queue(server)
+    made.horizon = HORIZON
+    yield made
+    made.check()
+
+
+# --- a script that fails half way ---
+
+def test_an_entry_that_cannot_be_read_costs_no_other(far, server):
+    far.put(*[(f"job{i}", FAR) for i in range(9)])
+    whole = server.lindex(far_list(far), 4)
+    server.lset(far_list(far), 4, b"\x01")
+    with pytest.raises(redis.ResponseError):
+        far.move(START, early=EARLY)
+    server.lset(far_list(far), 4, whole)
+    far.check()
+    assert len(far.far()[0]) == 9 and far.move_all(START) == 9
+
+
+def test_a_pool_that_is_none_costs_no_job(far, server):
+    far.put(*[(f"job{i}", FAR) for i in range(9)])
+    server.set(far.key["pool"], "no hash")
+    with pytest.raises(redis.ResponseError):
+        far.move(START, early=EARLY)
+    server.delete(far.key["pool"])
+    assert len(far.far()[0]) == 9 and far.move_all(START) == 9
+
+
+# --- who came first ---
+
+def leave(keyed, n):
+    order = []
+    while len(order) < n:
+        _, lease, jobs = keyed.claim(FAR)
+        assert jobs
+        order += [i.decode() for i, _, _ in jobs]
+        keyed.ack(lease, *order[-len(jobs):])
+    return order
+
+
+def test_a_large_job_does_not_overtake_a_far_one_of_its_key_and_time(keyed):
+    keyed.put(("small", FAR, "", 0, -1, "", A))
+    keyed.put(("large", FAR, "", 0, -1, "", A), body="x" * 5000)
+    keyed.put(("last", FAR, "", 0, -1, "", A))
+    assert sorted(keyed.far()[0]) == ["last", "small"]
+    keyed.move_all(START)
+    assert leave(keyed, 3) == ["small", "large", "last"]
+
+
+def test_the_order_holds_when_slots_grow_wider(keyed):
+    due = START + WIDTH - 1
+    keyed.horizon = 4000
+    keyed.put(("first", due, "", 0, -1, "", A))
+    keyed.horizon = HORIZON
+    keyed.put(("second", due, "", 0, -1, "", A))
+    assert keyed.client.zcard(keyed.key["far"]) == 2
+    keyed.move_all(due)
+    assert [i.decode() for i, *_ in keyed.claim(due)[2]] == ["first"]
+
+
+# --- what is left behind ---
+
+def test_lists_of_jobs_that_all_have_gone_go_too(far):
+    far.put(("a", FAR), ("b", FAR + HOUR), ("c", FAR + HOUR))
+    kafka(far, (1, FAR))
+    assert far.cancel("a", "b") == "cc" and far.slot == START
+    far.client.delete(far.key["ingest"])
+    far.move_all(START)
+    assert far.cancel("c") == "c" and far.cancel("t/0/1") == "c"
+    assert far.rest() == [] and far.count(NOW)[0] == 0
+
+
+def test_a_slot_begins_anew_within_the_call_that_emptied_it(far):
+    far.put(("a", FAR), ("b", FAR))
+    assert far.move(START, early=EARLY, most=1)[0] == 1
+    kafka(far, (1, FAR + HOUR))
+    far.move_all(FAR + HOUR)
+    far.put(("c", FAR + 2 * HOUR))
+    jobs = ("c", FAR + 2 * HOUR + 1, "r"), ("t/0/2", FAR + 2 * HOUR, "u", 1, 2), ("c", FAR + 2 * HOUR + 2, "r")
+    assert far.put(*jobs, partitions=[("t/0", "")]) == "rsr"
+    assert far.far()[0]["c"][0] == FAR + 2 * HOUR + 2 and [i for i, *_ in far.far()[1]] == ["t/0/2"]
+    assert far.cancel("c") == "c" and len(far.far()[1]) == 1
+
+
+def test_the_sums_of_a_queue_end_also_when_its_last_job_was_far(q, server):
+    q.put(("a", FAR))
+    assert server.ttl(q.key["sums"]) == -1 and q.finish(NOW, "a", reason="deleted") == "w"
+    assert server.ttl(q.key["sums"]) > 0 and q.rest() == []
+
+
+@pytest.mark.parametrize("n", [1, 2500])
+def test_a_sealed_bucket_forgets_many_slots_some_at_a_time(far, server, n):
+    server.hset(far.key["slots"], "#", 0)
+    for i in range(n):
+        start = START + i * WIDTH
+        server.zadd(far.key["far"], {start: start})
+        server.hset(far.key["slots"], mapping={start: 1, f"{start}.0-": 1})
+        server.rpush(f"{far.key['far']}:{start}.0", "")
+    far.run("seal", ("pool",), NOW, "s")
+    calls, spent = 1, 0
+    while far.run("seal", ("pool",), NOW, "c")[1] > 0:
+        calls += 1
+        assert far.run("seal", ("pool",), NOW, "")[1] == 0, "what looks at it asks again for it to be cleaned"
+    assert calls == (1 if n == 1 else 3)
+    assert server.keys(far.key["far"] + "*") == [] and not server.exists(far.key["slots"], far.key["sums"])
+
+
+def test_all_jobs_are_dropped_also_behind_a_slot_whose_jobs_have_gone(q):
+    q.put(("a", FAR), ("b", FAR + HOUR))
+    q.finish(NOW, "a", reason="deleted")
+    now = START - EARLY
+    while q.drop(now, "a", 9) > 0:
+        pass
+    assert q.far() == ({}, []) and q.rest() == []
+
+
+# --- others ---
+
+def test_a_time_that_no_slot_can_name_is_near(far):
+    due = 253_402_300_799_000
+    assert far.put(("a", due)) == "s" and far.find("a")[:2] == [b"w", due] and far.cancel("a") == "c"
+
+
+def test_a_record_of_kafka_that_is_sent_again_is_here(far):
+    assert kafka(far, (10, FAR)) == "s"
+    rows = [("t/0/10", FAR, "U", 1, 10), ("t/0/11", FAR, "U", 1, 11)]
+    assert far.put(*rows, partitions=[("t/0", 9)]) == "ss", "the answer was lost, or the call"
+    assert len(far.far()[1]) == 2 and far.sums()["stored"] == 2
