@@ -217,9 +217,15 @@ static bool live_turned_away(struct leased *l, int64_t lateness_ms, int64_t now_
 {
     if (ended_by_time(l, lateness_ms, now_ms))
         return true;
-    if (!is_poison(l))
+    if (is_poison(l)) {
+        settle_give_up(l, REASON_RETRIES);
+        return true;
+    }
+    struct err err;
+    if (route_target(l->sched->route, l->job, &err) == 0)
         return false;
-    settle_give_up(l, REASON_RETRIES);
+    tries_set_error(&l->tries, err.text);
+    settle_give_up(l, REASON_NO_ROUTE);
     return true;
 }
 

@@ -3,7 +3,7 @@
  * redis.h - one connection to one Redis server, kept up.
  *
  * Ours on the loop (TCP, Unix socket, TLS, AUTH, SELECT, deadlines, reconnection with
- * backoff and jitter); hiredis formats commands and parses replies. Commands are
+ * backoff and jitter); resp.c formats commands, hiredis parses replies. They are
  * pipelined and answered in order. Everything queued in one turn of the loop leaves in
  * one write.
  */

@@ -146,6 +146,20 @@ static int shown(struct slice s)
     return s.n < 100 ? (int)s.n : 100;
 }
 
+/* -1: its target can't be told, and err says why. */
+static int set_target(const struct route *route, struct job *job,
+                      const struct slice *captures, unsigned n, struct err *err)
+{
+    struct buf target = {0};
+    int bad = tmpl_render(route->target, job, captures, n, slice_of(route->conf->name),
+                          &target, err);
+    if (bad == 0)
+        job->target = job_keep(job, buf_slice(&target));
+    buf_free(&target);
+    job->target_asked = bad == 0 && route->target_open;
+    return bad;
+}
+
 struct route *route_for(const struct source *src, struct job *job, int *bad,
                         struct err *err)
 {
@@ -168,17 +182,16 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
     }
     /* A source that names the target itself is believed where the route names none. */
     if (route->target && (job->target.n == 0 || route->conf->topic)) {
-        struct buf target = {0};
-        *bad = tmpl_render(route->target, job, captures, n, slice_of(route->conf->name),
-                           &target, err);
-        if (*bad == 0)
-            job->target = job_keep(job, buf_slice(&target));
-        buf_free(&target);
-        job->target_asked = *bad == 0 && route->target_open;
+        *bad = set_target(route, job, captures, n, err);
     } else if (job->target.n > 0) {
         job->target_asked = route->sink->ops->origin != NULL;
     }
     return route;
+}
+
+int route_target(const struct route *route, struct job *job, struct err *err)
+{
+    return route->target && job->target.n == 0 ? set_target(route, job, NULL, 0, err) : 0;
 }
 
 const struct retry_policy *route_retry_policy(const struct route *route,

@@ -34,6 +34,9 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
 struct route *route_first(const struct source *src);
 /* By its name; NULL: there is none. */
 struct route *route_of_name(const struct bridge *bridge, struct slice name);
+/* Sets job->target where its record leaves it out and the route has no fixed one any more
+ * (job.h). -1: it can't be told, and err says why. */
+int route_target(const struct route *route, struct job *job, struct err *err);
 /* The schedule that the job asked for, or the route's own. job may be NULL. */
 const struct retry_policy *route_retry_policy(const struct route *route,
                                               const struct job *job);

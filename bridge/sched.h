@@ -3,7 +3,8 @@
  * sched.h - when the due jobs of a bucket are claimed.
  *
  * One timer per bucket, set to its first due time; nothing is polled because jobs wait. A
- * claim asks for as many jobs as the route's sink has credit for.
+ * claim asks for as many jobs as the route's sink has credit for, and for half of what it
+ * may have under way at most: Redis looks for the next while these are delivered.
  *
  * Where several instances share a Redis, each bucket has an owner, who claims at the due
  * time (alive.h). The others look whether the first job is still there SCHED_LATE_MS

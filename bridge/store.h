@@ -59,8 +59,6 @@ struct store *store_new(const struct store_conf *conf, const struct store_events
 void store_free(struct store *st);
 /* In a cluster: every master is, and every slot has one. */
 bool store_is_up(const struct store *st);
-/* Up, and none of its servers answers everything with an error that asks to wait. */
-bool store_is_ready(const struct store *st);
 /* Up, and not refusing writes for lack of memory: sources may go on. */
 bool store_takes_jobs(const struct store *st);
 /* Up, and not answering everything with an error, such as BUSY or MISCONF. Full is ready

@@ -8,7 +8,7 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    ENTRIES = 150,            /* of one call: one to two ms of Redis' time */
+    ENTRIES = 100,            /* of one call: half a ms to two of Redis' time */
     REST = 3,                 /* so many times as long as the call took */
     EARLY_MIN_MS = 500,       /* with a very short horizon */
     EARLY_OFF_MS = 60 * 1000, /* without one: what waits from before */
@@ -104,7 +104,8 @@ static void read_reply(struct bucket *b, const struct redisReply *r)
     int64_t first_ms = r->element[FIRST]->integer, head = r->element[HEAD]->integer;
     bool in_vain = r->element[TAKEN]->integer == 0 && b->far.first_ms == first_ms;
     b->far.first_ms = first_ms;
-    if (in_vain && first_ms >= 0) /* Redis' clock was set back, and ours of it is old */
+    if (in_vain && first_ms >= 0 && until_us(b, first_ms - early_ms(b)) <= 0)
+        /* Redis' clock was set back, and ours of it is old. */
         wake_after(b, AGAIN_MS);
     else
         arm(b);

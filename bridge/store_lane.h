@@ -31,7 +31,7 @@ enum lane_kind {
     LANES
 };
 enum {
-    LANE_BATCHES = 4,        /* on their way at once, of full ones */
+    LANE_BATCHES = 8,        /* on their way at once, of full ones */
     LANE_WINDOW = 2,         /* of others: one is with Redis, one behind it */
     LANE_PARTITIONS_MAX = 64 /* of Kafka, in one batch */
 };
@@ -114,11 +114,11 @@ struct bucket {
     uint64_t next_seq;
 };
 
-/* Changes of one lane on their way in one call. */
 struct lane_partition {
     const char *name; /* interned, as in struct origin */
     int64_t before;   /* of its first record in the batch */
 };
+/* Changes of one lane on their way in one call. */
 struct batch {
     struct lane *lane;
     struct node *node; /* that has them */

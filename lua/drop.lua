@@ -22,17 +22,19 @@ local function drop(key, ids)
   end
 end
 
--- Those of the first slot; it says how many, and is called again until there are none.
+-- Those of the first slot that is left; it says how many, and is called again until there are none.
 local function drop_far()
-  if slot < 0 then
+  local start = slot >= 0 and far.first(keys) or -1
+  if start < 0 then
     return
   end
-  local jobs, taken = far.pop(keys, slot, math.min(most, 1000))
-  for _, job in ipairs(jobs) do
+  local front = far.front(keys, start, math.min(most, 1000))
+  far.pop(keys, front)
+  for _, job in ipairs(front.jobs) do
     forget(job.id)
   end
-  sums_add('dropped', #jobs)
-  n = n + taken
+  sums_add('dropped', #front.jobs)
+  n = n + front.taken
 end
 
 if ARGV[8] == 'd' then

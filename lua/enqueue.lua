@@ -76,7 +76,8 @@ local function in_order()
     return order
   end
 --#include lib/order.lua
-  order = { place = order_place, note = order_note, gone = order_gone, cancelled = order_cancelled }
+  order = { place = order_place, note = order_note, gone = order_gone, cancelled = order_cancelled,
+            arrival = order_arrival }
   return order
 end
 
@@ -199,7 +200,7 @@ local function flush()
   end
   for _, job in ipairs(placed) do
     local place = job.dead and in_order().note or in_order().place
-    place(job.id, job.due, job.group)
+    place(job.id, job.due, job.group, job.arrival)
   end
   placed = {}
 end
@@ -223,7 +224,7 @@ local function put(i, id, at, how, code)
     due = math.max(tonumber(due), now + 1)
   end
   if group and group ~= '' and how ~= 'f' then
-    placed[#placed + 1] = { id = id, due = due, group = group, dead = how == 'd' }
+    placed[#placed + 1] = { id = id, due = due, group = group, dead = how == 'd', arrival = in_order().arrival() }
     if how ~= 'd' then
       return
     end
@@ -238,6 +239,7 @@ end
 
 local FAR_HOW = { [''] = true, u = true, r = true, b = true }
 local FAR_RECORD_BYTES, FAR_ID_BYTES, FAR_WIDTH = 4096, 255, 60000 -- at most
+local FAR_END_MS = 1e14 -- before it: later ones Lua writes with an exponent
 local horizon = tonumber(ARGV[6]) or 0
 local width = math.min(FAR_WIDTH, math.max(1000, math.floor(horizon / 2)))
 
@@ -259,6 +261,9 @@ local function slot_of(at, how)
   end
   local due = tonumber(text)
   local ms = of_queue and math.floor(due / 1000) or due
+  if ms >= FAR_END_MS then
+    return nil
+  end
   local start = ms - ms % width
   if horizon == 0 or start - now <= horizon then
     local there = by_key and redis.call('ZREVRANGEBYSCORE', base .. ':far', ms, ms - FAR_WIDTH + 1, 'LIMIT', 0, 1)[1]
@@ -276,8 +281,9 @@ local function put_far(at, id, start, due, how)
   elseif beginning and #id ~= #beginning + 1 + #offset then
     beginning = nil -- it is named otherwise
   end
+  local arrival = group ~= '' and in_order().arrival()
   far_jobs().put(base, start, id, due, of_queue, argv[at + 2], how ~= 'u', beginning, offset,
-                 group ~= '' and group, argv[at + 7])
+                 group ~= '' and group, arrival, argv[at + 7])
 end
 
 local ids, asks = {}, false
@@ -314,8 +320,9 @@ local AGAIN = { A = '', B = 'b', D = 'd', F = 'f', R = 'r', U = 'u' }
 local codes, index, stored = {}, {}, 0
 for i, id in ipairs(ids) do
   local how, name, mine = argv[at + 6], nil, false
-  if AGAIN[how] then
-    how = AGAIN[how]
+  local again = AGAIN[how]
+  if again then
+    how = again
     mine = not index[id] and (there[i] == argv[at + 2] or is_it(id, argv[at + 2], how))
   elseif #how > 1 then
     name = argv[3] .. ' ' .. string.sub(how, 2)
@@ -330,6 +337,8 @@ for i, id in ipairs(ids) do
     end
     if sealed and code == 'g' then
       code = nil -- the record before it has passed on
+    elseif code == 'k' and again and how == 'u' and near and slot_of(at, how) then
+      mine = not index[id] -- nobody has an index of it, but it can't have left yet
     end
   end
   if mine then

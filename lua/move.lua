@@ -12,7 +12,7 @@
 --   that had gone; entries left in that slot; start of the first slot left in ms, or -1; due time
 --   of the first job in :delay (of a queue in us), or -1.
 -- Nothing is taken before its time: then moved and taken are 0. Any number of callers may do it.
--- Cost: O(k log n) for k entries. Called by store_far.c.
+-- What is read is read before the first write: an error loses nothing. Cost: O(k log n) for k entries. Called by store_far.c.
 --#include lib/far.lua
 --#include lib/far_move.lua
 --#include lib/order.lua

@@ -11,7 +11,8 @@
 --   string  :sealed  since when it is, in ms. It stays for good: an instance that slept through
 --           everything must not store anything there. enqueue.lua reads it.
 --
--- Returns {since when or -1, jobs, until when an id is remembered or 0, now}.
+-- Returns {since when or -1, jobs, until when an id is remembered or 0, now}; jobs 1 also where 'c'
+-- has to come again.
 -- Repeatable. Cost: O(1). Called by store_seal() in bridge/store_meta.c.
 local base = string.sub(KEYS[1], 1, -6) -- without ":pool"
 local now = tonumber(ARGV[1])
@@ -26,10 +27,13 @@ if ARGV[2] == 's' and not since then
   since = now
 elseif ARGV[2] == 'c' and since and jobs == 0 then
 --#include lib/far.lua
-  far_forget(base)
-  redis.call('DEL', base .. ':ingest', base .. ':seen', base .. ':ended', base .. ':tries',
-             base .. ':held', base .. ':place', base .. ':lead', base .. ':away', base .. ':sums',
-             base .. ':told')
+  if far_forget(base) then
+    redis.call('DEL', base .. ':ingest', base .. ':seen', base .. ':ended', base .. ':tries',
+               base .. ':held', base .. ':place', base .. ':lead', base .. ':away', base .. ':sums',
+               base .. ':told')
+  else
+    jobs = 1 -- none, but it is to be asked again
+  end
 end
 local last = redis.call('ZREVRANGE', base .. ':seen', 0, 0, 'WITHSCORES')[2]
 return { tonumber(since or -1), jobs, tonumber(last or 0), now }

@@ -306,6 +306,16 @@ static bool sees_address(const struct http_call *c)
     return c->s->o.proxy == NULL;
 }
 
+/* Where a kept connection broke under the request: the socket that the look-up is watched
+ * by is none of ours. */
+static int on_look_up(void *resolver, void *reserved, void *arg)
+{
+    struct http_call *c = arg;
+    (void)resolver, (void)reserved;
+    c->connected = false;
+    return 0;
+}
+
 static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
 {
     struct http_call *c = arg;
@@ -397,6 +407,8 @@ static CURL *new_easy(const struct http_opts *o, struct http_call *c)
     curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
+    curl_easy_setopt(e, CURLOPT_RESOLVER_START_FUNCTION, on_look_up);
+    curl_easy_setopt(e, CURLOPT_RESOLVER_START_DATA, c);
     curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
     curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, http_multi_close);

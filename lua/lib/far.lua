@@ -14,7 +14,7 @@
 --
 -- An entry: flags (FAR_...), due time behind START (2 bytes of ms, or 4 of us), length of the id (a
 -- byte), the id (or the number of its beginning and what follows the slash behind that), group (16
--- bytes), expiry (6 bytes of ms), the record. That of bridge/job.c is without its first 11 bytes,
+-- bytes) and arrival (6 bytes; lib/order.lua), expiry (6 bytes of ms), the record. That of bridge/job.c is without its first 11 bytes,
 -- where the due time in these is the entry's.
 --
 -- Holds before and after: the entry of an id of :where is there, and that id is not in :pool, unless a
@@ -22,6 +22,7 @@
 -- jobs of all lists are '#'.
 local FAR_PAGE = 4096 -- entries of one list, which Redis walks node by node
 local FAR_NAMES = 255 -- at most
+local FAR_FORGET = 250 -- slots in one call
 local FAR_WHERE, FAR_GROUP, FAR_EXPIRES, FAR_US, FAR_OFFSET, FAR_BARE_FIRST = 1, 2, 4, 8, 16, 32
 -- What bridge/job.c begins a record with, before the due time: an array of four or six, version 1.
 local FAR_BARE = { [0x9401cf] = 32, [0x9601cf] = 64 }
@@ -63,8 +64,9 @@ local function far_text(keys, number)
 end
 
 -- A job is to be put into a slot; due in ms or, where us is set, in us; named: others may name it,
--- else its id is beginning, slash, offset, or beginning is not given; group: or false; expires: or ''.
-local function far_put(keys, start, id, due, us, record, named, beginning, offset, group, expires)
+-- else its id is beginning, slash, offset, or beginning is not given; group: or false, and when it
+-- arrived; expires: or ''.
+local function far_put(keys, start, id, due, us, record, named, beginning, offset, group, arrival, expires)
   local rows = far_slots[start]
   if not rows then
     -- Entries; ids: of those that go to :where; the start as a text, since Redis is told it often.
@@ -86,7 +88,7 @@ local function far_put(keys, start, id, due, us, record, named, beginning, offse
   end
   local more = ''
   if group then
-    flags, more = flags + FAR_GROUP, group
+    flags, more = flags + FAR_GROUP, group .. struct.pack('>I6', arrival)
   end
   if expires ~= '' then
     flags, more = flags + FAR_EXPIRES, more .. struct.pack('>I6', tonumber(expires))
@@ -152,7 +154,7 @@ local function far_flush(keys)
   far_slots, far_order = {}, {}
 end
 
--- Of an entry: id, due time, record, group, when it expires, whether its id is in :where.
+-- Of an entry: id, due time, record, group, when it expires, whether its id is in :where, arrival.
 local function far_read(keys, entry, start)
   local flags, due, length, number, at = string.byte(entry), nil, nil, nil, nil
   local us = bit.band(flags, FAR_US) ~= 0
@@ -163,7 +165,7 @@ local function far_read(keys, entry, start)
     due, length, at = struct.unpack('>I2B', entry, 2)
     due = start + due
   end
-  local id, group, expires
+  local id, group, arrival, expires
   if bit.band(flags, FAR_OFFSET) ~= 0 then
     id = far_text(keys, string.byte(entry, at)) .. '/' .. string.sub(entry, at + 1, at + length)
     at = at + 1 + length
@@ -172,7 +174,8 @@ local function far_read(keys, entry, start)
     at = at + length
   end
   if bit.band(flags, FAR_GROUP) ~= 0 then
-    group, at = string.sub(entry, at, at + 15), at + 16
+    group = string.sub(entry, at, at + 15)
+    arrival, at = struct.unpack('>I6', entry, at + 16)
   end
   if bit.band(flags, FAR_EXPIRES) ~= 0 then
     expires, at = struct.unpack('>I6', entry, at)
@@ -181,7 +184,7 @@ local function far_read(keys, entry, start)
   if head then
     record = head .. struct.pack('>I8', us and math.floor(due / 1000) or due) .. record
   end
-  return id, due, record, group, expires, bit.band(flags, FAR_WHERE) ~= 0
+  return id, due, record, group, expires, bit.band(flags, FAR_WHERE) ~= 0, arrival
 end
 
 -- Where the entry of a job is: its list, its index there, its start and its ordinal; nil: it is
@@ -209,7 +212,29 @@ local function far_find(keys, id)
   return due, record, expires
 end
 
--- It goes. Gives how many did.
+-- Deletes what slots without jobs have left, FAR_FORGET of them at most; says whether that was all.
+local function far_forget(keys)
+  local starts = redis.call('ZRANGE', keys .. ':far', 0, FAR_FORGET - 1)
+  for _, start in ipairs(starts) do
+    local size = tonumber(redis.call('HGET', keys .. ':slots', start) or 0)
+    for ordinal = 0, size - 1, FAR_PAGE do
+      redis.call('DEL', far_list(keys, start, ordinal))
+      redis.call('HDEL', keys .. ':slots', start .. '.' .. math.floor(ordinal / FAR_PAGE) .. '-')
+    end
+  end
+  if #starts > 0 then
+    redis.call('HDEL', keys .. ':slots', unpack(starts))
+    redis.call('ZREM', keys .. ':far', unpack(starts))
+  end
+  if #starts == FAR_FORGET then
+    return false
+  end
+  redis.call('DEL', keys .. ':slots', keys .. ':where', keys .. ':names')
+  far_taken, far_texts = {}, {}
+  return true
+end
+
+-- It goes, and with the last one what all have left, unless that is much. Gives how many did.
 local function far_take(keys, id)
   local list, index, start, ordinal = far_place(keys, id)
   if not list then
@@ -218,17 +243,8 @@ local function far_take(keys, id)
   redis.call('HDEL', keys .. ':where', id)
   redis.call('LSET', list, index, '')
   redis.call('HINCRBY', keys .. ':slots', start .. '.' .. math.floor(ordinal / FAR_PAGE) .. '-', 1)
-  redis.call('HINCRBY', keys .. ':slots', '#', -1)
-  return 1
-end
-
--- Deletes what slots without jobs have left.
-local function far_forget(keys)
-  for _, start in ipairs(redis.call('ZRANGE', keys .. ':far', 0, -1)) do
-    local size = tonumber(redis.call('HGET', keys .. ':slots', start) or 0)
-    for ordinal = 0, size - 1, FAR_PAGE do
-      redis.call('DEL', far_list(keys, start, ordinal))
-    end
+  if redis.call('HINCRBY', keys .. ':slots', '#', -1) == 0 then
+    far_forget(keys)
   end
-  redis.call('DEL', keys .. ':far', keys .. ':slots', keys .. ':where', keys .. ':names')
+  return 1
 end

@@ -31,44 +31,49 @@ local function far_shrink(keys, start, from, upto, size, jobs, gone)
   end
 end
 
--- Takes so many entries off the front of a slot, fewer at the end of a list; gives their jobs, how
--- many entries that were, and how many are left. LPOP is the first write: it is not refused when
--- Redis is out of memory, nor is what follows then.
-local function far_pop(keys, start, most)
+-- The entries at the front of a slot, so many of them, fewer at the end of a list. Only read: an
+-- error loses nothing.
+local function far_front(keys, start, most)
   local counts = redis.call('HMGET', keys .. ':slots', start, start .. '<')
   local size, from = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
   local list_end = math.min((math.floor(from / FAR_PAGE) + 1) * FAR_PAGE, size)
-  local entries = redis.call('LPOP', far_list(keys, start, from), math.max(math.min(most, list_end - from), 1)) or {}
+  local list = far_list(keys, start, from)
+  local entries = redis.call('LRANGE', list, 0, math.max(math.min(most, list_end - from), 1) - 1)
   local jobs, known = {}, {}
   for i, entry in ipairs(entries) do
     if entry ~= '' then
       local job = { ordinal = from + i - 1 }
-      job.id, job.due, job.record, job.group, job.expires, job.named = far_read(keys, entry, start)
+      job.id, job.due, job.record, job.group, job.expires, job.named, job.arrival = far_read(keys, entry, start)
       jobs[#jobs + 1] = job
       known[#known + 1] = job.named and job.id or nil
     end
   end
-  if #known > 0 then
-    redis.call('HDEL', keys .. ':where', unpack(known))
+  return { start = start, list = list, jobs = jobs, known = known, taken = #entries, from = from,
+           upto = #entries > 0 and from + #entries or list_end, size = size }
+end
+
+-- Takes them off. LTRIM is the first write: it is not refused when Redis is out of memory, nor is
+-- what follows then.
+local function far_pop(keys, front)
+  redis.call('LTRIM', front.list, front.taken, -1)
+  if #front.known > 0 then
+    redis.call('HDEL', keys .. ':where', unpack(front.known))
   end
-  local upto = #entries > 0 and from + #entries or list_end
-  far_shrink(keys, start, from, upto, size, #jobs, #entries - #jobs)
-  return jobs, #entries, size - upto
+  far_shrink(keys, front.start, front.from, front.upto, front.size, #front.jobs, front.taken - #front.jobs)
 end
 
 -- A record of Kafka and a job of a producer may have one name, and a topic that was made anew has
 -- the names of the old one: a job whose id is used goes on under a longer one.
 local function far_rename(keys, jobs, start)
-  local ids, used, named = {}, {}, {}
+  local ids, used = {}, {}
   for i, job in ipairs(jobs) do
     ids[i] = job.id
-    named[job.id] = named[job.id] or job.named
   end
   local there = redis.call('HMGET', keys .. ':pool', unpack(ids))
   local where = keys .. ':where'
   local known = redis.call('EXISTS', where) == 1 and redis.call('HMGET', where, unpack(ids)) or {}
   for i, job in ipairs(jobs) do
-    if there[i] or known[i] or used[job.id] or (named[job.id] and not job.named) then
+    if there[i] or used[job.id] or (known[i] and not job.named) then
       job.id = job.id .. '/' .. start .. '.' .. job.ordinal
     end
     used[job.id] = true
@@ -76,13 +81,16 @@ local function far_rename(keys, jobs, start)
 end
 
 -- Moves entries of a slot, most <= 1000; gives how many jobs came to wait, entries taken, entries
--- left in it. place(id, due, group): for a job of a group (lib/order.lua).
+-- entries left in it. place(id, due, group, arrival): for a job of a group (lib/order.lua).
 local function far_move(keys, start, most, place)
-  local jobs, taken, left = far_pop(keys, start, most)
+  local front = far_front(keys, start, most)
+  local jobs, left = front.jobs, front.size - front.upto
   if #jobs == 0 then
-    return 0, taken, left
+    far_pop(keys, front)
+    return 0, front.taken, left
   end
   far_rename(keys, jobs, start)
+  far_pop(keys, front)
   local bodies, dues, ends = {}, {}, {}
   for _, job in ipairs(jobs) do
     bodies[#bodies + 1] = job.id
@@ -105,10 +113,10 @@ local function far_move(keys, start, most, place)
   end
   for _, job in ipairs(jobs) do
     if job.group then
-      place(job.id, job.due, job.group)
+      place(job.id, job.due, job.group, job.arrival)
     end
   end
-  return #jobs, taken, left
+  return #jobs, front.taken, left
 end
 
 -- The slots that begin by then: {{start, jobs}, ...}.

@@ -39,24 +39,28 @@ local function order_due(place)
   return tonumber(string.sub(place, 17, 32))
 end
 
--- Gives a job its place; a dead letter needs no more. Returns it.
-local function order_note(id, due, group)
-  local arrival = redis.call('HINCRBY', base .. ':lead', '#', 1)
+local function order_arrival()
+  return redis.call('HINCRBY', base .. ':lead', '#', 1)
+end
+
+-- Gives a job its place; a dead letter needs no more. Returns it. arrival: nil: it comes now.
+local function order_note(id, due, group, arrival)
+  arrival = arrival or order_arrival()
   local place = group .. order_wide(due) .. order_wide(arrival)
   redis.call('HSET', base .. ':place', id, place)
   return place
 end
 
 -- Puts a job that stands in no index where it is to wait, due in ms. group nil: that which is
--- remembered of it, or none. Says whether it stands in :delay.
-local function order_place(id, due, group)
+-- remembered of it, or none. arrival: of order_note(). Says whether it stands in :delay.
+local function order_place(id, due, group, arrival)
   local delay_key = base .. ':delay'
   group = group or order_group(id)
   if not group then
     redis.call('ZADD', delay_key, due, id)
     return true
   end
-  local place = order_note(id, due, group)
+  local place = order_note(id, due, group, arrival)
   local front = redis.call('HGET', base .. ':lead', group)
   if front == AWAY then
     redis.call('ZADD', base .. ':held', 0, place .. id)

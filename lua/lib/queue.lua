@@ -150,8 +150,8 @@ local function far_jobs()
   end
 --#include lib/far.lua
 --#include lib/far_move.lua
-  far = { early = far_early, first = far_first, find = far_find, take = far_take, pop = far_pop, move = far_move,
-          span = far_span, count = far_count }
+  far = { early = far_early, first = far_first, find = far_find, take = far_take, front = far_front, pop = far_pop,
+          move = far_move, span = far_span, count = far_count }
   return far
 end
 

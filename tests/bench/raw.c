@@ -383,19 +383,19 @@ static void make_enqueues(long first, long jobs)
 {
     forget(&enqueues);
     for (long done = 0; done < jobs; enqueues.n++) {
-        long n = least(opt.batch, jobs - done);
+        long n = least(least(opt.batch, lane_rows[LANE_ENQUEUE].jobs_max), jobs - done);
         enqueues.command[enqueues.n] = enqueue_command(first + done, n);
         enqueues.jobs[enqueues.n] = n;
         done += n;
     }
 }
 
-static void make_claims(void)
+static void make_claims(long jobs)
 {
     forget(&claims);
-    for (; claims.n < enqueues.n; claims.n++) {
+    for (long done = 0; done < jobs; done += claims.jobs[claims.n++]) {
         claims.command[claims.n] = claim_command();
-        claims.jobs[claims.n] = enqueues.jobs[claims.n];
+        claims.jobs[claims.n] = least(opt.batch, jobs - done);
     }
 }
 
@@ -503,7 +503,7 @@ static void move_all(long jobs)
 static void phases(long first, long jobs)
 {
     make_enqueues(first, jobs);
-    make_claims();
+    make_claims(jobs);
     send_all(&enqueues, ENQUEUE, got_enqueue);
     if (opt.far)
         move_all(jobs);
@@ -536,14 +536,16 @@ static long take_reply(void)
     return acked;
 }
 
-/* with_enqueues: each batch is stored on the way, just before a claim. */
+/* with_enqueues: what a claim takes is stored on the way, just before it. */
 static void claim_and_ack(long jobs, bool with_enqueues, enum step step)
 {
     struct clocks from = clocks_now();
+    long stored = 0, wanted = 0, in = 0;
     for (long out = 0, acked = 0; acked < jobs;) {
         for (; out < claims.n && ring_n < (unsigned)opt.depth; out++) {
-            if (with_enqueues)
-                send_command(enqueues.command[out], ENQUEUE, enqueues.jobs[out]);
+            wanted += claims.jobs[out];
+            for (; with_enqueues && stored < wanted; stored += enqueues.jobs[in++])
+                send_command(enqueues.command[in], ENQUEUE, enqueues.jobs[in]);
             send_command(claims.command[out], CLAIM, claims.jobs[out]);
         }
         if (ring_n == 0)
@@ -556,7 +558,7 @@ static void claim_and_ack(long jobs, bool with_enqueues, enum step step)
 static void drain(long first, long jobs)
 {
     make_enqueues(first, jobs);
-    make_claims();
+    make_claims(jobs);
     send_all(&enqueues, ENQUEUE, got_enqueue);
     claim_and_ack(jobs, false, DRAIN);
 }
@@ -564,7 +566,7 @@ static void drain(long first, long jobs)
 static void whole(long first, long jobs)
 {
     make_enqueues(first, jobs);
-    make_claims();
+    make_claims(jobs);
     claim_and_ack(jobs, true, WHOLE);
 }
 

@@ -2,6 +2,9 @@
 """The second tier: jobs due later than redis.horizon wait in lists of their slot of due time, and
 move to the others shortly before. Nobody notices but Redis' memory."""
 import os
+import pathlib
+import re
+import threading
 import time
 
 import confluent_kafka
@@ -207,11 +210,31 @@ def test_a_move_that_is_refused_is_tried_again_soon(bench):
     due = now_ms() + 8000
     due += 3000 - due % 3000
     assert w.add("a", due)[0] == 201
-    w.r.acl_setuser("default", commands=["-lpop"])
+    w.r.acl_setuser("default", commands=["-ltrim"])
     wait_for("the move to be refused", lambda: "move: " in w.tarry.log.read_text())  # /metrics would count
     assert due - now_ms() > 2000
-    w.r.acl_setuser("default", commands=["+lpop"])
+    w.r.acl_setuser("default", commands=["+ltrim"])
     wait_for("it to be moved", lambda: w.near() == 1, 1)
+    w.expect(["a"])
+    w.tarry.stop()
+
+
+@pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster", reason="one Redis is made to wait")
+def test_a_move_in_vain_does_not_ask_again_before_the_next_slot_is_due(bench):
+    """Another instance has moved the slot; the answer that tells of the next one is under way."""
+    lua = pathlib.Path(__file__).resolve().parents[2] / "lua"
+    text = re.sub(r"^--#include (.*)$", lambda m: (lua / m[1]).read_text(), (lua / "move.lua").read_text(), flags=re.M)
+    w = World(bench, horizon="6s")
+    start = (now_ms() + 7000) // 3000 * 3000 + 3000
+    assert w.add("a", start + 5)[0] == 201 and w.far() == 1
+    assert w.r.eval(text, 1, f"{BASE}:pool", "", 60000, 9, "nobody", "")[0] == 1
+    time.sleep((start - 3000 - 300 - now_ms()) / 1000)
+    w.r.client_pause(700)
+    later = threading.Thread(target=w.add, args=("b", "1h"))
+    later.start()
+    later.join()
+    time.sleep(2)
+    assert w.moves() == 1, "and not five times a second"
     w.expect(["a"])
     w.tarry.stop()
 
@@ -252,6 +275,25 @@ def test_the_owner_of_the_bucket_alone_moves_its_far_jobs(bench):
     assert calls[0] >= 3000 / 250 and calls[1] <= 1, calls
     for daemon in both:
         daemon.stop()
+
+
+def test_jobs_whose_route_has_no_fixed_target_any_more_go_where_it_says_now(bench):
+    """Their records leave the target out that their route had."""
+    w = World(bench)
+    w.tarry.stop()
+    w.body = w.body.replace("buckets = 1;", f'topic = "{w.hook.url}/fixed";')
+    w.tarry = w.another()
+    for n, after in enumerate(("4s", "3900ms")):
+        assert w.add(f"j{n}", after, **{"x-to": f"new/{n}"})[0] == 201
+    assert w.add("nowhere", "4s")[0] == 201
+    w.tarry.stop()
+    w.body = w.body.replace("/fixed", "/{header.x-to}")
+    w.tarry = w.another()
+    w.expect(["j0", "j1"])
+    assert sorted(a.topic for a in w.hook.arrivals) == ["/hook/new/0", "/hook/new/1"]
+    wait_for("the other to be given up", lambda: w.r.zcard(f"{BASE}:error") == 1)
+    assert b"|no-route|" in w.r.hget(f"{BASE}:tries", "nowhere")
+    w.tarry.stop()
 
 
 @pytest.mark.parametrize("name", ["kafka-http", "http-http"])

@@ -8,6 +8,8 @@ import pytest
 from lib.later import Hook, response
 from lib.servers import wait_for
 
+DNS_CACHE_S = 60  # libcurl's
+
 OPTIONS = {
     "usual": "", "follows": "redirects = 1;", "trusts": "redirects = 1; userinfo = true;",
     "puts": 'redirects = 1; method = "PUT"; delay_headers = false; user_agent = "me";',
@@ -142,4 +144,32 @@ def test_what_one_sink_closes_may_be_the_next_descriptor_of_another(bench, hook)
             post(daemon, name, once)
             hook.wait(once, before + 1)
             wait_for("the answer", lambda n=name: daemon.metric("tarry_sink_inflight", sink=n) == 0)
+    daemon.stop()
+
+
+@pytest.mark.slow
+def test_a_name_that_is_looked_up_again_in_the_midst_of_a_call_leaves_nothing_behind(bench, hook):
+    """A kept connection breaks under a request, and libcurl, which has forgotten the address by then,
+    looks it up. The socket for that is its own: another sink may be the next to have the number."""
+    name = socket.gethostname()
+    server = bench.keep(socket.create_server(("127.0.0.1", 0), backlog=0))
+    sinks = f'''a: {{ type = "http"; url = "http://{name}:{server.getsockname()[1]}/";
+                     connect_timeout = "200ms"; }};
+               b: {{ type = "http"; url = "{hook.url(response())}"; }};'''
+    routes = "".join(f'{n}: {{ from = "http"; to = "{n}"; retry = "never"; }};' for n in "ab")
+    daemon = bench.tarry(bench.redis().url, f"sinks: {{ {sinks} }}; routes: {{ {routes} }};").start()
+    daemon.ask("POST", "/v1/routes/a/jobs", b"body")
+    receiver, _ = server.accept()
+    receiver.recv(4096)
+    receiver.sendall(response())
+    wait_for("the delivery", lambda: daemon.metric("tarry_jobs_delivered_total") == 1)
+    time.sleep(DNS_CACHE_S + 1)
+    bench.keep(socket.create_connection(server.getsockname()))  # who comes next is not answered
+    made = daemon.ask("POST", "/v1/routes/a/jobs", b"body")[2]
+    receiver.recv(4096)
+    receiver.close()
+    assert "onnect" in error_of(daemon, "a", made["id"])
+    daemon.ask("POST", "/v1/routes/b/jobs", b"body", {"deliver-after": "500ms"})
+    time.sleep(1)  # no connection of ours has that number
+    assert daemon.metric("tarry_jobs_delivered_total") == 2
     daemon.stop()

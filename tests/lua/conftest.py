@@ -171,7 +171,7 @@ class Bucket:
             at += 1
         at += length
         group = entry[at:at + 16].decode() if flags & GROUP else ""
-        at += 16 if flags & GROUP else 0
+        at += 16 + 6 if flags & GROUP else 0  # and its arrival
         expires = int.from_bytes(entry[at:at + 6], "big") if flags & EXPIRES else None
         record = entry[at + 6 if flags & EXPIRES else at:]
         if flags & (BARE | BARE_OF_QUEUE):

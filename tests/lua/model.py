@@ -30,17 +30,19 @@ class Model:
         return next((i for i, j in self.jobs.items()
                      if group and j.group == group and j.where in ("delay", "unack")), None)
 
+    def arrive(self, job, due):
+        self.arrivals += 1
+        job.place = (due, self.arrivals)
+
     def put(self, id_, due):
         """A job that stands nowhere waits: in front of its group, or behind."""
         job = self.jobs[id_]
+        if job.group and job.where != "far":
+            self.arrive(job, due)
         if job.group in self.away:
-            self.arrivals += 1
-            job.place, job.where, job.score = (due, self.arrivals), "held", due
+            job.where, job.score = "held", due
             return
         front = self.front(job.group)
-        if job.group:
-            self.arrivals += 1
-            job.place = (due, self.arrivals)
         if front:
             first = self.jobs[front]
             untried = first.where == "delay" and first.score == first.place[0]
@@ -61,6 +63,8 @@ class Model:
         """until: end of the lease of somebody who still has it, so that its group waits."""
         job = self.jobs.pop(id_)
         self.sums[kind] += 1
+        if job.where == "far" and all(j.where != "far" for j in self.jobs.values()):
+            self.slots.clear()
         if until and job.group:
             self.away[job.group] = (id_, until)
         self.follow(job.group)
@@ -128,6 +132,8 @@ class Model:
             return False
         job = self.jobs[id_]
         job.where, job.score = "far", due
+        if job.group:
+            self.arrive(job, due)
         self.slots.setdefault(start, []).append((id_, job))
         return True
 

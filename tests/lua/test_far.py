@@ -218,7 +218,7 @@ def test_a_cancelled_job_is_gone(far):
     assert far.put(("b", FAR + 1)) == "s"
     assert far.move(START, most=2)[:2] == (1, 2), "its entry is taken all the same"
     assert far.cancel("a") == "c" and far.cancel("c") == "c" and far.cancel("b") == "c"
-    assert far.move(START)[:2] == (0, 2) and far.waiting() == {} and far.slot == -1
+    assert far.move(START)[:2] == (0, 0) and far.waiting() == {} and far.slot == -1
     assert far.client.exists(far.key["slots"]) == 0
 
 
@@ -385,7 +385,7 @@ def test_a_sealed_bucket_knows_its_far_jobs(far):
     far.run("seal", ("pool",), NOW, "s")
     assert far.put(("a", FAR), ("new", FAR), ("b", FAR + 1, "r"), ("x", NOW)) == "dzrz"
     assert far.run("seal", ("pool",), NOW, "c")[1] == 2, "jobs that wait: nothing is deleted"
-    assert far.cancel("a", "b") == "cc" and far.client.exists(far.key["far"]) == 1
+    assert far.cancel("a", "b") == "cc"
     assert far.run("seal", ("pool",), NOW, "c")[1] == 0
     assert far.client.keys(far.key["far"] + "*") == [] and far.client.exists(far.key["slots"]) == 0
 

@@ -36,7 +36,8 @@ class Run:
         bucket.kind, bucket.remember = "k" if by_key else "", remember
         bucket.client.flushall()
         self.model = Model(by_key, remember, horizon)
-        self.now, self.bodies, self.tokens, self.numbers = 1000, 0, set(), 0
+        self.now = self.latest = 1000
+        self.bodies, self.tokens, self.numbers = 0, set(), 0
         self.leases = collections.deque(maxlen=40)  # (id, lease) as claimed, also long ended
         self.history = collections.deque(maxlen=20)
         self.again = None
@@ -194,8 +195,9 @@ class Run:
         else:
             self.rnd.choice(self.CHOICES + [Run.move] * (2 if self.horizon else 0))(self)
         self.now += self.rnd.choice([1, 1, 2, 5, 30]) if self.rnd.random() < 0.5 else 0
-        if self.horizon and not self.bucket.remember and self.rnd.random() < 0.002:
-            self.now += self.rnd.randint(-CLAIM_AHEAD, self.horizon)  # the clock is set
+        if self.horizon and not self.bucket.remember and self.rnd.random() < 0.002:  # the clock is set
+            self.now = max(self.now + self.rnd.randint(-CLAIM_AHEAD, self.horizon), self.latest - CLAIM_AHEAD)
+        self.latest = max(self.latest, self.now)
         self.check_sums()
 
     def check_sums(self):
