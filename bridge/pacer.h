@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-enum { PACER_BATCH = 40 }; /* jobs worth waiting for: more hardly make a job cheaper */
+enum { PACER_BATCH = 60 }; /* jobs worth waiting for: more hardly make a job cheaper */
 
 struct pacer_rule {
     int64_t step_us; /* to gather, for each job of the last batch */

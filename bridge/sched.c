@@ -12,7 +12,7 @@ enum {
     FRESH_US = 100 * 1000 /* what Redis told longer ago may be claimed by the owner */
 };
 
-static const struct pacer_rule pacing = {.step_us = 1000, .max_us = 6000};
+static const struct pacer_rule pacing = {.step_us = 1000, .max_us = 7000};
 
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
 {
