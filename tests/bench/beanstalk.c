@@ -11,6 +11,8 @@
  * Jobs have 100 bytes. Prints one line of JSON: put_us and drain_us (from the first job
  * reserved to the last one deleted), or how late jobs came, in microseconds.
  */
+#include "tests/bench/clock.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -51,13 +53,6 @@ static _Noreturn void die(const char *what, const char *more)
 {
     fprintf(stderr, "beanstalk: %s: %.100s\n", what, more);
     exit(1);
-}
-
-static int64_t now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
 static struct conn *conn_open(void)

@@ -12,6 +12,8 @@
  * When a record came out is what the broker's clock says, whose topic has LogAppendTime;
  * when it was due stands in its header delay-due. Both print one line of JSON.
  */
+#include "tests/bench/clock.h"
+
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,11 +49,6 @@ static int64_t clock_us(clockid_t clock)
     struct timespec t;
     clock_gettime(clock, &t);
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
-static int64_t now_us(void)
-{
-    return clock_us(CLOCK_MONOTONIC);
 }
 
 static void set(rd_kafka_conf_t *conf, const char *name, const char *value)

@@ -28,13 +28,6 @@ static _Noreturn void die(const char *what)
     exit(1);
 }
 
-int64_t now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 void load_init(void)
 {
     struct rlimit limit;

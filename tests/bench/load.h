@@ -6,6 +6,8 @@
 #ifndef TESTS_BENCH_LOAD_H
 #define TESTS_BENCH_LOAD_H
 
+#include "tests/bench/clock.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,8 +27,6 @@ struct conn {
     char *in; /* what came and is not whole yet */
     size_t in_n, in_cap;
 };
-
-int64_t now_us(void); /* monotonic */
 
 void load_init(void);
 struct conn *conn_open(int port, conn_cb *cb);

@@ -12,6 +12,8 @@
  * of JSON; of read, per_s is from the first to the last, and twice counts what came
  * again.
  */
+#include "tests/bench/clock.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -64,13 +66,6 @@ static void fail(const char *what, const char *why)
 {
     fprintf(stderr, "mqtt_load: %s: %s\n", what, why);
     exit(1);
-}
-
-static int64_t now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
 /* ------------------------------------------------------------------- packets */
