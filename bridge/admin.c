@@ -87,7 +87,7 @@ static void on_counts(void *arg, const struct counts *counts)
 static bool is_first_of_sink(const struct bridge *bridge, size_t route)
 {
     for (size_t i = 0; i < route; i++)
-        if (bridge->routes[i].sink == bridge->routes[route].sink)
+        if (bridge->routes[i]->sink == bridge->routes[route]->sink)
             return false;
     return true;
 }
@@ -101,7 +101,7 @@ static void metrics(void *arg, struct httpd_req *req)
     scrape->counts = mem_alloc(bridge->route_count * sizeof(*scrape->counts));
     scrape->open = 1; /* ours, given back below */
     for (size_t i = 0; i < bridge->route_count; i++) {
-        struct route *route = &bridge->routes[i];
+        struct route *route = bridge->routes[i];
         scrape->counts[i].head_ms = -1;
         if (route->sink->rules && is_first_of_sink(bridge, i))
             scrape->counts[i] =

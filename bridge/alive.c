@@ -38,8 +38,8 @@ struct alive *alive_new(struct bridge *bridge, loop_cb *changed, void *arg)
     buf_clear(&text);
     buf_addf(&text, "%s %d", a->id, META_LAYOUT);
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (bridge->routes[i].sink->rules == NULL) /* a queue has no scheduler */
-            buf_addf(&text, " %s", bridge->routes[i].conf->name);
+        if (bridge->routes[i]->sink->rules == NULL) /* a queue has no scheduler */
+            buf_addf(&text, " %s", bridge->routes[i]->conf->name);
     a->member = mem_strdup(buf_str(&text));
     buf_free(&text);
     return a;

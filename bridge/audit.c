@@ -206,7 +206,7 @@ static bool is_meant(const struct audit *a, const struct route *route)
 static bool ends_at(const struct audit *a, const struct sink *sink)
 {
     for (size_t i = 0; i < a->bridge->route_count; i++)
-        if (a->bridge->routes[i].sink == sink && is_meant(a, &a->bridge->routes[i]))
+        if (a->bridge->routes[i]->sink == sink && is_meant(a, a->bridge->routes[i]))
             return true;
     return false;
 }
@@ -215,10 +215,10 @@ static int audit_all(struct audit *a)
 {
     struct bridge *bridge = a->bridge;
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (is_meant(a, &bridge->routes[i]) && audit_route(a, &bridge->routes[i]) < 0)
+        if (is_meant(a, bridge->routes[i]) && audit_route(a, bridge->routes[i]) < 0)
             return -1;
     for (size_t i = 0; i < bridge->sink_count; i++) {
-        struct sink *sink = &bridge->sinks[i];
+        struct sink *sink = bridge->sinks[i];
         bool meant = ends_at(a, sink) || a->order->route == NULL;
         if (sink->rules && meant && audit_sink(a, sink) < 0)
             return -1;
@@ -231,7 +231,7 @@ static int audit_all(struct audit *a)
 static bool has_route(const struct bridge *bridge, const char *name)
 {
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (strcmp(bridge->routes[i].conf->name, name) == 0)
+        if (strcmp(bridge->routes[i]->conf->name, name) == 0)
             return true;
     return false;
 }

@@ -147,9 +147,9 @@ struct bridge {
     struct embedded *embedded; /* NULL: Redis is somebody else's */
     struct httpd *httpd;       /* NULL: no listener */
     struct alive *alive;       /* who else is there; NULL: this is no daemon */
-    struct source *sources;
-    struct sink *sinks;
-    struct route *routes;
+    struct source **sources;
+    struct sink **sinks;
+    struct route **routes;
     struct pool *pools;
     size_t source_count, sink_count, route_count, pool_count;
     TAILQ_HEAD(, pull) pulls;       /* consumers that wait, or are being asked for */

@@ -193,10 +193,11 @@ static void *read_plugin(const char *where, nth_plugin *nth, struct layer common
 static void read_source(struct conf *conf, const struct opt_value *v,
                         struct conf_errors *errors)
 {
-    struct conf_source *source = &conf->sources[conf->source_count++];
+    struct conf_source *source = mem_alloc(sizeof(*source));
     char where[WHERE_SIZE];
     size_t index;
 
+    conf->sources[conf->source_count++] = source;
     source->name = mem_strdup(v->name);
     source->line = v->line;
     opt_defaults(conf_source_rows, source);
@@ -216,10 +217,11 @@ static void read_source(struct conf *conf, const struct opt_value *v,
 static void read_sink(struct conf *conf, const struct opt_value *v,
                       struct conf_errors *errors)
 {
-    struct conf_sink *sink = &conf->sinks[conf->sink_count++];
+    struct conf_sink *sink = mem_alloc(sizeof(*sink));
     char where[WHERE_SIZE];
     size_t index;
 
+    conf->sinks[conf->sink_count++] = sink;
     sink->name = mem_strdup(v->name);
     sink->line = v->line;
     opt_defaults(conf_sink_rows, sink);
@@ -292,11 +294,12 @@ static void take_schedule(const struct conf *conf, struct conf_route *route,
 static void read_route(struct conf *conf, const struct opt_value *v,
                        struct conf_errors *errors)
 {
-    struct conf_route *route = &conf->routes[conf->route_count++];
+    struct conf_route *route = mem_alloc(sizeof(*route));
     const struct opt_value *retry = conf_tree_member(v, "retry");
     bool named = names_schedule(retry);
     char where[WHERE_SIZE];
 
+    conf->routes[conf->route_count++] = route;
     route->name = mem_strdup(v->name);
     route->line = v->line;
     opt_defaults(conf_route_rows, route);
@@ -339,9 +342,10 @@ static const struct many {
     {"pools", offsetof(struct conf, pools), sizeof(struct conf_pool), read_pool},
     {"retries", offsetof(struct conf, schedules), sizeof(struct conf_schedule),
      read_schedule},
-    {"sources", offsetof(struct conf, sources), sizeof(struct conf_source), read_source},
-    {"sinks", offsetof(struct conf, sinks), sizeof(struct conf_sink), read_sink},
-    {"routes", offsetof(struct conf, routes), sizeof(struct conf_route), read_route}};
+    {"sources", offsetof(struct conf, sources), sizeof(struct conf_source *),
+     read_source},
+    {"sinks", offsetof(struct conf, sinks), sizeof(struct conf_sink *), read_sink},
+    {"routes", offsetof(struct conf, routes), sizeof(struct conf_route *), read_route}};
 enum { MANY_COUNT = sizeof(manies) / sizeof(*manies) };
 
 static void read_many(struct conf *conf, const struct many *many,
@@ -400,7 +404,8 @@ static void add_http_source(struct conf *conf)
     for (size_t i = 0; conf_source_plugin(i, &plugin); i++) {
         if (strcmp(plugin.name, CONF_HTTP_SOURCE) != 0)
             continue;
-        struct conf_source *source = &conf->sources[conf->source_count++];
+        struct conf_source *source = mem_alloc(sizeof(*source));
+        conf->sources[conf->source_count++] = source;
         *source = conf->listener;
         conf->listener = (struct conf_source){0};
         source->name = mem_strdup(CONF_HTTP_SOURCE);
@@ -463,20 +468,23 @@ void conf_free(struct conf *conf)
     for (const struct conf_section *s = conf_sections; s->name != NULL; s++)
         opt_free(s->rows, (char *)conf + s->offset);
     for (size_t i = 0; i < conf->source_count; i++) {
-        struct conf_source *source = &conf->sources[i];
+        struct conf_source *source = conf->sources[i];
         free_plugin(source->ops ? source->ops->opts : NULL, source->self);
         opt_free(conf_source_rows, source);
         free(source->name);
+        free(source);
     }
     for (size_t i = 0; i < conf->sink_count; i++) {
-        struct conf_sink *sink = &conf->sinks[i];
+        struct conf_sink *sink = conf->sinks[i];
         free_plugin(sink->ops ? sink->ops->opts : NULL, sink->self);
         opt_free(conf_sink_rows, sink);
         free(sink->name);
+        free(sink);
     }
     for (size_t i = 0; i < conf->route_count; i++) {
-        opt_free(conf_route_rows, &conf->routes[i]);
-        free(conf->routes[i].name);
+        opt_free(conf_route_rows, conf->routes[i]);
+        free(conf->routes[i]->name);
+        free(conf->routes[i]);
     }
     for (size_t i = 0; i < conf->pool_count; i++) {
         opt_free(conf_redis_rows, &conf->pools[i].redis);

@@ -131,12 +131,12 @@ struct conf {
     size_t pool_count;
     struct conf_schedule *schedules;
     size_t schedule_count;
-    struct conf_source listener; /* http: { } as a source, until that is made of it */
-    struct conf_source *sources; /* the last one is the implicit "http", if it listens */
+    struct conf_source listener;  /* http: { } as a source, until that is made of it */
+    struct conf_source **sources; /* the last one is the implicit "http", if it listens */
     size_t source_count;
-    struct conf_sink *sinks;
+    struct conf_sink **sinks;
     size_t sink_count;
-    struct conf_route
+    struct conf_route *
         *routes; /* in the order of the file: the first that matches is taken */
     size_t route_count;
 };

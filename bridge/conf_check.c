@@ -33,8 +33,8 @@ const struct opt_value *conf_check_place(const struct check *c, const char *sect
 static bool is_used(const struct conf *conf, const char *source)
 {
     for (size_t i = 0; i < conf->route_count; i++)
-        for (size_t k = 0; k < conf->routes[i].from.n; k++)
-            if (strcmp(conf->routes[i].from.v[k], source) == 0)
+        for (size_t k = 0; k < conf->routes[i]->from.n; k++)
+            if (strcmp(conf->routes[i]->from.v[k], source) == 0)
                 return true;
     return false;
 }
@@ -227,11 +227,11 @@ void conf_check(const struct conf *conf, const struct opt_value *root,
     for (size_t i = 0; i < conf->pool_count; i++)
         check_redis(&c, &conf->pools[i].redis, conf->pools[i].name);
     for (size_t i = 0; i < conf->sink_count; i++)
-        check_pool_of(&c, &conf->sinks[i]);
+        check_pool_of(&c, conf->sinks[i]);
     for (size_t i = 0; i < conf->source_count; i++)
-        check_source(&c, &conf->sources[i]);
+        check_source(&c, conf->sources[i]);
     for (size_t i = 0; i < conf->route_count; i++)
-        conf_check_route(&c, &conf->routes[i]);
+        conf_check_route(&c, conf->routes[i]);
     if (conf->route_count == 0)
         conf_error_at(errors, conf_check_place(&c, "routes", NULL, NULL),
                       "there is no route; write one: "

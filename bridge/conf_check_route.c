@@ -22,16 +22,16 @@ static const struct opt_value *key_of(const struct check *c,
 static const struct conf_source *source_named(const struct conf *conf, const char *name)
 {
     for (size_t i = 0; i < conf->source_count; i++)
-        if (strcmp(conf->sources[i].name, name) == 0)
-            return &conf->sources[i];
+        if (strcmp(conf->sources[i]->name, name) == 0)
+            return conf->sources[i];
     return NULL;
 }
 
 static const struct conf_sink *sink_named(const struct conf *conf, const char *name)
 {
     for (size_t i = 0; i < conf->sink_count; i++)
-        if (strcmp(conf->sinks[i].name, name) == 0)
-            return &conf->sinks[i];
+        if (strcmp(conf->sinks[i]->name, name) == 0)
+            return conf->sinks[i];
     return NULL;
 }
 
@@ -58,7 +58,7 @@ static void check_from(const struct check *c, const struct conf_route *route)
             continue;
         }
         for (size_t k = 0; k < c->conf->source_count; k++)
-            conf_names_add(&names, c->conf->sources[k].name);
+            conf_names_add(&names, c->conf->sources[k]->name);
         conf_error_at(c->errors, at, "routes.%s.from: there is no source \"%.60s\"; %s",
                       route->name, name, conf_names_hint(&names, name, hint));
     }
@@ -96,7 +96,7 @@ static void check_sink(const struct check *c, const struct conf_route *route,
         return;
     }
     for (size_t k = 0; k < c->conf->sink_count; k++)
-        conf_names_add(&names, c->conf->sinks[k].name);
+        conf_names_add(&names, c->conf->sinks[k]->name);
     conf_error_at(c->errors, at, "routes.%s.%s: there is no sink \"%.60s\"; %s",
                   route->name, key, name, conf_names_hint(&names, name, hint));
 }

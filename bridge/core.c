@@ -95,7 +95,7 @@ static void choose_buckets(struct conf *conf)
 {
     bool cluster = strstr(conf->redis.url, "+cluster://") != NULL;
     for (size_t i = 0; i < conf->route_count; i++) {
-        struct conf_route *route = &conf->routes[i];
+        struct conf_route *route = conf->routes[i];
         if (route->buckets == 0)
             route->buckets =
                 cluster && route->order != ORDER_KEY ? BUCKETS_OF_CLUSTER : 1;
@@ -116,16 +116,19 @@ int core_start(struct bridge *bridge, const struct core_events *events, void *ar
     inst_choose_stores(bridge);
     bridge->routes = mem_alloc(conf->route_count * sizeof(*bridge->routes));
     bridge->route_count = conf->route_count;
-    for (size_t i = 0; i < conf->route_count; i++)
-        if (route_init(&bridge->routes[i], bridge, &conf->routes[i], err) < 0)
+    for (size_t i = 0; i < conf->route_count; i++) {
+        bridge->routes[i] = mem_alloc(sizeof(*bridge->routes[i]));
+        if (route_init(bridge->routes[i], bridge, conf->routes[i], err) < 0)
             return -1;
+    }
     return 0;
 }
 
 void core_release(struct bridge *bridge)
 {
     for (size_t i = 0; bridge->routes && i < bridge->route_count; i++)
-        bridge->routes[i].closed = true;
+        if (bridge->routes[i])
+            bridge->routes[i]->closed = true;
     store_free(bridge->store);
     sentinel_free(bridge->sentinel);
     meta_free(bridge->meta);
@@ -135,8 +138,11 @@ void core_release(struct bridge *bridge)
         meta_free(bridge->pools[i].meta);
     }
     free(bridge->pools);
-    for (size_t i = 0; bridge->routes && i < bridge->route_count; i++)
-        route_fini(&bridge->routes[i]);
+    for (size_t i = 0; bridge->routes && i < bridge->route_count; i++) {
+        if (bridge->routes[i])
+            route_fini(bridge->routes[i]);
+        free(bridge->routes[i]);
+    }
     free(bridge->routes);
     inst_fini(bridge);
 }

@@ -42,8 +42,8 @@ static void on_drained(void *arg, int outcome)
 static void each_sched(struct bridge *bridge, void (*what)(struct sched *s))
 {
     for (size_t i = 0; i < bridge->route_count; i++)
-        for (int64_t b = 0; b < bridge->routes[i].bucket_count; b++)
-            what(bridge->routes[i].scheds[b]);
+        for (int64_t b = 0; b < bridge->routes[i]->bucket_count; b++)
+            what(bridge->routes[i]->scheds[b]);
 }
 
 /* --- what the store and the other instances tell --- */
@@ -72,8 +72,8 @@ static void on_store_up(void *arg)
     alive_join(bridge->alive); /* before the buckets are looked at */
     each_sched(bridge, sched_start);
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (bridge->routes[i].pace)
-            pace_start(bridge->routes[i].pace);
+        if (bridge->routes[i]->pace)
+            pace_start(bridge->routes[i]->pace);
     queue_look_all(bridge);
 }
 
@@ -124,7 +124,7 @@ static void on_turn(void *arg)
 {
     struct bridge *bridge = arg;
     for (size_t i = 0; i < bridge->sink_count; i++)
-        sched_credit(&bridge->sinks[i]);
+        sched_credit(bridge->sinks[i]);
     queue_turn(bridge);
     bool pause = bridge->draining ||
                  flow_wants_pause(&bridge->flow, store_takes_jobs(bridge->store) &&

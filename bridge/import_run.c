@@ -66,7 +66,7 @@ static int find_source(const struct import_order *order, const struct conf *conf
 {
     size_t n = 0;
     for (size_t i = 0; i < conf->source_count; i++) {
-        const struct conf_source *c = &conf->sources[i];
+        const struct conf_source *c = conf->sources[i];
         if (strcmp(c->ops->name, order->type) != 0 ||
             (order->source && strcmp(c->name, order->source) != 0))
             continue;
@@ -80,7 +80,7 @@ static int find_source(const struct import_order *order, const struct conf *conf
     if (n > 1)
         return err_set(err, "there are several sources of type \"%s\": --source NAME",
                        order->type);
-    if (conf->sources[*found].ops->import == NULL)
+    if (conf->sources[*found]->ops->import == NULL)
         return err_set(err, "nothing can be moved over into a source of type \"%s\"",
                        order->type);
     return 0;
@@ -94,7 +94,7 @@ static int start(struct import *im, struct err *err)
         return EX_CONFIG;
     int code = tool_start(&im->tool, UP_MAX_MS, err);
     if (code == EX_OK)
-        im->src = &im->bridge->sources[source];
+        im->src = im->bridge->sources[source];
     return code;
 }
 

@@ -12,17 +12,18 @@ void inst_init(struct bridge *bridge)
     bridge->source_count = conf->source_count;
     bridge->sources = mem_alloc(conf->source_count * sizeof(*bridge->sources));
     for (size_t i = 0; i < conf->source_count; i++) {
-        struct conf_source *c = &conf->sources[i];
-        bridge->sources[i] =
+        struct conf_source *c = conf->sources[i];
+        struct source *src = bridge->sources[i] = mem_alloc(sizeof(*src));
+        *src =
             (struct source){.bridge = bridge, .conf = c, .ops = c->ops, .self = c->self};
         for (size_t k = 0; k < c->compat.n; k++)
-            bridge->sources[i].compat |= delay_compat(c->compat.v[k]);
+            src->compat |= delay_compat(c->compat.v[k]);
     }
     bridge->sink_count = conf->sink_count;
     bridge->sinks = mem_alloc(conf->sink_count * sizeof(*bridge->sinks));
     for (size_t i = 0; i < conf->sink_count; i++) {
-        struct conf_sink *c = &conf->sinks[i];
-        struct sink *sink = &bridge->sinks[i];
+        struct conf_sink *c = conf->sinks[i];
+        struct sink *sink = bridge->sinks[i] = mem_alloc(sizeof(*sink));
         *sink =
             (struct sink){.bridge = bridge, .conf = c, .ops = c->ops, .self = c->self};
         sink->max_in_flight =
@@ -37,7 +38,7 @@ void inst_init(struct bridge *bridge)
 void inst_choose_stores(struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->sink_count; i++) {
-        struct sink *sink = &bridge->sinks[i];
+        struct sink *sink = bridge->sinks[i];
         const char *pool = sink->rules ? sink->rules->pool : NULL;
         sink->store = bridge->store;
         for (size_t k = 0; pool && k < bridge->pool_count; k++)
@@ -48,10 +49,14 @@ void inst_choose_stores(struct bridge *bridge)
 
 void inst_fini(struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->source_count; i++)
-        submit_forget(&bridge->sources[i]);
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        queue_sink_fini(&bridge->sinks[i]);
+    for (size_t i = 0; i < bridge->source_count; i++) {
+        submit_forget(bridge->sources[i]);
+        free(bridge->sources[i]);
+    }
+    for (size_t i = 0; i < bridge->sink_count; i++) {
+        queue_sink_fini(bridge->sinks[i]);
+        free(bridge->sinks[i]);
+    }
     free(bridge->sources);
     free(bridge->sinks);
 }
@@ -62,7 +67,7 @@ static void set_timeout(struct sink *sink)
     struct bridge *bridge = sink->bridge;
     sink->timeout_ms = INT64_MAX;
     for (size_t i = 0; i < bridge->route_count; i++) {
-        const struct route *route = &bridge->routes[i];
+        const struct route *route = bridge->routes[i];
         int64_t most_ms = route->conf->lease_ms / 4 * 3;
         if ((route->sink == sink || route->dead == sink) && most_ms < sink->timeout_ms)
             sink->timeout_ms = most_ms;
@@ -74,7 +79,7 @@ static void set_timeout(struct sink *sink)
 static int start_sources(struct bridge *bridge, bool answering, struct err *err)
 {
     for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = &bridge->sources[i];
+        struct source *src = bridge->sources[i];
         if (src->ops->answers != answering)
             continue;
         if (src->ops->start(src, src->self, err) < 0)
@@ -94,7 +99,7 @@ int inst_start_answering(struct bridge *bridge, struct err *err)
 int inst_start(struct bridge *bridge, struct err *err)
 {
     for (size_t i = 0; i < bridge->sink_count; i++) {
-        struct sink *sink = &bridge->sinks[i];
+        struct sink *sink = bridge->sinks[i];
         set_timeout(sink);
         if (sink->ops->start(sink, sink->self, err) < 0)
             return err_in(err, sink->conf->name);
@@ -106,7 +111,7 @@ int inst_start(struct bridge *bridge, struct err *err)
 void inst_pause_sources(struct bridge *bridge, bool paused)
 {
     for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = &bridge->sources[i];
+        struct source *src = bridge->sources[i];
         if (!src->started || src->stopped || src->paused == paused)
             continue;
         src->paused = paused;
@@ -117,21 +122,21 @@ void inst_pause_sources(struct bridge *bridge, bool paused)
 void inst_stop_sources(struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i].started)
-            bridge->sources[i].ops->stop(&bridge->sources[i], bridge->sources[i].self);
+        if (bridge->sources[i]->started)
+            bridge->sources[i]->ops->stop(bridge->sources[i], bridge->sources[i]->self);
 }
 
 void inst_stop_sinks(struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i].started)
-            bridge->sinks[i].ops->stop(&bridge->sinks[i], bridge->sinks[i].self);
+        if (bridge->sinks[i]->started)
+            bridge->sinks[i]->ops->stop(bridge->sinks[i], bridge->sinks[i]->self);
 }
 
 bool inst_sources_quiet(const struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i].open > 0)
+        if (bridge->sources[i]->open > 0)
             return false;
     return true;
 }
@@ -139,7 +144,7 @@ bool inst_sources_quiet(const struct bridge *bridge)
 bool inst_sinks_quiet(const struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i].in_flight > 0 || bridge->sinks[i].reserved > 0)
+        if (bridge->sinks[i]->in_flight > 0 || bridge->sinks[i]->reserved > 0)
             return false;
     return true;
 }
@@ -147,7 +152,7 @@ bool inst_sinks_quiet(const struct bridge *bridge)
 bool inst_sources_stopped(const struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i].started && !bridge->sources[i].stopped)
+        if (bridge->sources[i]->started && !bridge->sources[i]->stopped)
             return false;
     return true;
 }
@@ -155,7 +160,7 @@ bool inst_sources_stopped(const struct bridge *bridge)
 bool inst_sinks_stopped(const struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i].started && !bridge->sinks[i].stopped)
+        if (bridge->sinks[i]->started && !bridge->sinks[i]->stopped)
             return false;
     return true;
 }

@@ -102,7 +102,7 @@ void meta_drain_tick(struct meta *m)
 {
     int64_t heard_us = loop_mono_us() - HEARD_MS * INT64_C(1000);
     for (size_t i = 0; may_drain(m) && i < m->bridge->route_count; i++) {
-        struct route *route = &m->bridge->routes[i];
+        struct route *route = m->bridge->routes[i];
         for (struct generation *g = route->oldest; g && g->next; g = g->next)
             if (!g->sealed && !g->asked && g->heard_us <= heard_us)
                 ask(m, route, g, SEAL_SET);
@@ -112,7 +112,7 @@ void meta_drain_tick(struct meta *m)
 void meta_drain_look(struct meta *m)
 {
     for (size_t i = 0; may_drain(m) && i < m->bridge->route_count; i++) {
-        struct route *route = &m->bridge->routes[i];
+        struct route *route = m->bridge->routes[i];
         struct generation *g = route->oldest;
         if (g && g->next && g->sealed && !g->asked)
             ask(m, route, g, SEAL_LOOK);

@@ -149,7 +149,7 @@ static void plan_routes(const struct meta *m, struct plan *plan)
 {
     const struct bridge *bridge = m->bridge;
     for (size_t i = 0; !m->of_pool && i < bridge->route_count; i++) {
-        const struct route *route = &bridge->routes[i];
+        const struct route *route = bridge->routes[i];
         struct buf name = {0}, first = {0};
         if (route->sink->rules)
             continue;
@@ -171,7 +171,7 @@ static void plan_sinks(const struct meta *m, struct plan *plan)
 {
     const struct bridge *bridge = m->bridge;
     for (size_t i = 0; i < bridge->sink_count; i++) {
-        const struct sink *sink = &bridge->sinks[i];
+        const struct sink *sink = bridge->sinks[i];
         struct buf name = {0};
         if (sink->rules == NULL || sink->store != m->store)
             continue;
@@ -197,7 +197,7 @@ static void leave_alone(struct meta *m, const struct err *err)
 static int follow(struct meta *m, struct err *err)
 {
     for (size_t i = 0; !m->of_pool && i < m->bridge->route_count; i++) {
-        struct route *route = &m->bridge->routes[i];
+        struct route *route = m->bridge->routes[i];
         struct meta_route list;
         if (route->sink->rules)
             continue;

@@ -51,11 +51,11 @@ static bool is_configured(const struct meta *m, const char *field)
     const struct bridge *bridge = m->bridge;
     const char *route = after(field, "route:"), *sink = after(field, "sink:");
     for (size_t i = 0; route && i < bridge->route_count; i++)
-        if (strcmp(bridge->routes[i].conf->name, route) == 0)
-            return bridge->routes[i].sink->rules == NULL;
+        if (strcmp(bridge->routes[i]->conf->name, route) == 0)
+            return bridge->routes[i]->sink->rules == NULL;
     for (size_t i = 0; sink && i < bridge->sink_count; i++)
-        if (strcmp(bridge->sinks[i].conf->name, sink) == 0)
-            return bridge->sinks[i].rules && bridge->sinks[i].store == m->store;
+        if (strcmp(bridge->sinks[i]->conf->name, sink) == 0)
+            return bridge->sinks[i]->rules && bridge->sinks[i]->store == m->store;
     return !route && !sink;
 }
 

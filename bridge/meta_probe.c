@@ -71,13 +71,13 @@ void meta_probe(struct meta *m, void (*go_on)(struct meta *m))
     m->found_old = m->probe_failed = false;
     m->probes = 1; /* ours */
     for (size_t i = 0; !m->of_pool && i < bridge->route_count; i++)
-        if (bridge->routes[i].sink->rules == NULL)
-            ask_route(m, &bridge->routes[i], &m->counts[i], go_on);
+        if (bridge->routes[i]->sink->rules == NULL)
+            ask_route(m, bridge->routes[i], &m->counts[i], go_on);
     for (size_t i = 0; i < bridge->sink_count; i++) {
         struct buf key = {0};
-        if (bridge->sinks[i].rules == NULL || bridge->sinks[i].store != m->store)
+        if (bridge->sinks[i]->rules == NULL || bridge->sinks[i]->store != m->store)
             continue;
-        queue_sink_key(&bridge->sinks[i], "queues", &key);
+        queue_sink_key(bridge->sinks[i], "queues", &key);
         ask(m, buf_slice(&key), go_on, NULL, 0);
         buf_free(&key);
     }

@@ -90,7 +90,7 @@ static struct bucket *next_of_routes(struct step *step)
 {
     const struct bridge *bridge = step->meta->bridge;
     for (; !step->meta->of_pool && step->route < bridge->route_count; step->route++) {
-        const struct route *route = &bridge->routes[step->route];
+        const struct route *route = bridge->routes[step->route];
         if (step->bucket < route->bucket_count)
             return route->scheds[step->bucket++]->bucket;
         step->bucket = 0;
@@ -127,7 +127,7 @@ static bool ask_sink(struct step *step)
 {
     struct bridge *bridge = step->meta->bridge;
     for (; step->sink < bridge->sink_count; step->sink++) {
-        const struct sink *sink = &bridge->sinks[step->sink];
+        const struct sink *sink = bridge->sinks[step->sink];
         struct buf key = {0};
         if (sink->rules == NULL || sink->store != step->meta->store)
             continue;
@@ -146,7 +146,7 @@ static void go_on(struct step *step)
     if (b == NULL && step->at < step->count) {
         struct slice name = {step->names[step->at], step->sizes[step->at]};
         step->at++;
-        b = queue_borrow(&step->meta->bridge->sinks[step->sink], name)->bucket;
+        b = queue_borrow(step->meta->bridge->sinks[step->sink], name)->bucket;
     }
     if (b)
         store_baseline(b, on_baseline, step);

@@ -52,7 +52,7 @@ static void on_settled(void *owner, unsigned expired, unsigned timed_out,
     q->sink->queue_stats.exhausted += exhausted;
     q->settles_more |= expired >= SETTLED_MAX || timed_out >= SETTLED_MAX;
     for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = &bridge->sources[i];
+        struct source *src = bridge->sources[i];
         for (int what = QUEUE_EXPIRED; src->queue_watch && what <= QUEUE_EXHAUSTED;
              what++)
             if (n[what] > 0)
@@ -227,7 +227,7 @@ void queue_turn(struct bridge *bridge)
 void queue_tick(struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->sink_count; i++) {
-        struct sink *sink = &bridge->sinks[i];
+        struct sink *sink = bridge->sinks[i];
         if (sink->rules == NULL || sink->store == NULL)
             continue;
         free_idle(sink);
@@ -239,7 +239,7 @@ void queue_look_all(struct bridge *bridge)
 {
     struct queue *q, *next;
     for (size_t i = 0; i < bridge->sink_count; i++)
-        HASH_ITER (hh, bridge->sinks[i].queues, q, next) {
+        HASH_ITER (hh, bridge->sinks[i]->queues, q, next) {
             on_woken(q);
             if (q->lease_ms >= 0)
                 queue_list_due(q);

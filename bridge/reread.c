@@ -32,7 +32,7 @@ void reread_all(struct bridge *bridge)
     for (size_t i = 0; i < bridge->pool_count; i++)
         store_give_back(bridge->pools[i].store);
     for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = &bridge->sources[i];
+        struct source *src = bridge->sources[i];
         if (!src->started || src->stopped || src->ops->reread == NULL)
             continue;
         name_forget(src, NULL);
@@ -61,7 +61,7 @@ static bool takes_from(const struct bucket *b, const struct source *src)
 {
     const char *name = bucket_name(b);
     for (size_t i = 0; i < src->bridge->route_count; i++) {
-        const struct route *route = &src->bridge->routes[i];
+        const struct route *route = src->bridge->routes[i];
         const char *owner =
             route->sink->rules ? sink_name(route->sink) : route->conf->name;
         const size_t n = strlen(owner);

@@ -12,8 +12,8 @@
 static struct sink *sink_named(struct bridge *bridge, const char *name)
 {
     for (size_t i = 0; name && i < bridge->sink_count; i++)
-        if (strcmp(bridge->sinks[i].conf->name, name) == 0)
-            return &bridge->sinks[i];
+        if (strcmp(bridge->sinks[i]->conf->name, name) == 0)
+            return bridge->sinks[i];
     return NULL;
 }
 
@@ -103,16 +103,16 @@ struct route *route_first(const struct source *src)
 {
     struct bridge *bridge = src->bridge;
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (comes_from(&bridge->routes[i], src))
-            return &bridge->routes[i];
-    return &bridge->routes[0];
+        if (comes_from(bridge->routes[i], src))
+            return bridge->routes[i];
+    return bridge->routes[0];
 }
 
 struct route *route_of_name(const struct bridge *bridge, struct slice name)
 {
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (slice_is(name, bridge->routes[i].conf->name))
-            return &bridge->routes[i];
+        if (slice_is(name, bridge->routes[i]->conf->name))
+            return bridge->routes[i];
     return NULL;
 }
 
@@ -130,7 +130,7 @@ struct route *route_matching(const struct source *src, const struct slice *topic
     struct bridge *bridge = src->bridge;
     *n = 0;
     for (size_t i = 0; i < bridge->route_count; i++) {
-        struct route *route = &bridge->routes[i];
+        struct route *route = bridge->routes[i];
         *n = 0;
         if (comes_from(route, src) && (!to_queue || route->sink->rules) &&
             (topic == NULL || route->conf->match == NULL ||

@@ -120,7 +120,7 @@ static void print_counter(const struct bridge *bridge, const struct counter_row 
 {
     head(out, row->name, "counter", row->help);
     for (size_t i = 0; i < bridge->route_count; i++) {
-        const struct route *route = &bridge->routes[i];
+        const struct route *route = bridge->routes[i];
         const uint64_t *v = (const uint64_t *)((const char *)&route->stats + row->offset);
         for (unsigned r = 0; r < row->count; r++) {
             buf_addf(out, "%s{route=\"%s\"", row->name, route->conf->name);
@@ -162,14 +162,14 @@ static void print_gauges(const struct bridge *bridge, const struct counts *count
         head(out, rows[r].name, "gauge", rows[r].help);
         for (size_t i = 0; counts && i < bridge->route_count; i++)
             buf_addf(out, "%s{route=\"%s\"} %" PRId64 "\n", rows[r].name,
-                     bridge->routes[i].conf->name,
+                     bridge->routes[i]->conf->name,
                      *(const int64_t *)((const char *)&counts[i] + rows[r].offset));
     }
     head(out, "tarry_oldest_overdue_seconds", "gauge",
          "For how long the oldest due job waits.");
     for (size_t i = 0; counts && i < bridge->route_count; i++)
         buf_addf(out, "tarry_oldest_overdue_seconds{route=\"%s\"} %.3f\n",
-                 bridge->routes[i].conf->name, overdue_s(&counts[i]));
+                 bridge->routes[i]->conf->name, overdue_s(&counts[i]));
 }
 
 static void print_lateness(const struct bridge *bridge, struct buf *out)
@@ -180,8 +180,8 @@ static void print_lateness(const struct bridge *bridge, struct buf *out)
          "From due to the hand-over to the sink, first attempts.");
     for (size_t i = 0; i < bridge->route_count; i++) {
         buf_clear(&labels);
-        buf_addf(&labels, "route=\"%s\"", bridge->routes[i].conf->name);
-        histogram_print(&bridge->routes[i].stats.lateness, name, buf_str(&labels), out);
+        buf_addf(&labels, "route=\"%s\"", bridge->routes[i]->conf->name);
+        histogram_print(&bridge->routes[i]->stats.lateness, name, buf_str(&labels), out);
     }
     buf_free(&labels);
 }
@@ -197,15 +197,15 @@ static void print_sinks(const struct bridge *bridge, struct buf *out)
             buf_addf(out,
                      "tarry_delivery_attempts_total{sink=\"%s\",result=\"%s\"} %" PRIu64
                      "\n",
-                     bridge->sinks[i].conf->name, results[o],
-                     bridge->sinks[i].stats.outcomes[o]);
+                     bridge->sinks[i]->conf->name, results[o],
+                     bridge->sinks[i]->stats.outcomes[o]);
     head(out, "tarry_sink_duration_seconds", "histogram", "From hand-over to outcome.");
     for (size_t i = 0; i < bridge->sink_count; i++) {
         for (int o = 0; o < 3; o++) {
             buf_clear(&labels);
-            buf_addf(&labels, "sink=\"%s\",result=\"%s\"", bridge->sinks[i].conf->name,
+            buf_addf(&labels, "sink=\"%s\",result=\"%s\"", bridge->sinks[i]->conf->name,
                      results[o]);
-            histogram_print(&bridge->sinks[i].stats.duration[o],
+            histogram_print(&bridge->sinks[i]->stats.duration[o],
                             "tarry_sink_duration_seconds", buf_str(&labels), out);
         }
     }
@@ -213,21 +213,21 @@ static void print_sinks(const struct bridge *bridge, struct buf *out)
     head(out, "tarry_sink_inflight", "gauge", "Hand-overs without an outcome.");
     for (size_t i = 0; i < bridge->sink_count; i++)
         buf_addf(out, "tarry_sink_inflight{sink=\"%s\"} %u\n",
-                 bridge->sinks[i].conf->name, bridge->sinks[i].in_flight);
+                 bridge->sinks[i]->conf->name, bridge->sinks[i]->in_flight);
     head(out, "tarry_source_paused", "gauge", "1 while the source is held back.");
     for (size_t i = 0; i < bridge->source_count; i++)
         buf_addf(out, "tarry_source_paused{source=\"%s\"} %d\n",
-                 bridge->sources[i].conf->name, bridge->sources[i].paused);
+                 bridge->sources[i]->conf->name, bridge->sources[i]->paused);
     head(out, "tarry_source_session_lost_total", "counter",
          "Sessions that a broker lost, and with them perhaps messages.");
     for (size_t i = 0; i < bridge->source_count; i++)
         buf_addf(out, "tarry_source_session_lost_total{source=\"%s\"} %" PRIu64 "\n",
-                 bridge->sources[i].conf->name, bridge->sources[i].sessions_lost);
+                 bridge->sources[i]->conf->name, bridge->sources[i]->sessions_lost);
     head(out, "tarry_source_rewinds_total", "counter",
          "Times that a partition was read again from an earlier record.");
     for (size_t i = 0; i < bridge->source_count; i++)
         buf_addf(out, "tarry_source_rewinds_total{source=\"%s\"} %" PRIu64 "\n",
-                 bridge->sources[i].conf->name, bridge->sources[i].rewinds);
+                 bridge->sources[i]->conf->name, bridge->sources[i]->rewinds);
 }
 
 /* Queue sinks: what consumers pulled, and what ended by itself. */
@@ -253,7 +253,7 @@ static void print_queues(const struct bridge *bridge, struct buf *out)
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
         head(out, rows[r].name, "counter", rows[r].help);
         for (size_t i = 0; i < bridge->sink_count; i++) {
-            const struct sink *sink = &bridge->sinks[i];
+            const struct sink *sink = bridge->sinks[i];
             const char *stats = (const char *)&sink->queue_stats;
             if (sink->rules)
                 buf_addf(out, "%s{sink=\"%s\"} %" PRIu64 "\n", rows[r].name,
@@ -263,15 +263,15 @@ static void print_queues(const struct bridge *bridge, struct buf *out)
     }
     head(out, "tarry_queues", "gauge", "Queues that are listed.");
     for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i].rules)
-            buf_addf(out, "tarry_queues{sink=\"%s\"} %zu\n", bridge->sinks[i].conf->name,
-                     bridge->sinks[i].sum_names);
+        if (bridge->sinks[i]->rules)
+            buf_addf(out, "tarry_queues{sink=\"%s\"} %zu\n", bridge->sinks[i]->conf->name,
+                     bridge->sinks[i]->sum_names);
     head(out, "tarry_queue_consumers", "gauge",
          "Consumers of this instance that wait, once for each queue.");
     for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i].rules)
+        if (bridge->sinks[i]->rules)
             buf_addf(out, "tarry_queue_consumers{sink=\"%s\"} %u\n",
-                     bridge->sinks[i].conf->name, queue_consumers(&bridge->sinks[i]));
+                     bridge->sinks[i]->conf->name, queue_consumers(bridge->sinks[i]));
 }
 
 /* Who else is there, and what of it is ours. */
@@ -279,8 +279,8 @@ static void print_instances(const struct bridge *bridge, struct buf *out)
 {
     size_t owned = 0;
     for (size_t i = 0; i < bridge->route_count; i++)
-        for (int64_t b = 0; b < bridge->routes[i].bucket_count; b++)
-            owned += bridge->routes[i].scheds[b]->rank == 0;
+        for (int64_t b = 0; b < bridge->routes[i]->bucket_count; b++)
+            owned += bridge->routes[i]->scheds[b]->rank == 0;
     head(out, "tarry_instances", "gauge",
          "Instances that share this Redis; 0: not known.");
     buf_addf(out, "tarry_instances %zu\n", alive_count(bridge->alive));
@@ -318,7 +318,7 @@ static void print_buckets(const struct bridge *bridge, struct buf *out)
     head(out, "tarry_buckets", "gauge",
          "Buckets of the route; old: of an earlier number of buckets, not empty yet.");
     for (size_t i = 0; i < bridge->route_count; i++) {
-        const struct route *route = &bridge->routes[i];
+        const struct route *route = bridge->routes[i];
         if (route->newest == NULL)
             continue;
         buf_addf(out, "tarry_buckets{route=\"%s\",age=\"new\"} %" PRId64 "\n",

@@ -49,7 +49,7 @@ void shelf_told(struct bridge *bridge, struct slice name)
     if (name.n > 0 && name.p[0] == '=')
         name = (struct slice){name.p + 1, name.n - 1};
     for (size_t i = 0; i < bridge->source_count; i++) {
-        const struct source *src = &bridge->sources[i];
+        const struct source *src = bridge->sources[i];
         if (name.p == NULL || slice_is(name, source_name(src)))
             tell_own(src);
     }

@@ -206,15 +206,15 @@ static void a_good_file_fills_in_every_part(void **state)
     assert_int_equal(conf->daemon.queue_max_jobs, 5000000);
     assert_int_equal(conf->daemon.job_max_bytes, 1000000);
     assert_int_equal(conf->source_count, 3);
-    assert_string_equal(conf->sources[0].name, "orders_in");
-    assert_string_equal(conf->sources[0].ops->name, "kafka");
-    assert_int_equal(conf->sources[0].bare_unit, 2);
-    assert_int_equal(conf->sources[0].rename.n, 1);
-    assert_string_equal(conf->sources[0].rename.v[0].name, "deliver-after");
-    assert_string_equal(conf->sources[0].rename.v[0].value, "my-delay");
+    assert_string_equal(conf->sources[0]->name, "orders_in");
+    assert_string_equal(conf->sources[0]->ops->name, "kafka");
+    assert_int_equal(conf->sources[0]->bare_unit, 2);
+    assert_int_equal(conf->sources[0]->rename.n, 1);
+    assert_string_equal(conf->sources[0]->rename.v[0].name, "deliver-after");
+    assert_string_equal(conf->sources[0]->rename.v[0].value, "my-delay");
     assert_int_equal(conf->sink_count, 3);
-    assert_int_equal(conf->sinks[0].max_in_flight, 7);
-    assert_string_equal(conf->sinks[2].ops->name, "http");
+    assert_int_equal(conf->sinks[0]->max_in_flight, 7);
+    assert_string_equal(conf->sinks[2]->ops->name, "http");
     conf_free(conf);
 }
 
@@ -223,21 +223,21 @@ static void routes_keep_the_order_of_the_file(void **state)
     (void)state;
     struct conf *conf = read_good("good.conf");
     assert_int_equal(conf->route_count, 4);
-    const struct conf_route *r = conf->routes;
-    assert_string_equal(r[0].name, "orders");
-    assert_string_equal(r[0].topic, "orders");
-    assert_int_equal(r[0].retry.list_count, 3);
-    assert_int_equal(r[0].retry.list_ms[2], 90000);
-    assert_string_equal(r[1].match, "a/+/#");
-    assert_non_null(r[1].retry.list_ms);
-    assert_int_equal(r[1].retry.list_count, 0);
-    assert_int_equal(r[1].lease_ms, 5000);
-    assert_string_equal(r[2].from.v[0], "http");
-    assert_int_equal(r[2].buckets, 16);
-    assert_int_equal(r[2].delay_ms, 3600000);
-    assert_int_equal(r[2].retry.limit, 0);
-    assert_true(r[2].retry.factor == 3);
-    assert_string_equal(r[3].dead_topic, "dead/{route}");
+    struct conf_route *const *r = conf->routes;
+    assert_string_equal(r[0]->name, "orders");
+    assert_string_equal(r[0]->topic, "orders");
+    assert_int_equal(r[0]->retry.list_count, 3);
+    assert_int_equal(r[0]->retry.list_ms[2], 90000);
+    assert_string_equal(r[1]->match, "a/+/#");
+    assert_non_null(r[1]->retry.list_ms);
+    assert_int_equal(r[1]->retry.list_count, 0);
+    assert_int_equal(r[1]->lease_ms, 5000);
+    assert_string_equal(r[2]->from.v[0], "http");
+    assert_int_equal(r[2]->buckets, 16);
+    assert_int_equal(r[2]->delay_ms, 3600000);
+    assert_int_equal(r[2]->retry.limit, 0);
+    assert_true(r[2]->retry.factor == 3);
+    assert_string_equal(r[3]->dead_topic, "dead/{route}");
     conf_free(conf);
 }
 
@@ -245,7 +245,7 @@ static void a_route_takes_a_copy_of_the_schedule_that_it_names(void **state)
 {
     (void)state;
     struct conf *conf = read_good("good.conf");
-    const struct conf_route *r = &conf->routes[3];
+    const struct conf_route *r = conf->routes[3];
     const struct conf_schedule *slow = conf_schedule_named(conf, SLICE_LIT("slow"));
     assert_int_equal(conf->schedule_count, 3);
     assert_int_equal(r->retry.list_count, 3);
@@ -259,7 +259,8 @@ static void a_route_takes_a_copy_of_the_schedule_that_it_names(void **state)
     assert_null(conf_schedule_named(conf, (struct slice){NULL, 0}));
     assert_int_equal(r->retry_allow.n, 2);
     assert_int_equal(r->attempts_max, 5);
-    assert_int_equal(conf->routes[2].retry.list_count, 0); /* the others have their own */
+    assert_int_equal(conf->routes[2]->retry.list_count,
+                     0); /* the others have their own */
     conf_free(conf);
 }
 
@@ -267,7 +268,7 @@ static void a_route_says_how_its_jobs_leave(void **state)
 {
     (void)state;
     struct conf *conf = read_good("good.conf");
-    const struct conf_route *r = &conf->routes[3], *plain = &conf->routes[0];
+    const struct conf_route *r = conf->routes[3], *plain = conf->routes[0];
     assert_int_equal(r->order, ORDER_KEY);
     assert_int_equal(r->late, LATE_DROP);
     assert_int_equal(r->too_long, TOO_LONG_CLAMP);
@@ -287,11 +288,11 @@ static void the_http_source_is_there_by_itself_unless_nothing_listens(void **sta
 {
     (void)state;
     struct conf *conf = read_good("good.conf");
-    assert_string_equal(conf->sources[2].name, "http");
-    assert_string_equal(conf->sources[2].ops->name, "http");
-    assert_non_null(conf->sources[2].self);
-    assert_int_equal(conf->sources[2].bare_unit, 1); /* as http: { } says */
-    assert_int_equal(conf->sources[2].compat.n, 2);
+    assert_string_equal(conf->sources[2]->name, "http");
+    assert_string_equal(conf->sources[2]->ops->name, "http");
+    assert_non_null(conf->sources[2]->self);
+    assert_int_equal(conf->sources[2]->bare_unit, 1); /* as http: { } says */
+    assert_int_equal(conf->sources[2]->compat.n, 2);
     conf_free(conf);
     struct buf errors = {0};
     conf = read_text("http: { listen = \"\"; compat = \"dapr\"; };"
@@ -310,9 +311,9 @@ static void what_an_instance_took_is_left_alone(void **state)
 {
     (void)state;
     struct conf *conf = read_good("good.conf");
-    const struct source_ops *ops = conf->sources[0].ops;
-    void *taken = conf->sources[0].self;
-    conf->sources[0].self = NULL;
+    const struct source_ops *ops = conf->sources[0]->ops;
+    void *taken = conf->sources[0]->self;
+    conf->sources[0]->self = NULL;
     conf_free(conf);
     opt_free(ops->opts, taken);
     free(taken);

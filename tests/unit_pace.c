@@ -480,7 +480,7 @@ static void states_are_listed_and_counted(void **state)
     assert_string_equal(all[1].state, "resting");
     assert_int_equal(all[1].failed, 4);
     assert_string_equal(all[2].state, "probing");
-    pace_print(&world.route, 1, &text);
+    pace_print(&(struct route *){&world.route}, 1, &text);
     assert_non_null(
         strstr(buf_str(&text), "tarry_targets{route=\"r\",state=\"resting\"} 1\n"));
     assert_non_null(

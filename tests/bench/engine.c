@@ -159,8 +159,8 @@ static void claim(void)
 {
     struct bridge *bridge = bench.src->bridge;
     bridge->claiming = true;
-    for (int64_t i = 0; i < bridge->routes[0].bucket_count; i++)
-        sched_start(bridge->routes[0].scheds[i]);
+    for (int64_t i = 0; i < bridge->routes[0]->bucket_count; i++)
+        sched_start(bridge->routes[0]->scheds[i]);
 }
 
 static void submit_and_claim(void)
@@ -187,7 +187,7 @@ static void report_held(void)
 
 static bool all_delivered(void)
 {
-    return bench.src->bridge->routes[0].stats.delivered == bench.jobs;
+    return bench.src->bridge->routes[0]->stats.delivered == bench.jobs;
 }
 
 static void finish_held(void)
