@@ -3,7 +3,7 @@
 # make test       unit tests and checks of the tree (./tests/run does that and all the rest)
 # make asan tsan  the binary and the unit tests in build/asan, build/tsan, with sanitizers
 # make faults     build/faults/tarry, which can be ended at points of bridge/fault.h
-# make lint       format and clang-tidy      make fuzz   FUZZ_S=60 seconds per harness, clang
+# make lint       format and clang-tidy      make fuzz   FUZZ_S=60 seconds each, clang
 # make install    PREFIX, SYSCONFDIR, DESTDIR
 # CFLAGS, CPPFLAGS and LDFLAGS are the caller's; HARDEN= leaves hardening to him too.
 
@@ -13,9 +13,11 @@ B          ?= build
 OPT        ?= -O2 -g
 FUZZ_S     ?= 60
 PKG_CONFIG ?= pkg-config
+REVISION   ?= $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
+REVISION   := $(REVISION)
 
 msgpack := $(shell $(PKG_CONFIG) --exists msgpack && echo msgpack || echo msgpack-c)
-PKGS    := glib-2.0 hiredis rdkafka libconfig libuv libmicrohttpd libcurl jansson openssl $(msgpack)
+PKGS    := glib-2.0 hiredis rdkafka libconfig libuv libmicrohttpd gnutls libcurl jansson openssl $(msgpack)
 ifeq ($(filter clean,$(MAKECMDGOALS)),)
 ifneq ($(shell $(PKG_CONFIG) --exists $(PKGS) && echo yes),yes)
 $(error Libraries are missing; ./tests/install build gets them on Debian. pkg-config says: \
@@ -34,7 +36,8 @@ ld_all := -pie -pthread -Wl,-z,relro,-z,now $(SAN) $(CFLAGS) $(LDFLAGS)
 LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS)) -lpaho-mqtt3as -lm
 
 parts := $(patsubst %.c,$(B)/obj/%.o,$(filter-out bridge/main.c,$(wildcard bridge/*.c)) \
-           $(wildcard sources/*.c sinks/*.c)) $(B)/obj/lua.o \
+           $(wildcard sources/*.c sinks/*.c)) $(B)/obj/lua.o $(B)/obj/console_files.o \
+         $(B)/obj/revision.o \
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
 units := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit_*.c))
 code  := $(wildcard bridge/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] tests/faults/*.[ch] \
@@ -43,8 +46,12 @@ code  := $(wildcard bridge/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] tests
 all: $(B)/tarry
 tests: $(units) $(B)/tests/kafka_mock
 
-$(B)/tarry: $(B)/obj/bridge/main.o $(parts)
-	$(CC) $(ld_all) -o $@ $^ $(LIBS)
+# Shared objects of the configuration (plugins = [ ]) can call what plugin.h declares.
+$(B)/tarry: $(B)/obj/bridge/main.o $(parts) $(B)/exports
+	$(CC) $(ld_all) -Wl,--dynamic-list=$(B)/exports -o $@ $(filter %.o,$^) $(LIBS)
+$(B)/exports: tests/exports.sh $(shell tests/exports.sh headers)
+	@mkdir -p $(@D)
+	tests/exports.sh symbols > $@.new && mv $@.new $@
 $(units): $(B)/tests/%: $(B)/obj/tests/%.o $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ $(LIBS) -lcmocka
@@ -54,9 +61,19 @@ $(B)/tests/kafka_mock: $(B)/obj/tests/kafka_mock.o
 $(B)/lua.c: tests/embed.sh $(wildcard lua/*.lua lua/lib/*.lua)
 	@mkdir -p $(@D)
 	tests/embed.sh $(wildcard lua/*.lua) > $@.new && mv $@.new $@
-$(B)/obj/lua.o: $(B)/lua.c $(B)/flags
+$(B)/console_files.c: tests/embed-console.sh $(wildcard bridge/console/*)
+	@mkdir -p $(@D)
+	tests/embed-console.sh $(wildcard bridge/console/*) > $@.new && mv $@.new $@
+$(B)/obj/lua.o $(B)/obj/console_files.o: $(B)/obj/%.o: $(B)/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(CC) $(cc_all) -c -o $@ $<
+# (else make takes revision.c for its source)
+$(B)/revision: ;
+$(B)/obj/revision.o: $(B)/revision $(B)/flags
+	@mkdir -p $(@D)
+	printf '#include "bridge/version.h"\nconst char tarry_revision[] = "%s";\n' '$(REVISION)' \
+	  > $(B)/revision.c
+	$(CC) $(cc_all) -c -o $@ $(B)/revision.c
 $(B)/obj/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(CC) $(cc_all) -c -o $@ $<
@@ -65,7 +82,10 @@ stamp = $(if $(filter-out $(shell cat $(1) 2>/dev/null | cksum),$(shell echo '$(
           $(shell mkdir -p $(B) && echo '$(2)' > $(1)))
 $(call stamp,$(B)/flags,$(CC) $(filter-out $(WERROR),$(cc_all)))
 $(call stamp,$(B)/lua.list,$(wildcard lua/*.lua))
+$(call stamp,$(B)/console.list,$(wildcard bridge/console/*))
+$(call stamp,$(B)/revision,$(REVISION))
 $(B)/lua.c: $(B)/lua.list
+$(B)/console_files.c: $(B)/console.list
 
 test: all tests
 	tests/check-includes.sh
@@ -87,22 +107,33 @@ lint:
 	  $(shell $(PKG_CONFIG) --cflags $(PKGS))
 fuzz:
 	$(MAKE) B=build/fuzz CC=clang HARDEN= OPT="-O1 -g" \
-	  SAN="-fsanitize=fuzzer-no-link,address,undefined" fuzzers
-	@set -e; for f in $(patsubst tests/%.c,build/fuzz/tests/%,$(wildcard tests/fuzz_*.c)); do \
-	  mkdir -p $$f.corpus; $$f -max_total_time=$(FUZZ_S) -timeout=10 -rss_limit_mb=2048 $$f.corpus; done
+	  SAN="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" fuzzers
+	tests/fuzz build/fuzz/tests $(FUZZ_S)
 fuzzers: $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz_*.c))
 $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
 # A configuration that is there already is the owner's.
+data := $(DESTDIR)$(PREFIX)/share
 install: $(B)/tarry
 	install -D -m 755 $(B)/tarry $(DESTDIR)$(PREFIX)/bin/tarry
-	test -e $(DESTDIR)$(SYSCONFDIR)/tarry.conf || \
-	  install -D -m 640 etc/tarry.conf $(DESTDIR)$(SYSCONFDIR)/tarry.conf
+	for h in $$(tests/exports.sh headers); do \
+	  install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/tarry/$$h || exit 1; done
+	install -D -m 644 -t $(data)/doc/tarry README.md CHANGELOG.md etc/openapi.yaml
+	install -D -m 644 -t $(data)/doc/tarry/examples etc/*.conf
+	install -D -m 644 -t $(data)/man/man1 etc/man/*.1
+	install -D -m 644 -t $(data)/man/man5 etc/man/*.5
+	install -D -m 644 etc/completion/tarry.bash $(data)/bash-completion/completions/tarry
+	install -D -m 644 etc/systemd/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/tarry.conf
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system etc/systemd/tarry.service
+	sed -i 's,/usr/bin/tarry,$(PREFIX)/bin/tarry,; s,/etc/tarry/,$(SYSCONFDIR)/tarry/,' \
+	  $(DESTDIR)$(PREFIX)/lib/systemd/system/tarry.service
+	test -e $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf || install -D -m 640 \
+	  etc/systemd/tarry.conf $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf
 clean:
 	rm -rf build/obj build/tests build/asan build/tsan build/fuzz build/faults build/mutants \
-	  build/tarry build/lua.c \
+	  build/tarry build/lua.c build/console_files.c build/console.list \
 	  build/lua.list build/flags
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

@@ -6,6 +6,10 @@
 #define BRIDGE_ADMIN_H
 
 struct bridge;
+struct httpd_req;
+
+/* The row of /metrics; bridge: a struct bridge. */
+void admin_metrics(void *bridge, struct httpd_req *req);
 
 void admin_serve(struct bridge *bridge);
 

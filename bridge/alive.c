@@ -18,12 +18,26 @@ struct alive {
     void *arg;
     char id[32];
     char *key, *member;
+    char *former; /* the member before this one, still to be taken out; NULL: none */
     struct alive_list list;
     bool asking;    /* a call is on its way */
     bool ask_again; /* what it brings may be out of date already */
     bool tell;      /* the others have not heard of us */
     bool leaving, left;
 };
+
+static char *new_member(const struct alive *a)
+{
+    const struct bridge *bridge = a->bridge;
+    struct buf text = {0};
+    buf_addf(&text, "%s %d", a->id, META_LAYOUT);
+    for (size_t i = 0; i < bridge->route_count; i++)
+        if (bridge->routes[i]->sink->rules == NULL) /* a queue has no scheduler */
+            buf_addf(&text, " %s", bridge->routes[i]->conf->name);
+    char *member = mem_strdup(buf_str(&text));
+    buf_free(&text);
+    return member;
+}
 
 struct alive *alive_new(struct bridge *bridge, loop_cb *changed, void *arg)
 {
@@ -35,13 +49,8 @@ struct alive *alive_new(struct bridge *bridge, loop_cb *changed, void *arg)
     snprintf(a->id, sizeof(a->id), "%010" PRIx64, bridge->instance);
     buf_addf(&text, "%s:alive", store_prefix(bridge->store));
     a->key = mem_strdup(buf_str(&text));
-    buf_clear(&text);
-    buf_addf(&text, "%s %d", a->id, META_LAYOUT);
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (bridge->routes[i]->sink->rules == NULL) /* a queue has no scheduler */
-            buf_addf(&text, " %s", bridge->routes[i]->conf->name);
-    a->member = mem_strdup(buf_str(&text));
     buf_free(&text);
+    a->member = new_member(a);
     return a;
 }
 
@@ -52,6 +61,7 @@ void alive_free(struct alive *a)
     alive_list_fini(&a->list);
     free(a->key);
     free(a->member);
+    free(a->former);
     free(a);
 }
 
@@ -71,6 +81,20 @@ static void learn(struct alive *a, const struct redisReply *reply)
 }
 
 static void ask(struct alive *a);
+
+/* The list without this instance says nothing. */
+static void on_former_gone(void *arg, const struct redisReply *reply)
+{
+    struct alive *a = arg;
+    a->asking = false;
+    if (reply) {
+        free(a->former);
+        a->former = NULL;
+        ask(a);
+    } else {
+        a->left = a->leaving; /* what Redis has of it ends by itself */
+    }
+}
 
 static void on_reply(void *arg, const struct redisReply *reply)
 {
@@ -92,13 +116,31 @@ static void ask(struct alive *a)
 {
     char span[24];
     snprintf(span, sizeof(span), "%d", ALIVE_MS);
-    const struct slice argv[] = {SLICE_LIT(""), slice_of(a->member),
-                                 slice_of(a->leaving ? "1" : ""), slice_of(span)};
+    const char *former = a->former;
+    const struct slice argv[] = {SLICE_LIT(""), slice_of(former ? former : a->member),
+                                 slice_of(former || a->leaving ? "1" : ""),
+                                 slice_of(span)};
     a->ask_again = a->asking;
     if (a->asking)
         return;
     a->asking = true;
-    store_script(a->bridge->store, SCRIPT_ALIVE, slice_of(a->key), argv, 4, on_reply, a);
+    store_script(a->bridge->store, SCRIPT_ALIVE, slice_of(a->key), argv, 4,
+                 former ? on_former_gone : on_reply, a);
+}
+
+void alive_routes_changed(struct alive *a)
+{
+    char *member = new_member(a);
+    if (strcmp(member, a->member) == 0) {
+        free(member);
+        return;
+    }
+    if (a->former == NULL) /* else Redis knows that one, and not the next */
+        a->former = a->member;
+    else
+        free(a->member);
+    a->member = member;
+    alive_join(a);
 }
 
 void alive_join(struct alive *a)
@@ -140,6 +182,18 @@ unsigned alive_rank(const struct alive *a, const char *route, const char *bucket
 size_t alive_count(const struct alive *a)
 {
     return a->list.n;
+}
+
+void alive_each(const struct alive *a, alive_each_cb *each, void *arg)
+{
+    for (size_t i = 0; i < a->list.n; i++) {
+        const struct alive_one *one = &a->list.ones[i];
+        const struct alive_instance told = {.id = one->id,
+                                            .routes = one->routes,
+                                            .layout = one->layout,
+                                            .self = slice_is(one->id, a->id)};
+        each(arg, &told);
+    }
 }
 
 int alive_layout(const struct alive *a)

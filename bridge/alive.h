@@ -32,6 +32,8 @@ void alive_join(struct alive *a);
 void alive_beat(struct alive *a);
 /* Another instance came or went, or (name none) may have: asks who is there. */
 void alive_told(struct alive *a, struct slice name);
+/* The routes that this instance serves are others: the other instances hear of it. */
+void alive_routes_changed(struct alive *a);
 /* For good: takes this instance out, and tells the others. */
 void alive_leave(struct alive *a);
 /* Redis has taken it out, or could not be asked. */
@@ -42,6 +44,14 @@ bool alive_has_left(const struct alive *a);
 unsigned alive_rank(const struct alive *a, const char *route, const char *bucket);
 /* Instances that are there; 0: not known yet. */
 size_t alive_count(const struct alive *a);
+/* Calls each for every instance that is there; what it is handed is borrowed. */
+struct alive_instance {
+    struct slice id, routes; /* routes: names, a blank between two */
+    int layout;              /* of the keys, that it can work with */
+    bool self;
+};
+typedef void alive_each_cb(void *arg, const struct alive_instance *one);
+void alive_each(const struct alive *a, alive_each_cb *each, void *arg);
 /* The least layout that they can; -1: not known yet. */
 int alive_layout(const struct alive *a);
 

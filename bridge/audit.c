@@ -7,6 +7,7 @@
  */
 #include "bridge/audit.h"
 #include "bridge/bridge.h"
+#include "bridge/cli_parts.h"
 #include "bridge/core_tool.h"
 #include "bridge/embedded.h"
 #include "bridge/meta_keep.h"
@@ -295,45 +296,10 @@ static int audit(const struct audit_order *order)
 
 /* --- the command --- */
 
-static const char usage[] =
-    "usage: tarry audit FILE [--route NAME] [--json] [--repair]\n"
-    "Looks through all that FILE's routes and queues keep in Redis, in small steps "
-    "while\n"
-    "daemons work: is every job where it is delivered, does nothing else stand there, "
-    "and\n"
-    "do the sums of what came and left agree? Changes nothing without --repair.\n"
-    "--route     only this route, and the queues that it leads to\n"
-    "--json      one JSON object instead of lines\n"
-    "--repair    put right what is found: no job is dropped by it, but one may be\n"
-    "            delivered twice\n"
-    "exit codes: 0 all agrees, 1 findings (repaired or not), 69 Redis is away\n";
-
-static int wrong(const char *what, const char *arg)
+int audit_main(struct cli_order *o)
 {
-    fprintf(stderr, "tarry audit: %s%.200s\n%s", what, arg, usage);
-    return EX_USAGE;
-}
-
-int audit_main(int argc, char **argv)
-{
-    struct audit_order order = {0};
-    for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0) {
-            fputs(usage, stdout);
-            return EX_OK;
-        }
-        if (strcmp(argv[i], "--json") == 0)
-            order.json = true;
-        else if (strcmp(argv[i], "--repair") == 0)
-            order.repair = true;
-        else if (strcmp(argv[i], "--route") == 0 && i + 1 < argc)
-            order.route = argv[++i];
-        else if (argv[i][0] == '-')
-            return wrong("no such option, or its value is missing: ", argv[i]);
-        else if (order.conf_file == NULL)
-            order.conf_file = argv[i];
-        else
-            return wrong("one argument too many: ", argv[i]);
-    }
-    return order.conf_file ? audit(&order) : wrong("FILE is needed", "");
+    return audit(&(struct audit_order){.conf_file = o->place[0],
+                                       .route = o->route,
+                                       .json = o->json,
+                                       .repair = o->repair});
 }

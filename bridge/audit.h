@@ -9,8 +9,10 @@
 #include "bridge/buf.h"
 #include "bridge/store_audit.h"
 
+struct cli_order;
+
 /* The command; gives the exit code. */
-int audit_main(int argc, char **argv);
+int audit_main(struct cli_order *o);
 
 /* --- between audit.c and audit_print.c --- */
 

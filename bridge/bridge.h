@@ -15,6 +15,8 @@
 #include "bridge/pacer.h"
 #include "bridge/plugin.h"
 #include "bridge/reason.h"
+#include "bridge/recent.h"
+#include "bridge/route_state.h"
 #include "bridge/stats.h"
 #include "bridge/store.h"
 #include "bridge/tmpl.h"
@@ -22,6 +24,7 @@
 #include <sys/queue.h>
 
 struct alive;
+struct census;
 struct httpd;
 struct embedded;
 struct meta;
@@ -29,6 +32,9 @@ struct passage;
 struct pull;
 struct pace;
 struct queue;
+struct reload;
+struct tap;
+struct tokens;
 
 struct source {
     struct bridge *bridge;
@@ -36,8 +42,11 @@ struct source {
     const struct source_ops *ops;
     void *self;
     bool started, paused, stopped;
+    bool drains;                      /* all its routes do (route_state.h) */
     unsigned compat;                  /* bits of delay_compat() */
     unsigned open;                    /* submissions without an answer yet */
+    uint64_t received;                /* submissions so far */
+    uint64_t unrouted;                /* refused, since no route takes them */
     uint64_t sessions_lost;           /* see source_session_lost() */
     uint64_t rewinds;                 /* see source_rewound() */
     struct partition_row *partitions; /* interned names, with the last offset submitted */
@@ -46,6 +55,10 @@ struct source {
     void *queue_watch_arg;
     void (*shelf_watch)(void *arg); /* NULL: none */
     void *shelf_watch_arg;
+    bool aside;                /* a reload holds it back, or has ended it */
+    bool stopping;             /* ops->stop was called */
+    struct conf_source *owned; /* of one that leaves (leave.h): its conf */
+    TAILQ_ENTRY(source) leaves;
 };
 
 struct sched { /* one bucket of one route: when its jobs are claimed */
@@ -55,17 +68,19 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     int64_t head_ms;    /* due time of its first job, Redis' clock; -1: none waits */
     int64_t lease_ms;   /* first end of a lease that is known of; -1: none */
     int64_t recheck_us; /* monotonic: when to ask Redis for both again */
-    unsigned want;      /* asked for by the claim on its way */
-    int64_t claim_us;   /* monotonic: when that one, or the last, was sent */
+    struct claim *claim; /* on its way; NULL: none */
     unsigned rank;      /* 0: this instance owns the bucket, see alive.h */
     int64_t heard_us;   /* monotonic: when Redis last told head_ms */
-    bool claiming, reaping, looking;
+    bool reaping, looking;
     bool look_again; /* what the look on its way brings may be out of date already */
     bool more;       /* the last claim got all that it asked for */
     bool listed;     /* waits for its sink's credit */
     int64_t
         paced_us; /* monotonic: the route's rate allows no claim before; 0: any time */
     struct pacer pacer; /* of its claims */
+    /* Of its watchdog, monotonic: when jobs left it last, or it had none that could; when
+     * it was started again and has not moved since, 0: it has. */
+    int64_t moved_us, stalled_us;
     TAILQ_ENTRY(sched) link;
 };
 
@@ -99,15 +114,27 @@ struct route {
         *retired;       /* empty and forgotten; what is on its way may point there */
     struct sched *home; /* of bucket ROUTE/0, which keeps what is the route's */
     bool closed;        /* its buckets are about to go */
+    enum route_state state;
     struct bucket_rules rules;
     struct pace *pace;    /* of its targets; NULL: they have no limits */
+    struct tap *tap;      /* NULL: nobody looks on */
     unsigned in_flight;   /* hand-overs without an outcome */
     unsigned reserved;    /* asked of Redis by claims on their way */
     int64_t dead_slot_ms; /* monotonic: last time given out by deliver.c */
     struct route_stats stats;
+    struct counts counts; /* of its jobs, as of counted_ms (census.h) */
+    int64_t counted_ms;
+    struct recent recent; /* of stats.lateness */
     struct log_limit complain, complain_dead; /* jobs given up; its dead-letter sink */
+    struct log_limit complain_retry;          /* attempts that failed */
     struct log_limit complain_again;          /* records read again */
     struct log_limit complain_newer;          /* records of a newer tarry */
+    unsigned refs;      /* those who keep a pointer while no bucket has a call under way */
+    bool aside;         /* a reload holds it back: nothing is claimed */
+    bool coming;        /* a reload brings it: no message is routed to it yet */
+    bool buckets_noted; /* PREFIX:meta has what buckets = n says */
+    struct conf_route *owned; /* of one that leaves (leave.h): its conf */
+    TAILQ_ENTRY(route) leaves;
 };
 
 struct sink {
@@ -118,6 +145,7 @@ struct sink {
     bool started, stopped;
     unsigned max_in_flight;
     unsigned in_flight;          /* hand-overs without an outcome */
+    int64_t outcome_us;          /* monotonic: the last one */
     unsigned reserved;           /* asked of Redis by claims on their way */
     int64_t timeout_ms;          /* shortest of its routes */
     TAILQ_HEAD(, sched) waiting; /* for credit */
@@ -130,6 +158,15 @@ struct sink {
     struct queue_stats queue_stats;
     struct counts sum; /* of its queues, as of the last sweep (queue_list.c) */
     size_t sum_names;  /* queues that were in it */
+    int64_t sum_ms;    /* monotonic: when it began; 0: none was yet */
+    unsigned notings;  /* calls on their way that note a queue's name */
+    bool aside;        /* a reload holds it back: it gives no credit */
+    bool coming;       /* it leaves, and a reload is about to bring it back */
+    bool stopping;     /* ops->stop was called */
+    struct sink *before; /* its place was that one's, whose deliveries count for our
+                          * credit until they have ended; NULL: none */
+    struct conf_sink *owned; /* of one that leaves (leave.h): its conf */
+    TAILQ_ENTRY(sink) leaves;
 };
 
 struct pool { /* a further Redis, for queues */
@@ -142,26 +179,37 @@ struct pool { /* a further Redis, for queues */
 struct bridge {
     struct conf *conf;
     struct store *store;
-    struct sentinel *sentinel; /* that the store's connections ask; NULL: none */
-    struct meta *meta;         /* what Redis says of its layout */
-    struct embedded *embedded; /* NULL: Redis is somebody else's */
-    struct httpd *httpd;       /* NULL: no listener */
-    struct alive *alive;       /* who else is there; NULL: this is no daemon */
+    struct sentinel *sentinel;   /* that the store's connections ask; NULL: none */
+    struct meta *meta;           /* what Redis says of its layout */
+    struct embedded *embedded;   /* NULL: Redis is somebody else's */
+    struct httpd *httpd;         /* of http, or else of admin; NULL: no listener */
+    struct httpd *httpd_admin;   /* its twin, of admin; NULL: there is one at most */
+    struct tokens *tokens;       /* NULL: nobody is asked for one */
+    struct alive *alive;         /* who else is there; NULL: this is no daemon */
+    struct route_states *states; /* NULL: this is no daemon */
+    struct census *census;       /* NULL: nobody has asked yet */
     struct source **sources;
     struct sink **sinks;
     struct route **routes;
     struct pool *pools;
     size_t source_count, sink_count, route_count, pool_count;
+    /* Those that a reload has taken out, until they are quiet (leave.h). */
+    TAILQ_HEAD(source_list, source) old_sources;
+    TAILQ_HEAD(sink_list, sink) old_sinks;
+    TAILQ_HEAD(route_list, route) old_routes;
+    struct reload *reload;          /* NULL: this is no daemon */
     TAILQ_HEAD(, pull) pulls;       /* consumers that wait, or are being asked for */
     TAILQ_HEAD(, queue) queues_due; /* with something to do at the end of the turn */
     uint64_t queues_turn;           /* of the loop: when they were last seen to */
     struct flow flow;
     struct turn_hook *hook;
     struct timer *tick;
+    int64_t started_ms; /* monotonic */
     uint64_t next_id;   /* for jobs without a name */
     uint64_t reread_at; /* arrivals of Redis when reread_all() was called last */
     uint64_t instance;  /* random, 40 bits: part of those names */
     struct log_limit complain_paused, complain_resumed;
+    bool started;    /* sources and sinks were */
     bool claiming;   /* false while draining */
     bool serves;     /* it is a daemon: it may change which buckets there are */
     bool only_looks; /* nothing is written */

@@ -9,7 +9,7 @@
 
 char *buf_room(struct buf *b, size_t n)
 {
-    if (b->cap - b->n >= n)
+    if (b->p != NULL && b->cap - b->n >= n)
         return b->p + b->n;
     must(n < SIZE_MAX / 4 && b->n < SIZE_MAX / 4);
     size_t cap = b->cap ? b->cap : 64;

@@ -40,6 +40,8 @@ int64_t clock_until_us(const struct clock *c, int64_t mono_us, int64_t due_ms)
 {
     if (due_ms > INT64_MAX / 2000) /* out of the range of microseconds: far away */
         return INT64_MAX / 2;
+    if (due_ms < 0)
+        return 0;
     int64_t wait_us = due_ms * 1000 - (mono_us + c->best_low_us);
     return wait_us > 0 ? wait_us : 0;
 }

@@ -2,13 +2,15 @@
 /*
  * conf.h - tarry.conf, read whole and checked whole, or refused with every error in it.
  *
- * Reading does no I/O but on the file, its includes and ${file:...}. The option rows of
- * the core's own sections are in conf_rows.c; those of plugins stand in the plugins.
+ * Reading does no I/O but on the file, its includes, ${file:...} and certificates. The
+ * option rows of the core's own sections are in conf_rows.c; those of plugins stand in
+ * the plugins.
  */
 #ifndef BRIDGE_CONF_H
 #define BRIDGE_CONF_H
 
 #include "bridge/buf.h"
+#include "bridge/httpd.h"
 #include "bridge/opt.h"
 #include "bridge/retry.h"
 
@@ -32,15 +34,18 @@ struct conf_redis {     /* redis: { } */
     int64_t backoff_first_ms, backoff_max_ms;
 };
 
-struct conf_http { /* http: { } */
-    char *listen;  /* "" : no listener */
-    int64_t body_max_bytes;
-    int64_t deadline_ms, idle_ms;
-    int64_t connections_max;
+#define CONF_ADMIN_ON_HTTP "http" /* admin.listen: there is one listener for all */
+
+struct conf_token { /* tokens: { NAME: { } } */
+    char *name;
+    int line;
+    char *token, *certificate; /* one of them is NULL */
+    struct opt_list roles;     /* as tokens_roles() knows them */
 };
 
 struct conf_daemon { /* daemon: { } */
     int log_level;   /* enum log_level */
+    int log_format;  /* enum log_format */
     int64_t stop_timeout_ms;
     int64_t job_max_bytes;   /* largest record */
     int64_t queue_max_jobs;  /* submitted and not yet answered by Redis, all routes */
@@ -48,6 +53,8 @@ struct conf_daemon { /* daemon: { } */
     int64_t batch_max_jobs;  /* of one script call */
     int64_t hops_max;        /* deliveries by tarry that one message may have behind it */
     int64_t upgrade_after_ms; /* see meta_keep.h */
+    int64_t overdue_alarm_ms; /* see sched.h; 0: none */
+    bool core_dumps;          /* the process may be dumped, and looked into */
 };
 
 struct conf_pool { /* pools: { NAME: { } }: a further Redis, for queues */
@@ -66,6 +73,7 @@ struct conf_source {
     struct opt_list compat;  /* names of sets of foreign headers, see delay.h */
     bool binary_ints;
     bool key_is_id;
+    uint64_t files; /* what the files held that self names, see conf_files.h */
 };
 
 struct conf_schedule { /* retries: { NAME = ...; } */
@@ -80,6 +88,7 @@ struct conf_sink {
     const struct sink_ops *ops;
     void *self;
     int64_t max_in_flight; /* 0: the plugin's own default */
+    uint64_t files;        /* as of a source */
 };
 
 enum too_long { TOO_LONG_REJECT, TOO_LONG_CLAMP, TOO_LONG_DEAD };
@@ -124,15 +133,20 @@ struct conf_route {
 
 struct conf {
     char *file;
+    struct buf warnings; /* "file:line: message" lines: what is allowed and unwise */
     struct conf_redis redis;
-    struct conf_http http;
+    struct httpd_opts http;  /* listen "": no listener */
+    struct httpd_opts admin; /* listen "": no listener, CONF_ADMIN_ON_HTTP */
     struct conf_daemon daemon;
+    struct conf_token *tokens;
+    size_t token_count;
     struct conf_pool *pools;
     size_t pool_count;
     struct conf_schedule *schedules;
     size_t schedule_count;
-    struct conf_source listener;  /* http: { } as a source, until that is made of it */
-    struct conf_source **sources; /* the last one is the implicit "http", if it listens */
+    struct conf_source listener; /* http: { } as a source, until that is made of it */
+    struct conf_source *
+        *sources; /* the last one is the implicit "http", if anything listens */
     size_t source_count;
     struct conf_sink **sinks;
     size_t sink_count;
@@ -149,9 +163,19 @@ struct conf *conf_open(const char *file);
 /* NULL: there is none of that name. */
 const struct conf_schedule *conf_schedule_named(const struct conf *conf,
                                                 struct slice name);
-void conf_free(struct conf *conf); /* NULL is fine; what instances took is left alone */
+void conf_free(struct conf *conf); /* NULL is fine */
+/* Of one part that was taken out of its list; NULL is fine. */
+void conf_source_free(struct conf_source *source);
+void conf_sink_free(struct conf_sink *sink);
+void conf_route_free(struct conf_route *route);
 
-/* Every option of every section and plugin, for `tarry options` and the manual. */
+/* Every option of every section and plugin, a group at a time; rows end with a row of
+ * zeros. */
+struct opt;
+typedef void conf_group_cb(void *arg, const char *title, const char *help,
+                           const struct opt *rows);
+void conf_each_group(conf_group_cb *cb, void *arg);
+/* The same as text. */
 void conf_print_options(FILE *out);
 
 #endif

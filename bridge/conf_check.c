@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * conf_check.c - whether the parts of a configuration fit together: names that must
- * exist, numbers that limit one another. Routes: conf_check_route.c.
+ * exist, numbers that limit one another. Routes: conf_check_route.c; listeners and tokens:
+ * conf_check_http.c.
  */
 #include "bridge/conf_check.h"
 #include "bridge/conf_check_parts.h"
@@ -35,6 +36,17 @@ static bool is_used(const struct conf *conf, const char *source)
     for (size_t i = 0; i < conf->route_count; i++)
         for (size_t k = 0; k < conf->routes[i]->from.n; k++)
             if (strcmp(conf->routes[i]->from.v[k], source) == 0)
+                return true;
+    return false;
+}
+
+/* Is there a route from it that takes every topic? */
+static bool has_open_route(const struct conf *conf, const struct conf_source *source)
+{
+    for (size_t i = 0; i < conf->route_count; i++)
+        for (size_t k = 0; conf->routes[i]->match == NULL && k < conf->routes[i]->from.n;
+             k++)
+            if (strcmp(conf->routes[i]->from.v[k], source->name) == 0)
                 return true;
     return false;
 }
@@ -99,6 +111,11 @@ static void check_source(const struct check *c, const struct conf_source *source
                       "sources.%s is used by no route; write from = \"%s\" in one, or "
                       "take it out",
                       source->name, source->name);
+    else if (source->ops && source->ops->one_route && !has_open_route(c->conf, source))
+        conf_error_at(c->errors, source_key(c, source, NULL),
+                      "sources.%s: all its jobs go by one route: give it one without "
+                      "\"match\"",
+                      source->name);
     check_rename(c, source);
     check_compat(c, source);
 }
@@ -224,6 +241,7 @@ void conf_check(const struct conf *conf, const struct opt_value *root,
 
     check_redis(&c, &conf->redis, NULL);
     check_daemon(&c);
+    conf_check_http(&c);
     for (size_t i = 0; i < conf->pool_count; i++)
         check_redis(&c, &conf->pools[i].redis, conf->pools[i].name);
     for (size_t i = 0; i < conf->sink_count; i++)

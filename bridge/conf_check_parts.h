@@ -17,6 +17,7 @@ struct check {
 /* Where to point at: the key of the part, or else the part, or else the section. */
 const struct opt_value *conf_check_place(const struct check *c, const char *section,
                                          const char *part, const char *key);
+void conf_check_http(const struct check *c);
 void conf_check_route(const struct check *c, const struct conf_route *route);
 
 #endif

@@ -52,8 +52,8 @@ static void check_from(const struct check *c, const struct conf_route *route)
         if (strcmp(name, CONF_HTTP_SOURCE) == 0) {
             conf_error_at(
                 c->errors, at,
-                "routes.%s.from is \"http\", but http.listen is empty: there is "
-                "no listener",
+                "routes.%s.from is \"http\", but http.listen and admin.listen are "
+                "empty: there is no listener",
                 route->name);
             continue;
         }

@@ -19,24 +19,6 @@ struct conf_complaint {
     char *text;
 };
 
-/* libconfig names an included file as it was written, or (from 1.7 on) with the folder.
- */
-static char *full_name(const struct conf_errors *errors, const char *file)
-{
-    struct buf name = {0};
-    size_t n = errors->dir ? strlen(errors->dir) : 0;
-
-    if (file == NULL)
-        return NULL;
-    bool whole = n == 0 || *file == '/' || strcmp(errors->dir, ".") == 0 ||
-                 (strncmp(file, errors->dir, n) == 0 && file[n] == '/');
-    if (!whole)
-        buf_addf(&name, "%s/", errors->dir);
-    buf_add_str(&name, file);
-    buf_str(&name);
-    return name.p;
-}
-
 void conf_error(struct conf_errors *errors, const char *file, int line, const char *fmt,
                 ...)
 {
@@ -50,7 +32,7 @@ void conf_error(struct conf_errors *errors, const char *file, int line, const ch
         if ((unsigned char)*p < ' ' || *p == 0x7f)
             *p = '?';
     errors->v = mem_realloc(errors->v, (errors->n + 1) * sizeof(*errors->v));
-    errors->v[errors->n] = (struct conf_complaint){.file = full_name(errors, file),
+    errors->v[errors->n] = (struct conf_complaint){.file = file ? mem_strdup(file) : NULL,
                                                    .line = line,
                                                    .order = errors->n,
                                                    .text = mem_strdup(text)};

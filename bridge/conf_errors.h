@@ -14,6 +14,7 @@ struct conf_errors {
     const char *dir;       /* borrowed; where relative names of included files start */
     struct conf_complaint *v;
     size_t n;
+    struct conf_errors *warnings; /* borrowed; NULL: nobody wants them */
 };
 
 /* file: copied; NULL: the main one. line 0: none. */
@@ -22,6 +23,12 @@ void conf_error(struct conf_errors *errors, const char *file, int line, const ch
 /* The same, about a value: v knows its file and line. */
 #define conf_error_at(errors, value, ...)                                                \
     conf_error((errors), (value)->file, (value)->line, __VA_ARGS__)
+/* What is allowed and unwise. */
+#define conf_warn_at(errors, value, ...)                                                 \
+    do {                                                                                 \
+        if ((errors)->warnings != NULL)                                                  \
+            conf_error_at((errors)->warnings, (value), __VA_ARGS__);                     \
+    } while (0)
 
 /* Appends one "file:line: message" line each, and forgets them all. */
 void conf_errors_give(struct conf_errors *errors, struct buf *out);

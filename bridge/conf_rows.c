@@ -7,6 +7,7 @@
  */
 #include "bridge/conf_rows.h"
 #include "bridge/plugin.h"
+#include "bridge/plugin_load.h"
 
 #define SECOND 1000LL
 #define HOUR (3600 * SECOND)
@@ -45,12 +46,12 @@ const struct opt conf_redis_rows[] = {
     {"prefix", OPT_STR, AT(prefix), "tarry",
      .help =
          "Stands before every key, so that several installations can share one Redis."},
-    {"ca_file", OPT_STR, AT(ca_file), NULL,
+    {"ca_file", OPT_FILE, AT(ca_file), NULL,
      .help = "With rediss://: whom to trust, PEM; without it the system's authorities.",
      .optional = true},
-    {"cert_file", OPT_STR, AT(cert_file), NULL,
+    {"cert_file", OPT_FILE, AT(cert_file), NULL,
      .help = "With rediss://: our certificate, PEM.", .optional = true},
-    {"key_file", OPT_STR, AT(key_file), NULL,
+    {"key_file", OPT_KEY_FILE, AT(key_file), NULL,
      .help = "With rediss://: the key of cert_file, PEM.", .optional = true},
     {"connect_timeout", OPT_MS, AT(connect_timeout_ms), "5s",
      .help = "The longest wait for address, connection, TLS and login together.",
@@ -66,21 +67,33 @@ const struct opt conf_redis_rows[] = {
     {0}};
 #undef AT
 
-#define AT(field) offsetof(struct conf_http, field)
 static const struct opt http_rows[] = {
-    {"listen", OPT_STR, AT(listen), "127.0.0.1:7700",
-     .help = "Address and port, or unix:/path, for jobs over HTTP, health and metrics; "
+    {"listen", OPT_STR, offsetof(struct conf, http.listen), "127.0.0.1:7700",
+     .help = "Address and port, or unix:/path, for jobs and queues over HTTP, and health; "
              "\"\" opens no listener."},
-    {"body_max", OPT_BYTES, AT(body_max_bytes), "1MiB",
-     .help = "The largest request body; above it 413.", .min = KIB, .max = 1024 * MIB},
-    {"deadline", OPT_MS, AT(deadline_ms), "10s",
-     .help = "The longest time from the first byte of a request to its last.", .min = 10,
-     .max = HOUR},
-    {"idle", OPT_MS, AT(idle_ms), "60s",
-     .help = "A connection without a request for so long is closed.", .min = 10,
-     .max = DAY},
-    {"connections_max", OPT_INT, AT(connections_max), "1000",
-     .help = "The most connections at a time.", .min = 1, .max = 100000},
+    HTTPD_ROWS_LIMITS("", struct conf, http, "16KiB", "1MiB", "1000"),
+    {0}};
+
+static const struct opt admin_rows[] = {
+    {"listen", OPT_STR, offsetof(struct conf, admin.listen), "127.0.0.1:7701",
+     .help = "Address and port, or unix:/path, for operation: metrics, dead letters, the "
+             "console, and all that http has; \"http\": all is served there; \"\" opens "
+             "no listener."},
+    HTTPD_ROWS_LIMITS("", struct conf, admin, "16KiB", "1MiB", "200"),
+    {0}};
+
+#define AT(field) offsetof(struct conf_token, field)
+const struct opt conf_token_rows[] = {
+    {"token", OPT_SECRET, AT(token), NULL,
+     .help = "What a client sends as Authorization: Bearer TOKEN; at least 16 characters.",
+     .optional = true},
+    {"certificate", OPT_STR, AT(certificate), NULL,
+     .help = "Instead of token: the common name or an alternative name in a client's "
+             "certificate, which tls_client_ca asks for.",
+     .optional = true},
+    {"roles", OPT_LIST, AT(roles), NULL,
+     .help = "What may be done: produce (jobs), consume (pull queues), metrics, admin "
+             "(everything)."},
     {0}};
 #undef AT
 
@@ -88,6 +101,9 @@ static const struct opt http_rows[] = {
 static const struct opt daemon_rows[] = {
     {"log", OPT_CHOICE, AT(log_level), "info", .help = "The least level that is logged.",
      .choices = "debug|info|warn|error"},
+    {"log_format", OPT_CHOICE, AT(log_format), "logfmt",
+     .help = "The form of a line of the log: key=value pairs, or a JSON object.",
+     .choices = "logfmt|json"},
     {"stop_timeout", OPT_MS, AT(stop_timeout_ms), "30s",
      .help = "The longest time a stop may take before what is open is left for the next "
              "start.",
@@ -114,13 +130,22 @@ static const struct opt daemon_rows[] = {
          "older one may still be started again. Then, once no older one runs, the keys "
          "take the newer layout, which an older version refuses.",
      .min = 0, .max = 30 * DAY},
+    {"overdue_alarm", OPT_MS, AT(overdue_alarm_ms), "30s",
+     .help =
+         "Due jobs that may leave and do not for so long are an error of tarry: their "
+         "bucket is started again, and /readyz says 503 until they move. 0: never.",
+     .min = 0, .max = DAY},
+    {"core_dumps", OPT_BOOL, AT(core_dumps), "false",
+     .help = "Whether a crash may leave a core file, and debuggers of the same user may "
+             "attach: both would show the secrets in memory."},
     {0}};
 #undef AT
 
 const struct conf_section conf_sections[] = {
     {"redis", "where the jobs wait", conf_redis_rows, offsetof(struct conf, redis)},
     {"http", "the HTTP listener; as a source it has what every source has, too",
-     http_rows, offsetof(struct conf, http)},
+     http_rows, 0},
+    {"admin", "the listener for operation", admin_rows, 0},
     {"daemon", "the process itself", daemon_rows, offsetof(struct conf, daemon)},
     {0}};
 
@@ -261,7 +286,7 @@ const struct opt conf_route_rows[] = {
 
 bool conf_source_plugin(size_t i, struct conf_plugin *plugin)
 {
-    const struct source_ops *ops = source_plugins[i];
+    const struct source_ops *ops = plugin_source(i);
     if (ops == NULL)
         return false;
     *plugin =
@@ -271,7 +296,7 @@ bool conf_source_plugin(size_t i, struct conf_plugin *plugin)
 
 bool conf_sink_plugin(size_t i, struct conf_plugin *plugin)
 {
-    const struct sink_ops *ops = sink_plugins[i];
+    const struct sink_ops *ops = plugin_sink(i);
     if (ops == NULL)
         return false;
     *plugin =
@@ -279,44 +304,60 @@ bool conf_sink_plugin(size_t i, struct conf_plugin *plugin)
     return true;
 }
 
-static void print_plugins(const char *what, bool (*nth)(size_t, struct conf_plugin *),
-                          FILE *out)
+static void each_plugin(const char *what, bool (*nth)(size_t, struct conf_plugin *),
+                        conf_group_cb *cb, void *arg)
 {
     struct conf_plugin plugin;
+    char title[128];
 
     for (size_t i = 0; nth(i, &plugin); i++) {
-        const char *help = plugin.help ? plugin.help : "";
+        snprintf(title, sizeof(title), "%s: { NAME: { type = \"%s\"; } }", what,
+                 plugin.name);
         if (nth == conf_source_plugin && strcmp(plugin.name, CONF_HTTP_SOURCE) == 0)
-            fprintf(out, "\nfrom = \"http\" in a route   %s\n", help);
-        else
-            fprintf(out, "\n%s: { NAME: { type = \"%s\"; } }   %s\n", what, plugin.name,
-                    help);
-        opt_print(plugin.opts, out);
+            snprintf(title, sizeof(title), "from = \"http\" in a route");
+        cb(arg, title, plugin.help ? plugin.help : "", plugin.opts);
     }
+}
+
+void conf_each_group(conf_group_cb *cb, void *arg)
+{
+    static const struct opt none[] = {{0}};
+    char title[64];
+    for (const struct conf_section *s = conf_sections; s->name != NULL; s++) {
+        snprintf(title, sizeof(title), "%s: { }", s->name);
+        cb(arg, title, s->help, s->rows);
+    }
+    cb(arg, "plugins = [ \"/path/x.so\" ]",
+       "shared objects with sources and sinks of one's own", none);
+    cb(arg, "pools: { NAME: { } }", "further Redis for queues, with the options of redis",
+       none);
+    cb(arg, "tokens: { NAME: { } }",
+       "who may use the http and admin listeners, and for what; none: everybody",
+       conf_token_rows);
+    cb(arg, "retries: { NAME = ...; }",
+       "schedules for retry and delay-retry: a list of waits [ \"2m\", \"10m\" ], or "
+       "{ first = \"1s\"; factor = 2.0; max = \"10m\"; limit = 10; jitter = 0.2; }",
+       none);
+    cb(arg, "sources: { NAME: { } }", "the ways in; each has a type, and these",
+       conf_source_rows);
+    each_plugin("sources", conf_source_plugin, cb, arg);
+    cb(arg, "sinks: { NAME: { } }", "the ways out; each has a type, and these",
+       conf_sink_rows);
+    each_plugin("sinks", conf_sink_plugin, cb, arg);
+    cb(arg, "routes: { NAME: { } }", "from which source to which sink, and how",
+       conf_route_rows);
+}
+
+static void print_group(void *arg, const char *title, const char *help,
+                        const struct opt *rows)
+{
+    FILE *out = arg;
+    fprintf(out, "%s   %s\n", title, help);
+    opt_print(rows, out);
+    fputc('\n', out);
 }
 
 void conf_print_options(FILE *out)
 {
-    for (const struct conf_section *s = conf_sections; s->name != NULL; s++) {
-        fprintf(out, "%s: { }   %s\n", s->name, s->help);
-        opt_print(s->rows, out);
-        fputc('\n', out);
-    }
-    fputs(
-        "pools: { NAME: { } }   further Redis for queues, with the options of redis\n\n",
-        out);
-    fputs(
-        "retries: { NAME = ...; }   schedules for retry and delay-retry: a list of waits "
-        "[ \"2m\", \"10m\" ],\n"
-        "                           or { first = \"1s\"; factor = 2.0; max = \"10m\"; "
-        "limit = 10; jitter = 0.2; }\n\n",
-        out);
-    fputs("sources: { NAME: { } }   the ways in; each has a type, and these\n", out);
-    opt_print(conf_source_rows, out);
-    print_plugins("sources", conf_source_plugin, out);
-    fputs("\nsinks: { NAME: { } }   the ways out; each has a type, and these\n", out);
-    opt_print(conf_sink_rows, out);
-    print_plugins("sinks", conf_sink_plugin, out);
-    fputs("\nroutes: { NAME: { } }   from which source to which sink, and how\n", out);
-    opt_print(conf_route_rows, out);
+    conf_each_group(print_group, out);
 }

@@ -14,12 +14,14 @@ struct conf_section {
     const char *name;
     const char *help;
     const struct opt *rows;
-    size_t offset; /* of the section's struct in struct conf */
+    size_t offset; /* in struct conf, from where the rows count */
 };
 extern const struct conf_section conf_sections[];
 
 /* What every source, sink and route has, into struct conf_source, _sink and _route. */
 extern const struct opt conf_source_rows[], conf_sink_rows[], conf_route_rows[];
+/* Of each part of tokens: { }. */
+extern const struct opt conf_token_rows[];
 /* Of redis: { } and of each part of pools: { }. */
 extern const struct opt conf_redis_rows[];
 
@@ -33,6 +35,9 @@ struct conf_plugin {
 /* The i-th plugin of the binary; false: there are no more. */
 bool conf_source_plugin(size_t i, struct conf_plugin *plugin);
 bool conf_sink_plugin(size_t i, struct conf_plugin *plugin);
+
+/* The list of shared objects, at the top level. */
+#define CONF_PLUGINS "plugins"
 
 /* The source that needs no section of its own. */
 #define CONF_HTTP_SOURCE "http"

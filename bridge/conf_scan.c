@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_scan.c - the text of a configuration, looked over before libconfig gets it.
+ * conf_scan.c - the text of a configuration, looked over and put together before
+ * libconfig gets it.
  *
  * Knows of its grammar only what is needed to tell a number from a comment, a string or a
  * name, and to follow @include. Whatever else is wrong is left for libconfig to say.
  */
 #include "bridge/conf_scan.h"
+#include "bridge/mem.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,15 +20,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILE_MAX_BYTES = 1024 * 1024, INCLUDES_MAX = 100 };
+enum {
+    FILE_MAX_BYTES = 1024 * 1024,
+    WHOLE_MAX_BYTES = 16 * 1024 * 1024,
+    INCLUDES_MAX = 1000
+};
+
+/* What all files make together. */
+struct whole {
+    struct buf *text;
+    int lines_n; /* that have ended */
+    struct conf_lines *lines;
+    unsigned includes; /* followed so far */
+};
 
 struct scan {
     const char *p;    /* where it is; the text ends with a NUL */
     const char *file; /* NULL: the main one */
     int line;
     const char *dir;
+    const char *given;        /* up to here it stands in the whole text */
     const struct scan *outer; /* the file that included it; NULL: the main one */
-    unsigned *includes;       /* followed so far, in all files */
+    struct whole *whole;
     struct conf_errors *errors;
 };
 
@@ -161,36 +177,103 @@ static bool includes_itself(const struct scan *s, const char *path)
     return false;
 }
 
-static void scan_include_file(struct scan *outer, const char *path)
+/* What was read and not yet given goes into the whole text. */
+static void give(struct scan *s)
+{
+    const char *from = s->given, *nl;
+    for (; from < s->p && (nl = memchr(from, '\n', (size_t)(s->p - from))); from = nl + 1)
+        s->whole->lines_n++;
+    buf_add(s->whole->text, s->given, (size_t)(s->p - s->given));
+    s->given = s->p;
+}
+
+/* What follows in the whole text begins a line there, and comes from where s is. */
+static void begin_stretch(struct scan *s)
+{
+    struct buf *text = s->whole->text;
+    if (text->n > 0 && text->p[text->n - 1] != '\n') {
+        buf_add_str(text, "\n");
+        s->whole->lines_n++;
+    }
+    conf_lines_note(s->whole->lines, s->whole->lines_n + 1, s->file, s->line);
+}
+
+static void scan_file(struct scan *s)
+{
+    s->given = s->p;
+    begin_stretch(s);
+    scan_text(s);
+    give(s);
+}
+
+static void include_file(struct scan *outer, const char *path)
 {
     struct buf text = {0};
     struct err err;
+    char *dir = conf_dir_of(path);
     struct scan s = {.file = path,
                      .line = 1,
-                     .dir = outer->dir,
+                     .dir = dir,
                      .outer = outer,
-                     .includes = outer->includes,
+                     .whole = outer->whole,
                      .errors = outer->errors};
 
     if (includes_itself(outer, path))
         conf_error(outer->errors, outer->file, outer->line, "%s includes itself", path);
-    else if (++*outer->includes > INCLUDES_MAX)
+    else if (++outer->whole->includes > INCLUDES_MAX)
         conf_error(outer->errors, outer->file, outer->line, "more than %d includes",
                    INCLUDES_MAX);
     else if (conf_read_file(path, FILE_MAX_BYTES, &text, &err) != 0)
         conf_error(outer->errors, outer->file, outer->line, "cannot include %s: %s", path,
                    err.text);
+    else if (outer->whole->text->n + text.n > WHOLE_MAX_BYTES)
+        conf_error(outer->errors, outer->file, outer->line,
+                   "with %s it is more than %d bytes in all", path, WHOLE_MAX_BYTES);
     else {
         s.p = buf_str(&text);
-        scan_text(&s);
+        scan_file(&s);
     }
+    if (text.p != NULL)
+        explicit_bzero(text.p, text.cap);
     buf_free(&text);
+    free(dir);
 }
 
+/* Of a folder its files *.conf, of a pattern what fits it; none is fine. In the order of
+ * their names, byte by byte. */
+static void include_many(struct scan *s, const char *pattern)
+{
+    glob_t found;
+    int code = glob(pattern, 0, NULL, &found);
+    if (code != 0 && code != GLOB_NOMATCH)
+        conf_error(s->errors, s->file, s->line, "cannot include %s: %s", pattern,
+                   strerror(errno));
+    for (size_t i = 0; code == 0 && i < found.gl_pathc; i++)
+        include_file(s, found.gl_pathv[i]);
+    globfree(&found);
+}
+
+static void include(struct scan *s, struct buf *path)
+{
+    struct stat st;
+    const char *text = buf_str(path);
+    bool folder = stat(text, &st) == 0 && S_ISDIR(st.st_mode);
+    if (folder) {
+        buf_add_str(path, text[path->n - 1] == '/' ? "*.conf" : "/*.conf");
+        include_many(s, buf_str(path));
+    } else if (strpbrk(text, "*?[") != NULL) {
+        include_many(s, text);
+    } else {
+        include_file(s, text);
+    }
+}
+
+/* The files stand in the place of the word in the whole text. */
 static void scan_include(struct scan *s)
 {
     struct buf path = {0};
 
+    give(s);
     s->p += strlen("@include");
     s->p += strspn(s->p, " \t");
     if (*s->p != '"')
@@ -202,7 +285,9 @@ static void scan_include(struct scan *s)
     if (*name != '/' && strcmp(s->dir, ".") != 0)
         buf_addf(&path, "%s/", s->dir);
     buf_add(&path, name, n - 1);
-    scan_include_file(s, buf_str(&path));
+    s->given = s->p;
+    include(s, &path);
+    begin_stretch(s);
     buf_free(&path);
 }
 
@@ -237,17 +322,31 @@ static void scan_text(struct scan *s)
     }
 }
 
-void conf_scan(const char *file, const char *dir, struct buf *text,
+char *conf_dir_of(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    if (slash == NULL)
+        return mem_strdup(".");
+    return mem_strndup(file, slash == file ? 1 : (size_t)(slash - file));
+}
+
+void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
                struct conf_errors *errors)
 {
     struct err err;
-    unsigned includes = 0;
-    struct scan s = {.line = 1, .dir = dir, .includes = &includes, .errors = errors};
+    struct buf own = {0};
+    struct whole whole = {.text = text, .lines = lines};
+    char *dir = conf_dir_of(file);
+    struct scan s = {.line = 1, .dir = dir, .whole = &whole, .errors = errors};
 
-    if (conf_read_file(file, FILE_MAX_BYTES, text, &err) != 0) {
+    if (conf_read_file(file, FILE_MAX_BYTES, &own, &err) != 0) {
         conf_error(errors, NULL, 0, "cannot read it: %s", err.text);
-        return;
+    } else {
+        s.p = buf_str(&own);
+        scan_file(&s);
     }
-    s.p = buf_str(text);
-    scan_text(&s);
+    if (own.p != NULL)
+        explicit_bzero(own.p, own.cap);
+    buf_free(&own);
+    free(dir);
 }

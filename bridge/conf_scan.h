@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_scan.h - the text of a configuration, looked over before libconfig gets it.
+ * conf_scan.h - the text of a configuration, looked over before libconfig gets it, with
+ * what it includes in place.
  *
- * libconfig 1.5 ends the process when an included file cannot be read (a folder), and
- * lets an integer above 2^31-1 wrap silently: both are found here, with file and line.
+ * libconfig 1.5 includes single files only, ends the process when one cannot be read (a
+ * folder), and lets an integer above 2^31-1 wrap silently: both errors are found here,
+ * with file and line.
  */
 #ifndef BRIDGE_CONF_SCAN_H
 #define BRIDGE_CONF_SCAN_H
 
 #include "bridge/buf.h"
 #include "bridge/conf_errors.h"
+#include "bridge/conf_lines.h"
 
-/* Gives the main file's text in text, when it could be read. dir: where relative includes
- * start from. Every included file is looked over as well. */
-void conf_scan(const char *file, const char *dir, struct buf *text,
+/* Gives the text of the main file with every included one in its place, and where its
+ * lines come from. @include "FILE", "FOLDER" (its *.conf), "PATTERN*"; a relative name
+ * starts at the folder of the file that it stands in. */
+void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
                struct conf_errors *errors);
+/* Gives "." where file names no folder; the caller frees it. */
+char *conf_dir_of(const char *file);
 
 /* Appends the content of a regular file of at most max_bytes, without a NUL in it. */
 int conf_read_file(const char *path, size_t max_bytes, struct buf *text, struct err *err);

@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <libconfig.h>
 
@@ -22,16 +23,10 @@ struct conf_tree {
     config_t config;
     struct opt_value root;
     char *dir;
-    struct conf_errors *errors; /* only while reading */
+    struct conf_lines lines;
+    struct conf_errors *errors;   /* only while reading */
+    const struct opt_value *here; /* what is being filled in */
 };
-
-static char *dir_of(const char *file)
-{
-    const char *slash = strrchr(file, '/');
-    if (slash == NULL)
-        return mem_strdup(".");
-    return mem_strndup(file, slash == file ? 1 : (size_t)(slash - file));
-}
 
 static int fill_from_env(const struct conf_tree *tree, const char *name, struct buf *out,
                          struct err *err)
@@ -51,6 +46,31 @@ static int fill_from_env(const struct conf_tree *tree, const char *name, struct 
     return rc;
 }
 
+static void warn_if_open_to_all(const struct conf_tree *tree, const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && (st.st_mode & S_IROTH) != 0)
+        conf_warn_at(tree->errors, tree->here,
+                     "%s can be read by all; if it is a secret: chmod o= %s", path, path);
+}
+
+static int fill_from_path(const struct conf_tree *tree, const char *path, struct buf *out,
+                          struct err *err)
+{
+    int rc = conf_read_file(path, SECRET_MAX_BYTES, out, err);
+    if (rc != 0)
+        return err_in(err, path);
+    warn_if_open_to_all(tree, path);
+    /* Editors and echo end a file with a newline that is no part of the secret. */
+    if (out->n > 0 && out->p[out->n - 1] == '\n') {
+        out->n--;
+        if (out->n > 0 && out->p[out->n - 1] == '\r')
+            out->n--;
+    }
+    return 0;
+}
+
 static int fill_from_file(const struct conf_tree *tree, const char *name, struct buf *out,
                           struct err *err)
 {
@@ -59,15 +79,27 @@ static int fill_from_file(const struct conf_tree *tree, const char *name, struct
     if (*name != '/' && strcmp(tree->dir, ".") != 0)
         buf_addf(&path, "%s/", tree->dir);
     buf_add_str(&path, name);
-    int rc = conf_read_file(buf_str(&path), SECRET_MAX_BYTES, out, err);
-    if (rc != 0)
-        err_in(err, buf_str(&path));
-    /* Editors and echo end a file with a newline that is no part of the secret. */
-    else if (out->n > 0 && out->p[out->n - 1] == '\n') {
-        out->n--;
-        if (out->n > 0 && out->p[out->n - 1] == '\r')
-            out->n--;
-    }
+    int rc = fill_from_path(tree, buf_str(&path), out, err);
+    buf_free(&path);
+    return rc;
+}
+
+/* What systemd's LoadCredential= hands to the service. */
+static int fill_from_cred(const struct conf_tree *tree, const char *name, struct buf *out,
+                          struct err *err)
+{
+    const char *dir = getenv("CREDENTIALS_DIRECTORY");
+    struct buf path = {0};
+
+    if (strchr(name, '/') != NULL || *name == '.')
+        return err_set(err, "${cred:%.60s}: a credential's name has no \"/\"", name);
+    if (dir == NULL || *dir == '\0')
+        return err_set(err,
+                       "${cred:%.60s}: no credentials are here; the unit needs "
+                       "LoadCredential=%.60s:/PATH",
+                       name, name);
+    buf_addf(&path, "%s/%s", dir, name);
+    int rc = fill_from_path(tree, buf_str(&path), out, err);
     buf_free(&path);
     return rc;
 }
@@ -75,7 +107,8 @@ static int fill_from_file(const struct conf_tree *tree, const char *name, struct
 static const struct filler {
     const char *prefix;
     int (*fill)(const struct conf_tree *, const char *name, struct buf *, struct err *);
-} fillers[] = {{"env:", fill_from_env}, {"file:", fill_from_file}};
+} fillers[] = {
+    {"env:", fill_from_env}, {"file:", fill_from_file}, {"cred:", fill_from_cred}};
 
 /* what: between the braces. */
 static int fill_one(const struct conf_tree *tree, const char *what, struct buf *out,
@@ -87,7 +120,7 @@ static int fill_one(const struct conf_tree *tree, const char *what, struct buf *
             return fillers[i].fill(tree, what + n, out, err);
     }
     return err_set(err,
-                   "knows ${env:NAME} and ${file:PATH}, not ${%.60s}; "
+                   "knows ${env:NAME}, ${file:PATH} and ${cred:NAME}, not ${%.60s}; "
                    "write $${ where a plain ${ is meant",
                    what);
 }
@@ -129,6 +162,7 @@ static void take_string(struct conf_tree *tree, const char *text, struct opt_val
 
     v->kind = OPT_IS_STR;
     v->str = text;
+    tree->here = v;
     if (strstr(text, "${") == NULL)
         return;
     if (fill_in(tree, text, &out, &err) != 0) {
@@ -167,8 +201,8 @@ static void take(struct conf_tree *tree, config_setting_t *setting, unsigned dep
                  struct opt_value *v)
 {
     v->name = config_setting_name(setting);
-    v->file = config_setting_source_file(setting);
-    v->line = (int)config_setting_source_line(setting);
+    v->file = conf_lines_find(&tree->lines, (int)config_setting_source_line(setting),
+                              &v->line);
     switch (config_setting_type(setting)) {
     case CONFIG_TYPE_INT:
     case CONFIG_TYPE_INT64:
@@ -193,11 +227,12 @@ static void take(struct conf_tree *tree, config_setting_t *setting, unsigned dep
 
 static int parse(struct conf_tree *tree, const char *text)
 {
-    config_set_include_dir(&tree->config, tree->dir);
     if (config_read_string(&tree->config, text) == CONFIG_TRUE)
         return 0;
-    conf_error(tree->errors, config_error_file(&tree->config),
-               config_error_line(&tree->config), "%s", config_error_text(&tree->config));
+    int line;
+    const char *file =
+        conf_lines_find(&tree->lines, config_error_line(&tree->config), &line);
+    conf_error(tree->errors, file, line, "%s", config_error_text(&tree->config));
     return -1;
 }
 
@@ -207,10 +242,12 @@ struct conf_tree *conf_tree_read(const char *file, struct conf_errors *errors)
     struct buf text = {0};
 
     tree->errors = errors;
-    tree->dir = dir_of(file);
+    tree->dir = conf_dir_of(file);
     errors->dir = tree->dir;
+    if (errors->warnings != NULL)
+        errors->warnings->dir = tree->dir;
     config_init(&tree->config);
-    conf_scan(file, tree->dir, &text, errors);
+    conf_scan(file, &text, &tree->lines, errors);
     bool good = errors->n == 0 && parse(tree, buf_str(&text)) == 0;
     if (good)
         take(tree, config_root_setting(&tree->config), 0, &tree->root);
@@ -221,6 +258,8 @@ struct conf_tree *conf_tree_read(const char *file, struct conf_errors *errors)
     if (good)
         return tree;
     errors->dir = NULL;
+    if (errors->warnings != NULL)
+        errors->warnings->dir = NULL;
     conf_tree_free(tree);
     return NULL;
 }
@@ -257,6 +296,7 @@ void conf_tree_free(struct conf_tree *tree)
         return;
     release(&tree->root);
     config_destroy(&tree->config);
+    conf_lines_free(&tree->lines);
     free(tree->dir);
     free(tree);
 }

@@ -2,7 +2,8 @@
 /*
  * conf_tree.h - a configuration file as a tree of neutral values; libconfig inside.
  *
- * ${env:NAME} and ${file:PATH} in strings are filled in already; "$${" stands for "${".
+ * ${env:NAME}, ${file:PATH} and ${cred:NAME} in strings are filled in already; "$${"
+ * stands for "${".
  */
 #ifndef BRIDGE_CONF_TREE_H
 #define BRIDGE_CONF_TREE_H

@@ -91,7 +91,7 @@ static int start_stores(struct bridge *bridge, const struct core_events *events,
 }
 
 /* Of routes that leave it to us: enough for a cluster to spread, where one may. */
-static void choose_buckets(struct conf *conf)
+void core_choose_buckets(struct conf *conf)
 {
     bool cluster = strstr(conf->redis.url, "+cluster://") != NULL;
     for (size_t i = 0; i < conf->route_count; i++) {
@@ -109,7 +109,7 @@ int core_start(struct bridge *bridge, const struct core_events *events, void *ar
     if (getrandom(&bridge->instance, 5, 0) != 5)
         return err_set(err, "getrandom: %s", strerror(errno));
     srand((unsigned)bridge->instance);
-    choose_buckets(conf);
+    core_choose_buckets(conf);
     inst_init(bridge);
     if (start_stores(bridge, events, arg, err) < 0)
         return -1;
@@ -124,8 +124,18 @@ int core_start(struct bridge *bridge, const struct core_events *events, void *ar
     return 0;
 }
 
+static void free_route(struct route *route)
+{
+    if (route == NULL)
+        return;
+    route_fini(route);
+    conf_route_free(route->owned);
+    free(route);
+}
+
 void core_release(struct bridge *bridge)
 {
+    struct route *route;
     for (size_t i = 0; bridge->routes && i < bridge->route_count; i++)
         if (bridge->routes[i])
             bridge->routes[i]->closed = true;
@@ -138,11 +148,12 @@ void core_release(struct bridge *bridge)
         meta_free(bridge->pools[i].meta);
     }
     free(bridge->pools);
-    for (size_t i = 0; bridge->routes && i < bridge->route_count; i++) {
-        if (bridge->routes[i])
-            route_fini(bridge->routes[i]);
-        free(bridge->routes[i]);
-    }
+    for (size_t i = 0; bridge->routes && i < bridge->route_count; i++)
+        free_route(bridge->routes[i]);
     free(bridge->routes);
+    while ((route = TAILQ_FIRST(&bridge->old_routes))) {
+        TAILQ_REMOVE(&bridge->old_routes, route, leaves);
+        free_route(route);
+    }
     inst_fini(bridge);
 }

@@ -10,6 +10,7 @@
 #include "bridge/slice.h"
 
 struct bridge;
+struct conf;
 struct conf_redis;
 
 struct core_events { /* of the stores; see store.h, and meta_keep.h for when it is up */
@@ -30,6 +31,8 @@ struct redis_conf core_redis_conf(const struct conf_redis *c, const char *client
  */
 int core_start(struct bridge *bridge, const struct core_events *events, void *arg,
                struct err *err);
+/* Of routes whose conf leaves the number of buckets to us; core_start() does it, too. */
+void core_choose_buckets(struct conf *conf);
 /* Changes still queued are answered with 0 from within. Leaves conf and embedded alone.
  */
 void core_release(struct bridge *bridge);

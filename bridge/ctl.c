@@ -1,293 +1,191 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ctl.c - the operator's commands: a table of commands and a table of flags. A new one is
- * one row and one function.
+ * ctl.c - the operator's short commands: one question, one answer.
  */
-#include "bridge/ctl.h"
 #include "bridge/ctl_parts.h"
-#include "bridge/mem.h"
 
+#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sysexits.h>
+#include <unistd.h>
 
-#define URL_DEFAULT "http://127.0.0.1:7700"
+enum { LOOK_US = 500 * 1000 };
 
-/* Bits: which commands take the flag. */
-enum flag_set {
-    FOR_ANY = 1,
-    FOR_MANY = 2,
-    FOR_CHANGE = 4,
-    FOR_REPLAY = 8,
-    FOR_LINES = 16
-};
-struct flag {
-    const char *name, *value; /* value: as the usage shows it; NULL: it takes none */
-    size_t offset;            /* of a const char *, or of a bool, in struct ctl */
-    enum flag_set set;
-    const char *help;
-};
-static const struct flag flags[] = {
-    {"--url", "URL", offsetof(struct ctl, url), FOR_ANY,
-     "the daemon: http://HOST:PORT, https://..., unix:/PATH; default TARRY_URL, "
-     "or " URL_DEFAULT},
-    {"--reason", "WORD", offsetof(struct ctl, reason), FOR_MANY, "only of this reason"},
-    {"--from", "TIME", offsetof(struct ctl, from), FOR_MANY,
-     "buried then or later: RFC 3339, or seconds since 1970"},
-    {"--to", "TIME", offsetof(struct ctl, to), FOR_MANY, "buried then or earlier"},
-    {"--id-prefix", "P", offsetof(struct ctl, id_prefix), FOR_MANY,
-     "only ids that begin so"},
-    {"--max", "N", offsetof(struct ctl, max), FOR_MANY, "so many at most; list: 100"},
-    {"--all", NULL, offsetof(struct ctl, all), FOR_MANY, "every one"},
-    {"--cursor", "C", offsetof(struct ctl, cursor), FOR_MANY,
-     "go on where an earlier call left off"},
-    {"--rate", "N", offsetof(struct ctl, rate), FOR_REPLAY,
-     "due one after the other, N per second"},
-    {"--dry-run", NULL, offsetof(struct ctl, dry_run), FOR_CHANGE,
-     "only count what would be done"},
-    {"--json", NULL, offsetof(struct ctl, json), FOR_LINES, "a line of JSON for each"},
-};
-enum { FLAGS = sizeof(flags) / sizeof(flags[0]) };
-
-static int cancel(const struct ctl *c);
-static int job(const struct ctl *c);
-static int targets(const struct ctl *c);
-static int go_on(const struct ctl *c);
-
-static const struct command {
-    const char *name, *word; /* word: the second one; NULL: there is none */
-    const char *places, *help;
-    int least, most; /* of places */
-    unsigned sets;   /* of flags */
-    int (*run)(const struct ctl *c);
-} commands[] = {
-    {"cancel", NULL, "ROUTE ID", "take a job back before it is delivered", 2, 2, FOR_ANY,
-     cancel},
-    {"job", NULL, "ROUTE ID", "show where a job stands", 2, 2, FOR_ANY, job},
-    {"dead", "list", "ROUTE", "the dead letters: buried, reason, attempts, id, error", 1,
-     1, FOR_ANY | FOR_MANY | FOR_LINES, ctl_dead_list},
-    {"dead", "show", "ROUTE ID", "one of them, whole", 2, 2, FOR_ANY, ctl_dead_show},
-    {"dead", "replay", "ROUTE [ID]", "deliver them anew", 1, 2,
-     FOR_ANY | FOR_MANY | FOR_CHANGE | FOR_REPLAY | FOR_LINES, ctl_dead_replay},
-    {"dead", "drop", "ROUTE [ID]", "delete them", 1, 2,
-     FOR_ANY | FOR_MANY | FOR_CHANGE | FOR_LINES, ctl_dead_drop},
-    {"targets", NULL, "ROUTE", "its targets: name, state, in flight, delivered, failed",
-     1, 1, FOR_ANY | FOR_LINES, targets},
-    {"go-on", NULL, "ROUTE TARGET", "deliver to a target again that was stopped", 2, 2,
-     FOR_ANY, go_on},
-};
-enum { COMMANDS = sizeof(commands) / sizeof(commands[0]), PLACES = 2, HELP_COLUMN = 34 };
-
-/* --- usage --- */
-
-static void print_usage(FILE *out, const char *name)
+static json_t *ask(struct cli_order *o, struct buf *path, int *code)
 {
-    unsigned sets = 0;
-    fputs("usage:\n", out);
-    for (size_t i = 0; i < COMMANDS; i++) {
-        const struct command *command = &commands[i];
-        if (strcmp(command->name, name) != 0)
-            continue;
-        sets |= command->sets;
-        int n = fprintf(out, "  tarry %s%s%s %s", name, command->word ? " " : "",
-                        command->word ? command->word : "", command->places);
-        fprintf(out, "%*s%s\n", n < HELP_COLUMN ? HELP_COLUMN - n : 1, "", command->help);
-    }
-    for (size_t i = 0; i < FLAGS; i++)
-        if (flags[i].set & sets)
-            fprintf(out, "  %-11s %-4s %s\n", flags[i].name,
-                    flags[i].value ? flags[i].value : "", flags[i].help);
-    fprintf(out, "  %-11s %-4s %s\n", "--", "", "behind it nothing is a flag");
+    json_t *answer = ctl_http_ask(
+        o->http, &(struct ctl_ask){.method = o->command->method, .path = buf_str(path)},
+        code);
+    buf_free(path);
+    return answer;
 }
 
-static int wrong(const char *name, const char *what, const char *arg)
-{
-    struct buf text = {0};
-    ctl_text_add(&text, slice_of(arg));
-    fprintf(stderr, "tarry %s: %s%.200s\n", name, what, buf_str(&text));
-    buf_free(&text);
-    print_usage(stderr, name);
-    return -1;
-}
-
-/* --- the command line --- */
-
-static const struct command *command_named(const char *name, const char *word)
-{
-    for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i].name, name) == 0 &&
-            (commands[i].word == NULL || strcmp(commands[i].word, word ? word : "") == 0))
-            return &commands[i];
-    return NULL;
-}
-
-/* Gives how many arguments were taken; -1: wrong. */
-static int take_flag(struct ctl *c, const struct command *command, char **argv)
-{
-    for (size_t i = 0; i < FLAGS; i++) {
-        if (strcmp(argv[0], flags[i].name) != 0 || !(flags[i].set & command->sets))
-            continue;
-        char *field = (char *)c + flags[i].offset;
-        if (flags[i].value == NULL) {
-            *(bool *)field = true;
-            return 1;
-        }
-        if (argv[1] == NULL)
-            return wrong(command->name, "a value is missing after ", argv[0]);
-        *(const char **)field = argv[1];
-        return 2;
-    }
-    return wrong(command->name, "no such option here: ", argv[0]);
-}
-
-static int read_max(struct ctl *c, const struct command *command)
-{
-    char *end = NULL;
-    if (c->max == NULL)
-        return 0;
-    c->max_letters = strtoll(c->max, &end, 10);
-    if (c->max[0] < '0' || c->max[0] > '9' || *end != '\0' || c->max_letters < 1)
-        return wrong(command->name, "--max is a number from 1 on, not ", c->max);
-    return 0;
-}
-
-/* argv begins behind the words of the command, and ends with NULL. */
-static int parse(struct ctl *c, const struct command *command, char **argv)
-{
-    const char **const places[] = {&c->route, &c->name};
-    const int most = command->most < PLACES ? command->most : PLACES;
-    int place = 0;
-    bool flags_over = false; /* by "--": ids and targets may begin with anything */
-    while (*argv) {
-        int taken = 1;
-        if (!flags_over && strcmp(*argv, "--") == 0)
-            flags_over = true;
-        else if (!flags_over && strncmp(*argv, "--", 2) == 0)
-            taken = take_flag(c, command, argv);
-        else if (place < most && **argv)
-            *places[place++] = *argv;
-        else
-            return wrong(command->name,
-                         "one argument too many, or an empty one: ", *argv);
-        if (taken < 0)
-            return -1;
-        argv += taken;
-    }
-    if (place < command->least)
-        return wrong(command->name, "an argument is missing: ", command->places);
-    return read_max(c, command);
-}
-
-int ctl_main(int argc, char **argv)
-{
-    const char *name = argv[1], *word = argc > 2 ? argv[2] : NULL;
-    const char *url = getenv("TARRY_URL");
-    struct ctl c = {.url = url && *url ? url : URL_DEFAULT};
-    if (word && strcmp(word, "--help") == 0) {
-        print_usage(stdout, name);
-        return EX_OK;
-    }
-    const struct command *command = command_named(name, word);
-    if (command == NULL) {
-        wrong(name, "it takes one of these words, not ", word ? word : "none");
-        return EX_USAGE;
-    }
-    if (parse(&c, command, argv + (command->word ? 3 : 2)) < 0)
-        return EX_USAGE;
-    c.http = ctl_http_new(c.url);
-    if (c.http == NULL)
-        return EX_USAGE;
-    int code = command->run(&c);
-    ctl_http_free(c.http);
-    return code;
-}
-
-/* --- the short ones --- */
-
-/* Asks, and leaves the rest to show. Takes path. */
-static int ask(const struct ctl *c, const char *method, struct buf *path,
-               void (*show)(const struct ctl *c, const json_t *answer))
+static int ask_and_print(struct cli_order *o, struct buf *path)
 {
     int code;
-    json_t *answer = ctl_http_ask(c->http, method, buf_str(path), &code);
-    buf_free(path);
+    json_t *answer = ask(o, path, &code);
     if (answer)
-        show(c, answer);
+        ctl_answer_print(o, answer);
     json_decref(answer);
     return code;
 }
 
-static void show_cancelled(const struct ctl *c, const json_t *answer)
-{
-    (void)c;
-    (void)answer;
-    puts("cancelled");
-}
-
-static int cancel(const struct ctl *c)
+int ctl_ask(struct cli_order *o)
 {
     struct buf path = {0};
-    ctl_path_add(&path, c->route, "jobs", c->name);
-    return ask(c, "DELETE", &path, show_cancelled);
+    ctl_path_add(&path, o);
+    return ask_and_print(o, &path);
 }
 
-static void show_whole(const struct ctl *c, const json_t *answer)
-{
-    (void)c;
-    ctl_print_json(answer, JSON_INDENT(2));
-}
-
-static int job(const struct ctl *c)
+int ctl_move(struct cli_order *o)
 {
     struct buf path = {0};
-    ctl_path_add(&path, c->route, "jobs", c->name);
-    return ask(c, "GET", &path, show_whole);
+    if ((o->at == NULL) == (o->after == NULL))
+        return cli_wrong(o, "one of --at and --after is needed", "");
+    ctl_path_add(&path, o);
+    ctl_query_add(&path, "at", o->at);
+    ctl_query_add(&path, "after", o->after);
+    return ask_and_print(o, &path);
 }
 
-static void show_target(const json_t *target)
+/* --- how it is --- */
+
+int ctl_ready(struct cli_order *o)
 {
-    static const char *const columns[] = {"target", "state", "in_flight", "delivered",
-                                          "failed"};
-    struct buf line = {0};
-    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
-        buf_add_str(&line, i ? "\t" : "");
-        ctl_member_add(&line, target, columns[i]);
+    struct slice text;
+    long status;
+    int code;
+    if (ctl_http_text(o->http, o->command->path, &status, &text, &code) < 0)
+        return code;
+    fwrite(text.p, 1, text.n, stdout);
+    return status == 200 ? EX_OK : status == 503 ? CLI_GONE : EX_UNAVAILABLE;
+}
+
+static const struct ctl_column redis_columns[] = {{"REDIS", "name", CTL_TEXT},
+                                                  {"UP", "up", CTL_TEXT},
+                                                  {"URL", "url", CTL_TEXT},
+                                                  {"TROUBLE", "trouble", CTL_TEXT},
+                                                  {0}};
+static const struct ctl_column instance_columns[] = {
+    {"INSTANCE", "id", CTL_TEXT}, {"SEEN", "age_ms", CTL_SPAN}, {0}};
+static const struct ctl_column source_columns[] = {
+    {"SOURCE", "name", CTL_TEXT},  {"TYPE", "type", CTL_TEXT},
+    {"STATE", "state", CTL_STATE}, {"RECEIVED", "received", CTL_COUNT},
+    {"OPEN", "open", CTL_COUNT},   {0}};
+static const struct ctl_column sink_columns[] = {{"SINK", "name", CTL_TEXT},
+                                                 {"TYPE", "type", CTL_TEXT},
+                                                 {"IN FLIGHT", "in_flight", CTL_COUNT},
+                                                 {"OF", "max_in_flight", CTL_COUNT},
+                                                 {"DELIVERED", "delivered", CTL_COUNT},
+                                                 {"FAILED", "failed", CTL_ALARM},
+                                                 {0}};
+static const struct ctl_view parts[] = {{"redis", redis_columns},
+                                        {"instances", instance_columns},
+                                        {"sources", source_columns},
+                                        {"sinks", sink_columns}};
+
+/* What is no table comes first. */
+static void print_status(const struct cli_order *o, json_t *status)
+{
+    json_t *rest = json_copy(status);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        json_object_del(rest, parts[i].items);
+    ctl_answer_print(o, rest);
+    json_decref(rest);
+    int64_t now_ms = json_integer_value(json_object_get(status, "now_ms"));
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        const json_t *items = json_object_get(status, parts[i].items);
+        if (json_array_size(items) == 0)
+            continue;
+        putchar('\n');
+        ctl_view_print(o, &parts[i], items, now_ms);
     }
-    puts(buf_str(&line));
-    buf_free(&line);
 }
 
-static void show_targets(const struct ctl *c, const json_t *answer)
-{
-    size_t i;
-    json_t *target;
-    json_array_foreach(json_object_get(answer, "targets"), i, target)
-    {
-        if (c->json)
-            ctl_print_json(target, JSON_COMPACT);
-        else
-            show_target(target);
-    }
-}
-
-static int targets(const struct ctl *c)
+int ctl_status(struct cli_order *o)
 {
     struct buf path = {0};
-    ctl_path_add(&path, c->route, "targets", NULL);
-    return ask(c, "GET", &path, show_targets);
+    int code;
+    ctl_path_add(&path, o);
+    json_t *status = ask(o, &path, &code);
+    if (status && o->human)
+        print_status(o, status);
+    else if (status)
+        ctl_answer_print(o, status);
+    json_decref(status);
+    return code;
 }
 
-static void show_going_on(const struct ctl *c, const json_t *answer)
+static void add_route_path(struct buf *path, const char *route)
 {
-    (void)c;
-    (void)answer;
-    puts("it goes on");
+    const struct cli_command one = {.path = "/v1/admin/routes/{}"};
+    ctl_path_add(path, &(struct cli_order){.command = &one, .place = {route}});
 }
 
-static int go_on(const struct ctl *c)
+int ctl_routes(struct cli_order *o)
 {
     struct buf path = {0};
-    ctl_path_add(&path, c->route, "targets/go-on", NULL);
-    ctl_query_add(&path, "target", c->name);
-    return ask(c, "POST", &path, show_going_on);
+    int code;
+    if (o->place_count > 0)
+        add_route_path(&path, o->place[0]);
+    else
+        ctl_path_add(&path, o);
+    json_t *answer = ask(o, &path, &code);
+    const json_t *routes = json_object_get(answer, "routes");
+    if (answer && o->place_count > 0)
+        ctl_answer_print(o, json_array_get(routes, 0));
+    else if (answer)
+        ctl_view_print(o, o->command->view, routes,
+                       json_integer_value(json_object_get(answer, "now_ms")));
+    json_decref(answer);
+    return code;
+}
+
+/* --- pause, resume, drain --- */
+
+/* Jobs of a route that wait or are on their way; -1: *code says why that is not known. */
+static int64_t jobs_left(struct cli_order *o, const char *route, int *code)
+{
+    struct buf path = {0};
+    add_route_path(&path, route);
+    json_t *answer = ctl_http_ask(
+        o->http, &(struct ctl_ask){.method = "GET", .path = buf_str(&path)}, code);
+    const json_t *found = json_array_get(json_object_get(answer, "routes"), 0);
+    int64_t n = json_integer_value(json_object_get(found, "pending")) +
+                json_integer_value(json_object_get(found, "in_flight"));
+    buf_free(&path);
+    json_decref(answer);
+    return answer ? n : -1;
+}
+
+static int wait_for_end(struct cli_order *o)
+{
+    int code = EX_OK;
+    char text[64];
+    int64_t left;
+    ctl_catch_interrupt();
+    do {
+        left = 0;
+        for (unsigned i = 0; i < o->place_count && code == EX_OK; i++) {
+            int64_t n = jobs_left(o, o->place[i], &code);
+            left += n > 0 ? n : 0;
+        }
+        snprintf(text, sizeof(text), "%" PRId64 " jobs left", left);
+        ctl_progress(text);
+    } while (code == EX_OK && left > 0 && !ctl_interrupted() && usleep(LOOK_US) == 0);
+    ctl_progress(NULL);
+    return code == EX_OK && left > 0 ? CLI_INTERRUPTED : code;
+}
+
+int ctl_control(struct cli_order *o)
+{
+    struct buf path = {0}, also = {0};
+    for (unsigned i = 1; i < o->place_count; i++)
+        buf_addf(&also, "%s%s", i > 1 ? "," : "", o->place[i]);
+    ctl_path_add(&path, o);
+    ctl_query_add(&path, "also", also.n > 0 ? buf_str(&also) : NULL);
+    buf_free(&also);
+    int code = ask_and_print(o, &path);
+    fflush(stdout);
+    return code == EX_OK && o->wait ? wait_for_end(o) : code;
 }

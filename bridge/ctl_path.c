@@ -4,16 +4,29 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-void ctl_path_add(struct buf *out, const char *route, const char *part, const char *name)
+/* The flags that are a part of the query. */
+static void add_flags(struct buf *out, const struct cli_order *o)
 {
-    buf_add_str(out, "/v1/routes/");
-    text_add_percent(out, slice_of(route), "");
-    buf_addf(out, "/%s", part);
-    if (name) {
-        buf_add_str(out, "/");
-        text_add_percent(out, slice_of(name), "");
+    for (const struct cli_flag *f = cli_flags; f->name; f++) {
+        const char *field = (const char *)o + f->offset;
+        if (f->query && f->kind == CLI_TEXT && (f->sets & o->command->sets))
+            ctl_query_add(out, f->query, *(const char *const *)(const void *)field);
     }
+}
+
+void ctl_path_add(struct buf *out, const struct cli_order *o)
+{
+    unsigned place = 0;
+    for (const char *p = o->command->path; *p;) {
+        const char *hole = strstr(p, "{}");
+        buf_add(out, p, hole ? (size_t)(hole - p) : strlen(p));
+        p = hole ? hole + 2 : p + strlen(p);
+        if (hole)
+            text_add_percent(out, slice_of(o->place[place++]), "");
+    }
+    add_flags(out, o);
 }
 
 void ctl_query_add(struct buf *out, const char *key, const char *value)
@@ -43,17 +56,6 @@ void ctl_text_add(struct buf *out, struct slice s)
         else
             buf_add(out, &s.p[i], 1);
     }
-}
-
-void ctl_member_add(struct buf *out, const json_t *object, const char *key)
-{
-    const json_t *v = json_object_get(object, key);
-    if (json_is_integer(v))
-        buf_addf(out, "%lld", (long long)json_integer_value(v));
-    else if (json_is_string(v) && json_string_length(v) > 0)
-        ctl_text_add(out, (struct slice){json_string_value(v), json_string_length(v)});
-    else
-        buf_add_str(out, "-");
 }
 
 void ctl_print_json(const json_t *v, size_t flags)

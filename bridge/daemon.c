@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/daemon.h"
 #include "bridge/admin.h"
+#include "bridge/admin_api.h"
 #include "bridge/alive.h"
 #include "bridge/bridge.h"
+#include "bridge/census.h"
+#include "bridge/conf_secret.h"
+#include "bridge/console.h"
 #include "bridge/core.h"
 #include "bridge/drain.h"
 #include "bridge/embedded.h"
-#include "bridge/httpd.h"
 #include "bridge/inst.h"
+#include "bridge/listeners.h"
 #include "bridge/meta_keep.h"
+#include "bridge/notify.h"
 #include "bridge/pace.h"
 #include "bridge/queue_place.h"
+#include "bridge/reload.h"
 #include "bridge/sched.h"
 #include "bridge/shelf_told.h"
 #include "bridge/version.h"
@@ -18,14 +24,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { EXIT_UNAVAILABLE = 69, EXIT_BY_FORCE = 70, EXIT_CONF = 78 };
-enum { SECOND_SIGNAL_MS = 200 };
+enum { SECOND_SIGNAL_MS = 200, LOADING_MS = 30000 };
+_Static_assert((int)SCHED_TICK_MS == (int)NOTIFY_ALIVE_MS, "a tick is a sign of life");
 
 struct daemon {
     struct bridge bridge;
-    bool started; /* sources and sinks are */
     int exit_code;
     int64_t stop_begun_ms; /* monotonic */
 };
@@ -58,8 +66,9 @@ static void on_store_up(void *arg)
     struct daemon *daemon = arg;
     struct bridge *bridge = &daemon->bridge;
     struct err err;
-    if (!daemon->started) {
-        daemon->started = true;
+    bool first = !bridge->started;
+    if (first) {
+        bridge->started = true;
         if (inst_start(bridge, &err) < 0) {
             log_error("daemon", "%s", err.text);
             daemon->exit_code = EXIT_UNAVAILABLE;
@@ -70,11 +79,14 @@ static void on_store_up(void *arg)
                  bridge->source_count, bridge->sink_count, bridge->route_count);
     }
     alive_join(bridge->alive); /* before the buckets are looked at */
+    route_states_read(bridge->states);
     each_sched(bridge, sched_start);
     for (size_t i = 0; i < bridge->route_count; i++)
         if (bridge->routes[i]->pace)
             pace_start(bridge->routes[i]->pace);
     queue_look_all(bridge);
+    if (first)
+        notify_ready();
 }
 
 static void on_store_down(void *arg, const char *why)
@@ -87,6 +99,7 @@ static void on_told(void *arg, struct slice name)
 {
     struct daemon *daemon = arg;
     alive_told(daemon->bridge.alive, name);
+    route_states_told(daemon->bridge.states, name);
     shelf_told(&daemon->bridge, name);
     pace_told(&daemon->bridge, name);
 }
@@ -103,7 +116,7 @@ static void on_unfit(void *arg, const char *why)
 static void on_pool_up(void *arg)
 {
     struct daemon *daemon = arg;
-    if (!daemon->started)
+    if (!daemon->bridge.started)
         return;
     queue_look_all(&daemon->bridge);
 }
@@ -126,7 +139,7 @@ static void on_turn(void *arg)
     for (size_t i = 0; i < bridge->sink_count; i++)
         sched_credit(bridge->sinks[i]);
     queue_turn(bridge);
-    bool pause = bridge->draining ||
+    bool pause = bridge->draining || !route_states_known(bridge->states) ||
                  flow_wants_pause(&bridge->flow, store_takes_jobs(bridge->store) &&
                                                      meta_is_ready(bridge->meta));
     if (pause != bridge->flow.paused)
@@ -135,15 +148,43 @@ static void on_turn(void *arg)
     inst_pause_sources(bridge, pause); /* also those that started meanwhile */
 }
 
+/* A service manager shows the line, and ends who is silent for too long. */
+static void tell_manager(const struct daemon *daemon)
+{
+    const struct bridge *bridge = &daemon->bridge;
+    const char *why = store_trouble(bridge->store);
+    char text[256];
+    if (bridge->draining)
+        snprintf(text, sizeof(text), "stopping: what is on its way ends");
+    else if (!daemon->bridge.started)
+        snprintf(text, sizeof(text), "waits for Redis: %s", why);
+    else if (bridge->flow.paused)
+        snprintf(text, sizeof(text), "sources held back: %s",
+                 *why ? why : "too many jobs on their way");
+    else
+        snprintf(text, sizeof(text), "%zu sources, %zu sinks, %zu routes",
+                 bridge->source_count, bridge->sink_count, bridge->route_count);
+    if (!daemon->bridge.started && strstr(why, "LOADING"))
+        notify_extend(LOADING_MS); /* it comes: no reason to begin anew */
+    notify_status(text);
+    notify_alive();
+}
+
 static void on_tick(void *arg)
 {
-    struct bridge *bridge = arg;
+    struct daemon *daemon = arg;
+    struct bridge *bridge = &daemon->bridge;
     alive_beat(bridge->alive);
+    route_states_tick(bridge->states);
     each_sched(bridge, sched_tick);
+    for (size_t i = 0; i < bridge->route_count; i++)
+        recent_tick(&bridge->routes[i]->recent, &bridge->routes[i]->stats.lateness,
+                    loop_mono_ms());
     queue_tick(bridge);
     meta_tick(bridge->meta);
     for (size_t i = 0; i < bridge->pool_count; i++)
         meta_tick(bridge->pools[i].meta);
+    tell_manager(daemon); /* last: all others have had their turn */
 }
 
 /* --- signals --- */
@@ -163,24 +204,28 @@ static void on_stop_signal(void *arg, int signo)
     drain_start(&daemon->bridge, on_drained, daemon);
 }
 
+static void on_reload_signal(void *arg, int signo)
+{
+    struct daemon *daemon = arg;
+    (void)signo;
+    reload_ask(&daemon->bridge, NULL, NULL);
+}
+
 /* --- start --- */
 
-static int start_httpd(struct bridge *bridge, struct err *err)
+/* What the daemon serves itself; sources add their own. */
+static int start_listeners(struct bridge *bridge, struct err *err)
 {
-    const struct conf_http *c = &bridge->conf->http;
-    if (c->listen == NULL || *c->listen == '\0')
-        return 0;
-    const struct httpd_conf conf = {.listen = c->listen,
-                                    .body_max = c->body_max_bytes,
-                                    .bodies_max = bridge->conf->daemon.queue_max_bytes,
-                                    .deadline_ms = c->deadline_ms,
-                                    .idle_ms = c->idle_ms,
-                                    .connections_max = (unsigned)c->connections_max};
-    bridge->httpd = httpd_start(&conf, err);
-    if (bridge->httpd == NULL)
-        return err_in(err, "http");
-    admin_serve(bridge);
-    log_info("http", "listens on %s", c->listen);
+    if (listeners_start(bridge, err) < 0)
+        return -1;
+    if (bridge->httpd) {
+        admin_serve(bridge);
+        admin_status_serve(bridge);
+        admin_routes_serve(bridge);
+        admin_reload_serve(bridge);
+    admin_jobs_serve(bridge);
+    console_serve(bridge);
+    }
     return 0;
 }
 
@@ -196,18 +241,20 @@ static int start(struct daemon *daemon, struct err *err)
     if (core_start(bridge, &events, daemon, err) < 0)
         return -1;
     bridge->alive = alive_new(bridge, on_instances, bridge);
+    bridge->states = route_states_new(bridge);
     /* Before the listeners: what their hooks bring is seen to in the same turn. */
     bridge->hook = loop_each_turn(on_turn, bridge);
-    if (start_httpd(bridge, err) < 0)
+    bridge->started_ms = loop_mono_ms();
+    if (start_listeners(bridge, err) < 0)
         return -1;
-    httpd_set_bodies_max(conf->daemon.queue_max_bytes);
     /* Who asks is told that Redis is away, rather than that nobody is there. */
     if (inst_start_answering(bridge, err) < 0)
         return -1;
     bridge->flow.paused = true;
-    bridge->tick = timer_every(SCHED_TICK_MS, on_tick, bridge);
+    bridge->tick = timer_every(SCHED_TICK_MS, on_tick, daemon);
     loop_on_signal(SIGTERM, on_stop_signal, daemon);
     loop_on_signal(SIGINT, on_stop_signal, daemon);
+    loop_on_signal(SIGHUP, on_reload_signal, daemon);
     return 0;
 }
 
@@ -223,26 +270,54 @@ static void release(struct bridge *bridge)
     turn_hook_del(bridge->hook);
     timer_del(bridge->tick);
     core_release(bridge);
+    census_free(bridge->census);
     alive_free(bridge->alive);
-    httpd_stop(bridge->httpd);
+    route_states_free(bridge->states);
+    listeners_stop(bridge);
     if (bridge->embedded) {
         embedded_stop(bridge->embedded, on_embedded_stopped, NULL);
         loop_run();
     }
 }
 
+static void settle_in(void)
+{
+    struct err err;
+    if (notify_open(&err) < 0)
+        log_warn("daemon", "the service manager is told nothing: %s", err.text);
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* no child of ours needs any, either */
+}
+
+/* Root is warned, not refused: in many a container there is no other user. */
+static void warn_root(void)
+{
+    if (geteuid() == 0)
+        log_warn("daemon", "runs as root, and needs nothing of that: give it a user of "
+                           "its own");
+}
+
 int daemon_run(const char *conf_file)
 {
     struct daemon daemon = {0};
     struct err err;
+    settle_in();
     daemon.bridge.conf = conf_open(conf_file);
-    if (daemon.bridge.conf == NULL)
+    if (daemon.bridge.conf == NULL) {
+        notify_status("bad configuration: see the log");
         return EXIT_CONF;
+    }
     log_set_level((enum log_level)daemon.bridge.conf->daemon.log_level);
+    log_set_format((enum log_format)daemon.bridge.conf->daemon.log_format);
+    if (!daemon.bridge.conf->daemon.core_dumps)
+        prctl(PR_SET_DUMPABLE, 0); /* secrets are in our memory */
     log_info("daemon", "tarry %s, %s", TARRY_VERSION, conf_file);
+    warn_root();
+    conf_log_warnings(daemon.bridge.conf);
     loop_init();
+    daemon.bridge.reload = reload_new(&daemon.bridge, conf_file);
     if (start(&daemon, &err) < 0) {
         log_error("daemon", "%s", err.text);
+        notify_status(err.text);
         daemon.exit_code = EXIT_UNAVAILABLE;
         inst_stop_sources(&daemon.bridge);
     } else {
@@ -252,7 +327,9 @@ int daemon_run(const char *conf_file)
         _exit(
             EXIT_BY_FORCE); /* plugins still run: nothing can be taken from under them */
     release(&daemon.bridge);
+    reload_free(daemon.bridge.reload);
     conf_free(daemon.bridge.conf);
     loop_fini();
+    notify_close();
     return daemon.exit_code;
 }

@@ -1,55 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/dead_cursor.h"
+#include "bridge/cursor.h"
 #include "bridge/job.h"
-
-#include <inttypes.h>
 
 void dead_cursor_add(const struct dead_cursor *c, struct buf *out)
 {
-    buf_addf(out, "%" PRId64 ".%" PRId64 ".%" PRId64 ".%" PRId64 ".", c->bucket,
-             c->end_ms, c->next_us, c->after_ms);
-    for (size_t i = 0; i < c->after.n; i++)
-        buf_addf(out, "%02x", (unsigned char)c->after.p[i]);
-}
-
-/* Takes "123." off text. */
-static int take_number(struct slice *text, int64_t *n)
-{
-    size_t i = 0;
-    *n = 0;
-    while (i < text->n && text->p[i] >= '0' && text->p[i] <= '9') {
-        if (__builtin_mul_overflow(*n, 10, n) ||
-            __builtin_add_overflow(*n, text->p[i] - '0', n))
-            return -1;
-        i++;
-    }
-    if (i == 0 || i == text->n || text->p[i] != '.')
-        return -1;
-    *text = (struct slice){text->p + i + 1, text->n - i - 1};
-    return 0;
-}
-
-/* -1: no digit. */
-static int digit(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
+    const int64_t numbers[] = {c->bucket, c->end_ms, c->next_us, c->after_ms};
+    cursor_add(out, numbers, 4, buf_slice(&c->after));
 }
 
 int dead_cursor_read(struct slice text, struct dead_cursor *c)
 {
-    int64_t *const numbers[] = {&c->bucket, &c->end_ms, &c->next_us, &c->after_ms};
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        if (take_number(&text, numbers[i]) < 0)
-            return -1;
-    if (text.n % 2 != 0 || text.n / 2 > JOB_ID_MAX)
+    int64_t numbers[4];
+    if (cursor_read(text, numbers, 4, JOB_ID_MAX, &c->after) < 0)
         return -1;
-    for (size_t i = 0; i < text.n; i += 2) {
-        int high = digit(text.p[i]), low = digit(text.p[i + 1]);
-        if (high < 0 || low < 0)
-            return -1;
-        buf_add(&c->after, &(char){(char)(high * 16 + low)}, 1);
-    }
+    c->bucket = numbers[0];
+    c->end_ms = numbers[1];
+    c->next_us = numbers[2];
+    c->after_ms = numbers[3];
     return 0;
 }

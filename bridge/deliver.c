@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/deliver.h"
+#include "bridge/about.h"
 #include "bridge/bridge.h"
 #include "bridge/emit.h"
 #include "bridge/pace.h"
@@ -7,6 +8,7 @@
 #include "bridge/route.h"
 #include "bridge/sched.h"
 #include "bridge/settle.h"
+#include "bridge/tap.h"
 #include "bridge/tries.h"
 
 #include <stdlib.h>
@@ -46,6 +48,18 @@ static struct route *route_of(const struct handover *h)
 
 /* --- outcomes --- */
 
+/* About an attempt that failed. */
+static void complain(const struct handover *h, struct log_limit *limit, const char *why,
+                     const char *text)
+{
+    struct log_about about = about_job(route_of(h), h->l.id, h->l.job);
+    about.sink = sink_name(h->sink);
+    about.attempt = h->l.tries.attempts;
+    about.err = why;
+    about.limit = limit;
+    log_event(LOG_WARN, &about, "%s", text);
+}
+
 static void on_delivered(struct handover *h, const char *why)
 {
     (void)why;
@@ -74,6 +88,7 @@ static void on_try_again(struct handover *h, const char *why)
         return;
     }
     route_of(h)->stats.retried++;
+    complain(h, &route_of(h)->complain_retry, why, "delivery failed; it is tried again");
     settle_retry(&h->l,
                  policy_ms > h->d.retry_after_ms ? policy_ms : h->d.retry_after_ms);
 }
@@ -97,8 +112,8 @@ static void on_dead_failed(struct handover *h, const char *why)
     int64_t back_ms = n < 6 ? (int64_t)DEAD_FIRST_MS << n : DEAD_MAX_MS;
     if (back_ms < h->d.retry_after_ms)
         back_ms = h->d.retry_after_ms;
-    log_limited(&route_of(h)->complain_dead, LOG_WARN, route_of(h)->conf->name,
-                "dead-letter sink %s failed, the job stays: %s", sink_name(h->sink), why);
+    complain(h, &route_of(h)->complain_dead, why,
+             "the dead-letter sink failed; the job stays");
     settle_retry(&h->l, back_ms);
 }
 
@@ -132,6 +147,23 @@ static void give_credit(struct handover *h)
     route_of(h)->in_flight--;
 }
 
+static void tell_tap(const struct handover *h, enum outcome outcome, const char *why)
+{
+    static const char *const words[2][3] = {
+        {[DELIVERED] = "delivered", [TRY_AGAIN] = "failed", [REJECTED] = "rejected"},
+        {[DELIVERED] = "dead-delivered",
+         [TRY_AGAIN] = "dead-failed",
+         [REJECTED] = "dead-failed"},
+    };
+    tap_note(route_of(h)->tap,
+             &(struct tap_event){.what = words[h->d.dead != NULL][outcome],
+                                 .id = h->l.id,
+                                 .job = h->l.job,
+                                 .reason = why,
+                                 .due_ms = h->l.job->due_ms,
+                                 .attempt = h->d.attempt});
+}
+
 void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
 {
     struct handover *h = (struct handover *)d;
@@ -143,8 +175,11 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
     if (outcome == DELIVERED)
         FAULT("K2");
     sink->stats.outcomes[outcome]++;
+    sink->outcome_us = loop_mono_us();
     histogram_add(&sink->stats.duration[outcome],
-                  (double)(loop_mono_us() - h->started_us) / 1e6);
+                  (double)(sink->outcome_us - h->started_us) / 1e6);
+    if (route->tap)
+        tell_tap(h, outcome, why);
     give_credit(h);
     if (!dead && route->pace)
         pace_done(route->pace, d->target, outcome, d->stops_target);
@@ -248,17 +283,18 @@ static bool is_broken(struct leased *l, const struct claimed *claimed,
                       const struct err *err)
 {
     if (claimed->record.n == 0) {
-        log_error(l->sched->route->conf->name, "job %.*s: its body is missing in Redis",
-                  SLICE_ARG(claimed->id));
+        struct log_about about = about_job(l->sched->route, claimed->id, NULL);
+        log_event(LOG_ERROR, &about, "its body is missing in Redis");
         return true;
     }
     if (l->job != NULL)
         return false;
     if (job_is_newer(claimed->record)) {
+        struct log_about about = about_job(l->sched->route, claimed->id, NULL);
+        about.err = err->text;
+        about.limit = &l->sched->route->complain_newer;
         l->sched->route->stats.newer++;
-        log_limited(&l->sched->route->complain_newer, LOG_ERROR,
-                    l->sched->route->conf->name, "job %.*s stays: %s",
-                    SLICE_ARG(claimed->id), err->text);
+        log_event(LOG_ERROR, &about, "it stays, since a newer tarry wrote it");
         settle_park(l, NEWER_MS);
         return true;
     }

@@ -2,22 +2,28 @@
 #include "bridge/drain.h"
 #include "bridge/alive.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd.h"
 #include "bridge/inst.h"
+#include "bridge/listeners.h"
+#include "bridge/notify.h"
 #include "bridge/queue_place.h"
+#include "bridge/reload.h"
+#include "bridge/tap.h"
 
 #include <stdlib.h>
 
 enum { LOOK_MS = 10 };
+/* For what comes after: a redis-server of our own writes its last. */
+enum { AFTERWARDS_MS = 15000 };
 
 static void take_no_more(struct bridge *bridge)
 {
     bridge->draining = true; /* /readyz fails first */
     bridge->claiming = false;
     alive_leave(bridge->alive); /* others claim at once what was ours */
-    if (bridge->httpd)
-        httpd_drain(bridge->httpd);
-    queue_end_waits(bridge);
+    listeners_drain(bridge);
+    reload_end(bridge);
+    queue_end_waits(bridge, NULL);
+    tap_end_waits(bridge);
     inst_pause_sources(bridge, true);
 }
 
@@ -88,5 +94,7 @@ void drain_start(struct bridge *bridge, drain_cb *done, void *arg)
     d->limit_ms = loop_mono_ms() + bridge->conf->daemon.stop_timeout_ms;
     d->timer = timer_new(look, d);
     timer_set(d->timer, 0);
+    notify_stopping();
+    notify_extend(bridge->conf->daemon.stop_timeout_ms + AFTERWARDS_MS);
     steps[0].begin(bridge);
 }

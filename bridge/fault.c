@@ -40,16 +40,19 @@ static void happen(void)
     (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
     if (strcmp(fault.how, "exit") == 0)
         _exit(1);
-    kill(getpid(), strcmp(fault.how, "stop") == 0 ? SIGSTOP : SIGKILL);
+    if (strcmp(fault.how, "lose") != 0)
+        kill(getpid(), strcmp(fault.how, "stop") == 0 ? SIGSTOP : SIGKILL);
 }
 
-void fault_point(const char *name)
+bool fault_point(const char *name)
 {
     if (!fault.read)
         read_once();
-    if (name && fault.at > 0 && strcmp(name, fault.point) == 0 &&
-        atomic_fetch_add(&fault.passed, 1) + 1 == fault.at)
-        happen();
+    if (name == NULL || fault.at == 0 || strcmp(name, fault.point) != 0 ||
+        atomic_fetch_add(&fault.passed, 1) + 1 != fault.at)
+        return false;
+    happen();
+    return true;
 }
 
 void fault_queued(const char *name)

@@ -144,6 +144,33 @@ void generations_follow(struct route *route, const struct meta_route *list)
             sched_start(first_new->scheds[i]);
 }
 
+void generations_read_rules(struct route *route)
+{
+    if (route->bucket_count > 0)
+        set_rules(route);
+}
+
+bool generations_are_idle(const struct route *route)
+{
+    const struct generation *g = route->retired ? route->retired : route->oldest;
+    for (; g; g = g->next)
+        for (int64_t i = 0; i < g->bucket_count; i++)
+            if (!bucket_is_idle(g->scheds[i]->bucket))
+                return false;
+    return route->home == NULL || bucket_is_idle(route->home->bucket);
+}
+
+void generations_free_buckets(struct route *route)
+{
+    const struct generation *g = route->retired ? route->retired : route->oldest;
+    for (; g; g = g->next)
+        for (int64_t i = 0; i < g->bucket_count; i++)
+            if (g->scheds[i] != route->home)
+                bucket_free(g->scheds[i]->bucket);
+    if (route->home)
+        bucket_free(route->home->bucket);
+}
+
 static uint32_t hash32(struct slice s)
 {
     uint32_t hash = 2166136261u;

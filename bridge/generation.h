@@ -17,6 +17,13 @@ struct sched;
 /* Makes bucket ROUTE/0, in which the route keeps what is its own, and nothing else. */
 void generations_init(struct route *route);
 void generations_fini(struct route *route);
+/* Nothing is asked of any of its buckets. */
+bool generations_are_idle(const struct route *route);
+/* Before generations_fini(), while the store goes on: frees the buckets, which are idle.
+ */
+void generations_free_buckets(struct route *route);
+/* The route has another configuration. */
+void generations_read_rules(struct route *route);
 /* From now on the route has these: the new ones begin, those that are gone are retired.
  */
 void generations_follow(struct route *route, const struct meta_route *list);

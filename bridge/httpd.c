@@ -16,8 +16,7 @@
 #include <sys/socket.h>
 
 enum {
-    HEAD_MAX = 16 * 1024, /* where the owner does not say: escaped names are long */
-    RUNS_MAX = 8,         /* of the library in one turn of the loop */
+    RUNS_MAX = 8, /* of the library in one turn of the loop */
     SWEEP_MIN_MS = 20,
     SWEEP_MAX_MS = 1000,
     STARVED_MS = 100 /* until accept is tried again for want of a descriptor */
@@ -31,7 +30,7 @@ struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc)
 }
 
 /* 0: none. */
-static int64_t limit_ms(const struct httpd_conf *c, enum httpd_conn_state state)
+static int64_t limit_ms(const struct httpd_opts *c, enum httpd_conn_state state)
 {
     const int64_t limits_ms[CONN_STATES] = {
         [NEW] = c->deadline_ms,
@@ -45,7 +44,7 @@ static int64_t limit_ms(const struct httpd_conf *c, enum httpd_conn_state state)
 static int64_t sweep_period_ms(const struct httpd *h)
 {
     int64_t least =
-        h->conf.deadline_ms < h->conf.idle_ms ? h->conf.deadline_ms : h->conf.idle_ms;
+        h->opts.deadline_ms < h->opts.idle_ms ? h->opts.deadline_ms : h->opts.idle_ms;
     int64_t period = least / 4;
     return period < SWEEP_MIN_MS   ? SWEEP_MIN_MS
            : period > SWEEP_MAX_MS ? SWEEP_MAX_MS
@@ -63,8 +62,9 @@ static void conn_append(struct httpd_conn *conn, enum httpd_conn_state state)
 {
     struct httpd *h = conn->h;
     struct httpd_conns *list = &h->conns[state];
-    int64_t limit = limit_ms(&h->conf, state);
+    int64_t limit = limit_ms(&h->opts, state);
     conn->state = state;
+    conn->came_bytes = 0;
     conn->next = NULL;
     conn->prev = list->last;
     *(list->last ? &list->last->next : &list->first) = conn;
@@ -93,6 +93,13 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
         conn->h = h;
         conn->fd =
             MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        if (h->tls) {
+            conn->tls = httpd_tls_use(h->tls);
+            conn->session =
+                MHD_get_connection_info(mc, MHD_CONNECTION_INFO_GNUTLS_SESSION)
+                    ->tls_session;
+            httpd_tls_begin(conn->tls, conn->session);
+        }
         conn_append(conn, NEW);
         return;
     }
@@ -101,15 +108,31 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
      * look at the listening socket again. */
     h->rerun = true;
     conn_unlink(conn);
+    if (conn->requests == 0)
+        httpd_count(NO_REQUEST);
+    httpd_tls_drop(conn->tls);
+    buf_free(&conn->names);
     free(conn);
+}
+
+/* It was given a time, and since then bytes of a body came fast enough for as much again.
+ */
+static bool earned_more_time(const struct httpd_conn *conn)
+{
+    const struct httpd_opts *c = &conn->h->opts;
+    return conn->state == READING && c->body_rate_bytes > 0 &&
+           conn->came_bytes * 1000 / c->body_rate_bytes >= c->deadline_ms;
 }
 
 /* The library sees the end of the stream and closes: it owns the descriptor. */
 static void expire(struct httpd_conn *conn)
 {
+    if (earned_more_time(conn)) {
+        httpd_conn_enter(conn, READING);
+        return;
+    }
     if (conn->state == READING)
-        httpd_answer_raw(conn->fd, "408 Request Timeout", "timeout",
-                         "the request did not arrive whole in time");
+        httpd_refuse_raw(conn, TIMED_OUT);
     shutdown(conn->fd, SHUT_RDWR);
     httpd_conn_enter(conn, CLOSING);
 }
@@ -121,7 +144,7 @@ static void on_sweep(void *arg)
     bool more = false;
     h->now_ms = loop_mono_ms();
     for (int state = 0; state < CONN_STATES; state++) {
-        if (limit_ms(&h->conf, state) == 0)
+        if (limit_ms(&h->opts, state) == 0)
             continue;
         while (h->conns[state].first && h->conns[state].first->deadline_ms <= h->now_ms)
             expire(h->conns[state].first);
@@ -198,66 +221,73 @@ static void on_turn(void *arg)
 
 static struct MHD_Daemon *mhd_start(struct httpd *h)
 {
+    static const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, httpd_on_request, h,
-        MHD_OPTION_LISTEN_SOCKET, h->fd, MHD_OPTION_CONNECTION_LIMIT,
-        h->conf.connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)h->conf.head_max, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED,
-        httpd_on_completed, h, MHD_OPTION_URI_LOG_CALLBACK, httpd_on_line, h,
-        MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, h, MHD_OPTION_END);
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (h->tls ? MHD_USE_TLS : 0), 0, NULL,
+        NULL, httpd_on_request, h, MHD_OPTION_LISTEN_SOCKET, h->fd,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->opts.connections_max,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)h->opts.head_max_bytes,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+        MHD_OPTION_NOTIFY_COMPLETED, httpd_on_completed, h, MHD_OPTION_URI_LOG_CALLBACK,
+        httpd_on_line, h, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, h, MHD_OPTION_ARRAY,
+        h->tls ? httpd_tls_options : plain, MHD_OPTION_END);
 }
 
-struct httpd *httpd_start(const struct httpd_conf *conf, struct err *err)
+/* -1: nothing listens, err says why. */
+static int begin(struct httpd *h, const struct httpd_opts *opts, struct err *err)
 {
-    struct httpd *h = mem_alloc(sizeof(*h));
-    h->conf = *conf;
-    h->conf.listen = NULL; /* borrowed for this call only */
-    if (h->conf.head_max == 0)
-        h->conf.head_max = HEAD_MAX;
-    h->gone_fd = -1;
-    h->fd = httpd_listen(conf->listen, err);
-    if (h->fd < 0) {
-        free(h);
-        return NULL;
-    }
-    h->sweep = timer_new(on_sweep, h);
-    h->more = timer_new(on_more, h);
+    h->fd = httpd_listen(opts->listen, err);
+    if (h->fd < 0)
+        return -1;
     h->mhd = mhd_start(h);
-    if (h->mhd == NULL) {
-        err_set(err,
-                "listen: %s: the HTTP server does not start; are there descriptors left?",
-                conf->listen);
-        httpd_stop(h);
-        return NULL;
-    }
+    if (h->mhd == NULL)
+        return err_set(
+            err,
+            "listen: %s: the HTTP server does not start; are there descriptors left?",
+            opts->listen);
     h->watch = watch_add(MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
                          WATCH_READ, on_events, h);
     h->hook = loop_each_turn(on_turn, h);
-    return h;
+    return 0;
 }
 
-static int64_t bodies_max = 64LL * 1024 * 1024; /* of httpd_open() */
+static int64_t bodies_max_bytes = 64LL * 1024 * 1024; /* of httpd_open() */
 
 void httpd_set_bodies_max(int64_t bytes)
 {
-    bodies_max = bytes;
+    bodies_max_bytes = bytes;
 }
 
 struct httpd *httpd_open(const struct httpd_opts *opts, struct err *err)
 {
-    const struct httpd_conf conf = {.listen = opts->listen,
-                                    .head_max = opts->head_max_bytes,
-                                    .body_max = opts->body_max_bytes,
-                                    .bodies_max = bodies_max,
-                                    .deadline_ms = opts->deadline_ms,
-                                    .idle_ms = opts->idle_ms,
-                                    .connections_max = (unsigned)opts->connections_max};
-    return httpd_start(&conf, err);
+    struct httpd *h = mem_alloc(sizeof(*h));
+    h->opts = *opts;
+    h->opts.listen = h->opts.tls_cert = h->opts.tls_key = h->opts.tls_client_ca = NULL;
+    h->bodies_max_bytes = bodies_max_bytes;
+    h->roles = ~0U;
+    h->fd = h->gone_fd = -1;
+    h->sweep = timer_new(on_sweep, h);
+    h->more = timer_new(on_more, h);
+    httpd_live_add(h);
+    httpd_set(h, opts);
+    if (httpd_tls_is_wanted(opts))
+        h->tls = httpd_tls_load(opts, err);
+    if ((h->tls || !httpd_tls_is_wanted(opts)) && begin(h, opts, err) == 0)
+        return h;
+    httpd_stop(h);
+    return NULL;
+}
+
+void httpd_twin(struct httpd *h, struct httpd *twin)
+{
+    must(h->twin == NULL && twin != h);
+    h->twin = twin;
 }
 
 void httpd_serve(struct httpd *h, const struct httpd_route *rows, void *arg)
 {
+    if (h->twin)
+        httpd_serve(h->twin, rows, arg);
     for (; rows->method; rows++) {
         h->rows = mem_realloc(h->rows, (h->rows_n + 1) * sizeof(*h->rows));
         struct httpd_row *row = &h->rows[h->rows_n++];
@@ -268,6 +298,8 @@ void httpd_serve(struct httpd *h, const struct httpd_route *rows, void *arg)
 
 void httpd_unserve(struct httpd *h, const void *arg)
 {
+    if (h->twin)
+        httpd_unserve(h->twin, arg);
     for (size_t i = 0; i < h->rows_n; i++)
         h->rows[i].gone |= h->rows[i].arg == arg;
     h->rest.gone |= h->rest.arg == arg;
@@ -309,6 +341,7 @@ void httpd_stop(struct httpd *h)
     if (h == NULL)
         return;
     must(!h->running);
+    httpd_live_del(h);
     watch_del(h->watch); /* before the library closes the descriptor */
     turn_hook_del(h->hook);
     if (h->mhd) {
@@ -319,7 +352,9 @@ void httpd_stop(struct httpd *h)
         MHD_stop_daemon(h->mhd);
     }
     httpd_gone_stop(h);
-    httpd_unlisten(h->fd);
+    if (h->fd >= 0)
+        httpd_unlisten(h->fd);
+    httpd_tls_drop(h->tls);
     timer_del(h->sweep);
     timer_del(h->more);
     while (h->idle) {

@@ -147,6 +147,15 @@ int httpd_listen(const char *listen, struct err *err)
     return fd;
 }
 
+bool httpd_listen_is_local(const char *listen)
+{
+    static const char *const begins[] = {"unix:", "127.", "[::1]:", "localhost:"};
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+        if (strncmp(listen, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
+}
+
 unsigned httpd_listen_port(int fd)
 {
     struct sockaddr_storage ss = {0};

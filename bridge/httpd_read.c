@@ -13,7 +13,8 @@
 #include <stdlib.h>
 
 enum {
-    LINE_BYTES = 56,        /* the library's own of a header or a parameter */
+    LINE_BYTES = 56, /* the library's own of a header or a parameter */
+    FIELDS_MAX = 100,
     ANSWER_ROOM = 1024,     /* of a connection's memory, for the answer's headers */
     BODY_FIRST = 64 * 1024, /* room made for a body that was announced */
     DISCARD_MAX =
@@ -26,50 +27,14 @@ void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
     struct httpd_conn *conn = httpd_conn_of(mc);
     struct httpd_req *req = httpd_req_new(arg, conn, mc);
     const char *query = strchr(uri, '?');
+    req->target_n = strlen(uri);
     req->has_query = query != NULL;
     if (query)
         buf_add_str(&req->query, query + 1);
     conn->req = req;
+    conn->requests++;
     httpd_conn_enter(conn, READING);
     return req;
-}
-
-struct framing {
-    unsigned lines, lengths, codings, hosts;
-    int64_t length;
-    bool bad, expects;
-};
-
-static bool begins(struct slice name, const char *with)
-{
-    return name.n >= strlen(with) && strncasecmp(name.p, with, strlen(with)) == 0;
-}
-
-/* Names are matched by their beginning: 0.9.75 takes "Transfer-Encoding :" for a name,
- * and adds what stands on a folded line to the name instead of the value. */
-static enum MHD_Result on_framing(void *arg, enum MHD_ValueKind kind, const char *name,
-                                  size_t name_n, const char *value, size_t value_n)
-{
-    struct framing *f = arg;
-    struct slice n = {name, name_n}, v = {value, value_n};
-    f->lines++;
-    if (kind != MHD_HEADER_KIND) /* a parameter of the query */
-        return MHD_YES;
-    f->bad |= !text_is_token(n);
-    if (begins(n, "content-length")) {
-        f->lengths++;
-        f->bad |= !slice_is_nocase(n, "content-length");
-        f->length = value ? strtoll(value, NULL, 10) : 0;
-    } else if (begins(n, "transfer-encoding")) {
-        f->codings++;
-        f->bad |=
-            !slice_is_nocase(n, "transfer-encoding") || !slice_is_nocase(v, "chunked");
-    } else if (slice_is_nocase(n, "host")) {
-        f->hosts++;
-    } else if (slice_is_nocase(n, "expect")) {
-        f->expects = true;
-    }
-    return MHD_YES;
 }
 
 /* "/path" of a target that may be "http://host/path". */
@@ -102,7 +67,8 @@ static enum httpd_refusal find_row(struct httpd_req *req)
         if (serves(&h->rows[i], req->method)) {
             req->row = (long)i;
             req->took_n = (unsigned)n;
-            return h->rows[i].gone ? DRAINED : NOT_REFUSED;
+            refusal = httpd_guard(req, h->rows[i].route->role);
+            return refusal == NOT_REFUSED && h->rows[i].gone ? DRAINED : refusal;
         }
         refusal = NO_METHOD;
     }
@@ -112,52 +78,40 @@ static enum httpd_refusal find_row(struct httpd_req *req)
     return h->rest.gone ? DRAINED : NOT_REFUSED;
 }
 
-static bool changes_state(const char *method)
-{
-    static const char *const methods[] = {"POST", "PUT", "DELETE", "PATCH"};
-    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
-        if (strcmp(method, methods[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Does it leave the library room for the answer's headers? It would close without one. */
-static bool head_fits(const struct httpd_req *req, const struct framing *f)
+static bool head_fits(const struct httpd_req *req, const struct httpd_frame *f)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(req->mc, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     size_t used = info->header_size + f->lines * (size_t)LINE_BYTES + ANSWER_ROOM;
-    return used <= (size_t)req->h->conf.head_max;
+    return used <= (size_t)req->h->opts.head_max_bytes;
 }
 
 /* The headers are there. MHD_NO closes the connection. */
-static enum MHD_Result on_head(struct httpd_req *req, const char *url, const char *method)
+static enum MHD_Result on_head(struct httpd_req *req, const char *url, const char *method,
+                               const char *version)
 {
     struct httpd *h = req->h;
-    struct framing f = {0};
-    MHD_get_connection_values_n(req->mc, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND,
-                                on_framing, &f);
-    if (!head_fits(req, &f)) {
-        httpd_answer_raw(req->conn->fd, "431 Request Header Fields Too Large",
-                         "head-oversize", "the request line and headers are too large");
+    struct httpd_frame f = {0};
+    httpd_frame_read(req, url, method, version, &f);
+    if (!head_fits(req, &f) || f.fields > FIELDS_MAX) {
+        httpd_refuse_raw(req->conn, HEAD_TOO_LARGE);
         return MHD_NO;
     }
-    if (f.bad || f.lengths + f.codings > 1 || f.hosts > 1) {
-        httpd_answer_raw(req->conn->fd, "400 Bad Request", "bad-framing",
-                         "send proper header names, one Host, and one Content-Length or "
-                         "Transfer-Encoding: chunked");
+    if (f.bad) {
+        httpd_refuse_raw(req->conn, BAD_FRAMING);
         return MHD_NO;
     }
     req->stage = BODY;
     req->method = method;
     req->path = path_of(url);
     req->refusal = find_row(req);
-    if (h->draining && changes_state(method))
+    if (h->draining && req->refusal == NOT_REFUSED && httpd_changes_state(method))
         req->refusal = DRAINED;
-    if (req->refusal == NOT_REFUSED && f.length > h->conf.body_max)
+    if (req->refusal == NOT_REFUSED && f.length > h->opts.body_max_bytes)
         req->refusal = TOO_LARGE;
-    if (req->refusal == NOT_REFUSED && httpd_body_bytes() + f.length > h->conf.bodies_max)
+    if (req->refusal == NOT_REFUSED &&
+        httpd_body_bytes() + f.length > h->bodies_max_bytes)
         req->refusal = CROWDED;
     /* A body that is not sent yet, or too long to be read for nothing: the answer goes
      * out at once, and the connection with it. */
@@ -174,13 +128,14 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
 
 static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t *n)
 {
+    req->conn->came_bytes += (int64_t)*n;
     if (req->refusal == NOT_REFUSED &&
-        (int64_t)(req->body.n + *n) > req->h->conf.body_max) {
+        (int64_t)(req->body.n + *n) > req->h->opts.body_max_bytes) {
         req->refusal = TOO_LARGE;
         httpd_req_drop_body(req);
     }
     if (req->refusal == NOT_REFUSED &&
-        httpd_body_bytes() + (int64_t)*n > req->h->conf.bodies_max) {
+        httpd_body_bytes() + (int64_t)*n > req->h->bodies_max_bytes) {
         req->refusal = CROWDED;
         httpd_req_drop_body(req);
     }
@@ -193,8 +148,7 @@ static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t 
     if (req->discarded <= DISCARD_MAX)
         return MHD_YES;
     if (req->refusal == TOO_LARGE)
-        httpd_answer_raw(req->conn->fd, "413 Payload Too Large", "oversize",
-                         "the body is larger than allowed");
+        httpd_refuse_raw(req->conn, TOO_LARGE);
     return MHD_NO;
 }
 
@@ -205,12 +159,14 @@ static void hand_over(struct httpd_req *req)
     /* They may have gone since the headers came. */
     if (req->refusal == NOT_REFUSED && (rest ? h->rest.gone : h->rows[req->row].gone))
         req->refusal = DRAINED;
-    if (req->refusal != NOT_REFUSED)
+    if (req->refusal != NOT_REFUSED) {
         httpd_refuse(req);
-    else if (rest)
+    } else if (rest) {
         h->rest.handle(h->rest.arg, req);
-    else
-        h->rows[req->row].route->handle(h->rows[req->row].arg, req);
+    } else {
+        const struct httpd_row *row = &h->rows[req->row];
+        row->route->handle(row->arg, req);
+    }
 }
 
 static enum MHD_Result on_whole(struct httpd_req *req)
@@ -231,9 +187,9 @@ enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const cha
                                  const char *bytes, size_t *n, void **context)
 {
     struct httpd_req *req = *context;
-    (void)arg, (void)mc, (void)version;
+    (void)arg, (void)mc;
     if (req->stage == HEAD)
-        return on_head(req, url, method);
+        return on_head(req, url, method, version);
     if (req->stage == BODY)
         return *n ? on_body(req, bytes, n) : on_whole(req);
     if (req->response) /* resumed */

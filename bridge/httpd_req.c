@@ -13,7 +13,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 enum {
     BODY_KEPT = 64 * 1024, /* a request object keeps no larger buffer */
@@ -41,6 +40,7 @@ struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
     req->path = SLICE_LIT("");
     req->took_n = 0;
     req->discarded = 0;
+    req->who[0] = 0;
     return req;
 }
 
@@ -218,6 +218,11 @@ struct slice httpd_body(const struct httpd_req *req)
     return buf_slice(&req->body);
 }
 
+const char *httpd_who(const struct httpd_req *req)
+{
+    return req->who;
+}
+
 int64_t httpd_body_bytes(void)
 {
     return body_held;
@@ -240,6 +245,7 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
         return;
     }
     req->status = status;
+    httpd_tell(req);
     req->response = MHD_create_response_from_buffer(body.n, (void *)(uintptr_t)body.p,
                                                     MHD_RESPMEM_MUST_COPY);
     must(req->response != NULL);
@@ -251,6 +257,8 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
         MHD_add_response_header(req->response, name, value);
         name = value + strlen(value) + 1;
     }
+    if (req->h->opts.requests_max > 0 && req->conn->requests >= req->h->opts.requests_max)
+        MHD_add_response_header(req->response, "Connection", "close");
     httpd_req_drop_body(req);
     bool suspended = req->stage == SUSPENDED;
     req->stage = ANSWERED;
@@ -285,18 +293,4 @@ enum MHD_Result httpd_req_queue(struct httpd_req *req)
     MHD_destroy_response(req->response); /* the library has its own reference */
     req->response = NULL;
     return queued;
-}
-
-void httpd_answer_raw(int fd, const char *status, const char *word, const char *why)
-{
-    char body[256], text[512];
-    int n =
-        snprintf(body, sizeof(body), "{\"error\":\"%s\",\"message\":\"%s\"}", word, why);
-    int m =
-        snprintf(text, sizeof(text),
-                 "HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %d\r\n\r\n%s",
-                 status, n, body);
-    if (send(fd, text, (size_t)m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return; /* the client is gone, or does not read: it will see the end only */
 }

@@ -6,9 +6,11 @@
 #ifndef BRIDGE_IMPORT_CLI_H
 #define BRIDGE_IMPORT_CLI_H
 
-/* argv[0] is the program, [1] "import". Gives the exit code: 0 all moved, 1 some jobs
+struct cli_order;
+
+/* Gives the exit code: 0 all moved, 1 some jobs
  * could not be taken and are still where they were, 64 used wrongly, 69 a Redis is away,
  * 78 configuration. */
-int import_main(int argc, char **argv);
+int import_main(struct cli_order *o);
 
 #endif

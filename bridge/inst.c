@@ -6,85 +6,162 @@
 
 #include <stdlib.h>
 
+enum { UNUSED_TIMEOUT_MS = 45 * 1000 }; /* of a sink that no route uses */
+
+struct source *inst_new_source(struct bridge *bridge, const struct conf_source *conf)
+{
+    struct source *src = mem_alloc(sizeof(*src));
+    *src = (struct source){
+        .bridge = bridge, .conf = conf, .ops = conf->ops, .self = conf->self};
+    inst_set_compat(src);
+    return src;
+}
+
+void inst_set_compat(struct source *src)
+{
+    src->compat = 0;
+    for (size_t i = 0; i < src->conf->compat.n; i++)
+        src->compat |= delay_compat(src->conf->compat.v[i]);
+}
+
+static void choose_store(struct sink *sink)
+{
+    const struct bridge *bridge = sink->bridge;
+    const char *pool = sink->rules ? sink->rules->pool : NULL;
+    sink->store = bridge->store;
+    for (size_t i = 0; pool && i < bridge->pool_count; i++)
+        if (strcmp(bridge->pools[i].conf->name, pool) == 0)
+            sink->store = bridge->pools[i].store;
+}
+
+struct sink *inst_new_sink(struct bridge *bridge, const struct conf_sink *conf)
+{
+    struct sink *sink = mem_alloc(sizeof(*sink));
+    *sink = (struct sink){
+        .bridge = bridge, .conf = conf, .ops = conf->ops, .self = conf->self};
+    sink->max_in_flight = conf->max_in_flight > 0 ? (unsigned)conf->max_in_flight
+                                                  : conf->ops->max_in_flight;
+    TAILQ_INIT(&sink->waiting);
+    queue_sink_init(sink);
+    choose_store(sink);
+    return sink;
+}
+
 void inst_init(struct bridge *bridge)
 {
-    struct conf *conf = bridge->conf;
+    const struct conf *conf = bridge->conf;
     bridge->source_count = conf->source_count;
     bridge->sources = mem_alloc(conf->source_count * sizeof(*bridge->sources));
-    for (size_t i = 0; i < conf->source_count; i++) {
-        struct conf_source *c = conf->sources[i];
-        struct source *src = bridge->sources[i] = mem_alloc(sizeof(*src));
-        *src =
-            (struct source){.bridge = bridge, .conf = c, .ops = c->ops, .self = c->self};
-        for (size_t k = 0; k < c->compat.n; k++)
-            src->compat |= delay_compat(c->compat.v[k]);
-    }
+    for (size_t i = 0; i < conf->source_count; i++)
+        bridge->sources[i] = inst_new_source(bridge, conf->sources[i]);
     bridge->sink_count = conf->sink_count;
     bridge->sinks = mem_alloc(conf->sink_count * sizeof(*bridge->sinks));
-    for (size_t i = 0; i < conf->sink_count; i++) {
-        struct conf_sink *c = conf->sinks[i];
-        struct sink *sink = bridge->sinks[i] = mem_alloc(sizeof(*sink));
-        *sink =
-            (struct sink){.bridge = bridge, .conf = c, .ops = c->ops, .self = c->self};
-        sink->max_in_flight =
-            c->max_in_flight > 0 ? (unsigned)c->max_in_flight : c->ops->max_in_flight;
-        TAILQ_INIT(&sink->waiting);
-        queue_sink_init(sink);
-    }
+    for (size_t i = 0; i < conf->sink_count; i++)
+        bridge->sinks[i] = inst_new_sink(bridge, conf->sinks[i]);
     TAILQ_INIT(&bridge->pulls);
     TAILQ_INIT(&bridge->queues_due);
+    TAILQ_INIT(&bridge->old_sources);
+    TAILQ_INIT(&bridge->old_sinks);
+    TAILQ_INIT(&bridge->old_routes);
 }
 
 void inst_choose_stores(struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        struct sink *sink = bridge->sinks[i];
-        const char *pool = sink->rules ? sink->rules->pool : NULL;
-        sink->store = bridge->store;
-        for (size_t k = 0; pool && k < bridge->pool_count; k++)
-            if (strcmp(bridge->pools[k].conf->name, pool) == 0)
-                sink->store = bridge->pools[k].store;
-    }
+    for (size_t i = 0; i < bridge->sink_count; i++)
+        choose_store(bridge->sinks[i]);
+}
+
+void inst_source_free(struct source *src)
+{
+    submit_forget(src);
+    conf_source_free(src->owned);
+    free(src);
+}
+
+void inst_sink_free(struct sink *sink)
+{
+    queue_sink_fini(sink);
+    conf_sink_free(sink->owned);
+    free(sink);
 }
 
 void inst_fini(struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        submit_forget(bridge->sources[i]);
-        free(bridge->sources[i]);
-    }
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        queue_sink_fini(bridge->sinks[i]);
-        free(bridge->sinks[i]);
-    }
+    struct source *src;
+    struct sink *sink;
+    for (size_t i = 0; i < bridge->source_count; i++)
+        inst_source_free(bridge->sources[i]);
+    for (size_t i = 0; i < bridge->sink_count; i++)
+        inst_sink_free(bridge->sinks[i]);
     free(bridge->sources);
     free(bridge->sinks);
+    while ((src = TAILQ_FIRST(&bridge->old_sources))) {
+        TAILQ_REMOVE(&bridge->old_sources, src, leaves);
+        inst_source_free(src);
+    }
+    while ((sink = TAILQ_FIRST(&bridge->old_sinks))) {
+        TAILQ_REMOVE(&bridge->old_sinks, sink, leaves);
+        inst_sink_free(sink);
+    }
 }
 
+/* --- begin and end --- */
+
 /* A sink has reported well before the lease of any of its routes ends. */
-static void set_timeout(struct sink *sink)
+int64_t inst_timeout_ms(const struct conf *conf, const char *sink)
 {
-    struct bridge *bridge = sink->bridge;
-    sink->timeout_ms = INT64_MAX;
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        const struct route *route = bridge->routes[i];
-        int64_t most_ms = route->conf->lease_ms / 4 * 3;
-        if ((route->sink == sink || route->dead == sink) && most_ms < sink->timeout_ms)
-            sink->timeout_ms = most_ms;
+    int64_t least_ms = INT64_MAX;
+    for (size_t i = 0; i < conf->route_count; i++) {
+        const struct conf_route *route = conf->routes[i];
+        int64_t most_ms = route->lease_ms / 4 * 3;
+        bool used = strcmp(route->to, sink) == 0 ||
+                    (route->dead && strcmp(route->dead, sink) == 0);
+        if (used && most_ms < least_ms)
+            least_ms = most_ms;
     }
-    if (sink->timeout_ms == INT64_MAX)
-        sink->timeout_ms = 45 * 1000; /* no route uses it */
+    return least_ms < INT64_MAX ? least_ms : UNUSED_TIMEOUT_MS;
+}
+
+int inst_source_start(struct source *src, struct err *err)
+{
+    if (src->ops->start(src, src->self, err) < 0)
+        return err_in(err, src->conf->name);
+    src->started = true;
+    return 0;
+}
+
+int inst_sink_start(struct sink *sink, int64_t timeout_ms, struct err *err)
+{
+    sink->timeout_ms = timeout_ms;
+    if (sink->ops->start(sink, sink->self, err) < 0)
+        return err_in(err, sink->conf->name);
+    sink->started = true;
+    return 0;
+}
+
+void inst_source_stop(struct source *src)
+{
+    if (!src->started || src->stopping)
+        return;
+    src->stopping = true;
+    src->ops->stop(src, src->self);
+}
+
+void inst_sink_stop(struct sink *sink)
+{
+    if (!sink->started || sink->stopping)
+        return;
+    sink->stopping = true;
+    sink->ops->stop(sink, sink->self);
 }
 
 static int start_sources(struct bridge *bridge, bool answering, struct err *err)
 {
     for (size_t i = 0; i < bridge->source_count; i++) {
         struct source *src = bridge->sources[i];
-        if (src->ops->answers != answering)
-            continue;
-        if (src->ops->start(src, src->self, err) < 0)
-            return err_in(err, src->conf->name);
-        src->started = true;
+        if (src->ops->answers == answering && !src->started &&
+            inst_source_start(src, err) < 0)
+            return -1;
     }
     return 0;
 }
@@ -100,69 +177,110 @@ int inst_start(struct bridge *bridge, struct err *err)
 {
     for (size_t i = 0; i < bridge->sink_count; i++) {
         struct sink *sink = bridge->sinks[i];
-        set_timeout(sink);
-        if (sink->ops->start(sink, sink->self, err) < 0)
-            return err_in(err, sink->conf->name);
-        sink->started = true;
+        int64_t timeout_ms = inst_timeout_ms(bridge->conf, sink->conf->name);
+        if (!sink->started && inst_sink_start(sink, timeout_ms, err) < 0)
+            return -1;
     }
     return start_sources(bridge, false, err);
+}
+
+void inst_source_rest(struct source *src, bool rests)
+{
+    if (!src->started || src->stopping || src->paused == rests)
+        return;
+    src->paused = rests;
+    src->ops->pause(src, src->self, rests);
 }
 
 void inst_pause_sources(struct bridge *bridge, bool paused)
 {
     for (size_t i = 0; i < bridge->source_count; i++) {
         struct source *src = bridge->sources[i];
-        if (!src->started || src->stopped || src->paused == paused)
-            continue;
-        src->paused = paused;
-        src->ops->pause(src, src->self, paused);
+        inst_source_rest(src, paused || src->drains || src->aside);
     }
+}
+
+/* Is it so of every source, also of those that leave? */
+static bool all_sources(const struct bridge *bridge, bool (*is_so)(const struct source *))
+{
+    const struct source *src;
+    for (size_t i = 0; i < bridge->source_count; i++)
+        if (!is_so(bridge->sources[i]))
+            return false;
+    TAILQ_FOREACH (src, &bridge->old_sources, leaves)
+        if (!is_so(src))
+            return false;
+    return true;
+}
+
+static bool all_sinks(const struct bridge *bridge, bool (*is_so)(const struct sink *))
+{
+    const struct sink *sink;
+    for (size_t i = 0; i < bridge->sink_count; i++)
+        if (!is_so(bridge->sinks[i]))
+            return false;
+    TAILQ_FOREACH (sink, &bridge->old_sinks, leaves)
+        if (!is_so(sink))
+            return false;
+    return true;
 }
 
 void inst_stop_sources(struct bridge *bridge)
 {
+    struct source *src;
     for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i]->started)
-            bridge->sources[i]->ops->stop(bridge->sources[i], bridge->sources[i]->self);
+        inst_source_stop(bridge->sources[i]);
+    TAILQ_FOREACH (src, &bridge->old_sources, leaves)
+        inst_source_stop(src);
 }
 
 void inst_stop_sinks(struct bridge *bridge)
 {
+    struct sink *sink;
     for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->started)
-            bridge->sinks[i]->ops->stop(bridge->sinks[i], bridge->sinks[i]->self);
+        inst_sink_stop(bridge->sinks[i]);
+    TAILQ_FOREACH (sink, &bridge->old_sinks, leaves)
+        inst_sink_stop(sink);
+}
+
+bool inst_source_quiet(const struct source *src)
+{
+    return src->open == 0;
+}
+
+bool inst_sink_quiet(const struct sink *sink)
+{
+    return sink->in_flight == 0 && sink->reserved == 0;
+}
+
+bool inst_source_ended(const struct source *src)
+{
+    return !src->started || src->stopped;
+}
+
+bool inst_sink_ended(const struct sink *sink)
+{
+    return !sink->started || sink->stopped;
 }
 
 bool inst_sources_quiet(const struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i]->open > 0)
-            return false;
-    return true;
+    return all_sources(bridge, inst_source_quiet);
 }
 
 bool inst_sinks_quiet(const struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->in_flight > 0 || bridge->sinks[i]->reserved > 0)
-            return false;
-    return true;
+    return all_sinks(bridge, inst_sink_quiet);
 }
 
 bool inst_sources_stopped(const struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i]->started && !bridge->sources[i]->stopped)
-            return false;
-    return true;
+    return all_sources(bridge, inst_source_ended);
 }
 
 bool inst_sinks_stopped(const struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->started && !bridge->sinks[i]->stopped)
-            return false;
-    return true;
+    return all_sinks(bridge, inst_sink_ended);
 }
 
 /* --- plugin.h --- */

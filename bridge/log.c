@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * log.c - one write per line, so that lines of several threads never mix. Any thread.
+ * log.c - one write per line, so that lines of several threads never mix.
  *
  * Under journald (JOURNAL_STREAM names our stderr) each line begins with its priority.
  */
 #include "bridge/log.h"
+#include "bridge/decimal.h"
+#include "bridge/redact.h"
+#include "bridge/text.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 2048, TEXT_MAX_BYTES = 1024, LIMIT_PERIOD_MS = 10000 };
+enum { VALUE_MAX_BYTES = 256, TEXT_MAX_BYTES = 1024, LIMIT_PERIOD_MS = 10000 };
 
 static const struct {
     const char *name;
@@ -30,14 +33,10 @@ static const struct {
 };
 
 static atomic_int least_level = LOG_INFO;
-static atomic_bool journal;
+static atomic_bool json, journal;
+static atomic_ullong lines[LOG_ERROR + 1];
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
 static pthread_mutex_t limit_lock = PTHREAD_MUTEX_INITIALIZER;
-
-struct line {
-    char text[LINE_MAX_BYTES];
-    size_t n;
-};
 
 static void find_journal(void)
 {
@@ -56,51 +55,75 @@ void log_set_level(enum log_level least)
     least_level = (int)least;
 }
 
-/* Keeps room for the closing quote and the newline. */
-static void add(struct line *line, const char *bytes, size_t n)
+void log_set_format(enum log_format format)
 {
-    size_t most = sizeof(line->text) - 2;
-    size_t room = line->n < most ? most - line->n : 0;
-    n = n < room ? n : room;
-    memcpy(line->text + line->n, bytes, n);
-    line->n += n;
+    json = format == LOG_JSON;
 }
 
-static void add_escaped(struct line *line, const char *s)
+const char *log_level_name(enum log_level level)
 {
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        char hex[8];
-        if (c == '"' || c == '\\')
-            add(line, (const char[]){'\\', *s}, 2);
-        else if (c == '\n')
-            add(line, "\\n", 2);
-        else if (c < 0x20 || c == 0x7f)
-            add(line, hex, (size_t)snprintf(hex, sizeof(hex), "\\x%02x", c));
-        else
-            add(line, s, 1);
-    }
+    return levels[level].name;
 }
 
-static bool is_plain(const char *s)
+uint64_t log_lines(enum log_level level)
 {
-    if (*s == '\0')
-        return false;
-    for (; *s; s++)
-        if ((unsigned char)*s <= 0x20 || *s == '"' || *s == '=' || *s == '\\' ||
-            *s == 0x7f)
+    return lines[level];
+}
+
+/* --- a line --- */
+
+/* May it stand in logfmt without quotes? */
+static bool is_plain(struct slice s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] <= ' ' || s.p[i] >= 0x7f || strchr("\"=\\", s.p[i]))
             return false;
-    return true;
+    return s.n > 0;
 }
 
-static void add_quoted(struct line *line, const char *s)
+static void add_key(struct buf *line, const char *key)
 {
-    add(line, "\"", 1);
-    add_escaped(line, s);
-    line->text[line->n++] = '"';
+    buf_addf(line, json ? ",\"%s\":" : " %s=", key);
 }
 
-static void add_time(struct line *line)
+static void add_text(struct buf *line, const char *key, struct slice value, size_t most)
+{
+    value.n = value.n < most ? value.n : most;
+    add_key(line, key);
+    if (!json && is_plain(value))
+        buf_add_slice(line, value);
+    else
+        text_add_json(line, value);
+}
+
+static void add_value(struct buf *line, const char *key, struct slice value)
+{
+    if (value.n > 0)
+        add_text(line, key, value, VALUE_MAX_BYTES);
+}
+
+static void add_name(struct buf *line, const char *key, const char *value)
+{
+    add_value(line, key, slice_of(value ? value : ""));
+}
+
+static void add_number(struct buf *line, const char *key, uint64_t value)
+{
+    if (value == 0)
+        return;
+    add_key(line, key);
+    decimal_add(line, (int64_t)value);
+}
+
+static void add_redacted(struct buf *line, const char *key, const char *text)
+{
+    char shown[TEXT_MAX_BYTES];
+    redact_text(shown, sizeof(shown), text);
+    add_text(line, key, slice_of(shown), sizeof(shown));
+}
+
+/* What every line begins with. */
+static void add_time(struct buf *line)
 {
     struct timespec now;
     struct tm tm;
@@ -108,45 +131,52 @@ static void add_time(struct line *line)
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &tm);
     size_t n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-    n += (size_t)snprintf(text + n, sizeof(text) - n, ".%03ldZ", now.tv_nsec / 1000000);
-    add(line, text, n);
+    snprintf(text + n, sizeof(text) - n, ".%03ldZ", now.tv_nsec / 1000000);
+    buf_addf(line, json ? "{\"ts\":\"%s\"" : "ts=%s", text);
 }
 
-static void put(enum log_level level, const char *who, const char *text)
+/* The second part of "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01". */
+static struct slice trace_id(struct slice traceparent)
 {
-    struct line line = {.n = 0};
+    enum { AT = 3, DIGITS = 32 };
+    if (traceparent.n < AT + DIGITS)
+        return (struct slice){NULL, 0};
+    struct slice id = {traceparent.p + AT, DIGITS};
+    for (size_t i = 0; i < id.n; i++)
+        if (!isxdigit((unsigned char)id.p[i]))
+            return (struct slice){NULL, 0};
+    return id;
+}
+
+static void put(enum log_level level, const char *who, const struct log_about *about,
+                uint64_t left_out, const char *text)
+{
+    struct buf line = {0};
     pthread_once(&looked, find_journal);
     if (journal)
-        add(&line, (const char[]){'<', levels[level].priority, '>'}, 3);
+        buf_addf(&line, "<%c>", levels[level].priority);
     add_time(&line);
-    add(&line, " level=", 7);
-    add(&line, levels[level].name, strlen(levels[level].name));
-    add(&line, " who=", 5);
-    char name[129];
-    snprintf(name, sizeof(name), "%s", who);
-    if (is_plain(name))
-        add(&line, name, strlen(name));
-    else
-        add_quoted(&line, name);
-    add(&line, " msg=", 5);
-    add_quoted(&line, text);
-    line.text[line.n++] = '\n';
+    add_name(&line, "level", levels[level].name);
+    add_name(&line, "who", who);
+    add_name(&line, "route", about->route);
+    add_name(&line, "source", about->source);
+    add_name(&line, "sink", about->sink);
+    add_value(&line, "job", about->job);
+    add_value(&line, "trace_id", trace_id(about->traceparent));
+    add_number(&line, "attempt", about->attempt);
+    if (about->err && *about->err)
+        add_redacted(&line, "err", about->err);
+    add_number(&line, "suppressed", left_out);
+    add_redacted(&line, "msg", text);
+    buf_add_str(&line, json ? "}\n" : "\n");
+    lines[level]++;
     /* Nothing to do about a failure, but not to die of it. */
-    ssize_t written = write(STDERR_FILENO, line.text, line.n);
+    ssize_t written = write(STDERR_FILENO, line.p, line.n);
     (void)written;
+    buf_free(&line);
 }
 
-void log_msg(enum log_level level, const char *who, const char *fmt, ...)
-{
-    if ((int)level < least_level)
-        return;
-    char text[TEXT_MAX_BYTES];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    put(level, who, text);
-}
+/* --- whether it is written --- */
 
 static int64_t mono_ms(void)
 {
@@ -155,30 +185,53 @@ static int64_t mono_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-void log_limited(struct log_limit *limit, enum log_level level, const char *who,
-                 const char *fmt, ...)
+/* false: not now; it is counted. */
+static bool is_due(struct log_limit *limit, uint64_t *left_out)
 {
-    if ((int)level < least_level)
-        return;
     int64_t now_ms = mono_ms();
     pthread_mutex_lock(&limit_lock);
     bool quiet = limit->next_ms != 0 && now_ms < limit->next_ms;
-    uint64_t left_out = quiet ? 0 : limit->left_out;
+    *left_out = quiet ? 0 : limit->left_out;
     limit->left_out = quiet ? limit->left_out + 1 : 0;
     limit->next_ms = quiet ? limit->next_ms : now_ms + LIMIT_PERIOD_MS;
     pthread_mutex_unlock(&limit_lock);
-    if (quiet)
-        return;
+    return !quiet;
+}
 
+static void say(enum log_level level, const char *who, const struct log_about *about,
+                const char *fmt, va_list args)
+{
+    uint64_t left_out = 0;
     char text[TEXT_MAX_BYTES];
+    if ((int)level < least_level)
+        return;
+    if (about->limit && !is_due(about->limit, &left_out))
+        return;
+    vsnprintf(text, sizeof(text), fmt, args);
+    put(level, who, about, left_out, text);
+}
+
+void log_msg(enum log_level level, const char *who, const char *fmt, ...)
+{
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(text, sizeof(text), fmt, args);
+    say(level, who, &(const struct log_about){0}, fmt, args);
     va_end(args);
-    if (left_out && n >= 0) {
-        size_t at = (size_t)n < sizeof(text) - 48 ? (size_t)n : sizeof(text) - 48;
-        snprintf(text + at, sizeof(text) - at, " (and %llu like it left out)",
-                 (unsigned long long)left_out);
-    }
-    put(level, who, text);
+}
+
+void log_limited(struct log_limit *limit, enum log_level level, const char *who,
+                 const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    say(level, who, &(const struct log_about){.limit = limit}, fmt, args);
+    va_end(args);
+}
+
+void log_event(enum log_level level, const struct log_about *about, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    say(level, NULL, about, fmt, args);
+    va_end(args);
 }

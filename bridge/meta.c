@@ -25,7 +25,10 @@ int meta_layout_fits(const struct meta_layout *there, bool writes, const char *p
 static int take_number(struct slice *text, int64_t max, int64_t *n)
 {
     size_t i = 0;
-    for (*n = 0; i < text->n && text->p[i] >= '0' && text->p[i] <= '9'; i++) {
+    *n = 0;
+    if (text->n == 0)
+        return -1;
+    for (; i < text->n && text->p[i] >= '0' && text->p[i] <= '9'; i++) {
         *n = *n * 10 + (text->p[i] - '0');
         if (*n > max)
             return -1;

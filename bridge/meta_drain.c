@@ -49,9 +49,9 @@ static void forget(struct meta *m, const struct route *route, const struct gener
         meta_route_format(&list, &now);
         const struct meta_change change = {buf_str(&name), was, buf_str(&now)};
         store_meta(m->store, &change, 1, on_forgotten, m);
-        log_info(route->conf->name,
-                 "its earlier %" PRId64 " buckets are empty, and forgotten",
-                 g->bucket_count);
+        log_event(LOG_INFO, &(struct log_about){.route = route->conf->name},
+                  "its earlier %" PRId64 " buckets are empty, and forgotten",
+                  g->bucket_count);
     }
     buf_free(&name);
     buf_free(&now);

@@ -127,20 +127,22 @@ static void plan_count(const struct meta *m, const struct route *route, const ch
 {
     struct meta_route list;
     struct buf now = {0};
-    if (m->counts_taken || !m->bridge->serves || m->there.layout < META_LAYOUT_SUMS ||
+    if (route->buckets_noted || !m->bridge->serves ||
+        m->there.layout < META_LAYOUT_SUMS ||
         meta_route_parse(slice_of(was), &list) < 0 ||
         list.generation[0].buckets == route->conf->buckets)
         return;
+    const struct log_about about = {.route = route->conf->name};
     if (meta_route_begin(&list, route->conf->buckets)) {
         meta_route_format(&list, &now);
         plan_add(plan, "route:", route->conf->name, was, buf_str(&now));
-        log_info(route->conf->name, "its buckets are now %" PRId64 ", and were %" PRId64,
-                 list.generation[0].buckets, list.generation[1].buckets);
+        log_event(LOG_INFO, &about, "its buckets are now %" PRId64 ", and were %" PRId64,
+                  list.generation[0].buckets, list.generation[1].buckets);
     } else {
-        log_warn(route->conf->name,
-                 "stays with %" PRId64 " buckets: jobs wait in those of %u earlier "
-                 "numbers; start again when they have left",
-                 list.generation[0].buckets, list.count - 1);
+        log_event(LOG_WARN, &about,
+                  "stays with %" PRId64 " buckets: jobs wait in those of %u earlier "
+                  "numbers; start again when they have left",
+                  list.generation[0].buckets, list.count - 1);
     }
     buf_free(&now);
 }
@@ -223,6 +225,14 @@ static void tell_up(struct meta *m)
 
 static void on_read(void *arg, bool changed, const struct slice *pairs, unsigned n);
 
+/* What buckets = n says has been seen to, of all routes that there are now. */
+static void note_counts(struct meta *m)
+{
+    for (size_t i = 0; !m->of_pool && i < m->bridge->route_count; i++)
+        if (m->there.layout >= META_LAYOUT_SUMS)
+            m->bridge->routes[i]->buckets_noted = true;
+}
+
 /* Notes what is missing; when nothing is, the rest follows. */
 static void settle(struct meta *m)
 {
@@ -240,7 +250,7 @@ static void settle(struct meta *m)
         return;
     }
     store_set_layout(m->store, m->there.layout, m->bridge->serves);
-    m->counts_taken = m->counts_taken || m->there.layout >= META_LAYOUT_SUMS;
+    note_counts(m);
     m->look_ms = loop_mono_ms() + LOOK_MS;
     if (follow(m, &err) < 0) {
         leave_alone(m, &err);
@@ -284,6 +294,24 @@ void meta_look(struct meta *m)
         return;
     m->asking = true;
     store_meta(m->store, NULL, 0, on_read, m);
+}
+
+bool meta_is_busy(const struct meta *m)
+{
+    return m->step != NULL || m->probes > 0;
+}
+
+/* The counts of the probe are by the places of the routes, and have served. */
+void meta_routes_changed(struct meta *m)
+{
+    free(m->counts);
+    m->counts = NULL;
+    for (size_t i = 0; !m->of_pool && i < m->bridge->route_count; i++) {
+        const struct route *route = m->bridge->routes[i];
+        m->ready = m->ready && (route->sink->rules || route->newest);
+    }
+    if (store_is_up(m->store))
+        meta_look(m);
 }
 
 void meta_changed(struct meta *m)

@@ -42,6 +42,14 @@ void meta_look(struct meta *m);
 /* Each second. */
 void meta_tick(struct meta *m);
 
+/* A layout is being taken, or looked for: the routes must stay what they are. */
+bool meta_is_busy(const struct meta *m);
+/* There are others, or other numbers of buckets, or other queue sinks. */
+void meta_routes_changed(struct meta *m);
+/* A route of that name comes back: nothing here holds a bucket of it any more. false: not
+ * yet, ask again in a moment. */
+bool meta_orphan_let_go(struct meta *m, const char *route);
+
 /* It has been read, and the routes have their buckets. */
 bool meta_is_ready(const struct meta *m);
 /* The layout that the keys have; 0: not known yet. */

@@ -46,13 +46,26 @@ static const char *after(const char *text, const char *prefix)
     return strncmp(text, prefix, n) == 0 ? text + n : NULL;
 }
 
+/* A route that a reload took out counts until its buckets are gone. */
+static bool is_leaving(const struct bridge *bridge, const char *name)
+{
+    const struct route *route;
+    TAILQ_FOREACH (route, &bridge->old_routes, leaves)
+        if (strcmp(route->conf->name, name) == 0 && route->sink->rules == NULL)
+            return true;
+    return false;
+}
+
 static bool is_configured(const struct meta *m, const char *field)
 {
     const struct bridge *bridge = m->bridge;
     const char *route = after(field, "route:"), *sink = after(field, "sink:");
+    if (route && is_leaving(bridge, route))
+        return true;
     for (size_t i = 0; route && i < bridge->route_count; i++)
-        if (strcmp(bridge->routes[i]->conf->name, route) == 0)
-            return bridge->routes[i]->sink->rules == NULL;
+        if (strcmp(bridge->routes[i]->conf->name, route) == 0 &&
+            bridge->routes[i]->sink->rules == NULL)
+            return true;
     for (size_t i = 0; sink && i < bridge->sink_count; i++)
         if (strcmp(bridge->sinks[i]->conf->name, sink) == 0)
             return bridge->sinks[i]->rules && bridge->sinks[i]->store == m->store;
@@ -210,18 +223,44 @@ static struct orphan *find(const struct meta *m, const struct meta_field *field)
     return o;
 }
 
-/* What its generations are may change, by an instance that has the route. */
+static void forget(struct orphan *o)
+{
+    o->gone = true;
+    for (int64_t i = 0; i < o->bucket_count; i++)
+        bucket_free(o->buckets[i]); /* idle: nothing else is ever asked of them */
+    o->bucket_count = 0;
+}
+
+/* What its generations are may change, by an instance that has the route; or it is
+ * configured again, by a reload. */
 static void forget_changed(struct meta *m)
 {
-    for (struct orphan *o = m->orphans; o; o = o->next) {
+    struct orphan **at = &m->orphans, *o;
+    while ((o = *at) != NULL) {
         const char *value = meta_value(m, o->field);
-        if (o->gone || o->open > 0 || value == NULL || strcmp(value, o->value) == 0)
-            continue;
-        o->gone = true;
-        for (int64_t i = 0; i < o->bucket_count; i++)
-            bucket_free(o->buckets[i]); /* idle: nothing else is ever asked of them */
-        o->bucket_count = 0;
+        bool changed = value && strcmp(value, o->value) != 0;
+        if (!o->gone && o->open == 0 && (changed || is_configured(m, o->field)))
+            forget(o);
+        if (o->gone) {
+            *at = o->next;
+            orphan_free(o);
+        } else {
+            at = &o->next;
+        }
     }
+}
+
+bool meta_orphan_let_go(struct meta *m, const char *route)
+{
+    for (struct orphan *o = m->orphans; o; o = o->next) {
+        const char *name = after(o->field, "route:");
+        if (o->gone || name == NULL || strcmp(name, route) != 0)
+            continue;
+        if (o->open > 0)
+            return false;
+        forget(o);
+    }
+    return true;
 }
 
 void meta_orphan_look(struct meta *m)

@@ -27,7 +27,6 @@ struct meta {
     bool up_open;       /* the store is up, and events->up was not told */
     bool ready;         /* the routes have their buckets */
     bool unfit;         /* told */
-    bool counts_taken;  /* what buckets = n says was noted, since this is a daemon */
     int64_t look_ms;    /* monotonic: when to read it next */
     struct log_limit complain;
     /* meta_probe.c: what an older tarry left, which noted nothing */

@@ -288,10 +288,11 @@ typedef int set_fn(const struct opt *row, void *field, const struct opt_value *v
                    struct err *err);
 
 static set_fn *const setters[] = {
-    [OPT_STR] = set_str,     [OPT_SECRET] = set_str,      [OPT_INT] = set_int,
-    [OPT_REAL] = set_real,   [OPT_BOOL] = set_bool,       [OPT_MS] = set_ms,
-    [OPT_BYTES] = set_bytes, [OPT_CHOICE] = set_choice,   [OPT_LIST] = set_list,
-    [OPT_PAIRS] = set_pairs, [OPT_RETRY] = opt_set_retry,
+    [OPT_STR] = set_str,         [OPT_FILE] = set_str,  [OPT_KEY_FILE] = set_str,
+    [OPT_SECRET] = set_str,      [OPT_INT] = set_int,   [OPT_REAL] = set_real,
+    [OPT_BOOL] = set_bool,       [OPT_MS] = set_ms,     [OPT_BYTES] = set_bytes,
+    [OPT_CHOICE] = set_choice,   [OPT_LIST] = set_list, [OPT_PAIRS] = set_pairs,
+    [OPT_RETRY] = opt_set_retry,
 };
 
 static void *field_of(const struct opt *row, void *self)
@@ -325,6 +326,8 @@ static void reset(const struct opt *row, void *field)
 {
     switch (row->type) {
     case OPT_STR:
+    case OPT_FILE:
+    case OPT_KEY_FILE:
     case OPT_SECRET:
         forget(*(char **)field);
         *(char **)field = NULL;

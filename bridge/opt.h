@@ -15,17 +15,19 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum opt_type {             /* field in the struct      in the file                     */
-                OPT_STR,    /* char *                   "text"; NULL when absent        */
-                OPT_SECRET, /* char *                   as OPT_STR, never printed       */
-                OPT_INT,    /* int64_t                  5000                            */
-                OPT_REAL,   /* double                   2.0 (or 2)                      */
-                OPT_BOOL,   /* bool                     true, false                     */
-                OPT_MS,     /* int64_t, ms              "1500ms" "30s" "1h30m" "7d"     */
-                OPT_BYTES,  /* int64_t, bytes           "256KiB" "64MiB" "512B"         */
-                OPT_CHOICE, /* int, index in choices    "text"                          */
-                OPT_LIST,   /* struct opt_list          [ "a", "b" ] or "a"             */
-                OPT_PAIRS,  /* struct opt_pairs         { name = "value"; n = 5; }      */
+enum opt_type {               /* field in the struct      in the file                   */
+                OPT_STR,      /* char *                   "text"; NULL when absent      */
+                OPT_FILE,     /* char *                   a file to read: certificates  */
+                OPT_KEY_FILE, /* char *                   as OPT_FILE; it is secret     */
+                OPT_SECRET,   /* char *                   as OPT_STR, never printed     */
+                OPT_INT,      /* int64_t                  5000                          */
+                OPT_REAL,     /* double                   2.0 (or 2)                    */
+                OPT_BOOL,     /* bool                     true, false                   */
+                OPT_MS,       /* int64_t, ms              "1500ms" "30s" "1h30m" "7d"   */
+                OPT_BYTES,    /* int64_t, bytes           "256KiB" "64MiB" "512B"       */
+                OPT_CHOICE,   /* int, index in choices    "text"                        */
+                OPT_LIST,     /* struct opt_list          [ "a", "b" ] or "a"           */
+                OPT_PAIRS,    /* struct opt_pairs         { name = "value"; n = 5; }    */
                 OPT_RETRY /* struct retry_policy      [ "10s", "20s" ] or { first = "1s";
                              ... } */
 };
@@ -45,6 +47,9 @@ struct opt {
     int64_t min, max;    /* OPT_INT, OPT_REAL, OPT_MS, OPT_BYTES; max 0: no bound above */
     const char *choices; /* OPT_CHOICE: "a|b|c" */
     bool optional;       /* may be absent without a default: the field stays NULL or 0 */
+    bool reread;         /* OPT_FILE: its owner reads it again at a reload, and needs no
+                          * restart for that */
+    bool secret;         /* OPT_LIST, OPT_PAIRS: each of its texts is one */
 };
 
 struct opt_list {
@@ -96,6 +101,8 @@ const char *opt_nearest(const struct opt *rows, const char *name);
 void opt_free(const struct opt *rows, void *self);
 /* One block per row: name, type, default, range, help; for `tarry options`. */
 void opt_print(const struct opt *rows, FILE *out);
+/* Of one row: its type, default and range. */
+void opt_print_facts(const struct opt *row, FILE *out);
 
 /* As it would stand in the file: "1h30m", "64MiB". Rounds nothing. */
 enum { OPT_TEXT_SIZE = 32 };

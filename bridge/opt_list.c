@@ -110,10 +110,11 @@ const char *opt_nearest(const struct opt *rows, const char *name)
 }
 
 static const char *const type_names[] = {
-    [OPT_STR] = "text",    [OPT_SECRET] = "secret", [OPT_INT] = "number",
-    [OPT_REAL] = "real",   [OPT_BOOL] = "boolean",  [OPT_MS] = "duration",
-    [OPT_BYTES] = "size",  [OPT_CHOICE] = "choice", [OPT_LIST] = "list",
-    [OPT_PAIRS] = "group", [OPT_RETRY] = "schedule"};
+    [OPT_STR] = "text",      [OPT_FILE] = "file",   [OPT_KEY_FILE] = "key file",
+    [OPT_SECRET] = "secret", [OPT_INT] = "number",  [OPT_REAL] = "real",
+    [OPT_BOOL] = "boolean",  [OPT_MS] = "duration", [OPT_BYTES] = "size",
+    [OPT_CHOICE] = "choice", [OPT_LIST] = "list",   [OPT_PAIRS] = "group",
+    [OPT_RETRY] = "schedule"};
 
 static void print_range(const struct opt *row, FILE *out)
 {
@@ -141,9 +142,8 @@ static void print_range(const struct opt *row, FILE *out)
 
 static void print_default(const struct opt *row, FILE *out)
 {
-    bool quoted = row->type == OPT_STR || row->type == OPT_SECRET ||
-                  row->type == OPT_MS || row->type == OPT_BYTES ||
-                  row->type == OPT_CHOICE;
+    bool quoted = row->type <= OPT_SECRET || row->type == OPT_MS ||
+                  row->type == OPT_BYTES || row->type == OPT_CHOICE;
 
     if (row->def == NULL)
         fputs(row->optional ? "no default" : "required", out);
@@ -175,12 +175,18 @@ static void print_help(const char *help, FILE *out)
     fputc('\n', out);
 }
 
+void opt_print_facts(const struct opt *row, FILE *out)
+{
+    fprintf(out, "%-9s ", type_names[row->type]);
+    print_default(row, out);
+    print_range(row, out);
+}
+
 void opt_print(const struct opt *rows, FILE *out)
 {
     for (; rows->name != NULL; rows++) {
-        fprintf(out, "  %-18s %-9s ", rows->name, type_names[rows->type]);
-        print_default(rows, out);
-        print_range(rows, out);
+        fprintf(out, "  %-18s ", rows->name);
+        opt_print_facts(rows, out);
         fputc('\n', out);
         print_help(rows->help, out);
     }

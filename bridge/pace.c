@@ -11,7 +11,6 @@
 #include "bridge/pace.h"
 #include "bridge/pace_parts.h"
 #include "bridge/sched.h"
-#include "bridge/tmpl.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -25,7 +24,7 @@ enum {
     HELD_SHARE = 4,      /* at most a fourth of the sink's credit waits here */
     ROOM_AGAIN_MS = 100, /* no room: when the first of those put back asks again */
     GAP_MAX_MS = 1000,   /* from one of them to the next, at most */
-    PROBE_MS = 200,      /* from the probe to the first that follows it */
+    PROBE_FIRST_MS = 200,      /* from the probe to the first that follows it */
     STOPPED_MS = 60000,  /* a stopped target: when its jobs ask again */
     SPAN_MS = 60000,     /* over which the times of those put back are spread at most */
     AWAY_MS = 1000,      /* Redis did not answer */
@@ -67,7 +66,7 @@ static int64_t rest_wait_ms(struct target *t, int64_t rest_ms)
     bool first = t->slot_ms < loop_mono_ms() + rest_ms;
     int64_t wait_ms = own_wait_ms(t, rest_ms, 1);
     if (first)
-        t->slot_ms += PROBE_MS;
+        t->slot_ms += PROBE_FIRST_MS;
     return wait_ms;
 }
 
@@ -290,19 +289,21 @@ static void note_gap(struct target *t)
 static void tell_news(struct pace *p, struct target *t, enum breaker_news news)
 {
     struct breaker_slice sum = breaker_sum(&t->breaker, &p->breaker, loop_mono_ms());
-    const char *who = p->route->conf->name;
+    struct log_about about = {.route = p->route->conf->name};
     if (news == BREAKER_NO_NEWS)
         return;
     t->slot_ms = 0;
     p->wake = true;
-    if (news == BREAKER_OPENED)
-        log_limited(
-            &p->complain, LOG_WARN, who,
-            "target %.*s: %u of %u deliveries failed; it gets nothing for %lld ms",
-            SLICE_ARG(target_slice(t)), sum.failed, sum.all,
-            (long long)p->breaker.rest_ms);
-    else if (news == BREAKER_CLOSED_AGAIN)
-        log_info(who, "target %.*s works again", SLICE_ARG(target_slice(t)));
+    if (news == BREAKER_OPENED) {
+        about.limit = &p->complain;
+        log_event(LOG_WARN, &about,
+                  "target %.*s: %u of %u deliveries failed; it gets nothing for %lld ms",
+                  SLICE_ARG(target_slice(t)), sum.failed, sum.all,
+                  (long long)p->breaker.rest_ms);
+    } else if (news == BREAKER_CLOSED_AGAIN) {
+        log_event(LOG_INFO, &about, "target %.*s works again",
+                  SLICE_ARG(target_slice(t)));
+    }
 }
 
 void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool stops)
@@ -405,51 +406,26 @@ static void on_tick(void *arg)
         pace_read_stops(p);
 }
 
-/* The one target of a route whose jobs can't name another. Where the route names none it
- * is the sink's own, until a job brings one. */
-static void find_only(struct pace *p)
+bool pace_is_still(const struct pace *p)
 {
-    const struct route *route = p->route;
-    struct job job = {0};
-    struct buf text = {0};
-    struct err err;
-    if (route->conf->to_allow.n > 0 ||
-        (route->target && !tmpl_is_constant(route->target)))
-        return;
-    if (route->target == NULL ||
-        tmpl_render(route->target, &job, NULL, 0, slice_of(route->conf->name), &text,
-                    &err) == 0) {
-        buf_add_slice(&p->only, target_name(p, buf_slice(&text)));
-        buf_add_slice(&p->only_stop, target_stop_name(p, buf_slice(&text)));
-    }
-    p->single = p->only.n > 0;
-    buf_free(&text);
+    return p == NULL || (p->held == 0 && TAILQ_EMPTY(&p->asking) && !p->is_reading &&
+                         p->liftings == 0);
 }
 
 struct pace *pace_new(struct route *route)
 {
-    const struct conf_route *conf = route->conf;
-    bool limits =
-        conf->target_rate > 0 || conf->target_in_flight > 0 || conf->breaker > 0;
-    bool stops = route->sink->ops->origin != NULL;
-    if (!limits && !stops)
+    route->pace = NULL;
+    if (!pace_must_begin_anew(route, route->conf, route->sink->ops, false))
         return NULL;
     struct pace *p = mem_alloc(sizeof(*p));
-    int64_t burst =
-        conf->target_burst > 0 ? conf->target_burst : (int64_t)(conf->target_rate / 100);
     p->route = route;
     p->bucket = route->home->bucket;
-    p->breaker = (struct breaker_conf){conf->breaker, conf->breaker_window_ms,
-                                       conf->breaker_least, conf->breaker_rest_ms};
-    p->rate = (struct pace_rate){.per_s = conf->target_rate,
-                                 .burst = burst > 0 ? burst : 1,
-                                 .shared = conf->shared};
-    p->limits = limits;
-    p->stops = stops;
     TAILQ_INIT(&p->by_use);
     TAILQ_INIT(&p->due);
     TAILQ_INIT(&p->asking);
-    find_only(p);
+    pace_read_conf(p);
+    p->limits = pace_has_limits(route->conf);
+    p->stops = route->sink->ops->origin != NULL;
     p->hook = loop_each_turn(on_turn, p);
     p->tick = timer_every(TICK_MS, on_tick, p);
     return p;

@@ -15,6 +15,7 @@
 #include "bridge/plugin.h"
 
 struct bridge;
+struct conf_route;
 struct pace;
 struct route;
 
@@ -23,6 +24,16 @@ struct route;
 struct pace *pace_new(struct route *route);
 /* What has asked and was not answered yet never is. NULL is fine. */
 void pace_free(struct pace *p);
+
+/* Would the route, with this configuration and a sink of this type, need another one than
+ * it has (NULL: none)? Else pace_change() is enough. other_sink: it is not the one that
+ * the route has now. */
+bool pace_must_begin_anew(const struct route *route, const struct conf_route *conf,
+                          const struct sink_ops *ops, bool other_sink);
+/* Its route has another configuration. NULL is fine. */
+void pace_change(struct pace *p);
+/* No job has asked or gone, and nothing is asked of Redis. NULL is fine. */
+bool pace_is_still(const struct pace *p);
 
 /* Redis can be worked with (again): reads the stops. */
 void pace_start(struct pace *p);

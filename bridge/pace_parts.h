@@ -69,6 +69,7 @@ struct pace {
     unsigned stopped_count;
     uint64_t reading; /* the number of the reading of the stops that was sent last */
     bool is_reading, read_again;
+    unsigned liftings; /* of stops, on their way */
     int64_t read_ms; /* when it was sent */
     bool wake;       /* the schedulers may go on, at the end of the turn */
     struct turn_hook *hook;
@@ -93,6 +94,11 @@ void targets_sweep(struct pace *p);
 void targets_free(struct pace *p);
 /* It has room, or its jobs must go: to be served at the end of the turn. */
 void target_due(struct pace *p, struct target *t);
+
+/* --- pace_conf.c --- */
+bool pace_has_limits(const struct conf_route *conf);
+/* From p->route->conf: all but whether there are limits and stops at all. */
+void pace_read_conf(struct pace *p);
 
 /* --- pace_stop.c --- */
 void pace_stop(struct pace *p, struct slice name);

@@ -29,9 +29,9 @@ static void log_stop(struct pace *p, const struct target *t, enum log_level leve
 {
     struct slice origin = target_name(p, target_slice(t));
     const char *route = p->route->conf->name;
-    log_limited(&p->complain_stop, level, route,
-                "a target at %.*s %s; see: tarry targets %s", SLICE_ARG(origin), what,
-                route);
+    log_event(level, &(struct log_about){.route = route, .limit = &p->complain_stop},
+              "a target at %.*s %s; see: tarry targets %s", SLICE_ARG(origin), what,
+              route);
 }
 
 static void go_on(struct pace *p, struct target *t)
@@ -54,9 +54,11 @@ void pace_stop(struct pace *p, struct slice name)
     if (t->stopped)
         return;
     if (p->stopped_count >= PACE_TARGETS_MAX) {
-        log_limited(&p->complain_full, LOG_ERROR, p->route->conf->name,
-                    "a target is gone, but %d are stopped already, and no more can be",
-                    PACE_TARGETS_MAX);
+        const struct log_about about = {.route = p->route->conf->name,
+                                        .limit = &p->complain_full};
+        log_event(LOG_ERROR, &about,
+                  "a target is gone, but %d are stopped already, and no more can be",
+                  PACE_TARGETS_MAX);
         return;
     }
     log_stop(
@@ -155,6 +157,7 @@ static void on_lifted(void *arg, int answer)
         tell_others(p);
         pace_read_stops(p);
     }
+    p->liftings--;
     lifting->done(lifting->arg, answer);
     free(lifting);
 }
@@ -165,5 +168,6 @@ void pace_go_on(struct pace *p, struct slice target, void (*done)(void *arg, int
     struct lifting *lifting = mem_alloc(sizeof(*lifting) + target.n);
     *lifting = (struct lifting){.pace = p, .done = done, .arg = arg, .n = target.n};
     memcpy(lifting->name, target.p ? target.p : "", target.n);
+    p->liftings++;
     store_go_on(p->bucket, target, on_lifted, lifting);
 }

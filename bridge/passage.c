@@ -64,7 +64,9 @@ static void on_enqueued(void *arg, char code)
 static void wait_for_those_before(struct passage *p)
 {
     p->waits = true;
-    if (p->at->next)
+    if (p->route->closed) /* it leaves, and will hear of no further generation */
+        leave(p, 0);
+    else if (p->at->next)
         passage_go_on(p->at);
     else /* sealed by another instance, whose word was missed */
         meta_look(p->route->bridge->meta);

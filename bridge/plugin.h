@@ -36,6 +36,8 @@ struct source_ops {
     /* Its next message may come only after the answer to this one: a batch does not wait
      * for company that cannot come. */
     bool awaits;
+    /* All that it takes goes by one route: one of its routes must have no match. */
+    bool one_route;
     /* Its calls of bridge/queue.h look only at routes that end at a queue. */
     bool queues_apart;
     /* Finds what the rows alone cannot tell, without any I/O; for `tarry check`. May be
@@ -56,7 +58,12 @@ struct source_ops {
     /* For `tarry import`: takes the jobs of a stopped original out of its own Redis
      * (bridge/import.h). The source is not started. NULL: it can't. */
     int (*import)(struct source *src, void *self, struct import *im, struct err *err);
+    /* For `tarry check --connect`, where nothing is started: reaches the other end once,
+     * and blocks for some PROBE_WAIT_MS at most. Appends what it said; or -1, and err says
+     * what failed and what to do. NULL: there is nothing to reach. */
+    int (*probe)(const void *self, struct buf *said, struct err *err);
 };
+enum { PROBE_WAIT_MS = 5000 };
 
 const char *source_name(const struct source *src); /* also the `who` of log lines */
 /* The clock that jobs of that topic are judged by (of the Redis that keeps them; topic
@@ -193,6 +200,12 @@ enum outcome {
     REJECTED   /* will never work: the job is buried */
 };
 
+/* Where a route goes, as far as the configuration tells. */
+struct probe_target {
+    struct slice text; /* a topic or URL, or as much of it as is the same for all jobs */
+    bool whole;
+};
+
 struct sink_ops {
     const char *name;
     const char *help;
@@ -201,6 +214,8 @@ struct sink_ops {
     const char *target; /* default template of the target; "" none needed; NULL: the route
                          * must give one */
     unsigned max_in_flight; /* default of the option of that name, which all sinks have */
+    bool alone; /* two of one name would disturb each other: a reload that changes options
+                 * ends the old one first, when its deliveries have ended */
     /* Not NULL: consumers pull its jobs (bridge/queue.h), deliver is never called. Gives
      * the rules within self. */
     const struct queue_rules *(*queue)(const void *self);
@@ -212,6 +227,9 @@ struct sink_ops {
     void (*deliver)(struct sink *sink, void *self, struct delivery *d);
     /* Called once, when no delivery is open. Ends in sink_stopped(), at once or later. */
     void (*stop)(struct sink *sink, void *self);
+    /* As of a source, for one target of its routes. */
+    int (*probe)(const void *self, const struct probe_target *target, struct buf *said,
+                 struct err *err);
 };
 
 const char *sink_name(const struct sink *sink);
@@ -225,8 +243,35 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why);
 
 void sink_stopped(struct sink *sink);
 
-/* Every plugin of the binary, in plugins.c; end with NULL. */
-extern const struct source_ops *const source_plugins[];
-extern const struct sink_ops *const sink_plugins[];
+/* -------------------------------------------------------- plugins of one's own */
+
+/* A shared object that the configuration names (plugins = [ "/path/x.so" ]) brings
+ * sources and sinks of its own, by one line at the top level of one of its files:
+ *
+ *   static const struct sink_ops *const sinks[] = {&sink_lines, NULL};
+ *   TARRY_PLUGIN(NULL, sinks);
+ *
+ * All of this header is its interface, with those that it includes above, and nothing
+ * else of the bridge can be linked to. The number changes whenever that does (a field, a
+ * value, a function, what a call means), and an object with another one is refused. What
+ * is loaded stays until the daemon ends. */
+#define TARRY_PLUGIN_ABI 1
+
+struct tarry_plugin {
+    unsigned abi;      /* TARRY_PLUGIN_ABI */
+    unsigned sizes[5]; /* of the structs that cross the line */
+    const struct source_ops *const *sources; /* ends with NULL; or NULL: none */
+    const struct sink_ops *const *sinks;
+};
+#define TARRY_PLUGIN_OF(source_list, sink_list)                                          \
+    {                                                                                    \
+        TARRY_PLUGIN_ABI,                                                                \
+            {sizeof(struct source_ops), sizeof(struct sink_ops), sizeof(struct opt),     \
+             sizeof(struct job), sizeof(struct delivery)},                               \
+            source_list, sink_list                                                       \
+    }
+#define TARRY_PLUGIN(source_list, sink_list)                                             \
+    const struct tarry_plugin tarry_plugin = TARRY_PLUGIN_OF(source_list, sink_list)
+extern const struct tarry_plugin tarry_plugin;
 
 #endif

@@ -42,6 +42,8 @@ static struct query *query_new(struct source *src, struct slice route, struct sl
     q->src = src;
     q->arg = arg;
     q->route = route_of_name(src->bridge, route); /* whatever brings its jobs */
+    if (q->route)
+        q->route->refs++;
     q->id_n = id.n <= JOB_ID_MAX ? id.n : 0;
     memcpy(q->id, id.p ? id.p : "", q->id_n);
     if (q->route && q->route->sink->rules)
@@ -56,6 +58,8 @@ static struct query *query_new(struct source *src, struct slice route, struct sl
 
 static void query_end(struct query *q)
 {
+    if (q->route)
+        q->route->refs--;
     q->src->open--;
     free(q);
 }

@@ -143,6 +143,7 @@ void queue_peek(struct source *src, struct slice topic, enum queue_state part,
 enum { QUEUE_SPANS = 8 };
 struct queue_counts {
     int64_t ready, waiting, in_flight, dead, ended;
+    int64_t far; /* of those waiting: in the second tier */
     /* waiting and ready jobs by the time until they are due: span[i] those of at most
      * limits[i] of queue_count() and more than the one before; the last: all above. */
     int64_t span[QUEUE_SPANS + 1];

@@ -38,6 +38,8 @@ struct op {
 
 static void op_end(struct op *op)
 {
+    if (op->route)
+        op->route->refs--;
     op->src->open--;
     free(op);
 }
@@ -252,6 +254,8 @@ static void start(struct op *op, struct slice topic, struct slice id)
     place_find(op->src, topic, op->kind == OP_PEEK ? (struct slice){NULL, 0} : id,
                &place);
     op->route = place.route;
+    if (op->route)
+        op->route->refs++;
     op->queue = place.queue;
     op->code = place.code == QUEUE_OK ? QUEUE_NONE : place.code;
     const struct queue_rules *rules = place.route ? place.route->sink->rules : NULL;

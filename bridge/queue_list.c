@@ -100,13 +100,20 @@ static void on_step(void *arg, int64_t n)
     ask_end(ask);
 }
 
+static void on_dropped(void *arg, int64_t n, int64_t lived)
+{
+    struct ask *ask = arg;
+    ask->queue->sink->queue_stats.dropped += (uint64_t)lived;
+    on_step(ask, n);
+}
+
 static void step(struct ask *ask)
 {
     int64_t left = ask->limit - ask->done;
     unsigned most = left < STORE_STEP_MAX ? (unsigned)left : STORE_STEP_MAX;
     ask->asked = most;
     if (ask->which)
-        store_drop(ask->queue->bucket, ask->which, most, on_step, ask);
+        store_drop(ask->queue->bucket, ask->which, most, on_dropped, ask);
     else
         store_respawn(ask->queue->bucket, most, ask->ttl_ms, on_step, ask);
 }
@@ -252,6 +259,16 @@ struct swept {
     int64_t used_ms;
 };
 
+/* All queues have been asked. */
+static void sweep_end(struct queue_sweep *sweep)
+{
+    if (sweep->torn) /* what was known stays */
+        return;
+    sweep->sink->sum = sweep->sum;
+    sweep->sink->sum_names = sweep->n;
+    sweep->sink->sum_ms = sweep->begun_ms;
+}
+
 static void on_swept(void *arg, const struct queue_counts *counts)
 {
     struct swept *swept = arg;
@@ -269,6 +286,7 @@ static void on_swept(void *arg, const struct queue_counts *counts)
     if (counts) {
         sweep->sum.waiting += counts->ready + counts->waiting;
         sweep->sum.overdue += counts->ready;
+        sweep->sum.far += counts->far;
         sweep->sum.in_flight += counts->in_flight;
         sweep->sum.dead += counts->dead;
         sweep->sum.now_ms = counts->now_ms;
@@ -283,6 +301,8 @@ static void on_swept(void *arg, const struct queue_counts *counts)
             unlist_unused(q, swept->used_ms);
     }
     free(swept);
+    if (sweep->open == 0 && sweep->at == sweep->n)
+        sweep_end(sweep);
 }
 
 static void forget_names(struct queue_sweep *sweep)
@@ -303,8 +323,10 @@ static void on_names(void *arg, const struct redisReply *reply)
     sweep->torn = reply == NULL;
     size_t n = redis_items(reply) / 2;
     sweep->sum = (struct counts){.head_ms = -1, .lease_ms = -1};
-    if (n == 0)
+    if (n == 0) {
+        sweep_end(sweep);
         return;
+    }
     sweep->names = mem_alloc(n * sizeof(*sweep->names));
     sweep->used_ms = mem_alloc(n * sizeof(*sweep->used_ms));
     for (size_t i = 0; i < n; i++) {
@@ -319,10 +341,6 @@ static void on_names(void *arg, const struct redisReply *reply)
 
 static void sweep_begin(struct queue_sweep *sweep)
 {
-    if (!sweep->torn) { /* else what was known stays */
-        sweep->sink->sum = sweep->sum;
-        sweep->sink->sum_names = sweep->n;
-    }
     sweep->torn = false;
     forget_names(sweep);
     sweep->begun_ms = loop_mono_ms();
@@ -354,6 +372,11 @@ void queue_sweep_tick(struct sink *sink)
         sweep->open++;
         store_measure(swept->queue->bucket, NULL, 0, on_swept, swept);
     }
+}
+
+bool queue_sweep_is_open(const struct sink *sink)
+{
+    return sink->sweep && (sink->sweep->open > 0 || sink->sweep->listing);
 }
 
 void queue_sweep_fini(struct sink *sink)

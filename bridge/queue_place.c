@@ -122,10 +122,14 @@ static void queue_free(struct queue *q)
     object_free(q);
 }
 
+static bool is_unused(const struct queue *q)
+{
+    return !q->pulling && !q->due_listed && q->refs == 0 && bucket_is_idle(q->bucket);
+}
+
 static bool is_idle(const struct queue *q, int64_t now_ms)
 {
-    return !q->pulling && !q->due_listed && q->refs == 0 &&
-           now_ms - q->used_ms > IDLE_MS && q->lease_ms < 0 && bucket_is_idle(q->bucket);
+    return is_unused(q) && now_ms - q->used_ms > IDLE_MS && q->lease_ms < 0;
 }
 
 /* A busy queue moves to the end, so that a tick need not look at all of them. */
@@ -169,6 +173,7 @@ static void on_noted(void *arg, const struct redisReply *reply)
         HASH_FIND(hh, noting->sink->queues, noting->name, noting->n, q);
     if (q)
         q->listed_ms = QUEUE_NOT_LISTED;
+    noting->sink->notings--;
     free(noting);
 }
 
@@ -182,6 +187,7 @@ void queue_note_use(struct queue *q)
     struct buf key = {0}, score = {0};
     struct noting *noting = mem_alloc(sizeof(*noting) + q->name_n);
     noting->sink = q->sink;
+    noting->sink->notings++;
     noting->n = q->name_n;
     memcpy(noting->name, q->name, q->name_n);
     queue_sink_key(q->sink, "queues", &key);
@@ -235,6 +241,19 @@ void queue_tick(struct bridge *bridge)
     }
 }
 
+void queue_old_tick(struct sink *sink)
+{
+    struct queue *q, *next;
+    HASH_ITER (hh, sink->queues, q, next)
+        if (is_unused(q))
+            queue_free(q);
+}
+
+bool queue_sink_is_idle(const struct sink *sink)
+{
+    return sink->queues == NULL && sink->notings == 0 && !queue_sweep_is_open(sink);
+}
+
 void queue_look_all(struct bridge *bridge)
 {
     struct queue *q, *next;
@@ -244,6 +263,15 @@ void queue_look_all(struct bridge *bridge)
             if (q->lease_ms >= 0)
                 queue_list_due(q);
         }
+}
+
+unsigned queue_consumers(const struct sink *sink)
+{
+    const struct queue *q;
+    unsigned n = 0;
+    for (q = sink->queues; q; q = q->hh.next)
+        n += q->seats;
+    return n;
 }
 
 /* --- from a topic to its place --- */

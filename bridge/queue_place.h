@@ -98,17 +98,24 @@ void queue_sink_fini(struct sink *sink);
 void queue_turn(struct bridge *bridge);
 /* Once a second. */
 void queue_tick(struct bridge *bridge);
+/* Those who wait at the queues of a sink. */
+unsigned queue_consumers(const struct sink *sink);
 /* Redis is back, or wakes may have been missed. */
 void queue_look_all(struct bridge *bridge);
-/* The daemon stops: everyone who waits is answered. */
-void queue_end_waits(struct bridge *bridge);
+/* Everyone who waits is answered: the daemon stops, or (src not NULL) that source does.
+ */
+void queue_end_waits(struct bridge *bridge, const struct source *src);
+/* Nothing of the queues of this sink is under way, or could be (a reload takes it out).
+ */
+bool queue_sink_is_idle(const struct sink *sink);
+/* Of such a sink: lets go of what is idle. */
+void queue_old_tick(struct sink *sink);
 /* queue_pull.c */
 void queue_pump(struct queue *q);
 bool queue_has_seats(const struct queue *q);
-/* Those who wait at the queues of a sink. */
-unsigned queue_consumers(const struct sink *sink);
 /* queue_list.c: what its queues hold together, as of the last look at each. */
 void queue_sweep_tick(struct sink *sink);
 void queue_sweep_fini(struct sink *sink);
+bool queue_sweep_is_open(const struct sink *sink); /* an answer is awaited */
 
 #endif

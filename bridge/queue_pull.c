@@ -44,15 +44,6 @@ bool queue_has_seats(const struct queue *q)
     return !TAILQ_EMPTY(&q->fresh) || !TAILQ_EMPTY(&q->parked);
 }
 
-unsigned queue_consumers(const struct sink *sink)
-{
-    const struct queue *q;
-    unsigned n = 0;
-    for (q = sink->queues; q; q = q->hh.next)
-        n += q->seats;
-    return n;
-}
-
 static void leave_seat(struct seat *seat)
 {
     if (seat->where != SEAT_AWAY)
@@ -80,8 +71,10 @@ static void pull_free(struct pull *p)
 {
     for (unsigned i = 0; i < p->seat_count; i++) {
         leave_seat(&p->seats[i]);
-        if (p->seats[i].queue)
-            p->seats[i].queue->refs--;
+        if (p->seats[i].queue == NULL)
+            continue;
+        p->seats[i].queue->refs--;
+        p->seats[i].route->refs--;
     }
     timer_del(p->timer);
     TAILQ_REMOVE(&p->src->bridge->pulls, p, link);
@@ -111,7 +104,7 @@ static void ask_next(struct pull *p)
         return;
     }
     p->answered |= p->queueless;
-    if (p->timer == NULL || p->src->bridge->draining) {
+    if (p->timer == NULL || p->src->bridge->draining || p->src->aside) {
         give_up(p);
         return;
     }
@@ -261,8 +254,9 @@ void queue_pump(struct queue *q)
 
 static void no_body(const struct queue *q, const struct pulled *pulled)
 {
-    log_error(q->sink->conf->name, "job %.*s of queue %.*s: its body is missing in Redis",
-              SLICE_ARG(pulled->id), (int)q->name_n, q->name);
+    log_event(LOG_ERROR,
+              &(struct log_about){.sink = q->sink->conf->name, .job = pulled->id},
+              "its body is missing in Redis, queue %.*s", (int)q->name_n, q->name);
 }
 
 static void bury_unreadable(const struct queue *q, const struct pulled *pulled)
@@ -275,8 +269,10 @@ static void bury_unreadable(const struct queue *q, const struct pulled *pulled)
     job_free(job_decode(pulled->id, pulled->record, NULL, &err));
     tries_set_error(&tries, err.text);
     tries_format(&tries, &text);
-    log_error(q->sink->conf->name, "job %.*s of queue %.*s: %s", SLICE_ARG(pulled->id),
-              (int)q->name_n, q->name, err.text);
+    const struct log_about about = {
+        .sink = q->sink->conf->name, .job = pulled->id, .err = err.text};
+    log_event(LOG_ERROR, &about, "given up: undecodable, queue %.*s", (int)q->name_n,
+              q->name);
     store_bury(q->bucket, pulled->id, pulled->lease, buf_slice(&text), NULL, NULL);
     buf_free(&text);
 }
@@ -291,8 +287,10 @@ static void give_back(const struct queue *q, const struct pulled *pulled)
 static void put_off(struct seat *seat, const struct pulled *pulled, int64_t now_ms)
 {
     seat->route->stats.newer++;
-    log_limited(&seat->route->complain_newer, LOG_ERROR, seat->route->conf->name,
-                "job %.*s stays: a newer tarry wrote it", SLICE_ARG(pulled->id));
+    const struct log_about about = {.route = seat->route->conf->name,
+                                    .job = pulled->id,
+                                    .limit = &seat->route->complain_newer};
+    log_event(LOG_ERROR, &about, "it stays, since a newer tarry wrote it");
     struct pulled later = *pulled;
     later.due_us = (now_ms + NEWER_MS) * 1000;
     give_back(seat->queue, &later);
@@ -461,12 +459,14 @@ struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
             .pull = p, .queue = place.queue, .route = place.route, .topic = i};
         placed |= place.code == QUEUE_OK;
         queued |= place.queue != NULL;
-        if (place.queue)
-            place.queue->refs++;
+        if (place.queue == NULL)
+            continue;
+        place.queue->refs++;
+        place.route->refs++;
     }
     TAILQ_INSERT_TAIL(&src->bridge->pulls, p, link);
     src->open++;
-    if (ask->wait_ms > 0 && placed) {
+    if (ask->wait_ms > 0 && placed && !src->aside) {
         p->timer = timer_new(on_late, p);
         timer_set(p->timer, ask->wait_ms);
     }
@@ -488,11 +488,13 @@ void queue_pull_end(struct pull *p)
         pull_free(p);
 }
 
-void queue_end_waits(struct bridge *bridge)
+void queue_end_waits(struct bridge *bridge, const struct source *src)
 {
     struct pull *p, *next;
     for (p = TAILQ_FIRST(&bridge->pulls); p; p = next) {
         next = TAILQ_NEXT(p, link);
+        if (src && p->src != src)
+            continue;
         p->answered = true;
         if (p->timer && !p->gone)
             timer_set(p->timer, 0);

@@ -9,6 +9,7 @@
  * was queued gets its callback exactly once, in order.
  */
 #include "bridge/redis.h"
+#include "bridge/histogram.h"
 #include "bridge/loop.h"
 #include "bridge/mem.h"
 #include "bridge/net.h"
@@ -37,7 +38,7 @@ static void on_deadline(void *arg)
     struct redis *r = arg;
     if (r->open.count == 0)
         return;
-    int64_t since_ms = redis_queue_oldest_ms(&r->open);
+    int64_t since_ms = redis_queue_oldest_us(&r->open) / 1000;
     since_ms = r->heard_ms > since_ms ? r->heard_ms : since_ms;
     int64_t left_ms = since_ms + r->conf.command_timeout_ms - loop_mono_ms();
     if (left_ms > 0) {
@@ -50,10 +51,11 @@ static void on_deadline(void *arg)
     redis_lose(r, why);
 }
 
-static void send_whole(struct redis *r, struct slice bytes, redis_reply_cb *cb, void *arg)
+static void send_whole(struct redis *r, struct slice bytes, struct histogram *took,
+                       redis_reply_cb *cb, void *arg)
 {
     net_write(r->net, bytes.p, bytes.n);
-    redis_queue_add(&r->open, cb, arg, loop_mono_ms());
+    redis_queue_add(&r->open, &(struct redis_waiting){cb, arg, took, loop_mono_us()});
     if (!timer_is_set(r->deadline_timer))
         timer_set(r->deadline_timer, r->conf.command_timeout_ms);
 }
@@ -64,7 +66,7 @@ void redis_send(struct redis *r, const struct slice *args, unsigned count,
     resp_begin(&r->command);
     for (unsigned i = 0; i < count; i++)
         resp_add(&r->command, args[i]);
-    send_whole(r, resp_end(&r->command), cb, arg);
+    send_whole(r, resp_end(&r->command), NULL, cb, arg);
 }
 
 void redis_command(struct redis *r, const struct slice *args, unsigned count,
@@ -74,11 +76,11 @@ void redis_command(struct redis *r, const struct slice *args, unsigned count,
     redis_send(r, args, count, cb, arg);
 }
 
-void redis_whole_command(struct redis *r, struct slice bytes, redis_reply_cb *cb,
-                         void *arg)
+void redis_whole_command(struct redis *r, struct slice bytes, struct histogram *took,
+                         redis_reply_cb *cb, void *arg)
 {
     must(r->phase == READY && cb != NULL);
-    send_whole(r, bytes, cb, arg);
+    send_whole(r, bytes, took, cb, arg);
 }
 
 void redis_push(struct redis *r)
@@ -210,7 +212,8 @@ static bool dispatched(struct redis *r, const redisReply *reply)
 
 static void take_reply(struct redis *r, redisReply *reply)
 {
-    r->heard_ms = loop_mono_ms();
+    int64_t now_us = loop_mono_us();
+    r->heard_ms = now_us / 1000;
     if (dispatched(r, reply))
         return;
     if (r->open.count == 0) {
@@ -219,6 +222,8 @@ static void take_reply(struct redis *r, redisReply *reply)
         return;
     }
     struct redis_waiting c = redis_queue_take(&r->open);
+    if (c.took)
+        histogram_add(c.took, (double)(now_us - c.since_us) / 1e6);
     c.cb(c.arg, reply);
 }
 

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 struct buf;
+struct histogram;
 struct redisReply; /* hiredis' own; only files of the store look inside */
 struct redis;
 
@@ -112,9 +113,10 @@ void redis_reconnect(struct redis *r, const char *why);
 /* Queues a command; must be up. Arguments are copied. deadline by conf. */
 void redis_command(struct redis *r, const struct slice *args, unsigned count,
                    redis_reply_cb *cb, void *arg);
-/* The same with a command as resp_end() gives it. */
-void redis_whole_command(struct redis *r, struct slice bytes, redis_reply_cb *cb,
-                         void *arg);
+/* The same with a command as resp_end() gives it. took: counts the time to the reply, and
+ * stays as long as r; NULL: none does. */
+void redis_whole_command(struct redis *r, struct slice bytes, struct histogram *took,
+                         redis_reply_cb *cb, void *arg);
 /* What was queued leaves now, in the midst of the turn; else it does at its end. */
 void redis_push(struct redis *r);
 /* Commands sent and not answered yet. */
@@ -127,8 +129,10 @@ void redis_subscribe(struct redis *r, const char *channel, redis_message_cb *cb,
  * number of its items (0: no list), one of them. r may be NULL. */
 struct slice redis_text(const struct redisReply *r);
 struct slice redis_error_text(const struct redisReply *r); /* p NULL: it is no error */
+char redis_letter(const struct redisReply *r);     /* of a text the first; 0: none */
+int64_t redis_integer(const struct redisReply *r); /* 0: it is none */
 size_t redis_items(const struct redisReply *r);
-const struct redisReply *redis_item(const struct redisReply *r, size_t i);
+const struct redisReply *redis_item(const struct redisReply *r, size_t i); /* or NULL */
 
 /* What an error reply means, by its first word (table in redis_error.c). */
 enum redis_error {

@@ -11,6 +11,7 @@
 enum {
     FIRST_BYTES = 16 * 1024,  /* of a block; each further one has twice as many */
     KEEP_BYTES = 1024 * 1024, /* the block that stays is not larger */
+    ITEMS_MAX = 4 << 20,      /* of one list: its memory is taken before they come */
     ALIGN = _Alignof(max_align_t)
 };
 
@@ -63,8 +64,11 @@ static void *new_string(const redisReadTask *task, char *bytes, size_t n)
     return r;
 }
 
+/* NULL ends the connection: what claims so much is no Redis, or not as it should be. */
 static void *new_array(const redisReadTask *task, array_size n)
 {
+    if ((size_t)n > ITEMS_MAX)
+        return NULL;
     redisReply *r = reply_new(task);
     r->element = take(task->privdata, (size_t)n * sizeof(redisReply *));
     r->elements = (size_t)n;

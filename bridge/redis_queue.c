@@ -21,12 +21,11 @@ static void grow(struct redis_queue *q)
     q->cap = cap;
 }
 
-void redis_queue_add(struct redis_queue *q, redis_reply_cb *cb, void *arg, int64_t now_ms)
+void redis_queue_add(struct redis_queue *q, const struct redis_waiting *command)
 {
     if (q->count == q->cap)
         grow(q);
-    q->ring[(q->first + q->count++) & (q->cap - 1)] =
-        (struct redis_waiting){cb, arg, now_ms};
+    q->ring[(q->first + q->count++) & (q->cap - 1)] = *command;
 }
 
 struct redis_waiting redis_queue_take(struct redis_queue *q)
@@ -38,10 +37,10 @@ struct redis_waiting redis_queue_take(struct redis_queue *q)
     return oldest;
 }
 
-int64_t redis_queue_oldest_ms(const struct redis_queue *q)
+int64_t redis_queue_oldest_us(const struct redis_queue *q)
 {
     must(q->count > 0);
-    return q->ring[q->first].since_ms;
+    return q->ring[q->first].since_us;
 }
 
 void redis_queue_free(struct redis_queue *q)

@@ -11,7 +11,8 @@
 struct redis_waiting {
     redis_reply_cb *cb;
     void *arg;
-    int64_t since_ms; /* monotonic */
+    struct histogram *took; /* that counts the time to the reply; NULL: none */
+    int64_t since_us;       /* monotonic */
 };
 
 struct redis_queue {
@@ -19,11 +20,10 @@ struct redis_queue {
     unsigned first, count, cap; /* cap: a power of two */
 };
 
-void redis_queue_add(struct redis_queue *q, redis_reply_cb *cb, void *arg,
-                     int64_t now_ms);
+void redis_queue_add(struct redis_queue *q, const struct redis_waiting *command);
 /* The oldest leaves; there must be one. */
 struct redis_waiting redis_queue_take(struct redis_queue *q);
-int64_t redis_queue_oldest_ms(const struct redis_queue *q);
+int64_t redis_queue_oldest_us(const struct redis_queue *q);
 void redis_queue_free(struct redis_queue *q); /* empty and ready again */
 
 #endif

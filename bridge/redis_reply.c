@@ -22,7 +22,18 @@ size_t redis_items(const struct redisReply *r)
     return r && r->type == REDIS_REPLY_ARRAY ? r->elements : 0;
 }
 
+char redis_letter(const struct redisReply *r)
+{
+    struct slice text = redis_text(r);
+    return text.n > 0 ? text.p[0] : 0;
+}
+
+int64_t redis_integer(const struct redisReply *r)
+{
+    return r && r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
+}
+
 const struct redisReply *redis_item(const struct redisReply *r, size_t i)
 {
-    return r->element[i];
+    return i < redis_items(r) ? r->element[i] : NULL;
 }

@@ -4,6 +4,8 @@
 #include "bridge/generation.h"
 #include "bridge/match.h"
 #include "bridge/pace.h"
+#include "bridge/sched.h"
+#include "bridge/tap.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,13 +62,10 @@ static void set_names(struct route *route, struct err *err)
     job_free(any);
 }
 
-int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
-               struct err *err)
+/* What is made of the configuration alone. */
+static int read_conf(struct route *route, struct err *err)
 {
-    route->bridge = bridge;
-    route->conf = conf;
-    route->sink = sink_named(bridge, conf->to);
-    route->dead = sink_named(bridge, conf->dead);
+    const struct conf_route *conf = route->conf;
     must(route->sink != NULL && (conf->dead == NULL || route->dead != NULL));
     if (compile(conf->topic, route->sink, &route->target, err) < 0)
         return err_in(err, conf->name);
@@ -74,25 +73,87 @@ int route_init(struct route *route, struct bridge *bridge, const struct conf_rou
     if (route->dead &&
         compile(conf->dead_topic, route->dead, &route->dead_target, err) < 0)
         return err_in(err, conf->name);
-    if (route->sink->rules)
-        return 0; /* its queues make their own */
-    set_names(route, err);
-    generations_init(route);
-    route->pace = pace_new(route);
+    if (route->sink->rules == NULL) /* the names of queues make their own */
+        set_names(route, err);
     return 0;
+}
+
+int route_init_to(struct route *route, struct bridge *bridge,
+                  const struct conf_route *conf, struct sink *sink, struct sink *dead,
+                  struct err *err)
+{
+    route->bridge = bridge;
+    route->conf = conf;
+    route->sink = sink;
+    route->dead = dead;
+    if (read_conf(route, err) < 0)
+        return -1;
+    if (route->sink->rules == NULL) {
+        generations_init(route);
+        route->pace = pace_new(route);
+    }
+    return 0;
+}
+
+int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
+               struct err *err)
+{
+    return route_init_to(route, bridge, conf, sink_named(bridge, conf->to),
+                         sink_named(bridge, conf->dead), err);
+}
+
+static void forget_conf(struct route *route)
+{
+    tmpl_free(route->target);
+    tmpl_free(route->dead_target);
+    buf_free(&route->fixed_target);
+    route->target = route->dead_target = NULL;
+    route->names = (struct job_names){{NULL, 0}, {NULL, 0}};
+}
+
+void route_change(struct route *route, const struct conf_route *conf, struct sink *sink,
+                  struct sink *dead, bool pace_anew)
+{
+    struct err err;
+    must((sink->rules != NULL) == (route->sink->rules != NULL));
+    for (int64_t i = 0; i < route->bucket_count && sink != route->sink; i++)
+        sched_let_go(route->scheds[i]);
+    forget_conf(route);
+    route->buckets_noted = route->buckets_noted && conf->buckets == route->conf->buckets;
+    route->conf = conf;
+    route->sink = sink;
+    route->dead = dead;
+    must(read_conf(route, &err) == 0); /* conf_check.c has compiled the templates */
+    if (sink->rules)
+        return;
+    generations_read_rules(route);
+    if (!pace_anew) {
+        pace_change(route->pace);
+        return;
+    }
+    pace_free(route->pace);
+    route->pace = pace_new(route);
+    if (route->pace && store_is_up(route->bridge->store))
+        pace_start(route->pace);
+}
+
+bool route_is_still(const struct route *route)
+{
+    return route->in_flight == 0 && route->reserved == 0 && pace_is_still(route->pace);
 }
 
 void route_fini(struct route *route)
 {
+    tap_free(route->tap);
     generations_fini(route);
     pace_free(route->pace);
-    tmpl_free(route->target);
-    buf_free(&route->fixed_target);
-    tmpl_free(route->dead_target);
+    forget_conf(route);
 }
 
 static bool comes_from(const struct route *route, const struct source *src)
 {
+    if (route->coming)
+        return false;
     for (size_t i = 0; i < route->conf->from.n; i++)
         if (strcmp(route->conf->from.v[i], src->conf->name) == 0)
             return true;

@@ -17,13 +17,25 @@ struct job;
 struct retry_policy;
 struct route;
 struct sched;
+struct sink;
 struct source;
 
 /* Compiles the templates and makes the buckets; needs the sinks and the store. -1: err
  * says why; route_fini() undoes any part of it. */
 int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
                struct err *err);
+/* The same with the sinks as given; dead: NULL where conf names none. */
+int route_init_to(struct route *route, struct bridge *bridge,
+                  const struct conf_route *conf, struct sink *sink, struct sink *dead,
+                  struct err *err);
 void route_fini(struct route *route);
+/* It goes on by another configuration, which conf_check.c has found good; what is on its
+ * way stays so. The sink must be a queue if and only if the old one was. pace_anew: as
+ * pace_must_begin_anew() says; then the route is still. Not within a callback of its. */
+void route_change(struct route *route, const struct conf_route *conf, struct sink *sink,
+                  struct sink *dead, bool pace_anew);
+/* No hand-over and no claim is under way. */
+bool route_is_still(const struct route *route);
 
 /* The route that the job names, or else the first of the file that comes from this source
  * and matches its topic; NULL: none. With it sets job->target. -1 in *bad: there is a

@@ -5,11 +5,21 @@
 #include "bridge/deliver.h"
 #include "bridge/pace.h"
 
+#include <stdlib.h>
+
 enum {
     RECHECK_US = 10 * 1000 * 1000, /* what other instances left is found within this */
     AGAIN_MS = 100,                /* after a claim that Redis did not answer */
     FULL_US = 50 * 1000,           /* all instances have as many under way as they may */
     FRESH_US = 100 * 1000 /* what Redis told longer ago may be claimed by the owner */
+};
+
+struct claim { /* on its way; it ends with its answer */
+    struct sched *sched;
+    struct sink *sink; /* of whose credit it is; the route may have another by now */
+    unsigned want;
+    int64_t sent_us; /* monotonic */
+    bool given_up;   /* by the watchdog, with its credit */
 };
 
 static const struct pacer_rule pacing = {.step_us = 1000, .max_us = 7000};
@@ -45,9 +55,13 @@ static unsigned room(unsigned used, int64_t most)
     return used < most ? (unsigned)most - used : 0;
 }
 
+/* What those before it (a reload) still have under way counts for it. */
 static unsigned sink_credit(const struct sink *sink)
 {
-    return room(sink->in_flight + sink->reserved, sink->max_in_flight);
+    unsigned used = 0;
+    for (const struct sink *one = sink; one; one = one->before)
+        used += one->in_flight + one->reserved;
+    return sink->aside ? 0 : room(used, sink->max_in_flight);
 }
 
 /* What the sink can take, and the route may have under way. */
@@ -70,12 +84,12 @@ static void claim(struct sched *s)
     /* No more than half: while one half is under way, Redis looks for the other. */
     unsigned most = credit(s->route), half = (sink->max_in_flight + 1) / 2;
     most = most < half ? most : half;
-    s->want = most < max ? most : max;
-    s->claiming = true;
-    s->claim_us = loop_mono_us();
-    sink->reserved += s->want;
-    s->route->reserved += s->want;
-    store_claim(s->bucket, s->want, s->route->conf->lease_ms, on_claim, s);
+    struct claim *claim = mem_alloc(sizeof(*claim));
+    *claim = (struct claim){s, sink, most < max ? most : max, loop_mono_us(), false};
+    s->claim = claim;
+    sink->reserved += claim->want;
+    s->route->reserved += claim->want;
+    store_claim(s->bucket, claim->want, s->route->conf->lease_ms, on_claim, claim);
 }
 
 static void wait_for_credit(struct sched *s)
@@ -108,12 +122,19 @@ static int64_t until_due_us(const struct sched *s, int64_t now_us)
     return clock_until_us(bucket_clock(s->bucket), now_us, s->head_ms + left_ms(s));
 }
 
+/* Nothing and nobody holds the bucket back on purpose. */
+static bool may_claim(const struct sched *s)
+{
+    const struct route *route = s->route;
+    return route->bridge->claiming && bucket_is_up(s->bucket) && !route->closed &&
+           !route->aside && route_may_claim(route);
+}
+
 static void pump(struct sched *s)
 {
-    struct bridge *bridge = s->route->bridge;
     struct sink *sink = s->route->sink;
     int64_t now_us = loop_mono_us(), wait_us;
-    if (!bridge->claiming || s->claiming || !bucket_is_up(s->bucket))
+    if (s->claim || !may_claim(s))
         return;
     if (bucket_hold_us(s->bucket) > 0) {
         timer_set(s->timer, AGAIN_MS);
@@ -150,25 +171,35 @@ static void pump(struct sched *s)
     }
 }
 
-static void unreserve(struct route *route, unsigned n)
+static void unreserve(struct sched *s, struct sink *sink, unsigned n)
 {
-    route->sink->reserved -= n;
-    route->reserved -= n;
+    sink->reserved -= n;
+    s->route->reserved -= n;
 }
 
 static void on_claim(void *arg, const struct claim_reply *reply)
 {
-    struct sched *s = arg;
-    const int64_t sent_us = s->claim_us;
-    s->claiming = false;
-    unreserve(s->route, s->want - (reply ? reply->count : 0));
+    struct claim claim = *(struct claim *)arg;
+    struct sched *s = claim.sched;
+    if (FAULT_LOSES("C2"))
+        return;
+    free(arg);
+    if (claim.given_up) { /* it came after all: its jobs are ours */
+        if (reply)
+            deliver(s, reply, claim.sent_us);
+        return;
+    }
+    s->claim = NULL;
+    unreserve(s, claim.sink, claim.want - (reply ? reply->count : 0));
     if (reply == NULL) {
         timer_set(s->timer, AGAIN_MS);
         return;
     }
     int64_t now_us = loop_mono_us();
-    pacer_sent(&s->pacer, &pacing, reply->count, sent_us);
-    s->more = reply->count == s->want;
+    if (reply->count > 0 || reply->wait_us != 0)
+        s->moved_us = now_us;
+    pacer_sent(&s->pacer, &pacing, reply->count, claim.sent_us);
+    s->more = reply->count == claim.want;
     if (reply->wait_us != 0)
         s->paced_us = now_us + (reply->wait_us > 0 ? reply->wait_us : FULL_US) +
                       (reply->count == 0 ? left_ms(s) * 1000 : 0);
@@ -183,10 +214,10 @@ static void on_claim(void *arg, const struct claim_reply *reply)
     if (reply->count > 0)
         FAULT("C1");
     pump(s); /* Redis has the next claim while these are handed over */
-    if (s->claiming && reply->count >= SCHED_WORTH)
+    if (s->claim && reply->count >= SCHED_WORTH)
         bucket_push(s->bucket);
-    deliver(s, reply, sent_us);
-    unreserve(s->route, reply->count);
+    deliver(s, reply, claim.sent_us);
+    unreserve(s, claim.sink, reply->count);
     pump(s);
 }
 
@@ -251,8 +282,8 @@ static void on_reap(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms)
     s->lease_ms = lease_ms;
     s->route->stats.cancelled += (uint64_t)dropped; /* while they were in flight */
     if (moved > 0)
-        log_warn(s->route->conf->name, "%lld jobs came back: their lease had ended",
-                 (long long)moved);
+        log_event(LOG_WARN, &(struct log_about){.route = s->route->conf->name},
+                  "%lld jobs came back: their lease had ended", (long long)moved);
     if (moved + dropped == s->route->bridge->conf->daemon.batch_max_jobs)
         reap(s);
 }
@@ -264,10 +295,67 @@ static void reap(struct sched *s)
                on_reap, s);
 }
 
+/* --- the watchdog --- */
+
+/* What keeps due jobs that nothing holds back; NULL: there are none. */
+static const char *stall(const struct sched *s, int64_t now_us)
+{
+    if (!may_claim(s) || bucket_hold_us(s->bucket) > 0 || until_due_us(s, now_us) != 0 ||
+        paced_us(s, now_us) > 0)
+        return NULL;
+    return s->claim                ? "a claim was not answered"
+           : credit(s->route) == 0 ? "its sink reports no outcome"
+                                   : "claims bring none";
+}
+
+/* From the beginning, whatever it waited for. */
+static void start_again(struct sched *s)
+{
+    if (s->claim) {
+        unreserve(s, s->claim->sink, s->claim->want);
+        s->claim->given_up = true;
+        s->claim = NULL;
+    }
+    sched_let_go(s);
+    s->looking = s->look_again = s->more = false;
+    s->paced_us = 0;
+    sched_look(s);
+    pump(s);
+}
+
+/* A full sink that reports outcomes is slow, not stuck. */
+static void watch(struct sched *s)
+{
+    int64_t now_us = loop_mono_us(), since_us = s->moved_us;
+    int64_t alarm_us = s->route->bridge->conf->daemon.overdue_alarm_ms * 1000;
+    const char *why = stall(s, now_us);
+    const struct sink *sink = s->route->sink;
+    if (why == NULL)
+        s->moved_us = now_us;
+    if (s->moved_us > s->stalled_us)
+        s->stalled_us = 0;
+    if (why == NULL || alarm_us == 0)
+        return;
+    if (s->claim == NULL && credit(s->route) == 0) {
+        alarm_us += sink->timeout_ms * 1000;
+        since_us = sink->outcome_us > since_us ? sink->outcome_us : since_us;
+    }
+    since_us = s->stalled_us > since_us ? s->stalled_us : since_us;
+    if (now_us - since_us < alarm_us)
+        return;
+    log_event(LOG_ERROR, &(struct log_about){.route = s->route->conf->name},
+              "due jobs of bucket %s have not left for %lld ms: %s; it is started again",
+              bucket_name(s->bucket), (long long)((now_us - s->moved_us) / 1000), why);
+    s->stalled_us = now_us;
+    s->route->stats.rearms++;
+    start_again(s);
+}
+
 void sched_tick(struct sched *s)
 {
     struct store *store = s->route->bridge->store;
-    if (!bucket_is_up(s->bucket) || !s->route->bridge->claiming)
+    watch(s);
+    if (!bucket_is_up(s->bucket) || !s->route->bridge->claiming || s->route->closed)
         return;
     if (s->lease_ms >= 0 && !s->reaping && s->lease_ms <= store_now_ms(store))
         reap(s);
@@ -316,13 +404,22 @@ void sched_init(struct sched *s, struct route *route, const char *name)
 {
     s->route = route;
     s->head_ms = s->lease_ms = -1;
+    s->moved_us = loop_mono_us();
     s->bucket = bucket_new(route->bridge->store, name, &route->rules, &events, s);
     s->rank = alive_rank(route->bridge->alive, route->conf->name, name);
     bucket_leave_to_owner(s->bucket, s->rank > 0);
     s->timer = timer_new(on_timer, s);
 }
 
+void sched_let_go(struct sched *s)
+{
+    if (s->listed)
+        TAILQ_REMOVE(&s->route->sink->waiting, s, link);
+    s->listed = false;
+}
+
 void sched_fini(struct sched *s)
 {
+    sched_let_go(s);
     timer_del(s->timer);
 }

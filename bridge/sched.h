@@ -54,6 +54,9 @@ enum {
 void sched_init(struct sched *s, struct route *route, const char *name);
 void sched_fini(struct sched *s);
 
+/* Before its route gets another sink: it no longer waits for the credit of this one. */
+void sched_let_go(struct sched *s);
+
 /* Redis can be worked with (again): asks for the head, and goes on. */
 void sched_start(struct sched *s);
 /* Somebody else changed the bucket: asks for the head. */
@@ -62,7 +65,9 @@ void sched_look(struct sched *s);
 void sched_head(struct sched *s, int64_t head_ms);
 /* Another instance came or went: the owner may be another. */
 void sched_moved(struct sched *s);
-/* Once a second: looks after leases that ended, and at the clock again. */
+/* Once a second: looks after leases that ended, and at the clock again. Its watchdog:
+ * where due jobs could leave and do not for daemon.overdue_alarm, that is logged, counted
+ * and told by /readyz (stalled_us), and the bucket is started again. */
 void sched_tick(struct sched *s);
 /* At the end of a turn: claims for buckets that wait for this sink's credit. */
 void sched_credit(struct sink *sink);

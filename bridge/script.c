@@ -8,20 +8,21 @@
 #include <hiredis/hiredis.h>
 
 static const char *const names[SCRIPTS] = {
-    [SCRIPT_ENQUEUE] = "enqueue", [SCRIPT_CLAIM] = "claim",
-    [SCRIPT_ACK] = "ack",         [SCRIPT_RETRY] = "retry",
-    [SCRIPT_BURY] = "bury",       [SCRIPT_CANCEL] = "cancel",
-    [SCRIPT_REAP] = "reap",       [SCRIPT_FIND] = "find",
-    [SCRIPT_COUNT] = "count",     [SCRIPT_PULL] = "pull",
-    [SCRIPT_FINISH] = "finish",   [SCRIPT_RELEASE] = "release",
-    [SCRIPT_TOUCH] = "touch",     [SCRIPT_LOOK] = "look",
-    [SCRIPT_MEASURE] = "measure", [SCRIPT_RESPAWN] = "respawn",
-    [SCRIPT_DROP] = "drop",       [SCRIPT_TALLY] = "tally",
-    [SCRIPT_UNLIST] = "unlist",   [SCRIPT_DEAD] = "dead",
-    [SCRIPT_PACE] = "pace",       [SCRIPT_ALIVE] = "alive",
-    [SCRIPT_META] = "meta",       [SCRIPT_SEAL] = "seal",
-    [SCRIPT_AUDIT] = "audit",     [SCRIPT_BASELINE] = "baseline",
-    [SCRIPT_MOVE] = "move",
+    [SCRIPT_ENQUEUE] = "enqueue",   [SCRIPT_CLAIM] = "claim",
+    [SCRIPT_ACK] = "ack",           [SCRIPT_RETRY] = "retry",
+    [SCRIPT_BURY] = "bury",         [SCRIPT_CANCEL] = "cancel",
+    [SCRIPT_REAP] = "reap",         [SCRIPT_FIND] = "find",
+    [SCRIPT_COUNT] = "count",       [SCRIPT_PULL] = "pull",
+    [SCRIPT_FINISH] = "finish",     [SCRIPT_RELEASE] = "release",
+    [SCRIPT_TOUCH] = "touch",       [SCRIPT_LOOK] = "look",
+    [SCRIPT_MEASURE] = "measure",   [SCRIPT_RESPAWN] = "respawn",
+    [SCRIPT_DROP] = "drop",         [SCRIPT_TALLY] = "tally",
+    [SCRIPT_UNLIST] = "unlist",     [SCRIPT_DEAD] = "dead",
+    [SCRIPT_PACE] = "pace",         [SCRIPT_ALIVE] = "alive",
+    [SCRIPT_META] = "meta",         [SCRIPT_SEAL] = "seal",
+    [SCRIPT_AUDIT] = "audit",       [SCRIPT_BASELINE] = "baseline",
+    [SCRIPT_MOVE] = "move",         [SCRIPT_LIST] = "list",
+    [SCRIPT_MOVE_DUE] = "move_due",
 };
 
 const char *script_name(enum script s)
@@ -107,5 +108,5 @@ void args_send(struct args *a, struct scripts *s, enum script script, struct red
                redis_reply_cb *cb, void *arg)
 {
     s->calls[script]++;
-    redis_whole_command(r, resp_end(&a->command), cb, arg);
+    redis_whole_command(r, resp_end(&a->command), &s->took[script], cb, arg);
 }

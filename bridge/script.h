@@ -6,6 +6,7 @@
 #ifndef BRIDGE_SCRIPT_H
 #define BRIDGE_SCRIPT_H
 
+#include "bridge/histogram.h"
 #include "bridge/redis.h"
 #include "bridge/resp.h"
 
@@ -45,13 +46,17 @@ enum script {
     SCRIPT_AUDIT,
     SCRIPT_BASELINE,
     SCRIPT_MOVE,
+    SCRIPT_LIST,
+    SCRIPT_MOVE_DUE,
     SCRIPTS
 };
 const char *script_name(enum script s);
 
 struct scripts { /* the same on all servers */
     char sha[SCRIPTS][41];
-    uint64_t calls[SCRIPTS]; /* for the metrics */
+    /* For the metrics: calls sent, and how long their answers took. */
+    uint64_t calls[SCRIPTS];
+    struct histogram took[SCRIPTS];
 };
 struct script_load { /* onto one server */
     struct scripts *scripts;

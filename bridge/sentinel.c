@@ -243,9 +243,10 @@ static void on_address(void *arg, const struct redisReply *reply)
     l->open--;
     if (reply == NULL) /* on_state() follows */
         return;
-    if (l->heard >= 0 && redis_items(reply) == 2)
-        take_answer(l, redis_text(redis_item(reply, 0)),
-                    redis_text(redis_item(reply, 1)));
+    struct slice host = redis_text(redis_item(reply, 0));
+    struct slice port = redis_text(redis_item(reply, 1));
+    if (l->heard >= 0 && host.n > 0 && port.n > 0)
+        take_answer(l, host, port);
     consider(l->sentinel);
 }
 

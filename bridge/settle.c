@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/settle.h"
+#include "bridge/about.h"
 #include "bridge/bridge.h"
 #include "bridge/repeat.h"
 #include "bridge/route.h"
+#include "bridge/tap.h"
 #include "bridge/tries.h"
 
 #include <inttypes.h>
@@ -114,8 +116,8 @@ static bool next_run(struct job *job)
     if (job->repeat_count > 0 && job->run >= job->repeat_count)
         return false;
     if (repeat_parse(job->repeat, &repeat, &err) < 0) {
-        log_error("repeat", "%.*s ends: \"%.*s\": %s", SLICE_ARG(job->id),
-                  SLICE_ARG(job->repeat), err.text);
+        log_event(LOG_ERROR, &(struct log_about){.job = job->id, .err = err.text},
+                  "it repeats no more: \"%.*s\"", SLICE_ARG(job->repeat));
         return false;
     }
     int64_t due_ms = repeat_next_ms(&repeat, job->due_ms, job->due_ms);
@@ -169,12 +171,23 @@ static void on_dropped(void *arg, char code)
     free(drop);
 }
 
+static void tell_tap(const struct leased *l, const char *what, enum reason reason)
+{
+    tap_note(l->sched->route->tap, &(struct tap_event){.what = what,
+                                                       .id = l->id,
+                                                       .job = l->job,
+                                                       .reason = reason_name(reason),
+                                                       .due_ms = l->job->due_ms});
+}
+
 /* Runs that were missed as well are dropped in one go. */
 void settle_drop(struct leased *l, enum reason reason)
 {
     struct sched *s = l->sched;
     struct drop *drop = mem_alloc(sizeof(*drop));
     const int64_t now = now_ms(s->route);
+    if (s->route->tap)
+        tell_tap(l, "dropped", reason);
     *drop = (struct drop){s->route, reason, 1, repeats(l) && next_run(l->job)};
     while (drop->again && drop->runs < RUNS_SKIPPED_MAX && is_missed(l, now)) {
         drop->again = next_run(l->job);
@@ -227,9 +240,13 @@ void settle_give_up(struct leased *l, enum reason reason)
     bool run = repeats(l);
     tries_set_reason(&l->tries, reason_name(reason));
     l->tries.paced = false;
-    log_limited(&route->complain, LOG_WARN, route->conf->name,
-                "job %.*s given up, %s: %s", SLICE_ARG(l->id), reason_name(reason),
-                l->tries.error);
+    if (route->tap)
+        tell_tap(l, "dead", reason);
+    struct log_about about = about_job(route, l->id, l->job);
+    about.attempt = l->tries.attempts;
+    about.err = l->tries.error;
+    about.limit = &route->complain;
+    log_event(LOG_WARN, &about, "given up: %s", reason_name(reason));
     if (run)
         keep_run(l);
     else if (route->dead)

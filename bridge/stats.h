@@ -1,28 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * stats.h - counters and histograms of routes and sinks, and their text form.
+ * stats.h - counters and histograms of routes and sinks, and all metrics as text.
  *
  * Counters start at 0 with the process and only grow; a sum over all instances that share
- * a Redis is the truth about a route. Format: Prometheus text 0.0.4.
+ * a Redis is the truth about a route:
+ *
+ *   stored + repeated = pending + in flight + dead letters + delivered + cancelled +
+ *                       expired + replaced + dead letters dropped
+ *   received = stored + duplicate + rejected + not stored + cancels received + open
+ *
+ * where open are those that Redis has not answered for yet.
  */
 #ifndef BRIDGE_STATS_H
 #define BRIDGE_STATS_H
 
 #include "bridge/buf.h"
+#include "bridge/histogram.h"
 #include "bridge/reason.h"
 
+#include <stdbool.h>
 #include <stdint.h>
-
-enum { HISTOGRAM_BOUNDS = 18 };
-
-struct histogram {                         /* of seconds; zeroed is ready */
-    uint64_t bucket[HISTOGRAM_BOUNDS + 1]; /* the last one: above every bound */
-    double sum;
-};
-void histogram_add(struct histogram *h, double seconds);
-/* labels: `route="a"`, may be "". Prints _bucket, _sum and _count lines. */
-void histogram_print(const struct histogram *h, const char *name, const char *labels,
-                     struct buf *out);
 
 enum duplicate {
     DUPLICATE_EXISTS,
@@ -39,6 +36,7 @@ struct route_stats {
     uint64_t clamped;          /* stored with the longest delay instead of a longer one */
     uint64_t refused[REASONS]; /* to the producer's face */
     uint64_t not_stored;       /* Redis did not answer; the source keeps it */
+    uint64_t cancels;          /* messages that were cancels, and that Redis answered */
     uint64_t delivered;        /* acknowledged by the other end */
     uint64_t retried;
     uint64_t redelivered; /* attempts after the first */
@@ -55,6 +53,7 @@ struct route_stats {
     uint64_t claims_late;      /* of buckets that another instance owns */
     uint64_t claims_in_vain;   /* nothing was due, or somebody else had it */
     uint64_t stale;            /* outcomes of a lease that had ended meanwhile */
+    uint64_t rearms;           /* by the watchdog of sched.c */
     struct histogram lateness; /* due to hand-over, first attempts */
 };
 
@@ -66,13 +65,16 @@ struct sink_stats {
 struct queue_stats {
     uint64_t handed; /* deliveries to consumers */
     uint64_t expired, timed_out, exhausted;
+    uint64_t dropped; /* deleted with others, by an operator */
 };
 
 struct bridge;
-struct counts;
-/* All metrics. counts: per route, in the order of the configuration, summed over its
- * buckets; NULL where Redis did not tell. */
-void stats_print(const struct bridge *bridge, const struct counts *counts,
+
+/* All metrics. What Redis said of the jobs of a route is printed where it said so at
+ * since_ms (monotonic) or later; answers: it does now. */
+void stats_print(const struct bridge *bridge, int64_t since_ms, bool answers,
                  struct buf *out);
+/* Its second half (stats_daemon.c): Redis, other instances, the process. */
+void stats_print_daemon(const struct bridge *bridge, bool answers, struct buf *out);
 
 #endif

@@ -317,6 +317,16 @@ uint64_t store_script_calls(const struct store *st, enum script s)
     return st->scripts.calls[s];
 }
 
+const struct histogram *store_script_took(const struct store *st, enum script s)
+{
+    return &st->scripts.took[s];
+}
+
+uint64_t store_wait_shortfalls(const struct store *st)
+{
+    return st->wait_shortfalls;
+}
+
 uint64_t store_connections(const struct store *st)
 {
     return st->connections;

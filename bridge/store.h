@@ -78,6 +78,9 @@ bool store_knows_time(const struct store *st);
 /* Redis' time in ms, see clock_now_ms(); in a cluster that of the clock most ahead. */
 int64_t store_now_ms(const struct store *st);
 uint64_t store_script_calls(const struct store *st, enum script s);
+const struct histogram *store_script_took(const struct store *st, enum script s);
+/* Answers of WAIT that named fewer replicas than durability asks for. */
+uint64_t store_wait_shortfalls(const struct store *st);
 uint64_t store_connections(const struct store *st);
 /* How often one of its servers became ready on a new connection, perhaps without what it
  * took last. */
@@ -139,6 +142,9 @@ void bucket_push(struct bucket *b);
 /* Nothing queued, nothing on its way. */
 bool bucket_is_idle(const struct bucket *b);
 const char *bucket_name(const struct bucket *b);
+/* When its first far job is due at the earliest, as was told last; -1: none is known of.
+ */
+int64_t bucket_far_ms(const struct bucket *b);
 /* left: another instance owns it (alive.h), and is the first to move its far jobs. */
 void bucket_leave_to_owner(struct bucket *b, bool left);
 const char *
@@ -251,6 +257,14 @@ struct counts {
 };
 typedef void count_cb(void *arg, const struct counts *counts); /* NULL: no answer */
 void store_count(struct bucket *b, count_cb *cb, void *arg);
+/* The same of several buckets of one store, in one call: at most store_count_most(). */
+struct count_ask {
+    struct bucket *bucket;
+    count_cb *cb; /* of each, in their order */
+    void *arg;
+};
+unsigned store_count_most(const struct store *st);
+void store_count_many(const struct count_ask *asks, unsigned n);
 
 struct found_job {
     char state; /* n, w, f, d as in lua/find.lua; 0: no answer */

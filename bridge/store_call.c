@@ -289,40 +289,11 @@ void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg)
     call_send(call, tell_reap, (void (*)(void))cb, arg);
 }
 
-static void tell_count(struct call *call, const struct redisReply *r)
-{
-    count_cb *cb = (count_cb *)call->cb;
-    if (r == NULL || r->elements != 9) {
-        cb(call->arg, NULL);
-        return;
-    }
-    const struct counts counts = {
-        .waiting = r->element[0]->integer,
-        .in_flight = r->element[1]->integer,
-        .dead = r->element[2]->integer,
-        .overdue = r->element[3]->integer,
-        .head_ms = r->element[4]->integer,
-        .lease_ms = r->element[5]->integer,
-        .now_ms = r->element[6]->integer,
-        .far = r->element[7]->integer,
-    };
-    far_note(call->bucket, r->element[8]->integer);
-    cb(call->arg, &counts);
-}
-
-void store_count(struct bucket *b, count_cb *cb, void *arg)
-{
-    static const enum bucket_key keys[] = {KEY_DELAY, KEY_UNACK, KEY_ERROR, KEY_HELD};
-    struct call *call = call_begin(b, SCRIPT_COUNT, keys, 4);
-    args_slice(&b->store->args, SLICE_LIT(""));
-    call_send(call, tell_count, (void (*)(void))cb, arg);
-}
-
 static void tell_find(struct call *call, const struct redisReply *r)
 {
     struct found_job found = {0};
     if (r && r->elements == 4) {
-        found.state = r->element[0]->str[0];
+        found.state = redis_letter(r->element[0]);
         found.score_ms = r->element[1]->integer;
         found.record = redis_text(r->element[2]);
         found.tries = redis_text(r->element[3]);

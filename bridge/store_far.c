@@ -80,6 +80,11 @@ static void arm(struct bucket *b)
     }
 }
 
+int64_t bucket_far_ms(const struct bucket *b)
+{
+    return b->far.first_ms;
+}
+
 void far_note(struct bucket *b, int64_t first_ms)
 {
     bool kept = b->ways && b->ways->kept;

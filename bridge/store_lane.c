@@ -166,7 +166,7 @@ static struct slice read_reply(struct lane *lane, const struct redisReply *reply
         head = (head + 999) / 1000; /* of a queue: in us */
     b->events->head(b->owner, head);
     if (lane->kind == LANE_ENQUEUE)
-        far_note(b, redis_item(reply, 2)->integer);
+        far_note(b, reply->elements > 2 ? redis_integer(reply->element[2]) : -1);
     else
         queue_settled(b, reply);
     return redis_text(reply->element[1]);

@@ -169,6 +169,7 @@ struct call {
     struct bucket *bucket;
     struct node *node; /* that is asked; NULL: none can be */
     enum script script;
+    unsigned asked; /* where the reply must have as many items; the caller's */
     void (*tell)(struct call *call, const struct redisReply *reply);
     void (*cb)(void);
     void *arg;
@@ -204,7 +205,7 @@ struct store {
     struct buf record; /* of the job that store_call.c makes a change of */
     bool up, was_up;   /* as told by events; it was at least once */
     unsigned open_count;
-    uint64_t errors[REDIS_WRONG + 1], connections, arrivals;
+    uint64_t errors[REDIS_WRONG + 1], connections, arrivals, wait_shortfalls;
     struct lane_list lanes; /* with work */
     struct timer *flush_timer, *tick;
     struct turn_hook *hook;

@@ -18,8 +18,10 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    PAUSE_US = 100 * 1000,        /* after LOADING, BUSY and the like */
-    DENIED_PAUSE_US = 5000 * 1000 /* the operator must act */
+    PAUSE_US = 100 * 1000,         /* after LOADING, BUSY and the like */
+    DENIED_PAUSE_US = 5000 * 1000, /* the operator must act */
+    SECONDS_DIGITS = 11,           /* of TIME's first word, and */
+    MICROS_DIGITS = 6              /* of its second, at most */
 };
 
 void node_set_trouble(struct node *node, const char *text)
@@ -100,10 +102,11 @@ static void on_time(void *arg, const struct redisReply *reply)
     free(call);
     if (node_judge(node, reply, SCRIPTS) != REDIS_NO_ERROR)
         return;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
-        return;
-    int64_t redis_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
-                       strtoll(reply->element[1]->str, NULL, 10);
+    struct slice s = redis_text(redis_item(reply, 0)),
+                 us = redis_text(redis_item(reply, 1));
+    if (s.n == 0 || s.n > SECONDS_DIGITS || us.n == 0 || us.n > MICROS_DIGITS)
+        return; /* that is no time; the tick asks again */
+    int64_t redis_us = strtoll(s.p, NULL, 10) * 1000000 + strtoll(us.p, NULL, 10);
     if (node->clock_stale) /* perhaps another server, with another clock */
         node->clock = (struct clock){0};
     node->clock_stale = false;

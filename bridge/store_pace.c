@@ -11,15 +11,13 @@
 
 /* --- places at the rate --- */
 
-/* Jobs were asked for in batches of at most STORE_PACE_MAX: the count is in the reply. */
 static void tell_pace(struct call *call, const struct redisReply *r)
 {
     int64_t wait_us[STORE_PACE_MAX];
-    size_t n = r ? r->elements : 0;
-    must(n <= STORE_PACE_MAX);
-    for (size_t i = 0; i < n; i++)
+    bool good = r != NULL && redis_items(r) == call->asked;
+    for (size_t i = 0; good && i < call->asked; i++)
         wait_us[i] = r->element[i]->integer;
-    ((store_pace_cb *)call->cb)(call->arg, n > 0 ? wait_us : NULL);
+    ((store_pace_cb *)call->cb)(call->arg, good ? wait_us : NULL);
 }
 
 void store_pace(struct bucket *b, const struct pace_rate *rate,
@@ -28,6 +26,8 @@ void store_pace(struct bucket *b, const struct pace_rate *rate,
     static const enum bucket_key keys[] = {KEY_TARGETS};
     struct call *call = call_begin(b, SCRIPT_PACE, keys, 1);
     struct args *args = &b->store->args;
+    must(n > 0 && n <= STORE_PACE_MAX);
+    call->asked = n;
     char interval[40], owner[40] = "";
     snprintf(interval, sizeof(interval), "%.17g", 1e6 / rate->per_s);
     if (!rate->shared)

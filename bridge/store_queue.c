@@ -149,7 +149,7 @@ static void tell_touch(struct call *call, const struct redisReply *r)
     bool good = r != NULL && r->elements == 2 + SETTLED;
     if (good)
         queue_settled(call->bucket, r);
-    ((touch_cb *)call->cb)(call->arg, good ? r->element[0]->str[0] : 0,
+    ((touch_cb *)call->cb)(call->arg, good ? redis_letter(r->element[0]) : 0,
                            good ? number(r, 1) : 0);
 }
 
@@ -171,7 +171,7 @@ static void tell_look(struct call *call, const struct redisReply *r)
     struct looked looked = {0};
     if (r != NULL && r->elements == 7 + SETTLED) {
         queue_settled(call->bucket, r);
-        looked = (struct looked){.state = r->element[0]->str[0],
+        looked = (struct looked){.state = redis_letter(r->element[0]),
                                  .id = redis_text(r->element[1]),
                                  .at_ms = number(r, 2),
                                  .record = redis_text(r->element[3]),
@@ -192,9 +192,9 @@ void store_look(struct bucket *b, char which, struct slice id, look_cb *cb, void
 
 static void tell_measure(struct call *call, const struct redisReply *r)
 {
-    enum { HEAD = 7 };
+    enum { HEAD = 7, TAIL = 1 + SETTLED };
     measure_cb *cb = (measure_cb *)call->cb;
-    if (r == NULL || r->elements < HEAD + SETTLED) {
+    if (r == NULL || r->elements < HEAD + TAIL) {
         cb(call->arg, NULL);
         return;
     }
@@ -206,7 +206,8 @@ static void tell_measure(struct call *call, const struct redisReply *r)
                                   .dead = number(r, 4),
                                   .ended = number(r, 5),
                                   .oldest_ready_ms = number(r, 6) > 0 ? number(r, 6) : 0};
-    for (size_t i = HEAD; i < r->elements - SETTLED && i - HEAD <= QUEUE_SPANS; i++)
+    counts.far = number(r, r->elements - TAIL);
+    for (size_t i = HEAD; i < r->elements - TAIL && i - HEAD <= QUEUE_SPANS; i++)
         counts.span[i - HEAD] = number(r, i);
     cb(call->arg, &counts);
 }
@@ -257,10 +258,23 @@ void store_respawn(struct bucket *b, unsigned most, int64_t ttl_ms, number_cb *c
     call_send(call, tell_number, (void (*)(void))cb, arg);
 }
 
-void store_drop(struct bucket *b, char which, unsigned most, number_cb *cb, void *arg)
+static void tell_drop(struct call *call, const struct redisReply *r)
+{
+    struct bucket *b = call->bucket;
+    drop_cb *cb = (drop_cb *)call->cb;
+    if (r == NULL || r->elements != 3 + SETTLED) {
+        cb(call->arg, -1, 0);
+        return;
+    }
+    queue_settled(b, r);
+    b->events->head(b->owner, number(r, 1));
+    cb(call->arg, number(r, 0), number(r, 2));
+}
+
+void store_drop(struct bucket *b, char which, unsigned most, drop_cb *cb, void *arg)
 {
     struct call *call = begin(b, SCRIPT_DROP);
     args_slice(&b->store->args, (struct slice){&which, 1});
     args_number(&b->store->args, most);
-    call_send(call, tell_number, (void (*)(void))cb, arg);
+    call_send(call, tell_drop, (void (*)(void))cb, arg);
 }

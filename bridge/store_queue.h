@@ -66,6 +66,8 @@ enum { STORE_STEP_MAX = 1000 };               /* of the most below */
 void store_respawn(struct bucket *b, unsigned most, int64_t ttl_ms, number_cb *cb,
                    void *arg);
 /* which: a letter of lua/drop.lua */
-void store_drop(struct bucket *b, char which, unsigned most, number_cb *cb, void *arg);
+/* lived: those of them that were still jobs, and not only noted as ended. */
+typedef void drop_cb(void *arg, int64_t n, int64_t lived); /* -1: no answer */
+void store_drop(struct bucket *b, char which, unsigned most, drop_cb *cb, void *arg);
 
 #endif

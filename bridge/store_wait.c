@@ -27,6 +27,7 @@ static void complain(struct node *node, long long have)
     struct store *st = node->store;
     char text[120];
     node->refusing = true;
+    st->wait_shortfalls++;
     node->wait_again_us = loop_mono_us() + AGAIN_US;
     snprintf(text, sizeof(text),
              "only %lld of %u replicas have the last jobs (redis.durability)",

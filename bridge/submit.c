@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/submit.h"
+#include "bridge/about.h"
 #include "bridge/bridge.h"
-#include "bridge/judge.h"
-#include "bridge/name.h"
 #include "bridge/passage.h"
 #include "bridge/queue_place.h"
 #include "bridge/route.h"
+#include "bridge/tap.h"
 #include "bridge/tries.h"
+#include "bridge/verdict.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,20 @@ struct submission {
     size_t id_n;
 };
 
+static void tell_tap(const struct submission *sub, enum stored outcome)
+{
+    static const char *const words[] = {
+        [STORED] = "stored",         [STORED_INSTEAD] = "replaced",
+        [STORED_BEFORE] = "known",   [STORED_DEAD] = "dead",
+        [STORED_NONE] = "cancelled", [REFUSED] = "refused",
+        [NOT_STORED] = "not-stored",
+    };
+    tap_note(sub->route->tap, &(struct tap_event){.what = words[outcome],
+                                                  .id = {sub->id, sub->id_n},
+                                                  .reason = sub->reason,
+                                                  .due_ms = sub->due_ms});
+}
+
 static void answer(struct submission *sub, enum stored outcome)
 {
     struct source *src = sub->src;
@@ -42,6 +57,9 @@ static void answer(struct submission *sub, enum stored outcome)
         .why = sub->why,
     };
     src->open--;
+    sub->route->refs--;
+    if (sub->route->tap)
+        tell_tap(sub, outcome);
     if (sub->counted)
         flow_gave(&src->bridge->flow, sub->bytes);
     sub->done(sub->arg, &reply);
@@ -53,11 +71,14 @@ static void answer(struct submission *sub, enum stored outcome)
  * said. */
 static void warn_read_again(struct submission *sub)
 {
-    log_limited(
-        &sub->route->complain_again, LOG_WARN, sub->route->conf->name,
-        "record %.*s was stored before and is skipped; if its topic was deleted and "
-        "made anew, delete the hash %s",
-        (int)sub->id_n, sub->id, bucket_ingest_key(sub->way.bucket));
+    const struct log_about about = {.route = sub->route->conf->name,
+                                    .source = sub->src->conf->name,
+                                    .job = {sub->id, sub->id_n},
+                                    .limit = &sub->route->complain_again};
+    log_event(LOG_WARN, &about,
+              "the record was stored before and is skipped; if its topic was deleted and "
+              "made anew, delete the hash %s",
+              bucket_ingest_key(sub->way.bucket));
 }
 
 /* The letters of lua/enqueue.lua for a job that was not stored, and what is said then. */
@@ -111,6 +132,12 @@ static void on_refused(void *arg)
     answer(arg, REFUSED);
 }
 
+static void note_reason(struct submission *sub, enum reason r, const char *why)
+{
+    sub->reason = reason_name(r);
+    snprintf(sub->why, sizeof(sub->why), "%s", why);
+}
+
 /* What became of a cancel; who waits for the answer hears it, who does not goes on. */
 static void on_cancel_done(void *arg, char code)
 {
@@ -123,8 +150,11 @@ static void on_cancel_done(void *arg, char code)
          "too late: the job is being delivered; if that fails, it is not tried again"},
         {'m', "emitted", "too late: the job was delivered"},
         {'n', "not-found", "no such job waits: delivered before, or never there"}};
+    struct route_stats *stats = &sub->route->stats;
+    stats->cancels += code != 0 && code != 'k';
+    stats->not_stored += code == 0;
     if (code == 'c' || code == 'e')
-        sub->route->stats.cancelled++;
+        stats->cancelled++;
     if (code == 'k' && is_duplicate(sub, code)) { /* carried out when it was read first */
         answer(sub, STORED_BEFORE);
         return;
@@ -132,7 +162,7 @@ static void on_cancel_done(void *arg, char code)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (rows[i].code != code)
             continue;
-        sub->route->stats.cancels_missed++;
+        stats->cancels_missed++;
         sub->reason = rows[i].reason;
         snprintf(sub->why, sizeof(sub->why), "%s", rows[i].why);
         answer(sub, sub->src->ops->answers ? REFUSED : STORED_NONE);
@@ -141,19 +171,22 @@ static void on_cancel_done(void *arg, char code)
     answer(sub, code ? STORED_NONE : NOT_STORED);
 }
 
-static void name_job(struct submission *sub, struct job *job, struct slice wanted)
+static void note_verdict(struct submission *sub, const struct job *job,
+                         const struct verdict *v)
 {
-    if (wanted.n > 0)
-        job->id = job_keep(job, wanted);
-    else if (job->id.n == 0 && job->offset >= 0) {
-        sub->unknown = job->partition >= 0;
-        job->id = name_of_record(job);
-    }
-    sub->named = job->id.n > 0 && job->id.n <= JOB_ID_MAX;
-    if (!sub->named)
-        job->id = name_new(sub->src->bridge, job);
+    sub->route = v->route;
+    sub->route->refs++;
+    sub->due_now = v->asks.due_now;
+    sub->clamped = v->asks.clamped;
+    sub->named = v->named;
+    sub->unknown = v->unknown;
     memcpy(sub->id, job->id.p, job->id.n);
     sub->id_n = job->id.n;
+    if (v->route->tap)
+        tap_note(v->route->tap, &(struct tap_event){.what = "received",
+                                                    .id = job->id,
+                                                    .job = job,
+                                                    .due_ms = job->due_ms});
 }
 
 static void count_in(struct submission *sub, int64_t bytes)
@@ -221,8 +254,7 @@ static void refuse_or_bury(struct submission *sub, struct job *job, const char *
                            const char *why)
 {
     enum reason r = reason_find(reason);
-    sub->reason = reason_name(r);
-    snprintf(sub->why, sizeof(sub->why), "%s", why);
+    note_reason(sub, r, why);
     bool kept = r == REASON_TOO_LONG && sub->route->conf->too_long == TOO_LONG_DEAD;
     if (sub->src->ops->answers && !kept) {
         sub->route->stats.refused[r]++;
@@ -235,9 +267,11 @@ static void refuse_or_bury(struct submission *sub, struct job *job, const char *
     tries_set_reason(&tries, sub->reason);
     tries_set_error(&tries, why);
     tries_format(&tries, &text);
-    log_limited(&sub->route->complain, LOG_WARN, sub->route->conf->name,
-                "job %.*s given up, %s: %s", SLICE_ARG(job->id), sub->reason,
-                tries.error);
+    struct log_about about = about_job(sub->route, job->id, job);
+    about.source = sub->src->conf->name;
+    about.err = why;
+    about.limit = &sub->route->complain;
+    log_event(LOG_WARN, &about, "given up: %s", sub->reason);
     sub->outcome = STORED_DEAD;
     /* With a dead-letter sink it waits in the bucket, due now, to be sent there first. */
     enqueue(sub, job, buf_slice(&text), sub->route->dead == NULL);
@@ -251,6 +285,7 @@ static struct submission *submission_new(struct source *src, stored_cb *done, vo
     sub->done = done;
     sub->arg = arg;
     sub->outcome = STORED;
+    src->received++;
     src->open++;
     return sub;
 }
@@ -265,45 +300,56 @@ static bool pool_is_away(const struct submission *sub)
     return !store_knows_time(st) || (sub->src->ops->answers && !store_is_up(st));
 }
 
+static void answer_later(struct submission *sub, const char *why)
+{
+    sub->route->stats.not_stored++;
+    snprintf(sub->why, sizeof(sub->why), "%s", why);
+    answer(sub, NOT_STORED);
+}
+
 static void on_pool_away(void *arg)
 {
-    struct submission *sub = arg;
-    sub->route->stats.not_stored++;
-    snprintf(sub->why, sizeof(sub->why), "the Redis of this pool is away; send it again");
-    answer(sub, NOT_STORED);
+    answer_later(arg, "the Redis of this pool is away; send it again");
+}
+
+/* Who would not hear it is held back instead, or feeds other routes too (route_state.h).
+ */
+static bool is_turned_away(const struct submission *sub)
+{
+    return sub->route->state == ROUTE_DRAINING && sub->src->ops->answers;
+}
+
+static void on_draining(void *arg)
+{
+    answer_later(arg, "the route drains: it takes no jobs until an operator lets it");
+}
+
+static void refuse_unrouted(struct submission *sub, const struct verdict *v)
+{
+    sub->src->unrouted++;
+    note_reason(sub, REASON_NO_ROUTE, v->why);
+    loop_defer(on_refused, sub);
 }
 
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)
 {
     struct submission *sub = submission_new(src, done, arg);
-    struct judgement j;
-    struct err err = {{0}};
-    int bad;
+    struct verdict v;
     FAULT("S1");
-    struct route *found = route_for(src, job, &bad, &err);
-    sub->route = found ? found : route_first(src);
-    sub->route->stats.received++;
-    job->source = job_keep(job, slice_of(src->conf->name));
-    judge_job(src, sub->route, job, store_now_ms(route_store(sub->route)), &j);
-    sub->due_now = j.due_now;
-    sub->clamped = j.clamped;
-    if (j.target_given)
-        bad = 0;
-    if (found && bad == 0 && found->sink->rules && !queue_name_is_good(job->target))
-        bad = err_set(&err, "the route %s names no queue for it", found->conf->name);
-    const char *reason = j.reason, *why = j.why;
-    if (found == NULL || (bad < 0 && j.op != DELAY_CANCEL)) {
-        reason = reason_name(REASON_NO_ROUTE);
-        why = err.text;
-    }
-    /* What is refused does not take the id of a job that is there, or yet to come. */
-    name_job(sub, job, reason ? (struct slice){NULL, 0} : j.id);
-    if (pool_is_away(sub)) {
+    verdict_reach(src, job, &v);
+    note_verdict(sub, job, &v);
+    bool routed = v.found || !src->ops->answers; /* else it concerns no route */
+    sub->route->stats.received += routed;
+    if (!routed) {
+        refuse_unrouted(sub, &v);
+    } else if (pool_is_away(sub)) {
         loop_defer(on_pool_away, sub);
-    } else if (reason) {
-        refuse_or_bury(sub, job, reason, why);
-    } else if (j.op == DELAY_CANCEL) {
+    } else if (v.reason) {
+        refuse_or_bury(sub, job, v.reason, v.why);
+    } else if (v.asks.op == DELAY_CANCEL) {
         cancel(sub, job);
+    } else if (is_turned_away(sub)) {
+        loop_defer(on_draining, sub);
     } else {
         if (!job->timed)
             judge_strip(src, sub->route, job);
@@ -316,15 +362,16 @@ void source_quarantine(struct source *src, struct job *job, const char *reason,
                        const char *why, stored_cb *done, void *arg)
 {
     struct submission *sub = submission_new(src, done, arg);
-    struct err err;
+    struct verdict v = {0};
     int bad;
     /* Its own, so that it can be replayed. */
-    struct route *found = route_for(src, job, &bad, &err);
-    sub->route = found ? found : route_first(src);
-    sub->route->stats.received++;
+    struct route *found = route_for(src, job, &bad, &v.err);
+    v.route = found ? found : route_first(src);
     job->source = job_keep(job, slice_of(src->conf->name));
-    job->due_ms = store_now_ms(route_store(sub->route));
-    name_job(sub, job, (struct slice){NULL, 0});
+    job->due_ms = store_now_ms(route_store(v.route));
+    verdict_name(src, job, (struct slice){NULL, 0}, &v);
+    note_verdict(sub, job, &v);
+    sub->route->stats.received++;
     refuse_or_bury(sub, job, reason, why);
     job_free(job);
 }

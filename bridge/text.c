@@ -117,7 +117,9 @@ void text_add_json(struct buf *out, struct slice s)
         size_t n = 1;
         if (!ordinary && c >= 0x80)
             n = utf8_length((const unsigned char *)s.p + i, s.n - i);
-        if (ordinary || (c >= 0x80 && n > 0)) {
+        /* U+0080 to U+009F: a terminal would obey those as well. */
+        bool control = n == 2 && c == 0xc2 && (unsigned char)s.p[i + 1] < 0xa0;
+        if (ordinary || (c >= 0x80 && n > 0 && !control)) {
             i += n;
             continue;
         }
@@ -125,8 +127,8 @@ void text_add_json(struct buf *out, struct slice s)
         if (n == 0)
             buf_add(out, "\xef\xbf\xbd", 3);
         else
-            add_json_escape(out, c);
-        plain = ++i;
+            add_json_escape(out, control ? (unsigned char)s.p[i + 1] : c);
+        plain = i += n > 0 ? n : 1;
     }
     buf_add(out, s.p + plain, s.n - plain);
     buf_add(out, "\"", 1);

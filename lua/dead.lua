@@ -44,34 +44,12 @@ local upto = math.min(tonumber(ARGV[8]) or now, now)
 local LOOK_MAX = 500
 local look = math.min(tonumber(ARGV[12]), LOOK_MAX)
 
--- By bytes, as Redis orders members; the operator may follow a locale.
-local function before(a, b)
-  for i = 1, math.min(#a, #b) do
-    local x, y = string.byte(a, i), string.byte(b, i)
-    if x ~= y then
-      return x < y
-    end
-  end
-  return #a < #b
-end
+--#include lib/rank.lua
 
 -- The rank of the first letter to look at.
 local function start()
   local first = redis.call('ZCOUNT', dead, '-inf', '(' .. ARGV[7])
-  if ARGV[9] == '' then
-    return first
-  end
-  local low = redis.call('ZCOUNT', dead, '-inf', '(' .. ARGV[9])
-  local high = redis.call('ZCOUNT', dead, '-inf', ARGV[9])
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if before(ARGV[10], redis.call('ZRANGE', dead, middle, middle)[1]) then
-      high = middle
-    else
-      low = middle + 1
-    end
-  end
-  return math.max(first, low)
+  return ARGV[9] == '' and first or math.max(first, rank_behind(dead, ARGV[9], ARGV[10]))
 end
 
 -- The letters to look at, and one more: {id, score, id, score, ...}.

@@ -5,19 +5,24 @@
 --   ARGV[8]  'd' the oldest dead letters   'r' ready jobs   'a' all jobs, wherever they stand
 --   ARGV[9]  how many at most, of each kind
 --
--- Returns {how many, head}. Cost: O(k log n) for k jobs. Called by store_drop() in
+-- Returns {how many, head, how many of them had not ended before}. Cost: O(k log n) for k jobs. Called by store_drop() in
 -- bridge/store_queue.c, again until it answers 0 where all are meant.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua
-local n, most = 0, tonumber(ARGV[9])
+local n, lived, most = 0, 0, tonumber(ARGV[9])
+
+local function dropped(count)
+  sums_add('dropped', count)
+  lived = lived + count
+end
 
 local function drop(key, ids)
   for _, id in ipairs(ids) do
     redis.call('ZREM', key, id)
     redis.call('ZREM', ttl, id)
     local bodies = forget(id)
-    sums_add('dropped', key == done and 0 or bodies)
+    dropped(key == done and 0 or bodies)
     n = n + 1
   end
 end
@@ -33,7 +38,7 @@ local function drop_far()
   for _, job in ipairs(front.jobs) do
     forget(job.id)
   end
-  sums_add('dropped', #front.jobs)
+  dropped(#front.jobs)
   n = n + front.taken
 end
 
@@ -47,4 +52,4 @@ else
   end
   drop_far()
 end
-return { n, head(), expired, timed_out, exhausted, slot }
+return { n, head(), lived, expired, timed_out, exhausted, slot }

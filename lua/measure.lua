@@ -7,7 +7,7 @@
 --
 -- Returns {now, ready, waiting, in flight, dead, ended, first due of the ready or -1,
 --   then the number of jobs due within each limit and beyond the one
---   before, and that of all above}. Cost: O(limits log n). Called by store_measure() in
+--   before, that of all above, and how many are far}. Cost: O(limits log n). Called by store_measure() in
 --   bridge/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
@@ -32,6 +32,7 @@ for at = 8, #ARGV do
   below = n
 end
 out[#out + 1] = all - below
+out[#out + 1] = far_all
 out[#out + 1] = expired
 out[#out + 1] = timed_out
 out[#out + 1] = exhausted

@@ -80,4 +80,5 @@ const struct sink_ops sink_http = {
     .start = start,
     .deliver = deliver,
     .stop = stop,
+    .probe = http_probe,
 };

@@ -62,7 +62,7 @@ const struct opt http_opt_rows[] = {
     {"signing_keys", OPT_LIST, AT(signing_keys), "",
      "Keys of Standard Webhooks, the primary first: \"whsec_...\" signs by HMAC-SHA256, "
      "\"whsk_...\" by ed25519. Each request has one signature of each.",
-     .min = 0},
+     .secret = true},
     {"url_from_message", OPT_BOOL, AT(url_from_message), "false",
      "Whether a message may name the URL; it never leads to private networks, but for "
      "allow. The sink's own headers go there only if allow_hosts names the host.",
@@ -84,11 +84,12 @@ const struct opt http_opt_rows[] = {
      "\"1024-65535\". Empty: for messages, and redirects from public addresses, 80, 443 "
      "and all from 1024; for others any.",
      .min = 0},
-    {"ca_file", OPT_STR, AT(ca_file), NULL,
+    {"ca_file", OPT_FILE, AT(ca_file), NULL,
      "PEM file of the authorities to trust instead of the system's.", .optional = true},
-    {"cert_file", OPT_STR, AT(cert_file), NULL, "PEM file of the client certificate.",
+    {"cert_file", OPT_FILE, AT(cert_file), NULL, "PEM file of the client certificate.",
      .optional = true},
-    {"key_file", OPT_STR, AT(key_file), NULL, "PEM file of its key.", .optional = true},
+    {"key_file", OPT_KEY_FILE, AT(key_file), NULL, "PEM file of its key.",
+     .optional = true},
     {"proxy", OPT_STR, AT(proxy), NULL,
      "URL of a proxy; the environment's is never used.", .optional = true},
     {"proxy_guards", OPT_BOOL, AT(proxy_guards), "false",

@@ -31,6 +31,10 @@ struct http_sink {
     struct log_limit bad_header;
 };
 
+/* sink_ops.probe */
+int http_probe(const void *self, const struct probe_target *target, struct buf *said,
+               struct err *err);
+
 void http_call_begin(struct http_sink *s, struct delivery *d);
 /* The request of the call is over; its handle is out of the multi. */
 void http_call_end(struct http_call *c, CURLcode code);

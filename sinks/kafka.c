@@ -10,6 +10,7 @@
 #include "sinks/kafka_produce.h"
 #include "sources/kafka_client.h"
 #include "sources/kafka_conf.h"
+#include "sources/kafka_probe.h"
 
 #include <stdlib.h>
 #include <sys/queue.h>
@@ -35,10 +36,9 @@ struct flight { /* a delivery on its way; the opaque of its record */
 
 struct kafka_sink {
     /* options */
-    char *brokers, *client_id;
+    struct kafka_link link;
     int compression, partitioner;
     int64_t linger_ms, buffer_bytes;
-    struct opt_pairs settings;
     /* running */
     struct sink *sink;
     struct kafka_client *client; /* NULL: between two tries */
@@ -61,10 +61,7 @@ static const char *const partitioners[] = {"murmur2_random", "consistent_random"
 
 #define AT(field) offsetof(struct kafka_sink, field)
 static const struct opt opts[] = {
-    {"brokers", OPT_STR, AT(brokers), NULL, "Brokers to ask first: host:port, host:port.",
-     .min = 0},
-    {"client_id", OPT_STR, AT(client_id), "tarry",
-     "Name in the brokers' logs and quotas.", .min = 0},
+    KAFKA_LINK_ROWS(struct kafka_sink),
     {"compression", OPT_CHOICE, AT(compression), "none", "How batches are compressed.",
      .choices = "none|lz4|zstd|gzip|snappy"},
     {"linger", OPT_MS, AT(linger_ms), "1ms", "How long a record waits for company.",
@@ -75,9 +72,6 @@ static const struct opt opts[] = {
     {"buffer", OPT_BYTES, AT(buffer_bytes), "256MiB",
      "Records handed over and not yet acknowledged, in bytes.", .min = 1048576,
      .max = 1073741824},
-    {"kafka", OPT_PAIRS, AT(settings), "",
-     "Further settings of librdkafka, with _ for each dot: security_protocol = \"ssl\".",
-     .min = 0},
     {0}};
 
 /* Less than the lease: a record that came late would be a duplicate of the next attempt.
@@ -96,8 +90,6 @@ static rd_kafka_conf_t *make_conf(const struct kafka_sink *s, int64_t timeout_ms
                                   unsigned in_flight, struct err *err)
 {
     const struct kafka_setting rows[] = {
-        {"bootstrap.servers", s->brokers, 0},
-        {"client.id", s->client_id, 0},
         {"acks", "all", 0},
         {"enable.idempotence", "true", 0},
         {"message.timeout.ms", NULL, record_timeout_ms(timeout_ms)},
@@ -114,14 +106,14 @@ static rd_kafka_conf_t *make_conf(const struct kafka_sink *s, int64_t timeout_ms
         {"reconnect.backoff.max.ms", NULL, RECONNECT_MAX_MS},
         {0}};
 
-    return kafka_conf_new(rows, &s->settings, err);
+    return kafka_conf_new(&s->link, rows, err);
 }
 
 static int check(const void *self, struct err *err)
 {
     const struct kafka_sink *s = self;
 
-    if (kafka_brokers_check(s->brokers, err) < 0)
+    if (kafka_link_check(&s->link, err) < 0)
         return -1;
     rd_kafka_conf_t *conf = make_conf(s, 0, 0, err);
     if (conf == NULL)
@@ -277,8 +269,8 @@ static int open_client(struct kafka_sink *s, struct err *err)
 
     if (conf == NULL)
         return -1;
-    s->client =
-        kafka_client_open(sink_name(s->sink), RD_KAFKA_PRODUCER, conf, &events, s, err);
+    s->client = kafka_client_open(sink_name(s->sink), RD_KAFKA_PRODUCER, &s->link, conf,
+                                  &events, s, err);
     return s->client ? 0 : -1;
 }
 
@@ -375,6 +367,16 @@ static void stop(struct sink *sink, void *self)
         on_gone(s);
 }
 
+static int probe(const void *self, const struct probe_target *target, struct buf *said,
+                 struct err *err)
+{
+    const struct kafka_sink *s = self;
+    char *topic = mem_strndup(target->text.p, target->text.n);
+    int bad = kafka_probe(&s->link, &topic, target->whole ? 1 : 0, said, err);
+    free(topic);
+    return bad;
+}
+
 const struct sink_ops sink_kafka = {
     .name = "kafka",
     .help = "Writes jobs to Kafka topics.",
@@ -385,4 +387,5 @@ const struct sink_ops sink_kafka = {
     .start = start,
     .deliver = deliver,
     .stop = stop,
+    .probe = probe,
 };

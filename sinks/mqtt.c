@@ -10,6 +10,7 @@
 #include "bridge/plugin.h"
 #include "sinks/mqtt_thread.h"
 #include "sources/mqtt_link.h"
+#include "sources/mqtt_probe.h"
 #include "sources/mqtt_topic.h"
 
 #include <stdio.h>
@@ -310,6 +311,14 @@ static void stop(struct sink *sink, void *self)
     mqtt_thread_stop(m->thread);
 }
 
+static int probe(const void *self, const struct probe_target *target, struct buf *said,
+                 struct err *err)
+{
+    const struct mqtt_sink *s = self;
+    (void)target; /* a broker takes any topic, or tells only when one comes */
+    return mqtt_probe(&s->link, said, err);
+}
+
 const struct sink_ops sink_mqtt = {
     .name = "mqtt",
     .help = "Publishes to an MQTT broker; headers need MQTT 5, 3.1.1 leaves them out.",
@@ -317,7 +326,9 @@ const struct sink_ops sink_mqtt = {
     .opts = opts,
     .target = "{topic}",
     .max_in_flight = 100,
+    .alone = true, /* the broker ends the session of whoever comes with the same id */
     .check = check,
     .start = start,
     .deliver = deliver,
-    .stop = stop};
+    .stop = stop,
+    .probe = probe};

@@ -190,8 +190,9 @@ static void on_get(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route rows[] = {
-    {"*", "/push", on_push},     {"*", "/pop", on_pop}, {"*", "/delete", on_delete},
-    {"*", "/finish", on_finish}, {"*", "/get", on_get}, {0},
+    {"*", "/push", on_push, HTTPD_OPEN},     {"*", "/pop", on_pop, HTTPD_OPEN},
+    {"*", "/delete", on_delete, HTTPD_OPEN}, {"*", "/finish", on_finish, HTTPD_OPEN},
+    {"*", "/get", on_get, HTTPD_OPEN},       {0},
 };
 
 /* ----------------------------------------------------------------- start and stop */

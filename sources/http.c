@@ -204,11 +204,11 @@ static void delete_job(void *arg, struct httpd_req *req)
 /* ----------------------------------------------------------------- start and stop */
 
 static const struct httpd_route rows[] = {
-    {"POST", "/v1/routes/{}/jobs", post_job},
-    {"PUT", "/v1/routes/{}/jobs/{}", put_job},
-    {"GET", "/v1/routes/{}/jobs/{}", get_job},
-    {"DELETE", "/v1/routes/{}/jobs/{}", delete_job},
-    {"POST", "/v1/queues/{}/jobs", post_queue_job},
+    {"POST", "/v1/routes/{}/jobs", post_job, HTTPD_PRODUCE},
+    {"PUT", "/v1/routes/{}/jobs/{}", put_job, HTTPD_PRODUCE},
+    {"GET", "/v1/routes/{}/jobs/{}", get_job, HTTPD_PRODUCE},
+    {"DELETE", "/v1/routes/{}/jobs/{}", delete_job, HTTPD_PRODUCE},
+    {"POST", "/v1/queues/{}/jobs", post_queue_job, HTTPD_PRODUCE},
     {0},
 };
 
@@ -222,6 +222,7 @@ static int start(struct source *src, void *self, struct err *err)
     httpd_serve(source_httpd(src), http_queue_rows, s);
     httpd_serve(source_httpd(src), http_dead_rows, s);
     httpd_serve(source_httpd(src), http_target_rows, s);
+    httpd_serve(source_httpd(src), http_explain_rows, s);
     return 0;
 }
 

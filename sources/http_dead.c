@@ -3,7 +3,7 @@
 #include "bridge/text.h"
 #include "bridge/when.h"
 #include "sources/http_job.h"
-#include "sources/http_params.h"
+#include "bridge/http_params.h"
 
 #include <inttypes.h>
 
@@ -304,11 +304,11 @@ static void drop_one(void *arg, struct httpd_req *req)
 }
 
 const struct httpd_route http_dead_rows[] = {
-    {"GET", "/v1/routes/{}/dead", list},
-    {"POST", "/v1/routes/{}/dead/replay", replay},
-    {"POST", "/v1/routes/{}/dead/drop", drop},
-    {"GET", "/v1/routes/{}/dead/{}", show},
-    {"DELETE", "/v1/routes/{}/dead/{}", drop_one},
-    {"POST", "/v1/routes/{}/dead/{}/replay", replay_one},
+    {"GET", "/v1/routes/{}/dead", list, HTTPD_ADMIN},
+    {"POST", "/v1/routes/{}/dead/replay", replay, HTTPD_ADMIN},
+    {"POST", "/v1/routes/{}/dead/drop", drop, HTTPD_ADMIN},
+    {"GET", "/v1/routes/{}/dead/{}", show, HTTPD_ADMIN},
+    {"DELETE", "/v1/routes/{}/dead/{}", drop_one, HTTPD_ADMIN},
+    {"POST", "/v1/routes/{}/dead/{}/replay", replay_one, HTTPD_ADMIN},
     {0},
 };

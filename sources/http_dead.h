@@ -12,6 +12,7 @@
 /* The arg is struct http_source. */
 extern const struct httpd_route http_dead_rows[];
 extern const struct httpd_route http_target_rows[];
+extern const struct httpd_route http_explain_rows[];
 
 /* Appends one letter as an object. */
 void http_dead_show(struct buf *out, const struct dead_item *item);

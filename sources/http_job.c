@@ -3,7 +3,7 @@
 #include "bridge/cloudevent.h"
 #include "bridge/text.h"
 #include "bridge/when.h"
-#include "sources/http_params.h"
+#include "bridge/http_params.h"
 #include "sources/http_queue.h"
 
 #include <ctype.h>

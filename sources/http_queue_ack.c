@@ -6,7 +6,7 @@
  * as they were. What became of each is told then, as for one (http_queue_job.c).
  */
 #include "bridge/text.h"
-#include "sources/http_params.h"
+#include "bridge/http_params.h"
 #include "sources/http_queue.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "bridge/targets.h"
 #include "bridge/text.h"
 #include "sources/http_dead.h"
-#include "sources/http_params.h"
+#include "bridge/http_params.h"
 
 #include <inttypes.h>
 
@@ -101,7 +101,7 @@ static void go_on(void *arg, struct httpd_req *req)
 }
 
 const struct httpd_route http_target_rows[] = {
-    {"GET", "/v1/routes/{}/targets", list},
-    {"POST", "/v1/routes/{}/targets/go-on", go_on},
+    {"GET", "/v1/routes/{}/targets", list, HTTPD_ADMIN},
+    {"POST", "/v1/routes/{}/targets/go-on", go_on, HTTPD_ADMIN},
     {0},
 };

@@ -12,6 +12,7 @@
 #include "sources/kafka_client.h"
 #include "sources/kafka_conf.h"
 #include "sources/kafka_group.h"
+#include "sources/kafka_probe.h"
 #include "sources/kafka_record.h"
 
 #include <string.h>
@@ -25,11 +26,11 @@ enum {
 
 struct kafka_source {
     /* options */
-    char *brokers, *group_id, *client_id, *group_instance_id;
+    struct kafka_link link;
+    char *group_id, *group_instance_id;
     struct opt_list topics;
     int start_at, null_value;
     int64_t commit_interval_ms, commit_lag_ms, prefetch_bytes;
-    struct opt_pairs settings;
     /* running */
     struct source *src;
     struct kafka_client *client; /* NULL: between two tries */
@@ -48,14 +49,11 @@ enum null_value { NULL_CANCELS, NULL_IS_JOB }; /* in the order of the choices */
 
 #define AT(field) offsetof(struct kafka_source, field)
 static const struct opt opts[] = {
-    {"brokers", OPT_STR, AT(brokers), NULL, "Brokers to ask first: host:port, host:port.",
-     .min = 0},
+    KAFKA_LINK_ROWS(struct kafka_source),
     {"topics", OPT_LIST, AT(topics), NULL,
      "Topics to read; one that begins with ^ is a regular expression.", .min = 0},
     {"group", OPT_STR, AT(group_id), "tarry",
      "Consumer group; instances with the same group share the partitions.", .min = 0},
-    {"client_id", OPT_STR, AT(client_id), "tarry",
-     "Name in the brokers' logs and quotas.", .min = 0},
     {"group_instance_id", OPT_STR, AT(group_instance_id), NULL,
      "Static membership: a name of this instance alone, so that a restart moves no "
      "partitions.",
@@ -76,17 +74,12 @@ static const struct opt opts[] = {
     {"prefetch", OPT_BYTES, AT(prefetch_bytes), "64MiB",
      "Records fetched ahead, in bytes, all partitions together.", .min = 1024,
      .max = 1073741824},
-    {"kafka", OPT_PAIRS, AT(settings), "",
-     "Further settings of librdkafka, with _ for each dot: security_protocol = \"ssl\".",
-     .min = 0},
     {0}};
 
 static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
 {
     const struct kafka_setting rows[] = {
-        {"bootstrap.servers", k->brokers, 0},
         {"group.id", k->group_id, 0},
-        {"client.id", k->client_id, 0},
         {"group.instance.id", k->group_instance_id, KAFKA_UNSET},
         {"auto.offset.reset", starts[k->start_at], 0},
         {"auto.commit.interval.ms", NULL, k->commit_interval_ms},
@@ -102,14 +95,14 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
         {"log.connection.close", "false", 0}, /* brokers close what is idle */
         {0}};
 
-    return kafka_conf_new(rows, &k->settings, err);
+    return kafka_conf_new(&k->link, rows, err);
 }
 
 static int check(const void *self, struct err *err)
 {
     const struct kafka_source *k = self;
 
-    if (kafka_brokers_check(k->brokers, err) < 0)
+    if (kafka_link_check(&k->link, err) < 0)
         return -1;
     if (k->group_id[0] == '\0')
         return err_set(err, "group: must not be empty");
@@ -281,8 +274,8 @@ static int open_client(struct kafka_source *k, struct err *err)
 
     if (conf == NULL)
         return -1;
-    k->client =
-        kafka_client_open(source_name(k->src), RD_KAFKA_CONSUMER, conf, &events, k, err);
+    k->client = kafka_client_open(source_name(k->src), RD_KAFKA_CONSUMER, &k->link, conf,
+                                  &events, k, err);
     if (k->client == NULL)
         return -1;
     kafka_group_join(&k->group, k->client);
@@ -431,6 +424,12 @@ static void stop(struct source *src, void *self)
     kafka_group_settle(&k->group, leave, k);
 }
 
+static int probe(const void *self, struct buf *said, struct err *err)
+{
+    const struct kafka_source *k = self;
+    return kafka_probe(&k->link, k->topics.v, k->topics.n, said, err);
+}
+
 const struct source_ops source_kafka = {
     .name = "kafka",
     .help = "Reads Kafka topics as a member of a consumer group.",
@@ -441,4 +440,5 @@ const struct source_ops source_kafka = {
     .pause = pause_source,
     .reread = reread,
     .stop = stop,
+    .probe = probe,
 };

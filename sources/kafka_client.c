@@ -7,6 +7,7 @@
 #include "bridge/log.h"
 #include "bridge/mem.h"
 #include "bridge/retry.h"
+#include "sources/kafka_login.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -22,6 +23,8 @@ enum {
     CLOCK_BACK_MS = 500,
     EVENTS_PER_TURN = 500,
     DESTROY_WAIT_MS = 5000,
+    AWAY_TOLD_MS = 2000,
+    TROUBLE_AGAIN_MS = 60000,
     WHY_BYTES = 400,
     SYSLOG_WARNING = 4
 };
@@ -36,10 +39,17 @@ struct kafka_client {
     const struct kafka_events *events;
     void *arg;
     int64_t behind_ms; /* the wall clock behind the monotonic one, at the last tick */
-    bool away;         /* no broker can be reached */
+    bool away;         /* no broker can be reached, */
+    bool told_away;    /*   which was said, */
+    int64_t away_ms;   /*   since then, monotonic */
+    bool reached;      /* one could be, once */
     bool failed, told;
     bool resting;
     char why[WHY_BYTES];
+    struct kafka_login *login;   /* NULL: it needs no tokens */
+    rd_kafka_resp_err_t trouble; /* told last, and again only at trouble_next_ms */
+    int64_t trouble_next_ms;
+    unsigned trouble_count; /* like it, not told */
     struct log_limit errors, lines;
 };
 
@@ -85,9 +95,21 @@ static void wake_if_clock_went_back(struct kafka_client *c)
     c->behind_ms = behind_ms;
 }
 
+/* Not at once: a broker that ends a connection, whose token has ended for one, is mostly
+ * back before anybody could look. */
+static void tell_away(struct kafka_client *c)
+{
+    if (!c->away || c->told_away || loop_mono_ms() - c->away_ms < AWAY_TOLD_MS)
+        return;
+    c->told_away = true;
+    log_warn(c->who, "no broker can be reached%s; trying on",
+             c->reached ? "" : "; are the options brokers, tls and sasl right?");
+}
+
 static void on_tick(void *arg)
 {
     wake_if_clock_went_back(arg);
+    tell_away(arg);
     kafka_client_poll(arg);
 }
 
@@ -97,6 +119,7 @@ static void release(struct kafka_client *c)
     watch_del(c->watch);
     timer_del(c->tick);
     timer_del(c->again);
+    kafka_login_free(c->login);
     if (c->queue) {
         rd_kafka_queue_io_event_enable(c->queue, -1, NULL, 0);
         rd_kafka_queue_destroy(c->queue);
@@ -125,6 +148,7 @@ static void listen_to(struct kafka_client *c, rd_kafka_type_t type)
 }
 
 struct kafka_client *kafka_client_open(const char *who, rd_kafka_type_t type,
+                                       const struct kafka_link *link,
                                        rd_kafka_conf_t *conf,
                                        const struct kafka_events *events, void *arg,
                                        struct err *err)
@@ -141,14 +165,16 @@ struct kafka_client *kafka_client_open(const char *who, rd_kafka_type_t type,
         err_set(err, "eventfd: %s", strerror(errno));
         goto fail;
     }
-    rd_kafka_conf_set_events(conf,
-                             events->mask | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_ERROR);
+    rd_kafka_conf_set_events(conf, events->mask | RD_KAFKA_EVENT_LOG |
+                                       RD_KAFKA_EVENT_ERROR |
+                                       RD_KAFKA_EVENT_OAUTHBEARER_TOKEN_REFRESH);
     c->rk = rd_kafka_new(type, conf, why, sizeof(why));
     if (c->rk == NULL) {
         rd_kafka_conf_destroy(conf); /* rd_kafka_new() owns conf only when it succeeds */
         err_set(err, "librdkafka: %s", why);
         goto fail;
     }
+    c->login = kafka_login_new(link, c->rk);
     listen_to(c, type);
     return c;
 fail:
@@ -170,9 +196,11 @@ rd_kafka_queue_t *kafka_client_queue(const struct kafka_client *c)
 
 void kafka_client_alive(struct kafka_client *c)
 {
-    if (!c->away)
-        return;
+    c->reached = true;
     c->away = false;
+    if (!c->told_away)
+        return;
+    c->told_away = false;
     log_info(c->who, "a broker answers again");
 }
 
@@ -183,6 +211,55 @@ void kafka_client_fail(struct kafka_client *c, const char *why)
     c->failed = true;
     snprintf(c->why, sizeof(c->why), "%s", why);
     timer_set(c->again, 0);
+}
+
+/* What to do about an error, where its text holds a word. */
+static const struct hint {
+    rd_kafka_resp_err_t code;
+    const char *word, *text;
+} hints[] = {
+    {RD_KAFKA_RESP_ERR__SSL, "certificate",
+     "; does ca_file hold the authority of the broker's certificate, has that not ended, "
+     "and does it name the host as brokers does?"},
+    {RD_KAFKA_RESP_ERR__SSL, "",
+     "; does the broker speak TLS on that port, and does it want a certificate of ours "
+     "(cert_file)?"},
+    {RD_KAFKA_RESP_ERR__AUTHENTICATION, "transport failure", ""}, /* hung up meanwhile */
+    {RD_KAFKA_RESP_ERR__AUTHENTICATION, "token", "; it is asked for again in 10 s"},
+    {RD_KAFKA_RESP_ERR__AUTHENTICATION, "",
+     "; does the broker know this user, the password and this way to log in (sasl)?"},
+    {RD_KAFKA_RESP_ERR__TRANSPORT, "certificate",
+     "; does the broker want a certificate of ours (cert_file), of an authority that it "
+     "trusts?"},
+};
+
+static const char *hint_of(rd_kafka_resp_err_t code, const char *text)
+{
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        if (hints[i].code == code && strstr(text, hints[i].word))
+            return hints[i].text;
+    return "";
+}
+
+/* It comes with every try to connect: told at once, then now and then. */
+static void tell_trouble(struct kafka_client *c, rd_kafka_resp_err_t code,
+                         const char *text)
+{
+    const int64_t now_ms = loop_mono_ms();
+    char like_it[48] = "";
+
+    if (code == c->trouble && now_ms < c->trouble_next_ms) {
+        c->trouble_count++;
+        return;
+    }
+    if (code == c->trouble && c->trouble_count > 0)
+        snprintf(like_it, sizeof(like_it), " (and %u like it left out)",
+                 c->trouble_count);
+    c->trouble = code;
+    c->trouble_next_ms = now_ms + TROUBLE_AGAIN_MS;
+    c->trouble_count = 0;
+    log_warn(c->who, "%s: %s%s; trying on%s", rd_kafka_err2name(code), text,
+             hint_of(code, text), like_it);
 }
 
 static void on_error(struct kafka_client *c, rd_kafka_event_t *ev)
@@ -196,11 +273,10 @@ static void on_error(struct kafka_client *c, rd_kafka_event_t *ev)
         kafka_client_fail(c, why[0] ? why : text);
     } else if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
         if (!c->away)
-            log_warn(c->who, "no broker can be reached; trying on");
+            c->away_ms = loop_mono_ms();
         c->away = true;
     } else {
-        log_limited(&c->errors, LOG_WARN, c->who, "%s: %s", rd_kafka_err2name(code),
-                    text ? text : "");
+        tell_trouble(c, code, text ? text : "");
     }
 }
 
@@ -232,6 +308,9 @@ static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
     switch (rd_kafka_event_type(ev)) {
     case RD_KAFKA_EVENT_LOG:
         on_log(c, ev);
+        break;
+    case RD_KAFKA_EVENT_OAUTHBEARER_TOKEN_REFRESH:
+        kafka_login_refresh(c->login);
         break;
     case RD_KAFKA_EVENT_ERROR:
         if (c->events->error)

@@ -10,6 +10,7 @@
 
 #include "bridge/err.h"
 #include "bridge/loop.h"
+#include "sources/kafka_link.h"
 
 #include <stdbool.h>
 
@@ -27,8 +28,10 @@ struct kafka_events {
     void (*fatal)(void *arg, const char *why);
 };
 
-/* Takes conf. who speaks in the log. events is borrowed until the close. */
+/* Takes conf, which was made of link. who speaks in the log; events and link are borrowed
+ * until the close. */
 struct kafka_client *kafka_client_open(const char *who, rd_kafka_type_t type,
+                                       const struct kafka_link *link,
                                        rd_kafka_conf_t *conf,
                                        const struct kafka_events *events, void *arg,
                                        struct err *err);

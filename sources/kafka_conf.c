@@ -4,6 +4,8 @@
  */
 #include "sources/kafka_conf.h"
 
+#include "bridge/redact.h"
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -12,10 +14,30 @@
 
 enum { NAME_MAX_BYTES = 128, TOPIC_MAX_BYTES = 249, WHY_BYTES = 256 };
 
-/* What would undo a guarantee, or has an option of its own, with its aliases. */
-static const struct owned {
+struct owned {
     const char *name, *option; /* option NULL: it cannot be changed */
-} owned[] = {
+};
+
+/* Theirs to make as long as the options tls and sasl are not used. */
+static const struct owned of_link[] = {{"security.protocol", "tls and sasl"},
+                                       {"sasl.mechanisms", "sasl"},
+                                       {"sasl.mechanism", "sasl"},
+                                       {"sasl.username", "user"},
+                                       {"sasl.password", "password"},
+                                       {"ssl.ca.location", "ca_file"},
+                                       {"ssl.certificate.location", "cert_file"},
+                                       {"ssl.key.location", "key_file"},
+                                       {"ssl.key.password", "key_password"},
+                                       {0}};
+
+/* What would undo a guarantee, or has an option of its own, with its aliases. */
+static const struct owned owned[] = {
+    /* librdkafka's own way to a token server is not in Debian's build. */
+    {"sasl.oauthbearer.method", "token_url"},
+    {"sasl.oauthbearer.client.id", "token_client"},
+    {"sasl.oauthbearer.client.secret", "token_secret"},
+    {"sasl.oauthbearer.token.endpoint.url", "token_url"},
+    {"sasl.oauthbearer.scope", "token_form"},
     {"bootstrap.servers", "brokers"},
     {"metadata.broker.list", "brokers"},
     {"client.id", "client_id"},
@@ -48,25 +70,28 @@ static const struct owned {
     {"delivery.report.only.error", NULL},
     {"plugin.library.paths", NULL},
     {"log.queue", NULL},
-};
+    {0}};
 
-static const struct owned *find_owned(const char *name)
+static const struct owned *find_in(const struct owned *rows, const char *name)
 {
-    for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
-        if (strcmp(owned[i].name, name) == 0)
-            return &owned[i];
+    for (; rows->name; rows++)
+        if (strcmp(rows->name, name) == 0)
+            return rows;
     return NULL;
+}
+
+static const struct owned *find_owned(const struct kafka_link *link, const char *name)
+{
+    const bool used = link->tls || link->sasl != KAFKA_SASL_NONE;
+    const struct owned *row = used ? find_in(of_link, name) : NULL;
+
+    return row ? row : find_in(owned, name);
 }
 
 /* librdkafka's text on a bad value repeats the value. */
 static bool may_be_secret(const char *name)
 {
-    static const char *const parts[] = {"password", "secret", ".key", "oauthbearer",
-                                        ".pem"};
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-        if (strstr(name, parts[i]))
-            return true;
-    return false;
+    return redact_is_secret_name(slice_of(name)) || strstr(name, "oauthbearer");
 }
 
 static int set(rd_kafka_conf_t *conf, const char *name, const char *value,
@@ -84,8 +109,8 @@ static int set(rd_kafka_conf_t *conf, const char *name, const char *value,
     return err_set(err, "librdkafka: %s", why);
 }
 
-static int pass_through(rd_kafka_conf_t *conf, const struct opt_pair *pair,
-                        struct err *err)
+static int pass_through(rd_kafka_conf_t *conf, const struct kafka_link *link,
+                        const struct opt_pair *pair, struct err *err)
 {
     char name[NAME_MAX_BYTES];
 
@@ -93,7 +118,7 @@ static int pass_through(rd_kafka_conf_t *conf, const struct opt_pair *pair,
     for (char *p = name; *p; p++)
         if (*p == '_')
             *p = '.';
-    const struct owned *row = find_owned(name);
+    const struct owned *row = find_owned(link, name);
     if (row && row->option)
         return err_set(err, "kafka.%s: leave it out, and use the option %s", pair->name,
                        row->option);
@@ -119,30 +144,57 @@ static int set_ours(rd_kafka_conf_t *conf, const struct kafka_setting *row,
     return set(conf, row->name, number, err);
 }
 
-rd_kafka_conf_t *kafka_conf_new(const struct kafka_setting *rows,
-                                const struct opt_pairs *theirs, struct err *err)
+static int set_all(rd_kafka_conf_t *conf, const struct kafka_setting *rows,
+                   struct err *err)
+{
+    for (; rows->name; rows++)
+        if (set_ours(conf, rows, err) < 0)
+            return -1;
+    return 0;
+}
+
+static int set_link(rd_kafka_conf_t *conf, const struct kafka_link *link, struct err *err)
+{
+    static const char *const protocols[][2] = {{NULL, "sasl_plaintext"},
+                                               {"ssl", "sasl_ssl"}};
+    static const char *const mechanisms[] = {[KAFKA_SASL_NONE] = NULL,
+                                             [KAFKA_SASL_PLAIN] = "PLAIN",
+                                             [KAFKA_SASL_SCRAM_256] = "SCRAM-SHA-256",
+                                             [KAFKA_SASL_SCRAM_512] = "SCRAM-SHA-512",
+                                             [KAFKA_SASL_GSSAPI] = "GSSAPI",
+                                             [KAFKA_SASL_TOKEN] = "OAUTHBEARER"};
+    const bool sasl = link->sasl != KAFKA_SASL_NONE;
+    const char *key = link->key_file ? link->key_file : link->cert_file;
+    const struct kafka_setting rows[] = {
+        {"bootstrap.servers", link->brokers, 0},
+        {"client.id", link->client_id, 0},
+        {"security.protocol", protocols[link->tls][sasl], KAFKA_UNSET},
+        {"ssl.ca.location", link->ca_file, KAFKA_UNSET},
+        {"ssl.certificate.location", link->cert_file, KAFKA_UNSET},
+        {"ssl.key.location", key, KAFKA_UNSET},
+        {"ssl.key.password", link->key_password, KAFKA_UNSET},
+        {"sasl.mechanisms", mechanisms[link->sasl], KAFKA_UNSET},
+        {"sasl.username", link->user, KAFKA_UNSET},
+        {"sasl.password", link->password, KAFKA_UNSET},
+        {0}};
+
+    return set_all(conf, rows, err);
+}
+
+rd_kafka_conf_t *kafka_conf_new(const struct kafka_link *link,
+                                const struct kafka_setting *rows, struct err *err)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
-    for (; rows->name; rows++)
-        if (set_ours(conf, rows, err) < 0)
-            goto fail;
-    for (size_t i = 0; i < theirs->n; i++)
-        if (pass_through(conf, &theirs->v[i], err) < 0)
+    if (set_link(conf, link, err) < 0 || set_all(conf, rows, err) < 0)
+        goto fail;
+    for (size_t i = 0; i < link->settings.n; i++)
+        if (pass_through(conf, link, &link->settings.v[i], err) < 0)
             goto fail;
     return conf;
 fail:
     rd_kafka_conf_destroy(conf);
     return NULL;
-}
-
-int kafka_brokers_check(const char *brokers, struct err *err)
-{
-    for (const char *p = brokers; *p; p++)
-        if (isalnum((unsigned char)*p))
-            return 0;
-    return err_set(err, "brokers: no broker in \"%s\"; write host:port, host:port",
-                   brokers);
 }
 
 int kafka_topic_check(const char *topic, size_t n, struct err *err)

@@ -8,7 +8,7 @@
 #define SOURCES_KAFKA_CONF_H
 
 #include "bridge/err.h"
-#include "bridge/opt.h"
+#include "sources/kafka_link.h"
 
 #include <stdint.h>
 
@@ -21,14 +21,12 @@ struct kafka_setting {
 };
 enum { KAFKA_UNSET = -1 };
 
-/* Theirs win where both may set a thing. rows ends with a row of zeros. Gives, free with
- * rd_kafka_conf_destroy(), or NULL: a setting is unknown, wrong, or not theirs to make.
- */
-rd_kafka_conf_t *kafka_conf_new(const struct kafka_setting *rows,
-                                const struct opt_pairs *theirs, struct err *err);
+/* What link says, then rows, then link->settings: the last one wins where both may set a
+ * thing. rows ends with a row of zeros. Gives, free with rd_kafka_conf_destroy(), or
+ * NULL: a setting is unknown, wrong, or not theirs to make. */
+rd_kafka_conf_t *kafka_conf_new(const struct kafka_link *link,
+                                const struct kafka_setting *rows, struct err *err);
 
-/* -1: the list names no broker. */
-int kafka_brokers_check(const char *brokers, struct err *err);
 /* Can it be the name of a topic? */
 int kafka_topic_check(const char *topic, size_t n, struct err *err);
 

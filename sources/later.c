@@ -170,17 +170,15 @@ static void refuse(void *arg, struct httpd_req *req, unsigned status, const char
 /* --------------------------------------------------------------- start and stop */
 
 static const struct httpd_route rows[] = {
-    {"*", "/create", create},
-    {"*", "/query", query},
-    {"*", "/delete", delete_task},
+    {"*", "/create", create, HTTPD_OPEN},
+    {"*", "/query", query, HTTPD_OPEN},
+    {"*", "/delete", delete_task, HTTPD_OPEN},
     {0},
 };
 
 static int start(struct source *src, void *self, struct err *err)
 {
     struct later_source *l = self;
-    if (source_route(src, SLICE_LIT(""), NULL).p == NULL)
-        return err_set(err, "all its tasks go by one route: give it one without match");
     l->src = src;
     l->listener = httpd_open(&l->http, err);
     if (l->listener == NULL)
@@ -216,6 +214,7 @@ const struct source_ops source_later = {
     .opts = opts,
     .answers = true,
     .awaits = true,
+    .one_route = true,
     .start = start,
     .pause = pause_source,
     .stop = stop,

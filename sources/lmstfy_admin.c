@@ -235,7 +235,7 @@ static void serve(struct lmstfy *l)
         a->served[i] = (struct served){
             .l = l,
             .row = &rows[i],
-            .table = {{rows[i].method, rows[i].path, on_request}},
+            .table = {{rows[i].method, rows[i].path, on_request, HTTPD_OPEN}},
         };
         httpd_serve(a->httpd, a->served[i].table, &a->served[i]);
     }

@@ -7,6 +7,7 @@
  */
 #include "bridge/plugin.h"
 #include "sources/mqtt_link.h"
+#include "sources/mqtt_probe.h"
 #include "sources/mqtt_slot.h"
 #include "sources/mqtt_topic.h"
 
@@ -246,6 +247,12 @@ static void stop(struct source *src, void *self)
         mqtt_slot_stop(m->slots[i], on_slot_stopped, m);
 }
 
+static int probe(const void *self, struct buf *said, struct err *err)
+{
+    const struct mqtt_source *m = self;
+    return mqtt_probe(&m->link, said, err);
+}
+
 const struct source_ops source_mqtt = {
     .name = "mqtt",
     .help = "Subscribes to an MQTT broker and acknowledges what Redis has stored.",
@@ -255,4 +262,5 @@ const struct source_ops source_mqtt = {
     .check = check,
     .start = start,
     .pause = pause_source,
-    .stop = stop};
+    .stop = stop,
+    .probe = probe};

@@ -75,9 +75,9 @@ void frame_put_connected(struct buf *out, bool session_present)
 void frame_put_setup(struct buf *out, const struct mqtt_setup *setup)
 {
     const struct mqtt_peer *peer = &setup->peer;
-    const char *const texts[] = {peer->uri,      peer->client_id, peer->user,
-                                 peer->password, peer->ca_file,   peer->cert_file,
-                                 peer->key_file};
+    const char *const texts[] = {peer->uri,      peer->client_id,    peer->user,
+                                 peer->password, peer->ca_file,      peer->cert_file,
+                                 peer->key_file, peer->key_password, peer->alpn};
     size_t at = begin(out, FRAME_SETUP);
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
@@ -236,9 +236,9 @@ int frame_get_setup(struct slice body, struct mqtt_setup *setup, struct err *err
     struct mqtt_peer *peer = &setup->peer;
 
     memset(setup, 0, sizeof(*setup));
-    char **const texts[] = {&peer->uri,      &peer->client_id, &peer->user,
-                            &peer->password, &peer->ca_file,   &peer->cert_file,
-                            &peer->key_file};
+    char **const texts[] = {&peer->uri,      &peer->client_id,    &peer->user,
+                            &peer->password, &peer->ca_file,      &peer->cert_file,
+                            &peer->key_file, &peer->key_password, &peer->alpn};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         *texts[i] = get_text(&r);
     peer->v5 = get_number(&r, 1) != 0;

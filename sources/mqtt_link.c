@@ -4,6 +4,7 @@
  */
 #include "sources/mqtt_link.h"
 
+#include "bridge/buf.h"
 #include "bridge/mem.h"
 #include "bridge/retry.h"
 #include "sources/mqtt_topic.h"
@@ -13,13 +14,20 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { ALPN_MAX_BYTES = 255 };
+
 static int check_tls(const struct mqtt_link *link, bool tls, struct err *err)
 {
-    if (!tls && (link->ca_file || link->cert_file || link->key_file))
-        return err_set(
-            err, "ca_file, cert_file and key_file need TLS: write the url as mqtts://");
+    if (!tls && (link->ca_file || link->cert_file || link->key_file || link->alpn.n > 0))
+        return err_set(err, "ca_file, cert_file, key_file and alpn need TLS: write the "
+                            "url as mqtts://");
     if (link->key_file && link->cert_file == NULL)
         return err_set(err, "key_file needs cert_file beside it");
+    if (link->key_password && link->cert_file == NULL)
+        return err_set(err, "key_password needs cert_file beside it");
+    for (size_t i = 0; i < link->alpn.n; i++)
+        if (strlen(link->alpn.v[i]) > ALPN_MAX_BYTES)
+            return err_set(err, "alpn: a name has at most %d bytes", ALPN_MAX_BYTES);
     return 0;
 }
 
@@ -63,6 +71,20 @@ static char *copy(const char *s)
     return s ? mem_strdup(s) : NULL;
 }
 
+static char *alpn_of(const struct opt_list *names)
+{
+    struct buf out = {0};
+
+    for (size_t i = 0; i < names->n; i++) {
+        const unsigned char n = (unsigned char)strlen(names->v[i]);
+        buf_add(&out, &n, 1);
+        buf_add_str(&out, names->v[i]);
+    }
+    char *text = names->n > 0 ? mem_strdup(buf_str(&out)) : NULL;
+    buf_free(&out);
+    return text;
+}
+
 void mqtt_peer_init(struct mqtt_peer *peer, const struct mqtt_link *link, char *client_id)
 {
     struct mqtt_url url;
@@ -76,22 +98,31 @@ void mqtt_peer_init(struct mqtt_peer *peer, const struct mqtt_link *link, char *
         .ca_file = copy(link->ca_file),
         .cert_file = copy(link->cert_file),
         .key_file = copy(link->key_file),
+        .key_password = copy(link->key_password),
+        .alpn = alpn_of(&link->alpn),
         .v5 = link->version == 1,
         .keepalive_s = (unsigned)((link->keepalive_ms + 999) / 1000)};
     mqtt_url_free(&url);
 }
 
+static void forget(char *secret)
+{
+    if (secret)
+        explicit_bzero(secret, strlen(secret));
+    free(secret);
+}
+
 void mqtt_peer_free(struct mqtt_peer *peer)
 {
-    if (peer->password)
-        explicit_bzero(peer->password, strlen(peer->password));
+    forget(peer->password);
+    forget(peer->key_password);
     free(peer->uri);
     free(peer->client_id);
     free(peer->user);
-    free(peer->password);
     free(peer->ca_file);
     free(peer->cert_file);
     free(peer->key_file);
+    free(peer->alpn);
     memset(peer, 0, sizeof(*peer));
 }
 

@@ -20,7 +20,8 @@ struct mqtt_link {
     int version; /* index in the choices of the row: 0 is 3.1.1, 1 is 5 */
     char *client_id;
     char *user, *password;
-    char *ca_file, *cert_file, *key_file;
+    char *ca_file, *cert_file, *key_file, *key_password;
+    struct opt_list alpn;
     int64_t keepalive_ms;
 };
 
@@ -53,23 +54,34 @@ struct mqtt_link {
          .optional = true,                                                               \
          .help = "password, best as ${env:NAME} or ${file:PATH}"},                       \
         {.name = "ca_file",                                                              \
-         .type = OPT_STR,                                                                \
+         .type = OPT_FILE,                                                               \
          .offset = offsetof(owner, link.ca_file),                                        \
          .optional = true,                                                               \
          .help = "PEM file of the authorities to trust instead of the system's; "        \
                  "mqtts:// only"},                                                       \
         {.name = "cert_file",                                                            \
-         .type = OPT_STR,                                                                \
+         .type = OPT_FILE,                                                               \
          .offset = offsetof(owner, link.cert_file),                                      \
          .optional = true,                                                               \
          .help =                                                                         \
              "PEM file of our own certificate and its chain, if the broker wants one"},  \
         {.name = "key_file",                                                             \
-         .type = OPT_STR,                                                                \
+         .type = OPT_KEY_FILE,                                                           \
          .offset = offsetof(owner, link.key_file),                                       \
          .optional = true,                                                               \
          .help = "PEM file of the key of cert_file; needed only if it is not in the "    \
                  "same file"},                                                           \
+        {.name = "key_password",                                                         \
+         .type = OPT_SECRET,                                                             \
+         .offset = offsetof(owner, link.key_password),                                   \
+         .optional = true,                                                               \
+         .help = "password of the key, if it has one"},                                  \
+        {.name = "alpn",                                                                 \
+         .type = OPT_LIST,                                                               \
+         .offset = offsetof(owner, link.alpn),                                           \
+         .def = "",                                                                      \
+         .help = "names of the protocol to offer by TLS (ALPN), where the broker "       \
+                 "shares its port with others: mqtt, or x-amzn-mqtt-ca at AWS"},         \
     {                                                                                    \
         .name = "keepalive", .type = OPT_MS,                                             \
         .offset = offsetof(owner, link.keepalive_ms), .def = "30s", .min = 1000,         \
@@ -86,14 +98,15 @@ struct mqtt_peer {
     char *uri; /* as paho wants it */
     char *client_id;
     char *user, *password; /* NULL: none */
-    char *ca_file, *cert_file, *key_file;
+    char *ca_file, *cert_file, *key_file, *key_password;
+    char *alpn; /* as TLS has it: a byte of length before each name */
     bool v5;
     unsigned keepalive_s;
 };
 /* link has passed its check. Takes client_id. */
 void mqtt_peer_init(struct mqtt_peer *peer, const struct mqtt_link *link,
                     char *client_id);
-void mqtt_peer_free(struct mqtt_peer *peer); /* wipes the password */
+void mqtt_peer_free(struct mqtt_peer *peer); /* wipes the passwords */
 
 /* How long to wait before the next connection after so many that failed (from 1). */
 int64_t mqtt_backoff_ms(unsigned failures);

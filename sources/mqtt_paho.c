@@ -72,9 +72,30 @@ void paho_connect_options(MQTTAsync_connectOptions *opts, MQTTAsync_SSLOptions *
     tls->trustStore = peer->ca_file;
     tls->keyStore = peer->cert_file;
     tls->privateKey = peer->key_file;
+    tls->privateKeyPassword = peer->key_password;
+    tls->protos = (const unsigned char *)peer->alpn; /* not copied: the peer's */
+    tls->protos_len = peer->alpn ? (unsigned)strlen(peer->alpn) : 0;
     tls->ssl_error_cb = on_tls_error;
     tls->ssl_error_context = why;
     opts->ssl = tls;
+}
+
+/* What to do about it, where it holds a word. */
+static const char *hint_of(const char *text)
+{
+    static const struct {
+        const char *word, *hint;
+    } hints[] = {
+        {"ertificate verify failed",
+         "; does ca_file hold the authority of the broker's certificate, and has "
+         "that not ended?"},
+        {"user name or password", "; are user and password right?"},
+        {"ot authorized", "; are user and password right, and may they do this?"}};
+
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        if (strstr(text, hints[i].word))
+            return hints[i].hint;
+    return "";
 }
 
 void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
@@ -99,5 +120,7 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
         text = message;
     else if (code < -1)
         text = MQTTAsync_strerror(code);
-    snprintf(out, size, "%s", text ? text : "no connection; is the host name right?");
+    if (text == NULL)
+        text = "no connection; is the host name right?";
+    snprintf(out, size, "%s%s", text, hint_of(text));
 }

@@ -25,6 +25,7 @@ enum {
     /* From the start to the subscription, waiting for the source not counted. */
     READY_TIMEOUT_MS = (PAHO_CONNECT_TIMEOUT_S + 20) * 1000,
     DISCONNECT_WAIT_S = 1,
+    ACK_WAIT_MS = 50, /* for a PUBACK to leave */
     LOST_SOON_MS = 5000 /* a link lost so soon after a late answer was dead before it */
 };
 
@@ -169,7 +170,7 @@ static void hand_over(struct mqtt_session *s, const struct buf *frame)
      * dies. */
     while (!s->stored) {
         pthread_cond_wait(&s->changed, &s->lock);
-        if (s->stopping)
+        if (s->stopping && !s->stored)
             _exit(0);
     }
     s->waiting = false;
@@ -427,6 +428,13 @@ struct mqtt_session *mqtt_session_start(int source_fd, struct mqtt_setup *setup)
     return s;
 }
 
+/* paho sends the PUBACK when on_message() has returned, and tells nobody: without it a
+ * message that is stored would come again. */
+static bool is_acknowledging(const struct mqtt_session *s)
+{
+    return s->waiting ? s->stored : now_ms() - s->answered_ms < ACK_WAIT_MS;
+}
+
 _Noreturn void mqtt_session_stop(struct mqtt_session *s)
 {
     MQTTAsync_disconnectOptions v3 = MQTTAsync_disconnectOptions_initializer;
@@ -437,6 +445,11 @@ _Noreturn void mqtt_session_stop(struct mqtt_session *s)
     pthread_mutex_lock(&s->lock);
     s->stopping = true;
     pthread_cond_broadcast(&s->changed);
+    bool wait = is_acknowledging(s);
+    pthread_mutex_unlock(&s->lock);
+    if (wait)
+        usleep(ACK_WAIT_MS * 1000);
+    pthread_mutex_lock(&s->lock);
     bool connected_now = s->ready && !s->waiting;
     pthread_mutex_unlock(&s->lock);
     opts->context = s;

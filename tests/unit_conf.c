@@ -143,10 +143,17 @@ static void an_integer_that_libconfig_would_wrap_is_found_in_every_file(void **s
 }
 
 static void
-a_folder_missing_file_or_circle_as_include_does_not_end_the_process(void **state)
+a_device_missing_file_or_circle_as_include_does_not_end_the_process(void **state)
 {
     (void)state;
     refuses("include");
+}
+
+static void
+folders_and_patterns_are_included_by_name_and_errors_say_which_file(void **state)
+{
+    (void)state;
+    refuses("parts");
 }
 
 static void a_missing_secret_is_an_error_and_none_is_ever_shown(void **state)
@@ -296,6 +303,7 @@ static void the_http_source_is_there_by_itself_unless_nothing_listens(void **sta
     conf_free(conf);
     struct buf errors = {0};
     conf = read_text("http: { listen = \"\"; compat = \"dapr\"; };"
+                     "admin: { listen = \"\"; };"
                      "sources: { i: { type = \"mqtt\"; url = \"mqtt://127.0.0.1\";"
                      "               topics = \"t\"; }; };"
                      "sinks: { o: { type = \"mqtt\"; url = \"mqtt://127.0.0.1\"; }; };"
@@ -374,6 +382,7 @@ static void the_sample_is_good_and_shows_every_option_at_its_default(void **stat
     conf_free(read_good("../../etc/tarry.conf"));
     for (const struct conf_section *s = conf_sections; s->name != NULL; s++)
         each_shown(text, s->name, s->rows);
+    each_shown(text, "tokens", conf_token_rows);
     each_shown(text, "sources", conf_source_rows);
     each_shown(text, "sinks", conf_sink_rows);
     each_shown(text, "routes", conf_route_rows);
@@ -394,6 +403,7 @@ static void the_list_of_options_names_every_section_and_plugin(void **state)
     fclose(out);
     const char *const wanted[] = {
         "redis: { }",       "http: { }",
+        "admin: { }",       "tokens: { NAME",
         "daemon: { }",      "retries: { NAME",
         "type = \"kafka\"", "type = \"mqtt\"",
         "routes: { NAME",   "sinks: { NAME: { type = \"http\"; } }"};
@@ -448,7 +458,9 @@ int main(void)
         cmocka_unit_test(a_syntax_error_has_its_line_in_whichever_file_it_is),
         cmocka_unit_test(an_integer_that_libconfig_would_wrap_is_found_in_every_file),
         cmocka_unit_test(
-            a_folder_missing_file_or_circle_as_include_does_not_end_the_process),
+            a_device_missing_file_or_circle_as_include_does_not_end_the_process),
+        cmocka_unit_test(
+            folders_and_patterns_are_included_by_name_and_errors_say_which_file),
         cmocka_unit_test(a_missing_secret_is_an_error_and_none_is_ever_shown),
         cmocka_unit_test(names_of_included_files_start_at_the_folder_of_the_main_one),
         cmocka_unit_test(a_file_that_cannot_be_read_says_why),

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_dead.c - the cursor of a run through dead letters, and what the operator's
- * commands print and ask for.
- */
-#include "bridge/ctl_parts.h"
+/* The cursor of a run through dead letters. */
 #include "bridge/dead_cursor.h"
 
 #include <setjmp.h>
@@ -57,53 +53,11 @@ static void what_is_no_cursor_is_refused(void **state)
     buf_free(&c.after);
 }
 
-static void text_for_a_terminal_commands_nothing(void **state)
-{
-    (void)state;
-    struct buf out = {0};
-    ctl_text_add(&out, SLICE_LIT("a\tb\\\n\r\x1b[31m\x7f\0 \xc3\xa9 \xc2\x9b"
-                                 "1m \xc2\xa0"));
-    assert_string_equal(buf_str(&out),
-                        "a\\tb\\\\\\n\\r\\x1b[31m\\x7f\\x00 \xc3\xa9 \\x9b1m \xc2\xa0");
-    buf_free(&out);
-}
-
-static void members_are_shown_in_a_line_and_what_is_not_there_as_a_dash(void **state)
-{
-    (void)state;
-    struct buf out = {0};
-    json_t *o =
-        json_pack("{s:s, s:s, s:i, s:n}", "text", "a\tb", "empty", "", "n", 7, "none");
-    static const char *const keys[] = {"text", "empty", "n", "none", "missing"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        ctl_member_add(&out, o, keys[i]);
-    assert_string_equal(buf_str(&out), "a\\tb-7--");
-    json_decref(o);
-    buf_free(&out);
-}
-
-static void a_path_holds_any_name_as_one_segment(void **state)
-{
-    (void)state;
-    struct buf out = {0};
-    ctl_path_add(&out, "r", "jobs", "../a b%/?#");
-    assert_string_equal(buf_str(&out), "/v1/routes/r/jobs/%2E%2E%2Fa%20b%25%2F%3F%23");
-    ctl_query_add(&out, "x", NULL);
-    ctl_query_add(&out, "x", "&=+");
-    ctl_query_add(&out, "y", "");
-    assert_string_equal(buf_str(&out),
-                        "/v1/routes/r/jobs/%2E%2E%2Fa%20b%25%2F%3F%23?x=%26%3D%2B&y=");
-    buf_free(&out);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cursor_survives_as_text),
         cmocka_unit_test(what_is_no_cursor_is_refused),
-        cmocka_unit_test(text_for_a_terminal_commands_nothing),
-        cmocka_unit_test(members_are_shown_in_a_line_and_what_is_not_there_as_a_dash),
-        cmocka_unit_test(a_path_holds_any_name_as_one_segment),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

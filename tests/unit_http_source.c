@@ -4,7 +4,7 @@
  */
 #include "sources/http_dead.h"
 #include "sources/http_job.h"
-#include "sources/http_params.h"
+#include "bridge/http_params.h"
 #include "sources/http_queue.h"
 
 #include <setjmp.h>

@@ -7,6 +7,7 @@
 #include "bridge/httpd_form.h"
 #include "bridge/httpd_route.h"
 #include "bridge/loop.h"
+#include "bridge/mem.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -165,16 +166,16 @@ static void handle_hold(void *arg, struct httpd_req *req)
 static char rows_word[] = "rows", rest_word[] = "rest";
 
 static const struct httpd_route rows[] = {
-    {"GET", "/later/{}", handle_later},
-    {"GET", "/echo", handle_echo},
-    {"POST", "/echo", handle_echo},
-    {"*", "/any", handle_tell},
-    {"GET", "/tell/{*}", handle_tell},
-    {"*", "/params", handle_params},
-    {"GET", "/nothing", handle_nothing},
-    {"GET", "/wait", handle_wait},
-    {"GET", "/watched/{}", handle_watched},
-    {"GET", "/hold/{}", handle_hold},
+    {"GET", "/later/{}", handle_later, HTTPD_OPEN},
+    {"GET", "/echo", handle_echo, HTTPD_OPEN},
+    {"POST", "/echo", handle_echo, HTTPD_OPEN},
+    {"*", "/any", handle_tell, HTTPD_OPEN},
+    {"GET", "/tell/{*}", handle_tell, HTTPD_OPEN},
+    {"*", "/params", handle_params, HTTPD_OPEN},
+    {"GET", "/nothing", handle_nothing, HTTPD_OPEN},
+    {"GET", "/wait", handle_wait, HTTPD_OPEN},
+    {"GET", "/watched/{}", handle_watched, HTTPD_OPEN},
+    {"GET", "/hold/{}", handle_hold, HTTPD_OPEN},
     {0},
 };
 
@@ -226,6 +227,13 @@ static void *client_main(void *arg)
     return NULL;
 }
 
+static char any_port[] = "127.0.0.1:0";
+static struct httpd_opts opts = {.listen = any_port,
+                                 .head_max_bytes = 4096,
+                                 .body_max_bytes = 8,
+                                 .deadline_ms = 300,
+                                 .idle_ms = 300,
+                                 .connections_max = 4};
 static int64_t bodies_max = 1000;
 static bool with_rest, with_shape, leaves;
 
@@ -234,16 +242,10 @@ static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
     static struct client c;
     struct err err;
     pthread_t thread;
-    const struct httpd_conf conf = {.listen = "127.0.0.1:0",
-                                    .head_max = 4096,
-                                    .body_max = 8,
-                                    .bodies_max = bodies_max,
-                                    .deadline_ms = 300,
-                                    .idle_ms = 300,
-                                    .connections_max = 4};
     loop_init();
     later_timer = timer_new(answer_later, NULL);
-    struct httpd *h = httpd_start(&conf, &err);
+    httpd_set_bodies_max(bodies_max);
+    struct httpd *h = httpd_open(&opts, &err);
     assert_non_null(h);
     httpd_serve(h, rows, rows_word);
     if (with_rest)
@@ -327,6 +329,136 @@ static void ambiguous_framing_is_refused(void **state)
         snprintf(text, sizeof(text), "POST /echo HTTP/1.1\r\n%s\r\nabc", headers[i]);
         assert_begins(talk(text), "HTTP/1.1 400 ");
     }
+}
+
+/* Another server before us might see other lines, and so another end of the request. */
+static void a_head_that_could_be_read_in_another_way_is_refused(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {
+        "POST /echo HTTP/1.1\nHost: x\r\nContent-Length: 3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\nContent-Length: 3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\n\n",
+        "POST /echo HTTP/1.1\n\nHost: x\r\nContent-Length: 3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\nContent-Length: 3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nX: a\r\n\tb\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nX: a\rY: b\r\nContent-Length: 3\r\n\r\n",
+        "POST  /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n",
+        "POST /echo  HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n",
+        "POST /echo HTTP/1.1 \r\nHost: x\r\nContent-Length: 3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\n Host: x\r\nContent-Length: 3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent Length: 3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\n: 3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3, 3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: -3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 0x3\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nContent-Length: 3\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        char text[512];
+        snprintf(text, sizeof(text), "%sabc", heads[i]);
+        char *answer = talk(text);
+        if (answer[0] && strncmp(answer, "HTTP/1.1 400 ", 13) != 0) /* or it is hung up */
+            fail_msg("\"%s\" is answered \"%.200s\"", heads[i], answer);
+    }
+}
+
+static void a_chunk_whose_size_is_none_is_refused(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = {"0x3", "-3", "+3", " 3", "3 ", "", "g", "3 ;x"};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+                 "%s\r\nabc\r\n0\r\n\r\n",
+                 sizes[i]);
+        assert_begins(talk(text), "HTTP/1.1 400 ");
+    }
+    assert_begins(talk("POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+                       "fffffffffffffffff\r\nabc"),
+                  "HTTP/1.1 413 ");
+    assert_begins(talk("POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+                       "3\r\nabcd\r\n0\r\n\r\n"),
+                  "HTTP/1.1 400 ");
+}
+
+/* One byte at a time, so that the library moves and grows what it has read. */
+static void a_head_is_the_same_in_any_pieces(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "POST /echo?a=b&c HTTP/1.1\r\nhost: x\r\nX-Empty:\r\n"
+        "X-Spaces:   two  \r\nCookie: a=b; c=d\r\nConnection: close"
+        "\r\nContent-Length: 3\r\n\r\nabc";
+    static char bytes[sizeof(text)][2];
+    const char *pieces[sizeof(text)] = {0};
+    for (size_t i = 0; i < sizeof(text) - 1; i++) {
+        bytes[i][0] = text[i];
+        pieces[i] = bytes[i];
+    }
+    char *answer = talk_slowly(pieces, 1);
+    assert_begins(answer, "HTTP/1.1 200 ");
+    assert_non_null(strstr(answer, "\r\n\r\nabc"));
+}
+
+static void more_than_a_hundred_header_fields_are_refused(void **state)
+{
+    (void)state;
+    opts.head_max_bytes = 32 * 1024;
+    for (int n = 98; n <= 99; n++) { /* with Host and Connection */
+        char text[4096] = "GET /echo HTTP/1.1\r\n" LAST;
+        for (int i = 0; i < n; i++)
+            sprintf(text + strlen(text), "X-%d: a\r\n", i);
+        strcat(text, "\r\n");
+        assert_begins(talk(text), n == 98 ? "HTTP/1.1 200 " : "HTTP/1.1 431 ");
+    }
+    opts.head_max_bytes = 4096;
+}
+
+static void a_connection_ends_after_its_share_of_requests(void **state)
+{
+    (void)state;
+    opts.requests_max = 2;
+    char *answer = talk("GET /echo HTTP/1.1\r\n" HOST "\r\nGET /echo HTTP/1.1\r\n" HOST
+                        "\r\nGET /echo HTTP/1.1\r\n" HOST "\r\n");
+    opts.requests_max = 0;
+    char *second = strstr(answer + 1, "HTTP/1.1 200 ");
+    assert_non_null(second);
+    char *closes = strstr(answer, "Connection: close");
+    assert_true(closes > second);
+    assert_null(strstr(second + 1, "HTTP/1.1 200 "));
+}
+
+/* 1 KiB in pieces over three times the deadline. */
+static char *send_at_rate(int64_t body_rate_bytes)
+{
+    enum { PIECES = 9, EACH = 120 };
+    static char piece[EACH + 1];
+    const char *pieces[PIECES + 2] = {"POST /none HTTP/1.1\r\n" LAST
+                                      "Content-Length: 1080\r\n\r\n"};
+    memset(piece, 'x', EACH);
+    for (int i = 0; i < PIECES; i++)
+        pieces[i + 1] = piece;
+    opts.body_max_bytes = 100000;
+    opts.body_rate_bytes = body_rate_bytes;
+    bodies_max = 100000;
+    char *answer = talk_slowly(pieces, 100);
+    bodies_max = 1000;
+    opts.body_rate_bytes = 0;
+    opts.body_max_bytes = 8;
+    return answer;
+}
+
+static void a_body_that_comes_fast_enough_may_take_longer_than_the_deadline(void **state)
+{
+    (void)state;
+    assert_begins(send_at_rate(600), "HTTP/1.1 404 ");  /* whole, though no row has it */
+    assert_begins(send_at_rate(2400), "HTTP/1.1 408 "); /* half as fast as it should be */
+    assert_begins(send_at_rate(0), "HTTP/1.1 408 ");
 }
 
 static void a_body_over_the_limit_is_refused_and_the_connection_stays(void **state)
@@ -679,9 +811,10 @@ static void a_bad_address_is_refused_with_a_reason(void **state)
     loop_init();
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct err err = {""};
-        const struct httpd_conf conf = {.listen = bad[i], .connections_max = 1};
-        assert_null(httpd_start(&conf, &err));
+        struct httpd_opts at = {.listen = mem_strdup(bad[i]), .connections_max = 1};
+        assert_null(httpd_open(&at, &err));
         assert_true(err.text[0]);
+        free(at.listen);
     }
     loop_fini();
 }
@@ -694,6 +827,12 @@ int main(void)
         cmocka_unit_test(an_unknown_path_or_method_is_told_as_json),
         cmocka_unit_test(head_is_get_without_the_body),
         cmocka_unit_test(ambiguous_framing_is_refused),
+        cmocka_unit_test(a_head_that_could_be_read_in_another_way_is_refused),
+        cmocka_unit_test(a_chunk_whose_size_is_none_is_refused),
+        cmocka_unit_test(a_head_is_the_same_in_any_pieces),
+        cmocka_unit_test(more_than_a_hundred_header_fields_are_refused),
+        cmocka_unit_test(a_connection_ends_after_its_share_of_requests),
+        cmocka_unit_test(a_body_that_comes_fast_enough_may_take_longer_than_the_deadline),
         cmocka_unit_test(a_body_over_the_limit_is_refused_and_the_connection_stays),
         cmocka_unit_test(bodies_over_the_budget_of_all_are_sent_away_for_a_while),
         cmocka_unit_test(a_header_line_now_and_then_does_not_hold_off_the_deadline),

@@ -70,11 +70,13 @@ static struct mqtt_setup sample_setup(void)
 {
     static char all[] = "a/#", delayed[] = "$delayed/#";
     static char *filters[] = {all, delayed};
-    static char uri[] = "tcp://b:1", id[] = "me", secret[] = "s";
+    static char uri[] = "tcp://b:1", id[] = "me", secret[] = "s", alpn[] = "\4mqtt";
     return (struct mqtt_setup){.peer = {.uri = uri,
                                         .client_id = id,
                                         .user = id,
                                         .password = secret,
+                                        .key_password = secret,
+                                        .alpn = alpn,
                                         .v5 = true,
                                         .keepalive_s = 30},
                                .filters = {filters, COUNT(filters)},
@@ -96,6 +98,8 @@ static void a_setup_comes_back_as_it_went(void **state)
     assert_string_equal(got.peer.uri, "tcp://b:1");
     assert_string_equal(got.peer.password, "s");
     assert_null(got.peer.ca_file);
+    assert_string_equal(got.peer.key_password, "s");
+    assert_string_equal(got.peer.alpn, "\4mqtt");
     assert_true(got.peer.v5 && got.peer.keepalive_s == 30 && got.qos == 1);
     assert_true(got.session_expiry_s == UINT32_MAX - 1 && got.receive_max == 65535);
     assert_true(got.retained && got.message_max == 1ULL << 33);

@@ -94,18 +94,20 @@ static void a_wrong_address_is_refused_without_being_repeated(void **state)
 static void options_that_do_not_go_together_are_refused(void **state)
 {
     char plain[] = "mqtt://b", with_user[] = "mqtt://u:p@b", x[] = "x", empty[] = "";
+    char long_name[257] = "", *names[] = {x, long_name};
+    memset(long_name, 'a', 256);
     const struct mqtt_link good[] = {{BASE},
+                                     {BASE, .alpn = {names, 1}},
                                      {BASE, .user = x, .password = x},
                                      {BASE, .ca_file = x, .cert_file = x, .key_file = x},
                                      {.url = with_user},
                                      {.url = plain, .client_id = x}};
-    const struct mqtt_link bad[] = {{.url = plain, .ca_file = x},
-                                    {.url = plain, .cert_file = x},
-                                    {BASE, .key_file = x},
-                                    {BASE, .password = x},
-                                    {BASE, .client_id = empty},
-                                    {.url = with_user, .user = x},
-                                    {.url = with_user, .password = x}};
+    const struct mqtt_link bad[] = {
+        {.url = plain, .ca_file = x},  {.url = plain, .cert_file = x},
+        {BASE, .key_file = x},         {BASE, .key_password = x},
+        {BASE, .alpn = {names, 2}},    {.url = plain, .alpn = {names, 1}},
+        {BASE, .password = x},         {BASE, .client_id = empty},
+        {.url = with_user, .user = x}, {.url = with_user, .password = x}};
     (void)state;
     for (size_t i = 0; i < COUNT(good); i++)
         assert_int_equal(mqtt_link_check(&good[i], NULL), 0);
@@ -129,6 +131,17 @@ static void an_option_overrides_nothing_and_the_url_fills_in(void **state)
     mqtt_peer_free(&peer);
 }
 
+static void names_of_the_protocol_are_as_tls_wants_them(void **state)
+{
+    char first[] = "mqtt", second[] = "x-1", *names[] = {first, second};
+    const struct mqtt_link link = {BASE, .alpn = {names, 2}};
+    struct mqtt_peer peer;
+    (void)state;
+    mqtt_peer_init(&peer, &link, NULL);
+    assert_string_equal(peer.alpn, "\4mqtt\3x-1");
+    mqtt_peer_free(&peer);
+}
+
 static void the_wait_for_a_broker_grows_and_has_an_end(void **state)
 {
     (void)state;
@@ -146,6 +159,7 @@ int main(void)
         cmocka_unit_test(a_wrong_address_is_refused_without_being_repeated),
         cmocka_unit_test(options_that_do_not_go_together_are_refused),
         cmocka_unit_test(an_option_overrides_nothing_and_the_url_fills_in),
+        cmocka_unit_test(names_of_the_protocol_are_as_tls_wants_them),
         cmocka_unit_test(the_wait_for_a_broker_grows_and_has_an_end),
     };
     alarm(30);

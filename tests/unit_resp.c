@@ -185,6 +185,22 @@ static void replies_lie_in_a_pool(void **state)
     free(pool.newest); /* redis_pool_free() wants a loop */
 }
 
+/* Its memory would have to be there before the first of them. */
+static void a_list_that_claims_too_much_is_no_reply(void **state)
+{
+    (void)state;
+    struct redis_pool pool = {0};
+    redisReader *reader = redis_pool_reader(&pool);
+    const char claim[] = "*2000000000\r\n";
+    void *reply = NULL;
+    assert_int_equal(redisReaderFeed(reader, claim, sizeof(claim) - 1), REDIS_OK);
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_ERR);
+    assert_null(reply);
+    redisReaderFree(reader);
+    redis_pool_clear(&pool);
+    free(pool.newest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +209,7 @@ int main(void)
         cmocka_unit_test(a_command_is_words_behind_their_lengths),
         cmocka_unit_test(a_large_command_gives_its_memory_back),
         cmocka_unit_test(replies_lie_in_a_pool),
+        cmocka_unit_test(a_list_that_claims_too_much_is_no_reply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -393,6 +393,7 @@ static void write_conf(FILE *f, const char *redis_url)
         f,
         "redis: { url = \"%s\"; };\n"
         "http: { listen = \"\"; };\n"
+        "admin: { listen = \"\"; };\n"
         "daemon: { log = \"warn\"; };\n"
         "sources: { in: { type = \"bench\"; }; };\n"
         "sinks: { out: { type = \"bench\"; %s };\n"

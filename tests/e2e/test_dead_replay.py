@@ -18,7 +18,7 @@ import redis
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from lib import collect
+from lib import cli, collect
 from lib.servers import wait_for
 from lib.tarry import BIN, SANITIZERS
 
@@ -328,13 +328,13 @@ def test_the_tool_may_be_killed_midway_and_run_again(yard, bench):
     yard.bury(ids)
     yard.answer = 200
     way = bench.keep(SlowWay(yard.tarry.port, 0.4))
+    terminal = bench.keep(cli.Terminal())
     tool = subprocess.Popen([BIN, "dead", "replay", "r", "--all", "--url", way.url],
-                            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    first = tool.stderr.readline()
+                            stderr=terminal.slave, stdout=subprocess.DEVNULL)
+    terminal.read_until("replayed 500, ")
     time.sleep(0.2)  # the second page is on its way: done, and not known to be
     tool.kill()
     tool.wait(10)
-    assert "replayed 500" in first
     assert yard.ids(max=500), "it was through before it was killed"
     told = yard.tool("dead", "replay", "r", "--all")
     assert told.returncode == 0, told.stderr
@@ -350,16 +350,17 @@ def test_an_interrupted_tool_says_where_to_go_on(yard, bench):
     yard.bury(ids)
     yard.answer = 200
     way = bench.keep(SlowWay(yard.tarry.port, 0.4))
+    terminal = bench.keep(cli.Terminal())
     tool = subprocess.Popen([BIN, "dead", "replay", "r", "--id-prefix", "j", "--url", way.url],
-                            stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert "replayed 500" in tool.stderr.readline()
+                            stderr=terminal.slave, stdout=subprocess.PIPE, text=True)
+    terminal.read_until("replayed 500, ")
     time.sleep(0.1)
     tool.send_signal(signal.SIGINT)
-    out, err = tool.communicate(timeout=10)
-    assert tool.returncode == 130 and "replayed 1000" in out
-    cursor = re.search(r"--cursor (\S+)", err)[1]
+    out, _ = tool.communicate(timeout=10)
+    assert tool.returncode == 130 and json.loads(out)["replayed"] == 1000
+    cursor = re.search(r"--cursor (\S+)\r\n", terminal.read_until("--cursor ") + terminal.read_until("\n"))[1]
     told = yard.tool("dead", "replay", "r", "--cursor", cursor)
-    assert (told.returncode, told.stdout) == (0, "replayed 300, refused 0, looked at 300\n")
+    assert cli.one(told) == {"replayed": 300, "refused": 0, "looked": 300, "dry_run": False}
     yard.hook.wait_count(len(ids))
     assert yard.arrivals_by_id() == collections.Counter(ids)
 
@@ -383,14 +384,16 @@ def test_dropped_letters_are_gone(yard):
 def test_the_tool_lists_and_shows(yard):
     yard.bury(["a", "b", "c"])
     told = yard.tool("dead", "list", "r")
-    rows = [line.split("\t") for line in told.stdout.splitlines()]
-    assert told.returncode == 0 and sorted(row[3] for row in rows) == ["a", "b", "c"]
-    assert all(row[1:3] == ["rejected", "1"] and "400" in row[4] for row in rows)
-    told = yard.tool("dead", "list", "r", "--max", "2", "--json")
-    assert len([json.loads(line) for line in told.stdout.splitlines()]) == 2
+    rows = cli.lines(told)
+    assert sorted(row["id"] for row in rows) == ["a", "b", "c"]
+    assert all(row["reason"] == "rejected" and "400" in row["error"] for row in rows)
+    told = yard.tool("dead", "list", "r", "--max", "2", "--table")
+    head, *table = told.stdout.splitlines()
+    assert head.split() == ["BURIED", "REASON", "TRIES", "ID", "ERROR"] and len(table) == 2
+    assert [row.split()[1:4] for row in table] == [["rejected", "1", row["id"]] for row in rows[:2]]
     cursor = re.search(r"--cursor (\S+)", told.stderr)[1]
     told = yard.tool("dead", "list", "r", "--cursor", cursor)
-    assert told.stdout.split("\t")[3] == rows[2][3] and not told.stderr
+    assert cli.one(told)["id"] == rows[2]["id"] and not told.stderr
     told = yard.tool("dead", "show", "r", "a")
     assert told.returncode == 0 and json.loads(told.stdout)["payload"] == "a"
     told = yard.tool("dead", "show", "r", "nothing")
@@ -403,13 +406,15 @@ def test_the_tool_drops_and_replays_only_what_it_is_told_to(yard):
         told = yard.tool("dead", what, "r")
         assert told.returncode == 64 and "--all" in told.stderr
         told = yard.tool("dead", what, "r", "--all", "--dry-run")
+        assert cli.one(told)["dry_run"] is True
+        told = yard.tool("dead", what, "r", "--all", "--dry-run", "--table")
         assert told.returncode == 0 and told.stdout.startswith("would have ")
         assert yard.tool("dead", what, "r", "a", "--all").returncode == 64
     assert yard.dead() == 3
-    assert yard.tool("dead", "drop", "r", "a").stdout == "dropped\n"
+    assert cli.one(yard.tool("dead", "drop", "r", "a"))["id"] == "a"
     assert yard.tool("dead", "drop", "r", "a").returncode == 1
     told = yard.tool("dead", "drop", "r", "--id-prefix", "b")
-    assert told.stdout == "dropped 1, refused 0, looked at 2\n"
+    assert cli.one(told) == {"dropped": 1, "refused": 0, "looked": 2, "dry_run": False}
     yard.answer = 200
     assert yard.tool("dead", "replay", "r", "--reason", "rejected", "--rate", "0.5").returncode == 0
     assert yard.hook.wait_count(1)[0].header("delay-id") == b"c"
@@ -417,13 +422,12 @@ def test_the_tool_drops_and_replays_only_what_it_is_told_to(yard):
 
 def test_the_tool_cancels_and_shows_jobs_and_targets(yard):
     yard.put("one", deliver_after="1h")
-    told = yard.tool("job", "r", "one")
-    assert told.returncode == 0 and json.loads(told.stdout)["state"] == "waiting"
-    assert yard.tool("cancel", "r", "one").stdout == "cancelled\n"
-    for command in ("cancel", "job"):
-        told = yard.tool(command, "r", "one")
+    assert cli.one(yard.tool("jobs", "show", "r", "one"))["state"] == "waiting"
+    assert cli.one(yard.tool("jobs", "cancel", "r", "one"))["cancelled"] is True
+    for word in ("cancel", "show"):
+        told = yard.tool("jobs", word, "r", "one")
         assert told.returncode == 1 and "no such job" in told.stderr
-        assert yard.tool(command, "nowhere", "one").returncode == 1
+        assert yard.tool("jobs", word, "nowhere", "one").returncode == 1
     assert yard.tool("targets", "r").returncode == 0
     assert yard.tool("targets", "nowhere").returncode == 1
     told = yard.tool("go-on", "r", "http://nowhere")
@@ -433,15 +437,15 @@ def test_the_tool_cancels_and_shows_jobs_and_targets(yard):
 def test_the_tool_lets_a_stopped_target_go_on(yard):
     yard.answer = 410
     yard.put("one")
-    told = wait_for("the stop", lambda: "\tstopped\t" in yard.tool("targets", "r").stdout and
-                    yard.tool("targets", "r", "--json"))
-    target = json.loads(told.stdout)
+    told = wait_for("the stop", lambda: '"stopped"' in yard.tool("targets", "r").stdout and
+                    yard.tool("targets", "r"))
+    target = cli.one(told)
     assert target["state"] == "stopped" and target["target"] in yard.hook.url
     told = yard.tool("go-on", "r", target["target"] + "x")
     assert told.returncode == 1 and "stopped" in told.stderr
     yard.answer = 200
     told = yard.tool("go-on", "r", target["target"])
-    assert (told.returncode, told.stdout) == (0, "it goes on\n")
+    assert cli.one(told)["goes_on"] is True
     assert yard.hook.wait_count(2)[-1].header("delay-id") == b"one"
     assert yard.tool("go-on", "r", target["target"]).returncode == 1
 
@@ -450,7 +454,7 @@ def test_a_job_in_flight_is_too_late_to_cancel(yard):
     yard.answer = ("after", 1.5)
     yard.put("one")
     yard.hook.wait_count(1)
-    told = yard.tool("cancel", "r", "one")
+    told = yard.tool("jobs", "cancel", "r", "one")
     assert told.returncode == 1 and "being delivered" in told.stderr and "not tried" in told.stderr
 
 
@@ -468,7 +472,7 @@ def test_the_tool_takes_ids_that_look_like_flags(yard):
     for id_ in odd:
         told = yard.tool("dead", "show", "r", "--", id_)
         assert told.returncode == 0 and json.loads(told.stdout)["id"] == id_, told
-        assert yard.tool("dead", "drop", "r", "--", id_).stdout == "dropped\n", id_
+        assert cli.one(yard.tool("dead", "drop", "r", "--", id_))["id"] == id_
     assert yard.dead() == 0
 
 
@@ -476,8 +480,8 @@ def test_the_tool_used_wrongly_says_how(yard):
     for args in (("dead",), ("dead", "explode", "r"), ("dead", "list"), ("dead", "list", ""),
                  ("dead", "list", "r", "x"), ("dead", "list", "r", "--rate", "1"),
                  ("dead", "list", "r", "--max", "none"), ("dead", "list", "r", "--max"),
-                 ("dead", "list", "r", "--reason", "retrys"), ("cancel", "r"),
-                 ("cancel", "r", "one", "--all"), ("job", "r", "one", "--url", "ftp://x")):
+                 ("dead", "list", "r", "--reason", "retrys"), ("cancel", "r", "one"),
+                 ("jobs", "cancel", "r", "one", "--all"), ("jobs", "show", "r", "one", "--url", "ftp://x")):
         told = yard.tool(*args)
         assert told.returncode == 64 and told.stderr and not told.stdout, (args, told)
     told = yard.tool("dead", "--help")
@@ -506,5 +510,5 @@ def test_the_tool_reaches_a_daemon_on_a_unix_socket(yard, bench):
     d.start()
     yard.bury(["a"])
     told = yard.tool("dead", "list", "r", url="unix:" + path)
-    assert told.returncode == 0 and "\ta\t" in told.stdout, told.stderr
+    assert cli.one(told)["id"] == "a"
     d.stop()

@@ -26,7 +26,7 @@ class Sample(tarry.Tarry):
             text = text.replace(old, new)
         self.conf.write_text(text)
         self.env = {**os.environ, **tarry.SANITIZERS, "TARRY_REDIS_URL": bench.redis().url,
-                    "TARRY_HTTP_PORT": str(self.port), **env}
+                    "TARRY_HTTP_PORT": str(self.port), "TARRY_ADMIN": "http", **env}
         bench.keep(self).start()
 
     def run(self, *words):

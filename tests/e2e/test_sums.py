@@ -1,21 +1,31 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The metrics add up: what was stored stands somewhere, or has left by a way that is counted."""
+"""The metrics add up: what was stored stands somewhere, or has left by a way that is counted; and
+what was received was stored, or not for a reason that is counted."""
 import json
 import random
 
+import pytest
+
 from lib import collect
+from lib.instances import Instances
+from lib.pulls import Queues
 from lib.servers import wait_for
+from lib.tarry import Tarry
 
 CAME = ["tarry_jobs_stored_total", "tarry_jobs_repeated_total"]
 ARE = ["tarry_jobs_pending", "tarry_jobs_inflight", "tarry_jobs_dead"]
 WENT = ["tarry_jobs_delivered_total", "tarry_jobs_cancelled_total", "tarry_jobs_expired_total",
         "tarry_jobs_replaced_total", "tarry_jobs_dead_dropped_total"]
+RECEIVED = ["tarry_jobs_received_total"]
+BECAME = ["tarry_jobs_stored_total", "tarry_jobs_duplicate_total", "tarry_jobs_rejected_total",
+          "tarry_jobs_not_stored_total", "tarry_cancels_received_total"]
+OF_QUEUES = ["tarry_queue_expired_total", "tarry_queue_dropped_total"]
 FATES = {b"good": 200, b"bad": 400, b"busy": 503}
 
 
-def post(tarry, lines):
+def post(tarry, lines, route="r"):
     text = "\n".join(json.dumps(line) for line in lines)
-    status, _, body = tarry.ask("POST", "/v1/routes/r/jobs", text,
+    status, _, body = tarry.ask("POST", f"/v1/routes/{route}/jobs", text,
                                 {"content-type": "application/x-ndjson"})
     assert status == 200, body
     return [json.loads(line) for line in body.decode().splitlines()]
@@ -32,6 +42,53 @@ def some_line(rnd, i):
     return line
 
 
+class Ledger(Instances):
+    """The sums over daemons that share a Redis, also over those that have ended: what they had
+    counted until their end is noted."""
+
+    def __init__(self, daemons):
+        self.all, self.past = daemons, {}
+
+    def counted(self, names, **labels):
+        return {name: self.past.get((name, *labels.values()), 0) + sum(d.metric(name, **labels) for d in self.up)
+                for name in names}
+
+    def stands(self, names, **labels):
+        return {name: self.up[0].metric(name, **labels) for name in names}
+
+    def end(self, daemon, labels, how):
+        """It is quiet, so that nothing is counted after the last look."""
+        for label in labels:
+            for name in {*CAME, *WENT, *RECEIVED, *BECAME}:
+                key = (name, *label.values())
+                self.past[key] = self.past.get(key, 0) + daemon.metric(name, **label)
+        how(daemon)
+
+    def quiet(self):
+        wait_for("all that is due to have ended", lambda: all(
+            self.up[0].metric(name) == 0 for name in ("tarry_jobs_due_overdue", "tarry_jobs_inflight")), 30)
+
+    def of_route(self, route, queues=()):
+        came, went = self.counted(CAME, route=route), self.counted(WENT, route=route)
+        if queues:
+            went |= self.counted(OF_QUEUES, sink=queues)
+        return came, self.stands(ARE, route=route), went
+
+    def adds_up(self, route, queues=()):
+        came, are, went = self.of_route(route, queues)
+        received, became = self.counted(RECEIVED, route=route), self.counted(BECAME, route=route)
+        return (sum(came.values()) == sum(are.values()) + sum(went.values())
+                and sum(received.values()) == sum(became.values()))
+
+    def check(self, route, queues=(), timeout_s=5):
+        wait_for(f"the sums of {route} to agree", lambda: self.adds_up(route, queues), timeout_s)
+        return self.of_route(route, queues)
+
+
+def one(tarry):
+    return Ledger([tarry])
+
+
 def test_stored_and_repeated_are_pending_in_flight_dead_delivered_cancelled_expired(bench):
     rnd = random.Random(7)
     hook = bench.keep(collect.FromHttp(lambda arrival: FATES[arrival.payload]))
@@ -39,28 +96,146 @@ def test_stored_and_repeated_are_pending_in_flight_dead_delivered_cancelled_expi
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
         routes: {{ r: {{ from = "http"; to = "hook"; retry = [ "100ms", "200ms" ]; late = "drop";
                          repeat_min = "100ms"; rate = 500; }}; }};''').start()
-
-    def value(names):
-        return {name: tarry.metric(name, route="r") for name in names}
-
-    def add_up():
-        came, are, went = value(CAME), value(ARE), value(WENT)
-        return sum(came.values()) == sum(are.values()) + sum(went.values()), came, are, went
-
+    ledger = one(tarry)
     for begin in range(0, 600, 100):
         post(tarry, [some_line(rnd, i) for i in range(begin, begin + 100)])
         post(tarry, [{"id": f"j{rnd.randrange(begin + 100)}", "delay-op": "cancel"}
                      for _ in range(20)])
         post(tarry, [some_line(rnd, begin + k) | {"delay-op": "replace", "deliver-after": "2h"}
                      for k in range(90, 100)])
-    wait_for("all that is due to have ended",
-             lambda: tarry.metric("tarry_jobs_due_overdue") == 0
-             and tarry.metric("tarry_jobs_inflight") == 0)
+        post(tarry, [{"id": f"x{begin + k}", "payload": "good", "deliver-after": "sometime"} for k in range(3)])
+    ledger.quiet()
     for way in ("replay?max=20", "drop?max=15"):
         status, _, body = tarry.ask("POST", f"/v1/routes/r/dead/{way}")
         assert status == 200 and body["done"] > 0, body
-    wait_for(f"the sums to agree: {add_up()}", lambda: add_up()[0], 5)
-    _, came, are, went = add_up()
+    ledger.quiet()
+    came, are, went = ledger.check("r")
     assert all(went.values()) and are["tarry_jobs_pending"] and are["tarry_jobs_dead"], (are, went)
     assert came["tarry_jobs_repeated_total"] and tarry.metric("tarry_jobs_replayed_total") == 20
+    became = ledger.counted(BECAME, route="r")
+    assert became["tarry_jobs_rejected_total"] == 18 and became["tarry_cancels_received_total"] == 120, became
+    tarry.stop()
+
+
+ROUTES = ["plain", "kept", "loud", "held"]
+
+
+def fleet_conf(url):
+    return f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{url}"; }}; grave: {{ type = "http"; url = "{url}dead"; }}; }};
+        routes: {{
+            plain: {{ from = "http"; to = "hook"; match = "plain"; retry = [ "50ms" ]; dedupe_window = "1h"; }};
+            kept:  {{ from = "http"; to = "hook"; match = "kept"; retry = [ "50ms" ]; order = "key"; late = "dead";
+                      max_delay = "2h"; too_long = "dead"; }};
+            loud:  {{ from = "http"; to = "hook"; match = "loud"; retry = [ "50ms" ]; buckets = 4;
+                      dead = "grave"; max_lateness = "1h"; late = "drop"; repeat_min = "100ms"; }};
+            held:  {{ from = "http"; to = "hook"; match = "held"; retry = [ "50ms" ]; }}; }};'''
+
+
+def load(rnd, tarry, route, first, count):
+    """Jobs of every kind, some twice, some of them cancelled, some refused."""
+    lines = []
+    for i in range(first, first + count):
+        line = some_line(rnd, i) | {"key": f"k{i % 7}"}
+        if route != "loud":
+            line.pop("delay-repeat", None), line.pop("delay-repeat-count", None)
+        if rnd.random() < 0.05:
+            line["deliver-after"] = "3h"  # longer than max_delay of kept
+            line.pop("deliver-at", None)
+        lines.append(line)
+    post(tarry, lines, route)
+    post(tarry, [dict(line) for line in rnd.sample(lines, count // 5)], route)
+    post(tarry, [{"id": f"j{rnd.randrange(first + count)}", "delay-op": "cancel"} for _ in range(count // 5)], route)
+    for i in rnd.sample(range(first, first + count), count // 10):
+        assert tarry.ask("DELETE", f"/v1/routes/{route}/jobs/j{i}")[0] in (200, 204, 404, 409)
+    post(tarry, [{"id": "bad", "payload": "good", "deliver-after": "never"}] * 3, route)
+    assert tarry.ask("POST", "/v1/routes/nobody/jobs", b"x")[0] == 404
+
+
+@pytest.mark.slow
+def test_so_they_do_over_two_instances_that_come_and_go_on_every_route(bench):
+    rnd, redis = random.Random(11), bench.redis()
+    hook = bench.keep(collect.FromHttp(lambda arrival: FATES.get(arrival.payload, 200)))
+    ledger = Ledger([bench.keep(Tarry(bench.folder / str(n), redis.url, fleet_conf(hook.url))) for n in range(2)])
+    for daemon in ledger.all:
+        daemon.start()
+    ledger.settle(2)
+    labels = [{"route": route} for route in ROUTES]
+    ends = [lambda d: d.stop(), lambda d: d.kill(), None]
+    for turn, how in enumerate(ends):
+        for n, daemon in enumerate(ledger.up):
+            for route in ROUTES:
+                load(rnd, daemon, route, 1000 * turn + 300 * n, 60)
+        if turn == 0:
+            assert ledger.all[0].ask("POST", "/v1/admin/routes/held/pause")[0] == 200
+            load(rnd, ledger.all[1], "held", 900, 60)
+            wait_for("jobs that are held", lambda: ledger.all[1].metric("tarry_jobs_due_overdue", route="held") > 0)
+            for route in ROUTES:
+                ledger.check(route, timeout_s=20)
+            assert ledger.all[0].ask("POST", "/v1/admin/routes/held/resume")[0] == 200
+        ledger.quiet()
+        for route in ROUTES:
+            ledger.up[-1].ask("POST", f"/v1/routes/{route}/dead/replay?max=5")
+            ledger.up[0].ask("POST", f"/v1/routes/{route}/dead/drop?max=3")
+        ledger.quiet()
+        for route in ROUTES:
+            ledger.check(route)
+        if how:
+            ledger.end(ledger.all[turn % 2], labels, how)
+            for route in ROUTES:
+                ledger.check(route)
+            ledger.all[turn % 2].start()
+            ledger.settle(2)
+    sums = {route: ledger.of_route(route) for route in ROUTES}
+    for route, (_, are, went) in sums.items():
+        for name in ("tarry_jobs_delivered_total", "tarry_jobs_cancelled_total", "tarry_jobs_dead_dropped_total"):
+            assert went[name] > 0, (route, went)
+        assert are["tarry_jobs_pending"] and are["tarry_jobs_dead"], (route, are)
+    assert sums["loud"][0]["tarry_jobs_repeated_total"] and sums["loud"][2]["tarry_jobs_expired_total"]
+    assert ledger.counted(["tarry_jobs_duplicate_total"], route="plain")["tarry_jobs_duplicate_total"]
+    assert ledger.all[1].metric("tarry_jobs_dead_total", route="kept", reason="too-long") > 0
+    for daemon in ledger.up:
+        daemon.stop()
+
+
+@pytest.mark.slow
+def test_so_they_do_of_queues_by_every_way_out(bench):
+    tarry = bench.tarry(bench.redis().url, '''
+        sinks:  { q: { type = "queue"; ttl = "20m"; tries = 2; lease = "300ms"; keep = "1h"; }; };
+        routes: { all: { from = "http"; to = "q"; }; };''', redis_options='horizon = "1h";').start()
+    ledger, c = one(tarry), Queues(tarry)
+
+    def publish(queue, count, **headers):
+        for _ in range(count):
+            assert c.ask("POST", c.path(queue, "jobs"), b"x",
+                         {k.replace("_", "-"): v for k, v in headers.items()}).status in (200, 201)
+
+    def pull(queue, count):
+        jobs = c.ask("POST", c.path(queue, "pull"), max=count).jobs
+        assert len(jobs) == count, jobs
+        return jobs
+
+    publish("acked", 5)
+    for job in pull("acked", 3):
+        assert c.ask("DELETE", c.path("acked", "jobs", job["id"]), token=job["token"]).status in (200, 204)
+    publish("deleted", 5, delay_id="gone")  # four of them are known already
+    assert c.ask("DELETE", c.path("deleted", "jobs", "gone")).status in (200, 204)
+    publish("brief", 4, deliver_before="1s")
+    publish("dead", 6)
+    for _ in range(2):
+        pull("dead", 6)
+        wait_for("the leases to end", lambda: c.ask("GET", c.path("dead")).body["in_flight"] == 0)
+    assert c.ask("DELETE", c.path("dead", "dead"), max=2).status == 200
+    assert c.ask("POST", c.path("dead", "dead", "respawn"), max=1).status == 200
+    publish("whole", 7)
+    publish("whole", 3, deliver_after="9h")
+    for job in pull("whole", 2):
+        assert c.ask("DELETE", c.path("whole", "jobs", job["id"]), token=job["token"]).status in (200, 204)
+    assert c.ask("DELETE", c.path("whole"), all=1).status == 200
+    publish("late", 3, deliver_after="2h")
+    _, are, went = ledger.check("all", "q", timeout_s=30)  # a sweep sums them up
+    assert went["tarry_queue_expired_total"] == 4 and went["tarry_queue_dropped_total"] == 2 + 5 + 3
+    assert went["tarry_jobs_delivered_total"] == 5 and went["tarry_jobs_cancelled_total"] == 1
+    assert are["tarry_jobs_dead"] == 3 and are["tarry_jobs_pending"] == 2 + 1 + 3
+    c.close()
     tarry.stop()

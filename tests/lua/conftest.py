@@ -130,6 +130,32 @@ class Bucket:
             "move", ("pool",), now, early, most, "wake", "r/0 me")
         return moved, taken, left
 
+    def list(self, what="w", place=None, prefix="", from_ms=0, to_ms="", most=100, look=500, room=1 << 20):
+        """place: (score, ordinal, member) of the last one that was looked at. Gives whether there is
+        more, that place, and the rows: (id, due, record, tries, named)."""
+        at = ["0" if what == "h" else "-inf", "", "-inf", 0]
+        if place:
+            score, ordinal, member = place
+            at = [score, "", score, ordinal + 1] if ordinal >= 0 else [score, member, f"({score}", 0]
+        more, looked, *place, = self.run("list", ("pool",), what, "q" if self.kind == "q" else "", prefix,
+                                         from_ms, to_ms, *at, most, look, room)
+        place, rows = place[:3], place[3:]
+        assert looked <= look and len(rows) <= most and (not more or looked > 0)
+        return more, place, [tuple(row[3:]) for row in rows]
+
+    def list_all(self, what="w", **more):
+        """All pages, one behind the other."""
+        rows, place, goes_on = [], None, 1
+        while goes_on:
+            goes_on, place, page = self.list(what, place, **more)
+            rows += page
+        return rows
+
+    def move_due(self, id_, now, at="", after=""):
+        code, due, self.head = self.run("move_due", JOB[:4], now, id_, at, after,
+                                        "q" if self.kind == "q" else "", "wake", "r/0 me")
+        return code.decode(), due
+
     def far(self):
         """The far jobs, as they stand in the lists: {id: (due, record, group, expires)} of those that
         somebody may name, and those of the others; checks what holds of them."""

@@ -52,6 +52,25 @@ class Model:
             first.where = "held"
         job.where, job.score = "delay", due
 
+    def move_due(self, id_, due):
+        """It waits for another time, and keeps its place among those due at the same."""
+        job = self.jobs.get(id_)
+        if job is None or job.where in ("unack", "error"):
+            return "n" if job is None else "f" if job.where == "unack" else "d"
+        if job.where == "delay" and job.group and job.score != job.place[0]:
+            job.score = due  # it was claimed before: it stays in front
+            return "m"
+        was, arrival = job.where, job.place[1] if job.group else 0
+        job.where = ""
+        if was == "far" and all(j.where != "far" for j in self.jobs.values()):
+            self.slots.clear()
+        if was == "delay":
+            self.follow(job.group)
+        job.where = "far"  # so that put() leaves its place alone
+        job.place = (due, arrival) if job.group else ()
+        self.put(id_, due)
+        return "h" if job.where == "held" else "m"
+
     def follow(self, group):
         """Somebody has left the group: the next comes to the front, with its own due time."""
         held = [(j.place, i) for i, j in self.jobs.items() if j.group == group and j.where == "held"]

@@ -189,6 +189,30 @@ class Run:
         self.agree(f"move {early} {most}", theirs, self.model.move(self.now, early, most))
         self.agree("first slot, head", (self.bucket.slot, self.bucket.head), (self.model.first(), self.model.head()))
 
+    def move_due(self):
+        id_, due = self.rnd.choice(IDS), self.due()
+        where = {"at": due} if self.rnd.random() < 0.7 else {"after": due - self.now}
+        theirs = self.bucket.move_due(id_, self.now, **where)
+        self.agree(f"move_due {id_} {where}", (theirs[0], theirs[1], self.bucket.head),
+                   (self.model.move_due(id_, due), due, self.model.head()))
+
+    def list(self):
+        """Each list has what stands there, in its order, whatever the pages."""
+        most, look = self.rnd.randint(1, 6), self.rnd.randint(1, 9)
+        jobs = self.model.jobs.items()
+        rows = self.bucket.list_all("w", most=most, look=look)
+        self.agree("list of those that wait", sorted((i.decode(), due) for i, due, *_ in rows),
+                   sorted((i, j.score) for i, j in jobs if j.where in ("delay", "far")))
+        near = [(due, i.decode()) for i, due, *_ in rows if self.model.jobs[i.decode()].where == "delay"]
+        self.agree("order of the near ones", near, sorted(near))
+        rows = self.bucket.list_all("f", most=most, look=look)
+        self.agree("list of those in flight", [(due, i.decode()) for i, due, *_ in rows],
+                   sorted((j.score, i) for i, j in jobs if j.where == "unack"))
+        rows = self.bucket.list_all("h", most=most, look=look)
+        self.agree("list of those held", [(i.decode(), due) for i, due, *_ in rows],
+                   [(i, j.place[0]) for _, i, j in sorted(((j.group, j.place), i, j) for i, j in jobs
+                                                          if j.where == "held")])
+
     def step(self):
         if self.again and self.rnd.random() < 0.05:
             self.again()  # its answer was lost, and it is sent once more
@@ -207,13 +231,15 @@ class Run:
         ours = {k: n for k, n in self.model.sums.items() if k != "renamed" and n}
         self.agree("sums", theirs, ours)
 
-    CHOICES = [add, add, add, claim, claim, claim, ack, ack, retry, lose, bury, cancel, reap, replay]
+    CHOICES = [add, add, add, claim, claim, claim, ack, ack, retry, lose, bury, cancel, reap, replay, move_due,
+               move_due]
 
     # --- the whole state ---
 
     def compare(self):
         redis, key, jobs = self.bucket.client, self.bucket.key, self.model.jobs
         self.bucket.check()
+        self.list()
 
         def texts(found):
             return {k.decode(): v.decode() if isinstance(v, bytes) else v for k, v in found}

@@ -241,7 +241,7 @@ def test_measure_counts_every_part_and_the_spans_of_time(q):
     q.put(("soon", 1300), "ready", ("late", 9000), now=1203)
     now, ready, waiting, flying, dead, ended, oldest, *rest = q.ask("measure", 1204, 100, 1000)
     assert (ready, waiting, flying, dead, ended, oldest) == (1, 2, 1, 1, 1, 1204)
-    assert rest == [2, 0, 1, 0, 0, 0, -1], "nothing was settled; a ready one counts as due soon"
+    assert rest == [2, 0, 1, 0, 0, 0, 0, -1], "none is far, nothing was settled; ready is soon"
 
 
 def test_respawned_they_have_one_try_and_a_new_life(q):

@@ -59,7 +59,7 @@ def new_token(port):
 
 def run_once(b, api, what, options):
     daemon, ports = start(b, api)
-    own = next(port for number, port in ports.items() if number != "7700")
+    own = next(port for number, port in ports.items() if number != "7701")
     words = {"conns": CONNECTIONS, "seconds": max(1, SECONDS * b.scale), "pid": daemon.child.pid, **options}
     if "count" in options:
         words["count"] = b.jobs(options["count"])

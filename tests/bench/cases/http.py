@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from lib.bench import Figure, case
+from lib.bench import TOP, Figure, case
 
 CONNECTIONS = 64
 PULLERS = 16  # connections of the consumer
@@ -73,3 +73,26 @@ def http_due(b):
         first.append(result["first_after_due_ms"])
     return [Figure("pull queue, all due at once", "jobs/s", ours, want=(">=", 80000)),
             Figure("pull queue, all due at once: first", "ms", first)]
+
+
+@case("http-malformed")
+def http_malformed(b):
+    """Jobs that come 500 a second, and beside them a thousand malformed requests a second, each on
+    a connection of its own: how long one of a hundred takes at least, without and with them, in
+    turns. What is refused is not logged line by line."""
+    quiet, abused = [], []
+    for _ in b.rounds():
+        b.redis()
+        daemon = b.tarry(f'admin: {{ listen = ""; }};\n{CONF}')
+        before = daemon.log.read_text().count("\n")
+        said = json.loads(b.run([b.program("abuse"), "--port", daemon.port, "--corpus",
+                                 TOP / "tests/corpus/http", "--rounds", 3, "--bad", 1500,
+                                 "--seconds", max(1, SECONDS * b.scale)], timeout_s=120))
+        malformed = said["bad_per_s"] * (1 - said["taken"] / (said["taken"] + said["refused"] + said["unanswered"]))
+        assert said["failed"] == 0 and malformed >= 500, said  # half of the time there are none
+        assert daemon.log.read_text().count("\n") < before + 10
+        quiet += said["quiet_p99_ms"]
+        abused += said["abused_p99_ms"]
+        daemon.stop()
+    return [Figure("HTTP publish p99 beside 1,000 malformed requests a second", "ms", abused,
+                   limit=("without them", quiet), want=("ratio<=", 2))]

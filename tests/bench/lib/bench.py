@@ -29,7 +29,7 @@ from lib.servers import TOP, Server
 BENCH = TOP / "tests/bench"
 BUILD = Path(tarry.BIN).resolve().parent  # of the daemon, whose objects are beside it
 OUT = BUILD / "bench"
-PKGS = ["hiredis", "rdkafka", "libcurl", "libmicrohttpd", "libuv", "jansson", "openssl", "glib-2.0", "libconfig"]
+PKGS = ["hiredis", "rdkafka", "libcurl", "libmicrohttpd", "gnutls", "libuv", "jansson", "openssl", "glib-2.0", "libconfig"]
 
 CASES = {}
 
@@ -141,10 +141,12 @@ class Daemon(Measured, tarry.Tarry):
         self.binary = str(binary or tarry.BIN)
         if not re.search(r"^\s*redis\s*:", conf, re.M):
             conf = f'redis: {{ url = "{redis_url}"; {redis_options} }};\n{conf}'
-        listen = re.search(r'^\s*http\s*:\s*\{\s*listen = "[^"]*:(\d+)"', conf, re.M)
+        listen = re.search(r'^\s*(?:http|admin)\s*:\s*\{\s*listen = "[^"]*:(\d+)"', conf, re.M)
         self.port = int(listen[1]) if listen else servers.free_port()
-        if not listen:
+        if not re.search(r"^\s*http\s*:", conf, re.M):
             conf = f'http: {{ listen = "127.0.0.1:{self.port}"; }};\n{conf}'
+        if not re.search(r"^\s*admin\s*:", conf, re.M):
+            conf = f"{tarry.ONE_LISTENER}{conf}"
         self.conf = self.folder / "tarry.conf"
         self.conf.write_text(conf + "\n")
         self.env = {**os.environ, **dict(env)}

@@ -30,7 +30,7 @@ class Later(tarry.Tarry):
         self.conf = self.folder / f"{name}.conf"
         text = SAMPLE.read_text()
         for old, new in (("127.0.0.1:8080", f"127.0.0.1:{self.api}"),
-                         ("127.0.0.1:7700", f"127.0.0.1:{self.port}"),
+                         ("127.0.0.1:7701", f"127.0.0.1:{self.port}"),
                          ('first = "10s"', f'first = "{first}"')):
             assert old in text
             text = text.replace(old, new)

@@ -12,6 +12,7 @@ from lib.servers import TOP, Server, free_port
 BIN = os.environ.get("TARRY_BIN", str(TOP / "build/tarry"))
 # "1s": with it the tests that wait for a few seconds go through the second tier, too.
 HORIZON = os.environ.get("TARRY_E2E_HORIZON")
+ONE_LISTENER = 'admin: { listen = "http"; };\n'  # where a test says nothing of admin
 COMPLAINT = re.compile(r"(?:Address|Thread|Leak|Memory)Sanitizer|runtime error:|: must\(")
 SANITIZERS = {
     "ASAN_OPTIONS": "exitcode=99:detect_leaks=1",
@@ -34,6 +35,7 @@ class Tarry(Server):
         self.conf = Path(folder) / "tarry.conf"
         self.conf.write_text(f'redis: {{ url = "{redis_url}"; {redis_options} }};\n'
                              f'http: {{ listen = "127.0.0.1:{self.port}"; }};\n'
+                             f"{'' if 'admin: {' in body else ONE_LISTENER}"
                              f"daemon: {{ {daemon} }};\n{body}\n")
         self.env = {**os.environ, **SANITIZERS, **dict(env)}
 

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * cli_parts.h - the command line: a table of commands, a table of flags, and what one
+ * line of words says. The help, the manual page and the completion are made from the
+ * tables.
+ */
+#ifndef BRIDGE_CLI_PARTS_H
+#define BRIDGE_CLI_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct ctl_http;
+struct ctl_view;
+
+enum { CLI_PLACES_MAX = 64, CLI_LIST_MAX = 64 };
+enum { CLI_GONE = 1, CLI_INTERRUPTED = 130 }; /* exit codes beside those of sysexits */
+
+struct cli_list { /* of a flag that may be given more than once */
+    const char *v[CLI_LIST_MAX];
+    size_t n;
+};
+
+/* One command line. All texts are borrowed from it. A flag that was not given is NULL. */
+struct cli_order {
+    const struct cli_command *command;
+    int argc; /* whole, for workers */
+    char **argv;
+    const char *place[CLI_PLACES_MAX];
+    unsigned place_count;
+    struct ctl_http *http; /* the daemon; NULL: the command asks none */
+    bool human;            /* tables for a person; else JSON */
+    const char *url, *token_file, *ca_file, *cert_file, *key_file;
+    const char *reason, *state, *queue, *from, *to, *id_prefix, *max, *cursor, *rate;
+    const char *after, *at, *id, *key, *topic, *source, *sample;
+    const char *route, *conf;
+    struct cli_list headers, with;
+    bool all, dry_run, json, table, payload, wait, connect, repair, delete, help;
+    int64_t limit; /* max as a number; 0: it was not given */
+};
+
+struct cli_command {
+    const char *name, *word; /* word: the second one; NULL: there is none */
+    const char *places;      /* as the usage shows them */
+    const char *help;        /* NULL: not listed */
+    unsigned least, most;    /* of places */
+    unsigned sets;           /* of flags, bits of enum cli_set */
+    int (*run)(struct cli_order *o);
+    /* What is asked of the daemon; {} stands for the places, in their order. method NULL:
+     * nothing is. */
+    const char *method, *path;
+    const struct ctl_view *view; /* of the answer, as a table; NULL: member by member */
+    const char *more;            /* a paragraph for the manual; NULL: help says it all */
+};
+
+enum cli_set {
+    CLI_ASKS = 1,     /* a running daemon */
+    CLI_SHOWS = 2,    /* something, as a table or as JSON */
+    CLI_JOBS = 4,     /* chooses jobs */
+    CLI_DEAD = 8,     /* chooses dead letters */
+    CLI_MANY = 16,    /* page after page */
+    CLI_CHANGES = 32, /* many */
+    CLI_REPLAYS = 64,
+    CLI_MOVES = 128,
+    CLI_WRITES = 256, /* a message */
+    CLI_EXPLAINS = 512,
+    CLI_TAPS = 1024,
+    CLI_DRAINS = 2048,
+    CLI_CHECKS = 4096,
+    CLI_AUDITS = 8192,
+    CLI_IMPORTS = 16384,
+    CLI_ANY = 32768 /* of a flag: every command takes it */
+};
+
+enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_LIST };
+struct cli_flag {
+    const char *name, *value; /* value: as the usage shows it; NULL: it takes none */
+    enum cli_kind kind;
+    size_t offset;     /* of a bool, a text, or a list in struct cli_order */
+    unsigned sets;     /* whose commands take it */
+    const char *query; /* of the request; NULL: it is not a part of that */
+    const char *help;
+};
+
+struct cli_code { /* an exit code */
+    int code;
+    const char *help;
+};
+
+/* Each ends with a row of zeros. */
+extern const struct cli_command cli_commands[];
+extern const struct cli_flag cli_flags[];
+extern const struct cli_code cli_codes[];
+
+/* What is printed by --help: of one command, or of all (NULL). */
+void cli_usage(const char *name, FILE *out);
+/* Says on standard error what is wrong, and how it goes. Gives EX_USAGE. */
+int cli_wrong(const struct cli_order *o, const char *what, const char *arg);
+
+/* Of cli_words.c and others; each gives an exit code. */
+int cli_run(struct cli_order *o);
+int cli_options(struct cli_order *o);
+int cli_version(struct cli_order *o);
+int cli_help(struct cli_order *o);
+int cli_worker(struct cli_order *o);
+int cli_doc(struct cli_order *o);   /* cli_doc.c */
+int cli_check(struct cli_order *o); /* cli_check.c */
+
+#endif

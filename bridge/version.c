@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * version.c - what is running here: for reports of faults, and for who has to know
+ * whether a library is the mended one.
+ *
+ * The one file that includes every library, and calls nothing else of them.
+ */
+#include "bridge/version.h"
+
+#include <MQTTAsync.h>
+#include <curl/curl.h>
+#include <glib.h>
+#include <hiredis/hiredis.h>
+#include <jansson.h>
+#include <librdkafka/rdkafka.h>
+#include <microhttpd.h>
+#include <msgpack.h>
+#include <openssl/crypto.h>
+#include <string.h>
+#include <uv.h>
+
+/* Those that know it only as numbers, or among other things. */
+static const char *curl(void)
+{
+    return curl_version_info(CURLVERSION_NOW)->version;
+}
+
+static const char *glib(void)
+{
+    static char text[32];
+    snprintf(text, sizeof(text), "%u.%u.%u", glib_major_version, glib_minor_version,
+             glib_micro_version);
+    return text;
+}
+
+static const char *hiredis(void)
+{
+    static char text[32]; /* the library itself does not tell */
+    snprintf(text, sizeof(text), "%d.%d.%d (of its header)", HIREDIS_MAJOR, HIREDIS_MINOR,
+             HIREDIS_PATCH);
+    return text;
+}
+
+static const char *openssl(void)
+{
+    return OpenSSL_version(OPENSSL_VERSION_STRING);
+}
+
+static const char *paho(void)
+{
+    for (const MQTTAsync_nameValue *v = MQTTAsync_getVersionInfo(); v->name; v++)
+        if (strcmp(v->name, "Version") == 0)
+            return v->value;
+    return "?";
+}
+
+void version_print(FILE *out)
+{
+    static const struct {
+        const char *name;
+        const char *(*version)(void);
+    } libraries[] = {
+        {"glib", glib},
+        {"hiredis", hiredis},
+        {"jansson", jansson_version_str},
+        {"libcurl", curl},
+        {"libmicrohttpd", MHD_get_version},
+        {"librdkafka", rd_kafka_version_str},
+        {"libuv", uv_version_string},
+        {"msgpack-c", msgpack_version},
+        {"openssl", openssl},
+        {"paho-mqtt", paho},
+    };
+    fprintf(out, "tarry %s\n", TARRY_VERSION);
+    for (size_t i = 0; i < sizeof(libraries) / sizeof(*libraries); i++)
+        fprintf(out, "  %-14s %s\n", libraries[i].name, libraries[i].version());
+}

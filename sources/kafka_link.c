@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "sources/kafka_link.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+static int check_brokers(const char *brokers, struct err *err)
+{
+    for (const char *p = brokers; *p; p++)
+        if (isalnum((unsigned char)*p))
+            return 0;
+    return err_set(err, "brokers: no broker in \"%s\"; write host:port, host:port",
+                   brokers);
+}
+
+static int check_tls(const struct kafka_link *link, struct err *err)
+{
+    if (!link->tls && (link->ca_file || link->cert_file || link->key_file))
+        return err_set(err,
+                       "ca_file, cert_file and key_file need TLS: set tls = true beside");
+    if (link->key_file && link->cert_file == NULL)
+        return err_set(err, "key_file needs cert_file beside it");
+    if (link->key_password && link->cert_file == NULL)
+        return err_set(err, "key_password needs cert_file beside it");
+    return 0;
+}
+
+static bool is_of(const struct kafka_link *link, enum kafka_sasl first,
+                  enum kafka_sasl last)
+{
+    return link->sasl >= (int)first && link->sasl <= (int)last;
+}
+
+static int check_user(const struct kafka_link *link, struct err *err)
+{
+    const bool wanted = is_of(link, KAFKA_SASL_PLAIN, KAFKA_SASL_SCRAM_512);
+
+    if (wanted && (link->user == NULL || link->password == NULL))
+        return err_set(err, "sasl plain and scram need user and password");
+    if (!wanted && (link->user || link->password))
+        return err_set(err,
+                       "user and password need sasl = \"plain\", \"scram-sha-256\" or "
+                       "\"scram-sha-512\" beside");
+    return 0;
+}
+
+static bool is_web_url(const char *url)
+{
+    return strncasecmp(url, "https://", 8) == 0 || strncasecmp(url, "http://", 7) == 0;
+}
+
+static int check_token(const struct kafka_link *link, struct err *err)
+{
+    const bool wanted = is_of(link, KAFKA_SASL_TOKEN, KAFKA_SASL_TOKEN);
+    const bool server = link->token_client || link->token_secret || link->token_ca_file ||
+                        link->token_form.n > 0;
+
+    if (!wanted && (link->token_file || link->token_url || server))
+        return err_set(err, "the options token_... need sasl = \"oauthbearer\" beside");
+    if (wanted && (link->token_file == NULL) == (link->token_url == NULL))
+        return err_set(
+            err, "sasl oauthbearer needs either token_file or token_url to have its "
+                 "token from");
+    if (server && link->token_url == NULL)
+        return err_set(err, "token_client, token_secret, token_form and token_ca_file "
+                            "are for token_url");
+    if (link->token_url && (!link->token_client || !link->token_secret))
+        return err_set(err, "token_url needs token_client and token_secret beside it");
+    if (link->token_url && !is_web_url(link->token_url))
+        return err_set(err, "token_url must begin with https:// (or http://)");
+    return 0;
+}
+
+int kafka_link_check(const struct kafka_link *link, struct err *err)
+{
+    if (check_brokers(link->brokers, err) < 0 || check_tls(link, err) < 0 ||
+        check_user(link, err) < 0)
+        return -1;
+    return check_token(link, err);
+}

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a scrape costs."""
+import http.client
+import time
+
+from lib.bench import Figure, case
+from lib.raw import raw
+
+ROUTES, PENDING = 500, 10_000_000
+FULL = 50  # of these have them all: what is counted costs as much however many there are
+SCRAPES = 20
+HOUR_MS = 3600 * 1000
+
+
+def configuration():
+    routes = "".join(f'    r{n}: {{ from = "http"; to = "hook"; match = "r{n}"; }};\n' for n in range(ROUTES))
+    return f'sinks: {{ hook: {{ type = "http"; url = "http://127.0.0.1:9/"; }}; }};\nroutes: {{\n{routes}}};\n'
+
+
+def scrape(daemon):
+    c = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=30)
+    begun = time.monotonic()
+    c.request("GET", "/metrics")
+    answer = c.getresponse()
+    text = answer.read()
+    took_s = time.monotonic() - begun
+    c.close()
+    assert answer.status == 200
+    return took_s, text.decode()
+
+
+@case("metrics")
+def metrics(b):
+    """A scrape with 500 routes and 10 million pending jobs: until the last byte is there, with what
+    it takes of the daemon (whose loop stands still meanwhile) and of Redis."""
+    took_ms, daemon_ms, redis_ms, size_kb = [], [], [], []
+    for _ in b.rounds():
+        redis = b.redis()
+        for n in range(FULL):
+            raw(b, redis, "enqueue", jobs=b.jobs(PENDING) // FULL, depth=8, route=f"r{n}/0", first=n * 10**7,
+                due=HOUR_MS, spread=HOUR_MS)
+        daemon = b.tarry(configuration())
+        time.sleep(2)
+        cpu, redis_cpu = daemon.cpu_s(), redis.cpu_s()
+        took = []
+        for _ in range(SCRAPES):
+            seconds, text = scrape(daemon)
+            took.append(1000 * seconds)
+        daemon_ms.append(1000 * (daemon.cpu_s() - cpu) / SCRAPES)
+        redis_ms.append(1000 * (redis.cpu_s() - redis_cpu) / SCRAPES)
+        took_ms += took
+        size_kb.append(len(text) / 1024)
+        pending = sum(int(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                      if line.startswith("tarry_jobs_pending{"))
+        assert pending == b.jobs(PENDING) // FULL * FULL, f"{pending} pending"
+    return [Figure("scrape", "ms", took_ms, want=("<=", 50)),
+            Figure("scrape: CPU of the daemon", "ms", daemon_ms),
+            Figure("scrape: CPU of Redis", "ms", redis_ms),
+            Figure("scrape: size", "KiB", size_kb)]

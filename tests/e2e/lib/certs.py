@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Certificates for listeners and their clients, made by openssl's own command."""
+import ssl
+import subprocess
+
+
+class Authority:
+    """It signs what it is asked to. pem: its own certificate, for those who trust it."""
+
+    def __init__(self, folder, name="tarry test authority"):
+        self.folder, self.issued = folder, 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self.pem, self.key = folder / "ca.pem", folder / "ca.key"
+        openssl(*NEW_KEY, self.key, "-x509", "-days", "2", "-subj", f"/CN={name}", "-out", self.pem)
+
+    def issue(self, name, alternative="DNS:localhost,IP:127.0.0.1", purpose="serverAuth", days=2,
+              cert=None, key=None):
+        """(certificate, key) of a new pair of files, or in place of those that are named."""
+        self.issued += 1
+        stem = f"{self.issued}-{name}"
+        asked, more = self.folder / f"{stem}.csr", self.folder / f"{stem}.ext"
+        cert, key = cert or self.folder / f"{stem}.pem", key or self.folder / f"{stem}.key"
+        more.write_text(f"subjectAltName={alternative}\nextendedKeyUsage={purpose}\n")
+        openssl(*NEW_KEY, key, "-subj", f"/CN={name}", "-out", asked)
+        openssl("x509", "-req", "-in", asked, "-CA", self.pem, "-CAkey", self.key, "-days", days,
+                "-set_serial", self.issued, "-extfile", more, "-out", cert)
+        return cert, key
+
+    def client(self, name, alternative="DNS:client.example"):
+        return self.issue(name, alternative, "clientAuth")
+
+    def trusting(self, pair=None):
+        """For a client that trusts it, and shows the pair."""
+        context = ssl.create_default_context(cafile=str(self.pem))
+        if pair:
+            context.load_cert_chain(*(str(file) for file in pair))
+        return context
+
+
+NEW_KEY = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout")
+
+
+def openssl(*argv):
+    subprocess.run(["openssl", *(str(arg) for arg in argv)], check=True, capture_output=True)

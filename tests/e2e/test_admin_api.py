@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The admin API for the daemon, its routes and their jobs: what it shows is so, and what it does is
+done. Who may ask: test_tokens.py. Paused and draining routes: test_control.py."""
+import json
+import threading
+import time
+import urllib.parse
+
+import pytest
+
+from lib import collect
+from lib.servers import Redis, wait_for
+
+
+class Yard:
+    """Routes r (to a server that answers 200), k (in the order of keys), q (to queues)."""
+
+    def __init__(self, bench, options="", redis_options="", more=""):
+        self.bench, self.answer = bench, 200
+        self.hook = bench.keep(collect.FromHttp(
+            lambda arrival: self.answer(arrival) if callable(self.answer) else self.answer))
+        self.redis = bench.redis()
+        self.conf = f'''
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }}; q: {{ type = "queue"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; match = "r"; retry = [ "1h" ]; {options} }};
+                       k: {{ from = "http"; to = "hook"; match = "k"; order = "key"; }};
+                       q: {{ from = "http"; to = "q"; }}; }}; {more}'''
+        self.redis_options = redis_options
+        self.tarry = bench.tarry(self.redis.url, self.conf, redis_options=redis_options).start()
+
+    def ask(self, method, path, **params):
+        query = "?" + urllib.parse.urlencode(params) if params else ""
+        status, headers, body = self.tarry.ask(method, f"/v1/admin/{path}{query}")
+        if status == 503:
+            assert int(headers["Retry-After"]) > 0
+        return status, body
+
+    def get(self, path, **params):
+        status, body = self.ask("GET", path, **params)
+        assert status == 200, body
+        return body
+
+    def put(self, id_, after="1h", route="r", payload="hello", **headers):
+        status, _, body = self.tarry.ask(
+            "POST", f"/v1/routes/{route}/jobs", payload,
+            {"delay-id": id_, "deliver-after": after, **{n.replace("_", "-"): v for n, v in headers.items()}})
+        assert status == 201, body
+
+    def fill(self, ids, after, route="r", payload="x"):
+        for at in range(0, len(ids), 5000):
+            lines = "".join(json.dumps({"id": i, "payload": payload, "deliver-after": after}) + "\n"
+                            for i in ids[at:at + 5000])
+            status, _, body = self.tarry.ask("POST", f"/v1/routes/{route}/jobs", lines,
+                                             {"content-type": "application/x-ndjson"}, timeout_s=60)
+            assert status == 200 and b"error" not in body
+
+    def jobs(self, route="r", **params):
+        """All pages."""
+        found, cursor = [], None
+        while True:
+            page = self.get(f"routes/{route}/jobs", **params, **({"cursor": cursor} if cursor else {}))
+            found += page["jobs"]
+            cursor = page["cursor"]
+            if cursor is None:
+                return found
+
+    def route(self, name="r"):
+        return self.get(f"routes/{name}")["routes"][0]
+
+
+@pytest.fixture
+def yard(bench):
+    return Yard(bench)
+
+
+def ids(jobs):
+    return [job["id"] for job in jobs]
+
+
+# --- the daemon ---
+
+def test_status_says_what_is_there(bench):
+    pool = bench.keep(Redis(bench.folder / "far", str(bench.sockets / "far.sock"))).start()
+    y = Yard(bench, more=f'pools: {{ far: {{ url = "{pool.url}"; }}; }};')
+    before = time.time() * 1000
+    y.put("a", after="0s")
+    y.hook.wait_count(1)
+    s = wait_for("all is there", lambda: (s := y.get("status"))["instances"] and
+                 all(r["up"] for r in s["redis"]) and s)
+    assert s["ready"] is True and s["stopping"] is False and s["config"]["file"] == str(y.tarry.conf)
+    assert s["config"]["generation"] == 1 and s["config"]["last"] == {
+        "ok": True, "at_ms": s["config"]["loaded_ms"], "error": None}
+    assert abs(s["now_ms"] - before) < 5000 and before - 60_000 < s["started_ms"] <= s["now_ms"] + 1000
+    assert [(r["name"], r["up"], r["trouble"]) for r in s["redis"]] == [("redis", True, ""), ("far", True, "")]
+    assert [(i["id"], i["self"], i["routes"]) for i in s["instances"]] == [(s["instance"], True, ["r", "k"])]
+    assert [(c["name"], c["type"], c["state"], c["received"], c["open"]) for c in s["sources"]] == [
+        ("http", "http", "running", 1, 0)]
+    sinks = {k["name"]: k for k in s["sinks"]}
+    assert sinks["hook"]["type"] == "http" and sinks["hook"]["delivered"] == 1 and sinks["hook"]["failed"] == 0
+    assert sinks["q"]["type"] == "queue" and sinks["hook"]["max_in_flight"] > 0
+
+
+def test_status_lists_the_other_instances(yard):
+    other = yard.bench.tarry(yard.redis.url, yard.conf)
+    other.conf = other.conf.rename(other.conf.with_name("other.conf"))
+    other.start()
+    both = wait_for("two instances", lambda: (i := yard.get("status")["instances"]) and len(i) == 2 and i)
+    assert sorted(i["self"] for i in both) == [False, True]
+
+
+def test_status_hides_the_password_and_says_what_is_down(bench):
+    y = Yard(bench)
+    secret = "s3cr3t-of-redis"
+    y.redis.client().config_set("requirepass", secret)
+    url = y.redis.url.replace("unix://", f"unix://:{secret}@")
+    t = bench.tarry(url, y.conf)
+    t.conf = t.conf.rename(t.conf.with_name("with-password.conf"))
+    t.start()
+    status, _, body = t.ask("GET", "/v1/admin/status")
+    assert status == 200 and body["redis"][0]["up"] and secret not in json.dumps(body)
+    assert "***" in body["redis"][0]["url"]
+    y.redis.stop()
+    down = wait_for("it is down", lambda: not (r := t.ask("GET", "/v1/admin/status")[2])["redis"][0]["up"] and r)
+    assert down["ready"] is False and down["redis"][0]["trouble"]
+
+
+# --- routes ---
+
+def test_a_route_has_its_figures(yard):
+    yard.put("waits", after="1h")
+    yard.put("gone", after="1h")
+    yard.put("done", after="0s")
+    yard.hook.wait_count(1)
+    yard.answer = 400
+    yard.put("dead", after="0s")
+    wait_for("it is dead", lambda: yard.route()["dead"] == 1)
+    yard.answer = 503
+    yard.put("again", after="0s")
+    yard.hook.wait_count(3)
+    yard.tarry.ask("DELETE", "/v1/routes/r/jobs/gone")
+    r = wait_for("all ends", lambda: (r := yard.route())["retried"] and r["in_flight"] == 0 and r)
+    assert {n: r[n] for n in ("name", "from", "to", "queue", "state", "pending", "dead", "overdue", "received",
+                              "stored", "delivered", "retried", "dead_total", "cancelled", "expired")} == {
+        "name": "r", "from": ["http"], "to": "hook", "queue": False, "state": "running", "pending": 2, "dead": 1,
+        "overdue": 0, "received": 5, "stored": 5, "delivered": 1, "retried": 1, "dead_total": 1,
+        "cancelled": 1, "expired": 0}
+    assert -100_000 < r["next_due_ms"] - time.time() * 1000 - 3600_000 < 1000 and r["oldest_overdue_ms"] == 0
+    assert r["lateness"]["count"] == 3 and 0 <= r["lateness"]["p50_ms"] <= r["lateness"]["p99_ms"] < 10_000
+
+
+def test_the_list_has_all_routes_in_the_order_of_the_file(yard):
+    answer = yard.get("routes")
+    assert [r["name"] for r in answer["routes"]] == ["r", "k", "q"]
+    assert [r["queue"] for r in answer["routes"]] == [False, False, True]
+    assert abs(answer["now_ms"] - time.time() * 1000) < 5000
+    assert all(r["lateness"] == {"count": 0, "p50_ms": None, "p99_ms": None} for r in answer["routes"])
+    status, body = yard.ask("GET", "routes/none")
+    assert (status, body["error"]) == (404, "no-route")
+
+
+def test_overdue_jobs_are_told_with_their_age(bench):
+    y = Yard(bench, options="rate = 0.1; burst = 1;")
+    y.put("first", after="0s")
+    y.hook.wait_count(1)
+    y.put("second", after="0s")
+    r = wait_for("it is late", lambda: (r := y.route())["overdue"] == 1 and r["oldest_overdue_ms"] > 300 and r)
+    assert r["pending"] == 1 and r["next_due_ms"] < time.time() * 1000
+
+
+def test_while_redis_is_away_the_counters_are_told_and_the_rest_is_null(yard):
+    yard.put("a")
+    assert yard.route()["pending"] == 1
+    yard.redis.stop()
+    begun = time.monotonic()
+    r = wait_for("it is away", lambda: (r := yard.route())["pending"] is None and r)
+    assert r["stored"] == 1 and r["dead"] is None and r["next_due_ms"] is None
+    assert time.monotonic() - begun < 5
+    status, body = yard.ask("GET", "routes/r/jobs")
+    assert (status, body["error"]) == (503, "unavailable")
+    status, body = yard.ask("POST", "routes/r/jobs/a/now")
+    assert (status, body["error"]) == (503, "unavailable")
+
+
+# --- the list of jobs ---
+
+@pytest.mark.parametrize("horizon", ["0", "1m"])
+def test_a_list_gives_each_job_once_in_the_order_of_its_time(bench, horizon):
+    y = Yard(bench, redis_options=f'horizon = "{horizon}";', options="buckets = 5;")
+    for n in range(60):
+        y.put(f"job-{n:02}", after=f"{10 + n}m")
+    for most in (7, 100):
+        found = y.jobs(max=most)
+        assert ids(found) == [f"job-{n:02}" for n in range(60)]
+    first = found[0]
+    assert first["far"] is (horizon == "1m") and first["named"] is True
+    assert (first["state"], first["attempts"], first["source"], first["key"]) == ("waiting", 0, "http", None)
+    assert abs(first["due_ms"] - time.time() * 1000 - 600_000) < 30_000 and first["bytes"] > 10
+
+
+def test_what_a_job_says_of_itself_is_listed(bench):
+    y = Yard(bench)
+    y.answer = 503
+    y.put("tried", after="0s", delay_key="käse".encode().decode("latin-1"), payload="p" * 1000)
+    y.hook.wait_count(1)
+    job = wait_for("it is put back", lambda: (j := y.jobs()) and j[0]["attempts"] and j[0])
+    assert job["key"] == "käse" and "503" in job["last_error"] and job["bytes"] > 1000
+    assert job["target"] is None  # it goes where the sink says
+
+
+def test_filters_of_the_list(yard):
+    for n in range(20):
+        yard.put(f"{'ab'[n % 2]}-{n:02}", after=f"{10 + n}m")
+    now = time.time()
+    assert ids(yard.jobs(id_prefix="b-")) == [f"b-{n:02}" for n in range(1, 20, 2)]
+    some = yard.jobs(**{"from": int(now + 900 - 30), "to": int(now + 1200 - 30)})
+    assert ids(some) == ids(yard.jobs())[5:10]
+    for wrong in ({"state": "dead"}, {"max": 0}, {"max": 501}, {"cursor": "x"}, {"cursor": ""}, {"id_prefix": ""},
+                  {"nonsense": 1}, {"from": "yesterday"}, {"cursor": "1.2.3.4.zz"}):
+        status, body = yard.ask("GET", "routes/r/jobs", **wrong)
+        assert (status, body["error"]) == (400, "bad-request"), (wrong, body)
+    cursor = yard.get("routes/r/jobs", max=1)["cursor"]
+    status, body = yard.ask("GET", "routes/r/jobs", cursor=cursor, state="in-flight")
+    assert (status, body["error"]) == (400, "bad-request")
+    status, body = yard.ask("GET", "routes/none/jobs")
+    assert (status, body["error"]) == (404, "no-route")
+
+
+def test_jobs_in_flight_and_those_behind_others(bench):
+    yard = Yard(bench, redis_options='horizon = "0";')
+    go_on = threading.Event()
+    yard.answer = lambda arrival: 200 if go_on.wait(30) else 500
+    yard.put("flies", after="0s", route="k", delay_key="one")
+    flying = wait_for("it flies", lambda: yard.jobs("k", state="in-flight"))
+    yard.put("behind", after="1h", route="k", delay_key="one")
+    yard.put("other", after="2h", route="k", delay_key="two")
+    assert ids(flying) == ["flies"] and flying[0]["state"] == "in-flight"
+    assert flying[0]["lease_ends_ms"] > time.time() * 1000 > flying[0]["due_ms"]
+    held = yard.jobs("k", state="held")
+    assert ids(held) == ["behind"] and held[0]["state"] == "held" and held[0]["key"] == "one"
+    assert ids(yard.jobs("k")) == ["other"]
+    status, body = yard.ask("POST", "routes/k/jobs/flies/now")
+    assert (status, body["error"]) == (409, "in-flight")
+    status, body = yard.ask("POST", "routes/k/jobs/behind/now")
+    assert (status, body["held"]) == (200, True)
+    go_on.set()
+    wait_for("both are out", lambda: yard.route("k")["delivered"] == 2)
+
+
+def test_an_id_is_any_text(yard):
+    odd = ['<script>alert(1)</script>', 'a"b\\c', "ünïcode ☃", "a/b?c=d&e#f%41", "..", "a  b"]
+    for id_ in odd:
+        yard.put(id_.encode().decode("latin-1"))
+    assert sorted(ids(yard.jobs())) == sorted(odd)
+    for id_ in odd:
+        path = f"routes/r/jobs/{urllib.parse.quote(id_, safe='')}/move"
+        status, body = yard.ask("POST", path, after="2h")
+        assert (status, body["id"]) == (200, id_), body
+
+
+def test_the_list_goes_through_older_generations(yard):
+    yard.fill([f"old-{n:03}" for n in range(100)], "1h")
+    yard.tarry.stop()
+    t = yard.bench.tarry(yard.redis.url, yard.conf.replace('match = "r";', 'match = "r"; buckets = 7;'))
+    yard.tarry = t.start()
+    yard.fill([f"new-{n:03}" for n in range(100)], "1h")
+    found = ids(yard.jobs(max=30))
+    assert sorted(found) == sorted([f"{a}-{n:03}" for a in ("old", "new") for n in range(100)])
+    status, body = yard.ask("POST", "routes/r/jobs/old-007/now")
+    assert status == 200, body
+    yard.hook.wait_count(1)
+
+
+# --- one job ---
+
+def test_run_now_delivers_it(yard):
+    yard.put("a", after="1h", payload="soon")
+    status, body = yard.ask("POST", "routes/r/jobs/a/now")
+    assert status == 200 and body["id"] == "a" and body["held"] is False
+    assert abs(body["due_ms"] - time.time() * 1000) < 5000
+    assert yard.hook.wait_count(1)[0].payload == b"soon"
+    # It is not told as an hour early, nor as late.
+    late = wait_for("it is counted", lambda: (r := yard.route())["delivered"] and r["lateness"])
+    assert late["count"] == 1 and late["p99_ms"] < 5000
+    status, body = yard.ask("POST", "routes/r/jobs/a/now")
+    assert (status, body["error"]) == (404, "not-found")
+
+
+@pytest.mark.parametrize("horizon", ["0", "10s"])
+def test_move_gives_it_another_time(bench, horizon):
+    y = Yard(bench, redis_options=f'horizon = "{horizon}";')
+    y.put("a", after="1h")
+    y.put("b", after="1s")
+    now = time.time()
+    status, body = y.ask("POST", "routes/r/jobs/a/move", after="500ms")
+    assert status == 200 and abs(body["due_ms"] / 1000 - now - 0.5) < 5
+    status, body = y.ask("POST", "routes/r/jobs/b/move", at=int(now + 7200))
+    assert status == 200 and body["due_ms"] == int(now + 7200) * 1000
+    arrival = y.hook.wait_count(1)[0]
+    assert arrival.ns / 1e9 >= now + 0.5 - 0.01
+    time.sleep(1.2)
+    assert len(y.hook.arrivals) == 1
+    shown = y.tarry.ask("GET", "/v1/routes/r/jobs/b")[2]
+    assert shown["state"] == "waiting" and [j["due_ms"] for j in y.jobs()] == [int(now + 7200) * 1000]
+
+
+def test_a_moved_job_is_not_too_late_for_its_route(bench):
+    """max_lateness counts from the time to which it was moved."""
+    y = Yard(bench, options='max_lateness = "5s"; late = "dead";')
+    y.put("a", after="1s", )
+    status, body = y.ask("POST", "routes/r/jobs/a/move", after="8s")
+    assert status == 200, body
+    y.hook.wait_count(1, timeout_s=20)
+    assert y.route()["dead"] == 0
+
+
+def test_what_can_not_be_moved_is_told(yard):
+    yard.answer = 400
+    yard.put("dead", after="0s")
+    wait_for("it is dead", lambda: yard.route()["dead"] == 1)
+    yard.put("ends", after="1h", deliver_before="1h")
+    for path, params, want in (
+            ("routes/r/jobs/dead/now", {}, (409, "dead")),
+            ("routes/r/jobs/none/now", {}, (404, "not-found")),
+            ("routes/none/jobs/a/now", {}, (404, "no-route")),
+            ("routes/r/jobs/ends/move", {"after": "3h"}, (409, "expires")),
+            ("routes/r/jobs/ends/move", {}, (400, "bad-request")),
+            ("routes/r/jobs/ends/move", {"after": "1s", "at": "1893456000"}, (400, "bad-request")),
+            ("routes/r/jobs/ends/move", {"after": "-1s"}, (400, "bad-request")),
+            ("routes/r/jobs/ends/now", {"after": "1s"}, (400, "bad-request")),
+            ("routes/q/jobs/ends/now", {}, (409, "is-queue"))):
+        status, body = yard.ask("POST", path, **params)
+        assert (status, body["error"]) == want, (path, params, body)
+    assert ids(yard.jobs()) == ["ends"]
+    status, body = yard.ask("POST", "routes/r/jobs/ends/move", after="90m")
+    assert status == 200, body
+
+
+def test_queues_of_a_route(yard):
+    for n in range(3):
+        yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": f"m{n}", "deliver-after": f"{n + 1}h"})
+    status, _, pulled = yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": "now"})
+    assert status == 201, pulled
+    yard.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h")
+    assert [q["name"] for q in yard.get("routes/q/queues")["queues"]] == ["mails"]
+    assert ids(yard.jobs("q", queue="mails")) == ["m0", "m1", "m2"]
+    flying = yard.jobs("q", queue="mails", state="in-flight")
+    assert ids(flying) == ["now"]
+    status, body = yard.ask("POST", "routes/q/jobs/m2/now", queue="mails")
+    assert status == 200, body
+    status, _, body = yard.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=5s")
+    assert status == 200 and body["jobs"][0]["id"] == "m2", body
+    for path, params, want in (("routes/q/jobs", {}, (409, "is-queue")),
+                               ("routes/q/jobs", {"queue": "x" * 3000}, (400, "bad-request")),
+                               ("routes/r/queues", {}, (404, "no-queue")),
+                               ("routes/none/queues", {}, (404, "no-route"))):
+        status, body = yard.ask("GET", path, **params)
+        assert (status, body["error"]) == want, (path, body)
+
+
+@pytest.mark.slow
+def test_a_page_of_a_hundred_thousand_costs_no_more_than_one_of_a_hundred(bench):
+    y = Yard(bench, options="buckets = 4;")
+    y.fill([f"job-{n:06}" for n in range(100_000)], "2h")
+    client = y.redis.client()
+    client.config_resetstat()
+    begun = time.monotonic()
+    page = y.get("routes/r/jobs", max=100)
+    assert len(page["jobs"]) == 100 and time.monotonic() - begun < 0.5
+    seen, cursor = set(), None
+    while True:
+        page = y.get("routes/r/jobs", max=500, id_prefix="job-0999", **({"cursor": cursor} if cursor else {}))
+        assert page["looked"] <= 4 * 4 * 500
+        seen |= set(ids(page["jobs"]))
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    assert len(seen) == 100
+    slow = max(c["usec_per_call"] for n, c in client.info("commandstats").items() if n == "cmdstat_evalsha")
+    assert slow < 20_000, f"a call takes {slow} us"

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""`tarry check --connect`: dials Redis, brokers and callback hosts, and says of each how it went."""
+import json
+import re
+
+import pytest
+
+from lib import cli, collect
+from lib.servers import free_port
+
+
+class Desk:
+    def __init__(self, bench, folder):
+        self.bench, self.folder = bench, folder
+        self.redis = bench.redis().url
+        self.hook = bench.keep(collect.FromHttp())
+
+    def check(self, body, *flags, redis=None):
+        conf = self.folder / "tarry.conf"
+        conf.write_text(f'redis: {{ url = "{redis or self.redis}"; connect_timeout = "1s"; }};\n{body}')
+        return cli.run("check", "--connect", conf, *flags)
+
+    def rows(self, body, **more):
+        done = self.check(body, **more)
+        rows = {(r["kind"], r["name"], r["what"]): r for r in map(json.loads, done.stdout.splitlines())}
+        assert done.returncode == (0 if all(r["ok"] for r in rows.values()) else 69), done.stderr
+        return rows
+
+    def one(self, body, kind, **more):
+        found = [r for (k, _, _), r in self.rows(body, **more).items() if k == kind]
+        assert len(found) == 1, found
+        return found[0]
+
+
+@pytest.fixture
+def desk(bench, tmp_path):
+    return Desk(bench, tmp_path)
+
+
+def to_hook(url, route="", sink=""):
+    return (f'sinks: {{ hook: {{ type = "http"; {f"""url = "{url}";""" if url else ""} {sink} }}; }};\n'
+            f'routes: {{ r: {{ from = "http"; to = "hook"; {route} }}; }};')
+
+
+def test_all_that_answers(desk):
+    rows = desk.rows(to_hook(desk.hook.url))
+    assert [r["ok"] for r in rows.values()] == [True, True]
+    done = desk.check(to_hook(desk.hook.url), "--table")
+    assert done.returncode == 0 and len(re.findall(r"^ok +(redis|sink) ", done.stdout, re.M)) == 2
+    assert cli.run("check", desk.folder / "tarry.conf").stdout.count("\n") == 1  # nothing is dialled
+
+
+def test_redis(desk):
+    port = free_port()
+    row = desk.one(to_hook(desk.hook.url), "redis", redis=f"redis://user:the-secret@127.0.0.1:{port}/0")
+    assert not row["ok"] and "refused" in row["error"]
+    assert "the-secret" not in json.dumps(row) and "***" in row["what"]
+    row = desk.one('daemon: { log = "error"; };' + to_hook(desk.hook.url), "redis", redis="embedded")
+    assert row["ok"]
+    pools = f'pools: {{ second: {{ url = "redis://127.0.0.1:{port}/0"; connect_timeout = "1s"; }}; }};'
+    rows = desk.rows(pools + to_hook(desk.hook.url))
+    by_name = {name: r["ok"] for (kind, name, _), r in rows.items() if kind == "redis"}
+    assert by_name == {"redis": True, "second": False}
+    assert not desk.hook.arrivals
+
+
+def test_callbacks(desk):
+    port = free_port()
+    row = desk.one(to_hook(f"http://127.0.0.1:{port}/x"), "sink")
+    assert not row["ok"] and str(port) in row["error"]
+    row = desk.one(to_hook("http://no-such-host.invalid/x"), "sink")
+    assert not row["ok"] and "no-such-host.invalid" in row["error"]
+    row = desk.one(to_hook(f"https://127.0.0.1:{desk.hook.url.rpartition(':')[2].rstrip('/')}/"), "sink")
+    assert not row["ok"]  # no TLS is spoken there
+    assert desk.one(to_hook(None, f'topic = "{desk.hook.url}/{{key}}";'), "sink")["ok"]
+    row = desk.one(to_hook(None, 'topic = "http://{key}/x";', "url_from_message = true;"), "sink")
+    assert row["ok"] and "left to the messages" in row["said"]
+    row = desk.one(to_hook(None, f'topic = "{desk.hook.url}/x";', 'deny = [ "127.0.0.0/8" ];'), "sink")
+    assert not row["ok"] and "127.0.0.1" in row["error"]
+    assert not desk.hook.arrivals  # connected, and nothing was sent
+
+
+def test_mqtt(desk):
+    broker = desk.bench.mosquitto()
+
+    def body(port):
+        return (f'sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{port}"; topics = [ "a" ]; }}; }};'
+                f'sinks: {{ n: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{port}"; version = "3.1.1"; }}; }};'
+                'routes: { r: { from = "m"; to = "n"; }; };')
+    assert all(r["ok"] for r in desk.rows(body(broker.port)).values())
+    rows = desk.rows(body(free_port()))
+    assert [r["ok"] for (kind, _, _), r in rows.items()] == [True, False, False]
+    assert all("127.0.0.1" in r["error"] or "refused" in r["error"].lower() or r["error"]
+               for r in rows.values() if not r["ok"])
+
+
+def test_kafka(desk):
+    kafka = desk.bench.kafka
+    topic = desk.bench.name
+
+    def body(address, source=topic, sink=topic):
+        return (f'sources: {{ k: {{ type = "kafka"; brokers = "{address}"; topics = [ "{source}", "^none-.*" ]; }}; }};'
+                f'sinks: {{ out: {{ type = "kafka"; brokers = "{address}"; }}; }};'
+                f'routes: {{ r: {{ from = "k"; to = "out"; topic = "{sink}"; dead = "out"; '
+                f'dead_topic = "{{topic}}.dead"; }}; }};')
+    rows = desk.rows(body(kafka.address))
+    missing = [r for r in rows.values() if not r["ok"]]
+    assert len(missing) == 2 and all(f"no topic {topic}" in r["error"] for r in missing)
+    kafka.add_topic(topic, 3)
+    rows = desk.rows(body(kafka.address))
+    assert all(r["ok"] for r in rows.values()), rows
+    assert any("3 partitions" in r["said"] for r in rows.values())
+    port = free_port()
+    rows = desk.rows(body(f"127.0.0.1:{port}"))
+    failed = [r["error"] for r in rows.values() if not r["ok"]]
+    assert len(failed) == 3 and all(f"127.0.0.1:{port}" in e and "refused" in e for e in failed)
+
+
+def test_a_bad_configuration_is_not_dialled(desk):
+    done = desk.check("routes: { };")
+    assert done.returncode == 78 and not done.stdout
+
+
+def test_on_a_terminal(desk):
+    (desk.folder / "tarry.conf").write_text(f'redis: {{ url = "{desk.redis}"; }};\n'
+                                            + to_hook(f"http://127.0.0.1:{free_port()}/"))
+    code, text = cli.on_terminal("check", "--connect", desk.folder / "tarry.conf")
+    assert code == 69 and "dials sink hook" in text
+    assert re.search(r"FAILED sink +hook http: .*onnect", cli.plain(text))

@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The command line against a running daemon: as JSON for scripts, as tables on a terminal."""
+import concurrent.futures
+import json
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lib import cli, collect
+from lib.servers import free_port, wait_for
+from lib.tarry import BIN
+
+TOKENS = '''tokens: { boss: { token = "the-token-of-the-boss"; roles = [ "admin" ]; };
+                      app: { token = "the-token-of-the-app"; roles = [ "produce" ]; }; };'''
+
+
+class Place:
+    def __init__(self, bench, more="", routes=""):
+        self.hook = bench.keep(collect.FromHttp(lambda arrival: self.answer))
+        self.answer = 200
+        self.tarry = bench.tarry(bench.redis().url, f'''{more}
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; retry = "never"; max_delay = "2d";
+                             repeat_min = "0"; }};
+                       {routes} }};''').start()
+        self.url = f"http://127.0.0.1:{self.tarry.port}"
+
+    def run(self, *args, **more):
+        return cli.run(*args, url=self.url, **more)
+
+    def on_terminal(self, *args, **more):
+        return cli.on_terminal(*args, url=self.url, **more)
+
+    def send(self, id_, *more, payload="hello"):
+        return cli.one(self.run("send", "r", payload, "--id", id_, *more))
+
+
+@pytest.fixture
+def place(bench):
+    made = Place(bench)
+    yield made
+    made.tarry.stop()
+
+
+def test_the_daemon_and_its_routes(place):
+    status = cli.one(place.run("status"))
+    assert status["ready"] is True and status["redis"][0]["up"] is True
+    assert {s["name"] for s in status["sinks"]} == {"hook"}
+    place.send("one", "--after", "100s")
+    route = cli.one(place.run("routes"))
+    assert (route["name"], route["state"], route["pending"]) == ("r", "running", 1)
+    assert cli.one(place.run("routes", "r"))["name"] == "r"
+    code, text = place.on_terminal("routes")
+    head, row = cli.plain(text).splitlines()
+    assert code == 0 and head.split()[:3] == ["ROUTE", "STATE", "PENDING"]
+    # A number stands under the end of its title, a word under its beginning.
+    assert head.index("STATE") == row.index("running")
+    assert head.index("PENDING") + len("PENDING") == row.index(" 1 ") + 2
+    assert "in 1m" in row
+    assert "\033[32mrunning" in text
+    assert "\033" not in place.on_terminal("routes", NO_COLOR="1")[1]
+    assert "\033" not in place.on_terminal("routes", TERM="dumb")[1]
+    assert "\033" not in place.run("routes", "--table").stdout
+    assert place.run("routes", "--table").stdout.startswith("ROUTE ")
+    code, text = place.on_terminal("status")
+    assert code == 0 and re.search(r"^SINK +TYPE", cli.plain(text), re.M)
+    assert json.loads(place.on_terminal("status", "--json")[1])["ready"] is True
+    done = place.run("routes", "nowhere")
+    assert done.returncode == 1 and "nowhere" in done.stderr
+    done = place.run("ready")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "ok")
+
+
+def test_a_job_from_its_sending_to_its_end(place):
+    told = place.send("one", "--after", "1h", "--key", "k", "--header", "x-a: b")
+    assert told["id"] == "one"
+    at = int(time.time()) + 100
+    place.send("two", "--at", at)
+    first, second = cli.lines(place.run("jobs", "list", "r"))
+    assert (first["id"], first["state"], first["due_ms"]) == ("two", "waiting", at * 1000)
+    assert (second["id"], second["key"]) == ("one", "k")
+    assert [j["id"] for j in cli.lines(place.run("jobs", "list", "r", "--id-prefix", "on"))] == ["one"]
+    assert [j["id"] for j in cli.lines(place.run("jobs", "list", "r", "--to", at))] == ["two"]
+    code, text = place.on_terminal("jobs", "list", "r")
+    head, row, _ = cli.plain(text).splitlines()
+    assert code == 0 and head.split()[0] == "DUE" and row.startswith(" in 1m")
+    shown = cli.one(place.run("jobs", "show", "r", "one"))
+    assert shown["payload"] == "hello" and shown["headers"] == {"x-a": "b"}
+    code, text = place.on_terminal("jobs", "show", "r", "one")
+    assert code == 0 and re.search(r"^payload +hello$", text, re.M)
+    assert re.search(r"^  x-a +b$", text, re.M)
+    moved = cli.one(place.run("jobs", "move", "r", "one", "--at", at + 50))
+    assert moved["due_ms"] == (at + 50) * 1000
+    assert cli.one(place.run("jobs", "move", "r", "one", "--after", "2h"))["due_ms"] > at * 1000
+    assert place.run("jobs", "move", "r", "one").returncode == 64
+    assert cli.one(place.run("jobs", "now", "r", "two"))["id"] == "two"
+    wait_for("the one moved to now", lambda: len(place.hook.arrivals) == 1)
+    assert cli.one(place.run("jobs", "cancel", "r", "one")) == {"id": "one", "cancelled": True}
+    for word in ("show", "cancel", "now"):
+        done = place.run("jobs", word, "r", "one")
+        assert done.returncode == 1 and re.search("no such job|no job of that id", done.stderr), word
+    assert cli.lines(place.run("jobs", "list", "r")) == []
+
+
+def test_a_long_list_is_paged(place):
+    body = "".join(json.dumps({"id": f"j{i:04}", "payload": "x", "deliver-after": f"{1000 + i}s"}) + "\n"
+                   for i in range(1200))
+    assert place.tarry.ask("POST", "/v1/routes/r/jobs", body,
+                           {"content-type": "application/x-ndjson"})[0] == 200
+    done = place.run("jobs", "list", "r")
+    assert len(done.stdout.splitlines()) == 100 and "--cursor" in done.stderr
+    cursor = done.stderr.split()[-1]
+    rest = place.run("jobs", "list", "r", "--all", "--cursor", cursor)
+    ids = [json.loads(line)["id"] for line in (done.stdout + rest.stdout).splitlines()]
+    assert ids == [f"j{i:04}" for i in range(1200)] and rest.stderr == ""
+    assert len(place.run("jobs", "list", "r", "--max", "700").stdout.splitlines()) == 700
+
+
+def test_payloads_come_from_arguments_files_and_standard_input(place, tmp_path):
+    file = tmp_path / "payload"
+    file.write_bytes(b"\xff\x00of a file")
+    place.send("a", payload="of an argument")
+    place.send("b", payload=f"@{file}")
+    cli.one(place.run("send", "r", "-", "--id", "c", stdin="of standard input"))
+    cli.one(place.run("send", "r", "--id", "d", stdin="without a word"))
+    place.send("e", "--header", "content-type: text/x", payload="")
+    wait_for("all five", lambda: len(place.hook.arrivals) == 5)
+    arrived = {a.header("delay-id").decode(): a for a in place.hook.arrivals}
+    assert {i: a.payload for i, a in arrived.items()} == {
+        "a": b"of an argument", "b": b"\xff\x00of a file", "c": b"of standard input",
+        "d": b"without a word", "e": b""}
+    # What the tool itself says to the daemon is no header of the job.
+    assert arrived["a"].header("content-type") in (None, b"application/octet-stream")
+    assert arrived["e"].header("content-type") == b"text/x"
+    done = place.run("send", "r", "@/nowhere/at/all")
+    assert done.returncode == 66 and "/nowhere/at/all" in done.stderr
+
+
+def test_explain_tells_all_and_does_nothing(place):
+    before = place.tarry.metric("tarry_jobs_received_total", route="r")
+    told = cli.one(place.run("explain", "r", "payload", "--after", "1h", "--id", "x", "--key", "k",
+                             "--header", "x-a: b"))
+    assert told["accepted"] is True and told["outcome"] == "stored"
+    assert (told["route"], told["source"], told["id"], told["bytes"]) == ("r", "http", "x", 7)
+    assert abs(told["due_ms"] / 1000 - time.time() - 3600) < 10
+    headers = {h["name"]: h["value"] for h in told["headers"]}
+    assert headers["x-a"] == "b" and headers["delay-id"] == "x" and headers["delay-attempt"] == "1"
+    assert headers["delay-due"] == str(told["due_ms"]) and "deliver-after" not in headers
+    assert cli.one(place.run("explain", "r"))["id"] is None  # tarry will name it
+    for flags, reason in ((("--after", "3d"), "too-long"), (("--header", "delay-repeat: 1s"), "bad-repeat"),
+                          (("--after", "soon"), "bad-delay"), (("--topic", "t", "--source", "http"), None)):
+        done = place.run("explain", "r", "p", *flags)
+        told = json.loads(done.stdout)
+        if reason is None:  # without a match any topic is the route's
+            assert done.returncode == 0 and told["route"] == "r"
+        else:
+            assert done.returncode == 1 and (told["accepted"], told["reason"]) == (False, reason), told
+            assert told["outcome"] == "refused" and told["why"]
+    assert cli.one(place.run("explain", "r", "--id", "x", "--header", "delay-op: cancel"))["outcome"] == "cancel"
+    code, text = place.on_terminal("explain", "r", "payload", "--after", "1h")
+    assert code == 0 and re.search(r"^due_ms +in (59m|1h)", text, re.M)
+    assert re.search(r"^  delay-attempt +1$", text, re.M)
+    assert place.run("explain", "r", "--source", "nobody").returncode == 1
+    assert place.run("explain", "nowhere").returncode == 1
+    assert place.tarry.metric("tarry_jobs_received_total", route="r") == before
+    assert place.tarry.metric("tarry_jobs_pending", route="r") == 0 and not place.hook.arrivals
+
+
+@pytest.mark.parametrize("bench_source", ["mqtt"])
+def test_explain_goes_by_the_rules_of_the_source(bench, bench_source):
+    broker = bench.mosquitto()
+    place = Place(bench, f'''
+        sources: {{ m: {{ type = "{bench_source}"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ];
+                          bare_unit = "s"; headers = {{ deliver-after = "wait"; }}; }}; }};''',
+                  routes='''one: { from = "m"; to = "hook"; match = "in/+/a"; spread = "0"; };
+                            two: { from = "m"; to = "hook"; match = "in/#"; };''')
+    told = cli.one(place.run("explain", "two", "--topic", "in/x/a", "--header", "wait: 90"))
+    assert told["route"] == "one" and told["source"] == "m"  # the first that matches
+    assert abs(told["due_ms"] / 1000 - time.time() - 90) < 10
+    assert cli.one(place.run("explain", "one", "--topic", "in/x"))["route"] == "two"
+    done = place.run("explain", "two", "--topic", "out/x")
+    told = json.loads(done.stdout)
+    # Nobody hears a refusal at the broker: it would be kept.
+    assert done.returncode == 1 and (told["outcome"], told["reason"], told["route"]) == ("dead", "no-route", None)
+    place.tarry.stop()
+
+
+def read_lines(child, count, limit_s=15):
+    found, until = [], time.monotonic() + limit_s
+    while len(found) < count and time.monotonic() < until:
+        found.append(child.stdout.readline())
+    return found
+
+
+def test_a_tap_shows_what_happens(place):
+    def tap(*args):
+        child = subprocess.Popen([BIN, "tap", "r", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 text=True, env=cli.environment(place.url))
+        time.sleep(0.5)  # until it asks; what was before is not shown
+        return child
+
+    place.send("before")
+    child = tap()
+    place.send("one", "--key", "k", payload="secret")
+    events = [json.loads(line) for line in read_lines(child, 3)]
+    child.send_signal(signal.SIGINT)
+    assert child.wait(5) == -signal.SIGINT
+    assert [e["what"] for e in events] == ["received", "stored", "delivered"]
+    assert {e["id"] for e in events} == {"one"}
+    assert events[0]["source"] == "http" and events[0]["key"] == "k" and events[0]["bytes"] == 6
+    assert events[2]["attempt"] == 1 and "secret" not in json.dumps(events)
+    place.answer = 400
+    child = tap("--payload", "--max", "4")
+    place.send("two", payload="shown")
+    events = [json.loads(line) for line in read_lines(child, 4)]
+    assert child.wait(15) == 0
+    assert [e["what"] for e in events] == ["received", "stored", "rejected", "dead"]
+    assert events[0]["payload"] == "shown" and events[3]["reason"] == "rejected"
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        shown = pool.submit(place.on_terminal, "tap", "r", "--max", "1")
+        time.sleep(0.5)
+        place.send("three", "--after", "1h")
+        code, text = shown.result(20)
+    assert code == 0
+    assert re.match(r"\d\d:\d\d:\d\d\.\d{3} received +three  due_ms=in (59m|1h)", text), text
+
+
+def test_a_tap_takes_whole_jobs_in_its_sample_and_tells_what_it_missed(place):
+    first = place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=0&sample=5")[2]
+    assert first["events"] == []
+    body = "".join(json.dumps({"id": f"j{i}", "payload": "x", "deliver-after": "1h"}) + "\n" for i in range(200))
+    headers = {"content-type": "application/x-ndjson"}
+    assert place.tarry.ask("POST", "/v1/routes/r/jobs", body, headers)[0] == 200
+    told = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&sample=5&cursor={first['cursor']}")[2]
+    ids = {e["id"] for e in told["events"]}
+    assert 10 < len(ids) < 80 and told["missed"] == 0
+    assert all([e["what"] for e in told["events"] if e["id"] == i] == ["received", "stored"] for i in ids)
+    for n in range(4):  # 512 events are kept
+        body = "".join(json.dumps({"id": f"k{n}-{i}", "payload": "x", "deliver-after": "1h"}) + "\n"
+                       for i in range(200))
+        place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=0&sample=1&cursor={told['cursor']}")
+        assert place.tarry.ask("POST", "/v1/routes/r/jobs", body, headers)[0] == 200
+    late = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&cursor={told['cursor']}")[2]
+    assert late["missed"] == 1600 - 512 and len(late["events"]) == 512
+    assert place.tarry.ask("GET", "/v1/admin/routes/none/tap?wait=0")[0] == 404
+    assert place.tarry.ask("GET", "/v1/admin/routes/r/tap?sample=0")[0] == 400
+
+
+def test_a_tap_that_waits_hears_of_the_end(bench):
+    place = Place(bench)
+    child = subprocess.Popen([BIN, "tap", "r"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env=cli.environment(place.url))
+    time.sleep(0.5)
+    begun = time.monotonic()
+    place.tarry.stop()
+    assert time.monotonic() - begun < 3
+    assert child.wait(15) == 69 and "no daemon answers" in child.stderr.read()
+
+
+WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "one of these words"),
+         (("jobs", "lits", "r"), "one of these words, not lits"), (("jobs", "show", "r"), "an argument is missing"),
+         (("jobs", "show", "r", "a", "b"), "one argument too many"), (("routes", "--rate", "1"), "no such option here"),
+         (("jobs", "list", "r", "--max"), "a value is missing"), (("jobs", "list", "r", "--max", "x"), "--max is a number"),
+         (("jobs", "list", "r", "--max", "0"), "--max is a number"), (("pause",), "an argument is missing"),
+         (("jobs", "list", "r", "--state", "lost"), "state"), (("jobs", "move", "r", "x", "--after", "soon"), "after"),
+         (("jobs", "move", "r", "x", "--after", "1s", "--at", "1"), "one of --at and --after"),
+         (("send", "r", "x", "--header", "nocolon"), "NAME:VALUE"), (("send", "r", "x", "--header", "a:b\nc:d"), "NAME:VALUE"),
+         (("send", "r", "x", "--id", "a\r\nb: c"), "no line may end"), (("send", "r", "x", "--after", "soon"), "deliver-after"),
+         (("tap", "r", "--sample", "0"), "sample"), (("tap", "r", ""), "an empty one"), (("help", "me"), "no command"),
+         (("status", "--url", "ftp://x"), "is no URL"), (("worker", "nobody"), "own use")]
+
+
+@pytest.mark.parametrize("args,word", WRONG, ids=[" ".join(a).replace("\n", " ").replace("\r", " ") or "nothing" for a, _ in WRONG])
+def test_wrong_uses_are_told(place_of_all, args, word):
+    done = place_of_all.run(*args)
+    assert done.returncode == 64 and word in done.stderr, (done.returncode, done.stderr[:300])
+
+
+@pytest.fixture(scope="module")
+def place_of_all(kafka_of_session):
+    from conftest import Bench
+    from lib.servers import BUILD
+    b = Bench(BUILD / "e2e/test_cli/wrong", "wrong", kafka_of_session)
+    made = Place(b)
+    yield made
+    made.tarry.stop()
+    b.end()
+
+
+def test_no_daemon(tmp_path):
+    for url in (f"http://127.0.0.1:{free_port()}", f"unix:{tmp_path}/none.sock"):
+        for args in (("status",), ("jobs", "list", "r"), ("tap", "r"), ("send", "r", "x"), ("ready",), ("reload",)):
+            done = cli.run(*args, url=url)
+            assert done.returncode == 69 and f"no daemon answers at {url}" in done.stderr, args
+
+
+def test_tokens(bench, tmp_path):
+    place = Place(bench, TOKENS)
+    done = place.run("status")
+    assert done.returncode == 77 and "TARRY_TOKEN" in done.stderr
+    assert place.run("status", TARRY_TOKEN="the-token-of-nobody").returncode == 77
+    assert cli.one(place.run("status", TARRY_TOKEN="the-token-of-the-boss"))["ready"] is True
+    assert place.run("pause", "r", TARRY_TOKEN="the-token-of-the-app").returncode == 77
+    assert cli.one(place.run("send", "r", "x", TARRY_TOKEN="the-token-of-the-app"))["id"]
+    file = tmp_path / "token"
+    file.write_text("the-token-of-the-boss\n")
+    assert cli.one(place.run("pause", "r", "--token-file", file))["state"] == "paused"
+    done = place.run("status", "--token-file", tmp_path / "none")
+    assert done.returncode == 64 and "none" in done.stderr
+    assert place.run("status", TARRY_TOKEN="two words").returncode == 64
+    assert place.run("ready").returncode == 0
+    assert "the-token" not in place.tarry.log.read_text() and "boss" in place.tarry.log.read_text()
+    place.tarry.stop()
+
+
+def test_over_tls_and_over_a_unix_socket(bench, tmp_path):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"], cwd=tmp_path, check=True,
+                   capture_output=True)
+    port, path = free_port(), bench.sockets / "admin.sock"
+    redis = bench.redis().url
+
+    def daemon(admin):
+        return bench.tarry(redis, f'''admin: {{ {admin} }};
+            sinks: {{ hook: {{ type = "http"; url = "http://127.0.0.1:9/"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()
+
+    one = daemon(f'listen = "127.0.0.1:{port}"; tls_cert = "{tmp_path}/cert.pem"; tls_key = "{tmp_path}/key.pem";')
+    url = f"https://127.0.0.1:{port}"
+    assert cli.run("ready", url=url).returncode == 69  # nobody vouches for it
+    assert cli.run("ready", "--ca-file", tmp_path / "cert.pem", url=url).returncode == 0
+    assert cli.one(cli.run("routes", "--ca-file", tmp_path / "cert.pem", url=url))["name"] == "r"
+    # What is an operator's is not served to the public.
+    assert one.ask("GET", "/v1/admin/status")[0] == 404
+    one.stop()
+    two = daemon(f'listen = "unix:{path}";')
+    assert cli.one(cli.run("routes", url=f"unix:{path}"))["name"] == "r"
+    two.stop()
+
+
+def test_what_is_shown_commands_no_terminal(place):
+    evil = "\033[31mred\x07\n\u009b1m"
+    headers = {"content-type": "application/x-ndjson"}
+    line = json.dumps({"id": "e", "payload": evil, "key": evil, "deliver-after": "1h"}) + "\n"
+    assert place.tarry.ask("POST", "/v1/routes/r/jobs", line, headers)[0] == 200
+    for args in (("jobs", "list", "r"), ("jobs", "show", "r", "e")):
+        code, text = place.on_terminal(*args, NO_COLOR="1")
+        assert code == 0 and "\033" not in text and "\x07" not in text and "\u009b" not in text, args
+        assert "\\x1b[31mred\\x07\\n\\x9b1m" in text
+    done = place.run("jobs", "show", "r", "--", evil)
+    assert done.returncode == 1 and "\033" not in done.stderr
+
+
+def test_output_that_cannot_be_written_is_an_error(place):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([BIN, "status"], stdout=full, stderr=subprocess.PIPE, text=True,
+                              env=cli.environment(place.url))
+    assert done.returncode == 74 and "standard output" in done.stderr
+
+
+def test_dead_letters_on_a_terminal_and_elsewhere(place):
+    place.answer = 400
+    for i in range(3):
+        place.send(f"d{i}")
+    wait_for("three dead letters", lambda: place.tarry.metric("tarry_jobs_dead", route="r") == 3)
+    assert {d["id"] for d in cli.lines(place.run("dead", "list", "r"))} == {"d0", "d1", "d2"}
+    done = place.run("dead", "drop", "r", "--all", "--dry-run")
+    assert cli.one(done) == {"dropped": 3, "refused": 0, "looked": 3, "dry_run": True} and done.stderr == ""
+    code, text = place.on_terminal("dead", "list", "r")
+    assert code == 0 and cli.plain(text).splitlines()[0].split() == ["BURIED", "REASON", "TRIES", "ID", "ERROR"]
+    code, text = place.on_terminal("dead", "drop", "r", "--all")
+    assert code == 0 and text == "dropped 3, refused 0, looked at 3\n"  # one page is no long work
+    assert cli.lines(place.run("dead", "list", "r")) == []

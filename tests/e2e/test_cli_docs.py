@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The manual pages and the completion: as the tables make them, clean, and good for something."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from lib import cli
+from lib.servers import TOP
+from lib.tarry import BIN
+
+PLACES = {"tarry.1": "etc/man", "tarry.conf.5": "etc/man", "tarry.bash": "etc/completion"}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_what_is_made_from_the_tables_stands_in_the_tree(name):
+    made = cli.run("doc", name)
+    assert made.returncode == 0, made.stderr
+    there = TOP / PLACES[name] / name
+    assert made.stdout == there.read_text(), f"{there} is out of date: tarry doc {name} > {PLACES[name]}/{name}"
+
+
+def test_only_these_are_made():
+    assert cli.run("doc", "tarry.8").returncode == 64
+
+
+@pytest.mark.parametrize("page", ["tarry.1", "tarry.conf.5"])
+def test_a_page_is_clean(page):
+    path = TOP / "etc/man" / page
+    done = subprocess.run(["groff", "-ww", "-mdoc", "-Tutf8", "-z", str(path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    if shutil.which("mandoc"):
+        done = subprocess.run(["mandoc", "-Tlint", "-Wstyle", str(path)], capture_output=True, text=True)
+        complaints = [line for line in done.stdout.splitlines() if "referenced manual not found" not in line]
+        assert complaints == []
+
+
+def page_text(page):
+    done = subprocess.run(["groff", "-mdoc", "-Tascii", "-P-c", "-rLL=200n", str(TOP / "etc/man" / page)],
+                          capture_output=True, text=True, check=True)
+    return re.sub(r".\x08", "", done.stdout)
+
+
+def test_the_manual_has_each_command_and_flag():
+    text = page_text("tarry.1")
+    listed = re.findall(r"^  tarry ([a-z-]+(?: [a-z]+)?)", cli.run("help").stdout, re.M)
+    assert len(listed) > 25
+    for command in listed:
+        assert re.search(rf"^ +{command}\b", text, re.M), command
+        name = command.split()[0]
+        for flag in re.findall(r"^  (--[a-z-]+)", cli.run("help", name).stdout, re.M):
+            assert flag in text, (command, flag)
+
+
+def test_the_manual_has_each_option():
+    text = page_text("tarry.conf.5")
+    listed = cli.run("options").stdout
+    names = re.findall(r"^  ([a-z_0-9]+) ", listed, re.M)
+    assert len(names) > 150
+    for name in names:
+        assert re.search(rf"^ +{name}\b", text, re.M), name
+    for title in re.findall(r"^(\S.*?)   ", listed, re.M):
+        assert title in text, title
+
+
+def complete(*words, path=None, url="http://127.0.0.1:1"):
+    """What bash offers behind these words; the last one is being written."""
+    script = (f'. {TOP}/etc/completion/tarry.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tarry; '
+              'printf "%s\\n" "${COMPREPLY[@]}"')
+    env = cli.environment(url)
+    env["PATH"] = f"{os.path.dirname(BIN)}:{env['PATH']}"
+    done = subprocess.run(["bash", "-euc", script, "bash", "tarry", *words], capture_output=True, text=True, env=env,
+                          cwd=path, timeout=20)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return done.stdout.split()
+
+
+def test_completion(tmp_path, bench):
+    (tmp_path / "tarry.conf").write_text("")
+    assert complete("st") == ["status"] and set(complete("re")) >= {"ready", "reload", "resume"}
+    assert "worker" not in complete("") and complete("").count("jobs") == 1 and "doc" not in complete("")
+    assert complete("jobs", "") == ["list", "show", "cancel", "now", "move"]
+    assert set(complete("jobs", "list", "r", "--")) >= {"--state", "--json", "--url", "--help"}
+    assert "--rate" in complete("dead", "replay", "r", "--") and "--rate" not in complete("dead", "drop", "r", "--")
+    assert complete("run", "", path=tmp_path) == ["tarry.conf"]
+    assert complete("status", "--token-file", "t", path=tmp_path) == ["tarry.conf"]
+    assert complete("nothing", "") == []
+    assert complete("pause", "") == []  # no daemon
+    if os.path.basename(BIN) != "tarry":
+        return
+    daemon = bench.tarry(bench.redis().url, '''
+        sinks: { hook: { type = "http"; url = "http://127.0.0.1:9/"; }; };
+        routes: { orders: { from = "http"; to = "hook"; }; mails: { from = "http"; to = "hook"; }; };''').start()
+    url = f"http://127.0.0.1:{daemon.port}"
+    assert complete("pause", "", url=url) == ["orders", "mails"]
+    assert complete("jobs", "show", "o", url=url) == ["orders"]
+    daemon.stop()

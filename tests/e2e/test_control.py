@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Pause, resume and drain of routes: in Redis, for all instances, over restarts."""
+import time
+
+import paho.mqtt.client as mqtt
+import pytest
+
+from lib import cli, collect
+from lib.servers import wait_for
+
+
+class Yard:
+    def __init__(self, bench, routes="", sources="", extra=""):
+        self.hook = bench.keep(collect.FromHttp())
+        self.redis, self.bench = bench.redis(), bench
+        self.body = f'''{sources}
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }}; q: {{ type = "queue"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; {extra} }}; s: {{ from = "http"; to = "hook"; }};
+                       {routes} mails: {{ from = "http"; to = "q"; match = "mails"; }}; }};'''
+        self.tarry = self.more()
+
+    def more(self):
+        return self.bench.tarry(self.redis.url, self.body).start()
+
+    def run(self, *args):
+        return cli.run(*args, url=f"http://127.0.0.1:{self.tarry.port}")
+
+    def post(self, id_, route="r", after="0s", tarry=None):
+        return (tarry or self.tarry).ask("POST", f"/v1/routes/{route}/jobs", b"x",
+                                         {"delay-id": id_, "deliver-after": after})
+
+    def state(self, route="r", tarry=None):
+        tarry = tarry or self.tarry
+        states = [s for s in ("running", "paused", "draining")
+                  if tarry.metric("tarry_route_state", route=route, state=s) == 1]
+        return states[0] if len(states) == 1 else states
+
+    def ids(self):
+        return {a.header("delay-id").decode() for a in self.hook.arrivals}
+
+
+@pytest.fixture
+def yard(bench):
+    made = Yard(bench)
+    yield made
+    made.tarry.stop()
+
+
+def test_a_paused_route_takes_jobs_and_delivers_none(yard):
+    assert yard.state() == "running"
+    assert cli.one(yard.run("pause", "r")) == {"routes": ["r"], "state": "paused"}
+    assert yard.state() == "paused" and cli.one(yard.run("routes", "r"))["state"] == "paused"
+    assert yard.post("a")[0] == 201 and yard.post("b", "s")[0] == 201
+    wait_for("that of the other route", lambda: yard.ids() == {"b"})
+    time.sleep(1.5)  # more than a tick
+    assert yard.ids() == {"b"} and yard.tarry.metric("tarry_jobs_pending", route="r") == 1
+    resumed = time.monotonic()
+    assert cli.one(yard.run("resume", "r"))["state"] == "running"
+    wait_for("the one that waited", lambda: yard.ids() == {"a", "b"}, step_s=0.01)
+    assert time.monotonic() - resumed < 1
+    log = yard.tarry.log.read_text()
+    assert log.count("is paused") == 1 and log.count("runs again") == 1
+    assert yard.run("pause", "nowhere").returncode == 1 and yard.run("resume", "r").returncode == 0
+
+
+def test_a_pause_lasts_over_a_restart_and_reaches_other_instances(yard):
+    two = yard.more()
+    yard.run("pause", "r")
+    wait_for("the other to know", lambda: yard.state(tarry=two) == "paused", 2)
+    yard.post("a")
+    yard.tarry.stop()
+    yard.post("b", tarry=two)
+    two.stop()
+    yard.tarry = yard.more()
+    time.sleep(1.5)
+    assert yard.state() == "paused" and not yard.hook.arrivals
+    two = yard.more()
+    time.sleep(1)
+    assert cli.one(cli.run("resume", "r", url=f"http://127.0.0.1:{two.port}"))["state"] == "running"
+    wait_for("both", lambda: yard.ids() == {"a", "b"})
+    assert yard.state() == "running"
+    two.stop()
+
+
+def test_what_is_in_flight_at_a_pause_arrives(bench):
+    import threading
+    go = threading.Event()
+    hook = bench.keep(collect.FromHttp(lambda arrival: go.wait(10) and 200))
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks: {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()
+    tarry.ask("POST", "/v1/routes/r/jobs", b"x")
+    wait_for("the delivery", lambda: tarry.metric("tarry_sink_inflight", sink="hook") == 1)
+    assert tarry.ask("POST", "/v1/admin/routes/r/pause")[0] == 200
+    go.set()
+    wait_for("its outcome", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 1)
+    tarry.stop()
+
+
+def test_a_draining_route_takes_nothing_and_delivers_what_is_there(yard):
+    yard.post("a", after="2s")
+    assert cli.one(yard.run("drain", "r"))["state"] == "draining"
+    status, headers, body = yard.post("b")
+    assert status == 503 and headers["Retry-After"] and "drains" in str(body)
+    assert yard.post("c", "s")[0] == 201
+    batch = yard.tarry.ask("POST", "/v1/routes/r/jobs", b'{"id":"d","payload":"x"}\n',
+                           {"content-type": "application/x-ndjson"})
+    assert "drains" in str(batch[2])
+    assert yard.run("jobs", "show", "r", "a").returncode == 0
+    code, text = cli.on_terminal("drain", "r", "--wait", url=f"http://127.0.0.1:{yard.tarry.port}")
+    assert code == 0 and "1 jobs left" in cli.plain(text)
+    assert yard.ids() == {"a", "c"}
+    assert yard.tarry.metric("tarry_jobs_pending", route="r") == 0
+    yard.tarry.stop()
+    yard.tarry = yard.more()
+    assert yard.state() == "draining" and yard.post("b")[0] == 503
+    yard.run("resume", "r")
+    assert yard.post("b")[0] == 201
+
+
+def test_a_cancel_is_still_taken_while_a_route_drains(yard):
+    yard.post("a", after="1h")
+    yard.run("drain", "r")
+    assert yard.run("jobs", "cancel", "r", "a").returncode == 0
+    yard.run("resume", "r")
+    assert yard.post("a", after="1h")[0] == 201
+
+
+def test_a_route_to_a_queue_drains_but_is_not_paused(yard):
+    done = yard.run("pause", "mails")
+    assert done.returncode == 1 and "consumers pull" in done.stderr
+    assert yard.run("drain", "mails").returncode == 0
+    assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", b"x")[0] == 503
+    yard.run("resume", "mails")
+    assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", b"x")[0] == 201
+
+
+def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
+    broker = bench.mosquitto()
+    yard = Yard(bench, sources=f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
+                                               topics = [ "in/#" ]; }}; }};''',
+                routes='''one: { from = "m"; to = "hook"; match = "in/one/#"; };
+                          two: { from = "m"; to = "hook"; match = "in/two/#"; };''')
+    client = mqtt.Client("", protocol=mqtt.MQTTv311)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+
+    def publish(topic):
+        client.publish(topic, topic.encode(), qos=1).wait_for_publish(10)
+
+    def arrived():
+        return {a.payload for a in yard.hook.arrivals}
+
+    def first_arrives():  # the source may subscribe later
+        publish("in/one/1")
+        return b"in/one/1" in arrived()
+
+    wait_for("the first", first_arrives, step_s=0.3)
+    done = yard.run("drain", "one")
+    assert done.returncode == 1 and "feeds two" in done.stderr and yard.state("one") == "running"
+    assert cli.one(yard.run("drain", "one", "two"))["routes"] == ["one", "two"]
+    wait_for("the source to rest", lambda: yard.tarry.metric("tarry_source_paused", source="m") == 1)
+    publish("in/one/2")
+    publish("in/two/2")
+    time.sleep(1)
+    assert arrived() == {b"in/one/1"}
+    yard.tarry.stop()
+    yard.tarry = yard.more()
+    time.sleep(2)
+    assert arrived() == {b"in/one/1"}  # not in the moment before Redis is asked, either
+    yard.run("resume", "one", "two")
+    wait_for("what waited at the broker", lambda: arrived() >= {b"in/one/2", b"in/two/2"})
+    client.loop_stop()
+    yard.tarry.stop()
+
+
+def test_a_pause_needs_redis(yard):
+    yard.redis.kill()
+    done = yard.run("pause", "r")
+    assert done.returncode == 69 and "Redis" in done.stderr
+    yard.redis.start()
+    wait_for("Redis to be back", lambda: yard.run("pause", "r").returncode == 0)
+    assert yard.state() == "paused"
+
+
+def test_what_redis_holds_counts(yard):
+    """A state that somebody set while nobody was told is found; one that a newer tarry wrote rests."""
+    import redis
+    client = redis.Redis(unix_socket_path=yard.redis.url.partition("unix://")[2])
+    client.hset("tarry:states", "r", "paused")
+    wait_for("the tick to find it", lambda: yard.state() == "paused", 15)
+    client.hset("tarry:states", "r", "half-asleep")
+    time.sleep(11)
+    assert yard.state() == "paused" and yard.post("a")[0] == 201 and not yard.hook.arrivals
+    client.delete("tarry:states")
+    wait_for("it to run again", lambda: yard.ids() == {"a"}, 15)

@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Who may ask what of which listener: the admin listener, tokens and their roles, TLS,
+certificates of clients."""
+import base64
+import http.client
+import json
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import time
+
+import pytest
+
+from lib import certs
+from lib.servers import free_port, wait_for
+from lib.tarry import BIN
+
+PARTS = '''
+    sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; }; mails: { type = "queue"; }; };
+    routes: { hooks: { from = "http"; to = "hook"; retry = "never"; match = "hooks"; };
+              all: { from = "http"; to = "mails"; }; };'''
+# What each role may do, and the least that shows it. Those of "nobody" are for everybody.
+ASKS = {
+    "produce": ("POST", "/v1/routes/hooks/jobs"),
+    "consume": ("POST", "/v1/queues/mails/pull"),
+    "metrics": ("GET", "/metrics"),
+    "admin": ("GET", "/v1/routes/hooks/dead"),
+    "nobody": ("GET", "/livez"),
+}
+TOKENS = {role: f"token-of-{role}-0123456789" for role in ("produce", "consume", "metrics", "admin")}
+
+
+def tokens(**more):
+    parts = {**{f"{role}_1": f'token = "{TOKENS[role]}"; roles = [ "{role}" ];' for role in TOKENS},
+             **more}
+    return "tokens: { " + " ".join(f"{name}: {{ {text} }};" for name, text in parts.items()) + " };\n"
+
+
+def ask(port, method, path, headers=None, context=None, body=None):
+    """(status, headers, body) of one request, over TLS with a context."""
+    kind = http.client.HTTPSConnection if context else http.client.HTTPConnection
+    c = kind("127.0.0.1", port, timeout=15, **({"context": context} if context else {}))
+    try:
+        c.request(method, path, body=body, headers=headers or {})
+        answer = c.getresponse()
+        return answer.status, answer.headers, answer.read()
+    finally:
+        c.close()
+
+
+def statuses(port, headers=None, context=None):
+    return {role: ask(port, *asked, headers, context, b"x" if role == "produce" else None)[0]
+            for role, asked in ASKS.items()}
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+FINE = {"produce": 201, "consume": 204, "metrics": 200, "admin": 200, "nobody": 200}
+
+
+# ------------------------------------------------------------------ the admin listener
+
+@pytest.mark.smoke
+def test_operation_has_a_listener_of_its_own_and_the_other_says_so(bench):
+    port = free_port()
+    daemon = bench.tarry(bench.redis().url,
+                         f'admin: {{ listen = "127.0.0.1:{port}"; }};{PARTS}').start()
+    assert statuses(port) == FINE
+    assert statuses(daemon.port) == {**FINE, "metrics": 404, "admin": 404}
+    told = json.loads(ask(daemon.port, "GET", "/metrics")[2])
+    assert told["error"] == "not-here" and "admin.listen" in told["message"]
+    daemon.stop()
+
+
+def test_without_the_first_listener_all_is_on_the_second(bench):
+    daemon = bench.tarry(bench.redis().url, PARTS)
+    text = daemon.conf.read_text().replace('admin: { listen = "http"; };', "")
+    daemon.conf.write_text(text.replace("http: {", 'http: { listen = ""; };\nadmin: {'))
+    daemon.start()
+    assert statuses(daemon.port) == FINE
+    daemon.stop()
+
+
+def test_no_admin_listener_no_operation(bench):
+    daemon = bench.tarry(bench.redis().url, f'admin: {{ listen = ""; }};{PARTS}').start()
+    assert statuses(daemon.port) == {**FINE, "metrics": 404, "admin": 404}
+    daemon.stop()
+
+
+# ----------------------------------------------------------------------------- tokens
+
+@pytest.mark.smoke
+def test_a_token_opens_what_its_roles_name_and_nothing_else(bench):
+    both = f'token = "{"b" * 16}"; roles = [ "produce", "consume" ];'
+    daemon = bench.tarry(bench.redis().url, tokens(both=both) + PARTS).start()
+    closed = {role: 401 for role in TOKENS}
+    assert statuses(daemon.port) == {**closed, "nobody": 200}
+    for bad in ("Bearer wrong-token-0123456789", "Basic dXNlcjpwYXNz", "Bearer", "Bearer ",
+                f"Bearer {TOKENS['admin']}x", f"Bearer {TOKENS['admin'][:-1]}", "Bearer " + "y" * 5000):
+        status, headers, body = ask(daemon.port, "GET", "/metrics", {"Authorization": bad})
+        assert (status, json.loads(body)["error"]) == (401, "bad-token"), bad
+        assert "invalid_token" in headers["WWW-Authenticate"]
+    status, headers, body = ask(daemon.port, "GET", "/metrics")
+    assert (status, json.loads(body)["error"]) == (401, "no-token")
+    assert headers["WWW-Authenticate"] == 'Bearer realm="tarry"'
+    for role in ("produce", "consume", "metrics"):
+        others = {r: 403 for r in TOKENS}
+        assert statuses(daemon.port, bearer(TOKENS[role])) == {
+            **others, role: FINE[role], "nobody": 200}
+    assert statuses(daemon.port, bearer("b" * 16)) == {**FINE, "metrics": 403, "admin": 403}
+    assert statuses(daemon.port, bearer(TOKENS["admin"])) == FINE
+    assert ask(daemon.port, "GET", "/metrics", {"authorization": f"bEARER {TOKENS['metrics']}"})[0] == 200
+    told = json.loads(ask(daemon.port, "GET", "/metrics", bearer(TOKENS["produce"]))[2])
+    assert told["error"] == "no-role" and "produce_1" in told["message"]
+    operate = bearer(TOKENS["admin"])
+    assert ask(daemon.port, "POST", "/v1/admin/routes/hooks/pause", operate)[0] == 200
+    assert ask(daemon.port, "DELETE", "/v1/routes/hooks/dead/none", operate)[0] == 404
+    daemon.stop()
+    log = daemon.log.read_text()
+    assert "POST /v1/admin/routes/hooks/pause by admin_1" in log
+    assert "dead/none" not in log  # nothing was done
+    assert "token-of" not in log and "b" * 16 not in log  # names are told, values never
+    assert sum("refused to" in line for line in log.splitlines()) <= 2
+
+
+def test_a_body_is_not_read_for_who_may_not_send_it(bench):
+    daemon = bench.tarry(bench.redis().url, tokens() + PARTS).start()
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=10) as s:
+        s.sendall(b"POST /v1/routes/hooks/jobs HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+                  b"Content-Length: 1000000\r\n\r\n")
+        assert s.recv(4096).startswith(b"HTTP/1.1 401 ")
+    daemon.stop()
+
+
+BAD_TOKENS = [
+    ('a: { token = "short"; roles = [ "admin" ]; };', "tokens.a.token must have 16 to 1024"),
+    ('a: { token = "has a blank in it"; roles = [ "admin" ]; };', "without blanks"),
+    ('a: { token = "0123456789abcdef"; roles = [ "root" ]; };', 'there is no role "root"'),
+    ('a: { token = "0123456789abcdef"; roles = [ ]; };', "tokens.a.roles is empty"),
+    ('a: { token = "0123456789abcdef"; };', 'tokens.a needs "roles"'),
+    ('a: { roles = [ "admin" ]; };', "tokens.a needs either token or certificate"),
+    ('a: { token = "0123456789abcdef"; certificate = "x"; roles = [ "admin" ]; };',
+     "tokens.a needs either"),
+    ('a: { certificate = "x"; roles = [ "admin" ]; };', "no listener asks clients for one"),
+    ('a: { token = "0123456789abcdef"; roles = [ "admin" ]; };'
+     ' b: { token = "0123456789abcdef"; roles = [ "produce" ]; };', "the same token as tokens.a"),
+]
+
+
+@pytest.mark.parametrize("text, why", BAD_TOKENS, ids=[why for _, why in BAD_TOKENS])
+def test_a_token_that_cannot_work_is_refused_and_its_value_is_not_shown(tmp_path, text, why):
+    done = check(tmp_path, f"tokens: {{ {text} }};")
+    assert done.returncode == 78 and why in done.stderr, done.stderr
+    assert "0123456789abcdef" not in done.stderr
+
+
+def check(folder, text):
+    conf = folder / "tarry.conf"
+    conf.write_text(f"{text}\n{PARTS}\n")
+    return subprocess.run([BIN, "check", str(conf)], capture_output=True, text=True, timeout=20)
+
+
+@pytest.mark.parametrize("text, why", [
+    ('http: { listen = ":7700"; };', "whoever reaches :7700 may use it"),
+    ('admin: { listen = "0.0.0.0:7701"; };', "admin.listen: whoever reaches"),
+    (f'http: {{ listen = "[::]:7700"; }}; {tokens()}', "tokens can be read on their way"),
+])
+def test_a_listener_for_strangers_is_warned_of(tmp_path, text, why):
+    done = check(tmp_path, text)
+    assert done.returncode == 0 and why in done.stderr + done.stdout
+    done = check(tmp_path, text.replace(":7700", "127.0.0.1:7700").replace("[::]", "")
+                 .replace("0.0.0.0", "localhost"))
+    assert done.returncode == 0 and "listen:" not in done.stderr + done.stdout
+
+
+# --------------------------------------------------------------------------------- TLS
+
+@pytest.fixture
+def authority(bench):
+    return certs.Authority(bench.folder / "authority")
+
+
+def tls(pair, **more):
+    files = {"tls_cert": pair[0], "tls_key": pair[1], **more}
+    return " ".join(f'{name} = "{value}";' for name, value in files.items())
+
+
+def tls_daemon(bench, options, body="", parts=PARTS, **more):
+    """The daemon with these options of http: { }, waited for by its log."""
+    daemon = bench.tarry(bench.redis().url, body + parts, **more)
+    daemon.conf.write_text(daemon.conf.read_text().replace("http: {", f"http: {{ {options}", 1))
+    daemon.spawn(daemon.argv())
+    wait_for("the daemon", lambda: "started: " in daemon.log.read_text())
+    return daemon
+
+
+@pytest.mark.smoke
+def test_tls_serves_what_plain_http_does_and_nothing_below_1_2(bench, authority):
+    daemon = tls_daemon(bench, tls(authority.issue("tarry")))
+    trusting = authority.trusting()
+    assert statuses(daemon.port, context=trusting) == FINE
+    for least, most in ((ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2),
+                        (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3)):
+        context = authority.trusting()
+        context.minimum_version, context.maximum_version = least, most
+        assert ask(daemon.port, "GET", "/livez", context=context)[0] == 200
+    old = authority.trusting()
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises(ssl.SSLError):
+        ask(daemon.port, "GET", "/livez", context=old)
+    with pytest.raises((http.client.HTTPException, OSError)):
+        ask(daemon.port, "GET", "/livez")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        ask(daemon.port, "GET", "/livez", context=ssl.create_default_context())
+    daemon.stop()
+
+
+def test_over_tls_requests_that_wait_and_those_behind_them_are_answered_in_order(bench, authority):
+    daemon = tls_daemon(bench, tls(authority.issue("tarry")))
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=20) as raw, \
+            authority.trusting().wrap_socket(raw, server_hostname="localhost") as s:
+        head = "Host: x\r\nContent-Type: text/plain\r\n"
+        one = "".join(f"PUT /v1/routes/hooks/jobs/j{n} HTTP/1.1\r\n{head}Deliver-After: 1h\r\n"
+                      "Content-Length: 3000\r\n\r\n" + "x" * 3000 for n in range(20))
+        s.sendall(one.encode() + b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        got = b""
+        while piece := s.recv(65536):
+            got += piece
+    assert got.count(b"HTTP/1.1 201 ") == 20 and got.endswith(b"\r\n\r\nok\n")
+    places = [got.index(f'"id":"j{n}"'.encode()) for n in range(20)]
+    assert places == sorted(places)
+    daemon.stop()
+
+
+def test_a_large_body_comes_over_tls_as_it_was_sent(bench, authority):
+    daemon = tls_daemon(bench, tls(authority.issue("tarry")), daemon='job_max = "1MiB";')
+    body = bytes(n * 7 % 251 for n in range(700_000))
+    context = authority.trusting()
+    made = ask(daemon.port, "POST", "/v1/queues/mails/jobs", context=context, body=body)
+    assert made[0] == 201
+    jobs = json.loads(ask(daemon.port, "POST", "/v1/queues/mails/pull", context=context)[2])
+    assert base64.b64decode(jobs["jobs"][0]["payload_base64"]) == body
+    daemon.stop()
+
+
+def test_clients_are_asked_for_a_certificate_of_the_right_authority(bench, authority):
+    other = certs.Authority(bench.folder / "other", "another authority")
+    daemon = tls_daemon(bench, tls(authority.issue("tarry"), tls_client_ca=authority.pem))
+    good = authority.trusting(authority.client("shop"))
+    assert statuses(daemon.port, context=good) == FINE
+    expired = authority.issue("late", purpose="clientAuth", days=-1)
+    for name, pair in (("none", None), ("another's", other.client("shop")),
+                       ("a server's", authority.issue("tarry2")), ("expired", expired)):
+        with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+            ask(daemon.port, "GET", "/livez", context=authority.trusting(pair))
+            pytest.fail(f"served with the certificate: {name}")
+    assert ask(daemon.port, "GET", "/livez", context=good)[0] == 200
+    daemon.stop()
+
+
+def test_a_certificate_opens_what_the_roles_of_its_name_say(bench, authority):
+    daemon = tls_daemon(
+        bench, tls(authority.issue("tarry"), tls_client_ca=authority.pem),
+        tokens(by_name='certificate = "shop-1"; roles = [ "produce" ];',
+               by_alternative='certificate = "grafana.example"; roles = [ "metrics" ];'))
+    shop = authority.trusting(authority.client("shop-1"))
+    grafana = authority.trusting(authority.client("whatever", "DNS:a.example,DNS:grafana.example"))
+    stranger = authority.trusting(authority.client("shop-10", "DNS:x.grafana.example"))
+    others = {r: 403 for r in TOKENS}
+    assert statuses(daemon.port, context=shop) == {**others, "produce": 201, "nobody": 200}
+    assert statuses(daemon.port, context=grafana) == {**others, "metrics": 200, "nobody": 200}
+    assert statuses(daemon.port, context=stranger) == {**{r: 401 for r in TOKENS}, "nobody": 200}
+    # A token counts more than the certificate beside it.
+    assert statuses(daemon.port, bearer(TOKENS["admin"]), shop) == FINE
+    assert ask(daemon.port, *ASKS["produce"], bearer("wrong-token-0123456789"), shop)[0] == 401
+    daemon.stop()
+
+
+@pytest.mark.parametrize("api", ["later", "delayqueue", "lmstfy", "camellia"])
+def test_the_compatible_apis_speak_tls_too(bench, authority, api):
+    port, admin = free_port(), free_port()
+    pair = authority.issue("tarry")
+    options = tls(pair, tls_client_ca=authority.pem)
+    if api == "lmstfy":
+        options += f'admin_listen = "127.0.0.1:{admin}"; ' + " ".join(
+            f"admin_{option}" for option in tls(pair).split("; ") if option)
+    to = "hook" if api == "later" else "mails"
+    daemon = bench.tarry(bench.redis().url, f'''
+        sources: {{ api: {{ type = "{api}"; listen = "127.0.0.1:{port}"; {options} }}; }};
+        sinks:  {{ hook: {{ type = "http"; url = "http://127.0.0.1:9/"; }};
+                   mails: {{ type = "queue"; }}; }};
+        routes: {{ r: {{ from = "api"; to = "{to}"; }}; }};''').start()
+    client = authority.trusting(authority.client("shop"))
+    assert ask(port, "GET", "/nothing-here", context=client)[0] in (200, 404)
+    with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+        ask(port, "GET", "/nothing-here", context=authority.trusting())
+    if api == "lmstfy":
+        assert ask(admin, "POST", "/token/shop?description=x", context=authority.trusting())[0] == 201
+    daemon.stop()
+
+
+@pytest.mark.parametrize("fault, why", [
+    ("no_cert", "tls_cert {cert}: No such file"), ("no_key", "tls_key {key}: No such file"),
+    ("empty", "tls_cert {cert}: no certificate in PEM"), ("swapped", "tls_key {key}: not the key"),
+    ("no_ca", "tls_client_ca {ca}: "), ("bad_ca", "tls_client_ca {ca}: no certificate in PEM")])
+def test_a_file_that_cannot_be_used_is_named_and_nothing_starts(bench, authority, fault, why):
+    cert, key = authority.issue("tarry")
+    ca = bench.folder / "clients.pem"
+    ca.write_text(authority.pem.read_text())
+    {"no_cert": cert.unlink, "no_key": key.unlink, "empty": lambda: cert.write_text(""),
+     "swapped": lambda: key.write_bytes(authority.issue("else")[1].read_bytes()),
+     "no_ca": ca.unlink, "bad_ca": lambda: ca.write_text("nothing")}[fault]()
+    daemon = bench.tarry(bench.redis().url, PARTS)
+    daemon.conf.write_text(daemon.conf.read_text().replace(
+        "http: {", f"http: {{ {tls((cert, key), tls_client_ca=ca)}", 1))
+    done = subprocess.run([BIN, "run", str(daemon.conf)], capture_output=True, text=True, timeout=20,
+                          env=daemon.env)
+    assert done.returncode == 69
+    assert why.format(cert=cert, key=key, ca=ca) in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("option", ["tls_key", "tls_client_ca"])
+def test_half_of_the_files_is_refused(tmp_path, option):
+    done = check(tmp_path, f'admin: {{ {option} = "/x"; }};')
+    assert done.returncode == 78 and f"admin.{option} needs tls_cert" in done.stderr
+
+
+# ------------------------------------------------------------------------- malformed heads
+
+HEAD = b"PUT /v1/routes/hooks/jobs/%b HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\nX: y\r\n"
+BODY = b"Deliver-After: 1h\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx"
+
+
+@pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
+def test_a_head_in_which_another_server_might_see_more_is_refused(bench, authority, over_tls):
+    """The smuggled line begins where another reader may see the end of one."""
+    daemon = (tls_daemon(bench, tls(authority.issue("tarry"))) if over_tls else
+              bench.tarry(bench.redis().url, PARTS).start())
+    smuggled = {"nul": b"\0", "nul-crlf": b"\0\r\nX: a", "lf": b"\nX: a", "cr": b"\rX: a",
+                "fold": b"\r\n X: a", "tab-fold": b"\r\n\tX: a"}
+    places = (b"HTTP/1.1", b"Host: x", b"a/b", b"X: y")
+    for name, what in smuggled.items():
+        for place in places:
+            head = (HEAD % b"bad").replace(place, place + what, 1)
+            assert send_raw(daemon.port, head + BODY, authority if over_tls else None)[:12] in (
+                b"HTTP/1.1 400", b""), (name, place)
+    assert send_raw(daemon.port, (HEAD % b"bad").replace(b"jobs/bad", b"jobs/bad\0b") + BODY,
+                    authority if over_tls else None)[:12] in (b"HTTP/1.1 400", b"")
+    assert send_raw(daemon.port, HEAD % b"good" + BODY,
+                    authority if over_tls else None).startswith(b"HTTP/1.1 201")
+    context = authority.trusting() if over_tls else None
+    assert ask(daemon.port, "GET", "/v1/routes/hooks/jobs/good", context=context)[0] == 200
+    assert ask(daemon.port, "GET", "/v1/routes/hooks/jobs/bad", context=context)[0] == 404
+    metrics = ask(daemon.port, "GET", "/metrics", context=context)[2].decode()
+    counted = re.search(r'tarry_http_refused_total\{reason="bad-framing"\} (\d+)', metrics)
+    assert int(counted[1]) > len(smuggled)
+    daemon.stop()
+
+
+def send_raw(port, request, authority=None):
+    """All that is answered until the other side closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as raw:
+        s = authority.trusting().wrap_socket(raw, server_hostname="localhost") if authority else raw
+        s.sendall(request)
+        got = b""
+        try:
+            while piece := s.recv(65536):
+                got += piece
+        except (ConnectionResetError, ssl.SSLError):
+            pass
+        if s is not raw:
+            s.close()
+        return got
+
+
+# ------------------------------------------------------------------- renewed certificates
+
+def serial_seen(port, authority):
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as raw, \
+            authority.trusting().wrap_socket(raw, server_hostname="localhost") as s:
+        return int(s.getpeercert()["serialNumber"], 16)
+
+
+def test_a_renewed_certificate_is_shown_after_a_reload_and_what_is_open_stays(bench, authority):
+    pair = authority.issue("tarry")
+    daemon = tls_daemon(bench, tls(pair))
+    assert serial_seen(daemon.port, authority) == 1
+    kept = http.client.HTTPSConnection("127.0.0.1", daemon.port, context=authority.trusting())
+    kept.request("GET", "/livez")
+    assert kept.getresponse().read() == b"ok\n"
+    socket_before = kept.sock
+    authority.issue("tarry", cert=pair[0], key=pair[1])
+    assert serial_seen(daemon.port, authority) == 1
+    daemon.child.send_signal(signal.SIGHUP)
+    wait_for("the new certificate", lambda: serial_seen(daemon.port, authority) == 2)
+    kept.request("GET", "/livez")
+    assert kept.getresponse().read() == b"ok\n" and kept.sock is socket_before
+    # A broken one is refused, and the one before is shown further on.
+    before = daemon.log.read_text().count("tls_cert")
+    pair[0].write_text("broken")
+    daemon.child.send_signal(signal.SIGHUP)
+    wait_for("the refusal", lambda: daemon.log.read_text().count("tls_cert") > before)
+    time.sleep(0.2)
+    assert serial_seen(daemon.port, authority) == 2
+    daemon.stop()
+
+
+def test_a_certificate_that_cannot_be_used_keeps_all_listeners_as_they_are(bench, authority):
+    """Of the daemon's own two, and of the APIs that have listeners of their own."""
+    ports, pairs = [free_port() for _ in range(3)], [authority.issue("tarry") for _ in range(4)]
+    daemon = tls_daemon(bench, tls(pairs[0]), f'''
+        admin: {{ listen = "127.0.0.1:{ports[0]}"; {tls(pairs[1])} }};
+        sources: {{ a: {{ type = "delayqueue"; listen = "127.0.0.1:{ports[1]}"; {tls(pairs[2])} }};
+                   b: {{ type = "camellia"; listen = "127.0.0.1:{ports[2]}"; {tls(pairs[3])} }}; }};
+        sinks:  {{ ids: {{ type = "queue"; global_ids = true; }}; q: {{ type = "queue"; }}; }};
+        routes: {{ a: {{ from = "a"; to = "ids"; }}; b: {{ from = [ "b", "http" ]; to = "q"; }}; }};
+        ''', parts="")
+    ports.insert(0, daemon.port)
+
+    def serials():
+        return [serial_seen(port, authority) for port in ports]
+
+    def hup(broken):
+        """The serial numbers after a reload with one broken key, and all certificates anew."""
+        for cert, key in pairs:
+            authority.issue("tarry", cert=cert, key=key)
+        whole = pairs[broken][1].read_text()
+        pairs[broken][1].write_text("broken")
+        before = daemon.log.read_text().count("tls_key")
+        daemon.child.send_signal(signal.SIGHUP)
+        wait_for("the refusal", lambda: daemon.log.read_text().count("tls_key") > before)
+        time.sleep(0.2)
+        pairs[broken][1].write_text(whole)
+        return serials()
+
+    for broken in range(4):
+        assert hup(broken) == [1, 2, 3, 4], broken
+    daemon.child.send_signal(signal.SIGHUP)
+    wait_for("the new certificates", lambda: serials() == [17, 18, 19, 20])
+    daemon.stop()
+
+
+def test_tokens_are_renewed_by_a_reload(bench):
+    secret = bench.folder / "ops.token"
+    secret.write_text("first-token-0123456789\n")
+    daemon = bench.tarry(bench.redis().url, f'''tokens: {{ ops: {{
+        token = "${{file:{secret}}}"; roles = [ "admin" ]; }}; }};{PARTS}''').start()
+
+    def status(token):
+        return ask(daemon.port, "GET", "/v1/routes/hooks/dead", bearer(token))[0]
+    assert (status("first-token-0123456789"), status("second-token-0123456789")) == (200, 401)
+    secret.write_text("second-token-0123456789\n")
+    daemon.child.send_signal(signal.SIGHUP)
+    wait_for("the new token", lambda: status("second-token-0123456789") == 200)
+    assert status("first-token-0123456789") == 401
+    daemon.stop()

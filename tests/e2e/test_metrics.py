@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What /metrics says: its form, what stands there from the start, and that it answers whatever
+Redis does. That the numbers add up: test_sums.py."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from lib import collect
+from lib.servers import wait_for
+
+CONF = '''
+sinks:  {{ hook: {{ type = "http"; url = "{url}"; }}; q: {{ type = "queue"; }}; }};
+routes: {{ first:  {{ from = "http"; to = "hook"; match = "first"; retry = [ "100ms" ]; breaker = 0.5; }};
+           second: {{ from = "http"; to = "hook"; match = "second"; }};
+           queue:  {{ from = "http"; to = "q"; match = "q/#"; }}; }};'''
+NOBODY = "http://127.0.0.1:9/"
+LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (-?[0-9.eE+-]+)')
+# What a start alone makes count.
+MOVING = re.compile(r"tarry_(redis_(scripts|connections|command_duration)|loop_wakeups|log_lines)|process_")
+
+
+@pytest.fixture(scope="module")
+def promtool():
+    path = shutil.which("promtool")
+    if path is None:
+        pytest.skip("promtool is not here: tests/install metrics gets it")
+    return path
+
+
+def scrape(tarry):
+    status, headers, text = tarry.ask("GET", "/metrics")
+    assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    return text.decode()
+
+
+def families(text):
+    """name -> (type, [(name of the line, labels, value)]), and that each stands in one place."""
+    found, name = {}, None
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            _, _, name, words = line.split(" ", 3)
+            assert name not in found and words, line
+            found[name] = [None, []]
+        elif line.startswith("# TYPE "):
+            assert line.split(" ")[2] == name and found[name][0] is None, line
+            found[name][0] = line.split(" ")[3]
+        else:
+            m = LINE.fullmatch(line)
+            assert m, f"no metric: {line!r}"
+            base = re.sub(r"_(bucket|sum|count)$", "", m[1]) if found[name][0] == "histogram" else m[1]
+            assert base == name, f"{line} below {name}"
+            found[name][1].append((m[1], m[2] or "", float(m[3])))
+    return found
+
+
+def send(tarry, route, **headers):
+    return tarry.ask("POST", f"/v1/routes/{route}/jobs", b"x", {k.replace("_", "-"): v for k, v in headers.items()})
+
+
+@pytest.mark.smoke
+def test_every_counter_stands_at_0_from_the_start(bench):
+    tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY)).start()
+    found = families(scrape(tarry))
+    for name, (kind, lines) in found.items():
+        assert kind in ("counter", "gauge", "histogram"), name
+        assert (kind == "counter") == name.endswith("_total"), f"{name} is a {kind}"
+        assert lines or name == "tarry_orphan_jobs", f"{name} has no line"
+        assert len({line[:2] for line in lines}) == len(lines), f"{name} says something twice"
+        if kind != "gauge" and not MOVING.match(name):
+            assert all(value == 0 for *_, value in lines), f"{name}: {lines}"
+    reasons = {labels for _, labels, _ in found["tarry_jobs_dead_total"][1] if 'route="first"' in labels}
+    assert {f'route="first",reason="{r}"' for r in ("retries", "rejected", "undecodable", "expired")} <= reasons
+    assert {labels for _, labels, _ in found["tarry_jobs_expired_total"][1]} == {
+        f'route="{route}",reason="{why}"' for route in ("first", "second", "queue") for why in ("expired", "late")}
+    tarry.stop()
+
+
+def test_promtool_has_nothing_to_say(bench, promtool):
+    hook = bench.keep(collect.FromHttp(lambda arrival: 500 if arrival.payload == b"bad" else 200))
+    tarry = bench.tarry(bench.redis().url, CONF.format(url=hook.url)).start()
+    send(tarry, "first")
+    tarry.ask("POST", "/v1/routes/second/jobs", b"bad")
+    wait_for("an attempt that failed", lambda: tarry.metric("tarry_delivery_attempts_total", result="try_again"))
+    done = subprocess.run([promtool, "check", "metrics"], input=scrape(tarry), text=True, capture_output=True,
+                          timeout=60, check=False)
+    assert done.returncode == 0 and not done.stdout + done.stderr, done.stdout + done.stderr
+    tarry.stop()
+
+
+def test_what_no_route_takes_is_no_routes(bench):
+    tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY)).start()
+    assert send(tarry, "nobody")[0] == 404
+    assert tarry.metric("tarry_source_unrouted_total", source="http") == 1
+    assert tarry.metric("tarry_jobs_received_total") == 0 and tarry.metric("tarry_jobs_rejected_total") == 0
+    status, _, body = send(tarry, "first", deliver_after="sometime")
+    assert status == 400, body
+    assert tarry.metric("tarry_jobs_rejected_total", route="first", reason="bad-delay") == 1
+    assert tarry.metric("tarry_jobs_received_total", route="first") == 1
+    assert tarry.metric("tarry_source_unrouted_total") == 1
+    tarry.stop()
+
+
+def test_a_scrape_does_not_wait_for_a_redis_that_hangs(bench):
+    redis = bench.redis()
+    tarry = bench.tarry(redis.url, CONF.format(url=NOBODY), redis_options='command_timeout = "20s";').start()
+    send(tarry, "second", deliver_after="1h")
+    assert tarry.metric("tarry_jobs_pending", route="second") == 1 and tarry.metric("tarry_redis_up") == 1
+    redis.child.send_signal(signal.SIGSTOP)
+    try:
+        for _ in range(3):  # the second one finds the question of the first on its way
+            begun = time.monotonic()
+            found = families(scrape(tarry))
+            assert time.monotonic() - begun < 1
+            assert found["tarry_redis_up"][1] == [("tarry_redis_up", "", 0)]
+            assert not any("second" in labels for _, labels, _ in found["tarry_jobs_pending"][1])
+            assert ("tarry_jobs_stored_total", 'route="second"', 1) in found["tarry_jobs_stored_total"][1]
+    finally:
+        redis.child.send_signal(signal.SIGCONT)
+    wait_for("the counts", lambda: tarry.metric("tarry_jobs_pending", route="second") == 1)
+    assert tarry.metric("tarry_redis_up") == 1
+    tarry.stop()
+
+
+def test_it_tells_of_its_process_its_build_and_the_time_that_redis_takes(bench):
+    tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY)).start()
+    send(tarry, "second", deliver_after="1h")
+    pid = tarry.child.pid
+    began = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + int(
+        Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    assert abs(tarry.metric("process_start_time_seconds") - began) < 1
+    assert abs(tarry.metric("process_cpu_seconds_total") - tarry.cpu_s()) < 0.1
+    resident = int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+    assert abs(tarry.metric("process_resident_memory_bytes") - resident) < resident / 4
+    assert tarry.metric("process_virtual_memory_bytes") > resident
+    if os.geteuid() == 0:  # of who may not be dumped, only root may see that
+        fds = len(os.listdir(f"/proc/{pid}/fd"))
+        assert abs(tarry.metric("process_open_fds") - fds) <= 1
+    assert tarry.metric("process_max_fds") > 0
+    text = scrape(tarry)
+    assert re.search(r'^tarry_build_info\{version="\d+\.\d+\.\d+",revision="[0-9a-z-]*"\} 1$', text, re.M)
+    assert tarry.metric("tarry_redis_command_duration_seconds_count", script="enqueue") == 1
+    assert tarry.metric("tarry_redis_command_duration_seconds_bucket", script="enqueue", le="5") == 1
+    assert 0 < tarry.metric("tarry_redis_command_duration_seconds_sum", script="enqueue") < 5
+    tarry.stop()
+
+
+def test_too_few_replicas_are_counted(bench):
+    tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY),
+                        redis_options='durability = "replicas:1";').start()
+    assert tarry.metric("tarry_redis_wait_shortfall_total") == 0
+    assert send(tarry, "second", deliver_after="1h")[0] == 503
+    assert tarry.metric("tarry_redis_wait_shortfall_total") >= 1
+    assert tarry.metric("tarry_jobs_not_stored_total", route="second") == 1
+    tarry.stop()
+
+
+@pytest.mark.slow
+def test_the_numbers_of_queues_say_how_old_they_are(bench):
+    tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY),
+                        redis_options='horizon = "1h";').start()
+    for name, after in (("a", "0s"), ("a", "1m"), ("b", "9h")):
+        status, _, body = tarry.ask("POST", f"/v1/queues/q%2F{name}/jobs", b"x", {"deliver-after": after})
+        assert status in (200, 201), body
+
+    def of_queue(name):
+        return tarry.metric(name, route="queue")
+
+    wait_for("a sweep that began since", lambda: of_queue("tarry_jobs_pending") == 3, 25)
+    assert of_queue("tarry_jobs_due_overdue") == 1 and of_queue("tarry_jobs_far") == 1
+    ages = []
+    for _ in range(24):
+        ages.append(of_queue("tarry_jobs_counted_age_seconds"))
+        time.sleep(0.5)
+    assert 0 <= min(ages) < 2 and max(ages) < 12, ages
+    assert 0 <= tarry.metric("tarry_jobs_counted_age_seconds", route="first") < 0.5
+    tarry.stop()

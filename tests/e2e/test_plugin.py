@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Sources and sinks from shared objects: the example, what is refused, and the interface."""
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lib.servers import TOP
+from lib.tarry import BIN
+
+sys.path.insert(0, str(TOP / "tests/golden"))
+import plugin_abi  # noqa: E402
+
+EXAMPLE = TOP / "etc/plugin"
+CONF = """plugins = [ %s ];
+sinks: { hook: { type = "http"; url = "http://127.0.0.1:1/"; }; };
+routes: { r: { from = "http"; to = "hook"; }; };
+"""
+
+
+def symbols():
+    done = subprocess.run(["nm", "-D", "--defined-only", BIN], capture_output=True, text=True,
+                          check=True)
+    return {line.split()[-1] for line in done.stdout.splitlines()}
+
+
+def needed():
+    done = subprocess.run(["readelf", "-d", BIN], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def sanitizer():
+    """The example is built as the daemon under test was."""
+    return "-fsanitize=address,undefined -g" if "libasan" in needed() else ""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """PREFIX as of make install, as far as plugins need it."""
+    prefix = tmp_path_factory.mktemp("prefix")
+    for name in subprocess.run([TOP / "tests/exports.sh", "headers"], capture_output=True, text=True,
+                               check=True).stdout.split():
+        to = prefix / "include/tarry" / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(TOP / name, to)
+    return prefix
+
+
+def build_example(folder, prefix):
+    for name in ("Makefile", "lines.c"):
+        shutil.copy(EXAMPLE / name, folder)
+    subprocess.run(["make", "-s", "-C", folder, f"TARRY={prefix}", f"CFLAGS={sanitizer()} -Werror"],
+                   check=True)
+    return folder / "lines.so"
+
+
+def build(folder, code, flags=()):
+    made = folder / "x.so"
+    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-shared", "-fPIC", f"-I{TOP}", *flags,
+                    "-x", "c", "-o", made, "-"], input=code, text=True, check=True)
+    return made
+
+
+def tarry(*args):
+    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=20)
+
+
+def check(bench, *paths, text=None):
+    conf = bench.folder / "p.conf"
+    conf.write_text(text or CONF % ", ".join(f'"{path}"' for path in paths))
+    done = tarry("check", conf)
+    print(done.stderr)
+    return done.returncode, done.stderr
+
+
+SINK = """#include "bridge/plugin.h"
+static int start(struct sink *s, void *self, struct err *err) { (void)s; (void)self; (void)err; return 0; }
+static void deliver(struct sink *s, void *self, struct delivery *d) { (void)s; (void)self; delivery_done(d, DELIVERED, 0); }
+static void stop(struct sink *s, void *self) { (void)self; sink_stopped(s); }
+struct own { int64_t n; };
+static const struct opt opts[] = {%(row)s {0}};
+static const struct sink_ops one = {.name = "%(name)s", .size = sizeof(struct own), .opts = opts,
+                                    .start = start, .deliver = %(deliver)s, .stop = stop};
+static const struct sink_ops *const sinks[] = {&one, NULL};
+TARRY_PLUGIN(NULL, sinks);
+"""
+
+
+def sink(name="mine", row="", deliver="deliver"):
+    return SINK % {"name": name, "row": row, "deliver": deliver}
+
+
+@pytest.mark.smoke
+def test_the_example_is_built_and_delivers(bench, installed):
+    made = build_example(bench.folder, installed)
+    redis = bench.redis()
+    written = bench.folder / "written.txt"
+    t = bench.tarry(redis.url, f"""plugins = [ "lines.so" ];
+sinks: {{ audit: {{ type = "lines"; file = "{written}"; }}; }};
+routes: {{ r: {{ from = "http"; to = "audit"; }}; }};
+""")
+    assert made.parent == t.conf.parent  # a relative path starts at the configuration's folder
+    t.start()
+    for n in range(20):
+        assert t.ask("POST", "/v1/routes/r/jobs", f"job {n}", {"deliver-after": "200ms"})[0] == 201
+    status, _, answer = t.ask("POST", "/v1/routes/r/jobs", "two\nlines", {"deliver-after": "1ms"})
+    assert status == 201, answer
+    end = time.time() + 20
+    while time.time() < end:
+        lines = written.read_text().splitlines() if written.exists() else []
+        if len(lines) == 20 and t.metric("tarry_jobs_dead_total", route="r") == 1:
+            break
+        time.sleep(0.1)
+    assert sorted(lines) == sorted(f"job {n}" for n in range(20))
+    assert t.metric("tarry_jobs_dead_total", route="r") == 1
+    t.stop()
+
+
+def test_options_of_a_plugin_are_read_checked_and_listed(bench, installed):
+    made = build_example(bench.folder, installed)
+    conf = f'plugins = [ "{made}" ];\n'
+    assert check(bench, text=conf + 'sinks: { s: { type = "lines"; }; };')[1].count('needs "file"') == 1
+    code, why = check(bench, text=conf + 'sinks: { s: { type = "line"; }; };')
+    assert code == 78 and 'did you mean "lines"?' in why
+    listed = tarry("options", bench.folder / "p.conf")
+    assert listed.returncode == 78  # its sink has no such type: what is wrong is wrong here, too
+    (bench.folder / "p.conf").write_text(conf)
+    listed = tarry("options", bench.folder / "p.conf").stdout
+    assert 'type = "lines"' in listed and "as a line of its own" in listed
+    assert 'type = "lines"' not in tarry("options").stdout
+
+
+REFUSED = {
+    "no interface": ("int x;", "has no symbol tarry_plugin"),
+    "another number": ('#include "bridge/plugin.h"\n#undef TARRY_PLUGIN_ABI\n#define TARRY_PLUGIN_ABI 99\n'
+                       "TARRY_PLUGIN(NULL, NULL);", "built for version 99 of the plugin interface"),
+    "other structs": ('#include "bridge/plugin.h"\nstruct longer { struct sink_ops ops; int more; };\n'
+                      "#define sink_ops longer\nTARRY_PLUGIN(NULL, NULL);", "structs of other sizes"),
+    "a name of ours": (sink("kafka"), 'sink "kafka": the name is taken'),
+    "no name": (sink("").replace('.name = "", ', ""), "one sink of it has no name"),
+    "no deliver": (sink(deliver="NULL"), 'sink "mine": needs size, opts, start, deliver and stop'),
+    "an option beyond its struct": (
+        sink(row='{"n", OPT_INT, 4, "1", .help = "x"},'), 'option "n": lies outside of the plugin'),
+    "an option of no type": (
+        sink(row='{"n", (enum opt_type)77, 0, "1", .help = "x"},'), 'option "n": has the type 77'),
+    "a default that is none": (
+        sink(row='{"n", OPT_MS, 0, "soon", .help = "x"},'), 'option "n": its default'),
+    "a call that is not there": (
+        sink().replace("return 0;", "extern int httpd_drain(void *); return httpd_drain(s);"),
+        "undefined symbol: httpd_drain"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_does_not_fit_is_refused_with_file_and_line(bench, what):
+    code, why = REFUSED[what]
+    made = build(bench.folder, code)
+    done, text = check(bench, made)
+    assert done == 78 and why in text
+    assert text.startswith(f"{bench.folder}/p.conf:1: plugins: {made}: ")
+
+
+def test_a_file_that_others_can_write_is_not_loaded(bench):
+    made = build(bench.folder, sink())
+    assert check(bench, made)[0] == 0
+    assert check(bench, made, made)[0] == 0  # twice is once
+    made.chmod(0o757)
+    code, why = check(bench, made)
+    assert code == 78 and "everybody may write it" in why
+    made.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(made, 12345, -1)
+        code, why = check(bench, made)
+        assert code == 78 and "belongs to user 12345" in why
+
+
+@pytest.mark.parametrize("list_, why", [
+    ('[ "none.so" ]', "No such file"), ('[ "." ]', "not a regular file"),
+    ('[ "p.conf" ]', "p.conf: "), ("[ 5 ]", "must be a list of files"), ('[ "" ]', "must be a list"),
+    ("{ a = 1; }", "must be a list")])
+def test_what_is_no_file_of_that_kind_is_refused(bench, list_, why):
+    code, text = check(bench, text=f"plugins = {list_};")
+    assert code == 78 and why in text and text.startswith(f"{bench.folder}/p.conf:1: plugins")
+
+
+def test_plugins_can_call_what_their_header_declares_and_nothing_else():
+    wanted = subprocess.run([TOP / "tests/exports.sh", "symbols"], capture_output=True, text=True,
+                            check=True).stdout
+    wanted = {line.strip(" ;") for line in wanted.splitlines()} - {"{", "}", ""}
+    assert {"delivery_done", "source_submit", "buf_add", "mem_alloc", "log_msg", "err_set"} <= wanted
+    ours = subprocess.run(["nm", "--defined-only", BIN], capture_output=True, text=True, check=True)
+    functions = {line.split()[-1] for line in ours.stdout.splitlines() if line.split()[1] in "tT"}
+    assert symbols() & functions == {name for name in wanted if not name.startswith("fault_")}
+
+
+def test_the_interface_is_what_its_number_says():
+    """A plugin of that number was built for this layout. Where it had to change: raise
+    TARRY_PLUGIN_ABI in bridge/plugin.h, then `python3 tests/golden/plugin_abi.py`."""
+    if sys.maxsize < 2 ** 63 - 1:
+        pytest.skip("the layout is written down for 64 bits")
+    wanted, is_now = plugin_abi.GOLDEN.read_text(), plugin_abi.interface()
+    number = wanted.splitlines()[0]
+    assert is_now.splitlines()[0] == number, f"write {plugin_abi.GOLDEN.name} anew"
+    assert is_now.splitlines() == wanted.splitlines(), f"the interface is not that of {number}"

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a message brings along does no harm to the protocol that it leaves by."""
+import json
+import socket
+import threading
+
+import pytest
+from confluent_kafka import Producer
+
+from lib import collect
+from lib.servers import wait_for
+
+EVIL = [("test-crlf", b"a\r\nInjected: yes"), ("test-lf", b"a\nInjected: yes"), ("test-nul", b"a\0b"),
+        ("Injected: yes\r\nx", b"1"), ("a\0b", b"2"), ("test-good", b"fine"), ("", b"3"),
+        ("Content-Length", b"0"), ("Transfer-Encoding", b"chunked"), ("Host", b"elsewhere.example")]
+
+
+def kafka_body(bench, sink, topic=""):
+    return (f'sources: {{ in: {{ type = "kafka"; brokers = "{bench.kafka.address}"; '
+            f'topics = [ "{bench.name}.in" ]; group = "{bench.name}"; }}; }};\n'
+            f"sinks: {{ out: {{ {sink} }}; }};\n"
+            f'routes: {{ main: {{ from = "in"; to = "out"; {topic} }}; }};')
+
+
+def send_evil(bench, headers=(), payload=b"hello"):
+    producer = Producer({"bootstrap.servers": bench.kafka.address})
+    producer.produce(f"{bench.name}.in", payload, headers=[*EVIL, *headers])
+    assert producer.flush(20) == 0
+
+
+@pytest.fixture
+def topic_in(bench):
+    bench.kafka.add_topic(f"{bench.name}.in", 1)
+
+
+def read_request(listener, got):
+    """Byte by byte: a lenient parser would hide what was injected."""
+    connection, _ = listener.accept()
+    with connection:
+        connection.settimeout(10)
+        text = b""
+        while b"\r\n\r\n" not in text or not text.endswith(b"hello"):
+            text += connection.recv(65536)
+        got.append(text)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_to_http_only_what_can_stand_there_goes_along(bench, topic_in):
+    got = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=read_request, args=(listener, got), daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        tarry = bench.tarry(bench.redis().url, kafka_body(bench, f'type = "http"; url = "{url}";')).start()
+        send_evil(bench)
+        wait_for("the request", lambda: got, 30)
+    head, _, body = got[0].partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    names = [line.partition(b":")[0].lower() for line in lines[1:]]
+    assert body == b"hello" and b"test-good: fine" in lines
+    assert b"injected" not in head.lower() and b"\0" not in head and b"\n" not in head.replace(b"\r\n", b"")
+    assert names.count(b"host") == 1 and names.count(b"content-length") == 1
+    assert b"transfer-encoding" not in names and b"elsewhere" not in head
+    tarry.stop()
+
+
+def test_to_mqtt_only_text_goes_along(bench, topic_in):
+    broker = bench.mosquitto()
+    out = bench.keep(collect.FromMqtt(broker.port, "out/#"))
+    tarry = bench.tarry(bench.redis().url, kafka_body(
+        bench, f'type = "mqtt"; url = "{broker.url}";', 'topic = "out/{header.test-good}";')).start()
+    send_evil(bench)
+    arrival = out.wait_count(1)[0]
+    names = [name for name, _ in arrival.headers]
+    assert "test-good" in names
+    assert not {"test-crlf", "test-lf", "test-nul", "a\0b", "Injected: yes\r\nx"} & set(names), names
+    assert arrival.payload == b"hello"
+    tarry.stop()
+
+
+def test_kafka_carries_bytes_as_they_are(bench, topic_in):
+    """Its headers have lengths, no line ends: nothing can be injected, and nothing is lost."""
+    bench.kafka.add_topic(f"{bench.name}.out", 1)
+    out = bench.keep(collect.FromKafka(bench.kafka.address, f"{bench.name}.out", 1))
+    tarry = bench.tarry(bench.redis().url, kafka_body(
+        bench, f'type = "kafka"; brokers = "{bench.kafka.address}";', f'topic = "{bench.name}.out";')).start()
+    send_evil(bench)
+    headers = out.wait_count(1)[0].headers
+    for name, value in EVIL:
+        if "\0" not in name:  # confluent_kafka ends a name at a NUL on its own way out
+            assert (name, value) in headers, (name, value, headers)
+    tarry.stop()
+
+
+@pytest.mark.parametrize("sink,bad", [
+    ("kafka", ["a b", "a\nb", "../x", "a\0b", "ä"]), ("mqtt", ["a/#", "a/+", "a\0b", "a\nb"]),
+    ("http", ["http://h/\r\nX: y", "http://h\0/", "file:///etc/passwd", "gopher://h/", "http://a@b/"])])
+def test_a_target_that_a_message_renders_is_checked(bench, topic_in, sink, bad):
+    """No connection is made for it: the brokers of this test do not even exist."""
+    options = {"kafka": 'type = "kafka"; brokers = "127.0.0.1:9";',
+               "mqtt": 'type = "mqtt"; url = "mqtt://127.0.0.1:9";',
+               "http": 'type = "http"; url = "http://127.0.0.1:9/";'}[sink]
+    tarry = bench.tarry(bench.redis().url, kafka_body(bench, options, 'topic = "{header.where}"; lease = "5s";')).start()
+    producer = Producer({"bootstrap.servers": bench.kafka.address})
+    for n, target in enumerate(bad):
+        producer.produce(f"{bench.name}.in", b"x", headers=[("where", target.encode()), ("delay-id", str(n).encode())])
+    assert producer.flush(20) == 0
+
+    def dead():
+        return tarry.ask("GET", "/v1/routes/main/dead?max=100")[2]
+
+    wait_for("all of them to be dead letters", lambda: len(dead()["items"]) == len(bad), 20)
+    assert tarry.metric("tarry_jobs_delivered_total") == 0, json.dumps(dead())
+    tarry.stop()

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Kafka by TLS and every way to log in, on a real broker: what works, and what is said when it
+does not."""
+import os
+import re
+import threading
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from lib import collect, secure
+from lib.servers import BUILD, wait_for
+
+LOGINS = {
+    "plain": 'tls = true; ca_file = "{ca}"; sasl = "plain"; user = "tarry"; password = "{pw}";',
+    "scram256": 'tls = true; ca_file = "{ca}"; sasl = "scram-sha-256"; user = "tarry"; password = "{pw}";',
+    "scram512": 'tls = true; ca_file = "{ca}"; sasl = "scram-sha-512"; user = "tarry"; password = "{pw}";',
+    "ssl": 'tls = true; ca_file = "{ca}"; cert_file = "{cert}"; key_file = "{key}";',
+    "both": 'tls = true; ca_file = "{ca}"; cert_file = "{both}";',
+    "tokenfile": 'sasl = "oauthbearer"; token_file = "{token}";',
+    "tokenserver": 'sasl = "oauthbearer"; token_url = "{idp}"; token_client = "tarry client"; '
+                   'token_secret = "${{env:IDP}}"; token_form: {{ scope = "kafka all"; }};',
+}
+PLACES = {"ssl": "ssl", "both": "ssl", "tokenfile": "token", "tokenserver": "token"}
+BODY = '''
+sources: {{ {sources} }};
+sinks: {{ {sinks} }};
+routes: {{ {routes} }};
+'''
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    if not secure.can_run_kafka():
+        pytest.skip("needs a real Kafka")
+    slot = os.environ.get("TARRY_E2E_SLOT", "0")
+    server = secure.SecureKafka(BUILD / f"e2e/kafka-secure-{slot}").start(90).warm_up()
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def idp(bench):
+    return bench.keep(secure.TokenServer())
+
+
+class Setup:
+    """The words of LOGINS filled in, for one test."""
+
+    def __init__(self, bench, kafka, idp):
+        self.bench, self.kafka = bench, kafka
+        cert, key, both = kafka.ca.certify("client", "")
+        self.token = bench.folder / "token"
+        self.words = {"ca": kafka.ca.file, "pw": secure.KAFKA_PASSWORD, "cert": cert, "key": key,
+                      "both": both, "token": self.token, "idp": idp.url}
+
+    def give_token(self, life_s=3600):
+        fresh = self.token.with_suffix(".new")
+        fresh.write_text(secure.token(life_s) + "\n")
+        fresh.rename(self.token)
+
+    def link(self, name, login=None):
+        return (f'type = "kafka"; brokers = "{self.kafka.at(PLACES.get(name, "sasl"))}"; '
+                + (login or LOGINS[name]).format(**self.words))
+
+    def start(self, names, redis, **more):
+        """Each way in and out by one login: from topic NAME-in to NAME-out."""
+        b = self.bench.name
+        body = BODY.format(
+            sources="\n".join(f'in_{n}: {{ {self.link(n)} topics = [ "{b}.{n}.in" ]; group = "{b}.{n}"; }};'
+                              for n in names),
+            sinks="\n".join(f"out_{n}: {{ {self.link(n)} }};" for n in names),
+            routes="\n".join(f'{n}: {{ from = "in_{n}"; to = "out_{n}"; topic = "{b}.{n}.out"; }};'
+                             for n in names))
+        for n in names:
+            self.kafka.add_topic(f"{b}.{n}.in", 1)
+            self.kafka.add_topic(f"{b}.{n}.out", 1)
+        return self.bench.tarry(redis.url, body, env=[("IDP", secure.TOKEN_SECRET)], **more).start()
+
+    def producer(self):
+        return Producer({"bootstrap.servers": self.kafka.address})
+
+    def collector(self, name):
+        return self.bench.keep(collect.FromKafka(self.kafka.address, f"{self.bench.name}.{name}.out", 1))
+
+
+@pytest.fixture
+def setup(bench, kafka, idp):
+    return Setup(bench, kafka, idp)
+
+
+def test_every_login_carries_jobs_in_and_out(bench, setup, idp):
+    setup.give_token()
+    tarry = setup.start(LOGINS, bench.redis())
+    outs, producer = {n: setup.collector(n) for n in LOGINS}, setup.producer()
+    for n in LOGINS:
+        producer.produce(f"{bench.name}.{n}.in", n.encode())
+    assert producer.flush(20) == 0
+    for n, out in outs.items():
+        assert out.wait_count(1, 60)[0].payload == n.encode()
+    # The client's name and secret are encoded before they are Basic authorization (RFC 6749).
+    who, form = idp.asked[0]
+    assert who == "Basic dGFycnklMjBjbGllbnQ6U0VDUkVUaWRwJTJGcHclMkIx"
+    assert form == "grant_type=client_credentials&scope=kafka%20all"
+    tarry.stop()
+    log = tarry.log.read_text()
+    assert not re.search(r"level=warn who=(in|out)_", log) and "SECRET" not in log
+
+
+@pytest.mark.slow
+def test_tokens_are_renewed_before_they_end(bench, setup, idp):
+    """The broker closes a connection whose token has ended: 30 s need several of 8 s."""
+    idp.life_s = 8
+    setup.give_token(8)
+    over = threading.Event()
+
+    def renew():
+        while not over.wait(3):
+            setup.give_token(8)
+
+    threading.Thread(target=renew, daemon=True).start()
+    try:
+        names = ["tokenfile", "tokenserver"]
+        tarry = setup.start(names, bench.redis())
+        outs, producer, sent = {n: setup.collector(n) for n in names}, setup.producer(), 0
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            for n in names:
+                producer.produce(f"{bench.name}.{n}.in", str(sent).encode())
+            producer.poll(0)
+            sent += 1
+            time.sleep(0.25)
+        assert producer.flush(20) == 0
+        for out in outs.values():
+            payloads = {a.payload for a in out.wait_count(sent, 30)}
+            assert payloads == {str(n).encode() for n in range(sent)}
+        assert len(idp.asked) >= 6  # 30 s / (8 s * 0.8), source and sink
+        assert "Failed to acquire" not in tarry.log.read_text()
+        assert "no broker can be reached" not in tarry.log.read_text()
+        tarry.stop()
+    finally:
+        over.set()
+
+
+WRONG = {
+    "password": ("plain", LOGINS["plain"].replace("{pw}", "SECRETwrong-pw"), "sasl",
+                 ["_AUTHENTICATION", "does the broker know this user, the password"]),
+    "scram": ("scram512", LOGINS["scram512"].replace("{pw}", "SECRETwrong-pw"), "sasl",
+              ["_AUTHENTICATION", "does the broker know this user, the password"]),
+    "authority": ("ssl", 'tls = true; ca_file = "{otherca}"; cert_file = "{both}";', "ssl",
+                  ["_SSL", "does ca_file hold the authority"]),
+    "host": ("ssl", 'tls = true; ca_file = "{ca}";', "stranger",
+             ["_SSL", "does it name the host as brokers does"]),
+    "ended": ("ssl", 'tls = true; ca_file = "{ca}";', "ended", ["_SSL", "has that not ended"]),
+    "nocert": ("ssl", 'tls = true; ca_file = "{ca}";', "ssl", ["want a certificate of ours (cert_file)"]),
+    "notls": ("ssl", "", "ssl", ["no broker can be reached; are the options brokers, tls and sasl right?"]),
+    "tokenfile": ("tokenfile", 'sasl = "oauthbearer"; token_file = "{token}";', "token",
+                  ["token_file", "No such file", "asked for again in 10 s"]),
+    "tokenserver": ("tokenserver", LOGINS["tokenserver"], "token",
+                    ['token server http://127.0.0.1', "invalid_client", "token_secret"]),
+}
+
+
+def test_what_is_wrong_is_said_once_and_tried_on(bench, setup, idp):
+    idp.answer = (401, {"error": "invalid_client", "error_description": "SECRETtold"})
+    setup.words["otherca"] = secure.Authority(bench.folder / "other").file
+    sinks = "\n".join(f'{n}: {{ type = "kafka"; brokers = "{setup.kafka.at(place)}"; '
+                      + login.format(**setup.words) + " };" for n, (_, login, place, _) in WRONG.items())
+    routes = "\n".join(f'{n}: {{ from = "http"; to = "{n}"; topic = "{bench.name}.{n}.out"; '
+                       'lease = "5s"; retry: { first = "100ms"; max = "1s"; limit = 0; }; };' for n in WRONG)
+    tarry = bench.tarry(bench.redis().url, f"sinks: {{ {sinks} }};\nroutes: {{ {routes} }};",
+                        env=[("IDP", secure.TOKEN_SECRET)]).start()
+    for n in WRONG:
+        assert tarry.ask("POST", f"/v1/routes/{n}/jobs", n)[0] == 201
+
+    def lines(n):
+        return [line for line in tarry.log.read_text().splitlines() if f"who={n} " in line]
+
+    for n, (_, _, _, words) in WRONG.items():
+        wait_for(f"{n} to be told: {words}",
+                 lambda: any(all(w in line for w in words) for line in lines(n)), 20)
+    time.sleep(15)
+    for n in WRONG:  # of each kind one line, however often it was tried
+        assert len(lines(n)) <= 6, "\n".join(lines(n))
+    # What can be mended outside is taken up without a restart.
+    idp.answer = None
+    setup.give_token()
+    for n in ("tokenfile", "tokenserver"):
+        assert setup.collector(n).wait_count(1, 40)[0].payload == n.encode()
+    tarry.stop()
+    assert "SECRET" not in tarry.log.read_text()

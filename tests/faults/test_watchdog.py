@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A bucket whose scheduler has lost its thread is started again, and said so; one that is held back
+is left alone."""
+import os
+import time
+
+import pytest
+
+from lib import collect, points
+from lib.servers import wait_for
+
+ALARM_S = 2
+
+
+@pytest.fixture(autouse=True)
+def built():
+    assert os.access(points.BIN, os.X_OK), f"{points.BIN} is missing: make faults builds it"
+
+
+def daemon(bench, url, route="", sink=""):
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{url}"; {sink} }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; {route} }}; }};''', daemon=f'overdue_alarm = "{ALARM_S}s";')
+    release = tarry.argv()
+    tarry.argv = lambda: [points.BIN, *release[1:]]
+    return tarry
+
+
+def publish(tarry, **headers):
+    status, _, body = tarry.ask("POST", "/v1/routes/r/jobs", b"x", {k.replace("_", "-"): v for k, v in headers.items()})
+    assert status in (200, 201), body
+
+
+def watch(tarry, seconds):
+    """What /readyz said in that time: {status: text}."""
+    said, end = {}, time.monotonic() + seconds
+    while time.monotonic() < end:
+        status, _, text = tarry.ask("GET", "/readyz")
+        said.setdefault(status, text.decode())
+        time.sleep(0.05)
+    return said
+
+
+@pytest.mark.smoke
+@pytest.mark.slow
+def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
+    hook = bench.keep(collect.FromHttp(lambda arrival: 200))
+    tarry = daemon(bench, hook.url)
+    tarry.env["TARRY_FAULT"] = "C2:lose:1"
+    tarry.start()
+    begun = time.monotonic()
+    publish(tarry)
+    scenario.fault("daemon: the reply of its first claim is lost")
+    # The job that was claimed comes back when its lease has ended; others need not wait for that.
+    publish(tarry)
+    publish(tarry)
+    said = watch(tarry, ALARM_S + 3)
+    assert set(said) == {200, 503} and "[-]route r due jobs do not leave" in said[503], said
+    wait_for("the two jobs behind it", lambda: len(hook.arrivals) >= 2)
+    assert time.monotonic() - begun < ALARM_S + 6
+    assert tarry.metric("tarry_watchdog_rearms_total", route="r") == 1
+    assert tarry.ask("GET", "/readyz")[0] == 200, "it is well again by itself"
+    log = tarry.log.read_text()
+    assert log.count("a claim was not answered; it is started again") == 1 and "level=error route=r" in log
+    publish(tarry)
+    wait_for("what comes later", lambda: len(hook.arrivals) >= 3, 5)
+    tarry.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("held", ["rate", "breaker", "slow sink", "redis", "paused"])
+def test_what_is_held_back_is_no_alarm(bench, scenario, held):
+    slow = [0.0]
+
+    def answer(arrival):
+        time.sleep(slow[0])
+        return 500 if held == "breaker" else 200
+
+    hook = bench.keep(collect.FromHttp(answer))
+    tarry = daemon(bench, hook.url, sink="max_in_flight = 1;" if held == "slow sink" else "", route={
+        "rate": "rate = 0.1; burst = 1;",
+        "breaker": 'breaker = 0.5; breaker_least = 2; breaker_rest = "60s"; retry = [ "10ms", "10ms", "10ms" ];',
+    }.get(held, "")).start()
+    if held == "slow sink":
+        slow[0] = 3 * ALARM_S / 2
+    if held == "paused":
+        assert tarry.ask("POST", "/v1/admin/routes/r/pause")[0] == 200
+    for _ in range(5):
+        publish(tarry)
+    redis = bench.kept[1]
+    if held == "redis":
+        publish(tarry, deliver_after="1s")
+        redis.stop()
+        time.sleep(2 * ALARM_S)
+        redis.start()
+        wait_for("Redis", tarry.is_up)
+    said = watch(tarry, 3 * ALARM_S)
+    if held != "redis":
+        assert tarry.metric("tarry_jobs_due_overdue", route="r") > 0, "or this has shown nothing"
+        assert tarry.metric("tarry_oldest_overdue_seconds", route="r") > ALARM_S
+    assert set(said) == {200}, said
+    assert tarry.metric("tarry_watchdog_rearms_total") == 0
+    tarry.stop()

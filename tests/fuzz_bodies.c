@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fuzz_bodies.c - libFuzzer: any bytes as the body of a request, by each of the HTTP APIs
+ * that take JSON, and as the values of parameters.
+ */
+#include "sources/camellia_param.h"
+#include "sources/delayqueue_ask.h"
+#include "sources/http_job.h"
+#include "sources/later_job.h"
+#include "tests/fuzz.h"
+
+#include "bridge/text.h"
+
+static void read_later(struct slice body)
+{
+    struct later_task task;
+    struct buf room = {0}, shown = {0};
+    struct slice id;
+
+    if (later_read_task(body, INT64_C(1769860800000), &task, &room) == 0) {
+        must(text_is_utf8(task.topic) && text_is_utf8(task.content));
+        task.id = SLICE_LIT("11111111-2222-4333-8444-555555555555");
+        struct job *job = later_job_new(&task);
+        later_show(&shown, job, 3);
+        must(text_is_utf8(buf_slice(&shown)));
+        job_free(job);
+    }
+    if (later_read_id(body, &id, &room) == 0)
+        must(id.p != NULL);
+    buf_free(&shown);
+    buf_free(&room);
+}
+
+static void read_delayqueue(struct slice body)
+{
+    static const enum delayqueue_form forms[] = {DELAYQUEUE_PUSH, DELAYQUEUE_POP,
+                                                 DELAYQUEUE_ID};
+    struct slice topics[DELAYQUEUE_TOPICS_MAX];
+
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        struct delayqueue_ask ask;
+        struct buf room = {0};
+        if (delayqueue_read(forms[i], body, &ask, &room) == NULL) {
+            must(ask.id.p && ask.topic.p && ask.body.p);
+            must(ask.id.n <= DELAYQUEUE_ID_MAX);
+            must(forms[i] != DELAYQUEUE_POP ||
+                 delayqueue_split(ask.topic, topics) <= DELAYQUEUE_TOPICS_MAX);
+        }
+        buf_free(&room);
+    }
+}
+
+static void read_line(struct slice body)
+{
+    const struct http_place places[] = {
+        {.name = SLICE_LIT("r")},
+        {.name = SLICE_LIT("q"), .queue = true},
+        {.name = SLICE_LIT("q"), .queue = true, .id = SLICE_LIT("i")}};
+
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        struct err err = {""};
+        struct buf out = {0};
+        struct job *job = http_job_from_line(body, places[i], &err);
+        must((job == NULL) == (err.text[0] != '\0'));
+        for (unsigned h = 0; job && h < job->header_count; h++)
+            must(text_is_token(job->headers[h].name) &&
+                 text_is_header_value(job->headers[h].value));
+        if (job)
+            http_job_members(&out, job);
+        must(text_is_utf8(buf_slice(&out)));
+        buf_free(&out);
+        job_free(job);
+    }
+}
+
+static void read_params(struct slice value)
+{
+    struct camellia_text text = {.own = {0}};
+    int64_t n = 0, small = 0;
+    bool yes = false;
+    void *const to[] = {&text, &n, &small, &yes};
+    static const enum camellia_param_type types[] = {CAMELLIA_TEXT, CAMELLIA_LONG,
+                                                     CAMELLIA_INT, CAMELLIA_BOOL};
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        const struct camellia_param row = {"x", types[i], 0, false};
+        camellia_param_take(&row, to[i], false, value);
+        camellia_param_take(&row, to[i], true, value);
+        must(small >= INT32_MIN && small <= INT32_MAX);
+    }
+    camellia_text_clear(&text);
+    buf_free(&text.own);
+    if (camellia_param_integer(value, -5, 100, &n) == 0)
+        must(n >= -5 && n <= 100);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
+{
+    struct slice body = {(const char *)bytes, n};
+
+    read_later(body);
+    read_delayqueue(body);
+    read_line(body);
+    read_params(body);
+    return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fuzz_import.c - libFuzzer: any bytes as what the originals keep in their Redis, which
+ * `tarry import` reads: MessagePack, JSON, entries of lists and timers, keys.
+ */
+#include "bridge/import.h"
+#include "sources/delayqueue_import.h"
+#include "sources/lmstfy_import.h"
+#include "tests/fuzz.h"
+
+static bool is_within(struct slice part, struct slice all)
+{
+    return part.n == 0 || (part.p >= all.p && part.p + part.n <= all.p + all.n);
+}
+
+static void check_value(struct slice bytes)
+{
+    struct import_value v;
+    struct delayqueue_value d;
+
+    if (import_unpack(bytes, &v) < 0)
+        return;
+    if (delayqueue_value_read(&v, &d) == 0)
+        must(d.topic.p != NULL && d.id.p != NULL && d.body.p != NULL);
+    import_values_free(&v, 1);
+}
+
+static void check_places(struct slice bytes)
+{
+    struct lmstfy_place place;
+
+    if (lmstfy_place_in_list(bytes, &place) == 0)
+        must(is_within(place.id, bytes));
+    if (lmstfy_place_in_timer(bytes, &place) == 0)
+        must(is_within(place.ns, bytes) && is_within(place.queue, bytes) &&
+             is_within(place.id, bytes));
+    for (int with_id = 0; with_id < 2; with_id++)
+        if (lmstfy_place_in_key(bytes, with_id, &place) == 0)
+            must(is_within(place.ns, bytes) && is_within(place.queue, bytes));
+}
+
+static void on_pair(void *arg, struct slice name, struct slice value)
+{
+    size_t *told = arg;
+
+    *told += name.n + value.n;
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
+{
+    struct slice all = {(const char *)bytes, n};
+    size_t told = 0;
+
+    check_value(all);
+    check_places(all);
+    import_each_pair(all, on_pair, &told);
+    must(told <= 3 * n);
+    return 0;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fuzz_kept.c - libFuzzer: any bytes as what Redis keeps in texts of ours, and tells of
+ * itself: tries, generations, instances, INFO. What is read is written and read again as
+ * it was.
+ */
+#include "bridge/alive_list.h"
+#include "bridge/meta.h"
+#include "bridge/redis_probe.h"
+#include "bridge/redis_slot.h"
+#include "bridge/tries.h"
+#include "bridge/unpack.h"
+#include "tests/fuzz.h"
+
+#include <stdlib.h>
+
+static void check_tries(struct slice text)
+{
+    struct tries t, again;
+    struct buf out = {0}, twice = {0};
+
+    tries_parse(text, &t);
+    tries_format(&t, &out);
+    tries_parse(buf_slice(&out), &again);
+    tries_format(&again, &twice);
+    must(slice_eq(buf_slice(&out), buf_slice(&twice)) && again.attempts == t.attempts);
+    for (size_t i = 0; i < out.n; i++)
+        must((unsigned char)out.p[i] >= ' ');
+    buf_free(&out);
+    buf_free(&twice);
+}
+
+static void check_generations(struct slice text)
+{
+    struct meta_route list, again;
+    struct buf out = {0};
+
+    if (meta_route_parse(text, &list) < 0)
+        return;
+    must(list.count <= META_GENERATIONS_MAX);
+    meta_route_format(&list, &out);
+    must(meta_route_parse(buf_slice(&out), &again) == 0 && again.count == list.count);
+    for (unsigned i = 0; i < list.count; i++)
+        must(list.generation[i].number == again.generation[i].number &&
+             list.generation[i].buckets == again.generation[i].buckets &&
+             list.generation[i].buckets <= META_BUCKETS_MAX);
+    buf_free(&out);
+}
+
+static void check_instances(struct slice text)
+{
+    enum { MEMBERS = 8 };
+    struct slice members[MEMBERS];
+    struct alive_list list = {{0}, NULL, 0};
+    size_t n = 0;
+
+    while (text.n > 0 && n < MEMBERS)
+        members[n++] = fuzz_take(&text, '\n');
+    alive_list_set(&list, members, n);
+    must(list.n <= n);
+    must(alive_list_rank(&list, "a", "r", "r/0") <= list.n);
+    must((alive_list_layout(&list) >= 0) == (list.n > 0));
+    alive_list_set(&list, members, n / 2);
+    alive_list_fini(&list);
+}
+
+static void check_facts(struct slice text)
+{
+    struct redis_facts facts;
+    struct redis_keeping keeping;
+    struct durability want = {0};
+    struct memory_mark mark = {0};
+    char *option = fuzz_text(text);
+
+    redis_facts_begin(&facts, &keeping);
+    redis_facts_info(&facts, &keeping, text);
+    redis_facts_config(&facts, &keeping, "appendfsync", text);
+    redis_facts_config(&facts, &keeping, "min-replicas-to-write", text);
+    redis_facts_keeps(&keeping);
+    durability_parse(option, &want, NULL);
+    if (memory_mark_parse(option, &mark, NULL) == 0)
+        must(mark.percent <= 100 && mark.bytes >= 0);
+    memory_mark_passed(&mark, &facts, true);
+    redis_facts_fit(&facts, &want, NULL);
+    free(option);
+}
+
+/* One value with all that it contains is as long as its parts. */
+static void check_unpack(struct slice bytes)
+{
+    struct slice whole = bytes, rest = bytes;
+    struct unpacked v;
+    size_t values = 0;
+
+    if (unpack_skip(&whole) < 0) {
+        must(whole.p == bytes.p && whole.n == bytes.n);
+        return;
+    }
+    for (uint64_t left = 1; left > 0; left--, values++) {
+        must(unpack_next(&rest, &v) == 0);
+        left += v.kind == UNPACK_ARRAY ? v.count
+                : v.kind == UNPACK_MAP ? 2ull * v.count
+                                       : 0;
+    }
+    must(rest.p == whole.p && values <= bytes.n);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
+{
+    struct slice text = {(const char *)bytes, n};
+
+    check_tries(text);
+    check_generations(text);
+    check_instances(text);
+    check_facts(text);
+    check_unpack(text);
+    must(redis_slot(text) < REDIS_SLOTS);
+    return 0;
+}

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The files of service and packages, each judged by the tool that reads it."""
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lib.system import TOP
+from lib.tools import tool
+
+BIN = os.environ.get("TARRY_BIN", str(TOP / "build/tarry"))
+UNIT = TOP / "etc/systemd/tarry.service"
+MOST_EXPOSED = 2.0
+VERSION = re.search(r'TARRY_VERSION "(.+)"', (TOP / "bridge/version.h").read_text())[1]
+
+
+def run(*argv, **more):
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
+    return done.returncode, done.stdout
+
+
+def good(*argv, **more):
+    code, text = run(*argv, **more)
+    assert code == 0, f"{argv} ended with {code}:\n{text}"
+    return text
+
+
+# --- the unit ---
+
+needs_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
+
+
+@needs_systemd
+def test_the_unit_has_nothing_that_systemd_does_not_know(tmp_path):
+    unit = tmp_path / "tarry.service"
+    unit.write_text(UNIT.read_text().replace("/usr/bin/tarry", BIN))
+    assert good("systemd-analyze", "verify", "--man=no", str(unit)) == ""
+
+
+@needs_systemd
+def test_the_unit_is_fenced_in(tmp_path):
+    def exposure(text):
+        unit = tmp_path / "tarry.service"
+        unit.write_text(text)
+        report = run("systemd-analyze", "security", "--offline=yes", "--no-pager", str(unit))[1]
+        return float(re.search(r"Overall exposure level for tarry.service: ([0-9.]+)", report)[1])
+
+    assert exposure(UNIT.read_text()) <= MOST_EXPOSED
+    assert exposure(re.sub(r"(?m)^SystemCallFilter=.*\n", "", UNIT.read_text())) > MOST_EXPOSED
+
+
+# --- what make install puts where ---
+
+def test_install_puts_everything_where_it_is_looked_for(tmp_path):
+    def install(prefix):
+        good("make", "-s", f"B={Path(BIN).parent}", f"DESTDIR={tmp_path}", f"PREFIX={prefix}",
+             "install", cwd=TOP)
+
+    install("/usr/local")
+    for path in ("bin/tarry", "share/man/man1/tarry.1", "share/man/man5/tarry.conf.5",
+                 "share/bash-completion/completions/tarry", "lib/sysusers.d/tarry.conf",
+                 "share/doc/tarry/examples/orders.conf"):
+        assert (tmp_path / "usr/local" / path).is_file(), path
+    unit = (tmp_path / "usr/local/lib/systemd/system/tarry.service").read_text()
+    assert "ExecStart=/usr/local/bin/tarry run /etc/tarry/tarry.conf" in unit
+    assert "/usr/bin/tarry" not in unit
+    conf = tmp_path / "etc/tarry/tarry.conf"
+    assert conf.stat().st_mode & 0o777 == 0o640, "it may hold secrets"
+    conf.write_text("# the owner's\n")
+    install("/usr")
+    assert conf.read_text() == "# the owner's\n"
+    assert (tmp_path / "usr/lib/systemd/system/tarry.service").read_text() == UNIT.read_text()
+
+
+# --- configurations ---
+
+@pytest.mark.parametrize("path", ["systemd/tarry.conf", "docker/tarry.conf"])
+def test_each_configuration_is_good(path):
+    assert "good; " in good(BIN, "check", str(TOP / "etc" / path))
+
+
+def test_the_configuration_in_the_manifest_is_good(tmp_path):
+    text = manifest()["ConfigMap"]["data"]["tarry.conf"]
+    secrets = set(re.findall(r"\$\{file:/run/secrets/tarry/([a-z-]+)\}", text))
+    head = (TOP / "etc/kubernetes/tarry.yaml").read_text().split("apiVersion", 1)[0]
+    assert secrets == set(re.findall(r"--from-literal=([a-z-]+)=", head))
+    for name in secrets:
+        content = "redis://127.0.0.1:6379/0" if name == "redis-url" else name.ljust(32, "x")
+        (tmp_path / name).write_text(content + "\n")
+        (tmp_path / name).chmod(0o440)
+    conf = tmp_path / "tarry.conf"
+    conf.write_text(text.replace("/run/secrets/tarry", str(tmp_path)))
+    assert "good; " in good(BIN, "check", str(conf))
+
+
+# --- Kubernetes and Docker ---
+
+def manifest():
+    documents = yaml.safe_load_all((TOP / "etc/kubernetes/tarry.yaml").read_text())
+    return {document["kind"]: document for document in documents}
+
+
+def test_the_manifest_is_what_kubernetes_takes(tmp_path):
+    check = tool("kubernetes-validate", "1.37.0", "kubernetes-validate")
+    good(check, "--strict", str(TOP / "etc/kubernetes/tarry.yaml"))
+    broken = tmp_path / "broken.yaml"
+    broken.write_text((TOP / "etc/kubernetes/tarry.yaml").read_text()
+                      .replace("readOnlyRootFilesystem", "readonlyRootFilesystem"))
+    assert run(check, "--strict", str(broken))[0] != 0
+
+
+def test_the_parts_of_the_manifest_mean_each_other():
+    parts = manifest()
+    labels = {"app.kubernetes.io/name": "tarry"}
+    pod = parts["Deployment"]["spec"]["template"]
+    container = pod["spec"]["containers"][0]
+    assert parts["Service"]["spec"]["selector"] == labels == pod["metadata"]["labels"]
+    assert parts["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    assert parts["Deployment"]["spec"]["selector"]["matchLabels"] == labels
+    conf = parts["ConfigMap"]["data"]["tarry.conf"]
+    for port in container["ports"]:
+        assert f'{port["name"]}: ' in conf.replace("  ", " ") and f':{port["containerPort"]}"' in conf
+    assert container["image"] == f"tarry:{VERSION}"
+    user = re.search(r"(?m)^USER (\d+):(\d+)$", (TOP / "etc/docker/Dockerfile").read_text())
+    context = pod["spec"]["securityContext"]
+    assert (str(context["runAsUser"]), str(context["runAsGroup"])) == user.groups()
+    for name, kept in (("config", "configMap"), ("secrets", "secret")):
+        assert any(kept in volume for volume in pod["spec"]["volumes"] if volume["name"] == name)
+
+
+# --- versions and the list of parts ---
+
+def test_the_package_has_the_version_of_the_program():
+    first = (TOP / "etc/debian/changelog").read_text().splitlines()[0]
+    assert first == f"tarry ({VERSION}) unstable; urgency=medium"
+    lines = good(BIN, "--version").splitlines()
+    assert lines[0] == f"tarry {VERSION}"
+    for library in ("hiredis", "libcurl", "librdkafka", "libuv", "openssl", "paho-mqtt"):
+        assert any(re.fullmatch(rf"  {library} +\d+\.\d+[.0-9]*.*", line) for line in lines), library
+
+
+@pytest.fixture(scope="module")
+def sbom(tmp_path_factory):
+    file = tmp_path_factory.mktemp("sbom") / "tarry.spdx.json"
+    file.write_text(good(str(TOP / "etc/sbom"), BIN, env={**os.environ, "SOURCE_DATE_EPOCH": "1"}))
+    return file
+
+
+def test_the_list_of_parts_names_what_is_linked(sbom):
+    document = json.loads(sbom.read_text())
+    versions = {package["name"]: package["versionInfo"] for package in document["packages"]}
+    assert versions["tarry"] == VERSION
+    direct = {relation["relatedSpdxElement"] for relation in document["relationships"]
+              if relation.get("comment") == "named by the binary"}
+    for package in ("libhiredis", "librdkafka", "libmicrohttpd", "libpaho-mqtt", "libuv1", "libc6"):
+        full = [name for name in versions if name.startswith(package)]
+        assert full and f"SPDXRef-{full[0]}" in direct, package
+        assert versions[full[0]] == good("dpkg-query", "-W", "-f", "${Version}", full[0])
+    assert document["packages"][0]["checksums"][0]["checksumValue"] == \
+        hashlib.sha256(Path(BIN).read_bytes()).hexdigest()
+    again = good(str(TOP / "etc/sbom"), BIN, env={**os.environ, "SOURCE_DATE_EPOCH": "1"})
+    assert again == sbom.read_text(), "the same system gives the same text"
+
+
+def test_the_list_of_parts_is_spdx(sbom, tmp_path):
+    check = tool("spdx-tools", "0.8.5", "pyspdxtools")
+    good(check, "-i", str(sbom))
+    document = json.loads(sbom.read_text())
+    document["relationships"][0]["relatedSpdxElement"] = "SPDXRef-nothing"
+    broken = tmp_path / "broken.spdx.json"
+    broken.write_text(json.dumps(document))
+    assert run(check, "-i", str(broken))[0] != 0
