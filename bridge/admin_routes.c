@@ -223,9 +223,10 @@ static void queues(void *arg, struct httpd_req *req)
     }
     queue_sink_key(route->sink, "queues", &key);
     /* Those used last come first; there may be any number. */
-    const struct slice args[] = {SLICE_LIT("ZREVRANGE"), buf_slice(&key), SLICE_LIT("0"),
-                                 SLICE_LIT("999"), SLICE_LIT("WITHSCORES")};
-    store_command(route->sink->store, args, 5, on_queues, req);
+    const struct slice args[] = {SLICE_LIT("ZRANGE"), buf_slice(&key),
+                                 SLICE_LIT("0"),      SLICE_LIT("999"),
+                                 SLICE_LIT("REV"),    SLICE_LIT("WITHSCORES")};
+    store_command(route->sink->store, args, 6, on_queues, req);
     buf_free(&key);
 }
 

@@ -272,7 +272,7 @@ int cli_main(int argc, char **argv)
     o.command = choose(name, word);
     if (o.command == NULL)
         return EX_USAGE;
-    bool two = o.command->word && strcmp(o.command->word, word) == 0;
+    bool two = word && o.command->word && strcmp(o.command->word, word) == 0;
     int code = read_and_run(&o, argv + (two ? 3 : 2));
     if (code == EX_OK && (fflush(stdout) != 0 || ferror(stdout))) {
         perror("tarry: standard output");

@@ -71,7 +71,8 @@ enum cli_set {
     CLI_CHECKS = 4096,
     CLI_AUDITS = 8192,
     CLI_IMPORTS = 16384,
-    CLI_ANY = 32768 /* of a flag: every command takes it */
+    CLI_QUEUED = 32768, /* a job, perhaps in a queue */
+    CLI_ANY = 65536     /* of a flag: every command takes it */
 };
 
 enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_LIST };

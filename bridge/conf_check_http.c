@@ -103,6 +103,11 @@ void conf_check_http(const struct check *c)
         conf_error_at(c->errors, conf_check_place(c, "admin", "listen", NULL),
                       "admin.listen is \"http\", but http.listen is empty: give one of "
                       "them an address");
+    if (*conf->http.listen != '\0' && strcmp(conf->admin.listen, conf->http.listen) == 0)
+        conf_error_at(
+            c->errors, conf_check_place(c, "admin", "listen", NULL),
+            "admin.listen and http.listen are the same address; for one listener "
+            "write admin.listen = \"http\"");
     for (size_t i = 0; i < conf->token_count; i++)
         check_token(c, &conf->tokens[i]);
 }

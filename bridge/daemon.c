@@ -34,6 +34,7 @@ _Static_assert((int)SCHED_TICK_MS == (int)NOTIFY_ALIVE_MS, "a tick is a sign of 
 
 struct daemon {
     struct bridge bridge;
+    bool ready; /* as the service manager has been told */
     int exit_code;
     int64_t stop_begun_ms; /* monotonic */
 };
@@ -66,8 +67,7 @@ static void on_store_up(void *arg)
     struct daemon *daemon = arg;
     struct bridge *bridge = &daemon->bridge;
     struct err err;
-    bool first = !bridge->started;
-    if (first) {
+    if (!bridge->started) {
         bridge->started = true;
         if (inst_start(bridge, &err) < 0) {
             log_error("daemon", "%s", err.text);
@@ -85,8 +85,6 @@ static void on_store_up(void *arg)
         if (bridge->routes[i]->pace)
             pace_start(bridge->routes[i]->pace);
     queue_look_all(bridge);
-    if (first)
-        notify_ready();
 }
 
 static void on_store_down(void *arg, const char *why)
@@ -133,9 +131,20 @@ static void tell_pause(struct bridge *bridge, bool pause)
         log_limited(&bridge->complain_resumed, LOG_INFO, "daemon", "sources go on");
 }
 
+/* Not in on_store_up(): a job that came right after would be told to come again. */
+static void tell_ready(struct daemon *daemon)
+{
+    const struct bridge *bridge = &daemon->bridge;
+    if (daemon->ready || !bridge->started || !route_states_known(bridge->states))
+        return;
+    daemon->ready = true;
+    notify_ready();
+}
+
 static void on_turn(void *arg)
 {
-    struct bridge *bridge = arg;
+    struct daemon *daemon = arg;
+    struct bridge *bridge = &daemon->bridge;
     for (size_t i = 0; i < bridge->sink_count; i++)
         sched_credit(bridge->sinks[i]);
     queue_turn(bridge);
@@ -146,6 +155,7 @@ static void on_turn(void *arg)
         tell_pause(bridge, pause);
     bridge->flow.paused = pause;
     inst_pause_sources(bridge, pause); /* also those that started meanwhile */
+    tell_ready(daemon);
 }
 
 /* A service manager shows the line, and ends who is silent for too long. */
@@ -243,7 +253,7 @@ static int start(struct daemon *daemon, struct err *err)
     bridge->alive = alive_new(bridge, on_instances, bridge);
     bridge->states = route_states_new(bridge);
     /* Before the listeners: what their hooks bring is seen to in the same turn. */
-    bridge->hook = loop_each_turn(on_turn, bridge);
+    bridge->hook = loop_each_turn(on_turn, daemon);
     bridge->started_ms = loop_mono_ms();
     if (start_listeners(bridge, err) < 0)
         return -1;

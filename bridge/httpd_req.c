@@ -251,11 +251,10 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
     must(req->response != NULL);
     if (type && status != MHD_HTTP_NO_CONTENT)
         MHD_add_response_header(req->response, "Content-Type", type);
-    const char *end = req->extra.p + req->extra.n;
-    for (const char *name = req->extra.p; name < end;) {
-        const char *value = name + strlen(name) + 1;
+    for (size_t at = 0; at < req->extra.n;) {
+        const char *name = req->extra.p + at, *value = name + strlen(name) + 1;
         MHD_add_response_header(req->response, name, value);
-        name = value + strlen(value) + 1;
+        at = (size_t)(value + strlen(value) + 1 - req->extra.p);
     }
     if (req->h->opts.requests_max > 0 && req->conn->requests >= req->h->opts.requests_max)
         MHD_add_response_header(req->response, "Connection", "close");

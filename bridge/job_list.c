@@ -19,7 +19,7 @@ enum {
 struct row {
     struct job_listed listed;
     struct list_place place;
-    unsigned seq; /* in the answer of its bucket */
+    unsigned seq; /* as it was told: so those of one bucket stand in its order */
     struct job *job;
     char *bytes; /* of its id and member */
 };
@@ -47,7 +47,7 @@ struct listing {
     int64_t part_count;
     unsigned open; /* calls without an answer */
     struct row **rows;
-    unsigned count, looked, rounds;
+    unsigned count, looked, rounds, told;
 };
 
 static const char letters[] = {
@@ -117,7 +117,7 @@ static void listing_free(struct listing *l)
     free(l);
 }
 
-/* Of one bucket they compare equal but for seq: its own order. */
+/* What stands at one score of one bucket compares equal: its own order counts. */
 static int compare(const struct list_place *a, const struct list_place *b)
 {
     if (a->score != b->score)
@@ -205,12 +205,12 @@ static void merge(struct listing *l)
     ask_all(l);
 }
 
-static void keep(struct part *part, const struct list_found *found, unsigned seq)
+static void keep(struct part *part, const struct list_found *found)
 {
     struct listing *l = part->listing;
     struct row *row = mem_alloc(sizeof(*row));
     struct err err;
-    row->seq = seq;
+    row->seq = l->told++;
     row->bytes = mem_alloc(found->id.n + found->member.n + 1);
     memcpy(row->bytes, found->id.p, found->id.n);
     memcpy(row->bytes + found->id.n, found->member.p, found->member.n);
@@ -240,7 +240,7 @@ static void on_told(void *arg, const struct list_told *told)
     if (told) {
         l->rows = mem_realloc(l->rows, (l->count + told->count + 1) * sizeof(*l->rows));
         for (unsigned i = 0; i < told->count; i++)
-            keep(part, &told->found[i], i);
+            keep(part, &told->found[i]);
         l->looked += told->looked;
         part->more = told->more;
         part->last = told->last;

@@ -214,8 +214,10 @@ struct sink_ops {
     const char *target; /* default template of the target; "" none needed; NULL: the route
                          * must give one */
     unsigned max_in_flight; /* default of the option of that name, which all sinks have */
-    bool alone; /* two of one name would disturb each other: a reload that changes options
-                 * ends the old one first, when its deliveries have ended */
+    /* Would a second one of that name disturb it? Then a reload that changes its options
+     * ends it first, when its deliveries have ended; else the new one begins beside it.
+     * NULL: never. */
+    bool (*alone)(const void *self);
     /* Not NULL: consumers pull its jobs (bridge/queue.h), deliver is never called. Gives
      * the rules within self. */
     const struct queue_rules *(*queue)(const void *self);

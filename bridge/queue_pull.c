@@ -252,11 +252,10 @@ void queue_pump(struct queue *q)
 
 /* --- its reply --- */
 
-static void no_body(const struct queue *q, const struct pulled *pulled)
+static void complain(const struct queue *q, struct slice id, const char *err)
 {
-    log_event(LOG_ERROR,
-              &(struct log_about){.sink = q->sink->conf->name, .job = pulled->id},
-              "its body is missing in Redis, queue %.*s", (int)q->name_n, q->name);
+    const struct log_about about = {.sink = q->sink->conf->name, .job = id, .err = err};
+    log_event(LOG_ERROR, &about, "can't be read, queue %.*s", (int)q->name_n, q->name);
 }
 
 static void bury_unreadable(const struct queue *q, const struct pulled *pulled)
@@ -269,10 +268,7 @@ static void bury_unreadable(const struct queue *q, const struct pulled *pulled)
     job_free(job_decode(pulled->id, pulled->record, NULL, &err));
     tries_set_error(&tries, err.text);
     tries_format(&tries, &text);
-    const struct log_about about = {
-        .sink = q->sink->conf->name, .job = pulled->id, .err = err.text};
-    log_event(LOG_ERROR, &about, "given up: undecodable, queue %.*s", (int)q->name_n,
-              q->name);
+    complain(q, pulled->id, err.text);
     store_bury(q->bucket, pulled->id, pulled->lease, buf_slice(&text), NULL, NULL);
     buf_free(&text);
 }
@@ -321,7 +317,7 @@ static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pu
                                   .expires_ms = pulled[i].expires_ms,
                                   .now_ms = now_ms};
         if (pulled[i].record.n == 0) {
-            no_body(q, &pulled[i]);
+            complain(q, pulled[i].id, "its body is missing in Redis");
         } else if (job_is_newer(pulled[i].record)) {
             put_off(seat, &pulled[i], now_ms);
         } else if (queue_read(q->sink->rules, NULL, pulled[i].id, pulled[i].record,

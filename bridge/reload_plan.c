@@ -189,7 +189,9 @@ int reload_new_source(struct reload *r, size_t i, struct err *err)
 
 bool reload_must_wait(const struct sink_plan *plan)
 {
-    return plan->old && plan->now == NULL && plan->old->started && plan->old->ops->alone;
+    const struct sink *old = plan->old;
+    return old && plan->now == NULL && old->started && old->ops->alone &&
+           old->ops->alone(old->self);
 }
 
 int reload_begin_new(struct reload *r, struct err *err)

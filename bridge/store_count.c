@@ -46,7 +46,8 @@ static void tell(const struct count_ask *ask, struct redisReply *const *at)
 static void on_reply(void *arg, const struct redisReply *r)
 {
     struct count_call *call = arg;
-    bool good = call->node && node_judge(call->node, r, SCRIPT_COUNT) == REDIS_NO_ERROR &&
+    bool good = r && call->node &&
+                node_judge(call->node, r, SCRIPT_COUNT) == REDIS_NO_ERROR &&
                 r->elements == (size_t)call->n * NUMBERS;
     for (unsigned i = 0; i < call->n; i++)
         tell(&call->asks[i], good ? r->element + (size_t)i * NUMBERS : NULL);

@@ -223,8 +223,11 @@ void tap_give_up(struct tap_reader *reader)
 
 static void answer_all(struct tap *tap)
 {
-    while (!TAILQ_EMPTY(&tap->readers))
-        answer(TAILQ_FIRST(&tap->readers));
+    struct tap_reader *reader, *next;
+    for (reader = TAILQ_FIRST(&tap->readers); reader; reader = next) {
+        next = TAILQ_NEXT(reader, link);
+        answer(reader);
+    }
 }
 
 void tap_free(struct tap *tap)

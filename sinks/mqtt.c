@@ -262,14 +262,25 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
 
 static char *client_id(const struct mqtt_sink *m)
 {
-    char host[HOST_BYTES] = "", id[2 * HOST_BYTES];
+    static unsigned made; /* a reload has two of one name for a while */
+    char host[HOST_BYTES] = "", id[2 * HOST_BYTES], more[16] = "";
 
     if (m->link.client_id)
         return mem_strdup(m->link.client_id);
     gethostname(host, sizeof(host) - 1);
-    snprintf(id, sizeof(id), "tarry-%s-%.128s-%ld", host, sink_name(m->sink),
-             (long)getpid());
+    if (made++ > 0)
+        snprintf(more, sizeof(more), "-%u", made);
+    snprintf(id, sizeof(id), "tarry-%s-%.128s-%ld%s", host, sink_name(m->sink),
+             (long)getpid(), more);
     return mem_strdup(id);
+}
+
+/* The broker ends the session of whoever is there with the same id. */
+static bool alone(const void *self)
+{
+    const struct mqtt_sink *m = self;
+
+    return m->link.client_id != NULL;
 }
 
 static void on_thread_ended(void *arg)
@@ -326,7 +337,7 @@ const struct sink_ops sink_mqtt = {
     .opts = opts,
     .target = "{topic}",
     .max_in_flight = 100,
-    .alone = true, /* the broker ends the session of whoever comes with the same id */
+    .alone = alone,
     .check = check,
     .start = start,
     .deliver = deliver,

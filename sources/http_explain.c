@@ -17,7 +17,7 @@ static void add_member(struct buf *json, const char *name, struct slice value)
 
 static void add_delivery(struct buf *json, const struct delivery *d)
 {
-    add_member(json, "target", d->target);
+    add_member(json, "target", d->target.p ? d->target : SLICE_LIT(""));
     add_member(json, "key", d->job->key);
     buf_addf(json, ",\"bytes\":%zu,\"headers\":[", d->job->payload.n);
     for (unsigned i = 0; i < d->header_count; i++) {

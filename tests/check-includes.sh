@@ -57,7 +57,7 @@ FILENAME == "bridge/plugin.h" { open_to_plugins[what] = 1 }
 (room == "sources" || room == "sinks") && theirs == "bridge" && what != "bridge/plugin.h" &&
     !(what in open_to_plugins) && !(room == "sources" && what in open_to_sources) {
     fault(room "/ includes of bridge/ plugin.h, what that includes and the pure parts" \
-          (room == "sources" ? ", httpd.h, http_params.h, shelf.h, import.h, dead.h and targets.h" : ""))
+          (room == "sources" ? ", httpd.h, http_params.h, shelf.h, import.h, dead.h, explain.h and targets.h" : ""))
 }
 (room == "sources" || room == "sinks") && (theirs == "sources" || theirs == "sinks") {
     if (stem(what) != stem(FILENAME))

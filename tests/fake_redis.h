@@ -44,8 +44,10 @@ static struct {
     struct watch *watch;
     struct slice answers; /* what is left of them; borrowed */
     bool good;            /* they are not for now: it answers as a good one */
-    unsigned commands;    /* so far; the test zeroes it */
-    void (*asked)(void);  /* after each answer */
+    const char *word;     /* what has it as first or second word is answered by */
+    const char *word_answer;
+    unsigned commands;   /* so far; the test zeroes it */
+    void (*asked)(void); /* after each answer */
     struct fake_connection {
         int fd; /* 0: free */
         struct watch *watch;
@@ -185,7 +187,11 @@ static void answer(struct fake_connection *c, const struct command *command)
 {
     struct buf good = {0}, out = {0};
 
-    good_answer(command, &good);
+    if (fake.word && (is(command, fake.word, NULL) ||
+                      (command->n > 1 && slice_is_nocase(command->word[1], fake.word))))
+        buf_add_str(&good, fake.word_answer);
+    else
+        good_answer(command, &good);
     if (!fake.good && fake.answers.n > 0 && fake.answers.p[0] != '@') {
         put_value(&fake.answers, &out, 0);
     } else {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fuzz_url.c - libFuzzer: any text as a URL of Redis, of an MQTT broker and of a
- * callback. What is logged of the first holds no password and means the same; what curl
- * gets of the last can stand in a request line.
+ * callback, and as a line of the log. What is logged of the first holds no password and
+ * means the same; what curl gets of the last can stand in a request line.
  */
+#include "bridge/redact.h"
 #include "bridge/redis.h"
 #include "sinks/http_guard.h"
 #include "sinks/http_url.h"
@@ -77,11 +78,33 @@ static void check_guard(const char *text)
     http_guard_free(guard);
 }
 
+/* Nothing is left in it that would be hidden. */
+static void check_redacted(const char *text)
+{
+    char once[256], twice[256];
+
+    redact_text(once, sizeof(once), text);
+    redact_text(twice, sizeof(twice), once);
+    must(strcmp(once, twice) == 0);
+}
+
+/* Nothing is left in it that would be hidden. */
+static void check_redacted(const char *text)
+{
+    char once[256], twice[256];
+
+    redact_text(once, sizeof(once), text);
+    redact_text(twice, sizeof(twice), once);
+    must(strcmp(once, twice) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     struct http_range range;
     char *text = fuzz_text((struct slice){(const char *)bytes, n});
 
+    check_redacted(text);
+    check_redacted(text);
     check_redis(text);
     check_mqtt(text);
     check_http((struct slice){(const char *)bytes, n});

@@ -32,8 +32,8 @@ _tarry()
         'jobs list') words='--state --queue --from --to --id-prefix --max --all --cursor --json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE' ;;
         'jobs show') words='--json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE ID' ;;
         'jobs cancel') words='--json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE ID' ;;
-        'jobs now') words='--json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE ID' ;;
-        'jobs move') words='--after --at --json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE ID' ;;
+        'jobs now') words='--queue --json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE ID' ;;
+        'jobs move') words='--queue --after --at --json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE ID' ;;
         'dead list') words='--reason --from --to --id-prefix --max --all --cursor --json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE' ;;
         'dead show') words='--json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE ID' ;;
         'dead replay') words='--reason --from --to --id-prefix --max --all --cursor --rate --dry-run --json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE [ID]' ;;

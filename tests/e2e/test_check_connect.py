@@ -94,6 +94,7 @@ def test_mqtt(desk):
                for r in rows.values() if not r["ok"])
 
 
+@pytest.mark.slow
 def test_kafka(desk):
     kafka = desk.bench.kafka
     topic = desk.bench.name

@@ -324,6 +324,15 @@ def test_a_file_that_cannot_be_used_is_named_and_nothing_starts(bench, authority
     assert why.format(cert=cert, key=key, ca=ca) in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("text, why", [
+    ('admin: { listen = "127.0.0.1:7700"; };', 'the same address; for one listener write'),
+    ('http: { listen = ""; }; admin: { listen = "http"; };', 'admin.listen is "http", but'),
+])
+def test_listeners_that_cannot_be_are_refused(tmp_path, text, why):
+    done = check(tmp_path, text)
+    assert done.returncode == 78 and why in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("option", ["tls_key", "tls_client_ca"])
 def test_half_of_the_files_is_refused(tmp_path, option):
     done = check(tmp_path, f'admin: {{ {option} = "/x"; }};')

@@ -71,7 +71,9 @@ def test_it_is_ready_when_redis_is_there_and_says_what_it_waits_for(bench, manag
     redis.start()
     manager.wait("READY=1")
     assert tarry.ask("GET", "/readyz")[0] == 200
-    assert manager.wait("STATUS=") == "STATUS=1 sources, 1 sinks, 1 routes"
+    assert tarry.ask("POST", "/v1/queues/mails/jobs", "x")[0] == 201, "not: come again"
+    running = "STATUS=1 sources, 1 sinks, 1 routes"
+    assert running in manager.heard or manager.wait("STATUS=") == running
     assert manager.heard.count("READY=1") == 1, "Redis that comes again is no news"
     tarry.stop()
 
@@ -83,6 +85,20 @@ def test_a_stop_is_told_with_the_time_it_may_take(bench, listener):
     lines = listener.listen(0.2)
     assert "STOPPING=1" in lines
     assert "EXTEND_TIMEOUT_USEC=55000000" in lines, "its timeout and 15 s for a Redis of its own"
+
+
+def test_a_reload_is_told_whatever_comes_of_it(bench, listener):
+    tarry = begin(bench, listener, bench.redis().url)
+    listener.wait("READY=1")
+    for text in (tarry.conf.read_text(), "nonsense"):
+        tarry.conf.write_text(text)
+        tarry.child.send_signal(signal.SIGHUP)
+        listener.heard.clear()
+        listener.wait("READY=1")
+        listener.listen(0.2)
+        words = [line.split("=")[0] for line in listener.heard if not line.startswith("STATUS")]
+        assert words == ["RELOADING", "MONOTONIC_USEC", "READY"]
+    tarry.stop()
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ MIRROR = os.environ.get("MIRROR", "http://deb.debian.org/debian")
 PATH = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 CLEAN = ["/usr/bin/env", "-i", "HOME=/root", PATH, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"]
 # What a service is tried on, besides its package.
-SERVICES = "systemd systemd-sysv redis-server mosquitto mosquitto-clients curl procps"
+SERVICES = "systemd systemd-sysv ca-certificates redis-server mosquitto mosquitto-clients curl procps"
 
 
 def sh(*argv, **more):
@@ -116,7 +116,7 @@ pivot_root . .host
 umount -l /.host
 mount --make-rshared /
 exec /usr/bin/env -i container=tarry-test /lib/systemd/systemd --system --show-status=no \
-    --log-target=null < /dev/null
+    --log-target=journal < /dev/null
 """
 # Nobody logs in, no hardware comes, nothing is updated.
 NOT_WANTED = ["getty.target", "getty-static.service", "console-getty.service",

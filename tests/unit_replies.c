@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_replies.c - replies of a shape that no script of ours gives: they are no answer,
+ * and whoever asked is told so once. Found by fuzz_store.c.
+ */
+#include "bridge/log.h"
+#include "bridge/sentinel.h"
+#include "bridge/store_list.h"
+#include "bridge/store_pace.h"
+#include "bridge/store_queue.h"
+#include "tests/fake_redis.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static struct {
+    struct store *store;
+    struct bucket *route, *queue;
+    struct timer *limit;
+    unsigned told;
+    int64_t answer; /* what was told, as a number; 0: nothing */
+    bool up;
+} run;
+
+static void tell(int64_t answer)
+{
+    run.told++;
+    run.answer = answer;
+    loop_stop();
+}
+
+/* ---------------------------------------------------------------- what is asked */
+
+#define ID SLICE_LIT("id")
+
+static void on_found(void *arg, const struct found_job *found)
+{
+    (void)arg;
+    tell(found->state);
+}
+static void ask_find(void)
+{
+    store_find(run.route, ID, on_found, NULL);
+}
+
+static void on_touch(void *arg, char code, int64_t lease)
+{
+    (void)arg;
+    (void)lease;
+    tell(code);
+}
+static void ask_touch(void)
+{
+    store_touch(run.queue, ID, 5, 1000, on_touch, NULL);
+}
+
+static void on_look(void *arg, const struct looked *looked)
+{
+    (void)arg;
+    tell(looked->state);
+}
+static void ask_look(void)
+{
+    store_look(run.queue, 'i', ID, on_look, NULL);
+}
+
+static void on_move_due(void *arg, char code, int64_t due_ms)
+{
+    (void)arg;
+    (void)due_ms;
+    tell(code);
+}
+static void ask_move_due(void)
+{
+    store_move_due(run.route, ID, 0, 1000, on_move_due, NULL);
+}
+
+static void on_pace(void *arg, const int64_t *wait_us)
+{
+    (void)arg;
+    tell(wait_us ? 1000 + wait_us[1] : 0);
+}
+static void ask_pace(void)
+{
+    const struct pace_rate rate = {.per_s = 1, .burst = 1, .shared = true};
+    const struct paced_job jobs[] = {{SLICE_LIT("a"), false}, {SLICE_LIT("b"), true}};
+    store_pace(run.route, &rate, jobs, 2, on_pace, NULL);
+}
+
+static void on_stored(void *arg, char code)
+{
+    (void)arg;
+    tell(code);
+}
+static void ask_enqueue(void)
+{
+    struct job *job = job_new(0);
+    const struct enqueue how = {.tries = {NULL, 0}};
+    job->id = job_keep(job, ID);
+    store_enqueue(run.route, job, &how, on_stored, NULL);
+    job_free(job);
+}
+
+/* -------------------------------------------------------------------- a store */
+
+static void on_up(void *arg)
+{
+    (void)arg;
+    run.up = true;
+    loop_stop();
+}
+static void on_down(void *arg, const char *why)
+{
+    (void)arg;
+    (void)why;
+    run.up = false;
+}
+static void on_other(void *arg, struct slice name)
+{
+    (void)arg;
+    (void)name;
+}
+static void on_head(void *owner, int64_t head_ms)
+{
+    (void)owner;
+    (void)head_ms;
+}
+static void on_woken(void *owner)
+{
+    (void)owner;
+}
+static void on_asked(void)
+{
+}
+static void on_limit(void *arg)
+{
+    (void)arg;
+    loop_stop();
+}
+
+static bool run_for(int64_t limit_ms, const bool *until)
+{
+    timer_set(run.limit, limit_ms);
+    loop_run();
+    timer_rest(run.limit);
+    return *until;
+}
+
+static void begin(struct sentinel **sentinel)
+{
+    static const struct store_events events = {on_up, on_down, on_other, NULL};
+    static const struct bucket_events of_bucket = {on_head, on_woken, NULL};
+    static const struct bucket_rules rules = {.remember_ms = 1000};
+    static const struct queue_rules queue_rules = {.lease_ms = 1000, .tries = 3};
+    struct store_conf conf = {.redis = {.connect_timeout_ms = 2000,
+                                        .command_timeout_ms = 2000,
+                                        .backoff_first_ms = 1,
+                                        .backoff_max_ms = 1},
+                              .prefix = "tarry",
+                              .instance = "unit",
+                              .batch_max = 8};
+    char url[64];
+    snprintf(url, sizeof(url), "redis%s://127.0.0.1:%u%s", sentinel ? "+sentinel" : "",
+             fake.port, sentinel ? "/m" : "");
+    assert_int_equal(redis_url_parse(url, &conf.redis.url, NULL), 0);
+    if (sentinel) {
+        *sentinel = sentinel_new(&conf.redis, NULL, NULL);
+        conf.redis.finder = sentinel_finder(*sentinel);
+    }
+    run.store = store_new(&conf, &events, NULL);
+    run.route = bucket_new(run.store, "r/0", &rules, &of_bucket, NULL);
+    run.queue = bucket_new_queue(run.store, "s", "q", &queue_rules, &of_bucket, NULL);
+    redis_url_free(&conf.redis.url);
+}
+
+static void end(struct sentinel *sentinel)
+{
+    static const bool never;
+    store_free(run.store);
+    sentinel_free(sentinel);
+    fake_hang_up();
+    run_for(0, &never); /* what was deferred is freed */
+    run.up = false;
+}
+
+/* ------------------------------------------------------------------------ tests */
+
+static void a_reply_of_another_shape_is_no_answer(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*ask)(void);
+        const char *reply;
+        int64_t answer;
+    } rows[] = {
+        {ask_find, "*4\n$w\n:5\n$record\n!\n", 'w'},
+        {ask_find, "*4\n:1\n:5\n$record\n!\n", 0},
+        {ask_find, "*4\n!\n!\n!\n!\n", 0},
+        {ask_touch, "*6\n$t\n:9\n:0\n:0\n:0\n:-1\n", 't'},
+        {ask_touch, "*6\n:1\n:9\n:0\n:0\n:0\n:-1\n", 0},
+        {ask_look, "*11\n*0\n$id\n:5\n$r\n$1\n:-1\n:9\n:0\n:0\n:0\n:-1\n", 0},
+        {ask_move_due, "*3\n:1\n:5\n:5\n", 0},
+        {ask_pace, "*2\n:0\n:-5\n", 995},
+        {ask_pace, "*1\n:0\n", 0},
+        {ask_pace, "*3\n:0\n:1\n:2\n", 0},
+        {ask_enqueue, "*2\n:5\n$s\n", 's'},
+    };
+    begin(NULL);
+    assert_true(run_for(5000, &run.up));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        fake.answers = slice_of(rows[i].reply);
+        run.told = 0;
+        rows[i].ask();
+        run_for(5000, &run.up);
+        assert_int_equal(run.told, 1);
+        assert_int_equal(run.answer, rows[i].answer);
+        assert_int_equal(fake.answers.n, 0);
+    }
+    end(NULL);
+}
+
+/* More jobs than can be asked about at once were "answered". */
+static void a_reply_with_too_much_is_no_answer(void **state)
+{
+    (void)state;
+    struct buf reply = {0};
+    buf_add_str(&reply, "*500\n");
+    for (int i = 0; i < 500; i++)
+        buf_add_str(&reply, ":1\n");
+    begin(NULL);
+    assert_true(run_for(5000, &run.up));
+    fake.answers = buf_slice(&reply);
+    run.told = 0;
+    ask_pace();
+    run_for(5000, &run.up);
+    assert_int_equal(run.told, 1);
+    assert_int_equal(run.answer, 0);
+    end(NULL);
+    buf_free(&reply);
+}
+
+static void what_is_no_time_is_not_taken_for_one(void **state)
+{
+    (void)state;
+    static const char *const times[] = {"*2\n:1\n:2\n", "*2\n!\n!\n", "*0\n", "$5\n",
+                                        "*2\n$999999999999999999999\n$5\n"};
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        fake.word = "TIME";
+        fake.word_answer = times[i];
+        begin(NULL);
+        assert_false(run_for(300, &run.up));
+        fake.word = NULL;
+        end(NULL);
+    }
+}
+
+static void a_sentinel_that_names_nobody_is_not_believed(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"*2\n:1\n:2\n", "*2\n!\n!\n", "*2\n$\n$\n",
+                                         "!\n"};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        struct sentinel *sentinel;
+        fake.word = "GET-MASTER-ADDR-BY-NAME";
+        fake.word_answer = places[i];
+        begin(&sentinel);
+        assert_false(run_for(300, &run.up));
+        fake.word = NULL;
+        end(sentinel);
+    }
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    log_set_level(LOG_ERROR + 1);
+    loop_init();
+    fake_start(on_asked);
+    run.limit = timer_new(on_limit, NULL);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reply_of_another_shape_is_no_answer),
+        cmocka_unit_test(a_reply_with_too_much_is_no_answer),
+        cmocka_unit_test(what_is_no_time_is_not_taken_for_one),
+        cmocka_unit_test(a_sentinel_that_names_nobody_is_not_believed),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
