@@ -41,7 +41,7 @@ parts := $(patsubst %.c,$(B)/obj/%.o,$(filter-out bridge/main.c,$(wildcard bridg
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
 units := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit_*.c))
 code  := $(wildcard bridge/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] tests/faults/*.[ch] \
-           tests/faults/million/*.[ch] tests/bench/*.[ch])
+           tests/faults/million/*.[ch] tests/bench/*.[ch] etc/plugin/*.[ch])
 
 all: $(B)/tarry
 tests: $(units) $(B)/tests/kafka_mock
@@ -101,6 +101,8 @@ $(B)/tests/million: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/million/
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ -lrdkafka
 
+# Without gcc -fanalyzer: of its twelve findings one was right, since it follows neither uthash nor
+# tables that always hold what is looked for.
 lint:
 	clang-format --dry-run -Werror $(code)
 	clang-tidy --quiet $(filter-out tests/%,$(filter %.c,$(code))) -- -std=c11 -D_GNU_SOURCE -I. \

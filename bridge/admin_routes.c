@@ -202,8 +202,8 @@ static void on_queues(void *arg, const struct redisReply *reply)
     for (size_t i = 0; i < n; i++) {
         buf_add_str(&out, i > 0 ? ",{\"name\":" : "{\"name\":");
         text_add_json(&out, redis_text(redis_item(reply, 2 * i)));
-        buf_addf(&out, ",\"used_ms\":%.0f}",
-                 strtod(redis_text(redis_item(reply, 2 * i + 1)).p, NULL));
+        buf_addf(&out, ",\"used_ms\":%lld}",
+                 (long long)redis_score(redis_item(reply, 2 * i + 1)));
     }
     buf_add_str(&out, "]}\n");
     httpd_answer(req, 200, "application/json", buf_slice(&out));

@@ -37,6 +37,7 @@ struct whole {
 struct scan {
     const char *p;    /* where it is; the text ends with a NUL */
     const char *file; /* NULL: the main one */
+    const char *real; /* its whole path; NULL: it has none */
     int line;
     const char *dir;
     const char *given;        /* up to here it stands in the whole text */
@@ -169,10 +170,11 @@ static void scan_number(struct scan *s)
                    length, start, length, start);
 }
 
-static bool includes_itself(const struct scan *s, const char *path)
+/* real: of the file to be included, however it is written; NULL: it is not there. */
+static bool includes_itself(const struct scan *s, const char *real)
 {
     for (; s != NULL; s = s->outer)
-        if (strcmp(s->file ? s->file : s->errors->main_file, path) == 0)
+        if (real && s->real && strcmp(s->real, real) == 0)
             return true;
     return false;
 }
@@ -210,15 +212,16 @@ static void include_file(struct scan *outer, const char *path)
 {
     struct buf text = {0};
     struct err err;
-    char *dir = conf_dir_of(path);
+    char *dir = conf_dir_of(path), *real = realpath(path, NULL);
     struct scan s = {.file = path,
+                     .real = real,
                      .line = 1,
                      .dir = dir,
                      .outer = outer,
                      .whole = outer->whole,
                      .errors = outer->errors};
 
-    if (includes_itself(outer, path))
+    if (includes_itself(outer, real))
         conf_error(outer->errors, outer->file, outer->line, "%s includes itself", path);
     else if (++outer->whole->includes > INCLUDES_MAX)
         conf_error(outer->errors, outer->file, outer->line, "more than %d includes",
@@ -237,6 +240,7 @@ static void include_file(struct scan *outer, const char *path)
         explicit_bzero(text.p, text.cap);
     buf_free(&text);
     free(dir);
+    free(real);
 }
 
 /* Of a folder its files *.conf, of a pattern what fits it; none is fine. In the order of
@@ -336,8 +340,9 @@ void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
     struct err err;
     struct buf own = {0};
     struct whole whole = {.text = text, .lines = lines};
-    char *dir = conf_dir_of(file);
-    struct scan s = {.line = 1, .dir = dir, .whole = &whole, .errors = errors};
+    char *dir = conf_dir_of(file), *real = realpath(file, NULL);
+    struct scan s = {
+        .real = real, .line = 1, .dir = dir, .whole = &whole, .errors = errors};
 
     if (conf_read_file(file, FILE_MAX_BYTES, &own, &err) != 0) {
         conf_error(errors, NULL, 0, "cannot read it: %s", err.text);
@@ -349,4 +354,5 @@ void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
         explicit_bzero(own.p, own.cap);
     buf_free(&own);
     free(dir);
+    free(real);
 }

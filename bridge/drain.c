@@ -7,7 +7,6 @@
 #include "bridge/notify.h"
 #include "bridge/queue_place.h"
 #include "bridge/reload.h"
-#include "bridge/tap.h"
 
 #include <stdlib.h>
 
@@ -23,7 +22,6 @@ static void take_no_more(struct bridge *bridge)
     listeners_drain(bridge);
     reload_end(bridge);
     queue_end_waits(bridge, NULL);
-    tap_end_waits(bridge);
     inst_pause_sources(bridge, true);
 }
 

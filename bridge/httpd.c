@@ -19,6 +19,8 @@ enum {
     RUNS_MAX = 8, /* of the library in one turn of the loop */
     SWEEP_MIN_MS = 20,
     SWEEP_MAX_MS = 1000,
+    VAIN_MS = 100, /* until a run that moved nothing is repeated */
+    NEVER = -1,
     STARVED_MS = 100 /* until accept is tried again for want of a descriptor */
 };
 
@@ -87,6 +89,7 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
 {
     struct httpd *h = arg;
     h->moved = true;
+    h->moves++;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         struct httpd_conn *conn = mem_alloc(sizeof(*conn));
         *context = conn;
@@ -98,7 +101,8 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
             conn->session =
                 MHD_get_connection_info(mc, MHD_CONNECTION_INFO_GNUTLS_SESSION)
                     ->tls_session;
-            httpd_tls_begin(conn->tls, conn->session);
+            conn->wire = (struct httpd_tls_wire){conn->fd, &h->moves};
+            httpd_tls_begin(conn->tls, conn->session, &conn->wire);
         }
         conn_append(conn, NEW);
         return;
@@ -161,22 +165,31 @@ static size_t on_unescape(void *arg, struct MHD_Connection *mc, char *s)
     return strlen(s);
 }
 
+/* It says so when a connection has more to do of which its epoll will not tell. In the
+ * midst of a TLS handshake it says so as well (0.9.75), though the epoll will tell when
+ * the client has sent more; run until then, it would take a whole processor. */
+static int64_t run_again_ms(struct httpd *h, bool moved)
+{
+    MHD_UNSIGNED_LONG_LONG wait_ms;
+    if (MHD_get_timeout(h->mhd, &wait_ms) == MHD_NO || wait_ms > 0)
+        return NEVER;
+    return h->tls && !moved ? VAIN_MS : 0;
+}
+
 static void run(struct httpd *h)
 {
-    MHD_UNSIGNED_LONG_LONG wait_ms = 1;
+    int64_t again_ms = 0;
     h->rerun = false;
     h->running = true;
-    for (int i = 0; i < RUNS_MAX; i++) {
+    for (int i = 0; i < RUNS_MAX && again_ms == 0; i++) {
+        uint64_t before = h->moves;
         h->now_ms = loop_mono_ms(); /* once for all connections */
         MHD_run(h->mhd);
-        if (MHD_get_timeout(h->mhd, &wait_ms) == MHD_NO || wait_ms > 0)
-            break;
-        wait_ms = 0;
+        again_ms = run_again_ms(h, h->moves != before);
     }
     h->running = false;
-    /* It says 0 when a connection has more to do and its epoll will not tell. */
-    if (wait_ms == 0)
-        timer_set(h->more, 0);
+    if (again_ms != NEVER)
+        timer_set(h->more, again_ms);
 }
 
 static bool has_connections(const struct httpd *h)

@@ -36,7 +36,8 @@ struct httpd_conn {
     int64_t requests;      /* begun */
     struct httpd_tls *tls; /* NULL: plain */
     void *session;         /* the library's TLS session */
-    struct buf names;      /* in the client's certificate, once they were asked for */
+    struct httpd_tls_wire wire;
+    struct buf names; /* in the client's certificate, once they were asked for */
     bool named;
     enum httpd_conn_state state;
     int fd;
@@ -137,8 +138,9 @@ struct httpd {
     unsigned idle_n;
     int fd;
     struct log_limit starved;
-    bool moved; /* there is a connection, or was one in this run */
-    bool rerun; /* the library must run before the loop waits */
+    uint64_t moves; /* of TLS, and calls of ours by the library */
+    bool moved;     /* there is a connection, or was one in this run */
+    bool rerun;     /* the library must run before the loop waits */
     bool draining;
     bool running; /* inside the library */
 };

@@ -32,6 +32,7 @@ void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
     if (query)
         buf_add_str(&req->query, query + 1);
     conn->req = req;
+    conn->h->moves++;
     conn->requests++;
     httpd_conn_enter(conn, READING);
     return req;
@@ -188,6 +189,7 @@ enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const cha
 {
     struct httpd_req *req = *context;
     (void)arg, (void)mc;
+    req->h->moves++;
     if (req->stage == HEAD)
         return on_head(req, url, method, version);
     if (req->stage == BODY)
@@ -208,6 +210,7 @@ void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
         return;
     *context = NULL;
     req->conn->req = NULL;
+    h->moves++;
     httpd_conn_enter(req->conn, IDLE);
     if (req->stage == HANDED || req->stage == SUSPENDED) {
         httpd_gone_forget(req);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
@@ -147,15 +148,37 @@ void httpd_tls_drop(struct httpd_tls *tls)
     free(tls);
 }
 
+static ssize_t pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
+{
+    struct httpd_tls_wire *wire = arg;
+    ssize_t n = recv(wire->fd, bytes, room, MSG_DONTWAIT);
+    *wire->moved += n >= 0;
+    return n;
+}
+
+static ssize_t push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int count)
+{
+    struct httpd_tls_wire *wire = arg;
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces,
+                             .msg_iovlen = (size_t)count};
+    ssize_t n = sendmsg(wire->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    *wire->moved += n > 0;
+    return n;
+}
+
 /* The end of the handshake is refused to a client without a certificate of theirs, valid
  * now and good for clients. */
-void httpd_tls_begin(const struct httpd_tls *tls, void *session)
+void httpd_tls_begin(const struct httpd_tls *tls, void *session,
+                     struct httpd_tls_wire *wire)
 {
     static char purpose[] = GNUTLS_KP_TLS_WWW_CLIENT;
     static gnutls_typed_vdata_st demands[] = {
         {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)purpose, 0}};
     must(gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, tls->cred) ==
          GNUTLS_E_SUCCESS);
+    gnutls_transport_set_ptr(session, wire);
+    gnutls_transport_set_pull_function(session, pull);
+    gnutls_transport_set_vec_push_function(session, push);
     if (!tls->asks)
         return;
     gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <microhttpd.h>
 
@@ -30,8 +31,14 @@ struct httpd_tls *httpd_tls_load(const struct httpd_opts *opts, struct err *err)
 struct httpd_tls *httpd_tls_use(struct httpd_tls *tls);
 void httpd_tls_drop(struct httpd_tls *tls); /* NULL is fine */
 
-/* session: the library's, before its handshake; tls must be used until it is gone. */
-void httpd_tls_begin(const struct httpd_tls *tls, void *session);
+struct httpd_tls_wire { /* of one session */
+    int fd;
+    uint64_t *moved; /* counts its reads and writes that moved anything */
+};
+/* session: the library's, before its handshake; tls must be used, and wire stay, until it
+ * is gone. */
+void httpd_tls_begin(const struct httpd_tls *tls, void *session,
+                     struct httpd_tls_wire *wire);
 /* Appends the names in the client's certificate, each with a NUL: the alternative names,
  * then the common name. Nothing: it showed none. */
 void httpd_tls_names(void *session, struct buf *names);

@@ -148,8 +148,7 @@ static const struct list_place *told_up_to(const struct listing *l)
 static unsigned sure_rows(struct listing *l, const struct list_place *mark)
 {
     unsigned n = 0;
-    if (l->count > 0)
-        qsort(l->rows, l->count, sizeof(struct row *), compare_rows);
+    qsort(l->rows, l->count, sizeof(struct row *), compare_rows);
     while (n < l->count && n < l->q.max &&
            (mark == NULL || compare(&l->rows[n]->place, mark) <= 0))
         n++;
@@ -195,7 +194,7 @@ static void merge(struct listing *l)
     unsigned n = sure_rows(l, mark);
     if (n == l->q.max && (n < l->count || mark))
         end = &l->rows[n - 1]->place;
-    if (end == NULL || n == l->q.max || ++l->rounds == ROUNDS_MAX) {
+    if (n == l->q.max || end == NULL || ++l->rounds == ROUNDS_MAX) {
         tell(l, n, end);
         return;
     }
@@ -319,6 +318,7 @@ void job_list(struct bridge *bridge, struct slice route, const struct job_list_q
     l->cb = cb;
     l->arg = arg;
     l->why = "";
+    l->rows = mem_alloc(sizeof(*l->rows));
     copy_texts(l);
     if (l->route == NULL)
         refuse(l, JOB_LIST_NO_ROUTE, "there is no route of that name");

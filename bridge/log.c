@@ -193,13 +193,17 @@ static bool is_due(struct log_limit *limit, uint64_t *left_out)
     bool quiet = limit->next_ms != 0 && now_ms < limit->next_ms;
     *left_out = quiet ? 0 : limit->left_out;
     limit->left_out = quiet ? limit->left_out + 1 : 0;
-    limit->next_ms = quiet ? limit->next_ms : now_ms + LIMIT_PERIOD_MS;
+    if (!quiet)
+        limit->next_ms =
+            now_ms + (limit->period_ms > 0 ? limit->period_ms : LIMIT_PERIOD_MS);
     pthread_mutex_unlock(&limit_lock);
     return !quiet;
 }
 
-static void say(enum log_level level, const char *who, const struct log_about *about,
-                const char *fmt, va_list args)
+__attribute__((format(printf, 4, 0))) static void say(enum log_level level,
+                                                      const char *who,
+                                                      const struct log_about *about,
+                                                      const char *fmt, va_list args)
 {
     uint64_t left_out = 0;
     char text[TEXT_MAX_BYTES];

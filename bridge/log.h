@@ -30,11 +30,12 @@ uint64_t log_lines(enum log_level level);
 void log_msg(enum log_level level, const char *who, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A complaint that may repeat: a zeroed one is ready. At most one line in period (10 s);
- * the next line says how many were left out: suppressed=N. */
+/* A complaint that may repeat: a zeroed one is ready. At most one line in period_ms (0:
+ * 10 s); the next line says how many were left out: suppressed=N. */
 struct log_limit {
     int64_t next_ms;
     uint64_t left_out;
+    int64_t period_ms;
 };
 void log_limited(struct log_limit *limit, enum log_level level, const char *who,
                  const char *fmt, ...) __attribute__((format(printf, 4, 5)));

@@ -157,7 +157,7 @@ static void plan_routes(const struct meta *m, struct plan *plan)
             continue;
         buf_addf(&name, "route:%s", route->conf->name);
         const char *was = meta_value(m, buf_str(&name));
-        int64_t found = m->counts ? m->counts[i] : 0;
+        int64_t found = i < m->counted ? m->counts[i] : 0;
         buf_addf(&first, "1:%" PRId64,
                  found > route->conf->buckets ? found : route->conf->buckets);
         if (was)
@@ -304,8 +304,7 @@ bool meta_is_busy(const struct meta *m)
 /* The counts of the probe are by the places of the routes, and have served. */
 void meta_routes_changed(struct meta *m)
 {
-    free(m->counts);
-    m->counts = NULL;
+    m->counted = 0;
     for (size_t i = 0; !m->of_pool && i < m->bridge->route_count; i++) {
         const struct route *route = m->bridge->routes[i];
         m->ready = m->ready && (route->sink->rules || route->newest);

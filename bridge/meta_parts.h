@@ -33,7 +33,8 @@ struct meta {
     bool probed, found_old;
     unsigned probes; /* not answered yet */
     bool probe_failed;
-    int64_t *counts; /* of each route: 1 and the last bucket that is there */
+    int64_t *counts; /* of each of so many routes: 1 and the last bucket that is there */
+    size_t counted;
     /* meta_step.c */
     int64_t able_ms; /* monotonic: since when all live instances can the next layout; 0 */
     struct step *step; /* it is being made; NULL: not */

@@ -68,6 +68,7 @@ void meta_probe(struct meta *m, void (*go_on)(struct meta *m))
     struct bridge *bridge = m->bridge;
     free(m->counts);
     m->counts = mem_alloc((bridge->route_count + 1) * sizeof(*m->counts));
+    m->counted = bridge->route_count;
     m->found_old = m->probe_failed = false;
     m->probes = 1; /* ours */
     for (size_t i = 0; !m->of_pool && i < bridge->route_count; i++)

@@ -3,6 +3,7 @@
 #include "bridge/bridge.h"
 #include "bridge/core_tool.h"
 #include "bridge/ctl_parts.h"
+#include "bridge/httpd.h"
 #include "bridge/redact.h"
 
 #include <sysexits.h>
@@ -89,6 +90,20 @@ static void probe_redis(struct paper *paper, struct conf *conf)
     loop_fini();
 }
 
+/* --- our own listeners --- */
+
+/* The address is the daemon's, which may run: only the files are looked into. */
+static void probe_listener(struct paper *paper, const char *name,
+                           const struct httpd_opts *opts)
+{
+    struct err err = {""};
+    if (*opts->listen == '\0' || opts->tls_cert == NULL)
+        return;
+    int bad = httpd_check(opts, &err);
+    tell(paper, "listen", name, slice_of(opts->listen), "its certificate can be used",
+         bad < 0 ? err.text : "");
+}
+
 /* --- sources and sinks --- */
 
 static void probe_source(struct paper *paper, const struct conf_source *source)
@@ -166,6 +181,8 @@ unsigned probe_all(struct conf *conf, bool human)
 {
     struct paper paper = {.human = human};
     log_set_level(LOG_ERROR);
+    probe_listener(&paper, "http", &conf->http);
+    probe_listener(&paper, "admin", &conf->admin);
     probe_redis(&paper, conf);
     for (size_t i = 0; i < conf->source_count; i++)
         probe_source(&paper, conf->sources[i]);

@@ -197,9 +197,8 @@ static void on_list(void *arg, const struct redisReply *reply)
     size_t n = redis_items(reply) / 2;
     struct queue_name *names = n ? mem_alloc(n * sizeof(*names)) : NULL;
     for (size_t i = 0; i < n; i++)
-        names[i] = (struct queue_name){
-            redis_text(redis_item(reply, 2 * i)),
-            (int64_t)strtod(redis_text(redis_item(reply, 2 * i + 1)).p, NULL)};
+        names[i] = (struct queue_name){redis_text(redis_item(reply, 2 * i)),
+                                       redis_score(redis_item(reply, 2 * i + 1))};
     ask->cb.list(ask->arg, reply ? QUEUE_OK : QUEUE_AWAY, names, (unsigned)n);
     free(names);
     ask_end(ask);
@@ -331,11 +330,10 @@ static void on_names(void *arg, const struct redisReply *reply)
     sweep->used_ms = mem_alloc(n * sizeof(*sweep->used_ms));
     for (size_t i = 0; i < n; i++) {
         struct slice name = redis_text(redis_item(reply, 2 * i));
-        if (name.n > QUEUE_NAME_MAX || memchr(name.p, 0, name.n))
+        if (name.p == NULL || name.n > QUEUE_NAME_MAX || memchr(name.p, 0, name.n))
             continue;
         sweep->names[sweep->n] = mem_strdup(name.p);
-        sweep->used_ms[sweep->n++] =
-            (int64_t)strtod(redis_text(redis_item(reply, 2 * i + 1)).p, NULL);
+        sweep->used_ms[sweep->n++] = redis_score(redis_item(reply, 2 * i + 1));
     }
 }
 

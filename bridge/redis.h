@@ -131,6 +131,7 @@ struct slice redis_text(const struct redisReply *r);
 struct slice redis_error_text(const struct redisReply *r); /* p NULL: it is no error */
 char redis_letter(const struct redisReply *r);     /* of a text the first; 0: none */
 int64_t redis_integer(const struct redisReply *r); /* 0: it is none */
+int64_t redis_score(const struct redisReply *r); /* of a sorted set, as a text; 0: none */
 size_t redis_items(const struct redisReply *r);
 const struct redisReply *redis_item(const struct redisReply *r, size_t i); /* or NULL */
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/redis.h"
 
+#include <stdlib.h>
+
 #include <hiredis/hiredis.h>
 
 struct slice redis_text(const struct redisReply *r)
@@ -15,6 +17,14 @@ struct slice redis_error_text(const struct redisReply *r)
     if (r == NULL || r->type != REDIS_REPLY_ERROR)
         return (struct slice){NULL, 0};
     return (struct slice){r->str, (size_t)r->len};
+}
+
+int64_t redis_score(const struct redisReply *r)
+{
+    const double exact = 9007199254740992.0; /* as far as a double counts in ones */
+    struct slice text = redis_text(r);
+    double score = text.p ? strtod(text.p, NULL) : 0;
+    return score > -exact && score < exact ? (int64_t)score : 0;
 }
 
 size_t redis_items(const struct redisReply *r)

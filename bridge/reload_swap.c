@@ -4,7 +4,8 @@
  * wait, and nothing else runs meanwhile.
  *
  * What is the same keeps the very struct that it was made by, so that pointers into it
- * stay good; the next configuration takes it over in the place of its own.
+ * stay good; the next configuration takes it over in the place of its own. What changes
+ * and goes on keeps its name at least, and its plugin's struct.
  */
 #include "bridge/alive.h"
 #include "bridge/conf_rows.h"
@@ -67,6 +68,7 @@ static void keep_source(struct reload *r, size_t i)
         return;
     }
     EXCHANGE((*old)->self, (*now)->self);
+    EXCHANGE((*old)->name, (*now)->name);
     src->conf = *now;
     inst_set_compat(src);
 }
@@ -109,6 +111,7 @@ static void keep_sink(struct reload *r, size_t i)
     if (r->sinks[i].back) {
         opt_exchange(sink->ops->opts, sink->self, (*now)->self);
         EXCHANGE(sink->owned->self, (*now)->self);
+        EXCHANGE(sink->owned->name, (*now)->name);
         leave_sink_back(sink);
         sink->coming = sink->stopping = sink->stopped = false;
         sink->conf = *now;
@@ -121,6 +124,7 @@ static void keep_sink(struct reload *r, size_t i)
     }
     opt_exchange(sink->ops->opts, sink->self, (*now)->self);
     EXCHANGE((*old)->self, (*now)->self);
+    EXCHANGE((*old)->name, (*now)->name);
     sink->conf = *now;
 }
 
@@ -176,6 +180,7 @@ static void change_route(struct reload *r, size_t i)
     struct conf_route *conf = r->next->routes[i];
     struct sink *sink = sink_of(r, conf->to), *dead = sink_of(r, conf->dead);
     if (plan->back) {
+        EXCHANGE(route->owned->name, conf->name);
         route_change(route, conf, sink, dead, plan->pace_anew);
         leave_route_back(route);
     } else if (plan->change == CONF_SAME) {
@@ -183,6 +188,7 @@ static void change_route(struct reload *r, size_t i)
         if (sink != route->sink || dead != route->dead)
             route_change(route, route->conf, sink, dead, plan->pace_anew);
     } else {
+        EXCHANGE((*place_of_route(r->bridge->conf, route->conf))->name, conf->name);
         route_change(route, conf, sink, dead, plan->pace_anew);
     }
 }

@@ -58,8 +58,8 @@ static unsigned room(unsigned used, int64_t most)
 /* What those before it (a reload) still have under way counts for it. */
 static unsigned sink_credit(const struct sink *sink)
 {
-    unsigned used = 0;
-    for (const struct sink *one = sink; one; one = one->before)
+    unsigned used = sink->in_flight + sink->reserved;
+    for (const struct sink *one = sink->before; one; one = one->before)
         used += one->in_flight + one->reserved;
     return sink->aside ? 0 : room(used, sink->max_in_flight);
 }

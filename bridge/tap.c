@@ -221,20 +221,15 @@ void tap_give_up(struct tap_reader *reader)
     answer(reader);
 }
 
-static void answer_all(struct tap *tap)
+void tap_free(struct tap *tap)
 {
     struct tap_reader *reader, *next;
+    if (tap == NULL)
+        return;
     for (reader = TAILQ_FIRST(&tap->readers); reader; reader = next) {
         next = TAILQ_NEXT(reader, link);
         answer(reader);
     }
-}
-
-void tap_free(struct tap *tap)
-{
-    if (tap == NULL)
-        return;
-    answer_all(tap);
     tap->route->tap = NULL;
     timer_del(tap->gather);
     timer_del(tap->idle);
@@ -243,11 +238,4 @@ void tap_free(struct tap *tap)
         buf_free(&tap->slots[i].hidden);
     }
     free(tap);
-}
-
-void tap_end_waits(struct bridge *bridge)
-{
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (bridge->routes[i]->tap)
-            answer_all(bridge->routes[i]->tap);
 }

@@ -15,7 +15,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct bridge;
 struct job;
 struct route;
 struct tap;
@@ -57,7 +56,4 @@ void tap_give_up(struct tap_reader *reader);
 
 /* Answers all readers. NULL is fine. */
 void tap_free(struct tap *tap);
-/* The daemon stops: all readers of all routes are answered. */
-void tap_end_waits(struct bridge *bridge);
-
 #endif

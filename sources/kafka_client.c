@@ -25,6 +25,7 @@ enum {
     DESTROY_WAIT_MS = 5000,
     AWAY_TOLD_MS = 2000,
     TROUBLE_AGAIN_MS = 60000,
+    TROUBLE_KINDS = 5,
     WHY_BYTES = 400,
     SYSLOG_WARNING = 4
 };
@@ -46,10 +47,8 @@ struct kafka_client {
     bool failed, told;
     bool resting;
     char why[WHY_BYTES];
-    struct kafka_login *login;   /* NULL: it needs no tokens */
-    rd_kafka_resp_err_t trouble; /* told last, and again only at trouble_next_ms */
-    int64_t trouble_next_ms;
-    unsigned trouble_count; /* like it, not told */
+    struct kafka_login *login; /* NULL: it needs no tokens */
+    struct log_limit troubles[TROUBLE_KINDS];
     struct log_limit errors, lines;
 };
 
@@ -241,25 +240,21 @@ static const char *hint_of(rd_kafka_resp_err_t code, const char *text)
     return "";
 }
 
-/* It comes with every try to connect: told at once, then now and then. */
+/* It comes with every try to connect. Of several brokers each may have its own trouble:
+ * each kind is told at once, and then now and then. */
 static void tell_trouble(struct kafka_client *c, rd_kafka_resp_err_t code,
                          const char *text)
 {
-    const int64_t now_ms = loop_mono_ms();
-    char like_it[48] = "";
+    static const rd_kafka_resp_err_t kinds[TROUBLE_KINDS - 1] = {
+        RD_KAFKA_RESP_ERR__SSL, RD_KAFKA_RESP_ERR__AUTHENTICATION,
+        RD_KAFKA_RESP_ERR__TRANSPORT, RD_KAFKA_RESP_ERR__RESOLVE};
+    size_t kind = 0;
 
-    if (code == c->trouble && now_ms < c->trouble_next_ms) {
-        c->trouble_count++;
-        return;
-    }
-    if (code == c->trouble && c->trouble_count > 0)
-        snprintf(like_it, sizeof(like_it), " (and %u like it left out)",
-                 c->trouble_count);
-    c->trouble = code;
-    c->trouble_next_ms = now_ms + TROUBLE_AGAIN_MS;
-    c->trouble_count = 0;
-    log_warn(c->who, "%s: %s%s; trying on%s", rd_kafka_err2name(code), text,
-             hint_of(code, text), like_it);
+    while (kind < TROUBLE_KINDS - 1 && kinds[kind] != code)
+        kind++;
+    c->troubles[kind].period_ms = TROUBLE_AGAIN_MS;
+    log_limited(&c->troubles[kind], LOG_WARN, c->who, "%s: %s%s; trying on",
+                rd_kafka_err2name(code), text, hint_of(code, text));
 }
 
 static void on_error(struct kafka_client *c, rd_kafka_event_t *ev)

@@ -113,9 +113,8 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
     else if (tls && tls->text[0])
         text = tls->text;
     else if (tls && tls->used)
-        text = "no connection by TLS; is the broker there, and does its certificate name "
-               "this "
-               "host?";
+        text = "no connection by TLS; is the broker there, does its certificate name "
+               "this host, does it want one of ours?";
     else if (message)
         text = message;
     else if (code < -1)

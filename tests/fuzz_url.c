@@ -65,7 +65,7 @@ static void check_http(struct slice url)
 
 static void check_guard(const char *text)
 {
-    static char *hosts[] = {"example.org", "*.example.net"};
+    static char one[] = "example.org", any[] = "*.example.net", *hosts[] = {one, any};
     struct http_opts opts = {.url_from_message = true, .allow_hosts = {hosts, 2}};
     struct http_guard *guard = http_guard_new(&opts, NULL);
 
@@ -88,22 +88,11 @@ static void check_redacted(const char *text)
     must(strcmp(once, twice) == 0);
 }
 
-/* Nothing is left in it that would be hidden. */
-static void check_redacted(const char *text)
-{
-    char once[256], twice[256];
-
-    redact_text(once, sizeof(once), text);
-    redact_text(twice, sizeof(twice), once);
-    must(strcmp(once, twice) == 0);
-}
-
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     struct http_range range;
     char *text = fuzz_text((struct slice){(const char *)bytes, n});
 
-    check_redacted(text);
     check_redacted(text);
     check_redis(text);
     check_mqtt(text);

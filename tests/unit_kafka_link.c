@@ -98,6 +98,22 @@ static void librdkafka_gets_what_the_options_say(void **state)
     rd_kafka_conf_destroy(conf);
 }
 
+static void kerberos_is_told_by_settings_of_its_own(void **state)
+{
+    const struct kafka_setting rows[] = {{0}};
+    char name[] = "sasl_kerberos_keytab", path[] = "/etc/tarry.keytab";
+    struct opt_pair keytab = {name, path};
+    const struct kafka_link link = {BASE, .sasl = KAFKA_SASL_GSSAPI,
+                                    .settings = {&keytab, 1}};
+    (void)state;
+    rd_kafka_conf_t *conf = kafka_conf_new(&link, rows, NULL);
+    assert_non_null(conf);
+    assert_string_equal(value(conf, "security.protocol"), "sasl_plaintext");
+    assert_string_equal(value(conf, "sasl.mechanisms"), "GSSAPI");
+    assert_string_equal(value(conf, "sasl.kerberos.keytab"), path);
+    rd_kafka_conf_destroy(conf);
+}
+
 static void settings_of_others_are_not_passed_through(void **state)
 {
     const struct kafka_setting rows[] = {{0}};
@@ -226,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_that_do_not_go_together_are_refused),
         cmocka_unit_test(librdkafka_gets_what_the_options_say),
+        cmocka_unit_test(kerberos_is_told_by_settings_of_its_own),
         cmocka_unit_test(settings_of_others_are_not_passed_through),
         cmocka_unit_test(a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes),
         cmocka_unit_test(a_file_without_a_token_is_told)};

@@ -273,6 +273,31 @@ static void a_sentinel_that_names_nobody_is_not_believed(void **state)
     }
 }
 
+static void a_score_is_a_text_that_is_a_number(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        int64_t score;
+    } rows[] = {{"$4\r\n1e15\r\n", 1000000000000000},
+                {"$2\r\n-5\r\n", -5},
+                {"$1\r\nx\r\n", 0},
+                {"$3\r\ninf\r\n", 0},
+                {"$5\r\n1e300\r\n", 0},
+                {":7\r\n", 0},
+                {"$-1\r\n", 0}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        redisReader *reader = redisReaderCreate();
+        void *reply = NULL;
+        redisReaderFeed(reader, rows[i].reply, strlen(rows[i].reply));
+        assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+        assert_int_equal(redis_score(reply), rows[i].score);
+        freeReplyObject(reply);
+        redisReaderFree(reader);
+    }
+    assert_int_equal(redis_score(NULL), 0);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -290,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_reply_with_too_much_is_no_answer),
         cmocka_unit_test(what_is_no_time_is_not_taken_for_one),
         cmocka_unit_test(a_sentinel_that_names_nobody_is_not_believed),
+        cmocka_unit_test(a_score_is_a_text_that_is_a_number),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

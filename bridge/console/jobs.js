@@ -132,7 +132,7 @@ function detail(name, job, queue, done) {
     facts([['State', job.state + (job.far ? ', in the second tier' : '')], ['Due', when(job.due_ms)],
            ['Lease ends', when(job.lease_ends_ms)], ['Attempts', String(job.attempts)],
            ['Last error', job.last_error], ['Target', job.target], ['Source', job.source],
-           ['Record', size(job.bytes)],
+           ['Record', job.bytes === undefined ? '' : size(job.bytes)],
            ['Note', job.unreadable ? 'Its record cannot be read by this tarry.' : !job.named
              ? 'A Kafka record that is due later than redis.horizon: it can be named when its time is near.' : '']]),
     rest];
@@ -147,6 +147,21 @@ function detail(name, job, queue, done) {
 }
 
 // --- the list ---
+
+// A whole id is found at once, where its beginning would be looked for among all; null: no such job.
+// The others that begin so come behind it.
+const BEHIND_EXACT = 'behind the one of that very id';
+async function exactly(name, id, state, signal) {
+  try {
+    const job = await get(`/v1/routes/${segment(name)}/jobs/${segment(id)}`, null, signal);
+    return job.state === state ? { ...job, due_ms: Date.parse(job.due), named: true } : null;
+  } catch (e) {
+    if (e.word === 'not-found' || e.word === 'bad-path') {
+      return null;
+    }
+    throw e;
+  }
+}
 
 const key_of = (job) => (job.key_base64 !== undefined ? `${job.key_base64} (base64)` : job.key ?? '');
 
@@ -166,14 +181,21 @@ export function jobList(name, state, isQueue) {
       if (isQueue && !queue.value) {
         return { rows: [], cursor: null, looked: 0 };
       }
+      if (filters.id_prefix && !cursor && !isQueue) {
+        const job = await exactly(name, filters.id_prefix, state, signal);
+        if (job) {
+          return { rows: [job], cursor: BEHIND_EXACT, looked: 1, enough: true };
+        }
+      }
       const page = await get(`/v1/admin/routes/${segment(name)}/jobs`,
-        { ...filters, state, cursor, queue: isQueue ? queue.value : '' }, signal);
-      return { rows: page.jobs, cursor: page.cursor, looked: page.looked };
+        { ...filters, state, cursor: cursor === BEHIND_EXACT ? null : cursor, queue: isQueue ? queue.value : '' }, signal);
+      return { rows: page.jobs.filter((job) => job.id !== filters.id_prefix || cursor !== BEHIND_EXACT),
+               cursor: page.cursor, looked: page.looked };
     },
     cells: (job) => {
       const ms = state === 'in-flight' ? job.lease_ends_ms : job.due_ms;
       return [job.id, h('time', { datetime: utc(ms), title: utc(ms) }, `${clock(ms)}`, h('small', null, fromNow(ms, now()))),
-              String(job.attempts), job.target ?? '', key_of(job), job.source ?? '', size(job.bytes)];
+              String(job.attempts), job.target ?? '', key_of(job), job.source ?? '', job.bytes === undefined ? '' : size(job.bytes)];
     },
     enter: (job, done) => detail(name, job, isQueue ? queue.value : '', done),
   });

@@ -6,7 +6,8 @@ import { button, h, put } from './dom.js';
 const LOOKS_MAX = 40; // requests for one page, where a filter lets little through
 
 // fields: [{ name, label, type, placeholder, options }]; columns: labels; ask(filters, cursor, signal):
-// gives { rows, cursor }; row(item, open): an array of cells; enter(item): what the drawer shows.
+// gives { rows, cursor, looked, enough: it is not to go on for a full page }; cells(item): the first a text,
+// the others texts or elements; enter(item, done): what the drawer shows; done(): the list is out of date.
 export function pages({ fields, columns, most, ask, cells, enter, extra, none }) {
   let stack = [null], cursor = null, asking = null, opened = null;
   const body = h('tbody');
@@ -96,7 +97,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
         items.push(...page.rows);
         looked += page.looked;
         cursor = page.cursor;
-        if (!cursor || items.length >= most) {
+        if (!cursor || page.enough || items.length >= most) {
           break;
         }
         put(said, `Looking… ${looked} looked at`);

@@ -80,6 +80,13 @@ def test_callbacks(desk):
     assert not desk.hook.arrivals  # connected, and nothing was sent
 
 
+def test_certificates_of_our_own_listeners(desk):
+    (desk.folder / "cert.pem").write_text("no certificate")
+    row = desk.one(f'admin: {{ listen = "127.0.0.1:{free_port()}"; tls_cert = "{desk.folder}/cert.pem"; }};'
+                   + to_hook(desk.hook.url), "listen")
+    assert not row["ok"] and row["name"] == "admin" and "cert.pem" in row["error"]
+
+
 def test_mqtt(desk):
     broker = desk.bench.mosquitto()
 

@@ -219,6 +219,11 @@ def test_a_tap_shows_what_happens(place):
     assert child.wait(15) == 0
     assert [e["what"] for e in events] == ["received", "stored", "rejected", "dead"]
     assert events[0]["payload"] == "shown" and events[3]["reason"] == "rejected"
+    # Not to another who looks on, and has not asked for it.
+    told = place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=0")[2]
+    place.send("again", payload="shown to one")
+    told = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=5s&cursor={told['cursor']}")[2]
+    assert told["events"] and "shown to one" not in json.dumps(told)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         shown = pool.submit(place.on_terminal, "tap", "r", "--max", "1")
         time.sleep(0.5)
@@ -229,20 +234,27 @@ def test_a_tap_shows_what_happens(place):
 
 
 def test_a_tap_takes_whole_jobs_in_its_sample_and_tells_what_it_missed(place):
+    def post(name, count):
+        body = "".join(json.dumps({"id": f"{name}{i}", "payload": "x", "deliver-after": "1h"}) + "\n"
+                       for i in range(count))
+        headers = {"content-type": "application/x-ndjson"}
+        assert place.tarry.ask("POST", "/v1/routes/r/jobs", body, headers)[0] == 200
+
+    # What is not in the sample takes no room: two thousand events.
+    first = place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=0&sample=50")[2]
+    post("s", 1000)
+    told = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&sample=50&cursor={first['cursor']}")[2]
+    assert told["missed"] == 0 and 5 < len({e["id"] for e in told["events"]}) < 60
     first = place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=0&sample=5")[2]
     assert first["events"] == []
-    body = "".join(json.dumps({"id": f"j{i}", "payload": "x", "deliver-after": "1h"}) + "\n" for i in range(200))
-    headers = {"content-type": "application/x-ndjson"}
-    assert place.tarry.ask("POST", "/v1/routes/r/jobs", body, headers)[0] == 200
+    post("j", 200)
     told = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&sample=5&cursor={first['cursor']}")[2]
     ids = {e["id"] for e in told["events"]}
     assert 10 < len(ids) < 80 and told["missed"] == 0
     assert all([e["what"] for e in told["events"] if e["id"] == i] == ["received", "stored"] for i in ids)
     for n in range(4):  # 512 events are kept
-        body = "".join(json.dumps({"id": f"k{n}-{i}", "payload": "x", "deliver-after": "1h"}) + "\n"
-                       for i in range(200))
         place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=0&sample=1&cursor={told['cursor']}")
-        assert place.tarry.ask("POST", "/v1/routes/r/jobs", body, headers)[0] == 200
+        post(f"k{n}-", 200)
     late = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&cursor={told['cursor']}")[2]
     assert late["missed"] == 1600 - 512 and len(late["events"]) == 512
     assert place.tarry.ask("GET", "/v1/admin/routes/none/tap?wait=0")[0] == 404

@@ -237,6 +237,22 @@ def test_over_tls_requests_that_wait_and_those_behind_them_are_answered_in_order
     daemon.stop()
 
 
+def test_a_handshake_that_stands_still_costs_no_processor(bench, authority):
+    daemon = tls_daemon(bench, tls(authority.issue("tarry")))
+    hello = bytes.fromhex("1603010200010001fc0303")  # the first bytes of one
+    waiting = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(20)]
+    for s in waiting:
+        s.sendall(hello)
+    time.sleep(0.3)
+    before = daemon.cpu_s()
+    time.sleep(1.5)
+    assert daemon.cpu_s() - before < 0.1
+    assert ask(daemon.port, "GET", "/livez", context=authority.trusting())[0] == 200
+    for s in waiting:
+        s.close()
+    daemon.stop()
+
+
 def test_a_large_body_comes_over_tls_as_it_was_sent(bench, authority):
     daemon = tls_daemon(bench, tls(authority.issue("tarry")), daemon='job_max = "1MiB";')
     body = bytes(n * 7 % 251 for n in range(700_000))

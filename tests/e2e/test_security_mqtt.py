@@ -15,7 +15,7 @@ BODY = '''
 sources: {{ in: {{ type = "mqtt"; url = "{url}"; topics = [ "in/#" ]; client_id = "tarry-in"; {options} }}; }};
 sinks: {{ out: {{ type = "mqtt"; url = "{url}"; client_id = "tarry-out"; {options} }};
           hook: {{ type = "http"; url = "{hook}"; }}; }};
-routes: {{ around: {{ from = "http"; to = "out"; topic = "in/x"; retry: {{ first = "100ms"; limit = 0; }}; }};
+routes: {{ around: {{ from = "http"; to = "out"; topic = "in/x"; lease = "4s"; retry: {{ first = "100ms"; limit = 0; }}; }};
            back: {{ from = "in"; to = "hook"; }}; }};
 '''
 LOGIN = f'user = "tarry"; password = "{secure.MQTT_PASSWORD}";'
@@ -68,6 +68,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", WRONG)
 def test_what_is_wrong_is_said_and_tried_on(bench, ca, hook, what):
     options, host, other, words = WRONG[what]
@@ -83,7 +84,7 @@ def test_what_is_wrong_is_said_and_tried_on(bench, ca, hook, what):
     for who in ("in", "out"):
         wait_for(f"{who} to say {words}",
                  lambda: any(all(w in line for w in words) for line in lines(who)), 20)
-    time.sleep(5)
+    time.sleep(3)
     for who in ("in", "out"):
         assert len(lines(who)) <= 6, "\n".join(lines(who))
     assert hook.arrivals == []

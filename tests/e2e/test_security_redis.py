@@ -57,6 +57,7 @@ def options(redis):
             'horizon = "1s";')
 
 
+@pytest.mark.slow
 def test_all_of_it_goes_by_tls_with_the_least_user(bench, redis):
     hook = bench.keep(collect.FromHttp(lambda a: 410 if a.header("test-gone") else 500 if a.header("test-fail") else 200))
     tarry = bench.tarry(f"rediss://tarry:{acl.PASSWORD}@127.0.0.1:{redis.port}/0", BODY.format(url=hook.url),
@@ -103,6 +104,7 @@ def test_all_of_it_goes_by_tls_with_the_least_user(bench, redis):
     assert log == [] and "NOPERM" not in text and "does not let us" not in text and "denied" not in text, log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what,words", [
     ("host", "certificate"), ("authority", "certificate"), ("nocert", "certificate"), ("password", "WRONGPASS")])
 def test_what_is_wrong_is_said_and_tried_on(bench, redis, what, words):
@@ -117,7 +119,7 @@ def test_what_is_wrong_is_said_and_tried_on(bench, redis, what, words):
                         redis_options=more)
     tarry.spawn(tarry.argv())
     wait_for(f"{words} to be told", lambda: words in Path(tarry.log).read_text(), 20)
-    time.sleep(5)
+    time.sleep(3)
     lines = [line for line in tarry.log.read_text().splitlines() if words in line]
     assert len(lines) <= 3, lines
     assert tarry.ask("GET", "/readyz")[0] == 503

@@ -285,7 +285,8 @@ def test_a_reload_reads_secrets_and_certificates_anew(bench):
     tarry = bench.tarry(bench.redis().url, f'''
         sinks: {{ out: {{ type = "mqtt"; url = "{broker.url}"; user = "tarry"; password = "${{file:{password}}}";
                         ca_file = "{ca.file}"; cert_file = "{own}"; }}; }};
-        routes: {{ r: {{ from = "http"; to = "out"; topic = "t"; retry: {{ first = "200ms"; max = "1s"; limit = 0; }}; }}; }};
+        routes: {{ r: {{ from = "http"; to = "out"; topic = "t"; lease = "4s";
+                       retry: {{ first = "200ms"; max = "1s"; limit = 0; }}; }}; }};
         ''').start()
 
     def reload():

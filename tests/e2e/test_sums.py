@@ -3,6 +3,7 @@
 what was received was stored, or not for a reason that is counted."""
 import json
 import random
+import time
 
 import pytest
 
@@ -65,8 +66,17 @@ class Ledger(Instances):
         how(daemon)
 
     def quiet(self):
-        wait_for("all that is due to have ended", lambda: all(
-            self.up[0].metric(name) == 0 for name in ("tarry_jobs_due_overdue", "tarry_jobs_inflight")), 30)
+        """Nothing is due, and nothing has been for longer than a job or a retry here waits."""
+        since, last = time.monotonic(), None
+
+        def rests():
+            nonlocal since, last
+            now = [self.up[0].metric(name) for name in ("tarry_jobs_due_overdue", "tarry_jobs_inflight", *ARE)]
+            if now != last or now[0] or now[1]:
+                since, last = time.monotonic(), now
+            return time.monotonic() - since > 1.5
+
+        wait_for("all that is due to have ended", rests, 60, step_s=0.1)
 
     def of_route(self, route, queues=()):
         came, went = self.counted(CAME, route=route), self.counted(WENT, route=route)
@@ -74,14 +84,22 @@ class Ledger(Instances):
             went |= self.counted(OF_QUEUES, sink=queues)
         return came, self.stands(ARE, route=route), went
 
-    def adds_up(self, route, queues=()):
+    def differences(self, route, queues=()):
+        """What is wrong, in words."""
         came, are, went = self.of_route(route, queues)
         received, became = self.counted(RECEIVED, route=route), self.counted(BECAME, route=route)
-        return (sum(came.values()) == sum(are.values()) + sum(went.values())
-                and sum(received.values()) == sum(became.values()))
+        wrong = []
+        if sum(came.values()) != sum(are.values()) + sum(went.values()):
+            wrong.append(f"{came} != {are} + {went}")
+        if sum(received.values()) != sum(became.values()):
+            wrong.append(f"{received} != {became}")
+        return wrong
 
     def check(self, route, queues=(), timeout_s=5):
-        wait_for(f"the sums of {route} to agree", lambda: self.adds_up(route, queues), timeout_s)
+        end = time.monotonic() + timeout_s
+        while wrong := self.differences(route, queues):
+            assert time.monotonic() < end, f"{route}: {'; '.join(wrong)}"
+            time.sleep(0.1)
         return self.of_route(route, queues)
 
 
