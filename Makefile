@@ -4,6 +4,7 @@
 # make asan tsan  the binary and the unit tests in build/asan, build/tsan, with sanitizers
 # make faults     build/faults/tarry, which can be ended at points of bridge/fault.h
 # make lint       format and clang-tidy      make fuzz   FUZZ_S=60 seconds each, clang
+# make docs       etc/man and etc/completion, made from the tables
 # make install    PREFIX, SYSCONFDIR, DESTDIR
 # CFLAGS, CPPFLAGS and LDFLAGS are the caller's; HARDEN= leaves hardening to him too.
 
@@ -118,6 +119,10 @@ $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
+# The manual pages and the completion, from the tables; a test compares.
+docs: $(B)/tarry
+	for p in man/tarry.1 man/tarry.conf.5 completion/tarry.bash; do \
+	  $(B)/tarry doc "$${p#*/}" > $(B)/doc && cp $(B)/doc etc/$$p; done
 # A configuration that is there already is the owner's.
 data := $(DESTDIR)$(PREFIX)/share
 install: $(B)/tarry
@@ -141,5 +146,5 @@ clean:
 	  build/lua.list build/flags
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
-.PHONY: all tests test asan tsan faults lint fuzz fuzzers install clean
+.PHONY: all docs tests test asan tsan faults lint fuzz fuzzers install clean
 .SECONDARY:

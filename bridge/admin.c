@@ -59,11 +59,12 @@ static void readyz(void *arg, struct httpd_req *req)
     buf_free(&out);
 }
 
-static const struct httpd_route routes[] = {{"GET", "/livez", livez, HTTPD_OPEN},
-                                            {"GET", "/readyz", readyz, HTTPD_OPEN},
-                                            {"GET", "/healthz", readyz, HTTPD_OPEN},
-                                            {"GET", "/metrics", admin_metrics, HTTPD_METRICS},
-                                            {0}};
+static const struct httpd_route routes[] = {
+    {"GET", "/livez", livez, HTTPD_OPEN},
+    {"GET", "/readyz", readyz, HTTPD_OPEN},
+    {"GET", "/healthz", readyz, HTTPD_OPEN},
+    {"GET", "/metrics", admin_metrics, HTTPD_METRICS},
+    {0}};
 
 void admin_serve(struct bridge *bridge)
 {

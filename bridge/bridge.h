@@ -65,12 +65,12 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     struct route *route;
     struct bucket *bucket;
     struct timer *timer;
-    int64_t head_ms;    /* due time of its first job, Redis' clock; -1: none waits */
-    int64_t lease_ms;   /* first end of a lease that is known of; -1: none */
-    int64_t recheck_us; /* monotonic: when to ask Redis for both again */
+    int64_t head_ms;     /* due time of its first job, Redis' clock; -1: none waits */
+    int64_t lease_ms;    /* first end of a lease that is known of; -1: none */
+    int64_t recheck_us;  /* monotonic: when to ask Redis for both again */
     struct claim *claim; /* on its way; NULL: none */
-    unsigned rank;      /* 0: this instance owns the bucket, see alive.h */
-    int64_t heard_us;   /* monotonic: when Redis last told head_ms */
+    unsigned rank;       /* 0: this instance owns the bucket, see alive.h */
+    int64_t heard_us;    /* monotonic: when Redis last told head_ms */
     bool reaping, looking;
     bool look_again; /* what the look on its way brings may be out of date already */
     bool more;       /* the last claim got all that it asked for */
@@ -124,15 +124,15 @@ struct route {
     struct route_stats stats;
     struct counts counts; /* of its jobs, as of counted_ms (census.h) */
     int64_t counted_ms;
-    struct recent recent; /* of stats.lateness */
+    struct recent recent;                     /* of stats.lateness */
     struct log_limit complain, complain_dead; /* jobs given up; its dead-letter sink */
     struct log_limit complain_retry;          /* attempts that failed */
     struct log_limit complain_again;          /* records read again */
     struct log_limit complain_newer;          /* records of a newer tarry */
-    unsigned refs;      /* those who keep a pointer while no bucket has a call under way */
-    bool aside;         /* a reload holds it back: nothing is claimed */
-    bool coming;        /* a reload brings it: no message is routed to it yet */
-    bool buckets_noted; /* PREFIX:meta has what buckets = n says */
+    unsigned refs; /* those who keep a pointer while no bucket has a call under way */
+    bool aside;    /* a reload holds it back: nothing is claimed */
+    bool coming;   /* a reload brings it: no message is routed to it yet */
+    bool buckets_noted;       /* PREFIX:meta has what buckets = n says */
     struct conf_route *owned; /* of one that leaves (leave.h): its conf */
     TAILQ_ENTRY(route) leaves;
 };
@@ -156,15 +156,15 @@ struct sink {
     struct queue *queues;            /* those in use here, by name */
     struct queue_sweep *sweep;       /* NULL: not begun */
     struct queue_stats queue_stats;
-    struct counts sum; /* of its queues, as of the last sweep (queue_list.c) */
-    size_t sum_names;  /* queues that were in it */
-    int64_t sum_ms;    /* monotonic: when it began; 0: none was yet */
-    unsigned notings;  /* calls on their way that note a queue's name */
-    bool aside;        /* a reload holds it back: it gives no credit */
-    bool coming;       /* it leaves, and a reload is about to bring it back */
-    bool stopping;     /* ops->stop was called */
-    struct sink *before; /* its place was that one's, whose deliveries count for our
-                          * credit until they have ended; NULL: none */
+    struct counts sum;       /* of its queues, as of the last sweep (queue_list.c) */
+    size_t sum_names;        /* queues that were in it */
+    int64_t sum_ms;          /* monotonic: when it began; 0: none was yet */
+    unsigned notings;        /* calls on their way that note a queue's name */
+    bool aside;              /* a reload holds it back: it gives no credit */
+    bool coming;             /* it leaves, and a reload is about to bring it back */
+    bool stopping;           /* ops->stop was called */
+    struct sink *before;     /* its place was that one's, whose deliveries count for our
+                              * credit until they have ended; NULL: none */
     struct conf_sink *owned; /* of one that leaves (leave.h): its conf */
     TAILQ_ENTRY(sink) leaves;
 };

@@ -144,11 +144,11 @@ static const struct cli_command *choose(const char *name, const char *word)
         if (c->help && (c == cli_commands || strcmp(c->name, c[-1].name) != 0))
             conf_names_add(&names, c->name);
     }
+    conf_names_hint(&names, name, hint);
     if (of_name.command)
         cli_wrong(&of_name, "it takes one of these words, not ", word ? word : "none");
     else
-        fprintf(stderr, "tarry: there is no command \"%.60s\"; %s\n", name,
-                conf_names_hint(&names, name, hint));
+        fprintf(stderr, "tarry: there is no command \"%.60s\"; %s\n", name, hint);
     return NULL;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * conf_check.c - whether the parts of a configuration fit together: names that must
- * exist, numbers that limit one another. Routes: conf_check_route.c; listeners and tokens:
- * conf_check_http.c.
+ * exist, numbers that limit one another. Routes: conf_check_route.c; listeners and
+ * tokens: conf_check_http.c.
  */
 #include "bridge/conf_check.h"
 #include "bridge/conf_check_parts.h"

@@ -17,7 +17,8 @@ enum conf_change {
 
 struct conf_diff {
     struct buf changed; /* what differs, a line each: "routes.orders.topic" */
-    struct buf refused; /* what a running daemon can't take, a line each, with the reason */
+    struct buf
+        refused; /* what a running daemon can't take, a line each, with the reason */
 };
 void conf_diff_free(struct conf_diff *d);
 

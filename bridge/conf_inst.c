@@ -21,7 +21,8 @@ static void load_plugin(const struct opt_value *v, struct conf_errors *errors)
     struct err err;
 
     if (v->kind != OPT_IS_STR || *v->str == '\0') {
-        conf_error_at(errors, v, CONF_PLUGINS
+        conf_error_at(errors, v,
+                      CONF_PLUGINS
                       " must be a list of files: [ \"/usr/lib/tarry/lines.so\" ]");
         return;
     }

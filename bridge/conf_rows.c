@@ -69,8 +69,9 @@ const struct opt conf_redis_rows[] = {
 
 static const struct opt http_rows[] = {
     {"listen", OPT_STR, offsetof(struct conf, http.listen), "127.0.0.1:7700",
-     .help = "Address and port, or unix:/path, for jobs and queues over HTTP, and health; "
-             "\"\" opens no listener."},
+     .help =
+         "Address and port, or unix:/path, for jobs and queues over HTTP, and health; "
+         "\"\" opens no listener."},
     HTTPD_ROWS_LIMITS("", struct conf, http, "16KiB", "1MiB", "1000"),
     {0}};
 
@@ -85,7 +86,8 @@ static const struct opt admin_rows[] = {
 #define AT(field) offsetof(struct conf_token, field)
 const struct opt conf_token_rows[] = {
     {"token", OPT_SECRET, AT(token), NULL,
-     .help = "What a client sends as Authorization: Bearer TOKEN; at least 16 characters.",
+     .help =
+         "What a client sends as Authorization: Bearer TOKEN; at least 16 characters.",
      .optional = true},
     {"certificate", OPT_STR, AT(certificate), NULL,
      .help = "Instead of token: the common name or an alternative name in a client's "

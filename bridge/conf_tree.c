@@ -201,8 +201,8 @@ static void take(struct conf_tree *tree, config_setting_t *setting, unsigned dep
                  struct opt_value *v)
 {
     v->name = config_setting_name(setting);
-    v->file = conf_lines_find(&tree->lines, (int)config_setting_source_line(setting),
-                              &v->line);
+    v->file =
+        conf_lines_find(&tree->lines, (int)config_setting_source_line(setting), &v->line);
     switch (config_setting_type(setting)) {
     case CONFIG_TYPE_INT:
     case CONFIG_TYPE_INT64:

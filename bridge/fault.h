@@ -4,8 +4,8 @@
  *
  * `make faults` builds with TARRY_FAULTS; in every other build a point is nothing at all.
  * TARRY_FAULT=K2:kill:17 ends the process by SIGKILL as it passes K2 for the 17th time;
- * stop instead of kill stops it by SIGSTOP, exit calls _exit(1), lose loses what the point
- * stands for.
+ * stop instead of kill stops it by SIGSTOP, exit calls _exit(1), lose loses what the
+ * point stands for.
  *
  *   S1  a source has submitted a job        C1  a claim's reply with jobs was read
  *   S2  an enqueue was written to Redis     K1  a job was handed to its sink

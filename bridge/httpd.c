@@ -297,11 +297,27 @@ void httpd_twin(struct httpd *h, struct httpd *twin)
     h->twin = twin;
 }
 
+/* Of a source that was stopped and comes back. */
+static bool bring_back(struct httpd *h, const struct httpd_route *route, void *arg)
+{
+    for (size_t i = 0; i < h->rows_n; i++) {
+        struct httpd_row *row = &h->rows[i];
+        if (row->route == route && row->gone) {
+            row->arg = arg;
+            row->gone = false;
+            return true;
+        }
+    }
+    return false;
+}
+
 void httpd_serve(struct httpd *h, const struct httpd_route *rows, void *arg)
 {
     if (h->twin)
         httpd_serve(h->twin, rows, arg);
     for (; rows->method; rows++) {
+        if (bring_back(h, rows, arg))
+            continue;
         h->rows = mem_realloc(h->rows, (h->rows_n + 1) * sizeof(*h->rows));
         struct httpd_row *row = &h->rows[h->rows_n++];
         *row = (struct httpd_row){.route = rows, .arg = arg};

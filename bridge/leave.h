@@ -3,8 +3,8 @@
  * leave.h - sources, sinks and routes that a reload has taken out: they end what is on
  * its way, and then go.
  *
- * They stand in bridge->old_sources, old_sinks and old_routes, and nowhere else. A stop of
- * the daemon waits for them as for the others. Loop thread.
+ * They stand in bridge->old_sources, old_sinks and old_routes, and nowhere else. A stop
+ * of the daemon waits for them as for the others. Loop thread.
  */
 #ifndef BRIDGE_LEAVE_H
 #define BRIDGE_LEAVE_H

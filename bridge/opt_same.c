@@ -87,8 +87,8 @@ static void copy_pairs(const void *from, void *to)
     struct opt_pairs *y = to;
     y->v = mem_alloc(x->n * sizeof(*y->v));
     for (y->n = 0; y->n < x->n; y->n++)
-        y->v[y->n] = (struct opt_pair){mem_strdup(x->v[y->n].name),
-                                       mem_strdup(x->v[y->n].value)};
+        y->v[y->n] =
+            (struct opt_pair){mem_strdup(x->v[y->n].name), mem_strdup(x->v[y->n].value)};
 }
 
 static void copy_retry(const void *from, void *to)

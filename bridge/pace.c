@@ -17,19 +17,19 @@
 
 enum {
     TICK_MS = 1000,
-    HOLD_MS = 200,       /* a job waits here so long for its place at the rate, */
-    HOLD_LEAST_MS = 20,  /* the same when many wait: to make up for a late claim; */
-    ROOM_HOLD_MS = 500,  /* or for one in front of it to end; */
-    LEASE_SHARE = 10,    /* but never longer than a tenth of the lease */
-    HELD_SHARE = 4,      /* at most a fourth of the sink's credit waits here */
-    ROOM_AGAIN_MS = 100, /* no room: when the first of those put back asks again */
-    GAP_MAX_MS = 1000,   /* from one of them to the next, at most */
-    PROBE_FIRST_MS = 200,      /* from the probe to the first that follows it */
-    STOPPED_MS = 60000,  /* a stopped target: when its jobs ask again */
-    SPAN_MS = 60000,     /* over which the times of those put back are spread at most */
-    AWAY_MS = 1000,      /* Redis did not answer */
-    LOOK_MS = 60000,     /* a route at rest claims once in so long, */
-    LOOK_FOR_MS = 1100,  /* for so long: more than a tick of its schedulers */
+    HOLD_MS = 200,        /* a job waits here so long for its place at the rate, */
+    HOLD_LEAST_MS = 20,   /* the same when many wait: to make up for a late claim; */
+    ROOM_HOLD_MS = 500,   /* or for one in front of it to end; */
+    LEASE_SHARE = 10,     /* but never longer than a tenth of the lease */
+    HELD_SHARE = 4,       /* at most a fourth of the sink's credit waits here */
+    ROOM_AGAIN_MS = 100,  /* no room: when the first of those put back asks again */
+    GAP_MAX_MS = 1000,    /* from one of them to the next, at most */
+    PROBE_FIRST_MS = 200, /* from the probe to the first that follows it */
+    STOPPED_MS = 60000,   /* a stopped target: when its jobs ask again */
+    SPAN_MS = 60000,      /* over which the times of those put back are spread at most */
+    AWAY_MS = 1000,       /* Redis did not answer */
+    LOOK_MS = 60000,      /* a route at rest claims once in so long, */
+    LOOK_FOR_MS = 1100,   /* for so long: more than a tick of its schedulers */
     FULL_US = 1000 * 1000
 };
 

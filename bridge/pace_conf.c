@@ -56,8 +56,7 @@ bool pace_must_begin_anew(const struct route *route, const struct conf_route *co
     bool limits = pace_has_limits(conf), stops = ops->origin != NULL;
     if (p == NULL)
         return limits || stops;
-    return p->limits != limits || p->stops != stops ||
-           (limits && stops && other_sink);
+    return p->limits != limits || p->stops != stops || (limits && stops && other_sink);
 }
 
 void pace_change(struct pace *p)

@@ -59,8 +59,8 @@ struct source_ops {
      * (bridge/import.h). The source is not started. NULL: it can't. */
     int (*import)(struct source *src, void *self, struct import *im, struct err *err);
     /* For `tarry check --connect`, where nothing is started: reaches the other end once,
-     * and blocks for some PROBE_WAIT_MS at most. Appends what it said; or -1, and err says
-     * what failed and what to do. NULL: there is nothing to reach. */
+     * and blocks for some PROBE_WAIT_MS at most. Appends what it said; or -1, and err
+     * says what failed and what to do. NULL: there is nothing to reach. */
     int (*probe)(const void *self, struct buf *said, struct err *err);
 };
 enum { PROBE_WAIT_MS = 5000 };
@@ -260,8 +260,8 @@ void sink_stopped(struct sink *sink);
 #define TARRY_PLUGIN_ABI 1
 
 struct tarry_plugin {
-    unsigned abi;      /* TARRY_PLUGIN_ABI */
-    unsigned sizes[5]; /* of the structs that cross the line */
+    unsigned abi;                            /* TARRY_PLUGIN_ABI */
+    unsigned sizes[5];                       /* of the structs that cross the line */
     const struct source_ops *const *sources; /* ends with NULL; or NULL: none */
     const struct sink_ops *const *sinks;
 };

@@ -142,6 +142,14 @@ static int parse_port(const char *text, size_t n, const char *otherwise, char **
     return 0;
 }
 
+/* "," is for another complaint; "%" begins the interface of an IPv6 address. */
+static bool is_host(const char *text)
+{
+    while (isalnum((unsigned char)*text) || (*text && strchr("-._:,%", *text)))
+        text++;
+    return *text == '\0';
+}
+
 /* "HOST[:PORT]"; an IPv6 address stands in brackets. Gives host and port. */
 static int parse_place(const char *text, size_t n, const char *otherwise, char **host,
                        char **port, struct err *err)
@@ -163,6 +171,9 @@ static int parse_place(const char *text, size_t n, const char *otherwise, char *
     *host = decode(text, host_n);
     if (*host == NULL)
         return err_set(err, "redis url: bad %%-escape in the host");
+    if (!is_host(*host))
+        return err_set(err, "redis url: a host has letters, digits, \"-\", \"_\" and "
+                            "\".\"; is an @ of the password not written as %%40?");
     return parse_port(rest, (size_t)(end - rest), otherwise, port, err);
 }
 

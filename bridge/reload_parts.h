@@ -69,14 +69,15 @@ bool reload_must_wait(const struct sink_plan *plan);
 
 /* --- reload_step.c --- */
 struct reload_step {
-    const char *what; /* is waited for */
+    const char *what;                                /* is waited for */
     int (*begin)(struct reload *r, struct err *err); /* -1: undo; NULL: nothing to do */
     bool (*through)(struct reload *r);
     bool may_give_up; /* when the limit has passed; else it waits on */
     bool undone;      /* of the row that ends a table: everything is as it was */
 };
-extern const struct reload_step reload_steps[]; /* to the swap; ends with a row of no what */
-extern const struct reload_step reload_undo[];  /* the way back */
+extern const struct reload_step
+    reload_steps[]; /* to the swap; ends with a row of no what */
+extern const struct reload_step reload_undo[]; /* the way back */
 /* A source of the bridge that no part keeps: it ends. */
 bool reload_ends_source(const struct reload *r, const struct source *src);
 bool reload_ends_sink(const struct reload *r, const struct sink *sink);

@@ -88,9 +88,8 @@ static size_t sink_index(const struct conf *conf, const char *name)
 static void plan_pace(struct reload *r, struct route_plan *plan,
                       const struct conf_route *conf, size_t sink)
 {
-    plan->pace_anew =
-        pace_must_begin_anew(plan->now, conf, r->next->sinks[sink]->ops,
-                             r->sinks[sink].now != plan->now->sink);
+    plan->pace_anew = pace_must_begin_anew(plan->now, conf, r->next->sinks[sink]->ops,
+                                           r->sinks[sink].now != plan->now->sink);
 }
 
 static void plan_route(struct reload *r, size_t i)

@@ -86,7 +86,7 @@ void reload_let_go(struct reload *r)
 {
     struct bridge *bridge = r->bridge;
     for (size_t i = 0; i < bridge->source_count; i++)
-        bridge->sources[i]->aside = false; /* goes on at the end of the turn */
+        bridge->sources[i]->aside = false;          /* goes on at the end of the turn */
     for (size_t i = 0; i < bridge->sink_count; i++) /* but for one that does not run */
         bridge->sinks[i]->aside = bridge->started && !bridge->sinks[i]->started;
     for (size_t i = 0; i < bridge->route_count; i++)
@@ -160,8 +160,8 @@ static struct route *new_route(struct reload *r, const struct conf_route *conf)
     must(route_init_to(route, bridge, conf, sink_of(r, conf->to), sink_of(r, conf->dead),
                        &err) == 0);
     route->coming = true;
-    bridge->routes = mem_realloc(bridge->routes,
-                                 (bridge->route_count + 1) * sizeof(*bridge->routes));
+    bridge->routes =
+        mem_realloc(bridge->routes, (bridge->route_count + 1) * sizeof(*bridge->routes));
     bridge->routes[bridge->route_count++] = route;
     return route;
 }
@@ -178,8 +178,9 @@ static bool routes_are_there(struct reload *r)
             plan->now = new_route(r, r->next->routes[i]);
             made = true;
         }
-        all = all && plan->now &&
-              (plan->now->newest || plan->now->sink->rules || !store_is_up(bridge->store));
+        all =
+            all && plan->now &&
+            (plan->now->newest || plan->now->sink->rules || !store_is_up(bridge->store));
     }
     if (made && store_is_up(bridge->store))
         meta_look(bridge->meta);

@@ -47,7 +47,8 @@ static struct conf_sink **place_of_sink(struct conf *conf, const struct conf_sin
     return NULL;
 }
 
-static struct conf_route **place_of_route(struct conf *conf, const struct conf_route *part)
+static struct conf_route **place_of_route(struct conf *conf,
+                                          const struct conf_route *part)
 {
     for (size_t i = 0; i < conf->route_count; i++)
         if (conf->routes[i] == part)

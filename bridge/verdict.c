@@ -22,7 +22,8 @@ void verdict_name(struct source *src, struct job *job, struct slice wanted,
 void verdict_reach(struct source *src, struct job *job, struct verdict *v)
 {
     int bad;
-    *v = (struct verdict){0};
+    v->named = v->unknown = false;
+    v->err.text[0] = '\0'; /* the rest is written below; the texts are large */
     struct route *found = route_for(src, job, &bad, &v->err);
     v->found = found != NULL;
     v->route = found ? found : route_first(src);

@@ -25,7 +25,9 @@ enum {
     /* From the start to the subscription, waiting for the source not counted. */
     READY_TIMEOUT_MS = (PAHO_CONNECT_TIMEOUT_S + 20) * 1000,
     DISCONNECT_WAIT_S = 1,
-    ACK_WAIT_MS = 50, /* for a PUBACK to leave */
+    /* For a PUBACK to leave, and to be read: a socket that closes with messages unread
+     * resets the connection, and what the broker had not read by then is lost to it. */
+    ACK_WAIT_MS = 300,
     LOST_SOON_MS = 5000 /* a link lost so soon after a late answer was dead before it */
 };
 
@@ -160,8 +162,10 @@ static void put_message(const struct mqtt_session *s, struct buf *frame,
 static void hand_over(struct mqtt_session *s, const struct buf *frame)
 {
     pthread_mutex_lock(&s->lock);
-    if (s->stopping)
+    if (s->stopping) {
+        usleep(ACK_WAIT_MS * 1000);
         _exit(0);
+    }
     s->stored = false;
     s->waiting = true;
     s->given_ms = now_ms();

@@ -26,7 +26,7 @@ enum {
     LISTENERS = 6,
     ANSWER_MS = 20, /* for the first byte of an answer */
     MORE_MS = 2,    /* and for more of it */
-    END_MS = 1000,  /* after we have closed our side */
+    END_MS = 10000, /* after we have closed our side: far above the listeners' deadline */
     START_MS = 20000
 };
 
@@ -38,11 +38,14 @@ static const char conf[] =
     "admin: { listen = \"http\"; };\n"
     "daemon: { log = \"error\"; };\n"
     "sources: {\n"
-    "  later: { type = \"later\"; listen = \"unix:%1$s/1\"; };\n"
-    "  lmstfy: { type = \"lmstfy\"; listen = \"unix:%1$s/2\";\n"
-    "            admin_listen = \"unix:%1$s/3\"; skip_token_check = true; };\n"
-    "  delayqueue: { type = \"delayqueue\"; listen = \"unix:%1$s/4\"; };\n"
-    "  camellia: { type = \"camellia\"; listen = \"unix:%1$s/5\"; };\n"
+    "  later: { type = \"later\"; listen = \"unix:%1$s/1\"; deadline = \"500ms\"; };\n"
+    "  lmstfy: { type = \"lmstfy\"; listen = \"unix:%1$s/2\"; deadline = \"500ms\";\n"
+    "            admin_listen = \"unix:%1$s/3\"; admin_deadline = \"500ms\";\n"
+    "            skip_token_check = true; };\n"
+    "  delayqueue: { type = \"delayqueue\"; listen = \"unix:%1$s/4\";\n"
+    "                deadline = \"500ms\"; };\n"
+    "  camellia: { type = \"camellia\"; listen = \"unix:%1$s/5\"; deadline = \"500ms\"; "
+    "};\n"
     "};\n"
     "sinks: { q: { type = \"queue\"; }; g: { type = \"queue\"; global_ids = true; };\n"
     "         hook: { type = \"http\"; url = \"http://127.0.0.1:1/\"; }; };\n"

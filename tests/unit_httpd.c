@@ -155,6 +155,17 @@ static void handle_watched(void *arg, struct httpd_req *req)
 }
 
 static void stop_loop(void *arg);
+static char rows_word[] = "rows", rest_word[] = "rest";
+static struct httpd *listener;
+static const struct httpd_route *served;
+
+/* As a source that is stopped, and comes back. */
+static void handle_again(void *arg, struct httpd_req *req)
+{
+    httpd_unserve(listener, arg);
+    httpd_serve(listener, served, rest_word);
+    httpd_answer(req, 200, NULL, SLICE_LIT("again"));
+}
 
 /* The listener stops while this one waits. */
 static void handle_hold(void *arg, struct httpd_req *req)
@@ -162,8 +173,6 @@ static void handle_hold(void *arg, struct httpd_req *req)
     handle_wait(arg, req);
     loop_defer(stop_loop, NULL);
 }
-
-static char rows_word[] = "rows", rest_word[] = "rest";
 
 static const struct httpd_route rows[] = {
     {"GET", "/later/{}", handle_later, HTTPD_OPEN},
@@ -174,6 +183,7 @@ static const struct httpd_route rows[] = {
     {"*", "/params", handle_params, HTTPD_OPEN},
     {"GET", "/nothing", handle_nothing, HTTPD_OPEN},
     {"GET", "/wait", handle_wait, HTTPD_OPEN},
+    {"GET", "/again", handle_again, HTTPD_OPEN},
     {"GET", "/watched/{}", handle_watched, HTTPD_OPEN},
     {"GET", "/hold/{}", handle_hold, HTTPD_OPEN},
     {0},
@@ -247,6 +257,8 @@ static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
     httpd_set_bodies_max(bodies_max);
     struct httpd *h = httpd_open(&opts, &err);
     assert_non_null(h);
+    listener = h;
+    served = rows;
     httpd_serve(h, rows, rows_word);
     if (with_rest)
         httpd_serve_rest(h, handle_tell, rest_word);
@@ -302,6 +314,17 @@ static void an_unknown_path_or_method_is_told_as_json(void **state)
     answer = talk("DELETE /echo HTTP/1.1\r\n" LAST "\r\n");
     assert_begins(answer, "HTTP/1.1 405 ");
     assert_non_null(strstr(answer, "Allow: GET, HEAD, POST\r\n"));
+}
+
+static void rows_that_were_gone_are_served_by_who_brings_them_back(void **state)
+{
+    (void)state;
+    char *answer = talk("GET /tell/a HTTP/1.1\r\n" HOST "\r\n"
+                        "GET /again HTTP/1.1\r\n" HOST "\r\n"
+                        "GET /tell/b HTTP/1.1\r\n" LAST "\r\n");
+    char *first = strstr(answer, "rows GET /tell/a");
+    assert_non_null(first);
+    assert_non_null(strstr(first, "rest GET /tell/b"));
 }
 
 static void head_is_get_without_the_body(void **state)
@@ -825,6 +848,7 @@ int main(void)
         cmocka_unit_test(a_path_matches_segment_by_segment),
         cmocka_unit_test(requests_in_one_piece_are_answered_in_their_order),
         cmocka_unit_test(an_unknown_path_or_method_is_told_as_json),
+        cmocka_unit_test(rows_that_were_gone_are_served_by_who_brings_them_back),
         cmocka_unit_test(head_is_get_without_the_body),
         cmocka_unit_test(ambiguous_framing_is_refused),
         cmocka_unit_test(a_head_that_could_be_read_in_another_way_is_refused),

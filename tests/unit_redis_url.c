@@ -149,6 +149,9 @@ static void an_error_says_what_is_missing(void **state)
         {"redis+cluster://a,b/m", "not the number"},
         {"redis+cluster://a#1", "behind ?"},
         {"redis://a,b/0", "several hosts"},
+        {"redis://a%20b/0", "a host has letters"},
+        {"redis://a%0d%0ab/0", "a host has letters"},
+        {"redis+cluster://a,b%01", "a host has letters"},
         {"redis://a:1,b:2/0", "port"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

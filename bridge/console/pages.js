@@ -3,7 +3,7 @@
 
 import { button, h, put } from './dom.js';
 
-const LOOKS_MAX = 40; // requests for one page, where a filter lets little through
+const LOOK_MS = 5000; // for one page, where a filter lets little through
 
 // fields: [{ name, label, type, placeholder, options }]; columns: labels; ask(filters, cursor, signal):
 // gives { rows, cursor, looked, enough: it is not to go on for a full page }; cells(item): the first a text,
@@ -92,7 +92,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
     put(said, 'Looking…');
     try {
       cursor = stack[stack.length - 1];
-      for (let i = 0; i < LOOKS_MAX; i++) {
+      for (const begun = Date.now(); Date.now() - begun < LOOK_MS;) {
         const page = await ask({ ...filters(), max: most - items.length }, cursor, signal);
         items.push(...page.rows);
         looked += page.looked;

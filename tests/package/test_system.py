@@ -21,9 +21,7 @@ QUEUE = f"{HTTP}/v1/queues/mails"
 
 @pytest.fixture(scope="module", params=["bookworm", "trixie"])
 def debs(request):
-    built = Debs(request.param)
-    built.dist = request.param
-    return built
+    return Debs(request.param)
 
 
 @pytest.fixture(scope="module")

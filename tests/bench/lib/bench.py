@@ -299,7 +299,7 @@ def bridge():
     """The daemon as a library: a program may have a plugin table of its own."""
     if "bridge" not in done:
         parts = [o for o in BUILD.glob("obj/**/*.o")
-                 if o.name == "lua.o" or (o.parent.name != "tests" and o.name != "main.o" and
+                 if o.parent.name == "obj" or (o.parent.name != "tests" and o.name != "main.o" and
                                           (TOP / o.relative_to(BUILD / "obj")).with_suffix(".c").exists())]
         if not parts:
             raise Missing(f"the daemon's objects are not in {BUILD}/obj: make B={BUILD}")

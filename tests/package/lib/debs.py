@@ -7,6 +7,10 @@ import shutil
 from lib.system import BUILD, TOP, chroot, sh, system
 
 NEXT = "0.1.1"
+# Debian 12 asks for an init script besides; Debian 13 does no more, and an override of ours would be
+# unknown there. The service is made for systemd; without it there is tarry run FILE.
+SUPPRESSED = {"bookworm": "--suppress-tags package-supports-alternative-init-but-no-init.d-script",
+              "trixie": ""}
 
 
 def build_depends():
@@ -35,6 +39,7 @@ class Debs:
     second time, in another folder."""
 
     def __init__(self, dist):
+        self.dist = dist
         self.root = system(dist, "build", build_depends() + ", lintian, build-essential")
         self.out = BUILD / f"{dist}-debs"
         shutil.rmtree(self.out, ignore_errors=True)
@@ -51,4 +56,5 @@ class Debs:
         return next(made.glob("tarry_*.deb"))
 
     def lintian(self):
-        return chroot(self.root, "lintian -EviI --pedantic --allow-root /out/this/*.changes")
+        return chroot(self.root, f"lintian -EviI --pedantic --allow-root {SUPPRESSED[self.dist]} "
+                                 "/out/this/*.changes")

@@ -142,8 +142,12 @@ class Booted:
             ["sh", "-c", f'echo $$ > "{self.group}/cgroup.procs" && exec "$@"', "sh",
              "unshare", "--mount", "--pid", "--fork", "--kill-child", "--net", "--uts", "--ipc",
              "--cgroup", "sh", "-c", BOOT, "sh", str(self.root)])
-        self.wait("systemd to have started all", "systemctl is-system-running | "
-                                                 "grep -Eq 'running|degraded'", 60)
+        try:
+            self.wait("systemd to have started all",
+                      "systemctl is-system-running | grep -Eq 'running|degraded'", 60)
+        except AssertionError:
+            self.end()
+            raise
 
     def first_pid(self):
         task = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children")
