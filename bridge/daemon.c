@@ -233,8 +233,8 @@ static int start_listeners(struct bridge *bridge, struct err *err)
         admin_status_serve(bridge);
         admin_routes_serve(bridge);
         admin_reload_serve(bridge);
-    admin_jobs_serve(bridge);
-    console_serve(bridge);
+        admin_jobs_serve(bridge);
+        console_serve(bridge);
     }
     return 0;
 }

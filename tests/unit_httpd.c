@@ -576,7 +576,7 @@ static void every_form_of_a_request_is_read(void **state)
         {"GET %s HTTP/1.0\r\n\r\n", "body="},
         {"GET %s HTTP/1.1\r\n" LAST "Content-Length: 4\r\n\r\nbody", "body=body"},
         {"GET %s HTTP/1.1\r\n" LAST
-         "Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n1\r\nd\r\n0\r\nT: v\r\n\r\n",
+         "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\nT: v\r\n\r\n",
          "body=abcd"},
         {"GET %s HTTP/1.1\r\n" LAST "expect: 100-Continue\r\nContent-Length: 2\r\n\r\nab",
          "body=ab"},
