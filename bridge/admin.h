@@ -5,6 +5,8 @@
 #ifndef BRIDGE_ADMIN_H
 #define BRIDGE_ADMIN_H
 
+#include <stdbool.h>
+
 struct bridge;
 struct httpd_req;
 
@@ -12,5 +14,7 @@ struct httpd_req;
 void admin_metrics(void *bridge, struct httpd_req *req);
 
 void admin_serve(struct bridge *bridge);
+/* What /readyz says. */
+bool admin_is_ready(const struct bridge *bridge);
 
 #endif

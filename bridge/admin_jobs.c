@@ -28,20 +28,6 @@ struct listing {
     enum job_list_what what;
 };
 
-/* ,"key":"text" or ,"key_base64":"..." */
-static void add_bytes(struct buf *out, const char *name, struct slice bytes)
-{
-    bool text = text_is_utf8(bytes);
-    buf_addf(out, ",\"%s%s\":", name, text ? "" : "_base64");
-    if (text) {
-        text_add_json(out, bytes);
-        return;
-    }
-    buf_add_str(out, "\"");
-    text_add_base64(out, bytes);
-    buf_add_str(out, "\"");
-}
-
 static void add_job(struct buf *out, const struct job_listed *listed,
                     enum job_list_what what)
 {
@@ -60,7 +46,7 @@ static void add_job(struct buf *out, const struct job_listed *listed,
     text_add_json(out, slice_of(listed->tries.error));
     buf_add_str(out, ",\"target\":");
     text_add_json(out, job ? job->target : (struct slice){NULL, 0});
-    add_bytes(out, "key", job ? job->key : (struct slice){NULL, 0});
+    text_add_json_bytes(out, "key", job ? job->key : (struct slice){NULL, 0});
     buf_add_str(out, ",\"source\":");
     text_add_json(out, job ? job->source : (struct slice){NULL, 0});
     buf_addf(out, ",\"bytes\":%zu,\"far\":%s,\"named\":%s%s}", listed->bytes,

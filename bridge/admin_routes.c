@@ -193,9 +193,10 @@ static void on_queues(void *arg, const struct redisReply *reply)
     struct httpd_req *req = arg;
     struct buf out = {0};
     size_t n = redis_items(reply) / 2;
-    if (reply == NULL) {
+    if (reply == NULL || redis_error(reply) != REDIS_NO_ERROR) {
         httpd_add(req, "Retry-After", "1");
-        httpd_error(req, 503, "unavailable", "Redis did not answer; ask again");
+        httpd_error(req, 503, "unavailable", "Redis did not %s; ask again",
+                    reply ? "tell" : "answer");
         return;
     }
     buf_add_str(&out, "{\"queues\":[");

@@ -3,11 +3,11 @@
  * admin_status.c - the daemon at a glance: what it is connected to, and who else is
  * there.
  */
+#include "bridge/admin.h"
 #include "bridge/admin_api.h"
 #include "bridge/alive.h"
 #include "bridge/bridge.h"
 #include "bridge/httpd.h"
-#include "bridge/meta_keep.h"
 #include "bridge/redact.h"
 #include "bridge/reload.h"
 #include "bridge/text.h"
@@ -141,14 +141,12 @@ static void status(void *arg, struct httpd_req *req)
     const struct bridge *bridge = arg;
     struct buf out = {0};
     struct told told = {&out, 0};
-    bool ready =
-        store_is_ready(bridge->store) && meta_is_ready(bridge->meta) && !bridge->draining;
     buf_add_str(&out, "{");
     add_text(&out, "version", TARRY_VERSION);
     buf_addf(&out, ",\"instance\":\"%010" PRIx64 "\",\"started_ms\":%" PRId64 ",",
              bridge->instance, loop_wall_ms() - (loop_mono_ms() - bridge->started_ms));
     buf_addf(&out, "\"now_ms\":%" PRId64, store_now_ms(bridge->store));
-    add_bool(&out, "ready", ready);
+    add_bool(&out, "ready", admin_is_ready(bridge));
     add_bool(&out, "stopping", bridge->draining);
     add_config(&out, bridge);
     add_all_redis(&out, bridge);

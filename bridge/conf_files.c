@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/conf_files.h"
 #include "bridge/buf.h"
-#include "bridge/conf_scan.h"
+#include "bridge/file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static uint64_t add_file(uint64_t print, const char *path)
     struct buf text = {0};
     struct err err;
 
-    if (conf_read_file(path, FILE_MAX_BYTES, &text, &err) == 0)
+    if (file_read(path, FILE_MAX_BYTES, &text, &err) == 0)
         print = add_to_print(print, text.p, text.n);
     else /* there is none: that, too, may have changed */
         print = add_to_print(print, err.text, strlen(err.text));

@@ -7,18 +7,17 @@
  * name, and to follow @include. Whatever else is wrong is left for libconfig to say.
  */
 #include "bridge/conf_scan.h"
+#include "bridge/file.h"
 #include "bridge/mem.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum {
     FILE_MAX_BYTES = 1024 * 1024,
@@ -45,44 +44,6 @@ struct scan {
     struct whole *whole;
     struct conf_errors *errors;
 };
-
-static int read_all(int fd, size_t max_bytes, struct buf *text, struct err *err)
-{
-    size_t start = text->n;
-
-    for (;;) {
-        ssize_t n = read(fd, buf_room(text, 4096), 4096);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_set(err, "%s", strerror(errno));
-        if (n == 0)
-            break;
-        buf_grew(text, (size_t)n);
-        if (text->n - start > max_bytes)
-            return err_set(err, "larger than %zu bytes", max_bytes);
-    }
-    if (text->n > start && memchr(text->p + start, '\0', text->n - start) != NULL)
-        return err_set(err, "holds a NUL byte; is it a text file?");
-    return 0;
-}
-
-int conf_read_file(const char *path, size_t max_bytes, struct buf *text, struct err *err)
-{
-    struct stat st;
-    /* Not blocking, or a named pipe without a writer would hold us up. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-    if (fd < 0)
-        return err_set(err, "%s", strerror(errno));
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return err_set(err, "not a regular file");
-    }
-    int rc = read_all(fd, max_bytes, text, err);
-    close(fd);
-    return rc;
-}
 
 static void scan_text(struct scan *s);
 
@@ -226,7 +187,7 @@ static void include_file(struct scan *outer, const char *path)
     else if (++outer->whole->includes > INCLUDES_MAX)
         conf_error(outer->errors, outer->file, outer->line, "more than %d includes",
                    INCLUDES_MAX);
-    else if (conf_read_file(path, FILE_MAX_BYTES, &text, &err) != 0)
+    else if (file_read(path, FILE_MAX_BYTES, &text, &err) != 0)
         conf_error(outer->errors, outer->file, outer->line, "cannot include %s: %s", path,
                    err.text);
     else if (outer->whole->text->n + text.n > WHOLE_MAX_BYTES)
@@ -243,33 +204,56 @@ static void include_file(struct scan *outer, const char *path)
     free(real);
 }
 
+/* A folder that can't be read is not one without files. */
+static int on_glob_error(const char *path, int error)
+{
+    (void)path;
+    errno = error;
+    return error != ENOENT;
+}
+
 /* Of a folder its files *.conf, of a pattern what fits it; none is fine. In the order of
  * their names, byte by byte. */
-static void include_many(struct scan *s, const char *pattern)
+static void include_many(struct scan *s, const char *pattern, const char *as_written)
 {
     glob_t found;
-    int code = glob(pattern, 0, NULL, &found);
+    int code = glob(pattern, 0, on_glob_error, &found);
     if (code != 0 && code != GLOB_NOMATCH)
-        conf_error(s->errors, s->file, s->line, "cannot include %s: %s", pattern,
+        conf_error(s->errors, s->file, s->line, "cannot include %s: %s", as_written,
                    strerror(errno));
     for (size_t i = 0; code == 0 && i < found.gl_pathc; i++)
         include_file(s, found.gl_pathv[i]);
     globfree(&found);
 }
 
-static void include(struct scan *s, struct buf *path)
+/* So that glob() takes it as it stands. */
+static void add_literally(struct buf *pattern, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strchr("*?[\\", text[i]) != NULL)
+            buf_add_str(pattern, "\\");
+        buf_add(pattern, &text[i], 1);
+    }
+}
+
+/* dir_n: so much of it is our folder, the rest is written in the file. */
+static void include(struct scan *s, struct buf *path, size_t dir_n)
 {
     struct stat st;
+    struct buf pattern = {0};
     const char *text = buf_str(path);
     bool folder = stat(text, &st) == 0 && S_ISDIR(st.st_mode);
+    add_literally(&pattern, text, folder ? path->n : dir_n);
     if (folder) {
-        buf_add_str(path, text[path->n - 1] == '/' ? "*.conf" : "/*.conf");
-        include_many(s, buf_str(path));
-    } else if (strpbrk(text, "*?[") != NULL) {
-        include_many(s, text);
+        buf_add_str(&pattern, text[path->n - 1] == '/' ? "*.conf" : "/*.conf");
+        include_many(s, buf_str(&pattern), text);
+    } else if (strpbrk(text + dir_n, "*?[") != NULL) {
+        buf_add_str(&pattern, text + dir_n);
+        include_many(s, buf_str(&pattern), text);
     } else {
         include_file(s, text);
     }
+    buf_free(&pattern);
 }
 
 /* The files stand in the place of the word in the whole text. */
@@ -288,9 +272,10 @@ static void scan_include(struct scan *s)
     size_t n = (size_t)(s->p - name);
     if (*name != '/' && strcmp(s->dir, ".") != 0)
         buf_addf(&path, "%s/", s->dir);
+    size_t dir_n = path.n;
     buf_add(&path, name, n - 1);
     s->given = s->p;
-    include(s, &path);
+    include(s, &path, dir_n);
     begin_stretch(s);
     buf_free(&path);
 }
@@ -344,7 +329,7 @@ void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
     struct scan s = {
         .real = real, .line = 1, .dir = dir, .whole = &whole, .errors = errors};
 
-    if (conf_read_file(file, FILE_MAX_BYTES, &own, &err) != 0) {
+    if (file_read(file, FILE_MAX_BYTES, &own, &err) != 0) {
         conf_error(errors, NULL, 0, "cannot read it: %s", err.text);
     } else {
         s.p = buf_str(&own);

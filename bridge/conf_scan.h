@@ -22,7 +22,4 @@ void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
 /* Gives "." where file names no folder; the caller frees it. */
 char *conf_dir_of(const char *file);
 
-/* Appends the content of a regular file of at most max_bytes, without a NUL in it. */
-int conf_read_file(const char *path, size_t max_bytes, struct buf *text, struct err *err);
-
 #endif

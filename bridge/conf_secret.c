@@ -22,7 +22,13 @@ static void tell(const struct opt_value *v, const char *where, const char *name,
                  where, name, *of ? "." : "", of);
 }
 
-/* Of a URL only a password is secret. */
+/* Of a URL only a password is secret, of "embedded", which stands in its place, nothing.
+ */
+static bool is_secret(const struct opt *row)
+{
+    return row->type == OPT_SECRET && strcmp(row->name, "url") != 0;
+}
+
 static bool tells_secret(const struct opt_value *v, bool secret)
 {
     if (!is_literal(v))
@@ -44,7 +50,7 @@ void conf_secret_look(const struct opt *row, const struct opt_value *v, const ch
 {
     if (row->type == OPT_FILE || row->type == OPT_KEY_FILE)
         look_at_file(row, v, where, errors);
-    else if (row->type < OPT_INT && tells_secret(v, row->type == OPT_SECRET))
+    else if (row->type < OPT_INT && tells_secret(v, is_secret(row)))
         tell(v, where, row->name, "", errors);
     if (row->type != OPT_LIST && row->type != OPT_PAIRS)
         return;

@@ -9,6 +9,7 @@
  */
 #include "bridge/conf_tree.h"
 #include "bridge/conf_scan.h"
+#include "bridge/file.h"
 #include "bridge/mem.h"
 
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static void warn_if_open_to_all(const struct conf_tree *tree, const char *path)
 static int fill_from_path(const struct conf_tree *tree, const char *path, struct buf *out,
                           struct err *err)
 {
-    int rc = conf_read_file(path, SECRET_MAX_BYTES, out, err);
+    int rc = file_read(path, SECRET_MAX_BYTES, out, err);
     if (rc != 0)
         return err_in(err, path);
     warn_if_open_to_all(tree, path);

@@ -143,19 +143,34 @@ int ctl_routes(struct cli_order *o)
 
 /* --- pause, resume, drain --- */
 
-/* Jobs of a route that wait or are on their way; -1: *code says why that is not known. */
+/* Jobs of a route that wait or are on their way; -1: not known, for Redis does not tell,
+ * or *code says why. */
 static int64_t jobs_left(struct cli_order *o, const char *route, int *code)
 {
     struct buf path = {0};
     add_route_path(&path, route);
     json_t *answer = ctl_http_ask(
         o->http, &(struct ctl_ask){.method = "GET", .path = buf_str(&path)}, code);
-    const json_t *found = json_array_get(json_object_get(answer, "routes"), 0);
-    int64_t n = json_integer_value(json_object_get(found, "pending")) +
-                json_integer_value(json_object_get(found, "in_flight"));
+    const json_t *found = json_array_get(json_object_get(answer, "routes"), 0),
+                 *pending = json_object_get(found, "pending"),
+                 *in_flight = json_object_get(found, "in_flight");
+    int64_t n = json_is_integer(pending) && json_is_integer(in_flight)
+                    ? json_integer_value(pending) + json_integer_value(in_flight)
+                    : -1;
     buf_free(&path);
     json_decref(answer);
-    return answer ? n : -1;
+    return n;
+}
+
+/* Of all the routes; -1: not known, of one of them at least. */
+static int64_t all_jobs_left(struct cli_order *o, int *code)
+{
+    int64_t left = 0;
+    for (unsigned i = 0; i < o->place_count && *code == EX_OK; i++) {
+        int64_t n = jobs_left(o, o->place[i], code);
+        left = n < 0 || left < 0 ? -1 : left + n;
+    }
+    return left;
 }
 
 static int wait_for_end(struct cli_order *o)
@@ -165,16 +180,12 @@ static int wait_for_end(struct cli_order *o)
     int64_t left;
     ctl_catch_interrupt();
     do {
-        left = 0;
-        for (unsigned i = 0; i < o->place_count && code == EX_OK; i++) {
-            int64_t n = jobs_left(o, o->place[i], &code);
-            left += n > 0 ? n : 0;
-        }
+        left = all_jobs_left(o, &code);
         snprintf(text, sizeof(text), "%" PRId64 " jobs left", left);
-        ctl_progress(text);
-    } while (code == EX_OK && left > 0 && !ctl_interrupted() && usleep(LOOK_US) == 0);
+        ctl_progress(left < 0 ? "Redis does not tell how many jobs are left" : text);
+    } while (code == EX_OK && left != 0 && !ctl_interrupted() && usleep(LOOK_US) == 0);
     ctl_progress(NULL);
-    return code == EX_OK && left > 0 ? CLI_INTERRUPTED : code;
+    return code == EX_OK && left != 0 ? CLI_INTERRUPTED : code;
 }
 
 int ctl_control(struct cli_order *o)

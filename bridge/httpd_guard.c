@@ -28,6 +28,15 @@ void httpd_protect(struct httpd *h, const struct tokens *tokens)
     h->tokens = tokens;
 }
 
+/* Any page may have a browser send this, from where it is trusted: where nobody is asked
+ * for a token, or along with the certificate of its user. Browsers say where the page is
+ * from; others say nothing. */
+static bool is_of_other_site(const struct httpd_req *req)
+{
+    struct slice site = httpd_header(req, "sec-fetch-site");
+    return site.p && !slice_is(site, "same-origin") && !slice_is(site, "none");
+}
+
 /* The token of "Bearer TOKEN"; p NULL: it is nothing of that kind. */
 static struct slice bearer(struct slice header)
 {
@@ -73,7 +82,11 @@ enum httpd_refusal httpd_guard(struct httpd_req *req, enum httpd_role role)
     enum httpd_refusal why;
     if ((h->roles & 1U << role) == 0)
         return NOT_HERE;
-    if (h->tokens == NULL || role == HTTPD_OPEN || role == HTTPD_PAGE)
+    if (role == HTTPD_OPEN || role == HTTPD_PAGE)
+        return NOT_REFUSED;
+    if (httpd_changes_state(req->method) && is_of_other_site(req))
+        return OTHER_SITE;
+    if (h->tokens == NULL)
         return NOT_REFUSED;
     const struct token *token = find(req, &why);
     if (token) {

@@ -64,6 +64,7 @@ enum httpd_refusal {
     NO_TOKEN,
     BAD_TOKEN,
     NO_ROLE,
+    OTHER_SITE,
     TOO_LARGE,
     CROWDED,
     DRAINED,

@@ -35,6 +35,8 @@ static const struct {
     [NO_ROLE] = {"no-role", "the role for this is not among those of ", " in tokens: { }",
                  "WWW-Authenticate",
                  "Bearer realm=\"tarry\", error=\"insufficient_scope\"", 403, false},
+    [OTHER_SITE] = {"other-site", "the page that asks for this is of another site", "",
+                    NULL, NULL, 403, false},
     [TOO_LARGE] = {"oversize", "the body is larger than the ", " bytes allowed", NULL,
                    NULL, 413, false},
     [CROWDED] = {"full", "too many bodies are being received; send it again", "",

@@ -2,7 +2,7 @@
 #include "bridge/import_cli.h"
 #include "bridge/buf.h"
 #include "bridge/cli_parts.h"
-#include "bridge/conf_scan.h"
+#include "bridge/file.h"
 #include "bridge/import_parts.h"
 #include "bridge/redact.h"
 
@@ -23,7 +23,7 @@ static int read_env(const char *name, struct buf *out, struct err *err)
 
 static int read_file(const char *path, struct buf *out, struct err *err)
 {
-    if (conf_read_file(path, URL_MAX_BYTES, out, err) < 0)
+    if (file_read(path, URL_MAX_BYTES, out, err) < 0)
         return err_in(err, path);
     while (out->n > 0 && out->p[out->n - 1] == '\n')
         out->n--;

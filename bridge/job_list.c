@@ -110,6 +110,8 @@ static void listing_free(struct listing *l)
 {
     for (unsigned i = 0; i < l->count; i++)
         row_free(l->rows[i]);
+    if (l->route)
+        l->route->refs--;
     parts_free(l);
     free(l->rows);
     free(l->texts);
@@ -314,6 +316,8 @@ void job_list(struct bridge *bridge, struct slice route, const struct job_list_q
     struct listing *l = mem_alloc(sizeof(*l));
     must(q->max > 0 && q->max <= JOB_LIST_MAX);
     l->route = route_of_name(bridge, route);
+    if (l->route)
+        l->route->refs++; /* a queue's bucket is none of its route's */
     l->q = *q;
     l->cb = cb;
     l->arg = arg;

@@ -31,6 +31,8 @@ static void answer(void *arg)
 {
     struct moving *m = arg;
     m->cb(m->arg, m->code, m->due_ms);
+    if (m->route)
+        m->route->refs--;
     free(m);
 }
 
@@ -117,6 +119,8 @@ void job_move(struct bridge *bridge, struct slice route, const struct job_move *
 {
     struct moving *m = mem_alloc(sizeof(*m));
     m->route = route_of_name(bridge, route);
+    if (m->route)
+        m->route->refs++; /* a queue's bucket is none of its route's */
     m->at_ms = how->at_ms;
     m->after_ms = how->after_ms;
     m->cb = cb;

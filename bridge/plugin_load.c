@@ -66,6 +66,9 @@ static int check_file(const char *path, struct err *err)
     if (st.st_mode & S_IWOTH)
         return err_set(err, "everybody may write it, and so run code in the daemon; "
                             "take that right away: chmod o-w");
+    if ((st.st_mode & S_IWGRP) && st.st_gid != 0 && st.st_gid != getegid())
+        return err_set(err, "its group may write it, and so run code in the daemon; take "
+                            "that right away: chmod g-w");
     if (st.st_uid != 0 && st.st_uid != geteuid())
         return err_set(err,
                        "belongs to user %u, who could run code in the daemon; it must "
@@ -78,6 +81,8 @@ static int check_file(const char *path, struct err *err)
 
 static const size_t field_sizes[] = {
     [OPT_STR] = sizeof(char *),
+    [OPT_FILE] = sizeof(char *),
+    [OPT_KEY_FILE] = sizeof(char *),
     [OPT_SECRET] = sizeof(char *),
     [OPT_INT] = sizeof(int64_t),
     [OPT_REAL] = sizeof(double),

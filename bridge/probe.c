@@ -9,7 +9,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { REDIS_PATIENCE_MS = 5000, URL_TEXT = 256 };
+enum { REDIS_PATIENCE_MS = 5000, LINE_TEXT = 2048 };
 
 struct paper {
     bool human;
@@ -18,29 +18,41 @@ struct paper {
 
 /* --- a line --- */
 
-static json_t *text_of(struct slice s)
+/* In UTF-8, and without what is secret in it: brokers and configurations say anything. */
+static json_t *text_of(const char *text)
 {
-    return json_stringn_nocheck(s.p ? s.p : "", s.n);
+    char shown[LINE_TEXT];
+    json_t *v = json_string(redact_text(shown, sizeof(shown), text));
+    return v ? v : json_string("(no UTF-8)");
+}
+
+static void add_text(struct buf *line, const char *text)
+{
+    char shown[LINE_TEXT];
+    ctl_text_add(line, slice_of(redact_text(shown, sizeof(shown), text)));
 }
 
 /* why: what failed; "": it answers, and said that. */
 static void tell(struct paper *paper, const char *kind, const char *name,
-                 struct slice what, const char *said, const char *why)
+                 const char *what, const char *said, const char *why)
 {
     bool good = *why == '\0';
     struct buf line = {0};
     paper->failed += !good;
     if (!paper->human) {
-        json_t *v =
-            json_pack("{ss, ss, so, sb, ss, ss}", "kind", kind, "name", name, "what",
-                      text_of(what), "ok", good, "said", said, "error", why);
+        json_t *v = json_pack("{ss, ss, so, sb, so, so}", "kind", kind, "name", name,
+                              "what", text_of(what), "ok", good, "said", text_of(said),
+                              "error", text_of(why));
         ctl_print_json(v, JSON_COMPACT);
         json_decref(v);
         return;
     }
-    ctl_text_add(&line, what);
-    printf("%-6s %-6s %s%s%s: %s\n", good ? "ok" : "FAILED", kind, name,
-           line.n > 0 ? " " : "", buf_str(&line), good ? said : why);
+    buf_addf(&line, "%-6s %-6s %s%s", good ? "ok" : "FAILED", kind, name,
+             *what ? " " : "");
+    add_text(&line, what);
+    buf_add_str(&line, ": ");
+    add_text(&line, good ? said : why);
+    puts(buf_str(&line));
     buf_free(&line);
 }
 
@@ -57,12 +69,10 @@ static void tell_start(const char *kind, const char *name)
 static void tell_store(struct paper *paper, const char *name, const struct conf_redis *c,
                        const struct store *st, const struct err *err)
 {
-    char url[URL_TEXT];
     const char *why = st == NULL || err->text[0] != '\0' ? err->text
                       : store_is_up(st)                  ? ""
                                                          : store_trouble(st);
-    tell(paper, "redis", name, slice_of(redact_text(url, sizeof(url), c->url)),
-         "it answers", why);
+    tell(paper, "redis", name, c->url, "it answers", why);
 }
 
 /* A private server is the daemon's own: it is not started for this. */
@@ -72,8 +82,8 @@ static void probe_redis(struct paper *paper, struct conf *conf)
     struct tool tool = {.bridge = &bridge};
     struct err err = {""};
     if (strcmp(conf->redis.url, "embedded") == 0) {
-        tell(paper, "redis", "redis", SLICE_LIT("embedded"),
-             "tarry runs it itself, with the daemon", "");
+        tell(paper, "redis", "redis", "embedded", "tarry runs it itself, with the daemon",
+             "");
         return;
     }
     tell_start("redis", "");
@@ -100,7 +110,7 @@ static void probe_listener(struct paper *paper, const char *name,
     if (*opts->listen == '\0' || opts->tls_cert == NULL)
         return;
     int bad = httpd_check(opts, &err);
-    tell(paper, "listen", name, slice_of(opts->listen), "its certificate can be used",
+    tell(paper, "listen", name, opts->listen, "its certificate can be used",
          bad < 0 ? err.text : "");
 }
 
@@ -115,7 +125,7 @@ static void probe_source(struct paper *paper, const struct conf_source *source)
     tell_start("source", source->name);
     int bad = source->ops->probe(source->self, &said, &err);
     ctl_progress(NULL);
-    tell(paper, "source", source->name, slice_of(source->ops->name), buf_str(&said),
+    tell(paper, "source", source->name, source->ops->name, buf_str(&said),
          bad < 0 ? err.text : "");
     buf_free(&said);
 }
@@ -131,7 +141,7 @@ static void probe_target(struct paper *paper, const struct conf_sink *sink,
     tell_start("sink", sink->name);
     int bad = sink->ops->probe(sink->self, &target, &said, &err);
     ctl_progress(NULL);
-    tell(paper, "sink", sink->name, slice_of(text && *text ? text : sink->ops->name),
+    tell(paper, "sink", sink->name, text && *text ? text : sink->ops->name,
          buf_str(&said), bad < 0 ? err.text : "");
     tmpl_free(tmpl);
     buf_free(&said);

@@ -75,6 +75,14 @@ static bool begins_word(const struct look *l)
     return l->p == l->text || !strchr(NAME_BYTES, l->p[-1]);
 }
 
+/* Up to the quote that ends a text of JSON: not one behind a backslash. */
+static const char *end_of_quoted(const char *p)
+{
+    while (*p != '\0' && *p != '"')
+        p += *p == '\\' && p[1] != '\0' ? 2 : 1;
+    return p;
+}
+
 /* NAME=value, "NAME":"value", and "Authorization: all the rest of the line". */
 static bool find_named(struct look *l)
 {
@@ -99,7 +107,8 @@ static bool find_named(struct look *l)
     p += strspn(p, " ");
     const bool quoted = *p == '"';
     l->from = p + quoted;
-    l->end = l->from + strcspn(l->from, quoted ? "\"" : " \t\r\n&;,\"')}");
+    l->end =
+        quoted ? end_of_quoted(l->from) : l->from + strcspn(l->from, " \t\r\n&;,\"')}");
     return true;
 }
 

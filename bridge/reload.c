@@ -171,16 +171,26 @@ static bool read_next(struct reload *r)
     return r->errors.n == 0;
 }
 
+/* What the stop has interrupted is still there, and stays. */
+static void turn_away(struct reload *r)
+{
+    fail(r, "", "the daemon is stopping");
+    log_each_line(LOG_ERROR, buf_slice(&r->errors));
+    answer_all(r, false);
+    buf_clear(&r->errors);
+}
+
 static void begin(struct reload *r)
 {
     struct err err;
     r->asking = r->waiting;
     r->waiting = NULL;
-    notify_reloading();
     if (r->bridge->draining) {
-        fail(r, "", "the daemon is stopping");
-        refuse(r);
-    } else if (!read_next(r)) {
+        turn_away(r);
+        return;
+    }
+    notify_reloading();
+    if (!read_next(r)) {
         if (r->next && r->sinks)
             reload_let_go(r);
         refuse(r);

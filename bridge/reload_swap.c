@@ -84,6 +84,8 @@ static void swap_sources(struct reload *r)
         if (sources[i] == r->sources[i].old)
             keep_source(r, i);
         else if (r->sources[i].old) {
+            sources[i]->received += r->sources[i].old->received;
+            sources[i]->unrouted += r->sources[i].old->unrouted;
             sources[i]->sessions_lost = r->sources[i].old->sessions_lost;
             sources[i]->rewinds = r->sources[i].old->rewinds;
         }
@@ -244,6 +246,7 @@ static void begin_late(struct bridge *bridge)
 
 static void go_on(struct bridge *bridge)
 {
+    route_states_changed(bridge->states);
     begin_late(bridge);
     for (size_t i = 0; i < bridge->sink_count; i++)
         bridge->sinks[i]->timeout_ms =

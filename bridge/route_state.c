@@ -53,7 +53,7 @@ static bool all_drain(const struct source *src)
     const struct bridge *bridge = src->bridge;
     bool fed = false;
     for (size_t i = 0; i < bridge->route_count; i++) {
-        if (!comes_from(bridge->routes[i], src))
+        if (bridge->routes[i]->coming || !comes_from(bridge->routes[i], src))
             continue;
         if (bridge->routes[i]->state != ROUTE_DRAINING)
             return false;
@@ -141,6 +141,12 @@ void route_states_read(struct route_states *states)
     const struct slice args[] = {SLICE_LIT("HGETALL"), buf_slice(&key)};
     store_command(states->bridge->store, args, 2, on_read, states);
     buf_free(&key);
+}
+
+void route_states_changed(struct route_states *states)
+{
+    mark_sources(states->bridge);
+    route_states_read(states);
 }
 
 void route_states_told(struct route_states *states, struct slice name)

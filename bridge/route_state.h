@@ -38,6 +38,8 @@ bool route_states_known(const struct route_states *states);
 void route_states_read(struct route_states *states);
 /* Another instance says name, or (p NULL) may have while nobody listened. */
 void route_states_told(struct route_states *states, struct slice name);
+/* A reload brought other routes or sources: before any of these goes on. */
+void route_states_changed(struct route_states *states);
 /* Once a second. */
 void route_states_tick(struct route_states *states);
 

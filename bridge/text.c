@@ -193,3 +193,16 @@ bool text_is_header_value(struct slice s)
     }
     return true;
 }
+
+void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes)
+{
+    bool text = text_is_utf8(bytes);
+    buf_addf(out, ",\"%s%s\":", name, text ? "" : "_base64");
+    if (text) {
+        text_add_json(out, bytes);
+        return;
+    }
+    buf_add_str(out, "\"");
+    text_add_base64(out, bytes);
+    buf_add_str(out, "\"");
+}

@@ -22,6 +22,8 @@ void text_add_percent(struct buf *out, struct slice s, const char *keep);
  * null. */
 void text_add_json(struct buf *out, struct slice s);
 bool text_is_utf8(struct slice s);
+/* Appends ,"NAME":"text", or ,"NAME_base64":"..." where it is no UTF-8. */
+void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
 
 void text_add_base64(struct buf *out, struct slice s);
 /* Appends what s stands for; -1: not base64. Padding may be left out. */

@@ -456,25 +456,11 @@ static void show_headers(struct buf *out, const struct job *job)
     buf_add_str(out, "}");
 }
 
-/* As text where it is text, else as base64 under another name. */
-static void show_bytes(struct buf *out, const char *name, struct slice bytes)
-{
-    bool text = text_is_utf8(bytes);
-    buf_addf(out, ",\"%s%s\":", name, text ? "" : "_base64");
-    if (text) {
-        text_add_json(out, bytes);
-        return;
-    }
-    buf_add_str(out, "\"");
-    text_add_base64(out, bytes);
-    buf_add_str(out, "\"");
-}
-
 void http_job_members(struct buf *out, const struct job *job)
 {
-    show_bytes(out, "key", job->key);
+    text_add_json_bytes(out, "key", job->key);
     show_headers(out, job);
-    show_bytes(out, "payload", job->payload);
+    text_add_json_bytes(out, "payload", job->payload);
 }
 
 void http_job_show(struct buf *out, struct slice id, const struct found_reply *found)

@@ -2,17 +2,15 @@
 #include "sources/kafka_token.h"
 
 #include "bridge/buf.h"
+#include "bridge/file.h"
 #include "bridge/json.h"
 #include "bridge/mem.h"
 #include "bridge/text.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <curl/curl.h>
 
@@ -122,6 +120,15 @@ static int claims_of(const char *token, struct buf *out)
     return rc;
 }
 
+/* Of a number of seconds that somebody says, until the year 5138 at most. The text goes
+ * on behind it: "}". */
+static int64_t ms_of_seconds(const char *text)
+{
+    const double s = strtod(text, NULL);
+
+    return s > 0 ? (int64_t)((s < 1e11 ? s : 1e11) * 1000) : 0;
+}
+
 /* What the token says itself: its claim "exp", seconds. 0: nothing. */
 static int64_t said_end_ms(const char *token)
 {
@@ -136,7 +143,7 @@ static int64_t said_end_ms(const char *token)
     if (claims_of(token, &text) == 0 &&
         json_read(buf_slice(&text), fields, &claims, &room) == 0 && claims.exp.p &&
         isdigit((unsigned char)*claims.exp.p))
-        end_ms = (int64_t)(strtod(claims.exp.p, NULL) * 1000); /* the text goes on: "}" */
+        end_ms = ms_of_seconds(claims.exp.p);
     buf_free(&text);
     buf_free(&room);
     return end_ms;
@@ -144,20 +151,10 @@ static int64_t said_end_ms(const char *token)
 
 /* ------------------------------------------------------------------ from a file */
 
-static int read_token(int fd, struct buf *out, struct err *err)
+static int read_token(const char *path, struct buf *out, struct err *err)
 {
-    for (;;) {
-        ssize_t n = read(fd, buf_room(out, 4096), 4096);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_set(err, "%s", strerror(errno));
-        if (n == 0)
-            break;
-        buf_grew(out, (size_t)n);
-        if (out->n > TOKEN_MAX_BYTES)
-            return err_set(err, "larger than %d bytes", TOKEN_MAX_BYTES);
-    }
+    if (file_read(path, TOKEN_MAX_BYTES, out, err) < 0)
+        return -1;
     while (out->n > 0 && isspace((unsigned char)out->p[out->n - 1]))
         out->n--;
     return out->n > 0 ? 0 : err_set(err, "it is empty");
@@ -166,12 +163,8 @@ static int read_token(int fd, struct buf *out, struct err *err)
 static int from_file(const char *path, struct kafka_token *token, struct err *err)
 {
     struct buf text = {0};
-    /* Not blocking, or a named pipe without a writer would hold us up. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int rc = fd < 0 ? err_set(err, "%s", strerror(errno)) : read_token(fd, &text, err);
+    int rc = read_token(path, &text, err);
 
-    if (fd >= 0)
-        close(fd);
     if (rc == 0) {
         const int64_t look_ms = wall_ms() + LIFE_GUESSED_MS;
         token->value = mem_strdup(buf_str(&text));
@@ -232,7 +225,7 @@ static int read_answer(struct slice body, long status, struct kafka_token *token
     if (rc == 0) {
         token->value = mem_strndup(said.token.p, said.token.n);
         const char *seconds = said.expires_in.p ? said.expires_in.p : "0";
-        const int64_t life_ms = 1000 * strtoll(seconds + (*seconds == '"'), NULL, 10);
+        const int64_t life_ms = ms_of_seconds(seconds + (*seconds == '"'));
         token->ends_ms = life_ms > 0 ? wall_ms() + life_ms : said_end_ms(token->value);
         if (token->ends_ms == 0)
             token->ends_ms = wall_ms() + LIFE_GUESSED_MS;

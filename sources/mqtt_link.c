@@ -26,8 +26,8 @@ static int check_tls(const struct mqtt_link *link, bool tls, struct err *err)
     if (link->key_password && link->cert_file == NULL)
         return err_set(err, "key_password needs cert_file beside it");
     for (size_t i = 0; i < link->alpn.n; i++)
-        if (strlen(link->alpn.v[i]) > ALPN_MAX_BYTES)
-            return err_set(err, "alpn: a name has at most %d bytes", ALPN_MAX_BYTES);
+        if (*link->alpn.v[i] == '\0' || strlen(link->alpn.v[i]) > ALPN_MAX_BYTES)
+            return err_set(err, "alpn: a name has 1 to %d bytes", ALPN_MAX_BYTES);
     return 0;
 }
 

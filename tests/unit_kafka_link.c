@@ -188,6 +188,7 @@ static void a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes(void **st
     } cases[] = {{"{\"sub\":\"a?>\",\"exp\":", "}", 100, 100},
                  {"{\"exp\":", ".25,\"x\":1}", 100, 100},
                  {"{\"exp\":", "}", 9999, 300}, /* the file may be renewed before */
+                 {"{\"exp\":", "000000000000000000000}", 9999, 300}, /* no int64_t */
                  {"{\"exp\":", "}", -5, -1},
                  {"{\"exp\":", "}", 1, -1},
                  {"{\"exp\":\"", "\"}", 100, 300},

@@ -94,7 +94,7 @@ static void a_wrong_address_is_refused_without_being_repeated(void **state)
 static void options_that_do_not_go_together_are_refused(void **state)
 {
     char plain[] = "mqtt://b", with_user[] = "mqtt://u:p@b", x[] = "x", empty[] = "";
-    char long_name[257] = "", *names[] = {x, long_name};
+    char long_name[257] = "", *names[] = {x, long_name}, *no_name[] = {empty, x};
     memset(long_name, 'a', 256);
     const struct mqtt_link good[] = {{BASE},
                                      {BASE, .alpn = {names, 1}},
@@ -102,12 +102,17 @@ static void options_that_do_not_go_together_are_refused(void **state)
                                      {BASE, .ca_file = x, .cert_file = x, .key_file = x},
                                      {.url = with_user},
                                      {.url = plain, .client_id = x}};
-    const struct mqtt_link bad[] = {
-        {.url = plain, .ca_file = x},  {.url = plain, .cert_file = x},
-        {BASE, .key_file = x},         {BASE, .key_password = x},
-        {BASE, .alpn = {names, 2}},    {.url = plain, .alpn = {names, 1}},
-        {BASE, .password = x},         {BASE, .client_id = empty},
-        {.url = with_user, .user = x}, {.url = with_user, .password = x}};
+    const struct mqtt_link bad[] = {{.url = plain, .ca_file = x},
+                                    {.url = plain, .cert_file = x},
+                                    {BASE, .key_file = x},
+                                    {BASE, .key_password = x},
+                                    {BASE, .alpn = {names, 2}},
+                                    {.url = plain, .alpn = {names, 1}},
+                                    {BASE, .alpn = {no_name, 2}},
+                                    {BASE, .password = x},
+                                    {BASE, .client_id = empty},
+                                    {.url = with_user, .user = x},
+                                    {.url = with_user, .password = x}};
     (void)state;
     for (size_t i = 0; i < COUNT(good); i++)
         assert_int_equal(mqtt_link_check(&good[i], NULL), 0);

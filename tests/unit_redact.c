@@ -34,6 +34,7 @@ static const struct {
     {"sasl.password = x, sasl.password=hunter2 set",
      "sasl.password = x, sasl.password=*** set"},
     {"{\"access_token\":\"abc\",\"n\":1}", "{\"access_token\":\"***\",\"n\":1}"},
+    {"{\"password\":\"a\\\"bcd\",\"n\":1}", "{\"password\":\"***\",\"n\":1}"},
     {"{\"client_secret\": \"abc\"}", "{\"client_secret\": \"***\"}"},
     {"key=orders-17 id=4", NULL},
     {"token_url=https://idp.example/token", NULL},

@@ -19,10 +19,19 @@ let asking = null;  // aborts the requests of the poll that is on its way
 let heard_ms = 0;
 let running = false; // else somebody is to log in
 
+// As it stands where it is no escape: somebody typed it.
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 // #/ routes, #/status, #/route/NAME
 function place() {
   const [name, ...rest] = location.hash.replace(/^#\/?/, '').split('/');
-  return { name: name || 'routes', argument: rest.map(decodeURIComponent).join('/') };
+  return { name: name || 'routes', argument: rest.map(decoded).join('/') };
 }
 
 const views = {

@@ -242,6 +242,9 @@ const scenarios = {
 
   // Without a mouse: a route, a job, what it holds, and back.
   async keys() {
+    await goto('/route/%'); // somebody's typing: no escape
+    await shows('No route % is known yet.');
+    await page.locator('#health.good').waitFor();
     await goto('/');
     await page.locator('.routes tbody tr').first().waitFor();
     await page.keyboard.press('/');

@@ -2,6 +2,7 @@
 """The admin API for the daemon, its routes and their jobs: what it shows is so, and what it does is
 done. Who may ask: test_tokens.py. Paused and draining routes: test_control.py."""
 import json
+import signal
 import threading
 import time
 import urllib.parse
@@ -15,7 +16,7 @@ from lib.servers import Redis, wait_for
 class Yard:
     """Routes r (to a server that answers 200), k (in the order of keys), q (to queues)."""
 
-    def __init__(self, bench, options="", redis_options="", more=""):
+    def __init__(self, bench, options="", redis_options="", more="", daemon=""):
         self.bench, self.answer = bench, 200
         self.hook = bench.keep(collect.FromHttp(
             lambda arrival: self.answer(arrival) if callable(self.answer) else self.answer))
@@ -26,7 +27,8 @@ class Yard:
                        k: {{ from = "http"; to = "hook"; match = "k"; order = "key"; }};
                        q: {{ from = "http"; to = "q"; }}; }}; {more}'''
         self.redis_options = redis_options
-        self.tarry = bench.tarry(self.redis.url, self.conf, redis_options=redis_options).start()
+        self.tarry = bench.tarry(self.redis.url, self.conf, daemon=daemon,
+                                 redis_options=redis_options).start()
 
     def ask(self, method, path, **params):
         query = "?" + urllib.parse.urlencode(params) if params else ""
@@ -165,6 +167,21 @@ def test_overdue_jobs_are_told_with_their_age(bench):
     y.put("second", after="0s")
     r = wait_for("it is late", lambda: (r := y.route())["overdue"] == 1 and r["oldest_overdue_ms"] > 300 and r)
     assert r["pending"] == 1 and r["next_due_ms"] < time.time() * 1000
+
+
+@pytest.mark.slow
+def test_ready_is_what_readyz_says(bench):
+    y = Yard(bench, redis_options='command_timeout = "30s";', daemon='overdue_alarm = "2s";')
+    assert y.get("status")["ready"] is True
+    y.put("a", after="1s")
+    y.redis.child.send_signal(signal.SIGSTOP)
+    try:
+        said = wait_for("its due job does not leave", lambda: (said := y.tarry.ask("GET", "/readyz"))[0] == 503 and said, 15)
+        assert b"[+]redis ok" in said[2] and b"due jobs do not leave" in said[2]
+        assert y.get("status")["ready"] is False
+    finally:
+        y.redis.child.send_signal(signal.SIGCONT)
+    y.hook.wait_count(1)
 
 
 def test_while_redis_is_away_the_counters_are_told_and_the_rest_is_null(yard):
@@ -355,6 +372,13 @@ def test_queues_of_a_route(yard):
                                ("routes/none/queues", {}, (404, "no-route"))):
         status, body = yard.ask("GET", path, **params)
         assert (status, body["error"]) == want, (path, body)
+
+
+def test_queues_that_redis_does_not_tell_are_not_none(yard):
+    yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x")
+    yard.redis.client().execute_command("ACL", "SETUSER", "default", "-zrange")
+    status, body = yard.ask("GET", "routes/q/queues")
+    assert (status, body["error"]) == (503, "unavailable")
 
 
 @pytest.mark.slow

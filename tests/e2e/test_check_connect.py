@@ -80,6 +80,12 @@ def test_callbacks(desk):
     assert not desk.hook.arrivals  # connected, and nothing was sent
 
 
+def test_no_secret_of_a_target_is_shown(desk):
+    body = to_hook(None, f'topic = "{desk.hook.url}/x?token=the-secret";')
+    assert desk.one(body, "sink")["what"] == f"{desk.hook.url}/x?token=***"
+    assert "the-secret" not in desk.check(body, "--table").stdout
+
+
 def test_certificates_of_our_own_listeners(desk):
     (desk.folder / "cert.pem").write_text("no certificate")
     row = desk.one(f'admin: {{ listen = "127.0.0.1:{free_port()}"; tls_cert = "{desk.folder}/cert.pem"; }};'

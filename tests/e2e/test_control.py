@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Pause, resume and drain of routes: in Redis, for all instances, over restarts."""
+import signal
+import subprocess
 import time
 
 import paho.mqtt.client as mqtt
@@ -7,6 +9,7 @@ import pytest
 
 from lib import cli, collect
 from lib.servers import wait_for
+from lib.tarry import BIN
 
 
 class Yard:
@@ -122,6 +125,21 @@ def test_a_draining_route_takes_nothing_and_delivers_what_is_there(yard):
     assert yard.post("b")[0] == 201
 
 
+def test_waiting_for_a_drain_takes_a_redis_that_is_away_for_no_end(yard):
+    yard.post("a", after="1h")
+    waits = subprocess.Popen([BIN, "drain", "r", "--wait"], stdout=subprocess.DEVNULL,
+                             env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
+    wait_for("it to drain", lambda: yard.state() == "draining")
+    yard.redis.child.send_signal(signal.SIGSTOP)
+    time.sleep(5)
+    assert waits.poll() is None  # how many are left is not known
+    yard.redis.child.send_signal(signal.SIGCONT)
+    wait_for("Redis", lambda: yard.tarry.ask("GET", "/readyz")[0] == 200)
+    assert waits.poll() is None
+    wait_for("the cancel", lambda: yard.run("jobs", "cancel", "r", "a").returncode == 0)
+    assert waits.wait(20) == 0
+
+
 def test_a_cancel_is_still_taken_while_a_route_drains(yard):
     yard.post("a", after="1h")
     yard.run("drain", "r")
@@ -174,6 +192,40 @@ def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
     assert arrived() == {b"in/one/1"}  # not in the moment before Redis is asked, either
     yard.run("resume", "one", "two")
     wait_for("what waited at the broker", lambda: arrived() >= {b"in/one/2", b"in/two/2"})
+    client.loop_stop()
+    yard.tarry.stop()
+
+
+def test_a_broker_that_is_held_back_stays_so_over_a_reload_of_its_source(bench):
+    broker = bench.mosquitto()
+    source = f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ]; }}; }};'''
+    yard = Yard(bench, sources=source, routes='one: { from = "m"; to = "hook"; };')
+    client = mqtt.Client("", protocol=mqtt.MQTTv311)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+
+    def publish(topic):
+        client.publish(topic, topic.encode(), qos=1).wait_for_publish(10)
+
+    def arrived():
+        return {a.payload for a in yard.hook.arrivals}
+
+    def first_arrives():  # the source may subscribe later
+        publish("in/1")
+        return b"in/1" in arrived()
+
+    wait_for("the first", first_arrives, step_s=0.3)
+    assert yard.run("drain", "one").returncode == 0
+    wait_for("the source to rest", lambda: yard.tarry.metric("tarry_source_paused", source="m") == 1)
+    text = yard.tarry.conf.read_text()
+    yard.tarry.conf.write_text(text.replace('topics = [ "in/#" ];', 'topics = [ "in/#" ]; receive_max = 7;'))
+    assert yard.run("reload").returncode == 0
+    publish("in/2")
+    time.sleep(2)
+    assert arrived() == {b"in/1"}
+    assert yard.tarry.metric("tarry_source_paused", source="m") == 1
+    yard.run("resume", "one")
+    wait_for("what waited at the broker", lambda: b"in/2" in arrived())
     client.loop_stop()
     yard.tarry.stop()
 

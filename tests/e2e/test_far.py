@@ -299,7 +299,7 @@ def test_jobs_whose_route_has_no_fixed_target_any_more_go_where_it_says_now(benc
 @pytest.mark.parametrize("name", ["kafka-http", "http-http"])
 def test_far_jobs_of_every_size_come_as_they_were_sent(bench, name):
     way = ways.Way(bench, name, redis_options='horizon = "1s";')
-    batch = way.make_jobs(600, named=name == "http-http", max_delay_ms=6000)
+    batch = way.make_jobs(600, named=name == "http-http", max_delay_ms=12000)
     batch[7].payload = b"more than a record of a list may have " * 200
     way.send(batch)
     client = way.redis.client()

@@ -243,8 +243,8 @@ def test_a_redis_that_lost_all_with_the_daemon_costs_nothing_younger_than_the_la
 
 def test_a_rebalance_while_redis_restarts_loses_nothing(bench):
     way = start(bench)
-    other = bench.tarry(way.redis.url, way.tarry.conf.read_text().partition("\n")[2].partition(
-        "\n")[2].partition("\n")[2])
+    text = way.tarry.conf.read_text()
+    other = bench.tarry(way.redis.url, text[text.index("sources: {"):])
     other.folder = bench.folder / "other"
     other.folder.mkdir()
     other.conf, text = other.folder / "tarry.conf", other.conf.read_text()

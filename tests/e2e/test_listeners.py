@@ -127,6 +127,20 @@ def test_a_token_opens_what_its_roles_name_and_nothing_else(bench):
     assert sum("refused to" in line for line in log.splitlines()) <= 2
 
 
+def test_a_page_of_another_site_changes_nothing(bench):
+    """A browser on this machine, or behind a forwarded port, reaches the listener for any page."""
+    daemon = bench.tarry(bench.redis().url, PARTS).start()
+    asks = [("POST", "/v1/admin/routes/hooks/pause"), ASKS["produce"], ASKS["consume"]]
+    for site in ("cross-site", "same-site"):
+        for method, path in asks:
+            status, _, body = ask(daemon.port, method, path, {"Sec-Fetch-Site": site}, body=b"x")
+            assert (status, json.loads(body)["error"]) == (403, "other-site"), path
+    assert ask(daemon.port, *ASKS["metrics"], {"Sec-Fetch-Site": "cross-site"})[0] == 200
+    for site in ("same-origin", "none"):
+        assert [ask(daemon.port, *a, {"Sec-Fetch-Site": site}, body=b"x")[0] for a in asks] == [200, 201, 204]
+    daemon.stop()
+
+
 def test_a_body_is_not_read_for_who_may_not_send_it(bench):
     daemon = bench.tarry(bench.redis().url, tokens() + PARTS).start()
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=10) as s:

@@ -167,6 +167,9 @@ REFUSED = {
     "no deliver": (sink(deliver="NULL"), 'sink "mine": needs size, opts, start, deliver and stop'),
     "an option beyond its struct": (
         sink(row='{"n", OPT_INT, 4, "1", .help = "x"},'), 'option "n": lies outside of the plugin'),
+    "a file beyond its struct": (
+        sink(row='{"f", OPT_KEY_FILE, sizeof(struct own), "x", .help = "x"},'),
+        'option "f": lies outside of the plugin'),
     "an option of no type": (
         sink(row='{"n", (enum opt_type)77, 0, "1", .help = "x"},'), 'option "n": has the type 77'),
     "a default that is none": (
@@ -195,6 +198,12 @@ def test_a_file_that_others_can_write_is_not_loaded(bench):
     assert code == 78 and "everybody may write it" in why
     made.chmod(0o755)
     if os.geteuid() == 0:
+        os.chown(made, -1, 12345)
+        assert check(bench, made)[0] == 0
+        made.chmod(0o775)
+        code, why = check(bench, made)
+        assert code == 78 and "its group may write it" in why
+        made.chmod(0o755)
         os.chown(made, 12345, -1)
         code, why = check(bench, made)
         assert code == 78 and "belongs to user 12345" in why

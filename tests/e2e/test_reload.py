@@ -313,6 +313,30 @@ def test_a_queue_changes_its_rules_goes_and_comes_back(bench, hook):
     d.tarry.stop()
 
 
+def test_a_question_about_a_queue_outlives_its_route(bench, hook):
+    """Redis answers only when the route that was asked about has gone."""
+    redis = bench.redis()
+
+    def body(queue):
+        return hooked(hook, more_sinks=queue and f'q: {{ type = "queue"; {queue} }};',
+                      more_routes=queue and 'q: { from = "http"; to = "q"; match = "jobs/#"; };')
+    d = Reloaded(bench, redis, body(" "))
+    status, _, job = d.tarry.ask("POST", "/v1/queues/jobs%2Fa/jobs", b"x" * 100, {"deliver-after": "1h"})
+    assert status == 201
+    routes = "/v1/admin/routes/q/jobs"
+    for method, path in [("GET", f"{routes}?queue=jobs/a"), ("POST", f"{routes}/{job['id']}/now?queue=jobs/a")]:
+        assert d.tarry.ask("GET", f"{routes}?queue=jobs/a")[0] == 200
+        redis.client().execute_command("CLIENT", "PAUSE", "1000", "ALL")
+        asked = []
+        asking = ways.Sending(lambda how=(method, path), to=asked: to.append(d.tarry.ask(*how)[0]))
+        time.sleep(0.2)
+        d.to(body(""))
+        asking.join()
+        assert asked == [200], (method, asked, d.tarry.tail())
+        d.to(body(" "))
+    d.tarry.stop()
+
+
 REFUSED = [
     ("a syntax error", "routes: { r: { from = ;", ["tarry.conf:5: syntax error"]),
     ("every mistake", '''sinks: { hook: { type = "http"; url = "http://127.0.0.1:1"; timoeut = "1s"; }; };
@@ -477,7 +501,11 @@ def test_a_reload_does_not_disturb_a_stop_nor_a_stop_a_reload(bench):
                    more_sinks=f'more: {{ type = "http"; url = "{slow.url}"; }};'))
     d.tarry.child.send_signal(signal.SIGHUP)
     time.sleep(0.5)
-    assert d.tarry.stop() == 0
+    d.tarry.child.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    d.tarry.child.send_signal(signal.SIGHUP)  # what the stop has interrupted is not let go of
+    assert d.tarry.child.wait(10) == 0
+    d.tarry.child = None
     d.tarry.start()
     time.sleep(1)
     assert len(slow.arrivals) == 2, "what was under way had ended"

@@ -69,6 +69,14 @@ routes: {{ r: {{ from = [ "k", "m" ]; to = "h"; }}; }};
     assert "SECRET" not in text and "U0VDUkVU" not in text
 
 
+def test_an_address_without_a_password_is_no_secret(bench):
+    conf = bench.folder / "c.conf"
+    for url in ("embedded", "redis://127.0.0.1:1/0"):
+        conf.write_text(MINIMAL.format(url=url, daemon="", port=free_port()))
+        code, said = tarry_check(conf)
+        assert code == 0 and "holds a secret" not in said, said
+
+
 def test_credentials_of_the_service_manager(bench):
     conf = bench.folder / "c.conf"
     (bench.folder / "creds").mkdir()

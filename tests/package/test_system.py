@@ -142,6 +142,10 @@ def test_a_secret_comes_as_a_credential(installed):
     installed.do("sed -i 's,redis://127.0.0.1:6379/0,${cred:redis},' /etc/tarry/tarry.conf && "
                  "systemctl daemon-reload && systemctl restart tarry")
     assert installed.do("systemctl is-active tarry") == "active"
+    installed.do("systemctl reload tarry")
+    installed.wait("it", "journalctl -q -u tarry | grep -F 'is in use (2)'", 10)
+    installed.do("echo 'nonsense: { };' >> /etc/tarry/tarry.conf")
+    assert installed.run("systemctl reload tarry")[0] != 0
     assert "geheim" not in installed.journal()
     installed.do("redis-cli -a geheim config set requirepass ''")
 
