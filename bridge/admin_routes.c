@@ -48,7 +48,8 @@ static int64_t next_due_ms(const struct route *route)
 static void add_counts(struct buf *out, const struct route *route, int64_t since_ms)
 {
     const struct counts *c = &route->counts;
-    bool known = route->counted_ms >= since_ms || route->sink->rules != NULL;
+    bool known =
+        route->sink->rules ? route->counted_ms > 0 : route->counted_ms >= since_ms;
     bool late = known && c->head_ms >= 0 && c->head_ms < c->now_ms;
     add_number(out, "pending", known ? c->waiting : -1);
     add_number(out, "far", known ? c->far : -1);
@@ -57,6 +58,7 @@ static void add_counts(struct buf *out, const struct route *route, int64_t since
     add_number(out, "overdue", known ? c->overdue : -1);
     add_number(out, "next_due_ms", known ? next_due_ms(route) : -1);
     add_number(out, "oldest_overdue_ms", late ? c->now_ms - c->head_ms : known ? 0 : -1);
+    add_number(out, "counted_age_ms", known ? loop_mono_ms() - route->counted_ms : -1);
 }
 
 static uint64_t sum(const uint64_t *of, size_t n)

@@ -3,6 +3,7 @@
  * ctl.c - the operator's short commands: one question, one answer.
  */
 #include "bridge/ctl_parts.h"
+#include "bridge/loop.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -143,9 +144,11 @@ int ctl_routes(struct cli_order *o)
 
 /* --- pause, resume, drain --- */
 
-/* Jobs of a route that wait or are on their way; -1: not known, for Redis does not tell,
- * or *code says why. */
-static int64_t jobs_left(struct cli_order *o, const char *route, int *code)
+/* Jobs of a route that wait or are on their way, as counted since begun_ms (monotonic):
+ * queues are counted now and then. -1: not known, for Redis does not tell, or *code says
+ * why. */
+static int64_t jobs_left(struct cli_order *o, const char *route, int64_t begun_ms,
+                         int *code)
 {
     struct buf path = {0};
     add_route_path(&path, route);
@@ -153,21 +156,24 @@ static int64_t jobs_left(struct cli_order *o, const char *route, int *code)
         o->http, &(struct ctl_ask){.method = "GET", .path = buf_str(&path)}, code);
     const json_t *found = json_array_get(json_object_get(answer, "routes"), 0),
                  *pending = json_object_get(found, "pending"),
-                 *in_flight = json_object_get(found, "in_flight");
+                 *in_flight = json_object_get(found, "in_flight"),
+                 *age = json_object_get(found, "counted_age_ms");
     int64_t n = json_is_integer(pending) && json_is_integer(in_flight)
                     ? json_integer_value(pending) + json_integer_value(in_flight)
                     : -1;
+    if (json_integer_value(age) > loop_mono_ms() - begun_ms)
+        n = -1;
     buf_free(&path);
     json_decref(answer);
     return n;
 }
 
 /* Of all the routes; -1: not known, of one of them at least. */
-static int64_t all_jobs_left(struct cli_order *o, int *code)
+static int64_t all_jobs_left(struct cli_order *o, int64_t begun_ms, int *code)
 {
     int64_t left = 0;
     for (unsigned i = 0; i < o->place_count && *code == EX_OK; i++) {
-        int64_t n = jobs_left(o, o->place[i], code);
+        int64_t n = jobs_left(o, o->place[i], begun_ms, code);
         left = n < 0 || left < 0 ? -1 : left + n;
     }
     return left;
@@ -175,14 +181,15 @@ static int64_t all_jobs_left(struct cli_order *o, int *code)
 
 static int wait_for_end(struct cli_order *o)
 {
+    const int64_t begun_ms = loop_mono_ms();
     int code = EX_OK;
     char text[64];
     int64_t left;
     ctl_catch_interrupt();
     do {
-        left = all_jobs_left(o, &code);
+        left = all_jobs_left(o, begun_ms, &code);
         snprintf(text, sizeof(text), "%" PRId64 " jobs left", left);
-        ctl_progress(left < 0 ? "Redis does not tell how many jobs are left" : text);
+        ctl_progress(left < 0 ? "it is not known yet how many jobs are left" : text);
     } while (code == EX_OK && left != 0 && !ctl_interrupted() && usleep(LOOK_US) == 0);
     ctl_progress(NULL);
     return code == EX_OK && left != 0 ? CLI_INTERRUPTED : code;

@@ -140,6 +140,18 @@ def test_waiting_for_a_drain_takes_a_redis_that_is_away_for_no_end(yard):
     assert waits.wait(20) == 0
 
 
+def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
+    assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", b"x", {"delay-id": "a"})[0] == 201
+    waits = subprocess.Popen([BIN, "drain", "mails", "--wait"], stdout=subprocess.DEVNULL,
+                             env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
+    wait_for("it to drain", lambda: yard.state("mails") == "draining")
+    time.sleep(2)
+    assert waits.poll() is None  # queues are counted every ten seconds
+    assert yard.tarry.ask("POST", "/v1/queues/mails/pull")[0] == 200
+    assert yard.tarry.ask("DELETE", "/v1/queues/mails/jobs/a")[0] == 200
+    assert waits.wait(40) == 0
+
+
 def test_a_cancel_is_still_taken_while_a_route_drains(yard):
     yard.post("a", after="1h")
     yard.run("drain", "r")
