@@ -169,12 +169,9 @@ def test_a_route_to_a_queue_drains_but_is_not_paused(yard):
     assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", b"x")[0] == 201
 
 
-def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
-    broker = bench.mosquitto()
-    yard = Yard(bench, sources=f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
-                                               topics = [ "in/#" ]; }}; }};''',
-                routes='''one: { from = "m"; to = "hook"; match = "in/one/#"; };
-                          two: { from = "m"; to = "hook"; match = "in/two/#"; };''')
+def publisher(yard, broker, first):
+    """An MQTT client, what publishes a topic by it, and what tells which have arrived; the first
+    one has: the source may subscribe later."""
     client = mqtt.Client("", protocol=mqtt.MQTTv311)
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
@@ -185,11 +182,21 @@ def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
     def arrived():
         return {a.payload for a in yard.hook.arrivals}
 
-    def first_arrives():  # the source may subscribe later
-        publish("in/one/1")
-        return b"in/one/1" in arrived()
+    def first_arrives():
+        publish(first)
+        return first.encode() in arrived()
 
     wait_for("the first", first_arrives, step_s=0.3)
+    return client, publish, arrived
+
+
+def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
+    broker = bench.mosquitto()
+    yard = Yard(bench, sources=f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
+                                               topics = [ "in/#" ]; }}; }};''',
+                routes='''one: { from = "m"; to = "hook"; match = "in/one/#"; };
+                          two: { from = "m"; to = "hook"; match = "in/two/#"; };''')
+    client, publish, arrived = publisher(yard, broker, "in/one/1")
     done = yard.run("drain", "one")
     assert done.returncode == 1 and "feeds two" in done.stderr and yard.state("one") == "running"
     assert cli.one(yard.run("drain", "one", "two"))["routes"] == ["one", "two"]
@@ -212,21 +219,7 @@ def test_a_broker_that_is_held_back_stays_so_over_a_reload_of_its_source(bench):
     broker = bench.mosquitto()
     source = f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ]; }}; }};'''
     yard = Yard(bench, sources=source, routes='one: { from = "m"; to = "hook"; };')
-    client = mqtt.Client("", protocol=mqtt.MQTTv311)
-    client.connect("127.0.0.1", broker.port)
-    client.loop_start()
-
-    def publish(topic):
-        client.publish(topic, topic.encode(), qos=1).wait_for_publish(10)
-
-    def arrived():
-        return {a.payload for a in yard.hook.arrivals}
-
-    def first_arrives():  # the source may subscribe later
-        publish("in/1")
-        return b"in/1" in arrived()
-
-    wait_for("the first", first_arrives, step_s=0.3)
+    client, publish, arrived = publisher(yard, broker, "in/1")
     assert yard.run("drain", "one").returncode == 0
     wait_for("the source to rest", lambda: yard.tarry.metric("tarry_source_paused", source="m") == 1)
     text = yard.tarry.conf.read_text()
