@@ -8,7 +8,7 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    ENTRIES = 100,            /* of one call: half a ms to two of Redis' time */
+    ENTRIES = 70,             /* of one call: half a ms to two of Redis' time */
     REST = 3,                 /* so many times as long as the call took */
     EARLY_MIN_MS = 500,       /* with a very short horizon */
     EARLY_OFF_MS = 60 * 1000, /* without one: what waits from before */

@@ -176,7 +176,7 @@ static const enum bucket_key cancel_keys[] = {KEY_POOL,  KEY_DELAY,  KEY_UNACK, 
 
 const struct lane_row lane_rows[LANES] = {
     [LANE_ENQUEUE] = {SCRIPT_ENQUEUE, 9, enqueue_keys, false, true, enqueue_head,
-                      enqueue_change, NULL, 80},
+                      enqueue_change, NULL, 70},
     [LANE_ACK] = {SCRIPT_ACK, 5, job_keys, false, false, ack_head, ack_change, "xa", 0},
     [LANE_RETRY] = {SCRIPT_RETRY, 5, job_keys, false, false, now_head, retry_change, "xr",
                     100},

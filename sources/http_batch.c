@@ -156,6 +156,14 @@ void http_batch_submit(struct source *src, struct httpd_req *req, struct http_pl
 {
     struct slice rest = httpd_body(req), line;
     unsigned count = 0;
+    const char *control = http_job_control(req);
+    if (control) { /* its lines would leave at once */
+        httpd_error(req, 400, "bad-request",
+                    "each line of a batch says for itself what it asks for; put %s into "
+                    "the lines",
+                    control);
+        return;
+    }
     while (next_line(&rest).p)
         count++;
     if (count == 0 || count > HTTP_BATCH_LINES_MAX) {

@@ -225,6 +225,21 @@ static int take_controls(const struct httpd_req *req, struct job *job, struct er
     return idempotency.p ? set_control(job, "delay-id", idempotency, err) : 0;
 }
 
+const char *http_job_control(const struct httpd_req *req)
+{
+    static const char idempotency[] = "idempotency-key";
+    for (size_t i = 0; i < CONTROLS; i++) {
+        if (httpd_header(req, controls[i]).p || httpd_query(req, controls[i]).p)
+            return controls[i];
+    }
+    for (int i = 0; i < QUEUE_CONTROLS; i++) {
+        if (httpd_query(req, queue_controls[i].param.name).p ||
+            httpd_header(req, queue_controls[i].header).p)
+            return queue_controls[i].param.name;
+    }
+    return httpd_header(req, idempotency).p ? idempotency : NULL;
+}
+
 /* The path says so; a header or a parameter that says otherwise is a mistake. */
 static int take_named(const struct httpd_req *req, struct job *job, const char *name,
                       struct slice value, struct err *err)

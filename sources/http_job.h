@@ -23,6 +23,9 @@ struct job *http_job_from_request(const struct httpd_req *req, struct http_place
 struct job *http_job_from_line(struct slice line, struct http_place place,
                                struct err *err);
 
+/* The first control that a request names by header or parameter; NULL: none. */
+const char *http_job_control(const struct httpd_req *req);
+
 /* Appends {"id":...,"state":...} of a job that was found, with a line's end. */
 void http_job_show(struct buf *out, struct slice id, const struct found_reply *found);
 
