@@ -2,7 +2,7 @@
 # make            build/tarry
 # make test       unit tests and checks of the tree (./tests/run does that and all the rest)
 # make asan tsan  the binary and the unit tests in build/asan, build/tsan, with sanitizers
-# make faults     build/faults/tarry, which can be ended at points of bridge/fault.h
+# make faults     build/faults/tarry, which can be ended at points of bridge/base/fault.h
 # make lint       format and clang-tidy      make fuzz   FUZZ_S=60 seconds each, clang
 # make docs       etc/man and etc/completion, made from the tables
 # make install    PREFIX, SYSCONFDIR, DESTDIR
@@ -36,13 +36,13 @@ cc_all := -std=c11 -D_GNU_SOURCE -I. -MMD -MP -fPIE -pthread $(WARN) $(WERROR) $
 ld_all := -pie -pthread -Wl,-z,relro,-z,now $(SAN) $(CFLAGS) $(LDFLAGS)
 LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS)) -lpaho-mqtt3as -lm
 
-parts := $(patsubst %.c,$(B)/obj/%.o,$(filter-out bridge/main.c,$(wildcard bridge/*.c)) \
-           $(wildcard sources/*.c sinks/*.c)) $(B)/obj/lua.o $(B)/obj/console_files.o \
-         $(B)/obj/revision.o \
+core  := $(filter-out bridge/main.c,$(wildcard bridge/*.c bridge/*/*.c))
+parts := $(patsubst %.c,$(B)/obj/%.o,$(core) $(wildcard sources/*.c sinks/*.c)) \
+         $(B)/obj/lua.o $(B)/obj/console_files.o $(B)/obj/revision.o \
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
 units := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit_*.c))
-code  := $(wildcard bridge/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] tests/faults/*.[ch] \
-           tests/faults/million/*.[ch] tests/bench/*.[ch] etc/plugin/*.[ch])
+code  := $(wildcard bridge/*.[ch] bridge/*/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] \
+           tests/faults/*.[ch] tests/faults/million/*.[ch] tests/bench/*.[ch] etc/plugin/*.[ch])
 
 all: $(B)/tarry
 tests: $(units) $(B)/tests/kafka_mock
@@ -62,9 +62,9 @@ $(B)/tests/kafka_mock: $(B)/obj/tests/kafka_mock.o
 $(B)/lua.c: tests/embed.sh $(wildcard lua/*.lua lua/lib/*.lua)
 	@mkdir -p $(@D)
 	tests/embed.sh $(wildcard lua/*.lua) > $@.new && mv $@.new $@
-$(B)/console_files.c: tests/embed-console.sh $(wildcard bridge/console/*)
+$(B)/console_files.c: tests/embed-console.sh $(wildcard bridge/admin/console/*)
 	@mkdir -p $(@D)
-	tests/embed-console.sh $(wildcard bridge/console/*) > $@.new && mv $@.new $@
+	tests/embed-console.sh $(wildcard bridge/admin/console/*) > $@.new && mv $@.new $@
 $(B)/obj/lua.o $(B)/obj/console_files.o: $(B)/obj/%.o: $(B)/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(CC) $(cc_all) -c -o $@ $<
@@ -83,7 +83,7 @@ stamp = $(if $(filter-out $(shell cat $(1) 2>/dev/null | cksum),$(shell echo '$(
           $(shell mkdir -p $(B) && echo '$(2)' > $(1)))
 $(call stamp,$(B)/flags,$(CC) $(filter-out $(WERROR),$(cc_all)))
 $(call stamp,$(B)/lua.list,$(wildcard lua/*.lua))
-$(call stamp,$(B)/console.list,$(wildcard bridge/console/*))
+$(call stamp,$(B)/console.list,$(wildcard bridge/admin/console/*))
 $(call stamp,$(B)/revision,$(REVISION))
 $(B)/lua.c: $(B)/lua.list
 $(B)/console_files.c: $(B)/console.list

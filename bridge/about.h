@@ -5,7 +5,7 @@
 #ifndef BRIDGE_ABOUT_H
 #define BRIDGE_ABOUT_H
 
-#include "bridge/log.h"
+#include "bridge/base/log.h"
 
 struct job;
 struct route;

@@ -2,8 +2,8 @@
 #include "bridge/alive.h"
 #include "bridge/alive_list.h"
 #include "bridge/bridge.h"
-#include "bridge/meta.h"
-#include "bridge/store_script.h"
+#include "bridge/meta/meta.h"
+#include "bridge/store/store_script.h"
 
 #include <inttypes.h>
 #include <stdio.h>

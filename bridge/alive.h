@@ -10,8 +10,8 @@
 #ifndef BRIDGE_ALIVE_H
 #define BRIDGE_ALIVE_H
 
-#include "bridge/loop.h"
-#include "bridge/slice.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>

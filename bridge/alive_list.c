@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/alive_list.h"
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
 
 #include <limits.h>
 #include <stdint.h>

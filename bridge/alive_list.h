@@ -9,8 +9,8 @@
 #ifndef BRIDGE_ALIVE_LIST_H
 #define BRIDGE_ALIVE_LIST_H
 
-#include "bridge/buf.h"
-#include "bridge/slice.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,17 +9,17 @@
 #ifndef BRIDGE_BRIDGE_H
 #define BRIDGE_BRIDGE_H
 
-#include "bridge/conf.h"
-#include "bridge/delay.h"
+#include "bridge/conf/conf.h"
 #include "bridge/flow.h"
-#include "bridge/pacer.h"
+#include "bridge/job/delay.h"
+#include "bridge/job/reason.h"
+#include "bridge/job/tmpl.h"
+#include "bridge/metrics/recent.h"
+#include "bridge/metrics/stats.h"
 #include "bridge/plugin.h"
-#include "bridge/reason.h"
-#include "bridge/recent.h"
 #include "bridge/route_state.h"
-#include "bridge/stats.h"
-#include "bridge/store.h"
-#include "bridge/tmpl.h"
+#include "bridge/store/pacer.h"
+#include "bridge/store/store.h"
 
 #include <sys/queue.h>
 

@@ -5,9 +5,9 @@
 #ifndef BRIDGE_CORE_H
 #define BRIDGE_CORE_H
 
-#include "bridge/err.h"
-#include "bridge/redis.h"
-#include "bridge/slice.h"
+#include "bridge/base/err.h"
+#include "bridge/base/slice.h"
+#include "bridge/redis/redis.h"
 
 struct bridge;
 struct conf;

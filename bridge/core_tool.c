@@ -2,8 +2,8 @@
 #include "bridge/core_tool.h"
 #include "bridge/bridge.h"
 #include "bridge/core.h"
-#include "bridge/embedded.h"
-#include "bridge/meta_keep.h"
+#include "bridge/meta/meta_keep.h"
+#include "bridge/redis/embedded.h"
 
 #include <sysexits.h>
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/deliver.h"
 #include "bridge/about.h"
+#include "bridge/admin/tap.h"
+#include "bridge/base/retry.h"
 #include "bridge/bridge.h"
 #include "bridge/emit.h"
-#include "bridge/pace.h"
-#include "bridge/retry.h"
+#include "bridge/job/tries.h"
+#include "bridge/pace/pace.h"
 #include "bridge/route.h"
 #include "bridge/sched.h"
 #include "bridge/settle.h"
-#include "bridge/tap.h"
-#include "bridge/tries.h"
 
 #include <stdlib.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/drain.h"
 #include "bridge/alive.h"
+#include "bridge/base/notify.h"
 #include "bridge/bridge.h"
+#include "bridge/httpd/listeners.h"
 #include "bridge/inst.h"
-#include "bridge/listeners.h"
-#include "bridge/notify.h"
-#include "bridge/queue_place.h"
-#include "bridge/reload.h"
+#include "bridge/queue/queue_place.h"
+#include "bridge/reload/reload.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/emit.h"
 #include "bridge/bridge.h"
-#include "bridge/tries.h"
+#include "bridge/job/tries.h"
 
 #include <stdlib.h>
 

@@ -11,7 +11,7 @@
 #ifndef BRIDGE_EMIT_H
 #define BRIDGE_EMIT_H
 
-#include "bridge/err.h"
+#include "bridge/base/err.h"
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/flow.h"
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
 
 void flow_took(struct flow *f, int64_t bytes)
 {

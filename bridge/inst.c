@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/inst.h"
 #include "bridge/bridge.h"
-#include "bridge/queue_place.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/submit.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef BRIDGE_INST_H
 #define BRIDGE_INST_H
 
-#include "bridge/err.h"
+#include "bridge/base/err.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/judge.h"
 #include "bridge/bridge.h"
-#include "bridge/cloudevent.h"
-#include "bridge/repeat.h"
+#include "bridge/job/cloudevent.h"
+#include "bridge/job/repeat.h"
 #include "bridge/route.h"
 
 #include <stdio.h>

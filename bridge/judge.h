@@ -5,8 +5,8 @@
 #ifndef BRIDGE_JUDGE_H
 #define BRIDGE_JUDGE_H
 
-#include "bridge/delay.h"
-#include "bridge/reason.h"
+#include "bridge/job/delay.h"
+#include "bridge/job/reason.h"
 
 #include <stdbool.h>
 #include <stdint.h>

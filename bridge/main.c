@@ -3,7 +3,7 @@
  * main.c - the program's entry; apart from everything else, so that tests can link the
  * rest.
  */
-#include "bridge/cli.h"
+#include "bridge/cli/cli.h"
 
 int main(int argc, char **argv)
 {

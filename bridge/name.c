@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/name.h"
+#include "bridge/base/decimal.h"
 #include "bridge/bridge.h"
-#include "bridge/decimal.h"
 #include "bridge/submit.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef BRIDGE_NAME_H
 #define BRIDGE_NAME_H
 
-#include "bridge/slice.h"
+#include "bridge/base/slice.h"
 
 struct bridge;
 struct job;

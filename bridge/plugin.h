@@ -9,16 +9,16 @@
 #ifndef BRIDGE_PLUGIN_H
 #define BRIDGE_PLUGIN_H
 
-#include "bridge/buf.h"
-#include "bridge/err.h"
-#include "bridge/fault.h"
-#include "bridge/job.h"
-#include "bridge/log.h"
-#include "bridge/loop.h"
-#include "bridge/mem.h"
-#include "bridge/opt.h"
-#include "bridge/queue.h"
-#include "bridge/slice.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/err.h"
+#include "bridge/base/fault.h"
+#include "bridge/base/log.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/slice.h"
+#include "bridge/conf/opt.h"
+#include "bridge/job/job.h"
+#include "bridge/queue/queue.h"
 
 /* ------------------------------------------------------------------ sources */
 
@@ -38,7 +38,7 @@ struct source_ops {
     bool awaits;
     /* All that it takes goes by one route: one of its routes must have no match. */
     bool one_route;
-    /* Its calls of bridge/queue.h look only at routes that end at a queue. */
+    /* Its calls of bridge/queue/queue.h look only at routes that end at a queue. */
     bool queues_apart;
     /* Finds what the rows alone cannot tell, without any I/O; for `tarry check`. May be
      * NULL. */
@@ -56,7 +56,7 @@ struct source_ops {
      * is stored, close, and say so with source_stopped(), at once or later. */
     void (*stop)(struct source *src, void *self);
     /* For `tarry import`: takes the jobs of a stopped original out of its own Redis
-     * (bridge/import.h). The source is not started. NULL: it can't. */
+     * (bridge/import/import.h). The source is not started. NULL: it can't. */
     int (*import)(struct source *src, void *self, struct import *im, struct err *err);
     /* For `tarry check --connect`, where nothing is started: reaches the other end once,
      * and blocks for some PROBE_WAIT_MS at most. Appends what it said; or -1, and err
@@ -152,10 +152,10 @@ void source_cancel(struct source *src, struct slice route, struct slice id,
                    cancelled_cb *cb, void *arg);
 
 /* Where jobs of that topic go: the name of the route, or p NULL when none takes it.
- * in_queue: does it end at a queue (bridge/queue.h)? May be NULL. */
+ * in_queue: does it end at a queue (bridge/queue/queue.h)? May be NULL. */
 struct slice source_route(struct source *src, struct slice topic, bool *in_queue);
 
-/* The daemon's own HTTP listener, for sources that serve on it (bridge/httpd.h). */
+/* The daemon's own HTTP listener, for sources that serve on it (bridge/httpd/httpd.h). */
 struct httpd;
 struct httpd *source_httpd(struct source *src);
 
@@ -218,8 +218,8 @@ struct sink_ops {
      * ends it first, when its deliveries have ended; else the new one begins beside it.
      * NULL: never. */
     bool (*alone)(const void *self);
-    /* Not NULL: consumers pull its jobs (bridge/queue.h), deliver is never called. Gives
-     * the rules within self. */
+    /* Not NULL: consumers pull its jobs (bridge/queue/queue.h), deliver is never called.
+     * Gives the rules within self. */
     const struct queue_rules *(*queue)(const void *self);
     int (*check)(const void *self, struct err *err); /* as of a source; may be NULL */
     /* What of a target counts as one for rates and breakers: of a URL its origin.

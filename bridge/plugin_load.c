@@ -7,11 +7,11 @@
  * would end the daemon later, and far from its cause.
  */
 #include "bridge/plugin_load.h"
-#include "bridge/mem.h"
-#include "bridge/opt_text.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/retry.h"
+#include "bridge/conf/opt_text.h"
 #include "bridge/plugin.h"
 #include "bridge/plugins.h"
-#include "bridge/retry.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,12 +4,12 @@
  * cancelled.
  */
 #include "bridge/bridge.h"
-#include "bridge/generation.h"
-#include "bridge/passage.h"
-#include "bridge/queue_place.h"
+#include "bridge/job/tries.h"
+#include "bridge/meta/generation.h"
+#include "bridge/meta/passage.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/route.h"
 #include "bridge/submit.h"
-#include "bridge/tries.h"
 
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/route.h"
+#include "bridge/admin/tap.h"
+#include "bridge/base/match.h"
 #include "bridge/bridge.h"
-#include "bridge/generation.h"
-#include "bridge/match.h"
-#include "bridge/pace.h"
+#include "bridge/meta/generation.h"
+#include "bridge/pace/pace.h"
 #include "bridge/sched.h"
-#include "bridge/tap.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #ifndef BRIDGE_ROUTE_H
 #define BRIDGE_ROUTE_H
 
-#include "bridge/err.h"
-#include "bridge/slice.h"
+#include "bridge/base/err.h"
+#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,9 +9,9 @@
 #ifndef BRIDGE_ROUTE_STATE_H
 #define BRIDGE_ROUTE_STATE_H
 
-#include "bridge/buf.h"
-#include "bridge/err.h"
-#include "bridge/slice.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/err.h"
+#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
 #include "bridge/alive.h"
 #include "bridge/bridge.h"
 #include "bridge/deliver.h"
-#include "bridge/pace.h"
+#include "bridge/pace/pace.h"
 
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/settle.h"
 #include "bridge/about.h"
+#include "bridge/admin/tap.h"
 #include "bridge/bridge.h"
-#include "bridge/repeat.h"
+#include "bridge/job/repeat.h"
+#include "bridge/job/tries.h"
 #include "bridge/route.h"
-#include "bridge/tap.h"
-#include "bridge/tries.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

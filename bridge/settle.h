@@ -13,9 +13,9 @@
 #ifndef BRIDGE_SETTLE_H
 #define BRIDGE_SETTLE_H
 
-#include "bridge/reason.h"
-#include "bridge/slice.h"
-#include "bridge/tries.h"
+#include "bridge/base/slice.h"
+#include "bridge/job/reason.h"
+#include "bridge/job/tries.h"
 
 struct job;
 struct sched;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/submit.h"
 #include "bridge/about.h"
+#include "bridge/admin/tap.h"
 #include "bridge/bridge.h"
-#include "bridge/passage.h"
-#include "bridge/queue_place.h"
+#include "bridge/job/tries.h"
+#include "bridge/meta/passage.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/route.h"
-#include "bridge/tap.h"
-#include "bridge/tries.h"
 #include "bridge/verdict.h"
 
 #include <stdio.h>

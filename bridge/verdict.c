@@ -2,7 +2,7 @@
 #include "bridge/verdict.h"
 #include "bridge/bridge.h"
 #include "bridge/name.h"
-#include "bridge/queue_place.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/route.h"
 
 void verdict_name(struct source *src, struct job *job, struct slice wanted,

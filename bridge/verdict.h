@@ -8,7 +8,7 @@
 #ifndef BRIDGE_VERDICT_H
 #define BRIDGE_VERDICT_H
 
-#include "bridge/err.h"
+#include "bridge/base/err.h"
 #include "bridge/judge.h"
 
 #include <stdbool.h>

@@ -18,7 +18,7 @@
 -- Returns one letter per job:   a forgotten   x not there, or no lease of it
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
 -- A second run answers x. Cost: O(k log n) for k jobs. Called by store_ack() in
--- bridge/store_call.c.
+-- bridge/store/store_call.c.
 local pool, delay, unack, dead, tries = unpack(KEYS)
 local base = string.sub(pool, 1, -6) -- without ":pool"
 local ids = {}

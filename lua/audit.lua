@@ -25,7 +25,7 @@
 -- and of sums: {'0', 0, 0, jobs, waiting, unack, error, held, done, kind, id, ...}, far jobs among
 -- jobs and waiting.
 -- First the indexes, then what is noted, the pool, and sums last: a repair relies on that.
--- Cost: O(k log n) for k looked at. Called by store_audit() in bridge/store_audit.c.
+-- Cost: O(k log n) for k looked at. Called by store_audit() in bridge/store/store_audit.c.
 --#include lib/sums_gap.lua
 --#include lib/order.lua
 local part, cursor, count, repair = ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'

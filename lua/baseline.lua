@@ -5,7 +5,7 @@
 --
 -- For a bucket that is older than its sums. Atomic: whatever was there counts as base.
 -- Returns 1 if it had to, 0 if they agreed. Cost: O(1). Called by store_baseline() in
--- bridge/store_audit.c.
+-- bridge/store/store_audit.c.
 --#include lib/sums_gap.lua
 local base = string.sub(KEYS[1], 1, -6) -- without ":pool"
 local gap = sums_gap(base)

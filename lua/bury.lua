@@ -14,7 +14,7 @@
 --   x not this lease's any more
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
 -- A second run answers x, and c as the first. Cost: O(k log n) for k jobs. Called by store_bury() in
--- bridge/store_call.c.
+-- bridge/store/store_call.c.
 --#include lib/sums.lua
 --#include lib/told.lua
 --#include lib/order.lua

@@ -22,7 +22,7 @@
 --   k, g as of lib/ingest.lua, and nothing was done
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
 -- A second run answers the same c, e or f, or n, m or k where nothing was done. Cost: O(k log n) for k ids. Called by store_cancel() in
--- bridge/store_call.c.
+-- bridge/store/store_call.c.
 --#include lib/ingest.lua
 --#include lib/sums.lua
 --#include lib/told.lua

@@ -23,7 +23,7 @@
 -- by as much as the burst takes.
 -- ZREM comes before ZADD, so that a server out of memory still lets due jobs leave: it
 -- refuses only the first write of a script.
--- Cost: O(k log n) for k jobs. Called by store_claim() in bridge/store_call.c.
+-- Cost: O(k log n) for k jobs. Called by store_claim() in bridge/store/store_call.c.
 --#include lib/claim.lua
 local pool, delay, unack, dead, tries, pace = unpack(KEYS)
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000

@@ -9,7 +9,7 @@
 --   waiting in :delay and :held, and far: those of lib/far.lua, whose first slot begins then in ms,
 --   or -1; overdue is the part of :delay that is due; head and lease the first score of :delay and
 --   :unack, or -1; lease also of what a group waits for (:away of lib/order.lua).
--- Cost: O(log n) each. Called by store_count_many() in bridge/store_count.c.
+-- Cost: O(log n) each. Called by store_count_many() in bridge/store/store_count.c.
 local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')

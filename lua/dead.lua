@@ -5,7 +5,7 @@
 --   KEYS[1]  hash  :pool    job id -> encoded job
 --   KEYS[2]  zset  :delay   job id, scored by due time in ms
 --   KEYS[3]  zset  :error   job id, scored by time of burial in ms
---   KEYS[4]  hash  :tries   job id -> attempts, reason and last error (bridge/tries.h)
+--   KEYS[4]  hash  :tries   job id -> attempts, reason and last error (bridge/job/tries.h)
 --            and the keys of lib/order.lua
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  'l' list, 'r' replay, 'd' drop
@@ -29,7 +29,7 @@
 --   next: ARGV[15] for the next call.
 -- A replayed job begins anew: its tries keep nothing but the number of its replays.
 -- Finds its place by rank, so a cursor is good even when its letter is gone.
--- Cost: O(k log n) for k letters looked at. Called by store_dead() in bridge/store_dead.c.
+-- Cost: O(k log n) for k letters looked at. Called by store_dead() in bridge/store/store_dead.c.
 local pool, delay, dead, tries = unpack(KEYS)
 --#include lib/sums.lua
 --#include lib/order.lua

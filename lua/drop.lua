@@ -6,7 +6,7 @@
 --   ARGV[9]  how many at most, of each kind
 --
 -- Returns {how many, head, how many of them had not ended before}. Cost: O(k log n) for k jobs. Called by store_drop() in
--- bridge/store_queue.c, again until it answers 0 where all are meant.
+-- bridge/store/store_queue.c, again until it answers 0 where all are meant.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua

@@ -4,7 +4,7 @@
 --   KEYS[1]  hash  :pool    job id -> encoded job
 --   KEYS[2]  zset  :delay   job id, scored by due time: in ms, of a queue in us
 --   KEYS[3]  zset  :error   job id, scored by time of burial in ms
---   KEYS[4]  hash  :tries   job id -> attempts and last error (bridge/tries.h)
+--   KEYS[4]  hash  :tries   job id -> attempts and last error (bridge/job/tries.h)
 --   KEYS[5]  hash  :ingest  see lib/ingest.lua
 --   KEYS[6]  zset  :unack   KEYS[7]  zset  :ttl   KEYS[8]  zset  :done: a queue's, see
 --            lib/queue.lua; empty in other buckets
@@ -46,7 +46,7 @@
 -- it was stored; a replacement that has a number as it did at first;
 -- one without may answer r, and changes nothing but the tries of the job.
 -- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error, :held.
--- Cost: O(k log n) for k jobs. Called by store_enqueue() in bridge/store_call.c.
+-- Cost: O(k log n) for k jobs. Called by store_enqueue() in bridge/store/store_call.c.
 --#include lib/ingest.lua
 local pool, delay, dead, tries, ingest, unack, ttl, done, owners = unpack(KEYS)
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000

@@ -9,7 +9,7 @@
 -- Returns {state, score, encoded job, tries or nil}; state: n not there, w waiting (score:
 --   due; also behind others of its group, or far, see lib/far.lua), f in flight (score: end of lease), d dead (score:
 --   time of burial).
--- Called by store_find() in bridge/store_call.c.
+-- Called by store_find() in bridge/store/store_call.c.
 --#include lib/order.lua
 --#include lib/far.lua
 local id = ARGV[1]

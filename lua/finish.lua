@@ -10,7 +10,7 @@
 -- Returns one letter per job, where it stood:   w waiting or ready   f in flight   d dead
 --   e ended before   E ended before and left so   x not this lease's   n not there
 -- A second run answers e or n. Cost: O(k log n) for k jobs. Called by store_finish() in
--- bridge/store_queue.c.
+-- bridge/store/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua

@@ -21,7 +21,7 @@
 --   are in ms, of a queue's :delay in us, of a far job's slot likewise. A row:
 --   {score, ordinal, member, id, due or end of the lease in ms, encoded job, tries, named}; named: 0 a
 --   far record of Kafka, whose id nobody can use before it has been moved.
--- Cost: O(k log n) for k looked at, and their records. Called by store_list() in bridge/store_list.c.
+-- Cost: O(k log n) for k looked at, and their records. Called by store_list() in bridge/store/store_list.c.
 --#include lib/order.lua
 --#include lib/far.lua
 --#include lib/rank.lua

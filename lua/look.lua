@@ -8,7 +8,7 @@
 -- Returns {state, id, at, encoded job, tries, expires or -1, now}; state: n not there
 --   w waiting (at: due)   r due   f in flight (at: end of the lease)   d dead (at: burial)
 --   e ended (at: when it is forgotten)
--- Called by store_look() in bridge/store_queue.c.
+-- Called by store_look() in bridge/store/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua

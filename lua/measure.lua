@@ -8,7 +8,7 @@
 -- Returns {now, ready, waiting, in flight, dead, ended, first due of the ready or -1,
 --   then the number of jobs due within each limit and beyond the one
 --   before, that of all above, and how many are far}. Cost: O(limits log n). Called by store_measure() in
---   bridge/store_queue.c.
+--   bridge/store/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua

@@ -15,11 +15,11 @@
 --   -1. The codes:
 --   m moved   h moved, and it waits behind others of its group
 --   f in flight   d a dead letter   x it would have expired by then   n not there
--- The due time within the record follows (bridge/job.h), since lateness and the next run count from it.
+-- The due time within the record follows (bridge/job/job.h), since lateness and the next run count from it.
 -- A far job waits near from now on, whatever its time. Of its group a job keeps the place of its
 -- arrival among those due at the same time; one that was tried before stays in front.
 -- Not repeatable: a second run with ARGV[4] counts from then. Called by store_move_due() in
--- bridge/store_list.c.
+-- bridge/store/store_list.c.
 --#include lib/order.lua
 local far
 local function far_jobs() -- made when it is needed: to make these functions takes time
@@ -41,7 +41,7 @@ local due = tonumber(ARGV[3]) or now + tonumber(ARGV[4])
 local score = of_queue and due * 1000 or due
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 
--- What bridge/job.c begins a record with: an array of four or six, version 1, the due time.
+-- What bridge/job/job.c begins a record with: an array of four or six, version 1, the due time.
 local function due_anew(record)
   local head = string.sub(record, 1, 3)
   if #record < 11 or (head ~= '\148\1\207' and head ~= '\150\1\207') then

@@ -18,7 +18,7 @@
 -- A field whose times are both over says nothing. For each new one some are looked at, at random,
 --   and deleted if they are such; and the hash expires when all of them are.
 -- Not repeatable: a second run gives out further places. HDEL comes first: see claim.lua.
--- Cost: O(1) a job. Called by store_pace() in bridge/store_pace.c.
+-- Cost: O(1) a job. Called by store_pace() in bridge/store/store_pace.c.
 local key, interval, burst, hold, owner = KEYS[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local FIRST = 6 -- of the jobs in ARGV
 local HOLD_MAX = 1000000

@@ -10,7 +10,7 @@
 --   never), consumer from 1, due in us, and in the end what was settled}: head the first due
 --   time left or -1, lease the first end of a lease or -1. A job whose body is missing is
 --   taken out and reported without a body.
--- Cost: O(k log n) for k jobs. Called by store_pull() in bridge/store_queue.c.
+-- Cost: O(k log n) for k jobs. Called by store_pull() in bridge/store/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua

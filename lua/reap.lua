@@ -16,7 +16,7 @@
 -- Returns {moved, lease, head, dropped}: how many; first end of a lease left in KEYS[3], or of
 --   one that is waited for, or -1;
 --   due time of the first job in KEYS[2] or -1; how many went.
--- Cost: O(k log n) for k jobs. Called by store_reap() in bridge/store_call.c.
+-- Cost: O(k log n) for k jobs. Called by store_reap() in bridge/store/store_call.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/order.lua

@@ -9,7 +9,7 @@
 --   r due again   b out of tries: a dead letter, or ended   x not in flight, or not this
 --   lease's; also a job of a route, which no consumer holds   n not there
 -- Repeatable with a lease. Cost: O(k log n) for k jobs. Called by store_release() in
--- bridge/store_queue.c.
+-- bridge/store/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua

@@ -5,7 +5,7 @@
 --   ARGV[8]  how many at most   ARGV[9]  how long they live from now in ms; 0: for ever
 --
 -- Returns {how many, head}. Cost: O(k log n) for k jobs. Called by store_respawn() in
--- bridge/store_queue.c.
+-- bridge/store/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua

@@ -20,7 +20,7 @@
 --   r put back   k the same, and its run is kept; also where there is no next one
 --   c dropped: it was cancelled meanwhile   x not this lease's any more
 -- A second run answers x, and c or k as the first. Cost: O(k log n) for k jobs. Called by store_retry(),
--- store_repeat() and store_lose() in bridge/store_call.c.
+-- store_repeat() and store_lose() in bridge/store/store_call.c.
 --#include lib/sums.lua
 --#include lib/order.lua
 local pool, delay, unack, dead, tries = unpack(KEYS)

@@ -13,7 +13,7 @@
 --
 -- Returns {since when or -1, jobs, until when an id is remembered or 0, now}; jobs 1 also where 'c'
 -- has to come again.
--- Repeatable. Cost: O(1). Called by store_seal() in bridge/store_meta.c.
+-- Repeatable. Cost: O(1). Called by store_seal() in bridge/store/store_meta.c.
 local base = string.sub(KEYS[1], 1, -6) -- without ":pool"
 local now = tonumber(ARGV[1])
 if not now then

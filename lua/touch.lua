@@ -6,7 +6,7 @@
 --   ARGV[10] how long the new lease is in ms
 --
 -- Returns {code, lease}: t done, and the new token   x not in flight, or not this lease's
---   (or the job of a route, which no consumer holds)   n not there. Called by store_touch() in bridge/store_queue.c.
+--   (or the job of a route, which no consumer holds)   n not there. Called by store_touch() in bridge/store/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua

@@ -5,7 +5,7 @@
 --   ARGV[1]  name   ARGV[2]  the score as it was read
 --
 -- Returns how many: 0 where a job has come since. Called by store_unlist() in
--- bridge/store_queue.c.
+-- bridge/store/store_queue.c.
 if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or nil) ~= tonumber(ARGV[2]) then
   return 0
 end

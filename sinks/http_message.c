@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sinks/http_message.h"
-#include "bridge/cloudevent.h"
-#include "bridge/json.h"
-#include "bridge/text.h"
+#include "bridge/base/json.h"
+#include "bridge/base/text.h"
+#include "bridge/job/cloudevent.h"
 
 #include <inttypes.h>
 

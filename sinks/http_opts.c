@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sinks/http_opts.h"
-#include "bridge/text.h"
+#include "bridge/base/text.h"
 #include "sinks/http_guard.h"
 #include "sinks/http_message.h"
 #include "sinks/http_sign.h"

@@ -6,8 +6,8 @@
 #ifndef SINKS_HTTP_RULES_H
 #define SINKS_HTTP_RULES_H
 
-#include "bridge/err.h"
-#include "bridge/opt.h"
+#include "bridge/base/err.h"
+#include "bridge/conf/opt.h"
 
 enum http_verdict { HTTP_RETRY, HTTP_DELIVERED, HTTP_REJECT, HTTP_STOP };
 enum { HTTP_VERDICTS = HTTP_STOP + 1 };

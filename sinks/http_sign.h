@@ -7,9 +7,9 @@
 #ifndef SINKS_HTTP_SIGN_H
 #define SINKS_HTTP_SIGN_H
 
-#include "bridge/buf.h"
-#include "bridge/err.h"
-#include "bridge/opt.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/err.h"
+#include "bridge/conf/opt.h"
 
 #include <stdint.h>
 

@@ -6,8 +6,8 @@
 #ifndef SINKS_HTTP_URL_H
 #define SINKS_HTTP_URL_H
 
-#include "bridge/buf.h"
-#include "bridge/slice.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 

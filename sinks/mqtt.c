@@ -6,7 +6,7 @@
  * the broker (mqtt_thread.c). Its outcome is the broker's PUBACK; at QoS 0 it is that the
  * socket took it. Headers become user properties, which MQTT 3.1.1 does not have.
  */
-#include "bridge/cloudevent.h"
+#include "bridge/job/cloudevent.h"
 #include "bridge/plugin.h"
 #include "sinks/mqtt_thread.h"
 #include "sources/mqtt_link.h"

@@ -2,7 +2,7 @@
 /*
  * camellia_call.c - the life of a call: its parameters are read, and it is answered.
  */
-#include "bridge/when.h"
+#include "bridge/base/when.h"
 #include "sources/camellia_parts.h"
 
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * camellia_error.c - HTTP errors, in the form that clients of this API know them: for
  * what is no call at all.
  */
-#include "bridge/text.h"
-#include "bridge/when.h"
+#include "bridge/base/text.h"
+#include "bridge/base/when.h"
 #include "sources/camellia_parts.h"
 
 static const struct {

@@ -7,9 +7,9 @@
  * Of messages that have ended only the record is left, for minutes: they stay behind.
  */
 #include "sources/camellia_import.h"
-#include "bridge/json.h"
+#include "bridge/base/json.h"
+#include "bridge/base/when.h"
 #include "bridge/plugin.h"
-#include "bridge/when.h"
 #include "sources/camellia_json.h"
 
 static const struct part {

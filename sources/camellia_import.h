@@ -5,7 +5,7 @@
 #ifndef SOURCES_CAMELLIA_IMPORT_H
 #define SOURCES_CAMELLIA_IMPORT_H
 
-#include "bridge/import.h"
+#include "bridge/import/import.h"
 
 struct source;
 

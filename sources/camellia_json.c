@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/camellia_json.h"
-#include "bridge/text.h"
+#include "bridge/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #ifndef SOURCES_CAMELLIA_JSON_H
 #define SOURCES_CAMELLIA_JSON_H
 
-#include "bridge/buf.h"
-#include "bridge/slice.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/slice.h"
 
 #include <stdint.h>
 

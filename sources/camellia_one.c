@@ -3,7 +3,7 @@
  * camellia_one.c - ackMsg, getMsg and deleteMsg: what is done to one message by its id,
  * whoever has it.
  */
-#include "bridge/when.h"
+#include "bridge/base/when.h"
 #include "sources/camellia_parts.h"
 
 static bool is_named(const struct camellia_call *call)

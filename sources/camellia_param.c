@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/camellia_param.h"
-#include "bridge/text.h"
+#include "bridge/base/text.h"
 
 enum { TEXT_KEPT = 16 * 1024 }; /* a text that is used again keeps no more memory */
 

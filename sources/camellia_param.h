@@ -8,8 +8,8 @@
 #ifndef SOURCES_CAMELLIA_PARAM_H
 #define SOURCES_CAMELLIA_PARAM_H
 
-#include "bridge/buf.h"
-#include "bridge/slice.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
 #ifndef SOURCES_CAMELLIA_PARTS_H
 #define SOURCES_CAMELLIA_PARTS_H
 
-#include "bridge/httpd.h"
+#include "bridge/httpd/httpd.h"
 #include "bridge/plugin.h"
 #include "sources/camellia_json.h"
 #include "sources/camellia_param.h"

@@ -3,7 +3,7 @@
  * camellia_send.c - sendMsg. An id that is there and alive is not replaced: its message
  * is answered as it is now.
  */
-#include "bridge/when.h"
+#include "bridge/base/when.h"
 #include "sources/camellia_parts.h"
 
 #include <sys/random.h>

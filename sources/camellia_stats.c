@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/camellia_stats.h"
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
 
 #include <stdlib.h>
 #include <sys/random.h>

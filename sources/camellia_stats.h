@@ -9,7 +9,7 @@
 #ifndef SOURCES_CAMELLIA_STATS_H
 #define SOURCES_CAMELLIA_STATS_H
 
-#include "bridge/slice.h"
+#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>

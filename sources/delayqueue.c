@@ -6,7 +6,7 @@
  * An id names one job in all topics. Every answer has status 200; a code in its body
  * tells the rest. A push is answered when Redis has the job.
  */
-#include "bridge/json.h"
+#include "bridge/base/json.h"
 #include "sources/delayqueue_import.h"
 #include "sources/delayqueue_server.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/json.h"
+#include "bridge/base/json.h"
 #include "sources/delayqueue_server.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";

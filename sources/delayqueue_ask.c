@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/delayqueue_ask.h"
-#include "bridge/job.h"
-#include "bridge/json.h"
+#include "bridge/base/json.h"
+#include "bridge/job/job.h"
 
 enum { TTR_MAX_S = 86400 };
 #define DELAY_MAX_S (INT64_C(1) << 31)

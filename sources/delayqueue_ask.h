@@ -6,8 +6,8 @@
 #ifndef SOURCES_DELAYQUEUE_ASK_H
 #define SOURCES_DELAYQUEUE_ASK_H
 
-#include "bridge/buf.h"
-#include "bridge/slice.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/slice.h"
 
 #include <stdint.h>
 

@@ -9,8 +9,8 @@
  * when its server died, or fell to the race of its timer.
  */
 #include "sources/delayqueue_import.h"
+#include "bridge/base/when.h"
 #include "bridge/plugin.h"
-#include "bridge/when.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #ifndef SOURCES_DELAYQUEUE_IMPORT_H
 #define SOURCES_DELAYQUEUE_IMPORT_H
 
-#include "bridge/import.h"
+#include "bridge/import/import.h"
 
 struct source;
 

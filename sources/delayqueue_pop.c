@@ -5,7 +5,7 @@
  * Clients ask again at once when there was none. So nothing but a job is answered before
  * the time is over, whatever is amiss: else they would ask thousands of times a second.
  */
-#include "bridge/json.h"
+#include "bridge/base/json.h"
 #include "sources/delayqueue_server.h"
 
 #include <stdlib.h>

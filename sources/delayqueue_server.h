@@ -8,7 +8,7 @@
 #ifndef SOURCES_DELAYQUEUE_SERVER_H
 #define SOURCES_DELAYQUEUE_SERVER_H
 
-#include "bridge/httpd.h"
+#include "bridge/httpd/httpd.h"
 #include "bridge/plugin.h"
 #include "sources/delayqueue_ask.h"
 

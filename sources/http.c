@@ -6,9 +6,9 @@
  * A request is answered when Redis has the job, never before. While the core has told the
  * source to pause, new jobs get 503 at once; questions about jobs are still answered.
  */
-#include "bridge/httpd.h"
+#include "bridge/base/text.h"
+#include "bridge/httpd/httpd.h"
 #include "bridge/plugin.h"
-#include "bridge/text.h"
 #include "sources/http_batch.h"
 #include "sources/http_dead.h"
 #include "sources/http_job.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/http_batch.h"
-#include "bridge/text.h"
-#include "bridge/when.h"
+#include "bridge/base/text.h"
+#include "bridge/base/when.h"
 
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/http_dead.h"
-#include "bridge/text.h"
-#include "bridge/when.h"
+#include "bridge/base/text.h"
+#include "bridge/base/when.h"
+#include "bridge/httpd/http_params.h"
 #include "sources/http_job.h"
-#include "bridge/http_params.h"
 
 #include <inttypes.h>
 

@@ -2,8 +2,8 @@
 /*
  * http_explain.c - what would become of a message that is sent here: nothing does.
  */
-#include "bridge/explain.h"
-#include "bridge/text.h"
+#include "bridge/admin/explain.h"
+#include "bridge/base/text.h"
 #include "sources/http_dead.h"
 #include "sources/http_job.h"
 

@@ -5,7 +5,7 @@
 #ifndef SOURCES_HTTP_JOB_H
 #define SOURCES_HTTP_JOB_H
 
-#include "bridge/httpd.h"
+#include "bridge/httpd/httpd.h"
 #include "bridge/plugin.h"
 
 struct http_place { /* where a job goes */

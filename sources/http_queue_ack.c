@@ -5,8 +5,8 @@
  * The body is read whole before anything is done, so that a mistake in it leaves all jobs
  * as they were. What became of each is told then, as for one (http_queue_job.c).
  */
-#include "bridge/text.h"
-#include "bridge/http_params.h"
+#include "bridge/base/text.h"
+#include "bridge/httpd/http_params.h"
 #include "sources/http_queue.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/text.h"
-#include "bridge/http_params.h"
+#include "bridge/base/text.h"
+#include "bridge/httpd/http_params.h"
 #include "sources/http_queue.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/http_params.h"
+#include "bridge/httpd/http_params.h"
 #include "sources/http_queue.h"
 
 #include <stdlib.h>

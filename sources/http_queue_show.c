@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/text.h"
-#include "bridge/when.h"
+#include "bridge/base/text.h"
+#include "bridge/base/when.h"
 #include "sources/http_job.h"
 #include "sources/http_queue.h"
 

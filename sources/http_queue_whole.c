@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/text.h"
-#include "bridge/when.h"
-#include "bridge/http_params.h"
+#include "bridge/base/text.h"
+#include "bridge/base/when.h"
+#include "bridge/httpd/http_params.h"
 #include "sources/http_queue.h"
 
 #include <inttypes.h>

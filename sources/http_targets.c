@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/targets.h"
-#include "bridge/text.h"
+#include "bridge/admin/targets.h"
+#include "bridge/base/text.h"
+#include "bridge/httpd/http_params.h"
 #include "sources/http_dead.h"
-#include "bridge/http_params.h"
 
 #include <inttypes.h>
 

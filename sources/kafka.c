@@ -7,7 +7,7 @@
  * given up after its open records are answered, for which the rebalance waits a few
  * seconds.
  */
-#include "bridge/cloudevent.h"
+#include "bridge/job/cloudevent.h"
 #include "bridge/plugin.h"
 #include "sources/kafka_client.h"
 #include "sources/kafka_conf.h"

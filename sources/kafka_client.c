@@ -4,9 +4,9 @@
  */
 #include "sources/kafka_client.h"
 
-#include "bridge/log.h"
-#include "bridge/mem.h"
-#include "bridge/retry.h"
+#include "bridge/base/log.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/retry.h"
 #include "sources/kafka_login.h"
 
 #include <errno.h>

@@ -8,8 +8,8 @@
 #ifndef SOURCES_KAFKA_CLIENT_H
 #define SOURCES_KAFKA_CLIENT_H
 
-#include "bridge/err.h"
-#include "bridge/loop.h"
+#include "bridge/base/err.h"
+#include "bridge/base/loop.h"
 #include "sources/kafka_link.h"
 
 #include <stdbool.h>

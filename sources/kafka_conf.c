@@ -4,7 +4,7 @@
  */
 #include "sources/kafka_conf.h"
 
-#include "bridge/redact.h"
+#include "bridge/base/redact.h"
 
 #include <ctype.h>
 #include <inttypes.h>

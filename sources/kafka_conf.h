@@ -7,7 +7,7 @@
 #ifndef SOURCES_KAFKA_CONF_H
 #define SOURCES_KAFKA_CONF_H
 
-#include "bridge/err.h"
+#include "bridge/base/err.h"
 #include "sources/kafka_link.h"
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/kafka_lag.h"
 
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
 
 enum { PARTS = 16 /* of the lag: the length of a slot */ };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/kafka_login.h"
 
-#include "bridge/loop.h"
-#include "bridge/mem.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
 #include "sources/kafka_token.h"
 
 #include <pthread.h>

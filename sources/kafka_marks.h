@@ -11,7 +11,7 @@
 #ifndef SOURCES_KAFKA_MARKS_H
 #define SOURCES_KAFKA_MARKS_H
 
-#include "bridge/shelf.h"
+#include "bridge/store/shelf.h"
 #include "sources/kafka_part.h"
 
 struct kafka_marks_events {

@@ -4,7 +4,7 @@
  */
 #include "sources/kafka_offsets.h"
 
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
 
 #include <stdlib.h>
 

@@ -8,8 +8,8 @@
  */
 #include "sources/kafka_part.h"
 
-#include "bridge/fault.h"
-#include "bridge/mem.h"
+#include "bridge/base/fault.h"
+#include "bridge/base/mem.h"
 #include "sources/kafka_client.h"
 
 #include <inttypes.h>

@@ -6,8 +6,8 @@
 #ifndef SOURCES_KAFKA_PROBE_H
 #define SOURCES_KAFKA_PROBE_H
 
-#include "bridge/buf.h"
-#include "bridge/err.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/err.h"
 #include "sources/kafka_link.h"
 
 /* topics: n names; those that begin with ^ are not asked for. Blocks. */

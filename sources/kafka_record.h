@@ -7,7 +7,7 @@
 #ifndef SOURCES_KAFKA_RECORD_H
 #define SOURCES_KAFKA_RECORD_H
 
-#include "bridge/job.h"
+#include "bridge/job/job.h"
 
 #include <librdkafka/rdkafka.h>
 

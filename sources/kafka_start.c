@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/kafka_start.h"
 
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

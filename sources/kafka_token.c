@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/kafka_token.h"
 
-#include "bridge/buf.h"
-#include "bridge/file.h"
-#include "bridge/json.h"
-#include "bridge/mem.h"
-#include "bridge/text.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/file.h"
+#include "bridge/base/json.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * URL, so its route ends at an http sink with accept = "code100" and has no topic of its
  * own. All tasks of a source go by one route: an id alone does not tell which.
  */
-#include "bridge/httpd.h"
+#include "bridge/httpd/httpd.h"
 #include "bridge/plugin.h"
 #include "sources/later_import.h"
 #include "sources/later_job.h"

@@ -7,8 +7,8 @@
  * that Later gives every task is not kept: it loses whatever waits longer.
  */
 #include "sources/later_import.h"
-#include "bridge/json.h"
-#include "bridge/when.h"
+#include "bridge/base/json.h"
+#include "bridge/base/when.h"
 #include "sources/later_job.h"
 
 struct task {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/later_job.h"
-#include "bridge/json.h"
-#include "bridge/when.h"
+#include "bridge/base/json.h"
+#include "bridge/base/when.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * lmstfy_admin.c - the admin API's listener: its routes, who may use them, and the start
  * and the end of the admin half.
  */
-#include "bridge/text.h"
+#include "bridge/base/text.h"
 #include "sources/lmstfy_admin.h"
 #include "sources/lmstfy_copy.h"
 

@@ -6,8 +6,8 @@
 #ifndef SOURCES_LMSTFY_ADMIN_H
 #define SOURCES_LMSTFY_ADMIN_H
 
-#include "bridge/json.h"
-#include "bridge/shelf.h"
+#include "bridge/base/json.h"
+#include "bridge/store/shelf.h"
 #include "sources/lmstfy_api.h"
 
 struct lmstfy_call;

@@ -14,7 +14,7 @@
 #ifndef SOURCES_LMSTFY_API_H
 #define SOURCES_LMSTFY_API_H
 
-#include "bridge/httpd.h"
+#include "bridge/httpd/httpd.h"
 #include "bridge/plugin.h"
 
 enum { LMSTFY_NAME_MAX = 255 }; /* bytes of a namespace's or a queue's name */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/lmstfy_attr.h"
-#include "bridge/json.h"
+#include "bridge/base/json.h"
 #include "sources/lmstfy_id.h"
 
 static const char prefix[] = "job-attr-";

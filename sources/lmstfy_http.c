@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/lmstfy_http.h"
-#include "bridge/json.h"
-#include "bridge/text.h"
+#include "bridge/base/json.h"
+#include "bridge/base/text.h"
 #include "sources/lmstfy_id.h"
 
 #include <stdlib.h>

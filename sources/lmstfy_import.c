@@ -8,9 +8,9 @@
  * body that stands in none of the three was being handed out when its server died.
  */
 #include "sources/lmstfy_import.h"
-#include "bridge/json.h"
-#include "bridge/text.h"
-#include "bridge/when.h"
+#include "bridge/base/json.h"
+#include "bridge/base/text.h"
+#include "bridge/base/when.h"
 #include "sources/lmstfy_attr.h"
 #include "sources/lmstfy_id.h"
 

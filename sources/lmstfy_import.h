@@ -8,7 +8,7 @@
 #ifndef SOURCES_LMSTFY_IMPORT_H
 #define SOURCES_LMSTFY_IMPORT_H
 
-#include "bridge/import.h"
+#include "bridge/import/import.h"
 
 #include "sources/lmstfy_api.h"
 

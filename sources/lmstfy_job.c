@@ -2,8 +2,8 @@
 /*
  * lmstfy_job.c - a job that is there: looked at, deleted; and its whole queue.
  */
-#include "bridge/json.h"
-#include "bridge/when.h"
+#include "bridge/base/json.h"
+#include "bridge/base/when.h"
 #include "sources/lmstfy_http.h"
 #include "sources/lmstfy_id.h"
 #include "sources/lmstfy_item.h"

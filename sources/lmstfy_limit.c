@@ -3,8 +3,8 @@
  * lmstfy_limit.c - limits of tokens: on the shelf "limits", POOL/NS/TOKEN -> JSON, and
  * counted in Redis by shelf_tally(), so that they hold for all instances together.
  */
-#include "bridge/json.h"
-#include "bridge/when.h"
+#include "bridge/base/json.h"
+#include "bridge/base/when.h"
 #include "sources/lmstfy_copy.h"
 
 #include <inttypes.h>

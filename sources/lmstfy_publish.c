@@ -5,7 +5,7 @@
  * All is checked before anything is submitted. A bulk of which a part could not be stored
  * is taken back as far as Redis answers.
  */
-#include "bridge/json.h"
+#include "bridge/base/json.h"
 #include "sources/lmstfy_attr.h"
 #include "sources/lmstfy_http.h"
 #include "sources/lmstfy_id.h"

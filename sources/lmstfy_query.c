@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/lmstfy_query.h"
-#include "bridge/text.h"
+#include "bridge/base/text.h"
 
 static const struct slice names[LMSTFY_PARAMS] = {
     [PARAM_DELAY] = SLICE_LIT("delay"),     [PARAM_TTL] = SLICE_LIT("ttl"),

@@ -7,7 +7,7 @@
 #ifndef SOURCES_LMSTFY_QUERY_H
 #define SOURCES_LMSTFY_QUERY_H
 
-#include "bridge/slice.h"
+#include "bridge/base/slice.h"
 
 #include <stdint.h>
 

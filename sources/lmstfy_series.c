@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/lmstfy_series.h"
-#include "bridge/mem.h"
-#include "bridge/text.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef SOURCES_LMSTFY_SERIES_H
 #define SOURCES_LMSTFY_SERIES_H
 
-#include "bridge/buf.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>

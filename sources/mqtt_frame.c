@@ -6,7 +6,7 @@
  */
 #include "sources/mqtt_frame.h"
 
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
 
 #include <stdlib.h>
 

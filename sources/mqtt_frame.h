@@ -13,10 +13,10 @@
 #ifndef SOURCES_MQTT_FRAME_H
 #define SOURCES_MQTT_FRAME_H
 
-#include "bridge/buf.h"
-#include "bridge/err.h"
-#include "bridge/opt.h"
-#include "bridge/slice.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/err.h"
+#include "bridge/base/slice.h"
+#include "bridge/conf/opt.h"
 #include "sources/mqtt_link.h"
 
 #include <stdbool.h>

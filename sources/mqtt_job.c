@@ -4,7 +4,7 @@
  */
 #include "sources/mqtt_job.h"
 
-#include "bridge/cloudevent.h"
+#include "bridge/job/cloudevent.h"
 #include "sources/mqtt_topic.h"
 
 /* Indexed by enum mqtt_prop_kind; a user property has a name of its own. */

@@ -4,15 +4,15 @@
  *
  * MQTT 5 user properties become headers. The content type becomes "content-type",
  * response topic and correlation data become the two headers below, so that a sink can
- * put them back. The attributes of an event are named as bridge/cloudevent.h has it. A
- * topic $delayed/N/rest becomes rest, with a delay that beats all headers. The message
+ * put them back. The attributes of an event are named as bridge/job/cloudevent.h has it.
+ * A topic $delayed/N/rest becomes rest, with a delay that beats all headers. The message
  * expiry interval is not looked at: it is over when the broker has handed the message to
  * us, and says nothing of the delivery that was asked for; deliver-before does.
  */
 #ifndef SOURCES_MQTT_JOB_H
 #define SOURCES_MQTT_JOB_H
 
-#include "bridge/job.h"
+#include "bridge/job/job.h"
 #include "sources/mqtt_frame.h"
 
 #define MQTT_RESPONSE_TOPIC_HEADER "mqtt-response-topic"

@@ -4,9 +4,9 @@
  */
 #include "sources/mqtt_link.h"
 
-#include "bridge/buf.h"
-#include "bridge/mem.h"
-#include "bridge/retry.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/retry.h"
 #include "sources/mqtt_topic.h"
 #include "sources/mqtt_url.h"
 

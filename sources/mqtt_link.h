@@ -7,8 +7,8 @@
 #ifndef SOURCES_MQTT_LINK_H
 #define SOURCES_MQTT_LINK_H
 
-#include "bridge/err.h"
-#include "bridge/opt.h"
+#include "bridge/base/err.h"
+#include "bridge/conf/opt.h"
 
 #include <stdbool.h>
 #include <stddef.h>

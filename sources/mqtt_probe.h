@@ -6,8 +6,8 @@
 #ifndef SOURCES_MQTT_PROBE_H
 #define SOURCES_MQTT_PROBE_H
 
-#include "bridge/buf.h"
-#include "bridge/err.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/err.h"
 #include "sources/mqtt_link.h"
 
 /* Blocks. */

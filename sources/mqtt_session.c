@@ -9,7 +9,7 @@
  */
 #include "sources/mqtt_session.h"
 
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
 #include "sources/mqtt_paho.h"
 
 #include <errno.h>

@@ -8,8 +8,8 @@
 #ifndef SOURCES_MQTT_TOPIC_H
 #define SOURCES_MQTT_TOPIC_H
 
-#include "bridge/err.h"
-#include "bridge/slice.h"
+#include "bridge/base/err.h"
+#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stdint.h>

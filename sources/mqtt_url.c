@@ -4,7 +4,7 @@
  */
 #include "sources/mqtt_url.h"
 
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #ifndef SOURCES_MQTT_URL_H
 #define SOURCES_MQTT_URL_H
 
-#include "bridge/err.h"
+#include "bridge/base/err.h"
 
 #include <stdbool.h>
 

@@ -8,7 +8,7 @@
  */
 #include "sources/mqtt_worker.h"
 
-#include "bridge/buf.h"
+#include "bridge/base/buf.h"
 #include "sources/mqtt_frame.h"
 #include "sources/mqtt_session.h"
 

@@ -9,30 +9,40 @@ code() { find bridge sources sinks tests -name '*.[ch]' 2>/dev/null | sort; }
 
 # Of each library's header: the files that may include it, as an awk pattern. Tests may.
 libraries='
-hiredis/|hiredis.h          ^bridge/(redis|store|script)
-uv.h                        ^bridge/loop.c$
-libconfig.h                 ^bridge/conf[a-z_]*.c$
-curl/                       ^(sinks/http|bridge/ctl|sources/kafka_(login|token))[a-z_]*.[ch]$
-glib.h                      ^bridge/zone.c$
-microhttpd.h                ^bridge/httpd[a-z_]*.[ch]$
+hiredis/|hiredis.h          ^bridge/((redis|store)/|import/redis_ask)
+uv.h                        ^bridge/base/loop.c$
+libconfig.h                 ^bridge/conf/conf[a-z_]*.c$
+curl/                       ^(sinks/http|bridge/cli/ctl|sources/kafka_(login|token))[a-z_]*.[ch]$
+glib.h                      ^bridge/base/zone.c$
+microhttpd.h                ^bridge/httpd/httpd[a-z_]*.[ch]$
 librdkafka/|rdkafka         ^(sources|sinks)/kafka[a-z_]*.[ch]$
 MQTTAsync.h|MQTTClient      ^(sources|sinks)/mqtt[a-z_]*.[ch]$
-gnutls/                     ^bridge/httpd_tls.c$
-openssl/                    ^(bridge/(net|tokens)|sinks/http_sign)[a-z_]*.[ch]$
+gnutls/                     ^bridge/httpd/httpd_tls.c$
+openssl/                    ^(bridge/(base/net|httpd/tokens)|sinks/http_sign)[a-z_]*.[ch]$
+'
+
+# Of the folders that stand on few others: what they may include of bridge/ beside their own.
+floors='
+bridge/base   -
+bridge/redis  ^bridge/(base/|conf/opt.h)
+bridge/job    ^bridge/(base/|conf/opt.h)
 '
 
 # shellcheck disable=SC2046 # the names of source files hold no blanks
-faults=$(awk -v libraries="$libraries" '
+faults=$(awk -v libraries="$libraries" -v floors="$floors" '
 function fault(rule) { printf "%s:%d: %s\n", FILENAME, FNR, rule }
 function stem(path) { sub(/^.*\//, "", path); sub(/[_.].*/, "", path); return path }
 BEGIN {
-    split("bridge/cloudevent.h bridge/file.h bridge/json.h bridge/redact.h bridge/retry.h bridge/text.h bridge/when.h", pure, " ")
+    split("bridge/job/cloudevent.h bridge/base/file.h bridge/base/json.h bridge/base/redact.h bridge/base/retry.h bridge/base/text.h bridge/base/when.h", pure, " ")
     for (i in pure) open_to_plugins[pure[i]] = 1
-    split("bridge/dead.h bridge/explain.h bridge/http_params.h bridge/httpd.h bridge/import.h bridge/shelf.h bridge/targets.h", served, " ")
+    split("bridge/admin/dead.h bridge/admin/explain.h bridge/httpd/http_params.h bridge/httpd/httpd.h bridge/import/import.h bridge/store/shelf.h bridge/admin/targets.h", served, " ")
     for (i in served) open_to_sources[served[i]] = 1
     rows = split(libraries, row, "\n")
     for (i = 1; i <= rows; i++)
         if (split(row[i], f, " ") == 2) { header[++n] = f[1]; allowed[n] = f[2] }
+    rows = split(floors, row, "\n")
+    for (i = 1; i <= rows; i++)
+        if (split(row[i], f, " ") == 2) floor[f[1]] = f[2]
 }
 /^[ \t]*extern / && FILENAME ~ /^(bridge|sources|sinks)\/.*\.c$/ && FILENAME != "bridge/plugins.c" {
     fault("extern stands in headers, and in bridge/plugins.c")
@@ -50,6 +60,10 @@ BEGIN {
 what ~ /^libconfig/ && FILENAME ~ /^bridge\// { if (reader && reader != FILENAME)
     fault("<libconfig.h> is for one file, which is " reader " already"); reader = FILENAME }
 /"/ && what !~ /\// { fault("write the path from the top of the tree: \"" room "/" what "\"") }
+{ folder = FILENAME; sub(/\/[^\/]*$/, "", folder) }
+theirs == "bridge" && folder in floor && index(what, folder "/") != 1 && what !~ floor[folder] {
+    fault(folder "/ includes of the others only what tests/check-includes.sh says")
+}
 room == "bridge" && (theirs == "sources" || theirs == "sinks") && FILENAME != "bridge/plugins.c" {
     fault("bridge/ knows no source and no sink")
 }

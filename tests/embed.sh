@@ -5,7 +5,7 @@
 set -eu
 
 printf '/* SPDX-License-Identifier: BSD-2-Clause */\n/* Made by tests/embed.sh. */\n'
-printf '#include "bridge/script.h"\n\n#include <stddef.h>\n\n'
+printf '#include "bridge/store/script.h"\n\n#include <stddef.h>\n\n'
 printf 'const struct lua_file lua_files[] = {\n'
 for file in "$@"; do
     printf '    {"%s",\n' "$(basename "$file" .lua)"

@@ -11,11 +11,11 @@
 #ifndef TESTS_FAKE_REDIS_H
 #define TESTS_FAKE_REDIS_H
 
-#include "bridge/buf.h"
-#include "bridge/loop.h"
-#include "bridge/mem.h"
-#include "bridge/redis.h"
-#include "bridge/script.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/redis/redis.h"
+#include "bridge/store/script.h"
 #include "tests/fuzz.h"
 
 #include <arpa/inet.h>

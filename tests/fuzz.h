@@ -5,8 +5,8 @@
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H
 
-#include "bridge/mem.h"
-#include "bridge/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/slice.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

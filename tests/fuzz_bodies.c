@@ -9,7 +9,7 @@
 #include "sources/later_job.h"
 #include "tests/fuzz.h"
 
-#include "bridge/text.h"
+#include "bridge/base/text.h"
 
 static void read_later(struct slice body)
 {

@@ -3,8 +3,8 @@
  * fuzz_cloudevent.c - libFuzzer: any bytes as the headers of an event, by each binding.
  * What goes out by a binding comes in by it again as it was.
  */
-#include "bridge/cloudevent.h"
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
+#include "bridge/job/cloudevent.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

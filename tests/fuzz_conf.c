@@ -3,7 +3,7 @@
  * fuzz_conf.c - libFuzzer: any bytes as a configuration file. It is read, or there is at
  * least one error, each of them with the file's name and without a control character.
  */
-#include "bridge/conf.h"
+#include "bridge/conf/conf.h"
 #include "tests/fuzz.h"
 
 #include <fcntl.h>

@@ -3,10 +3,10 @@
  * fuzz_dead_cursor.c - libFuzzer: any bytes as the cursor of a run through dead letters,
  * and as any cursor: what is taken is written again as a text that means the same.
  */
-#include "bridge/cursor.h"
-#include "bridge/dead_cursor.h"
-#include "bridge/job.h"
-#include "bridge/mem.h"
+#include "bridge/admin/dead_cursor.h"
+#include "bridge/base/cursor.h"
+#include "bridge/base/mem.h"
+#include "bridge/job/job.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

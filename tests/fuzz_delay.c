@@ -4,9 +4,9 @@
  * headers of a message, "name" alone with a null value. A due time is sane, or there is a
  * reason in words.
  */
-#include "bridge/delay.h"
-#include "bridge/mem.h"
-#include "bridge/when.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/when.h"
+#include "bridge/job/delay.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

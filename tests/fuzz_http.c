@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "bridge/buf.h"
+#include "bridge/base/buf.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 

@@ -3,8 +3,8 @@
  * fuzz_httpd_form.c - libFuzzer: any bytes as a form, and any as a multipart body with
  * its Content-Type on the first line.
  */
-#include "bridge/httpd_form.h"
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
+#include "bridge/httpd/httpd_form.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

@@ -3,7 +3,7 @@
  * fuzz_import.c - libFuzzer: any bytes as what the originals keep in their Redis, which
  * `tarry import` reads: MessagePack, JSON, entries of lists and timers, keys.
  */
-#include "bridge/import.h"
+#include "bridge/import/import.h"
 #include "sources/delayqueue_import.h"
 #include "sources/lmstfy_import.h"
 #include "tests/fuzz.h"

@@ -3,8 +3,8 @@
  * fuzz_job.c - libFuzzer: any bytes as a record of Redis. What is read must be written
  * and read again, byte for byte the same.
  */
-#include "bridge/job.h"
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
+#include "bridge/job/job.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

@@ -3,9 +3,9 @@
  * fuzz_json.c - libFuzzer: any bytes as an object, and as an array. Texts come out as
  * UTF-8, values come out whole, and what is written is read back as it was.
  */
-#include "bridge/json.h"
-#include "bridge/mem.h"
-#include "bridge/text.h"
+#include "bridge/base/json.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

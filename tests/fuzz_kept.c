@@ -5,11 +5,11 @@
  * it was.
  */
 #include "bridge/alive_list.h"
-#include "bridge/meta.h"
-#include "bridge/redis_probe.h"
-#include "bridge/redis_slot.h"
-#include "bridge/tries.h"
-#include "bridge/unpack.h"
+#include "bridge/base/unpack.h"
+#include "bridge/job/tries.h"
+#include "bridge/meta/meta.h"
+#include "bridge/redis/redis_probe.h"
+#include "bridge/redis/redis_slot.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>

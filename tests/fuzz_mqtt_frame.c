@@ -3,7 +3,7 @@
  * fuzz_mqtt_frame.c - libFuzzer: any bytes from a worker of the MQTT source, up to the
  * job, and any bytes as a topic.
  */
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
 #include "sources/mqtt_job.h"
 #include "sources/mqtt_topic.h"
 

@@ -3,9 +3,9 @@
  * fuzz_redact.c - libFuzzer: any text as a line of the log, with a password at its end
  * that must not come through, whatever stands before it.
  */
-#include "bridge/buf.h"
-#include "bridge/mem.h"
-#include "bridge/redact.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/redact.h"
 
 #include <stdlib.h>
 

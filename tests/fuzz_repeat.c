@@ -3,9 +3,9 @@
  * fuzz_repeat.c - libFuzzer: 8 bytes of an instant, then the text of a repeat. Either
  * there is a reason in words, or runs follow each other in time.
  */
-#include "bridge/mem.h"
-#include "bridge/repeat.h"
-#include "bridge/when.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/when.h"
+#include "bridge/job/repeat.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

@@ -3,9 +3,9 @@
  * fuzz_resp.c - libFuzzer: a byte of how many bytes come at a time, then any bytes from
  * Redis. Whatever can be read is looked at, and written as a command and read again.
  */
-#include "bridge/redis.h"
-#include "bridge/redis_pool.h"
-#include "bridge/resp.h"
+#include "bridge/redis/redis.h"
+#include "bridge/redis/redis_pool.h"
+#include "bridge/redis/resp.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>

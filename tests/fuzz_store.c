@@ -7,16 +7,16 @@
  * Two bytes say what the URL is (and 4: that all is well until the first question), and
  * which questions are asked; the rest are the answers, as fake_redis.h takes them.
  */
-#include "bridge/log.h"
-#include "bridge/loop.h"
-#include "bridge/meta.h"
-#include "bridge/sentinel.h"
-#include "bridge/store_audit.h"
-#include "bridge/store_dead.h"
-#include "bridge/store_list.h"
-#include "bridge/store_meta.h"
-#include "bridge/store_pace.h"
-#include "bridge/store_queue.h"
+#include "bridge/base/log.h"
+#include "bridge/base/loop.h"
+#include "bridge/meta/meta.h"
+#include "bridge/redis/sentinel.h"
+#include "bridge/store/store_audit.h"
+#include "bridge/store/store_dead.h"
+#include "bridge/store/store_list.h"
+#include "bridge/store/store_meta.h"
+#include "bridge/store/store_pace.h"
+#include "bridge/store/store_queue.h"
 #include "tests/fake_redis.h"
 #include "tests/fuzz.h"
 

@@ -4,8 +4,8 @@
  * key, id and a header. What is rendered can be a target: not empty, not too long, no
  * control character.
  */
-#include "bridge/match.h"
-#include "bridge/tmpl.h"
+#include "bridge/base/match.h"
+#include "bridge/job/tmpl.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * callback. What is logged of the first holds no password and means the same; what curl
  * gets of the last can stand in a request line.
  */
-#include "bridge/redis.h"
+#include "bridge/redis/redis.h"
 #include "sinks/http_guard.h"
 #include "sinks/http_url.h"
 #include "sources/mqtt_url.h"

@@ -4,8 +4,8 @@
  * option's duration and size. What is taken is written again as a text that means the
  * same.
  */
-#include "bridge/opt.h"
-#include "bridge/when.h"
+#include "bridge/base/when.h"
+#include "bridge/conf/opt.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>

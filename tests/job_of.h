@@ -3,7 +3,7 @@
 #ifndef TESTS_JOB_OF_H
 #define TESTS_JOB_OF_H
 
-#include "bridge/job.h"
+#include "bridge/job/job.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The command line: what its tables say, and how answers look to a person. */
-#include "bridge/ctl_parts.h"
+#include "bridge/cli/ctl_parts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_cloudevent.c - events from one protocol to another: bridge/cloudevent.h.
+ * unit_cloudevent.c - events from one protocol to another: bridge/job/cloudevent.h.
  */
-#include "bridge/cloudevent.h"
+#include "bridge/job/cloudevent.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_compat.c - the headers of other schedulers, set by set; see bridge/compat.c.
+ * unit_compat.c - the headers of other schedulers, set by set; see bridge/job/compat.c.
  */
-#include "bridge/delay.h"
-#include "bridge/repeat.h"
-#include "bridge/when.h"
+#include "bridge/base/when.h"
+#include "bridge/job/delay.h"
+#include "bridge/job/repeat.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,9 +4,9 @@
  * the bad ones with the beginning of every line they must be answered with. Starts in the
  * top folder of the tree.
  */
-#include "bridge/conf.h"
-#include "bridge/conf_rows.h"
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
+#include "bridge/conf/conf.h"
+#include "bridge/conf/conf_rows.h"
 #include "bridge/plugin.h"
 
 #include <setjmp.h>

@@ -3,10 +3,10 @@
  * unit_conf_diff.c - proves that a reload sees every option that differs, and which of
  * them a running daemon can take over.
  */
-#include "bridge/conf_diff.h"
-#include "bridge/conf_rows.h"
-#include "bridge/mem.h"
-#include "bridge/opt_same.h"
+#include "bridge/base/mem.h"
+#include "bridge/conf/conf_diff.h"
+#include "bridge/conf/conf_rows.h"
+#include "bridge/conf/opt_same.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,8 +2,8 @@
 /*
  * unit_conf_scan.c - which files @include takes in.
  */
-#include "bridge/conf.h"
-#include "bridge/mem.h"
+#include "bridge/base/mem.h"
+#include "bridge/conf/conf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

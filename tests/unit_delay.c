@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_delay.c - the header contract of bridge/delay.h, row by row.
+ * unit_delay.c - the header contract of bridge/job/delay.h, row by row.
  */
-#include "bridge/delay.h"
-#include "bridge/opt.h"
-#include "bridge/when.h"
+#include "bridge/base/when.h"
+#include "bridge/conf/opt.h"
+#include "bridge/job/delay.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,9 +2,9 @@
 /*
  * unit_http_source.c - jobs out of JSON lines, and jobs as JSON.
  */
+#include "bridge/httpd/http_params.h"
 #include "sources/http_dead.h"
 #include "sources/http_job.h"
-#include "bridge/http_params.h"
 #include "sources/http_queue.h"
 
 #include <setjmp.h>

@@ -3,11 +3,11 @@
  * unit_httpd.c - paths and their rows, and a real listener with a client on another
  * thread.
  */
-#include "bridge/httpd.h"
-#include "bridge/httpd_form.h"
-#include "bridge/httpd_route.h"
-#include "bridge/loop.h"
-#include "bridge/mem.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/httpd/httpd.h"
+#include "bridge/httpd/httpd_form.h"
+#include "bridge/httpd/httpd_route.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

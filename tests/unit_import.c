@@ -3,7 +3,7 @@
  * unit_import.c - what importers read: MessagePack, JSON objects of any keys, entries of
  * lmstfy's lists and timer, values of delay-queue.
  */
-#include "bridge/import_parts.h"
+#include "bridge/import/import_parts.h"
 #include "sources/delayqueue_import.h"
 #include "sources/lmstfy_import.h"
 

@@ -3,8 +3,8 @@
  * unit_job.c - a job's memory, its headers, and its record: written, read, cut off,
  * forged.
  */
-#include "bridge/job.h"
-#include "bridge/unpack.h"
+#include "bridge/base/unpack.h"
+#include "bridge/job/job.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

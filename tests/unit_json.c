@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_json.c - JSON as bridge/json.h reads and writes it.
+ * unit_json.c - JSON as bridge/base/json.h reads and writes it.
  */
-#include "bridge/json.h"
-#include "bridge/mem.h"
-#include "bridge/text.h"
+#include "bridge/base/json.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
 #include "sources/kafka_conf.h"
 #include "sources/kafka_token.h"
 
-#include "bridge/buf.h"
-#include "bridge/text.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/text.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

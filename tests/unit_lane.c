@@ -2,7 +2,7 @@
 /*
  * unit_lane.c - what one batch of changes may hold.
  */
-#include "bridge/store_lane.h"
+#include "bridge/store/store_lane.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

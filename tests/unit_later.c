@@ -2,7 +2,7 @@
 /*
  * unit_later.c - Later's tasks as jobs, and jobs as Later's answers.
  */
-#include "bridge/when.h"
+#include "bridge/base/when.h"
 #include "sources/later_job.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/log.h"
+#include "bridge/base/log.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

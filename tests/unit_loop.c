@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_loop.c - the promises of bridge/loop.h, each tried on the real loop.
+ * unit_loop.c - the promises of bridge/base/loop.h, each tried on the real loop.
  */
-#include "bridge/loop.h"
-#include "bridge/mem.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

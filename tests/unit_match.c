@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_match.c - topic filters of bridge/match.h, row by row.
+ * unit_match.c - topic filters of bridge/base/match.h, row by row.
  */
-#include "bridge/match.h"
+#include "bridge/base/match.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

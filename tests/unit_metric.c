@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/metric.h"
+#include "bridge/metrics/metric.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

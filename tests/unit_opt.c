@@ -2,9 +2,9 @@
 /*
  * unit_opt.c - proves the option rows: what each type takes, refuses, shows and frees.
  */
-#include "bridge/opt.h"
-#include "bridge/opt_text.h"
-#include "bridge/retry.h"
+#include "bridge/base/retry.h"
+#include "bridge/conf/opt.h"
+#include "bridge/conf/opt_text.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -3,9 +3,9 @@
  * unit_pace.c - when a target is left in peace, probed, and worked with again; how jobs
  * for it wait meanwhile.
  */
-#include "bridge/breaker.h"
 #include "bridge/bridge.h"
-#include "bridge/pace.h"
+#include "bridge/pace/breaker.h"
+#include "bridge/pace/pace.h"
 
 #include <limits.h>
 

@@ -3,9 +3,9 @@
  * unit_probe.c - what a server says of itself, what that means for the options durability
  * and memory_mark, and the probe against a real server.
  */
-#include "bridge/embedded.h"
-#include "bridge/loop.h"
-#include "bridge/redis_probe.h"
+#include "bridge/base/loop.h"
+#include "bridge/redis/embedded.h"
+#include "bridge/redis/redis_probe.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What was counted in the last one to two minutes, and nothing before. */
-#include "bridge/recent.h"
+#include "bridge/metrics/recent.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/redact.h"
+#include "bridge/base/redact.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

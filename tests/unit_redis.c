@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_redis.c - the promises of bridge/redis.h against real servers of our own, on a
- * Unix socket in a directory of our own, stopped, killed and restarted under load.
+ * unit_redis.c - the promises of bridge/redis/redis.h against real servers of our own, on
+ * a Unix socket in a directory of our own, stopped, killed and restarted under load.
  */
-#include "bridge/buf.h"
-#include "bridge/embedded.h"
-#include "bridge/loop.h"
-#include "bridge/mem.h"
-#include "bridge/redis.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/redis/embedded.h"
+#include "bridge/redis/redis.h"
 
 #include <netinet/in.h>
 #include <setjmp.h>

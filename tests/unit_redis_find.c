@@ -4,9 +4,9 @@
  * master only, against a real server of our own that is made a replica and a master
  * again.
  */
-#include "bridge/embedded.h"
-#include "bridge/loop.h"
-#include "bridge/redis.h"
+#include "bridge/base/loop.h"
+#include "bridge/redis/embedded.h"
+#include "bridge/redis/redis.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

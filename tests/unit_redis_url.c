@@ -2,7 +2,7 @@
 /*
  * unit_redis_url.c - URLs of Redis, and what its error replies mean.
  */
-#include "bridge/redis.h"
+#include "bridge/redis/redis.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Repeats: their text, the next run, and what summer time does to it. The zones are the
  * system's; instants lie in years whose clocks are history, but for 2099. */
-#include "bridge/mem.h"
-#include "bridge/repeat.h"
-#include "bridge/when.h"
-#include "bridge/zone.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/when.h"
+#include "bridge/base/zone.h"
+#include "bridge/job/repeat.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,11 +3,11 @@
  * unit_replies.c - replies of a shape that no script of ours gives: they are no answer,
  * and whoever asked is told so once. Found by fuzz_store.c.
  */
-#include "bridge/log.h"
-#include "bridge/sentinel.h"
-#include "bridge/store_list.h"
-#include "bridge/store_pace.h"
-#include "bridge/store_queue.h"
+#include "bridge/base/log.h"
+#include "bridge/redis/sentinel.h"
+#include "bridge/store/store_list.h"
+#include "bridge/store/store_pace.h"
+#include "bridge/store/store_queue.h"
 #include "tests/fake_redis.h"
 
 #include <setjmp.h>

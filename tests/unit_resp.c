@@ -2,9 +2,9 @@
 /*
  * unit_resp.c - commands as Redis reads them, numbers in them, and replies in one piece.
  */
-#include "bridge/decimal.h"
-#include "bridge/redis_pool.h"
-#include "bridge/resp.h"
+#include "bridge/base/decimal.h"
+#include "bridge/redis/redis_pool.h"
+#include "bridge/redis/resp.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

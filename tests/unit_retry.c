@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_retry.c - proves the waits of bridge/retry.h, one by one.
+ * unit_retry.c - proves the waits of bridge/base/retry.h, one by one.
  */
-#include "bridge/mem.h"
-#include "bridge/retry.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/retry.h"
 
 #include <limits.h>
 #include <setjmp.h>

@@ -3,11 +3,11 @@
  * unit_sched.c - what a bucket does next; how batches are paced; Redis' clock seen from
  * here; when sources rest; what is kept of failed attempts.
  */
-#include "bridge/clock.h"
 #include "bridge/flow.h"
+#include "bridge/job/tries.h"
+#include "bridge/redis/clock.h"
 #include "bridge/sched.h"
-#include "bridge/store_lane.h"
-#include "bridge/tries.h"
+#include "bridge/store/store_lane.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_text.c - percent signs, JSON strings and base64 of bridge/text.h.
+ * unit_text.c - percent signs, JSON strings and base64 of bridge/base/text.h.
  */
-#include "bridge/text.h"
+#include "bridge/base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /*
  * unit_tmpl.c - templates of targets: compiling, rendering, and what is refused.
  */
-#include "bridge/tmpl.h"
+#include "bridge/job/tmpl.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

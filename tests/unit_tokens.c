@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who may ask what over HTTP: bridge/tokens.c. */
-#include "bridge/conf.h"
-#include "bridge/tokens.h"
+/* Who may ask what over HTTP: bridge/httpd/tokens.c. */
+#include "bridge/conf/conf.h"
+#include "bridge/httpd/tokens.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

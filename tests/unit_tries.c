@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the :tries hash keeps of a job: read and written alike, of every age. */
-#include "bridge/mem.h"
-#include "bridge/reason.h"
-#include "bridge/tries.h"
+#include "bridge/base/mem.h"
+#include "bridge/job/reason.h"
+#include "bridge/job/tries.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

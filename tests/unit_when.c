@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_when.c - durations and instants of bridge/when.h, row by row.
+ * unit_when.c - durations and instants of bridge/base/when.h, row by row.
  */
-#include "bridge/when.h"
+#include "bridge/base/when.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,7 +14,7 @@
 --
 -- An entry: flags (FAR_...), due time behind START (2 bytes of ms, or 4 of us), length of the id (a
 -- byte), the id (or the number of its beginning and what follows the slash behind that), group (16
--- bytes) and arrival (6 bytes; lib/order.lua), expiry (6 bytes of ms), the record. That of bridge/job.c is without its first 11 bytes,
+-- bytes) and arrival (6 bytes; lib/order.lua), expiry (6 bytes of ms), the record. That of bridge/job/job.c is without its first 11 bytes,
 -- where the due time in these is the entry's.
 --
 -- Holds before and after: the entry of an id of :where is there, and that id is not in :pool, unless a
@@ -24,7 +24,7 @@ local FAR_PAGE = 4096 -- entries of one list, which Redis walks node by node
 local FAR_NAMES = 255 -- at most
 local FAR_FORGET = 250 -- slots in one call
 local FAR_WHERE, FAR_GROUP, FAR_EXPIRES, FAR_US, FAR_OFFSET, FAR_BARE_FIRST = 1, 2, 4, 8, 16, 32
--- What bridge/job.c begins a record with, before the due time: an array of four or six, version 1.
+-- What bridge/job/job.c begins a record with, before the due time: an array of four or six, version 1.
 local FAR_BARE = { [0x9401cf] = 32, [0x9601cf] = 64 }
 local FAR_HEAD = { [32] = '\148\1\207', [64] = '\150\1\207' }
 local far_slots, far_order = {}, {} -- what is to be put into slots: by their starts, and as they came

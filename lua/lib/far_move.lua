@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/far_move.lua - takes far jobs off the front of a slot, and puts them where they wait for their
 -- time. Behind lib/far.lua.
-local FAR_OFF_MS, FAR_EARLY_MIN_MS = 60000, 500 -- as in bridge/store_far.c
+local FAR_OFF_MS, FAR_EARLY_MIN_MS = 60000, 500 -- as in bridge/store/store_far.c
 
 -- How early a slot is moved, in ms; horizon: 0: none is set.
 local function far_early(horizon)

@@ -6,7 +6,7 @@
 --   KEYS[2]  zset  :delay   job id, scored by due time in us: those of one ms keep their order
 --   KEYS[3]  zset  :unack   job id, scored by the end of its lease in ms, the lease's token
 --   KEYS[4]  zset  :error   job id of a dead letter, scored by time of burial in ms
---   KEYS[5]  hash  :tries   job id -> attempts, reason, last error (bridge/tries.h)
+--   KEYS[5]  hash  :tries   job id -> attempts, reason, last error (bridge/job/tries.h)
 --   KEYS[6]  zset  :ttl     job id, scored by the time at which it expires in ms
 --   KEYS[7]  zset  :done    job id of an ended job, scored by when it is forgotten in ms
 --   KEYS[8]  hash  :ids     job id -> the keys of its queue, where an id names one job in all
@@ -58,7 +58,7 @@ local function in_ms(score)
 end
 
 -- What an encoded job says itself: deliveries at most, and the lease in ms; 0: nothing. They
--- stand in its last 18 bytes, if it is an array of six (bridge/job.h). cmsgpack can't read it.
+-- stand in its last 18 bytes, if it is an array of six (bridge/job/job.h). cmsgpack can't read it.
 local function says(record)
   if not record or #record < 20 or string.byte(record, 1) ~= 0x96 then
     return 0, 0

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * raw.c - what Redis and one connection can do: the daemon's own scripts with the very
- * arguments of its lanes (bridge/store_rows.c), sent by hiredis and nothing else. It is
- * the limit beside which the daemon's figures stand.
+ * arguments of its lanes (bridge/store/store_rows.c), sent by hiredis and nothing else.
+ * It is the limit beside which the daemon's figures stand.
  *
  *   raw MODE [--url unix:///PATH|redis://HOST:PORT] [--jobs 200000] [--batch 200]
  *       [--depth 4] [--payload 100] [--ids record|name|uuid] [--route bench/0]
@@ -29,11 +29,11 @@
  * rates per second, CPU of both ends in us per job. Any reply that is not as it should be
  * ends it.
  */
-#include "bridge/loop.h"
-#include "bridge/mem.h"
-#include "bridge/meta.h"
-#include "bridge/queue.h"
-#include "bridge/store_lane.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/meta/meta.h"
+#include "bridge/queue/queue.h"
+#include "bridge/store/store_lane.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -48,7 +48,7 @@ enum {
     CHUNK_MAX = 500000, /* jobs whose commands are in memory at once */
     DEPTH_MAX = 1024,
     ID_TEXT_MAX = 80,
-    MOVE_ENTRIES = 250,      /* as bridge/store_far.c */
+    MOVE_ENTRIES = 250,      /* as bridge/store/store_far.c */
     FAR_MS = 30 * 60 * 1000, /* due times of --far */
     FAR_SPREAD_MS = 60 * 1000
 };
@@ -111,7 +111,7 @@ static void begin(enum script script, const enum bucket_key *key, unsigned keys)
     args_begin(&st.args, &st.scripts, script, k, keys);
 }
 
-/* As send_batch() of bridge/store_lane.c. Frees the changes. */
+/* As send_batch() of bridge/store/store_lane.c. Frees the changes. */
 static struct command lane_command(enum lane_kind kind, struct batch *batch)
 {
     const struct lane_row *row = &lane_rows[kind];
@@ -213,7 +213,7 @@ static struct command claim_command(void)
     return formatted();
 }
 
-/* As move() of bridge/store_far.c; at a time when all of --far are to be moved. */
+/* As move() of bridge/store/store_far.c; at a time when all of --far are to be moved. */
 static struct command move_command(void)
 {
     static const enum bucket_key keys[] = {KEY_POOL};

@@ -8,7 +8,7 @@ from conftest import QUEUE, Bucket
 
 
 def record(tries=0, lease=0):
-    """As bridge/job.h has it, with tries_max and lease_ms."""
+    """As bridge/job/job.h has it, with tries_max and lease_ms."""
     return b"\x96\x01\x00\xc4\x01x\x80" + struct.pack(">BQBQ", 0xcf, tries, 0xcf, lease)
 
 

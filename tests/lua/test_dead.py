@@ -27,7 +27,7 @@ class Letters(Bucket):
         return [row[0] for row in self.rows]
 
     def run_through(self, what, **how):
-        """All pages, as bridge/dead.c goes on."""
+        """All pages, as bridge/admin/dead.c goes on."""
         got, pages = self.ask(what, **how), 1
         while self.more:
             how.update(after=self.at, upto=self.end, first=self.next)

@@ -19,7 +19,7 @@ START = FAR - FAR % WIDTH
 
 
 def record(due, payload=b"x" * 100):
-    """As bridge/job.h has it."""
+    """As bridge/job/job.h has it."""
     return b"\x94\x01\xcf" + struct.pack(">Q", due) + b"\xc4" + bytes([len(payload)]) + payload + b"\x80"
 
 
@@ -488,7 +488,7 @@ def test_a_list_of_another_length_is_found_and_does_not_stop_the_move(far, serve
 
 
 def test_entries_are_small(far, server):
-    """A record of 122 bytes, as bridge/job.c makes it of a payload of 100 bytes: with its id and
+    """A record of 122 bytes, as bridge/job/job.c makes it of a payload of 100 bytes: with its id and
     what Redis needs for it."""
     server.config_set("hash-max-listpack-entries", 128)
     n = 30_000

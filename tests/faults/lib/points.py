@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The daemon of `make faults`, which ends itself at a named point (bridge/fault.h)."""
+"""The daemon of `make faults`, which ends itself at a named point (bridge/base/fault.h)."""
 import os
 import signal
 import time

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/admin/admin.h"
+#include "bridge/admin/admin_api.h"
+#include "bridge/bridge.h"
+#include "bridge/httpd/httpd.h"
+#include "bridge/meta/meta_keep.h"
+
+static const char text_type[] = "text/plain; charset=utf-8";
+
+static void livez(void *arg, struct httpd_req *req)
+{
+    (void)arg;
+    httpd_answer(req, 200, text_type,
+                 SLICE_LIT("ok\n")); /* the loop turns: that is all */
+}
+
+/* Buckets of which the watchdog of sched.c says so. */
+static int64_t count_stalled(const struct route *route)
+{
+    int64_t n = 0;
+    for (int64_t b = 0; b < route->bucket_count; b++)
+        n += route->scheds[b]->stalled_us > 0;
+    return n;
+}
+
+static void add_stalled(const struct bridge *bridge, struct buf *out)
+{
+    for (size_t i = 0; i < bridge->route_count; i++) {
+        const struct route *route = bridge->routes[i];
+        int64_t n = count_stalled(route);
+        if (n > 0)
+            buf_addf(out, "[-]route %s due jobs do not leave %lld of %lld buckets\n",
+                     route->conf->name, (long long)n, (long long)route->bucket_count);
+    }
+}
+
+static bool redis_is_ready(const struct bridge *bridge)
+{
+    return store_is_ready(bridge->store) && meta_is_ready(bridge->meta);
+}
+
+bool admin_is_ready(const struct bridge *bridge)
+{
+    for (size_t i = 0; i < bridge->route_count; i++)
+        if (count_stalled(bridge->routes[i]) > 0)
+            return false;
+    return redis_is_ready(bridge) && route_states_known(bridge->states) &&
+           !bridge->draining;
+}
+
+static void readyz(void *arg, struct httpd_req *req)
+{
+    struct bridge *bridge = arg;
+    struct buf out = {0};
+    bool ready = admin_is_ready(bridge);
+    buf_addf(&out, "%s\n", ready ? "ok" : "not ready");
+    if (redis_is_ready(bridge))
+        buf_add_str(&out, "[+]redis ok\n");
+    else
+        buf_addf(&out, "[-]redis %s\n", store_trouble(bridge->store));
+    if (!route_states_known(bridge->states))
+        buf_add_str(&out, "[-]routes not yet asked which of them are paused\n");
+    for (size_t i = 0; i < bridge->pool_count; i++) {
+        const struct pool *pool = &bridge->pools[i];
+        bool there = store_is_ready(pool->store);
+        buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->conf->name,
+                 there ? "ok" : store_trouble(pool->store));
+    }
+    add_stalled(bridge, &out);
+    if (bridge->draining)
+        buf_add_str(&out, "[-]daemon stopping\n");
+    httpd_answer(req, ready ? 200 : 503, text_type, buf_slice(&out));
+    buf_free(&out);
+}
+
+static const struct httpd_route routes[] = {
+    {"GET", "/livez", livez, HTTPD_OPEN},
+    {"GET", "/readyz", readyz, HTTPD_OPEN},
+    {"GET", "/healthz", readyz, HTTPD_OPEN},
+    {"GET", "/metrics", admin_metrics, HTTPD_METRICS},
+    {0}};
+
+void admin_serve(struct bridge *bridge)
+{
+    httpd_serve(bridge->httpd, routes, bridge);
+    admin_control_serve(bridge);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * admin_control.c - what an operator does to a route over HTTP: pause, resume, drain, and
+ * look on (tap).
+ */
+#include "bridge/admin/admin_api.h"
+#include "bridge/admin/tap.h"
+#include "bridge/base/text.h"
+#include "bridge/bridge.h"
+#include "bridge/httpd/http_params.h"
+#include "bridge/httpd/httpd.h"
+#include "bridge/route.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { TOGETHER_MAX = 64, SAMPLE_MAX = 1000000 };
+
+static bool read_params(struct httpd_req *req, const struct http_param *rows, void *to)
+{
+    struct err err;
+    if (http_params_read(req, rows, to, &err) == 0)
+        return true;
+    httpd_error(req, 400, "bad-request", "%s", err.text);
+    return false;
+}
+
+static struct route *find_route(const struct bridge *bridge, struct httpd_req *req,
+                                struct slice name)
+{
+    struct route *route = route_of_name(bridge, name);
+    if (route == NULL)
+        httpd_error(req, 404, "no-route",
+                    "there is no route %.*s; routes are configured under routes: { }",
+                    (int)(name.n < 100 ? name.n : 100), name.p);
+    return route;
+}
+
+/* --- pause, resume, drain --- */
+
+struct control {
+    struct httpd_req *req;
+    enum route_state state;
+    struct buf routes; /* as JSON */
+};
+
+static void on_set(void *arg, int outcome)
+{
+    struct control *c = arg;
+    struct buf json = {0};
+    if (outcome < 0) {
+        httpd_add(c->req, "Retry-After", "1");
+        httpd_error(c->req, 503, "unavailable", "Redis did not answer; send it again");
+    } else {
+        buf_addf(&json, "{\"routes\":[%s],\"state\":\"%s\"}\n", buf_str(&c->routes),
+                 route_state_name(c->state));
+        httpd_answer(c->req, 200, "application/json", buf_slice(&json));
+        buf_free(&json);
+    }
+    buf_free(&c->routes);
+    free(c);
+}
+
+struct control_params {
+    struct slice also;
+};
+static const struct http_param control_rows[] = {{"also", HTTP_PARAM_TEXT,
+                                                  offsetof(struct control_params, also),
+                                                  0, 0, 0, NULL, false},
+                                                 {0}};
+
+static struct slice next_name(struct slice *list)
+{
+    const char *comma = memchr(list->p, ',', list->n);
+    struct slice name = {list->p, comma ? (size_t)(comma - list->p) : list->n};
+    size_t taken = name.n + (comma != NULL);
+    *list = (struct slice){list->p + taken, list->n - taken};
+    return name;
+}
+
+/* That of the path, and those of also=A,B. Gives how many; 0: it was answered. */
+static size_t find_routes(const struct bridge *bridge, struct httpd_req *req,
+                          struct slice also, struct route *routes[TOGETHER_MAX])
+{
+    size_t n = 0;
+    routes[n++] = find_route(bridge, req, httpd_segment(req, 0));
+    if (routes[0] == NULL)
+        return 0;
+    while (also.n > 0) {
+        if (n == TOGETHER_MAX) {
+            httpd_error(req, 400, "bad-request", "also: %d routes at most",
+                        TOGETHER_MAX - 1);
+            return 0;
+        }
+        routes[n] = find_route(bridge, req, next_name(&also));
+        if (routes[n++] == NULL)
+            return 0;
+    }
+    return n;
+}
+
+static void set_state(struct bridge *bridge, struct httpd_req *req,
+                      enum route_state state)
+{
+    struct route *routes[TOGETHER_MAX];
+    struct control_params p;
+    struct err err;
+    if (!read_params(req, control_rows, &p))
+        return;
+    size_t n = find_routes(bridge, req, p.also, routes);
+    if (n == 0)
+        return;
+    if (route_states_check(bridge, routes, n, state, &err) < 0) {
+        httpd_error(req, 409, "not-alone", "%s", err.text);
+        return;
+    }
+    struct control *c = mem_alloc(sizeof(*c));
+    *c = (struct control){.req = req, .state = state};
+    for (size_t i = 0; i < n; i++) {
+        buf_add_str(&c->routes, i ? "," : "");
+        text_add_json(&c->routes, slice_of(routes[i]->conf->name));
+    }
+    if (*httpd_who(req))
+        log_info("admin", "%s sets %s: %s", httpd_who(req), buf_str(&c->routes),
+                 route_state_name(state));
+    route_states_set(bridge->states, routes, n, state, on_set, c);
+}
+
+static void pause_route(void *arg, struct httpd_req *req)
+{
+    set_state(arg, req, ROUTE_PAUSED);
+}
+
+static void resume_route(void *arg, struct httpd_req *req)
+{
+    set_state(arg, req, ROUTE_RUNNING);
+}
+
+static void drain_route(void *arg, struct httpd_req *req)
+{
+    set_state(arg, req, ROUTE_DRAINING);
+}
+
+/* --- tap --- */
+
+struct tap_params {
+    struct slice cursor;
+    int64_t wait_ms, sample, payload;
+};
+#define AT(field) offsetof(struct tap_params, field)
+static const struct http_param tap_rows[] = {
+    {"cursor", HTTP_PARAM_TEXT, AT(cursor), 0, 0, 0, NULL, false},
+    {"wait", HTTP_PARAM_MS, AT(wait_ms), 10000, 0, TAP_WAIT_MAX_MS, NULL, false},
+    {"sample", HTTP_PARAM_INT, AT(sample), 1, 1, SAMPLE_MAX, NULL, false},
+    {"payload", HTTP_PARAM_BOOL, AT(payload), 0, 0, 1, NULL, false},
+    {0}};
+#undef AT
+
+struct looking {
+    struct httpd_req *req;
+    struct tap_reader *reader;
+};
+
+static void on_events(void *arg, struct slice json)
+{
+    struct looking *looking = arg;
+    httpd_answer(looking->req, 200, "application/json", json);
+    free(looking);
+}
+
+static void on_gone(void *arg)
+{
+    struct looking *looking = arg;
+    tap_give_up(looking->reader);
+}
+
+/* A cursor that we did not write is one from which nothing is left: -1. */
+static int64_t cursor_of(struct slice text)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] < '0' || text.p[i] > '9' || __builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, text.p[i] - '0', &n))
+            return -1;
+    return text.n > 0 ? n : -1;
+}
+
+static void tap_route(void *arg, struct httpd_req *req)
+{
+    struct bridge *bridge = arg;
+    struct tap_params p;
+    if (!read_params(req, tap_rows, &p))
+        return;
+    struct route *route = find_route(bridge, req, httpd_segment(req, 0));
+    if (route == NULL)
+        return;
+    struct looking *looking = mem_alloc(sizeof(*looking));
+    const struct tap_want want = {.cursor = cursor_of(p.cursor),
+                                  .wait_ms = bridge->draining ? 0 : p.wait_ms,
+                                  .sample = p.sample,
+                                  .payload = p.payload};
+    looking->req = req;
+    looking->reader = tap_read(route, &want, on_events, looking);
+    httpd_on_gone(req, on_gone, looking);
+}
+
+static const struct httpd_route routes[] = {
+    {"POST", "/v1/admin/routes/{}/pause", pause_route, HTTPD_ADMIN},
+    {"POST", "/v1/admin/routes/{}/resume", resume_route, HTTPD_ADMIN},
+    {"POST", "/v1/admin/routes/{}/drain", drain_route, HTTPD_ADMIN},
+    {"GET", "/v1/admin/routes/{}/tap", tap_route, HTTPD_ADMIN},
+    {0},
+};
+
+void admin_control_serve(struct bridge *bridge)
+{
+    httpd_serve(bridge->httpd, routes, bridge);
+}

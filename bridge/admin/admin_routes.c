@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * admin_routes.c - the routes with their figures. What waits, is in flight or dead is of
+ * all instances, as Redis says; what came and went is of this one, since it began.
+ */
+#include "bridge/admin/admin_api.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
+#include "bridge/bridge.h"
+#include "bridge/httpd/httpd.h"
+#include "bridge/metrics/census.h"
+#include "bridge/queue/queue_place.h"
+#include "bridge/route.h"
+#include "bridge/route_state.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+static void add_text(struct buf *out, const char *name, const char *text)
+{
+    buf_addf(out, "\"%s\":", name);
+    text_add_json(out, slice_of(text));
+}
+
+/* -1: not known */
+static void add_number(struct buf *out, const char *name, int64_t n)
+{
+    if (n < 0)
+        buf_addf(out, ",\"%s\":null", name);
+    else
+        buf_addf(out, ",\"%s\":%" PRId64, name, n);
+}
+
+/* The first due time, as exactly as a slot of far jobs tells it; -1: nothing waits. */
+static int64_t next_due_ms(const struct route *route)
+{
+    int64_t next_ms = route->counts.head_ms;
+    for (int64_t b = 0; b < route->bucket_count; b++) {
+        int64_t far_ms = bucket_far_ms(route->scheds[b]->bucket);
+        if (far_ms >= 0 && (next_ms < 0 || far_ms < next_ms))
+            next_ms = far_ms;
+    }
+    return next_ms;
+}
+
+/* since_ms: monotonic; what was counted before is of another time. */
+static void add_counts(struct buf *out, const struct route *route, int64_t since_ms)
+{
+    const struct counts *c = &route->counts;
+    bool known =
+        route->sink->rules ? route->counted_ms > 0 : route->counted_ms >= since_ms;
+    bool late = known && c->head_ms >= 0 && c->head_ms < c->now_ms;
+    add_number(out, "pending", known ? c->waiting : -1);
+    add_number(out, "far", known ? c->far : -1);
+    add_number(out, "in_flight", known ? c->in_flight : -1);
+    add_number(out, "dead", known ? c->dead : -1);
+    add_number(out, "overdue", known ? c->overdue : -1);
+    add_number(out, "next_due_ms", known ? next_due_ms(route) : -1);
+    add_number(out, "oldest_overdue_ms", late ? c->now_ms - c->head_ms : known ? 0 : -1);
+    add_number(out, "counted_age_ms", known ? loop_mono_ms() - route->counted_ms : -1);
+}
+
+static uint64_t sum(const uint64_t *of, size_t n)
+{
+    uint64_t all = 0;
+    for (size_t i = 0; i < n; i++)
+        all += of[i];
+    return all;
+}
+
+static void add_stats(struct buf *out, const struct route *route)
+{
+    const struct route_stats *s = &route->stats;
+    const struct {
+        const char *name;
+        uint64_t n;
+    } rows[] = {{"received", s->received},
+                {"stored", s->stored},
+                {"delivered", s->delivered},
+                {"retried", s->retried},
+                {"dead_total", sum(s->dead, REASONS)},
+                {"cancelled", s->cancelled},
+                {"expired", s->expired[0] + s->expired[1]}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        buf_addf(out, ",\"%s\":%" PRIu64, rows[i].name, rows[i].n);
+}
+
+/* Of the last one to two minutes; null: nothing was handed over. */
+static void add_lateness(struct buf *out, const struct route *route)
+{
+    struct histogram h = recent_of(&route->recent, &route->stats.lateness);
+    double p50 = histogram_quantile(&h, 0.5), p99 = histogram_quantile(&h, 0.99);
+    buf_add_str(out, ",\"lateness\":{\"count\":");
+    buf_addf(out, "%" PRIu64, histogram_count(&h));
+    add_number(out, "p50_ms", p50 < 0 ? -1 : (int64_t)ceil(p50 * 1000));
+    add_number(out, "p99_ms", p99 < 0 ? -1 : (int64_t)ceil(p99 * 1000));
+    buf_add_str(out, "}");
+}
+
+static void add_route(struct buf *out, const struct route *route, int64_t since_ms)
+{
+    const struct conf_route *conf = route->conf;
+    buf_add_str(out, "{");
+    add_text(out, "name", conf->name);
+    buf_add_str(out, ",\"from\":[");
+    for (size_t i = 0; i < conf->from.n; i++) {
+        buf_add_str(out, i > 0 ? "," : "");
+        text_add_json(out, slice_of(conf->from.v[i]));
+    }
+    buf_add_str(out, "],");
+    add_text(out, "to", conf->to);
+    buf_addf(out, ",\"queue\":%s,\"state\":\"%s\"", route->sink->rules ? "true" : "false",
+             route_state_name(route->state));
+    add_counts(out, route, since_ms);
+    add_stats(out, route);
+    add_lateness(out, route);
+    buf_add_str(out, "}");
+}
+
+/* A request that waits for what Redis says. */
+struct question {
+    struct bridge *bridge;
+    struct httpd_req *req;
+    int64_t asked_ms; /* monotonic */
+};
+
+static void question_new(struct bridge *bridge, struct httpd_req *req, census_cb *cb)
+{
+    struct question *q = mem_alloc(sizeof(*q));
+    *q = (struct question){bridge, req, loop_mono_ms()};
+    census_take(bridge, cb, q);
+}
+
+static void begin(const struct question *q, struct buf *out)
+{
+    buf_addf(out, "{\"now_ms\":%" PRId64 ",\"routes\":[", store_now_ms(q->bridge->store));
+}
+
+static void answer(struct question *q, struct buf *out)
+{
+    buf_add_str(out, "]}\n");
+    httpd_answer(q->req, 200, "application/json", buf_slice(out));
+    buf_free(out);
+    free(q);
+}
+
+static void on_all(void *arg, bool whole)
+{
+    struct question *q = arg;
+    struct buf out = {0};
+    (void)whole; /* each route says what is known of it */
+    begin(q, &out);
+    for (size_t i = 0; i < q->bridge->route_count; i++) {
+        buf_add_str(&out, i > 0 ? "," : "");
+        add_route(&out, q->bridge->routes[i], q->asked_ms);
+    }
+    answer(q, &out);
+}
+
+static void all(void *arg, struct httpd_req *req)
+{
+    question_new(arg, req, on_all);
+}
+
+/* It may have gone meanwhile. */
+static void on_one(void *arg, bool whole)
+{
+    struct question *q = arg;
+    struct slice name = httpd_segment(q->req, 0);
+    const struct route *route = route_of_name(q->bridge, name);
+    struct buf out = {0};
+    (void)whole;
+    if (route == NULL) {
+        httpd_error(q->req, 404, "no-route",
+                    "there is no route %.*s; routes are configured under routes: { }",
+                    (int)(name.n < 100 ? name.n : 100), name.p);
+        free(q);
+        return;
+    }
+    begin(q, &out);
+    add_route(&out, route, q->asked_ms);
+    answer(q, &out);
+}
+
+static void one(void *arg, struct httpd_req *req)
+{
+    question_new(arg, req, on_one);
+}
+
+/* --- the queues of a route that ends at them --- */
+
+static void on_queues(void *arg, const struct redisReply *reply)
+{
+    struct httpd_req *req = arg;
+    struct buf out = {0};
+    size_t n = redis_items(reply) / 2;
+    if (reply == NULL || redis_error(reply) != REDIS_NO_ERROR) {
+        httpd_add(req, "Retry-After", "1");
+        httpd_error(req, 503, "unavailable", "Redis did not %s; ask again",
+                    reply ? "tell" : "answer");
+        return;
+    }
+    buf_add_str(&out, "{\"queues\":[");
+    for (size_t i = 0; i < n; i++) {
+        buf_add_str(&out, i > 0 ? ",{\"name\":" : "{\"name\":");
+        text_add_json(&out, redis_text(redis_item(reply, 2 * i)));
+        buf_addf(&out, ",\"used_ms\":%lld}",
+                 (long long)redis_score(redis_item(reply, 2 * i + 1)));
+    }
+    buf_add_str(&out, "]}\n");
+    httpd_answer(req, 200, "application/json", buf_slice(&out));
+    buf_free(&out);
+}
+
+static void queues(void *arg, struct httpd_req *req)
+{
+    const struct bridge *bridge = arg;
+    const struct route *route = route_of_name(bridge, httpd_segment(req, 0));
+    struct buf key = {0};
+    if (route == NULL || route->sink->rules == NULL) {
+        httpd_error(req, 404, route ? "no-queue" : "no-route", "%s",
+                    route ? "the route does not end at queues"
+                          : "there is no route of that name");
+        return;
+    }
+    queue_sink_key(route->sink, "queues", &key);
+    /* Those used last come first; there may be any number. */
+    const struct slice args[] = {SLICE_LIT("ZRANGE"), buf_slice(&key),
+                                 SLICE_LIT("0"),      SLICE_LIT("999"),
+                                 SLICE_LIT("REV"),    SLICE_LIT("WITHSCORES")};
+    store_command(route->sink->store, args, 6, on_queues, req);
+    buf_free(&key);
+}
+
+static const struct httpd_route rows[] = {
+    {"GET", "/v1/admin/routes", all, HTTPD_ADMIN},
+    {"GET", "/v1/admin/routes/{}", one, HTTPD_ADMIN},
+    {"GET", "/v1/admin/routes/{}/queues", queues, HTTPD_ADMIN},
+    {0},
+};
+
+void admin_routes_serve(struct bridge *bridge)
+{
+    httpd_serve(bridge->httpd, rows, bridge);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * admin_status.c - the daemon at a glance: what it is connected to, and who else is
+ * there.
+ */
+#include "bridge/admin/admin.h"
+#include "bridge/admin/admin_api.h"
+#include "bridge/alive.h"
+#include "bridge/base/redact.h"
+#include "bridge/base/text.h"
+#include "bridge/bridge.h"
+#include "bridge/httpd/httpd.h"
+#include "bridge/reload/reload.h"
+#include "bridge/version.h"
+
+#include <inttypes.h>
+
+static void add_text(struct buf *out, const char *name, const char *text)
+{
+    buf_addf(out, "\"%s\":", name);
+    text_add_json(out, slice_of(text));
+}
+
+static void add_bool(struct buf *out, const char *name, bool is)
+{
+    buf_addf(out, ",\"%s\":%s", name, is ? "true" : "false");
+}
+
+static void add_redis(struct buf *out, const char *name, const struct store *store,
+                      const char *url)
+{
+    char shown[512];
+    buf_add_str(out, "{");
+    add_text(out, "name", name);
+    add_bool(out, "up", store_is_up(store));
+    buf_add_str(out, ",");
+    add_text(out, "trouble", store_trouble(store));
+    buf_add_str(out, ",");
+    add_text(out, "url", redact_text(shown, sizeof(shown), url));
+    buf_add_str(out, "}");
+}
+
+static void add_all_redis(struct buf *out, const struct bridge *bridge)
+{
+    buf_add_str(out, ",\"redis\":[");
+    add_redis(out, "redis", bridge->store, bridge->conf->redis.url);
+    for (size_t i = 0; i < bridge->pool_count; i++) {
+        const struct pool *pool = &bridge->pools[i];
+        buf_add_str(out, ",");
+        add_redis(out, pool->conf->name, pool->store, pool->conf->redis.url);
+    }
+    buf_add_str(out, "]");
+}
+
+static void add_config(struct buf *out, const struct bridge *bridge)
+{
+    const struct reload_told told = reload_told(bridge);
+    buf_add_str(out, ",\"config\":{");
+    add_text(out, "file", told.file);
+    buf_addf(out,
+             ",\"generation\":%" PRIu64 ",\"loaded_ms\":%" PRId64
+             ",\"last\":{\"ok\":%s,\"at_ms\":%" PRId64 ",\"error\":",
+             told.generation, told.loaded_ms, told.last_ok ? "true" : "false",
+             told.last_ms);
+    text_add_json(out, told.last_ok ? (struct slice){NULL, 0} : slice_of(told.error));
+    buf_add_str(out, "}}");
+}
+
+struct told { /* the instances so far */
+    struct buf *out;
+    unsigned n;
+};
+
+static void add_instance(void *arg, const struct alive_instance *one)
+{
+    struct told *told = arg;
+    struct slice rest = one->routes;
+    buf_add_str(told->out, told->n++ > 0 ? ",{\"id\":" : "{\"id\":");
+    text_add_json(told->out, one->id);
+    add_bool(told->out, "self", one->self);
+    buf_addf(told->out, ",\"layout\":%d,\"routes\":[", one->layout);
+    while (rest.n > 0) {
+        const char *space = memchr(rest.p, ' ', rest.n);
+        struct slice name = {rest.p, space ? (size_t)(space - rest.p) : rest.n};
+        text_add_json(told->out, name);
+        buf_add_str(told->out, space ? "," : "");
+        rest.n -= name.n + (space ? 1 : 0);
+        rest.p += name.n + (space ? 1 : 0);
+    }
+    buf_add_str(told->out, "]}");
+}
+
+static const char *source_state(const struct source *src)
+{
+    return src->stopped                 ? "stopped"
+           : !src->started              ? "starting"
+           : src->paused || src->drains ? "held"
+                                        : "running";
+}
+
+static void add_sources(struct buf *out, const struct bridge *bridge)
+{
+    buf_add_str(out, ",\"sources\":[");
+    for (size_t i = 0; i < bridge->source_count; i++) {
+        const struct source *src = bridge->sources[i];
+        buf_add_str(out, i > 0 ? ",{" : "{");
+        add_text(out, "name", src->conf->name);
+        buf_add_str(out, ",");
+        add_text(out, "type", src->ops->name);
+        buf_addf(out, ",\"state\":\"%s\",\"received\":%" PRIu64 ",\"open\":%u}",
+                 source_state(src), src->received, src->open);
+    }
+    buf_add_str(out, "]");
+}
+
+/* Of a queue sink: delivered to consumers; failed: what ended without an ack. */
+static void add_sinks(struct buf *out, const struct bridge *bridge)
+{
+    buf_add_str(out, ",\"sinks\":[");
+    for (size_t i = 0; i < bridge->sink_count; i++) {
+        const struct sink *sink = bridge->sinks[i];
+        const uint64_t *n = sink->stats.outcomes;
+        const struct queue_stats *q = &sink->queue_stats;
+        buf_add_str(out, i > 0 ? ",{" : "{");
+        add_text(out, "name", sink->conf->name);
+        buf_add_str(out, ",");
+        add_text(out, "type", sink->ops->name);
+        buf_addf(out,
+                 ",\"in_flight\":%u,\"max_in_flight\":%u,\"delivered\":%" PRIu64
+                 ",\"failed\":%" PRIu64 "}",
+                 sink->in_flight, sink->max_in_flight,
+                 sink->rules ? q->handed : n[DELIVERED],
+                 sink->rules ? q->timed_out + q->exhausted + q->expired
+                             : n[TRY_AGAIN] + n[REJECTED]);
+    }
+    buf_add_str(out, "]");
+}
+
+static void status(void *arg, struct httpd_req *req)
+{
+    const struct bridge *bridge = arg;
+    struct buf out = {0};
+    struct told told = {&out, 0};
+    buf_add_str(&out, "{");
+    add_text(&out, "version", TARRY_VERSION);
+    buf_addf(&out, ",\"instance\":\"%010" PRIx64 "\",\"started_ms\":%" PRId64 ",",
+             bridge->instance, loop_wall_ms() - (loop_mono_ms() - bridge->started_ms));
+    buf_addf(&out, "\"now_ms\":%" PRId64, store_now_ms(bridge->store));
+    add_bool(&out, "ready", admin_is_ready(bridge));
+    add_bool(&out, "stopping", bridge->draining);
+    add_config(&out, bridge);
+    add_all_redis(&out, bridge);
+    buf_add_str(&out, ",\"instances\":[");
+    alive_each(bridge->alive, add_instance, &told);
+    buf_add_str(&out, "]");
+    add_sources(&out, bridge);
+    add_sinks(&out, bridge);
+    buf_add_str(&out, "}\n");
+    httpd_answer(req, 200, "application/json", buf_slice(&out));
+    buf_free(&out);
+}
+
+static const struct httpd_route rows[] = {
+    {"GET", "/v1/admin/status", status, HTTPD_ADMIN},
+    {0},
+};
+
+void admin_status_serve(struct bridge *bridge)
+{
+    httpd_serve(bridge->httpd, rows, bridge);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/admin/console.h"
+#include "bridge/bridge.h"
+#include "bridge/httpd/httpd.h"
+
+/* Nothing but what this listener serves is loaded, run, asked or framed. */
+static const char policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+static void answer(struct httpd_req *req, const struct console_file *file)
+{
+    httpd_add(req, "Content-Security-Policy", policy);
+    httpd_add(req, "X-Content-Type-Options", "nosniff");
+    httpd_add(req, "Referrer-Policy", "no-referrer");
+    httpd_add(req, "Cache-Control", "no-cache"); /* a newer tarry has a newer console */
+    httpd_answer(req, 200, file->type, slice_of(file->text));
+}
+
+static const struct console_file *find(struct slice name)
+{
+    const struct console_file *file = console_files;
+    while (file->name && !slice_is(name, file->name))
+        file++;
+    return file->name ? file : NULL;
+}
+
+static void page(void *arg, struct httpd_req *req)
+{
+    (void)arg;
+    answer(req, find(SLICE_LIT("index.html")));
+}
+
+static void part(void *arg, struct httpd_req *req)
+{
+    const struct console_file *file = find(httpd_segment(req, 0));
+    (void)arg;
+    if (file)
+        answer(req, file);
+    else
+        httpd_error(req, 404, "not-found", "the console is at /console");
+}
+
+static void to_page(void *arg, struct httpd_req *req)
+{
+    (void)arg;
+    httpd_add(req, "Location", "/console");
+    httpd_answer(req, 302, NULL, SLICE_LIT(""));
+}
+
+static const struct httpd_route rows[] = {
+    {"GET", "/", to_page, HTTPD_PAGE},
+    {"GET", "/console", page, HTTPD_PAGE},
+    {"GET", "/console/{}", part, HTTPD_PAGE},
+    {0},
+};
+
+void console_serve(struct bridge *bridge)
+{
+    httpd_serve(bridge->httpd, rows, bridge);
+}

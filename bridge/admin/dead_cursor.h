@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * dead_cursor.h - where a run through dead letters goes on, as a text that survives a
+ * query string and a shell: BUCKET.END.NEXT.SCORE.ID, integers and the id in hexadecimal.
+ * Pure.
+ */
+#ifndef BRIDGE_DEAD_CURSOR_H
+#define BRIDGE_DEAD_CURSOR_H
+
+#include "bridge/base/buf.h"
+#include "bridge/base/slice.h"
+
+#include <stdint.h>
+
+struct dead_cursor {
+    int64_t bucket;
+    int64_t end_ms;   /* letters buried later are left alone; 0: not known yet */
+    int64_t next_us;  /* when the next replayed one may be due; 0: now */
+    int64_t after_ms; /* of the last letter looked at in this bucket, with */
+    struct buf after; /* its id; empty: at the beginning */
+};
+
+void dead_cursor_add(const struct dead_cursor *c, struct buf *out); /* appends */
+/* c zeroed. -1: no such text; after is to be freed all the same. */
+int dead_cursor_read(struct slice text, struct dead_cursor *c);
+
+#endif

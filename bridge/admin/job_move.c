@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * job_move.c - another due time for a job that waits: it is looked for in one generation
+ * of the route's buckets after the other, and moved where it is.
+ */
+#include "bridge/admin/job_list.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/bridge.h"
+#include "bridge/meta/generation.h"
+#include "bridge/queue/queue_place.h"
+#include "bridge/route.h"
+#include "bridge/store/store_list.h"
+
+#include <stdlib.h>
+
+struct moving {
+    struct route *route;
+    struct generation *at; /* NULL: a queue's */
+    struct bucket *bucket;
+    int64_t at_ms, after_ms;
+    job_move_cb *cb;
+    void *arg;
+    enum job_move_code code;
+    int64_t due_ms;
+    size_t id_n;
+    char id[JOB_ID_MAX];
+};
+
+static void answer(void *arg)
+{
+    struct moving *m = arg;
+    m->cb(m->arg, m->code, m->due_ms);
+    if (m->route)
+        m->route->refs--;
+    free(m);
+}
+
+static enum job_move_code code_of(char letter)
+{
+    static const struct {
+        char letter;
+        enum job_move_code code;
+    } rows[] = {{'m', JOB_MOVE_OK},   {'h', JOB_MOVE_HELD},    {'f', JOB_MOVE_IN_FLIGHT},
+                {'d', JOB_MOVE_DEAD}, {'x', JOB_MOVE_EXPIRES}, {'n', JOB_MOVE_NONE}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].letter == letter)
+            return rows[i].code;
+    return JOB_MOVE_AWAY;
+}
+
+static void on_moved(void *arg, char code, int64_t due_ms)
+{
+    struct moving *m = arg;
+    m->code = code_of(code);
+    m->due_ms = due_ms;
+    answer(m);
+}
+
+static struct slice id_of(const struct moving *m)
+{
+    return (struct slice){m->id, m->id_n};
+}
+
+static void look(struct moving *m);
+
+/* What ends it by its own word only its record knows; of a queue also the script. */
+static bool would_expire(struct moving *m, struct slice record)
+{
+    struct err err;
+    struct job *job = job_decode(id_of(m), record, &m->route->names, &err);
+    int64_t now_ms = clock_now_ms(bucket_clock(m->bucket), loop_mono_us());
+    int64_t due_ms = m->at_ms > 0 ? m->at_ms : now_ms + m->after_ms;
+    bool ends = job && job->expires_ms > 0 && job->expires_ms < due_ms;
+    if (ends)
+        m->due_ms = job->expires_ms;
+    job_free(job);
+    return ends;
+}
+
+static void on_found(void *arg, const struct found_job *found)
+{
+    struct moving *m = arg;
+    static const struct {
+        char state;
+        enum job_move_code code;
+    } rows[] = {{'n', JOB_MOVE_NONE}, {'f', JOB_MOVE_IN_FLIGHT}, {'d', JOB_MOVE_DEAD}};
+    if (found->state == 'n' && m->at && m->at->next) {
+        m->at = m->at->next;
+        look(m);
+        return;
+    }
+    if (found->state == 'w' && !would_expire(m, found->record)) {
+        store_move_due(m->bucket, id_of(m), m->at_ms, m->after_ms, on_moved, m);
+        return;
+    }
+    m->code = found->state == 'w' ? JOB_MOVE_EXPIRES : JOB_MOVE_AWAY;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].state == found->state)
+            m->code = rows[i].code;
+    answer(m);
+}
+
+static void look(struct moving *m)
+{
+    if (m->at)
+        m->bucket = generation_bucket(m->at, id_of(m))->bucket;
+    store_find(m->bucket, id_of(m), on_found, m);
+}
+
+static void refuse(struct moving *m, enum job_move_code code)
+{
+    m->code = code;
+    loop_defer(answer, m);
+}
+
+void job_move(struct bridge *bridge, struct slice route, const struct job_move *how,
+              job_move_cb *cb, void *arg)
+{
+    struct moving *m = mem_alloc(sizeof(*m));
+    m->route = route_of_name(bridge, route);
+    if (m->route)
+        m->route->refs++; /* a queue's bucket is none of its route's */
+    m->at_ms = how->at_ms;
+    m->after_ms = how->after_ms;
+    m->cb = cb;
+    m->arg = arg;
+    m->id_n = how->id.n <= JOB_ID_MAX ? how->id.n : 0;
+    memcpy(m->id, how->id.p ? how->id.p : "", m->id_n);
+    if (m->route == NULL) {
+        refuse(m, JOB_MOVE_NO_ROUTE);
+    } else if (m->route->sink->rules == NULL && m->route->oldest == NULL) {
+        refuse(m, JOB_MOVE_AWAY);
+    } else if (m->route->sink->rules == NULL) {
+        m->at = m->route->oldest;
+        look(m);
+    } else if (how->queue.n == 0) {
+        refuse(m, JOB_MOVE_IS_QUEUE);
+    } else if (!queue_name_is_good(how->queue)) {
+        refuse(m, JOB_MOVE_NO_QUEUE);
+    } else {
+        m->bucket = queue_borrow(m->route->sink, how->queue)->bucket;
+        look(m);
+    }
+}

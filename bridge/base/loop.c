@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * loop.c - the loop over libuv: turns, posts, deferred calls, descriptors, signals,
+ * names. Timers are in timer.c and children in child.c. The only file that includes uv.h.
+ *
+ * A turn ends in libuv's prepare phase: after all callbacks, before the next wait.
+ */
+#include "bridge/base/loop.h"
+#include "bridge/base/loop_parts.h"
+#include "bridge/base/mem.h"
+
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <uv.h>
+
+enum {
+    FINI_MAX_MS = 2000, /* a name look-up that hangs holds loop_fini() no longer */
+    LATE_ROUNDS =
+        4 /* of calls deferred while the turn ends; more wait for the next turn */
+};
+
+struct call {
+    struct call *next;
+    loop_cb *fn; /* NULL: free(arg) */
+    void *arg;
+};
+struct queue {
+    struct call *first, **tail;
+};
+
+struct turn_hook {
+    struct turn_hook *next;
+    loop_cb *fn; /* NULL: deleted while the list may be walked */
+    void *arg;
+};
+
+struct watch {
+    uv_poll_t poll; /* first: a handle of libuv is its watch */
+    unsigned events;
+    watch_cb *cb;
+    void *arg;
+};
+
+struct on_signal {
+    uv_signal_t sig;
+    signal_cb *cb;
+    void *arg;
+};
+
+static struct {
+    uv_loop_t uv;
+    uv_prepare_t turn_end;
+    uv_idle_t busy; /* active: the next wait returns at once */
+    uv_async_t wake;
+    uint64_t turns;
+    bool stopping;
+    struct queue deferred;
+    struct turn_hook *hooks;
+    pthread_mutex_t lock; /* guards posted */
+    struct queue posted;
+} loop;
+
+static void queue_init(struct queue *q)
+{
+    q->first = NULL;
+    q->tail = &q->first;
+}
+
+static void queue_add(struct queue *q, loop_cb *fn, void *arg)
+{
+    struct call *c = mem_alloc(sizeof(*c));
+    c->fn = fn;
+    c->arg = arg;
+    *q->tail = c;
+    q->tail = &c->next;
+}
+
+static struct call *queue_detach(struct queue *q)
+{
+    struct call *c = q->first;
+    queue_init(q);
+    return c;
+}
+
+static void run_calls(struct call *c)
+{
+    while (c) {
+        struct call *next = c->next;
+        if (c->fn)
+            c->fn(c->arg);
+        else
+            free(c->arg);
+        free(c);
+        c = next;
+    }
+}
+
+static void on_numeric(void *arg);
+static void on_refused(void *arg);
+
+/* At shutdown: nobody is called any more, but memory that waits for its end is freed. */
+static void drop_calls(struct call *c)
+{
+    while (c) {
+        struct call *next = c->next;
+        if (c->fn == on_numeric || c->fn == on_refused) {
+            resolve_cancel(c->arg);
+            c->fn(c->arg);
+        } else if (c->fn == NULL) {
+            free(c->arg);
+        }
+        free(c);
+        c = next;
+    }
+}
+
+/* ------------------------------------------------------------------- turns */
+
+/* The loop does not wait in this turn: something was left from the last one. */
+static void on_busy(uv_idle_t *idle)
+{
+    (void)idle;
+    timers_fire();
+}
+
+static void run_hooks(void)
+{
+    /* A hook deleted meanwhile keeps its memory and its next until the turn has ended. */
+    for (struct turn_hook *h = loop.hooks; h; h = h->next)
+        if (h->fn)
+            h->fn(h->arg);
+}
+
+static void end_turn(uv_prepare_t *prepare)
+{
+    (void)prepare;
+    run_calls(queue_detach(&loop.deferred));
+    run_hooks();
+    for (int i = 0; i < LATE_ROUNDS && loop.deferred.first; i++)
+        run_calls(queue_detach(&loop.deferred));
+    loop.turns++;
+    if (timers_arm() || loop.deferred.first)
+        uv_idle_start(&loop.busy, on_busy);
+    else
+        uv_idle_stop(&loop.busy);
+}
+
+static void on_wake(uv_async_t *async)
+{
+    (void)async;
+    pthread_mutex_lock(&loop.lock);
+    struct call *c = queue_detach(&loop.posted);
+    pthread_mutex_unlock(&loop.lock);
+    run_calls(c);
+}
+
+void loop_init(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    must(uv_loop_init(&loop.uv) == 0);
+    must(uv_prepare_init(&loop.uv, &loop.turn_end) == 0);
+    must(uv_prepare_start(&loop.turn_end, end_turn) == 0);
+    must(uv_idle_init(&loop.uv, &loop.busy) == 0);
+    must(uv_async_init(&loop.uv, &loop.wake, on_wake) == 0);
+    must(pthread_mutex_init(&loop.lock, NULL) == 0);
+    queue_init(&loop.deferred);
+    queue_init(&loop.posted);
+    loop.hooks = NULL;
+    loop.stopping = false;
+    timers_init();
+}
+
+void loop_run(void)
+{
+    while (!loop.stopping)
+        uv_run(&loop.uv, UV_RUN_DEFAULT);
+    loop.stopping = false;
+    end_turn(NULL); /* uv_run() leaves before the turn's end */
+}
+
+void loop_stop(void)
+{
+    loop.stopping = true;
+    uv_stop(&loop.uv);
+}
+
+/* Every handle but the loop's own is a struct that begins with it. */
+static void on_closed(uv_handle_t *handle)
+{
+    if (handle->type == UV_POLL || handle->type == UV_SIGNAL)
+        free(handle);
+}
+
+static void close_one(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, on_closed);
+}
+
+void loop_fini(void)
+{
+    children_fini();
+    timers_fini();
+    while (loop.hooks)
+        turn_hook_del(loop.hooks);
+    uv_prepare_stop(&loop.turn_end);
+    uv_walk(&loop.uv, close_one, NULL);
+    int64_t limit_ms = loop_mono_ms() + FINI_MAX_MS;
+    while (uv_run(&loop.uv, UV_RUN_NOWAIT) != 0 && loop_mono_ms() < limit_ms)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    uv_loop_close(&loop.uv); /* fails, and leaks, only while a name look-up hangs */
+    drop_calls(queue_detach(&loop.posted));
+    drop_calls(queue_detach(&loop.deferred));
+    pthread_mutex_destroy(&loop.lock);
+}
+
+int64_t loop_mono_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int64_t loop_mono_ms(void)
+{
+    return loop_mono_us() / 1000;
+}
+
+int64_t loop_wall_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+uint64_t loop_wakeups(void)
+{
+    return loop.turns;
+}
+
+/* ------------------------------------------------------------ posts and deferred */
+
+void loop_post(loop_cb *fn, void *arg)
+{
+    must(fn != NULL);
+    pthread_mutex_lock(&loop.lock);
+    queue_add(&loop.posted, fn, arg);
+    /* Inside the lock: a post whose effect ends the loop must not outlive the handle. */
+    uv_async_send(&loop.wake);
+    pthread_mutex_unlock(&loop.lock);
+}
+
+void loop_defer(loop_cb *fn, void *arg)
+{
+    must(fn != NULL);
+    queue_add(&loop.deferred, fn, arg);
+}
+
+void loop_defer_free(void *p)
+{
+    if (p)
+        queue_add(&loop.deferred, NULL, p);
+}
+
+struct turn_hook *loop_each_turn(loop_cb *fn, void *arg)
+{
+    struct turn_hook *h = mem_alloc(sizeof(*h));
+    h->fn = fn;
+    h->arg = arg;
+    h->next = loop.hooks;
+    loop.hooks = h;
+    return h;
+}
+
+void turn_hook_del(struct turn_hook *h)
+{
+    if (h == NULL)
+        return;
+    struct turn_hook **at = &loop.hooks;
+    while (*at != h) {
+        must(*at != NULL);
+        at = &(*at)->next;
+    }
+    *at = h->next;
+    h->fn = NULL;
+    loop_defer_free(h);
+}
+
+/* ------------------------------------------------------------------- descriptors */
+
+static void on_poll(uv_poll_t *poll, int status, int uv_events)
+{
+    struct watch *w = (struct watch *)poll;
+    unsigned events = 0;
+    if (status < 0) {
+        /* libuv has stopped the watch by now; watch_set() starts it again. */
+        events = WATCH_ERROR | w->events;
+        w->events = 0;
+    } else {
+        events |= uv_events & UV_READABLE ? WATCH_READ : 0;
+        events |= uv_events & UV_WRITABLE ? WATCH_WRITE : 0;
+    }
+    if (events)
+        w->cb(w->arg, events);
+}
+
+struct watch *watch_add(int fd, unsigned events, watch_cb *cb, void *arg)
+{
+    struct watch *w = mem_alloc(sizeof(*w));
+    w->cb = cb;
+    w->arg = arg;
+    must(uv_poll_init(&loop.uv, &w->poll, fd) == 0);
+    watch_set(w, events);
+    return w;
+}
+
+void watch_set(struct watch *w, unsigned events)
+{
+    if (w->events == events)
+        return;
+    w->events = events;
+    int uv_events = (events & WATCH_READ ? UV_READABLE : 0) |
+                    (events & WATCH_WRITE ? UV_WRITABLE : 0);
+    if (uv_events)
+        must(uv_poll_start(&w->poll, uv_events, on_poll) == 0);
+    else
+        must(uv_poll_stop(&w->poll) == 0);
+}
+
+void watch_del(struct watch *w)
+{
+    if (w)
+        uv_close((uv_handle_t *)&w->poll, on_closed);
+}
+
+/* ----------------------------------------------------------------------- signals */
+
+static void on_uv_signal(uv_signal_t *sig, int signo)
+{
+    struct on_signal *s = (struct on_signal *)sig;
+    s->cb(s->arg, signo);
+}
+
+void loop_on_signal(int signo, signal_cb *cb, void *arg)
+{
+    struct on_signal *s = mem_alloc(sizeof(*s));
+    s->cb = cb;
+    s->arg = arg;
+    must(uv_signal_init(&loop.uv, &s->sig) == 0);
+    must(uv_signal_start(&s->sig, on_uv_signal, signo) == 0);
+}
+
+/* ------------------------------------------------------------------------- names */
+
+struct resolve {
+    uv_getaddrinfo_t req; /* first */
+    struct addrinfo *numeric;
+    resolve_cb *cb; /* NULL: cancelled */
+    void *arg;
+};
+
+enum { ADDRESSES_MAX = 16 };
+
+static void give_addresses(struct resolve *r, const struct addrinfo *list,
+                           const char *why)
+{
+    struct resolved found[ADDRESSES_MAX];
+    size_t n = 0;
+    for (const struct addrinfo *a = list; a && n < ADDRESSES_MAX; a = a->ai_next) {
+        found[n] = (struct resolved){a->ai_addr, a->ai_addrlen, NULL};
+        if (n > 0)
+            found[n - 1].next = &found[n];
+        n++;
+    }
+    if (r->cb)
+        r->cb(r->arg, n ? found : NULL, n ? "" : why);
+}
+
+static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list)
+{
+    struct resolve *r = (struct resolve *)req;
+    give_addresses(r, list, status < 0 ? uv_strerror(status) : "the name has no address");
+    if (list)
+        uv_freeaddrinfo(list);
+    free(r);
+}
+
+static void on_numeric(void *arg)
+{
+    struct resolve *r = arg;
+    give_addresses(r, r->numeric, "the name has no address");
+    freeaddrinfo(r->numeric);
+    free(r);
+}
+
+static void on_refused(void *arg)
+{
+    struct resolve *r = arg;
+    give_addresses(r, NULL, "not a valid host name or port");
+    free(r);
+}
+
+struct resolve *resolve_start(const char *host, const char *port, resolve_cb *cb,
+                              void *arg)
+{
+    struct resolve *r = mem_alloc(sizeof(*r));
+    r->cb = cb;
+    r->arg = arg;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+    if (getaddrinfo(host, port, &hints, &r->numeric) == 0) {
+        loop_defer(on_numeric, r); /* needs no thread, and cannot hang */
+        return r;
+    }
+    hints.ai_flags = 0;
+    if (uv_getaddrinfo(&loop.uv, &r->req, on_resolved, host, port, &hints) != 0)
+        loop_defer(on_refused, r);
+    return r;
+}
+
+void resolve_cancel(struct resolve *r)
+{
+    if (r == NULL)
+        return;
+    r->cb = NULL; /* the request itself ends in its own time */
+    if (r->numeric == NULL && r->req.loop)
+        uv_cancel((uv_req_t *)&r->req);
+}

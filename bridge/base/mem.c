@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/base/mem.h"
+#include "bridge/base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Noreturn void must_failed(const char *cond, const char *file, int line)
+{
+    fprintf(stderr, "tarry: %s:%d: must(%s) does not hold; this is a bug in tarry\n",
+            file, line, cond);
+    abort();
+}
+
+void *mem_alloc(size_t size)
+{
+    void *p = calloc(1, size ? size : 1);
+    must(p != NULL);
+    return p;
+}
+
+void *mem_realloc(void *p, size_t size)
+{
+    void *q = realloc(p, size ? size : 1);
+    must(q != NULL);
+    return q;
+}
+
+char *mem_strndup(const char *s, size_t n)
+{
+    char *p = mem_alloc(n + 1);
+    memcpy(p, s, n);
+    return p;
+}
+
+char *mem_strdup(const char *s)
+{
+    return mem_strndup(s, strlen(s));
+}
+
+int err_set(struct err *err, const char *fmt, ...)
+{
+    if (err == NULL)
+        return -1;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(err->text, sizeof(err->text), fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+int err_in(struct err *err, const char *where)
+{
+    if (err == NULL)
+        return -1;
+    char inner[sizeof(err->text)];
+    memcpy(inner, err->text, sizeof(inner));
+    return err_set(err, "%s: %.*s", where, (int)(sizeof(inner) - strlen(where) - 3),
+                   inner);
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * net.c - states of one outgoing stream: name, connect (address by address), TLS, open.
+ * Loop thread. One read of at most READ_BYTES per turn, one write when the turn ends.
+ */
+#include "bridge/base/net.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/fault.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/net_tls.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    ADDRESSES_MAX = 16,
+    READ_BYTES = 64 * 1024,
+    OUT_KEEP_BYTES = 1024 * 1024, /* an empty write buffer above this is given back */
+    KEEPALIVE_IDLE_S = 15,
+    KEEPALIVE_PROBE_S = 5,
+    KEEPALIVE_PROBES = 3,
+    LAST_WORDS_MS = 500 /* for a peer that takes no more: to be read to its end */
+};
+
+enum state { NAMING, CONNECTING, SHAKING_HANDS, OPEN, FAILED, CLOSED };
+
+struct address {
+    struct sockaddr_storage addr;
+    socklen_t len;
+};
+
+struct net {
+    struct net_conf conf;
+    const struct net_cbs *cbs;
+    void *arg;
+    enum state state;
+    struct resolve *resolve;
+    struct address addresses[ADDRESSES_MAX];
+    unsigned address_count, address_next;
+    int64_t connect_end_ms;
+    struct timer *address_timer; /* one that is silent must not use up the time of all */
+    struct timer *more_timer;    /* TLS holds bytes of which no event will tell */
+    int fd;
+    struct watch *watch;
+    struct tls *tls;      /* NULL: none */
+    bool tls_wants_write; /* before it can read on */
+    bool tls_wants_read;  /* before it can write on */
+    struct buf out;
+    size_t out_sent; /* of out, already with the kernel */
+    bool deaf;       /* the peer takes no more; what it said before may still be read */
+    bool flush_waiting; /* a deferred flush holds a pointer to this */
+    bool flush_late;
+    struct err why;
+};
+
+static void try_next_address(struct net *n);
+static void on_event(void *arg, unsigned events);
+
+static void drop_socket(struct net *n)
+{
+    if (n->tls && n->state == OPEN)
+        tls_bye(n->tls);
+    tls_free(n->tls);
+    n->tls = NULL;
+    watch_del(n->watch);
+    n->watch = NULL;
+    if (n->fd >= 0)
+        close(n->fd);
+    n->fd = -1;
+}
+
+static void drop_all(struct net *n)
+{
+    drop_socket(n);
+    resolve_cancel(n->resolve);
+    n->resolve = NULL;
+    timer_del(n->address_timer);
+    timer_del(n->more_timer);
+    n->address_timer = n->more_timer = NULL;
+    buf_free(&n->out);
+    n->out_sent = 0;
+}
+
+static void tell_closed(void *arg)
+{
+    struct net *n = arg;
+    if (n->state == FAILED)
+        n->cbs->on_closed(n->arg, n->why.text);
+}
+
+/* Told at the end of the turn, so that no caller of ours sees its stream vanish. */
+static void fail(struct net *n)
+{
+    drop_all(n);
+    n->state = FAILED;
+    loop_defer(tell_closed, n);
+}
+
+/* ------------------------------------------------------------------------- moving */
+
+static enum io plain_result(ssize_t result, size_t *count, struct err *err)
+{
+    *count = result > 0 ? (size_t)result : 0;
+    if (result > 0)
+        return IO_DONE;
+    if (result == 0)
+        return IO_CLOSED;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return IO_WANT_READ;
+    err_set(err, "connection lost: %s", strerror(errno));
+    return IO_FAILED;
+}
+
+static enum io read_some(struct net *n, char *bytes, size_t room, size_t *count)
+{
+    if (n->tls)
+        return tls_read(n->tls, bytes, room, count, &n->why);
+    return plain_result(recv(n->fd, bytes, room, 0), count, &n->why);
+}
+
+static enum io write_some(struct net *n, const char *bytes, size_t size, size_t *count)
+{
+    if (n->tls)
+        return tls_write(n->tls, bytes, size, count, &n->why);
+    return plain_result(send(n->fd, bytes, size, MSG_NOSIGNAL), count, &n->why);
+}
+
+static void set_watch(struct net *n)
+{
+    bool write = (n->out_sent < n->out.n && !n->tls_wants_read) || n->tls_wants_write;
+    watch_set(n->watch, WATCH_READ | (write ? WATCH_WRITE : 0));
+}
+
+static void out_done(struct net *n)
+{
+    if (n->out.cap > OUT_KEEP_BYTES)
+        buf_free(&n->out);
+    else
+        buf_clear(&n->out);
+    n->out_sent = 0;
+}
+
+static void send_out(struct net *n)
+{
+    enum io io = IO_DONE;
+    while (n->out_sent < n->out.n && io == IO_DONE) {
+        size_t count;
+        io = write_some(n, n->out.p + n->out_sent, n->out.n - n->out_sent, &count);
+        n->out_sent += count;
+    }
+    n->tls_wants_read = n->tls && io == IO_WANT_READ;
+    if (io == IO_FAILED || io == IO_CLOSED) {
+        n->deaf = true; /* its last words, "too many clients", come before the end */
+        n->out_sent = n->out.n;
+        timer_set(n->address_timer, LAST_WORDS_MS); /* it may live on, and have none */
+    }
+    if (n->out_sent == n->out.n)
+        out_done(n);
+    else if (n->out_sent > n->out.n / 2) { /* moved at most once per byte on average */
+        buf_drop(&n->out, n->out_sent);
+        n->out_sent = 0;
+    }
+    set_watch(n);
+}
+
+/* Steps back once behind what the hooks of this turn may still write. */
+static void flush(void *arg)
+{
+    struct net *n = arg;
+    if (!n->flush_late && n->state == OPEN) {
+        n->flush_late = true;
+        loop_defer(flush, n);
+        return;
+    }
+    n->flush_waiting = n->flush_late = false;
+    if (n->state == OPEN)
+        send_out(n);
+    FAULT_WRITTEN();
+}
+
+void net_write(struct net *n, const void *bytes, size_t count)
+{
+    if (n->state == FAILED || n->deaf) /* not told yet */
+        return;
+    must(n->state == OPEN);
+    buf_add(&n->out, bytes, count);
+    if (!n->flush_waiting)
+        loop_defer(flush, n);
+    n->flush_waiting = true;
+}
+
+void net_push(struct net *n)
+{
+    if (n->state == OPEN && !n->deaf)
+        send_out(n);
+}
+
+static void receive(struct net *n)
+{
+    static char bytes[READ_BYTES]; /* the loop is one thread, and no callback reads */
+    size_t got = 0, count = 0;
+    enum io io;
+    do {
+        io = read_some(n, bytes + got, sizeof(bytes) - got, &count);
+        got += count;
+    } while (n->tls && io == IO_DONE && got < sizeof(bytes));
+    n->tls_wants_write = n->tls && io == IO_WANT_WRITE;
+    if (got > 0)
+        n->cbs->on_data(n->arg, (struct slice){bytes, got});
+    if (n->state != OPEN)
+        return;
+    if (io == IO_CLOSED || io == IO_FAILED) {
+        if (io == IO_CLOSED)
+            err_set(&n->why, "the server closed the connection");
+        fail(n);
+        return;
+    }
+    if (n->tls && tls_has_more(n->tls))
+        timer_set(n->more_timer, 0);
+}
+
+static void on_more(void *arg)
+{
+    on_event(arg, WATCH_READ);
+}
+
+/* ------------------------------------------------------------------------ opening */
+
+static void opened(struct net *n)
+{
+    n->state = OPEN;
+    timer_rest(n->address_timer);
+    n->why.text[0] = '\0';
+    watch_set(n->watch, WATCH_READ);
+    n->cbs->on_open(n->arg);
+    /* Bytes that came with the end of the handshake. */
+    if (n->state == OPEN && n->tls)
+        timer_set(n->more_timer, 0);
+}
+
+static void shake_hands(struct net *n)
+{
+    switch (tls_handshake(n->tls, &n->why)) {
+    case IO_DONE:
+        opened(n);
+        return;
+    case IO_WANT_READ:
+        watch_set(n->watch, WATCH_READ);
+        return;
+    case IO_WANT_WRITE:
+        watch_set(n->watch, WATCH_READ | WATCH_WRITE);
+        return;
+    case IO_CLOSED:
+        err_set(&n->why, "the server closed the connection during the TLS handshake");
+        break;
+    case IO_FAILED:
+        break;
+    }
+    fail(n); /* another address of the same name would have the same certificate */
+}
+
+static void connected(struct net *n)
+{
+    int code = 0;
+    socklen_t len = sizeof(code);
+    getsockopt(n->fd, SOL_SOCKET, SO_ERROR, &code, &len);
+    if (code != 0) {
+        err_set(&n->why, "connect: %s", strerror(code));
+        try_next_address(n);
+        return;
+    }
+    if (!n->conf.tls) {
+        opened(n);
+        return;
+    }
+    n->tls = tls_new(&n->conf, n->fd, &n->why);
+    if (n->tls == NULL) {
+        fail(n);
+        return;
+    }
+    n->state = SHAKING_HANDS;
+    shake_hands(n);
+}
+
+static void on_event(void *arg, unsigned events)
+{
+    struct net *n = arg;
+    if (n->state == CONNECTING) {
+        connected(n);
+    } else if (n->state == SHAKING_HANDS) {
+        shake_hands(n);
+    } else if (n->state == OPEN) {
+        bool crossed = n->tls != NULL; /* TLS may read to write, and write to read */
+        if (crossed || events & (WATCH_READ | WATCH_ERROR))
+            receive(n);
+        if (n->state == OPEN && (crossed || events & WATCH_WRITE))
+            send_out(n);
+    }
+}
+
+static void set_options(const struct net *n)
+{
+    const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_PROBE_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, (int)n->conf.unacknowledged_timeout_ms},
+    };
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        setsockopt(n->fd, options[i].level, options[i].name, &options[i].value,
+                   sizeof(int));
+}
+
+/* Begins with one address; -1: it failed at once, and n->why says how. */
+static int try_address(struct net *n, const struct address *a)
+{
+    n->fd = socket(a->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (n->fd < 0)
+        return err_set(&n->why, "socket: %s", strerror(errno));
+    if (a->addr.ss_family != AF_UNIX)
+        set_options(n);
+    if (connect(n->fd, (const struct sockaddr *)&a->addr, a->len) != 0 &&
+        errno != EINPROGRESS)
+        return err_set(&n->why, "connect: %s", strerror(errno));
+    n->watch = watch_add(n->fd, WATCH_WRITE, on_event, n);
+    return 0;
+}
+
+static void try_next_address(struct net *n)
+{
+    while (n->address_next < n->address_count) {
+        drop_socket(n);
+        n->state = CONNECTING;
+        unsigned left = n->address_count - n->address_next;
+        int64_t rest_ms = n->connect_end_ms - loop_mono_ms();
+        if (rest_ms <= 0)
+            break;
+        if (try_address(n, &n->addresses[n->address_next++]) == 0) {
+            timer_set(n->address_timer, rest_ms / left + 1);
+            return;
+        }
+    }
+    fail(n);
+}
+
+static void on_address_silent(void *arg)
+{
+    struct net *n = arg;
+    if (n->state == OPEN) { /* and deaf: see send_out() */
+        fail(n);
+        return;
+    }
+    err_set(&n->why, n->state == NAMING ? "the name server did not answer in time"
+                     : n->state == SHAKING_HANDS
+                         ? "the server did not finish the TLS handshake in time"
+                         : "no answer in time");
+    try_next_address(n);
+}
+
+static void on_resolved(void *arg, const struct resolved *list, const char *why)
+{
+    struct net *n = arg;
+    n->resolve = NULL;
+    for (; list && n->address_count < ADDRESSES_MAX; list = list->next) {
+        struct address *a = &n->addresses[n->address_count];
+        if (list->addr_len > sizeof(a->addr))
+            continue;
+        memcpy(&a->addr, list->addr, list->addr_len);
+        a->len = list->addr_len;
+        n->address_count++;
+    }
+    if (n->address_count > 0)
+        err_set(&n->why, "no address of host %s answered in time", n->conf.host);
+    else
+        err_set(&n->why, "host %s: %s", n->conf.host, why);
+    try_next_address(n);
+}
+
+static void begin(void *arg)
+{
+    struct net *n = arg;
+    if (n->state != NAMING)
+        return;
+    timer_set(n->address_timer, n->conf.connect_timeout_ms);
+    if (n->conf.unix_path == NULL) {
+        n->resolve = resolve_start(n->conf.host, n->conf.port, on_resolved, n);
+        return;
+    }
+    struct sockaddr_un *un = (struct sockaddr_un *)&n->addresses[0].addr;
+    if (strlen(n->conf.unix_path) >= sizeof(un->sun_path)) {
+        err_set(&n->why, "the socket's path has more than %zu bytes",
+                sizeof(un->sun_path) - 1);
+        fail(n);
+        return;
+    }
+    un->sun_family = AF_UNIX;
+    strcpy(un->sun_path, n->conf.unix_path);
+    n->addresses[0].len = sizeof(*un);
+    n->address_count = 1;
+    try_next_address(n);
+}
+
+struct net *net_open(const struct net_conf *conf, const struct net_cbs *cbs, void *arg)
+{
+    struct net *n = mem_alloc(sizeof(*n));
+    n->conf = *conf;
+    n->cbs = cbs;
+    n->arg = arg;
+    n->fd = -1;
+    n->state = NAMING;
+    n->connect_end_ms = loop_mono_ms() + conf->connect_timeout_ms;
+    n->address_timer = timer_new(on_address_silent, n);
+    n->more_timer = timer_new(on_more, n);
+    loop_defer(begin, n);
+    return n;
+}
+
+void net_close(struct net *n)
+{
+    if (n == NULL)
+        return;
+    drop_all(n);
+    n->state = CLOSED;
+    /* Behind a deferred flush that stepped back, and behind one that is still to do so.
+     */
+    loop_defer_free(n);
+}

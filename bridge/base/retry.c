@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * retry.c - when a failed delivery is tried again: arithmetic only, any thread.
+ *
+ * All in double until the last step, so that no factor and no count can overflow; then
+ * rounded up, because a wait is never shorter than it was promised.
+ */
+#include "bridge/base/retry.h"
+#include "bridge/base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* About 35 million years; a due time plus this still fits. */
+static const double longest_ms = (double)(INT64_MAX / 8);
+
+/* By squaring, since n may be any number; too much becomes infinite, which is fine. */
+static double power(double base, unsigned n)
+{
+    double result = 1;
+    for (; n > 0; n >>= 1) {
+        if (n & 1)
+            result *= base;
+        base *= base;
+    }
+    return result;
+}
+
+/* Turned round so that not-a-number (0 times infinity) ends at the top as well. */
+static double at_most(double x, double top)
+{
+    return x < top ? x : top;
+}
+
+int64_t retry_delay_ms(const struct retry_policy *p, unsigned n, double random)
+{
+    double wait,
+        top = p->max_ms > 0 ? at_most((double)p->max_ms, longest_ms) : longest_ms;
+
+    if (n == 0)
+        n = 1;
+    if (p->list_ms != NULL) {
+        if (n > p->list_count)
+            return RETRY_GIVE_UP;
+        wait = (double)p->list_ms[n - 1];
+        top = longest_ms;
+    } else {
+        if (p->limit > 0 && n > p->limit)
+            return RETRY_GIVE_UP;
+        wait = at_most((double)p->first_ms * power(p->factor, n - 1), top);
+    }
+    wait = at_most(wait * (1 + p->jitter * (2 * random - 1)), top);
+    if (wait <= 0)
+        return 0;
+    int64_t wait_ms = (int64_t)wait;
+    return wait_ms + ((double)wait_ms < wait);
+}
+
+int64_t retry_wait_ms(const struct retry_policy *p, unsigned n, double random)
+{
+    struct retry_policy endless = *p;
+    endless.limit = 0;
+    if (p->list_ms != NULL && n > p->list_count)
+        n = p->list_count;
+    return retry_delay_ms(&endless, n, random);
+}
+
+struct retry_policy retry_copy(const struct retry_policy *p)
+{
+    struct retry_policy copy = *p;
+
+    if (p->list_ms != NULL) {
+        copy.list_ms = mem_alloc(p->list_count * sizeof(*p->list_ms));
+        memcpy(copy.list_ms, p->list_ms, p->list_count * sizeof(*p->list_ms));
+    }
+    return copy;
+}
+
+void retry_free(struct retry_policy *p)
+{
+    if (p == NULL)
+        return;
+    free(p->list_ms);
+    *p = (struct retry_policy){0};
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * text.h - bytes as they stand in URLs and JSON: percent signs, quotes, base64.
+ *
+ * Pure; any thread. What comes in is outside bytes: any content is fine.
+ */
+#ifndef BRIDGE_TEXT_H
+#define BRIDGE_TEXT_H
+
+#include "bridge/base/buf.h"
+#include "bridge/base/slice.h"
+
+#include <stdbool.h>
+
+/* Decodes %XX. out: room for s.n bytes, may be s.p itself. Gives the length, -1: bad
+ * escape. */
+long text_percent_decode(struct slice s, char *out);
+/* Appends s with all but letters, digits, "-" "_" and the bytes of keep as %XX. */
+void text_add_percent(struct buf *out, struct slice s, const char *keep);
+
+/* Appends s as a JSON string with its quotes; what is not UTF-8 becomes U+FFFD. A none is
+ * null. */
+void text_add_json(struct buf *out, struct slice s);
+bool text_is_utf8(struct slice s);
+/* Appends ,"NAME":"text", or ,"NAME_base64":"..." where it is no UTF-8. */
+void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
+
+void text_add_base64(struct buf *out, struct slice s);
+/* Appends what s stands for; -1: not base64. Padding may be left out. */
+int text_base64_decode(struct slice s, struct buf *out);
+
+/* Is it a token as RFC 9110 has it: a header name or a method? */
+bool text_is_token(struct slice s);
+/* May it stand as a header's value: neither CR, LF nor NUL in it? */
+bool text_is_header_value(struct slice s);
+
+#endif

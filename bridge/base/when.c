@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * when.c - durations and instants as text; see when.h. Everything is integers: no double
+ * may decide about a millisecond.
+ */
+#include "bridge/base/when.h"
+
+#include <stdbool.h>
+
+enum { MINUTE_S = 60, HOUR_S = 3600, DAY_S = 86400, DAY_MS = DAY_S * 1000 };
+
+static const char duration_form[] =
+    "write a number and its unit: 1500ms, 30s, 1h30m, 7d or PT5M";
+static const char instant_form[] =
+    "write 2026-01-31T12:00:00Z or with +01:00 for Z, or the seconds or ms since 1970";
+
+/* Units from large to small: the order in which a duration must have them. */
+struct unit {
+    const char *name;
+    int64_t ms;
+    bool timed; /* ISO: stands after the T */
+};
+static const struct unit plain_units[] = {
+    {"w", 7 * (int64_t)DAY_MS, false},
+    {"d", DAY_MS, false},
+    {"h", HOUR_S * 1000, false},
+    {"m", MINUTE_S * 1000, false},
+    {"s", 1000, false},
+    {"ms", 1, false},
+    {NULL, 0, false},
+};
+static const struct unit iso_units[] = {
+    {"W", 7 * (int64_t)DAY_MS, false}, {"D", DAY_MS, false}, {"H", HOUR_S * 1000, true},
+    {"M", MINUTE_S * 1000, true},      {"S", 1000, true},    {NULL, 0, false},
+};
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Takes the leading digits off s. */
+static struct slice take_digits(struct slice *s)
+{
+    struct slice digits = {s->p, 0};
+    while (digits.n < s->n && is_digit(s->p[digits.n]))
+        digits.n++;
+    s->p += digits.n;
+    s->n -= digits.n;
+    return digits;
+}
+
+static bool take_char(struct slice *s, const char *any_of)
+{
+    if (s->n == 0 || s->p[0] == '\0' || strchr(any_of, s->p[0]) == NULL)
+        return false;
+    s->p++;
+    s->n--;
+    return true;
+}
+
+static int number_of(struct slice digits, int64_t *value)
+{
+    int64_t v = 0;
+    for (size_t i = 0; i < digits.n; i++)
+        if (__builtin_mul_overflow(v, 10, &v) ||
+            __builtin_add_overflow(v, digits.p[i] - '0', &v))
+            return -1;
+    *value = v;
+    return 0;
+}
+
+/* The fraction 0.DIGITS of a unit, rounded up; exact however many digits there are. */
+static int64_t fraction_ms(struct slice digits, int64_t unit_ms)
+{
+    int64_t ms = 0;
+    for (size_t i = digits.n; i-- > 0;)
+        ms = ((digits.p[i] - '0') * unit_ms + ms + 9) / 10;
+    return ms;
+}
+
+/* ------------------------------------------------------------------ durations */
+
+struct part { /* of a duration: "1.5" and what its unit makes of it */
+    struct slice whole, fraction;
+    bool broken; /* has a fraction: no part may follow */
+};
+
+static int take_part(struct slice *rest, const char *points, struct part *part,
+                     struct err *err)
+{
+    part->whole = take_digits(rest);
+    if (part->whole.n == 0)
+        return err_set(err, "not a duration; %s", duration_form);
+    part->broken = take_char(rest, points);
+    part->fraction = part->broken ? take_digits(rest) : (struct slice){rest->p, 0};
+    if (part->broken && part->fraction.n == 0)
+        return err_set(err, "no digit after the point; %s", duration_form);
+    return 0;
+}
+
+static int add_part(int64_t *ms, const struct part *part, int64_t unit_ms,
+                    struct err *err)
+{
+    int64_t whole = 0;
+    if (number_of(part->whole, &whole) < 0 ||
+        __builtin_mul_overflow(whole, unit_ms, &whole) ||
+        __builtin_add_overflow(*ms, whole, ms) ||
+        __builtin_add_overflow(*ms, fraction_ms(part->fraction, unit_ms), ms))
+        return err_set(err, "too long a duration; it must fit in 64 bits of ms");
+    return 0;
+}
+
+/* Takes the unit's letters off rest. Gives its row, at or after `from`, or NULL. */
+static const struct unit *take_unit(struct slice *rest, const struct unit *from,
+                                    bool any_case)
+{
+    struct slice name = {rest->p, 0};
+    while (name.n < rest->n && is_letter(rest->p[name.n]) && (!any_case || name.n == 0))
+        name.n++;
+    rest->p += name.n;
+    rest->n -= name.n;
+    for (const struct unit *u = from; u->name; u++)
+        if (any_case ? slice_is_nocase(name, u->name) : slice_is(name, u->name))
+            return u;
+    return NULL;
+}
+
+static int plain_duration(struct slice rest, enum when_unit bare, int64_t *ms,
+                          struct err *err)
+{
+    const struct unit *from = plain_units;
+    struct part part = {.broken = false};
+
+    for (bool first = true; rest.n > 0; first = false) {
+        if (part.broken)
+            return err_set(err, "only the last number may have a fraction");
+        if (take_part(&rest, ".", &part, err) < 0)
+            return -1;
+        if (rest.n == 0 && first && bare == WHEN_NO_UNIT)
+            return err_set(err, "a number without a unit; %s", duration_form);
+        if (rest.n == 0 && first)
+            return add_part(ms, &part, bare == WHEN_MS ? 1 : 1000, err);
+        const struct unit *u = take_unit(&rest, from, false);
+        if (u == NULL)
+            return err_set(err, "units are w d h m s ms, the larger first, each once");
+        if (add_part(ms, &part, u->ms, err) < 0)
+            return -1;
+        from = u + 1;
+    }
+    return 0;
+}
+
+/* rest: what follows the P. */
+static int iso_duration(struct slice rest, int64_t *ms, struct err *err)
+{
+    const struct unit *from = iso_units;
+    struct part part = {.broken = false};
+    bool timed = false, open = true; /* open: something must follow yet */
+
+    while (rest.n > 0 || open) {
+        if (part.broken)
+            return err_set(err, "only the last number may have a fraction");
+        if (!timed && take_char(&rest, "Tt")) {
+            timed = open = true;
+            while (!from->timed)
+                from++;
+            continue;
+        }
+        if (take_part(&rest, ".,", &part, err) < 0)
+            return -1;
+        const struct unit *u = take_unit(&rest, from, true);
+        if (u == NULL || u->timed != timed)
+            return err_set(err,
+                           "ISO durations here are P[nW][nD][T[nH][nM][nS]]; years and "
+                           "months have no fixed length");
+        if (add_part(ms, &part, u->ms, err) < 0)
+            return -1;
+        from = u + 1;
+        open = false;
+    }
+    return 0;
+}
+
+int when_duration_ms(struct slice text, enum when_unit bare, int64_t *ms, struct err *err)
+{
+    struct slice rest = text;
+    int64_t sum = 0;
+    int rc;
+
+    if (text.n == 0)
+        return err_set(err, "empty; %s", duration_form);
+    if (text.p[0] == '-')
+        return err_set(err, "a negative duration; %s", duration_form);
+    if (take_char(&rest, "Pp"))
+        rc = iso_duration(rest, &sum, err);
+    else
+        rc = plain_duration(rest, bare, &sum, err);
+    if (rc == 0)
+        *ms = sum;
+    return rc;
+}
+
+/* ------------------------------------------------------------------- instants */
+
+static bool is_leap(int year)
+{
+    return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+}
+
+static int days_before_month(int year, int month) /* month from 1; 13: days of the year */
+{
+    static const int before[] = {0,   31,  59,  90,  120, 151, 181,
+                                 212, 243, 273, 304, 334, 365};
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): is 1 to 13
+    return before[month - 1] + (month > 2 && is_leap(year));
+}
+
+/* From 0000-01-01 to the first of January; the year 0000 is a leap year. */
+static int64_t days_before_year(int64_t year)
+{
+    if (year == 0)
+        return 0;
+    int64_t full = year - 1;
+    return year * 365 + full / 4 - full / 100 + full / 400 + 1;
+}
+
+/* Takes exactly n digits, as a number from least to most. */
+static bool take_field(struct slice *s, size_t n, int least, int most, int *value)
+{
+    if (s->n < n)
+        return false;
+    *value = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_digit(s->p[i]))
+            return false;
+        *value = *value * 10 + (s->p[i] - '0');
+    }
+    s->p += n;
+    s->n -= n;
+    return *value >= least && *value <= most;
+}
+
+static int take_date(struct slice *rest, int64_t *days, struct err *err)
+{
+    int year = 0, month = 0, day = 0;
+    if (!take_field(rest, 4, 0, 9999, &year) || !take_char(rest, "-") ||
+        !take_field(rest, 2, 1, 12, &month) || !take_char(rest, "-") ||
+        !take_field(rest, 2, 1, 31, &day) || !take_char(rest, "Tt "))
+        return err_set(err, "not a time; %s", instant_form);
+    int length = days_before_month(year, month + 1) - days_before_month(year, month);
+    if (day > length)
+        return err_set(err, "%04d-%02d has no day %d", year, month, day);
+    *days = days_before_year(year) + days_before_month(year, month) + day - 1;
+    return 0;
+}
+
+/* Second 60 is a leap second: it falls into the next minute. */
+static int take_clock(struct slice *rest, int64_t *ms, struct err *err)
+{
+    int hour = 0, minute = 0, second = 0;
+    if (!take_field(rest, 2, 0, 23, &hour) || !take_char(rest, ":") ||
+        !take_field(rest, 2, 0, 59, &minute) || !take_char(rest, ":") ||
+        !take_field(rest, 2, 0, 60, &second))
+        return err_set(err, "not a time of day; %s", instant_form);
+    *ms = (hour * HOUR_S + minute * MINUTE_S + second) * INT64_C(1000);
+    if (!take_char(rest, "."))
+        return 0;
+    struct slice fraction = take_digits(rest);
+    if (fraction.n == 0)
+        return err_set(err, "no digit after the point; %s", instant_form);
+    *ms += fraction_ms(fraction, 1000);
+    return 0;
+}
+
+static int take_offset(struct slice *rest, int64_t *ms, struct err *err)
+{
+    int hours = 0, minutes = 0;
+    *ms = 0;
+    if (rest->n == 0)
+        return err_set(err, "no offset; add Z for UTC, or one such as +01:00");
+    if (take_char(rest, "Zz"))
+        return 0;
+    bool west = rest->p[0] == '-';
+    if (!take_char(rest, "+-") || !take_field(rest, 2, 0, 23, &hours) ||
+        !take_char(rest, ":") || !take_field(rest, 2, 0, 59, &minutes))
+        return err_set(err, "not an offset; write Z, or one such as +01:00");
+    *ms = (hours * HOUR_S + minutes * MINUTE_S) * (west ? INT64_C(-1000) : INT64_C(1000));
+    return 0;
+}
+
+static int rfc3339(struct slice rest, int64_t *ms, struct err *err)
+{
+    int64_t days = 0, clock_ms = 0, offset_ms = 0;
+    if (take_date(&rest, &days, err) < 0 || take_clock(&rest, &clock_ms, err) < 0 ||
+        take_offset(&rest, &offset_ms, err) < 0)
+        return -1;
+    if (rest.n > 0)
+        return err_set(err, "something follows the offset; %s", instant_form);
+    *ms = (days - days_before_year(1970)) * DAY_MS + clock_ms - offset_ms;
+    return 0;
+}
+
+static int64_t epoch_ms(struct slice digits)
+{
+    int64_t n = 0;
+    if (number_of(digits, &n) < 0)
+        return INT64_MAX;
+    return n < INT64_C(1000000000000) ? n * 1000 : n;
+}
+
+int when_instant_ms(struct slice text, int64_t *ms, struct err *err)
+{
+    struct slice rest = text;
+    int64_t at = 0;
+
+    if (text.n == 0)
+        return err_set(err, "empty; %s", instant_form);
+    if (text.p[0] == '-')
+        return err_set(err, "a negative time; %s", instant_form);
+    struct slice digits = take_digits(&rest);
+    if (rest.n == 0)
+        at = epoch_ms(digits);
+    else if (rfc3339(text, &at, err) < 0)
+        return -1;
+    if (at > WHEN_LAST_MS)
+        return err_set(
+            err, "after the year 9999; count seconds or ms since 1970, nothing finer");
+    *ms = at;
+    return 0;
+}
+
+/* Every answer of the HTTP APIs has such a text: snprintf() takes ten times as long. */
+static char *put_digits(char *p, int n, int digits, char behind)
+{
+    for (int i = digits - 1; i >= 0; i--, n /= 10)
+        p[i] = (char)('0' + n % 10);
+    p[digits] = behind;
+    return p + digits + 1;
+}
+
+void when_format_rfc3339(int64_t ms, char out[WHEN_TEXT_BYTES])
+{
+    const int64_t first_ms = -days_before_year(1970) * DAY_MS;
+    ms = ms < first_ms ? first_ms : ms > WHEN_LAST_MS ? WHEN_LAST_MS : ms;
+    int64_t of_day = (ms - first_ms) % DAY_MS, days = (ms - first_ms) / DAY_MS;
+
+    /* 400 years have 146097 days: the estimate is a year off at most. */
+    int year = (int)(days * 400 / 146097);
+    while (days_before_year(year) > days)
+        year--;
+    while (days_before_year(year + 1) <= days)
+        year++;
+    int day = (int)(days - days_before_year(year)), month = 1;
+    while (days_before_month(year, month + 1) <= day)
+        month++;
+    day -= days_before_month(year, month);
+    int second = (int)(of_day / 1000);
+    out = put_digits(out, year, 4, '-');
+    out = put_digits(out, month, 2, '-');
+    out = put_digits(out, day + 1, 2, 'T');
+    out = put_digits(out, second / HOUR_S, 2, ':');
+    out = put_digits(out, second / 60 % 60, 2, ':');
+    out = put_digits(out, second % 60, 2, '.');
+    out = put_digits(out, (int)(of_day % 1000), 3, 'Z');
+    *out = 0;
+}

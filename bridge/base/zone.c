@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * zone.c - time zones through GLib's GTimeZone; see zone.h.
+ *
+ * GLib also takes offsets ("5"), rules ("EST5EDT,M3.2.0,M11.1.0") and whatever path
+ * stands below the database's folder. So a name is checked by its letters, and must be a
+ * file of the database, before GLib sees it.
+ */
+#include "bridge/base/zone.h"
+#include "bridge/base/mem.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <glib.h>
+
+/* No clock is further from UTC, neither of this time nor of those before. */
+enum { OFFSET_MAX_S = 16 * 3600, NAME_MAX_BYTES = 64 };
+
+static const int64_t WINTER_2100_S = INT64_C(4102444800);
+
+struct zone {
+    GTimeZone *tz;
+};
+static GHashTable *zones; /* by name; those that exist, so never more than the database */
+
+/* Parts such as "America" "Port-au-Prince" "GMT+1", each beginning with a capital letter:
+ * what begins otherwise in the database's folder is no zone ("posix", "leapseconds"), or
+ * counts leap seconds ("right"). */
+static bool is_name(struct slice s)
+{
+    bool begins = true;
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        bool good = begins ? g_ascii_isupper(c)
+                           : g_ascii_isalnum(c) || (c != '\0' && strchr("_+-/", c));
+        if (!good)
+            return false;
+        begins = c == '/';
+    }
+    return !begins && s.n <= NAME_MAX_BYTES;
+}
+
+static const char *folder(void)
+{
+    const char *set = getenv("TZDIR"); /* GLib heeds it, too */
+    return set ? set : "/usr/share/zoneinfo";
+}
+
+static bool is_in_database(const char *name)
+{
+    char path[4096], magic[4];
+    int n = snprintf(path, sizeof(path), "%s/%s", folder(), name);
+    int fd = n < (int)sizeof(path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return false;
+    ssize_t got = read(fd, magic, sizeof(magic));
+    close(fd);
+    return got == (ssize_t)sizeof(magic) && memcmp(magic, "TZif", sizeof(magic)) == 0;
+}
+
+/* GLib (2.74) takes an offset of 0 in a rule for none, and misreads "IST-1GMT0,...": a
+ * GMT that is not UTC. Then London's zone serves, whose clocks the Irish ones follow. */
+static GTimeZone *load(const char *name)
+{
+    GTimeZone *tz = g_time_zone_new_identifier(name);
+    if (tz == NULL)
+        return NULL;
+    int i = g_time_zone_find_interval(tz, G_TIME_TYPE_UNIVERSAL, WINTER_2100_S);
+    bool misread = g_time_zone_get_offset(tz, i) != 0 &&
+                   strcmp(g_time_zone_get_abbreviation(tz, i), "GMT") == 0;
+    if (!misread)
+        return tz;
+    g_time_zone_unref(tz);
+    return g_time_zone_new_identifier("Europe/London");
+}
+
+/* NULL: there is none of that name. */
+static struct zone *kept(struct slice name)
+{
+    char text[NAME_MAX_BYTES + 1] = "";
+    memcpy(text, name.p, name.n);
+    if (zones == NULL)
+        zones = g_hash_table_new(g_str_hash, g_str_equal);
+    struct zone *zone = g_hash_table_lookup(zones, text);
+    if (zone)
+        return zone;
+    GTimeZone *tz = is_in_database(text) ? load(text) : NULL;
+    if (tz == NULL)
+        return NULL;
+    zone = mem_alloc(sizeof(*zone));
+    zone->tz = tz;
+    g_hash_table_insert(zones, mem_strdup(text), zone);
+    return zone;
+}
+
+static int no_zone(struct slice name, struct err *err)
+{
+    if (access(folder(), R_OK | X_OK) < 0)
+        return err_set(err, "no time zones in %s; install tzdata, or write UTC",
+                       folder());
+    return err_set(err,
+                   "no time zone \"%.*s\" in %s; write one such as Europe/Berlin, or UTC",
+                   SLICE_ARG(name), folder());
+}
+
+int zone_named(struct slice name, struct zone **out, struct err *err)
+{
+    *out = NULL;
+    if (slice_is(name, "UTC") || slice_is(name, "Etc/UTC"))
+        return 0;
+    if (!is_name(name))
+        return err_set(err,
+                       "not the name of a time zone; write one such as Europe/Berlin, or "
+                       "UTC");
+    *out = kept(name);
+    return *out ? 0 : no_zone(name, err);
+}
+
+int64_t zone_offset_s(const struct zone *zone, int64_t utc_s)
+{
+    if (zone == NULL)
+        return 0;
+    int i = g_time_zone_find_interval(zone->tz, G_TIME_TYPE_UNIVERSAL, utc_s);
+    return g_time_zone_get_offset(zone->tz, i);
+}
+
+int64_t zone_change_s(const struct zone *zone, int64_t from_s, int64_t to_s)
+{
+    int64_t offset_s = zone_offset_s(zone, from_s);
+    while (to_s - from_s > 1) {
+        int64_t middle_s = from_s + (to_s - from_s) / 2;
+        if (zone_offset_s(zone, middle_s) == offset_s)
+            from_s = middle_s;
+        else
+            to_s = middle_s;
+    }
+    return to_s;
+}
+
+int64_t zone_reaches_s(const struct zone *zone, int64_t clock_s)
+{
+    /* One change of the clocks at most lies between these two: none follow so closely. */
+    int64_t before_s = zone_offset_s(zone, clock_s - OFFSET_MAX_S);
+    int64_t after_s = zone_offset_s(zone, clock_s + OFFSET_MAX_S);
+
+    if (zone_offset_s(zone, clock_s - before_s) == before_s)
+        return clock_s - before_s;
+    if (zone_offset_s(zone, clock_s - after_s) == after_s)
+        return clock_s - after_s;
+    /* The clocks skip it: between these two instants they go forward. */
+    return zone_change_s(zone, clock_s - after_s, clock_s - before_s);
+}

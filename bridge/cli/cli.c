@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * cli.c - reads a command line by the tables of cli_rows.c, and runs the command.
+ */
+#include "bridge/cli/cli.h"
+#include "bridge/cli/cli_parts.h"
+#include "bridge/cli/ctl_parts.h"
+#include "bridge/conf/conf_names.h"
+#include "bridge/version.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+enum { HELP_COLUMN = 34, FLAG_COLUMN = 24, LINE_MAX = 96 };
+
+/* --- help --- */
+
+static const char *title_of(const struct cli_command *command, char *room, size_t size)
+{
+    snprintf(room, size, "tarry %s%s%s%s%s", command->name, command->word ? " " : "",
+             command->word ? command->word : "", *command->places ? " " : "",
+             command->places);
+    return room;
+}
+
+/* One entry: what it is called, and from a column on what it does, on as many lines as
+ * that takes. */
+static void print_entry(FILE *out, const char *title, int column, const char *help)
+{
+    int at = fprintf(out, "  %s", title);
+    while (*help) {
+        size_t n = strlen(help), room = (size_t)(LINE_MAX - column);
+        if (n > room) {
+            for (n = room; n > 0 && help[n] != ' ';)
+                n--;
+        }
+        fprintf(out, "%*s%.*s\n", at < column ? column - at : 1, "", (int)n, help);
+        help += n + (help[n] == ' ');
+        at = 0;
+    }
+}
+
+static unsigned print_commands(const char *name, FILE *out)
+{
+    unsigned sets = 0;
+    for (const struct cli_command *c = cli_commands; c->name; c++) {
+        char title[128];
+        if (c->help == NULL || (name && strcmp(c->name, name) != 0))
+            continue;
+        sets |= c->sets;
+        print_entry(out, title_of(c, title, sizeof(title)), HELP_COLUMN, c->help);
+        if (name && c->more)
+            print_entry(out, "", HELP_COLUMN, c->more);
+    }
+    return sets;
+}
+
+static void print_flags(unsigned sets, FILE *out)
+{
+    for (const struct cli_flag *f = cli_flags; f->name; f++) {
+        char title[64];
+        snprintf(title, sizeof(title), "%s %s", f->name, f->value ? f->value : "");
+        if (f->sets & (sets | CLI_ANY))
+            print_entry(out, title, FLAG_COLUMN, f->help);
+    }
+    print_entry(out, "--", FLAG_COLUMN, "behind it nothing is an option");
+}
+
+void cli_usage(const char *name, FILE *out)
+{
+    fputs("usage:\n", out);
+    unsigned sets = print_commands(name, out);
+    if (name) {
+        fputs("options:\n", out);
+        print_flags(sets, out);
+        return;
+    }
+    fputs("tarry COMMAND --help shows the options. Exit codes:\n", out);
+    for (const struct cli_code *c = cli_codes; c->help; c++) {
+        char title[8];
+        snprintf(title, sizeof(title), "%d", c->code);
+        print_entry(out, title, 7, c->help);
+    }
+}
+
+int cli_help(struct cli_order *o)
+{
+    const char *name = o->place_count > 0 ? o->place[0] : NULL;
+    for (const struct cli_command *c = cli_commands; name && c->name; c++)
+        if (strcmp(c->name, name) == 0 && c->help) {
+            cli_usage(name, stdout);
+            return EX_OK;
+        }
+    if (name)
+        return cli_wrong(o, "there is no command ", name);
+    puts("tarry " TARRY_VERSION
+         " - takes messages that must be delivered later, and delivers them");
+    cli_usage(NULL, stdout);
+    return EX_OK;
+}
+
+int cli_wrong(const struct cli_order *o, const char *what, const char *arg)
+{
+    struct buf text = {0};
+    ctl_text_add(&text, slice_of(arg));
+    fprintf(stderr, "tarry %s: %s%.200s\n", o->command->name, what, buf_str(&text));
+    buf_free(&text);
+    cli_usage(o->command->name, stderr);
+    return EX_USAGE;
+}
+
+/* --- which command --- */
+
+/* For --help any of its commands will do. */
+static bool is_word_of(const struct cli_command *command, const char *word)
+{
+    return command->word == NULL ||
+           (word && (strcmp(command->word, word) == 0 || strcmp(word, "--help") == 0));
+}
+
+/* NULL: there is none of that name and word. */
+static const struct cli_command *find_command(const char *name, const char *word)
+{
+    for (const struct cli_command *c = cli_commands; c->name; c++)
+        if (strcmp(c->name, name) == 0 && is_word_of(c, word))
+            return c;
+    return NULL;
+}
+
+/* NULL: it has said what is wrong. A first word may be missing or wrong, too. */
+static const struct cli_command *choose(const char *name, const char *word)
+{
+    const struct cli_command *command = find_command(name, word);
+    struct conf_names names = {0};
+    struct cli_order of_name = {0};
+    char hint[CONF_HINT_SIZE];
+    if (command)
+        return command;
+    for (const struct cli_command *c = cli_commands; c->name; c++) {
+        if (strcmp(c->name, name) == 0)
+            of_name.command = c;
+        if (c->help && (c == cli_commands || strcmp(c->name, c[-1].name) != 0))
+            conf_names_add(&names, c->name);
+    }
+    conf_names_hint(&names, name, hint);
+    if (of_name.command)
+        cli_wrong(&of_name, "it takes one of these words, not ", word ? word : "none");
+    else
+        fprintf(stderr, "tarry: there is no command \"%.60s\"; %s\n", name, hint);
+    return NULL;
+}
+
+/* --- its flags and places --- */
+
+static int take_value(struct cli_order *o, const struct cli_flag *flag, const char *value)
+{
+    char *field = (char *)o + flag->offset;
+    struct cli_list *list = (struct cli_list *)(void *)field;
+    if (flag->kind == CLI_TEXT)
+        *(const char **)(void *)field = value;
+    else if (list->n < CLI_LIST_MAX)
+        list->v[list->n++] = value;
+    else
+        return cli_wrong(o, "too many of ", flag->name);
+    return EX_OK;
+}
+
+/* argv[0] is a flag; *taken says how many words it was. */
+static int take_flag(struct cli_order *o, char **argv, int *taken)
+{
+    for (const struct cli_flag *f = cli_flags; f->name; f++) {
+        if (strcmp(argv[0], f->name) != 0 || !(f->sets & (o->command->sets | CLI_ANY)))
+            continue;
+        if (f->kind == CLI_FLAG) {
+            *(bool *)((char *)o + f->offset) = true;
+            return EX_OK;
+        }
+        *taken = 2;
+        if (argv[1] == NULL)
+            return cli_wrong(o, "a value is missing after ", argv[0]);
+        return take_value(o, f, argv[1]);
+    }
+    return cli_wrong(o, "no such option here: ", argv[0]);
+}
+
+/* A payload; but no route, id or file. */
+static bool may_be_empty(const struct cli_order *o)
+{
+    return (o->command->sets & CLI_WRITES) && o->place_count > 0;
+}
+
+/* argv begins behind the words of the command, and ends with NULL. */
+static int take_words(struct cli_order *o, char **argv)
+{
+    bool flags_over = false; /* by "--": ids and targets may begin with anything */
+    while (*argv) {
+        int taken = 1, code = EX_OK;
+        if (!flags_over && strcmp(*argv, "--") == 0)
+            flags_over = true;
+        else if (!flags_over && strncmp(*argv, "--", 2) == 0)
+            code = take_flag(o, argv, &taken);
+        else if (o->place_count < o->command->most && (**argv || may_be_empty(o)))
+            o->place[o->place_count++] = *argv;
+        else
+            code = cli_wrong(o, "one argument too many, or an empty one: ", *argv);
+        if (code != EX_OK)
+            return code;
+        argv += taken;
+    }
+    return EX_OK;
+}
+
+static int read_max(struct cli_order *o)
+{
+    char *end = NULL;
+    if (o->max == NULL)
+        return EX_OK;
+    o->limit = strtoll(o->max, &end, 10);
+    if (o->max[0] < '0' || o->max[0] > '9' || *end != '\0' || o->limit < 1)
+        return cli_wrong(o, "--max is a number from 1 on, not ", o->max);
+    return EX_OK;
+}
+
+static int run(struct cli_order *o)
+{
+    o->human = !o->json && (o->table || isatty(STDOUT_FILENO));
+    if (!(o->command->sets & CLI_ASKS))
+        return o->command->run(o);
+    o->http = ctl_http_new(o);
+    if (o->http == NULL)
+        return EX_USAGE;
+    int code = o->command->run(o);
+    ctl_http_free(o->http);
+    return code;
+}
+
+static int read_and_run(struct cli_order *o, char **words)
+{
+    int code = take_words(o, words);
+    if (code != EX_OK)
+        return code;
+    if (o->help) {
+        cli_usage(o->command->name, stdout);
+        return EX_OK;
+    }
+    if (o->place_count < o->command->least)
+        return cli_wrong(o, "an argument is missing: ", o->command->places);
+    code = read_max(o);
+    return code == EX_OK ? run(o) : code;
+}
+
+/* --- */
+
+/* What other programs are asked for as an option. */
+static const char *name_of(const char *word)
+{
+    return strcmp(word, "--version") == 0 ? "version"
+           : strcmp(word, "--help") == 0  ? "help"
+                                          : word;
+}
+
+int cli_main(int argc, char **argv)
+{
+    struct cli_order o = {.argc = argc, .argv = argv};
+    if (argc < 2) {
+        cli_usage(NULL, stderr);
+        return EX_USAGE;
+    }
+    const char *name = name_of(argv[1]), *word = argc > 2 ? argv[2] : NULL;
+    o.command = choose(name, word);
+    if (o.command == NULL)
+        return EX_USAGE;
+    bool two = word && o.command->word && strcmp(o.command->word, word) == 0;
+    int code = read_and_run(&o, argv + (two ? 3 : 2));
+    if (code == EX_OK && (fflush(stdout) != 0 || ferror(stdout))) {
+        perror("tarry: standard output");
+        return EX_IOERR;
+    }
+    return code;
+}

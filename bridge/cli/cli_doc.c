@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * cli_doc.c - `tarry doc WHAT`: the manual pages (mdoc) and the completion of bash, made
+ * from the tables. What they print stands in etc/man and etc/completion; a test compares.
+ */
+#include "bridge/cli/cli_parts.h"
+#include "bridge/cli/ctl_parts.h"
+#include "bridge/conf/conf.h"
+#include "bridge/conf/opt.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#define DOC_DATE "November 22, 2026"
+enum { DOC_WIDTH = 76 };
+
+/* --- mdoc --- */
+
+/* One word: what roff would obey is written so that it does not. */
+static void put_word(const char *word, size_t n, bool first)
+{
+    if (first && (*word == '.' || *word == '\''))
+        fputs("\\&", stdout);
+    for (size_t i = 0; i < n; i++) {
+        if (word[i] == '\\')
+            fputs("\\e", stdout);
+        else if (word[i] == '-' && i + 1 < n && word[i + 1] == '-')
+            fputs("\\-", stdout);
+        else
+            putchar(word[i]);
+    }
+}
+
+/* Words on lines of a sane length, without the end of the last one. */
+static void put_text(const char *text)
+{
+    size_t column = 0;
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (column > 0 && column + 1 + n > DOC_WIDTH) {
+            putchar('\n');
+            column = 0;
+        } else if (column > 0) {
+            putchar(' ');
+            column++;
+        }
+        put_word(text, n, column == 0);
+        column += n;
+        text += n;
+        text += strspn(text, " ");
+    }
+}
+
+/* One sentence a line, as roff wants it: each ends in a stop, and begins large. */
+static void put_paragraph(const char *text)
+{
+    size_t n = strlen(text);
+    for (const char *p = text; *p;) {
+        const char *stop = strstr(p, ". ");
+        char *line = strndup(p, stop ? (size_t)(stop - p) + 1 : strlen(p));
+        if (line == NULL)
+            abort();
+        line[0] = (char)toupper((unsigned char)line[0]);
+        put_text(line);
+        p += strlen(line) + (stop != NULL);
+        free(line);
+        puts(*p == '\0' && n > 0 && text[n - 1] != '.' ? "." : "");
+    }
+}
+
+static void put_head(const char *name, const char *section, const char *line)
+{
+    printf(".\\\" SPDX-License-Identifier: BSD-2-Clause\n"
+           ".\\\" Made by: tarry doc %s.%s\n"
+           ".Dd " DOC_DATE "\n.Dt %s %s\n.Os\n.Sh NAME\n.Nm %s\n.Nd %s\n",
+           name, section, strcmp(section, "1") == 0 ? "TARRY" : "TARRY.CONF", section,
+           name, line);
+}
+
+/* --- tarry(1) --- */
+
+static void put_places(const char *places)
+{
+    if (*places)
+        printf(" Ar %s", places);
+}
+
+static void put_synopsis(void)
+{
+    puts(".Sh SYNOPSIS");
+    for (const struct cli_command *c = cli_commands; c->name; c++) {
+        if (c->help == NULL)
+            continue;
+        printf(".Nm\n.Cm %s%s%s", c->name, c->word ? " " : "", c->word ? c->word : "");
+        put_places(c->places);
+        puts("\n.Op Ar options");
+    }
+}
+
+/* The flags that are this command's alone; those of many stand in a list of their own. */
+enum { COMMON = CLI_ASKS | CLI_SHOWS | CLI_ANY };
+
+static void put_flag(const struct cli_flag *f)
+{
+    printf(".It Fl \\-%s", f->name + 2);
+    if (f->value)
+        printf(" Ar %s", f->value);
+    putchar('\n');
+    put_paragraph(f->help);
+}
+
+static bool has_flags(unsigned sets)
+{
+    for (const struct cli_flag *f = cli_flags; f->name; f++)
+        if ((f->sets & sets & ~(unsigned)COMMON) != 0)
+            return true;
+    return false;
+}
+
+static void put_command(const struct cli_command *c)
+{
+    printf(".It Cm %s%s%s", c->name, c->word ? " " : "", c->word ? c->word : "");
+    put_places(c->places);
+    putchar('\n');
+    put_paragraph(c->help);
+    if (c->more)
+        put_paragraph(c->more);
+    if (!has_flags(c->sets))
+        return;
+    puts(".Bl -tag -width Ds -compact");
+    for (const struct cli_flag *f = cli_flags; f->name; f++)
+        if ((f->sets & c->sets & ~(unsigned)COMMON) != 0)
+            put_flag(f);
+    puts(".El");
+}
+
+static void put_tarry(void)
+{
+    put_head("tarry", "1", "deliver messages later");
+    put_synopsis();
+    puts(".Sh DESCRIPTION\n.Nm\n"
+         "takes messages that must be delivered later from Kafka, MQTT and HTTP,\n"
+         "keeps them in Redis until they are due,\n"
+         "and delivers them to Kafka, MQTT, HTTP callbacks,\n"
+         "or queues that consumers pull from.\n"
+         "Most commands ask a running daemon over its admin listener.\n"
+         "On a terminal they print tables; elsewhere, or with\n.Fl \\-json ,\nJSON.\n"
+         ".Pp\nThe commands are:\n.Bl -tag -width Ds");
+    for (const struct cli_command *c = cli_commands; c->name; c++)
+        if (c->help)
+            put_command(c);
+    puts(".El\n.Pp\nOptions of all commands that ask a daemon or show something:\n"
+         ".Bl -tag -width Ds");
+    for (const struct cli_flag *f = cli_flags; f->name; f++)
+        if (f->sets & COMMON)
+            put_flag(f);
+    puts(".El\n.Pp\nBehind\n.Fl \\-\n"
+         "nothing is an option, so that an id or a target may begin with anything.\n"
+         ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n"
+         ".It Ev TARRY_URL\nWhere the daemon is, unless\n.Fl \\-url\nsays so.\n"
+         ".It Ev TARRY_TOKEN\nThe token, unless\n.Fl \\-token-file\nnames its file.\n"
+         ".It Ev NO_COLOR\nIf it is set, tables have no colours.\n.El\n"
+         ".Sh EXIT STATUS\n.Bl -tag -width Ds -compact");
+    for (const struct cli_code *c = cli_codes; c->help; c++) {
+        printf(".It %d\n", c->code);
+        put_paragraph(c->help);
+    }
+    puts(".El\n.Sh EXAMPLES\n"
+         "What is there, and what waits:\n.Bd -literal -offset indent\n"
+         "tarry status\ntarry routes\ntarry jobs list orders\n.Ed\n.Pp\n"
+         "Would the route take this, and when would it leave?\n"
+         ".Bd -literal -offset indent\n"
+         "tarry explain orders \\-\\-after 1h30m \\-\\-header \"x-tenant: a\" "
+         "'{\"n\":1}'\n"
+         ".Ed\n.Pp\n"
+         "Deliver nothing while the other end is mended:\n.Bd -literal -offset indent\n"
+         "tarry pause orders\ntarry resume orders\n.Ed\n"
+         ".Sh SEE ALSO\n.Xr tarry.conf 5");
+}
+
+/* --- tarry.conf(5) --- */
+
+static void put_option(const struct opt *row)
+{
+    char *facts = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&facts, &n);
+    if (out == NULL)
+        abort();
+    opt_print_facts(row, out);
+    fclose(out);
+    printf(".It Ic %s\n", row->name);
+    put_paragraph(row->help);
+    fputs(".br\n", stdout);
+    put_text(facts);
+    putchar('\n');
+    free(facts);
+}
+
+static void put_group(void *arg, const char *title, const char *help,
+                      const struct opt *rows)
+{
+    (void)arg;
+    fputs(".Ss \"", stdout); /* one argument: quotes and brackets mean something */
+    for (; *title; title++)
+        if (*title == '"')
+            fputs("\\(dq", stdout);
+        else
+            putchar(*title);
+    puts("\\&\"");
+    put_paragraph(help);
+    if (rows->name == NULL)
+        return;
+    puts(".Bl -tag -width Ds");
+    for (; rows->name; rows++)
+        put_option(rows);
+    puts(".El");
+}
+
+static void put_tarry_conf(void)
+{
+    put_head("tarry.conf", "5", "configuration of tarry");
+    puts(".Sh DESCRIPTION\nThe file that\n.Xr tarry 1\nis started with.");
+    put_paragraph(
+        "Its form is that of libconfig: groups in braces, settings that end with "
+        "a semicolon, lists in brackets, strings in quotes. In a string, "
+        "${env:NAME}, ${env:NAME:-else}, ${file:PATH} and ${cred:NAME} stand for "
+        "the value of a variable, and for what a file or a credential of systemd "
+        "holds.");
+    puts(".Pp");
+    put_paragraph(
+        "Durations are written \"1500ms\", \"30s\", \"1h30m\", \"7d\"; sizes "
+        "\"256KiB\", \"64MiB\". Every mistake in a file, with its line, is named "
+        "by tarry check FILE.");
+    puts(".Sh OPTIONS");
+    conf_each_group(put_group, NULL);
+    puts(".Sh FILES\n.Bl -tag -width Ds\n.It Pa /etc/tarry.conf\n"
+         "As it is installed: the list of all options with their defaults.\n.El\n"
+         ".Sh SEE ALSO\n.Xr tarry 1");
+}
+
+/* --- the completion of bash --- */
+
+/* The names of commands, each once; then of each the words that may follow. */
+static void put_words(const char *name)
+{
+    for (const struct cli_command *c = cli_commands; c->name; c++) {
+        bool again = c != cli_commands && strcmp(c->name, c[-1].name) == 0;
+        if (c->help == NULL || (name ? strcmp(c->name, name) != 0 : again))
+            continue;
+        if (name == NULL || c->word)
+            printf(" %s", name ? c->word : c->name);
+    }
+}
+
+static void put_case(const struct cli_command *c)
+{
+    printf("        '%s%s%s') words='", c->name, c->word ? " " : "",
+           c->word ? c->word : "");
+    for (const struct cli_flag *f = cli_flags; f->name; f++)
+        if (f->sets & (c->sets | CLI_ANY))
+            printf("%s ", f->name);
+    printf("' places='%s' ;;\n", c->places);
+}
+
+static void put_bash(void)
+{
+    fputs("# SPDX-License-Identifier: BSD-2-Clause\n"
+          "# bash completion for tarry. Made by: tarry doc tarry.bash\n\n"
+          "_tarry()\n{\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+          "    local command=${COMP_WORDS[1]} words='' places='' first=2 two=''\n"
+          "    COMPREPLY=()\n"
+          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+          "        mapfile -t COMPREPLY < <(compgen -W '",
+          stdout);
+    put_words(NULL);
+    puts("' -- \"$cur\")\n        return\n    fi\n    case $command in");
+    for (const struct cli_command *c = cli_commands; c->name; c++) {
+        if (c->word == NULL || strcmp(c->name, c[-1].name) == 0)
+            continue;
+        printf("        %s) two='", c->name);
+        put_words(c->name);
+        puts("' ;;");
+    }
+    puts("    esac\n"
+         "    if [ -n \"$two\" ]; then\n"
+         "        if [ \"$COMP_CWORD\" -eq 2 ]; then\n"
+         "            mapfile -t COMPREPLY < <(compgen -W \"$two\" -- \"$cur\")\n"
+         "            return\n"
+         "        fi\n"
+         "        command=\"$command ${COMP_WORDS[2]}\" first=3\n"
+         "    fi\n"
+         "    case $command in");
+    for (const struct cli_command *c = cli_commands; c->name; c++)
+        if (c->help)
+            put_case(c);
+    puts("        *) return ;;\n    esac\n    case $prev in");
+    fputs("       ", stdout);
+    for (const struct cli_flag *f = cli_flags, *last = NULL; f->name; f++)
+        if (f->value && strcmp(f->value, "FILE") == 0) {
+            printf("%s %s", last ? " |" : "", f->name);
+            last = f;
+        }
+    puts(") mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); return ;;\n    esac\n"
+         "    if [[ $cur == -* ]]; then\n"
+         "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+         "    elif [[ $places == *FILE* ]]; then\n"
+         "        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+         "    elif [[ $places == ROUTE* || $places == '[ROUTE]' ]] &&\n"
+         "        [ \"$COMP_CWORD\" -eq \"$first\" ]; then\n"
+         "        # The routes of the daemon, if one answers.\n"
+         "        mapfile -t COMPREPLY < <(compgen -W \"$(tarry routes --json "
+         "2>/dev/null |\n"
+         "            sed -n 's/^{\"name\": *\"\\([A-Za-z0-9_.-]*\\)\".*/\\1/p')\" -- "
+         "\"$cur\")\n"
+         "    fi\n"
+         "}\n"
+         "complete -F _tarry tarry");
+}
+
+int cli_doc(struct cli_order *o)
+{
+    static const struct {
+        const char *name;
+        void (*put)(void);
+    } rows[] = {{"tarry.1", put_tarry},
+                {"tarry.conf.5", put_tarry_conf},
+                {"tarry.bash", put_bash}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcmp(o->place[0], rows[i].name) == 0) {
+            rows[i].put();
+            return EX_OK;
+        }
+    return cli_wrong(o, "tarry.1, tarry.conf.5 and tarry.bash are made, not ",
+                     o->place[0]);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ctl.c - the operator's short commands: one question, one answer.
+ */
+#include "bridge/base/loop.h"
+#include "bridge/cli/ctl_parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+enum { LOOK_US = 500 * 1000 };
+
+static json_t *ask(struct cli_order *o, struct buf *path, int *code)
+{
+    json_t *answer = ctl_http_ask(
+        o->http, &(struct ctl_ask){.method = o->command->method, .path = buf_str(path)},
+        code);
+    buf_free(path);
+    return answer;
+}
+
+static int ask_and_print(struct cli_order *o, struct buf *path)
+{
+    int code;
+    json_t *answer = ask(o, path, &code);
+    if (answer)
+        ctl_answer_print(o, answer);
+    json_decref(answer);
+    return code;
+}
+
+int ctl_ask(struct cli_order *o)
+{
+    struct buf path = {0};
+    ctl_path_add(&path, o);
+    return ask_and_print(o, &path);
+}
+
+int ctl_move(struct cli_order *o)
+{
+    struct buf path = {0};
+    if ((o->at == NULL) == (o->after == NULL))
+        return cli_wrong(o, "one of --at and --after is needed", "");
+    ctl_path_add(&path, o);
+    ctl_query_add(&path, "at", o->at);
+    ctl_query_add(&path, "after", o->after);
+    return ask_and_print(o, &path);
+}
+
+/* --- how it is --- */
+
+int ctl_ready(struct cli_order *o)
+{
+    struct slice text;
+    long status;
+    int code;
+    if (ctl_http_text(o->http, o->command->path, &status, &text, &code) < 0)
+        return code;
+    fwrite(text.p, 1, text.n, stdout);
+    return status == 200 ? EX_OK : status == 503 ? CLI_GONE : EX_UNAVAILABLE;
+}
+
+static const struct ctl_column redis_columns[] = {{"REDIS", "name", CTL_TEXT},
+                                                  {"UP", "up", CTL_TEXT},
+                                                  {"URL", "url", CTL_TEXT},
+                                                  {"TROUBLE", "trouble", CTL_TEXT},
+                                                  {0}};
+static const struct ctl_column instance_columns[] = {
+    {"INSTANCE", "id", CTL_TEXT}, {"SEEN", "age_ms", CTL_SPAN}, {0}};
+static const struct ctl_column source_columns[] = {
+    {"SOURCE", "name", CTL_TEXT},  {"TYPE", "type", CTL_TEXT},
+    {"STATE", "state", CTL_STATE}, {"RECEIVED", "received", CTL_COUNT},
+    {"OPEN", "open", CTL_COUNT},   {0}};
+static const struct ctl_column sink_columns[] = {{"SINK", "name", CTL_TEXT},
+                                                 {"TYPE", "type", CTL_TEXT},
+                                                 {"IN FLIGHT", "in_flight", CTL_COUNT},
+                                                 {"OF", "max_in_flight", CTL_COUNT},
+                                                 {"DELIVERED", "delivered", CTL_COUNT},
+                                                 {"FAILED", "failed", CTL_ALARM},
+                                                 {0}};
+static const struct ctl_view parts[] = {{"redis", redis_columns},
+                                        {"instances", instance_columns},
+                                        {"sources", source_columns},
+                                        {"sinks", sink_columns}};
+
+/* What is no table comes first. */
+static void print_status(const struct cli_order *o, json_t *status)
+{
+    json_t *rest = json_copy(status);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        json_object_del(rest, parts[i].items);
+    ctl_answer_print(o, rest);
+    json_decref(rest);
+    int64_t now_ms = json_integer_value(json_object_get(status, "now_ms"));
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        const json_t *items = json_object_get(status, parts[i].items);
+        if (json_array_size(items) == 0)
+            continue;
+        putchar('\n');
+        ctl_view_print(o, &parts[i], items, now_ms);
+    }
+}
+
+int ctl_status(struct cli_order *o)
+{
+    struct buf path = {0};
+    int code;
+    ctl_path_add(&path, o);
+    json_t *status = ask(o, &path, &code);
+    if (status && o->human)
+        print_status(o, status);
+    else if (status)
+        ctl_answer_print(o, status);
+    json_decref(status);
+    return code;
+}
+
+static void add_route_path(struct buf *path, const char *route)
+{
+    const struct cli_command one = {.path = "/v1/admin/routes/{}"};
+    ctl_path_add(path, &(struct cli_order){.command = &one, .place = {route}});
+}
+
+int ctl_routes(struct cli_order *o)
+{
+    struct buf path = {0};
+    int code;
+    if (o->place_count > 0)
+        add_route_path(&path, o->place[0]);
+    else
+        ctl_path_add(&path, o);
+    json_t *answer = ask(o, &path, &code);
+    const json_t *routes = json_object_get(answer, "routes");
+    if (answer && o->place_count > 0)
+        ctl_answer_print(o, json_array_get(routes, 0));
+    else if (answer)
+        ctl_view_print(o, o->command->view, routes,
+                       json_integer_value(json_object_get(answer, "now_ms")));
+    json_decref(answer);
+    return code;
+}
+
+/* --- pause, resume, drain --- */
+
+/* Jobs of a route that wait or are on their way, as counted since begun_ms (monotonic):
+ * queues are counted now and then. -1: not known, for Redis does not tell, or *code says
+ * why. */
+static int64_t jobs_left(struct cli_order *o, const char *route, int64_t begun_ms,
+                         int *code)
+{
+    struct buf path = {0};
+    add_route_path(&path, route);
+    json_t *answer = ctl_http_ask(
+        o->http, &(struct ctl_ask){.method = "GET", .path = buf_str(&path)}, code);
+    const json_t *found = json_array_get(json_object_get(answer, "routes"), 0),
+                 *pending = json_object_get(found, "pending"),
+                 *in_flight = json_object_get(found, "in_flight"),
+                 *age = json_object_get(found, "counted_age_ms");
+    int64_t n = json_is_integer(pending) && json_is_integer(in_flight)
+                    ? json_integer_value(pending) + json_integer_value(in_flight)
+                    : -1;
+    if (json_integer_value(age) > loop_mono_ms() - begun_ms)
+        n = -1;
+    buf_free(&path);
+    json_decref(answer);
+    return n;
+}
+
+/* Of all the routes; -1: not known, of one of them at least. */
+static int64_t all_jobs_left(struct cli_order *o, int64_t begun_ms, int *code)
+{
+    int64_t left = 0;
+    for (unsigned i = 0; i < o->place_count && *code == EX_OK; i++) {
+        int64_t n = jobs_left(o, o->place[i], begun_ms, code);
+        left = n < 0 || left < 0 ? -1 : left + n;
+    }
+    return left;
+}
+
+static int wait_for_end(struct cli_order *o)
+{
+    const int64_t begun_ms = loop_mono_ms();
+    int code = EX_OK;
+    char text[64];
+    int64_t left;
+    ctl_catch_interrupt();
+    do {
+        left = all_jobs_left(o, begun_ms, &code);
+        snprintf(text, sizeof(text), "%" PRId64 " jobs left", left);
+        ctl_progress(left < 0 ? "it is not known yet how many jobs are left" : text);
+    } while (code == EX_OK && left != 0 && !ctl_interrupted() && usleep(LOOK_US) == 0);
+    ctl_progress(NULL);
+    return code == EX_OK && left != 0 ? CLI_INTERRUPTED : code;
+}
+
+int ctl_control(struct cli_order *o)
+{
+    struct buf path = {0}, also = {0};
+    for (unsigned i = 1; i < o->place_count; i++)
+        buf_addf(&also, "%s%s", i > 1 ? "," : "", o->place[i]);
+    ctl_path_add(&path, o);
+    ctl_query_add(&path, "also", also.n > 0 ? buf_str(&also) : NULL);
+    buf_free(&also);
+    int code = ask_and_print(o, &path);
+    fflush(stdout);
+    return code == EX_OK && o->wait ? wait_for_end(o) : code;
+}

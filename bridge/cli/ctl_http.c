@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ctl_http.c - one question at a time to the daemon, over TCP or a Unix socket.
+ */
+#include "bridge/base/mem.h"
+#include "bridge/cli/ctl_parts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#include <curl/curl.h>
+
+enum {
+    CONNECT_S = 5,
+    ANSWER_MS = 60000,
+    ANSWER_MAX = 64 * 1024 * 1024,
+    TOKEN_MAX = 4096
+};
+
+struct ctl_http {
+    CURL *curl;
+    const char *url;  /* as it was given, for errors */
+    struct buf base;  /* what stands before the path */
+    struct buf token; /* the header; empty: none */
+    struct buf answer;
+};
+
+static size_t on_bytes(char *bytes, size_t size, size_t n, void *arg)
+{
+    struct ctl_http *h = arg;
+    if (h->answer.n + size * n > ANSWER_MAX)
+        return 0;
+    buf_add(&h->answer, bytes, size * n);
+    return size * n;
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* --- who we are --- */
+
+static int set_token(struct ctl_http *h, struct slice token)
+{
+    while (token.n > 0 && (token.p[token.n - 1] == '\n' || token.p[token.n - 1] == '\r'))
+        token.n--;
+    for (size_t i = 0; i < token.n; i++)
+        if (token.p[i] <= ' ' || token.p[i] > '~') {
+            fprintf(stderr, "tarry: a token is one word of visible ASCII characters\n");
+            return -1;
+        }
+    if (token.n > 0)
+        buf_addf(&h->token, "Authorization: Bearer %.*s", SLICE_ARG(token));
+    return 0;
+}
+
+static int read_token(struct ctl_http *h, const char *file)
+{
+    char text[TOKEN_MAX];
+    FILE *in = fopen(file, "re");
+    size_t n = in ? fread(text, 1, sizeof(text), in) : 0;
+    if (in == NULL || ferror(in)) {
+        fprintf(stderr, "tarry: --token-file %.200s: %s\n", file, strerror(errno));
+        if (in)
+            fclose(in);
+        return -1;
+    }
+    fclose(in);
+    int bad = set_token(h, (struct slice){text, n});
+    explicit_bzero(text, sizeof(text));
+    return bad;
+}
+
+static int find_token(struct ctl_http *h, const char *file)
+{
+    const char *token = getenv("TARRY_TOKEN");
+    if (file)
+        return read_token(h, file);
+    return token ? set_token(h, slice_of(token)) : 0;
+}
+
+/* --- where it is --- */
+
+static void set_options(struct ctl_http *h, const struct cli_order *o)
+{
+    const struct {
+        CURLoption option;
+        const char *file;
+    } files[] = {{CURLOPT_CAINFO, o->ca_file},
+                 {CURLOPT_SSLCERT, o->cert_file},
+                 {CURLOPT_SSLKEY, o->key_file}};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (files[i].file)
+            curl_easy_setopt(h->curl, files[i].option, files[i].file);
+    curl_easy_setopt(h->curl, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(h->curl, CURLOPT_WRITEDATA, h);
+    curl_easy_setopt(h->curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(h->curl, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(h->curl, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(h->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+}
+
+struct ctl_http *ctl_http_new(const struct cli_order *o)
+{
+    const char *env = getenv("TARRY_URL");
+    const char *url = o->url ? o->url : env && *env ? env : CTL_URL_DEFAULT;
+    bool local = begins(url, "unix:/");
+    if (!local && !begins(url, "http://") && !begins(url, "https://")) {
+        fprintf(stderr,
+                "tarry: \"%.200s\" is no URL of a daemon; write http://HOST:PORT, "
+                "https://HOST:PORT or unix:/PATH\n",
+                url);
+        return NULL;
+    }
+    struct ctl_http *h = mem_alloc(sizeof(*h));
+    h->url = url;
+    h->curl = curl_easy_init();
+    must(h->curl != NULL);
+    buf_add_str(&h->base, local ? "http://localhost" : url);
+    while (h->base.n > 0 && h->base.p[h->base.n - 1] == '/')
+        h->base.n--;
+    if (local)
+        curl_easy_setopt(h->curl, CURLOPT_UNIX_SOCKET_PATH, url + strlen("unix:"));
+    set_options(h, o);
+    if (find_token(h, o->token_file) == 0)
+        return h;
+    ctl_http_free(h);
+    return NULL;
+}
+
+void ctl_http_free(struct ctl_http *h)
+{
+    if (h == NULL)
+        return;
+    curl_easy_cleanup(h->curl);
+    buf_free(&h->base);
+    if (h->token.p)
+        explicit_bzero(h->token.p, h->token.cap);
+    buf_free(&h->token);
+    buf_free(&h->answer);
+    free(h);
+}
+
+/* --- a question --- */
+
+/* What an answer of that status means for the exit code. */
+static int exit_of(long status)
+{
+    static const struct {
+        long status;
+        int code;
+    } rows[] = {{400, EX_USAGE}, {401, EX_NOPERM}, {403, EX_NOPERM}, {404, CLI_GONE},
+                {409, CLI_GONE}, {410, CLI_GONE},  {422, EX_CONFIG}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].status == status)
+            return rows[i].code;
+    return status < 300 ? EX_OK : EX_UNAVAILABLE;
+}
+
+static void complain(struct ctl_http *h, const json_t *answer, long status)
+{
+    const json_t *message = json_object_get(answer, "message"), *line;
+    const json_t *lines = json_object_get(answer, "errors");
+    struct buf text = {0};
+    size_t i;
+    json_array_foreach((json_t *)(uintptr_t)lines, i, line)
+    {
+        buf_clear(&text);
+        ctl_text_add(&text, slice_of(json_string_value(line)));
+        fprintf(stderr, "%s\n", buf_str(&text));
+    }
+    buf_clear(&text);
+    ctl_text_add(&text, slice_of(json_string_value(message)));
+    if (text.n > 0)
+        fprintf(stderr, "tarry: %s%s\n", buf_str(&text),
+                status == 401 ? "; --token-file or TARRY_TOKEN gives one" : "");
+    else if (json_array_size(lines) == 0)
+        fprintf(stderr,
+                "tarry: what answers at %s is no tarry, or another version: HTTP %ld\n",
+                h->url, status);
+    buf_free(&text);
+}
+
+/* What curl would add by itself must not become a header of a job. */
+static struct curl_slist *headers_of(struct ctl_http *h, const struct ctl_ask *ask)
+{
+    struct curl_slist *list = curl_slist_append(NULL, "Expect:");
+    bool typed = false;
+    for (size_t i = 0; ask->headers && i < ask->headers->n; i++) {
+        typed |= strncasecmp(ask->headers->v[i], "content-type:", 13) == 0;
+        list = curl_slist_append(list, ask->headers->v[i]);
+    }
+    if (!typed)
+        list = curl_slist_append(list, "Content-Type:");
+    if (h->token.n > 0)
+        list = curl_slist_append(list, buf_str(&h->token));
+    must(list != NULL);
+    return list;
+}
+
+/* Gives the status of HTTP; -1: nobody answered, which it has said. */
+static long perform(struct ctl_http *h, const struct ctl_ask *ask)
+{
+    struct curl_slist *headers = headers_of(h, ask);
+    struct buf url = {0};
+    long status = -1;
+    buf_clear(&h->answer);
+    buf_addf(&url, "%s%s", buf_str(&h->base), ask->path);
+    curl_easy_setopt(h->curl, CURLOPT_URL, buf_str(&url));
+    curl_easy_setopt(h->curl, CURLOPT_POSTFIELDS, ask->body.p);
+    curl_easy_setopt(h->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)ask->body.n);
+    if (ask->body.p == NULL)
+        curl_easy_setopt(h->curl, CURLOPT_HTTPGET, 1L);
+    curl_easy_setopt(h->curl, CURLOPT_CUSTOMREQUEST, ask->method);
+    curl_easy_setopt(h->curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(h->curl, CURLOPT_TIMEOUT_MS, (long)(ANSWER_MS + ask->patience_ms));
+    CURLcode rc = curl_easy_perform(h->curl);
+    if (rc == CURLE_OK)
+        curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
+    else
+        fprintf(stderr,
+                "tarry: no daemon answers at %s: %s; is it running? --url or TARRY_URL "
+                "says where\n",
+                h->url, curl_easy_strerror(rc));
+    curl_slist_free_all(headers);
+    buf_free(&url);
+    return status;
+}
+
+json_t *ctl_http_ask(struct ctl_http *h, const struct ctl_ask *ask, int *code)
+{
+    long status = perform(h, ask);
+    if (status < 0) {
+        *code = EX_UNAVAILABLE;
+        return NULL;
+    }
+    json_t *answer = json_loadb(buf_str(&h->answer), h->answer.n, JSON_ALLOW_NUL, NULL);
+    *code = exit_of(status);
+    if (*code == EX_OK && json_is_object(answer))
+        return answer;
+    if (!json_is_object(answer))
+        *code = EX_UNAVAILABLE;
+    complain(h, answer, status);
+    json_decref(answer);
+    return NULL;
+}
+
+int ctl_http_text(struct ctl_http *h, const char *path, long *status, struct slice *text,
+                  int *code)
+{
+    *status = perform(h, &(struct ctl_ask){.method = "GET", .path = path});
+    *text = buf_slice(&h->answer);
+    *code = EX_UNAVAILABLE;
+    return *status < 0 ? -1 : 0;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ctl_list.c - lists, and what is done to many: page after page of the daemon's answers.
+ * What was done is done in Redis with each answer, so that this may be killed at any
+ * time.
+ */
+#include "bridge/base/mem.h"
+#include "bridge/cli/ctl_parts.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+enum { PAGE_MAX = 500, LIST_MAX = 100 };
+
+struct walk {
+    struct cli_order *o;
+    const char *did; /* "replayed", as the sum has it; NULL: they are listed */
+    int64_t left;    /* items to come at most; -1: all of them */
+    int64_t done, refused, looked;
+    char *cursor; /* where to go on; NULL: that was all */
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signo)
+{
+    (void)signo;
+    interrupted = 1;
+}
+
+/* The page on its way is waited for; a second time ends at once. */
+void ctl_catch_interrupt(void)
+{
+    struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
+
+bool ctl_interrupted(void)
+{
+    return interrupted;
+}
+
+/* --- one page --- */
+
+static void page_path(const struct walk *w, struct buf *path)
+{
+    char max[24];
+    ctl_path_add(path, w->o);
+    if (!(w->o->command->sets & CLI_MANY))
+        return;
+    snprintf(max, sizeof(max), "%" PRId64,
+             w->left >= 0 && w->left < PAGE_MAX ? w->left : PAGE_MAX);
+    ctl_query_add(path, "dry_run", w->o->dry_run ? "true" : NULL);
+    ctl_query_add(path, "max", max);
+    ctl_query_add(path, "cursor", w->cursor);
+}
+
+static int64_t member(const json_t *answer, const char *key)
+{
+    return json_integer_value(json_object_get(answer, key));
+}
+
+static const json_t *items_of(const struct walk *w, const json_t *answer)
+{
+    const struct ctl_view *view = w->o->command->view;
+    return json_object_get(answer, view ? view->items : "items");
+}
+
+/* What was changed is shown one by one only where that is asked for. */
+static void show(const struct walk *w, const json_t *answer)
+{
+    const json_t *items = items_of(w, answer), *item;
+    size_t i;
+    if (w->did == NULL)
+        ctl_view_print(w->o, w->o->command->view, items, member(answer, "now_ms"));
+    json_array_foreach((json_t *)(uintptr_t)items, i, item)
+    {
+        if (w->did && w->o->json)
+            ctl_print_json(item, JSON_COMPACT);
+    }
+}
+
+/* Gives the exit code. */
+static int take_page(struct walk *w)
+{
+    struct buf path = {0};
+    int code;
+    page_path(w, &path);
+    json_t *answer = ctl_http_ask(
+        w->o->http,
+        &(struct ctl_ask){.method = w->o->command->method, .path = buf_str(&path)},
+        &code);
+    buf_free(&path);
+    if (answer == NULL)
+        return code;
+    show(w, answer);
+    if (w->left >= 0)
+        w->left -= (int64_t)json_array_size(items_of(w, answer));
+    w->done += member(answer, "done");
+    w->refused += member(answer, "refused");
+    w->looked += member(answer, "looked");
+    const char *cursor = json_string_value(json_object_get(answer, "cursor"));
+    free(w->cursor);
+    w->cursor = cursor ? mem_strdup(cursor) : NULL;
+    json_decref(answer);
+    return EX_OK;
+}
+
+/* --- all of them --- */
+
+static void add_sum(const struct walk *w, struct buf *out)
+{
+    buf_addf(out, "%s%s %" PRId64 ", refused %" PRId64 ", looked at %" PRId64,
+             w->o->dry_run ? "would have " : "", w->did, w->done, w->refused, w->looked);
+}
+
+static void show_progress(const struct walk *w)
+{
+    struct buf text = {0};
+    if (w->did)
+        add_sum(w, &text);
+    if (w->did && w->cursor)
+        ctl_progress(buf_str(&text));
+    buf_free(&text);
+}
+
+/* Page after page, until there is none, or enough. Gives the exit code. */
+static int walk(struct walk *w)
+{
+    int code;
+    ctl_catch_interrupt();
+    w->cursor = w->o->cursor ? mem_strdup(w->o->cursor) : NULL;
+    do {
+        code = take_page(w);
+        show_progress(w);
+    } while (code == EX_OK && w->cursor && w->left != 0 && !interrupted);
+    ctl_progress(NULL);
+    if (w->cursor)
+        fprintf(stderr, "tarry: there may be more; go on with --cursor %s\n", w->cursor);
+    free(w->cursor);
+    return code == EX_OK && interrupted ? CLI_INTERRUPTED : code;
+}
+
+int ctl_list(struct cli_order *o)
+{
+    struct walk w = {.o = o, .left = o->limit ? o->limit : o->all ? -1 : LIST_MAX};
+    return walk(&w);
+}
+
+/* --- replay and drop --- */
+
+static bool has_filter(const struct cli_order *o)
+{
+    return o->all || o->reason || o->from || o->to || o->id_prefix || o->max || o->cursor;
+}
+
+/* The sum: to a person in words; else as JSON, or beside the lines that are it. */
+static void print_sum(const struct walk *w)
+{
+    struct buf text = {0};
+    add_sum(w, &text);
+    if (w->o->human || w->o->json)
+        fprintf(w->o->json ? stderr : stdout, "%s\n", buf_str(&text));
+    else
+        printf("{\"%s\":%" PRId64 ",\"refused\":%" PRId64 ",\"looked\":%" PRId64
+               ",\"dry_run\":%s}\n",
+               w->did, w->done, w->refused, w->looked, w->o->dry_run ? "true" : "false");
+    buf_free(&text);
+}
+
+/* Everything is meant only where that is said. */
+static int change_many(struct cli_order *o, const char *did)
+{
+    struct walk w = {.o = o, .did = did, .left = o->limit ? o->limit : -1};
+    if (!has_filter(o)) {
+        fprintf(stderr, "tarry: which ones? Name an ID, or give --reason, --from, --to, "
+                        "--id-prefix or --max; --all means every one\n");
+        return EX_USAGE;
+    }
+    int code = walk(&w);
+    print_sum(&w);
+    return code;
+}
+
+/* The filters and the pace are for many. */
+static int change(struct cli_order *o, const char *did, const char *method,
+                  const char *path)
+{
+    struct cli_command one = *o->command;
+    if (o->place_count < 2)
+        return change_many(o, did);
+    if (has_filter(o) || o->rate || o->dry_run) {
+        fprintf(stderr,
+                "tarry: with an ID there is nothing to choose: leave the options\n");
+        return EX_USAGE;
+    }
+    one.method = method;
+    one.path = path;
+    o->command = &one;
+    return ctl_ask(o);
+}
+
+int ctl_dead_replay(struct cli_order *o)
+{
+    return change(o, "replayed", "POST", "/v1/routes/{}/dead/{}/replay");
+}
+
+int ctl_dead_drop(struct cli_order *o)
+{
+    return change(o, "dropped", "DELETE", "/v1/routes/{}/dead/{}");
+}

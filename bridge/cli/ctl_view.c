@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ctl_view.c - answers of the daemon as a person reads them: tables whose columns are
+ * rows here, and objects member by member.
+ */
+#include "bridge/base/mem.h"
+#include "bridge/base/when.h"
+#include "bridge/cli/ctl_parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DAY_MS (24 * 3600 * INT64_C(1000))
+#define YEAR_2000_MS INT64_C(946684800000)
+enum { COLUMNS_MAX = 12, GAP = 2, NAME_COLUMN = 14 };
+
+static const struct ctl_column route_columns[] = {
+    {"ROUTE", "name", CTL_TEXT},
+    {"STATE", "state", CTL_STATE},
+    {"PENDING", "pending", CTL_COUNT},
+    {"IN FLIGHT", "in_flight", CTL_COUNT},
+    {"DEAD", "dead", CTL_ALARM},
+    {"OVERDUE", "overdue", CTL_ALARM},
+    {"NEXT DUE", "next_due_ms", CTL_WHEN},
+    {"LATE P50", "lateness.p50_ms", CTL_SPAN},
+    {"P99", "lateness.p99_ms", CTL_SPAN},
+    {"DELIVERED", "delivered", CTL_COUNT},
+    {"TO", "to", CTL_TEXT},
+    {0}};
+static const struct ctl_column job_columns[] = {
+    {"DUE", "due_ms", CTL_WHEN},      {"STATE", "state", CTL_STATE},
+    {"TRIES", "attempts", CTL_COUNT}, {"SIZE", "bytes", CTL_BYTES},
+    {"ID", "id", CTL_TEXT},           {"KEY", "key", CTL_TEXT},
+    {"TARGET", "target", CTL_TEXT},   {0}};
+static const struct ctl_column dead_columns[] = {
+    {"BURIED", "buried", CTL_TEXT},   {"REASON", "reason", CTL_TEXT},
+    {"TRIES", "attempts", CTL_COUNT}, {"ID", "id", CTL_TEXT},
+    {"ERROR", "error", CTL_TEXT},     {0}};
+static const struct ctl_column target_columns[] = {{"TARGET", "target", CTL_TEXT},
+                                                   {"STATE", "state", CTL_STATE},
+                                                   {"IN FLIGHT", "in_flight", CTL_COUNT},
+                                                   {"DELIVERED", "delivered", CTL_COUNT},
+                                                   {"FAILED", "failed", CTL_ALARM},
+                                                   {"WAIT", "wait_ms", CTL_SPAN},
+                                                   {0}};
+const struct ctl_view ctl_view_routes = {"routes", route_columns},
+                      ctl_view_jobs = {"jobs", job_columns},
+                      ctl_view_dead = {"items", dead_columns},
+                      ctl_view_targets = {"targets", target_columns};
+
+/* --- values --- */
+
+static void add_count(struct buf *out, int64_t n)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof(digits), "%" PRId64, n < 0 ? -n : n);
+    buf_add_str(out, n < 0 ? "-" : "");
+    for (int i = 0; i < len; i++) {
+        buf_add(out, &digits[i], 1);
+        if ((len - i) % 3 == 1 && i + 1 < len)
+            buf_add_str(out, ",");
+    }
+}
+
+static void add_bytes(struct buf *out, int64_t n)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double size = (double)n;
+    unsigned u = 0;
+    while (size >= 1000 && u + 1 < sizeof(units) / sizeof(units[0])) {
+        size /= 1024;
+        u++;
+    }
+    buf_addf(out, u > 0 && size < 10 ? "%.1f %s" : "%.0f %s", size, units[u]);
+}
+
+/* The two largest units: 3d4h, 2m5s, 1.2s, 15ms. */
+static void add_span(struct buf *out, int64_t ms)
+{
+    static const struct {
+        int64_t ms;
+        const char *unit;
+    } units[] = {{DAY_MS, "d"}, {3600000, "h"}, {60000, "m"}, {1000, "s"}};
+    if (ms < 1000) {
+        buf_addf(out, "%" PRId64 "ms", ms);
+        return;
+    }
+    if (ms < 10000) {
+        buf_addf(out, "%.1fs", (double)ms / 1000);
+        return;
+    }
+    unsigned u = 0;
+    while (ms < units[u].ms)
+        u++;
+    buf_addf(out, "%" PRId64 "%s", ms / units[u].ms, units[u].unit);
+    if (u < 3 && ms % units[u].ms >= units[u + 1].ms)
+        buf_addf(out, "%" PRId64 "%s", ms % units[u].ms / units[u + 1].ms,
+                 units[u + 1].unit);
+}
+
+/* From now, where that is near; else the time, to the second. */
+static void add_when(struct buf *out, int64_t ms, int64_t now_ms)
+{
+    char text[WHEN_TEXT_BYTES];
+    int64_t ahead_ms = ms - now_ms;
+    if (ahead_ms >= 2 * DAY_MS || ahead_ms <= -2 * DAY_MS) {
+        when_format_rfc3339(ms, text);
+        buf_addf(out, "%.19sZ", text);
+        return;
+    }
+    buf_add_str(out, ahead_ms > 0 ? "in " : "");
+    add_span(out, ahead_ms > 0 ? ahead_ms : -ahead_ms);
+    buf_add_str(out, ahead_ms > 0 ? "" : " ago");
+}
+
+static void add_number(struct buf *out, int64_t n, enum ctl_kind kind, int64_t now_ms)
+{
+    switch (kind) {
+    case CTL_BYTES:
+        add_bytes(out, n);
+        return;
+    case CTL_WHEN:
+        add_when(out, n, now_ms);
+        return;
+    case CTL_SPAN:
+        add_span(out, n);
+        return;
+    case CTL_TEXT:
+    case CTL_COUNT:
+    case CTL_ALARM:
+    case CTL_STATE:
+        add_count(out, n);
+        return;
+    }
+}
+
+void ctl_value_add(struct buf *out, const json_t *v, enum ctl_kind kind, int64_t now_ms)
+{
+    const json_t *item;
+    size_t i;
+    if (json_is_number(v))
+        add_number(out, (int64_t)json_number_value(v), kind, now_ms);
+    else if (json_is_boolean(v))
+        buf_add_str(out, json_is_true(v) ? "yes" : "no");
+    else if (json_is_string(v) && json_string_length(v) > 0)
+        ctl_text_add(out, (struct slice){json_string_value(v), json_string_length(v)});
+    else if (json_array_size(v) > 0)
+        json_array_foreach((json_t *)(uintptr_t)v, i, item)
+        {
+            buf_add_str(out, i ? ", " : "");
+            ctl_value_add(out, item, kind, now_ms);
+        }
+    else
+        buf_add_str(out, "-");
+}
+
+static int64_t wall_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* --- colours --- */
+
+static bool has_colours(void)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(STDOUT_FILENO) && (no == NULL || *no == '\0') &&
+           (term == NULL || strcmp(term, "dumb") != 0);
+}
+
+/* The code of a terminal for a cell; NULL: none. */
+static const char *colour_of(enum ctl_kind kind, const json_t *v)
+{
+    static const struct {
+        const char *state, *colour;
+    } rows[] = {{"running", "32"},  {"flowing", "32"},  {"paused", "33"},
+                {"draining", "36"}, {"resting", "33"},  {"probing", "33"},
+                {"stopped", "31"},  {"unknown", "33"},  {"held", "33"},
+                {"dead", "31"},     {"in-flight", "36"}};
+    if (kind == CTL_ALARM)
+        return json_integer_value(v) > 0 ? "31" : NULL;
+    for (size_t i = 0; kind == CTL_STATE && i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (json_is_string(v) && strcmp(json_string_value(v), rows[i].state) == 0)
+            return rows[i].colour;
+    return NULL;
+}
+
+static void put(const char *text, const char *colour, bool colours)
+{
+    if (colour && colours)
+        printf("\033[%sm%s\033[0m", colour, text);
+    else
+        fputs(text, stdout);
+}
+
+/* --- tables --- */
+
+struct cell {
+    char *text;
+    const char *colour;
+};
+struct table {
+    const struct ctl_column *columns;
+    size_t count, rows;
+    int width[COLUMNS_MAX];
+    struct cell *cells;
+};
+
+/* Of a terminal: characters, each taken to be as wide as the others. */
+static int width_of(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static const json_t *member(const json_t *item, const char *path)
+{
+    const char *dot = strchr(path, '.');
+    char name[32];
+    if (dot == NULL)
+        return json_object_get(item, path);
+    snprintf(name, sizeof(name), "%.*s", (int)(dot - path), path);
+    return json_object_get(json_object_get(item, name), dot + 1);
+}
+
+static void fill(struct table *t, const json_t *items, int64_t now_ms)
+{
+    struct buf text = {0};
+    t->rows = json_array_size(items);
+    t->cells = mem_alloc((t->rows * t->count + 1) * sizeof(*t->cells));
+    for (size_t c = 0; c < t->count; c++)
+        t->width[c] = width_of(t->columns[c].title);
+    for (size_t r = 0; r < t->rows; r++)
+        for (size_t c = 0; c < t->count; c++) {
+            const struct ctl_column *column = &t->columns[c];
+            const json_t *v = member(json_array_get(items, r), column->member);
+            buf_clear(&text);
+            ctl_value_add(&text, v, column->kind, now_ms);
+            int width = width_of(buf_str(&text));
+            if (width > t->width[c])
+                t->width[c] = width;
+            t->cells[r * t->count + c] =
+                (struct cell){mem_strdup(buf_str(&text)), colour_of(column->kind, v)};
+        }
+    buf_free(&text);
+}
+
+/* Numbers to the right; nothing is filled up behind the last column. */
+static void put_cell(const struct table *t, size_t c, const struct cell *cell,
+                     bool colours)
+{
+    enum ctl_kind kind = t->columns[c].kind;
+    bool right = kind != CTL_TEXT && kind != CTL_STATE;
+    int pad = t->width[c] - width_of(cell->text);
+    bool last = c + 1 == t->count;
+    printf("%*s", right ? pad : 0, "");
+    put(cell->text, cell->colour, colours);
+    printf("%*s", last ? 0 : GAP + (right ? 0 : pad), "");
+}
+
+static void put_rows(const struct table *t, bool colours)
+{
+    for (size_t c = 0; c < t->count; c++)
+        put_cell(t, c, &(struct cell){(char *)(uintptr_t)t->columns[c].title, "1"},
+                 colours);
+    putchar('\n');
+    for (size_t r = 0; r < t->rows; r++) {
+        for (size_t c = 0; c < t->count; c++)
+            put_cell(t, c, &t->cells[r * t->count + c], colours);
+        putchar('\n');
+    }
+}
+
+static void print_table(const struct ctl_column *columns, const json_t *items,
+                        int64_t now_ms)
+{
+    struct table t = {.columns = columns};
+    while (columns[t.count].title)
+        t.count++;
+    must(t.count <= COLUMNS_MAX);
+    fill(&t, items, now_ms > 0 ? now_ms : wall_ms());
+    put_rows(&t, has_colours());
+    for (size_t i = 0; i < t.rows * t.count; i++)
+        free(t.cells[i].text);
+    free(t.cells);
+}
+
+void ctl_view_print(const struct cli_order *o, const struct ctl_view *view,
+                    const json_t *items, int64_t now_ms)
+{
+    const json_t *item;
+    size_t i;
+    if (o->human) {
+        print_table(view->columns, items, now_ms);
+        return;
+    }
+    json_array_foreach((json_t *)(uintptr_t)items, i, item)
+        ctl_print_json(item, JSON_COMPACT);
+}
+
+/* --- member by member --- */
+
+static enum ctl_kind kind_of(const char *name, const json_t *v)
+{
+    size_t n = strlen(name);
+    if (json_is_integer(v) && n > 3 && strcmp(name + n - 3, "_ms") == 0)
+        return json_integer_value(v) > YEAR_2000_MS ? CTL_WHEN : CTL_SPAN;
+    return strcmp(name, "bytes") == 0                                  ? CTL_BYTES
+           : strcmp(name, "state") == 0                                ? CTL_STATE
+           : strcmp(name, "dead") == 0 || strcmp(name, "overdue") == 0 ? CTL_ALARM
+                                                                       : CTL_COUNT;
+}
+
+static void print_member(const char *name, const json_t *v, int indent);
+
+/* {"name":..., "value":...}: a header, or other objects one below the other. */
+static void print_object(const json_t *object, int indent)
+{
+    const json_t *name = json_object_get(object, "name"),
+                 *value = json_object_get(object, "value");
+    const char *key;
+    const json_t *v;
+    if (json_is_string(name) && value) {
+        print_member(json_string_value(name), value, indent);
+        return;
+    }
+    json_object_foreach((json_t *)(uintptr_t)object, key, v) print_member(key, v, indent);
+}
+
+static void print_parts(const json_t *v, int indent)
+{
+    const json_t *item;
+    size_t i;
+    putchar('\n');
+    if (json_is_object(v))
+        print_object(v, indent);
+    json_array_foreach((json_t *)(uintptr_t)v, i, item) print_object(item, indent);
+}
+
+static void print_member(const char *name, const json_t *v, int indent)
+{
+    struct buf title = {0}, text = {0};
+    enum ctl_kind kind = kind_of(name, v);
+    ctl_text_add(&title, slice_of(name));
+    printf("%*s%s", indent, "", buf_str(&title));
+    if (json_is_object(v) || json_is_object(json_array_get(v, 0))) {
+        print_parts(v, indent + GAP);
+    } else {
+        int pad = NAME_COLUMN - indent - width_of(buf_str(&title));
+        ctl_value_add(&text, v, kind, wall_ms());
+        printf("%*s", pad > 1 ? pad : 1, "");
+        put(buf_str(&text), colour_of(kind, v), has_colours());
+        putchar('\n');
+    }
+    buf_free(&title);
+    buf_free(&text);
+}
+
+void ctl_answer_print(const struct cli_order *o, const json_t *answer)
+{
+    const char *key;
+    const json_t *v;
+    if (!o->human) {
+        ctl_print_json(answer, JSON_COMPACT);
+        return;
+    }
+    json_object_foreach((json_t *)(uintptr_t)answer, key, v) print_member(key, v, 0);
+}
+
+void ctl_progress(const char *text)
+{
+    static bool shown;
+    if (!isatty(STDERR_FILENO) || (text == NULL && !shown))
+        return;
+    shown = text != NULL;
+    fprintf(stderr, "\r\033[K%s", text ? text : "");
+    fflush(stderr);
+}

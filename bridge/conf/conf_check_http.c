@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * conf_check_http.c - whether the listeners can work as they are set, who may use them,
+ * and whether strangers might.
+ */
+#include "bridge/conf/conf_check_parts.h"
+#include "bridge/httpd/httpd_listen.h"
+#include "bridge/httpd/tokens.h"
+
+#include <string.h>
+
+struct listener {
+    const char *section;
+    const struct httpd_opts *opts;
+};
+
+static void check_tls(const struct check *c, const struct listener *l)
+{
+    const char *key = l->opts->tls_key ? "tls_key" : "tls_client_ca";
+    if (l->opts->tls_cert == NULL && (l->opts->tls_key || l->opts->tls_client_ca))
+        conf_error_at(c->errors, conf_check_place(c, l->section, key, NULL),
+                      "%s.%s needs tls_cert, the certificate to show", l->section, key);
+}
+
+static void warn_of_strangers(const struct check *c, const struct listener *l)
+{
+    const struct opt_value *at = conf_check_place(c, l->section, "listen", NULL);
+    if (httpd_listen_is_local(l->opts->listen) || l->opts->tls_client_ca)
+        return;
+    if (c->conf->token_count == 0)
+        conf_warn_at(c->errors, at,
+                     "%s.listen: whoever reaches %s may use it; write tokens: { }, or "
+                     "%s.tls_client_ca",
+                     l->section, l->opts->listen, l->section);
+    else if (l->opts->tls_cert == NULL)
+        conf_warn_at(c->errors, at,
+                     "%s.listen: tokens can be read on their way to %s, as there is no "
+                     "TLS; write %s.tls_cert, unless a proxy has it",
+                     l->section, l->opts->listen, l->section);
+}
+
+static void check_twins(const struct check *c, const struct conf_token *token)
+{
+    for (size_t i = 0; &c->conf->tokens[i] < token; i++) {
+        const struct conf_token *other = &c->conf->tokens[i];
+        if (token->token && other->token && strcmp(token->token, other->token) == 0)
+            conf_error_at(c->errors, conf_check_place(c, "tokens", token->name, "token"),
+                          "tokens.%s has the same token as tokens.%s; give each its own",
+                          token->name, other->name);
+        if (token->certificate && other->certificate &&
+            strcmp(token->certificate, other->certificate) == 0)
+            conf_error_at(c->errors,
+                          conf_check_place(c, "tokens", token->name, "certificate"),
+                          "tokens.%s is the same certificate as tokens.%s; put their "
+                          "roles together",
+                          token->name, other->name);
+    }
+}
+
+static bool asks_for_certificates(const struct conf *conf)
+{
+    return conf->http.tls_client_ca || conf->admin.tls_client_ca;
+}
+
+static void check_token(const struct check *c, const struct conf_token *token)
+{
+    const struct opt_value *at = conf_check_place(c, "tokens", token->name, NULL);
+    const struct opt_value *value = conf_check_place(c, "tokens", token->name, "token");
+    const struct opt_value *roles = conf_check_place(c, "tokens", token->name, "roles");
+    struct err err;
+    unsigned set;
+    if ((token->token == NULL) == (token->certificate == NULL))
+        conf_error_at(c->errors, at, "tokens.%s needs either token or certificate",
+                      token->name);
+    if (token->token && tokens_check(token->token, &err) < 0)
+        conf_error_at(c->errors, value, "tokens.%s.token %s", token->name, err.text);
+    if (token->certificate && !asks_for_certificates(c->conf))
+        conf_error_at(c->errors,
+                      conf_check_place(c, "tokens", token->name, "certificate"),
+                      "tokens.%s.certificate: no listener asks clients for one; write "
+                      "http.tls_client_ca or admin.tls_client_ca",
+                      token->name);
+    if (tokens_roles(&token->roles, &set, &err) < 0)
+        conf_error_at(c->errors, roles, "tokens.%s.roles: %s", token->name, err.text);
+    else if (set == 0 && roles != at)
+        conf_error_at(c->errors, roles, "tokens.%s.roles is empty: it could do nothing",
+                      token->name);
+    check_twins(c, token);
+}
+
+void conf_check_http(const struct check *c)
+{
+    const struct conf *conf = c->conf;
+    const struct listener listeners[] = {{"http", &conf->http}, {"admin", &conf->admin}};
+    for (size_t i = 0; i < 2; i++) {
+        const struct listener *l = &listeners[i];
+        bool elsewhere = strcmp(l->opts->listen, CONF_ADMIN_ON_HTTP) == 0;
+        check_tls(c, l);
+        if (*l->opts->listen != '\0' && !elsewhere)
+            warn_of_strangers(c, l);
+    }
+    if (strcmp(conf->admin.listen, CONF_ADMIN_ON_HTTP) == 0 && *conf->http.listen == '\0')
+        conf_error_at(c->errors, conf_check_place(c, "admin", "listen", NULL),
+                      "admin.listen is \"http\", but http.listen is empty: give one of "
+                      "them an address");
+    if (*conf->http.listen != '\0' && strcmp(conf->admin.listen, conf->http.listen) == 0)
+        conf_error_at(
+            c->errors, conf_check_place(c, "admin", "listen", NULL),
+            "admin.listen and http.listen are the same address; for one listener "
+            "write admin.listen = \"http\"");
+    for (size_t i = 0; i < conf->token_count; i++)
+        check_token(c, &conf->tokens[i]);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/conf/conf_diff.h"
+#include "bridge/conf/conf_rows.h"
+#include "bridge/conf/opt_same.h"
+#include "bridge/plugin.h"
+
+#include <string.h>
+
+/* The options of sections that a running daemon takes over; every other one needs a
+ * restart. An option that is a file's name is taken over only where there is one before
+ * and after: TLS does not come and go with open connections. */
+static const char *const taken_over[] = {
+    "daemon.log",      "daemon.log_format",     "daemon.stop_timeout",
+    "daemon.job_max",  "daemon.queue_max_jobs", "daemon.queue_max",
+    "daemon.hops_max", "daemon.upgrade_after",  "daemon.overdue_alarm",
+    "*.body_max",      "*.body_rate",           "*.deadline",
+    "*.idle",          "*.requests_max",        "*.tls_cert",
+    "*.tls_key",       "*.tls_client_ca",
+};
+
+/* Those of a queue sink that say where its jobs are. */
+static const char *const whereabouts[] = {"pool", "global_ids"};
+
+void conf_diff_free(struct conf_diff *d)
+{
+    buf_free(&d->changed);
+    buf_free(&d->refused);
+}
+
+void conf_diff_note(struct conf_diff *d, const char *section, const char *name,
+                    const char *what)
+{
+    buf_addf(&d->changed, "%s.%s (%s)\n", section, name, what);
+}
+
+static void refuse(struct conf_diff *d, const char *section, const char *option)
+{
+    buf_addf(&d->refused,
+             "%s.%s is another now, and needs a restart: put it back, or restart\n",
+             section, option);
+}
+
+static bool names(const char *pattern, const char *section, const char *option)
+{
+    const char *dot = strchr(pattern, '.');
+    bool listener = strcmp(section, "http") == 0 || strcmp(section, "admin") == 0;
+    bool fits = *pattern == '*' ? listener
+                                : strlen(section) == (size_t)(dot - pattern) &&
+                                      strncmp(pattern, section, strlen(section)) == 0;
+    return fits && strcmp(dot + 1, option) == 0;
+}
+
+static bool is_taken_over(const char *section, const struct opt *row, const void *old,
+                          const void *now)
+{
+    for (size_t i = 0; i < sizeof(taken_over) / sizeof(taken_over[0]); i++) {
+        if (!names(taken_over[i], section, row->name))
+            continue;
+        if (row->type != OPT_FILE && row->type != OPT_KEY_FILE && row->type != OPT_STR)
+            return true;
+        const char *const *a = (const void *)((const char *)old + row->offset);
+        const char *const *b = (const void *)((const char *)now + row->offset);
+        return *a && *b;
+    }
+    return false;
+}
+
+/* Notes each option that differs as section.name.option; name NULL: section.option. */
+static bool compare(const struct opt *rows, const void *old, const void *now,
+                    const char *section, const char *name, struct conf_diff *d)
+{
+    bool differs = false;
+    for (const struct opt *row = rows; row->name != NULL; row++) {
+        if (opt_same(row, old, now))
+            continue;
+        differs = true;
+        buf_addf(&d->changed, "%s%s%s.%s\n", section, name ? "." : "", name ? name : "",
+                 row->name);
+    }
+    return differs;
+}
+
+static void diff_section(const struct conf_section *section, const struct conf *old,
+                         const struct conf *now, struct conf_diff *d)
+{
+    const void *a = (const char *)old + section->offset;
+    const void *b = (const char *)now + section->offset;
+    for (const struct opt *row = section->rows; row->name != NULL; row++)
+        if (!opt_same(row, a, b) && !is_taken_over(section->name, row, a, b))
+            refuse(d, section->name, row->name);
+    compare(section->rows, a, b, section->name, NULL, d);
+}
+
+static const struct conf_pool *pool_named(const struct conf *conf, const char *name)
+{
+    for (size_t i = 0; i < conf->pool_count; i++)
+        if (strcmp(conf->pools[i].name, name) == 0)
+            return &conf->pools[i];
+    return NULL;
+}
+
+/* The connections of a pool stay what they were. */
+static void diff_pools(const struct conf *old, const struct conf *now,
+                       struct conf_diff *d)
+{
+    struct conf_diff found = {0};
+    for (size_t i = 0; i < now->pool_count; i++) {
+        const struct conf_pool *pool = &now->pools[i];
+        const struct conf_pool *was = pool_named(old, pool->name);
+        if (was == NULL ||
+            compare(conf_redis_rows, &was->redis, &pool->redis, "", NULL, &found))
+            refuse(d, "pools", pool->name);
+    }
+    for (size_t i = 0; i < old->pool_count; i++)
+        if (pool_named(now, old->pools[i].name) == NULL)
+            refuse(d, "pools", old->pools[i].name);
+    conf_diff_free(&found);
+}
+
+static void diff_schedules(const struct conf *old, const struct conf *now,
+                           struct conf_diff *d)
+{
+    static const struct opt row = {"", OPT_RETRY, offsetof(struct conf_schedule, policy),
+                                   NULL, .help = ""};
+    for (size_t i = 0; i < now->schedule_count; i++) {
+        const struct conf_schedule *one = &now->schedules[i];
+        const struct conf_schedule *was = conf_schedule_named(old, slice_of(one->name));
+        if (was == NULL)
+            conf_diff_note(d, "retries", one->name, "added");
+        else if (!opt_same(&row, was, one))
+            buf_addf(&d->changed, "retries.%s\n", one->name);
+    }
+    for (size_t i = 0; i < old->schedule_count; i++)
+        if (!conf_schedule_named(now, slice_of(old->schedules[i].name)))
+            conf_diff_note(d, "retries", old->schedules[i].name, "removed");
+}
+
+static const struct conf_token *token_named(const struct conf *conf, const char *name)
+{
+    for (size_t i = 0; i < conf->token_count; i++)
+        if (strcmp(conf->tokens[i].name, name) == 0)
+            return &conf->tokens[i];
+    return NULL;
+}
+
+static void diff_tokens(const struct conf *old, const struct conf *now,
+                        struct conf_diff *d)
+{
+    for (size_t i = 0; i < now->token_count; i++) {
+        const struct conf_token *one = &now->tokens[i];
+        const struct conf_token *was = token_named(old, one->name);
+        if (was == NULL)
+            conf_diff_note(d, "tokens", one->name, "added");
+        else
+            compare(conf_token_rows, was, one, "tokens", one->name, d);
+    }
+    for (size_t i = 0; i < old->token_count; i++)
+        if (token_named(now, old->tokens[i].name) == NULL)
+            conf_diff_note(d, "tokens", old->tokens[i].name, "removed");
+}
+
+void conf_diff_sections(const struct conf *old, const struct conf *now,
+                        struct conf_diff *d)
+{
+    diff_tokens(old, now, d);
+    for (const struct conf_section *s = conf_sections; s->name != NULL; s++)
+        diff_section(s, old, now, d);
+    diff_pools(old, now, d);
+    diff_schedules(old, now, d);
+}
+
+static enum conf_change diff_plugin(const struct opt *rows, const void *old,
+                                    const void *now, uint64_t old_files, uint64_t files,
+                                    const char *section, const char *name,
+                                    struct conf_diff *d)
+{
+    bool options = compare(rows, old, now, section, name, d);
+    if (!options && old_files != files)
+        buf_addf(&d->changed, "%s.%s (its files)\n", section, name);
+    return options || old_files != files ? CONF_HARD : CONF_SAME;
+}
+
+enum conf_change conf_diff_source(const struct conf_source *old,
+                                  const struct conf_source *now, struct conf_diff *d)
+{
+    bool listener = strcmp(now->name, CONF_HTTP_SOURCE) == 0;
+    const char *section = listener ? CONF_HTTP_SOURCE : "sources";
+    const char *name = listener ? NULL : now->name;
+    bool soft = compare(conf_source_rows, old, now, section, name, d);
+    if (old->ops != now->ops) {
+        buf_addf(&d->changed, "sources.%s.type\n", now->name);
+        return CONF_HARD;
+    }
+    if (diff_plugin(now->ops->opts, old->self, now->self, old->files, now->files, section,
+                    name ? name : "", d) == CONF_HARD)
+        return CONF_HARD;
+    return soft ? CONF_SOFT : CONF_SAME;
+}
+
+static enum conf_change diff_queue(const struct conf_sink *old,
+                                   const struct conf_sink *now, struct conf_diff *d)
+{
+    for (size_t i = 0; i < sizeof(whereabouts) / sizeof(whereabouts[0]); i++) {
+        const struct opt *row = opt_find(now->ops->opts, whereabouts[i]);
+        char option[128];
+        snprintf(option, sizeof(option), "%.64s.%s", now->name, whereabouts[i]);
+        if (row && !opt_same(row, old->self, now->self))
+            refuse(d, "sinks", option);
+    }
+    bool differs = compare(now->ops->opts, old->self, now->self, "sinks", now->name, d);
+    return differs ? CONF_SOFT : CONF_SAME;
+}
+
+enum conf_change conf_diff_sink(const struct conf_sink *old, const struct conf_sink *now,
+                                struct conf_diff *d)
+{
+    bool common = compare(conf_sink_rows, old, now, "sinks", now->name, d);
+    if (old->ops != now->ops) {
+        buf_addf(&d->changed, "sinks.%s.type\n", now->name);
+        return CONF_HARD;
+    }
+    if (now->ops->queue != NULL)
+        return diff_queue(old, now, d) == CONF_SAME && !common ? CONF_SAME : CONF_SOFT;
+    enum conf_change own = diff_plugin(now->ops->opts, old->self, now->self, old->files,
+                                       now->files, "sinks", now->name, d);
+    return common ? CONF_HARD : own; /* the limit stands in its connections */
+}
+
+enum conf_change conf_diff_route(const struct conf_route *old,
+                                 const struct conf_route *now, struct conf_diff *d)
+{
+    return compare(conf_route_rows, old, now, "routes", now->name, d) ? CONF_SOFT
+                                                                      : CONF_SAME;
+}

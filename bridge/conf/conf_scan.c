@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * conf_scan.c - the text of a configuration, looked over and put together before
+ * libconfig gets it.
+ *
+ * Knows of its grammar only what is needed to tell a number from a comment, a string or a
+ * name, and to follow @include. Whatever else is wrong is left for libconfig to say.
+ */
+#include "bridge/conf/conf_scan.h"
+#include "bridge/base/file.h"
+#include "bridge/base/mem.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    FILE_MAX_BYTES = 1024 * 1024,
+    WHOLE_MAX_BYTES = 16 * 1024 * 1024,
+    INCLUDES_MAX = 1000
+};
+
+/* What all files make together. */
+struct whole {
+    struct buf *text;
+    int lines_n; /* that have ended */
+    struct conf_lines *lines;
+    unsigned includes; /* followed so far */
+};
+
+struct scan {
+    const char *p;    /* where it is; the text ends with a NUL */
+    const char *file; /* NULL: the main one */
+    const char *real; /* its whole path; NULL: it has none */
+    int line;
+    const char *dir;
+    const char *given;        /* up to here it stands in the whole text */
+    const struct scan *outer; /* the file that included it; NULL: the main one */
+    struct whole *whole;
+    struct conf_errors *errors;
+};
+
+static void scan_text(struct scan *s);
+
+static void skip_line_comment(struct scan *s)
+{
+    s->p += strcspn(s->p, "\n");
+}
+
+/* At the end of the text: libconfig would only tell its last line, and leaks the string.
+ */
+static void never_ends(const struct scan *s, const char *what, int line)
+{
+    conf_error(s->errors, s->file, line, "%s that begins here never ends", what);
+}
+
+static void skip_block_comment(struct scan *s)
+{
+    int line = s->line;
+
+    for (s->p += 2; *s->p != '\0'; s->p++) {
+        s->line += *s->p == '\n';
+        if (s->p[0] == '*' && s->p[1] == '/') {
+            s->p += 2;
+            return;
+        }
+    }
+    never_ends(s, "a comment", line);
+}
+
+/* false: it never ends. */
+static bool skip_string(struct scan *s)
+{
+    int line = s->line;
+
+    for (s->p++; *s->p != '\0'; s->p++) {
+        if (*s->p == '"') {
+            s->p++;
+            return true;
+        }
+        if (*s->p == '\\' && s->p[1] != '\0')
+            s->p++;
+        s->line += *s->p == '\n';
+    }
+    never_ends(s, "a text in quotes", line);
+    return false;
+}
+
+/* Does an integer, without what follows it, fit where libconfig puts it? */
+static bool fits(const char *digits, bool hex, bool negative, bool is64)
+{
+    errno = 0;
+    unsigned long long n = strtoull(digits, NULL, hex ? 16 : 10);
+    unsigned long long top = is64 ? LLONG_MAX : INT_MAX;
+    return errno == 0 && n <= top + (negative ? 1 : 0);
+}
+
+static void scan_number(struct scan *s)
+{
+    const char *start = s->p;
+    bool negative = *s->p == '-';
+
+    s->p += *s->p == '-' || *s->p == '+';
+    const char *digits = s->p;
+    bool hex = digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
+    if (hex)
+        s->p += 2;
+    while (hex ? isxdigit((unsigned char)*s->p) : isdigit((unsigned char)*s->p))
+        s->p++;
+    int length = s->p - start < 40 ? (int)(s->p - start) : 40;
+    if (!hex && (*s->p == '.' || *s->p == 'e' || *s->p == 'E')) {
+        s->p += strspn(s->p, "0123456789.eE+-");
+        return;
+    }
+    bool is64 = *s->p == 'L';
+    s->p += strspn(s->p, "L");
+    if (fits(digits, hex, negative, is64))
+        return;
+    if (is64 || !fits(digits, hex, negative, true))
+        conf_error(s->errors, s->file, s->line, "the number %.*s is too large", length,
+                   start);
+    else
+        conf_error(s->errors, s->file, s->line,
+                   "the number %.*s does not fit 32 bits and would be misread; "
+                   "put an L behind it: %.*sL",
+                   length, start, length, start);
+}
+
+/* real: of the file to be included, however it is written; NULL: it is not there. */
+static bool includes_itself(const struct scan *s, const char *real)
+{
+    for (; s != NULL; s = s->outer)
+        if (real && s->real && strcmp(s->real, real) == 0)
+            return true;
+    return false;
+}
+
+/* What was read and not yet given goes into the whole text. */
+static void give(struct scan *s)
+{
+    const char *from = s->given, *nl;
+    for (; from < s->p && (nl = memchr(from, '\n', (size_t)(s->p - from))); from = nl + 1)
+        s->whole->lines_n++;
+    buf_add(s->whole->text, s->given, (size_t)(s->p - s->given));
+    s->given = s->p;
+}
+
+/* What follows in the whole text begins a line there, and comes from where s is. */
+static void begin_stretch(struct scan *s)
+{
+    struct buf *text = s->whole->text;
+    if (text->n > 0 && text->p[text->n - 1] != '\n') {
+        buf_add_str(text, "\n");
+        s->whole->lines_n++;
+    }
+    conf_lines_note(s->whole->lines, s->whole->lines_n + 1, s->file, s->line);
+}
+
+static void scan_file(struct scan *s)
+{
+    s->given = s->p;
+    begin_stretch(s);
+    scan_text(s);
+    give(s);
+}
+
+static void include_file(struct scan *outer, const char *path)
+{
+    struct buf text = {0};
+    struct err err;
+    char *dir = conf_dir_of(path), *real = realpath(path, NULL);
+    struct scan s = {.file = path,
+                     .real = real,
+                     .line = 1,
+                     .dir = dir,
+                     .outer = outer,
+                     .whole = outer->whole,
+                     .errors = outer->errors};
+
+    if (includes_itself(outer, real))
+        conf_error(outer->errors, outer->file, outer->line, "%s includes itself", path);
+    else if (++outer->whole->includes > INCLUDES_MAX)
+        conf_error(outer->errors, outer->file, outer->line, "more than %d includes",
+                   INCLUDES_MAX);
+    else if (file_read(path, FILE_MAX_BYTES, &text, &err) != 0)
+        conf_error(outer->errors, outer->file, outer->line, "cannot include %s: %s", path,
+                   err.text);
+    else if (outer->whole->text->n + text.n > WHOLE_MAX_BYTES)
+        conf_error(outer->errors, outer->file, outer->line,
+                   "with %s it is more than %d bytes in all", path, WHOLE_MAX_BYTES);
+    else {
+        s.p = buf_str(&text);
+        scan_file(&s);
+    }
+    if (text.p != NULL)
+        explicit_bzero(text.p, text.cap);
+    buf_free(&text);
+    free(dir);
+    free(real);
+}
+
+/* A folder that can't be read is not one without files. */
+static int on_glob_error(const char *path, int error)
+{
+    (void)path;
+    errno = error;
+    return error != ENOENT;
+}
+
+/* Of a folder its files *.conf, of a pattern what fits it; none is fine. In the order of
+ * their names, byte by byte. */
+static void include_many(struct scan *s, const char *pattern, const char *as_written)
+{
+    glob_t found;
+    int code = glob(pattern, 0, on_glob_error, &found);
+    if (code != 0 && code != GLOB_NOMATCH)
+        conf_error(s->errors, s->file, s->line, "cannot include %s: %s", as_written,
+                   strerror(errno));
+    for (size_t i = 0; code == 0 && i < found.gl_pathc; i++)
+        include_file(s, found.gl_pathv[i]);
+    globfree(&found);
+}
+
+/* So that glob() takes it as it stands. */
+static void add_literally(struct buf *pattern, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strchr("*?[\\", text[i]) != NULL)
+            buf_add_str(pattern, "\\");
+        buf_add(pattern, &text[i], 1);
+    }
+}
+
+/* dir_n: so much of it is our folder, the rest is written in the file. */
+static void include(struct scan *s, struct buf *path, size_t dir_n)
+{
+    struct stat st;
+    struct buf pattern = {0};
+    const char *text = buf_str(path);
+    bool folder = stat(text, &st) == 0 && S_ISDIR(st.st_mode);
+    add_literally(&pattern, text, folder ? path->n : dir_n);
+    if (folder) {
+        buf_add_str(&pattern, text[path->n - 1] == '/' ? "*.conf" : "/*.conf");
+        include_many(s, buf_str(&pattern), text);
+    } else if (strpbrk(text + dir_n, "*?[") != NULL) {
+        buf_add_str(&pattern, text + dir_n);
+        include_many(s, buf_str(&pattern), text);
+    } else {
+        include_file(s, text);
+    }
+    buf_free(&pattern);
+}
+
+/* The files stand in the place of the word in the whole text. */
+static void scan_include(struct scan *s)
+{
+    struct buf path = {0};
+
+    give(s);
+    s->p += strlen("@include");
+    s->p += strspn(s->p, " \t");
+    if (*s->p != '"')
+        return;
+    const char *name = s->p + 1;
+    if (!skip_string(s))
+        return;
+    size_t n = (size_t)(s->p - name);
+    if (*name != '/' && strcmp(s->dir, ".") != 0)
+        buf_addf(&path, "%s/", s->dir);
+    size_t dir_n = path.n;
+    buf_add(&path, name, n - 1);
+    s->given = s->p;
+    include(s, &path, dir_n);
+    begin_stretch(s);
+    buf_free(&path);
+}
+
+static void skip_name(struct scan *s)
+{
+    while (isalnum((unsigned char)*s->p) ||
+           (*s->p != '\0' && strchr("-_*", *s->p) != NULL))
+        s->p++;
+}
+
+static void scan_text(struct scan *s)
+{
+    while (*s->p != '\0') {
+        char c = s->p[0], next = s->p[1];
+        if (c == '#' || (c == '/' && next == '/'))
+            skip_line_comment(s);
+        else if (c == '/' && next == '*')
+            skip_block_comment(s);
+        else if (c == '"')
+            skip_string(s);
+        else if (strncmp(s->p, "@include", 8) == 0)
+            scan_include(s);
+        else if (isalpha((unsigned char)c) || c == '*')
+            skip_name(s);
+        else if (isdigit((unsigned char)c) ||
+                 ((c == '-' || c == '+') && isdigit((unsigned char)next)))
+            scan_number(s);
+        else if (c == '.' && isdigit((unsigned char)next))
+            s->p += 1 + strspn(s->p + 1, "0123456789eE+-");
+        else
+            s->line += *s->p++ == '\n';
+    }
+}
+
+char *conf_dir_of(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    if (slash == NULL)
+        return mem_strdup(".");
+    return mem_strndup(file, slash == file ? 1 : (size_t)(slash - file));
+}
+
+void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
+               struct conf_errors *errors)
+{
+    struct err err;
+    struct buf own = {0};
+    struct whole whole = {.text = text, .lines = lines};
+    char *dir = conf_dir_of(file), *real = realpath(file, NULL);
+    struct scan s = {
+        .real = real, .line = 1, .dir = dir, .whole = &whole, .errors = errors};
+
+    if (file_read(file, FILE_MAX_BYTES, &own, &err) != 0) {
+        conf_error(errors, NULL, 0, "cannot read it: %s", err.text);
+    } else {
+        s.p = buf_str(&own);
+        scan_file(&s);
+    }
+    if (own.p != NULL)
+        explicit_bzero(own.p, own.cap);
+    buf_free(&own);
+    free(dir);
+    free(real);
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * conf_tree.c - a configuration file as a tree of neutral values: the one file that knows
+ * libconfig.
+ *
+ * The main file is read into memory by us, because libconfig's scanner ends the process
+ * when reading fails. Names and strings stay libconfig's; only what was filled in is
+ * ours.
+ */
+#include "bridge/conf/conf_tree.h"
+#include "bridge/base/file.h"
+#include "bridge/base/mem.h"
+#include "bridge/conf/conf_scan.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <libconfig.h>
+
+enum { SECRET_MAX_BYTES = 64 * 1024, DEPTH_MAX = 16 };
+
+struct conf_tree {
+    config_t config;
+    struct opt_value root;
+    char *dir;
+    struct conf_lines lines;
+    struct conf_errors *errors;   /* only while reading */
+    const struct opt_value *here; /* what is being filled in */
+};
+
+static int fill_from_env(const struct conf_tree *tree, const char *name, struct buf *out,
+                         struct err *err)
+{
+    const char *otherwise = strstr(name, ":-");
+    char *only =
+        otherwise ? mem_strndup(name, (size_t)(otherwise - name)) : mem_strdup(name);
+    const char *text = getenv(only);
+
+    (void)tree;
+    if (otherwise && (text == NULL || *text == '\0'))
+        text = otherwise + 2;
+    int rc = text ? 0 : err_set(err, "the environment variable %s is not set", only);
+    if (text)
+        buf_add_str(out, text);
+    free(only);
+    return rc;
+}
+
+static void warn_if_open_to_all(const struct conf_tree *tree, const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && (st.st_mode & S_IROTH) != 0)
+        conf_warn_at(tree->errors, tree->here,
+                     "%s can be read by all; if it is a secret: chmod o= %s", path, path);
+}
+
+static int fill_from_path(const struct conf_tree *tree, const char *path, struct buf *out,
+                          struct err *err)
+{
+    int rc = file_read(path, SECRET_MAX_BYTES, out, err);
+    if (rc != 0)
+        return err_in(err, path);
+    warn_if_open_to_all(tree, path);
+    /* Editors and echo end a file with a newline that is no part of the secret. */
+    if (out->n > 0 && out->p[out->n - 1] == '\n') {
+        out->n--;
+        if (out->n > 0 && out->p[out->n - 1] == '\r')
+            out->n--;
+    }
+    return 0;
+}
+
+static int fill_from_file(const struct conf_tree *tree, const char *name, struct buf *out,
+                          struct err *err)
+{
+    struct buf path = {0};
+
+    if (*name != '/' && strcmp(tree->dir, ".") != 0)
+        buf_addf(&path, "%s/", tree->dir);
+    buf_add_str(&path, name);
+    int rc = fill_from_path(tree, buf_str(&path), out, err);
+    buf_free(&path);
+    return rc;
+}
+
+/* What systemd's LoadCredential= hands to the service. */
+static int fill_from_cred(const struct conf_tree *tree, const char *name, struct buf *out,
+                          struct err *err)
+{
+    const char *dir = getenv("CREDENTIALS_DIRECTORY");
+    struct buf path = {0};
+
+    if (strchr(name, '/') != NULL || *name == '.')
+        return err_set(err, "${cred:%.60s}: a credential's name has no \"/\"", name);
+    if (dir == NULL || *dir == '\0')
+        return err_set(err,
+                       "${cred:%.60s}: no credentials are here; the unit needs "
+                       "LoadCredential=%.60s:/PATH",
+                       name, name);
+    buf_addf(&path, "%s/%s", dir, name);
+    int rc = fill_from_path(tree, buf_str(&path), out, err);
+    buf_free(&path);
+    return rc;
+}
+
+static const struct filler {
+    const char *prefix;
+    int (*fill)(const struct conf_tree *, const char *name, struct buf *, struct err *);
+} fillers[] = {
+    {"env:", fill_from_env}, {"file:", fill_from_file}, {"cred:", fill_from_cred}};
+
+/* what: between the braces. */
+static int fill_one(const struct conf_tree *tree, const char *what, struct buf *out,
+                    struct err *err)
+{
+    for (size_t i = 0; i < sizeof(fillers) / sizeof(*fillers); i++) {
+        size_t n = strlen(fillers[i].prefix);
+        if (strncmp(what, fillers[i].prefix, n) == 0 && what[n] != '\0')
+            return fillers[i].fill(tree, what + n, out, err);
+    }
+    return err_set(err,
+                   "knows ${env:NAME}, ${file:PATH} and ${cred:NAME}, not ${%.60s}; "
+                   "write $${ where a plain ${ is meant",
+                   what);
+}
+
+/* Copies text to out with every ${...} replaced. */
+static int fill_in(const struct conf_tree *tree, const char *text, struct buf *out,
+                   struct err *err)
+{
+    for (const char *mark; (mark = strstr(text, "${")) != NULL;) {
+        buf_add(out, text, (size_t)(mark - text));
+        if (mark > text && mark[-1] == '$') {
+            buf_add_str(out, "{");
+            text = mark + 2;
+            continue;
+        }
+        const char *end = strchr(mark, '}');
+        if (end == NULL)
+            return err_set(err, "${ without its }; write $${ where a plain ${ is meant");
+        char *what = mem_strndup(mark + 2, (size_t)(end - mark - 2));
+        struct buf secret = {0};
+        int rc = fill_one(tree, what, &secret, err);
+        buf_add(out, secret.p, secret.n);
+        if (secret.p != NULL)
+            explicit_bzero(secret.p, secret.cap);
+        buf_free(&secret);
+        free(what);
+        if (rc != 0)
+            return rc;
+        text = end + 1;
+    }
+    buf_add_str(out, text);
+    return 0;
+}
+
+static void take_string(struct conf_tree *tree, const char *text, struct opt_value *v)
+{
+    struct buf out = {0};
+    struct err err;
+
+    v->kind = OPT_IS_STR;
+    v->str = text;
+    tree->here = v;
+    if (strstr(text, "${") == NULL)
+        return;
+    if (fill_in(tree, text, &out, &err) != 0) {
+        conf_error_at(tree->errors, v, "%s%s%s", v->name ? v->name : "",
+                      v->name ? ": " : "", err.text);
+    } else {
+        v->filled = true;
+        v->str = mem_strdup(buf_str(&out));
+    }
+    if (out.p != NULL)
+        explicit_bzero(out.p, out.cap);
+    buf_free(&out);
+}
+
+static void take(struct conf_tree *tree, config_setting_t *setting, unsigned depth,
+                 struct opt_value *v);
+
+static void take_items(struct conf_tree *tree, config_setting_t *setting, unsigned depth,
+                       struct opt_value *v)
+{
+    v->kind =
+        config_setting_type(setting) == CONFIG_TYPE_GROUP ? OPT_IS_GROUP : OPT_IS_LIST;
+    size_t count = (size_t)config_setting_length(setting);
+    if (depth > DEPTH_MAX) {
+        conf_error_at(tree->errors, v, "groups or lists more than %d deep", DEPTH_MAX);
+        return;
+    }
+    struct opt_value *items = mem_alloc(count * sizeof(*items));
+    v->item = items;
+    for (; v->count < count; v->count++)
+        take(tree, config_setting_get_elem(setting, (unsigned)v->count), depth + 1,
+             &items[v->count]);
+}
+
+static void take(struct conf_tree *tree, config_setting_t *setting, unsigned depth,
+                 struct opt_value *v)
+{
+    v->name = config_setting_name(setting);
+    v->file =
+        conf_lines_find(&tree->lines, (int)config_setting_source_line(setting), &v->line);
+    switch (config_setting_type(setting)) {
+    case CONFIG_TYPE_INT:
+    case CONFIG_TYPE_INT64:
+        v->kind = OPT_IS_INT;
+        v->integer = config_setting_get_int64(setting);
+        break;
+    case CONFIG_TYPE_FLOAT:
+        v->kind = OPT_IS_REAL;
+        v->real = config_setting_get_float(setting);
+        break;
+    case CONFIG_TYPE_BOOL:
+        v->kind = OPT_IS_BOOL;
+        v->boolean = config_setting_get_bool(setting);
+        break;
+    case CONFIG_TYPE_STRING:
+        take_string(tree, config_setting_get_string(setting), v);
+        break;
+    default:
+        take_items(tree, setting, depth, v);
+    }
+}
+
+static int parse(struct conf_tree *tree, const char *text)
+{
+    if (config_read_string(&tree->config, text) == CONFIG_TRUE)
+        return 0;
+    int line;
+    const char *file =
+        conf_lines_find(&tree->lines, config_error_line(&tree->config), &line);
+    conf_error(tree->errors, file, line, "%s", config_error_text(&tree->config));
+    return -1;
+}
+
+struct conf_tree *conf_tree_read(const char *file, struct conf_errors *errors)
+{
+    struct conf_tree *tree = mem_alloc(sizeof(*tree));
+    struct buf text = {0};
+
+    tree->errors = errors;
+    tree->dir = conf_dir_of(file);
+    errors->dir = tree->dir;
+    if (errors->warnings != NULL)
+        errors->warnings->dir = tree->dir;
+    config_init(&tree->config);
+    conf_scan(file, &text, &tree->lines, errors);
+    bool good = errors->n == 0 && parse(tree, buf_str(&text)) == 0;
+    if (good)
+        take(tree, config_root_setting(&tree->config), 0, &tree->root);
+    if (text.p != NULL)
+        explicit_bzero(text.p, text.cap);
+    buf_free(&text);
+    tree->errors = NULL;
+    if (good)
+        return tree;
+    errors->dir = NULL;
+    if (errors->warnings != NULL)
+        errors->warnings->dir = NULL;
+    conf_tree_free(tree);
+    return NULL;
+}
+
+const struct opt_value *conf_tree_root(const struct conf_tree *tree)
+{
+    return &tree->root;
+}
+
+const struct opt_value *conf_tree_member(const struct opt_value *v, const char *name)
+{
+    if (v == NULL || v->kind != OPT_IS_GROUP)
+        return NULL;
+    for (size_t i = 0; i < v->count; i++)
+        if (strcmp(v->item[i].name, name) == 0)
+            return &v->item[i];
+    return NULL;
+}
+
+static void release(const struct opt_value *v)
+{
+    for (size_t i = 0; i < v->count; i++)
+        release(&v->item[i]);
+    if (v->filled) {
+        explicit_bzero((char *)v->str, strlen(v->str));
+        free((char *)v->str);
+    }
+    free((void *)v->item);
+}
+
+void conf_tree_free(struct conf_tree *tree)
+{
+    if (tree == NULL)
+        return;
+    release(&tree->root);
+    config_destroy(&tree->config);
+    conf_lines_free(&tree->lines);
+    free(tree->dir);
+    free(tree);
+}

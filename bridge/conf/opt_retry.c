@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * opt_retry.c - a retry schedule as an option: its three forms. Any thread.
+ *
+ *   [ "10s", "20s" ]              these waits, then no more; exactly so, without jitter
+ *   { first = "1s"; limit = 5; }  the formula of retry.h; what is absent has its default
+ *   "never" or [ ]                no retry at all
+ *
+ * A route has a fourth, the name of a schedule; conf.c sees to that.
+ */
+#include "bridge/base/mem.h"
+#include "bridge/base/retry.h"
+#include "bridge/conf/opt_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIST_MAX = 1000, DAY_MS = 24 * 3600 * 1000 };
+
+/* The group form, before it becomes a policy. */
+struct formula {
+    int64_t first_ms, max_ms, limit;
+    double factor, jitter;
+};
+
+#define AT(field) offsetof(struct formula, field)
+static const struct opt formula_rows[] = {
+    {"first", OPT_MS, AT(first_ms), "1s", .help = "", .min = 1, .max = 30LL * DAY_MS},
+    {"factor", OPT_REAL, AT(factor), "2.0", .help = "", .min = 1, .max = 100},
+    {"max", OPT_MS, AT(max_ms), "10m", .help = "", .min = 1, .max = 3660LL * DAY_MS},
+    {"limit", OPT_INT, AT(limit), "10", .help = "", .min = 0, .max = 1000000},
+    {"jitter", OPT_REAL, AT(jitter), "0.2", .help = "", .min = 0, .max = 1},
+    {0}};
+#undef AT
+
+static const struct opt wait_row = {"",   OPT_MS,     0,
+                                    NULL, .help = "", .max = 3660LL * DAY_MS};
+
+static int by_list(const struct opt_value *v, struct retry_policy *p, struct err *err)
+{
+    if (v->count > LIST_MAX)
+        return err_set(err, "lists more than %d waits; use { first, factor, max, limit }",
+                       LIST_MAX);
+    /* Never NULL, even when it is empty: that is how a policy says "list, not formula".
+     */
+    p->list_ms = mem_alloc(v->count * sizeof(*p->list_ms));
+    for (size_t i = 0; i < v->count; i++)
+        if (opt_set(&wait_row, &p->list_ms[i], &v->item[i], err) != 0) {
+            retry_free(p);
+            return -1;
+        }
+    p->list_count = (unsigned)v->count;
+    return 0;
+}
+
+static int by_formula(const struct opt_value *v, struct retry_policy *p, struct err *err)
+{
+    struct formula f = {0};
+
+    opt_defaults(formula_rows, &f);
+    for (size_t i = 0; i < v->count; i++) {
+        const struct opt_value *item = &v->item[i];
+        const struct opt *row = opt_find(formula_rows, item->name);
+        if (row == NULL)
+            return err_set(err,
+                           "knows no \"%.60s\"; it has first, factor, max, limit, jitter",
+                           item->name);
+        if (opt_set(row, &f, item, err) != 0)
+            return err_in(err, row->name);
+    }
+    if (f.max_ms < f.first_ms)
+        return err_set(err, "has a max that is shorter than first");
+    *p = (struct retry_policy){.first_ms = f.first_ms,
+                               .factor = f.factor,
+                               .max_ms = f.max_ms,
+                               .limit = (unsigned)f.limit,
+                               .jitter = f.jitter};
+    return 0;
+}
+
+int opt_set_retry(const struct opt *row, void *field, const struct opt_value *v,
+                  struct err *err)
+{
+    struct retry_policy p = {0};
+    const struct opt_value none = {.kind = OPT_IS_LIST};
+    int rc;
+
+    (void)row;
+    if (v->kind == OPT_IS_STR && strcmp(v->str, OPT_RETRY_NEVER) == 0)
+        rc = by_list(&none, &p, err);
+    else if (v->kind == OPT_IS_LIST)
+        rc = by_list(v, &p, err);
+    else if (v->kind == OPT_IS_GROUP)
+        rc = by_formula(v, &p, err);
+    else
+        rc = err_set(err, OPT_RETRY_FORMS);
+    if (rc != 0)
+        return -1;
+    retry_free(field);
+    *(struct retry_policy *)field = p;
+    return 0;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * httpd_parts.h - what the files of the HTTP server share; nobody else includes it.
+ *
+ * httpd.c runs the library on the loop and keeps the times of connections, httpd_read.c
+ * reads a request until its handler has it, httpd_frame.c judges its head, httpd_guard.c
+ * who asks, httpd_refuse.c says no, httpd_req.c holds requests and their answers,
+ * httpd_gone.c sees clients leave, httpd_live.c takes new options, httpd_tls.c has the
+ * certificates.
+ */
+#ifndef BRIDGE_HTTPD_PARTS_H
+#define BRIDGE_HTTPD_PARTS_H
+
+#include "bridge/base/log.h"
+#include "bridge/httpd/httpd.h"
+#include "bridge/httpd/httpd_route.h"
+#include "bridge/httpd/httpd_tls.h"
+
+#include <microhttpd.h>
+
+struct httpd_row {
+    struct httpd_pattern pattern;
+    const struct httpd_route *route;
+    void *arg;
+    bool gone;
+};
+
+enum httpd_conn_state { NEW, READING, WAITING, ANSWERING, IDLE, CLOSING, CONN_STATES };
+
+struct httpd_conn {
+    struct httpd_conn *prev, *next; /* in the list of its state */
+    struct httpd *h;
+    struct httpd_req *req; /* NULL between requests */
+    int64_t deadline_ms;   /* monotonic; counts where its state has a limit */
+    int64_t came_bytes;    /* of a body, since deadline_ms was set */
+    int64_t requests;      /* begun */
+    struct httpd_tls *tls; /* NULL: plain */
+    void *session;         /* the library's TLS session */
+    struct httpd_tls_wire wire;
+    struct buf names; /* in the client's certificate, once they were asked for */
+    bool named;
+    enum httpd_conn_state state;
+    int fd;
+};
+
+/* The connections of one state, by the time they entered it: by their deadlines, too. */
+struct httpd_conns {
+    struct httpd_conn *first, *last;
+};
+
+struct httpd_rest { /* of httpd_serve_rest(); handle NULL: none */
+    void (*handle)(void *arg, struct httpd_req *req);
+    void *arg;
+    bool gone;
+};
+
+enum httpd_stage { HEAD, BODY, HANDED, SUSPENDED, ANSWERED };
+enum httpd_refusal {
+    NOT_REFUSED,
+    BAD_PATH,
+    NO_PATH,
+    NO_METHOD,
+    NOT_HERE,
+    NO_TOKEN,
+    BAD_TOKEN,
+    NO_ROLE,
+    OTHER_SITE,
+    TOO_LARGE,
+    CROWDED,
+    DRAINED,
+    /* in the midst of a request: */
+    HEAD_TOO_LARGE,
+    BAD_FRAMING,
+    TIMED_OUT,
+    /* before one: */
+    NO_REQUEST,
+    REFUSALS
+};
+
+enum { HTTPD_REST = -1, HTTPD_WHO_SIZE = 65 /* names of a configuration are 64 */ };
+
+struct httpd_note { /* a decoded parameter of the query */
+    struct httpd_note *next;
+    char text[];
+};
+
+struct httpd_req {
+    struct httpd *h;
+    struct httpd_conn *conn;
+    struct MHD_Connection *mc;     /* NULL: the connection is gone */
+    struct MHD_Response *response; /* ours until it is queued */
+    enum httpd_stage stage;
+    enum httpd_refusal refusal;
+    unsigned status;
+    unsigned took_n;
+    bool has_query;
+    long row; /* index in h->rows, or HTTPD_REST */
+    const char *method;
+    struct slice path; /* as it came */
+    struct slice took[HTTPD_TOOK_MAX];
+    size_t target_n; /* bytes of the request line's target */
+    int64_t discarded;
+    char who[HTTPD_WHO_SIZE]; /* "": nobody in particular */
+    struct buf body;
+    struct buf query; /* a copy: the library cuts the original to pieces */
+    struct buf room;  /* where an escaped path is decoded */
+    struct buf extra; /* headers of the answer: name NUL value NUL ... */
+    struct httpd_note *notes;
+    struct httpd_req *next_idle;
+    void (*on_gone)(void *arg); /* not NULL: its descriptor is in h->gone_fd */
+    void *gone_arg;
+};
+
+struct httpd {
+    struct MHD_Daemon *mhd;
+    struct httpd_opts opts; /* listen is NULL; the files' names are copies */
+    int64_t bodies_max_bytes;
+    struct httpd_tls *tls;     /* for new connections; NULL: plain */
+    struct httpd_tls *renewed; /* while all are read again */
+    const struct tokens *tokens;
+    unsigned roles;              /* of the rows that are served here: 1 << role */
+    struct httpd *twin;          /* gets the same rows */
+    struct httpd *before, *next; /* in the list of all */
+    struct log_limit turned_away;
+    struct watch *watch;
+    struct turn_hook *hook;
+    struct timer *more;  /* the library has more to do at once */
+    struct timer *sweep; /* deadlines; at rest while no connection has one */
+    struct httpd_conns conns[CONN_STATES];
+    int64_t now_ms; /* monotonic, when the library was last run */
+    struct httpd_row *rows;
+    size_t rows_n;
+    struct httpd_rest rest;
+    httpd_refuse_cb *shape; /* NULL: httpd_error() */
+    void *shape_arg;
+    int gone_fd; /* epoll: clients that may leave while they wait; -1: none yet */
+    struct watch *gone_watch;
+    struct httpd_req *idle;
+    unsigned idle_n;
+    int fd;
+    struct log_limit starved;
+    uint64_t moves; /* of TLS, and calls of ours by the library */
+    bool moved;     /* there is a connection, or was one in this run */
+    bool rerun;     /* the library must run before the loop waits */
+    bool draining;
+    bool running; /* inside the library */
+};
+
+/* --- httpd.c --- */
+struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc);
+/* From now on the limit of that state counts. WAITING and CLOSING have none. */
+void httpd_conn_enter(struct httpd_conn *conn, enum httpd_conn_state state);
+
+/* --- httpd_read.c: what the library calls --- */
+void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc);
+enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const char *url,
+                                 const char *method, const char *version,
+                                 const char *bytes, size_t *n, void **context);
+void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
+                        enum MHD_RequestTerminationCode why);
+
+/* --- httpd_frame.c --- */
+struct httpd_frame {
+    unsigned lines;  /* fields, and parameters of the query */
+    unsigned fields; /* of the head */
+    unsigned lengths, codings, hosts;
+    int64_t length; /* Content-Length; 0: none */
+    bool bad, expects;
+    const char *end; /* of the last value */
+};
+/* What the head says about itself. f->bad: it could be read in another way than ours. */
+void httpd_frame_read(const struct httpd_req *req, const char *url, const char *method,
+                      const char *version, struct httpd_frame *f);
+
+/* --- httpd_guard.c --- */
+/* May whoever asks have a row of that role, here? */
+enum httpd_refusal httpd_guard(struct httpd_req *req, enum httpd_role role);
+bool httpd_changes_state(const char *method);
+/* Logs what an operator did, now that it is done: it is looked for afterwards. */
+void httpd_tell(const struct httpd_req *req);
+
+/* --- httpd_live.c --- */
+void httpd_live_add(struct httpd *h);
+void httpd_live_del(struct httpd *h);
+/* What may change while it runs; the files are not read. */
+void httpd_set(struct httpd *h, const struct httpd_opts *opts);
+
+/* --- httpd_refuse.c --- */
+/* Answers with what req->refusal says, before it returns. */
+void httpd_refuse(struct httpd_req *req);
+/* Writes a whole answer past the library, which cannot answer in the midst of a request.
+ * Nothing else is under way: an answer is queued only when the request has been read. */
+void httpd_refuse_raw(const struct httpd_conn *conn, enum httpd_refusal what);
+void httpd_count(enum httpd_refusal what);
+
+/* --- httpd_gone.c --- */
+/* Nobody will be told any more that the client of req left. Before the request is
+ * answered and before its descriptor is closed. */
+void httpd_gone_forget(struct httpd_req *req);
+void httpd_gone_stop(struct httpd *h);
+
+/* --- httpd_req.c --- */
+struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
+                                struct MHD_Connection *mc);
+void httpd_req_add_body(struct httpd_req *req, const char *bytes, size_t n);
+void httpd_req_drop_body(struct httpd_req *req);
+/* It waits, perhaps for long: gives back buffers that hold nothing. */
+void httpd_req_settle(struct httpd_req *req);
+/* The library is through with it: kept for the next one. */
+void httpd_req_done(struct httpd *h, struct httpd_req *req);
+void httpd_req_free(struct httpd_req *req);
+/* Hands the answer to the library. */
+enum MHD_Result httpd_req_queue(struct httpd_req *req);
+
+#endif

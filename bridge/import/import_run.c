@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * import_run.c - one import from its start to its table: the configuration, tarry's store
+ * and routes without sources, sinks or claims, the original's Redis, the importer.
+ */
+#include "bridge/bridge.h"
+#include "bridge/core.h"
+#include "bridge/import/import_parts.h"
+#include "bridge/import/redis_ask.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <sysexits.h>
+
+enum { EXIT_LEFT_OVER = 1, UP_MAX_MS = 10 * 1000 };
+enum { PATIENCE_MS = 60 * 1000, LAST_PATIENCE_MS = 3 * 1000 };
+
+/* --- the table --- */
+
+static const struct {
+    const char *text;
+    bool unreadable; /* it should have been a job */
+} skips[IMPORT_SKIPS] = {
+    [IMPORT_NO_BODY] = {"gone", false},
+    [IMPORT_EXPIRED] = {"expired", false},
+    [IMPORT_ENDED] = {"ended", false},
+    [IMPORT_UNREADABLE] = {"unreadable", true},
+    [IMPORT_NO_ROUTE] = {"no route takes it", true},
+    [IMPORT_TOO_LARGE] = {"larger than daemon.job_max", true},
+    [IMPORT_BAD_NAME] = {"its id or topic is empty or too long", true},
+};
+
+static void print_row(const char *text, uint64_t n)
+{
+    printf("%-40s %10" PRIu64 "\n", text, n);
+}
+
+static uint64_t print_table(const struct import *im)
+{
+    static const char *const moved[IMPORT_STATES] = {"pending", "in flight",
+                                                     "lost there, found again", "dead"};
+    const struct import_counts *n = &im->counts;
+    uint64_t unreadable = 0;
+    puts(im->order->dry_run ? "would be moved" : "moved");
+    for (unsigned i = 0; i < IMPORT_STATES; i++)
+        print_row(moved[i], n->moved[i]);
+    if (n->shelved > 0)
+        print_row("tokens and limits", n->shelved);
+    if (!im->order->dry_run)
+        print_row("already there", n->before + n->shelved_before);
+    for (unsigned i = 0; i < IMPORT_SKIPS; i++) {
+        char text[64];
+        snprintf(text, sizeof(text), "skipped: %s", skips[i].text);
+        if (n->skipped[i] > 0)
+            print_row(text, n->skipped[i]);
+        unreadable += skips[i].unreadable ? n->skipped[i] : 0;
+    }
+    return unreadable;
+}
+
+/* --- start and end --- */
+
+/* Finds the one of that type, or the named one. */
+static int find_source(const struct import_order *order, const struct conf *conf,
+                       size_t *found, struct err *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < conf->source_count; i++) {
+        const struct conf_source *c = conf->sources[i];
+        if (strcmp(c->ops->name, order->type) != 0 ||
+            (order->source && strcmp(c->name, order->source) != 0))
+            continue;
+        *found = i;
+        n++;
+    }
+    if (n == 0)
+        return err_set(err, "%s has no source%s%.60s of type \"%.60s\"", order->conf_file,
+                       order->source ? " " : "", order->source ? order->source : "",
+                       order->type);
+    if (n > 1)
+        return err_set(err, "there are several sources of type \"%s\": --source NAME",
+                       order->type);
+    if (conf->sources[*found]->ops->import == NULL)
+        return err_set(err, "nothing can be moved over into a source of type \"%s\"",
+                       order->type);
+    return 0;
+}
+
+/* Gives an exit code. */
+static int start(struct import *im, struct err *err)
+{
+    size_t source = 0;
+    if (find_source(im->order, im->bridge->conf, &source, err) < 0)
+        return EX_CONFIG;
+    int code = tool_start(&im->tool, UP_MAX_MS, err);
+    if (code == EX_OK)
+        im->src = im->bridge->sources[source];
+    return code;
+}
+
+/* The original's Redis; TLS as for tarry's own. */
+static int start_ask(struct import *im, struct err *err)
+{
+    struct redis_conf conf = core_redis_conf(&im->bridge->conf->redis, "tarry import");
+    if (redis_url_parse(im->order->url, &conf.url, err) < 0) {
+        im->misused = true;
+        return err_in(err, "the original's Redis");
+    }
+    if (conf.url.kind != REDIS_ONE) {
+        im->misused = true;
+        redis_url_free(&conf.url);
+        return err_set(err,
+                       "the original's Redis: the import reads from one server only; "
+                       "give its own address, redis://HOST:PORT/DB");
+    }
+    im->ask = ask_open(&conf, err);
+    redis_url_free(&conf.url);
+    return im->ask ? 0 : err_in(err, "the original's Redis");
+}
+
+/* Undoes any part of start(). */
+static void release(struct import *im)
+{
+    ask_close(im->ask);
+    import_seen_free(im->seen);
+    tool_end(&im->tool);
+}
+
+static int move(struct import *im, struct err *err)
+{
+    im->seen = import_seen_new();
+    im->started_ms = import_now_ms(im);
+    im->heard_ms = loop_mono_ms();
+    im->patience_ms = PATIENCE_MS;
+    if (im->src->ops->import(im->src, im->src->self, im, err) < 0)
+        return -1;
+    return import_flush(im, err);
+}
+
+static int run(struct import *im)
+{
+    struct err err = {""};
+    int code = start(im, &err);
+    if (code == 0 && start_ask(im, &err) < 0)
+        code = im->misused ? EX_USAGE : EX_UNAVAILABLE;
+    if (code != 0) {
+        fprintf(stderr, "tarry import: %s\n", err.text);
+        return code;
+    }
+    bool whole = move(im, &err) == 0;
+    if (im->misused) {
+        fprintf(stderr, "tarry import: %s\n", err.text);
+        return EX_USAGE;
+    }
+    struct err second;
+    im->patience_ms = LAST_PATIENCE_MS;
+    if (!whole)
+        import_flush(im, &second); /* what is on its way is counted, too */
+    uint64_t unreadable = print_table(im);
+    if (whole)
+        return unreadable > 0 ? EXIT_LEFT_OVER : EX_OK;
+    fprintf(stderr, "tarry import: not all was moved: %s\n", err.text);
+    return EX_UNAVAILABLE;
+}
+
+int import_run(const struct import_order *order)
+{
+    struct bridge bridge = {.only_looks = order->dry_run};
+    struct import im = {.order = order, .bridge = &bridge, .tool = {.bridge = &bridge}};
+    bridge.conf = conf_open(order->conf_file);
+    if (bridge.conf == NULL)
+        return EX_CONFIG;
+    log_set_level(LOG_WARN);
+    loop_init();
+    int code = run(&im);
+    release(&im);
+    conf_free(bridge.conf);
+    loop_fini();
+    return code;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * compat.c - the headers of other schedulers, set by set; see delay.h.
+ *
+ * A set counts only at sources that ask for it. What a header counts in is the set's rule
+ * and never guessed from its size. What we can't do as the original does is refused, not
+ * left out (compat_repeat.c has the repetitions).
+ *
+ * - rabbitmq: rabbitmq-delayed-message-exchange. x-delay, which is ours as well; the set
+ *   lets a negative one be at once (delay_value.c).
+ *
+ * - emqx: EMQX, Delayed Publish. $delayed/N/topic, which sources/mqtt_topic.c reads.
+ *
+ * - etf1: etf1/kafka-message-scheduler, README and schedule/kafka. The record's key
+ *   names the schedule, a later one takes its place, a null value deletes it.
+ *
+ * - nats: NATS ADR-51, message scheduler, with the time zones of server 2.14.
+ *
+ * - artemis: ActiveMQ Artemis (_AMQ_SCHED_DELIVERY; Stomp's AMQ_SCHEDULED_TIME) and
+ *   Classic, "Delay and Schedule Message Delivery" and JobSchedulerImpl.
+ *
+ * - dapr: Dapr's pubsub.pulsar, and Pulsar. RFC 3339 and durations of Go, or ms.
+ *
+ * - qstash: Upstash QStash. Delay, retry, deduplication, schedules.
+ *
+ * - karafka: Karafka's scheduled messages, envelope schema 1. As etf1, with a type.
+ */
+#include "bridge/base/when.h"
+#include "bridge/job/delay_parts.h"
+
+enum set { /* as bits, in the order of set_names */
+           RABBITMQ = 1,
+           EMQX = 2,
+           ETF1 = 4,
+           NATS = 8,
+           ARTEMIS = 16,
+           DAPR = 32,
+           QSTASH = 64,
+           KARAFKA = 128
+};
+static const char set_names[] =
+    "rabbitmq, emqx, etf1, nats, artemis, dapr, qstash, karafka";
+
+unsigned delay_compat(const char *name)
+{
+    const size_t n = strlen(name);
+    unsigned bit = RABBITMQ;
+    for (const char *p = set_names; *p != '\0'; bit <<= 1) {
+        size_t length = strcspn(p, ",");
+        if (length == n && memcmp(p, name, n) == 0)
+            return bit;
+        p += length;
+        p += strspn(p, ", ");
+    }
+    return 0;
+}
+
+const char *delay_compat_names(void)
+{
+    return set_names;
+}
+
+/* --------------------------------------------------------------------- values */
+
+/* An integer that counts in units of unit_ms, as an instant since 1970. */
+static int parse_epoch(struct slice value, int64_t unit_ms, int64_t *ms, struct err *err)
+{
+    const char *unit = unit_ms == 1 ? "ms" : "seconds";
+    int64_t n = 0;
+    if (delay_whole_number(value, &n) < 0)
+        return err_set(err, "not a whole number; write the %s since 1970", unit);
+    if (n > WHEN_LAST_MS / unit_ms)
+        return err_set(err, "after the year 9999; this header counts %s since 1970",
+                       unit);
+    *ms = n * unit_ms;
+    return 0;
+}
+
+static int parse_at_s(struct delay_scan *s, struct slice value, struct err *err)
+{
+    return parse_epoch(value, 1000, &s->at_ms, err);
+}
+
+static int parse_at_ms(struct delay_scan *s, struct slice value, struct err *err)
+{
+    return parse_epoch(value, 1, &s->at_ms, err);
+}
+
+static int parse_at_ms_or_date(struct delay_scan *s, struct slice value, struct err *err)
+{
+    int64_t n;
+    if (delay_whole_number(value, &n) == 0 || (value.n > 0 && value.p[0] == '-'))
+        return parse_at_ms(s, value, err);
+    return when_instant_ms(value, &s->at_ms, err);
+}
+
+static int parse_ms(struct delay_scan *s, struct slice value, struct err *err)
+{
+    if (delay_whole_number(value, &s->after_ms) < 0)
+        return err_set(err, "not a whole number of ms; write 30000 for 30 seconds");
+    return 0;
+}
+
+static int parse_duration(struct delay_scan *s, struct slice value, struct err *err)
+{
+    return when_duration_ms(value, WHEN_NO_UNIT, &s->after_ms, err);
+}
+
+static int parse_key(struct delay_scan *s, struct slice value, struct err *err)
+{
+    (void)err;
+    s->out->key = value;
+    return 0;
+}
+
+/* Upstash-Retries: those after the first attempt. */
+static int parse_retries(struct delay_scan *s, struct slice value, struct err *err)
+{
+    return delay_set_attempts(s, value, 1, err);
+}
+
+static int parse_source_type(struct delay_scan *s, struct slice value, struct err *err)
+{
+    static const struct {
+        const char *name;
+        enum delay_op op;
+    } types[] = {{"schedule", DELAY_REPLACE},
+                 {"cancel", DELAY_CANCEL},
+                 {"tombstone", DELAY_CANCEL}};
+    for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (slice_is(value, types[i].name)) {
+            s->out->op = types[i].op;
+            return 0;
+        }
+    return err_set(err, "not a type; write schedule, cancel or tombstone");
+}
+
+static int parse_period(struct delay_scan *s, struct slice value, struct err *err)
+{
+    if (delay_whole_number(value, &s->amq_period_ms) < 0)
+        return err_set(err, "not a whole number of ms; write 60000 for a minute");
+    return 0;
+}
+
+/* Any negative number is without end, as in ActiveMQ. */
+static int parse_rounds(struct delay_scan *s, struct slice value, struct err *err)
+{
+    bool endless = value.n > 0 && value.p[0] == '-';
+    struct slice digits = {value.p + endless, value.n - endless};
+    if (delay_whole_number(digits, &s->amq_rounds) < 0 || s->amq_rounds == INT64_MAX)
+        return err_set(err, "not a whole number; write how often it is sent again");
+    if (endless && s->amq_rounds > 0)
+        s->amq_rounds = -1;
+    return 0;
+}
+
+/* ---------------------------------------------------------------------- table */
+
+#define NAME(lit) SLICE_LIT(lit)
+static const struct delay_row rows[] = {
+    {NAME("scheduler-epoch"), SLOT_AT, ROW_NUMBER, ETF1, parse_at_s, "bad-delay"},
+    {NAME("scheduler-target-topic"), SLOT_TO, 0, ETF1, delay_parse_to, "bad-target"},
+    {NAME("scheduler-target-key"), SLOT_KEY, 0, ETF1, parse_key, NULL},
+    {NAME("scheduler-timestamp"), SLOT_OURS, 0, ETF1, NULL, NULL},
+    {NAME("scheduler-topic"), SLOT_OURS, 0, ETF1, NULL, NULL},
+    {NAME("scheduler-key"), SLOT_OURS, 0, ETF1, NULL, NULL},
+
+    {NAME("Nats-Schedule"), SLOT_NATS, 0, NATS, NULL, NULL},
+    {NAME("Nats-Schedule-Time-Zone"), SLOT_NATS_ZONE, 0, NATS, NULL, NULL},
+    {NAME("Nats-Schedule-Source"), SLOT_NATS_SAMPLE, 0, NATS, NULL, NULL},
+    {NAME("Nats-Schedule-Target"), SLOT_TO, 0, NATS, delay_parse_to, "bad-target"},
+    /* How long the stream keeps what was delivered, and where it puts it. */
+    {NAME("Nats-Schedule-TTL"), SLOT_OURS, 0, NATS, NULL, NULL},
+    {NAME("Nats-Schedule-Rollup"), SLOT_OURS, 0, NATS, NULL, NULL},
+    {NAME("Nats-Schedule-Next"), SLOT_OURS, 0, NATS, NULL, NULL},
+    {NAME("Nats-Scheduler"), SLOT_OURS, 0, NATS, NULL, NULL},
+
+    {NAME("_AMQ_SCHED_DELIVERY"), SLOT_AT, ROW_NUMBER, ARTEMIS, parse_at_ms, "bad-delay"},
+    {NAME("AMQ_SCHEDULED_TIME"), SLOT_AT, ROW_NUMBER, ARTEMIS, parse_at_ms, "bad-delay"},
+    {NAME("AMQ_SCHEDULED_DELAY"), SLOT_AFTER, ROW_NUMBER, ARTEMIS, parse_ms, "bad-delay"},
+    {NAME("AMQ_SCHEDULED_PERIOD"), SLOT_AMQ_PERIOD, ROW_NUMBER, ARTEMIS, parse_period,
+     "bad-repeat"},
+    {NAME("AMQ_SCHEDULED_REPEAT"), SLOT_AMQ_REPEAT, ROW_NUMBER, ARTEMIS, parse_rounds,
+     "bad-repeat"},
+    {NAME("AMQ_SCHEDULED_CRON"), SLOT_AMQ_CRON, 0, ARTEMIS, NULL, NULL},
+
+    {NAME("deliverAt"), SLOT_AT, ROW_NUMBER, DAPR, parse_at_ms_or_date, "bad-delay"},
+    {NAME("deliverAfter"), SLOT_AFTER, 0, DAPR, parse_duration, "bad-delay"},
+
+    {NAME("Upstash-Delay"), SLOT_AFTER, 0, QSTASH, parse_duration, "bad-delay"},
+    {NAME("Upstash-Not-Before"), SLOT_AT, ROW_NUMBER, QSTASH, parse_at_s, "bad-delay"},
+    {NAME("Upstash-Retries"), SLOT_ATTEMPTS, ROW_NUMBER, QSTASH, parse_retries,
+     "bad-retry"},
+    {NAME("Upstash-Deduplication-Id"), SLOT_ID, 0, QSTASH, delay_parse_id, "bad-id"},
+    {NAME("Upstash-Cron"), SLOT_UPSTASH_CRON, 0, QSTASH, NULL, NULL},
+
+    {NAME("schedule_target_epoch"), SLOT_AT, ROW_NUMBER, KARAFKA, parse_at_s,
+     "bad-delay"},
+    {NAME("schedule_target_topic"), SLOT_TO, 0, KARAFKA, delay_parse_to, "bad-target"},
+    {NAME("schedule_target_key"), SLOT_KEY, 0, KARAFKA, parse_key, NULL},
+    {NAME("schedule_source_type"), SLOT_OP, 0, KARAFKA, parse_source_type, "bad-op"},
+};
+#undef NAME
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]), NAME_MIN = 9, NAME_MAX = 24 };
+
+/* All others of Karafka's envelope: the partition to go to, versions, offsets. */
+static const struct delay_row karafka_other = {
+    SLICE_LIT("schedule_"), SLOT_OURS, 0, KARAFKA, NULL, NULL};
+
+static bool begins(struct slice s, struct slice with)
+{
+    return s.n >= with.n && strncasecmp(s.p, with.p, with.n) == 0;
+}
+
+const struct delay_row *compat_row_of(struct slice name, unsigned sets)
+{
+    if (name.n < NAME_MIN || strchr("aAdDnNsSuU_", name.p[0]) == NULL)
+        return NULL;
+    for (const struct delay_row *row = rows; name.n <= NAME_MAX && row < rows + ROW_COUNT;
+         row++)
+        if (row->name.n == name.n && row->set & sets && begins(name, row->name))
+            return row;
+    if (sets & KARAFKA && begins(name, karafka_other.name))
+        return &karafka_other;
+    return NULL;
+}
+
+/* -------------------------------------------------------------------- reading */
+
+/* The record's key is the schedule, and the target's key, or none, that of the message.
+ */
+static void settle_keyed(struct delay_scan *s, const struct job *job, unsigned sets)
+{
+    struct delay_read *out = s->out;
+
+    s->keyed = true;
+    if ((s->seen & SLOT_BIT(SLOT_KEY)) == 0)
+        out->key = SLICE_LIT("");
+    if (s->seen & SLOT_BIT(SLOT_OP))
+        return;
+    bool deleted = sets & ETF1 && job->tombstone && (s->own & SLOT_TIMES) == 0;
+    out->op = deleted ? DELAY_CANCEL : DELAY_REPLACE;
+}
+
+void compat_read(struct delay_scan *s, const struct job *job)
+{
+    unsigned sets = 0; /* of which the message has headers */
+
+    s->own = s->seen;
+    unsigned beaten = s->own & SLOT_TIMES ? SLOT_TIMES : 0;
+    if (s->own & SLOT_BIT(SLOT_REPEAT))
+        beaten |= SLOT_BIT(SLOT_AMQ_CRON) | SLOT_BIT(SLOT_AMQ_PERIOD) |
+                  SLOT_BIT(SLOT_AMQ_REPEAT) | SLOT_BIT(SLOT_UPSTASH_CRON);
+    for (unsigned i = 0; i < job->header_count; i++) {
+        const struct delay_row *row =
+            compat_row_of(job->headers[i].name, s->rules->compat);
+        if (row == NULL || row->slot == SLOT_OURS)
+            continue;
+        sets |= row->set;
+        if ((s->seen | beaten) & SLOT_BIT(row->slot))
+            continue;
+        s->held[row->slot] = &job->headers[i];
+        delay_read_one(s, row, &job->headers[i]);
+    }
+    if (sets & (ETF1 | KARAFKA))
+        settle_keyed(s, job, sets);
+    if (s->out->reason == NULL) /* what did not parse is not put together */
+        compat_settle_repeat(s);
+}

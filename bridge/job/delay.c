@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * delay.c - control headers by table; see delay.h.
+ *
+ * The headers are walked once. What needs two of them (due time, expiry) is put together
+ * afterwards, so that their order in the message does not matter.
+ */
+#include "bridge/base/when.h"
+#include "bridge/conf/opt.h"
+#include "bridge/job/delay_parts.h"
+
+#include <stdio.h>
+
+enum {
+    SHOWN_MAX = 40,           /* bytes of an offending value that are shown */
+    SKEW_MAX_MS = 3600 * 1000 /* by which a producer's clock may run ahead of ours */
+};
+
+/* ---------------------------------------------------------------------- table */
+
+static const struct delay_row rows[] = {
+    {SLICE_LIT("deliver-after"), SLOT_AFTER, ROW_NUMBER, 0, delay_parse_after,
+     "bad-delay"},
+    {SLICE_LIT("delay"), SLOT_AFTER, ROW_NUMBER, 0, delay_parse_after, "bad-delay"},
+    {SLICE_LIT("deliver-at"), SLOT_AT, ROW_NUMBER, 0, delay_parse_at, "bad-delay"},
+    {SLICE_LIT("x-delay"), SLOT_X_DELAY, ROW_NUMBER, 0, delay_parse_x_delay, "bad-delay"},
+    {SLICE_LIT("deliver-before"), SLOT_BEFORE, ROW_NUMBER, 0, delay_parse_before,
+     "bad-delay"},
+    {SLICE_LIT("delay-id"), SLOT_ID, ROW_FIXED, 0, delay_parse_id, "bad-id"},
+    {SLICE_LIT("delay-op"), SLOT_OP, 0, 0, delay_parse_op, "bad-op"},
+    {SLICE_LIT("delay-to"), SLOT_TO, 0, 0, delay_parse_to, "bad-target"},
+    {SLICE_LIT("delay-retry"), SLOT_RETRY, 0, 0, delay_parse_retry, "bad-retry"},
+    {SLICE_LIT("delay-attempts"), SLOT_ATTEMPTS, ROW_NUMBER, 0, delay_parse_attempts,
+     "bad-retry"},
+    {SLICE_LIT("delay-repeat"), SLOT_REPEAT, 0, 0, delay_parse_repeat, "bad-repeat"},
+    {SLICE_LIT("delay-repeat-count"), SLOT_REPEAT_COUNT, ROW_NUMBER, 0,
+     delay_parse_repeat_count, "bad-repeat"},
+    {SLICE_LIT("delay-repeat-until"), SLOT_REPEAT_UNTIL, ROW_NUMBER, 0,
+     delay_parse_repeat_until, "bad-repeat"},
+    {SLICE_LIT("delay-hops"), SLOT_HOPS, ROW_FIXED, 0, delay_parse_hops, "loop"},
+    {SLICE_LIT("delay-due"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-emitted"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-attempt"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-source"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-replays"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-run"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-route"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-reason"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-error"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-status"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-attempts"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-first"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-last"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+};
+enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]), NAME_MIN = 5, NAME_MAX = 19 };
+
+/* By standard name. Called for each header of each job: nearly all leave at the first
+ * letter, most others at the length. */
+static const struct delay_row *row_of(struct slice name)
+{
+    if (name.n < NAME_MIN || name.n > NAME_MAX)
+        return NULL;
+    char first = (char)(name.p[0] | 0x20);
+    if (first != 'd' && first != 'x')
+        return NULL;
+    for (const struct delay_row *row = rows; row < rows + ROW_COUNT; row++)
+        if (row->name.n == name.n && strncasecmp(row->name.p, name.p, name.n) == 0)
+            return row;
+    return NULL;
+}
+
+/* delay-id has a name of its own on the way out, and may yet be renamed on the way in. */
+static bool is_renamable(const struct delay_row *row)
+{
+    return row->slot != SLOT_OURS && row->slot != SLOT_HOPS;
+}
+
+/* The header that a source calls by this name. */
+static const struct delay_row *row_at_source(struct slice name,
+                                             const struct delay_rules *rules)
+{
+    const struct delay_row *row = row_of(name);
+    const struct opt_pairs *rename = rules->rename;
+    if (rename == NULL)
+        return row;
+    for (size_t i = 0; i < rename->n; i++) {
+        const struct delay_row *renamed = row_of(slice_of(rename->v[i].name));
+        if (renamed == NULL || !is_renamable(renamed))
+            continue;
+        if (slice_is_nocase(name, rename->v[i].value))
+            return renamed;
+        if (renamed == row)
+            row = NULL; /* its standard name is a common header here */
+    }
+    return row;
+}
+
+bool delay_is_control(struct slice name, const struct delay_rules *rules)
+{
+    const struct delay_row *standard = row_of(name);
+    return (standard && standard->flags & ROW_FIXED) ||
+           row_at_source(name, rules) != NULL ||
+           (rules->compat && compat_row_of(name, rules->compat) != NULL);
+}
+
+bool delay_may_rename(const char *standard_name)
+{
+    const struct delay_row *row = row_of(slice_of(standard_name));
+    return row && is_renamable(row);
+}
+
+/* -------------------------------------------------------------------- reading */
+
+/* Value as shown to a person: printable ASCII as it is, all else as \xNN. */
+static void show(struct slice value, char out[SHOWN_MAX + 4])
+{
+    size_t n = 0, i = 0;
+    for (; i < value.n; i++) {
+        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): n is 0 where p is NULL
+        unsigned char c = (unsigned char)value.p[i];
+        bool plain = c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+        if (n + (plain ? 1 : 4) > SHOWN_MAX)
+            break;
+        if (plain)
+            out[n++] = (char)c;
+        else
+            n += (size_t)snprintf(out + n, 5, "\\x%02x", c);
+    }
+    snprintf(out + n, 4, "%s", i < value.n ? "..." : "");
+}
+
+void delay_refuse(struct delay_read *out, const char *reason, const struct header *header,
+                  const char *text)
+{
+    char shown[SHOWN_MAX + 4];
+    if (out->reason)
+        return;
+    out->reason = reason;
+    show(header->value, shown);
+    snprintf(out->why, sizeof(out->why), "%.*s \"%s\": %.120s",
+             (int)(header->name.n < 30 ? header->name.n : 30), header->name.p, shown,
+             text);
+}
+
+void delay_read_one(struct delay_scan *s, const struct delay_row *row,
+                    const struct header *header)
+{
+    struct header read = *header;
+    char digits[DELAY_DIGITS];
+    struct err err = {""};
+
+    if (read.value.p == NULL)
+        read.value = SLICE_LIT("");
+    if (row->flags & ROW_NUMBER && s->rules->binary_ints)
+        read.value = delay_integer(read.value, digits);
+    s->seen |= SLOT_BIT(row->slot);
+    if (row->parse && row->parse(s, read.value, &err) < 0)
+        delay_refuse(s->out, row->reason, &read, err.text);
+}
+
+/* What the source itself knows, under whatever names it gives the headers. */
+static void read_source(struct delay_scan *s, const struct job *job)
+{
+    const struct header known[] = {{SLICE_LIT("deliver-after"), job->after},
+                                   {SLICE_LIT("deliver-at"), job->at}};
+    for (unsigned i = 0; i < 2; i++) {
+        if (known[i].value.p == NULL)
+            continue;
+        delay_read_one(s, row_of(known[i].name), &known[i]);
+        s->decided = true;
+    }
+}
+
+static bool is_time(const struct delay_row *row)
+{
+    return (SLOT_BIT(row->slot) & SLOT_TIMES) != 0;
+}
+
+static void read_headers(struct delay_scan *s, const struct job *job)
+{
+    for (unsigned i = 0; i < job->header_count; i++) {
+        const struct delay_row *row = row_at_source(job->headers[i].name, s->rules);
+        if (row == NULL || row->parse == NULL || s->seen & SLOT_BIT(row->slot) ||
+            (s->decided && is_time(row)))
+            continue;
+        delay_read_one(s, row, &job->headers[i]);
+    }
+}
+
+static void too_long(struct delay_scan *s, int64_t now_ms)
+{
+    struct delay_read *out = s->out;
+    const int64_t max_ms = s->rules->max_delay_ms;
+
+    if (s->rules->clamp) {
+        out->clamped = true;
+        out->due_ms =
+            max_ms > 0 && max_ms < WHEN_LAST_MS - now_ms ? now_ms + max_ms : WHEN_LAST_MS;
+        return;
+    }
+    out->reason = "too-long";
+    snprintf(out->why, sizeof(out->why),
+             "due later than max_delay of %lld ms allows; ask for less, or raise it",
+             (long long)max_ms);
+}
+
+/* The delay counts from the record's timestamp: that is when the producer asked. */
+static void settle_relative(struct delay_scan *s, const struct job *job, int64_t now_ms,
+                            int64_t delay_ms)
+{
+    const int64_t max_ms = s->rules->max_delay_ms;
+    int64_t due_ms, last_ms = WHEN_LAST_MS;
+
+    if (__builtin_add_overflow(job->timestamp_ms > 0 ? job->timestamp_ms : now_ms,
+                               delay_ms, &due_ms))
+        due_ms = INT64_MAX;
+    if (max_ms > 0 && max_ms < WHEN_LAST_MS - now_ms - SKEW_MAX_MS)
+        last_ms = now_ms + max_ms + SKEW_MAX_MS;
+    if ((max_ms > 0 && delay_ms > max_ms) || due_ms > last_ms)
+        too_long(s, now_ms);
+    else
+        s->out->due_ms = due_ms;
+}
+
+static void settle_due(struct delay_scan *s, const struct job *job, int64_t now_ms)
+{
+    const int64_t max_ms = s->rules->max_delay_ms;
+
+    if (s->seen & SLOT_BIT(SLOT_AT)) {
+        if (max_ms > 0 && s->at_ms > now_ms && s->at_ms - now_ms > max_ms)
+            too_long(s, now_ms);
+        else
+            s->out->due_ms = s->at_ms > 0 ? s->at_ms : 0;
+    } else if (s->seen & SLOT_BIT(SLOT_AFTER)) {
+        settle_relative(s, job, now_ms, s->after_ms);
+    } else if (s->seen & SLOT_BIT(SLOT_X_DELAY)) {
+        settle_relative(s, job, now_ms, s->x_delay_ms);
+    } else if (s->rules->default_delay_ms > 0) {
+        settle_relative(s, job, now_ms, s->rules->default_delay_ms);
+    } else {
+        s->out->undelayed = true;
+    }
+}
+
+static void settle_expiry(struct delay_scan *s)
+{
+    int64_t ms = s->before_ms;
+    if ((s->seen & SLOT_BIT(SLOT_BEFORE)) == 0)
+        return;
+    if (s->before_is_relative &&
+        (__builtin_add_overflow(ms, s->out->due_ms, &ms) || ms > WHEN_LAST_MS))
+        ms = WHEN_LAST_MS;
+    s->out->expires_ms = ms > 0 ? ms : 1; /* 0 would be never */
+    s->out->expires_from_due = s->before_is_relative;
+}
+
+/* A null value is a payload like any other where the message says what it wants. */
+static bool is_cancel(const struct delay_scan *s, const struct job *job)
+{
+    return job->tombstone && (s->seen & (SLOT_TIMES | SLOT_BIT(SLOT_OP))) == 0 &&
+           s->out->repeat.p == NULL;
+}
+
+/* Which job is meant, and what becomes of it. */
+static void settle_name(struct delay_scan *s, const struct job *job)
+{
+    const struct header key = {SLICE_LIT("the key"), job->key};
+    struct delay_read *out = s->out;
+    bool cancel = is_cancel(s, job), nameless = out->id.n == 0 && job->id.n == 0;
+    struct err err = {""};
+
+    if (cancel)
+        out->op = DELAY_CANCEL;
+    if (nameless && job->key.n > 0 && (cancel || s->keyed || s->rules->key_is_id)) {
+        if (delay_parse_id(s, job->key, &err) < 0)
+            delay_refuse(out, "bad-id", &key, err.text);
+        return;
+    }
+    if (out->op == DELAY_ADD || !nameless || out->reason)
+        return;
+    out->reason = "bad-id";
+    snprintf(out->why, sizeof(out->why), "%s",
+             cancel ? "a null value cancels the job that delay-id or the key names; this "
+                      "record has neither"
+             : s->keyed ? "the key of the record names the job here; it has none"
+                        : "delay-op without delay-id; name the job that is meant");
+}
+
+static void settle_repeat(struct delay_read *out)
+{
+    if (out->repeat.p || (out->repeat_count == 0 && out->repeat_until_ms == 0) ||
+        out->reason)
+        return;
+    out->reason = "bad-repeat";
+    snprintf(out->why, sizeof(out->why),
+             "delay-repeat-count or -until without delay-repeat; say how it is repeated");
+}
+
+void delay_read(const struct job *job, const struct delay_rules *rules, int64_t now_ms,
+                struct delay_read *out)
+{
+    struct delay_scan s = {.rules = rules, .out = out};
+
+    *out = (struct delay_read){.due_ms = now_ms};
+    read_source(&s, job);
+    read_headers(&s, job);
+    if (rules->compat)
+        compat_read(&s, job);
+    if (out->reason)
+        return;
+    settle_name(&s, job);
+    settle_repeat(out);
+    if (out->op != DELAY_CANCEL && out->reason == NULL)
+        settle_due(&s, job, now_ms);
+    if (out->reason == NULL)
+        settle_expiry(&s);
+}

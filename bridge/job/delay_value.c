@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * delay_value.c - what the values of our own control headers mean; see delay_parts.h.
+ */
+#include "bridge/base/when.h"
+#include "bridge/job/delay_parts.h"
+#include "bridge/job/repeat.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum {
+    RETRY_NAME_MAX = 128,   /* bytes of delay-retry */
+    ATTEMPTS_MAX = 1000000, /* of delay-attempts */
+    INTEGER_BYTES = 8       /* of a binary integer */
+};
+
+int delay_whole_number(struct slice text, int64_t *n)
+{
+    int64_t v = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        if (text.p[i] < '0' || text.p[i] > '9')
+            return -1;
+        if (__builtin_mul_overflow(v, 10, &v) ||
+            __builtin_add_overflow(v, text.p[i] - '0', &v))
+            v = INT64_MAX;
+    }
+    *n = v;
+    return text.n > 0 ? 0 : -1;
+}
+
+static bool is_printable(struct slice text)
+{
+    for (size_t i = 0; i < text.n; i++)
+        if ((unsigned char)text.p[i] < 0x20 || text.p[i] == 0x7f)
+            return false;
+    return true;
+}
+
+int delay_check_text(struct slice value, size_t most, struct err *err)
+{
+    if (value.n == 0)
+        return err_set(err, "empty; leave the header out, or give it a value");
+    if (value.n > most)
+        return err_set(err, "%zu bytes; at most %zu are allowed", value.n, most);
+    if (!is_printable(value))
+        return err_set(err, "holds a control character; use printable ones");
+    return 0;
+}
+
+/* Eight bytes of text are text, "1h30m15s" too: as an integer they would lie beyond all
+ * dates, while each that can be meant has a first byte of 00 or ff. */
+struct slice delay_integer(struct slice value, char digits[DELAY_DIGITS])
+{
+    uint64_t bits = 0;
+    bool text = true;
+
+    if (value.n != INTEGER_BYTES)
+        return value;
+    for (size_t i = 0; i < INTEGER_BYTES; i++) {
+        unsigned char c = (unsigned char)value.p[i];
+        text = text && c >= 0x20 && c < 0x7f;
+        bits = bits << 8 | c;
+    }
+    if (text)
+        return value;
+    int n = snprintf(digits, DELAY_DIGITS, "%" PRId64, (int64_t)bits);
+    return (struct slice){digits, (size_t)n};
+}
+
+int delay_parse_after(struct delay_scan *s, struct slice value, struct err *err)
+{
+    return when_duration_ms(value, (enum when_unit)s->rules->bare_unit, &s->after_ms,
+                            err);
+}
+
+int delay_parse_at(struct delay_scan *s, struct slice value, struct err *err)
+{
+    return when_instant_ms(value, &s->at_ms, err);
+}
+
+/* RabbitMQ delivers a negative x-delay at once. They are common there: its plugin turns
+ * the sign round on the way out, and a consumer that sends the message again copies it.
+ */
+int delay_parse_x_delay(struct delay_scan *s, struct slice value, struct err *err)
+{
+    bool negative = value.n > 0 && value.p[0] == '-' &&
+                    (s->rules->compat & delay_compat("rabbitmq")) != 0;
+    struct slice digits = {value.p + negative, value.n - negative};
+    if (delay_whole_number(digits, &s->x_delay_ms) < 0)
+        return err_set(err, "not a whole number of ms; write 30000 for 30 seconds");
+    if (negative)
+        s->x_delay_ms = 0;
+    return 0;
+}
+
+/* An instant is all digits, or begins as a date does; all else is a duration. */
+int delay_parse_before(struct delay_scan *s, struct slice value, struct err *err)
+{
+    int64_t n;
+    if (delay_whole_number(value, &n) == 0 || (value.n > 4 && value.p[4] == '-'))
+        return when_instant_ms(value, &s->before_ms, err);
+    s->before_is_relative = true;
+    return when_duration_ms(value, WHEN_NO_UNIT, &s->before_ms, err);
+}
+
+int delay_parse_id(struct delay_scan *s, struct slice value, struct err *err)
+{
+    if (delay_check_text(value, DELAY_ID_MAX, err) < 0)
+        return -1;
+    s->out->id = value;
+    return 0;
+}
+
+int delay_parse_op(struct delay_scan *s, struct slice value, struct err *err)
+{
+    static const char *const names[] = {
+        [DELAY_ADD] = "add", [DELAY_REPLACE] = "replace", [DELAY_CANCEL] = "cancel"};
+    for (unsigned op = 0; op < sizeof(names) / sizeof(names[0]); op++)
+        if (slice_is_nocase(value, names[op])) {
+            s->out->op = (enum delay_op)op;
+            return 0;
+        }
+    return err_set(err, "not an operation; write add, replace or cancel");
+}
+
+int delay_parse_to(struct delay_scan *s, struct slice value, struct err *err)
+{
+    if (delay_check_text(value, JOB_TARGET_MAX, err) < 0)
+        return -1;
+    s->out->to = value;
+    return 0;
+}
+
+int delay_parse_retry(struct delay_scan *s, struct slice value, struct err *err)
+{
+    if (delay_check_text(value, RETRY_NAME_MAX, err) < 0)
+        return -1;
+    s->out->retry = value;
+    return 0;
+}
+
+int delay_set_attempts(struct delay_scan *s, struct slice value, int64_t more,
+                       struct err *err)
+{
+    int64_t n = 0;
+    if (delay_whole_number(value, &n) < 0 || n < 1 - more || n > ATTEMPTS_MAX - more)
+        return err_set(err, "not such a number; write one from %d to %d", (int)(1 - more),
+                       (int)(ATTEMPTS_MAX - more));
+    s->out->attempts = n + more;
+    return 0;
+}
+
+int delay_parse_attempts(struct delay_scan *s, struct slice value, struct err *err)
+{
+    return delay_set_attempts(s, value, 0, err);
+}
+
+int delay_parse_repeat(struct delay_scan *s, struct slice value, struct err *err)
+{
+    if (delay_check_text(value, REPEAT_MAX, err) < 0)
+        return -1;
+    s->out->repeat = value;
+    return 0;
+}
+
+int delay_parse_repeat_count(struct delay_scan *s, struct slice value, struct err *err)
+{
+    int64_t n = 0;
+    if (delay_whole_number(value, &n) < 0 || n == 0)
+        return err_set(err, "not a number of runs; write 1 or more");
+    s->out->repeat_count = n;
+    return 0;
+}
+
+int delay_parse_repeat_until(struct delay_scan *s, struct slice value, struct err *err)
+{
+    int64_t ms = 0;
+    if (when_instant_ms(value, &ms, err) < 0)
+        return -1;
+    s->out->repeat_until_ms = ms > 0 ? ms : 1; /* 0 would be without end */
+    return 0;
+}
+
+int delay_parse_hops(struct delay_scan *s, struct slice value, struct err *err)
+{
+    if (delay_whole_number(value, &s->out->hops) < 0)
+        return err_set(err, "not a whole number; only tarry writes this header");
+    if (s->out->hops >= s->rules->hops_max)
+        return err_set(err, "delivered by tarry so often already; check the routes for a "
+                            "loop, or raise hops_max");
+    return 0;
+}

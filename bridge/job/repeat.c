@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * repeat.c - intervals and cron lines: their text, and the next run; see repeat.h.
+ *
+ * A line is five sets of bits. The next run is looked for on the clock of the zone, month
+ * by month and day by day, and only then turned into an instant.
+ */
+#include "bridge/job/repeat.h"
+#include "bridge/base/when.h"
+#include "bridge/base/zone.h"
+
+#include <stddef.h>
+#include <time.h>
+
+enum {
+    HOUR_MIN = 60,
+    DAY_MIN = 24 * HOUR_MIN,
+    ALL_HOURS = 0xffffff, /* as bits */
+    YEARS_MAX = 40,       /* from a 29 February that is a Sunday to the next, over 2100 */
+};
+
+static const char form[] =
+    "write five fields, minute hour day month weekday, and perhaps "
+    "a zone: 0 9 * * 1-5 Europe/Berlin; or every 5m";
+
+/* ----------------------------------------------------------------- reading it */
+
+struct field {
+    const char *name;
+    int least, most;
+    const char *words; /* three letters each; NULL: none */
+    int first;         /* what the first word means */
+};
+enum { MINUTE, HOUR, DAY, MONTH, WEEKDAY, FIELDS };
+static const struct field fields[FIELDS] = {
+    [MINUTE] = {"minute", 0, 59, NULL, 0},
+    [HOUR] = {"hour", 0, 23, NULL, 0},
+    [DAY] = {"day", 1, 31, NULL, 0},
+    [MONTH] = {"month", 1, 12, "janfebmaraprmayjunjulaugsepoctnovdec", 1},
+    [WEEKDAY] = {"weekday", 0, 7, "sunmontuewedthufrisat", 0}, /* 7: Sunday, too */
+};
+
+static const struct {
+    const char *name, *line;
+} nicknames[] = {
+    {"@hourly", "0 * * * *"},   {"@daily", "0 0 * * *"},   {"@midnight", "0 0 * * *"},
+    {"@weekly", "0 0 * * 0"},   {"@monthly", "0 0 1 * *"}, {"@yearly", "0 0 1 1 *"},
+    {"@annually", "0 0 1 1 *"},
+};
+
+/* Takes the text up to a character of ends off s, and that character, too. */
+static struct slice take_until(struct slice *s, char end, bool *ended)
+{
+    const char *at = s->n ? memchr(s->p, end, s->n) : NULL;
+    struct slice taken = {s->p, at ? (size_t)(at - s->p) : s->n};
+    size_t step = taken.n + (at != NULL);
+    *s = (struct slice){s->p + step, s->n - step};
+    *ended = at != NULL;
+    return taken;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* Takes the next word off s; empty: there is none. */
+static struct slice take_word(struct slice *s)
+{
+    while (s->n > 0 && is_blank(s->p[0]))
+        *s = (struct slice){s->p + 1, s->n - 1};
+    struct slice word = {s->p, 0};
+    while (word.n < s->n && !is_blank(s->p[word.n]))
+        word.n++;
+    *s = (struct slice){s->p + word.n, s->n - word.n};
+    return word;
+}
+
+/* -1: neither a number nor one of the field's words. Whether it is in range is not looked
+ * at; what is far too large only has to stay so. */
+static int value_of(const struct field *f, struct slice s)
+{
+    int value = 0;
+    for (const char *w = f->words; w && *w; w += 3)
+        if (s.n == 3 && strncasecmp(s.p, w, 3) == 0)
+            return f->first + (int)(w - f->words) / 3;
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] < '0' || s.p[i] > '9')
+            return -1;
+        value = value > 999 ? value : value * 10 + (s.p[i] - '0');
+    }
+    return s.n > 0 ? value : -1;
+}
+
+static int bad_item(const struct field *f, struct slice item, struct err *err)
+{
+    return err_set(
+        err,
+        "%s \"%.*s\": write * or %d to %d%s, a range such as %d-%d, with a step "
+        "*/2, or several with commas",
+        f->name, SLICE_ARG(item), f->least, f->most,
+        f->words ? " or a name of three letters" : "", f->least, f->most);
+}
+
+/* The ends of "*", "3" or "3-5". */
+static int read_range(const struct field *f, struct slice range, int *low, int *high,
+                      struct err *err)
+{
+    bool two = false;
+    struct slice rest = range;
+
+    *low = f->least;
+    *high = f->most;
+    if (slice_is(range, "*"))
+        return 0;
+    *low = *high = value_of(f, take_until(&rest, '-', &two));
+    if (two)
+        *high = value_of(f, rest);
+    if (*low < f->least || *high < f->least || *low > f->most || *high > f->most)
+        return bad_item(f, range, err);
+    if (*low > *high)
+        return err_set(err, "%s \"%.*s\" runs backwards; the smaller end comes first%s",
+                       f->name, SLICE_ARG(range),
+                       f == &fields[WEEKDAY] ? ", and Sunday is 7 at the end" : "");
+    return 0;
+}
+
+/* One part of a list: "*", "3", "3-5", the first and the last with a step. */
+static int read_item(const struct field *f, struct slice item, uint64_t *bits,
+                     struct err *err)
+{
+    bool stepped = false;
+    int low = 0, high = 0, step = 1;
+    struct slice rest = item, range = take_until(&rest, '/', &stepped);
+
+    if (read_range(f, range, &low, &high, err) < 0)
+        return -1;
+    if (stepped) {
+        step = value_of(&fields[MINUTE], rest);
+        if (step < 1 || step > f->most)
+            return err_set(err, "%s \"%.*s\": a step is a number from 1 to %d", f->name,
+                           SLICE_ARG(item), f->most);
+        if (low == high && memchr(range.p, '-', range.n) == NULL)
+            return err_set(
+                err, "%s \"%.*s\": a step follows a star or a range; write %d-%d/%d",
+                f->name, SLICE_ARG(item), low, f->most, step);
+    }
+    for (int i = low; i <= high; i += step)
+        *bits |= UINT64_C(1) << i;
+    return 0;
+}
+
+static int read_field(const struct field *f, struct slice text, uint64_t *bits,
+                      struct err *err)
+{
+    bool more = true;
+    *bits = 0;
+    while (more) {
+        struct slice item = take_until(&text, ',', &more);
+        if (read_item(f, item, bits, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The five fields; what follows them is left in rest. */
+static int read_line(struct slice *rest, struct repeat *out, struct err *err)
+{
+    uint64_t bits[FIELDS] = {0};
+    bool star[FIELDS] = {false};
+
+    for (int i = 0; i < FIELDS; i++) {
+        struct slice word = take_word(rest);
+        if (word.n == 0)
+            return err_set(err, "there is no %s; %s", fields[i].name, form);
+        if (read_field(&fields[i], word, &bits[i], err) < 0)
+            return -1;
+        star[i] = word.p[0] == '*';
+    }
+    out->minutes = bits[MINUTE];
+    out->hours = (uint32_t)bits[HOUR];
+    out->days = (uint32_t)bits[DAY];
+    out->months = (uint32_t)bits[MONTH];
+    out->weekdays = (uint32_t)(bits[WEEKDAY] | bits[WEEKDAY] >> 7) & 0x7f;
+    out->any_day = star[DAY];
+    out->any_weekday = star[WEEKDAY];
+    return 0;
+}
+
+static int read_nickname(struct slice *rest, struct repeat *out, struct err *err)
+{
+    struct slice word = take_word(rest);
+    for (size_t i = 0; i < sizeof(nicknames) / sizeof(nicknames[0]); i++)
+        if (slice_is_nocase(word, nicknames[i].name)) {
+            struct slice line = slice_of(nicknames[i].line);
+            return read_line(&line, out, err);
+        }
+    return err_set(err, "\"%.*s\": there are @hourly @daily @weekly @monthly @yearly",
+                   SLICE_ARG(word));
+}
+
+/* What may stand after the fields. */
+static int read_zone(struct slice rest, struct repeat *out, struct err *err)
+{
+    struct slice name = take_word(&rest);
+    if (name.n == 0)
+        return 0;
+    if (take_word(&rest).n > 0)
+        return err_set(err, "something follows the zone; %s", form);
+    if (name.p[0] == '*' || (name.p[0] >= '0' && name.p[0] <= '9'))
+        return err_set(err, "a sixth field; there are no seconds and no years: %s", form);
+    return zone_named(name, &out->zone, err);
+}
+
+static int read_interval(struct slice rest, struct repeat *out, struct err *err)
+{
+    struct slice duration = take_word(&rest);
+    if (when_duration_ms(duration, WHEN_NO_UNIT, &out->every_ms, err) < 0)
+        return err_in(err, "every");
+    if (out->every_ms == 0)
+        return err_set(err, "every: an interval of nothing; write every 5m");
+    if (take_word(&rest).n > 0)
+        return err_set(err, "something follows the interval, which has no zone; write "
+                            "every 5m");
+    return 0;
+}
+
+int repeat_parse(struct slice text, struct repeat *out, struct err *err)
+{
+    struct slice rest = text;
+
+    *out = (struct repeat){0};
+    if (text.n > REPEAT_MAX)
+        return err_set(err, "longer than %d bytes", REPEAT_MAX);
+    for (size_t i = 0; i < text.n; i++)
+        if (!is_blank(text.p[i]) && (text.p[i] <= ' ' || text.p[i] > '~'))
+            return err_set(err, "byte %zu is not printable ASCII; %s", i + 1, form);
+    struct slice first = take_word(&rest);
+    if (first.n == 0)
+        return err_set(err, "empty; %s", form);
+    if (slice_is_nocase(first, "every"))
+        return read_interval(rest, out, err);
+    rest = text;
+    if ((first.p[0] == '@' ? read_nickname : read_line)(&rest, out, err) < 0)
+        return -1;
+    return read_zone(rest, out, err);
+}
+
+/* --------------------------------------------------------------- the next run */
+
+struct day {
+    int64_t number; /* since 1970-01-01 */
+    int year, month, mday, weekday;
+};
+
+static struct day day_of(int64_t number)
+{
+    time_t at = (time_t)number * 86400;
+    struct tm tm;
+    gmtime_r(&at, &tm);
+    return (struct day){number, tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_wday};
+}
+
+static int month_length(const struct day *d)
+{
+    static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    bool leap = d->year % 4 == 0 && (d->year % 100 != 0 || d->year % 400 == 0);
+    return lengths[d->month - 1] + (d->month == 2 && leap);
+}
+
+/* So many days on, within the month or to the first of the next. */
+static void go_on(struct day *d, int days)
+{
+    d->number += days;
+    d->weekday = (d->weekday + days) % 7;
+    d->mday += days;
+    if (d->mday <= month_length(d))
+        return;
+    d->mday = 1;
+    d->year += d->month == 12;
+    d->month = d->month % 12 + 1;
+}
+
+static bool is_in(uint64_t bits, int i)
+{
+    return (bits >> i & 1) != 0;
+}
+
+static bool fits(const struct repeat *r, const struct day *d)
+{
+    bool day = is_in(r->days, d->mday), weekday = is_in(r->weekdays, d->weekday);
+    return r->any_day || r->any_weekday ? day && weekday : day || weekday;
+}
+
+/* The first minute of a day at or after from, 0 to DAY_MIN, that the line has; -1: there
+ * is none. */
+static int next_of_day(const struct repeat *r, int from)
+{
+    int hour = from / HOUR_MIN, minute = from % HOUR_MIN;
+    uint64_t minutes = r->minutes >> minute << minute;
+
+    if (is_in(r->hours, hour) && minutes != 0)
+        return hour * HOUR_MIN + __builtin_ctzll(minutes);
+    uint32_t hours = r->hours >> (hour + 1) << (hour + 1);
+    return hours == 0 ? -1
+                      : __builtin_ctz(hours) * HOUR_MIN + __builtin_ctzll(r->minutes);
+}
+
+int64_t repeat_least_ms(const struct repeat *r)
+{
+    if (r->every_ms > 0)
+        return r->every_ms;
+    int first = next_of_day(r, 0), last = first, least = DAY_MIN;
+    for (int at = next_of_day(r, first + 1); at >= 0; at = next_of_day(r, at + 1)) {
+        least = at - last < least ? at - last : least;
+        last = at;
+    }
+    int overnight = first + DAY_MIN - last;
+    return (overnight < least ? overnight : least) * INT64_C(60000);
+}
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+/* Raises *at, minutes since 1970 on the clock, to the first that the line has, if it is
+ * not one already. False: there is none. */
+static bool next_on_clock(const struct repeat *r, int64_t *at)
+{
+    struct day d = day_of(floor_div(*at, DAY_MIN));
+    int from = (int)(*at - d.number * DAY_MIN), last = d.year + YEARS_MAX;
+
+    while (d.year <= last) {
+        bool in_month = is_in(r->months, d.month);
+        int minute = in_month && fits(r, &d) ? next_of_day(r, from) : -1;
+        if (minute >= 0) {
+            *at = d.number * DAY_MIN + minute;
+            return true;
+        }
+        go_on(&d, in_month ? 1 : month_length(&d) - d.mday + 1);
+        from = 0;
+    }
+    return false;
+}
+
+/* The first minute that the line has on the clock as it goes at since_s, at or after
+ * that instant; -1: the clock is changed before. */
+static int64_t on_this_clock_s(const struct repeat *r, int64_t since_s)
+{
+    int64_t offset_s = zone_offset_s(r->zone, since_s);
+    int64_t at = floor_div(since_s + offset_s + 59, 60);
+    if (!next_on_clock(r, &at))
+        return -1;
+    int64_t run_s = at * 60 - offset_s;
+    return zone_offset_s(r->zone, run_s) == offset_s ? run_s : -1;
+}
+
+/* A line that has every hour goes on through an hour that comes twice: the run in it, if
+ * there is one before run_s. */
+static int64_t or_sooner_s(const struct repeat *r, int64_t after_s, int64_t run_s)
+{
+    if (r->hours != ALL_HOURS || run_s - after_s > DAY_MIN * INT64_C(60))
+        return run_s;
+    int64_t sooner_s = on_this_clock_s(r, after_s + 1);
+    if (sooner_s < 0 && zone_offset_s(r->zone, run_s) != zone_offset_s(r->zone, after_s))
+        sooner_s = on_this_clock_s(r, zone_change_s(r->zone, after_s, run_s));
+    return sooner_s >= 0 && sooner_s < run_s ? sooner_s : run_s;
+}
+
+static int64_t next_by_line_ms(const struct repeat *r, int64_t after_ms)
+{
+    int64_t after_s = floor_div(after_ms, 1000), run_s = after_s;
+    int64_t at = floor_div(after_s + zone_offset_s(r->zone, after_s), 60);
+
+    while (run_s <= after_s) { /* more than once: where the clocks were put back */
+        at++;
+        if (!next_on_clock(r, &at))
+            return -1;
+        run_s = zone_reaches_s(r->zone, at * 60);
+    }
+    run_s = or_sooner_s(r, after_s, run_s);
+    return run_s <= WHEN_LAST_MS / 1000 ? run_s * 1000 : -1;
+}
+
+static int64_t next_of_interval_ms(const struct repeat *r, int64_t due_ms,
+                                   int64_t after_ms)
+{
+    int64_t past_ms = after_ms > due_ms ? after_ms - due_ms : 0;
+    int64_t last_ms = due_ms + past_ms / r->every_ms * r->every_ms;
+    return r->every_ms <= WHEN_LAST_MS - last_ms ? last_ms + r->every_ms : -1;
+}
+
+static int64_t within(int64_t ms)
+{
+    return ms < 0 ? 0 : ms > WHEN_LAST_MS ? WHEN_LAST_MS : ms;
+}
+
+int64_t repeat_next_ms(const struct repeat *r, int64_t due_ms, int64_t after_ms)
+{
+    if (r->every_ms > 0)
+        return next_of_interval_ms(r, within(due_ms), within(after_ms));
+    int64_t later_ms = after_ms > due_ms ? after_ms : due_ms;
+    return next_by_line_ms(r, within(later_ms));
+}

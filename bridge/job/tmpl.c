@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * tmpl.c - templates as a list of parts; see tmpl.h.
+ */
+#include "bridge/job/tmpl.h"
+#include "bridge/base/mem.h"
+
+#include <stdlib.h>
+
+enum kind {
+    PART_TEXT,
+    PART_TOPIC,
+    PART_KEY,
+    PART_ID,
+    PART_ROUTE,
+    PART_HEADER,
+    PART_CAPTURE
+};
+
+struct part {
+    enum kind kind;
+    char *text; /* of PART_TEXT: as it stands; of PART_HEADER: its name; else NULL */
+    unsigned capture; /* of PART_CAPTURE: from 0 */
+};
+
+struct tmpl {
+    struct part *parts;
+    size_t count;
+};
+
+struct job_view { /* what a template may look at */
+    const struct job *job;
+    const struct slice *captures;
+    unsigned capture_count;
+    struct slice route_name;
+};
+
+static const struct field {
+    const char *name;
+    enum kind kind;
+} fields[] = {
+    {"topic", PART_TOPIC}, {"key", PART_KEY}, {"id", PART_ID},
+    {"route", PART_ROUTE}, {NULL, PART_TEXT},
+};
+static const char known[] =
+    "known are {topic} {key} {id} {route} {header.NAME} {1} to {9}; {{ and }} are braces";
+
+static bool is_control(char c)
+{
+    return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
+/* ------------------------------------------------------------------ compiling */
+
+static void add_part(struct tmpl *t, enum kind kind, char *text, unsigned capture)
+{
+    t->parts = mem_realloc(t->parts, (t->count + 1) * sizeof(*t->parts));
+    t->parts[t->count++] = (struct part){kind, text, capture};
+}
+
+static void add_text(struct tmpl *t, struct buf *text)
+{
+    if (text->n > 0)
+        add_part(t, PART_TEXT, mem_strndup(text->p, text->n), 0);
+    buf_clear(text);
+}
+
+/* name: what stands between the braces. */
+static int add_field(struct tmpl *t, struct slice name, struct err *err)
+{
+    static const struct slice header = SLICE_LIT("header.");
+
+    for (const struct field *f = fields; f->name; f++)
+        if (slice_is(name, f->name)) {
+            add_part(t, f->kind, NULL, 0);
+            return 0;
+        }
+    if (name.n == 1 && name.p[0] >= '1' && name.p[0] <= '9') {
+        add_part(t, PART_CAPTURE, NULL, (unsigned)(name.p[0] - '1'));
+        return 0;
+    }
+    if (name.n > header.n && memcmp(name.p, header.p, header.n) == 0) {
+        add_part(t, PART_HEADER, mem_strndup(name.p + header.n, name.n - header.n), 0);
+        return 0;
+    }
+    return err_set(err, "unknown field {%.*s}; %s", (int)(name.n < 64 ? name.n : 64),
+                   name.p, known);
+}
+
+/* p is at a brace; gives what follows the brace or field, or NULL. text: the one so far.
+ */
+static const char *take_brace(struct tmpl *t, const char *p, struct buf *text,
+                              struct err *err)
+{
+    if (p[1] == p[0]) {
+        buf_add(text, p, 1);
+        return p + 2;
+    }
+    size_t n = strcspn(p + 1, "{}");
+    if (p[0] == '}' || p[1 + n] != '}') {
+        err_set(err, "a single %c; write %c%c for a brace, or {FIELD}", p[0], p[0], p[0]);
+        return NULL;
+    }
+    add_text(t, text);
+    return add_field(t, (struct slice){p + 1, n}, err) < 0 ? NULL : p + 2 + n;
+}
+
+static int compile(struct tmpl *t, const char *p, struct buf *text, struct err *err)
+{
+    if (strlen(p) > JOB_TARGET_MAX)
+        return err_set(err, "a template of more than %d bytes", JOB_TARGET_MAX);
+    while (*p != '\0') {
+        if (is_control(*p))
+            return err_set(err, "a control character in the template; remove it");
+        if (*p == '{' || *p == '}') {
+            p = take_brace(t, p, text, err);
+            if (p == NULL)
+                return -1;
+        } else {
+            buf_add(text, p++, 1);
+        }
+    }
+    add_text(t, text);
+    return 0;
+}
+
+struct tmpl *tmpl_compile(const char *text, struct err *err)
+{
+    struct tmpl *t = mem_alloc(sizeof(*t));
+    struct buf pending = {0};
+    int rc = compile(t, text, &pending, err);
+
+    buf_free(&pending);
+    if (rc == 0)
+        return t;
+    tmpl_free(t);
+    return NULL;
+}
+
+void tmpl_free(struct tmpl *t)
+{
+    if (t == NULL)
+        return;
+    for (size_t i = 0; i < t->count; i++)
+        free(t->parts[i].text);
+    free(t->parts);
+    free(t);
+}
+
+bool tmpl_is_constant(const struct tmpl *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (t->parts[i].kind != PART_TEXT)
+            return false;
+    return true;
+}
+
+/* ------------------------------------------------------------------ rendering */
+
+static int value_of(const struct part *part, const struct job_view *view,
+                    struct slice *value, struct err *err)
+{
+    const struct header *header;
+
+    switch (part->kind) {
+    case PART_TEXT:
+        *value = slice_of(part->text);
+        return 0;
+    case PART_TOPIC:
+        *value = view->job->topic;
+        return value->n > 0 ? 0
+                            : err_set(err, "{topic}: the message came without a topic");
+    case PART_KEY:
+        *value = view->job->key;
+        return value->p ? 0 : err_set(err, "{key}: the message has no key");
+    case PART_ID:
+        *value = view->job->id;
+        return value->n > 0 ? 0 : err_set(err, "{id}: the job has no id");
+    case PART_ROUTE:
+        *value = view->route_name;
+        return 0;
+    case PART_HEADER:
+        header = job_header(view->job, part->text);
+        if (header == NULL || header->value.p == NULL)
+            return err_set(err, "{header.%s}: the message has no such header",
+                           part->text);
+        *value = header->value;
+        return 0;
+    case PART_CAPTURE:
+        if (part->capture >= view->capture_count)
+            return err_set(err, "{%u}: the route's match has only %u wildcards",
+                           part->capture + 1, view->capture_count);
+        *value = view->captures[part->capture];
+        return 0;
+    }
+    must_failed("known kind", __FILE__, __LINE__);
+}
+
+static int check_target(struct slice target, bool may_be_empty, struct err *err)
+{
+    if (target.n == 0 && !may_be_empty)
+        return err_set(err, "the target is empty: all that the template names is empty");
+    for (size_t i = 0; i < target.n; i++)
+        if (is_control(target.p[i]))
+            return err_set(err, "the target would hold a control character (0x%02x)",
+                           (unsigned char)target.p[i]);
+    return 0;
+}
+
+int tmpl_render(const struct tmpl *t, const struct job *job, const struct slice *captures,
+                unsigned capture_count, struct slice route_name, struct buf *out,
+                struct err *err)
+{
+    const struct job_view view = {job, captures, capture_count, route_name};
+    const size_t before = out->n;
+    struct slice value = {NULL, 0};
+
+    for (size_t i = 0; i < t->count; i++) {
+        if (value_of(&t->parts[i], &view, &value, err) < 0)
+            goto fail;
+        if (value.n > JOB_TARGET_MAX - (out->n - before)) {
+            err_set(err, "the target would be longer than %d bytes", JOB_TARGET_MAX);
+            goto fail;
+        }
+        buf_add_slice(out, value);
+    }
+    if (check_target((struct slice){buf_slice(out).p + before, out->n - before},
+                     t->count == 0, err) == 0)
+        return 0;
+fail:
+    out->n = before;
+    return -1;
+}
+
+struct slice tmpl_prefix(const struct tmpl *t)
+{
+    bool begins = t->count > 0 && t->parts[0].kind == PART_TEXT;
+    return begins ? slice_of(t->parts[0].text) : SLICE_LIT("");
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * tmpl.h - templates of targets: "alerts/{1}", "{header.reply-to}", "orders".
+ *
+ * Fields: {topic} {key} {id} {route} {header.NAME}, and {1} to {9} for what the wildcards
+ * of the route's match stood for; {{ and }} are braces. Compiled once, rendered per job.
+ * Pure. Any thread.
+ */
+#ifndef BRIDGE_TMPL_H
+#define BRIDGE_TMPL_H
+
+#include "bridge/base/buf.h"
+#include "bridge/base/err.h"
+#include "bridge/base/slice.h"
+#include "bridge/job/job.h"
+
+#include <stdbool.h>
+
+struct tmpl;
+
+/* Gives the template, or NULL with the reason: unknown field, stray brace, too long. */
+struct tmpl *tmpl_compile(const char *text, struct err *err);
+void tmpl_free(struct tmpl *t); /* NULL is fine */
+
+/* Appends the target. -1, and out is as it was: the job lacks a field that is named, or
+ * the target would be empty, too long, or hold a control character. Values are put in as
+ * they are: in a URL nothing is percent-encoded. */
+int tmpl_render(const struct tmpl *t, const struct job *job, const struct slice *captures,
+                unsigned capture_count, struct slice route_name, struct buf *out,
+                struct err *err);
+
+/* Has no field: always the same target, which may be empty. */
+bool tmpl_is_constant(const struct tmpl *t);
+/* The text before its first field; empty where it begins with one. */
+struct slice tmpl_prefix(const struct tmpl *t);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/job/tries.h"
+#include "bridge/base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { FIELDS = 6, COUNT_MAX = 1000000 };
+
+#define STATE_CANCELLED "cancelled"
+#define STATE_PACED "paced"
+
+static void copy(char *to, size_t room, const char *from, size_t n)
+{
+    if (n >= room)
+        n = room - 1;
+    for (size_t i = 0; i < n; i++)
+        to[i] = (unsigned char)from[i] < ' ' || from[i] == 127 ? ' ' : from[i];
+    to[n] = '\0';
+}
+
+static int64_t number(struct slice s)
+{
+    int64_t value = 0;
+    for (size_t i = 0; i < s.n && s.p[i] >= '0' && s.p[i] <= '9'; i++) {
+        if (value > (INT64_MAX - 9) / 10)
+            return INT64_MAX;
+        value = value * 10 + (s.p[i] - '0');
+    }
+    return value;
+}
+
+/* Cuts text at its first FIELDS - 1 bars; the last field keeps the bars it has. */
+static unsigned split(struct slice text, struct slice field[FIELDS])
+{
+    unsigned n = 0;
+    while (n < FIELDS - 1) {
+        const char *bar = text.n ? memchr(text.p, '|', text.n) : NULL;
+        if (bar == NULL)
+            break;
+        size_t len = (size_t)(bar - text.p);
+        field[n++] = (struct slice){text.p, len};
+        text = (struct slice){bar + 1, text.n - len - 1};
+    }
+    field[n++] = text;
+    return n;
+}
+
+/* Numbers with slashes between; an earlier layout had the first one only. */
+static void numbers(struct slice text, int64_t *n, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        n[i] = number(text);
+        const char *slash = text.n ? memchr(text.p, '/', text.n) : NULL;
+        size_t gone = slash ? (size_t)(slash - text.p) + 1 : text.n;
+        text = (struct slice){text.p + gone, text.n - gone};
+    }
+}
+
+static unsigned at_most(int64_t n, unsigned most)
+{
+    return n > most ? most : (unsigned)n;
+}
+
+void tries_parse(struct slice text, struct tries *t)
+{
+    struct slice field[FIELDS];
+    int64_t counts[3]; /* dead tries, status, replays */
+    *t = (struct tries){0};
+    if (text.n == 0 || split(text, field) != FIELDS)
+        return;
+    numbers(field[2], counts, 3);
+    t->attempts = at_most(number(field[0]), COUNT_MAX);
+    t->cancelled = slice_is(field[1], STATE_CANCELLED);
+    t->paced = slice_is(field[1], STATE_PACED);
+    if (!t->cancelled && !t->paced)
+        copy(t->reason, sizeof(t->reason), field[1].p, field[1].n);
+    t->dead_tries = at_most(counts[0], COUNT_MAX);
+    t->status = (int)at_most(counts[1], COUNT_MAX);
+    t->replays = at_most(counts[2], COUNT_MAX);
+    t->first_ms = number(field[3]);
+    t->last_ms = number(field[4]);
+    copy(t->error, sizeof(t->error), field[5].p, field[5].n);
+}
+
+void tries_format(const struct tries *t, struct buf *out)
+{
+    const char *state = t->cancelled ? STATE_CANCELLED
+                        : t->paced   ? STATE_PACED
+                                     : t->reason;
+    buf_clear(out);
+    buf_addf(out, "%u|%s|%u/%d/%u|%" PRId64 "|%" PRId64 "|%s", t->attempts, state,
+             t->dead_tries, t->status, t->replays, t->first_ms, t->last_ms, t->error);
+}
+
+void tries_set_error(struct tries *t, const char *why)
+{
+    why = why ? why : "";
+    copy(t->error, sizeof(t->error), why, strlen(why));
+}
+
+void tries_set_reason(struct tries *t, const char *reason)
+{
+    copy(t->reason, sizeof(t->reason), reason, strlen(reason));
+}

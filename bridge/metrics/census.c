@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/metrics/census.h"
+#include "bridge/bridge.h"
+
+#include <stdlib.h>
+
+struct asker {
+    STAILQ_ENTRY(asker) link;
+    census_cb *cb;
+    void *arg;
+    int64_t limit_ms; /* monotonic */
+    bool counted;     /* the census on its way began after it asked */
+};
+
+/* A route of the census on its way; it stays as long as one of its buckets is asked. */
+struct part {
+    struct census *census;
+    struct route *route;
+    struct counts sum;
+    unsigned open;
+    bool torn; /* Redis did not tell of every bucket */
+};
+
+struct census {
+    struct bridge *bridge;
+    STAILQ_HEAD(, asker) askers; /* the first to ask first */
+    struct timer *limit;         /* of the first one */
+    struct timer *start;         /* so that all who ask in one turn share a census */
+    struct part *parts;          /* NULL: none is on its way */
+    unsigned open;               /* parts */
+    bool torn;
+    int64_t begun_ms;
+};
+
+static void take(struct counts *sum, const struct counts *one)
+{
+    sum->waiting += one->waiting;
+    sum->far += one->far;
+    sum->in_flight += one->in_flight;
+    sum->dead += one->dead;
+    sum->overdue += one->overdue;
+    sum->now_ms = one->now_ms;
+    if (one->head_ms >= 0 && (sum->head_ms < 0 || one->head_ms < sum->head_ms))
+        sum->head_ms = one->head_ms;
+}
+
+/* --- who asked --- */
+
+static void answer_first(struct census *c, bool whole)
+{
+    struct asker *asker = STAILQ_FIRST(&c->askers);
+    STAILQ_REMOVE_HEAD(&c->askers, link);
+    asker->cb(asker->arg, whole);
+    free(asker);
+}
+
+static void set_limit(struct census *c)
+{
+    const struct asker *first = STAILQ_FIRST(&c->askers);
+    if (first == NULL) {
+        timer_rest(c->limit);
+        return;
+    }
+    int64_t left_ms = first->limit_ms - loop_mono_ms();
+    timer_set(c->limit, left_ms > 0 ? left_ms : 0);
+}
+
+static void on_limit(void *arg)
+{
+    struct census *c = arg;
+    int64_t now_ms = loop_mono_ms();
+    while (!STAILQ_EMPTY(&c->askers) && STAILQ_FIRST(&c->askers)->limit_ms <= now_ms)
+        answer_first(c, false);
+    set_limit(c);
+}
+
+/* --- one census --- */
+
+/* The sum of a sink's queues stands at the first of the routes that end there. */
+static void take_queues(struct route *route)
+{
+    const struct sink *sink = route->sink;
+    const struct bridge *bridge = route->bridge;
+    size_t first = 0;
+    while (bridge->routes[first]->sink != sink)
+        first++;
+    route->counts = (struct counts){.head_ms = -1, .lease_ms = -1};
+    if (bridge->routes[first] == route)
+        route->counts = sink->sum;
+    route->counted_ms = sink->sum_ms;
+}
+
+static void end(struct census *c)
+{
+    free(c->parts);
+    c->parts = NULL;
+    while (!STAILQ_EMPTY(&c->askers) && STAILQ_FIRST(&c->askers)->counted)
+        answer_first(c, !c->torn);
+    set_limit(c);
+    if (!STAILQ_EMPTY(&c->askers))
+        timer_set(c->start, 0);
+}
+
+static void on_counts(void *arg, const struct counts *counts)
+{
+    struct part *part = arg;
+    struct census *c = part->census;
+    if (counts)
+        take(&part->sum, counts);
+    else
+        part->torn = true;
+    if (--part->open > 0)
+        return;
+    if (!part->torn) {
+        part->route->counts = part->sum;
+        part->route->counted_ms = c->begun_ms;
+    }
+    c->torn |= part->torn;
+    if (--c->open == 0)
+        end(c);
+}
+
+/* Calls of as many buckets as the store takes at once. */
+struct batch_of_asks {
+    unsigned n, most;
+    struct count_ask asks[64];
+};
+
+static void send(struct batch_of_asks *b)
+{
+    if (b->n > 0)
+        store_count_many(b->asks, b->n);
+    b->n = 0;
+}
+
+static void ask_for(struct part *part, struct batch_of_asks *b)
+{
+    struct route *route = part->route;
+    for (int64_t i = 0; i < route->bucket_count; i++) {
+        part->open++;
+        b->asks[b->n++] = (struct count_ask){route->scheds[i]->bucket, on_counts, part};
+        if (b->n == b->most)
+            send(b);
+    }
+}
+
+/* Of nothing where no bucket is known yet: Redis is away. */
+static void begin(void *arg)
+{
+    struct census *c = arg;
+    struct bridge *bridge = c->bridge;
+    struct batch_of_asks b = {.most = store_count_most(bridge->store)};
+    struct asker *asker;
+    must(c->parts == NULL && b.most <= sizeof(b.asks) / sizeof(b.asks[0]));
+    STAILQ_FOREACH(asker, &c->askers, link)
+    asker->counted = true;
+    c->parts = mem_alloc((bridge->route_count + 1) * sizeof(*c->parts));
+    c->begun_ms = loop_mono_ms();
+    c->torn = false;
+    c->open = 1; /* ours, given back below */
+    for (size_t i = 0; i < bridge->route_count; i++) {
+        struct route *route = bridge->routes[i];
+        struct part *part = &c->parts[i];
+        *part = (struct part){.census = c, .route = route, .sum = {.head_ms = -1}};
+        if (route->sink->rules)
+            take_queues(route);
+        else if (route->bucket_count == 0)
+            c->torn = true;
+        else
+            c->open++;
+        ask_for(part, &b);
+    }
+    send(&b);
+    if (--c->open == 0)
+        end(c);
+}
+
+void census_take(struct bridge *bridge, census_cb *cb, void *arg)
+{
+    struct census *c = bridge->census;
+    struct asker *asker = mem_alloc(sizeof(*asker));
+    if (c == NULL) {
+        c = bridge->census = mem_alloc(sizeof(*c));
+        c->bridge = bridge;
+        STAILQ_INIT(&c->askers);
+        c->limit = timer_new(on_limit, c);
+        c->start = timer_new(begin, c);
+    }
+    asker->cb = cb;
+    asker->arg = arg;
+    asker->limit_ms = loop_mono_ms() + CENSUS_WAIT_MS;
+    STAILQ_INSERT_TAIL(&c->askers, asker, link);
+    set_limit(c);
+    if (c->parts == NULL)
+        timer_set(c->start, 0);
+}
+
+void census_free(struct census *c)
+{
+    if (c == NULL)
+        return;
+    while (!STAILQ_EMPTY(&c->askers)) {
+        struct asker *asker = STAILQ_FIRST(&c->askers);
+        STAILQ_REMOVE_HEAD(&c->askers, link);
+        free(asker);
+    }
+    timer_del(c->limit);
+    timer_del(c->start);
+    free(c->parts);
+    free(c);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * stats_daemon.c - metrics of what is not a route's, a sink's or a source's.
+ */
+#include "bridge/alive.h"
+#include "bridge/base/process.h"
+#include "bridge/bridge.h"
+#include "bridge/meta/meta_keep.h"
+#include "bridge/metrics/metric.h"
+#include "bridge/metrics/stats.h"
+#include "bridge/version.h"
+
+static void gauge(struct buf *out, const char *name, const char *help, int64_t value)
+{
+    metric_head(out, name, "gauge", help);
+    metric_number(out, name, NO_LABELS, value);
+}
+
+static void counter(struct buf *out, const char *name, const char *help, uint64_t value)
+{
+    metric_head(out, name, "counter", help);
+    metric_count(out, name, NO_LABELS, value);
+}
+
+/* Who else is there, and what of it is ours. */
+static void print_instances(const struct bridge *bridge, struct buf *out)
+{
+    int64_t owned = 0;
+    for (size_t i = 0; i < bridge->route_count; i++)
+        for (int64_t b = 0; b < bridge->routes[i]->bucket_count; b++)
+            owned += bridge->routes[i]->scheds[b]->rank == 0;
+    gauge(out, "tarry_instances", "Instances that share this Redis; 0: not known.",
+          (int64_t)alive_count(bridge->alive));
+    gauge(out, "tarry_buckets_owned",
+          "Buckets whose jobs this instance claims at once, the others later.", owned);
+}
+
+static void print_orphan(void *arg, const char *field, int64_t jobs, int64_t queues)
+{
+    const char *name = strchr(field, ':') + 1;
+    (void)queues;
+    metric_number(arg, "tarry_orphan_jobs",
+                  LABELS({strncmp(field, "sink:", 5) == 0 ? "sink" : "route", name}),
+                  jobs);
+}
+
+/* Which buckets there are, and what Redis holds of routes and sinks that are gone. */
+static void print_buckets(const struct bridge *bridge, struct buf *out)
+{
+    metric_head(out, "tarry_buckets", "gauge",
+                "Buckets of the route; old: of an earlier number of buckets, not empty "
+                "yet.");
+    for (size_t i = 0; i < bridge->route_count; i++) {
+        const struct route *route = bridge->routes[i];
+        const char *name = route->conf->name;
+        if (route->newest == NULL)
+            continue;
+        int64_t newest = route->newest->bucket_count;
+        metric_number(out, "tarry_buckets", LABELS({"route", name}, {"age", "new"}),
+                      newest);
+        metric_number(out, "tarry_buckets", LABELS({"route", name}, {"age", "old"}),
+                      route->bucket_count - newest);
+    }
+    metric_head(
+        out, "tarry_orphan_jobs", "gauge",
+        "Jobs of a route or a queue sink that is not configured any more; they stay.");
+    meta_orphans(bridge->meta, print_orphan, out);
+    for (size_t i = 0; i < bridge->pool_count; i++)
+        meta_orphans(bridge->pools[i].meta, print_orphan, out);
+}
+
+static void print_scripts(const struct store *store, struct buf *out)
+{
+    metric_head(out, "tarry_redis_scripts_total", "counter",
+                "Script calls sent to Redis.");
+    for (int i = 0; i < SCRIPTS; i++)
+        metric_count(out, "tarry_redis_scripts_total",
+                     LABELS({"script", script_name((enum script)i)}),
+                     store_script_calls(store, (enum script)i));
+    metric_head(out, "tarry_redis_command_duration_seconds", "histogram",
+                "From sending a script call to its answer.");
+    for (int i = 0; i < SCRIPTS; i++)
+        metric_histogram(out, "tarry_redis_command_duration_seconds",
+                         LABELS({"script", script_name((enum script)i)}),
+                         store_script_took(store, (enum script)i));
+}
+
+static void print_errors(const struct store *store, struct buf *out)
+{
+    static const char *const codes[] = {
+        [REDIS_NO_SCRIPT] = "no-script", [REDIS_WAIT] = "wait",
+        [REDIS_ELSEWHERE] = "elsewhere", [REDIS_MOVING] = "moving",
+        [REDIS_FULL] = "full",           [REDIS_MOVED_AWAY] = "moved-away",
+        [REDIS_DENIED] = "denied",       [REDIS_WRONG] = "wrong",
+    };
+    metric_head(out, "tarry_redis_errors_total", "counter",
+                "Error replies of Redis by their meaning.");
+    for (int e = REDIS_NO_SCRIPT; e <= REDIS_WRONG; e++)
+        metric_count(out, "tarry_redis_errors_total", LABELS({"code", codes[e]}),
+                     store_errors(store, (enum redis_error)e));
+}
+
+static void print_redis(const struct bridge *bridge, bool answers, struct buf *out)
+{
+    const struct store *store = bridge->store;
+    int64_t used_bytes, max_bytes;
+    store_memory(store, &used_bytes, &max_bytes);
+    print_scripts(store, out);
+    print_errors(store, out);
+    gauge(out, "tarry_redis_up", "1 while Redis can be worked with, and answers.",
+          store_is_up(store) && answers);
+    counter(out, "tarry_redis_connections_total", "Connections made to Redis.",
+            store_connections(store));
+    counter(out, "tarry_redis_wait_shortfall_total",
+            "Times that fewer replicas had the last jobs than redis.durability asks for.",
+            store_wait_shortfalls(store));
+    gauge(out, "tarry_redis_durability_level",
+          "How Redis keeps what it was told: 0 not known, 1 in memory, 2 snapshots, 3 a "
+          "log synced each second, 4 a log synced before it answers.",
+          (int64_t)store_keeps(store));
+    gauge(out, "tarry_redis_memory_bytes", "Memory that Redis uses.", used_bytes);
+    gauge(out, "tarry_redis_memory_max_bytes", "Its maxmemory; 0: no limit.", max_bytes);
+    gauge(out, "tarry_layout", "Layout of the keys in Redis.", meta_layout(bridge->meta));
+}
+
+static void print_lines(struct buf *out)
+{
+    metric_head(out, "tarry_log_lines_total", "counter",
+                "Lines logged; a line that stands for several counts once.");
+    for (int level = LOG_DEBUG; level <= LOG_ERROR; level++)
+        metric_count(out, "tarry_log_lines_total",
+                     LABELS({"level", log_level_name((enum log_level)level)}),
+                     log_lines((enum log_level)level));
+}
+
+static void print_process(struct buf *out)
+{
+    struct process p;
+    process_look(&p);
+    metric_head(out, "process_cpu_seconds_total", "counter",
+                "CPU time of user and kernel.");
+    metric_real(out, "process_cpu_seconds_total", NO_LABELS, p.cpu_s);
+    metric_head(out, "process_start_time_seconds", "gauge",
+                "When the process began, since 1970.");
+    metric_real(out, "process_start_time_seconds", NO_LABELS, p.start_s);
+    gauge(out, "process_resident_memory_bytes", "Memory in use.", p.resident_bytes);
+    gauge(out, "process_virtual_memory_bytes", "Memory mapped.", p.virtual_bytes);
+    gauge(out, "process_open_fds", "Open file descriptors.", p.fds);
+    gauge(out, "process_max_fds", "The most that may be open.", p.fds_max);
+}
+
+void stats_print_daemon(const struct bridge *bridge, bool answers, struct buf *out)
+{
+    print_instances(bridge, out);
+    print_buckets(bridge, out);
+    print_redis(bridge, answers, out);
+    counter(out, "tarry_loop_wakeups_total", "Turns of the event loop.", loop_wakeups());
+    gauge(out, "tarry_submitted_jobs", "Jobs taken in that Redis has not answered for.",
+          bridge->flow.jobs);
+    print_lines(out);
+    metric_head(out, "tarry_build_info", "gauge",
+                "Always 1; version and revision are in the labels.");
+    metric_number(out, "tarry_build_info",
+                  LABELS({"version", TARRY_VERSION}, {"revision", tarry_revision}), 1);
+    print_process(out);
+}

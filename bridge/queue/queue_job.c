@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * queue_job.c - what may be done to one job of a queue: finished, released, touched,
+ * found.
+ *
+ * Where ids are global and no topic is given, the queue of an id is looked up first. Only
+ * then: the job can move between the two steps, so a miss is looked up once more.
+ */
+#include "bridge/meta/generation.h"
+#include "bridge/queue/queue_place.h"
+
+#include <stdlib.h>
+
+enum { ANSWER_MS = 4000 }; /* camellia's SDK waits 5 s for an answer */
+#define DELAY_MAX_MS (INT64_C(1000) * 366 * 24 * 3600 * 1000) /* a thousand years */
+enum op_kind { OP_FINISH, OP_RELEASE, OP_TOUCH, OP_FIND, OP_PEEK };
+
+struct op {
+    struct source *src;
+    enum op_kind kind;
+    struct route *route;
+    struct queue *queue;   /* NULL: the job is in a route's bucket */
+    struct generation *at; /* of these: asked last; NULL: no route's */
+    union {
+        queue_cb *changed;
+        queue_touch_cb *touched;
+        queue_find_cb *found;
+    } cb;
+    void *arg;
+    int64_t lease, ms; /* ms: delay of a release, new lease of a touch */
+    struct queue_finish finish;
+    char which; /* of lua/look.lua */
+    bool looked_up;
+    enum queue_code code; /* to answer with, when it never came to a call */
+    size_t id_n;
+    char id[JOB_ID_MAX];
+};
+
+static void op_end(struct op *op)
+{
+    if (op->route)
+        op->route->refs--;
+    op->src->open--;
+    free(op);
+}
+
+/* No call, or none that succeeded. */
+static void answer_code(struct op *op, enum queue_code code, enum queue_state was)
+{
+    if (op->kind == OP_FINISH || op->kind == OP_RELEASE)
+        op->cb.changed(op->arg, code, was);
+    else if (op->kind == OP_TOUCH)
+        op->cb.touched(op->arg, code, 0);
+    else
+        op->cb.found(op->arg, code, NULL);
+    op_end(op);
+}
+
+static void on_refused(void *arg)
+{
+    struct op *op = arg;
+    answer_code(op, op->code, QUEUE_WAITING);
+}
+
+static void look_up(struct op *op);
+static void act(struct op *op, struct bucket *b);
+
+static void act_in(struct op *op, struct generation *g)
+{
+    op->at = g;
+    act(op, generation_bucket(g, (struct slice){op->id, op->id_n})->bucket);
+}
+
+/* Not there: perhaps a later generation of buckets has it, or it has moved since its
+ * queue was looked up. */
+static bool looked_again(struct op *op, bool missing)
+{
+    if (missing && op->at && op->at->next) {
+        act_in(op, op->at->next);
+        return true;
+    }
+    if (!missing || !op->looked_up)
+        return false;
+    op->looked_up = false; /* once */
+    op->queue = NULL;
+    look_up(op);
+    return true;
+}
+
+static void count_finish(struct op *op, enum queue_state was)
+{
+    struct route_stats *stats = &op->route->stats;
+    if (was == QUEUE_ENDED)
+        return; /* counted then */
+    if (op->finish.end == QUEUE_END_ACKED)
+        stats->delivered++;
+    else
+        stats->cancelled++;
+}
+
+static void on_changed(void *arg, char letter)
+{
+    struct op *op = arg;
+    static const struct {
+        char letter;
+        enum queue_code code;
+        enum queue_state was;
+    } rows[] = {{'w', QUEUE_OK, QUEUE_WAITING},    {'f', QUEUE_OK, QUEUE_IN_FLIGHT},
+                {'d', QUEUE_OK, QUEUE_DEAD},       {'e', QUEUE_OK, QUEUE_ENDED},
+                {'E', QUEUE_REFUSED, QUEUE_ENDED}, {'r', QUEUE_OK, QUEUE_IN_FLIGHT},
+                {'b', QUEUE_OK, QUEUE_IN_FLIGHT},  {'x', QUEUE_REFUSED, QUEUE_WAITING},
+                {'n', QUEUE_NONE, QUEUE_WAITING}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].letter != letter)
+            continue;
+        if (looked_again(op, letter == 'n'))
+            return;
+        if (op->kind == OP_FINISH && rows[i].code == QUEUE_OK)
+            count_finish(op, rows[i].was);
+        op->route->stats.retried += letter == 'r';
+        answer_code(op, rows[i].code, rows[i].was);
+        return;
+    }
+    answer_code(op, QUEUE_AWAY, QUEUE_WAITING);
+}
+
+static void on_touched(void *arg, char letter, int64_t lease)
+{
+    struct op *op = arg;
+    if (looked_again(op, letter == 'n'))
+        return;
+    if (letter == 't') {
+        if (op->queue && (op->queue->lease_ms < 0 || lease < op->queue->lease_ms)) {
+            op->queue->lease_ms = lease;
+            queue_list_due(op->queue);
+        }
+        op->cb.touched(op->arg, QUEUE_OK, lease);
+        op_end(op);
+    } else {
+        answer_code(op,
+                    letter == 'x'   ? QUEUE_REFUSED
+                    : letter == 'n' ? QUEUE_NONE
+                                    : QUEUE_AWAY,
+                    QUEUE_WAITING);
+    }
+}
+
+static void on_looked(void *arg, const struct looked *looked)
+{
+    struct op *op = arg;
+    static const struct {
+        char letter;
+        enum queue_state state;
+    } rows[] = {{'w', QUEUE_WAITING},
+                {'r', QUEUE_READY},
+                {'f', QUEUE_IN_FLIGHT},
+                {'d', QUEUE_DEAD},
+                {'e', QUEUE_ENDED}};
+    if (looked_again(op, looked->state == 'n'))
+        return;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].letter != looked->state)
+            continue;
+        struct queue_job found = {.state = rows[i].state,
+                                  .at_ms = looked->at_ms,
+                                  .expires_ms = looked->expires_ms,
+                                  .lease = looked->state == 'f' ? looked->at_ms : 0,
+                                  .now_ms = looked->now_ms};
+        struct job *job = queue_read(op->route->sink->rules, &op->route->names,
+                                     looked->id, looked->record, looked->tries, &found);
+        op->cb.found(op->arg, QUEUE_OK, &found);
+        job_free(job);
+        op_end(op);
+        return;
+    }
+    answer_code(op, looked->state == 'n' ? QUEUE_NONE : QUEUE_AWAY, QUEUE_WAITING);
+}
+
+static const char *const end_names[] = {[QUEUE_END_NOT] = "deleted",
+                                        [QUEUE_END_ACKED] = "acked",
+                                        [QUEUE_END_DELETED] = "deleted",
+                                        [QUEUE_END_EXPIRED] = "expired",
+                                        [QUEUE_END_TRIES] = "retries"};
+
+static void act(struct op *op, struct bucket *b)
+{
+    struct slice id = {op->id, op->id_n};
+    int64_t now_ms = store_now_ms(route_store(op->route));
+    switch (op->kind) {
+    case OP_FINISH:
+        store_finish(b, id, op->finish.lease, end_names[op->finish.end],
+                     op->finish.forget       ? 'f'
+                     : op->finish.alive_only ? 'a'
+                                             : 0,
+                     ANSWER_MS, on_changed, op);
+        break;
+    case OP_RELEASE:
+        store_release(b, id, op->lease, op->ms > 0 ? (now_ms + op->ms) * 1000 : 0, true,
+                      ANSWER_MS, on_changed, op);
+        break;
+    case OP_TOUCH:
+        store_touch(b, id, op->lease, op->ms, on_touched, op);
+        break;
+    case OP_FIND:
+    case OP_PEEK:
+        store_look(b, op->which, id, on_looked, op);
+        break;
+    }
+}
+
+/* The keys of its queue: "PREFIX:{SINK}:QUEUE". */
+static void on_owner(void *arg, const struct redisReply *reply)
+{
+    struct op *op = arg;
+    struct sink *sink = op->route->sink;
+    struct slice keys = redis_text(reply);
+    struct buf base = {0};
+    queue_sink_key(sink, "", &base);
+    size_t before = base.n;
+    buf_free(&base);
+    if (reply == NULL) {
+        answer_code(op, QUEUE_AWAY, QUEUE_WAITING);
+    } else if (keys.n <= before) {
+        answer_code(op, QUEUE_NONE, QUEUE_WAITING);
+    } else {
+        op->queue = queue_of(sink, (struct slice){keys.p + before, keys.n - before});
+        act(op, op->queue->bucket);
+    }
+}
+
+static void look_up(struct op *op)
+{
+    struct sink *sink = op->route->sink;
+    struct buf key = {0};
+    queue_sink_key(sink, "ids", &key);
+    const struct slice args[] = {SLICE_LIT("HGET"), buf_slice(&key), {op->id, op->id_n}};
+    store_command(sink->store, args, 3, on_owner, op);
+    buf_free(&key);
+}
+
+static void on_look_up(void *arg)
+{
+    struct op *op = arg;
+    op->looked_up = true;
+    look_up(op);
+}
+
+static void start(struct op *op, struct slice topic, struct slice id)
+{
+    struct place place;
+    op->src->open++;
+    op->id_n = id.n <= JOB_ID_MAX ? id.n : 0;
+    memcpy(op->id, id.p ? id.p : "", op->id_n);
+    place_find(op->src, topic, op->kind == OP_PEEK ? (struct slice){NULL, 0} : id,
+               &place);
+    op->route = place.route;
+    if (op->route)
+        op->route->refs++;
+    op->queue = place.queue;
+    op->code = place.code == QUEUE_OK ? QUEUE_NONE : place.code;
+    const struct queue_rules *rules = place.route ? place.route->sink->rules : NULL;
+    if (topic.p == NULL && rules && !rules->global_ids)
+        op->code = QUEUE_NO_ROUTE; /* an id alone says nothing there */
+    bool known =
+        place.code == QUEUE_OK && place.route && place.bucket && op->id_n == id.n;
+    if (known && place.queue == NULL && place.route->oldest)
+        act_in(op, place.route->oldest);
+    else if (known)
+        act(op, place.bucket);
+    else if (place.code == QUEUE_OK && topic.p == NULL && op->id_n == id.n && id.n > 0 &&
+             rules && rules->global_ids)
+        loop_defer(on_look_up, op);
+    else
+        loop_defer(on_refused, op);
+}
+
+static struct op *op_new(struct source *src, enum op_kind kind, void *arg)
+{
+    struct op *op = mem_alloc(sizeof(*op));
+    op->src = src;
+    op->kind = kind;
+    op->arg = arg;
+    op->which = 'i';
+    return op;
+}
+
+void queue_finish(struct source *src, struct slice topic, struct slice id,
+                  const struct queue_finish *how, queue_cb *cb, void *arg)
+{
+    struct op *op = op_new(src, OP_FINISH, arg);
+    op->finish = *how;
+    op->cb.changed = cb;
+    start(op, topic, id);
+}
+
+void queue_release(struct source *src, struct slice topic, struct slice id, int64_t lease,
+                   int64_t delay_ms, queue_cb *cb, void *arg)
+{
+    struct op *op = op_new(src, OP_RELEASE, arg);
+    op->lease = lease;
+    op->ms = delay_ms < DELAY_MAX_MS ? delay_ms : DELAY_MAX_MS;
+    op->cb.changed = cb;
+    start(op, topic, id);
+}
+
+void queue_touch(struct source *src, struct slice topic, struct slice id, int64_t lease,
+                 int64_t lease_ms, queue_touch_cb *cb, void *arg)
+{
+    struct op *op = op_new(src, OP_TOUCH, arg);
+    op->lease = lease;
+    op->ms = lease_ms;
+    op->cb.touched = cb;
+    start(op, topic, id);
+}
+
+void queue_find(struct source *src, struct slice topic, struct slice id,
+                queue_find_cb *cb, void *arg)
+{
+    struct op *op = op_new(src, OP_FIND, arg);
+    op->cb.found = cb;
+    start(op, topic, id);
+}
+
+void queue_peek(struct source *src, struct slice topic, enum queue_state part,
+                queue_find_cb *cb, void *arg)
+{
+    struct op *op = op_new(src, OP_PEEK, arg);
+    op->which = part == QUEUE_DEAD ? 'd' : 'r';
+    op->cb.found = cb;
+    start(op, topic, (struct slice){NULL, 0});
+}

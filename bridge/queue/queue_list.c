@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * queue_list.c - whole queues: sizes, dead letters, destruction, and the list of them.
+ *
+ * The list is a sorted set, PREFIX:{SINK}:queues, of names by the time of the last job,
+ * as coarse as a minute. Every instance walks through it once in SWEEP_MS: so ended
+ * leases are settled, expired jobs vanish and sums are known also of queues that nobody
+ * asks for, and empty ones are forgotten.
+ */
+#include "bridge/queue/queue_place.h"
+
+#include <stdlib.h>
+
+enum {
+    SWEEP_MS = 10 * 1000, /* of a list that is short enough */
+    SWEEP_STEP = 200      /* queues of one tick, at most */
+};
+
+/* --- sizes --- */
+
+struct ask {
+    struct source *src;
+    struct queue *queue;
+    struct sink *sink; /* of a list */
+    union {
+        queue_count_cb *count;
+        queue_number_cb *number;
+        queue_list_cb *list;
+    } cb;
+    void *arg;
+    enum queue_code code;
+    char which; /* of lua/drop.lua; 0: respawn */
+    int64_t limit, ttl_ms, done;
+    unsigned asked; /* of the step that is on its way */
+};
+
+static void ask_end(struct ask *ask)
+{
+    ask->src->open--;
+    free(ask);
+}
+
+static struct ask *ask_new(struct source *src, struct slice topic, struct place *place,
+                           void *arg)
+{
+    struct ask *ask = mem_alloc(sizeof(*ask));
+    place_find(src, topic, (struct slice){NULL, 0}, place);
+    ask->src = src;
+    ask->queue = place->queue;
+    ask->code = place->code;
+    ask->arg = arg;
+    src->open++;
+    return ask;
+}
+
+static void on_count(void *arg, const struct queue_counts *counts)
+{
+    struct ask *ask = arg;
+    ask->cb.count(ask->arg, counts ? QUEUE_OK : QUEUE_AWAY, counts);
+    ask_end(ask);
+}
+
+/* A topic that leads elsewhere has no jobs here. */
+static void on_no_count(void *arg)
+{
+    struct ask *ask = arg;
+    const struct queue_counts none = {
+        .now_ms = source_now_ms(ask->src, (struct slice){NULL, 0})};
+    ask->cb.count(ask->arg, ask->code, ask->code == QUEUE_OK ? &none : NULL);
+    ask_end(ask);
+}
+
+void queue_count(struct source *src, struct slice topic, const int64_t *limits_ms,
+                 unsigned limits, queue_count_cb *cb, void *arg)
+{
+    struct place place;
+    struct ask *ask = ask_new(src, topic, &place, arg);
+    ask->cb.count = cb;
+    must(limits <= QUEUE_SPANS);
+    if (place.queue)
+        store_measure(place.bucket, limits_ms, limits, on_count, ask);
+    else
+        loop_defer(on_no_count, ask);
+}
+
+/* --- many jobs at once, in steps --- */
+
+static void step(struct ask *ask);
+
+static void on_step(void *arg, int64_t n)
+{
+    struct ask *ask = arg;
+    if (n > 0)
+        ask->done += n;
+    if (n >= ask->asked && ask->done < ask->limit) { /* a full step: there may be more */
+        step(ask);
+        return;
+    }
+    ask->cb.number(ask->arg, n < 0 ? QUEUE_AWAY : QUEUE_OK, ask->done);
+    ask_end(ask);
+}
+
+static void on_dropped(void *arg, int64_t n, int64_t lived)
+{
+    struct ask *ask = arg;
+    ask->queue->sink->queue_stats.dropped += (uint64_t)lived;
+    on_step(ask, n);
+}
+
+static void step(struct ask *ask)
+{
+    int64_t left = ask->limit - ask->done;
+    unsigned most = left < STORE_STEP_MAX ? (unsigned)left : STORE_STEP_MAX;
+    ask->asked = most;
+    if (ask->which)
+        store_drop(ask->queue->bucket, ask->which, most, on_dropped, ask);
+    else
+        store_respawn(ask->queue->bucket, most, ask->ttl_ms, on_step, ask);
+}
+
+static void on_no_queue(void *arg)
+{
+    struct ask *ask = arg;
+    ask->cb.number(ask->arg, ask->code, 0);
+    ask_end(ask);
+}
+
+static void many(struct source *src, struct slice topic, char which, int64_t limit,
+                 int64_t ttl_ms, queue_number_cb *cb, void *arg)
+{
+    struct place place;
+    struct ask *ask = ask_new(src, topic, &place, arg);
+    ask->cb.number = cb;
+    ask->which = which;
+    ask->limit = limit;
+    ask->ttl_ms = ttl_ms;
+    if (place.queue && limit > 0)
+        step(ask);
+    else
+        loop_defer(on_no_queue, ask);
+}
+
+void queue_respawn(struct source *src, struct slice topic, int64_t limit, int64_t ttl_ms,
+                   queue_number_cb *cb, void *arg)
+{
+    many(src, topic, 0, limit, ttl_ms, cb, arg);
+}
+
+void queue_drop_dead(struct source *src, struct slice topic, int64_t limit,
+                     queue_number_cb *cb, void *arg)
+{
+    many(src, topic, 'd', limit, 0, cb, arg);
+}
+
+static void on_unlisted(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    (void)reply; /* the next sweep finds it empty again */
+}
+
+static void unlist(struct sink *sink, struct slice name)
+{
+    struct buf key = {0};
+    queue_sink_key(sink, "queues", &key);
+    const struct slice args[] = {SLICE_LIT("ZREM"), buf_slice(&key), name};
+    store_command(sink->store, args, 3, on_unlisted, NULL);
+    buf_free(&key);
+}
+
+void queue_destroy(struct source *src, struct slice topic, bool all, queue_number_cb *cb,
+                   void *arg)
+{
+    struct place place;
+    place_find(src, topic, (struct slice){NULL, 0}, &place);
+    if (place.queue) {
+        unlist(place.queue->sink, (struct slice){place.queue->name, place.queue->name_n});
+        place.queue->listed_ms = QUEUE_NOT_LISTED; /* the next job notes it again */
+    }
+    many(src, topic, all ? 'a' : 'r', INT64_MAX, 0, cb, arg);
+}
+
+/* --- the list --- */
+
+static void ask_list(struct sink *sink, redis_reply_cb *cb, void *arg)
+{
+    struct buf key = {0};
+    queue_sink_key(sink, "queues", &key);
+    const struct slice args[] = {SLICE_LIT("ZRANGE"), buf_slice(&key), SLICE_LIT("0"),
+                                 SLICE_LIT("-1"), SLICE_LIT("WITHSCORES")};
+    store_command(sink->store, args, 5, cb, arg);
+    buf_free(&key);
+}
+
+static void on_list(void *arg, const struct redisReply *reply)
+{
+    struct ask *ask = arg;
+    size_t n = redis_items(reply) / 2;
+    struct queue_name *names = n ? mem_alloc(n * sizeof(*names)) : NULL;
+    for (size_t i = 0; i < n; i++)
+        names[i] = (struct queue_name){redis_text(redis_item(reply, 2 * i)),
+                                       redis_score(redis_item(reply, 2 * i + 1))};
+    ask->cb.list(ask->arg, reply ? QUEUE_OK : QUEUE_AWAY, names, (unsigned)n);
+    free(names);
+    ask_end(ask);
+}
+
+static void on_no_list(void *arg)
+{
+    struct ask *ask = arg;
+    ask->cb.list(ask->arg, ask->code, NULL, 0);
+    ask_end(ask);
+}
+
+static void on_ask_list(void *arg)
+{
+    struct ask *ask = arg;
+    ask_list(ask->sink, on_list, ask);
+}
+
+void queue_list(struct source *src, struct slice topic, queue_list_cb *cb, void *arg)
+{
+    struct place place;
+    struct ask *ask = ask_new(src, topic, &place, arg);
+    ask->cb.list = cb;
+    ask->sink = place.route ? place.route->sink : NULL;
+    loop_defer(ask->sink && ask->sink->rules ? on_ask_list : on_no_list, ask);
+}
+
+/* --- the sweep --- */
+
+/* Off the list, unless a job has come since: another instance may have noted it. */
+static void unlist_unused(struct queue *q, int64_t used_ms)
+{
+    struct sink *sink = q->sink;
+    struct buf key = {0};
+    queue_sink_key(sink, "queues", &key);
+    store_unlist(sink->store, buf_slice(&key), (struct slice){q->name, q->name_n},
+                 used_ms);
+    buf_free(&key);
+    q->listed_ms = QUEUE_NOT_LISTED;
+}
+
+struct queue_sweep {
+    struct sink *sink;
+    char **names;
+    int64_t *used_ms;
+    size_t n, at;
+    unsigned open; /* calls of this tick */
+    bool listing;
+    bool torn;         /* Redis did not answer for some: the sum would be wrong */
+    int64_t begun_ms;  /* monotonic */
+    struct counts sum; /* being made */
+};
+
+struct swept {
+    struct queue_sweep *sweep;
+    struct queue *queue;
+    int64_t used_ms;
+};
+
+/* All queues have been asked. */
+static void sweep_end(struct queue_sweep *sweep)
+{
+    if (sweep->torn) /* what was known stays */
+        return;
+    sweep->sink->sum = sweep->sum;
+    sweep->sink->sum_names = sweep->n;
+    sweep->sink->sum_ms = sweep->begun_ms;
+}
+
+static void on_swept(void *arg, const struct queue_counts *counts)
+{
+    struct swept *swept = arg;
+    struct queue_sweep *sweep = swept->sweep;
+    struct sink *sink = sweep->sink;
+    struct queue *q = swept->queue;
+    if (counts && q->settles_more) { /* and more: a call settles so many at most */
+        q->settles_more = false;
+        store_measure(q->bucket, NULL, 0, on_swept, swept);
+        return;
+    }
+    sweep->open--;
+    if (counts == NULL)
+        sweep->torn = true;
+    if (counts) {
+        sweep->sum.waiting += counts->ready + counts->waiting;
+        sweep->sum.overdue += counts->ready;
+        sweep->sum.far += counts->far;
+        sweep->sum.in_flight += counts->in_flight;
+        sweep->sum.dead += counts->dead;
+        sweep->sum.now_ms = counts->now_ms;
+        if (counts->oldest_ready_ms > 0 &&
+            (sweep->sum.head_ms < 0 || counts->oldest_ready_ms < sweep->sum.head_ms))
+            sweep->sum.head_ms = counts->oldest_ready_ms;
+        bool empty = counts->ready + counts->waiting + counts->in_flight + counts->dead +
+                         counts->ended ==
+                     0;
+        if (empty && sink->rules->forget_ms > 0 &&
+            swept->used_ms + sink->rules->forget_ms < counts->now_ms)
+            unlist_unused(q, swept->used_ms);
+    }
+    free(swept);
+    if (sweep->open == 0 && sweep->at == sweep->n)
+        sweep_end(sweep);
+}
+
+static void forget_names(struct queue_sweep *sweep)
+{
+    for (size_t i = 0; i < sweep->n; i++)
+        free(sweep->names[i]);
+    free(sweep->names);
+    free(sweep->used_ms);
+    sweep->names = NULL;
+    sweep->used_ms = NULL;
+    sweep->n = sweep->at = 0;
+}
+
+static void on_names(void *arg, const struct redisReply *reply)
+{
+    struct queue_sweep *sweep = arg;
+    sweep->listing = false;
+    sweep->torn = reply == NULL;
+    size_t n = redis_items(reply) / 2;
+    sweep->sum = (struct counts){.head_ms = -1, .lease_ms = -1};
+    if (n == 0) {
+        sweep_end(sweep);
+        return;
+    }
+    sweep->names = mem_alloc(n * sizeof(*sweep->names));
+    sweep->used_ms = mem_alloc(n * sizeof(*sweep->used_ms));
+    for (size_t i = 0; i < n; i++) {
+        struct slice name = redis_text(redis_item(reply, 2 * i));
+        if (name.p == NULL || name.n > QUEUE_NAME_MAX || memchr(name.p, 0, name.n))
+            continue;
+        sweep->names[sweep->n] = mem_strdup(name.p);
+        sweep->used_ms[sweep->n++] = redis_score(redis_item(reply, 2 * i + 1));
+    }
+}
+
+static void sweep_begin(struct queue_sweep *sweep)
+{
+    sweep->torn = false;
+    forget_names(sweep);
+    sweep->begun_ms = loop_mono_ms();
+    sweep->listing = true;
+    ask_list(sweep->sink, on_names, sweep);
+}
+
+void queue_sweep_tick(struct sink *sink)
+{
+    struct queue_sweep *sweep = sink->sweep;
+    if (sweep == NULL) {
+        sweep = sink->sweep = mem_alloc(sizeof(*sweep));
+        sweep->sink = sink;
+        sweep->begun_ms = -SWEEP_MS;
+        sweep->torn = true;
+    }
+    if (!store_is_up(sink->store) || sweep->open > 0 || sweep->listing ||
+        sink->bridge->draining)
+        return;
+    if (sweep->at == sweep->n && loop_mono_ms() - sweep->begun_ms >= SWEEP_MS) {
+        sweep_begin(sweep);
+        return;
+    }
+    for (unsigned i = 0; i < SWEEP_STEP && sweep->at < sweep->n; i++, sweep->at++) {
+        struct swept *swept = mem_alloc(sizeof(*swept));
+        swept->sweep = sweep;
+        swept->queue = queue_borrow(sink, slice_of(sweep->names[sweep->at]));
+        swept->used_ms = sweep->used_ms[sweep->at];
+        sweep->open++;
+        store_measure(swept->queue->bucket, NULL, 0, on_swept, swept);
+    }
+}
+
+bool queue_sweep_is_open(const struct sink *sink)
+{
+    return sink->sweep && (sink->sweep->open > 0 || sink->sweep->listing);
+}
+
+void queue_sweep_fini(struct sink *sink)
+{
+    if (sink->sweep == NULL)
+        return;
+    forget_names(sink->sweep);
+    free(sink->sweep);
+    sink->sweep = NULL;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/queue/queue_place.h"
+#include "bridge/base/match.h"
+#include "bridge/job/tries.h"
+#include "bridge/route.h"
+#include "bridge/sched.h"
+
+#include <stdlib.h>
+
+enum {
+    IDLE_MS = 60 * 1000, /* an object that nobody used for so long goes */
+    NOTE_MS = 60 * 1000, /* how often a busy queue's name is noted again */
+    TICK_FREES = 200,    /* objects looked at in one tick, at least, */
+    TICK_PART = 30,      /* and such a part of all */
+    SETTLED_MAX = 200    /* of lua/lib/queue.lua: there may be more to settle */
+};
+
+/* --- events of the bucket --- */
+
+static void on_head(void *owner, int64_t head_ms)
+{
+    struct queue *q = owner;
+    q->head_ms = head_ms;
+    if (queue_has_seats(q))
+        queue_list_due(q);
+}
+
+static void on_woken(void *owner)
+{
+    struct queue *q = owner;
+    q->stale = true;
+    if (queue_has_seats(q))
+        queue_list_due(q);
+}
+
+static void on_timer(void *arg)
+{
+    queue_list_due(arg);
+}
+
+/* Jobs that a call has settled by the way are counted. */
+static void on_settled(void *owner, unsigned expired, unsigned timed_out,
+                       unsigned exhausted)
+{
+    struct queue *q = owner;
+    struct bridge *bridge = q->sink->bridge;
+    const unsigned n[] = {[QUEUE_EXPIRED] = expired,
+                          [QUEUE_TIMED_OUT] = timed_out,
+                          [QUEUE_EXHAUSTED] = exhausted};
+    q->sink->queue_stats.expired += expired;
+    q->sink->queue_stats.timed_out += timed_out;
+    q->sink->queue_stats.exhausted += exhausted;
+    q->settles_more |= expired >= SETTLED_MAX || timed_out >= SETTLED_MAX;
+    for (size_t i = 0; i < bridge->source_count; i++) {
+        struct source *src = bridge->sources[i];
+        for (int what = QUEUE_EXPIRED; src->queue_watch && what <= QUEUE_EXHAUSTED;
+             what++)
+            if (n[what] > 0)
+                src->queue_watch(src->queue_watch_arg, (struct slice){q->name, q->name_n},
+                                 (enum queue_event)what, n[what]);
+    }
+}
+
+static const struct bucket_events events = {on_head, on_woken, on_settled};
+
+/* --- the objects --- */
+
+void queue_list_due(struct queue *q)
+{
+    if (q->due_listed)
+        return;
+    struct bridge *bridge = q->sink->bridge;
+    q->due_listed = true;
+    TAILQ_INSERT_TAIL(&bridge->queues_due, q, link);
+    if (bridge->queues_turn == loop_wakeups()) /* this turn's call has been */
+        timer_set(q->timer, 0);
+}
+
+struct queue *queue_borrow(struct sink *sink, struct slice name)
+{
+    struct queue *q;
+    HASH_FIND(hh, sink->queues, name.p, name.n, q);
+    if (q == NULL) {
+        q = mem_alloc(sizeof(*q) + name.n + 1);
+        q->sink = sink;
+        q->name_n = name.n;
+        memcpy(q->name, name.p, name.n);
+        q->bucket = bucket_new_queue(sink->store, sink->conf->name, q->name, sink->rules,
+                                     &events, q);
+        q->timer = timer_new(on_timer, q);
+        q->head_ms = q->lease_ms = -1;
+        q->listed_ms = QUEUE_NOT_LISTED;
+        q->used_ms = loop_mono_ms() - IDLE_MS;
+        q->stale = true;
+        TAILQ_INIT(&q->fresh);
+        TAILQ_INIT(&q->parked);
+        HASH_ADD_KEYPTR(hh, sink->queues, q->name, q->name_n, q);
+    }
+    return q;
+}
+
+struct queue *queue_of(struct sink *sink, struct slice name)
+{
+    struct queue *q = queue_borrow(sink, name);
+    q->used_ms = loop_mono_ms();
+    return q;
+}
+
+static void object_free(struct queue *q)
+{
+    if (q->due_listed)
+        TAILQ_REMOVE(&q->sink->bridge->queues_due, q, link);
+    HASH_DEL(q->sink->queues, q);
+    timer_del(q->timer);
+    free(q->asked);
+    free(q);
+}
+
+static void queue_free(struct queue *q)
+{
+    bucket_free(q->bucket);
+    object_free(q);
+}
+
+static bool is_unused(const struct queue *q)
+{
+    return !q->pulling && !q->due_listed && q->refs == 0 && bucket_is_idle(q->bucket);
+}
+
+static bool is_idle(const struct queue *q, int64_t now_ms)
+{
+    return is_unused(q) && now_ms - q->used_ms > IDLE_MS && q->lease_ms < 0;
+}
+
+/* A busy queue moves to the end, so that a tick need not look at all of them. */
+static void free_idle(struct sink *sink)
+{
+    int64_t now_ms = loop_mono_ms();
+    unsigned most = HASH_COUNT(sink->queues) / TICK_PART;
+    if (most < TICK_FREES)
+        most = TICK_FREES;
+    for (unsigned i = 0; sink->queues && i < most; i++) {
+        struct queue *q = sink->queues;
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
+        if (is_idle(q, now_ms)) {
+            queue_free(q);
+            continue;
+        }
+        if (HASH_COUNT(sink->queues) == 1)
+            return;
+        HASH_DEL(sink->queues, q);
+        HASH_ADD_KEYPTR(hh, sink->queues, q->name, q->name_n, q);
+    }
+}
+
+void queue_sink_key(const struct sink *sink, const char *what, struct buf *key)
+{
+    buf_addf(key, "%s:{%s}:%s", store_prefix(sink->store), sink->conf->name, what);
+}
+
+struct noting {
+    struct sink *sink;
+    size_t n;
+    char name[];
+};
+
+/* Not noted: the next job tries again. */
+static void on_noted(void *arg, const struct redisReply *reply)
+{
+    struct noting *noting = arg;
+    struct queue *q = NULL;
+    if (reply == NULL || redis_error(reply) != REDIS_NO_ERROR)
+        HASH_FIND(hh, noting->sink->queues, noting->name, noting->n, q);
+    if (q)
+        q->listed_ms = QUEUE_NOT_LISTED;
+    noting->sink->notings--;
+    free(noting);
+}
+
+void queue_note_use(struct queue *q)
+{
+    int64_t now_ms = loop_mono_ms(), often_ms = q->sink->rules->forget_ms / 2;
+    if (now_ms - q->listed_ms < (often_ms > 0 && often_ms < NOTE_MS ? often_ms : NOTE_MS))
+        return;
+    q->listed_ms = now_ms;
+    struct store *st = q->sink->store;
+    struct buf key = {0}, score = {0};
+    struct noting *noting = mem_alloc(sizeof(*noting) + q->name_n);
+    noting->sink = q->sink;
+    noting->sink->notings++;
+    noting->n = q->name_n;
+    memcpy(noting->name, q->name, q->name_n);
+    queue_sink_key(q->sink, "queues", &key);
+    buf_addf(&score, "%lld", (long long)store_now_ms(st));
+    const struct slice args[] = {
+        SLICE_LIT("ZADD"), buf_slice(&key), buf_slice(&score), {q->name, q->name_n}};
+    store_command(st, args, 4, on_noted, noting);
+    buf_free(&key);
+    buf_free(&score);
+}
+
+void queue_sink_init(struct sink *sink)
+{
+    if (sink->ops->queue == NULL)
+        return;
+    sink->rules = sink->ops->queue(sink->self);
+}
+
+void queue_sink_fini(struct sink *sink)
+{
+    queue_sweep_fini(sink);
+    while (sink->queues)
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
+        object_free(sink->queues);
+}
+
+void queue_turn(struct bridge *bridge)
+{
+    struct queue *q;
+    TAILQ_HEAD(, queue) now = TAILQ_HEAD_INITIALIZER(now);
+    bridge->queues_turn = UINT64_MAX; /* what the calls below list is for the next turn */
+    TAILQ_CONCAT(&now, &bridge->queues_due, link);
+    while ((q = TAILQ_FIRST(&now))) {
+        TAILQ_REMOVE(&now, q, link);
+        q->due_listed = false;
+        queue_pump(q);
+    }
+    bridge->queues_turn = loop_wakeups();
+    if (!TAILQ_EMPTY(&bridge->queues_due))
+        timer_set(TAILQ_FIRST(&bridge->queues_due)->timer, 0);
+}
+
+void queue_tick(struct bridge *bridge)
+{
+    for (size_t i = 0; i < bridge->sink_count; i++) {
+        struct sink *sink = bridge->sinks[i];
+        if (sink->rules == NULL || sink->store == NULL)
+            continue;
+        free_idle(sink);
+        queue_sweep_tick(sink);
+    }
+}
+
+void queue_old_tick(struct sink *sink)
+{
+    struct queue *q, *next;
+    HASH_ITER (hh, sink->queues, q, next)
+        if (is_unused(q))
+            queue_free(q);
+}
+
+bool queue_sink_is_idle(const struct sink *sink)
+{
+    return sink->queues == NULL && sink->notings == 0 && !queue_sweep_is_open(sink);
+}
+
+void queue_look_all(struct bridge *bridge)
+{
+    struct queue *q, *next;
+    for (size_t i = 0; i < bridge->sink_count; i++)
+        HASH_ITER (hh, bridge->sinks[i]->queues, q, next) {
+            on_woken(q);
+            if (q->lease_ms >= 0)
+                queue_list_due(q);
+        }
+}
+
+unsigned queue_consumers(const struct sink *sink)
+{
+    const struct queue *q;
+    unsigned n = 0;
+    for (q = sink->queues; q; q = q->hh.next)
+        n += q->seats;
+    return n;
+}
+
+/* --- from a topic to its place --- */
+
+bool queue_name_is_good(struct slice name)
+{
+    return name.n > 0 && name.n <= QUEUE_NAME_MAX && memchr(name.p, 0, name.n) == NULL;
+}
+
+/* The route of a topic. Native calls look only at routes that end at a queue. */
+static struct route *route_of(const struct source *src, struct slice topic,
+                              struct slice *captures, unsigned *n)
+{
+    return route_matching(src, topic.p ? &topic : NULL, src->ops->queues_apart, captures,
+                          n);
+}
+
+void place_find(struct source *src, struct slice topic, struct slice id,
+                struct place *place)
+{
+    struct slice captures[MATCH_CAPTURES_MAX];
+    unsigned n;
+    struct err err;
+    *place = (struct place){QUEUE_NO_ROUTE, NULL, NULL, NULL};
+    struct route *route = route_of(src, topic, captures, &n);
+    if (route == NULL)
+        return;
+    place->route = route;
+    place->code = QUEUE_OK;
+    if (route->sink->rules == NULL) {
+        if (id.p)
+            place->bucket = route_bucket(route, id)->bucket;
+        return;
+    }
+    if (topic.p == NULL)
+        return; /* of its ids: the caller looks them up */
+    struct buf name = {0};
+    struct job job = {.topic = topic, .partition = -1, .offset = -1};
+    if (tmpl_render(route->target, &job, captures, n, slice_of(route->conf->name), &name,
+                    &err) == 0 &&
+        queue_name_is_good(buf_slice(&name))) {
+        place->queue = queue_of(route->sink, buf_slice(&name));
+        place->bucket = place->queue->bucket;
+    } else {
+        place->code = QUEUE_NO_ROUTE;
+    }
+    buf_free(&name);
+}
+
+struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target)
+{
+    if (route->sink->rules == NULL)
+        return route_bucket(route, id)->bucket;
+    if (!queue_name_is_good(target)) /* a dead letter that nobody could address */
+        target = slice_of(route->conf->name);
+    struct queue *q = queue_of(route->sink, target);
+    queue_note_use(q);
+    return q->bucket;
+}
+
+struct bucket *route_bucket_of_id(struct route *route, struct slice id)
+{
+    if (route->sink->rules == NULL)
+        return route_bucket(route, id)->bucket;
+    struct buf name = {0};
+    struct err err;
+    struct job job = {.partition = -1, .offset = -1};
+    struct queue *q = NULL;
+    if (tmpl_render(route->target, &job, NULL, 0, slice_of(route->conf->name), &name,
+                    &err) == 0 &&
+        queue_name_is_good(buf_slice(&name)))
+        q = queue_of(route->sink, buf_slice(&name));
+    buf_free(&name);
+    return q ? q->bucket : NULL;
+}
+
+struct store *route_store(const struct route *route)
+{
+    return route->sink->rules ? route->sink->store : route->bridge->store;
+}
+
+int64_t source_now_ms(struct source *src, struct slice topic)
+{
+    struct slice captures[MATCH_CAPTURES_MAX];
+    unsigned n;
+    struct route *route = topic.p ? route_of(src, topic, captures, &n) : NULL;
+    return store_now_ms(route ? route_store(route) : src->bridge->store);
+}
+
+struct slice source_route(struct source *src, struct slice topic, bool *in_queue)
+{
+    struct slice captures[MATCH_CAPTURES_MAX];
+    unsigned n;
+    struct route *route = route_of(src, topic, captures, &n);
+    if (in_queue)
+        *in_queue = route && route->sink->rules;
+    return route ? slice_of(route->conf->name) : (struct slice){NULL, 0};
+}
+
+/* --- jobs --- */
+
+static enum queue_end end_of(const char *reason)
+{
+    static const struct {
+        const char *reason;
+        enum queue_end end;
+    } rows[] = {{"acked", QUEUE_END_ACKED},
+                {"deleted", QUEUE_END_DELETED},
+                {"expired", QUEUE_END_EXPIRED},
+                {"retries", QUEUE_END_TRIES}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcmp(rows[i].reason, reason) == 0)
+            return rows[i].end;
+    return QUEUE_END_NOT;
+}
+
+struct job *queue_read(const struct queue_rules *rules, const struct job_names *names,
+                       struct slice id, struct slice record, struct slice text,
+                       struct queue_job *out)
+{
+    struct err err;
+    struct tries tries;
+    struct job *job = record.n ? job_decode(id, record, names, &err) : NULL;
+    tries_parse(text, &tries);
+    int64_t limit = job && job->tries_max > 0 ? job->tries_max : rules ? rules->tries : 0;
+    out->job = job;
+    out->id = id;
+    out->attempts = tries.attempts + (out->state == QUEUE_IN_FLIGHT);
+    out->end = out->state == QUEUE_ENDED ? end_of(tries.reason) : QUEUE_END_NOT;
+    if (limit == 0)
+        out->tries_left = QUEUE_NO_LIMIT;
+    else
+        out->tries_left = out->attempts < limit ? (unsigned)(limit - out->attempts) : 0;
+    if (out->expires_ms < 0)
+        out->expires_ms = 0;
+    return job;
+}
+
+void queue_watch(struct source *src, queue_watch_cb *cb, void *arg)
+{
+    src->queue_watch = cb;
+    src->queue_watch_arg = arg;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * queue_place.h - the queues that are in use by this process, and the way from a source's
+ * topic to one of them; for the core's queue_*.c files and submit.c.
+ *
+ * A queue object comes into being when somebody wants something of the queue, and goes
+ * when nothing has been for a while: what lasts is in Redis.
+ */
+#ifndef BRIDGE_QUEUE_PLACE_H
+#define BRIDGE_QUEUE_PLACE_H
+
+#include "bridge/bridge.h"
+#include "bridge/store/store_queue.h"
+
+#define HASH_FUNCTION HASH_FNV
+#include <uthash.h>
+
+enum { QUEUE_NAME_MAX = JOB_TARGET_MAX };
+#define QUEUE_NOT_LISTED (INT64_MIN / 2) /* of listed_ms */
+
+/* A consumer's place at one queue. */
+struct seat {
+    TAILQ_ENTRY(seat) link;
+    struct pull *pull;
+    struct queue *queue; /* NULL: that topic leads to no queue */
+    struct route *route;
+    unsigned topic;
+    enum { SEAT_AWAY, SEAT_FRESH, SEAT_PARKED } where;
+};
+TAILQ_HEAD(seat_list, seat);
+
+struct queue {
+    UT_hash_handle hh; /* in its sink, by name */
+    TAILQ_ENTRY(queue) link;
+    struct sink *sink;
+    struct bucket *bucket;
+    struct timer *timer;
+    struct seat_list fresh;  /* to be asked for once, whatever is known */
+    struct seat_list parked; /* asked for before: they wait for a job */
+    struct seat **asked;     /* in the call that is on its way */
+    unsigned asked_count, asked_cap;
+    unsigned seats;              /* fresh and parked */
+    unsigned guess;              /* of the parked, how many to ask for at once */
+    int64_t head_ms;             /* first due time; -1: none known */
+    int64_t lease_ms;            /* first end of a lease that is known; -1: none */
+    int64_t looked_us, again_us; /* monotonic: last reply; not before, after an error */
+    int64_t used_ms;             /* monotonic: by anybody */
+    int64_t listed_ms;           /* monotonic: when its name was last noted in Redis */
+    unsigned refs;               /* seats, taken or not */
+    bool pulling, stale, due_listed;
+    bool passed_over;  /* the fresh ones, by the last call */
+    bool settles_more; /* a call settled as much as one may */
+    size_t name_n;
+    char name[];
+};
+
+/* What a topic (and an id) of a source leads to. */
+struct place {
+    enum queue_code code; /* QUEUE_OK, QUEUE_NO_ROUTE */
+    struct route *route;
+    struct queue *queue;   /* NULL: the route ends elsewhere */
+    struct bucket *bucket; /* NULL: not without an id */
+};
+/* id may be none where only a queue is wanted. */
+void place_find(struct source *src, struct slice topic, struct slice id,
+                struct place *place);
+/* Which Redis keeps the route's jobs. */
+struct store *route_store(const struct route *route);
+/* Where a job of this route with that target goes. */
+struct queue *queue_of(struct sink *sink, struct slice name);
+/* The same for a moment: it does not count as being used. */
+struct queue *queue_borrow(struct sink *sink, struct slice name);
+/* May a queue be called so? */
+bool queue_name_is_good(struct slice name);
+/* The bucket of a job: of its queue, where the route ends at one. target: rendered. */
+struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target);
+/* The same for one who knows the route and the id only: NULL where the queue depends on
+ * the topic. */
+struct bucket *route_bucket_of_id(struct route *route, struct slice id);
+/* Appends the name of a key that is the sink's, not a queue's: "PREFIX:{SINK}:what". */
+void queue_sink_key(const struct sink *sink, const char *what, struct buf *key);
+/* A job is being stored there: its name is noted in Redis where that is due. */
+void queue_note_use(struct queue *q);
+
+/* It has something to do at the end of this turn. */
+void queue_list_due(struct queue *q);
+/* Reads a job as Redis keeps it. state, at_ms, expires (-1: never), lease and now as
+ * given; the job is the caller's to free. */
+struct job *queue_read(const struct queue_rules *rules, const struct job_names *names,
+                       struct slice id, struct slice record, struct slice tries,
+                       struct queue_job *out);
+
+/* --- for daemon.c and drain.c --- */
+void queue_sink_init(struct sink *sink);
+/* After the store, which frees the buckets. */
+void queue_sink_fini(struct sink *sink);
+/* Asks Redis for all who wait. Once per turn. */
+void queue_turn(struct bridge *bridge);
+/* Once a second. */
+void queue_tick(struct bridge *bridge);
+/* Those who wait at the queues of a sink. */
+unsigned queue_consumers(const struct sink *sink);
+/* Redis is back, or wakes may have been missed. */
+void queue_look_all(struct bridge *bridge);
+/* Everyone who waits is answered: the daemon stops, or (src not NULL) that source does.
+ */
+void queue_end_waits(struct bridge *bridge, const struct source *src);
+/* Nothing of the queues of this sink is under way, or could be (a reload takes it out).
+ */
+bool queue_sink_is_idle(const struct sink *sink);
+/* Of such a sink: lets go of what is idle. */
+void queue_old_tick(struct sink *sink);
+/* queue_pull.c */
+void queue_pump(struct queue *q);
+bool queue_has_seats(const struct queue *q);
+/* queue_list.c: what its queues hold together, as of the last look at each. */
+void queue_sweep_tick(struct sink *sink);
+void queue_sweep_fini(struct sink *sink);
+bool queue_sweep_is_open(const struct sink *sink); /* an answer is awaited */
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * embedded.c - the life of the private redis-server. Loop thread.
+ *
+ * Two servers on one append-only file would ruin it. So the child holds a lock on a file
+ * in the directory, by a descriptor it inherits: it is free exactly when the last server
+ * of that directory, and what it forked, has gone. All settings go by argv: no file is
+ * left.
+ */
+#include "bridge/redis/embedded.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/log.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/retry.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LOCK_WAIT_MS = 5000, /* for the server of a daemon that was killed a moment ago */
+    LOCK_TRY_MS = 50,
+    STEADY_MS = 10000, /* ran so long: its end is not one of a series */
+    TERM_WAIT_MS = 10000
+};
+
+static const char who[] = "redis-server";
+static const struct retry_policy restart = {
+    .first_ms = 200, .factor = 2.0, .max_ms = 10000};
+
+struct embedded {
+    char *program, *dir, *url;
+    struct child *child;
+    int64_t started_ms;
+    unsigned failures;   /* in a row */
+    struct timer *timer; /* starts it again; while stopping, kills it */
+    bool stopping;
+    loop_cb *stopped;
+    void *stopped_arg;
+};
+
+static void release(struct embedded *e)
+{
+    timer_del(e->timer);
+    free(e->program);
+    free(e->dir);
+    free(e->url);
+    loop_defer_free(e);
+}
+
+/* ----------------------------------------------------------------------- directory */
+
+static char *url_of(const char *dir)
+{
+    struct buf url = {0};
+    buf_add_str(&url, "unix://");
+    for (const char *c = dir; *c; c++)
+        if (isalnum((unsigned char)*c) || strchr("/-_.~", *c))
+            buf_add(&url, c, 1);
+        else
+            buf_addf(&url, "%%%02X", (unsigned char)*c);
+    buf_add_str(&url, "/redis.sock");
+    char *text = mem_strdup(buf_str(&url));
+    buf_free(&url);
+    return text;
+}
+
+char *embedded_running(const char *dir)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    struct buf file = {0};
+    char path[PATH_MAX];
+    if (realpath(dir, path) == NULL)
+        return NULL;
+    buf_addf(&file, "%s/redis.sock", path);
+    if (file.n < sizeof(addr.sun_path))
+        memcpy(addr.sun_path, file.p, file.n);
+    buf_free(&file);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool runs = fd >= 0 && connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0;
+    if (fd >= 0)
+        close(fd);
+    return runs ? url_of(path) : NULL;
+}
+
+static int open_dir(struct embedded *e, const char *dir, struct err *err)
+{
+    const size_t path_max = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
+    char path[PATH_MAX];
+    struct stat st;
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return err_set(err, "redis.dir %s: %s", dir, strerror(errno));
+    if (realpath(dir, path) == NULL || stat(path, &st) != 0)
+        return err_set(err, "redis.dir %s: %s", dir, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return err_set(err, "redis.dir %s: is not a directory", dir);
+    if (strlen(path) + strlen("/redis.sock") > path_max)
+        return err_set(
+            err,
+            "redis.dir %s: too long for a Unix socket inside it; choose one of "
+            "at most %zu bytes",
+            path, path_max - strlen("/redis.sock"));
+    e->dir = mem_strdup(path);
+    e->url = url_of(path);
+    return 0;
+}
+
+/* The descriptor that holds the lock; -1: it cannot be had; LOCKED: somebody else has it.
+ */
+enum { LOCKED = -2 };
+
+static int lock_dir(const struct embedded *e, struct err *err)
+{
+    struct buf path = {0};
+    buf_addf(&path, "%s/redis.lock", e->dir);
+    int fd = open(buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        err_set(err, "%s: %s", buf_str(&path), strerror(errno));
+    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        bool locked = errno == EWOULDBLOCK;
+        if (locked)
+            err_set(err,
+                    "redis.dir %s: another redis-server still runs there; stop the other "
+                    "tarry, or give each its own directory",
+                    e->dir);
+        else
+            err_set(err, "%s: %s", buf_str(&path), strerror(errno));
+        close(fd);
+        fd = locked ? LOCKED : -1;
+    }
+    buf_free(&path);
+    return fd;
+}
+
+/* --------------------------------------------------------------------------- child */
+
+static void on_exited(void *arg, int status);
+
+static int run(struct embedded *e, int lock_fd, struct err *err)
+{
+    const char *const argv[] = {
+        /* clang-format off */
+        e->program,
+        "--port", "0",
+        "--unixsocket", "redis.sock",
+        "--unixsocketperm", "700",
+        "--dir", ".",
+        "--databases", "1",
+        "--appendonly", "yes",
+        "--appendfsync", "everysec",
+        "--save", "",
+        "--maxmemory-policy", "noeviction",
+        "--daemonize", "no",
+        "--loglevel", "warning",
+        NULL
+        /* clang-format on */
+    };
+    const struct child_spec spec = {.argv = argv, .dir = e->dir, .pass_fd = lock_fd};
+    e->child = child_start(&spec, on_exited, e, err);
+    e->started_ms = loop_mono_ms();
+    return e->child ? 0 : -1;
+}
+
+static void start_later(struct embedded *e, const char *why)
+{
+    e->failures += e->failures < 1000;
+    int64_t wait_ms = retry_delay_ms(&restart, e->failures, 0.5);
+    log_error(who, "%s; starting it again in %lld ms", why, (long long)wait_ms);
+    timer_set(e->timer, wait_ms);
+}
+
+static void on_exited(void *arg, int status)
+{
+    struct embedded *e = arg;
+    struct err why;
+    e->child = NULL;
+    if (e->stopping) {
+        log_info(who, "stopped");
+        e->stopped(e->stopped_arg);
+        release(e);
+        return;
+    }
+    if (loop_mono_ms() - e->started_ms >= STEADY_MS)
+        e->failures = 0;
+    err_set(&why, "ended with %s %d", status > 128 ? "signal" : "exit code",
+            status > 128 ? status - 128 : status);
+    start_later(e, why.text);
+}
+
+static void stop_without_child(struct embedded *e)
+{
+    e->stopped(e->stopped_arg);
+    release(e);
+}
+
+static void on_timer(void *arg)
+{
+    struct embedded *e = arg;
+    struct err err;
+    if (e->stopping && e->child) {
+        log_warn(who, "did not end in %d ms, killing it", TERM_WAIT_MS);
+        child_kill(e->child, SIGKILL);
+        return;
+    }
+    if (e->stopping) {
+        stop_without_child(e);
+        return;
+    }
+    int lock_fd = lock_dir(e, &err);
+    if (lock_fd < 0 || run(e, lock_fd, &err) != 0)
+        start_later(e, err.text);
+    if (lock_fd >= 0)
+        close(lock_fd); /* from here on it is the child's alone */
+}
+
+static int lock_patiently(const struct embedded *e, struct err *err)
+{
+    int64_t end_ms = loop_mono_ms() + LOCK_WAIT_MS;
+    int fd = lock_dir(e, err);
+    while (fd == LOCKED && loop_mono_ms() < end_ms) {
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_TRY_MS * 1000000L}, NULL);
+        fd = lock_dir(e, err);
+    }
+    return fd;
+}
+
+struct embedded *embedded_start(const char *program, const char *dir, struct err *err)
+{
+    struct embedded *e = mem_alloc(sizeof(*e));
+    int lock_fd = -1;
+    e->program = mem_strdup(program);
+    e->timer = timer_new(on_timer, e);
+    if (open_dir(e, dir, err) != 0)
+        goto fail;
+    lock_fd = lock_patiently(e, err);
+    if (lock_fd < 0 || run(e, lock_fd, err) != 0)
+        goto fail;
+    close(lock_fd);
+    log_info(who, "started in %s, pid %d", e->dir, child_pid(e->child));
+    return e;
+fail:
+    if (lock_fd >= 0)
+        close(lock_fd);
+    release(e);
+    return NULL;
+}
+
+const char *embedded_url(const struct embedded *e)
+{
+    return e->url;
+}
+
+void embedded_stop(struct embedded *e, loop_cb *cb, void *arg)
+{
+    must(!e->stopping);
+    e->stopping = true;
+    e->stopped = cb;
+    e->stopped_arg = arg;
+    if (e->child)
+        child_kill(e->child, SIGTERM);
+    timer_set(e->timer, e->child ? TERM_WAIT_MS : 0);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * redis_error.c - what an error reply asks of us. Pure.
+ *
+ * Only the beginning counts: Redis 7 appends " script: ..." to errors from within Lua,
+ * and older ones wrap them.
+ */
+#include "bridge/redis/redis.h"
+
+#include <hiredis/hiredis.h>
+
+static const struct {
+    const char *begin; /* whole words */
+    enum redis_error meaning;
+} table[] = {
+    {"NOSCRIPT", REDIS_NO_SCRIPT},
+    {"LOADING", REDIS_WAIT},
+    {"BUSY", REDIS_WAIT},
+    {"UNKILLABLE", REDIS_WAIT},
+    {"NOREPLICAS", REDIS_WAIT},
+    {"MISCONF", REDIS_WAIT},
+    {"CLUSTERDOWN", REDIS_WAIT},
+    {"TRYAGAIN", REDIS_MOVING},
+    {"ASK", REDIS_MOVING},
+    {"MOVED", REDIS_ELSEWHERE},
+    {"ERR max number of clients", REDIS_WAIT},
+    {"OOM", REDIS_FULL},
+    {"READONLY", REDIS_MOVED_AWAY},
+    {"MASTERDOWN", REDIS_MOVED_AWAY},
+    {"UNBLOCKED", REDIS_MOVED_AWAY},
+    {"NOAUTH", REDIS_DENIED},
+    {"WRONGPASS", REDIS_DENIED},
+    {"NOPERM", REDIS_DENIED},
+    {"DENIED", REDIS_DENIED}, /* protected mode */
+    {"ERR The user executing the script can't", REDIS_DENIED},
+    {"ERR invalid password", REDIS_DENIED}, /* before Redis 6 */
+    {"ERR Client sent AUTH, but no password is set", REDIS_DENIED},
+    {"ERR AUTH <password> called without any password configured", REDIS_DENIED},
+    {"ERR operation not permitted", REDIS_DENIED},
+};
+
+static bool begins(const char *text, size_t n, const char *begin)
+{
+    size_t len = strlen(begin);
+    return n >= len && memcmp(text, begin, len) == 0 &&
+           (n == len || strchr(" ,.:", text[len]) != NULL);
+}
+
+enum redis_error redis_error(const struct redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ERROR)
+        return REDIS_NO_ERROR;
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (begins(reply->str, (size_t)reply->len, table[i].begin))
+            return table[i].meaning;
+    return REDIS_WRONG;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * redis_probe.h - what a Redis server promises: how it keeps what it was told, and how
+ * much room it has. Asked once per connection; memory again and again. Loop thread.
+ *
+ * CONFIG GET where it is allowed, else INFO alone. Redis 6.0 and later.
+ */
+#ifndef BRIDGE_REDIS_PROBE_H
+#define BRIDGE_REDIS_PROBE_H
+
+#include "bridge/base/err.h"
+#include "bridge/redis/redis.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum redis_durability {
+    KEEPS_UNKNOWN, /* the server does not say, or only that it has an append-only file */
+    KEEPS_NOTHING, /* in memory only */
+    KEEPS_SNAPSHOTS, /* no append-only file; at most snapshots */
+    KEEPS_SECOND, /* an append-only file, synced each second, or by the kernel's will */
+    KEEPS_ALL     /* appendfsync always */
+};
+
+struct redis_facts {
+    enum redis_durability keeps;
+    bool evicts;          /* maxmemory-policy is not noeviction: it may drop jobs */
+    unsigned replicas;    /* connected */
+    int64_t min_replicas; /* min-replicas-to-write; -1: it does not say */
+    int64_t used_bytes, max_bytes; /* -1: not known; max 0: no limit */
+    char run_id[41], version[24];
+};
+
+typedef void redis_probe_cb(void *arg, bool answered);
+/* Fills facts in; it must stay until cb, which is called once, at once or later. r must
+ * be up. answered false: the connection went. */
+void redis_probe(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
+                 void *arg);
+/* Only used_bytes, max_bytes and replicas, by INFO. */
+void redis_probe_memory(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
+                        void *arg);
+
+/* durability: of the configuration. */
+struct durability {
+    bool fsync;
+    unsigned replicas; /* of WAIT; 0: none */
+};
+int durability_parse(const char *text, struct durability *out, struct err *err);
+/* memory_mark: "90%" or a size. */
+struct memory_mark {
+    unsigned percent; /* 0: bytes counts */
+    int64_t bytes;    /* 0 and percent 0: no mark */
+};
+int memory_mark_parse(const char *text, struct memory_mark *out, struct err *err);
+/* Is it above its mark? was: it was so before; then it stays so until 5 % below. */
+bool memory_mark_passed(const struct memory_mark *mark, const struct redis_facts *facts,
+                        bool was);
+/* -1: what was asked for cannot be had of this server, and err says what to change. Too
+ * few replicas are no reason: they may come. */
+int redis_facts_fit(const struct redis_facts *facts, const struct durability *want,
+                    struct err *err);
+/* What an operator should know, a sentence each. warn: serious: jobs may be lost. */
+typedef void redis_warn_cb(void *arg, bool serious, const char *text);
+void redis_facts_judge(const struct redis_facts *facts, const struct durability *want,
+                       redis_warn_cb *warn, void *arg);
+/* Logs them: the serious ones as errors, the others as warnings. */
+void redis_facts_warn(const struct redis_facts *facts, const struct durability *want);
+
+/* The pure parts of a probe, in the order of their use: nothing known, the text of each
+ * section of INFO, each parameter of CONFIG GET (value p NULL: forbidden), the end. */
+struct redis_keeping {             /* what tells of KEEPS_... */
+    bool appends_told, fsync_told; /* CONFIG GET has said so */
+    bool appends, fsync_always, saves;
+    bool rests_on_rewrite; /* no-appendfsync-on-rewrite */
+    int aof_enabled;       /* of INFO; -1: it does not say */
+};
+void redis_facts_begin(struct redis_facts *facts, struct redis_keeping *keeping);
+void redis_facts_info(struct redis_facts *facts, struct redis_keeping *keeping,
+                      struct slice text);
+void redis_facts_config(struct redis_facts *facts, struct redis_keeping *keeping,
+                        const char *name, struct slice value);
+enum redis_durability redis_facts_keeps(const struct redis_keeping *keeping);
+
+#endif

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * redis_url.c - where Redis is, from a URL and back. Pure. No error text repeats what
+ * could be a password: only the parts behind the last @ are shown.
+ */
+#include "bridge/base/buf.h"
+#include "bridge/base/mem.h"
+#include "bridge/redis/redis.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+enum { DB_MAX = 1000000, PLACES_MAX = 64 };
+
+typedef int rest_parser(const char *text, struct redis_url *url, struct err *err);
+static rest_parser parse_tcp, parse_unix, parse_sentinel, parse_cluster;
+
+static const struct scheme {
+    const char *prefix;
+    enum redis_kind kind;
+    bool tls, unix_path;
+    rest_parser *parse_rest; /* of what stands behind the credentials */
+} schemes[] = {
+    {"redis://", REDIS_ONE, false, false, parse_tcp},
+    {"rediss://", REDIS_ONE, true, false, parse_tcp},
+    {"unix://", REDIS_ONE, false, true, parse_unix},
+    {"redis+sentinel://", REDIS_SENTINEL, false, false, parse_sentinel},
+    {"rediss+sentinel://", REDIS_SENTINEL, true, false, parse_sentinel},
+    {"redis+cluster://", REDIS_CLUSTER, false, false, parse_cluster},
+    {"rediss+cluster://", REDIS_CLUSTER, true, false, parse_cluster},
+};
+
+static const struct scheme *scheme_of(const char *text)
+{
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+        if (strncasecmp(text, schemes[i].prefix, strlen(schemes[i].prefix)) == 0)
+            return &schemes[i];
+    return NULL;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)tolower((unsigned char)c);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Percent-decoded; NULL: a bad escape, or a NUL, which no C string can hold. Gives. */
+static char *decode(const char *from, size_t n)
+{
+    char *out = mem_alloc(n + 1), *to = out;
+    for (size_t i = 0; i < n; i++) {
+        int byte = (unsigned char)from[i];
+        if (byte == '%') {
+            int high = i + 2 < n ? hex_digit(from[i + 1]) : -1;
+            int low = i + 2 < n ? hex_digit(from[i + 2]) : -1;
+            byte = high < 0 || low < 0 ? 0 : high * 16 + low;
+            i += 2;
+        }
+        if (byte == 0) {
+            free(out);
+            return NULL;
+        }
+        *to++ = (char)byte;
+    }
+    return out;
+}
+
+/* -1: not a whole number from 0 to max. */
+static int parse_number(const char *text, size_t n, unsigned max, unsigned *out)
+{
+    unsigned value = 0;
+    if (n == 0 || n > 9)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (!isdigit((unsigned char)text[i]))
+            return -1;
+        value = value * 10 + (unsigned)(text[i] - '0');
+    }
+    *out = value;
+    return value <= max ? 0 : -1;
+}
+
+/* "USER:PASSWORD", "USER:" or ":PASSWORD"; the user may be left out. */
+static int parse_credentials(const char *text, size_t n, struct redis_url *url,
+                             struct err *err)
+{
+    const char *colon = memchr(text, ':', n);
+    if (colon == NULL)
+        return err_set(err, "redis url: what stands before @ must be USER:PASSWORD or "
+                            ":PASSWORD");
+    size_t user_n = (size_t)(colon - text);
+    if (user_n > 0)
+        url->user = decode(text, user_n);
+    url->password = decode(colon + 1, n - user_n - 1);
+    if ((user_n > 0 && url->user == NULL) || url->password == NULL)
+        return err_set(err, "redis url: bad %%-escape in the user or password");
+    if (url->password[0] == '\0')
+        return err_set(err, "redis url: the password is empty");
+    return 0;
+}
+
+static int parse_db(const char *text, size_t n, struct redis_url *url, struct err *err)
+{
+    if (parse_number(text, n, DB_MAX, &url->db) != 0)
+        return err_set(err, "redis url: \"%.*s\" is not the number of a database",
+                       (int)(n < 64 ? n : 64), text);
+    return 0;
+}
+
+/* "/PATH[?db=N]" */
+static int parse_unix(const char *text, struct redis_url *url, struct err *err)
+{
+    size_t n = strcspn(text, "?");
+    if (text[0] != '/' || n < 2)
+        return err_set(err, "redis url: unix:// needs an absolute path, as in "
+                            "unix:///run/redis/redis.sock");
+    url->unix_path = decode(text, n);
+    if (url->unix_path == NULL)
+        return err_set(err, "redis url: bad %%-escape in the path");
+    if (text[n] == '\0')
+        return 0;
+    if (strncmp(text + n, "?db=", 4) != 0)
+        return err_set(err, "redis url: after ? only db=NUMBER may stand");
+    return parse_db(text + n + 4, strlen(text + n + 4), url, err);
+}
+
+/* ":PORT" or nothing */
+static int parse_port(const char *text, size_t n, const char *otherwise, char **port,
+                      struct err *err)
+{
+    unsigned number;
+    if (n == 0) {
+        *port = mem_strdup(otherwise);
+        return 0;
+    }
+    if (text[0] != ':' || parse_number(text + 1, n - 1, 65535, &number) != 0 ||
+        number == 0)
+        return err_set(err, "redis url: the port must be a number from 1 to 65535");
+    *port = mem_strndup(text + 1, n - 1);
+    return 0;
+}
+
+/* "," is for another complaint; "%" begins the interface of an IPv6 address. */
+static bool is_host(const char *text)
+{
+    while (isalnum((unsigned char)*text) || (*text && strchr("-._:,%", *text)))
+        text++;
+    return *text == '\0';
+}
+
+/* "HOST[:PORT]"; an IPv6 address stands in brackets. Gives host and port. */
+static int parse_place(const char *text, size_t n, const char *otherwise, char **host,
+                       char **port, struct err *err)
+{
+    const char *colon = memchr(text, ':', n);
+    size_t host_n = colon ? (size_t)(colon - text) : n;
+    const char *rest = text + host_n, *end = text + n;
+    if (n > 0 && text[0] == '[') {
+        const char *bracket = memchr(text, ']', n);
+        if (bracket == NULL)
+            return err_set(err, "redis url: the ] behind the IPv6 address is missing");
+        text++;
+        host_n = (size_t)(bracket - text);
+        rest = bracket + 1;
+    }
+    if (host_n == 0)
+        return err_set(err, "redis url: a host is missing, as in "
+                            "redis://127.0.0.1:6379/0");
+    *host = decode(text, host_n);
+    if (*host == NULL)
+        return err_set(err, "redis url: bad %%-escape in the host");
+    if (!is_host(*host))
+        return err_set(err, "redis url: a host has letters, digits, \"-\", \"_\" and "
+                            "\".\"; is an @ of the password not written as %%40?");
+    return parse_port(rest, (size_t)(end - rest), otherwise, port, err);
+}
+
+static int refuse_query(const char *path, struct err *err)
+{
+    if (path[strcspn(path, "?#")] == '\0')
+        return 0;
+    return err_set(err, "redis url: nothing may stand behind ? or #; the database is "
+                        "the last part of the path, as in redis://127.0.0.1:6379/0");
+}
+
+/* "HOST[:PORT][/DB]" */
+static int parse_tcp(const char *text, struct redis_url *url, struct err *err)
+{
+    size_t n = strcspn(text, "/?#");
+    const char *path = text + n;
+    if (parse_place(text, n, "6379", &url->host, &url->port, err) != 0 ||
+        refuse_query(path, err) != 0)
+        return -1;
+    if (memchr(url->host, ',', strlen(url->host)) != NULL)
+        return err_set(err, "redis url: several hosts may stand only behind "
+                            "redis+sentinel:// or redis+cluster://");
+    return path[0] == '\0' || path[1] == '\0'
+               ? 0
+               : parse_db(path + 1, strlen(path + 1), url, err);
+}
+
+/* "HOST[:PORT],HOST[:PORT]..." */
+static int parse_places(const char *text, size_t n, const char *otherwise,
+                        struct redis_url *url, struct err *err)
+{
+    for (const char *end = text + n; text <= end;) {
+        const char *comma = memchr(text, ',', (size_t)(end - text));
+        size_t place_n = (size_t)((comma ? comma : end) - text);
+        if (url->place_count == PLACES_MAX)
+            return err_set(err, "redis url: more than %d hosts", PLACES_MAX);
+        url->places =
+            mem_realloc(url->places, (url->place_count + 1) * sizeof(*url->places));
+        struct redis_place *place = &url->places[url->place_count++];
+        *place = (struct redis_place){NULL, NULL};
+        if (parse_place(text, place_n, otherwise, &place->host, &place->port, err) != 0)
+            return -1;
+        text += place_n + 1;
+    }
+    return 0;
+}
+
+/* "HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]" */
+static int parse_sentinel(const char *text, struct redis_url *url, struct err *err)
+{
+    size_t n = strcspn(text, "/?#");
+    const char *name = text + n;
+    if (parse_places(text, n, "26379", url, err) != 0 || refuse_query(name, err) != 0)
+        return -1;
+    name += *name == '/';
+    size_t name_n = strcspn(name, "/");
+    if (name_n == 0)
+        return err_set(err, "redis url: the name of the master is missing, as in "
+                            "redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster");
+    url->master = decode(name, name_n);
+    if (url->master == NULL)
+        return err_set(err, "redis url: bad %%-escape in the name of the master");
+    const char *db = name + name_n;
+    return db[0] == '\0' || db[1] == '\0' ? 0
+                                          : parse_db(db + 1, strlen(db + 1), url, err);
+}
+
+/* "HOST[:PORT][,HOST[:PORT]...]" */
+static int parse_cluster(const char *text, struct redis_url *url, struct err *err)
+{
+    size_t n = strcspn(text, "/?#");
+    const char *path = text + n;
+    if (parse_places(text, n, "6379", url, err) != 0 || refuse_query(path, err) != 0)
+        return -1;
+    if (path[0] == '\0' || path[1] == '\0')
+        return 0;
+    if (parse_db(path + 1, strlen(path + 1), url, err) != 0)
+        return -1;
+    return url->db == 0 ? 0
+                        : err_set(err, "redis url: a cluster has only database 0; take "
+                                       "out what stands behind the /");
+}
+
+int redis_url_parse(const char *text, struct redis_url *url, struct err *err)
+{
+    *url = (struct redis_url){0};
+    const struct scheme *scheme = scheme_of(text);
+    if (scheme == NULL)
+        return err_set(err, "redis url: must begin with redis://, unix://, "
+                            "redis+sentinel:// or redis+cluster://, or for TLS with "
+                            "rediss://, rediss+sentinel:// or rediss+cluster://");
+    text += strlen(scheme->prefix);
+    url->kind = scheme->kind;
+    url->tls = scheme->tls;
+
+    /* The last @: one inside a password should be %40, but is understood. In a Unix path
+     * an @ belongs to the path. */
+    const char *at = scheme->unix_path && text[0] == '/' ? NULL : strrchr(text, '@');
+    if (at && scheme->unix_path)
+        at = strstr(text, "@/");
+    int result = 0;
+    if (at)
+        result = parse_credentials(text, (size_t)(at - text), url, err);
+    text = at ? at + 1 : text;
+    if (result == 0)
+        result = scheme->parse_rest(text, url, err);
+    if (result != 0)
+        redis_url_free(url);
+    return result;
+}
+
+static void free_secret(char *s)
+{
+    if (s)
+        explicit_bzero(s, strlen(s));
+    free(s);
+}
+
+static char *copy(const char *s)
+{
+    return s ? mem_strdup(s) : NULL;
+}
+
+void redis_url_copy(const struct redis_url *from, struct redis_url *to)
+{
+    *to = *from;
+    to->unix_path = copy(from->unix_path);
+    to->host = copy(from->host);
+    to->port = copy(from->port);
+    to->master = copy(from->master);
+    to->user = copy(from->user);
+    to->password = copy(from->password);
+    to->places = mem_alloc(from->place_count * sizeof(*to->places));
+    for (size_t i = 0; i < from->place_count; i++)
+        to->places[i] =
+            (struct redis_place){copy(from->places[i].host), copy(from->places[i].port)};
+}
+
+void redis_url_free(struct redis_url *url)
+{
+    for (size_t i = 0; i < url->place_count; i++) {
+        free(url->places[i].host);
+        free(url->places[i].port);
+    }
+    free(url->places);
+    free(url->unix_path);
+    free(url->host);
+    free(url->port);
+    free(url->master);
+    free(url->user);
+    free_secret(url->password);
+    *url = (struct redis_url){0};
+}
+
+void redis_place_add(struct buf *out, const char *host, const char *port)
+{
+    bool v6 = strchr(host, ':') != NULL;
+    buf_addf(out, "%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
+}
+
+static const char *prefix_of(const struct redis_url *url)
+{
+    const struct scheme *s = schemes;
+    while (s->kind != url->kind || s->tls != url->tls ||
+           s->unix_path != (url->unix_path != NULL))
+        s++; /* every url was made by one of them */
+    return s->prefix;
+}
+
+char *redis_url_shown(const struct redis_url *url)
+{
+    struct buf out = {0};
+    buf_add_str(&out, prefix_of(url));
+    for (size_t i = 0; i < url->place_count; i++) {
+        buf_add_str(&out, i > 0 ? "," : "");
+        redis_place_add(&out, url->places[i].host, url->places[i].port);
+    }
+    if (url->unix_path)
+        buf_add_str(&out, url->unix_path);
+    else if (url->host)
+        redis_place_add(&out, url->host, url->port);
+    if (url->master)
+        buf_addf(&out, "/%s", url->master);
+    if (!url->unix_path && url->kind != REDIS_CLUSTER)
+        buf_addf(&out, "/%u", url->db);
+    else if (url->db)
+        buf_addf(&out, "?db=%u", url->db);
+    char *shown = mem_strdup(buf_str(&out));
+    buf_free(&out);
+    return shown;
+}

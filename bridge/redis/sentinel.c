@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * sentinel.c - a lookout for each sentinel: its connections and its last answer. From all
+ * answers follows what is believed, and from that what the seekers (connections to Redis)
+ * are told. An answer is forgotten with the connection that it came by.
+ */
+#include "bridge/redis/sentinel.h"
+#include "bridge/base/buf.h"
+#include "bridge/base/log.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/redis/sentinel_belief.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    ROUND_MS = 1000,
+    PATIENCE_MS = 500, /* with those that have not answered, when others have */
+    ANSWER_MAX_MS = 2000,
+    BACKOFF_MAX_MS = 2000
+};
+
+struct lookout {
+    struct sentinel *sentinel;
+    struct redis *redis;
+    struct redis *news; /* listens for what must be known at once */
+    char *shown;        /* "10.0.0.1:26379" */
+    unsigned open;      /* questions on their way */
+    bool stranger;      /* it watches no master of that name */
+    int64_t epoch;      /* of its answer; -1: there is none */
+    int64_t heard;      /* epoch of an answer whose address is still to come; -1: none */
+    char *host, *port;
+    char why[160]; /* there is no answer; "": neither that, nor anything yet */
+    struct log_limit complain, complain_news;
+};
+
+/* A connection that uses the finder. */
+struct seeker {
+    struct seeker *next;
+    struct redis *redis;
+    bool waits;        /* for an answer */
+    char *host, *port; /* what it was told last; NULL: nothing */
+};
+
+struct sentinel {
+    struct redis_finder finder;
+    char *name; /* of the master */
+    struct lookout *lookouts;
+    struct sentinel_answer *answers; /* of them, for a moment */
+    size_t count;
+    struct sentinel_belief belief;
+    struct seeker *seekers;
+    struct timer *round, *patience;
+    int64_t wait_begun_ms; /* monotonic: of the seeker that waits longest */
+    int64_t find_max_ms;   /* then it is told that there is no answer */
+};
+
+/* ------------------------------------------------------------------------ seekers */
+
+static bool told_so(const struct seeker *k, const struct sentinel_belief *belief)
+{
+    return k->host && k->port && belief->host && strcmp(k->host, belief->host) == 0 &&
+           strcmp(k->port, belief->port) == 0;
+}
+
+static void note_told(struct seeker *k, const char *host, const char *port)
+{
+    free(k->host);
+    free(k->port);
+    k->host = host ? mem_strdup(host) : NULL;
+    k->port = port ? mem_strdup(port) : NULL;
+}
+
+static bool somebody_answers(const struct sentinel *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->lookouts[i].epoch >= 0)
+            return true;
+    return false;
+}
+
+static struct seeker *who_waits(const struct sentinel *s)
+{
+    struct seeker *k = s->seekers;
+    while (k && !k->waits)
+        k = k->next;
+    return k;
+}
+
+/* Those that know the name would have answered: then it is the name that is wrong. */
+static void say_why(const struct sentinel *s, struct buf *out)
+{
+    bool stranger = false;
+    for (size_t i = 0; i < s->count; i++)
+        stranger = stranger || s->lookouts[i].stranger;
+    if (stranger)
+        buf_addf(out,
+                 "the sentinels watch no master \"%s\", the name at the end of the URL: ",
+                 s->name);
+    else
+        buf_addf(out, "no sentinel says where \"%s\" is: ", s->name);
+    for (size_t i = 0; i < s->count; i++) {
+        const struct lookout *l = &s->lookouts[i];
+        buf_addf(out, "%s%s (%s)", i > 0 ? ", " : "", l->shown,
+                 l->why[0] ? l->why : "no answer");
+    }
+}
+
+/* What a seeker does with it may change the list: it is begun anew each time. */
+static void answer_seekers(struct sentinel *s)
+{
+    struct buf why = {0};
+    bool found = somebody_answers(s);
+    struct seeker *k;
+    if (!found)
+        say_why(s, &why);
+    while ((k = who_waits(s)) != NULL) {
+        k->waits = false;
+        note_told(k, found ? s->belief.host : NULL, found ? s->belief.port : NULL);
+        if (found)
+            redis_found(k->redis, s->belief.host, s->belief.port);
+        else
+            redis_not_found(k->redis, buf_str(&why));
+    }
+    buf_free(&why);
+    timer_rest(s->patience);
+}
+
+/* Those that were told otherwise, or nothing, find out anew, and at once. */
+static void move_seekers(struct sentinel *s)
+{
+    struct err why;
+    for (;;) {
+        struct seeker *k = s->seekers;
+        while (k && (k->waits || told_so(k, &s->belief)))
+            k = k->next;
+        if (k == NULL)
+            return;
+        note_told(k, s->belief.host, s->belief.port);
+        err_set(&why, "the sentinels name another master, %s:%s", s->belief.host,
+                s->belief.port);
+        struct redis *r = k->redis;
+        redis_reconnect(r, why.text);
+        redis_hurry(r);
+    }
+}
+
+/* ------------------------------------------------------------------------ answers */
+
+static bool is_pending(const struct lookout *l)
+{
+    bool fresh = l->why[0] == '\0' && l->epoch < 0; /* its first connection */
+    return l->open > 0 || (fresh && !redis_is_up(l->redis));
+}
+
+static void form_belief(struct sentinel *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const struct lookout *l = &s->lookouts[i];
+        s->answers[i] = (struct sentinel_answer){l->epoch, l->host, l->port};
+    }
+    int chosen = sentinel_believe(&s->belief, s->answers, s->count, loop_mono_ms());
+    if (chosen < 0)
+        return;
+    sentinel_belief_take(&s->belief, &s->answers[chosen]);
+    log_info("redis", "the sentinels name %s:%s as the master \"%s\", epoch %" PRId64,
+             s->belief.host, s->belief.port, s->name, s->belief.epoch);
+}
+
+static void consider(struct sentinel *s)
+{
+    bool pending = false;
+    form_belief(s);
+    for (size_t i = 0; i < s->count; i++)
+        pending = pending || is_pending(&s->lookouts[i]);
+    if (!pending && who_waits(s))
+        answer_seekers(s);
+    if (somebody_answers(s))
+        move_seekers(s);
+}
+
+static void on_patience(void *arg)
+{
+    struct sentinel *s = arg;
+    int64_t left_ms = s->wait_begun_ms + s->find_max_ms - loop_mono_ms();
+    if (!who_waits(s))
+        return;
+    if (somebody_answers(s) || left_ms <= 0)
+        answer_seekers(s);
+    else
+        timer_set(s->patience, left_ms);
+}
+
+static void forget_answer(struct lookout *l, const char *why)
+{
+    l->epoch = -1;
+    free(l->host);
+    free(l->port);
+    l->host = l->port = NULL;
+    l->stranger = false;
+    snprintf(l->why, sizeof(l->why), "%s", why);
+}
+
+static void take_answer(struct lookout *l, struct slice host, struct slice port)
+{
+    forget_answer(l, "");
+    l->epoch = l->heard;
+    l->host = mem_strndup(host.p, host.n);
+    l->port = mem_strndup(port.p, port.n);
+}
+
+static int64_t epoch_of(const struct redisReply *fields)
+{
+    for (size_t i = 0; i + 1 < redis_items(fields); i += 2)
+        if (slice_is(redis_text(redis_item(fields, i)), "config-epoch")) {
+            struct slice value = redis_text(redis_item(fields, i + 1));
+            return value.p ? strtoll(value.p, NULL, 10) : -1;
+        }
+    return -1;
+}
+
+static void on_master(void *arg, const struct redisReply *reply)
+{
+    struct lookout *l = arg;
+    struct slice error = redis_error_text(reply);
+    l->open--;
+    l->heard = epoch_of(reply);
+    if (reply == NULL || l->heard >= 0)
+        return;
+    char why[sizeof(l->why)];
+    snprintf(why, sizeof(why), "%.*s", error.p ? (int)error.n : 60,
+             error.p ? error.p : "its answer to SENTINEL MASTER names no config-epoch");
+    forget_answer(l, why);
+    l->stranger = strstr(why, "No such master") != NULL;
+    log_limited(&l->complain, LOG_WARN, "redis", "sentinel %s: %s", l->shown, why);
+}
+
+static void on_address(void *arg, const struct redisReply *reply)
+{
+    struct lookout *l = arg;
+    l->open--;
+    if (reply == NULL) /* on_state() follows */
+        return;
+    struct slice host = redis_text(redis_item(reply, 0));
+    struct slice port = redis_text(redis_item(reply, 1));
+    if (l->heard >= 0 && host.n > 0 && port.n > 0)
+        take_answer(l, host, port);
+    consider(l->sentinel);
+}
+
+/* Two questions, since during a failover MASTER tells the new epoch with the old address.
+ * In this order: an old epoch with the new address does no harm. */
+static void ask(struct lookout *l)
+{
+    struct slice name = slice_of(l->sentinel->name);
+    if (!redis_is_up(l->redis) || l->open > 0)
+        return;
+    l->open = 2;
+    redis_command(
+        l->redis,
+        (const struct slice[]){SLICE_LIT("SENTINEL"), SLICE_LIT("MASTER"), name}, 3,
+        on_master, l);
+    redis_command(l->redis,
+                  (const struct slice[]){SLICE_LIT("SENTINEL"),
+                                         SLICE_LIT("GET-MASTER-ADDR-BY-NAME"), name},
+                  3, on_address, l);
+}
+
+static void ask_all(struct sentinel *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        ask(&s->lookouts[i]);
+}
+
+static void on_state(void *arg, enum redis_state state, const char *why)
+{
+    struct lookout *l = arg;
+    if (state == REDIS_UP) {
+        ask(l);
+    } else if (state == REDIS_DOWN) {
+        if (l->why[0] == '\0')
+            log_limited(&l->complain, LOG_WARN, "redis", "sentinel %s: away: %s",
+                        l->shown, why);
+        forget_answer(l, *why ? why : "away");
+        consider(l->sentinel);
+    }
+}
+
+static void on_round(void *arg)
+{
+    ask_all(arg);
+}
+
+/* A planned failover leaves the old master writable for seconds, and what it takes then
+ * is lost: the next round would be late. */
+static const char *const news[] = {"+switch-master", "+promoted-slave"};
+enum { NEWS = sizeof(news) / sizeof(news[0]) };
+
+static void on_news(void *arg, struct slice channel, struct slice text)
+{
+    struct lookout *l = arg;
+    (void)channel;
+    (void)text; /* may be of another master: the answers will tell */
+    ask_all(l->sentinel);
+}
+
+static void on_news_state(void *arg, enum redis_state state, const char *why)
+{
+    struct lookout *l = arg;
+    if (state == REDIS_UP)
+        ask(l);
+    else if (state == REDIS_DOWN && redis_is_up(l->redis))
+        log_limited(&l->complain_news, LOG_WARN, "redis",
+                    "sentinel %s tells no news, so a failover is noticed up to a second "
+                    "later: %s",
+                    l->shown, why);
+}
+
+/* ------------------------------------------------------------------------- finder */
+
+static void find(void *self, struct redis *r)
+{
+    struct sentinel *s = self;
+    struct seeker *k = s->seekers;
+    while (k && k->redis != r)
+        k = k->next;
+    if (k == NULL) {
+        k = mem_alloc(sizeof(*k));
+        *k = (struct seeker){.next = s->seekers, .redis = r};
+        s->seekers = k;
+    }
+    if (!who_waits(s)) {
+        s->wait_begun_ms = loop_mono_ms();
+        timer_set(s->patience, PATIENCE_MS);
+    }
+    k->waits = true;
+    ask_all(s);
+    consider(s);
+}
+
+static void forget(void *self, struct redis *r)
+{
+    struct sentinel *s = self;
+    for (struct seeker **at = &s->seekers; *at; at = &(*at)->next) {
+        struct seeker *k = *at;
+        if (k->redis != r)
+            continue;
+        *at = k->next;
+        note_told(k, NULL, NULL);
+        free(k);
+        return;
+    }
+}
+
+/* --------------------------------------------------------------------------- life */
+
+static void lookout_init(struct lookout *l, struct sentinel *s,
+                         const struct redis_place *place, const struct redis_conf *conf)
+{
+    struct buf shown = {0};
+    redis_place_add(&shown, place->host, place->port);
+    *l = (struct lookout){.sentinel = s, .epoch = -1, .heard = -1};
+    l->shown = mem_strdup(buf_str(&shown));
+    buf_free(&shown);
+    struct redis_conf own = *conf;
+    own.url.host = place->host;
+    own.url.port = place->port;
+    l->redis = redis_new(&own, on_state, l);
+    l->news = redis_new(&own, on_news_state, l);
+    for (size_t i = 0; i < NEWS; i++)
+        redis_subscribe(l->news, news[i], on_news, l);
+}
+
+/* Its connections are as those to Redis, but give up sooner: others may answer. */
+static struct redis_conf lookout_conf(const struct redis_conf *conf, const char *user,
+                                      const char *password)
+{
+    struct redis_conf own = *conf;
+    own.url = (struct redis_url){
+        .tls = conf->url.tls, .user = (char *)user, .password = (char *)password};
+    own.finder = NULL;
+    own.master_only = false;
+    own.connect_timeout_ms = (conf->connect_timeout_ms + 1) / 2;
+    if (own.command_timeout_ms > ANSWER_MAX_MS)
+        own.command_timeout_ms = ANSWER_MAX_MS;
+    if (own.backoff_max_ms > BACKOFF_MAX_MS)
+        own.backoff_max_ms = BACKOFF_MAX_MS;
+    if (own.backoff_first_ms > own.backoff_max_ms)
+        own.backoff_first_ms = own.backoff_max_ms;
+    return own;
+}
+
+struct sentinel *sentinel_new(const struct redis_conf *conf, const char *user,
+                              const char *password)
+{
+    must(conf->url.kind == REDIS_SENTINEL && conf->url.place_count > 0);
+    const struct redis_conf own = lookout_conf(conf, user, password);
+    struct sentinel *s = mem_alloc(sizeof(*s));
+    s->finder = (struct redis_finder){find, forget, s};
+    s->name = mem_strdup(conf->url.master);
+    s->belief.epoch = -1;
+    s->find_max_ms = conf->connect_timeout_ms * 3 / 4;
+    s->count = conf->url.place_count;
+    s->answers = mem_alloc(s->count * sizeof(*s->answers));
+    s->lookouts = mem_alloc(s->count * sizeof(*s->lookouts));
+    for (size_t i = 0; i < s->count; i++)
+        lookout_init(&s->lookouts[i], s, &conf->url.places[i], &own);
+    s->patience = timer_new(on_patience, s);
+    s->round = timer_every(ROUND_MS, on_round, s);
+    return s;
+}
+
+const struct redis_finder *sentinel_finder(const struct sentinel *s)
+{
+    return &s->finder;
+}
+
+void sentinel_free(struct sentinel *s)
+{
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < s->count; i++) {
+        redis_free(s->lookouts[i].redis);
+        redis_free(s->lookouts[i].news);
+        forget_answer(&s->lookouts[i], "");
+        free(s->lookouts[i].shown);
+    }
+    while (s->seekers)
+        forget(s, s->seekers->redis);
+    timer_del(s->round);
+    timer_del(s->patience);
+    sentinel_belief_free(&s->belief);
+    free(s->lookouts);
+    free(s->answers);
+    free(s->name);
+    free(s);
+}

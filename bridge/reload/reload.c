@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * reload.c - who asks for a reload, the order of its steps, and what came of it.
+ */
+#include "bridge/reload/reload.h"
+#include "bridge/base/log.h"
+#include "bridge/base/notify.h"
+#include "bridge/conf/conf_secret.h"
+#include "bridge/core.h"
+#include "bridge/httpd/listeners.h"
+#include "bridge/inst.h"
+#include "bridge/metrics/metric.h"
+#include "bridge/reload/leave.h"
+#include "bridge/reload/reload_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { LOOK_MS = 5, LEAVE_MS = 50, SHOWN_BYTES = 600 };
+
+static void next_step(struct reload *r);
+
+/* --- answers --- */
+
+static void answer_all(struct reload *r, bool ok)
+{
+    const struct reload_reply reply = {.ok = ok,
+                                       .generation = r->generation,
+                                       .changed = buf_slice(&r->diff.changed),
+                                       .errors = buf_slice(&r->errors)};
+    struct reload_asker *asker, *next;
+    for (asker = r->asking; asker; asker = next) {
+        next = asker->next;
+        if (asker->cb)
+            asker->cb(asker->arg, &reply);
+        free(asker);
+    }
+    r->asking = NULL;
+}
+
+/* What was read and planned is gone; so is what was made and is not in use. */
+static void forget(struct reload *r)
+{
+    conf_free(r->next);
+    r->next = NULL;
+    free(r->sources);
+    free(r->sinks);
+    free(r->routes);
+    r->sources = NULL;
+    r->sinks = NULL;
+    r->routes = NULL;
+    conf_diff_free(&r->diff);
+    buf_clear(&r->errors);
+    r->step = NULL;
+}
+
+static void end(struct reload *r, bool ok)
+{
+    r->last_ms = loop_wall_ms();
+    buf_clear(&r->last_errors);
+    buf_add_slice(&r->last_errors, buf_slice(&r->errors));
+    answer_all(r, ok);
+    forget(r);
+    if (r->bridge->started)
+        notify_ready();
+    if (r->waiting)
+        timer_set(r->timer, 0);
+}
+
+/* One line of the log for each line of the text. */
+static void log_each_line(enum log_level level, struct slice text)
+{
+    while (text.n > 0) {
+        const char *nl = memchr(text.p, '\n', text.n);
+        size_t n = nl ? (size_t)(nl - text.p) : text.n;
+        log_msg(level, "reload", "%.*s", (int)n, text.p);
+        text.p += nl ? n + 1 : n;
+        text.n -= nl ? n + 1 : n;
+    }
+}
+
+static void refuse(struct reload *r)
+{
+    r->refused++;
+    log_each_line(LOG_ERROR, buf_slice(&r->errors));
+    log_error("reload", "%s is refused; the configuration in use stays (%" PRIu64 ")",
+              r->file, r->generation);
+    end(r, false);
+}
+
+static void done(struct reload *r)
+{
+    struct buf names = {0};
+    struct slice changed = buf_slice(&r->diff.changed);
+    buf_add(&names, changed.p, changed.n < SHOWN_BYTES ? changed.n : SHOWN_BYTES);
+    for (size_t i = 0; i < names.n; i++)
+        if (names.p[i] == '\n')
+            names.p[i] = ' ';
+    r->good++;
+    r->generation++;
+    r->loaded_ms = loop_wall_ms();
+    log_info("reload", "%s is in use (%" PRIu64 "): %s%s", r->file, r->generation,
+             names.n > 0 ? buf_str(&names) : "nothing differs",
+             changed.n > SHOWN_BYTES ? "..." : "");
+    buf_free(&names);
+    end(r, true);
+}
+
+/* --- the steps --- */
+
+static void fail(struct reload *r, const char *why, const char *what)
+{
+    buf_addf(&r->errors, "%s: %s%s\n", r->file, why, what);
+}
+
+/* One step after the other, as far as it goes; the timer comes back to one that waits. */
+static void go(struct reload *r, const struct reload_step *step)
+{
+    struct err err;
+    bool begins = r->step != step;
+    r->step = step;
+    if (begins) {
+        r->limit_ms = loop_mono_ms() + r->bridge->conf->daemon.stop_timeout_ms;
+        if (step->begin && step->begin(r, &err) < 0) {
+            fail(r, "", err.text);
+            go(r, reload_undo);
+            return;
+        }
+    }
+    if (step->through == NULL || step->through(r)) {
+        next_step(r);
+    } else if (step->may_give_up && loop_mono_ms() >= r->limit_ms) {
+        fail(r, "given up while waiting for ", step->what);
+        go(r, reload_undo);
+    } else {
+        timer_set(r->timer, LOOK_MS);
+    }
+}
+
+static void next_step(struct reload *r)
+{
+    const struct reload_step *next = r->step + 1;
+    if (next->what) {
+        go(r, next);
+    } else if (next->undone) {
+        refuse(r);
+    } else {
+        reload_swap(r);
+        timer_set(r->leave, 0);
+        conf_log_warnings(r->bridge->conf);
+        done(r);
+    }
+}
+
+static bool read_next(struct reload *r)
+{
+    struct err err;
+    r->next = conf_read(r->file, &r->errors);
+    if (r->next == NULL)
+        return false;
+    core_choose_buckets(r->next);
+    reload_plan(r);
+    for (struct slice left = buf_slice(&r->diff.refused); left.n > 0;) {
+        size_t n = (size_t)((const char *)memchr(left.p, '\n', left.n) - left.p) + 1;
+        buf_addf(&r->errors, "%s: ", r->file);
+        buf_add(&r->errors, left.p, n);
+        left = (struct slice){left.p + n, left.n - n};
+    }
+    if (r->errors.n == 0 && listeners_check(r->bridge, r->next, &err) < 0)
+        fail(r, "", err.text);
+    return r->errors.n == 0;
+}
+
+/* What the stop has interrupted is still there, and stays. */
+static void turn_away(struct reload *r)
+{
+    fail(r, "", "the daemon is stopping");
+    log_each_line(LOG_ERROR, buf_slice(&r->errors));
+    answer_all(r, false);
+    buf_clear(&r->errors);
+}
+
+static void begin(struct reload *r)
+{
+    struct err err;
+    r->asking = r->waiting;
+    r->waiting = NULL;
+    if (r->bridge->draining) {
+        turn_away(r);
+        return;
+    }
+    notify_reloading();
+    if (!read_next(r)) {
+        if (r->next && r->sinks)
+            reload_let_go(r);
+        refuse(r);
+    } else if (reload_begin_new(r, &err) < 0) {
+        fail(r, "", err.text);
+        go(r, reload_undo);
+    } else {
+        go(r, reload_steps);
+    }
+}
+
+static void look(void *arg)
+{
+    struct reload *r = arg;
+    if (r->step)
+        go(r, r->step);
+    else if (r->waiting)
+        begin(r);
+}
+
+static void on_leave(void *arg)
+{
+    struct reload *r = arg;
+    if (!r->bridge->draining && leave_look(r->bridge))
+        timer_set(r->leave, LEAVE_MS);
+}
+
+/* --- from outside --- */
+
+struct reload *reload_new(struct bridge *bridge, const char *file)
+{
+    struct reload *r = mem_alloc(sizeof(*r));
+    r->bridge = bridge;
+    r->file = mem_strdup(file);
+    r->timer = timer_new(look, r);
+    r->leave = timer_new(on_leave, r);
+    r->generation = 1;
+    r->loaded_ms = r->last_ms = loop_wall_ms();
+    return r;
+}
+
+void reload_free(struct reload *r)
+{
+    if (r == NULL)
+        return;
+    answer_all(r, false);
+    forget(r);
+    timer_del(r->timer);
+    timer_del(r->leave);
+    buf_free(&r->errors);
+    buf_free(&r->last_errors);
+    free(r->file);
+    free(r);
+}
+
+void reload_ask(struct bridge *bridge, reload_cb *cb, void *arg)
+{
+    struct reload *r = bridge->reload;
+    struct reload_asker *asker = mem_alloc(sizeof(*asker));
+    *asker = (struct reload_asker){r->waiting, cb, arg};
+    r->waiting = asker;
+    if (r->step == NULL)
+        timer_set(r->timer, 0);
+}
+
+/* What was begun is not in use: it ends like what leaves. Its configuration stays until
+ * everything has. */
+static void leave_new(struct reload *r)
+{
+    for (size_t i = 0; i < r->next->source_count; i++)
+        if (r->sources[i].now && r->sources[i].now != r->sources[i].old)
+            leave_source(r->sources[i].now, NULL);
+    for (size_t i = 0; i < r->next->sink_count; i++)
+        if (r->sinks[i].now && r->sinks[i].now != r->sinks[i].old && !r->sinks[i].back)
+            leave_sink(r->sinks[i].now, NULL);
+}
+
+void reload_end(struct bridge *bridge)
+{
+    struct reload *r = bridge->reload;
+    if (r == NULL)
+        return;
+    timer_rest(r->timer);
+    if (r->step)
+        leave_new(r);
+    r->step = NULL;
+    fail(r, "", "the daemon is stopping");
+    answer_all(r, false);
+    r->asking = r->waiting;
+    r->waiting = NULL;
+    answer_all(r, false);
+}
+
+struct reload_told reload_told(const struct bridge *bridge)
+{
+    struct reload *r = bridge->reload;
+    return (struct reload_told){.file = r->file,
+                                .generation = r->generation,
+                                .good = r->good,
+                                .refused = r->refused,
+                                .loaded_ms = r->loaded_ms,
+                                .last_ok = r->last_errors.n == 0,
+                                .last_ms = r->last_ms,
+                                .error = buf_str(&r->last_errors)};
+}
+
+void reload_print(const struct bridge *bridge, struct buf *out)
+{
+    const struct reload *r = bridge->reload;
+    static const char count[] = "tarry_config_reloads_total";
+    static const char loaded[] = "tarry_config_last_reload_success_timestamp_seconds";
+    static const char last[] = "tarry_config_last_reload_successful";
+    static const char generation[] = "tarry_config_generation";
+    if (r == NULL)
+        return;
+    metric_head(out, generation, "gauge",
+                "Number of the configuration in use, from 1 at the start.");
+    metric_count(out, generation, NO_LABELS, r->generation);
+    metric_head(out, last, "gauge",
+                "1: the last configuration that was read is in use; 0: it was refused.");
+    metric_count(out, last, NO_LABELS, r->last_errors.n == 0);
+    metric_head(out, loaded, "gauge",
+                "When the configuration in use was taken over, since 1970.");
+    metric_real(out, loaded, NO_LABELS, (double)r->loaded_ms / 1000);
+    metric_head(out, count, "counter", "Reloads, by what came of them.");
+    metric_count(out, count, LABELS({"result", "ok"}), r->good);
+    metric_count(out, count, LABELS({"result", "refused"}), r->refused);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * reload_plan.c - what a reload has to do, part by part. Touches nothing that runs, but
+ * for new instances that begin beside the others.
+ */
+#include "bridge/inst.h"
+#include "bridge/pace/pace.h"
+#include "bridge/reload/leave.h"
+#include "bridge/reload/reload_parts.h"
+
+#include <stdlib.h>
+
+static struct source *source_named(const struct bridge *bridge, const char *name)
+{
+    for (size_t i = 0; i < bridge->source_count; i++)
+        if (strcmp(bridge->sources[i]->conf->name, name) == 0)
+            return bridge->sources[i];
+    return NULL;
+}
+
+static struct sink *sink_named(const struct bridge *bridge, const char *name)
+{
+    for (size_t i = 0; i < bridge->sink_count; i++)
+        if (strcmp(bridge->sinks[i]->conf->name, name) == 0)
+            return bridge->sinks[i];
+    return NULL;
+}
+
+static struct route *route_named(const struct bridge *bridge, const char *name)
+{
+    for (size_t i = 0; i < bridge->route_count; i++)
+        if (strcmp(bridge->routes[i]->conf->name, name) == 0)
+            return bridge->routes[i];
+    return NULL;
+}
+
+static void plan_source(struct reload *r, size_t i)
+{
+    struct source_plan *plan = &r->sources[i];
+    const struct conf_source *conf = r->next->sources[i];
+    plan->change = CONF_HARD;
+    plan->old = source_named(r->bridge, conf->name);
+    if (plan->old)
+        plan->change = conf_diff_source(plan->old->conf, conf, &r->diff);
+    else
+        conf_diff_note(&r->diff, "sources", conf->name, "added");
+    if (plan->old && !plan->old->stopped && plan->change != CONF_HARD)
+        plan->now = plan->old;
+}
+
+/* A queue stays what it is while its rules change; another sink does not. */
+static void plan_sink(struct reload *r, size_t i)
+{
+    struct sink_plan *plan = &r->sinks[i];
+    const struct conf_sink *conf = r->next->sinks[i];
+    bool queue = conf->ops->queue != NULL;
+    plan->change = CONF_HARD;
+    plan->timeout_ms = inst_timeout_ms(r->next, conf->name);
+    plan->old = sink_named(r->bridge, conf->name);
+    struct sink *back =
+        queue && plan->old == NULL ? leave_queue_named(r->bridge, conf->name) : NULL;
+    if (plan->old)
+        plan->change = conf_diff_sink(plan->old->conf, conf, &r->diff);
+    else
+        conf_diff_note(&r->diff, "sinks", conf->name, "added");
+    if (back) {
+        plan->change = conf_diff_sink(back->conf, conf, &r->diff);
+        plan->now = back;
+        plan->back = back->coming = true;
+    } else if (plan->old && plan->change != CONF_HARD &&
+               (queue || !r->bridge->started ||
+                (plan->old->started && plan->old->timeout_ms == plan->timeout_ms))) {
+        plan->now = plan->old;
+    } else if (plan->old && plan->change == CONF_SAME) {
+        plan->change = CONF_HARD; /* its connections know how long a delivery may take */
+        buf_addf(&r->diff.changed, "sinks.%s (begins anew)\n", conf->name);
+    }
+}
+
+static size_t sink_index(const struct conf *conf, const char *name)
+{
+    size_t i = 0;
+    while (i < conf->sink_count && strcmp(conf->sinks[i]->name, name) != 0)
+        i++;
+    return i;
+}
+
+static void plan_pace(struct reload *r, struct route_plan *plan,
+                      const struct conf_route *conf, size_t sink)
+{
+    plan->pace_anew = pace_must_begin_anew(plan->now, conf, r->next->sinks[sink]->ops,
+                                           r->sinks[sink].now != plan->now->sink);
+}
+
+static void plan_route(struct reload *r, size_t i)
+{
+    struct route_plan *plan = &r->routes[i];
+    const struct conf_route *conf = r->next->routes[i];
+    size_t sink = sink_index(r->next, conf->to);
+    bool queue = r->next->sinks[sink]->ops->queue != NULL;
+    plan->change = CONF_HARD;
+    plan->old = route_named(r->bridge, conf->name);
+    if (plan->old)
+        plan->change = conf_diff_route(plan->old->conf, conf, &r->diff);
+    else
+        conf_diff_note(&r->diff, "routes", conf->name, "added");
+    struct route *back = queue ? NULL : leave_route_named(r->bridge, conf->name);
+    if (plan->old && (plan->old->sink->rules != NULL) == queue) {
+        plan->now = plan->old;
+    } else if (back) { /* its buckets are still here */
+        plan->now = back;
+        plan->back = back->coming = true;
+    }
+    if (plan->now && !queue)
+        plan_pace(r, plan, conf, sink);
+}
+
+/* What no part of next is called by. */
+static void note_gone(struct reload *r)
+{
+    const struct bridge *bridge = r->bridge;
+    const struct conf *next = r->next;
+    for (size_t i = 0; i < bridge->source_count; i++) {
+        const char *name = bridge->sources[i]->conf->name;
+        size_t k = 0;
+        while (k < next->source_count && strcmp(next->sources[k]->name, name) != 0)
+            k++;
+        if (k == next->source_count)
+            conf_diff_note(&r->diff, "sources", name, "removed");
+    }
+    for (size_t i = 0; i < bridge->sink_count; i++) {
+        const char *name = bridge->sinks[i]->conf->name;
+        if (sink_index(next, name) == next->sink_count)
+            conf_diff_note(&r->diff, "sinks", name, "removed");
+    }
+    for (size_t i = 0; i < bridge->route_count; i++) {
+        const char *name = bridge->routes[i]->conf->name;
+        size_t k = 0;
+        while (k < next->route_count && strcmp(next->routes[k]->name, name) != 0)
+            k++;
+        if (k == next->route_count)
+            conf_diff_note(&r->diff, "routes", name, "removed");
+    }
+}
+
+void reload_plan(struct reload *r)
+{
+    const struct conf *next = r->next;
+    conf_diff_sections(r->bridge->conf, next, &r->diff);
+    r->sources = mem_alloc((next->source_count + 1) * sizeof(*r->sources));
+    r->sinks = mem_alloc((next->sink_count + 1) * sizeof(*r->sinks));
+    r->routes = mem_alloc((next->route_count + 1) * sizeof(*r->routes));
+    for (size_t i = 0; i < next->source_count; i++)
+        plan_source(r, i);
+    for (size_t i = 0; i < next->sink_count; i++)
+        plan_sink(r, i);
+    for (size_t i = 0; i < next->route_count; i++)
+        plan_route(r, i);
+    note_gone(r);
+}
+
+/* --- what begins beside the others --- */
+
+int reload_new_sink(struct reload *r, size_t i, struct err *err)
+{
+    struct sink *sink = inst_new_sink(r->bridge, r->next->sinks[i]);
+    if (r->bridge->started && inst_sink_start(sink, r->sinks[i].timeout_ms, err) < 0) {
+        inst_sink_free(sink);
+        return -1;
+    }
+    r->sinks[i].now = sink;
+    return 0;
+}
+
+/* It is held until the routes are there that take what it brings. */
+int reload_new_source(struct reload *r, size_t i, struct err *err)
+{
+    struct source *src = inst_new_source(r->bridge, r->next->sources[i]);
+    src->aside = true;
+    if ((r->bridge->started || src->ops->answers) && inst_source_start(src, err) < 0) {
+        inst_source_free(src);
+        return -1;
+    }
+    inst_source_rest(src, true);
+    r->sources[i].now = src;
+    return 0;
+}
+
+bool reload_must_wait(const struct sink_plan *plan)
+{
+    const struct sink *old = plan->old;
+    return old && plan->now == NULL && old->started && old->ops->alone &&
+           old->ops->alone(old->self);
+}
+
+int reload_begin_new(struct reload *r, struct err *err)
+{
+    for (size_t i = 0; i < r->next->sink_count; i++)
+        if (r->sinks[i].now == NULL && !reload_must_wait(&r->sinks[i]) &&
+            reload_new_sink(r, i, err) < 0)
+            return -1;
+    for (size_t i = 0; i < r->next->source_count; i++)
+        if (r->sources[i].now == NULL && r->sources[i].old == NULL &&
+            reload_new_source(r, i, err) < 0)
+            return -1;
+    return 0;
+}

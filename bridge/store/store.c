@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * store.c - a store: its servers taken together, the wakes of other instances, and when
+ * the lanes are flushed (once per turn of the loop). One server: store_node.c. Claims and
+ * questions: store_call.c; the queues of changes: store_lane.c.
+ */
+#include "bridge/store/store.h"
+#include "bridge/base/log.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/store/store_far.h"
+#include "bridge/store/store_lane.h"
+#include "bridge/store/store_wait.h"
+
+#include <stdlib.h>
+
+#include <hiredis/hiredis.h>
+
+enum { TICK_MS = 1000 };
+
+/* --- the servers together --- */
+
+bool store_is_up(const struct store *st)
+{
+    for (unsigned i = 0; i < st->node_count; i++)
+        if (st->nodes[i]->state != NODE_UP)
+            return false;
+    return st->map == NULL || map_is_whole(st->map);
+}
+
+bool store_is_ready(const struct store *st)
+{
+    for (unsigned i = 0; i < st->node_count; i++)
+        if (st->nodes[i]->halted)
+            return false;
+    return store_is_up(st);
+}
+
+bool store_takes_jobs(const struct store *st)
+{
+    for (unsigned i = 0; i < st->node_count; i++)
+        if (!node_takes_jobs(st->nodes[i]))
+            return false;
+    return store_is_up(st);
+}
+
+const char *store_trouble(const struct store *st)
+{
+    if (st->map && !map_is_whole(st->map))
+        return map_trouble(st->map);
+    for (unsigned i = 0; i < st->node_count; i++)
+        if (*st->nodes[i]->trouble)
+            return st->nodes[i]->trouble;
+    return "";
+}
+
+bool store_knows_time(const struct store *st)
+{
+    for (unsigned i = 0; i < st->node_count; i++)
+        if (!clock_is_set(&st->nodes[i]->clock))
+            return false;
+    return st->map == NULL || map_is_whole(st->map);
+}
+
+int64_t store_now_ms(const struct store *st)
+{
+    int64_t mono_us = loop_mono_us(), latest_ms = 0;
+    for (unsigned i = 0; i < st->node_count; i++) {
+        const struct clock *clock = &st->nodes[i]->clock;
+        int64_t now_ms = clock_is_set(clock) ? clock_now_ms(clock, mono_us) : 0;
+        latest_ms = now_ms > latest_ms ? now_ms : latest_ms;
+    }
+    return latest_ms > 0 ? latest_ms : loop_wall_ms();
+}
+
+enum redis_durability store_keeps(const struct store *st)
+{
+    enum redis_durability least = KEEPS_ALL;
+    for (unsigned i = 0; i < st->node_count; i++)
+        if (st->nodes[i]->facts.keeps < least)
+            least = st->nodes[i]->facts.keeps;
+    return st->node_count > 0 ? least : KEEPS_UNKNOWN;
+}
+
+void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_bytes)
+{
+    *used_bytes = *max_bytes = 0;
+    for (unsigned i = 0; i < st->node_count; i++) {
+        *used_bytes += st->nodes[i]->facts.used_bytes;
+        *max_bytes += st->nodes[i]->facts.max_bytes;
+    }
+}
+
+struct node *store_add_node(struct store *st, const struct redis_place *place)
+{
+    if (st->node_count == st->node_cap) {
+        st->node_cap = st->node_cap ? 2 * st->node_cap : 4;
+        st->nodes = mem_realloc(st->nodes, st->node_cap * sizeof(struct node *));
+    }
+    struct node *node = node_new(st, place);
+    st->nodes[st->node_count++] = node;
+    return node;
+}
+
+void store_node_up(struct store *st)
+{
+    bool whole = store_is_up(st);
+    if (!whole && !st->was_up)
+        return;
+    st->up = whole;
+    st->was_up = true;
+    st->events.up(st->arg);
+}
+
+void store_node_down(struct store *st, const char *why)
+{
+    if (st->map)
+        map_doubt(st->map);
+    if (st->up)
+        st->events.down(st->arg, why);
+    st->up = false;
+}
+
+/* --- wakes --- */
+
+static void on_wake(void *arg, struct slice channel, struct slice text)
+{
+    struct store *st = arg;
+    (void)channel;
+    const char *space = text.n ? memrchr(text.p, ' ', text.n) : NULL;
+    if (space == NULL)
+        return;
+    struct slice name = {text.p, (size_t)(space - text.p)};
+    struct slice from = {space + 1, text.n - name.n - 1};
+    if (slice_is(from, st->conf.instance))
+        return; /* our own: the reply has told us already */
+    struct bucket *b;
+    if (name.n > 0 && name.p[0] == '=') {
+        st->events.told(st->arg, (struct slice){name.p + 1, name.n - 1});
+        return;
+    }
+    HASH_FIND(hh, st->buckets, name.p, name.n, b);
+    if (b)
+        b->events->woken(b->owner);
+}
+
+static void on_wakes_state(void *arg, enum redis_state state, const char *why)
+{
+    struct store *st = arg;
+    struct bucket *b, *next;
+    if (state == REDIS_DOWN && st->up)
+        log_limited(&st->complain_wakes, LOG_WARN, "redis",
+                    "no wakes of other instances are heard (channel %s): %s",
+                    st->wake_channel, why);
+    if (state != REDIS_UP || !st->up)
+        return;
+    /* Wakes that were sent while nobody listened are made up for. */
+    HASH_ITER (hh, st->buckets, b, next)
+        b->events->woken(b->owner);
+    st->events.told(st->arg, (struct slice){NULL, 0});
+}
+
+/* --- every turn, every second --- */
+
+void store_list_lane(struct store *st, struct lane *lane)
+{
+    if (lane->listed)
+        return;
+    lane->listed = true;
+    TAILQ_INSERT_TAIL(&st->lanes, lane, link);
+}
+
+static void sooner(int64_t *soonest_us, int64_t wait_us)
+{
+    if (wait_us >= 0 && (*soonest_us < 0 || wait_us < *soonest_us))
+        *soonest_us = wait_us;
+}
+
+/* Once per turn: everything that was queued in it leaves, or waits for company. */
+static void flush(void *arg)
+{
+    struct store *st = arg;
+    int64_t now_us = 0, soonest_us = -1;
+    struct lane *lane, *next;
+    if (!TAILQ_EMPTY(&st->lanes) || st->conf.durability.replicas > 0)
+        now_us = loop_mono_us();
+    for (lane = TAILQ_FIRST(&st->lanes); lane; lane = next) {
+        next = TAILQ_NEXT(lane, link);
+        sooner(&soonest_us, lane_flush(lane, now_us));
+        if (lane->queued == 0) {
+            lane->listed = false;
+            TAILQ_REMOVE(&st->lanes, lane, link);
+        }
+    }
+    for (unsigned i = 0; st->conf.durability.replicas > 0 && i < st->node_count; i++)
+        sooner(&soonest_us, wait_flush(st->nodes[i], now_us));
+    if (soonest_us >= 0)
+        timer_set_us(st->flush_timer, soonest_us);
+}
+
+static void on_flush_timer(void *arg)
+{
+    (void)arg; /* the turn that it made ends in flush() */
+}
+
+static void on_tick(void *arg)
+{
+    struct store *st = arg;
+    struct lane *lane, *next;
+    int64_t now_us = loop_mono_us();
+    for (lane = TAILQ_FIRST(&st->lanes); lane; lane = next) {
+        next = TAILQ_NEXT(lane, link);
+        lane_expire(lane, now_us);
+    }
+    for (unsigned i = 0; i < st->node_count; i++)
+        node_tick(st->nodes[i]);
+    far_tick(st);
+    if (st->map)
+        map_tick(st->map);
+}
+
+/* --- life --- */
+
+static void copy_conf(struct store *st, const struct store_conf *conf)
+{
+    st->conf = *conf;
+    redis_conf_copy(&conf->redis, &st->conf.redis);
+    st->conf.prefix = mem_strdup(conf->prefix);
+    st->conf.instance = mem_strdup(conf->instance);
+}
+
+static void connect_all(struct store *st)
+{
+    struct redis_conf wakes = st->conf.redis;
+    if (wakes.url.kind == REDIS_CLUSTER) {
+        st->map = map_new(st); /* news go round to all nodes: any will do to listen */
+        wakes.finder = map_finder(st->map);
+        wakes.master_only = false;
+    } else {
+        store_add_node(st, NULL);
+    }
+    st->wakes = redis_new(&wakes, on_wakes_state, st);
+    redis_subscribe(st->wakes, st->wake_channel, on_wake, st);
+}
+
+struct store *store_new(const struct store_conf *conf, const struct store_events *events,
+                        void *arg)
+{
+    struct store *st = mem_alloc(sizeof(*st));
+    struct buf channel = {0};
+    copy_conf(st, conf);
+    st->events = *events;
+    st->arg = arg;
+    TAILQ_INIT(&st->lanes);
+    buf_addf(&channel, "%s:wake", conf->prefix);
+    st->wake_channel = mem_strdup(buf_str(&channel));
+    buf_free(&channel);
+    st->flush_timer = timer_new(on_flush_timer, st);
+    st->tick = timer_every(TICK_MS, on_tick, st);
+    st->hook = loop_each_turn(flush, st);
+    far_init(st);
+    connect_all(st);
+    return st;
+}
+
+void store_free(struct store *st)
+{
+    struct bucket *b;
+    if (st == NULL)
+        return;
+    turn_hook_del(st->hook);
+    timer_del(st->flush_timer);
+    timer_del(st->tick);
+    st->up = false;
+    redis_free(st->wakes);
+    for (unsigned i = 0; i < st->node_count; i++)
+        node_free(st->nodes[i]); /* what is on its way goes back to its lane */
+    st->node_count = 0;
+    while ((b = st->buckets))
+        bucket_free(b);
+    far_fini(st);
+    map_free(st->map);
+    args_free(&st->args);
+    buf_free(&st->record);
+    free(st->nodes);
+    free(st->wake_channel);
+    redis_conf_free(&st->conf.redis);
+    free((char *)st->conf.prefix);
+    free((char *)st->conf.instance);
+    free(st);
+}
+
+unsigned store_open_count(const struct store *st)
+{
+    return st->open_count;
+}
+
+void store_give_back(struct store *st)
+{
+    struct bucket *b, *next;
+    HASH_ITER (hh, st->buckets, b, next) {
+        lane_give_back(&b->lane[LANE_ENQUEUE]);
+        lane_give_back(&b->lane[LANE_CANCEL]);
+    }
+}
+
+void store_each_bucket(struct store *st, void (*cb)(void *arg, struct bucket *b),
+                       void *arg)
+{
+    struct bucket *b, *next;
+    HASH_ITER (hh, st->buckets, b, next)
+        cb(arg, b);
+}
+
+uint64_t store_script_calls(const struct store *st, enum script s)
+{
+    return st->scripts.calls[s];
+}
+
+const struct histogram *store_script_took(const struct store *st, enum script s)
+{
+    return &st->scripts.took[s];
+}
+
+uint64_t store_wait_shortfalls(const struct store *st)
+{
+    return st->wait_shortfalls;
+}
+
+uint64_t store_connections(const struct store *st)
+{
+    return st->connections;
+}
+
+uint64_t store_arrivals(const struct store *st)
+{
+    return st->arrivals;
+}
+
+uint64_t store_errors(const struct store *st, enum redis_error e)
+{
+    return st->errors[e];
+}
+
+void store_set_layout(struct store *st, int64_t layout, bool moves)
+{
+    st->layout = layout;
+    st->movers.allowed = moves;
+}
+
+const char *store_prefix(const struct store *st)
+{
+    return st->conf.prefix;
+}

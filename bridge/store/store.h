@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * store.h - jobs in Redis: the buckets, and the calls that move jobs between their parts.
+ *
+ * Changes (enqueue, ack, retry, bury, cancel) are queued per bucket and leave in batches,
+ * one script call each, several on their way at once. A reply that never came leaves the
+ * outcome unknown: the batch is sent again, in its old place, until Redis has answered;
+ * every script is repeatable by job id. So the store never drops a change by itself.
+ *
+ * Layout of the keys: bucket ROUTE/N has PREFIX:{ROUTE/N}:pool, :delay, :unack, :error,
+ * :tries and :ingest, and where the route asks for it :seen, :held, :place, :lead, :away,
+ * :pace and so on; the queue of a sink PREFIX:{SINK:QUEUE}:pool and so on, and :ttl and
+ * :done; where ids are global, PREFIX:{SINK}:QUEUE:pool and so on, and PREFIX:{SINK}:ids.
+ * What each holds stands at the head of the files in lua/.
+ */
+#ifndef BRIDGE_STORE_H
+#define BRIDGE_STORE_H
+
+#include "bridge/job/job.h"
+#include "bridge/queue/queue.h"
+#include "bridge/redis/clock.h"
+#include "bridge/redis/redis.h"
+#include "bridge/redis/redis_probe.h"
+#include "bridge/store/script.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct store;
+struct bucket;
+
+struct store_conf {
+    struct redis_conf redis; /* copied */
+    const char *prefix;      /* of every key */
+    const char *instance;    /* this daemon's name among those on the same Redis */
+    unsigned batch_max;      /* jobs of one script call */
+    int64_t horizon_ms;      /* see store_far.h; 0: no new far jobs */
+    struct durability durability;
+    struct memory_mark memory_mark;
+};
+
+struct store_events {
+    /* Redis can be worked with: connected, scripts loaded, clock known. In a cluster,
+     * first when that is so of every master, then again whenever one of them has come
+     * back. */
+    void (*up)(void *arg);
+    void (*down)(void *arg, const char *why);
+    /* Another instance says "=name", or (name none) may have while nobody listened. */
+    void (*told)(void *arg, struct slice name);
+    /* Before it was ever up: Redis can't give the durability that is asked for. May be
+     * NULL. */
+    void (*unfit)(void *arg, const char *why);
+};
+
+/* Begins to connect; events come later. Copies conf. */
+struct store *store_new(const struct store_conf *conf, const struct store_events *events,
+                        void *arg);
+/* Changes still queued are answered with code 0. NULL is fine. */
+void store_free(struct store *st);
+/* In a cluster: every master is, and every slot has one. */
+bool store_is_up(const struct store *st);
+/* Up, and not refusing writes for lack of memory: sources may go on. */
+bool store_takes_jobs(const struct store *st);
+/* Up, and not answering everything with an error, such as BUSY or MISCONF. Full is ready
+ * all the same: what waits can leave. */
+bool store_is_ready(const struct store *st);
+/* In words, for /readyz; "" when all is well. */
+const char *store_trouble(const struct store *st);
+/* Changes queued or on their way. */
+unsigned store_open_count(const struct store *st);
+/* Answers 0 to every queued change that a Kafka record asked for: its source reads it
+ * again. For when Redis may have lost what was sent before them. */
+void store_give_back(struct store *st);
+void store_each_bucket(struct store *st, void (*cb)(void *arg, struct bucket *b),
+                       void *arg);
+/* The clock of every server is known. */
+bool store_knows_time(const struct store *st);
+/* Redis' time in ms, see clock_now_ms(); in a cluster that of the clock most ahead. */
+int64_t store_now_ms(const struct store *st);
+uint64_t store_script_calls(const struct store *st, enum script s);
+const struct histogram *store_script_took(const struct store *st, enum script s);
+/* Answers of WAIT that named fewer replicas than durability asks for. */
+uint64_t store_wait_shortfalls(const struct store *st);
+uint64_t store_connections(const struct store *st);
+/* How often one of its servers became ready on a new connection, perhaps without what it
+ * took last. */
+uint64_t store_arrivals(const struct store *st);
+/* Error replies so far, by what they mean. */
+uint64_t store_errors(const struct store *st, enum redis_error e);
+
+/* How Redis keeps what it was told (of the servers, the one that keeps least); the memory
+ * that they use, and may use (0: no limit). */
+enum redis_durability store_keeps(const struct store *st);
+void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_bytes);
+
+/* A command of its own, about the key args[1], never repeated but where another node has
+ * it. reply NULL: Redis is away; told from within, if that is known. */
+void store_command(struct store *st, const struct slice *args, unsigned n,
+                   redis_reply_cb *cb, void *arg);
+/* The layout that the keys have (meta.h), each time that it was read. moves: this process
+ * sees to it that jobs leave the second tier (store_far.h). */
+void store_set_layout(struct store *st, int64_t layout, bool moves);
+/* PREFIX of every key. */
+const char *store_prefix(const struct store *st);
+/* Says name to every other instance: told(). */
+void store_tell(struct store *st, const char *name);
+
+struct bucket_events {
+    /* The first due time of the bucket is now head_ms; -1: it has no waiting job. */
+    void (*head)(void *owner, int64_t head_ms);
+    /* Another instance made the head of this bucket earlier. */
+    void (*woken)(void *owner);
+    /* A call has settled so many jobs of a queue by the way. NULL where it is none. */
+    void (*settled)(void *owner, unsigned expired, unsigned timed_out,
+                    unsigned exhausted);
+};
+/* What a route asks of its buckets. */
+struct bucket_rules {
+    int64_t remember_ms;   /* ids of delivered jobs are remembered so long; 0: not */
+    bool by_key;           /* jobs of one group leave one at a time, in their order */
+    double rate;           /* jobs claimed per second; 0: no limit */
+    int64_t burst;         /* of them, at once */
+    int64_t in_flight_max; /* claimed and not yet ended, all instances; 0: no limit */
+    const struct job_names *names; /* what records leave out; NULL: nothing */
+    bool shared; /* rate is of all instances together; else of each. in_flight_max holds
+                  * only where it is */
+    bool kept;   /* nobody delivers its jobs: they stay in the second tier */
+};
+/* name: "ROUTE/N"; copied. rules must stay. Lives as long as the store, unless it is
+ * freed before. */
+struct bucket *bucket_new(struct store *st, const char *name,
+                          const struct bucket_rules *rules,
+                          const struct bucket_events *events, void *owner);
+/* The bucket of a queue. rules must stay. */
+struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *queue,
+                                const struct queue_rules *rules,
+                                const struct bucket_events *events, void *owner);
+/* Only when it is idle. */
+void bucket_free(struct bucket *b);
+/* What was asked of it leaves now, in the midst of the turn; else it does at its end. */
+void bucket_push(struct bucket *b);
+/* Nothing queued, nothing on its way. */
+bool bucket_is_idle(const struct bucket *b);
+const char *bucket_name(const struct bucket *b);
+/* When its first far job is due at the earliest, as was told last; -1: none is known of.
+ */
+int64_t bucket_far_ms(const struct bucket *b);
+/* left: another instance owns it (alive.h), and is the first to move its far jobs. */
+void bucket_leave_to_owner(struct bucket *b, bool left);
+const char *
+bucket_ingest_key(const struct bucket *b); /* for a person who must delete it */
+/* Forgets which records of a partition ("topic/7") this bucket has had. */
+void bucket_forget_partition(struct bucket *b, const char *partition,
+                             void (*cb)(void *arg, bool done), void *arg);
+/* The server that has it can be worked with; its clock. */
+bool bucket_is_up(const struct bucket *b);
+const struct clock *bucket_clock(const struct bucket *b);
+/* Changes of this bucket are held back after an error reply, for so long: nothing should
+ * be claimed whose ack could not leave. 0: they are not. */
+int64_t bucket_hold_us(const struct bucket *b);
+
+/* code: the letter of the script for this job (head of its file in lua/), or 0: the store
+ * was closed, or the deadline passed, before Redis had answered. */
+typedef void change_cb(void *arg, char code);
+
+/* What belongs to Kafka in a change: lua/lib/ingest.lua carries each record out once. */
+struct origin {
+    const char
+        *partition; /* "topic/7", kept by the caller as long as the store; NULL: none */
+    int64_t offset;
+    int64_t
+        before; /* the offset sent before this one to the same bucket; -1: none known */
+    int64_t stamp_ms; /* the record's timestamp; 0: none */
+};
+
+/* The bucket is sealed and does not know the id: in the place of change_cb. Borrowed. */
+struct passed {
+    struct slice id, record, tries, group;
+};
+typedef void passed_cb(void *arg, const struct passed *what);
+
+struct enqueue {
+    struct slice tries; /* empty, or the value to keep; borrowed */
+    struct origin origin;
+    int64_t deadline_ms; /* answer 0 if it has not left by then; 0: never */
+    bool dead;           /* it goes to the error bucket */
+    bool in_flight;      /* a consumer has it; at_ms is the end of the lease */
+    int64_t at_ms;      /* its score, where that is not job->due_ms; 0: it is, and now for
+                           a dead one */
+    bool replace;       /* a job of that id goes, wherever it stands */
+    bool again;         /* only where it is in flight */
+    bool unknown;       /* nobody knows its id: it is that of a Kafka record */
+    struct slice group; /* where rules->by_key: of one group at a time; p NULL: its own */
+    bool now;           /* due when it is stored, whatever job->due_ms says */
+    int64_t expires_ms; /* a queue's: 0: never */
+    bool awaited;       /* somebody sends no more until this one is answered */
+    passed_cb *passed;  /* NULL: cb gets the letter z instead */
+};
+/* Encodes the job at once; it stays the caller's. */
+void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
+                   change_cb *cb, void *arg);
+/* lease: the token of the claim. Everything is copied. cb may be NULL. */
+/* lapse: as ack, for a job that expired: its id is not remembered, and only this lease
+ * may. retry: tries empty: the entry in :tries goes. repeat: puts the job back with the
+ * record of its next run, due at job->due_ms unless at_ms is given, and forgets its
+ * tries. */
+void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
+               void *arg);
+void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
+                 struct slice tries, change_cb *cb, void *arg);
+void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
+                 void *arg);
+void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_t at_ms,
+                  change_cb *cb, void *arg);
+/* A run that is given up, and stays as a job of its own. */
+struct lost_run {
+    const struct job *job; /* with the id under which it is kept */
+    struct slice tries;
+    bool dead; /* it goes to the error bucket; else it is due now */
+};
+/* lose: in one step the run is kept and the job put back for its next one, at at_ms; next
+ * NULL: there is none. */
+void store_lose(struct bucket *b, struct slice id, int64_t lease,
+                const struct lost_run *lost, const struct job *next, int64_t at_ms,
+                change_cb *cb, void *arg);
+void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
+                change_cb *cb, void *arg);
+/* Leaves after every enqueue of the bucket that was asked for before it. origin: of the
+ * record that asks for it, NULL: none; deadline_ms: as of an enqueue. */
+void store_cancel(struct bucket *b, struct slice id, const struct origin *origin,
+                  int64_t deadline_ms, change_cb *cb, void *arg);
+
+/* --- questions and claims: one call each, never repeated by the store --- */
+struct claimed {
+    struct slice id, record, tries; /* record empty: its body is missing in Redis */
+};
+struct claim_reply {
+    int64_t now_ms, next_ms, lease; /* next_ms -1: no job waits */
+    int64_t wait_us; /* the rate allows no further claim for so long; -1: in_flight_max,
+                      * not before an outcome; 0: no matter */
+    const struct claimed *jobs;
+    unsigned count;
+};
+/* reply NULL: Redis did not answer, or with an error; what was claimed comes back when
+ * its lease ends. */
+typedef void claim_cb(void *arg, const struct claim_reply *reply);
+void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
+                 void *arg);
+
+/* moved -1: no answer. dropped: they were cancelled while in flight, and are gone. */
+typedef void reap_cb(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms);
+void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg);
+
+struct counts {
+    int64_t waiting, in_flight, dead, overdue, head_ms, lease_ms, now_ms;
+    int64_t far; /* of those waiting: in the second tier */
+};
+typedef void count_cb(void *arg, const struct counts *counts); /* NULL: no answer */
+void store_count(struct bucket *b, count_cb *cb, void *arg);
+/* The same of several buckets of one store, in one call: at most store_count_most(). */
+struct count_ask {
+    struct bucket *bucket;
+    count_cb *cb; /* of each, in their order */
+    void *arg;
+};
+unsigned store_count_most(const struct store *st);
+void store_count_many(const struct count_ask *asks, unsigned n);
+
+struct found_job {
+    char state; /* n, w, f, d as in lua/find.lua; 0: no answer */
+    int64_t score_ms;
+    struct slice record, tries;
+};
+typedef void find_cb(void *arg, const struct found_job *found);
+void store_find(struct bucket *b, struct slice id, find_cb *cb, void *arg);
+
+/* The buckets of queues: store_queue.h. */
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * store_bucket.c - a bucket: its names in Redis and its lanes.
+ */
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/store/store_lane.h"
+
+#include <stdlib.h>
+
+#include <hiredis/hiredis.h>
+
+static const char *const suffix[BUCKET_KEYS] = {
+    [KEY_POOL] = "pool",       [KEY_DELAY] = "delay", [KEY_UNACK] = "unack",
+    [KEY_ERROR] = "error",     [KEY_TRIES] = "tries", [KEY_INGEST] = "ingest",
+    [KEY_TTL] = "ttl",         [KEY_DONE] = "done",   [KEY_SEEN] = "seen",
+    [KEY_HELD] = "held",       [KEY_PLACE] = "place", [KEY_LEAD] = "lead",
+    [KEY_ENDED] = "ended",     [KEY_PACE] = "pace",   [KEY_TARGETS] = "targets",
+    [KEY_STOPPED] = "stopped", [KEY_IDS] = "ids",     [KEY_WHOLE] = "whole",
+};
+
+/* Takes base, which stands before the suffix of the keys before end. */
+static struct bucket *make(struct store *st, const char *name, struct buf *base,
+                           enum bucket_key end, const struct bucket_events *events,
+                           void *owner)
+{
+    struct bucket *b = mem_alloc(sizeof(*b));
+    struct buf text = {0};
+    b->store = st;
+    b->events = events;
+    b->owner = owner;
+    b->far.first_ms = -1;
+    b->name = mem_strdup(name);
+    buf_addf(&text, "%s %s", name, st->conf.instance);
+    b->wake = mem_strdup(buf_str(&text));
+    /* Names changes in Redis (lua/lib/told.lua), so it must not begin where a bucket of
+     * this name has begun before. */
+    b->next_seq = (uint64_t)loop_mono_us();
+    for (unsigned i = 0; i < BUCKET_KEYS; i++) {
+        if (i >= end && i != KEY_WHOLE)
+            continue;
+        buf_clear(&text);
+        buf_addf(&text, "%s:%s", buf_str(base), suffix[i]);
+        b->key_text[i] = mem_strdup(buf_str(&text));
+        b->key[i] = slice_of(b->key_text[i]);
+    }
+    b->slot = redis_slot(b->key[KEY_POOL]);
+    buf_free(&text);
+    buf_free(base);
+    for (int i = 0; i < LANES; i++)
+        lane_init(&b->lane[i], b, (enum lane_kind)i);
+    HASH_ADD_KEYPTR(hh, st->buckets, b->name, strlen(b->name), b);
+    return b;
+}
+
+struct bucket *bucket_new(struct store *st, const char *name,
+                          const struct bucket_rules *rules,
+                          const struct bucket_events *events, void *owner)
+{
+    struct buf base = {0};
+    buf_addf(&base, "%s:{%s}", st->conf.prefix, name);
+    struct bucket *b = make(st, name, &base, KEY_IDS, events, owner);
+    b->ways = rules;
+    return b;
+}
+
+struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *queue,
+                                const struct queue_rules *rules,
+                                const struct bucket_events *events, void *owner)
+{
+    struct buf base = {0}, name = {0};
+    buf_addf(&name, "%s:%s", sink, queue);
+    if (rules->global_ids) /* all queues on one node: a script moves jobs between them */
+        buf_addf(&base, "%s:{%s}:%s", st->conf.prefix, sink, queue);
+    else
+        buf_addf(&base, "%s:{%s:%s}", st->conf.prefix, sink, queue);
+    struct bucket *b = make(st, buf_str(&name), &base, KEY_SEEN, events, owner);
+    b->rules = rules;
+    if (rules->global_ids) {
+        buf_clear(&name);
+        buf_addf(&name, "%s:{%s}:%s", st->conf.prefix, sink, suffix[KEY_IDS]);
+        b->key_text[KEY_IDS] = mem_strdup(buf_str(&name));
+        b->key[KEY_IDS] = slice_of(b->key_text[KEY_IDS]);
+    }
+    buf_free(&name);
+    return b;
+}
+
+bool bucket_is_idle(const struct bucket *b)
+{
+    for (int i = 0; i < LANES; i++)
+        if (b->lane[i].queued > 0 || b->lane[i].flying > 0 || b->lane[i].listed)
+            return false;
+    return b->calls == 0;
+}
+
+void bucket_free(struct bucket *b)
+{
+    for (int i = 0; i < LANES; i++)
+        lane_close(&b->lane[i]);
+    far_close(b);
+    HASH_DEL(b->store->buckets, b);
+    for (size_t i = 0; i < BUCKET_KEYS; i++)
+        free(b->key_text[i]);
+    free(b->name);
+    free(b->wake);
+    free(b);
+}
+
+const char *bucket_ingest_key(const struct bucket *b)
+{
+    return b->key_text[KEY_INGEST];
+}
+
+struct forgetting {
+    void (*cb)(void *arg, bool done);
+    void *arg;
+};
+
+static void on_forgotten(void *arg, const struct redisReply *reply)
+{
+    struct forgetting *f = arg;
+    f->cb(f->arg, reply && reply->type == REDIS_REPLY_INTEGER);
+    free(f);
+}
+
+void bucket_forget_partition(struct bucket *b, const char *partition,
+                             void (*cb)(void *arg, bool done), void *arg)
+{
+    struct forgetting *f = mem_alloc(sizeof(*f));
+    *f = (struct forgetting){cb, arg};
+    struct buf stamp = {0};
+    buf_addf(&stamp, "%s@", partition);
+    const struct slice args[] = {SLICE_LIT("HDEL"), b->key[KEY_INGEST],
+                                 slice_of(partition), buf_slice(&stamp)};
+    store_command(b->store, args, 4, on_forgotten, f);
+    buf_free(&stamp);
+}
+
+struct node *bucket_node(const struct bucket *b)
+{
+    return b->store->map ? map_node(b->store->map, b->slot) : b->store->nodes[0];
+}
+
+bool bucket_is_up(const struct bucket *b)
+{
+    const struct node *node = bucket_node(b);
+    return node && node->state == NODE_UP;
+}
+
+void bucket_push(struct bucket *b)
+{
+    if (bucket_is_up(b))
+        redis_push(bucket_node(b)->redis);
+}
+
+const struct clock *bucket_clock(const struct bucket *b)
+{
+    static const struct clock unknown;
+    const struct node *node = bucket_node(b);
+    return node ? &node->clock : &unknown;
+}
+
+int64_t bucket_hold_us(const struct bucket *b)
+{
+    const struct node *node = bucket_node(b);
+    int64_t now_us = loop_mono_us(), until_us = node ? node->pause_until_us : 0;
+    for (int i = 0; i < LANES; i++)
+        if (b->lane[i].hold_until_us > until_us && i != LANE_ENQUEUE)
+            until_us = b->lane[i].hold_until_us;
+    return until_us > now_us ? until_us - now_us : 0;
+}
+
+const char *bucket_name(const struct bucket *b)
+{
+    return b->name;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * store_command.c - single commands, and in a cluster the way to the node that has their
+ * key.
+ */
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/store/store_lane.h"
+
+#include <stdlib.h>
+
+#include <hiredis/hiredis.h>
+
+enum { REDIRECTS_MAX = 4 };
+
+struct node *store_node_of(const struct store *st, struct slice key)
+{
+    return st->map ? map_node(st->map, redis_slot(key)) : st->nodes[0];
+}
+
+struct node *store_up_node(const struct store *st, struct slice key)
+{
+    struct node *node = store_node_of(st, key);
+    return node && node->state == NODE_UP ? node : NULL;
+}
+
+/* --- commands --- */
+
+/* One to a cluster, with a copy of its arguments: it may have to be sent again. */
+struct errand {
+    struct node *node;
+    redis_reply_cb *cb;
+    void *arg;
+    unsigned redirects, n;
+    struct slice args[];
+};
+
+static struct errand *errand_new(const struct slice *args, unsigned n)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; i < n; i++)
+        bytes += args[i].n;
+    struct errand *errand =
+        mem_alloc(sizeof(*errand) + n * sizeof(errand->args[0]) + bytes);
+    char *p = (char *)&errand->args[n];
+    errand->n = n;
+    for (unsigned i = 0; i < n; i++) {
+        errand->args[i] = (struct slice){p, args[i].n};
+        if (args[i].n > 0)
+            memcpy(p, args[i].p, args[i].n);
+        p += args[i].n;
+    }
+    return errand;
+}
+
+static void on_errand(void *arg, const struct redisReply *reply);
+
+static void on_asking(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    (void)reply; /* what follows it will tell */
+}
+
+/* false: it can't be sent on. */
+static bool redirected(struct errand *errand, const struct redisReply *reply)
+{
+    struct map *map = errand->node->store->map;
+    enum redis_error e = redis_error(reply);
+    struct node *node = NULL;
+    if (errand->redirects++ >= REDIRECTS_MAX)
+        return false;
+    if (e == REDIS_ELSEWHERE && map_moved(map, reply->str))
+        node = store_node_of(errand->node->store, errand->args[1]);
+    else if (e == REDIS_MOVING)
+        node = map_asked(map, reply->str);
+    if (node == NULL || node->state != NODE_UP)
+        return false;
+    errand->node = node;
+    if (e == REDIS_MOVING)
+        redis_command(node->redis, (const struct slice[]){SLICE_LIT("ASKING")}, 1,
+                      on_asking, NULL);
+    redis_command(node->redis, errand->args, errand->n, on_errand, errand);
+    return true;
+}
+
+static void on_errand(void *arg, const struct redisReply *reply)
+{
+    struct errand *errand = arg;
+    if (reply && redirected(errand, reply))
+        return;
+    errand->cb(errand->arg, reply);
+    free(errand);
+}
+
+void store_command(struct store *st, const struct slice *args, unsigned n,
+                   redis_reply_cb *cb, void *arg)
+{
+    struct node *node = store_up_node(st, n > 1 ? args[1] : SLICE_LIT(""));
+    if (node == NULL) {
+        cb(arg, NULL);
+    } else if (st->map == NULL) {
+        redis_command(node->redis, args, n, cb, arg);
+    } else {
+        struct errand *errand = errand_new(args, n);
+        errand->node = node;
+        errand->cb = cb;
+        errand->arg = arg;
+        redis_command(node->redis, errand->args, n, on_errand, errand);
+    }
+}
+
+/* --- news --- */
+
+static void on_told(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    (void)reply; /* may be denied: others then look a little later */
+}
+
+void store_tell(struct store *st, const char *name)
+{
+    struct buf text = {0};
+    buf_addf(&text, "%s %s", name, st->conf.instance);
+    const struct slice args[] = {SLICE_LIT("PUBLISH"), slice_of(st->wake_channel),
+                                 buf_slice(&text)};
+    store_command(st, args, 3, on_told, NULL);
+    buf_free(&text);
+}

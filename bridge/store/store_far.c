@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/store/store_far.h"
+#include "bridge/base/fault.h"
+#include "bridge/base/loop.h"
+#include "bridge/meta/meta.h"
+#include "bridge/store/store_lane.h"
+
+#include <hiredis/hiredis.h>
+
+enum {
+    ENTRIES = 70,             /* of one call: half a ms to two of Redis' time */
+    REST = 3,                 /* so many times as long as the call took */
+    EARLY_MIN_MS = 500,       /* with a very short horizon */
+    EARLY_OFF_MS = 60 * 1000, /* without one: what waits from before */
+    AGAIN_MS = 200,           /* after a call that was not answered well */
+    SET_US = 500 * 1000       /* a clock that differs by so much was set */
+};
+
+int64_t far_horizon_ms(const struct store *st)
+{
+    return st->layout >= META_LAYOUT_FAR ? st->conf.horizon_ms : 0;
+}
+
+static void pump(struct store *st);
+
+/* Its time has come. */
+static void get_in_line(struct bucket *b)
+{
+    struct store *st = b->store;
+    if (b->far.listed)
+        return;
+    b->far.listed = true;
+    TAILQ_INSERT_TAIL(&st->movers.line, b, far.link);
+}
+
+static void leave_line(struct bucket *b)
+{
+    if (b->far.listed)
+        TAILQ_REMOVE(&b->store->movers.line, b, far.link);
+    b->far.listed = false;
+}
+
+static void on_time(void *arg)
+{
+    struct bucket *b = arg;
+    get_in_line(b);
+    pump(b->store);
+}
+
+static int64_t until_us(const struct bucket *b, int64_t ms)
+{
+    return clock_until_us(bucket_clock(b), loop_mono_us(), ms);
+}
+
+/* How long before its start a slot's time has come here: who does not own the bucket
+ * comes when a quarter of the time is over, and finds the work done, mostly. */
+static int64_t early_ms(const struct bucket *b)
+{
+    int64_t all_ms = b->store->movers.early_ms;
+    return b->far.left_to_owner ? all_ms - all_ms / 4 : all_ms;
+}
+
+static void wake_after(struct bucket *b, int64_t wait_ms)
+{
+    if (b->far.timer == NULL)
+        b->far.timer = timer_new(on_time, b);
+    timer_set(b->far.timer, wait_ms);
+}
+
+/* Sets the timer for the first slot, or it is in line already. */
+static void arm(struct bucket *b)
+{
+    if (b->far.first_ms < 0) {
+        leave_line(b);
+        if (b->far.timer)
+            timer_rest(b->far.timer);
+    } else if (!b->far.listed) {
+        int64_t wait_us = until_us(b, b->far.first_ms - early_ms(b));
+        wake_after(b, (wait_us + 999) / 1000);
+    }
+}
+
+int64_t bucket_far_ms(const struct bucket *b)
+{
+    return b->far.first_ms;
+}
+
+void far_note(struct bucket *b, int64_t first_ms)
+{
+    bool kept = b->ways && b->ways->kept;
+    if (!b->store->movers.allowed || kept || b->far.first_ms == first_ms)
+        return;
+    b->far.first_ms = first_ms;
+    arm(b);
+}
+
+void bucket_leave_to_owner(struct bucket *b, bool left)
+{
+    b->far.left_to_owner = left;
+    arm(b);
+}
+
+/* --- calls --- */
+
+enum { MOVED, TAKEN, LEFT, FIRST, HEAD, NOW, REPLY };
+
+static void read_reply(struct bucket *b, const struct redisReply *r)
+{
+    int64_t first_ms = r->element[FIRST]->integer, head = r->element[HEAD]->integer;
+    bool in_vain = r->element[TAKEN]->integer == 0 && b->far.first_ms == first_ms;
+    b->far.first_ms = first_ms;
+    if (in_vain && first_ms >= 0 && until_us(b, first_ms - early_ms(b)) <= 0)
+        /* Redis' clock was set back, and ours of it is old. */
+        wake_after(b, AGAIN_MS);
+    else
+        arm(b);
+    b->events->head(b->owner, b->rules && head >= 0 ? (head + 999) / 1000 : head);
+}
+
+static void tell_moved(struct call *call, const struct redisReply *r)
+{
+    struct bucket *b = call->bucket;
+    struct node *node = call->node;
+    int64_t now_us = loop_mono_us();
+    node->moving = false;
+    node->move_after_us = now_us + REST * (now_us - node->move_sent_us);
+    FAULT("M2");
+    if (r && r->elements == REPLY)
+        read_reply(b, r);
+    else
+        wake_after(b, AGAIN_MS);
+    pump(b->store);
+}
+
+static void move(struct bucket *b, struct node *node)
+{
+    static const enum bucket_key keys[] = {KEY_POOL}; /* the others are made of it */
+    struct args *a = &b->store->args;
+    struct call *call = call_begin(b, SCRIPT_MOVE, keys, 1);
+    args_slice(a, SLICE_LIT(""));
+    args_number(a, b->store->movers.early_ms);
+    args_number(a, ENTRIES);
+    args_slice(a, slice_of(b->store->wake_channel));
+    args_slice(a, slice_of(b->wake));
+    node->moving = true;
+    node->move_sent_us = loop_mono_us();
+    call_send(call, tell_moved, NULL, NULL);
+    FAULT_QUEUED("M1");
+}
+
+/* Less than a quarter of the time is left until its slot begins: there is no rest. */
+static bool hurries(const struct bucket *b)
+{
+    return until_us(b, b->far.first_ms) < b->store->movers.early_ms * 1000 / 4;
+}
+
+static int64_t rest_us(const struct bucket *b, const struct node *node, int64_t now_us)
+{
+    int64_t held_us = bucket_hold_us(b);
+    int64_t own_us = hurries(b) ? 0 : node->move_after_us - now_us;
+    return own_us > held_us ? own_us : held_us;
+}
+
+/* Asks for those in line, as far as their servers are free. */
+static void pump(struct store *st)
+{
+    int64_t now_us = loop_mono_us(), soonest_us = INT64_MAX;
+    struct bucket *b, *next;
+    for (b = TAILQ_FIRST(&st->movers.line); b; b = next) {
+        struct node *node = bucket_node(b);
+        next = TAILQ_NEXT(b, far.link);
+        if (node && node->moving && st->map == NULL)
+            return; /* the only one: its answer comes here again */
+        if (node == NULL || node->moving || node->state != NODE_UP)
+            continue; /* its answer does, or the tick */
+        int64_t wait_us = rest_us(b, node, now_us);
+        if (wait_us <= 0) {
+            leave_line(b);
+            move(b, node);
+        } else if (wait_us < soonest_us) {
+            soonest_us = wait_us;
+        }
+    }
+    if (soonest_us < INT64_MAX)
+        timer_set(st->movers.timer, (soonest_us + 999) / 1000);
+}
+
+static void on_rested(void *arg)
+{
+    pump(arg);
+}
+
+/* --- the clock, life --- */
+
+static bool was_set(struct node *node)
+{
+    int64_t by_us = node->clock.best_low_us - node->far_clock_us;
+    node->far_clock_us = node->clock.best_low_us;
+    return by_us > SET_US || by_us < -SET_US;
+}
+
+void far_tick(struct store *st)
+{
+    struct bucket *b, *next;
+    bool set = false;
+    for (unsigned i = 0; i < st->node_count; i++)
+        set = was_set(st->nodes[i]) || set;
+    if (set)
+        HASH_ITER (hh, st->buckets, b, next)
+            arm(b);
+    pump(st);
+}
+
+void far_init(struct store *st)
+{
+    int64_t half_ms = st->conf.horizon_ms ? st->conf.horizon_ms / 2 : EARLY_OFF_MS;
+    TAILQ_INIT(&st->movers.line);
+    st->movers.early_ms = half_ms > EARLY_MIN_MS ? half_ms : EARLY_MIN_MS;
+    st->movers.timer = timer_new(on_rested, st);
+}
+
+void far_fini(struct store *st)
+{
+    timer_del(st->movers.timer);
+}
+
+void far_close(struct bucket *b)
+{
+    leave_line(b);
+    timer_del(b->far.timer);
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * store_node.c - a server from its connection to its use, and what its errors hold back.
+ *
+ *   DOWN -> LOADING: scripts, then TIME, then what it promises -> UP
+ */
+#include "bridge/store/store_node.h"
+#include "bridge/base/log.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/store/store_lane.h"
+#include "bridge/store/store_map.h"
+#include "bridge/store/store_wait.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <hiredis/hiredis.h>
+
+enum {
+    PAUSE_US = 100 * 1000,         /* after LOADING, BUSY and the like */
+    DENIED_PAUSE_US = 5000 * 1000, /* the operator must act */
+    SECONDS_DIGITS = 11,           /* of TIME's first word, and */
+    MICROS_DIGITS = 6              /* of its second, at most */
+};
+
+void node_set_trouble(struct node *node, const char *text)
+{
+    if (*text && node->place.host)
+        snprintf(node->trouble, sizeof(node->trouble), "%s:%s: %s", node->place.host,
+                 node->place.port, text);
+    else
+        snprintf(node->trouble, sizeof(node->trouble), "%s", text);
+}
+
+static void go_down(struct node *node, const char *why)
+{
+    bool was_up = node->state == NODE_UP;
+    node->state = NODE_DOWN;
+    node_set_trouble(node, why);
+    wait_lost(node);
+    if (was_up)
+        store_node_down(node->store, node->trouble);
+}
+
+/* --- the steps to be up --- */
+
+static void go_up(struct node *node)
+{
+    bool again = node->reloading;
+    node->state = NODE_UP;
+    node->pause_until_us = 0;
+    node->halted = node->reloading = false;
+    node_set_trouble(node, "");
+    node->store->arrivals += !again;
+    if (!again && node->place.host)
+        log_info("redis", "%s:%s is ready", node->place.host, node->place.port);
+    else if (!again)
+        log_info("redis", "ready");
+    store_node_up(node->store);
+}
+
+static void on_probe(void *arg, bool answered)
+{
+    struct node *node = arg;
+    struct store *st = node->store;
+    struct err err;
+    node->probing = false;
+    if (!answered || node->state != NODE_LOADING)
+        return;
+    node->full = memory_mark_passed(&st->conf.memory_mark, &node->facts, node->full);
+    if (redis_facts_fit(&node->facts, &st->conf.durability, &err) < 0) {
+        /* the tick looks again */
+        node_set_trouble(node, err.text);
+        log_limited(&st->complain, LOG_ERROR, "redis", "%s", node->trouble);
+        if (st->events.unfit && !st->was_up)
+            st->events.unfit(st->arg, node->trouble);
+        return;
+    }
+    redis_facts_warn(&node->facts, &st->conf.durability);
+    go_up(node);
+}
+
+static void probe(struct node *node)
+{
+    if (node->probing)
+        return;
+    node->probing = true;
+    redis_probe(node->redis, &node->facts, on_probe, node);
+}
+
+struct time_call {
+    struct node *node;
+    int64_t sent_us;
+};
+
+static void on_time(void *arg, const struct redisReply *reply)
+{
+    struct time_call *call = arg;
+    struct node *node = call->node;
+    int64_t sent_us = call->sent_us;
+    free(call);
+    if (node_judge(node, reply, SCRIPTS) != REDIS_NO_ERROR)
+        return;
+    struct slice s = redis_text(redis_item(reply, 0)),
+                 us = redis_text(redis_item(reply, 1));
+    if (s.n == 0 || s.n > SECONDS_DIGITS || us.n == 0 || us.n > MICROS_DIGITS)
+        return; /* that is no time; the tick asks again */
+    int64_t redis_us = strtoll(s.p, NULL, 10) * 1000000 + strtoll(us.p, NULL, 10);
+    if (node->clock_stale) /* perhaps another server, with another clock */
+        node->clock = (struct clock){0};
+    node->clock_stale = false;
+    clock_sample(&node->clock, sent_us, loop_mono_us(), redis_us);
+    if (node->state == NODE_LOADING && node->load.open == 0)
+        probe(node);
+}
+
+static void ask_time(struct node *node)
+{
+    struct time_call *call = mem_alloc(sizeof(*call));
+    *call = (struct time_call){node, loop_mono_us()};
+    const struct slice args[] = {SLICE_LIT("TIME")};
+    redis_command(node->redis, args, 1, on_time, call);
+}
+
+static void on_scripts(void *arg, bool ok)
+{
+    struct node *node = arg;
+    if (node->state != NODE_LOADING)
+        return;
+    if (ok)
+        ask_time(node);
+    else /* the tick tries again */
+        log_limited(&node->store->complain, LOG_WARN, "redis",
+                    "it does not take our scripts yet");
+}
+
+static void load(struct node *node)
+{
+    node->state = NODE_LOADING;
+    scripts_load(&node->load, &node->store->scripts, node->redis, on_scripts, node);
+}
+
+static void on_state(void *arg, enum redis_state state, const char *why)
+{
+    struct node *node = arg;
+    if (state == REDIS_UP) {
+        node->store->connections++;
+        node->clock_stale = true;
+        load(node);
+    } else if (state == REDIS_DOWN) {
+        if (strstr(node->trouble, why) == NULL)
+            log_limited(&node->store->complain, LOG_WARN, "redis", "away: %s", why);
+        node->reloading = false;
+        go_down(node, why);
+    }
+}
+
+/* --- errors --- */
+
+/* What each kind of error reply asks for. */
+static const struct {
+    int64_t rest_us;
+    bool for_all;  /* it concerns the server, not one bucket or script */
+    bool refusing; /* sources are held back until it takes a job again */
+} asks[] = {
+    [REDIS_WAIT] = {PAUSE_US, true, true},
+    [REDIS_FULL] = {PAUSE_US, false, true},
+    [REDIS_MOVED_AWAY] = {PAUSE_US, true, true},
+    [REDIS_MOVING] = {PAUSE_US, false, false},
+    [REDIS_DENIED] = {DENIED_PAUSE_US, false, false},
+    [REDIS_WRONG] = {PAUSE_US, false, false},
+};
+
+int64_t node_rest_us(enum redis_error e)
+{
+    return asks[e].rest_us;
+}
+
+static void judge_error(struct node *node, enum redis_error e, const char *text,
+                        enum script script)
+{
+    struct store *st = node->store;
+    int64_t until_us = loop_mono_us() + asks[e].rest_us;
+    node_set_trouble(node, text);
+    log_limited(&st->complain, LOG_WARN, "redis", "%s: %s",
+                script < SCRIPTS ? script_name(script) : "TIME", node->trouble);
+    node->refusing = node->refusing || asks[e].refusing;
+    node->halted = node->halted || asks[e].for_all;
+    if (asks[e].for_all && until_us > node->pause_until_us)
+        node->pause_until_us = until_us;
+    if (st->map)
+        map_doubt(st->map);
+    if (e == REDIS_MOVED_AWAY)
+        redis_reconnect(node->redis, text);
+}
+
+enum redis_error node_judge(struct node *node, const struct redisReply *reply,
+                            enum script script)
+{
+    struct store *st = node->store;
+    if (reply == NULL)
+        return REDIS_WAIT;
+    enum redis_error e = redis_error(reply);
+    st->errors[e]++;
+    if (e == REDIS_NO_ERROR) {
+        if (script < SCRIPTS)
+            node->halted = false;
+        if (script == SCRIPT_ENQUEUE && st->conf.durability.replicas == 0)
+            node->refusing = false; /* else it is WAIT's answer that counts */
+        if (node->state == NODE_UP && !node->refusing && !node->full)
+            node->trouble[0] = '\0';
+    } else if (e == REDIS_ELSEWHERE && st->map && map_moved(st->map, reply->str)) {
+        /* sent again at once, to whom it said */
+    } else if (e != REDIS_NO_SCRIPT) {
+        judge_error(node, e == REDIS_ELSEWHERE ? REDIS_MOVING : e, reply->str, script);
+    } else if (node->state == NODE_UP) {
+        log_limited(&st->complain, LOG_WARN, "redis",
+                    "its scripts were flushed: loading them again");
+        go_down(node, "loading scripts");
+        node->reloading = true;
+        load(node);
+    }
+    return e;
+}
+
+bool node_takes_jobs(const struct node *node)
+{
+    return node->state == NODE_UP && !node->refusing && !node->full;
+}
+
+/* --- every second --- */
+
+static void on_memory(void *arg, bool answered)
+{
+    struct node *node = arg;
+    struct store *st = node->store;
+    char text[120];
+    node->probing = false;
+    if (!answered || node->state != NODE_UP)
+        return;
+    bool was = node->full;
+    node->full = memory_mark_passed(&st->conf.memory_mark, &node->facts, was);
+    if (!node->full) {
+        if (was)
+            node_set_trouble(node, "");
+        return;
+    }
+    snprintf(text, sizeof(text), "it uses %lld MiB, above redis.memory_mark",
+             (long long)(node->facts.used_bytes >> 20));
+    node_set_trouble(node, text);
+    if (!was)
+        log_limited(&st->complain, LOG_WARN, "redis", "%s", node->trouble);
+}
+
+void node_tick(struct node *node)
+{
+    int64_t now_us = loop_mono_us();
+    if (node->state == NODE_DOWN || !redis_is_up(node->redis))
+        return;
+    if (node->state == NODE_LOADING) {
+        if (node->load.open == 0 && !node->probing)
+            load(node); /* the last try was answered by an error */
+        return;
+    }
+    ask_time(node);
+    if (!node->probing) {
+        node->probing = true;
+        redis_probe_memory(node->redis, &node->facts, on_memory, node);
+    }
+    if (TAILQ_EMPTY(&node->store->lanes) && TAILQ_EMPTY(&node->unsure) &&
+        node->pause_until_us <= now_us)
+        node->refusing = node->halted = false; /* the next job will tell */
+}
+
+/* --- life --- */
+
+struct node *node_new(struct store *st, const struct redis_place *place)
+{
+    struct node *node = mem_alloc(sizeof(*node));
+    struct redis_conf conf = st->conf.redis;
+    node->store = st;
+    TAILQ_INIT(&node->unsure);
+    if (place) {
+        node->place.host = mem_strdup(place->host);
+        node->place.port = mem_strdup(place->port);
+        conf.url.kind = REDIS_ONE;
+        conf.url.host = node->place.host;
+        conf.url.port = node->place.port;
+        conf.url.places = NULL;
+        conf.url.place_count = 0;
+    }
+    node_set_trouble(node, "connecting");
+    node->redis = redis_new(&conf, on_state, node);
+    return node;
+}
+
+void node_free(struct node *node)
+{
+    node->state = NODE_DOWN;
+    redis_free(node->redis);
+    wait_lost(node);
+    free(node->place.host);
+    free(node->place.port);
+    loop_defer_free(node); /* a callback of it may be on the way out */
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * store_shelf.c - shelves (one HASH command each) and tallies (lua/tally.lua).
+ *
+ * A change is told to the other instances in the same write, right behind it and whatever
+ * comes of it: who repeats a change whose outcome he does not know also repeats the news.
+ */
+#include "bridge/bridge.h"
+#include "bridge/store/shelf.h"
+#include "bridge/store/shelf_told.h"
+#include "bridge/store/store_lane.h"
+#include "bridge/store/store_script.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <hiredis/hiredis.h>
+
+/* One question to Redis until it is answered. */
+struct ask {
+    struct source *src;
+    void (*tell)(struct ask *ask, const struct redisReply *r); /* r NULL: no answer */
+    union {
+        shelf_cb *done;
+        shelf_get_cb *got;
+        shelf_list_cb *listed;
+    } cb;
+    void *arg;
+    bool only_new;
+};
+
+/* --- who watches --- */
+
+void shelf_watch(struct source *src, void (*cb)(void *arg), void *arg)
+{
+    src->shelf_watch = cb;
+    src->shelf_watch_arg = arg;
+}
+
+static void tell_own(const struct source *src)
+{
+    if (src->shelf_watch)
+        src->shelf_watch(src->shelf_watch_arg);
+}
+
+void shelf_told(struct bridge *bridge, struct slice name)
+{
+    if (name.n > 0 && name.p[0] == '=')
+        name = (struct slice){name.p + 1, name.n - 1};
+    for (size_t i = 0; i < bridge->source_count; i++) {
+        const struct source *src = bridge->sources[i];
+        if (name.p == NULL || slice_is(name, source_name(src)))
+            tell_own(src);
+    }
+}
+
+static void tell_others(const struct source *src)
+{
+    struct buf name = {0};
+    buf_addf(&name, "=%s", source_name(src));
+    store_tell(src->bridge->store, buf_str(&name));
+    buf_free(&name);
+}
+
+/* --- answers --- */
+
+static void on_reply(void *arg, const struct redisReply *reply)
+{
+    struct ask *ask = arg;
+    if (reply && reply->type == REDIS_REPLY_ERROR) {
+        log_limited(&ask->src->bridge->store->complain, LOG_WARN, source_name(ask->src),
+                    "its shelf in Redis: %s", reply->str);
+        reply = NULL;
+    }
+    ask->tell(ask, reply);
+    free(ask);
+}
+
+static enum shelf_code code_of(const struct redisReply *r)
+{
+    if (r == NULL || r->type != REDIS_REPLY_INTEGER)
+        return SHELF_AWAY;
+    return r->integer ? SHELF_OK : SHELF_NOT;
+}
+
+static void tell_put(struct ask *ask, const struct redisReply *r)
+{
+    enum shelf_code code = code_of(r);
+    if (code == SHELF_NOT && !ask->only_new)
+        code = SHELF_OK; /* HSET: it was there, and has the new value */
+    ask->cb.done(ask->arg, code);
+    if (code == SHELF_OK)
+        tell_own(ask->src);
+}
+
+static void tell_drop(struct ask *ask, const struct redisReply *r)
+{
+    enum shelf_code code = code_of(r);
+    ask->cb.done(ask->arg, code);
+    if (code == SHELF_OK)
+        tell_own(ask->src);
+}
+
+static void tell_tally(struct ask *ask, const struct redisReply *r)
+{
+    ask->cb.done(ask->arg, code_of(r));
+}
+
+static void tell_get(struct ask *ask, const struct redisReply *r)
+{
+    struct slice value = redis_text(r);
+    enum shelf_code code = SHELF_AWAY;
+    if (value.p)
+        code = SHELF_OK;
+    else if (r && r->type == REDIS_REPLY_NIL)
+        code = SHELF_NOT;
+    ask->cb.got(ask->arg, code, value);
+}
+
+static void tell_list(struct ask *ask, const struct redisReply *r)
+{
+    if (r == NULL || r->type != REDIS_REPLY_ARRAY) {
+        ask->cb.listed(ask->arg, SHELF_AWAY, NULL, 0);
+        return;
+    }
+    unsigned n = (unsigned)(r->elements / 2);
+    struct shelf_item *items = mem_alloc((n + 1) * sizeof(*items));
+    for (unsigned i = 0; i < n; i++)
+        items[i] = (struct shelf_item){.field = redis_text(r->element[2 * i]),
+                                       .value = redis_text(r->element[2 * i + 1])};
+    ask->cb.listed(ask->arg, SHELF_OK, items, n);
+    free(items);
+}
+
+/* --- questions --- */
+
+static struct ask *ask_new(struct source *src,
+                           void (*tell)(struct ask *ask, const struct redisReply *r),
+                           void *arg)
+{
+    struct ask *ask = mem_alloc(sizeof(*ask));
+    *ask = (struct ask){.src = src, .tell = tell, .arg = arg};
+    return ask;
+}
+
+/* PREFIX:{SOURCE}:KIND:NAME; what is on one shelf stands in one hash. */
+static void add_key(struct buf *key, const struct source *src, const char *kind,
+                    struct slice name)
+{
+    buf_addf(key, "%s:{%s}:%s:", store_prefix(src->bridge->store), source_name(src),
+             kind);
+    buf_add_slice(key, name);
+}
+
+/* command KEY more... */
+static void send_command(struct ask *ask, const char *command, const char *shelf,
+                         const struct slice *more, unsigned n)
+{
+    struct slice *args = mem_alloc((n + 2) * sizeof(*args));
+    struct buf key = {0};
+    add_key(&key, ask->src, "shelf", slice_of(shelf));
+    args[0] = slice_of(command);
+    args[1] = buf_slice(&key);
+    for (unsigned i = 0; i < n; i++)
+        args[2 + i] = more[i].p ? more[i] : SLICE_LIT("");
+    store_command(ask->src->bridge->store, args, 2 + n, on_reply, ask);
+    buf_free(&key);
+    free(args);
+}
+
+void shelf_put(struct source *src, const char *shelf, struct slice field,
+               struct slice value, bool only_new, shelf_cb *cb, void *arg)
+{
+    struct ask *ask = ask_new(src, tell_put, arg);
+    const struct slice more[] = {field, value};
+    ask->cb.done = cb;
+    ask->only_new = only_new;
+    send_command(ask, only_new ? "HSETNX" : "HSET", shelf, more, 2);
+    tell_others(src);
+}
+
+static void tell_put_all(struct ask *ask, const struct redisReply *r)
+{
+    const bool good = r && r->type == REDIS_REPLY_INTEGER;
+    ask->cb.done(ask->arg, good ? SHELF_OK : SHELF_AWAY);
+}
+
+void shelf_put_all(struct source *src, const char *shelf, const struct shelf_item *items,
+                   unsigned n, shelf_cb *cb, void *arg)
+{
+    struct ask *ask = ask_new(src, tell_put_all, arg);
+    struct slice *more = mem_alloc(2 * n * sizeof(*more));
+    for (unsigned i = 0; i < n; i++) {
+        more[2 * i] = items[i].field;
+        more[2 * i + 1] = items[i].value;
+    }
+    ask->cb.done = cb;
+    send_command(ask, "HSET", shelf, more, 2 * n);
+    free(more);
+}
+
+void shelf_drop(struct source *src, const char *shelf, struct slice field, shelf_cb *cb,
+                void *arg)
+{
+    struct ask *ask = ask_new(src, tell_drop, arg);
+    ask->cb.done = cb;
+    send_command(ask, "HDEL", shelf, &field, 1);
+    tell_others(src);
+}
+
+void shelf_get(struct source *src, const char *shelf, struct slice field,
+               shelf_get_cb *cb, void *arg)
+{
+    struct ask *ask = ask_new(src, tell_get, arg);
+    ask->cb.got = cb;
+    send_command(ask, "HGET", shelf, &field, 1);
+}
+
+void shelf_list(struct source *src, const char *shelf, shelf_list_cb *cb, void *arg)
+{
+    struct ask *ask = ask_new(src, tell_list, arg);
+    ask->cb.listed = cb;
+    send_command(ask, "HGETALL", shelf, NULL, 0);
+}
+
+/* --- tallies --- */
+
+void shelf_tally(struct source *src, struct slice name, int64_t amount, int64_t limit,
+                 int64_t window_ms, shelf_cb *cb, void *arg)
+{
+    struct ask *ask = ask_new(src, tell_tally, arg);
+    const int64_t number[] = {amount, limit, window_ms};
+    char text[3][24];
+    struct slice argv[3];
+    struct buf key = {0};
+    ask->cb.done = cb;
+    for (int i = 0; i < 3; i++) {
+        snprintf(text[i], sizeof(text[i]), "%" PRId64, number[i]);
+        argv[i] = slice_of(text[i]);
+    }
+    add_key(&key, src, "tally", name);
+    store_script(src->bridge->store, SCRIPT_TALLY, buf_slice(&key), argv, 3, on_reply,
+                 ask);
+    buf_free(&key);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/store/store_wait.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/store/store_lane.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <hiredis/hiredis.h>
+
+enum {
+    BLOCK_MS = 100,        /* claims and acks stand behind a WAIT so long at most */
+    AGAIN_US = 400 * 1000, /* after too small a number */
+};
+
+void wait_for_replicas(struct node *node, struct batch *batch, struct slice codes)
+{
+    batch->codes = mem_strndup(codes.p, codes.n);
+    batch->code_count = codes.n;
+    batch->asked = false;
+    TAILQ_INSERT_TAIL(&node->unsure, batch, unsure);
+}
+
+static void complain(struct node *node, long long have)
+{
+    struct store *st = node->store;
+    char text[120];
+    node->refusing = true;
+    st->wait_shortfalls++;
+    node->wait_again_us = loop_mono_us() + AGAIN_US;
+    snprintf(text, sizeof(text),
+             "only %lld of %u replicas have the last jobs (redis.durability)",
+             have < 0 ? 0 : have, st->conf.durability.replicas);
+    node_set_trouble(node, text);
+    log_limited(&st->complain, LOG_WARN, "redis", "%s", node->trouble);
+}
+
+static void on_wait(void *arg, const struct redisReply *reply)
+{
+    struct node *node = arg;
+    struct store *st = node->store;
+    struct batch *batch, *next;
+    node->waiting = false;
+    if (reply == NULL)
+        return; /* wait_lost() comes, or was here */
+    long long have = reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
+    bool enough = have >= (long long)st->conf.durability.replicas;
+    int64_t now_us = loop_mono_us();
+    if (enough) {
+        node->refusing = false;
+        node->trouble[0] = '\0';
+    } else {
+        complain(node, have);
+    }
+    for (batch = TAILQ_FIRST(&node->unsure); batch && batch->asked; batch = next) {
+        next = TAILQ_NEXT(batch, unsure);
+        if (enough) {
+            TAILQ_REMOVE(&node->unsure, batch, unsure);
+            batch_answer(batch, (struct slice){batch->codes, batch->code_count});
+        } else {
+            batch_expire(batch, now_us);
+        }
+    }
+}
+
+int64_t wait_flush(struct node *node, int64_t now_us)
+{
+    struct batch *batch;
+    char n[16], block[16];
+    if (TAILQ_EMPTY(&node->unsure) || node->waiting || node->state != NODE_UP)
+        return -1;
+    if (node->wait_again_us > now_us)
+        return node->wait_again_us - now_us;
+    snprintf(n, sizeof(n), "%u", node->store->conf.durability.replicas);
+    snprintf(block, sizeof(block), "%d", BLOCK_MS);
+    TAILQ_FOREACH (batch, &node->unsure, unsure)
+        batch->asked = true;
+    node->waiting = true;
+    redis_command(node->redis,
+                  (const struct slice[]){SLICE_LIT("WAIT"), slice_of(n), slice_of(block)},
+                  3, on_wait, node);
+    return -1;
+}
+
+void wait_lost(struct node *node)
+{
+    struct batch *batch;
+    while ((batch = TAILQ_FIRST(&node->unsure))) {
+        TAILQ_REMOVE(&node->unsure, batch, unsure);
+        batch_send_again(batch);
+    }
+}
