@@ -125,12 +125,17 @@ docs: $(B)/tarry
 	  $(B)/tarry doc "$${p#*/}" > $(B)/doc && cp $(B)/doc etc/$$p; done
 # A configuration that is there already is the owner's.
 data := $(DESTDIR)$(PREFIX)/share
+doc  := $(data)/doc/tarry
 install: $(B)/tarry
 	install -D -m 755 $(B)/tarry $(DESTDIR)$(PREFIX)/bin/tarry
 	for h in $$(tests/exports.sh headers); do \
 	  install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/tarry/$$h || exit 1; done
-	install -D -m 644 -t $(data)/doc/tarry README.md CHANGELOG.md etc/openapi.yaml
-	install -D -m 644 -t $(data)/doc/tarry/examples etc/*.conf
+	install -D -m 644 -t $(doc) README.md CHANGELOG.md etc/openapi.yaml
+	install -D -m 644 -t $(doc)/bridge bridge/README.md
+	install -D -m 644 -t $(doc)/examples $(filter-out %/quickstart.conf,$(wildcard etc/*.conf))
+	install -D -m 644 -t $(doc)/examples/grafana etc/grafana/*.json
+	install -D -m 644 -t $(doc)/examples/prometheus etc/prometheus/*.yml
+	install -D -m 644 -t $(doc)/examples/plugin etc/plugin/Makefile etc/plugin/*.c
 	install -D -m 644 -t $(data)/man/man1 etc/man/*.1
 	install -D -m 644 -t $(data)/man/man5 etc/man/*.5
 	install -D -m 644 etc/completion/tarry.bash $(data)/bash-completion/completions/tarry

@@ -115,6 +115,7 @@ struct route {
     struct sched *home; /* of bucket ROUTE/0, which keeps what is the route's */
     bool closed;        /* its buckets are about to go */
     enum route_state state;
+    int64_t state_ms; /* monotonic: since when, as far as is known here */
     struct bucket_rules rules;
     struct pace *pace;    /* of its targets; NULL: they have no limits */
     struct tap *tap;      /* NULL: nobody looks on */

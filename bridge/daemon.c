@@ -48,6 +48,15 @@ static void on_drained(void *arg, int outcome)
     loop_stop();
 }
 
+/* Something that it needs does not begin; what has begun ends in order. */
+static void give_up(struct daemon *daemon, const struct err *err)
+{
+    log_error("daemon", "%s", err->text);
+    notify_status(err->text);
+    daemon->exit_code = EXIT_UNAVAILABLE;
+    drain_start(&daemon->bridge, on_drained, daemon);
+}
+
 static void each_sched(struct bridge *bridge, void (*what)(struct sched *s))
 {
     for (size_t i = 0; i < bridge->route_count; i++)
@@ -67,12 +76,12 @@ static void on_store_up(void *arg)
     struct daemon *daemon = arg;
     struct bridge *bridge = &daemon->bridge;
     struct err err;
+    if (bridge->draining)
+        return; /* what was never begun need not be ended */
     if (!bridge->started) {
         bridge->started = true;
         if (inst_start(bridge, &err) < 0) {
-            log_error("daemon", "%s", err.text);
-            daemon->exit_code = EXIT_UNAVAILABLE;
-            drain_start(bridge, on_drained, daemon);
+            give_up(daemon, &err);
             return;
         }
         log_info("daemon", "started: %zu sources, %zu sinks, %zu routes",
@@ -214,6 +223,16 @@ static void on_stop_signal(void *arg, int signo)
     drain_start(&daemon->bridge, on_drained, daemon);
 }
 
+/* Outside of the loop it waits, rather than end the daemon: who asks for a reload may be
+ * early, or late. */
+static void hold_reload_signal(bool held)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(held ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
 static void on_reload_signal(void *arg, int signo)
 {
     struct daemon *daemon = arg;
@@ -257,14 +276,15 @@ static int start(struct daemon *daemon, struct err *err)
     bridge->started_ms = loop_mono_ms();
     if (start_listeners(bridge, err) < 0)
         return -1;
-    /* Who asks is told that Redis is away, rather than that nobody is there. */
-    if (inst_start_answering(bridge, err) < 0)
-        return -1;
     bridge->flow.paused = true;
     bridge->tick = timer_every(SCHED_TICK_MS, on_tick, daemon);
     loop_on_signal(SIGTERM, on_stop_signal, daemon);
     loop_on_signal(SIGINT, on_stop_signal, daemon);
     loop_on_signal(SIGHUP, on_reload_signal, daemon);
+    hold_reload_signal(false);
+    /* Who asks is told that Redis is away, rather than that nobody is there. */
+    if (inst_start_answering(bridge, err) < 0)
+        give_up(daemon, err);
     return 0;
 }
 
@@ -293,6 +313,7 @@ static void release(struct bridge *bridge)
 static void settle_in(void)
 {
     struct err err;
+    hold_reload_signal(true);
     if (notify_open(&err) < 0)
         log_warn("daemon", "the service manager is told nothing: %s", err.text);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* no child of ours needs any, either */
@@ -329,7 +350,6 @@ int daemon_run(const char *conf_file)
         log_error("daemon", "%s", err.text);
         notify_status(err.text);
         daemon.exit_code = EXIT_UNAVAILABLE;
-        inst_stop_sources(&daemon.bridge);
     } else {
         loop_run();
     }
@@ -339,6 +359,7 @@ int daemon_run(const char *conf_file)
     release(&daemon.bridge);
     reload_free(daemon.bridge.reload);
     conf_free(daemon.bridge.conf);
+    hold_reload_signal(true);
     loop_fini();
     notify_close();
     return daemon.exit_code;

@@ -418,8 +418,20 @@ static void deliver_one(struct sched *s, const struct claimed *claimed,
     job_free(l.job);
 }
 
-void deliver(struct sched *s, const struct claim_reply *reply, int64_t sent_us)
+/* Untried, and due at once. */
+static void send_back(struct sched *s, const struct claimed *claimed, int64_t lease)
+{
+    struct leased l = {.sched = s, .id = claimed->id, .lease = lease};
+    tries_parse(claimed->tries, &l.tries);
+    settle_park(&l, 0);
+}
+
+void deliver(struct sched *s, const struct claim_reply *reply, unsigned room,
+             int64_t sent_us)
 {
     for (unsigned i = 0; i < reply->count; i++)
-        deliver_one(s, &reply->jobs[i], reply, sent_us);
+        if (i < room)
+            deliver_one(s, &reply->jobs[i], reply, sent_us);
+        else
+            send_back(s, &reply->jobs[i], reply->lease);
 }

@@ -16,7 +16,9 @@
 struct claim_reply;
 struct sched;
 
-/* Hands the jobs of a claim over. sent_us: monotonic, when it was sent. */
-void deliver(struct sched *s, const struct claim_reply *reply, int64_t sent_us);
+/* Hands the jobs of a claim over, but those beyond room back to Redis. sent_us:
+ * monotonic, when it was sent. */
+void deliver(struct sched *s, const struct claim_reply *reply, unsigned room,
+             int64_t sent_us);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/drain.h"
+#include "bridge/admin/tap.h"
 #include "bridge/alive.h"
 #include "bridge/base/notify.h"
 #include "bridge/bridge.h"
@@ -14,6 +15,13 @@ enum { LOOK_MS = 10 };
 /* For what comes after: a redis-server of our own writes its last. */
 enum { AFTERWARDS_MS = 15000 };
 
+/* Whoever looks on is answered while answers still go out. */
+static void end_taps(struct bridge *bridge)
+{
+    for (size_t i = 0; i < bridge->route_count; i++)
+        tap_free(bridge->routes[i]->tap);
+}
+
 static void take_no_more(struct bridge *bridge)
 {
     bridge->draining = true; /* /readyz fails first */
@@ -22,6 +30,7 @@ static void take_no_more(struct bridge *bridge)
     listeners_drain(bridge);
     reload_end(bridge);
     queue_end_waits(bridge, NULL);
+    end_taps(bridge);
     inst_pause_sources(bridge, true);
 }
 

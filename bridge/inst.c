@@ -8,6 +8,22 @@
 
 enum { UNUSED_TIMEOUT_MS = 45 * 1000 }; /* of a sink that no route uses */
 
+struct source *inst_source_named(const struct bridge *bridge, const char *name)
+{
+    for (size_t i = 0; name && i < bridge->source_count; i++)
+        if (strcmp(bridge->sources[i]->conf->name, name) == 0)
+            return bridge->sources[i];
+    return NULL;
+}
+
+struct sink *inst_sink_named(const struct bridge *bridge, const char *name)
+{
+    for (size_t i = 0; name && i < bridge->sink_count; i++)
+        if (strcmp(bridge->sinks[i]->conf->name, name) == 0)
+            return bridge->sinks[i];
+    return NULL;
+}
+
 struct source *inst_new_source(struct bridge *bridge, const struct conf_source *conf)
 {
     struct source *src = mem_alloc(sizeof(*src));

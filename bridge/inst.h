@@ -17,6 +17,10 @@ struct conf_source;
 struct sink;
 struct source;
 
+/* Of those that run; NULL: there is none of that name, or it is NULL. */
+struct source *inst_source_named(const struct bridge *bridge, const char *name);
+struct sink *inst_sink_named(const struct bridge *bridge, const char *name);
+
 /* Makes the instances of the configuration, none of them started. */
 void inst_init(struct bridge *bridge);
 /* Each queue sink its Redis. After the stores were made, before the routes. */

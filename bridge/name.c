@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/name.h"
 #include "bridge/base/decimal.h"
+#include "bridge/base/hash.h"
 #include "bridge/bridge.h"
 #include "bridge/submit.h"
 
 #include <stdlib.h>
-
-/* The default's fall-through is not marked for clang. */
-#define HASH_FUNCTION HASH_FNV
-#include <uthash.h>
 
 enum { COUNTER_BITS = 14, INSTANCE_BITS = 40, NAME_CHARS = 16 };
 

@@ -143,7 +143,8 @@ static void on_cancelled(void *arg, char code)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].letter == code)
             said = rows[i].answer;
-    q->route->stats.cancelled += said == CANCELLED;
+    bool done = said == CANCELLED || code == 'C' || code == 'E'; /* see change_cb */
+    q->route->stats.cancelled += done;
     q->route->stats.cancels_missed += said != CANCELLED && said != CANCEL_UNKNOWN;
     q->cb.cancelled(q->arg, said);
     query_end(q);

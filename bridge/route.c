@@ -3,6 +3,7 @@
 #include "bridge/admin/tap.h"
 #include "bridge/base/match.h"
 #include "bridge/bridge.h"
+#include "bridge/inst.h"
 #include "bridge/meta/generation.h"
 #include "bridge/pace/pace.h"
 #include "bridge/sched.h"
@@ -10,14 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static struct sink *sink_named(struct bridge *bridge, const char *name)
-{
-    for (size_t i = 0; name && i < bridge->sink_count; i++)
-        if (strcmp(bridge->sinks[i]->conf->name, name) == 0)
-            return bridge->sinks[i];
-    return NULL;
-}
 
 /* NULL in *tmpl when the sink needs no target. */
 static int compile(const char *text, const struct sink *sink, struct tmpl **tmpl,
@@ -98,8 +91,8 @@ int route_init_to(struct route *route, struct bridge *bridge,
 int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
                struct err *err)
 {
-    return route_init_to(route, bridge, conf, sink_named(bridge, conf->to),
-                         sink_named(bridge, conf->dead), err);
+    return route_init_to(route, bridge, conf, inst_sink_named(bridge, conf->to),
+                         inst_sink_named(bridge, conf->dead), err);
 }
 
 static void forget_conf(struct route *route)

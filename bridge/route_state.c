@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/route_state.h"
+#include "bridge/alive.h"
 #include "bridge/bridge.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/route.h"
 #include "bridge/sched.h"
 
 #include <stdlib.h>
 
-enum { REFRESH_MS = 10000 }; /* what nobody told of is found within this */
+enum {
+    REFRESH_MS = 10000, /* what nobody told of is found within this, */
+    SLACK_MS = 2000,    /* and this, where a tick or Redis takes its time */
+    ALONE_MS = 1000     /* what was submitted just before is stored by then */
+};
 
 /* No source or route is called so. */
 static const char tell_name[] = "=@states", *const told_name = tell_name + 1;
@@ -37,6 +43,12 @@ const char *route_state_name(enum route_state state)
 bool route_may_claim(const struct route *route)
 {
     return route->state == ROUTE_RUNNING || route->state == ROUTE_DRAINING;
+}
+
+int64_t route_state_everywhere_ms(const struct route *route)
+{
+    bool alone = alive_count(route->bridge->alive) == 1;
+    return route->state_ms + (alone ? ALONE_MS : REFRESH_MS + SLACK_MS);
 }
 
 static bool comes_from(const struct route *route, const struct source *src)
@@ -78,10 +90,14 @@ static void set_state(struct route *route, enum route_state state)
     if (route->state == state)
         return;
     route->state = state;
+    route->state_ms = loop_mono_ms();
     if (!silent)
         log_msg(rows[state].level, route->conf->name, "%s", rows[state].told);
-    for (int64_t b = 0; !could && route_may_claim(route) && b < route->bucket_count; b++)
+    if (could || !route_may_claim(route))
+        return;
+    for (int64_t b = 0; b < route->bucket_count; b++)
         sched_look(route->scheds[b]);
+    queue_release_held(route);
 }
 
 /* A word that only a newer tarry knows: the jobs stay where they are. */
@@ -226,12 +242,6 @@ static int check_source(const struct bridge *bridge, struct route *const *routes
 int route_states_check(const struct bridge *bridge, struct route *const *routes, size_t n,
                        enum route_state state, struct err *err)
 {
-    for (size_t i = 0; state == ROUTE_PAUSED && i < n; i++)
-        if (routes[i]->sink->rules)
-            return err_set(err,
-                           "the route %s ends at a queue, whose jobs leave when "
-                           "consumers pull them: stop those instead, or drain it",
-                           routes[i]->conf->name);
     for (size_t i = 0; state == ROUTE_DRAINING && i < bridge->source_count; i++)
         if (!bridge->sources[i]->ops->answers &&
             check_source(bridge, routes, n, bridge->sources[i], err) < 0)

@@ -3,8 +3,9 @@
  * route_state.h - whether a route runs, is paused or drains: an operator's word, kept in
  * Redis (the hash PREFIX:states) for all instances and over restarts.
  *
- * Paused: jobs come in, none is claimed, what is in flight ends. Draining: none comes in,
- * what is there leaves. Until Redis has said which it is, neither happens. Loop thread.
+ * Paused: jobs come in, none is claimed, what is in flight ends; of a route that ends at
+ * queues, those who pull by it find nothing due. Draining: none comes in, what is there
+ * leaves. Until Redis has said which it is, neither happens. Loop thread.
  */
 #ifndef BRIDGE_ROUTE_STATE_H
 #define BRIDGE_ROUTE_STATE_H
@@ -15,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct bridge;
 struct route;
@@ -27,6 +29,10 @@ enum route_state { ROUTE_UNKNOWN, ROUTE_RUNNING, ROUTE_PAUSED, ROUTE_DRAINING };
 const char *route_state_name(enum route_state state);
 /* May its due jobs be claimed? */
 bool route_may_claim(const struct route *route);
+
+/* From when on every instance that runs knows of its state, and acts by it (monotonic):
+ * they are told, and ask for themselves now and then. */
+int64_t route_state_everywhere_ms(const struct route *route);
 
 /* Sources whose routes all drain are marked as held, but for those that hear answers:
  * what these submit to such a route is turned away (submit.c). */
@@ -44,7 +50,7 @@ void route_states_changed(struct route_states *states);
 void route_states_tick(struct route_states *states);
 
 /* Can these be set so? -1: err says why not: one that drains would leave its source to
- * others, or one that is paused ends at a queue. */
+ * others. */
 int route_states_check(const struct bridge *bridge, struct route *const *routes, size_t n,
                        enum route_state state, struct err *err);
 /* Sets them in Redis, then here and everywhere. done: -1: Redis did not answer, and

@@ -184,9 +184,9 @@ static void on_claim(void *arg, const struct claim_reply *reply)
     if (FAULT_LOSES("C2"))
         return;
     free(arg);
-    if (claim.given_up) { /* it came after all: its jobs are ours */
+    if (claim.given_up) { /* it came after all, but others may have its credit */
         if (reply)
-            deliver(s, reply, claim.sent_us);
+            deliver(s, reply, credit(s->route), claim.sent_us);
         return;
     }
     s->claim = NULL;
@@ -216,7 +216,7 @@ static void on_claim(void *arg, const struct claim_reply *reply)
     pump(s); /* Redis has the next claim while these are handed over */
     if (s->claim && reply->count >= SCHED_WORTH)
         bucket_push(s->bucket);
-    deliver(s, reply, claim.sent_us);
+    deliver(s, reply, reply->count, claim.sent_us);
     unreserve(s, claim.sink, reply->count);
     pump(s);
 }

@@ -212,6 +212,8 @@ static void on_lost(void *arg, char code)
     struct route_stats *stats = &lost->route->stats;
     if (code == 'k')
         stats->dead[lost->reason] += lost->route->dead == NULL;
+    if (code == 'r') /* it is kept already, from before its job was replaced */
+        stats->dropped_dead++;
     if (code == 'k' || code == 'r')
         stats->repeated += lost->again;
     on_put_back(lost->route, code);

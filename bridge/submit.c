@@ -9,6 +9,7 @@
 #include "bridge/route.h"
 #include "bridge/verdict.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -103,23 +104,39 @@ static bool is_duplicate(struct submission *sub, char code)
     return false;
 }
 
+/* The letters of lua/enqueue.lua for a job that was stored, or is as good as that. */
+static bool count_stored(struct submission *sub, char code)
+{
+    struct route *route = sub->route;
+    struct route_stats *stats = &route->stats;
+    if (code == 'v') { /* told as stored: its producer did not hear it the first time */
+        stats->duplicates[DUPLICATE_EXISTS]++;
+        return true;
+    }
+    if (code != 's' && code != 'r' && code != 'i' && code != 't')
+        return false;
+    stats->stored++;
+    stats->replaced += code == 'r' || code == 'i';
+    route->sink->queue_stats.expired += code == 't';
+    stats->clamped += sub->clamped;
+    if (sub->outcome == STORED_DEAD && route->dead == NULL)
+        stats->dead[reason_find(sub->reason)]++;
+    return true;
+}
+
 static void on_enqueued(void *arg, char code)
 {
     struct submission *sub = arg;
-    struct route_stats *stats = &sub->route->stats;
+    bool instead = code == 'r' && sub->route->sink->rules == NULL;
     if (code == 'k')
         warn_read_again(sub);
     if (is_duplicate(sub, code)) {
         answer(sub, STORED_BEFORE);
-    } else if (code == 's' || code == 'r' || code == 'i') {
-        stats->stored++;
-        stats->replaced += code != 's';
-        stats->clamped += sub->clamped;
-        if (sub->outcome == STORED_DEAD && sub->route->dead == NULL)
-            stats->dead[reason_find(sub->reason)]++;
-        answer(sub, code == 'r' ? STORED_INSTEAD : sub->outcome);
+    } else if (count_stored(sub, code)) {
+        answer(sub, instead ? STORED_INSTEAD : sub->outcome);
     } else {
-        stats->not_stored++;
+        /* A capital: Redis has it, if too few replicas do. */
+        sub->route->stats.not_stored += !count_stored(sub, (char)tolower(code));
         snprintf(sub->why, sizeof(sub->why),
                  "Redis did not answer in time; the job may "
                  "have been stored: send it again with the same id");
@@ -151,9 +168,10 @@ static void on_cancel_done(void *arg, char code)
         {'m', "emitted", "too late: the job was delivered"},
         {'n', "not-found", "no such job waits: delivered before, or never there"}};
     struct route_stats *stats = &sub->route->stats;
+    bool done = code == 'C' || code == 'E'; /* but too few replicas know of it */
     stats->cancels += code != 0 && code != 'k';
     stats->not_stored += code == 0;
-    if (code == 'c' || code == 'e')
+    if (code == 'c' || code == 'e' || done)
         stats->cancelled++;
     if (code == 'k' && is_duplicate(sub, code)) { /* carried out when it was read first */
         answer(sub, STORED_BEFORE);
@@ -168,7 +186,7 @@ static void on_cancel_done(void *arg, char code)
         answer(sub, sub->src->ops->answers ? REFUSED : STORED_NONE);
         return;
     }
-    answer(sub, code ? STORED_NONE : NOT_STORED);
+    answer(sub, code && !done ? STORED_NONE : NOT_STORED);
 }
 
 static void note_verdict(struct submission *sub, const struct job *job,

@@ -21,7 +21,8 @@
 --   order     of a group: jobs held behind none, or several in front. It is put right
 --   sums      they do not agree with the bucket (lib/sums.lua): they are made to; id: by how much
 --   counts    jobs that stand somewhere, less those of :pool: none of the above is missing then;
---             or those that are counted as far, less those that are
+--             or those that are counted as far, less those that are; judged in buckets with more
+--             slots than a step looks at (lib/far_audit.lua) only if no far job came or went meanwhile
 -- and of sums: {'0', 0, 0, jobs, waiting, unack, error, held, done, kind, id, ...}, far jobs among
 -- jobs and waiting.
 -- First the indexes, then what is noted, the pool, and sums last: a repair relies on that.
@@ -231,7 +232,7 @@ local function look_at_sums()
     out[4 + i] = redis.call('ZCARD', key(name))
     sum = sum + out[4 + i]
   end
-  local far = look_at_slots()
+  local far = far_count(base)
   out[4], out[5] = out[4] + far, out[5] + far
   if sum ~= 0 then
     found('counts', string.format('%.0f', sum))

@@ -19,9 +19,11 @@
 -- Returns one letter per id:
 --   c cancelled: it waited   e cancelled: it was a dead letter   f in flight
 --   m not there, but remembered: it was delivered (ack.lua)   n not there
+--   z not there, and the bucket is sealed (seal.lua): the job may be in a later one
 --   k, g as of lib/ingest.lua, and nothing was done
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
--- A second run answers the same c, e or f, or n, m or k where nothing was done. Cost: O(k log n) for k ids. Called by store_cancel() in
+-- A sealed bucket notes no record as carried out, and misses none: enqueue.lua.
+-- A second run answers the same c, e or f, or n, z, m or k where nothing was done. Cost: O(k log n) for k ids. Called by store_cancel() in
 -- bridge/store/store_call.c.
 --#include lib/ingest.lua
 --#include lib/sums.lua
@@ -48,6 +50,7 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
+local sealed = of_route and redis.call('EXISTS', base .. ':sealed') == 1
 local has_far = redis.call('EXISTS', base .. ':far') == 1 -- lib/far.lua
 
 local function is_remembered(id)
@@ -80,7 +83,7 @@ local function cancel(id)
     end
     return 'f'
   elseif not of_route or redis.call('HEXISTS', pool, id) == 0 then
-    return is_remembered(id) and 'm' or 'n'
+    return is_remembered(id) and 'm' or sealed and 'z' or 'n'
   end
   local was_held, bodies = order_gone(id)
   sums_add('cancelled', bodies)
@@ -95,7 +98,7 @@ local codes = {}
 local function once(at)
   local name = ARGV[at + 3] ~= '' and ARGV[3] .. ' ' .. ARGV[at + 3] or nil
   local code = name and told_find(base, name, 'cef') or ingest_refuses(ARGV[at + 1], ARGV[at + 2], ARGV[at + 4])
-  if not code then
+  if not code or (sealed and code == 'g') then
     code = cancel(ARGV[at])
     if name and string.find('cef', code, 1, true) then
       told_add(name, code, now)
@@ -109,6 +112,8 @@ for at = first, #ARGV, 4 + stamped do
   codes[#codes + 1] = once(at)
 end
 told_note(base)
-ingest_note(ingest)
+if not sealed then
+  ingest_note(ingest)
+end
 sums_note(base, not of_route)
 return order_reply(codes)

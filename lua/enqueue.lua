@@ -34,14 +34,15 @@
 --   start of the first slot of lib/far.lua in ms or -1. The letters:
 --   s stored   d an id that is there already   k record stored by an earlier batch
 --   g refused: the batch before this one is missing
---   and of a route: m an id that is remembered: it was delivered
 --   r stored; one of that id that waited, or was dead, is gone
+--   and of a queue: t stored; one of that id whose time was over is gone
+--   and of a route: m an id that is remembered: it was delivered
+--   v nothing was done: the replacement is the very job in flight, and has come again
 --   i stored; one of that id in flight does not count any more: it is neither tried again nor
 --     acked, but its group waits for it (lib/order.lua). Also without 'r' where that one was cancelled, so is on its way out
 --   z the bucket is sealed (seal.lua) and does not know that id: it belongs to a later one
 -- A sealed bucket takes no new ids, and notes no record as carried out: what passes on to a later
 -- one is noted there.
--- A replacement that is the very job in flight changes nothing: it has come again.
 -- Repeatable: a second run answers d or k, or s where it is told to be one and the job is there as
 -- it was stored; a replacement that has a number as it did at first;
 -- one without may answer r, and changes nothing but the tries of the job.
@@ -115,7 +116,8 @@ local function note_sums(stored)
   end
 end
 
--- A job of a queue goes, wherever it stands; one that has ended was counted then.
+-- A job of a queue goes, wherever it stands; one that has ended was counted then. Gives how many
+-- are counted now.
 local function leave(id, keys, kind)
   local ended = redis.call('ZREM', keys .. ':done', id)
   for _, part in ipairs({ ':delay', ':unack', ':error', ':ttl' }) do
@@ -124,13 +126,14 @@ local function leave(id, keys, kind)
   redis.call('HDEL', keys .. ':tries', id)
   redis.call('HDEL', keys .. ':ended', id)
   local waited = redis.call('EXISTS', keys .. ':far') == 1 and far_jobs().take(keys, id) or 0
-  count_left(keys, kind, redis.call('HDEL', keys .. ':pool', id) - ended + waited)
+  local n = redis.call('HDEL', keys .. ':pool', id) - ended + waited
+  count_left(keys, kind, n)
+  return n
 end
 
 local is_far = {} -- ids of far jobs, as this call leaves them
 
--- Makes room for a job whose id is used, and gives the letter for it; a second one where that
--- is to be told instead.
+-- Makes room for a job whose id is used, and gives the letter for it.
 local function replace(id, how, record)
   if is_far[id] then
     if how ~= 'r' then
@@ -138,22 +141,21 @@ local function replace(id, how, record)
     end
     is_far[id] = nil
     count_left(base, 'replaced', far_jobs().take(base, id))
-    return of_queue and 's' or 'r'
+    return 'r'
   elseif of_queue then
     local over = tonumber(redis.call('ZSCORE', ttl, id) or nil)
     over = over and over <= now
     if how ~= 'r' and not over and not redis.call('ZSCORE', done, id) then
       return 'd'
     end
-    leave(id, base, over and 'expired' or 'replaced')
-    return 's'
+    return leave(id, base, over and 'expired' or 'replaced') == 0 and 's' or over and 't' or 'r'
   end
   local flies = redis.call('ZSCORE', unack, id)
   local cancelled = flies and in_order().cancelled(redis.call('HGET', tries, id))
   if how ~= 'r' and not cancelled and not (how == 'b' and flies) then
     return 'd'
   elseif flies and not cancelled and redis.call('HGET', pool, id) == record then
-    return 'd', 's'
+    return 'v'
   end
   for _, key in ipairs({ delay, unack, dead }) do
     redis.call('ZREM', key, id)
@@ -300,7 +302,7 @@ local there = redis.call('HMGET', pool, unpack(ids))
 local owner = owners and redis.call('HMGET', owners, unpack(ids))
 local till = remembers and redis.call('ZMSCORE', base .. ':seen', unpack(ids)) or {}
 
-local STORES = { s = true, r = true, i = true }
+local STORES = { s = true, r = true, i = true, t = true }
 local told -- made when it is needed, as order
 local function answers()
   if told then
@@ -328,7 +330,7 @@ for i, id in ipairs(ids) do
     name = argv[3] .. ' ' .. string.sub(how, 2)
     how = string.sub(how, 1, 1)
   end
-  local code, instead = name and answers().find(base, name, 'sri'), nil
+  local code, instead = name and answers().find(base, name, 'srit'), nil
   if code then
     code, instead = 'd', code
   else
@@ -347,7 +349,7 @@ for i, id in ipairs(ids) do
     instead = instead or code
   elseif there[i] or index[id] or (is_far[id] and how ~= 'u') then
     flush() -- it may be about a job of this very call
-    code, instead = replace(id, how, argv[at + 2])
+    code = replace(id, how, argv[at + 2])
   elseif till[i] and (how == '' or how == 'u' or how == 'b') and tonumber(till[i]) > now then
     code = 'm'
   else
@@ -364,8 +366,8 @@ for i, id in ipairs(ids) do
       answers().add(name, code, now)
     end
     if owners then
-      if owner[i] and owner[i] ~= base then
-        leave(id, owner[i], 'replaced')
+      if owner[i] and owner[i] ~= base and leave(id, owner[i], 'replaced') > 0 then
+        code = 'r'
       end
       write(owners, id, base)
     end
@@ -390,8 +392,11 @@ if told then
   told.note(base)
 end
 
+-- Others hear of an earlier head, and of an earlier slot: it may have to be moved before they look
+-- again.
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
-if head and (not was or tonumber(head) < tonumber(was)) then
+local first = far and far.first(base) or slot
+if (head and (not was or tonumber(head) < tonumber(was))) or (first >= 0 and (slot < 0 or first < slot)) then
   redis.pcall('PUBLISH', argv[2], argv[3]) -- may be denied: others then look a little later
 end
-return { tonumber(head or -1), table.concat(codes), far and far.first(base) or slot }
+return { tonumber(head or -1), table.concat(codes), first }

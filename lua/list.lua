@@ -14,7 +14,8 @@
 --   ARGV[8]  the same of slots: the least start as a score, '(' as above
 --   ARGV[9]  and of that slot the first ordinal
 --   ARGV[10] how many that match at most   ARGV[11] how many to look at, at most 500
---   ARGV[12] bytes of records at most (the first comes whatever its size)
+--   ARGV[12] bytes of records at most (the first comes whatever its size), and of far ones that
+--            are looked at
 --
 -- Returns {more, looked, score, ordinal, member, row, row...}: more: 1 if there may be others behind
 --   the one looked at last, which stands at score, ordinal (-1: it is not far) and member. Scores
@@ -95,12 +96,19 @@ local function next_slot()
   return { ms = tonumber(start), taken = taken, at = math.max(first, taken), size = tonumber(counts[1] or 0) }
 end
 
+-- How many entries to read at once: each is a whole record, and most may match nothing.
+local entries_read, read_bytes, FIRST_STEP = 0, 0, 16
+local function far_step()
+  local room = (ARGV[12] - read_bytes) * entries_read / read_bytes -- at the size of those so far
+  return math.max(1, math.min(look - looked, read_bytes > 0 and math.floor(room) or FIRST_STEP))
+end
+
 -- Entries of a slot, as long as there is room.
 local function take_slot(slot)
   while slot.at < slot.size and goes_on() do
     local first = math.max(math.floor(slot.at / FAR_PAGE) * FAR_PAGE, slot.taken)
     local index = slot.at - first
-    local entries = redis.call('LRANGE', far_list(base, slot.ms, slot.at), index, index + look - looked - 1)
+    local entries = redis.call('LRANGE', far_list(base, slot.ms, slot.at), index, index + far_step() - 1)
     for _, entry in ipairs(entries) do
       if not goes_on() then
         return
@@ -117,7 +125,8 @@ local function take_slot(slot)
       if full then
         return
       end
-      slot.at = slot.at + 1
+      slot.at, entries_read, read_bytes = slot.at + 1, entries_read + 1, read_bytes + #entry
+      full = read_bytes > tonumber(ARGV[12])
     end
     if #entries == 0 then -- a list is gone
       slot.at = (math.floor(slot.at / FAR_PAGE) + 1) * FAR_PAGE

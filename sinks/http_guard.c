@@ -37,6 +37,7 @@ static const char *const private_nets[] = {
     "100.64.0.0/10",  /* carriers' own */
     "127.0.0.0/8",    /* this host */
     "169.254.0.0/16", /* link-local, and the clouds' metadata */
+    "168.63.129.16",  /* Azure's metadata, for all that it is a public address */
     "172.16.0.0/12",  /* private */
     "192.0.0.0/24",   /* IETF protocols */
     "192.168.0.0/16", /* private */
@@ -47,6 +48,7 @@ static const char *const private_nets[] = {
     "64:ff9b:1::/48", /* local translation to IPv4 */
     "100::/64",       /* discarded */
     "2001::/32",      /* Teredo, with an IPv4 address scrambled */
+    "5f00::/16",      /* segments of a network's own routing, RFC 9602 */
     "fc00::/7",       /* private */
     "fe80::/10",      /* link-local */
     "fec0::/10",      /* site-local of old */

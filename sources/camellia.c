@@ -66,6 +66,8 @@ const struct httpd_route camellia_routes[] = {
     {0},
 };
 #undef P
+static const struct httpd_route rest[] = {{"*", "/{*}", camellia_serve_rest, HTTPD_OPEN},
+                                          {0}};
 
 /* ------------------------------------------------------------- start and stop */
 
@@ -97,7 +99,7 @@ static int start(struct source *src, void *self, struct err *err)
     c->last_call_ms = loop_mono_ms() - INT32_MAX; /* long ago */
     LIST_INIT(&c->held);
     httpd_serve(c->httpd, camellia_routes, c);
-    httpd_serve_rest(c->httpd, camellia_serve_rest, c);
+    httpd_serve(c->httpd, rest, c);
     httpd_shape(c->httpd, camellia_refuse, c);
     c->window = timer_every(c->monitor_interval_ms, on_window, c);
     queue_watch(src, on_event, c);

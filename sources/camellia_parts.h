@@ -101,7 +101,7 @@ void camellia_error(struct httpd_req *req, unsigned status);
 /* For httpd_shape(). */
 void camellia_refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
                      const char *why);
-/* For httpd_serve_rest(); arg: struct camellia. */
+/* What is none of camellia_routes. arg: struct camellia. */
 void camellia_serve_rest(void *arg, struct httpd_req *req);
 
 /* --- camellia.c --- */

@@ -190,9 +190,13 @@ static void on_get(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route rows[] = {
-    {"*", "/push", on_push, HTTPD_OPEN},     {"*", "/pop", on_pop, HTTPD_OPEN},
-    {"*", "/delete", on_delete, HTTPD_OPEN}, {"*", "/finish", on_finish, HTTPD_OPEN},
-    {"*", "/get", on_get, HTTPD_OPEN},       {0},
+    {"*", "/push", on_push, HTTPD_OPEN},
+    {"*", "/pop", on_pop, HTTPD_OPEN},
+    {"*", "/delete", on_delete, HTTPD_OPEN},
+    {"*", "/finish", on_finish, HTTPD_OPEN},
+    {"*", "/get", on_get, HTTPD_OPEN},
+    {"*", "/{*}", delayqueue_not_found, HTTPD_OPEN},
+    {0},
 };
 
 /* ----------------------------------------------------------------- start and stop */
@@ -206,7 +210,6 @@ static int start(struct source *src, void *self, struct err *err)
     if (dq->httpd == NULL)
         return -1;
     httpd_serve(dq->httpd, rows, dq);
-    httpd_serve_rest(dq->httpd, delayqueue_not_found, dq);
     httpd_shape(dq->httpd, delayqueue_refuse, dq);
     return 0;
 }

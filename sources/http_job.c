@@ -90,12 +90,8 @@ static int add_header(struct job *job, struct slice name, struct slice value,
     if (!text_is_token(name))
         return err_set(err, "a header's name is letters, digits and marks, not \"%.*s\"",
                        shown, name.p ? name.p : "");
-    for (size_t i = 0; i < value.n; i++) {
-        unsigned char c = (unsigned char)value.p[i];
-        if ((c < ' ' && c != '\t') || c == 127)
-            return err_set(err, "the header %.*s holds a control character", shown,
-                           name.p);
-    }
+    if (!text_is_header_value(value))
+        return err_set(err, "the header %.*s holds a control character", shown, name.p);
     return job_add_header(job, name, value, err);
 }
 

@@ -44,8 +44,9 @@ struct kafka_source {
     struct log_limit record_error;
 };
 
-static const char *const starts[] = {"earliest", "latest"};
-enum null_value { NULL_CANCELS, NULL_IS_JOB }; /* in the order of the choices */
+/* In the order of the choices. */
+enum start_at { START_EARLIEST, START_LATEST };
+enum null_value { NULL_CANCELS, NULL_IS_JOB };
 
 #define AT(field) offsetof(struct kafka_source, field)
 static const struct opt opts[] = {
@@ -59,7 +60,8 @@ static const struct opt opts[] = {
      "partitions.",
      .optional = true},
     {"start", OPT_CHOICE, AT(start_at), "earliest",
-     "Where to begin when the group has no committed offset.",
+     "Where to begin when neither the group nor Redis knows how far it was read. "
+     "An offset that the topic no longer has goes on with the oldest record there is.",
      .choices = "earliest|latest"},
     {"null_value", OPT_CHOICE, AT(null_value), "cancel",
      "A record without a value that asks for no time cancels the job of its delay-id or "
@@ -81,7 +83,9 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
     const struct kafka_setting rows[] = {
         {"group.id", k->group_id, 0},
         {"group.instance.id", k->group_instance_id, KAFKA_UNSET},
-        {"auto.offset.reset", starts[k->start_at], 0},
+        /* Also of an offset that the topic no longer has: nothing that is there is
+         * skipped. "latest" of a new group is kafka_start.c's. */
+        {"auto.offset.reset", "earliest", 0},
         {"auto.commit.interval.ms", NULL, k->commit_interval_ms},
         {"queued.max.messages.kbytes", NULL, k->prefetch_bytes / 1024},
         /* Where either limit is reached librdkafka looks again a second later (2.0.2):
@@ -90,7 +94,7 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
         {"enable.auto.commit", "true", 0},
         {"enable.auto.offset.store", "false", 0}, /* we store, after Redis answered */
         {"partition.assignment.strategy", "cooperative-sticky", 0},
-        {"enable.partition.eof", "false", 0},
+        {"enable.partition.eof", k->start_at == START_LATEST ? "true" : "false", 0},
         {"log.queue", "true", 0},
         {"log.connection.close", "false", 0}, /* brokers close what is idle */
         {0}};
@@ -220,21 +224,31 @@ static void on_event(void *arg, rd_kafka_event_t *ev)
     rd_kafka_event_destroy(ev);
 }
 
-/* A topic that was deleted says so; if it comes back, it is another one. */
+/* A topic that was deleted says so; if it comes back, it is another one. A partition that
+ * begins at its end says where that is. */
 static void on_error(void *arg, rd_kafka_event_t *ev)
 {
-    struct kafka_source *k = arg;
-    const rd_kafka_resp_err_t code = rd_kafka_event_error(ev);
-
-    if (code != RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION &&
-        code != RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC &&
-        code != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
-        return;
+    struct kafka_parts *parts = &((struct kafka_source *)arg)->group.parts;
     rd_kafka_topic_partition_t *which = rd_kafka_event_topic_partition(ev);
-    if (which) {
-        kafka_parts_vanish(&k->group.parts, which->topic);
-        rd_kafka_topic_partition_destroy(which);
+    struct kafka_part *part;
+
+    if (which == NULL)
+        return;
+    switch (rd_kafka_event_error(ev)) {
+    case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+        kafka_parts_vanish(parts, which->topic);
+        break;
+    case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+        part = kafka_part_find(parts, which->topic, which->partition);
+        if (part)
+            kafka_part_begins(part, which->offset);
+        break;
+    default:
+        break;
     }
+    rd_kafka_topic_partition_destroy(which);
 }
 
 /* --------------------------------------------------------------- open, close */
@@ -355,16 +369,14 @@ static void look_closed(void *arg)
 static void leave(void *arg)
 {
     struct kafka_source *k = arg;
+    struct err err;
 
     timer_rest(k->settle_limit);
     if (k->client == NULL || k->leaving)
         return;
     k->leaving = true;
-    rd_kafka_error_t *error = rd_kafka_consumer_close_queue(
-        kafka_client_rk(k->client), kafka_client_queue(k->client));
-    if (error) {
-        log_warn(source_name(k->src), "close: %s", rd_kafka_error_string(error));
-        rd_kafka_error_destroy(error);
+    if (kafka_client_leave(k->client, &err) < 0) {
+        log_warn(source_name(k->src), "close: %s", err.text);
         close_client(k, on_gone);
         return;
     }
@@ -377,7 +389,8 @@ static int start(struct source *src, void *self, struct err *err)
     struct kafka_source *k = self;
 
     k->src = src;
-    kafka_group_init(&k->group, src, k->group_id, k->commit_lag_ms);
+    kafka_group_init(&k->group, src, k->group_id, k->commit_lag_ms,
+                     k->start_at == START_LATEST);
     if (open_client(k, err) < 0 || subscribe(k, err) < 0) {
         kafka_group_leave(&k->group);
         kafka_group_fini(&k->group);

@@ -27,7 +27,8 @@ enum {
     TROUBLE_AGAIN_MS = 60000,
     TROUBLE_KINDS = 5,
     WHY_BYTES = 400,
-    SYSLOG_WARNING = 4
+    SYSLOG_WARNING = 4,
+    ASSIGNOR_MENDED = 0x02030000 /* the version */
 };
 
 struct kafka_client {
@@ -46,6 +47,8 @@ struct kafka_client {
     bool reached;      /* one could be, once */
     bool failed, told;
     bool resting;
+    bool assigned;       /* of a consumer: partitions came, once */
+    bool leaving, stays; /* stays: it can't be destroyed */
     char why[WHY_BYTES];
     struct kafka_login *login; /* NULL: it needs no tokens */
     struct log_limit troubles[TROUBLE_KINDS];
@@ -57,6 +60,7 @@ struct closing {
     pthread_mutex_t lock;
     rd_kafka_t *rk;
     int wake_fd;
+    bool stays;          /* it is not destroyed */
     bool abandoned;      /* under lock: the loop does not wait any longer */
     struct timer *limit; /* loop thread only, as the rest */
     loop_cb *done;
@@ -270,7 +274,7 @@ static void on_error(struct kafka_client *c, rd_kafka_event_t *ev)
         if (!c->away)
             c->away_ms = loop_mono_ms();
         c->away = true;
-    } else {
+    } else if (code != RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         tell_trouble(c, code, text ? text : "");
     }
 }
@@ -313,6 +317,7 @@ static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
         on_error(c, ev);
         break;
     default:
+        c->assigned |= rd_kafka_event_type(ev) == RD_KAFKA_EVENT_REBALANCE;
         c->events->event(c->arg, ev);
         return;
     }
@@ -361,6 +366,11 @@ static void on_destroyed(void *arg)
     const bool abandoned = cl->abandoned;
     pthread_mutex_unlock(&cl->lock);
     if (!abandoned) {
+        if (cl->stays)
+            log_info(cl->who,
+                     "its client rests until the daemon ends: librdkafka %s can't end "
+                     "one that was joining its group",
+                     rd_kafka_version_str());
         timer_del(cl->limit);
         cl->done(cl->arg);
     }
@@ -372,8 +382,10 @@ static void *destroy(void *arg)
 {
     struct closing *cl = arg;
 
-    rd_kafka_destroy_flags(cl->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
-    close(cl->wake_fd);
+    if (!cl->stays) {
+        rd_kafka_destroy_flags(cl->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+        close(cl->wake_fd);
+    }
     pthread_mutex_lock(&cl->lock);
     const bool abandoned = cl->abandoned;
     if (!abandoned)
@@ -399,6 +411,29 @@ static void on_limit(void *arg)
     done(done_arg);
 }
 
+/* A consumer that has joined its group and got no partitions yet, since the leader is slow
+ * or dead: librdkafka before 2.3 aborts when it is destroyed (issue 4312). It says so only
+ * until it leaves. */
+static bool must_stay(const struct kafka_client *c)
+{
+    if (rd_kafka_version() >= ASSIGNOR_MENDED || c->assigned)
+        return false;
+    const char *protocol = rd_kafka_rebalance_protocol(c->rk);
+    return protocol && strcmp(protocol, "COOPERATIVE") == 0;
+}
+
+int kafka_client_leave(struct kafka_client *c, struct err *err)
+{
+    c->leaving = true;
+    c->stays = must_stay(c);
+    rd_kafka_error_t *error = rd_kafka_consumer_close_queue(c->rk, c->queue);
+    if (error == NULL)
+        return 0;
+    err_set(err, "%s", rd_kafka_error_string(error));
+    rd_kafka_error_destroy(error);
+    return -1;
+}
+
 void kafka_client_close(struct kafka_client *c, loop_cb *done, void *arg)
 {
     pthread_t thread;
@@ -407,6 +442,7 @@ void kafka_client_close(struct kafka_client *c, loop_cb *done, void *arg)
     pthread_mutex_init(&cl->lock, NULL);
     cl->rk = c->rk;
     cl->wake_fd = c->wake_fd;
+    cl->stays = c->leaving ? c->stays : must_stay(c);
     cl->done = done;
     cl->arg = arg;
     cl->who = c->who;

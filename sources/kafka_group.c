@@ -24,13 +24,13 @@ static void on_read_again(void *arg);
 static const struct kafka_marks_events marks_events = {on_flushed, on_marks};
 
 void kafka_group_init(struct kafka_group *g, struct source *src, const char *group_id,
-                      int64_t commit_lag_ms)
+                      int64_t commit_lag_ms, bool latest)
 {
     g->who = source_name(src);
     kafka_parts_init(&g->parts, src, commit_lag_ms);
     g->parts.owner = g;
     kafka_marks_init(&g->marks, &g->parts, &marks_events, g);
-    kafka_start_init(&g->start, g->who, group_id);
+    kafka_start_init(&g->start, g->who, group_id, latest);
     g->start.done = on_assigned;
     g->start.arg = g;
     g->limit = timer_new(on_limit, g);

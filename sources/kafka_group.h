@@ -33,9 +33,10 @@ struct kafka_group {
     void *arg;
 };
 
-/* commit_lag_ms: what may be committed trails by so much what is stored. */
+/* commit_lag_ms: what may be committed trails by so much what is stored. latest: where
+ * the group is new, what is there is not read. */
 void kafka_group_init(struct kafka_group *g, struct source *src, const char *group_id,
-                      int64_t commit_lag_ms);
+                      int64_t commit_lag_ms, bool latest);
 void kafka_group_fini(struct kafka_group *g); /* after kafka_group_leave() */
 
 void kafka_group_join(struct kafka_group *g, struct kafka_client *client);

@@ -50,12 +50,27 @@ static bool is_web_url(const char *url)
     return strncasecmp(url, "https://", 8) == 0 || strncasecmp(url, "http://", 7) == 0;
 }
 
+/* Without us librdkafka has no token for it, and waits for one for ever. */
+static bool passes_on_oauthbearer(const struct kafka_link *link)
+{
+    for (size_t i = 0; i < link->settings.n; i++) {
+        const struct opt_pair *pair = &link->settings.v[i];
+        if (strncmp(pair->name, "sasl_mechanism", strlen("sasl_mechanism")) == 0 &&
+            strcasestr(pair->value, "OAUTHBEARER"))
+            return true;
+    }
+    return false;
+}
+
 static int check_token(const struct kafka_link *link, struct err *err)
 {
     const bool wanted = is_of(link, KAFKA_SASL_TOKEN, KAFKA_SASL_TOKEN);
     const bool server = link->token_client || link->token_secret || link->token_ca_file ||
                         link->token_form.n > 0;
 
+    if (passes_on_oauthbearer(link))
+        return err_set(err, "kafka: for OAUTHBEARER leave sasl_mechanisms out, and set "
+                            "sasl = \"oauthbearer\" with token_file or token_url beside");
     if (!wanted && (link->token_file || link->token_url || server))
         return err_set(err, "the options token_... need sasl = \"oauthbearer\" beside");
     if (wanted && (link->token_file == NULL) == (link->token_url == NULL))

@@ -317,8 +317,6 @@ static bool is_out_of_place(struct kafka_part *part, int64_t offset)
     part->anew = is_anew(part, offset);
     if (!is_lower && !part->anew)
         return false;
-    if (o->position < 0)
-        o->position = offset;
     /* Cut off, if not made anew; its records before this one are open or done. */
     if (!part->anew)
         log_limited(&part->parts->went_back, LOG_WARN, part->parts->who,
@@ -377,20 +375,22 @@ void kafka_parts_vanish(struct kafka_parts *parts, const char *topic)
             part->vanished = true;
 }
 
+void kafka_part_begins(struct kafka_part *part, int64_t offset)
+{
+    if (part->start >= 0)
+        return;
+    part->start = part->offsets.position = offset;
+    kafka_lag_reset(&part->lag, offset);
+}
+
 struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
                                    int64_t stamp_ms)
 {
     struct kafka_offsets *o = &part->offsets;
 
-    if (part->start < 0) {
-        part->start = offset;
-        kafka_lag_reset(&part->lag, offset);
-    }
-    if (part->holds) {
-        if (o->position < 0)
-            o->position = offset;
+    kafka_part_begins(part, offset);
+    if (part->holds)
         return NULL;
-    }
     if ((part->vanished || part->probe >= 0) && is_another(part, offset, stamp_ms))
         return NULL;
     if (is_out_of_place(part, offset))
@@ -459,7 +459,9 @@ int64_t kafka_part_sure(struct kafka_part *part)
 
     if (!stays)
         return -1;
-    return part->all ? part->offsets.done : kafka_lag_ripe(&part->lag, loop_mono_ms());
+    return part->all && part->offsets.done >= 0
+               ? part->offsets.done
+               : kafka_lag_ripe(&part->lag, loop_mono_ms());
 }
 
 /* librdkafka commits only what is above the last commit: after a topic was made anew it

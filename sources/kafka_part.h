@@ -89,6 +89,8 @@ void kafka_part_let_go(struct kafka_part *part, enum kafka_hold why);
 void kafka_parts_hold(struct kafka_parts *parts, enum kafka_hold why);
 void kafka_parts_let_go(struct kafka_parts *parts, enum kafka_hold why);
 
+/* Where it began is known now, if it was not: what comes from there on is not skipped. */
+void kafka_part_begins(struct kafka_part *part, int64_t offset);
 /* A record came; stamp_ms 0: without a timestamp. Gives its read, whose owner is part;
  * NULL: leave the record, it will come again. */
 struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,

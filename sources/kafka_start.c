@@ -8,10 +8,19 @@
 
 enum { ASK_MS = 4000, WAIT_MS = 5000 };
 
+static void ask_committed(struct kafka_start *s);
+
+/* Whether a group is new must be known where only a new one begins at the end. */
 static void on_limit(void *arg)
 {
     struct kafka_start *s = arg;
 
+    if (s->latest && !s->has_committed) {
+        log_warn(s->who, "the group does not say how far it has read, so nothing is "
+                         "read yet; it is asked again");
+        ask_committed(s);
+        return;
+    }
     log_warn(s->who,
              "%s does not say how far %s; partitions begin where their group "
              "left off",
@@ -20,10 +29,12 @@ static void on_limit(void *arg)
     kafka_start_hurry(s);
 }
 
-void kafka_start_init(struct kafka_start *s, const char *who, const char *group_id)
+void kafka_start_init(struct kafka_start *s, const char *who, const char *group_id,
+                      bool latest)
 {
     s->who = who;
     s->group_id = group_id;
+    s->latest = latest;
     s->limit = timer_new(on_limit, s);
 }
 
@@ -57,6 +68,8 @@ static void ask_committed(struct kafka_start *s)
     rd_kafka_ListConsumerGroupOffsets_t *question =
         rd_kafka_ListConsumerGroupOffsets_new(s->group_id, s->list);
 
+    s->round++; /* an earlier answer comes too late */
+    timer_set(s->limit, WAIT_MS);
     rd_kafka_AdminOptions_set_request_timeout(options, ASK_MS, why, sizeof(why));
     // NOLINTNEXTLINE(performance-no-int-to-ptr): a number is all that it carries
     rd_kafka_AdminOptions_set_opaque(options, (void *)(uintptr_t)s->round);
@@ -78,7 +91,6 @@ void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
         s->marks[i] = -1;
     }
     s->has_committed = s->has_marks = false;
-    timer_set(s->limit, WAIT_MS);
     ask_committed(s);
 }
 
@@ -94,6 +106,20 @@ static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row
     row->offset = mark;
 }
 
+/* The group has no offset, any more or yet. Only a new one skips what is there. */
+static void begin_late(const struct kafka_start *s, rd_kafka_topic_partition_t *row,
+                       int64_t mark)
+{
+    if (!s->has_committed)
+        return;
+    row->offset = mark >= 0 ? mark : RD_KAFKA_OFFSET_END;
+    if (mark >= 0)
+        log_warn(s->who,
+                 "%s/%" PRId32 ": the group's offset is gone; it is read on from offset "
+                 "%" PRId64 ", up to which Redis holds it",
+                 row->topic, row->partition, mark);
+}
+
 void kafka_start_hurry(struct kafka_start *s)
 {
     rd_kafka_topic_partition_list_t *list = s->list;
@@ -101,9 +127,13 @@ void kafka_start_hurry(struct kafka_start *s)
 
     if (list == NULL)
         return;
-    for (int i = 0; i < list->cnt; i++)
-        if (marks[i] >= 0 && marks[i] < list->elems[i].offset)
-            begin_at_mark(s, &list->elems[i], marks[i]);
+    for (int i = 0; i < list->cnt; i++) {
+        rd_kafka_topic_partition_t *row = &list->elems[i];
+        if (marks[i] >= 0 && marks[i] < row->offset)
+            begin_at_mark(s, row, marks[i]);
+        else if (s->latest && row->offset == RD_KAFKA_OFFSET_INVALID)
+            begin_late(s, row, marks[i]);
+    }
     s->list = NULL;
     s->marks = NULL;
     const bool sure = s->has_committed && s->has_marks;
@@ -155,7 +185,8 @@ void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev)
     if (rd_kafka_event_error(ev) || error || n == 0) {
         log_warn(s->who, "committed offsets of the group: %s",
                  error ? rd_kafka_error_string(error) : rd_kafka_event_error_string(ev));
-        kafka_start_hurry(s);
+        if (!s->latest) /* else on_limit() asks again */
+            kafka_start_hurry(s);
         return;
     }
     note_committed(s, rd_kafka_group_result_partitions(groups[0]));

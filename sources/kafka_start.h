@@ -4,8 +4,10 @@
  *
  * At the offset that the group has committed, unless Redis' mark (kafka_marks.h) is
  * lower: then Redis has lost what it took last, and they begin at the mark. Both are
- * asked for, and the assignment waits for the answers, for some seconds at most. Loop
- * thread.
+ * asked for, and the assignment waits for the answers, for some seconds at most.
+ *
+ * With start = "latest" a group without an offset begins at the mark, and where there is
+ * none at the end; it is not begun before the group has answered. Loop thread.
  */
 #ifndef SOURCES_KAFKA_START_H
 #define SOURCES_KAFKA_START_H
@@ -18,6 +20,7 @@ struct kafka_start {
     const char *group_id;
     struct kafka_client *client;
     rd_kafka_topic_partition_list_t *list; /* NULL: none waits; offsets: the committed */
+    bool latest;                           /* a new group begins at the end */
     bool has_committed, has_marks;
     int64_t *marks;      /* of each */
     unsigned round;      /* tells answers to earlier questions apart */
@@ -28,7 +31,8 @@ struct kafka_start {
     void *arg;
 };
 
-void kafka_start_init(struct kafka_start *s, const char *who, const char *group_id);
+void kafka_start_init(struct kafka_start *s, const char *who, const char *group_id,
+                      bool latest);
 void kafka_start_fini(struct kafka_start *s);
 
 /* Begins to ask the group; the marks are asked for by the caller. Copies list. */

@@ -173,6 +173,7 @@ static const struct httpd_route rows[] = {
     {"*", "/create", create, HTTPD_OPEN},
     {"*", "/query", query, HTTPD_OPEN},
     {"*", "/delete", delete_task, HTTPD_OPEN},
+    {"*", "/{*}", no_such_page, HTTPD_OPEN},
     {0},
 };
 
@@ -184,7 +185,6 @@ static int start(struct source *src, void *self, struct err *err)
     if (l->listener == NULL)
         return -1;
     httpd_serve(l->listener, rows, l);
-    httpd_serve_rest(l->listener, no_such_page, l);
     httpd_shape(l->listener, refuse, l);
     log_info(source_name(src), "listens on %s", l->http.listen);
     return 0;

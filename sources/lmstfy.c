@@ -79,6 +79,8 @@ static void stop(struct source *src, void *self)
 
 /* -------------------------------------------------------------------------- start */
 
+static const struct httpd_route rows[] = {{"*", "/{*}", lmstfy_take, HTTPD_OPEN}, {0}};
+
 static int start(struct source *src, void *self, struct err *err)
 {
     struct lmstfy *l = self;
@@ -89,7 +91,7 @@ static int start(struct source *src, void *self, struct err *err)
     l->linger = timer_new(on_linger, l);
     l->httpd = httpd_open(&l->http, err);
     if (l->httpd && lmstfy_admin_start(l, err) == 0) {
-        httpd_serve_rest(l->httpd, lmstfy_take, l);
+        httpd_serve(l->httpd, rows, l);
         httpd_shape(l->httpd, lmstfy_refuse, l);
         log_info(source_name(src), "listens on %s, for the admin API on %s",
                  l->http.listen, l->admin_http.listen);

@@ -230,6 +230,7 @@ static void on_shelf_changed(void *arg)
 
 static void serve(struct lmstfy *l)
 {
+    static const struct httpd_route rest[] = {{"*", "/{*}", on_rest, HTTPD_OPEN}, {0}};
     struct lmstfy_admin *a = l->admin;
     for (size_t i = 0; i < ROWS; i++) {
         a->served[i] = (struct served){
@@ -239,7 +240,7 @@ static void serve(struct lmstfy *l)
         };
         httpd_serve(a->httpd, a->served[i].table, &a->served[i]);
     }
-    httpd_serve_rest(a->httpd, on_rest, l);
+    httpd_serve(a->httpd, rest, l);
     httpd_shape(a->httpd, on_refuse, l);
 }
 

@@ -50,7 +50,7 @@ struct lmstfy_req {
     struct lmstfy_req *next;
 };
 
-/* Every request of the listener; for httpd_serve_rest(). arg: struct lmstfy. */
+/* Every request of the listener. arg: struct lmstfy. */
 void lmstfy_take(void *arg, struct httpd_req *req);
 /* What the listener refuses by itself; for httpd_shape(). */
 void lmstfy_refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,

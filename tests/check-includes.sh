@@ -11,6 +11,7 @@ code() { find bridge sources sinks tests -name '*.[ch]' 2>/dev/null | sort; }
 libraries='
 hiredis/|hiredis.h          ^bridge/((redis|store)/|import/redis_ask)
 uv.h                        ^bridge/base/loop.c$
+uthash.h                    ^bridge/base/hash.h$
 libconfig.h                 ^bridge/conf/conf[a-z_]*.c$
 curl/                       ^(sinks/http|bridge/cli/ctl|sources/kafka_(login|token))[a-z_]*.[ch]$
 glib.h                      ^bridge/base/zone.c$

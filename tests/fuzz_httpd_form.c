@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_httpd_form.c - libFuzzer: any bytes as a form, and any as a multipart body with
- * its Content-Type on the first line.
+ * fuzz_httpd_form.c - libFuzzer: any bytes as a form, any as a multipart body with its
+ * Content-Type on the first line, and any as a path, and as the value of a parameter.
  */
-#include "bridge/base/mem.h"
+#include "bridge/base/when.h"
+#include "bridge/httpd/http_params.h"
 #include "bridge/httpd/httpd_form.h"
+#include "bridge/httpd/httpd_route.h"
+#include "tests/fuzz.h"
 
-int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
+#include <stdlib.h>
 
 static void on_param(void *arg, struct slice name, struct slice value)
 {
@@ -14,11 +17,58 @@ static void on_param(void *arg, struct slice name, struct slice value)
     *told += name.n + value.n;
 }
 
+static void check_path(struct slice raw)
+{
+    static const char *const patterns[] = {"/a/{}", "/{}/{}/b", "/a/{*}", "/"};
+    char *room = mem_alloc(raw.n + 1);
+    struct httpd_path path;
+
+    if (httpd_path_split(&path, raw, room) == 0)
+        for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+            struct slice took[HTTPD_TOOK_MAX];
+            struct httpd_pattern pattern;
+            httpd_pattern_init(&pattern, patterns[i]);
+            int count = httpd_pattern_match(&pattern, &path, took);
+            must(count == -1 || count == (int)pattern.takes);
+            for (int k = 0; k < count; k++)
+                must(took[k].p && took[k].n <= raw.n);
+        }
+    free(room);
+}
+
+static void check_value(struct slice value)
+{
+    static const char *const words[] = {"low", "middle", "high", NULL};
+    struct params {
+        int64_t ms, n, yes, when, word;
+        double number;
+    } p = {.ms = 1};
+#define AT(field) offsetof(struct params, field)
+    static const struct http_param rows[] = {
+        {"ms", HTTP_PARAM_MS, AT(ms), 0, 1, 1000, NULL, false},
+        {"n", HTTP_PARAM_INT, AT(n), 0, -5, 100, NULL, false},
+        {"yes", HTTP_PARAM_BOOL, AT(yes), 0, 0, 0, NULL, false},
+        {"when", HTTP_PARAM_WHEN, AT(when), 0, 0, 0, NULL, false},
+        {"word", HTTP_PARAM_CHOICE, AT(word), 0, 0, 0, words, false},
+        {"number", HTTP_PARAM_NUMBER, AT(number), 0, 0, 1000, NULL, false}};
+#undef AT
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct err err = {""};
+        must((http_param_set(&rows[i], value, &p, &err) < 0) == (err.text[0] != '\0'));
+    }
+    must(p.ms >= 1 && p.ms <= 1000 && p.n >= 0 && p.n <= 100 && p.yes >= 0 && p.yes < 2);
+    must(p.when >= 0 && p.when <= WHEN_LAST_MS && p.word >= 0 && p.word < 3);
+    must(p.number >= 0 && p.number <= 1000);
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     struct slice in = {(const char *)bytes, n}, name, value, rest = in;
     size_t told = 0;
 
+    check_path(in);
+    check_value(in);
     form_each(in, on_param, &told);
     must(told <= n);
     while (form_next(&rest, &name, &value)) {

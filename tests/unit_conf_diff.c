@@ -182,6 +182,36 @@ static void parts_begin_anew_only_where_they_must(void **state)
     conf_free(a);
 }
 
+static void of_a_section_that_nothing_listens_for_only_listen_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *was, *is, *refused;
+    } sections[] = {
+        {"admin: { listen = \"http\"; };",
+         "admin: { listen = \"http\"; head_max = \"9KiB\"; };", ""},
+        {"admin: { listen = \"\"; };", "admin: { listen = \"\"; idle = \"9s\"; };", ""},
+        {"http: { listen = \"\"; };", "http: { listen = \"\"; connections_max = 7; };",
+         ""},
+        {"admin: { listen = \"http\"; };", "admin: { listen = \"\"; };", "admin.listen"},
+        {"admin: { listen = \":1\"; };",
+         "admin: { listen = \":1\"; head_max = \"9KiB\"; };", "admin.head_max"},
+    };
+    for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
+        struct conf *a = made(sections[i].was, "", "", "");
+        struct conf *b = made(sections[i].is, "", "", "");
+        const char *refused = sections[i].refused;
+        struct conf_diff d = {0};
+        conf_diff_sections(a, b, &d);
+        assert_memory_equal(buf_str(&d.refused), refused, strlen(refused));
+        assert_int_equal(d.refused.n > 0, *refused != '\0');
+        assert_int_equal(d.changed.n > 0, *refused != '\0');
+        conf_diff_free(&d);
+        conf_free(a);
+        conf_free(b);
+    }
+}
+
 static void a_certificate_with_other_content_makes_a_sink_anew(void **state)
 {
     (void)state;
@@ -235,6 +265,7 @@ int main(void)
         cmocka_unit_test(every_option_of_a_route_that_differs_is_named),
         cmocka_unit_test(every_option_of_a_section_counts_at_once_or_is_refused_by_name),
         cmocka_unit_test(parts_begin_anew_only_where_they_must),
+        cmocka_unit_test(of_a_section_that_nothing_listens_for_only_listen_counts),
         cmocka_unit_test(a_certificate_with_other_content_makes_a_sink_anew),
         cmocka_unit_test(a_copy_has_every_value_in_memory_of_its_own),
     };

@@ -30,7 +30,11 @@ static char b[] = "broker:9092", x[] = "x", url[] = "https://idp/token",
 static void options_that_do_not_go_together_are_refused(void **state)
 {
     char none[] = " ,";
-    struct opt_pair scope = {x, x};
+    static char mechanism[] = "sasl_mechanism", mechanisms[] = "sasl_mechanisms",
+                bearer[] = "oauthbearer", bearers[] = "GSSAPI,OAUTHBEARER",
+                gssapi[] = "GSSAPI";
+    struct opt_pair scope = {x, x}, kerberos = {mechanisms, gssapi},
+                    oauth = {mechanism, bearer}, oauth_too = {mechanisms, bearers};
     const struct kafka_link good[] = {
         {BASE},
         {BASE, .tls = true},
@@ -41,6 +45,7 @@ static void options_that_do_not_go_together_are_refused(void **state)
         {BASE, .sasl = KAFKA_SASL_GSSAPI},
         {BASE, TOKEN, .token_file = x},
         {BASE, TOKEN, SERVER, .token_form = {&scope, 1}, .token_ca_file = x},
+        {BASE, .settings = {&kerberos, 1}},
     };
     const struct kafka_link bad[] = {
         {.brokers = none},
@@ -60,6 +65,8 @@ static void options_that_do_not_go_together_are_refused(void **state)
         {BASE, TOKEN, .token_file = x, .token_secret = x},
         {BASE, .token_file = x},
         {BASE, SERVER},
+        {BASE, .settings = {&oauth, 1}},
+        {BASE, TOKEN, .token_file = x, .settings = {&oauth_too, 1}},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(good); i++)

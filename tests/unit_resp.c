@@ -185,20 +185,43 @@ static void replies_lie_in_a_pool(void **state)
     free(pool.newest); /* redis_pool_free() wants a loop */
 }
 
-/* Its memory would have to be there before the first of them. */
-static void a_list_that_claims_too_much_is_no_reply(void **state)
+static void is_no_reply(const char *bytes)
 {
-    (void)state;
     struct redis_pool pool = {0};
     redisReader *reader = redis_pool_reader(&pool);
-    const char claim[] = "*2000000000\r\n";
     void *reply = NULL;
-    assert_int_equal(redisReaderFeed(reader, claim, sizeof(claim) - 1), REDIS_OK);
+    assert_int_equal(redisReaderFeed(reader, bytes, strlen(bytes)), REDIS_OK);
     assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_ERR);
     assert_null(reply);
     redisReaderFree(reader);
     redis_pool_clear(&pool);
     free(pool.newest);
+}
+
+/* Its memory would have to be there before the first of them. */
+static void a_list_that_claims_too_much_is_no_reply(void **state)
+{
+    (void)state;
+    is_no_reply("*2000000000\r\n");
+}
+
+static void lists_too_deep_in_lists_are_no_reply(void **state)
+{
+    char deep[4 * 40 + 1];
+    (void)state;
+    for (size_t i = 0; i < 40; i++)
+        memcpy(deep + 4 * i, "*1\r\n", 5);
+    is_no_reply(deep);
+}
+
+/* hiredis 1.0 and later read them, and would have them made by us. */
+static void numbers_and_truths_of_resp3_are_no_replies(void **state)
+{
+    (void)state;
+    is_no_reply(",1.5\r\n");
+    is_no_reply("#t\r\n");
+    is_no_reply("*2\r\n:1\r\n,1.5\r\n");
+    is_no_reply("*2\r\n:1\r\n#f\r\n");
 }
 
 int main(void)
@@ -210,6 +233,8 @@ int main(void)
         cmocka_unit_test(a_large_command_gives_its_memory_back),
         cmocka_unit_test(replies_lie_in_a_pool),
         cmocka_unit_test(a_list_that_claims_too_much_is_no_reply),
+        cmocka_unit_test(lists_too_deep_in_lists_are_no_reply),
+        cmocka_unit_test(numbers_and_truths_of_resp3_are_no_replies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

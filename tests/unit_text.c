@@ -119,6 +119,9 @@ static void tokens_and_values_hold_nothing_that_breaks_a_header(void **state)
     assert_true(text_is_header_value(slice_of("any \xff text")));
     assert_false(text_is_header_value(slice_of("a\r\nb: c")));
     assert_false(text_is_header_value((struct slice){"a\0", 2}));
+    assert_true(text_is_header_value(slice_of("a\tb")));
+    assert_false(text_is_header_value(slice_of("a\033[2J")));
+    assert_false(text_is_header_value(slice_of("\177")));
 }
 
 int main(void)

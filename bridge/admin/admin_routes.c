@@ -59,6 +59,21 @@ static void add_counts(struct buf *out, const struct route *route, int64_t since
     add_number(out, "next_due_ms", known ? next_due_ms(route) : -1);
     add_number(out, "oldest_overdue_ms", late ? c->now_ms - c->head_ms : known ? 0 : -1);
     add_number(out, "counted_age_ms", known ? loop_mono_ms() - route->counted_ms : -1);
+    const struct route *where = census_of(route);
+    buf_add_str(out, ",\"counted_with\":");
+    if (where == route)
+        buf_add_str(out, "null");
+    else
+        text_add_json(out, slice_of(where->conf->name));
+}
+
+/* Nothing is left of it, as Redis has told since every instance knew that it drains. */
+static bool is_drained(const struct route *route)
+{
+    const struct route *where = census_of(route);
+    return route->state == ROUTE_DRAINING && where->counted_ms > 0 &&
+           where->counted_ms >= route_state_everywhere_ms(route) &&
+           where->counts.waiting + where->counts.in_flight == 0;
 }
 
 static uint64_t sum(const uint64_t *of, size_t n)
@@ -112,6 +127,7 @@ static void add_route(struct buf *out, const struct route *route, int64_t since_
     add_text(out, "to", conf->to);
     buf_addf(out, ",\"queue\":%s,\"state\":\"%s\"", route->sink->rules ? "true" : "false",
              route_state_name(route->state));
+    buf_addf(out, ",\"drained\":%s", is_drained(route) ? "true" : "false");
     add_counts(out, route, since_ms);
     add_stats(out, route);
     add_lateness(out, route);

@@ -12,7 +12,9 @@
 
 enum {
     BYTES_MAX = 4 * 1024 * 1024, /* of the records that are asked for at once, */
-    BYTES_LEAST = 64 * 1024,     /* and of one bucket in any case */
+    BYTES_LEAST = 64 * 1024,     /* of one bucket in any case, */
+    BYTES_MOST = 512 * 1024,     /* and at most: a call takes Redis two or three ms */
+    EACH_MOST = 250,             /* jobs of one bucket, likewise */
     ROUNDS_MAX = 4               /* of questions for one page */
 };
 
@@ -269,11 +271,16 @@ static void copy_texts(struct listing *l)
     q->queue.p = l->texts + q->id_prefix.n;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void ask(struct part *part, struct bucket *bucket)
 {
     struct listing *l = part->listing;
-    int64_t n = l->part_count, bytes = BYTES_MAX / n;
-    unsigned each = (unsigned)(2 * (int64_t)l->q.max / n) + 8;
+    int64_t n = l->part_count;
+    int64_t each = 2 * (int64_t)l->q.max / n + 8;
     const struct list_ask how = {
         .what = letters[l->q.what],
         .id_prefix = l->q.id_prefix,
@@ -281,8 +288,9 @@ static void ask(struct part *part, struct bucket *bucket)
         .to_ms = l->q.to_ms,
         .behind = l->begun ? &l->behind : NULL,
         .bucket = part->number,
-        .max = each < l->q.max ? each : l->q.max,
-        .bytes_max = bytes > BYTES_LEAST ? bytes : BYTES_LEAST,
+        .max = (unsigned)least(each, least(l->q.max, EACH_MOST)),
+        .bytes_max =
+            BYTES_MAX / n > BYTES_LEAST ? least(BYTES_MAX / n, BYTES_MOST) : BYTES_LEAST,
     };
     store_list(bucket, &how, on_told, part);
 }

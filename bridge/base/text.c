@@ -188,7 +188,8 @@ bool text_is_token(struct slice s)
 bool text_is_header_value(struct slice s)
 {
     for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] == '\r' || s.p[i] == '\n' || s.p[i] == 0)
+        unsigned char c = (unsigned char)s.p[i];
+        if ((c < ' ' && c != '\t') || c == 127)
             return false;
     }
     return true;

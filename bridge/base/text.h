@@ -31,7 +31,7 @@ int text_base64_decode(struct slice s, struct buf *out);
 
 /* Is it a token as RFC 9110 has it: a header name or a method? */
 bool text_is_token(struct slice s);
-/* May it stand as a header's value: neither CR, LF nor NUL in it? */
+/* May it stand as a header's value: no control character in it but tabs? */
 bool text_is_header_value(struct slice s);
 
 #endif

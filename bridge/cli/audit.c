@@ -24,7 +24,7 @@ enum {
     STEP_MIN = 5,            /* where jobs are large */
     STEP_BYTES = 128 * 1024, /* of jobs read in a step, about */
     PAUSE_US = 700,          /* after each; a step takes about half as long */
-    CURSOR_MAX = 24,         /* of them, or START.ORDINAL of the part far */
+    CURSOR_MAX = 80,         /* bytes; longest in lua/lib/far_audit.lua */
 };
 
 struct audit {

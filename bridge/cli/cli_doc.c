@@ -236,8 +236,10 @@ static void put_tarry_conf(void)
         "by tarry check FILE.");
     puts(".Sh OPTIONS");
     conf_each_group(put_group, NULL);
-    puts(".Sh FILES\n.Bl -tag -width Ds\n.It Pa /etc/tarry.conf\n"
-         "As it is installed: the list of all options with their defaults.\n.El\n"
+    puts(".Sh FILES\n.Bl -tag -width Ds\n.It Pa /etc/tarry/tarry.conf\n"
+         "What the service runs with.\n"
+         ".It Pa /usr/share/doc/tarry/examples/tarry.conf\n"
+         "Every option at its default.\n.El\n"
          ".Sh SEE ALSO\n.Xr tarry 1");
 }
 

@@ -61,7 +61,8 @@ const struct cli_command cli_commands[] = {
      CLI_PLACES_MAX, SHOWS, ctl_control, .method = "POST",
      .path = "/v1/admin/routes/{}/pause",
      .more = "It holds for all instances and over restarts, until tarry resume. What is "
-             "on its way to the other end still arrives."},
+             "on its way to the other end still arrives; consumers of its queues get "
+             "nothing, and may wait."},
     {"resume", NULL, "ROUTE ...", "end a pause or a drain", 1, CLI_PLACES_MAX, SHOWS,
      ctl_control, .method = "POST", .path = "/v1/admin/routes/{}/resume"},
     {"drain", NULL, "ROUTE ...", "take no new jobs, and deliver what is there", 1,

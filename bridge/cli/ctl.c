@@ -89,6 +89,7 @@ static const struct ctl_view parts[] = {{"redis", redis_columns},
 static void print_status(const struct cli_order *o, json_t *status)
 {
     json_t *rest = json_copy(status);
+    json_object_del(rest, "now_ms"); /* all else is told from there */
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         json_object_del(rest, parts[i].items);
     ctl_answer_print(o, rest);
@@ -144,11 +145,9 @@ int ctl_routes(struct cli_order *o)
 
 /* --- pause, resume, drain --- */
 
-/* Jobs of a route that wait or are on their way, as counted since begun_ms (monotonic):
- * queues are counted now and then. -1: not known, for Redis does not tell, or *code says
- * why. */
-static int64_t jobs_left(struct cli_order *o, const char *route, int64_t begun_ms,
-                         int *code)
+/* How many jobs of a route wait or are on their way, or -1: Redis does not tell, or *code
+ * says why. *drained: none, as the daemon judges for all instances. */
+static int64_t jobs_left(struct cli_order *o, const char *route, bool *drained, int *code)
 {
     struct buf path = {0};
     add_route_path(&path, route);
@@ -156,43 +155,44 @@ static int64_t jobs_left(struct cli_order *o, const char *route, int64_t begun_m
         o->http, &(struct ctl_ask){.method = "GET", .path = buf_str(&path)}, code);
     const json_t *found = json_array_get(json_object_get(answer, "routes"), 0),
                  *pending = json_object_get(found, "pending"),
-                 *in_flight = json_object_get(found, "in_flight"),
-                 *age = json_object_get(found, "counted_age_ms");
+                 *in_flight = json_object_get(found, "in_flight");
     int64_t n = json_is_integer(pending) && json_is_integer(in_flight)
                     ? json_integer_value(pending) + json_integer_value(in_flight)
                     : -1;
-    if (json_integer_value(age) > loop_mono_ms() - begun_ms)
-        n = -1;
+    *drained = json_is_true(json_object_get(found, "drained"));
     buf_free(&path);
     json_decref(answer);
     return n;
 }
 
-/* Of all the routes; -1: not known, of one of them at least. */
-static int64_t all_jobs_left(struct cli_order *o, int64_t begun_ms, int *code)
+/* Says whether all the routes are, and shows how far they have come. */
+static bool all_drained(struct cli_order *o, int *code)
 {
+    char text[64];
     int64_t left = 0;
+    bool all = true, drained;
     for (unsigned i = 0; i < o->place_count && *code == EX_OK; i++) {
-        int64_t n = jobs_left(o, o->place[i], begun_ms, code);
+        int64_t n = jobs_left(o, o->place[i], &drained, code);
         left = n < 0 || left < 0 ? -1 : left + n;
+        all = all && drained;
     }
-    return left;
+    snprintf(text, sizeof(text), "%" PRId64 " jobs left", left);
+    ctl_progress(left < 0    ? "it is not known yet how many jobs are left"
+                 : left == 0 ? "no jobs left, if all instances know that it drains"
+                             : text);
+    return all;
 }
 
 static int wait_for_end(struct cli_order *o)
 {
-    const int64_t begun_ms = loop_mono_ms();
     int code = EX_OK;
-    char text[64];
-    int64_t left;
+    bool drained;
     ctl_catch_interrupt();
-    do {
-        left = all_jobs_left(o, begun_ms, &code);
-        snprintf(text, sizeof(text), "%" PRId64 " jobs left", left);
-        ctl_progress(left < 0 ? "it is not known yet how many jobs are left" : text);
-    } while (code == EX_OK && left != 0 && !ctl_interrupted() && usleep(LOOK_US) == 0);
+    do
+        drained = all_drained(o, &code);
+    while (code == EX_OK && !drained && !ctl_interrupted() && usleep(LOOK_US) == 0);
     ctl_progress(NULL);
-    return code == EX_OK && left != 0 ? CLI_INTERRUPTED : code;
+    return code == EX_OK && !drained ? CLI_INTERRUPTED : code;
 }
 
 int ctl_control(struct cli_order *o)

@@ -57,19 +57,27 @@ static int set_token(struct ctl_http *h, struct slice token)
     return 0;
 }
 
+static int refuse_token_file(const char *file, const char *why)
+{
+    fprintf(stderr, "tarry: --token-file %.200s: %s\n", file, why);
+    return -1;
+}
+
+/* It need not be a regular file: --token-file <(pass show tarry). */
 static int read_token(struct ctl_http *h, const char *file)
 {
-    char text[TOKEN_MAX];
+    char text[TOKEN_MAX + 1];
     FILE *in = fopen(file, "re");
-    size_t n = in ? fread(text, 1, sizeof(text), in) : 0;
-    if (in == NULL || ferror(in)) {
-        fprintf(stderr, "tarry: --token-file %.200s: %s\n", file, strerror(errno));
-        if (in)
-            fclose(in);
-        return -1;
-    }
+    if (in == NULL)
+        return refuse_token_file(file, strerror(errno));
+    size_t n = fread(text, 1, sizeof(text), in);
+    const char *why = ferror(in)      ? strerror(errno)
+                      : n > TOKEN_MAX ? "longer than any token; is it the right file?"
+                                      : NULL;
     fclose(in);
-    int bad = set_token(h, (struct slice){text, n});
+    int bad = why ? refuse_token_file(file, why) : set_token(h, (struct slice){text, n});
+    if (bad == 0 && h->token.n == 0)
+        bad = refuse_token_file(file, "it is empty");
     explicit_bzero(text, sizeof(text));
     return bad;
 }
@@ -220,6 +228,9 @@ static long perform(struct ctl_http *h, const struct ctl_ask *ask)
     CURLcode rc = curl_easy_perform(h->curl);
     if (rc == CURLE_OK)
         curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
+    else if (rc == CURLE_WRITE_ERROR) /* on_bytes() had enough */
+        fprintf(stderr, "tarry: %s answers more than %d MiB; ask for less, by --max\n",
+                h->url, ANSWER_MAX / (1024 * 1024));
     else
         fprintf(stderr,
                 "tarry: no daemon answers at %s: %s; is it running? --url or TARRY_URL "

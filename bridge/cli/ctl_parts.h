@@ -66,6 +66,9 @@ void ctl_view_print(const struct cli_order *o, const struct ctl_view *view,
 void ctl_answer_print(const struct cli_order *o, const json_t *answer);
 /* Appends a value as a person reads it. */
 void ctl_value_add(struct buf *out, const json_t *v, enum ctl_kind kind, int64_t now_ms);
+/* The name of a member as it is shown beside ctl_value_add(), which says the unit itself:
+ * "due" of "due_ms". */
+struct slice ctl_name_shown(const char *name, const json_t *v);
 /* A line of progress on standard error, in the place of the one before; only on a
  * terminal. NULL: it is over. */
 void ctl_progress(const char *text);

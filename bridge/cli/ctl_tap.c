@@ -19,7 +19,8 @@ static void add_member(struct buf *line, const json_t *event, const char *name,
     const json_t *v = json_object_get(event, name);
     if (v == NULL)
         return;
-    buf_addf(line, "  %s=", name);
+    struct slice shown = ctl_name_shown(name, v);
+    buf_addf(line, "  %.*s=", SLICE_ARG(shown));
     ctl_value_add(line, v, kind, at_ms);
 }
 

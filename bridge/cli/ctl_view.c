@@ -138,6 +138,16 @@ static void add_number(struct buf *out, int64_t n, enum ctl_kind kind, int64_t n
     }
 }
 
+struct slice ctl_name_shown(const char *name, const json_t *v)
+{
+    static const char unit[] = "_ms";
+    size_t n = strlen(name), m = sizeof(unit) - 1;
+    bool shown = json_is_integer(v) || json_is_null(v); /* a header keeps its name */
+    if (shown && n > m && strcmp(name + n - m, unit) == 0)
+        n -= m;
+    return (struct slice){name, n};
+}
+
 void ctl_value_add(struct buf *out, const json_t *v, enum ctl_kind kind, int64_t now_ms)
 {
     const json_t *item;
@@ -349,7 +359,7 @@ static void print_member(const char *name, const json_t *v, int indent)
 {
     struct buf title = {0}, text = {0};
     enum ctl_kind kind = kind_of(name, v);
-    ctl_text_add(&title, slice_of(name));
+    ctl_text_add(&title, ctl_name_shown(name, v));
     printf("%*s%s", indent, "", buf_str(&title));
     if (json_is_object(v) || json_is_object(json_array_get(v, 0))) {
         print_parts(v, indent + GAP);

@@ -15,13 +15,18 @@ enum { CHUNK = 65536, MESSAGE_MAX = 64 * 1024 * 1024 };
 static int read_all(FILE *in, const char *name, struct buf *out)
 {
     size_t n = 1;
-    while (n > 0 && out->n < MESSAGE_MAX) {
+    while (n > 0 && out->n <= MESSAGE_MAX) {
         n = fread(buf_room(out, CHUNK), 1, CHUNK, in);
         buf_grew(out, n);
     }
-    if (!ferror(in))
+    if (!ferror(in) && out->n <= MESSAGE_MAX)
         return EX_OK;
-    fprintf(stderr, "tarry: %.200s: %s\n", name, strerror(errno));
+    if (ferror(in))
+        fprintf(stderr, "tarry: %.200s: %s\n", name, strerror(errno));
+    else
+        fprintf(stderr,
+                "tarry: %.200s: more than %d MiB, which no daemon takes as a job\n", name,
+                MESSAGE_MAX / (1024 * 1024));
     return EX_NOINPUT;
 }
 

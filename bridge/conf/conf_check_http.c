@@ -22,6 +22,14 @@ static void check_tls(const struct check *c, const struct listener *l)
                       "%s.%s needs tls_cert, the certificate to show", l->section, key);
 }
 
+static void check_hosts(const struct check *c, const struct listener *l)
+{
+    struct err err;
+    if (httpd_check_hosts(l->opts, &err) < 0)
+        conf_error_at(c->errors, conf_check_place(c, l->section, "hosts", NULL), "%s.%s",
+                      l->section, err.text);
+}
+
 static void warn_of_strangers(const struct check *c, const struct listener *l)
 {
     const struct opt_value *at = conf_check_place(c, l->section, "listen", NULL);
@@ -96,6 +104,7 @@ void conf_check_http(const struct check *c)
         const struct listener *l = &listeners[i];
         bool elsewhere = strcmp(l->opts->listen, CONF_ADMIN_ON_HTTP) == 0;
         check_tls(c, l);
+        check_hosts(c, l);
         if (*l->opts->listen != '\0' && !elsewhere)
             warn_of_strangers(c, l);
     }

@@ -15,7 +15,7 @@ static const char *const taken_over[] = {
     "daemon.hops_max", "daemon.upgrade_after",  "daemon.overdue_alarm",
     "*.body_max",      "*.body_rate",           "*.deadline",
     "*.idle",          "*.requests_max",        "*.tls_cert",
-    "*.tls_key",       "*.tls_client_ca",
+    "*.tls_key",       "*.tls_client_ca",       "*.hosts",
 };
 
 /* Those of a queue sink that say where its jobs are. */
@@ -40,11 +40,15 @@ static void refuse(struct conf_diff *d, const char *section, const char *option)
              section, option);
 }
 
+static bool is_listener(const char *section)
+{
+    return strcmp(section, "http") == 0 || strcmp(section, "admin") == 0;
+}
+
 static bool names(const char *pattern, const char *section, const char *option)
 {
     const char *dot = strchr(pattern, '.');
-    bool listener = strcmp(section, "http") == 0 || strcmp(section, "admin") == 0;
-    bool fits = *pattern == '*' ? listener
+    bool fits = *pattern == '*' ? is_listener(section)
                                 : strlen(section) == (size_t)(dot - pattern) &&
                                       strncmp(pattern, section, strlen(section)) == 0;
     return fits && strcmp(dot + 1, option) == 0;
@@ -80,11 +84,23 @@ static bool compare(const struct opt *rows, const void *old, const void *now,
     return differs;
 }
 
+/* Nothing listens there, or another section's listener serves it: its other options count
+ * for nothing. */
+static bool is_idle(const char *section, const struct conf *old, const struct conf *now)
+{
+    bool http = strcmp(section, "http") == 0;
+    const char *was = http ? old->http.listen : old->admin.listen;
+    const char *is = http ? now->http.listen : now->admin.listen;
+    return strcmp(was, is) == 0 && (*is == '\0' || strcmp(is, CONF_ADMIN_ON_HTTP) == 0);
+}
+
 static void diff_section(const struct conf_section *section, const struct conf *old,
                          const struct conf *now, struct conf_diff *d)
 {
     const void *a = (const char *)old + section->offset;
     const void *b = (const char *)now + section->offset;
+    if (is_listener(section->name) && is_idle(section->name, old, now))
+        return;
     for (const struct opt *row = section->rows; row->name != NULL; row++)
         if (!opt_same(row, a, b) && !is_taken_over(section->name, row, a, b))
             refuse(d, section->name, row->name);

@@ -276,16 +276,19 @@ struct httpd *httpd_open(const struct httpd_opts *opts, struct err *err)
     struct httpd *h = mem_alloc(sizeof(*h));
     h->opts = *opts;
     h->opts.listen = h->opts.tls_cert = h->opts.tls_key = h->opts.tls_client_ca = NULL;
+    h->opts.hosts = (struct opt_list){0};
     h->bodies_max_bytes = bodies_max_bytes;
     h->roles = ~0U;
     h->fd = h->gone_fd = -1;
     h->sweep = timer_new(on_sweep, h);
     h->more = timer_new(on_more, h);
+    h->loopback = httpd_listen_is_loopback(opts->listen);
     httpd_live_add(h);
     httpd_set(h, opts);
     if (httpd_tls_is_wanted(opts))
         h->tls = httpd_tls_load(opts, err);
-    if ((h->tls || !httpd_tls_is_wanted(opts)) && begin(h, opts, err) == 0)
+    if ((h->tls || !httpd_tls_is_wanted(opts)) && httpd_check_hosts(opts, err) == 0 &&
+        begin(h, opts, err) == 0)
         return h;
     httpd_stop(h);
     return NULL;
@@ -331,13 +334,6 @@ void httpd_unserve(struct httpd *h, const void *arg)
         httpd_unserve(h->twin, arg);
     for (size_t i = 0; i < h->rows_n; i++)
         h->rows[i].gone |= h->rows[i].arg == arg;
-    h->rest.gone |= h->rest.arg == arg;
-}
-
-void httpd_serve_rest(struct httpd *h, void (*handle)(void *arg, struct httpd_req *req),
-                      void *arg)
-{
-    h->rest = (struct httpd_rest){.handle = handle, .arg = arg};
 }
 
 void httpd_shape(struct httpd *h, httpd_refuse_cb *cb, void *arg)

@@ -6,8 +6,8 @@
  * may be given at once or later. Guards: a deadline for the head and a least rate for the
  * body, limits on connections, requests, header and body, a 400 for ambiguous framing
  * (two Content-Length, one beside a Transfer-Encoding, a Transfer-Encoding other than
- * chunked, folded lines, lines that end without CR LF, control characters); TLS,
- * certificates of clients, and tokens (tokens.h).
+ * chunked, folded lines, lines that end without CR LF, control characters), pages of
+ * other sites; TLS, certificates of clients, and tokens (tokens.h).
  */
 #ifndef BRIDGE_HTTPD_H
 #define BRIDGE_HTTPD_H
@@ -15,6 +15,7 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/err.h"
 #include "bridge/base/slice.h"
+#include "bridge/conf/opt.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,6 +37,7 @@ struct httpd_opts {
     int64_t connections_max;
     int64_t requests_max; /* of one connection, then it is closed; 0: no limit */
     char *tls_cert, *tls_key, *tls_client_ca; /* files; NULL: none */
+    struct opt_list hosts; /* names that clients may ask for it by; empty: see its row */
 };
 
 /* The same as option rows. struct httpd_opts stands in type at field. */
@@ -111,15 +113,28 @@ struct httpd_opts {
          .help = "The key of tls_cert, PEM; without it the key stands in tls_cert.",     \
          .optional = true,                                                               \
          .reread = true},                                                                \
+        {prefix "tls_client_ca",                                                         \
+         OPT_FILE,                                                                       \
+         offsetof(type, field.tls_client_ca),                                            \
+         NULL,                                                                           \
+         .help = "Clients must show a certificate that one of these authorities "        \
+                 "signed, PEM.",                                                         \
+         .optional = true,                                                               \
+         .reread = true},                                                                \
     {                                                                                    \
-        prefix "tls_client_ca", OPT_FILE, offsetof(type, field.tls_client_ca), NULL,     \
-            .help = "Clients must show a certificate that one of these authorities "     \
-                    "signed, PEM.",                                                      \
-            .optional = true, .reread = true                                             \
+        prefix "hosts", OPT_LIST, offsetof(type, field.hosts), "",                       \
+            .help = "Names in Host by which it may be asked, beside addresses, "         \
+                    "localhost and names without a dot; \"*\": any. Empty: any, but on " \
+                    "loopback without TLS and tokens none, against DNS rebinding.",      \
+            .min = 0                                                                     \
     }
 
 /* What a request must be allowed to ask for it. ADMIN includes all others. OPEN and PAGE
- * are for everybody; PAGE, METRICS and ADMIN stand on the admin listener alone. */
+ * are for everybody; PAGE, METRICS and ADMIN stand on the admin listener alone.
+ *
+ * Whatever the role, a browser gets nothing here for a page of another site: no request
+ * that changes something, as its method or a row of any method may, and none at all where
+ * it asks by a name that hosts does not have. */
 enum httpd_role {
     HTTPD_OPEN,
     HTTPD_PRODUCE,
@@ -132,7 +147,8 @@ enum httpd_role {
 
 /* A table of these is a listener's API. method "*": any; "GET" takes HEAD too. path:
  * "/v1/routes/{}/jobs/{}": each {} takes one segment, percent-decoded; "{*}" at the end
- * takes the rest. ends with a row of zeros. */
+ * takes the rest, so that "*" "/{*}" as the last row takes what no other did. ends with a
+ * row of zeros. */
 struct httpd_route {
     const char *method;
     const char *path;
@@ -158,16 +174,18 @@ struct tokens;
 void httpd_protect(struct httpd *h, const struct tokens *tokens);
 
 /* --- new options while it runs --- */
-/* -1: the files of tls_* could not be used, as err says. Changes nothing. */
+/* -1: the files of tls_*, or hosts, could not be used, as err says. Changes nothing. */
 int httpd_check(const struct httpd_opts *opts, struct err *err);
+/* Of hosts alone. */
+int httpd_check_hosts(const struct httpd_opts *opts, struct err *err);
 struct httpd_change {
     struct httpd *h;
     const struct httpd_opts *opts;
 };
 /* Every listener reads its files of tls_* again, for new connections; for those in
- * changes body_max, body_rate, deadline, idle, requests_max and the names of the files
- * are new from now on, too (the other options stay, as they do until a restart). -1:
- * files of one cannot be used, as err says, and nothing has changed. */
+ * changes body_max, body_rate, deadline, idle, requests_max, hosts and the names of the
+ * files are new from now on, too (the other options stay, as they do until a restart).
+ * -1: files of one cannot be used, as err says, and nothing has changed. */
 int httpd_reload(const struct httpd_change *changes, size_t n, struct err *err);
 
 /* --- what it serves --- */
@@ -178,10 +196,6 @@ void httpd_serve(struct httpd *h, const struct httpd_route *rows, void *arg);
 /* The rows of that arg are gone: their paths get 503 from now on. Requests handed over
  * before are still to be answered. */
 void httpd_unserve(struct httpd *h, const void *arg);
-/* Every request that no row takes, by its path or its method, goes to handle instead of
- * being answered 404 or 405. One per listener. */
-void httpd_serve_rest(struct httpd *h, void (*handle)(void *arg, struct httpd_req *req),
-                      void *arg);
 /* Who shapes the answers that the server gives by itself (413 oversize, 400 bad-path, 503
  * full, 503 stopping, ...): answers req before it returns; headers that belong to the
  * answer (Allow, Retry-After) are added by then. word, why: as httpd_error() would say.

@@ -55,6 +55,7 @@ static enum MHD_Result on_line(void *arg, enum MHD_ValueKind kind, const char *n
             !slice_is_nocase(n, "transfer-encoding") || !slice_is_nocase(v, "chunked");
     } else if (slice_is_nocase(n, "host")) {
         f->hosts++;
+        f->host = v;
     } else if (slice_is_nocase(n, "expect")) {
         f->expects = true;
     }
@@ -71,6 +72,7 @@ void httpd_frame_read(const struct httpd_req *req, const char *url, const char *
              !follows(url + req->target_n, 1, version);
     MHD_get_connection_values_n(req->mc, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, on_line,
                                 f);
+    f->bad |= f->codings > 0 && strcmp(version, "HTTP/1.0") == 0; /* which has none */
     f->bad |= f->lengths + f->codings > 1 || f->hosts > 1 ||
               !follows(f->end, 2 * (size_t)CRLF, method + info->header_size);
 }

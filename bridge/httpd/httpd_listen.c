@@ -149,7 +149,12 @@ int httpd_listen(const char *listen, struct err *err)
 
 bool httpd_listen_is_local(const char *listen)
 {
-    static const char *const begins[] = {"unix:", "127.", "[::1]:", "localhost:"};
+    return strncmp(listen, "unix:", 5) == 0 || httpd_listen_is_loopback(listen);
+}
+
+bool httpd_listen_is_loopback(const char *listen)
+{
+    static const char *const begins[] = {"127.", "[::1]:", "localhost:"};
     for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
         if (strncmp(listen, begins[i], strlen(begins[i])) == 0)
             return true;

@@ -2,10 +2,10 @@
 /*
  * httpd_live.c - new options and renewed certificates of listeners that run.
  */
-#include "bridge/base/mem.h"
+#include "bridge/conf/opt_same.h"
 #include "bridge/httpd/httpd_parts.h"
 
-#include <stdlib.h>
+#include <stddef.h>
 
 static struct httpd *all; /* that are open */
 
@@ -17,23 +17,41 @@ void httpd_live_add(struct httpd *h)
     all = h;
 }
 
-static void forget_files(struct httpd *h)
-{
-    free(h->opts.tls_cert);
-    free(h->opts.tls_key);
-    free(h->opts.tls_client_ca);
-}
+/* What of its options a listener has memory of its own for. */
+#define AT(field) offsetof(struct httpd_opts, field)
+static const struct opt own_rows[] = {
+    {.name = "tls_cert", .type = OPT_FILE, .offset = AT(tls_cert)},
+    {.name = "tls_key", .type = OPT_FILE, .offset = AT(tls_key)},
+    {.name = "tls_client_ca", .type = OPT_FILE, .offset = AT(tls_client_ca)},
+    {.name = "hosts", .type = OPT_LIST, .offset = AT(hosts)},
+    {0},
+};
+#undef AT
 
 void httpd_live_del(struct httpd *h)
 {
     *(h->before ? &h->before->next : &all) = h->next;
     if (h->next)
         h->next->before = h->before;
-    forget_files(h);
+    opt_free(own_rows, &h->opts);
+}
+
+int httpd_check_hosts(const struct httpd_opts *opts, struct err *err)
+{
+    for (size_t i = 0; i < opts->hosts.n; i++)
+        if (strpbrk(opts->hosts.v[i], ":/ ") ||
+            (*opts->hosts.v[i] == '*' && opts->hosts.v[i][1]))
+            return err_set(err,
+                           "hosts: \"%.60s\" is no name: write \"tarry.example.com\", "
+                           "without port and scheme, or \"*\" for any",
+                           opts->hosts.v[i]);
+    return 0;
 }
 
 int httpd_check(const struct httpd_opts *opts, struct err *err)
 {
+    if (httpd_check_hosts(opts, err) < 0)
+        return -1;
     if (!httpd_tls_is_wanted(opts)) {
         if (opts->tls_key || opts->tls_client_ca)
             return err_set(err, "%s needs tls_cert, the certificate to show",
@@ -45,20 +63,13 @@ int httpd_check(const struct httpd_opts *opts, struct err *err)
     return tls ? 0 : -1;
 }
 
-static char *copy(const char *text)
-{
-    return text ? mem_strdup(text) : NULL;
-}
-
 void httpd_set(struct httpd *h, const struct httpd_opts *opts)
 {
     struct httpd_opts *own = &h->opts;
     if (opts == own)
         return;
-    forget_files(h);
-    own->tls_cert = copy(opts->tls_cert);
-    own->tls_key = copy(opts->tls_key);
-    own->tls_client_ca = copy(opts->tls_client_ca);
+    opt_free(own_rows, own);
+    opt_copy(own_rows, opts, own);
     own->body_max_bytes = opts->body_max_bytes;
     own->body_rate_bytes = opts->body_rate_bytes;
     own->deadline_ms = opts->deadline_ms;

@@ -48,12 +48,6 @@ struct httpd_conns {
     struct httpd_conn *first, *last;
 };
 
-struct httpd_rest { /* of httpd_serve_rest(); handle NULL: none */
-    void (*handle)(void *arg, struct httpd_req *req);
-    void *arg;
-    bool gone;
-};
-
 enum httpd_stage { HEAD, BODY, HANDED, SUSPENDED, ANSWERED };
 enum httpd_refusal {
     NOT_REFUSED,
@@ -65,6 +59,7 @@ enum httpd_refusal {
     BAD_TOKEN,
     NO_ROLE,
     OTHER_SITE,
+    OTHER_HOST,
     TOO_LARGE,
     CROWDED,
     DRAINED,
@@ -77,7 +72,7 @@ enum httpd_refusal {
     REFUSALS
 };
 
-enum { HTTPD_REST = -1, HTTPD_WHO_SIZE = 65 /* names of a configuration are 64 */ };
+enum { HTTPD_WHO_SIZE = 65 /* names of a configuration are 64 */ };
 
 struct httpd_note { /* a decoded parameter of the query */
     struct httpd_note *next;
@@ -94,7 +89,7 @@ struct httpd_req {
     unsigned status;
     unsigned took_n;
     bool has_query;
-    long row; /* index in h->rows, or HTTPD_REST */
+    size_t row; /* index in h->rows, where it was not refused */
     const char *method;
     struct slice path; /* as it came */
     struct slice took[HTTPD_TOOK_MAX];
@@ -113,7 +108,7 @@ struct httpd_req {
 
 struct httpd {
     struct MHD_Daemon *mhd;
-    struct httpd_opts opts; /* listen is NULL; the files' names are copies */
+    struct httpd_opts opts; /* listen is NULL; files and hosts are copies */
     int64_t bodies_max_bytes;
     struct httpd_tls *tls;     /* for new connections; NULL: plain */
     struct httpd_tls *renewed; /* while all are read again */
@@ -130,7 +125,6 @@ struct httpd {
     int64_t now_ms; /* monotonic, when the library was last run */
     struct httpd_row *rows;
     size_t rows_n;
-    struct httpd_rest rest;
     httpd_refuse_cb *shape; /* NULL: httpd_error() */
     void *shape_arg;
     int gone_fd; /* epoll: clients that may leave while they wait; -1: none yet */
@@ -142,6 +136,7 @@ struct httpd {
     uint64_t moves; /* of TLS, and calls of ours by the library */
     bool moved;     /* there is a connection, or was one in this run */
     bool rerun;     /* the library must run before the loop waits */
+    bool loopback;  /* only programs of this host reach it, by TCP: browsers are such */
     bool draining;
     bool running; /* inside the library */
 };
@@ -164,7 +159,8 @@ struct httpd_frame {
     unsigned lines;  /* fields, and parameters of the query */
     unsigned fields; /* of the head */
     unsigned lengths, codings, hosts;
-    int64_t length; /* Content-Length; 0: none */
+    int64_t length;    /* Content-Length; 0: none */
+    struct slice host; /* p NULL: there is none, as HTTP/1.0 may have it */
     bool bad, expects;
     const char *end; /* of the last value */
 };
@@ -173,8 +169,10 @@ void httpd_frame_read(const struct httpd_req *req, const char *url, const char *
                       const char *version, struct httpd_frame *f);
 
 /* --- httpd_guard.c --- */
-/* May whoever asks have a row of that role, here? */
-enum httpd_refusal httpd_guard(struct httpd_req *req, enum httpd_role role);
+/* May whoever asks have that row, here? */
+enum httpd_refusal httpd_guard(struct httpd_req *req, const struct httpd_route *route);
+/* May it be asked for by that name? */
+bool httpd_is_meant(struct httpd *h, struct slice host);
 bool httpd_changes_state(const char *method);
 /* Logs what an operator did, now that it is done: it is looked for afterwards. */
 void httpd_tell(const struct httpd_req *req);

@@ -66,17 +66,14 @@ static enum httpd_refusal find_row(struct httpd_req *req)
         if (n < 0)
             continue;
         if (serves(&h->rows[i], req->method)) {
-            req->row = (long)i;
+            req->row = i;
             req->took_n = (unsigned)n;
-            refusal = httpd_guard(req, h->rows[i].route->role);
+            refusal = httpd_guard(req, h->rows[i].route);
             return refusal == NOT_REFUSED && h->rows[i].gone ? DRAINED : refusal;
         }
         refusal = NO_METHOD;
     }
-    if (h->rest.handle == NULL)
-        return refusal;
-    req->row = HTTPD_REST;
-    return h->rest.gone ? DRAINED : NOT_REFUSED;
+    return refusal;
 }
 
 /* Does it leave the library room for the answer's headers? It would close without one. */
@@ -106,7 +103,7 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
     req->stage = BODY;
     req->method = method;
     req->path = path_of(url);
-    req->refusal = find_row(req);
+    req->refusal = httpd_is_meant(h, f.host) ? find_row(req) : OTHER_HOST;
     if (h->draining && req->refusal == NOT_REFUSED && httpd_changes_state(method))
         req->refusal = DRAINED;
     if (req->refusal == NOT_REFUSED && f.length > h->opts.body_max_bytes)
@@ -155,19 +152,14 @@ static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t 
 
 static void hand_over(struct httpd_req *req)
 {
-    struct httpd *h = req->h;
-    bool rest = req->row == HTTPD_REST;
-    /* They may have gone since the headers came. */
-    if (req->refusal == NOT_REFUSED && (rest ? h->rest.gone : h->rows[req->row].gone))
+    const struct httpd_row *row = &req->h->rows[req->row];
+    /* It may have gone since the headers came. */
+    if (req->refusal == NOT_REFUSED && row->gone)
         req->refusal = DRAINED;
-    if (req->refusal != NOT_REFUSED) {
+    if (req->refusal != NOT_REFUSED)
         httpd_refuse(req);
-    } else if (rest) {
-        h->rest.handle(h->rest.arg, req);
-    } else {
-        const struct httpd_row *row = &h->rows[req->row];
+    else
         row->route->handle(row->arg, req);
-    }
 }
 
 static enum MHD_Result on_whole(struct httpd_req *req)

@@ -35,8 +35,16 @@ static const struct {
     [NO_ROLE] = {"no-role", "the role for this is not among those of ", " in tokens: { }",
                  "WWW-Authenticate",
                  "Bearer realm=\"tarry\", error=\"insufficient_scope\"", 403, false},
-    [OTHER_SITE] = {"other-site", "the page that asks for this is of another site", "",
-                    NULL, NULL, 403, false},
+    [OTHER_SITE] =
+        {"other-site",
+         "the page that asks for this is of another site; where it is that of a "
+         "proxy of ours, add its name to the option hosts",
+         "", NULL, NULL, 403, false},
+    [OTHER_HOST] =
+        {"other-host",
+         "this listener is not meant by the name in Host: ask by an address or "
+         "localhost, or add the name to its option hosts",
+         "", NULL, NULL, 421, false},
     [TOO_LARGE] = {"oversize", "the body is larger than the ", " bytes allowed", NULL,
                    NULL, 413, false},
     [CROWDED] = {"full", "too many bodies are being received; send it again", "",

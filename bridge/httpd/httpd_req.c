@@ -36,6 +36,7 @@ struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
     req->mc = mc;
     req->stage = HEAD;
     req->refusal = NOT_REFUSED;
+    req->row = 0;
     req->method = "";
     req->path = SLICE_LIT("");
     req->took_n = 0;

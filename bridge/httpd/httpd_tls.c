@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/httpd/httpd_tls.h"
+#include "bridge/base/file.h"
 #include "bridge/base/mem.h"
 #include "bridge/httpd/httpd.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
-enum { NAME_MAX_BYTES = 256, NAMES_MAX = 64, FILE_MAX_BYTES = 1024 * 1024 };
+enum { NAME_MAX_BYTES = 256, NAMES_MAX = 64 };
+enum { FILE_MAX_BYTES = 1024 * 1024, WHERE_BYTES = 256 };
 
 struct httpd_tls {
     gnutls_certificate_credentials_t cred;
@@ -45,27 +46,29 @@ bool httpd_tls_is_wanted(const struct httpd_opts *opts)
     return opts->tls_cert != NULL;
 }
 
-/* out ends with a NUL; it may be a key, and is wiped by wipe(). */
-static int read_file(const char *option, const char *name, gnutls_datum_t *out,
+/* It may hold a key: forget() is for it. */
+static int read_file(const char *option, const char *name, struct buf *text,
                      struct err *err)
 {
-    FILE *file = fopen(name, "re");
-    if (file == NULL)
-        return err_set(err, "%s %s: %s", option, name, strerror(errno));
-    out->data = mem_alloc(FILE_MAX_BYTES + 1);
-    out->size = (unsigned)fread(out->data, 1, FILE_MAX_BYTES, file);
-    int why = ferror(file) ? errno : 0;
-    fclose(file);
-    if (why == 0)
+    char where[WHERE_BYTES];
+    buf_room(text, FILE_MAX_BYTES); /* at once: a buffer that grows leaves bytes behind */
+    if (file_read(name, FILE_MAX_BYTES, text, err) == 0)
         return 0;
-    return err_set(err, "%s %s: %s", option, name, strerror(why));
+    snprintf(where, sizeof(where), "%s %.200s", option, name);
+    return err_in(err, where);
 }
 
-static void wipe(gnutls_datum_t *text)
+static void forget(struct buf *text)
 {
-    if (text->data)
-        explicit_bzero(text->data, text->size);
-    free(text->data);
+    if (text->p)
+        explicit_bzero(text->p, text->n);
+    buf_free(text);
+}
+
+/* PEM, with a NUL behind. */
+static gnutls_datum_t pem(struct buf *text)
+{
+    return (gnutls_datum_t){(unsigned char *)(uintptr_t)buf_str(text), (unsigned)text->n};
 }
 
 /* The certificate is parsed alone, so that what is said names the right file. */
@@ -73,12 +76,13 @@ static int load_pair(struct httpd_tls *tls, const struct httpd_opts *opts,
                      struct err *err)
 {
     const char *key_file = opts->tls_key ? opts->tls_key : opts->tls_cert;
-    gnutls_datum_t cert = {0}, key = {0};
+    struct buf cert_text = {0}, key_text = {0};
     gnutls_x509_crt_t *chain = NULL;
     unsigned n = 0;
-    int rc = read_file("tls_cert", opts->tls_cert, &cert, err);
+    int rc = read_file("tls_cert", opts->tls_cert, &cert_text, err);
     if (rc == 0)
-        rc = read_file("tls_key", key_file, &key, err);
+        rc = read_file("tls_key", key_file, &key_text, err);
+    const gnutls_datum_t cert = pem(&cert_text), key = pem(&key_text);
     if (rc == 0) {
         int why = gnutls_x509_crt_list_import2(&chain, &n, &cert, GNUTLS_X509_FMT_PEM, 0);
         for (unsigned i = 0; i < n; i++)
@@ -97,22 +101,23 @@ static int load_pair(struct httpd_tls *tls, const struct httpd_opts *opts,
                          "certificate in %s: %s",
                          key_file, opts->tls_cert, gnutls_strerror(why));
     }
-    wipe(&cert);
-    wipe(&key);
+    forget(&cert_text);
+    forget(&key_text);
     return rc;
 }
 
 static int load_client_ca(struct httpd_tls *tls, const struct httpd_opts *opts,
                           struct err *err)
 {
-    gnutls_datum_t ca = {0};
+    struct buf text = {0};
     if (opts->tls_client_ca == NULL)
         return 0;
-    int rc = read_file("tls_client_ca", opts->tls_client_ca, &ca, err);
+    int rc = read_file("tls_client_ca", opts->tls_client_ca, &text, err);
+    const gnutls_datum_t ca = pem(&text);
     int n = rc < 0 ? 0
                    : gnutls_certificate_set_x509_trust_mem(tls->cred, &ca,
                                                            GNUTLS_X509_FMT_PEM);
-    wipe(&ca);
+    buf_free(&text);
     if (rc < 0)
         return -1;
     if (n <= 0)

@@ -72,13 +72,15 @@ void listeners_stop(struct bridge *bridge)
     bridge->tokens = NULL;
 }
 
-/* What stays until a restart, and what stands in the way of that. */
+/* What stays until a restart, and what stands in the way of that. Where nothing listens
+ * (another listener may serve the section's rows), its other options count for nothing.
+ */
 static int check_one(const char *section, const struct httpd_opts *now,
                      const struct httpd_opts *next, struct err *err)
 {
     if (strcmp(now->listen, next->listen) != 0)
         return err_set(err, "%s.listen needs a restart", section);
-    if (*now->listen == '\0')
+    if (*now->listen == '\0' || strcmp(now->listen, CONF_ADMIN_ON_HTTP) == 0)
         return 0;
     if (now->head_max_bytes != next->head_max_bytes)
         return err_set(err, "%s.head_max needs a restart", section);

@@ -171,6 +171,8 @@ static void on_enqueued(void *arg, char code)
     struct import *im = c->im;
     switch (code) {
     case 's':
+    case 'r':
+    case 't':
         im->counts.moved[c->state]++;
         break;
     case 'd':

@@ -269,6 +269,7 @@ static void on_read(void *arg, bool changed, const struct slice *pairs, unsigned
     struct meta *m = arg;
     struct err err;
     m->asking = false;
+    snprintf(m->trouble, sizeof(m->trouble), "%s", pairs ? "" : store_trouble(m->store));
     if (pairs == NULL)
         m->look_ms = 0; /* at the next tick, or with the next connection */
     if (pairs == NULL || m->unfit)
@@ -327,6 +328,11 @@ void meta_tick(struct meta *m)
         meta_look(m);
     meta_drain_tick(m);
     meta_step_tick(m);
+}
+
+const char *meta_trouble(const struct meta *m)
+{
+    return m->trouble;
 }
 
 bool meta_is_ready(const struct meta *m)

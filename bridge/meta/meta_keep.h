@@ -50,6 +50,8 @@ void meta_routes_changed(struct meta *m);
  * yet, ask again in a moment. */
 bool meta_orphan_let_go(struct meta *m, const char *route);
 
+/* Why Redis did not answer when it was read or changed last; "": it did. */
+const char *meta_trouble(const struct meta *m);
 /* It has been read, and the routes have their buckets. */
 bool meta_is_ready(const struct meta *m);
 /* The layout that the keys have; 0: not known yet. */

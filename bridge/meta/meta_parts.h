@@ -28,6 +28,7 @@ struct meta {
     bool ready;         /* the routes have their buckets */
     bool unfit;         /* told */
     int64_t look_ms;    /* monotonic: when to read it next */
+    char trouble[160];  /* see meta_trouble() */
     struct log_limit complain;
     /* meta_probe.c: what an older tarry left, which noted nothing */
     bool probed, found_old;

@@ -83,13 +83,15 @@ static void on_passed(void *arg, const struct passed *what)
     wait_for_those_before(p);
 }
 
-/* An older generation knows nothing of the record that cancels, so the newest is asked,
- * and notes it, in any case; what the older one said counts. */
+/* A record that cancels is noted by each generation that is not sealed: read again, it
+ * must not take a later job of that id, wherever that is. So all are asked in any case;
+ * what the oldest said counts. */
 static void on_cancelled(void *arg, char code)
 {
     struct passage *p = arg;
-    bool here = code != 'n' && code != 0;
-    if (p->at && p->at->next && code && (!here || is_of_record(p))) {
+    bool here = code != 'n' && code != 'z' && code != 0;
+    bool has_next = p->at && p->at->next;
+    if (code == 'z' || (has_next && code && (!here || is_of_record(p)))) {
         if (here && p->answer == 0)
             p->answer = code;
         wait_for_those_before(p);
@@ -122,7 +124,7 @@ static void enqueue(struct passage *p, struct job *job)
 static void cancel(struct passage *p)
 {
     struct origin *origin = NULL;
-    if (is_of_record(p) && (p->at == NULL || p->at->next == NULL)) {
+    if (is_of_record(p)) {
         set_origin(p, NULL);
         origin = &p->how.origin;
     }

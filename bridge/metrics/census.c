@@ -76,18 +76,20 @@ static void on_limit(void *arg)
 
 /* --- one census --- */
 
-/* The sum of a sink's queues stands at the first of the routes that end there. */
+const struct route *census_of(const struct route *route)
+{
+    const struct bridge *bridge = route->bridge;
+    for (size_t i = 0; route->sink->rules && i < bridge->route_count; i++)
+        if (bridge->routes[i]->sink == route->sink)
+            return bridge->routes[i];
+    return route;
+}
+
 static void take_queues(struct route *route)
 {
-    const struct sink *sink = route->sink;
-    const struct bridge *bridge = route->bridge;
-    size_t first = 0;
-    while (bridge->routes[first]->sink != sink)
-        first++;
-    route->counts = (struct counts){.head_ms = -1, .lease_ms = -1};
-    if (bridge->routes[first] == route)
-        route->counts = sink->sum;
-    route->counted_ms = sink->sum_ms;
+    bool here = census_of(route) == route;
+    route->counts = here ? route->sink->sum : (struct counts){.head_ms = -1};
+    route->counted_ms = here ? route->sink->sum_ms : 0;
 }
 
 static void end(struct census *c)

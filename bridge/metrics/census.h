@@ -6,8 +6,9 @@
  * One census asks for all buckets, many in one call; at most one is on its way, and who
  * asks meanwhile gets the next, so that it holds what was stored before it was asked for.
  * Its result stands in each route: counts, and counted_ms, the monotonic time at which
- * Redis was asked for them (0: never). That of queues is the sum of their sink's last
- * sweep, at the first route that ends there.
+ * Redis was asked for them (0: never). Those of queues are the sum of their sink's last
+ * sweep, and stand at the first route that ends there alone: nobody knows by which route
+ * a job came to its queue.
  */
 #ifndef BRIDGE_CENSUS_H
 #define BRIDGE_CENSUS_H
@@ -16,6 +17,7 @@
 
 struct bridge;
 struct census;
+struct route;
 
 enum { CENSUS_WAIT_MS = 500 }; /* and the answer comes, whatever Redis does */
 
@@ -23,6 +25,9 @@ enum { CENSUS_WAIT_MS = 500 }; /* and the answer comes, whatever Redis does */
  * those routes are new whose counted_ms is later than the call. */
 typedef void census_cb(void *arg, bool whole);
 void census_take(struct bridge *bridge, census_cb *cb, void *arg);
+
+/* At which route the counts of this one's jobs stand: itself, but for queues. */
+const struct route *census_of(const struct route *route);
 
 /* After the store and the routes are gone. NULL is fine. */
 void census_free(struct census *c);

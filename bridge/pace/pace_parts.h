@@ -8,13 +8,11 @@
 #ifndef BRIDGE_PACE_PARTS_H
 #define BRIDGE_PACE_PARTS_H
 
+#include "bridge/base/hash.h"
 #include "bridge/bridge.h"
 #include "bridge/pace/breaker.h"
 #include "bridge/pace/pace.h"
 #include "bridge/store/store_pace.h"
-
-#define HASH_FUNCTION HASH_FNV
-#include <uthash.h>
 
 enum {
     PACE_TARGETS_MAX = 10000, /* known at a time; those stopped may be as many again */

@@ -10,6 +10,7 @@
  * Here a queue is always named by a topic of the source, as its jobs are: the route that
  * takes the topic leads to it. Where that route ends at another sink (Kafka, say),
  * nothing is ever there to be pulled, but jobs can still be found and finished by id.
+ * Where it is paused (route_state.h) it is the same to those who pull, until it goes on.
  *
  * Every function takes copies, is called on the loop thread, returns at once, and calls
  * its callback exactly once, never before it has returned. What a callback is handed is

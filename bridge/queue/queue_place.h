@@ -9,11 +9,9 @@
 #ifndef BRIDGE_QUEUE_PLACE_H
 #define BRIDGE_QUEUE_PLACE_H
 
+#include "bridge/base/hash.h"
 #include "bridge/bridge.h"
 #include "bridge/store/store_queue.h"
-
-#define HASH_FUNCTION HASH_FNV
-#include <uthash.h>
 
 enum { QUEUE_NAME_MAX = JOB_TARGET_MAX };
 #define QUEUE_NOT_LISTED (INT64_MIN / 2) /* of listed_ms */
@@ -25,7 +23,8 @@ struct seat {
     struct queue *queue; /* NULL: that topic leads to no queue */
     struct route *route;
     unsigned topic;
-    enum { SEAT_AWAY, SEAT_FRESH, SEAT_PARKED } where;
+    /* held: it waits until its route goes on */
+    enum { SEAT_AWAY, SEAT_FRESH, SEAT_PARKED, SEAT_HELD } where;
 };
 TAILQ_HEAD(seat_list, seat);
 
@@ -39,7 +38,7 @@ struct queue {
     struct seat_list parked; /* asked for before: they wait for a job */
     struct seat **asked;     /* in the call that is on its way */
     unsigned asked_count, asked_cap;
-    unsigned seats;              /* fresh and parked */
+    unsigned seats;              /* fresh, parked and held */
     unsigned guess;              /* of the parked, how many to ask for at once */
     int64_t head_ms;             /* first due time; -1: none known */
     int64_t lease_ms;            /* first end of a lease that is known; -1: none */
@@ -110,9 +109,12 @@ void queue_end_waits(struct bridge *bridge, const struct source *src);
 bool queue_sink_is_idle(const struct sink *sink);
 /* Of such a sink: lets go of what is idle. */
 void queue_old_tick(struct sink *sink);
-/* queue_pull.c */
+/* queue_call.c */
 void queue_pump(struct queue *q);
+/* queue_pull.c: those who could be asked for, so not the held ones */
 bool queue_has_seats(const struct queue *q);
+/* The route hands out again: so do its queues to those who have waited. */
+void queue_release_held(struct route *route);
 /* queue_list.c: what its queues hold together, as of the last look at each. */
 void queue_sweep_tick(struct sink *sink);
 void queue_sweep_fini(struct sink *sink);

@@ -1,50 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * queue_pull.c - consumers that pull: who waits for which queue, and when Redis is asked.
+ * queue_pull.c - consumers that pull: who waits for which queue.
  *
  * A new consumer is "fresh" at its first queue: it is asked for once, whatever is known
  * of the queue. When all its queues had nothing, it is parked at each of them, and asked
- * for again when a job is due there. One call per queue is on its way at a time; it asks
- * for the parked ones first, so that they are served in the order in which they came.
+ * for again when a job is due there (queue_call.c). Where its route is paused it is held:
+ * asked for no more, until the route goes on.
  */
-#include "bridge/job/tries.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/queue/queue_pull.h"
+#include "bridge/route_state.h"
 
 #include <stdlib.h>
-
-enum {
-    NEWER_MS = 10000,      /* until what only a newer tarry can read is pulled again */
-    SEATS_MAX = 256,       /* of one call */
-    PARKED_FIRST = 16,     /* asked for at first; doubles while it pays */
-    PATIENCE_US = 300000,  /* Redis rests longer: who does not wait is told */
-    RECHECK_US = 10000000, /* what other instances left is found within this */
-    AGAIN_MS = 100,        /* after a call that Redis did not answer */
-    SETTLE_MIN_MS = 50     /* leases that end within this are settled in one call */
-};
-
-struct pull {
-    TAILQ_ENTRY(pull) link;
-    struct source *src;
-    queue_pull_cb *cb;
-    void *arg;
-    struct timer *timer;    /* NULL: it does not wait, or no more */
-    struct queue *asked_at; /* a call for it is on its way there */
-    unsigned max;
-    int64_t lease_ms;
-    bool gone, deferred;
-    bool queueless; /* its topics lead elsewhere: nothing will ever come */
-    bool answered;  /* Redis has answered for it, with nothing */
-    unsigned turn;  /* which seat is fresh */
-    unsigned seat_count;
-    struct seat seats[];
-};
 
 bool queue_has_seats(const struct queue *q)
 {
     return !TAILQ_EMPTY(&q->fresh) || !TAILQ_EMPTY(&q->parked);
 }
 
-static void leave_seat(struct seat *seat)
+void pull_leave_seat(struct seat *seat)
 {
     if (seat->where != SEAT_AWAY)
         seat->queue->seats--;
@@ -67,10 +40,10 @@ static void take_seat(struct seat *seat, bool parked)
     queue_list_due(q);
 }
 
-static void pull_free(struct pull *p)
+void pull_free(struct pull *p)
 {
     for (unsigned i = 0; i < p->seat_count; i++) {
-        leave_seat(&p->seats[i]);
+        pull_leave_seat(&p->seats[i]);
         if (p->seats[i].queue == NULL)
             continue;
         p->seats[i].queue->refs--;
@@ -88,14 +61,12 @@ static void answer_empty(struct pull *p, enum queue_code code)
     pull_free(p);
 }
 
-/* Its time is over, or there is nothing to wait for. */
-static void give_up(struct pull *p)
+void pull_give_up(struct pull *p)
 {
     answer_empty(p, p->answered ? QUEUE_NONE : QUEUE_AWAY);
 }
 
-/* It sits at the next queue that it has not asked, or waits at all of them. */
-static void ask_next(struct pull *p)
+void pull_ask_next(struct pull *p)
 {
     while (p->turn < p->seat_count && p->seats[p->turn].queue == NULL)
         p->turn++;
@@ -105,7 +76,7 @@ static void ask_next(struct pull *p)
     }
     p->answered |= p->queueless;
     if (p->timer == NULL || p->src->bridge->draining || p->src->aside) {
-        give_up(p);
+        pull_give_up(p);
         return;
     }
     for (unsigned i = 0; i < p->seat_count; i++)
@@ -113,297 +84,57 @@ static void ask_next(struct pull *p)
             take_seat(&p->seats[i], true);
 }
 
-/* Redis is away: another queue may be elsewhere; else, who does not wait hears it at
- * once, and who does sits on. */
-static void unanswered(struct seat *seat)
+/* None of its topics leads to a queue, or none has a route at all; or the one that it sat
+ * at is held. */
+static void on_deferred(void *arg)
+{
+    struct pull *p = arg;
+    p->deferred = false;
+    if (p->gone)
+        pull_free(p);
+    else if (p->turn > p->seat_count)
+        answer_empty(p, QUEUE_NO_ROUTE);
+    else
+        pull_ask_next(p);
+}
+
+void pull_hold(struct seat *seat)
+{
+    struct pull *p = seat->pull;
+    bool fresh = seat->where == SEAT_FRESH;
+    p->answered |= seat->route->state == ROUTE_PAUSED; /* as if nothing were due */
+    pull_leave_seat(seat);
+    if (fresh) {
+        p->turn++;
+        p->deferred = true;
+        loop_defer(on_deferred, p);
+    } else {
+        seat->where = SEAT_HELD;
+        seat->queue->seats++;
+    }
+}
+
+void queue_release_held(struct route *route)
+{
+    struct pull *p;
+    TAILQ_FOREACH (p, &route->bridge->pulls, link)
+        for (unsigned i = 0; i < p->seat_count; i++)
+            if (p->seats[i].where == SEAT_HELD && p->seats[i].route == route) {
+                pull_leave_seat(&p->seats[i]);
+                take_seat(&p->seats[i], true);
+            }
+}
+
+void pull_unanswered(struct seat *seat)
 {
     struct pull *p = seat->pull;
     if (seat->where == SEAT_FRESH && p->turn + 1 < p->seat_count) {
-        leave_seat(seat);
+        pull_leave_seat(seat);
         p->turn++;
-        ask_next(p);
+        pull_ask_next(p);
     } else if (p->timer == NULL) {
-        give_up(p);
+        pull_give_up(p);
     }
-}
-
-static void turn_away(struct queue *q)
-{
-    struct seat *seat, *next;
-    for (seat = TAILQ_FIRST(&q->fresh); seat; seat = next) {
-        next = TAILQ_NEXT(seat, link);
-        unanswered(seat);
-    }
-}
-
-/* --- one call --- */
-
-static void room_for(struct queue *q)
-{
-    if (q->asked_count < q->asked_cap)
-        return;
-    q->asked_cap = q->asked_cap ? 2 * q->asked_cap : 4;
-    q->asked = mem_realloc(q->asked, q->asked_cap * sizeof(struct seat *));
-}
-
-/* Puts the first of a list into the call, at most limit. Says whether that was all. */
-static bool want(struct queue *q, struct seat_list *list, unsigned limit,
-                 struct pull_want *wants)
-{
-    struct seat *seat;
-    unsigned n = 0;
-    TAILQ_FOREACH (seat, list, link) {
-        struct pull *p = seat->pull;
-        if (p->asked_at)
-            continue;
-        if (n == limit || q->asked_count == SEATS_MAX)
-            return false;
-        room_for(q);
-        wants[q->asked_count] = (struct pull_want){p->lease_ms, p->max};
-        q->asked[q->asked_count++] = seat;
-        p->asked_at = q;
-        n++;
-    }
-    return true;
-}
-
-static int64_t until_us(const struct queue *q, int64_t at_ms, int64_t now_us)
-{
-    return at_ms < 0 ? -1 : clock_until_us(bucket_clock(q->bucket), now_us, at_ms);
-}
-
-/* When to look again without being told. */
-static void arm(struct queue *q, int64_t now_us)
-{
-    int64_t wait_us = -1;
-    bool waiting = queue_has_seats(q);
-    int64_t lease_us = until_us(q, q->lease_ms, now_us);
-    if (lease_us >= 0 && !waiting && lease_us < SETTLE_MIN_MS * 1000)
-        lease_us = SETTLE_MIN_MS * 1000;
-    const int64_t all[] = {waiting ? until_us(q, q->head_ms, now_us) : -1, lease_us,
-                           waiting ? RECHECK_US : -1};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        if (all[i] >= 0 && (wait_us < 0 || all[i] < wait_us))
-            wait_us = all[i];
-    if (wait_us < 0)
-        timer_rest(q->timer);
-    else
-        timer_set_us(q->timer, wait_us);
-}
-
-/* Redis is away, or refuses: for how long to rest; -1: until it is back. 0: it can be
- * asked. */
-static int64_t rest_us(const struct queue *q, int64_t now_us)
-{
-    if (!bucket_is_up(q->bucket))
-        return -1;
-    int64_t hold_us = bucket_hold_us(q->bucket);
-    int64_t again_us = q->again_us > now_us ? q->again_us - now_us : 0;
-    return hold_us > again_us ? hold_us : again_us;
-}
-
-static void on_pulled(void *arg, const struct pull_reply *reply);
-
-/* Whom to ask for. While something may be due, the parked ones come first, and the fresh
- * ones when all of those are in; else the fresh ones, with the first of the parked, since
- * a job may be on its way that these must not lose to newcomers. */
-static bool choose(struct queue *q, bool due, struct pull_want *wants)
-{
-    if (q->guess < PARKED_FIRST)
-        q->guess = PARKED_FIRST;
-    q->asked_count = 0;
-    bool all = true;
-    if (due || !TAILQ_EMPTY(&q->fresh))
-        all = want(q, &q->parked, due ? q->guess : PARKED_FIRST, wants);
-    bool fresh = all || !due || q->passed_over;
-    if (fresh)
-        want(q, &q->fresh, SEATS_MAX, wants);
-    q->passed_over = !fresh;
-    return q->asked_count > 0;
-}
-
-void queue_pump(struct queue *q)
-{
-    static struct pull_want wants[SEATS_MAX]; /* one thread, one call at a time */
-    int64_t now_us = loop_mono_us();
-    if (q->pulling)
-        return;
-    int64_t rest = rest_us(q, now_us);
-    if (rest < 0 || rest > PATIENCE_US)
-        turn_away(q);
-    if (rest != 0) {
-        if (rest > 0)
-            timer_set_us(q->timer, rest);
-        else
-            timer_rest(q->timer); /* queue_look_all() */
-        return;
-    }
-    bool due = q->stale || until_us(q, q->head_ms, now_us) == 0 ||
-               now_us - q->looked_us >= RECHECK_US;
-    bool settle = until_us(q, q->lease_ms, now_us) == 0;
-    if (!choose(q, due, wants) && !settle) {
-        arm(q, now_us);
-        return;
-    }
-    q->pulling = true;
-    q->stale = false;
-    store_pull(q->bucket, wants, q->asked_count, on_pulled, q);
-}
-
-/* --- its reply --- */
-
-static void complain(const struct queue *q, struct slice id, const char *err)
-{
-    const struct log_about about = {.sink = q->sink->conf->name, .job = id, .err = err};
-    log_event(LOG_ERROR, &about, "can't be read, queue %.*s", (int)q->name_n, q->name);
-}
-
-static void bury_unreadable(const struct queue *q, const struct pulled *pulled)
-{
-    struct err err;
-    struct tries tries;
-    struct buf text = {0};
-    tries_parse(pulled->tries, &tries);
-    tries_set_reason(&tries, reason_name(REASON_UNDECODABLE));
-    job_free(job_decode(pulled->id, pulled->record, NULL, &err));
-    tries_set_error(&tries, err.text);
-    tries_format(&tries, &text);
-    complain(q, pulled->id, err.text);
-    store_bury(q->bucket, pulled->id, pulled->lease, buf_slice(&text), NULL, NULL);
-    buf_free(&text);
-}
-
-/* Back to its place: nobody has got it. */
-static void give_back(const struct queue *q, const struct pulled *pulled)
-{
-    store_release(q->bucket, pulled->id, pulled->lease, pulled->due_us, false, 0, NULL,
-                  NULL);
-}
-
-static void put_off(struct seat *seat, const struct pulled *pulled, int64_t now_ms)
-{
-    seat->route->stats.newer++;
-    const struct log_about about = {.route = seat->route->conf->name,
-                                    .job = pulled->id,
-                                    .limit = &seat->route->complain_newer};
-    log_event(LOG_ERROR, &about, "it stays, since a newer tarry wrote it");
-    struct pulled later = *pulled;
-    later.due_us = (now_ms + NEWER_MS) * 1000;
-    give_back(seat->queue, &later);
-}
-
-static void measure_delivery(struct route *route, const struct queue_job *job,
-                             int64_t due_us)
-{
-    if (job->attempts > 1)
-        route->stats.redelivered++;
-    else
-        histogram_add(&route->stats.lateness,
-                      ((double)job->now_ms - (double)due_us / 1000) / 1000);
-}
-
-/* The jobs that are a consumer's, n of them. */
-static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pulled,
-                     unsigned n, int64_t now_ms)
-{
-    struct pull *p = seat->pull;
-    struct queue_job *jobs = mem_alloc(n * sizeof(*jobs));
-    unsigned count = 0;
-    for (unsigned i = 0; i < n; i++) {
-        struct queue_job *job = &jobs[count];
-        *job = (struct queue_job){.state = QUEUE_IN_FLIGHT,
-                                  .at_ms = pulled[i].lease,
-                                  .lease = pulled[i].lease,
-                                  .expires_ms = pulled[i].expires_ms,
-                                  .now_ms = now_ms};
-        if (pulled[i].record.n == 0) {
-            complain(q, pulled[i].id, "its body is missing in Redis");
-        } else if (job_is_newer(pulled[i].record)) {
-            put_off(seat, &pulled[i], now_ms);
-        } else if (queue_read(q->sink->rules, NULL, pulled[i].id, pulled[i].record,
-                              pulled[i].tries, job) == NULL) {
-            bury_unreadable(q, &pulled[i]);
-        } else {
-            measure_delivery(seat->route, job, pulled[i].due_us);
-            count++;
-        }
-    }
-    if (count > 0) {
-        q->sink->queue_stats.handed += count;
-        p->cb(p->arg, QUEUE_OK, jobs, count, seat->topic);
-        pull_free(p);
-    } else if (p->timer == NULL && seat->where == SEAT_PARKED) {
-        give_up(p);
-    } /* else it asks again */
-    for (unsigned i = 0; i < count; i++)
-        job_free((struct job *)jobs[i].job);
-    free(jobs);
-}
-
-/* reached: the call handed out as much as one may, and never came to this one. */
-static void got_none(struct seat *seat, bool answered, bool reached)
-{
-    struct pull *p = seat->pull;
-    if (!answered) {
-        unanswered(seat);
-    } else if (seat->where == SEAT_PARKED) {
-        if (p->timer == NULL)
-            give_up(p);
-    } else if (reached) {
-        p->answered = true;
-        leave_seat(seat);
-        p->turn++;
-        ask_next(p);
-    } /* else it sits where it sat */
-}
-
-/* A consumer that was asked for here can now be asked for at its other queues. */
-static void list_others(const struct pull *p)
-{
-    for (unsigned i = 0; p->seat_count > 1 && i < p->seat_count; i++)
-        if (p->seats[i].where == SEAT_PARKED)
-            queue_list_due(p->seats[i].queue);
-}
-
-static void on_pulled(void *arg, const struct pull_reply *reply)
-{
-    struct queue *q = arg;
-    unsigned at = 0, parked = 0, served = 0;
-    bool reached = reply == NULL || reply->count < QUEUE_PULL_MAX;
-    q->pulling = false;
-    if (reply) {
-        q->head_ms = reply->head_ms;
-        q->lease_ms = reply->lease_ms;
-        q->looked_us = loop_mono_us();
-    } else {
-        q->stale = true; /* what woke us is still to be looked for */
-        q->again_us = loop_mono_us() + AGAIN_MS * 1000;
-    }
-    for (unsigned i = 0; i < q->asked_count; i++) {
-        struct seat *seat = q->asked[i];
-        struct pull *p = seat->pull;
-        unsigned n = 0;
-        while (reply && at + n < reply->count && reply->jobs[at + n].consumer == i)
-            n++;
-        p->asked_at = NULL;
-        parked += seat->where == SEAT_PARKED;
-        served += n > 0 && seat->where == SEAT_PARKED;
-        for (unsigned k = 0; p->gone && k < n; k++)
-            give_back(q, &reply->jobs[at + k]);
-        list_others(p);
-        if (p->gone)
-            pull_free(p);
-        else if (n > 0)
-            hand_out(q, seat, reply->jobs + at, n, reply->now_ms);
-        else
-            got_none(seat, reply != NULL, reached);
-        at += n;
-    }
-    if (parked > 0)
-        q->guess = served == parked ? 2 * q->guess : PARKED_FIRST;
-    if (q->guess > SEATS_MAX)
-        q->guess = SEATS_MAX;
-    queue_list_due(q); /* more may be due, or have come meanwhile */
 }
 
 /* --- plugin's side --- */
@@ -415,26 +146,13 @@ static void on_late(void *arg)
     struct pull *p = arg;
     timer_del(p->timer);
     p->timer = NULL;
-    if (p->asked_at)
+    if (p->asked_at || p->deferred)
         return;
     const struct seat *seat = p->turn < p->seat_count ? &p->seats[p->turn] : NULL;
     if (seat && seat->where == SEAT_FRESH)
         queue_list_due(seat->queue);
     else
-        give_up(p);
-}
-
-/* None of its topics leads to a queue, or none has a route at all. */
-static void on_no_queue(void *arg)
-{
-    struct pull *p = arg;
-    p->deferred = false;
-    if (p->gone)
-        pull_free(p);
-    else if (p->turn > p->seat_count)
-        answer_empty(p, QUEUE_NO_ROUTE);
-    else
-        ask_next(p);
+        pull_give_up(p);
 }
 
 struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
@@ -468,11 +186,11 @@ struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
     }
     p->queueless = !queued;
     if (queued) {
-        ask_next(p);
+        pull_ask_next(p);
     } else {
         p->deferred = true;
         p->turn = placed ? 0 : p->seat_count + 1;
-        loop_defer(on_no_queue, p);
+        loop_defer(on_deferred, p);
     }
     return p;
 }

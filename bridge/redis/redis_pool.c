@@ -12,6 +12,7 @@ enum {
     FIRST_BYTES = 16 * 1024,  /* of a block; each further one has twice as many */
     KEEP_BYTES = 1024 * 1024, /* the block that stays is not larger */
     ITEMS_MAX = 4 << 20,      /* of one list: its memory is taken before they come */
+    DEPTH_MAX = 8,            /* of lists in lists, each of which may claim so much */
     ALIGN = _Alignof(max_align_t)
 };
 
@@ -64,10 +65,19 @@ static void *new_string(const redisReadTask *task, char *bytes, size_t n)
     return r;
 }
 
+/* Of lists around it. */
+static unsigned depth_of(const redisReadTask *task)
+{
+    unsigned depth = 0;
+    while ((task = task->parent))
+        depth++;
+    return depth;
+}
+
 /* NULL ends the connection: what claims so much is no Redis, or not as it should be. */
 static void *new_array(const redisReadTask *task, array_size n)
 {
-    if ((size_t)n > ITEMS_MAX)
+    if ((size_t)n > ITEMS_MAX || depth_of(task) > DEPTH_MAX)
         return NULL;
     redisReply *r = reply_new(task);
     r->element = take(task->privdata, (size_t)n * sizeof(redisReply *));
@@ -89,6 +99,21 @@ static void *new_nil(const redisReadTask *task)
     return r;
 }
 
+#if HIREDIS_MAJOR >= 1
+/* Of RESP3, for which nobody asked. Without these hiredis would make up a pointer. */
+static void *no_double(const redisReadTask *task, double value, char *bytes, size_t n)
+{
+    (void)task, (void)value, (void)bytes, (void)n;
+    return NULL;
+}
+
+static void *no_bool(const redisReadTask *task, int value)
+{
+    (void)task, (void)value;
+    return NULL;
+}
+#endif
+
 /* It goes with the pool's content. */
 static void drop(void *reply)
 {
@@ -102,6 +127,10 @@ struct redisReader *redis_pool_reader(struct redis_pool *pool)
                                                   .createInteger = new_integer,
                                                   .createNil = new_nil,
                                                   .freeObject = drop};
+#if HIREDIS_MAJOR >= 1
+    functions.createDouble = no_double;
+    functions.createBool = no_bool;
+#endif
     redisReader *reader = redisReaderCreateWithFunctions(&functions);
     must(reader != NULL);
     reader->privdata = pool;

@@ -99,14 +99,18 @@ static bool look_at_route(struct route *route)
     return true;
 }
 
-static bool is_used(const struct sink *sink)
+bool leave_needs_sink(const struct sink *sink)
 {
-    const struct bridge *bridge = sink->bridge;
     const struct route *route;
-    TAILQ_FOREACH (route, &bridge->old_routes, leaves)
+    TAILQ_FOREACH (route, &sink->bridge->old_routes, leaves)
         if (route->sink == sink || route->dead == sink)
             return true;
-    return sink->rules && !queue_sink_is_idle(sink);
+    return false;
+}
+
+static bool is_used(const struct sink *sink)
+{
+    return leave_needs_sink(sink) || (sink->rules && !queue_sink_is_idle(sink));
 }
 
 static void add_stats(const struct sink_stats *from, struct sink_stats *to)

@@ -31,6 +31,9 @@ struct sink *leave_queue_named(const struct bridge *bridge, const char *name);
 void leave_route_back(struct route *route);
 void leave_sink_back(struct sink *sink);
 
+/* A route that leaves ends there, or sends its dead letters there. */
+bool leave_needs_sink(const struct sink *sink);
+
 /* Frees those that are quiet. Not within a callback of a store, a source or a sink.
  * Says whether some are left. */
 bool leave_look(struct bridge *bridge);

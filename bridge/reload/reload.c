@@ -108,9 +108,22 @@ static void done(struct reload *r)
 
 /* --- the steps --- */
 
-static void fail(struct reload *r, const char *why, const char *what)
+static void fail(struct reload *r, const char *why)
 {
-    buf_addf(&r->errors, "%s: %s%s\n", r->file, why, what);
+    buf_addf(&r->errors, "%s: %s\n", r->file, why);
+}
+
+static void set_limit(struct reload *r)
+{
+    r->limit_ms = loop_mono_ms() + r->bridge->conf->daemon.stop_timeout_ms;
+}
+
+/* The limit of a step that can't be given up has passed. */
+static void wait_on(struct reload *r, const char *who)
+{
+    log_warn("reload", "still waits for %s: %s", r->step->what, who);
+    set_limit(r);
+    timer_set(r->timer, LOOK_MS);
 }
 
 /* One step after the other, as far as it goes; the timer comes back to one that waits. */
@@ -120,20 +133,25 @@ static void go(struct reload *r, const struct reload_step *step)
     bool begins = r->step != step;
     r->step = step;
     if (begins) {
-        r->limit_ms = loop_mono_ms() + r->bridge->conf->daemon.stop_timeout_ms;
+        set_limit(r);
         if (step->begin && step->begin(r, &err) < 0) {
-            fail(r, "", err.text);
+            fail(r, err.text);
             go(r, reload_undo);
             return;
         }
     }
-    if (step->through == NULL || step->through(r)) {
+    const char *who = step->holds ? step->holds(r) : NULL;
+    if (who == NULL) {
         next_step(r);
-    } else if (step->may_give_up && loop_mono_ms() >= r->limit_ms) {
-        fail(r, "given up while waiting for ", step->what);
-        go(r, reload_undo);
-    } else {
+    } else if (loop_mono_ms() < r->limit_ms) {
         timer_set(r->timer, LOOK_MS);
+    } else if (!step->may_give_up) {
+        wait_on(r, who);
+    } else {
+        buf_addf(&r->errors,
+                 "%s: given up after daemon.stop_timeout of waiting for %s: %s\n",
+                 r->file, step->what, who);
+        go(r, reload_undo);
     }
 }
 
@@ -167,14 +185,14 @@ static bool read_next(struct reload *r)
         left = (struct slice){left.p + n, left.n - n};
     }
     if (r->errors.n == 0 && listeners_check(r->bridge, r->next, &err) < 0)
-        fail(r, "", err.text);
+        fail(r, err.text);
     return r->errors.n == 0;
 }
 
 /* What the stop has interrupted is still there, and stays. */
 static void turn_away(struct reload *r)
 {
-    fail(r, "", "the daemon is stopping");
+    fail(r, "the daemon is stopping");
     log_each_line(LOG_ERROR, buf_slice(&r->errors));
     answer_all(r, false);
     buf_clear(&r->errors);
@@ -182,7 +200,6 @@ static void turn_away(struct reload *r)
 
 static void begin(struct reload *r)
 {
-    struct err err;
     r->asking = r->waiting;
     r->waiting = NULL;
     if (r->bridge->draining) {
@@ -194,9 +211,6 @@ static void begin(struct reload *r)
         if (r->next && r->sinks)
             reload_let_go(r);
         refuse(r);
-    } else if (reload_begin_new(r, &err) < 0) {
-        fail(r, "", err.text);
-        go(r, reload_undo);
     } else {
         go(r, reload_steps);
     }
@@ -261,10 +275,10 @@ void reload_ask(struct bridge *bridge, reload_cb *cb, void *arg)
 static void leave_new(struct reload *r)
 {
     for (size_t i = 0; i < r->next->source_count; i++)
-        if (r->sources[i].now && r->sources[i].now != r->sources[i].old)
+        if (reload_made_source(&r->sources[i]))
             leave_source(r->sources[i].now, NULL);
     for (size_t i = 0; i < r->next->sink_count; i++)
-        if (r->sinks[i].now && r->sinks[i].now != r->sinks[i].old && !r->sinks[i].back)
+        if (reload_made_sink(&r->sinks[i]))
             leave_sink(r->sinks[i].now, NULL);
 }
 
@@ -277,7 +291,7 @@ void reload_end(struct bridge *bridge)
     if (r->step)
         leave_new(r);
     r->step = NULL;
-    fail(r, "", "the daemon is stopping");
+    fail(r, "the daemon is stopping");
     answer_all(r, false);
     r->asking = r->waiting;
     r->waiting = NULL;

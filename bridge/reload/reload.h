@@ -7,7 +7,9 @@
  * its group, a sink its connections, a route what it has under way. A route changes in
  * place. A source is held, ended, and begun anew when nothing of it is open; a new sink
  * takes the deliveries from now on, and the old one ends with those it has (leave.h).
- * Whatever can fail comes before anything is taken over, and is undone. Loop thread.
+ * Whatever can fail comes before anything is taken over, and is undone; so does whatever
+ * takes longer than daemon.stop_timeout, unless something has been ended by then. Loop
+ * thread.
  */
 #ifndef BRIDGE_RELOAD_H
 #define BRIDGE_RELOAD_H

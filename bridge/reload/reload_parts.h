@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * reload_parts.h - what reload.c (who asks, the order of the steps), reload_plan.c (what
- * becomes of each part), reload_step.c (ends and begins) and reload_swap.c (takes over)
- * share.
+ * becomes of each part), reload_step.c (the steps), reload_undo.c (the way back) and
+ * reload_swap.c (takes over) share.
  */
 #ifndef BRIDGE_RELOAD_PARTS_H
 #define BRIDGE_RELOAD_PARTS_H
@@ -59,29 +59,30 @@ struct reload {
 /* --- reload_plan.c --- */
 /* Fills in the plan and the diff; touches nothing. */
 void reload_plan(struct reload *r);
-/* Makes the new sinks and sources that need not wait for the end of another. -1: err. */
-int reload_begin_new(struct reload *r, struct err *err);
-/* Makes the one of that number. -1: err, and there is none. */
-int reload_new_sink(struct reload *r, size_t i, struct err *err);
-int reload_new_source(struct reload *r, size_t i, struct err *err);
-/* Two of its kind can't be there at a time. */
-bool reload_must_wait(const struct sink_plan *plan);
+/* What goes on with it in the next configuration. NULL: it ends. */
+struct source_plan *reload_plan_source(const struct reload *r, const struct source *src);
+struct sink_plan *reload_plan_sink(const struct reload *r, const struct sink *sink);
+struct route_plan *reload_plan_route(const struct reload *r, const struct route *route);
+/* What the plan has is there, and was made for it. */
+bool reload_made_source(const struct source_plan *plan);
+bool reload_made_sink(const struct sink_plan *plan);
+/* It would disturb one that is made: it ends before that begins. */
+bool reload_ends_first(const struct reload *r, const struct sink *sink);
+/* Begins what was made; all: else only what need not wait for the end of another. -1: err
+ * says why, and what has begun by then goes on. */
+int reload_begin_parts(struct reload *r, bool all, struct err *err);
 
-/* --- reload_step.c --- */
+/* --- reload_step.c, reload_undo.c --- */
 struct reload_step {
     const char *what;                                /* is waited for */
     int (*begin)(struct reload *r, struct err *err); /* -1: undo; NULL: nothing to do */
-    bool (*through)(struct reload *r);
+    const char *(*holds)(struct reload *r); /* who still does; NULL: it is through */
     bool may_give_up; /* when the limit has passed; else it waits on */
     bool undone;      /* of the row that ends a table: everything is as it was */
 };
 extern const struct reload_step
     reload_steps[]; /* to the swap; ends with a row of no what */
 extern const struct reload_step reload_undo[]; /* the way back */
-/* A source of the bridge that no part keeps: it ends. */
-bool reload_ends_source(const struct reload *r, const struct source *src);
-bool reload_ends_sink(const struct reload *r, const struct sink *sink);
-bool reload_ends_route(const struct reload *r, const struct route *route);
 /* Everything goes on as before. */
 void reload_let_go(struct reload *r);
 

@@ -1,45 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload_plan.c - what a reload has to do, part by part. Touches nothing that runs, but
- * for new instances that begin beside the others.
+ * reload_plan.c - what a reload has to do, part by part, and which of the new parts may
+ * begin beside the old ones. Touches nothing that runs.
  */
 #include "bridge/inst.h"
 #include "bridge/pace/pace.h"
 #include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
+#include "bridge/route.h"
 
 #include <stdlib.h>
-
-static struct source *source_named(const struct bridge *bridge, const char *name)
-{
-    for (size_t i = 0; i < bridge->source_count; i++)
-        if (strcmp(bridge->sources[i]->conf->name, name) == 0)
-            return bridge->sources[i];
-    return NULL;
-}
-
-static struct sink *sink_named(const struct bridge *bridge, const char *name)
-{
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (strcmp(bridge->sinks[i]->conf->name, name) == 0)
-            return bridge->sinks[i];
-    return NULL;
-}
-
-static struct route *route_named(const struct bridge *bridge, const char *name)
-{
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (strcmp(bridge->routes[i]->conf->name, name) == 0)
-            return bridge->routes[i];
-    return NULL;
-}
 
 static void plan_source(struct reload *r, size_t i)
 {
     struct source_plan *plan = &r->sources[i];
     const struct conf_source *conf = r->next->sources[i];
     plan->change = CONF_HARD;
-    plan->old = source_named(r->bridge, conf->name);
+    plan->old = inst_source_named(r->bridge, conf->name);
     if (plan->old)
         plan->change = conf_diff_source(plan->old->conf, conf, &r->diff);
     else
@@ -56,7 +33,7 @@ static void plan_sink(struct reload *r, size_t i)
     bool queue = conf->ops->queue != NULL;
     plan->change = CONF_HARD;
     plan->timeout_ms = inst_timeout_ms(r->next, conf->name);
-    plan->old = sink_named(r->bridge, conf->name);
+    plan->old = inst_sink_named(r->bridge, conf->name);
     struct sink *back =
         queue && plan->old == NULL ? leave_queue_named(r->bridge, conf->name) : NULL;
     if (plan->old)
@@ -99,7 +76,7 @@ static void plan_route(struct reload *r, size_t i)
     size_t sink = sink_index(r->next, conf->to);
     bool queue = r->next->sinks[sink]->ops->queue != NULL;
     plan->change = CONF_HARD;
-    plan->old = route_named(r->bridge, conf->name);
+    plan->old = route_of_name(r->bridge, slice_of(conf->name));
     if (plan->old)
         plan->change = conf_diff_route(plan->old->conf, conf, &r->diff);
     else
@@ -159,21 +136,77 @@ void reload_plan(struct reload *r)
     note_gone(r);
 }
 
-/* --- what begins beside the others --- */
+/* --- what becomes of those that run --- */
 
-int reload_new_sink(struct reload *r, size_t i, struct err *err)
+struct source_plan *reload_plan_source(const struct reload *r, const struct source *src)
 {
-    struct sink *sink = inst_new_sink(r->bridge, r->next->sinks[i]);
-    if (r->bridge->started && inst_sink_start(sink, r->sinks[i].timeout_ms, err) < 0) {
-        inst_sink_free(sink);
-        return -1;
-    }
-    r->sinks[i].now = sink;
-    return 0;
+    for (size_t i = 0; i < r->next->source_count; i++)
+        if (r->sources[i].now == src)
+            return &r->sources[i];
+    return NULL;
+}
+
+struct sink_plan *reload_plan_sink(const struct reload *r, const struct sink *sink)
+{
+    for (size_t i = 0; i < r->next->sink_count; i++)
+        if (r->sinks[i].now == sink)
+            return &r->sinks[i];
+    return NULL;
+}
+
+struct route_plan *reload_plan_route(const struct reload *r, const struct route *route)
+{
+    for (size_t i = 0; i < r->next->route_count; i++)
+        if (r->routes[i].now == route)
+            return &r->routes[i];
+    return NULL;
+}
+
+/* --- what begins --- */
+
+bool reload_made_source(const struct source_plan *plan)
+{
+    return plan->now && plan->now != plan->old;
+}
+
+bool reload_made_sink(const struct sink_plan *plan)
+{
+    return plan->now && plan->now != plan->old && !plan->back;
+}
+
+bool reload_ends_first(const struct reload *r, const struct sink *sink)
+{
+    bool disturbs = sink->started && sink->ops->alone && sink->ops->alone(sink->self);
+    if (!disturbs || reload_plan_sink(r, sink))
+        return false;
+    for (size_t i = 0; i < r->next->sink_count; i++)
+        if (reload_made_sink(&r->sinks[i]) && r->sinks[i].now->ops == sink->ops)
+            return true;
+    return false;
+}
+
+static bool sink_waits(const struct reload *r, const struct sink *next)
+{
+    const struct bridge *bridge = r->bridge;
+    for (size_t i = 0; i < bridge->sink_count; i++)
+        if (bridge->sinks[i]->ops == next->ops && reload_ends_first(r, bridge->sinks[i]))
+            return true;
+    return false;
+}
+
+/* It may have the address, the group or the client id of one that ends, be that under the
+ * same name or not. */
+static bool sources_wait(const struct reload *r)
+{
+    const struct bridge *bridge = r->bridge;
+    for (size_t i = 0; i < bridge->source_count; i++)
+        if (reload_plan_source(r, bridge->sources[i]) == NULL)
+            return true;
+    return false;
 }
 
 /* It is held until the routes are there that take what it brings. */
-int reload_new_source(struct reload *r, size_t i, struct err *err)
+static int begin_source(struct reload *r, size_t i, struct err *err)
 {
     struct source *src = inst_new_source(r->bridge, r->next->sources[i]);
     src->aside = true;
@@ -186,22 +219,18 @@ int reload_new_source(struct reload *r, size_t i, struct err *err)
     return 0;
 }
 
-bool reload_must_wait(const struct sink_plan *plan)
+int reload_begin_parts(struct reload *r, bool all, struct err *err)
 {
-    const struct sink *old = plan->old;
-    return old && plan->now == NULL && old->started && old->ops->alone &&
-           old->ops->alone(old->self);
-}
-
-int reload_begin_new(struct reload *r, struct err *err)
-{
-    for (size_t i = 0; i < r->next->sink_count; i++)
-        if (r->sinks[i].now == NULL && !reload_must_wait(&r->sinks[i]) &&
-            reload_new_sink(r, i, err) < 0)
+    for (size_t i = 0; i < r->next->sink_count; i++) {
+        struct sink_plan *plan = &r->sinks[i];
+        if (r->bridge->started && reload_made_sink(plan) && !plan->now->started &&
+            (all || !sink_waits(r, plan->now)) &&
+            inst_sink_start(plan->now, plan->timeout_ms, err) < 0)
             return -1;
-    for (size_t i = 0; i < r->next->source_count; i++)
-        if (r->sources[i].now == NULL && r->sources[i].old == NULL &&
-            reload_new_source(r, i, err) < 0)
+    }
+    bool wait = !all && sources_wait(r);
+    for (size_t i = 0; !wait && i < r->next->source_count; i++)
+        if (r->sources[i].now == NULL && begin_source(r, i, err) < 0)
             return -1;
     return 0;
 }

@@ -27,51 +27,31 @@
         (b) = was_;                                                                      \
     } while (0)
 
-/* The place of a part in the list that owns it. */
-static struct conf_source **place_of_source(struct conf *conf,
-                                            const struct conf_source *part)
-{
-    for (size_t i = 0; i < conf->source_count; i++)
-        if (conf->sources[i] == part)
-            return &conf->sources[i];
-    must(!"a running source is of the configuration in use");
-    return NULL;
-}
-
-static struct conf_sink **place_of_sink(struct conf *conf, const struct conf_sink *part)
-{
-    for (size_t i = 0; i < conf->sink_count; i++)
-        if (conf->sinks[i] == part)
-            return &conf->sinks[i];
-    must(!"a running sink is of the configuration in use");
-    return NULL;
-}
-
-static struct conf_route **place_of_route(struct conf *conf,
-                                          const struct conf_route *part)
-{
-    for (size_t i = 0; i < conf->route_count; i++)
-        if (conf->routes[i] == part)
-            return &conf->routes[i];
-    must(!"a running route is of the configuration in use");
-    return NULL;
-}
+/* What runs and the part that it was made by have the same place in their lists. part:
+ * where that stands, in the configuration in use; new: what takes its place. */
 
 /* --- sources --- */
 
-static void keep_source(struct reload *r, size_t i)
+static void keep_source(struct source *src, struct conf_source **part,
+                        enum conf_change change, struct conf_source **new)
 {
-    struct source *src = r->sources[i].now;
-    struct conf_source **old = place_of_source(r->bridge->conf, src->conf);
-    struct conf_source **now = &r->next->sources[i];
-    if (r->sources[i].change == CONF_SAME) {
-        EXCHANGE(*old, *now);
+    if (change == CONF_SAME) {
+        EXCHANGE(*part, *new);
         return;
     }
-    EXCHANGE((*old)->self, (*now)->self);
-    EXCHANGE((*old)->name, (*now)->name);
-    src->conf = *now;
+    EXCHANGE((*part)->self, (*new)->self);
+    EXCHANGE((*part)->name, (*new)->name);
+    src->conf = *new;
     inst_set_compat(src);
+}
+
+/* All that was counted goes on. */
+static void succeed_source(struct source *src, const struct source *old)
+{
+    src->received += old->received;
+    src->unrouted += old->unrouted;
+    src->sessions_lost = old->sessions_lost;
+    src->rewinds = old->rewinds;
 }
 
 static void swap_sources(struct reload *r)
@@ -81,23 +61,21 @@ static void swap_sources(struct reload *r)
     struct source **sources = mem_alloc((count + 1) * sizeof(struct source *));
     for (size_t i = 0; i < count; i++) {
         sources[i] = r->sources[i].now;
-        if (sources[i] == r->sources[i].old)
-            keep_source(r, i);
-        else if (r->sources[i].old) {
-            sources[i]->received += r->sources[i].old->received;
-            sources[i]->unrouted += r->sources[i].old->unrouted;
-            sources[i]->sessions_lost = r->sources[i].old->sessions_lost;
-            sources[i]->rewinds = r->sources[i].old->rewinds;
-        }
+        if (r->sources[i].old && sources[i] != r->sources[i].old)
+            succeed_source(sources[i], r->sources[i].old);
         sources[i]->aside = false;
     }
     for (size_t i = 0; i < bridge->source_count; i++) {
         struct source *src = bridge->sources[i];
-        if (!reload_ends_source(r, src))
-            continue;
-        struct conf_source **old = place_of_source(bridge->conf, src->conf);
-        leave_source(src, *old);
-        *old = NULL;
+        struct conf_source **part = &bridge->conf->sources[i];
+        const struct source_plan *plan = reload_plan_source(r, src);
+        must(*part == src->conf);
+        if (plan) {
+            keep_source(src, part, plan->change, &r->next->sources[plan - r->sources]);
+        } else {
+            leave_source(src, *part);
+            *part = NULL;
+        }
     }
     free(bridge->sources);
     bridge->sources = sources;
@@ -107,32 +85,31 @@ static void swap_sources(struct reload *r)
 /* --- sinks --- */
 
 /* The rules of a queue are read where they stand, by its buckets too. */
-static void keep_sink(struct reload *r, size_t i)
+static void keep_sink(struct sink *sink, struct conf_sink **part, enum conf_change change,
+                      struct conf_sink **new)
 {
-    struct sink *sink = r->sinks[i].now;
-    struct conf_sink **now = &r->next->sinks[i];
-    if (r->sinks[i].back) {
-        opt_exchange(sink->ops->opts, sink->self, (*now)->self);
-        EXCHANGE(sink->owned->self, (*now)->self);
-        EXCHANGE(sink->owned->name, (*now)->name);
-        leave_sink_back(sink);
-        sink->coming = sink->stopping = sink->stopped = false;
-        sink->conf = *now;
+    if (change == CONF_SAME) {
+        EXCHANGE(*part, *new);
         return;
     }
-    struct conf_sink **old = place_of_sink(r->bridge->conf, sink->conf);
-    if (r->sinks[i].change == CONF_SAME) {
-        EXCHANGE(*old, *now);
-        return;
-    }
-    opt_exchange(sink->ops->opts, sink->self, (*now)->self);
-    EXCHANGE((*old)->self, (*now)->self);
-    EXCHANGE((*old)->name, (*now)->name);
-    sink->conf = *now;
+    opt_exchange(sink->ops->opts, sink->self, (*new)->self);
+    EXCHANGE((*part)->self, (*new)->self);
+    EXCHANGE((*part)->name, (*new)->name);
+    sink->conf = *new;
+}
+
+static void bring_sink_back(struct sink *sink, struct conf_sink *new)
+{
+    opt_exchange(sink->ops->opts, sink->self, new->self);
+    EXCHANGE(sink->owned->self, new->self);
+    EXCHANGE(sink->owned->name, new->name);
+    leave_sink_back(sink);
+    sink->coming = sink->stopping = sink->stopped = false;
+    sink->conf = new;
 }
 
 /* Its deliveries still count for the credit, and all that was counted goes on. */
-static void succeed(struct sink *sink, struct sink *old)
+static void succeed_sink(struct sink *sink, struct sink *old)
 {
     sink->before = old;
     sink->stats = old->stats;
@@ -146,19 +123,23 @@ static void swap_sinks(struct reload *r)
     struct sink **sinks = mem_alloc((count + 1) * sizeof(struct sink *));
     for (size_t i = 0; i < count; i++) {
         sinks[i] = r->sinks[i].now;
-        if (sinks[i] == r->sinks[i].old || r->sinks[i].back)
-            keep_sink(r, i);
-        else if (r->sinks[i].old)
-            succeed(sinks[i], r->sinks[i].old);
+        if (r->sinks[i].back)
+            bring_sink_back(sinks[i], r->next->sinks[i]);
+        else if (r->sinks[i].old && sinks[i] != r->sinks[i].old)
+            succeed_sink(sinks[i], r->sinks[i].old);
         sinks[i]->aside = false;
     }
     for (size_t i = 0; i < bridge->sink_count; i++) {
         struct sink *sink = bridge->sinks[i];
-        if (!reload_ends_sink(r, sink))
-            continue;
-        struct conf_sink **old = place_of_sink(bridge->conf, sink->conf);
-        leave_sink(sink, *old);
-        *old = NULL;
+        struct conf_sink **part = &bridge->conf->sinks[i];
+        const struct sink_plan *plan = reload_plan_sink(r, sink);
+        must(*part == sink->conf);
+        if (plan) {
+            keep_sink(sink, part, plan->change, &r->next->sinks[plan - r->sinks]);
+        } else {
+            leave_sink(sink, *part);
+            *part = NULL;
+        }
     }
     free(bridge->sinks);
     bridge->sinks = sinks;
@@ -167,33 +148,28 @@ static void swap_sinks(struct reload *r)
 
 /* --- routes --- */
 
-static struct sink *sink_of(const struct reload *r, const char *name)
+/* Even where nothing differs the sinks may be others. */
+static void keep_route(struct route *route, struct conf_route **part,
+                       const struct route_plan *plan, struct conf_route **new)
 {
-    for (size_t i = 0; name && i < r->bridge->sink_count; i++)
-        if (strcmp(r->bridge->sinks[i]->conf->name, name) == 0)
-            return r->bridge->sinks[i];
-    return NULL;
+    const struct bridge *bridge = route->bridge;
+    if (plan->change == CONF_SAME)
+        EXCHANGE(*part, *new);
+    else
+        EXCHANGE((*part)->name, (*new)->name);
+    struct sink *sink = inst_sink_named(bridge, (*new)->to);
+    struct sink *dead = inst_sink_named(bridge, (*new)->dead);
+    if (plan->change != CONF_SAME || sink != route->sink || dead != route->dead)
+        route_change(route, *new, sink, dead, plan->pace_anew);
 }
 
-/* Even where nothing differs the sinks may be others. */
-static void change_route(struct reload *r, size_t i)
+static void bring_route_back(struct route *route, bool pace_anew, struct conf_route *new)
 {
-    const struct route_plan *plan = &r->routes[i];
-    struct route *route = plan->now;
-    struct conf_route *conf = r->next->routes[i];
-    struct sink *sink = sink_of(r, conf->to), *dead = sink_of(r, conf->dead);
-    if (plan->back) {
-        EXCHANGE(route->owned->name, conf->name);
-        route_change(route, conf, sink, dead, plan->pace_anew);
-        leave_route_back(route);
-    } else if (plan->change == CONF_SAME) {
-        EXCHANGE(*place_of_route(r->bridge->conf, route->conf), r->next->routes[i]);
-        if (sink != route->sink || dead != route->dead)
-            route_change(route, route->conf, sink, dead, plan->pace_anew);
-    } else {
-        EXCHANGE((*place_of_route(r->bridge->conf, route->conf))->name, conf->name);
-        route_change(route, conf, sink, dead, plan->pace_anew);
-    }
+    const struct bridge *bridge = route->bridge;
+    EXCHANGE(route->owned->name, new->name);
+    route_change(route, new, inst_sink_named(bridge, new->to),
+                 inst_sink_named(bridge, new->dead), pace_anew);
+    leave_route_back(route);
 }
 
 static void swap_routes(struct reload *r)
@@ -203,18 +179,23 @@ static void swap_routes(struct reload *r)
     struct route **routes = mem_alloc((count + 1) * sizeof(struct route *));
     for (size_t i = 0; i < count; i++) {
         routes[i] = r->routes[i].now;
-        if (routes[i] == r->routes[i].old || r->routes[i].back)
-            change_route(r, i);
-        routes[i]->coming = routes[i]->aside = false;
+        if (r->routes[i].back)
+            bring_route_back(routes[i], r->routes[i].pace_anew, r->next->routes[i]);
     }
-    for (size_t i = 0; i < bridge->route_count; i++) {
+    for (size_t i = 0; i < bridge->conf->route_count; i++) { /* new ones stand behind */
         struct route *route = bridge->routes[i];
-        if (!reload_ends_route(r, route))
-            continue;
-        struct conf_route **old = place_of_route(bridge->conf, route->conf);
-        leave_route(route, *old);
-        *old = NULL;
+        struct conf_route **part = &bridge->conf->routes[i];
+        const struct route_plan *plan = reload_plan_route(r, route);
+        must(*part == route->conf);
+        if (plan) {
+            keep_route(route, part, plan, &r->next->routes[plan - r->routes]);
+        } else {
+            leave_route(route, *part);
+            *part = NULL;
+        }
     }
+    for (size_t i = 0; i < count; i++)
+        routes[i]->coming = routes[i]->aside = false;
     free(bridge->routes);
     bridge->routes = routes;
     bridge->route_count = count;

@@ -160,7 +160,9 @@ const struct clock *bucket_clock(const struct bucket *b);
 int64_t bucket_hold_us(const struct bucket *b);
 
 /* code: the letter of the script for this job (head of its file in lua/), or 0: the store
- * was closed, or the deadline passed, before Redis had answered. */
+ * was closed, or the deadline passed, before Redis had answered. The letter of a job that
+ * was stored or cancelled is a capital where the deadline passed before there were enough
+ * replicas of it. */
 typedef void change_cb(void *arg, char code);
 
 /* What belongs to Kafka in a change: lua/lib/ingest.lua carries each record out once. */

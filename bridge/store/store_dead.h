@@ -8,9 +8,9 @@
 #include "bridge/store/store.h"
 
 enum {
-    STORE_DEAD_MAX = 500,              /* to look at in one call */
-    STORE_DEAD_BYTES = 4 * 1024 * 1024 /* of records in one reply; one letter comes even
-                                        * if it is larger */
+    STORE_DEAD_MAX = 500,          /* to look at in one call */
+    STORE_DEAD_BYTES = 1024 * 1024 /* of records in one reply; one letter comes even
+                                    * if it is larger */
 };
 
 struct dead_ask {

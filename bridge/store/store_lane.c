@@ -5,6 +5,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/store/store_wait.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 
 #include <hiredis/hiredis.h>
@@ -149,8 +150,9 @@ void batch_expire(struct batch *batch, int64_t now_us)
             batch->codes[to++] = from < batch->code_count ? batch->codes[from] : 0;
             continue;
         }
+        char code = from < batch->code_count ? batch->codes[from] : 0;
         TAILQ_REMOVE(&batch->list, c, link);
-        answer(batch->lane, c, 0);
+        answer(batch->lane, c, strchr("sritce", code) ? (char)toupper(code) : 0);
     }
     batch->code_count = to;
 }

@@ -8,6 +8,7 @@
 #ifndef BRIDGE_STORE_LANE_H
 #define BRIDGE_STORE_LANE_H
 
+#include "bridge/base/hash.h"
 #include "bridge/base/log.h"
 #include "bridge/store/pacer.h"
 #include "bridge/store/store.h"
@@ -15,10 +16,7 @@
 #include "bridge/store/store_map.h"
 #include "bridge/store/store_node.h"
 
-/* The default's fall-through is not marked for clang. */
-#define HASH_FUNCTION HASH_FNV
 #include <sys/queue.h>
-#include <uthash.h>
 
 enum lane_kind {
     LANE_ENQUEUE,
@@ -160,7 +158,7 @@ bool batch_takes(struct batch *batch, struct change *c);
 void batch_answer(struct batch *batch, struct slice codes);
 /* Its outcome is unknown: its changes go back to their lane. */
 void batch_send_again(struct batch *batch);
-/* Answers 0 to those of its changes whose time is over, though they may be done. */
+/* Answers those of its changes whose time is over: they are done, but not safe. */
 void batch_expire(struct batch *batch, int64_t now_us);
 
 /* A question or a claim on its way. tell casts cb back to what it is and calls it once;

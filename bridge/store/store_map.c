@@ -12,6 +12,7 @@
 
 enum {
     REST_MS = 10 * 1000, /* between two questions when nothing is in doubt */
+    MOVES_MAX = 4,       /* of a slot that are believed between two maps */
     HOST_BYTES = 256
 };
 
@@ -19,11 +20,14 @@ struct map {
     struct store *store;
     struct redis *redis; /* the one that asks */
     struct redis_finder finder;
+    char host[HOST_BYTES]; /* of the node that is asked, as we know it */
     struct node *slot[REDIS_SLOTS];
-    unsigned covered;   /* slots with a master */
+    unsigned char moves[REDIS_SLOTS]; /* by MOVED, since the last map */
+    unsigned covered;                 /* slots with a master */
     unsigned turn;      /* of the finder, through the nodes and then the seeds */
     bool asking, doubt; /* an answer is awaited; ask at the next tick */
     bool down;          /* the node that was asked says that the cluster is */
+    bool nameless;      /* the last map has a master whose name is not announced */
     int64_t asked_ms;   /* monotonic */
     char trouble[120];
 };
@@ -84,6 +88,11 @@ bool map_moved(struct map *map, const char *text)
     map->doubt = true;
     if (node == NULL)
         return false;
+    if (node == map->slot[slot])
+        return true;
+    if (map->moves[slot] == MOVES_MAX)
+        return false;
+    map->moves[slot]++;
     give(map, slot, node);
     return true;
 }
@@ -123,25 +132,31 @@ static const char *text_at(const struct redisReply *r, size_t i)
                : "";
 }
 
-/* {FIRST, LAST, {HOST, PORT, ...} of the master, ...}. A host that is empty or "?" is not
- * known to the one that was asked. */
+/* {FIRST, LAST, {HOST, PORT, ...} of the master, ...}. A host that is empty or nil is the
+ * one that was asked: a lone node does not know its address. "?" is a name that is not
+ * announced. */
 static struct node *row_node(struct map *map, const struct redisReply *row,
                              unsigned *first, unsigned *last)
 {
-    char port[16];
+    char port[8];
     *first = *last = 0;
     if (row->type != REDIS_REPLY_ARRAY || row->elements < 3 ||
         row->element[2]->type != REDIS_REPLY_ARRAY || row->element[2]->elements < 2)
         return NULL;
     const struct redisReply *master = row->element[2];
     const char *host = text_at(master, 0);
+    if (*host == '\0')
+        host = map->host;
     long long from = row->element[0]->integer, to = row->element[1]->integer;
-    if (from < 0 || to < from || to >= REDIS_SLOTS || *host == '\0' ||
-        strcmp(host, "?") == 0)
+    long long number = master->element[1]->integer;
+    bool nameless = strcmp(host, "?") == 0;
+    map->nameless = map->nameless || nameless;
+    if (nameless || from < 0 || to < from || to >= REDIS_SLOTS || number <= 0 ||
+        number > UINT16_MAX)
         return NULL;
     *first = (unsigned)from;
     *last = (unsigned)to;
-    snprintf(port, sizeof(port), "%lld", (long long)master->element[1]->integer);
+    snprintf(port, sizeof(port), "%u", (unsigned)number);
     return node_at(map, host, port);
 }
 
@@ -161,6 +176,15 @@ static void drop_nodes(struct store *st)
     }
 }
 
+static const char *what_lacks(const struct map *map)
+{
+    if (map_is_whole(map))
+        return "";
+    return map->nameless ? "a master of the cluster tells no name: set its "
+                           "cluster-announce-hostname"
+                         : "the cluster has slots without a master";
+}
+
 static void on_slots(void *arg, const struct redisReply *reply)
 {
     struct map *map = arg;
@@ -168,6 +192,8 @@ static void on_slots(void *arg, const struct redisReply *reply)
     map->asking = false;
     if (reply == NULL || map->down || reply->type != REDIS_REPLY_ARRAY)
         return;
+    map->nameless = false;
+    memset(map->moves, 0, sizeof(map->moves));
     fresh = mem_alloc(REDIS_SLOTS * sizeof(struct node *));
     for (size_t i = 0; i < reply->elements; i++) {
         unsigned first, last;
@@ -178,8 +204,9 @@ static void on_slots(void *arg, const struct redisReply *reply)
     for (unsigned slot = 0; slot < REDIS_SLOTS; slot++)
         give(map, slot, fresh[slot]);
     free(fresh);
-    snprintf(map->trouble, sizeof(map->trouble), "%s",
-             map_is_whole(map) ? "" : "the cluster has slots without a master");
+    snprintf(map->trouble, sizeof(map->trouble), "%s", what_lacks(map));
+    if (*map->trouble)
+        log_limited(&map->store->complain, LOG_WARN, "redis", "%s", map->trouble);
     drop_nodes(map->store);
     if (!map->store->up)
         store_node_up(map->store);
@@ -247,6 +274,8 @@ static void find(void *self, struct redis *r)
     unsigned i = map->turn++ % n;
     const struct redis_place *place =
         i < st->node_count ? &st->nodes[i]->place : &url->places[i - st->node_count];
+    if (r == map->redis)
+        snprintf(map->host, sizeof(map->host), "%s", place->host);
     redis_found(r, place->host, place->port);
 }
 

@@ -4,7 +4,8 @@
  *
  * A connection of its own asks CLUSTER INFO and CLUSTER SLOTS of one node after another,
  * each second while something is in doubt, else every ten; a node that says that the
- * cluster is down is not believed. MOVED is believed at once. ASK is not followed: a
+ * cluster is down is not believed. MOVED is believed at once, but of one slot some times
+ * only between two maps: two nodes may name each other. ASK is not followed: a
  * script names a key that never exists (KEY_WHOLE), so that a node that is handing a slot
  * over refuses it as a whole (TRYAGAIN) instead of stopping it half way, and it waits.
  */
@@ -27,7 +28,8 @@ bool map_is_whole(const struct map *map);
 const char *map_trouble(const struct map *map);
 /* Something does not fit: it is asked again soon. */
 void map_doubt(struct map *map);
-/* "MOVED SLOT HOST:PORT" is noted. false: it is another text. */
+/* "MOVED SLOT HOST:PORT" is noted. false: it is another text, or the slot went to and fro
+ * too often; the next map tells. */
 bool map_moved(struct map *map, const char *text);
 /* "ASK SLOT HOST:PORT": the node that is named; NULL: another text. */
 struct node *map_asked(struct map *map, const char *text);

@@ -199,6 +199,7 @@ enum redis_error node_judge(struct node *node, const struct redisReply *reply,
                             enum script script)
 {
     struct store *st = node->store;
+    char text[160];
     if (reply == NULL)
         return REDIS_WAIT;
     enum redis_error e = redis_error(reply);
@@ -212,8 +213,12 @@ enum redis_error node_judge(struct node *node, const struct redisReply *reply,
             node->trouble[0] = '\0';
     } else if (e == REDIS_ELSEWHERE && st->map && map_moved(st->map, reply->str)) {
         /* sent again at once, to whom it said */
+    } else if (e == REDIS_ELSEWHERE) { /* only after a rest: two may name each other */
+        snprintf(text, sizeof(text), "%.120s: not followed at once", reply->str);
+        e = REDIS_MOVING;
+        judge_error(node, e, text, script);
     } else if (e != REDIS_NO_SCRIPT) {
-        judge_error(node, e == REDIS_ELSEWHERE ? REDIS_MOVING : e, reply->str, script);
+        judge_error(node, e, reply->str, script);
     } else if (node->state == NODE_UP) {
         log_limited(&st->complain, LOG_WARN, "redis",
                     "its scripts were flushed: loading them again");

@@ -4,7 +4,7 @@
  * line of its own. It has arrived when the kernel has it.
  *
  *   plugins = [ "/usr/local/lib/tarry/lines.so" ];
- *   sinks: { audit: { type = "lines"; file = "/var/log/orders.txt"; }; };
+ *   sinks: { audit: { type = "lines"; file = "/var/lib/tarry/orders.txt"; }; };
  */
 #include "bridge/plugin.h"
 

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/far_audit.lua - the far jobs of a bucket (lib/far.lua), as lua/audit.lua looks at them: first
--- the entries, slot by slot, then :where. Part of that script.
+-- :slots, then the entries, slot by slot, then :where. Part of that script.
 --
--- A cursor of entries is START.ORDINAL, one of :where w and that of HSCAN.
+-- A cursor of :slots is s, that of HSCAN, and what was seen so far; one of entries START.ORDINAL;
+-- one of :where w and that of HSCAN.
 local function slot_counts(start)
   local counts = redis.call('HMGET', key('slots'), start, start .. '<')
   return tonumber(counts[1] or 0), tonumber(counts[2] or 0)
@@ -84,28 +85,24 @@ local function look_at_where(from)
   return scan[1] == '0' and '0' or 'w' .. scan[1]
 end
 
-local function look_at_far()
-  if string.sub(cursor, 1, 1) == 'w' then
-    return look_at_where(string.sub(cursor, 2))
-  end
-  local start, ordinal = string.match(cursor, '^(%d+)%.(%d+)$')
-  start = tonumber(start) or far_first(base)
-  return start >= 0 and look_at_slot(start, tonumber(ordinal or 0)) or 'w0'
+local SLOTS_STEP = 1000 -- fields of :slots; of a hash with fewer HSCAN gives all at once
+
+-- This stays as it is only while no far job comes, goes or moves.
+local function far_state()
+  return string.format('%s %.0f %d', redis.call('HGET', key('sums'), 'stored') or 0, far_count(base),
+                       redis.call('ZCARD', key('far')))
 end
 
-local SLOTS_MAX = 1000 -- more take too long in one step: then '#' is believed
-
--- The jobs that the counts of all slots make; and each of these is one of :far.
-local function look_at_slots()
-  if redis.call('ZCARD', key('far')) > SLOTS_MAX then
-    return tonumber(redis.call('HGET', key('slots'), '#') or 0)
-  end
-  local rows, all, told = redis.call('HGETALL', key('slots')), 0, 0
+-- The counts of all slots make '#', and each of these is one of :far. Where they take several
+-- steps, the first is judged only if nothing came between these.
+local function look_at_slots(from, all, was)
+  local told, is = far_count(base), far_state()
+  local scan = redis.call('HSCAN', key('slots'), from, 'COUNT', SLOTS_STEP)
+  local rows = scan[2]
+  out[2] = #rows / 2
   for i = 1, #rows, 2 do
     local n, start, kind = tonumber(rows[i + 1]), string.match(rows[i], '^(%d*)[%d.]*(.?)$')
-    if kind == '#' then
-      told = n
-    else
+    if kind ~= '#' then
       all = all + (kind == '' and n or -n)
       if kind == '' and not score_of('far', start) then
         found('no-index', start)
@@ -115,11 +112,29 @@ local function look_at_slots()
       end
     end
   end
-  if all ~= told then
+  if scan[1] ~= '0' then
+    return string.format('s%s %.0f %s', scan[1], all, was or is)
+  end
+  if all ~= told and (was or is) == is then
     found('counts', string.format('far %.0f', told - all))
     if repair then
       redis.call('HSET', key('slots'), '#', all)
     end
   end
-  return all
+  local start = far_first(base)
+  return start >= 0 and string.format('%.0f.0', start) or 'w0'
+end
+
+local function look_at_far()
+  local kind, rest = string.sub(cursor, 1, 1), string.sub(cursor, 2)
+  if cursor == '0' then
+    return look_at_slots('0', 0)
+  elseif kind == 's' then
+    local from, all, was = string.match(rest, '^(%d+) (%-?%d+) (.*)$')
+    return look_at_slots(from, tonumber(all), was)
+  elseif kind == 'w' then
+    return look_at_where(rest)
+  end
+  local start, ordinal = string.match(cursor, '^(%d+)%.(%d+)$')
+  return look_at_slot(tonumber(start), tonumber(ordinal))
 end

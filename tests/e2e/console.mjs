@@ -3,16 +3,18 @@
 // has made the daemon and its jobs, and looks at what became of them. JSON: { url, chromium, modules,
 // shots, ...what the scenario needs }. Prints a line of JSON with what it saw; any fault is an exit of 1.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
 const [name, given] = process.argv.slice(2);
 const have = JSON.parse(given);
-const { chromium } = createRequire(have.modules + '/')('playwright-core');
+const modules = createRequire(have.modules + '/');
+const { chromium } = modules('playwright-core');
 const seen = {};
 
 let page, faults;
 
-async function open(browser, options = {}) {
+async function open(options = {}) {
   const context = await browser.newContext({ viewport: { width: 1360, height: 850 }, colorScheme: 'light', ...options });
   page = await context.newPage();
   page.setDefaultTimeout(15000);
@@ -46,6 +48,22 @@ const route = async (r) => {
 const rows = () => page.locator('.jobs .list tbody tr');
 const said = (pattern) => page.locator('.said').filter({ hasText: pattern }).waitFor();
 const toast = (pattern) => page.locator('.toast').filter({ hasText: pattern }).first().waitFor();
+
+// Faults of WCAG 2.2 AA that axe finds.
+async function legible(where) {
+  await page.evaluate(readFileSync(modules.resolve('axe-core/axe.min.js'), 'utf8'));
+  const found = await page.evaluate(() => axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
+  for (const rule of found.violations) {
+    faults.push(`${where}: ${rule.id}: ${rule.help}: ${rule.nodes.map((n) => `${n.target} ${n.failureSummary}`).join('; ')}`);
+  }
+}
+
+// innerWidth grows with what is too wide; the screen does not.
+const fits = async (what) => assert.equal(
+  await page.evaluate(() => document.documentElement.scrollWidth), page.viewportSize().width, `${what} is as wide as the screen`);
+
+// Says "ready" to the test, which does something now.
+const ready = (word = 'ready') => console.log(word);
 
 async function login(token) {
   await page.getByLabel('Token with the role admin').fill(token);
@@ -152,7 +170,7 @@ const scenarios = {
     await button('Move…').click();
     const box = page.getByRole('dialog');
     await box.getByRole('button', { name: 'Move' }).click();
-    await box.getByText('say either at=INSTANT or after=DURATION').waitFor();
+    await box.getByText('Say either after how long').waitFor();
     await box.getByLabel('After, from now').fill('5h');
     await shot('move');
     await box.getByRole('button', { name: 'Move' }).click();
@@ -177,20 +195,21 @@ const scenarios = {
     await said(new RegExp(`^${have.shown} shown`));
     await button('Replay these…').click();
     const box = page.getByRole('dialog');
-    await box.getByText(`${have.all} will be replayed`).waitFor();
+    await box.getByText(`${have.all} letters will be replayed`).waitFor();
+    await box.getByText('Those with id begins with a-.').waitFor();
     await shot('replay');
-    await box.getByRole('button', { name: 'Cancel' }).click();
+    await box.getByRole('button', { name: 'Back' }).click();
     await button('Replay these…').click();
-    await box.getByText(`${have.all} will be replayed`).waitFor();
+    await box.getByText(`${have.all} letters will be replayed`).waitFor();
     await box.getByRole('button', { name: 'Replay' }).click();
-    await toast(new RegExp(`${have.all} replayed`));
+    await toast(new RegExp(`${have.all} letters replayed`));
     await page.getByLabel('Id begins with').fill('');
     await page.keyboard.press('Enter');
     await said(/1 shown/);
     await button('Drop these…').click();
-    await box.getByText('1 will be dropped').waitFor();
+    await box.getByText('1 letter will be dropped').waitFor();
     await box.getByRole('button', { name: 'Drop' }).click();
-    await toast(/1 dropped/);
+    await toast(/1 letter dropped/);
     await said(/There are no dead letters/);
   },
 
@@ -243,13 +262,12 @@ const scenarios = {
   // Without a mouse: a route, a job, what it holds, and back.
   async keys() {
     await goto('/route/%'); // somebody's typing: no escape
-    await shows('No route % is known yet.');
+    await shows('There is no route %.');
     await page.locator('#health.good').waitFor();
     await goto('/');
     await page.locator('.routes tbody tr').first().waitFor();
     await page.keyboard.press('/');
     await page.keyboard.type('r');
-    await page.keyboard.press('Tab');
     await page.keyboard.press('Enter');
     await page.locator('.tabs').waitFor();
     await rows().nth(2).waitFor();
@@ -267,18 +285,204 @@ const scenarios = {
     await page.locator('[role=tab][aria-selected=true]', { hasText: 'In flight' }).waitFor();
   },
 
+  // The daemon ends or stands still, and comes back: what was asked for meanwhile comes by itself.
   async gone() {
-    await goto('/');
-    await page.locator('#health.good').waitFor();
-    console.log('ready'); // the daemon ends now, and comes back
-    await page.locator('#health.bad').filter({ hasText: 'does not answer' }).waitFor();
+    await route('r');
+    await rows().nth(0).waitFor();
+    ready();
+    await page.locator('#health.bad').filter({ hasText: 'does not answer' }).waitFor({ timeout: 20000 });
+    await button('Show').click();
+    if (have.answers) {
+      await said(have.answers);
+    }
     await shot('gone');
+    ready('told');
     await page.locator('#health.good').waitFor({ timeout: 30000 });
+    await rows().nth(0).waitFor();
+    assert.equal(await page.locator('main.stale').count(), 0);
+  },
+
+  // Its token is taken away while the page is open, with a dialog on it.
+  async revoked() {
+    await page.goto(have.url + '/console#/route/r');
+    await login(have.admin);
+    await rows().nth(0).waitFor();
+    await button('Pause').click();
+    await page.getByRole('dialog').waitFor();
+    ready();
+    await shows('The daemon does not know this token.');
+    assert.equal(await page.getByRole('dialog').count(), 0);
+    assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+    await login(have.later);
+    await rows().nth(0).waitFor();
+    assert.equal(await text('h1'), '‹r');
+  },
+
+  // What is open follows its job: another operator moves it, and it leaves.
+  async follows() {
+    await route('r');
+    await button('job').click();
+    await page.locator('.drawer pre').waitFor();
+    const due = await text('.drawer time');
+    ready();
+    await page.waitForFunction((was) => document.querySelector('.drawer time').innerText !== was
+                               && /in [3-5] h/.test(document.querySelector('.drawer time').innerText), due);
+    await button('Move…').focus();
+    ready('moved');
+    await page.locator('.drawer').getByText('It has left').waitFor();
+    assert.equal(await page.locator('.drawer .buttons').count(), 0);
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Close');
+    await page.locator('.drawer pre').waitFor();
+    await shot('left');
+  },
+
+  // Two have the same job in front of them; the other one is faster.
+  async faster() {
+    await route('r');
+    await button('one').click();
+    await button('Cancel job…').click();
+    await page.getByRole('dialog').waitFor();
+    ready(); // it is cancelled
+    await page.waitForTimeout(have.wait_ms);
+    await page.getByRole('button', { name: 'Cancel the job' }).click();
+    await toast(/one: no such job/);
+    await said(/1 shown, no more/);
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'two');
+    await button('two').click();
+    ready('next'); // it is delivered
+    await page.waitForTimeout(have.wait_ms);
+    await page.locator('.drawer').getByText('It has left').waitFor();
+    await page.getByRole('button', { name: 'Close' }).click();
+    await button('Show').click();
+    await said(/Nothing waits/);
+    await shot('empty');
+  },
+
+  // What is shown is what was asked for, also where somebody has begun to type something else.
+  async typing() {
+    await route('r');
+    await rows().nth(49).waitFor();
+    await page.getByLabel('Id begins with').fill('a-');
+    await button('Next ›').click();
+    await said(/^page 2, 10 shown, no more/);
+    assert.equal(await page.locator('.list tbody button', { hasText: 'b-' }).count(), 10);
+    await page.getByLabel('Id begins with').press('Enter');
+    await said(/^30 shown, no more/);
+    await page.getByLabel('Id begins with').fill('none-such');
+    await page.getByLabel('Id begins with').press('Enter');
+    await said(/^Nothing matches/);
+  },
+
+  async queue() {
+    await goto('/');
+    await page.getByRole('link', { name: 'q', exact: true }).click();
+    await rows().nth(2).waitFor();
+    assert.equal(await page.getByLabel('Queue').inputValue(), 'mails');
+    assert.equal(await page.getByRole('tab').count(), 2);
+    await shot('queue');
+    await button('m2').click();
+    await page.locator('.drawer').getByRole('button', { name: 'Run now' }).click();
+    await toast(/m2: due/);
+    await page.getByLabel('Queue').fill('');
+    await button('Show').click();
+    await said(/Name a queue/);
+  },
+
+  // 500 routes, two of them with names and targets as long as can be.
+  async many() {
+    await goto('/');
+    await page.locator('.routes tbody tr').nth(have.routes - 1).waitFor();
+    const places = () => page.$$eval('.routes thead th', (all) => all.map((th) => th.getBoundingClientRect().x));
+    const was = await places();
+    await page.waitForFunction(() => document.querySelector('.spark path').getAttribute('d').split('L').length > 3);
+    assert.deepEqual(await places(), was);
+    await fits('the list');
+    await shot('many');
+    await page.getByRole('button', { name: 'Waiting' }).click();
+    assert.equal(await page.locator('.routes tbody a').first().innerText(), have.fullest);
+    assert.equal(await page.locator('th[aria-sort]').innerText(), 'Waiting');
+    await page.getByRole('button', { name: 'Route', exact: true }).click();
+    assert.equal(await page.locator('.routes tbody a').first().innerText(), have.first);
+    await shot('many-sorted');
+    await page.keyboard.press('/');
+    await page.keyboard.type('long');
+    assert.equal(await page.locator('.routes tbody tr').count(), 2);
+    await shot('long');
+    seen.update_ms = await page.evaluate(async () => {
+      const taken = [];
+      new PerformanceObserver((list) => taken.push(...list.getEntries().map((e) => e.duration)))
+        .observe({ type: 'longtask' });
+      document.querySelector('input[type=search]').value = '';
+      await new Promise((resolve) => setTimeout(resolve, 8500));
+      return Math.max(0, ...taken);
+    });
+    await page.getByRole('link').filter({ hasText: /^long/ }).first().click();
+    await page.locator('.tabs').waitFor();
+    await rows().nth(0).waitFor();
+    await fits('a route');
+    await rows().nth(0).getByRole('button').click();
+    await page.locator('.drawer pre').waitFor();
+    await fits('a job');
+    await shot('long-route');
+  },
+
+  // Without motion for those who want none.
+  async still() {
+    await route('r');
+    await button('Pause').click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Pause' }).click();
+    await toast(/r is paused/);
+    assert.equal(await page.evaluate(() => getComputedStyle(document.querySelector('.toast')).animationName), 'none');
+    await button('Resume').click();
+    await button('Pause').waitFor();
+  },
+
+  // Every page, in one of the colours.
+  async legible() {
+    await page.goto(have.url + '/console');
+    await page.locator('.login').waitFor();
+    await legible('login');
+    await login('nothing');
+    await shows('does not know');
+    await legible('a login that is refused');
+    await login(have.admin);
+    await page.locator('.routes tbody tr').first().waitFor();
+    await page.locator('#health.good').waitFor();
+    await legible('routes');
+    await route('r');
+    await rows().nth(0).getByRole('button').click();
+    await page.locator('.drawer pre').waitFor();
+    await legible('a job');
+    await page.locator('.drawer').getByRole('button', { name: 'Cancel job…' }).click();
+    await legible('a dialog');
+    await page.getByRole('button', { name: 'Back' }).click();
+    await page.getByRole('tab', { name: 'Dead letters' }).click();
+    await rows().nth(0).getByRole('button').click();
+    await page.locator('.drawer pre').waitFor();
+    await legible('a dead letter');
+    await button('Close').click();
+    await button('Pause').click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Pause' }).click();
+    await toast(/paused/);
+    await legible('a route that is paused');
+    await goto('/status');
+    await button('Reload configuration').click();
+    await page.locator('.status pre').filter({ hasText: 'Generation' }).waitFor();
+    const was = await page.locator('.card').first().innerText();
+    await page.waitForFunction((before) => document.querySelector('.card').innerText !== before, was);
+    await legible('status');
+    ready();
+    await page.locator('#health.bad').waitFor();
+    await goto('/');
+    await legible('a daemon that is gone');
   },
 };
 
-// Looks like these are taken, too: scenarios whose context differs.
+// Scenarios whose context differs.
 const contexts = {
+  still: [{ reducedMotion: 'reduce' }, scenarios.still],
+  'legible-light': [{}, scenarios.legible],
+  'legible-dark': [{ colorScheme: 'dark' }, scenarios.legible],
   dark: [{ colorScheme: 'dark' }, async () => {
     await goto('/');
     await page.locator('.routes tbody tr').first().waitFor();
@@ -290,12 +494,10 @@ const contexts = {
     await page.waitForTimeout(4500);
     await shot('route-dark');
     assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
-    await button('Light').click();
+    await button('Light colours').click();
     assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), 'rgb(246, 247, 249)');
   }],
   phone: [{ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true }, async () => {
-    const fits = async (what) => assert.ok(
-      await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${what} is wider than the screen`);
     await goto('/');
     await page.locator('.routes tbody tr').first().waitFor();
     await page.waitForTimeout(2500);
@@ -321,7 +523,7 @@ const browser = await chromium.launch({ executablePath: have.chromium, args: ['-
 try {
   faults = [];
   const [options, run] = contexts[name] || [{}, scenarios[name]];
-  await open(browser, options);
+  await open(options);
   await run();
   assert.deepEqual(faults, []);
   console.log(JSON.stringify(seen));

@@ -8,6 +8,7 @@ import pytest
 
 from lib import collect, jobs, servers, tarry, verify, ways
 from lib.servers import wait_for
+from test_kafka_tombstone import Records
 
 COUNT = 8000
 
@@ -225,6 +226,42 @@ def test_an_instance_that_slept_through_the_change_stores_nothing_in_the_old_buc
     assert redis.hkeys("tarry:{main/0}:where") == [b"before"] and not redis.exists("tarry:{main/0}:pool")
     assert h.tarry.metric("tarry_buckets", age="new") == 4
     h.tarry.stop()
+
+
+def test_a_cancel_of_an_instance_that_slept_through_the_change_finds_the_job(bench):
+    h = Hook(bench, "buckets = 1;")
+    redis = h.redis.client()
+    redis.set("tarry:{main/0}:sealed", jobs.now_ms())
+    redis.hset("tarry:meta", "route:main", "2:4 1:1")
+    awake = h.another(h.body.replace("buckets = 1", "buckets = 4"))
+    assert h.add("a", "1h", daemon=awake)[0] == 201
+    assert h.tarry.metric("tarry_buckets", age="new") == 1, "else this shows nothing"
+    assert [h.cancel("a"), h.cancel("a")] == [200, 404]
+    assert h.tarry.metric("tarry_buckets", age="new") == 4
+    for daemon in (awake, h.tarry):
+        daemon.stop()
+
+
+@pytest.mark.slow
+def test_a_cancel_of_kafka_that_is_read_again_takes_no_later_job_of_its_id(bench):
+    """In the second in which the next generation is announced and this one not sealed yet."""
+    r = Records(bench, 'commit_lag = "1m"; kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };')
+    redis = next(kept for kept in bench.kept if isinstance(kept, servers.Redis)).client()
+    r.send(b"cancelled", delay_id="a", deliver_after="5s")
+    wait_for("it to be stored", lambda: r.metric("stored_total") == 1)
+    redis.hset("tarry:meta", "route:main", "2:4 1:1")
+    redis.publish("tarry:wake", "=#meta test")
+    wait_for("the next generation", lambda: r.tarry.metric("tarry_buckets", age="new") == 4)
+    r.producer.produce(r.topic_in, None, headers=[("delay-id", "a")])
+    r.send(b"later", delay_id="a", deliver_after="12s")
+    wait_for("both", lambda: (r.metric("cancelled_total"), r.metric("stored_total")) == (1, 2))
+    parts = [redis.hexists(f"tarry:{{main/0}}:{part}", "a") for part in ("pool", "where")]
+    assert any(parts), "too slow to be a test: the first generation was sealed"
+    r.tarry.kill()
+    r.tarry.start()
+    wait_for("both jobs to be read again", lambda: r.metric("duplicate_total", reason="read-again") >= 2)
+    assert [m.value() for m in r.receive(1)] == [b"later"]
+    r.tarry.stop()
 
 
 def test_before_redis_was_there_everything_is_answered_with_503(bench):

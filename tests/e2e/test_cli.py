@@ -67,6 +67,7 @@ def test_the_daemon_and_its_routes(place):
     assert place.run("routes", "--table").stdout.startswith("ROUTE ")
     code, text = place.on_terminal("status")
     assert code == 0 and re.search(r"^SINK +TYPE", cli.plain(text), re.M)
+    assert re.search(r"^started +\d\S* ago", cli.plain(text), re.M) and "_ms" not in cli.plain(text), text
     assert json.loads(place.on_terminal("status", "--json")[1])["ready"] is True
     done = place.run("routes", "nowhere")
     assert done.returncode == 1 and "nowhere" in done.stderr
@@ -139,6 +140,23 @@ def test_payloads_come_from_arguments_files_and_standard_input(place, tmp_path):
     assert done.returncode == 66 and "/nowhere/at/all" in done.stderr
 
 
+def test_a_payload_that_is_too_long_is_an_error_and_is_not_cut(place, tmp_path):
+    """No job may have 64 MiB, so nobody misses what is longer; its beginning must not go out as a whole."""
+    file = tmp_path / "payload"
+    with file.open("wb") as f:
+        f.truncate(64 * 1024 * 1024 + 1)  # it takes no room
+    done = place.run("send", "r", f"@{file}")
+    assert done.returncode == 66 and f"{file}: more than 64 MiB" in done.stderr, done
+    with file.open("rb") as f:
+        done = subprocess.run([BIN, "send", "r", "-"], stdin=f, capture_output=True, text=True, timeout=60,
+                              env=cli.environment(place.url))
+    assert done.returncode == 66 and "standard input: more than 64 MiB" in done.stderr, done
+    file.write_bytes(b"x" * (256 * 1024 + 1))
+    done = place.run("send", "r", f"@{file}")
+    assert done.returncode == 69 and "job_max" in done.stderr, done  # what the daemon says
+    assert place.tarry.metric("tarry_jobs_stored_total") == 0
+
+
 def test_explain_tells_all_and_does_nothing(place):
     before = place.tarry.metric("tarry_jobs_received_total", route="r")
     told = cli.one(place.run("explain", "r", "payload", "--after", "1h", "--id", "x", "--key", "k",
@@ -161,7 +179,7 @@ def test_explain_tells_all_and_does_nothing(place):
             assert told["outcome"] == "refused" and told["why"]
     assert cli.one(place.run("explain", "r", "--id", "x", "--header", "delay-op: cancel"))["outcome"] == "cancel"
     code, text = place.on_terminal("explain", "r", "payload", "--after", "1h")
-    assert code == 0 and re.search(r"^due_ms +in (59m|1h)", text, re.M)
+    assert code == 0 and re.search(r"^due +in (59m|1h)", text, re.M)
     assert re.search(r"^  delay-attempt +1$", text, re.M)
     assert place.run("explain", "r", "--source", "nobody").returncode == 1
     assert place.run("explain", "nowhere").returncode == 1
@@ -230,7 +248,7 @@ def test_a_tap_shows_what_happens(place):
         place.send("three", "--after", "1h")
         code, text = shown.result(20)
     assert code == 0
-    assert re.match(r"\d\d:\d\d:\d\d\.\d{3} received +three  due_ms=in (59m|1h)", text), text
+    assert re.match(r"\d\d:\d\d:\d\d\.\d{3} received +three  due=in (59m|1h)", text), text
 
 
 def test_a_tap_takes_whole_jobs_in_its_sample_and_tells_what_it_missed(place):
@@ -270,6 +288,21 @@ def test_a_tap_that_waits_hears_of_the_end(bench):
     place.tarry.stop()
     assert time.monotonic() - begun < 3
     assert child.wait(15) == 69 and "no daemon answers" in child.stderr.read()
+
+
+def test_taps_that_wait_are_answered_at_once_when_the_daemon_stops(bench):
+    place = Place(bench)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        taps = [pool.submit(place.tarry.ask, "GET", "/v1/admin/routes/r/tap?wait=30s", timeout_s=40)
+                for _ in range(8)]
+        time.sleep(0.5)
+        assert not any(tap.done() for tap in taps)
+        begun = time.monotonic()
+        place.tarry.stop()
+        assert time.monotonic() - begun < 2
+        for tap in taps:
+            status, _, body = tap.result(5)
+            assert (status, body["events"], body["missed"]) == (200, [], 0) and body["cursor"]
 
 
 WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "one of these words"),
@@ -322,6 +355,12 @@ def test_tokens(bench, tmp_path):
     assert cli.one(place.run("pause", "r", "--token-file", file))["state"] == "paused"
     done = place.run("status", "--token-file", tmp_path / "none")
     assert done.returncode == 64 and "none" in done.stderr
+    for text, why in (("t" * 4097, "longer than any token"), ("\n", "it is empty"), ("", "it is empty")):
+        file.write_text(text)
+        done = place.run("status", "--token-file", file)
+        assert done.returncode == 64 and f"{file}: {why}" in done.stderr, done
+    pipe = ["bash", "-c", f"exec {BIN} status --token-file <(echo the-token-of-the-boss)"]
+    assert subprocess.run(pipe, env=cli.environment(place.url), capture_output=True, timeout=60).returncode == 0
     assert place.run("status", TARRY_TOKEN="two words").returncode == 64
     assert place.run("ready").returncode == 0
     assert "the-token" not in place.tarry.log.read_text() and "boss" in place.tarry.log.read_text()

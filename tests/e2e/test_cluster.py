@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Redis Cluster: its buckets are on all masters."""
-import pytest
+import threading
+import time
 
-from lib import verify, ways
-from lib.rediscluster import Cluster
+import pytest
+import redis
+
+from lib import collect, verify, ways
+from lib.rediscluster import Cluster, Node
 from lib.sentinels import Certificates
+from lib.servers import wait_for
 
 
 @pytest.mark.slow
@@ -44,3 +49,85 @@ def test_tls_to_every_node_and_a_user_who_may_only_what_tarry_needs(bench):
     log = way.tarry.log.read_text()
     assert "NOPERM" not in log and "s3cret" not in log
     way.tarry.stop()
+
+
+class Lone(Node):
+    """A cluster of one node, which does not know its own address: nobody has met it."""
+
+    def __init__(self, bench, *options):
+        super().__init__(bench.folder, 0, options)
+        bench.keep(self).start()
+        self.client().execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+        self.url = f"redis+cluster://127.0.0.1:{self.port}"
+        wait_for("the cluster to be whole", lambda: Cluster.info(self).get("cluster_state") == "ok")
+
+
+def test_a_node_that_does_not_know_its_address_has_the_one_that_was_asked(bench):
+    node = Lone(bench)
+    assert b'' in node.client().execute_command("CLUSTER SLOTS")[0][2], "else this shows nothing"
+    way = ways.Way(bench, "http-http", redis=node)
+    batch = way.make_jobs(200, named=True, max_delay_ms=500)
+    way.send(batch, 1000)
+    verify.expect(verify.judge(batch, way.collector.wait(batch), way.keys))
+    way.tarry.stop()
+
+
+@pytest.mark.parametrize("options, why", [
+    (("--cluster-preferred-endpoint-type", "hostname"), "set its cluster-announce-hostname"),
+    (("--cluster-require-full-coverage", "no"), "the cluster has slots without a master")])
+def test_a_cluster_that_cannot_be_used_is_said_to_be_so(bench, options, why):
+    node = Lone(bench, *options)
+    if "full-coverage" in options[0]:
+        node.client().execute_command("CLUSTER DELSLOTS", 7)
+    hook = bench.keep(collect.FromHttp())
+    daemon = bench.tarry(node.url, f'''sinks: {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''')
+    daemon.spawn(daemon.argv())
+    wait_for("the log to say why", lambda: why in daemon.log.read_text(), 10)
+    assert not daemon.is_up()
+    daemon.stop()
+
+
+def errors(way, code):
+    return way.tarry.metric("tarry_redis_errors_total", code=code)
+
+
+@pytest.mark.slow
+def test_two_nodes_that_name_each_other_are_asked_now_and_then(bench):
+    cluster = Cluster(bench)
+    way = ways.Way(bench, "http-http", route="buckets = 1;", redis=cluster)
+    slot = cluster.nodes[0].client().execute_command("CLUSTER KEYSLOT", "tarry:{main/0}:pool")
+    owner = next(n for n in cluster.nodes if not moved(n, slot))
+    other = next(n for n in cluster.nodes if n is not owner)
+    for node in cluster.nodes:
+        assert node.client().execute_command("CLUSTER GETKEYSINSLOT", slot, 1) == []
+    owner.client().execute_command("CLUSTER SETSLOT", slot, "NODE", cluster.id_of(other))
+    assert moved(owner, slot).endswith(f":{other.port}") and moved(other, slot).endswith(f":{owner.port}")
+    adding = [threading.Thread(target=way.tarry.ask, args=("POST", "/v1/routes/main/jobs", "x",
+                                                           {"delay-id": f"j{n}"})) for n in range(3)]
+    before, cpu_s = errors(way, "elsewhere"), way.tarry.cpu_s()
+    for thread in adding:
+        thread.start()
+    time.sleep(3)
+    asked, cpu_s = errors(way, "elsewhere") - before, way.tarry.cpu_s() - cpu_s
+    verify.note(f"two nodes that name each other: {asked:.0f} answers and {cpu_s:.2f} s of CPU in 3 s")
+    assert 6 <= asked < 300, "several calls, each ten times a second"
+    assert "not followed at once" in way.tarry.log.read_text()
+    for node in (other, owner, *cluster.nodes):
+        node.client().execute_command("CLUSTER SETSLOT", slot, "NODE", cluster.id_of(other))
+    for thread in adding:
+        thread.join()
+    assert way.tarry.ask("POST", "/v1/routes/main/jobs", "x", {"delay-id": "last"})[0] == 201
+    wait_for("the jobs", lambda: b"last" in [a.header("delay-id") for a in way.collector.arrivals], 10)
+    way.tarry.stop()
+
+
+def moved(node, slot):
+    """What it says of a key of that slot that is not there; None: it has it."""
+    key = "tarry:{main/0}:nothing"
+    assert node.client().execute_command("CLUSTER KEYSLOT", key) == slot
+    try:
+        node.client().get(key)
+    except redis.exceptions.ResponseError as error:
+        return str(error)
+    return None

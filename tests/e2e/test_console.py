@@ -3,7 +3,9 @@
 of it. TARRY_SHOTS is where its pictures go (build/e2e/shots)."""
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -14,7 +16,7 @@ import pytest
 from lib.servers import BUILD, TOP, wait_for
 from test_admin_api import Yard, ids
 
-VERSION = "1.65.1"  # of playwright-core
+PACKAGES = {"playwright-core": "1.65.1", "axe-core": "4.14.1"}
 MODULES = BUILD / "playwright/node_modules"
 SHOTS = Path(os.environ.get("TARRY_SHOTS", BUILD / "e2e/shots"))
 ADMIN, PRODUCER = "admin-token-0123456789", "producer-token-0123456789"
@@ -26,16 +28,19 @@ def installed():
     missing = [c for c in ("chromium", "node", "npm") if not shutil.which(c)]
     if missing:
         return f"{' and '.join(missing)} missing: ./tests/install console"
-    package = MODULES / "playwright-core/package.json"
-    if package.exists() and json.loads(package.read_text())["version"] == VERSION:
+    def version(name):
+        package = MODULES / name / "package.json"
+        return json.loads(package.read_text())["version"] if package.exists() else None
+    if all(version(name) == wanted for name, wanted in PACKAGES.items()):
         return None
+    wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
     if os.environ.get("TARRY_NO_INSTALL"):
-        return f"playwright-core {VERSION} is not in {MODULES}, and nothing may be installed"
+        return f"{' and '.join(wanted)} are not in {MODULES}, and nothing may be installed"
     MODULES.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(["npm", "install", "--prefix", str(MODULES.parent), "--no-save", "--no-audit",
-                           "--no-fund", "--ignore-scripts", f"playwright-core@{VERSION}"],
+                           "--no-fund", "--ignore-scripts", *wanted],
                           capture_output=True, text=True, timeout=180)
-    return None if done.returncode == 0 else f"playwright-core can't be installed: {done.stderr.strip()[-300:]}"
+    return None if done.returncode == 0 else f"{wanted} can't be installed: {done.stderr.strip()[-300:]}"
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +71,13 @@ def browser():
 @pytest.fixture
 def yard(bench, browser):
     return Yard(bench)
+
+
+def be_admin(y):
+    """Asks with the token."""
+    ask = y.tarry.ask
+    y.tarry.ask = lambda method, path, body=None, headers=None, **more: ask(
+        method, path, body, {"Authorization": f"Bearer {ADMIN}", **(headers or {})}, **more)
 
 
 def bury(y, names):
@@ -176,13 +188,107 @@ def test_all_can_be_done_by_keys(yard, browser):
     assert browser(yard, "keys")["opened"] == "job-1"
 
 
-def test_a_daemon_that_is_gone_is_told_and_comes_back(yard, browser):
-    child = browser.begin(yard, "gone")
-    assert child.stdout.readline() == "ready\n", child.stderr.read()
-    yard.tarry.stop()
-    time.sleep(5)
-    yard.tarry.start()
+def heard(child, word="ready"):
+    """The page has come to where something is to happen."""
+    line = child.stdout.readline()
+    assert line == word + "\n", line + child.stderr.read()
+
+
+@pytest.mark.parametrize("how", ["ends", "stands still"])
+def test_a_daemon_that_is_gone_is_told_and_comes_back(yard, browser, how):
+    yard.put("waits")
+    child = browser.begin(yard, "gone", answers="The daemon does not answer" if how == "ends" else None)
+    heard(child)
+    yard.tarry.stop() if how == "ends" else yard.tarry.child.send_signal(signal.SIGSTOP)
+    heard(child, "told")
+    yard.tarry.start() if how == "ends" else yard.tarry.child.send_signal(signal.SIGCONT)
     browser.end(child)
+
+
+def test_a_token_that_is_taken_away_ends_in_the_login(bench, browser):
+    later = "another-token-0123456789"
+    y = Yard(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
+    be_admin(y)
+    y.put("waits")
+    child = browser.begin(y, "revoked", admin=ADMIN, later=later)
+    heard(child)
+    y.tarry.conf.write_text(y.tarry.conf.read_text().replace(ADMIN, later))
+    y.ask("POST", "reload")
+    browser.end(child)
+
+
+def test_what_is_open_follows_its_job(yard, browser):
+    yard.put("job", after="1h")
+    child = browser.begin(yard, "follows")
+    heard(child)
+    assert yard.ask("POST", "routes/r/jobs/job/move", after="5h")[0] == 200
+    heard(child, "moved")
+    assert yard.ask("POST", "routes/r/jobs/job/now")[0] == 200
+    browser.end(child)
+
+
+def test_another_operator_may_be_faster(yard, browser):
+    yard.put("one", after="1h")
+    yard.put("two", after="2h")
+    child = browser.begin(yard, "faster", wait_ms=1000)
+    heard(child)
+    assert yard.tarry.ask("DELETE", "/v1/routes/r/jobs/one")[0] == 200
+    heard(child, "next")
+    assert yard.ask("POST", "routes/r/jobs/two/now")[0] == 200
+    browser.end(child)
+
+
+def test_filters_count_when_they_are_asked_for(yard, browser):
+    for beginning in "ab":
+        yard.fill([f"{beginning}-{n:02}" for n in range(30)], "1h")
+    browser(yard, "typing")
+
+
+def test_the_jobs_of_a_queue(yard, browser):
+    for n in range(3):
+        yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": f"m{n}", "deliver-after": f"{n + 1}h"})
+    browser(yard, "queue")
+    status, _, body = yard.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=5s")
+    assert status == 200 and body["jobs"][0]["id"] == "m2", body
+
+
+def test_five_hundred_routes_and_names_as_long_as_can_be(bench, browser):
+    y = Yard(bench)
+    long = ["long" + letter * 60 for letter in "xy"]
+    names = [f"route{n:03}" for n in range(498)]
+    routes = "".join(f'{name}: {{ from = "http"; to = "hook"; match = "{name}"; }};\n' for name in names + long)
+    y.tarry.stop()
+    y.tarry.conf.write_text(y.tarry.conf.read_text().replace("routes: {", "routes: { " + routes))
+    y.tarry.start()
+    y.put("a", route="route321")
+    y.put("i" * 128, route=long[0], payload="p" * 5000, delay_key="k" * 200, **{"x" * 100: "v" * 1000})
+    seen = browser(y, "many", routes=503, fullest="route321", first="k")
+    print(f"500 routes: the longest task of an update takes {seen['update_ms']:.0f} ms")
+    assert seen["update_ms"] < 1000
+
+
+def test_nothing_moves_for_those_who_want_no_motion(yard, browser):
+    browser(yard, "still")
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_no_page_breaks_a_rule_of_wcag_that_axe_knows(bench, browser, colours):
+    y = Yard(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
+    be_admin(y)
+    bury(y, ["dead"])
+    y.put("waits", payload='{"order": 17}', delay_key="customer", x_note="hello")
+    child = browser.begin(y, f"legible-{colours}", admin=ADMIN)
+    heard(child)
+    y.tarry.stop()
+    browser.end(child)
+
+
+def test_it_knows_all_reasons(yard):
+    """Those that dead letters are looked for by."""
+    page = (TOP / "bridge/admin/console/dead.js").read_text()
+    listed = re.findall(r"'([a-z-]+)'", re.search(r"const REASONS = \[([^\]]*)\]", page)[1])
+    said = yard.tarry.ask("GET", "/v1/routes/r/dead?reason=none-such")[2]["message"]
+    assert sorted(listed) == sorted(said.split("there are:")[1].split())
 
 
 @pytest.mark.parametrize("scenario", ["dark", "phone"])

@@ -2,6 +2,7 @@
 """Pause, resume and drain of routes: in Redis, for all instances, over restarts."""
 import signal
 import subprocess
+import threading
 import time
 
 import paho.mqtt.client as mqtt
@@ -9,7 +10,7 @@ import pytest
 
 from lib import cli, collect
 from lib.servers import wait_for
-from lib.tarry import BIN
+from lib.tarry import BIN, Tarry
 
 
 class Yard:
@@ -152,6 +153,45 @@ def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
     assert waits.wait(40) == 0
 
 
+class Posting(threading.Thread):
+    """Jobs that are due at once, one after the other; answers: (when, status) of each."""
+
+    def __init__(self, yard, tarry):
+        super().__init__(daemon=True)
+        self.yard, self.tarry, self.answers, self.over = yard, tarry, [], False
+        self.start()
+
+    def run(self):
+        while not self.over:
+            status = self.yard.post(f"p{len(self.answers)}", tarry=self.tarry)[0]
+            self.answers.append((time.monotonic(), status))
+            time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
+    """One that may not subscribe finds it by itself, within ten seconds; until then it takes jobs."""
+    import redis
+    redis.Redis(unix_socket_path=yard.redis.url.partition("unix://")[2]).execute_command(
+        "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "+@all", "resetchannels")
+    deaf = yard.bench.keep(Tarry(yard.bench.folder / "deaf", yard.redis.url.replace("unix://", "unix://deaf:pw@"),
+                                 yard.body)).start()
+    wait_for("both", lambda: yard.tarry.metric("tarry_instances") == 2)
+    posting = Posting(yard, deaf)
+    wait_for("some jobs", lambda: len(posting.answers) > 5)
+    begun = time.monotonic()
+    done = yard.run("drain", "r", "--wait")
+    ended = time.monotonic()
+    assert done.returncode == 0 and ended - begun < 25
+    time.sleep(0.5)
+    posting.over = True
+    posting.join()
+    assert [s for at, s in posting.answers if begun + 0.5 < at < ended].count(201) > 5, "or this has shown nothing"
+    assert {s for at, s in posting.answers if at > ended} == {503}
+    assert yard.tarry.metric("tarry_jobs_pending", route="r") == 0
+    deaf.stop()
+
+
 def test_a_cancel_is_still_taken_while_a_route_drains(yard):
     yard.post("a", after="1h")
     yard.run("drain", "r")
@@ -160,9 +200,7 @@ def test_a_cancel_is_still_taken_while_a_route_drains(yard):
     assert yard.post("a", after="1h")[0] == 201
 
 
-def test_a_route_to_a_queue_drains_but_is_not_paused(yard):
-    done = yard.run("pause", "mails")
-    assert done.returncode == 1 and "consumers pull" in done.stderr
+def test_a_route_to_a_queue_drains(yard):
     assert yard.run("drain", "mails").returncode == 0
     assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", b"x")[0] == 503
     yard.run("resume", "mails")

@@ -204,6 +204,20 @@ def test_another_instance_moves_what_the_first_one_stored(bench):
     other.stop()
 
 
+def test_who_dies_has_told_the_others_of_the_slot_that_it_began(bench):
+    """Their next look would come too late, where the horizon is short."""
+    w = World(bench)
+    both = [w.tarry, w.another(name="other")]
+    wait_for("both to know each other", lambda: all(d.metric("tarry_instances") == 2 for d in both))
+    owner, = [d for d in both if d.metric("tarry_buckets_owned") == 1]
+    dying, = [d for d in both if d is not owner]
+    assert w.add("a", "4500ms", tarry=dying)[0] == 201
+    dying.kill()
+    w.expect(["a"])  # a scrape would tell the owner
+    w.nothing_is_left()
+    owner.stop()
+
+
 @pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster", reason="one user of one Redis")
 def test_a_move_that_is_refused_is_tried_again_soon(bench):
     w = World(bench, horizon="6s")  # so that the next count of the bucket would be too late

@@ -141,6 +141,146 @@ def test_a_page_of_another_site_changes_nothing(bench):
     daemon.stop()
 
 
+def test_a_page_of_another_site_is_known_by_its_origin_where_the_browser_says_no_more(bench):
+    """Without TLS browsers send no Sec-Fetch-Site, but to this machine."""
+    daemon = bench.tarry(bench.redis().url, PARTS).start()
+    daemon.stop()
+    text = daemon.conf.read_text().replace("http: {", 'http: { hosts = [ "tarry.example" ];', 1)
+    daemon.conf.write_text(text)
+    daemon.start()
+
+    def status(origin, host=None, method="POST", **more):
+        headers = {"Origin": origin, **({"Host": host} if host else {}), **more}
+        return ask(daemon.port, method, ASKS["produce"][1] if method == "POST" else "/metrics", headers,
+                   body=b"x" if method == "POST" else None)[0]
+
+    own = f"127.0.0.1:{daemon.port}"
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:1", "http://127.0.0.1", "evil", "",
+                   f"http://{own}.evil.example"):
+        assert status(origin) == 403, origin
+        assert status(origin, method="GET") == 200, origin  # which it can't read
+    assert status(f"http://{own}") == 201 and status("http://TARRY:80", "tarry:80") == 201
+    assert status("https://tarry.example") == 201  # a proxy's, which has put our address into Host
+    assert status("http://evil.example", **{"Sec-Fetch-Site": "same-origin"}) == 201  # it has looked closer
+    assert status(f"http://{own}", **{"Sec-Fetch-Site": "cross-site"}) == 403
+    daemon.stop()
+
+
+APIS = {  # what a page could have a browser send without being asked first
+    "later": [("POST", "/create"), ("GET", "/delete"), ("GET", "/nothing")],
+    "delayqueue": [("POST", "/push"), ("GET", "/delete"), ("POST", "/nothing")],
+    "lmstfy": [("POST", "/api/ns/q?token=x"), ("GET", "/api/ns/q"), ("GET", "/nothing")],
+    "camellia": [("POST", "/camellia/delayQueue/sendMsg"), ("GET", "/camellia/health/offline"),
+                 ("GET", "/nothing")]}
+
+
+def api_daemon(bench, api, options=""):
+    port, admin = free_port(), free_port()
+    more = f'admin_listen = "127.0.0.1:{admin}";' if api == "lmstfy" else ""
+    to = "hook" if api == "later" else "mails"
+    daemon = bench.tarry(bench.redis().url, f'''
+        sources: {{ api: {{ type = "{api}"; listen = "127.0.0.1:{port}"; {more} {options} }}; }};
+        sinks:  {{ hook: {{ type = "http"; url = "http://127.0.0.1:9/"; }};
+                   mails: {{ type = "queue"; global_ids = true; }}; }};
+        routes: {{ r: {{ from = "api"; to = "{to}"; }}; }};''').start()
+    return daemon, [port] + [admin] * (api == "lmstfy")
+
+
+def refused(daemon, reason):
+    return daemon.metric("tarry_http_refused_total", reason=reason)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_page_of_another_site_asks_nothing_of_the_compatible_apis(bench, api):
+    daemon, ports = api_daemon(bench, api)
+    asks = [(port, *a) for port in ports for a in (APIS[api] if port == ports[0] else [("POST", "/token/ns")])]
+    for n, (port, method, path) in enumerate(asks):
+        ask(port, method, path, {"Sec-Fetch-Site": "cross-site"})
+        ask(port, method, path, {"Origin": "http://evil.example"})
+        assert refused(daemon, "other-site") == 2 * n + 2, path
+        ask(port, method, path)  # who is no browser
+    assert refused(daemon, "other-site") == 2 * len(asks)
+    daemon.stop()
+
+
+# ------------------------------------------------------------------------------ names
+
+OTHER_NAMES = ["evil.example", "evil.example:7700", "EVIL.example.", "127.0.0.1.evil.example", "a.b.",
+               "localhost.evil.example", "127.0.0.1.evil", "evil.localhost.example", "x..", "xn--e1a.xn--p1ai"]
+OWN_NAMES = ["127.0.0.1", "127.0.0.1:1", "127.9.9.9:7700", "10.1.2.3", "[::1]:7700", "[::ffff:127.0.0.1]",
+             "localhost", "LocalHost:9", "localhost.", "tarry.localhost:80", "tarry", "x:1", ""]
+
+
+@pytest.mark.smoke
+def test_a_page_whose_name_has_come_to_lead_here_gets_nothing(bench):
+    """DNS rebinding: the browser takes this listener for the page's own site, and says so in Host."""
+    port = free_port()
+    daemon = bench.tarry(bench.redis().url, f'admin: {{ listen = "127.0.0.1:{port}"; }};{PARTS}').start()
+    for name in OTHER_NAMES:
+        for at, path in ((daemon.port, "/livez"), (port, "/metrics"), (port, "/console"), (port, "/nothing")):
+            status, _, body = ask(at, "GET", path, {"Host": name})
+            assert (status, json.loads(body)["error"]) == (421, "other-host"), (name, path)
+        assert ask(daemon.port, *ASKS["produce"], {"Host": name}, body=b"x")[0] == 421
+    for name in OWN_NAMES:
+        assert ask(port, "GET", "/metrics", {"Host": name})[0] == 200, name
+        assert ask(daemon.port, *ASKS["produce"], {"Host": name}, body=b"x")[0] == 201, name
+    assert send_raw(port, b"GET /livez HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
+    metrics = ask(port, "GET", "/metrics")[2].decode()
+    assert f'tarry_http_refused_total{{reason="other-host"}} {5 * len(OTHER_NAMES)}' in metrics
+    daemon.stop()
+    assert "by the name evil.example" in daemon.log.read_text()
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_the_compatible_apis_are_asked_by_names_of_this_host_too(bench, api):
+    daemon, ports = api_daemon(bench, api, 'hosts = [ "jobs.example" ];')
+    for port in ports[:1]:
+        for name, is_own in (("evil.example", False), ("jobs.example:80", True), ("127.0.0.1", True)):
+            before = refused(daemon, "other-host")
+            for method, path in APIS[api]:
+                ask(port, method, path, {"Host": name})
+            assert refused(daemon, "other-host") - before == (0 if is_own else len(APIS[api])), name
+    if api == "lmstfy":
+        assert ask(ports[1], "GET", "/info", {"Host": "jobs.example"})[0] == 421  # it has admin_hosts
+    daemon.stop()
+
+
+def test_names_count_where_nobody_shows_who_he_is_or_where_some_are_listed(bench, authority):
+    def status(options, name, body="", **more):
+        daemon = (tls_daemon(bench, options, body) if more else
+                  bench.tarry(bench.redis().url, body + PARTS))
+        if not more:
+            daemon.conf.write_text(daemon.conf.read_text().replace("http: {", f"http: {{ {options}", 1))
+            daemon.start()
+        got = [ask(daemon.port, "GET", "/livez", {"Host": n}, **more)[0] for n in (name, "evil.example")]
+        daemon.stop()
+        return got
+    assert status(tls(authority.issue("tarry")), "a.example", context=authority.trusting()) == [200, 200]
+    assert status('hosts = "*";', "a.example") == [200, 200]
+    assert status('hosts = [ "A.example", "b.example" ];', "a.Example:80") == [200, 421]
+    assert status("", "a.example", tokens()) == [200, 200]
+    assert status('hosts = "a.example";', "a.example", tokens()) == [200, 421]
+
+
+def test_names_are_renewed_by_a_reload(bench):
+    daemon = bench.tarry(bench.redis().url, PARTS).start()
+
+    def status():
+        return ask(daemon.port, "GET", "/livez", {"Host": "a.example"})[0]
+    text = daemon.conf.read_text()
+    for options, wanted in (('hosts = [ "b.example", "a.example" ];', 200), ("", 421), ('hosts = "*";', 200)):
+        daemon.conf.write_text(text.replace("http: {", f"http: {{ {options}", 1))
+        daemon.child.send_signal(signal.SIGHUP)
+        wait_for("the new names", lambda wanted=wanted: status() == wanted)
+    daemon.stop()
+
+
+@pytest.mark.parametrize("name", ["a.example:80", "https://a.example", "*.example", "a b"])
+def test_a_name_that_can_be_none_is_refused(tmp_path, name):
+    done = check(tmp_path, f'admin: {{ hosts = [ "fine.example", "{name}" ]; }};')
+    assert done.returncode == 78 and f'admin.hosts: "{name}" is no name' in done.stderr, done.stderr
+
+
 def test_a_body_is_not_read_for_who_may_not_send_it(bench):
     daemon = bench.tarry(bench.redis().url, tokens() + PARTS).start()
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=10) as s:

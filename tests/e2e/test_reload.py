@@ -1,71 +1,20 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Another configuration while the daemon runs: what is the same is not touched, what differs takes
-effect, what can't is refused whole with every reason, and the one in use goes on."""
-import signal
+effect. What is refused: test_reload_refused.py; what else may happen meanwhile:
+test_reload_meanwhile.py; under load: test_reload_load.py."""
+import http.client
 import socket
 import time
 
 import pytest
 
 from lib import collect, load, verify, ways
+from lib.reloads import Reloaded, hook, hooked  # noqa: F401 fixtures
 from lib.servers import free_port, wait_for
-
-
-class Reloaded:
-    """A daemon, its file, and the word to read it again."""
-
-    def __init__(self, bench, redis, body, **more):
-        self.tarry = bench.tarry(redis.url, body, **more)
-        self.head = self.tarry.conf.read_text()[:-len(body) - 1]
-        self.tarry.start()
-        self.generation = 1
-
-    def write(self, body, head=None):
-        self.tarry.conf.write_text(f"{self.head if head is None else head}{body}\n")
-
-    def ask(self):
-        status, _, answer = self.tarry.ask("POST", "/v1/admin/reload", timeout_s=60)
-        return status, answer
-
-    def to(self, body, head=None):
-        """It takes this, and says what is another."""
-        self.write(body, head)
-        status, answer = self.ask()
-        assert status == 200, answer
-        self.generation += 1
-        assert answer["generation"] == self.generation
-        return answer["changed"]
-
-    def refuses(self, body, head=None):
-        """It does not take this; the errors."""
-        self.write(body, head)
-        status, answer = self.ask()
-        assert (status, answer["error"]) == (422, "bad-configuration"), answer
-        assert answer["generation"] == self.generation
-        return answer["errors"]
-
-    def log(self):
-        return self.tarry.log.read_text()
-
-    def post(self, payload, route="r", headers=None):
-        status, _, answer = self.tarry.ask("POST", f"/v1/routes/{route}/jobs", payload, headers)
-        assert status == 201, answer
-        return answer["id"]
-
-
-def hooked(hook, route="", sink="", more_routes="", more_sinks="", sources=""):
-    return (f'sources: {{ {sources} }};\n'
-            f'sinks: {{ hook: {{ type = "http"; url = "{hook.url}"; {sink} }}; {more_sinks} }};\n'
-            f'routes: {{ r: {{ from = "http"; to = "hook"; {route} }}; {more_routes} }};')
 
 
 def expect(batch, collector, keys=True):
     verify.expect(verify.judge(batch, collector.wait(batch), keys))
-
-
-@pytest.fixture
-def hook(bench):
-    return bench.keep(collect.FromHttp())
 
 
 @pytest.mark.smoke
@@ -337,181 +286,6 @@ def test_a_question_about_a_queue_outlives_its_route(bench, hook):
     d.tarry.stop()
 
 
-REFUSED = [
-    ("a syntax error", "routes: { r: { from = ;", ["tarry.conf:5: syntax error"]),
-    ("every mistake", '''sinks: { hook: { type = "http"; url = "http://127.0.0.1:1"; timoeut = "1s"; }; };
-routes: { r: { from = "http"; to = "hoook"; delay = "soon"; }; };''',
-     ["tarry.conf:5: sinks.hook has no option \"timoeut\"",
-      "tarry.conf:6: routes.r.delay: \"soon\"",
-      "tarry.conf:6: routes.r.to: there is no sink \"hoook\""]),
-    ("a secret that is not there",
-     'sinks: { hook: { type = "http"; url = "${file:none.txt}"; }; };\n'
-     'routes: { r: { from = "http"; to = "hook"; }; };', ["none.txt"]),
-]
-
-
-def test_what_is_wrong_is_refused_whole_with_every_reason(bench, hook):
-    d = Reloaded(bench, bench.redis(), hooked(hook))
-    for what, body, wanted in REFUSED:
-        errors = d.refuses(body)
-        assert len(errors) >= len(wanted), (what, errors)
-        for part, line in zip(wanted, errors):
-            assert part in line and str(d.tarry.conf) in line, (what, errors)
-        for line in errors:
-            assert line in d.log().replace("\\", ""), what
-        d.post(what)
-    d.tarry.conf.unlink()
-    assert d.ask()[1]["errors"] == [f"{d.tarry.conf}: cannot read it: No such file or directory"]
-    hook.wait_count(len(REFUSED))
-    assert d.tarry.metric("tarry_config_last_reload_successful") == 0
-    assert d.tarry.metric("tarry_config_reloads_total", result="refused") == len(REFUSED) + 1
-    assert d.tarry.metric("tarry_config_generation") == 1
-    d.to(hooked(hook))
-    assert d.tarry.metric("tarry_config_last_reload_successful") == 1
-    assert d.tarry.metric("tarry_config_reloads_total", result="ok") == 1
-    assert abs(d.tarry.metric("tarry_config_last_reload_success_timestamp_seconds")
-               - time.time()) < 5
-    d.tarry.stop()
-
-
-def test_what_needs_a_restart_is_named_and_nothing_of_it_is_done(bench, hook):
-    redis = bench.redis()
-    d = Reloaded(bench, redis, hooked(hook, "delay = \"1ms\";"))
-    d.post("in")
-    port = free_port()
-    head = d.head.replace(f'url = "{redis.url}";', f'url = "{redis.url}"; prefix = "other"; '
-                          'command_timeout = "9s";')
-    head = head.replace(f"127.0.0.1:{d.tarry.port}", f"127.0.0.1:{port}")
-    head = head.replace("daemon: {", "daemon: { batch_max = 10; log = \"debug\";")
-    pool = f'pools: {{ further: {{ url = "{redis.url}"; prefix = "p"; }}; }};\n'
-    errors = d.refuses(pool + hooked(hook, "delay = \"2ms\";"), head)
-    for option in ("redis.prefix", "redis.command_timeout", "http.listen", "daemon.batch_max",
-                   "pools.further"):
-        assert [e for e in errors if f": {option} " in e and "needs a restart" in e], errors
-    assert len(errors) == 5, errors
-    assert "level=debug" not in d.log(), "no part of it counts"
-    d.post("still")
-    hook.wait_count(2)
-    before = d.log().count("is in use (")
-    changed = d.to(hooked(hook), d.head.replace("daemon: {", "daemon: { log = \"error\"; job_max = "
-                                               "\"1KiB\";"))
-    assert sorted(changed) == ["daemon.job_max", "daemon.log", "routes.r.delay"]
-    assert d.tarry.ask("POST", "/v1/routes/r/jobs", "x" * 2000)[0] == 413
-    d.to(hooked(hook))
-    assert d.log().count("is in use (") == before + 1, "only the second is said: log counts"
-    d.tarry.stop()
-
-
-def test_what_cannot_begin_is_undone_and_the_old_ones_go_on(bench, hook):
-    """A listener whose port is taken: one that is new, and one that takes the place of another."""
-    ports = [free_port() for _ in range(2)]
-    taken = socket.create_server(("127.0.0.1", 0))
-    number = taken.getsockname()[1]
-
-    def body(*listeners, url=hook.url, receive=""):
-        parts = " ".join(f'd{i}: {{ type = "delayqueue"; listen = "127.0.0.1:{port}"; }};'
-                         for i, port in enumerate(listeners))
-        names = ", ".join(f'"d{i}"' for i in range(len(listeners)))
-        return (f'sources: {{ {parts} }};\nsinks: {{ hook: {{ type = "http"; url = "{url}"; }}; '
-                f'q: {{ type = "queue"; }}; }};\nroutes: {{ r: {{ from = "http"; to = "hook"; }};\n'
-                + (f'q: {{ from = [ {names} ]; to = "q"; }};' if names else "") + " };")
-    d = Reloaded(bench, bench.redis(), body(ports[0]))
-
-    def serves(port):
-        try:
-            with socket.create_connection(("127.0.0.1", port), 2) as s:
-                s.sendall(b"POST /push HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
-                return b"HTTP/1.1" in s.recv(100)
-        except OSError:
-            return False
-    assert serves(ports[0])
-    errors = d.refuses(body(ports[0], number))
-    assert "in use" in errors[0] and "d1" in errors[0], errors
-    errors = d.refuses(body(number, ports[1], url=hook.url + "/else"))
-    assert "in use" in errors[0] and "d0" in errors[0], errors
-    wait_for("the old listener", lambda: serves(ports[0]))
-    assert not serves(ports[1])
-    d.post("the old sink")
-    assert hook.wait_count(1)[0].topic == "/hook"
-    taken.close()
-    d.to(body(number, ports[1], url=hook.url + "/else"))
-    assert serves(number) and serves(ports[1]) and not serves(ports[0])
-    d.post("the new sink")
-    assert hook.wait_count(2)[1].topic == "/hook/else"
-    d.to(body())
-    wait_for("the listeners to go", lambda: not serves(number) and not serves(ports[1]))
-    d.tarry.stop()
-
-
-def test_a_storm_of_signals_under_load_ends_with_the_last_file(bench, hook):
-    d = Reloaded(bench, bench.redis(), hooked(hook))
-    batch = ways.jobs.many(1500, max_delay_ms=1500)
-    sending = ways.Sending(lambda: load.http(d.tarry.port, "r", batch, 800))
-    for i in range(150):
-        d.write(hooked(hook, f'topic = "{hook.url}/{i}"; dead = "d{i % 2}";',
-                       more_sinks=f'd{i % 2}: {{ type = "http"; url = "{hook.url}"; }};'))
-        d.tarry.child.send_signal(signal.SIGHUP)
-        time.sleep(0.01)
-    sending.join()
-    expect(batch, hook)
-    d.generation = int(d.tarry.metric("tarry_config_generation"))
-    verify.note(f"150 signals, {d.generation - 1} reloads")
-    assert d.generation > 2
-    assert d.to(hooked(hook, f'topic = "{hook.url}/149"; dead = "d1";',
-                       more_sinks=f'd1: {{ type = "http"; url = "{hook.url}"; }};')) == []
-    d.tarry.stop()
-
-
-def test_a_reload_while_redis_is_away_counts_at_once_and_loses_nothing(bench, hook):
-    redis = bench.redis("always")
-    d = Reloaded(bench, redis, hooked(hook))
-    for i in range(5):
-        d.post(f"before {i}", headers={"deliver-after": "3s"})
-    redis.stop(signal.SIGKILL)
-    wait_for("it to be missed", lambda: d.tarry.ask("GET", "/readyz")[0] == 503)
-    d.to(hooked(hook, f'topic = "{hook.url}/new";', more_routes='s: { from = "http"; to = "hook"; };'))
-    assert d.tarry.ask("POST", "/v1/routes/s/jobs", "x")[0] == 503
-    d.refuses(hooked(hook, "nonsense = 1;"))
-    redis.start()
-    wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200, 30)
-    d.post("of the new route", "s")
-    hook.wait_count(6)
-    assert sorted(a.topic for a in hook.arrivals) == ["/hook"] + 5 * ["/hook/new"]
-    d.tarry.stop()
-
-
-def test_a_reload_does_not_disturb_a_stop_nor_a_stop_a_reload(bench):
-    slow = bench.keep(collect.FromHttp(lambda _: ("after", 2)))
-    redis = bench.redis()
-    d = Reloaded(bench, redis, hooked(slow))
-    d.post("x")
-    slow.wait_count(1)
-    d.tarry.child.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
-    d.write(hooked(slow, "rate = 1.0;"))
-    d.tarry.child.send_signal(signal.SIGHUP)
-    assert d.tarry.child.wait(10) == 0
-    assert "the daemon is stopping" in d.log()
-    d.tarry.child = None
-    d.tarry.start()
-    # Now the other way round: the reload waits for a delivery when the stop comes.
-    d.post("y")
-    slow.wait_count(2)
-    d.write(hooked(slow, "target_in_flight = 1;", "timeout = \"20s\";",
-                   more_sinks=f'more: {{ type = "http"; url = "{slow.url}"; }};'))
-    d.tarry.child.send_signal(signal.SIGHUP)
-    time.sleep(0.5)
-    d.tarry.child.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
-    d.tarry.child.send_signal(signal.SIGHUP)  # what the stop has interrupted is not let go of
-    assert d.tarry.child.wait(10) == 0
-    d.tarry.child = None
-    d.tarry.start()
-    time.sleep(1)
-    assert len(slow.arrivals) == 2, "what was under way had ended"
-    d.tarry.stop()
-
-
 def test_includes_of_a_folder_bring_routes_and_take_them(bench, hook):
     folder = bench.folder / "routes.d"
     folder.mkdir()
@@ -530,100 +304,57 @@ def test_includes_of_a_folder_bring_routes_and_take_them(bench, hook):
     d.tarry.stop()
 
 
-MACHINE_MS = 5000  # what a busy machine of two cores makes late without any reload
+LISTENERS = {  # their address, and where the topics go that they bring
+    "lmstfy": ('listen = "127.0.0.1:{0}"; admin_listen = "127.0.0.1:{1}";', "q", "/version"),
+    "delayqueue": ('listen = "127.0.0.1:{0}";', "q", "/push"),
+    "camellia": ('listen = "127.0.0.1:{0}";', "q", "/camellia/health/status"),
+    "later": ('listen = "127.0.0.1:{0}";', "hook", "/query"),
+}
 
 
-class Three:
-    """Kafka to Kafka, MQTT to MQTT and HTTP to HTTP in one daemon, whose options change."""
-    PLAIN = {"commit": 1000, "receive": 20, "linger": 1, "mqtt_most": 100, "timeout": 10,
-             "lease": 60, "bare": "none", "extra": 0, "buckets": 1, "limit": 20000, "rate": 0,
-             "order": 0, "in_flight": 0}
+@pytest.mark.parametrize("kind", LISTENERS)
+def test_a_source_that_is_renamed_keeps_its_address(bench, hook, kind):
+    where, to, path = LISTENERS[kind]
+    ports = [free_port(), free_port()]
 
-    def __init__(self, bench):
-        self.bench, self.broker, self.hook = bench, bench.mosquitto(), collect.FromHttp()
-        self.into, self.out = f"{bench.name}.in", f"{bench.name}.out"
-        for topic in (self.into, self.out):
-            bench.kafka.add_topic(topic)
-        self.collectors = [collect.FromKafka(bench.kafka.address, self.out),
-                           collect.FromMqtt(self.broker.port, self.out), self.hook]
-        for collector in self.collectors:
-            bench.keep(collector)
-        self.options = dict(self.PLAIN)
-        self.reloaded = Reloaded(bench, bench.redis("always"), self.body())
-        self.head = self.reloaded.head
-        wait_for("the group", lambda: "partitions assigned" in self.reloaded.log())
-        self.broker.wait_subscribed("$delayed/#")
+    def body(name, more=""):
+        return hooked(hook, more_sinks='q: { type = "queue"; };',
+                      more_routes=f'q: {{ from = "{name}"; to = "{to}"; }};',
+                      sources=f'{name}: {{ type = "{kind}"; {where.format(*ports)} {more} }};')
 
-    def body(self):
-        o, kafka = self.options, f'brokers = "{self.bench.kafka.address}";'
-        url = f'url = "{self.broker.url}";'
-        extra = [f'x{i}: {{ type = "http"; url = "{self.hook.url}/{i}"; }};'
-                 for i in range(o["extra"])]
-        routes = [f'x{i}: {{ from = "http"; to = "x{i}"; match = "x{i}/#"; }};'
-                  for i in range(o["extra"])]
-        routes += [
-            f'kafka: {{ from = "k"; to = "kafka"; topic = "{self.out}"; lease = "{o["lease"]}s"; }};',
-            f'mqtt: {{ from = "m"; to = "mqtt"; topic = "{self.out}"; lease = "61s"; }};',
-            f'http: {{ from = "http"; to = "hook"; buckets = {o["buckets"]}; '
-            f'rate = {o["rate"]}.0; target_in_flight = {o["in_flight"]}; lease = "62s"; }};']
-        return (f'''sources: {{
-  k: {{ type = "kafka"; {kafka} topics = [ "{self.into}" ]; group = "{self.bench.name}";
-       commit_interval = "{o["commit"]}ms"; bare_unit = "{o["bare"]}"; }};
-  m: {{ type = "mqtt"; {url} client_id = "in"; topics = [ "{self.into}", "$delayed/#" ];
-       receive_max = {o["receive"]}; bare_unit = "{o["bare"]}"; }};
-}};
-sinks: {{
-  kafka: {{ type = "kafka"; {kafka} linger = "{o["linger"]}ms"; }};
-  mqtt: {{ type = "mqtt"; {url} max_in_flight = {o["mqtt_most"]}; }};
-  hook: {{ type = "http"; url = "{self.hook.url}"; timeout = "{o["timeout"]}s"; }};
-  {" ".join(extra)}
-}};
-routes: {{ {" ".join(routes[::-1] if o["order"] else routes)} }};''')
-
-    def change(self, **options):
-        self.options.update(options)
-        head = self.head.replace("daemon: {",
-                                 f'daemon: {{ queue_max_jobs = {self.options["limit"]};')
-        begun = time.monotonic()
-        changed = self.reloaded.to(self.body(), head)
-        assert changed, options
-        return time.monotonic() - begun
+    def answers():
+        c = http.client.HTTPConnection("127.0.0.1", ports[0], timeout=5)
+        c.request("POST", path, "{}")
+        return c.getresponse().status < 500
+    d = Reloaded(bench, bench.redis(), body("a"))
+    assert answers()
+    for name in "bca":
+        d.to(body(name))
+        assert answers(), name
+    d.to(body("d", 'idle = "7s";'))
+    assert answers()
+    d.tarry.stop()
 
 
-CHANGES = [  # each differs from the one before it, and from itself by its number
-    lambda n: {"commit": 1001 + n}, lambda n: {"receive": 21 + n}, lambda n: {"linger": 2 + n // 14},
-    lambda n: {"mqtt_most": 101 + n}, lambda n: {"timeout": 11 + n}, lambda n: {"lease": 63 + n},
-    lambda n: {"bare": ["ms", "s", "none"][n // 14 % 3]}, lambda n: {"extra": 1 + n % 4},
-    lambda n: {"extra": 0, "limit": 20000 + n}, lambda n: {"buckets": 1 + n % 4, "extra": 2},
-    lambda n: {"rate": 5000 + n}, lambda n: {"order": 1 - n % 2, "limit": 30000 + n},
-    lambda n: {"in_flight": 50 * (n // 14 % 2), "rate": 0},
-    lambda n: {"commit": 2000 + n, "receive": 30 + n, "linger": 9, "timeout": 30 + n, "extra": 3}]
+def test_mqtt_parts_that_are_renamed_lose_and_double_nothing(bench):
+    """The broker ends the session of whoever is there with the same client id."""
+    broker, topic = bench.mosquitto(), f"{bench.name}.out"
 
-
-@pytest.mark.slow
-def test_fifty_changes_under_load_lose_double_and_delay_nothing(bench):
-    """None late by more than the longest reload, and what this machine adds."""
-    three = Three(bench)
-    batches = [[ways.jobs.make(10000 * (i + 1) + n, charset=charset, keys=i != 1,
-                               max_delay_ms=3000) for n in range(count)]
-               for i, (charset, count) in enumerate((("binary", 4000), ("utf8", 1600),
-                                                     ("ascii", 4000)))]
-    loads = [ways.Sending(lambda: load.kafka(bench.kafka.address, three.into, batches[0], 100)),
-             ways.Sending(lambda: load.mqtt5(three.broker.port, three.into, batches[1], 40)),
-             ways.Sending(lambda: load.http(three.reloaded.tarry.port, "http", batches[2], 100))]
-    took = []
-    for n in range(50):
+    def body(source, sink):
+        return (f'sources: {{ {source}: {{ type = "mqtt"; url = "{broker.url}"; client_id = "in"; '
+                f'topics = [ "{bench.name}.in", "$delayed/#" ]; }}; }};\n'
+                f'sinks: {{ {sink}: {{ type = "mqtt"; url = "{broker.url}"; client_id = "out"; '
+                f'qos = 1; }}; }};\n'
+                f'routes: {{ m: {{ from = "{source}"; to = "{sink}"; topic = "{topic}"; }}; }};')
+    collector = bench.keep(collect.FromMqtt(broker.port, topic))
+    d = Reloaded(bench, bench.redis(), body("a", "a"))
+    broker.wait_subscribed("$delayed/#")
+    batch = ways.jobs.many(2000, charset="utf8", keys=False, max_delay_ms=1500)
+    sending = ways.Sending(lambda: load.mqtt5(broker.port, f"{bench.name}.in", batch, 800))
+    for source, sink in ("ab", "bb", "bc", "cd"):
         time.sleep(0.5)
-        took.append(three.change(**CHANGES[n % len(CHANGES)](n)))
-    for one in loads:
-        one.join()
-    took.sort()
-    verify.note(f"50 reloads took {took[0]:.3f}/{took[25]:.3f}/{took[-1]:.3f} s")
-    verdicts = [verify.judge(batch, collector.wait(batch), keys) for batch, collector, keys in
-                zip(batches, three.collectors, (True, False, True))]
-    for verdict in verdicts:
-        verify.note(str(verdict))
-    for verdict in verdicts:
-        verify.expect(verdict)
-        assert max(verdict.late_ms) < took[-1] * 1000 + MACHINE_MS
-    three.reloaded.tarry.stop()
+        d.to(body(source, sink))
+    sending.join()
+    expect(batch, collector, keys=False)
+    assert "already connected" not in broker.log.read_text(), "nobody took the place of another"
+    d.tarry.stop()

@@ -11,6 +11,7 @@ from lib import collect
 from lib.servers import wait_for
 
 EVIL = [("test-crlf", b"a\r\nInjected: yes"), ("test-lf", b"a\nInjected: yes"), ("test-nul", b"a\0b"),
+        ("test-control", b"a\x1b[2Jb"),
         ("Injected: yes\r\nx", b"1"), ("a\0b", b"2"), ("test-good", b"fine"), ("", b"3"),
         ("Content-Length", b"0"), ("Transfer-Encoding", b"chunked"), ("Host", b"elsewhere.example")]
 
@@ -57,7 +58,7 @@ def test_to_http_only_what_can_stand_there_goes_along(bench, topic_in):
     lines = head.split(b"\r\n")
     names = [line.partition(b":")[0].lower() for line in lines[1:]]
     assert body == b"hello" and b"test-good: fine" in lines
-    assert b"injected" not in head.lower() and b"\0" not in head and b"\n" not in head.replace(b"\r\n", b"")
+    assert b"injected" not in head.lower() and b"test-control" not in head and b"\0" not in head and b"\n" not in head.replace(b"\r\n", b"")
     assert names.count(b"host") == 1 and names.count(b"content-length") == 1
     assert b"transfer-encoding" not in names and b"elsewhere" not in head
     tarry.stop()

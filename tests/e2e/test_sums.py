@@ -48,7 +48,7 @@ class Ledger(Instances):
     counted until their end is noted."""
 
     def __init__(self, daemons):
-        self.all, self.past = daemons, {}
+        self.all, self.past, self.of_queues = daemons, {}, OF_QUEUES
 
     def counted(self, names, **labels):
         return {name: self.past.get((name, *labels.values()), 0) + sum(d.metric(name, **labels) for d in self.up)
@@ -81,7 +81,7 @@ class Ledger(Instances):
     def of_route(self, route, queues=()):
         came, went = self.counted(CAME, route=route), self.counted(WENT, route=route)
         if queues:
-            went |= self.counted(OF_QUEUES, sink=queues)
+            went |= self.counted(self.of_queues, sink=queues)
         return came, self.stands(ARE, route=route), went
 
     def differences(self, route, queues=()):
@@ -258,4 +258,96 @@ def test_so_they_do_of_queues_by_every_way_out(bench):
     assert went["tarry_jobs_delivered_total"] == 5 and went["tarry_jobs_cancelled_total"] == 1
     assert are["tarry_jobs_dead"] == 3 and are["tarry_jobs_pending"] == 2 + 1 + 3
     c.close()
+    tarry.stop()
+
+
+def is_counted(tarry, route, queues=(), **values):
+    """These counters come to these values, and all adds up."""
+    wait_for(str(values), lambda: all(tarry.metric(f"tarry_{n}_total", route=route) == v for n, v in values.items()), 5)
+    one(tarry).check(route, queues, timeout_s=15 if queues else 2)
+
+
+def test_a_replacement_that_comes_again_while_it_is_delivered_is_not_stored_twice(bench):
+    """Its producer heard no answer, or a broker sent it again: it hears that it is stored."""
+    hook = bench.keep(collect.FromHttp(lambda _: ("after", 1, 200)))
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()
+    headers = {"delay-id": "a", "deliver-at": "2020-01-01T00:00:00Z", "delay-op": "replace"}
+    assert tarry.ask("POST", "/v1/routes/r/jobs", b"x", headers)[0] == 201
+    hook.wait_count(1)
+    status, _, body = tarry.ask("POST", "/v1/routes/r/jobs", b"x", headers)
+    assert status == 201 and "duplicate" not in body, (status, body)
+    is_counted(tarry, "r", jobs_delivered=1, jobs_stored=1, jobs_duplicate=1, jobs_replaced=0)
+    assert len(hook.arrivals) == 1
+    tarry.stop()
+
+
+QUEUE = '''
+    sinks:  {{ q: {{ type = "queue"; {} }}; }};
+    routes: {{ all: {{ from = "http"; to = "q"; }}; }};'''
+
+
+@pytest.mark.slow
+def test_jobs_of_a_queue_that_were_replaced_or_had_expired_are_counted(bench):
+    tarry = bench.tarry(bench.redis().url, QUEUE.format("global_ids = true;"),
+                        redis_options='horizon = "1h";').start()
+    q = Queues(tarry)
+    q.put("one", b"waits", id_="a", headers={"delay-op": "replace"}, delay=3600_000)
+    q.put("one", b"anew", id_="a", headers={"delay-op": "replace"}, delay=3600_000)
+    q.put("one", b"far", id_="far", delay=9 * 3600_000)
+    q.put("one", b"near", id_="far", headers={"delay-op": "replace"})
+    q.put("two", b"x", id_="far")  # an id is of one job in all queues of the sink
+    is_counted(tarry, "all", "q", jobs_stored=5, jobs_replaced=3)
+    q.put("three", b"brief", id_="b", headers={"deliver-before": "300ms"})
+    q.put("three", b"brief", id_="c", headers={"deliver-before": "300ms"})
+    time.sleep(0.4)
+    q.put("three", b"anew", id_="b")
+    is_counted(tarry, "all", "q", jobs_stored=8, jobs_replaced=3)
+    assert tarry.metric("tarry_queue_expired_total", sink="q") == 2
+    tarry.stop()
+
+
+@pytest.mark.slow
+def test_jobs_out_of_tries_have_left_where_dead_letters_are_not_kept(bench):
+    tarry = bench.tarry(bench.redis().url, QUEUE.format('tries = 1; bury = false; lease = "300ms";')).start()
+    q = Queues(tarry)
+    for _ in range(3):
+        q.put("a", b"x")
+    assert len(q.pull("a", max=2).jobs) == 2
+    wait_for("their leases to end", lambda: q.counts("a") == (1, 0, 0, 0, 0))
+    ledger = one(tarry)
+    ledger.of_queues = [*OF_QUEUES, "tarry_queue_exhausted_total"]
+    _, are, went = ledger.check("all", "q", timeout_s=25)
+    assert went["tarry_queue_exhausted_total"] == 2 and are["tarry_jobs_pending"] == 1
+    tarry.stop()
+
+
+def test_a_job_that_too_few_replicas_have_is_stored_though_its_producer_hears_no(bench):
+    tarry = bench.tarry(bench.redis().url, '''
+        sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; }; };
+        routes: { r: { from = "http"; to = "hook"; }; };''', redis_options='durability = "replicas:1";').start()
+    headers = {"delay-id": "a", "deliver-after": "1h"}
+    assert tarry.ask("POST", "/v1/routes/r/jobs", b"x", headers)[0] == 503
+    is_counted(tarry, "r", jobs_stored=1, jobs_not_stored=0)
+    assert tarry.metric("tarry_jobs_pending", route="r") == 1
+    assert tarry.ask("DELETE", "/v1/routes/r/jobs/a")[0] == 503
+    is_counted(tarry, "r", jobs_stored=1, jobs_cancelled=1)
+    assert tarry.metric("tarry_jobs_pending", route="r") == 0
+    tarry.stop()
+
+
+def test_a_run_that_was_given_up_twice_is_kept_once_and_counted_so(bench):
+    """The job was replaced by one whose run has the same name."""
+    hook = bench.keep(collect.FromHttp(lambda _: 400))
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; repeat_min = "100ms"; }}; }};''').start()
+    headers = {"delay-id": "a", "deliver-at": "2020-01-01T00:00:00Z", "delay-op": "replace"}
+    for n, runs in enumerate(("2", "3", "1"), 1):
+        assert tarry.ask("POST", "/v1/routes/r/jobs", runs.encode(), {
+            **headers, "delay-repeat": "every 87600h", "delay-repeat-count": runs})[0] in (200, 201)
+        hook.wait_count(n)
+        wait_for("it to be given up", lambda: tarry.metric("tarry_jobs_inflight", route="r") == 0)
+    is_counted(tarry, "r", jobs_stored=3, jobs_repeated=2, jobs_replaced=2)
     tarry.stop()

@@ -127,7 +127,7 @@ class Model:
             if not replace and not (flies and self.cancelled(id_)):
                 return "d"
             if flies and not self.cancelled(id_) and job.body == body:
-                return "s"
+                return "v"
             code = "i" if flies else "r"
             self.gone(id_, "replaced", job.score if flies else None)
         elif not replace and self.seen.get(id_, 0) > now:

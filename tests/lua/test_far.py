@@ -136,6 +136,17 @@ def test_a_move_that_makes_the_first_job_tells_others(far, server):
     assert heard == [b"r/0 me"]
 
 
+def test_an_earlier_slot_is_told_to_others_and_no_later_one(far, server):
+    """They may have to move it before they look again."""
+    with server.pubsub() as ears:
+        ears.subscribe("wake")
+        far.put(("a", FAR + 2 * WIDTH))
+        far.put(("later", FAR + 9 * WIDTH), ("same", FAR + 2 * WIDTH))
+        far.put(("b", FAR), ("c", FAR + WIDTH))
+        heard = [m["data"] for m in iter(lambda: ears.get_message(timeout=0.1), None) if m["type"] == "message"]
+    assert heard == [b"r/0 me"] * 2, "of a, and of b"
+
+
 @pytest.mark.parametrize("body", [b"\x94\x01\xcf" + bytes(8), b"\x94\x01\xcf", b"", b"\xcf\xcf\xcf" * 9,
                                   record(FAR + 1), record(FAR), record(FAR)[:11], record(FAR)[:12]])
 def test_a_record_comes_out_as_it_went_in(far, body):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The edges of lua/lib/far.lua: what is broken, what is left behind, who came first."""
+import itertools
+
 import pytest
 import redis
 
@@ -136,6 +138,37 @@ def test_an_audit_does_not_read_thousands_of_slots_at_once(far, server):
     assert audit(far) == {} and far.counts[:2] == [1500, 1500]
     assert "cmdstat_hgetall" not in server.info("commandstats")
     far.cancel(*[f"job{n}" for n in range(1500)])
+
+
+@pytest.fixture
+def wide(far):
+    """More slots than one step of an audit looks at."""
+    for i in range(0, 1500, 500):
+        far.put(*[(f"job{n}", FAR + n * WIDTH) for n in range(i, i + 500)])
+    return far
+
+
+def test_a_wrong_count_of_thousands_of_slots_is_found_and_put_right(wide, server):
+    server.hincrby(wide.key["slots"], "#", 2)
+    assert audit(wide) == {"counts": ["far 2"], "sums": ["2"]}
+    assert audit(wide, repair=True) == {"counts": ["far 2"]}
+    assert audit(wide) == {} and wide.counts[:2] == [1500, 1500]
+
+
+def test_of_thousands_of_slots_one_that_nobody_would_move_is_found(wide, server):
+    lost = server.zrange(wide.key["far"], 700, 700)[0]
+    server.zrem(wide.key["far"], lost)
+    assert audit(wide) == {"no-index": [lost.decode()]} == audit(wide, repair=True)
+    assert audit(wide) == {} and wide.move_all(FAR + 1500 * WIDTH) == 1500
+
+
+@pytest.mark.parametrize("work", ["put", "cancel", "move"])
+def test_a_count_of_thousands_of_slots_is_not_judged_while_they_change(wide, work):
+    numbers = itertools.count()
+    do = {"put": lambda n: wide.put((f"more{n}", FAR + n % 1500 * WIDTH)),
+          "cancel": lambda n: wide.cancel(f"job{n}"),
+          "move": lambda n: wide.move(FAR + n * WIDTH)}[work]
+    assert audit(wide, step=100, between=lambda: do(next(numbers))) == {}
 
 
 def test_a_time_that_no_slot_can_name_is_near(far):

@@ -117,7 +117,7 @@ def test_a_lease_says_nothing_of_a_far_job(q):
 def test_an_id_is_there_once_and_can_be_replaced(q):
     q.put(("a", FAR), ("n", NOW))
     assert q.put(("a", NOW), ("n", FAR)) == "dd"
-    assert q.put(("a", NOW, "", "r"), ("n", FAR, "", "r")) == "ss" and list(q.far()[0]) == ["n"]
+    assert q.put(("a", NOW, "", "r"), ("n", FAR, "", "r")) == "rr" and list(q.far()[0]) == ["n"]
     assert q.sums() == {"stored": 4, "replaced": 2}
 
 

@@ -80,6 +80,14 @@ def test_large_records_end_a_page(bucket):
     assert len(bucket.list_all(room=10)) == 10
 
 
+def test_a_filter_that_finds_nothing_reads_few_large_far_records(far):
+    far.enqueue([(f"j{n:03}", 9000 + n, "", "", 0, -1, "", "x" * 4000) for n in range(100)])
+    more, place, rows = far.list(prefix="none", room=20000)
+    assert (more, rows) == (1, []) and 4 <= place[1] <= 6
+    assert far.list_all(prefix="none", room=20000) == []
+    assert ids(far.list_all(prefix="j09", room=20000)) == [f"j09{n}" for n in range(10)]
+
+
 def test_in_flight_by_the_end_of_the_lease(bucket):
     bucket.enqueue([("a", 1000), ("b", 1001)])
     bucket.claim(1000, lease=500, most=1)

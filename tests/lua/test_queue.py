@@ -162,7 +162,7 @@ def test_the_id_of_a_job_that_has_ended_is_free_again(q):
 def test_the_id_of_an_expired_job_is_free_at_once(q):
     q.keep = 1000
     q.put(("a", 5000, 1500))
-    assert q.put("a", now=1500)[1] == "s" and q.settle(1500) == (0, 0, 0)
+    assert q.put("a", now=1500)[1] == "t" and q.settle(1500) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("where", ["waiting", "flying", "dead", "ended"])
@@ -175,7 +175,7 @@ def test_a_replacing_job_takes_the_place_of_the_old_one_wherever_that_stands(q, 
         q.settle(1200)
     if where == "ended":
         q.finish(1001, "a")
-    assert q.put(("a", 2000, "", "r"), now=1201)[1] == "s"
+    assert q.put(("a", 2000, "", "r"), now=1201)[1] == ("s" if where == "ended" else "r")
     assert q.state(1201, "a") == "w" and q.pull(2000) == [["a"]]
     assert q.pull(2000) == [[]]
 

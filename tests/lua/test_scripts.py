@@ -231,7 +231,7 @@ def test_a_replacement_that_comes_again_does_not_deliver_twice(bucket):
     assert bucket.enqueue([row], now=10)[1] == "s"
     assert bucket.enqueue([row], now=10)[1] == "r"
     _, lease, _ = bucket.claim(10)
-    assert bucket.enqueue([row], now=10) == (-1, "s")
+    assert bucket.enqueue([row], now=10) == (-1, "v")
     assert bucket.ack(lease, "a") == "a"
 
 

@@ -51,6 +51,24 @@ def test_a_sealed_bucket_notes_no_record_and_misses_none(bucket):
     assert bucket.client.hgetall(bucket.key["ingest"]) == kept
 
 
+def test_a_sealed_bucket_sends_a_cancel_of_what_it_does_not_know_on(bucket):
+    bucket.remember = 500
+    bucket.enqueue([("a", 9000), ("b", 9000), ("gone", 1000)])
+    _, lease, _ = bucket.claim(1000)
+    bucket.ack(lease, "gone", now=1000)  # remembered until 1500
+    assert bucket.cancel("new") == "n"
+    assert bucket.cancel("a", partitions=[("t/0", "")], records=[(1, 10)]) == "c"
+    seal(bucket, how="s")
+    kept = bucket.client.hgetall(bucket.key["ingest"])
+    assert kept[b"t/0"] == b"10"
+    assert bucket.cancel("new", "gone", "a") == "zmz"
+    # Read again: known, as before the seal. One after it is noted in a later bucket, and misses none.
+    assert bucket.cancel("b", partitions=[("t/0", "")], records=[(1, 10)]) == "k"
+    assert bucket.cancel("b", partitions=[("t/0", 14)], records=[(1, 15)]) == "c"
+    assert bucket.cancel("b", partitions=[("t/0", 14)], records=[(1, 15)]) == "z"
+    assert bucket.client.hgetall(bucket.key["ingest"]) == kept
+
+
 def test_an_emptied_bucket_is_cleaned_but_for_what_is_the_routes(bucket):
     bucket.remember = 500
     bucket.enqueue([("a", 1000, "", "", 1, 10)], partitions=[("t/0", "")])

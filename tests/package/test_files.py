@@ -65,7 +65,9 @@ def test_install_puts_everything_where_it_is_looked_for(tmp_path):
     install("/usr/local")
     for path in ("bin/tarry", "share/man/man1/tarry.1", "share/man/man5/tarry.conf.5",
                  "share/bash-completion/completions/tarry", "lib/sysusers.d/tarry.conf",
-                 "share/doc/tarry/examples/orders.conf"):
+                 *(f"share/doc/tarry/{name}" for name in (
+                     "README.md", "bridge/README.md", "openapi.yaml", "examples/orders.conf",
+                     "examples/grafana/tarry.json", "examples/prometheus/tarry.rules.yml"))):
         assert (tmp_path / "usr/local" / path).is_file(), path
     unit = (tmp_path / "usr/local/lib/systemd/system/tarry.service").read_text()
     assert "ExecStart=/usr/local/bin/tarry run /etc/tarry/tarry.conf" in unit
@@ -78,11 +80,57 @@ def test_install_puts_everything_where_it_is_looked_for(tmp_path):
     assert (tmp_path / "usr/lib/systemd/system/tarry.service").read_text() == UNIT.read_text()
 
 
+def test_the_files_that_the_manual_names_are_installed(tmp_path):
+    named = re.findall(r"(?m)^\.It Pa (.+)$", (TOP / "etc/man/tarry.conf.5").read_text())
+    good("make", "-s", f"B={Path(BIN).parent}", f"DESTDIR={tmp_path}", "PREFIX=/usr", "install", cwd=TOP)
+    assert named and [path for path in named if not (tmp_path / path.lstrip("/")).is_file()] == []
+
+
+def test_the_example_of_a_plugin_is_built_from_what_was_installed(tmp_path):
+    good("make", "-s", f"B={Path(BIN).parent}", f"PREFIX={tmp_path}", f"SYSCONFDIR={tmp_path}/etc",
+         "install", cwd=TOP)
+    example = tmp_path / "share/doc/tarry/examples/plugin"
+    good("make", "-s", "-C", str(example), f"TARRY={tmp_path}", "CFLAGS=-Werror")
+    conf = tmp_path / "tarry.conf"
+    conf.write_text(f'plugins = [ "{example}/lines.so" ];\n'
+                    f'sinks:  {{ audit: {{ type = "lines"; file = "{tmp_path}/lines"; }}; }};\n'
+                    'routes: { r: { from = "http"; to = "audit"; }; };\n')
+    assert "good; " in good(str(tmp_path / "bin/tarry"), "check", str(conf))
+
+
 # --- configurations ---
 
 @pytest.mark.parametrize("path", ["systemd/tarry.conf", "docker/tarry.conf"])
 def test_each_configuration_is_good(path):
     assert "good; " in good(BIN, "check", str(TOP / "etc" / path))
+
+
+README = re.findall(r"(?ms)^```\n(\w+: .*?)^```$", (TOP / "README.md").read_text())
+
+
+def made_whole(text, folder):
+    """With a sink and a route where it has none, and with the secrets that it names."""
+    if "sinks:" not in text:
+        text += 'sinks: { shop_hook: { type = "http"; url = "http://127.0.0.1:9/"; }; };\n'
+    if "routes:" not in text:
+        source = re.search(r"sources: +{ (\w+)", text)
+        text += (f'routes: {{ r: {{ from = "{source[1] if source else "http"}"; '
+                 f'to = "{re.search("sinks: +{ (.+?):", text)[1]}"; }}; }};\n')
+    for name in re.findall(r"\$\{(?:cred|file):([^}]+)}", text):
+        (folder / name.split("/")[-1]).write_text(name.ljust(32, "x") + "\n")
+    return re.sub(r"\$\{file:.*?([^/}]+)}", rf"${{file:{folder}/\1}}", text)
+
+
+@pytest.mark.parametrize("text", README, ids=lambda text: text.split(":", 1)[0])
+def test_each_configuration_of_the_readme_is_good(text, tmp_path):
+    conf = tmp_path / "tarry.conf"
+    conf.write_text(made_whole(text, tmp_path))
+    env = {**os.environ, "CREDENTIALS_DIRECTORY": str(tmp_path)}
+    assert "good; " in good(BIN, "check", str(conf), env=env)
+
+
+def test_the_readme_shows_configurations():
+    assert len(README) >= 5
 
 
 def test_the_configuration_in_the_manifest_is_good(tmp_path):

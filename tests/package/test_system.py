@@ -9,7 +9,7 @@ import time
 import pytest
 
 from lib import system
-from lib.debs import NEXT, Debs, digest
+from lib.debs import NEXT, SITE, Debs, digest
 from lib.system import Booted, sh
 
 pytestmark = [pytest.mark.slow,
@@ -50,6 +50,28 @@ def test_two_builds_give_the_same_bytes(debs):
     assert debs.this.name == debs.again.name
     assert digest(debs.this) == digest(debs.again)
     assert digest(debs.this) != digest(debs.next)
+
+
+def test_who_builds_it_may_answer_for_it(debs):
+    def maintainer(deb):
+        return sh("dpkg-deb", "-f", str(deb), "Maintainer").strip()
+
+    assert maintainer(debs.this).endswith(".invalid>")
+    assert maintainer(debs.next) == SITE
+
+
+def test_it_holds_what_make_install_brings_and_the_list_of_parts(debs):
+    names = re.findall(r"(?m) \./(\S+)$", sh("dpkg-deb", "-c", str(debs.this)))
+    names = {re.sub(r"^usr/|\.gz$", "", name) for name in names}
+    doc = "share/doc/tarry"
+    for name in ("bin/tarry", "etc/tarry/tarry.conf", "lib/systemd/system/tarry.service",
+                 "lib/sysusers.d/tarry.conf", "include/tarry/bridge/plugin.h",
+                 "share/man/man1/tarry.1", "share/man/man5/tarry.conf.5",
+                 "share/bash-completion/completions/tarry", f"{doc}/copyright", f"{doc}/README.md",
+                 f"{doc}/bridge/README.md", f"{doc}/openapi.yaml", f"{doc}/tarry.spdx.json",
+                 f"{doc}/examples/tarry.conf", f"{doc}/examples/grafana/tarry.json",
+                 f"{doc}/examples/prometheus/tarry.rules.yml", f"{doc}/examples/plugin/lines.c"):
+        assert name in names, name
 
 
 def test_lintian_has_nothing_to_say(debs):

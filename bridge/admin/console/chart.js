@@ -3,39 +3,46 @@
 
 import { h, svg, put, clock, span } from './dom.js';
 
-const WIDTH = 600, HEIGHT = 150, LEFT = 52, RIGHT = 8, TOP = 8, BOTTOM = 20;
-export const SPAN_MS = 15 * 60 * 1000; // at most
-const LEAST_MS = 2 * 60 * 1000;
+const WIDTH = 600, HEIGHT = 130, TOP = 6, FLOOR = HEIGHT - 1, SPARK_POINTS = 60;
+// What a chart shows grows by steps: an axis that moves all the time can't be read.
+const SPANS_MS = [3, 6, 15].map((minutes) => minutes * 60000);
+export const SPAN_MS = SPANS_MS.at(-1);
 
-// As long as there are figures.
 function span_of(times, now) {
-  return Math.min(SPAN_MS, Math.max(LEAST_MS, times.length ? now - times[0] : 0));
+  return SPANS_MS.find((ms) => !times.length || now - times[0] <= ms) || SPAN_MS;
 }
 
 // The least round number that is not below n: 1, 2 or 5, and zeros.
-function round(n) {
+export function round(n) {
   const power = 10 ** Math.floor(Math.log10(n));
   return [1, 2, 5, 10].map((f) => f * power).find((r) => r >= n * 0.999);
 }
 
-// Draws from the first point that is known to the last; a gap where one is null.
-function path(times, values, x, y) {
-  let text = '', pen = false;
-  for (let i = 0; i < values.length; i++) {
-    if (values[i] === null) {
-      pen = false;
-      continue;
+// The same of ms, as people count them.
+const ROUND_MS = [10, 20, 50, 100, 200, 500, 1e3, 2e3, 1e4, 2e4, 6e4, 12e4, 6e5, 12e5, 36e5, 72e5, 432e5, 864e5];
+export const round_ms = (ms) => ROUND_MS.find((r) => r >= ms * 0.999) || round(ms / 864e5) * 864e5;
+
+// What is known without a gap: parts of points.
+function parts_of(times, values, x, y) {
+  const parts = [];
+  values.forEach((value, i) => {
+    if (value === null) {
+      return;
+    } else if (!i || values[i - 1] === null) {
+      parts.push([]);
     }
-    text += `${pen ? 'L' : 'M'}${x(times[i]).toFixed(1)} ${y(values[i]).toFixed(1)}`;
-    pen = true;
-  }
-  return text;
+    parts.at(-1).push(`${x(times[i]).toFixed(1)} ${y(value).toFixed(1)}`);
+  });
+  return parts;
 }
 
-// lines: [{ key, label, area }]; show: a value as text; least: of the greatest value of the axis.
-// update(history, now) draws: history has times and an array of each key.
-export function chart(title, lines, show, least) {
-  const grid = svg('g', { class: 'grid' }), drawn = svg('g'), cross = svg('line', { class: 'cross', y1: TOP });
+const line_of = (parts) => parts.map((p) => `M${p.join('L')}${p.length > 1 ? '' : 'h0'}`).join('');
+const area_of = (parts) => parts.map((p) => `M${p[0].split(' ')[0]} ${FLOOR}L${p.join('L')}V${FLOOR}Z`).join('');
+
+// lines: [{ key, label, area }]; show: a value as text; least: of the greatest value of the axis;
+// rounded: gives that value. update(history, now) draws: history has times and an array of each key.
+export function chart(title, lines, show, least, rounded = round) {
+  const grid = svg('g', { class: 'grid' }), drawn = svg('g'), cross = svg('line', { class: 'cross', y1: TOP, y2: FLOOR });
   const picture = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', preserveAspectRatio: 'none' },
     grid, drawn, cross);
   const values = lines.map((line, i) => h('span.value.line' + i, null));
@@ -45,14 +52,13 @@ export function chart(title, lines, show, least) {
   const labels = h('div.labels', { 'aria-hidden': 'true' });
   const box = h('figure.chart', null, h('figcaption', null, h('b', null, title), when), legend,
     h('div.plot', null, picture, labels));
-  let history = null, now = 0, wide = LEAST_MS, at = null;
+  let history = null, now = 0, wide = SPANS_MS[0], at = null;
 
-  const x = (t) => LEFT + (WIDTH - LEFT - RIGHT) * (1 - (now - t) / wide);
+  const x = (t) => WIDTH * (1 - (now - t) / wide);
 
-  function label(text, left, top, kind) {
+  function label(text, kind, side, part) {
     const one = h('span.' + kind, null, text);
-    one.style.left = `${(100 * left) / WIDTH}%`;
-    one.style.top = `${(100 * top) / HEIGHT}%`;
+    one.style[side] = `${100 * part}%`;
     return one;
   }
 
@@ -65,7 +71,6 @@ export function chart(title, lines, show, least) {
     if (at !== null && n) {
       cross.setAttribute('x1', x(history.times[i]));
       cross.setAttribute('x2', x(history.times[i]));
-      cross.setAttribute('y2', HEIGHT - BOTTOM);
     }
   }
 
@@ -74,7 +79,7 @@ export function chart(title, lines, show, least) {
       return;
     }
     const frame = picture.getBoundingClientRect();
-    const t = now - wide * (1 - ((event.clientX - frame.left) / frame.width * WIDTH - LEFT) / (WIDTH - LEFT - RIGHT));
+    const t = now - wide * (1 - (event.clientX - frame.left) / frame.width);
     at = history.times.reduce((best, time, i) =>
       (Math.abs(time - t) < Math.abs(history.times[best] - t) ? i : best), 0);
     tell();
@@ -86,30 +91,28 @@ export function chart(title, lines, show, least) {
     }
   });
 
+  function draw_axes(top, y) {
+    const tick = (value) => (value ? show(value).replace(/\.0\b/, '') : '0');
+    grid.replaceChildren(...[0, 0.5, 1].map((part) =>
+      svg('line', { x1: 0, x2: WIDTH, y1: y(top * part), y2: y(top * part) })));
+    labels.replaceChildren(...[0, 0.5, 1].map((part) => label(tick(top * part), 'tick', 'top', y(top * part) / HEIGHT)),
+      ...[1, 2 / 3, 1 / 3].map((part) => label(`−${span(wide * part)}`, 'time', 'left', 1 - part)),
+      label('now', 'time', 'left', 1));
+  }
+
   function update(newHistory, newNow) {
     [history, now] = [newHistory, newNow];
     wide = span_of(history.times, now);
     const all = lines.flatMap((line) => history[line.key]).filter((v) => v !== null);
-    const top = round(Math.max(least, ...all)), y = (v) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - v / top);
-    grid.replaceChildren(...[0, 0.5, 1].map((part) =>
-      svg('line', { x1: LEFT, x2: WIDTH - RIGHT, y1: y(top * part), y2: y(top * part) })));
-    labels.replaceChildren(...[0, 0.5, 1].map((part) => label(show(top * part), LEFT, y(top * part), 'tick')),
-      ...[1, 2 / 3, 1 / 3].map((part) => wide * part).map((ms) =>
-        label('−' + span(Math.round(ms / 10000) * 10000), x(now - ms), HEIGHT - BOTTOM, ms === wide ? 'time.first' : 'time')),
-      label('now', WIDTH - RIGHT, HEIGHT - BOTTOM, 'time.last'));
+    const top = rounded(Math.max(least, ...all)), y = (v) => FLOOR - ((FLOOR - TOP) * v) / top;
+    draw_axes(top, y);
     drawn.replaceChildren(...lines.flatMap((line, i) => {
-      const d = path(history.times, history[line.key], x, y);
-      const known = history[line.key].findIndex((v) => v !== null);
-      const stroke = svg('path', { d, class: `stroke line${i}` });
-      if (!line.area || !d || history[line.key].slice(known).includes(null)) {
-        return [stroke];
-      }
-      const floor = HEIGHT - BOTTOM, last = history.times[history.times.length - 1];
-      return [svg('path', { d: `${d}L${x(last)} ${floor}L${x(history.times[known])} ${floor}Z`,
-                            class: `area line${i}` }), stroke];
+      const parts = parts_of(history.times, history[line.key], x, y);
+      const stroke = svg('path', { d: line_of(parts), class: `stroke line${i}` });
+      return line.area ? [svg('path', { d: area_of(parts), class: `area line${i}` }), stroke] : [stroke];
     }));
     picture.setAttribute('aria-label', `${title}: ` + lines.map((line) => {
-      const value = history[line.key][history.times.length - 1];
+      const value = history[line.key].at(-1);
       return `${line.label} ${value === null || value === undefined ? 'not known' : show(value)}`;
     }).join(', '));
     tell();
@@ -117,14 +120,16 @@ export function chart(title, lines, show, least) {
   return { element: box, update };
 }
 
-// A line without axes; its greatest value is the top.
+// A line without axes; its greatest value is the top. So small a picture needs few of the points.
 export function sparkline() {
   const stroke = svg('path', { class: 'stroke line0' });
   const picture = svg('svg', { viewBox: '0 0 100 20', class: 'spark', 'aria-hidden': 'true',
                                preserveAspectRatio: 'none' }, stroke);
   function update(times, values, now) {
-    const top = Math.max(1, ...values.filter((v) => v !== null));
-    stroke.setAttribute('d', path(times, values, (t) => 100 * (1 - (now - t) / span_of(times, now)), (v) => 19 - (18 * v) / top));
+    const wide = span_of(times, now), top = Math.max(1, ...values), step = Math.ceil(times.length / SPARK_POINTS);
+    const some = (all) => all.filter((_, i) => (all.length - 1 - i) % step === 0);
+    stroke.setAttribute('d', line_of(parts_of(some(times), some(values), (t) => 100 * (1 - (now - t) / wide),
+                                              (v) => 19 - (18 * v) / top)));
   }
   return { element: picture, update };
 }

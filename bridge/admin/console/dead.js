@@ -3,9 +3,9 @@
 // that match; what would be done is counted first.
 
 import { ask, get, post, segment } from './api.js';
-import { button, clock, dialog, h, put, toast, whole } from './dom.js';
-import { facts, pages } from './pages.js';
-import { content, when } from './jobs.js';
+import { button, dialog, h, is_gone, put, toast, whole } from './dom.js';
+import { facts, moment, pages } from './pages.js';
+import { content, key_of } from './jobs.js';
 
 const PAGE = 50, STEP = 500;
 const REASONS = ['', 'rejected', 'retries', 'expired', 'late', 'no-route', 'undecodable', 'oversize', 'loop', 'too-long',
@@ -34,31 +34,36 @@ async function run(name, what, filters, more, tell, is_over) {
   return sum;
 }
 
-async function bulk(name, what, filters, done) {
+const letters = (n) => (n === 1 ? '1 letter' : `${whole(n)} letters`);
+
+// filters: as the API takes them; spoken: as a person does.
+async function bulk(name, what, filters, spoken, done) {
   const row = DO[what];
   const found = h('p', { role: 'status' }, 'Counting…');
   const rate = h('input', { name: 'rate', type: 'number', min: '0.001', max: '1000000', step: 'any',
                             placeholder: 'all at once', id: 'rate' });
-  let over = false, sum = null;
-  const body = h('div', null, found, h('p', null, Object.entries(filters).length
-    ? 'With: ' + Object.entries(filters).map(([k, v]) => `${k} ${v}`).join(', ') : 'No filter is set: these are all.'),
-  h('p', null, row.why), what === 'replay' ? h('div.fields', null, h('label', { for: 'rate' }, 'Per second'), rate) : null);
-  const tell = (text) => (s) => put(found, `${whole(s.done)} ${text}` +
+  let over = false, sum = null; // sum: of what was done, not counted
+  const body = h('div', null, found, h('p', null, spoken ? `Those with ${spoken}.` : 'No filter is set: these are all.'),
+    h('p', null, row.why), what === 'replay' ? h('div.fields', null, h('label', { for: 'rate' }, 'Per second'), rate) : null);
+  const tell = (text) => (s) => put(found, `${letters(s.done)} ${text}` +
     (s.refused ? `, ${whole(s.refused)} refused (replayed too often, or without a route)` : ''));
   const counted = run(name, what, filters, { dry_run: true }, tell(`would be ${row.done} so far…`), () => over)
-    .then((s) => {
-      tell(`will be ${row.done}`)(s);
-      return s;
-    });
+    .then(tell(`will be ${row.done}`));
   counted.catch((e) => put(found, e.message));
-  const result = await dialog(`${row.label} dead letters of ${name}?`, body, row.label, async () => {
-    await counted;
-    sum = await run(name, what, filters, rate.value ? { rate: rate.value } : {}, tell(`${row.done} so far…`), () => over);
-    return sum;
-  }, row.kind);
+  try {
+    await dialog(`${row.label} dead letters of ${name}?`, body, row.label, async () => {
+      await counted;
+      await run(name, what, filters, rate.value ? { rate: rate.value } : {}, (s) => {
+        sum = s;
+        tell(`${row.done} so far…`)(s);
+      }, () => over);
+    }, row.kind);
+  } catch (e) {
+    toast(e.message, true);
+  }
   over = true;
-  if (result) {
-    toast(`${whole(result.done)} ${row.done}` + (result.refused ? `, ${whole(result.refused)} refused` : ''));
+  if (sum) { // also where the dialog was left in the midst of it
+    toast(`${letters(sum.done)} ${row.done}` + (sum.refused ? `, ${whole(sum.refused)} refused` : ''));
     done();
   }
 }
@@ -72,7 +77,10 @@ function detail(name, letter, done) {
         done();
       }
     } catch (e) {
-      toast(e.message, true);
+      toast(`${letter.id}: ${e.message}`, true);
+      if (is_gone(e)) { // somebody was faster
+        done();
+      }
     }
   };
   return h('div', null, h('h2.id', null, letter.id),
@@ -81,39 +89,31 @@ function detail(name, letter, done) {
         () => ask('DELETE', path), 'danger'), 'dropped'), 'danger')),
     facts([['Reason', letter.reason], ['Error', letter.error], ['Status', letter.status && String(letter.status)],
            ['Attempts', String(letter.attempts)], ['Replays', String(letter.replays)],
-           ['Buried', when(letter.buried && Date.parse(letter.buried))],
-           ['First attempt', when(letter.first && Date.parse(letter.first))],
-           ['Last attempt', when(letter.last && Date.parse(letter.last))],
-           ['Was due', when(letter.due && Date.parse(letter.due))],
+           ...[['Buried', 'buried'], ['First attempt', 'first'], ['Last attempt', 'last'], ['Was due', 'due']]
+             .map(([label, what]) => [label, letter[what] && moment(Date.parse(letter[what]))]),
+           ['Key', key_of(letter)],
            ['Note', letter.unreadable ? 'Its record cannot be read by this tarry.' : '']]),
-    ...(letter.unreadable ? [] : content(letter)).filter(Boolean));
+    ...(letter.unreadable ? [] : content(letter)));
 }
 
 export function deadList(name) {
-  const filters = () => {
-    const given = list.filters();
-    delete given.max;
-    return given;
-  };
+  const all = (what) => bulk(name, what, list.filters(), list.spoken(), list.begin);
   const list = pages({
     most: PAGE,
-    none: 'There are no dead letters.',
+    none: (asked) => (Object.keys(asked).length ? 'Nothing matches.' : 'There are no dead letters.'),
     fields: [{ name: 'id_prefix', label: 'Id begins with', type: 'search' },
              { name: 'reason', label: 'Reason', options: REASONS },
              { name: 'from', label: 'Buried from', type: 'datetime-local' },
-             { name: 'to', label: 'to', type: 'datetime-local' }],
-    extra: h('span.actions', null,
-      button('Replay these…', () => bulk(name, 'replay', filters(), () => list.begin())),
-      button('Drop these…', () => bulk(name, 'drop', filters(), () => list.begin()), 'danger')),
-    columns: ['Id', 'Reason', 'Error', 'Attempts', 'Buried'],
-    ask: async (given, cursor, signal) => {
-      const page = await get(`/v1/routes/${segment(name)}/dead`, { ...given, cursor }, signal);
+             { name: 'to', label: 'Until', type: 'datetime-local' }],
+    extra: h('span.actions', null, button('Replay these…', () => all('replay')),
+             button('Drop these…', () => all('drop'), 'danger')),
+    columns: [['Id', 'text'], ['Reason', 'word'], ['Error', 'text.more'], ['Attempts', 'number.more'], ['Buried', 'time']],
+    ask: async (asked, cursor, signal) => {
+      const page = await get(`/v1/routes/${segment(name)}/dead`, { ...asked, cursor }, signal);
       return { rows: page.items, cursor: page.cursor, looked: page.looked };
     },
-    cells: (letter) => [letter.id, letter.reason, letter.error, String(letter.attempts),
-                        h('time', { datetime: letter.buried, title: letter.buried },
-                          clock(Date.parse(letter.buried)))],
-    enter: (letter, done) => detail(name, letter, done),
+    cells: (letter) => [letter.id, letter.reason, letter.error, String(letter.attempts), moment(Date.parse(letter.buried))],
+    enter: (letter, done) => ({ element: detail(name, letter, done) }),
   });
   list.begin();
   return list;

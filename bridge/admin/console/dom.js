@@ -118,11 +118,14 @@ export function toast(text, bad) {
   setTimeout(() => one.remove(), bad ? 9000 : 4000);
 }
 
-// A dialog with a form. Gives what act(form) gives, or null where it was left. act may throw: what it
-// says is shown, and the dialog stays.
+// What was to be done something to is no longer there.
+export const is_gone = (e) => e.status === 404 || e.status === 410;
+
+// A dialog with a form. Gives what act() gives, or null where it was left. act may throw: what it says
+// is shown and the dialog stays, unless there is nothing left to do it to; then this throws, too.
 export function dialog(title, body, yes, act, kind) {
-  return new Promise((resolve) => {
-    let result = null;
+  return new Promise((resolve, reject) => {
+    let result = null, gone = null;
     const fault = h('p.fault', { role: 'alert' });
     const confirm = h('button' + (kind ? '.' + kind : '.primary'), { type: 'submit' }, yes);
     const form = h('form', {
@@ -132,19 +135,24 @@ export function dialog(title, body, yes, act, kind) {
         confirm.disabled = true;
         put(fault, '');
         try {
-          result = await act(form);
+          result = await act();
           box.close();
         } catch (e) {
+          gone = is_gone(e) ? e : null;
           put(fault, e.message);
           confirm.disabled = false;
+          if (gone) {
+            box.close();
+          }
         }
       },
     }, h('h2', null, title), body, fault,
-    h('p.buttons', null, button('Cancel', () => box.close()), confirm));
+    h('p.buttons', null, button('Back', () => box.close()), confirm));
     const box = h('dialog', {
+      'aria-label': title,
       onclose: () => {
         box.remove();
-        resolve(result);
+        gone ? reject(gone) : resolve(result);
       },
     }, form);
     document.body.append(box);

@@ -3,9 +3,9 @@
 // cancelled.
 
 import { ask, get, post, segment } from './api.js';
-import { button, clock, dialog, fromNow, h, size, toast, utc } from './dom.js';
+import { button, dialog, fromNow, h, is_gone, size, toast } from './dom.js';
 import { now } from './model.js';
-import { facts, pages } from './pages.js';
+import { facts, moment, pages } from './pages.js';
 
 const PAGE = 50, PAYLOAD_SHOWN = 64 * 1024;
 
@@ -55,17 +55,10 @@ function headers(job) {
   return rows.length ? [h('h3', null, 'Headers'), facts(rows)] : [];
 }
 
-// What a source keeps of a job: key, headers, payload.
-export function content(job) {
-  return [job.key !== undefined || job.key_base64 !== undefined
-    ? facts([['Key', job.key_base64 !== undefined ? `${job.key_base64} (base64)` : job.key]]) : null,
-  ...headers(job), ...payload(job)];
-}
+// What a source keeps of a job, but for its key.
+export const content = (job) => [...headers(job), ...payload(job)].filter(Boolean);
 
-export function when(ms) {
-  return ms === null || ms === undefined ? null
-    : h('time', { datetime: utc(ms), title: utc(ms) }, `${clock(ms)} (${fromNow(ms, now())})`);
-}
+export const key_of = (job) => (job.key_base64 !== undefined ? `${job.key_base64} (base64)` : job.key ?? '');
 
 async function moveDialog(name, id, queue) {
   const after = h('input', { name: 'after', placeholder: '30m', id: 'after', spellcheck: 'false', autocomplete: 'off' });
@@ -73,8 +66,10 @@ async function moveDialog(name, id, queue) {
   const body = h('div.fields', null, h('label', { for: 'after' }, 'After, from now'), after,
     h('label', { for: 'at' }, 'or at (your time)'), at);
   return dialog(`Move ${id}`, body, 'Move', () => {
-    const how = after.value.trim() ? { after: after.value.trim() }
-      : { at: at.value ? new Date(at.value).toISOString() : '' };
+    const how = { after: after.value.trim(), at: at.value && new Date(at.value).toISOString() };
+    if (!how.after === !how.at) {
+      throw new Error('Say either after how long, such as 30m or 1h30m, or at which time.');
+    }
     return post(`/v1/admin/routes/${segment(name)}/jobs/${segment(id)}/move`, { ...how, queue });
   });
 }
@@ -92,7 +87,10 @@ function actions(name, job, queue, done) {
         done();
       }
     } catch (e) {
-      toast(e.message, true);
+      toast(`${job.id}: ${e.message}`, true);
+      if (is_gone(e) || e.status === 409) { // somebody or something was faster
+        done();
+      }
     }
   };
   const runNow = tried(async () => told(await post(`${path}/now`, { queue })));
@@ -120,30 +118,77 @@ function actions(name, job, queue, done) {
     return null;
   } else if (job.state === 'in-flight') {
     return h('p.buttons', null, button('No further attempt…', end, 'danger'));
+  } else if (job.state !== 'waiting' && job.state !== 'held') {
+    return null;
   }
   return h('p.buttons', null, button('Run now', runNow), button('Move…', move),
     queue ? null : button('Cancel job…', cancel, 'danger'));
 }
 
+function note_of(job) {
+  return job.gone ? 'It has left: delivered, cancelled or expired.' : job.unreadable
+    ? 'Its record cannot be read by this tarry.' : job.state === 'dead' ? 'It has become a dead letter.' : !job.named
+      ? 'A Kafka record that is due later than redis.horizon: it can be named when its time is near.' : '';
+}
+
+function head(name, job, queue, done) {
+  return [h('h2.id', null, job.id), actions(name, job, queue, done),
+          facts([['State', job.state + (job.far && !job.gone ? ', far' : '')], ['Note', note_of(job)], ['Due', moment(job.due_ms)],
+                 ['Lease ends', moment(job.lease_ends_ms)], ['Attempts', String(job.attempts)],
+                 ['Last error', job.last_error], ['Target', job.target], ['Key', key_of(job)], ['Source', job.source],
+                 ['Record', job.bytes === undefined ? '' : size(job.bytes)]])].filter(Boolean);
+}
+
+// What is told of it now, beside what the list told. One job tells "waiting" of those behind others, too.
+function renewed(job, full) {
+  const state = full.state === 'waiting' && job.state === 'held' ? 'held' : full.state;
+  return { ...job, state, due_ms: full.due ? Date.parse(full.due) : job.due_ms, attempts: full.attempts,
+           last_error: full.last_error, lease_ends_ms: state === job.state ? job.lease_ends_ms : null };
+}
+
+// It follows the job as long as it is open: others may cancel or move it, and its time comes.
 function detail(name, job, queue, done) {
-  const rest = h('div.content', null, h('p.hint', null, 'Looking…'));
-  const shown = [
-    h('h2.id', null, job.id), actions(name, job, queue, done),
-    facts([['State', job.state + (job.far ? ', in the second tier' : '')], ['Due', when(job.due_ms)],
-           ['Lease ends', when(job.lease_ends_ms)], ['Attempts', String(job.attempts)],
-           ['Last error', job.last_error], ['Target', job.target], ['Source', job.source],
-           ['Record', job.bytes === undefined ? '' : size(job.bytes)],
-           ['Note', job.unreadable ? 'Its record cannot be read by this tarry.' : !job.named
-             ? 'A Kafka record that is due later than redis.horizon: it can be named when its time is near.' : '']]),
-    rest];
-  if (queue || !job.named) {
-    rest.replaceChildren();
-  } else {
-    get(`/v1/routes/${segment(name)}/jobs/${segment(job.id)}`)
-      .then((full) => rest.replaceChildren(...content(full).filter(Boolean)))
-      .catch((e) => rest.replaceChildren(h('p.fault', null, e.message)));
+  const top = h('div'), rest = h('div');
+  const element = h('div', null, top, rest);
+  let told = job, read = false;
+
+  function tell(now_it_is) {
+    const held = top.contains(document.activeElement);
+    told = now_it_is;
+    top.replaceChildren(...head(name, told, queue, done));
+    if (held) {
+      element.closest('.drawer')?.querySelector('button').focus();
+    }
   }
-  return h('div', null, shown.filter(Boolean));
+
+  async function look() {
+    try {
+      const full = await get(`/v1/routes/${segment(name)}/jobs/${segment(job.id)}`);
+      const it = renewed(told, full);
+      if (['state', 'due_ms', 'attempts'].some((what) => it[what] !== told[what])) {
+        tell(it);
+      }
+      if (!read) {
+        rest.replaceChildren(...content(full));
+        read = true;
+      }
+    } catch (e) {
+      if (is_gone(e)) {
+        tell({ ...told, state: 'gone', gone: true, due_ms: null, lease_ends_ms: null });
+      }
+      if (!read) {
+        rest.replaceChildren(h('p.fault', null, is_gone(e) ? '' : e.message));
+      }
+    }
+  }
+
+  tell(job);
+  if (queue || !job.named) {
+    return { element };
+  }
+  rest.append(h('p.hint', null, 'Looking…'));
+  look();
+  return { element, heard: () => told.gone || look() };
 }
 
 // --- the list ---
@@ -163,51 +208,48 @@ async function exactly(name, id, state, signal) {
   }
 }
 
-const key_of = (job) => (job.key_base64 !== undefined ? `${job.key_base64} (base64)` : job.key ?? '');
+const NONE = { waiting: 'Nothing waits.', held: 'Nothing waits behind another job of its key.',
+               'in-flight': 'Nothing is in flight.' };
 
 export function jobList(name, state, isQueue) {
-  const queue = h('input', { list: 'queues', placeholder: 'queue', 'aria-label': 'Queue', name: 'queue' });
-  const known = h('datalist', { id: 'queues' });
+  const ends = state === 'in-flight';
   const list = pages({
     most: PAGE,
-    none: state === 'waiting' ? 'Nothing waits.' : state === 'held' ? 'Nothing waits behind another job of its key.'
-      : 'Nothing is in flight.',
-    fields: [{ name: 'id_prefix', label: 'Id begins with', type: 'search' },
-             { name: 'from', label: state === 'in-flight' ? 'Lease ends from' : 'Due from', type: 'datetime-local' },
-             { name: 'to', label: 'to', type: 'datetime-local' }],
-    extra: isQueue ? h('label', null, h('span', null, 'Queue'), queue, known) : null,
-    columns: ['Id', state === 'in-flight' ? 'Lease ends' : 'Due', 'Attempts', 'Target', 'Key', 'Source', 'Size'],
-    ask: async (filters, cursor, signal) => {
-      if (isQueue && !queue.value) {
+    none: (asked) => (isQueue && !asked.queue ? 'Name a queue.' : Object.keys(asked).some((what) => what !== 'queue')
+      ? 'Nothing matches.' : NONE[state]),
+    fields: [...(isQueue ? [{ name: 'queue', label: 'Queue', list: 'queues' }] : []),
+             { name: 'id_prefix', label: 'Id begins with', type: 'search' },
+             { name: 'from', label: ends ? 'Lease ends from' : 'Due from', type: 'datetime-local' },
+             { name: 'to', label: 'Until', type: 'datetime-local' }],
+    extra: isQueue ? h('datalist', { id: 'queues' }) : null,
+    columns: [['Id', 'text'], [ends ? 'Lease ends' : 'Due', 'time'], ['Attempts', 'number'], ['Target', 'text.more'],
+              ['Key', 'text.more'], ['Source', 'word.more'], ['Size', 'number.more']],
+    ask: async (asked, cursor, signal) => {
+      if (isQueue && !asked.queue) {
         return { rows: [], cursor: null, looked: 0 };
       }
-      if (filters.id_prefix && !cursor && !isQueue) {
-        const job = await exactly(name, filters.id_prefix, state, signal);
+      if (asked.id_prefix && !cursor && !isQueue) {
+        const job = await exactly(name, asked.id_prefix, state, signal);
         if (job) {
           return { rows: [job], cursor: BEHIND_EXACT, looked: 1, enough: true };
         }
       }
       const page = await get(`/v1/admin/routes/${segment(name)}/jobs`,
-        { ...filters, state, cursor: cursor === BEHIND_EXACT ? null : cursor, queue: isQueue ? queue.value : '' }, signal);
-      return { rows: page.jobs.filter((job) => job.id !== filters.id_prefix || cursor !== BEHIND_EXACT),
+        { ...asked, state, cursor: cursor === BEHIND_EXACT ? null : cursor }, signal);
+      return { rows: page.jobs.filter((job) => job.id !== asked.id_prefix || cursor !== BEHIND_EXACT),
                cursor: page.cursor, looked: page.looked };
     },
-    cells: (job) => {
-      const ms = state === 'in-flight' ? job.lease_ends_ms : job.due_ms;
-      return [job.id, h('time', { datetime: utc(ms), title: utc(ms) }, `${clock(ms)}`, h('small', null, fromNow(ms, now()))),
-              String(job.attempts), job.target ?? '', key_of(job), job.source ?? '', job.bytes === undefined ? '' : size(job.bytes)];
-    },
-    enter: (job, done) => detail(name, job, isQueue ? queue.value : '', done),
+    cells: (job) => [job.id, moment(ends ? job.lease_ends_ms : job.due_ms), String(job.attempts), job.target ?? '',
+                     key_of(job), job.source ?? '', job.bytes === undefined ? '' : size(job.bytes)],
+    enter: (job, done, asked) => detail(name, job, asked.queue, done),
   });
   if (isQueue) {
-    get(`/v1/admin/routes/${segment(name)}/queues`).then((answer) => {
-      known.replaceChildren(...answer.queues.map((q) => h('option', { value: q.name })));
-      queue.value = queue.value || answer.queues[0]?.name || '';
-      list.begin();
-    }).catch((e) => toast(e.message, true));
+    get(`/v1/admin/routes/${segment(name)}/queues`).then(({ queues }) => {
+      list.element.querySelector('datalist').replaceChildren(...queues.map((q) => h('option', { value: q.name })));
+      list.inputs[0].value ||= queues[0]?.name || '';
+    }).catch((e) => toast(e.message, true)).finally(list.begin);
   } else {
     list.begin();
   }
   return list;
 }
-

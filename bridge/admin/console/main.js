@@ -16,7 +16,9 @@ const theme = document.getElementById('theme');
 let view = null;    // { element, update(), leave() }
 let timer = null;
 let asking = null;  // aborts the requests of the poll that is on its way
+let heard = null;   // the last status
 let heard_ms = 0;
+const LATE_MS = 10000; // an answer that takes so long does not come
 let running = false; // else somebody is to log in
 
 // As it stands where it is no escape: somebody typed it.
@@ -60,7 +62,7 @@ function open() {
   view = (views[name] || views.routes)(argument);
   document.title = name === 'route' ? `${argument} – tarry` : 'tarry';
   show(view.element);
-  view.update();
+  view.update(heard);
 }
 
 // --- the login ---
@@ -70,6 +72,7 @@ function login(why) {
   leave();
   put(health, '');
   health.className = '';
+  main.classList.remove('stale');
   const field = h('input', { type: 'password', name: 'token', autocomplete: 'off', required: true,
                              spellcheck: 'false', id: 'token' });
   const fault = h('p.fault', { role: 'alert' }, why || '');
@@ -93,27 +96,35 @@ function login(why) {
   field.focus();
 }
 
-function refusal(e) {
-  return e.status === 401 ? 'The daemon does not know this token.'
-    : e.status === 403 ? 'This token has not the role admin.' : e.message;
-}
+const REFUSALS = {
+  'no-token': '', // nobody has given one yet
+  'bad-token': 'The daemon does not know this token.',
+  'no-role': 'This token has not the role admin.',
+};
+const refusal = (e) => REFUSALS[e.word] ?? e.message;
 
 // --- the poll ---
 
-function tell(good, text) {
+// stale: what is shown is not as it is now.
+function tell(good, text, stale) {
   health.className = good ? 'good' : 'bad';
   put(health, text);
+  main.classList.toggle('stale', stale);
 }
 
 async function poll() {
-  asking = new AbortController();
-  const { signal } = asking;
+  clearTimeout(timer);
+  const mine = asking = new AbortController(), { signal } = mine;
+  const late = setTimeout(() => mine.abort(new Error('late')), LATE_MS);
   try {
     const [status] = await Promise.all([get('/v1/admin/status', null, signal), look(signal)]);
-    heard_ms = Date.now();
+    if (asking !== mine) { // somebody has logged out
+      return;
+    }
+    [heard, heard_ms] = [status, Date.now()];
     const trouble = status.redis.filter((r) => !r.up || r.trouble).map((r) => `${r.name}: ${r.trouble || 'down'}`);
     tell(status.ready && !trouble.length,
-      status.stopping ? 'stopping' : trouble.length ? trouble.join(', ') : status.ready ? 'ready' : 'not ready');
+      status.stopping ? 'stopping' : trouble.length ? trouble.join(', ') : status.ready ? 'ready' : 'not ready', false);
     health.title = `tarry ${status.version}, instance ${status.instance}`;
     view?.update(status);
   } catch (e) {
@@ -121,19 +132,20 @@ async function poll() {
       return;
     } else if (e instanceof ApiError && (e.status === 401 || e.status === 403)) {
       token.forget();
-      login(e.status === 401 && e.word !== 'no-token' && heard_ms ? refusal(e) : e.status === 403 ? refusal(e) : '');
+      login(refusal(e));
       return;
     }
-    tell(false, e.message + (heard_ms ? ` Last heard of at ${clock(heard_ms).slice(11)}.` : ''));
+    tell(false, e.message + (heard_ms ? ` Last heard of at ${clock(heard_ms).slice(11)}.` : ''), true);
     if (!(e instanceof ApiError)) {
       throw e;
     }
   } finally {
-    if (asking && asking.signal === signal) {
+    clearTimeout(late);
+    if (asking === mine) {
       asking = null;
+      plan();
     }
   }
-  plan();
 }
 
 function plan() {
@@ -144,6 +156,7 @@ function plan() {
 function stop() {
   clearTimeout(timer);
   asking?.abort();
+  asking = null;
   running = false;
   logout.hidden = true;
 }
@@ -159,7 +172,8 @@ function start() {
 
 function paint(name) {
   document.documentElement.dataset.theme = name;
-  theme.setAttribute('aria-label', name === 'dark' ? 'Light' : 'Dark');
+  theme.title = name === 'dark' ? 'Light colours' : 'Dark colours';
+  theme.setAttribute('aria-label', theme.title);
 }
 
 paint(localStorage.getItem('tarry-theme') ||
@@ -176,6 +190,8 @@ logout.addEventListener('click', () => {
 window.addEventListener('hashchange', () => {
   if (running) {
     open();
+    scrollTo(0, 0);
+    main.focus({ preventScroll: true });
   }
 });
 document.addEventListener('visibilitychange', () => {

@@ -2,13 +2,15 @@
 // model.js - what was last heard of the routes, and their figures over the last minutes.
 
 import { get } from './api.js';
+import { span, utc } from './dom.js';
 import { SPAN_MS } from './chart.js';
 
 export const EACH_MS = 2000;
 const SERIES = ['in', 'out', 'pending', 'overdue', 'p50', 'p99'];
 
 export const model = {
-  routes: new Map(), // name -> { now: as the daemon told it, history, rates }
+  routes: new Map(), // name -> { told: by the daemon, at: ms, history, rates }
+  heard: false,
   skew: 0,           // Redis' clock less ours
 };
 
@@ -19,13 +21,19 @@ function per_second(route, name, before, seconds) {
   return seconds > 0 && more >= 0 ? more / seconds : null; // less: the daemon was started anew
 }
 
+// point null: it is not known how it was.
+function note(history, at, point) {
+  history.times.push(at);
+  SERIES.forEach((s) => history[s].push(point ? point[s] : null));
+}
+
+function unknown() {
+  const series = SERIES.map((s) => [s, []]);
+  return { history: { times: [], ...Object.fromEntries(series) }, rates: { in: null, out: null }, told: null, at: 0 };
+}
+
 function learn(told, at) {
-  let known = model.routes.get(told.name);
-  if (!known) {
-    known = { history: { times: [] }, rates: { in: null, out: null }, told: null, at: 0 };
-    SERIES.forEach((s) => (known.history[s] = []));
-    model.routes.set(told.name, known);
-  }
+  const known = model.routes.get(told.name) || unknown();
   if (known.told) {
     const seconds = (at - known.at) / 1000;
     known.rates = { in: per_second(told, 'received', known.told, seconds),
@@ -34,22 +42,28 @@ function learn(told, at) {
   const { history } = known;
   const point = { in: known.rates.in, out: known.rates.out, pending: told.pending, overdue: told.overdue,
                   p50: told.lateness.p50_ms, p99: told.lateness.p99_ms };
-  history.times.push(at);
-  SERIES.forEach((s) => history[s].push(point[s]));
+  if (known.told && at - known.at > 3 * EACH_MS) { // nobody looked, or there was no answer
+    note(history, at - 1, null);
+  }
+  note(history, at, point);
   while (history.times[0] < at - SPAN_MS) {
     history.times.shift();
     SERIES.forEach((s) => history[s].shift());
   }
   known.told = told;
   known.at = at;
+  return known;
 }
 
 // Asks for all routes, and keeps what was told.
 export async function look(signal) {
   const answer = await get('/v1/admin/routes', null, signal);
   const at = Date.now();
+  model.heard = true;
   model.skew = answer.now_ms ? answer.now_ms - at : 0;
-  const names = new Set(answer.routes.map((r) => r.name));
-  [...model.routes.keys()].filter((name) => !names.has(name)).forEach((name) => model.routes.delete(name));
-  answer.routes.forEach((told) => learn(told, at));
+  model.routes = new Map(answer.routes.map((told) => [told.name, learn(told, at)]));
 }
+
+// In how long the first job of a route is due: what is shown of it, and the instant.
+export const nextDue = (r) => (r.next_due_ms === null ? ['–', '']
+  : [r.overdue ? 'due' : span(Math.max(r.next_due_ms - now(), 0)), utc(r.next_due_ms)]);

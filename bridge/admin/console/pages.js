@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // pages.js - a table that is read a page at a time, with filters; and the drawer for one of its rows.
 
-import { button, h, put } from './dom.js';
+import { button, clock, fromNow, h, put, utc } from './dom.js';
+import { now } from './model.js';
 
 const LOOK_MS = 5000; // for one page, where a filter lets little through
 
-// fields: [{ name, label, type, placeholder, options }]; columns: labels; ask(filters, cursor, signal):
-// gives { rows, cursor, looked, enough: it is not to go on for a full page }; cells(item): the first a text,
-// the others texts or elements; enter(item, done): what the drawer shows; done(): the list is out of date.
+// fields: [{ name, label, type, list, options }]; columns: [label, kind]: of console.css; ask(filters, cursor,
+// signal): gives { rows, cursor, looked, enough: it is not to go on for a full page }; cells(item): the first a
+// text, the others texts or elements; enter(item, done, asked): gives what the drawer shows, { element, heard() };
+// done(): the list is out of date; asked: the filters that it was read with; none(asked): said where there is nothing.
 export function pages({ fields, columns, most, ask, cells, enter, extra, none }) {
-  let stack = [null], cursor = null, asking = null, opened = null;
+  let stack = [null], cursor = null, asking = null, asked = {};
+  let opened = null, shown = null; // a row, and what the drawer shows of it
+  let missed = false;              // there was no answer
   const body = h('tbody');
   const said = h('p.said', { role: 'status' });
   const drawer = h('aside.drawer', { hidden: true, 'aria-label': 'Details' });
   const inputs = fields.map((f) => (f.options
     ? h('select', { name: f.name, onchange: () => begin() }, f.options.map((o) => h('option', { value: o }, o || 'any')))
-    : h('input', { name: f.name, type: f.type || 'text', placeholder: f.placeholder || '', list: f.list || null,
+    : h('input', { name: f.name, type: f.type || 'text', list: f.list, onchange: f.list ? () => begin() : () => {},
                    spellcheck: 'false', autocomplete: 'off', step: f.type === 'datetime-local' ? '1' : null })));
+  const show = h('button', { type: 'submit' }, 'Show');
   const form = h('form.filters', {
     onsubmit: (event) => {
       event.preventDefault();
       begin();
     },
-  }, fields.map((f, i) => h('label', null, h('span', null, f.label), inputs[i])),
-  h('button', { type: 'submit' }, 'Show'), extra);
+  }, fields.map((f, i) => h('label', null, h('span', null, f.label), inputs[i])), show, extra);
   const before = button('‹ Before', () => {
     stack.pop();
     load();
@@ -33,37 +37,41 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
     load();
   }, 'quiet');
   const table = h('table.list', null,
-    h('thead', null, h('tr', null, columns.map((c) => h('th', { scope: 'col' }, c)))), body);
+    h('thead', null, h('tr', null, columns.map(([label, kind]) => h('th.' + kind, { scope: 'col' }, label)))), body);
   const element = h('div', null, form, h('div.split', null, h('div.scroll', null, table), drawer),
     h('footer.pager', null, before, said, next));
 
   function filters() {
     const given = {};
-    inputs.forEach((input) => {
-      const text = input.value.trim();
+    fields.forEach((f, i) => {
+      const text = inputs[i].value.trim();
       if (text) {
-        given[input.name] = input.type === 'datetime-local' ? new Date(text).toISOString() : text;
+        given[f.name] = f.type === 'datetime-local' ? new Date(text).toISOString() : text;
       }
     });
     return given;
+  }
+
+  // The same as a person reads it.
+  function spoken() {
+    return fields.map((f, i) => inputs[i].value.trim() && `${f.label.toLowerCase()} ${inputs[i].value.trim()}`)
+      .filter(Boolean).join(', ');
   }
 
   function close() {
     drawer.hidden = true;
     drawer.replaceChildren();
     opened?.removeAttribute('aria-current');
-    opened?.querySelector('button')?.focus();
-    opened = null;
+    opened?.querySelector('button').focus();
+    opened = shown = null;
   }
 
   function open(item, line) {
     close();
     opened = line;
     line.setAttribute('aria-current', 'true');
-    drawer.replaceChildren(h('p.close', null, button('Close', close, 'quiet')), enter(item, () => {
-      close();
-      load();
-    }));
+    shown = enter(item, load, asked);
+    drawer.replaceChildren(h('p.close', null, button('Close', close, 'quiet')), shown.element);
     drawer.hidden = false;
     drawer.querySelector('button').focus();
   }
@@ -75,50 +83,78 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
         if (!event.target.closest('button') && !String(getSelection())) {
           open(item, line);
         }
-      } }, h('th', { scope: 'row' }, button(first, () => open(item, line), 'link')),
-      others.map((cell) => (cell instanceof Node ? h('td', null, cell) : h('td', { title: cell }, cell))));
+      } }, h('th.' + columns[0][1], { scope: 'row' }, button(first, () => open(item, line), 'link')),
+      others.map((cell, i) => h('td.' + columns[i + 1][1], null, cell)));
       return line;
     }));
+  }
+
+  // As many as make a page, or as can be looked at in its time.
+  async function read(signal) {
+    const items = [];
+    let looked = 0;
+    cursor = stack.at(-1);
+    for (const begun = Date.now(); Date.now() - begun < LOOK_MS;) {
+      const page = await ask({ ...asked, max: most - items.length }, cursor, signal);
+      items.push(...page.rows);
+      looked += page.looked;
+      cursor = page.cursor;
+      if (!cursor || page.enough || items.length >= most) {
+        break;
+      }
+      put(said, `Looking… ${looked} looked at`);
+    }
+    return { items, looked };
+  }
+
+  function tell({ items, looked }) {
+    const from = stack.length > 1 ? `page ${stack.length}, ` : '';
+    put(said, items.length ? `${from}${items.length} shown${cursor ? '' : ', no more behind them'}`
+      : cursor ? `none among ${looked} that were looked at; more are behind them` : none(asked));
   }
 
   async function load() {
     asking?.abort();
     asking = new AbortController();
-    const { signal } = asking;
-    const items = [];
-    let looked = 0;
+    const { signal } = asking, held = element.contains(document.activeElement);
+    const at = opened ? [...body.children].indexOf(opened) : 0;
     close();
     before.disabled = next.disabled = true;
+    missed = false;
     put(said, 'Looking…');
     try {
-      cursor = stack[stack.length - 1];
-      for (const begun = Date.now(); Date.now() - begun < LOOK_MS;) {
-        const page = await ask({ ...filters(), max: most - items.length }, cursor, signal);
-        items.push(...page.rows);
-        looked += page.looked;
-        cursor = page.cursor;
-        if (!cursor || page.enough || items.length >= most) {
-          break;
-        }
-        put(said, `Looking… ${looked} looked at`);
-      }
-      draw(items);
-      const from = stack.length > 1 ? `page ${stack.length}, ` : '';
-      put(said, items.length ? `${from}${items.length} shown${cursor ? '' : ', no more behind them'}`
-        : cursor ? `none among ${looked} that were looked at; more are behind them` : none);
+      const page = await read(signal);
+      draw(page.items);
+      tell(page);
       before.disabled = stack.length < 2;
       next.disabled = !cursor;
     } catch (e) {
-      if (e.name !== 'AbortError') {
-        draw([]);
-        put(said, e.message);
+      if (e.name === 'AbortError') {
+        return;
       }
+      missed = e.status === 0 || e.status === 503;
+      draw([]);
+      put(said, e.message);
+    }
+    before.hidden = next.hidden = before.disabled && next.disabled;
+    if (held && document.activeElement === document.body) { // what had the focus is no longer there
+      (body.children[Math.min(at, body.children.length - 1)]?.querySelector('button') || show).focus();
     }
   }
 
   function begin() {
     stack = [null];
+    asked = filters();
     load();
+  }
+
+  // The daemon was heard: times go on, and what could not be read is read now.
+  function heard() {
+    if (missed) {
+      load();
+    }
+    element.querySelectorAll('time').forEach((t) => put(t.lastChild, fromNow(Date.parse(t.dateTime), now())));
+    shown?.heard?.();
   }
 
   element.addEventListener('keydown', (event) => {
@@ -132,7 +168,13 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
       (step > 0 ? line.nextElementSibling : line.previousElementSibling)?.querySelector('button')?.focus();
     }
   });
-  return { element, begin, filters, leave: () => asking?.abort() };
+  return { element, inputs, begin, filters, spoken, heard, leave: () => asking?.abort() };
+}
+
+// An instant, in the time of the person who looks, and how far it is.
+export function moment(ms) {
+  return ms === null || ms === undefined ? null
+    : h('time', { datetime: utc(ms), title: utc(ms) }, clock(ms) + ' ', h('small', null, fromNow(ms, now())));
 }
 
 // Names and values, one below another; null where there are none.

@@ -2,9 +2,9 @@
 // route.js - one route: its charts, what can be done to it, and its jobs.
 
 import { post, segment } from './api.js';
-import { button, count, dialog, fromNow, h, put, rate, span, toast, utc, whole } from './dom.js';
-import { model, now } from './model.js';
-import { chart } from './chart.js';
+import { button, count, dialog, h, put, rate, span, toast, whole } from './dom.js';
+import { model, nextDue } from './model.js';
+import { chart, round_ms } from './chart.js';
 import { deadList } from './dead.js';
 import { jobList } from './jobs.js';
 
@@ -18,7 +18,8 @@ const ACTIONS = {
            why: 'Nothing new is taken; what waits is delivered in its time.' },
 };
 
-function actions(name) {
+// changed(): it has another state.
+function actions(name, changed) {
   const buttons = Object.entries(ACTIONS).map(([what, row]) => button(row.label, async () => {
     const path = `/v1/admin/routes/${segment(name)}/${what}`;
     try {
@@ -27,6 +28,8 @@ function actions(name) {
         : await post(path);
       if (done) {
         toast(`${name} is ${done.state}.`);
+        model.routes.get(name).told.state = done.state;
+        changed();
       }
     } catch (e) {
       toast(e.message, true);
@@ -41,26 +44,27 @@ function actions(name) {
 }
 
 function figure(label) {
-  const value = h('dd'), more = h('small');
-  const element = h('div.figure', null, h('dt', null, label), value);
-  value.after(more);
+  const value = h('dd'), more = h('dd.note');
+  const element = h('div.figure', null, h('dt', null, label), value, more);
   return { element, update: (text, title, note) => {
     put(value, text, title || '');
     put(more, note || '');
   } };
 }
 
-// The rows of figures above the charts: label, and { text, title, note, kind } of it.
+const since_start = (n) => [count(n), `${whole(n)} by this instance, since it began`];
+
+// The figures above the charts: label, and [text, title, note] of it.
 const FIGURES = [
-  ['Waiting', (r) => [count(r.pending), whole(r.pending), r.far ? `${count(r.far)} far` : '']],
-  ['Next due', (r) => [r.next_due_ms === null ? '–' : r.overdue ? 'due' : fromNow(r.next_due_ms, now()),
-                       r.next_due_ms === null ? '' : utc(r.next_due_ms)]],
+  ['Waiting', (r) => [count(r.pending), whole(r.pending),
+                      r.counted_with ? `counted at ${r.counted_with}` : r.far ? `${count(r.far)} far` : '']],
+  ['Next due', (r) => nextDue(r)],
   ['Overdue', (r) => [count(r.overdue), whole(r.overdue), r.overdue ? `for ${span(r.oldest_overdue_ms)}` : '']],
   ['In flight', (r) => [count(r.in_flight), whole(r.in_flight)]],
-  ['Dead letters', (r) => [count(r.dead), whole(r.dead)]],
-  ['Retried', (r) => [count(r.retried), whole(r.retried)]],
-  ['Cancelled', (r) => [count(r.cancelled), whole(r.cancelled)]],
-  ['Expired', (r) => [count(r.expired), whole(r.expired)]],
+  ['Dead', (r) => [count(r.dead), whole(r.dead)]],
+  ['Retried', (r) => since_start(r.retried)],
+  ['Cancelled', (r) => since_start(r.cancelled)],
+  ['Expired', (r) => since_start(r.expired)],
 ];
 
 function tabs(name, isQueue) {
@@ -82,7 +86,7 @@ function tabs(name, isQueue) {
     },
   }, label));
   function open(i) {
-    shown?.leave?.();
+    shown?.leave();
     buttons.forEach((b, k) => {
       b.setAttribute('aria-selected', k === i);
       b.tabIndex = k === i ? 0 : -1;
@@ -93,24 +97,23 @@ function tabs(name, isQueue) {
   }
   open(0);
   return { element: h('section.jobs', null, h('div.tabs', { role: 'tablist' }, buttons), panel),
-           leave: () => shown?.leave?.() };
+           heard: () => shown.heard(), leave: () => shown.leave() };
 }
 
 export function routeView(name) {
   const badge = h('span.state');
   const way = h('span.way');
-  const control = actions(name);
+  const control = actions(name, () => update());
   const figures = FIGURES.map(([label]) => figure(label));
   const charts = [
-    [chart('Jobs per second', [{ key: 'in', label: 'in' }, { key: 'out', label: 'out' }], rate, 1)],
-    [chart('Backlog', [{ key: 'pending', label: 'waiting', area: true }, { key: 'overdue', label: 'overdue' }],
-      count, 10)],
-    [chart('Handed over late', [{ key: 'p50', label: 'p50' }, { key: 'p99', label: 'p99' }], span, 10)],
-  ].flat();
+    chart('Jobs per second', [{ key: 'in', label: 'in' }, { key: 'out', label: 'out' }], rate, 1),
+    chart('Backlog', [{ key: 'pending', label: 'waiting', area: true }, { key: 'overdue', label: 'overdue' }], count, 10),
+    chart('Handed over late', [{ key: 'p50', label: 'p50' }, { key: 'p99', label: 'p99' }], span, 10, round_ms),
+  ];
   const rest = h('div');
   const body = h('div', { hidden: true }, h('dl.figures', null, figures.map((f) => f.element)),
     h('div.charts', null, charts.map((c) => c.element)), rest);
-  const none = h('p.empty', null, `No route ${name} is known yet.`);
+  const none = h('p.empty');
   let jobs = null;
   const element = h('section.route', null,
     h('header.head', null, h('h1', null, h('a.back', { href: '#/', 'aria-label': 'All routes' }, '‹'), name), badge, way,
@@ -119,10 +122,12 @@ export function routeView(name) {
   function update() {
     const known = model.routes.get(name);
     none.hidden = Boolean(known);
+    put(none, model.heard ? `There is no route ${name}.` : 'Looking…');
     body.hidden = !known;
     control.element.hidden = !known;
     if (!known) {
       put(badge, '');
+      put(way, '');
       return;
     }
     const r = known.told;
@@ -134,6 +139,7 @@ export function routeView(name) {
     put(badge, r.state);
     put(way, `${r.from.join(', ')} → ${r.to}`);
     control.update(r);
+    jobs.heard();
     FIGURES.forEach(([, show], i) => figures[i].update(...show(r)));
     charts.forEach((c) => c.update(known.history, Date.now()));
   }

@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // routes.js - all routes at a glance.
 
-import { count, fromNow, h, put, rate, span, utc, whole } from './dom.js';
-import { model, now } from './model.js';
+import { count, h, put, rate, span, whole } from './dom.js';
+import { model, nextDue } from './model.js';
 import { sparkline } from './chart.js';
 
-export const link = (name) => '#/route/' + encodeURIComponent(name);
+const link = (name) => '#/route/' + encodeURIComponent(name);
 
-const COLUMNS = ['State', 'Route', 'In /s', 'Out /s', 'Waiting', '', 'Next due', 'Overdue', 'In flight', 'Dead',
-                 'Late p50 / p99'];
+// by: what the rows are sorted by.
+const COLUMNS = [
+  { label: 'State', by: (k) => k.told.state },
+  { label: 'Route', by: (k) => k.told.name },
+  { label: 'In /s', by: (k) => k.rates.in },
+  { label: 'Out /s', by: (k) => k.rates.out },
+  { label: 'Waiting', by: (k) => k.told.pending },
+  { label: 'Trend' },
+  { label: 'Next due', by: (k) => k.told.next_due_ms },
+  { label: 'Overdue', by: (k) => k.told.oldest_overdue_ms },
+  { label: 'In flight', by: (k) => k.told.in_flight },
+  { label: 'Dead', by: (k) => k.told.dead },
+  { label: 'Late p50 / p99', by: (k) => k.told.lateness.p99_ms },
+];
 
 function row() {
-  const cells = COLUMNS.map((_, i) => h(i === 1 ? 'th' : 'td.c' + i, i === 1 ? { scope: 'row' } : null));
+  const cells = COLUMNS.map((_, i) => h((i === 1 ? 'th.c' : 'td.c') + i, i === 1 ? { scope: 'row' } : null));
   const [state, name, arriving, leaving, waiting, trend, next, overdue, flying, dead, late] = cells;
-  cells.forEach((cell, i) => (cell.dataset.label = COLUMNS[i]));
+  cells.forEach((cell, i) => (cell.dataset.label = COLUMNS[i].label));
   const badge = h('span.state'), title = h('a.name'), way = h('span.way');
   const spark = sparkline();
   state.append(badge);
@@ -21,7 +33,7 @@ function row() {
   trend.append(spark.element);
 
   function update(known) {
-    const r = known.told, at = now();
+    const r = known.told;
     badge.className = 'state ' + r.state;
     put(badge, r.state);
     put(title, r.name);
@@ -31,8 +43,7 @@ function row() {
     put(leaving, rate(known.rates.out), `${whole(r.delivered)} delivered by this instance`);
     put(waiting, count(r.pending), whole(r.pending));
     spark.update(known.history.times, known.history.pending, Date.now());
-    put(next, r.next_due_ms === null ? '–' : r.overdue ? 'due' : fromNow(r.next_due_ms, at),
-      r.next_due_ms === null ? '' : utc(r.next_due_ms));
+    put(next, ...nextDue(r));
     put(overdue, r.overdue ? `${count(r.overdue)} · ${span(r.oldest_overdue_ms)}` : r.overdue === 0 ? '0' : '–',
       r.overdue ? `${whole(r.overdue)} jobs, the first for ${span(r.oldest_overdue_ms)}` : '');
     overdue.classList.toggle('alarm', r.oldest_overdue_ms > 10000 && r.state === 'running');
@@ -44,21 +55,51 @@ function row() {
   return { element: h('tr', null, cells), update };
 }
 
+// What is not known comes last, whichever way.
+function compare(a, b, down) {
+  if (a === null || b === null) {
+    return (a === null) - (b === null);
+  }
+  return (typeof a === 'string' ? a.localeCompare(b) : a - b) * (down ? -1 : 1);
+}
+
 export function routesView() {
   const rows = new Map();
   const body = h('tbody');
-  const empty = h('p.empty', null, 'No route is configured.');
+  const empty = h('p.empty');
   const field = h('input', { type: 'search', placeholder: 'Filter routes   /', 'aria-label': 'Filter routes',
-                             oninput: () => update() });
+                             oninput: () => update(), onkeydown: (event) => {
+                               if (event.key === 'Enter') { // the first one is opened
+                                 body.querySelector('a')?.click();
+                               }
+                             } });
   const total = h('p.total');
-  const element = h('section.routes', null, h('header.head', null, h('h1', null, 'Routes'), total, field),
-    h('div.scroll', null, h('table.list', null, h('thead', null, h('tr', null, COLUMNS.map((c, i) =>
-      h('th.c' + i, { scope: 'col' }, c)))), body)), empty);
+  let sorted = null, ranks = null; // ranks: of names, when it was sorted: rows that move by themselves can't be read
+  const heads = COLUMNS.map(({ label, by }, i) => h('th.c' + i, { scope: 'col' },
+    by ? h('button.sort', { type: 'button', onclick: () => sort(i) }, label) : label));
+  const table = h('div.scroll', null, h('table.list', null, h('thead', null, h('tr', null, heads)), body));
+  const element = h('section.routes', null, h('header.head', null, h('h1', null, 'Routes'), total, field), table, empty);
+
+  // First as one wants to see it, texts from the beginning and the largest numbers; then the other way;
+  // then as in the configuration.
+  function sort(i) {
+    const { by } = COLUMNS[i], first = i > 1;
+    sorted = sorted?.i !== i ? { i, down: first } : sorted.down === first ? { i, down: !first } : null;
+    heads.forEach((head, k) => (sorted?.i === k
+      ? head.setAttribute('aria-sort', sorted.down ? 'descending' : 'ascending') : head.removeAttribute('aria-sort')));
+    const order = [...model.routes.values()];
+    ranks = sorted && new Map(order.sort((a, b) => compare(by(a), by(b), sorted.down)).map((k, rank) => [k.told.name, rank]));
+    update();
+  }
 
   function update() {
     const wanted = field.value.trim().toLowerCase();
     const shown = [...model.routes.values()].filter(({ told: r }) =>
       [r.name, r.to, ...r.from].some((text) => text.toLowerCase().includes(wanted)));
+    const rank = (known) => ranks.get(known.told.name) ?? ranks.size;
+    if (ranks) {
+      shown.sort((a, b) => rank(a) - rank(b));
+    }
     const names = new Set(shown.map((known) => known.told.name));
     for (const [name, one] of rows) {
       if (!names.has(name)) {
@@ -76,10 +117,12 @@ export function routesView() {
       }
     });
     const sum = (of) => shown.reduce((all, known) => all + (of(known) || 0), 0);
-    put(total, model.routes.size ? `${shown.length} routes · ${count(sum((k) => k.told.pending))} waiting · ` +
+    put(total, model.routes.size ? `${shown.length === 1 ? '1 route' : `${shown.length} routes`} · ` +
+      `${count(sum((k) => k.told.pending))} waiting · ` +
       `${rate(sum((k) => k.rates.in))} in /s · ${rate(sum((k) => k.rates.out))} out /s` : '');
+    table.hidden = !shown.length;
     empty.hidden = shown.length > 0;
-    put(empty, model.routes.size ? 'No route matches.' : 'No route is known yet.');
+    put(empty, model.routes.size ? 'No route matches.' : model.heard ? 'No route is configured.' : 'Looking…');
   }
   return { element, update };
 }

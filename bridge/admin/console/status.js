@@ -4,22 +4,54 @@
 import { ApiError, post } from './api.js';
 import { button, clock, count, h, put, span, toast, whole } from './dom.js';
 import { now } from './model.js';
-import { facts } from './pages.js';
 
-function table(columns, rows) {
-  return h('div.scroll', null, h('table.list.plain', null,
-    h('thead', null, h('tr', null, columns.map((c) => h('th', { scope: 'col' }, c)))),
-    h('tbody', null, rows.map((cells) => h('tr', null, cells.map((cell, i) =>
-      (i ? h('td', null, cell) : h('th', { scope: 'row' }, cell))))))));
+// A text that says whether all is well.
+const state = (good, text) => ({ good, text });
+
+// value: a text, or a state. Writes only what is new, so that a selection stays.
+function fill(cell, value) {
+  const { good, text } = value === Object(value) ? value : { text: value };
+  const kind = good === undefined ? '' : good ? 'state running' : 'state bad';
+  if (cell.firstChild.className !== kind) {
+    cell.firstChild.className = kind;
+  }
+  put(cell.firstChild, text);
 }
 
-const state = (good, text) => h('span.state.' + (good ? 'running' : 'bad'), null, text);
+// columns: [label, kind]; update(rows) takes values for fill().
+function table(title, columns) {
+  const body = h('tbody');
+  const none = h('p.empty', null, 'There are none.');
+  const scroll = h('div.scroll', null, h('table.list', null,
+    h('thead', null, h('tr', null, columns.map(([label, kind]) => h('th.' + kind, { scope: 'col' }, label)))), body));
+  const row = () => h('tr', null, columns.map(([, kind], i) =>
+    h((i ? 'td.' : 'th.') + kind, i ? null : { scope: 'row' }, h('span'))));
+  function update(rows) {
+    scroll.hidden = !rows.length;
+    none.hidden = rows.length > 0;
+    while (body.children.length > rows.length) {
+      body.lastChild.remove();
+    }
+    rows.forEach((cells, i) => {
+      const line = body.children[i] || body.appendChild(row());
+      cells.forEach((value, k) => fill(line.children[k], value));
+    });
+  }
+  return { element: h('section.card.wide', null, h('h2', null, title), scroll, none), update };
+}
 
-export function statusView() {
-  const daemon = h('div'), config = h('div'), redis = h('div'), instances = h('div'), sources = h('div');
-  const sinks = h('div'), outcome = h('pre', { hidden: true, tabindex: '0', role: 'status' });
-  let shown = '';
-  const reload = button('Reload configuration', async () => {
+// Names, and values that are left out where there are none.
+function card(title, labels) {
+  const lines = labels.map((label) => [h('dt', null, label), h('dd', null, h('span'))]);
+  return { element: h('section.card', null, h('h2', null, title), h('dl.facts', null, lines)),
+           update: (values) => values.forEach((value, i) => {
+             lines[i].forEach((part) => (part.hidden = !value));
+             fill(lines[i][1], value || '');
+           }) };
+}
+
+function reloadButton(outcome) {
+  return button('Reload configuration', async () => {
     outcome.hidden = false;
     put(outcome, 'Reading…');
     try {
@@ -32,36 +64,39 @@ export function statusView() {
       put(outcome, lines ? `Refused; the old one goes on:\n${lines.join('\n')}` : e.message);
     }
   });
-  const element = h('section.status', null, h('header.head', null, h('h1', null, 'Status'), reload), outcome,
-    h('div.cards', null,
-      h('section.card', null, h('h2', null, 'Daemon'), daemon),
-      h('section.card', null, h('h2', null, 'Configuration'), config),
-      h('section.card.wide', null, h('h2', null, 'Redis'), redis),
-      h('section.card.wide', null, h('h2', null, 'Instances'), instances),
-      h('section.card.wide', null, h('h2', null, 'Sources'), sources),
-      h('section.card.wide', null, h('h2', null, 'Sinks'), sinks)));
+}
+
+export function statusView() {
+  const daemon = card('Daemon', ['Version', 'Instance', 'Running for', 'Since', 'State']);
+  const config = card('Configuration', ['File', 'Generation', 'Loaded', 'Last read', 'Outcome', 'Why']);
+  const redis = table('Redis', [['Name', 'word'], ['State', 'text'], ['Address', 'text']]);
+  const instances = table('Instances', [['Instance', 'text'], ['Layout', 'number'], ['Delivers', 'number']]);
+  const sources = table('Sources', [['Name', 'text'], ['Type', 'word.more'], ['State', 'word'], ['Received', 'number'],
+                                    ['Unanswered', 'number']]);
+  const sinks = table('Sinks', [['Name', 'text'], ['Type', 'word.more'], ['In flight', 'number'], ['Delivered', 'number'],
+                                ['Failed', 'number']]);
+  const outcome = h('pre', { hidden: true, tabindex: '0', role: 'status' });
+  const cards = h('div.cards', { hidden: true }, [daemon, config, redis, instances, sources, sinks].map((c) => c.element));
+  const element = h('section.status', null, h('header.head', null, h('h1', null, 'Status'), reloadButton(outcome)), outcome,
+    cards);
 
   function update(s) {
-    if (!s || JSON.stringify({ ...s, now_ms: 0 }) === shown) {
+    if (!s) {
       return;
     }
-    shown = JSON.stringify({ ...s, now_ms: 0 });
-    daemon.replaceChildren(facts([['Version', s.version], ['Instance', s.instance],
-                                  ['Running for', span(now() - s.started_ms)], ['Since', clock(s.started_ms)],
-                                  ['Ready', state(s.ready, s.ready ? 'ready' : s.stopping ? 'stopping' : 'not ready')]]));
-    const c = s.config, last = c.last;
-    config.replaceChildren(facts([['File', c.file], ['Generation', c.generation && String(c.generation)],
-                                  ['Loaded', c.loaded_ms && clock(c.loaded_ms)],
-                                  ['Last read', last ? state(last.ok, `${last.ok ? 'taken' : 'refused'} ` +
-                                    clock(last.at_ms)) : ''], ['Why', last && last.error]]));
-    redis.replaceChildren(table(['Name', 'State', 'Address'], s.redis.map((r) =>
-      [r.name, state(r.up && !r.trouble, r.trouble || (r.up ? 'up' : 'down')), r.url])));
-    instances.replaceChildren(table(['Instance', '', 'Layout', 'Routes'], s.instances.map((i) =>
-      [i.id, i.self ? 'this one' : '', String(i.layout), String(i.routes.length)])));
-    sources.replaceChildren(table(['Name', 'Type', 'State', 'Received', 'Without an answer'], s.sources.map((r) =>
-      [r.name, r.type, state(r.state === 'running', r.state), whole(r.received), whole(r.open)])));
-    sinks.replaceChildren(table(['Name', 'Type', 'In flight', 'Delivered', 'Failed'], s.sinks.map((k) =>
-      [k.name, k.type, `${count(k.in_flight)} of ${count(k.max_in_flight)}`, whole(k.delivered), whole(k.failed)])));
+    cards.hidden = false;
+    daemon.update([s.version, s.instance, span(now() - s.started_ms), clock(s.started_ms),
+                   state(s.ready, s.ready ? 'ready' : s.stopping ? 'stopping' : 'not ready')]);
+    const { file, generation, loaded_ms, last } = s.config;
+    config.update([file, String(generation), clock(loaded_ms), clock(last.at_ms),
+                   state(last.ok, last.ok ? 'taken' : 'refused'), last.error]);
+    redis.update(s.redis.map((r) => [r.name, state(r.up && !r.trouble, r.trouble || (r.up ? 'up' : 'down')), r.url]));
+    instances.update(s.instances.map((i) => [i.self ? `${i.id} (this one)` : i.id, String(i.layout),
+                                             i.routes.length === 1 ? '1 route' : `${whole(i.routes.length)} routes`]));
+    sources.update(s.sources.map((r) => [r.name, r.type, state(r.state === 'running', r.state), whole(r.received),
+                                         whole(r.open)]));
+    sinks.update(s.sinks.map((k) => [k.name, k.type, `${count(k.in_flight)} of ${count(k.max_in_flight)}`,
+                                     whole(k.delivered), whole(k.failed)]));
   }
   return { element, update };
 }

@@ -7,6 +7,7 @@ import shutil
 from lib.system import BUILD, TOP, chroot, sh, system
 
 NEXT = "0.1.1"
+SITE = "The mail room <ops@site.example>"  # builds that one
 # Debian 12 asks for an init script besides; Debian 13 does no more, and an override of ours would be
 # unknown there. The service is made for systemd; without it there is tarry run FILE.
 SUPPRESSED = {"bookworm": "--suppress-tags package-supports-alternative-init-but-no-init.d-script",
@@ -45,7 +46,8 @@ class Debs:
         shutil.rmtree(self.out, ignore_errors=True)
         self.this = self.build("/tarry", "this")
         self.again = self.build("/another/place/of-the-tree", "again", "DEB_BUILD_OPTIONS=nocheck")
-        self.next = self.build("/tarry", "next", f"DEB_BUILD_OPTIONS=nocheck VERSION={NEXT}")
+        self.next = self.build("/tarry", "next", f"DEB_BUILD_OPTIONS=nocheck VERSION={NEXT} "
+                                                 f"MAINTAINER='{SITE}'")
 
     def build(self, place, name, env=""):
         copy_tree(self.root, place)

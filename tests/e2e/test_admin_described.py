@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""etc/openapi.yaml beside /v1/admin: each operation gives each answer that is described there, by its word,
+and none that is not."""
+import json
+import urllib.parse
+
+import yaml
+
+from lib import collect
+from lib.servers import TOP, wait_for
+
+
+class Strict(yaml.SafeLoader):
+    """A key that stands twice would hide the first one."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = {str(key) for key in keys if keys.count(key) > 1}
+        assert not twice, f"{node.start_mark}: {twice} twice"
+        return super().construct_mapping(node, deep)
+
+
+def described():
+    """{"GET /v1/admin/...": {status: what is said of it}}"""
+    text = yaml.load((TOP / "etc/openapi.yaml").read_text(), Strict)
+    shared = text["components"]["responses"]
+
+    def say(answer):
+        return json.dumps(shared[answer["$ref"].rsplit("/", 1)[1]] if "$ref" in answer else answer)
+    return {f"{method.upper()} {path}": {int(status): say(answer) for status, answer in operation["responses"].items()}
+            for path, row in text["paths"].items() if path.startswith("/v1/admin/")
+            for method, operation in row.items() if method != "parameters"}
+
+
+JOB, LIST = "/v1/admin/routes/{route}/jobs/{id}/", "GET /v1/admin/routes/{route}/jobs"
+NONE = {"route": "none"}
+TWO = {"also": "s"}
+# operation, what its path names, query, body; status, word
+GOOD = [
+    ("GET /v1/admin/status", {}, {}, None, 200, None),
+    ("POST /v1/admin/reload", {}, {}, None, 200, None),
+    ("POST /v1/admin/reload", {}, {"check": "1"}, None, 400, "bad-request"),
+    ("GET /v1/admin/routes", {}, {}, None, 200, None),
+    ("GET /v1/admin/routes/{route}", {}, {}, None, 200, None),
+    ("GET /v1/admin/routes/{route}", NONE, {}, None, 404, "no-route"),
+    *((f"POST /v1/admin/routes/{{route}}/{what}", *row)
+      for what in ("pause", "resume", "drain")
+      for row in (({}, TWO, None, 200, None), ({}, {"nonsense": "1"}, None, 400, "bad-request"),
+                  (NONE, {}, None, 404, "no-route"))),
+    ("POST /v1/admin/routes/{route}/drain", {"route": "m"}, {}, None, 409, "not-alone"),
+    ("POST /v1/admin/routes/{route}/resume", {}, TWO, None, 200, None),
+    ("GET /v1/admin/routes/{route}/tap", {}, {"wait": "0"}, None, 200, None),
+    ("GET /v1/admin/routes/{route}/tap", {}, {"sample": "0"}, None, 400, "bad-request"),
+    ("GET /v1/admin/routes/{route}/tap", NONE, {}, None, 404, "no-route"),
+    ("POST /v1/admin/routes/{route}/explain", {}, {}, "hello", 200, None),
+    ("POST /v1/admin/routes/{route}/explain", {}, {"key": "%"}, "hello", 200, None),
+    ("POST /v1/admin/routes/{route}/explain", NONE, {}, "hello", 404, "no-route"),
+    ("POST /v1/admin/routes/{route}/explain", {}, {}, "x" * 70000, 413, "oversize"),
+    ("GET /v1/admin/routes/{route}/queues", {"route": "q"}, {}, None, 200, None),
+    ("GET /v1/admin/routes/{route}/queues", NONE, {}, None, 404, "no-route"),
+    ("GET /v1/admin/routes/{route}/queues", {}, {}, None, 404, "no-queue"),
+    (LIST, {}, {}, None, 200, None),
+    (LIST, {}, {"state": "dead"}, None, 400, "bad-request"),
+    (LIST, NONE, {}, None, 404, "no-route"),
+    (LIST, {"route": "q"}, {}, None, 409, "is-queue"),
+    *((f"POST {JOB}{what}", where, query, None, status, word)
+      for what, when in (("now", {}), ("move", {"after": "1h"}))
+      for where, query, status, word in (
+          ({"id": "waits"}, when, 200, None), ({"id": "waits"}, {"nonsense": "1"}, 400, "bad-request"),
+          ({"id": "none"}, when, 404, "not-found"), (NONE, when, 404, "no-route"),
+          ({"id": "flies"}, when, 409, "in-flight"), ({"id": "dead"}, when, 409, "dead"),
+          ({"route": "q", "id": "x"}, when, 409, "is-queue"))),
+    (f"POST {JOB}move", {"id": "ends"}, {"after": "3h"}, None, 409, "expires"),
+]
+REFUSED = [("POST /v1/admin/reload", {}, {}, None, 422, "bad-configuration")]
+AWAY = [(operation, {"route": "q"} if operation.endswith("queues") else {}, {"after": "1h"} if operation.endswith("move")
+         else {}, None, 503, "unavailable")
+        for operation in (LIST, f"POST {JOB}now", f"POST {JOB}move", "GET /v1/admin/routes/{route}/queues",
+                          *(f"POST /v1/admin/routes/{{route}}/{what}" for what in ("pause", "resume", "drain", "explain")))]
+
+
+def stage(bench, redis):
+    """A job in each state: "waits", "flies", "dead", and "ends", which ends in an hour."""
+    hook = bench.keep(collect.FromHttp(
+        lambda arrival: {b"dead": 400, b"flies": ("after", 300)}.get(arrival.header("delay-id"), 200)))
+    t = bench.tarry(redis.url, f'''
+        sources: {{ phones: {{ type = "mqtt"; url = "{bench.mosquitto().url}"; topics = [ "t/#" ]; }}; }};
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; timeout = "1m"; }}; q: {{ type = "queue"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; }}; s: {{ from = "http"; to = "hook"; match = "s"; }};
+                   q: {{ from = "http"; to = "q"; match = "q"; }};
+                   m: {{ from = "phones"; to = "hook"; match = "t/m"; }}; n: {{ from = "phones"; to = "hook"; }}; }};''')
+    t.conf.write_text(t.conf.read_text().replace("http: { listen", 'http: { body_max = "64KiB"; listen'))
+    t.start()
+    for id_, headers in (("waits", {"deliver-after": "1h"}), ("flies", {}), ("dead", {}),
+                         ("ends", {"deliver-after": "30m", "deliver-before": "1h"})):
+        assert t.ask("POST", "/v1/routes/r/jobs", "x", {"delay-id": id_, **headers})[0] == 201
+    wait_for("one is dead, one in flight", lambda: t.ask("GET", "/v1/routes/r/dead/dead")[0] == 200 and
+             t.ask("GET", "/v1/routes/r/jobs/flies")[2].get("state") == "in-flight")
+    return t
+
+
+def test_each_answer_is_given_and_each_that_is_given_is_described(bench):
+    redis = bench.redis()
+    t = stage(bench, redis)
+    said, seen = described(), set()
+
+    def ask(rows):
+        for operation, where, query, body, status, word in rows:
+            method, path = operation.split(" ")
+            for name, value in {"route": "r", "id": "waits", **where}.items():
+                path = path.replace("{" + name + "}", value)
+            got, _, answer = t.ask(method, path + ("?" + urllib.parse.urlencode(query) if query else ""), body)
+            assert got == status and (word is None or answer["error"] == word), (operation, where, query, got, answer)
+            assert status in said[operation], f"{operation}: {status} is not described"
+            assert word is None or word in said[operation][status], f"{operation}: {status} {word} is not described"
+            seen.add((operation, status))
+
+    ask(GOOD)
+    conf = t.conf.read_text()
+    t.conf.write_text(conf.replace('to = "q"', 'to = "nowhere"'))
+    ask(REFUSED)
+    t.conf.write_text(conf)
+    redis.stop()
+    wait_for("it is away", lambda: t.ask("GET", "/readyz")[0] == 503)
+    ask(AWAY)
+    redis.start()
+    left = sorted((operation, status) for operation, answers in said.items() for status in answers
+                  if (operation, status) not in seen)
+    assert left == []

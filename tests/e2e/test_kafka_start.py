@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""start = "latest": what was there before the group is left, and nothing that comes afterwards."""
+import time
+
+import confluent_kafka
+import pytest
+
+from lib import servers
+from lib.servers import wait_for
+from test_kafka_tombstone import Records
+
+# The mock keeps the place of who left until the session ends.
+LATEST = ('start = "latest"; commit_lag = "100ms"; commit_interval = "100ms"; '
+          "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };")
+PART = 0
+
+
+class Latest(Records):
+    def __init__(self, bench):
+        super().__init__(bench, LATEST)
+        self.group = bench.name
+        self.redis = next(kept for kept in bench.kept if isinstance(kept, servers.Redis)).client()
+
+    def reader(self):
+        return confluent_kafka.Consumer({"bootstrap.servers": self.address, "group.id": self.group,
+                                         "enable.auto.commit": False})
+
+    def wait_committed(self, offset):
+        reader, part = self.reader(), confluent_kafka.TopicPartition(self.topic_in, PART)
+        wait_for(f"offset {offset} to be committed",
+                 lambda: reader.committed([part], timeout=10)[0].offset == offset, 20)
+        reader.close()
+
+    def low_and_high(self):
+        reader = self.reader()
+        ends = reader.get_watermark_offsets(confluent_kafka.TopicPartition(self.topic_in, PART), timeout=10)
+        reader.close()
+        return ends
+
+    def start_in_another_group(self):
+        text = self.tarry.conf.read_text()
+        self.tarry.conf.write_text(text.replace(f'group = "{self.group}"', f'group = "{self.group}-2"'))
+        self.group += "-2"
+        self.tarry.start()
+
+    def values(self, count):
+        return [record.value() for record in self.receive(count)]
+
+
+def old_records(bench, count):
+    """They are there before the group is."""
+    bench.kafka.add_topic(f"{bench.name}.in", 1)
+    producer = confluent_kafka.Producer({"bootstrap.servers": bench.kafka.address})
+    for n in range(count):
+        producer.produce(f"{bench.name}.in", f"old {n}")
+    assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def latest(bench, monkeypatch):
+    old_records(bench, 3)
+    monkeypatch.setattr(bench.kafka, "add_topic", lambda name, n=4, add=bench.kafka.add_topic:
+                        name.endswith(".in") or add(name, n))
+    return Latest(bench)
+
+
+def test_a_new_group_begins_at_the_end_and_misses_nothing_from_then_on(latest):
+    """Nor what comes while nobody is there and nothing was read yet."""
+    latest.wait_committed(3)
+    latest.tarry.stop()
+    latest.send(b"while away")
+    latest.tarry.start()
+    latest.send(b"after")
+    assert latest.values(2) == [b"while away", b"after"]
+    latest.tarry.stop()
+
+
+def test_where_the_topic_has_lost_the_offset_the_oldest_record_is_next_and_not_the_end(latest):
+    if latest.bench.kafka.real:
+        pytest.skip("only the mock forgets what is above 5 MB")
+    latest.send(b"one")
+    assert latest.values(1) == [b"one"]
+    latest.wait_committed(4)
+    latest.tarry.stop()
+    for _ in range(700):
+        latest.send_raw(bytes(10_000), None, [("deliver-after", "1h")])
+    low, high = latest.low_and_high()
+    assert 4 < low < high, "else this shows nothing"
+    latest.tarry.start()
+    wait_for("all that is there to be stored", lambda: latest.metric("stored_total") == high - low)
+    latest.wait_committed(high)
+    assert latest.metric("stored_total") == high - low
+    latest.tarry.stop()
+
+
+def test_where_the_group_has_lost_its_offset_redis_mark_is_the_beginning(latest):
+    """A broker forgets the offsets of a group that nobody was in for a week."""
+    latest.send(b"one")
+    assert latest.values(1) == [b"one"]
+    latest.wait_committed(4)
+    latest.tarry.stop()
+    latest.send(b"two")
+    latest.start_in_another_group()
+    latest.send(b"three")
+    assert latest.values(2) == [b"two", b"three"]
+    assert "the group's offset is gone" in latest.tarry.log.read_text()
+    latest.tarry.stop()
+
+
+@pytest.mark.parametrize("wait_s", [1.5, 3, 4.5])
+def test_a_stop_before_the_first_assignment_ends_well(bench, wait_s):
+    """It has joined, and waits for a leader that is dead: librdkafka before 2.3 aborts there."""
+    r = Records(bench, "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };")
+    r.tarry.kill()
+    r.tarry.start()
+    time.sleep(wait_s)
+    r.tarry.stop()  # checks the exit code

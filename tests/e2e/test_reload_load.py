@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Fifty reloads under load, on three ways at once."""
+import time
+
+import pytest
+
+from lib import collect, load, verify, ways
+from lib.reloads import Reloaded
+from lib.servers import wait_for
+
+
+MACHINE_MS = 5000  # what a busy machine of two cores makes late without any reload
+
+
+class Three:
+    """Kafka to Kafka, MQTT to MQTT and HTTP to HTTP in one daemon, whose options change."""
+    PLAIN = {"commit": 1000, "receive": 20, "linger": 1, "mqtt_most": 100, "timeout": 10,
+             "lease": 60, "bare": "none", "extra": 0, "buckets": 1, "limit": 20000, "rate": 0,
+             "order": 0, "in_flight": 0}
+
+    def __init__(self, bench):
+        self.bench, self.broker, self.hook = bench, bench.mosquitto(), collect.FromHttp()
+        self.into, self.out = f"{bench.name}.in", f"{bench.name}.out"
+        for topic in (self.into, self.out):
+            bench.kafka.add_topic(topic)
+        self.collectors = [collect.FromKafka(bench.kafka.address, self.out),
+                           collect.FromMqtt(self.broker.port, self.out), self.hook]
+        for collector in self.collectors:
+            bench.keep(collector)
+        self.options = dict(self.PLAIN)
+        self.reloaded = Reloaded(bench, bench.redis("always"), self.body())
+        self.head = self.reloaded.head
+        wait_for("the group", lambda: "partitions assigned" in self.reloaded.log())
+        self.broker.wait_subscribed("$delayed/#")
+
+    def body(self):
+        o, kafka = self.options, f'brokers = "{self.bench.kafka.address}";'
+        url = f'url = "{self.broker.url}";'
+        extra = [f'x{i}: {{ type = "http"; url = "{self.hook.url}/{i}"; }};'
+                 for i in range(o["extra"])]
+        routes = [f'x{i}: {{ from = "http"; to = "x{i}"; match = "x{i}/#"; }};'
+                  for i in range(o["extra"])]
+        routes += [
+            f'kafka: {{ from = "k"; to = "kafka"; topic = "{self.out}"; lease = "{o["lease"]}s"; }};',
+            f'mqtt: {{ from = "m"; to = "mqtt"; topic = "{self.out}"; lease = "61s"; }};',
+            f'http: {{ from = "http"; to = "hook"; buckets = {o["buckets"]}; '
+            f'rate = {o["rate"]}.0; target_in_flight = {o["in_flight"]}; lease = "62s"; }};']
+        return (f'''sources: {{
+  k: {{ type = "kafka"; {kafka} topics = [ "{self.into}" ]; group = "{self.bench.name}";
+       commit_interval = "{o["commit"]}ms"; bare_unit = "{o["bare"]}"; }};
+  m: {{ type = "mqtt"; {url} client_id = "in"; topics = [ "{self.into}", "$delayed/#" ];
+       receive_max = {o["receive"]}; bare_unit = "{o["bare"]}"; }};
+}};
+sinks: {{
+  kafka: {{ type = "kafka"; {kafka} linger = "{o["linger"]}ms"; }};
+  mqtt: {{ type = "mqtt"; {url} max_in_flight = {o["mqtt_most"]}; }};
+  hook: {{ type = "http"; url = "{self.hook.url}"; timeout = "{o["timeout"]}s"; }};
+  {" ".join(extra)}
+}};
+routes: {{ {" ".join(routes[::-1] if o["order"] else routes)} }};''')
+
+    def change(self, **options):
+        self.options.update(options)
+        head = self.head.replace("daemon: {",
+                                 f'daemon: {{ queue_max_jobs = {self.options["limit"]};')
+        begun = time.monotonic()
+        changed = self.reloaded.to(self.body(), head)
+        assert changed, options
+        return time.monotonic() - begun
+
+
+CHANGES = [  # each differs from the one before it, and from itself by its number
+    lambda n: {"commit": 1001 + n}, lambda n: {"receive": 21 + n}, lambda n: {"linger": 2 + n // 14},
+    lambda n: {"mqtt_most": 101 + n}, lambda n: {"timeout": 11 + n}, lambda n: {"lease": 63 + n},
+    lambda n: {"bare": ["ms", "s", "none"][n // 14 % 3]}, lambda n: {"extra": 1 + n % 4},
+    lambda n: {"extra": 0, "limit": 20000 + n}, lambda n: {"buckets": 1 + n % 4, "extra": 2},
+    lambda n: {"rate": 5000 + n}, lambda n: {"order": 1 - n % 2, "limit": 30000 + n},
+    lambda n: {"in_flight": 50 * (n // 14 % 2), "rate": 0},
+    lambda n: {"commit": 2000 + n, "receive": 30 + n, "linger": 9, "timeout": 30 + n, "extra": 3}]
+
+
+@pytest.mark.slow
+def test_fifty_changes_under_load_lose_double_and_delay_nothing(bench):
+    """None late by more than the longest reload, and what this machine adds."""
+    three = Three(bench)
+    batches = [[ways.jobs.make(10000 * (i + 1) + n, charset=charset, keys=i != 1,
+                               max_delay_ms=3000) for n in range(count)]
+               for i, (charset, count) in enumerate((("binary", 4000), ("utf8", 1600),
+                                                     ("ascii", 4000)))]
+    loads = [ways.Sending(lambda: load.kafka(bench.kafka.address, three.into, batches[0], 100)),
+             ways.Sending(lambda: load.mqtt5(three.broker.port, three.into, batches[1], 40)),
+             ways.Sending(lambda: load.http(three.reloaded.tarry.port, "http", batches[2], 100))]
+    took = []
+    for n in range(50):
+        time.sleep(0.5)
+        took.append(three.change(**CHANGES[n % len(CHANGES)](n)))
+    for one in loads:
+        one.join()
+    took.sort()
+    verify.note(f"50 reloads took {took[0]:.3f}/{took[25]:.3f}/{took[-1]:.3f} s")
+    verdicts = [verify.judge(batch, collector.wait(batch), keys) for batch, collector, keys in
+                zip(batches, three.collectors, (True, False, True))]
+    for verdict in verdicts:
+        verify.note(str(verdict))
+    for verdict in verdicts:
+        verify.expect(verdict)
+        assert max(verdict.late_ms) < took[-1] * 1000 + MACHINE_MS
+    three.reloaded.tarry.stop()

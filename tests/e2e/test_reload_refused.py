@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A configuration that can't be is refused whole, with every reason, and the one in use goes on."""
+import socket
+import time
+
+import pytest
+
+from lib.reloads import Reloaded, hook, hooked  # noqa: F401 fixtures
+from lib.servers import free_port, wait_for
+
+
+REFUSED = [
+    ("a syntax error", "routes: { r: { from = ;", ["tarry.conf:5: syntax error"]),
+    ("every mistake", '''sinks: { hook: { type = "http"; url = "http://127.0.0.1:1"; timoeut = "1s"; }; };
+routes: { r: { from = "http"; to = "hoook"; delay = "soon"; }; };''',
+     ["tarry.conf:5: sinks.hook has no option \"timoeut\"",
+      "tarry.conf:6: routes.r.delay: \"soon\"",
+      "tarry.conf:6: routes.r.to: there is no sink \"hoook\""]),
+    ("a secret that is not there",
+     'sinks: { hook: { type = "http"; url = "${file:none.txt}"; }; };\n'
+     'routes: { r: { from = "http"; to = "hook"; }; };', ["none.txt"]),
+]
+
+
+def test_what_is_wrong_is_refused_whole_with_every_reason(bench, hook):
+    d = Reloaded(bench, bench.redis(), hooked(hook))
+    for what, body, wanted in REFUSED:
+        errors = d.refuses(body)
+        assert len(errors) >= len(wanted), (what, errors)
+        for part, line in zip(wanted, errors):
+            assert part in line and str(d.tarry.conf) in line, (what, errors)
+        for line in errors:
+            assert line in d.log().replace("\\", ""), what
+        d.post(what)
+    d.tarry.conf.unlink()
+    assert d.ask()[1]["errors"] == [f"{d.tarry.conf}: cannot read it: No such file or directory"]
+    hook.wait_count(len(REFUSED))
+    assert d.tarry.metric("tarry_config_last_reload_successful") == 0
+    assert d.tarry.metric("tarry_config_reloads_total", result="refused") == len(REFUSED) + 1
+    assert d.tarry.metric("tarry_config_generation") == 1
+    d.to(hooked(hook))
+    assert d.tarry.metric("tarry_config_last_reload_successful") == 1
+    assert d.tarry.metric("tarry_config_reloads_total", result="ok") == 1
+    assert abs(d.tarry.metric("tarry_config_last_reload_success_timestamp_seconds")
+               - time.time()) < 5
+    d.tarry.stop()
+
+
+def test_what_needs_a_restart_is_named_and_nothing_of_it_is_done(bench, hook):
+    redis = bench.redis()
+    d = Reloaded(bench, redis, hooked(hook, "delay = \"1ms\";"))
+    d.post("in")
+    port = free_port()
+    head = d.head.replace(f'url = "{redis.url}";', f'url = "{redis.url}"; prefix = "other"; '
+                          'command_timeout = "9s";')
+    head = head.replace(f"127.0.0.1:{d.tarry.port}", f"127.0.0.1:{port}")
+    head = head.replace("daemon: {", "daemon: { batch_max = 10; log = \"debug\";")
+    pool = f'pools: {{ further: {{ url = "{redis.url}"; prefix = "p"; }}; }};\n'
+    errors = d.refuses(pool + hooked(hook, "delay = \"2ms\";"), head)
+    for option in ("redis.prefix", "redis.command_timeout", "http.listen", "daemon.batch_max",
+                   "pools.further"):
+        assert [e for e in errors if f": {option} " in e and "needs a restart" in e], errors
+    assert len(errors) == 5, errors
+    assert "level=debug" not in d.log(), "no part of it counts"
+    d.post("still")
+    hook.wait_count(2)
+    before = d.log().count("is in use (")
+    changed = d.to(hooked(hook), d.head.replace("daemon: {", "daemon: { log = \"error\"; job_max = "
+                                               "\"1KiB\";"))
+    assert sorted(changed) == ["daemon.job_max", "daemon.log", "routes.r.delay"]
+    assert d.tarry.ask("POST", "/v1/routes/r/jobs", "x" * 2000)[0] == 413
+    d.to(hooked(hook))
+    assert d.log().count("is in use (") == before + 1, "only the second is said: log counts"
+    d.tarry.stop()
+
+
+def test_what_cannot_begin_is_undone_and_the_old_ones_go_on(bench, hook):
+    """A listener whose port is taken: one that is new, and one that takes the place of another."""
+    ports = [free_port() for _ in range(2)]
+    taken = socket.create_server(("127.0.0.1", 0))
+    number = taken.getsockname()[1]
+
+    def body(*listeners, url=hook.url, receive=""):
+        parts = " ".join(f'd{i}: {{ type = "delayqueue"; listen = "127.0.0.1:{port}"; }};'
+                         for i, port in enumerate(listeners))
+        names = ", ".join(f'"d{i}"' for i in range(len(listeners)))
+        return (f'sources: {{ {parts} }};\nsinks: {{ hook: {{ type = "http"; url = "{url}"; }}; '
+                f'q: {{ type = "queue"; }}; }};\nroutes: {{ r: {{ from = "http"; to = "hook"; }};\n'
+                + (f'q: {{ from = [ {names} ]; to = "q"; }};' if names else "") + " };")
+    d = Reloaded(bench, bench.redis(), body(ports[0]))
+
+    def serves(port):
+        try:
+            with socket.create_connection(("127.0.0.1", port), 2) as s:
+                s.sendall(b"POST /push HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+                return b"HTTP/1.1" in s.recv(100)
+        except OSError:
+            return False
+    assert serves(ports[0])
+    errors = d.refuses(body(ports[0], number))
+    assert "in use" in errors[0] and "d1" in errors[0], errors
+    errors = d.refuses(body(number, ports[1], url=hook.url + "/else"))
+    assert "in use" in errors[0] and "d0" in errors[0], errors
+    wait_for("the old listener", lambda: serves(ports[0]))
+    assert not serves(ports[1])
+    d.post("the old sink")
+    assert hook.wait_count(1)[0].topic == "/hook"
+    taken.close()
+    d.to(body(number, ports[1], url=hook.url + "/else"))
+    assert serves(number) and serves(ports[1]) and not serves(ports[0])
+    d.post("the new sink")
+    assert hook.wait_count(2)[1].topic == "/hook/else"
+    d.to(body())
+    wait_for("the listeners to go", lambda: not serves(number) and not serves(ports[1]))
+    d.tarry.stop()
+
+
+# How Redis takes no writes, and how it does again.
+REFUSING = {
+    "OOM": [("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")],
+    "NOREPLICAS": [("CONFIG", "SET", "min-replicas-to-write", "1"),
+                   ("CONFIG", "SET", "min-replicas-to-write", "0")],
+    "NOPERM": [("ACL", "SETUSER", "default", "resetkeys", "~tarry:{*", "~tarry:alive"),
+               ("ACL", "SETUSER", "default", "allkeys")],
+}
+
+
+@pytest.mark.parametrize("word", REFUSING)
+def test_a_new_route_that_redis_does_not_note_is_given_up(bench, hook, word):
+    redis = bench.redis()
+    d = Reloaded(bench, redis, hooked(hook), daemon='stop_timeout = "1500ms";')
+    more = hooked(hook, "rate = 100.0;", more_sinks=f's: {{ type = "http"; url = "{hook.url}"; }};',
+                  more_routes='s: { from = "http"; to = "s"; }; t: { from = "http"; to = "hook"; };')
+    refuse, allow = REFUSING[word]
+    redis.client().execute_command(*refuse)
+    begun = time.monotonic()
+    errors = d.refuses(more)
+    assert 1.4 < time.monotonic() - begun < 5
+    assert len(errors) == 1 and "the buckets of new routes: " in errors[0], errors
+    assert word in errors[0] and str(d.tarry.conf) in errors[0], errors
+    assert d.tarry.metric("tarry_config_last_reload_successful") == 0
+    assert d.tarry.metric("tarry_config_reloads_total", result="refused") == 1
+    assert [r["name"] for r in d.tarry.ask("GET", "/v1/admin/routes")[2]["routes"]] == ["r"]
+    redis.client().execute_command(*allow)
+    wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200)
+    wait_for("the old configuration to serve",
+             lambda: d.tarry.ask("POST", "/v1/routes/r/jobs", "still")[0] == 201)
+    assert d.tarry.ask("POST", "/v1/routes/s/jobs", "x")[0] == 404
+    d.to(more)
+    d.post("new", "s")
+    assert [a.payload for a in hook.wait_count(2)] == [b"still", b"new"]
+    d.tarry.stop()
+
+
+def test_a_section_that_nothing_listens_for_may_change(bench, hook):
+    """Of admin on the listener of http, the limits count for nothing."""
+    d = Reloaded(bench, bench.redis(), hooked(hook))
+    head = d.head.replace('admin: { listen = "http"; };', 'admin: { listen = "http"; '
+                          'head_max = "9KiB"; connections_max = 7; idle = "3s"; };')
+    assert head != d.head
+    assert d.to(hooked(hook), head) == []
+    assert "admin.listen" in d.refuses(hooked(hook), head.replace('listen = "http"', 'listen = ""'))[0]
+    d.tarry.stop()

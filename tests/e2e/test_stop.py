@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Signals and ends at odd moments: before the daemon is there, while it waits, when it fails."""
+import fcntl
+import signal
+import socket
+import time
+
+import pytest
+
+from lib import collect
+from lib.servers import free_port, wait_for
+
+
+def body(hook):
+    return (f'sinks: {{ hook: {{ type = "http"; url = "{hook.url}"; }}; q: {{ type = "queue"; }}; }};\n'
+            f'routes: {{ r: {{ from = "http"; to = "hook"; }}; }};')
+
+
+@pytest.fixture
+def hook(bench):
+    return bench.keep(collect.FromHttp())
+
+
+def test_a_reload_that_is_asked_for_too_early_comes_when_it_can(bench, hook):
+    """While it waits for the lock of its own redis-server it has no handlers yet."""
+    place = bench.sockets / "redis"
+    place.mkdir()
+    with open(place / "redis.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tarry = bench.tarry("embedded", body(hook), redis_options=f'dir = "{place}";')
+        tarry.spawn(tarry.argv())
+        wait_for("it to have read its configuration", lambda: "tarry.conf" in tarry.log.read_text())
+        for _ in range(3):
+            tarry.child.send_signal(signal.SIGHUP)
+            time.sleep(0.2)
+        assert tarry.child.poll() is None
+    wait_for("readiness", tarry.up_or_dead, 30)
+    wait_for("the reload", lambda: tarry.metric("tarry_config_reloads_total", result="ok") == 1)
+    assert tarry.ask("POST", "/v1/routes/r/jobs", "x")[0] == 201
+    hook.wait_count(1)
+    tarry.stop()
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("redis", ["embedded", "none"])
+def test_a_start_that_fails_ends_what_it_began_in_order(bench, redis):
+    """The second source can't listen; the first one needs a moment to end."""
+    taken = bench.keep(socket.create_server(("127.0.0.1", 0)))
+    ports = [free_port() for _ in range(2)]
+    url = "embedded" if redis == "embedded" else f"unix://{bench.sockets}/none"
+    tarry = bench.tarry(url, f'''
+        sources: {{
+            a: {{ type = "lmstfy"; listen = "127.0.0.1:{ports[0]}"; admin_listen = "127.0.0.1:{ports[1]}"; }};
+            b: {{ type = "delayqueue"; listen = "127.0.0.1:{taken.getsockname()[1]}"; }}; }};
+        sinks: {{ q: {{ type = "queue"; }}; }};
+        routes: {{ r: {{ from = [ "a", "b" ]; to = "q"; }}; }};''',
+                        redis_options=f'dir = "{bench.sockets}/redis";')
+    tarry.spawn(tarry.argv())
+    assert tarry.child.wait(20) == 69
+    tarry.child = None
+    tarry.check_log()
+    log = tarry.log.read_text()
+    assert "b: listen: 127.0.0.1:" in log and "in use" in log, log
+    assert redis == "none" or log.index("msg=stopped") < log.index("who=redis-server msg=stopped")
+
+
+def test_redis_that_comes_while_the_daemon_stops_begins_nothing(bench):
+    """Its first answers come while lmstfy's listener lingers."""
+    redis, ports = bench.redis(), [free_port() for _ in range(3)]
+    tarry = bench.tarry(redis.url, f'''
+        sources: {{
+            a: {{ type = "lmstfy"; listen = "127.0.0.1:{ports[0]}"; admin_listen = "127.0.0.1:{ports[1]}"; }};
+            b: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{ports[2]}"; topics = [ "x" ]; }}; }};
+        sinks: {{ q: {{ type = "queue"; }}; }};
+        routes: {{ r: {{ from = [ "a", "b" ]; to = "q"; }}; }};''', daemon='stop_timeout = "3s";')
+    redis.child.send_signal(signal.SIGSTOP)
+    tarry.spawn(tarry.argv())
+    wait_for("the listener", lambda: "for the admin API" in tarry.log.read_text())
+    time.sleep(0.3)
+    tarry.child.send_signal(signal.SIGTERM)
+    redis.child.send_signal(signal.SIGCONT)
+    assert tarry.child.wait(10) == 0
+    tarry.child = None
+    tarry.check_log()
+    assert "started:" not in tarry.log.read_text()

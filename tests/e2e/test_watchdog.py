@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The watchdog of due jobs, where what it gave up comes after all (others: tests/faults)."""
+import signal
+
+import pytest
+
+from lib import collect
+from lib.servers import wait_for
+
+ROOM, JOBS = 4, 40
+
+
+@pytest.mark.slow
+def test_claims_that_come_after_they_were_given_up_leave_the_limit_of_the_sink(bench):
+    """Redis hangs; meanwhile each bucket is started again, more than once, and asks anew. Then all answer."""
+    redis, most = bench.redis(), 0
+    hook = bench.keep(collect.FromHttp(lambda _: ("after", 0.2, 200)))
+    tarry = bench.tarry(redis.url, f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; max_in_flight = {ROOM}; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; buckets = 4; retry = [ "1s" ]; }}; }};''',
+                        redis_options='command_timeout = "30s";', daemon='overdue_alarm = "1s";').start()
+    for n in range(JOBS):
+        assert tarry.ask("POST", "/v1/routes/r/jobs", b"x", {"delay-id": f"j{n}", "deliver-after": "1s"})[0] == 201
+    redis.child.send_signal(signal.SIGSTOP)
+    try:
+        wait_for("each bucket to be started again", lambda: tarry.metric("tarry_watchdog_rearms_total") >= 8, 15)
+    finally:
+        redis.child.send_signal(signal.SIGCONT)
+
+    def look():
+        nonlocal most
+        most = max(most, tarry.metric("tarry_sink_inflight"))
+        return tarry.metric("tarry_jobs_delivered_total", route="r") == JOBS
+
+    wait_for("the last outcome", look, 30, step_s=0.01)
+    assert sorted(a.header("delay-id").decode() for a in hook.arrivals) == sorted(f"j{n}" for n in range(JOBS))
+    assert 0 < most <= ROOM
+    assert tarry.metric("tarry_jobs_parked_total") > 0, "or no answer came late"
+    assert tarry.metric("tarry_sink_inflight") == 0 and tarry.metric("tarry_jobs_inflight") == 0
+    tarry.stop()
