@@ -44,7 +44,9 @@ struct source {
     bool started, paused, stopped;
     bool drains;                      /* all its routes do (route_state.h) */
     unsigned compat;                  /* bits of delay_compat() */
-    unsigned open;                    /* submissions without an answer yet */
+    unsigned open;                    /* all that it asked for and was not answered */
+    unsigned unstored;                /* of these: submissions */
+    int64_t held_ms;                  /* monotonic: when it was told last to rest */
     uint64_t received;                /* submissions so far */
     uint64_t unrouted;                /* refused, since no route takes them */
     uint64_t sessions_lost;           /* see source_session_lost() */

@@ -15,7 +15,8 @@ enum { LOOK_MS = 10 };
 /* For what comes after: a redis-server of our own writes its last. */
 enum { AFTERWARDS_MS = 15000 };
 
-/* Whoever looks on is answered while answers still go out. */
+/* Whoever looks on is answered while answers still go out; once more with what was
+ * delivered last. */
 static void end_taps(struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->route_count; i++)
@@ -39,8 +40,7 @@ static bool store_quiet(const struct bridge *bridge)
     for (size_t i = 0; i < bridge->pool_count; i++)
         if (store_open_count(bridge->pools[i].store) > 0)
             return false;
-    return store_open_count(bridge->store) == 0 && alive_has_left(bridge->alive) &&
-           inst_sources_quiet(bridge);
+    return store_open_count(bridge->store) == 0 && alive_has_left(bridge->alive);
 }
 
 /* Each step begins when the one before it is through. */
@@ -51,8 +51,9 @@ static const struct step {
 } steps[] = {
     {"sources held, HTTP answers 503, no more claims; deliveries in flight", take_no_more,
      inst_sinks_quiet},
-    {"replies of Redis", NULL, store_quiet},
+    {"sources: what they brought is stored", end_taps, inst_sources_may_stop},
     {"sources: last commits", inst_stop_sources, inst_sources_stopped},
+    {"replies of Redis", NULL, store_quiet}, /* consumers could ask until now */
     {"sinks: last flush", inst_stop_sinks, inst_sinks_stopped},
 };
 enum { STEPS = sizeof(steps) / sizeof(steps[0]) };

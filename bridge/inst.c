@@ -6,7 +6,10 @@
 
 #include <stdlib.h>
 
-enum { UNUSED_TIMEOUT_MS = 45 * 1000 }; /* of a sink that no route uses */
+enum {
+    UNUSED_TIMEOUT_MS = 45 * 1000, /* of a sink that no route uses */
+    QUESTIONS_MS = 50              /* so long a source that is held may still ask */
+};
 
 struct source *inst_source_named(const struct bridge *bridge, const char *name)
 {
@@ -205,6 +208,8 @@ void inst_source_rest(struct source *src, bool rests)
     if (!src->started || src->stopping || src->paused == rests)
         return;
     src->paused = rests;
+    if (rests)
+        src->held_ms = loop_mono_ms();
     src->ops->pause(src, src->self, rests);
 }
 
@@ -259,9 +264,10 @@ void inst_stop_sinks(struct bridge *bridge)
         inst_sink_stop(sink);
 }
 
-bool inst_source_quiet(const struct source *src)
+bool inst_source_may_stop(const struct source *src)
 {
-    return src->open == 0;
+    return src->unstored == 0 &&
+           (src->open == 0 || loop_mono_ms() - src->held_ms >= QUESTIONS_MS);
 }
 
 bool inst_sink_quiet(const struct sink *sink)
@@ -271,7 +277,7 @@ bool inst_sink_quiet(const struct sink *sink)
 
 bool inst_source_ended(const struct source *src)
 {
-    return !src->started || src->stopped;
+    return (!src->started || src->stopped) && src->open == 0;
 }
 
 bool inst_sink_ended(const struct sink *sink)
@@ -279,9 +285,9 @@ bool inst_sink_ended(const struct sink *sink)
     return !sink->started || sink->stopped;
 }
 
-bool inst_sources_quiet(const struct bridge *bridge)
+bool inst_sources_may_stop(const struct bridge *bridge)
 {
-    return all_sources(bridge, inst_source_quiet);
+    return all_sources(bridge, inst_source_may_stop);
 }
 
 bool inst_sinks_quiet(const struct bridge *bridge)

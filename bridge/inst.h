@@ -41,10 +41,11 @@ void inst_pause_sources(struct bridge *bridge, bool paused);
 void inst_stop_sources(struct bridge *bridge);
 void inst_stop_sinks(struct bridge *bridge);
 
-/* Nothing that was submitted waits for its answer. */
-bool inst_sources_quiet(const struct bridge *bridge);
+/* See inst_source_may_stop(). */
+bool inst_sources_may_stop(const struct bridge *bridge);
 /* No hand-over waits for its outcome. */
 bool inst_sinks_quiet(const struct bridge *bridge);
+/* And nothing that they asked for waits for its answer. */
 bool inst_sources_stopped(const struct bridge *bridge);
 bool inst_sinks_stopped(const struct bridge *bridge);
 
@@ -65,8 +66,11 @@ int inst_sink_start(struct sink *sink, int64_t timeout_ms, struct err *err);
 void inst_source_stop(struct source *src);
 void inst_sink_stop(struct sink *sink);
 void inst_source_rest(struct source *src, bool rests);
-bool inst_source_quiet(const struct source *src);
+/* It rests, and all that it submitted was answered. What else it asks has a moment for
+ * that, no more: an API that is asked all the time always asks. */
+bool inst_source_may_stop(const struct source *src);
 bool inst_sink_quiet(const struct sink *sink);
+/* Stopped, and nothing that it asked for waits for its answer. */
 bool inst_source_ended(const struct source *src);
 bool inst_sink_ended(const struct sink *sink);
 /* For the deliveries of a sink of that name. */

@@ -53,7 +53,8 @@ struct source_ops {
      * NULL: it can't. */
     void (*reread)(struct source *src, void *self);
     /* Called once, when every submitted job has had its done callback. Acknowledge what
-     * is stored, close, and say so with source_stopped(), at once or later. */
+     * is stored, close, and say so with source_stopped(), at once or later. What else was
+     * asked may be answered later still; self stays until it was. */
     void (*stop)(struct source *src, void *self);
     /* For `tarry import`: takes the jobs of a stopped original out of its own Redis
      * (bridge/import/import.h). The source is not started. NULL: it can't. */
@@ -214,10 +215,13 @@ struct sink_ops {
     const char *target; /* default template of the target; "" none needed; NULL: the route
                          * must give one */
     unsigned max_in_flight; /* default of the option of that name, which all sinks have */
-    /* Would a second one of that name disturb it? Then a reload that changes its options
-     * ends it first, when its deliveries have ended; else the new one begins beside it.
-     * NULL: never. */
+    /* Would it and another one of which that is so disturb each other, where they have
+     * the same options? Then a reload ends it first, when its deliveries have ended; else
+     * the new one begins beside it. NULL: never. */
     bool (*alone)(const void *self);
+    /* Could it deliver by now? A reload has the old one of that name deliver until the
+     * new one could, for a few seconds at most. NULL: at once. */
+    bool (*ready)(const void *self);
     /* Not NULL: consumers pull its jobs (bridge/queue/queue.h), deliver is never called.
      * Gives the rules within self. */
     const struct queue_rules *(*queue)(const void *self);

@@ -58,6 +58,7 @@ static void answer(struct submission *sub, enum stored outcome)
         .why = sub->why,
     };
     src->open--;
+    src->unstored--;
     sub->route->refs--;
     if (sub->route->tap)
         tell_tap(sub, outcome);
@@ -305,6 +306,7 @@ static struct submission *submission_new(struct source *src, stored_cb *done, vo
     sub->outcome = STORED;
     src->received++;
     src->open++;
+    src->unstored++;
     return sub;
 }
 

@@ -9,15 +9,16 @@
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  how long their ids are remembered in ms; 0: not
 --   then three per job: id, lease (the token of the claim), '' or 'l' it lapsed: nobody got it,
---            so it is not remembered
+--            so it is not remembered; 'A' and 'L': the same, sent before, and its answer was lost
 --
 -- A job that was delivered may be acked also after its lease has ended: it then stands in
 -- :delay again, or with another instance, and need not be sent once more. lua/reap.lua has
 -- noted that lease. Any other is one of an earlier job of that id, and says nothing of this
 -- one: the first was acked before, by a call whose answer was lost, or it was replaced.
--- Returns one letter per job:   a forgotten   x not there, or no lease of it
+-- Returns one letter per job:   a forgotten   x not there, or no lease of it   y the same, and not
+--   because of this very word: it was x before, or another's word has ended the job (lib/told.lua)
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
--- A second run answers x. Cost: O(k log n) for k jobs. Called by store_ack() in
+-- A second run answers x where the first did a, else y. Cost: O(k log n) for k jobs. Called by store_ack() in
 -- bridge/store/store_call.c.
 local pool, delay, unack, dead, tries = unpack(KEYS)
 local base = string.sub(pool, 1, -6) -- without ":pool"
@@ -26,16 +27,44 @@ for at = 3, #ARGV, 3 do
   ids[#ids + 1] = ARGV[at]
 end
 
+local now = tonumber(ARGV[1])
+local function time()
+  if not now then
+    local t = redis.call('TIME')
+    now = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  return now
+end
+
+local told -- made when it is needed
+local function words()
+  if not told then
+--#include lib/told.lua
+    told = { stale = told_stale, add = told_add, note = told_note, lease = told_lease }
+  end
+  return told
+end
+
+-- Nobody else's word about this job counts any more: of those who had it before, or have it now.
+local function outdate(id, mine, ended, held)
+  for lease in string.gmatch((ended or '') .. ' ' .. (held or ''), '%d+') do
+    if lease ~= mine then
+      words().add(told.lease(id, lease), 'x', time())
+    end
+  end
+end
+
 local leases = redis.call('ZMSCORE', unack, unpack(ids))
-local codes, gone, delivered, strayed = {}, {}, {}, false
+local codes, gone, by, delivered, strayed = {}, {}, {}, {}, false
 for i, id in ipairs(ids) do
-  local lease, lapsed = ARGV[3 * i + 1], ARGV[3 * i + 2] == 'l'
+  local lease, lapsed = ARGV[3 * i + 1], string.lower(ARGV[3 * i + 2]) == 'l'
   local mine = leases[i] and tonumber(leases[i]) == tonumber(lease)
   local ended = not mine and not lapsed and redis.call('HGET', base .. ':ended', id)
   codes[i] = 'x'
   if mine or (ended and string.find(' ' .. ended .. ' ', ' ' .. lease .. ' ', 1, true)) then
     codes[i] = 'a'
     gone[#gone + 1] = id
+    by[#gone] = i
     strayed = strayed or not mine
     if not lapsed then
       delivered[#delivered + 1] = id
@@ -58,6 +87,9 @@ if #gone > 0 then
     redis.call('ZREM', dead, unpack(gone))
   end
   if redis.call('HDEL', tries, unpack(gone)) > 0 then
+    for k, ended in ipairs(redis.call('HMGET', base .. ':ended', unpack(gone))) do
+      outdate(gone[k], ARGV[3 * by[k] + 1], ended, leases[by[k]])
+    end
     redis.call('HDEL', base .. ':ended', unpack(gone))
   end
   local left = redis.call('HDEL', pool, unpack(gone))
@@ -71,11 +103,7 @@ if #gone > 0 then
   -- Twice as many as come are pruned, so it never grows for long; and when none come any more
   -- the key itself ends.
   if tonumber(ARGV[2]) > 0 and #delivered > 0 then
-    local seen, now = base .. ':seen', tonumber(ARGV[1])
-    if not now then
-      local t = redis.call('TIME')
-      now = t[1] * 1000 + math.floor(t[2] / 1000)
-    end
+    local seen, now = base .. ':seen', time()
     local over = redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * #delivered)
     for from = 1, #over, 1000 do
       redis.call('ZREM', seen, unpack(over, from, math.min(from + 999, #over)))
@@ -91,6 +119,15 @@ if #gone > 0 then
     redis.call('PEXPIRE', seen, ARGV[2] + 1000)
   end
 end
+for i = 1, #gone < #ids and #ids or 0 do
+  if codes[i] == 'x' then
+    local again = string.find(ARGV[3 * i + 2], '%u')
+    codes[i] = words().stale(base, ids[i], ARGV[3 * i + 1], '', time(), again)
+  end
+end
+if told then
+  told.note(base)
+end
 -- A word about a job that is gone may be what its group waits for.
 local ordered = #gone > 0 and redis.call('EXISTS', base .. ':place') == 1
 if ordered or (#gone < #ids and redis.call('EXISTS', base .. ':away') == 1) then
@@ -102,7 +139,7 @@ if ordered or (#gone < #ids and redis.call('EXISTS', base .. ':away') == 1) then
     end
   end
   for i, id in ipairs(ids) do
-    if codes[i] == 'x' then
+    if codes[i] == 'x' or codes[i] == 'y' then
       order_returned(id, ARGV[3 * i + 1])
     end
   end

@@ -7,13 +7,14 @@
 --   KEYS[5]  hash  :tries   job id -> attempts, reason and last error
 --   KEYS[6]  zset  :ttl     a queue's, see lib/queue.lua: a dead letter does not expire
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
---   then three per job: id, lease (the token of the claim), tries
+--   then four per job: id, lease (the token of the claim), tries, '' or 'A' it was sent before, and
+--            its answer was lost
 --
 -- Only for the lease that claimed the job. ZREM comes first: see claim.lua.
 -- Returns one letter per job:   b buried   c dropped: it was cancelled meanwhile
---   x not this lease's any more
+--   x not this lease's any more   y the same, and so it was before (lua/ack.lua)
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
--- A second run answers x, and c as the first. Cost: O(k log n) for k jobs. Called by store_bury() in
+-- A second run answers x where the first did b, y where it did x, and c as the first. Cost: O(k log n) for k jobs. Called by store_bury() in
 -- bridge/store/store_call.c.
 --#include lib/sums.lua
 --#include lib/told.lua
@@ -25,7 +26,7 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 local codes = {}
-for at = 2, #ARGV, 3 do
+for at = 2, #ARGV, 4 do
   local id = ARGV[at]
   local lease = redis.call('ZSCORE', unack, id)
   local code = 'x'
@@ -44,7 +45,7 @@ for at = 2, #ARGV, 3 do
     end
   else
     order_returned(id, ARGV[at + 1])
-    code = told_find(base, told_lease(id, ARGV[at + 1]), 'c') or code
+    code = told_stale(base, id, ARGV[at + 1], 'c', now, ARGV[at + 3] == 'A')
   end
   codes[#codes + 1] = code
 end

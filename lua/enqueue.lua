@@ -131,6 +131,16 @@ local function leave(id, keys, kind)
   return n
 end
 
+local told -- made when it is needed, as order
+local function answers()
+  if told then
+    return told
+  end
+--#include lib/told.lua
+  told = { find = told_find, add = told_add, note = told_note, lease = told_lease }
+  return told
+end
+
 local is_far = {} -- ids of far jobs, as this call leaves them
 
 -- Makes room for a job whose id is used, and gives the letter for it.
@@ -161,6 +171,9 @@ local function replace(id, how, record)
     redis.call('ZREM', key, id)
   end
   count_left(base, 'replaced', select(2, in_order().gone(id, flies)))
+  if flies then
+    answers().add(told.lease(id, flies), 'x', now) -- who has it may have said so, unheard
+  end
   return flies and 'i' or 'r'
 end
 
@@ -303,15 +316,6 @@ local owner = owners and redis.call('HMGET', owners, unpack(ids))
 local till = remembers and redis.call('ZMSCORE', base .. ':seen', unpack(ids)) or {}
 
 local STORES = { s = true, r = true, i = true, t = true }
-local told -- made when it is needed, as order
-local function answers()
-  if told then
-    return told
-  end
---#include lib/told.lua
-  told = { find = told_find, add = told_add, note = told_note }
-  return told
-end
 
 -- A job that is sent again is here.
 local function is_it(id, record, how)

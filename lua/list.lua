@@ -48,8 +48,14 @@ local function take(score, ordinal, member, id, ms, named, read)
   looked, last = looked + 1, { score, ordinal, member }
 end
 
+local most = tonumber(ARGV[10])
 local function goes_on()
-  return not full and looked < look and #rows < tonumber(ARGV[10])
+  return not full and looked < look and #rows < most
+end
+
+-- How many are worth reading at once: without a beginning of the id nearly all of them match.
+local function reach()
+  return math.min(look - looked, prefix == '' and most - #rows or look)
 end
 
 -- Members of an index from where it goes on: {member, score, ...}.
@@ -63,7 +69,7 @@ local function members(key)
     rank = rank_behind(key, least, ARGV[7])
   end
   rank = math.max(rank, redis.call('ZCOUNT', key, '-inf', string.format('(%.0f', from_ms * unit)))
-  local behind = rank + look + 1
+  local behind = rank + reach() + 1
   if to_ms < math.huge then
     behind = math.min(behind, redis.call('ZCOUNT', key, '-inf', string.format('%.0f', to_ms * unit)))
   end
@@ -100,7 +106,7 @@ end
 local entries_read, read_bytes, FIRST_STEP = 0, 0, 16
 local function far_step()
   local room = (ARGV[12] - read_bytes) * entries_read / read_bytes -- at the size of those so far
-  return math.max(1, math.min(look - looked, read_bytes > 0 and math.floor(room) or FIRST_STEP))
+  return math.max(1, math.min(reach(), read_bytes > 0 and math.floor(room) or FIRST_STEP))
 end
 
 -- Entries of a slot, as long as there is room.

@@ -10,7 +10,8 @@
 --            none any more), encoded job of its next run, or '' to try this one again;
 --            and where this run is given up, but '' else: the id under which it is kept, its
 --            encoded job, its tries, 'd' as a dead letter or 's' due now, on its way to the
---            sink of those. Without a next run the job is gone then
+--            sink of those. Without a next run the job is gone then. In capitals, of '' A: it
+--            was sent before, and its answer was lost
 --
 -- Only for the lease that claimed the job: a late word of an earlier claim changes nothing, and
 -- a run of a job that was cancelled or replaced is not kept.
@@ -19,7 +20,8 @@
 -- Returns {head, codes}: due time of the first job in KEYS[2]; one letter per job:
 --   r put back   k the same, and its run is kept; also where there is no next one
 --   c dropped: it was cancelled meanwhile   x not this lease's any more
--- A second run answers x, and c or k as the first. Cost: O(k log n) for k jobs. Called by store_retry(),
+--   y the same, and so it was before (lua/ack.lua)
+-- A second run answers x where the first did r, y where it did x, and c or k as the first. Cost: O(k log n) for k jobs. Called by store_retry(),
 -- store_repeat() and store_lose() in bridge/store/store_call.c.
 --#include lib/sums.lua
 --#include lib/order.lua
@@ -35,7 +37,7 @@ local function answers()
       now = t[1] * 1000 + math.floor(t[2] / 1000)
     end
 --#include lib/told.lua
-    told = { find = told_find, add = told_add, note = told_note, lease = told_lease, now = now }
+    told = { stale = told_stale, add = told_add, note = told_note, lease = told_lease, now = now }
   end
   return told
 end
@@ -56,7 +58,7 @@ local function keep_run(id, kept, record, note, how)
   end
   redis.call('HSET', pool, kept, record)
   redis.call('HSET', tries, kept, note)
-  if how == 's' then
+  if string.lower(how) == 's' then
     order_place(kept, answers().now, group)
     return 'k'
   end
@@ -104,7 +106,7 @@ for at = 2, #ARGV, 9 do
     end
   else
     order_returned(id, ARGV[at + 1])
-    code = answers().find(base, told.lease(id, ARGV[at + 1]), 'ck') or code
+    code = answers().stale(base, id, ARGV[at + 1], 'ck', told.now, string.find(ARGV[at + 8], '%u'))
   end
   codes[#codes + 1] = code
 end

@@ -283,6 +283,14 @@ static bool alone(const void *self)
     return m->link.client_id != NULL;
 }
 
+/* To connect may take paho a second, while its other connections are idle. */
+static bool ready(const void *self)
+{
+    const struct mqtt_sink *m = self;
+
+    return mqtt_thread_is_up(m->thread);
+}
+
 static void on_thread_ended(void *arg)
 {
     struct mqtt_sink *m = arg;
@@ -338,6 +346,7 @@ const struct sink_ops sink_mqtt = {
     .target = "{topic}",
     .max_in_flight = 100,
     .alone = alone,
+    .ready = ready,
     .check = check,
     .start = start,
     .deliver = deliver,

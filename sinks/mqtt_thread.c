@@ -245,6 +245,14 @@ struct mqtt_thread *mqtt_thread_start(struct mqtt_thread_spec *spec, struct err 
     return NULL;
 }
 
+bool mqtt_thread_is_up(struct mqtt_thread *t)
+{
+    pthread_mutex_lock(&t->lock);
+    bool up = t->run && t->run->state == RUN_UP;
+    pthread_mutex_unlock(&t->lock);
+    return up;
+}
+
 void mqtt_thread_post(struct mqtt_thread *t, struct mqtt_parcel *parcel)
 {
     parcel->posted_ms = now_ms();

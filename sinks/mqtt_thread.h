@@ -24,6 +24,8 @@ struct mqtt_thread_spec {
 struct mqtt_thread;
 /* Takes spec->peer. Gives NULL with a reason when there is no thread to be had. */
 struct mqtt_thread *mqtt_thread_start(struct mqtt_thread_spec *spec, struct err *err);
+/* It is connected. */
+bool mqtt_thread_is_up(struct mqtt_thread *t);
 /* Takes the parcel until it is returned. */
 void mqtt_thread_post(struct mqtt_thread *t, struct mqtt_parcel *parcel);
 /* The broker owed an answer for too long: connect anew, since it would clog the window.

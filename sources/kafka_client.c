@@ -411,9 +411,9 @@ static void on_limit(void *arg)
     done(done_arg);
 }
 
-/* A consumer that has joined its group and got no partitions yet, since the leader is slow
- * or dead: librdkafka before 2.3 aborts when it is destroyed (issue 4312). It says so only
- * until it leaves. */
+/* A consumer that has joined its group and got no partitions yet, since the leader is
+ * slow or dead: librdkafka before 2.3 aborts when it is destroyed (issue 4312). It says
+ * so only until it leaves. */
 static bool must_stay(const struct kafka_client *c)
 {
     if (rd_kafka_version() >= ASSIGNOR_MENDED || c->assigned)

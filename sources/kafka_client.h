@@ -46,7 +46,8 @@ void kafka_client_alive(struct kafka_client *c);
 /* To be treated as a fatal error event, but not from within. */
 void kafka_client_fail(struct kafka_client *c, const char *why);
 
-/* A consumer begins to leave its group; the queue tells of the rest, then comes the close.
+/* A consumer begins to leave its group; the queue tells of the rest, then comes the
+ * close.
  */
 int kafka_client_leave(struct kafka_client *c, struct err *err);
 /* Takes c. No callback but done, when librdkafka has let go or after a few seconds; never

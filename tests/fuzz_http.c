@@ -10,6 +10,7 @@
 #include "bridge/daemon.h"
 #include "tests/fuzz.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -50,8 +51,8 @@ static const char conf[] =
     "sinks: { q: { type = \"queue\"; }; g: { type = \"queue\"; global_ids = true; };\n"
     "         hook: { type = \"http\"; url = \"http://127.0.0.1:1/\"; }; };\n"
     "routes: { jobs: { from = \"http\"; to = \"hook\"; match = \"jobs\"; };\n"
-    "          queues: { from = [ \"http\", \"later\", \"lmstfy\", \"camellia\" ];\n"
-    "                    to = \"q\"; };\n"
+    "          queues: { from = [ \"http\", \"lmstfy\", \"camellia\" ]; to = \"q\"; };\n"
+    "          tasks: { from = \"later\"; to = \"g\"; topic = \"tasks\"; };\n"
     "          ids: { from = \"delayqueue\"; to = \"g\"; }; };\n";
 
 /* ------------------------------------------------------------------------ client */
@@ -70,13 +71,23 @@ static int call(unsigned listener)
     return -1;
 }
 
+/* libFuzzer has an alarm of its own now and then. */
+static bool is_ready_for(int fd, short events, int ms)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    int n;
+
+    do
+        n = poll(&p, 1, ms);
+    while (n < 0 && errno == EINTR);
+    return n == 1;
+}
+
 /* Appends what comes, until nothing has come for more_ms, or the other side has closed.
  */
 static bool read_answer(int fd, int first_ms, int more_ms, struct buf *answer)
 {
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-
-    for (int ms = first_ms; poll(&p, 1, ms) == 1; ms = more_ms) {
+    for (int ms = first_ms; is_ready_for(fd, POLLIN, ms); ms = more_ms) {
         ssize_t n = recv(fd, buf_room(answer, 16384), 16384, MSG_DONTWAIT);
         if (n <= 0)
             return true;
@@ -87,9 +98,7 @@ static bool read_answer(int fd, int first_ms, int more_ms, struct buf *answer)
 
 static void send_all(int fd, struct slice bytes)
 {
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-
-    while (bytes.n > 0 && poll(&p, 1, END_MS) == 1) {
+    while (bytes.n > 0 && is_ready_for(fd, POLLOUT, END_MS)) {
         ssize_t n = send(fd, bytes.p, bytes.n, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n <= 0)
             return; /* it has heard enough */

@@ -28,6 +28,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc;
     (void)argv;
     opt_defaults(http_opt_rows, &opts);
+    free(opts.headers.v); /* none, by default */
     opts.headers = (struct opt_pairs){own, 1};
     signer = http_signer_new(&(struct opt_list){keys, 1}, &err);
     must(signer != NULL);

@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { TOGETHER_MAX = 64, SAMPLE_MAX = 1000000 };
+enum { TOGETHER_MAX = 64, SAMPLE_MAX = 1000000, STOPPING_WAIT_MS = 100 };
 
 static bool read_params(struct httpd_req *req, const struct http_param *rows, void *to)
 {
@@ -195,8 +195,11 @@ static void tap_route(void *arg, struct httpd_req *req)
     if (route == NULL)
         return;
     struct looking *looking = mem_alloc(sizeof(*looking));
+    /* A stop waits for no tap, but whoever goes on looking must not ask without rest. */
+    if (bridge->draining && p.wait_ms > STOPPING_WAIT_MS)
+        p.wait_ms = STOPPING_WAIT_MS;
     const struct tap_want want = {.cursor = cursor_of(p.cursor),
-                                  .wait_ms = bridge->draining ? 0 : p.wait_ms,
+                                  .wait_ms = p.wait_ms,
                                   .sample = p.sample,
                                   .payload = p.payload};
     looking->req = req;

@@ -159,7 +159,8 @@ static const struct refusal move_refusals[] = {
                            "there is no route of that name; routes are configured under "
                            "routes: { }"},
     [JOB_MOVE_IS_QUEUE] = {409, "is-queue",
-                           "the route ends at queues: name the job's with queue=NAME"},
+                           "the route ends at queues: name the job's with queue=NAME "
+                           "(of the command line, --queue NAME)"},
     [JOB_MOVE_NO_QUEUE] = {400, "bad-request", "no queue can be called so"},
     [JOB_MOVE_NONE] = {404, "not-found",
                        "no job of that id waits there: it was delivered, cancelled or "

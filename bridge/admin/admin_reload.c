@@ -6,6 +6,7 @@
 #include "bridge/admin/admin_api.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
+#include "bridge/httpd/http_params.h"
 #include "bridge/httpd/httpd.h"
 #include "bridge/reload/reload.h"
 
@@ -46,8 +47,15 @@ static void on_reloaded(void *arg, const struct reload_reply *reply)
     buf_free(&json);
 }
 
+/* It has no parameters: one that means "only check" must not reload. */
 static void post_reload(void *arg, struct httpd_req *req)
 {
+    static const struct http_param none[] = {{0}};
+    struct err err;
+    if (http_params_read(req, none, NULL, &err) < 0) {
+        httpd_error(req, 400, "bad-request", "%s", err.text);
+        return;
+    }
     reload_ask(arg, on_reloaded, req);
 }
 

@@ -340,8 +340,10 @@ void job_list(struct bridge *bridge, struct slice route, const struct job_list_q
     else if (l->route->sink->rules == NULL && l->route->bucket_count == 0)
         refuse(l, JOB_LIST_AWAY, "Redis was not there yet; ask again");
     else if (l->route->sink->rules && q->queue.n == 0)
-        refuse(l, JOB_LIST_IS_QUEUE,
-               "the route ends at queues: name one of them with queue=NAME");
+        refuse(
+            l, JOB_LIST_IS_QUEUE,
+            "the route ends at queues: name one of them with queue=NAME (of the command "
+            "line, --queue NAME)");
     else if (l->route->sink->rules && !queue_name_is_good(q->queue))
         refuse(l, JOB_LIST_NO_QUEUE, "no queue can be called so");
     else

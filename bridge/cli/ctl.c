@@ -51,6 +51,21 @@ int ctl_move(struct cli_order *o)
 
 /* --- how it is --- */
 
+/* Line by line, so that what others have said in it commands no terminal. */
+static void print_lines(struct slice text)
+{
+    struct buf line = {0};
+    while (text.n > 0) {
+        const char *end = memchr(text.p, '\n', text.n);
+        size_t n = end ? (size_t)(end - text.p) : text.n, taken = n + (end != NULL);
+        buf_clear(&line);
+        ctl_text_add(&line, (struct slice){text.p, n});
+        puts(buf_str(&line));
+        text = (struct slice){text.p + taken, text.n - taken};
+    }
+    buf_free(&line);
+}
+
 int ctl_ready(struct cli_order *o)
 {
     struct slice text;
@@ -58,7 +73,7 @@ int ctl_ready(struct cli_order *o)
     int code;
     if (ctl_http_text(o->http, o->command->path, &status, &text, &code) < 0)
         return code;
-    fwrite(text.p, 1, text.n, stdout);
+    print_lines(text);
     return status == 200 ? EX_OK : status == 503 ? CLI_GONE : EX_UNAVAILABLE;
 }
 

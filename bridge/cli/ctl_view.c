@@ -57,7 +57,8 @@ const struct ctl_view ctl_view_routes = {"routes", route_columns},
 static void add_count(struct buf *out, int64_t n)
 {
     char digits[24];
-    int len = snprintf(digits, sizeof(digits), "%" PRId64, n < 0 ? -n : n);
+    uint64_t size = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
+    int len = snprintf(digits, sizeof(digits), "%" PRIu64, size);
     buf_add_str(out, n < 0 ? "-" : "");
     for (int i = 0; i < len; i++) {
         buf_add(out, &digits[i], 1);
@@ -106,6 +107,10 @@ static void add_span(struct buf *out, int64_t ms)
 static void add_when(struct buf *out, int64_t ms, int64_t now_ms)
 {
     char text[WHEN_TEXT_BYTES];
+    if (ms < 0 || ms > WHEN_LAST_MS) { /* that is no time */
+        add_count(out, ms);
+        return;
+    }
     int64_t ahead_ms = ms - now_ms;
     if (ahead_ms >= 2 * DAY_MS || ahead_ms <= -2 * DAY_MS) {
         when_format_rfc3339(ms, text);
@@ -152,8 +157,10 @@ void ctl_value_add(struct buf *out, const json_t *v, enum ctl_kind kind, int64_t
 {
     const json_t *item;
     size_t i;
-    if (json_is_number(v))
-        add_number(out, (int64_t)json_number_value(v), kind, now_ms);
+    if (json_is_integer(v))
+        add_number(out, json_integer_value(v), kind, now_ms);
+    else if (json_is_real(v))
+        buf_addf(out, "%g", json_real_value(v));
     else if (json_is_boolean(v))
         buf_add_str(out, json_is_true(v) ? "yes" : "no");
     else if (json_is_string(v) && json_string_length(v) > 0)

@@ -90,8 +90,8 @@ static void on_cancelled(void *arg, char code)
 {
     struct passage *p = arg;
     bool here = code != 'n' && code != 'z' && code != 0;
-    bool has_next = p->at && p->at->next;
-    if (code == 'z' || (has_next && code && (!here || is_of_record(p)))) {
+    bool is_next_asked = code && (!here || is_of_record(p));
+    if (p->at && (code == 'z' || (p->at->next && is_next_asked))) {
         if (here && p->answer == 0)
             p->answer = code;
         wait_for_those_before(p);

@@ -76,10 +76,10 @@ void leave_sink_back(struct sink *sink)
 
 static void look_at_source(struct source *src)
 {
-    if (!inst_source_quiet(src))
+    if (!inst_source_may_stop(src))
         return;
     inst_source_stop(src);
-    if (!inst_source_ended(src) || !inst_source_quiet(src))
+    if (!inst_source_ended(src))
         return;
     TAILQ_REMOVE(&src->bridge->old_sources, src, leaves);
     inst_source_free(src);

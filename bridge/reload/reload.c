@@ -113,16 +113,11 @@ static void fail(struct reload *r, const char *why)
     buf_addf(&r->errors, "%s: %s\n", r->file, why);
 }
 
-static void set_limit(struct reload *r)
-{
-    r->limit_ms = loop_mono_ms() + r->bridge->conf->daemon.stop_timeout_ms;
-}
-
 /* The limit of a step that can't be given up has passed. */
 static void wait_on(struct reload *r, const char *who)
 {
     log_warn("reload", "still waits for %s: %s", r->step->what, who);
-    set_limit(r);
+    r->begun_ms = loop_mono_ms();
     timer_set(r->timer, LOOK_MS);
 }
 
@@ -133,7 +128,7 @@ static void go(struct reload *r, const struct reload_step *step)
     bool begins = r->step != step;
     r->step = step;
     if (begins) {
-        set_limit(r);
+        r->begun_ms = loop_mono_ms();
         if (step->begin && step->begin(r, &err) < 0) {
             fail(r, err.text);
             go(r, reload_undo);
@@ -143,7 +138,7 @@ static void go(struct reload *r, const struct reload_step *step)
     const char *who = step->holds ? step->holds(r) : NULL;
     if (who == NULL) {
         next_step(r);
-    } else if (loop_mono_ms() < r->limit_ms) {
+    } else if (loop_mono_ms() - r->begun_ms < r->bridge->conf->daemon.stop_timeout_ms) {
         timer_set(r->timer, LOOK_MS);
     } else if (!step->may_give_up) {
         wait_on(r, who);

@@ -48,7 +48,7 @@ struct reload {
     struct sink_plan *sinks;
     struct route_plan *routes;
     const struct reload_step *step; /* NULL: none is under way */
-    int64_t limit_ms;               /* monotonic: of this step */
+    int64_t begun_ms; /* monotonic: this step, or when it was told of last */
     struct buf errors;
     /* What is told: */
     uint64_t generation, good, refused;

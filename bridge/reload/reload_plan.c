@@ -174,13 +174,23 @@ bool reload_made_sink(const struct sink_plan *plan)
     return plan->now && plan->now != plan->old && !plan->back;
 }
 
+static bool is_alone(const struct sink *sink)
+{
+    return sink->ops->alone && sink->ops->alone(sink->self);
+}
+
+/* They may have one client id, be that under the same name or not. */
+static bool disturb_each_other(const struct sink *old, const struct sink *next)
+{
+    return old->ops == next->ops && is_alone(old) && is_alone(next);
+}
+
 bool reload_ends_first(const struct reload *r, const struct sink *sink)
 {
-    bool disturbs = sink->started && sink->ops->alone && sink->ops->alone(sink->self);
-    if (!disturbs || reload_plan_sink(r, sink))
+    if (!sink->started || reload_plan_sink(r, sink))
         return false;
     for (size_t i = 0; i < r->next->sink_count; i++)
-        if (reload_made_sink(&r->sinks[i]) && r->sinks[i].now->ops == sink->ops)
+        if (reload_made_sink(&r->sinks[i]) && disturb_each_other(sink, r->sinks[i].now))
             return true;
     return false;
 }
@@ -189,13 +199,13 @@ static bool sink_waits(const struct reload *r, const struct sink *next)
 {
     const struct bridge *bridge = r->bridge;
     for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->ops == next->ops && reload_ends_first(r, bridge->sinks[i]))
+        if (disturb_each_other(bridge->sinks[i], next) &&
+            reload_ends_first(r, bridge->sinks[i]))
             return true;
     return false;
 }
 
-/* It may have the address, the group or the client id of one that ends, be that under the
- * same name or not. */
+/* One that begins may have the address, the group or the client id of one that ends. */
 static bool sources_wait(const struct reload *r)
 {
     const struct bridge *bridge = r->bridge;

@@ -12,6 +12,8 @@
 
 #include <stdlib.h>
 
+enum { READY_MS = 3000 };
+
 /* --- new routes get their buckets --- */
 
 /* The routes point to them; they begin later. */
@@ -80,6 +82,24 @@ static int begin_some(struct reload *r, struct err *err)
     return reload_begin_parts(r, false, err);
 }
 
+static bool is_ready(const struct sink *sink)
+{
+    return sink->started && (sink->ops->ready == NULL || sink->ops->ready(sink->self));
+}
+
+/* Until then the old ones deliver, where they can. */
+static const char *is_not_ready(struct reload *r)
+{
+    bool wait = loop_mono_ms() - r->begun_ms < READY_MS;
+    for (size_t i = 0; wait && i < r->next->sink_count; i++) {
+        const struct sink_plan *plan = &r->sinks[i];
+        if (plan->old && reload_made_sink(plan) && plan->now->started &&
+            is_ready(plan->old) && !is_ready(plan->now))
+            return plan->now->conf->name;
+    }
+    return NULL;
+}
+
 /* --- held: nothing is on its way through what changes --- */
 
 static int hold(struct reload *r, struct err *err)
@@ -107,7 +127,7 @@ static const char *is_busy(struct reload *r)
 {
     const struct bridge *bridge = r->bridge;
     for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i]->aside && !inst_source_quiet(bridge->sources[i]))
+        if (bridge->sources[i]->aside && !inst_source_may_stop(bridge->sources[i]))
             return bridge->sources[i]->conf->name;
     for (size_t i = 0; i < bridge->sink_count; i++)
         if (bridge->sinks[i]->aside && !inst_sink_quiet(bridge->sinks[i]))
@@ -156,7 +176,7 @@ static int begin_rest(struct reload *r, struct err *err)
 
 const struct reload_step reload_steps[] = {
     {"the buckets of new routes", make_sinks, lacks_buckets, true, false},
-    {"parts that are new", begin_some, NULL, false, false},
+    {"new parts to be ready", begin_some, is_not_ready, false, false},
     {"what is on its way through parts that change", hold, is_busy, true, false},
     {"the end of parts that change or go", stop_old, still_runs, false, false},
     {"parts that begin anew", begin_rest, NULL, false, false},

@@ -68,10 +68,10 @@ static int stop_new(struct reload *r, struct err *err)
 
 static bool source_has_ended(struct source *src)
 {
-    if (!inst_source_quiet(src))
+    if (!inst_source_may_stop(src))
         return false;
     inst_source_stop(src);
-    return inst_source_quiet(src) && inst_source_ended(src);
+    return inst_source_ended(src);
 }
 
 static bool sink_has_ended(struct sink *sink)

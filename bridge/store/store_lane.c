@@ -107,6 +107,8 @@ static void answer_each(struct batch *batch, struct slice codes)
         char code = i < codes.n ? codes.p[i] : 0;
         if (c->again)
             code = first_answer(&lane_rows[lane->kind], code);
+        if (code == 'y') /* an x that is not our own work */
+            code = 'x';
         if (code == 'g' && c->refused++ < REFUSED_MAX) {
             put_back(lane, c);
             lane->hold_until_us = loop_mono_us() + GAP_US;

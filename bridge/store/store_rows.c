@@ -70,12 +70,15 @@ static void stamp(struct args *a, const struct batch *batch, const struct change
         number_or_none(a, c->origin.stamp_ms);
 }
 
-/* It was sent before: the letter, 0 none, as a capital. */
-static struct slice again_letter(char letter)
+/* The letter, 0 none, as a capital where it was sent before. */
+static void how_again(struct args *a, const struct change *c)
 {
-    static const char capitals[] = "ABDFU";
-    const char *p = strchr(capitals + 1, letter - 'a' + 'A');
-    return (struct slice){letter && p ? p : capitals, 1};
+    static const char capitals[] = "ABDFLSU";
+    const char *p = strchr(capitals + 1, c->how - 'a' + 'A');
+    if (c->again)
+        args_slice(a, (struct slice){p ? p : capitals, 1});
+    else
+        how(a, c);
 }
 
 static void enqueue_change(struct args *a, struct batch *batch, const struct change *c)
@@ -93,10 +96,8 @@ static void enqueue_change(struct args *a, struct batch *batch, const struct cha
     args_number(a, c->origin.offset);
     if (c->how == 'r') /* a second run would not find what it did: lua/lib/told.lua */
         args_letter_number(a, c->how, (int64_t)c->seq);
-    else if (c->again)
-        args_slice(a, again_letter(c->how));
     else
-        how(a, c);
+        how_again(a, c);
     number_or_none(a, c->expires_ms);
     if (batch->lane->bucket->ways && batch->lane->bucket->ways->by_key)
         args_slice(a, c->group);
@@ -126,7 +127,7 @@ static void ack_change(struct args *a, struct batch *batch, const struct change 
     (void)batch;
     args_slice(a, c->id);
     args_number(a, c->lease);
-    how(a, c);
+    how_again(a, c);
 }
 
 static void cancel_change(struct args *a, struct batch *batch, const struct change *c)
@@ -149,7 +150,7 @@ static void retry_change(struct args *a, struct batch *batch, const struct chang
     args_slice(a, c->kept_id);
     args_slice(a, c->kept);
     args_slice(a, c->kept_id.n ? c->tries : SLICE_LIT(""));
-    how(a, c);
+    how_again(a, c);
 }
 
 static void now_head(struct args *a, struct batch *batch)
@@ -164,6 +165,7 @@ static void bury_change(struct args *a, struct batch *batch, const struct change
     args_slice(a, c->id);
     args_number(a, c->lease);
     args_slice(a, c->tries);
+    how_again(a, c);
 }
 
 static const enum bucket_key enqueue_keys[] = {KEY_POOL,  KEY_DELAY,  KEY_ERROR,

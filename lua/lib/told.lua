@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/told.lua - what was answered to a change that may be sent once more, since its answer was
 -- lost, and that would then find its own work done: a cancel, a replacement, a run that was
--- cancelled or kept.
+-- cancelled or kept. And x: a word about a delivery that did not count, or can't any more.
 --
 --   zset  :told   name of the change .. letter of the answer, scored by when in ms
 --
@@ -32,8 +32,21 @@ local function told_add(name, letter, now)
   told_rows[#told_rows + 1] = name .. letter
 end
 
+-- What he is answered whose word about a delivery changes nothing: the letter, one of letters, of what
+-- it did before; y: it did not count then either, or another's has ended the job; else x. again: it
+-- was sent before, so that x may be because of itself.
+local function told_stale(base, id, lease, letters, now, again)
+  local name = told_lease(id, lease)
+  local letter = told_find(base, name, letters .. 'x')
+  if not letter and not again then
+    told_add(name, 'x', now)
+  end
+  return not letter and 'x' or letter == 'x' and 'y' or letter
+end
+
 local function told_note(base)
   if #told_rows > 0 then
+    redis.call('ZREM', base .. ':told', '') -- it comes first: see claim.lua
     for from = 1, #told_rows, 1000 do
       redis.call('ZADD', base .. ':told', unpack(told_rows, from, math.min(from + 999, #told_rows)))
     end

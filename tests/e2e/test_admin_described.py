@@ -54,6 +54,7 @@ GOOD = [
     ("GET /v1/admin/routes/{route}/tap", NONE, {}, None, 404, "no-route"),
     ("POST /v1/admin/routes/{route}/explain", {}, {}, "hello", 200, None),
     ("POST /v1/admin/routes/{route}/explain", {}, {"key": "%"}, "hello", 200, None),
+    ("POST /v1/admin/routes/{route}/explain", {"route": "%zz"}, {}, "hello", 400, "bad-path"),
     ("POST /v1/admin/routes/{route}/explain", NONE, {}, "hello", 404, "no-route"),
     ("POST /v1/admin/routes/{route}/explain", {}, {}, "x" * 70000, 413, "oversize"),
     ("GET /v1/admin/routes/{route}/queues", {"route": "q"}, {}, None, 200, None),
@@ -64,9 +65,9 @@ GOOD = [
     (LIST, NONE, {}, None, 404, "no-route"),
     (LIST, {"route": "q"}, {}, None, 409, "is-queue"),
     *((f"POST {JOB}{what}", where, query, None, status, word)
-      for what, when in (("now", {}), ("move", {"after": "1h"}))
+      for what, when, waits in (("now", {}, "waits"), ("move", {"after": "10m"}, "ends"))
       for where, query, status, word in (
-          ({"id": "waits"}, when, 200, None), ({"id": "waits"}, {"nonsense": "1"}, 400, "bad-request"),
+          ({"id": waits}, when, 200, None), ({"id": waits}, {"nonsense": "1"}, 400, "bad-request"),
           ({"id": "none"}, when, 404, "not-found"), (NONE, when, 404, "no-route"),
           ({"id": "flies"}, when, 409, "in-flight"), ({"id": "dead"}, when, 409, "dead"),
           ({"route": "q", "id": "x"}, when, 409, "is-queue"))),

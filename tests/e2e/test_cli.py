@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The command line against a running daemon: as JSON for scripts, as tables on a terminal."""
 import concurrent.futures
+import http.server
 import json
 import re
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -242,6 +244,7 @@ def test_a_tap_shows_what_happens(place):
     place.send("again", payload="shown to one")
     told = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=5s&cursor={told['cursor']}")[2]
     assert told["events"] and "shown to one" not in json.dumps(told)
+    wait_for("the end of both", lambda: place.tarry.metric("tarry_jobs_dead", route="r") == 2)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         shown = pool.submit(place.on_terminal, "tap", "r", "--max", "1")
         time.sleep(0.5)
@@ -299,10 +302,28 @@ def test_taps_that_wait_are_answered_at_once_when_the_daemon_stops(bench):
         assert not any(tap.done() for tap in taps)
         begun = time.monotonic()
         place.tarry.stop()
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 3
         for tap in taps:
             status, _, body = tap.result(5)
             assert (status, body["events"], body["missed"]) == (200, [], 0) and body["cursor"]
+
+
+def test_a_tap_shows_the_last_deliveries_of_a_daemon_that_stops_and_asks_ten_times_a_second(bench):
+    place = Place(bench)
+    place.answer = ("after", 2)
+    place.send("slow")
+    place.hook.wait_count(1)
+    child = subprocess.Popen([BIN, "tap", "r"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                             env=cli.environment(place.url))
+    time.sleep(0.5)
+    place.tarry.child.send_signal(signal.SIGTERM)
+    wait_for("the stop", lambda: place.tarry.ask("GET", "/readyz")[0] == 503)
+    begun = time.monotonic()
+    assert place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=30s")[2]["events"] == []
+    assert 0.08 < time.monotonic() - begun < 1
+    assert child.wait(15) == 69
+    assert [json.loads(line)["what"] for line in child.stdout] == ["delivered"]
+    place.tarry.stop()
 
 
 WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "one of these words"),
@@ -404,6 +425,39 @@ def test_what_is_shown_commands_no_terminal(place):
         assert "\\x1b[31mred\\x07\\n\\x9b1m" in text
     done = place.run("jobs", "show", "r", "--", evil)
     assert done.returncode == 1 and "\033" not in done.stderr
+
+
+def asked_of(status, text, *args):
+    """A command that is answered so, whatever it asks."""
+    class Says(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *args):
+            pass
+    with http.server.HTTPServer(("127.0.0.1", 0), Says) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = cli.run(*args, url=f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    return done
+
+
+def test_numbers_are_shown_as_they_are():
+    numbers = {"most": 2**63 - 1, "least": -2**63, "odd": 2**53 + 1, "half": 2.5, "never_ms": 2**63 - 1,
+               "away_ms": -2**63, "bytes": 2**63 - 1}
+    done = asked_of(200, json.dumps(numbers).encode(), "jobs", "show", "r", "x", "--table")
+    shown = dict(line.split(None, 1) for line in done.stdout.splitlines())
+    assert done.returncode == 0 and shown == {
+        "most": "9,223,372,036,854,775,807", "least": "-9,223,372,036,854,775,808",
+        "odd": "9,007,199,254,740,993", "half": "2.5", "never": "9,223,372,036,854,775,807",
+        "away": "-9223372036854775808ms", "bytes": "8388608 TiB"}, shown
+
+
+def test_what_ready_shows_of_others_commands_no_terminal():
+    done = asked_of(503, b"[+]config ok\n[-]redis ERR \033]0;x\x07\n", "ready")
+    assert (done.returncode, done.stdout) == (1, "[+]config ok\n[-]redis ERR \\x1b]0;x\\x07\n"), done
 
 
 def test_output_that_cannot_be_written_is_an_error(place):

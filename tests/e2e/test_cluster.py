@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Redis Cluster: its buckets are on all masters."""
+import contextlib
 import threading
 import time
 
@@ -131,3 +132,66 @@ def moved(node, slot):
     except redis.exceptions.ResponseError as error:
         return str(error)
     return None
+
+
+def half_move(cluster, giver, key):
+    """That key goes, and the others of its slot stay. Gives what ends it."""
+    slot, taker = giver.client().execute_command("CLUSTER KEYSLOT", key), next(n for n in cluster.nodes if n is not giver)
+    ids = {n: cluster.id_of(n) for n in cluster.nodes}
+    taker.client().execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[giver])
+    giver.client().execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[taker])
+    giver.client().execute_command("MIGRATE", "127.0.0.1", taker.port, key, 0, 5000)
+
+    def finish():
+        rest = giver.client().execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
+        giver.client().execute_command("MIGRATE", "127.0.0.1", taker.port, "", 0, 5000, "KEYS", *rest)
+        for node in (taker, giver, *cluster.nodes):
+            node.client().execute_command("CLUSTER SETSLOT", slot, "NODE", ids[taker])
+    return finish
+
+
+@pytest.mark.slow
+def test_a_script_whose_own_keys_are_there_is_refused_while_others_of_its_slot_are_not(bench):
+    """lua/move.lua names :pool, and works on the keys that are made of it: half way it would be lost."""
+    cluster = Cluster(bench)
+    way = ways.Way(bench, "http-http", route="buckets = 1;", redis=cluster, redis_options='horizon = "2s";')
+    near = way.tarry.ask("POST", "/v1/routes/main/jobs", 5000 * "x", {"delay-id": "large", "deliver-after": "1h"})
+    batch = way.make_jobs(50, named=True, max_delay_ms=0)
+    for job in batch:
+        job.delay_ms = 5000
+    way.send(batch)
+    giver, slots = next((n, k) for n, k in cluster.keys("tarry:{main/0}:slots"))
+    assert near[0] == 201 and giver.client().exists("tarry:{main/0}:pool"), "else this shows nothing"
+    finish = half_move(cluster, giver, slots)
+    wait_for("the slot to be moved, in vain", lambda: "move: " in way.tarry.log.read_text())
+    assert errors(way, "wrong") == 0 and way.collector.arrivals == []
+    finish()
+    verify.expect(verify.judge(batch, way.collector.wait(batch), way.keys))
+    way.tarry.stop()
+
+
+@pytest.mark.slow
+def test_each_call_of_a_bucket_names_a_key_that_never_exists(bench):
+    """Else a node that hands a slot over would begin what it can't end: store_map.h."""
+    cluster = Cluster(bench)
+    calls, way = [], ways.Way(bench, "http-http", route="buckets = 2;", redis=cluster)
+
+    def listen(node):
+        with contextlib.suppress(redis.exceptions.RedisError), node.client().monitor() as monitor:  # till its end
+            for heard in monitor.listen():
+                words = heard["command"].split(" ")
+                if words[0] == "EVALSHA" and "{main/" in words[3]:
+                    calls.append((words[1], words[2 + int(words[2])]))
+
+    for node in cluster.nodes:
+        threading.Thread(target=listen, args=(node,), daemon=True).start()
+    time.sleep(0.5)
+    batch = way.make_jobs(100, named=True, max_delay_ms=500)
+    way.send(batch)
+    way.collector.wait(batch)
+    assert way.tarry.ask("POST", "/v1/routes/main/jobs", "x", {"delay-id": "last", "deliver-after": "1h"})[0] == 201
+    assert way.tarry.ask("DELETE", "/v1/routes/main/jobs/last")[0] == 200
+    wait_for("scripts of several kinds", lambda: len({sha for sha, _ in calls}) >= 5, 10)
+    assert {key.rpartition(":")[2] for _, key in calls} == {"whole"}
+    assert not cluster.keys("*:whole")
+    way.tarry.stop()

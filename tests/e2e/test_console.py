@@ -230,7 +230,7 @@ def test_what_is_open_follows_its_job(yard, browser):
 def test_another_operator_may_be_faster(yard, browser):
     yard.put("one", after="1h")
     yard.put("two", after="2h")
-    child = browser.begin(yard, "faster", wait_ms=1000)
+    child = browser.begin(yard, "faster", wait_ms=3000)  # it is looked at meanwhile
     heard(child)
     assert yard.tarry.ask("DELETE", "/v1/routes/r/jobs/one")[0] == 200
     heard(child, "next")

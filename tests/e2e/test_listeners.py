@@ -407,6 +407,21 @@ def test_a_handshake_that_stands_still_costs_no_processor(bench, authority):
     daemon.stop()
 
 
+@pytest.mark.parametrize("sent", ["", "1603010200010001fc0303"], ids=["nothing", "half of a hello"])
+def test_a_handshake_that_stands_still_ends_with_the_deadline(bench, authority, sent):
+    daemon = tls_daemon(bench, tls(authority.issue("tarry")) + ' deadline = "500ms";')
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=10) as s:
+        begun = time.monotonic()
+        s.sendall(bytes.fromhex(sent))
+        try:
+            while s.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+        assert 0.4 < time.monotonic() - begun < 3
+    daemon.stop()
+
+
 def test_a_large_body_comes_over_tls_as_it_was_sent(bench, authority):
     daemon = tls_daemon(bench, tls(authority.issue("tarry")), daemon='job_max = "1MiB";')
     body = bytes(n * 7 % 251 for n in range(700_000))

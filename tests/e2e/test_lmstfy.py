@@ -1057,6 +1057,7 @@ def test_7_8_a_pool_may_have_its_own_redis_and_when_that_is_away_the_other_has_i
     api = Api(port, admin_port)
     there = Api(port, admin_port, api.new_token(NS, "other"))
     api.publish("q")
+    wait_for("the other pool", lambda: there.to("GET", "q").status != 500, 15)
     there.publish("q")
     assert any(b"other/" in key for key in far.client().keys("*"))
     far.kill()

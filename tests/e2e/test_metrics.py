@@ -24,6 +24,14 @@ LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (-?[0-9.eE+-]+)')
 # What a start alone makes count.
 MOVING = re.compile(r"tarry_(redis_(scripts|connections|command_duration)|loop_wakeups|log_lines)|process_")
 
+# What dashboards and alerts of others may count on.
+PROMISED = """jobs_received_total jobs_stored_total jobs_rejected_total jobs_delivered_total delivery_attempts_total
+    jobs_dead_total jobs_cancelled_total jobs_redelivered_total stale_acks_total jobs_pending jobs_inflight
+    jobs_due_overdue oldest_overdue_seconds delivery_lateness_seconds sink_duration_seconds
+    redis_command_duration_seconds redis_errors_total redis_durability_level redis_wait_shortfall_total
+    source_paused source_session_lost_total config_last_reload_successful
+    config_last_reload_success_timestamp_seconds build_info""".split()
+
 
 @pytest.fixture(scope="module")
 def promtool():
@@ -74,6 +82,8 @@ def test_every_counter_stands_at_0_from_the_start(bench):
         assert len({line[:2] for line in lines}) == len(lines), f"{name} says something twice"
         if kind != "gauge" and not MOVING.match(name):
             assert all(value == 0 for *_, value in lines), f"{name}: {lines}"
+    assert {f"tarry_{name}" for name in PROMISED} <= set(found)
+    assert {name for name in found if name.startswith("process_")} >= {"process_cpu_seconds_total", "process_open_fds"}
     reasons = {labels for _, labels, _ in found["tarry_jobs_dead_total"][1] if 'route="first"' in labels}
     assert {f'route="first",reason="{r}"' for r in ("retries", "rejected", "undecodable", "expired")} <= reasons
     assert {labels for _, labels, _ in found["tarry_jobs_expired_total"][1]} == {
@@ -150,13 +160,33 @@ def test_it_tells_of_its_process_its_build_and_the_time_that_redis_takes(bench):
     tarry.stop()
 
 
+def test_lateness_durations_and_further_attempts_are_measured(bench):
+    hook = bench.keep(collect.FromHttp(lambda a: ("after", 0.3, 200) if a.header("delay-attempt") == b"2" else 500))
+    tarry = bench.tarry(bench.redis().url, CONF.format(url=hook.url)).start()
+    assert send(tarry, "first", deliver_at=f"{int(time.time() * 1000) - 4000}")[0] == 201  # 4 s late already
+    wait_for("its delivery", lambda: tarry.metric("tarry_jobs_delivered_total", route="first") == 1)
+
+    def late(what, **labels):
+        return tarry.metric(f"tarry_delivery_lateness_seconds_{what}", route="first", **labels)
+
+    def took(what, result, **labels):
+        return tarry.metric(f"tarry_sink_duration_seconds_{what}", sink="hook", result=result, **labels)
+
+    assert late("count") == 1 and 4 <= late("sum") < 10, "of the first attempt alone"
+    assert (late("bucket", le="2"), late("bucket", le="10"), late("bucket", le="+Inf")) == (0, 1, 1)
+    assert tarry.metric("tarry_jobs_redelivered_total", route="first") == 1
+    assert (took("count", "delivered"), took("count", "try_again"), took("count", "rejected")) == (1, 1, 0)
+    assert 0.3 <= took("sum", "delivered") < 5 and took("bucket", "delivered", le="0.2") == 0
+    tarry.stop()
+
+
 def test_too_few_replicas_are_counted(bench):
     tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY),
                         redis_options='durability = "replicas:1";').start()
     assert tarry.metric("tarry_redis_wait_shortfall_total") == 0
     assert send(tarry, "second", deliver_after="1h")[0] == 503
     assert tarry.metric("tarry_redis_wait_shortfall_total") >= 1
-    assert tarry.metric("tarry_jobs_not_stored_total", route="second") == 1
+    assert tarry.metric("tarry_jobs_stored_total", route="second") == 1  # it was, if not safely
     tarry.stop()
 
 

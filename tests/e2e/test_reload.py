@@ -13,8 +13,8 @@ from lib.reloads import Reloaded, hook, hooked  # noqa: F401 fixtures
 from lib.servers import free_port, wait_for
 
 
-def expect(batch, collector, keys=True):
-    verify.expect(verify.judge(batch, collector.wait(batch), keys))
+def expect(batch, collector, keys=True, twice=0):
+    verify.expect(verify.judge(batch, collector.wait(batch), keys), twice)
 
 
 @pytest.mark.smoke
@@ -126,7 +126,9 @@ def test_a_kafka_source_that_changes_loses_and_doubles_nothing(bench, hook, kind
     d.tarry.stop()
 
 
-def test_an_mqtt_source_and_an_mqtt_sink_that_change_lose_and_double_nothing(bench):
+# What the broker had not read of a source's acknowledgements when that ended comes again: none,
+# unless the machine starves it; at most a window of receive_max for each time.
+def test_an_mqtt_source_and_an_mqtt_sink_that_change_lose_nothing(bench):
     """Both have one client id: the old one must be gone before the new one comes."""
     broker, topic = bench.mosquitto(), f"{bench.name}.out"
 
@@ -145,7 +147,7 @@ def test_an_mqtt_source_and_an_mqtt_sink_that_change_lose_and_double_nothing(ben
         time.sleep(0.6)
         d.to(body(receive, retain))
     sending.join()
-    expect(batch, collector, keys=False)
+    expect(batch, collector, keys=False, twice=30)
     d.tarry.stop()
 
 
@@ -336,7 +338,7 @@ def test_a_source_that_is_renamed_keeps_its_address(bench, hook, kind):
     d.tarry.stop()
 
 
-def test_mqtt_parts_that_are_renamed_lose_and_double_nothing(bench):
+def test_mqtt_parts_that_are_renamed_lose_nothing(bench):
     """The broker ends the session of whoever is there with the same client id."""
     broker, topic = bench.mosquitto(), f"{bench.name}.out"
 
@@ -355,6 +357,30 @@ def test_mqtt_parts_that_are_renamed_lose_and_double_nothing(bench):
         time.sleep(0.5)
         d.to(body(source, sink))
     sending.join()
-    expect(batch, collector, keys=False)
+    expect(batch, collector, keys=False, twice=200)
     assert "already connected" not in broker.log.read_text(), "nobody took the place of another"
+    d.tarry.stop()
+
+
+def test_a_sink_is_ready_before_it_takes_the_place_of_another(bench):
+    """But for a broker that is away nobody waits long."""
+    broker, topic = bench.mosquitto(), f"{bench.name}.out"
+
+    def body(most, port=broker.port):
+        return (f'sinks: {{ out: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{port}"; '
+                f'max_in_flight = {most}; }}; }};\n'
+                f'routes: {{ m: {{ from = "http"; to = "out"; topic = "{topic}"; }}; }};')
+    collector = bench.keep(collect.FromMqtt(broker.port, topic))
+    d = Reloaded(bench, bench.redis(), body(100))
+    d.post("first", "m")
+    collector.wait_count(1)
+    for most in (50, 100, 50):
+        d.to(body(most))
+        connected = broker.log.read_text().count(" as tarry-")
+        assert connected == d.generation, "it is there when it is in use"
+        d.post(f"with {most}", "m")
+        collector.wait_count(d.generation)
+    begun = time.monotonic()
+    d.to(body(100, free_port()))
+    assert time.monotonic() - begun < 8
     d.tarry.stop()

@@ -9,7 +9,9 @@ from lib.reloads import Reloaded
 from lib.servers import wait_for
 
 
-MACHINE_MS = 5000  # what a busy machine of two cores makes late without any reload
+CONTROL_S = 10  # of the same load, without a reload
+BUSY, SLACK_MS = 3, 50  # later by so much than in the control: that is the machine's
+UNREAD = 50  # MQTT acknowledgements that a starved broker may not have read when a source ends
 
 
 class Three:
@@ -60,12 +62,17 @@ sinks: {{
 routes: {{ {" ".join(routes[::-1] if o["order"] else routes)} }};''')
 
     def change(self, **options):
+        """How long it took, until its sources were back."""
         self.options.update(options)
         head = self.head.replace("daemon: {",
                                  f'daemon: {{ queue_max_jobs = {self.options["limit"]};')
-        begun = time.monotonic()
+        before, begun = self.reloaded.log(), time.monotonic()
         changed = self.reloaded.to(self.body(), head)
         assert changed, options
+        for part, words in (("sources.k.commit", "partitions assigned"),
+                            ("sources.m.receive", "connected as in")):
+            if any(name.startswith(part) for name in changed):
+                wait_for(words, lambda w=words: self.reloaded.log().count(w) > before.count(w), 60)
         return time.monotonic() - begun
 
 
@@ -79,30 +86,42 @@ CHANGES = [  # each differs from the one before it, and from itself by its numbe
     lambda n: {"commit": 2000 + n, "receive": 30 + n, "linger": 9, "timeout": 30 + n, "extra": 3}]
 
 
+def split(batch, arrivals, begun_ms):
+    """How late the jobs were that were due before the first reload, and the others."""
+    due_ms = {str(job.seq).encode(): job.due_ms for job in batch}
+    control, reloads = [0], [0]
+    for a in arrivals:
+        at_ms = due_ms[a.header("test-seq")]
+        (control if at_ms < begun_ms - 500 else reloads).append(a.ns / 1e6 - at_ms)
+    return sorted(control), sorted(reloads)
+
+
 @pytest.mark.slow
 def test_fifty_changes_under_load_lose_double_and_delay_nothing(bench):
-    """None late by more than the longest reload, and what this machine adds."""
+    """None is late by more than the longest of them, and what this machine makes late by itself."""
     three = Three(bench)
     batches = [[ways.jobs.make(10000 * (i + 1) + n, charset=charset, keys=i != 1,
                                max_delay_ms=3000) for n in range(count)]
-               for i, (charset, count) in enumerate((("binary", 4000), ("utf8", 1600),
-                                                     ("ascii", 4000)))]
+               for i, (charset, count) in enumerate((("binary", 4500), ("utf8", 1800),
+                                                     ("ascii", 4500)))]
     loads = [ways.Sending(lambda: load.kafka(bench.kafka.address, three.into, batches[0], 100)),
              ways.Sending(lambda: load.mqtt5(three.broker.port, three.into, batches[1], 40)),
              ways.Sending(lambda: load.http(three.reloaded.tarry.port, "http", batches[2], 100))]
-    took = []
+    time.sleep(CONTROL_S)
+    begun_ms, took = time.time() * 1000, []
     for n in range(50):
-        time.sleep(0.5)
         took.append(three.change(**CHANGES[n % len(CHANGES)](n)))
+        time.sleep(0.5)
     for one in loads:
         one.join()
     took.sort()
     verify.note(f"50 reloads took {took[0]:.3f}/{took[25]:.3f}/{took[-1]:.3f} s")
-    verdicts = [verify.judge(batch, collector.wait(batch), keys) for batch, collector, keys in
-                zip(batches, three.collectors, (True, False, True))]
-    for verdict in verdicts:
-        verify.note(str(verdict))
-    for verdict in verdicts:
-        verify.expect(verdict)
-        assert max(verdict.late_ms) < took[-1] * 1000 + MACHINE_MS
+    for batch, collector, keys, twice in zip(batches, three.collectors, (True, False, True),
+                                             (0, UNREAD, 0)):
+        verify.expect(verify.judge(batch, collector.wait(batch), keys), twice)
+        control, late = split(batch, collector.arrivals, begun_ms)
+        verify.note(f"late by {control[len(control) // 2]:.1f}, at most {control[-1]:.1f} ms; with "
+                    f"reloads {late[len(late) // 2]:.1f}, at most {late[-1]:.1f} ms")
+        assert len(control) > 100 and len(late) > 100
+        assert late[-1] < took[-1] * 1000 + BUSY * control[-1] + SLACK_MS
     three.reloaded.tarry.stop()

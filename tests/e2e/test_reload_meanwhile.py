@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A reload, and something else at the same time: another one, a stop, Redis or a broker that goes."""
+import http.client
 import signal
+import threading
 import time
+
+import pytest
 
 from lib import collect, load, verify, ways
 from lib.reloads import Reloaded, hook, hooked  # noqa: F401 fixtures
-from lib.servers import wait_for
+from lib.servers import free_port, wait_for
+from lib.slow import SlowRedis
 
 
 def test_a_storm_of_signals_under_load_ends_with_the_last_file(bench, hook):
@@ -93,3 +98,186 @@ def test_a_stop_while_a_reload_waits_for_redis(bench, hook):
     begun = time.monotonic()
     assert d.tarry.stop() == 0
     assert time.monotonic() - begun < 5
+
+
+def ask_on(port, number, until):
+    """One request after the other; between them the connection may end."""
+    while not until.is_set():
+        try:
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            while not until.is_set():
+                c.request("DELETE", f"/api/ns/q/job/01EZDPG18QW8DPQ27KCBG0{number:04}")
+                c.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.02)
+
+
+def test_an_api_that_is_always_asked_ends_all_the_same(bench, hook):
+    """At each moment some of its questions wait for Redis."""
+    slow = bench.keep(SlowRedis(bench.sockets, bench.redis().socket, 0.05))
+    ports, until = [free_port(), free_port()], threading.Event()
+
+    def body(idle):
+        where = f'listen = "127.0.0.1:{ports[0]}"; admin_listen = "127.0.0.1:{ports[1]}";'
+        return hooked(hook, more_sinks='q: { type = "queue"; };',
+                      more_routes='q: { from = "l"; to = "q"; };',
+                      sources=f'l: {{ type = "lmstfy"; {where} skip_token_check = true; '
+                              f'idle = "{idle}s"; }};')
+    d = Reloaded(bench, slow, body(20), daemon='stop_timeout = "4s";')
+    asking = [ways.Sending(lambda n=n: ask_on(ports[0], n, until)) for n in range(32)]
+    time.sleep(0.5)
+    took = []
+    for idle in (21, 22, 23):
+        begun = time.monotonic()
+        assert d.to(body(idle)) == ["sources.l.idle"]
+        took.append(time.monotonic() - begun)
+        time.sleep(0.5)
+    begun = time.monotonic()
+    assert d.tarry.stop() == 0
+    took.append(time.monotonic() - begun)
+    until.set()
+    for one in asking:
+        one.join()
+    verify.note("reloads and the stop took " + ", ".join(f"{t:.3f}" for t in took) + " s")
+    assert max(took) < 2
+
+
+def test_brokers_that_are_away_hold_no_reload_up(bench, hook):
+    """Parts that never were connected, or were until their broker died, change and go."""
+    broker, away = bench.mosquitto(), free_port()
+
+    def body(n, more=True):
+        kafka, dead = f'brokers = "127.0.0.1:{away}"', f'url = "mqtt://127.0.0.1:{away}"'
+        return hooked(
+            hook, f'delay = "{n}ms";',
+            sources=more and f'''
+                k: {{ type = "kafka"; {kafka}; topics = [ "t" ]; group = "g"; client_id = "k{n}"; }};
+                m: {{ type = "mqtt"; url = "{broker.url}"; client_id = "m"; topics = [ "t{n}" ]; }};
+                d: {{ type = "mqtt"; {dead}; client_id = "d"; topics = [ "t{n}" ]; }};''',
+            more_sinks=more and f'''
+                ks: {{ type = "kafka"; {kafka}; linger = "{n}ms"; }};
+                ms: {{ type = "mqtt"; url = "{broker.url}"; client_id = "ms"; max_in_flight = {n}; }};
+                ds: {{ type = "mqtt"; {dead}; max_in_flight = {n}; }};''',
+            more_routes=more and '''
+                k: { from = [ "k", "http" ]; to = "ks"; match = "k"; topic = "t"; };
+                m: { from = [ "m", "d", "http" ]; to = "ms"; match = "m"; topic = "t"; };
+                d: { from = "http"; to = "ds"; match = "d"; topic = "t"; };''')
+    d = Reloaded(bench, bench.redis(), body(1))
+    took = []
+    for n in range(2, 7):
+        if n == 4:
+            broker.kill()
+        begun = time.monotonic()
+        d.to(body(n))
+        took.append(time.monotonic() - begun)
+        d.post(str(n))
+    begun = time.monotonic()
+    d.to(body(9, more=""))
+    took.append(time.monotonic() - begun)
+    hook.wait_count(5)
+    verify.note("reloads took " + ", ".join(f"{t:.2f}" for t in took) + " s")
+    assert max(took) < 15
+    assert d.tarry.stop() == 0
+
+
+def test_reloads_while_parts_of_earlier_ones_still_drain(bench):
+    """Six sinks of one name deliver at a time: the limit is of them all, and nothing comes twice."""
+    slow = bench.keep(collect.FromHttp(lambda _: ("after", 3)))
+
+    def body(n, route="r"):
+        return hooked(slow, sink=f'timeout = "{10 + n}s"; max_in_flight = {n + 2};').replace(
+            "routes: { r:", f"routes: {{ {route}:")
+    d = Reloaded(bench, bench.redis(), body(0))
+    for n in range(1, 6):
+        for i in range(3):
+            d.post(f"{n}/{i}")
+        slow.wait_count(n + 1)
+        d.to(body(n))
+    d.to(body(6, "other"))
+    assert d.tarry.ask("POST", "/v1/routes/r/jobs", "x")[0] == 404
+    d.to(body(6))
+    slow.wait_count(15)
+    wait_for("the outcomes", lambda: d.tarry.metric("tarry_delivery_attempts_total", sink="hook",
+                                                    result="delivered") == 15)
+    assert len({a.payload for a in slow.arrivals}) == len(slow.arrivals) == 15
+    d.tarry.stop()
+
+
+def test_a_hundred_routes_come_and_go(bench, hook):
+    """With a job in each that is due only when they have come back."""
+    redis = bench.redis()
+    d = Reloaded(bench, redis, hooked(hook))
+    many = {"more_sinks": " ".join(f's{i}: {{ type = "http"; url = "{hook.url}/{i}"; }};'
+                                   for i in range(10)),
+            "more_routes": " ".join(f'r{i}: {{ from = "http"; to = "s{i % 10}"; buckets = {1 + i % 3}; }};'
+                                    for i in range(100))}
+    took, waits = [], {"deliver-after": "8s"}
+    for n in range(6):
+        begun = time.monotonic()
+        assert len(d.to(hooked(hook, **(many if n % 2 == 0 else {})))) == 110
+        took.append(time.monotonic() - begun)
+        if n == 0:
+            ids = [d.post(str(i), f"r{i}", waits) for i in range(100)]
+    begun = time.monotonic()
+    assert len(d.to(hooked(hook, **many))) == 110
+    took.append(time.monotonic() - begun)
+    verify.note("reloads took " + ", ".join(f"{t:.2f}" for t in took) + " s")
+    hook.wait_count(100, 30)
+    for i in (0, 57, 99):
+        assert d.tarry.ask("GET", f"/v1/routes/r{i}/jobs/{ids[i]}")[0] == 404
+    time.sleep(0.5)
+    assert sorted(int(a.payload) for a in hook.arrivals) == list(range(100))
+    assert {(int(a.payload), a.topic) for a in hook.arrivals} == {(i, f"/hook/{i % 10}") for i in range(100)}
+    assert max(took) < 10
+    d.tarry.stop()
+
+
+@pytest.mark.smoke
+def test_a_stop_at_any_moment_of_a_reload_ends_in_order(bench, hook):
+    redis, ports = bench.redis(), [free_port() for _ in range(2)]
+
+    def body(n):
+        where = f'listen = "127.0.0.1:{ports[0]}"; admin_listen = "127.0.0.1:{ports[1]}";'
+        return hooked(hook, f"target_in_flight = {n % 2};", f'timeout = "{n + 5}s";',
+                      more_sinks=f'q: {{ type = "queue"; }}; s{n}: {{ type = "http"; url = "{hook.url}"; }};',
+                      more_routes=f'q{n}: {{ from = "l"; to = "q"; }}; n{n}: {{ from = "http"; to = "s{n}"; }};',
+                      sources=f'l: {{ type = "lmstfy"; {where} idle = "{n + 5}s"; }};')
+    d = Reloaded(bench, redis, body(0))
+    for n in range(1, 16):
+        d.post(str(n))
+        d.write(body(n))
+        d.tarry.child.send_signal(signal.SIGHUP)
+        time.sleep(0.006 * n)
+        if n % 5 == 0:
+            redis.client().execute_command("CLIENT", "PAUSE", "100", "ALL")
+        d.tarry.child.send_signal(signal.SIGTERM)
+        assert d.tarry.child.wait(10) == 0, n
+        d.tarry.child = None
+        d.tarry.check_log()
+        d.tarry.start()
+    hook.wait_count(15)
+    d.tarry.stop()
+
+
+def test_redis_that_dies_within_a_reload(bench, hook):
+    """It is in use all the same, or refused; either way the daemon serves when Redis is back."""
+    redis = bench.redis("always")
+    d = Reloaded(bench, redis, hooked(hook))
+    for n in range(4):
+        d.post(str(n), headers={"deliver-after": "300ms"})
+        d.write(hooked(hook, f"target_in_flight = {n % 2 + 1};",
+                       more_sinks=f's{n}: {{ type = "http"; url = "{hook.url}"; }};',
+                       more_routes=f'r{n}: {{ from = "http"; to = "s{n}"; buckets = 3; }};'))
+        redis.client().execute_command("CLIENT", "PAUSE", "1000", "ALL")
+        answers = []
+        asking = ways.Sending(lambda to=answers: to.append(d.ask()))
+        time.sleep(0.2 * n)
+        redis.kill()
+        time.sleep(0.3)
+        redis.start()
+        asking.join()
+        assert answers[0][0] == 200, answers
+        wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200, 30)
+        d.post(f"new {n}", f"r{n}")
+    hook.wait_count(8)
+    d.tarry.stop()

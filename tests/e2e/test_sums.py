@@ -323,17 +323,36 @@ def test_jobs_out_of_tries_have_left_where_dead_letters_are_not_kept(bench):
     tarry.stop()
 
 
+UNREACHED = '''
+    sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; }; };
+    routes: { r: { from = "http"; to = "hook"; }; };'''
+
+
 def test_a_job_that_too_few_replicas_have_is_stored_though_its_producer_hears_no(bench):
-    tarry = bench.tarry(bench.redis().url, '''
-        sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; }; };
-        routes: { r: { from = "http"; to = "hook"; }; };''', redis_options='durability = "replicas:1";').start()
+    tarry = bench.tarry(bench.redis().url, UNREACHED, redis_options='durability = "replicas:1";').start()
     headers = {"delay-id": "a", "deliver-after": "1h"}
     assert tarry.ask("POST", "/v1/routes/r/jobs", b"x", headers)[0] == 503
     is_counted(tarry, "r", jobs_stored=1, jobs_not_stored=0)
     assert tarry.metric("tarry_jobs_pending", route="r") == 1
-    assert tarry.ask("DELETE", "/v1/routes/r/jobs/a")[0] == 503
-    is_counted(tarry, "r", jobs_stored=1, jobs_cancelled=1)
+    tarry.stop()
+
+
+@pytest.mark.parametrize("by", ["DELETE", "header"])
+def test_a_cancel_that_too_few_replicas_know_of_is_counted_though_its_producer_hears_no(bench, by):
+    redis = bench.redis()
+    plain = bench.tarry(redis.url, UNREACHED).start()
+    headers = {"delay-id": "a", "deliver-after": "1h"}
+    assert plain.ask("POST", "/v1/routes/r/jobs", b"x", headers)[0] == 201
+    plain.stop()
+    tarry = bench.tarry(redis.url, UNREACHED, redis_options='durability = "replicas:1";').start()
+    if by == "DELETE":
+        assert tarry.ask("DELETE", "/v1/routes/r/jobs/a")[0] == 503
+    else:
+        assert tarry.ask("POST", "/v1/routes/r/jobs", b"", headers | {"delay-op": "cancel"})[0] == 503
+    assert tarry.metric("tarry_jobs_cancelled_total", route="r") == 1
     assert tarry.metric("tarry_jobs_pending", route="r") == 0
+    assert one(tarry).counted(RECEIVED, route="r") == {RECEIVED[0]: int(by != "DELETE")}
+    assert sum(one(tarry).counted(BECAME, route="r").values()) == int(by != "DELETE")
     tarry.stop()
 
 

@@ -102,7 +102,8 @@ class Bucket:
         return head, codes.decode()
 
     def bury(self, now, *rows):
-        return self.codes(self.run("bury", (*JOB, "ttl"), now, *sum(rows, ())))
+        """(id, lease, tries[, "A"])"""
+        return self.codes(self.run("bury", (*JOB, "ttl"), now, *sum(((*row, "")[:4] for row in rows), ())))
 
     def cancel(self, *ids, now=1000, partitions=(), records=(), numbers=()):
         """records: (partition, offset[, ms]) of each; numbers: of the cancels"""

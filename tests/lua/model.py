@@ -20,7 +20,7 @@ class Model:
     def __init__(self, by_key, remember, horizon=0):
         self.by_key, self.remember, self.horizon = by_key, remember, horizon
         self.slots = {}  # start -> the jobs that came, one behind another, gone or not
-        self.jobs, self.seen, self.arrivals, self.told = {}, {}, 0, {}
+        self.jobs, self.seen, self.arrivals, self.told, self.heard = {}, {}, 0, {}, []
         self.sums = collections.Counter()
         self.away = {}  # group -> id and lease of a job in flight that does not count any more
 
@@ -90,17 +90,28 @@ class Model:
 
     def say(self, id_, lease, letter):
         """What the holder of a lease is told, also when he asks once more."""
-        self.told[id_, lease] = letter
+        self.heard.append(((id_, lease), letter))
         return letter
+
+    def note_heard(self):
+        """At the end of a call."""
+        for word, letter in self.heard:
+            self.told.setdefault(word, set()).add(letter)
+        self.heard = []
+
+    def came_back(self, id_, lease):
+        for group in [g for g, row in self.away.items() if row == (id_, lease)]:
+            del self.away[group]
+            self.follow(group)
 
     def returned(self, id_, lease, letters=""):
         """A word about a job that does not count any more: it is not in flight, at least. letters:
         which the same word may have been told before."""
-        for group in [g for g, row in self.away.items() if row == (id_, lease)]:
-            del self.away[group]
-            self.follow(group)
-        letter = self.told.get((id_, lease), "x")
-        return letter if letter in letters else "x"
+        self.came_back(id_, lease)
+        for letter in letters + "x":
+            if letter in self.told.get((id_, lease), ()):
+                return "y" if letter == "x" else letter
+        return self.say(id_, lease, "x")
 
     def cancelled(self, id_):
         return "|cancelled|" in self.jobs[id_].tries
@@ -129,6 +140,8 @@ class Model:
             if flies and not self.cancelled(id_) and job.body == body:
                 return "v"
             code = "i" if flies else "r"
+            if flies:
+                self.say(id_, job.score, "x")
             self.gone(id_, "replaced", job.score if flies else None)
         elif not replace and self.seen.get(id_, 0) > now:
             return "m"
@@ -191,6 +204,8 @@ class Model:
         if not self.leased(id_, lease) and (lapsed or job is None or lease not in job.ended):
             return self.returned(id_, lease)
         again = job.score if job.where == "unack" and job.score != lease else None
+        for other in {*job.ended, again} - {lease, None}:
+            self.say(id_, other, "x")
         self.gone(id_, "expired" if lapsed else "delivered", again)
         if self.remember and not lapsed:
             self.seen[id_] = now + self.remember
@@ -274,7 +289,7 @@ class Model:
             job.where, job.score = "delay", now
         ended = sorted((lease, g, i) for g, (i, lease) in self.away.items() if lease <= now)
         for lease, _, id_ in ended[:most]:
-            self.returned(id_, lease)
+            self.came_back(id_, lease)
         return len(over) - dropped, dropped
 
     def replay(self, id_, due):

@@ -32,8 +32,38 @@ def test_an_ack_sent_again_does_not_end_a_new_job_of_that_id_claimed_in_the_same
     assert bucket.ack(first, "a") == "a"
     bucket.enqueue([("a", 900)])
     second = leased(bucket)
-    assert bucket.ack(first, "a") == "x" and bucket.retry(("a", first, 5000, NOTE))[1] == "x"
-    assert bucket.bury(1000, ("a", first, NOTE)) == "x" and bucket.ack(second, "a") == "a"
+    assert bucket.ack(first, "a") == "x" and bucket.retry(("a", first, 5000, NOTE))[1] == "y"
+    assert bucket.bury(1000, ("a", first, NOTE)) == "y" and bucket.ack(second, "a") == "a"
+
+
+@pytest.mark.parametrize("word", ["ack", "lapse", "retry", "bury"])
+def test_a_word_that_is_sent_again_is_told_whether_its_first_answer_was_no(bucket, word):
+    """x: not known, it may have done it itself. y: it did nothing the first time, either."""
+    def say(lease, again=False):
+        if word == "retry":
+            return bucket.retry(("a", lease, 5000, NOTE, "", "", "", "", "A" if again else ""))[1]
+        if word == "bury":
+            return bucket.bury(1000, ("a", lease, NOTE, "A" if again else ""))
+        how = {"ack": " A", "lapse": "lL"}[word][again]
+        return bucket.ack(lease, "a", how=how.strip())
+
+    bucket.enqueue([("a", 900)])
+    lease = leased(bucket)
+    assert say(lease + 1) == "x" and [say(lease + 1, again=True) for _ in range(3)] == ["y"] * 3
+    assert say(lease) in "arb" and [say(lease, again=True) for _ in range(3)] == ["x"] * 3
+
+
+def test_what_others_did_to_a_job_is_told_to_who_could_not_say_his_word(bucket):
+    bucket.enqueue([("a", 900), ("b", 900)])
+    lease = bucket.claim(1000)[1]
+    bucket.reap(lease)
+    second = bucket.claim(lease)[1]
+    assert bucket.ack(second, "a") == "a" and bucket.ack(lease, "a", how="A") == "y"
+    assert bucket.ack(lease, "b") == "a" and bucket.ack(second, "b", how="A") == "y"
+    bucket.enqueue([("c", 900)])
+    lease = leased(bucket, id_="c")
+    assert bucket.enqueue([("c", 5000, "", "r", 0, -1, "", "new")])[1] == "i"
+    assert bucket.ack(lease, "c", how="A") == "y"
 
 
 def test_leases_do_not_run_away_from_the_clock(bucket):

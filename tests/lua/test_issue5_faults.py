@@ -56,7 +56,7 @@ def test_a_run_of_a_job_that_is_no_longer_ours_is_not_kept(bucket, what):
         assert bucket.enqueue([("a", 99, "", "r", 0, -1, "", "new")], now=30)[1] == "i"
     else:
         bucket.reap(lease)
-    assert lose(bucket, lease)[1] == ("c" if what == "cancelled" else "x")
+    assert lose(bucket, lease)[1] == {"cancelled": "c", "replaced": "y", "reaped": "x"}[what]
     assert bucket.find("a@10")[0] == b"n"
 
 

@@ -46,6 +46,7 @@ class Run:
 
     def agree(self, what, theirs, ours):
         self.history.append(f"now={self.now} {what} -> {theirs!r}")
+        self.model.note_heard()
         assert theirs == ours, f"{what}: the scripts say {theirs!r}, the model {ours!r}"
 
     def due(self):

@@ -129,7 +129,7 @@ def test_retry_and_bury_act_only_for_the_lease_that_claimed(bucket):
     assert bucket.bury(10, ("a", lease - 1, "1|r|0|1|1|x")) == "x"
     assert bucket.retry(("a", lease, 50, "1||0|1|1|x")) == (50, "r")
     assert bucket.retry(("a", lease, 60, "2||0|1|1|x")) == (50, "x")
-    assert bucket.bury(10, ("b", lease, "1|r|0|1|1|x"), ("a", lease, "y")) == "bx"
+    assert bucket.bury(10, ("b", lease, "1|r|0|1|1|x"), ("a", lease, "y")) == "by"
 
 
 def test_a_failed_job_comes_back_with_what_is_known_of_its_attempts(bucket):
@@ -188,7 +188,7 @@ def test_an_add_after_the_cancel_of_a_job_in_flight_is_a_new_job(bucket):
     lease = flying(bucket, "a")
     bucket.cancel("a")
     assert bucket.enqueue([("a", 5)], now=10) == (11, "i")
-    assert bucket.retry(("a", lease, 50, "1||0/0/0|1|1|x"))[1] == "x"
+    assert bucket.retry(("a", lease, 50, "1||0/0/0|1|1|x"))[1] == "y"
     assert bucket.claim(11)[2] == [(b"a", b"body of a", None)]
 
 
@@ -210,9 +210,9 @@ def test_words_of_a_replaced_lease_do_not_touch_the_new_job(bucket, server):
     _, lease, jobs = bucket.claim(11)
     assert jobs == [(b"a", b"new", None)]
     bucket.retry(("a", lease, 20, "1||0/0/0|1|1|x"))  # the new one has failed meanwhile
-    assert bucket.ack(old, "a") == "x"
-    assert bucket.retry(("a", old, 99, "5||0/0/0|1|1|x"))[1] == "x"
-    assert bucket.bury(20, ("a", old, "5|rejected|0/0/0|1|1|x")) == "x"
+    assert bucket.ack(old, "a") == "y"
+    assert bucket.retry(("a", old, 99, "5||0/0/0|1|1|x"))[1] == "y"
+    assert bucket.bury(20, ("a", old, "5|rejected|0/0/0|1|1|x")) == "y"
     assert bucket.claim(20)[2] == [(b"a", b"new", b"1||0/0/0|1|1|x")]
 
 
@@ -276,7 +276,7 @@ def test_a_repeating_job_goes_back_with_the_record_of_its_next_run(bucket, serve
     assert bucket.retry(("a", lease, 60, "", "run 2")) == (60, "r")
     assert bucket.retry(("a", lease, 99, "", "run 3")) == (60, "x")
     assert bucket.claim(60)[2] == [(b"a", b"run 2", None)]
-    assert bucket.ack(lease, "a") == "x"
+    assert bucket.ack(lease, "a") == "y"
 
 
 def test_a_job_put_back_unspent_has_no_tries(bucket, server):

@@ -172,6 +172,17 @@ def test_a_secret_comes_as_a_credential(installed):
     installed.do("redis-cli -a geheim config set requirepass ''")
 
 
+def test_a_drop_in_gives_it_a_low_port(installed):
+    installed.do("mkdir -p /etc/systemd/system/tarry.service.d")
+    installed.write("etc/systemd/system/tarry.service.d/port.conf",
+                    "[Service]\nPrivateUsers=no\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"
+                    "CapabilityBoundingSet=CAP_NET_BIND_SERVICE\n")
+    installed.do("sed -i 's/127.0.0.1:7700/127.0.0.1:80/' /etc/tarry/tarry.conf && "
+                 "systemctl daemon-reload && systemctl restart tarry")
+    installed.do("curl -fsS http://127.0.0.1/readyz")
+    installed.do("systemctl reload tarry && curl -fsS http://127.0.0.1/readyz")
+
+
 def test_a_reload_is_refused_with_what_is_wrong(installed):
     pid = main_pid(installed)
     installed.do("systemctl reload tarry")

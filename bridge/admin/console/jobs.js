@@ -126,15 +126,19 @@ function actions(name, job, queue, done) {
 }
 
 function note_of(job) {
-  return job.gone ? 'It has left: delivered, cancelled or expired.' : job.unreadable
-    ? 'Its record cannot be read by this tarry.' : job.state === 'dead' ? 'It has become a dead letter.' : !job.named
-      ? 'A Kafka record that is due later than redis.horizon: it can be named when its time is near.' : '';
+  const notes = [
+    [job.gone, 'It has left: delivered, cancelled or expired.'],
+    [job.state === 'dead', 'It has become a dead letter.'],
+    [job.unreadable, 'Its record cannot be read by this tarry.'],
+    [!job.named, 'A Kafka record that is due later than redis.horizon: it can be named when its time is near.'],
+  ];
+  return notes.find(([is]) => is)?.[1];
 }
 
 function head(name, job, queue, done) {
   return [h('h2.id', null, job.id), actions(name, job, queue, done),
-          facts([['State', job.state + (job.far && !job.gone ? ', far' : '')], ['Note', note_of(job)], ['Due', moment(job.due_ms)],
-                 ['Lease ends', moment(job.lease_ends_ms)], ['Attempts', String(job.attempts)],
+          facts([['State', job.state + (job.far && !job.gone ? ', far' : '')], ['Note', note_of(job)],
+                 ['Due', moment(job.due_ms)], ['Lease ends', moment(job.lease_ends_ms)], ['Attempts', String(job.attempts)],
                  ['Last error', job.last_error], ['Target', job.target], ['Key', key_of(job)], ['Source', job.source],
                  ['Record', job.bytes === undefined ? '' : size(job.bytes)]])].filter(Boolean);
 }

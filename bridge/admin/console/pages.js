@@ -116,7 +116,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
   async function load() {
     asking?.abort();
     asking = new AbortController();
-    const { signal } = asking, held = element.contains(document.activeElement);
+    const { signal } = asking, held = opened || element.contains(document.activeElement);
     const at = opened ? [...body.children].indexOf(opened) : 0;
     close();
     before.disabled = next.disabled = true;
@@ -180,5 +180,6 @@ export function moment(ms) {
 // Names and values, one below another; null where there are none.
 export function facts(rows) {
   const given = rows.filter(([, value]) => value !== null && value !== undefined && value !== '');
-  return given.length ? h('dl.facts', null, given.map(([name, value]) => [h('dt', null, name), h('dd', null, value)])) : null;
+  const lines = given.map(([name, value]) => [h('dt', null, name), h('dd', null, value)]);
+  return lines.length ? h('dl.facts', null, lines) : null;
 }

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The metrics add up also where a daemon lost the answer to what it said of a delivery, or could not
+say it in time, and another one has the job by then."""
+import os
+import threading
+
+import pytest
+
+from lib import collect
+from lib.lostanswer import LostAnswers, shut
+from lib.servers import wait_for
+from lib.tarry import Tarry
+from test_sums import Ledger
+
+LEASE_S = 2
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster",
+                                                   reason="the servers of a cluster are not behind a proxy")]
+
+
+class Cut(LostAnswers):
+    """A daemon is cut off from Redis in the moment in which it calls a script for the first time: Redis
+    does not see that call until mend()."""
+
+    def __init__(self, folder, redis_path):
+        self.script, self.cut = "", threading.Event()
+        super().__init__(folder, redis_path)
+
+    def name(self, words):
+        name = super().name(words)
+        if name == self.script and not self.cut.is_set():
+            self.away, self.redis_path = self.redis_path, "/nowhere"
+            self.cut.set()
+            for s in list(self.sockets):
+                shut(s)
+        return name
+
+    def mend(self):
+        self.redis_path = self.away
+
+
+class Case:
+    def __init__(self, bench, policy, way):
+        self.hook = bench.keep(collect.FromHttp(policy))
+        self.bench, self.redis = bench, bench.redis()
+        self.proxy = bench.keep(way(bench.sockets, self.redis.socket))
+        self.body = f'''
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; lease = "{LEASE_S}s"; retry = [ "200ms" ];
+                             repeat_min = "100ms"; }}; }};'''
+        self.one = self.daemon("one", self.proxy.url)
+
+    def daemon(self, name, url):
+        return self.bench.keep(Tarry(self.bench.folder / name, url, self.body)).start()
+
+    def post(self, payload, **headers):
+        status = self.one.ask("POST", "/v1/routes/r/jobs", payload,
+                              {"delay-id": "a", **{k.replace("_", "-"): v for k, v in headers.items()}})[0]
+        assert status in (200, 201)
+
+    def end(self, *daemons, stale, **went):
+        ledger = Ledger(daemons)
+        stale_at = daemons[0]
+        wait_for("the late word", lambda: stale_at.metric("tarry_stale_acks_total") == stale, 10)
+        _, _, counted = ledger.check("r")
+        assert {k: counted[f"tarry_jobs_{k}_total"] for k in went} == went
+        for daemon in daemons:
+            daemon.stop()
+
+
+@pytest.mark.parametrize("headers", [{}, {"delay_repeat": "every 1h", "delay_repeat_count": "1"}], ids=["once", "run"])
+@pytest.mark.parametrize("status, script", [(200, "ack"), (400, "bury")])
+def test_a_word_about_a_job_that_was_replaced_is_no_delivery_however_often_it_is_sent(bench, status, script, headers):
+    c = Case(bench, lambda a: ("after", 0.7, status) if a.payload == b"old" else 200, LostAnswers)
+    if headers and script == "bury":
+        script = "retry"
+    trap = c.proxy.lose(script, of=b"{r/0}")
+    c.post(b"old", deliver_after="0s", **headers)
+    c.hook.wait_count(1)
+    c.post(b"new", delay_op="replace", deliver_after="1h")
+    wait_for("the answer to be lost", trap.has_closed)
+    c.end(c.one, stale=1, delivered=0, replaced=1, dead_dropped=0)
+
+
+@pytest.mark.parametrize("first", [200, 503])
+def test_a_word_that_came_when_another_had_delivered_is_no_delivery(bench, first):
+    """Cut off with its word, it says it when the lease has ended, and the other has claimed and delivered."""
+    c = Case(bench, lambda a: ("after", 0.5, first) if a.header("delay-attempt") == b"1" else 200, Cut)
+    c.proxy.script = "ack" if first == 200 else "retry"
+    c.post(b"x")
+    assert c.proxy.cut.wait(10)
+    two = c.daemon("two", c.redis.url)
+    wait_for("the other to deliver", lambda: two.metric("tarry_jobs_delivered_total") == 1, 15)
+    c.proxy.mend()
+    c.end(c.one, two, stale=1 if first == 200 else 0, delivered=1)
