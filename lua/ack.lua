@@ -27,31 +27,27 @@ for at = 3, #ARGV, 3 do
   ids[#ids + 1] = ARGV[at]
 end
 
-local now = tonumber(ARGV[1])
-local function time()
+local told
+local function words() -- made when they are needed, since this takes as long as to ack a job
+  if told then
+    return told
+  end
+  local now = tonumber(ARGV[1])
   if not now then
     local t = redis.call('TIME')
     now = t[1] * 1000 + math.floor(t[2] / 1000)
   end
-  return now
-end
-
-local told -- made when it is needed
-local function words()
-  if not told then
 --#include lib/told.lua
-    told = { stale = told_stale, add = told_add, note = told_note, lease = told_lease }
-  end
-  return told
-end
-
--- Nobody else's word about this job counts any more: of those who had it before, or have it now.
-local function outdate(id, mine, ended, held)
-  for lease in string.gmatch((ended or '') .. ' ' .. (held or ''), '%d+') do
-    if lease ~= mine then
-      words().add(told.lease(id, lease), 'x', time())
+  -- Nobody else's word about this job counts any more: of those who had it before, or have it now.
+  local function outdate(id, mine, ended, held)
+    for lease in string.gmatch((ended or '') .. ' ' .. (held or ''), '%d+') do
+      if lease ~= mine then
+        told_add(told_lease(id, lease), 'x', now)
+      end
     end
   end
+  told = { stale = told_stale, outdate = outdate, note = told_note, now = now }
+  return told
 end
 
 local leases = redis.call('ZMSCORE', unack, unpack(ids))
@@ -88,7 +84,7 @@ if #gone > 0 then
   end
   if redis.call('HDEL', tries, unpack(gone)) > 0 then
     for k, ended in ipairs(redis.call('HMGET', base .. ':ended', unpack(gone))) do
-      outdate(gone[k], ARGV[3 * by[k] + 1], ended, leases[by[k]])
+      words().outdate(gone[k], ARGV[3 * by[k] + 1], ended, leases[by[k]])
     end
     redis.call('HDEL', base .. ':ended', unpack(gone))
   end
@@ -103,7 +99,7 @@ if #gone > 0 then
   -- Twice as many as come are pruned, so it never grows for long; and when none come any more
   -- the key itself ends.
   if tonumber(ARGV[2]) > 0 and #delivered > 0 then
-    local seen, now = base .. ':seen', time()
+    local seen, now = base .. ':seen', words().now
     local over = redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * #delivered)
     for from = 1, #over, 1000 do
       redis.call('ZREM', seen, unpack(over, from, math.min(from + 999, #over)))
@@ -122,7 +118,7 @@ end
 for i = 1, #gone < #ids and #ids or 0 do
   if codes[i] == 'x' then
     local again = string.find(ARGV[3 * i + 2], '%u')
-    codes[i] = words().stale(base, ids[i], ARGV[3 * i + 1], '', time(), again)
+    codes[i] = words().stale(base, ids[i], ARGV[3 * i + 1], '', words().now, again)
   end
 end
 if told then
@@ -137,6 +133,9 @@ if ordered or (#gone < #ids and redis.call('EXISTS', base .. ':away') == 1) then
       local mine = leases[i] and tonumber(leases[i]) == tonumber(ARGV[3 * i + 1])
       order_left(id, false, not mine and leases[i])
     end
+  end
+  if strayed then -- one that was held may have come to the front meanwhile
+    redis.call('ZREM', delay, unpack(gone))
   end
   for i, id in ipairs(ids) do
     if codes[i] == 'x' or codes[i] == 'y' then

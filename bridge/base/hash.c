@@ -5,11 +5,19 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Both halves of the product: every bit of the one counts in all bits of the result. */
+static uint64_t turned(uint64_t a)
+{
+    return a >> 32 | a << 32;
+}
+
+/* The four products of their halves: every bit of the one counts in all bits of the
+ * result, and none is wider than C11 knows. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
-    unsigned __int128 product = (unsigned __int128)a * b;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
+    uint64_t a_low = (uint32_t)a, a_high = a >> 32;
+    uint64_t b_low = (uint32_t)b, b_high = b >> 32;
+    return a_high * b_high ^ a_low * b_low ^ turned(a_high * b_low) ^
+           turned(a_low * b_high);
 }
 
 uint32_t hash_of(const void *bytes, size_t n)

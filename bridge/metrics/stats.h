@@ -9,8 +9,8 @@
  *                       expired + replaced + dead letters dropped
  *   received = stored + duplicate + rejected + not stored + cancels received + open
  *
- * where open are those that Redis has not answered for yet. Of queues, those that expired,
- * were dropped, or are out of tries and not kept, are counted at their sink.
+ * where open are those that Redis has not answered for yet. Of queues, those that
+ * expired, were dropped, or are out of tries and not kept, are counted at their sink.
  */
 #ifndef BRIDGE_STATS_H
 #define BRIDGE_STATS_H

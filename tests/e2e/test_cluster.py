@@ -136,7 +136,8 @@ def moved(node, slot):
 
 def half_move(cluster, giver, key):
     """That key goes, and the others of its slot stay. Gives what ends it."""
-    slot, taker = giver.client().execute_command("CLUSTER KEYSLOT", key), next(n for n in cluster.nodes if n is not giver)
+    slot = giver.client().execute_command("CLUSTER KEYSLOT", key)
+    taker = next(n for n in cluster.nodes if n is not giver)
     ids = {n: cluster.id_of(n) for n in cluster.nodes}
     taker.client().execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[giver])
     giver.client().execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[taker])

@@ -204,6 +204,7 @@ def test_another_instance_moves_what_the_first_one_stored(bench):
     other.stop()
 
 
+@pytest.mark.slow
 def test_who_dies_has_told_the_others_of_the_slot_that_it_began(bench):
     """Their next look would come too late, where the horizon is short."""
     w = World(bench)

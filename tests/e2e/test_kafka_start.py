@@ -9,6 +9,7 @@ from lib import servers
 from lib.servers import wait_for
 from test_kafka_tombstone import Records
 
+pytestmark = pytest.mark.slow
 # The mock keeps the place of who left until the session ends.
 LATEST = ('start = "latest"; commit_lag = "100ms"; commit_interval = "100ms"; '
           "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };")

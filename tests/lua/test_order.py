@@ -151,6 +151,21 @@ def test_a_job_acked_by_an_ended_lease_is_waited_for_where_it_is_in_flight_again
     assert keyed.ack(second, "1") == "y" and names(keyed.claim(first)) == ["2"]
 
 
+def test_a_front_and_one_that_waits_behind_it_are_acked_in_one_call(keyed):
+    """The second by a lease from before it was a dead letter that was replayed."""
+    keyed.enqueue([job("2", 5, A)])
+    _, old, _ = keyed.claim(10)
+    keyed.reap(old)
+    keyed.bury(old, ("2", keyed.claim(old)[1], "1|rejected|0/0/0|1|1|x"))
+    keyed.enqueue([job("1", 5, A)])
+    _, lease, _ = keyed.claim(old)
+    replayed = keyed.run("dead", ("pool", "delay", "error", "tries"), old, "r", "", "1", "2", "", 0, "", "", "",
+                         10, 500, 10, 0, 0, "wake", "r/0 me", 1000000)
+    assert replayed[7] == 1 and names(keyed.claim(old)) == []
+    assert keyed.codes(keyed.run("ack", JOB, old, 0, "1", lease, "", "2", old, "")) == "aa"
+    assert names(keyed.claim(old + 1000)) == [] and "delay" not in keyed.rest()
+
+
 def test_a_cancelled_front_in_flight_leaves_when_its_lease_ends(keyed):
     keyed.enqueue([job("1", 10, A), job("2", 10, A)])
     keyed.claim(10)

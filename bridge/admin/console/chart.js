@@ -92,7 +92,7 @@ export function chart(title, lines, show, least, rounded = round) {
   });
 
   function draw_axes(top, y) {
-    const tick = (value) => (value ? show(value).replace(/\.0\b/, '') : '0');
+    const tick = (value) => (value ? show(value).replace(/\.0+\b/, '') : '0');
     grid.replaceChildren(...[0, 0.5, 1].map((part) =>
       svg('line', { x1: 0, x2: WIDTH, y1: y(top * part), y2: y(top * part) })));
     labels.replaceChildren(...[0, 0.5, 1].map((part) => label(tick(top * part), 'tick', 'top', y(top * part) / HEIGHT)),
