@@ -53,7 +53,8 @@ end
 local leases = redis.call('ZMSCORE', unack, unpack(ids))
 local codes, gone, by, delivered, strayed = {}, {}, {}, {}, false
 for i, id in ipairs(ids) do
-  local lease, lapsed = ARGV[3 * i + 1], string.lower(ARGV[3 * i + 2]) == 'l'
+  local lease, how = ARGV[3 * i + 1], ARGV[3 * i + 2]
+  local lapsed = how == 'l' or how == 'L'
   local mine = leases[i] and tonumber(leases[i]) == tonumber(lease)
   local ended = not mine and not lapsed and redis.call('HGET', base .. ':ended', id)
   codes[i] = 'x'
@@ -99,7 +100,11 @@ if #gone > 0 then
   -- Twice as many as come are pruned, so it never grows for long; and when none come any more
   -- the key itself ends.
   if tonumber(ARGV[2]) > 0 and #delivered > 0 then
-    local seen, now = base .. ':seen', words().now
+    local seen, now = base .. ':seen', tonumber(ARGV[1])
+    if not now then
+      local t = redis.call('TIME')
+      now = t[1] * 1000 + math.floor(t[2] / 1000)
+    end
     local over = redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * #delivered)
     for from = 1, #over, 1000 do
       redis.call('ZREM', seen, unpack(over, from, math.min(from + 999, #over)))
