@@ -25,10 +25,10 @@ enum {
     /* From the start to the subscription, waiting for the source not counted. */
     READY_TIMEOUT_MS = (PAHO_CONNECT_TIMEOUT_S + 20) * 1000,
     DISCONNECT_WAIT_S = 1,
-    /* For a PUBACK to leave, and to be read: a socket that closes with messages unread
-     * resets the connection, and what the broker had not read by then is lost to it. */
-    ACK_WAIT_MS = 300,
-    LOST_SOON_MS = 5000 /* a link lost so soon after a late answer was dead before it */
+    ACK_WAIT_MS = 300,    /* for a PUBACK to leave */
+    LEAVE_WAIT_MS = 2500, /* for the broker to read the last ones; less than STOP_WAIT_MS
+                           * of mqtt_slot.c */
+    LOST_SOON_MS = 5000   /* a link lost so soon after a late answer was dead before it */
 };
 
 struct mqtt_session {
@@ -162,10 +162,8 @@ static void put_message(const struct mqtt_session *s, struct buf *frame,
 static void hand_over(struct mqtt_session *s, const struct buf *frame)
 {
     pthread_mutex_lock(&s->lock);
-    if (s->stopping) {
-        usleep(ACK_WAIT_MS * 1000);
-        _exit(0);
-    }
+    if (s->stopping)
+        paho_leave(LEAVE_WAIT_MS);
     s->stored = false;
     s->waiting = true;
     s->given_ms = now_ms();
@@ -175,10 +173,11 @@ static void hand_over(struct mqtt_session *s, const struct buf *frame)
     while (!s->stored) {
         pthread_cond_wait(&s->changed, &s->lock);
         if (s->stopping && !s->stored)
-            _exit(0);
+            paho_leave(LEAVE_WAIT_MS);
     }
     s->waiting = false;
     s->answered_ms = now_ms();
+    pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -432,13 +431,6 @@ struct mqtt_session *mqtt_session_start(int source_fd, struct mqtt_setup *setup)
     return s;
 }
 
-/* paho sends the PUBACK when on_message() has returned, and tells nobody: without it a
- * message that is stored would come again. */
-static bool is_acknowledging(const struct mqtt_session *s)
-{
-    return s->waiting ? s->stored : now_ms() - s->answered_ms < ACK_WAIT_MS;
-}
-
 _Noreturn void mqtt_session_stop(struct mqtt_session *s)
 {
     MQTTAsync_disconnectOptions v3 = MQTTAsync_disconnectOptions_initializer;
@@ -449,13 +441,15 @@ _Noreturn void mqtt_session_stop(struct mqtt_session *s)
     pthread_mutex_lock(&s->lock);
     s->stopping = true;
     pthread_cond_broadcast(&s->changed);
-    bool wait = is_acknowledging(s);
+    while (s->waiting) /* hand_over() ends the process, unless the answer has just come */
+        pthread_cond_wait(&s->changed, &s->lock);
+    bool connected_now = s->ready;
+    /* paho sends the PUBACK when on_message() has returned, and tells nobody: without it
+     * a message that is stored would come again. */
+    bool acknowledging = now_ms() - s->answered_ms < ACK_WAIT_MS;
     pthread_mutex_unlock(&s->lock);
-    if (wait)
+    if (acknowledging)
         usleep(ACK_WAIT_MS * 1000);
-    pthread_mutex_lock(&s->lock);
-    bool connected_now = s->ready && !s->waiting;
-    pthread_mutex_unlock(&s->lock);
     opts->context = s;
     if (s->setup.peer.v5)
         opts->onSuccess5 = on_disconnected5;

@@ -11,7 +11,6 @@ from lib.servers import wait_for
 
 CONTROL_S = 10  # of the same load, without a reload
 BUSY, SLACK_MS = 3, 50  # later by so much than in the control: that is the machine's
-UNREAD = 50  # MQTT acknowledgements that a starved broker may not have read when a source ends
 
 
 class Three:
@@ -116,9 +115,8 @@ def test_fifty_changes_under_load_lose_double_and_delay_nothing(bench):
         one.join()
     took.sort()
     verify.note(f"50 reloads took {took[0]:.3f}/{took[25]:.3f}/{took[-1]:.3f} s")
-    for batch, collector, keys, twice in zip(batches, three.collectors, (True, False, True),
-                                             (0, UNREAD, 0)):
-        verify.expect(verify.judge(batch, collector.wait(batch), keys), twice)
+    for batch, collector, keys in zip(batches, three.collectors, (True, False, True)):
+        verify.expect(verify.judge(batch, collector.wait(batch), keys))
         control, late = split(batch, collector.arrivals, begun_ms)
         verify.note(f"late by {control[len(control) // 2]:.1f}, at most {control[-1]:.1f} ms; with "
                     f"reloads {late[len(late) // 2]:.1f}, at most {late[-1]:.1f} ms")
