@@ -36,7 +36,7 @@ struct daemon {
     struct bridge bridge;
     bool ready; /* as the service manager has been told */
     int exit_code;
-    int64_t stop_begun_ms; /* monotonic */
+    int64_t stop_asked_ms; /* monotonic, by the first signal; 0: not yet */
 };
 
 static void on_drained(void *arg, int outcome)
@@ -211,16 +211,17 @@ static void on_tick(void *arg)
 static void on_stop_signal(void *arg, int signo)
 {
     struct daemon *daemon = arg;
-    if (daemon->bridge.draining) {
+    if (daemon->stop_asked_ms > 0) {
         /* timeout(1) and a terminal send the same signal twice at once */
-        if (loop_mono_ms() - daemon->stop_begun_ms < SECOND_SIGNAL_MS)
+        if (loop_mono_ms() - daemon->stop_asked_ms < SECOND_SIGNAL_MS)
             return;
         log_warn("daemon", "second signal: leaving at once");
         _exit(EXIT_BY_FORCE);
     }
     log_info("daemon", "signal %d: stopping", signo);
-    daemon->stop_begun_ms = loop_mono_ms();
-    drain_start(&daemon->bridge, on_drained, daemon);
+    daemon->stop_asked_ms = loop_mono_ms();
+    if (!daemon->bridge.draining)
+        drain_start(&daemon->bridge, on_drained, daemon);
 }
 
 /* Outside of the loop it waits, rather than end the daemon: who asks for a reload may be

@@ -51,21 +51,20 @@ local function words() -- made when they are needed, since this takes as long as
 end
 
 local leases = redis.call('ZMSCORE', unack, unpack(ids))
-local codes, gone, by, delivered, strayed = {}, {}, {}, {}, false
+local function is_lapsed(i)
+  local how = ARGV[3 * i + 2]
+  return how == 'l' or how == 'L'
+end
+
+local codes, strayed = {}, false
 for i, id in ipairs(ids) do
-  local lease, how = ARGV[3 * i + 1], ARGV[3 * i + 2]
-  local lapsed = how == 'l' or how == 'L'
+  local lease, lapsed = ARGV[3 * i + 1], is_lapsed(i)
   local mine = leases[i] and tonumber(leases[i]) == tonumber(lease)
   local ended = not mine and not lapsed and redis.call('HGET', base .. ':ended', id)
   codes[i] = 'x'
   if mine or (ended and string.find(' ' .. ended .. ' ', ' ' .. lease .. ' ', 1, true)) then
     codes[i] = 'a'
-    gone[#gone + 1] = id
-    by[#gone] = i
     strayed = strayed or not mine
-    if not lapsed then
-      delivered[#delivered + 1] = id
-    end
   end
 end
 if strayed then -- two leases of one job may be in one call: it is acked once
@@ -75,6 +74,16 @@ if strayed then -- two leases of one job may be in one call: it is acked once
       codes[i] = 'x'
     end
     taken[id] = taken[id] or codes[i] == 'a'
+  end
+end
+local gone, by, delivered = {}, {}, {}
+for i, id in ipairs(ids) do
+  if codes[i] == 'a' then
+    gone[#gone + 1] = id
+    by[#gone] = i
+    if not is_lapsed(i) then
+      delivered[#delivered + 1] = id
+    end
   end
 end
 if #gone > 0 then

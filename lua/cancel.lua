@@ -20,10 +20,11 @@
 --   c cancelled: it waited   e cancelled: it was a dead letter   f in flight
 --   m not there, but remembered: it was delivered (ack.lua)   n not there
 --   z not there, and the bucket is sealed (seal.lua): the job may be in a later one
---   k, g as of lib/ingest.lua, and nothing was done
+--   k, g as of lib/ingest.lua, and nothing was done   K the same as k, and the bucket is sealed: the
+--     record was carried out before the later ones took any job
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
 -- A sealed bucket notes no record as carried out, and misses none: enqueue.lua.
--- A second run answers the same c, e or f, or n, z, m or k where nothing was done. Cost: O(k log n) for k ids. Called by store_cancel() in
+-- A second run answers the same c, e or f, or n, z, m, k or K where nothing was done. Cost: O(k log n) for k ids. Called by store_cancel() in
 -- bridge/store/store_call.c.
 --#include lib/ingest.lua
 --#include lib/sums.lua
@@ -104,7 +105,7 @@ local function once(at)
       told_add(name, code, now)
     end
   end
-  return code
+  return sealed and code == 'k' and 'K' or code
 end
 
 local first, stamped = ingest_read(ingest, 4)

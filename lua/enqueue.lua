@@ -366,14 +366,14 @@ for i, id in ipairs(ids) do
     end
     stored = stored + 1
     index[id] = not start or how ~= 'u' or index[id]
-    if name then
-      answers().add(name, code, now)
-    end
     if owners then
       if owner[i] and owner[i] ~= base and leave(id, owner[i], 'replaced') > 0 then
         code = 'r'
       end
       write(owners, id, base)
+    end
+    if name then
+      answers().add(name, code, now)
     end
     if till[i] and how == 'r' then
       redis.call('ZREM', base .. ':seen', id) -- it is a new one

@@ -19,6 +19,7 @@
 -- Cost: O(k log n) for k jobs. Called by store_reap() in bridge/store/store_call.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
+--#include lib/told.lua
 --#include lib/order.lua
 local pool, delay, unack, dead, tries = unpack(KEYS)
 local now = tonumber(ARGV[1])
@@ -43,6 +44,7 @@ for at = 1, #ids, 2 do
   local was = redis.call('HGET', tries, id)
   if order_cancelled(was) then
     sums_add('cancelled', select(2, order_gone(id)))
+    told_add(told_lease(id, ids[at + 1]), 'x', now) -- who has it may have said so, unheard
     dropped = dropped + 1
   else
     put_back(id, ids[at + 1], was)
@@ -51,6 +53,7 @@ end
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', base .. ':away', '-inf', now, 'LIMIT', 0, ARGV[2])) do
   order_came_back(member)
 end
+told_note(base)
 sums_note(base)
 local lease = tonumber(redis.call('ZRANGE', unack, 0, 0, 'WITHSCORES')[2] or nil)
 local other = tonumber(redis.call('ZRANGE', base .. ':away', 0, 0, 'WITHSCORES')[2] or nil)

@@ -174,6 +174,12 @@ static const struct opt opts[] = {
 };
 #undef AT
 
+static int check(const void *self, struct err *err)
+{
+    const struct camellia *c = self;
+    return httpd_check_opts(&c->listen, err);
+}
+
 const struct source_ops source_camellia = {
     .name = "camellia",
     .help = "Serves the HTTP API of camellia-delay-queue-server.",
@@ -181,6 +187,7 @@ const struct source_ops source_camellia = {
     .opts = opts,
     .answers = true,
     .awaits = true,
+    .check = check,
     .start = start,
     .pause = pause_source,
     .stop = stop,

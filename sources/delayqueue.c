@@ -251,6 +251,12 @@ static const struct opt opts[] = {
     {0},
 };
 
+static int check(const void *self, struct err *err)
+{
+    const struct delayqueue *dq = self;
+    return httpd_check_opts(&dq->http, err);
+}
+
 const struct source_ops source_delayqueue = {
     .name = "delayqueue",
     .help = "Serves the HTTP API of delay-queue: push, pop, finish, delete, get.",
@@ -258,6 +264,7 @@ const struct source_ops source_delayqueue = {
     .opts = opts,
     .answers = true,
     .awaits = true,
+    .check = check,
     .start = start,
     .pause = pause_source,
     .stop = stop,

@@ -303,10 +303,14 @@ static void on_marks(void *arg, const struct shelf_item *items, unsigned n)
         timer_set(g->read_again, READ_AGAIN_MS);
         return;
     }
-    TAILQ_FOREACH (part, &g->parts.list, link)
-        if (part->holds & HOLD_MARKS)
-            kafka_part_reread(part,
-                              kafka_marks_find(items, n, part->topic, part->partition));
+    TAILQ_FOREACH (part, &g->parts.list, link) {
+        if ((part->holds & HOLD_MARKS) == 0)
+            continue;
+        const int64_t mark = kafka_marks_find(items, n, part->topic, part->partition);
+        if (g->start.latest && mark >= 0) /* else it begins at the end */
+            kafka_part_begins(part, mark);
+        kafka_part_reread(part, mark);
+    }
     kafka_parts_let_go(&g->parts, HOLD_MARKS);
 }
 

@@ -207,6 +207,12 @@ static void stop(struct source *src, void *self)
 static const struct opt opts[] = {
     HTTPD_ROWS(struct later_source, http, "127.0.0.1:8080", "16MiB"), {0}};
 
+static int check(const void *self, struct err *err)
+{
+    const struct later_source *l = self;
+    return httpd_check_opts(&l->http, err);
+}
+
 const struct source_ops source_later = {
     .name = "later",
     .help = "Serves the HTTP API of Later: tasks that call back when they are due.",
@@ -215,6 +221,7 @@ const struct source_ops source_later = {
     .answers = true,
     .awaits = true,
     .one_route = true,
+    .check = check,
     .start = start,
     .pause = pause_source,
     .stop = stop,

@@ -24,7 +24,9 @@ static int check(const void *self, struct err *err)
             return err_set(err, "pools: \"%s\" is no name; take letters, digits, - and _",
                            l->pools.v[i]);
     }
-    return 0;
+    if (httpd_check_opts(&l->http, err) < 0)
+        return -1;
+    return httpd_check_opts(&l->admin_http, err) < 0 ? err_in(err, "admin_listen") : 0;
 }
 
 static void release(struct lmstfy *l)

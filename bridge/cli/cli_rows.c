@@ -187,7 +187,8 @@ const struct cli_flag cli_flags[] = {
 
 const struct cli_code cli_codes[] = {
     {EX_OK, "good"},
-    {CLI_GONE, "not there, too late, not ready, or audit has findings"},
+    {CLI_GONE,
+     "not there, too late, not ready, no longer draining, or audit has findings"},
     {EX_USAGE, "used wrongly"},
     {EX_NOINPUT, "a file of a message can't be read"},
     {EX_UNAVAILABLE, "something that it needs is not there"},

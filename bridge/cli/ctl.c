@@ -82,8 +82,10 @@ static const struct ctl_column redis_columns[] = {{"REDIS", "name", CTL_TEXT},
                                                   {"URL", "url", CTL_TEXT},
                                                   {"TROUBLE", "trouble", CTL_TEXT},
                                                   {0}};
-static const struct ctl_column instance_columns[] = {
-    {"INSTANCE", "id", CTL_TEXT}, {"SEEN", "age_ms", CTL_SPAN}, {0}};
+static const struct ctl_column instance_columns[] = {{"INSTANCE", "id", CTL_TEXT},
+                                                     {"SELF", "self", CTL_TEXT},
+                                                     {"LAYOUT", "layout", CTL_COUNT},
+                                                     {0}};
 static const struct ctl_column source_columns[] = {
     {"SOURCE", "name", CTL_TEXT},  {"TYPE", "type", CTL_TEXT},
     {"STATE", "state", CTL_STATE}, {"RECEIVED", "received", CTL_COUNT},
@@ -160,14 +162,34 @@ int ctl_routes(struct cli_order *o)
 
 /* --- pause, resume, drain --- */
 
-/* How many jobs of a route wait or are on their way, or -1: Redis does not tell, or *code
- * says why. *drained: none, as the daemon judges for all instances. */
-static int64_t jobs_left(struct cli_order *o, const char *route, bool *drained, int *code)
+struct wait {
+    struct cli_order *o;
+    int code;
+    bool drains[CLI_PLACES_MAX]; /* so it was told; another instance may know it later */
+};
+
+/* Somebody else has resumed or paused it: that may be waited for without end. */
+static void look_at_state(struct wait *w, unsigned i, const char *state)
+{
+    bool known = state && strcmp(state, "unknown") != 0;
+    bool drains = known && strcmp(state, "draining") == 0;
+    if (known && !drains && w->drains[i]) {
+        ctl_progress(NULL);
+        fprintf(stderr, "tarry: %s no longer drains: it is %s\n", w->o->place[i], state);
+        w->code = CLI_GONE;
+    }
+    w->drains[i] |= drains;
+}
+
+/* How many jobs of the route at that place wait or are on their way, or -1: Redis does
+ * not tell, or w->code says why. *drained: none, as the daemon judges for all instances.
+ */
+static int64_t jobs_left(struct wait *w, unsigned i, bool *drained)
 {
     struct buf path = {0};
-    add_route_path(&path, route);
+    add_route_path(&path, w->o->place[i]);
     json_t *answer = ctl_http_ask(
-        o->http, &(struct ctl_ask){.method = "GET", .path = buf_str(&path)}, code);
+        w->o->http, &(struct ctl_ask){.method = "GET", .path = buf_str(&path)}, &w->code);
     const json_t *found = json_array_get(json_object_get(answer, "routes"), 0),
                  *pending = json_object_get(found, "pending"),
                  *in_flight = json_object_get(found, "in_flight");
@@ -175,19 +197,20 @@ static int64_t jobs_left(struct cli_order *o, const char *route, bool *drained, 
                     ? json_integer_value(pending) + json_integer_value(in_flight)
                     : -1;
     *drained = json_is_true(json_object_get(found, "drained"));
+    look_at_state(w, i, json_string_value(json_object_get(found, "state")));
     buf_free(&path);
     json_decref(answer);
     return n;
 }
 
 /* Says whether all the routes are, and shows how far they have come. */
-static bool all_drained(struct cli_order *o, int *code)
+static bool all_drained(struct wait *w)
 {
     char text[64];
     int64_t left = 0;
     bool all = true, drained;
-    for (unsigned i = 0; i < o->place_count && *code == EX_OK; i++) {
-        int64_t n = jobs_left(o, o->place[i], &drained, code);
+    for (unsigned i = 0; i < w->o->place_count && w->code == EX_OK; i++) {
+        int64_t n = jobs_left(w, i, &drained);
         left = n < 0 || left < 0 ? -1 : left + n;
         all = all && drained;
     }
@@ -200,14 +223,14 @@ static bool all_drained(struct cli_order *o, int *code)
 
 static int wait_for_end(struct cli_order *o)
 {
-    int code = EX_OK;
+    struct wait w = {.o = o, .code = EX_OK};
     bool drained;
     ctl_catch_interrupt();
     do
-        drained = all_drained(o, &code);
-    while (code == EX_OK && !drained && !ctl_interrupted() && usleep(LOOK_US) == 0);
+        drained = all_drained(&w);
+    while (w.code == EX_OK && !drained && !ctl_interrupted() && usleep(LOOK_US) == 0);
     ctl_progress(NULL);
-    return code == EX_OK && !drained ? CLI_INTERRUPTED : code;
+    return w.code == EX_OK && !drained ? CLI_INTERRUPTED : w.code;
 }
 
 int ctl_control(struct cli_order *o)

@@ -252,6 +252,7 @@ static int begin(struct httpd *h, const struct httpd_opts *opts, struct err *err
     h->fd = httpd_listen(opts->listen, err);
     if (h->fd < 0)
         return -1;
+    h->loopback = httpd_listen_is_loopback(h->fd);
     h->mhd = mhd_start(h);
     if (h->mhd == NULL)
         return err_set(
@@ -271,6 +272,22 @@ void httpd_set_bodies_max(int64_t bytes)
     bodies_max_bytes = bytes;
 }
 
+int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
+{
+    return httpd_tls_is_wanted(opts) ? httpd_check_hosts(opts, err)
+                                     : httpd_check(opts, err);
+}
+
+/* A listener that is to ask for certificates, but has none to show, must not open. */
+static int load(struct httpd *h, const struct httpd_opts *opts, struct err *err)
+{
+    if (httpd_check_opts(opts, err) < 0)
+        return -1;
+    if (httpd_tls_is_wanted(opts))
+        h->tls = httpd_tls_load(opts, err);
+    return h->tls || !httpd_tls_is_wanted(opts) ? 0 : -1;
+}
+
 struct httpd *httpd_open(const struct httpd_opts *opts, struct err *err)
 {
     struct httpd *h = mem_alloc(sizeof(*h));
@@ -282,13 +299,9 @@ struct httpd *httpd_open(const struct httpd_opts *opts, struct err *err)
     h->fd = h->gone_fd = -1;
     h->sweep = timer_new(on_sweep, h);
     h->more = timer_new(on_more, h);
-    h->loopback = httpd_listen_is_loopback(opts->listen);
     httpd_live_add(h);
     httpd_set(h, opts);
-    if (httpd_tls_is_wanted(opts))
-        h->tls = httpd_tls_load(opts, err);
-    if ((h->tls || !httpd_tls_is_wanted(opts)) && httpd_check_hosts(opts, err) == 0 &&
-        begin(h, opts, err) == 0)
+    if (load(h, opts, err) == 0 && begin(h, opts, err) == 0)
         return h;
     httpd_stop(h);
     return NULL;

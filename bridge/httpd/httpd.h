@@ -178,6 +178,8 @@ void httpd_protect(struct httpd *h, const struct tokens *tokens);
 int httpd_check(const struct httpd_opts *opts, struct err *err);
 /* Of hosts alone. */
 int httpd_check_hosts(const struct httpd_opts *opts, struct err *err);
+/* What shows without a look into the files; for the check of a source that listens. */
+int httpd_check_opts(const struct httpd_opts *opts, struct err *err);
 struct httpd_change {
     struct httpd *h;
     const struct httpd_opts *opts;

@@ -94,7 +94,7 @@ static bool is_of_other_site(const struct httpd_req *req)
     if (scheme == NULL)
         return true;
     struct slice from = {scheme + 3, (size_t)(origin.p + origin.n - scheme - 3)};
-    bool same = from.n == host.n && strncasecmp(from.p, host.p, host.n) == 0;
+    bool same = host.p && from.n == host.n && strncasecmp(from.p, host.p, host.n) == 0;
     return !same && !lists(&req->h->opts.hosts, name_of(from));
 }
 

@@ -149,16 +149,26 @@ int httpd_listen(const char *listen, struct err *err)
 
 bool httpd_listen_is_local(const char *listen)
 {
-    return strncmp(listen, "unix:", 5) == 0 || httpd_listen_is_loopback(listen);
-}
-
-bool httpd_listen_is_loopback(const char *listen)
-{
-    static const char *const begins[] = {"127.", "[::1]:", "localhost:"};
+    static const char *const begins[] = {"unix:", "127.", "[::1]:", "localhost:"};
     for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
         if (strncmp(listen, begins[i], strlen(begins[i])) == 0)
             return true;
     return false;
+}
+
+bool httpd_listen_is_loopback(int fd)
+{
+    struct sockaddr_storage ss = {0};
+    socklen_t n = sizeof(ss);
+    if (getsockname(fd, (struct sockaddr *)&ss, &n) < 0)
+        return false;
+    if (ss.ss_family == AF_INET)
+        return ntohl(((struct sockaddr_in *)&ss)->sin_addr.s_addr) >> 24 ==
+               IN_LOOPBACKNET;
+    const struct in6_addr *a = &((struct sockaddr_in6 *)&ss)->sin6_addr;
+    return ss.ss_family == AF_INET6 &&
+           (IN6_IS_ADDR_LOOPBACK(a) ||
+            (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == IN_LOOPBACKNET));
 }
 
 unsigned httpd_listen_port(int fd)

@@ -19,8 +19,8 @@ int httpd_listen(const char *listen, struct err *err);
 unsigned httpd_listen_port(int fd);
 /* Can only this machine reach it, as far as its text tells: loopback, a Unix socket? */
 bool httpd_listen_is_local(const char *listen);
-/* The same, without Unix sockets: what browsers of this machine reach. */
-bool httpd_listen_is_loopback(const char *listen);
+/* Is it bound to an address of this machine alone, which browsers here can ask? */
+bool httpd_listen_is_loopback(int fd);
 /* Closes the socket and removes the file of a Unix socket. */
 void httpd_unlisten(int fd);
 

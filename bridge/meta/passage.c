@@ -84,11 +84,15 @@ static void on_passed(void *arg, const struct passed *what)
 }
 
 /* A record that cancels is noted by each generation that is not sealed: read again, it
- * must not take a later job of that id, wherever that is. So all are asked in any case;
- * what the oldest said counts. */
+ * must not take a later job of that id, wherever that is. So all are asked in any case,
+ * but for those that began after it was noted ('K'); what the oldest said counts. */
 static void on_cancelled(void *arg, char code)
 {
     struct passage *p = arg;
+    if (code == 'K') {
+        leave(p, 'k');
+        return;
+    }
     bool here = code != 'n' && code != 'z' && code != 0;
     bool is_next_asked = code && (!here || is_of_record(p));
     if (p->at && (code == 'z' || (p->at->next && is_next_asked))) {

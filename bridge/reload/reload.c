@@ -117,7 +117,7 @@ static void fail(struct reload *r, const char *why)
 static void wait_on(struct reload *r, const char *who)
 {
     log_warn("reload", "still waits for %s: %s", r->step->what, who);
-    r->begun_ms = loop_mono_ms();
+    r->told_ms = loop_mono_ms();
     timer_set(r->timer, LOOK_MS);
 }
 
@@ -128,7 +128,7 @@ static void go(struct reload *r, const struct reload_step *step)
     bool begins = r->step != step;
     r->step = step;
     if (begins) {
-        r->begun_ms = loop_mono_ms();
+        r->begun_ms = r->told_ms = loop_mono_ms();
         if (step->begin && step->begin(r, &err) < 0) {
             fail(r, err.text);
             go(r, reload_undo);
@@ -138,7 +138,7 @@ static void go(struct reload *r, const struct reload_step *step)
     const char *who = step->holds ? step->holds(r) : NULL;
     if (who == NULL) {
         next_step(r);
-    } else if (loop_mono_ms() - r->begun_ms < r->bridge->conf->daemon.stop_timeout_ms) {
+    } else if (loop_mono_ms() - r->told_ms < r->bridge->conf->daemon.stop_timeout_ms) {
         timer_set(r->timer, LOOK_MS);
     } else if (!step->may_give_up) {
         wait_on(r, who);

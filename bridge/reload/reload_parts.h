@@ -48,7 +48,7 @@ struct reload {
     struct sink_plan *sinks;
     struct route_plan *routes;
     const struct reload_step *step; /* NULL: none is under way */
-    int64_t begun_ms; /* monotonic: this step, or when it was told of last */
+    int64_t begun_ms, told_ms; /* monotonic: this step; and when it was told of last */
     struct buf errors;
     /* What is told: */
     uint64_t generation, good, refused;
@@ -66,7 +66,8 @@ struct route_plan *reload_plan_route(const struct reload *r, const struct route 
 /* What the plan has is there, and was made for it. */
 bool reload_made_source(const struct source_plan *plan);
 bool reload_made_sink(const struct sink_plan *plan);
-/* It would disturb one that is made: it ends before that begins. */
+/* It would disturb one that is made: it ends before that begins. Also of one that leaves
+ * since an earlier reload. */
 bool reload_ends_first(const struct reload *r, const struct sink *sink);
 /* Begins what was made; all: else only what need not wait for the end of another. -1: err
  * says why, and what has begun by then goes on. */

@@ -198,9 +198,13 @@ bool reload_ends_first(const struct reload *r, const struct sink *sink)
 static bool sink_waits(const struct reload *r, const struct sink *next)
 {
     const struct bridge *bridge = r->bridge;
+    const struct sink *old;
     for (size_t i = 0; i < bridge->sink_count; i++)
         if (disturb_each_other(bridge->sinks[i], next) &&
             reload_ends_first(r, bridge->sinks[i]))
+            return true;
+    TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
+        if (disturb_each_other(old, next) && reload_ends_first(r, old))
             return true;
     return false;
 }

@@ -126,12 +126,16 @@ static int hold(struct reload *r, struct err *err)
 static const char *is_busy(struct reload *r)
 {
     const struct bridge *bridge = r->bridge;
+    const struct sink *old;
     for (size_t i = 0; i < bridge->source_count; i++)
         if (bridge->sources[i]->aside && !inst_source_may_stop(bridge->sources[i]))
             return bridge->sources[i]->conf->name;
     for (size_t i = 0; i < bridge->sink_count; i++)
         if (bridge->sinks[i]->aside && !inst_sink_quiet(bridge->sinks[i]))
             return bridge->sinks[i]->conf->name;
+    TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
+        if (!inst_sink_quiet(old) && reload_ends_first(r, old))
+            return old->conf->name;
     for (size_t i = 0; i < r->next->route_count; i++)
         if (r->routes[i].pace_anew && !route_is_still(r->routes[i].now))
             return r->next->routes[i]->name;
@@ -143,6 +147,7 @@ static const char *is_busy(struct reload *r)
 static int stop_old(struct reload *r, struct err *err)
 {
     struct bridge *bridge = r->bridge;
+    struct sink *old;
     (void)err;
     for (size_t i = 0; i < bridge->source_count; i++)
         if (bridge->sources[i]->aside)
@@ -150,18 +155,25 @@ static int stop_old(struct reload *r, struct err *err)
     for (size_t i = 0; i < bridge->sink_count; i++)
         if (bridge->sinks[i]->aside)
             inst_sink_stop(bridge->sinks[i]);
+    TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
+        if (reload_ends_first(r, old))
+            inst_sink_stop(old);
     return 0;
 }
 
 static const char *still_runs(struct reload *r)
 {
     const struct bridge *bridge = r->bridge;
+    const struct sink *old;
     for (size_t i = 0; i < bridge->source_count; i++)
         if (bridge->sources[i]->aside && !inst_source_ended(bridge->sources[i]))
             return bridge->sources[i]->conf->name;
     for (size_t i = 0; i < bridge->sink_count; i++)
         if (bridge->sinks[i]->aside && !inst_sink_ended(bridge->sinks[i]))
             return bridge->sinks[i]->conf->name;
+    TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
+        if (!inst_sink_ended(old) && reload_ends_first(r, old))
+            return old->conf->name;
     return NULL;
 }
 

@@ -7,7 +7,7 @@
 --
 -- Kept are the last TOLD_MAX of a bucket: more than all instances have on their way.
 local TOLD_MAX, TOLD_MS = 10000, 10 * 60 * 1000
-local told_rows = {}
+local told_rows, told_now = {}, {} -- what this call adds
 
 -- The letter, one of letters, or nil: it was not carried out before.
 local function told_find(base, name, letters)
@@ -16,7 +16,7 @@ local function told_find(base, name, letters)
     names[i] = name .. string.sub(letters, i, i)
   end
   for i, when in ipairs(redis.call('ZMSCORE', base .. ':told', unpack(names))) do
-    if when then
+    if when or told_now[names[i]] then
       return string.sub(letters, i, i)
     end
   end
@@ -30,6 +30,7 @@ end
 local function told_add(name, letter, now)
   told_rows[#told_rows + 1] = now
   told_rows[#told_rows + 1] = name .. letter
+  told_now[name .. letter] = true
 end
 
 -- What he is answered whose word about a delivery changes nothing: the letter, one of letters, of what

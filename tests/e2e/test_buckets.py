@@ -264,6 +264,32 @@ def test_a_cancel_of_kafka_that_is_read_again_takes_no_later_job_of_its_id(bench
     r.tarry.stop()
 
 
+@pytest.mark.slow
+def test_a_cancel_of_kafka_from_before_the_change_takes_no_job_that_came_after_it(bench):
+    """It is read again when the buckets that it was noted in are sealed."""
+    r = Records(bench, 'commit_lag = "1m"; kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };')
+    redis = next(kept for kept in bench.kept if isinstance(kept, servers.Redis)).client()
+    r.tarry.stop()
+    text = r.tarry.conf.read_text()
+    assert text.count('from = "in";') == 1
+    r.tarry.conf.write_text(text.replace('from = "in";', 'from = [ "in", "http" ]; buckets = 1;'))
+    r.tarry.start()
+    r.send(None, delay_id="a")
+    wait_for("the cancel", lambda: r.tarry.metric("tarry_cancels_missed_total", route="main") == 1)
+    redis.hset("tarry:meta", "route:main", "2:4 1:1")
+    redis.publish("tarry:wake", "=#meta test")
+    wait_for("the old bucket to be sealed", lambda: redis.exists("tarry:{main/0}:sealed"))
+    headers = {"delay-id": "a", "deliver-after": "1h"}
+    assert r.tarry.ask("POST", "/v1/routes/main/jobs", b"later", headers)[0] == 201
+    r.tarry.kill()
+    set_buckets(r.tarry, 4)
+    r.tarry.start()
+    wait_for("the cancel to be read again", lambda: r.metric("duplicate_total", reason="read-again") == 1
+             or r.metric("cancelled_total") == 1)
+    assert r.tarry.ask("GET", "/v1/routes/main/jobs/a")[0] == 200 and r.metric("cancelled_total") == 0
+    r.tarry.stop()
+
+
 def test_before_redis_was_there_everything_is_answered_with_503(bench):
     h = Hook(bench, "buckets = 2;")
     h.tarry.stop()

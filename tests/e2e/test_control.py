@@ -153,6 +153,20 @@ def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
     assert waits.wait(40) == 0
 
 
+@pytest.mark.parametrize("done", ["resume", "pause"])
+def test_waiting_for_a_drain_ends_when_somebody_takes_it_back(yard, done):
+    """What then waits may wait for ever: new jobs come, or none leaves."""
+    yard.post("a", after="1h")
+    waits = subprocess.Popen([BIN, "drain", "r", "s", "--wait"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                             text=True, env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
+    wait_for("it to drain", lambda: yard.state() == "draining")
+    time.sleep(1.5)
+    assert waits.poll() is None
+    assert yard.run(done, "r").returncode == 0
+    assert waits.wait(10) == 1
+    assert f"r no longer drains: it is {'paused' if done == 'pause' else 'running'}" in waits.stderr.read()
+
+
 class Posting(threading.Thread):
     """Jobs that are due at once, one after the other; answers: (when, status) of each."""
 

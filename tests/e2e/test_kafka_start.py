@@ -108,6 +108,22 @@ def test_where_the_group_has_lost_its_offset_redis_mark_is_the_beginning(latest)
     latest.tarry.stop()
 
 
+def test_redis_that_tells_its_mark_too_late_is_heard_all_the_same(latest):
+    """The assignment waits some seconds for it; the partition would begin at the end."""
+    latest.send(b"one")
+    assert latest.values(1) == [b"one"]
+    latest.wait_committed(4)
+    latest.tarry.stop()
+    latest.send(b"two")
+    latest.start_in_another_group()
+    latest.redis.execute_command("CLIENT", "PAUSE", "12000", "ALL")
+    wait_for("the assignment to wait no longer",
+             lambda: "Redis does not say how far it has come" in latest.tarry.log.read_text(), 20)
+    latest.send(b"three")
+    assert latest.values(2) == [b"two", b"three"]
+    latest.tarry.stop()
+
+
 @pytest.mark.parametrize("wait_s", [1.5, 3, 4.5])
 def test_a_stop_before_the_first_assignment_ends_well(bench, wait_s):
     """It has joined, and waits for a leader that is dead: librdkafka before 2.3 aborts there."""

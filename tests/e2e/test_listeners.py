@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -163,6 +164,8 @@ def test_a_page_of_another_site_is_known_by_its_origin_where_the_browser_says_no
     assert status("https://tarry.example") == 201  # a proxy's, which has put our address into Host
     assert status("http://evil.example", **{"Sec-Fetch-Site": "same-origin"}) == 201  # it has looked closer
     assert status(f"http://{own}", **{"Sec-Fetch-Site": "cross-site"}) == 403
+    assert send_raw(daemon.port, b"POST /v1/routes/hooks/jobs HTTP/1.0\r\nOrigin: http://\r\nContent-Length: 1\r\n\r\nx"
+                    ).startswith(b"HTTP/1.1 403")  # no name at all is not that of a Host that is not there
     daemon.stop()
 
 
@@ -229,6 +232,17 @@ def test_a_page_whose_name_has_come_to_lead_here_gets_nothing(bench):
     assert f'tarry_http_refused_total{{reason="other-host"}} {5 * len(OTHER_NAMES)}' in metrics
     daemon.stop()
     assert "by the name evil.example" in daemon.log.read_text()
+
+
+@pytest.mark.parametrize("host", ["LocalHost", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]"])
+def test_an_address_of_this_host_is_known_however_it_is_written(bench, host):
+    if host.endswith(":1]") and not Path("/proc/net/if_inet6").read_text():
+        pytest.skip("this machine has no IPv6")
+    port = free_port()
+    bench.tarry(bench.redis().url, f'admin: {{ listen = "{host}:{port}"; }};{PARTS}').start()
+    with socket.create_connection((host.strip("[]").removeprefix("::ffff:"), port), timeout=10) as s:
+        s.sendall(b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+        assert s.recv(4096).startswith(b"HTTP/1.1 421 ")
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -312,9 +326,9 @@ def test_a_token_that_cannot_work_is_refused_and_its_value_is_not_shown(tmp_path
     assert "0123456789abcdef" not in done.stderr
 
 
-def check(folder, text):
+def check(folder, text, parts=PARTS):
     conf = folder / "tarry.conf"
-    conf.write_text(f"{text}\n{PARTS}\n")
+    conf.write_text(f"{text}\n{parts}\n")
     return subprocess.run([BIN, "check", str(conf)], capture_output=True, text=True, timeout=20)
 
 
@@ -522,6 +536,22 @@ def test_listeners_that_cannot_be_are_refused(tmp_path, text, why):
 def test_half_of_the_files_is_refused(tmp_path, option):
     done = check(tmp_path, f'admin: {{ {option} = "/x"; }};')
     assert done.returncode == 78 and f"admin.{option} needs tls_cert" in done.stderr
+
+
+FAULTS = [('tls_key = "/x";', "tls_key needs tls_cert"), ('tls_client_ca = "/x";', "tls_client_ca needs tls_cert"),
+          ('hosts = "x:1";', 'hosts: "x:1" is no name')]
+
+
+@pytest.mark.parametrize("option, why", FAULTS, ids=[why for _, why in FAULTS])
+@pytest.mark.parametrize("api", [*APIS, "admin_lmstfy"])
+def test_what_cannot_be_of_a_listener_is_refused_of_the_compatible_apis_too(tmp_path, api, option, why):
+    """Without its certificate one would ask no client for his, and be open to all."""
+    kind = api.removeprefix("admin_")
+    named = option if kind == api else "admin_" + option
+    done = check(tmp_path, f'sources: {{ api: {{ type = "{kind}"; {named} }}; }};',
+                 PARTS.replace('"http"; to = "mails"', '"api"; to = "mails"'))
+    assert done.returncode == 78 and why in done.stderr, done.stderr
+    assert ("admin_listen" in done.stderr) == (kind != api)
 
 
 # ------------------------------------------------------------------------- malformed heads

@@ -180,6 +180,47 @@ def test_brokers_that_are_away_hold_no_reload_up(bench, hook):
     assert d.tarry.stop() == 0
 
 
+def test_a_sink_that_never_connects_holds_a_reload_up_for_a_moment_only(bench, hook):
+    """Also where stop_timeout is shorter than that moment."""
+    broker, away = bench.mosquitto(), free_port()
+
+    def body(url):
+        return hooked(hook, more_sinks=f'm: {{ type = "mqtt"; url = "{url}"; }};',
+                      more_routes='m: { from = "http"; to = "m"; topic = "t"; };')
+    d = Reloaded(bench, bench.redis(), body(broker.url), daemon='stop_timeout = "500ms";')
+    d.post("x", "m")
+    wait_for("the delivery", lambda: d.tarry.metric("tarry_delivery_attempts_total", sink="m",
+                                                    result="delivered") == 1)
+    begun = time.monotonic()
+    assert d.to(body(f"mqtt://127.0.0.1:{away}")) == ["sinks.m.url"]
+    assert 2 < time.monotonic() - begun < 15, "the old one delivers meanwhile"
+    assert d.tarry.stop() == 0
+
+
+def test_a_sink_that_still_leaves_does_not_meet_the_next_one_of_its_client_id(bench, hook):
+    """An earlier reload took it out, and its last delivery has no answer yet."""
+    broker = bench.mosquitto()
+    more = {"more_sinks": f'm: {{ type = "mqtt"; url = "{broker.url}"; client_id = "one"; }};',
+            "more_routes": 'm: { from = "http"; to = "m"; topic = "t"; };'}
+    out = bench.keep(collect.FromMqtt(broker.port, "t"))
+    d = Reloaded(bench, bench.redis(), hooked(hook, **more))
+    d.post("first", "m")
+    out.wait_count(1)
+    broker.child.send_signal(signal.SIGSTOP)
+    d.post("second", "m")
+    wait_for("its delivery", lambda: d.tarry.metric("tarry_sink_inflight", sink="m") == 1)
+    d.to(hooked(hook))
+    back = ways.Sending(lambda: d.to(hooked(hook, **more)))
+    time.sleep(1)
+    broker.child.send_signal(signal.SIGCONT)
+    back.join()
+    d.post("third", "m")
+    out.wait_count(3)
+    assert [a.payload for a in out.arrivals] == [b"first", b"second", b"third"]
+    assert "already connected" not in broker.log.read_text()
+    d.tarry.stop()
+
+
 def test_reloads_while_parts_of_earlier_ones_still_drain(bench):
     """Six sinks of one name deliver at a time: the limit is of them all, and nothing comes twice."""
     slow = bench.keep(collect.FromHttp(lambda _: ("after", 3)))

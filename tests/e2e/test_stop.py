@@ -83,3 +83,20 @@ def test_redis_that_comes_while_the_daemon_stops_begins_nothing(bench):
     tarry.child = None
     tarry.check_log()
     assert "started:" not in tarry.log.read_text()
+
+
+def test_the_first_signal_to_a_daemon_that_stops_by_itself_ends_nothing_sooner(bench):
+    """It has met a Redis of a later layout, and waits for a delivery."""
+    slow, redis = bench.keep(collect.FromHttp(lambda _: ("after", 3))), bench.redis()
+    tarry = bench.tarry(redis.url, body(slow)).start()
+    assert tarry.ask("POST", "/v1/routes/r/jobs", "x")[0] == 201
+    slow.wait_count(1)
+    redis.client().hset("tarry:meta", mapping={"layout": 99, "least_reader": 99, "least_writer": 99})
+    redis.client().execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    wait_for("it to stop", lambda: tarry.ask("GET", "/livez")[0] == 200 and
+             "level=error" in tarry.log.read_text())
+    time.sleep(0.5)
+    tarry.child.send_signal(signal.SIGTERM)
+    assert tarry.child.wait(10) == 78
+    tarry.child = None
+    assert "msg=stopped" in tarry.log.read_text()

@@ -109,7 +109,7 @@ class Model:
         which the same word may have been told before."""
         self.came_back(id_, lease)
         for letter in letters + "x":
-            if letter in self.told.get((id_, lease), ()):
+            if letter in self.told.get((id_, lease), ()) or ((id_, lease), letter) in self.heard:
                 return "y" if letter == "x" else letter
         return self.say(id_, lease, "x")
 
@@ -199,10 +199,15 @@ class Model:
             job.where, job.score = "unack", end
         return taken
 
-    def ack(self, now, id_, lease, lapsed):
+    def ack(self, now, rows, lapsed):
+        """Words that change nothing hear what the others of the call have done."""
+        codes = [self.ack_one(now, *row, lapsed) for row in rows]
+        return "".join(code or self.returned(*row) for code, row in zip(codes, rows))
+
+    def ack_one(self, now, id_, lease, lapsed):
         job = self.jobs.get(id_)
         if not self.leased(id_, lease) and (lapsed or job is None or lease not in job.ended):
-            return self.returned(id_, lease)
+            return None
         again = job.score if job.where == "unack" and job.score != lease else None
         for other in {*job.ended, again} - {lease, None}:
             self.say(id_, other, "x")
@@ -281,6 +286,7 @@ class Model:
             job = self.jobs[id_]
             if self.cancelled(id_):
                 self.gone(id_, "cancelled")
+                self.say(id_, lease, "x")
                 dropped += 1
                 continue
             job.ended.append(lease)

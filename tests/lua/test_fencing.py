@@ -64,6 +64,10 @@ def test_what_others_did_to_a_job_is_told_to_who_could_not_say_his_word(bucket):
     lease = leased(bucket, id_="c")
     assert bucket.enqueue([("c", 5000, "", "r", 0, -1, "", "new")])[1] == "i"
     assert bucket.ack(lease, "c", how="A") == "y"
+    bucket.enqueue([("d", 900)])
+    lease = leased(bucket, id_="d")
+    assert bucket.cancel("d") == "f" and bucket.reap(lease)[3] == 1, "counted as cancelled then"
+    assert bucket.ack(lease, "d", how="A") == "y"
 
 
 def test_leases_do_not_run_away_from_the_clock(bucket):
@@ -102,10 +106,13 @@ def test_two_leases_of_one_job_acked_in_one_call_count_once(bucket):
     second = leased(bucket, now=first)
     for rows in (("a", first, "", "a", second, ""), ("a", second, "", "a", first, "")):
         kept = {p: bucket.client.dump(bucket.key[p]) for p in ("pool", "unack", "ended", "tries", "sums")}
-        assert bucket.codes(bucket.run("ack", JOB, 1200, 0, *rows)) == "ax"
-        assert bucket.sums()["delivered"] == 1
-        for part, value in kept.items():
-            bucket.client.restore(bucket.key[part], 0, value, replace=True)
+        for how in ("", "A"):  # sent again, the second is not taken for one that was told before
+            rows = [how if word in ("", "A") else word for word in rows]
+            assert bucket.codes(bucket.run("ack", JOB, 1200, 0, *rows)) == "ay"
+            assert bucket.sums()["delivered"] == 1
+            for part, value in kept.items():
+                bucket.client.restore(bucket.key[part], 0, value, replace=True)
+            bucket.client.delete(bucket.key["told"])
     bucket.ack(second, "a")
 
 

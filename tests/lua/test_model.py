@@ -119,7 +119,7 @@ class Run:
                 words = [part for row in rows for part in (*row, how)]
                 theirs = self.bucket.codes(
                     self.bucket.run("ack", JOB, now, self.bucket.remember, *words))
-                ours = "".join(self.model.ack(now, *row, how == "l") for row in rows)
+                ours = self.model.ack(now, rows, how == "l")
                 self.agree(f"ack {how} {rows}", theirs, ours)
         self.again = go
         go()
@@ -283,7 +283,7 @@ class Run:
             self.model.claim(self.now + 1000, 100, lease)
             for id_, _, _ in claimed:
                 self.bucket.ack(lease, id_, now=self.now)
-                self.model.ack(self.now, id_.decode(), lease, False)
+                self.model.ack(self.now, [(id_.decode(), lease)], False)
             if sum(self.bucket.count(self.now)[:2]) == 0:
                 break
         self.compare()

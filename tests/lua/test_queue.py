@@ -300,16 +300,17 @@ def test_where_ids_are_global_the_last_of_an_id_is_the_only_one(server):
     a = queue("a")
     b_key = {p: f"tarry:{{s}}:b:{p}" for p in script.key}
 
-    def put(key, id_):
+    def put(key, id_, how="r"):
         keys = [key[p] for p in ENQUEUE]
         return server.eval(script_text("enqueue"), 9, *keys, ids, 1000, "wake", "w", "q", "", "", 0,
-                           id_, "", record(), "", 0, -1, "r", "")
+                           id_, "", record(), "", 0, -1, how, "")[1]
     put(a.key, "x")
     assert server.hget(ids, "x") == b"tarry:{s}:a"
     put(b_key, "x")
     assert server.hget(ids, "x") == b"tarry:{s}:b"
     assert server.zcard(a.key["delay"]) == 0 and server.zcard(b_key["delay"]) == 1
     assert server.hlen(a.key["pool"]) == 0
+    assert [put(a.key, "x", "r7"), put(a.key, "x", "r7")] == [b"r"] * 2, "sent again: one is gone from b"
 
 
 def test_no_order_of_calls_loses_or_doubles_a_job(q):

@@ -63,7 +63,7 @@ def test_a_sealed_bucket_sends_a_cancel_of_what_it_does_not_know_on(bucket):
     assert kept[b"t/0"] == b"10"
     assert bucket.cancel("new", "gone", "a") == "zmz"
     # Read again: known, as before the seal. One after it is noted in a later bucket, and misses none.
-    assert bucket.cancel("b", partitions=[("t/0", "")], records=[(1, 10)]) == "k"
+    assert bucket.cancel("b", partitions=[("t/0", "")], records=[(1, 10)]) == "K"
     assert bucket.cancel("b", partitions=[("t/0", 14)], records=[(1, 15)]) == "c"
     assert bucket.cancel("b", partitions=[("t/0", 14)], records=[(1, 15)]) == "z"
     assert bucket.client.hgetall(bucket.key["ingest"]) == kept
