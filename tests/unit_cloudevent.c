@@ -170,7 +170,8 @@ static void older_senders_quote(void **state)
 static void an_event_with_a_bad_value_stays_as_it_is(void **state)
 {
     (void)state;
-    static const char *const rows[] = {"%", "%4", "%zz", "%C0%A0", "%ff", "a%ED%A0%80"};
+    static const char *const rows[] = {"%",   "%4",         "%zz",   "%C0%A0",
+                                       "%ff", "a%ED%A0%80", "a%10b", "%0d%0aX: 1"};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char in[256];
         snprintf(in, sizeof(in), HTTP "\nce-a=%%41\nce-b=%s", rows[i]);

@@ -106,10 +106,10 @@ static int http_value(struct job *job, struct slice *value)
     char *out = job_memory(job, value->n + 1);
     long n = text_percent_decode(unquoted(*value, out), out);
 
-    if (n < 0 || !text_is_utf8((struct slice){out, (size_t)n}))
+    if (n < 0)
         return -1;
     *value = (struct slice){out, (size_t)n};
-    return 0;
+    return text_is_utf8(*value) && text_is_header_value(*value) ? 0 : -1;
 }
 
 /* The header as it is called within. -1: it cannot be read. */
