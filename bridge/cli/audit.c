@@ -20,7 +20,7 @@
 
 enum { EXIT_FINDINGS = 1, PATIENCE_MS = 10 * 1000 };
 enum {
-    STEP_MAX = 45,           /* entries of a step: well below a ms of Redis' time */
+    STEP_MAX = 30,           /* entries of a step: well below a ms of Redis' time */
     STEP_MIN = 5,            /* where jobs are large */
     STEP_BYTES = 128 * 1024, /* of jobs read in a step, about */
     PAUSE_US = 700,          /* after each; a step takes about half as long */

@@ -33,7 +33,7 @@ PLAIN_NAME = "a plain ZADD and HSET"
 PLAIN_CALL, PLAIN_BYTES = 200, 130
 COSTS = ("enqueue", "claim", "ack", "enqueue, far", "enqueue, far, scattered", "move", "cancel, far")
 AUDIT_S = 5
-AUDIT_STEPS, AUDIT_COUNT = 300, 45  # of each part; as bridge/cli/audit.c looks at
+AUDIT_STEPS, AUDIT_COUNT = 300, 30  # of each part; as bridge/cli/audit.c looks at
 CONF = """
 sinks: {{ hook: {{ type = "http"; url = "http://127.0.0.1:{port}/callback"; }}; }};
 routes: {{ bench: {{ from = "http"; to = "hook"; max_delay = "30d"; }}; }};
