@@ -276,13 +276,13 @@ void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, v
 }
 
 /* How fast a target without room gets rid of its jobs: so fast may those put back come.
- */
+ * At first it is taken for fast, since one that is would else wait for nothing. */
 static void note_gap(struct target *t)
 {
     int64_t now_ms = loop_mono_ms(), gap_ms = now_ms - t->done_ms;
     if (gap_ms > GAP_MAX_MS)
         gap_ms = GAP_MAX_MS;
-    t->gap_ms = t->done_ms ? (3 * t->gap_ms + gap_ms) / 4 : ROOM_AGAIN_MS;
+    t->gap_ms = t->done_ms ? (3 * t->gap_ms + gap_ms) / 4 : 0;
     t->done_ms = now_ms;
 }
 
