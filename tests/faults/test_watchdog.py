@@ -52,6 +52,8 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
     tarry.start()
     begun = time.monotonic()
     publish(tarry)
+    redis = bench.kept[1].client()
+    wait_for("the claim", lambda: redis.zcard("tarry:{r/0}:unack") == 1)
     scenario.fault("daemon: the reply of its first claim is lost")
     # The job that was claimed comes back when its lease has ended; others need not wait for that.
     publish(tarry)
