@@ -48,7 +48,7 @@ enum {
     CHUNK_MAX = 500000, /* jobs whose commands are in memory at once */
     DEPTH_MAX = 1024,
     ID_TEXT_MAX = 80,
-    MOVE_ENTRIES = 250,      /* as bridge/store/store_far.c */
+    MOVE_ENTRIES = 70,       /* as bridge/store/store_far.c */
     FAR_MS = 30 * 60 * 1000, /* due times of --far */
     FAR_SPREAD_MS = 60 * 1000
 };
