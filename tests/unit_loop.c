@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -406,6 +407,22 @@ static void a_signal_reaches_its_callback(void **state)
     assert_int_equal(last_signal, SIGHUP);
 }
 
+static void a_signal_after_the_end_of_the_loop_does_not_end_the_process(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        loop_on_signal(SIGTERM, on_signal, NULL);
+        loop_fini();
+        raise(SIGTERM);
+        _exit(7);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+}
+
 static int exit_status;
 
 static void on_exit_status(void *arg, int status)
@@ -554,6 +571,7 @@ int main(void)
         CASE(a_watch_deleted_by_another_is_not_called),
         CASE(a_refused_connection_is_told_as_an_error_or_writable),
         CASE(a_signal_reaches_its_callback),
+        CASE(a_signal_after_the_end_of_the_loop_does_not_end_the_process),
         CASE(a_childs_exit_code_or_signal_is_told),
         CASE(a_child_has_the_passed_descriptor_and_no_other),
         CASE(a_program_that_is_not_there_is_an_error_at_once),

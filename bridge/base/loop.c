@@ -196,10 +196,28 @@ static void on_closed(uv_handle_t *handle)
         free(handle);
 }
 
+/* Its last handle gone, a signal would end the process: the second SIGTERM of somebody in
+ * a hurry must not change how a daemon ends that has stopped in order. */
+static void ignore_from_now(uv_handle_t *handle)
+{
+    int signo = ((uv_signal_t *)handle)->signum;
+    sigset_t one, before;
+    sigemptyset(&one);
+    sigaddset(&one, signo);
+    pthread_sigmask(SIG_BLOCK, &one, &before);
+    uv_close(handle, on_closed);
+    signal(signo, SIG_IGN);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 static void close_one(uv_handle_t *handle, void *arg)
 {
     (void)arg;
-    if (!uv_is_closing(handle))
+    if (uv_is_closing(handle))
+        return;
+    if (handle->type == UV_SIGNAL)
+        ignore_from_now(handle);
+    else
         uv_close(handle, on_closed);
 }
 

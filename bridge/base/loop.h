@@ -78,6 +78,7 @@ void timer_del(struct timer *t); /* NULL is fine */
 
 /* --- signals --- */
 /* Calls back for each arrival; kept until loop_fini(). */
+/* After loop_fini() these signals are ignored. */
 typedef void signal_cb(void *arg, int signo);
 void loop_on_signal(int signo, signal_cb *cb, void *arg);
 
