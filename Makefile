@@ -130,7 +130,7 @@ install: $(B)/tarry
 	install -D -m 755 $(B)/tarry $(DESTDIR)$(PREFIX)/bin/tarry
 	for h in $$(tests/exports.sh headers); do \
 	  install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/tarry/$$h || exit 1; done
-	install -D -m 644 -t $(doc) README.md CHANGELOG.md etc/openapi.yaml
+	install -D -m 644 -t $(doc) LICENSE README.md CHANGELOG.md etc/openapi.yaml
 	install -D -m 644 -t $(doc)/bridge bridge/README.md
 	install -D -m 644 -t $(doc)/examples $(filter-out %/quickstart.conf,$(wildcard etc/*.conf))
 	install -D -m 644 -t $(doc)/examples/grafana etc/grafana/*.json

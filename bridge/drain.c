@@ -23,6 +23,15 @@ static void end_taps(struct bridge *bridge)
         tap_free(bridge->routes[i]->tap);
 }
 
+/* Nobody can ask again for a route that leaves: there only the last answer counts. */
+static void end_all_taps(struct bridge *bridge)
+{
+    struct route *route;
+    end_taps(bridge);
+    TAILQ_FOREACH (route, &bridge->old_routes, leaves)
+        tap_free(route->tap);
+}
+
 static void take_no_more(struct bridge *bridge)
 {
     bridge->draining = true; /* /readyz fails first */
@@ -51,7 +60,7 @@ static const struct step {
 } steps[] = {
     {"sources held, HTTP answers 503, no more claims; deliveries in flight", take_no_more,
      inst_sinks_quiet},
-    {"sources: what they brought is stored", end_taps, inst_sources_may_stop},
+    {"sources: what they brought is stored", end_all_taps, inst_sources_may_stop},
     {"sources: last commits", inst_stop_sources, inst_sources_stopped},
     {"replies of Redis", NULL, store_quiet}, /* consumers could ask until now */
     {"sinks: last flush", inst_stop_sinks, inst_sinks_stopped},

@@ -63,6 +63,12 @@ struct source_ops {
      * and blocks for some PROBE_WAIT_MS at most. Appends what it said; or -1, and err
      * says what failed and what to do. NULL: there is nothing to reach. */
     int (*probe)(const void *self, struct buf *said, struct err *err);
+    /* What is allowed in its options and unwise: appends "OPTION: what, and what to do",
+     * a line each. After check, and like it. NULL: nothing. */
+    void (*unwise)(const void *self, struct buf *lines);
+    /* For `tarry explain`: takes out of job->topic what the source takes out of the topic
+     * of a message, and writes it into the job. NULL: nothing. */
+    void (*read_topic)(struct job *job);
 };
 enum { PROBE_WAIT_MS = 5000 };
 

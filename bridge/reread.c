@@ -28,9 +28,8 @@ void reread_all(struct bridge *bridge)
     bridge->reread_at = made;
     if (is_first)
         return;
-    store_give_back(bridge->store);
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        store_give_back(bridge->pools[i].store);
+    /* Before anything is given back: with that a source may be through with a partition,
+     * and must not note then that all of it is stored. */
     for (size_t i = 0; i < bridge->source_count; i++) {
         struct source *src = bridge->sources[i];
         if (!src->started || src->stopped || src->ops->reread == NULL)
@@ -38,6 +37,9 @@ void reread_all(struct bridge *bridge)
         name_forget(src, NULL);
         src->ops->reread(src, src->self);
     }
+    store_give_back(bridge->store);
+    for (size_t i = 0; i < bridge->pool_count; i++)
+        store_give_back(bridge->pools[i].store);
 }
 
 void source_rewound(struct source *src)

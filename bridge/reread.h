@@ -8,8 +8,8 @@
 struct bridge;
 
 /* Whenever a store is up, from within: before anything that was queued is sent. The first
- * time, and where no new connection was made, nothing is to be done. Else gives queued
- * changes of sources that can read again back to them, and then tells these sources. */
+ * time, and where no new connection was made, nothing is to be done. Else tells the
+ * sources that can read again, and then gives their queued changes back to them. */
 void reread_all(struct bridge *bridge);
 
 #endif

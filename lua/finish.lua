@@ -3,13 +3,15 @@
 --
 --   KEYS, ARGV[1..7]  lib/queue.lua
 --   then four per job: id, lease (the token of the delivery; '' whoever has it), reason
---   ('acked', 'deleted'), '' or 'a' only if it has not ended yet or 'f' forget it at once
+--   ('acked', 'deleted'), '' or 'a' only if it has not ended yet or 'f' forget it at once; N, A, F: the
+--   same, sent before, and its answer was lost
 --
 -- With a lease a delivered job may also be ended after it came back: that lease is then noted
 -- (lib/lease.lua). Any other is one of an earlier job of that id (see ack.lua).
 -- Returns one letter per job, where it stood:   w waiting or ready   f in flight   d dead
 --   e ended before   E ended before and left so   x not this lease's   n not there
--- A second run answers e or n. Cost: O(k log n) for k jobs. Called by store_finish() in
+-- A second run answers e or n. Sent again it is told m, M, N for n, e, E where it was not this very word
+-- that ended the job (lib/told.lua). Cost: O(k log n) for k jobs. Called by store_finish() in
 -- bridge/store/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
@@ -18,8 +20,27 @@
 local of_route = ARGV[2] == ''
 local codes = {}
 
-local function take(id, lease, how)
-  if lease ~= '' and tonumber(redis.call('ZSCORE', unack, id) or nil) ~= tonumber(lease) and
+local told
+local function words() -- made when they are needed, which is rarely
+  if not told then
+--#include lib/told.lua
+    told = { add = told_add, find = told_find, lease = told_lease, note = told_note }
+  end
+  return told
+end
+
+-- Nobody else's word about this job counts any more: of those who had it before, or have it now.
+local function outdate(id, mine, ended, held)
+  for lease in string.gmatch((ended or '') .. ' ' .. (held or ''), '%d+') do
+    if lease ~= mine then
+      words().add(words().lease(id, lease), 'x', now)
+    end
+  end
+end
+
+-- held: the lease of who has it now, or false.
+local function take(id, lease, how, held)
+  if lease ~= '' and tonumber(held or nil) ~= tonumber(lease) and
     not lease_has_ended(keys, id, lease) and not redis.call('ZSCORE', done, id) then
     return (redis.call('HEXISTS', pool, id) == 1 or is_far(id)) and 'x' or 'n'
   end
@@ -63,20 +84,33 @@ local function end_held()
     if #mine > 0 then
       redis.call('ZREM', unack, unpack(mine))
       redis.call('ZREM', ttl, unpack(mine))
+      if redis.call('EXISTS', keys .. ':ended') == 1 then
+        for i, ended in ipairs(redis.call('HMGET', keys .. ':ended', unpack(mine))) do
+          outdate(mine[i], '', ended)
+        end
+      end
       sums_add(SUM.acked, forget(unpack(mine)))
     end
   end
   return held
 end
 
+local AGAIN = { n = 'm', e = 'M', E = 'N' }
+
 local function end_one(id, lease, reason, how)
   local attempts, since = tried(id)
-  local flies = of_route and redis.call('ZSCORE', unack, id) or nil -- the daemon has it
-  local code = take(id, lease, how)
+  local held = redis.call('ZSCORE', unack, id)
+  local ended = since and redis.call('HGET', keys .. ':ended', id)
+  local again = string.find(how, '%u')
+  how = how == 'N' and '' or string.lower(how)
+  local code = take(id, lease, how, held)
+  if (code == 'w' or code == 'f' or code == 'd') and (lease ~= '' or reason ~= 'acked') then
+    outdate(id, lease, ended, held) -- else leases are not what acks here go by
+  end
   if code == 'w' or code == 'f' or code == 'd' or code == 'e' then
     redis.call('ZREM', ttl, id)
     if of_route then
-      sums_add(SUM[reason], select(2, order_gone(id, flies)))
+      sums_add(SUM[reason], select(2, order_gone(id, of_route and held or nil)))
     elseif code == 'e' and (how == 'f' or keep_ms == 0) then
       forget(id) -- it was counted when it ended
     elseif how == 'f' then
@@ -86,11 +120,17 @@ local function end_one(id, lease, reason, how)
       finish(id, attempts + (code == 'f' and 1 or 0), since, reason)
     end
   end
+  if again and AGAIN[code] and lease ~= '' and words().find(keys, words().lease(id, lease), 'x') then
+    return AGAIN[code]
+  end
   return code
 end
 
 local held = end_held()
 for at = 8, #ARGV, 4 do
   codes[#codes + 1] = held[at] and 'f' or end_one(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+end
+if told then
+  told.note(keys)
 end
 return { head(), table.concat(codes), expired, timed_out, exhausted, slot }

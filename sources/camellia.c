@@ -180,6 +180,13 @@ static int check(const void *self, struct err *err)
     return httpd_check_opts(&c->listen, err);
 }
 
+static void unwise(const void *self, struct buf *lines)
+{
+    static const struct httpd_secrets none = {false, NULL, NULL};
+    const struct camellia *c = self;
+    httpd_warn_of_strangers(&c->listen, "", &none, lines);
+}
+
 const struct source_ops source_camellia = {
     .name = "camellia",
     .help = "Serves the HTTP API of camellia-delay-queue-server.",
@@ -188,6 +195,7 @@ const struct source_ops source_camellia = {
     .answers = true,
     .awaits = true,
     .check = check,
+    .unwise = unwise,
     .start = start,
     .pause = pause_source,
     .stop = stop,

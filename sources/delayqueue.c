@@ -257,6 +257,13 @@ static int check(const void *self, struct err *err)
     return httpd_check_opts(&dq->http, err);
 }
 
+static void unwise(const void *self, struct buf *lines)
+{
+    static const struct httpd_secrets none = {false, NULL, NULL};
+    const struct delayqueue *dq = self;
+    httpd_warn_of_strangers(&dq->http, "", &none, lines);
+}
+
 const struct source_ops source_delayqueue = {
     .name = "delayqueue",
     .help = "Serves the HTTP API of delay-queue: push, pop, finish, delete, get.",
@@ -265,6 +272,7 @@ const struct source_ops source_delayqueue = {
     .answers = true,
     .awaits = true,
     .check = check,
+    .unwise = unwise,
     .start = start,
     .pause = pause_source,
     .stop = stop,

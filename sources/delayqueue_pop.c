@@ -4,11 +4,14 @@
  *
  * Clients ask again at once when there was none. So nothing but a job is answered before
  * the time is over, whatever is amiss: else they would ask thousands of times a second.
+ * Only who must ask anew after a reload is told so sooner.
  */
 #include "bridge/base/json.h"
 #include "sources/delayqueue_server.h"
 
 #include <stdlib.h>
+
+enum { REST_MS = 1000 }; /* before that */
 
 struct delayqueue_pop {
     LIST_ENTRY(delayqueue_pop) link;
@@ -84,10 +87,15 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
     struct delayqueue_pop *pop = arg;
     (void)topic;
     pop->pull = NULL;
-    if (code == QUEUE_OK && n > 0)
+    if (code == QUEUE_OK && n > 0) {
         answer_job(pop_free(pop), &jobs[0]);
-    else
-        none_in_time(pop, code == QUEUE_OK ? QUEUE_NONE : code);
+        return;
+    }
+    /* None before its time: a reload has changed the way to the queue. */
+    int64_t rested_ms = loop_mono_ms() + REST_MS;
+    if (code == QUEUE_NONE && pop->end_ms > rested_ms)
+        pop->end_ms = rested_ms;
+    none_in_time(pop, code == QUEUE_OK ? QUEUE_NONE : code);
 }
 
 /* The client has left: what it would get is the next one's. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/http_job.h"
 #include "bridge/base/text.h"
-#include "bridge/base/when.h"
 #include "bridge/httpd/http_params.h"
 #include "bridge/job/cloudevent.h"
 #include "sources/http_queue.h"
@@ -201,19 +200,33 @@ static int set_control(struct job *job, const char *name, struct slice value,
     return job_header(job, name) ? 0 : add_header(job, slice_of(name), value, err);
 }
 
+/* The i-th of both tables, one behind the other: as a parameter, as a header. */
+enum { ALL_CONTROLS = CONTROLS + QUEUE_CONTROLS };
+static const char *param_of(int i)
+{
+    return i < CONTROLS ? controls[i] : queue_controls[i - CONTROLS].param.name;
+}
+
+static const char *header_of(int i)
+{
+    return i < CONTROLS ? controls[i] : queue_controls[i - CONTROLS].header;
+}
+
+static int take_control(struct job *job, int i, struct slice value, struct err *err)
+{
+    if (i < CONTROLS)
+        return set_control(job, controls[i], value, err);
+    return job->to_queue ? set_queue_control(job, i - CONTROLS, value, err) : 0;
+}
+
 static int take_controls(const struct httpd_req *req, struct job *job, struct err *err)
 {
     struct slice key = httpd_header(req, "delay-key");
     struct slice idempotency = httpd_header(req, "idempotency-key");
     bool asks = httpd_query_text(req).n > 0;
-    for (size_t i = 0; asks && i < CONTROLS; i++) {
-        struct slice value = httpd_query(req, controls[i]);
-        if (value.p && set_control(job, controls[i], value, err) < 0)
-            return -1;
-    }
-    for (int i = 0; asks && job->to_queue && i < QUEUE_CONTROLS; i++) {
-        struct slice value = httpd_query(req, queue_controls[i].param.name);
-        if (value.p && set_queue_control(job, i, value, err) < 0)
+    for (int i = 0; asks && i < ALL_CONTROLS; i++) {
+        struct slice value = httpd_query(req, param_of(i));
+        if (value.p && take_control(job, i, value, err) < 0)
             return -1;
     }
     if (key.p)
@@ -224,15 +237,9 @@ static int take_controls(const struct httpd_req *req, struct job *job, struct er
 const char *http_job_control(const struct httpd_req *req)
 {
     static const char idempotency[] = "idempotency-key";
-    for (size_t i = 0; i < CONTROLS; i++) {
-        if (httpd_header(req, controls[i]).p || httpd_query(req, controls[i]).p)
-            return controls[i];
-    }
-    for (int i = 0; i < QUEUE_CONTROLS; i++) {
-        if (httpd_query(req, queue_controls[i].param.name).p ||
-            httpd_header(req, queue_controls[i].header).p)
-            return queue_controls[i].param.name;
-    }
+    for (int i = 0; i < ALL_CONTROLS; i++)
+        if (httpd_header(req, header_of(i)).p || httpd_query(req, param_of(i)).p)
+            return param_of(i);
     return httpd_header(req, idempotency).p ? idempotency : NULL;
 }
 
@@ -433,60 +440,4 @@ struct job *http_job_from_line(struct slice line, struct http_place place,
         return job;
     job_free(job);
     return NULL;
-}
-
-/* --------------------------------------------------------------------- showing */
-
-/* {"name":"value","again":["a","b"]} */
-static void show_headers(struct buf *out, const struct job *job)
-{
-    buf_add_str(out, ",\"headers\":{");
-    const char *comma = "";
-    for (unsigned i = 0; i < job->header_count; i++) {
-        struct slice name = job->headers[i].name;
-        unsigned first = 0, more = 0;
-        while (!slice_eq(job->headers[first].name, name))
-            first++;
-        if (first < i)
-            continue; /* shown with the first of its name */
-        for (unsigned j = i + 1; j < job->header_count; j++)
-            more += slice_eq(job->headers[j].name, name);
-        buf_add_str(out, comma);
-        text_add_json(out, name);
-        buf_add_str(out, more ? ":[" : ":");
-        text_add_json(out, job->headers[i].value);
-        for (unsigned j = i + 1; more && j < job->header_count; j++) {
-            if (!slice_eq(job->headers[j].name, name))
-                continue;
-            buf_add_str(out, ",");
-            text_add_json(out, job->headers[j].value);
-        }
-        buf_add_str(out, more ? "]" : "");
-        comma = ",";
-    }
-    buf_add_str(out, "}");
-}
-
-void http_job_members(struct buf *out, const struct job *job)
-{
-    text_add_json_bytes(out, "key", job->key);
-    show_headers(out, job);
-    text_add_json_bytes(out, "payload", job->payload);
-}
-
-void http_job_show(struct buf *out, struct slice id, const struct found_reply *found)
-{
-    static const char *const states[] = {[FOUND_WAITING] = "waiting",
-                                         [FOUND_IN_FLIGHT] = "in-flight",
-                                         [FOUND_DEAD] = "dead"};
-    char due[WHEN_TEXT_BYTES];
-    when_format_rfc3339(found->due_ms, due);
-    buf_add_str(out, "{\"id\":");
-    text_add_json(out, id);
-    buf_addf(out, ",\"state\":\"%s\",\"due\":\"%s\",\"attempts\":%u,\"last_error\":",
-             states[found->state], due, found->attempts);
-    text_add_json(out, slice_of(found->last_error));
-    if (found->job)
-        http_job_members(out, found->job);
-    buf_add_str(out, "}\n");
 }

@@ -90,8 +90,11 @@ void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
         s->list->elems[i].offset = RD_KAFKA_OFFSET_INVALID;
         s->marks[i] = -1;
     }
-    s->has_committed = s->has_marks = false;
-    ask_committed(s);
+    s->has_committed = s->has_marks = list->cnt == 0;
+    if (list->cnt == 0) /* a member beyond the partitions; librdkafka refuses to ask */
+        kafka_start_hurry(s);
+    else
+        ask_committed(s);
 }
 
 /* Redis lost its tail while nobody was here to see it. */

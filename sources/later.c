@@ -213,6 +213,13 @@ static int check(const void *self, struct err *err)
     return httpd_check_opts(&l->http, err);
 }
 
+static void unwise(const void *self, struct buf *lines)
+{
+    static const struct httpd_secrets none = {false, NULL, NULL};
+    const struct later_source *l = self;
+    httpd_warn_of_strangers(&l->http, "", &none, lines);
+}
+
 const struct source_ops source_later = {
     .name = "later",
     .help = "Serves the HTTP API of Later: tasks that call back when they are due.",
@@ -222,6 +229,7 @@ const struct source_ops source_later = {
     .awaits = true,
     .one_route = true,
     .check = check,
+    .unwise = unwise,
     .start = start,
     .pause = pause_source,
     .stop = stop,

@@ -29,6 +29,16 @@ static int check(const void *self, struct err *err)
     return httpd_check_opts(&l->admin_http, err) < 0 ? err_in(err, "admin_listen") : 0;
 }
 
+static void unwise(const void *self, struct buf *lines)
+{
+    const struct lmstfy *l = self;
+    const struct httpd_secrets tokens = {!l->skip_token_check, "tokens",
+                                         "skip_token_check = false"};
+    const struct httpd_secrets passwords = {l->accounts.n > 0, "passwords", "accounts"};
+    httpd_warn_of_strangers(&l->http, "", &tokens, lines);
+    httpd_warn_of_strangers(&l->admin_http, "admin_", &passwords, lines);
+}
+
 static void release(struct lmstfy *l)
 {
     httpd_stop(l->httpd);
@@ -153,6 +163,7 @@ const struct source_ops source_lmstfy = {
     .answers = true,
     .awaits = true,
     .check = check,
+    .unwise = unwise,
     .start = start,
     .pause = pause_source,
     .stop = stop,

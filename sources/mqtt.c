@@ -6,6 +6,7 @@
  * With several workers the topics become shared subscriptions, and order is lost.
  */
 #include "bridge/plugin.h"
+#include "sources/mqtt_job.h"
 #include "sources/mqtt_link.h"
 #include "sources/mqtt_probe.h"
 #include "sources/mqtt_slot.h"
@@ -263,4 +264,5 @@ const struct source_ops source_mqtt = {
     .start = start,
     .pause = pause_source,
     .stop = stop,
-    .probe = probe};
+    .probe = probe,
+    .read_topic = mqtt_job_topic};

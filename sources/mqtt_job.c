@@ -17,11 +17,11 @@ static struct slice none(void)
 }
 
 /* What the topic says of the delay beats any user property. */
-static void set_delay(struct job *job, struct slice topic)
+void mqtt_job_topic(struct job *job)
 {
-    const struct mqtt_delayed d = mqtt_delayed_split(topic);
+    const struct mqtt_delayed d = mqtt_delayed_split(job->topic);
 
-    job->topic = job_keep(job, d.rest);
+    job->topic = d.rest;
     switch (d.form) {
     case MQTT_NOT_DELAYED:
         break;
@@ -85,7 +85,8 @@ struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,
     job->key = none();
     job->offset = job->partition = -1;
     job->payload = job_keep(job, m->payload);
-    set_delay(job, m->topic);
+    job->topic = job_keep(job, m->topic);
+    mqtt_job_topic(job);
     if (add_props(job, m->props, err) != 0) {
         job_free(job);
         return raw_job(m);

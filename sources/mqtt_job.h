@@ -18,6 +18,9 @@
 #define MQTT_RESPONSE_TOPIC_HEADER "mqtt-response-topic"
 #define MQTT_CORRELATION_HEADER "mqtt-correlation-data"
 
+/* Takes the prefix $delayed/N/ off job->topic, and notes its delay. */
+void mqtt_job_topic(struct job *job);
+
 /* Gives the job. *reason: NULL, or the word by which it must be quarantined, err saying
  * why; it then has the raw payload and no headers. */
 struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { DESCRIPTORS_MAX = 1024 };
@@ -133,7 +134,7 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
 /* paho keeps it to itself; of this process it is the only one to another host. */
 static int broker_socket(void)
 {
-    struct sockaddr_storage peer;
+    struct sockaddr_storage peer = {0};
     for (int fd = 0; fd < DESCRIPTORS_MAX; fd++) {
         socklen_t n = sizeof(peer);
         if (getpeername(fd, (struct sockaddr *)&peer, &n) == 0 &&
@@ -143,14 +144,24 @@ static int broker_socket(void)
     return -1;
 }
 
-_Noreturn void paho_leave(int wait_ms)
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+_Noreturn void paho_leave(int limit_ms)
 {
     char unread[4096];
+    const int64_t until_ms = now_ms() + limit_ms;
+    int64_t left_ms = limit_ms;
     struct pollfd broker = {.fd = broker_socket(), .events = POLLIN};
 
     shutdown(broker.fd, SHUT_WR);
-    while (broker.fd >= 0 && poll(&broker, 1, wait_ms) == 1 &&
+    while (broker.fd >= 0 && left_ms > 0 && poll(&broker, 1, (int)left_ms) == 1 &&
            recv(broker.fd, unread, sizeof(unread), MSG_DONTWAIT) > 0)
-        ;
+        left_ms = until_ms - now_ms();
     _exit(0);
 }

@@ -37,8 +37,8 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
 
 /* Ends a process of one client amid messages. A socket that closes with some of them
  * unread resets the connection, and the PUBACKs that the broker had not read by then are
- * lost to it: so this only stops sending, and reads on until the broker has hung up, or
- * was silent for wait_ms. From a callback alone: paho must not read meanwhile. */
-_Noreturn void paho_leave(int wait_ms);
+ * lost to it: so this only stops sending, and reads on until the broker has hung up, for
+ * limit_ms at most. From a callback alone: paho must not read meanwhile. */
+_Noreturn void paho_leave(int limit_ms);
 
 #endif

@@ -9,6 +9,8 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -351,6 +353,44 @@ static void a_job_is_shown_whole(void **state)
     job_free(job);
 }
 
+/* CPU time in ns for each header of a job with so many: the least of some rounds. */
+static int64_t shown_ns(unsigned count, unsigned names)
+{
+    int64_t least_ns = INT64_MAX;
+    struct job *job = job_new(0);
+    for (unsigned i = 0; i < count; i++) {
+        char name[32];
+        int n = snprintf(name, sizeof(name), "a-header-%08u", i % names);
+        job_add_header(job, (struct slice){name, (size_t)n}, SLICE_LIT("v"), NULL);
+    }
+    for (unsigned round = 0; round < 9; round++) {
+        struct timespec from, to;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+        for (unsigned i = 0; i < 8192 / count; i++) {
+            struct buf out = {0};
+            http_job_members(&out, job);
+            buf_free(&out);
+        }
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+        int64_t ns =
+            (to.tv_sec - from.tv_sec) * INT64_C(1000000000) + to.tv_nsec - from.tv_nsec;
+        least_ns = ns < least_ns ? ns : least_ns;
+    }
+    job_free(job);
+    return least_ns / (8192 / count * count);
+}
+
+static void a_header_takes_no_longer_to_show_where_there_are_many(void **state)
+{
+    (void)state;
+    for (unsigned names = 1; names <= 256; names *= 16) {
+        int64_t few_ns = shown_ns(16, names), many_ns = shown_ns(JOB_HEADERS_MAX, names);
+        print_message("%u names: %lld ns each of 16 headers, %lld of 256\n", names,
+                      (long long)few_ns, (long long)many_ns);
+        assert_true(many_ns < 3 * few_ns);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_queues_job_is_shown_in_each_state),
         cmocka_unit_test(headers_of_the_connection_stay_behind),
         cmocka_unit_test(a_job_is_shown_whole),
+        cmocka_unit_test(a_header_takes_no_longer_to_show_where_there_are_many),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

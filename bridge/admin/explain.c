@@ -91,6 +91,8 @@ int source_explain(struct source *asks, struct slice route, struct slice source,
 {
     const struct route *meant = route_of_name(asks->bridge, route);
     struct source *src = meant ? find_source(meant, source) : NULL;
+    if (src && src->ops->read_topic && job->topic.p)
+        src->ops->read_topic(job);
     if (src)
         explain(src, job, cb, arg);
     else if (meant)

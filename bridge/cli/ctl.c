@@ -181,6 +181,23 @@ static void look_at_state(struct wait *w, unsigned i, const char *state)
     w->drains[i] |= drains;
 }
 
+/* An older daemon would never tell. */
+static void look_at_drained(struct wait *w, unsigned i, const json_t *route,
+                            bool *drained)
+{
+    const json_t *told = json_object_get(route, "drained");
+    *drained = json_is_true(told);
+    if (w->code != EX_OK || json_is_boolean(told))
+        return;
+    ctl_progress(NULL);
+    fprintf(stderr,
+            "tarry: %s drains, but the daemon does not tell when it is done (no "
+            "\"drained\" in its answer): it is an older tarry; upgrade it, or look at "
+            "PENDING and IN FLIGHT of `tarry routes`\n",
+            w->o->place[i]);
+    w->code = EX_UNAVAILABLE;
+}
+
 /* How many jobs of the route at that place wait or are on their way, or -1: Redis does
  * not tell, or w->code says why. *drained: none, as the daemon judges for all instances.
  */
@@ -196,7 +213,7 @@ static int64_t jobs_left(struct wait *w, unsigned i, bool *drained)
     int64_t n = json_is_integer(pending) && json_is_integer(in_flight)
                     ? json_integer_value(pending) + json_integer_value(in_flight)
                     : -1;
-    *drained = json_is_true(json_object_get(found, "drained"));
+    look_at_drained(w, i, found, drained);
     look_at_state(w, i, json_string_value(json_object_get(found, "state")));
     buf_free(&path);
     json_decref(answer);

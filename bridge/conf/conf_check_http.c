@@ -4,9 +4,10 @@
  * and whether strangers might.
  */
 #include "bridge/conf/conf_check_parts.h"
-#include "bridge/httpd/httpd_listen.h"
+#include "bridge/httpd/httpd.h"
 #include "bridge/httpd/tokens.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct listener {
@@ -32,19 +33,16 @@ static void check_hosts(const struct check *c, const struct listener *l)
 
 static void warn_of_strangers(const struct check *c, const struct listener *l)
 {
-    const struct opt_value *at = conf_check_place(c, l->section, "listen", NULL);
-    if (httpd_listen_is_local(l->opts->listen) || l->opts->tls_client_ca)
-        return;
-    if (c->conf->token_count == 0)
-        conf_warn_at(c->errors, at,
-                     "%s.listen: whoever reaches %s may use it; write tokens: { }, or "
-                     "%s.tls_client_ca",
-                     l->section, l->opts->listen, l->section);
-    else if (l->opts->tls_cert == NULL)
-        conf_warn_at(c->errors, at,
-                     "%s.listen: tokens can be read on their way to %s, as there is no "
-                     "TLS; write %s.tls_cert, unless a proxy has it",
-                     l->section, l->opts->listen, l->section);
+    const struct httpd_secrets tokens = {c->conf->token_count > 0, "tokens",
+                                         "tokens: { }"};
+    struct buf line = {0};
+    char prefix[16];
+    snprintf(prefix, sizeof(prefix), "%s.", l->section);
+    httpd_warn_of_strangers(l->opts, prefix, &tokens, &line);
+    if (line.n > 0)
+        conf_warn_at(c->errors, conf_check_place(c, l->section, "listen", NULL), "%.*s",
+                     (int)line.n - 1, line.p);
+    buf_free(&line);
 }
 
 static void check_twins(const struct check *c, const struct conf_token *token)

@@ -13,6 +13,7 @@
 #include "bridge/plugin.h"
 #include "bridge/plugin_load.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void load_plugin(const struct opt_value *v, struct conf_errors *errors)
@@ -83,6 +84,21 @@ static long find_plugin(const char *where, nth_plugin *nth, const struct opt_val
     return -1;
 }
 
+static void warn_of(const char *where, const struct conf_plugin *plugin, const void *self,
+                    const struct opt_value *group, struct conf_errors *errors)
+{
+    struct buf lines = {0};
+    char option[64];
+
+    plugin->unwise(self, &lines);
+    for (const char *p = buf_str(&lines), *end; (end = strchr(p, '\n')); p = end + 1) {
+        snprintf(option, sizeof(option), "%.*s", (int)strcspn(p, ":"), p);
+        const struct opt_value *at = conf_tree_member(group, option);
+        conf_warn_at(errors, at ? at : group, "%s.%.*s", where, (int)(end - p), p);
+    }
+    buf_free(&lines);
+}
+
 /* Reads the options of one source or sink. common: the layer that all of them have.
  * Gives the plugin's struct and its index; NULL: there is no such plugin. */
 static void *read_plugin(const char *where, nth_plugin *nth, struct conf_layer common,
@@ -103,9 +119,11 @@ static void *read_plugin(const char *where, nth_plugin *nth, struct conf_layer c
     s.layers[1] = (struct conf_layer){plugin.opts, self};
     conf_group_read(&s, group, errors);
     /* A check may rely on what the rows promise. */
-    if (errors->n == errors_before && !conf_is_unfilled(group) && plugin.check != NULL &&
-        plugin.check(self, &err) != 0)
+    bool good = errors->n == errors_before && !conf_is_unfilled(group);
+    if (good && plugin.check != NULL && plugin.check(self, &err) != 0)
         conf_error_at(errors, group, "%s: %s", where, err.text);
+    else if (good && plugin.unwise != NULL)
+        warn_of(where, &plugin, self, group, errors);
     return self;
 }
 

@@ -291,8 +291,8 @@ bool conf_source_plugin(size_t i, struct conf_plugin *plugin)
     const struct source_ops *ops = plugin_source(i);
     if (ops == NULL)
         return false;
-    *plugin =
-        (struct conf_plugin){ops->name, ops->help, ops->size, ops->opts, ops->check};
+    *plugin = (struct conf_plugin){ops->name, ops->help,  ops->size,
+                                   ops->opts, ops->check, ops->unwise};
     return true;
 }
 
@@ -301,8 +301,8 @@ bool conf_sink_plugin(size_t i, struct conf_plugin *plugin)
     const struct sink_ops *ops = plugin_sink(i);
     if (ops == NULL)
         return false;
-    *plugin =
-        (struct conf_plugin){ops->name, ops->help, ops->size, ops->opts, ops->check};
+    *plugin = (struct conf_plugin){ops->name, ops->help,  ops->size,
+                                   ops->opts, ops->check, NULL};
     return true;
 }
 

@@ -31,6 +31,7 @@ struct conf_plugin {
     size_t size;
     const struct opt *opts;
     int (*check)(const void *self, struct err *err);
+    void (*unwise)(const void *self, struct buf *lines); /* NULL: nothing */
 };
 /* The i-th plugin of the binary; false: there are no more. */
 bool conf_source_plugin(size_t i, struct conf_plugin *plugin);

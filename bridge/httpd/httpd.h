@@ -180,6 +180,16 @@ int httpd_check(const struct httpd_opts *opts, struct err *err);
 int httpd_check_hosts(const struct httpd_opts *opts, struct err *err);
 /* What shows without a look into the files; for the check of a source that listens. */
 int httpd_check_opts(const struct httpd_opts *opts, struct err *err);
+/* What lets a client in, beside a certificate. */
+struct httpd_secrets {
+    bool asked_for;
+    const char *what;   /* "tokens" */
+    const char *remedy; /* what to write, to have them asked for; NULL: they can't be */
+};
+/* Appends a line if strangers who reach the listener may use it, or read the secrets on
+ * their way: "listen: why; what to write". prefix: of the names of its options. */
+void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
+                             const struct httpd_secrets *secrets, struct buf *lines);
 struct httpd_change {
     struct httpd *h;
     const struct httpd_opts *opts;

@@ -3,6 +3,7 @@
  * httpd_live.c - new options and renewed certificates of listeners that run.
  */
 #include "bridge/conf/opt_same.h"
+#include "bridge/httpd/httpd_listen.h"
 #include "bridge/httpd/httpd_parts.h"
 
 #include <stddef.h>
@@ -61,6 +62,23 @@ int httpd_check(const struct httpd_opts *opts, struct err *err)
     struct httpd_tls *tls = httpd_tls_load(opts, err);
     httpd_tls_drop(tls);
     return tls ? 0 : -1;
+}
+
+void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
+                             const struct httpd_secrets *secrets, struct buf *lines)
+{
+    if (httpd_listen_is_local(opts->listen) || opts->tls_client_ca)
+        return;
+    if (!secrets->asked_for)
+        buf_addf(lines,
+                 "%slisten: whoever reaches %s may use it; write %s%s%stls_client_ca\n",
+                 prefix, opts->listen, secrets->remedy ? secrets->remedy : "",
+                 secrets->remedy ? ", or " : "", prefix);
+    else if (opts->tls_cert == NULL)
+        buf_addf(lines,
+                 "%slisten: %s can be read on their way to %s, as there is no TLS; write "
+                 "%stls_cert, unless a proxy has it\n",
+                 prefix, secrets->what, opts->listen, prefix);
 }
 
 void httpd_set(struct httpd *h, const struct httpd_opts *opts)

@@ -96,7 +96,8 @@ struct queue_ask {
 };
 /* QUEUE_OK with n jobs, QUEUE_NONE, QUEUE_AWAY (after wait_ms, too), QUEUE_NO_ROUTE (none
  * of the topics). topic: index in the ask of the queue they came from. When the daemon
- * stops, everyone who waits is answered QUEUE_NONE at once. */
+ * stops, or a reload takes out or changes the route of a topic, whoever waits there is
+ * answered QUEUE_NONE at once. */
 typedef void queue_pull_cb(void *arg, enum queue_code code, const struct queue_job *jobs,
                            unsigned n, unsigned topic);
 struct pull;

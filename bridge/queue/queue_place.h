@@ -104,6 +104,9 @@ void queue_look_all(struct bridge *bridge);
 /* Everyone who waits is answered: the daemon stops, or (src not NULL) that source does.
  */
 void queue_end_waits(struct bridge *bridge, const struct source *src);
+/* So is everyone who waits at a queue of that route: its topics may lead elsewhere now.
+ */
+void queue_end_waits_at(struct route *route);
 /* Nothing of the queues of this sink is under way, or could be (a reload takes it out).
  */
 bool queue_sink_is_idle(const struct sink *sink);

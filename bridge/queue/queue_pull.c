@@ -202,15 +202,33 @@ void queue_pull_end(struct pull *p)
         pull_free(p);
 }
 
+static void end_wait(struct pull *p)
+{
+    p->answered = true;
+    if (p->timer && !p->gone)
+        timer_set(p->timer, 0);
+}
+
 void queue_end_waits(struct bridge *bridge, const struct source *src)
 {
-    struct pull *p, *next;
-    for (p = TAILQ_FIRST(&bridge->pulls); p; p = next) {
-        next = TAILQ_NEXT(p, link);
-        if (src && p->src != src)
-            continue;
-        p->answered = true;
-        if (p->timer && !p->gone)
-            timer_set(p->timer, 0);
-    }
+    struct pull *p;
+    TAILQ_FOREACH (p, &bridge->pulls, link)
+        if (src == NULL || p->src == src)
+            end_wait(p);
+}
+
+static bool waits_at(const struct pull *p, const struct route *route)
+{
+    for (unsigned i = 0; i < p->seat_count; i++)
+        if (p->seats[i].queue && p->seats[i].route == route)
+            return true;
+    return false;
+}
+
+void queue_end_waits_at(struct route *route)
+{
+    struct pull *p;
+    TAILQ_FOREACH (p, &route->bridge->pulls, link)
+        if (waits_at(p, route))
+            end_wait(p);
 }

@@ -32,6 +32,7 @@ void leave_route(struct route *route, struct conf_route *conf)
     route->closed = true;
     route->owned = conf;
     TAILQ_INSERT_TAIL(&route->bridge->old_routes, route, leaves);
+    queue_end_waits_at(route);
     for (int64_t i = 0; i < route->bucket_count; i++)
         sched_let_go(route->scheds[i]);
     for (struct generation *g = route->oldest; g && g->next; g = g->next)

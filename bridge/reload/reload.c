@@ -291,6 +291,7 @@ void reload_end(struct bridge *bridge)
     r->asking = r->waiting;
     r->waiting = NULL;
     answer_all(r, false);
+    buf_clear(&r->errors); /* whoever asks later is told by turn_away() */
 }
 
 struct reload_told reload_told(const struct bridge *bridge)

@@ -219,17 +219,21 @@ static bool sources_wait(const struct reload *r)
     return false;
 }
 
-/* It is held until the routes are there that take what it brings. */
+/* It is held until the routes are there that take what it brings. One that does not
+ * answer is made before Redis is first there, and started when it is. */
 static int begin_source(struct reload *r, size_t i, struct err *err)
 {
-    struct source *src = inst_new_source(r->bridge, r->next->sources[i]);
-    src->aside = true;
-    if ((r->bridge->started || src->ops->answers) && inst_source_start(src, err) < 0) {
-        inst_source_free(src);
-        return -1;
+    struct source_plan *plan = &r->sources[i];
+    if (plan->now == NULL) {
+        plan->now = inst_new_source(r->bridge, r->next->sources[i]);
+        plan->now->aside = true;
     }
-    inst_source_rest(src, true);
-    r->sources[i].now = src;
+    bool may = r->bridge->started || plan->now->ops->answers;
+    if (plan->now->started || !may)
+        return 0;
+    if (inst_source_start(plan->now, err) < 0)
+        return -1;
+    inst_source_rest(plan->now, true);
     return 0;
 }
 
@@ -237,14 +241,15 @@ int reload_begin_parts(struct reload *r, bool all, struct err *err)
 {
     for (size_t i = 0; i < r->next->sink_count; i++) {
         struct sink_plan *plan = &r->sinks[i];
-        if (r->bridge->started && reload_made_sink(plan) && !plan->now->started &&
+        if (r->bridge->started && plan->now != plan->old && !plan->now->started &&
             (all || !sink_waits(r, plan->now)) &&
             inst_sink_start(plan->now, plan->timeout_ms, err) < 0)
             return -1;
     }
     bool wait = !all && sources_wait(r);
     for (size_t i = 0; !wait && i < r->next->source_count; i++)
-        if (r->sources[i].now == NULL && begin_source(r, i, err) < 0)
+        if ((r->sources[i].now == NULL || reload_made_source(&r->sources[i])) &&
+            begin_source(r, i, err) < 0)
             return -1;
     return 0;
 }

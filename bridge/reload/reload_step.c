@@ -144,37 +144,34 @@ static const char *is_busy(struct reload *r)
 
 /* --- the old ones end --- */
 
-static int stop_old(struct reload *r, struct err *err)
+static bool source_has_ended(struct source *src)
 {
-    struct bridge *bridge = r->bridge;
-    struct sink *old;
-    (void)err;
-    for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i]->aside)
-            inst_source_stop(bridge->sources[i]);
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->aside)
-            inst_sink_stop(bridge->sinks[i]);
-    TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
-        if (reload_ends_first(r, old))
-            inst_sink_stop(old);
-    return 0;
+    inst_source_stop(src);
+    return inst_source_ended(src);
 }
 
+static bool sink_has_ended(struct sink *sink)
+{
+    inst_sink_stop(sink);
+    return inst_sink_ended(sink);
+}
+
+/* All of them are told each time: one that was not yet started may be, as Redis comes. */
 static const char *still_runs(struct reload *r)
 {
     const struct bridge *bridge = r->bridge;
-    const struct sink *old;
+    const char *who = NULL;
+    struct sink *old;
     for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i]->aside && !inst_source_ended(bridge->sources[i]))
-            return bridge->sources[i]->conf->name;
+        if (bridge->sources[i]->aside && !source_has_ended(bridge->sources[i]))
+            who = bridge->sources[i]->conf->name;
     for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->aside && !inst_sink_ended(bridge->sinks[i]))
-            return bridge->sinks[i]->conf->name;
+        if (bridge->sinks[i]->aside && !sink_has_ended(bridge->sinks[i]))
+            who = bridge->sinks[i]->conf->name;
     TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
-        if (!inst_sink_ended(old) && reload_ends_first(r, old))
-            return old->conf->name;
-    return NULL;
+        if (reload_ends_first(r, old) && !sink_has_ended(old))
+            who = old->conf->name;
+    return who;
 }
 
 /* --- the new ones begin in their place --- */
@@ -190,7 +187,7 @@ const struct reload_step reload_steps[] = {
     {"the buckets of new routes", make_sinks, lacks_buckets, true, false},
     {"new parts to be ready", begin_some, is_not_ready, false, false},
     {"what is on its way through parts that change", hold, is_busy, true, false},
-    {"the end of parts that change or go", stop_old, still_runs, false, false},
+    {"the end of parts that change or go", NULL, still_runs, false, false},
     {"parts that begin anew", begin_rest, NULL, false, false},
     {0},
 };

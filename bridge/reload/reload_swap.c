@@ -13,6 +13,7 @@
 #include "bridge/conf/opt_same.h"
 #include "bridge/inst.h"
 #include "bridge/meta/meta_keep.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
 #include "bridge/route.h"
@@ -159,8 +160,10 @@ static void keep_route(struct route *route, struct conf_route **part,
         EXCHANGE((*part)->name, (*new)->name);
     struct sink *sink = inst_sink_named(bridge, (*new)->to);
     struct sink *dead = inst_sink_named(bridge, (*new)->dead);
-    if (plan->change != CONF_SAME || sink != route->sink || dead != route->dead)
+    if (plan->change != CONF_SAME || sink != route->sink || dead != route->dead) {
+        queue_end_waits_at(route);
         route_change(route, *new, sink, dead, plan->pace_anew);
+    }
 }
 
 static void bring_route_back(struct route *route, bool pace_anew, struct conf_route *new)
@@ -217,18 +220,9 @@ static void swap_sections(struct reload *r)
     log_set_format((enum log_format)now->daemon.log_format);
 }
 
-/* Those that were made before Redis was first there. */
-static void begin_late(struct bridge *bridge)
-{
-    struct err err;
-    if (bridge->started && inst_start(bridge, &err) < 0)
-        log_error("reload", "%s", err.text);
-}
-
 static void go_on(struct bridge *bridge)
 {
     route_states_changed(bridge->states);
-    begin_late(bridge);
     for (size_t i = 0; i < bridge->sink_count; i++)
         bridge->sinks[i]->timeout_ms =
             inst_timeout_ms(bridge->conf, bridge->sinks[i]->conf->name);

@@ -70,15 +70,21 @@ static void stamp(struct args *a, const struct batch *batch, const struct change
         number_or_none(a, c->origin.stamp_ms);
 }
 
-/* The letter, 0 none, as a capital where it was sent before. */
-static void how_again(struct args *a, const struct change *c)
+/* The letter, 0 none, as a capital where it was sent before: one of those, the first for
+ * none. */
+static void how_or_capital(struct args *a, const struct change *c, const char *capitals)
 {
-    static const char capitals[] = "ABDFLSU";
-    const char *p = strchr(capitals + 1, c->how - 'a' + 'A');
+    const char *p = c->how ? strchr(capitals, c->how - 'a' + 'A') : capitals;
+    must(p);
     if (c->again)
-        args_slice(a, (struct slice){p ? p : capitals, 1});
+        args_slice(a, (struct slice){p, 1});
     else
         how(a, c);
+}
+
+static void how_again(struct args *a, const struct change *c)
+{
+    how_or_capital(a, c, "ABDFLSU");
 }
 
 static void enqueue_change(struct args *a, struct batch *batch, const struct change *c)
@@ -110,7 +116,7 @@ static void finish_change(struct args *a, struct batch *batch, const struct chan
     args_slice(a, c->id);
     number_or_none(a, c->lease);
     args_slice(a, c->tries);
-    how(a, c);
+    how_or_capital(a, c, "NAF");
 }
 
 static void release_change(struct args *a, struct batch *batch, const struct change *c)
@@ -187,7 +193,7 @@ const struct lane_row lane_rows[LANES] = {
     [LANE_CANCEL] = {SCRIPT_CANCEL, 8, cancel_keys, false, true, cancel_head,
                      cancel_change, NULL, 30},
     [LANE_FINISH] = {SCRIPT_FINISH, 8, queue_keys, true, false, NULL, finish_change,
-                     "nfefEf", 0},
+                     "nfefEfmnMeNE", 0},
     [LANE_RELEASE] = {SCRIPT_RELEASE, 8, queue_keys, true, false, NULL, release_change,
                       "xrnb", 100},
 };

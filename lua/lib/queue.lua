@@ -50,7 +50,7 @@ end
 
 -- Scores of :delay are us, but ms in the bucket of a route.
 local UNIT = ARGV[2] == '' and 1 or 1000 -- of them to a ms
-local now_due = math.floor(now_us * UNIT / 1000)
+local now_due = ARGV[2] == '' and now or now_us
 
 -- Of a score of :delay; up, so that nobody comes too early.
 local function in_ms(score)

@@ -35,11 +35,15 @@ end
 
 -- What he is answered whose word about a delivery changes nothing: the letter, one of letters, of what
 -- it did before; y: it did not count then either, or another's has ended the job; else x. again: it
--- was sent before, so that x may be because of itself.
+-- was sent before, so that x may be because of itself; but not where its lease has ended, which it would
+-- not have left to end.
 local function told_stale(base, id, lease, letters, now, again)
   local name = told_lease(id, lease)
   local letter = told_find(base, name, letters .. 'x')
-  if not letter and not again then
+  local ended = not letter and again and redis.call('HGET', base .. ':ended', id)
+  if ended and string.find(' ' .. ended .. ' ', ' ' .. lease .. ' ', 1, true) then
+    letter = 'x'
+  elseif not letter and not again then
     told_add(name, 'x', now)
   end
   return not letter and 'x' or letter == 'x' and 'y' or letter

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A client of the camellia API that behaves as the original SDK does: held connections, form
-bodies, no pause between polls, a read timeout of twice the poll."""
+bodies, no pause between polls, a read timeout of twice the poll and what a busy machine takes."""
 import http.client
 import json
 import queue
@@ -87,7 +87,7 @@ class Api:
         return r["delayMsgList"]
 
     def poll(self, topic, timeout_ms=10000, ack_timeout_ms=-1, batch=-1):
-        r = self.call("longPollingMsg", timeout_ms * 2 / 1000 + 1, topic=topic,
+        r = self.call("longPollingMsg", timeout_ms * 2 / 1000 + 10, topic=topic,
                       ackTimeoutMillis=ack_timeout_ms, batch=batch,
                       longPollingTimeoutMillis=timeout_ms)
         if r["code"] != 200:
@@ -149,7 +149,7 @@ class Listener:
         self.open = False
 
 
-def raw(port, data, until=b"", timeout_s=5, pieces=1, shut=False):
+def raw(port, data, until=b"", timeout_s=30, pieces=1, shut=False):
     """Sends bytes as they are, in so many packets, and gives what comes back: until the server
     closes, the text until was seen, or the time is over."""
     with socket.create_connection(("127.0.0.1", port), timeout_s) as s:

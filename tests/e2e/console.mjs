@@ -17,7 +17,7 @@ let page, faults;
 async function open(options = {}) {
   const context = await browser.newContext({ viewport: { width: 1360, height: 850 }, colorScheme: 'light', ...options });
   page = await context.newPage();
-  page.setDefaultTimeout(15000);
+  page.setDefaultTimeout(60000);
   page.on('pageerror', (e) => faults.push(`error: ${e.message}`));
   page.on('dialog', (d) => {
     faults.push(`a dialog of the browser: ${d.message()}`);
@@ -64,8 +64,9 @@ async function legible(where) {
 const fits = async (what) => assert.equal(await page.evaluate(() => document.documentElement.scrollWidth),
   page.viewportSize().width, `${what} is as wide as the screen`);
 
-// Says "ready" to the test, which does something now.
+// Says "ready" to the test, which does something now; and hears that it is done.
 const ready = (word = 'ready') => console.log(word);
+const done = () => new Promise((resolve) => process.stdin.once('data', resolve));
 
 async function login(token) {
   await page.getByLabel('Token with the role admin').fill(token);
@@ -101,7 +102,7 @@ const scenarios = {
     await goto('/');
     const row = page.locator('.routes tbody tr').filter({ has: page.getByRole('link', { name: have.route, exact: true }) });
     await page.waitForFunction((n) => [...document.querySelectorAll('.routes tbody tr')]
-      .some((tr) => tr.querySelector('a').textContent === n && parseFloat(tr.children[2].textContent) > 0), have.route);
+      .some((tr) => tr.querySelector('a').textContent === n && parseFloat(tr.children[2].textContent) > 1), have.route);
     seen.rate = parseFloat(await row.locator('td').nth(1).innerText());
     seen.health = await text('#health');
     await page.waitForTimeout(have.wait_ms || 0);
@@ -115,7 +116,7 @@ const scenarios = {
     assert.equal(moved, 0, 'columns move');
     await row.getByRole('link').click();
     await page.locator('.chart path.stroke').first().waitFor();
-    await page.waitForTimeout(4500);
+    await page.waitForFunction(() => /L/.test(document.querySelector('.chart path.stroke.line0').getAttribute('d')));
     seen.waiting = await text('.figure dd >> nth=0');
     seen.drawn = await page.locator('.chart path.stroke.line0').first().getAttribute('d');
     await shot('route');
@@ -299,14 +300,14 @@ const scenarios = {
     await route('r');
     await rows().nth(0).waitFor();
     ready();
-    await page.locator('#health.bad').filter({ hasText: 'does not answer' }).waitFor({ timeout: 20000 });
+    await page.locator('#health.bad').filter({ hasText: 'does not answer' }).waitFor();
     await button('Show').click();
     if (have.answers) {
       await said(have.answers);
     }
     await shot('gone');
     ready('told');
-    await page.locator('#health.good').waitFor({ timeout: 30000 });
+    await page.locator('#health.good').waitFor();
     await rows().nth(0).waitFor();
     assert.equal(await page.locator('main.stale').count(), 0);
   },
@@ -352,6 +353,7 @@ const scenarios = {
     await button('Cancel job…').click();
     await page.getByRole('dialog').waitFor();
     ready(); // it is cancelled
+    await done();
     await page.waitForTimeout(have.wait_ms);
     await page.getByRole('button', { name: 'Cancel the job' }).click();
     await toast(/one: no such job/);
@@ -359,7 +361,6 @@ const scenarios = {
     assert.equal(await page.evaluate(() => document.activeElement.textContent), 'two');
     await button('two').click();
     ready('next'); // it is delivered
-    await page.waitForTimeout(have.wait_ms);
     await page.locator('.drawer').getByText('It has left').waitFor();
     await page.getByRole('button', { name: 'Close' }).click();
     await button('Show').click();

@@ -10,6 +10,7 @@ import urllib.parse
 import pytest
 
 from lib import collect
+from lib.machine import soon_s
 from lib.servers import Redis, wait_for
 
 
@@ -22,7 +23,7 @@ class Yard:
             lambda arrival: self.answer(arrival) if callable(self.answer) else self.answer))
         self.redis = bench.redis()
         self.conf = f'''
-            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }}; q: {{ type = "queue"; }}; }};
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; timeout = "60s"; }}; q: {{ type = "queue"; }}; }};
             routes: {{ r: {{ from = "http"; to = "hook"; match = "r"; retry = [ "1h" ]; {options} }};
                        k: {{ from = "http"; to = "hook"; match = "k"; order = "key"; }};
                        q: {{ from = "http"; to = "q"; }}; }}; {more}'''
@@ -86,13 +87,13 @@ def test_status_says_what_is_there(bench):
     y = Yard(bench, more=f'pools: {{ far: {{ url = "{pool.url}"; }}; }};')
     before = time.time() * 1000
     y.put("a", after="0s")
-    y.hook.wait_count(1)
     s = wait_for("all is there", lambda: (s := y.get("status"))["instances"] and
-                 all(r["up"] for r in s["redis"]) and s)
+                 all(r["up"] for r in s["redis"]) and any(k.get("delivered") for k in s["sinks"]) and s)
     assert s["ready"] is True and s["stopping"] is False and s["config"]["file"] == str(y.tarry.conf)
     assert s["config"]["generation"] == 1 and s["config"]["last"] == {
         "ok": True, "at_ms": s["config"]["loaded_ms"], "error": None}
-    assert abs(s["now_ms"] - before) < 5000 and before - 60_000 < s["started_ms"] <= s["now_ms"] + 1000
+    assert before - 1000 < s["now_ms"] < time.time() * 1000 + 1000
+    assert before - 60_000 < s["started_ms"] <= s["now_ms"] + 1000
     assert [(r["name"], r["up"], r["trouble"]) for r in s["redis"]] == [("redis", True, ""), ("far", True, "")]
     assert [(i["id"], i["self"], i["routes"]) for i in s["instances"]] == [(s["instance"], True, ["r", "k"])]
     assert [(c["name"], c["type"], c["state"], c["received"], c["open"]) for c in s["sources"]] == [
@@ -176,7 +177,7 @@ def test_ready_is_what_readyz_says(bench):
     y.put("a", after="1s")
     y.redis.child.send_signal(signal.SIGSTOP)
     try:
-        said = wait_for("its due job does not leave", lambda: (said := y.tarry.ask("GET", "/readyz"))[0] == 503 and said, 15)
+        said = wait_for("its due job does not leave", lambda: (said := y.tarry.ask("GET", "/readyz"))[0] == 503 and said, 25)
         assert b"[+]redis ok" in said[2] and b"due jobs do not leave" in said[2]
         assert y.get("status")["ready"] is False
     finally:
@@ -191,7 +192,7 @@ def test_while_redis_is_away_the_counters_are_told_and_the_rest_is_null(yard):
     begun = time.monotonic()
     r = wait_for("it is away", lambda: (r := yard.route())["pending"] is None and r)
     assert r["stored"] == 1 and r["dead"] is None and r["next_due_ms"] is None
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < soon_s(5)
     status, body = yard.ask("GET", "routes/r/jobs")
     assert (status, body["error"]) == (503, "unavailable")
     status, body = yard.ask("POST", "routes/r/jobs/a/now")
@@ -245,7 +246,7 @@ def test_filters_of_the_list(yard):
 def test_jobs_in_flight_and_those_behind_others(bench):
     yard = Yard(bench, redis_options='horizon = "0";')
     go_on = threading.Event()
-    yard.answer = lambda arrival: 200 if go_on.wait(30) else 500
+    yard.answer = lambda arrival: ("when", go_on)
     yard.put("flies", after="0s", route="k", delay_key="one")
     flying = wait_for("it flies", lambda: yard.jobs("k", state="in-flight"))
     yard.put("behind", after="1h", route="k", delay_key="one")
@@ -306,7 +307,7 @@ def test_run_now_delivers_it(yard):
 def test_move_gives_it_another_time(bench, horizon):
     y = Yard(bench, redis_options=f'horizon = "{horizon}";')
     y.put("a", after="1h")
-    y.put("b", after="1s")
+    y.put("b", after="3s")
     now = time.time()
     status, body = y.ask("POST", "routes/r/jobs/a/move", after="500ms")
     assert status == 200 and abs(body["due_ms"] / 1000 - now - 0.5) < 5
@@ -314,19 +315,20 @@ def test_move_gives_it_another_time(bench, horizon):
     assert status == 200 and body["due_ms"] == int(now + 7200) * 1000
     arrival = y.hook.wait_count(1)[0]
     assert arrival.ns / 1e9 >= now + 0.5 - 0.01
-    time.sleep(1.2)
+    time.sleep(max(0, now + 3.5 - time.time()))
     assert len(y.hook.arrivals) == 1
     shown = y.tarry.ask("GET", "/v1/routes/r/jobs/b")[2]
     assert shown["state"] == "waiting" and [j["due_ms"] for j in y.jobs()] == [int(now + 7200) * 1000]
 
 
+@pytest.mark.slow
 def test_a_moved_job_is_not_too_late_for_its_route(bench):
     """max_lateness counts from the time to which it was moved."""
     y = Yard(bench, options='max_lateness = "5s"; late = "dead";')
-    y.put("a", after="1s", )
-    status, body = y.ask("POST", "routes/r/jobs/a/move", after="8s")
+    y.put("a", after="3s")
+    status, body = y.ask("POST", "routes/r/jobs/a/move", after="10s")
     assert status == 200, body
-    y.hook.wait_count(1, timeout_s=20)
+    y.hook.wait_count(1)
     assert y.route()["dead"] == 0
 
 
@@ -389,7 +391,7 @@ def test_a_page_of_a_hundred_thousand_costs_no_more_than_one_of_a_hundred(bench)
     client.config_resetstat()
     begun = time.monotonic()
     page = y.get("routes/r/jobs", max=100)
-    assert len(page["jobs"]) == 100 and time.monotonic() - begun < 0.5
+    assert len(page["jobs"]) == 100 and time.monotonic() - begun < soon_s(0.5)
     seen, cursor = set(), None
     while True:
         page = y.get("routes/r/jobs", max=500, id_prefix="job-0999", **({"cursor": cursor} if cursor else {}))

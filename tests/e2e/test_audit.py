@@ -12,8 +12,8 @@ from lib import collect, load, tarry, verify, ways
 from lib.pulls import Queues
 from lib.servers import wait_for
 
-COUNT = int(os.environ.get("TARRY_E2E_AUDIT_JOBS", "100000"))
-PENDING = int(os.environ.get("TARRY_E2E_AUDIT_PENDING", "1000000"))
+COUNT = int(os.environ.get("TARRY_E2E_AUDIT_JOBS", "50000"))
+PENDING = int(os.environ.get("TARRY_E2E_AUDIT_PENDING", "400000"))
 SLOW_US = 5000
 FILL = """
 local hash, zset = {}, {}
@@ -27,12 +27,13 @@ end
 redis.call('HSET', KEYS[1], unpack(hash))
 redis.call('ZADD', KEYS[2], unpack(zset))
 """
+SPIN = "local n = 0 for i = 1, 20000 do n = n + i % 7 end return n"  # some 300 us
 
 
 def audit(daemon, *args):
     """(exit code, what it says; of --json decoded, and what it complains of)."""
     done = subprocess.run([tarry.BIN, "audit", str(daemon.conf), *args], capture_output=True,
-                          text=True, timeout=200, env=daemon.env)
+                          text=True, timeout=220, env=daemon.env)
     said = json.loads(done.stdout) if "--json" in args and done.stdout else done.stdout
     return done.returncode, said, done.stderr
 
@@ -155,9 +156,9 @@ def test_each_damage_is_named_and_repaired_and_then_every_job_still_comes(bench)
     assert (code, found(said)) == (0, [])
     wait_for("the job that stood nowhere to come", lambda: [
         a for a in place.hook.arrivals if a.header("delay-id") == b"j1"])
-    job = place.queues.pull("urgent", wait="5s").jobs[0]
+    job = place.queues.pull("urgent", wait="20s").jobs[0]
     assert job["id"] == "q1" and place.queues.ack(job).status < 300
-    wait_for("the sums to agree again", lambda: audit(place.tarry)[0] == 0, 5)
+    wait_for("the sums to agree again", lambda: audit(place.tarry)[0] == 0)
     place.tarry.stop()
 
 
@@ -200,8 +201,17 @@ def fill(client, bucket, count):
         script(keys=keys, args=[at, min(at + 1000, count), due])
 
 
+def slow_share(client, spins=2000):
+    """How many calls of that length this machine holds up for longer than SLOW_US."""
+    client.slowlog_reset()
+    spin = client.register_script(SPIN)
+    for _ in range(spins):
+        spin()
+    return sum(e["duration"] > SLOW_US for e in client.slowlog_get(spins)) / spins
+
+
 @pytest.mark.slow
-def test_a_million_jobs_are_looked_through_in_steps_that_nobody_notices(bench):
+def test_hundreds_of_thousands_of_jobs_are_looked_through_in_steps_that_nobody_notices(bench):
     place = Place(bench)
     fill(place.client, "r/0", PENDING)
     place.client.config_set("slowlog-log-slower-than", 500)
@@ -219,23 +229,25 @@ def test_a_million_jobs_are_looked_through_in_steps_that_nobody_notices(bench):
                 f"{len(slow)} above 500 us, the slowest {max(slow, default=0)} us")
     assert code == 1 and found(said) == [("r/0", "sums", str(PENDING))], "made without sums"
     assert said["jobs"] == PENDING + 60
-    # Some may have waited for the processor, which Redis counts as well.
-    assert sum(us > SLOW_US for us in slow) <= calls["calls"] / 50
     assert (used_s() - before_s) / calls["calls"] < 0.001
+    # Some waited for the processor, which Redis counts as well.
+    share, usual = sum(us > SLOW_US for us in slow) / calls["calls"], slow_share(place.client)
+    verify.note(f"{share:.2%} above {SLOW_US} us, of others {usual:.2%}")
+    assert share <= 0.01 + 3 * usual
     place.tarry.stop(signal.SIGKILL)
 
 
 @pytest.mark.slow
 def test_an_audit_that_is_killed_midway_leaves_nothing_behind(bench):
     place = Place(bench)
-    fill(place.client, "r/0", PENDING // 10)
+    fill(place.client, "r/0", PENDING // 4)
     wanted = damage(place)
     for after_s in (0.2, 0.5, 1.0):
         child = subprocess.Popen([tarry.BIN, "audit", str(place.tarry.conf), "--repair"],
                                  stdout=subprocess.DEVNULL, env=place.tarry.env)
         time.sleep(after_s)
         child.kill()
-        child.wait(10)
+        child.wait(30)
     code, said, complaints = audit(place.tarry, "--repair", "--json")
     assert code in (0, 1) and said["complete"], complaints
     assert set(found(said)) <= wanted | {row for row in found(said) if row[1] in ("sums", "counts")}

@@ -3,13 +3,14 @@
 section of the contract (s2: how requests are decoded) or the number of the quirk (q1)."""
 import itertools
 import json
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import Bench
-from lib import collect, servers
+from lib import collect, machine, servers
 from lib.servers import free_port, wait_for
 
 from camellia_client import FORM, ROOT, Api, CamelliaError, Listener, raw
@@ -23,7 +24,7 @@ numbers = itertools.count()
 def conf(port, more_routes="", more_sinks=""):
     return f'''
         sources: {{ api: {{ type = "camellia"; listen = "127.0.0.1:{port}";
-                            monitor_interval = "500ms"; }}; }};
+                            monitor_interval = "2s"; }}; }};
         sinks:   {{ delayed: {{ type = "queue"; bury = false; keep = "5m"; forget = "20m";
                                 ttl = "1h"; tries = 11; lease = "30s"; }}; {more_sinks} }};
         routes:  {{ {more_routes}
@@ -46,7 +47,7 @@ def served():
                 push:  { from = "api"; to = "hook"; match = "push/#"; max_delay = "1d"; };
                 feed:  { from = "http"; to = "delayed"; topic = "fed"; };''',
             more_sinks=f'''
-                forgetful: {{ type = "queue"; bury = false; keep = "1s"; forget = "2s";
+                forgetful: {{ type = "queue"; bury = false; keep = "2s"; forget = "3s";
                               ttl = "1h"; tries = 11; lease = "30s"; }};
                 hook: {{ type = "http"; url = "{bench.hook.url}"; }};'''),
             daemon='job_max = "4MiB";').start()
@@ -71,7 +72,7 @@ def topic():
 def own():
     """A Redis and a daemon of the test's own."""
     bench, port = bench_named("camellia-own"), free_port()
-    bench.store = bench.redis()
+    bench.store = bench.redis(appendfsync="always")  # it may be killed
     bench.daemon = bench.tarry(bench.store.url, conf(port)).start()
     bench.port = port
     yield bench
@@ -101,7 +102,12 @@ def status(api, topic, msg_id):
     return m and m["status"]
 
 
-def pull_one(api, topic, timeout_ms=3000, **more):
+def wait_polls(own, count):
+    """The daemon has so many long polls."""
+    wait_for(f"{count} long polls", lambda: own.daemon.metric("tarry_queue_consumers") == count)
+
+
+def pull_one(api, topic, timeout_ms=30000, **more):
     got = api.poll(topic, timeout_ms, **more)
     assert len(got) == 1, got
     return got[0]
@@ -264,7 +270,7 @@ def test_s2_chunks_continue_http_1_0_pipelines_and_split_packets(served, topic):
     for data, pieces in ((plain, 1), (plain, 40), (chunked, 1), (chunked, 10),
                          (plain.replace(b"HTTP/1.1", b"HTTP/1.0"), 1)):
         assert b'"msg":"success"' in raw(served.port, data, b"}}", pieces=pieces)
-    got = raw(served.port, plain * 5, timeout_s=0.5)
+    got = raw(served.port, plain * 4 + plain.replace(b"HTTP/1.1", b"HTTP/1.0"))  # which closes
     assert got.count(b'"msg":"success"') == 5
     expect = head + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(form)
     assert b"100 Continue" in raw(served.port, expect, b"\r\n\r\n")
@@ -414,7 +420,7 @@ def test_better_q19_times_beyond_all_measure_are_refused_with_code_400(api, topi
 # ---------------------------------------------------------------------- s4, s6: pulls
 
 def test_s4_a_delayed_message_waits_comes_and_is_consumed(api, topic):
-    m = api.send(topic, "m", 300)
+    m = api.send(topic, "m", 2000)
     assert api.pull(topic) == [] and status(api, topic, m["msgId"]) == 1
     got = pull_one(api, topic)
     assert now_ms() >= m["triggerTime"] and (got["retry"], got["status"]) == (1, 3)
@@ -443,16 +449,16 @@ def test_s6_the_ready_queue_is_first_come_first_served(api, topic):
 def test_s6_what_timed_out_goes_to_the_tail(api, topic):
     """And s4: it keeps status 3 until the next pull."""
     api.send(topic, "first")
-    pull_one(api, topic, ack_timeout_ms=200)
+    pull_one(api, topic, ack_timeout_ms=2000)
     api.send(topic, "second")
-    wait_for("its return", lambda: api.get("getTopicInfo", topic=topic)["data"]["readyQueueSize"] == 2, 3)
+    wait_for("its return", lambda: api.get("getTopicInfo", topic=topic)["data"]["readyQueueSize"] == 2)
     got = api.pull(topic)
     assert [m["msg"] for m in got] == ["second"]
     first = api.pull(topic)[0]
     assert (first["msg"], first["retry"], first["status"]) == ("first", 2, 3)
     api.send(topic, "third", 0, "third")
     pull_one(api, topic, ack_timeout_ms=100)
-    wait_for("its return", lambda: api.get("getTopicInfo", topic=topic)["data"]["readyQueueSize"] == 1, 3)
+    wait_for("its return", lambda: api.get("getTopicInfo", topic=topic)["data"]["readyQueueSize"] == 1)
     assert (api.message(topic, "third")["retry"], status(api, topic, "third")) == (1, 3)
 
 
@@ -460,65 +466,66 @@ def test_s6_a_wake_takes_up_to_batch_messages(served, api, topic):
     for n in range(5):
         api.send(topic, f"m{n}")
     taken = api.pull(topic, ack_timeout_ms=500, batch=5)
-    got = api.poll(topic, 5000, batch=3)  # all five come back at once
+    got = api.poll(topic, 30000, batch=3)  # all five come back at once
     assert len(got) == 3 and {m["msgId"] for m in got} < {m["msgId"] for m in taken}
     assert len(api.pull(topic, batch=9)) == 2
 
 
 def test_s6_a_long_poll_is_answered_at_once_when_something_is_there(api, topic):
     api.send(topic, "m")
-    took, got = timed(api.poll, topic, 5000)
-    assert got[0]["msg"] == "m" and took < 1000
+    took, got = timed(api.poll, topic, 30000)
+    assert got[0]["msg"] == "m" and took < machine.soon_ms(1000)
 
 
 def test_s6_a_long_poll_waits_its_time_and_then_says_nothing(api, topic):
     took, got = timed(api.poll, topic, 700)
-    assert got == [] and 695 <= took < 1500
+    assert got == [] and 695 <= took < machine.soon_ms(1500)
 
 
-def test_s6_a_send_wakes_the_pollers_first_come_first_served_one_each(served, topic):
+def test_s6_a_send_wakes_the_pollers_first_come_first_served_one_each(own):
     polls = []
-    for _ in range(3):
-        polls.append(later(Api(served.port).poll, topic, 5000))
-        time.sleep(0.1)
+    for n in range(3):
+        polls.append(later(Api(own.port).poll, "t", 60000))
+        wait_polls(own, n + 1)
     for n in range(3):
         begun = time.monotonic()
-        Api(served.port).send(topic, f"m{n}")
-        assert [m["msg"] for m in polls[n].result(5)] == [f"m{n}"]
-        assert time.monotonic() - begun < 0.5
+        Api(own.port).send("t", f"m{n}")
+        assert [m["msg"] for m in polls[n].result(30)] == [f"m{n}"]
+        assert time.monotonic() - begun < machine.soon_s(0.5)
+    own.daemon.stop()
 
 
 def test_s6_a_delayed_message_wakes_a_poller_when_it_is_due(served, api, topic):
-    poll = later(Api(served.port).poll, topic, 5000, batch=10)
+    poll = later(Api(served.port).poll, topic, 30000, batch=10)
     m = api.send(topic, "m", 400)
-    assert poll.result(5)[0]["msgId"] == m["msgId"]
-    assert -1 <= now_ms() - m["triggerTime"] < 500
+    assert poll.result(30)[0]["msgId"] == m["msgId"]
+    assert -1 <= now_ms() - m["triggerTime"] < machine.soon_ms(500)
 
 
 @pytest.mark.slow
 def test_s6_a_long_poll_without_a_timeout_is_held_ten_seconds(served, topic):
     def poll(timeout):
-        return timed(Api(served.port).call, "longPollingMsg", 25, topic=topic, longPollingTimeoutMillis=timeout)
-    for took, r in (f.result(25) for f in [later(poll, None), later(poll, 0), later(poll, -1)]):
-        assert r == {"code": 200, "delayMsgList": []} and 9990 <= took < 11000
+        return timed(Api(served.port).call, "longPollingMsg", 60, topic=topic, longPollingTimeoutMillis=timeout)
+    for took, r in (f.result(60) for f in [later(poll, None), later(poll, 0), later(poll, -1)]):
+        assert r == {"code": 200, "delayMsgList": []} and 9990 <= took < machine.soon_ms(11000)
 
 
 def test_better_q1_nothing_is_delivered_early(served, topic):
     """Also delays of up to 100 ms, which counted as none."""
-    listener = Listener(served.port, topic, lambda m: True, 3000, batch=100)
+    listener = Listener(served.port, topic, lambda m: True, 10000, batch=100)
     api = Api(served.port)
     sent = [api.send(topic, "m", delay) for delay in (1, 20, 50, 99, 100, 101, 150, 200, 333, 500)]
     assert all(m["status"] == 1 for m in sent)
-    wait_for("all", lambda: len(listener.seen) == 10, 5)
+    wait_for("all", lambda: len(listener.seen) == 10)
     late = [at * 1000 - m["triggerTime"] for at, m in listener.seen]
     listener.close()
-    assert min(late) >= 0 and max(late) < 500, late
+    assert min(late) >= 0 and max(late) < machine.soon_ms(500), late
 
 
 def test_better_q2_a_due_message_has_status_2(api, topic):
-    m = api.send(topic, "m", 150)
+    m = api.send(topic, "m", 2000)
     assert status(api, topic, m["msgId"]) == 1
-    wait_for("it to be due", lambda: status(api, topic, m["msgId"]) == 2, 3)
+    wait_for("it to be due", lambda: status(api, topic, m["msgId"]) == 2)
     assert now_ms() >= m["triggerTime"]
     assert api.get("getTopicInfo", topic=topic)["data"]["readyQueueSize"] == 1
 
@@ -526,38 +533,41 @@ def test_better_q2_a_due_message_has_status_2(api, topic):
 def test_better_q3_nack_and_ack_timeout_wake_open_long_polls(served, api, topic):
     api.send(topic, "m")
     m = pull_one(api, topic)
-    poll = later(Api(served.port).poll, topic, 8000, ack_timeout_ms=400)
+    poll = later(Api(served.port).poll, topic, 30000, ack_timeout_ms=400)
     time.sleep(0.2)
     api.ack(topic, m["msgId"], False)
-    took, got = timed(poll.result, 5)
-    assert got[0]["retry"] == 2 and took < 500
-    took, got = timed(Api(served.port).poll, topic, 8000)  # and this one by the ack timeout
-    assert got[0]["retry"] == 3 and took < 1500
+    took, got = timed(poll.result, 60)
+    assert got[0]["retry"] == 2 and took < machine.soon_ms(500)
+    took, got = timed(Api(served.port).poll, topic, 30000)  # and this one by the ack timeout
+    assert got[0]["retry"] == 3 and took < machine.soon_ms(1500)
 
 
-def test_better_q4_a_dead_poller_takes_no_message(served, api, topic):
-    form = f"topic={topic}&longPollingTimeoutMillis=5000"
+def test_better_q4_a_dead_poller_takes_no_message(own):
+    api, form = Api(own.port), "topic=t&longPollingTimeoutMillis=60000"
     request = f"POST {ROOT}longPollingMsg HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\n" \
               f"Content-Length: {len(form)}\r\n\r\n{form}"
     for _ in range(3):
-        assert raw(served.port, request.encode(), timeout_s=0.1) == b""  # hangs up then
-    time.sleep(0.2)
-    api.send(topic, "m")
-    got = api.poll(topic, 1000)
+        with socket.create_connection(("127.0.0.1", own.port)) as s:
+            s.sendall(request.encode())
+            wait_polls(own, 1)
+        wait_polls(own, 0)
+    api.send("t", "m")
+    got = api.poll("t", 10000)
     assert [(m["msg"], m["retry"]) for m in got] == [("m", 1)]
+    own.daemon.stop()
 
 
 @pytest.mark.slow
 def test_better_q5_a_long_poll_may_last_longer_than_30_seconds(served, api, topic):
-    poll = later(Api(served.port).poll, topic, 40000)
+    poll = later(Api(served.port).poll, topic, 60000)
     time.sleep(32)
     assert not poll.done()
     api.send(topic, "m")
-    assert [m["retry"] for m in poll.result(5)] == [1]
+    assert [m["retry"] for m in poll.result(30)] == [1]
 
 
 def test_better_q6_a_nack_before_it_is_due_or_twice_or_of_nothing_does_nothing(api, topic):
-    m = api.send(topic, "m", 500)
+    m = api.send(topic, "m", 2500)
     for _ in range(2):
         assert api.ack(topic, m["msgId"], False)["code"] == 200
     assert api.ack(topic, "unknown", False)["code"] == 200
@@ -620,17 +630,16 @@ def test_s7_q10_a_nack_brings_it_back_at_once(api, topic):
     api.send(topic, "m")
     m = pull_one(api, topic)
     api.ack(topic, m["msgId"], False)
-    took, got = timed(api.pull, topic)
-    assert got[0]["retry"] == 2 and took < 500
+    assert api.pull(topic)[0]["retry"] == 2
 
 
 def test_s7_an_ack_timeout_brings_it_back_and_a_late_ack_still_ends_it(api, topic):
     api.send(topic, "m")
-    m = pull_one(api, topic, ack_timeout_ms=300)
-    taken = time.monotonic()
+    before = time.monotonic()
+    m = pull_one(api, topic, ack_timeout_ms=2000)
     assert api.pull(topic) == []
     again = pull_one(api, topic, ack_timeout_ms=200)
-    assert 0.28 <= time.monotonic() - taken < 1.5
+    assert 2 <= time.monotonic() - before < machine.soon_s(3.5)
     assert (again["msgId"], again["retry"]) == (m["msgId"], 2)
     time.sleep(0.3)
     api.ack(topic, m["msgId"])
@@ -656,9 +665,9 @@ def test_s7_q9_ack_true_ends_whatever_state_it_is_in(api, topic):
 
 def test_s7_after_the_ttl_ack_true_gives_4_and_ack_false_6(api, topic):
     for msg_id in ("yes", "no"):
-        api.send(topic, "m", 0, msg_id, ttl_ms=300)
+        api.send(topic, "m", 0, msg_id, ttl_ms=2000)
     assert len(api.pull(topic, batch=2)) == 2
-    time.sleep(0.4)
+    time.sleep(2.1)
     api.ack(topic, "yes"), api.ack(topic, "no", False)
     assert api.pull(topic) == []
     assert (status(api, topic, "yes"), status(api, topic, "no")) == (4, 6)
@@ -676,18 +685,18 @@ def test_better_q26_a_huge_ack_timeout_is_a_long_one(api, topic):
 # ---------------------------------------------------------------------- s8: get, delete, keeping
 
 def test_s4_s8_the_ttl_ends_it_5_without_and_6_with_a_delivery(api, topic):
-    api.send(topic, "m", 100, "waiting", ttl_ms=100)
-    api.send(topic, "m", 0, "taken", ttl_ms=200)
+    api.send(topic, "m", 2000, "waiting", ttl_ms=100)
+    api.send(topic, "m", 0, "taken", ttl_ms=2000)
     assert pull_one(api, topic)["msgId"] == "taken"
-    wait_for("the ends", lambda: (status(api, topic, "waiting"), status(api, topic, "taken")) == (5, 6), 2)
+    wait_for("the ends", lambda: (status(api, topic, "waiting"), status(api, topic, "taken")) == (5, 6))
     assert api.pull(topic) == [] and not api.delete(topic, "waiting")
 
 
 def test_s8_q12_get_and_delete_past_the_ttl_end_it_in_the_consumers_hands_but_a_late_ack_gives_4(api, topic):
     for msg_id in ("got", "deleted"):
-        api.send(topic, "m", 0, msg_id, ttl_ms=150)
+        api.send(topic, "m", 0, msg_id, ttl_ms=2000)
     assert len(api.pull(topic, batch=2)) == 2
-    time.sleep(0.25)
+    time.sleep(2.1)
     assert not api.delete(topic, "deleted")
     for msg_id in ("got", "deleted"):
         assert status(api, topic, msg_id) == 6
@@ -696,13 +705,14 @@ def test_s8_q12_get_and_delete_past_the_ttl_end_it_in_the_consumers_hands_but_a_
 
 
 def test_s8_what_is_deleted_is_not_delivered_and_a_nack_does_not_revive_it(api, topic):
-    api.send(topic, "m", 100, "waiting"), api.send(topic, "m", 0, "taken")
+    due = now_ms() + 2000
+    api.send(topic, "m", 2000, "waiting"), api.send(topic, "m", 0, "taken")
     assert pull_one(api, topic)["msgId"] == "taken"
     for msg_id in ("waiting", "taken"):
         assert api.delete(topic, msg_id) and status(api, topic, msg_id) == 7
         assert not api.delete(topic, msg_id)
     api.ack(topic, "taken", False)
-    time.sleep(0.2)
+    time.sleep(max(0, due + 500 - now_ms()) / 1000)
     assert api.pull(topic) == [] and status(api, topic, "taken") == 7
     assert not api.delete(topic, "unknown") and not api.delete("nobody-knows", "x")
 
@@ -720,11 +730,12 @@ def test_s8_better_q13_release_forgets_it_at_once_wherever_it_stands(api, topic)
 
 def test_s8_what_has_ended_is_kept_for_a_while_and_then_gone(api, topic):
     topic = "brief/" + topic
-    api.send(topic, "m", 0, "id"), api.ack(topic, "id")
-    ended = time.monotonic()
+    api.send(topic, "m", 0, "id")
+    before = time.monotonic()
+    api.ack(topic, "id")
     assert status(api, topic, "id") == 4
-    wait_for("it to be forgotten", lambda: api.message(topic, "id") is None, 5)
-    assert time.monotonic() - ended > 0.9
+    wait_for("it to be forgotten", lambda: api.message(topic, "id") is None)
+    assert time.monotonic() - before >= 2
     assert api.send(topic, "new", 0, "id")["msg"] == "new"
 
 
@@ -781,6 +792,7 @@ def test_s9_monitor_data_tells_the_last_window_q17_counts_messages_and_q18_only_
     m = None
     for _ in range(5):  # the calls may fall into two windows
         topic += "x"
+        begun = now_ms()
         for n in range(3):
             m = api.send(topic, "m", 30)
         api.send(topic, "m", 60000, "later")
@@ -788,7 +800,7 @@ def test_s9_monitor_data_tells_the_last_window_q17_counts_messages_and_q18_only_
         assert len(api.pull(topic, batch=5)) == 3
         api.ack(topic, m["msgId"]), api.message(topic, m["msgId"]), api.delete(topic, "later")
         api.message(topic, "none"), api.delete(topic, "none")
-        end = time.monotonic() + 1.2
+        took_ms, end = now_ms() - begun, time.monotonic() + 4.5
         while not (found := look()) and time.monotonic() < end:
             time.sleep(0.05)
         if found and found[0][0]["getMsg"] == 1:
@@ -798,7 +810,7 @@ def test_s9_monitor_data_tells_the_last_window_q17_counts_messages_and_q18_only_
                      "triggerMsgReady": 3, "triggerMsgEndLife": 0, "triggerMsgTimeout": 0}
     assert list(pulls) == ["topic", "count", "avg", "max"]
     assert pulls["count"] == readies["count"] == 3
-    assert isinstance(pulls["avg"], float) and 0 <= pulls["avg"] <= pulls["max"] < 1000
+    assert isinstance(pulls["avg"], float) and 0 <= pulls["avg"] <= pulls["max"] <= took_ms
 
 
 def test_s9_ends_and_timeouts_are_counted_too(api, topic):
@@ -816,9 +828,9 @@ def test_s9_ends_and_timeouts_are_counted_too(api, topic):
                     seen[k] = max(seen[k], i[k])
         return seen["triggerMsgEndLife"] >= 1 and seen["triggerMsgTimeout"] >= 1
 
-    poll = later(api.poll, topic, 1500)  # somebody looks at the queue
-    wait_for("the counts", both, 5, 0.1)
-    poll.result(5)
+    poll = later(api.poll, topic, 10000)  # somebody looks at the queue
+    wait_for("the counts", both, step_s=0.1)
+    poll.result(30)
 
 
 def test_s9_monitor_string_is_text(api, topic):
@@ -845,7 +857,7 @@ def test_s9_metrics_are_gauges_by_topic_with_escaped_labels(api, topic):
     assert f'topic_info{{topic="{topic}", type="readyQueueSize"}} 1\n' in text
     assert f'topic_info{{topic="{topic}\\"q\\\\", type="size_0_1min"}} 1\n' in text
     wait_for("the window", lambda: f'request{{topic="{topic}", type="sendMsg"}} 1\n'.encode() in
-             api.ask("GET", "/metrics")[2], 3)
+             api.ask("GET", "/metrics")[2])
 
 
 def test_s9_health_is_what_an_operator_says(own):
@@ -872,11 +884,11 @@ def test_s13_a_listener_consumes_and_gets_again_what_it_refused(served, topic):
             raise RuntimeError("not now")
         return True
 
-    listener = Listener(served.port, topic, on_msg, poll_ms=5000)
+    listener = Listener(served.port, topic, on_msg, poll_ms=60000)
     api, begun = Api(served.port), time.monotonic()
     sent = [api.send(topic, text, delay) for text, delay in (("a", 0), ("bad", 100), ("c", 200))]
-    wait_for("all to be consumed", lambda: all(status(api, topic, m["msgId"]) == 4 for m in sent), 10)
-    assert time.monotonic() - begun < 3  # q3: no retry waits for the end of a poll
+    wait_for("all to be consumed", lambda: all(status(api, topic, m["msgId"]) == 4 for m in sent), 50)
+    assert time.monotonic() - begun < 50  # q3: no retry waits for the end of a poll
     assert [m["msg"] for _, m in listener.seen].count("bad") == 3 and not listener.errors
     listener.close()
 
@@ -886,7 +898,7 @@ def test_s13_many_listeners_share_a_topic_and_none_gets_what_another_has(served,
     with ThreadPoolExecutor(4) as pool:
         api = Api(served.port)
         list(pool.map(lambda n: api.send(topic, f"m{n}", n % 7 * 20), range(300)))
-    wait_for("all", lambda: sum(len(x.seen) for x in listeners) >= 300, 15)
+    wait_for("all", lambda: sum(len(x.seen) for x in listeners) >= 300)
     time.sleep(0.3)
     seen = sorted(m["msg"] for x in listeners for _, m in x.seen)
     assert seen == sorted(f"m{n}" for n in range(300))
@@ -901,9 +913,9 @@ def test_a_topic_whose_route_ends_elsewhere_is_pushed_and_a_poll_there_is_held(s
     assert api.send(topic, "later", 60000, "later") == api.message(topic, "later")
     assert status(api, topic, "later") == 1 and api.delete(topic, "later")
     m = api.send(topic, "hello", 200, "id")
-    wait_for("the call", lambda: any(a.payload == b"hello" for a in served.hook.arrivals), 5)
+    wait_for("the call", lambda: any(a.payload == b"hello" for a in served.hook.arrivals))
     assert now_ms() >= m["triggerTime"]
-    wait_for("it to be gone", lambda: api.message(topic, "id") is None, 5)
+    wait_for("it to be gone", lambda: api.message(topic, "id") is None)
     took, got = timed(api.poll, topic, 500)
     assert got == [] and took >= 495
 
@@ -915,7 +927,7 @@ def test_a_job_of_another_source_is_a_message_with_the_defaults(served, api):
     assert (m["topic"], m["msgId"], m["msg"], m["maxRetry"], m["retry"], m["status"]) == (
         "fed", "id", "hello", 10, 1, 3)
     assert 0 < m["produceTime"] <= m["triggerTime"]
-    assert 0 <= m["expireTime"] - m["triggerTime"] - 3600000 < 1000
+    assert 0 <= m["expireTime"] - m["triggerTime"] - 3600000 < machine.soon_ms(1000)
     api.ack("fed", "id")
     assert status(api, "fed", "id") == 4
 
@@ -935,10 +947,10 @@ def test_a_topic_that_no_route_takes_is_refused_and_its_polls_are_held():
         assert api.get("getTopicInfoList")["data"] == []
         api.send("some/thing", "m")
         assert [i["topic"] for i in api.get("getTopicInfoList")["data"]] == ["some/thing"]
-        poll = later(Api(port).poll, "other", 30000)
-        time.sleep(0.2)
+        poll = later(Api(port).poll, "other", 60000)
+        time.sleep(1)
         bench.daemon.stop()
-        assert poll.result(5) == []
+        assert poll.result(30) == []
     finally:
         bench.end()
 
@@ -962,10 +974,10 @@ def test_s9_better_q21_without_redis_calls_say_500_long_polls_are_held_and_all_c
     assert Api(own.port, 30).ask("GET", "/metrics")[0] == 500
     assert api.get("getMonitorData")["code"] == 200
     assert api.ask("GET", "/camellia/health/status")[0] == 200
-    poll = later(Api(own.port).poll, "woken", 20000)
+    poll = later(Api(own.port).poll, "woken", 60000)
     own.store.start()
-    wait_for("sends to work", lambda: api.call("sendMsg", topic="woken", msg="w", delayMillis=0)["code"] == 200, 10)
-    assert poll.result(15)[0]["msg"] == "w"  # wake-ups included
+    wait_for("sends to work", lambda: api.call("sendMsg", topic="woken", msg="w", delayMillis=0)["code"] == 200)
+    assert poll.result(60)[0]["msg"] == "w"  # wake-ups included
     assert api.pull("t")[0]["msgId"] == "id"
     own.daemon.stop()
 
@@ -973,12 +985,12 @@ def test_s9_better_q21_without_redis_calls_say_500_long_polls_are_held_and_all_c
 def test_a_stop_answers_those_who_wait_and_keeps_what_was_sent(own):
     api = Api(own.port)
     api.send("t", "m", 0, "id")
-    polls = [later(Api(own.port).poll, "empty", 30000) for _ in range(3)]
-    held = later(Api(own.port).poll, "x" * 1000, 30000)
-    time.sleep(0.3)
+    polls = [later(Api(own.port).poll, "empty", 60000) for _ in range(3)]
+    held = later(Api(own.port).poll, "x" * 1000, 60000)
+    wait_polls(own, 4)
     took, _ = timed(own.daemon.stop)
-    assert took < 10000
-    assert [p.result(5) for p in polls + [held]] == [[]] * 4
+    assert took < machine.soon_ms(10000)
+    assert [p.result(30) for p in polls + [held]] == [[]] * 4
     own.daemon.start()
     m = api.pull("t")[0]
     assert (m["msgId"], m["retry"]) == ("id", 1)

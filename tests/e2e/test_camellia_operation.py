@@ -4,6 +4,7 @@ that hang up, logs, what it costs. Sections and quirks are those of its contract
 import itertools
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lib import collect, tarry
+from lib.machine import soon_ms, soon_s
 from lib.servers import TOP, free_port, wait_for
 
 from camellia_client import FORM, ROOT, Api
@@ -40,7 +42,7 @@ def bench():
 def hang_up(port, op, fields):
     """Sends a call and closes at once."""
     body = urllib.parse.urlencode(fields)
-    with socket.create_connection(("127.0.0.1", port), 5) as s:
+    with socket.create_connection(("127.0.0.1", port), 30) as s:
         s.sendall(f"POST {ROOT}{op} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\n"
                   f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
 
@@ -52,7 +54,7 @@ def test_s10_options_are_the_defaults_of_what_a_call_leaves_out(bench):
     s9: the monitor's lists are empty before the first window is complete."""
     d = Daemon(bench, "one", 'ttl = "5s"; max_retry = 1; ack_timeout = "300ms"; poll_timeout = "400ms"; '
                "polls_max = 1; ")
-    d.tarry.conf.write_text(d.tarry.conf.read_text().replace('monitor_interval = "500ms";', ""))
+    d.tarry.conf.write_text(re.sub('monitor_interval = "[^"]+";', "", d.tarry.conf.read_text()))
     d.tarry.stop()
     d.tarry.start()
     api = d.api
@@ -61,19 +63,20 @@ def test_s10_options_are_the_defaults_of_what_a_call_leaves_out(bench):
     for retry in (1, 2):
         begun = time.monotonic()
         assert pull_one(api, "t", ack_timeout_ms=-retry + 1)["retry"] == retry
-    assert status(api, "t", "id") == 3
-    wait_for("the end", lambda: status(api, "t", "id") == 6, 3)
+    assert status(api, "t", "id") == 3 or time.monotonic() - begun >= 0.3
+    wait_for("the end", lambda: status(api, "t", "id") == 6)
     assert time.monotonic() - begun >= 0.29
     for timeout in (None, 0, -1):
         took, r = timed(api.call, "longPollingMsg", topic="none", longPollingTimeoutMillis=timeout)
-        assert r == {"code": 200, "delayMsgList": []} and 395 <= took < 1500
-    first = later(Api(d.port).poll, "none", 1500)
-    time.sleep(0.2)
-    took, got = timed(api.poll, "none", 1500)
-    assert got == [] and took < 700  # one too many
+        assert r == {"code": 200, "delayMsgList": []} and 395 <= took < soon_ms(1500)
+    first = later(timed, Api(d.port).poll, "none", 2500)
+    wait_for("it to wait", lambda: d.tarry.metric("tarry_queue_consumers", sink="delayed") == 1)
+    took, got = timed(api.poll, "none", 30000)
+    assert got == [] and took < 15000  # one too many
     took, got = timed(api.poll, "another", 500)
     assert got == [] and took >= 495  # of each topic
-    assert first.result(5) == []
+    took, got = first.result(30)
+    assert got == [] and took >= 2495
     assert api.get("getMonitorData") == {"code": 200, "data": {
         "requestStatsList": [], "pullMsgTimeGapStatsList": [], "readyQueueTimeGapStatsList": []}}
     d.tarry.stop()
@@ -81,11 +84,15 @@ def test_s10_options_are_the_defaults_of_what_a_call_leaves_out(bench):
 
 def test_the_sample_configuration_is_good():
     done = subprocess.run([tarry.BIN, "check", str(TOP / "etc/camellia.conf")], capture_output=True,
-                          text=True, timeout=20, env={**os.environ, "TARRY_REDIS_URL": "redis://x"})
+                          text=True, timeout=60, env={**os.environ, "TARRY_REDIS_URL": "redis://x"})
     assert done.returncode == 0, done.stderr
 
 
 # ---------------------------------------------------------------------- s6, s10: several daemons
+
+def waits(d):
+    wait_for("a poll that waits", lambda: d.tarry.metric("tarry_queue_consumers", sink="delayed") == 1)
+
 
 @pytest.fixture
 def pair(bench):
@@ -99,14 +106,15 @@ def test_s6_s10_q3_a_poll_is_woken_by_what_happens_at_another_daemon(pair):
     """By a send, a message that comes due, a nack and an ack timeout."""
     here, there = (d.api for d in pair)
 
-    def woken(topic, act, most_ms=500):
-        """act() happens here, 300 ms after the poll there has begun."""
-        poll = later(Api(pair[1].port).poll, topic, 6000)
-        time.sleep(0.3)
+    def woken(topic, act):
+        """act() happens here, while the poll there waits, and says when there may be an answer at
+        the earliest. By itself a daemon looks every ten seconds."""
+        poll = later(Api(pair[1].port).poll, topic, 20000)
+        waits(pair[1])
         at = act()
-        m = poll.result(8)[0]
+        m = poll.result(30)[0]
         took_ms = (time.monotonic() - at) * 1000
-        assert -1 <= took_ms < most_ms, (topic, took_ms)
+        assert -1 <= took_ms < soon_ms(500), (topic, took_ms)
         return m
 
     def send():
@@ -114,8 +122,9 @@ def test_s6_s10_q3_a_poll_is_woken_by_what_happens_at_another_daemon(pair):
         return time.monotonic()
 
     def send_later():
+        begun = time.monotonic()
         here.send("due", "m", 500)
-        return time.monotonic() + 0.49
+        return begun + 0.499
 
     assert woken("sent", send)["retry"] == 1
     assert woken("due", send_later)["retry"] == 1
@@ -130,13 +139,14 @@ def test_s6_s10_q3_a_poll_is_woken_by_what_happens_at_another_daemon(pair):
 
     def take_and_forget():  # in the very moment that the poll there is open
         here.send("late", "m", 0, "late")
+        begun = time.monotonic()
         got = here.pull("late", ack_timeout_ms=600) or [{"retry": 0}]
-        return time.monotonic() + (0.59 if got[0]["retry"] else 0)
+        return begun + (0.599 if got[0]["retry"] else 0)
     assert woken("late", take_and_forget)["msgId"] == "late"
 
     here.send("late2", "m")
+    until = time.monotonic() + 0.899
     assert pull_one(here, "late2", ack_timeout_ms=900)["retry"] == 1
-    until = time.monotonic() + 0.89
     assert woken("late2", lambda: until)["retry"] == 2
     assert there.pull("late2") == []
 
@@ -146,12 +156,12 @@ def test_s10_an_ack_timeout_counts_though_the_daemon_that_knew_of_it_died(bench)
     one, two = Daemon(bench, "one"), Daemon(bench, "two")
     one.api.send("t", "m")
     poll = later(Api(two.port).poll, "u", 100)
-    assert pull_one(one.api, "t", ack_timeout_ms=1500)["retry"] == 1
     begun = time.monotonic()
+    assert pull_one(one.api, "t", ack_timeout_ms=1500)["retry"] == 1
     one.tarry.kill()
-    assert poll.result(5) == []
-    assert two.api.poll("t", 5000)[0]["retry"] == 2
-    assert 1.4 <= time.monotonic() - begun < 2.5
+    assert poll.result(30) == []
+    assert two.api.poll("t", 20000)[0]["retry"] == 2
+    assert 1.49 <= time.monotonic() - begun < soon_s(2.5)
     two.tarry.stop()
 
 
@@ -168,7 +178,7 @@ def test_s10_many_messages_through_two_daemons_come_once_each(pair):
 
 def drained(api, topic):
     got = []
-    while batch := api.poll(topic, 600, batch=7):
+    while batch := api.poll(topic, 2000, batch=7):
         got += [m["msg"] for m in batch]
         for m in batch:
             api.ack(topic, m["msgId"])
@@ -189,11 +199,11 @@ def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
             hang_up(d.port, op, {**good, "topic": "t" if op != "longPollingMsg" else "empty"})
         hang_up(d.port, "longPollingMsg", {**good, "ackTimeoutMillis": 100})
         for path in (ROOT + "getTopicInfoList", "/metrics", ROOT + "getMonitorString"):
-            with socket.create_connection(("127.0.0.1", d.port), 5) as s:
+            with socket.create_connection(("127.0.0.1", d.port), 30) as s:
                 s.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
     d.api.send("empty", "m")
     # Not a pull: it may just be on its way back from one who left.
-    assert [m["retry"] for m in d.api.poll("empty", 2000)] == [1]
+    assert [m["retry"] for m in d.api.poll("empty", 10000)] == [1]
     assert d.api.send("t", "m", 60000, "later")["status"] == 1
     d.tarry.stop()
 
@@ -201,31 +211,31 @@ def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
 def test_a_stop_that_takes_its_time_answers_no_poll_early(bench):
     """q21: clients ask again without a pause. Also those who come meanwhile are held until the
     daemon closes, and then told to leave."""
-    hook = bench.keep(collect.FromHttp(lambda arrival: ("after", 2)))
+    hook = bench.keep(collect.FromHttp(lambda arrival: ("after", 3)))
     d = Daemon(bench, "one", more_routes='''
         push: { from = "api"; to = "hook"; match = "push/#"; max_delay = "1d"; };''',
                more_sinks=f'hook: {{ type = "http"; url = "{hook.url}"; }};')
     d.api.send("push/x", "m")
-    wait_for("the call", lambda: hook.arrivals, 5)
-    before = later(Api(d.port).post, "longPollingMsg", {"topic": "t", "longPollingTimeoutMillis": 20000})
-    time.sleep(0.2)
+    wait_for("the call", lambda: hook.arrivals)
+    before = later(Api(d.port, 60).post, "longPollingMsg", {"topic": "t", "longPollingTimeoutMillis": 40000})
+    waits(d)
     begun = time.monotonic()
     stopped = later(d.tarry.stop)
-    time.sleep(0.3)
-    polls = 0
+    wait_for("it to stop", lambda: "stopping" in d.tarry.log.read_text())
+    answered = 0
     while not stopped.done():
         try:
-            Api(d.port).post("longPollingMsg", {"topic": "t", "longPollingTimeoutMillis": 20000})
+            Api(d.port, 60).post("longPollingMsg", {"topic": "t", "longPollingTimeoutMillis": 40000})
+            answered += 1
         except OSError:
             pass
-        polls += 1
         time.sleep(0.05)
-    assert 1 < time.monotonic() - begun < 10
-    assert polls < 8
-    code, headers, body = before.result(5)
+    assert time.time_ns() - hook.arrivals[0].ns > 3e9 and time.monotonic() - begun < 20
+    assert answered < 8
+    code, headers, body = before.result(30)
     assert (code, body) == (200, b'{"code":200,"delayMsgList":[]}')
     assert headers["Connection"].lower() == "close"
-    stopped.result(5)
+    stopped.result(30)
 
 
 # ---------------------------------------------------------------------- s8: the ttl of many
@@ -237,7 +247,7 @@ def test_s8_of_many_that_expire_at_once_none_is_delivered(bench):
         list(pool.map(lambda n: Api(d.port).send("t", "dead", 400, f"d{n}", ttl_ms=100), range(700)))
     d.api.send("t", "alive", 400)
     time.sleep(1)
-    assert [m["msg"] for m in d.api.poll("t", 2000)] == ["alive"]
+    assert [m["msg"] for m in d.api.poll("t", 10000)] == ["alive"]
     assert d.api.pull("t") == [] and status(d.api, "t", "d699") == 5
     d.tarry.stop()
 
@@ -263,7 +273,7 @@ def test_better_q22_without_redis_the_log_stays_short(bench):
         d.api.post("pullMsg", {"topic": "t"})
     assert d.api.ask("GET", "/camellia/health/status")[0] == 200
     for poll in polls:
-        poll.result(10)
+        poll.result(60)
     assert len(d.tarry.log.read_text().splitlines()) < 60
     d.tarry.kill()
 
@@ -278,11 +288,12 @@ def test_better_q24_idle_topics_cost_nearly_nothing(bench):
 
     def commands():
         return redis.info("commandstats")["cmdstat_evalsha"]["calls"]
-    before, cpu_s = commands(), d.tarry.cpu_s()
+    before, cpu_s, begun = commands(), d.tarry.cpu_s(), time.monotonic()
     time.sleep(1.5)
-    assert commands() - before < 250  # every one is looked at in ten seconds; the original: 22000
+    made, took_s = commands() - before, time.monotonic() - begun
+    assert made < 160 * took_s  # every one is looked at in ten seconds; the original: 14000
     assert d.tarry.cpu_s() - cpu_s < 0.5
-    assert [p.result(10) for p in polls] == [[]] * 10
+    assert [p.result(60) for p in polls] == [[]] * 10
     d.tarry.stop()
 
 
@@ -290,7 +301,7 @@ def test_better_q24_idle_topics_cost_nearly_nothing(bench):
 def test_s9_better_q25_an_empty_topic_is_retired_and_none_is_listed_twice(bench):
     d = Daemon(bench, "one")
     d.tarry.stop()
-    d.tarry.conf.write_text(d.tarry.conf.read_text().replace('forget = "20m"', 'forget = "1s"').replace(
+    d.tarry.conf.write_text(d.tarry.conf.read_text().replace('forget = "20m"', 'forget = "4s"').replace(
         'keep = "5m"', 'keep = "200ms"'))
     d.tarry.start()
 

@@ -45,7 +45,7 @@ class Hook:
 @pytest.mark.smoke
 def test_a_waiting_job_is_cancelled_once_and_never_delivered(bench):
     h = Hook(bench)
-    assert h.add("a", "700ms")[0] == 201 and h.add("b", "700ms")[0] == 201
+    assert h.add("a", "3s")[0] == 201 and h.add("b", "3s")[0] == 201
     assert h.cancel("a") == (200, None)
     assert h.cancel("a") == (404, "not-found")
     h.hook.wait_count(1)
@@ -56,17 +56,17 @@ def test_a_waiting_job_is_cancelled_once_and_never_delivered(bench):
 
 
 def test_what_was_delivered_is_known_as_emitted_within_the_window(bench):
-    h = Hook(bench, route='dedupe_window = "2s";')
+    h = Hook(bench, route='dedupe_window = "4s";')
     assert h.add("a", "100ms")[0] == 201
     h.hook.wait_count(1)
     wait_for("the delivery to be noted", lambda: h.cancel("a") == (410, "emitted"))
     assert h.cancel("never") == (404, "not-found")
-    wait_for("it to be forgotten", lambda: h.cancel("a") == (404, "not-found"), 4)
+    wait_for("it to be forgotten", lambda: h.cancel("a") == (404, "not-found"))
     h.tarry.stop()
 
 
 def test_a_cancel_in_flight_comes_too_late_but_ends_the_retries(bench):
-    h = Hook(bench, policy=lambda arrival: ("after", 0.7, 503))
+    h = Hook(bench, policy=lambda arrival: ("after", 2, 503))
     assert h.add("a", "0s")[0] == 201
     wait_for("the delivery to begin", lambda: h.hook.arrivals)
     assert h.cancel("a") == (409, "in-flight")
@@ -74,7 +74,7 @@ def test_a_cancel_in_flight_comes_too_late_but_ends_the_retries(bench):
     wait_for("the job to be gone", lambda: h.cancel("a") == (404, "not-found"))
     time.sleep(0.6)
     assert h.ids() == ["a"], "it was tried again"
-    assert h.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1
+    wait_for("it to be counted", lambda: h.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1)
     assert h.tarry.metric("tarry_jobs_dead", route="r") == 0
     h.tarry.stop()
 
@@ -91,15 +91,16 @@ def test_a_dead_letter_can_be_cancelled(bench):
 @pytest.mark.smoke
 def test_a_replaced_job_comes_once_as_the_new_one_at_its_time(bench):
     h = Hook(bench)
-    h.add("a", "600ms", b"old")
-    status, _, body = h.add("a", "1200ms", b"new", delay_op="replace")
+    h.add("a", "3s", b"old")
+    status, _, body = h.add("a", "3500ms", b"new", delay_op="replace")
     assert status == 200 and body["replaced"] is True and "due" in body, (status, body)
+    would_be_over = time.monotonic() + 4
+    begun = time.monotonic()
     status, _, body = h.tarry.ask("PUT", "/v1/routes/r/jobs/a", b"newest", {"deliver-after": "1s"})
     assert status == 200 and body["replaced"] is True, (status, body)
-    begun = time.monotonic()
     h.hook.wait_count(1)
-    assert time.monotonic() - begun > 0.9
-    time.sleep(0.6)
+    assert time.monotonic() - begun >= 1
+    time.sleep(max(0, would_be_over - time.monotonic()))
     assert [a.payload for a in h.hook.arrivals] == [b"newest"]
     assert h.tarry.metric("tarry_jobs_replaced_total", route="r") == 2
     status, _, body = h.tarry.ask("PUT", "/v1/routes/r/jobs/b", b"first", {})
@@ -108,7 +109,7 @@ def test_a_replaced_job_comes_once_as_the_new_one_at_its_time(bench):
 
 
 def test_a_job_replaced_in_flight_is_delivered_again_as_the_new_one(bench):
-    h = Hook(bench, policy=lambda a: ("after", 0.6) if a.payload == b"old" else 200)
+    h = Hook(bench, policy=lambda a: ("after", 2) if a.payload == b"old" else 200)
     h.add("a", "0s", b"old")
     wait_for("the delivery to begin", lambda: h.hook.arrivals)
     status, _, body = h.add("a", "1s", b"new", delay_op="replace")
@@ -120,15 +121,14 @@ def test_a_job_replaced_in_flight_is_delivered_again_as_the_new_one(bench):
 
 
 def test_an_id_is_stored_once_and_the_answer_says_why(bench):
-    h = Hook(bench, route='dedupe_window = "1500ms";')
-    assert h.add("a", "400ms")[0] == 201
-    status, _, body = h.add("a", "400ms")
+    h = Hook(bench, route='dedupe_window = "4s";')
+    assert h.add("a", "2s")[0] == 201
+    status, _, body = h.add("a", "2s")
     assert status == 200 and body["duplicate"] and body["because"] == "exists", body
     h.hook.wait_count(1)
     wait_for("the delivery to be noted",
              lambda: h.add("a", "0s")[2].get("because") == "remembered")
-    time.sleep(1.7)
-    assert h.add("a", "0s")[0] == 201
+    wait_for("it to be forgotten", lambda: h.add("a", "0s")[0] == 201, step_s=0.2)
     h.hook.wait_count(2)
     counts = {reason: h.tarry.metric("tarry_jobs_duplicate_total", route="r", reason=reason)
               for reason in ("exists", "remembered", "read-again")}
@@ -168,11 +168,11 @@ class Topics:
 
 def test_kafka_cancels_and_replaces_by_header(bench):
     t = Topics(bench)
-    t.send((b"1", {"delay-id": "gone", "deliver-after": "2s"}),
-           (b"2", {"delay-id": "kept", "deliver-after": "2s"}),
-           (b"3", {"delay-id": "changed", "deliver-after": "30s"}),
+    t.send((b"1", {"delay-id": "gone", "deliver-after": "4s"}),
+           (b"2", {"delay-id": "kept", "deliver-after": "4s"}),
+           (b"3", {"delay-id": "changed", "deliver-after": "1h"}),
            (b"", {"delay-id": "gone", "delay-op": "cancel"}),
-           (b"4", {"delay-id": "changed", "deliver-after": "2s", "delay-op": "replace"}))
+           (b"4", {"delay-id": "changed", "deliver-after": "4s", "delay-op": "replace"}))
     t.out_of.wait_count(2)
     time.sleep(0.7)
     assert sorted(a.payload for a in t.out_of.arrivals) == [b"2", b"4"]
@@ -192,7 +192,7 @@ def test_a_cancel_that_is_read_again_does_not_cancel_the_job_that_came_after_it(
            (b"", {"delay-id": "a", "delay-op": "cancel"}),
            (b"2", {"delay-id": "a", "deliver-after": "8s"}))
     wait_for("both to be stored", lambda: t.tarry.metric("tarry_jobs_stored_total") == 2)
-    assert t.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1
+    wait_for("the cancel", lambda: t.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1)
     t.tarry.stop()
     # Another group begins at the first record, as one does whose offsets were lost.
     conf = t.tarry.conf.read_text()
@@ -218,10 +218,10 @@ def test_mqtt_cancels_and_replaces_by_user_property(bench):
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     for payload, headers in (
-            (b"1", {"delay-id": "gone", "deliver-after": "1500ms"}),
-            (b"2", {"delay-id": "changed", "deliver-after": "30s"}),
+            (b"1", {"delay-id": "gone", "deliver-after": "4s"}),
+            (b"2", {"delay-id": "changed", "deliver-after": "1h"}),
             (b"", {"delay-id": "gone", "delay-op": "cancel"}),
-            (b"3", {"delay-id": "changed", "deliver-after": "1500ms", "delay-op": "replace"})):
+            (b"3", {"delay-id": "changed", "deliver-after": "4s", "delay-op": "replace"})):
         properties = Properties(PacketTypes.PUBLISH)
         properties.UserProperty = list(headers.items())
         client.publish("in/x", payload, qos=1, properties=properties).wait_for_publish()
@@ -235,9 +235,11 @@ def test_mqtt_cancels_and_replaces_by_user_property(bench):
 
 
 class Racer(threading.Thread):
-    """Adds jobs that are due within moments, and cancels them in those moments."""
+    """Adds jobs that are due within moments, and cancels them in those moments: 40 ms and what
+    adding takes on this machine."""
 
     batch = 200
+    within_ms = 40
 
     def __init__(self, tarry, name, count):
         super().__init__()
@@ -252,10 +254,11 @@ class Racer(threading.Thread):
         return [json.loads(line) for line in body.decode().splitlines()]
 
     def race(self, first):
-        ids = [f"{self.name_}-{first + i}" for i in range(self.batch)]
+        ids, begun = [f"{self.name_}-{first + i}" for i in range(self.batch)], time.monotonic()
         for line in self.post([{"id": i, "payload": i, "deliver-after":
-                                f"{random.randint(1, 40)}ms"} for i in ids]):
+                                f"{random.randint(1, self.within_ms)}ms"} for i in ids]):
             assert "due" in line, line
+        self.within_ms = 40 + int((time.monotonic() - begun) * 1000)
         time.sleep(random.random() * 0.06)
         for id, line in zip(ids, self.post([{"id": i, "delay-op": "cancel"} for i in ids])):
             if line.get("cancelled"):
@@ -289,7 +292,7 @@ def test_no_cancelled_job_is_delivered_however_the_cancel_races_the_delivery(ben
         assert racer.fault is None, racer.fault
     cancelled = set().union(*(r.cancelled for r in racers))
     kept = set().union(*(r.kept for r in racers))
-    wait_for("the rest to be delivered", lambda: len(arrivals.arrivals) >= len(kept), 30)
+    wait_for("the rest to be delivered", lambda: len(arrivals.arrivals) >= len(kept), 60)
     time.sleep(0.5)
     came = [a.payload.decode() for a in arrivals.arrivals]
     verify.note(f"cancel races: {len(cancelled)} cancelled, {len(kept)} too late")

@@ -17,7 +17,7 @@ class Desk:
 
     def check(self, body, *flags, redis=None):
         conf = self.folder / "tarry.conf"
-        conf.write_text(f'redis: {{ url = "{redis or self.redis}"; connect_timeout = "1s"; }};\n{body}')
+        conf.write_text(f'redis: {{ url = "{redis or self.redis}"; connect_timeout = "10s"; }};\n{body}')
         return cli.run("check", "--connect", conf, *flags)
 
     def rows(self, body, **more):
@@ -57,7 +57,7 @@ def test_redis(desk):
     assert "the-secret" not in json.dumps(row) and "***" in row["what"]
     row = desk.one('daemon: { log = "error"; };' + to_hook(desk.hook.url), "redis", redis="embedded")
     assert row["ok"]
-    pools = f'pools: {{ second: {{ url = "redis://127.0.0.1:{port}/0"; connect_timeout = "1s"; }}; }};'
+    pools = f'pools: {{ second: {{ url = "redis://127.0.0.1:{port}/0"; }}; }};'
     rows = desk.rows(pools + to_hook(desk.hook.url))
     by_name = {name: r["ok"] for (kind, name, _), r in rows.items() if kind == "redis"}
     assert by_name == {"redis": True, "second": False}

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from lib import cli, collect
+from lib.machine import soon_s
+from lib.reloads import Reloaded, hooked
 from lib.servers import free_port, wait_for
 from lib.tarry import BIN
 
@@ -24,7 +27,7 @@ class Place:
         self.hook = bench.keep(collect.FromHttp(lambda arrival: self.answer))
         self.answer = 200
         self.tarry = bench.tarry(bench.redis().url, f'''{more}
-            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }}; }};
+            sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; timeout = "60s"; }}; }};
             routes: {{ r: {{ from = "http"; to = "hook"; retry = "never"; max_delay = "2d";
                              repeat_min = "0"; }};
                        {routes} }};''').start()
@@ -209,7 +212,33 @@ def test_explain_goes_by_the_rules_of_the_source(bench, bench_source):
     place.tarry.stop()
 
 
-def read_lines(child, count, limit_s=15):
+def test_explain_takes_a_delay_out_of_a_topic_as_the_source_does(bench):
+    broker = bench.mosquitto()
+    place = Place(bench, f'''
+        sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "#", "$delayed/#" ]; }}; }};''',
+                  routes='''one: { from = "m"; to = "hook"; match = "in/+"; };
+                            rest: { from = "m"; to = "hook"; };''')
+    told = cli.one(place.run("explain", "rest", "--topic", "$delayed/9000/in/x", "--header", "deliver-after: 1s"))
+    assert told["route"] == "one" and abs(told["due_ms"] / 1000 - time.time() - 9000) < 60
+    done = place.run("explain", "rest", "--topic", "$delayed/soon/in/x")
+    told = json.loads(done.stdout)
+    assert done.returncode == 1 and (told["route"], told["reason"]) == ("rest", "bad-delay"), told
+    place.tarry.stop()
+
+
+def connections(place):
+    """How many the daemon has, as /proc/net/tcp shows them: ESTABLISHED is 01."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1].endswith(f":{place.tarry.port:04X}") and row[3] == "01" for row in rows)
+
+
+def wait_taps(place, count=1):
+    """What was before they ask is not shown."""
+    wait_for("taps that ask", lambda: connections(place) >= count)
+    time.sleep(0.3)  # connected, they ask at once
+
+
+def read_lines(child, count, limit_s=45):
     found, until = [], time.monotonic() + limit_s
     while len(found) < count and time.monotonic() < until:
         found.append(child.stdout.readline())
@@ -220,7 +249,7 @@ def test_a_tap_shows_what_happens(place):
     def tap(*args):
         child = subprocess.Popen([BIN, "tap", "r", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  text=True, env=cli.environment(place.url))
-        time.sleep(0.5)  # until it asks; what was before is not shown
+        wait_taps(place)
         return child
 
     place.send("before")
@@ -228,7 +257,7 @@ def test_a_tap_shows_what_happens(place):
     place.send("one", "--key", "k", payload="secret")
     events = [json.loads(line) for line in read_lines(child, 3)]
     child.send_signal(signal.SIGINT)
-    assert child.wait(5) == -signal.SIGINT
+    assert child.wait(30) == -signal.SIGINT
     assert [e["what"] for e in events] == ["received", "stored", "delivered"]
     assert {e["id"] for e in events} == {"one"}
     assert events[0]["source"] == "http" and events[0]["key"] == "k" and events[0]["bytes"] == 6
@@ -237,7 +266,7 @@ def test_a_tap_shows_what_happens(place):
     child = tap("--payload", "--max", "4")
     place.send("two", payload="shown")
     events = [json.loads(line) for line in read_lines(child, 4)]
-    assert child.wait(15) == 0
+    assert child.wait(30) == 0
     assert [e["what"] for e in events] == ["received", "stored", "rejected", "dead"]
     assert events[0]["payload"] == "shown" and events[3]["reason"] == "rejected"
     # Not to another who looks on, and has not asked for it.
@@ -248,9 +277,9 @@ def test_a_tap_shows_what_happens(place):
     wait_for("the end of both", lambda: place.tarry.metric("tarry_jobs_dead", route="r") == 2)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         shown = pool.submit(place.on_terminal, "tap", "r", "--max", "1")
-        time.sleep(0.5)
+        wait_taps(place)
         place.send("three", "--after", "1h")
-        code, text = shown.result(20)
+        code, text = shown.result(60)
     assert code == 0
     assert re.match(r"\d\d:\d\d:\d\d\.\d{3} received +three  due=in (59m|1h)", text), text
 
@@ -287,11 +316,11 @@ def test_a_tap_that_waits_hears_of_the_end(bench):
     place = Place(bench)
     child = subprocess.Popen([BIN, "tap", "r"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                              env=cli.environment(place.url))
-    time.sleep(0.5)
+    wait_taps(place)
     begun = time.monotonic()
     place.tarry.stop()
-    assert time.monotonic() - begun < 3
-    assert child.wait(15) == 69 and "no daemon answers" in child.stderr.read()
+    assert time.monotonic() - begun < soon_s(3)
+    assert child.wait(30) == 69 and "no daemon answers" in child.stderr.read()
 
 
 def test_taps_that_wait_are_answered_at_once_when_the_daemon_stops(bench):
@@ -299,32 +328,53 @@ def test_taps_that_wait_are_answered_at_once_when_the_daemon_stops(bench):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         taps = [pool.submit(place.tarry.ask, "GET", "/v1/admin/routes/r/tap?wait=30s", timeout_s=40)
                 for _ in range(8)]
-        time.sleep(0.5)
+        wait_taps(place, 8)
         assert not any(tap.done() for tap in taps)
         begun = time.monotonic()
         place.tarry.stop()
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < soon_s(3)
         for tap in taps:
-            status, _, body = tap.result(5)
+            status, _, body = tap.result(30)
             assert (status, body["events"], body["missed"]) == (200, [], 0) and body["cursor"]
 
 
 def test_a_tap_shows_the_last_deliveries_of_a_daemon_that_stops_and_asks_ten_times_a_second(bench):
-    place = Place(bench)
-    place.answer = ("after", 2)
+    place, go_on = Place(bench), threading.Event()
+    place.answer = ("when", go_on)
     place.send("slow")
     place.hook.wait_count(1)
     child = subprocess.Popen([BIN, "tap", "r"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                              env=cli.environment(place.url))
-    time.sleep(0.5)
+    wait_taps(place)
     place.tarry.child.send_signal(signal.SIGTERM)
     wait_for("the stop", lambda: place.tarry.ask("GET", "/readyz")[0] == 503)
     begun = time.monotonic()
     assert place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=30s")[2]["events"] == []
-    assert 0.08 < time.monotonic() - begun < 1
-    assert child.wait(15) == 69
+    assert 0.08 < time.monotonic() - begun < soon_s(1)
+    go_on.set()
+    assert child.wait(30) == 69
     assert [json.loads(line)["what"] for line in child.stdout] == ["delivered"]
-    place.tarry.stop()
+    assert place.tarry.child.wait(30) == 0
+    place.tarry.check_log()
+
+
+def test_a_tap_of_a_route_that_leaves_shows_its_last_delivery_when_the_daemon_stops(bench):
+    go_on = threading.Event()
+    slow = bench.keep(collect.FromHttp(lambda _: ("when", go_on)))
+    d = Reloaded(bench, bench.redis(), hooked(slow, more_routes='more: { from = "http"; to = "hook"; };'))
+    d.post("x", "more")
+    slow.wait_count(1)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        tap = pool.submit(d.tarry.ask, "GET", "/v1/admin/routes/more/tap?wait=30s", timeout_s=60)
+        wait_taps(d)
+        d.to(hooked(slow))
+        d.tarry.child.send_signal(signal.SIGTERM)
+        wait_for("the stop", lambda: d.tarry.ask("GET", "/readyz")[0] == 503)
+        go_on.set()
+        status, _, told = tap.result(60)
+    assert status == 200 and [e["what"] for e in told["events"]] == ["delivered"], told
+    assert d.tarry.child.wait(30) == 0
+    d.tarry.check_log()
 
 
 WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "one of these words"),
@@ -459,6 +509,29 @@ def test_numbers_are_shown_as_they_are():
 def test_what_ready_shows_of_others_commands_no_terminal():
     done = asked_of(503, b"[+]config ok\n[-]redis ERR \033]0;x\x07\n", "ready")
     assert (done.returncode, done.stdout) == (1, "[+]config ok\n[-]redis ERR \\x1b]0;x\\x07\n"), done
+
+
+def test_waiting_for_a_drain_needs_a_daemon_that_tells_of_its_end():
+    class Older(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.say({"routes": [{"name": "r", "state": "draining", "pending": 0, "in_flight": 0}]})
+
+        def do_POST(self):
+            self.say({"routes": ["r"], "state": "draining"})
+
+        def say(self, what):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(what).encode())
+
+        def log_message(self, *args):
+            pass
+    with http.server.HTTPServer(("127.0.0.1", 0), Older) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = cli.run("drain", "r", "--wait", url=f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert json.loads(done.stdout) == {"routes": ["r"], "state": "draining"}
+    assert done.returncode == 69 and "r drains, but" in done.stderr and '"drained"' in done.stderr, done
 
 
 def test_output_that_cannot_be_written_is_an_error(place):

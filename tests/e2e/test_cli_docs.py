@@ -72,7 +72,7 @@ def complete(*words, path=None, url="http://127.0.0.1:1"):
     env = cli.environment(url)
     env["PATH"] = f"{os.path.dirname(BIN)}:{env['PATH']}"
     done = subprocess.run(["bash", "-euc", script, "bash", "tarry", *words], capture_output=True, text=True, env=env,
-                          cwd=path, timeout=20)
+                          cwd=path, timeout=60)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return done.stdout.split()
 

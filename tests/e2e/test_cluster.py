@@ -84,7 +84,7 @@ def test_a_cluster_that_cannot_be_used_is_said_to_be_so(bench, options, why):
     daemon = bench.tarry(node.url, f'''sinks: {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
         routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''')
     daemon.spawn(daemon.argv())
-    wait_for("the log to say why", lambda: why in daemon.log.read_text(), 10)
+    wait_for("the log to say why", lambda: why in daemon.log.read_text())
     assert not daemon.is_up()
     daemon.stop()
 
@@ -106,20 +106,21 @@ def test_two_nodes_that_name_each_other_are_asked_now_and_then(bench):
     assert moved(owner, slot).endswith(f":{other.port}") and moved(other, slot).endswith(f":{owner.port}")
     adding = [threading.Thread(target=way.tarry.ask, args=("POST", "/v1/routes/main/jobs", "x",
                                                            {"delay-id": f"j{n}"})) for n in range(3)]
-    before, cpu_s = errors(way, "elsewhere"), way.tarry.cpu_s()
+    before, cpu_s, begun = errors(way, "elsewhere"), way.tarry.cpu_s(), time.monotonic()
     for thread in adding:
         thread.start()
+    wait_for("several calls, each again and again", lambda: errors(way, "elsewhere") - before >= 6)
     time.sleep(3)
-    asked, cpu_s = errors(way, "elsewhere") - before, way.tarry.cpu_s() - cpu_s
-    verify.note(f"two nodes that name each other: {asked:.0f} answers and {cpu_s:.2f} s of CPU in 3 s")
-    assert 6 <= asked < 300, "several calls, each ten times a second"
+    asked, cpu_s, took_s = errors(way, "elsewhere") - before, way.tarry.cpu_s() - cpu_s, time.monotonic() - begun
+    verify.note(f"two nodes that name each other: {asked:.0f} answers and {cpu_s:.2f} s of CPU in {took_s:.1f} s")
+    assert asked < 100 * took_s, "several calls, each ten times a second"
     assert "not followed at once" in way.tarry.log.read_text()
     for node in (other, owner, *cluster.nodes):
         node.client().execute_command("CLUSTER SETSLOT", slot, "NODE", cluster.id_of(other))
     for thread in adding:
         thread.join()
     assert way.tarry.ask("POST", "/v1/routes/main/jobs", "x", {"delay-id": "last"})[0] == 201
-    wait_for("the jobs", lambda: b"last" in [a.header("delay-id") for a in way.collector.arrivals], 10)
+    wait_for("the jobs", lambda: b"last" in [a.header("delay-id") for a in way.collector.arrivals])
     way.tarry.stop()
 
 
@@ -159,7 +160,7 @@ def test_a_script_whose_own_keys_are_there_is_refused_while_others_of_its_slot_a
     near = way.tarry.ask("POST", "/v1/routes/main/jobs", 5000 * "x", {"delay-id": "large", "deliver-after": "1h"})
     batch = way.make_jobs(50, named=True, max_delay_ms=0)
     for job in batch:
-        job.delay_ms = 5000
+        job.delay_ms = 8000
     way.send(batch)
     giver, slots = next((n, k) for n, k in cluster.keys("tarry:{main/0}:slots"))
     assert near[0] == 201 and giver.client().exists("tarry:{main/0}:pool"), "else this shows nothing"
@@ -186,13 +187,14 @@ def test_each_call_of_a_bucket_names_a_key_that_never_exists(bench):
 
     for node in cluster.nodes:
         threading.Thread(target=listen, args=(node,), daemon=True).start()
-    time.sleep(0.5)
+    wait_for("all nodes to be listened to", lambda: all(
+        any("O" in c["flags"] for c in node.client().client_list()) for node in cluster.nodes))
     batch = way.make_jobs(100, named=True, max_delay_ms=500)
     way.send(batch)
     way.collector.wait(batch)
     assert way.tarry.ask("POST", "/v1/routes/main/jobs", "x", {"delay-id": "last", "deliver-after": "1h"})[0] == 201
     assert way.tarry.ask("DELETE", "/v1/routes/main/jobs/last")[0] == 200
-    wait_for("scripts of several kinds", lambda: len({sha for sha, _ in calls}) >= 5, 10)
+    wait_for("scripts of several kinds", lambda: len({sha for sha, _ in calls}) >= 5)
     assert {key.rpartition(":")[2] for _, key in calls} == {"whole"}
     assert not cluster.keys("*:whole")
     way.tarry.stop()

@@ -21,6 +21,9 @@ def rfc3339(ms):
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+SLACK_MS = 1000  # Redis' clock as a daemon on a starved machine sees it; no unit is mistaken so
+
+
 def soon_s(seconds=2):
     """A whole second that many ahead, rounded up."""
     return now_ms() // 1000 + 1 + seconds
@@ -127,7 +130,7 @@ def test_over_kafka_each_set_says_when_where_to_and_under_which_name(bench):
 
 def test_over_kafka_a_key_of_etf1_or_karafka_names_the_job_for_replace_and_cancel(bench):
     k = Kafka(bench, ("etf1", "karafka"))
-    soon, far = soon_s(2), soon_s(3600)
+    soon, far = soon_s(4), soon_s(3600)
 
     def etf1(key, at, value):
         k.send("etf1", {"scheduler-epoch": at, "scheduler-target-topic": k.other}, value, key)
@@ -149,15 +152,15 @@ def test_over_kafka_a_key_of_etf1_or_karafka_names_the_job_for_replace_and_cance
     got = k.wait_payloads(b"etf1 anew", b"karafka anew")
     assert all(a.key is None and a.topic == k.other for a in got.values())
     assert (k.metric("replaced_total"), k.metric("cancelled_total")) == (2, 3)
-    assert k.metric("pending") == k.metric("dead") == 0
+    wait_for("the last ack", lambda: k.metric("pending") == k.metric("dead") == 0)
     k.tarry.stop()
 
 
 def test_jobs_of_every_other_set_are_cancelled_by_delay_id(bench):
     sets = ("rabbitmq", "nats", "artemis", "dapr")
     k = Kafka(bench, sets)
-    at_ms = now_ms() + 3000
-    asked = {"rabbitmq": {"x-delay": 3000}, "nats": {"Nats-Schedule": f"@at {rfc3339(at_ms)}"},
+    at_ms = now_ms() + 5000
+    asked = {"rabbitmq": {"x-delay": 5000}, "nats": {"Nats-Schedule": f"@at {rfc3339(at_ms)}"},
              "artemis": {"_AMQ_SCHED_DELIVERY": at_ms}, "dapr": {"deliverAt": at_ms}}
     for s in sets:
         k.send(s, {**asked[s], "delay-id": f"gone-{s}"}, b"gone")
@@ -295,9 +298,9 @@ class Http:
 def test_over_http_qstash_says_when_how_often_and_under_which_name(bench):
     h = Http(bench, "qstash")
     before_ms, at_s = now_ms(), soon_s(1)
-    assert h.post({"Upstash-Delay": "1s", "Upstash-Deduplication-Id": "a", "x-mine": "1"})[0] == 201
+    assert h.post({"Upstash-Delay": "4s", "Upstash-Deduplication-Id": "a", "x-mine": "1"})[0] == 201
     after_ms = now_ms()
-    status, again = h.post({"Upstash-Delay": "5s", "Upstash-Deduplication-Id": "a"})
+    status, again = h.post({"Upstash-Delay": "9s", "Upstash-Deduplication-Id": "a"})
     assert (status, again["duplicate"], again["because"]) == (200, True, "exists")
     assert h.post({"Upstash-Not-Before": str(at_s), "Upstash-Deduplication-Id": "b"})[0] == 201
     assert h.post({"Upstash-Delay": "1h", "Upstash-Deduplication-Id": "c"})[0] == 201
@@ -313,7 +316,7 @@ def test_over_http_qstash_says_when_how_often_and_under_which_name(bench):
     h.hook.wait_count(5)
     by_id = {a.header("delay-id"): a for a in h.hook.arrivals}
     assert sorted(a.header("delay-id") for a in h.hook.arrivals) == [b"a", b"b", b"d", b"d", b"e"]
-    assert before_ms + 1000 <= int(by_id[b"a"].header("delay-due")) <= after_ms + 1050
+    assert before_ms + 4000 <= int(by_id[b"a"].header("delay-due")) <= after_ms + 4000 + SLACK_MS
     assert by_id[b"b"].header("delay-due") == str(at_s * 1000).encode()
     assert by_id[b"b"].ns >= at_s * 1_000_000_000
     for a in h.hook.arrivals:
@@ -343,7 +346,7 @@ def test_over_http_dapr_says_when(bench):
     after_ms = now_ms()
     got = {a.header("delay-id"): a for a in h.hook.wait_count(3)}
     assert int(got[b"ms"].header("delay-due")) == int(got[b"date"].header("delay-due")) == at_ms
-    assert before_ms + 1500 <= int(got[b"after"].header("delay-due")) <= after_ms + 1550
+    assert before_ms + 1500 <= int(got[b"after"].header("delay-due")) <= after_ms + 1500 + SLACK_MS
     assert all(a.ns / 1e6 >= int(a.header("delay-due")) for a in got.values())
     assert not [n for a in got.values() for n, _ in a.headers if n.startswith("deliver")]
     h.tarry.stop()
@@ -391,13 +394,14 @@ def test_over_mqtt_topics_of_emqx_and_user_properties_of_the_sets_say_when(bench
                        properties=load.user_properties(named)).wait_for_publish(15)
 
     begun_ms, at_s = now_ms(), soon_s(1)
-    publish("$delayed/2/devices/7", b"emqx", delay_id="seven")
-    publish("$delayed/2/devices/8", b"gone", delay_id="eight")
+    publish("$delayed/4/devices/7", b"emqx", delay_id="seven")
+    publish("$delayed/4/devices/8", b"gone", delay_id="eight")
     publish("$delayed/0/devices/8", b"", delay_id="eight", delay_op="cancel")
     publish(f"$delayed/{at_s}/devices/9", b"epoch", deliver_after="1h")  # the topic counts
     publish("in/x", b"dapr", deliverAt=str(at_s * 1000 + 500))
     publish("in/x", b"rabbitmq", x_delay="1500")
     publish("$delayed/1/devices/10", b"to", delay_to="devices/elsewhere")
+    sent_ms = now_ms()
     got = {a.payload: a for a in out.wait_count(5)}
     time.sleep(0.7)
     assert sorted(a.payload for a in out.arrivals) == [b"dapr", b"emqx", b"epoch", b"rabbitmq",
@@ -408,8 +412,9 @@ def test_over_mqtt_topics_of_emqx_and_user_properties_of_the_sets_say_when(bench
     assert got[b"emqx"].header("delay-id") == b"seven"
     due = {p: int(a.header("delay-due")) for p, a in got.items()}
     assert (due[b"epoch"], due[b"dapr"]) == (at_s * 1000, at_s * 1000 + 500)
-    assert begun_ms + 2000 <= due[b"emqx"] < begun_ms + 3000
-    assert begun_ms + 1500 <= due[b"rabbitmq"] < begun_ms + 3000
+    # A broker that is starved passes a message on when it is acknowledged long since.
+    assert begun_ms + 4000 <= due[b"emqx"] <= sent_ms + 4000 + SLACK_MS
+    assert begun_ms + 1500 <= due[b"rabbitmq"] <= sent_ms + 1500 + SLACK_MS
     assert all(a.ns >= due[p] * 1_000_000 for p, a in got.items())
     assert tarry.metric("tarry_jobs_cancelled_total") == 1
     publish("$delayed/soon/devices/7", b"bad")

@@ -18,7 +18,7 @@ FAULTS = {1: "nonsense", 2: "listen", 3: "url", 4: "pigeon", 5: "TARRY_TEST_NOT_
 
 
 def tarry(*args):
-    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=20)
+    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize("command", ["check", "run"])

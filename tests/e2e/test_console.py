@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from lib import machine
 from lib.servers import BUILD, TOP, wait_for
 from test_admin_api import Yard, ids
 
@@ -54,10 +55,13 @@ def browser():
         have = {"url": f"http://127.0.0.1:{y.tarry.port}", "chromium": shutil.which("chromium"),
                 "modules": str(MODULES), "shots": str(SHOTS), "route": "r", **have}
         return subprocess.Popen(["node", str(TOP / "tests/e2e/console.mjs"), scenario, json.dumps(have)],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def end(child):
-        out, err = child.communicate(timeout=180)
+        try:
+            out, err = child.communicate(timeout=200)
+        finally:
+            child.kill()
         assert child.returncode == 0, err[-6000:]
         return json.loads(out.strip().splitlines()[-1])
 
@@ -89,10 +93,12 @@ def bury(y, names):
 
 
 def load(y, over, each_s=0.05):
-    """Jobs all the time, until over is set: most due at once, some that wait."""
-    n = 0
+    """Jobs all the time, until over is set: most due at once, some that wait. y.behind: how many of
+    those that were due had not come, at the most."""
+    n = y.behind = 0
     while not over.wait(each_s):
         y.put(f"now-{n}", after="0s")
+        y.behind = max(y.behind, n + 1 - sum(a.header("delay-id").startswith(b"now-") for a in y.hook.arrivals))
         y.put(f"soon-{n}", after="20s" if n % 3 else "3s", route="k", delay_key=f"customer-{n % 7}")
         n += 1
 
@@ -114,7 +120,7 @@ def test_the_figures_are_those_of_the_daemon_and_alive(yard, browser):
         over.set()
         thread.join()
     assert 1 < seen["rate"] < 40 and seen["health"] == "ready"
-    assert 500 <= int(seen["waiting"]) <= 520
+    assert 500 <= int(seen["waiting"]) <= 520 + yard.behind
     assert seen["drawn"].count("L") >= 1
     for text in ("Version", str(yard.tarry.conf), "hook", "http"):
         assert text in seen["status"]
@@ -127,7 +133,8 @@ def test_a_million_jobs_are_browsed_a_page_at_a_time(bench, browser):
     seen = browser(y, "browse", wanted=f"job-{JOBS // 2:07}")
     print(f"{JOBS} jobs: the first page after {seen['first_page_ms']} ms, the next after "
           f"{seen['next_page_ms']} ms, the first by the beginning of its id after {seen['search_ms']} ms, heap {seen['heap_mb']:.1f} MB")
-    assert seen["first_page_ms"] < 5000 and seen["next_page_ms"] < 2000 and seen["heap_mb"] < 100
+    assert seen["first_page_ms"] < machine.soon_ms(5000) and seen["next_page_ms"] < machine.soon_ms(2000)
+    assert seen["heap_mb"] < 100
 
 
 def test_a_job_is_cancelled_run_now_and_moved(yard, browser):
@@ -153,7 +160,7 @@ def test_dead_letters_are_replayed_and_dropped_after_a_count(yard, browser):
 
 def test_a_route_is_paused_and_resumed(yard, browser):
     child = browser.begin(yard, "pause")
-    wait_for("it is paused", lambda: yard.route()["state"] == "paused", timeout_s=60)
+    wait_for("it is paused", lambda: yard.route()["state"] == "paused", timeout_s=120)
     browser.end(child)
     assert yard.route()["state"] == "running"
 
@@ -233,6 +240,7 @@ def test_another_operator_may_be_faster(yard, browser):
     child = browser.begin(yard, "faster", wait_ms=3000)  # it is looked at meanwhile
     heard(child)
     assert yard.tarry.ask("DELETE", "/v1/routes/r/jobs/one")[0] == 200
+    print("done", file=child.stdin, flush=True)
     heard(child, "next")
     assert yard.ask("POST", "routes/r/jobs/two/now")[0] == 200
     browser.end(child)
@@ -248,7 +256,7 @@ def test_the_jobs_of_a_queue(yard, browser):
     for n in range(3):
         yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": f"m{n}", "deliver-after": f"{n + 1}h"})
     browser(yard, "queue")
-    status, _, body = yard.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=5s")
+    status, _, body = yard.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=10s")
     assert status == 200 and body["jobs"][0]["id"] == "m2", body
 
 
@@ -264,7 +272,7 @@ def test_five_hundred_routes_and_names_as_long_as_can_be(bench, browser):
     y.put("i" * 128, route=long[0], payload="p" * 5000, delay_key="k" * 200, **{"x" * 100: "v" * 1000})
     seen = browser(y, "many", routes=503, fullest="route321", first="k")
     print(f"500 routes: the longest task of an update takes {seen['update_ms']:.0f} ms")
-    assert seen["update_ms"] < 1000
+    assert seen["update_ms"] < machine.soon_ms(1000)
 
 
 def test_nothing_moves_for_those_who_want_no_motion(yard, browser):

@@ -9,6 +9,7 @@ import paho.mqtt.client as mqtt
 import pytest
 
 from lib import cli, collect
+from lib.machine import soon_s
 from lib.servers import wait_for
 from lib.tarry import BIN, Tarry
 
@@ -67,14 +68,18 @@ def test_a_paused_route_takes_jobs_and_delivers_none(yard):
         yard.run("pause", "r")
         yard.post(f"a{n}")
         time.sleep(0.1)
+        begun = time.monotonic()
         yard.tarry.ask("POST", "/v1/admin/routes/r/resume")
-        wait_for("it to go on", lambda n=n: f"a{n}" in yard.ids(), 0.4, step_s=0.01)
+        wait_for("it to go on", lambda n=n: f"a{n}" in yard.ids(), step_s=0.01)
+        assert time.monotonic() - begun < soon_s(0.4)
 
 
 def test_a_pause_lasts_over_a_restart_and_reaches_other_instances(yard):
     two = yard.more()
     yard.run("pause", "r")
-    wait_for("the other to know", lambda: yard.state(tarry=two) == "paused", 2)
+    begun = time.monotonic()
+    wait_for("the other to know", lambda: yard.state(tarry=two) == "paused")
+    assert time.monotonic() - begun < soon_s(2), "by itself it looks every ten seconds"
     yard.post("a")
     yard.tarry.stop()
     yard.post("b", tarry=two)
@@ -93,7 +98,7 @@ def test_a_pause_lasts_over_a_restart_and_reaches_other_instances(yard):
 def test_what_is_in_flight_at_a_pause_arrives(bench):
     import threading
     go = threading.Event()
-    hook = bench.keep(collect.FromHttp(lambda arrival: go.wait(10) and 200))
+    hook = bench.keep(collect.FromHttp(lambda arrival: go.wait(60) and 200))
     tarry = bench.tarry(bench.redis().url, f'''
         sinks: {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
         routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()
@@ -106,7 +111,7 @@ def test_what_is_in_flight_at_a_pause_arrives(bench):
 
 
 def test_a_draining_route_takes_nothing_and_delivers_what_is_there(yard):
-    yard.post("a", after="2s")
+    yard.post("a", after="6s")
     assert cli.one(yard.run("drain", "r"))["state"] == "draining"
     status, headers, body = yard.post("b")
     assert status == 503 and headers["Retry-After"] and "drains" in str(body)
@@ -138,7 +143,7 @@ def test_waiting_for_a_drain_takes_a_redis_that_is_away_for_no_end(yard):
     wait_for("Redis", lambda: yard.tarry.ask("GET", "/readyz")[0] == 200)
     assert waits.poll() is None
     wait_for("the cancel", lambda: yard.run("jobs", "cancel", "r", "a").returncode == 0)
-    assert waits.wait(20) == 0
+    assert waits.wait(60) == 0
 
 
 def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
@@ -150,7 +155,7 @@ def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
     assert waits.poll() is None  # queues are counted every ten seconds
     assert yard.tarry.ask("POST", "/v1/queues/mails/pull")[0] == 200
     assert yard.tarry.ask("DELETE", "/v1/queues/mails/jobs/a")[0] == 200
-    assert waits.wait(40) == 0
+    assert waits.wait(90) == 0
 
 
 @pytest.mark.parametrize("done", ["resume", "pause"])
@@ -163,7 +168,7 @@ def test_waiting_for_a_drain_ends_when_somebody_takes_it_back(yard, done):
     time.sleep(1.5)
     assert waits.poll() is None
     assert yard.run(done, "r").returncode == 0
-    assert waits.wait(10) == 1
+    assert waits.wait(60) == 1
     assert f"r no longer drains: it is {'paused' if done == 'pause' else 'running'}" in waits.stderr.read()
 
 
@@ -193,14 +198,17 @@ def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
     wait_for("both", lambda: yard.tarry.metric("tarry_instances") == 2)
     posting = Posting(yard, deaf)
     wait_for("some jobs", lambda: len(posting.answers) > 5)
+    waits = subprocess.Popen([BIN, "drain", "r", "--wait"], stdout=subprocess.DEVNULL,
+                             env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
+    wait_for("it to drain", lambda: yard.state() == "draining")
     begun = time.monotonic()
-    done = yard.run("drain", "r", "--wait")
+    assert waits.wait(60) == 0
     ended = time.monotonic()
-    assert done.returncode == 0 and ended - begun < 25
-    time.sleep(0.5)
+    count = len(posting.answers)
+    wait_for("some more", lambda: len(posting.answers) > count + 5)
     posting.over = True
     posting.join()
-    assert [s for at, s in posting.answers if begun + 0.5 < at < ended].count(201) > 5, "or this has shown nothing"
+    assert [s for at, s in posting.answers if begun < at < ended].count(201) > 3, "or this has shown nothing"
     assert {s for at, s in posting.answers if at > ended} == {503}
     assert yard.tarry.metric("tarry_jobs_pending", route="r") == 0
     deaf.stop()
@@ -301,9 +309,9 @@ def test_what_redis_holds_counts(yard):
     import redis
     client = redis.Redis(unix_socket_path=yard.redis.url.partition("unix://")[2])
     client.hset("tarry:states", "r", "paused")
-    wait_for("the tick to find it", lambda: yard.state() == "paused", 15)
+    wait_for("the tick to find it", lambda: yard.state() == "paused")
     client.hset("tarry:states", "r", "half-asleep")
     time.sleep(11)
     assert yard.state() == "paused" and yard.post("a")[0] == 201 and not yard.hook.arrivals
     client.delete("tarry:states")
-    wait_for("it to run again", lambda: yard.ids() == {"a"}, 15)
+    wait_for("it to run again", lambda: yard.ids() == {"a"})

@@ -10,6 +10,7 @@ from test_delayqueue import Api as DelayQueue
 from test_lmstfy import Api as Lmstfy
 
 from lib import cli, servers
+from lib.machine import soon_s
 from lib.pulls import Queues, Waiting
 from lib.servers import free_port, wait_for
 from lib.tarry import Tarry
@@ -135,7 +136,7 @@ def test_consumers_of_a_paused_route_get_nothing_until_it_is_resumed(place, by):
     time.sleep(1.2)  # it is due, by any API
     begun = time.monotonic()
     assert api.take(0) is None and api.take(2) is None
-    assert 1.8 < time.monotonic() - begun < 6, "who waits is answered at the end of its time"
+    assert 1.8 < time.monotonic() - begun < soon_s(6), "who waits is answered at the end of its time"
     api.end(held)
     assert daemon.metric("tarry_jobs_delivered_total", route=api.route) == 1
     got = []
@@ -145,8 +146,8 @@ def test_consumers_of_a_paused_route_get_nothing_until_it_is_resumed(place, by):
     assert waits.is_alive() and not got
     begun = time.monotonic()
     control(daemon, "resume", api.route)
-    waits.join(5)
-    assert got and got[0] and time.monotonic() - begun < 1, "who waited gets it at once"
+    waits.join(30)
+    assert got and got[0] and time.monotonic() - begun < soon_s(1), "who waited gets it at once"
     api.end(got[0])
     assert daemon.metric("tarry_jobs_delivered_total", route=api.route) == 2
 
@@ -156,7 +157,7 @@ def test_a_consumer_that_waits_at_a_paused_queue_costs_nothing(place):
     q = Queues(daemon)
     control(daemon, "pause", "native")
     q.put("work/idle", b"x")
-    waits = [Waiting(daemon, "work/idle", wait="3s") for _ in range(3)]
+    waits = [Waiting(daemon, "work/idle", wait="5s") for _ in range(3)]
     wait_for("them to wait", lambda: daemon.metric("tarry_queue_consumers", sink="plain") == 3)
     time.sleep(0.3)
     turns, asked = daemon.metric("tarry_loop_wakeups_total"), pulls(daemon)
@@ -179,21 +180,21 @@ def test_who_pulls_from_several_queues_is_served_from_those_that_go_on(place):
     waits = Waiting(daemon, "work/several", "other/several", wait="8s")
     time.sleep(0.5)
     q.put("other/several", b"open", id_="o2")
-    assert waits.result(3).ids == ["o2"]
+    assert waits.result(30).ids == ["o2"]
     waits = Waiting(daemon, "work/several", "other/several", wait="8s")
     time.sleep(0.5)
     control(daemon, "resume", "native")
-    assert waits.result(3).ids == ["p"]
+    assert waits.result(30).ids == ["p"]
 
 
 def test_a_lease_that_ends_at_a_paused_queue_brings_the_job_back(place):
     daemon, _ = place
     q = Queues(daemon)
     q.put("other/lease", b"x", id_="a", headers={"delay-attempts": "3"})
-    assert q.pull("other/lease", lease="1s", wait="2s").ids == ["a"]
+    assert q.pull("other/lease", lease="3s", wait="20s").ids == ["a"]
     control(daemon, "pause", "other")
     assert q.counts("other/lease") == (0, 0, 1, 0, 0)
-    wait_for("its lease to end", lambda: q.counts("other/lease") == (1, 0, 0, 0, 0), 5)
+    wait_for("its lease to end", lambda: q.counts("other/lease") == (1, 0, 0, 0, 0))
     assert q.pull("other/lease", wait="500ms").status == 204
     control(daemon, "resume", "other")
     assert [job["attempt"] for job in q.pull("other/lease").jobs] == [2]
@@ -203,17 +204,17 @@ def test_a_pause_of_queues_lasts_over_a_restart_and_holds_for_all_instances(benc
     url = bench.redis().url
     conf = 'sinks: { q: { type = "queue"; }; }; routes: { r: { from = "http"; to = "q"; }; };'
     one, two = (bench.keep(Tarry(bench.folder / name, url, conf)).start() for name in ("one", "two"))
-    waits = Waiting(two, "a", wait="20s")
+    waits = Waiting(two, "a", wait="40s")
     time.sleep(0.5)
     control(one, "pause", "r")
-    wait_for("the other to know", lambda: two.metric("tarry_route_state", state="paused") == 1, 2)
+    wait_for("the other to know", lambda: two.metric("tarry_route_state", state="paused") == 1)
     assert Queues(one).put("a", b"x", id_="j").status == 201
     one.stop()
     one.start()
     assert Queues(one).pull("a", wait="1s").status == 204 and Queues(two).pull("a").status == 204
     assert waits.answer is None
     control(one, "resume", "r")
-    assert waits.result(3).ids == ["j"]
+    assert waits.result(30).ids == ["j"]
     for daemon in (one, two):
         daemon.stop()
 
@@ -230,7 +231,7 @@ def test_routes_that_share_queues_are_counted_once_and_each_can_be_drained(bench
         return tarry.ask("GET", f"/v1/admin/routes/{route}")[2]["routes"][0]
 
     q.put("two", b"x", id_="a")
-    wait_for("a sweep", lambda: told("one")["pending"] == 1, 25)
+    wait_for("a sweep", lambda: told("one")["pending"] == 1, 60)
     assert (told("one")["counted_with"], told("one")["stored"]) == (None, 0)
     assert (told("two")["counted_with"], told("two")["stored"]) == ("one", 1)
     assert told("two")["pending"] is None and told("two")["oldest_overdue_ms"] is None

@@ -22,6 +22,8 @@ def test_a_dead_letter_waits_until_its_sink_takes_it(bench, fault):
     assert tarry.ask("POST", "/v1/routes/r/jobs", "x", {"delay-id": "one"})[0] == 201
     letters = morgue.wait_count(3, 30)
     wait_for("it to be kept", lambda: tarry.metric("tarry_jobs_dead", route="r") == 1)
+    wait_for("it to be counted",
+             lambda: tarry.metric("tarry_jobs_dead_total", route="r", reason="rejected") == 1)
     time.sleep(0.5)
     assert len(letters) == 3 and len(hook.arrivals) == 1
     for letter in letters:  # each time it says why the job is dead, not why the letter was not taken
@@ -41,7 +43,7 @@ def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }};
                    morgue: {{ type = "http"; url = "{morgue.url}"; }}; }};
-        routes: {{ r: {{ from = "http"; to = "hook"; dead = "morgue";
+        routes: {{ r: {{ from = "http"; to = "hook"; dead = "morgue"; lease = "5s";
                          retry = [ "300ms", "600ms" ]; }}; }};''').start()
     morgue.go_away()
 
@@ -54,6 +56,7 @@ def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job
     for i in range(20):
         post(f"job-{i}")
     hook.wait_count(21)
+    wait_for("the acks", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 20)
     tarry.kill()
     tarry.start()
     assert tarry.ask("GET", "/v1/routes/r/jobs/dead")[0] == 200

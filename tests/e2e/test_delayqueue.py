@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from lib import servers, tarry
+from lib.machine import soon_s
 from lib.servers import TOP, free_port, wait_for
 
 POP_S = 1.5
-LATE_S = 0.4  # on a busy machine
+LATE_S = 0.4  # a second would be the ticker of the original; what the machine takes comes on top
 DONE, PUSHED, NO_JSON = "操作成功", "添加成功", "解析json失败"
 NO_ID, PUSH_NO_TOPIC, POP_NO_TOPIC = "job id不能为空", "topic 不能为空", "topic不能为空"
 BAD_DELAY, BAD_TTR = "delay 取值范围1 - (2^31 - 1)", "ttr 取值范围1 - 86400"
@@ -47,7 +48,7 @@ class Api:
             daemon='job_max = "16MiB";')
 
     def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def ask(self, method, path, body=b""):
         """(status, headers, bytes)"""
@@ -90,6 +91,13 @@ class Api:
             if id is not None:
                 return id, at
 
+    def take_id(self, *topics):
+        return self.take(*topics)[0]
+
+    def held(self, count):
+        """Waits until so many topics of pops that wait are known to the daemon."""
+        wait_for(f"{count} pops to be held", lambda: self.daemon.metric("tarry_queue_consumers", sink="q") == count)
+
     def get(self, id):
         return json.loads(self.call("/get", {"id": id}))["data"]
 
@@ -101,7 +109,7 @@ class Api:
 
     def raw(self, request):
         """All that the server sends until it closes."""
-        with socket.create_connection(("127.0.0.1", self.port), 10) as s:
+        with socket.create_connection(("127.0.0.1", self.port), 30) as s:
             s.sendall(request)
             return b"".join(iter(lambda: s.recv(65536), b""))
 
@@ -123,23 +131,28 @@ def api():
         shutil.rmtree(sockets, ignore_errors=True)
 
 
-@pytest.fixture
-def own(bench):
-    """A daemon and a Redis for one test that mistreats them."""
-    redis = bench.redis()
-    api = Api(bench.folder, redis.url, 1.0)
+def alone(bench, pop_s):
+    """A daemon and a Redis for one test."""
+    redis = bench.redis("always")
+    api = Api(bench.folder, redis.url, pop_s)
     api.redis = redis
     bench.keep(api.daemon)
     api.daemon.start()
 
     def beside():
         """A second daemon on the same Redis."""
-        second = Api(bench.folder / "second", redis.url, 1.0)
+        second = Api(bench.folder / "second", api.redis.url, pop_s)
         bench.keep(second.daemon)
         second.daemon.start()
         return second
     api.beside = beside
     return api
+
+
+@pytest.fixture
+def own(bench):
+    """For one that mistreats them."""
+    return alone(bench, 1.0)
 
 
 @pytest.fixture
@@ -163,6 +176,7 @@ def test_a_job_goes_through_as_section_3_shows_it(api, name):
     assert sent + 1 - 1 <= due <= time.time() + 1
     assert found == envelope(
         0, DONE, f'{{"topic":"t-{name}","id":"{name}","delay":{due},"ttr":60,"body":"{{\\"a\\":1}}"}}')
+    time.sleep(1.1)
     assert api.call("/pop", {"topic": "t-" + name}) == envelope(
         0, DONE, f'{{"id":"{name}","body":"{{\\"a\\":1}}"}}')
     api.finish(name)
@@ -266,7 +280,7 @@ def test_2_large_bodies_and_their_limit(api, name):
     api.delete(name)
     for many in (b"Content-Length: 17000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n" +
                  (b"100000\r\n" + b"x" * 2**20 + b"\r\n") * 16 + b"3\r\nxxx\r\n0\r\n\r\n"):
-        with socket.create_connection(("127.0.0.1", api.port), 10) as s:
+        with socket.create_connection(("127.0.0.1", api.port), 30) as s:
             s.sendall(b"POST /push HTTP/1.1\r\nHost: x\r\n" + many)
             text = s.recv(65536)  # before the rest is there
         head, _, body = text.partition(b"\r\n\r\n")
@@ -314,7 +328,7 @@ def test_3_ids_are_global_and_a_push_replaces(api, name):
     api.push(name, two, 1, 70, "new")
     found = api.get(name)
     assert (found["topic"], found["ttr"], found["body"]) == (two, 70, "new")
-    (id_one, _), (id_two, _) = together(lambda: api.pop(one), lambda: api.pop(two))
+    (id_one, _), (id_two, _) = together(lambda: api.pop(one), lambda: api.take(two))
     assert (id_one, id_two) == (None, name)
     api.finish(name)
 
@@ -324,10 +338,10 @@ def test_3_a_push_replaces_a_job_of_the_same_topic_too_waiting_or_in_flight(api,
     api.push(name, name, 1, 60, "old")
     api.push(name, name, 1, 60, "new")
     assert api.get(name)["body"] == "new"
-    assert api.pop_id(name) == name
+    assert api.take_id(name) == name
     api.push(name, name, 1, 60, "newer")
     assert api.get(name)["body"] == "newer"
-    assert [api.pop_id(name), api.pop_id(name)] == [name, None]
+    assert [api.take_id(name), api.pop_id(name)] == [name, None]
     api.finish(name)
 
 
@@ -339,31 +353,34 @@ def test_3_pop_takes_topics_in_the_listed_order_and_trims_them(api, name):
     assert [api.pop_id("none-" + name, a, b, c) for _ in range(3)] == [a, b, c]
     api.push(b + "2", b)
     # the original never found " b"; outer space and empty items did no harm
-    assert api.pop_id(f" {a}", "", f" {b} ") == b + "2"
+    assert api.take_id(f" {a}", "", f" {b} ") == b + "2"
     for id in (a, b, c, b + "2"):
         api.finish(id)
 
 
-def test_3_pop_is_fifo_and_waiting_pops_are_served_as_they_came(api, name):
+def test_3_pop_is_fifo(api, name):
     ids = [f"{i}-{name}" for i in range(4)]
     for id in ids:
         api.push(id, name)
         time.sleep(0.005)
     time.sleep(1.1)
     assert [api.pop_id(name) for _ in ids] == ids
-    other = "w-" + name
-    with ThreadPoolExecutor(4) as pool:
-        waiting = []
-        for id in ids[:3]:
-            api.push("w" + id, other)
-            time.sleep(0.03)
-        for _ in range(3):
-            waiting.append(pool.submit(api.pop_id, other))
-            time.sleep(0.03)
-        assert [w.result() for w in waiting] == ["w" + id for id in ids[:3]]
     for id in ids:
         api.finish(id)
-        api.finish("w" + id)
+
+
+def test_3_waiting_pops_are_served_as_they_came(bench):
+    api, ids = alone(bench, 60), ["a", "b", "c"]
+    with ThreadPoolExecutor(3) as pool:
+        waiting = []
+        for n in range(3):
+            waiting.append(pool.submit(api.pop_id, "t"))
+            api.held(n + 1)
+        for id in ids:
+            api.push(id, "t")
+            time.sleep(0.03)
+        assert [w.result() for w in waiting] == ids
+    api.daemon.stop()
 
 
 def test_3_without_a_job_a_pop_is_held_and_answers_null(api, name):
@@ -372,7 +389,7 @@ def test_3_without_a_job_a_pop_is_held_and_answers_null(api, name):
     deleted, finished = "d-" + name, "f-" + name
     api.push(deleted, deleted)
     api.push(finished, finished, 1, 1)
-    assert api.pop_id(finished) == finished
+    assert api.take_id(finished) == finished
     time.sleep(1.2)  # both ready, one of them again
     api.delete(deleted)
     api.finish(finished)
@@ -382,7 +399,7 @@ def test_3_without_a_job_a_pop_is_held_and_answers_null(api, name):
         assert api.call("/pop", {"topic": topic}) == NOTHING
         return time.time() - begun
     for held_s in together(*(lambda t=t: hold(t) for t in (name, ",", ", ,", deleted, finished))):
-        assert POP_S - 0.01 <= held_s <= POP_S + LATE_S
+        assert POP_S - 0.01 <= held_s <= soon_s(POP_S + LATE_S)
 
 
 def test_3_a_deleted_job_does_not_hide_the_next(api, name):
@@ -405,7 +422,7 @@ def test_3_finish_and_delete_are_one_and_work_at_any_time(api, name):
         end(f" {id}\n")  # before it is due, trimmed
         assert api.get(id) is None
         api.push(id, id, 1, 1)
-        assert api.pop_id(id) == id
+        assert api.take_id(id) == id
         end(id)  # while a consumer has it
         assert api.get(id) is None
         end(id)
@@ -419,11 +436,11 @@ def test_3_a_consumer_that_hung_up_takes_no_job(api, name):
     for how in (lambda s: s.close(), lambda s: s.shutdown(socket.SHUT_WR)):
         s = socket.create_connection(("127.0.0.1", api.port))
         s.sendall(b"POST /pop HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        time.sleep(0.2)
+        api.held(1)
         how(s)
         sent = api.push(name, name, 1, 60)
-        id, at = api.pop(name)
-        assert id == name and at - sent < 1 + LATE_S
+        id, at = api.take(name)
+        assert id == name and at - sent < soon_s(1 + LATE_S)
         api.finish(name)
         s.close()
 
@@ -440,20 +457,20 @@ def test_4_jobs_come_when_they_are_due_never_early(api, name):
         due = api.get(id)["delay"]
         got, at = api.take(id)
         assert got == id and at >= due
-        assert sent + delay - 0.002 <= at <= answered + delay + LATE_S
-        assert due == int(sent + delay) or due == int(answered + delay + 0.01)
+        assert sent + delay - 0.002 <= at <= soon_s(answered + delay + LATE_S)
+        assert int(sent + delay) <= due <= int(answered + delay + 0.01)
         api.finish(id)
     together(*(lambda i=i: one(i) for i in range(10)))
 
 
 @pytest.mark.slow
 def test_4_what_is_not_finished_comes_again_after_its_ttr_for_ever(api, name):
-    api.push(name, name, 1, 1)
+    sent = api.push(name, name, 1, 1)
     due = api.get(name)["delay"]
-    id, last = api.pop(name)
-    for _ in range(2):
-        id, at = api.pop(name)
-        assert id == name and 0.99 <= at - last <= 1 + LATE_S
+    _, last = api.take(name)
+    for n in (2, 3):
+        id, at = api.take(name)
+        assert id == name and sent + n - 0.002 <= at <= soon_s(last + 1 + LATE_S)
         last = at
         assert api.get(name)["delay"] == due  # that of the push
     api.finish(name)
@@ -467,10 +484,10 @@ def test_4_a_second_push_moves_the_job_and_it_comes_once(api, name):
         api.push(id, id, first, 60, "first")
         if ready:
             time.sleep(first + 0.1)
-            assert api.pop_id(id) == id  # in flight now
+            assert api.take_id(id) == id  # in flight now
         sent = api.push(id, id, second, 60, "second")
         assert (got := api.take(id))[0] == id
-        assert sent + second - 0.002 <= got[1] <= sent + second + LATE_S
+        assert sent + second - 0.002 <= got[1] <= soon_s(sent + second + LATE_S)
         assert api.get(id)["body"] == "second"
         while time.time() < sent + max(first, second) + 0.5:
             assert api.pop_id(id) is None
@@ -483,16 +500,16 @@ def test_4_a_second_push_moves_the_job_and_it_comes_once(api, name):
 def test_4_a_crash_loses_nothing(own):
     """A restart, too: overdue jobs come at once, and those in flight when their ttr is over."""
     own.push("waits", "t1", 1)
-    own.push("popped", "t2", 1, 2)
+    sent = own.push("popped", "t2", 1, 2)
     own.push("far", "t3", 100000)
     _, popped = own.take("t2")
     own.daemon.kill()
     time.sleep(0.3)
     own.daemon.start()
     begun = time.time()
-    assert own.pop_id("t1") == "waits" and time.time() - begun < LATE_S
+    assert own.take_id("t1") == "waits" and time.time() - begun < soon_s(LATE_S)
     id, at = own.take("t2")
-    assert id == "popped" and popped + 1.99 <= at <= popped + 2 + LATE_S
+    assert id == "popped" and sent + 2.998 <= at <= soon_s(max(begun, popped + 2) + LATE_S)
     assert own.get("far")["topic"] == "t3"
     own.daemon.stop()
 
@@ -507,7 +524,7 @@ def test_6_1_every_job_is_delivered_at_least_once_to_consumers_that_die(api, nam
 
     time.sleep(1.1)
     assert set(together(*(lambda: api.pop_id(name) for _ in ids))) <= ids | {None}
-    seen, end = set(), time.time() + 8
+    seen, end = set(), time.time() + 60
     while seen != ids and time.time() < end:
         id, _ = api.take(name)
         seen.add(id)
@@ -535,21 +552,25 @@ def test_6_3_two_daemons_share_jobs_without_duplicates(own):
     own.daemon.stop()
 
 
-def test_6_3_a_pop_is_woken_by_what_happens_at_another_daemon(own):
-    """By a push that comes due there, and by a ttr that ends there or whose daemon has died."""
+def test_6_3_a_pop_is_woken_by_what_happens_at_another_daemon(bench):
+    """By a push that comes due there, and by a ttr that ends there or whose daemon has died. By
+    itself a daemon looks every ten seconds."""
+    own = alone(bench, 20)
     other = own.beside()
 
-    def woken(api, topic, due, late_s=LATE_S):
-        id, at = api.take(topic)
-        assert due - 0.01 <= at <= due + late_s, (topic, at - due)
-        return id
-    due = own.push("a", "t", 1, 2) + 1
-    assert woken(other, "t", due) == "a"
-    popped = time.time()
-    assert woken(own, "t", popped + 2) == "a"  # its ttr ran there
-    popped = time.time()
+    def woken(api, least, most):
+        id, at = api.take("t")
+        assert id == "a" and least - 0.002 <= at <= soon_s(most + LATE_S), (at - least, at - most)
+        return at
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(other.take, "t")
+        other.held(1)
+        sent, pushed = own.push("a", "t", 1, 2), time.time()
+        id, popped = waiting.result()
+    assert id == "a" and sent + 0.998 <= popped <= soon_s(pushed + 1 + LATE_S)
+    popped = woken(own, sent + 3, popped + 2)  # its ttr ran there
     own.daemon.kill()
-    assert woken(other, "t", popped + 2) == "a"
+    woken(other, sent + 5, popped + 2)
     other.finish("a")
     assert other.get("a") is None
     other.daemon.stop()
@@ -563,7 +584,7 @@ def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(own):
     for _ in range(20):
         for path, ask in asks.items():
             body = json.dumps(ask).encode()
-            with socket.create_connection(("127.0.0.1", own.port), 5) as s:
+            with socket.create_connection(("127.0.0.1", own.port), 30) as s:
                 s.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" %
                           (path.encode(), len(body)) + body)
     assert own.take("t")[0] == "p" and own.take("w")[0] == "kept"
@@ -575,24 +596,25 @@ def test_6_2_no_id_and_no_topic_is_poison(api, name):
     for id in odd:
         api.push(id, name)
         api.push(id + name, id)
-    assert {api.pop_id(name) for _ in odd} == set(odd)
-    assert {api.pop_id(*odd) for _ in odd} == {id + name for id in odd}
+    assert {api.take_id(name) for _ in odd} == set(odd)
+    assert {api.take_id(*odd) for _ in odd} == {id + name for id in odd}
     for id in odd:
         assert api.get(id)["topic"] == name
         api.finish(id)
         api.finish(id + name)
 
 
-def test_2_waiting_pops_hold_up_nobody(api, name):
+def test_2_waiting_pops_hold_up_nobody(bench):
     """Section 1: the original ran out of connections to Redis (redis.max_active)."""
+    api = alone(bench, 60)
     with ThreadPoolExecutor(40) as pool:
-        waiting = [pool.submit(api.pop_id, f"{name}-{i}") for i in range(40)]
-        time.sleep(0.2)
-        begun = time.time()
+        waiting = [pool.submit(lambda t=f"t{i}": json.loads(api.call("/pop", {"topic": t}))) for i in range(40)]
+        api.held(40)
         for _ in range(10):
-            assert api.get(name) is None
-        assert time.time() - begun < 1
-        assert [w.result() for w in waiting] == [None] * 40
+            assert api.get("none") is None
+        assert not any(w.done() for w in waiting)
+        api.daemon.stop()
+        assert [w.result()["data"] for w in waiting] == [None] * 40
 
 
 @pytest.mark.slow
@@ -609,7 +631,7 @@ def test_2_without_redis_code_is_1_and_a_pop_is_held(own):
         answer = json.loads(own.call(path, body))
         took_s = time.time() - begun
         assert answer["code"] == 1 and answer["message"] and answer["data"] is None, (path, answer)
-        assert took_s < 8, path  # a client waits 10 s
+        assert took_s < soon_s(8), path  # a client waits 10 s
         if path == "/pop":
             assert took_s >= 0.99
     own.redis.start()
@@ -632,17 +654,19 @@ def test_6_4_a_frozen_redis_does_not_hang_requests(own):
                 lambda: timed("/push", {"id": "a", "topic": "b", "delay": 1, "ttr": 1}),
                 lambda: timed("/get", {"id": "a"}), lambda: timed("/delete", {"id": "a"}),
                 lambda: timed("/pop", {"topic": "b"})):
-            assert code == 1 and took_s < 12
+            assert code == 1 and took_s < soon_s(12)
     finally:
         own.redis.child.send_signal(signal.SIGCONT)
     wait_for("an answer", lambda: json.loads(own.call("/get", {"id": "z"}))["code"] == 0)
     own.daemon.stop()
 
 
-def test_a_stop_answers_whoever_waits(own):
+def test_a_stop_answers_whoever_waits(bench):
+    own = alone(bench, 60)
     with ThreadPoolExecutor(3) as pool:
-        waiting = [pool.submit(own.call, "/pop", {"topic": t}) for t in ("a", "b", ",")]
-        time.sleep(0.2)
+        waiting = [pool.submit(own.call, "/pop", {"topic": t}) for t in (",", "a", "b")]
+        own.held(2)
+        time.sleep(0.5)  # that without a topic is not counted
         own.daemon.stop()
         assert [w.result() for w in waiting] == [NOTHING] * 3
 
@@ -682,7 +706,7 @@ def test_1_it_starts_and_answers_while_redis_is_away(own):
     own.daemon.stop()
     own.redis.kill()
     own.daemon.spawn(own.daemon.argv())
-    wait_for("its listener", lambda: servers.accepts(own.port), 5)
+    wait_for("its listener", lambda: servers.accepts(own.port))
     answer = json.loads(own.call("/push", {"id": "a", "topic": "t", "delay": 1, "ttr": 1}))
     assert answer["code"] == 1 and answer["message"]
     own.redis.start()

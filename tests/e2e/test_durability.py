@@ -2,12 +2,12 @@
 """What a job that was accepted can survive: redis.durability and redis.memory_mark."""
 import signal
 import subprocess
-import time
 
 import pytest
 import redis
 
 from lib import verify, ways
+from lib.machine import soon_ms
 from lib.servers import Server, free_port, wait_for
 from lib.tarry import BIN
 
@@ -65,10 +65,10 @@ def test_nothing_is_accepted_that_too_few_replicas_have(bench):
     ready, _, text = tarry.ask("GET", "/readyz")
     assert ready in (200, 503) and "0 of 1 replicas" in tarry.log.read_text(), text
     replica = bench.keep(Replica(bench.folder / "replica", port)).start()
-    wait_for("jobs to be taken", lambda: publish(tarry, "both")[0] in (200, 201), 20)
+    wait_for("jobs to be taken", lambda: publish(tarry, "both")[0] in (200, 201))
     assert replica.client().hexists("tarry:{main/0}:where", "both")
     # What was answered with 503 is there as well: sent again, it is one job.
-    assert publish(tarry, "alone")[0] == 200
+    wait_for("what is there to be told so", lambda: publish(tarry, "alone")[0] == 200)
     assert server.client().hlen("tarry:{main/0}:where") == 2
     replica.child.send_signal(signal.SIGSTOP)
     assert publish(tarry, "again")[0] == 503
@@ -76,7 +76,7 @@ def test_nothing_is_accepted_that_too_few_replicas_have(bench):
     drop_connections(server)
     assert publish(tarry, "again", 30)[0] == 503
     replica.child.send_signal(signal.SIGCONT)
-    wait_for("jobs to be taken", lambda: publish(tarry, "again")[0] == 200, 20)
+    wait_for("jobs to be taken", lambda: publish(tarry, "again")[0] == 200)
     tarry.stop()
 
 
@@ -96,7 +96,7 @@ def test_deliveries_go_on_while_too_few_replicas_are_there(bench):
     del more
     arrivals = [a for a in way.collector.wait(batch) if a.header("test-seq")]
     verify.expect(verify.judge(batch, arrivals, way.keys))
-    assert sorted(verify.judge(batch, arrivals).late_ms)[len(batch) * 9 // 10] < 1500
+    assert sorted(verify.judge(batch, arrivals).late_ms)[len(batch) * 9 // 10] < soon_ms(1500)
     way.tarry.stop()
 
 
@@ -104,7 +104,7 @@ def test_fsync_refuses_a_redis_that_does_not_sync_before_it_answers(bench):
     server = bench.redis("everysec")
     tarry = bench.tarry(server.url, TO_NOBODY, redis_options='durability = "fsync";')
     done = subprocess.run([BIN, "run", str(tarry.conf)], capture_output=True, text=True,
-                          timeout=20, env=tarry.env, check=False)
+                          timeout=60, env=tarry.env, check=False)
     assert done.returncode == 78, done.stderr
     assert "appendfsync" in done.stderr and "always" in done.stderr
     server.client().config_set("appendfsync", "always")
@@ -114,11 +114,11 @@ def test_fsync_refuses_a_redis_that_does_not_sync_before_it_answers(bench):
     # Somebody turns it back, and the connection is lost: nothing is accepted any more.
     server.client().config_set("appendfsync", "everysec")
     drop_connections(server)
-    wait_for("it to be noticed", lambda: b"appendfsync" in tarry.ask("GET", "/readyz")[2], 10)
+    wait_for("it to be noticed", lambda: b"appendfsync" in tarry.ask("GET", "/readyz")[2])
     assert tarry.ask("GET", "/readyz")[0] == 503
     assert publish(tarry, "not kept")[0] == 503
     server.client().config_set("appendfsync", "always")
-    wait_for("it to go on", lambda: publish(tarry, "kept again")[0] == 201, 10)
+    wait_for("it to go on", lambda: publish(tarry, "kept again")[0] == 201)
     tarry.stop()
 
 
@@ -130,10 +130,9 @@ def test_sources_are_held_back_above_the_memory_mark_and_go_on_below(bench):
     assert publish(tarry, "first")[0] == 201
     tight = int(server.client().info("memory")["used_memory"] * 1.4)
     server.client().config_set("maxmemory", tight)
-    wait_for("the mark to be noticed", lambda: publish(tarry, "refused")[0] == 503, 5)
+    wait_for("the mark to be noticed", lambda: publish(tarry, "refused")[0] == 503)
     assert "memory_mark" in tarry.log.read_text()
     assert tarry.metric("tarry_redis_memory_max_bytes") == tight
     server.client().config_set("maxmemory", used + (200 << 20))
-    wait_for("it to go on", lambda: publish(tarry, "second")[0] == 201, 5)
-    time.sleep(0.1)
+    wait_for("it to go on", lambda: publish(tarry, "second")[0] == 201)
     tarry.stop()

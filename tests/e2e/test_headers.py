@@ -15,6 +15,9 @@ from lib.jobs import now_ms
 from lib.servers import free_port, wait_for
 
 
+SLACK_MS = 1000  # Redis' clock as a daemon on a starved machine sees it; no unit is mistaken so
+
+
 def rfc3339(ms):
     at = datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -131,7 +134,7 @@ def test_a_source_may_rename_headers_and_give_bare_integers_a_unit(bench):
 
 def test_with_key_is_id_a_record_of_the_same_key_replaces_or_adds_nothing(bench):
     k = Kafka(bench, "key_is_id = true;")
-    k.send({"deliver-after": "2s"}, b"kept", b"a")
+    k.send({"deliver-after": "4s"}, b"kept", b"a")
     k.send({"deliver-after": "1s"}, b"of a known id", b"a")
     k.send({"deliver-after": "1h"}, b"replaced", b"b")
     k.send({"deliver-after": "1s", "delay-op": "replace"}, b"anew", b"b")
@@ -283,7 +286,7 @@ def test_a_cancel_finds_a_job_in_the_queue_that_delay_to_names(bench):
         client.publish("in/x", "", {"delay-id": id_, "delay-op": "cancel", **to})
     client.publish("in/x", "", {"delay-id": "b", "delay-op": "cancel", "delay-to": "elsewhere"})
     wait_for("the cancels",
-             lambda: tarry.metric("tarry_jobs_cancelled_total", route="r") == 2, 10)
+             lambda: tarry.metric("tarry_jobs_cancelled_total", route="r") == 2)
     wait_for("the refused one",
              lambda: tarry.metric("tarry_jobs_dead_total", route="r", reason="bad-target") == 1)
     assert tarry.metric("tarry_cancels_missed_total", route="r") == 0
@@ -344,7 +347,7 @@ FORMS = ("as_header", "as_query", "as_field", "as_header_of_a_line")
 def test_each_control_header_counts_in_each_form_of_http(bench, form):
     h = Http(bench)
     send = getattr(h, form)
-    at_ms = now_ms() + 2500
+    at_ms = now_ms() + 5000
     fine = {"x-mine": "1"}
 
     def made(id_, others=None, **controls):
@@ -381,8 +384,8 @@ def test_each_control_header_counts_in_each_form_of_http(bench, form):
     assert count == {"at": 1, "date": 1, "after": 1, "alias": 1, "x": 1, "gone": 0, "new": 1,
                      "there": 1, "tried": 4, "once": 2, "late": 0, "thrice": 3, "until": 3}
     for i in ("after", "alias", "x"):
-        # Just started, the daemon knows Redis' clock to some milliseconds.
-        assert before_ms + 2000 <= int(h.of(i)[0].header("delay-due")) <= after_ms + 2050
+        due_ms = int(h.of(i)[0].header("delay-due"))
+        assert before_ms + 2000 <= due_ms <= after_ms + 2000 + SLACK_MS
     assert h.of("there")[0].topic == "/there" and h.of("new")[0].key == b"key"
     for a in h.hook.arrivals:
         assert a.header("x-mine") == b"1"
@@ -498,7 +501,7 @@ def test_a_delay_of_another_api_is_clamped_too_where_the_route_says_so(bench):
     assert answer.status == 200, text
     found = tarry.ask("GET", f"/v1/routes/r/jobs/{json.loads(text)['id']}")[2]
     due = datetime.datetime.fromisoformat(found["due"].replace("Z", "+00:00")).timestamp() * 1000
-    assert before_ms + 3_600_000 <= due + 1 and due <= now_ms() + 3_600_001
+    assert before_ms + 3_600_000 <= due + 1 and due <= now_ms() + 3_600_000 + SLACK_MS
     assert tarry.metric("tarry_jobs_clamped_total", route="r") == 1
     tarry.stop()
 
@@ -533,12 +536,12 @@ def test_a_message_that_goes_round_ends_as_a_loop(bench):
     letter, = tarry.ask("GET", "/v1/routes/s/dead")[2]["items"]
     assert (letter["payload"], letter["key"]) == ("round", "k")
     assert letter["headers"]["delay-hops"] == "3" and letter["headers"]["x-mine"] == "1"
-    assert tarry.metric("tarry_jobs_delivered_total") == 3
+    wait_for("the outcomes", lambda: tarry.metric("tarry_jobs_delivered_total") == 3)
     tarry.stop()
 
 
 def test_a_message_that_comes_back_while_its_delivery_is_open_is_not_lost(bench):
-    hook = bench.keep(collect.FromHttp(lambda a: ("after", 0.7)))
+    hook = bench.keep(collect.FromHttp(lambda a: ("after", 2)))
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
         routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()

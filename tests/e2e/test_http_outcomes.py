@@ -15,6 +15,7 @@ import pytest
 
 from lib import tarry as daemon_of
 from lib.later import Hook, Later, response
+from lib.machine import soon_s
 from lib.servers import free_port, wait_for
 
 DENIED = "may not be called"
@@ -114,7 +115,7 @@ def test_a_code_in_two_lists_is_told_by_check(bench):
         conf = bench.folder / "check.conf"
         conf.write_text(text.format(more))
         done = subprocess.run([daemon_of.BIN, "check", conf], capture_output=True, text=True,
-                              timeout=10, check=False)
+                              timeout=60, check=False)
         assert done.returncode != 0 and wanted in done.stdout + done.stderr
         assert secret not in done.stdout + done.stderr
 
@@ -123,35 +124,36 @@ def test_retry_after_in_seconds_and_as_a_date_is_kept_to_and_capped(bench, hook)
     daemon = start(bench, hook, '[ "100ms" ]', a='', short='retry_after_max = "1s";',
                    none='retry_after_max = "0";')
     rows = (("a", lambda: "2", 2.0, 3.5),
-            ("a", lambda: email.utils.formatdate(time.time() + 3, usegmt=True), 1.9, 4.5),
+            ("a", lambda: email.utils.formatdate(time.time() + 3, usegmt=True), 0.1, 4.5),
             ("a", lambda: email.utils.formatdate(time.time() - 60, usegmt=True), 0.1, 1.5),
             ("short", lambda: "3600", 1.0, 2.5),
             ("short", lambda: "9223372036854775807", 1.0, 2.5),
             ("none", lambda: "3600", 0.1, 1.5),
             ("a", lambda: "-5", 0.1, 1.5), ("a", lambda: "soon", 0.1, 1.5))
-    urls = []
+    urls, begun = [], time.time()
     for i, (sink, after, _, _) in enumerate(rows):
         status = (503, 429, 500, 408)[i % 4]
         url = hook.url(response(b"", status, f"Retry-After: {after()}"), response())
         post(daemon, sink, url)
         urls.append(url)
     for url, (_, _, least, most) in zip(urls, rows):
-        assert least <= gap_s(hook.wait(url, 2)) <= most
+        assert least <= gap_s(hook.wait(url, 2)) <= soon_s(most)
+    assert hook.got(urls[1])[1].ns / 1e9 >= int(begun + 3)  # a date is in full seconds
 
 
 def test_a_retry_after_is_of_its_own_answer_only(bench, hook):
     """The handle of one request is used for the next."""
-    daemon = start(bench, hook, '[ "100ms" ]', a="redirects = 1; retry_after_max = \"3s\";")
-    first = hook.url(response(b"", 503, "Retry-After: 3"), response())
+    daemon = start(bench, hook, '[ "100ms" ]', a="redirects = 1;")
+    first = hook.url(response(b"", 503, "Retry-After: 60"), response())
     post(daemon, "a", first)
     hook.wait(first)
     second = hook.url(response(b"", 500), response())
     post(daemon, "a", second)
-    assert gap_s(hook.wait(second, 2)) < 1.5
+    assert gap_s(hook.wait(second, 2, 50)) < 50
     end = hook.url(response(b"", 500), response())
-    leads = hook.url(response(b"", 307, f"Location: {end}", "Retry-After: 3"))
+    leads = hook.url(response(b"", 307, f"Location: {end}", "Retry-After: 60"))
     post(daemon, "a", leads)
-    assert gap_s(hook.wait(end, 2)) < 1.5
+    assert gap_s(hook.wait(end, 2, 50)) < 50
 
 
 def test_a_410_stops_the_target_until_an_operator_says_otherwise(bench, hook):
@@ -387,12 +389,12 @@ def verify_ed25519(folder, seed, message, signature):
     private, public = folder / "private.der", folder / "public.pem"
     private.write_bytes(bytes.fromhex("302e020100300506032b657004220420") + seed)
     subprocess.run(["openssl", "pkey", "-inform", "DER", "-in", private, "-pubout", "-out", public],
-                   check=True, timeout=10)
+                   check=True, timeout=60)
     (folder / "message").write_bytes(message)
     (folder / "signature").write_bytes(signature)
     return subprocess.run(["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin",
                            "-in", folder / "message", "-sigfile", folder / "signature"],
-                          capture_output=True, timeout=10, check=False).returncode == 0
+                          capture_output=True, timeout=60, check=False).returncode == 0
 
 
 def test_receivers_can_check_each_signature_while_keys_change(bench, hook):
@@ -412,7 +414,7 @@ def test_receivers_can_check_each_signature_while_keys_change(bench, hook):
         assert call.header("webhook-id") == "order%2E1%252E/7" and call.body == body
         assert [n for n, _ in call.headers if n.lower().startswith("webhook-")] == [
             "webhook-id", "webhook-timestamp", "webhook-signature"]
-        assert abs(stamp - call.ns / 1e9) < 3
+        assert -1 <= call.ns / 1e9 - stamp < soon_s(3)
         first, second, third = call.header("webhook-signature").split(" ")
         assert (first, second) == (v1(new, call), v1(old, call))
         version, _, text = third.partition(",")

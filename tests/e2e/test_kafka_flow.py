@@ -12,8 +12,8 @@ from lib.servers import wait_for
 COUNT = 20000
 SOURCE = """
 sources: {{ in: {{ type = "kafka"; brokers = "{brokers}"; topics = [ "{topic}" ]; group = "{topic}";
-           kafka: {{ debug = "topic"; session_timeout_ms = 3000; heartbeat_interval_ms = 500;
-                     max_poll_interval_ms = 4000; }}; }}; }};
+           kafka: {{ debug = "topic"; session_timeout_ms = 6000; heartbeat_interval_ms = 500;
+                     max_poll_interval_ms = 6000; }}; }}; }};
 sinks: {{ out: {{ type = "http"; url = "http://127.0.0.1:9/"; }}; }};
 routes: {{ main: {{ from = "in"; to = "out"; delay = "100s"; }}; }};
 """
@@ -62,8 +62,8 @@ def test_a_long_pause_does_not_put_the_daemon_out_of_its_group(bench):
     before = pauses(tarry)
     redis.child.send_signal(signal.SIGSTOP)
     send(bench, topic, 1000, 1000)
-    wait_for("the partitions to be paused", lambda: pauses(tarry) > before, 20)
-    time.sleep(8)  # twice max.poll.interval.ms
+    wait_for("the partitions to be paused", lambda: pauses(tarry) > before, 40)
+    time.sleep(12)  # twice max.poll.interval.ms
     redis.child.send_signal(signal.SIGCONT)
     wait_stored(redis, 2000)
     log = tarry.log.read_text()
@@ -73,7 +73,7 @@ def test_a_long_pause_does_not_put_the_daemon_out_of_its_group(bench):
 
 
 def read_one(consumer):
-    m = consumer.poll(10)
+    m = consumer.poll(30)
     assert m is not None and m.error() is None, "nothing arrives"
     return time.time() * 1000
 
@@ -86,7 +86,7 @@ def test_the_first_record_of_a_topic_does_not_wait_for_the_next_look_at_all_topi
 sinks: {{ out: {{ type = "kafka"; brokers = "{bench.kafka.address}"; }}; }};
 routes: {{ main: {{ from = "http"; to = "out"; topic = "{{key}}"; }}; }};
 """).start()
-    late_ms = []
+    late_ms, next_ms = [], []
     for n in range(5):
         topic = f"first-{n}-{os.urandom(3).hex()}"
         bench.kafka.add_topic(topic, 1)
@@ -94,12 +94,14 @@ routes: {{ main: {{ from = "http"; to = "out"; topic = "{{key}}"; }}; }};
                              "enable.auto.commit": False})
         consumer.assign([TopicPartition(topic, 0, 0)])
         assert consumer.poll(0.5) is None  # it knows its leader by now
-        due_ms = int(time.time() * 1000) + 200 + 130 * n  # at another moment of the second each time
-        body = json.dumps({"payload": "x", "key": topic, "deliver-at": str(due_ms)})
-        status, _, answer = tarry.ask("POST", "/v1/routes/main/jobs", body + "\n",
-                                      {"Content-Type": "application/x-ndjson"})
-        assert status == 200 and b"error" not in answer, answer
-        late_ms.append(read_one(consumer) - due_ms)
+        for late in (late_ms, next_ms):
+            due_ms = int(time.time() * 1000) + 200 + 130 * n  # at another moment of the second each time
+            body = json.dumps({"payload": "x", "key": topic, "deliver-at": str(due_ms)})
+            status, _, answer = tarry.ask("POST", "/v1/routes/main/jobs", body + "\n",
+                                          {"Content-Type": "application/x-ndjson"})
+            assert status == 200 and b"error" not in answer, answer
+            late.append(read_one(consumer) - due_ms)
         consumer.close()
-    assert sorted(late_ms)[-2] < 250, late_ms  # one of them may meet a busy machine
+    # Whoever waits is late by half a second in the middle. The second records show what this machine takes.
+    assert sorted(late_ms)[2] < 250 + 2 * sorted(next_ms)[-2], (late_ms, next_ms)
     tarry.stop()

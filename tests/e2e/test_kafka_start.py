@@ -29,12 +29,12 @@ class Latest(Records):
     def wait_committed(self, offset):
         reader, part = self.reader(), confluent_kafka.TopicPartition(self.topic_in, PART)
         wait_for(f"offset {offset} to be committed",
-                 lambda: reader.committed([part], timeout=10)[0].offset == offset, 20)
+                 lambda: reader.committed([part], timeout=30)[0].offset == offset, 40)
         reader.close()
 
     def low_and_high(self):
         reader = self.reader()
-        ends = reader.get_watermark_offsets(confluent_kafka.TopicPartition(self.topic_in, PART), timeout=10)
+        ends = reader.get_watermark_offsets(confluent_kafka.TopicPartition(self.topic_in, PART), timeout=30)
         reader.close()
         return ends
 
@@ -89,7 +89,7 @@ def test_where_the_topic_has_lost_the_offset_the_oldest_record_is_next_and_not_t
     low, high = latest.low_and_high()
     assert 4 < low < high, "else this shows nothing"
     latest.tarry.start()
-    wait_for("all that is there to be stored", lambda: latest.metric("stored_total") == high - low)
+    wait_for("all that is there to be stored", lambda: latest.metric("stored_total") == high - low, 60)
     latest.wait_committed(high)
     assert latest.metric("stored_total") == high - low
     latest.tarry.stop()
@@ -123,7 +123,7 @@ def test_redis_that_tells_its_mark_too_late_is_heard_all_the_same(latest):
     latest.start_in_another_group()
     latest.redis.execute_command("CLIENT", "PAUSE", "12000", "ALL")
     wait_for("the assignment to wait no longer",
-             lambda: "Redis does not say how far it has come" in latest.tarry.log.read_text(), 20)
+             lambda: "Redis does not say how far it has come" in latest.tarry.log.read_text())
     latest.send(b"three")
     assert latest.values(2) == [b"two", b"three"]
     latest.tarry.stop()

@@ -84,7 +84,7 @@ def test_s2_chunks_and_expectations_and_http_1_0_are_understood(later):
     text = (b"POST /query HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
             b"5\r\n{\"id\"\r\n6\r\n:\"no\"}\r\n0\r\n\r\n")
     assert later.raw(text)[0][0] == 404
-    with socket.create_connection(("127.0.0.1", later.api), timeout=5) as s:
+    with socket.create_connection(("127.0.0.1", later.api), timeout=30) as s:
         text = request(b'{"id":"no"}', "/query", "1.1", "Expect: 100-continue")
         head, _, body = text.partition(b"\r\n\r\n")
         s.sendall(head + b"\r\n\r\n")
@@ -92,7 +92,7 @@ def test_s2_chunks_and_expectations_and_http_1_0_are_understood(later):
         assert read_answer(stream)[0] == 100
         s.sendall(body)
         assert read_answer(stream)[0] == 404
-    with socket.create_connection(("127.0.0.1", later.api), timeout=5) as s:
+    with socket.create_connection(("127.0.0.1", later.api), timeout=30) as s:
         s.sendall(request(b'{"id":"no"}', "/query", "1.0"))
         assert s.makefile("rb").read().startswith(b"HTTP/1.")  # and the connection ends
     text = request(b'{"id":"no"}', "/query", "1.0", "Connection: keep-alive")
@@ -105,7 +105,7 @@ def test_s2_what_is_no_http_is_refused_and_the_connection_closed(later):
                  b"POST /query HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n{}",
                  b"POST /query HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nContent-Length: 3"
                  b"\r\n\r\n{}x"):
-        with socket.create_connection(("127.0.0.1", later.api), timeout=5) as s:
+        with socket.create_connection(("127.0.0.1", later.api), timeout=30) as s:
             s.sendall(text)
             assert s.makefile("rb").read().startswith(b"HTTP/1.1 400 "), text
     assert later.call("/query", b'{"id":"no"}').status == 404
@@ -237,5 +237,6 @@ def test_s3_a_delay_beyond_all_dates_is_refused_and_one_of_years_is_kept(later):
         answer = later.call("/create", {"delay": delay})
         assert (answer.status, answer.body) == (400, b""), delay
     for delay in (86397, 90000, 2**31):  # section 5: the limit of 24 hours is gone
+        begun = int(time.time())
         task_id = later.create(delay=delay)
-        assert abs(later.task(task_id)["execute_time"] - time.time() - delay) < 2
+        assert begun + delay <= later.task(task_id)["execute_time"] <= time.time() + delay + 1

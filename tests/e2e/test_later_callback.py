@@ -14,6 +14,7 @@ import time
 import pytest
 
 from lib.later import OK, Later, hook, later, place, response  # noqa: F401 fixtures
+from lib.machine import soon_s
 from lib.servers import wait_for
 
 
@@ -104,6 +105,8 @@ def test_s4_code_100_in_the_body_is_success_and_everything_else_is_failure(later
         hook.wait(url, 2)
     for name, url in good.items():
         assert hook.wait(url), name
+    for task_id in ids:
+        wait_for("it to be gone", lambda t=task_id: later.is_gone(t))
     time.sleep(1.2)
     assert {name: len(hook.got(url)) for name, url in good.items()} == dict.fromkeys(good, 1)
     # What ended without a byte on a kept connection may be sent once more on another.
@@ -111,7 +114,6 @@ def test_s4_code_100_in_the_body_is_success_and_everything_else_is_failure(later
     counts = {name: len(hook.got(url)) for name, url in bad.items() if url != endless}
     assert counts == dict.fromkeys(counts, 2)
     assert len(hook.got(endless)) == 2 * 11  # ten redirects each time
-    assert all(later.is_gone(task_id) for task_id in ids)
 
 
 def test_s4_a_callback_that_cannot_be_made_is_a_failure_like_any_other(later):
@@ -122,7 +124,7 @@ def test_s4_a_callback_that_cannot_be_made_is_a_failure_like_any_other(later):
     for task_id in ids:
         wait_for("the first failure", lambda: later.task(task_id)["has_retry"] == 1)
     for url, task_id in zip(urls, ids):
-        wait_for(f"the end of {url[:50]!r}", lambda: later.is_gone(task_id), 10)
+        wait_for(f"the end of {url[:50]!r}", lambda: later.is_gone(task_id))
 
 
 def test_s4_redirects_are_followed_with_a_body_or_without(later, hook):
@@ -192,22 +194,26 @@ def test_s5_a_callback_comes_when_it_is_due_and_not_seconds_later(later, hook):
         later.create(url, delay=delay)
     for url, delay in urls.items():
         late = hook.wait(url)[0].ns / 1e9 - begun[url] - delay
-        assert 0 <= late < 0.5, delay
+        assert 0 <= late < soon_s(0.5), delay
 
 
 def test_s5_failures_are_repeated_with_doubling_waits_and_shown_at_once(later, hook):
     url = hook.url(response(b"no", 500, "Retry-After: 60"), response(b'{"code":101}'), response())
     task_id = later.create(url, retry=5, content="c")
     hook.wait(url)
-    wait_for("the failure to be seen", lambda: later.task(task_id)["has_retry"] == 1, 0.7)
-    found = later.task(task_id)
-    hook.wait(url, 2)
-    wait_for("the next one", lambda: later.task(task_id)["has_retry"] == 2, 0.7)
-    assert later.task(task_id) == {**found, "has_retry": 2}  # execute_time stays
+    shown = {}
+    while len(hook.got(url)) < 3:  # what is shown, and after how many calls
+        answer = later.query(task_id)
+        task = json.loads(answer.body) if answer.status == 200 else {"has_retry": None}
+        shown.setdefault(task["has_retry"], (time.time(), task))
+        time.sleep(0.02)
     calls = hook.wait(url, 3)
     wait_for("the task to be gone", lambda: later.is_gone(task_id))
+    for n in (1, 2):
+        assert shown[n][0] - calls[n - 1].ns / 1e9 < soon_s(0.7), "long before the next one"
+    assert shown[2][1] == {**shown[1][1], "has_retry": 2}  # execute_time stays
     first, second = gaps_s(calls)
-    assert 1.0 <= first < 1.5 and 2.0 <= second < 2.5
+    assert 1.0 <= first < soon_s(1.5) and 2.0 <= second < soon_s(2.5)
     assert len({call.body for call in calls}) == 1
 
 
@@ -215,31 +221,35 @@ def test_s5_a_task_is_called_once_more_than_it_has_retries_and_then_gone(later, 
     none, one = hook.url(response(b"no")), hook.url(response(b"no"))
     ids = [later.create(none), later.create(one, retry=1)]
     hook.wait(none)
-    wait_for("it to be gone", lambda: later.is_gone(ids[0]), 0.8)
+    wait_for("it to be gone", lambda: later.is_gone(ids[0]))
     hook.wait(one, 2)
-    wait_for("it to be gone", lambda: later.is_gone(ids[1]), 0.8)
+    wait_for("it to be gone", lambda: later.is_gone(ids[1]))
     time.sleep(2.3)
     assert (len(hook.got(none)), len(hook.got(one))) == (1, 2)
 
 
 def test_s5_a_deleted_task_is_not_called(later, hook):
     url, again = hook.url(), hook.url(response(b"no"))
-    waits, retries = later.create(url, delay=1), later.create(again, retry=9)
+    waits, retries = later.create(url, delay=2), later.create(again, retry=9)
     assert later.delete(waits).status == 200 and later.is_gone(waits)
     hook.wait(again)
     wait_for("the failure", lambda: later.task(retries)["has_retry"] == 1)
     assert later.delete(retries).status == 200 and later.is_gone(retries)
-    time.sleep(1.5)
-    assert (len(hook.got(url)), len(hook.got(again))) == (0, 1)
+    tried = len(hook.got(again))
+    time.sleep(2.3)
+    assert (len(hook.got(url)), len(hook.got(again))) == (0, tried)
 
 
 def test_s5_a_task_deleted_during_its_callback_is_not_repeated(later, hook):
-    url, good = hook.url(("after", 0.4, response(b"no"))), hook.url(("after", 0.4, response()))
+    deleted = threading.Event()
+    url, good = hook.url(("when", deleted, response(b"no"))), hook.url(("when", deleted, response()))
     ids = [later.create(url, retry=3), later.create(good)]
     hook.wait(url), hook.wait(good)
     for task_id in ids:
         assert later.delete(task_id).status == 200
-        wait_for("it to be gone", lambda: later.is_gone(task_id), 1)
+    deleted.set()
+    for task_id in ids:
+        wait_for("it to be gone", lambda t=task_id: later.is_gone(t))
     time.sleep(2)
     assert (len(hook.got(url)), len(hook.got(good))) == (1, 1)
     assert all(later.is_gone(task_id) for task_id in ids)
@@ -253,11 +263,11 @@ def test_s5_a_callback_has_three_seconds_and_comes_no_oftener_for_hanging(later,
     slow_failure = hook.url(("after", 2.5, response(b"no")))
     ids = [later.create(url) for url in (hangs, slow, drips, slow_failure)]
     ids.append(later.create(twice, retry=1))
-    calls = hook.wait(twice, 2, 15)
-    assert 4.0 <= gaps_s(calls)[0] < 4.7  # 3 s, and the first wait
+    calls = hook.wait(twice, 2)
+    assert 4.0 <= gaps_s(calls)[0] < soon_s(4.7)  # 3 s, and the first wait
     time.sleep(3.5)
     for task_id in ids:
-        assert later.is_gone(task_id)
+        wait_for("it to be gone", lambda t=task_id: later.is_gone(t))
     assert [len(hook.got(u)) for u in (hangs, slow, drips, slow_failure, twice)] == [1, 1, 1, 1, 2]
 
 
@@ -272,12 +282,14 @@ def test_s7_1_all_tasks_that_fail_in_one_second_are_retried(later, hook):
 
 def test_s5_many_due_at_once_are_called_at_once(later, hook):
     url, connection = hook.url(), http.client.HTTPConnection("127.0.0.1", later.api)
+    begun = time.monotonic()
     for _ in range(1000):
         connection.request("POST", "/create", json.dumps({"callback": url, "delay": 2}))
         assert connection.getresponse().read()
     connection.close()
-    calls = hook.wait(url, 1000, 15)  # 200 in a second would take five
-    assert calls[-1].ns - calls[0].ns < 4.5e9
+    took_s = time.monotonic() - begun
+    calls = hook.wait(url, 1000)  # 200 in a second would take five
+    assert (calls[-1].ns - calls[0].ns) / 1e9 < max(4.5, took_s + soon_s(1))
     assert len({call.body for call in calls}) == 1000 == len(calls)
 
 
@@ -289,9 +301,9 @@ def test_s5_the_sample_waits_10_and_20_seconds_between_attempts(bench, hook):
     daemon = bench.keep(Later(bench.folder, bench.redis().url, first="10s")).start()
     url = hook.url(response(b"no"))
     task_id = daemon.create(url, retry=2)
-    calls = hook.wait(url, 3, 40)
+    calls = hook.wait(url, 3, 60)
     first, second = gaps_s(calls)
-    assert 10.0 <= first < 10.5 and 20.0 <= second < 20.5
+    assert 10.0 <= first < soon_s(10.5) and 20.0 <= second < soon_s(20.5)
     wait_for("it to be gone", lambda: daemon.is_gone(task_id))
     daemon.stop()
 
@@ -307,7 +319,7 @@ def test_s7_3_a_callback_in_flight_at_a_crash_comes_again(bench, hook):
     daemon.kill()
     daemon.start()
     for url in urls:
-        hook.wait(url, 2, 25)  # after the lease
+        hook.wait(url, 2, 60)  # after the lease
     time.sleep(1)
     assert [len(hook.got(url)) for url in urls] == [2] * 8
     daemon.stop()
@@ -333,8 +345,10 @@ def test_s6_two_instances_share_the_work_and_call_each_task_once(bench, hook):
     store = bench.redis()
     two = [bench.keep(Later(bench.folder, store.url, name=f"tarry{n}")).start() for n in range(2)]
     url = hook.url()
-    ids = [two[n % 2].create(url, delay=1, topic=str(n)) for n in range(300)]
-    assert two[1].task(ids[0])["id"] == ids[0]
+    known = two[0].create(delay=3600)
+    assert two[1].task(known)["id"] == known
+    for n in range(300):
+        two[n % 2].create(url, delay=1, topic=str(n))
     hook.wait(url, 300)
     time.sleep(1)
     calls = hook.got(url)

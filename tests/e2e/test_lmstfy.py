@@ -15,6 +15,7 @@ import pytest
 
 from conftest import Bench
 from lib import servers
+from lib.machine import soon_s
 from lib.servers import free_port, wait_for
 
 NS = "shop"
@@ -94,6 +95,13 @@ class Api:
         assert answer.status == 200, answer
         return answer.json
 
+    def held(self, count):
+        """Waits until the daemon holds requests for so many queues, at least; 0: for none."""
+        def waits():
+            found = self.daemon.metric("tarry_queue_consumers", sink="queues")
+            return found >= count if count else found == 0
+        wait_for(f"{count} requests to be held", waits)
+
     def ack(self, queue, job_id):
         assert self.to("DELETE", queue, f"/job/{job_id}").status == 204
 
@@ -104,23 +112,21 @@ class Api:
         return self.to("GET", queue, "/deadletter").json
 
     def wait_dead(self, queue, count=1):
-        wait_for(f"{count} dead letters", lambda: self.dead(queue)["deadletter_size"] == count, 5)
+        wait_for(f"{count} dead letters", lambda: self.dead(queue)["deadletter_size"] == count)
 
     def bury(self, queue, body=b"x", **more):
         job_id = self.publish(queue, body, **more)
         assert self.consume(queue, ttr=1)["job_id"] == job_id
         return job_id
 
-    def raw(self, text, wait_s=10.0, close=False):
-        """What comes back for these bytes, until the server closes or is silent after an answer."""
-        with socket.create_connection(("127.0.0.1", self.port), wait_s) as s:
+    def raw(self, text, answers=1):
+        """What comes back for these bytes, until the server closes or is silent after so many answers."""
+        with socket.create_connection(("127.0.0.1", self.port), 30) as s:
             s.sendall(text)
-            if close:
-                s.shutdown(socket.SHUT_WR)
-            return read_all(s)
+            return read_all(s, answers)
 
 
-def read_all(s, quiet_s=0.3):
+def read_all(s, answers=1, quiet_s=0.3):
     got = b""
     while True:
         try:
@@ -130,7 +136,8 @@ def read_all(s, quiet_s=0.3):
         if not part:
             return got
         got += part
-        s.settimeout(quiet_s)
+        if len(re.findall(rb"HTTP/1\.[01] \d{3} ", got)) >= answers:
+            s.settimeout(quiet_s)
 
 
 def parallel(*functions):
@@ -191,7 +198,9 @@ def api(place):
     place.store = place.redis()
     daemon = place.tarry(place.store.url, conf(port, admin_port),
                          daemon='job_max = "4MiB"; queue_max = "256MiB";').start()
-    yield Api(port, admin_port)
+    api = Api(port, admin_port)
+    api.daemon = daemon
+    yield api
     daemon.stop()
 
 
@@ -205,7 +214,7 @@ class Own:
     """A daemon, or two, and a Redis for a test that mistreats them."""
 
     def __init__(self, bench, more="", daemons=1):
-        self.redis = bench.redis()
+        self.redis = bench.redis("always")
         self.daemons, self.apis = [], []
         for i in range(daemons):
             port, admin_port = free_port(), free_port()
@@ -214,6 +223,7 @@ class Own:
             daemon.log = daemon.log.with_name(f"tarry{i}.log")
             self.daemons.append(daemon.start())
             self.apis.append(Api(port, admin_port, self.apis[0].token if i else None))
+            self.apis[i].daemon = daemon
 
     def stop(self):
         for daemon in self.daemons:
@@ -276,7 +286,7 @@ def test_1_what_is_no_request_is_400_and_closes(api):
     """On either port; it has no request id."""
     for port, text in itertools.product((api.port, api.admin_port), (b"GET /api/shop/q%zz HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /api/shop/%2 HTTP/1.1\r\nHost: a\r\n\r\n",
                  b"GET /api/shop/q HTTP/1.1\r\n\r\n")):
-        with socket.create_connection(("127.0.0.1", port), 5) as s:
+        with socket.create_connection(("127.0.0.1", port), 30) as s:
             s.sendall(text)
             got = b""
             while part := s.recv(65536):
@@ -299,7 +309,7 @@ def test_1_too_many_headers_are_431(api):
 def test_1_keep_alive_and_pipelining(api, q):
     one = f"/api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nx-tOkEn: {api.token}\r\n"
     got = api.raw((f"PUT {one}Content-Length: 3\r\n\r\nabc" f"GET {one}\r\n" f"GET {one}\r\n"
-                   f"GET {one}Connection: close\r\n\r\n").encode())
+                   f"GET {one}Connection: close\r\n\r\n").encode(), 4)
     statuses = re.findall(rb"HTTP/1\.1 (\d+) ", got)
     assert statuses == [b"201", b"200", b"404", b"404"], got
     assert base64.b64encode(b"abc") in got
@@ -308,7 +318,7 @@ def test_1_keep_alive_and_pipelining(api, q):
 def test_1_connection_close_and_http_1_0(api, q):
     path = f"/api/{NS}/{q}/size"
     for text in (f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", f"GET {path} HTTP/1.0\r\n\r\n"):
-        with socket.create_connection(("127.0.0.1", api.port), 5) as s:
+        with socket.create_connection(("127.0.0.1", api.port), 30) as s:
             s.sendall(text.encode())
             got = b""
             while part := s.recv(65536):
@@ -326,7 +336,7 @@ def test_1_chunked_bodies(api, q):
 
 
 def test_1_expect_100_continue(api, q):
-    with socket.create_connection(("127.0.0.1", api.port), 5) as s:
+    with socket.create_connection(("127.0.0.1", api.port), 30) as s:
         s.sendall(f"PUT /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\nContent-Length: 2000\r\n"
                   "Expect: 100-continue\r\n\r\n".encode())
         assert s.recv(65536).startswith(b"HTTP/1.1 100 ")
@@ -344,7 +354,7 @@ def test_1_a_body_where_none_belongs_is_read_past(api, q):
     """The PHP client sends the last PUT's body on its later GETs."""
     request = (f"GET /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\n"
                "Content-Length: 5\r\n\r\nhello")
-    got = api.raw((request * 2 + request.replace("GET", "DELETE", 1)).encode())
+    got = api.raw((request * 2 + request.replace("GET", "DELETE", 1)).encode(), 3)
     assert re.findall(rb"HTTP/1\.1 (\d+) ", got) == [b"404", b"404", b"204"]
 
 
@@ -482,7 +492,7 @@ def test_3_bulk_keeps_each_element_as_it_stands(api, q):
     jobs = api.consume(q, count=100)
     assert [job["job_id"] for job in jobs] == answer.json["job_ids"]
     assert [data(job) for job in jobs] == elements
-    assert {job["remain_tries"] for job in jobs} == {1} and {job["ttl"] for job in jobs} <= {59, 60}
+    assert {job["remain_tries"] for job in jobs} == {1} and all(50 < job["ttl"] <= 60 for job in jobs)
 
 
 def test_3_bulk_errors(api, q):
@@ -533,7 +543,7 @@ def test_3_a_consumed_job_byte_for_byte(api, q):
     answer = api.to("GET", q, ttr=10)
     assert re.fullmatch(
         rb'\{"attributes":null,"data":"aGVsbG//","elapsed_ms":\d{1,4},"job_id":"%s","msg":"new job",'
-        rb'"namespace":"%s","queue":"%s","remain_tries":2,"ttl":(99|100)\}'
+        rb'"namespace":"%s","queue":"%s","remain_tries":2,"ttl":(9\d|100)\}'
         % (job_id.encode(), NS.encode(), q.encode()), answer.body), answer.body
     assert answer.headers["Content-Type"] == JSON
 
@@ -571,8 +581,8 @@ def test_3_peek_job_finds_it_wherever_it_is(api, q):
     answer = api.to("GET", q, f"/job/{ready}")
     assert re.fullmatch(
         rb'\{"attributes":null,"data":"cg==","elapsed_ms":\d{1,4},"job_id":"%s","namespace":"%s",'
-        rb'"queue":"%s","remain_tries":0,"ttl":(86399|86400)\}' % (ready.encode(), NS.encode(), q.encode()), answer.body)
-    assert api.to("GET", q, f"/job/{waiting}").json["ttl"] in (99, 100)
+        rb'"queue":"%s","remain_tries":0,"ttl":(8639\d|86400)\}' % (ready.encode(), NS.encode(), q.encode()), answer.body)
+    assert api.to("GET", q, f"/job/{waiting}").json["ttl"] in range(90, 101)
     assert api.consume(q)["job_id"] == ready
     assert api.to("GET", q, f"/job/{ready}").status == 200  # in flight
     for job in ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "x", "%FF%00", "y" * 600):
@@ -634,7 +644,7 @@ def test_3_dead_letters_are_told_respawned_and_deleted(api, q):
     jobs = api.consume(q, count=10, ttr=60)
     assert [job["job_id"] for job in jobs] == [ready, ids[0], ids[1], ids[3]]
     assert [job["remain_tries"] for job in jobs[1:]] == [0, 0, 0]
-    assert jobs[1]["ttl"] in (86399, 86400) and jobs[2]["ttl"] in (76, 77) and jobs[3]["ttl"] == 0
+    assert jobs[1]["ttl"] in range(86390, 86401) and jobs[2]["ttl"] in range(67, 78) and jobs[3]["ttl"] == 0
     assert jobs[1]["elapsed_ms"] > 900  # since it was published
     assert api.to("GET", q, f"/job/{ids[2]}").status == 404
 
@@ -666,13 +676,13 @@ def test_4_ack_then_respawn_drops_a_dead_job(api, q):
 
 def test_4_destroy_takes_the_ready_jobs_only(api, q):
     flying = api.publish(q, b"flying", tries=2)
-    assert api.consume(q, ttr=1)["job_id"] == flying
-    waiting = api.publish(q, b"waiting", delay=1)
+    assert api.consume(q, ttr=3)["job_id"] == flying
+    waiting = api.publish(q, b"waiting", delay=3)
     ready = api.publish(q)
     answer = api.to("DELETE", q)
     assert (answer.status, answer.body) == (204, b"")
     assert api.size(q) == 0 and api.to("GET", q, f"/job/{ready}").status == 404
-    assert {api.consume(q, timeout=4)["job_id"] for _ in range(2)} == {flying, waiting}
+    assert {api.consume(q, timeout=20)["job_id"] for _ in range(2)} == {flying, waiting}
     assert api.to("DELETE", f"{q}-never-seen").status == 204
 
 
@@ -683,7 +693,7 @@ def test_3_a_job_id_tells_time_and_delay(api, q):
     for delay, end in ((0, "000000"), (1, None), (86400, None), (4294967295, "ZZZZZZ")):
         begun = time.time() * 1000
         job_id = api.publish(q, delay=delay, ttl=0)
-        assert ULID.fullmatch(job_id) and abs(id_ms(job_id) - begun) < 2000
+        assert ULID.fullmatch(job_id) and begun - 2 <= id_ms(job_id) <= time.time() * 1000 + 2
         assert id_delay_s(job_id) == delay
         assert end is None or job_id.endswith(end)
 
@@ -715,7 +725,7 @@ def test_3_attributes_of_a_bulk_a_redelivery_a_dead_letter_and_a_republish(api, 
     answer = api.to("PUT", q, "/bulk", body=b"[1,2]", headers=headers, tries=2)
     assert all(len(i) == 27 for i in answer.json["job_ids"])
     for tries_left in (1, 0):
-        wait_for("both to be ready", lambda: api.size(q) == 2, 5)
+        wait_for("both to be ready", lambda: api.size(q) == 2)
         jobs = api.consume(q, count=2, ttr=1)
         assert [(job["attributes"], job["remain_tries"]) for job in jobs] == [({"c": "red"}, tries_left)] * 2
     api.wait_dead(q, 2)
@@ -767,13 +777,13 @@ def test_4_queues_keep_their_order_also_for_who_would_wait(api, q):
 
 def test_4_the_order_is_that_of_publication_of_due_times_and_of_redelivery(api, q):
     flying = api.publish(q, b"flying", tries=2)
-    assert api.consume(q, ttr=1)["job_id"] == flying
+    assert api.consume(q, ttr=3)["job_id"] == flying
     time.sleep(0.1)
-    waiting = api.publish(q, b"waiting", delay=1)
+    waiting = api.publish(q, b"waiting", delay=3)
     time.sleep(0.1)
     ready = api.publish(q, b"ready")
     assert api.size(q) == 1  # neither of the others
-    wait_for("all to be ready", lambda: api.size(q) == 3, 5)
+    wait_for("all to be ready", lambda: api.size(q) == 3)
     assert [job["job_id"] for job in api.consume(q, count=10)] == [ready, flying, waiting]
     assert api.size(q) == 0
 
@@ -785,41 +795,40 @@ def test_4_waits(api, q):
         assert job is None
         return took_s
 
-    def wakes(name, ids, **query):
-        job, took_s = timed(lambda: api.consume(name, timeout=10, **query))
-        assert 0.2 < took_s < 2, took_s
+    def wakes(name, **query):
+        job, took_s = timed(lambda: api.consume(name, timeout=20, **query))
+        assert took_s < soon_s(2), took_s
         if query:
             assert isinstance(job, list) and len(job) == 1, job
             job = job[0]
-        assert job["job_id"] in ids
         return job["job_id"]
 
-    ids = []
-
     def publish():
-        time.sleep(0.4)
-        ids.extend(api.publish(f"{q}-{n}") for n in "abcd")
-    none_s, at_once_s, *_ = parallel(lambda: nothing(timeout=1), nothing, lambda: wakes(f"{q}-a", ids),
-                                     lambda: wakes(f"{q}-x,{q}-b", ids), lambda: wakes(f"{q}-c", ids, count=5),
-                                     lambda: wakes(f"{q}-d,{q}-d", ids), publish)
-    assert 1.0 <= none_s < 1.5, none_s
-    assert at_once_s < 0.5
+        api.held(5)
+        return [api.publish(f"{q}-{n}") for n in "abcd"]
+    *got, ids = parallel(lambda: wakes(f"{q}-a"), lambda: wakes(f"{q}-x,{q}-b"), lambda: wakes(f"{q}-c", count=5),
+                         lambda: wakes(f"{q}-d,{q}-d"), publish)
+    assert got == ids
+    none_s, at_once_s = parallel(lambda: nothing(timeout=1), nothing)
+    assert 1.0 <= none_s < soon_s(1.5), none_s
+    assert at_once_s < soon_s(0.5)
 
 
 def test_4_those_who_wait_are_served_first_come_first_served(api, q):
     got = {}
 
     def wait(n):
-        time.sleep(0.15 * n)
-        got[n] = api.consume(q, timeout=10)["job_id"]
-    ids = []
-
-    def publish():
-        time.sleep(0.8)
-        for _ in range(4):
-            ids.append(api.publish(q))
-            time.sleep(0.05)
-    parallel(publish, *[lambda n=n: wait(n) for n in range(4)])
+        got[n] = api.consume(q, timeout=20)["job_id"]
+    ids, threads = [], [threading.Thread(target=wait, args=(n,)) for n in range(4)]
+    api.held(0)
+    for n, thread in enumerate(threads):
+        thread.start()
+        api.held(n + 1)
+    for _ in threads:
+        ids.append(api.publish(q))
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
     assert [got[n] for n in range(4)] == ids
 
 
@@ -828,34 +837,34 @@ def test_4_delays_and_tries_never_early(api, q):
     dead does not expire."""
     def delayed(delay):
         name = f"{q}-delay-{delay}"
-        api.publish(name, delay=delay)
         begun = time.monotonic()
+        api.publish(name, delay=delay)
+        published = time.monotonic()
         assert api.consume(name) is None and api.size(name) == 0
-        job = api.consume(name, timeout=10)
-        took_s = time.monotonic() - begun
-        assert delay * 1000 <= job["elapsed_ms"] < delay * 1000 + 500, job
-        assert took_s < delay + 0.5
+        job = api.consume(name, timeout=20)
+        now = time.monotonic()
+        assert delay * 1000 <= job["elapsed_ms"] < soon_s(delay + 0.5) * 1000, job
+        assert begun + delay <= now < soon_s(published + delay + 0.5)
 
     def tried():
         name = f"{q}-tries"
-        job_id = api.publish(name, tries=3)
-        last = None
+        job_id, begun, last = api.publish(name, tries=3), time.monotonic(), None
         for left in (2, 1, 0):
-            job = api.consume(name, ttr=1, timeout=10)
+            job = api.consume(name, ttr=1, timeout=20)
             now = time.monotonic()
             assert (job["job_id"], job["remain_tries"]) == (job_id, left)
-            assert last is None or 0.98 <= now - last < 1.6, now - last
+            assert now - begun >= 2 - left and (last is None or now - last < soon_s(1.6)), (now - begun, last)
             last = now
         api.wait_dead(name)
-        assert time.monotonic() - last >= 0.95
+        assert time.monotonic() - begun >= 3
         assert api.consume(name) is None
 
     def expired():
         name = f"{q}-ttl"
-        ready, flying = api.publish(name, ttl=1), api.publish(f"{name}-f", ttl=1, tries=5)
-        waiting = api.publish(f"{name}-w", ttl=1, delay=1)
+        ready, flying = api.publish(name, ttl=3), api.publish(f"{name}-f", ttl=3, tries=5)
+        waiting = api.publish(f"{name}-w", ttl=3, delay=3)
         assert api.consume(f"{name}-f", ttr=1)["job_id"] == flying
-        time.sleep(1.3)
+        time.sleep(3.3)
         assert api.consume(name) is None and api.consume(f"{name}-f", timeout=1) is None
         for queue, job in ((name, ready), (f"{name}-f", flying), (f"{name}-w", waiting)):
             assert api.to("GET", queue, f"/job/{job}").status == 404
@@ -863,31 +872,33 @@ def test_4_delays_and_tries_never_early(api, q):
 
     def dead_for_good():
         name = f"{q}-dead"
-        job_id = api.publish(name, ttl=2)
+        published, job_id = time.monotonic(), api.publish(name, ttl=4)
         assert api.consume(name, ttr=1)["job_id"] == job_id
         api.wait_dead(name)
-        time.sleep(1.5)  # its ttl is over
+        time.sleep(max(0, published + 4.5 - time.monotonic()))  # its ttl is over
         assert api.dead(name)["deadletter_head"] == job_id
         assert api.to("GET", name, f"/job/{job_id}").json["ttl"] == 0
         assert api.to("PUT", name, "/deadletter").json["count"] == 1
         assert api.consume(name)["job_id"] == job_id
 
-    parallel(lambda: delayed(1), lambda: delayed(2), tried, expired, dead_for_good)
+    parallel(lambda: delayed(2), lambda: delayed(3), tried, expired, dead_for_good)
 
 
 def test_4_ttr_0_comes_again_within_a_second(api, q):
     job_id = api.publish(q, tries=2)
     assert api.consume(q, ttr=0)["job_id"] == job_id
-    assert api.consume(q, ttr=30, timeout=2)["job_id"] == job_id
+    job, took_s = timed(lambda: api.consume(q, ttr=30, timeout=20))
+    assert job["job_id"] == job_id and took_s < soon_s(1.1)
 
 
 def test_q2_a_client_that_left_a_poll_gets_no_job(api, q):
     for _ in range(2):
-        with socket.create_connection(("127.0.0.1", api.port), 5) as s:
+        api.held(0)
+        with socket.create_connection(("127.0.0.1", api.port), 30) as s:
             s.sendall(f"GET /api/{NS}/{q}?timeout=30 HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\n\r\n".encode())
-            time.sleep(0.2)
+            api.held(1)
     job_id = api.publish(q)
-    assert api.consume(q, timeout=1)["job_id"] == job_id
+    assert api.consume(q, timeout=20)["job_id"] == job_id
     answer = api.to("GET", q, "/deadletter")
     assert answer.json["deadletter_size"] == 0
 
@@ -906,7 +917,7 @@ def test_q5_a_poll_that_meets_expired_jobs_is_no_shorter(api, q):
     parallel(*[lambda: api.publish(q, ttl=1)] * 5)
     time.sleep(1.1)
     none, took_s = timed(lambda: api.consume(q, timeout=1))
-    assert none is None and 1.0 <= took_s < 1.5, took_s
+    assert none is None and 1.0 <= took_s < soon_s(1.5), took_s
 
 
 def test_q14_q16_an_unknown_pool_is_404_and_no_job_says_msg(api, q):
@@ -963,10 +974,10 @@ def test_4_two_instances_share_one_redis(bench):
     one, two = own.apis
 
     def publish():
-        time.sleep(0.3)
+        two.held(1)
         return one.publish("q")
-    (job, took_s), job_id = parallel(lambda: timed(lambda: two.consume("q", timeout=10)), publish)
-    assert job["job_id"] == job_id and took_s < 1.5
+    (job, took_s), job_id = parallel(lambda: timed(lambda: two.consume("q", timeout=20)), publish)
+    assert job["job_id"] == job_id and took_s < soon_s(1.5)
     two.ack("q", job_id)
     assert one.to("GET", "q", f"/job/{job_id}").status == 404
     own.stop()
@@ -978,10 +989,10 @@ def test_4_a_stop_answers_those_who_wait(bench):
     assert api.consume("q") is None
 
     def stop():
-        time.sleep(0.5)
+        api.held(1)
         return timed(lambda: own.daemons[0].stop(signal.SIGTERM))
     (job, took_s), (code, stop_s) = parallel(lambda: timed(lambda: api.consume("q", timeout=60)), stop)
-    assert job is None and took_s < 5 and code in (0, None) and stop_s < 10
+    assert job is None and took_s < 20 and code in (0, None) and stop_s < 20
 
 
 def test_2_8_tokens_may_be_unchecked_and_defaults_configured(bench):
@@ -990,12 +1001,12 @@ def test_2_8_tokens_may_be_unchecked_and_defaults_configured(bench):
     api = own.apis[0]
     assert api.to("PUT", "q", token=None).status == 201
     assert api.to("GET", "q", "/peek", token="nowhere:x").status == 404
-    job, took_s = timed(lambda: api.consume("q", token=None, timeout=3))
-    assert took_s > 0.5 and job["remain_tries"] == 1 and job["ttl"] in (48, 49)
-    job, took_s = timed(lambda: api.consume("q", token="junk"))  # after ttr, within timeout
-    assert job is None or (job["remain_tries"] == 0 and took_s > 0.5)
+    job = api.consume("q", token=None, timeout=20)
+    assert job["elapsed_ms"] >= 1000 and job["remain_tries"] == 1 and job["ttl"] in range(40, 50)
+    job = api.consume("q", token="junk")  # after ttr, within timeout
+    assert job is None or (job["remain_tries"] == 0 and job["elapsed_ms"] >= 2000)
     none, took_s = timed(lambda: api.consume("empty", token=None))
-    assert none is None and 1.0 <= took_s < 1.6
+    assert none is None and 1.0 <= took_s < soon_s(1.6)
     own.stop()
 
 
@@ -1012,7 +1023,7 @@ def test_1_5_without_redis_a_limit_that_cannot_be_counted_is_500_err(bench):
         assert (answer.status, list(answer.json)) == (500, ["err"]), answer
     own.redis.start()
     wait_for("the daemon to be ready", lambda: own.daemons[0].ask("GET", "/readyz")[0] == 200)
-    assert api.consume("q", timeout=2)
+    assert api.consume("q", timeout=20)
     own.stop()
 
 
@@ -1030,7 +1041,7 @@ def test_q4_a_poll_ends_after_a_stall_of_redis(bench):
         own.redis.child.send_signal(signal.SIGCONT)
     polls = [lambda: timed(lambda: api.to("GET", "q", timeout=1))] * 3
     for answer, took_s in parallel(stall, *polls)[1:]:
-        assert answer.status == 404 and 1.0 <= took_s < 3, (answer, took_s)
+        assert answer.status == 404 and 1.0 <= took_s < soon_s(3), (answer, took_s)
     own.stop()
 
 
@@ -1057,17 +1068,17 @@ def test_7_8_a_pool_may_have_its_own_redis_and_when_that_is_away_the_other_has_i
     api = Api(port, admin_port)
     there = Api(port, admin_port, api.new_token(NS, "other"))
     api.publish("q")
-    wait_for("the other pool", lambda: there.to("GET", "q").status != 500, 15)
+    wait_for("the other pool", lambda: there.to("GET", "q").status != 500)
     there.publish("q")
     assert any(b"other/" in key for key in far.client().keys("*"))
     far.kill()
-    wait_for("the daemon to notice", lambda: there.to("GET", "q").status == 500, 15)
+    wait_for("the daemon to notice", lambda: there.to("GET", "q").status == 500)
     assert api.to("GET", "q", "/peek").status == 200
     text = api.call("GET", "/metrics", port=admin_port).body.decode()
     gauges = set(re.findall(r'^infra_lmstfy_redis_(queue_sizes|timer_sizes){.*pool="(\w+)".* (\d+)$', text, re.M))
     assert gauges == {("queue_sizes", "default", "1"), ("timer_sizes", "default", "0")}
     far.start()
-    wait_for("the daemon to be ready", lambda: there.to("GET", "q").status == 200, 15)
+    wait_for("the daemon to be ready", lambda: there.to("GET", "q").status == 200)
     daemon.stop()
 
 
@@ -1081,7 +1092,7 @@ def test_q19_what_has_expired_leaves_redis_though_nobody_asks(bench):
         dumps = [own.redis.client().dump(key) or b"" for key in own.redis.client().keys("*")]
         return sum(dump.count(b"A-BODY") for dump in dumps)
     assert bodies() > 0
-    wait_for("them to go", lambda: bodies() == 0, 25, 0.2)
+    wait_for("them to go", lambda: bodies() == 0, 60, 0.2)
     own.stop()
 
 
@@ -1104,7 +1115,7 @@ def test_4_a_kill_loses_no_job(bench):
     daemon.kill()
     daemon.start()
     got = set()
-    while (jobs := api.consume("q", count=100, ttr=60, timeout=3)):
+    while len(got) < 30 and (jobs := api.consume("q", count=100, ttr=60, timeout=20)):
         got |= {job["job_id"] for job in jobs}
     assert got == set(ids) and set(flying) <= got
     own.stop()

@@ -32,7 +32,7 @@ def test_11_its_own_client_finds_nothing_amiss(bench, program):
     port, admin_port = free_port(), free_port()
     daemon = bench.tarry(bench.redis().url, conf(port, admin_port)).start()
     api = Api(port, admin_port)
-    run = subprocess.run([program, str(port), NS, api.token], capture_output=True, text=True, timeout=60,
+    run = subprocess.run([program, str(port), NS, api.token], capture_output=True, text=True, timeout=150,
                          check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     cases = re.findall(r'^\t\{"([a-z-]+)", \w+\},$', (SOURCE / "main.go").read_text(), re.MULTILINE)

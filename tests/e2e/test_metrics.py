@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lib import collect
+from lib.machine import soon_s
 from lib.servers import wait_for
 
 CONF = '''
@@ -126,7 +127,7 @@ def test_a_scrape_does_not_wait_for_a_redis_that_hangs(bench):
         for _ in range(3):  # the second one finds the question of the first on its way
             begun = time.monotonic()
             found = families(scrape(tarry))
-            assert time.monotonic() - begun < 1
+            assert time.monotonic() - begun < soon_s(1)
             assert found["tarry_redis_up"][1] == [("tarry_redis_up", "", 0)]
             assert not any("second" in labels for _, labels, _ in found["tarry_jobs_pending"][1])
             assert ("tarry_jobs_stored_total", 'route="second"', 1) in found["tarry_jobs_stored_total"][1]
@@ -150,7 +151,7 @@ def test_it_tells_of_its_process_its_build_and_the_time_that_redis_takes(bench):
     assert tarry.metric("process_virtual_memory_bytes") > resident
     if os.geteuid() == 0:  # of who may not be dumped, only root may see that
         fds = len(os.listdir(f"/proc/{pid}/fd"))
-        assert abs(tarry.metric("process_open_fds") - fds) <= 1
+        assert abs(tarry.metric("process_open_fds") - fds) <= 2  # connections come and go
     assert tarry.metric("process_max_fds") > 0
     text = scrape(tarry)
     assert re.search(r'^tarry_build_info\{version="\d+\.\d+\.\d+",revision="[0-9a-z-]*"\} 1$', text, re.M)
@@ -207,6 +208,6 @@ def test_the_numbers_of_queues_say_how_old_they_are(bench):
     for _ in range(24):
         ages.append(of_queue("tarry_jobs_counted_age_seconds"))
         time.sleep(0.5)
-    assert 0 <= min(ages) < 2 and max(ages) < 12, ages
-    assert 0 <= tarry.metric("tarry_jobs_counted_age_seconds", route="first") < 0.5
+    assert 0 <= min(ages) < soon_s(2) and max(ages) < soon_s(12), ages
+    assert 0 <= tarry.metric("tarry_jobs_counted_age_seconds", route="first") < soon_s(0.5)
     tarry.stop()

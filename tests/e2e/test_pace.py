@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """How fast jobs leave for each target: rates, deliveries at a time, breakers, stops."""
+import json
 import time
 import urllib.parse
 
 import pytest
 
 from lib.later import Hook, response
+from lib.machine import soon_s, stall_s
 from lib.servers import wait_for
 
 GONE = response(b"", 410)
 BROKEN = response(b"", 503)
+HOLD_S = 0.2  # HOLD_MS in bridge/pace/pace.c
 
 
 @pytest.fixture
@@ -39,6 +42,15 @@ def post(tarry, url, **headers):
     status, _, made = tarry.ask("POST", "/v1/routes/r/jobs", b"body", headers)
     assert status == 201, made
     return made["id"]
+
+
+def post_all(tarry, url, jobs):
+    """In one request: {fields, headers} of each, so that a slow machine does not part them."""
+    lines = [{"payload": "body", **job, "headers": {**({"x-to": url} if url else {}), **job.get("headers", {})}}
+             for job in jobs]
+    status, _, body = tarry.ask("POST", "/v1/routes/r/jobs", "\n".join(map(json.dumps, lines)),
+                                {"content-type": "application/x-ndjson"})
+    assert status == 200 and b"error" not in body, body
 
 
 def targets(tarry):
@@ -75,16 +87,18 @@ def emitted(calls):
 
 
 def assert_kept(calls, rate, burst, slack_s=0.02):
-    """slack_s: what one may be late by on its way, and the next not."""
-    times = sorted(emitted(calls))
+    """slack_s: what one may be late by on its way, and the next not. A daemon that gets no processor
+    for a while lets those go together whose places were reached meanwhile, no more than of HOLD_S."""
+    times, stall = sorted(emitted(calls)), stall_s()
     for i, begin in enumerate(times):
+        may_s = slack_s + (stall if i == 0 else min(stall, HOLD_S))
         for j in range(i, len(times)):
-            assert j - i + 1 <= (times[j] - begin + slack_s) * rate + burst, times[i:j + 1]
+            assert j - i + 1 <= (times[j] - begin + may_s) * rate + burst, times[i:j + 1]
 
 
 def not_while_it_looks():
     """Once in a minute a route at rest claims all the same: pace_rest_us()."""
-    while not 1.5 < time.monotonic() % 60 < 54:
+    while not 1.5 < time.monotonic() % 60 < 50:
         time.sleep(0.1)
 
 
@@ -101,23 +115,21 @@ def test_a_failing_target_rests_and_the_other_is_not_delayed(bench, hooks):
     for _ in range(3):
         post(tarry, bad)
     wait_for("an open breaker", lambda: "resting" in states(tarry))
-    tried, rest_ends = len(hooks[0].got(bad)), time.monotonic() + 1.9
-    begun = time.time()
-    for _ in range(20):
-        post(tarry, bad)
-        post(tarry, good)
-    assert max(seconds(hooks[1].wait(good, 20))) - begun < 1.5
-    assert attempts(hooks[1].got(good)) == [1] * 20
+    tried = len(hooks[0].got(bad))
     shown = targets(tarry)[origin(bad)]
     assert shown["state"] == "resting" and 0 < shown["wait_ms"] <= 2000, shown
-    while time.monotonic() < rest_ends - 0.3:
-        assert len(hooks[0].got(bad)) == tried
-        time.sleep(0.05)
-    wait_for("a probe that fails", lambda: len(hooks[0].got(bad)) == tried + 1)
+    post_all(tarry, bad, [{}] * 20)
+    begun = time.time()
+    post_all(tarry, good, [{}] * 20)
+    assert max(seconds(hooks[1].wait(good, 20))) - begun < soon_s(1)
+    assert attempts(hooks[1].got(good)) == [1] * 20
+    calls = hooks[0].wait(bad, tried + 1)
+    rested = emitted(calls)[tried] - emitted(calls)[tried - 1]
+    assert 1.9 < rested < soon_s(4), "a probe, which fails"
     time.sleep(0.5)
     assert len(hooks[0].got(bad)) == tried + 1
     hooks[0].answers[urllib.parse.urlparse(bad).path] = [response()]
-    calls = hooks[0].wait(bad, tried + 1 + 23, timeout_s=15)
+    calls = hooks[0].wait(bad, tried + 1 + 23)
     # Of 23 jobs, 3 were tried before the breaker opened, and one was the probe that failed.
     assert attempts(calls[tried + 1:]).count(1) >= 19
     assert len(calls) == tried + 24
@@ -134,8 +146,7 @@ def test_a_route_with_one_target_leaves_its_jobs_in_the_bucket_while_that_rests(
     for _ in range(3):
         post(tarry, "")
     wait_for("an open breaker", lambda: "resting" in states(tarry))
-    for _ in range(50):
-        post(tarry, "")
+    post_all(tarry, "", [{}] * 50)
     time.sleep(0.3)
     before = [tarry.metric("tarry_redis_scripts_total", script=s) for s in ("claim", "retry")]
     time.sleep(1)
@@ -155,15 +166,16 @@ def test_a_target_keeps_to_its_rate_whichever_instance_sends(bench, hooks):
     begun = time.time()
     for n in range(60):
         post(daemons[n % 2], busy)
+    posted = time.time()
     post(daemons[0], free)
-    assert seconds(hooks[1].wait(free))[0] - begun < 2
+    assert seconds(hooks[1].wait(free))[0] - posted < soon_s(1)
     hooks[0].wait(busy, 20)
     daemons[1].stop()  # what waits in its hands is handed over first, or goes back unspent
     calls = hooks[0].wait(busy, 60)
     times = seconds(calls)
     assert_kept(calls, 20, 2)
     assert len({c.header("delay-id") for c in calls}) == len(calls) == 60
-    assert 58 / 20 - 0.1 < max(times) - min(times) < 58 / 20 + 1
+    assert 58 / 20 - 0.1 - stall_s() < max(times) - min(times) < posted - begun + soon_s(58 / 20 + 1)
     assert attempts(calls) == [1] * 60
     daemons[0].stop()
 
@@ -171,12 +183,11 @@ def test_a_target_keeps_to_its_rate_whichever_instance_sends(bench, hooks):
 def test_jobs_of_one_moment_leave_at_the_rate_and_in_the_order_of_their_due_times(bench, hooks):
     tarry, = start(bench, conf("target_rate = 100; target_burst = 5;"))
     url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1200
-    for n in range(200):
-        post(tarry, url, **{"deliver-at": str(due_ms + n), "x-n": str(n)})
-    calls = hooks[0].wait(url, 200, timeout_s=15)
+    post_all(tarry, url, [{"deliver-at": str(due_ms + n), "headers": {"x-n": str(n)}} for n in range(200)])
+    calls = hooks[0].wait(url, 200)
     times = seconds(calls)
     assert_kept(calls, 100, 5)
-    assert max(times) - min(times) < 2 + 0.7
+    assert max(times) - min(times) < soon_s(2 + 0.7)
     order = [int(c.header("x-n")) for c in calls]
     far = [n for at, n in enumerate(order) if abs(n - at) > 10]
     assert not far, order
@@ -191,7 +202,7 @@ def test_a_rate_below_one_a_second(bench, hooks):
         post(tarry, url)
     times = seconds(hooks[0].wait(url, 3))
     assert_kept(hooks[0].got(url), 0.5, 1)
-    assert max(times) - min(times) < 5
+    assert max(times) - min(times) < soon_s(5)
     tarry.stop()
 
 
@@ -207,7 +218,7 @@ def test_a_rate_is_kept_over_a_restart_of_redis_and_nothing_is_lost(bench, hooks
 
     def all_came():
         return {c.header("delay-id") for c in hooks[0].got(url)} == made
-    wait_for("all jobs", all_came, 15)
+    wait_for("all jobs", all_came)
     assert_kept(hooks[0].got(url), 50, 1, slack_s=0.06)
     tarry.stop()
 
@@ -217,16 +228,15 @@ def test_a_rate_is_kept_over_a_restart_of_redis_and_nothing_is_lost(bench, hooks
 def test_a_slow_target_gets_so_many_at_a_time_and_the_other_is_not_delayed(bench, hooks):
     tarry, = start(bench, conf("target_in_flight = 2;", "max_in_flight = 16;"))
     slow, fast = hooks[0].url(("after", 0.1, response())), hooks[1].url(response())
-    for _ in range(40):
-        post(tarry, slow)
+    post_all(tarry, slow, [{}] * 40)
     begun = time.time()
-    for _ in range(20):
-        post(tarry, fast)
-    assert max(seconds(hooks[1].wait(fast, 20))) - begun < 0.8
+    post_all(tarry, fast, [{}] * 20)
+    assert max(seconds(hooks[1].wait(fast, 20))) - begun < soon_s(0.8)
     times = seconds(hooks[0].wait(slow, 40))
     for i in range(2, 40):
         assert times[i] - times[i - 2] > 0.09, times
-    assert max(times) - min(times) < 2 * 1.9  # and the target is kept busy
+    pairs = sum(b - a < 0.09 for a, b in zip(times, times[1:]))
+    assert pairs >= 13, "and the target is kept busy: most of the 20 come by twos"
     assert attempts(hooks[0].got(slow)) == [1] * 40
     tarry.stop()
 
@@ -241,7 +251,7 @@ def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, h
     post(one, gone)
     hooks[0].wait(gone)
     for daemon in daemons:  # the other is told at once
-        wait_for("a stop", lambda d=daemon: "stopped" in states(d), 3)
+        wait_for("a stop", lambda d=daemon: "stopped" in states(d))
         assert daemon.metric("tarry_targets", route="r", state="stopped") == 1
     log = one.log.read_text()
     assert log.count("is stopped") == 1 and "tarry targets r" in log
@@ -264,7 +274,7 @@ def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, h
     assert go_on(two, fine)[0] == 404
     assert two.ask("POST", "/v1/routes/none/targets/go-on?target=x")[0] == 404
     assert two.ask("GET", "/v1/routes/none/targets")[0] == 404
-    wait_for("both to go on", lambda: not any("stopped" in states(d) for d in daemons), 3)
+    wait_for("both to go on", lambda: not any("stopped" in states(d) for d in daemons))
     post(one, gone)
     assert set(attempts(hooks[0].wait(gone, 2))) == {1}
     for daemon in daemons:
@@ -285,7 +295,7 @@ def test_a_route_with_one_target_waits_whole_and_goes_on_at_once(bench, hooks):
     hooks[0].answers[urllib.parse.urlparse(url).path] = [response()]
     assert go_on(tarry, url)[0] == 404
     assert go_on(tarry, origin(url))[0] == 200  # the sink's own URL
-    calls = hooks[0].wait(url, 22, timeout_s=3)
+    calls = hooks[0].wait(url, 22, timeout_s=20)
     assert attempts(calls) == [1] * 22
     tarry.stop()
 
@@ -299,7 +309,7 @@ def test_a_stop_waits_for_a_redis_that_is_away(bench, hooks):
     store.stop()
     time.sleep(1.2)
     store.start()
-    wait_for("the stop in Redis", lambda: store.client().hkeys("tarry:{r/0}:stopped"), 15)
+    wait_for("the stop in Redis", lambda: store.client().hkeys("tarry:{r/0}:stopped"))
     assert targets(tarry)[url]["state"] == "stopped"
     assert len(hooks[0].got(url)) == 1
     tarry.stop()

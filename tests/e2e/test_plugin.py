@@ -4,12 +4,11 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from lib.servers import TOP
+from lib.servers import TOP, wait_for
 from lib.tarry import BIN
 
 sys.path.insert(0, str(TOP / "tests/golden"))
@@ -62,7 +61,7 @@ def build(folder, code, flags=()):
 
 
 def tarry(*args):
-    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=20)
+    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=60)
 
 
 def check(bench, *paths, text=None):
@@ -105,14 +104,9 @@ routes: {{ r: {{ from = "http"; to = "audit"; }}; }};
         assert t.ask("POST", "/v1/routes/r/jobs", f"job {n}", {"deliver-after": "200ms"})[0] == 201
     status, _, answer = t.ask("POST", "/v1/routes/r/jobs", "two\nlines", {"deliver-after": "1ms"})
     assert status == 201, answer
-    end = time.time() + 20
-    while time.time() < end:
-        lines = written.read_text().splitlines() if written.exists() else []
-        if len(lines) == 20 and t.metric("tarry_jobs_dead_total", route="r") == 1:
-            break
-        time.sleep(0.1)
-    assert sorted(lines) == sorted(f"job {n}" for n in range(20))
-    assert t.metric("tarry_jobs_dead_total", route="r") == 1
+    wait_for("20 lines", lambda: written.exists() and written.read_text().count("\n") >= 20)
+    assert sorted(written.read_text().splitlines()) == sorted(f"job {n}" for n in range(20))
+    wait_for("the dead letter", lambda: t.metric("tarry_jobs_dead_total", route="r") == 1)
     t.stop()
 
 
@@ -132,11 +126,10 @@ sinks: {{ audit: {{ type = "lines"; file = "{written}"; }};""").replace(
         t.conf.write_text(with_it)
         status, _, answer = t.ask("POST", "/v1/admin/reload")
         assert status == 200, answer
-        assert t.ask("POST", "/v1/routes/a/jobs", f"job {round}", {"deliver-after": "1ms"})[0] == 201
-        end = time.time() + 20
-        while time.time() < end and (not written.exists() or f"job {round}\n" not in written.read_text()):
-            time.sleep(0.1)
-        assert f"job {round}\n" in written.read_text()
+        assert t.ask("POST", "/v1/routes/a/jobs", f"job {round}", {"delay-id": "one", "deliver-after": "1ms"})[0] == 201
+        wait_for("its line", lambda: written.exists() and f"job {round}\n" in written.read_text())
+        # The next reload takes the route away.
+        wait_for("its end", lambda: t.ask("GET", "/v1/routes/a/jobs/one")[0] == 404)
         t.conf.write_text(before)
         status, _, answer = t.ask("POST", "/v1/admin/reload")
         assert status == 200, answer

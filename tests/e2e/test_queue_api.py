@@ -10,18 +10,19 @@ import time
 import pytest
 
 from conftest import Bench
+from lib.machine import soon_ms
 from lib.pulls import Consumers, Queues, Waiting, ms_of
 from lib.servers import BUILD, Redis, wait_for
 
 CONF = '''
     sinks:  { q: { type = "queue"; };
-              kept: { type = "queue"; keep = "2s"; tries = 2; bury = false; lease = "200ms"; };
-              brief: { type = "queue"; ttl = "300ms"; forget = "200ms"; tries = 1; }; };
+              kept: { type = "queue"; keep = "5s"; tries = 2; bury = false; lease = "200ms"; };
+              brief: { type = "queue"; ttl = "3s"; forget = "200ms"; tries = 1; }; };
     routes: { kept:  { from = "http"; to = "kept"; match = "kept/#"; };
               brief: { from = "http"; to = "brief"; match = "brief/#"; };
               fixed: { from = "http"; to = "q"; match = "elsewhere"; topic = "fixed"; };
               all:   { from = "http"; to = "q"; max_delay = "30d"; }; };'''
-SOON_MS = 700  # what should come at once comes within this, on a busy machine
+SOON_MS = 700  # what should come at once; what the machine takes comes on top
 names = (f"q{n}" for n in itertools.count())
 
 
@@ -59,6 +60,11 @@ def nap(ms):
     time.sleep(ms / 1000)
 
 
+def wait_held(d, count):
+    """Waits until so many pulls of sink q wait; one of two queues counts twice."""
+    wait_for(f"{count} pulls to be held", lambda: d.metric("tarry_queue_consumers", sink="q") == count)
+
+
 # ------------------------------------------------------------------ one job's life
 
 @pytest.mark.smoke
@@ -68,14 +74,15 @@ def test_a_job_is_stored_pulled_and_acknowledged(c, q):
     assert made.headers["Location"] == f"/v1/queues/{q}/jobs/a"
     found = c.get(q, "a")
     assert (found.status, found["state"], found["attempts"]) == (200, "ready", 0)
-    assert abs(ms_of(found["due"]) - ms_of(made["due"])) < 20, "behind those that are ready"
-    job = one(c.pull(q, lease="5s"))
+    assert abs(ms_of(found["due"]) - ms_of(made["due"])) < soon_ms(20), "behind those that are ready"
+    asked, answer = now_ms(), c.pull(q, lease="5s")
+    job = one(answer)
     assert set(job) == {"id", "queue", "token", "lease_ends", "due", "expires", "attempt",
                         "tries_left", "key", "headers", "payload"}
     assert (job["id"], job["queue"], job["payload"], job["key"]) == ("a", q, "hello", "k")
     assert job["headers"] == {"x-colour": "red", "content-type": "text/x"}
     assert (job["due"], job["expires"], job["attempt"], job["tries_left"]) == (made["due"], None, 1, None)
-    assert abs(ms_of(job["lease_ends"]) - now_ms() - 5000) < 1000
+    assert asked - 1 <= ms_of(job["lease_ends"]) - 5000 <= answer.ms + 1
     found = c.get(q, "a")
     assert (found["state"], found["attempts"], found["lease_ends"]) == ("in-flight", 1, job["lease_ends"])
     assert c.counts(q) == (0, 0, 1, 0, 0)
@@ -103,33 +110,33 @@ def test_jobs_come_out_in_the_order_in_which_they_are_due(c, q):
     for i in range(8):
         c.put(q, id_=f"n{i}")
         nap(2)
-    c.put(q, id_="late", delay=300)
-    c.put(q, id_="soon", delay=150)
+    c.put(q, id_="late", delay=1500)
+    c.put(q, id_="soon", delay=1200)
     assert c.pull(q, max=3).ids == ["n0", "n1", "n2"]
     assert c.pull(q, max=100).ids == [f"n{i}" for i in range(3, 8)]
-    assert [one(c.pull(q, wait="5s"))["id"] for _ in range(2)] == ["soon", "late"]
+    assert [one(c.pull(q, wait="20s"))["id"] for _ in range(2)] == ["soon", "late"]
 
 
 def test_nothing_is_ever_handed_out_early_nor_much_later(d, c, q):
-    waiting = [Waiting(d, q, wait="8s") for _ in range(40)]
+    waiting = [Waiting(d, q, wait="30s") for _ in range(40)]
     due = {}
     for i in range(40):
         made = c.put(q, delay=200 + 37 * (i * 17 % 40))
         due[made["id"]] = ms_of(made["due"])
     late = []
     for w in waiting:
-        answer = w.result()
+        answer = w.result(40)
         job = one(answer)
         assert answer.ms >= due[job["id"]] and ms_of(job["due"]) == due.pop(job["id"])
         late.append(answer.ms - ms_of(job["due"]))
-    assert not due and max(late) < SOON_MS, late
+    assert not due and max(late) < soon_ms(SOON_MS), late
 
 
 def test_a_lease_that_ends_brings_the_job_back_and_counts(c, q):
     c.put(q, id_="a")
     first = one(c.pull(q, lease="300ms"))
-    second = c.pull(q, lease="30s", wait="5s")
-    assert 0 <= second.ms - ms_of(first["lease_ends"]) < SOON_MS
+    second = c.pull(q, lease="30s", wait="20s")
+    assert 0 <= second.ms - ms_of(first["lease_ends"]) < soon_ms(SOON_MS)
     second = one(second)
     assert (second["id"], second["attempt"]) == ("a", 2) and second["token"] != first["token"]
     assert c.touch(first, lease="1s").error == (409, "not-held")
@@ -141,7 +148,7 @@ def test_a_lease_that_ends_brings_the_job_back_and_counts(c, q):
 def test_an_acknowledgement_counts_after_the_lease_but_only_for_this_job(c, q):
     c.put(q, id_="a")
     job = one(c.pull(q, lease="100ms"))
-    assert one(c.pull(q, wait="5s", lease="100ms"))["attempt"] == 2
+    assert one(c.pull(q, wait="20s", lease="100ms"))["attempt"] == 2
     nap(150)
     assert c.ack(job).status == 200, "done is done"
     assert c.pull(q, wait="200ms").status == 204
@@ -157,24 +164,28 @@ def test_whose_lease_counts_the_consumers_then_the_jobs_then_the_queues(c, q):
     c.put(q, lease="5s", id_="a")
     c.put(q, headers={"Delay-Lease": "6s"}, id_="b")
     c.put(q, id_="c")
-    begun = now_ms()
-    ends = {j["id"]: round((ms_of(j["lease_ends"]) - begun) / 1000) for j in c.pull(q, max=9).jobs}
-    assert ends == {"a": 5, "b": 6, "c": 30}
+    begun, answer = now_ms(), c.pull(q, max=9)
+    leases = {"a": 5000, "b": 6000, "c": 30000}
+    assert set(answer.ids) == set(leases)
+    for job in answer.jobs:
+        assert begun - 1 <= ms_of(job["lease_ends"]) - leases[job["id"]] <= answer.ms + 1, job
     c.put(q, lease="5s")
-    assert ms_of(one(c.pull(q, lease="9s"))["lease_ends"]) - now_ms() > 8000
+    begun, answer = now_ms(), c.pull(q, lease="9s")
+    assert begun - 1 <= ms_of(one(answer)["lease_ends"]) - 9000 <= answer.ms + 1
 
 
 def test_out_of_tries_a_job_is_dead_and_can_be_respawned_once(c, q):
+    begun = now_ms()
     c.put(q, b"x", tries=2, id_="a")
     job = one(c.pull(q, lease="100ms"))
     assert (job["attempt"], job["tries_left"]) == (1, 1)
-    job = one(c.pull(q, lease="100ms", wait="5s"))
+    job = one(c.pull(q, lease="100ms", wait="20s"))
     assert (job["attempt"], job["tries_left"]) == (2, 0)
     assert c.pull(q, wait="300ms").status == 204
-    assert c.counts(q) == (0, 0, 0, 1, 0)
+    wait_for("the lease to end", lambda: c.counts(q) == (0, 0, 0, 1, 0))
     dead = c.peek(q, part="dead")
     assert (dead.status, dead["id"], dead["state"], dead["payload"]) == (200, "a", "dead", "x")
-    assert abs(ms_of(dead["dead_since"]) - now_ms()) < 3000 and c.get(q, "a")["state"] == "dead"
+    assert begun + 200 <= ms_of(dead["dead_since"]) <= now_ms() + 1 and c.get(q, "a")["state"] == "dead"
     assert c.peek(q).status == 204
     again = c.ask("POST", c.path(q, "dead", "respawn"), limit=5)
     assert (again.status, again.body) == (200, {"respawned": 1})
@@ -193,9 +204,10 @@ def test_the_dead_are_respawned_and_deleted_oldest_first(c, q):
         c.release(one(c.pull(q)))
         nap(2)
     assert c.ask("DELETE", c.path(q, "dead"), limit=2).body == {"deleted": 2}
-    assert c.ask("POST", c.path(q, "dead", "respawn"), limit=1, ttl="200ms").body == {"respawned": 1}
-    assert c.peek(q)["id"] == "n2" and abs(ms_of(c.peek(q)["expires"]) - now_ms()) < 1000
-    nap(300)
+    assert c.ask("POST", c.path(q, "dead", "respawn"), limit=1, ttl="2s").body == {"respawned": 1}
+    found = c.peek(q)
+    assert found["id"] == "n2" and abs(ms_of(found["expires"]) - 2000 - now_ms()) < soon_ms(1000)
+    nap(2100)
     assert c.pull(q).status == 204
     assert c.ask("POST", c.path(q, "dead", "respawn")).body == {"respawned": 2}
     assert sorted(c.pull(q, max=9).ids) == ["n3", "n4"]
@@ -211,10 +223,11 @@ def test_release_gives_back_now_or_later(c, q):
     assert [one(c.pull(q))["id"] for _ in range(2)] == ["b", "a"], "behind those who wait"
     job = {"queue": q, "id": "a", "token": None}  # whoever has it
     begun = now_ms()
-    assert c.release(job, delay="400ms").status == 200
+    assert c.release(job, delay="1500ms").status == 200
+    released = now_ms()
     assert c.get(q, "a")["state"] == "waiting" and c.pull(q).status == 204
-    answer = c.pull(q, wait="5s")
-    assert 400 <= answer.ms - begun < 400 + SOON_MS and one(answer)["attempt"] == 3
+    answer = c.pull(q, wait="20s")
+    assert begun + 1500 <= answer.ms < released + soon_ms(1500 + SOON_MS) and one(answer)["attempt"] == 3
     assert c.release(one(answer)).status == 200
     assert c.release(job).error == (409, "not-held"), "it is not in flight"
     assert c.release({"queue": q, "id": "none", "token": None}).error == (404, "not-found")
@@ -222,38 +235,38 @@ def test_release_gives_back_now_or_later(c, q):
 
 def test_touch_begins_a_new_lease_under_a_new_token(c, q):
     c.put(q, id_="a")
-    job = one(c.pull(q, lease="300ms"))
+    job = one(c.pull(q, lease="2s"))
     for _ in range(3):
-        nap(200)
-        touched = c.touch(job, lease="300ms")
+        nap(800)
+        touched = c.touch(job, lease="2s")
         assert touched.status == 200 and touched["id"] == "a" and touched["token"] != job["token"]
-        assert c.touch(job, lease="300ms").error == (409, "not-held"), "the old token"
+        assert c.touch(job, lease="2s").error == (409, "not-held"), "the old token"
         job["token"] = touched["token"]
     assert c.get(q, "a")["attempts"] == 1
-    begun = now_ms()
+    job["token"] = c.touch(job, lease="5m")["token"]
     assert c.touch(job, lease="1ms").status == 200
-    back = c.pull(q, wait="5s")
-    assert one(back)["attempt"] == 2 and back.ms - begun < SOON_MS, "a touch may shorten it, too"
+    back = c.pull(q, wait="20s")
+    assert one(back)["attempt"] == 2, "a touch may shorten it, too"
     assert c.touch(job).error == (400, "bad-request"), "no lease"
     assert c.touch({**job, "id": "none"}, lease="1s").error == (404, "not-found")
     assert c.touch({**job, "token": None}, lease="9s").status == 200, "whoever has it"
 
 
 def test_a_job_expires_when_its_time_to_live_is_over(c, q):
-    made = c.put(q, ttl="300ms", id_="a")
+    made = c.put(q, ttl="2s", id_="a")
     c.put(q, headers={"Delay-Ttl": "300ms"}, id_="b", delay=100)
     c.put(q, headers={"Deliver-Before": "1d"}, id_="c")
-    assert ms_of(c.get(q, "a")["expires"]) == ms_of(made["due"]) + 300
+    assert ms_of(c.get(q, "a")["expires"]) == ms_of(made["due"]) + 2000
     held = one(c.pull(q, lease="200ms"))
     assert held["id"] == "a" and held["expires"]
-    nap(600)
+    nap(2100)
     assert c.pull(q, max=9).ids == ["c"]
     for id_ in "ab":
         assert c.get(q, id_).error == (404, "not-found")
     assert c.ack(held).error == (404, "not-found")
-    c.put(q, ttl="100ms", id_="d")
-    held = one(c.pull(q, lease="5s"))
-    nap(200)
+    c.put(q, ttl="1s", id_="d")
+    held = one(c.pull(q, lease="30s"))
+    nap(1100)
     assert c.ack(held).error == (404, "not-found"), "in flight, too"
 
 
@@ -276,7 +289,7 @@ def test_a_job_that_waits_can_be_deleted_and_an_id_is_a_jobs_own(c, q):
 def test_what_has_ended_can_be_looked_up_where_the_sink_keeps_it(c):
     q = f"kept/{next(names)}"
     for id_ in "abcd":
-        c.put(q, id_=id_, ttl="500ms" if id_ == "c" else None)
+        c.put(q, id_=id_, ttl="2s" if id_ == "c" else None)
         nap(2)
     a = one(c.pull(q, lease="30s"))
     assert c.ack(a).status == 200
@@ -284,18 +297,18 @@ def test_what_has_ended_can_be_looked_up_where_the_sink_keeps_it(c):
     for id_, end in (("a", "acked"), ("b", "deleted")):
         ended = c.get(q, id_)
         assert (ended["state"], ended["end"]) == ("ended", end)
-        assert 0 < ms_of(ended["kept_until"]) - now_ms() <= 2000
+        assert 0 < ms_of(ended["kept_until"]) - now_ms() <= 5000
     assert c.ack(a).error == (409, "ended")
     assert c.delete(q, "b").error == (409, "ended")
-    tried, end = [], now_ms() + 1000
-    while now_ms() < end:
+    tried, end = [], now_ms() + 30000
+    while now_ms() < end and c.counts(q)[:3] != (0, 0, 0):
         tried += c.pull(q, wait="100ms").ids
     assert tried.count("d") == 2 and 1 <= tried.count("c") <= 2
     assert (c.get(q, "d")["state"], c.get(q, "d")["end"]) == ("ended", "out-of-tries")
     assert c.get(q, "c")["end"] in ("expired", "out-of-tries")
     assert c.counts(q)[:4] == (0, 0, 0, 0)
-    wait_for("what has ended to be forgotten", lambda: c.get(q, "d").status == 404, 6)
-    assert c.counts(q) == (0, 0, 0, 0, 0)
+    wait_for("what has ended to be forgotten", lambda: c.get(q, "d").status == 404)
+    wait_for("the others, too", lambda: c.counts(q) == (0, 0, 0, 0, 0))
 
 
 def test_the_sinks_own_tries_and_ttl(c):
@@ -350,33 +363,35 @@ def test_a_wait_ends_in_time_and_not_sooner(d, q):
     for ms, w in zip((0, 200, 500, 500), waits):
         answer = w.result()
         assert answer.status == 204 and answer.body == b""
-        assert ms <= answer.ms - begun < ms + SOON_MS
+        assert ms <= answer.ms - begun < soon_ms(ms + SOON_MS)
 
 
 def test_those_who_wait_are_served_first_come_first_served(d, c, q):
-    waiting = []
+    waiting, seats = [], 0
+    wait_held(d, 0)
     for i in range(6):
-        waiting.append(Waiting(d, q, next(names), wait="9s") if i % 2 else Waiting(d, q, wait="9s"))
-        nap(60)
+        waiting.append(Waiting(d, q, next(names), wait="60s") if i % 2 else Waiting(d, q, wait="60s"))
+        seats += 1 + i % 2
+        wait_held(d, seats)
     for i in range(6):
         c.put(q, id_=f"n{i}")
-        answer = waiting[i].result(3)
+        answer = waiting[i].result(30)
         assert answer.ids == [f"n{i}"]
 
 
 def test_a_job_that_is_stored_wakes_who_waits_at_once(d, c, q):
     for _ in range(3):
         w = Waiting(d, q)
-        nap(100)
+        wait_held(d, 1)
         made = c.put(q)
         answer = w.result()
         assert one(answer)["id"] == made["id"]
-        assert answer.ms - ms_of(made["due"]) < SOON_MS
+        assert answer.ms - ms_of(made["due"]) < soon_ms(SOON_MS)
 
 
 def test_a_batch_feeds_all_who_wait(d, c, q):
     waiting = [Waiting(d, q, max=2) for _ in range(10)]
-    nap(200)
+    wait_held(d, 10)
     lines = [{"payload": str(i), "id": str(i)} for i in range(20)]
     assert all("due" in line for line in c.batch(q, lines))
     got = [id_ for w in waiting for id_ in w.result().ids]
@@ -392,13 +407,15 @@ def raw_pull(d, q, wait="20s"):
 
 
 def test_a_client_that_went_away_takes_no_job(d, c, q):
-    for s in [raw_pull(d, q) for _ in range(5)]:
-        nap(30)
+    gone = [raw_pull(d, q) for _ in range(5)]
+    wait_held(d, 5)
+    for s in gone:
         s.close()
+    wait_held(d, 0)
     half = raw_pull(d, q)
-    nap(50)
+    wait_held(d, 1)
     half.shutdown(socket.SHUT_WR)
-    nap(300)
+    wait_held(d, 0)
     c.put(q, id_="a")
     job = one(c.pull(q))
     assert (job["id"], job["attempt"]) == ("a", 1)
@@ -415,7 +432,7 @@ def test_clients_that_go_away_as_jobs_come_lose_none(d, c, q):
         c.put(q, lease="200ms", id_=str(round_))
         closing.join()
     got = set()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while len(got) < 20 and time.monotonic() < end:
         for job in c.pull(q, max=50, wait="500ms").jobs:
             got.add(job["id"])
@@ -485,9 +502,10 @@ def test_a_queue_is_destroyed_in_part_or_whole(d, c, q):
         c.put(q, delay=60_000, id_="w")
         assert c.counts(q) == (3, 1, 1, 1, 0)
 
+    begun = now_ms() - 1
     fill()
     w = c.ask("GET", c.path(q))
-    assert abs(ms_of(w["oldest_ready"]) - now_ms()) < 3000 and w["name"] == q
+    assert begun <= ms_of(w["oldest_ready"]) <= now_ms() and w["name"] == q
     assert c.ask("DELETE", c.path(q)).body == {"deleted": 3}
     assert c.counts(q) == (0, 1, 1, 1, 0)
     assert c.ask("DELETE", c.path(q), all="true").body == {"deleted": 3}
@@ -511,7 +529,7 @@ def test_queues_are_listed_the_most_recently_used_first(c):
         nap(5)
     seen = wait_for("all to be listed", lambda: (lambda a: a if set(mine) <= {
         x["name"] for x in a["queues"]} else None)(
-            c.ask("GET", "/v1/queues", limit=100000, of=mine[0])), 5)
+            c.ask("GET", "/v1/queues", limit=100000, of=mine[0])))
     assert seen["total"] == len(seen["queues"])
     used = [ms_of(x["used"]) for x in seen["queues"]]
     assert used == sorted(used, reverse=True)
@@ -605,35 +623,36 @@ def test_two_daemons_on_one_redis_wake_each_others_consumers(bench):
     late = []
     for _ in range(5):
         w = Waiting(daemons[1], "q")
-        nap(200)
+        wait_held(daemons[1], 1)
         made = one_.put("q")
         answer = w.result()
         assert one(answer)["id"] == made["id"]
         late.append(answer.ms - ms_of(made["due"]))
-    assert sorted(late)[2] < 250 and max(late) < 2000, late
+    assert sorted(late)[2] < soon_ms(250) and max(late) < soon_ms(2000), late
     for _ in range(2):  # due later, with a consumer at the other end
         w = Waiting(daemons[1], "later")
-        nap(50)
+        wait_held(daemons[1], 1)
         made = one_.put("later", delay=600)
         answer = w.result()
-        assert one(answer)["id"] == made["id"] and 0 <= answer.ms - ms_of(made["due"]) < SOON_MS
+        assert one(answer)["id"] == made["id"] and 0 <= answer.ms - ms_of(made["due"]) < soon_ms(SOON_MS)
     # Those who wait at both ends: each job comes once.
-    waiting = [Waiting(daemons[i % 2], "both", wait="3s") for i in range(20)]
-    nap(200)
+    waiting = [Waiting(daemons[i % 2], "both", wait="60s") for i in range(20)]
+    for daemon in daemons:
+        wait_held(daemon, 10)
     for i in range(20):
         (one_, two)[i % 2].put("both", id_=str(i), lease="30s")
-    assert sorted((x for w in waiting for x in w.result().ids), key=int) == [str(i) for i in range(20)]
+    assert sorted((x for w in waiting for x in w.result(60).ids), key=int) == [str(i) for i in range(20)]
     # The consumers of a killed daemon: their leases end, and the other hands out again.
     one_.put("held", id_="a")
     held = one(one_.pull("held", lease="700ms"))
-    waiting = Waiting(daemons[1], "held", wait="9s")
-    lost = Waiting(daemons[0], "nothing", wait="9s")
-    nap(100)
+    waiting = Waiting(daemons[1], "held", wait="30s")
+    lost = Waiting(daemons[0], "nothing", wait="30s")
+    wait_held(daemons[0], 1)
     daemons[0].kill()
-    answer = waiting.result()
+    answer = waiting.result(40)
     assert (one(answer)["id"], one(answer)["attempt"]) == ("a", 2)
-    assert 0 <= answer.ms - ms_of(held["lease_ends"]) < 2000
-    lost.join(5)
+    assert 0 <= answer.ms - ms_of(held["lease_ends"]) < soon_ms(2000)
+    lost.join(20)
     assert lost.answer is None
     daemons[1].stop()
 
@@ -695,27 +714,28 @@ def test_kill_9_of_redis_with_jobs_in_flight_loses_nothing(bench):
 
 
 def test_without_redis_a_pull_is_answered_503_and_waits_go_on_after_it(bench):
-    store = bench.redis()
+    store = bench.redis("always")
     daemon = bench.tarry(store.url, PLAIN).start()
     c = Queues(daemon)
     c.put("q", id_="a", delay=1500)
     c.put("other", id_="b")
-    held = one(c.pull("other", lease="30s"))
-    waiting = Waiting(daemon, "q", wait="20s")
-    nap(200)
+    held = one(c.pull("other", lease="5m"))
+    waiting = Waiting(daemon, "q", wait="60s")
+    wait_held(daemon, 1)
     store.kill()
     wait_for("readyz to say so", lambda: daemon.ask("GET", "/readyz")[0] == 503)
-    acks = []
-    acking = threading.Thread(target=lambda: acks.append(Queues(daemon).ack(held)))
-    acking.start()
     for answer in (c.pull("q"), c.pull("q", wait="200ms"), c.get("q", "a"), c.put("q"),
                    c.ask("GET", "/v1/queues/q"), c.ask("GET", "/v1/queues"), c.peek("q"),
                    c.ask("DELETE", "/v1/queues/q"), c.ask("POST", "/v1/queues/q/dead/respawn")):
         assert answer.error == (503, "unavailable") and int(answer.headers["Retry-After"]) > 0, answer
+    acks = []
+    acking = threading.Thread(target=lambda: acks.append(Queues(daemon).ack(held)))
+    acking.start()
+    nap(300)
     store.start()
     acking.join()
     assert acks[0].status == 200, "an acknowledgement waits some seconds for Redis"
-    assert waiting.result(20).ids == ["a"]
+    assert waiting.result(70).ids == ["a"]
     daemon.stop()
 
 
@@ -743,12 +763,12 @@ def test_before_redis_was_ever_there_requests_are_told_to_come_again(bench):
 def test_a_daemon_that_stops_answers_those_who_wait_at_once(bench):
     daemon = bench.tarry(bench.redis().url, PLAIN).start()
     waiting = [Waiting(daemon, "q", wait="60s") for _ in range(3)]
-    nap(200)
+    wait_held(daemon, 3)
     begun = now_ms()
     daemon.stop()
     for w in waiting:
-        assert w.result(5).status == 204
-    assert now_ms() - begun < 5000
+        assert w.result(30).status == 204
+    assert now_ms() - begun < 20000
 
 
 def test_jobs_of_mqtt_and_of_http_routes_can_be_pulled(bench):
@@ -808,18 +828,18 @@ def test_when_redis_is_full_jobs_still_leave(bench):
     c, redis = Queues(daemon), store.client()
     for id_ in "abc":
         c.put("q", b"x" * 1000, id_=id_)
-    held = c.pull("q", max=2, lease="30s").jobs
+    two = c.pull("q", max=2, lease="5m").jobs
     redis.config_set("maxmemory", 1_000_000)
     refused = wait_for("a job to be refused", lambda: (lambda a: a if a.status == 503 else None)(
-        c.put("q", b"y", id_="d")), 15)
+        c.put("q", b"y", id_="d")))
     assert int(refused.headers["Retry-After"]) > 0
-    assert c.ack(held[0]).status == 200
-    job = one(c.pull("q", lease="30s", wait="2s"))
+    assert c.ack(two[0]).status == 200
+    job = one(c.pull("q", lease="30s", wait="20s"))
     assert job["id"] == "c" and c.ack(job).status == 200
-    assert c.touch(held[1], lease="9s").status == 200
-    assert c.delete("q", held[1]["id"]).status == 200
+    assert c.touch(two[1], lease="1m").status == 200
+    assert c.delete("q", two[1]["id"]).status == 200
     redis.config_set("maxmemory", 0)
-    wait_for("jobs to be taken again", lambda: c.put("q", b"y", id_="d").status == 201, 15)
+    wait_for("jobs to be taken again", lambda: c.put("q", b"y", id_="d").status == 201)
     assert c.pull("q").ids == ["d"]
     daemon.stop()
 
@@ -841,10 +861,10 @@ def test_a_sink_may_keep_its_jobs_in_a_redis_of_its_own(bench):
     assert [k for k in other.client().keys("*far*")] and not store.client().keys("*far*")
     assert store.client().keys("*near*") and not other.client().keys("*near*")
     other.kill()
-    waiting = Waiting(daemon, "near", wait="9s")
+    waiting = Waiting(daemon, "near", wait="30s")
     nap(300)
     assert c.put("near", id_="b").status == 201
-    assert waiting.result().ids == ["b"], "one Redis that is away holds nobody back at another"
+    assert waiting.result(40).ids == ["b"], "one Redis that is away holds nobody back at another"
     assert c.pull("far").error == (503, "unavailable")
     other.start()
     daemon.stop()
@@ -859,7 +879,7 @@ def test_jobs_stay_when_everything_is_started_anew(bench):
     c.put("dead", id_="dead", tries=1)
     c.release(one(c.pull("dead")))
     c.put("held", id_="held")
-    held = one(c.pull("held", lease="30s"))
+    held = one(c.pull("held", lease="5m"))
     daemon.stop()
     store.stop()
     store.start()
@@ -868,7 +888,7 @@ def test_jobs_stay_when_everything_is_started_anew(bench):
     job = one(c.pull("q", lease="30s"))
     assert (job["id"], job["payload"], job["attempt"], job["tries_left"]) == ("ready", "1", 1, 2)
     assert c.ack(held).status == 200, "its token is as good as before"
-    answer = c.pull("q", wait="5s")
+    answer = c.pull("q", wait="20s")
     assert one(answer)["id"] == "waiting" and answer.ms >= ms_of(one(answer)["due"])
     daemon.stop()
 
@@ -890,14 +910,14 @@ def test_thousands_of_queues(bench):
         t.join()
     c = Queues(daemon)
     listed = wait_for("all to be listed", lambda: (lambda a: a if a["total"] >= count else None)(
-        c.ask("GET", "/v1/queues", limit=100000)), 10)
+        c.ask("GET", "/v1/queues", limit=100000)), 60)
     assert {x["name"] for x in listed["queues"]} == {f"many-{i}" for i in range(count)}
     parts = [[f"many-{i}" for i in range(part, count, groups)] for part in range(groups)]
-    waiting = [Waiting(daemon, *part, wait="5s", lease="60s") for part in parts]
-    got = [one(w.result())["queue"] for w in waiting]
+    waiting = [Waiting(daemon, *part, wait="60s", lease="5m") for part in parts]
+    got = [one(w.result(70))["queue"] for w in waiting]
     assert got == [part[0] for part in parts]
     for part in parts:
-        while jobs := c.pull(*part, lease="60s").jobs:
+        while jobs := c.pull(*part, lease="5m").jobs:
             got += [job["queue"] for job in jobs]
     assert len(got) == len(set(got)) == count
     begun, cpu = time.monotonic(), daemon.cpu_s()
@@ -909,7 +929,7 @@ def test_thousands_of_queues(bench):
 @pytest.mark.slow
 def test_many_consumers_share_the_work_and_each_job_comes_once(bench):
     daemon = bench.tarry(bench.redis().url, PLAIN).start()
-    consumers = Consumers([daemon], ["q"], 24, lease="60s")
+    consumers = Consumers([daemon], ["q"], 24, lease="5m")
     ids = fill(daemon, "q", 4000)
     consumers.finish(daemon, "q", ids, twice_max=0)
     daemon.stop()

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from conftest import Bench
+from lib.machine import soon_ms
 from lib.pulls import Queues, Waiting
 from lib.servers import BUILD, Redis, wait_for
 
@@ -21,7 +22,7 @@ CONF = '''
               brief: { type = "queue"; forget = "200ms"; }; };
     routes: { brief: { from = "http"; to = "brief"; match = "brief/#"; };
               all:   { from = "http"; to = "q"; }; };'''
-SOON_MS = 700  # what should come at once comes within this, on a busy machine
+SOON_MS = 700  # what should come at once comes within this, and what the machine takes: soon_ms()
 names = (f"q{n}" for n in itertools.count())
 
 
@@ -107,10 +108,10 @@ def test_those_who_wait_for_many_jobs_keep_nobody_else_from_an_answer(d, c, q):
     waiting = [Waiting(d, q, max=100, wait="2s") for _ in range(10)]
     nap(300)
     begun, before = now_ms(), pulls(d)
-    assert c.pull(q).status == 204 and now_ms() - begun < SOON_MS
+    assert c.pull(q).status == 204 and now_ms() - begun < soon_ms(SOON_MS)
     begun = now_ms()
     answer = c.pull(q, wait="300ms")
-    assert answer.status == 204 and 300 <= answer.ms - begun < 300 + SOON_MS
+    assert answer.status == 204 and 300 <= answer.ms - begun < soon_ms(300 + SOON_MS)
     assert pulls(d) - before < 20, "nobody asks Redis again and again"
     c.put(q, id_="a")
     assert sorted(w.result().ids for w in waiting) == 9 * [[]] + [["a"]]
@@ -133,16 +134,17 @@ def test_what_was_claimed_for_one_who_left_meanwhile_goes_back_uncounted(shared,
 
 
 def test_pulls_that_are_sent_in_one_go_are_answered_at_once(d):
-    pull = b"POST /v1/queues/%s/pull HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+    pull, took_ms = b"POST /v1/queues/%s/pull HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", []
     for _ in range(5):
-        with socket.create_connection(("127.0.0.1", d.port), timeout=5) as s:
+        with socket.create_connection(("127.0.0.1", d.port), timeout=30) as s:
             nap(130)
             begun, got = now_ms(), b""
             s.sendall(pull % b"none-a" + pull % b"none-b")
             while got.count(b"HTTP/1.1 204") < 2:
                 got += (more := s.recv(4096))
                 assert more
-            assert now_ms() - begun < 300
+            took_ms.append(now_ms() - begun)
+    assert sorted(took_ms)[2] < soon_ms(300)
 
 
 def test_a_wait_of_a_millisecond_ends_as_any_other_does(d, q):
@@ -167,7 +169,7 @@ def test_who_waits_sees_a_lease_that_a_touch_has_shortened(d, c, q):
     begun = now_ms()
     assert c.touch(job, lease="400ms").status == 200
     answer = waiting.result()
-    assert answer.ids == ["a"] and 400 <= answer.ms - begun < 400 + SOON_MS
+    assert answer.ids == ["a"] and 400 <= answer.ms - begun < soon_ms(400 + SOON_MS)
 
 
 def test_a_queue_that_cannot_be_read_does_not_hide_the_next(redis, c, q):
@@ -186,7 +188,7 @@ def test_jobs_that_expired_are_counted_by_whoever_settles_them(d, c):
         c.put(name, headers={"Deliver-Before": "300ms"}, id_="a", delay=100)
     nap(400)
     assert [c.get(name, "a").status for name in mine] == 5 * [404]
-    wait_for("all to be counted", lambda: d.metric("tarry_queue_expired_total") == before + 5, 2)
+    wait_for("all to be counted", lambda: d.metric("tarry_queue_expired_total") == before + 5)
 
 
 def test_a_job_that_is_released_out_of_tries_is_counted(d, c, q):
@@ -219,7 +221,7 @@ def test_what_nobody_pulls_goes_when_it_has_expired_and_a_queue_is_listed_anew(r
     assert c.ack(c.pull(short).jobs[0]).status == 200
     wait_for("an empty queue to be taken off the list", lambda: not listed(), 30)
     c.put(short, delay=60_000)
-    wait_for("it to be listed again", listed, 2)
+    wait_for("it to be listed again", listed)
     wait_for("all that expired to be gone", lambda: not redis.exists(key(q, "pool")), 30)
 
 
@@ -248,7 +250,7 @@ def test_while_redis_takes_no_writes_an_empty_pull_is_answered_at_once(bench):
     in_background(Queues(daemon).put, "other")
     nap(250)
     begun = now_ms()
-    assert Queues(daemon).pull("empty").status == 204 and now_ms() - begun < 1000
+    assert Queues(daemon).pull("empty").status == 204 and now_ms() - begun < soon_ms(1000)
     redis.config_set("min-replicas-to-write", 0)
     daemon.stop()
 
@@ -358,8 +360,8 @@ def test_a_wake_is_not_lost_with_the_pull_that_failed_after_it(bench):
     assert Queues(one).put("q", id_="b").status == 201
     nap(50)
     redis.delete(key("q", "done"))
-    answer = waiting.result(25)
-    assert answer.ids == ["b"] and answer.ms - begun < 1000
+    answer = waiting.result(60)
+    assert answer.ids == ["b"] and answer.ms - begun < soon_ms(1000)
     one.stop()
     two.stop()
 
@@ -408,5 +410,5 @@ def test_a_job_is_not_early_where_the_redis_of_its_queue_is_ahead_of_the_other(b
         put = c.put("q", id_="a", delay=2000)
     assert put.status == 201
     answer = c.pull("q", wait="10s")
-    assert answer.ids == ["a"] and 2000 <= answer.ms - begun < 2000 + SOON_MS
+    assert answer.ids == ["a"] and 2000 <= answer.ms - begun < soon_ms(2000 + SOON_MS)
     daemon.stop()

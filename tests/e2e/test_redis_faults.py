@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from lib import collect
+from lib import collect, machine
 from lib.servers import wait_for
 
 ROUTES = '''
     sinks:  {{ hook: {{ type = "http"; url = "{url}"; }}; }};
-    routes: {{ a: {{ from = "http"; to = "hook"; lease = "2s"; }};
+    routes: {{ a: {{ from = "http"; to = "hook"; lease = "4s"; }};
                b: {{ from = "http"; to = "hook"; }}; }};'''
 
 
@@ -58,7 +58,7 @@ def test_a_user_without_the_wake_channel_loses_only_the_wakes(bench, hook):
     begun = time.monotonic()
     assert post(tarry)[0] == 201
     hook.wait_count(1)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < machine.soon_s(2)
     assert "wakes" in tarry.log.read_text()
     tarry.stop()
 
@@ -72,7 +72,7 @@ def test_a_route_that_redis_denies_holds_up_no_other(bench, hook):
         assert post(tarry, "a", delay_id=f"a{n}")[0] == 201
         time.sleep(1)
     hook.wait_count(4)
-    time.sleep(3)  # more than a lease: what was not acked would come again
+    time.sleep(6)  # more than a lease: what was not acked would come again
     assert len(hook.arrivals) == 4
     tarry.kill()  # the denied job can never be stored: there is nothing to drain to
 
@@ -85,8 +85,8 @@ def test_a_cancel_is_answered_also_when_redis_hangs(bench, hook):
     os.kill(redis.child.pid, signal.SIGSTOP)
     try:
         begun = time.monotonic()
-        assert tarry.ask("DELETE", "/v1/routes/a/jobs/one", timeout_s=30)[0] == 503
-        assert time.monotonic() - begun < 25
+        assert tarry.ask("DELETE", "/v1/routes/a/jobs/one", timeout_s=60)[0] == 503
+        assert time.monotonic() - begun < machine.soon_s(25)
         assert tarry.ask("GET", "/livez")[0] == 200
     finally:
         os.kill(redis.child.pid, signal.SIGCONT)

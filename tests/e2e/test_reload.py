@@ -3,6 +3,7 @@
 effect. What is refused: test_reload_refused.py; what else may happen meanwhile:
 test_reload_meanwhile.py; under load: test_reload_load.py."""
 import http.client
+import json
 import signal
 import socket
 import time
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from lib import collect, load, verify, ways
+from lib.pulls import Queues, Waiting
 from lib.reloads import Reloaded, hook, hooked  # noqa: F401 fixtures
 from lib.servers import free_port, wait_for
 
@@ -22,7 +24,7 @@ def expect(batch, collector, keys=True):
 def test_a_route_changes_in_place_and_what_waits_goes_by_the_new_one(bench, hook):
     d = Reloaded(bench, bench.redis(), hooked(hook))
     for i in range(3):
-        d.post(f"before {i}", headers={"deliver-after": "3s"})
+        d.post(f"before {i}", headers={"deliver-after": "6s"})
     assert d.to(hooked(hook, f'topic = "{hook.url}/new"; delay = "100ms";')) == [
         "routes.r.topic", "routes.r.delay"]
     d.post("after")
@@ -183,28 +185,28 @@ def starve(child, rounds):
 
 def test_a_sink_that_changes_lets_old_deliveries_end_and_holds_its_limit(bench):
     """Two at a time, those of the old one counted; no delivery is begun twice."""
-    slow = bench.keep(collect.FromHttp(lambda a: ("after", 2) if b"slow" in a.payload else 200))
+    slow = bench.keep(collect.FromHttp(lambda a: ("after", 5) if b"slow" in a.payload else 200))
     redis = bench.redis()
 
     def body(timeout, most=2):
         return hooked(slow, sink=f'timeout = "{timeout}s"; max_in_flight = {most};')
-    d = Reloaded(bench, redis, body(10))
+
+    def delivered():
+        return d.tarry.metric("tarry_jobs_delivered_total", route="r")
+    d = Reloaded(bench, redis, body(20))
     for i in range(2):
         d.post(f"slow {i}")
     slow.wait_count(2)
-    begun = time.monotonic()
-    assert d.to(body(11)) == ["sinks.hook.timeout"]
-    assert time.monotonic() - begun < 1, "it waits for nobody"
+    assert d.to(body(21)) == ["sinks.hook.timeout"]
+    assert delivered() == 0, "it waits for nobody"
     d.post("quick")
-    time.sleep(0.8)
-    assert len(slow.arrivals) == 2, "the limit holds over both"
-    slow.wait_count(3)
-    assert time.monotonic() - begun > 1.2
-    assert d.to(body(11, 3)) == ["sinks.hook.max_in_flight"]
+    times = [a.ns / 1e9 for a in slow.wait_count(3)]
+    assert times[2] - times[0] >= 4.99, "the limit holds over both"
+    assert d.to(body(21, 3)) == ["sinks.hook.max_in_flight"]
     for i in range(6):
         d.post(f"quick {i}")
     slow.wait_count(9)
-    wait_for("the outcomes", lambda: d.tarry.metric("tarry_jobs_delivered_total", route="r") == 9)
+    wait_for("the outcomes", lambda: delivered() == 9)
     wait_for("the counts of both", lambda: d.tarry.metric(
         "tarry_delivery_attempts_total", sink="hook", result="delivered") == 9)
     assert len(slow.arrivals) == 9
@@ -213,31 +215,33 @@ def test_a_sink_that_changes_lets_old_deliveries_end_and_holds_its_limit(bench):
 
 def test_rates_limits_of_targets_and_retries_change_under_way(bench, hook):
     d = Reloaded(bench, bench.redis(), hooked(hook, "rate = 1.0; burst = 1;"))
-    for i in range(40):
+    begun = time.monotonic()
+    for i in range(60):
         d.post(str(i))
     time.sleep(1.2)
-    assert len(hook.arrivals) < 10
+    assert len(hook.arrivals) <= 2 + time.monotonic() - begun
     assert d.to(hooked(hook)) == ["routes.r.rate", "routes.r.burst"]
-    hook.wait_count(40, 5)
+    hook.wait_count(60, 20)  # at the rate as it was it would be most of a minute
     hook.policy = lambda a: ("after", 1)
     for i in range(4):
         d.post("s")
-    hook.wait_count(44)
+    hook.wait_count(64)
     # With the first limit the targets are counted: not before what goes uncounted has ended.
     assert d.to(hooked(hook, "target_in_flight = 1;")) == ["routes.r.target_in_flight"]
     hook.policy = lambda a: ("after", 0.3)
-    begun = time.monotonic()
     for i in range(4):
         d.post("one by one")
-    hook.wait_count(48)
-    assert time.monotonic() - begun > 0.85
+    times = [a.ns / 1e9 for a in hook.wait_count(68)[64:]]
+    assert min(b - a for a, b in zip(times, times[1:])) >= 0.29
     d.to(hooked(hook, "target_in_flight = 2; target_rate = 100.0;"))
     d.post("x")
-    hook.wait_count(49)
+    hook.wait_count(69)
     hook.policy = lambda a: 500
     d.to(hooked(hook, 'retry = [ "1h" ];'))
     job = d.post("in vain")
-    hook.wait_count(50)
+    hook.wait_count(70)
+    wait_for("it to wait again", lambda: d.tarry.ask(
+        "GET", f"/v1/routes/r/jobs/{job}")[2]["state"] == "waiting")
     d.to(hooked(hook, 'retry = "never";'))
     d.post("at once")
     wait_for("it to be given up",
@@ -250,7 +254,7 @@ def test_buckets_change_and_what_waits_leaves_from_the_old_ones(bench, hook):
     redis = bench.redis()
     d = Reloaded(bench, redis, hooked(hook, "buckets = 1;"))
     for i in range(20):
-        d.post(str(i), headers={"deliver-after": "2s", "delay-id": f"old-{i}"})
+        d.post(str(i), headers={"deliver-after": "8s", "delay-id": f"old-{i}"})
     assert d.to(hooked(hook, "buckets = 4;")) == ["routes.r.buckets"]
     wait_for("four buckets", lambda: redis.client().hget("tarry:meta", "route:r") == b"2:4 1:1")
     for i in range(20):
@@ -278,19 +282,68 @@ def test_a_queue_changes_its_rules_goes_and_comes_back(bench, hook):
     assert len(pull()["jobs"]) == 1
     time.sleep(1.3)
     assert len(pull()["jobs"]) == 1, "its lease is a second now"
-    waiting = ways.Sending(lambda: pull("20s"))
-    time.sleep(0.3)
-    begun = time.monotonic()
+    waiting, begun = ways.Sending(lambda: pull("1m")), time.monotonic()
+    time.sleep(0.5)
     assert sorted(d.to(body(""))) == ["routes.q (removed)", "sinks.q (removed)"]
+    waiting.join()
+    assert time.monotonic() - begun < 30
     assert d.tarry.ask("POST", "/v1/queues/jobs%2Fa/jobs", "x")[0] == 404
     d.to(body('lease = "2s";'))
     put("second")
     time.sleep(1.2)
     assert pull("3s")["jobs"]
-    waiting.join()
-    assert time.monotonic() - begun < 10
     errors = d.refuses(body('global_ids = true;'))
     assert [e for e in errors if "sinks.q.global_ids" in e and "needs a restart" in e], errors
+    d.tarry.stop()
+
+
+@pytest.mark.parametrize("change", ["goes", "ends elsewhere"])
+@pytest.mark.parametrize("state", ["running", "paused"])
+def test_who_waits_at_a_queue_is_answered_when_its_route(bench, hook, state, change):
+    def body(to):
+        return hooked(hook, more_sinks='q: { type = "queue"; }; q2: { type = "queue"; };',
+                      more_routes='p: { from = "http"; to = "q"; match = "p/#"; }; ' +
+                                  (to and f'q: {{ from = "http"; to = "{to}"; match = "jobs/#"; }};'))
+    d = Reloaded(bench, bench.redis(), body("q"))
+    if state == "paused":
+        assert d.tarry.ask("POST", "/v1/admin/routes/q/pause")[0] == 200
+    waits = [Waiting(d.tarry, *queues, wait="120s") for queues in (["jobs/a"], ["jobs/a"], ["jobs/a", "p/a"])]
+    other, q = Waiting(d.tarry, "p/a", wait="120s"), Queues(d.tarry)
+    wait_for("them to wait", lambda: d.tarry.metric("tarry_queue_consumers", sink="q") == 5)
+    if change == "goes":
+        assert d.to(body("")) == ["routes.q (removed)"]
+        assert q.pull("jobs/a", wait="120s").error == (404, "no-route")
+    else:
+        assert d.to(body("q2")) == ["routes.q.to"]
+    assert [w.result(60).status for w in waits] == [204] * 3
+    assert other.is_alive() and q.put("p/a", b"x").status == 201 and other.result(60).jobs
+    d.tarry.stop()
+
+
+def test_a_pop_is_answered_when_its_route_changes_so_that_it_is_asked_anew(bench, hook):
+    """None before its time makes clients of delay-queue ask thousands of times a second: not at once."""
+    port = free_port()
+
+    def body(to):
+        return hooked(hook, sources=f's: {{ type = "delayqueue"; listen = "127.0.0.1:{port}"; }};',
+                      more_sinks='q: { type = "queue"; global_ids = true; }; q2: { type = "queue"; global_ids = true; };',
+                      more_routes=f's: {{ from = "s"; to = "{to}"; }};')
+
+    def ask(path, said):
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=100)
+        c.request("POST", path, json.dumps(said))
+        answer = json.loads(c.getresponse().read())
+        c.close()
+        return answer["data"]
+    d, answers = Reloaded(bench, bench.redis(), body("q")), []
+    popping = ways.Sending(lambda: answers.append(ask("/pop", {"topic": "t"})))
+    wait_for("it to wait", lambda: d.tarry.metric("tarry_queue_consumers", sink="q") == 1)
+    begun = time.monotonic()
+    d.to(body("q2"))
+    popping.join()
+    assert answers == [None] and time.monotonic() - begun > 0.9
+    ask("/push", {"id": "a", "topic": "t", "delay": 1, "ttr": 10, "body": "x"})
+    assert ask("/pop", {"topic": "t"})["id"] == "a"
     d.tarry.stop()
 
 
@@ -307,10 +360,10 @@ def test_a_question_about_a_queue_outlives_its_route(bench, hook):
     routes = "/v1/admin/routes/q/jobs"
     for method, path in [("GET", f"{routes}?queue=jobs/a"), ("POST", f"{routes}/{job['id']}/now?queue=jobs/a")]:
         assert d.tarry.ask("GET", f"{routes}?queue=jobs/a")[0] == 200
-        redis.client().execute_command("CLIENT", "PAUSE", "1000", "ALL")
+        redis.client().execute_command("CLIENT", "PAUSE", "1500", "ALL")
         asked = []
         asking = ways.Sending(lambda how=(method, path), to=asked: to.append(d.tarry.ask(*how)[0]))
-        time.sleep(0.2)
+        time.sleep(0.5)
         d.to(body(""))
         asking.join()
         assert asked == [200], (method, asked, d.tarry.tail())
@@ -355,7 +408,7 @@ def test_a_source_that_is_renamed_keeps_its_address(bench, hook, kind):
                       sources=f'{name}: {{ type = "{kind}"; {where.format(*ports)} {more} }};')
 
     def answers():
-        c = http.client.HTTPConnection("127.0.0.1", ports[0], timeout=5)
+        c = http.client.HTTPConnection("127.0.0.1", ports[0], timeout=30)
         c.request("POST", path, "{}")
         return c.getresponse().status < 500
     d = Reloaded(bench, bench.redis(), body("a"))
@@ -405,12 +458,14 @@ def test_a_sink_is_ready_before_it_takes_the_place_of_another(bench):
     d.post("first", "m")
     collector.wait_count(1)
     for most in (50, 100, 50):
+        begun = time.monotonic()
         d.to(body(most))
         connected = broker.log.read_text().count(" as tarry-")
-        assert connected == d.generation, "it is there when it is in use"
+        # It gives up waiting after three seconds, which the broker of a starved machine may need.
+        assert connected == d.generation or time.monotonic() - begun >= 3, "it is there when it is in use"
         d.post(f"with {most}", "m")
         collector.wait_count(d.generation)
     begun = time.monotonic()
     d.to(body(100, free_port()))
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 15
     d.tarry.stop()

@@ -43,7 +43,7 @@ def test_a_reload_while_redis_is_away_counts_at_once_and_loses_nothing(bench, ho
     assert d.tarry.ask("POST", "/v1/routes/s/jobs", "x")[0] == 503
     d.refuses(hooked(hook, "nonsense = 1;"))
     redis.start()
-    wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200, 30)
+    wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200)
     d.post("of the new route", "s")
     hook.wait_count(6)
     assert sorted(a.topic for a in hook.arrivals) == ["/hook"] + 5 * ["/hook/new"]
@@ -51,17 +51,19 @@ def test_a_reload_while_redis_is_away_counts_at_once_and_loses_nothing(bench, ho
 
 
 def test_a_reload_does_not_disturb_a_stop_nor_a_stop_a_reload(bench):
-    slow = bench.keep(collect.FromHttp(lambda _: ("after", 2)))
+    first, second = threading.Event(), threading.Event()
+    slow = bench.keep(collect.FromHttp(lambda a: ("when", first if a.payload == b"x" else second)))
     redis = bench.redis()
     d = Reloaded(bench, redis, hooked(slow))
     d.post("x")
     slow.wait_count(1)
     d.tarry.child.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
+    wait_for("it to stop", lambda: "signal 15: stopping" in d.log())
     d.write(hooked(slow, "rate = 1.0;"))
     d.tarry.child.send_signal(signal.SIGHUP)
-    assert d.tarry.child.wait(10) == 0
-    assert "the daemon is stopping" in d.log()
+    wait_for("the reload to be refused", lambda: "the daemon is stopping" in d.log())
+    first.set()
+    assert d.tarry.child.wait(60) == 0
     d.tarry.child = None
     d.tarry.start()
     # Now the other way round: the reload waits for a delivery when the stop comes.
@@ -72,14 +74,77 @@ def test_a_reload_does_not_disturb_a_stop_nor_a_stop_a_reload(bench):
     d.tarry.child.send_signal(signal.SIGHUP)
     time.sleep(0.5)
     d.tarry.child.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
+    wait_for("it to stop", lambda: d.log().count("signal 15: stopping") == 2)
     d.tarry.child.send_signal(signal.SIGHUP)  # what the stop has interrupted is not let go of
-    assert d.tarry.child.wait(10) == 0
+    time.sleep(0.3)
+    second.set()
+    assert d.tarry.child.wait(60) == 0
     d.tarry.child = None
     d.tarry.start()
     time.sleep(1)
     assert len(slow.arrivals) == 2, "what was under way had ended"
     d.tarry.stop()
+
+
+def test_a_reload_that_comes_too_late_hears_so_once(bench):
+    go_on = threading.Event()
+    slow = bench.keep(collect.FromHttp(lambda _: ("when", go_on)))
+    d = Reloaded(bench, bench.redis(), hooked(slow))
+    d.post("x")
+    slow.wait_count(1)
+    d.tarry.child.send_signal(signal.SIGTERM)
+    wait_for("the stop", lambda: d.tarry.ask("GET", "/readyz")[0] == 503)
+    d.tarry.child.send_signal(signal.SIGHUP)
+    wait_for("its answer", lambda: "the daemon is stopping" in d.log())
+    go_on.set()
+    assert d.tarry.child.wait(30) == 0
+    assert d.log().count("the daemon is stopping") == 1
+    d.tarry.check_log()
+
+
+def test_a_reload_as_redis_comes_ends_what_that_has_begun(bench):
+    """lmstfy's listener lingers when it ends; until then Redis comes, and the old MQTT source begins."""
+    redis, ports = bench.redis(), [free_port() for _ in range(3)]
+
+    def body(lmstfy="", mqtt=""):
+        return f'''
+            sources: {{
+                a: {{ type = "lmstfy"; listen = "127.0.0.1:{ports[0]}"; admin_listen = "127.0.0.1:{ports[1]}"; {lmstfy} }};
+                b: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{ports[2]}"; topics = [ "x" ]; {mqtt} }}; }};
+            sinks: {{ q: {{ type = "queue"; }}; }};
+            routes: {{ r: {{ from = [ "a", "b" ]; to = "q"; }}; }};'''
+    tarry = bench.tarry(redis.url, body())
+    redis.child.send_signal(signal.SIGSTOP)
+    tarry.spawn(tarry.argv())
+    wait_for("the listener", lambda: "for the admin API" in tarry.log.read_text())
+    time.sleep(0.3)
+    tarry.conf.write_text(tarry.conf.read_text().replace(body(), body("access_log = true;", "qos = 0;")))
+    tarry.child.send_signal(signal.SIGHUP)
+    redis.child.send_signal(signal.SIGCONT)
+    wait_for("the reload", lambda: tarry.metric("tarry_config_generation") == 2)
+    tarry.stop()
+
+
+def test_a_source_of_a_reload_as_redis_comes_begins(bench):
+    """It is made before Redis is there; the reload waits until Redis has said what it holds."""
+    redis, broker = bench.redis(), bench.mosquitto()
+
+    def body(more="", sources=""):
+        return (f'sources: {{ {sources} }}; sinks: {{ q: {{ type = "queue"; }}; }}; '
+                f'routes: {{ r: {{ from = [ "http" {more} ]; to = "q"; }}; }};')
+    slow = bench.keep(SlowRedis(bench.folder, redis.url.partition("unix://")[2], 0.1))
+    tarry = bench.tarry(slow.url, body())
+    tarry.spawn(tarry.argv())
+    wait_for("its question", lambda: "cmdstat_exists" in redis.client().info("commandstats"), step_s=0.01)
+    slow.delay_s = 0
+    tarry.conf.write_text(tarry.conf.read_text().replace(body(), body(
+        ', "m"', f'm: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "x" ]; }};')))
+    assert tarry.ask("POST", "/v1/admin/reload", timeout_s=60)[2]["generation"] == 2
+
+    def states():
+        return {s["name"]: s["state"] for s in tarry.ask("GET", "/v1/admin/status")[2]["sources"]}
+    wait_for("it to begin", lambda: states() == {"http": "running", "m": "running"})
+    tarry.stop()
 
 
 def test_a_stop_while_a_reload_waits_for_redis(bench, hook):
@@ -95,7 +160,7 @@ def test_a_stop_while_a_reload_waits_for_redis(bench, hook):
     asking.join()
     status, said = answer[0]
     assert status == 422 and "the daemon is stopping" in said["errors"][0], said
-    assert d.tarry.child.wait(5) == 0
+    assert d.tarry.child.wait(60) == 0
     d.tarry.stop()
 
 
@@ -103,7 +168,7 @@ def ask_on(port, number, until):
     """One request after the other; between them the connection may end."""
     while not until.is_set():
         try:
-            c = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
             while not until.is_set():
                 c.request("DELETE", f"/api/ns/q/job/01EZDPG18QW8DPQ27KCBG0{number:04}")
                 c.getresponse().read()
@@ -122,7 +187,7 @@ def test_an_api_that_is_always_asked_ends_all_the_same(bench, hook):
                       more_routes='q: { from = "l"; to = "q"; };',
                       sources=f'l: {{ type = "lmstfy"; {where} skip_token_check = true; '
                               f'idle = "{idle}s"; }};')
-    d = Reloaded(bench, slow, body(20), daemon='stop_timeout = "4s";')
+    d = Reloaded(bench, slow, body(20), daemon='stop_timeout = "30s";')
     asking = [ways.Sending(lambda n=n: ask_on(ports[0], n, until)) for n in range(32)]
     time.sleep(0.5)
     took = []
@@ -138,7 +203,7 @@ def test_an_api_that_is_always_asked_ends_all_the_same(bench, hook):
     for one in asking:
         one.join()
     verify.note("reloads and the stop took " + ", ".join(f"{t:.3f}" for t in took) + " s")
-    assert max(took) < 2
+    assert max(took) < 15, "what waits for an end that does not come waits for stop_timeout"
 
 
 def test_brokers_that_are_away_hold_no_reload_up(bench, hook):
@@ -262,13 +327,13 @@ def test_a_hundred_routes_come_and_go(bench, hook):
     assert len(d.to(hooked(hook, **many))) == 110
     took.append(time.monotonic() - begun)
     verify.note("reloads took " + ", ".join(f"{t:.2f}" for t in took) + " s")
-    hook.wait_count(100, 30)
+    hook.wait_count(100)
     for i in (0, 57, 99):
-        assert d.tarry.ask("GET", f"/v1/routes/r{i}/jobs/{ids[i]}")[0] == 404
+        wait_for("it to be gone", lambda i=i: d.tarry.ask("GET", f"/v1/routes/r{i}/jobs/{ids[i]}")[0] == 404)
     time.sleep(0.5)
     assert sorted(int(a.payload) for a in hook.arrivals) == list(range(100))
     assert {(int(a.payload), a.topic) for a in hook.arrivals} == {(i, f"/hook/{i % 10}") for i in range(100)}
-    assert max(took) < 10
+    assert max(took) < 30
     d.tarry.stop()
 
 
@@ -291,7 +356,7 @@ def test_a_stop_at_any_moment_of_a_reload_ends_in_order(bench, hook):
         if n % 5 == 0:
             redis.client().execute_command("CLIENT", "PAUSE", "100", "ALL")
         d.tarry.child.send_signal(signal.SIGTERM)
-        assert d.tarry.child.wait(10) == 0, n
+        assert d.tarry.child.wait(60) == 0, n
         d.tarry.child = None
         d.tarry.check_log()
         d.tarry.start()
@@ -317,7 +382,7 @@ def test_redis_that_dies_within_a_reload(bench, hook):
         redis.start()
         asking.join()
         assert answers[0][0] == 200, answers
-        wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200, 30)
+        wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200)
         d.post(f"new {n}", f"r{n}")
         # The next reload takes its route away, and with it what still waits there.
         hook.wait_count(2 * n + 2)

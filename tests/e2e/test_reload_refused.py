@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from lib.machine import soon_s
 from lib.reloads import Reloaded, hook, hooked  # noqa: F401 fixtures
 from lib.servers import free_port, wait_for
 
@@ -42,7 +43,7 @@ def test_what_is_wrong_is_refused_whole_with_every_reason(bench, hook):
     assert d.tarry.metric("tarry_config_last_reload_successful") == 1
     assert d.tarry.metric("tarry_config_reloads_total", result="ok") == 1
     assert abs(d.tarry.metric("tarry_config_last_reload_success_timestamp_seconds")
-               - time.time()) < 5
+               - time.time()) < soon_s(5)
     d.tarry.stop()
 
 
@@ -77,7 +78,7 @@ def test_what_needs_a_restart_is_named_and_nothing_of_it_is_done(bench, hook):
 def test_what_cannot_begin_is_undone_and_the_old_ones_go_on(bench, hook):
     """A listener whose port is taken: one that is new, and one that takes the place of another."""
     ports = [free_port() for _ in range(2)]
-    taken = socket.create_server(("127.0.0.1", 0))
+    taken = socket.create_server(("127.0.0.1", free_port()))
     number = taken.getsockname()[1]
 
     def body(*listeners, url=hook.url, receive=""):
@@ -91,7 +92,7 @@ def test_what_cannot_begin_is_undone_and_the_old_ones_go_on(bench, hook):
 
     def serves(port):
         try:
-            with socket.create_connection(("127.0.0.1", port), 2) as s:
+            with socket.create_connection(("127.0.0.1", port), 15) as s:
                 s.sendall(b"POST /push HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
                 return b"HTTP/1.1" in s.recv(100)
         except OSError:
@@ -135,7 +136,7 @@ def test_a_new_route_that_redis_does_not_note_is_given_up(bench, hook, word):
     redis.client().execute_command(*refuse)
     begun = time.monotonic()
     errors = d.refuses(more)
-    assert 1.4 < time.monotonic() - begun < 5
+    assert 1.4 < time.monotonic() - begun < soon_s(5)
     assert len(errors) == 1 and "the buckets of new routes: " in errors[0], errors
     assert word in errors[0] and str(d.tarry.conf) in errors[0], errors
     assert d.tarry.metric("tarry_config_last_reload_successful") == 0
@@ -148,7 +149,7 @@ def test_a_new_route_that_redis_does_not_note_is_given_up(bench, hook, word):
     assert d.tarry.ask("POST", "/v1/routes/s/jobs", "x")[0] == 404
     d.to(more)
     d.post("new", "s")
-    assert [a.payload for a in hook.wait_count(2)] == [b"still", b"new"]
+    assert sorted(a.payload for a in hook.wait_count(2)) == [b"new", b"still"]
     d.tarry.stop()
 
 

@@ -33,7 +33,7 @@ def test_redis_is_killed_and_started_again(bench, name):
     way = ways.Way(bench, name, redis=bench.redis("always"), route='lease = "3s";')
 
     def sources_are_held_back():
-        wait_for("the sources to be paused", lambda: way.tarry.metric("tarry_source_paused") >= 1, 10)
+        wait_for("the sources to be paused", lambda: way.tarry.metric("tarry_source_paused") >= 1)
         assert way.tarry.ask("GET", "/readyz")[0] == 503
 
     run(way, way.redis.kill, way.redis.start, 2, sources_are_held_back)

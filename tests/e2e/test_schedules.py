@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Retry schedules by name, and what a message may ask for: delay-retry, delay-attempts."""
-import time
+import json
 
 import pytest
 
 from lib import collect
+from lib.machine import soon_s
 from lib.servers import wait_for
 
 ROUTE = '''retry = "once"; retry_allow = [ "quick", "once" ]; attempts_max = 4;'''
@@ -49,7 +50,7 @@ def test_a_route_keeps_to_the_schedule_that_it_names(bench):
     assert h.attempts_until_dead("a") == 3
     times = [a.ns / 1e9 for a in h.of("a")]
     first, second = times[1] - times[0], times[2] - times[1]
-    assert 0.2 <= first < 0.5 and 0.3 <= second < 0.6
+    assert 0.2 <= first < soon_s(0.5) and 0.3 <= second < soon_s(0.6)
     h.tarry.stop()
 
 
@@ -105,15 +106,16 @@ def test_without_attempts_max_a_message_may_ask_for_no_more_than_its_schedule_gi
     h.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_for_its_retry_holds_up_no_other(bench):
     """Even where the sink takes one delivery at a time."""
-    h = Hook(bench, 'retry = [ "2s", "2s" ];', "max_in_flight = 1;")
+    h = Hook(bench, 'retry = [ "4s", "1h" ];', "max_in_flight = 1;")
     assert h.post("bad")[0] == 201
     wait_for("its first failure", lambda: h.tarry.metric("tarry_jobs_retried_total") == 1)
-    begun = time.monotonic()
-    for i in range(50):
-        assert h.post(f"good-{i}", x_answer="200")[0] == 201
+    lines = [json.dumps({"id": f"good-{i}", "payload": "x", "headers": {"x-answer": "200"}}) for i in range(50)]
+    assert h.tarry.ask("POST", "/v1/routes/r/jobs", "\n".join(lines),
+                       {"content-type": "application/x-ndjson"})[0] == 200
     wait_for("the others", lambda: h.tarry.metric("tarry_jobs_delivered_total") == 50)
-    assert time.monotonic() - begun < 1.8 and len(h.of("bad")) == 1
-    wait_for("the second attempt", lambda: len(h.of("bad")) == 2)
+    again = wait_for("the second attempt", lambda: h.of("bad")[1:])[0]
+    assert h.hook.arrivals.index(again) == 51, "it comes when they have long come"
     h.tarry.stop()

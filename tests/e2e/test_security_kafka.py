@@ -97,7 +97,7 @@ def test_every_login_carries_jobs_in_and_out(bench, setup, idp):
     outs, producer = {n: setup.collector(n) for n in LOGINS}, setup.producer()
     for n in LOGINS:
         producer.produce(f"{bench.name}.{n}.in", n.encode())
-    assert producer.flush(20) == 0
+    assert producer.flush(30) == 0
     for n, out in outs.items():
         assert out.wait_count(1, 60)[0].payload == n.encode()
     # The client's name and secret are encoded before they are Basic authorization (RFC 6749).
@@ -113,32 +113,32 @@ def test_every_login_carries_jobs_in_and_out(bench, setup, idp):
 
 @pytest.mark.slow
 def test_tokens_are_renewed_before_they_end(bench, setup, idp):
-    """The broker closes a connection whose token has ended: 30 s need several of 8 s."""
-    idp.life_s = 8
-    setup.give_token(8)
+    """The broker closes a connection whose token has ended: 40 s need several of 12 s."""
+    idp.life_s = 12
+    setup.give_token(12)
     over = threading.Event()
 
     def renew():
         while not over.wait(3):
-            setup.give_token(8)
+            setup.give_token(12)
 
     threading.Thread(target=renew, daemon=True).start()
     try:
         names = ["tokenfile", "tokenserver"]
         tarry = setup.start(names, bench.redis())
         outs, producer, sent = {n: setup.collector(n) for n in names}, setup.producer(), 0
-        end = time.monotonic() + 30
+        end = time.monotonic() + 40
         while time.monotonic() < end:
             for n in names:
                 producer.produce(f"{bench.name}.{n}.in", str(sent).encode())
             producer.poll(0)
             sent += 1
             time.sleep(0.25)
-        assert producer.flush(20) == 0
+        assert producer.flush(30) == 0
         for out in outs.values():
-            payloads = {a.payload for a in out.wait_count(sent, 30)}
+            payloads = {a.payload for a in out.wait_count(sent)}
             assert payloads == {str(n).encode() for n in range(sent)}
-        assert len(idp.asked) >= 6  # 30 s / (8 s * 0.8), source and sink
+        assert len(idp.asked) >= 6  # 40 s / (12 s * 0.8), source and sink
         assert "Failed to acquire" not in tarry.log.read_text()
         assert "no broker can be reached" not in tarry.log.read_text()
         tarry.stop()
@@ -183,7 +183,7 @@ def test_what_is_wrong_is_said_once_and_tried_on(bench, setup, idp):
 
     for n, (_, _, _, words) in WRONG.items():
         wait_for(f"{n} to be told: {words}",
-                 lambda: any(all(w in line for w in words) for line in lines(n)), 20)
+                 lambda: any(all(w in line for w in words) for line in lines(n)), 60)
     time.sleep(15)
     for n in WRONG:  # of each kind one line, however often it was tried
         assert len(lines(n)) <= 6, "\n".join(lines(n))
@@ -191,6 +191,6 @@ def test_what_is_wrong_is_said_once_and_tried_on(bench, setup, idp):
     idp.answer = None
     setup.give_token()
     for n in ("tokenfile", "tokenserver"):
-        assert setup.collector(n).wait_count(1, 40)[0].payload == n.encode()
+        assert setup.collector(n).wait_count(1, 60)[0].payload == n.encode()
     tarry.stop()
     assert "SECRET" not in tarry.log.read_text()

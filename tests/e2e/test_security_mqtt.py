@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said_and_tried_on(bench, ca, hook, what):
 
     for who in ("in", "out"):
         wait_for(f"{who} to say {words}",
-                 lambda: any(all(w in line for w in words) for line in lines(who)), 20)
+                 lambda: any(all(w in line for w in words) for line in lines(who)))
     time.sleep(3)
     for who in ("in", "out"):
         assert len(lines(who)) <= 6, "\n".join(lines(who))
@@ -114,6 +114,6 @@ def test_the_protocol_is_named_by_alpn(bench, ca, hook):
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         tarry = start(bench, hook, f"mqtts://127.0.0.1:{port}",
                       f'ca_file = "{ca.file}"; alpn = [ "mqtt", "x-test" ];')
-        wait_for("both to have come", lambda: len(chosen) >= 2, 20)
+        wait_for("both to have come", lambda: len(chosen) >= 2)
         tarry.stop()
     assert set(chosen) == {"x-test"}

@@ -83,17 +83,17 @@ def test_all_of_it_goes_by_tls_with_the_least_user(bench, redis):
     post("main", expected=200, delay_id="changed", deliver_after="100ms", delay_op="replace")
     post("main", delay_id="again", delay_repeat="every 1s", deliver_after="100ms")
     post("main", delay_id="fails", test_fail="1")
-    wait_for("a dead letter", lambda: tarry.metric("tarry_jobs_dead_total", route="main") == 1, 20)
+    wait_for("a dead letter", lambda: tarry.metric("tarry_jobs_dead_total", route="main") == 1)
     assert ask("GET", "/v1/routes/main/dead?max=10")["items"][0]["id"] == "fails"
-    hook.wait_count(10, 30)
+    hook.wait_count(10)
     # Stops: of a target, and of a route, for all instances.
     post("keyed", delay_key="g", test_gone="1")
-    wait_for("the target to be stopped", lambda: "stopped" in str(ask("GET", "/v1/routes/keyed/targets")), 20)
+    wait_for("the target to be stopped", lambda: "stopped" in str(ask("GET", "/v1/routes/keyed/targets")))
     for word in ("pause", "resume"):
         ask("POST", f"/v1/admin/routes/main/{word}")
     # A queue: pulled, touched, acknowledged.
     post("work")
-    pulled = ask("POST", "/v1/queues/q1/pull?wait=5s")
+    pulled = ask("POST", "/v1/queues/q1/pull?wait=20s")
     job = pulled["jobs"][0]
     ask("POST", "/v1/queues/q1/ack", body='{"jobs":[{"id":"%s","token":"%s"}]}' % (job["id"], job["token"]))
     done = subprocess.run([BIN, "audit", str(tarry.conf)], capture_output=True, text=True, timeout=60)
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_said_and_tried_on(bench, redis, what, words):
     tarry = bench.tarry(f"rediss://tarry:{password}@{host}:{redis.port}/0", BODY.format(url="http://127.0.0.1:9/"),
                         redis_options=more)
     tarry.spawn(tarry.argv())
-    wait_for(f"{words} to be told", lambda: words in Path(tarry.log).read_text(), 20)
+    wait_for(f"{words} to be told", lambda: words in Path(tarry.log).read_text())
     time.sleep(3)
     lines = [line for line in tarry.log.read_text().splitlines() if words in line]
     assert len(lines) <= 3, lines

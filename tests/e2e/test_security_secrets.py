@@ -24,7 +24,7 @@ routes: {{ r: {{ from = "api"; to = "pull"; topic = "q"; }}; }};
 
 
 def tarry_check(conf, **env):
-    done = subprocess.run([BIN, "check", str(conf)], capture_output=True, text=True, timeout=30,
+    done = subprocess.run([BIN, "check", str(conf)], capture_output=True, text=True, timeout=60,
                           env={**os.environ, **SANITIZERS, **env})
     return done.returncode, done.stdout + done.stderr
 
@@ -165,7 +165,7 @@ class Silent:
             except OSError:
                 return
             with connection:
-                connection.settimeout(2)
+                connection.settimeout(15)
                 try:
                     self.heard += connection.recv(4096)
                 except OSError:
@@ -203,7 +203,7 @@ def test_nothing_tells_a_secret(bench):
         assert s.recv(100)
     hook.wait_count(4)
     wait_for("the hooks' jobs to be dead", lambda: tarry.metric("tarry_jobs_dead_total", route="hooks") == 4, 30)
-    silent_heard = wait_for("a login", lambda: silent.heard, 10)
+    silent_heard = wait_for("a login", lambda: silent.heard)
     assert b"SECRET" not in silent_heard  # ApiVersions comes first: nothing of a login yet
     for path in ("/metrics", "/v1/admin/status", "/v1/admin/routes", "/v1/routes/hooks/targets", "/readyz?verbose",
                  "/v1/routes/hooks/dead?max=10&full=0"):
@@ -263,9 +263,9 @@ def test_an_import_has_no_password_in_ps(bench, way):
     child = subprocess.Popen([BIN, "import", "later", word, "--conf", str(conf)], stderr=subprocess.PIPE,
                              stdout=subprocess.DEVNULL, env={**os.environ, **SANITIZERS, "ORIGINAL": url})
     try:
-        silent.settimeout(15)
+        silent.settimeout(30)
         connection, _ = silent.accept()
-        connection.settimeout(5)
+        connection.settimeout(30)
         assert b"SECRETpw" in connection.recv(4096)  # it logs in
         assert b"SECRET" not in Path(f"/proc/{child.pid}/cmdline").read_bytes()
         connection.close()
@@ -300,23 +300,23 @@ def test_a_reload_reads_secrets_and_certificates_anew(bench):
     def reload():
         before = tarry.metric("tarry_config_generation")
         tarry.child.send_signal(signal.SIGHUP)
-        wait_for("the reload", lambda: tarry.metric("tarry_config_generation") > before, 20)
+        wait_for("the reload", lambda: tarry.metric("tarry_config_generation") > before)
 
     def connections():
         return tarry.log.read_text().count("who=out")  # each is told
 
     assert tarry.ask("POST", "/v1/routes/r/jobs", "x")[0] == 201
-    wait_for("the ended certificate to be refused", lambda: "who=out" in tarry.log.read_text(), 20)
+    wait_for("the ended certificate to be refused", lambda: "who=out" in tarry.log.read_text())
     replace_file(own, Path(fresh[2]).read_text())
     reload()
-    wait_for("the wrong password to be refused", lambda: "are user and password right" in tarry.log.read_text(), 20)
+    wait_for("the wrong password to be refused", lambda: "are user and password right" in tarry.log.read_text())
     replace_file(password, secure.MQTT_PASSWORD + "\n")
     reload()
-    wait_for("the job to be delivered", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 1, 20)
+    wait_for("the job to be delivered", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 1)
     said = connections()
     reload()  # nothing has changed: the connection stays
     assert tarry.ask("POST", "/v1/routes/r/jobs", "y")[0] == 201
-    wait_for("the next one, too", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 2, 20)
+    wait_for("the next one, too", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 2)
     assert connections() == said
     tarry.stop()
     assert "SECRET" not in tarry.log.read_text()

@@ -26,7 +26,7 @@ def test_what_a_topic_does_not_take_is_rejected_alone(bench, real_kafka, config,
                   dead: {{ type = "http"; url = "{letters.url}"; }}; }};
         routes: {{ main: {{ from = "http"; to = "out"; topic = "{topic}"; dead = "dead";
                             retry = "never"; }}; }};''').start()
-    due = {"deliver-at": str(int(time.time() * 1000) + 1500)}
+    due = {"deliver-at": str(int(time.time() * 1000) + 4000)}
     for i in range(20):
         bad = i == 10
         headers = {**due, **(key if bad else {"delay-key": f"k{i}"})}

@@ -3,6 +3,7 @@
 import fcntl
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -56,7 +57,7 @@ def test_a_start_that_fails_ends_what_it_began_in_order(bench, redis):
         routes: {{ r: {{ from = [ "a", "b" ]; to = "q"; }}; }};''',
                         redis_options=f'dir = "{bench.sockets}/redis";')
     tarry.spawn(tarry.argv())
-    assert tarry.child.wait(20) == 69
+    assert tarry.child.wait(60) == 69
     tarry.child = None
     tarry.check_log()
     log = tarry.log.read_text()
@@ -78,8 +79,9 @@ def test_redis_that_comes_while_the_daemon_stops_begins_nothing(bench):
     wait_for("the listener", lambda: "for the admin API" in tarry.log.read_text())
     time.sleep(0.3)
     tarry.child.send_signal(signal.SIGTERM)
+    wait_for("its answer", lambda: "signal 15: stopping" in tarry.log.read_text())
     redis.child.send_signal(signal.SIGCONT)
-    assert tarry.child.wait(10) == 0
+    assert tarry.child.wait(30) == 0
     tarry.child = None
     tarry.check_log()
     assert "started:" not in tarry.log.read_text()
@@ -87,7 +89,8 @@ def test_redis_that_comes_while_the_daemon_stops_begins_nothing(bench):
 
 def test_the_first_signal_to_a_daemon_that_stops_by_itself_ends_nothing_sooner(bench):
     """It has met a Redis of a later layout, and waits for a delivery."""
-    slow, redis = bench.keep(collect.FromHttp(lambda _: ("after", 3))), bench.redis()
+    go = threading.Event()
+    slow, redis = bench.keep(collect.FromHttp(lambda _: ("when", go))), bench.redis()
     tarry = bench.tarry(redis.url, body(slow)).start()
     assert tarry.ask("POST", "/v1/routes/r/jobs", "x")[0] == 201
     slow.wait_count(1)
@@ -97,6 +100,9 @@ def test_the_first_signal_to_a_daemon_that_stops_by_itself_ends_nothing_sooner(b
              "level=error" in tarry.log.read_text())
     time.sleep(0.5)
     tarry.child.send_signal(signal.SIGTERM)
-    assert tarry.child.wait(10) == 78
+    time.sleep(0.5)
+    assert tarry.child.poll() is None
+    go.set()
+    assert tarry.child.wait(30) == 78
     tarry.child = None
     assert "msg=stopped" in tarry.log.read_text()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """From one layout of the keys to the next: what an older tarry left is served as it should be,
 the step is made when no older one runs, and an older one leaves newer keys alone."""
+import contextlib
 import http.client
 import json
 import threading
@@ -74,7 +75,9 @@ def test_what_an_older_layout_holds_is_served(bench, layout):
     w = World(bench, layout)
     w.tarry.start()
     w.hook.wait_count(len(DUE))
-    time.sleep(0.5)
+    wait_for("the acks", lambda: all(w.ask("GET", f"/v1/routes/main/jobs/{i}")[0] == 404 for i in ("main-9", "held")) and
+             w.ask("GET", "/v1/routes/main/jobs/repeat")[1]["state"] == "waiting")
+    time.sleep(0.3)
     assert sorted(w.ids()) == DUE
     assert [i for i in w.ids() if i in KEYED] == KEYED, "one key, its order"
     assert next(a for a in w.hook.arrivals if a.header("delay-id") == b"held").header(
@@ -93,19 +96,39 @@ def test_what_an_older_layout_holds_is_served(bench, layout):
     assert sorted(j["id"] for j in pulled) == ["leased", "ttl", "waits"]
     assert w.ask("GET", "/v1/queues/work/jobs/acked")[1]["state"] == "ended"
     token = next(k.decode().rpartition("/")[2] for k in w.r.hkeys("tarry:{lm}:shelf:tokens"))
-    c = http.client.HTTPConnection("127.0.0.1", w.jobs, timeout=10)
+    c = http.client.HTTPConnection("127.0.0.1", w.jobs, timeout=30)
     c.request("GET", "/api/ns/lmq", headers={"X-Token": token})
     answer = c.getresponse()
     assert answer.status == 200 and b"lmq" in answer.read()
     w.tarry.stop()
 
 
+@contextlib.contextmanager
+def older(w, layout):
+    """One of an older layout runs meanwhile."""
+    over = threading.Event()
+
+    def be_alive():
+        while not over.wait(0.3):
+            w.r.zadd("tarry:alive", {f"0123456789 {layout} main": int(time.time() * 1000)})
+
+    thread = threading.Thread(target=be_alive, daemon=True)
+    thread.start()
+    try:
+        wait_for("it to be there", lambda: w.r.zcard("tarry:alive"))
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_the_step_from_layout_1_gives_every_bucket_its_base_line(bench):
-    w = World(bench, daemon='upgrade_after = "3s";')
+    w = World(bench)
     assert any(w.gaps().values()), "the older one kept no sums"
-    w.tarry.start()
-    assert (w.meta(), w.meta("least_reader"), w.meta("least_writer")) == ("1", "1", "1")
-    assert w.meta("route:wide") == "1:4" and w.meta("sink:q") == "queue"
+    with older(w, 1):
+        w.tarry.start()
+        assert (w.meta(), w.meta("least_reader"), w.meta("least_writer")) == ("1", "1", "1")
+        assert w.meta("route:wide") == "1:4" and w.meta("sink:q") == "queue"
     wait_for("the step", lambda: w.meta() == "3")
     assert (w.meta("least_reader"), w.meta("least_writer")) == ("3", "3")
     assert not any(w.gaps().values()), w.gaps()
@@ -128,13 +151,14 @@ def test_the_step_from_layout_2_leaves_the_sums_as_they_are(bench):
 
 def test_far_jobs_are_made_only_from_layout_3_on(bench):
     """An older tarry would not find them."""
-    w = World(bench, 2, daemon='upgrade_after = "3s";')
-    w.tarry.start()
+    w = World(bench, 2)
 
     def add_one():
         assert w.ask("POST", "/v1/routes/main/jobs?deliver-after=1h", b"x")[0] == 201
         return w.r.keys("tarry:{main/0}:far")
-    assert add_one() == [] and w.meta() == "2"
+    with older(w, 2):
+        w.tarry.start()
+        assert add_one() == [] and w.meta() == "2"
     wait_for("the step", lambda: w.meta() == "3")
     wait_for("the daemon to know", lambda: w.tarry.metric("tarry_layout") == 3)
     assert add_one() == [b"tarry:{main/0}:far"]
@@ -144,22 +168,10 @@ def test_far_jobs_are_made_only_from_layout_3_on(bench):
 @OLDER
 def test_no_step_is_made_while_an_older_one_runs(bench, layout):
     w = World(bench, layout)
-    over = threading.Event()
-
-    def older():
-        while not over.wait(0.3):
-            w.r.zadd("tarry:alive", {f"0123456789 {layout} main": int(time.time() * 1000)})
-
-    thread = threading.Thread(target=older, daemon=True)
-    thread.start()
-    try:
-        time.sleep(0.5)
+    with older(w, layout):
         w.tarry.start()
         time.sleep(4)
         assert w.meta() == str(layout)
-    finally:
-        over.set()
-        thread.join()
     wait_for("the step", lambda: w.meta() == "3")
     w.tarry.stop()
 
@@ -193,7 +205,7 @@ def test_newer_keys_are_left_alone_at_the_start(bench):
     w.r.hset("tarry:meta", mapping={"layout": 4, "least_reader": 1, "least_writer": 4})
     before = sorted((k, w.r.dump(k)) for k in w.r.keys("*"))
     w.tarry.spawn(w.tarry.argv())
-    assert w.tarry.child.wait(10) == 78
+    assert w.tarry.child.wait(30) == 78
     assert SENTENCE in w.tarry.log.read_text()
     assert sorted((k, w.r.dump(k)) for k in w.r.keys("*")) == before
     assert not w.hook.arrivals
@@ -205,7 +217,7 @@ def test_newer_keys_are_noticed_by_one_that_runs(bench):
     w.hook.wait_count(len(DUE))
     w.r.hset("tarry:meta", mapping={"layout": 4, "least_writer": 4})
     w.r.publish("tarry:wake", "=#meta another")
-    assert w.tarry.child.wait(10) == 78
+    assert w.tarry.child.wait(30) == 78
     assert SENTENCE in w.tarry.log.read_text()
 
 
@@ -217,7 +229,7 @@ def test_newer_keys_of_a_pool_are_left_alone(bench):
         sinks: {{ q: {{ type = "queue"; pool = "far"; }}; }};
         routes: {{ q: {{ from = "http"; to = "q"; topic = "work"; }}; }};''')
     tarry.spawn(tarry.argv())
-    assert tarry.child.wait(10) == 78
+    assert tarry.child.wait(30) == 78
     assert "layout 9" in tarry.log.read_text()
 
 
@@ -236,7 +248,7 @@ def test_a_record_of_a_newer_tarry_is_put_back_and_never_dropped(bench):
     wait_for("both to be put back", lambda: w.tarry.metric("tarry_jobs_newer_total") >= 2)
     assert "a record of version 2" in w.tarry.log.read_text()
     assert w.r.hget("tarry:{main/0}:pool", "main-0") == b"\x94\x02" + newer[2:]
-    assert w.r.zscore("tarry:{main/0}:delay", "main-0") is not None
+    wait_for("its return", lambda: w.r.zscore("tarry:{main/0}:delay", "main-0") is not None)
     wait_for("the release", lambda: w.r.zscore("tarry:{q:work}:delay", "waits") is not None)
     assert w.r.zscore("tarry:{main/0}:error", "main-0") is None
     assert "main-0" not in w.ids()

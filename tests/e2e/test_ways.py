@@ -2,6 +2,7 @@
 import pytest
 
 from lib import verify, ways
+from lib.servers import wait_for
 
 RATE = 2000  # a second: what is late is then the daemon's doing, not a queue before it
 
@@ -18,6 +19,7 @@ def test_each_job_arrives_once_unchanged_and_not_early(bench, name):
     tarry = way.tarry
     for name, value in (("stored_total", len(batch)), ("delivered_total", len(batch)),
                         ("pending", 0), ("inflight", 0), ("dead", 0)):
-        assert tarry.metric(f"tarry_jobs_{name}", route="main") == value, name
+        wait_for(f"{name} to be {value}",
+                 lambda n=name, v=value: tarry.metric(f"tarry_jobs_{n}", route="main") == v)
     tarry.stop()
     assert way.redis.client().hlen("tarry:{main/0}:pool") == 0

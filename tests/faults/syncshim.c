@@ -10,7 +10,7 @@
  *
  * the wall clock and the size of the file when the call began. What was written later may
  * or may not have reached the disk; a test that cuts the file to SIZE takes the worst
- * case.
+ * case. SYNCSHIM_SLOW_MS: each takes so long, as on a busy disk.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -57,6 +57,9 @@ static void note(int fd, struct moment m)
 static int sync_by(long call, int fd)
 {
     struct moment m = begin(fd);
+    const char *slow = getenv("SYNCSHIM_SLOW_MS");
+    const long slow_ms = slow ? strtol(slow, NULL, 10) : 0;
+    nanosleep(&(struct timespec){slow_ms / 1000, slow_ms % 1000 * 1000000}, NULL);
     int rc = (int)syscall(call, fd);
     if (rc == 0)
         note(fd, m);

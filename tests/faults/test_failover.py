@@ -11,6 +11,7 @@ import time
 import pytest
 
 from lib import after, boxes, verify, ways
+from lib.sentinels import wait_told
 from lib.servers import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.limit_s(200)]
@@ -111,7 +112,7 @@ def test_9_split_brain(bench, scenario, promise, for_s):
     scenario.fault("healed")
     redis.heal()
     sending.join()
-    wait_for(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave", 30)
+    wait_told(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave")
     # It looks once a second how many whole seconds ago a replica was heard of.
     taken_ns = cut_ns + (max_lag_s + 2) * 1_000_000_000
     may_lose = after.accepted_between(batch, cut_ns - 100_000_000, taken_ns)
@@ -140,7 +141,7 @@ def test_9_sentinel_failover_under_load(bench, scenario):
     time.sleep(2)
     scenario.fault(f"{old} comes back, not knowing that it is no master any more")
     redis.come_back(old)
-    wait_for(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave", 30)
+    wait_told(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave")
     sending.join()
     gap_s = away_s(batch, begun_ns)
     verify.note(f"no job was accepted for {gap_s:.1f} s")

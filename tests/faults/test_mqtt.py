@@ -8,7 +8,7 @@ import time
 import paho.mqtt.client as mqtt
 import pytest
 
-from lib import cluster, collect, load, verify, ways
+from lib import cluster, collect, load, servers, verify, ways
 from lib.servers import wait_for
 
 LOST = "tarry_source_session_lost_total"
@@ -144,13 +144,14 @@ def test_while_redis_is_away_no_message_is_acknowledged_and_after_it_all_are_the
     time.sleep(3)
     before = pubacks(way)
     assert before > 100, "the broker's log shows no PUBACK"
+    way.redis.write_all()
     scenario.fault("Redis: SIGSTOP")  # it takes a while until anybody can tell
     os.kill(way.redis.child.pid, signal.SIGSTOP)
     time.sleep(0.5)  # what Redis had answered for may still be on its way to the log
     held = pubacks(way)
     time.sleep(away_s / 4)
     scenario.fault(f"Redis: kill -9, away for {away_s * 3 // 4} s")
-    way.redis.kill()
+    servers.Server.kill(way.redis)  # it could not be asked for anything
     time.sleep(away_s * 3 / 4)
     during = pubacks(way) - held
     way.redis.start()

@@ -97,6 +97,20 @@ def test_5_redis_lost_all_that_the_first_mark_stands_behind(bench, scenario):
         "everysec", 12000, 1, lie_s=4.0, before_s=0.0)
 
 
+def test_a_kill_alone_loses_nothing_however_busy_the_disk_is(bench):
+    """What the tests take for granted that kill Redis and ask for what it had: lib/servers.py."""
+    redis = bench.keep(shims.OnDisk(bench.folder / "redis", str(bench.sockets / "slow.sock"), "everysec"))
+    redis.env["SYNCSHIM_SLOW_MS"] = "1500"
+    redis.start()
+    for n in range(3):
+        for _ in range(12):  # now and then a sync begins, and the next write waits for it
+            redis.client().incr("n")
+            time.sleep(0.1)
+        redis.kill()
+        redis.start()
+        assert redis.client().get("n") == b"%d" % (12 * (n + 1))
+
+
 def test_6_the_end_of_the_append_only_file_is_torn(bench, scenario):
     """In the midst of a command: Redis leaves that one out and starts."""
     run(scenario, bench, 6, "AOF torn in the midst of a command, kafka-http", "kafka-http",

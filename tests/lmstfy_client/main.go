@@ -69,7 +69,7 @@ func publishConsumeAck(t *test) {
 	job := t.mustConsume(id, 10, 2)
 	check(string(job.Data) == "hello\x00\xff" && job.Queue == t.queue && job.Namespace == t.Namespace,
 		"%+v", job)
-	check(job.RemainTries == 2 && (job.TTL == 60 || job.TTL == 59) && job.Attributes == nil, "%+v", job)
+	check(job.RemainTries == 2 && (job.TTL <= 60 && job.TTL > 30) && job.Attributes == nil, "%+v", job)
 	okAPI(t.Ack(t.queue, id))
 	okAPI(t.Ack(t.queue, id))
 	check(t.consume(10, 0) == nil, "it came again")
@@ -78,20 +78,20 @@ func publishConsumeAck(t *test) {
 
 func delayIsKept(t *test) {
 	begun := time.Now()
-	id := t.publish("later", 60, 1, 1)
+	id := t.publish("later", 60, 1, 3)
 	check(t.consume(10, 0) == nil, "too early")
-	job := t.mustConsume(id, 10, 5)
-	check(time.Since(begun) >= time.Second && job.ElapsedMS >= 1000, "after %v, %d ms", time.Since(begun),
+	job := t.mustConsume(id, 10, 30)
+	check(time.Since(begun) >= 3*time.Second && job.ElapsedMS >= 3000, "after %v, %d ms", time.Since(begun),
 		job.ElapsedMS)
 	okAPI(t.Ack(t.queue, id))
 }
 
 func redeliveredWhenTTREnds(t *test) {
 	id := t.publish("again", 60, 2, 0)
-	check(t.mustConsume(id, 1, 0).RemainTries == 1, "tries of the first")
 	begun := time.Now()
-	job := t.mustConsume(id, 1, 5)
-	check(time.Since(begun) > 800*time.Millisecond, "after %v", time.Since(begun))
+	check(t.mustConsume(id, 1, 0).RemainTries == 1, "tries of the first")
+	job := t.mustConsume(id, 1, 30)
+	check(time.Since(begun) >= time.Second, "after %v", time.Since(begun))
 	check(job.RemainTries == 0, "%+v", job)
 	okAPI(t.Ack(t.queue, id))
 }
@@ -99,7 +99,7 @@ func redeliveredWhenTTREnds(t *test) {
 func (t *test) bury(text string) string {
 	id := t.publish(text, 60, 1, 0)
 	t.mustConsume(id, 1, 0)
-	for i := 0; i < 100; i++ {
+	for i := 0; i < 600; i++ {
 		size, head, err := t.PeekDeadLetter(t.queue)
 		okAPI(err)
 		if size > 0 {
@@ -120,7 +120,7 @@ func deadLetterAndRespawn(t *test) {
 	okAPI(err)
 	check(n == 1, "%d respawned", n)
 	job := t.mustConsume(id, 10, 2)
-	check(job.RemainTries == 0 && (job.TTL == 30 || job.TTL == 29), "%+v", job)
+	check(job.RemainTries == 0 && (job.TTL <= 30 && job.TTL > 5), "%+v", job)
 	okAPI(t.Ack(t.queue, id))
 }
 
@@ -163,7 +163,7 @@ func severalQueues(t *test) {
 	}
 	done := make(chan string)
 	go func() {
-		job, _ := t.ConsumeFromQueues(10, 5, t.queue, low.queue)
+		job, _ := t.ConsumeFromQueues(10, 30, t.queue, low.queue)
 		if job == nil {
 			done <- "nothing"
 		} else {
@@ -229,7 +229,7 @@ func consumerThatLeavesTakesNothing(t *test) {
 	defer cancel()
 	_, err := t.ConsumeWithContext(ctx, t.queue, 60, 5)
 	check(err != nil, "it did not leave")
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(time.Second) // until it is noticed
 	id := t.publish("kept", 60, 1, 0)
 	check(t.mustConsume(id, 10, 2).RemainTries == 0, "a try was lost")
 }

@@ -266,4 +266,4 @@ def test_the_queue_api_may_end_a_job_of_an_ordered_route(keyed, server):
     assert jobs[0][0] == b"3"
     keyed.enqueue([job("4", 20, A)])
     assert finish("3") == (-1, "f") and names(keyed.claim(30)) == []  # the daemon has it
-    assert keyed.ack(lease, "3") == "x" and names(keyed.claim(30)) == ["4"]
+    assert keyed.ack(lease, "3") == "y" and names(keyed.claim(30)) == ["4"]

@@ -41,6 +41,15 @@ def test_a_job_whose_lease_ended_comes_back_behind_the_others_and_that_counts(q)
     assert q.noted("a")[0] == "1" and q.noted("b") == [""]
 
 
+def test_what_comes_back_in_a_pull_is_handed_out_by_it_whatever_the_time(q):
+    """Numbers of Lua have 53 bits: a time in us takes 51 of them, and must not be multiplied."""
+    for now in range(1795363158866, 1795363158866 + 80_000, 8000):
+        q.put("a", now=now - 200)
+        q.pull(now - 150)
+        assert q.pull(now) == [["a"]], now
+        assert q.finish(now, "a") == "f"
+
+
 def test_out_of_tries_a_job_is_buried_and_loses_its_expiry(q):
     q.tries = 2
     q.put(("a", "", 99999))

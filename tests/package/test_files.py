@@ -66,7 +66,7 @@ def test_install_puts_everything_where_it_is_looked_for(tmp_path):
     for path in ("bin/tarry", "share/man/man1/tarry.1", "share/man/man5/tarry.conf.5",
                  "share/bash-completion/completions/tarry", "lib/sysusers.d/tarry.conf",
                  *(f"share/doc/tarry/{name}" for name in (
-                     "README.md", "bridge/README.md", "openapi.yaml", "examples/orders.conf",
+                     "LICENSE", "README.md", "bridge/README.md", "openapi.yaml", "examples/orders.conf",
                      "examples/grafana/tarry.json", "examples/prometheus/tarry.rules.yml"))):
         assert (tmp_path / "usr/local" / path).is_file(), path
     unit = (tmp_path / "usr/local/lib/systemd/system/tarry.service").read_text()

@@ -43,8 +43,12 @@ def run(image):
         ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-c", INSIDE, "sh",
          str(image.root), "exec " + image.argv(), env])
 
+    def inside():
+        return system.Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+
     def beside(command, *enter):
-        pid = system.Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()[0]
+        until(inside)
+        pid = inside()[0]
         done = subprocess.run(["nsenter", "-t", pid, "-m", "-n", "-p", *enter, "sh", "-c", command],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return done.returncode, done.stdout
@@ -55,7 +59,7 @@ def run(image):
     child.wait()
 
 
-def until(condition, timeout_s=20):
+def until(condition, timeout_s=120):
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, condition

@@ -40,7 +40,7 @@ def one(done):
     return line
 
 
-def on_terminal(*args, url=None, limit_s=30, **more):
+def on_terminal(*args, url=None, limit_s=60, **more):
     """(exit code, what stood on the terminal): both outputs are one."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
@@ -60,7 +60,7 @@ def on_terminal(*args, url=None, limit_s=30, **more):
     os.close(master)
     if child.poll() is None and time.monotonic() >= until:
         child.terminate()
-    child.wait(10)
+    child.wait(30)
     return child.returncode, text.decode().replace("\r\n", "\n")
 
 
@@ -75,7 +75,7 @@ class Terminal:
         self.master, self.slave = pty.openpty()
         self.text = b""
 
-    def read_until(self, word, limit_s=15):
+    def read_until(self, word, limit_s=45):
         until = time.monotonic() + limit_s
         while word.encode() not in self.text:
             assert time.monotonic() < until, self.text

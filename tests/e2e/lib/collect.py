@@ -28,7 +28,7 @@ class Collector:
     def __init__(self):
         self.arrivals = []
 
-    def wait(self, jobs, timeout_s=60):
+    def wait(self, jobs, timeout_s=90):
         """Until each accepted job has come once, or the time is over: the verdict names what is
         missing. Then a little longer, for those that come twice."""
         end = time.monotonic() + timeout_s
@@ -41,7 +41,7 @@ class Collector:
         time.sleep(1)
         return self.arrivals
 
-    def wait_count(self, count, timeout_s=20):
+    def wait_count(self, count, timeout_s=45):
         wait_for(f"{count} arrivals", lambda: len(self.arrivals) >= count, timeout_s)
         return self.arrivals
 
@@ -113,7 +113,8 @@ class FromMqtt(Collector):
 
 class FromHttp(Collector):
     """A callback server on its own thread. policy(arrival) gives the status, or (status, extra
-    header lines), or a time to wait before it as ("after", seconds[, status])."""
+    header lines), or a time to wait before it as ("after", seconds[, status]), or an Event as
+    ("when", event[, status])."""
 
     def __init__(self, policy=lambda arrival: 200):
         super().__init__()
@@ -181,6 +182,9 @@ class Connection(asyncio.Protocol):
         self.collector.arrivals.append(arrival)
         if isinstance(what, tuple) and what[0] == "after":
             self.collector.loop.call_later(what[1], self.say, *(what[2:] or (200,)), "")
+        elif isinstance(what, tuple) and what[0] == "when":
+            self.collector.loop.run_in_executor(None, what[1].wait, 60).add_done_callback(
+                lambda _: self.say(*(what[2:] or (200,)), ""))
         else:
             self.say(*(what if isinstance(what, tuple) else (what, "")))
 

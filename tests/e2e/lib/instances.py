@@ -8,7 +8,7 @@ class Instances:
 
     def settle(self, count):
         wait_for(f"{count} instances to know each other",
-                 lambda: all(d.metric("tarry_instances") == count for d in self.up), 10)
+                 lambda: all(d.metric("tarry_instances") == count for d in self.up), 30)
 
     @property
     def up(self):

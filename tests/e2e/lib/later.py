@@ -66,7 +66,7 @@ class Later(tarry.Tarry):
 
     def raw(self, text, answers=1):
         """Sends bytes as they are; gives (status, headers, body) of so many answers."""
-        with socket.create_connection(("127.0.0.1", self.api), timeout=10) as s:
+        with socket.create_connection(("127.0.0.1", self.api), timeout=30) as s:
             s.sendall(text)
             stream = s.makefile("rb")
             return [read_answer(stream) for _ in range(answers)]
@@ -93,7 +93,8 @@ class Call(SimpleNamespace):
 
 class Hook:
     """A callback server. Each path has its answers, the last of them for all further calls: bytes
-    as they go out; or a number of seconds before that, ("after", seconds, bytes); None: never."""
+    as they go out; or a number of seconds before that, ("after", seconds, bytes), or an Event,
+    ("when", event, bytes); None: never."""
 
     def __init__(self):
         self.port, self.answers, self.calls = free_port(), {}, {}
@@ -126,7 +127,7 @@ class Hook:
         path = url.partition(self.at)[2].partition("?")[0].partition("#")[0] or "/"
         return self.calls.get(path, [])
 
-    def wait(self, url, count=1, timeout_s=10):
+    def wait(self, url, count=1, timeout_s=30):
         wait_for(f"{count} calls of {url}", lambda: len(self.got(url)) >= count, timeout_s)
         return self.got(url)
 
@@ -143,7 +144,10 @@ class Hook:
                 answers = self.answers.get(path, [response(b"", 404)])
                 answer = answers.pop(0) if len(answers) > 1 else answers[0]
                 if isinstance(answer, tuple):
-                    await asyncio.sleep(answer[1])
+                    if answer[0] == "when":
+                        await self.loop.run_in_executor(None, answer[1].wait, 60)
+                    else:
+                        await asyncio.sleep(answer[1])
                     answer = answer[2]
                 if answer is None:
                     await reader.read()

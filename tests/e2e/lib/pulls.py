@@ -150,7 +150,7 @@ class Waiting(threading.Thread):
             self.fault = fault
         self.client.close()
 
-    def result(self, timeout_s=15):
+    def result(self, timeout_s=40):
         self.join(timeout_s)
         assert self.answer is not None, f"no answer: {self.fault}"
         return self.answer
@@ -193,10 +193,10 @@ class Consumers:
     def finish(self, daemon, queue, ids, twice_max):
         """Waits until nothing is left. Each job was handed out, and few of them twice."""
         client = Queues(daemon)
-        wait_for("the queue to be empty", lambda: client.is_empty(queue), 40, 0.2)
+        wait_for("the queue to be empty", lambda: client.is_empty(queue), 100, 0.2)
         self.over = True
         for t in self.threads:
-            t.join(20)
+            t.join(40)
         assert set(self.got) == ids, f"missing: {sorted(ids - set(self.got))[:10]}"
         assert not self.early, self.early[:10]
         twice = sum(n - 1 for n in self.got.values())

@@ -8,13 +8,14 @@
 Nodes and sentinels are Servers: start(), stop(), kill(), and .child.pid for signals.
 """
 import subprocess
-import time
 
 import redis
 
 from lib.servers import Server, free_port, wait_for
 
 NAME = "jobs"
+# A sentinel whose own clock shows that it stood still does nothing for so long; as it comes, for 30 s.
+TILT_MS = 3000
 
 
 class Certificates:
@@ -37,6 +38,17 @@ class Certificates:
     def conf(self, port):
         return (f"port 0\ntls-port {port}\ntls-replication yes\ntls-ca-cert-file {self.ca}\n"
                 f"tls-cert-file {self.cert}\ntls-key-file {self.key}\n")
+
+
+def wait_told(what, condition, timeout_s=90, step_s=0.05):
+    """As wait_for, where servers are asked: one may be away, and ends its connections when its role
+    changes. So long, since a sentinel that gets no processor for two seconds rests (see TILT_MS)."""
+    def look():
+        try:
+            return condition()
+        except redis.exceptions.RedisError:
+            return False
+    return wait_for(what, look, timeout_s, step_s)
 
 
 class Asked(Server):
@@ -63,7 +75,7 @@ class Node(Asked):
     def __init__(self, group, name, conf, sentinel=False):
         super().__init__(group.folder / name, name)
         self.group, self.sentinel = group, sentinel
-        self.port = group.free_port()
+        self.port = free_port()
         self.conf = self.folder / "redis.conf"
         tls = group.tls
         self.conf.write_text((tls.conf(self.port) if tls else f"port {self.port}\n") +
@@ -79,6 +91,15 @@ class Node(Asked):
             more = {"ssl": True, "ssl_ca_certs": self.group.tls.ca, **more,
                     "ssl_certfile": self.group.tls.cert, "ssl_keyfile": self.group.tls.key}
         return redis.Redis(port=self.port, socket_timeout=5, **{"decode_responses": True, **more})
+
+    def start(self, timeout_s=30):
+        super().start(timeout_s)
+        if self.sentinel:
+            try:
+                self.ask("SENTINEL", "DEBUG", "tilt-period", TILT_MS)
+            except redis.exceptions.ResponseError:
+                pass  # before Redis 7 it can't be set
+        return self
 
     @property
     def role(self):
@@ -96,7 +117,7 @@ class Sentinels:
                  conf="", sentinel_conf=""):
         self.folder, self.tls, self.password = folder, tls, password
         self.conf, self.sentinel_conf, self.down_ms = conf, sentinel_conf, down_ms
-        self.quorum, self.sentinels, self.ports = sentinels // 2 + 1, [], set()
+        self.quorum, self.sentinels = sentinels // 2 + 1, []
         self.redises = [Node(self, "redis0", self.redis_conf())]
         for n in range(replicas):
             of = f"replicaof 127.0.0.1 {self.redises[0].port}\n"
@@ -104,14 +125,6 @@ class Sentinels:
         for n in range(sentinels):
             self.sentinels.append(Node(self, f"sentinel{n}", self.sentinel_text(), True))
         self.was_master = self.redises[0]
-
-    def free_port(self):
-        """Another one each time: none of them listens yet."""
-        port = free_port()
-        while port in self.ports:
-            port = free_port()
-        self.ports.add(port)
-        return port
 
     def redis_conf(self):
         auth = f"requirepass {self.password}\nmasterauth {self.password}\n" if self.password else ""
@@ -155,6 +168,10 @@ class Sentinels:
     def port_by(self, sentinel):
         return int(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
 
+    def known_by(self, sentinel):
+        fields = sentinel.ask("SENTINEL", "MASTER", NAME)
+        return dict(zip(fields[::2], fields[1::2]))
+
     def master(self):
         """As the first sentinel that runs has it."""
         port = self.port_by(self.running(self.sentinels)[0])
@@ -169,8 +186,7 @@ class Sentinels:
         if len(masters) != 1 or self.master().child is None or self.master().role != "master":
             return False
         for s in self.running(self.sentinels):
-            fields = s.ask("SENTINEL", "MASTER", NAME)
-            known = dict(zip(fields[::2], fields[1::2]))
+            known = self.known_by(s)
             if (int(known["num-other-sentinels"]) != len(self.sentinels) - 1 or
                     int(known["num-slaves"]) < len(self.running(self.redises)) - 1):
                 return False
@@ -178,37 +194,39 @@ class Sentinels:
         return all(role[0] == "slave" and role[2] == self.master().port and role[3] == "connected"
                    for role in following)
 
-    def wait_settled(self, timeout_s=40):
-        def look():
-            try:
-                return self.settled()
-            except redis.exceptions.RedisError:
-                return False
-        wait_for("the sentinels to agree and the replicas to follow", look, timeout_s, 0.1)
+    def wait_settled(self):
+        wait_told("the sentinels to agree and the replicas to follow", self.settled, step_s=0.1)
         self.was_master = self.master()
 
-    def wait_failover(self, timeout_s=30):
+    def wait_failover(self):
         """Until every sentinel that runs names another master than before, which says so itself.
         Gives it."""
         old = self.was_master
 
         def look():
-            try:
-                ports = {self.port_by(s) for s in self.running(self.sentinels)}
-                return old.port not in ports and len(ports) == 1 and self.master().role == "master"
-            except redis.exceptions.RedisError:
-                return False
-        wait_for(f"another master than {old.name}", look, timeout_s, 0.05)
+            ports = {self.port_by(s) for s in self.running(self.sentinels)}
+            return old.port not in ports and len(ports) == 1 and self.master().role == "master"
+        wait_told(f"another master than {old.name}", look)
         self.was_master = self.master()
         return self.was_master
 
     def fail_over(self):
-        """A planned one. Gives the new master."""
-        end = time.monotonic() + 20
-        while True:
-            try:
-                self.running(self.sentinels)[0].ask("SENTINEL", "FAILOVER", NAME)
-                return self.wait_failover()
-            except redis.exceptions.ResponseError as why:  # one is under way, or no good replica yet
-                assert time.monotonic() < end, why
-                time.sleep(0.2)
+        """A planned one. Gives the new master. A sentinel that finds no good replica, or whose
+        replica does not answer in time, gives up what it was told: it is told again."""
+        old, sentinel = self.was_master, self.running(self.sentinels)[0]
+
+        def moved():
+            known = self.known_by(sentinel)
+            if int(known["port"]) != old.port:
+                return True
+            if "failover_in_progress" not in known["flags"]:
+                sentinel.ask("SENTINEL", "FAILOVER", NAME)
+            return False
+        wait_told("a planned failover", moved, step_s=0.2)
+        return self.wait_failover()
+
+    def wait_replicated(self):
+        """Until the replicas have what the master has now."""
+        at = self.master().ask("ROLE")[1]
+        wait_told("the replicas to have all", lambda: all(
+            role[0] == "slave" and role[4] >= at for role in (r.ask("ROLE") for r in self.replicas())))

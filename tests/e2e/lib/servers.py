@@ -3,6 +3,7 @@
 
 Every child dies with the test run, however that ends. Logs stay under build/e2e/.
 """
+import collections
 import ctypes
 import os
 import random
@@ -19,7 +20,7 @@ PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None)
 
 
-def wait_for(what, condition, timeout_s=15.0, step_s=0.02):
+def wait_for(what, condition, timeout_s=30.0, step_s=0.02):
     """The first true value of condition(); fails with the name of what was waited for."""
     end = time.monotonic() + timeout_s
     while True:
@@ -33,18 +34,22 @@ def wait_for(what, condition, timeout_s=15.0, step_s=0.02):
 
 # Each of the processes that ./tests/run has side by side takes ports of its own.
 FIRST_PORT = 20000 + int(os.environ.get("TARRY_E2E_SLOT", "0")) % 4 * 3000
+given = collections.deque(maxlen=1000)
 
 
 def free_port():
-    """Below the range from which the kernel takes ports for outgoing connections."""
+    """Below the range from which the kernel takes ports for outgoing connections. Another one each
+    time: whoever has the last may not listen yet, or comes back to it."""
     while True:
         port = random.randrange(FIRST_PORT, FIRST_PORT + 3000)
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
-                return port
             except OSError:
-                pass
+                continue
+        if port not in given:
+            given.append(port)
+            return port
 
 
 def accepts(port):
@@ -132,6 +137,21 @@ class Redis(Server):
     def client(self):
         import redis
         return redis.Redis(unix_socket_path=self.socket)
+
+    def write_all(self):
+        """From now on all that it answers is in its file. With everysec it puts a write off while the
+        disk is busy with the sync before, for two seconds at most: then kill -9 loses what was
+        answered meanwhile. That is for the tests of power cuts; others would blame the daemon."""
+        import redis
+        if self.appendfsync == "everysec":
+            try:
+                redis.Redis(unix_socket_path=self.socket, socket_timeout=10).config_set("appendfsync", "no")
+            except redis.exceptions.RedisError:
+                pass  # it is in a state that the test has made
+
+    def kill(self):
+        self.write_all()
+        super().kill()
 
     def is_up(self):
         import redis

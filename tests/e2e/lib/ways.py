@@ -15,8 +15,10 @@ UNACKED = 50
 class Way:
     """Starts the brokers, the receiver and the daemon with one route from `in` to `out`."""
 
-    def __init__(self, bench, name, route='lease = "60s";', retry=RETRY, redis=None, **daemon):
-        self.bench, self.name = bench, name
+    def __init__(self, bench, name, route='lease = "60s";', retry=RETRY, redis=None, source="",
+                 **daemon):
+        """route, source: more of their options."""
+        self.bench, self.name, self.more = bench, name, source
         self.source, self.sink = name.split("-")
         self.redis = redis or bench.redis()
         self.broker = bench.mosquitto() if "mqtt" in (self.source, self.sink) else None
@@ -46,9 +48,9 @@ class Way:
         short = "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };"
         sources = {
             "kafka": f'in: {{ type = "kafka"; {brokers} topics = [ "{self.topic_in}" ]; '
-                     f'group = "{self.bench.name}"; {short} }};',
+                     f'group = "{self.bench.name}"; {short} {self.more} }};',
             "mqtt": f'in: {{ type = "mqtt"; {url} topics = [ "{self.topic_in}", "$delayed/#" ]; '
-                    f'client_id = "{self.bench.name}"; }};',
+                    f'client_id = "{self.bench.name}"; {self.more} }};',
             "http": ""}
         sinks = {"kafka": f'type = "kafka"; {brokers}', "mqtt": f'type = "mqtt"; {url}',
                  "http": f'type = "http"; url = "{getattr(self.collector, "url", "")}";'}

@@ -15,8 +15,7 @@ import subprocess
 import pytest
 import redis
 
-from lib.sentinels import Asked
-from lib.servers import wait_for
+from lib.sentinels import Asked, wait_told
 
 NAME = "jobs"
 REDIS_PORT, SENTINEL_PORT = 6379, 26379
@@ -113,10 +112,10 @@ class Boxes:
     def start(self):
         for box in self.boxes:
             box.redis.start()
-        wait_for("the replicas to follow", lambda: self.following(self.boxes[0]) == 2, 20)
+        wait_told("the replicas to follow", lambda: self.following(self.boxes[0]) == 2)
         for box in self.boxes:
             box.sentinel.start()
-        wait_for("the sentinels to know all", lambda: all(map(self.knows_all, self.boxes)), 20)
+        wait_told("the sentinels to know all", lambda: all(map(self.knows_all, self.boxes)))
         return self
 
     @staticmethod
@@ -168,12 +167,12 @@ class Boxes:
         def look():
             new = self.master(box)
             return new is not but and new.redis.ask("ROLE")[0] == "master" and new
-        return wait_for(f"another master than {but}", look, 30, 0.05)
+        return wait_told(f"another master than {but}", look)
 
     def fail_over(self):
         """A planned one. Gives the new master."""
         old = self.master()
-        old.sentinel.ask("SENTINEL", "FAILOVER", NAME)
+        wait_told("a planned failover to begin", lambda: old.sentinel.ask("SENTINEL", "FAILOVER", NAME))
         return self.wait_master_of(old, old)
 
     def end(self):

@@ -96,7 +96,7 @@ class OnDisk(Redis):
         """Kills it, and cuts off what was not synced but for keep(its length) bytes; lie_s: the
         disk said of the syncs of so long that they were done, and they were not. Gives the
         time since when nothing may be left, and how many bytes went."""
-        self.kill()
+        servers.Server.kill(self)
         began_ns, path, synced = self.last_sync(lie_s)
         length = path.stat().st_size
         os.truncate(path, synced + keep(length - synced))

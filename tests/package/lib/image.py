@@ -7,7 +7,7 @@ import shlex
 import shutil
 
 from lib.debs import copy_tree
-from lib.system import base, chroot, fresh_root, sh
+from lib.system import base, chroot, fresh_root, unpack
 
 BASES = {"debian:12-slim": "bookworm", "debian:13-slim": "trixie"}
 
@@ -39,7 +39,7 @@ class Image:
         name = named[0] if named else "final"
         self.root, self.folder, self.said = fresh_root(f"image-{name}"), "/", {}
         self.stages[name] = self.root
-        sh("tar", "-C", str(self.root), "-xf", str(base(BASES[image])))
+        unpack(base(BASES[image]), self.root)
         shutil.copy("/etc/resolv.conf", self.root / "etc/resolv.conf")
 
     def do_workdir(self, rest):

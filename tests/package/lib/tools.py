@@ -20,7 +20,7 @@ def tool(package, version, program):
                         [str(venv / "bin/pip"), "install", "-q", "--disable-pip-version-check",
                          "--retries", "1", "--timeout", "20", f"{package}=={version}"]):
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+                done = subprocess.run(command, capture_output=True, text=True, timeout=600)
             except (OSError, subprocess.TimeoutExpired) as fault:
                 pytest.skip(f"{package} can't be installed: {fault}")
             if done.returncode:

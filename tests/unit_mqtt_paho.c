@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_mqtt_paho.c - how a worker's process leaves its broker.
+ */
+#include "sources/mqtt_paho.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* A process that leaves this broker within 300 ms; gives its id. */
+static pid_t leave(const struct sockaddr_in *broker)
+{
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, (const struct sockaddr *)broker, sizeof(*broker)) == 0)
+        paho_leave(300);
+    _exit(1);
+}
+
+/* Messages of QoS 0 may come for as long as they like. */
+static void a_broker_that_never_falls_silent_is_left_in_time(void **state)
+{
+    (void)state;
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof(at);
+    int status = 0, listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
+    const int64_t from_ms = now_ms();
+    pid_t pid = leave(&at);
+    int fd = accept(listener, NULL, NULL);
+    assert_true(fd >= 0);
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        send(fd, "message", 7, MSG_NOSIGNAL | MSG_DONTWAIT);
+        usleep(2000);
+        if (now_ms() - from_ms > 20000) {
+            kill(pid, SIGKILL);
+            waitpid(pid, NULL, 0);
+            fail_msg("it still reads after 20 s");
+        }
+    }
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(now_ms() - from_ms >= 300);
+    close(fd);
+    close(listener);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_broker_that_never_falls_silent_is_left_in_time),
+    };
+    alarm(60);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
