@@ -4,6 +4,7 @@
  */
 #include "sources/mqtt_paho.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -152,16 +153,26 @@ static int64_t now_ms(void)
     return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
 }
 
-_Noreturn void paho_leave(int limit_ms)
+int paho_hold(void)
+{
+    int fd = broker_socket();
+    return fd < 0 ? -1 : dup(fd);
+}
+
+_Noreturn void paho_leave(int held, int limit_ms)
 {
     char unread[4096];
+    struct pollfd broker = {.fd = held, .events = POLLIN};
     const int64_t until_ms = now_ms() + limit_ms;
     int64_t left_ms = limit_ms;
-    struct pollfd broker = {.fd = broker_socket(), .events = POLLIN};
 
-    shutdown(broker.fd, SHUT_WR);
-    while (broker.fd >= 0 && left_ms > 0 && poll(&broker, 1, (int)left_ms) == 1 &&
-           recv(broker.fd, unread, sizeof(unread), MSG_DONTWAIT) > 0)
+    shutdown(held, SHUT_WR);
+    while (held >= 0 && left_ms > 0 && poll(&broker, 1, (int)left_ms) >= 0) {
+        ssize_t n = recv(held, unread, sizeof(unread), MSG_DONTWAIT);
+        /* EAGAIN: nothing came in time, or a thread of paho was quicker. */
+        if (n == 0 || (n < 0 && errno != EAGAIN))
+            break;
         left_ms = until_ms - now_ms();
+    }
     _exit(0);
 }

@@ -35,10 +35,14 @@ void paho_connect_options(MQTTAsync_connectOptions *opts, MQTTAsync_SSLOptions *
 void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
               const char *message, const struct paho_tls_why *tls);
 
+/* A descriptor of our own of the connection to the broker, which stays when paho closes
+ * its own; for paho_leave(). -1: there is no connection. */
+int paho_hold(void);
+
 /* Ends a process of one client amid messages. A socket that closes with some of them
  * unread resets the connection, and the PUBACKs that the broker had not read by then are
  * lost to it: so this only stops sending, and reads on until the broker has hung up, for
- * limit_ms at most. From a callback alone: paho must not read meanwhile. */
-_Noreturn void paho_leave(int limit_ms);
+ * limit_ms at most. Any thread; what paho reads meanwhile must not be acknowledged. */
+_Noreturn void paho_leave(int held, int limit_ms);
 
 #endif

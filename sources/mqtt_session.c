@@ -163,7 +163,7 @@ static void hand_over(struct mqtt_session *s, const struct buf *frame)
 {
     pthread_mutex_lock(&s->lock);
     if (s->stopping)
-        paho_leave(LEAVE_WAIT_MS);
+        paho_leave(paho_hold(), LEAVE_WAIT_MS);
     s->stored = false;
     s->waiting = true;
     s->given_ms = now_ms();
@@ -173,7 +173,7 @@ static void hand_over(struct mqtt_session *s, const struct buf *frame)
     while (!s->stored) {
         pthread_cond_wait(&s->changed, &s->lock);
         if (s->stopping && !s->stored)
-            paho_leave(LEAVE_WAIT_MS);
+            paho_leave(paho_hold(), LEAVE_WAIT_MS);
     }
     s->waiting = false;
     s->answered_ms = now_ms();
@@ -431,39 +431,49 @@ struct mqtt_session *mqtt_session_start(int source_fd, struct mqtt_setup *setup)
     return s;
 }
 
-_Noreturn void mqtt_session_stop(struct mqtt_session *s)
+/* Tells the broker, and waits until paho has done so. Without the lock: paho may hold its
+ * own while hand_over() waits for ours. */
+static void disconnect(struct mqtt_session *s)
 {
     MQTTAsync_disconnectOptions v3 = MQTTAsync_disconnectOptions_initializer;
     MQTTAsync_disconnectOptions v5 = MQTTAsync_disconnectOptions_initializer5;
     MQTTAsync_disconnectOptions *opts = s->setup.peer.v5 ? &v5 : &v3;
     struct timespec until;
 
-    pthread_mutex_lock(&s->lock);
-    s->stopping = true;
-    pthread_cond_broadcast(&s->changed);
-    while (s->waiting) /* hand_over() ends the process, unless the answer has just come */
-        pthread_cond_wait(&s->changed, &s->lock);
-    bool connected_now = s->ready;
-    /* paho sends the PUBACK when on_message() has returned, and tells nobody: without it
-     * a message that is stored would come again. */
-    bool acknowledging = now_ms() - s->answered_ms < ACK_WAIT_MS;
-    pthread_mutex_unlock(&s->lock);
-    if (acknowledging)
-        usleep(ACK_WAIT_MS * 1000);
     opts->context = s;
     if (s->setup.peer.v5)
         opts->onSuccess5 = on_disconnected5;
     else
         opts->onSuccess = on_disconnected;
-    if (!connected_now || MQTTAsync_disconnect(s->client, opts) != MQTTASYNC_SUCCESS)
-        _exit(0);
+    if (MQTTAsync_disconnect(s->client, opts) != MQTTASYNC_SUCCESS)
+        return;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += DISCONNECT_WAIT_S;
     pthread_mutex_lock(&s->lock);
     while (!s->disconnected)
         if (pthread_cond_timedwait(&s->changed, &s->lock, &until) != 0)
             break;
-    _exit(0);
+    pthread_mutex_unlock(&s->lock);
+}
+
+_Noreturn void mqtt_session_stop(struct mqtt_session *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_cond_broadcast(&s->changed);
+    while (s->waiting) /* hand_over() ends the process, unless the answer has just come */
+        pthread_cond_wait(&s->changed, &s->lock);
+    int64_t until_ms = now_ms() + LEAVE_WAIT_MS;
+    /* paho sends the PUBACK when on_message() has returned, and tells nobody: without it
+     * a message that is stored would come again. */
+    bool acknowledging = now_ms() - s->answered_ms < ACK_WAIT_MS;
+    pthread_mutex_unlock(&s->lock);
+    if (acknowledging)
+        usleep(ACK_WAIT_MS * 1000);
+    int held = paho_hold();
+    if (held >= 0)
+        disconnect(s);
+    paho_leave(held, (int)(until_ms - now_ms()));
 }
 
 void mqtt_session_stored(struct mqtt_session *s)

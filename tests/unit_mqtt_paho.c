@@ -24,31 +24,63 @@ static int64_t now_ms(void)
     return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
 }
 
-/* A process that leaves this broker within 300 ms; gives its id. */
-static pid_t leave(const struct sockaddr_in *broker)
+/* A broker that listens on loopback; gives its descriptor. */
+static int listen_at(struct sockaddr_in *at)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    socklen_t n = sizeof(*at);
+    *at = (struct sockaddr_in){.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    assert_int_equal(bind(fd, (struct sockaddr *)at, n), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)at, &n), 0);
+    return fd;
+}
+
+/* A process that sends its last word to this broker, closes as paho does, and leaves it
+ * within limit_ms; gives its id. */
+static pid_t leave(const struct sockaddr_in *broker, int limit_ms)
 {
     pid_t pid = fork();
     if (pid != 0)
         return pid;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(fd, (const struct sockaddr *)broker, sizeof(*broker)) == 0)
-        paho_leave(300);
-    _exit(1);
+    char first;
+    if (connect(fd, (const struct sockaddr *)broker, sizeof(*broker)) != 0 ||
+        recv(fd, &first, 1, 0) != 1 || send(fd, "PUBACK", 6, 0) != 6)
+        _exit(1);
+    int held = paho_hold();
+    close(fd);
+    paho_leave(held, limit_ms);
+}
+
+static void what_was_acknowledged_is_read_by_a_broker_that_is_slow(void **state)
+{
+    (void)state;
+    struct sockaddr_in at;
+    char unread[8192] = {0}, got[16];
+    int status = 0, listener = listen_at(&at);
+    pid_t pid = leave(&at, 20000);
+    int fd = accept(listener, NULL, NULL);
+    assert_int_equal(send(fd, unread, sizeof(unread), MSG_NOSIGNAL), sizeof(unread));
+    usleep(200000); /* it leaves meanwhile, with messages that nobody has read */
+    assert_int_equal(recv(fd, got, sizeof(got), 0), 6);
+    assert_int_equal(recv(fd, got, sizeof(got), 0), 0);
+    assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+    close(fd);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close(listener);
 }
 
 /* Messages of QoS 0 may come for as long as they like. */
 static void a_broker_that_never_falls_silent_is_left_in_time(void **state)
 {
     (void)state;
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof(at);
-    int status = 0, listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&at, n), 0);
-    assert_int_equal(listen(listener, 1), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
+    struct sockaddr_in at;
+    int status = 0, listener = listen_at(&at);
     const int64_t from_ms = now_ms();
-    pid_t pid = leave(&at);
+    pid_t pid = leave(&at, 300);
     int fd = accept(listener, NULL, NULL);
     assert_true(fd >= 0);
     while (waitpid(pid, &status, WNOHANG) == 0) {
@@ -69,6 +101,7 @@ static void a_broker_that_never_falls_silent_is_left_in_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_acknowledged_is_read_by_a_broker_that_is_slow),
         cmocka_unit_test(a_broker_that_never_falls_silent_is_left_in_time),
     };
     alarm(60);
