@@ -7,6 +7,7 @@
 #include "bridge/reread.h"
 #include "bridge/bridge.h"
 #include "bridge/name.h"
+#include "bridge/reload/reload.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,6 +18,14 @@ static uint64_t arrivals(const struct bridge *bridge)
     for (size_t i = 0; i < bridge->pool_count; i++)
         n += store_arrivals(bridge->pools[i].store);
     return n;
+}
+
+static void tell(struct source *src)
+{
+    if (!src->started || src->stopped || src->ops->reread == NULL)
+        return;
+    name_forget(src, NULL);
+    src->ops->reread(src, src->self);
 }
 
 void reread_all(struct bridge *bridge)
@@ -30,13 +39,9 @@ void reread_all(struct bridge *bridge)
         return;
     /* Before anything is given back: with that a source may be through with a partition,
      * and must not note then that all of it is stored. */
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = bridge->sources[i];
-        if (!src->started || src->stopped || src->ops->reread == NULL)
-            continue;
-        name_forget(src, NULL);
-        src->ops->reread(src, src->self);
-    }
+    for (size_t i = 0; i < bridge->source_count; i++)
+        tell(bridge->sources[i]);
+    reload_each_new_source(bridge, tell); /* they have their place already */
     store_give_back(bridge->store);
     for (size_t i = 0; i < bridge->pool_count; i++)
         store_give_back(bridge->pools[i].store);

@@ -13,14 +13,6 @@ enum {
     PACKET_EXTRA = 64 /* of a PUBLISH: headers and lengths, generously */
 };
 
-int64_t mqtt_run_now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
-
 /* --------------------------------------------------- answers, on paho's threads */
 
 /* status: the broker's reason code; 0: none. */
@@ -87,7 +79,7 @@ static void set_state(struct mqtt_run *run, enum mqtt_run_state state, const cha
     if (run->state != RUN_OVER) {
         run->state = state;
         if (state == RUN_UP)
-            run->up_ms = mqtt_run_now_ms();
+            run->up_ms = loop_mono_ms();
         if (why && run->why[0] == '\0')
             snprintf(run->why, sizeof(run->why), "%.191s", why);
     }
@@ -246,7 +238,7 @@ static void disconnect(struct mqtt_run *run)
     MQTTAsync_disconnectOptions v3 = MQTTAsync_disconnectOptions_initializer;
     MQTTAsync_disconnectOptions v5 = MQTTAsync_disconnectOptions_initializer5;
     bool is_v5 = run->spec->peer.v5;
-    int64_t until_ms = mqtt_run_now_ms() + DISCONNECT_WAIT_MS;
+    int64_t until_ms = loop_mono_ms() + DISCONNECT_WAIT_MS;
     const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
 
     v3.context = v5.context = run;
@@ -255,7 +247,7 @@ static void disconnect(struct mqtt_run *run)
     if (MQTTAsync_disconnect(run->client, is_v5 ? &v5 : &v3) != MQTTASYNC_SUCCESS)
         return;
     pthread_mutex_lock(run->lock);
-    while (!run->disconnected && mqtt_run_now_ms() < until_ms)
+    while (!run->disconnected && loop_mono_ms() < until_ms)
         pthread_cond_timedwait(run->changed, run->lock, &until);
     pthread_mutex_unlock(run->lock);
 }

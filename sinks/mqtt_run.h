@@ -31,9 +31,6 @@ struct mqtt_run {
     struct paho_tls_why tls_why;
 };
 
-/* Monotonic, as the condition variable counts; loop_mono_ms() is the loop thread's. */
-int64_t mqtt_run_now_ms(void);
-
 /* Starts connecting; how it went is told by state. */
 void mqtt_run_connect(struct mqtt_run *run);
 /* Hands over p, which stands in sent. 0: paho answers it, and it may be gone by now. Else

@@ -35,11 +35,7 @@ struct mqtt_thread {
 
 /* ------------------------------------------------------ the thread: lock held */
 
-static int64_t now_ms(void)
-{
-    return mqtt_run_now_ms();
-}
-
+/* until_ms: as loop_mono_ms() counts. */
 static void wait_until(struct mqtt_thread *t, int64_t until_ms)
 {
     const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
@@ -82,7 +78,7 @@ static void open_run(struct mqtt_thread *t)
     run->changed = &t->changed;
     run->packet_max = UINT32_MAX;
     run->window = t->spec.max_in_flight;
-    run->begun_ms = now_ms();
+    run->begun_ms = loop_mono_ms();
     t->run = run;
     t->renew = false;
     pthread_mutex_unlock(&t->lock);
@@ -110,7 +106,7 @@ static const char *end_of_run(const struct mqtt_thread *t)
 
     if (run->state == RUN_OVER)
         return run->why;
-    if (run->state == RUN_CONNECTING && now_ms() - run->begun_ms > CONNECT_MAX_MS)
+    if (run->state == RUN_CONNECTING && loop_mono_ms() - run->begun_ms > CONNECT_MAX_MS)
         return "the broker does not answer";
     if (t->renew)
         return "the broker left a message unanswered";
@@ -119,10 +115,10 @@ static const char *end_of_run(const struct mqtt_thread *t)
 
 static void end_run(struct mqtt_thread *t, const char *why)
 {
-    if (t->run->up_ms > 0 && now_ms() - t->run->up_ms >= STEADY_MS)
+    if (t->run->up_ms > 0 && loop_mono_ms() - t->run->up_ms >= STEADY_MS)
         t->failures = 0;
     t->failures++;
-    t->connect_at_ms = now_ms() + mqtt_backoff_ms(t->failures);
+    t->connect_at_ms = loop_mono_ms() + mqtt_backoff_ms(t->failures);
     /* Losing a connection is news each time; not getting one is not. */
     if (t->run->up_ms > 0)
         t->away_limit = (struct log_limit){0};
@@ -134,7 +130,7 @@ static void end_run(struct mqtt_thread *t, const char *why)
 /* Gives back what has waited long enough; gives when the next one has, or far_ms. */
 static int64_t expire(struct mqtt_thread *t, int64_t far_ms)
 {
-    int64_t now = now_ms(), next = far_ms;
+    int64_t now = loop_mono_ms(), next = far_ms;
 
     for (struct mqtt_parcel *p = t->waiting.first, *after; p; p = after) {
         after = p->next;
@@ -162,16 +158,16 @@ static void one_step(struct mqtt_thread *t)
 
     if (why) {
         end_run(t, why);
-    } else if (t->run == NULL && now_ms() >= t->connect_at_ms) {
+    } else if (t->run == NULL && loop_mono_ms() >= t->connect_at_ms) {
         open_run(t);
     } else if (can_send(t)) {
         send_first(t);
     } else {
-        int64_t until = expire(t, now_ms() + far_ms);
+        int64_t until = expire(t, loop_mono_ms() + far_ms);
         if (t->run == NULL && t->connect_at_ms < until)
             until = t->connect_at_ms;
-        if (t->run && t->run->state == RUN_CONNECTING && now_ms() + LOOK_MS < until)
-            until = now_ms() + LOOK_MS;
+        if (t->run && t->run->state == RUN_CONNECTING && loop_mono_ms() + LOOK_MS < until)
+            until = loop_mono_ms() + LOOK_MS;
         wait_until(t, until);
     }
 }
@@ -255,7 +251,7 @@ bool mqtt_thread_is_up(struct mqtt_thread *t)
 
 void mqtt_thread_post(struct mqtt_thread *t, struct mqtt_parcel *parcel)
 {
-    parcel->posted_ms = now_ms();
+    parcel->posted_ms = loop_mono_ms();
     pthread_mutex_lock(&t->lock);
     mqtt_parcel_append(&t->waiting, parcel);
     pthread_cond_signal(&t->changed);

@@ -3,6 +3,7 @@
  * mqtt_paho.c - connection options and error texts of paho, in one place. Any thread.
  */
 #include "sources/mqtt_paho.h"
+#include "bridge/plugin.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { DESCRIPTORS_MAX = 1024 };
@@ -145,14 +145,6 @@ static int broker_socket(void)
     return -1;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
-
 int paho_hold(void)
 {
     int fd = broker_socket();
@@ -163,7 +155,7 @@ _Noreturn void paho_leave(int held, int limit_ms)
 {
     char unread[4096];
     struct pollfd broker = {.fd = held, .events = POLLIN};
-    const int64_t until_ms = now_ms() + limit_ms;
+    const int64_t until_ms = loop_mono_ms() + limit_ms;
     int64_t left_ms = limit_ms;
 
     shutdown(held, SHUT_WR);
@@ -172,7 +164,7 @@ _Noreturn void paho_leave(int held, int limit_ms)
         /* EAGAIN: nothing came in time, or a thread of paho was quicker. */
         if (n == 0 || (n < 0 && errno != EAGAIN))
             break;
-        left_ms = until_ms - now_ms();
+        left_ms = until_ms - loop_mono_ms();
     }
     _exit(0);
 }

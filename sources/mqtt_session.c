@@ -10,6 +10,7 @@
 #include "sources/mqtt_session.h"
 
 #include "bridge/base/mem.h"
+#include "bridge/plugin.h"
 #include "sources/mqtt_paho.h"
 
 #include <errno.h>
@@ -42,22 +43,15 @@ struct mqtt_session {
 
     pthread_mutex_t lock; /* of all below, and of writing to the source */
     pthread_cond_t changed;
-    bool ready;        /* subscribed to everything */
-    bool waiting;      /* a message is with the source */
-    bool stored;       /* the answer to it */
-    bool stopping;     /* no message may be acknowledged any more */
-    bool disconnected; /* as asked */
+    bool ready;             /* subscribed to everything */
+    bool waiting;           /* a message is with the source */
+    bool stored;            /* the answer to it */
+    bool stopping;          /* no message may be acknowledged any more */
+    int64_t leave_until_ms; /* since it is stopping: when the process ends */
+    bool disconnected;      /* as asked */
     int64_t started_ms;
     int64_t given_ms, answered_ms; /* the last message: to and from the source */
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
 
 /* Call with the lock held. A source that is gone is no one to report to. */
 static void say(const struct mqtt_session *s, const struct buf *frame)
@@ -88,7 +82,7 @@ static bool unheard(const struct mqtt_session *s)
 
     return !s->waiting && s->answered_ms > 0 &&
            s->answered_ms - s->given_ms >= broker_patience_ms &&
-           now_ms() - s->answered_ms <= LOST_SOON_MS;
+           loop_mono_ms() - s->answered_ms <= LOST_SOON_MS;
 }
 
 /* Ends the process without a further PUBACK. */
@@ -158,25 +152,31 @@ static void put_message(const struct mqtt_session *s, struct buf *frame,
     buf_free(&props);
 }
 
+/* leave_until_ms is set once, before anybody can come here. */
+static _Noreturn void leave(const struct mqtt_session *s, int held)
+{
+    paho_leave(held, (int)(s->leave_until_ms - loop_mono_ms()));
+}
+
 /* Returns when the source has stored the message; else not at all. */
 static void hand_over(struct mqtt_session *s, const struct buf *frame)
 {
     pthread_mutex_lock(&s->lock);
     if (s->stopping)
-        paho_leave(paho_hold(), LEAVE_WAIT_MS);
+        leave(s, paho_hold());
     s->stored = false;
     s->waiting = true;
-    s->given_ms = now_ms();
+    s->given_ms = loop_mono_ms();
     say(s, frame);
     /* Ends with the answer, or with the process: descriptor 3 closes when the source
      * dies. */
     while (!s->stored) {
         pthread_cond_wait(&s->changed, &s->lock);
         if (s->stopping && !s->stored)
-            paho_leave(paho_hold(), LEAVE_WAIT_MS);
+            leave(s, paho_hold());
     }
     s->waiting = false;
-    s->answered_ms = now_ms();
+    s->answered_ms = loop_mono_ms();
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
@@ -426,7 +426,7 @@ struct mqtt_session *mqtt_session_start(int source_fd, struct mqtt_setup *setup)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* of mqtt_session_stop()'s wait */
     pthread_cond_init(&s->changed, &attr);
     pthread_condattr_destroy(&attr);
-    s->started_ms = now_ms();
+    s->started_ms = loop_mono_ms();
     connect_client(s);
     return s;
 }
@@ -460,20 +460,20 @@ _Noreturn void mqtt_session_stop(struct mqtt_session *s)
 {
     pthread_mutex_lock(&s->lock);
     s->stopping = true;
+    s->leave_until_ms = loop_mono_ms() + LEAVE_WAIT_MS;
     pthread_cond_broadcast(&s->changed);
     while (s->waiting) /* hand_over() ends the process, unless the answer has just come */
         pthread_cond_wait(&s->changed, &s->lock);
-    int64_t until_ms = now_ms() + LEAVE_WAIT_MS;
     /* paho sends the PUBACK when on_message() has returned, and tells nobody: without it
      * a message that is stored would come again. */
-    bool acknowledging = now_ms() - s->answered_ms < ACK_WAIT_MS;
+    bool acknowledging = loop_mono_ms() - s->answered_ms < ACK_WAIT_MS;
     pthread_mutex_unlock(&s->lock);
     if (acknowledging)
         usleep(ACK_WAIT_MS * 1000);
     int held = paho_hold();
     if (held >= 0)
         disconnect(s);
-    paho_leave(held, (int)(until_ms - now_ms()));
+    leave(s, held);
 }
 
 void mqtt_session_stored(struct mqtt_session *s)
@@ -490,7 +490,7 @@ int mqtt_session_patience_ms(struct mqtt_session *s)
     bool ready = s->ready;
     int64_t since_ms = s->answered_ms ? s->answered_ms : s->started_ms;
     /* While the source has a message nobody can tell whether the broker is slow. */
-    int64_t left_ms = READY_TIMEOUT_MS - (s->waiting ? 0 : now_ms() - since_ms);
+    int64_t left_ms = READY_TIMEOUT_MS - (s->waiting ? 0 : loop_mono_ms() - since_ms);
     pthread_mutex_unlock(&s->lock);
     if (ready)
         return -1;

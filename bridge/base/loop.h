@@ -28,7 +28,8 @@ void loop_run(void);  /* until loop_stop() */
 void loop_stop(void); /* loop_run() returns at the end of this turn */
 void loop_fini(void); /* after loop_run(); whatever is still open is closed */
 
-/* Monotonic time; taken afresh at each call. The zero point means nothing. */
+/* CLOCK_MONOTONIC, taken afresh at each call; any thread. The zero point means nothing.
+ */
 int64_t loop_mono_ms(void);
 int64_t loop_mono_us(void);
 /* This host's wall clock, ms since 1970. Due times are judged by Redis' clock instead. */

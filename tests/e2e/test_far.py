@@ -81,11 +81,10 @@ class World:
 
 @pytest.mark.smoke
 def test_a_far_job_waits_in_a_list_and_comes_on_time(bench):
-    w = World(bench)
+    w = World(bench, horizon="4s")
     due = now_ms() + 9000
-    for n in range(20):
-        assert w.add(f"far-{n}", due + 100 * n)[0] == 201
-    assert w.add("near", due - 7500)[0] == 201
+    post_lines(w.tarry, [{"payload": "x", "id": f"far-{n}", "deliver-at": str(due + 100 * n)} for n in range(20)])
+    assert w.add("near", "3500ms")[0] == 201
     assert (w.far(), w.near()) == (20, 1)
     assert w.tarry.metric("tarry_jobs_pending") == 21 and w.tarry.metric("tarry_jobs_far") == 20
     assert w.state("far-7") == "waiting"
@@ -229,7 +228,9 @@ def test_a_move_that_is_refused_is_tried_again_soon(bench):
     w.r.acl_setuser("default", enabled=True, commands=["-ltrim"])
     wait_for("the move to be refused", lambda: "move: " in w.tarry.log.read_text())  # /metrics would count
     w.r.acl_setuser("default", enabled=True, commands=["+ltrim"])
-    wait_for("it to be moved", lambda: w.near() == 1, 3)
+    begun = now_ms()
+    wait_for("it to be moved", lambda: w.near() == 1)
+    assert now_ms() - begun < soon_ms(3000)
     w.expect(["a"])
     w.tarry.stop()
 
@@ -359,7 +360,7 @@ def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
     w = World(bench, horizon="40s")
     begun = now_ms()
     post_lines(w.tarry, [{"payload": "x", "id": f"s{n}", "deliver-after": "10h"} for n in range(sample)])
-    takes_ms = (now_ms() - begun) * count // sample * 4
+    takes_ms = min((now_ms() - begun) * count // sample * 4, 90000)  # a moment may have been a bad one
     due = (now_ms() + 22000 + max(20000, takes_ms)) // 20000 * 20000 + 20000  # the first ms of a slot
     post_lines(w.tarry, [{"payload": "x", "id": f"j{n}", "deliver-at": str(due + n % 1000)}
                                  for n in range(count)])

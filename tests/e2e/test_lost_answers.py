@@ -3,6 +3,7 @@
 answered as if nothing had happened, and counted."""
 import os
 import subprocess
+import threading
 import time
 
 import pytest
@@ -196,7 +197,8 @@ def test_a_replacement_answers_that_it_replaced(bench, times):
 
 def test_a_replacement_of_a_job_in_flight_leaves_the_order_of_its_key(bench):
     """It waits until the old one is back, and so do others."""
-    c = Case(bench, lambda a: ("after", 2) if a.payload == b"old" else 200,
+    sent = threading.Event()
+    c = Case(bench, lambda a: ("when", sent) if a.payload == b"old" else 200,
              'order = "key";')
     c.post("a", payload="old", delay_key="k")
     c.hook.wait_count(1)
@@ -206,6 +208,7 @@ def test_a_replacement_of_a_job_in_flight_leaves_the_order_of_its_key(bench):
     assert c.post("b", payload="next", delay_key="k")[0] == 201
     time.sleep(0.3)
     assert [a.payload for a in c.hook.arrivals] == [b"old"]
+    sent.set()
     c.end(trap, stale=1, stored_total=3, replaced_total=1, delivered_total=2, pending=0)
     assert [a.payload for a in c.hook.arrivals] == [b"old", b"new", b"next"]
 

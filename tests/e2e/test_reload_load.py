@@ -5,12 +5,13 @@ import time
 import pytest
 
 from lib import collect, load, verify, ways
+from lib.machine import KEPT_S, soon_ms
 from lib.reloads import Reloaded
 from lib.servers import wait_for
 
 
 CONTROL_S = 10  # of the same load, without a reload
-BUSY, SLACK_MS = 3, 1000  # later by so much than in the control: that is the machine's
+BUSY, SLACK_MS = 3, 50  # later by so much than in the control: that is the machine's
 CARRIES_MS = 500  # in the middle; where the control is later than that, jobs queue up without a reload
 
 
@@ -123,5 +124,5 @@ def test_fifty_changes_under_load_lose_double_and_delay_nothing(bench):
                     f"reloads {late[len(late) // 2]:.1f}, at most {late[-1]:.1f} ms")
         assert len(control) > 100 and len(late) > 100
         if control[len(control) // 2] < CARRIES_MS:
-            assert late[-1] < took[-1] * 1000 + BUSY * control[-1] + SLACK_MS
+            assert late[-1] < took[-1] * 1000 + BUSY * control[-1] + soon_ms(SLACK_MS, KEPT_S)
     three.reloaded.tarry.stop()

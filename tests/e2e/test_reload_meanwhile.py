@@ -11,6 +11,7 @@ from lib import collect, load, verify, ways
 from lib.reloads import Reloaded, hook, hooked  # noqa: F401 fixtures
 from lib.servers import free_port, wait_for
 from lib.slow import SlowRedis
+from test_kafka_start import old_records
 
 
 def test_a_storm_of_signals_under_load_ends_with_the_last_file(bench, hook):
@@ -386,4 +387,34 @@ def test_redis_that_dies_within_a_reload(bench, hook):
         d.post(f"new {n}", f"r{n}")
         # The next reload takes its route away, and with it what still waits there.
         hook.wait_count(2 * n + 2)
+    d.tarry.stop()
+
+
+def test_a_source_that_waits_for_the_end_of_a_reload_reads_again_what_redis_lost(bench):
+    """It has its place in its group by then, from a mark that Redis has no more."""
+    go_on = threading.Event()
+    slow = bench.keep(collect.FromHttp(lambda _: ("when", go_on)))
+    old_records(bench, 3)
+    redis = bench.redis()
+    client, marks, part = redis.client(), "tarry:{late}:shelf:marks", f"{bench.name}.in/0"
+    d = Reloaded(bench, redis, hooked(slow))
+    d.post("x")
+    slow.wait_count(1)
+    client.hset(marks, part, 3)
+    d.write(hooked(slow, "target_in_flight = 1;",  # for which it waits until x is delivered
+                   sources=f'late: {{ type = "kafka"; brokers = "{bench.kafka.address}"; start = "latest"; '
+                           f'topics = [ "{bench.name}.in" ]; group = "{bench.name}"; }};',
+                   more_routes='k: { from = "late"; to = "hook"; };'))
+    reloading = ways.Sending(lambda: d.ask())
+    wait_for("its place", lambda: "1 partitions assigned" in d.log())
+    client.hset(marks, part, 1)
+    made = d.tarry.metric("tarry_redis_connections_total")
+    client.client_kill_filter(_type="normal", skipme=True)
+    wait_for("Redis to be missed, and back", lambda: d.tarry.metric("tarry_redis_connections_total") > made
+             and d.tarry.ask("GET", "/readyz")[0] == 200)
+    assert int(d.tarry.metric("tarry_config_generation")) == 1, "the reload is through: this shows nothing"
+    go_on.set()
+    reloading.join()
+    slow.wait_count(3)
+    assert sorted(a.payload for a in slow.arrivals) == [b"old 1", b"old 2", b"x"]
     d.tarry.stop()

@@ -76,7 +76,7 @@ def test_a_master_killed_under_load_is_replaced(bench, watched):
     new = watched.wait_failover()
     back_in_work(way.tarry, way.collector, "master killed", begun)
     sending.join()
-    arrivals = [a for a in way.collector.wait(batch, 30) if a.header("test-seq")]
+    arrivals = [a for a in way.collector.wait(batch) if a.header("test-seq")]
     v = verify.judge(batch, arrivals, way.keys)
     verify.note(v)
     assert not v.unknown and not v.corrupt and not v.early

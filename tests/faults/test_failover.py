@@ -14,7 +14,7 @@ from lib import after, boxes, verify, ways
 from lib.sentinels import wait_told
 from lib.servers import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.limit_s(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.limit_s(400)]
 DOWN_MS = 2500  # so long without an answer, and the sentinels hold a master for dead
 LAG_S = 1.5  # less than that: the replicas lag, and nobody acts
 WAITING = 'durability = "replicas:1"; command_timeout = "3s"; backoff_max = "1s";'

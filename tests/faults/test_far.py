@@ -60,9 +60,9 @@ def test_29_killed_as_it_moves(bench, scenario, name, most_ms):
     pytest.param("http-http", "always", marks=pytest.mark.smoke), ("kafka-http", "everysec")])
 def test_29_redis_is_killed_as_slots_move(bench, scenario, name, appendfsync):
     way = ways.Way(bench, name, route='lease = "4s";', redis=bench.redis(appendfsync))
-    batch = way.make_jobs(scenario.jobs(5000), named=way.source == "http", max_delay_ms=5000)
+    batch = way.make_jobs(scenario.jobs(5000), named=way.source == "http", max_delay_ms=15000)
     sending = way.sending(batch, rate=2000)
-    for _ in range(3):
+    for _ in range(3):  # slots are left to move when it comes back for the third time
         begun = moves(way)
         wait_for("slots to be moved", lambda: moves(way) > begun)
         time.sleep(scenario.rng.uniform(0, 0.3))

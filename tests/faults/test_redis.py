@@ -88,15 +88,15 @@ def test_11_redis_is_full_and_recovers_by_itself(bench, scenario, mark):
     limit = client.info("memory")["used_memory"] + 1_500_000
     client.config_set("maxmemory", limit)
     scenario.fault(f"redis: maxmemory {limit}, noeviction")
-    batch = way.make_jobs(scenario.jobs(6000), named=True, max_delay_ms=3000)
+    batch = way.make_jobs(scenario.jobs(6000), named=True, max_delay_ms=6000)  # it fills up however slowly they come
     sending = way.sending(batch, rate=3000)
     wait_for("the sources to be held back",
-             lambda: way.tarry.metric("tarry_source_paused") >= 1, 10)
+             lambda: way.tarry.metric("tarry_source_paused") >= 1)
     status, _, why = way.tarry.ask("POST", "/v1/routes/main/jobs", "x", {"deliver-after": "1s"})
     assert status == 503, why
     assert not all(job.accepted for job in batch), "it was never full"
     here = len(way.collector.arrivals)
-    wait_for("deliveries while it is full", lambda: len(way.collector.arrivals) > here, 10)
+    wait_for("deliveries while it is full", lambda: len(way.collector.arrivals) > here)
     assert way.tarry.ask("GET", "/readyz")[0] == 200, "consumers must be able to make room"
     watch = after.Watch(way.tarry)
     sending.join()
@@ -193,7 +193,7 @@ def test_12_redis_answers_with_one_error_after_the_other(bench, scenario):
         state = getattr(trouble, kind)()
         scenario.fault(f"redis: {kind}")
         next(state)
-        said = wait_for(f"readyz to say {reason}", lambda: says(way.tarry, reason), 15)
+        said = wait_for(f"readyz to say {reason}", lambda: says(way.tarry, reason))
         watch = after.Watch(way.tarry)
         time.sleep(2.5)
         cpu, lines = watch.read()

@@ -40,7 +40,7 @@ def left_in(client):
     return {key: n for key, n in left.items() if n}
 
 
-def no_residue(client, timeout_s=10):
+def no_residue(client, timeout_s=30):
     """I10. An ack may be on its way for a moment."""
     try:
         wait_for("Redis to hold no job", lambda: not left_in(client), timeout_s)
