@@ -567,7 +567,7 @@ static void a_second_embedded_server_waits_for_one_whose_daemon_was_killed(void 
         kill(getpid(), SIGKILL);
     }
     int status;
-    waitpid(pid, &status, 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
     struct embedded *e = embedded_start("redis-server", path, &err);
     assert_string_equal(err.text, e ? err.text : "");

@@ -215,7 +215,8 @@ static void close_one(uv_handle_t *handle, void *arg)
     (void)arg;
     if (uv_is_closing(handle))
         return;
-    if (handle->type == UV_SIGNAL)
+    /* An ignored SIGCHLD would take the exit codes of children along. */
+    if (handle->type == UV_SIGNAL && ((uv_signal_t *)handle)->signum != SIGCHLD)
         ignore_from_now(handle);
     else
         uv_close(handle, on_closed);

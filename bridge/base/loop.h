@@ -79,7 +79,7 @@ void timer_del(struct timer *t); /* NULL is fine */
 
 /* --- signals --- */
 /* Calls back for each arrival; kept until loop_fini(). */
-/* After loop_fini() these signals are ignored. */
+/* After loop_fini() these signals are ignored, but for SIGCHLD. */
 typedef void signal_cb(void *arg, int signo);
 void loop_on_signal(int signo, signal_cb *cb, void *arg);
 
