@@ -182,9 +182,8 @@ static int check(const void *self, struct err *err)
 
 static void unwise(const void *self, struct buf *lines)
 {
-    static const struct httpd_secrets none = {false, NULL, NULL};
     const struct camellia *c = self;
-    httpd_warn_of_strangers(&c->listen, "", &none, lines);
+    httpd_warn_of_strangers(&c->listen, "", NULL, lines);
 }
 
 const struct source_ops source_camellia = {

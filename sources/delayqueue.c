@@ -259,9 +259,8 @@ static int check(const void *self, struct err *err)
 
 static void unwise(const void *self, struct buf *lines)
 {
-    static const struct httpd_secrets none = {false, NULL, NULL};
     const struct delayqueue *dq = self;
-    httpd_warn_of_strangers(&dq->http, "", &none, lines);
+    httpd_warn_of_strangers(&dq->http, "", NULL, lines);
 }
 
 const struct source_ops source_delayqueue = {

@@ -215,9 +215,8 @@ static int check(const void *self, struct err *err)
 
 static void unwise(const void *self, struct buf *lines)
 {
-    static const struct httpd_secrets none = {false, NULL, NULL};
     const struct later_source *l = self;
-    httpd_warn_of_strangers(&l->http, "", &none, lines);
+    httpd_warn_of_strangers(&l->http, "", NULL, lines);
 }
 
 const struct source_ops source_later = {

@@ -28,8 +28,7 @@ void loop_run(void);  /* until loop_stop() */
 void loop_stop(void); /* loop_run() returns at the end of this turn */
 void loop_fini(void); /* after loop_run(); whatever is still open is closed */
 
-/* CLOCK_MONOTONIC, taken afresh at each call; any thread. The zero point means nothing.
- */
+/* CLOCK_MONOTONIC, taken afresh at each call; any thread. */
 int64_t loop_mono_ms(void);
 int64_t loop_mono_us(void);
 /* This host's wall clock, ms since 1970. Due times are judged by Redis' clock instead. */
@@ -78,8 +77,8 @@ bool timer_is_set(const struct timer *t);
 void timer_del(struct timer *t); /* NULL is fine */
 
 /* --- signals --- */
-/* Calls back for each arrival; kept until loop_fini(). */
-/* After loop_fini() these signals are ignored, but for SIGCHLD. */
+/* Calls back for each arrival; kept until loop_fini(), after which these signals are
+ * ignored, but for SIGCHLD. */
 typedef void signal_cb(void *arg, int signo);
 void loop_on_signal(int signo, signal_cb *cb, void *arg);
 

@@ -184,10 +184,11 @@ int httpd_check_opts(const struct httpd_opts *opts, struct err *err);
 struct httpd_secrets {
     bool asked_for;
     const char *what;   /* "tokens" */
-    const char *remedy; /* what to write, to have them asked for; NULL: they can't be */
+    const char *remedy; /* what to write, to have them asked for */
 };
 /* Appends a line if strangers who reach the listener may use it, or read the secrets on
- * their way: "listen: why; what to write". prefix: of the names of its options. */
+ * their way: "listen: why; what to write". prefix: of the names of its options. secrets
+ * NULL: its API knows none. */
 void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
                              const struct httpd_secrets *secrets, struct buf *lines);
 struct httpd_change {

@@ -69,11 +69,11 @@ void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
 {
     if (httpd_listen_is_local(opts->listen) || opts->tls_client_ca)
         return;
-    if (!secrets->asked_for)
+    if (secrets == NULL || !secrets->asked_for)
         buf_addf(lines,
                  "%slisten: whoever reaches %s may use it; write %s%s%stls_client_ca\n",
-                 prefix, opts->listen, secrets->remedy ? secrets->remedy : "",
-                 secrets->remedy ? ", or " : "", prefix);
+                 prefix, opts->listen, secrets ? secrets->remedy : "",
+                 secrets ? ", or " : "", prefix);
     else if (opts->tls_cert == NULL)
         buf_addf(lines,
                  "%slisten: %s can be read on their way to %s, as there is no TLS; write "
