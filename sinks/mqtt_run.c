@@ -235,16 +235,11 @@ void mqtt_run_connect(struct mqtt_run *run)
  * complete without its mutex. */
 static void disconnect(struct mqtt_run *run)
 {
-    MQTTAsync_disconnectOptions v3 = MQTTAsync_disconnectOptions_initializer;
-    MQTTAsync_disconnectOptions v5 = MQTTAsync_disconnectOptions_initializer5;
-    bool is_v5 = run->spec->peer.v5;
     int64_t until_ms = loop_mono_ms() + DISCONNECT_WAIT_MS;
     const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
 
-    v3.context = v5.context = run;
-    v3.onSuccess = on_disconnected;
-    v5.onSuccess5 = on_disconnected5;
-    if (MQTTAsync_disconnect(run->client, is_v5 ? &v5 : &v3) != MQTTASYNC_SUCCESS)
+    if (!paho_disconnect(run->client, run->spec->peer.v5, on_disconnected,
+                         on_disconnected5, run))
         return;
     pthread_mutex_lock(run->lock);
     while (!run->disconnected && loop_mono_ms() < until_ms)

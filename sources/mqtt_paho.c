@@ -132,6 +132,18 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
     snprintf(out, size, "%s%s", text, hint_of(text));
 }
 
+bool paho_disconnect(MQTTAsync client, bool v5, MQTTAsync_onSuccess *done,
+                     MQTTAsync_onSuccess5 *done5, void *context)
+{
+    MQTTAsync_disconnectOptions opts = MQTTAsync_disconnectOptions_initializer;
+    MQTTAsync_disconnectOptions opts5 = MQTTAsync_disconnectOptions_initializer5;
+
+    opts.context = opts5.context = context;
+    opts.onSuccess = done;
+    opts5.onSuccess5 = done5;
+    return MQTTAsync_disconnect(client, v5 ? &opts5 : &opts) == MQTTASYNC_SUCCESS;
+}
+
 /* paho keeps it to itself; of this process it is the only one to another host. */
 static int broker_socket(void)
 {

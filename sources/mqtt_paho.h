@@ -35,6 +35,11 @@ void paho_connect_options(MQTTAsync_connectOptions *opts, MQTTAsync_SSLOptions *
 void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
               const char *message, const struct paho_tls_why *tls);
 
+/* Begins to disconnect in order; one of both is called with context once the broker has
+ * been told. false: there is no connection, and none is called. */
+bool paho_disconnect(MQTTAsync client, bool v5, MQTTAsync_onSuccess *done,
+                     MQTTAsync_onSuccess5 *done5, void *context);
+
 /* A descriptor of our own of the connection to the broker, which stays when paho closes
  * its own; for paho_leave(). -1: there is no connection. */
 int paho_hold(void);

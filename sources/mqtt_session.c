@@ -25,7 +25,7 @@
 enum {
     /* From the start to the subscription, waiting for the source not counted. */
     READY_TIMEOUT_MS = (PAHO_CONNECT_TIMEOUT_S + 20) * 1000,
-    DISCONNECT_WAIT_S = 1,
+    DISCONNECT_WAIT_MS = 1000,
     ACK_WAIT_MS = 300,    /* for a PUBACK to leave */
     LEAVE_WAIT_MS = 2500, /* for the broker to read the last ones; less than STOP_WAIT_MS
                            * of mqtt_slot.c */
@@ -435,24 +435,15 @@ struct mqtt_session *mqtt_session_start(int source_fd, struct mqtt_setup *setup)
  * own while hand_over() waits for ours. */
 static void disconnect(struct mqtt_session *s)
 {
-    MQTTAsync_disconnectOptions v3 = MQTTAsync_disconnectOptions_initializer;
-    MQTTAsync_disconnectOptions v5 = MQTTAsync_disconnectOptions_initializer5;
-    MQTTAsync_disconnectOptions *opts = s->setup.peer.v5 ? &v5 : &v3;
-    struct timespec until;
+    int64_t until_ms = loop_mono_ms() + DISCONNECT_WAIT_MS;
+    const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
 
-    opts->context = s;
-    if (s->setup.peer.v5)
-        opts->onSuccess5 = on_disconnected5;
-    else
-        opts->onSuccess = on_disconnected;
-    if (MQTTAsync_disconnect(s->client, opts) != MQTTASYNC_SUCCESS)
+    if (!paho_disconnect(s->client, s->setup.peer.v5, on_disconnected, on_disconnected5,
+                         s))
         return;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += DISCONNECT_WAIT_S;
     pthread_mutex_lock(&s->lock);
-    while (!s->disconnected)
-        if (pthread_cond_timedwait(&s->changed, &s->lock, &until) != 0)
-            break;
+    while (!s->disconnected && loop_mono_ms() < until_ms)
+        pthread_cond_timedwait(&s->changed, &s->lock, &until);
     pthread_mutex_unlock(&s->lock);
 }
 
