@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A million jobs, and a kill -9 of a random part every few seconds. TARRY_FAULT_JOBS says how
 many; 200,000 where it says nothing."""
+import contextlib
 import os
 import time
 
+import paho.mqtt.client as mqtt
 import pytest
 
 from lib import million, verify
@@ -50,6 +52,34 @@ def judge(scenario, number, name, verdicts, bound):
     assert total["acked"] == total["sent"], "the load was not taken"
     scenario.row(number, name, total["acked"], scenario.faults, total["lost"], total["early"],
                  total["corrupt"] + total["unknown"], total["twice"], bound)
+
+
+@contextlib.contextmanager
+def subscriber(broker):
+    client = mqtt.Client("subscriber", protocol=mqtt.MQTTv5)
+    client.connect("127.0.0.1", broker.port)
+    client.subscribe("million/#", 1)
+    client.loop_start()
+    broker.wait_subscribed("million/#")
+    yield
+    client.loop_stop()
+    client.disconnect()
+
+
+@pytest.mark.smoke
+@pytest.mark.slow
+def test_the_publisher_outlives_a_broker_that_comes_back_without_its_subscriber(bench):
+    """It refuses what is published, also what it had acknowledged before it was killed."""
+    broker = bench.mosquitto()
+    with subscriber(broker):
+        load = million.Load(bench.folder, "publish", broker.port, "million/x", 6000, 1500, 100)
+        time.sleep(1.5)
+        broker.kill()
+    broker.start()
+    time.sleep(2)
+    assert load.child.poll() is None
+    with subscriber(broker):
+        load.join(30)
 
 
 @pytest.mark.slow

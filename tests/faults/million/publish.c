@@ -32,8 +32,10 @@ static struct {
         bool open;
     } slot[OPEN_MAX]; /* packet id less 1 */
     unsigned open;
-    uint64_t *again; /* to be sent before others */
-    uint64_t again_n, sent_again, looked;
+    /* To be sent before others: a ring of count places. A job is in it, or in a slot, or
+     * acknowledged, so it never outgrows them.
+     */
+    uint64_t *again, again_at, again_n;
     unsigned char in[IN_BYTES];
     size_t in_n;
 } p = {.fd = -1};
@@ -80,18 +82,20 @@ static bool send_packet(unsigned char type, const unsigned char *rest, size_t n)
     return send_all(head, head_n) && send_all(rest, n);
 }
 
+static void send_again(uint64_t seq)
+{
+    p.again[(p.again_at + p.again_n++) % p.count] = seq;
+}
+
 static void lose(void)
 {
     int64_t since_ms = clock_us() / 1000 - UNSAFE_MS;
     close(p.fd);
     p.fd = -1;
     p.in_n = 0;
-    p.again_n -= p.sent_again; /* else many losses in a row would outgrow it */
-    memmove(p.again, p.again + p.sent_again, p.again_n * sizeof(*p.again));
-    p.sent_again = 0;
     for (unsigned i = 0; i < OPEN_MAX; i++)
         if (p.slot[i].open)
-            p.again[p.again_n++] = p.slot[i].seq;
+            send_again(p.slot[i].seq);
     memset(p.slot, 0, sizeof(p.slot));
     p.open = 0;
     /* Acks come nearly in order: what was sent 100,000 jobs ago is safe.
@@ -101,7 +105,7 @@ static void lose(void)
         if (p.ledger[seq].acked_ms <= since_ms)
             continue;
         p.ledger[seq].acked_ms = 0;
-        p.again[p.again_n++] = seq;
+        send_again(seq);
     }
 }
 
@@ -147,7 +151,9 @@ static void connect_again(void)
     usleep(100000);
 }
 
-/* PUBACK. Whatever the broker did not take is sent again. */
+/* PUBACK. Whatever the broker did not take is sent again: one that came back without its
+ * subscriber refuses everything until that is there.
+ */
 static void on_puback(const unsigned char *rest, size_t n)
 {
     unsigned slot = (unsigned)(rest[0] << 8 | rest[1]) - 1;
@@ -156,7 +162,7 @@ static void on_puback(const unsigned char *rest, size_t n)
     p.slot[slot].open = false;
     p.open--;
     if (n > 2 && rest[2] != 0)
-        p.again[p.again_n++] = p.slot[slot].seq;
+        send_again(p.slot[slot].seq);
     else
         p.ledger[p.slot[slot].seq].acked_ms = clock_us() / 1000;
 }
@@ -191,10 +197,10 @@ static void receive(int wait_ms)
 /* The next to send: what was not safe, then a new one, if the rate allows. */
 static bool next(uint64_t rate, int64_t begun_us, int64_t spread_ms, uint64_t *seq)
 {
-    if (p.sent_again < p.again_n) {
-        *seq = p.again[p.sent_again++];
-        if (p.sent_again == p.again_n)
-            p.sent_again = p.again_n = 0;
+    if (p.again_n > 0) {
+        *seq = p.again[p.again_at];
+        p.again_at = (p.again_at + 1) % p.count;
+        p.again_n--;
         return true;
     }
     if (p.sent == p.count || pace_allows(p.sent, rate, begun_us) == 0)
@@ -222,7 +228,7 @@ int publish_main(int argc, char **argv)
     p.count = strtoull(argv[5], NULL, 10);
     p.run = (uint32_t)strtoul(argv[8], NULL, 10);
     p.ledger = ledger_open(argv[4], p.count);
-    p.again = calloc(2 * p.count + OPEN_MAX, sizeof(*p.again));
+    p.again = calloc(p.count, sizeof(*p.again));
     if (p.again == NULL)
         die("memory");
     /* Done when nothing is open, and what was acknowledged last is safe. */
