@@ -33,6 +33,8 @@ WARN   := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wwrit
           -Wformat=2 -Wundef -Wvla -Wpointer-arith -Wimplicit-fallthrough
 cc_all := -std=c11 -D_GNU_SOURCE -I. -MMD -MP -fPIE -pthread $(WARN) $(WERROR) $(OPT) $(HARDEN) \
           $(SAN) $(shell $(PKG_CONFIG) --cflags $(PKGS)) $(CPPFLAGS) $(CFLAGS)
+# What is noted of an object's headers holds for B=build and for B=/its/whole/path.
+compile = $(CC) $(cc_all) -MT '$$(B)/$(@:$(B)/%=%)'
 ld_all := -pie -pthread -Wl,-z,relro,-z,now $(SAN) $(CFLAGS) $(LDFLAGS)
 LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS)) -lpaho-mqtt3as -lm
 
@@ -67,17 +69,17 @@ $(B)/console_files.c: tests/embed-console.sh $(wildcard bridge/admin/console/*)
 	tests/embed-console.sh $(wildcard bridge/admin/console/*) > $@.new && mv $@.new $@
 $(B)/obj/lua.o $(B)/obj/console_files.o: $(B)/obj/%.o: $(B)/%.c $(B)/flags
 	@mkdir -p $(@D)
-	$(CC) $(cc_all) -c -o $@ $<
+	$(compile) -c -o $@ $<
 # (else make takes revision.c for its source)
 $(B)/revision: ;
 $(B)/obj/revision.o: $(B)/revision $(B)/flags
 	@mkdir -p $(@D)
 	printf '#include "bridge/version.h"\nconst char tarry_revision[] = "%s";\n' '$(REVISION)' \
 	  > $(B)/revision.c
-	$(CC) $(cc_all) -c -o $@ $(B)/revision.c
+	$(compile) -c -o $@ $(B)/revision.c
 $(B)/obj/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
-	$(CC) $(cc_all) -c -o $@ $<
+	$(compile) -c -o $@ $<
 # What was built with other flags, or from a script that is gone, is built anew.
 stamp = $(if $(filter-out $(shell cat $(1) 2>/dev/null | cksum),$(shell echo '$(2)' | cksum)),\
           $(shell mkdir -p $(B) && echo '$(2)' > $(1)))

@@ -55,7 +55,18 @@ def test_the_unit_is_fenced_in(tmp_path):
     assert exposure(re.sub(r"(?m)^SystemCallFilter=.*\n", "", UNIT.read_text())) > MOST_EXPOSED
 
 
-# --- what make install puts where ---
+# --- what make builds, and what make install puts where ---
+
+@pytest.mark.parametrize("path", ["sinks/kafka.o", "lua.o"])
+def test_an_object_whose_header_changed_is_built_anew_by_each_name_of_its_folder(tmp_path, path):
+    good("make", "-s", f"B={tmp_path}", f"{tmp_path}/obj/{path}", cwd=TOP)
+    header = re.search(r"bridge/\S+\.h", (tmp_path / f"obj/{path}").with_suffix(".d").read_text())[0]
+    for folder in (str(tmp_path), os.path.relpath(tmp_path, TOP)):
+        argv = ["make", "-n", f"B={folder}", f"{folder}/obj/{path}"]
+        assert "up to date" in good(*argv, cwd=TOP)
+        assert f"-o {folder}/obj/{path}" in good(*argv, "-W", header, cwd=TOP)
+
+
 
 def test_install_puts_everything_where_it_is_looked_for(tmp_path):
     def install(prefix):
