@@ -387,6 +387,41 @@ static void a_refused_connection_is_told_as_an_error_or_writable(void **state)
     close(fd);
 }
 
+static int reading_fd;
+
+/* One byte at a time, until there is no more: EOF or an error. */
+static void read_one(void *arg, unsigned events)
+{
+    char byte;
+    (void)arg;
+    assert_true(events & WATCH_READ);
+    if (read(reading_fd, &byte, 1) == 1)
+        beats++;
+    else
+        loop_stop();
+}
+
+static void what_came_before_a_connection_broke_is_told_and_then_that_it_did(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(write(fds[0], "unread", 6), 6);
+    assert_int_equal(write(fds[1], "xyz", 3), 3);
+    close(fds[1]); /* which resets it */
+    beats = 0;
+    reading_fd = fds[0];
+    watches[0] = watch_add(reading_fd, WATCH_READ, read_one, NULL);
+    struct timer *limit = timer_new(stop, NULL);
+    timer_set(limit, 20000);
+    loop_run();
+    assert_true(timer_is_set(limit));
+    assert_int_equal(beats, 3);
+    timer_del(limit);
+    watch_del(watches[0]);
+    close(reading_fd);
+}
+
 /* ---------------------------------------------------------- signals and children */
 
 static int last_signal;
@@ -570,6 +605,7 @@ int main(void)
         CASE(what_is_still_open_at_the_end_leaks_nothing),
         CASE(a_watch_deleted_by_another_is_not_called),
         CASE(a_refused_connection_is_told_as_an_error_or_writable),
+        CASE(what_came_before_a_connection_broke_is_told_and_then_that_it_did),
         CASE(a_signal_reaches_its_callback),
         CASE(a_signal_after_the_end_of_the_loop_does_not_end_the_process),
         CASE(a_childs_exit_code_or_signal_is_told),

@@ -273,6 +273,45 @@ open_commands_get_null_when_the_server_is_killed_and_it_reconnects(void **state)
     redis_free(r);
 }
 
+/* Without the loop: who came before was answered before. */
+static void wait_until_the_server_has_answered(void)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "%s/r.sock", dir);
+    redisContext *other = redisConnectUnix(path);
+    assert_non_null(other);
+    void *reply = redisCommand(other, "PING");
+    assert_non_null(reply);
+    freeReplyObject(reply);
+    redisFree(other);
+}
+
+/* While this side was busy: replies and the end of the connection are seen at once. */
+static void a_server_that_dies_right_after_an_answer_is_missed_at_once(void **state)
+{
+    (void)state;
+    struct watcher w = {0};
+    struct answers a = {0};
+    siginfo_t now;
+    start_server(NULL);
+    struct redis *r = up("unix://DIR/r.sock", &w);
+    ask(r, "PING", &a);
+    redis_push(r);
+    wait_until_the_server_has_answered();
+    kill(server_pid, SIGSTOP);
+    assert_int_equal(waitid(P_PID, (id_t)server_pid, &now, WSTOPPED), 0);
+    ask(r, "PING", &a);
+    redis_push(r);
+    kill(server_pid, SIGKILL);
+    assert_int_equal(waitid(P_PID, (id_t)server_pid, &now, WEXITED | WNOWAIT), 0);
+    assert_int_equal(a.count, 0); /* nobody has looked yet */
+    assert_true(reached(&w.down, 1, command_timeout_ms / 2));
+    assert_int_equal(a.count, 2);
+    assert_int_equal(a.lost, 1);
+    assert_string_equal(a.text, "PONG");
+    redis_free(r);
+}
+
 static void a_silent_server_is_left_after_the_deadline(void **state)
 {
     (void)state;
@@ -620,6 +659,7 @@ int main(void)
         CASE(pipelined_commands_are_answered_in_order),
         CASE(a_reply_larger_than_a_turn_comes_whole),
         CASE(open_commands_get_null_when_the_server_is_killed_and_it_reconnects),
+        CASE(a_server_that_dies_right_after_an_answer_is_missed_at_once),
         CASE(a_silent_server_is_left_after_the_deadline),
         CASE(an_acl_user_is_let_in_and_sees_only_what_it_may),
         CASE(a_wrong_password_is_told_and_not_tried_in_a_hot_loop),

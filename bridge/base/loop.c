@@ -318,9 +318,11 @@ static void on_poll(uv_poll_t *poll, int status, int uv_events)
     struct watch *w = (struct watch *)poll;
     unsigned events = 0;
     if (status < 0) {
-        /* libuv has stopped the watch by now; watch_set() starts it again. */
-        events = WATCH_ERROR | w->events;
+        /* libuv has stopped the watch; but what came before may take several reads. */
+        unsigned wanted = w->events;
         w->events = 0;
+        watch_set(w, wanted);
+        events = WATCH_ERROR | wanted;
     } else {
         events |= uv_events & UV_READABLE ? WATCH_READ : 0;
         events |= uv_events & UV_WRITABLE ? WATCH_WRITE : 0;
