@@ -22,7 +22,8 @@ enum {
     TICK_MS = 1000,
     CLOCK_BACK_MS = 500,
     EVENTS_PER_TURN = 500,
-    DESTROY_WAIT_MS = 5000,
+    END_WAIT_MS = 5000,      /* from the leave, if there is one, to the destruction */
+    END_LEAST_WAIT_MS = 500, /* where the leave took all of it */
     AWAY_TOLD_MS = 2000,
     TROUBLE_AGAIN_MS = 60000,
     TROUBLE_KINDS = 5,
@@ -49,6 +50,7 @@ struct kafka_client {
     bool resting;
     bool assigned;       /* of a consumer: partitions came, once */
     bool leaving, stays; /* stays: it can't be destroyed */
+    int64_t leave_ms;    /* when it began, monotonic */
     char why[WHY_BYTES];
     struct kafka_login *login; /* NULL: it needs no tokens */
     struct log_limit troubles[TROUBLE_KINDS];
@@ -402,8 +404,7 @@ static void on_limit(void *arg)
     loop_cb *done = cl->done;
     void *done_arg = cl->arg;
 
-    log_warn(cl->who, "librdkafka does not end within %d s; going on without it",
-             DESTROY_WAIT_MS / 1000);
+    log_warn(cl->who, "librdkafka does not end in time; going on without it");
     timer_del(cl->limit);
     pthread_mutex_lock(&cl->lock);
     cl->abandoned = true;
@@ -425,6 +426,7 @@ static bool must_stay(const struct kafka_client *c)
 int kafka_client_leave(struct kafka_client *c, struct err *err)
 {
     c->leaving = true;
+    c->leave_ms = loop_mono_ms();
     c->stays = must_stay(c);
     rd_kafka_error_t *error = rd_kafka_consumer_close_queue(c->rk, c->queue);
     if (error == NULL)
@@ -434,9 +436,19 @@ int kafka_client_leave(struct kafka_client *c, struct err *err)
     return -1;
 }
 
+/* What an unanswered request keeps in its group it keeps from ending too. */
+static int64_t end_wait_ms(const struct kafka_client *c)
+{
+    const int64_t spent_ms = c->leaving ? loop_mono_ms() - c->leave_ms : 0;
+    const int64_t left_ms = END_WAIT_MS - spent_ms;
+
+    return left_ms > END_LEAST_WAIT_MS ? left_ms : END_LEAST_WAIT_MS;
+}
+
 void kafka_client_close(struct kafka_client *c, loop_cb *done, void *arg)
 {
     pthread_t thread;
+    const int64_t wait_ms = end_wait_ms(c);
     struct closing *cl = mem_alloc(sizeof(*cl));
 
     pthread_mutex_init(&cl->lock, NULL);
@@ -453,7 +465,7 @@ void kafka_client_close(struct kafka_client *c, loop_cb *done, void *arg)
         return;
     }
     cl->limit = timer_new(on_limit, cl);
-    timer_set(cl->limit, DESTROY_WAIT_MS);
+    timer_set(cl->limit, wait_ms);
     if (pthread_create(&thread, NULL, destroy, cl) == 0)
         pthread_detach(thread);
     else

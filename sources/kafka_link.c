@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/kafka_link.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -45,9 +46,29 @@ static int check_user(const struct kafka_link *link, struct err *err)
     return 0;
 }
 
-static bool is_web_url(const char *url)
+/* Of a URL behind its scheme: is it this host that is named, and nothing else? */
+static bool is_this_host(const char *authority)
 {
-    return strncasecmp(url, "https://", 8) == 0 || strncasecmp(url, "http://", 7) == 0;
+    struct in_addr a;
+    char host[sizeof("255.255.255.255")] = "";
+    size_t n = strncmp(authority, "[::1]", 5) == 0 ? 5 : strcspn(authority, ":/?#");
+    const char *end = authority + n;
+
+    if (*end == ':')
+        end += 1 + strspn(end + 1, "0123456789");
+    if (n >= sizeof(host) || strchr("/?#", *end) == NULL) /* it finds the last NUL, too */
+        return false;
+    memcpy(host, authority, n);
+    return strcmp(host, "[::1]") == 0 || strcasecmp(host, "localhost") == 0 ||
+           (inet_pton(AF_INET, host, &a) == 1 &&
+            ntohl(a.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET);
+}
+
+/* Our secret goes there, which plain text shows to everybody on the way. */
+static bool keeps_secrets(const char *url)
+{
+    return strncasecmp(url, "https://", 8) == 0 ||
+           (strncasecmp(url, "http://", 7) == 0 && is_this_host(url + 7));
 }
 
 /* Without us librdkafka has no token for it, and waits for one for ever. */
@@ -82,8 +103,9 @@ static int check_token(const struct kafka_link *link, struct err *err)
                             "are for token_url");
     if (link->token_url && (!link->token_client || !link->token_secret))
         return err_set(err, "token_url needs token_client and token_secret beside it");
-    if (link->token_url && !is_web_url(link->token_url))
-        return err_set(err, "token_url must begin with https:// (or http://)");
+    if (link->token_url && !keeps_secrets(link->token_url))
+        return err_set(err, "token_url must begin with https://, as token_secret goes "
+                            "there; http:// is for localhost, 127.0.0.1 and [::1] only");
     return 0;
 }
 

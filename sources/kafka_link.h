@@ -110,8 +110,9 @@ struct kafka_link {
          OPT_STR,                                                                        \
          offsetof(owner, link.token_url),                                                \
          NULL,                                                                           \
-         "oauthbearer: the token server's URL, where tokens are to be had for "          \
-         "token_client and token_secret (client credentials, RFC 6749).",                \
+         "oauthbearer: the token server's https:// URL, where tokens are to be had "     \
+         "for token_client and token_secret (client credentials, RFC 6749); http:// is " \
+         "for this host only.",                                                          \
          .optional = true},                                                              \
         {"token_client",                                                                 \
          OPT_STR,                                                                        \

@@ -76,6 +76,47 @@ static void options_that_do_not_go_together_are_refused(void **state)
             fail_msg("bad[%zu] passes", i);
 }
 
+/* On its way anybody could read our secret. */
+static void a_token_server_is_asked_in_plain_text_on_this_host_only(void **state)
+{
+    static const struct {
+        char url[40];
+        bool fine;
+    } cases[] = {
+        {"http://localhost/token", true},
+        {"HTTP://LocalHost:8080?x", true},
+        {"http://127.0.0.1:8080/token", true},
+        {"http://127.8.0.1", true},
+        {"http://[::1]:8080/token", true},
+        {"https://idp/token", true},
+        {"http://idp/token", false},
+        {"http://10.0.0.1/token", false},
+        {"http://[::2]/token", false},
+        {"http://[::1].idp/token", false},
+        {"http://[::1/token", false},
+        {"http://localhost.idp/token", false},
+        {"http://127.0.0.1.idp/token", false},
+        {"http://127.idp/token", false},
+        {"http://localhost@idp/token", false},
+        {"http://localhost:x@idp/token", false},
+        {"http://localhost\\@idp/token", false},
+        {"http:///token", false},
+        {"http://", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char at[sizeof(cases[0].url)];
+        struct err err = {""};
+        const struct kafka_link link = {BASE, TOKEN,
+                                        .token_url = strcpy(at, cases[i].url),
+                                        .token_client = x, .token_secret = x};
+        if ((kafka_link_check(&link, &err) == 0) != cases[i].fine)
+            fail_msg("%s: \"%s\"", at, err.text);
+        if (!cases[i].fine)
+            assert_non_null(strstr(err.text, "https://"));
+    }
+}
+
 static const char *value(rd_kafka_conf_t *conf, const char *name)
 {
     static char text[256];
@@ -249,6 +290,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_that_do_not_go_together_are_refused),
+        cmocka_unit_test(a_token_server_is_asked_in_plain_text_on_this_host_only),
         cmocka_unit_test(librdkafka_gets_what_the_options_say),
         cmocka_unit_test(kerberos_is_told_by_settings_of_its_own),
         cmocka_unit_test(settings_of_others_are_not_passed_through),
