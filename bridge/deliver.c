@@ -194,8 +194,9 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
 
 /* --- what is not handed over --- */
 
-/* When a job that its dead-letter sink has no room for may ask again: each its own time,
- * so that many of them do not keep Redis busy with coming and going. */
+/* When a job that its dead-letter sink has no room for, or that a reload has ended, may
+ * ask again: each its own time, so that many of them do not keep Redis busy with coming
+ * and going. */
 static int64_t dead_slot_ms(struct route *route)
 {
     int64_t now_ms = loop_mono_ms(), step_ms = NO_CREDIT_MS / route->dead->max_in_flight;
@@ -272,7 +273,7 @@ static bool dead_turned_away(struct leased *l)
         settle_bury(l);
         return true;
     }
-    if (route->dead->in_flight < route->dead->max_in_flight)
+    if (!route->dead->aside && route->dead->in_flight < route->dead->max_in_flight)
         return false;
     settle_retry(l, dead_slot_ms(route));
     return true;

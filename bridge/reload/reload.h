@@ -8,8 +8,9 @@
  * place. A source is held, ended, and begun anew when nothing of it is open; a new sink
  * takes the deliveries from now on, and the old one ends with those it has (leave.h).
  * Whatever can fail comes before anything is taken over, and is undone; so does whatever
- * takes longer than daemon.stop_timeout, unless something has been ended by then. Loop
- * thread.
+ * takes longer than daemon.stop_timeout, unless something has been ended by then. So a
+ * source that begins only when Redis is there waits for that, and a reload ends no
+ * daemon. Loop thread.
  */
 #ifndef BRIDGE_RELOAD_H
 #define BRIDGE_RELOAD_H

@@ -45,8 +45,8 @@ static void plan_sink(struct reload *r, size_t i)
         plan->now = back;
         plan->back = back->coming = true;
     } else if (plan->old && plan->change != CONF_HARD &&
-               (queue || !r->bridge->started ||
-                (plan->old->started && plan->old->timeout_ms == plan->timeout_ms))) {
+               (queue || (plan->old->started ? plan->old->timeout_ms == plan->timeout_ms
+                                             : !r->bridge->started))) {
         plan->now = plan->old;
     } else if (plan->old && plan->change == CONF_SAME) {
         plan->change = CONF_HARD; /* its connections know how long a delivery may take */
@@ -219,8 +219,7 @@ static bool sources_wait(const struct reload *r)
     return false;
 }
 
-/* It is held until the routes are there that take what it brings. One that does not
- * answer is made before Redis is first there, and started when it is. */
+/* It is held until the routes are there that take what it brings. */
 static int begin_source(struct reload *r, size_t i, struct err *err)
 {
     struct source_plan *plan = &r->sources[i];
@@ -228,8 +227,7 @@ static int begin_source(struct reload *r, size_t i, struct err *err)
         plan->now = inst_new_source(r->bridge, r->next->sources[i]);
         plan->now->aside = true;
     }
-    bool may = r->bridge->started || plan->now->ops->answers;
-    if (plan->now->started || !may)
+    if (plan->now->started)
         return 0;
     if (inst_source_start(plan->now, err) < 0)
         return -1;
@@ -241,7 +239,7 @@ int reload_begin_parts(struct reload *r, bool all, struct err *err)
 {
     for (size_t i = 0; i < r->next->sink_count; i++) {
         struct sink_plan *plan = &r->sinks[i];
-        if (r->bridge->started && plan->now != plan->old && !plan->now->started &&
+        if (plan->now != plan->old && !plan->now->started &&
             (all || !sink_waits(r, plan->now)) &&
             inst_sink_start(plan->now, plan->timeout_ms, err) < 0)
             return -1;

@@ -14,6 +14,19 @@
 
 enum { READY_MS = 3000 };
 
+/* --- Redis is there, where that is needed --- */
+
+/* A source whose producers hear no answer begins when Redis is first there, and not
+ * before. Were it taken over until then, its failure could not be undone any more. */
+static const char *needs_redis(struct reload *r)
+{
+    const struct conf *next = r->next;
+    for (size_t i = 0; !r->bridge->started && i < next->source_count; i++)
+        if (r->sources[i].now == NULL && !next->sources[i]->ops->answers)
+            return next->sources[i]->name;
+    return NULL;
+}
+
 /* --- new routes get their buckets --- */
 
 /* The routes point to them; they begin later. */
@@ -184,6 +197,7 @@ static int begin_rest(struct reload *r, struct err *err)
 }
 
 const struct reload_step reload_steps[] = {
+    {"Redis, without which no source begins", NULL, needs_redis, true, false},
     {"the buckets of new routes", make_sinks, lacks_buckets, true, false},
     {"new parts to be ready", begin_some, is_not_ready, false, false},
     {"what is on its way through parts that change", hold, is_busy, true, false},

@@ -286,6 +286,29 @@ def test_a_sink_that_still_leaves_does_not_meet_the_next_one_of_its_client_id(be
     d.tarry.stop()
 
 
+def test_dead_letters_wait_for_a_dead_letter_sink_that_begins_anew(bench):
+    """For a second nobody is there to take them: the old one has ended, and has the new one's client id."""
+    broker, topic = bench.mosquitto(), f"{bench.name}.dead"
+    hook = bench.keep(collect.FromHttp(lambda _: 422))
+    out = bench.keep(collect.FromMqtt(broker.port, topic))
+
+    def body(most):
+        return hooked(hook, f'dead = "dead"; dead_topic = "{topic}";',
+                      more_sinks=f'dead: {{ type = "mqtt"; url = "{broker.url}"; client_id = "d"; '
+                                 f'max_in_flight = {most}; }};')
+    d = Reloaded(bench, bench.redis(), body(50))
+    batch = ways.jobs.many(2000, keys=False, max_delay_ms=1)
+    sending = ways.Sending(lambda: load.http(d.tarry.port, "r", batch, 300))
+    for most in range(51, 55):
+        time.sleep(0.7)
+        assert d.to(body(most)) == ["sinks.dead.max_in_flight"]
+    sending.join()
+    wait_for("the letters", lambda: d.tarry.metric("tarry_jobs_dead_total", route="r") == 2000)
+    assert len(out.wait_count(2000)) == 2000
+    assert len({a.header("test-seq") for a in out.arrivals}) == 2000
+    d.tarry.stop()
+
+
 def test_reloads_while_parts_of_earlier_ones_still_drain(bench):
     """Six sinks of one name deliver at a time: the limit is of them all, and nothing comes twice."""
     slow = bench.keep(collect.FromHttp(lambda _: ("after", 3)))

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A configuration that can't be is refused whole, with every reason, and the one in use goes on."""
+import signal
 import socket
 import time
 
 import pytest
 
+from lib import load, verify, ways
 from lib.machine import soon_s
 from lib.reloads import Reloaded, hook, hooked  # noqa: F401 fixtures
 from lib.servers import free_port, wait_for
@@ -113,6 +115,115 @@ def test_what_cannot_begin_is_undone_and_the_old_ones_go_on(bench, hook):
     assert hook.wait_count(2)[1].topic == "/hook/else"
     d.to(body())
     wait_for("the listeners to go", lambda: not serves(number) and not serves(ports[1]))
+    d.tarry.stop()
+
+
+def broken(bench):
+    """The options of a Kafka source or sink that only its begin can find fault with."""
+    ca = bench.folder / "ca.pem"
+    ca.write_text("no certificate\n")
+    return f'brokers = "127.0.0.1:{free_port()}"; tls = true; ca_file = "{ca}";'
+
+
+def with_broken_source(bench, hook):
+    return hooked(hook, sources=f'in: {{ type = "kafka"; {broken(bench)} topics = [ "t" ]; group = "g"; }};',
+                  more_routes='k: { from = "in"; to = "hook"; };')
+
+
+@pytest.fixture
+def early(bench, hook):
+    """A daemon that Redis does not answer yet."""
+    redis = bench.redis()
+    d = Reloaded(bench, redis, hooked(hook), daemon='stop_timeout = "1500ms";')
+    d.tarry.stop()
+    redis.child.send_signal(signal.SIGSTOP)
+    d.tarry.spawn(d.tarry.argv())
+    wait_for("it to listen", lambda: d.log().count("listens on") == 2)
+    d.go_on = lambda: redis.child.send_signal(signal.SIGCONT)
+    yield d
+    d.go_on()
+
+
+def test_a_source_that_fails_as_redis_comes_is_refused_and_ends_no_daemon(bench, hook, early):
+    d = early
+    d.write(with_broken_source(bench, hook))
+    answers = []
+    asking = ways.Sending(lambda: answers.append(d.ask()))
+    time.sleep(0.3)
+    d.go_on()
+    asking.join()
+    status, said = answers[0]
+    assert (status, said["error"], said["generation"]) == (422, "bad-configuration", 1), said
+    assert len(said["errors"]) == 1 and f"{d.tarry.conf}: in: librdkafka: " in said["errors"][0], said
+    assert "the configuration in use stays (1)" in d.log()
+    assert d.tarry.metric("tarry_config_last_reload_successful") == 0
+    assert d.tarry.metric("tarry_config_reloads_total", result="refused") == 1
+    wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200)
+    d.post("still")
+    hook.wait_count(1)
+    assert [s["name"] for s in d.tarry.ask("GET", "/v1/admin/status")[2]["sources"]] == ["http"]
+    d.to(hooked(hook, "delay = \"1ms\";"))
+    d.tarry.stop()
+
+
+def test_a_new_source_waits_for_redis_as_long_as_a_reload_may(bench, hook, early):
+    d = early
+    begun = time.monotonic()
+    errors = d.refuses(with_broken_source(bench, hook))
+    assert 1.4 < time.monotonic() - begun < soon_s(5)
+    assert errors == [f"{d.tarry.conf}: given up after daemon.stop_timeout of waiting for Redis, without which "
+                      "no source begins: in"]
+    d.to(hooked(hook, f'topic = "{hook.url}/new";'))  # routes change all the same
+    d.go_on()
+    wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200)
+    d.post("x")
+    assert hook.wait_count(1)[0].topic == "/hook/new"
+    d.tarry.stop()
+
+
+def test_a_sink_that_fails_before_redis_is_there_is_refused_and_ends_no_daemon(bench, hook, early):
+    d, broker = early, bench.mosquitto()
+
+    def body(sink):
+        return hooked(hook, more_sinks=f's: {{ {sink} }};',
+                      more_routes='s: { from = "http"; to = "s"; topic = "t"; };')
+    errors = d.refuses(body(f'type = "kafka"; {broken(bench)}'))
+    assert len(errors) == 1 and ": s: librdkafka: " in errors[0], errors
+    for client in "one", "one", "two":  # it begins, goes on, begins anew
+        d.to(body(f'type = "mqtt"; url = "{broker.url}"; client_id = "{client}";'))
+        wait_for("it to connect", lambda c=client: f" as {c} " in broker.log.read_text())
+    d.go_on()
+    wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200)
+    d.post("x", "s")
+    wait_for("the delivery", lambda: d.tarry.metric("tarry_delivery_attempts_total", sink="s",
+                                                    result="delivered") == 1)
+    connected = [line.partition(" as ")[2].split()[0] for line in broker.log.read_text().splitlines()
+                 if "New client connected" in line]
+    assert connected == ["one", "two"]
+    d.tarry.stop()
+
+
+@pytest.mark.slow
+def test_a_source_that_fails_in_the_place_of_another_is_refused_and_that_goes_on(bench, hook):
+    """It can begin only when that has ended; nothing is lost or comes twice."""
+    bench.kafka.add_topic(bench.name)
+
+    def body(options):
+        return hooked(hook, sources=f'in: {{ type = "kafka"; {options} topics = [ "{bench.name}" ]; '
+                                    f'group = "{bench.name}"; }};',
+                      more_routes='k: { from = "in"; to = "hook"; };')
+    d = Reloaded(bench, bench.redis(), body(f'brokers = "{bench.kafka.address}";'))
+    wait_for("the group", lambda: "partitions assigned" in d.log())
+    batch = ways.jobs.many(1500, max_delay_ms=1000)
+    sending = ways.Sending(lambda: load.kafka(bench.kafka.address, bench.name, batch, 500))
+    time.sleep(1)
+    errors = d.refuses(body(broken(bench)))
+    assert len(errors) == 1 and ": in: librdkafka: " in errors[0], errors
+    sending.join()
+    verify.expect(verify.judge(batch, hook.wait(batch)))
+    assert d.tarry.metric("tarry_config_reloads_total", result="refused") == 1
+    assert {s["name"]: s["state"] for s in d.tarry.ask("GET", "/v1/admin/status")[2]["sources"]} == {
+        "http": "running", "in": "running"}
     d.tarry.stop()
 
 
