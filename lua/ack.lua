@@ -38,15 +38,7 @@ local function words() -- made when they are needed, since this takes as long as
     now = t[1] * 1000 + math.floor(t[2] / 1000)
   end
 --#include lib/told.lua
-  -- Nobody else's word about this job counts any more: of those who had it before, or have it now.
-  local function outdate(id, mine, ended, held)
-    for lease in string.gmatch((ended or '') .. ' ' .. (held or ''), '%d+') do
-      if lease ~= mine then
-        told_add(told_lease(id, lease), 'x', now)
-      end
-    end
-  end
-  told = { stale = told_stale, outdate = outdate, note = told_note, now = now }
+  told = { stale = told_stale, outdate = told_outdate, note = told_note, now = now }
   return told
 end
 
@@ -94,7 +86,7 @@ if #gone > 0 then
   end
   if redis.call('HDEL', tries, unpack(gone)) > 0 then
     for k, ended in ipairs(redis.call('HMGET', base .. ':ended', unpack(gone))) do
-      words().outdate(gone[k], ARGV[3 * by[k] + 1], ended, leases[by[k]])
+      words().outdate(gone[k], ARGV[3 * by[k] + 1], (ended or '') .. ' ' .. (leases[by[k]] or ''), words().now)
     end
     redis.call('HDEL', base .. ':ended', unpack(gone))
   end

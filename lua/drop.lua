@@ -19,8 +19,12 @@ end
 
 local function drop(key, ids)
   for _, id in ipairs(ids) do
+    local held = key == unack and redis.call('ZSCORE', unack, id)
     redis.call('ZREM', key, id)
     redis.call('ZREM', ttl, id)
+    if key ~= done then
+      outdate_all(id, held)
+    end
     local bodies = forget(id)
     dropped(key == done and 0 or bodies)
     n = n + 1

@@ -116,9 +116,30 @@ local function note_sums(stored)
   end
 end
 
+local told -- made when it is needed, as order
+local function answers()
+  if told then
+    return told
+  end
+--#include lib/told.lua
+  told = { find = told_find, add = told_add, note = told_note, outdate = told_outdate }
+  return told
+end
+
+-- A job of this bucket goes: who had it, or has it, may have said so, unheard.
+local function outdate(id, held)
+  local ended = redis.call('HGET', base .. ':ended', id)
+  if ended or held then
+    answers().outdate(id, '', (ended or '') .. ' ' .. (held or ''), now)
+  end
+end
+
 -- A job of a queue goes, wherever it stands; one that has ended was counted then. Gives how many
 -- are counted now.
 local function leave(id, keys, kind)
+  if keys == base then
+    outdate(id, redis.call('ZSCORE', unack, id))
+  end
   local ended = redis.call('ZREM', keys .. ':done', id)
   for _, part in ipairs({ ':delay', ':unack', ':error', ':ttl' }) do
     redis.call('ZREM', keys .. part, id)
@@ -129,16 +150,6 @@ local function leave(id, keys, kind)
   local n = redis.call('HDEL', keys .. ':pool', id) - ended + waited
   count_left(keys, kind, n)
   return n
-end
-
-local told -- made when it is needed, as order
-local function answers()
-  if told then
-    return told
-  end
---#include lib/told.lua
-  told = { find = told_find, add = told_add, note = told_note, lease = told_lease }
-  return told
 end
 
 local is_far = {} -- ids of far jobs, as this call leaves them
@@ -170,10 +181,8 @@ local function replace(id, how, record)
   for _, key in ipairs({ delay, unack, dead }) do
     redis.call('ZREM', key, id)
   end
+  outdate(id, flies)
   count_left(base, 'replaced', select(2, in_order().gone(id, flies)))
-  if flies then
-    answers().add(told.lease(id, flies), 'x', now) -- who has it may have said so, unheard
-  end
   return flies and 'i' or 'r'
 end
 

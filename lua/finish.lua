@@ -20,24 +20,6 @@
 local of_route = ARGV[2] == ''
 local codes = {}
 
-local told
-local function words() -- made when they are needed, which is rarely
-  if not told then
---#include lib/told.lua
-    told = { add = told_add, find = told_find, lease = told_lease, note = told_note }
-  end
-  return told
-end
-
--- Nobody else's word about this job counts any more: of those who had it before, or have it now.
-local function outdate(id, mine, ended, held)
-  for lease in string.gmatch((ended or '') .. ' ' .. (held or ''), '%d+') do
-    if lease ~= mine then
-      words().add(words().lease(id, lease), 'x', now)
-    end
-  end
-end
-
 -- held: the lease of who has it now, or false.
 local function take(id, lease, how, held)
   if lease ~= '' and tonumber(held or nil) ~= tonumber(lease) and
@@ -129,8 +111,5 @@ end
 local held = end_held()
 for at = 8, #ARGV, 4 do
   codes[#codes + 1] = held[at] and 'f' or end_one(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
-end
-if told then
-  told.note(keys)
 end
 return { head(), table.concat(codes), expired, timed_out, exhausted, slot }

@@ -113,7 +113,7 @@ static void add_sources(struct buf *out, const struct bridge *bridge)
     buf_add_str(out, "]");
 }
 
-/* Of a queue sink: delivered to consumers; failed: what ended without an ack. */
+/* Of a queue sink: delivered to consumers; failed: given back, or the lease ended. */
 static void add_sinks(struct buf *out, const struct bridge *bridge)
 {
     buf_add_str(out, ",\"sinks\":[");
@@ -130,8 +130,7 @@ static void add_sinks(struct buf *out, const struct bridge *bridge)
                  ",\"failed\":%" PRIu64 "}",
                  sink->in_flight, sink->max_in_flight,
                  sink->rules ? q->handed : n[DELIVERED],
-                 sink->rules ? q->timed_out + q->exhausted + q->expired
-                             : n[TRY_AGAIN] + n[REJECTED]);
+                 sink->rules ? q->timed_out + q->released : n[TRY_AGAIN] + n[REJECTED]);
     }
     buf_add_str(out, "]");
 }

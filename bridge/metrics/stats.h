@@ -64,7 +64,8 @@ struct sink_stats {
 };
 
 struct queue_stats {
-    uint64_t handed; /* deliveries to consumers */
+    uint64_t handed;   /* deliveries to consumers */
+    uint64_t released; /* of these given back by them */
     uint64_t expired, timed_out, exhausted;
     uint64_t dropped; /* deleted with others, by an operator */
 };

@@ -118,6 +118,8 @@ static void on_changed(void *arg, char letter)
         if (op->kind == OP_FINISH && rows[i].code == QUEUE_OK)
             count_finish(op, rows[i].was);
         op->route->stats.retried += letter == 'r';
+        if (op->kind == OP_RELEASE && rows[i].code == QUEUE_OK)
+            op->route->sink->queue_stats.released++;
         answer_code(op, rows[i].code, rows[i].was);
         return;
     }

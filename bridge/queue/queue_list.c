@@ -3,9 +3,9 @@
  * queue_list.c - whole queues: sizes, dead letters, destruction, and the list of them.
  *
  * The list is a sorted set, PREFIX:{SINK}:queues, of names by the time of the last job,
- * as coarse as a minute. Every instance walks through it once in SWEEP_MS: so ended
- * leases are settled, expired jobs vanish and sums are known also of queues that nobody
- * asks for, and empty ones are forgotten.
+ * as coarse as a minute; 0: off the list, but it has jobs. Every instance walks through
+ * it once in SWEEP_MS: so ended leases are settled, expired jobs vanish and sums are
+ * known also of queues that nobody asks for, and empty ones are forgotten.
  */
 #include "bridge/queue/queue_place.h"
 
@@ -87,6 +87,43 @@ void queue_count(struct source *src, struct slice topic, const int64_t *limits_m
 
 static void step(struct ask *ask);
 
+static bool is_empty(const struct queue_counts *counts)
+{
+    return counts->ready + counts->waiting + counts->in_flight + counts->dead +
+               counts->ended ==
+           0;
+}
+
+static void answer_number(struct ask *ask)
+{
+    ask->cb.number(ask->arg, ask->code, ask->done);
+    ask_end(ask);
+}
+
+static void on_listed(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    (void)reply; /* unlisted or not: the next sweep or the next job makes up for it */
+}
+
+/* What its ready jobs have left sweep and audit must find, but no queue_list(). */
+static void on_left(void *arg, const struct queue_counts *counts)
+{
+    struct ask *ask = arg;
+    const struct queue *q = ask->queue;
+    struct buf key = {0};
+    queue_sink_key(q->sink, "queues", &key);
+    const struct slice args[] = {SLICE_LIT("ZADD"),
+                                 buf_slice(&key),
+                                 SLICE_LIT("NX"),
+                                 SLICE_LIT("0"),
+                                 {q->name, q->name_n}};
+    if (counts == NULL || !is_empty(counts))
+        store_command(q->sink->store, args, 5, on_listed, NULL);
+    buf_free(&key);
+    answer_number(ask);
+}
+
 static void on_step(void *arg, int64_t n)
 {
     struct ask *ask = arg;
@@ -96,8 +133,11 @@ static void on_step(void *arg, int64_t n)
         step(ask);
         return;
     }
-    ask->cb.number(ask->arg, n < 0 ? QUEUE_AWAY : QUEUE_OK, ask->done);
-    ask_end(ask);
+    ask->code = n < 0 ? QUEUE_AWAY : QUEUE_OK;
+    if (ask->which == 'r')
+        store_measure(ask->queue->bucket, NULL, 0, on_left, ask);
+    else
+        answer_number(ask);
 }
 
 static void on_dropped(void *arg, int64_t n, int64_t lived)
@@ -120,9 +160,7 @@ static void step(struct ask *ask)
 
 static void on_no_queue(void *arg)
 {
-    struct ask *ask = arg;
-    ask->cb.number(ask->arg, ask->code, 0);
-    ask_end(ask);
+    answer_number(arg);
 }
 
 static void many(struct source *src, struct slice topic, char which, int64_t limit,
@@ -152,18 +190,12 @@ void queue_drop_dead(struct source *src, struct slice topic, int64_t limit,
     many(src, topic, 'd', limit, 0, cb, arg);
 }
 
-static void on_unlisted(void *arg, const struct redisReply *reply)
-{
-    (void)arg;
-    (void)reply; /* the next sweep finds it empty again */
-}
-
 static void unlist(struct sink *sink, struct slice name)
 {
     struct buf key = {0};
     queue_sink_key(sink, "queues", &key);
     const struct slice args[] = {SLICE_LIT("ZREM"), buf_slice(&key), name};
-    store_command(sink->store, args, 3, on_unlisted, NULL);
+    store_command(sink->store, args, 3, on_listed, NULL);
     buf_free(&key);
 }
 
@@ -196,10 +228,14 @@ static void on_list(void *arg, const struct redisReply *reply)
     struct ask *ask = arg;
     size_t n = redis_items(reply) / 2;
     struct queue_name *names = n ? mem_alloc(n * sizeof(*names)) : NULL;
-    for (size_t i = 0; i < n; i++)
-        names[i] = (struct queue_name){redis_text(redis_item(reply, 2 * i)),
-                                       redis_score(redis_item(reply, 2 * i + 1))};
-    ask->cb.list(ask->arg, reply ? QUEUE_OK : QUEUE_AWAY, names, (unsigned)n);
+    unsigned listed = 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t used_ms = redis_score(redis_item(reply, 2 * i + 1));
+        if (used_ms > 0)
+            names[listed++] =
+                (struct queue_name){redis_text(redis_item(reply, 2 * i)), used_ms};
+    }
+    ask->cb.list(ask->arg, reply ? QUEUE_OK : QUEUE_AWAY, names, listed);
     free(names);
     ask_end(ask);
 }
@@ -292,10 +328,7 @@ static void on_swept(void *arg, const struct queue_counts *counts)
         if (counts->oldest_ready_ms > 0 &&
             (sweep->sum.head_ms < 0 || counts->oldest_ready_ms < sweep->sum.head_ms))
             sweep->sum.head_ms = counts->oldest_ready_ms;
-        bool empty = counts->ready + counts->waiting + counts->in_flight + counts->dead +
-                         counts->ended ==
-                     0;
-        if (empty && sink->rules->forget_ms > 0 &&
+        if (is_empty(counts) && sink->rules->forget_ms > 0 &&
             swept->used_ms + sink->rules->forget_ms < counts->now_ms)
             unlist_unused(q, swept->used_ms);
     }

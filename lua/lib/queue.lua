@@ -96,6 +96,27 @@ local function forget(...)
   return bodies
 end
 
+local told
+local function words() -- made when they are needed, which is rarely
+  if not told then
+--#include lib/told.lua
+    told = { find = told_find, lease = told_lease, outdate = told_outdate, note = told_note }
+  end
+  return told
+end
+
+-- The word of who had the job before, or has it now, does not count any more, but mine.
+local function outdate(id, mine, ended, held)
+  if ended or held then
+    words().outdate(id, mine, (ended or '') .. ' ' .. (held or ''), now)
+  end
+end
+
+-- It ends without a word of theirs.
+local function outdate_all(id, held)
+  outdate(id, '', redis.call('HGET', keys .. ':ended', id), held)
+end
+
 local SUM = { acked = 'delivered', deleted = 'cancelled', expired = 'expired', retries = 'exhausted' }
 
 -- The job is over, and stands nowhere any more.
@@ -129,6 +150,7 @@ local function put_back(id, lease, due, why)
     note(id, attempts, since, 'retries', why)
     lease_note(keys, id, lease)
   else
+    outdate_all(id, string.format('%.0f', lease))
     finish(id, attempts, since, 'retries')
   end
   return false
@@ -172,8 +194,10 @@ end
 local function expire(id)
   local attempts, since = tried(id)
   redis.call('ZREM', ttl, id)
+  local held = redis.call('ZSCORE', unack, id)
   local flying = redis.call('ZREM', unack, id)
   if flying == 1 or redis.call('ZREM', delay, id) == 1 then
+    outdate_all(id, held)
     finish(id, attempts + flying, since, 'expired')
     expired = expired + 1
   end
@@ -210,8 +234,11 @@ local function bring_far(id)
 end
 
 -- The first due time, or when a slot is to be moved, and who else should know of it; at the end of
--- a script, since it notes the sums.
+-- a script, since it notes the sums, and whose word does not count any more.
 local function head()
+  if told then
+    told.note(keys)
+  end
   sums_note(keys, ARGV[2] ~= '')
   local is = first(delay)
   if is and (not was or is < was) then

@@ -33,6 +33,16 @@ local function told_add(name, letter, now)
   told_now[name .. letter] = true
 end
 
+-- Nobody else's word about this job counts any more: leases are those of who had it, or has it; mine
+-- that of who ends it, '' nobody.
+local function told_outdate(id, mine, leases, now)
+  for lease in string.gmatch(leases, '%d+') do
+    if lease ~= mine then
+      told_add(told_lease(id, lease), 'x', now)
+    end
+  end
+end
+
 -- What he is answered whose word about a delivery changes nothing: the letter, one of letters, of what
 -- it did before; y: it did not count then either, or another's has ended the job; else x. again: it
 -- was sent before, so that x may be because of itself; but not where its lease has ended, which it would

@@ -8,9 +8,10 @@ import pytest
 
 from lib import collect
 from lib.lostanswer import LostAnswers, shut
+from lib.pulls import Queues
 from lib.servers import wait_for
 from lib.tarry import Tarry
-from test_sums import Ledger
+from test_sums import OF_QUEUES, Ledger
 
 LEASE_S = 2
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster",
@@ -94,3 +95,33 @@ def test_a_word_that_came_when_another_had_delivered_is_no_delivery(bench, first
     wait_for("the other to deliver", lambda: two.metric("tarry_jobs_delivered_total") == 1)
     c.proxy.mend()
     c.end(c.one, two, stale=1 if first == 200 else 0, delivered=1)
+
+
+QUEUE = '''
+    sinks:  { q: { type = "queue"; tries = 1; bury = false; lease = "1s"; }; };
+    routes: { r: { from = "http"; to = "q"; }; };'''
+
+
+def test_an_ack_of_a_consumer_that_arrives_when_its_job_is_out_of_tries_is_no_delivery(bench):
+    """Cut off with it, the daemon sends it again; the job has ended by then, as another one has seen."""
+    redis = bench.redis()
+    proxy = bench.keep(Cut(bench.sockets, redis.socket))
+    one, two = [bench.keep(Tarry(bench.folder / name, url, QUEUE)).start()
+                for name, url in (("one", proxy.url), ("two", redis.url))]
+    consumer, other, answers = bench.keep(Queues(one)), bench.keep(Queues(two)), []
+    assert consumer.put("a", b"x").status == 201
+    job, = consumer.pull("a", wait="5s").jobs
+    proxy.script = "finish"
+    ack = threading.Thread(target=lambda: answers.append(consumer.ack(job)))
+    ack.start()
+    assert proxy.cut.wait(30)
+    wait_for("its lease to end", lambda: other.counts("a") == (0, 0, 0, 0, 0))
+    proxy.mend()
+    ack.join(30)
+    assert answers[0].error == (404, "not-found"), answers
+    ledger = Ledger([two, one])
+    ledger.of_queues = [*OF_QUEUES, "tarry_queue_exhausted_total"]
+    _, _, went = ledger.check("r", "q")
+    assert went["tarry_queue_exhausted_total"] == 1 and went["tarry_jobs_delivered_total"] == 0
+    one.stop()
+    two.stop()

@@ -93,6 +93,12 @@ class Model:
         self.heard.append(((id_, lease), letter))
         return letter
 
+    def outdate(self, id_):
+        """It goes without a word of who had it, or has it."""
+        job = self.jobs[id_]
+        for lease in job.ended + [job.score] * (job.where == "unack"):
+            self.say(id_, lease, "x")
+
     def note_heard(self):
         """At the end of a call."""
         for word, letter in self.heard:
@@ -140,8 +146,7 @@ class Model:
             if flies and not self.cancelled(id_) and job.body == body:
                 return "v"
             code = "i" if flies else "r"
-            if flies:
-                self.say(id_, job.score, "x")
+            self.outdate(id_)
             self.gone(id_, "replaced", job.score if flies else None)
         elif not replace and self.seen.get(id_, 0) > now:
             return "m"
@@ -275,6 +280,7 @@ class Model:
             count, _, rest = (job.tries or "0||0/0/0|0|0|").split("|", 2)
             job.tries = f"{count}|cancelled|{rest}"
             return "f"
+        self.outdate(id_)
         self.gone(id_, "cancelled")
         return "e" if job.where == "error" else "c"
 

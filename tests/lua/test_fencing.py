@@ -82,6 +82,12 @@ def test_what_others_did_to_a_job_is_told_to_who_could_not_say_his_word(bucket):
     lease = leased(bucket, id_="d")
     assert bucket.cancel("d") == "f" and bucket.reap(lease)[3] == 1, "counted as cancelled then"
     assert bucket.ack(lease, "d", how="A") == "y"
+    for id_, goes in (("e", lambda: bucket.cancel("e")), ("f", lambda: bucket.enqueue(
+            [("f", 5000, "", "r", 0, -1, "", "new")])[1])):
+        bucket.enqueue([(id_, 900)])
+        lease = leased(bucket, id_=id_)
+        bucket.reap(lease)
+        assert goes() in "cr" and bucket.ack(lease, id_, how="A") == "y"
 
 
 def test_leases_do_not_run_away_from_the_clock(bucket):
@@ -187,6 +193,38 @@ def test_an_ack_that_comes_again_is_not_counted_where_another_has_ended_the_job(
         assert q.finish(now + 503, id_, lease=old, how="N") == ("M" if keep else "m")
         assert q.finish(now + 503, id_, lease=old, how="A") == ("N" if keep else "m")
     assert (q.sums()["delivered"], q.sums()["cancelled"]) == (1, 2)
+
+
+ENDS_BY_ITSELF = {  # or by somebody who names no lease
+    "its lease ended": dict(tries=1),
+    "it was released": dict(tries=1, act=lambda q, old: q.release(1050, "a", lease=old)),
+    "it expired in flight": dict(expires=1090),
+    "it expired when it was back": dict(expires=1300),
+    "dropped in flight": dict(act=lambda q, old: q.drop(1050, "a", 9)),
+    "dropped when it was back": dict(act=lambda q, old: q.settle(1150) and q.drop(1151, "a", 9)),
+    "cancelled when it was back": dict(act=lambda q, old: q.settle(1150) and q.cancel("a", now=1151)),
+    "replaced in flight": dict(act=lambda q, old: q.put(("a", "", "", "r"), now=1050), anew=True),
+    "replaced when it was back": dict(
+        act=lambda q, old: q.settle(1150) and q.put(("a", "", "", "r"), now=1151), anew=True),
+    "another came when its time was over": dict(
+        expires=1090, act=lambda q, old: q.put(("a", ""), now=1095), anew=True)}
+
+
+@pytest.mark.parametrize("keep", [0, 5000])
+@pytest.mark.parametrize("end", ENDS_BY_ITSELF)
+def test_an_ack_that_comes_again_is_not_counted_where_the_job_has_ended_without_it(q, end, keep):
+    """Its first sending never arrived."""
+    case = {"tries": 0, "expires": "", "act": lambda q, old: None, "anew": False} | ENDS_BY_ITSELF[end]
+    q.keep, q.tries, q.bury = keep, case["tries"], False
+    q.put(("a", "", case["expires"]))
+    q.pull(1001)
+    old = q.token["a"]
+    case["act"](q, old)
+    if case["anew"]:
+        assert q.pull(1310) == [["a"]] and q.finish(1311, "a", lease=q.token["a"]) == "f"
+    said = q.finish(1320, "a", lease=old, how="N") + q.finish(1321, "a", lease=old, how="A")
+    assert said in ("mm", "MN"), said
+    assert q.sums().get("delivered", 0) == case["anew"]
 
 
 def test_an_ack_of_a_delivery_that_was_deleted_meanwhile_is_not_taken_for_done(bucket):
