@@ -130,6 +130,15 @@ static void handle_nothing(void *arg, struct httpd_req *req)
     httpd_answer(req, 204, "text/plain", SLICE_LIT(""));
 }
 
+static void handle_headers(void *arg, struct httpd_req *req)
+{
+    char value[700];
+    (void)arg;
+    snprintf(value, sizeof(value), "%0*d", (int)sizeof(value) - 1, 0);
+    httpd_add(req, "X-Long", value);
+    httpd_answer(req, 200, NULL, SLICE_LIT(""));
+}
+
 static struct httpd_req *gone_req;
 static int gone_count;
 
@@ -182,6 +191,7 @@ static const struct httpd_route rows[] = {
     {"GET", "/tell/{*}", handle_tell, HTTPD_OPEN},
     {"*", "/params", handle_params, HTTPD_OPEN},
     {"GET", "/nothing", handle_nothing, HTTPD_OPEN},
+    {"GET", "/headers", handle_headers, HTTPD_OPEN},
     {"GET", "/wait", handle_wait, HTTPD_OPEN},
     {"GET", "/again", handle_again, HTTPD_OPEN},
     {"GET", "/watched/{}", handle_watched, HTTPD_OPEN},
@@ -846,6 +856,48 @@ static void headers_over_the_limit_are_refused(void **state)
     }
 }
 
+static void a_query_may_be_long_and_is_never_waited_for(void **state)
+{
+    (void)state;
+    static const char *const parameters[] = {"a&", "a=b&", "name=a%20value&"};
+    static char text[8192];
+    for (size_t i = 0; i < sizeof(parameters) / sizeof(parameters[0]); i++) {
+        size_t bytes = strlen(parameters[i]);
+        for (size_t n = 1; n * bytes < 6000; n += 1 + n / 8) {
+            strcpy(text, "GET /any?");
+            for (size_t j = 0; j < n; j++)
+                strcat(text, parameters[i]);
+            strcat(text, "q=end HTTP/1.1\r\n" LAST "\r\n");
+            const char *answer = talk(text);
+            if (n < 16 || strncmp(answer, "HTTP/1.1 200 ", 13) == 0)
+                assert_non_null(strstr(answer, "q=end q=end body="));
+            else if (strncmp(answer, "HTTP/1.1 414 ", 13) != 0)
+                assert_begins(answer, "HTTP/1.1 431 ");
+        }
+    }
+}
+
+static void beside_the_largest_head_there_is_room_for_the_answers_own(void **state)
+{
+    (void)state;
+    static char text[16 * 1024];
+    unsigned fine = 0, refused = 0;
+    opts.head_max_bytes = sizeof(text);
+    for (int bytes = 80; bytes < 100; bytes++) { /* of each of 98 fields */
+        strcpy(text, "GET /headers HTTP/1.1\r\n" LAST);
+        for (int i = 0; i < 98; i++)
+            sprintf(text + strlen(text), "X-%02d: %0*d\r\n", i, bytes - 8, 0);
+        strcat(text, "\r\n");
+        const char *answer = talk(text);
+        bool fits = strncmp(answer, "HTTP/1.1 200 ", 13) == 0;
+        *(fits ? &fine : &refused) += 1;
+        if (!fits)
+            assert_begins(answer, "HTTP/1.1 431 ");
+    }
+    opts.head_max_bytes = 4096;
+    assert_true(fine > 0 && refused > 0);
+}
+
 static void a_bad_address_is_refused_with_a_reason(void **state)
 {
     (void)state;
@@ -897,6 +949,8 @@ int main(void)
         cmocka_unit_test(pipelined_requests_are_no_farewell),
         cmocka_unit_test(a_request_outlives_its_listener),
         cmocka_unit_test(headers_over_the_limit_are_refused),
+        cmocka_unit_test(a_query_may_be_long_and_is_never_waited_for),
+        cmocka_unit_test(beside_the_largest_head_there_is_room_for_the_answers_own),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

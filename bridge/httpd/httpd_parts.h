@@ -156,7 +156,7 @@ void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
 
 /* --- httpd_frame.c --- */
 struct httpd_frame {
-    unsigned lines;  /* fields, and parameters of the query */
+    unsigned lines;  /* of which the library keeps a record */
     unsigned fields; /* of the head */
     unsigned lengths, codings, hosts;
     int64_t length;    /* Content-Length; 0: none */

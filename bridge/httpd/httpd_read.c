@@ -13,13 +13,25 @@
 #include <stdlib.h>
 
 enum {
-    LINE_BYTES = 56, /* the library's own of a header or a parameter */
+    LINE_BYTES = 64, /* the library's own of a header or a parameter, at most */
     FIELDS_MAX = 100,
     ANSWER_ROOM = 1024,     /* of a connection's memory, for the answer's headers */
     BODY_FIRST = 64 * 1024, /* room made for a body that was announced */
     DISCARD_MAX =
         16 * 1024 * 1024 /* of a refused body we read, so that the answer arrives */
 };
+
+/* Queries are read here. Before 1.0 the library takes room of the head for a record of
+ * each parameter; where there is none left it drops what has come of the head, and then
+ * waits for it. It reads the target in place, and is shown an empty query. */
+static void hide(const char *query)
+{
+#if MHD_VERSION < 0x01000000
+    *(char *)(uintptr_t)query = 0;
+#else
+    (void)query;
+#endif
+}
 
 /* The request line is there: the first that the library tells of a request. */
 void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
@@ -29,8 +41,10 @@ void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
     const char *query = strchr(uri, '?');
     req->target_n = strlen(uri);
     req->has_query = query != NULL;
-    if (query)
+    if (query) {
         buf_add_str(&req->query, query + 1);
+        hide(query + 1);
+    }
     conn->req = req;
     conn->h->moves++;
     conn->requests++;
