@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/emit.h"
+#include "bridge/base/match.h"
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"
+#include "bridge/route.h"
 
 #include <stdlib.h>
 
@@ -66,11 +68,13 @@ int emit_dead_target(const struct route *route, struct job *job, struct delivery
                      struct err *err)
 {
     struct buf target = {0};
+    struct slice captures[MATCH_CAPTURES_MAX];
     d->target = SLICE_LIT("");
     if (route->dead_target == NULL)
         return 0;
-    int bad = tmpl_render(route->dead_target, job, NULL, 0, slice_of(route->conf->name),
-                          &target, err);
+    unsigned n = route_captures(route, job, captures);
+    int bad = tmpl_render(route->dead_target, job, captures, n,
+                          slice_of(route->conf->name), &target, err);
     if (bad == 0)
         d->target = job_keep(job, buf_slice(&target));
     buf_free(&target);

@@ -41,7 +41,8 @@ static bool is_open(const struct sink *sink, const struct tmpl *target)
     return memchr(end, '/', (size_t)(prefix.p + prefix.n - end)) == NULL;
 }
 
-/* A job has the one source of its route, and the one target, unless its message asked. */
+/* A job has the one source of its route, and the one target, unless its message asked. A
+ * second source comes behind the first, whose jobs may be there already. */
 static void set_names(struct route *route, struct err *err)
 {
     const struct opt_list *from = &route->conf->from;
@@ -50,8 +51,9 @@ static void set_names(struct route *route, struct err *err)
         tmpl_render(route->target, any, NULL, 0, slice_of(route->conf->name),
                     &route->fixed_target, err) == 0)
         route->names.target = buf_slice(&route->fixed_target);
-    if (from->n == 1)
+    if (from->n > 0)
         route->names.source = slice_of(from->v[0]);
+    route->names.several = from->n > 1;
     job_free(any);
 }
 
@@ -101,7 +103,7 @@ static void forget_conf(struct route *route)
     tmpl_free(route->dead_target);
     buf_free(&route->fixed_target);
     route->target = route->dead_target = NULL;
-    route->names = (struct job_names){{NULL, 0}, {NULL, 0}};
+    route->names = (struct job_names){{NULL, 0}, {NULL, 0}, false};
 }
 
 void route_change(struct route *route, const struct conf_route *conf, struct sink *sink,
@@ -243,9 +245,21 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
     return route;
 }
 
+unsigned route_captures(const struct route *route, const struct job *job,
+                        struct slice *captures)
+{
+    unsigned n = 0;
+    if (route->conf->match)
+        match_topic(route->conf->match, job->topic, captures, &n);
+    return n;
+}
+
 int route_target(const struct route *route, struct job *job, struct err *err)
 {
-    return route->target && job->target.n == 0 ? set_target(route, job, NULL, 0, err) : 0;
+    struct slice captures[MATCH_CAPTURES_MAX];
+    if (route->target == NULL || job->target.n > 0)
+        return 0;
+    return set_target(route, job, captures, route_captures(route, job, captures), err);
 }
 
 const struct retry_policy *route_retry_policy(const struct route *route,

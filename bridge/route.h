@@ -46,6 +46,10 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
 struct route *route_first(const struct source *src);
 /* By its name; NULL: there is none. */
 struct route *route_of_name(const struct bridge *bridge, struct slice name);
+/* What the wildcards of the route's match stand for in the job's topic, of which they are
+ * parts; captures has room for MATCH_CAPTURES_MAX. Gives how many. */
+unsigned route_captures(const struct route *route, const struct job *job,
+                        struct slice *captures);
 /* Sets job->target where its record leaves it out and the route has no fixed one any more
  * (job.h). -1: it can't be told, and err says why. */
 int route_target(const struct route *route, struct job *job, struct err *err);

@@ -221,7 +221,7 @@ static void assert_same(const struct job *a, const struct job *b)
     assert_true(a->repeat_count == b->repeat_count);
 }
 
-static const struct job_names of_route = {LIT("orders_in"), LIT("orders")};
+static const struct job_names of_route = {LIT("orders_in"), LIT("orders"), false};
 
 /* A Kafka record of a route that says its source and its target. */
 static struct job *kafka_job(struct slice id)
@@ -254,6 +254,32 @@ static size_t travels(const struct job *job)
     job_free(back);
     buf_free(&record);
     return n;
+}
+
+/* The sources of a route change while its jobs wait. */
+static void a_job_keeps_its_source_when_its_route_gets_or_loses_another(void **state)
+{
+    (void)state;
+    static const struct job_names both = {LIT("orders_in"), LIT("orders"), true};
+    static const struct job_names other = {LIT("other_in"), LIT("orders"), false};
+    const struct {
+        const struct job_names *wrote, *reads;
+        struct slice source;
+    } rows[] = {{&of_route, &both, of_route.source},
+                {&both, &other, of_route.source},
+                {&both, &of_route, other.source}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct buf record = {0};
+        struct job *job = kafka_job(SLICE_LIT("a"));
+        job->source = rows[i].source;
+        job_encode(job, rows[i].wrote, &record);
+        struct job *back = job_decode(job->id, buf_slice(&record), rows[i].reads, NULL);
+        assert_non_null(back);
+        assert_same(job, back);
+        job_free(back);
+        job_free(job);
+        buf_free(&record);
+    }
 }
 
 static void any_job_comes_back_as_it_went(void **state)
@@ -597,6 +623,7 @@ int main(void)
         cmocka_unit_test(a_new_job_has_neither_partition_nor_offset),
         cmocka_unit_test(headers_keep_their_order_and_are_found_without_case),
         cmocka_unit_test(headers_have_a_greatest_size_in_all),
+        cmocka_unit_test(a_job_keeps_its_source_when_its_route_gets_or_loses_another),
         cmocka_unit_test(any_job_comes_back_as_it_went),
         cmocka_unit_test(a_record_cut_off_anywhere_is_refused),
         cmocka_unit_test(a_record_of_a_later_version_is_told_from_a_broken_one),

@@ -100,6 +100,7 @@ const struct header *job_header(const struct job *job, const char *name);
 /* What the records of a route need not say; empty: nothing. */
 struct job_names {
     struct slice source, target;
+    bool several; /* sources: records say theirs, but for those of before */
 };
 /* Appends the record. Writes neither id, nor route, nor what is at its default. names:
  * left out where the job has the same; NULL: everything is spelled out, as layout 2 had

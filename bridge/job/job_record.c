@@ -168,6 +168,8 @@ static bool is_written(const struct job *job, const struct field *f,
         return false;
     if (f->type == TYPE_BYTES)
         return slice_at(job, f).p != NULL;
+    if (f->number == FIELD_SOURCE && e->names && e->names->several)
+        return true;
     if (f->type == TYPE_TEXT)
         return !slice_eq(slice_at(job, f), text_of(e->names, f->number));
     return integer_at(job, f) != f->def;

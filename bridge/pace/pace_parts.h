@@ -25,7 +25,6 @@ struct ask {
     struct pace *pace;
     struct target *target;
     bool has_slot, probe;
-    bool waiting;        /* in its target's list */
     struct timer *timer; /* of a job that is held here; NULL: it is not */
     pace_cb *cb;
     void *arg;

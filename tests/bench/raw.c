@@ -71,7 +71,7 @@ static struct {
 static redisContext *redis;
 static struct store st;
 static struct bucket *bucket;
-static struct job_names names = {{"bench_in", 8}, {"bench.out", 9}};
+static struct job_names names = {{"bench_in", 8}, {"bench.out", 9}, false};
 static struct bucket_rules ways = {.names = &names};
 static struct queue_rules rules = {.lease_ms = 60000};
 static struct bucket_events no_events;

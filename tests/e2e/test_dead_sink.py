@@ -4,6 +4,7 @@ import time
 
 import confluent_kafka
 import pytest
+from paho.mqtt import publish
 
 from lib import collect
 from lib.servers import wait_for
@@ -64,6 +65,21 @@ def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job
     assert [a.payload for a in morgue.wait_count(1, 60)] == [b"dead"]
     wait_for("it to be kept", lambda: tarry.metric("tarry_jobs_dead", route="r") == 1)
     assert len(hook.arrivals) == 21
+    tarry.stop()
+
+
+def test_the_target_of_a_dead_letter_may_hold_what_a_wildcard_stood_for(bench):
+    broker = bench.mosquitto()
+    morgue, hook = bench.keep(collect.FromHttp()), bench.keep(collect.FromHttp(lambda _: 422))
+    tarry = bench.tarry(bench.redis().url, f'''
+        sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ]; }}; }};
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }};
+                   morgue: {{ type = "http"; }}; }};
+        routes: {{ r: {{ from = "m"; match = "in/+/+"; to = "hook"; dead = "morgue";
+                         dead_topic = "{morgue.url}/{{2}}/{{1}}"; }}; }};''').start()
+    broker.wait_subscribed("in/#")
+    publish.single("in/a/b", b"x", qos=1, port=broker.port)
+    assert [a.topic for a in morgue.wait_count(1, 15)] == ["/hook/b/a"]
     tarry.stop()
 
 

@@ -9,6 +9,7 @@ import socket
 import time
 
 import pytest
+from paho.mqtt import publish
 
 from lib import collect, load, verify, ways
 from lib.pulls import Queues, Waiting
@@ -34,6 +35,32 @@ def test_a_route_changes_in_place_and_what_waits_goes_by_the_new_one(bench, hook
     assert d.to(hooked(hook)) == ["routes.r.topic", "routes.r.delay"]
     d.post("back")
     assert hook.wait_count(5)[4].topic == "/hook"
+    d.tarry.stop()
+
+
+def test_what_waits_keeps_its_source_when_its_route_gets_another(bench, hook):
+    d = Reloaded(bench, bench.redis(), hooked(hook))
+    d.post("of before", headers={"deliver-after": "3s"})
+    other = f'm: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{free_port()}"; topics = [ "x" ]; }};'
+    d.to(hooked(hook, sources=other).replace('from = "http"', 'from = [ "http", "m" ]'))
+    d.post("of now")
+    assert [a.header("delay-source") for a in hook.wait_count(2)] == [b"http", b"http"]
+    d.tarry.stop()
+
+
+def test_what_waits_goes_where_a_template_of_wildcards_says_by_now(bench, hook):
+    broker = bench.mosquitto()
+
+    def body(topic):
+        source = f'm: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "$delayed/#" ]; }};'
+        return hooked(hook, f'match = "in/+"; topic = "{hook.url}/{topic}";', sources=source).replace(
+            'from = "http"', 'from = "m"')
+    d = Reloaded(bench, bench.redis(), body("all"))
+    broker.wait_subscribed("$delayed/#")
+    publish.single("$delayed/3/in/a", b"one", qos=1, port=broker.port)
+    wait_for("it to be stored", lambda: d.tarry.metric("tarry_jobs_stored_total") == 1)
+    assert d.to(body("of/{1}")) == ["routes.r.topic"]
+    assert hook.wait_count(1)[0].topic == "/hook/of/a"
     d.tarry.stop()
 
 
