@@ -143,3 +143,19 @@ def test_the_journal_gets_the_level_of_each_line(bench):
     tarry.start()
     tarry.stop(signal.SIGTERM)
     assert not any(line.startswith("<") for line in tarry.log.read_text().splitlines()[before:])
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", "2>&-"])
+def test_no_line_goes_into_a_socket_that_took_the_place_of_a_closed_stderr(bench, closed):
+    """The first descriptors that a program opens get the numbers that are free."""
+    hook = bench.keep(collect.FromHttp(lambda arrival: 500))
+    tarry = bench.tarry(bench.redis().url, conf(hook.url))
+    argv = tarry.argv()
+    tarry.argv = lambda: ["sh", "-c", f'exec "$0" "$@" {closed}', *argv]
+    tarry.start()
+    assert publish(tarry, b"one") == 201
+    wait_for("a line about it", lambda: tarry.metric("tarry_log_lines_total", level="warn") >= 1)
+    opened = os.readlink(f"/proc/{tarry.child.pid}/fd/2")
+    tarry.stop()
+    assert opened == "/dev/null"

@@ -6,9 +6,10 @@ import socket
 import threading
 import time
 
+import confluent_kafka
 import pytest
 
-from lib import collect
+from lib import collect, machine, servers
 from lib.servers import free_port, wait_for
 
 
@@ -40,6 +41,16 @@ def test_a_reload_that_is_asked_for_too_early_comes_when_it_can(bench, hook):
     assert tarry.ask("POST", "/v1/routes/r/jobs", "x")[0] == 201
     hook.wait_count(1)
     tarry.stop()
+
+
+def test_signals_that_were_blocked_at_the_start_are_heard(bench, hook):
+    tarry = bench.tarry(bench.redis().url, body(hook))
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
+    tarry.spawn(tarry.argv())
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    wait_for("readiness", tarry.up_or_dead)
+    tarry.child.send_signal(signal.SIGTERM)
+    assert tarry.child.wait(machine.soon_s(10)) == 0
 
 
 @pytest.mark.smoke
@@ -106,3 +117,24 @@ def test_the_first_signal_to_a_daemon_that_stops_by_itself_ends_nothing_sooner(b
     assert tarry.child.wait(30) == 78
     tarry.child = None
     assert "msg=stopped" in tarry.log.read_text()
+
+
+@pytest.mark.slow
+def test_a_kafka_that_hangs_holds_the_stop_up_once_and_not_twice(bench):
+    """First the group would not let go, then librdkafka would not end, for the same unanswered commit."""
+    kafka = bench.keep(servers.KafkaMock(bench.folder / "hangs")).start()
+    kafka.add_topic("in", 1)
+    tarry = bench.tarry(bench.redis().url, f'''
+        sources: {{ in: {{ type = "kafka"; brokers = "{kafka.address}"; topics = [ "in" ]; commit_lag = "1m"; }}; }};
+        sinks: {{ q: {{ type = "queue"; }}; }};
+        routes: {{ r: {{ from = "in"; to = "q"; }}; }};''').start()
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address})
+    producer.produce("in", b"x")
+    assert producer.flush(30) == 0
+    wait_for("the record", lambda: tarry.metric("tarry_jobs_stored_total", route="r") == 1)
+    kafka.child.send_signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    tarry.stop()
+    took_s = time.monotonic() - begun
+    assert "the group does not let go in time" in tarry.log.read_text(), "this has shown nothing"
+    assert took_s < machine.soon_s(7.5)
