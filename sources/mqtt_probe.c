@@ -68,7 +68,7 @@ static bool wait_for_end(struct probe *p)
 }
 
 static int dial(struct probe *p, MQTTAsync client, const struct mqtt_peer *peer,
-                struct err *err)
+                const char *url, struct err *err)
 {
     MQTTAsync_connectOptions opts;
     MQTTAsync_SSLOptions tls;
@@ -86,9 +86,9 @@ static int dial(struct probe *p, MQTTAsync client, const struct mqtt_peer *peer,
     }
     int rc = MQTTAsync_connect(client, &opts);
     if (rc != MQTTASYNC_SUCCESS)
-        return err_set(err, "%s", MQTTAsync_strerror(rc));
+        return err_set(err, "%s: %s", url, MQTTAsync_strerror(rc));
     if (!wait_for_end(p))
-        return err_set(err, "%s",
+        return err_set(err, "%s: %s", url,
                        *p->why ? p->why : "the broker does not answer in time");
     MQTTAsync_disconnect(client, &leave);
     return 0;
@@ -114,7 +114,7 @@ int mqtt_probe(const struct mqtt_link *link, struct buf *said, struct err *err)
     mqtt_peer_init(&peer, link, new_name());
     int bad = paho_create(&client, &peer, 1, err);
     if (bad == 0)
-        bad = dial(&p, client, &peer, err);
+        bad = dial(&p, client, &peer, link->url, err);
     if (client)
         MQTTAsync_destroy(&client);
     if (bad == 0)

@@ -13,7 +13,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { HELP_COLUMN = 34, FLAG_COLUMN = 24, LINE_MAX = 96 };
+enum { HELP_COLUMN = 34, FLAG_COLUMN = 24, LINE_MAX = 80 };
 
 /* --- help --- */
 
@@ -42,12 +42,19 @@ static void print_entry(FILE *out, const char *title, int column, const char *he
     }
 }
 
-static unsigned print_commands(const char *name, FILE *out)
+/* Without a name it is about all of them, without a word about each of that name. */
+static bool is_about(const struct cli_command *c, const char *name, const char *word)
+{
+    return c->help && (name == NULL || strcmp(c->name, name) == 0) &&
+           (word == NULL || (c->word && strcmp(c->word, word) == 0));
+}
+
+static unsigned print_commands(const char *name, const char *word, FILE *out)
 {
     unsigned sets = 0;
     for (const struct cli_command *c = cli_commands; c->name; c++) {
         char title[128];
-        if (c->help == NULL || (name && strcmp(c->name, name) != 0))
+        if (!is_about(c, name, word))
             continue;
         sets |= c->sets;
         print_entry(out, title_of(c, title, sizeof(title)), HELP_COLUMN, c->help);
@@ -68,10 +75,10 @@ static void print_flags(unsigned sets, FILE *out)
     print_entry(out, "--", FLAG_COLUMN, "behind it nothing is an option");
 }
 
-void cli_usage(const char *name, FILE *out)
+void cli_usage(const char *name, const char *word, FILE *out)
 {
     fputs("usage:\n", out);
-    unsigned sets = print_commands(name, out);
+    unsigned sets = print_commands(name, word, out);
     if (name) {
         fputs("options:\n", out);
         print_flags(sets, out);
@@ -88,16 +95,17 @@ void cli_usage(const char *name, FILE *out)
 int cli_help(struct cli_order *o)
 {
     const char *name = o->place_count > 0 ? o->place[0] : NULL;
+    const char *word = o->place_count > 1 ? o->place[1] : NULL;
     for (const struct cli_command *c = cli_commands; name && c->name; c++)
-        if (strcmp(c->name, name) == 0 && c->help) {
-            cli_usage(name, stdout);
+        if (is_about(c, name, word)) {
+            cli_usage(name, word, stdout);
             return EX_OK;
         }
     if (name)
-        return cli_wrong(o, "there is no command ", name);
+        return cli_wrong(o, "there is no command ", word ? word : name);
     puts("tarry " TARRY_VERSION
          " - takes messages that must be delivered later, and delivers them");
-    cli_usage(NULL, stdout);
+    cli_usage(NULL, NULL, stdout);
     return EX_OK;
 }
 
@@ -107,7 +115,7 @@ int cli_wrong(const struct cli_order *o, const char *what, const char *arg)
     ctl_text_add(&text, slice_of(arg));
     fprintf(stderr, "tarry %s: %s%.200s\n", o->command->name, what, buf_str(&text));
     buf_free(&text);
-    cli_usage(o->command->name, stderr);
+    cli_usage(o->command->name, o->word, stderr);
     return EX_USAGE;
 }
 
@@ -242,7 +250,7 @@ static int read_and_run(struct cli_order *o, char **words)
     if (code != EX_OK)
         return code;
     if (o->help) {
-        cli_usage(o->command->name, stdout);
+        cli_usage(o->command->name, o->word, stdout);
         return EX_OK;
     }
     if (o->place_count < o->command->least)
@@ -265,15 +273,15 @@ int cli_main(int argc, char **argv)
 {
     struct cli_order o = {.argc = argc, .argv = argv};
     if (argc < 2) {
-        cli_usage(NULL, stderr);
+        cli_usage(NULL, NULL, stderr);
         return EX_USAGE;
     }
     const char *name = name_of(argv[1]), *word = argc > 2 ? argv[2] : NULL;
     o.command = choose(name, word);
     if (o.command == NULL)
         return EX_USAGE;
-    bool two = word && o.command->word && strcmp(o.command->word, word) == 0;
-    int code = read_and_run(&o, argv + (two ? 3 : 2));
+    o.word = is_about(o.command, name, word) ? word : NULL;
+    int code = read_and_run(&o, argv + (o.word ? 3 : 2));
     if (code == EX_OK && (fflush(stdout) != 0 || ferror(stdout))) {
         perror("tarry: standard output");
         return EX_IOERR;

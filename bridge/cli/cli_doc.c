@@ -66,7 +66,7 @@ static void put_paragraph(const char *text)
         put_text(line);
         p += strlen(line) + (stop != NULL);
         free(line);
-        puts(*p == '\0' && n > 0 && text[n - 1] != '.' ? "." : "");
+        puts(*p == '\0' && n > 0 && !strchr(".?", text[n - 1]) ? "." : "");
     }
 }
 

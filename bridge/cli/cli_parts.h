@@ -26,7 +26,8 @@ struct cli_list { /* of a flag that may be given more than once */
 /* One command line. All texts are borrowed from it. A flag that was not given is NULL. */
 struct cli_order {
     const struct cli_command *command;
-    int argc; /* whole, for workers */
+    const char *word; /* the second one of its name; NULL: none was given */
+    int argc;         /* whole, for workers */
     char **argv;
     const char *place[CLI_PLACES_MAX];
     unsigned place_count;
@@ -95,8 +96,8 @@ extern const struct cli_command cli_commands[];
 extern const struct cli_flag cli_flags[];
 extern const struct cli_code cli_codes[];
 
-/* What is printed by --help: of one command, or of all (NULL). */
-void cli_usage(const char *name, FILE *out);
+/* What is printed by --help: of one command, of all of a name (word NULL), or of all. */
+void cli_usage(const char *name, const char *word, FILE *out);
 /* Says on standard error what is wrong, and how it goes. Gives EX_USAGE. */
 int cli_wrong(const struct cli_order *o, const char *what, const char *arg);
 

@@ -28,7 +28,8 @@ const struct cli_command cli_commands[] = {
      ctl_ready, .method = "GET", .path = "/readyz"},
     {"routes", NULL, "[ROUTE]", "show the routes, or one of them: state, jobs, lateness",
      0, 1, SHOWS, ctl_routes, .method = "GET", .path = "/v1/admin/routes",
-     .view = &ctl_view_routes},
+     .view = &ctl_view_routes,
+     .more = "A narrow terminal has the first columns only; of one route all is told."},
     {"reload", NULL, "", "have the daemon read its configuration again", 0, 0, SHOWS,
      ctl_ask, .method = "POST", .path = "/v1/admin/reload"},
 
@@ -107,7 +108,7 @@ const struct cli_command cli_commands[] = {
 
     {"version", NULL, "", "print the version, and those of the libraries", 0, 0, 0,
      cli_version, .more = NULL},
-    {"help", NULL, "[COMMAND]", "print this, or how a command goes", 0, 1, 0, cli_help,
+    {"help", NULL, "[COMMAND]", "print this, or how a command goes", 0, 2, 0, cli_help,
      .more = NULL},
     {"worker", NULL, "NAME ...", NULL, 1, CLI_PLACES_MAX, 0, cli_worker, .more = NULL},
     {"doc", NULL, "WHAT", NULL, 1, 1, 0, cli_doc, .more = NULL},

@@ -87,9 +87,9 @@ static const struct ctl_column instance_columns[] = {{"INSTANCE", "id", CTL_TEXT
                                                      {"LAYOUT", "layout", CTL_COUNT},
                                                      {0}};
 static const struct ctl_column source_columns[] = {
-    {"SOURCE", "name", CTL_TEXT},  {"TYPE", "type", CTL_TEXT},
-    {"STATE", "state", CTL_STATE}, {"RECEIVED", "received", CTL_COUNT},
-    {"OPEN", "open", CTL_COUNT},   {0}};
+    {"SOURCE", "name", CTL_TEXT},      {"TYPE", "type", CTL_TEXT},
+    {"STATE", "state", CTL_STATE},     {"RECEIVED", "received", CTL_COUNT},
+    {"UNANSWERED", "open", CTL_COUNT}, {0}};
 static const struct ctl_column sink_columns[] = {{"SINK", "name", CTL_TEXT},
                                                  {"TYPE", "type", CTL_TEXT},
                                                  {"IN FLIGHT", "in_flight", CTL_COUNT},
@@ -97,10 +97,10 @@ static const struct ctl_column sink_columns[] = {{"SINK", "name", CTL_TEXT},
                                                  {"DELIVERED", "delivered", CTL_COUNT},
                                                  {"FAILED", "failed", CTL_ALARM},
                                                  {0}};
-static const struct ctl_view parts[] = {{"redis", redis_columns},
-                                        {"instances", instance_columns},
-                                        {"sources", source_columns},
-                                        {"sinks", sink_columns}};
+static const struct ctl_view parts[] = {{"redis", redis_columns, 0},
+                                        {"instances", instance_columns, 0},
+                                        {"sources", source_columns, 0},
+                                        {"sinks", sink_columns, 0}};
 
 /* What is no table comes first. */
 static void print_status(const struct cli_order *o, json_t *status)

@@ -58,6 +58,7 @@ struct ctl_column {
 struct ctl_view {
     const char *items;                /* the member that holds them */
     const struct ctl_column *columns; /* ends with a row of zeros */
+    size_t kept; /* columns that a narrow terminal shows, too; 0: all */
 };
 /* The items as a table, or as a line of JSON each. now_ms: 0: of this host's clock. */
 void ctl_view_print(const struct cli_order *o, const struct ctl_view *view,

@@ -16,7 +16,7 @@
 
 #define DAY_MS (24 * 3600 * INT64_C(1000))
 #define YEAR_2000_MS INT64_C(946684800000)
-enum { COLUMNS_MAX = 12, GAP = 2, NAME_COLUMN = 14 };
+enum { COLUMNS_MAX = 12, GAP = 2, NAME_COLUMN = 18 };
 
 static const struct ctl_column route_columns[] = {
     {"ROUTE", "name", CTL_TEXT},
@@ -47,10 +47,10 @@ static const struct ctl_column target_columns[] = {{"TARGET", "target", CTL_TEXT
                                                    {"FAILED", "failed", CTL_ALARM},
                                                    {"WAIT", "wait_ms", CTL_SPAN},
                                                    {0}};
-const struct ctl_view ctl_view_routes = {"routes", route_columns},
-                      ctl_view_jobs = {"jobs", job_columns},
-                      ctl_view_dead = {"items", dead_columns},
-                      ctl_view_targets = {"targets", target_columns};
+const struct ctl_view ctl_view_routes = {"routes", route_columns, 7},
+                      ctl_view_jobs = {"jobs", job_columns, 0},
+                      ctl_view_dead = {"items", dead_columns, 0},
+                      ctl_view_targets = {"targets", target_columns, 0};
 
 /* --- values --- */
 
@@ -224,7 +224,7 @@ struct cell {
 };
 struct table {
     const struct ctl_column *columns;
-    size_t count, rows;
+    size_t count, shown, rows; /* shown: of the columns, from the left */
     int width[COLUMNS_MAX];
     struct cell *cells;
 };
@@ -270,6 +270,20 @@ static void fill(struct table *t, const json_t *items, int64_t now_ms)
     buf_free(&text);
 }
 
+/* How many columns there is room for: those on the right give way, down to kept. */
+static size_t fitting(const struct table *t, size_t kept)
+{
+    struct winsize terminal;
+    size_t n = 0;
+    int width = 0;
+    if (kept == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) != 0 ||
+        terminal.ws_col == 0)
+        return t->count;
+    while (n < t->count && (n < kept || width + t->width[n] <= terminal.ws_col))
+        width += t->width[n++] + GAP;
+    return n;
+}
+
 /* Numbers to the right; nothing is filled up behind the last column. */
 static void put_cell(const struct table *t, size_t c, const struct cell *cell,
                      bool colours)
@@ -277,7 +291,7 @@ static void put_cell(const struct table *t, size_t c, const struct cell *cell,
     enum ctl_kind kind = t->columns[c].kind;
     bool right = kind != CTL_TEXT && kind != CTL_STATE;
     int pad = t->width[c] - width_of(cell->text);
-    bool last = c + 1 == t->count;
+    bool last = c + 1 == t->shown;
     printf("%*s", right ? pad : 0, "");
     put(cell->text, cell->colour, colours);
     printf("%*s", last ? 0 : GAP + (right ? 0 : pad), "");
@@ -285,25 +299,25 @@ static void put_cell(const struct table *t, size_t c, const struct cell *cell,
 
 static void put_rows(const struct table *t, bool colours)
 {
-    for (size_t c = 0; c < t->count; c++)
+    for (size_t c = 0; c < t->shown; c++)
         put_cell(t, c, &(struct cell){(char *)(uintptr_t)t->columns[c].title, "1"},
                  colours);
     putchar('\n');
     for (size_t r = 0; r < t->rows; r++) {
-        for (size_t c = 0; c < t->count; c++)
+        for (size_t c = 0; c < t->shown; c++)
             put_cell(t, c, &t->cells[r * t->count + c], colours);
         putchar('\n');
     }
 }
 
-static void print_table(const struct ctl_column *columns, const json_t *items,
-                        int64_t now_ms)
+static void print_table(const struct ctl_view *view, const json_t *items, int64_t now_ms)
 {
-    struct table t = {.columns = columns};
-    while (columns[t.count].title)
+    struct table t = {.columns = view->columns};
+    while (t.columns[t.count].title)
         t.count++;
     must(t.count <= COLUMNS_MAX);
     fill(&t, items, now_ms > 0 ? now_ms : wall_ms());
+    t.shown = fitting(&t, view->kept);
     put_rows(&t, has_colours());
     for (size_t i = 0; i < t.rows * t.count; i++)
         free(t.cells[i].text);
@@ -316,7 +330,7 @@ void ctl_view_print(const struct cli_order *o, const struct ctl_view *view,
     const json_t *item;
     size_t i;
     if (o->human) {
-        print_table(view->columns, items, now_ms);
+        print_table(view, items, now_ms);
         return;
     }
     json_array_foreach((json_t *)(uintptr_t)items, i, item)

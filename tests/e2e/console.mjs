@@ -206,7 +206,7 @@ const scenarios = {
     await button('Replay these…').click();
     const box = page.getByRole('dialog');
     await box.getByText(`${have.all} letters will be replayed`).waitFor();
-    await box.getByText('Those with id begins with a-.').waitFor();
+    await box.getByText('Only: id begins with a-.').waitFor();
     await shot('replay');
     await box.getByRole('button', { name: 'Back' }).click();
     await button('Replay these…').click();

@@ -81,6 +81,27 @@ def test_the_daemon_and_its_routes(place):
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "ok")
 
 
+def test_the_routes_fit_a_terminal_of_80_columns(bench):
+    place = Place(bench, routes='another_route: { from = "http"; match = "x"; to = "hook"; };')
+    place.send("one", "--after", "100s")
+    titles = "ROUTE|STATE|PENDING|IN FLIGHT|DEAD|OVERDUE|NEXT DUE"
+    for columns, rest in ((200, "|LATE P50|P99|DELIVERED|TO"), (80, "|LATE P50"), (20, "")):
+        code, text = place.on_terminal("routes", columns=columns)
+        shown = cli.plain(text).splitlines()
+        assert code == 0 and len(shown) == 3 and shown[1].startswith("r  "), text
+        assert re.split("  +", shown[0].strip()) == (titles + rest).split("|"), (columns, text)
+        assert columns == 20 or all(len(line) <= columns for line in shown), (columns, text)
+    assert place.run("routes", "--table").stdout.splitlines()[0].endswith("  TO")
+    place.tarry.stop()
+
+
+def test_values_stand_below_each_other(place):
+    for args in (("routes", "r"), ("explain", "r", "x", "--header", "content-type: text/x")):
+        code, text = place.on_terminal(*args)
+        ends = [line for line in cli.plain(text).splitlines() if " " in line.strip()]
+        assert code == 0 and len(ends) > 10 and {len(re.match(" *[^ ]+ +", line)[0]) for line in ends} == {18}, text
+
+
 def test_a_job_from_its_sending_to_its_end(place):
     told = place.send("one", "--after", "1h", "--key", "k", "--header", "x-a: b")
     assert told["id"] == "one"
@@ -538,6 +559,9 @@ def test_output_that_cannot_be_written_is_an_error(place):
     with open("/dev/full", "w") as full:
         done = subprocess.run([BIN, "status"], stdout=full, stderr=subprocess.PIPE, text=True,
                               env=cli.environment(place.url))
+    assert done.returncode == 74 and "standard output" in done.stderr
+    done = subprocess.run(["sh", "-c", 'exec "$0" status >&-', BIN], stderr=subprocess.PIPE, text=True,
+                          env=cli.environment(place.url))
     assert done.returncode == 74 and "standard output" in done.stderr
 
 

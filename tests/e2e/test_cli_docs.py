@@ -54,6 +54,47 @@ def test_the_manual_has_each_command_and_flag():
             assert flag in text, (command, flag)
 
 
+def test_sentences_of_the_manual_end_once():
+    assert re.findall(r".*[.?!][.?!](?!\.).*", page_text("tarry.1").replace("...", "")) == []
+
+
+def test_the_commands_that_alerts_advise_are_used_rightly():
+    """Each gets as far as to miss the daemon."""
+    text = re.sub(r"\s+", " ", (TOP / "etc/prometheus/tarry.rules.yml").read_text())
+    ask = r"\btarry ((?:targets|go-on|reload|(?:jobs|dead) [a-z]+)(?: [A-Z]+\b| --[a-z-]+ [A-Z]+\b)*)"
+    advised = set(re.findall(ask, text))
+    assert len(advised) > 4, advised
+    for words in advised:
+        done = cli.run(*words.split(), url="http://127.0.0.1:1")
+        assert done.returncode == 69, (words, done.stderr)
+
+
+def test_help_fits_a_terminal_of_80_columns():
+    names = {line.split()[1] for line in cli.run("help").stdout.splitlines() if line.startswith("  tarry ")}
+    assert len(names) > 15
+    for args in ((), *((name,) for name in names)):
+        done = cli.run("help", *args)
+        assert done.returncode == 0 and [line for line in done.stdout.splitlines() if len(line) > 80] == [], args
+
+
+def test_help_of_one_command_of_several_words_is_of_that_alone():
+    def told(*args):
+        done = cli.run(*args)
+        assert done.returncode == 0, (args, done.stderr)
+        return done.stdout
+    move = told("jobs", "move", "--help")
+    assert "tarry jobs move ROUTE ID" in move and "--at TIME" in move
+    assert "tarry jobs list" not in move and "--state" not in move
+    assert told("jobs", "move", "r", "x", "--help") == told("help", "jobs", "move") == move
+    both = told("jobs", "--help")
+    assert both == told("help", "jobs") and "tarry jobs list" in both and "--at TIME" in both and "--state" in both
+    for args in (("help", "jobs", "lits"), ("help", "status", "list")):
+        done = cli.run(*args)
+        assert done.returncode == 64 and f"there is no command {args[-1]}" in done.stderr, done.stderr
+    wrong = cli.run("jobs", "move", "r")
+    assert wrong.returncode == 64 and "tarry jobs move" in wrong.stderr and "tarry jobs list" not in wrong.stderr
+
+
 def test_the_manual_has_each_option():
     text = page_text("tarry.conf.5")
     listed = cli.run("options").stdout

@@ -269,7 +269,8 @@ def test_a_rebalance_while_redis_restarts_loses_nothing(bench):
         assert "committed offsets of the group:" not in daemon.log.read_text()
 
 
-def test_partitions_that_leave_while_redis_is_away_are_not_marked_beyond_what_it_lost(bench):
+def test_partitions_that_leave_while_redis_is_away_are_not_marked_beyond_what_it_lost(
+        bench, real_kafka):  # the mock gives a second member nothing
     """Their marks would be written when it is back, by what it had said before."""
     from confluent_kafka import Consumer
     way = start(bench, 'commit_lag = "1m";')

@@ -43,7 +43,7 @@ async function bulk(name, what, filters, spoken, done) {
   const rate = h('input', { name: 'rate', type: 'number', min: '0.001', max: '1000000', step: 'any',
                             placeholder: 'all at once', id: 'rate' });
   let over = false, sum = null; // sum: of what was done, not counted
-  const body = h('div', null, found, h('p', null, spoken ? `Those with ${spoken}.` : 'No filter is set: these are all.'),
+  const body = h('div', null, found, h('p', null, spoken ? `Only: ${spoken}.` : 'No filter is set: these are all.'),
     h('p', null, row.why), what === 'replay' ? h('div.fields', null, h('label', { for: 'rate' }, 'Per second'), rate) : null);
   const tell = (text) => (s) => put(found, `${letters(s.done)} ${text}` +
     (s.refused ? `, ${whole(s.refused)} refused (replayed too often, or without a route)` : ''));

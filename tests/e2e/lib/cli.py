@@ -40,10 +40,10 @@ def one(done):
     return line
 
 
-def on_terminal(*args, url=None, limit_s=60, **more):
+def on_terminal(*args, url=None, limit_s=60, columns=200, **more):
     """(exit code, what stood on the terminal): both outputs are one."""
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     child = subprocess.Popen([BIN, *map(str, args)], stdin=slave, stdout=slave, stderr=slave,
                              env=environment(url, **more))
     os.close(slave)
