@@ -136,6 +136,15 @@ static int hold(struct reload *r, struct err *err)
     return 0;
 }
 
+/* Of any Redis: it goes by the places of the routes and the sinks. */
+static bool layout_moves(const struct bridge *bridge)
+{
+    for (size_t i = 0; i < bridge->pool_count; i++)
+        if (meta_is_busy(bridge->pools[i].meta))
+            return true;
+    return meta_is_busy(bridge->meta);
+}
+
 static const char *is_busy(struct reload *r)
 {
     const struct bridge *bridge = r->bridge;
@@ -152,7 +161,7 @@ static const char *is_busy(struct reload *r)
     for (size_t i = 0; i < r->next->route_count; i++)
         if (r->routes[i].pace_anew && !route_is_still(r->routes[i].now))
             return r->next->routes[i]->name;
-    return meta_is_busy(bridge->meta) ? "the keys in Redis get their next layout" : NULL;
+    return layout_moves(bridge) ? "the keys in Redis get their next layout" : NULL;
 }
 
 /* --- the old ones end --- */

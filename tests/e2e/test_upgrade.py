@@ -4,12 +4,14 @@ the step is made when no older one runs, and an older one leaves newer keys alon
 import contextlib
 import http.client
 import json
+import signal
 import threading
 import time
 
 import pytest
 
 from lib import collect, servers
+from lib.reloads import Reloaded, hooked
 from lib.servers import wait_for
 
 GOLDEN = servers.TOP / "tests/golden"
@@ -231,6 +233,36 @@ def test_newer_keys_of_a_pool_are_left_alone(bench):
     tarry.spawn(tarry.argv())
     assert tarry.child.wait(30) == 78
     assert "layout 9" in tarry.log.read_text()
+
+
+@pytest.mark.slow
+def test_a_reload_waits_for_the_step_of_a_pool(bench):
+    """Which goes from sink to sink: one that went meanwhile would be looked for in its place."""
+    redis, pool, hook = bench.redis(), bench.redis(), bench.keep(collect.FromHttp())
+    load(pool, 1)
+    r = pool.client()
+
+    def body(route="", **queue):
+        return (f'pools: {{ far: {{ url = "{pool.url}"; command_timeout = "60s"; }}; }};\n'
+                + hooked(hook, route, **queue))
+    queue = {"more_sinks": 'q: { type = "queue"; pool = "far"; };',
+             "more_routes": 'work: { from = "http"; to = "q"; topic = "work"; };'}
+    d = Reloaded(bench, redis, body(**queue), daemon='upgrade_after = "3s"; stop_timeout = "1s";')
+    wait_for("its meta", lambda: r.hexists("tarry:meta", "sink:q"))
+    pool.child.send_signal(signal.SIGSTOP)
+    errors, until = [], time.monotonic() + 30
+    while not errors and time.monotonic() < until:
+        d.write(body(f'delay = "{d.generation}ms";', **queue))
+        status, said = d.ask()
+        d.generation += status == 200
+        errors = said.get("errors")
+        time.sleep(0.1)
+    pool.child.send_signal(signal.SIGCONT)
+    assert errors == [f"{d.tarry.conf}: given up after daemon.stop_timeout of waiting for what is on its way "
+                      "through parts that change: the keys in Redis get their next layout"]
+    wait_for("the step", lambda: r.hget("tarry:meta", "layout") == b"3")
+    d.to(body())
+    d.tarry.stop()
 
 
 def test_a_record_of_a_newer_tarry_is_put_back_and_never_dropped(bench):
