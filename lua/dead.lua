@@ -32,6 +32,7 @@
 -- Cost: O(k log n) for k letters looked at. Called by store_dead() in bridge/store/store_dead.c.
 local pool, delay, dead, tries = unpack(KEYS)
 --#include lib/sums.lua
+--#include lib/told.lua
 --#include lib/order.lua
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
 if not now_us then
@@ -106,6 +107,7 @@ local function drop(i)
   done = done + 1
   if not dry then
     redis.call('ZREM', dead, ids[i])
+    told_outdate(ids[i], '', redis.call('HGET', base .. ':ended', ids[i]) or '', now)
     sums_add('dropped', select(2, order_gone(ids[i])))
   end
 end
@@ -136,6 +138,7 @@ while at < math.min(#ids, look) and count < tonumber(ARGV[11]) do
   at = i
 end
 
+told_note(base)
 sums_note(base)
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 if head and (not was or tonumber(head) < tonumber(was)) then

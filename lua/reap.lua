@@ -43,8 +43,9 @@ for at = 1, #ids, 2 do
   redis.call('ZREM', unack, id)
   local was = redis.call('HGET', tries, id)
   if order_cancelled(was) then
+    -- Who has it, or had it, may have said so, unheard.
+    told_outdate(id, '', (redis.call('HGET', base .. ':ended', id) or '') .. ' ' .. ids[at + 1], now)
     sums_add('cancelled', select(2, order_gone(id)))
-    told_add(told_lease(id, ids[at + 1]), 'x', now) -- who has it may have said so, unheard
     dropped = dropped + 1
   else
     put_back(id, ids[at + 1], was)

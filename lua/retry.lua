@@ -37,9 +37,18 @@ local function answers()
       now = t[1] * 1000 + math.floor(t[2] / 1000)
     end
 --#include lib/told.lua
-    told = { stale = told_stale, add = told_add, note = told_note, lease = told_lease, now = now }
+    told = { stale = told_stale, add = told_add, note = told_note, lease = told_lease, outdate = told_outdate,
+             now = now }
   end
   return told
+end
+
+-- This run ends: nobody's word about it counts any more but that of the lease.
+local function outdate(id, lease)
+  local ended = redis.call('HGET', base .. ':ended', id)
+  if ended then
+    answers().outdate(id, lease, ended, answers().now)
+  end
 end
 
 -- The next run, with nothing of this one.
@@ -78,6 +87,7 @@ for at = 2, #ARGV, 9 do
   if lease and tonumber(lease) == tonumber(ARGV[at + 1]) then
     redis.call('ZREM', unack, id)
     if order_cancelled(redis.call('HGET', tries, id)) then
+      outdate(id, ARGV[at + 1])
       sums_add('cancelled', select(2, order_gone(id)))
       code = 'c'
     else
@@ -88,6 +98,7 @@ for at = 2, #ARGV, 9 do
       if note ~= '' then
         redis.call('HSET', tries, id, note)
       elseif redis.call('HDEL', tries, id) == 1 then
+        outdate(id, ARGV[at + 1])
         redis.call('HDEL', base .. ':ended', id)
       end
       if record ~= '' then

@@ -93,11 +93,12 @@ class Model:
         self.heard.append(((id_, lease), letter))
         return letter
 
-    def outdate(self, id_):
-        """It goes without a word of who had it, or has it."""
+    def outdate(self, id_, mine=None):
+        """It goes without a word of who had it, or has it, but mine."""
         job = self.jobs[id_]
         for lease in job.ended + [job.score] * (job.where == "unack"):
-            self.say(id_, lease, "x")
+            if lease != mine:
+                self.say(id_, lease, "x")
 
     def note_heard(self):
         """At the end of a call."""
@@ -225,9 +226,12 @@ class Model:
         if not self.leased(id_, lease):
             return self.returned(id_, lease, "ck")
         if self.cancelled(id_):
+            self.outdate(id_, lease)
             self.gone(id_, "cancelled")
             return self.say(id_, lease, "c")
         job = self.jobs[id_]
+        if not tries:
+            self.outdate(id_, lease)
         job.tries, job.where, job.score = tries, "delay", due
         if not tries:
             job.ended = []
@@ -243,6 +247,7 @@ class Model:
         if not self.leased(id_, lease):
             return self.returned(id_, lease, "ck")
         if self.cancelled(id_):
+            self.outdate(id_, lease)
             self.gone(id_, "cancelled")
             return self.say(id_, lease, "c")
         job, taken = self.jobs[id_], kept in self.jobs
@@ -250,6 +255,7 @@ class Model:
             self.jobs[kept] = Job(kept_body, "error", now, job.group, tries=tries)
             if how == "s":
                 self.put(kept, now)
+        self.outdate(id_, lease)
         job.tries, job.ended = "", []
         if body:
             self.sums["repeated"] += 1
@@ -265,6 +271,7 @@ class Model:
         if not self.leased(id_, lease):
             return self.returned(id_, lease, "c")
         if self.cancelled(id_):
+            self.outdate(id_, lease)
             self.gone(id_, "cancelled")
             return self.say(id_, lease, "c")
         job = self.jobs[id_]
@@ -291,8 +298,8 @@ class Model:
         for lease, id_ in over:
             job = self.jobs[id_]
             if self.cancelled(id_):
+                self.outdate(id_)
                 self.gone(id_, "cancelled")
-                self.say(id_, lease, "x")
                 dropped += 1
                 continue
             job.ended.append(lease)

@@ -227,6 +227,33 @@ def test_an_ack_that_comes_again_is_not_counted_where_the_job_has_ended_without_
     assert q.sums().get("delivered", 0) == case["anew"]
 
 
+def _drop_dead(bucket, now):
+    bucket.run("dead", (*JOB[:2], "error", "tries"), now, "d", "", "1", "a", "", 0, "", "", "", 9, 9, 9, 0, "",
+               "w", "m", 0)
+
+
+# What the second holder, and what comes after, makes of a job whose first lease ended unheard.
+ENDS_OF_ANOTHER = {
+    "a dead letter that is dropped": lambda b, now: b.bury(now, ("a", now, NOTE)) + (_drop_dead(b, now) or ""),
+    "the next run": lambda b, now: b.retry(("a", now, 5000, "", "next"))[1],
+    "the next run, beside a dead letter": lambda b, now: b.retry(
+        ("a", now, 5000, "", "next", "k", "rec", NOTE, "d"))[1],
+    "no next run, but a dead letter": lambda b, now: b.retry(("a", now, 5000, "", "", "k", "rec", NOTE, "d"))[1],
+    "cancelled, its lease ended": lambda b, now: b.cancel("a") + str(b.reap(now)[3]),
+    "cancelled, buried": lambda b, now: b.cancel("a") + b.bury(now - 1, ("a", now, NOTE)),
+    "cancelled, tried again": lambda b, now: b.cancel("a") + b.retry(("a", now, 5000, NOTE))[1],
+}
+
+
+@pytest.mark.parametrize("end, said", zip(ENDS_OF_ANOTHER, ("b", "r", "k", "k", "f1", "fc", "fc")))
+def test_an_ack_that_comes_again_is_not_counted_where_another_holder_has_ended_the_job(bucket, end, said):
+    bucket.enqueue([("a", 900)])
+    first = bucket.claim(1000)[1]
+    bucket.reap(first)
+    assert ENDS_OF_ANOTHER[end](bucket, bucket.claim(first)[1]) == said
+    assert bucket.ack(first, "a", how="A") == "y"
+
+
 def test_an_ack_of_a_delivery_that_was_deleted_meanwhile_is_not_taken_for_done(bucket):
     """The same of a route's job, which the daemon had."""
     bucket.enqueue([("a", 900)])
