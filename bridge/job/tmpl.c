@@ -188,7 +188,8 @@ static int value_of(const struct part *part, const struct job_view *view,
         return 0;
     case PART_CAPTURE:
         if (part->capture >= view->capture_count)
-            return err_set(err, "{%u}: the route's match has only %u wildcards",
+            return err_set(err,
+                           "{%u}: the message's topic fills only %u wildcards of match",
                            part->capture + 1, view->capture_count);
         *value = view->captures[part->capture];
         return 0;
