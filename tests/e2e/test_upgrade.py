@@ -247,7 +247,7 @@ def test_a_reload_waits_for_the_step_of_a_pool(bench):
                 + hooked(hook, route, **queue))
     queue = {"more_sinks": 'q: { type = "queue"; pool = "far"; };',
              "more_routes": 'work: { from = "http"; to = "q"; topic = "work"; };'}
-    d = Reloaded(bench, redis, body(**queue), daemon='upgrade_after = "3s"; stop_timeout = "1s";')
+    d = Reloaded(bench, redis, body(**queue), daemon='upgrade_after = "6s"; stop_timeout = "1s";')
     wait_for("its meta", lambda: r.hexists("tarry:meta", "sink:q"))
     pool.child.send_signal(signal.SIGSTOP)
     errors, until = [], time.monotonic() + 30
