@@ -86,7 +86,7 @@ if #gone > 0 then
   end
   if redis.call('HDEL', tries, unpack(gone)) > 0 then
     for k, ended in ipairs(redis.call('HMGET', base .. ':ended', unpack(gone))) do
-      words().outdate(gone[k], ARGV[3 * by[k] + 1], (ended or '') .. ' ' .. (leases[by[k]] or ''), words().now)
+      words().outdate(gone[k], ARGV[3 * by[k] + 1], words().now, ended, leases[by[k]])
     end
     redis.call('HDEL', base .. ':ended', unpack(gone))
   end

@@ -33,7 +33,7 @@ for at = 2, #ARGV, 4 do
   if lease and tonumber(lease) == tonumber(ARGV[at + 1]) then
     redis.call('ZREM', unack, id)
     if order_cancelled(redis.call('HGET', tries, id)) then
-      told_outdate(id, ARGV[at + 1], redis.call('HGET', base .. ':ended', id) or '', now)
+      told_outdate(id, ARGV[at + 1], now, redis.call('HGET', base .. ':ended', id))
       sums_add('cancelled', select(2, order_gone(id)))
       code = 'c'
       told_add(told_lease(id, ARGV[at + 1]), code, now)

@@ -86,7 +86,7 @@ local function cancel(id)
   elseif not of_route or redis.call('HEXISTS', pool, id) == 0 then
     return is_remembered(id) and 'm' or sealed and 'z' or 'n'
   end
-  told_outdate(id, '', redis.call('HGET', base .. ':ended', id) or '', now)
+  told_outdate(id, '', now, redis.call('HGET', base .. ':ended', id))
   local was_held, bodies = order_gone(id)
   sums_add('cancelled', bodies)
   redis.call('ZREM', ttl, id)

@@ -107,7 +107,7 @@ local function drop(i)
   done = done + 1
   if not dry then
     redis.call('ZREM', dead, ids[i])
-    told_outdate(ids[i], '', redis.call('HGET', base .. ':ended', ids[i]) or '', now)
+    told_outdate(ids[i], '', now, redis.call('HGET', base .. ':ended', ids[i]))
     sums_add('dropped', select(2, order_gone(ids[i])))
   end
 end

@@ -130,7 +130,7 @@ end
 local function outdate(id, held)
   local ended = redis.call('HGET', base .. ':ended', id)
   if ended or held then
-    answers().outdate(id, '', (ended or '') .. ' ' .. (held or ''), now)
+    answers().outdate(id, '', now, ended, held)
   end
 end
 

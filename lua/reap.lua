@@ -44,7 +44,7 @@ for at = 1, #ids, 2 do
   local was = redis.call('HGET', tries, id)
   if order_cancelled(was) then
     -- Who has it, or had it, may have said so, unheard.
-    told_outdate(id, '', (redis.call('HGET', base .. ':ended', id) or '') .. ' ' .. ids[at + 1], now)
+    told_outdate(id, '', now, redis.call('HGET', base .. ':ended', id), ids[at + 1])
     sums_add('cancelled', select(2, order_gone(id)))
     dropped = dropped + 1
   else

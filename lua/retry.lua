@@ -47,7 +47,7 @@ end
 local function outdate(id, lease)
   local ended = redis.call('HGET', base .. ':ended', id)
   if ended then
-    answers().outdate(id, lease, ended, answers().now)
+    answers().outdate(id, lease, answers().now, ended)
   end
 end
 

@@ -108,7 +108,7 @@ end
 -- The word of who had the job before, or has it now, does not count any more, but mine.
 local function outdate(id, mine, ended, held)
   if ended or held then
-    words().outdate(id, mine, (ended or '') .. ' ' .. (held or ''), now)
+    words().outdate(id, mine, now, ended, held)
   end
 end
 

@@ -33,10 +33,10 @@ local function told_add(name, letter, now)
   told_now[name .. letter] = true
 end
 
--- Nobody else's word about this job counts any more: leases are those of who had it, or has it; mine
--- that of who ends it, '' nobody.
-local function told_outdate(id, mine, leases, now)
-  for lease in string.gmatch(leases, '%d+') do
+-- Nobody else's word about this job counts any more. mine: the lease of who ends it, '' nobody; ended,
+-- held: the leases of who had it, and of who has it; nil or false: none.
+local function told_outdate(id, mine, now, ended, held)
+  for lease in string.gmatch((ended or '') .. ' ' .. (held or ''), '%d+') do
     if lease ~= mine then
       told_add(told_lease(id, lease), 'x', now)
     end
