@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -117,4 +118,15 @@ int cnd_timedwait(cnd_t *restrict cond, mtx_t *restrict mutex,
     int rc =
         pthread_cond_timedwait((pthread_cond_t *)cond, (pthread_mutex_t *)mutex, end);
     return rc == 0 ? thrd_success : rc == ETIMEDOUT ? thrd_timedout : thrd_error;
+}
+
+/* paho waits so. */
+int sem_timedwait(sem_t *restrict sem, const struct timespec *restrict end)
+{
+    int rc, last = 0;
+    do {
+        struct timespec t = slice_end(end, &last);
+        rc = sem_clockwait(sem, CLOCK_REALTIME, &t);
+    } while (rc != 0 && errno == ETIMEDOUT && !last);
+    return rc;
 }
