@@ -288,11 +288,6 @@ static void on_set(void *arg, const struct redisReply *reply)
     free(setting);
 }
 
-static void on_away(void *arg)
-{
-    on_set(arg, NULL);
-}
-
 void route_states_set(struct route_states *states, struct route *const *routes, size_t n,
                       enum route_state state, route_states_cb *done, void *arg)
 {
@@ -312,10 +307,7 @@ void route_states_set(struct route_states *states, struct route *const *routes, 
         if (!runs)
             args[count++] = slice_of(rows[state].name);
     }
-    if (store_is_up(states->bridge->store))
-        store_command(states->bridge->store, args, count, on_set, setting);
-    else
-        loop_defer(on_away, setting);
+    store_command(states->bridge->store, args, count, on_set, setting);
     buf_free(&key);
     free(args);
 }

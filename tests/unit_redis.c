@@ -425,6 +425,78 @@ static void a_reply_callback_may_reconnect_or_free(void **state)
     assert_int_equal(calls, 10);
 }
 
+/* What a callback of a lost command saw. */
+struct lost_seen {
+    struct watcher *w;
+    unsigned downs; /* so far: of tries before it listened */
+    unsigned calls, down_untold, still_up;
+};
+
+static void look_when_lost(void *arg, const redisReply *reply)
+{
+    struct lost_seen *seen = arg;
+    seen->calls++;
+    assert_null(reply);
+    seen->down_untold += seen->w->down == seen->downs;
+    seen->still_up += redis_is_up(doomed);
+}
+
+/* Whoever asks again from such a callback must know by then that there is nobody to ask.
+ */
+static void a_loss_is_told_before_the_open_commands_get_null(void **state)
+{
+    (void)state;
+    const struct slice ping = SLICE_LIT("PING");
+    struct watcher w = {0};
+    start_server(NULL);
+    doomed = up("unix://DIR/r.sock", &w);
+    struct lost_seen seen = {.w = &w, .downs = w.down};
+    kill(server_pid, SIGSTOP);
+    for (int i = 0; i < 10; i++)
+        redis_command(doomed, &ping, 1, look_when_lost, &seen);
+    kill_server();
+    assert_true(reached(&seen.calls, 10, SOON_MS));
+    assert_int_equal(seen.down_untold, 0);
+    assert_int_equal(seen.still_up, 0);
+    redis_free(doomed);
+}
+
+static void free_when_down(void *arg, enum redis_state state, const char *why)
+{
+    (void)why;
+    if (state == REDIS_DOWN)
+        redis_free(doomed);
+    *(unsigned *)arg += state == REDIS_UP;
+}
+
+static void a_state_callback_may_free_with_commands_open(void **state)
+{
+    (void)state;
+    const struct slice ping = SLICE_LIT("PING");
+    struct redis_conf conf = {.connect_timeout_ms = 2000,
+                              .command_timeout_ms = SOON_MS,
+                              .backoff_first_ms = 5,
+                              .backoff_max_ms = 100};
+    struct answers a = {0};
+    struct buf path = {0};
+    unsigned ups = 0;
+    start_server(NULL);
+    struct watcher w = {0};
+    redis_free(up("unix://DIR/r.sock", &w)); /* else the first try may fail */
+    buf_addf(&path, "%s/r.sock", dir);
+    conf.url.unix_path = (char *)buf_str(&path);
+    doomed = redis_new(&conf, free_when_down, &ups);
+    buf_free(&path);
+    assert_true(reached(&ups, 1, SOON_MS));
+    kill(server_pid, SIGSTOP);
+    for (int i = 0; i < 10; i++)
+        redis_command(doomed, &ping, 1, on_answer, &a);
+    kill_server();
+    assert_true(reached(&a.lost, 10, SOON_MS));
+    run_for(20);
+    assert_int_equal(a.count, 10);
+}
+
 struct messages {
     unsigned count;
     char last[64];
@@ -665,6 +737,8 @@ int main(void)
         CASE(a_wrong_password_is_told_and_not_tried_in_a_hot_loop),
         CASE(a_full_server_is_told_in_its_words),
         CASE(a_reply_callback_may_reconnect_or_free),
+        CASE(a_loss_is_told_before_the_open_commands_get_null),
+        CASE(a_state_callback_may_free_with_commands_open),
         CASE(a_subscription_outlives_the_connection),
         CASE(tls_is_verified_and_a_wrong_name_refused),
         CASE(a_host_that_is_not_there_is_told),

@@ -240,13 +240,6 @@ static void look_up(struct op *op)
     buf_free(&key);
 }
 
-static void on_look_up(void *arg)
-{
-    struct op *op = arg;
-    op->looked_up = true;
-    look_up(op);
-}
-
 static void start(struct op *op, struct slice topic, struct slice id)
 {
     struct place place;
@@ -265,15 +258,17 @@ static void start(struct op *op, struct slice topic, struct slice id)
         op->code = QUEUE_NO_ROUTE; /* an id alone says nothing there */
     bool known =
         place.code == QUEUE_OK && place.route && place.bucket && op->id_n == id.n;
-    if (known && place.queue == NULL && place.route->oldest)
+    if (known && place.queue == NULL && place.route->oldest) {
         act_in(op, place.route->oldest);
-    else if (known)
+    } else if (known) {
         act(op, place.bucket);
-    else if (place.code == QUEUE_OK && topic.p == NULL && op->id_n == id.n && id.n > 0 &&
-             rules && rules->global_ids)
-        loop_defer(on_look_up, op);
-    else
+    } else if (place.code == QUEUE_OK && topic.p == NULL && op->id_n == id.n &&
+               id.n > 0 && rules && rules->global_ids) {
+        op->looked_up = true;
+        look_up(op);
+    } else {
         loop_defer(on_refused, op);
+    }
 }
 
 static struct op *op_new(struct source *src, enum op_kind kind, void *arg)

@@ -247,19 +247,16 @@ static void on_no_list(void *arg)
     ask_end(ask);
 }
 
-static void on_ask_list(void *arg)
-{
-    struct ask *ask = arg;
-    ask_list(ask->sink, on_list, ask);
-}
-
 void queue_list(struct source *src, struct slice topic, queue_list_cb *cb, void *arg)
 {
     struct place place;
     struct ask *ask = ask_new(src, topic, &place, arg);
     ask->cb.list = cb;
     ask->sink = place.route ? place.route->sink : NULL;
-    loop_defer(ask->sink && ask->sink->rules ? on_ask_list : on_no_list, ask);
+    if (ask->sink && ask->sink->rules)
+        ask_list(ask->sink, on_list, ask);
+    else
+        loop_defer(on_no_list, ask);
 }
 
 /* --- the sweep --- */

@@ -100,7 +100,16 @@ bool redis_is_up(const struct redis *r)
 
 /* ------------------------------------------------------------------ coming and going */
 
-/* Every command still open is answered with NULL: nobody knows what became of it. */
+/* Every command still open is answered with NULL: nobody knows what became of it. A
+ * callback may free r. */
+static void answer_open(struct redis *r)
+{
+    while (r->open.count > 0) {
+        struct redis_waiting c = redis_queue_take(&r->open);
+        c.cb(c.arg, NULL);
+    }
+}
+
 static void close_connection(struct redis *r)
 {
     r->connection++;
@@ -111,10 +120,6 @@ static void close_connection(struct redis *r)
     r->reader = NULL;
     timer_rest(r->deadline_timer);
     timer_rest(r->connect_timer);
-    while (r->open.count > 0) {
-        struct redis_waiting c = redis_queue_take(&r->open);
-        c.cb(c.arg, NULL);
-    }
 }
 
 static double random_share(void)
@@ -148,11 +153,11 @@ void redis_lose(struct redis *r, const char *why)
     r->failures += r->failures < 1000;
     r->phase = RESTING;
     close_connection(r);
-    if (r->phase != RESTING) /* a callback freed it */
-        return;
     timer_set(r->connect_timer, rest_ms(r));
     r->denied = false;
+    /* First: who is answered NULL may ask again at once, and must find it down. */
     r->on_state(r->arg, REDIS_DOWN, reason.text);
+    answer_open(r);
 }
 
 void redis_reconnect(struct redis *r, const char *why)
@@ -391,6 +396,7 @@ void redis_free(struct redis *r)
     if (r->conf.finder)
         r->conf.finder->forget(r->conf.finder->self, r);
     close_connection(r);
+    answer_open(r);
     timer_del(r->deadline_timer);
     timer_del(r->connect_timer);
     free_subscriptions(r);

@@ -85,7 +85,8 @@ void redis_conf_free(struct redis_conf *conf);
 enum redis_state { REDIS_CONNECTING, REDIS_UP, REDIS_DOWN, REDIS_CLOSED };
 
 /* Called at every change. why: "" when up, else the reason in words. Connecting again is
- * this module's business; a new connection's commands may be queued from within it. */
+ * this module's business; a new connection's commands may be queued from within it.
+ * REDIS_DOWN comes before the NULL replies of the commands that were open. */
 typedef void redis_state_cb(void *arg, enum redis_state state, const char *why);
 /* Messages of subscribed channels. */
 typedef void redis_message_cb(void *arg, struct slice channel, struct slice message);

@@ -152,7 +152,7 @@ static void move_seekers(struct sentinel *s)
 static bool is_pending(const struct lookout *l)
 {
     bool fresh = l->why[0] == '\0' && l->epoch < 0; /* its first connection */
-    return l->open > 0 || (fresh && !redis_is_up(l->redis));
+    return redis_is_up(l->redis) ? l->open > 0 : fresh;
 }
 
 static void form_belief(struct sentinel *s)
@@ -241,7 +241,7 @@ static void on_address(void *arg, const struct redisReply *reply)
 {
     struct lookout *l = arg;
     l->open--;
-    if (reply == NULL) /* on_state() follows */
+    if (reply == NULL) /* on_state() has seen to it */
         return;
     struct slice host = redis_text(redis_item(reply, 0));
     struct slice port = redis_text(redis_item(reply, 1));

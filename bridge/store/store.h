@@ -94,7 +94,7 @@ enum redis_durability store_keeps(const struct store *st);
 void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_bytes);
 
 /* A command of its own, about the key args[1], never repeated but where another node has
- * it. reply NULL: Redis is away; told from within, if that is known. */
+ * it. cb once, later. reply NULL: Redis is away. */
 void store_command(struct store *st, const struct slice *args, unsigned n,
                    redis_reply_cb *cb, void *arg);
 /* The layout that the keys have (meta.h), each time that it was read. moves: this process

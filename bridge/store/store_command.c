@@ -92,12 +92,27 @@ static void on_errand(void *arg, const struct redisReply *reply)
     free(errand);
 }
 
+/* Redis is away: whoever asked is told so when this turn ends. */
+struct unasked {
+    redis_reply_cb *cb;
+    void *arg;
+};
+
+static void on_away(void *arg)
+{
+    struct unasked *unasked = arg;
+    unasked->cb(unasked->arg, NULL);
+    free(unasked);
+}
+
 void store_command(struct store *st, const struct slice *args, unsigned n,
                    redis_reply_cb *cb, void *arg)
 {
     struct node *node = store_up_node(st, n > 1 ? args[1] : SLICE_LIT(""));
     if (node == NULL) {
-        cb(arg, NULL);
+        struct unasked *unasked = mem_alloc(sizeof(*unasked));
+        *unasked = (struct unasked){cb, arg};
+        loop_defer(on_away, unasked);
     } else if (st->map == NULL) {
         redis_command(node->redis, args, n, cb, arg);
     } else {

@@ -319,8 +319,6 @@ int64_t lane_flush(struct lane *lane, int64_t now_us)
     struct node *node = bucket_node(lane->bucket);
     if (node == NULL || node->state != NODE_UP)
         return -1; /* its coming makes the next turn */
-    if (!redis_is_up(node->redis))
-        return -1; /* its loss is being told just now */
     if (waits_for_another(lane, node))
         return -1; /* the answer makes the next turn */
     int64_t hold_us = lane->hold_until_us > node->pause_until_us ? lane->hold_until_us

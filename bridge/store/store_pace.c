@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/store/store_pace.h"
-#include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/store/store_lane.h"
 
@@ -54,15 +53,7 @@ struct ask {
         store_stopped_cb *list;
     } cb;
     void *arg;
-    redis_reply_cb *tell;
 };
-
-/* Redis is away, and would be heard of from within. */
-static void on_away(void *arg)
-{
-    struct ask *ask = arg;
-    ask->tell(ask, NULL);
-}
 
 static void send_command(struct bucket *b, const char *command, struct slice target,
                          struct slice value, redis_reply_cb *tell, struct ask *ask)
@@ -70,11 +61,7 @@ static void send_command(struct bucket *b, const char *command, struct slice tar
     struct slice args[4] = {slice_of(command), b->key[KEY_STOPPED], target, value};
     unsigned n = value.p ? 4 : target.p ? 3 : 2;
     ask->bucket = b;
-    ask->tell = tell;
-    if (bucket_is_up(b))
-        store_command(b->store, args, n, tell, ask);
-    else
-        loop_defer(on_away, ask);
+    store_command(b->store, args, n, tell, ask);
 }
 
 /* NULL: it is of no use. */

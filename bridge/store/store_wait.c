@@ -43,7 +43,7 @@ static void on_wait(void *arg, const struct redisReply *reply)
     struct batch *batch, *next;
     node->waiting = false;
     if (reply == NULL)
-        return; /* wait_lost() comes, or was here */
+        return; /* wait_lost() was here */
     long long have = reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
     bool enough = have >= (long long)st->conf.durability.replicas;
     int64_t now_us = loop_mono_us();

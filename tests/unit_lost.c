@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_lost.c - a callback that is told that its answer is lost asks again, at once, and
+ * for anything: every kind of call that the store has asks for every kind of call,
+ * against one Redis, through Sentinel and in a cluster.
+ */
+#include "bridge/base/log.h"
+#include "bridge/redis/sentinel.h"
+#include "bridge/store/store_audit.h"
+#include "bridge/store/store_dead.h"
+#include "bridge/store/store_list.h"
+#include "bridge/store/store_meta.h"
+#include "bridge/store/store_pace.h"
+#include "bridge/store/store_queue.h"
+#include "tests/fake_redis.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static struct {
+    struct store *store;
+    struct bucket *route, *queue;
+    struct timer *limit;
+    unsigned bad;    /* answers that are still to be bad ones */
+    unsigned inside; /* calls of the store that have not returned */
+    unsigned asked, told, told_from_within, ups, downs;
+} run;
+
+/* ------------------------------------------------------- every kind that can be asked */
+
+#define ID SLICE_LIT("id")
+#define NONE ((struct slice){NULL, 0})
+
+struct kind {
+    void (*ask)(struct kind *kind);
+    unsigned told;
+};
+static void ask_all(void);
+
+static void told(void *arg)
+{
+    struct kind *kind = arg;
+    run.told++;
+    run.told_from_within += run.inside > 0;
+    if (kind->told++ == 0)
+        ask_all();
+    loop_stop();
+}
+
+static void on_code(void *arg, char code)
+{
+    (void)code;
+    told(arg);
+}
+static void on_code_number(void *arg, char code, int64_t n)
+{
+    (void)code;
+    (void)n;
+    told(arg);
+}
+static void on_number(void *arg, int64_t n)
+{
+    (void)n;
+    told(arg);
+}
+static void on_number2(void *arg, int64_t n, int64_t more)
+{
+    (void)n;
+    (void)more;
+    told(arg);
+}
+static void on_done(void *arg, bool done)
+{
+    (void)done;
+    told(arg);
+}
+static void on_answer(void *arg, int answer)
+{
+    (void)answer;
+    told(arg);
+}
+static void on_reply(void *arg, const struct redisReply *reply)
+{
+    (void)reply;
+    told(arg);
+}
+
+static void ask_enqueue(struct kind *kind)
+{
+    struct job *job = job_new(0);
+    const struct enqueue how = {.awaited = true};
+    job->id = job_keep(job, ID);
+    store_enqueue(run.route, job, &how, on_code, kind);
+    job_free(job);
+}
+static void ask_ack(struct kind *kind)
+{
+    store_ack(run.route, ID, 5, on_code, kind);
+}
+static void ask_retry(struct kind *kind)
+{
+    store_retry(run.route, ID, 5, 9, NONE, on_code, kind);
+}
+static void ask_bury(struct kind *kind)
+{
+    store_bury(run.route, ID, 5, NONE, on_code, kind);
+}
+static void ask_cancel(struct kind *kind)
+{
+    store_cancel(run.route, ID, NULL, 0, on_code, kind);
+}
+static void ask_finish(struct kind *kind)
+{
+    store_finish(run.queue, ID, 5, "acked", 0, 0, on_code, kind);
+}
+static void ask_release(struct kind *kind)
+{
+    store_release(run.queue, ID, 5, 0, true, 0, on_code, kind);
+}
+static void ask_release_once(struct kind *kind)
+{
+    store_release(run.queue, ID, 0, 0, true, 0, on_code, kind);
+}
+
+static void on_claim(void *arg, const struct claim_reply *reply)
+{
+    (void)reply;
+    told(arg);
+}
+static void ask_claim(struct kind *kind)
+{
+    store_claim(run.route, 5, 1000, on_claim, kind);
+}
+static void on_reap(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms)
+{
+    (void)moved;
+    (void)dropped;
+    (void)lease_ms;
+    told(arg);
+}
+static void ask_reap(struct kind *kind)
+{
+    store_reap(run.route, 5, on_reap, kind);
+}
+static void on_count(void *arg, const struct counts *counts)
+{
+    (void)counts;
+    told(arg);
+}
+static void ask_count(struct kind *kind)
+{
+    store_count(run.route, on_count, kind);
+}
+static void on_found(void *arg, const struct found_job *found)
+{
+    (void)found;
+    told(arg);
+}
+static void ask_find(struct kind *kind)
+{
+    store_find(run.route, ID, on_found, kind);
+}
+static void on_list(void *arg, const struct list_told *list)
+{
+    (void)list;
+    told(arg);
+}
+static void ask_list(struct kind *kind)
+{
+    const struct list_ask ask = {.what = 'w', .max = 5, .bytes_max = 1000};
+    store_list(run.route, &ask, on_list, kind);
+}
+static void ask_move_due(struct kind *kind)
+{
+    store_move_due(run.route, ID, 0, 1000, on_code_number, kind);
+}
+static void on_dead(void *arg, const struct dead_told *dead)
+{
+    (void)dead;
+    told(arg);
+}
+static void ask_dead(struct kind *kind)
+{
+    const struct dead_ask ask = {.what = 'l', .max = 5, .look = 5};
+    store_dead(run.route, &ask, on_dead, kind);
+}
+static void on_audit(void *arg, const struct audit_reply *reply)
+{
+    (void)reply;
+    told(arg);
+}
+static void ask_audit(struct kind *kind)
+{
+    store_audit(run.route, AUDIT_POOL, SLICE_LIT("0"), 5, false, on_audit, kind);
+}
+static void ask_baseline(struct kind *kind)
+{
+    store_baseline(run.route, on_number, kind);
+}
+static void on_sealed(void *arg, const struct sealed *sealed)
+{
+    (void)sealed;
+    told(arg);
+}
+static void ask_seal(struct kind *kind)
+{
+    store_seal(run.route, SEAL_LOOK, on_sealed, kind);
+}
+static void on_pace(void *arg, const int64_t *wait_us)
+{
+    (void)wait_us;
+    told(arg);
+}
+static void ask_pace(struct kind *kind)
+{
+    const struct pace_rate rate = {.per_s = 1, .burst = 1, .shared = true};
+    const struct paced_job jobs[] = {{SLICE_LIT("a"), false}};
+    store_pace(run.route, &rate, jobs, 1, on_pace, kind);
+}
+static void ask_go_on(struct kind *kind)
+{
+    store_stop(run.route, ID);
+    store_go_on(run.route, ID, on_answer, kind);
+}
+static void on_stopped(void *arg, const struct slice *targets, int n)
+{
+    (void)targets;
+    (void)n;
+    told(arg);
+}
+static void ask_stopped(struct kind *kind)
+{
+    store_stopped(run.route, on_stopped, kind);
+}
+static void ask_forget(struct kind *kind)
+{
+    bucket_forget_partition(run.route, "t/0", on_done, kind);
+}
+
+static void on_pull(void *arg, const struct pull_reply *reply)
+{
+    (void)reply;
+    told(arg);
+}
+static void ask_pull(struct kind *kind)
+{
+    const struct pull_want want = {1000, 5};
+    store_pull(run.queue, &want, 1, on_pull, kind);
+}
+static void ask_touch(struct kind *kind)
+{
+    store_touch(run.queue, ID, 5, 1000, on_code_number, kind);
+}
+static void on_look(void *arg, const struct looked *looked)
+{
+    (void)looked;
+    told(arg);
+}
+static void ask_look(struct kind *kind)
+{
+    store_look(run.queue, 'i', ID, on_look, kind);
+}
+static void on_measure(void *arg, const struct queue_counts *counts)
+{
+    (void)counts;
+    told(arg);
+}
+static void ask_measure(struct kind *kind)
+{
+    store_measure(run.queue, NULL, 0, on_measure, kind);
+}
+static void ask_respawn(struct kind *kind)
+{
+    store_respawn(run.queue, 5, 0, on_number, kind);
+}
+static void ask_drop(struct kind *kind)
+{
+    store_drop(run.queue, 'a', 5, on_number2, kind);
+}
+
+static void on_meta(void *arg, bool changed, const struct slice *pairs, unsigned n)
+{
+    (void)changed;
+    (void)pairs;
+    (void)n;
+    told(arg);
+}
+static void ask_meta(struct kind *kind)
+{
+    store_meta(run.store, NULL, 0, on_meta, kind);
+}
+static void ask_figure(struct kind *kind)
+{
+    store_figure(run.store, "HLEN", ID, on_number, kind);
+}
+static void on_names(void *arg, const struct slice *names, unsigned n)
+{
+    (void)names;
+    (void)n;
+    told(arg);
+}
+static void ask_names(struct kind *kind)
+{
+    store_names(run.store, ID, 0, 5, on_names, kind);
+}
+static void ask_command(struct kind *kind)
+{
+    const struct slice args[] = {SLICE_LIT("HGETALL"), ID};
+    store_unlist(run.store, ID, ID, 5);
+    store_tell(run.store, "=@x");
+    store_command(run.store, args, 2, on_reply, kind);
+}
+
+/* The first one is a script: a bad answer to it loses all that are behind it. */
+static struct kind kinds[] = {
+    {.ask = ask_find},   {.ask = ask_enqueue}, {.ask = ask_ack},
+    {.ask = ask_retry},  {.ask = ask_bury},    {.ask = ask_cancel},
+    {.ask = ask_finish}, {.ask = ask_release}, {.ask = ask_release_once},
+    {.ask = ask_claim},  {.ask = ask_reap},    {.ask = ask_count},
+    {.ask = ask_list},   {.ask = ask_dead},    {.ask = ask_move_due},
+    {.ask = ask_audit},  {.ask = ask_pace},    {.ask = ask_baseline},
+    {.ask = ask_seal},   {.ask = ask_go_on},   {.ask = ask_stopped},
+    {.ask = ask_forget}, {.ask = ask_pull},    {.ask = ask_touch},
+    {.ask = ask_look},   {.ask = ask_measure}, {.ask = ask_respawn},
+    {.ask = ask_drop},   {.ask = ask_meta},    {.ask = ask_figure},
+    {.ask = ask_names},  {.ask = ask_command},
+};
+enum {
+    KINDS = sizeof(kinds) / sizeof(kinds[0]),
+    ASKED =
+        KINDS + KINDS * KINDS /* each asks for all when it is told for the first time */
+};
+
+static void ask_all(void)
+{
+    for (unsigned i = 0; i < KINDS; i++) {
+        run.inside++;
+        kinds[i].ask(&kinds[i]);
+        run.inside--;
+        run.asked++;
+    }
+}
+
+/* -------------------------------------------------------------------------- a store */
+
+static void on_up(void *arg)
+{
+    (void)arg;
+    run.ups++;
+    loop_stop();
+}
+static void on_down(void *arg, const char *why)
+{
+    (void)arg;
+    (void)why;
+    run.downs++;
+}
+static void on_told(void *arg, struct slice name)
+{
+    (void)arg;
+    (void)name;
+}
+static void on_head(void *owner, int64_t head_ms)
+{
+    (void)owner;
+    (void)head_ms;
+}
+static void on_woken(void *owner)
+{
+    (void)owner;
+}
+/* After each answer. */
+static void on_asked(void)
+{
+    fake.commands = 0;
+    if (fake.word && run.bad > 0 && --run.bad == 0)
+        fake.word = NULL;
+}
+static void on_limit(void *arg)
+{
+    (void)arg;
+    loop_stop();
+}
+
+/* Runs until *n >= until, or for 10 s. */
+static bool reached(const unsigned *n, unsigned until)
+{
+    int64_t end_ms = loop_mono_ms() + 10000;
+    while (*n < until && loop_mono_ms() < end_ms) {
+        timer_set(run.limit, 50);
+        loop_run();
+    }
+    return *n >= until;
+}
+
+struct url {
+    const char *scheme, *master;
+};
+
+static void begin(const struct url *url, struct sentinel **sentinel)
+{
+    static const struct store_events events = {on_up, on_down, on_told, NULL};
+    static const struct bucket_events of_bucket = {on_head, on_woken, NULL};
+    static const struct bucket_rules rules = {.remember_ms = 1000};
+    static const struct queue_rules queue_rules = {.lease_ms = 1000, .tries = 3};
+    struct store_conf conf = {.redis = {.connect_timeout_ms = 2000,
+                                        .command_timeout_ms = 2000,
+                                        .backoff_first_ms = 1,
+                                        .backoff_max_ms = 1},
+                              .prefix = "tarry",
+                              .instance = "unit",
+                              .batch_max = 8};
+    char text[64];
+    snprintf(text, sizeof(text), "%s://127.0.0.1:%u%s", url->scheme, fake.port,
+             url->master);
+    assert_int_equal(redis_url_parse(text, &conf.redis.url, NULL), 0);
+    *sentinel = NULL;
+    if (conf.redis.url.kind == REDIS_SENTINEL) {
+        *sentinel = sentinel_new(&conf.redis, NULL, NULL);
+        conf.redis.finder = sentinel_finder(*sentinel);
+    }
+    run.store = store_new(&conf, &events, NULL);
+    run.route = bucket_new(run.store, "r/0", &rules, &of_bucket, NULL);
+    run.queue = bucket_new_queue(run.store, "s", "q", &queue_rules, &of_bucket, NULL);
+    redis_url_free(&conf.redis.url);
+    run.asked = run.told = run.told_from_within = run.ups = run.downs = 0;
+    for (unsigned i = 0; i < KINDS; i++)
+        kinds[i].told = 0;
+    assert_true(reached(&run.ups, 1));
+}
+
+static void end(struct sentinel *sentinel)
+{
+    store_free(run.store);
+    sentinel_free(sentinel);
+    fake_hang_up();
+    timer_set(run.limit, 0);
+    loop_run(); /* what was deferred is freed */
+}
+
+static const struct url urls[] = {
+    {"redis", ""}, {"redis+sentinel", "/m"}, {"redis+cluster", ""}};
+enum { URLS = sizeof(urls) / sizeof(urls[0]) };
+
+/* Every call is answered by bad; each asks for all again when it is told so. */
+static void lose_all(const struct url *url, const char *bad, unsigned times)
+{
+    struct sentinel *sentinel;
+    begin(url, &sentinel);
+    fake.word = "EVALSHA";
+    fake.word_answer = bad;
+    run.bad = times;
+    ask_all();
+    assert_true(reached(&run.told, ASKED));
+    assert_int_equal(run.asked, ASKED);
+    assert_int_equal(run.told, ASKED);
+    assert_int_equal(run.told_from_within, 0);
+    fake.word = NULL;
+    end(sentinel);
+}
+
+/* ---------------------------------------------------------------------------- tests */
+
+static void a_callback_of_a_lost_call_may_ask_for_anything(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < URLS; i++) {
+        lose_all(&urls[i], "?this is no reply\n", 1);
+        assert_true(run.downs > 0);
+    }
+}
+
+static void a_callback_of_a_refused_call_may_ask_for_anything(void **state)
+{
+    (void)state;
+    static const char *const errors[] = {
+        "-NOSCRIPT no matching script\n", "-READONLY You can't write\n",
+        "-BUSY Redis is busy\n",          "-OOM command not allowed\n",
+        "-MASTERDOWN Link is down\n",     "-TRYAGAIN Multiple keys\n"};
+    for (unsigned i = 0; i < URLS; i++)
+        for (unsigned e = 0; e < sizeof(errors) / sizeof(errors[0]); e++)
+            lose_all(&urls[i], errors[e], 3);
+}
+
+/* Whoever asks while it is down is told later, and not before his call returns. */
+static void a_call_while_the_server_is_away_is_answered_later(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < URLS; i++) {
+        struct sentinel *sentinel;
+        begin(&urls[i], &sentinel);
+        fake.word = "PING"; /* of the greeting */
+        fake.word_answer = "-LOADING not yet\n";
+        run.bad = UINT32_MAX;
+        fake_hang_up();
+        assert_true(reached(&run.downs, 1));
+        ask_all();
+        assert_int_equal(run.told_from_within, 0);
+        fake.word = NULL;
+        assert_true(reached(&run.told, ASKED));
+        assert_int_equal(run.told_from_within, 0);
+        end(sentinel);
+    }
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    log_set_level(LOG_ERROR + 1);
+    loop_init();
+    fake_start(on_asked);
+    run.limit = timer_new(on_limit, NULL);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_callback_of_a_lost_call_may_ask_for_anything),
+        cmocka_unit_test(a_callback_of_a_refused_call_may_ask_for_anything),
+        cmocka_unit_test(a_call_while_the_server_is_away_is_answered_later),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
