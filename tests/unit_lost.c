@@ -26,6 +26,8 @@ static struct {
     struct timer *limit;
     unsigned bad;    /* answers that are still to be bad ones */
     unsigned inside; /* calls of the store that have not returned */
+    bool again;      /* who is told for the first time asks for everything */
+    bool takes_jobs; /* when the store came up last */
     unsigned asked, told, told_from_within, ups, downs;
 } run;
 
@@ -37,6 +39,8 @@ static struct {
 struct kind {
     void (*ask)(struct kind *kind);
     unsigned told;
+    bool of_producers; /* its errors hold the sources back */
+    bool no_script;
 };
 static void ask_all(void);
 
@@ -45,7 +49,7 @@ static void told(void *arg)
     struct kind *kind = arg;
     run.told++;
     run.told_from_within += run.inside > 0;
-    if (kind->told++ == 0)
+    if (kind->told++ == 0 && run.again)
         ask_all();
     loop_stop();
 }
@@ -316,17 +320,38 @@ static void ask_command(struct kind *kind)
 
 /* The first one is a script: a bad answer to it loses all that are behind it. */
 static struct kind kinds[] = {
-    {.ask = ask_find},   {.ask = ask_enqueue}, {.ask = ask_ack},
-    {.ask = ask_retry},  {.ask = ask_bury},    {.ask = ask_cancel},
-    {.ask = ask_finish}, {.ask = ask_release}, {.ask = ask_release_once},
-    {.ask = ask_claim},  {.ask = ask_reap},    {.ask = ask_count},
-    {.ask = ask_list},   {.ask = ask_dead},    {.ask = ask_move_due},
-    {.ask = ask_audit},  {.ask = ask_pace},    {.ask = ask_baseline},
-    {.ask = ask_seal},   {.ask = ask_go_on},   {.ask = ask_stopped},
-    {.ask = ask_forget}, {.ask = ask_pull},    {.ask = ask_touch},
-    {.ask = ask_look},   {.ask = ask_measure}, {.ask = ask_respawn},
-    {.ask = ask_drop},   {.ask = ask_meta},    {.ask = ask_figure},
-    {.ask = ask_names},  {.ask = ask_command},
+    {.ask = ask_find},
+    {.ask = ask_enqueue, .of_producers = true},
+    {.ask = ask_ack},
+    {.ask = ask_retry},
+    {.ask = ask_bury},
+    {.ask = ask_cancel, .of_producers = true},
+    {.ask = ask_finish},
+    {.ask = ask_release},
+    {.ask = ask_release_once},
+    {.ask = ask_claim},
+    {.ask = ask_reap},
+    {.ask = ask_count},
+    {.ask = ask_list},
+    {.ask = ask_dead},
+    {.ask = ask_move_due},
+    {.ask = ask_audit},
+    {.ask = ask_pace},
+    {.ask = ask_baseline},
+    {.ask = ask_seal},
+    {.ask = ask_go_on, .no_script = true},
+    {.ask = ask_stopped, .no_script = true},
+    {.ask = ask_forget, .no_script = true},
+    {.ask = ask_pull},
+    {.ask = ask_touch},
+    {.ask = ask_look},
+    {.ask = ask_measure},
+    {.ask = ask_respawn},
+    {.ask = ask_drop},
+    {.ask = ask_meta},
+    {.ask = ask_figure, .no_script = true},
+    {.ask = ask_names, .no_script = true},
+    {.ask = ask_command, .no_script = true},
 };
 enum {
     KINDS = sizeof(kinds) / sizeof(kinds[0]),
@@ -350,6 +375,7 @@ static void on_up(void *arg)
 {
     (void)arg;
     run.ups++;
+    run.takes_jobs = store_takes_jobs(run.store);
     loop_stop();
 }
 static void on_down(void *arg, const char *why)
@@ -426,6 +452,7 @@ static void begin(const struct url *url, struct sentinel **sentinel)
     run.route = bucket_new(run.store, "r/0", &rules, &of_bucket, NULL);
     run.queue = bucket_new_queue(run.store, "s", "q", &queue_rules, &of_bucket, NULL);
     redis_url_free(&conf.redis.url);
+    run.again = false;
     run.asked = run.told = run.told_from_within = run.ups = run.downs = 0;
     for (unsigned i = 0; i < KINDS; i++)
         kinds[i].told = 0;
@@ -453,6 +480,7 @@ static void lose_all(const struct url *url, const char *bad, unsigned times)
     fake.word = "EVALSHA";
     fake.word_answer = bad;
     run.bad = times;
+    run.again = true;
     ask_all();
     assert_true(reached(&run.told, ASKED));
     assert_int_equal(run.asked, ASKED);
@@ -497,11 +525,79 @@ static void a_call_while_the_server_is_away_is_answered_later(void **state)
         run.bad = UINT32_MAX;
         fake_hang_up();
         assert_true(reached(&run.downs, 1));
+        run.again = true;
         ask_all();
         assert_int_equal(run.told_from_within, 0);
         fake.word = NULL;
         assert_true(reached(&run.told, ASKED));
         assert_int_equal(run.told_from_within, 0);
+        end(sentinel);
+    }
+}
+
+/* Once it is answered by an error, and then by what it asked for. */
+static void refuse_once(struct kind *kind, const char *error)
+{
+    fake.word = "EVALSHA";
+    fake.word_answer = error;
+    run.bad = 1;
+    run.told = 0;
+    kind->ask(kind);
+    assert_true(reached(&run.told, 1));
+    assert_null(fake.word);
+}
+
+static const char *const refusals[] = {"-BUSY Redis is busy\n", "-MISCONF no disk\n",
+                                       "-NOREPLICAS Not enough\n", "-OOM no memory\n"};
+enum { REFUSALS = sizeof(refusals) / sizeof(refusals[0]) };
+
+static void an_error_of_a_call_that_brings_no_job_holds_no_source_back(void **state)
+{
+    (void)state;
+    struct sentinel *sentinel;
+    begin(&urls[0], &sentinel);
+    for (unsigned i = 0; i < KINDS; i++)
+        for (unsigned e = 0; e < REFUSALS && !kinds[i].no_script; e++) {
+            if (kinds[i].of_producers)
+                continue;
+            refuse_once(&kinds[i], refusals[e]);
+            assert_true(store_takes_jobs(run.store));
+        }
+    end(sentinel);
+}
+
+/* Beside a flood of acks: that these always wait is no reason. */
+static void an_error_of_a_cancel_holds_sources_back_until_none_waits(void **state)
+{
+    (void)state;
+    struct sentinel *sentinel;
+    struct kind cancel = {.ask = ask_cancel}, ack = {.ask = ask_ack};
+    begin(&urls[0], &sentinel);
+    refuse_once(&cancel, "-MISCONF no disk\n");
+    int64_t end_ms = loop_mono_ms() + 5000;
+    unsigned held = 0;
+    while (!store_takes_jobs(run.store) && loop_mono_ms() < end_ms) {
+        for (unsigned i = 0; i < 200; i++)
+            ask_ack(&ack);
+        held++;
+        timer_set(run.limit, 1);
+        loop_run();
+    }
+    assert_true(held > 0);
+    assert_true(store_takes_jobs(run.store));
+    end(sentinel);
+}
+
+static void a_new_connection_holds_no_source_back_for_the_errors_of_the_last(void **state)
+{
+    (void)state;
+    struct kind enqueue = {.ask = ask_enqueue};
+    for (unsigned i = 0; i < URLS; i++) {
+        struct sentinel *sentinel;
+        begin(&urls[i], &sentinel);
+        refuse_once(&enqueue, "-READONLY You can't write\n");
+        assert_true(run.downs > 0);
+        assert_true(run.takes_jobs); /* as soon as it was up again */
         end(sentinel);
     }
 }
@@ -522,6 +618,10 @@ int main(void)
         cmocka_unit_test(a_callback_of_a_lost_call_may_ask_for_anything),
         cmocka_unit_test(a_callback_of_a_refused_call_may_ask_for_anything),
         cmocka_unit_test(a_call_while_the_server_is_away_is_answered_later),
+        cmocka_unit_test(an_error_of_a_call_that_brings_no_job_holds_no_source_back),
+        cmocka_unit_test(an_error_of_a_cancel_holds_sources_back_until_none_waits),
+        cmocka_unit_test(
+            a_new_connection_holds_no_source_back_for_the_errors_of_the_last),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -147,6 +147,7 @@ static void on_state(void *arg, enum redis_state state, const char *why)
     if (state == REDIS_UP) {
         node->store->connections++;
         node->clock_stale = true;
+        node->refusing = false; /* what the one before refused says nothing of this one */
         load(node);
     } else if (state == REDIS_DOWN) {
         if (strstr(node->trouble, why) == NULL)
@@ -162,7 +163,7 @@ static void on_state(void *arg, enum redis_state state, const char *why)
 static const struct {
     int64_t rest_us;
     bool for_all;  /* it concerns the server, not one bucket or script */
-    bool refusing; /* sources are held back until it takes a job again */
+    bool refusing; /* of a producer's call: sources are held back */
 } asks[] = {
     [REDIS_WAIT] = {PAUSE_US, true, true},
     [REDIS_FULL] = {PAUSE_US, false, true},
@@ -177,6 +178,12 @@ int64_t node_rest_us(enum redis_error e)
     return asks[e].rest_us;
 }
 
+/* Only what it says of these tells whether it takes jobs. */
+static bool is_of_producers(enum script script)
+{
+    return script == SCRIPT_ENQUEUE || script == SCRIPT_CANCEL;
+}
+
 static void judge_error(struct node *node, enum redis_error e, const char *text,
                         enum script script)
 {
@@ -185,7 +192,8 @@ static void judge_error(struct node *node, enum redis_error e, const char *text,
     node_set_trouble(node, text);
     log_limited(&st->complain, LOG_WARN, "redis", "%s: %s",
                 script < SCRIPTS ? script_name(script) : "TIME", node->trouble);
-    node->refusing = node->refusing || asks[e].refusing;
+    if (is_of_producers(script) && asks[e].refusing)
+        node->refusing = true;
     node->halted = node->halted || asks[e].for_all;
     if (asks[e].for_all && until_us > node->pause_until_us)
         node->pause_until_us = until_us;
@@ -258,6 +266,16 @@ static void on_memory(void *arg, bool answered)
         log_limited(&st->complain, LOG_WARN, "redis", "%s", node->trouble);
 }
 
+static bool no_producer_waits(const struct store *st)
+{
+    const struct lane *lane;
+    TAILQ_FOREACH (lane, &st->lanes, link) {
+        if (is_of_producers(lane_rows[lane->kind].script))
+            return false;
+    }
+    return true;
+}
+
 void node_tick(struct node *node)
 {
     int64_t now_us = loop_mono_us();
@@ -273,9 +291,12 @@ void node_tick(struct node *node)
         node->probing = true;
         redis_probe_memory(node->redis, &node->facts, on_memory, node);
     }
-    if (TAILQ_EMPTY(&node->store->lanes) && TAILQ_EMPTY(&node->unsure) &&
-        node->pause_until_us <= now_us)
-        node->refusing = node->halted = false; /* the next job will tell */
+    if (node->pause_until_us > now_us)
+        return;
+    if (node->refusing && TAILQ_EMPTY(&node->unsure) && no_producer_waits(node->store))
+        node->refusing = false; /* the next job will tell */
+    if (TAILQ_EMPTY(&node->store->lanes))
+        node->halted = false;
 }
 
 /* --- life --- */

@@ -94,6 +94,34 @@ def test_a_cancel_is_answered_also_when_redis_hangs(bench, hook):
     tarry.stop()
 
 
+SPIN = "local t = redis.call('TIME') local e = t[1] * 1000000 + t[2] + ARGV[1] repeat t = " \
+       "redis.call('TIME') until t[1] * 1000000 + t[2] > e return 1"
+
+
+@pytest.mark.slow
+def test_one_error_amid_deliveries_turns_no_producer_away(bench, hook):
+    """Claims and acks that are refused for a moment say nothing about the next job."""
+    count, redis = 20000, bench.redis()
+    tarry = start(bench, hook, redis)
+    client = redis.client()
+    due = int(time.time() * 1000) + 3000
+    lines = "".join(json.dumps({"payload": "x", "deliver-at": due}) + "\n" for _ in range(count // 10))
+    for _ in range(10):
+        assert tarry.ask("POST", "/v1/routes/a/jobs", lines,
+                         {"Content-Type": "application/x-ndjson"})[0] == 200
+    hook.wait_count(500)
+    errors = tarry.metric("tarry_redis_errors_total")
+    client.config_set("busy-reply-threshold", 1)
+    client.eval(SPIN, 0, 200000)
+    client.config_set("busy-reply-threshold", 5000)
+    wait_for("an error of Redis", lambda: tarry.metric("tarry_redis_errors_total") > errors)
+    assert post(tarry, "b", deliver_after="1h")[0] == 201
+    assert len(hook.arrivals) < count, "the deliveries are over: nothing was tried"
+    assert "held back" not in tarry.log.read_text(), tarry.tail(10)
+    hook.wait_count(count)
+    tarry.stop()
+
+
 def test_a_redis_that_cannot_be_reached_at_the_start_is_named_in_the_log(bench, hook):
     redis = bench.redis()
     redis.client().execute_command("ACL", "SETUSER", "default", "on", "resetpass", ">right")
