@@ -6,7 +6,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { ASK_MS = 4000, WAIT_MS = 5000 };
+enum {
+    ASK_MS = 4000,
+    WAIT_MS = 5000,
+    NOT_TOLD = RD_KAFKA_OFFSET_STORED /* the group has not answered for it */
+};
 
 static void ask_committed(struct kafka_start *s);
 
@@ -21,11 +25,11 @@ static void on_limit(void *arg)
         ask_committed(s);
         return;
     }
-    log_warn(s->who,
-             "%s does not say how far %s; partitions begin where their group "
-             "left off",
+    log_warn(s->who, "%s does not say how far %s; partitions begin where %s",
              s->has_committed ? "Redis" : "the group",
-             s->has_committed ? "it has come" : "it has read");
+             s->has_committed ? "it has come" : "it has read",
+             s->has_committed ? "their group left off"
+                              : "Redis has them up to, or their group left off");
     kafka_start_hurry(s);
 }
 
@@ -79,18 +83,24 @@ static void ask_committed(struct kafka_start *s)
     rd_kafka_AdminOptions_destroy(options);
 }
 
-void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
-                       const rd_kafka_topic_partition_list_t *list)
+void kafka_start_expect(struct kafka_start *s,
+                        const rd_kafka_topic_partition_list_t *list)
 {
     kafka_start_drop(s);
-    s->client = client;
     s->list = rd_kafka_topic_partition_list_copy(list);
     s->marks = mem_alloc(((size_t)list->cnt + 1) * sizeof(*s->marks));
     for (int i = 0; i < list->cnt; i++) {
-        s->list->elems[i].offset = RD_KAFKA_OFFSET_INVALID;
+        s->list->elems[i].offset = NOT_TOLD;
         s->marks[i] = -1;
     }
     s->has_committed = s->has_marks = list->cnt == 0;
+}
+
+void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
+                       const rd_kafka_topic_partition_list_t *list)
+{
+    kafka_start_expect(s, list);
+    s->client = client;
     if (list->cnt == 0) /* a member beyond the partitions; librdkafka refuses to ask */
         kafka_start_hurry(s);
     else
@@ -113,8 +123,6 @@ static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row
 static void begin_late(const struct kafka_start *s, rd_kafka_topic_partition_t *row,
                        int64_t mark)
 {
-    if (!s->has_committed)
-        return;
     row->offset = mark >= 0 ? mark : RD_KAFKA_OFFSET_END;
     if (mark >= 0)
         log_warn(s->who,
@@ -132,7 +140,9 @@ void kafka_start_hurry(struct kafka_start *s)
         return;
     for (int i = 0; i < list->cnt; i++) {
         rd_kafka_topic_partition_t *row = &list->elems[i];
-        if (marks[i] >= 0 && marks[i] < row->offset)
+        if (row->offset == NOT_TOLD) /* all below the mark is stored */
+            row->offset = marks[i] >= 0 ? marks[i] : RD_KAFKA_OFFSET_INVALID;
+        else if (marks[i] >= 0 && marks[i] < row->offset)
             begin_at_mark(s, row, marks[i]);
         else if (s->latest && row->offset == RD_KAFKA_OFFSET_INVALID)
             begin_late(s, row, marks[i]);
@@ -162,16 +172,36 @@ void kafka_start_marks(struct kafka_start *s, const struct shelf_item *items, un
     look(s);
 }
 
-static void note_committed(struct kafka_start *s,
-                           const rd_kafka_topic_partition_list_t *answer)
+/* The group's answer, or a part of it, is an error. */
+static void lacks_committed(struct kafka_start *s, const char *why)
 {
-    for (int i = 0; i < answer->cnt; i++) {
-        const rd_kafka_topic_partition_t *row = &answer->elems[i];
-        rd_kafka_topic_partition_t *mine =
-            rd_kafka_topic_partition_list_find(s->list, row->topic, row->partition);
-        if (mine && row->err == RD_KAFKA_RESP_ERR_NO_ERROR && row->offset >= 0)
-            mine->offset = row->offset;
+    log_warn(s->who, "committed offsets of the group: %s", why);
+    if (!s->latest) /* else on_limit() asks again */
+        kafka_start_hurry(s);
+}
+
+void kafka_start_offsets(struct kafka_start *s,
+                         const rd_kafka_topic_partition_list_t *answer)
+{
+    rd_kafka_resp_err_t failed = RD_KAFKA_RESP_ERR_NO_ERROR;
+
+    for (int i = 0; i < s->list->cnt; i++) {
+        rd_kafka_topic_partition_t *mine = &s->list->elems[i];
+        const rd_kafka_topic_partition_t *row = rd_kafka_topic_partition_list_find(
+            (rd_kafka_topic_partition_list_t *)answer, mine->topic, mine->partition);
+        if (row == NULL)
+            failed = RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
+        else if (row->err)
+            failed = row->err;
+        else
+            mine->offset = row->offset >= 0 ? row->offset : RD_KAFKA_OFFSET_INVALID;
     }
+    if (failed) {
+        lacks_committed(s, rd_kafka_err2str(failed));
+        return;
+    }
+    s->has_committed = true;
+    look(s);
 }
 
 void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev)
@@ -186,13 +216,9 @@ void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev)
         result ? rd_kafka_ListConsumerGroupOffsets_result_groups(result, &n) : NULL;
     const rd_kafka_error_t *error = n > 0 ? rd_kafka_group_result_error(groups[0]) : NULL;
     if (rd_kafka_event_error(ev) || error || n == 0) {
-        log_warn(s->who, "committed offsets of the group: %s",
-                 error ? rd_kafka_error_string(error) : rd_kafka_event_error_string(ev));
-        if (!s->latest) /* else on_limit() asks again */
-            kafka_start_hurry(s);
+        lacks_committed(s, error ? rd_kafka_error_string(error)
+                                 : rd_kafka_event_error_string(ev));
         return;
     }
-    note_committed(s, rd_kafka_group_result_partitions(groups[0]));
-    s->has_committed = true;
-    look(s);
+    kafka_start_offsets(s, rd_kafka_group_result_partitions(groups[0]));
 }

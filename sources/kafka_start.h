@@ -4,7 +4,8 @@
  *
  * At the offset that the group has committed, unless Redis' mark (kafka_marks.h) is
  * lower: then Redis has lost what it took last, and they begin at the mark. Both are
- * asked for, and the assignment waits for the answers, for some seconds at most.
+ * asked for, and the assignment waits for the answers, for some seconds at most. A
+ * partition whose committed offset is not known by then begins at the mark.
  *
  * With start = "latest" a group without an offset begins at the mark, and where there is
  * none at the end; it is not begun before the group has answered. Loop thread.
@@ -38,9 +39,15 @@ void kafka_start_fini(struct kafka_start *s);
 /* Begins to ask the group; the marks are asked for by the caller. Copies list. */
 void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
                        const rd_kafka_topic_partition_list_t *list);
+/* Its first half: what is to be known of each, without asking. Copies list. */
+void kafka_start_expect(struct kafka_start *s,
+                        const rd_kafka_topic_partition_list_t *list);
 /* The answers; items NULL: Redis is away. ev stays the caller's. */
 void kafka_start_marks(struct kafka_start *s, const struct shelf_item *items, unsigned n);
 void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev);
+/* The offsets in the group's answer, each with its own error. */
+void kafka_start_offsets(struct kafka_start *s,
+                         const rd_kafka_topic_partition_list_t *answer);
 /* Done now, with what is known; nothing where none waits. */
 void kafka_start_hurry(struct kafka_start *s);
 /* Forgets what waits. */

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_kafka_start.c - where assigned partitions begin, by what the group and Redis
+ * answered.
+ */
+#include "sources/kafka_start.h"
+
+#include "bridge/base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PARTS = 3, NONE = RD_KAFKA_OFFSET_INVALID };
+
+struct begun {
+    bool done, sure;
+    int64_t offsets[PARTS];
+};
+
+static void on_done(void *arg, rd_kafka_topic_partition_list_t *list,
+                    const int64_t *marks, bool sure)
+{
+    struct begun *b = arg;
+    (void)marks;
+    b->done = true;
+    b->sure = sure;
+    for (int i = 0; i < PARTS; i++)
+        b->offsets[i] = list->elems[i].offset;
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static rd_kafka_topic_partition_list_t *list_of(const int64_t *offsets)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(PARTS);
+
+    for (int i = 0; i < PARTS; i++)
+        rd_kafka_topic_partition_list_add(list, "orders", i)->offset = offsets[i];
+    return list;
+}
+
+/* As after kafka_start_begin(), without a client to ask. */
+static void begin(struct kafka_start *s, struct begun *b, bool latest,
+                  const int64_t *marks)
+{
+    rd_kafka_topic_partition_list_t *list = list_of(marks);
+
+    *b = (struct begun){0};
+    kafka_start_init(s, "in", "group", latest);
+    s->done = on_done;
+    s->arg = b;
+    kafka_start_expect(s, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    for (int i = 0; i < PARTS; i++)
+        s->marks[i] = marks[i];
+    s->has_marks = true;
+}
+
+static void answer(struct kafka_start *s, const int64_t *offsets, int failed)
+{
+    rd_kafka_topic_partition_list_t *list = list_of(offsets);
+
+    if (failed >= 0)
+        list->elems[failed].err = RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;
+    kafka_start_offsets(s, list);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static const int64_t no_marks[] = {-1, -1, -1};
+
+static void latest_waits_while_the_offset_of_one_partition_is_an_error(void **state)
+{
+    struct kafka_start s = {0};
+    struct begun b;
+    (void)state;
+    begin(&s, &b, true, no_marks);
+    answer(&s, (const int64_t[]){7, NONE, NONE}, 1);
+    assert_false(b.done);
+    answer(&s, (const int64_t[]){7, 5, NONE}, -1); /* it was asked again */
+    assert_true(b.done && b.sure);
+    assert_int_equal(b.offsets[0], 7);
+    assert_int_equal(b.offsets[1], 5);
+    assert_int_equal(b.offsets[2], RD_KAFKA_OFFSET_END); /* it has none */
+    kafka_start_fini(&s);
+}
+
+static void partition_without_a_known_offset_begins_at_the_mark_or_where_librdkafka_finds(
+    void **state)
+{
+    struct kafka_start s = {0};
+    struct begun b;
+    (void)state;
+    begin(&s, &b, false, (const int64_t[]){-1, 4, -1});
+    answer(&s, (const int64_t[]){7, NONE, NONE}, 1);
+    kafka_start_hurry(&s); /* the limit has passed */
+    assert_true(b.done);
+    assert_false(b.sure);
+    assert_int_equal(b.offsets[0], 7);
+    assert_int_equal(b.offsets[1], 4);
+    assert_int_equal(b.offsets[2], NONE);
+    kafka_start_fini(&s);
+}
+
+static void partition_begins_at_a_mark_below_its_committed_offset(void **state)
+{
+    struct kafka_start s = {0};
+    struct begun b;
+    (void)state;
+    begin(&s, &b, true, (const int64_t[]){5, 9, 3});
+    answer(&s, (const int64_t[]){7, 9, NONE}, -1);
+    assert_true(b.done && b.sure);
+    assert_int_equal(b.offsets[0], 5);
+    assert_int_equal(b.offsets[1], 9);
+    assert_int_equal(b.offsets[2], 3);
+    kafka_start_fini(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(latest_waits_while_the_offset_of_one_partition_is_an_error),
+        cmocka_unit_test(
+            partition_without_a_known_offset_begins_at_the_mark_or_where_librdkafka_finds),
+        cmocka_unit_test(partition_begins_at_a_mark_below_its_committed_offset),
+    };
+    alarm(30);
+    loop_init();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    loop_fini();
+    return failed;
+}
