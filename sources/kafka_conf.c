@@ -12,7 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_MAX_BYTES = 128, TOPIC_MAX_BYTES = 249, WHY_BYTES = 256 };
+enum {
+    NAME_MAX_BYTES = 128,
+    TOPIC_MAX_BYTES = 249,
+    WHY_BYTES = 256,
+    METADATA_REFRESH_MS = 5000
+};
 
 struct owned {
     const char *name, *option; /* option NULL: it cannot be changed */
@@ -168,6 +173,9 @@ static int set_link(rd_kafka_conf_t *conf, const struct kafka_link *link, struct
     const struct kafka_setting rows[] = {
         {"bootstrap.servers", link->brokers, 0},
         {"client.id", link->client_id, 0},
+        /* New topics and partitions are noticed by this refresh alone; the default is
+         * five minutes. */
+        {"topic.metadata.refresh.interval.ms", NULL, METADATA_REFRESH_MS},
         {"security.protocol", protocols[link->tls][sasl], KAFKA_UNSET},
         {"ssl.ca.location", link->ca_file, KAFKA_UNSET},
         {"ssl.certificate.location", link->cert_file, KAFKA_UNSET},
