@@ -5,7 +5,6 @@
 #include "bridge/job/cloudevent.h"
 #include "sources/http_queue.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,6 +43,23 @@ static const struct slice foreign_prefixes[] = {
     SLICE_LIT("sec-"),
     SLICE_LIT("x-forwarded-"),
 };
+
+/* Standard fields whose spelling HTTP clients choose at will, while consumers of Kafka
+ * and MQTT look for exactly these names. Every other name is stored as it was sent. */
+static const struct slice standard[] = {
+    SLICE_LIT("content-type"),
+    SLICE_LIT("traceparent"),
+    SLICE_LIT("tracestate"),
+    SLICE_LIT("baggage"),
+};
+
+static struct slice stored_name(struct slice name)
+{
+    for (size_t i = 0; i < sizeof(standard) / sizeof(standard[0]); i++)
+        if (standard[i].n == name.n && strncasecmp(standard[i].p, name.p, name.n) == 0)
+            return standard[i];
+    return name;
+}
 
 /* Control headers that may come as a query parameter or as a field of a JSON line. */
 static const char *const controls[] = {
@@ -146,7 +162,7 @@ static int find_queue_control(const struct job *job, struct slice name)
 {
     for (int i = 0; job->to_queue && i < QUEUE_CONTROLS; i++) {
         if (slice_is(name, queue_controls[i].param.name) ||
-            slice_is(name, queue_controls[i].header))
+            slice_is_nocase(name, queue_controls[i].header))
             return i;
     }
     return NOT_ONE;
@@ -171,22 +187,18 @@ struct taking {
 static void take_header(void *arg, struct slice name, struct slice value)
 {
     struct taking *t = arg;
-    char lower[NAME_MAX_BYTES];
     if (t->failed || http_job_is_foreign(name))
         return;
-    if (name.n > sizeof(lower)) {
+    if (name.n > NAME_MAX_BYTES) {
         t->failed = true;
         err_set(t->err, "a header's name is longer than %d bytes", NAME_MAX_BYTES);
         return;
     }
-    for (size_t i = 0; i < name.n; i++)
-        lower[i] = (char)tolower((unsigned char)name.p[i]);
-    struct slice s = {lower, name.n};
-    int i = find_queue_control(t->job, s);
-    if (i != NOT_ONE && slice_is(s, queue_controls[i].header))
+    int i = find_queue_control(t->job, name);
+    if (i != NOT_ONE && slice_is_nocase(name, queue_controls[i].header))
         t->failed = set_queue_control(t->job, i, value, t->err) < 0;
     else
-        t->failed = add_header(t->job, s, value, t->err) < 0;
+        t->failed = add_header(t->job, stored_name(name), value, t->err) < 0;
 }
 
 /* A control value from elsewhere than a header. What a header says already stays. */

@@ -45,8 +45,22 @@ static void a_line_becomes_a_job(void **state)
     assert_true(slice_is(job_header(job, "delay-id")->value, "i"));
     assert_true(slice_is(job_header(job, "deliver-after")->value, "3s"));
     assert_true(slice_is(job_header(job, "deliver-at")->value, "1769860800"));
-    assert_true(slice_is(job_header(job, "x-a")->name, "x-a"));
+    assert_true(slice_is(job_header(job, "x-a")->name, "X-A"));
     assert_null(job_header(job, "host"));
+    job_free(job);
+}
+
+/* Spring looks for __TypeId__ by exactly this name. */
+static void header_names_are_stored_as_they_were_sent(void **state)
+{
+    (void)state;
+    struct job *job = read_line(
+        "{\"payload\":\"a\",\"headers\":{\"__TypeId__\":\"Order\",\"X-Mixed-Case\":\"1\","
+        "\"Content-Type\":\"text/plain\",\"TraceParent\":\"00-1-2-01\"}}");
+    assert_true(slice_is(job_header(job, "__typeid__")->name, "__TypeId__"));
+    assert_true(slice_is(job_header(job, "x-mixed-case")->name, "X-Mixed-Case"));
+    assert_true(slice_is(job_header(job, "content-type")->name, "content-type"));
+    assert_true(slice_is(job_header(job, "traceparent")->name, "traceparent"));
     job_free(job);
 }
 
@@ -395,6 +409,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_becomes_a_job),
+        cmocka_unit_test(header_names_are_stored_as_they_were_sent),
         cmocka_unit_test(a_line_may_hold_every_control_header),
         cmocka_unit_test(an_event_of_a_line_has_the_names_used_within),
         cmocka_unit_test(a_dead_letter_is_shown_with_all_that_is_known),
