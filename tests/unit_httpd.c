@@ -139,6 +139,22 @@ static void handle_headers(void *arg, struct httpd_req *req)
     httpd_answer(req, 200, NULL, SLICE_LIT(""));
 }
 
+static void add_header(void *arg, struct slice name, struct slice value)
+{
+    buf_addf(arg, "[%.*s=%.*s]", SLICE_ARG(name), SLICE_ARG(value));
+}
+
+/* The token by its name, then every header. */
+static void handle_values(void *arg, struct httpd_req *req)
+{
+    struct buf out = {0};
+    (void)arg;
+    buf_addf(&out, "<%.*s>", SLICE_ARG(httpd_header(req, "x-token")));
+    httpd_each_header(req, add_header, &out);
+    httpd_answer(req, 200, NULL, buf_slice(&out));
+    buf_free(&out);
+}
+
 static struct httpd_req *gone_req;
 static int gone_count;
 
@@ -192,6 +208,7 @@ static const struct httpd_route rows[] = {
     {"*", "/params", handle_params, HTTPD_OPEN},
     {"GET", "/nothing", handle_nothing, HTTPD_OPEN},
     {"GET", "/headers", handle_headers, HTTPD_OPEN},
+    {"GET", "/values", handle_values, HTTPD_OPEN},
     {"GET", "/wait", handle_wait, HTTPD_OPEN},
     {"GET", "/again", handle_again, HTTPD_OPEN},
     {"GET", "/watched/{}", handle_watched, HTTPD_OPEN},
@@ -303,6 +320,12 @@ static void assert_begins(const char *answer, const char *with)
         fail_msg("\"%.200s\" does not begin with \"%s\"", answer, with);
 }
 
+static void assert_holds(const char *answer, const char *what)
+{
+    if (strstr(answer, what) == NULL)
+        fail_msg("\"%.500s\" does not hold \"%s\"", answer, what);
+}
+
 #define HOST "Host: x\r\n"
 #define LAST "Host: x\r\nConnection: close\r\n"
 
@@ -409,6 +432,96 @@ static void a_head_that_could_be_read_in_another_way_is_refused(void **state)
         if (answer[0] && strncmp(answer, "HTTP/1.1 400 ", 13) != 0) /* or it is hung up */
             fail_msg("\"%s\" is answered \"%.200s\"", heads[i], answer);
     }
+}
+
+static unsigned count(const char *text, const char *what)
+{
+    unsigned n = 0;
+    for (const char *p = text; (p = strstr(p, what)) != NULL; p++)
+        n++;
+    return n;
+}
+
+/* RFC 9110, 5.5: a field's value excludes the blanks and tabs around it. */
+static void blanks_around_a_header_value_are_no_part_of_it(void **state)
+{
+    (void)state;
+    assert_holds(talk("GET /values HTTP/1.1\r\nHost: x \r\nX-Token: \t TOK \t \r\n"
+                      "X-Empty: \t\r\nConnection: close \r\n\r\n"),
+                 "<TOK>[Host=x][X-Token=TOK][X-Empty=][Connection=close]");
+    static const char *const framed[] = {
+        "Content-Length: 3 \r\n\r\nabc",
+        "Content-Length: \t3\t \r\n\r\nabc",
+        "Content-Length: 3 \r\nExpect: 100-continue \r\n\r\nabc",
+        "Transfer-Encoding: chunked \r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "Transfer-Encoding:\tCHUNKED\t\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof(framed) / sizeof(framed[0]); i++) {
+        char text[512];
+        snprintf(text, sizeof(text), "POST /echo HTTP/1.1\r\n" LAST "%s", framed[i]);
+        char *answer = talk(text);
+        assert_holds(answer, "HTTP/1.1 200 ");
+        assert_holds(answer, "\r\n\r\nabc");
+    }
+}
+
+/* One head, with a reason: a second would be taken for the answer to the next request. */
+static void a_head_that_is_refused_is_answered_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *status, *word;
+    } cases[] = {
+        {"GET /echo HTTP/1.1\r\n\r\n", "400", "bad-framing"},
+        {"POST /echo HTTP/1.1\r\n" HOST "Content-Length: +1\r\n\r\na", "400",
+         "bad-framing"},
+        {"POST /echo HTTP/1.1\r\n" HOST "Content-Length:\r\n\r\na", "400", "bad-framing"},
+        {"POST /echo HTTP/1.1\r\n" HOST "Content-Length: 1 1\r\n\r\na", "400",
+         "bad-framing"},
+        {"POST /echo HTTP/1.1\r\n" HOST "Content-Length: 99999999999999999999\r\n\r\na",
+         "413", "oversize"},
+        {"GET /echo HTTP/1.1\r\n" HOST "no colon\r\n\r\n", "400", "bad-framing"},
+        {"GET /echo HTTP/3.0\r\n" HOST "\r\n", "505", "bad-version"},
+        {"GET /echo HTTP/0.9\r\n" HOST "\r\n", "505", "bad-version"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *answer = talk(cases[i].text);
+        assert_begins(answer, "HTTP/1.1 ");
+        assert_begins(answer + 9, cases[i].status);
+        assert_holds(answer, cases[i].word);
+        if (count(answer, "Content-Length:") != 1)
+            fail_msg("\"%s\" is answered more than once: %s", cases[i].text, answer);
+    }
+}
+
+static void a_line_that_is_no_request_is_answered_with_400(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "garbage\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET /echo\r\n\r\n",
+        " GET /echo HTTP/1.1\r\n" HOST "\r\n",
+        "GET /a b HTTP/1.1\r\n" HOST "\r\n",
+        "GET /echo HTTP/1.1x\r\n" HOST "\r\n",
+        "\x16\x03\x01\x02\n\r\n", /* TLS on a listener that has none */
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        char *answer = talk(lines[i]);
+        assert_begins(answer, "HTTP/1.1 400 ");
+        assert_holds(answer, "bad-request-line");
+        assert_int_equal(count(answer, "Content-Length:"), 1);
+    }
+    assert_begins(talk_slowly((const char *const[]){"gar", "bage\r\n", NULL}, 20),
+                  "HTTP/1.1 400 ");
+    /* Also behind a request that was fine, where the client waits for the answer. */
+    char *answer = talk_slowly(
+        (const char *const[]){"GET /echo HTTP/1.1\r\n" HOST "\r\n", "garbage\r\n", NULL},
+        50);
+    assert_begins(answer, "HTTP/1.1 200 ");
+    assert_holds(answer, "bad-request-line");
+    /* A client that says nothing gets nothing. */
+    assert_string_equal(talk(""), "");
 }
 
 static void a_chunk_whose_size_is_none_is_refused(void **state)
@@ -560,12 +673,6 @@ static void a_silent_connection_is_closed(void **state)
     char *answer =
         talk("GET /echo HTTP/1.1\r\n" HOST "\r\n"); /* returns: it was closed */
     assert_begins(answer, "HTTP/1.1 200 ");
-}
-
-static void assert_holds(const char *answer, const char *what)
-{
-    if (strstr(answer, what) == NULL)
-        fail_msg("\"%.500s\" does not hold \"%s\"", answer, what);
 }
 
 static void a_row_of_any_method_takes_every_method(void **state)
@@ -925,6 +1032,9 @@ int main(void)
         cmocka_unit_test(head_is_get_without_the_body),
         cmocka_unit_test(ambiguous_framing_is_refused),
         cmocka_unit_test(a_head_that_could_be_read_in_another_way_is_refused),
+        cmocka_unit_test(blanks_around_a_header_value_are_no_part_of_it),
+        cmocka_unit_test(a_head_that_is_refused_is_answered_once),
+        cmocka_unit_test(a_line_that_is_no_request_is_answered_with_400),
         cmocka_unit_test(a_chunk_whose_size_is_none_is_refused),
         cmocka_unit_test(a_head_is_the_same_in_any_pieces),
         cmocka_unit_test(more_than_a_hundred_header_fields_are_refused),

@@ -66,6 +66,7 @@ static void conn_append(struct httpd_conn *conn, enum httpd_conn_state state)
     struct httpd_conns *list = &h->conns[state];
     int64_t limit = limit_ms(&h->opts, state);
     conn->state = state;
+    conn->run = h->runs;
     conn->came_bytes = 0;
     conn->next = NULL;
     conn->prev = list->last;
@@ -111,6 +112,8 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
     /* At its limit of connections the library takes no more; only a further run makes it
      * look at the listening socket again. */
     h->rerun = true;
+    if (h->running)
+        httpd_answer_closed(conn);
     conn_unlink(conn);
     if (conn->requests == 0)
         httpd_count(NO_REQUEST);
@@ -184,6 +187,7 @@ static void run(struct httpd *h)
     for (int i = 0; i < RUNS_MAX && again_ms == 0; i++) {
         uint64_t before = h->moves;
         h->now_ms = loop_mono_ms(); /* once for all connections */
+        h->runs++;
         MHD_run(h->mhd);
         again_ms = run_again_ms(h, h->moves != before);
     }
@@ -236,8 +240,10 @@ static struct MHD_Daemon *mhd_start(struct httpd *h)
 {
     static const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (h->tls ? MHD_USE_TLS : 0), 0, NULL,
-        NULL, httpd_on_request, h, MHD_OPTION_LISTEN_SOCKET, h->fd,
+        /* TURBO: it leaves the shutdown of a socket to close(), so that httpd_mhd.c can
+         * still answer. With TLS it would also leave out the farewell. */
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (h->tls ? MHD_USE_TLS : MHD_USE_TURBO),
+        0, NULL, NULL, httpd_on_request, h, MHD_OPTION_LISTEN_SOCKET, h->fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->opts.connections_max,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)h->opts.head_max_bytes,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,

@@ -32,23 +32,33 @@ static bool follows(const char *end, size_t gap, const char *next)
 #endif
 }
 
+static bool is_length(struct slice s)
+{
+    bool digits = s.n > 0;
+    for (size_t i = 0; i < s.n; i++)
+        digits &= s.p[i] >= '0' && s.p[i] <= '9';
+    return digits;
+}
+
 /* Names are matched by their beginning: 0.9.75 takes "Transfer-Encoding :" for a name. */
 static enum MHD_Result on_line(void *arg, enum MHD_ValueKind kind, const char *name,
                                size_t name_n, const char *value, size_t value_n)
 {
     struct httpd_frame *f = arg;
     struct slice n = {name, name_n}, v = {value ? value : "", value_n};
+    const char *end = v.p + v.n;
     f->lines++;
     if (kind != MHD_HEADER_KIND) /* a parameter of the query */
         return MHD_YES;
     f->fields++;
     f->bad |=
         !text_is_token(n) || !text_is_header_value(v) || !follows(f->end, CRLF, n.p);
-    f->end = v.p + v.n;
+    f->end = end;
+    v = slice_trim(v);
     if (begins(n, "content-length")) {
         f->lengths++;
-        f->bad |= !slice_is_nocase(n, "content-length");
-        f->length = strtoll(v.p, NULL, 10);
+        f->bad |= !slice_is_nocase(n, "content-length") || !is_length(v);
+        f->length = v.n <= HTTPD_LENGTH_DIGITS ? strtoll(v.p, NULL, 10) : INT64_MAX;
     } else if (begins(n, "transfer-encoding")) {
         f->codings++;
         f->bad |=

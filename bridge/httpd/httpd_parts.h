@@ -4,7 +4,7 @@
  *
  * httpd.c runs the library on the loop and keeps the times of connections, httpd_read.c
  * reads a request until its handler has it, httpd_frame.c judges its head, httpd_guard.c
- * who asks, httpd_refuse.c says no, httpd_req.c holds requests and their answers,
+ * who asks, httpd_mhd.c corrects the library, httpd_refuse.c says no, httpd_req.c holds requests and their answers,
  * httpd_gone.c sees clients leave, httpd_live.c takes new options, httpd_tls.c has the
  * certificates.
  */
@@ -39,6 +39,7 @@ struct httpd_conn {
     struct httpd_tls_wire wire;
     struct buf names; /* in the client's certificate, once they were asked for */
     bool named;
+    unsigned run; /* of httpd.runs: when it entered its state */
     enum httpd_conn_state state;
     int fd;
 };
@@ -66,12 +67,15 @@ enum httpd_refusal {
     /* in the midst of a request: */
     HEAD_TOO_LARGE,
     BAD_FRAMING,
+    BAD_VERSION,
+    BAD_LINE,
     TIMED_OUT,
     /* before one: */
     NO_REQUEST,
     REFUSALS
 };
 
+enum { HTTPD_LENGTH_DIGITS = 18 /* of a Content-Length, at most */ };
 enum { HTTPD_WHO_SIZE = 65 /* names of a configuration are 64 */ };
 
 struct httpd_note { /* a decoded parameter of the query */
@@ -138,7 +142,8 @@ struct httpd {
     bool rerun;     /* the library must run before the loop waits */
     bool loopback;  /* only programs of this host reach it, by TCP: browsers are such */
     bool draining;
-    bool running; /* inside the library */
+    bool running;  /* inside the library */
+    unsigned runs; /* of the library so far; wraps around */
 };
 
 /* --- httpd.c --- */
@@ -177,6 +182,11 @@ bool httpd_changes_state(const char *method);
 /* Logs what an operator did, now that it is done: it is looked for afterwards. */
 void httpd_tell(const struct httpd_req *req);
 
+/* --- httpd_mhd.c --- */
+/* The library has closed conn, and not been asked to: answers if that was because of a
+ * request line that is none. */
+void httpd_answer_closed(const struct httpd_conn *conn);
+
 /* --- httpd_live.c --- */
 void httpd_live_add(struct httpd *h);
 void httpd_live_del(struct httpd *h);
@@ -207,6 +217,8 @@ void httpd_req_settle(struct httpd_req *req);
 /* The library is through with it: kept for the next one. */
 void httpd_req_done(struct httpd *h, struct httpd_req *req);
 void httpd_req_free(struct httpd_req *req);
+/* Of any connection; mc NULL is fine. p NULL: none. */
+struct slice httpd_find_header(struct MHD_Connection *mc, const char *name);
 /* Hands the answer to the library. */
 enum MHD_Result httpd_req_queue(struct httpd_req *req);
 

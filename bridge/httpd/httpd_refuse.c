@@ -58,6 +58,12 @@ static const struct {
                      "send proper header lines that end with CR LF, one Host, and one "
                      "Content-Length or Transfer-Encoding: chunked",
                      "", NULL, NULL, 400, true},
+    [BAD_VERSION] = {"bad-version", "send HTTP/1.1 or HTTP/1.0", "", NULL, NULL, 505,
+                     true},
+    [BAD_LINE] = {"bad-request-line",
+                  "a request begins with a line such as GET /livez HTTP/1.1; is this a "
+                  "client of another protocol, or of TLS?",
+                  "", NULL, NULL, 400, true},
     [TIMED_OUT] = {"timeout", "the request did not arrive whole in time", "", NULL, NULL,
                    408, true},
     [NO_REQUEST] = {"no-request", "", "", NULL, NULL, 0, true},

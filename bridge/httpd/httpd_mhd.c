@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * httpd_mhd.c - corrects what libmicrohttpd 0.9.75 does with a head before it calls us.
+ *
+ * It counts the blanks behind a Content-Length as part of the number, answers a head that
+ * it refuses twice, in HTML, and closes after a request line that is none without any
+ * answer. It offers no callback at these points. But it calls its own exported functions
+ * through the dynamic linker, so that the two functions of its API that are defined here
+ * replace its own, for it and for us. libmicrohttpd 1.0 needs none of this.
+ */
+#include "bridge/base/mem.h"
+#include "bridge/httpd/httpd_parts.h"
+
+#if MHD_VERSION < 0x01000000
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+/* What the library itself must know of a head. A value that is too long for room is none
+ * of these, and httpd_frame_read() refuses it. */
+enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *mc,
+                                              enum MHD_ValueKind kind, const char *key,
+                                              size_t key_n, const char **value,
+                                              size_t *value_n)
+{
+    static char room[32]; /* the library reads it before its next call */
+    struct slice found;
+    (void)key_n;
+    (void)kind; /* no cookie, no parameter is asked for */
+    if (slice_is_nocase(SLICE_LIT(MHD_HTTP_HEADER_COOKIE), key))
+        return MHD_NO; /* nobody here reads cookies: the library need not parse them */
+    found = httpd_find_header(mc, key);
+    if (found.p == NULL)
+        return MHD_NO;
+    size_t n = found.n < sizeof(room) ? found.n : 0;
+    memcpy(room, found.p, n);
+    room[n] = 0;
+    if (slice_is_nocase(SLICE_LIT(MHD_HTTP_HEADER_CONTENT_LENGTH), key) &&
+        (n == 0 || n > HTTPD_LENGTH_DIGITS || strspn(room, "0123456789") != n))
+        return MHD_NO; /* bad: httpd_frame_read() sees it, too, and says so */
+    if (value)
+        *value = room;
+    if (value_n)
+        *value_n = n;
+    return MHD_YES;
+}
+
+typedef enum MHD_Result queue_fn(struct MHD_Connection *mc, unsigned int status,
+                                 struct MHD_Response *response);
+
+static enum httpd_refusal refusal_of(unsigned status)
+{
+    switch (status) {
+    case MHD_HTTP_CONTENT_TOO_LARGE:
+        return TOO_LARGE;
+    case MHD_HTTP_URI_TOO_LONG:
+    case MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE:
+        return HEAD_TOO_LARGE;
+    case MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED:
+        return BAD_VERSION;
+    default:
+        return BAD_FRAMING;
+    }
+}
+
+/* An answer that is not ours is the library's to a head or a chunk that it refuses. It
+ * closes the connection when it hears that nothing was queued. */
+enum MHD_Result MHD_queue_response(struct MHD_Connection *mc, unsigned int status,
+                                   struct MHD_Response *response)
+{
+    static queue_fn *queue;
+    struct httpd_conn *conn = httpd_conn_of(mc);
+    if (queue == NULL)
+        *(void **)&queue = dlsym(RTLD_NEXT, "MHD_queue_response");
+    must(queue != NULL && conn != NULL);
+    if (conn->req && conn->req->response == response)
+        return queue(mc, status, response);
+    bool no_line = conn->req == NULL && refusal_of(status) == BAD_FRAMING;
+    httpd_refuse_raw(conn, no_line ? BAD_LINE : refusal_of(status));
+    httpd_conn_enter(conn, CLOSING);
+    return MHD_NO;
+}
+
+/* Of the first request, also where the client has shut down its side already. */
+static bool has_sent_bytes(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof(info);
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 &&
+           info.tcpi_bytes_received > 1; /* the end of the stream counts as one */
+}
+
+void httpd_answer_closed(const struct httpd_conn *conn)
+{
+    char c;
+    bool answered = conn->state == IDLE && conn->run == conn->h->runs;
+    if (conn->session || answered || (conn->state != NEW && conn->state != IDLE))
+        return; /* TLS has been shut down by now; or it closed as it should */
+    ssize_t n = recv(conn->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n > 0 || (n < 0 && errno == EAGAIN) ||
+        (n == 0 && conn->state == NEW && has_sent_bytes(conn->fd)))
+        httpd_refuse_raw(conn, BAD_LINE);
+}
+#else
+void httpd_answer_closed(const struct httpd_conn *conn)
+{
+    (void)conn;
+}
+#endif
