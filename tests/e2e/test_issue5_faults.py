@@ -202,7 +202,9 @@ def test_spread_puts_no_job_off_beyond_its_own_deliver_before(bench):
     d = Daemons(bench, route='spread = "1h"; late = "drop";')
     for n in range(20):
         d.post(f"job{n}", deliver_after="100ms", deliver_before="6s")  # half of it is for spread
-    wait_for("all to be gone", lambda: d.metric("tarry_jobs_pending") == 0)
+    # A pending count of 0 is not enough: a job in flight is not pending, and has not arrived.
+    wait_for("all to be gone", lambda: d.metric("tarry_jobs_delivered_total") +
+             d.metric("tarry_jobs_expired_total") == 20)
     assert d.metric("tarry_jobs_expired_total") == 0
     assert len(d.hook.arrivals) == 20
     d.stop()
