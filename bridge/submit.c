@@ -26,6 +26,7 @@ struct submission {
     bool unknown;        /* that name is known to nobody else */
     bool due_now;        /* when it is stored, by Redis' clock */
     bool clamped;        /* its delay was too long */
+    bool dead_here;      /* a dead letter that no dead-letter sink gets */
     enum stored outcome; /* what "stored" means for it */
     const char *reason;
     char why[256];
@@ -120,7 +121,7 @@ static bool count_stored(struct submission *sub, char code)
     stats->replaced += code == 'r' || code == 'i';
     route->sink->queue_stats.expired += code == 't';
     stats->clamped += sub->clamped;
-    if (sub->outcome == STORED_DEAD && route->dead == NULL)
+    if (sub->outcome == STORED_DEAD && sub->dead_here)
         stats->dead[reason_find(sub->reason)]++;
     return true;
 }
@@ -242,14 +243,13 @@ static struct passage *begin(struct submission *sub, const struct job *job,
     return &sub->way;
 }
 
-static void enqueue(struct submission *sub, struct job *job, struct slice tries,
-                    bool dead)
+static void enqueue(struct submission *sub, struct job *job, struct slice tries)
 {
     struct passage *way = begin(sub, job, on_enqueued, judge_job_bytes(job));
     struct enqueue *how = &way->how;
     char group[ROUTE_GROUP_BYTES];
     how->tries = tries;
-    how->dead = dead;
+    how->dead = sub->dead_here;
     how->replace = job->replace && sub->outcome != STORED_DEAD;
     how->again = job->again && sub->outcome != STORED_DEAD;
     how->unknown = sub->unknown;
@@ -257,7 +257,7 @@ static void enqueue(struct submission *sub, struct job *job, struct slice tries,
     how->expires_ms = expiry(sub->route, job);
     how->awaited = sub->src->ops->awaits;
     how->group = route_group(sub->route, job, group);
-    how->at_ms = dead ? 0 : job->due_ms + route_spread_ms(sub->route, job);
+    how->at_ms = sub->dead_here ? 0 : job->due_ms + route_spread_ms(sub->route, job);
     sub->due_ms = job->due_ms;
     passage_enqueue(way, job, sub->named || way->src);
 }
@@ -292,8 +292,10 @@ static void refuse_or_bury(struct submission *sub, struct job *job, const char *
     about.limit = &sub->route->complain;
     log_event(LOG_WARN, &about, "given up: %s", sub->reason);
     sub->outcome = STORED_DEAD;
-    /* With a dead-letter sink it waits in the bucket, due now, to be sent there first. */
-    enqueue(sub, job, buf_slice(&text), sub->route->dead == NULL);
+    /* With a dead-letter sink it waits in the bucket, due now, to be sent there first. A
+     * dead letter that comes back from there would go round for ever. */
+    sub->dead_here = sub->route->dead == NULL || job_header(job, "delay-dead-reason");
+    enqueue(sub, job, buf_slice(&text));
     buf_free(&text);
 }
 
@@ -373,7 +375,7 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
     } else {
         if (!job->timed)
             judge_strip(src, sub->route, job);
-        enqueue(sub, job, (struct slice){NULL, 0}, false);
+        enqueue(sub, job, (struct slice){NULL, 0});
     }
     job_free(job);
 }
