@@ -50,6 +50,8 @@ void emit_headers(const struct route *route, struct job *job, const struct tries
     for (unsigned i = 0; i < job->header_count; i++)
         if (!is_stripped(job->headers[i].name, d, tries))
             d->headers[d->header_count++] = job->headers[i];
+    if (job->expires_ms > 0 && d->dead == NULL)
+        d->left_ms = job->expires_ms > now_ms ? job->expires_ms - now_ms : 1;
     put(d, "delay-id", job->id);
     put(d, "delay-due", job_keep_number(job, job->due_ms));
     put(d, "delay-emitted", job_keep_number(job, now_ms));

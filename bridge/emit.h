@@ -21,7 +21,7 @@ struct route;
 struct tries;
 
 void emit_headers(const struct route *route, struct job *job, const struct tries *tries,
-                  int64_t now_ms, struct delivery *d);
+                  int64_t now_ms, struct delivery *d); /* sets left_ms, too */
 /* Renders the target at the route's dead-letter sink. -1: it can't be told. */
 int emit_dead_target(const struct route *route, struct job *job, struct delivery *d,
                      struct err *err);

@@ -206,12 +206,15 @@ static void read_times(const struct job *job, const struct route *route, int64_t
     snprintf(read->why, sizeof(read->why), "longer than max_delay of the route");
 }
 
-/* Of a job that repeats: an instant after which nothing is delivered ends it, too. */
-static void end_by_expiry(struct job *job)
+static int64_t earlier_of(int64_t a_ms, int64_t b_ms)
 {
-    if (job->expires_ms > 0 &&
-        (job->repeat_until_ms == 0 || job->expires_ms < job->repeat_until_ms))
-        job->repeat_until_ms = job->expires_ms;
+    return a_ms > 0 && (b_ms == 0 || a_ms < b_ms) ? a_ms : b_ms;
+}
+
+/* Of a job that repeats: an instant after which nothing is delivered ends it, too. */
+static void end_by_expiry(struct job *job, int64_t expires_ms)
+{
+    job->repeat_until_ms = earlier_of(expires_ms, job->repeat_until_ms);
 }
 
 void judge_job(const struct source *src, const struct route *route, struct job *job,
@@ -233,9 +236,14 @@ void judge_job(const struct source *src, const struct route *route, struct job *
         refuse(out, read.reason, read.why);
     else
         check(&(struct trial){route, &read, job, now_ms}, out);
-    job->expires_ms = read.expires_ms ? read.expires_ms : cloudevent_expires_ms(job);
+    const int64_t by_source_ms = job->expires_ms;
+    const int64_t by_headers_ms =
+        read.expires_ms ? read.expires_ms : cloudevent_expires_ms(job);
+    job->expires_ms = earlier_of(by_headers_ms, by_source_ms);
     if (job->run > 0 && !read.expires_from_due)
-        end_by_expiry(job);
+        end_by_expiry(job, by_headers_ms);
+    if (job->run > 0)
+        end_by_expiry(job, by_source_ms);
     if (out->reason) { /* a dead letter is due now, and does not expire */
         job->due_ms = now_ms;
         job->expires_ms = 0;

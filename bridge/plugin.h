@@ -188,6 +188,7 @@ struct delivery {
     unsigned header_count;
     unsigned attempt;   /* from 1 */
     int64_t timeout_ms; /* report within this; then the lease ends and another may try */
+    int64_t left_ms; /* until the job expires, at least 1; 0: it does not, or is dead */
     const struct dead_letter *dead; /* NULL: not a dead letter */
     bool target_asked; /* the message named the target: it is nobody's word but its own */
     int64_t retry_after_ms; /* the sink may set it with TRY_AGAIN: not before so long from

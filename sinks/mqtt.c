@@ -9,6 +9,7 @@
 #include "bridge/job/cloudevent.h"
 #include "bridge/plugin.h"
 #include "sinks/mqtt_thread.h"
+#include "sources/mqtt_job.h"
 #include "sources/mqtt_link.h"
 #include "sources/mqtt_probe.h"
 #include "sources/mqtt_topic.h"
@@ -26,7 +27,7 @@ enum {
 struct mqtt_sink {
     struct mqtt_link link;
     int64_t qos;
-    bool retain;
+    bool retain, retain_as_published;
 
     struct sink *sink;
     struct mqtt_thread *thread;
@@ -53,6 +54,12 @@ static const struct opt opts[] = {
      .offset = offsetof(struct mqtt_sink, retain),
      .def = "false",
      .help = "the broker keeps the last message of each topic for later subscribers"},
+    {.name = "retain_as_published",
+     .type = OPT_BOOL,
+     .offset = offsetof(struct mqtt_sink, retain_as_published),
+     .def = "false",
+     .help = "sets the retain flag for a message that an MQTT source received with it "
+             "(header mqtt-retain: 1)"},
     {0}};
 
 static int check(const void *self, struct err *err)
@@ -128,6 +135,8 @@ static void keep_headers(struct mqtt_sink *m, struct mqtt_parcel *p,
 
     for (unsigned i = 0; i < d->header_count; i++) {
         struct header h = d->headers[i];
+        if (slice_is_nocase(h.name, MQTT_RETAIN_HEADER))
+            continue; /* it is the flag, or nothing */
         if (event && !of_event(d, &h, &name, &value))
             continue;
         if (header_fits(&h, &correlated))
@@ -183,6 +192,14 @@ static void on_parcel_returned(struct mqtt_parcel *p)
     free_parcel(p);
 }
 
+static bool is_retained(const struct mqtt_sink *m, const struct delivery *d)
+{
+    const struct header *h = delivery_header(d, MQTT_RETAIN_HEADER);
+
+    return m->retain ||
+           (m->retain_as_published && d->dead == NULL && h && slice_is(h->value, "1"));
+}
+
 static struct mqtt_parcel *new_parcel(struct mqtt_sink *m, struct delivery *d)
 {
     struct mqtt_parcel *p = mem_alloc(sizeof(*p));
@@ -200,6 +217,8 @@ static struct mqtt_parcel *new_parcel(struct mqtt_sink *m, struct delivery *d)
     p->returned = on_parcel_returned;
     p->d = d;
     p->hold_ms = d->timeout_ms / 2;
+    p->retain = is_retained(m, d);
+    p->expires_ms = d->left_ms > 0 ? loop_mono_ms() + d->left_ms : 0;
     return p;
 }
 
@@ -309,7 +328,7 @@ static int start(struct sink *sink, void *self, struct err *err)
     m->sink = sink;
     struct mqtt_thread_spec spec = {.name = sink_name(sink),
                                     .qos = (unsigned)m->qos,
-                                    .retain = m->retain,
+                                    .retain = m->retain || m->retain_as_published,
                                     .max_in_flight = sink_max_in_flight(sink),
                                     .ended = on_thread_ended,
                                     .ended_arg = m};

@@ -33,7 +33,9 @@ struct mqtt_parcel {
     struct slice payload;
     struct header *headers; /* what MQTT 5 can carry */
     unsigned header_count;
-    void *memory;         /* that all of these point into */
+    void *memory; /* that all of these point into */
+    bool retain;
+    int64_t expires_ms;   /* as loop_mono_ms() counts; 0: never */
     int64_t hold_ms;      /* how long it may wait for a connection */
     atomic_bool given_up; /* the sink set it: do not send it any more */
 

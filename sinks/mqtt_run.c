@@ -4,6 +4,8 @@
  */
 #include "sinks/mqtt_run.h"
 
+#include "bridge/base/text.h"
+
 #include <string.h>
 #include <stdio.h>
 #include <time.h>
@@ -141,7 +143,8 @@ static void on_connected5(void *context, MQTTAsync_successData5 *d)
     else if (spec->retain &&
              !number_or(&d->properties, MQTTPROPERTY_CODE_RETAIN_AVAILABLE, 1))
         set_state(run, RUN_OVER,
-                  "the broker takes no retained messages; set retain = false");
+                  "the broker takes no retained messages; set retain and "
+                  "retain_as_published to false");
     else
         set_state(run, RUN_UP, NULL);
 }
@@ -260,16 +263,29 @@ static const struct prop_row {
     enum MQTTPropertyCodes code;
 } prop_rows[] = {{"content-type", MQTTPROPERTY_CODE_CONTENT_TYPE},
                  {"mqtt-response-topic", MQTTPROPERTY_CODE_RESPONSE_TOPIC},
-                 {"mqtt-correlation-data", MQTTPROPERTY_CODE_CORRELATION_DATA}};
+                 {"mqtt-correlation-data", MQTTPROPERTY_CODE_CORRELATION_DATA},
+                 {"mqtt-payload-format", MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR}};
+
+/* A broker may close the connection over a format that the payload does not have. */
+static bool is_format(struct slice value, struct slice payload)
+{
+    return slice_is(value, "0") || (slice_is(value, "1") && text_is_utf8(payload));
+}
 
 /* A property of its own may stand there only once; a second header of the name is sent as
  * a user property. */
-static enum MQTTPropertyCodes code_of(MQTTProperties *props, struct slice name)
+static enum MQTTPropertyCodes code_of(MQTTProperties *props, const struct header *h,
+                                      struct slice payload)
 {
-    for (size_t i = 0; i < sizeof(prop_rows) / sizeof(prop_rows[0]); i++)
-        if (slice_is_nocase(name, prop_rows[i].header) &&
-            !MQTTProperties_hasProperty(props, prop_rows[i].code))
-            return prop_rows[i].code;
+    for (size_t i = 0; i < sizeof(prop_rows) / sizeof(prop_rows[0]); i++) {
+        enum MQTTPropertyCodes code = prop_rows[i].code;
+        if (!slice_is_nocase(h->name, prop_rows[i].header) ||
+            MQTTProperties_hasProperty(props, code))
+            continue;
+        if (code != MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR ||
+            is_format(h->value, payload))
+            return code;
+    }
     return MQTTPROPERTY_CODE_USER_PROPERTY;
 }
 
@@ -284,14 +300,29 @@ static MQTTLenString len_string(struct slice s)
     return (MQTTLenString){.len = (int)s.n, .data = p.out};
 }
 
+/* Rounded up: for brokers 0 may mean that it never expires. */
+static void add_expiry(MQTTProperties *props, int64_t left_ms)
+{
+    int64_t left_s = left_ms > 0 ? (left_ms - 1) / 1000 + 1 : 1;
+    const MQTTProperty prop = {.identifier = MQTTPROPERTY_CODE_MESSAGE_EXPIRY_INTERVAL,
+                               .value.integer4 =
+                                   left_s < UINT32_MAX ? (unsigned)left_s : UINT32_MAX};
+
+    MQTTProperties_add(props, &prop);
+}
+
 static void add_props(MQTTProperties *props, const struct mqtt_parcel *p)
 {
+    if (p->expires_ms > 0)
+        add_expiry(props, p->expires_ms - loop_mono_ms());
     for (unsigned i = 0; i < p->header_count; i++) {
         const struct header *h = &p->headers[i];
-        MQTTProperty prop = {.identifier = code_of(props, h->name)};
+        MQTTProperty prop = {.identifier = code_of(props, h, p->payload)};
         if (prop.identifier == MQTTPROPERTY_CODE_USER_PROPERTY) {
             prop.value.data = len_string(h->name);
             prop.value.value = len_string(h->value);
+        } else if (prop.identifier == MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR) {
+            prop.value.byte = h->value.p[0] == '1';
         } else {
             prop.value.data = len_string(h->value);
         }
@@ -309,7 +340,7 @@ int mqtt_run_publish(struct mqtt_run *run, struct mqtt_parcel *p)
     message.payload = payload.data;
     message.payloadlen = payload.len;
     message.qos = (int)spec->qos;
-    message.retained = spec->retain;
+    message.retained = p->retain;
     opts.context = p;
     if (spec->peer.v5) {
         add_props(&message.properties, p);

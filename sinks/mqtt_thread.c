@@ -52,6 +52,10 @@ static void send_first(struct mqtt_thread *t)
         mqtt_parcel_finish(p, TRY_AGAIN, "too late to be sent");
         return;
     }
+    if (p->expires_ms > 0 && p->expires_ms <= loop_mono_ms()) {
+        mqtt_parcel_finish(p, TRY_AGAIN, "it expired before it could be sent");
+        return;
+    }
     if (mqtt_run_packet_bytes(run, p) > run->packet_max) {
         mqtt_parcel_finish(p, REJECTED, "larger than the broker's maximum packet size");
         return;

@@ -15,7 +15,7 @@ struct mqtt_thread_spec {
     const char *name; /* of the sink, for the log; borrowed for the thread's life */
     struct mqtt_peer peer;
     unsigned qos;
-    bool retain;
+    bool retain; /* any parcel may have the flag */
     unsigned max_in_flight;
     loop_cb *ended; /* after mqtt_thread_stop() */
     void *ended_arg;

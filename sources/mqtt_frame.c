@@ -103,6 +103,7 @@ void frame_put_message(struct buf *out, const struct mqtt_message *m)
     put_number(out, (m->dup ? FLAG_DUP : 0) | (m->retained ? FLAG_RETAINED : 0), 1);
     put_number(out, m->msgid, 2);
     put_number(out, m->whole_bytes, 8);
+    put_number(out, (uint64_t)m->expiry_s, 8);
     put_slice(out, m->topic);
     put_slice(out, m->payload);
     put_slice(out, m->props);
@@ -275,6 +276,7 @@ int frame_get_message(struct slice body, struct mqtt_message *m, struct err *err
     m->retained = flags & FLAG_RETAINED;
     m->msgid = (unsigned)get_number(&r, 2);
     m->whole_bytes = get_number(&r, 8);
+    m->expiry_s = (int64_t)get_number(&r, 8);
     m->topic = get_slice(&r);
     m->payload = get_slice(&r);
     m->props = get_slice(&r);
@@ -288,7 +290,7 @@ bool frame_next_prop(struct slice *props, struct mqtt_prop *prop)
 
     prop->name = get_slice(&r);
     prop->value = get_slice(&r);
-    if (r.bad || kind > PROP_CORRELATION) {
+    if (r.bad || kind >= PROP_KINDS) {
         *props = (struct slice){NULL, 0};
         return false;
     }

@@ -76,6 +76,9 @@ struct mqtt_message {
     bool dup, retained;
     unsigned msgid;       /* 0 at QoS 0 */
     uint64_t whole_bytes; /* of a message that was cut; 0: it is whole */
+    /* MQTT 5: seconds left of the message expiry interval; -1: none. Not in the hash: the
+     * broker counts it down until it sends the message again. */
+    int64_t expiry_s;
     struct slice topic, payload;
     struct slice props; /* by frame_put_prop() */
 };
@@ -90,7 +93,9 @@ enum mqtt_prop_kind {
     PROP_USER,
     PROP_CONTENT_TYPE,
     PROP_RESPONSE_TOPIC,
-    PROP_CORRELATION
+    PROP_CORRELATION,
+    PROP_PAYLOAD_FORMAT, /* value: "0" or "1" */
+    PROP_KINDS
 };
 struct mqtt_prop {
     enum mqtt_prop_kind kind;

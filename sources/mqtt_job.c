@@ -8,8 +8,9 @@
 #include "sources/mqtt_topic.h"
 
 /* Indexed by enum mqtt_prop_kind; a user property has a name of its own. */
-static const char *const header_names[] = {
-    NULL, "content-type", MQTT_RESPONSE_TOPIC_HEADER, MQTT_CORRELATION_HEADER};
+static const char *const header_names[PROP_KINDS] = {
+    NULL, "content-type", MQTT_RESPONSE_TOPIC_HEADER, MQTT_CORRELATION_HEADER,
+    MQTT_PAYLOAD_FORMAT_HEADER};
 
 static struct slice none(void)
 {
@@ -38,8 +39,9 @@ void mqtt_job_topic(struct job *job)
     }
 }
 
-static int add_props(struct job *job, struct slice props, struct err *err)
+static int add_props(struct job *job, const struct mqtt_message *m, struct err *err)
 {
+    struct slice props = m->props;
     struct mqtt_prop p;
 
     while (frame_next_prop(&props, &p)) {
@@ -47,6 +49,8 @@ static int add_props(struct job *job, struct slice props, struct err *err)
         if (job_add_header(job, name, p.value.p ? p.value : SLICE_LIT(""), err) != 0)
             return -1;
     }
+    if (m->retained)
+        return job_add_header(job, slice_of(MQTT_RETAIN_HEADER), SLICE_LIT("1"), err);
     return 0;
 }
 
@@ -87,7 +91,7 @@ struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,
     job->payload = job_keep(job, m->payload);
     job->topic = job_keep(job, m->topic);
     mqtt_job_topic(job);
-    if (add_props(job, m->props, err) != 0) {
+    if (add_props(job, m, err) != 0) {
         job_free(job);
         return raw_job(m);
     }

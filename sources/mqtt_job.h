@@ -5,9 +5,9 @@
  * MQTT 5 user properties become headers. The content type becomes "content-type",
  * response topic and correlation data become the two headers below, so that a sink can
  * put them back. The attributes of an event are named as bridge/job/cloudevent.h has it.
- * A topic $delayed/N/rest becomes rest, with a delay that beats all headers. The message
- * expiry interval is not looked at: it is over when the broker has handed the message to
- * us, and says nothing of the delivery that was asked for; deliver-before does.
+ * The payload format indicator and the retain flag become headers, too. A topic
+ * $delayed/N/rest becomes rest, with a delay that beats all headers. The caller applies
+ * the message expiry interval, which needs a clock.
  */
 #ifndef SOURCES_MQTT_JOB_H
 #define SOURCES_MQTT_JOB_H
@@ -17,6 +17,8 @@
 
 #define MQTT_RESPONSE_TOPIC_HEADER "mqtt-response-topic"
 #define MQTT_CORRELATION_HEADER "mqtt-correlation-data"
+#define MQTT_PAYLOAD_FORMAT_HEADER "mqtt-payload-format" /* "0" or "1": UTF-8 text */
+#define MQTT_RETAIN_HEADER "mqtt-retain" /* "1": published with the flag */
 
 /* Takes the prefix $delayed/N/ off job->topic, and notes its delay. */
 void mqtt_job_topic(struct job *job);

@@ -11,6 +11,7 @@
 
 #include "bridge/base/mem.h"
 #include "bridge/plugin.h"
+#include "sources/mqtt_message.h"
 #include "sources/mqtt_paho.h"
 
 #include <errno.h>
@@ -98,60 +99,6 @@ static _Noreturn void fail(struct mqtt_session *s, const char *why)
 
 /* -------------------------------------------------------------- messages */
 
-static const struct prop_row {
-    enum MQTTPropertyCodes code;
-    enum mqtt_prop_kind kind;
-} prop_rows[] = {{MQTTPROPERTY_CODE_CONTENT_TYPE, PROP_CONTENT_TYPE},
-                 {MQTTPROPERTY_CODE_RESPONSE_TOPIC, PROP_RESPONSE_TOPIC},
-                 {MQTTPROPERTY_CODE_CORRELATION_DATA, PROP_CORRELATION},
-                 {MQTTPROPERTY_CODE_USER_PROPERTY, PROP_USER}};
-
-static struct slice slice_from(MQTTLenString s)
-{
-    return (struct slice){s.data ? s.data : "", s.len > 0 ? (size_t)s.len : 0};
-}
-
-static void add_props(struct buf *out, const MQTTProperties *props)
-{
-    for (int i = 0; i < props->count; i++) {
-        const MQTTProperty *p = &props->array[i];
-        for (size_t k = 0; k < sizeof(prop_rows) / sizeof(prop_rows[0]); k++) {
-            if (p->identifier != prop_rows[k].code)
-                continue;
-            struct mqtt_prop prop = {.kind = prop_rows[k].kind};
-            bool pair = prop.kind == PROP_USER;
-            prop.name = pair ? slice_from(p->value.data) : (struct slice){NULL, 0};
-            prop.value = slice_from(pair ? p->value.value : p->value.data);
-            frame_put_prop(out, &prop);
-        }
-    }
-}
-
-static void put_message(const struct mqtt_session *s, struct buf *frame,
-                        struct slice topic, const MQTTAsync_message *message)
-{
-    struct buf props = {0};
-    struct mqtt_message m = {.dup = message->dup,
-                             .retained = message->retained,
-                             .msgid = (unsigned)message->msgid & 0xffff,
-                             .topic = topic,
-                             .payload = {message->payload, (size_t)message->payloadlen}};
-    size_t whole = topic.n + m.payload.n + (size_t)message->properties.length;
-
-    if (m.payload.p == NULL)
-        m.payload.p = "";
-    if (whole > s->setup.message_max) {
-        m.whole_bytes = whole;
-        if (m.payload.n > FRAME_CUT_BYTES)
-            m.payload.n = FRAME_CUT_BYTES;
-    } else {
-        add_props(&props, &message->properties);
-    }
-    m.props = buf_slice(&props);
-    frame_put_message(frame, &m);
-    buf_free(&props);
-}
-
 /* leave_until_ms is set once, before anybody can come here. */
 static _Noreturn void leave(const struct mqtt_session *s, int held)
 {
@@ -189,7 +136,7 @@ static int on_message(void *context, char *topic, int topic_len,
     /* 0 means "up to the NUL"; a topic with a NUL inside has its length here. */
     size_t n = topic_len > 0 ? (size_t)topic_len : strlen(topic);
 
-    put_message(s, &frame, (struct slice){topic, n}, message);
+    mqtt_message_put(&frame, (struct slice){topic, n}, message, s->setup.message_max);
     hand_over(s, &frame);
     buf_free(&frame);
     MQTTAsync_freeMessage(&message);
@@ -328,6 +275,7 @@ static void subscribe_next(struct mqtt_session *s)
         /* 1: only for a new subscription, else each connection would bring them again. A
          * shared subscription never gets any. */
         opts.subscribeOptions.retainHandling = s->setup.retained ? 1 : 2;
+        opts.subscribeOptions.retainAsPublished = 1; /* the job keeps the flag */
     } else {
         opts.onSuccess = on_subscribed;
         opts.onFailure = on_subscribe_failure;

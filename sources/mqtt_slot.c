@@ -178,6 +178,9 @@ static void submit(struct mqtt_slot *slot, const struct mqtt_message *m)
     struct err err;
     struct job *job = mqtt_job_new(m, &reason, &err);
 
+    if (m->expiry_s >= 0)
+        job->expires_ms =
+            source_now_ms(slot->src, job->topic) + m->expiry_s * INT64_C(1000);
     slot->last = (struct last_message){.serial = ++slot->serial,
                                        .run = slot->run,
                                        .msgid = m->msgid,
@@ -198,7 +201,9 @@ static int take_message(struct mqtt_slot *slot, struct slice body, struct err *e
         return -1;
     if (slot->expects_answer)
         return err_set(err, "the worker sent a message before the last one was answered");
-    if (m.retained && !slot->setup.retained) {
+    /* MQTT 5: the subscription excludes retained messages, and the flag is as published.
+     */
+    if (m.retained && !slot->setup.retained && !slot->setup.peer.v5) {
         log_debug(source_name(slot->src), "a retained message was ignored");
         send_plain(slot, FRAME_STORED);
         return 0;

@@ -114,10 +114,13 @@ int mqtt_filter_check(struct slice filter, struct err *err)
 struct mqtt_delayed mqtt_delayed_split(struct slice topic)
 {
     const struct slice prefix = SLICE_LIT("$delayed/");
+    const struct slice level = {prefix.p,
+                                prefix.n - 1}; /* "$delayed/#" matches it, too */
     struct mqtt_delayed d = {.form = MQTT_NOT_DELAYED, .rest = topic};
     size_t at = prefix.n;
 
-    if (topic.n < prefix.n || memcmp(topic.p, prefix.p, prefix.n) != 0)
+    if (topic.n < prefix.n ? !slice_eq(topic, level)
+                           : memcmp(topic.p, prefix.p, prefix.n) != 0)
         return d;
     d.form = MQTT_DELAYED_BAD;
     for (; at < topic.n && topic.p[at] >= '0' && topic.p[at] <= '9'; at++) {

@@ -32,7 +32,7 @@ struct mqtt_delayed {
         MQTT_DELAYED_AFTER, /* number: seconds from now */
         MQTT_DELAYED_AT, /* number: time since 1970 as the delay header deliver-at has it
                           */
-        MQTT_DELAYED_BAD /* it begins with $delayed/ but goes on wrongly */
+        MQTT_DELAYED_BAD /* $delayed without a number, or without a topic after it */
     } form;
     int64_t number;
     struct slice rest; /* the topic without the prefix; when bad: the topic as it came */

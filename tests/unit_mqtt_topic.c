@@ -91,7 +91,7 @@ static void a_delay_is_taken_from_the_topic(void **state)
         const char *rest;
     } rows[] = {
         {"a/b", MQTT_NOT_DELAYED, 0, "a/b"},
-        {"$delayed", MQTT_NOT_DELAYED, 0, "$delayed"},
+        {"$delayed", MQTT_DELAYED_BAD, 0, "$delayed"},
         {"x/$delayed/5/a", MQTT_NOT_DELAYED, 0, "x/$delayed/5/a"},
         {"$delayed/5/a/b", MQTT_DELAYED_AFTER, 5, "a/b"},
         {"$delayed/0/a", MQTT_DELAYED_AFTER, 0, "a"},

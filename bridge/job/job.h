@@ -53,7 +53,8 @@ struct job {
     unsigned header_count;
     int64_t timestamp_ms; /* the record's own, ms since 1970; 0: none, count from now */
     int64_t due_ms;       /* ms since 1970, Redis' clock; the core sets it */
-    int64_t expires_ms;   /* later than this it is not emitted; 0: never */
+    int64_t expires_ms;   /* later than this it is not emitted; 0: never. A source sets
+                           * what the protocol says; an earlier deliver-before beats it */
     int64_t offset;       /* Kafka's; -1: none. Names the job when the producer did not */
     int32_t partition;    /* Kafka's; -1: none */
     /* The source knows the times itself: due_ms (0: now, by Redis' clock) and expires_ms
