@@ -58,7 +58,8 @@ static bool is_allowed(const struct opt_list *list, struct slice what)
     for (size_t i = 0; i < list->n; i++) {
         size_t n = strlen(list->v[i]);
         bool begins = n > 0 && list->v[i][n - 1] == '*';
-        if (begins ? what.n >= n - 1 && memcmp(what.p, list->v[i], n - 1) == 0
+        if (begins ? what.n >= n - 1 && slice_eq((struct slice){what.p, n - 1},
+                                                 (struct slice){list->v[i], n - 1})
                    : slice_is(what, list->v[i]))
             return true;
     }

@@ -200,7 +200,7 @@ static void note_verdict(struct submission *sub, const struct job *job,
     sub->clamped = v->asks.clamped;
     sub->named = v->named;
     sub->unknown = v->unknown;
-    memcpy(sub->id, job->id.p, job->id.n);
+    slice_put(sub->id, job->id);
     sub->id_n = job->id.n;
     if (v->route->tap)
         tap_note(v->route->tap, &(struct tap_event){.what = "received",

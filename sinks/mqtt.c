@@ -98,9 +98,7 @@ static struct slice keep(char **at, struct slice s)
 {
     char *to = *at;
 
-    if (s.n > 0)
-        memcpy(to, s.p, s.n);
-    *at += s.n;
+    *at = slice_put(to, s);
     return (struct slice){to, s.n};
 }
 

@@ -81,8 +81,7 @@ static struct lmstfy_copied copied(const struct lmstfy_copy *copy,
                                    const struct shelf_item *item)
 {
     char *p = mem_alloc(item->field.n + item->value.n + 1);
-    memcpy(p, item->field.p ? item->field.p : "", item->field.n);
-    memcpy(p + item->field.n, item->value.p ? item->value.p : "", item->value.n);
+    slice_put(slice_put(p, item->field), item->value);
     const struct slice field = {p, item->field.n};
     return (struct lmstfy_copied){
         .hash = hash_of(copy, field),

@@ -311,8 +311,7 @@ static void read_token(struct lmstfy_req *r, struct slice text)
 static struct slice keep(struct buf *room, struct slice s)
 {
     char *p = room->p + room->n;
-    if (s.n > 0)
-        memcpy(p, s.p, s.n);
+    slice_put(p, s);
     buf_grew(room, s.n);
     return (struct slice){p, s.n};
 }

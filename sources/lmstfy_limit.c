@@ -195,7 +195,8 @@ static void on_listed(void *arg, enum shelf_code code, const struct shelf_item *
         return;
     }
     struct shelf_item *sorted = mem_alloc((n + 1) * sizeof(*sorted));
-    memcpy(sorted, items, n * sizeof(*sorted));
+    for (unsigned i = 0; i < n; i++)
+        sorted[i] = items[i];
     qsort(sorted, n, sizeof(*sorted), lmstfy_copy_order);
     buf_add_str(&call->out, "[");
     for (unsigned i = 0; i < n; i++) {

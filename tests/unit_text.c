@@ -3,10 +3,12 @@
  * unit_text.c - percent signs, JSON strings and base64 of bridge/base/text.h.
  */
 #include "bridge/base/text.h"
+#include "bridge/base/mem.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -124,6 +126,19 @@ static void tokens_and_values_hold_nothing_that_breaks_a_header(void **state)
     assert_false(text_is_header_value(slice_of("\177")));
 }
 
+/* memcpy() must not be given NULL: the sanitizers of `make asan` end the program then. */
+static void an_empty_slice_without_bytes_is_copied(void **state)
+{
+    (void)state;
+    char out[4] = "abc";
+    assert_ptr_equal(slice_put(out, (struct slice){NULL, 0}), out);
+    assert_ptr_equal(slice_put(out, SLICE_LIT("xy")), out + 2);
+    assert_string_equal(out, "xyc");
+    char *copy = mem_strndup(NULL, 0);
+    assert_string_equal(copy, "");
+    free(copy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +149,7 @@ int main(void)
         cmocka_unit_test(base64_goes_there_and_back),
         cmocka_unit_test(bad_base64_is_refused_and_missing_padding_is_not),
         cmocka_unit_test(tokens_and_values_hold_nothing_that_breaks_a_header),
+        cmocka_unit_test(an_empty_slice_without_bytes_is_copied),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

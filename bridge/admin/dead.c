@@ -120,9 +120,7 @@ static void keep(struct run *run, const struct dead_found *found)
         row->job = job_decode(found->id, found->record, &run->route->names, &err);
     size_t raw_n = row->job ? 0 : found->record.n;
     row->bytes = mem_alloc(found->id.n + raw_n + 1);
-    memcpy(row->bytes, found->id.p, found->id.n);
-    if (raw_n > 0)
-        memcpy(row->bytes + found->id.n, found->record.p, raw_n);
+    slice_put(slice_put(row->bytes, found->id), (struct slice){found->record.p, raw_n});
     run->bytes += found->record.n;
     row->item = (struct dead_item){
         .id = {row->bytes, found->id.n},
@@ -207,7 +205,7 @@ static void copy_texts(struct run *run)
     struct dead_query *q = &run->q;
     size_t reason_n = q->reason ? strlen(q->reason) : 0;
     run->texts = mem_alloc(q->id_prefix.n + reason_n + 1);
-    memcpy(run->texts, q->id_prefix.p ? q->id_prefix.p : "", q->id_prefix.n);
+    slice_put(run->texts, q->id_prefix);
     q->id_prefix.p = run->texts;
     if (q->reason)
         q->reason = memcpy(run->texts + q->id_prefix.n, q->reason, reason_n);

@@ -152,7 +152,8 @@ static const struct list_place *told_up_to(const struct listing *l)
 static unsigned sure_rows(struct listing *l, const struct list_place *mark)
 {
     unsigned n = 0;
-    qsort(l->rows, l->count, sizeof(struct row *), compare_rows);
+    if (l->count > 0)
+        qsort(l->rows, l->count, sizeof(struct row *), compare_rows);
     while (n < l->count && n < l->q.max &&
            (mark == NULL || compare(&l->rows[n]->place, mark) <= 0))
         n++;
@@ -215,8 +216,7 @@ static void keep(struct part *part, const struct list_found *found)
     struct err err;
     row->seq = l->told++;
     row->bytes = mem_alloc(found->id.n + found->member.n + 1);
-    memcpy(row->bytes, found->id.p, found->id.n);
-    memcpy(row->bytes + found->id.n, found->member.p, found->member.n);
+    slice_put(slice_put(row->bytes, found->id), found->member);
     row->place =
         (struct list_place){.score = found->score,
                             .ordinal = found->ordinal,
@@ -249,7 +249,7 @@ static void on_told(void *arg, const struct list_told *told)
         part->last = told->last;
         part->last.bucket = part->number;
         part->member = mem_alloc(told->last.member.n + 1);
-        memcpy(part->member, told->last.member.p, told->last.member.n);
+        slice_put(part->member, told->last.member);
         part->last.member.p = part->member;
     } else {
         l->code = JOB_LIST_AWAY;
@@ -265,8 +265,7 @@ static void copy_texts(struct listing *l)
 {
     struct job_list_query *q = &l->q;
     l->texts = mem_alloc(q->id_prefix.n + q->queue.n + 1);
-    memcpy(l->texts, q->id_prefix.p ? q->id_prefix.p : "", q->id_prefix.n);
-    memcpy(l->texts + q->id_prefix.n, q->queue.p ? q->queue.p : "", q->queue.n);
+    slice_put(slice_put(l->texts, q->id_prefix), q->queue);
     q->id_prefix.p = l->texts;
     q->queue.p = l->texts + q->id_prefix.n;
 }

@@ -31,7 +31,8 @@ void *mem_realloc(void *p, size_t size)
 char *mem_strndup(const char *s, size_t n)
 {
     char *p = mem_alloc(n + 1);
-    memcpy(p, s, n);
+    if (n > 0) /* else s may be NULL */
+        memcpy(p, s, n);
     return p;
 }
 

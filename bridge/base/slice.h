@@ -28,6 +28,15 @@ static inline struct slice slice_of(const char *s)
     return (struct slice){s, s ? strlen(s) : 0};
 }
 
+/* Copies it to a place that is large enough, and gives the end. An empty one, also with p
+ * NULL, copies nothing: memcpy() must not be given NULL, whatever the length. */
+static inline char *slice_put(char *to, struct slice s)
+{
+    if (s.n > 0)
+        memcpy(to, s.p, s.n);
+    return to + s.n;
+}
+
 static inline bool slice_eq(struct slice a, struct slice b)
 {
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);

@@ -52,7 +52,7 @@ static void pause_us(int64_t us)
 static void note_cursor(struct audit *a, struct slice cursor)
 {
     size_t n = cursor.n < CURSOR_MAX ? cursor.n : CURSOR_MAX;
-    memcpy(a->cursor, cursor.p, n);
+    slice_put(a->cursor, (struct slice){cursor.p, n});
     a->cursor[n] = '\0';
 }
 

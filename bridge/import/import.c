@@ -158,9 +158,9 @@ static struct import_command *copy_commands(const struct import_command *from,
     }
     char *bytes = (char *)args;
     for (struct slice *s = (struct slice *)(to + count); s < args; s++) {
-        memcpy(bytes, s->p, s->n);
+        char *end = slice_put(bytes, *s);
         s->p = bytes;
-        bytes += s->n;
+        bytes = end;
     }
     return to;
 }

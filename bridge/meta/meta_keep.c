@@ -27,7 +27,7 @@ static void forget_fields(struct meta *m)
 static char *text_of(struct slice s)
 {
     char *text = mem_alloc(s.n + 1);
-    memcpy(text, s.p ? s.p : "", s.n);
+    slice_put(text, s);
     return text;
 }
 

@@ -111,7 +111,7 @@ static void on_names(void *arg, const struct slice *names, unsigned n)
     step->count = n;
     for (unsigned i = 0; i < n; i++) {
         step->names[i] = mem_alloc(names[i].n + 1);
-        memcpy(step->names[i], names[i].p, names[i].n);
+        slice_put(step->names[i], names[i]);
         step->sizes[i] = names[i].n;
     }
     step->page += n;

@@ -167,7 +167,7 @@ void pace_go_on(struct pace *p, struct slice target, void (*done)(void *arg, int
 {
     struct lifting *lifting = mem_alloc(sizeof(*lifting) + target.n);
     *lifting = (struct lifting){.pace = p, .done = done, .arg = arg, .n = target.n};
-    memcpy(lifting->name, target.p ? target.p : "", target.n);
+    slice_put(lifting->name, target);
     p->liftings++;
     store_go_on(p->bucket, target, on_lifted, lifting);
 }

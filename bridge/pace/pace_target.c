@@ -82,7 +82,7 @@ struct target *target_get(struct pace *p, struct slice name)
             forget_one(p);
         t = mem_alloc(sizeof(*t) + name.n);
         t->name_n = name.n;
-        memcpy(t->name, name.p, name.n);
+        slice_put(t->name, name);
         TAILQ_INIT(&t->waiting);
         HASH_ADD_KEYPTR(hh, p->targets, t->name, t->name_n, t);
         TAILQ_INSERT_TAIL(&p->by_use, t, link);

@@ -84,7 +84,7 @@ struct queue *queue_borrow(struct sink *sink, struct slice name)
         q = mem_alloc(sizeof(*q) + name.n + 1);
         q->sink = sink;
         q->name_n = name.n;
-        memcpy(q->name, name.p, name.n);
+        slice_put(q->name, name);
         q->bucket = bucket_new_queue(sink->store, sink->conf->name, q->name, sink->rules,
                                      &events, q);
         q->timer = timer_new(on_timer, q);

@@ -21,7 +21,7 @@ const enum bucket_key job_keys[5] = {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR,
 static struct slice copy(char **to, struct slice text)
 {
     struct slice made = {*to, text.n};
-    memcpy(*to, text.p ? text.p : "", text.n);
+    slice_put(*to, text);
     *to += text.n;
     return made;
 }

@@ -46,9 +46,7 @@ static struct errand *errand_new(const struct slice *args, unsigned n)
     errand->n = n;
     for (unsigned i = 0; i < n; i++) {
         errand->args[i] = (struct slice){p, args[i].n};
-        if (args[i].n > 0)
-            memcpy(p, args[i].p, args[i].n);
-        p += args[i].n;
+        p = slice_put(p, args[i]);
     }
     return errand;
 }
