@@ -93,8 +93,10 @@ static int take(struct walk *w, const struct import_entry *entry, struct slice b
                 const struct import_value *body, struct err *err)
 {
     struct message m = {.msg = SLICE_LIT("")};
-    if (body->kind != IMPORT_TEXT)
+    if (body->kind == IMPORT_NIL)
         import_skip(w->im, IMPORT_NO_BODY, body_key);
+    else if (body->kind != IMPORT_TEXT)
+        import_skip(w->im, IMPORT_WRONG_TYPE, body_key);
     else if (json_read(body->text, fields, &m, &w->room) < 0 || m.status == 0)
         import_skip(w->im, IMPORT_UNREADABLE, body_key);
     else if (m.status > CAMELLIA_CONSUMING)
@@ -121,23 +123,24 @@ static int on_page(void *arg, const struct import_entry *entries, size_t n,
                    struct err *err)
 {
     struct walk *w = arg;
-    struct slice args[1 + IMPORT_PAGE] = {SLICE_LIT("MGET")};
-    struct import_value reply;
-    struct buf keys = {0};
+    struct slice keys[IMPORT_PAGE] = {{NULL, 0}};
+    struct import_value bodies[IMPORT_PAGE];
+    struct buf room = {0};
     size_t at = 0;
     for (size_t i = 0; i < n; i++)
-        args[1 + i].n = add_key(&keys, w, entries[i].member);
+        keys[i].n = add_key(&room, w, entries[i].member);
     for (size_t i = 0; i < n; i++) { /* now that they move no more */
-        args[1 + i].p = keys.p + at;
-        at += args[1 + i].n;
+        keys[i].p = room.p + at;
+        at += keys[i].n;
     }
-    int result = import_ask(w->im, args, 1 + (unsigned)n, &reply, err);
+    /* Not MGET: in a cluster they have different slots. */
+    int result = import_get_each(w->im, keys, (unsigned)n, bodies, err);
     if (result == 0) {
-        for (size_t i = 0; i < n && i < reply.count && result == 0; i++)
-            result = take(w, &entries[i], args[1 + i], &reply.item[i], err);
-        import_values_free(&reply, 1);
+        for (size_t i = 0; i < n && result == 0; i++)
+            result = take(w, &entries[i], keys[i], &bodies[i], err);
+        import_values_free(bodies, n);
     }
-    buf_free(&keys);
+    buf_free(&room);
     return result;
 }
 
@@ -171,6 +174,16 @@ static int on_keys(void *arg, const struct import_entry *keys, size_t n, struct 
     return 0;
 }
 
+/* Its list of topics is there as long as it has any, also without a message. */
+static int mark_topics(const struct walk *w, struct err *err)
+{
+    struct buf key = {0};
+    buf_addf(&key, "camellia_delay_queue_topics|%s", w->space);
+    int result = import_mark(w->im, buf_slice(&key), err);
+    buf_free(&key);
+    return result;
+}
+
 int camellia_import(struct source *src, void *self, struct import *im, struct err *err)
 {
     struct import_option options[] = {{"namespace", "default"}, {0}};
@@ -179,6 +192,8 @@ int camellia_import(struct source *src, void *self, struct import *im, struct er
     (void)src;
     (void)self;
     w.space = options[0].value;
+    if (result == 0)
+        result = mark_topics(&w, err);
     for (size_t i = 0; i < PARTS && result == 0; i++) {
         struct buf pattern = {0};
         w.part = &parts[i];

@@ -21,8 +21,9 @@ enum part { READY, WAITING, POPPED, LOST };
 struct walk {
     struct import *im;
     enum part part;
-    struct slice list;     /* the key of READY */
-    struct slice *buckets; /* their keys; freed one by one */
+    const char *bucket_name; /* as it was configured there */
+    struct slice list;       /* the key of READY */
+    struct slice *buckets;   /* their keys; freed one by one */
     unsigned bucket_count;
 };
 
@@ -113,7 +114,8 @@ static int take_value(struct walk *w, const struct import_entry *entry,
     struct delayqueue_value v;
     int result = 0;
     if (text->kind != IMPORT_TEXT) {
-        skip(w, IMPORT_NO_BODY, entry->member);
+        skip(w, text->kind == IMPORT_NIL ? IMPORT_NO_BODY : IMPORT_WRONG_TYPE,
+             entry->member);
         return 0;
     }
     if (import_unpack(text->text, &unpacked) < 0) {
@@ -132,24 +134,24 @@ static int on_page(void *arg, const struct import_entry *entries, size_t n,
                    struct err *err)
 {
     struct walk *w = arg;
-    struct slice args[1 + IMPORT_PAGE] = {SLICE_LIT("MGET")};
+    struct slice keys[IMPORT_PAGE] = {{NULL, 0}};
     const struct import_entry *from[IMPORT_PAGE];
-    struct import_value reply;
+    struct import_value values[IMPORT_PAGE];
     unsigned m = 0;
     for (size_t i = 0; i < n; i++) {
         if (w->part == LOST && import_seen(w->im, entries[i].member))
             continue;
-        from[m++] = &entries[i];
-        args[m] = entries[i].member;
+        from[m] = &entries[i];
+        keys[m++] = entries[i].member;
     }
     if (m == 0)
         return 0;
-    if (import_ask(w->im, args, 1 + m, &reply, err) < 0)
+    if (import_get_each(w->im, keys, m, values, err) < 0)
         return -1;
     int result = 0;
-    for (unsigned i = 0; i < m && i < reply.count && result == 0; i++)
-        result = take_value(w, from[i], &reply.item[i], err);
-    import_values_free(&reply, 1);
+    for (unsigned i = 0; i < m && result == 0; i++)
+        result = take_value(w, from[i], &values[i], err);
+    import_values_free(values, m);
     return result;
 }
 
@@ -164,6 +166,18 @@ static int on_lists(void *arg, const struct import_entry *keys, size_t n, struct
             return -1;
     }
     return 0;
+}
+
+/* "dq_bucket_%d": is what stands for %d a number? Anything else is somebody else's. */
+static bool is_numbered(const char *name, struct slice key)
+{
+    const char *mark = strstr(name, "%d");
+    if (mark == NULL)
+        return true;
+    size_t i = (size_t)(mark - name), end = key.n - strlen(mark + 2);
+    while (i < end && key.p[i] >= '0' && key.p[i] <= '9')
+        i++;
+    return i == end;
 }
 
 static bool has_bucket(const struct walk *w, struct slice key)
@@ -185,6 +199,10 @@ static int on_buckets(void *arg, const struct import_entry *keys, size_t n,
             return -1;
         bool is_set = slice_is(type.text, "zset");
         import_values_free(&type, 1);
+        if (!is_numbered(w->bucket_name, keys[i].member))
+            continue;
+        if (!is_set)
+            import_skip(w->im, IMPORT_WRONG_TYPE, keys[i].member);
         if (!is_set || has_bucket(w, keys[i].member))
             continue;
         if (w->bucket_count == BUCKETS_MAX)
@@ -247,6 +265,7 @@ int delayqueue_import(struct source *src, void *self, struct import *im, struct 
     (void)self;
     if (import_options(im, options, err) < 0)
         return -1;
+    w.bucket_name = options[0].value;
     w.buckets = mem_alloc(BUCKETS_MAX * sizeof(*w.buckets));
     int result = import_all(&w, options[0].value, options[1].value, err);
     for (unsigned i = 0; i < w.bucket_count; i++)

@@ -95,23 +95,25 @@ static int on_page(void *arg, const struct import_entry *entries, size_t n,
                    struct err *err)
 {
     struct walk *w = arg;
-    struct slice args[1 + IMPORT_PAGE] = {SLICE_LIT("MGET")};
-    struct import_value reply;
+    struct slice keys[IMPORT_PAGE] = {{NULL, 0}};
+    struct import_value bodies[IMPORT_PAGE];
     int result = 0;
     for (size_t i = 0; i < n; i++)
-        args[1 + i] = entries[i].member;
-    if (import_ask(w->im, args, 1 + (unsigned)n, &reply, err) < 0)
+        keys[i] = entries[i].member;
+    if (import_get_each(w->im, keys, (unsigned)n, bodies, err) < 0)
         return -1;
-    for (size_t i = 0; i < n && i < reply.count && result == 0; i++) {
+    for (size_t i = 0; i < n && result == 0; i++) {
         struct task task = no_task;
-        if (reply.item[i].kind != IMPORT_TEXT)
+        if (bodies[i].kind == IMPORT_NIL)
             import_skip(w->im, IMPORT_NO_BODY, entries[i].member);
-        else if (json_read(reply.item[i].text, fields, &task, &w->room) < 0)
+        else if (bodies[i].kind != IMPORT_TEXT)
+            import_skip(w->im, IMPORT_WRONG_TYPE, entries[i].member);
+        else if (json_read(bodies[i].text, fields, &task, &w->room) < 0)
             import_skip(w->im, IMPORT_UNREADABLE, entries[i].member);
         else
             result = move(w, &task, &entries[i], err);
     }
-    import_values_free(&reply, 1);
+    import_values_free(bodies, n);
     return result;
 }
 

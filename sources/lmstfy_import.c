@@ -173,7 +173,7 @@ static int take(struct walk *w, const struct entry *e, const struct import_value
 {
     struct buf topic = {0};
     if (body->kind != IMPORT_TEXT) {
-        import_skip(w->im, body->kind == IMPORT_NIL ? IMPORT_NO_BODY : IMPORT_UNREADABLE,
+        import_skip(w->im, body->kind == IMPORT_NIL ? IMPORT_NO_BODY : IMPORT_WRONG_TYPE,
                     key_of(e));
         return 0;
     }
@@ -267,7 +267,9 @@ int lmstfy_import(struct source *src, void *self, struct import *im, struct err 
     w.pool = slice_of(options[0].value);
     if (!lmstfy_has_pool(self, w.pool))
         return import_misused(im, err, "the source has no pool of that name");
-    int result = import_jobs(&w, err);
+    int result = import_mark(im, SLICE_LIT("m/ns"), err);
+    if (result == 0)
+        result = import_jobs(&w, err);
     buf_free(&w.room);
     buf_free(&w.body);
     return result < 0 ? -1 : lmstfy_import_admin(im, err);

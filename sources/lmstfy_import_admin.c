@@ -28,7 +28,8 @@ static int move_hash(struct import *im, struct slice hash, const char *shelf,
     int result = 0;
     if (import_ask_each(im, args, 2, 1, &reply, err) < 0)
         return -1;
-    /* An error: a key of that name, but no hash. */
+    if (reply.kind == IMPORT_ERROR)
+        import_skip(im, IMPORT_WRONG_TYPE, hash);
     for (size_t i = 0; i + 1 < reply.count && result == 0; i += 2)
         result = put(im, shelf, before, &reply.item[i], &reply.item[i + 1], err);
     import_values_free(&reply, 1);

@@ -100,8 +100,10 @@ const struct cli_command cli_commands[] = {
      CLI_IMPORTS, import_main,
      .more =
          "TYPE is that of the source which takes the original's place: later, lmstfy, "
-         "delayqueue or camellia. REDIS-URL is the original's own Redis, or, where a "
-         "password is in it, env:NAME or file:PATH. Stop the original first. "
+         "delayqueue or camellia. REDIS-URL is the original's own Redis, of any form that "
+         "redis.url may have, or, where a password is in it, env:NAME or file:PATH. Stop "
+         "the original first. A Redis that has nothing of it is an error (66), since it "
+         "is the wrong one; what is skipped is named. "
          "Run twice, it moves what has "
          "come since, and what tarry has delivered meanwhile once more unless it was "
          "deleted. A wrong --with tells what can be given."},
@@ -191,7 +193,7 @@ const struct cli_code cli_codes[] = {
     {CLI_GONE,
      "not there, too late, not ready, no longer draining, or audit has findings"},
     {EX_USAGE, "used wrongly"},
-    {EX_NOINPUT, "a file of a message can't be read"},
+    {EX_NOINPUT, "a file of a message can't be read, or import finds nothing to move"},
     {EX_UNAVAILABLE, "something that it needs is not there"},
     {EX_SOFTWARE, "stopped by force"},
     {EX_IOERR, "the output could not be written"},

@@ -19,7 +19,8 @@
 enum {
     OPEN_MAX = 5000,           /* jobs on their way */
     OPEN_BYTES_MAX = 64 << 20, /* the same in bytes */
-    JOB_OVERHEAD_BYTES = 256
+    JOB_OVERHEAD_BYTES = 256,
+    NAMED_MAX = 10 /* keys of each kind that is skipped */
 };
 
 int import_misused(struct import *im, struct err *err, const char *why)
@@ -78,6 +79,28 @@ int import_ask(struct import *im, const struct slice *args, unsigned n,
             out->text.p);
     import_values_free(out, 1);
     return -1;
+}
+
+int import_ask_node(struct import *im, int node, const struct slice *args, unsigned n,
+                    struct import_value *out, struct err *err)
+{
+    if (node < 0)
+        return import_ask_each(im, args, n, 1, out, err);
+    if (ask_node(im->ask, (unsigned)node, args, n, out, err) == 0)
+        return 0;
+    return err_in(err, "the original's Redis");
+}
+
+int import_get_each(struct import *im, const struct slice *keys, unsigned n,
+                    struct import_value *out, struct err *err)
+{
+    struct slice args[2 * IMPORT_PAGE];
+    must(n <= IMPORT_PAGE);
+    for (unsigned i = 0; i < n; i++) {
+        args[2 * i] = SLICE_LIT("GET");
+        args[2 * i + 1] = keys[i];
+    }
+    return import_ask_each(im, args, 2, n, out, err);
 }
 
 /* --- waiting --- */
@@ -192,8 +215,10 @@ static void on_enqueued(void *arg, char code)
 
 void import_skip(struct import *im, enum import_skip why, struct slice key)
 {
-    if (import_seen_add(im->seen, key))
-        im->counts.skipped[why]++;
+    if (!import_seen_add(im->seen, key) || im->counts.skipped[why]++ >= NAMED_MAX)
+        return;
+    import_add_shown(&im->counts.named[why], key);
+    buf_add_str(&im->counts.named[why], "\n");
 }
 
 bool import_seen(const struct import *im, struct slice key)

@@ -33,6 +33,8 @@ int import_misused(struct import *im, struct err *err, const char *why);
 
 /* --- reading the original --- */
 
+enum { IMPORT_PAGE = 100 };
+
 enum import_kind {
     IMPORT_NIL,
     IMPORT_TEXT,
@@ -59,6 +61,12 @@ int import_ask_each(struct import *im, const struct slice *args, unsigned each,
 /* One command. -1: as above, or it answered with an error. */
 int import_ask(struct import *im, const struct slice *args, unsigned n,
                struct import_value *out, struct err *err);
+/* GET of each key; a value that is no string is an error. At most IMPORT_PAGE. */
+int import_get_each(struct import *im, const struct slice *keys, unsigned n,
+                    struct import_value *out, struct err *err);
+/* A key that the original keeps when it has no jobs, too: where it exists, an import that
+ * finds nothing is no error. */
+int import_mark(struct import *im, struct slice key, struct err *err);
 /* MessagePack, nesting bounded; to be freed. -1: it is none, or something follows. */
 int import_unpack(struct slice bytes, struct import_value *out);
 /* Each member of a JSON object that is a string. -1: it is no object; perhaps too late.
@@ -66,7 +74,6 @@ int import_unpack(struct slice bytes, struct import_value *out);
 typedef void import_pair_cb(void *arg, struct slice name, struct slice value);
 int import_each_pair(struct slice json, import_pair_cb *cb, void *arg);
 
-enum { IMPORT_PAGE = 100 };
 struct import_entry {
     struct slice member;
     /* Of a sorted set: its score, rounded down. Of a list: a time in ms that is over by
@@ -80,7 +87,7 @@ typedef int import_page_cb(void *arg, const struct import_entry *entries, size_t
 int import_each_key(struct import *im, const char *pattern, import_page_cb *cb, void *arg,
                     struct err *err);
 /* Every member of a sorted set, in no order; now and then one comes twice. A key that is
- * not there, or of another type, has none. */
+ * not there has none; one of another type is skipped and counted. */
 int import_each_member(struct import *im, struct slice key, import_page_cb *cb, void *arg,
                        struct err *err);
 /* Every item of a list, from its tail to its head or the other way round. Likewise. */
@@ -124,6 +131,7 @@ enum import_skip {
     IMPORT_EXPIRED,
     IMPORT_ENDED, /* over, only kept to be looked up */
     IMPORT_UNREADABLE,
+    IMPORT_WRONG_TYPE, /* a key in the place of one of the original's */
     IMPORT_NO_ROUTE, /* this and what follows: import_job() finds it */
     IMPORT_TOO_LARGE,
     IMPORT_BAD_NAME,

@@ -8,9 +8,9 @@
 
 struct cli_order;
 
-/* Gives the exit code: 0 all moved, 1 some jobs
- * could not be taken and are still where they were, 64 used wrongly, 69 a Redis is away,
- * 78 configuration. */
+/* Gives the exit code: 0 all moved, 1 some jobs could not be taken and are still where
+ * they were, 64 used wrongly, 66 nothing of the original is there, 69 a Redis is away, 78
+ * configuration. */
 int import_main(struct cli_order *o);
 
 #endif

@@ -5,6 +5,7 @@
 #ifndef BRIDGE_IMPORT_PARTS_H
 #define BRIDGE_IMPORT_PARTS_H
 
+#include "bridge/base/buf.h"
 #include "bridge/core_tool.h"
 #include "bridge/import/import.h"
 
@@ -30,6 +31,7 @@ struct import_counts {
     uint64_t shelved; /* fields put on shelves */
     uint64_t shelved_before;
     uint64_t skipped[IMPORT_SKIPS];
+    struct buf named[IMPORT_SKIPS]; /* the first of their keys, a line each */
 };
 
 struct import_seen; /* keys met so far */
@@ -39,6 +41,7 @@ struct import {
     struct bridge *bridge;
     struct source *src;
     struct ask *ask; /* the original's Redis */
+    char *place;     /* its URL, to be shown */
     struct import_seen *seen;
     struct import_counts counts;
     int64_t started_ms; /* tarry's Redis' clock */
@@ -49,6 +52,7 @@ struct import {
     struct tool tool;
     bool not_stored;
     bool misused; /* the command line asks for what can't be */
+    bool marked;  /* import_mark() found its key */
 };
 
 /* Waits until at most jobs and bytes are on their way. -1: tarry's Redis answers no more.
@@ -56,6 +60,16 @@ struct import {
 int import_wait(struct import *im, unsigned jobs, int64_t bytes, struct err *err);
 /* Everything is stored, and cleaned up where that was asked for. */
 int import_flush(struct import *im, struct err *err);
+
+/* As import_ask_each() with one command; an error reply is a value. node: see redis_ask.h;
+ * -1: the one that has the key. */
+int import_ask_node(struct import *im, int node, const struct slice *args, unsigned n,
+                    struct import_value *out, struct err *err);
+/* Appends a key as a person can type it: what is not printable as \xNN. */
+void import_add_shown(struct buf *out, struct slice key);
+/* Was nothing of the original there, not even what stays behind? Then err says what is
+ * there instead. */
+bool import_found_nothing(struct import *im, struct err *err);
 
 struct import_seen *import_seen_new(void);
 void import_seen_free(struct import_seen *seen); /* NULL is fine */

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sysexits.h>
 
 enum { EXIT_LEFT_OVER = 1, UP_MAX_MS = 10 * 1000 };
@@ -25,6 +26,7 @@ static const struct {
     [IMPORT_EXPIRED] = {"expired", false},
     [IMPORT_ENDED] = {"ended", false},
     [IMPORT_UNREADABLE] = {"unreadable", true},
+    [IMPORT_WRONG_TYPE] = {"a key of another type", true},
     [IMPORT_NO_ROUTE] = {"no route takes it", true},
     [IMPORT_TOO_LARGE] = {"larger than daemon.job_max", true},
     [IMPORT_BAD_NAME] = {"its id or topic is empty or too long", true},
@@ -56,6 +58,25 @@ static uint64_t print_table(const struct import *im)
         unreadable += skips[i].unreadable ? n->skipped[i] : 0;
     }
     return unreadable;
+}
+
+/* The keys of what should have been a job, as far as they were noted. */
+static void print_names(const struct import_counts *n)
+{
+    for (unsigned i = 0; i < IMPORT_SKIPS; i++) {
+        uint64_t shown = 0;
+        struct slice rest = buf_slice(&n->named[i]);
+        while (skips[i].unreadable && rest.n > 0) {
+            size_t line_n = (size_t)((const char *)memchr(rest.p, '\n', rest.n) - rest.p);
+            fprintf(stderr, "tarry import: skipped, %s: %.*s\n", skips[i].text,
+                    (int)line_n, rest.p);
+            rest = (struct slice){rest.p + line_n + 1, rest.n - line_n - 1};
+            shown++;
+        }
+        if (shown > 0 && n->skipped[i] > shown)
+            fprintf(stderr, "tarry import: skipped, %s: %" PRIu64 " more\n",
+                    skips[i].text, n->skipped[i] - shown);
+    }
 }
 
 /* --- start and end --- */
@@ -98,22 +119,17 @@ static int start(struct import *im, struct err *err)
     return code;
 }
 
-/* The original's Redis; TLS as for tarry's own. */
+/* The original's Redis; TLS, and the login at sentinels, as for tarry's own. */
 static int start_ask(struct import *im, struct err *err)
 {
-    struct redis_conf conf = core_redis_conf(&im->bridge->conf->redis, "tarry import");
+    const struct conf_redis *own = &im->bridge->conf->redis;
+    struct redis_conf conf = core_redis_conf(own, "tarry import");
     if (redis_url_parse(im->order->url, &conf.url, err) < 0) {
         im->misused = true;
         return err_in(err, "the original's Redis");
     }
-    if (conf.url.kind != REDIS_ONE) {
-        im->misused = true;
-        redis_url_free(&conf.url);
-        return err_set(err,
-                       "the original's Redis: the import reads from one server only; "
-                       "give its own address, redis://HOST:PORT/DB");
-    }
-    im->ask = ask_open(&conf, err);
+    im->place = redis_url_shown(&conf.url);
+    im->ask = ask_open(&conf, own->sentinel_user, own->sentinel_password, err);
     redis_url_free(&conf.url);
     return im->ask ? 0 : err_in(err, "the original's Redis");
 }
@@ -123,6 +139,9 @@ static void release(struct import *im)
 {
     ask_close(im->ask);
     import_seen_free(im->seen);
+    for (unsigned i = 0; i < IMPORT_SKIPS; i++)
+        buf_free(&im->counts.named[i]);
+    free(im->place);
     tool_end(&im->tool);
 }
 
@@ -157,6 +176,12 @@ static int run(struct import *im)
     if (!whole)
         import_flush(im, &second); /* what is on its way is counted, too */
     uint64_t unreadable = print_table(im);
+    fflush(stdout);
+    print_names(&im->counts);
+    if (whole && import_found_nothing(im, &err)) {
+        fprintf(stderr, "tarry import: %s\n", err.text);
+        return EX_NOINPUT;
+    }
     if (whole)
         return unreadable > 0 ? EXIT_LEFT_OVER : EX_OK;
     fprintf(stderr, "tarry import: not all was moved: %s\n", err.text);

@@ -49,43 +49,51 @@ static bool is_scan_reply(const struct import_value *v)
            v->item[1].kind == IMPORT_LIST;
 }
 
-/* As import_ask(), but a key of another type is nil. */
-static int ask_of_type(struct import *im, const struct slice *args, unsigned n,
+/* As import_ask_node(), but an error is a failure, and a key of another type is nil. */
+static int ask_of_type(struct import *im, int node, const struct slice *args, unsigned n,
                        struct import_value *out, struct err *err)
 {
-    if (import_ask_each(im, args, n, 1, out, err) < 0)
+    int result = 0;
+    if (import_ask_node(im, node, args, n, out, err) < 0)
         return -1;
     if (out->kind != IMPORT_ERROR)
         return 0;
-    int result = strncmp(out->text.p, "WRONGTYPE", 9) == 0
-                     ? 0
-                     : err_set(err, "the original's Redis answered %.*s with: %.200s",
-                               SLICE_ARG(args[0]), out->text.p);
+    if (strncmp(out->text.p, "WRONGTYPE", 9) == 0)
+        import_skip(im, IMPORT_WRONG_TYPE, args[1]);
+    else
+        result = err_set(err, "the original's Redis answered %.*s with: %.200s",
+                         SLICE_ARG(args[0]), out->text.p);
     import_values_free(out, 1);
     return result;
 }
 
 enum { SCAN_ARGS_MAX = 6 };
 
-/* The cursor goes in at args[at]. */
-static int scan(struct import *im, const struct slice *args, unsigned n, unsigned at,
-                size_t step, import_page_cb *cb, void *arg, struct err *err)
+struct scan {
+    int node; /* -1: the one that has the key */
+    const struct slice *args;
+    unsigned n, at; /* the cursor goes in at args[at] */
+    size_t step;    /* items of one entry */
+};
+
+static int scan(struct import *im, const struct scan *s, import_page_cb *cb, void *arg,
+                struct err *err)
 {
     struct slice own[SCAN_ARGS_MAX];
     char cursor[32] = "0";
-    must(n <= SCAN_ARGS_MAX);
-    memcpy(own, args, n * sizeof(*own));
+    must(s->n <= SCAN_ARGS_MAX);
+    memcpy(own, s->args, s->n * sizeof(*own));
     do {
         struct import_value reply;
-        own[at] = slice_of(cursor);
-        if (ask_of_type(im, own, n, &reply, err) < 0)
+        own[s->at] = slice_of(cursor);
+        if (ask_of_type(im, s->node, own, s->n, &reply, err) < 0)
             return -1;
         if (reply.kind == IMPORT_NIL)
             return 0;
         int result = is_scan_reply(&reply) ? 0 : err_set(err, "an odd reply to a scan");
         if (result == 0) {
             snprintf(cursor, sizeof(cursor), "%s", reply.item[0].text.p);
-            result = hand_on(&reply.item[1], step, cb, arg, err);
+            result = hand_on(&reply.item[1], s->step, cb, arg, err);
         }
         import_values_free(&reply, 1);
         if (result < 0)
@@ -107,7 +115,12 @@ int import_each_key(struct import *im, const char *pattern, import_page_cb *cb, 
     const struct slice args[] = {SLICE_LIT("SCAN"),  {NULL, 0},
                                  SLICE_LIT("MATCH"), slice_of(pattern),
                                  SLICE_LIT("COUNT"), number(count, SCAN_COUNT)};
-    return scan(im, args, 6, 1, 1, cb, arg, err);
+    for (unsigned i = 0; i < ask_node_count(im->ask); i++) {
+        const struct scan s = {(int)i, args, 6, 1, 1};
+        if (scan(im, &s, cb, arg, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 int import_each_member(struct import *im, struct slice key, import_page_cb *cb, void *arg,
@@ -119,7 +132,8 @@ int import_each_member(struct import *im, struct slice key, import_page_cb *cb, 
                                  {NULL, 0},
                                  SLICE_LIT("COUNT"),
                                  number(count, IMPORT_PAGE)};
-    return scan(im, args, 5, 2, 2, cb, arg, err);
+    const struct scan s = {-1, args, 5, 2, 2};
+    return scan(im, &s, cb, arg, err);
 }
 
 static int list_length(struct import *im, struct slice key, int64_t *length,
@@ -127,7 +141,7 @@ static int list_length(struct import *im, struct slice key, int64_t *length,
 {
     const struct slice args[] = {SLICE_LIT("LLEN"), key};
     struct import_value reply;
-    if (ask_of_type(im, args, 2, &reply, err) < 0)
+    if (ask_of_type(im, -1, args, 2, &reply, err) < 0)
         return -1;
     *length = reply.integer;
     import_values_free(&reply, 1);

@@ -2,6 +2,8 @@
 #include "bridge/import/redis_ask.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
+#include "bridge/redis/redis_slots.h"
+#include "bridge/redis/sentinel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +12,22 @@
 
 enum { VALUE_DEPTH_MAX = 8 };
 
-struct ask {
+struct link { /* a connection */
+    struct ask *ask;
     struct redis *redis;
-    bool up, lost;
+    char *host, *port; /* of a node of a cluster; else NULL */
+    bool up;
+};
+
+struct ask {
+    struct sentinel *sentinel; /* NULL: none */
+    struct link **links;
+    unsigned count;
+    uint16_t *link_of; /* of each slot, in links; NULL: it is no cluster */
+    bool lost;         /* one of the connections */
+    bool strayed;      /* a key was elsewhere: MOVED, ASK */
     char why[256];
-    struct import_value *out; /* of the next answer; NULL: nobody asks */
-    unsigned open;            /* answers that ask_each() waits for */
+    unsigned open; /* answers that are waited for */
     unsigned behind;
 };
 
@@ -25,39 +37,197 @@ static void keep_why(struct ask *a, const char *why)
         snprintf(a->why, sizeof(a->why), "%s", why);
 }
 
+/* --- connections --- */
+
 static void on_state(void *arg, enum redis_state state, const char *why)
 {
-    struct ask *a = arg;
+    struct link *l = arg;
     if (state == REDIS_UP) {
-        a->up = true;
+        l->up = true;
     } else if (state == REDIS_DOWN) {
-        a->lost = true;
-        keep_why(a, why);
+        l->ask->lost = true;
+        keep_why(l->ask, why);
     }
     loop_stop();
 }
 
-struct ask *ask_open(const struct redis_conf *conf, struct err *err)
+/* host NULL: where the url says, or the finder. */
+static void link_add(struct ask *a, const struct redis_conf *conf, const char *host,
+                     const char *port)
+{
+    struct link *l = mem_alloc(sizeof(*l));
+    struct redis_conf own = *conf;
+    l->ask = a;
+    if (host) {
+        l->host = mem_strdup(host);
+        l->port = mem_strdup(port);
+        own.url.kind = REDIS_ONE;
+        own.url.host = l->host;
+        own.url.port = l->port;
+        own.url.places = NULL;
+        own.url.place_count = 0;
+    }
+    a->links = mem_realloc(a->links, (a->count + 1) * sizeof(struct link *));
+    a->links[a->count++] = l;
+    l->redis = redis_new(&own, on_state, l);
+}
+
+/* Waits until all are up. -1: one can't be reached. */
+static int links_wait(struct ask *a, struct err *err)
+{
+    for (unsigned i = 0; i < a->count && !a->lost;)
+        if (a->links[i]->up)
+            i++;
+        else
+            loop_run();
+    return a->lost ? err_set(err, "%s", a->why) : 0;
+}
+
+static void links_free(struct ask *a)
+{
+    for (unsigned i = 0; i < a->count; i++) {
+        struct link *l = a->links[i];
+        redis_free(l->redis);
+        free(l->host);
+        free(l->port);
+        loop_defer_free(l);
+    }
+    a->count = 0;
+    a->lost = false;
+    a->why[0] = '\0';
+}
+
+/* --- a cluster --- */
+
+struct survey { /* CLUSTER SLOTS of one node */
+    struct ask *ask;
+    const struct redis_conf *conf;
+    const char *host; /* of the node that is asked */
+    unsigned covered; /* slots */
+    bool answered, nameless;
+    char error[80];
+};
+
+static unsigned link_at(struct survey *s, const char *host, const char *port)
+{
+    struct ask *a = s->ask;
+    unsigned i = 1; /* behind the one that is asked */
+    while (i < a->count &&
+           (strcmp(a->links[i]->host, host) != 0 || strcmp(a->links[i]->port, port) != 0))
+        i++;
+    if (i == a->count)
+        link_add(a, s->conf, host, port);
+    return i;
+}
+
+static void on_slots(void *arg, const struct redisReply *reply)
+{
+    struct survey *s = arg;
+    struct slice error = redis_error_text(reply);
+    s->answered = true;
+    snprintf(s->error, sizeof(s->error), "%.*s", SLICE_ARG(error));
+    for (size_t i = 0; i < redis_items(reply); i++) {
+        struct redis_slots row;
+        int result = redis_slots_read(redis_item(reply, i), &row);
+        s->nameless |= row.nameless;
+        if (result < 0)
+            continue;
+        unsigned link = link_at(s, *row.host ? row.host : s->host, row.port);
+        for (unsigned slot = row.first; slot <= row.last; slot++)
+            s->ask->link_of[slot] = (uint16_t)link;
+        s->covered += row.last - row.first + 1;
+    }
+    loop_stop();
+}
+
+/* Link 0 is the node that is asked, and has no slot by that; the masters follow. */
+static int survey(struct ask *a, const struct redis_conf *conf,
+                  const struct redis_place *place, struct err *err)
+{
+    static const struct slice args[] = {SLICE_LIT("CLUSTER"), SLICE_LIT("SLOTS")};
+    struct survey s = {.ask = a, .conf = conf, .host = place->host};
+    links_free(a);
+    link_add(a, conf, place->host, place->port);
+    if (links_wait(a, err) < 0)
+        return -1;
+    redis_command(a->links[0]->redis, args, 2, on_slots, &s);
+    while (!s.answered)
+        loop_run();
+    if (s.covered != REDIS_SLOTS)
+        return err_set(err, "%s:%s: %s", place->host, place->port,
+                       s.error[0] ? s.error
+                       : s.nameless
+                           ? "a master of the cluster announces no name: set its "
+                             "cluster-announce-hostname"
+                           : "the cluster has slots without a master");
+    return links_wait(a, err);
+}
+
+static int open_cluster(struct ask *a, const struct redis_conf *conf, struct err *err)
+{
+    int result = -1;
+    a->link_of = mem_alloc(REDIS_SLOTS * sizeof(*a->link_of));
+    for (size_t i = 0; i < conf->url.place_count && result < 0; i++)
+        result = survey(a, conf, &conf->url.places[i], err);
+    return result;
+}
+
+/* --- one server, or Sentinel --- */
+
+/* A lone node of a cluster would be read in part, and that taken for all there is. */
+static int refuse_cluster_node(struct ask *a, struct err *err)
+{
+    static const struct slice args[] = {SLICE_LIT("INFO"), SLICE_LIT("cluster")};
+    struct import_value reply;
+    if (ask_node(a, 0, args, 2, &reply, err) < 0)
+        return -1;
+    bool is_node =
+        reply.kind == IMPORT_TEXT && strstr(reply.text.p, "cluster_enabled:1") != NULL;
+    import_values_free(&reply, 1);
+    return is_node ? err_set(err, "it is a node of a Redis Cluster; write "
+                                  "redis+cluster://HOST:PORT")
+                   : 0;
+}
+
+static int open_one(struct ask *a, const struct redis_conf *conf,
+                    const char *sentinel_user, const char *sentinel_password,
+                    struct err *err)
+{
+    struct redis_conf own = *conf;
+    if (conf->url.kind == REDIS_SENTINEL) {
+        a->sentinel = sentinel_new(conf, sentinel_user, sentinel_password);
+        own.finder = sentinel_finder(a->sentinel);
+        own.master_only = true;
+    }
+    link_add(a, &own, NULL, NULL);
+    return links_wait(a, err) < 0 ? -1 : refuse_cluster_node(a, err);
+}
+
+struct ask *ask_open(const struct redis_conf *conf, const char *sentinel_user,
+                     const char *sentinel_password, struct err *err)
 {
     struct ask *a = mem_alloc(sizeof(*a));
-    a->redis = redis_new(conf, on_state, a);
-    while (!a->up && !a->lost)
-        loop_run();
-    if (a->lost) {
-        err_set(err, "%s", a->why);
-        ask_close(a);
-        return NULL;
-    }
-    return a;
+    int result = conf->url.kind == REDIS_CLUSTER
+                     ? open_cluster(a, conf, err)
+                     : open_one(a, conf, sentinel_user, sentinel_password, err);
+    if (result == 0)
+        return a;
+    ask_close(a);
+    return NULL;
 }
 
 void ask_close(struct ask *a)
 {
     if (a == NULL)
         return;
-    redis_free(a->redis);
+    links_free(a);
+    sentinel_free(a->sentinel);
+    free(a->links);
+    free(a->link_of);
     loop_defer_free(a);
 }
+
+/* --- values --- */
 
 static struct slice copy(const char *p, size_t n)
 {
@@ -94,33 +264,78 @@ static void to_value(const struct redisReply *reply, struct import_value *v,
     }
 }
 
+/* --- commands --- */
+
+struct answer {
+    struct ask *ask;
+    struct import_value *value;
+};
+
+static bool is_elsewhere(const struct import_value *v)
+{
+    return v->kind == IMPORT_ERROR &&
+           (strncmp(v->text.p, "MOVED ", 6) == 0 || strncmp(v->text.p, "ASK ", 4) == 0);
+}
+
 static void on_answer(void *arg, const struct redisReply *reply)
 {
-    struct ask *a = arg;
+    struct answer *answer = arg;
+    struct ask *a = answer->ask;
     if (reply == NULL)
         a->lost = true;
     else
-        to_value(reply, a->out, 0);
-    a->out++;
+        to_value(reply, answer->value, 0);
+    a->strayed |= is_elsewhere(answer->value);
     if (--a->open == 0)
         loop_stop();
+}
+
+static struct link *link_of(const struct ask *a, const struct slice *args, unsigned n)
+{
+    return a->links[a->link_of && n > 1 ? a->link_of[redis_slot(args[1])] : 0];
+}
+
+/* link NULL: the one that has the key of each. */
+static int ask(struct ask *a, struct link *link, const struct slice *args, unsigned each,
+               unsigned count, struct import_value *out, struct err *err)
+{
+    struct answer *answers = mem_alloc(count * sizeof(*answers));
+    memset(out, 0, count * sizeof(*out));
+    for (unsigned i = 0; i < count && !a->lost; i++) {
+        const struct slice *one = args + (size_t)i * each;
+        struct link *l = link ? link : link_of(a, one, each);
+        answers[i] = (struct answer){a, &out[i]};
+        a->open++;
+        redis_command(l->redis, one, each, on_answer, &answers[i]);
+    }
+    while (a->open > 0)
+        loop_run();
+    free(answers);
+    if (!a->lost && !a->strayed)
+        return 0;
+    import_values_free(out, count);
+    /* What a walk has passed by then may have moved to where it was before. */
+    return a->lost ? err_set(err, "the connection was lost: %s",
+                             a->why[0] ? a->why : "no answer")
+                   : err_set(err, "slots of the cluster were moved meanwhile; run the "
+                                  "import again when that has ended");
 }
 
 int ask_each(struct ask *a, const struct slice *args, unsigned each, unsigned count,
              struct import_value *out, struct err *err)
 {
-    memset(out, 0, count * sizeof(*out));
-    a->out = out;
-    for (unsigned i = 0; i < count && !a->lost; i++) {
-        a->open++;
-        redis_command(a->redis, args + (size_t)i * each, each, on_answer, a);
-    }
-    while (a->open > 0)
-        loop_run();
-    if (!a->lost)
-        return 0;
-    import_values_free(out, count);
-    return err_set(err, "the connection was lost: %s", a->why[0] ? a->why : "no answer");
+    return ask(a, NULL, args, each, count, out, err);
+}
+
+unsigned ask_node_count(const struct ask *a)
+{
+    return a->link_of ? a->count - 1 : 1;
+}
+
+int ask_node(struct ask *a, unsigned node, const struct slice *args, unsigned n,
+             struct import_value *out, struct err *err)
+{
+    return ask(a, a->links[a->link_of ? node + 1 : 0], args, n, 1, out, err);
 }
 
 /* Somebody else's key in the place of one that the original would have made. */
@@ -143,7 +358,7 @@ void ask_behind(struct ask *a, const struct slice *args, unsigned n)
     if (a->lost)
         return;
     a->behind++;
-    redis_command(a->redis, args, n, on_behind, a);
+    redis_command(link_of(a, args, n)->redis, args, n, on_behind, a);
 }
 
 unsigned ask_behind_count(const struct ask *a)

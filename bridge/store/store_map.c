@@ -3,6 +3,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
+#include "bridge/redis/redis_slots.h"
 #include "bridge/store/store_lane.h"
 
 #include <stdio.h>
@@ -125,39 +126,14 @@ void map_doubt(struct map *map)
 
 /* --- the answer --- */
 
-static const char *text_at(const struct redisReply *r, size_t i)
+/* NULL: nobody that could be asked. */
+static struct node *row_node(struct map *map, const struct redisReply *reply,
+                             struct redis_slots *row)
 {
-    return i < r->elements && r->element[i]->type == REDIS_REPLY_STRING
-               ? r->element[i]->str
-               : "";
-}
-
-/* {FIRST, LAST, {HOST, PORT, ...} of the master, ...}. A host that is empty or nil is the
- * one that was asked: a lone node does not know its address. "?" is a name that is not
- * announced. */
-static struct node *row_node(struct map *map, const struct redisReply *row,
-                             unsigned *first, unsigned *last)
-{
-    char port[8];
-    *first = *last = 0;
-    if (row->type != REDIS_REPLY_ARRAY || row->elements < 3 ||
-        row->element[2]->type != REDIS_REPLY_ARRAY || row->element[2]->elements < 2)
-        return NULL;
-    const struct redisReply *master = row->element[2];
-    const char *host = text_at(master, 0);
-    if (*host == '\0')
-        host = map->host;
-    long long from = row->element[0]->integer, to = row->element[1]->integer;
-    long long number = master->element[1]->integer;
-    bool nameless = strcmp(host, "?") == 0;
-    map->nameless = map->nameless || nameless;
-    if (nameless || from < 0 || to < from || to >= REDIS_SLOTS || number <= 0 ||
-        number > UINT16_MAX)
-        return NULL;
-    *first = (unsigned)from;
-    *last = (unsigned)to;
-    snprintf(port, sizeof(port), "%u", (unsigned)number);
-    return node_at(map, host, port);
+    int result = redis_slots_read(reply, row);
+    map->nameless = map->nameless || row->nameless;
+    return result == 0 ? node_at(map, *row->host ? row->host : map->host, row->port)
+                       : NULL;
 }
 
 /* Nodes that have no slot any more go; one that is only mentioned by MOVED has one. */
@@ -196,9 +172,9 @@ static void on_slots(void *arg, const struct redisReply *reply)
     memset(map->moves, 0, sizeof(map->moves));
     fresh = mem_alloc(REDIS_SLOTS * sizeof(struct node *));
     for (size_t i = 0; i < reply->elements; i++) {
-        unsigned first, last;
-        struct node *node = row_node(map, reply->element[i], &first, &last);
-        for (unsigned slot = first; node && slot <= last; slot++)
+        struct redis_slots row;
+        struct node *node = row_node(map, reply->element[i], &row);
+        for (unsigned slot = row.first; node && slot <= row.last; slot++)
             fresh[slot] = node;
     }
     for (unsigned slot = 0; slot < REDIS_SLOTS; slot++)
