@@ -123,7 +123,7 @@ static void set_hop(struct http_call *c)
     c->word = word_of(c);
     c->hop.stranger =
         c->word == HTTP_ASKED && !http_guard_vouches(s->guard, buf_str(&c->url));
-    c->hop.signer = c->hop.foreign ? NULL : s->signer;
+    c->hop.signer = c->hop.foreign || c->hop.stranger ? NULL : s->signer;
     c->hop.now_s = loop_wall_ms() / 1000;
 }
 
@@ -140,10 +140,20 @@ static bool user_is_fine(const struct http_call *c)
     return c->s->o.userinfo || c->word == HTTP_OWN;
 }
 
+/* A stranger could have any body accepted in our name, where our certificate counts. */
+static void set_certificate(struct http_call *c)
+{
+    const struct http_opts *o = &c->s->o;
+    curl_easy_setopt(c->easy, CURLOPT_SSLCERT, c->hop.stranger ? NULL : o->cert_file);
+    curl_easy_setopt(c->easy, CURLOPT_SSLKEY, c->hop.stranger ? NULL : o->key_file);
+}
+
 /* The rest of the request, once its URL is known. */
 static void set_request(struct http_call *c)
 {
     int64_t left_ms = c->deadline_ms - loop_mono_ms();
+    if (c->s->o.cert_file)
+        set_certificate(c);
     curl_easy_setopt(c->easy, CURLOPT_URL, buf_str(&c->url));
     curl_easy_setopt(c->easy, CURLOPT_DISALLOW_USERNAME_IN_URL,
                      user_is_fine(c) ? 0L : 1L);
@@ -419,8 +429,6 @@ static CURL *new_easy(const struct http_opts *o, struct http_call *c)
         curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
     if (o->ca_file)
         curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
-    curl_easy_setopt(e, CURLOPT_SSLCERT, o->cert_file);
-    curl_easy_setopt(e, CURLOPT_SSLKEY, o->key_file);
     return e;
 }
 

@@ -20,7 +20,8 @@ struct http_lines {
 struct http_hop {
     bool bodyless; /* a redirect made it a GET without the payload */
     bool foreign;  /* not the first URL's origin: no credentials go there */
-    bool stranger; /* nobody vouches for the host: the operator's headers stay here */
+    bool stranger; /* a message named the host, and allow_hosts does not: no headers of
+                      the operator, no signature and no certificate go there */
     struct slice referer;             /* n 0: none */
     const struct http_signer *signer; /* NULL: it is not signed */
     int64_t now_s;                    /* since 1970, for the signature */

@@ -61,11 +61,13 @@ const struct opt http_opt_rows[] = {
      "Whether delay-id, delay-attempt and the like, and webhook-id, go along.", .min = 0},
     {"signing_keys", OPT_LIST, AT(signing_keys), "",
      "Keys of Standard Webhooks, the primary first: \"whsec_...\" signs by HMAC-SHA256, "
-     "\"whsk_...\" by ed25519. Each request has one signature of each.",
+     "\"whsk_...\" by ed25519. Each request has one signature of each, except to a URL "
+     "of a message whose host allow_hosts does not name.",
      .secret = true},
     {"url_from_message", OPT_BOOL, AT(url_from_message), "false",
      "Whether a message may name the URL; it never leads to private networks, but for "
-     "allow. The sink's own headers go there only if allow_hosts names the host.",
+     "allow. headers, signing_keys and cert_file are used for it only if allow_hosts "
+     "names the host.",
      .min = 0},
     {"allow_hosts", OPT_LIST, AT(allow_hosts), "",
      "The only hosts that URLs of messages, routes and redirects may name: "

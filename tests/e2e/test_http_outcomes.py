@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import http.server
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -13,6 +14,7 @@ import urllib.parse
 
 import pytest
 
+from lib import certs
 from lib import tarry as daemon_of
 from lib.later import Hook, Later, response
 from lib.machine import soon_s
@@ -349,6 +351,50 @@ def test_the_operators_headers_go_to_a_messages_url_only_if_he_names_the_host(be
         assert hook.wait(url)[0].header("X-Secret") == wanted
 
 
+class TlsHook:
+    """A callback server that asks for a certificate. shown: of each call, the client's names."""
+
+    def __init__(self, authority):
+        shown = self.shown = {}
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):  # noqa: N802
+                shown[self.path] = self.connection.getpeercert()
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*(str(file) for file in authority.issue("hook")))
+        context.load_verify_locations(str(authority.pem))
+        context.verify_mode = ssl.CERT_OPTIONAL
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.at = f"https://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_a_url_of_a_message_is_shown_our_certificate_only_if_allow_hosts_names_its_host(bench, hook):
+    authority = certs.Authority(bench.folder / "authority")
+    cert, key = authority.client("tarry")
+    tls = bench.keep(TlsHook(authority))
+    both = (f'url = "{tls.at}/own"; url_from_message = true; allow = [ "127.0.0.1" ];'
+            f'ca_file = "{authority.pem}"; cert_file = "{cert}"; key_file = "{key}";')
+    daemon = start(bench, hook, any=both, named=both + 'allow_hosts = [ "127.0.0.1" ];')
+    for route, path, shows in (("ask_any", "/a", False), ("ask_any", "/own", True),
+                               ("ask_any", "/c", False), ("ask_named", "/d", True)):
+        headers = {} if path == "/own" else {"delay-to": tls.at + path}
+        status, _, made = daemon.ask("POST", f"/v1/routes/{route}/jobs", b"body", headers)
+        assert status == 201, made
+        wait_for(f"the call of {path}", lambda path=path: path in tls.shown)
+        assert bool(tls.shown[path]) == shows, path
+
+
 def test_behind_a_proxy_that_guards_its_word_counts(bench, hook):
     daemon = start(bench, hook, a=f'proxy = "http://{hook.at}"; proxy_guards = true;'
                    'url_from_message = true; deny = [ "127.0.0.0/8" ];')
@@ -438,3 +484,16 @@ def test_a_redirect_to_elsewhere_is_not_signed(bench, hook):
     call = hook.wait(near)[0]
     assert call.body == b"" and call.header("webhook-signature") == v1(secret, call)
     assert hook.wait(far)[0].header("webhook-signature") is None
+
+
+def test_a_url_of_a_message_is_signed_only_if_allow_hosts_names_its_host(bench, hook):
+    """Else a producer could have any body signed for any host, and send it on from there."""
+    secret = bytes(range(32))
+    both = (f'url_from_message = true; allow = [ "127.0.0.1" ]; signing_keys = [ "whsec_'
+            f'{base64.b64encode(secret).decode()}" ];')
+    daemon = start(bench, hook, any=both, named=both + 'allow_hosts = [ "127.0.0.1" ];')
+    for route, signs in (("ask_any", False), ("ask_named", True), ("any", True)):
+        url = hook.url(response())
+        post(daemon, route, url, **{"webhook-id": "forged", "webhook-signature": "v1,forged"})
+        call = hook.wait(url)[0]
+        assert call.header("webhook-signature") == (v1(secret, call) if signs else "v1,forged")
