@@ -3,13 +3,14 @@
 --
 --   KEYS, ARGV[1..7]  lib/queue.lua
 --   then four per job: id, lease (the token of the delivery; '' whoever has it), reason
---   ('acked', 'deleted'), '' or 'a' only if it has not ended yet or 'f' forget it at once; N, A, F: the
---   same, sent before, and its answer was lost
+--   ('acked', 'deleted'), '' or 'a' only if it has not ended yet, 'p' only if it is pending or 'f' forget
+--   it at once; N, A, P, F: the same, sent before, and its answer was lost
 --
 -- With a lease a delivered job may also be ended after it came back: that lease is then noted
 -- (lib/lease.lua). Any other is one of an earlier job of that id (see ack.lua).
 -- Returns one letter per job, where it stood:   w waiting or ready   f in flight   d dead
 --   e ended before   E ended before and left so   x not this lease's   n not there
+--   h left in flight   k left dead
 -- A second run answers e or n. Sent again it is told m, M, N for n, e, E where it was not this very word
 -- that ended the job (lib/told.lua). Cost: O(k log n) for k jobs. Called by store_finish() in
 -- bridge/store/store_queue.c.
@@ -22,6 +23,9 @@ local codes = {}
 
 -- held: the lease of who has it now, or false.
 local function take(id, lease, how, held)
+  if how == 'p' and (held or redis.call('ZSCORE', dead, id)) then
+    return held and 'h' or 'k'
+  end
   if lease ~= '' and tonumber(held or nil) ~= tonumber(lease) and
     not lease_has_ended(keys, id, lease) and not redis.call('ZSCORE', done, id) then
     return (redis.call('HEXISTS', pool, id) == 1 or is_far(id)) and 'x' or 'n'
@@ -36,7 +40,7 @@ local function take(id, lease, how, held)
   elseif of_route then
     return redis.call('HEXISTS', pool, id) == 1 and 'w' or 'n' -- behind others of its group
   end
-  if how == 'a' then
+  if how == 'a' or how == 'p' then
     return redis.call('ZSCORE', done, id) and 'E' or 'n'
   end
   return redis.call('ZREM', done, id) == 1 and 'e' or 'n'

@@ -127,7 +127,10 @@ static void answer_no_route(struct httpd_req *req)
 static void on_found(void *arg, const struct found_reply *reply)
 {
     struct httpd_req *req = arg;
+    struct found_reply shown = *reply;
     struct buf json = {0};
+    if (!httpd_may(req, HTTPD_CONSUME))
+        shown.job = NULL; /* its key, headers and payload */
     switch (reply->state) {
     case FOUND_NO_ROUTE:
         answer_no_route(req);
@@ -142,7 +145,7 @@ static void on_found(void *arg, const struct found_reply *reply)
     case FOUND_WAITING:
     case FOUND_IN_FLIGHT:
     case FOUND_DEAD:
-        http_job_show(&json, httpd_segment(req, 1), reply);
+        http_job_show(&json, httpd_segment(req, 1), &shown);
         httpd_answer(req, 200, "application/json", buf_slice(&json));
         buf_free(&json);
         return;

@@ -4,8 +4,8 @@
 const struct httpd_route http_queue_rows[] = {
     {"POST", "/v1/queues/{}/pull", http_queue_pull, HTTPD_CONSUME},
     {"POST", "/v1/queues/{}/ack", http_queue_ack, HTTPD_CONSUME},
-    {"GET", "/v1/queues/{}/jobs/{}", http_queue_get, HTTPD_PRODUCE},
-    {"DELETE", "/v1/queues/{}/jobs/{}", http_queue_delete, HTTPD_PRODUCE},
+    {"GET", "/v1/queues/{}/jobs/{}", http_queue_get, HTTPD_EITHER},
+    {"DELETE", "/v1/queues/{}/jobs/{}", http_queue_delete, HTTPD_EITHER},
     {"POST", "/v1/queues/{}/jobs/{}/release", http_queue_release, HTTPD_CONSUME},
     {"POST", "/v1/queues/{}/jobs/{}/touch", http_queue_touch, HTTPD_CONSUME},
     {"GET", "/v1/queues/{}/peek", http_queue_peek, HTTPD_CONSUME},

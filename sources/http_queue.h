@@ -56,9 +56,9 @@ bool http_queue_is_name(struct httpd_req *req, struct slice name);
 /* Appends a job that was pulled, with its token. */
 void http_queue_show_pulled(struct buf *out, struct slice queue,
                             const struct queue_job *job);
-/* Appends a job that was looked at, with its state. */
+/* Appends a job that was looked at, with its state; content: and what it carries. */
 void http_queue_show_found(struct buf *out, struct slice queue,
-                           const struct queue_job *job);
+                           const struct queue_job *job, bool content);
 const char *http_queue_state(enum queue_state state);
 
 #endif

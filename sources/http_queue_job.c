@@ -47,7 +47,8 @@ static bool read_params(struct httpd_req *req, const struct http_param *rows,
 static void answer_found(struct httpd_req *req, const struct queue_job *found)
 {
     struct buf json = {0};
-    http_queue_show_found(&json, httpd_segment(req, 0), found);
+    http_queue_show_found(&json, httpd_segment(req, 0), found,
+                          httpd_may(req, HTTPD_CONSUME));
     buf_add_str(&json, "\n");
     httpd_answer(req, 200, "application/json", buf_slice(&json));
     buf_free(&json);
@@ -96,6 +97,11 @@ static void on_changed(void *arg, enum queue_code code, enum queue_state was)
         httpd_error(req, 409, "ended", "the job has ended before");
         return;
     }
+    if (code == QUEUE_REFUSED && was != QUEUE_WAITING) {
+        httpd_error(req, 409, was == QUEUE_DEAD ? "dead" : "in-flight",
+                    "the job is no longer pending; deleting it needs the role consume");
+        return;
+    }
     if (http_queue_failed(req, code))
         return;
     struct buf json = {0};
@@ -110,11 +116,17 @@ void http_queue_delete(void *arg, struct httpd_req *req)
 {
     struct http_source *s = arg;
     struct job_params p;
+    bool consumes = httpd_may(req, HTTPD_CONSUME);
     if (!read_params(req, delete_params, &p))
         return;
+    if (p.token && !consumes) {
+        httpd_deny(req);
+        return;
+    }
     const struct queue_finish how = {.lease = p.token,
                                      .end = p.token ? QUEUE_END_ACKED : QUEUE_END_DELETED,
-                                     .alive_only = true};
+                                     .alive_only = true,
+                                     .pending_only = !consumes};
     queue_finish(s->src, httpd_segment(req, 0), httpd_segment(req, 1), &how, on_changed,
                  req);
 }

@@ -46,9 +46,9 @@ static void begin(struct buf *out, struct slice queue, const struct queue_job *j
     text_add_json(out, queue);
 }
 
-/* What a job has in every state, and what its producer gave. */
-static void finish(struct buf *out, const struct queue_job *j, int64_t due_ms,
-                   const char *attempts)
+/* What a job has in every state. */
+static void show_common(struct buf *out, const struct queue_job *j, int64_t due_ms,
+                        const char *attempts)
 {
     show_time(out, "due", due_ms);
     show_time(out, "expires", j->expires_ms);
@@ -57,11 +57,15 @@ static void finish(struct buf *out, const struct queue_job *j, int64_t due_ms,
         buf_add_str(out, ",\"tries_left\":null");
     else
         buf_addf(out, ",\"tries_left\":%u", j->tries_left);
+}
+
+/* What its producer gave. */
+static void show_content(struct buf *out, const struct queue_job *j)
+{
     if (j->job)
         http_job_members(out, j->job);
     else
         buf_add_str(out, ",\"unreadable\":true"); /* its record in Redis is damaged */
-    buf_add_str(out, "}");
 }
 
 void http_queue_show_pulled(struct buf *out, struct slice queue,
@@ -70,10 +74,13 @@ void http_queue_show_pulled(struct buf *out, struct slice queue,
     begin(out, queue, j);
     buf_addf(out, ",\"token\":\"%" PRId64 "\"", j->lease);
     show_time(out, "lease_ends", j->at_ms);
-    finish(out, j, j->job ? j->job->due_ms : 0, "attempt");
+    show_common(out, j, j->job ? j->job->due_ms : 0, "attempt");
+    show_content(out, j);
+    buf_add_str(out, "}");
 }
 
-void http_queue_show_found(struct buf *out, struct slice queue, const struct queue_job *j)
+void http_queue_show_found(struct buf *out, struct slice queue, const struct queue_job *j,
+                           bool content)
 {
     static const char *const at[] = {[QUEUE_WAITING] = NULL,
                                      [QUEUE_READY] = NULL,
@@ -88,5 +95,8 @@ void http_queue_show_found(struct buf *out, struct slice queue, const struct que
         buf_addf(out, ",\"end\":\"%s\"", end_name(j->end));
     if (name)
         show_time(out, name, j->at_ms);
-    finish(out, j, name ? due_ms : j->at_ms, "attempts");
+    show_common(out, j, name ? due_ms : j->at_ms, "attempts");
+    if (content)
+        show_content(out, j);
+    buf_add_str(out, "}");
 }

@@ -129,8 +129,9 @@ struct httpd_opts {
             .min = 0                                                                     \
     }
 
-/* What a request must be allowed to ask for it. ADMIN includes all others. OPEN and PAGE
- * are for everybody; PAGE, METRICS and ADMIN stand on the admin listener alone.
+/* What a request must be allowed to ask for it; which tokens open it: tokens.c. OPEN and
+ * PAGE are for everybody; PAGE, METRICS and ADMIN stand on the admin listener alone. Each
+ * row is also in README.md and etc/openapi.yaml, which tests/e2e/test_roles.py compares.
  *
  * Whatever the role, a browser gets nothing here for a page of another site: no request
  * that changes something, as its method or a row of any method may, and none at all where
@@ -141,7 +142,8 @@ enum httpd_role {
     HTTPD_CONSUME,
     HTTPD_METRICS,
     HTTPD_ADMIN,
-    HTTPD_PAGE, /* one for people, who log in there */
+    HTTPD_PAGE,   /* one for people, who log in there */
+    HTTPD_EITHER, /* PRODUCE or CONSUME; what each may do, the handler asks httpd_may() */
     HTTPD_ROLES
 };
 
@@ -243,6 +245,8 @@ void httpd_each_header(const struct httpd_req *req, httpd_header_cb *cb, void *a
 struct slice httpd_body(const struct httpd_req *req);
 /* The name, in tokens: { }, of who asks; "" where nobody has one. Not to be kept. */
 const char *httpd_who(const struct httpd_req *req);
+/* Does the token of the request open rows of that role? Without tokens every one does. */
+bool httpd_may(const struct httpd_req *req, enum httpd_role role);
 /* Calls back for each parameter of the query, then of a body that is
  * application/x-www-form-urlencoded or multipart/form-data (files are left out), decoded
  * ("+" is a blank but in multipart), in order. name and value are good until cb returns.
@@ -270,5 +274,7 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
  */
 void httpd_error(struct httpd_req *req, unsigned status, const char *word,
                  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* Answers 403 no-role, as a row of a role that the token does not open. */
+void httpd_deny(struct httpd_req *req);
 
 #endif

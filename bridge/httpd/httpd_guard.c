@@ -100,6 +100,17 @@ static bool is_of_other_site(const struct httpd_req *req)
 
 /* --- who asks --- */
 
+bool httpd_may(const struct httpd_req *req, enum httpd_role role)
+{
+    return (req->roles & 1U << role) != 0;
+}
+
+void httpd_deny(struct httpd_req *req)
+{
+    req->refusal = NO_ROLE;
+    httpd_refuse(req);
+}
+
 /* The token of "Bearer TOKEN"; p NULL: it is nothing of that kind. */
 static struct slice bearer(struct slice header)
 {
@@ -153,7 +164,8 @@ enum httpd_refusal httpd_guard(struct httpd_req *req, const struct httpd_route *
     const struct token *token = find(req, &why);
     if (token) {
         snprintf(req->who, sizeof(req->who), "%s", token_name(token));
-        if (token_may(token, role))
+        req->roles = token_roles(token);
+        if (httpd_may(req, role))
             return NOT_REFUSED;
         why = NO_ROLE;
     }

@@ -99,6 +99,7 @@ struct httpd_req {
     struct slice took[HTTPD_TOOK_MAX];
     size_t target_n; /* bytes of the request line's target */
     int64_t discarded;
+    unsigned roles;           /* of the rows that its token opens: 1 << role */
     char who[HTTPD_WHO_SIZE]; /* "": nobody in particular */
     struct buf body;
     struct buf query; /* a copy: the library cuts the original to pieces */

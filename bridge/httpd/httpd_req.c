@@ -41,6 +41,7 @@ struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
     req->path = SLICE_LIT("");
     req->took_n = 0;
     req->discarded = 0;
+    req->roles = ~0U;
     req->who[0] = 0;
     return req;
 }

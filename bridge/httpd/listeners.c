@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-enum { OPEN_ROLES = 1 << HTTPD_OPEN | 1 << HTTPD_PRODUCE | 1 << HTTPD_CONSUME };
+enum {
+    OPEN_ROLES =
+        1 << HTTPD_OPEN | 1 << HTTPD_PRODUCE | 1 << HTTPD_CONSUME | 1 << HTTPD_EITHER
+};
 
 static bool is_apart(const struct conf *conf)
 {

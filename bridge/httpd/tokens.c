@@ -15,7 +15,7 @@ struct token {
     char *name;
     char *certificate; /* NULL: it has a hash */
     unsigned char hash[HASH_BYTES];
-    unsigned roles; /* 1 << role */
+    unsigned roles; /* of the rows that it opens: 1 << role */
 };
 
 struct tokens {
@@ -28,17 +28,19 @@ struct tokens {
 static const struct {
     const char *name;
     enum httpd_role role;
-} role_names[] = {{"produce", HTTPD_PRODUCE},
-                  {"consume", HTTPD_CONSUME},
-                  {"metrics", HTTPD_METRICS},
-                  {"admin", HTTPD_ADMIN}};
+    unsigned opens; /* 1 << role of a row */
+} role_names[] = {{"produce", HTTPD_PRODUCE, 1 << HTTPD_PRODUCE | 1 << HTTPD_EITHER},
+                  {"consume", HTTPD_CONSUME, 1 << HTTPD_CONSUME | 1 << HTTPD_EITHER},
+                  {"metrics", HTTPD_METRICS, 1 << HTTPD_METRICS},
+                  {"admin", HTTPD_ADMIN, ~0U}};
+enum { ROLE_NAMES = sizeof(role_names) / sizeof(role_names[0]) };
 
 int tokens_roles(const struct opt_list *names, unsigned *roles, struct err *err)
 {
     *roles = 0;
     for (size_t i = 0; i < names->n; i++) {
         unsigned bit = 0;
-        for (size_t k = 0; k < sizeof(role_names) / sizeof(role_names[0]); k++)
+        for (size_t k = 0; k < ROLE_NAMES; k++)
             if (strcmp(role_names[k].name, names->v[i]) == 0)
                 bit = 1U << role_names[k].role;
         if (bit == 0)
@@ -50,6 +52,15 @@ int tokens_roles(const struct opt_list *names, unsigned *roles, struct err *err)
         *roles |= bit;
     }
     return 0;
+}
+
+static unsigned opened_by(unsigned roles)
+{
+    unsigned rows = 0;
+    for (size_t k = 0; k < ROLE_NAMES; k++)
+        if (roles & 1U << role_names[k].role)
+            rows |= role_names[k].opens;
+    return rows;
 }
 
 int tokens_check(const char *token, struct err *err)
@@ -90,6 +101,7 @@ struct tokens *tokens_new(const struct conf *conf)
         struct token *token = &tokens->v[tokens->n];
         token->name = mem_strdup(c->name);
         must(tokens_roles(&c->roles, &token->roles, &err) == 0); /* it was checked */
+        token->roles = opened_by(token->roles);
         if (c->certificate)
             token->certificate = mem_strdup(c->certificate);
         else
@@ -144,7 +156,12 @@ const char *token_name(const struct token *token)
     return token->name;
 }
 
+unsigned token_roles(const struct token *token)
+{
+    return token->roles;
+}
+
 bool token_may(const struct token *token, enum httpd_role role)
 {
-    return (token->roles & (1U << role | 1U << HTTPD_ADMIN)) != 0;
+    return (token->roles & 1U << role) != 0;
 }

@@ -28,6 +28,8 @@ const struct token *tokens_find(const struct tokens *tokens, struct slice token)
 const struct token *tokens_find_certificate(const struct tokens *tokens,
                                             struct slice names);
 const char *token_name(const struct token *token);
+/* Of the rows that it opens: 1 << role each. */
+unsigned token_roles(const struct token *token);
 bool token_may(const struct token *token, enum httpd_role role);
 
 /* As a set: 1 << role each. -1: err names one that is none. */

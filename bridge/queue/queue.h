@@ -118,6 +118,7 @@ struct queue_finish {
                       new job of the same id; 0: whoever has it, wherever it stands */
     enum queue_end end; /* QUEUE_END_ACKED, QUEUE_END_DELETED */
     bool alive_only;    /* what has ended before is left alone: QUEUE_REFUSED */
+    bool pending_only;  /* so are jobs in flight and dead ones */
     bool forget;        /* at once, even where rules keep it */
 };
 void queue_finish(struct source *src, struct slice topic, struct slice id,

@@ -105,11 +105,13 @@ static void on_changed(void *arg, char letter)
         char letter;
         enum queue_code code;
         enum queue_state was;
-    } rows[] = {{'w', QUEUE_OK, QUEUE_WAITING},    {'f', QUEUE_OK, QUEUE_IN_FLIGHT},
-                {'d', QUEUE_OK, QUEUE_DEAD},       {'e', QUEUE_OK, QUEUE_ENDED},
-                {'E', QUEUE_REFUSED, QUEUE_ENDED}, {'r', QUEUE_OK, QUEUE_IN_FLIGHT},
-                {'b', QUEUE_OK, QUEUE_IN_FLIGHT},  {'x', QUEUE_REFUSED, QUEUE_WAITING},
-                {'n', QUEUE_NONE, QUEUE_WAITING}};
+    } rows[] = {
+        {'w', QUEUE_OK, QUEUE_WAITING},        {'f', QUEUE_OK, QUEUE_IN_FLIGHT},
+        {'d', QUEUE_OK, QUEUE_DEAD},           {'e', QUEUE_OK, QUEUE_ENDED},
+        {'E', QUEUE_REFUSED, QUEUE_ENDED},     {'r', QUEUE_OK, QUEUE_IN_FLIGHT},
+        {'b', QUEUE_OK, QUEUE_IN_FLIGHT},      {'x', QUEUE_REFUSED, QUEUE_WAITING},
+        {'h', QUEUE_REFUSED, QUEUE_IN_FLIGHT}, {'k', QUEUE_REFUSED, QUEUE_DEAD},
+        {'n', QUEUE_NONE, QUEUE_WAITING}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (rows[i].letter != letter)
             continue;
@@ -191,9 +193,10 @@ static void act(struct op *op, struct bucket *b)
     switch (op->kind) {
     case OP_FINISH:
         store_finish(b, id, op->finish.lease, end_names[op->finish.end],
-                     op->finish.forget       ? 'f'
-                     : op->finish.alive_only ? 'a'
-                                             : 0,
+                     op->finish.forget         ? 'f'
+                     : op->finish.pending_only ? 'p'
+                     : op->finish.alive_only   ? 'a'
+                                               : 0,
                      ANSWER_MS, on_changed, op);
         break;
     case OP_RELEASE:

@@ -116,7 +116,7 @@ static void finish_change(struct args *a, struct batch *batch, const struct chan
     args_slice(a, c->id);
     number_or_none(a, c->lease);
     args_slice(a, c->tries);
-    how_or_capital(a, c, "NAF");
+    how_or_capital(a, c, "NAFP");
 }
 
 static void release_change(struct args *a, struct batch *batch, const struct change *c)

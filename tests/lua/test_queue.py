@@ -104,6 +104,19 @@ def test_finish_takes_a_job_wherever_it_stands(q):
     assert q.finish(1161, "dead", "flying", "later", "nobody") == "dfwn"
 
 
+def test_finish_of_a_pending_job_leaves_others_in_flight_dead_and_ended(q):
+    q.tries, q.keep = 1, 1000
+    q.put("dead")
+    q.pull(1001)
+    q.put("flying", "done", ("later", 5000), now=1150)
+    q.settle(1150)
+    q.pull(1160)
+    q.finish(1161, "done")
+    ids = ("dead", "flying", "done", "later", "nobody")
+    assert q.finish(1162, *ids, reason="deleted", how="p") == "khEwn"
+    assert [q.state(1163, id_) for id_ in ids] == ["d", "f", "e", "e", "n"]
+
+
 def test_finish_with_a_lease_leaves_a_new_job_of_the_same_id_alone(q):
     q.put("a")
     q.pull(1001)
