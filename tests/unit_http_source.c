@@ -224,7 +224,7 @@ static void a_queues_job_is_shown_in_each_state(void **state)
     q.expires_ms = 1769860800124;
     q.tries_left = 2;
     q.job = NULL;
-    http_queue_show_found(&out, SLICE_LIT("m"), &q);
+    http_queue_show_found(&out, SLICE_LIT("m"), &q, true);
     assert_string_equal(buf_str(&out),
                         "{\"id\":\"i\",\"queue\":\"m\",\"state\":\"ended\","
                         "\"end\":\"expired\",\"kept_until\":\"2026-01-31T12:00:00.124Z\","
