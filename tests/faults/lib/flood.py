@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A flood of HTTP calls from many held connections at once, and what became of each.
+
+What is called is a table of Call rows; each worker picks one at random, again and again. A call
+that gets no answer in time is a fault: a daemon that lives answers, whatever happens to Redis.
+"""
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Callable
+from urllib.parse import quote, urlencode
+
+ANSWER_S = 30  # an API waits for Redis for 4 s, a long poll 1 s
+REST_S = 0.02  # after a 503
+
+
+@dataclass(frozen=True)
+class Call:
+    """One row of an API. path: as the daemon's table has it, {} being what segments fill.
+    make(rng, known): what stands in the request, a dict of segments, query, body, headers.
+    told(known, what, body): that was done; remembers what later calls may name. tail: the answer
+    has no end, its beginning will do."""
+    listener: str
+    method: str
+    path: str
+    make: Callable = lambda rng, known: {}
+    told: Callable = None
+    weight: int = 4
+    tail: bool = False
+
+    def request(self, what):
+        parts, at = self.path.split("{}"), iter(what.get("segments", ()))
+        path = parts[0] + "".join(quote(str(next(at)), safe=",") + part for part in parts[1:])
+        if what.get("query"):
+            path += "?" + urlencode(what["query"])
+        body = what.get("body", b"")
+        body = body.encode() if isinstance(body, str) else body
+        lines = [f"{self.method} {path} HTTP/1.1", "Host: test", f"Content-Length: {len(body)}",
+                 *(f"{name}: {value}" for name, value in what.get("headers", {}).items())]
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+async def read_answer(reader, tail):
+    """(status, body)"""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+    status = int(head.split(" ", 2)[1])
+    if tail and status == 200:
+        return status, b""
+    if "\r\ntransfer-encoding: chunked" in head:
+        body = b""
+        while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
+            body += (await reader.readexactly(size + 2))[:-2]
+        await reader.readuntil(b"\r\n")
+        return status, body
+    length = head.partition("\r\ncontent-length:")[2].partition("\r\n")[0]
+    return status, await reader.readexactly(int(length or 0))
+
+
+class Flood:
+    """Runs in a thread of its own until it is stopped. answered counts (listener, method, path,
+    status); silent lists the calls that got no answer, and why."""
+
+    def __init__(self, calls, ports, known, seed, workers=48):
+        self.calls, self.ports, self.known = calls, ports, known
+        self.weights = [call.weight for call in calls]
+        self.answered, self.silent, self.over = Counter(), [], False
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.run, args=(seed, workers), daemon=True)
+        self.thread.start()
+
+    def run(self, seed, workers):
+        async def all_of_them():
+            await asyncio.gather(*(self.work(random.Random(f"{seed}/{n}")) for n in range(workers)))
+        self.loop.run_until_complete(all_of_them())
+
+    async def work(self, rng):
+        held = {}
+        while not self.over:
+            call = rng.choices(self.calls, self.weights)[0]
+            status = await self.ask(call, call.make(rng, self.known), held)
+            await asyncio.sleep(REST_S if status in (None, 503) else 0)
+        for _, writer in held.values():
+            writer.close()
+
+    async def ask(self, call, what, held):
+        """Its status; None: the connection could not be made, or was closed while it was idle."""
+        fresh = call.listener not in held
+        begun = time.monotonic()
+        try:
+            if fresh:
+                held[call.listener] = await asyncio.open_connection(
+                    "127.0.0.1", self.ports[call.listener], limit=1 << 26)
+            reader, writer = held[call.listener]
+            writer.write(call.request(what))
+            status, body = await asyncio.wait_for(read_answer(reader, call.tail), ANSWER_S)
+        except (OSError, EOFError, asyncio.TimeoutError) as fault:
+            if fresh or isinstance(fault, asyncio.TimeoutError):
+                self.silent.append(f"{call.listener} {call.method} {call.path}: {fault!r} after "
+                                   f"{time.monotonic() - begun:.1f} s")
+            self.drop(call, held)
+            return None
+        if call.tail:
+            self.drop(call, held)
+        self.answered[call.listener, call.method, call.path, status] += 1
+        if call.told and status < 300:
+            call.told(self.known, what, body)
+        return status
+
+    @staticmethod
+    def drop(call, held):
+        if call.listener in held:
+            held.pop(call.listener)[1].close()
+
+    def stop(self):
+        self.over = True
+        self.thread.join(2 * ANSWER_S)
+        assert not self.thread.is_alive(), "a worker hangs"
+        self.loop.close()
+
+    def statuses(self, call):
+        return {key[3]: n for key, n in self.answered.items()
+                if key[:3] == (call.listener, call.method, call.path)}

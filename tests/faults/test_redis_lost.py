@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Redis is killed at a random moment, again and again, under a flood of every call that any listener
+has: what was on its way then is told that its answer is lost, and asks again, or not."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lib import collect, every_call, flood, servers, tarry, verify
+from lib.servers import wait_for
+
+ROUNDS = int(os.environ.get("TARRY_LOST_ROUNDS", "300"))
+BACK_S = 40  # Redis reads its file anew; a sanitizer makes all slower
+STOPPED_S = 0.1  # so long Redis stands still before it is killed, so that more is on its way
+
+
+def audited(daemon):
+    """What tarry audit says; the daemon and its consumers go on meanwhile."""
+    done = subprocess.run([tarry.BIN, "audit", "--json", str(daemon.conf)], capture_output=True, text=True,
+                          timeout=200, env=daemon.env)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)
+
+
+class Storm:
+    """A daemon with every listener, a Redis, and the flood."""
+
+    def __init__(self, bench, scenario):
+        self.scenario, self.rng = scenario, scenario.rng
+        self.hook = bench.keep(collect.FromHttp(lambda arrival: self.answer()))
+        # Each writes before it answers, and kill -9 loses nothing of that.
+        self.redis = bench.redis("no")
+        self.far = bench.keep(servers.Redis(bench.folder / "far", str(bench.sockets / "far.sock"), "no")).start()
+        self.daemon = bench.tarry(self.redis.url, "", redis_options='backoff_max = "50ms";')
+        self.ports = every_call.free_ports(self.daemon.port)
+        with self.daemon.conf.open("a") as conf:
+            conf.write(every_call.conf(self.ports, self.hook.url, self.far.url))
+        self.daemon.start()
+        self.known = every_call.Known()
+        self.known.hook, self.known.token = self.hook.url, self.a_token()
+        self.flood = flood.Flood(every_call.CALLS, self.ports, self.known, scenario.name)
+        self.longest_away_s = 0.0
+
+    def answer(self):
+        return self.rng.choices((200, 500, 400, 410), (800, 100, 50, 2))[0]
+
+    def a_token(self):
+        call = next(c for c in every_call.LMSTFY_ADMIN if (c.method, c.path) == ("POST", "/token/{}"))
+        self.known.hook = self.known.token = ""
+        asked = flood.Flood([call], self.ports, self.known, "a token", workers=1)
+        wait_for("a token", lambda: self.known.kept["tokens"])
+        asked.stop()
+        return self.known.kept["tokens"].popleft()
+
+    def lives(self):
+        code = self.daemon.child.poll()
+        assert code is None, f"the daemon ended with {code}\n{self.daemon.tail(30)}"
+
+    def is_up(self):
+        self.lives()
+        return self.daemon.is_up()
+
+    def lose(self, redis, stopped):
+        """stopped: for a moment it only takes what is asked, and answers nothing."""
+        time.sleep(self.rng.uniform(0, 0.3))
+        if stopped:
+            os.kill(redis.child.pid, signal.SIGSTOP)
+            time.sleep(self.rng.uniform(0, STOPPED_S))
+        self.scenario.fault(f"{redis.folder.name}: {'SIGSTOP, ' if stopped else ''}kill -9")
+        redis.stop(signal.SIGKILL)
+        time.sleep(self.rng.uniform(0, 0.1))
+        self.lives()
+        redis.start()
+        begun = time.monotonic()
+        wait_for("the daemon to be ready again", self.is_up, BACK_S)
+        self.longest_away_s = max(self.longest_away_s, time.monotonic() - begun)
+
+    def never_done(self):
+        """Kinds of calls that were never answered by what was asked for."""
+        return [f"{call.listener} {call.method} {call.path}: {self.flood.statuses(call)}"
+                for call in every_call.CALLS if call.weight
+                and not any(status < 400 for status in self.flood.statuses(call))]
+
+    def check(self, every_kind):
+        """After the flood: no call was left without an answer, what Redis holds agrees, and
+        every kind of call was done at least once."""
+        answered, never = self.flood.answered, self.never_done() if every_kind else []
+        said = audited(self.daemon)
+        verify.note(f"{sum(answered.values())} calls of {len(every_call.CALLS)} kinds were answered, "
+                    f"{sum(n for key, n in answered.items() if key[3] == 503)} of them by 503; "
+                    f"{len(self.flood.silent)} without an answer; {len(self.hook.arrivals)} callbacks; away for "
+                    f"{self.longest_away_s:.1f} s at most; audit: {said['jobs']} jobs, {said['found']} findings")
+        assert not self.flood.silent, self.flood.silent[:10]
+        assert not never, "\n".join(never)
+        findings = [(b["name"], b["findings"]) for b in said["buckets"] if b["findings"]]
+        assert said["found"] == 0, findings
+        assert said["complete"]
+
+
+def run(bench, scenario, rounds):
+    storm = Storm(bench, scenario)
+    time.sleep(1)
+    for n in range(rounds):
+        storm.lose(storm.far if n % 4 == 3 else storm.redis, stopped=n % 2 == 0 or n % 8 == 3)
+    time.sleep(1)
+    storm.flood.stop()
+    storm.check(every_kind=rounds >= 100)  # with few some are never made
+    storm.daemon.stop()
+
+
+@pytest.mark.smoke
+def test_every_row_of_every_listener_is_in_the_flood():
+    assert every_call.not_made() == []
+
+
+@pytest.mark.smoke
+def test_redis_killed_a_few_times_under_every_call_ends_no_daemon(bench, scenario):
+    run(bench, scenario, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.limit_s(60 + 10 * ROUNDS)
+def test_redis_killed_again_and_again_under_every_call_ends_no_daemon(bench, scenario):
+    run(bench, scenario, ROUNDS)
