@@ -3,9 +3,9 @@
  * queue_list.c - whole queues: sizes, dead letters, destruction, and the list of them.
  *
  * The list is a sorted set, PREFIX:{SINK}:queues, of names by the time of the last job,
- * as coarse as a minute; 0: off the list, but it has jobs. Every instance walks through
- * it once in SWEEP_MS: so ended leases are settled, expired jobs vanish and sums are
- * known also of queues that nobody asks for, and empty ones are forgotten.
+ * as coarse as a minute; 0: off the list, but it may have jobs. Every instance walks
+ * through it once in SWEEP_MS: so ended leases are settled, expired jobs vanish and sums
+ * are known also of queues that nobody asks for, and empty ones are forgotten.
  */
 #include "bridge/queue/queue_place.h"
 
@@ -100,27 +100,24 @@ static void answer_number(struct ask *ask)
     ask_end(ask);
 }
 
-static void on_listed(void *arg, const struct redisReply *reply)
+/* Off the list, unless a job has come since: another instance may have noted it. */
+static void unlist_unused(struct queue *q, int64_t used_ms)
 {
-    (void)arg;
-    (void)reply; /* unlisted or not: the next sweep or the next job makes up for it */
+    struct sink *sink = q->sink;
+    struct buf key = {0};
+    queue_sink_key(sink, "queues", &key);
+    store_unlist(sink->store, buf_slice(&key), (struct slice){q->name, q->name_n},
+                 used_ms);
+    buf_free(&key);
+    q->listed_ms = QUEUE_NOT_LISTED;
 }
 
-/* What its ready jobs have left sweep and audit must find, but no queue_list(). */
+/* What its ready jobs have left stays where sweep and audit find it. */
 static void on_left(void *arg, const struct queue_counts *counts)
 {
     struct ask *ask = arg;
-    const struct queue *q = ask->queue;
-    struct buf key = {0};
-    queue_sink_key(q->sink, "queues", &key);
-    const struct slice args[] = {SLICE_LIT("ZADD"),
-                                 buf_slice(&key),
-                                 SLICE_LIT("NX"),
-                                 SLICE_LIT("0"),
-                                 {q->name, q->name_n}};
-    if (counts == NULL || !is_empty(counts))
-        store_command(q->sink->store, args, 5, on_listed, NULL);
-    buf_free(&key);
+    if (counts && is_empty(counts))
+        unlist_unused(ask->queue, 0);
     answer_number(ask);
 }
 
@@ -134,7 +131,7 @@ static void on_step(void *arg, int64_t n)
         return;
     }
     ask->code = n < 0 ? QUEUE_AWAY : QUEUE_OK;
-    if (ask->which == 'r')
+    if (ask->which == 'r' || ask->which == 'a')
         store_measure(ask->queue->bucket, NULL, 0, on_left, ask);
     else
         answer_number(ask);
@@ -190,13 +187,23 @@ void queue_drop_dead(struct source *src, struct slice topic, int64_t limit,
     many(src, topic, 'd', limit, 0, cb, arg);
 }
 
-static void unlist(struct sink *sink, struct slice name)
+static void on_unlisted(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    (void)reply; /* or not: whoever asked is told what became of its jobs */
+}
+
+/* Its score says that it is off the list, and its name that it may have jobs: who is cut
+ * off in the midst leaves none that nobody finds. */
+static void take_off_list(struct queue *q)
 {
     struct buf key = {0};
-    queue_sink_key(sink, "queues", &key);
-    const struct slice args[] = {SLICE_LIT("ZREM"), buf_slice(&key), name};
-    store_command(sink->store, args, 3, on_listed, NULL);
+    queue_sink_key(q->sink, "queues", &key);
+    const struct slice args[] = {
+        SLICE_LIT("ZADD"), buf_slice(&key), SLICE_LIT("0"), {q->name, q->name_n}};
+    store_command(q->sink->store, args, 4, on_unlisted, NULL);
     buf_free(&key);
+    q->listed_ms = QUEUE_NOT_LISTED; /* the next job notes it again */
 }
 
 void queue_destroy(struct source *src, struct slice topic, bool all, queue_number_cb *cb,
@@ -204,10 +211,8 @@ void queue_destroy(struct source *src, struct slice topic, bool all, queue_numbe
 {
     struct place place;
     place_find(src, topic, (struct slice){NULL, 0}, &place);
-    if (place.queue) {
-        unlist(place.queue->sink, (struct slice){place.queue->name, place.queue->name_n});
-        place.queue->listed_ms = QUEUE_NOT_LISTED; /* the next job notes it again */
-    }
+    if (place.queue)
+        take_off_list(place.queue);
     many(src, topic, all ? 'a' : 'r', INT64_MAX, 0, cb, arg);
 }
 
@@ -260,18 +265,6 @@ void queue_list(struct source *src, struct slice topic, queue_list_cb *cb, void 
 }
 
 /* --- the sweep --- */
-
-/* Off the list, unless a job has come since: another instance may have noted it. */
-static void unlist_unused(struct queue *q, int64_t used_ms)
-{
-    struct sink *sink = q->sink;
-    struct buf key = {0};
-    queue_sink_key(sink, "queues", &key);
-    store_unlist(sink->store, buf_slice(&key), (struct slice){q->name, q->name_n},
-                 used_ms);
-    buf_free(&key);
-    q->listed_ms = QUEUE_NOT_LISTED;
-}
 
 struct queue_sweep {
     struct sink *sink;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Redis has done it, and the connection ends before its answer is here: what was asked is done once,
 answered as if nothing had happened, and counted."""
+import json
 import os
 import subprocess
 import threading
@@ -21,10 +22,11 @@ pytestmark = pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster",
                                 reason="the servers of a cluster are not behind a proxy")
 
 
-def audit(daemon):
-    done = subprocess.run([tarry.BIN, "audit", str(daemon.conf)], capture_output=True, text=True,
+def audit(daemon, *args):
+    done = subprocess.run([tarry.BIN, "audit", str(daemon.conf), *args], capture_output=True, text=True,
                           timeout=60, env=daemon.env)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def add_up(daemon):
@@ -334,3 +336,20 @@ def test_a_release_is_done(bench, times):
     assert q.release(job).status < 300
     assert q.pull("q", wait="5s").jobs[0]["token"] != job["token"]
     end_of_queue(c, q, trap, (0, 0, 1, 0, 0), stored_total=1, retried_total=1)
+
+
+@pytest.mark.parametrize("script", ["drop", "measure"])
+def test_a_queue_whose_deletion_was_cut_off_is_still_found(bench, script):
+    """What waits there is no longer listed, but is swept and audited."""
+    c = Case(bench)
+    q = Queues(c.tarry)
+    assert q.put("q", b"ready").status == q.put("q", b"waits", delay=3600_000).status == 201
+    trap = c.proxy.lose(script, of=b"{lines:q}")
+    assert q.ask("DELETE", q.path("q")).status in (200, 503)
+    wait_for("the answer to be lost", trap.has_closed)
+    wait_for("readyz", lambda: c.tarry.ask("GET", "/readyz")[0] == 200)
+    time.sleep(0.5)
+    said = json.loads(audit(c.tarry, "--json"))
+    assert [(b["name"], b["jobs"]) for b in said["buckets"] if b["jobs"]] == [("lines:q", 1)]
+    assert q.ask("GET", "/v1/queues")["queues"] == []
+    c.tarry.stop()
