@@ -18,6 +18,31 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+typedef enum MHD_Result lookup_fn(struct MHD_Connection *mc, enum MHD_ValueKind kind,
+                                  const char *key, size_t key_n, const char **value,
+                                  size_t *value_n);
+typedef enum MHD_Result queue_fn(struct MHD_Connection *mc, unsigned int status,
+                                 struct MHD_Response *response);
+static lookup_fn *lookup; /* the library's own */
+static queue_fn *queue;
+
+static void find_functions(void)
+{
+    *(void **)&lookup = dlsym(RTLD_NEXT, "MHD_lookup_connection_value_n");
+    *(void **)&queue = dlsym(RTLD_NEXT, "MHD_queue_response");
+    must(lookup != NULL && queue != NULL);
+}
+
+struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name)
+{
+    struct slice s = {0};
+    if (lookup == NULL)
+        find_functions();
+    if (lookup(mc, MHD_HEADER_KIND, name.p, name.n, &s.p, &s.n) == MHD_NO)
+        return (struct slice){0};
+    return slice_trim(s.p ? s : SLICE_LIT(""));
+}
+
 /* What the library itself must know of a head. A value that is too long for room is none
  * of these, and httpd_frame_read() refuses it. */
 enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *mc,
@@ -26,18 +51,17 @@ enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *mc,
                                               size_t *value_n)
 {
     static char room[32]; /* the library reads it before its next call */
-    struct slice found;
-    (void)key_n;
+    struct slice name = {key, key_n}, found;
     (void)kind; /* no cookie, no parameter is asked for */
-    if (slice_is_nocase(SLICE_LIT(MHD_HTTP_HEADER_COOKIE), key))
+    if (slice_is(name, MHD_HTTP_HEADER_COOKIE))
         return MHD_NO; /* nobody here reads cookies: the library need not parse them */
-    found = httpd_find_header(mc, key);
+    found = httpd_lookup(mc, name);
     if (found.p == NULL)
         return MHD_NO;
     size_t n = found.n < sizeof(room) ? found.n : 0;
     memcpy(room, found.p, n);
     room[n] = 0;
-    if (slice_is_nocase(SLICE_LIT(MHD_HTTP_HEADER_CONTENT_LENGTH), key) &&
+    if (slice_is(name, MHD_HTTP_HEADER_CONTENT_LENGTH) &&
         (n == 0 || n > HTTPD_LENGTH_DIGITS || strspn(room, "0123456789") != n))
         return MHD_NO; /* bad: httpd_frame_read() sees it, too, and says so */
     if (value)
@@ -46,9 +70,6 @@ enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *mc,
         *value_n = n;
     return MHD_YES;
 }
-
-typedef enum MHD_Result queue_fn(struct MHD_Connection *mc, unsigned int status,
-                                 struct MHD_Response *response);
 
 static enum httpd_refusal refusal_of(unsigned status)
 {
@@ -70,11 +91,9 @@ static enum httpd_refusal refusal_of(unsigned status)
 enum MHD_Result MHD_queue_response(struct MHD_Connection *mc, unsigned int status,
                                    struct MHD_Response *response)
 {
-    static queue_fn *queue;
     struct httpd_conn *conn = httpd_conn_of(mc);
     if (queue == NULL)
-        *(void **)&queue = dlsym(RTLD_NEXT, "MHD_queue_response");
-    must(queue != NULL && conn != NULL);
+        find_functions();
     if (conn->req && conn->req->response == response)
         return queue(mc, status, response);
     bool no_line = conn->req == NULL && refusal_of(status) == BAD_FRAMING;
@@ -104,6 +123,15 @@ void httpd_answer_closed(const struct httpd_conn *conn)
         httpd_refuse_raw(conn, BAD_LINE);
 }
 #else
+struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name)
+{
+    struct slice s = {0};
+    if (MHD_lookup_connection_value_n(mc, MHD_HEADER_KIND, name.p, name.n, &s.p, &s.n) ==
+        MHD_NO)
+        return (struct slice){0};
+    return slice_trim(s.p ? s : SLICE_LIT(""));
+}
+
 void httpd_answer_closed(const struct httpd_conn *conn)
 {
     (void)conn;

@@ -184,6 +184,8 @@ bool httpd_changes_state(const char *method);
 void httpd_tell(const struct httpd_req *req);
 
 /* --- httpd_mhd.c --- */
+/* The first header of that name, without the blanks around it; p NULL: none. */
+struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name);
 /* The library has closed conn, and not been asked to: answers if that was because of a
  * request line that is none. */
 void httpd_answer_closed(const struct httpd_conn *conn);
@@ -218,8 +220,6 @@ void httpd_req_settle(struct httpd_req *req);
 /* The library is through with it: kept for the next one. */
 void httpd_req_done(struct httpd *h, struct httpd_req *req);
 void httpd_req_free(struct httpd_req *req);
-/* Of any connection; mc NULL is fine. p NULL: none. */
-struct slice httpd_find_header(struct MHD_Connection *mc, const char *name);
 /* Hands the answer to the library. */
 enum MHD_Result httpd_req_queue(struct httpd_req *req);
 

@@ -205,33 +205,9 @@ void httpd_each_header(const struct httpd_req *req, httpd_header_cb *cb, void *a
         MHD_get_connection_values_n(req->mc, MHD_HEADER_KIND, on_each, &e);
 }
 
-struct find {
-    const char *name;
-    struct slice value; /* p NULL: none */
-};
-
-static enum MHD_Result on_find(void *arg, enum MHD_ValueKind kind, const char *name,
-                               size_t name_n, const char *value, size_t value_n)
-{
-    struct find *f = arg;
-    (void)kind;
-    if (!slice_is_nocase((struct slice){name, name_n}, f->name))
-        return MHD_YES;
-    f->value = slice_trim(value ? (struct slice){value, value_n} : SLICE_LIT(""));
-    return MHD_NO; /* the first one counts */
-}
-
 struct slice httpd_header(const struct httpd_req *req, const char *name)
 {
-    return httpd_find_header(req->mc, name);
-}
-
-struct slice httpd_find_header(struct MHD_Connection *mc, const char *name)
-{
-    struct find f = {.name = name};
-    if (mc)
-        MHD_get_connection_values_n(mc, MHD_HEADER_KIND, on_find, &f);
-    return f.value;
+    return req->mc ? httpd_lookup(req->mc, slice_of(name)) : (struct slice){0};
 }
 
 struct slice httpd_body(const struct httpd_req *req)
