@@ -46,8 +46,10 @@ end
 for i, text in ipairs(redis.call('HMGET', key, unpack(fields))) do
   added = added + (text and 0 or 1)
   free[i], promised[i] = times(text or '')
-  -- No further than it can have been moved: else the clock was set back, or the rate raised.
-  free[i] = math.min(free[i], now + burst * interval + HOLD_MAX)
+  -- FREE is further away than a job can have moved it: the clock was set back, or the rate raised.
+  -- PROMISED has no such limit, but both come from the same clock, so both move back.
+  local beyond = math.max(0, free[i] - (now + burst * interval + HOLD_MAX))
+  free[i], promised[i] = free[i] - beyond, math.max(0, promised[i] - beyond)
 end
 
 local out = {}

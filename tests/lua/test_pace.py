@@ -154,6 +154,25 @@ def test_a_clock_that_was_set_back_holds_nobody_up(pace):
     assert pace(NOW - 3600 * S, ("a", True)) == [-1100000]
 
 
+@pytest.mark.parametrize("rate, burst", [(1, 1), (10, 1), (10, 20), (1000, 100)])
+def test_after_the_clock_was_set_back_jobs_are_put_off_no_longer_than_the_backlog_takes(pace, rate, burst):
+    backlog = 3 * rate  # put off, besides those that leave at once
+    pace(NOW, *"a" * (burst + backlog), rate=rate, burst=burst)
+    back = NOW - 3600 * S
+    waits = [-w / S for w in pace(back, *"aaa", ("a", True), rate=rate, burst=burst)]
+    # Further than before the clock was set by what the burst and a held job take, at most.
+    most = (backlog + 4) / rate + burst / rate + 1
+    assert max(waits) <= most, (waits, most)
+
+
+def test_after_the_clock_was_set_back_jobs_still_keep_to_the_rate(pace):
+    pace(NOW, *"t" * 30, burst=5)
+    back = NOW - 3600 * S
+    left, _ = run(pace, [back + n * 1000 for n in range(100)], lambda: 0, rate=10, burst=5)
+    assert_kept(left.values(), 10, 5)
+    assert max(left.values()) - back < 16 * S
+
+
 def test_targets_of_long_ago_are_deleted(pace, server):
     for n in range(2000):
         pace(NOW + n * S, f"t{n}")
