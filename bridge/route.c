@@ -24,6 +24,8 @@ static int compile(const char *text, const struct sink *sink, struct tmpl **tmpl
     if (*text == '\0')
         return 0;
     *tmpl = tmpl_compile(text, err);
+    if (*tmpl && sink->ops->queue)
+        tmpl_names_queue(*tmpl);
     return *tmpl ? 0 : -1;
 }
 

@@ -37,8 +37,10 @@ static int make_msg(struct camellia_call *call)
     int64_t now_ms = source_now_ms(c->src, p->topic.value), trigger_ms, expire_ms;
     if (__builtin_add_overflow(now_ms, p->delay_ms > 0 ? p->delay_ms : 0, &trigger_ms) ||
         __builtin_add_overflow(trigger_ms, ttl_ms, &expire_ms) ||
-        expire_ms > WHEN_LAST_MS)
+        trigger_ms > WHEN_LAST_MS)
         return -1;
+    if (expire_ms > WHEN_LAST_MS)
+        expire_ms = WHEN_LAST_MS; /* as good as never, which is what was meant */
     call->msg = (struct camellia_msg){
         .topic = p->topic.value,
         .id = p->id.value.n > 0 ? p->id.value : new_id(call),

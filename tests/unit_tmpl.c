@@ -180,6 +180,25 @@ static void a_template_without_fields_is_constant(void **state)
     tmpl_free(NULL);
 }
 
+static void a_queues_name_may_hold_control_characters_but_no_nul(void **state)
+{
+    (void)state;
+    struct job *job = sample();
+    struct buf out = {0};
+    struct err err;
+    const char *const texts[] = {"{header.crlf}", "{header.nul}"};
+    for (int i = 0; i < 2; i++) {
+        struct tmpl *t = tmpl_compile(texts[i], &err);
+        assert_int_equal(tmpl_render(t, job, NULL, 0, SLICE_LIT("r"), &out, &err), -1);
+        tmpl_names_queue(t);
+        assert_int_equal(tmpl_render(t, job, NULL, 0, SLICE_LIT("r"), &out, &err), -i);
+        tmpl_free(t);
+    }
+    assert_string_equal(buf_str(&out), "a\r\nEvil: b");
+    buf_free(&out);
+    job_free(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +207,7 @@ int main(void)
         cmocka_unit_test(a_target_has_a_greatest_length),
         cmocka_unit_test(a_wrong_template_is_refused_when_compiled),
         cmocka_unit_test(a_template_without_fields_is_constant),
+        cmocka_unit_test(a_queues_name_may_hold_control_characters_but_no_nul),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

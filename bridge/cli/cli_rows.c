@@ -100,9 +100,10 @@ const struct cli_command cli_commands[] = {
      CLI_IMPORTS, import_main,
      .more =
          "TYPE is that of the source which takes the original's place: later, lmstfy, "
-         "delayqueue or camellia. REDIS-URL is the original's own Redis, of any form that "
-         "redis.url may have, or, where a password is in it, env:NAME or file:PATH. Stop "
-         "the original first. A Redis that has nothing of it is an error (66), since it "
+         "delayqueue or camellia. REDIS-URL is the original's own Redis, of any form "
+         "that redis.url may have, or, where a password is in it, env:NAME or file:PATH. "
+         "Stop the original first. A Redis that has nothing of it is an error (66), "
+         "since it "
          "is the wrong one; what is skipped is named. "
          "Run twice, it moves what has "
          "come since, and what tarry has delivered meanwhile once more unless it was "

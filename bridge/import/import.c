@@ -252,7 +252,8 @@ static int find_place(struct import *im, struct job *job, struct route **route)
 {
     struct err err;
     int bad;
-    if (job->id.n == 0 || job->id.n > JOB_ID_MAX || job->topic.n > JOB_TOPIC_MAX)
+    if (job->id.n == 0 || job->id.n > JOB_ID_MAX || job->topic.n > JOB_TOPIC_MAX ||
+        (job->topic.n > 0 && memchr(job->topic.p, 0, job->topic.n)))
         return IMPORT_BAD_NAME;
     if (job_bytes(job) > im->bridge->conf->daemon.job_max_bytes)
         return IMPORT_TOO_LARGE;

@@ -132,7 +132,7 @@ enum import_skip {
     IMPORT_ENDED, /* over, only kept to be looked up */
     IMPORT_UNREADABLE,
     IMPORT_WRONG_TYPE, /* a key in the place of one of the original's */
-    IMPORT_NO_ROUTE, /* this and what follows: import_job() finds it */
+    IMPORT_NO_ROUTE,   /* this and what follows: import_job() finds it */
     IMPORT_TOO_LARGE,
     IMPORT_BAD_NAME,
     IMPORT_SKIPS

@@ -29,7 +29,7 @@ static const struct {
     [IMPORT_WRONG_TYPE] = {"a key of another type", true},
     [IMPORT_NO_ROUTE] = {"no route takes it", true},
     [IMPORT_TOO_LARGE] = {"larger than daemon.job_max", true},
-    [IMPORT_BAD_NAME] = {"its id or topic is empty or too long", true},
+    [IMPORT_BAD_NAME] = {"its id or topic is empty, too long or holds a NUL", true},
 };
 
 static void print_row(const char *text, uint64_t n)

@@ -26,6 +26,7 @@ struct part {
 struct tmpl {
     struct part *parts;
     size_t count;
+    bool names_queue;
 };
 
 struct job_view { /* what a template may look at */
@@ -197,15 +198,20 @@ static int value_of(const struct part *part, const struct job_view *view,
     must_failed("known kind", __FILE__, __LINE__);
 }
 
-static int check_target(struct slice target, bool may_be_empty, struct err *err)
+static int check_target(const struct tmpl *t, struct slice target, struct err *err)
 {
-    if (target.n == 0 && !may_be_empty)
+    if (target.n == 0 && t->count > 0)
         return err_set(err, "the target is empty: all that the template names is empty");
     for (size_t i = 0; i < target.n; i++)
-        if (is_control(target.p[i]))
+        if (t->names_queue ? target.p[i] == '\0' : is_control(target.p[i]))
             return err_set(err, "the target would hold a control character (0x%02x)",
                            (unsigned char)target.p[i]);
     return 0;
+}
+
+void tmpl_names_queue(struct tmpl *t)
+{
+    t->names_queue = true;
 }
 
 int tmpl_render(const struct tmpl *t, const struct job *job, const struct slice *captures,
@@ -225,8 +231,8 @@ int tmpl_render(const struct tmpl *t, const struct job *job, const struct slice 
         }
         buf_add_slice(out, value);
     }
-    if (check_target((struct slice){buf_slice(out).p + before, out->n - before},
-                     t->count == 0, err) == 0)
+    if (check_target(t, (struct slice){buf_slice(out).p + before, out->n - before},
+                     err) == 0)
         return 0;
 fail:
     out->n = before;

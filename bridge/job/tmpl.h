@@ -22,6 +22,8 @@ struct tmpl;
 struct tmpl *tmpl_compile(const char *text, struct err *err);
 void tmpl_free(struct tmpl *t); /* NULL is fine */
 
+/* Its targets are names of queues: these may hold control characters, but no NUL. */
+void tmpl_names_queue(struct tmpl *t);
 /* Appends the target. -1, and out is as it was: the job lacks a field that is named, or
  * the target would be empty, too long, or hold a control character. Values are put in as
  * they are: in a URL nothing is percent-encoded. */

@@ -236,7 +236,7 @@ def test_s2_unknown_ones_are_ignored_repeated_texts_joined_and_of_numbers_the_fi
 
 def test_s2_strings_are_kept_byte_for_byte(api, topic):
     odd = ' \t|{N|T|} "quoted" \\ \x00\x01 ü 漢 😀 &=+% / '
-    odd_topic = topic + ' |{N|T|} "quoted" \\ ü 漢 😀 &=+% / '  # no control characters there
+    odd_topic = topic + ' \t|{N|T|} "quoted" \\ \n\x01\x7f ü 漢 😀 &=+% / '
     sent = api.send(odd_topic, odd, 0, odd)
     assert (sent["topic"], sent["msg"], sent["msgId"]) == (odd_topic, odd, odd)
     assert api.message(odd_topic, odd)["msg"] == odd
@@ -408,6 +408,13 @@ def test_s5_too_long_ids_and_topics_and_a_nul_there_are_refused_with_code_400(ap
 def test_better_q15_an_empty_id_is_taken_as_none(api, topic):
     m = api.send(topic, "m", 0, "")
     assert len(m["msgId"]) == 32 and api.message(topic, m["msgId"])["msg"] == "m"
+
+
+def test_a_ttl_that_is_meant_for_ever_is_taken_as_the_latest_time(api, topic):
+    for n, ttl in enumerate((10**15, 2**53, 2**62)):
+        m = api.send(topic, "m", 0, f"id{n}", ttl_ms=ttl)
+        assert m["expireTime"] == 253402300799999  # the end of the year 9999
+    assert [m["msgId"] for m in api.pull(topic, batch=5)] == ["id0", "id1", "id2"]
 
 
 def test_better_q19_times_beyond_all_measure_are_refused_with_code_400(api, topic):

@@ -132,6 +132,57 @@ def test_what_is_skipped_is_named_ten_of_each_kind(bench):
     assert named[0].endswith(r"unreadable: \x07\x00bad\x0a00")
 
 
+# ------------------------------------------------------------------------- odd names and times
+
+ODD = ("a\nb", "a\x1b[2J", "\x7f", " a ", "#", "a/b", "a,b", "ü\u2028", "x" * 900)
+
+
+def test_camellia_topics_of_any_bytes_and_huge_times_move_over(bench):
+    move = move_of(bench, "camellia")
+    ms = int(time.time() * 1000)
+    for topic in (*ODD, "a\0b"):
+        old = Camellia(move.old, topic)
+        old.msg("m", ms - 1000)
+        move.old.lpush(old.key("ready"), "m")
+    old = Camellia(move.old, "t")
+    for name in ("i" * 512, "i" * 513, "a\nb\0"):
+        old.msg(name, ms - 1000)
+        move.old.lpush(old.key("ready"), name)
+    ttls = {"hour": 3600000, "ages": 10**15, "ever": 2**63 - 1 - ms}
+    for name, ttl_ms in ttls.items():
+        old.msg(name, ms - 1000, ttl_ms=ttl_ms)
+        move.old.lpush(old.key("ready"), name)
+    code, table, stderr = move.run()
+    assert (code, table) == (1, {"pending": len(ODD) + 5, "skipped: its id or topic is empty, too long or "
+                                 "holds a NUL": 2}), stderr
+    assert r"|default|a\x00b|m" in stderr and "|t|" + "i" * 513 in stderr
+    move.daemon.start()
+    for topic in ODD:
+        m, = Camellia(None, topic).call(move, "pullMsg")["delayMsgList"]
+        assert (m["topic"], m["msgId"]) == (topic, "m")
+    pulled = old.call(move, "pullMsg", batch=10)["delayMsgList"]
+    assert [m["msgId"] for m in pulled] == ["i" * 512, "a\nb\0", *ttls]
+    assert [m["expireTime"] for m in pulled][-2:] == [253402300799999] * 2
+    move.daemon.stop()
+
+
+def test_delayqueue_topics_with_control_characters_move_over(bench):
+    move = move_of(bench, "delayqueue")
+    for n, topic in enumerate(ODD):
+        move.old.set(f"j{n}", dq_value(topic[:31], f"j{n}", now_s() - 1))
+        move.old.rpush(f"dq_queue_{topic[:31]}", f"j{n}")
+    code, table, stderr = move.run()
+    assert (code, table) == (0, {"pending": len(ODD)}), stderr
+    move.daemon.start()
+    for n in range(len(ODD)):
+        status, answer = move.ask("POST", "/get", json.dumps({"id": f"j{n}"}))
+        assert (status, answer["data"]["topic"]) == (200, ODD[n][:31])
+    for n, topic in enumerate(ODD[:3]):
+        status, answer = move.ask("POST", "/pop", json.dumps({"topic": topic}))
+        assert (status, answer["data"]["id"]) == (200, f"j{n}")
+    move.daemon.stop()
+
+
 # ------------------------------------------------------------------------- Sentinel, Cluster
 
 @pytest.mark.slow
