@@ -6,6 +6,7 @@
 #include "bridge/base/loop.h"
 #include "bridge/redis/embedded.h"
 #include "bridge/redis/redis_probe.h"
+#include "tests/redis_server.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -223,6 +224,31 @@ static void fsync_is_refused_unless_redis_syncs_always(void **state)
     }
 }
 
+static void a_server_older_than_6_2_is_refused_and_both_versions_are_named(void **state)
+{
+    (void)state;
+    const struct durability async = {0};
+    const struct {
+        const char *version;
+        bool fits;
+    } rows[] = {
+        {"6.0.16", false}, {"5.0.7", false}, {"2.8.24", false},    {"6.1.242", false},
+        {"6", false},      {"x", false},     {"6.2.0", true},      {"6.10.1", true},
+        {"7.0.15", true},  {"8.0.2", true},  {"10.0.0-rc1", true}, {"255.255.255", true},
+        {"", true}, /* INFO is forbidden */
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct redis_facts facts = {.keeps = KEEPS_ALL};
+        struct err err = {""};
+        snprintf(facts.version, sizeof(facts.version), "%s", rows[i].version);
+        assert_int_equal(redis_facts_fit(&facts, &async, &err), rows[i].fits ? 0 : -1);
+        if (!rows[i].fits) {
+            assert_non_null(strstr(err.text, rows[i].version));
+            assert_non_null(strstr(err.text, "6.2"));
+        }
+    }
+}
+
 struct warnings {
     unsigned count, serious;
     char text[2048];
@@ -327,7 +353,7 @@ static void on_state(void *arg, enum redis_state state, const char *why)
 
 static void start_server(const char *const *more)
 {
-    const char *argv[24] = {"redis-server", "--port",     "0",      "--unixsocket",
+    const char *argv[24] = {redis_server(), "--port",     "0",      "--unixsocket",
                             "r.sock",       "--loglevel", "warning"};
     size_t n = 7;
     for (; more && *more; more++)
@@ -454,6 +480,7 @@ int main(void)
         cmocka_unit_test(a_memory_mark_is_a_share_or_a_size),
         cmocka_unit_test(a_mark_once_passed_holds_until_five_percent_below),
         cmocka_unit_test(fsync_is_refused_unless_redis_syncs_always),
+        cmocka_unit_test(a_server_older_than_6_2_is_refused_and_both_versions_are_named),
         cmocka_unit_test(an_operator_is_told_what_may_lose_jobs),
         cmocka_unit_test_setup_teardown(a_real_server_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(without_config_get_info_has_to_do, setup,

@@ -8,6 +8,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/redis/embedded.h"
 #include "bridge/redis/redis.h"
+#include "tests/redis_server.h"
 
 #include <netinet/in.h>
 #include <setjmp.h>
@@ -76,7 +77,7 @@ static void on_server_end(void *arg, int status)
 
 static void start_server(const char *const *more)
 {
-    const char *argv[32] = {"redis-server", "--port", "0", "--unixsocket",
+    const char *argv[32] = {redis_server(), "--port", "0", "--unixsocket",
                             "r.sock",       "--save", "",  "--loglevel",
                             "warning"};
     size_t n = 9;
@@ -642,7 +643,7 @@ static void an_embedded_server_keeps_its_data_when_killed_or_stopped(void **stat
     struct answers a = {0};
     snprintf(path, sizeof(path), "%s/em bedded", dir);
     for (unsigned round = 1; round <= 2; round++) {
-        struct embedded *e = embedded_start("redis-server", path, &err);
+        struct embedded *e = embedded_start(redis_server(), path, &err);
         assert_non_null(e);
         struct watcher none = {0};
         w = none;
@@ -672,7 +673,7 @@ static void a_second_embedded_server_waits_for_one_whose_daemon_was_killed(void 
     if (pid == 0) {
         loop_fini();
         loop_init();
-        if (embedded_start("redis-server", path, &err) == NULL)
+        if (embedded_start(redis_server(), path, &err) == NULL)
             _exit(1);
         usleep(200000); /* so that it really runs */
         kill(getpid(), SIGKILL);
@@ -680,7 +681,7 @@ static void a_second_embedded_server_waits_for_one_whose_daemon_was_killed(void 
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
-    struct embedded *e = embedded_start("redis-server", path, &err);
+    struct embedded *e = embedded_start(redis_server(), path, &err);
     assert_string_equal(err.text, e ? err.text : "");
     assert_non_null(e);
     struct watcher w = {0};
@@ -698,10 +699,10 @@ static void an_embedded_server_that_cannot_start_says_why(void **state)
     char path[256];
     assert_null(embedded_start("no-such-server", dir, &err));
     assert_string_equal(err.text, "starting no-such-server: No such file or directory");
-    assert_null(embedded_start("redis-server", "/no/such/dir", &err));
+    assert_null(embedded_start(redis_server(), "/no/such/dir", &err));
     assert_string_equal(err.text, "redis.dir /no/such/dir: No such file or directory");
     snprintf(path, sizeof(path), "%s/%0120d", dir, 0);
-    assert_null(embedded_start("redis-server", path, &err));
+    assert_null(embedded_start(redis_server(), path, &err));
     assert_non_null(strstr(err.text, "too long for a Unix socket"));
 }
 

@@ -7,6 +7,7 @@
 #include "bridge/base/loop.h"
 #include "bridge/redis/embedded.h"
 #include "bridge/redis/redis.h"
+#include "tests/redis_server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -264,7 +265,7 @@ static int setup(void **state)
     loop_init();
     free_port(port);
     free_port(closed_port);
-    const char *argv[] = {"redis-server", "--port", port,         "--bind",  "127.0.0.1",
+    const char *argv[] = {redis_server(), "--port", port,         "--bind",  "127.0.0.1",
                           "--save",       "",       "--loglevel", "warning", NULL};
     const struct child_spec spec = {argv, NULL, "/tmp", -1, true};
     struct err err;

@@ -176,9 +176,25 @@ bool memory_mark_passed(const struct memory_mark *mark, const struct redis_facts
 
 /* ------------------------------------------------------------------------ verdict */
 
+/* ZMSCORE and HRANDFIELD came with 6.2: without them no acknowledgement succeeds. */
+enum { VERSION_MAJOR = 6, VERSION_MINOR = 2 };
+
+static bool is_too_old(const char *version)
+{
+    char *end;
+    unsigned long major = strtoul(version, &end, 10);
+    unsigned long minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+    return major < VERSION_MAJOR || (major == VERSION_MAJOR && minor < VERSION_MINOR);
+}
+
 int redis_facts_fit(const struct redis_facts *facts, const struct durability *want,
                     struct err *err)
 {
+    if (facts->version[0] != '\0' && is_too_old(facts->version))
+        return err_set(err,
+                       "Redis %s is too old: tarry needs %d.%d or later, or Valkey; "
+                       "upgrade the server",
+                       facts->version, VERSION_MAJOR, VERSION_MINOR);
     if (!want->fsync || facts->keeps == KEEPS_ALL)
         return 0;
     if (facts->keeps == KEEPS_UNKNOWN)
@@ -237,5 +253,9 @@ static void log_warning(void *arg, bool serious, const char *text)
 
 void redis_facts_warn(const struct redis_facts *facts, const struct durability *want)
 {
+    if (facts->version[0] == '\0')
+        log_warning(NULL, false,
+                    "Redis does not show its version: allow this user +info; older than "
+                    "6.2 it could deliver jobs again and again");
     redis_facts_judge(facts, want, log_warning, NULL);
 }

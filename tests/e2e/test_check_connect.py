@@ -7,6 +7,7 @@ import pytest
 
 from lib import cli, collect
 from lib.servers import free_port
+from lib.versioned import Versioned
 
 
 class Desk:
@@ -62,6 +63,14 @@ def test_redis(desk):
     by_name = {name: r["ok"] for (kind, name, _), r in rows.items() if kind == "redis"}
     assert by_name == {"redis": True, "second": False}
     assert not desk.hook.arrivals
+
+
+def test_a_redis_that_is_too_old_is_refused_by_its_version(desk):
+    between = desk.bench.keep(Versioned(desk.bench.redis()))
+    assert desk.one(to_hook(desk.hook.url), "redis", redis=between.url)["ok"]
+    old = between.older()
+    row = desk.one(to_hook(desk.hook.url), "redis", redis=between.url)
+    assert not row["ok"] and f"Redis {old}" in row["error"] and "6.2" in row["error"]
 
 
 def test_callbacks(desk):

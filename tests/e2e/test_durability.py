@@ -8,7 +8,7 @@ import redis
 
 from lib import verify, ways
 from lib.machine import soon_ms
-from lib.servers import Server, free_port, wait_for
+from lib.servers import REDIS_SERVER, Server, free_port, wait_for
 from lib.tarry import BIN
 
 TO_NOBODY = ('sinks: { out: { type = "http"; url = "http://127.0.0.1:9/"; }; };\n'
@@ -23,7 +23,7 @@ class Replica(Server):
         self.port, self.master_port = free_port(), master_port
 
     def argv(self):
-        return ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+        return [REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
                 "--dir", str(self.folder), "--replicaof", "127.0.0.1", str(self.master_port),
                 "--repl-diskless-sync-delay", "0"]
 

@@ -9,6 +9,7 @@ import pytest
 
 from lib import collect, machine
 from lib.servers import wait_for
+from lib.versioned import Versioned
 
 ROUTES = '''
     sinks:  {{ hook: {{ type = "http"; url = "{url}"; }}; }};
@@ -132,6 +133,32 @@ def test_a_redis_that_cannot_be_reached_at_the_start_is_named_in_the_log(bench, 
     assert "wrong-secret" not in tarry.log.read_text()
     status, _, text = tarry.ask("GET", "/readyz")
     assert status == 503 and b"WRONGPASS" in text and b"wrong-secret" not in text
+    tarry.stop()
+
+
+def test_a_redis_that_is_too_old_is_refused_at_the_start(bench, hook):
+    between = bench.keep(Versioned(bench.redis()))
+    old = between.older()
+    tarry = bench.tarry(between.url, ROUTES.format(url=hook.url))
+    tarry.spawn(tarry.argv())
+    assert tarry.child.wait(20) == 78
+    log = tarry.log.read_text()
+    assert f"Redis {old}" in log and "6.2" in log
+
+
+def test_a_redis_that_is_too_old_after_a_failover_gets_no_job_until_a_newer_one_answers(bench, hook):
+    between = bench.keep(Versioned(bench.redis()))
+    tarry = bench.tarry(between.url, ROUTES.format(url=hook.url)).start()
+    assert post(tarry, deliver_after="1h")[0] == 201
+    old = between.older()
+    between.cut()
+    wait_for("the refusal", lambda: f"Redis {old}" in tarry.log.read_text())
+    status, _, text = tarry.ask("GET", "/readyz")
+    assert status == 503 and old.encode() in text and b"6.2" in text
+    assert post(tarry)[0] == 503
+    between.version = None
+    wait_for("a newer one", lambda: tarry.ask("GET", "/readyz")[0] == 200)
+    assert post(tarry)[0] == 201
     tarry.stop()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lib import acl, collect, secure
-from lib.servers import Server, free_port, wait_for
+from lib.servers import REDIS_SERVER, Server, free_port, wait_for
 from lib.tarry import BIN
 
 BODY = '''
@@ -28,7 +28,7 @@ class RedisByTls(Server):
         self.own_cert, self.own_key, _ = ca.certify("own", "")
 
     def argv(self):
-        return ["redis-server", "--port", "0", "--tls-port", str(self.port), "--bind", "127.0.0.1",
+        return [REDIS_SERVER, "--port", "0", "--tls-port", str(self.port), "--bind", "127.0.0.1",
                 "--tls-ca-cert-file", self.ca.file, "--tls-cert-file", self.cert, "--tls-key-file", self.key,
                 "--tls-auth-clients", "yes", "--save", "", "--dir", str(self.folder)]
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A private Redis for the tests of lua/*.lua, and a bucket of it."""
+import os
 import pathlib
 import re
 import struct
@@ -43,7 +44,7 @@ def server():
     with tempfile.TemporaryDirectory(prefix="tarry-lua-") as folder:
         path = folder + "/redis.sock"
         child = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder],
+            [os.environ.get("TARRY_REDIS_SERVER", "redis-server"), "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder],
             stdout=subprocess.DEVNULL)
         client = redis.Redis(unix_socket_path=path)
         for _ in range(200):

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 import redis
 
-from lib.servers import Server, free_port, wait_for
+from lib.servers import REDIS_SERVER, Server, free_port, wait_for
 
 
 class Node(Server):
@@ -20,7 +20,7 @@ class Node(Server):
             listen = ["--port", "0", "--tls-port", str(self.port), "--tls-cluster", "yes",
                       "--tls-replication", "yes", "--tls-ca-cert-file", self.tls.ca,
                       "--tls-cert-file", self.tls.cert, "--tls-key-file", self.tls.key]
-        return ["redis-server", *listen, "--bind", "127.0.0.1", "--save", "",
+        return [REDIS_SERVER, *listen, "--bind", "127.0.0.1", "--save", "",
                 "--appendonly", "yes", "--dir", str(self.folder), "--cluster-enabled", "yes",
                 "--cluster-config-file", str(self.folder / "nodes.conf"),
                 "--cluster-node-timeout", "2000", "--cluster-port", str(self.bus), "--repl-diskless-sync-delay", "0",

@@ -11,7 +11,7 @@ import subprocess
 
 import redis
 
-from lib.servers import Server, free_port, wait_for
+from lib.servers import REDIS_SERVER, Server, free_port, wait_for
 
 NAME = "jobs"
 # A sentinel whose own clock shows that it stood still does nothing for so long; as it comes, for 30 s.
@@ -82,7 +82,7 @@ class Node(Asked):
                              f"bind 127.0.0.1\ndir {self.folder}\n{conf}")
 
     def argv(self):
-        return ["redis-server", str(self.conf), *(["--sentinel"] if self.sentinel else [])]
+        return [REDIS_SERVER, str(self.conf), *(["--sentinel"] if self.sentinel else [])]
 
     def client(self, **more):
         if self.group.password:

@@ -123,6 +123,10 @@ class Server:
             self.child = None
 
 
+# Another Redis or Valkey than the installed one.
+REDIS_SERVER = os.environ.get("TARRY_REDIS_SERVER", "redis-server")
+
+
 class Redis(Server):
     def __init__(self, folder, socket_path, appendfsync="everysec"):
         super().__init__(folder, "redis")
@@ -131,7 +135,7 @@ class Redis(Server):
         self.url = f"unix://{socket_path}"
 
     def argv(self):
-        return ["redis-server", "--port", "0", "--unixsocket", self.socket, "--appendonly", "yes",
+        return [REDIS_SERVER, "--port", "0", "--unixsocket", self.socket, "--appendonly", "yes",
                 "--appendfsync", self.appendfsync, "--save", "", "--dir", str(self.folder)]
 
     def client(self):

@@ -16,6 +16,7 @@ import pytest
 import redis
 
 from lib.sentinels import Asked, wait_told
+from lib.servers import REDIS_SERVER
 
 NAME = "jobs"
 REDIS_PORT, SENTINEL_PORT = 6379, 26379
@@ -43,7 +44,7 @@ class Node(Asked):
 
     def argv(self):
         more = ["--sentinel"] if self.port == SENTINEL_PORT else []
-        return ["ip", "netns", "exec", self.box.space, "redis-server", str(self.conf), *more]
+        return ["ip", "netns", "exec", self.box.space, REDIS_SERVER, str(self.conf), *more]
 
     def client(self, **more):
         return redis.Redis(self.box.address, self.port, socket_timeout=5, **more)
