@@ -4,10 +4,12 @@
  * a Unix socket in a directory of our own, stopped, killed and restarted under load.
  */
 #include "bridge/base/buf.h"
+#include "bridge/base/histogram.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/redis/embedded.h"
 #include "bridge/redis/redis.h"
+#include "bridge/redis/resp.h"
 #include "tests/redis_server.h"
 
 #include <netinet/in.h>
@@ -373,6 +375,58 @@ static void a_wrong_password_is_told_and_not_tried_in_a_hot_loop(void **state)
     redis_free(r);
 }
 
+/* It is up, answers, and is lost again, so many times; gives how many ms that took. */
+static int64_t lose_again_and_again(unsigned times, bool call)
+{
+    struct redis_conf conf = {.connect_timeout_ms = SOON_MS,
+                              .command_timeout_ms = SOON_MS,
+                              .backoff_first_ms = 5,
+                              .backoff_max_ms = 5000};
+    struct buf url = {0};
+    struct err err;
+    struct watcher w = {0};
+    struct histogram took = {0};
+    struct resp call_of = {0};
+    buf_addf(&url, "unix://%s/r.sock", dir);
+    assert_int_equal(redis_url_parse(buf_str(&url), &conf.url, &err), 0);
+    struct redis *r = redis_new(&conf, on_state, &w);
+    assert_true(reached(&w.up, 1, SOON_MS));
+    int64_t begun_ms = loop_mono_ms();
+    for (unsigned i = 1; i <= times; i++) {
+        struct answers a = {0};
+        resp_begin(&call_of);
+        resp_add(&call_of, SLICE_LIT("PING"));
+        if (call)
+            redis_whole_command(r, resp_end(&call_of), &took, on_answer, &a);
+        else
+            ask(r, "TIME", &a);
+        assert_true(reached(&a.count, 1, SOON_MS));
+        redis_reconnect(r, "cut");
+        assert_true(reached(&w.up, i + 1, SOON_MS));
+    }
+    int64_t took_ms = loop_mono_ms() - begun_ms;
+    redis_free(r);
+    resp_free(&call_of);
+    redis_url_free(&conf.url);
+    buf_free(&url);
+    return took_ms;
+}
+
+static void
+a_connection_that_answered_a_call_is_opened_again_after_the_first_backoff(void **state)
+{
+    (void)state;
+    start_server(NULL);
+    assert_true(lose_again_and_again(12, true) < 2000);
+}
+
+static void a_connection_that_answered_no_call_is_opened_again_ever_later(void **state)
+{
+    (void)state;
+    start_server(NULL);
+    assert_true(lose_again_and_again(9, false) > 1500); /* 5 + 10 + ... ms, less 30 % */
+}
+
 static void a_full_server_is_told_in_its_words(void **state)
 {
     (void)state;
@@ -736,6 +790,8 @@ int main(void)
         CASE(a_silent_server_is_left_after_the_deadline),
         CASE(an_acl_user_is_let_in_and_sees_only_what_it_may),
         CASE(a_wrong_password_is_told_and_not_tried_in_a_hot_loop),
+        CASE(a_connection_that_answered_a_call_is_opened_again_after_the_first_backoff),
+        CASE(a_connection_that_answered_no_call_is_opened_again_ever_later),
         CASE(a_full_server_is_told_in_its_words),
         CASE(a_reply_callback_may_reconnect_or_free),
         CASE(a_loss_is_told_before_the_open_commands_get_null),

@@ -79,7 +79,7 @@ void redis_command(struct redis *r, const struct slice *args, unsigned count,
 void redis_whole_command(struct redis *r, struct slice bytes, struct histogram *took,
                          redis_reply_cb *cb, void *arg)
 {
-    must(r->phase == READY && cb != NULL);
+    must(r->phase == READY && took != NULL && cb != NULL);
     send_whole(r, bytes, took, cb, arg);
 }
 
@@ -209,6 +209,7 @@ static bool dispatched(struct redis *r, const redisReply *reply)
     struct slice channel = element(reply, 1);
     for (struct subscription *s = r->subscriptions; s; s = s->next)
         if (slice_is(channel, s->channel)) {
+            r->failures = 0;
             s->cb(s->arg, channel, element(reply, 2));
             break;
         }
@@ -227,8 +228,11 @@ static void take_reply(struct redis *r, redisReply *reply)
         return;
     }
     struct redis_waiting c = redis_queue_take(&r->open);
-    if (c.took)
+    if (c.took) {
         histogram_add(c.took, (double)(now_us - c.since_us) / 1e6);
+        if (reply->type != REDIS_REPLY_ERROR)
+            r->failures = 0;
+    }
     c.cb(c.arg, reply);
 }
 

@@ -73,7 +73,8 @@ struct redis_conf {
     int64_t connect_timeout_ms; /* for finder, address, connect, TLS, AUTH together */
     int64_t
         command_timeout_ms; /* without a reply so long: outcome unknown, new connection */
-    int64_t backoff_first_ms; /* before the first reconnection, doubling with jitter */
+    int64_t
+        backoff_first_ms; /* before each reconnection, at least; doubling with jitter */
     int64_t backoff_max_ms;
     const char *client_name; /* CLIENT SETNAME; NULL: none */
 };
@@ -114,8 +115,9 @@ void redis_reconnect(struct redis *r, const char *why);
 /* Queues a command; must be up. Arguments are copied. deadline by conf. */
 void redis_command(struct redis *r, const struct slice *args, unsigned count,
                    redis_reply_cb *cb, void *arg);
-/* The same with a command as resp_end() gives it. took: counts the time to the reply, and
- * stays as long as r; NULL: none does. */
+/* The same with a call as resp_end() gives it, for which the connection is there: once
+ * one has been answered without an error, the backoff starts anew. took: counts the time
+ * to the reply, and stays as long as r. */
 void redis_whole_command(struct redis *r, struct slice bytes, struct histogram *took,
                          redis_reply_cb *cb, void *arg);
 /* What was queued leaves now, in the midst of the turn; else it does at its end. */

@@ -11,7 +11,7 @@
 struct redis_waiting {
     redis_reply_cb *cb;
     void *arg;
-    struct histogram *took; /* that counts the time to the reply; NULL: none */
+    struct histogram *took; /* of a call: counts the time to the reply; else NULL */
     int64_t since_us;       /* monotonic */
 };
 

@@ -2,6 +2,7 @@
 """What Redis may answer besides what was asked for, and what must not come of it."""
 import json
 import os
+import re
 import signal
 import time
 
@@ -159,6 +160,18 @@ def test_a_redis_that_is_too_old_after_a_failover_gets_no_job_until_a_newer_one_
     between.version = None
     wait_for("a newer one", lambda: tarry.ask("GET", "/readyz")[0] == 200)
     assert post(tarry)[0] == 201
+    tarry.stop()
+
+
+def test_a_connection_cut_every_half_second_is_opened_again_at_once(bench, hook):
+    between = bench.keep(Versioned(bench.redis()))
+    tarry = bench.tarry(between.url, ROUTES.format(url=hook.url)).start()
+    for _ in range(16):
+        time.sleep(0.5)
+        between.cut()
+    wait_for("the last one", lambda: tarry.ask("GET", "/readyz")[0] == 200)
+    ready = len(re.findall("msg=ready", tarry.log.read_text()))
+    assert ready > 12, f"ready {ready} times"
     tarry.stop()
 
 
