@@ -5,6 +5,7 @@ out of its sources, and a configuration in which all of them can be made.
 The names are few, so that calls meet each other's jobs; what calls learn (ids, tokens) is kept in a
 Known, for others to name.
 """
+import itertools
 import json
 import re
 from collections import defaultdict, deque
@@ -18,11 +19,13 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
 NS = "shop"
+SAFE_IN_FLIGHT = 64
 
 
 class Known:
     def __init__(self):
         self.kept = defaultdict(lambda: deque(maxlen=KEPT))
+        self.safe = set()
 
     def add(self, what, *items):
         self.kept[what].extend(items)
@@ -40,8 +43,9 @@ class Known:
         return kept.pop()
 
 
-def conf(ports, hook_url, far_url):
-    """far_url: of another Redis, which has one of the queues."""
+def conf(ports, hook_url, safe_url, far_url):
+    """far_url: of another Redis, which has one of the queues. safe_url: where the jobs go that no
+    call but their own is about, so that all of them must arrive."""
     return f'''
         pools: {{ far: {{ url = "{far_url}"; backoff_max = "50ms"; }}; }};
         sources: {{
@@ -53,6 +57,7 @@ def conf(ports, hook_url, far_url):
         }};
         sinks: {{
             hook:    {{ type = "http"; url = "{hook_url}"; timeout = "2s"; }};
+            safe:    {{ type = "http"; url = "{safe_url}"; max_in_flight = {SAFE_IN_FLIGHT}; }};
             back:    {{ type = "http"; url_from_message = true; accept = "code100"; allow = [ "127.0.0.0/8" ];
                         ports = [ "1-65535" ]; timeout = "2s"; }};
             queues:  {{ type = "queue"; tries = 3; lease = "2s"; forget = "3s"; }};
@@ -63,6 +68,7 @@ def conf(ports, hook_url, far_url):
                         lease = "2s"; }};
         }};
         routes: {{
+            safe:  {{ from = "http"; to = "safe"; match = "safe"; lease = "4s"; }};
             plain: {{ from = "http"; to = "hook"; match = "plain"; buckets = 3; lease = "4s"; retry = [ "100ms" ]; }};
             keys:  {{ from = "http"; to = "hook"; match = "keys"; order = "key"; lease = "4s"; retry = [ "100ms" ];
                       target_rate = 200; target_in_flight = 20; dedupe_window = "5s"; rate = 500; }};
@@ -137,6 +143,18 @@ def a_job(place):
     return make
 
 
+numbers = itertools.count()
+
+
+def a_safe_job(rng, known):
+    return {"segments": ["safe"], "body": "x",
+            "headers": {"Delay-Id": f"safe-{next(numbers)}", "Deliver-After": f"{rng.randrange(3000)}ms"}}
+
+
+def kept_safe(known, what, body):
+    known.safe.add(what["headers"]["Delay-Id"])
+
+
 def one(place, **query):
     """A call about one job of a place."""
     return lambda rng, known: {"segments": [place(rng), job_id(rng)], "query": query}
@@ -200,6 +218,7 @@ def an_end_of_job(rng, known):
 
 NATIVE = [
     Call("native", "POST", "/v1/routes/{}/jobs", a_job(route), weight=30),
+    Call("native", "POST", "/v1/routes/{}/jobs", a_safe_job, kept_safe, weight=15),
     Call("native", "PUT", "/v1/routes/{}/jobs/{}", lambda rng, known: {
         **one(route)(rng, known), "headers": {"Deliver-After": f"{delay_ms(rng)}ms"}, "body": "y"}, weight=8),
     Call("native", "GET", "/v1/routes/{}/jobs/{}", one(route), weight=8),
