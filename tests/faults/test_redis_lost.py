@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from lib import collect, every_call, flood, servers, tarry, verify
+from lib import collect, every_call, flood, rediscluster, servers, tarry, verify
 from lib.servers import wait_for
 
 ROUNDS = int(os.environ.get("TARRY_LOST_ROUNDS", "300"))
@@ -32,16 +32,16 @@ def start(redis):
 
 
 class Storm:
-    """A daemon with every listener, a Redis, and the flood."""
+    """A daemon with every listener, its Redis, another one for a queue, and the flood. redis: has
+    an url; its servers are victims."""
 
-    def __init__(self, bench, scenario):
+    def __init__(self, bench, scenario, redis, victims):
         self.scenario, self.rng = scenario, scenario.rng
         self.hook = bench.keep(collect.FromHttp(lambda arrival: self.answer()))
         self.safe = bench.keep(collect.FromHttp())
-        # Each writes before it answers, and kill -9 loses nothing of that.
-        self.redis = bench.redis("no")
+        self.victims = victims
         self.far = bench.keep(servers.Redis(bench.folder / "far", str(bench.sockets / "far.sock"), "no")).start()
-        self.daemon = bench.tarry(self.redis.url, "", redis_options='backoff_max = "50ms";')
+        self.daemon = bench.tarry(redis.url, "", redis_options='backoff_max = "50ms";')
         self.ports = every_call.free_ports(self.daemon.port)
         with self.daemon.conf.open("a") as conf:
             conf.write(every_call.conf(self.ports, self.hook.url, self.safe.url, self.far.url))
@@ -116,16 +116,19 @@ class Storm:
         assert not never, "\n".join(never)
         findings = [(b["name"], b["findings"]) for b in said["buckets"] if b["findings"]]
         assert said["complete"] and not findings, findings
-        self.scenario.row(number, f"Redis kill -9 under {len(every_call.CALLS)} kinds of calls",
+        where = ", a master of three" if len(self.victims) > 1 else ""
+        self.scenario.row(number, f"Redis kill -9 under {len(every_call.CALLS)} kinds of calls{where}",
                           len(self.known.safe), self.scenario.faults, lost, 0, 0,
                           len(arrived) - len(set(arrived)), rounds * every_call.SAFE_IN_FLIGHT)
 
 
-def run(bench, scenario, number, rounds):
-    storm = Storm(bench, scenario)
+def run(bench, scenario, number, rounds, redis=None, victims=()):
+    redis = redis or bench.redis("no")  # it writes before it answers, and kill -9 loses nothing of that
+    storm = Storm(bench, scenario, redis, victims or [redis])
     time.sleep(1)
     for n in range(rounds):
-        storm.lose(storm.far if n % 4 == 3 else storm.redis, stopped=n % 2 == 0 or n % 8 == 3)
+        storm.lose(storm.far if n % 4 == 3 else scenario.rng.choice(storm.victims),
+                   stopped=n % 2 == 0 or n % 8 == 3)
     time.sleep(1)
     storm.flood.stop()
     storm.check(number, rounds)
@@ -145,3 +148,10 @@ def test_redis_killed_a_few_times_under_every_call_ends_no_daemon(bench, scenari
 @pytest.mark.limit_s(60 + 10 * ROUNDS)
 def test_redis_killed_again_and_again_under_every_call_ends_no_daemon(bench, scenario):
     run(bench, scenario, "30b", ROUNDS)
+
+
+@pytest.mark.slow
+@pytest.mark.limit_s(120 + ROUNDS)
+def test_a_master_of_a_cluster_killed_under_every_call_ends_no_daemon(bench, scenario):
+    cluster = rediscluster.Cluster(bench, options=["--appendfsync", "no"])
+    run(bench, scenario, "30c", max(ROUNDS // 10, 4), cluster, cluster.nodes)
