@@ -19,6 +19,7 @@
 
 enum {
     RECORDS_AHEAD = 200000, /* fetched and not yet read, however small they are */
+    SESSION_MS = 10000,     /* the group waits so long for a consumer that was killed */
     CLOSE_WAIT_MS = 5000,   /* for the group to let us go */
     CLOSE_LOOK_MS = 20,
     SETTLE_WAIT_MS = 2000
@@ -83,6 +84,8 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
     const struct kafka_setting rows[] = {
         {"group.id", k->group_id, 0},
         {"group.instance.id", k->group_instance_id, KAFKA_UNSET},
+        /* A static member comes back under its name: its restart may take longer. */
+        {"session.timeout.ms", NULL, k->group_instance_id ? KAFKA_UNSET : SESSION_MS},
         /* Also of an offset that the topic no longer has: nothing that is there is
          * skipped. "latest" of a new group is kafka_start.c's. */
         {"auto.offset.reset", "earliest", 0},
