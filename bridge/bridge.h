@@ -25,6 +25,7 @@
 
 struct alive;
 struct census;
+struct handover;
 struct httpd;
 struct embedded;
 struct meta;
@@ -70,6 +71,7 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     int64_t head_ms;     /* due time of its first job, Redis' clock; -1: none waits */
     int64_t lease_ms;    /* first end of a lease that is known of; -1: none */
     int64_t recheck_us;  /* monotonic: when to ask Redis for both again */
+    int64_t ticked_us;   /* monotonic: the last sched_tick() */
     struct claim *claim; /* on its way; NULL: none */
     unsigned rank;       /* 0: this instance owns the bucket, see alive.h */
     int64_t heard_us;    /* monotonic: when Redis last told head_ms */
@@ -203,6 +205,8 @@ struct bridge {
     struct reload *reload;          /* NULL: this is no daemon */
     TAILQ_HEAD(, pull) pulls;       /* consumers that wait, or are being asked for */
     TAILQ_HEAD(, queue) queues_due; /* with something to do at the end of the turn */
+    /* Deliveries whose lease may be renewed, the first to be renewed in front. */
+    TAILQ_HEAD(, handover) under_way;
     uint64_t queues_turn;           /* of the loop: when they were last seen to */
     struct flow flow;
     struct turn_hook *hook;

@@ -8,6 +8,7 @@
 #include "bridge/bridge.h"
 #include "bridge/conf/conf_secret.h"
 #include "bridge/core.h"
+#include "bridge/deliver.h"
 #include "bridge/drain.h"
 #include "bridge/httpd/listeners.h"
 #include "bridge/inst.h"
@@ -195,6 +196,7 @@ static void on_tick(void *arg)
     struct bridge *bridge = &daemon->bridge;
     alive_beat(bridge->alive);
     route_states_tick(bridge->states);
+    deliver_tick(bridge);
     each_sched(bridge, sched_tick);
     for (size_t i = 0; i < bridge->route_count; i++)
         recent_tick(&bridge->routes[i]->recent, &bridge->routes[i]->stats.lateness,

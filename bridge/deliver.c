@@ -10,6 +10,7 @@
 #include "bridge/route.h"
 #include "bridge/sched.h"
 #include "bridge/settle.h"
+#include "bridge/turn_away.h"
 
 #include <stdlib.h>
 
@@ -17,10 +18,12 @@ enum {
     DEAD_FIRST_MS =
         1000, /* a failing dead-letter sink is tried again after this, doubling, */
     DEAD_MAX_MS = 60000, /* never less often than this, and without end */
-    NO_CREDIT_MS = 250,  /* the dead-letter sink is busy */
-    NEWER_MS = 10000,  /* until a job that only a newer tarry can read is claimed again */
-    STOPPED_MS = 1000, /* until a job asks again whether its target goes on */
-    LEASES_LOST = 3    /* by crashes of ours, not counted by the retry schedule */
+    STOPPED_MS = 1000,   /* until a job asks again whether its target goes on */
+    RENEW_MS = 3000,     /* after its hand-over, or the last time, a lease is renewed */
+    LEFT_MS = 6000,      /* of a lease at the hand-over, so that it can be renewed */
+    /* By so much less than a claim's: no later claim has the same token, however wrong
+     * our idea of Redis' clock is (lua/lib/claim.lua). */
+    RENEWED_LESS_MS = 1000
 };
 
 struct handover {
@@ -29,8 +32,16 @@ struct handover {
     struct sink *sink; /* the route's own, or its dead-letter sink */
     struct dead_letter letter;
     int64_t started_us;
-    int64_t claim_us; /* when the claim was sent: the lease began no earlier */
     int64_t lateness_ms;
+    int64_t until_ms;      /* Redis' clock: its lease is not renewed beyond that */
+    int64_t renew_us;      /* monotonic: when its lease is renewed next */
+    int64_t renewed_lease; /* asked of Redis, which has not answered yet; 0: nothing */
+    bool listed;           /* in bridge->under_way */
+    /* Of a delivery that ended while its lease was being renewed: */
+    bool ended;
+    enum outcome outcome;
+    char *why; /* NULL: none */
+    TAILQ_ENTRY(handover) link;
 };
 
 const struct header *delivery_header(const struct delivery *d, const char *name)
@@ -137,7 +148,30 @@ static void note_attempt(struct handover *h)
 static void free_handover(struct handover *h)
 {
     job_free(h->l.job);
+    free(h->why);
     free(h);
+}
+
+/* By Redis' clock, and never less than that. */
+static int64_t now_ms(const struct handover *h)
+{
+    return clock_now_ms(bucket_clock(h->l.sched->bucket), loop_mono_us());
+}
+
+static void await_renewal(struct handover *h, int64_t now_us)
+{
+    if (h->l.lease >= h->until_ms)
+        return; /* its sink has to report before that */
+    h->listed = true;
+    h->renew_us = now_us + RENEW_MS * 1000;
+    TAILQ_INSERT_TAIL(&h->sink->bridge->under_way, h, link);
+}
+
+static void no_renewal(struct handover *h)
+{
+    if (h->listed)
+        TAILQ_REMOVE(&h->sink->bridge->under_way, h, link);
+    h->listed = false;
 }
 
 /* No longer under way. */
@@ -164,22 +198,14 @@ static void tell_tap(const struct handover *h, enum outcome outcome, const char 
                                  .attempt = h->d.attempt});
 }
 
-void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
+/* Its lease is known: the job is settled. */
+static void end(struct handover *h, enum outcome outcome, const char *why)
 {
-    struct handover *h = (struct handover *)d;
-    struct sink *sink = h->sink;
+    const struct delivery *d = &h->d;
     struct route *route = route_of(h);
     bool dead = d->dead != NULL;
     bool stopped = outcome == TRY_AGAIN && d->stops_target && !dead;
 
-    if (outcome == DELIVERED)
-        FAULT("K2");
-    sink->stats.outcomes[outcome]++;
-    sink->outcome_us = loop_mono_us();
-    histogram_add(&sink->stats.duration[outcome],
-                  (double)(sink->outcome_us - h->started_us) / 1e6);
-    if (route->tap)
-        tell_tap(h, outcome, why);
     give_credit(h);
     if (!dead && route->pace)
         pace_done(route->pace, d->target, outcome, d->stops_target);
@@ -192,117 +218,66 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
     free_handover(h);
 }
 
-/* --- what is not handed over --- */
-
-/* When a job that its dead-letter sink has no room for, or that a reload has ended, may
- * ask again: each its own time, so that many of them do not keep Redis busy with coming
- * and going. */
-static int64_t dead_slot_ms(struct route *route)
+void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
 {
-    int64_t now_ms = loop_mono_ms(), step_ms = NO_CREDIT_MS / route->dead->max_in_flight;
-    int64_t slot_ms = route->dead_slot_ms + (step_ms > 0 ? step_ms : 1);
-    route->dead_slot_ms =
-        slot_ms > now_ms + NO_CREDIT_MS ? slot_ms : now_ms + NO_CREDIT_MS;
-    return route->dead_slot_ms - now_ms;
+    struct handover *h = (struct handover *)d;
+    struct sink *sink = h->sink;
+
+    if (outcome == DELIVERED)
+        FAULT("K2");
+    sink->stats.outcomes[outcome]++;
+    sink->outcome_us = loop_mono_us();
+    histogram_add(&sink->stats.duration[outcome],
+                  (double)(sink->outcome_us - h->started_us) / 1e6);
+    if (route_of(h)->tap)
+        tell_tap(h, outcome, why);
+    no_renewal(h);
+    if (h->renewed_lease) {
+        h->ended = true;
+        h->outcome = outcome;
+        h->why = why ? mem_strdup(why) : NULL;
+    } else {
+        end(h, outcome, why);
+    }
 }
 
-/* Leases were lost so often that the job itself may be what ends them. */
-static bool is_poison(const struct leased *l)
+/* --- leases of deliveries under way --- */
+
+static void on_renewed(void *arg, char code)
 {
-    const struct tries *t = &l->tries;
-    if (l->job->tries_max > 0)
-        return (int64_t)t->attempts - LEASES_LOST > l->job->tries_max;
-    return t->attempts > LEASES_LOST &&
-           retry_delay_ms(route_retry_policy(l->sched->route, l->job),
-                          t->attempts - LEASES_LOST, 0.5) == RETRY_GIVE_UP;
+    struct handover *h = arg;
+    int64_t lease = h->renewed_lease;
+    h->renewed_lease = 0;
+    if (code == 'r')
+        h->l.lease = lease;
+    if (code == 0 && h->ended) /* the store was closed */
+        free_handover(h);
+    else if (h->ended)
+        end(h, h->outcome, h->why);
+    else if (code == 'r')
+        await_renewal(h, loop_mono_us());
 }
 
-/* A first attempt is late against max_lateness; what an operator replays is meant to be.
- */
-static bool is_late(const struct route *route, const struct tries *t, int64_t lateness_ms)
+static void renew(struct handover *h)
 {
-    return route->conf->max_lateness_ms > 0 && t->attempts == 0 && t->replays == 0 &&
-           lateness_ms > route->conf->max_lateness_ms;
+    int64_t lease = now_ms(h) + SCHED_LEASE_MS - RENEWED_LESS_MS;
+    no_renewal(h);
+    if (lease > h->until_ms)
+        lease = h->until_ms;
+    if (lease <= h->l.lease) { /* Redis' clock was set back */
+        await_renewal(h, loop_mono_us());
+        return;
+    }
+    h->renewed_lease = lease;
+    store_renew(h->l.sched->bucket, h->l.id, h->l.lease, lease, on_renewed, h);
 }
 
-/* Too late by the job's own word, or the route's. false: it may be delivered. */
-static bool ended_by_time(struct leased *l, int64_t lateness_ms, int64_t now_ms)
+void deliver_tick(struct bridge *bridge)
 {
-    struct route *route = l->sched->route;
-    bool expired = l->job->expires_ms > 0 && l->job->expires_ms < now_ms;
-    bool late = !expired && is_late(route, &l->tries, lateness_ms);
-    enum reason reason = expired ? REASON_EXPIRED : REASON_LATE;
-    if (!expired && !late)
-        return false;
-    if (late && route->conf->late == LATE_DELIVER) {
-        route->stats.late++;
-        return false;
-    }
-    if (route->conf->late == LATE_DROP) {
-        settle_drop(l, reason);
-        return true;
-    }
-    tries_set_error(&l->tries, expired ? "deliver-before had passed"
-                                       : "later than max_lateness of the route");
-    settle_give_up(l, reason);
-    return true;
-}
-
-/* Still to be delivered to its own target: what stands against it? */
-static bool live_turned_away(struct leased *l, int64_t lateness_ms, int64_t now_ms)
-{
-    if (ended_by_time(l, lateness_ms, now_ms))
-        return true;
-    if (is_poison(l)) {
-        settle_give_up(l, REASON_RETRIES);
-        return true;
-    }
-    struct err err;
-    if (route_target(l->sched->route, l->job, &err) == 0)
-        return false;
-    tries_set_error(&l->tries, err.text);
-    settle_give_up(l, REASON_NO_ROUTE);
-    return true;
-}
-
-/* On its way to the dead-letter sink. */
-static bool dead_turned_away(struct leased *l)
-{
-    struct route *route = l->sched->route;
-    if (route->dead == NULL) { /* the route lost its dead-letter sink */
-        settle_bury(l);
-        return true;
-    }
-    if (!route->dead->aside && route->dead->in_flight < route->dead->max_in_flight)
-        return false;
-    settle_retry(l, dead_slot_ms(route));
-    return true;
-}
-
-/* What can't even be read. */
-static bool is_broken(struct leased *l, const struct claimed *claimed,
-                      const struct err *err)
-{
-    if (claimed->record.n == 0) {
-        struct log_about about = about_job(l->sched->route, claimed->id, NULL);
-        log_event(LOG_ERROR, &about, "its body is missing in Redis");
-        return true;
-    }
-    if (l->job != NULL)
-        return false;
-    if (job_is_newer(claimed->record)) {
-        struct log_about about = about_job(l->sched->route, claimed->id, NULL);
-        about.err = err->text;
-        about.limit = &l->sched->route->complain_newer;
-        l->sched->route->stats.newer++;
-        log_event(LOG_ERROR, &about, "it stays, since a newer tarry wrote it");
-        settle_park(l, NEWER_MS);
-        return true;
-    }
-    tries_set_error(&l->tries, err->text);
-    tries_set_reason(&l->tries, reason_name(REASON_UNDECODABLE));
-    settle_bury(l);
-    return true;
+    int64_t now_us = loop_mono_us();
+    struct handover *h;
+    while ((h = TAILQ_FIRST(&bridge->under_way)) && h->renew_us <= now_us)
+        renew(h);
 }
 
 /* --- hand-over --- */
@@ -318,6 +293,7 @@ static void hand_over(struct handover *h)
     else
         histogram_add(&route->stats.lateness, (double)h->lateness_ms / 1000);
     emit_headers(route, h->l.job, &h->l.tries, store_now_ms(route->bridge->store), &h->d);
+    await_renewal(h, h->started_us);
     h->sink->ops->deliver(h->sink, h->sink->self, &h->d);
     FAULT("K1");
 }
@@ -329,12 +305,13 @@ static void go_back(struct handover *h, int64_t wait_ms)
     free_handover(h);
 }
 
-/* So that its outcome can come before the lease ends. What is handed over later may be
- * another instance's by then, or cancelled. */
+/* So that its lease can be renewed until its outcome has come. What is handed over later
+ * may be another instance's by then, or cancelled. */
 static bool is_in_time(const struct handover *h)
 {
-    int64_t spare_ms = route_of(h)->conf->lease_ms - h->d.timeout_ms;
-    return loop_mono_us() - h->claim_us <= spare_ms * 1000;
+    int64_t now = now_ms(h), timeout_ms = h->d.timeout_ms;
+    int64_t least_ms = timeout_ms < LEFT_MS ? timeout_ms : LEFT_MS;
+    return h->until_ms - now >= timeout_ms && h->l.lease - now >= least_ms;
 }
 
 static void on_paced(void *arg, const struct pace_answer *answer)
@@ -373,18 +350,18 @@ static struct handover *handover_new(const struct leased *l)
                                      .first_ms = t->first_ms,
                                      .last_ms = t->last_ms};
     h->d.dead = dead ? &h->letter : NULL;
+    h->until_ms = l->lease + route->conf->lease_ms - sched_lease_ms(route);
     route->in_flight++;
     h->sink->in_flight++;
     return h;
 }
 
-static void begin(const struct leased *l, int64_t lateness_ms, int64_t claim_us)
+static void begin(const struct leased *l, int64_t lateness_ms)
 {
     struct route *route = l->sched->route;
     struct handover *h = handover_new(l);
     struct err err = {{0}};
     h->lateness_ms = lateness_ms;
-    h->claim_us = claim_us;
     if (h->d.dead && emit_dead_target(route, l->job, &h->d, &err) < 0) {
         give_credit(h);
         on_dead_failed(h, err.text);
@@ -399,20 +376,18 @@ static void begin(const struct leased *l, int64_t lateness_ms, int64_t claim_us)
 }
 
 static void deliver_one(struct sched *s, const struct claimed *claimed,
-                        const struct claim_reply *reply, int64_t sent_us)
+                        const struct claim_reply *reply)
 {
     struct err err = {{0}};
     struct leased l = {.sched = s, .id = claimed->id, .lease = reply->lease};
     tries_parse(claimed->tries, &l.tries);
     if (claimed->record.n > 0)
         l.job = job_decode(claimed->id, claimed->record, &s->route->names, &err);
-    if (!is_broken(&l, claimed, &err)) {
+    if (!turn_away_broken(&l, claimed, &err)) {
         int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, l.job);
         int64_t lateness_ms = reply->now_ms - due_ms;
-        bool dead = l.tries.reason[0] != '\0';
-        if (!(dead ? dead_turned_away(&l)
-                   : live_turned_away(&l, lateness_ms, reply->now_ms))) {
-            begin(&l, lateness_ms, sent_us); /* takes the job */
+        if (!turn_away(&l, lateness_ms, reply->now_ms)) {
+            begin(&l, lateness_ms); /* takes the job */
             return;
         }
     }
@@ -427,12 +402,11 @@ static void send_back(struct sched *s, const struct claimed *claimed, int64_t le
     settle_park(&l, 0);
 }
 
-void deliver(struct sched *s, const struct claim_reply *reply, unsigned room,
-             int64_t sent_us)
+void deliver(struct sched *s, const struct claim_reply *reply, unsigned room)
 {
     for (unsigned i = 0; i < reply->count; i++)
         if (i < room)
-            deliver_one(s, &reply->jobs[i], reply, sent_us);
+            deliver_one(s, &reply->jobs[i], reply);
         else
             send_back(s, &reply->jobs[i], reply->lease);
 }

@@ -79,6 +79,7 @@ void inst_init(struct bridge *bridge)
         bridge->sinks[i] = inst_new_sink(bridge, conf->sinks[i]);
     TAILQ_INIT(&bridge->pulls);
     TAILQ_INIT(&bridge->queues_due);
+    TAILQ_INIT(&bridge->under_way);
     TAILQ_INIT(&bridge->old_sources);
     TAILQ_INIT(&bridge->old_sinks);
     TAILQ_INIT(&bridge->old_routes);

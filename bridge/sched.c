@@ -11,6 +11,7 @@ enum {
     RECHECK_US = 10 * 1000 * 1000, /* what other instances left is found within this */
     AGAIN_MS = 100,                /* after a claim that Redis did not answer */
     FULL_US = 50 * 1000,           /* all instances have as many under way as they may */
+    STALL_US = 3 * 1000 * 1000,    /* without a tick */
     FRESH_US = 100 * 1000 /* what Redis told longer ago may be claimed by the owner */
 };
 
@@ -75,6 +76,12 @@ static unsigned credit(const struct route *route)
     return paced < least ? paced : least;
 }
 
+int64_t sched_lease_ms(const struct route *route)
+{
+    int64_t lease_ms = route->conf->lease_ms;
+    return lease_ms < SCHED_LEASE_MS ? lease_ms : SCHED_LEASE_MS;
+}
+
 static void on_claim(void *arg, const struct claim_reply *reply);
 
 static void claim(struct sched *s)
@@ -89,7 +96,7 @@ static void claim(struct sched *s)
     s->claim = claim;
     sink->reserved += claim->want;
     s->route->reserved += claim->want;
-    store_claim(s->bucket, claim->want, s->route->conf->lease_ms, on_claim, claim);
+    store_claim(s->bucket, claim->want, sched_lease_ms(s->route), on_claim, claim);
 }
 
 static void wait_for_credit(struct sched *s)
@@ -186,7 +193,7 @@ static void on_claim(void *arg, const struct claim_reply *reply)
     free(arg);
     if (claim.given_up) { /* it came after all, but others may have its credit */
         if (reply)
-            deliver(s, reply, credit(s->route), claim.sent_us);
+            deliver(s, reply, credit(s->route));
         return;
     }
     s->claim = NULL;
@@ -216,7 +223,7 @@ static void on_claim(void *arg, const struct claim_reply *reply)
     pump(s); /* Redis has the next claim while these are handed over */
     if (s->claim && reply->count >= SCHED_WORTH)
         bucket_push(s->bucket);
-    deliver(s, reply, reply->count, claim.sent_us);
+    deliver(s, reply, reply->count);
     unreserve(s, claim.sink, reply->count);
     pump(s);
 }
@@ -354,12 +361,16 @@ static void watch(struct sched *s)
 void sched_tick(struct sched *s)
 {
     struct store *store = s->route->bridge->store;
+    int64_t now_us = loop_mono_us();
+    /* After a stall of this instance, its own leases are renewed first (deliver.h). */
+    bool stalled = now_us - s->ticked_us > STALL_US;
+    s->ticked_us = now_us;
     watch(s);
     if (!bucket_is_up(s->bucket) || !s->route->bridge->claiming || s->route->closed)
         return;
-    if (s->lease_ms >= 0 && !s->reaping && s->lease_ms <= store_now_ms(store))
+    if (s->lease_ms >= 0 && !s->reaping && !stalled && s->lease_ms <= store_now_ms(store))
         reap(s);
-    if (loop_mono_us() >= s->recheck_us)
+    if (now_us >= s->recheck_us)
         sched_look(s);
     else
         pump(s); /* a clock that was set is noticed within a second */
@@ -404,7 +415,7 @@ void sched_init(struct sched *s, struct route *route, const char *name)
 {
     s->route = route;
     s->head_ms = s->lease_ms = -1;
-    s->moved_us = loop_mono_us();
+    s->moved_us = s->ticked_us = loop_mono_us();
     s->bucket = bucket_new(route->bridge->store, name, &route->rules, &events, s);
     s->rank = alive_rank(route->bridge->alive, route->conf->name, name);
     bucket_leave_to_owner(s->bucket, s->rank > 0);

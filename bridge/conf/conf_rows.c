@@ -275,7 +275,9 @@ const struct opt conf_route_rows[] = {
     {"breaker_rest", OPT_MS, AT(breaker_rest_ms), "30s",
      .help = "How long an open breaker waits before its probe.", .min = 100, .max = DAY},
     {"lease", OPT_MS, AT(lease_ms), "60s",
-     .help = "How long one attempt may take before another instance may try.",
+     .help =
+         "How long one attempt may take before another instance may try. A claim lasts "
+         "10s at most and is renewed meanwhile, so a crash delays its jobs by no more.",
      .min = SECOND, .max = DAY},
     {"buckets", OPT_INT, AT(buckets), "0",
      .help =

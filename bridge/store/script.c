@@ -22,7 +22,7 @@ static const char *const names[SCRIPTS] = {
     [SCRIPT_META] = "meta",         [SCRIPT_SEAL] = "seal",
     [SCRIPT_AUDIT] = "audit",       [SCRIPT_BASELINE] = "baseline",
     [SCRIPT_MOVE] = "move",         [SCRIPT_LIST] = "list",
-    [SCRIPT_MOVE_DUE] = "move_due",
+    [SCRIPT_MOVE_DUE] = "move_due", [SCRIPT_RENEW] = "renew",
 };
 
 const char *script_name(enum script s)

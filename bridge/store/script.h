@@ -48,6 +48,7 @@ enum script {
     SCRIPT_MOVE,
     SCRIPT_LIST,
     SCRIPT_MOVE_DUE,
+    SCRIPT_RENEW,
     SCRIPTS
 };
 const char *script_name(enum script s);

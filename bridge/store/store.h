@@ -227,6 +227,10 @@ void store_lose(struct bucket *b, struct slice id, int64_t lease,
                 change_cb *cb, void *arg);
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
                 change_cb *cb, void *arg);
+/* new_lease: the end of the new lease, which is also its token. r: the job has it; x: the
+ * lease is another's. Until it is answered, nothing else may be said about the job. */
+void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_lease,
+                 change_cb *cb, void *arg);
 /* Leaves after every enqueue of the bucket that was asked for before it. origin: of the
  * record that asks for it, NULL: none; deadline_ms: as of an enqueue. */
 void store_cancel(struct bucket *b, struct slice id, const struct origin *origin,

@@ -151,6 +151,14 @@ void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice t
     add(b, LANE_BURY, change_new(id, nothing, tries, nothing), lease, cb, arg);
 }
 
+void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_lease,
+                 change_cb *cb, void *arg)
+{
+    struct change *c = change_new(id, nothing, nothing, nothing);
+    c->due_ms = new_lease;
+    add(b, LANE_RENEW, c, lease, cb, arg);
+}
+
 void store_cancel(struct bucket *b, struct slice id, const struct origin *origin,
                   int64_t deadline_ms, change_cb *cb, void *arg)
 {

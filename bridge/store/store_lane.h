@@ -26,6 +26,7 @@ enum lane_kind {
     LANE_CANCEL,
     LANE_FINISH,
     LANE_RELEASE,
+    LANE_RENEW,
     LANES
 };
 enum {
@@ -41,7 +42,7 @@ struct change {
     struct slice group;             /* of an enqueue; at the end of the same */
     struct slice kept_id, kept;     /* a run given up, of a repeat; in the same */
     struct origin origin;
-    int64_t due_ms, lease;
+    int64_t due_ms, lease; /* due_ms: of a renewal the end of the new lease */
     int64_t due_us;      /* of a release */
     int64_t deadline_us; /* monotonic; 0: none */
     int64_t expires_ms;  /* 0: never */

@@ -174,6 +174,14 @@ static void bury_change(struct args *a, struct batch *batch, const struct change
     how_again(a, c);
 }
 
+static void renew_change(struct args *a, struct batch *batch, const struct change *c)
+{
+    (void)batch;
+    args_slice(a, c->id);
+    args_number(a, c->lease);
+    args_number(a, c->due_ms);
+}
+
 static const enum bucket_key enqueue_keys[] = {KEY_POOL,  KEY_DELAY,  KEY_ERROR,
                                                KEY_TRIES, KEY_INGEST, KEY_UNACK,
                                                KEY_TTL,   KEY_DONE,   KEY_IDS};
@@ -196,4 +204,6 @@ const struct lane_row lane_rows[LANES] = {
                      "nfefEfmnMeNE", 0},
     [LANE_RELEASE] = {SCRIPT_RELEASE, 8, queue_keys, true, false, NULL, release_change,
                       "xrnb", 100},
+    [LANE_RENEW] = {SCRIPT_RENEW, 3, job_keys, false, false, now_head, renew_change, NULL,
+                    0},
 };

@@ -111,6 +111,10 @@ class Bucket:
         head, codes = self.run("retry", JOB, now, *sum(rows, ()))
         return head, codes.decode()
 
+    def renew(self, *rows, now=1000):
+        """rows: (id, lease, the end of the new lease)"""
+        return self.run("renew", ("pool", "delay", "unack"), now, *sum(rows, ())).decode()
+
     def bury(self, now, *rows):
         """(id, lease, tries[, "A"])"""
         return self.codes(self.run("bury", (*JOB, "ttl"), now, *sum(((*row, "")[:4] for row in rows), ())))

@@ -267,6 +267,18 @@ class Model:
             self.gone(id_, "dropped" if taken else "renamed")
         return "r" if taken else self.say(id_, lease, "k")
 
+    def renew(self, id_, lease, new):
+        if self.leased(id_, lease) or self.leased(id_, new):
+            self.jobs[id_].score = new
+            return "r"
+        for group, (other, held) in self.away.items():
+            if other == id_ and held in (lease, new):
+                self.away[group] = (id_, new)
+                if held == lease:
+                    self.say(id_, new, "x")
+                return "r"
+        return "x"
+
     def bury(self, now, id_, lease, tries):
         if not self.leased(id_, lease):
             return self.returned(id_, lease, "c")

@@ -36,6 +36,47 @@ def test_an_ack_sent_again_does_not_end_a_new_job_of_that_id_claimed_in_the_same
     assert bucket.bury(1000, ("a", first, NOTE)) == "y" and bucket.ack(second, "a") == "a"
 
 
+def test_a_renewed_lease_is_the_only_token_that_counts(bucket):
+    bucket.enqueue([("a", 900), ("b", 900), ("c", 900)])
+    lease = bucket.claim(1000)[1]
+    assert bucket.renew(("a", lease, 1200), ("b", lease, 1200), ("c", lease, 1200), ("d", lease, 1200)) == "rrrx"
+    assert bucket.ack(lease, "a") == "x" and bucket.retry(("b", lease, 5000, NOTE))[1] == "x"
+    assert bucket.bury(1000, ("c", lease, NOTE)) == "x"
+    assert bucket.reap(1199) == [0, 1200, -1, 0]
+    assert bucket.ack(1200, "a") == "a" and bucket.retry(("b", 1200, 5000, NOTE))[1] == "r"
+    assert bucket.bury(1000, ("c", 1200, NOTE)) == "b"
+
+
+def test_a_renewal_sent_again_is_answered_as_it_was(bucket):
+    bucket.enqueue([("a", 900)])
+    lease = leased(bucket)
+    assert [bucket.renew(("a", lease, 1200)) for _ in range(2)] == ["r", "r"]
+    assert [bucket.renew(("a", lease, 1300)) for _ in range(2)] == ["x", "x"]
+    assert bucket.ack(1200, "a") == "a" and bucket.renew(("a", lease, 1200)) == "x"
+
+
+def test_a_lease_that_another_has_by_now_is_not_renewed(bucket):
+    bucket.enqueue([("a", 900)])
+    first = leased(bucket)
+    bucket.reap(first)
+    second = leased(bucket, now=first)
+    assert bucket.renew(("a", first, second + 50)) == "x"
+    assert bucket.retry(("a", second, 5000, NOTE))[1] == "r"
+
+
+def test_a_group_waits_for_the_renewed_lease_of_a_job_that_was_replaced_in_flight(bucket):
+    keyed, group = bucket, "0" * 16
+    keyed.kind = "k"
+    keyed.enqueue([("a", 900, "", "", 0, -1, "", "old", group)])
+    lease = leased(keyed)
+    keyed.enqueue([("a", 900, "", "r1", 0, -1, "", "new", group)])
+    assert [keyed.renew(("a", lease, 1200)) for _ in range(2)] == ["r", "r"]
+    keyed.reap(lease)
+    assert keyed.claim(lease)[2] == []
+    assert keyed.ack(1200, "a", how="A") == "y", "the old one changes nothing"
+    assert keyed.claim(lease)[2][0][:2] == (b"a", b"new")
+
+
 @pytest.mark.parametrize("word", ["ack", "lapse", "retry", "bury"])
 def test_a_word_that_is_sent_again_is_told_whether_its_first_answer_was_no(bucket, word):
     """x: not known, it may have done it itself. y: it did nothing the first time, either."""

@@ -161,6 +161,20 @@ class Run:
         self.again = go
         go()
 
+    def renew(self):
+        """By less than a claim that comes later; where the clock is set back, that says nothing."""
+        new = self.now + LEASE - 1
+        rows = [(id_, lease, new) for id_, lease in self.words() if lease < new]
+        if not rows or (self.horizon and not self.bucket.remember):
+            return
+
+        def go():
+            ours = "".join(self.model.renew(*row) for row in rows)
+            self.agree(f"renew {rows}", self.bucket.renew(*rows, now=self.now), ours)
+            return ours
+        self.again = go
+        self.leases.extend((row[0], new) for row, code in zip(rows, go()) if code == "r")
+
     def cancel(self):
         ids = self.rnd.choices(IDS, k=self.rnd.randint(1, 3))
         numbers = [self.number() for _ in ids]
@@ -233,7 +247,7 @@ class Run:
         self.agree("sums", theirs, ours)
 
     CHOICES = [add, add, add, claim, claim, claim, ack, ack, retry, lose, bury, cancel, reap, replay, move_due,
-               move_due]
+               move_due, renew, renew]
 
     # --- the whole state ---
 
