@@ -73,6 +73,8 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     int64_t recheck_us;  /* monotonic: when to ask Redis for both again */
     int64_t ticked_us;   /* monotonic: the last sched_tick() */
     struct claim *claim; /* on its way; NULL: none */
+    bool claim_lost;     /* the last one was not answered; Redis may have made it */
+    int64_t known_lease; /* of the last one that was answered with jobs; 0: none */
     unsigned rank;       /* 0: this instance owns the bucket, see alive.h */
     int64_t heard_us;    /* monotonic: when Redis last told head_ms */
     bool reaping, looking;

@@ -10,6 +10,7 @@
 enum {
     RECHECK_US = 10 * 1000 * 1000, /* what other instances left is found within this */
     AGAIN_MS = 100,                /* after a claim that Redis did not answer */
+    CLAIM_MAX = 1000,              /* jobs of one claim: lua/claim.lua */
     FULL_US = 50 * 1000,           /* all instances have as many under way as they may */
     STALL_US = 3 * 1000 * 1000,    /* without a tick */
     FRESH_US = 100 * 1000 /* what Redis told longer ago may be claimed by the owner */
@@ -99,6 +100,28 @@ static void claim(struct sched *s)
     store_claim(s->bucket, claim->want, sched_lease_ms(s->route), on_claim, claim);
 }
 
+static void on_recover(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms)
+{
+    struct sched *s = arg;
+    if (moved < 0) {
+        s->claim_lost = true; /* the next tick asks again */
+        return;
+    }
+    s->lease_ms = lease_ms;
+    s->route->stats.cancelled += (uint64_t)dropped; /* while they were in flight */
+    if (moved > 0)
+        log_event(LOG_INFO, &(struct log_about){.route = s->route->conf->name},
+                  "%lld jobs came back: the answer to their claim was lost",
+                  (long long)moved);
+}
+
+/* Leaves before the next claim, whose lease Redis would note instead. */
+static void recover(struct sched *s)
+{
+    s->claim_lost = false;
+    store_recover(s->bucket, CLAIM_MAX, s->known_lease, on_recover, s);
+}
+
 static void wait_for_credit(struct sched *s)
 {
     if (s->listed)
@@ -147,6 +170,8 @@ static void pump(struct sched *s)
         timer_set(s->timer, AGAIN_MS);
         return;
     }
+    if (s->claim_lost)
+        recover(s);
     struct sched_view view = {
         .until_due_us = until_due_us(s, now_us),
         .gap_us = pacer_wait_us(&s->pacer, now_us),
@@ -191,6 +216,10 @@ static void on_claim(void *arg, const struct claim_reply *reply)
     if (FAULT_LOSES("C2"))
         return;
     free(arg);
+    if (reply == NULL)
+        s->claim_lost = true;
+    else if (reply->count > 0)
+        s->known_lease = reply->lease;
     if (claim.given_up) { /* it came after all, but others may have its credit */
         if (reply)
             deliver(s, reply, credit(s->route));

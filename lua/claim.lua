@@ -10,8 +10,10 @@
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  length of the lease in ms
 --   ARGV[3]  how many jobs at most; not more than 1000
---   and, where there are limits: ARGV[4] jobs per second, '' any   ARGV[5] of them at once
---   ARGV[6]  field of KEYS[6]   ARGV[7] jobs of KEYS[3] at most, '' any
+--   ARGV[4]  name of the claimant, '' none: its last lease is noted, so that it can ask for the jobs
+--            of a claim whose answer was lost (reap.lua)
+--   and, where there are limits: ARGV[5] jobs per second, '' any   ARGV[6] of them at once
+--   ARGV[7]  field of KEYS[6]   ARGV[8] jobs of KEYS[3] at most, '' any
 --
 -- Returns {now, next, lease, wait, id, encoded job, tries or nil, ...}: next is the due time of
 --   the first job left in KEYS[2], or -1; lease the end of the lease, which is also its token;
@@ -35,19 +37,19 @@ local now = math.floor(now_us / 1000)
 local lease = now + tonumber(ARGV[2])
 local most = tonumber(ARGV[3])
 
-local rate = tonumber(ARGV[4])
+local rate = tonumber(ARGV[5])
 local step_us, ahead_us, used_us, known
 local by_rate, by_flight = math.huge, math.huge -- so many may go
 if rate then
   step_us = 1000000 / rate
-  ahead_us = math.max(tonumber(ARGV[5]), 1) * step_us
-  known = redis.call('HGET', pace, ARGV[6])
+  ahead_us = math.max(tonumber(ARGV[6]), 1) * step_us
+  known = redis.call('HGET', pace, ARGV[7])
   -- Not further ahead, whatever the clock or the rate were before.
   used_us = math.min(math.max(tonumber(known or 0), now_us), now_us + ahead_us)
   by_rate = math.floor((now_us + ahead_us - used_us) / step_us)
 end
-if tonumber(ARGV[7]) then
-  by_flight = math.max(tonumber(ARGV[7]) - redis.call('ZCARD', unack), 0)
+if tonumber(ARGV[8]) then
+  by_flight = math.max(tonumber(ARGV[8]) - redis.call('ZCARD', unack), 0)
 end
 most = math.min(most, by_rate, by_flight)
 
@@ -55,7 +57,8 @@ local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT'
 local out = { now, -1, lease, 0 }
 if #ids > 0 then
   local bucket = string.sub(pool, 1, -6) -- without ":pool"
-  local at = claim_time(bucket, now)
+  local field = ARGV[4] ~= '' and 'claim:' .. ARGV[4]
+  local at, noted = claim_time(bucket, now, field)
   lease = at + tonumber(ARGV[2])
   out[3] = lease
   local bodies = redis.call('HMGET', pool, unpack(ids))
@@ -73,7 +76,10 @@ if #ids > 0 then
     end
   end
   redis.call('ZREM', delay, unpack(ids))
-  redis.call('HSET', bucket .. ':sums', 'claim', string.format('%.0f', at))
+  if field and not noted then
+    claim_forget(bucket, now)
+  end
+  claim_note(bucket, at, field, lease)
   -- In slices: unpack() of more than some thousands fails, and nothing is rolled back then.
   for from = 1, #leased, 1000 do
     redis.call('ZADD', unack, unpack(leased, from, math.min(from + 999, #leased)))
@@ -96,7 +102,7 @@ if rate or by_flight < math.huge then
         redis.call('HDEL', pace, all[at])
       end
     end
-    redis.call('HSET', pace, ARGV[6], string.format('%.2f', used_us))
+    redis.call('HSET', pace, ARGV[7], string.format('%.2f', used_us))
     redis.call('PEXPIRE', pace, math.ceil(ahead_us / 1000) + 1000)
   end
 

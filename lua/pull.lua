@@ -77,7 +77,7 @@ if #names > 0 then
   end
   if #taken > 0 then
     redis.call('ZREM', delay, unpack(taken))
-    redis.call('HSET', keys .. ':sums', 'claim', string.format('%.0f', from_ms))
+    claim_note(keys, from_ms)
   end
   for i, id in ipairs(taken) do
     if out[4 + 7 * (i - 1) + 1] == '' then

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- reap.lua - puts jobs of one bucket back whose lease has ended without a word.
+-- reap.lua - puts jobs of one bucket back whose lease has ended without a word, or whose claim was
+-- not heard of.
 --
 --   KEYS[1]  hash  :pool    KEYS[2]  zset  :delay   job id, scored by due time in ms
 --   KEYS[3]  zset  :unack   job id, scored by the end of its lease in ms
@@ -7,6 +8,11 @@
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  how many jobs at most
 --   ARGV[3]  the error to note where none stands yet
+--   and for a claim whose answer was lost: ARGV[4] its claimant (claim.lua)   ARGV[5] the lease of
+--            the last claim of his that he knows, 0: of none
+--
+-- If Redis made the lost claim, its lease is the one that is noted for the claimant. Nobody has
+-- heard of its jobs, so they go back untried; those whose lease has ended stay for another call.
 --
 -- They are due at once, and the claim that was lost counts as an attempt: the number that
 -- begins the value in :tries goes up by one. A slot at the rate of a target (paced) is used up.
@@ -28,8 +34,14 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
+local lost = ARGV[4] and redis.call('HGET', base .. ':sums', 'claim:' .. ARGV[4])
+lost = lost and tonumber(lost) ~= tonumber(ARGV[5]) and lost
+
 local function put_back(id, lease, was)
   redis.call('ZADD', delay, now, id)
+  if lost then
+    return
+  end
   local count, rest = string.match(was or '', '^(%d+)(.*)$')
   rest = rest and string.gsub(rest, '^|paced|', '||') or
     ('||0/0/0|' .. now .. '|' .. now .. '|' .. ARGV[3])
@@ -37,7 +49,10 @@ local function put_back(id, lease, was)
   lease_note(base, id, lease)
 end
 
-local dropped, ids = 0, redis.call('ZRANGEBYSCORE', unack, '-inf', now, 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+local dropped, ids = 0, {}
+if lost or not ARGV[4] then
+  ids = redis.call('ZRANGEBYSCORE', unack, lost or '-inf', lost or now, 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+end
 for at = 1, #ids, 2 do
   local id = ids[at]
   redis.call('ZREM', unack, id)

@@ -247,8 +247,8 @@ struct claim_reply {
     const struct claimed *jobs;
     unsigned count;
 };
-/* reply NULL: Redis did not answer, or with an error; what was claimed comes back when
- * its lease ends. */
+/* reply NULL: Redis did not answer, or with an error; what was claimed comes back by
+ * store_recover(), or when its lease ends. */
 typedef void claim_cb(void *arg, const struct claim_reply *reply);
 void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
                  void *arg);
@@ -256,6 +256,11 @@ void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
 /* moved -1: no answer. dropped: they were cancelled while in flight, and are gone. */
 typedef void reap_cb(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms);
 void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg);
+/* The answer to the last claim of this bucket was lost: if Redis made it, its jobs go
+ * back. known_lease: of the last claim of this struct that was answered with jobs; 0:
+ * none. Ask before the next claim leaves. */
+void store_recover(struct bucket *b, unsigned max, int64_t known_lease, reap_cb *cb,
+                   void *arg);
 
 struct counts {
     int64_t waiting, in_flight, dead, overdue, head_ms, lease_ms, now_ms;

@@ -57,10 +57,13 @@ struct bucket *bucket_new(struct store *st, const char *name,
                           const struct bucket_rules *rules,
                           const struct bucket_events *events, void *owner)
 {
-    struct buf base = {0};
+    struct buf base = {0}, claimant = {0};
     buf_addf(&base, "%s:{%s}", st->conf.prefix, name);
     struct bucket *b = make(st, name, &base, KEY_IDS, events, owner);
     b->ways = rules;
+    buf_addf(&claimant, "%s.%u", st->conf.instance, ++st->claimants);
+    b->claimant = mem_strdup(buf_str(&claimant));
+    buf_free(&claimant);
     return b;
 }
 
@@ -104,6 +107,7 @@ void bucket_free(struct bucket *b)
         free(b->key_text[i]);
     free(b->name);
     free(b->wake);
+    free(b->claimant);
     free(b);
 }
 

@@ -271,6 +271,7 @@ void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
     args_slice(&b->store->args, SLICE_LIT(""));
     args_number(&b->store->args, lease_ms);
     args_number(&b->store->args, max);
+    args_slice(&b->store->args, slice_of(b->claimant));
     add_limits(&b->store->args, b, rate);
     call_send(call, tell_claim, (void (*)(void))cb, arg);
 }
@@ -294,6 +295,18 @@ void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg)
     args_number(&b->store->args, max);
     args_slice(&b->store->args,
                SLICE_LIT("the lease ended before the delivery was reported"));
+    call_send(call, tell_reap, (void (*)(void))cb, arg);
+}
+
+void store_recover(struct bucket *b, unsigned max, int64_t known_lease, reap_cb *cb,
+                   void *arg)
+{
+    struct call *call = call_begin(b, SCRIPT_REAP, job_keys, 5);
+    args_slice(&b->store->args, SLICE_LIT(""));
+    args_number(&b->store->args, max);
+    args_slice(&b->store->args, SLICE_LIT(""));
+    args_slice(&b->store->args, slice_of(b->claimant));
+    args_number(&b->store->args, known_lease);
     call_send(call, tell_reap, (void (*)(void))cb, arg);
 }
 

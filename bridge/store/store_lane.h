@@ -101,6 +101,7 @@ struct bucket {
     unsigned slot;     /* of a cluster */
     char *name;
     char *wake;                      /* text of a wake: "ROUTE/N INSTANCE" */
+    char *claimant; /* in its claims: of this instance, and of this struct alone */
     const struct queue_rules *rules; /* NULL: not a queue's */
     const struct bucket_rules *ways; /* NULL: not a route's */
     const struct bucket_events *events;
@@ -210,6 +211,7 @@ struct store {
     struct turn_hook *hook;
     struct log_limit complain, complain_wakes;
     struct bucket *buckets; /* by name */
+    unsigned claimants;     /* named so far */
     struct movers movers;
     int64_t layout; /* of the keys, see meta.h; 0: not known yet */
     char *wake_channel;

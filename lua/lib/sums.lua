@@ -8,7 +8,7 @@
 --                 base       jobs that were there before the sums were, or that lua/audit.lua
 --                            has found without them
 --                 repeated   next runs: no entry, the job stays
---                 claim      time of the last claim, see lib/claim.lua
+--                 claim, claim:NAME   the last claim, of all and of NAME, see lib/claim.lua
 --
 -- Holds before and after every script: base + stored = jobs of :pool that have not ended (are
 -- not in :done) + those of lib/far.lua + all that left. A script counts only what it changed, so a second run of it

@@ -209,6 +209,7 @@ static struct command claim_command(void)
             args_slice(&st.args, SLICE_LIT(""));
         args_number(&st.args, rules.lease_ms);
         args_number(&st.args, opt.batch);
+        args_slice(&st.args, slice_of(bucket->claimant));
     }
     return formatted();
 }

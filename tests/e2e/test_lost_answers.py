@@ -215,13 +215,34 @@ def test_a_replacement_of_a_job_in_flight_leaves_the_order_of_its_key(bench):
     assert [a.payload for a in c.hook.arrivals] == [b"old", b"new", b"next"]
 
 
-def test_a_claim_brings_its_jobs_when_their_lease_has_ended(bench):
+@TWICE
+@pytest.mark.parametrize("before", [0, 1], ids=["first", "later"])
+def test_the_jobs_of_a_claim_come_within_2_s_of_the_reconnection(bench, times, before):
+    """They were never handed over, so it is still their first attempt."""
     c = Case(bench)
-    trap = c.proxy.lose("claim", of=b"r/")
-    begun = time.monotonic()
+    for n in range(before):
+        c.post(f"before{n}")
+        wait_for("it to be delivered", lambda: c.value("delivered_total") == [n + 1])
+    trap = c.proxy.lose("claim", times, of=b"r/")
     c.post("a")
-    c.end(trap, delivered_total=1, pending=0, inflight=0)
-    assert c.ids() == ["a"] and time.monotonic() - begun >= LEASE_S
+    wait_for("the answers to be lost", trap.has_closed)
+    lost_ns = time.time_ns()
+    c.hook.wait_count(before + 1)
+    late_s = (c.hook.arrivals[-1].ns - lost_ns) / 1e9
+    c.end(trap, delivered_total=before + 1, redelivered_total=0, pending=0, inflight=0)
+    assert late_s < 2, late_s
+    assert c.ids()[before:] == ["a"] and c.hook.arrivals[-1].header("delay-attempt") == b"1"
+
+
+def test_a_claim_that_was_answered_is_left_alone_when_a_later_one_is_lost(bench):
+    """What is being delivered by then is not delivered twice."""
+    c = Case(bench, lambda a: ("after", 2, 200))
+    c.post("slow")
+    c.hook.wait_count(1)
+    trap = c.proxy.lose("claim", (1, 2), of=b"r/")
+    c.post("a")
+    c.end(trap, delivered_total=2, redelivered_total=0, pending=0, inflight=0)
+    assert c.ids() == ["slow", "a"]
 
 
 def test_jobs_that_ask_for_their_place_go_back_and_come_again(bench):

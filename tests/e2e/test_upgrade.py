@@ -66,7 +66,8 @@ class World:
         for key in self.r.keys("tarry:*:pool"):
             base = key[:-len(b":pool")]
             sums = {k: int(v) for k, v in self.r.hgetall(base + b":sums").items()}
-            sums.pop(b"repeated", 0), sums.pop(b"claim", 0)
+            sums.pop(b"repeated", 0)
+            sums = {k: n for k, n in sums.items() if not k.startswith(b"claim")}
             known = sums.pop(b"base", 0) + sums.pop(b"stored", 0) - sum(sums.values())
             found[base.decode()] = self.r.hlen(key) - self.r.zcard(base + b":done") - known
         return found

@@ -91,9 +91,9 @@ class Bucket:
         head, codes, self.slot = self.run("enqueue", ENQUEUE, *args)
         return head, codes.decode()
 
-    def claim(self, now, lease=100, most=10):
+    def claim(self, now, lease=100, most=10, claimant=""):
         now, head, lease, self.wait_us, *rest = self.run(
-            "claim", (*JOB, "pace"), now, lease, most, *self.limits)
+            "claim", (*JOB, "pace"), now, lease, most, claimant, *self.limits)
         return head, lease, [tuple(rest[i:i + 3]) for i in range(0, len(rest), 3)]
 
     def codes(self, reply):
@@ -132,6 +132,10 @@ class Bucket:
 
     def reap(self, now, most=10):
         return self.run("reap", JOB, now, most, "lease ended")
+
+    def recover(self, now, claimant, known=0, most=10):
+        """What reap() does, for a claim whose answer was lost."""
+        return self.run("reap", JOB, now, most, "", claimant, known)
 
     def find(self, id_):
         return self.run("find", JOB, id_)
