@@ -204,12 +204,13 @@ struct bridge {
     TAILQ_HEAD(source_list, source) old_sources;
     TAILQ_HEAD(sink_list, sink) old_sinks;
     TAILQ_HEAD(route_list, route) old_routes;
-    struct reload *reload;          /* NULL: this is no daemon */
-    TAILQ_HEAD(, pull) pulls;       /* consumers that wait, or are being asked for */
-    TAILQ_HEAD(, queue) queues_due; /* with something to do at the end of the turn */
+    struct reload *reload;           /* NULL: this is no daemon */
+    TAILQ_HEAD(, pull) pulls;        /* consumers that wait, or are being asked for */
+    TAILQ_HEAD(, queue) queues_due;  /* with something to do at the end of the turn */
+    TAILQ_HEAD(, queue) queues_idle; /* perhaps to be freed at the end of the turn */
     /* Deliveries whose lease may be renewed, the first to be renewed in front. */
     TAILQ_HEAD(, handover) under_way;
-    uint64_t queues_turn;           /* of the loop: when they were last seen to */
+    uint64_t queues_turn; /* of the loop: when they were last seen to */
     struct flow flow;
     struct turn_hook *hook;
     struct timer *tick;

@@ -80,6 +80,7 @@ void inst_init(struct bridge *bridge)
     TAILQ_INIT(&bridge->pulls);
     TAILQ_INIT(&bridge->queues_due);
     TAILQ_INIT(&bridge->under_way);
+    TAILQ_INIT(&bridge->queues_idle);
     TAILQ_INIT(&bridge->old_sources);
     TAILQ_INIT(&bridge->old_sinks);
     TAILQ_INIT(&bridge->old_routes);

@@ -438,7 +438,7 @@ static void on_woken(void *owner)
     }
 }
 
-static const struct bucket_events events = {on_head, on_woken, NULL};
+static const struct bucket_events events = {on_head, on_woken, NULL, NULL};
 
 void sched_init(struct sched *s, struct route *route, const char *name)
 {

@@ -35,6 +35,13 @@ void verdict_reach(struct source *src, struct job *job, struct verdict *v)
         bad = err_set(&v->err, "the route %s names no queue for it", found->conf->name);
     v->reason = v->asks.reason;
     v->why = v->asks.why;
+    if (bad == 0 && v->reason == NULL && found && found->sink->rules &&
+        v->asks.op != DELAY_CANCEL && !queue_has_room(found->sink, job->target)) {
+        err_set(&v->err, "the sink %s has as many queues as its names_max allows",
+                found->sink->conf->name);
+        v->reason = reason_name(REASON_TOO_MANY);
+        v->why = v->err.text;
+    }
     if (found == NULL || (bad < 0 && v->asks.op != DELAY_CANCEL)) {
         v->reason = reason_name(REASON_NO_ROUTE);
         v->why = v->err.text;

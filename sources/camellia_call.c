@@ -53,7 +53,7 @@ static void call_end(struct camellia_call *call)
 {
     struct camellia *c = call->c;
     if (call->poller)
-        call->poller->polls--;
+        camellia_poll_ended(&call->c->stats, call->poller);
     if (call->held)
         LIST_REMOVE(call, held_link);
     timer_del(call->held);

@@ -33,7 +33,10 @@ static void on_acked(void *arg, enum queue_code code, enum queue_state was)
     if (code == QUEUE_AWAY) {
         camellia_failed(call, 500);
     } else {
-        counted(call, CAMELLIA_N_ACK);
+        if (code == QUEUE_OK)
+            counted(call, CAMELLIA_N_ACK);
+        else
+            camellia_counted_miss(&call->c->stats, call->p.topic.value, CAMELLIA_N_ACK);
         camellia_succeeded(call);
     }
 }

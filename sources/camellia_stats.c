@@ -43,6 +43,18 @@ static void grow(struct camellia_stats *s)
     s->slot_count = count;
 }
 
+static struct camellia_topic *find(const struct camellia_stats *s, uint64_t hash,
+                                   struct slice name)
+{
+    if (s->slot_count == 0)
+        return NULL;
+    for (struct camellia_topic *t = s->slots[hash % s->slot_count]; t; t = t->next) {
+        if (t->hash == hash && slice_eq(t->name, name))
+            return t;
+    }
+    return NULL;
+}
+
 struct camellia_topic *camellia_topic(struct camellia_stats *s, struct slice name)
 {
     if (s->slot_count == 0 && getrandom(&s->seed, sizeof(s->seed), GRND_NONBLOCK) < 0)
@@ -50,14 +62,11 @@ struct camellia_topic *camellia_topic(struct camellia_stats *s, struct slice nam
     if (s->topic_count >= s->slot_count)
         grow(s);
     uint64_t hash = hash_of(s, name);
+    struct camellia_topic *t = find(s, hash, name);
+    if (t || s->topic_count >= TOPICS_MAX)
+        return t;
     struct camellia_topic **slot = &s->slots[hash % s->slot_count];
-    for (struct camellia_topic *t = *slot; t; t = t->next) {
-        if (t->hash == hash && slice_eq(t->name, name))
-            return t;
-    }
-    if (s->topic_count >= TOPICS_MAX)
-        return NULL;
-    struct camellia_topic *t = mem_alloc(sizeof(*t));
+    t = mem_alloc(sizeof(*t));
     t->hash = hash;
     t->name = (struct slice){mem_strndup(name.p ? name.p : "", name.n), name.n};
     t->next = *slot;
@@ -72,6 +81,14 @@ void camellia_counted(struct camellia_stats *s, struct slice topic,
     struct camellia_topic *t = camellia_topic(s, topic);
     if (t)
         t->now.counts[what] += n;
+}
+
+void camellia_counted_miss(struct camellia_stats *s, struct slice topic,
+                           enum camellia_count what)
+{
+    struct camellia_topic *t = find(s, hash_of(s, topic), topic);
+    if (t)
+        t->now.counts[what]++;
 }
 
 void camellia_gap_add(struct camellia_gap *g, int64_t gap_ms)
@@ -100,6 +117,18 @@ static bool is_empty(const struct camellia_window *w)
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
         sum += w->counts[i];
     return sum == 0;
+}
+
+void camellia_poll_ended(struct camellia_stats *s, struct camellia_topic *t)
+{
+    struct camellia_topic **at = &s->slots[t->hash % s->slot_count];
+    if (--t->polls > 0 || !is_empty(&t->now) || !is_empty(&t->last))
+        return;
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
+    topic_free(t);
+    s->topic_count--;
 }
 
 void camellia_stats_turn(struct camellia_stats *s)

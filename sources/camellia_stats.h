@@ -51,6 +51,12 @@ struct camellia_stats { /* a zeroed one is ready */
 
 /* Good until the next turn of the window, or longer while polls > 0. NULL: too many. */
 struct camellia_topic *camellia_topic(struct camellia_stats *s, struct slice name);
+/* A poll has ended: polls is one less. Frees a topic that was kept for its polls only. */
+void camellia_poll_ended(struct camellia_stats *s, struct camellia_topic *t);
+/* Counts a call that found nothing, if the topic is known: names that clients make up
+ * must not fill the memory. */
+void camellia_counted_miss(struct camellia_stats *s, struct slice topic,
+                           enum camellia_count what);
 void camellia_counted(struct camellia_stats *s, struct slice topic,
                       enum camellia_count what, int64_t n);
 void camellia_gap_add(struct camellia_gap *g, int64_t gap_ms);

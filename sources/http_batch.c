@@ -24,6 +24,7 @@ static const struct {
 } refusals[] = {
     {"no-route", 404, "there is no such route; routes are configured under routes: { }"},
     {"oversize", 413, "the job is larger than daemon.job_max"},
+    {"too-many-queues", 429, "there are as many queues as names_max allows"},
     {"in-flight", 409,
      "too late: the job is being delivered; if that fails, it is not tried again"},
     {"emitted", 410, "too late: the job was delivered"},

@@ -40,8 +40,11 @@ static unsigned status_of(const struct stored_reply *reply)
     static const struct {
         const char *reason;
         unsigned status;
-    } refusals[] = {
-        {"oversize", 413}, {"no-route", 500}, {"full", 500}, {"unavailable", 500}};
+    } refusals[] = {{"oversize", 413},
+                    {"too-many-queues", 429},
+                    {"no-route", 500},
+                    {"full", 500},
+                    {"unavailable", 500}};
     if (reply->outcome == NOT_STORED)
         return 500;
     if (reply->outcome != REFUSED)

@@ -95,6 +95,7 @@ static const struct lmstfy_refusal {
 } refusals[] = {
     {"oversize", 413, "body too large"},
     {"too-long", 400, "invalid delay"},
+    {"too-many-queues", 429, "too many queues"},
 };
 
 static bool is_stored(const struct stored_reply *reply)

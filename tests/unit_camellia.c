@@ -267,6 +267,27 @@ static void a_silent_topic_is_forgotten_unless_somebody_waits_there(void **state
     camellia_stats_free(&s);
 }
 
+static void a_topic_without_a_count_is_gone_with_its_last_poll(void **state)
+{
+    (void)state;
+    struct camellia_stats s = {0};
+    camellia_counted_miss(&s, SLICE_LIT("a"), CAMELLIA_N_ACK);
+    assert_int_equal(s.topic_count, 0);
+    struct camellia_topic *a = camellia_topic(&s, SLICE_LIT("a"));
+    a->polls = 2;
+    camellia_poll_ended(&s, a);
+    assert_int_equal(s.topic_count, 1);
+    camellia_poll_ended(&s, a);
+    assert_int_equal(s.topic_count, 0);
+    a = camellia_topic(&s, SLICE_LIT("a"));
+    a->polls = 1;
+    camellia_counted_miss(&s, SLICE_LIT("a"), CAMELLIA_N_ACK);
+    camellia_poll_ended(&s, a);
+    assert_int_equal(s.topic_count, 1);
+    assert_int_equal(camellia_topic(&s, SLICE_LIT("a"))->now.counts[CAMELLIA_N_ACK], 1);
+    camellia_stats_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +302,7 @@ int main(void)
         cmocka_unit_test(numbers_are_written_as_they_are),
         cmocka_unit_test(a_window_holds_what_was_counted_before_the_turn),
         cmocka_unit_test(a_silent_topic_is_forgotten_unless_somebody_waits_there),
+        cmocka_unit_test(a_topic_without_a_count_is_gone_with_its_last_poll),
     };
     alarm(20);
     return cmocka_run_group_tests(tests, NULL, NULL);

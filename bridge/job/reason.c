@@ -17,6 +17,7 @@ static const char *const names[REASONS] = {
     [REASON_REJECTED] = "rejected",
     [REASON_OVERSIZE] = "oversize",
     [REASON_NO_ROUTE] = "no-route",
+    [REASON_TOO_MANY] = "too-many-queues",
     [REASON_LOOP] = "loop",
     [REASON_UNDECODABLE] = "undecodable",
 };

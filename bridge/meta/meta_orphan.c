@@ -37,7 +37,7 @@ static void no_wake(void *owner)
     (void)owner;
 }
 
-static const struct bucket_events no_events = {no_head, no_wake, NULL};
+static const struct bucket_events no_events = {no_head, no_wake, NULL, NULL};
 static const struct bucket_rules no_rules = {.kept = true};
 
 static const char *after(const char *text, const char *prefix)

@@ -191,7 +191,7 @@ void passage_cancel(struct passage *p, const struct job *job)
         name_origin(p->src, job, &p->how.origin);
     if (route->sink->rules) {
         if (p->bucket == NULL)
-            p->bucket = route_bucket_of(route, p->id, job->target);
+            p->bucket = route_bucket_to_cancel(route, p->id, job->target);
         cancel(p);
     } else if (route->oldest == NULL) {
         loop_defer(on_unknown, p);

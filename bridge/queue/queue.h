@@ -40,11 +40,13 @@ struct queue_rules {
                           for ever */
     int64_t keep_ms;   /* what has ended can be looked up for so long; 0: it is gone */
     int64_t forget_ms; /* an empty queue is listed for so long; 0: until destroyed */
-    bool bury;         /* out of tries: to the dead letters; else it ends */
-    bool global_ids;   /* an id names one job in all queues of the sink: the topic may be
-                          none in the calls by id, and a new job of that id replaces it
-                          wherever it stands */
-    char *pool;        /* which of pools: { } keeps them; NULL: redis: { } */
+    int64_t
+        names_max;   /* queues of the sink; a job for one more is refused; 0: no limit */
+    bool bury;       /* out of tries: to the dead letters; else it ends */
+    bool global_ids; /* an id names one job in all queues of the sink: the topic may be
+                        none in the calls by id, and a new job of that id replaces it
+                        wherever it stands */
+    char *pool;      /* which of pools: { } keeps them; NULL: redis: { } */
 };
 
 enum queue_code {

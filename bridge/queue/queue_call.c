@@ -137,6 +137,7 @@ void queue_pump(struct queue *q)
             timer_set_us(q->timer, rest);
         else
             timer_rest(q->timer); /* queue_look_all() */
+        queue_leave(q);
         return;
     }
     bool due = q->stale || until_us(q, q->head_ms, now_us) == 0 ||
@@ -144,6 +145,7 @@ void queue_pump(struct queue *q)
     bool settle = until_us(q, q->lease_ms, now_us) == 0;
     if (!choose(q, due, wants) && !settle) {
         arm(q, now_us);
+        queue_leave(q);
         return;
     }
     q->pulling = true;
@@ -275,6 +277,7 @@ static void on_pulled(void *arg, const struct pull_reply *reply)
     if (reply) {
         q->head_ms = reply->head_ms;
         q->lease_ms = reply->lease_ms;
+        q->known |= reply->count > 0;
         q->looked_us = loop_mono_us();
     } else {
         q->stale = true; /* what woke us is still to be looked for */

@@ -100,6 +100,8 @@ static void answer_number(struct ask *ask)
     ask_end(ask);
 }
 
+static void name_gone(struct sink *sink, struct slice name);
+
 /* Off the list, unless a job has come since: another instance may have noted it. */
 static void unlist_unused(struct queue *q, int64_t used_ms)
 {
@@ -109,6 +111,7 @@ static void unlist_unused(struct queue *q, int64_t used_ms)
     store_unlist(sink->store, buf_slice(&key), (struct slice){q->name, q->name_n},
                  used_ms);
     buf_free(&key);
+    name_gone(sink, (struct slice){q->name, q->name_n});
     q->listed_ms = QUEUE_NOT_LISTED;
 }
 
@@ -266,12 +269,19 @@ void queue_list(struct source *src, struct slice topic, queue_list_cb *cb, void 
 
 /* --- the sweep --- */
 
+/* A queue that is listed in Redis, as far as this instance knows. */
+struct listed {
+    UT_hash_handle hh; /* by name; the sweep goes in the order of insertion */
+    int64_t used_ms;
+    size_t name_n;
+    char name[];
+};
+
 struct queue_sweep {
     struct sink *sink;
-    char **names;
-    int64_t *used_ms;
-    size_t n, at;
-    unsigned open; /* calls of this tick */
+    struct listed *names; /* of the last list, and those that this instance noted since */
+    struct listed *next;  /* the next to be swept; NULL: all were */
+    unsigned open;        /* calls of this tick */
     bool listing;
     bool torn;         /* Redis did not answer for some: the sum would be wrong */
     int64_t begun_ms;  /* monotonic */
@@ -290,7 +300,7 @@ static void sweep_end(struct queue_sweep *sweep)
     if (sweep->torn) /* what was known stays */
         return;
     sweep->sink->sum = sweep->sum;
-    sweep->sink->sum_names = sweep->n;
+    sweep->sink->sum_names = HASH_COUNT(sweep->names);
     sweep->sink->sum_ms = sweep->begun_ms;
 }
 
@@ -323,19 +333,41 @@ static void on_swept(void *arg, const struct queue_counts *counts)
             unlist_unused(q, swept->used_ms);
     }
     free(swept);
-    if (sweep->open == 0 && sweep->at == sweep->n)
+    if (sweep->open == 0 && sweep->next == NULL)
         sweep_end(sweep);
+}
+
+static void name_drop(struct queue_sweep *sweep, struct listed *l)
+{
+    if (sweep->next == l)
+        sweep->next = l->hh.next;
+    HASH_DEL(sweep->names, l);
+    free(l);
 }
 
 static void forget_names(struct queue_sweep *sweep)
 {
-    for (size_t i = 0; i < sweep->n; i++)
-        free(sweep->names[i]);
-    free(sweep->names);
-    free(sweep->used_ms);
-    sweep->names = NULL;
-    sweep->used_ms = NULL;
-    sweep->n = sweep->at = 0;
+    while (sweep->names)
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
+        name_drop(sweep, sweep->names);
+}
+
+static struct listed *name_find(const struct queue_sweep *sweep, struct slice name)
+{
+    struct listed *l;
+    HASH_FIND(hh, sweep->names, name.p, name.n, l);
+    return l;
+}
+
+static void name_add(struct queue_sweep *sweep, struct slice name, int64_t used_ms)
+{
+    if (name_find(sweep, name))
+        return;
+    struct listed *l = mem_alloc(sizeof(*l) + name.n + 1);
+    l->used_ms = used_ms;
+    l->name_n = name.n;
+    memcpy(l->name, name.p, name.n);
+    HASH_ADD_KEYPTR(hh, sweep->names, l->name, l->name_n, l);
 }
 
 static void on_names(void *arg, const struct redisReply *reply)
@@ -345,51 +377,73 @@ static void on_names(void *arg, const struct redisReply *reply)
     sweep->torn = reply == NULL;
     size_t n = redis_items(reply) / 2;
     sweep->sum = (struct counts){.head_ms = -1, .lease_ms = -1};
-    if (n == 0) {
-        sweep_end(sweep);
-        return;
-    }
-    sweep->names = mem_alloc(n * sizeof(*sweep->names));
-    sweep->used_ms = mem_alloc(n * sizeof(*sweep->used_ms));
+    if (reply)
+        forget_names(sweep);
     for (size_t i = 0; i < n; i++) {
         struct slice name = redis_text(redis_item(reply, 2 * i));
-        if (name.p == NULL || name.n > QUEUE_NAME_MAX || memchr(name.p, 0, name.n))
-            continue;
-        sweep->names[sweep->n] = mem_strdup(name.p);
-        sweep->used_ms[sweep->n++] = redis_score(redis_item(reply, 2 * i + 1));
+        if (queue_name_is_good(name))
+            name_add(sweep, name, redis_score(redis_item(reply, 2 * i + 1)));
     }
+    sweep->next = reply ? sweep->names : NULL;
+    if (sweep->next == NULL)
+        sweep_end(sweep);
 }
 
 static void sweep_begin(struct queue_sweep *sweep)
 {
     sweep->torn = false;
-    forget_names(sweep);
     sweep->begun_ms = loop_mono_ms();
     sweep->listing = true;
     ask_list(sweep->sink, on_names, sweep);
 }
 
+static struct queue_sweep *sweep_of(struct sink *sink)
+{
+    if (sink->sweep == NULL) {
+        sink->sweep = mem_alloc(sizeof(*sink->sweep));
+        sink->sweep->sink = sink;
+        sink->sweep->begun_ms = -SWEEP_MS;
+        sink->sweep->torn = true;
+    }
+    return sink->sweep;
+}
+
+void queue_name_noted(struct sink *sink, struct slice name)
+{
+    name_add(sweep_of(sink), name, store_now_ms(sink->store));
+}
+
+static void name_gone(struct sink *sink, struct slice name)
+{
+    struct listed *l = name_find(sweep_of(sink), name);
+    if (l)
+        name_drop(sink->sweep, l);
+}
+
+bool queue_has_room(struct sink *sink, struct slice name)
+{
+    const struct queue_sweep *sweep = sweep_of(sink);
+    int64_t most = sink->rules->names_max;
+    return most == 0 || HASH_COUNT(sweep->names) < most || name_find(sweep, name);
+}
+
 void queue_sweep_tick(struct sink *sink)
 {
-    struct queue_sweep *sweep = sink->sweep;
-    if (sweep == NULL) {
-        sweep = sink->sweep = mem_alloc(sizeof(*sweep));
-        sweep->sink = sink;
-        sweep->begun_ms = -SWEEP_MS;
-        sweep->torn = true;
-    }
+    struct queue_sweep *sweep = sweep_of(sink);
     if (!store_is_up(sink->store) || sweep->open > 0 || sweep->listing ||
         sink->bridge->draining)
         return;
-    if (sweep->at == sweep->n && loop_mono_ms() - sweep->begun_ms >= SWEEP_MS) {
+    if (sweep->next == NULL && loop_mono_ms() - sweep->begun_ms >= SWEEP_MS) {
         sweep_begin(sweep);
         return;
     }
-    for (unsigned i = 0; i < SWEEP_STEP && sweep->at < sweep->n; i++, sweep->at++) {
+    for (unsigned i = 0; i < SWEEP_STEP && sweep->next; i++) {
+        const struct listed *l = sweep->next;
         struct swept *swept = mem_alloc(sizeof(*swept));
+        sweep->next = l->hh.next;
         swept->sweep = sweep;
-        swept->queue = queue_borrow(sink, slice_of(sweep->names[sweep->at]));
-        swept->used_ms = sweep->used_ms[sweep->at];
+        swept->queue = queue_borrow(sink, (struct slice){l->name, l->name_n});
+        swept->used_ms = l->used_ms;
         sweep->open++;
         store_measure(swept->queue->bucket, NULL, 0, on_swept, swept);
     }

@@ -61,7 +61,22 @@ static void on_settled(void *owner, unsigned expired, unsigned timed_out,
     }
 }
 
-static const struct bucket_events events = {on_head, on_woken, on_settled};
+static bool may_go(const struct queue *q);
+
+void queue_leave(struct queue *q)
+{
+    if (q->idle_listed || q->sink->bridge->draining || !may_go(q))
+        return; /* when the daemon ends, buckets go before their queues */
+    q->idle_listed = true;
+    TAILQ_INSERT_TAIL(&q->sink->bridge->queues_idle, q, idle_link);
+}
+
+static void on_idle(void *owner)
+{
+    queue_leave(owner);
+}
+
+static const struct bucket_events events = {on_head, on_woken, on_settled, on_idle};
 
 /* --- the objects --- */
 
@@ -95,6 +110,7 @@ struct queue *queue_borrow(struct sink *sink, struct slice name)
         TAILQ_INIT(&q->fresh);
         TAILQ_INIT(&q->parked);
         HASH_ADD_KEYPTR(hh, sink->queues, q->name, q->name_n, q);
+        queue_leave(q); /* in case that nobody stays */
     }
     return q;
 }
@@ -110,6 +126,8 @@ static void object_free(struct queue *q)
 {
     if (q->due_listed)
         TAILQ_REMOVE(&q->sink->bridge->queues_due, q, link);
+    if (q->idle_listed)
+        TAILQ_REMOVE(&q->sink->bridge->queues_idle, q, idle_link);
     HASH_DEL(q->sink->queues, q);
     timer_del(q->timer);
     free(q->asked);
@@ -125,6 +143,13 @@ static void queue_free(struct queue *q)
 static bool is_unused(const struct queue *q)
 {
     return !q->pulling && !q->due_listed && q->refs == 0 && bucket_is_idle(q->bucket);
+}
+
+/* Nobody uses it, and as far as is known it has no job. */
+static bool may_go(const struct queue *q)
+{
+    return is_unused(q) && !q->known && q->head_ms < 0 && q->lease_ms < 0 &&
+           bucket_far_ms(q->bucket) < 0;
 }
 
 static bool is_idle(const struct queue *q, int64_t now_ms)
@@ -182,7 +207,10 @@ void queue_note_use(struct queue *q)
     int64_t now_ms = loop_mono_ms(), often_ms = q->sink->rules->forget_ms / 2;
     if (now_ms - q->listed_ms < (often_ms > 0 && often_ms < NOTE_MS ? often_ms : NOTE_MS))
         return;
+    if (q->listed_ms == QUEUE_NOT_LISTED)
+        queue_name_noted(q->sink, (struct slice){q->name, q->name_n});
     q->listed_ms = now_ms;
+    q->known = true;
     struct store *st = q->sink->store;
     struct buf key = {0}, score = {0};
     struct noting *noting = mem_alloc(sizeof(*noting) + q->name_n);
@@ -224,6 +252,12 @@ void queue_turn(struct bridge *bridge)
         TAILQ_REMOVE(&now, q, link);
         q->due_listed = false;
         queue_pump(q);
+    }
+    while ((q = TAILQ_FIRST(&bridge->queues_idle))) {
+        TAILQ_REMOVE(&bridge->queues_idle, q, idle_link);
+        q->idle_listed = false;
+        if (may_go(q))
+            queue_free(q);
     }
     bridge->queues_turn = loop_wakeups();
     if (!TAILQ_EMPTY(&bridge->queues_due))
@@ -325,11 +359,22 @@ struct bucket *route_bucket_of(struct route *route, struct slice id, struct slic
 {
     if (route->sink->rules == NULL)
         return route_bucket(route, id)->bucket;
-    if (!queue_name_is_good(target)) /* a dead letter that nobody could address */
-        target = slice_of(route->conf->name);
+    if (!queue_name_is_good(target) || !queue_has_room(route->sink, target))
+        target =
+            slice_of(route->conf->name); /* a dead letter without a queue of its own */
     struct queue *q = queue_of(route->sink, target);
     queue_note_use(q);
     return q->bucket;
+}
+
+struct bucket *route_bucket_to_cancel(struct route *route, struct slice id,
+                                      struct slice target)
+{
+    if (route->sink->rules == NULL)
+        return route_bucket(route, id)->bucket;
+    if (!queue_name_is_good(target))
+        target = slice_of(route->conf->name);
+    return queue_of(route->sink, target)->bucket;
 }
 
 struct bucket *route_bucket_of_id(struct route *route, struct slice id)

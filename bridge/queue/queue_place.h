@@ -3,8 +3,10 @@
  * queue_place.h - the queues that are in use by this process, and the way from a source's
  * topic to one of them; for the core's queue_*.c files and submit.c.
  *
- * A queue object comes into being when somebody wants something of the queue, and goes
- * when nothing has been for a while: what lasts is in Redis.
+ * A queue object is created for the first call that names the queue. An object of a queue
+ * that has no job, as far as is known, is freed as soon as no call and no consumer uses
+ * it, so that names from outside cost no memory. Any other is freed when nobody has used
+ * it for a while. What lasts is in Redis.
  */
 #ifndef BRIDGE_QUEUE_PLACE_H
 #define BRIDGE_QUEUE_PLACE_H
@@ -29,8 +31,9 @@ struct seat {
 TAILQ_HEAD(seat_list, seat);
 
 struct queue {
-    UT_hash_handle hh; /* in its sink, by name */
-    TAILQ_ENTRY(queue) link;
+    UT_hash_handle hh;            /* in its sink, by name */
+    TAILQ_ENTRY(queue) link;      /* of those with something to do */
+    TAILQ_ENTRY(queue) idle_link; /* of those that may be unused */
     struct sink *sink;
     struct bucket *bucket;
     struct timer *timer;
@@ -46,8 +49,9 @@ struct queue {
     int64_t used_ms;             /* monotonic: by anybody */
     int64_t listed_ms;           /* monotonic: when its name was last noted in Redis */
     unsigned refs;               /* seats, taken or not */
-    bool pulling, stale, due_listed;
-    bool passed_over;  /* the fresh ones, by the last call */
+    bool pulling, stale, due_listed, idle_listed;
+    bool known;       /* jobs were stored or seen there: the object is kept for a while */
+    bool passed_over; /* the fresh ones, by the last call */
     bool settles_more; /* a call settled as much as one may */
     size_t name_n;
     char name[];
@@ -73,6 +77,9 @@ struct queue *queue_borrow(struct sink *sink, struct slice name);
 bool queue_name_is_good(struct slice name);
 /* The bucket of a job: of its queue, where the route ends at one. target: rendered. */
 struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target);
+/* The same for a cancel, which creates no queue. */
+struct bucket *route_bucket_to_cancel(struct route *route, struct slice id,
+                                      struct slice target);
 /* The same for one who knows the route and the id only: NULL where the queue depends on
  * the topic. */
 struct bucket *route_bucket_of_id(struct route *route, struct slice id);
@@ -83,6 +90,9 @@ void queue_note_use(struct queue *q);
 
 /* It has something to do at the end of this turn. */
 void queue_list_due(struct queue *q);
+/* A consumer or a call has left it: if it was the last, and the queue is not known to
+ * have jobs, the object is freed at the end of this turn or the next. */
+void queue_leave(struct queue *q);
 /* Reads a job as Redis keeps it. state, at_ms, expires (-1: never), lease and now as
  * given; the job is the caller's to free. */
 struct job *queue_read(const struct queue_rules *rules, const struct job_names *names,
@@ -118,6 +128,11 @@ void queue_pump(struct queue *q);
 bool queue_has_seats(const struct queue *q);
 /* The route hands out again: so do its queues to those who have waited. */
 void queue_release_held(struct route *route);
+/* queue_list.c: may a job go to a queue of that name? Not if it would be one queue more
+ * than names_max allows, as far as this instance knows. */
+bool queue_has_room(struct sink *sink, struct slice name);
+/* A job is about to create it, or has lately. */
+void queue_name_noted(struct sink *sink, struct slice name);
 /* queue_list.c: what its queues hold together, as of the last look at each. */
 void queue_sweep_tick(struct sink *sink);
 void queue_sweep_fini(struct sink *sink);

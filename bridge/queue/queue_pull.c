@@ -47,6 +47,7 @@ void pull_free(struct pull *p)
         if (p->seats[i].queue == NULL)
             continue;
         p->seats[i].queue->refs--;
+        queue_leave(p->seats[i].queue);
         p->seats[i].route->refs--;
     }
     timer_del(p->timer);

@@ -190,6 +190,7 @@ static void flush(void *arg)
         if (lane->queued == 0) {
             lane->listed = false;
             TAILQ_REMOVE(&st->lanes, lane, link);
+            bucket_check_idle(lane->bucket);
         }
     }
     for (unsigned i = 0; st->conf.durability.replicas > 0 && i < st->node_count; i++)

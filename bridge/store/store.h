@@ -113,6 +113,8 @@ struct bucket_events {
     /* A call has settled so many jobs of a queue by the way. NULL where it is none. */
     void (*settled)(void *owner, unsigned expired, unsigned timed_out,
                     unsigned exhausted);
+    /* bucket_is_idle() became true. Do not free the bucket from within. May be NULL. */
+    void (*idle)(void *owner);
 };
 /* What a route asks of its buckets. */
 struct bucket_rules {

@@ -36,6 +36,8 @@ static struct bucket *make(struct store *st, const char *name, struct buf *base,
     /* Names changes in Redis (lua/lib/told.lua), so it must not begin where a bucket of
      * this name has begun before. */
     b->next_seq = (uint64_t)loop_mono_us();
+    if (b->next_seq < st->seq_floor)
+        b->next_seq = st->seq_floor;
     for (unsigned i = 0; i < BUCKET_KEYS; i++) {
         if (i >= end && i != KEY_WHOLE)
             continue;
@@ -97,8 +99,16 @@ bool bucket_is_idle(const struct bucket *b)
     return b->calls == 0;
 }
 
+void bucket_check_idle(struct bucket *b)
+{
+    if (b->events->idle && bucket_is_idle(b))
+        b->events->idle(b->owner);
+}
+
 void bucket_free(struct bucket *b)
 {
+    if (b->store->seq_floor < b->next_seq)
+        b->store->seq_floor = b->next_seq;
     for (int i = 0; i < LANES; i++)
         lane_close(&b->lane[i]);
     far_close(b);

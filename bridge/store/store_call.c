@@ -177,6 +177,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
     bool good =
         call->node && node_judge(call->node, reply, call->script) == REDIS_NO_ERROR;
     call->bucket->calls--;
+    bucket_check_idle(call->bucket); /* before tell, which may free a route's */
     call->tell(call, good ? reply : NULL);
     free(call);
 }

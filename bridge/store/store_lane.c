@@ -128,6 +128,8 @@ static void land(struct batch *batch)
     free(batch);
     if (lane->queued > 0)
         store_list_lane(lane->bucket->store, lane);
+    else
+        bucket_check_idle(lane->bucket);
 }
 
 void batch_answer(struct batch *batch, struct slice codes)

@@ -156,6 +156,9 @@ extern const struct lane_row lane_rows[LANES];
 /* Notes in c of which of the batch's partitions it is. false: there is no room for
  * another one. */
 bool batch_takes(struct batch *batch, struct change *c);
+/* Reports the bucket idle if it is; for the end of whatever may have been its last work.
+ */
+void bucket_check_idle(struct bucket *b);
 /* It is done: one letter per change. */
 void batch_answer(struct batch *batch, struct slice codes);
 /* Its outcome is unknown: its changes go back to their lane. */
@@ -212,6 +215,7 @@ struct store {
     struct log_limit complain, complain_wakes;
     struct bucket *buckets; /* by name */
     unsigned claimants;     /* named so far */
+    uint64_t seq_floor;     /* no bucket that is freed has used a next_seq above it */
     struct movers movers;
     int64_t layout; /* of the keys, see meta.h; 0: not known yet */
     char *wake_channel;

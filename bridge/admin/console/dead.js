@@ -8,7 +8,7 @@ import { facts, moment, pages } from './pages.js';
 import { content, key_of } from './jobs.js';
 
 const PAGE = 50, STEP = 500;
-const REASONS = ['', 'rejected', 'retries', 'expired', 'late', 'no-route', 'undecodable', 'oversize', 'loop', 'too-long',
+const REASONS = ['', 'rejected', 'retries', 'expired', 'late', 'no-route', 'too-many-queues', 'undecodable', 'oversize', 'loop', 'too-long',
                  'bad-delay', 'bad-id', 'bad-op', 'bad-target', 'bad-retry', 'bad-repeat'];
 
 const DO = {
