@@ -113,10 +113,9 @@ static void on_no_route(struct camellia_call *call)
 }
 
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
-                      unsigned n, unsigned topic)
+                      unsigned n)
 {
     struct camellia_call *call = arg;
-    (void)topic;
     call->pull = NULL;
     if (code == QUEUE_OK && n > 0) {
         add_jobs(call, jobs, n);

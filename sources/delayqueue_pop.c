@@ -82,10 +82,9 @@ static void answer_job(struct httpd_req *req, const struct queue_job *found)
 }
 
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
-                      unsigned n, unsigned topic)
+                      unsigned n)
 {
     struct delayqueue_pop *pop = arg;
-    (void)topic;
     pop->pull = NULL;
     if (code == QUEUE_OK && n > 0) {
         answer_job(pop_free(pop), &jobs[0]);

@@ -39,7 +39,7 @@ static void answer_none(struct httpd_req *req)
 }
 
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
-                      unsigned n, unsigned topic)
+                      unsigned n)
 {
     struct pulling *pulling = arg;
     struct httpd_req *req = pulling->req;
@@ -50,12 +50,12 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
     }
     if (http_queue_failed(req, code))
         return;
-    struct slice queue = http_queue_name(httpd_segment(req, 0), topic);
+    struct slice names = httpd_segment(req, 0);
     struct buf json = {0};
     buf_add_str(&json, "{\"jobs\":[");
     for (unsigned i = 0; i < n; i++) {
         buf_add_str(&json, i ? "," : "");
-        http_queue_show_pulled(&json, queue, &jobs[i]);
+        http_queue_show_pulled(&json, http_queue_name(names, jobs[i].topic), &jobs[i]);
     }
     buf_add_str(&json, "]}\n");
     httpd_answer(req, 200, "application/json", buf_slice(&json));

@@ -41,14 +41,14 @@ static void answer_none(struct lmstfy_req *r)
 
 /* One object, or an array when more were asked for. A job whose record can't be read is
  * left out, and becomes a dead letter in time. */
-static unsigned show_jobs(struct lmstfy_req *r, const struct queue_job *jobs, unsigned n,
-                          struct slice queue)
+static unsigned show_jobs(struct lmstfy_req *r, const struct queue_job *jobs, unsigned n)
 {
     unsigned shown = 0;
     buf_clear(&r->out);
     for (unsigned i = 0; i < n; i++) {
         if (jobs[i].job == NULL)
             continue;
+        struct slice queue = name_at(r, jobs[i].topic);
         if (r->count > 1)
             buf_add(&r->out, shown ? "," : "[", 1);
         lmstfy_item_show(&r->out, &jobs[i], r->ns, queue, jobs[i].tries_left, "new job");
@@ -61,13 +61,13 @@ static unsigned show_jobs(struct lmstfy_req *r, const struct queue_job *jobs, un
 }
 
 static void on_jobs(void *arg, enum queue_code code, const struct queue_job *jobs,
-                    unsigned n, unsigned topic)
+                    unsigned n)
 {
     struct lmstfy_req *r = arg;
     r->pull = NULL;
     if (code == QUEUE_AWAY)
         lmstfy_internal_error(r);
-    else if (code == QUEUE_OK && show_jobs(r, jobs, n, name_at(r, topic)) > 0)
+    else if (code == QUEUE_OK && show_jobs(r, jobs, n) > 0)
         lmstfy_answer(r, 200);
     else
         answer_none(r);
@@ -123,6 +123,7 @@ static int read_ask(struct lmstfy_req *r, struct queue_ask *ask)
     }
     ask->topic_count = (unsigned)n;
     ask->max = r->count = (unsigned)count;
+    ask->gather = true;
     ask->lease_ms = ttr_s < 0 ? r->l->ttr_ms : ttr_s * 1000;
     if (ask->lease_ms == 0)
         ask->lease_ms = 1; /* at once; 0 would mean the queue's own */
@@ -132,7 +133,7 @@ static int read_ask(struct lmstfy_req *r, struct queue_ask *ask)
 
 void lmstfy_consume(struct lmstfy_req *r)
 {
-    struct queue_ask ask;
+    struct queue_ask ask = {0};
     if (read_ask(r, &ask) < 0)
         return;
     r->pull = queue_pull(r->l->src, &ask, on_jobs, r);

@@ -85,6 +85,8 @@ struct queue_job {
     int64_t expires_ms; /* 0: never; what counts here is this, not the job's own field */
     int64_t lease;      /* in flight: the token of the delivery; else 0 */
     int64_t now_ms;     /* Redis' clock */
+    unsigned topic;     /* pulled: index in the ask of the queue that it came from */
+    int64_t due_us;     /* pulled: due, by which the queue has its order */
 };
 
 /* --- pulling --- */
@@ -92,16 +94,16 @@ struct queue_job {
 struct queue_ask {
     const struct slice *topics; /* in the order of preference */
     unsigned topic_count;       /* at least 1 */
-    unsigned max;               /* jobs, at least 1; all of one queue */
-    int64_t lease_ms;           /* 0: the job's own, else the rules' */
-    int64_t wait_ms; /* for a first job, never answered sooner without one; 0: not */
+    unsigned max;               /* jobs, at least 1 */
+    bool gather; /* what is due at once comes of each queue in turn; else all is of one */
+    int64_t lease_ms; /* 0: the job's own, else the rules' */
+    int64_t wait_ms;  /* for a first job, never answered sooner without one; 0: not */
 };
 /* QUEUE_OK with n jobs, QUEUE_NONE, QUEUE_AWAY (after wait_ms, too), QUEUE_NO_ROUTE (none
- * of the topics). topic: index in the ask of the queue they came from. When the daemon
- * stops, or a reload takes out or changes the route of a topic, whoever waits there is
- * answered QUEUE_NONE at once. */
+ * of the topics). When the daemon stops, or a reload takes out or changes the route of a
+ * topic, whoever waits there is answered QUEUE_NONE at once. */
 typedef void queue_pull_cb(void *arg, enum queue_code code, const struct queue_job *jobs,
-                           unsigned n, unsigned topic);
+                           unsigned n);
 struct pull;
 /* Valid until its callback is called. Those who wait are served first come, first served.
  */

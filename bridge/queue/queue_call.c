@@ -60,7 +60,7 @@ static bool want(struct queue *q, struct seat_list *list, unsigned limit,
         if (n == limit || q->asked_count == SEATS_MAX)
             return false;
         room_for(q);
-        wants[q->asked_count] = (struct pull_want){p->lease_ms, p->max};
+        wants[q->asked_count] = (struct pull_want){p->lease_ms, p->max - p->got};
         q->asked[q->asked_count++] = seat;
         p->asked_at = q;
         n++;
@@ -183,7 +183,7 @@ static void give_back(const struct queue *q, const struct pulled *pulled)
                   NULL);
 }
 
-static void put_off(struct seat *seat, const struct pulled *pulled, int64_t now_ms)
+static void put_off(const struct seat *seat, const struct pulled *pulled, int64_t now_ms)
 {
     seat->route->stats.newer++;
     const struct log_about about = {.route = seat->route->conf->name,
@@ -195,30 +195,23 @@ static void put_off(struct seat *seat, const struct pulled *pulled, int64_t now_
     give_back(seat->queue, &later);
 }
 
-static void measure_delivery(struct route *route, const struct queue_job *job,
-                             int64_t due_us)
-{
-    if (job->attempts > 1)
-        route->stats.redelivered++;
-    else
-        histogram_add(&route->stats.lateness,
-                      ((double)job->now_ms - (double)due_us / 1000) / 1000);
-}
-
-/* The jobs that are a consumer's, n of them. */
-static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pulled,
-                     unsigned n, int64_t now_ms)
+/* The consumer gets n jobs; those that can't be read are dealt with. Gives how many it
+ * got. */
+static unsigned collect(const struct queue *q, const struct seat *seat,
+                        const struct pulled *pulled, unsigned n, int64_t now_ms)
 {
     struct pull *p = seat->pull;
-    struct queue_job *jobs = mem_alloc(n * sizeof(*jobs));
-    unsigned count = 0;
+    unsigned before = p->got;
+    p->jobs = mem_realloc(p->jobs, (before + n) * sizeof(*p->jobs));
     for (unsigned i = 0; i < n; i++) {
-        struct queue_job *job = &jobs[count];
+        struct queue_job *job = &p->jobs[p->got];
         *job = (struct queue_job){.state = QUEUE_IN_FLIGHT,
                                   .at_ms = pulled[i].lease,
                                   .lease = pulled[i].lease,
                                   .expires_ms = pulled[i].expires_ms,
-                                  .now_ms = now_ms};
+                                  .now_ms = now_ms,
+                                  .topic = seat->topic,
+                                  .due_us = pulled[i].due_us};
         if (pulled[i].record.n == 0) {
             complain(q, pulled[i].id, "its body is missing in Redis");
         } else if (job_is_newer(pulled[i].record)) {
@@ -227,20 +220,33 @@ static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pu
                               pulled[i].tries, job) == NULL) {
             bury_unreadable(q, &pulled[i]);
         } else {
-            measure_delivery(seat->route, job, pulled[i].due_us);
-            count++;
+            job->id = job->job->id; /* pulled's does not last */
+            p->got++;
         }
     }
-    if (count > 0) {
-        q->sink->queue_stats.handed += count;
-        p->cb(p->arg, QUEUE_OK, jobs, count, seat->topic);
-        pull_free(p);
-    } else if (p->timer == NULL && seat->where == SEAT_PARKED) {
-        pull_give_up(p);
-    } /* else it asks again */
-    for (unsigned i = 0; i < count; i++)
-        job_free((struct job *)jobs[i].job);
-    free(jobs);
+    return p->got - before;
+}
+
+/* The jobs that are a consumer's, n of them. One that gathers and has just come also gets
+ * what its other queues have. */
+static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pulled,
+                     unsigned n, int64_t now_ms)
+{
+    struct pull *p = seat->pull;
+    bool parked = seat->where == SEAT_PARKED;
+    if (collect(q, seat, pulled, n, now_ms) == 0) {
+        if (p->timer == NULL && parked)
+            pull_give_up(p);
+        return; /* else it asks again */
+    }
+    if (parked || !p->gather || p->got >= p->max) {
+        pull_answer(p);
+        return;
+    }
+    p->answered = true;
+    pull_leave_seat(seat);
+    p->turn++;
+    pull_ask_next(p);
 }
 
 /* reached: the call handed out as much as one may, and never came to this one. */

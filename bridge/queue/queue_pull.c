@@ -40,8 +40,22 @@ static void take_seat(struct seat *seat, bool parked)
     queue_list_due(q);
 }
 
+/* Jobs of a consumer that is gone go back to their places: nobody has got them. */
+static void free_jobs(struct pull *p)
+{
+    for (unsigned i = 0; i < p->got; i++) {
+        const struct queue_job *job = &p->jobs[i];
+        if (p->gone)
+            store_release(p->seats[job->topic].queue->bucket, job->id, job->lease,
+                          job->due_us, false, 0, NULL, NULL);
+        job_free((struct job *)job->job);
+    }
+    free(p->jobs);
+}
+
 void pull_free(struct pull *p)
 {
+    free_jobs(p);
     for (unsigned i = 0; i < p->seat_count; i++) {
         pull_leave_seat(&p->seats[i]);
         if (p->seats[i].queue == NULL)
@@ -58,13 +72,35 @@ void pull_free(struct pull *p)
 
 static void answer_empty(struct pull *p, enum queue_code code)
 {
-    p->cb(p->arg, code, NULL, 0, 0);
+    p->cb(p->arg, code, NULL, 0);
+    pull_free(p);
+}
+
+static void measure_delivery(const struct seat *seat, const struct queue_job *job)
+{
+    struct route_stats *stats = &seat->route->stats;
+    seat->queue->sink->queue_stats.handed++;
+    if (job->attempts > 1)
+        stats->redelivered++;
+    else
+        histogram_add(&stats->lateness,
+                      ((double)job->now_ms - (double)job->due_us / 1000) / 1000);
+}
+
+void pull_answer(struct pull *p)
+{
+    for (unsigned i = 0; i < p->got; i++)
+        measure_delivery(&p->seats[p->jobs[i].topic], &p->jobs[i]);
+    p->cb(p->arg, QUEUE_OK, p->jobs, p->got);
     pull_free(p);
 }
 
 void pull_give_up(struct pull *p)
 {
-    answer_empty(p, p->answered ? QUEUE_NONE : QUEUE_AWAY);
+    if (p->got > 0)
+        pull_answer(p);
+    else
+        answer_empty(p, p->answered ? QUEUE_NONE : QUEUE_AWAY);
 }
 
 void pull_ask_next(struct pull *p)
@@ -76,7 +112,7 @@ void pull_ask_next(struct pull *p)
         return;
     }
     p->answered |= p->queueless;
-    if (p->timer == NULL || p->src->bridge->draining || p->src->aside) {
+    if (p->got > 0 || p->timer == NULL || p->src->bridge->draining || p->src->aside) {
         pull_give_up(p);
         return;
     }
@@ -133,7 +169,7 @@ void pull_unanswered(struct seat *seat)
         pull_leave_seat(seat);
         p->turn++;
         pull_ask_next(p);
-    } else if (p->timer == NULL) {
+    } else if (p->timer == NULL || p->got > 0) {
         pull_give_up(p);
     }
 }
@@ -166,6 +202,7 @@ struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
     p->arg = arg;
     p->max = ask->max < QUEUE_PULL_MAX ? ask->max : QUEUE_PULL_MAX;
     p->lease_ms = ask->lease_ms;
+    p->gather = ask->gather;
     p->seat_count = ask->topic_count;
     for (unsigned i = 0; i < ask->topic_count; i++) {
         struct place place;

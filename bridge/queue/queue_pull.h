@@ -18,9 +18,12 @@ struct pull {
     unsigned max;
     int64_t lease_ms;
     bool gone, deferred;
-    bool queueless; /* its topics lead elsewhere: nothing will ever come */
-    bool answered;  /* Redis has answered for it, with nothing */
-    unsigned turn;  /* which seat is fresh */
+    bool gather;            /* as asked */
+    bool queueless;         /* its topics lead elsewhere: nothing will ever come */
+    bool answered;          /* Redis has answered for it, with nothing */
+    struct queue_job *jobs; /* claimed for it so far; its own */
+    unsigned got;           /* of them */
+    unsigned turn;          /* which seat is fresh */
     unsigned seat_count;
     struct seat seats[];
 };
@@ -34,6 +37,8 @@ void pull_ask_next(struct pull *p);
 void pull_unanswered(struct seat *seat);
 /* The route of the seat hands out nothing: this is an answer at once, but not within. */
 void pull_hold(struct seat *seat);
+/* Answered with the jobs that it has got. */
+void pull_answer(struct pull *p);
 /* Its time is over, or there is nothing to wait for. */
 void pull_give_up(struct pull *p);
 void pull_free(struct pull *p);

@@ -769,6 +769,18 @@ def test_4_first_come_first_served_and_queues_in_their_order(api, q):
     assert {job["queue"] for job in jobs} == {f"{q}-high"} or len(jobs) == 3
 
 
+@pytest.mark.parametrize("timeout", [0, 5])
+def test_4_a_batch_of_several_queues_takes_jobs_of_each_in_their_order(api, q, timeout):
+    ids = [api.publish(f"{q}-{name}") for name in "aaabb"]
+    names = f"{q}-a,{q}-b,{q}-c"
+    jobs = api.consume(names, count=4, ttr=60, timeout=timeout)
+    assert [(job["job_id"], job["queue"][-1]) for job in jobs] == list(zip(ids, "aaab"))
+    assert all(job["remain_tries"] == 0 for job in jobs)
+    jobs = api.consume(names, count=5, ttr=60, timeout=timeout)
+    assert [(job["job_id"], job["queue"]) for job in jobs] == [(ids[4], f"{q}-b")]
+    assert api.consume(names, count=5) is None
+
+
 def test_4_queues_keep_their_order_also_for_who_would_wait(api, q):
     low, high = api.publish(f"{q}-low"), api.publish(f"{q}-high")
     jobs = [api.consume(f"{q}-none,{q}-high,{q}-low", timeout=5) for _ in range(2)]

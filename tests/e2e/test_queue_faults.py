@@ -15,7 +15,7 @@ import pytest
 from conftest import Bench
 from lib.machine import soon_ms
 from lib.pulls import Queues, Waiting
-from lib.servers import BUILD, Redis, wait_for
+from lib.servers import BUILD, Redis, free_port, wait_for
 
 CONF = '''
     sinks:  { q: { type = "queue"; };
@@ -131,6 +131,32 @@ def test_what_was_claimed_for_one_who_left_meanwhile_goes_back_uncounted(shared,
     os.kill(redis_pid, signal.SIGCONT)
     answer = c.pull(q, wait="5s")
     assert [(job["id"], job["attempt"]) for job in answer.jobs] == [("a", 1)]
+
+
+def test_jobs_gathered_for_one_who_left_meanwhile_go_back_uncounted(bench):
+    """The client of a batch hangs up when it has a job of one queue, and the Redis of the next one
+    stands still."""
+    far, port, admin = bench.redis(), free_port(), free_port()
+    daemon = bench.tarry(bench.redis().url, f'''
+        pools:   {{ far: {{ url = "{far.url}"; }}; }};
+        sources: {{ l: {{ type = "lmstfy"; listen = "127.0.0.1:{port}"; admin_listen = "127.0.0.1:{admin}";
+                          skip_token_check = true; }}; }};
+        sinks:   {{ near: {{ type = "queue"; }}; far: {{ type = "queue"; pool = "far"; }}; }};
+        routes:  {{ far: {{ from = [ "l", "http" ]; to = "far"; match = "ns/far"; }};
+                    all: {{ from = [ "l", "http" ]; to = "near"; }}; }};''').start()
+    c = Queues(daemon)
+    c.put("ns/near", id_="a")
+    far_pid = far.client().info("server")["process_id"]
+    os.kill(far_pid, signal.SIGSTOP)
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        s.sendall(b"GET /api/ns/near,far?count=2&ttr=60&timeout=20 HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_for("the claim", lambda: c.counts("ns/near")[2] == 1)
+    nap(1000)  # the daemon notices that it left
+    os.kill(far_pid, signal.SIGCONT)
+    answer = c.pull("ns/near", wait="10s")
+    assert [(job["id"], job["attempt"]) for job in answer.jobs] == [("a", 1)]
+    c.close()
+    daemon.stop()
 
 
 def test_pulls_that_are_sent_in_one_go_are_answered_at_once(d):

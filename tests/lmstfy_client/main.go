@@ -151,6 +151,22 @@ func batch(t *test) {
 	check(len(jobs) == 0, "%+v", jobs)
 }
 
+func batchOfSeveralQueues(t *test) {
+	next := *t
+	next.queue += "-next"
+	first, err := t.BatchPublish(t.queue, []interface{}{1, 2, 3}, 60, 1, 0)
+	ok(err)
+	second, err := t.BatchPublish(next.queue, []interface{}{4, 5}, 60, 1, 0)
+	ok(err)
+	jobs, err := t.BatchConsume([]string{t.queue, next.queue, t.queue + "-none"}, 5, 10, 2)
+	ok(err)
+	check(len(jobs) == 5, "%+v", jobs)
+	for i, id := range append(first, second...) {
+		check(jobs[i].ID == id, "%d: %+v", i, jobs[i])
+	}
+	check(jobs[2].Queue == t.queue && jobs[3].Queue == next.queue, "%+v", jobs)
+}
+
 func severalQueues(t *test) {
 	low := *t
 	low.queue += "-low"
@@ -244,6 +260,7 @@ var cases = []struct {
 	{"respawn", deadLetterAndRespawn},
 	{"delete-dead", deadLetterDeleted},
 	{"batch", batch},
+	{"batch-of-several-queues", batchOfSeveralQueues},
 	{"several-queues", severalQueues},
 	{"republish", republish},
 	{"attributes", attributes},
