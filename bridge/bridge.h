@@ -108,7 +108,9 @@ struct route {
     const struct conf_route *conf;
     struct sink *sink, *dead;          /* dead: NULL, only the error bucket */
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
-    bool target_open;        /* the template leaves it to the message which host it is */
+    bool target_open; /* the template leaves it to the message which host it is */
+    bool own_names;   /* of a queue: different topics may have one target, so a name
+                       * of the queue API is the queue's own */
     struct buf fixed_target; /* where the template is the same for all jobs */
     struct job_names names;  /* what records of this route leave out */
     /* The buckets of all generations, the oldest first; none where it ends at a queue,

@@ -38,8 +38,11 @@ struct source_ops {
     bool awaits;
     /* All that it takes goes by one route: one of its routes must have no match. */
     bool one_route;
-    /* Its calls of bridge/queue/queue.h look only at routes that end at a queue. */
+    /* Its calls of bridge/queue/queue.h look only at routes that end at a queue. A name in
+     * them is the queue's own where the target of the route does not depend on the topic. */
     bool queues_apart;
+    /* Consumers pull from its topics: a route may not lead several of them to one queue. */
+    bool pulls_by_topic;
     /* Finds what the rows alone cannot tell, without any I/O; for `tarry check`. May be
      * NULL. */
     int (*check)(const void *self, struct err *err);

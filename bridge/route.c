@@ -72,6 +72,8 @@ static int read_conf(struct route *route, struct err *err)
         return err_in(err, conf->name);
     if (route->sink->rules == NULL) /* the names of queues make their own */
         set_names(route, err);
+    else
+        route->own_names = !conf_route_parts_topics(conf, route->target);
     return 0;
 }
 
@@ -239,7 +241,9 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
         return NULL;
     }
     /* A source that names the target itself is believed where the route names none. */
-    if (route->target && (job->target.n == 0 || route->conf->topic)) {
+    if (job->to_queue && route->own_names) {
+        job->target = job->topic;
+    } else if (route->target && (job->target.n == 0 || route->conf->topic)) {
         *bad = set_target(route, job, captures, n, err);
     } else if (job->target.n > 0) {
         job->target_asked = route->sink->ops->origin != NULL;

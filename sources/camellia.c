@@ -193,6 +193,7 @@ const struct source_ops source_camellia = {
     .opts = opts,
     .answers = true,
     .awaits = true,
+    .pulls_by_topic = true,
     .check = check,
     .unwise = unwise,
     .start = start,

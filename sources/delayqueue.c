@@ -270,6 +270,7 @@ const struct source_ops source_delayqueue = {
     .opts = opts,
     .answers = true,
     .awaits = true,
+    .pulls_by_topic = true,
     .check = check,
     .unwise = unwise,
     .start = start,

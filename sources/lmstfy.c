@@ -162,6 +162,7 @@ const struct source_ops source_lmstfy = {
     .opts = opts,
     .answers = true,
     .awaits = true,
+    .pulls_by_topic = true,
     .check = check,
     .unwise = unwise,
     .start = start,

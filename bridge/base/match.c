@@ -39,6 +39,14 @@ int match_filter_check(const char *filter, struct err *err)
     return 0;
 }
 
+unsigned match_wildcards(const char *filter)
+{
+    unsigned n = 0;
+    for (; *filter; filter++)
+        n += *filter == '+' || *filter == '#';
+    return n;
+}
+
 static void note(struct slice capture, struct slice *captures, unsigned *count)
 {
     if (*count >= MATCH_CAPTURES_MAX)

@@ -18,6 +18,9 @@ enum { MATCH_CAPTURES_MAX = 9 };
 /* -1: not a filter, and err says why. */
 int match_filter_check(const char *filter, struct err *err);
 
+/* How many wildcards a filter has; 0: it matches one topic. */
+unsigned match_wildcards(const char *filter);
+
 /* filter: one that match_filter_check() accepts. captures: MATCH_CAPTURES_MAX of them;
  * what each wildcard stood for, in order, borrowed from topic; further ones are not
  * noted. May be NULL, as may capture_count. */

@@ -168,6 +168,10 @@ void conf_free(struct conf *conf); /* NULL is fine */
 void conf_source_free(struct conf_source *source);
 void conf_sink_free(struct conf_sink *sink);
 void conf_route_free(struct conf_route *route);
+/* Have different topics that the route takes different targets? target: its compiled
+ * topic, or the sink's default. */
+struct tmpl;
+bool conf_route_parts_topics(const struct conf_route *route, const struct tmpl *target);
 
 /* Every option of every section and plugin, a group at a time; rows end with a row of
  * zeros. */

@@ -241,6 +241,33 @@ static void check_queue(const struct check *c, const struct conf_route *route)
     opt_free(conf_route_rows, &plain);
 }
 
+/* A consumer that pulls from one topic must not get the jobs of another. */
+static void check_names(const struct check *c, const struct conf_route *route)
+{
+    struct err err;
+    struct tmpl *topic = route->topic ? tmpl_compile(route->topic, &err) : NULL;
+
+    for (size_t i = 0; topic && i < route->from.n; i++) {
+        const struct conf_source *src = source_named(c->conf, route->from.v[i]);
+        if (src && src->ops && src->ops->pulls_by_topic &&
+            !conf_route_parts_topics(route, topic))
+            conf_error_at(
+                c->errors, key_of(c, route, "topic"),
+                "routes.%s.topic: \"%.60s\" leads different topics of the source "
+                "%s to one queue, so consumers of one topic would get the jobs of "
+                "another; use {topic}, or a match without a wildcard",
+                route->name, route->topic, route->from.v[i]);
+    }
+    tmpl_free(topic);
+}
+
+bool conf_route_parts_topics(const struct conf_route *route, const struct tmpl *target)
+{
+    unsigned wildcards = route->match ? match_wildcards(route->match) : 0;
+    return (route->match && wildcards == 0) ||
+           (target && tmpl_tells_topics(target, wildcards));
+}
+
 void conf_check_route(const struct check *c, const struct conf_route *route)
 {
     char delay[OPT_TEXT_SIZE], most[OPT_TEXT_SIZE];
@@ -255,8 +282,10 @@ void conf_check_route(const struct check *c, const struct conf_route *route)
     check_to_allow(c, route);
     check_order(c, route);
     check_bursts(c, route);
-    if (is_queue(sink_named(c->conf, route->to ? route->to : "")))
+    if (is_queue(sink_named(c->conf, route->to ? route->to : ""))) {
         check_queue(c, route);
+        check_names(c, route);
+    }
     if (route->dead_topic != NULL && route->dead == NULL)
         conf_error_at(c->errors, key_of(c, route, "dead_topic"),
                       "routes.%s.dead_topic needs \"dead\", the sink for dead letters",

@@ -156,6 +156,18 @@ bool tmpl_is_constant(const struct tmpl *t)
     return true;
 }
 
+bool tmpl_tells_topics(const struct tmpl *t, unsigned captures)
+{
+    uint64_t missing = captures < 64 ? (UINT64_C(1) << captures) - 1 : UINT64_MAX;
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->parts[i].kind == PART_TOPIC)
+            return true;
+        if (t->parts[i].kind == PART_CAPTURE)
+            missing &= ~(UINT64_C(1) << t->parts[i].capture);
+    }
+    return captures > 0 && missing == 0;
+}
+
 /* ------------------------------------------------------------------ rendering */
 
 static int value_of(const struct part *part, const struct job_view *view,

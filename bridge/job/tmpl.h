@@ -33,6 +33,9 @@ int tmpl_render(const struct tmpl *t, const struct job *job, const struct slice 
 
 /* Has no field: always the same target, which may be empty. */
 bool tmpl_is_constant(const struct tmpl *t);
+/* Does it name {topic}, or each of that many captures? Then different topics make
+ * different targets. */
+bool tmpl_tells_topics(const struct tmpl *t, unsigned captures);
 /* The text before its first field; empty where it begins with one. */
 struct slice tmpl_prefix(const struct tmpl *t);
 

@@ -344,9 +344,13 @@ void place_find(struct source *src, struct slice topic, struct slice id,
         return; /* of its ids: the caller looks them up */
     struct buf name = {0};
     struct job job = {.topic = topic, .partition = -1, .offset = -1};
-    if (tmpl_render(route->target, &job, captures, n, slice_of(route->conf->name), &name,
-                    &err) == 0 &&
-        queue_name_is_good(buf_slice(&name))) {
+    int bad = 0;
+    if (src->ops->queues_apart && route->own_names)
+        buf_add_slice(&name, topic);
+    else
+        bad = tmpl_render(route->target, &job, captures, n, slice_of(route->conf->name),
+                          &name, &err);
+    if (bad == 0 && queue_name_is_good(buf_slice(&name))) {
         place->queue = queue_of(route->sink, buf_slice(&name));
         place->bucket = place->queue->bucket;
     } else {

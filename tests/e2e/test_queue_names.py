@@ -71,3 +71,46 @@ def test_a_message_for_one_queue_too_many_is_a_dead_letter_of_its_route(bench):
     assert daemon.metric("tarry_jobs_dead_total", route="in", reason="too-many-queues") == 1
     client.close()
     daemon.stop()
+
+
+# ------------------------------------------------------------- which queue a name means
+
+def test_a_name_is_that_of_the_queue_where_the_route_has_a_fixed_topic(bench):
+    broker = bench.mosquitto()
+    daemon = bench.tarry(bench.redis().url, f'''
+        sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ]; }}; }};
+        sinks:   {{ q: {{ type = "queue"; }}; }};
+        routes:  {{ fed:   {{ from = "m"; to = "q"; topic = "fed"; }};
+                    fixed: {{ from = "http"; to = "q"; topic = "bar"; }}; }};''').start()
+    broker.wait_subscribed("in/#")
+    c = Queues(daemon)
+    assert c.put("foo", id_="a").status == 201
+    assert c.pull("bar").status == 204
+    assert daemon.ask("POST", "/v1/routes/fixed/jobs", b"x", {"Delay-Id": "b"})[0] == 201
+    paho.mqtt.publish.single("in/1", b"fed", qos=1, port=broker.port)
+    wait_for("the message", lambda: names(c) == {"foo", "bar", "fed"})
+    for name in ("foo", "bar", "fed"):
+        (job,) = c.pull(name, wait="5s").jobs
+        assert job["queue"] == name and job["id"] == {"foo": "a", "bar": "b"}.get(name, job["id"])
+        assert c.ack(job).status == 200
+    c.close()
+    daemon.stop()
+
+
+@pytest.mark.parametrize("options,name,other", [
+    ('topic = "{header.kind}";', "foo", "x"), ('match = "+/+"; topic = "{1}";', "a/foo", "a/bar")])
+def test_two_names_are_never_one_queue(bench, options, name, other):
+    daemon = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ q: {{ type = "queue"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "q"; {options} }}; }};''').start()
+    c = Queues(daemon)
+    assert c.put(name, id_="a", headers={"Kind": "x"}).status == 201
+    assert c.pull(other).status == 204
+    assert c.pull(name).ids == ["a"]
+    assert names_at(c, name) == {name}
+    c.close()
+    daemon.stop()
+
+
+def names_at(client, of):
+    return {queue["name"] for queue in client.ask("GET", "/v1/queues", of=of).body["queues"]}
