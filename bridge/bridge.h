@@ -43,18 +43,18 @@ struct source {
     const struct source_ops *ops;
     void *self;
     bool started, paused, stopped;
-    bool drains;                      /* all its routes do (route_state.h) */
-    unsigned compat;                  /* bits of delay_compat() */
-    unsigned open;                    /* all that it asked for and was not answered */
-    unsigned unstored;                /* of these: submissions */
-    int64_t held_ms;                  /* monotonic: when it was told last to rest */
-    uint64_t received;                /* submissions so far */
-    uint64_t unrouted;                /* refused, since no route takes them */
-    uint64_t sessions_lost;           /* see source_session_lost() */
-    uint64_t rewinds;                 /* see source_rewound() */
-    struct partition_row *partitions; /* interned names, with the last offset submitted */
-    struct buf partition_key;         /* of one of them, while name.c looks for it */
-    queue_watch_cb *queue_watch;      /* NULL: none */
+    bool drains;                    /* all its routes do (route_state.h) */
+    unsigned compat;                /* bits of delay_compat() */
+    unsigned open;                  /* all that it asked for and was not answered */
+    unsigned unstored;              /* of these: submissions */
+    int64_t held_ms;                /* monotonic: when it was told last to rest */
+    uint64_t received;              /* submissions so far */
+    uint64_t unrouted;              /* refused, since no route takes them */
+    uint64_t sessions_lost;         /* see source_session_lost() */
+    uint64_t rewinds;               /* see source_rewound() */
+    struct bucket_rows *partitions; /* interned names, with the last offset submitted */
+    struct buf partition_name;      /* of one of them, while name.c looks for it */
+    queue_watch_cb *queue_watch;    /* NULL: none */
     void *queue_watch_arg;
     void (*shelf_watch)(void *arg); /* NULL: none */
     void *shelf_watch_arg;

@@ -7,7 +7,12 @@
 
 #include <stdlib.h>
 
-enum { COUNTER_BITS = 14, INSTANCE_BITS = 40, NAME_CHARS = 16 };
+enum {
+    COUNTER_BITS = 14,
+    INSTANCE_BITS = 40,
+    NAME_CHARS = 16,
+    CHAIN_MS = 3600 * 1000 /* see chain() */
+};
 
 struct slice name_of_record(struct job *job)
 {
@@ -41,52 +46,70 @@ struct slice name_new(struct bridge *bridge, struct job *job)
     return job_keep(job, (struct slice){text, sizeof(text)});
 }
 
+/* A partition at one bucket. */
 struct partition_row {
-    UT_hash_handle hh;
-    int64_t last;     /* offset submitted last to this bucket */
-    const char *name; /* "topic/7", the end of key */
-    char key[];       /* the bucket's name, a NUL and that */
+    UT_hash_handle hh; /* in its bucket_rows, by name */
+    int64_t last;      /* offset submitted last to this bucket */
+    int64_t used_ms;   /* monotonic: when that was */
+    char name[];       /* "topic/7" */
 };
 
-static struct partition_row *row_of(struct source *src)
+struct bucket_rows {
+    UT_hash_handle hh; /* in the source, by bucket */
+    struct partition_row *rows;
+    char bucket[]; /* its name; "" of none */
+};
+
+static struct bucket_rows *rows_of(const struct source *src, const char *bucket)
 {
-    const struct buf *key = &src->partition_key;
+    struct bucket_rows *found;
+    HASH_FIND(hh, src->partitions, bucket, strlen(bucket), found);
+    return found;
+}
+
+static struct partition_row *row_of(struct source *src, const struct bucket *b,
+                                    struct slice name)
+{
+    const char *bucket = b ? bucket_name(b) : "";
+    struct bucket_rows *of = rows_of(src, bucket);
     struct partition_row *row;
-    HASH_FIND(hh, src->partitions, key->p, key->n, row);
+    if (of == NULL) {
+        of = mem_alloc(sizeof(*of) + strlen(bucket) + 1);
+        strcpy(of->bucket, bucket);
+        HASH_ADD_KEYPTR(hh, src->partitions, of->bucket, strlen(of->bucket), of);
+    }
+    HASH_FIND(hh, of->rows, name.p, name.n, row);
     if (row == NULL) {
-        row = mem_alloc(sizeof(*row) + key->n + 1);
+        row = mem_alloc(sizeof(*row) + name.n + 1);
         row->last = -1;
-        memcpy(row->key, key->p, key->n);
-        row->name = row->key + strlen(row->key) + 1;
-        HASH_ADD(hh, src->partitions, key, (unsigned)key->n, row);
+        memcpy(row->name, name.p, name.n);
+        HASH_ADD_KEYPTR(hh, of->rows, row->name, name.n, row);
     }
     return row;
 }
 
-/* Its beginning; b NULL: of no bucket. */
-static struct buf *row_key(struct source *src, const struct bucket *b)
+/* Read again from an earlier place: what was sent before it is not known any more. And
+ * what was sent long ago has been answered, if nothing is under way; a queue's note of it
+ * may have expired since (lua/lib/ingest.lua). */
+static void chain(struct partition_row *row, const struct bucket *b,
+                  struct origin *origin)
 {
-    const char *name = b ? bucket_name(b) : "";
-    buf_clear(&src->partition_key);
-    buf_add(&src->partition_key, name, strlen(name) + 1);
-    return &src->partition_key;
-}
-
-/* Read again from an earlier place: what was sent before it is not known any more. */
-static void chain(struct partition_row *row, struct origin *origin)
-{
-    origin->before = origin->offset > row->last ? row->last : -1;
+    int64_t now_ms = loop_mono_ms();
+    bool old = now_ms - row->used_ms > CHAIN_MS && bucket_is_idle(b);
+    origin->before = origin->offset > row->last && !old ? row->last : -1;
     row->last = origin->offset;
+    row->used_ms = now_ms;
 }
 
 static struct partition_row *name_at(struct source *src, const struct bucket *b,
                                      const struct job *job, struct origin *origin)
 {
-    struct buf *key = row_key(src, b);
-    buf_add_slice(key, job->topic);
-    buf_add_str(key, "/");
-    decimal_add(key, job->partition);
-    struct partition_row *row = row_of(src);
+    struct buf *name = &src->partition_name;
+    buf_clear(name);
+    buf_add_slice(name, job->topic);
+    buf_add_str(name, "/");
+    decimal_add(name, job->partition);
+    struct partition_row *row = row_of(src, b, buf_slice(name));
     origin->partition = row->name;
     origin->offset = job->offset;
     origin->before = -1;
@@ -97,7 +120,7 @@ static struct partition_row *name_at(struct source *src, const struct bucket *b,
 void name_partition(struct source *src, const struct bucket *b, const struct job *job,
                     struct origin *origin)
 {
-    chain(name_at(src, b, job, origin), origin);
+    chain(name_at(src, b, job, origin), b, origin);
 }
 
 void name_origin(struct source *src, const struct job *job, struct origin *origin)
@@ -108,27 +131,48 @@ void name_origin(struct source *src, const struct job *job, struct origin *origi
 void name_partition_again(struct source *src, const struct bucket *b,
                           struct origin *origin)
 {
-    buf_add_str(row_key(src, b), origin->partition);
-    struct partition_row *row = row_of(src);
+    struct partition_row *row = row_of(src, b, slice_of(origin->partition));
     origin->partition = row->name;
-    chain(row, origin);
+    chain(row, b, origin);
 }
 
 void name_forget(struct source *src, const char *partition)
 {
+    struct bucket_rows *of, *next_of;
+    HASH_ITER (hh, src->partitions, of, next_of) {
+        struct partition_row *row, *next;
+        HASH_ITER (hh, of->rows, row, next)
+            if (partition == NULL || strcmp(row->name, partition) == 0)
+                row->last = -1;
+    }
+}
+
+static void rows_free(struct source *src, struct bucket_rows *of)
+{
     struct partition_row *row, *next;
-    HASH_ITER (hh, src->partitions, row, next)
-        if (partition == NULL || strcmp(row->name, partition) == 0)
-            row->last = -1;
+    HASH_ITER (hh, of->rows, row, next) {
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
+        HASH_DEL(of->rows, row);
+        free(row);
+    }
+    HASH_DEL(src->partitions, of);
+    free(of);
+}
+
+void name_bucket_gone(struct bridge *bridge, const struct bucket *b)
+{
+    for (size_t i = 0; i < bridge->source_count; i++) {
+        struct bucket_rows *of = rows_of(bridge->sources[i], bucket_name(b));
+        if (of)
+            rows_free(bridge->sources[i], of);
+    }
 }
 
 void submit_forget(struct source *src)
 {
-    struct partition_row *row, *next;
-    HASH_ITER (hh, src->partitions, row, next) {
+    struct bucket_rows *of, *next;
+    HASH_ITER (hh, src->partitions, of, next)
         // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
-        HASH_DEL(src->partitions, row);
-        free(row);
-    }
-    buf_free(&src->partition_key);
+        rows_free(src, of);
+    buf_free(&src->partition_name);
 }

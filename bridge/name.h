@@ -28,6 +28,8 @@ void name_partition_again(struct source *src, const struct bucket *b,
                           struct origin *origin);
 /* Only names the partition, and says nothing of what was before. */
 void name_origin(struct source *src, const struct job *job, struct origin *origin);
+/* The bucket is about to be freed, and nothing of it is under way. */
+void name_bucket_gone(struct bridge *bridge, const struct bucket *b);
 /* What is submitted next of that partition ("topic/7"; NULL: of all) has nothing before
  * it. Only while nothing of it is open. */
 void name_forget(struct source *src, const char *partition);

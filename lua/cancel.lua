@@ -115,7 +115,7 @@ for at = first, #ARGV, 4 + stamped do
 end
 told_note(base)
 if not sealed then
-  ingest_note(ingest)
+  ingest_note(ingest, not of_route)
 end
 sums_note(base, not of_route)
 return order_reply(codes)

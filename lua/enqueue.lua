@@ -398,7 +398,7 @@ for i, id in ipairs(ids) do
 end
 flush()
 if not sealed then
-  ingest_note(ingest)
+  ingest_note(ingest, of_queue)
 end
 note_sums(stored)
 if told then

@@ -2,6 +2,7 @@
 #include "bridge/queue/queue_place.h"
 #include "bridge/base/match.h"
 #include "bridge/job/tries.h"
+#include "bridge/name.h"
 #include "bridge/route.h"
 #include "bridge/sched.h"
 
@@ -136,6 +137,7 @@ static void object_free(struct queue *q)
 
 static void queue_free(struct queue *q)
 {
+    name_bucket_gone(q->sink->bridge, q->bucket);
     bucket_free(q->bucket);
     object_free(q);
 }

@@ -20,6 +20,11 @@
 -- the partition (bridge/plugin.h), where it can tell.
 -- The second field counts only while it speaks of the kept offset: an older version of tarry
 -- moves the first one alone. Then the time of this call is taken for the highest timestamp.
+--
+-- The hash of a queue expires INGEST_KEEP_MS after the last record, since there may be any number of
+-- queues. A record that is read again later is stored again if its id is not there any more. So an
+-- instance that was down for longer may repeat what it had not committed.
+local INGEST_KEEP_MS = 24 * 3600 * 1000
 local ingest_parts = {}
 
 -- Reads them from ARGV[at] on. Gives where the arguments go on, and how many more each record
@@ -65,7 +70,9 @@ local function ingest_refuses(part, offset, ms)
   return nil
 end
 
-local function ingest_note(key)
+-- of_queue: the hash expires.
+local function ingest_note(key, of_queue)
+  local noted = false
   for _, p in ipairs(ingest_parts) do
     if p.anew or p.last > p.have then
       local most = p.most
@@ -73,6 +80,10 @@ local function ingest_note(key)
         most = math.max(most, redis.call('TIME')[1] * 1000 + 999)
       end
       redis.call('HSET', key, p.name, p.last, p.name .. '@', p.last .. ' ' .. most)
+      noted = true
     end
+  end
+  if noted and of_queue then
+    redis.call('PEXPIRE', key, INGEST_KEEP_MS)
   end
 end

@@ -2,6 +2,11 @@
 """lib/ingest.lua: a Kafka record is carried out once, and a topic made anew is not an old one."""
 import time
 
+import pytest
+
+from conftest import Bucket
+from queues import Queue, q  # noqa: F401 a fixture
+
 PART = "t/0"
 
 
@@ -113,3 +118,22 @@ def test_a_cancel_has_its_timestamp_too(bucket):
     assert bucket.cancel("a", **again) == "k"
     assert bucket.cancel("a", partitions=[(PART, "")], records=[(1, 0, 501)]) == "c"
     assert kept(bucket) == {PART: "0", PART + "@": "0 501"}
+
+
+@pytest.mark.parametrize("kind,keeps", [(Queue, False), (Bucket, True)])
+def test_the_offsets_of_a_queue_expire_a_day_after_its_last_record_those_of_a_route_never(server, kind, keeps):
+    bucket = kind(server)
+    key, day_ms = bucket.key["ingest"], 25 * 3600_000  # conftest adds an hour
+    send(bucket, record(0))
+    assert server.pttl(key) == -1 if keeps else 0 < server.pttl(key) <= day_ms
+    if not keeps:
+        server.pexpire(key, 5000)
+    send(bucket, record(0))
+    assert keeps or server.pttl(key) <= 5000, "nothing was carried out"
+    send(bucket, record(1), before=0)
+    assert server.pttl(key) == -1 if keeps else 5000 < server.pttl(key) <= day_ms
+
+
+def test_the_offset_of_a_record_that_cancels_a_job_of_a_queue_expires(q):
+    assert q.cancel("none", partitions=[(PART, "")], records=[(1, 7)]) == "n"
+    assert 0 < q.client.pttl(q.key["ingest"]) <= 25 * 3600_000
