@@ -42,7 +42,7 @@ if #names > 0 then
   local notes = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(names)) or {}
   local ends = redis.call('EXISTS', ttl) == 1 and redis.call('ZMSCORE', ttl, unpack(names)) or {}
   local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[10]), {}, {}, 0
-  local from_ms = claim_time(keys, soon)
+  local from_ms = claim_time(claims, soon)
   for i, id in ipairs(names) do
     local over_ms, record = tonumber(ends[i] or nil), body(i)
     bytes = bytes + #(record or '')
@@ -77,7 +77,7 @@ if #names > 0 then
   end
   if #taken > 0 then
     redis.call('ZREM', delay, unpack(taken))
-    claim_note(keys, from_ms)
+    claim_note(claims, from_ms)
   end
   for i, id in ipairs(taken) do
     if out[4 + 7 * (i - 1) + 1] == '' then

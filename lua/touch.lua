@@ -10,13 +10,16 @@
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua
+--#include lib/claim.lua
 local id, lease = ARGV[8], ARGV[9]
 local held = tonumber(redis.call('ZSCORE', unack, id) or nil)
 head()
 if not held or ARGV[2] == '' or (lease ~= '' and held ~= tonumber(lease)) then
   return { (redis.call('HEXISTS', pool, id) == 1 or is_far(id)) and 'x' or 'n', 0, expired, timed_out, exhausted, slot }
 end
-local new = soon + tonumber(ARGV[10])
+local at = claim_time(claims, soon)
+local new = at + tonumber(ARGV[10])
 redis.call('ZREM', unack, id)
+claim_note(claims, at)
 redis.call('ZADD', unack, new, id)
 return { 't', new, expired, timed_out, exhausted, slot }

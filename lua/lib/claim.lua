@@ -2,10 +2,12 @@
 -- lib/claim.lua - when a claim is taken to be made: no two of a bucket at the same ms. So the lease
 -- that it gives, a token, is none that an id had before which came, was claimed and left within
 -- that ms. The field claim of :sums holds the last one, and claim:NAME the lease of the last one of
--- that claimant. Those of claimants that are gone go when a new one comes.
+-- that claimant. Those of claimants that are gone go when a new one comes. Where an id names one job
+-- in all queues of a sink, all of them share one such hash, PREFIX:{SINK}:sums, since a job of that id
+-- may have been claimed in another queue.
 local CLAIM_AHEAD_MS = 1000 -- of the clock, at most: beyond that it was set back
 
--- And the lease that is noted for field, or false. field: false: none.
+-- base: of the keys of the hash. And the lease that is noted for field, or false. field: false: none.
 local function claim_time(base, now, field)
   local noted = redis.call('HMGET', base .. ':sums', 'claim', field or '')
   local last = tonumber(noted[1] or nil)

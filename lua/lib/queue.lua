@@ -32,6 +32,7 @@ local keys = string.sub(pool, 1, -6) -- what all keys of the bucket begin with
 if ids == keys .. ':whole' then
   ids = nil
 end
+local claims = ids and string.sub(ids, 1, -5) or keys -- of lib/claim.lua
 local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
 if not now_us then
   local t = redis.call('TIME')
