@@ -8,8 +8,8 @@
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   then nine per job: id, lease (the token of the claim), next due in ms, tries ('': it has
 --            none any more), encoded job of its next run, or '' to try this one again;
---            and where this run is given up, but '' else: the id under which it is kept, its
---            encoded job, its tries, 'd' as a dead letter or 's' due now, on its way to the
+--            and where this run is given up, but '' else: the id under which it is kept (ID@DIGITS;
+--            where that is another job's, ID@0DIGITS, and so on), its encoded job, its tries, 'd' as a dead letter or 's' due now, on its way to the
 --            sink of those. Without a next run the job is gone then. In capitals, of '' A: it
 --            was sent before, and its answer was lost
 --
@@ -59,10 +59,27 @@ local function run_again(id, due, record)
   order_place(id, due, group)
 end
 
--- Not twice: under its name it may be known from before its job was replaced, or be far (lib/far.lua).
+-- The name under which a run is kept. Another job may have it, near or far (lib/far.lua): then zeros
+-- are added before the digits at its end, and it stays in this bucket (meta/generation.c). nil: this
+-- very run is kept already.
+local function free_name(kept, record)
+  while true do
+    local there = redis.call('HGET', pool, kept)
+    if there == record then
+      return nil
+    elseif not there and redis.call('HEXISTS', base .. ':where', kept) == 0 then
+      return kept
+    end
+    local named
+    kept, named = string.gsub(kept, '@(%d+)$', '@0%1')
+    kept = named == 1 and kept or kept .. '@0'
+  end
+end
+
 local function keep_run(id, kept, record, note, how)
   local group = order_group(id)
-  if redis.call('HEXISTS', pool, kept) == 1 or redis.call('HEXISTS', base .. ':where', kept) == 1 then
+  kept = free_name(kept, record)
+  if not kept then
     return 'r'
   end
   redis.call('HSET', pool, kept, record)

@@ -60,10 +60,27 @@ def test_a_run_of_a_job_that_is_no_longer_ours_is_not_kept(bucket, what):
     assert bucket.find("a@10")[0] == b"n"
 
 
-def test_a_run_whose_name_is_taken_is_not_kept_twice(bucket):
-    bucket.enqueue([("a@10", 99)])
+def test_a_run_whose_name_is_another_jobs_is_kept_under_the_next_one(bucket):
+    bucket.enqueue([("a@10", 99), ("a@010", 98, "", "d")])
+    assert lose(bucket, begin(bucket)) == (60, "k")
+    assert bucket.find("a@10")[:2] == [b"w", 99] and bucket.find("a@010")[0] == b"d"
+    assert bucket.find("a@0010") == [b"d", 50, b"run 1", GIVEN_UP[1].encode()]
+    assert bucket.find("a") == [b"w", 60, b"run 2", None]
+
+
+def test_a_run_whose_name_is_a_far_jobs_is_kept_under_the_next_one(bucket):
+    bucket.horizon = 1000
+    bucket.enqueue([("a@10", 10**6)])
+    assert bucket.far()[0], "it is far"
+    lose(bucket, begin(bucket))
+    assert bucket.find("a@010")[0] == b"d" and bucket.find("a@10")[0] == b"w"
+
+
+def test_a_run_is_not_kept_twice(bucket):
+    assert lose(bucket, begin(bucket))[1] == "k"
+    bucket.cancel("a")
     assert lose(bucket, begin(bucket)) == (60, "r")
-    assert bucket.find("a@10")[:2] == [b"w", 99]
+    assert bucket.find("a@10")[0] == b"d" and bucket.find("a@010")[0] == b"n"
 
 
 @pytest.mark.parametrize("how", ["d", "s"])
