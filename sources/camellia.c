@@ -91,7 +91,7 @@ static void on_event(void *arg, struct slice queue, enum queue_event what, unsig
 static int start(struct source *src, void *self, struct err *err)
 {
     struct camellia *c = self;
-    c->httpd = httpd_open(&c->listen, err);
+    c->httpd = httpd_open(source_name(src), &c->listen, err);
     if (c->httpd == NULL)
         return -1;
     c->src = src;

@@ -206,7 +206,7 @@ static int start(struct source *src, void *self, struct err *err)
     struct delayqueue *dq = self;
     dq->src = src;
     LIST_INIT(&dq->pops);
-    dq->httpd = httpd_open(&dq->http, err);
+    dq->httpd = httpd_open(source_name(src), &dq->http, err);
     if (dq->httpd == NULL)
         return -1;
     httpd_serve(dq->httpd, rows, dq);

@@ -184,7 +184,7 @@ static int start(struct source *src, void *self, struct err *err)
 {
     struct later_source *l = self;
     l->src = src;
-    l->listener = httpd_open(&l->http, err);
+    l->listener = httpd_open(source_name(src), &l->http, err);
     if (l->listener == NULL)
         return -1;
     httpd_serve(l->listener, rows, l);

@@ -101,7 +101,7 @@ static int start(struct source *src, void *self, struct err *err)
     l->src = src;
     l->ids = mem_alloc(sizeof(*l->ids));
     l->linger = timer_new(on_linger, l);
-    l->httpd = httpd_open(&l->http, err);
+    l->httpd = httpd_open(source_name(src), &l->http, err);
     if (l->httpd && lmstfy_admin_start(l, err) == 0) {
         httpd_serve(l->httpd, rows, l);
         httpd_shape(l->httpd, lmstfy_refuse, l);

@@ -246,7 +246,10 @@ static void serve(struct lmstfy *l)
 
 int lmstfy_admin_start(struct lmstfy *l, struct err *err)
 {
-    struct httpd *httpd = httpd_open(&l->admin_http, err);
+    struct buf name = {0};
+    buf_addf(&name, "%s.admin", source_name(l->src));
+    struct httpd *httpd = httpd_open(buf_str(&name), &l->admin_http, err);
+    buf_free(&name);
     if (httpd == NULL)
         return err_in(err, "admin_listen");
     l->admin = mem_alloc(sizeof(*l->admin));

@@ -287,7 +287,7 @@ static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
     loop_init();
     later_timer = timer_new(answer_later, NULL);
     httpd_set_bodies_max(bodies_max);
-    struct httpd *h = httpd_open(&opts, &err);
+    struct httpd *h = httpd_open("test", &opts, &err);
     assert_non_null(h);
     listener = h;
     served = rows;
@@ -1015,7 +1015,7 @@ static void a_bad_address_is_refused_with_a_reason(void **state)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct err err = {""};
         struct httpd_opts at = {.listen = mem_strdup(bad[i]), .connections_max = 1};
-        assert_null(httpd_open(&at, &err));
+        assert_null(httpd_open("test", &at, &err));
         assert_true(err.text[0]);
         free(at.listen);
     }

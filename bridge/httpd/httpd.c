@@ -12,6 +12,7 @@
 #include "bridge/httpd/httpd_listen.h"
 #include "bridge/httpd/httpd_parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -58,6 +59,7 @@ static void conn_unlink(struct httpd_conn *conn)
     struct httpd_conns *list = &conn->h->conns[conn->state];
     *(conn->prev ? &conn->prev->next : &list->first) = conn->next;
     *(conn->next ? &conn->next->prev : &list->last) = conn->prev;
+    list->n--;
 }
 
 static void conn_append(struct httpd_conn *conn, enum httpd_conn_state state)
@@ -72,6 +74,7 @@ static void conn_append(struct httpd_conn *conn, enum httpd_conn_state state)
     conn->prev = list->last;
     *(list->last ? &list->last->next : &list->first) = conn;
     list->last = conn;
+    list->n++;
     if (limit == 0)
         return;
     conn->deadline_ms = h->now_ms + limit;
@@ -106,6 +109,8 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
             httpd_tls_begin(conn->tls, conn->session, &conn->wire);
         }
         conn_append(conn, NEW);
+        httpd_gone_watch(conn);
+        httpd_slots_enter(conn, mc);
         return;
     }
     struct httpd_conn *conn = *context;
@@ -114,6 +119,8 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
     h->rerun = true;
     if (h->running)
         httpd_answer_closed(conn);
+    httpd_gone_unwatch(conn);
+    httpd_slots_leave(conn);
     conn_unlink(conn);
     if (conn->requests == 0)
         httpd_count(NO_REQUEST);
@@ -132,6 +139,12 @@ static bool earned_more_time(const struct httpd_conn *conn)
 }
 
 /* The library sees the end of the stream and closes: it owns the descriptor. */
+void httpd_conn_close(struct httpd_conn *conn)
+{
+    shutdown(conn->fd, SHUT_RDWR);
+    httpd_conn_enter(conn, CLOSING);
+}
+
 static void expire(struct httpd_conn *conn)
 {
     if (earned_more_time(conn)) {
@@ -140,8 +153,7 @@ static void expire(struct httpd_conn *conn)
     }
     if (conn->state == READING)
         httpd_refuse_raw(conn, TIMED_OUT);
-    shutdown(conn->fd, SHUT_RDWR);
-    httpd_conn_enter(conn, CLOSING);
+    httpd_conn_close(conn);
 }
 
 /* Costs nothing for those that wait for their answer: there may be thousands. */
@@ -244,7 +256,7 @@ static struct MHD_Daemon *mhd_start(struct httpd *h)
          * still answer. With TLS it would also leave out the farewell. */
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (h->tls ? MHD_USE_TLS : MHD_USE_TURBO),
         0, NULL, NULL, httpd_on_request, h, MHD_OPTION_LISTEN_SOCKET, h->fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->opts.connections_max,
+        MHD_OPTION_CONNECTION_LIMIT, httpd_slots_max(&h->opts),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)h->opts.head_max_bytes,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
         MHD_OPTION_NOTIFY_COMPLETED, httpd_on_completed, h, MHD_OPTION_URI_LOG_CALLBACK,
@@ -294,9 +306,10 @@ static int load(struct httpd *h, const struct httpd_opts *opts, struct err *err)
     return h->tls || !httpd_tls_is_wanted(opts) ? 0 : -1;
 }
 
-struct httpd *httpd_open(const struct httpd_opts *opts, struct err *err)
+struct httpd *httpd_open(const char *name, const struct httpd_opts *opts, struct err *err)
 {
     struct httpd *h = mem_alloc(sizeof(*h));
+    snprintf(h->name, sizeof(h->name), "%s", name);
     h->opts = *opts;
     h->opts.listen = h->opts.tls_cert = h->opts.tls_key = h->opts.tls_client_ca = NULL;
     h->opts.hosts = (struct opt_list){0};

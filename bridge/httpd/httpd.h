@@ -35,6 +35,7 @@ struct httpd_opts {
     int64_t deadline_ms;     /* from the first byte of a request to its last */
     int64_t idle_ms;         /* a silent keep-alive connection is closed */
     int64_t connections_max;
+    int64_t connections_per_address; /* 0: no limit */
     int64_t requests_max; /* of one connection, then it is closed; 0: no limit */
     char *tls_cert, *tls_key, *tls_client_ca; /* files; NULL: none */
     struct opt_list hosts; /* names that clients may ask for it by; empty: see its row */
@@ -91,6 +92,13 @@ struct httpd_opts {
          connections_def,                                                                \
          .help = "The most connections at a time.",                                      \
          .min = 1,                                                                       \
+         .max = 100000},                                                                 \
+        {prefix "connections_per_address",                                               \
+         OPT_INT,                                                                        \
+         offsetof(type, field.connections_per_address),                                  \
+         "0",                                                                            \
+         .help = "The most connections of one address (of IPv6: of one /64) at a time; " \
+                 "a proxy is one address. 0: no limit.",                                 \
          .max = 100000},                                                                 \
         {prefix "requests_max",                                                          \
          OPT_INT,                                                                        \
@@ -158,9 +166,10 @@ struct httpd_route {
     enum httpd_role role;
 };
 
-/* NULL: err says why (address in use, bad address, a certificate that cannot be used).
- * Nothing of opts is kept. */
-struct httpd *httpd_open(const struct httpd_opts *opts, struct err *err);
+/* name: of the listener in logs and metrics. NULL: err says why (address in use, bad
+ * address, a certificate that cannot be used). Nothing of name and opts is kept. */
+struct httpd *httpd_open(const char *name, const struct httpd_opts *opts,
+                         struct err *err);
 /* Bytes of the bodies of all open requests together, on each listener that is opened from
  * now on; above it 503. 64 MiB until then. */
 void httpd_set_bodies_max(int64_t bytes);
@@ -198,9 +207,10 @@ struct httpd_change {
     const struct httpd_opts *opts;
 };
 /* Every listener reads its files of tls_* again, for new connections; for those in
- * changes body_max, body_rate, deadline, idle, requests_max, hosts and the names of the
- * files are new from now on, too (the other options stay, as they do until a restart).
- * -1: files of one cannot be used, as err says, and nothing has changed. */
+ * changes body_max, body_rate, deadline, idle, requests_max, connections_per_address,
+ * hosts and the names of the files are new from now on, too (the other options stay, as
+ * they do until a restart). -1: files of one cannot be used, as err says, and nothing has
+ * changed. */
 int httpd_reload(const struct httpd_change *changes, size_t n, struct err *err);
 
 /* --- what it serves --- */
@@ -263,6 +273,11 @@ int64_t httpd_body_bytes(void);
  * listeners together; "no-request": connections that ended without one. */
 typedef void httpd_refusal_cb(void *arg, const char *word, uint64_t n);
 void httpd_each_refusal(httpd_refusal_cb *cb, void *arg);
+/* Calls back for each listener and state with the number of its connections now: new,
+ * reading, waiting, answering, idle, closing. */
+typedef void httpd_connections_cb(void *arg, const char *listener, const char *state,
+                                  uint64_t n);
+void httpd_each_connections(httpd_connections_cb *cb, void *arg);
 
 /* --- the answer --- */
 /* Adds a header to the answer; before httpd_answer(). Both are copied. */

@@ -93,6 +93,19 @@ void httpd_set(struct httpd *h, const struct httpd_opts *opts)
     own->deadline_ms = opts->deadline_ms;
     own->idle_ms = opts->idle_ms;
     own->requests_max = opts->requests_max;
+    own->connections_per_address = opts->connections_per_address;
+}
+
+void httpd_each_connections(httpd_connections_cb *cb, void *arg)
+{
+    static const char *const states[CONN_STATES] = {
+        [NEW] = "new",         [READING] = "reading",
+        [WAITING] = "waiting", [ANSWERING] = "answering",
+        [IDLE] = "idle",       [CLOSING] = "closing",
+    };
+    for (const struct httpd *h = all; h; h = h->next)
+        for (int state = 0; state < CONN_STATES; state++)
+            cb(arg, h->name, states[state], h->conns[state].n);
 }
 
 /* Its own, where none are new. */

@@ -4,9 +4,9 @@
  *
  * httpd.c runs the library on the loop and keeps the times of connections, httpd_read.c
  * reads a request until its handler has it, httpd_frame.c judges its head, httpd_guard.c
- * who asks, httpd_mhd.c corrects the library, httpd_refuse.c says no, httpd_req.c holds requests and their answers,
- * httpd_gone.c sees clients leave, httpd_live.c takes new options, httpd_tls.c has the
- * certificates.
+ * who asks, httpd_mhd.c corrects the library, httpd_refuse.c says no, httpd_req.c holds
+ * requests and their answers, httpd_gone.c sees clients leave, httpd_slots.c limits how
+ * many there are, httpd_live.c takes new options, httpd_tls.c has the certificates.
  */
 #ifndef BRIDGE_HTTPD_PARTS_H
 #define BRIDGE_HTTPD_PARTS_H
@@ -30,15 +30,19 @@ enum httpd_conn_state { NEW, READING, WAITING, ANSWERING, IDLE, CLOSING, CONN_ST
 struct httpd_conn {
     struct httpd_conn *prev, *next; /* in the list of its state */
     struct httpd *h;
-    struct httpd_req *req; /* NULL between requests */
-    int64_t deadline_ms;   /* monotonic; counts where its state has a limit */
-    int64_t came_bytes;    /* of a body, since deadline_ms was set */
-    int64_t requests;      /* begun */
-    struct httpd_tls *tls; /* NULL: plain */
-    void *session;         /* the library's TLS session */
+    struct httpd_req *req;         /* NULL between requests */
+    struct httpd_address *address; /* NULL: it has none */
+    int64_t deadline_ms;           /* monotonic; counts where its state has a limit */
+    int64_t came_bytes;            /* of a body, since deadline_ms was set */
+    int64_t requests;              /* begun */
+    struct httpd_tls *tls;         /* NULL: plain */
+    void *session;                 /* the library's TLS session */
     struct httpd_tls_wire wire;
     struct buf names; /* in the client's certificate, once they were asked for */
     bool named;
+    bool watched; /* by gone_fd */
+    bool ended;   /* the client sends nothing more */
+    bool spare;   /* beyond connections_max: gets one answer */
     unsigned run; /* of httpd.runs: when it entered its state */
     enum httpd_conn_state state;
     int fd;
@@ -47,6 +51,7 @@ struct httpd_conn {
 /* The connections of one state, by the time they entered it: by their deadlines, too. */
 struct httpd_conns {
     struct httpd_conn *first, *last;
+    unsigned n;
 };
 
 enum httpd_stage { HEAD, BODY, HANDED, SUSPENDED, ANSWERED };
@@ -63,6 +68,7 @@ enum httpd_refusal {
     OTHER_HOST,
     TOO_LARGE,
     CROWDED,
+    NO_SLOT,
     DRAINED,
     /* in the midst of a request: */
     HEAD_TOO_LARGE,
@@ -71,6 +77,8 @@ enum httpd_refusal {
     BAD_LINE,
     TIMED_OUT,
     /* before one: */
+    TOO_MANY,
+    MADE_ROOM,
     NO_REQUEST,
     REFUSALS
 };
@@ -107,11 +115,14 @@ struct httpd_req {
     struct buf extra; /* headers of the answer: name NUL value NUL ... */
     struct httpd_note *notes;
     struct httpd_req *next_idle;
-    void (*on_gone)(void *arg); /* not NULL: its descriptor is in h->gone_fd */
+    void (*on_gone)(void *arg); /* NULL: nobody asked */
     void *gone_arg;
 };
 
+enum { HTTPD_NAME_SIZE = 80 };
+
 struct httpd {
+    char name[HTTPD_NAME_SIZE];
     struct MHD_Daemon *mhd;
     struct httpd_opts opts; /* listen is NULL; files and hosts are copies */
     int64_t bodies_max_bytes;
@@ -121,7 +132,7 @@ struct httpd {
     unsigned roles;              /* of the rows that are served here: 1 << role */
     struct httpd *twin;          /* gets the same rows */
     struct httpd *before, *next; /* in the list of all */
-    struct log_limit turned_away;
+    struct log_limit turned_away, full, crowded;
     struct watch *watch;
     struct turn_hook *hook;
     struct timer *more;  /* the library has more to do at once */
@@ -132,7 +143,8 @@ struct httpd {
     size_t rows_n;
     httpd_refuse_cb *shape; /* NULL: httpd_error() */
     void *shape_arg;
-    int gone_fd; /* epoll: clients that may leave while they wait; -1: none yet */
+    struct httpd_address *addresses; /* hash: that have connections */
+    int gone_fd;                     /* epoll: the ends of their streams; -1: none yet */
     struct watch *gone_watch;
     struct httpd_req *idle;
     unsigned idle_n;
@@ -151,6 +163,18 @@ struct httpd {
 struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc);
 /* From now on the limit of that state counts. WAITING and CLOSING have none. */
 void httpd_conn_enter(struct httpd_conn *conn, enum httpd_conn_state state);
+
+/* Ends it, answer or not: a request that comes whole later is not looked at. */
+void httpd_conn_close(struct httpd_conn *conn);
+
+/* --- httpd_slots.c --- */
+/* How many the library may take at a time. */
+unsigned httpd_slots_max(const struct httpd_opts *opts);
+/* A new connection, in the state NEW: closes it or others if there are too many. */
+void httpd_slots_enter(struct httpd_conn *conn, struct MHD_Connection *mc);
+void httpd_slots_leave(struct httpd_conn *conn);
+/* Are more connections in use than connections_max? */
+bool httpd_slots_full(const struct httpd *h);
 
 /* --- httpd_read.c: what the library calls --- */
 void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc);
@@ -205,8 +229,12 @@ void httpd_refuse_raw(const struct httpd_conn *conn, enum httpd_refusal what);
 void httpd_count(enum httpd_refusal what);
 
 /* --- httpd_gone.c --- */
-/* Nobody will be told any more that the client of req left. Before the request is
- * answered and before its descriptor is closed. */
+/* From now on the end of what the client sends is noticed, until _unwatch(). */
+void httpd_gone_watch(struct httpd_conn *conn);
+void httpd_gone_unwatch(struct httpd_conn *conn);
+/* If the client has sent its last byte: looks in the next turn what that means now. */
+void httpd_gone_look(struct httpd_conn *conn);
+/* Nobody will be told any more that the client of req left. */
 void httpd_gone_forget(struct httpd_req *req);
 void httpd_gone_stop(struct httpd *h);
 

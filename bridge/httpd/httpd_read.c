@@ -48,7 +48,8 @@ void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
     conn->req = req;
     conn->h->moves++;
     conn->requests++;
-    httpd_conn_enter(conn, READING);
+    if (conn->state != CLOSING)
+        httpd_conn_enter(conn, READING);
     return req;
 }
 
@@ -90,6 +91,14 @@ static enum httpd_refusal find_row(struct httpd_req *req)
     return refusal;
 }
 
+/* A spare connection becomes one like all others when there is room again. */
+static bool is_turned_away(const struct httpd_req *req)
+{
+    struct httpd_conn *conn = req->conn;
+    conn->spare = conn->spare && httpd_slots_full(req->h);
+    return conn->spare && req->h->rows[req->row].route->role != HTTPD_OPEN;
+}
+
 /* Does it leave the library room for the answer's headers? It would close without one. */
 static bool head_fits(const struct httpd_req *req, const struct httpd_frame *f)
 {
@@ -118,6 +127,8 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
     req->method = method;
     req->path = path_of(url);
     req->refusal = httpd_is_meant(h, f.host) ? find_row(req) : OTHER_HOST;
+    if (req->refusal == NOT_REFUSED && is_turned_away(req))
+        req->refusal = NO_SLOT;
     if (h->draining && req->refusal == NOT_REFUSED && httpd_changes_state(method))
         req->refusal = DRAINED;
     if (req->refusal == NOT_REFUSED && f.length > h->opts.body_max_bytes)
@@ -196,6 +207,8 @@ enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const cha
     struct httpd_req *req = *context;
     (void)arg, (void)mc;
     req->h->moves++;
+    if (req->conn->state == CLOSING) /* it was told so: nothing may come of it any more */
+        return MHD_NO;
     if (req->stage == HEAD)
         return on_head(req, url, method, version);
     if (req->stage == BODY)
@@ -218,6 +231,7 @@ void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
     req->conn->req = NULL;
     h->moves++;
     httpd_conn_enter(req->conn, IDLE);
+    httpd_gone_look(req->conn);
     if (req->stage == HANDED || req->stage == SUSPENDED) {
         httpd_gone_forget(req);
         req->mc = NULL; /* its handler has it still; httpd_answer() frees it */

@@ -49,6 +49,10 @@ static const struct {
                    NULL, 413, false},
     [CROWDED] = {"full", "too many bodies are being received; send it again", "",
                  "Retry-After", "1", 503, false},
+    [NO_SLOT] = {"no-connection",
+                 "every connection of this listener is in use (connections_max); send it "
+                 "again",
+                 "", "Retry-After", "1", 503, true},
     [DRAINED] = {"stopping", "the daemon is stopping; send it again", "", "Retry-After",
                  "1", 503, true},
     [HEAD_TOO_LARGE] = {"head-oversize",
@@ -66,6 +70,11 @@ static const struct {
                   "", NULL, NULL, 400, true},
     [TIMED_OUT] = {"timeout", "the request did not arrive whole in time", "", NULL, NULL,
                    408, true},
+    [TOO_MANY] =
+        {"too-many-connections",
+         "this address has as many connections as connections_per_address allows", "",
+         NULL, NULL, 429, true},
+    [MADE_ROOM] = {"idle-closed", "", "", NULL, NULL, 0, true},
     [NO_REQUEST] = {"no-request", "", "", NULL, NULL, 0, true},
 };
 

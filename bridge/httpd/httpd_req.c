@@ -253,7 +253,9 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
         MHD_add_response_header(req->response, name, value);
         at = (size_t)(value + strlen(value) + 1 - req->extra.p);
     }
-    if (req->h->opts.requests_max > 0 && req->conn->requests >= req->h->opts.requests_max)
+    const struct httpd_conn *conn = req->conn;
+    int64_t most = req->h->opts.requests_max;
+    if (conn->spare || (most > 0 && conn->requests >= most))
         MHD_add_response_header(req->response, "Connection", "close");
     httpd_req_drop_body(req);
     bool suspended = req->stage == SUSPENDED;

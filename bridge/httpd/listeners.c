@@ -20,7 +20,7 @@ static bool is_apart(const struct conf *conf)
 static struct httpd *open_one(const struct bridge *bridge, const char *section,
                               const struct httpd_opts *opts, struct err *err)
 {
-    struct httpd *h = httpd_open(opts, err);
+    struct httpd *h = httpd_open(section, opts, err);
     if (h == NULL) {
         err_in(err, section);
         return NULL;
@@ -125,11 +125,22 @@ static void print_refusal(void *arg, const char *word, uint64_t n)
     metric_count(arg, "tarry_http_refused_total", LABELS({"reason", word}), n);
 }
 
+static void print_connections(void *arg, const char *listener, const char *state,
+                              uint64_t n)
+{
+    metric_count(arg, "tarry_http_connections",
+                 LABELS({"listener", listener}, {"state", state}), n);
+}
+
 void listeners_print(struct buf *out)
 {
+    metric_head(out, "tarry_http_connections", "gauge",
+                "Connections of clients, by listener and by what they do.");
+    httpd_each_connections(print_connections, out);
     metric_head(
         out, "tarry_http_refused_total", "counter",
         "Requests that a listener refused by itself; no-request: connections that "
-        "ended without one, as those of a failed TLS handshake do.");
+        "ended without one, as those of a failed TLS handshake do; idle-closed: idle "
+        "connections that made room for new ones.");
     httpd_each_refusal(print_refusal, out);
 }
