@@ -732,3 +732,115 @@ def test_tokens_are_renewed_by_a_reload(bench):
     wait_for("the new token", lambda: status("second-token-0123456789") == 200)
     assert status("first-token-0123456789") == 401
     daemon.stop()
+
+
+# ------------------------------------------------------------- connections and their limits
+
+def connections(daemon, listener="http", state=None):
+    labels = {"listener": listener, **({"state": state} if state else {})}
+    return daemon.metric("tarry_http_connections", **labels)
+
+
+def test_idle_connections_leave_room_for_probes_and_producers_and_are_counted(bench):
+    daemon = bench.tarry(bench.redis().url, PARTS)
+    daemon.conf.write_text(daemon.conf.read_text().replace("http: {", "http: { connections_max = 50;", 1))
+    daemon.start()
+    idle = [socket.create_connection(("127.0.0.1", daemon.port), timeout=15) for _ in range(50)]
+    for s in idle:
+        s.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert s.recv(4096).startswith(b"HTTP/1.1 200")
+    assert ask(daemon.port, "GET", "/livez")[0] == 200
+    assert ask(daemon.port, *ASKS["produce"], body=b"x")[0] == 201
+    wait_for("the idle ones to be closed", lambda: connections(daemon, state="idle") < 50)
+    assert connections(daemon, state="waiting") == 1  # this question itself
+    assert daemon.metric("tarry_http_refused_total", reason="idle-closed") >= 2
+    log = daemon.log.read_text()
+    assert log.count("all 50 connections of connections_max are in use") == 1 and "who=http" in log
+    for s in idle:
+        s.close()
+    daemon.stop()
+
+
+@pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
+def test_clients_that_hang_up_in_the_midst_of_a_request_hold_no_connection(bench, authority, over_tls):
+    daemon = (tls_daemon(bench, tls(authority.issue("tarry"))) if over_tls else
+              bench.tarry(bench.redis().url, PARTS).start())
+    context = authority.trusting() if over_tls else None
+    for i in range(300):
+        s = socket.create_connection(("127.0.0.1", daemon.port), timeout=15)
+        if over_tls and i % 2:
+            s = context.wrap_socket(s, server_hostname="localhost")
+        time.sleep(0.001 * (i % 3))
+        s.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-A" if i % 2 or not over_tls else b"\x16\x03\x01")
+        s.close()
+
+    def open_now():
+        text = ask(daemon.port, "GET", "/metrics", context=context)[2].decode()
+        return sum(int(n) for n in re.findall(r'tarry_http_connections\{listener="http",.*\} (\d+)', text))
+
+    wait_for("the connections to be free again", lambda: open_now() == 1, 3)
+    daemon.stop()
+
+
+def test_one_address_holds_no_more_connections_than_the_option_says(bench):
+    daemon = bench.tarry(bench.redis().url, PARTS)
+    daemon.conf.write_text(
+        daemon.conf.read_text().replace("http: {", "http: { connections_per_address = 3;", 1))
+    daemon.start()
+    held = [socket.create_connection(("127.0.0.1", daemon.port), timeout=15) for _ in range(3)]
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=15) as s:
+        assert s.recv(4096).startswith(b"HTTP/1.1 429 ")
+    other = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=15, source_address=("127.0.0.2", 0))
+    other.request("GET", "/livez")
+    assert other.getresponse().status == 200
+    other.close()
+    for s in held:
+        s.close()
+    wait_for("room", lambda: connections(daemon) == 1)
+    assert daemon.metric("tarry_http_refused_total", reason="too-many-connections") == 1
+    daemon.stop()
+    assert "127.0.0.1 has 3 connections" in daemon.log.read_text()
+
+
+# ------------------------------------------------------------------------ blanks in heads
+
+API_HEADS = {  # a request with blanks behind each value, and how it is answered
+    "native": (b"POST /v1/routes/hooks/jobs HTTP/1.1", b"Deliver-After: 30s \t", b"201"),
+    "later": (b"POST /create HTTP/1.1", b"X-A: b ", b"200"),
+    "delayqueue": (b"POST /push HTTP/1.1", b"X-A: b ", b"200"),
+    "lmstfy": (b"PUT /api/ns/q?delay=30 HTTP/1.1", b"X-Token: TOKEN ", b"201"),
+    "camellia": (b"GET /camellia/health/status HTTP/1.1", b"X-A: b ", b"200"),
+}
+API_BODIES = {"native": b"x", "later": b'{"topic":"t","bizKey":"k","delay":5,"callback":"http://127.0.0.1:9/"}',
+              "delayqueue": b'{"topic":"t","id":"1","delay":5,"ttr":5,"body":"x"}', "lmstfy": b"x",
+              "camellia": b"x"}
+
+
+def test_blanks_behind_header_values_count_nowhere_and_garbage_is_answered_on_each_listener(bench):
+    ports = {api: free_port() for api in API_HEADS if api != "native"}
+    admin = free_port()
+    more = {"lmstfy": f'admin_listen = "127.0.0.1:{admin}";'}
+    sources = "".join(f'{api}: {{ type = "{api}"; listen = "127.0.0.1:{port}"; {more.get(api, "")} }}; '
+                      for api, port in ports.items())
+    to = {"later": "hook"}
+    routes = "".join(f'r_{api}: {{ from = "{api}"; to = "{to.get(api, "q_" + api)}"; }}; ' for api in ports)
+    queues = "".join(f'q_{api}: {{ type = "queue"; }}; ' for api in ports)
+    body = (PARTS.replace("sinks:  {", f"sources: {{ {sources} }};\nsinks: {{ {queues}")
+            .replace("routes: {", f"routes: {{ {routes}"))
+    daemon = bench.tarry(bench.redis().url, body).start()
+    made = ask(admin, "POST", "/token/ns?description=x")
+    assert made[0] == 201, made
+    token = json.loads(made[2])["token"].encode()
+    for api, (line, header, status) in API_HEADS.items():
+        port = ports.get(api, daemon.port)
+        text = line + b"\r\nHost: x \r\n" + header.replace(b"TOKEN", token) + (
+            b"\r\nContent-Length: %d \t\r\nConnection: close \r\n\r\n" % len(API_BODIES[api])) + API_BODIES[api]
+        answer = send_raw(port, text)
+        assert answer[9:12] == status, (api, answer)
+        for garbage in (b"garbage\r\n\r\n", b"GET /\r\n\r\n"):
+            answer = send_raw(port, garbage)
+            assert answer.startswith(b"HTTP/1.1 400") and answer.count(b"HTTP/1.1 4") == 1, (api, answer)
+        for head in (b"GET /livez HTTP/1.1\r\n\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\nx"):
+            answer = send_raw(port, head)
+            assert answer.startswith(b"HTTP/1.1 400") and answer.count(b"HTTP/1.1 ") == 1, (api, answer)
+    daemon.stop()
