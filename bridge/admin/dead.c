@@ -252,8 +252,9 @@ static enum dead_code begin(struct run *run, struct slice name, struct slice cur
     if (run->route->sink->rules)
         return wrong(
             run, DEAD_IS_QUEUE,
-            "the route %s ends at queues, which keep their own dead letters: see "
-            "/v1/queues/NAME/dead, NAME being the queue",
+            "the route %s ends at queues, which keep their own dead letters: GET "
+            "/v1/queues/NAME counts them, POST /v1/queues/NAME/dead/respawn brings them "
+            "back, DELETE /v1/queues/NAME/dead deletes them",
             run->route->conf->name);
     if (run->route->oldest == NULL)
         return wrong(run, DEAD_AWAY, "Redis was not there yet; ask again");

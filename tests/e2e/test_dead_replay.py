@@ -225,6 +225,11 @@ def test_filters_choose_and_a_wrong_one_is_refused(yard):
     assert yard.ask("GET", "", route="nothing")[0] == 404
     status, _, body = yard.ask("GET", "", route="mails")
     assert (status, body["error"]) == (409, "is-queue") and "/v1/queues/" in body["message"]
+    calls = re.findall(r"([A-Z]+) (/v1/queues/NAME\S*?)[, ]", body["message"] + " ")
+    assert len(calls) == 3, body
+    assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x")[0] == 201
+    for method, path in calls:  # each of them exists
+        assert yard.tarry.ask(method, path.replace("NAME", "mails"))[0] not in (404, 405), (method, path)
 
 
 def test_pages_go_through_all_buckets_and_meet_each_letter_once(bench):
