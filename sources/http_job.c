@@ -201,7 +201,8 @@ static void take_header(void *arg, struct slice name, struct slice value)
         t->failed = add_header(t->job, stored_name(name), value, t->err) < 0;
 }
 
-/* A control value from elsewhere than a header. What a header says already stays. */
+/* A control value from elsewhere than a header; one that contradicts a header is refused
+ * when all are read. */
 static int set_control(struct job *job, const char *name, struct slice value,
                        struct err *err)
 {
@@ -209,7 +210,13 @@ static int set_control(struct job *job, const char *name, struct slice value,
         job->key = job_keep(job, value);
         return 0;
     }
-    return job_header(job, name) ? 0 : add_header(job, slice_of(name), value, err);
+    return add_header(job, slice_of(name), value, err);
+}
+
+/* It names the request, and the job only where nothing else does. */
+static int set_idempotency(struct job *job, struct slice value, struct err *err)
+{
+    return job_header(job, "delay-id") ? 0 : set_control(job, "delay-id", value, err);
 }
 
 /* The i-th of both tables, one behind the other: as a parameter, as a header. */
@@ -243,7 +250,7 @@ static int take_controls(const struct httpd_req *req, struct job *job, struct er
     }
     if (key.p)
         job->key = job_keep(job, key);
-    return idempotency.p ? set_control(job, "delay-id", idempotency, err) : 0;
+    return idempotency.p ? set_idempotency(job, idempotency, err) : 0;
 }
 
 const char *http_job_control(const struct httpd_req *req)
@@ -361,7 +368,7 @@ static int set_id(struct job *job, const json_t *v, struct err *err)
 static int set_header(struct taking *t, const char *name, struct slice value)
 {
     if (strcasecmp(name, "idempotency-key") == 0)
-        return set_control(t->job, "delay-id", value, t->err);
+        return set_idempotency(t->job, value, t->err);
     if (strcasecmp(name, "delay-key") == 0 && t->job->key.p == NULL)
         return set_control(t->job, "delay-key", value, t->err);
     take_header(t, slice_of(name), value);

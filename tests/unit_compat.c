@@ -277,6 +277,9 @@ static void artemis_counts_in_ms(void **state)
         {.headers = "_AMQ_SCHED_DELIVERY: 1769860801000", .due_ms = 1000},
         {.headers = "AMQ_SCHEDULED_TIME: 1769860800005", .due_ms = 5},
         {.headers = "_AMQ_SCHED_DELIVERY: 5000", .due_ms = 5000 - NOW},
+        {.headers = "_AMQ_SCHED_DELIVERY: 999999999", .due_ms = 999999999 - NOW},
+        {.headers = "_AMQ_SCHED_DELIVERY: 1769860801", .reason = "bad-delay"},
+        {.headers = "AMQ_SCHEDULED_TIME: 1769860801", .reason = "bad-delay"},
         {.headers = "amq_scheduled_delay: 60000", .due_ms = 60000},
         {.headers = "AMQ_SCHEDULED_DELAY: 60000|AMQ_SCHEDULED_TIME: 1769860801000",
          .due_ms = 1000},
@@ -348,7 +351,9 @@ static void dapr_has_dates_and_durations(void **state)
     static const struct row rows[] = {
         {.headers = "deliverAt: 2026-01-31T12:00:01Z", .due_ms = 1000},
         {.headers = "deliverat: 1769860801000", .due_ms = 1000},
-        {.headers = "deliverAt: 1769860801", .due_ms = 1769860801 - NOW}, /* ms always */
+        {.headers = "deliverAt: 1769860801", .reason = "bad-delay"}, /* seconds */
+        {.headers = "deliverAt: 999999999999", .reason = "bad-delay"},
+        {.headers = "deliverAt: 1000000000000", .due_ms = 1000000000000 - NOW},
         {.headers = "deliverAfter: 1h0m0s", .due_ms = 3600000},
         {.headers = "deliverAfter: 1.5s", .due_ms = 1500},
         {.headers = "deliverAfter: 1h|deliverAt: 1769860801000", .due_ms = 1000},
@@ -560,14 +565,23 @@ static void binary_integers_count_in_the_units_of_the_set(void **state)
     }
 }
 
-/* All sets at once: of two foreign headers that mean the same the first counts. */
+/* All sets at once: two foreign headers that mean the same must say the same. */
 static void several_sets_go_together(void **state)
 {
     (void)state;
     struct delay_rules rules = {.max_delay_ms = 30 * DAY, .hops_max = 8, .compat = 0xff};
     static const struct row rows[] = {
-        {.headers = "Upstash-Delay: 5s|AMQ_SCHEDULED_DELAY: 7", .due_ms = 5000},
-        {.headers = "AMQ_SCHEDULED_DELAY: 7|Upstash-Delay: 5s", .due_ms = 7},
+        {.headers = "Upstash-Delay: 5s|AMQ_SCHEDULED_DELAY: 5000", .due_ms = 5000},
+        {.headers = "Upstash-Delay: 5s|AMQ_SCHEDULED_DELAY: 7", .reason = "bad-delay"},
+        {.headers = "AMQ_SCHEDULED_DELAY: 7|Upstash-Delay: 5s", .reason = "bad-delay"},
+        {.headers = "AMQ_SCHEDULED_DELAY: 7|AMQ_SCHEDULED_DELAY: x",
+         .reason = "bad-delay"},
+        {.headers = "Nats-Schedule: @every 5m|Nats-Schedule: @every 6m",
+         .reason = "bad-repeat"},
+        {.headers = "Nats-Schedule: @hourly|Nats-Schedule: @hourly",
+         .repeat = "0 * * * *"},
+        /* ours beats theirs, without a comparison */
+        {.headers = "deliver-after: 1s|Upstash-Delay: 5s", .due_ms = 1000},
         {.headers = "AMQ_SCHEDULED_DELAY: 7|deliverAt: 1769860801000", .due_ms = 1000},
         {.headers = "Nats-Schedule: @every 5m|Upstash-Cron: */5 * * * *",
          .reason = "bad-repeat"},
@@ -607,6 +621,12 @@ static void the_words_name_the_foreign_header(void **state)
     job = job_of("scheduler-epoch: 1769860801");
     delay_read(job, &rules, NOW, &read);
     assert_non_null(strstr(read.why, "the key of the record names the job"));
+    job_free(job);
+    const struct delay_rules artemis = rules_of("artemis");
+    job = job_of("_AMQ_SCHED_DELIVERY: 1769860801");
+    delay_read(job, &artemis, NOW, &read);
+    assert_non_null(
+        strstr(read.why, "these are seconds; this header counts ms since 1970"));
     job_free(job);
     const struct delay_rules nats = rules_of("nats");
     job = job_of("Nats-Schedule: 0 0 9 * * * UTC");

@@ -90,17 +90,51 @@ static void a_due_time_is_asked_for_in_many_ways(void **state)
         {"deliver-at: 2026-01-31T11:00:00Z", NOW - 3600000, 0, NULL},
         {"deliver-at: 0", 0, 0, NULL},
         {"deliver-at: 0001-01-01T00:00:00Z", 0, 0, NULL},
-        /* precedence: absolute, then deliver-after, then x-delay; the first of a name */
+        /* precedence: absolute, then deliver-after, then x-delay */
         {"deliver-after: 1h|deliver-at: 1769860801", NOW + 1000, 0, NULL},
         {"deliver-at: 1769860801|delay: 1h", NOW + 1000, 0, NULL},
         {"x-delay: 5|deliver-after: 1s", NOW + 1000, 0, NULL},
-        {"delay: 1s|deliver-after: 2s", NOW + 1000, 0, NULL},
-        {"deliver-after: 2s|delay: 1s", NOW + 2000, 0, NULL},
-        {"deliver-after: 2s|deliver-after: 1s", NOW + 2000, 0, NULL},
-        {"deliver-after: 2s|deliver-after: rubbish", NOW + 2000, 0, NULL},
+        /* twice the same */
+        {"delay: 60s|deliver-after: 1m", NOW + 60000, 0, NULL},
+        {"deliver-after: 2s|deliver-after: 2s|delay: 2000ms", NOW + 2000, 0, NULL},
+        {"deliver-at: 1769860801|deliver-at: 2026-01-31T12:00:01Z", NOW + 1000, 0, NULL},
+        {"deliver-before: 5s|deliver-before: 5000ms", NOW, NOW + 5000, NULL},
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         check(&rows[i], &plain, 0);
+}
+
+static void headers_of_one_meaning_that_contradict_are_refused(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"delay: 1s|deliver-after: 2s", 0, 0, "bad-delay"},
+        {"deliver-after: 2s|delay: 1s", 0, 0, "bad-delay"},
+        {"deliver-after: 2s|deliver-after: 1s", 0, 0, "bad-delay"},
+        {"deliver-after: 2s|deliver-after: rubbish", 0, 0, "bad-delay"},
+        {"deliver-at: 1769860801|deliver-after: 1s|deliver-after: 2s", 0, 0, "bad-delay"},
+        {"deliver-at: 1769860801|deliver-at: 1769860802", 0, 0, "bad-delay"},
+        {"x-delay: 5|x-delay: 6", 0, 0, "bad-delay"},
+        {"deliver-before: 5s|deliver-before: 1769860805", 0, 0, "bad-delay"},
+        {"delay-id: a|delay-id: b", 0, 0, "bad-id"},
+        {"delay-id: a|delay-id: ", 0, 0, "bad-id"},
+        {"delay-id: a|delay-op: add|delay-op: cancel", 0, 0, "bad-op"},
+        {"delay-to: a|delay-to: b", 0, 0, "bad-target"},
+        {"delay-retry: a|delay-retry: b", 0, 0, "bad-retry"},
+        {"delay-attempts: 1|delay-attempts: 2", 0, 0, "bad-retry"},
+        {"delay-repeat: every 5m|delay-repeat: every 6m", 0, 0, "bad-repeat"},
+        {"delay-repeat: every 5m|delay-repeat-count: 1|delay-repeat-count: 2", 0, 0,
+         "bad-repeat"},
+        {"delay-hops: 1|delay-hops: 2", 0, 0, "loop"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        check(&rows[i], &plain, 0);
+    struct delay_read read;
+    struct job *job = job_of("delay: 1s|x: y|deliver-after: 2s");
+    delay_read(job, &plain, NOW, &read);
+    assert_non_null(strstr(read.why, "deliver-after \"2s\": an earlier header says "
+                                     "something else"));
+    job_free(job);
 }
 
 static void a_bad_time_is_a_reason_and_never_a_guess(void **state)
@@ -706,6 +740,7 @@ int main(void)
         cmocka_unit_test(an_operation_is_one_of_three),
         cmocka_unit_test(target_and_schedule_are_handed_on),
         cmocka_unit_test(too_many_hops_are_a_loop),
+        cmocka_unit_test(headers_of_one_meaning_that_contradict_are_refused),
         cmocka_unit_test(the_first_thing_wrong_is_the_reason_and_the_rest_is_read_on),
         cmocka_unit_test(the_words_quote_the_value_cut_and_escaped),
         cmocka_unit_test(a_source_may_rename_a_header),

@@ -3,8 +3,8 @@
  * compat.c - the headers of other schedulers, set by set; see delay.h.
  *
  * A set counts only at sources that ask for it. What a header counts in is the set's rule
- * and never guessed from its size. What we can't do as the original does is refused, not
- * left out (compat_repeat.c has the repetitions).
+ * and never guessed from its size; seconds where ms are due are refused. What we can't do
+ * as the original does is refused, not left out (compat_repeat.c has the repetitions).
  *
  * - rabbitmq: rabbitmq-delayed-message-exchange. x-delay, which is ours as well; the set
  *   lets a negative one be at once (delay_value.c).
@@ -62,6 +62,13 @@ const char *delay_compat_names(void)
 
 /* --------------------------------------------------------------------- values */
 
+/* Of an instant since 1970 in ms: these are seconds, from 2001 on. Both are refused in
+ * the place of the other, since one is long over and the other never comes. */
+static bool is_in_seconds(int64_t n)
+{
+    return n >= INT64_C(1000000000) && n < INT64_C(1000000000000);
+}
+
 /* An integer that counts in units of unit_ms, as an instant since 1970. */
 static int parse_epoch(struct slice value, int64_t unit_ms, int64_t *ms, struct err *err)
 {
@@ -72,6 +79,8 @@ static int parse_epoch(struct slice value, int64_t unit_ms, int64_t *ms, struct 
     if (n > WHEN_LAST_MS / unit_ms)
         return err_set(err, "after the year 9999; this header counts %s since 1970",
                        unit);
+    if (unit_ms == 1 && is_in_seconds(n))
+        return err_set(err, "these are seconds; this header counts ms since 1970");
     *ms = n * unit_ms;
     return 0;
 }
@@ -257,8 +266,12 @@ void compat_read(struct delay_scan *s, const struct job *job)
         if (row == NULL || row->slot == SLOT_OURS)
             continue;
         sets |= row->set;
-        if ((s->seen | beaten) & SLOT_BIT(row->slot))
+        if ((s->own | beaten) & SLOT_BIT(row->slot))
             continue;
+        if (s->seen & SLOT_BIT(row->slot)) {
+            delay_read_again(s, row, &job->headers[i]);
+            continue;
+        }
         s->held[row->slot] = &job->headers[i];
         delay_read_one(s, row, &job->headers[i]);
     }

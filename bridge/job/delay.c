@@ -158,6 +158,40 @@ void delay_read_one(struct delay_scan *s, const struct delay_row *row,
         delay_refuse(s->out, row->reason, &read, err.text);
 }
 
+/* What both have read is the same, whatever the words: "60s" and "1m". */
+static bool is_same(const struct delay_scan *a, const struct delay_scan *b)
+{
+    const struct delay_read *x = a->out, *y = b->out;
+    return a->after_ms == b->after_ms && a->at_ms == b->at_ms &&
+           a->x_delay_ms == b->x_delay_ms && a->before_ms == b->before_ms &&
+           a->before_is_relative == b->before_is_relative &&
+           a->amq_period_ms == b->amq_period_ms && a->amq_rounds == b->amq_rounds &&
+           x->op == y->op && x->attempts == y->attempts &&
+           x->repeat_count == y->repeat_count &&
+           x->repeat_until_ms == y->repeat_until_ms && x->hops == y->hops &&
+           slice_eq(x->id, y->id) && slice_eq(x->to, y->to) && slice_eq(x->key, y->key) &&
+           slice_eq(x->retry, y->retry) && slice_eq(x->repeat, y->repeat);
+}
+
+void delay_read_again(struct delay_scan *s, const struct delay_row *row,
+                      const struct header *header)
+{
+    const struct header *held = s->held[row->slot];
+    struct delay_read out = *s->out;
+    struct delay_scan again = *s;
+
+    again.out = &out;
+    delay_read_one(&again, row, header);
+    if (s->out->reason == NULL && out.reason) {
+        *s->out = out;
+        return;
+    }
+    if (!is_same(&again, s) ||
+        (row->parse == NULL && held && !slice_eq(held->value, header->value)))
+        delay_refuse(s->out, row->reason ? row->reason : "bad-repeat", header,
+                     "an earlier header says something else; send one of them");
+}
+
 /* What the source itself knows, under whatever names it gives the headers. */
 static void read_source(struct delay_scan *s, const struct job *job)
 {
@@ -180,10 +214,12 @@ static void read_headers(struct delay_scan *s, const struct job *job)
 {
     for (unsigned i = 0; i < job->header_count; i++) {
         const struct delay_row *row = row_at_source(job->headers[i].name, s->rules);
-        if (row == NULL || row->parse == NULL || s->seen & SLOT_BIT(row->slot) ||
-            (s->decided && is_time(row)))
+        if (row == NULL || row->parse == NULL || (s->decided && is_time(row)))
             continue;
-        delay_read_one(s, row, &job->headers[i]);
+        if (s->seen & SLOT_BIT(row->slot))
+            delay_read_again(s, row, &job->headers[i]);
+        else
+            delay_read_one(s, row, &job->headers[i]);
     }
 }
 
@@ -306,9 +342,9 @@ void delay_read(const struct job *job, const struct delay_rules *rules, int64_t 
     read_headers(&s, job);
     if (rules->compat)
         compat_read(&s, job);
+    settle_name(&s, job);
     if (out->reason)
         return;
-    settle_name(&s, job);
     settle_repeat(out);
     if (out->op != DELAY_CANCEL && out->reason == NULL)
         settle_due(&s, job, now_ms);

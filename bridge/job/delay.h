@@ -17,9 +17,9 @@
  *   delay-hops            deliveries by tarry so far, written by tarry
  *
  * Names are compared without case. deliver-at beats deliver-after, which beats x-delay;
- * of a repeated header the first counts. The headers of a compat set (compat.c) say the
- * same things in other words, and count where none of ours does. Pure: no clock. Any
- * thread.
+ * a header that is repeated must say the same again. The headers of a compat set
+ * (compat.c) say the same things in other words, and count where none of ours does. Pure:
+ * no clock. Any thread.
  */
 #ifndef BRIDGE_DELAY_H
 #define BRIDGE_DELAY_H
@@ -68,7 +68,7 @@ struct delay_read {
     int64_t hops;       /* 0 without the header */
     const char *reason; /* NULL: fine. "bad-delay" "too-long" "bad-id" "bad-op"
                          * "bad-target" "bad-retry" "bad-repeat" "loop": a dead letter; id
-                         * and op are as far as read */
+                         * and op are as far as they can be read */
     char text[REPEAT_MAX + 1];
     char why[200]; /* the reason in words, with the offending value; else "" */
 };

@@ -12,7 +12,7 @@
 #include "bridge/base/err.h"
 #include "bridge/job/delay.h"
 
-enum slot { /* headers of one slot are the same thing: the first of them counts */
+enum slot { /* headers of one slot are the same thing, and must say the same */
             SLOT_AFTER,
             SLOT_AT,
             SLOT_X_DELAY,
@@ -78,6 +78,10 @@ void delay_refuse(struct delay_read *out, const char *reason, const struct heade
                   const char *text);
 void delay_read_one(struct delay_scan *s, const struct delay_row *row,
                     const struct header *header);
+
+/* One more of a slot that is seen: refused where it says something else. */
+void delay_read_again(struct delay_scan *s, const struct delay_row *row,
+                      const struct header *header);
 
 /* delay_value.c: values of our own headers, for the tables */
 
