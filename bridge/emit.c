@@ -52,7 +52,9 @@ void emit_headers(const struct route *route, struct job *job, const struct tries
             d->headers[d->header_count++] = job->headers[i];
     if (job->expires_ms > 0 && d->dead == NULL)
         d->left_ms = job->expires_ms > now_ms ? job->expires_ms - now_ms : 1;
-    put(d, "delay-id", job->id);
+    /* A message that was refused has its own still, and may come back with it. */
+    if (d->dead == NULL || job_header(job, "delay-id") == NULL)
+        put(d, "delay-id", job->id);
     put(d, "delay-due", job_keep_number(job, job->due_ms));
     put(d, "delay-emitted", job_keep_number(job, now_ms));
     put(d, "delay-attempt", job_keep_number(job, d->attempt));

@@ -229,7 +229,7 @@ void judge_job(const struct source *src, const struct route *route, struct job *
     else
         delay_read(job, &rules, now_ms, &read);
     out->op = read.op;
-    out->id = read.reason ? (struct slice){NULL, 0} : read.id;
+    out->id = read.id;
     out->clamped = read.clamped;
     out->target_given = read.to.p != NULL;
     job->due_ms = read.due_ms;

@@ -21,10 +21,11 @@ struct judgement {
     enum delay_op op;
     const char *reason;  /* why it can't be accepted, a word of reason.h; NULL: it can */
     char why[JUDGE_WHY]; /* the same in words */
-    struct slice id;   /* that the producer gave it; borrowed from the job, empty: none */
-    bool due_now;      /* of a queue: behind all that are due when it is stored */
-    bool clamped;      /* to the route's max_delay */
-    bool target_given; /* by the message: that of the route is no matter */
+    struct slice id;     /* that the producer gave it, also where it can't be accepted;
+                          * borrowed from the job, empty: none */
+    bool due_now;        /* of a queue: behind all that are due when it is stored */
+    bool clamped;        /* to the route's max_delay */
+    bool target_given;   /* by the message: that of the route is no matter */
 };
 
 /* Reads the control headers, and writes into the job what the route allows of them:

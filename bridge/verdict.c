@@ -19,6 +19,17 @@ void verdict_name(struct source *src, struct job *job, struct slice wanted,
         job->id = name_new(src->bridge, job);
 }
 
+/* What is refused does not take the id of a job that is there, or yet to come; but it is
+ * found by the beginning of its own: ID@NAME. */
+static void name_refused(struct job *job, struct verdict *v)
+{
+    const struct slice id = v->asks.id;
+    if (id.n == 0 || slice_eq(id, job->id) || id.n + 1 + job->id.n > JOB_ID_MAX)
+        return;
+    job->id = job_keepf(job, "%.*s@%.*s", SLICE_ARG(id), SLICE_ARG(job->id));
+    v->unknown = false;
+}
+
 void verdict_reach(struct source *src, struct job *job, struct verdict *v)
 {
     int bad;
@@ -46,6 +57,7 @@ void verdict_reach(struct source *src, struct job *job, struct verdict *v)
         v->reason = reason_name(REASON_NO_ROUTE);
         v->why = v->err.text;
     }
-    /* What is refused does not take the id of a job that is there, or yet to come. */
     verdict_name(src, job, v->reason ? (struct slice){NULL, 0} : v->asks.id, v);
+    if (v->reason)
+        name_refused(job, v);
 }

@@ -124,6 +124,10 @@ static void answer_no_route(struct httpd_req *req)
                 SLICE_ARG(httpd_segment(req, 0)));
 }
 
+static const char NO_SUCH_JOB[] =
+    "no such job: delivered before, or never there; or refused, then its dead letter has "
+    "an id that begins with this one and \"@\"";
+
 static void on_found(void *arg, const struct found_reply *reply)
 {
     struct httpd_req *req = arg;
@@ -136,8 +140,7 @@ static void on_found(void *arg, const struct found_reply *reply)
         answer_no_route(req);
         return;
     case FOUND_NONE:
-        httpd_error(req, 404, "not-found",
-                    "no such job: delivered before, or never there");
+        httpd_error(req, 404, "not-found", "%s", NO_SUCH_JOB);
         return;
     case FOUND_UNKNOWN:
         http_answer_busy(req, "Redis did not answer; ask again");
@@ -180,8 +183,7 @@ static void on_cancelled(void *arg, enum cancelled answer)
         httpd_error(req, 410, "emitted", "too late: the job was delivered");
         return;
     case CANCEL_NOT_FOUND:
-        httpd_error(req, 404, "not-found",
-                    "no such job: delivered before, or never there");
+        httpd_error(req, 404, "not-found", "%s", NO_SUCH_JOB);
         return;
     case CANCEL_NO_ROUTE:
         answer_no_route(req);

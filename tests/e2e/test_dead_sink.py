@@ -3,10 +3,11 @@
 import time
 
 import confluent_kafka
+import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt import publish
 
-from lib import collect
+from lib import collect, load
 from lib.servers import wait_for
 
 
@@ -65,6 +66,29 @@ def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job
     assert [a.payload for a in morgue.wait_count(1, 60)] == [b"dead"]
     wait_for("it to be kept", lambda: tarry.metric("tarry_jobs_dead", route="r") == 1)
     assert len(hook.arrivals) == 21
+    tarry.stop()
+
+
+def test_a_refused_message_goes_to_the_dead_letter_sink_with_its_own_id_and_no_other(bench):
+    """Sent again with its headers, it would else contradict itself."""
+    broker, morgue = bench.mosquitto(), bench.keep(collect.FromHttp())
+    tarry = bench.tarry(bench.redis().url, f'''
+        sources: {{ m: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "in/#" ]; }}; }};
+        sinks:   {{ morgue: {{ type = "http"; url = "{morgue.url}"; }}; }};
+        routes:  {{ r: {{ from = "m"; to = "morgue"; dead = "morgue"; }}; }};
+        ''').start()
+    broker.wait_subscribed("in/#")
+    client = mqtt.Client(protocol=mqtt.MQTTv5)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    for headers in ([("delay-id", b"mine"), ("deliver-after", b"soon")], [("deliver-after", b"soon")]):
+        client.publish("in/x", b"x", qos=1, properties=load.user_properties(
+            headers)).wait_for_publish(15)
+    client.disconnect()
+    client.loop_stop()
+    named, nameless = sorted(morgue.wait_count(2), key=lambda a: a.header("delay-id") != b"mine")
+    assert [v for n, v in named.headers if n == "delay-id"] == [b"mine"]
+    assert len([v for n, v in nameless.headers if n == "delay-id"]) == 1
     tarry.stop()
 
 

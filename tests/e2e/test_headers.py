@@ -97,10 +97,10 @@ def test_every_way_to_say_when_is_understood_over_kafka(bench):
             ([("X-DELAY", 1700)], sent_ms + 1700), ([("deliver-at", at_ms // 1000)], at_ms),
             ([("deliver-at", at_ms + 7)], at_ms + 7),
             ([("deliver-at", rfc3339(at_ms + 8))], at_ms + 8),
-            # Absolute beats relative, ours x-delay, and of a repeated header the first counts.
+            # Absolute beats relative, ours x-delay; a header may come twice.
             ([("deliver-after", "1h"), ("deliver-at", at_ms)], at_ms),
             ([("x-delay", 3600000), ("delay", "2s")], sent_ms + 2000),
-            ([("deliver-after", "2s"), ("deliver-after", "1h")], sent_ms + 2000),
+            ([("deliver-after", "2s"), ("delay", "2000ms")], sent_ms + 2000),
             ([("deliver-at", "2001-01-01T00:00:00+01:00")], 978303600000)]
     for i, (headers, _) in enumerate(rows):
         k.send(headers + [("x-n", i)], str(i).encode(), b"k", sent_ms)
@@ -483,6 +483,63 @@ def test_what_a_message_gets_wrong_is_a_dead_letter_of_mqtt_with_its_reason(benc
         "no route": "no-route", **{str(i): reason for i, (_, reason) in enumerate(BAD)}}
     client.close()
     tarry.stop()
+
+
+CONTRADICTIONS = [
+    ([("deliver-after", "2s"), ("deliver-after", "1h")], "bad-delay"),
+    ([("deliver-after", "2s"), ("deliver-after", "soon")], "bad-delay"),
+    ([("deliver-after", "2s"), ("delay", "1h")], "bad-delay"),
+    ([("delay-id", "a"), ("delay-id", "b")], "bad-id"),
+    ([("delay-id", "a"), ("delay-op", "add"), ("delay-op", "cancel")], "bad-op"),
+]
+
+
+def test_headers_that_contradict_each_other_are_a_dead_letter(bench):
+    k = Kafka(bench)
+    for i, (headers, _) in enumerate(CONTRADICTIONS):
+        k.send(headers, str(i).encode(), b"k")
+    letters = {x["payload"]: x for x in k.wait_letters(len(CONTRADICTIONS))}
+    for i, (headers, reason) in enumerate(CONTRADICTIONS):
+        assert letters[str(i)]["reason"] == reason, (headers, letters[str(i)])
+    k.wait_payloads()
+    k.tarry.stop()
+
+
+def test_over_http_a_parameter_that_contradicts_a_header_is_refused(bench):
+    hook = bench.keep(collect.FromHttp())
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()
+
+    def post(query, **headers):
+        status, _, body = tarry.ask("POST", f"/v1/routes/r/jobs?{query}", "x", {
+            n.replace("_", "-"): v for n, v in headers.items()})
+        return status, body.get("error") or body.get("id")
+    assert post("deliver-after=1h", deliver_after="2h") == (400, "bad-delay")
+    assert post("delay-id=a", delay_id="b") == (400, "bad-id")
+    assert post("deliver-after=1h", deliver_after="60m", delay_id="same") == (201, "same")
+    # This header names the request; a delay-id names the job.
+    assert post("", delay_id="job", idempotency_key="request", deliver_after="1h") == (201, "job")
+    tarry.stop()
+
+
+def test_the_dead_letter_of_a_refused_message_is_found_by_its_delay_id(bench):
+    k = Kafka(bench, '''key_is_id = true;''')
+    k.send({"delay-id": "order-1", "deliver-after": "soon"}, b"named")
+    k.send({"deliver-after": "soon"}, b"keyed", b"order-2")
+    k.send({"deliver-after": "soon"}, b"nameless")
+    ids = {x["payload"]: x["id"] for x in k.wait_letters(3)}
+    assert ids == {"named": f"order-1@{k.topic}/0/0", "keyed": f"order-2@{k.topic}/0/1",
+                   "nameless": f"{k.topic}/0/2"}
+    for payload, name in (("named", "order-1"), ("keyed", "order-2")):
+        found = k.tarry.ask("GET", f"/v1/routes/r/dead?id_prefix={name}@")[2]["items"]
+        assert [x["payload"] for x in found] == [payload]
+        status, _, body = k.tarry.ask("GET", f"/v1/routes/r/jobs/{name}")
+        assert status == 404 and "refused" in body["message"]
+        status, _, body = k.tarry.ask("GET", "/v1/routes/r/jobs/" + urllib.parse.quote(
+            ids[payload], safe=""))
+        assert (status, body["state"]) == (200, "dead")
+    k.tarry.stop()
 
 
 def test_a_delay_of_another_api_is_clamped_too_where_the_route_says_so(bench):
