@@ -9,7 +9,7 @@
 --   and  hash  :sums    lib/claim.lua
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  length of the lease in ms
---   ARGV[3]  how many jobs at most; not more than 1000
+--   ARGV[3]  how many jobs at most; not more than 1000. Their bodies are BYTES_MAX at most, or one job
 --   ARGV[4]  name of the claimant, '' none: its last lease is noted, so that it can ask for the jobs
 --            of a claim whose answer was lost (reap.lua)
 --   and, where there are limits: ARGV[5] jobs per second, '' any   ARGV[6] of them at once
@@ -53,7 +53,9 @@ if tonumber(ARGV[8]) then
 end
 most = math.min(most, by_rate, by_flight)
 
+local BYTES_MAX, AT_ONCE = 16 * 1024 * 1024, 64
 local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, most) or {}
+local taken = 0
 local out = { now, -1, lease, 0 }
 if #ids > 0 then
   local bucket = string.sub(pool, 1, -6) -- without ":pool"
@@ -61,21 +63,31 @@ if #ids > 0 then
   local at, noted = claim_time(bucket, now, field)
   lease = at + tonumber(ARGV[2])
   out[3] = lease
-  local bodies = redis.call('HMGET', pool, unpack(ids))
   local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
-  local leased, lost = {}, {}
-  for i, id in ipairs(ids) do
-    out[#out + 1] = id
-    out[#out + 1] = bodies[i] or ''
-    out[#out + 1] = tried[i] or false
-    if bodies[i] then
-      leased[#leased + 1] = lease
-      leased[#leased + 1] = id
-    else
-      lost[#lost + 1] = id
+  local leased, lost, bytes = {}, {}, 0
+  -- Some bodies at a time: they may be large.
+  while taken < #ids and bytes <= BYTES_MAX do
+    local from, upto = taken + 1, math.min(taken + AT_ONCE, #ids)
+    local bodies = redis.call('HMGET', pool, unpack(ids, from, upto))
+    for i = from, upto do
+      local id, body = ids[i], bodies[i - from + 1]
+      bytes = bytes + #(body or '')
+      if bytes > BYTES_MAX and i > 1 then
+        break
+      end
+      taken = i
+      out[#out + 1] = id
+      out[#out + 1] = body or ''
+      out[#out + 1] = tried[i] or false
+      if body then
+        leased[#leased + 1] = lease
+        leased[#leased + 1] = id
+      else
+        lost[#lost + 1] = id
+      end
     end
   end
-  redis.call('ZREM', delay, unpack(ids))
+  redis.call('ZREM', delay, unpack(ids, 1, taken))
   if field and not noted then
     claim_forget(bucket, now)
   end
@@ -94,8 +106,8 @@ end
 if rate or by_flight < math.huge then
   -- Notes that so many have gone, in quarters of a us, rounded up: that is what a number of Lua
   -- holds. Fields of instances that are gone go too.
-  local function use(taken)
-    used_us = used_us + math.ceil(taken * step_us * 4) / 4
+  local function use(count)
+    used_us = used_us + math.ceil(count * step_us * 4) / 4
     local all = known and {} or redis.call('HGETALL', pace)
     for at = 1, #all, 2 do
       if tonumber(all[at + 1]) <= now_us then
@@ -107,8 +119,8 @@ if rate or by_flight < math.huge then
   end
 
   -- For how long it is not worth asking again.
-  local function wait_us(taken)
-    if taken < most or most == tonumber(ARGV[3]) then
+  local function wait_us(count)
+    if count < most or most == tonumber(ARGV[3]) then
       return 0
     end
     local due = redis.call('ZCOUNT', delay, '-inf', now)
@@ -122,10 +134,10 @@ if rate or by_flight < math.huge then
     return math.max(1, math.ceil(used_us + worth * step_us - ahead_us - now_us))
   end
 
-  if rate and #ids > 0 then
-    use(#ids)
+  if rate and taken > 0 then
+    use(taken)
   end
-  out[4] = wait_us(#ids)
+  out[4] = wait_us(taken)
 end
 local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 out[2] = tonumber(head or -1)

@@ -390,7 +390,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 static void begin(unsigned kind, struct sentinel **sentinel)
 {
     static const struct store_events events = {on_up, on_down, on_told, NULL};
-    static const struct bucket_events of_bucket = {on_head, on_woken, on_settled};
+    static const struct bucket_events of_bucket = {on_head, on_woken, on_settled, NULL};
     static const struct bucket_rules rules = {.remember_ms = 1000, .rate = 5, .burst = 1};
     static const struct queue_rules queue_rules = {.lease_ms = 1000, .tries = 3};
     static const struct {

@@ -64,6 +64,24 @@ def test_claim_takes_no_more_than_it_is_asked_for(bucket):
     assert head == 3 and [j[0] for j in jobs] == [b"a", b"b"]
 
 
+def test_claim_stops_before_its_reply_holds_more_than_16_mib_of_jobs(bucket):
+    large = b"x" * (5 * 1024 * 1024)
+    for n in range(7):
+        assert bucket.enqueue([(f"large-{n}", 1, "", "", 0, -1, "", large)])[1] == "s"
+    assert bucket.enqueue([(f"small-{n}", 2) for n in range(300)])[1] == "s" * 300
+    _, _, jobs = bucket.claim(10, most=1000)
+    assert [job[0].decode() for job in jobs] == ["large-0", "large-1", "large-2"]
+    head, _, jobs = bucket.claim(10, most=1000)
+    assert [job[0].decode() for job in jobs] == ["large-3", "large-4", "large-5"] and head == 1
+    assert len(bucket.claim(10, most=1000)[2]) == 301
+
+
+def test_claim_gives_one_job_of_any_size(bucket):
+    for n in range(2):
+        bucket.enqueue([(f"huge-{n}", 1, "", "", 0, -1, "", b"x" * (17 * 1024 * 1024))])
+    assert [len(bucket.claim(10)[2]) for _ in range(3)] == [1, 1, 0]
+
+
 def test_claim_by_the_server_clock_is_never_early(bucket, server):
     seconds, micros = server.time()
     now = seconds * 1000 + micros // 1000
