@@ -34,6 +34,10 @@ struct flight { /* a delivery on its way; the opaque of its record */
     bool lone; /* under way alone */
 };
 
+/* What a broker takes by default (message.max.bytes, there of a batch); librdkafka would
+ * stop at 1,000,000. */
+enum { RECORD_MAX = 1048588 };
+
 struct kafka_sink {
     /* options */
     struct kafka_link link;
@@ -93,6 +97,7 @@ static rd_kafka_conf_t *make_conf(const struct kafka_sink *s, int64_t timeout_ms
         {"acks", "all", 0},
         {"enable.idempotence", "true", 0},
         {"message.timeout.ms", NULL, record_timeout_ms(timeout_ms)},
+        {"message.max.bytes", NULL, RECORD_MAX},
         {"queue.buffering.max.messages", NULL, (int64_t)in_flight + QUEUE_ROOM},
         {"queue.buffering.max.kbytes", NULL, s->buffer_bytes / 1024},
         {"linger.ms", NULL, s->linger_ms},

@@ -110,8 +110,9 @@ static const struct opt daemon_rows[] = {
      .help = "The longest time a stop may take before what is open is left for the next "
              "start.",
      .min = 100, .max = HOUR},
-    {"job_max", OPT_BYTES, AT(job_max_bytes), "256KiB",
-     .help = "The largest record of a job: payload, key and headers together.",
+    {"job_max", OPT_BYTES, AT(job_max_bytes), "2MiB",
+     .help = "The largest record of a job: payload, key and headers together. A sink "
+             "holds up to max_in_flight jobs in memory.",
      .min = KIB, .max = 16 * MIB},
     {"queue_max_jobs", OPT_INT, AT(queue_max_jobs), "20000",
      .help = "Jobs on the way to Redis, of all routes; at that mark the sources pause.",

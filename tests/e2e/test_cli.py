@@ -30,7 +30,7 @@ class Place:
             sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; timeout = "60s"; }}; }};
             routes: {{ r: {{ from = "http"; to = "hook"; retry = "never"; max_delay = "2d";
                              repeat_min = "0"; }};
-                       {routes} }};''').start()
+                       {routes} }};''', daemon='job_max = "256KiB";').start()
         self.url = f"http://127.0.0.1:{self.tarry.port}"
 
     def run(self, *args, **more):

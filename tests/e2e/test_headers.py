@@ -116,6 +116,18 @@ def test_every_way_to_say_when_is_understood_over_kafka(bench):
     k.tarry.stop()
 
 
+def test_a_record_as_large_as_kafka_takes_by_default_is_delivered(bench):
+    k = Kafka(bench)
+    k.producer = confluent_kafka.Producer({"bootstrap.servers": k.address,
+                                           "message.max.bytes": 1048588})
+    payload = bytes(1_047_000)  # headers of tarry come on top of it
+    k.send({"deliver-after": "1s"}, payload, b"k")
+    assert k.producer.flush(30) == 0
+    wait_for("an outcome", lambda: k.all() or k.tarry.metric("tarry_jobs_dead_total") > 0)
+    assert [len(a.payload) for a in k.all()] == [len(payload)]
+    k.tarry.stop()
+
+
 def test_a_source_may_rename_headers_and_give_bare_integers_a_unit(bench):
     k = Kafka(bench, '''bare_unit = "s"; headers: { deliver-after = "my-delay";
                         delay-id = "my-id"; };''', 'delay = "1500ms";')

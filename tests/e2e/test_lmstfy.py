@@ -213,12 +213,12 @@ def q(request):
 class Own:
     """A daemon, or two, and a Redis for a test that mistreats them."""
 
-    def __init__(self, bench, more="", daemons=1):
+    def __init__(self, bench, more="", daemons=1, options=""):
         self.redis = bench.redis("always")
         self.daemons, self.apis = [], []
         for i in range(daemons):
             port, admin_port = free_port(), free_port()
-            daemon = bench.tarry(self.redis.url, conf(port, admin_port, more))
+            daemon = bench.tarry(self.redis.url, conf(port, admin_port, more), daemon=options)
             daemon.conf = daemon.conf.rename(daemon.conf.with_name(f"tarry{i}.conf"))
             daemon.log = daemon.log.with_name(f"tarry{i}.log")
             self.daemons.append(daemon.start())
@@ -971,8 +971,8 @@ def test_1_4_without_redis_it_says_internal_error_and_nothing_is_lost(bench):
 
 
 def test_3_what_the_daemon_takes_no_more_of_is_413_and_leaves_nothing(bench):
-    """FIX: a bulk is published as a whole or not at all. daemon.job_max is 256 KiB here."""
-    own = Own(bench)
+    """FIX: a bulk is published as a whole or not at all."""
+    own = Own(bench, options='job_max = "256KiB";')
     api, big = own.apis[0], b'"' + b"y" * 300 * 1024 + b'"'
     for answer in (api.to("PUT", "q", body=big), api.to("PUT", "q", "/bulk", body=b"[1," + big + b",2]")):
         assert (answer.status, answer.body) == (413, b'{"error":"body too large"}')
