@@ -329,6 +329,11 @@ struct httpd *source_httpd(struct source *src)
     return src->bridge->httpd;
 }
 
+void source_protect(struct source *src, struct httpd *h)
+{
+    httpd_protect_roles(h, &src->bridge->tokens);
+}
+
 const char *sink_name(const struct sink *sink)
 {
     return sink->conf->name;

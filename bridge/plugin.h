@@ -168,6 +168,9 @@ struct slice source_route(struct source *src, struct slice topic, bool *in_queue
 /* The daemon's own HTTP listener, for sources that serve on it (bridge/httpd/httpd.h). */
 struct httpd;
 struct httpd *source_httpd(struct source *src);
+/* Rows of h, a listener of the source's own, that have a role ask for the daemon's tokens
+ * (tokens: { }); its other rows stay open. */
+void source_protect(struct source *src, struct httpd *h);
 
 /* -------------------------------------------------------------------- sinks */
 

@@ -3,15 +3,17 @@
 --
 --   KEYS, ARGV[1..7]  lib/queue.lua
 --   ARGV[8...]  limits in ms, rising: waiting and ready jobs are counted by the time until they
---   are due, far ones by the start of their slot
+--   are due (negative: since they were), far ones by the start of their slot
 --
--- Returns {now, ready, waiting, in flight, dead, ended, first due of the ready or -1,
---   then the number of jobs due within each limit and beyond the one
+-- Returns {now, ready, waiting, in flight, dead, ended, first due of the ready or -1, mean time in ms
+--   since they were due, where there are limits (of more than SAMPLES ready ones as many, evenly
+--   spread), then the number of jobs due within each limit and beyond the one
 --   before, that of all above, and how many are far}. Cost: O(limits log n). Called by store_measure() in
 --   bridge/store/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
 --#include lib/queue.lua
+local SAMPLES = 16
 head()
 local all, ready = redis.call('ZCARD', delay), redis.call('ZCOUNT', delay, '-inf', now_due)
 local slots, far_all = nil, 0
@@ -19,8 +21,14 @@ if slot >= 0 then
   slots, far_all = far.span(keys, now + (#ARGV > 7 and tonumber(ARGV[#ARGV]) or 0)), far.count(keys)
 end
 all = all + far_all
+local age, looked = 0, #ARGV > 7 and math.min(ready, SAMPLES) or 0
+for i = 0, looked - 1 do
+  local rank = math.floor((i + 0.5) * ready / looked)
+  age = age + now_due - tonumber(redis.call('ZRANGE', delay, rank, rank, 'WITHSCORES')[2])
+end
 local out = { now, ready, all - ready, redis.call('ZCARD', unack), redis.call('ZCARD', dead),
               redis.call('ZCARD', done), ready > 0 and in_ms(first(delay)) or -1,
+              looked > 0 and math.floor(age / looked / UNIT) or 0,
             }
 local below = 0
 for at = 8, #ARGV do

@@ -58,7 +58,7 @@ const struct httpd_route camellia_routes[] = {
     {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN},
     {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN},
     {"GET", P "getMonitorString", camellia_monitor_string, HTTPD_OPEN},
-    {"GET", "/metrics", camellia_metrics, HTTPD_OPEN},
+    {"GET", "/metrics", camellia_metrics, HTTPD_METRICS},
     {"*", "/camellia/health/status", camellia_health_status, HTTPD_OPEN},
     {"*", "/camellia/health/check", camellia_health_check, HTTPD_OPEN},
     {"*", "/camellia/health/online", camellia_health_online, HTTPD_OPEN},
@@ -74,7 +74,7 @@ static const struct httpd_route rest[] = {{"*", "/{*}", camellia_serve_rest, HTT
 static void on_window(void *arg)
 {
     struct camellia *c = arg;
-    camellia_stats_turn(&c->stats);
+    camellia_stats_turn(&c->stats, source_now_ms(c->src, SLICE_LIT("")));
 }
 
 static void on_event(void *arg, struct slice queue, enum queue_event what, unsigned count)
@@ -96,11 +96,13 @@ static int start(struct source *src, void *self, struct err *err)
         return -1;
     c->src = src;
     c->started_ms = loop_wall_ms();
+    c->stats.from_ms = source_now_ms(src, SLICE_LIT(""));
     c->last_call_ms = loop_mono_ms() - INT32_MAX; /* long ago */
     LIST_INIT(&c->held);
     httpd_serve(c->httpd, camellia_routes, c);
     httpd_serve(c->httpd, rest, c);
     httpd_shape(c->httpd, camellia_refuse, c);
+    source_protect(src, c->httpd);
     c->window = timer_every(c->monitor_interval_ms, on_window, c);
     queue_watch(src, on_event, c);
     return 0;

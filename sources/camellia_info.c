@@ -9,15 +9,33 @@
 enum { ASKED_MAX = 64 }; /* queues that are counted at the same time */
 
 enum { MINUTE_MS = 60 * 1000, HOUR_MS = 60 * MINUTE_MS, DAY_MS = 24 * HOUR_MS };
-static const int64_t limits_ms[CAMELLIA_SPANS - 1] = {
-    MINUTE_MS,   10 * MINUTE_MS, 30 * MINUTE_MS,      HOUR_MS,
-    6 * HOUR_MS, DAY_MS,         7 * (int64_t)DAY_MS, 30 * (int64_t)DAY_MS};
+enum { BEFORE_LAST, LAST, FIRST_MINUTE }; /* spans of a queue before those of the API */
 const char *const camellia_span_names[CAMELLIA_SPANS] = {
     "sizeOf0To1min",      "sizeOf1minTo10min",  "sizeOf10minTo30min",
     "sizeOf30minTo1hour", "sizeOf1hourTo6hour", "sizeOf6hourTo1day",
     "sizeOf1dayTo7day",   "sizeOf7dayTo30day",  "sizeOf30dayToInfinite"};
 
-_Static_assert(CAMELLIA_SPANS == QUEUE_SPANS + 1, "all limits are asked for");
+_Static_assert(CAMELLIA_SPANS + FIRST_MINUTE == QUEUE_SPANS + 1, "no limit is left out");
+
+/* Two for those that became ready before and in the last window, then the API's. */
+static void count_topic(const struct camellia *c, struct slice topic, queue_count_cb *cb,
+                        void *arg)
+{
+    const int64_t now_ms = source_now_ms(c->src, topic);
+    const struct camellia_stats *s = &c->stats;
+    const bool has_last = s->last_from_ms > 0;
+    const int64_t limits_ms[QUEUE_SPANS] = {(has_last ? s->last_from_ms - 1 : 0) - now_ms,
+                                            (has_last ? s->from_ms - 1 : 0) - now_ms,
+                                            MINUTE_MS,
+                                            10 * MINUTE_MS,
+                                            30 * MINUTE_MS,
+                                            HOUR_MS,
+                                            6 * HOUR_MS,
+                                            DAY_MS,
+                                            7 * (int64_t)DAY_MS,
+                                            30 * (int64_t)DAY_MS};
+    queue_count(c->src, topic, limits_ms, QUEUE_SPANS, cb, arg);
+}
 
 /* --------------------------------------------------------------------- asking */
 
@@ -45,8 +63,14 @@ static void set_info(struct camellia_info *info, const struct queue_counts *coun
     info->waiting = counts->waiting;
     info->ready = counts->ready;
     info->acking = counts->in_flight;
-    memcpy(info->span, counts->span, sizeof(info->span));
+    info->ready_last = counts->span[LAST];
+    info->age = (struct camellia_gap){
+        .count = counts->ready,
+        .sum_ms = counts->ready * counts->ready_age_ms,
+        .max_ms = counts->ready > 0 ? counts->now_ms - counts->oldest_ready_ms : 0};
+    memcpy(info->span, &counts->span[FIRST_MINUTE], sizeof(info->span));
     /* What is ready is counted there, too. */
+    info->span[0] += counts->span[BEFORE_LAST] + counts->span[LAST];
     info->span[0] = info->span[0] > info->ready ? info->span[0] - info->ready : 0;
 }
 
@@ -110,16 +134,21 @@ void camellia_topic_info(void *arg, struct httpd_req *req)
         return;
     }
     one->ask = camellia_ask(c, req);
-    queue_count(c->src, one->topic.value, limits_ms, QUEUE_SPANS, on_one, one);
+    count_topic(c, one->topic.value, on_one, one);
 }
 
 /* ------------------------------------------------------------------ all topics */
 
-struct survey {
-    struct camellia *c;
+struct surveyor {
     camellia_survey_cb *cb;
     void *arg;
-    struct buf names; /* what the infos' topics point into */
+};
+struct survey {
+    struct camellia *c;
+    struct surveyor *who; /* all who wait for it */
+    size_t who_n, most;   /* topics */
+    int64_t from_ms;      /* of the window in which it began */
+    struct buf names;     /* what the infos' topics point into */
     struct camellia_info *infos;
     size_t n, next, open;
     bool away;
@@ -129,11 +158,33 @@ struct counting { /* one queue of a survey */
     size_t i;
 };
 
+/* For what is said of the last window. */
+static void note_unpulled(const struct survey *s)
+{
+    struct camellia_stats *stats = &s->c->stats;
+    camellia_forget_unpulled(stats);
+    for (size_t i = 0; i < s->n && !s->away && stats->last_from_ms > 0; i++) {
+        const struct camellia_info *info = &s->infos[i];
+        struct camellia_topic *t =
+            info->ready > 0 ? camellia_topic(stats, info->topic) : NULL;
+        if (t == NULL)
+            continue;
+        t->unpulled = info->age;
+        t->unpulled_last = stats->from_ms == s->from_ms ? info->ready_last : 0;
+    }
+}
+
 static void survey_end(void *arg)
 {
     struct survey *s = arg;
     static const struct camellia_info none;
-    s->cb(s->arg, s->away ? NULL : s->infos ? s->infos : &none, s->n);
+    if (s->c->survey == s) {
+        s->c->survey = NULL;
+        note_unpulled(s);
+    }
+    for (size_t i = 0; i < s->who_n; i++)
+        s->who[i].cb(s->who[i].arg, s->away ? NULL : s->infos ? s->infos : &none, s->n);
+    free(s->who);
     buf_free(&s->names);
     free(s->infos);
     free(s);
@@ -159,8 +210,7 @@ static void count_more(struct survey *s)
         struct counting *counting = mem_alloc(sizeof(*counting));
         *counting = (struct counting){s, s->next++};
         s->open++;
-        queue_count(s->c->src, s->infos[counting->i].topic, limits_ms, QUEUE_SPANS,
-                    on_count, counting);
+        count_topic(s->c, s->infos[counting->i].topic, on_count, counting);
     }
     if (s->open == 0)
         survey_end(s);
@@ -172,6 +222,10 @@ static void on_list(void *arg, enum queue_code code, const struct queue_name *na
     struct survey *s = arg;
     s->away = code == QUEUE_AWAY;
     s->n = code == QUEUE_OK ? n : 0;
+    if (s->n > s->most) { /* the least recently used come first */
+        names += s->n - s->most;
+        s->n = s->most;
+    }
     s->infos = s->n ? mem_alloc(s->n * sizeof(*s->infos)) : NULL;
     for (size_t i = 0; i < s->n; i++)
         buf_add_slice(&s->names, names[i].name);
@@ -196,12 +250,18 @@ static void on_topic(void *arg, const struct camellia_topic *t)
         l->topic = t->name;
 }
 
-void camellia_survey(struct camellia *c, camellia_survey_cb *cb, void *arg)
+static void join(struct survey *s, camellia_survey_cb *cb, void *arg)
+{
+    s->who = mem_realloc(s->who, (s->who_n + 1) * sizeof(*s->who));
+    s->who[s->who_n++] = (struct surveyor){cb, arg};
+}
+
+static struct survey *survey_begin(struct camellia *c, size_t most)
 {
     static const struct camellia_topic nameless = {.name = {"", 0}};
     struct leading l = {.src = c->src};
     struct survey *s = mem_alloc(sizeof(*s));
-    *s = (struct survey){.c = c, .cb = cb, .arg = arg};
+    *s = (struct survey){.c = c, .most = most, .from_ms = c->stats.from_ms};
     on_topic(&l, &nameless);
     if (l.topic.p == NULL)
         camellia_each_topic(&c->stats, on_topic, &l);
@@ -209,6 +269,19 @@ void camellia_survey(struct camellia *c, camellia_survey_cb *cb, void *arg)
         queue_list(c->src, l.topic, on_list, s);
     else
         loop_defer(survey_end, s);
+    return s;
+}
+
+void camellia_survey_all(struct camellia *c, camellia_survey_cb *cb, void *arg)
+{
+    join(survey_begin(c, SIZE_MAX), cb, arg);
+}
+
+void camellia_survey(struct camellia *c, camellia_survey_cb *cb, void *arg)
+{
+    if (c->survey == NULL)
+        c->survey = survey_begin(c, CAMELLIA_SHOWN_MAX);
+    join(c->survey, cb, arg);
 }
 
 static void on_infos(void *arg, const struct camellia_info *infos, size_t n)
@@ -227,5 +300,5 @@ static void on_infos(void *arg, const struct camellia_info *infos, size_t n)
 
 void camellia_topic_infos(void *arg, struct httpd_req *req)
 {
-    camellia_survey(arg, on_infos, camellia_ask(arg, req));
+    camellia_survey_all(arg, on_infos, camellia_ask(arg, req));
 }

@@ -49,16 +49,26 @@ static void add_line(struct buf *out, const char *name, struct slice topic,
     buf_addf(out, "%lld\n", (long long)value);
 }
 
+struct family { /* lines of a metric, by topic */
+    struct buf *out;
+    unsigned topics;
+};
+
 static void add_counts(void *arg, const struct camellia_topic *t)
 {
+    struct family *f = arg;
+    if (camellia_topic_is_quiet(t) || f->topics++ >= CAMELLIA_SHOWN_MAX)
+        return;
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
-        add_line(arg, "request", t->name, camellia_count_names[i], t->last.counts[i]);
+        add_line(f->out, "request", t->name, camellia_count_names[i],
+                 camellia_count_of(t, i));
 }
 
-static void add_gap(struct buf *out, const char *name, struct slice topic,
+static void add_gap(struct family *f, const char *name, struct slice topic,
                     const struct camellia_gap *gap)
 {
-    if (gap->count == 0)
+    struct buf *out = f->out;
+    if (gap->count == 0 || f->topics++ >= CAMELLIA_SHOWN_MAX)
         return;
     add_line(out, name, topic, "count", gap->count);
     begin_line(out, name, topic, "avg");
@@ -73,7 +83,8 @@ static void add_pull_gap(void *arg, const struct camellia_topic *t)
 
 static void add_ready_gap(void *arg, const struct camellia_topic *t)
 {
-    add_gap(arg, "ready_queue_time_gap", t->name, &t->last.ready);
+    const struct camellia_gap gap = camellia_ready_gap(t);
+    add_gap(arg, "ready_queue_time_gap", t->name, &gap);
 }
 
 static void add_info(struct buf *out, const struct camellia_info *info)
@@ -136,13 +147,15 @@ static void on_infos(void *arg, const struct camellia_info *infos, size_t n)
     struct camellia_ask *ask = arg;
     const struct camellia *c = ask->c;
     struct buf out = {0};
+    struct family requests = {&out, 0}, pulls = {&out, 0}, readies = {&out, 0};
     add_process(&out, c);
     begin_metric(&out, "request", "Calls of the last window, by topic");
-    camellia_each_topic(&c->stats, add_counts, &out);
+    camellia_each_topic(&c->stats, add_counts, &requests);
     begin_metric(&out, "pull_msg_time_gap", "From the trigger time to the pull in ms");
-    camellia_each_topic(&c->stats, add_pull_gap, &out);
-    begin_metric(&out, "ready_queue_time_gap", "From the trigger time to ready in ms");
-    camellia_each_topic(&c->stats, add_ready_gap, &out);
+    camellia_each_topic(&c->stats, add_pull_gap, &pulls);
+    begin_metric(&out, "ready_queue_time_gap",
+                 "Ready and not pulled: until the pull, or until now, in ms");
+    camellia_each_topic(&c->stats, add_ready_gap, &readies);
     begin_metric(&out, "topic_info", "Messages now, by topic");
     for (size_t i = 0; infos && i < n; i++)
         add_info(&out, &infos[i]);

@@ -9,12 +9,14 @@
 struct listing {
     struct buf *out;
     const char *comma;
+    size_t n;
 };
 
 static void begin_item(struct listing *l, struct slice topic)
 {
     buf_add_str(l->out, l->comma);
     l->comma = ",";
+    l->n++;
     buf_add_str(l->out, "{\"topic\":");
     camellia_add_text(l->out, topic, CAMELLIA_PLAIN);
 }
@@ -29,18 +31,18 @@ static void add_counts(void *arg, const struct camellia_topic *t)
     struct listing *l = arg;
     int64_t sum = 0;
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
-        sum += t->last.counts[i];
-    if (sum == 0)
+        sum += camellia_count_of(t, i);
+    if (sum == 0 || l->n == CAMELLIA_SHOWN_MAX)
         return;
     begin_item(l, t->name);
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
-        add_member(l->out, camellia_count_names[i], t->last.counts[i]);
+        add_member(l->out, camellia_count_names[i], camellia_count_of(t, i));
     buf_add(l->out, "}", 1);
 }
 
 static void add_gap(struct listing *l, struct slice topic, const struct camellia_gap *gap)
 {
-    if (gap->count == 0)
+    if (gap->count == 0 || l->n == CAMELLIA_SHOWN_MAX)
         return;
     begin_item(l, topic);
     add_member(l->out, "count", gap->count);
@@ -57,7 +59,8 @@ static void add_pull_gap(void *arg, const struct camellia_topic *t)
 
 static void add_ready_gap(void *arg, const struct camellia_topic *t)
 {
-    add_gap(arg, t->name, &t->last.ready);
+    const struct camellia_gap gap = camellia_ready_gap(t);
+    add_gap(arg, t->name, &gap);
 }
 
 /* The three lists, whose names differ from call to call by what follows. */
@@ -70,7 +73,7 @@ static void add_lists(struct buf *out, const struct camellia *c, const char *suf
                  {"pullMsgTimeGapStats", add_pull_gap},
                  {"readyQueueTimeGapStats", add_ready_gap}};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-        struct listing l = {out, ""};
+        struct listing l = {out, "", 0};
         buf_addf(out, "%s\"%s%s\":[", i ? "," : "", lists[i].name, suffix);
         camellia_each_topic(&c->stats, lists[i].add, &l);
         buf_add(out, "]", 1);
@@ -79,21 +82,29 @@ static void add_lists(struct buf *out, const struct camellia *c, const char *suf
 
 /* ------------------------------------------------------------------ the answers */
 
+/* Without Redis it says what this process knows alone. */
+static void on_survey(void *arg, const struct camellia_info *infos, size_t n)
+{
+    struct camellia_ask *ask = arg;
+    struct buf out = {0};
+    (void)infos, (void)n; /* the statistics have what is needed of them */
+    buf_add_str(&out, "{\"code\":200,\"data\":{");
+    add_lists(&out, ask->c, "List");
+    buf_add_str(&out, "}}");
+    camellia_tell(ask, CAMELLIA_JSON, &out);
+    buf_free(&out);
+}
+
 void camellia_monitor_data(void *arg, struct httpd_req *req)
 {
-    struct buf out = {0};
-    buf_add_str(&out, "{\"code\":200,\"data\":{");
-    add_lists(&out, arg, "List");
-    buf_add_str(&out, "}}");
-    httpd_answer(req, 200, CAMELLIA_JSON, buf_slice(&out));
-    buf_free(&out);
+    camellia_survey(arg, on_survey, camellia_ask(arg, req));
 }
 
 static void on_infos(void *arg, const struct camellia_info *infos, size_t n)
 {
     struct camellia_ask *ask = arg;
     struct buf out = {0};
-    struct listing sizes = {&out, ""}, spans = {&out, ""};
+    struct listing sizes = {&out, "", 0}, spans = {&out, "", 0};
     buf_add_str(&out, "{");
     add_lists(&out, ask->c, "");
     buf_add_str(&out, ",\"topicInfoStats\":[");

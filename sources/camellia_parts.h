@@ -28,7 +28,8 @@ struct camellia {
     struct source *src;
     struct httpd *httpd;
     struct camellia_stats stats;
-    struct timer *window; /* of the statistics */
+    struct timer *window;  /* of the statistics */
+    struct survey *survey; /* under way, camellia_survey(); NULL: none */
     struct timer *closing;
     LIST_HEAD(, camellia_call) held;
     struct camellia_call *spare; /* calls kept for reuse */
@@ -116,16 +117,22 @@ extern const struct camellia_op camellia_send, camellia_pull, camellia_poll, cam
 void camellia_release_held(struct camellia *c);
 
 /* --- camellia_info.c, camellia_monitor.c, camellia_metrics.c: for operators --- */
-enum { CAMELLIA_SPANS = 9 };
+enum { CAMELLIA_SPANS = 9, CAMELLIA_SHOWN_MAX = 1000 };
 struct camellia_info {
     struct slice topic;
     int64_t waiting, ready, acking;
     int64_t span[CAMELLIA_SPANS]; /* of the waiting: by the time that is left */
+    int64_t ready_last; /* of the ready: became so in the last window of the statistics */
+    struct camellia_gap age; /* since the ready ones are */
 };
 extern const char *const camellia_span_names[CAMELLIA_SPANS];
 /* Asks for all topics. Calls back once, never before it has returned; infos is borrowed,
  * and NULL when Redis did not answer. */
 typedef void camellia_survey_cb(void *arg, const struct camellia_info *infos, size_t n);
+void camellia_survey_all(struct camellia *c, camellia_survey_cb *cb, void *arg);
+/* The same for who looks often: of the CAMELLIA_SHOWN_MAX topics that were used last, and
+ * one survey for all who ask meanwhile. Notes in the statistics what nobody has pulled.
+ */
 void camellia_survey(struct camellia *c, camellia_survey_cb *cb, void *arg);
 
 void camellia_topic_info(void *arg, struct httpd_req *req);

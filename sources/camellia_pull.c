@@ -38,14 +38,12 @@ static void answer_list(struct camellia_call *call)
     }
 }
 
-static void count(struct camellia_topic *t, const struct camellia_msg *m, int64_t now_ms)
+static void count(const struct camellia_stats *s, struct camellia_topic *t,
+                  const struct camellia_msg *m, const struct queue_job *job)
 {
     t->now.counts[CAMELLIA_N_PULL]++;
-    camellia_gap_add(&t->now.pull, now_ms - m->trigger_ms);
-    if (m->retry > 1 || m->trigger_ms <= m->produce_ms)
-        return;
-    t->now.counts[CAMELLIA_N_READY]++;
-    camellia_gap_add(&t->now.ready, 0); /* nothing has to move it when it is due */
+    camellia_gap_add(&t->now.pull, job->now_ms - m->trigger_ms);
+    camellia_pulled(s, t, job->ready_ms, job->now_ms);
 }
 
 static void add_jobs(struct camellia_call *call, const struct queue_job *jobs, unsigned n)
@@ -65,7 +63,7 @@ static void add_jobs(struct camellia_call *call, const struct queue_job *jobs, u
             buf_add(list, ",", 1);
         camellia_add_msg(list, &m, form_of(call));
         if (t)
-            count(t, &m, jobs[i].now_ms);
+            count(&call->c->stats, t, &m, &jobs[i]);
     }
     call->left -= n;
 }

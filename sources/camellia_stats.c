@@ -122,7 +122,7 @@ static bool is_empty(const struct camellia_window *w)
 void camellia_poll_ended(struct camellia_stats *s, struct camellia_topic *t)
 {
     struct camellia_topic **at = &s->slots[t->hash % s->slot_count];
-    if (--t->polls > 0 || !is_empty(&t->now) || !is_empty(&t->last))
+    if (--t->polls > 0 || !is_empty(&t->now) || !camellia_topic_is_quiet(t))
         return;
     while (*at != t)
         at = &(*at)->next;
@@ -131,13 +131,56 @@ void camellia_poll_ended(struct camellia_stats *s, struct camellia_topic *t)
     s->topic_count--;
 }
 
-void camellia_stats_turn(struct camellia_stats *s)
+void camellia_pulled(const struct camellia_stats *s, struct camellia_topic *t,
+                     int64_t ready_ms, int64_t now_ms)
 {
+    camellia_gap_add(&t->now.ready, now_ms > ready_ms ? now_ms - ready_ms : 0);
+    if (ready_ms >= s->from_ms)
+        t->now.counts[CAMELLIA_N_READY]++;
+    else if (s->last_from_ms > 0 && ready_ms >= s->last_from_ms)
+        t->last.counts[CAMELLIA_N_READY]++; /* until now it was one that nobody pulled */
+}
+
+int64_t camellia_count_of(const struct camellia_topic *t, enum camellia_count what)
+{
+    return t->last.counts[what] + (what == CAMELLIA_N_READY ? t->unpulled_last : 0);
+}
+
+struct camellia_gap camellia_ready_gap(const struct camellia_topic *t)
+{
+    struct camellia_gap gap = t->last.ready;
+    gap.count += t->unpulled.count;
+    gap.sum_ms += t->unpulled.sum_ms;
+    if (t->unpulled.max_ms > gap.max_ms)
+        gap.max_ms = t->unpulled.max_ms;
+    return gap;
+}
+
+bool camellia_topic_is_quiet(const struct camellia_topic *t)
+{
+    return is_empty(&t->last) && t->unpulled_last == 0 && t->unpulled.count == 0;
+}
+
+void camellia_forget_unpulled(struct camellia_stats *s)
+{
+    for (size_t i = 0; i < s->slot_count; i++) {
+        for (struct camellia_topic *t = s->slots[i]; t; t = t->next) {
+            t->unpulled_last = 0;
+            t->unpulled = (struct camellia_gap){0};
+        }
+    }
+}
+
+void camellia_stats_turn(struct camellia_stats *s, int64_t now_ms)
+{
+    s->last_from_ms = s->from_ms;
+    s->from_ms = now_ms;
     for (size_t i = 0; i < s->slot_count; i++) {
         for (struct camellia_topic **at = &s->slots[i]; *at;) {
             struct camellia_topic *t = *at;
             t->last = t->now;
             t->now = (struct camellia_window){0};
+            t->unpulled_last = 0; /* of the window before */
             if (is_empty(&t->last) && t->polls == 0) {
                 *at = t->next;
                 topic_free(t);

@@ -235,7 +235,7 @@ static void a_window_holds_what_was_counted_before_the_turn(void **state)
     camellia_gap_add(&a->now.pull, -10);
     camellia_gap_add(&a->now.pull, 20);
     assert_int_equal(a->last.counts[CAMELLIA_N_SEND], 0);
-    camellia_stats_turn(&s);
+    camellia_stats_turn(&s, 1000);
     assert_ptr_equal(camellia_topic(&s, SLICE_LIT("a")), a);
     assert_int_equal(a->last.counts[CAMELLIA_N_SEND], 3);
     assert_int_equal(a->now.counts[CAMELLIA_N_SEND], 0);
@@ -259,9 +259,9 @@ static void a_silent_topic_is_forgotten_unless_somebody_waits_there(void **state
     held->polls = 1;
     camellia_each_topic(&s, count_topic, &n);
     assert_int_equal(n, 3000);
-    camellia_stats_turn(&s);
+    camellia_stats_turn(&s, 1000);
     assert_int_equal(s.topic_count, 3000);
-    camellia_stats_turn(&s);
+    camellia_stats_turn(&s, 1000);
     assert_int_equal(s.topic_count, 1);
     assert_ptr_equal(camellia_topic(&s, SLICE_LIT("t7")), held);
     camellia_stats_free(&s);
@@ -288,6 +288,33 @@ static void a_topic_without_a_count_is_gone_with_its_last_poll(void **state)
     camellia_stats_free(&s);
 }
 
+static void what_became_ready_counts_in_its_window_whenever_it_is_pulled(void **state)
+{
+    (void)state;
+    struct camellia_stats s = {.from_ms = 1000};
+    struct camellia_topic *t = camellia_topic(&s, SLICE_LIT("t"));
+    camellia_pulled(&s, t, 500, 1500); /* before we looked */
+    camellia_pulled(&s, t, 1200, 1500);
+    assert_int_equal(t->now.counts[CAMELLIA_N_READY], 1);
+    camellia_stats_turn(&s, 2000);
+    camellia_pulled(&s, t, 1900, 2100);
+    camellia_pulled(&s, t, 2000, 2100);
+    camellia_pulled(&s, t, 900, 2100);
+    assert_int_equal(t->now.counts[CAMELLIA_N_READY], 1);
+    assert_int_equal(t->last.counts[CAMELLIA_N_READY], 2);
+    t->unpulled_last = 3;
+    t->unpulled = (struct camellia_gap){.count = 4, .sum_ms = 400, .max_ms = 5000};
+    assert_int_equal(camellia_count_of(t, CAMELLIA_N_READY), 5);
+    assert_int_equal(camellia_count_of(t, CAMELLIA_N_PULL), 0);
+    assert_int_equal(camellia_ready_gap(t).count, 6);
+    assert_int_equal(camellia_ready_gap(t).max_ms, 5000);
+    assert_int_equal(camellia_ready_gap(t).sum_ms, 400 + 1000 + 300);
+    camellia_forget_unpulled(&s);
+    assert_int_equal(camellia_ready_gap(t).count, 2);
+    assert_false(camellia_topic_is_quiet(t));
+    camellia_stats_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +328,7 @@ int main(void)
         cmocka_unit_test(a_message_has_its_fields_in_order_or_sorted),
         cmocka_unit_test(numbers_are_written_as_they_are),
         cmocka_unit_test(a_window_holds_what_was_counted_before_the_turn),
+        cmocka_unit_test(what_became_ready_counts_in_its_window_whenever_it_is_pulled),
         cmocka_unit_test(a_silent_topic_is_forgotten_unless_somebody_waits_there),
         cmocka_unit_test(a_topic_without_a_count_is_gone_with_its_last_poll),
     };

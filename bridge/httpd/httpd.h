@@ -183,6 +183,8 @@ struct tokens;
 /* From now on a row is served to whom tokens give its role: others get 401 or 403. NULL:
  * to everybody. Borrowed until the next call or httpd_stop(). */
 void httpd_protect(struct httpd *h, const struct tokens *tokens);
+/* The same for a listener whose other rows are open: *tokens is read at each request. */
+void httpd_protect_roles(struct httpd *h, struct tokens *const *tokens);
 
 /* --- new options while it runs --- */
 /* -1: the files of tls_*, or hosts, could not be used, as err says. Changes nothing. */

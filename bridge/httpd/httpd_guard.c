@@ -28,6 +28,16 @@ void httpd_protect(struct httpd *h, const struct tokens *tokens)
     h->tokens = tokens;
 }
 
+void httpd_protect_roles(struct httpd *h, struct tokens *const *tokens)
+{
+    h->role_tokens = tokens;
+}
+
+static const struct tokens *tokens_of(const struct httpd *h)
+{
+    return h->role_tokens ? *h->role_tokens : h->tokens;
+}
+
 /* --- what a browser asks for a page --- */
 
 /* "name" of "name:7700" and "name.:7700"; an IPv6 address stays in its brackets. */
@@ -130,13 +140,13 @@ static const struct token *find(struct httpd_req *req, enum httpd_refusal *why)
     struct slice header = httpd_header(req, "authorization");
     *why = header.p ? BAD_TOKEN : NO_TOKEN;
     if (header.p)
-        return tokens_find(req->h->tokens, bearer(header));
+        return tokens_find(tokens_of(req->h), bearer(header));
     if (conn->session == NULL)
         return NULL;
     if (!conn->named)
         httpd_tls_names(conn->session, &conn->names);
     conn->named = true;
-    return tokens_find_certificate(req->h->tokens, buf_slice(&conn->names));
+    return tokens_find_certificate(tokens_of(req->h), buf_slice(&conn->names));
 }
 
 void httpd_tell(const struct httpd_req *req)
@@ -159,7 +169,7 @@ enum httpd_refusal httpd_guard(struct httpd_req *req, const struct httpd_route *
         return NOT_HERE;
     if (changes && is_of_other_site(req))
         return OTHER_SITE;
-    if (role == HTTPD_OPEN || role == HTTPD_PAGE || h->tokens == NULL)
+    if (role == HTTPD_OPEN || role == HTTPD_PAGE || tokens_of(h) == NULL)
         return NOT_REFUSED;
     const struct token *token = find(req, &why);
     if (token) {

@@ -129,6 +129,7 @@ struct httpd {
     struct httpd_tls *tls;     /* for new connections; NULL: plain */
     struct httpd_tls *renewed; /* while all are read again */
     const struct tokens *tokens;
+    struct tokens *const *role_tokens; /* httpd_protect_roles(); NULL: none */
     unsigned roles;              /* of the rows that are served here: 1 << role */
     struct httpd *twin;          /* gets the same rows */
     struct httpd *before, *next; /* in the list of all */

@@ -84,6 +84,7 @@ struct queue_job {
                            ended: when it is forgotten */
     int64_t expires_ms; /* 0: never; what counts here is this, not the job's own field */
     int64_t lease;      /* in flight: the token of the delivery; else 0 */
+    int64_t ready_ms;   /* of a pull: since when it was ready; else 0 */
     int64_t now_ms;     /* Redis' clock */
     unsigned topic;     /* pulled: index in the ask of the queue that it came from */
     int64_t due_us;     /* pulled: due, by which the queue has its order */
@@ -147,7 +148,7 @@ void queue_peek(struct source *src, struct slice topic, enum queue_state part,
 
 /* --- a whole queue --- */
 
-enum { QUEUE_SPANS = 8 };
+enum { QUEUE_SPANS = 10 };
 struct queue_counts {
     int64_t ready, waiting, in_flight, dead, ended;
     int64_t far; /* of those waiting: in the second tier */
@@ -155,11 +156,14 @@ struct queue_counts {
      * limits[i] of queue_count() and more than the one before; the last: all above. */
     int64_t span[QUEUE_SPANS + 1];
     int64_t oldest_ready_ms; /* due time; 0: none is ready */
+    int64_t ready_age_ms; /* mean time since the ready ones were due; only with limits; of
+                             many ready jobs a sample */
     int64_t now_ms;
 };
 typedef void queue_count_cb(void *arg, enum queue_code code,
                             const struct queue_counts *counts); /* NULL unless OK */
-/* limits_ms: rising, at most QUEUE_SPANS, or NULL. */
+/* limits_ms: rising, at most QUEUE_SPANS, or NULL; negative ones divide the ready jobs by
+ * the time since they were due. */
 void queue_count(struct source *src, struct slice topic, const int64_t *limits_ms,
                  unsigned limits, queue_count_cb *cb, void *arg);
 

@@ -192,7 +192,7 @@ void store_look(struct bucket *b, char which, struct slice id, look_cb *cb, void
 
 static void tell_measure(struct call *call, const struct redisReply *r)
 {
-    enum { HEAD = 7, TAIL = 1 + SETTLED };
+    enum { HEAD = 8, TAIL = 1 + SETTLED };
     measure_cb *cb = (measure_cb *)call->cb;
     if (r == NULL || r->elements < HEAD + TAIL) {
         cb(call->arg, NULL);
@@ -205,7 +205,8 @@ static void tell_measure(struct call *call, const struct redisReply *r)
                                   .in_flight = number(r, 3),
                                   .dead = number(r, 4),
                                   .ended = number(r, 5),
-                                  .oldest_ready_ms = number(r, 6) > 0 ? number(r, 6) : 0};
+                                  .oldest_ready_ms = number(r, 6) > 0 ? number(r, 6) : 0,
+                                  .ready_age_ms = number(r, 7)};
     counts.far = number(r, r->elements - TAIL);
     for (size_t i = HEAD; i < r->elements - TAIL && i - HEAD <= QUEUE_SPANS; i++)
         counts.span[i - HEAD] = number(r, i);

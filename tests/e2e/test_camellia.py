@@ -820,6 +820,39 @@ def test_s9_monitor_data_tells_the_last_window_q17_counts_messages_and_q18_only_
     assert isinstance(pulls["avg"], float) and 0 <= pulls["avg"] <= pulls["max"] <= took_ms
 
 
+def test_s9_what_is_ready_and_not_pulled_is_counted_when_it_is_due_and_its_time_grows(api, topic):
+    """Nobody pulls: the count and the time are Redis' own, and no pull counts them once more."""
+    def ready():
+        for i in api.get("getMonitorData")["data"]["requestStatsList"]:
+            if i["topic"] == topic:
+                return i["triggerMsgReady"]
+        return 0
+
+    def gap():
+        return next((i for i in api.get("getMonitorData")["data"]["readyQueueTimeGapStatsList"]
+                     if i["topic"] == topic), None)
+
+    for n in range(3):
+        api.send(topic, "m", 30, f"id{n}")
+    api.send(topic, "m", 60000)
+    wait_for("the window", lambda: ready() == 3, step_s=0.05)
+    first = gap()
+    assert first["count"] == 3 and 0 < first["avg"] <= first["max"] < machine.soon_ms(8000)
+    wait_for("the window after it", lambda: ready() == 0, step_s=0.05)
+    second = gap()  # they are ready still, and that for longer
+    assert second["count"] == 3 and second["max"] > first["max"] and second["avg"] > first["avg"]
+    line = f'ready_queue_time_gap{{topic="{topic}", type="max"}} '
+    assert line in api.ask("GET", "/metrics")[2].decode()
+    assert len(api.pull(topic, batch=5)) == 3
+    counted = 0
+    end = time.monotonic() + 3.5
+    while time.monotonic() < end:
+        counted = max(counted, ready())
+        time.sleep(0.1)
+    assert counted == 0
+    wait_for("the gap of the pulls to pass", lambda: gap() is None, step_s=0.1)
+
+
 def test_s9_ends_and_timeouts_are_counted_too(api, topic):
     api.send(topic, "m", 0, "t")
     pull_one(api, topic, ack_timeout_ms=50)

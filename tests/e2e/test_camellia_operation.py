@@ -252,6 +252,45 @@ def test_s8_of_many_that_expire_at_once_none_is_delivered(bench):
     d.tarry.stop()
 
 
+# ---------------------------------------------------------------------- metrics
+
+def test_metrics_want_the_token_of_that_role_and_the_api_none(bench):
+    tokens = "".join(f'{name}: {{ token = "{name * 4}"; roles = [ "{role}" ]; }}; ' for name, role in
+                     (("scrape", "metrics"), ("jobs", "produce")))
+    d = Daemon(bench, "one")
+    assert d.api.ask("GET", "/metrics")[0] == 200  # without any tokens nobody is asked for one
+    d.tarry.stop()
+    d.tarry.conf.write_text(d.tarry.conf.read_text() + f"tokens: {{ {tokens} }};\n")
+    d.tarry.start()
+    for token, code in ((None, 401), ("nobody" * 4, 401), ("jobs" * 4, 403), ("scrape" * 4, 200)):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        assert d.api.ask("GET", "/metrics", headers=headers)[0] == code, token
+    assert d.api.send("t", "m")["status"] == 2
+    assert d.api.ask("GET", "/camellia/health/status")[0] == 200
+    d.tarry.stop()
+
+
+@pytest.mark.slow
+def test_metrics_of_very_many_topics_are_bounded_and_have_those_used_last(bench):
+    d = Daemon(bench, "one")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: Api(d.port).send(f"t{n}", "m"), range(1500)))
+    d.api.send("the-last", "m")
+    begun = bench.store.client().info("commandstats")["cmdstat_evalsha"]["calls"]
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(lambda _: Api(d.port).ask("GET", "/metrics")[2].decode(), range(16)))
+    calls = bench.store.client().info("commandstats")["cmdstat_evalsha"]["calls"] - begun
+    for text in texts:
+        shown = re.findall(r'topic_info\{topic="([^"]*)", type="readyQueueSize"\} 1\n', text)
+        assert len(shown) == 1000 and "the-last" in shown
+        assert len(text.splitlines()) < 25000
+    assert calls < 16 * 1000 * 0.8  # those who ask meanwhile share one look
+    data = json.loads(d.api.ask("GET", ROOT + "getMonitorString")[2])
+    assert len(data["topicInfoStats"]) == 1000
+    assert len(d.api.get("getTopicInfoList")["data"]) == 1501
+    d.tarry.stop()
+
+
 # ---------------------------------------------------------------------- logs and costs
 
 def test_better_q23_no_body_is_logged(bench):
