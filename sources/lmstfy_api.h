@@ -126,9 +126,9 @@ struct lmstfy_seen {
 void lmstfy_count_http(struct lmstfy *l, const struct lmstfy_seen *seen);
 void lmstfy_count_publish(struct lmstfy *l, struct slice pool, struct slice ns,
                           struct slice queue, unsigned jobs, bool delayed);
-/* One job handed out. elapsed_ms: since it was published; -1: not known. */
+/* One job handed out. */
 void lmstfy_count_consume(struct lmstfy *l, struct slice pool, struct slice ns,
-                          struct slice queue, int64_t elapsed_ms);
+                          struct slice queue, const struct queue_job *job);
 /* One job deleted by its id. elapsed_ms: -1: the id does not tell. */
 void lmstfy_count_ack(struct lmstfy *l, struct slice pool, struct slice ns,
                       struct slice queue, int64_t elapsed_ms);

@@ -52,7 +52,7 @@ static unsigned show_jobs(struct lmstfy_req *r, const struct queue_job *jobs, un
         if (r->count > 1)
             buf_add(&r->out, shown ? "," : "[", 1);
         lmstfy_item_show(&r->out, &jobs[i], r->ns, queue, jobs[i].tries_left, "new job");
-        lmstfy_count_consume(r->l, r->pool, r->ns, queue, lmstfy_elapsed_ms(&jobs[i]));
+        lmstfy_count_consume(r->l, r->pool, r->ns, queue, &jobs[i]);
         shown++;
     }
     if (r->count > 1)

@@ -106,3 +106,15 @@ int64_t lmstfy_id_ms(struct slice id)
         ms = ms << 8 | bytes[i];
     return ms;
 }
+
+int64_t lmstfy_id_due_ms(struct slice id)
+{
+    unsigned char bytes[ULID_BYTES];
+    uint32_t delay_s = 0;
+    int64_t made_ms = lmstfy_id_ms(id);
+    if (made_ms < 0 || lmstfy_ulid_read(id.p + (id.n - LMSTFY_ULID), bytes) < 0)
+        return -1;
+    for (int i = ULID_BYTES - 1; i >= TIME_BYTES + RANDOM_BYTES; i--)
+        delay_s = delay_s << 8 | bytes[i];
+    return delay_s > 0 ? made_ms + (int64_t)delay_s * 1000 : 0;
+}

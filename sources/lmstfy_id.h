@@ -23,6 +23,8 @@ struct slice lmstfy_job_id(struct lmstfy_ids *ids, int64_t now_ms, uint32_t dela
                            bool with_version, char out[LMSTFY_JOB_ID]);
 /* When it was made, ms since 1970; -1: not one of these ids. */
 int64_t lmstfy_id_ms(struct slice id);
+/* When its job was due first, by the delay at its end; 0: at once; -1: as above. */
+int64_t lmstfy_id_due_ms(struct slice id);
 /* Has it the "1" before it? */
 bool lmstfy_id_has_version(struct slice id);
 

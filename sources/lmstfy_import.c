@@ -97,26 +97,13 @@ static int add_body(struct walk *w, struct job *job, struct slice text)
 
 /* --- when --- */
 
-/* The delay is the end of the id. -1: not one of its ids. */
-static int64_t first_due_ms(struct slice id)
-{
-    unsigned char bytes[16];
-    int64_t made_ms = lmstfy_id_ms(id);
-    const char *ulid = id.p + (id.n - LMSTFY_ULID);
-    if (made_ms < 0 || lmstfy_ulid_read(ulid, bytes) < 0)
-        return -1;
-    uint32_t delay_s = (uint32_t)bytes[12] | (uint32_t)bytes[13] << 8 |
-                       (uint32_t)bytes[14] << 16 | (uint32_t)bytes[15] << 24;
-    return delay_s > 0 ? made_ms + (int64_t)delay_s * 1000 : 0;
-}
-
 /* The timer counts in whole seconds, begun ones too: up to one early. */
 static void set_timer(struct job *job, struct import_how *how, const struct entry *e)
 {
     int64_t score_s =
         e->from->score < WHEN_LAST_MS / 1000 ? e->from->score : WHEN_LAST_MS / 1000;
     int64_t score_ms = score_s > 0 ? score_s * 1000 : 1;
-    int64_t due_ms = first_due_ms(job->id);
+    int64_t due_ms = lmstfy_id_due_ms(job->id);
     job->tries_max = e->place.tries;
     if (due_ms < 0) {
         job->due_ms = score_ms;

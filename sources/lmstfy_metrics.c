@@ -2,6 +2,7 @@
 /*
  * lmstfy_metrics.c - the statistics under the names that dashboards know.
  */
+#include "sources/lmstfy_item.h"
 #include "sources/lmstfy_metrics.h"
 
 #include <stdio.h>
@@ -11,6 +12,10 @@
 #define REDIS_COUNTER(word, text)                                                        \
     {                                                                                    \
         PREFIX "redis_" word, text, SERIES_COUNTER, {"pool"}, .buckets = 0               \
+    }
+#define REDIS_GAUGE(word, text)                                                          \
+    {                                                                                    \
+        PREFIX "redis_" word, text, SERIES_GAUGE, {"pool"}, .buckets = 0                 \
     }
 #define QUEUE_LABELS                                                                     \
     {                                                                                    \
@@ -47,6 +52,8 @@ static const struct series_row rows[FAMILIES] = {
     [POOL_GET_JOBS] = REDIS_COUNTER("pool_get_jobs", "Bodies of jobs read."),
     [POOL_DELETE_JOBS] = REDIS_COUNTER("pool_delete_jobs", "Jobs deleted by their id."),
     [TIMER_ADD_JOBS] = REDIS_COUNTER("timer_add_jobs", "Jobs published with a delay."),
+    [TIMER_DUE_JOBS] = REDIS_COUNTER(
+        "timer_due_jobs", "Jobs whose delay has ended, or the time of their consumer."),
     [QUEUE_DIRECT_PUSH_JOBS] =
         REDIS_COUNTER("queue_direct_push_jobs", "Jobs published without a delay."),
     [QUEUE_POP_JOBS] = REDIS_COUNTER("queue_pop_jobs", "Jobs taken from their queue."),
@@ -65,6 +72,13 @@ static const struct series_row rows[FAMILIES] = {
                      SERIES_GAUGE, QUEUE_LABELS, .buckets = 0},
     [DEADLETTER_SIZES] = {PREFIX "redis_deadletter_sizes", "Jobs in the dead letter.",
                           SERIES_GAUGE, QUEUE_LABELS, .buckets = 0},
+    [MAX_MEM_BYTES] = REDIS_GAUGE("max_mem_bytes", "maxmemory of Redis; 0: no limit."),
+    [USED_MEM_BYTES] = REDIS_GAUGE("used_mem_bytes", "Memory that Redis uses."),
+    [CONNECTIONS] = REDIS_GAUGE("connections", "Clients that are connected to Redis."),
+    [BLOCKING_CONNECTIONS] =
+        REDIS_GAUGE("blocking_connections", "Clients that wait in a command of Redis."),
+    [TOTAL_KEYS] = REDIS_GAUGE("total_keys", "Keys in the database."),
+    [TOTAL_TTL_KEYS] = REDIS_GAUGE("total_ttl_keys", "Keys in the database that expire."),
 };
 
 static void add_pools(struct lmstfy_metrics *m, enum lmstfy_family f)
@@ -155,20 +169,23 @@ void lmstfy_count_publish(struct lmstfy *l, struct slice pool, struct slice ns,
     count(m, PUBLISH_QUEUE_JOBS, of_queue, jobs);
     count(m, POOL_ADD_JOBS, &pool, jobs);
     count(m, delayed ? TIMER_ADD_JOBS : QUEUE_DIRECT_PUSH_JOBS, &pool, jobs);
+    if (!delayed)
+        lmstfy_sizes_pushed(m, pool, jobs);
 }
 
 void lmstfy_count_consume(struct lmstfy *l, struct slice pool, struct slice ns,
-                          struct slice queue, int64_t elapsed_ms)
+                          struct slice queue, const struct queue_job *job)
 {
     struct lmstfy_metrics *m = l->metrics;
     if (m == NULL)
         return;
     const struct slice of_queue[] = {ns, pool, queue};
+    lmstfy_sizes_pulled(m, pool, job);
     count(m, CONSUME_MULTI_JOBS, &pool, 1);
     count(m, CONSUME_QUEUE_JOBS, of_queue, 1);
     count(m, QUEUE_POP_JOBS, &pool, 1);
     count(m, POOL_GET_JOBS, &pool, 1);
-    observe(m, JOB_ELAPSED_MS, of_queue, elapsed_ms);
+    observe(m, JOB_ELAPSED_MS, of_queue, lmstfy_elapsed_ms(job));
 }
 
 void lmstfy_count_ack(struct lmstfy *l, struct slice pool, struct slice ns,

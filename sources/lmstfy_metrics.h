@@ -21,6 +21,7 @@ enum lmstfy_family {
     POOL_GET_JOBS,
     POOL_DELETE_JOBS,
     TIMER_ADD_JOBS,
+    TIMER_DUE_JOBS,
     QUEUE_DIRECT_PUSH_JOBS,
     QUEUE_POP_JOBS,
     JOB_ELAPSED_MS,
@@ -28,6 +29,12 @@ enum lmstfy_family {
     TIMER_SIZES,
     QUEUE_SIZES,
     DEADLETTER_SIZES,
+    MAX_MEM_BYTES, /* this and what follows: of the pool's Redis */
+    USED_MEM_BYTES,
+    CONNECTIONS,
+    BLOCKING_CONNECTIONS,
+    TOTAL_KEYS,
+    TOTAL_TTL_KEYS,
     FAMILIES
 };
 
@@ -47,6 +54,10 @@ struct series *lmstfy_series(struct lmstfy_metrics *m, enum lmstfy_family f,
 void lmstfy_sizes_start(struct lmstfy_metrics *m);
 void lmstfy_sizes_stop(struct lmstfy_metrics *m);
 void lmstfy_sizes_free(struct lmstfy_metrics *m);
+/* For TIMER_DUE_JOBS: jobs published without a delay; a job that is consumed. */
+void lmstfy_sizes_pushed(struct lmstfy_metrics *m, struct slice pool, unsigned jobs);
+void lmstfy_sizes_pulled(struct lmstfy_metrics *m, struct slice pool,
+                         const struct queue_job *job);
 /* Calls ready(call) when the gauges are no older than they should be: at once, or when
  * Redis has told them, cannot, or takes too long. */
 void lmstfy_sizes_wanted(struct lmstfy_metrics *m, struct lmstfy_call *call,

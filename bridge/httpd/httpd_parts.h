@@ -130,9 +130,9 @@ struct httpd {
     struct httpd_tls *renewed; /* while all are read again */
     const struct tokens *tokens;
     struct tokens *const *role_tokens; /* httpd_protect_roles(); NULL: none */
-    unsigned roles;              /* of the rows that are served here: 1 << role */
-    struct httpd *twin;          /* gets the same rows */
-    struct httpd *before, *next; /* in the list of all */
+    unsigned roles;                    /* of the rows that are served here: 1 << role */
+    struct httpd *twin;                /* gets the same rows */
+    struct httpd *before, *next;       /* in the list of all */
     struct log_limit turned_away, full, crowded;
     struct watch *watch;
     struct turn_hook *hook;

@@ -156,8 +156,8 @@ struct queue_counts {
      * limits[i] of queue_count() and more than the one before; the last: all above. */
     int64_t span[QUEUE_SPANS + 1];
     int64_t oldest_ready_ms; /* due time; 0: none is ready */
-    int64_t ready_age_ms; /* mean time since the ready ones were due; only with limits; of
-                             many ready jobs a sample */
+    int64_t ready_age_ms;    /* mean time since the ready ones were due, of many a sample;
+                                only with three limits or more */
     int64_t now_ms;
 };
 typedef void queue_count_cb(void *arg, enum queue_code code,
@@ -166,6 +166,16 @@ typedef void queue_count_cb(void *arg, enum queue_code code,
  * the time since they were due. */
 void queue_count(struct source *src, struct slice topic, const int64_t *limits_ms,
                  unsigned limits, queue_count_cb *cb, void *arg);
+
+/* What the Redis of that topic's queues has in use; in a cluster all masters together. */
+struct queue_usage {
+    int64_t used_bytes, max_bytes; /* max 0: no limit */
+    int64_t clients, blocked_clients;
+    int64_t keys, expiring_keys; /* of the database in use */
+};
+typedef void queue_usage_cb(void *arg, enum queue_code code,
+                            const struct queue_usage *usage); /* NULL unless OK */
+void queue_usage(struct source *src, struct slice topic, queue_usage_cb *cb, void *arg);
 
 typedef void queue_number_cb(void *arg, enum queue_code code, int64_t n);
 /* The oldest dead ones are ready again, with one try each. ttl_ms: from now; 0: for ever.

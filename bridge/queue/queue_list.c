@@ -8,6 +8,7 @@
  * are known also of queues that nobody asks for, and empty ones are forgotten.
  */
 #include "bridge/queue/queue_place.h"
+#include "bridge/store/store_usage.h"
 
 #include <stdlib.h>
 
@@ -26,6 +27,7 @@ struct ask {
         queue_count_cb *count;
         queue_number_cb *number;
         queue_list_cb *list;
+        queue_usage_cb *usage;
     } cb;
     void *arg;
     enum queue_code code;
@@ -265,6 +267,33 @@ void queue_list(struct source *src, struct slice topic, queue_list_cb *cb, void 
         ask_list(ask->sink, on_list, ask);
     else
         loop_defer(on_no_list, ask);
+}
+
+/* --- its Redis --- */
+
+static void on_usage(void *arg, const struct queue_usage *usage)
+{
+    struct ask *ask = arg;
+    ask->cb.usage(ask->arg, usage ? QUEUE_OK : QUEUE_AWAY, usage);
+    ask_end(ask);
+}
+
+static void on_no_usage(void *arg)
+{
+    struct ask *ask = arg;
+    ask->cb.usage(ask->arg, QUEUE_NO_ROUTE, NULL);
+    ask_end(ask);
+}
+
+void queue_usage(struct source *src, struct slice topic, queue_usage_cb *cb, void *arg)
+{
+    struct place place;
+    struct ask *ask = ask_new(src, topic, &place, arg);
+    ask->cb.usage = cb;
+    if (place.route && place.route->sink->rules)
+        store_usage(place.route->sink->store, on_usage, ask);
+    else
+        loop_defer(on_no_usage, ask);
 }
 
 /* --- the sweep --- */

@@ -119,6 +119,14 @@ def guarded(store):
 
 
 @pytest.fixture
+def alone(store):
+    """A daemon and a database that no other test uses."""
+    api = Api(store.top / "alone", store.url + "?db=5")
+    yield api
+    api.daemon.stop()
+
+
+@pytest.fixture
 def ns(request):
     """A namespace that no other test knows."""
     return re.sub(r"[^a-z0-9]", "-", request.node.name.lower())[:60] + f"-{time.monotonic_ns()}"
@@ -658,6 +666,46 @@ def test_section_7_where_accounts_guard_tokens_the_statistics_do_not_show_them(g
     assert value in (None, 1)  # None: whoever asks for no tokens may count none either
     assert token not in guarded.admin("GET", "/metrics").body.decode()
     guarded.admin("DELETE", f"/token/{ns}/{token}/limit", headers=basic("guest", "g"))
+
+
+@pytest.mark.slow
+def test_section_7_timer_due_jobs_counts_what_came_due_though_nobody_consumes_it(alone, ns):
+    token, begun = alone.token(ns), alone.metric("redis_timer_due_jobs", pool="default")
+
+    def due():
+        return alone.metric("redis_timer_due_jobs", pool="default") - begun
+
+    for n in range(3):
+        alone.job("PUT", f"/api/{ns}/q", token, b"x", delay=1, tries=2)
+    for n in range(2):
+        alone.job("PUT", f"/api/{ns}/q", token, b"x", tries=2)
+    wait_for("the three that came due", lambda: due() == 3, 20, 0.2)
+    jobs = [alone.job("GET", f"/api/{ns}/q", token, ttr=1 if n == 0 else 600).json() for n in range(5)]
+    assert len({job["job_id"] for job in jobs}) == 5
+    wait_for("the one whose consumer let it time out", lambda: due() == 4, 20, 0.2)
+    assert alone.job("GET", f"/api/{ns}/q", token, ttr=600).json()["job_id"] == jobs[0]["job_id"]
+    alone.job("PUT", f"/api/{ns}/q", token, b"x", delay=1)
+    assert alone.job("GET", f"/api/{ns}/q", token, timeout=5).status == 200
+    assert due() == 5  # consumed before anybody looked
+    time.sleep(6)
+    assert due() == 5
+
+
+def test_section_7_gauges_of_the_pools_redis_are_its_own(one, store):
+    redis = store.client()
+    redis.set("expires", "x", ex=1000)
+
+    def gauge(name):
+        return one.metric("redis_" + name, pool="default")
+
+    wait_for("the key to be counted", lambda: gauge("total_keys") == redis.dbsize() and
+             gauge("total_ttl_keys") == redis.info("keyspace")["db0"]["expires"] >= 1, 20, 0.2)
+    memory, clients = redis.info("memory"), redis.info("clients")
+    assert gauge("max_mem_bytes") == memory["maxmemory"]
+    assert 0.5 < gauge("used_mem_bytes") / memory["used_memory"] < 2
+    assert 2 <= gauge("connections") <= clients["connected_clients"] + 5
+    assert gauge("blocking_connections") == clients["blocked_clients"] == 0
+    redis.delete("expires")
 
 
 @pytest.mark.slow
