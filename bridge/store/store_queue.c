@@ -192,24 +192,27 @@ void store_look(struct bucket *b, char which, struct slice id, look_cb *cb, void
 
 static void tell_measure(struct call *call, const struct redisReply *r)
 {
-    enum { HEAD = 8, TAIL = 1 + SETTLED };
+    /* With three limits there are four spans, and the age before the first due. */
+    enum { HEAD = 7, TAIL = 1 + SETTLED, AGED = HEAD + 1 + 4 + TAIL };
     measure_cb *cb = (measure_cb *)call->cb;
     if (r == NULL || r->elements < HEAD + TAIL) {
         cb(call->arg, NULL);
         return;
     }
     queue_settled(call->bucket, r);
+    const size_t head = r->elements >= AGED ? HEAD + 1 : HEAD;
     struct queue_counts counts = {.now_ms = number(r, 0),
                                   .ready = number(r, 1),
                                   .waiting = number(r, 2),
                                   .in_flight = number(r, 3),
                                   .dead = number(r, 4),
                                   .ended = number(r, 5),
-                                  .oldest_ready_ms = number(r, 6) > 0 ? number(r, 6) : 0,
-                                  .ready_age_ms = number(r, 7)};
+                                  .oldest_ready_ms =
+                                      number(r, head - 1) > 0 ? number(r, head - 1) : 0,
+                                  .ready_age_ms = head > HEAD ? number(r, 6) : 0};
     counts.far = number(r, r->elements - TAIL);
-    for (size_t i = HEAD; i < r->elements - TAIL && i - HEAD <= QUEUE_SPANS; i++)
-        counts.span[i - HEAD] = number(r, i);
+    for (size_t i = head; i < r->elements - TAIL && i - head <= QUEUE_SPANS; i++)
+        counts.span[i - head] = number(r, i);
     cb(call->arg, &counts);
 }
 

@@ -266,6 +266,17 @@ def test_measure_counts_every_part_and_the_spans_of_time(q):
     assert rest == [2, 0, 1, 0, 0, 0, 0, -1], "none is far, nothing was settled; ready is soon"
 
 
+def test_measure_tells_the_age_of_the_ready_ones_and_when_they_became_ready(q):
+    q.put(("a", 1000), ("b", 2000), ("c", 3000), ("later", 9000), now=500)
+    now, ready, waiting, flying, dead, ended, age, oldest, *rest = q.ask("measure", 4000, -2500, -1500, 60000)
+    assert (ready, waiting, age, oldest) == (3, 1, 2000, 1000)
+    assert rest[:4] == [1, 1, 2, 0], "before 1500, until 2500, until in a minute, later"
+    q.put(*[(f"m{n}", 3000 + n) for n in range(1000)], now=500)
+    age = q.ask("measure", 4000, 1, 2, 3)[6]
+    assert 480 <= age <= 520, "a sample of many"
+    assert q.ask("measure", 900, 1, 2, 3)[6:8] == [0, -1]
+
+
 def test_respawned_they_have_one_try_and_a_new_life(q):
     q.tries = 3
     q.put("a", "b", "c")
