@@ -10,19 +10,24 @@
 
 /* ------------------------------------------------------------------------- one job */
 
+void lmstfy_count_deleted(struct lmstfy_req *r)
+{
+    int64_t since_ms = lmstfy_id_ms(r->id);
+    lmstfy_count_ack(r->l, r->pool, r->ns, r->queue,
+                     since_ms < 0 ? -1
+                                  : source_now_ms(r->l->src, lmstfy_topic(r)) - since_ms);
+}
+
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
-    int64_t since_ms = lmstfy_id_ms(r->id);
     (void)was;
     if (code == QUEUE_AWAY) {
         lmstfy_internal_error(r);
         return;
     }
     if (code == QUEUE_OK)
-        lmstfy_count_ack(
-            r->l, r->pool, r->ns, r->queue,
-            since_ms < 0 ? -1 : source_now_ms(r->l->src, lmstfy_topic(r)) - since_ms);
+        lmstfy_count_deleted(r);
     lmstfy_no_content(r); /* also for one that is not there */
 }
 

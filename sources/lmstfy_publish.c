@@ -192,10 +192,13 @@ static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
     (void)was;
-    if (code == QUEUE_AWAY)
+    if (code == QUEUE_AWAY) {
         lmstfy_internal_error(r); /* both may be there */
-    else
-        lmstfy_answer(r, 201);
+        return;
+    }
+    if (code == QUEUE_OK)
+        lmstfy_count_deleted(r);
+    lmstfy_answer(r, 201);
 }
 
 static void on_republished(void *arg, const struct stored_reply *reply)

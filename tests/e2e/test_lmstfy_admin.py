@@ -613,6 +613,17 @@ def test_section_7_requests_and_jobs_are_counted_under_the_known_names(one, ns):
     assert one.metric("redis_job_ack_elapsed_ms_count", **of_queue) == 1
 
 
+def test_section_7_a_republish_counts_the_job_that_it_deletes(one, ns):
+    token, of_queue = one.token(ns, pool="second"), {"namespace": ns, "pool": "second", "queue": "q"}
+    was = one.metric("redis_pool_delete_jobs", pool="second")
+    id_ = one.job("PUT", f"/api/{ns}/q", token, b"x").json()["job_id"]
+    for _ in range(2):  # the second time it is gone
+        assert one.job("PUT", f"/api/{ns}/q/job/{id_}", token, b"y").status == 201
+    assert one.metric("redis_pool_delete_jobs", pool="second") - was == 1
+    assert one.metric("redis_publish_queue_jobs", **of_queue) == 3
+    assert one.metric("redis_job_ack_elapsed_ms_count", **of_queue) == 1
+
+
 def test_section_7_histograms_have_the_known_bounds(one, ns):
     token = one.token(ns)
     one.job("PUT", f"/api/{ns}/q", token, b"x")
