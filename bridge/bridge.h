@@ -53,6 +53,7 @@ struct source {
     uint64_t sessions_lost;         /* see source_session_lost() */
     uint64_t rewinds;               /* see source_rewound() */
     struct bucket_rows *partitions; /* interned names, with the last offset submitted */
+    struct reading_row *readings;   /* name.c; NULL: all are read as always */
     struct buf partition_name;      /* of one of them, while name.c looks for it */
     queue_watch_cb *queue_watch;    /* NULL: none */
     void *queue_watch_arg;

@@ -5,6 +5,7 @@
 #include "bridge/bridge.h"
 #include "bridge/submit.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 enum {
@@ -14,15 +15,82 @@ enum {
     CHAIN_MS = 3600 * 1000 /* see chain() */
 };
 
-struct slice name_of_record(struct job *job)
+/* How a partition is read, where that is not as always: source_set_reading(). */
+struct reading_row {
+    UT_hash_handle hh;
+    struct partition_reading reading; /* its rewinds stand behind the key */
+    char key[];                       /* "topic/7" */
+};
+
+/* NULL: as always. */
+static const struct reading_row *reading_of(struct source *src, const char *partition,
+                                            size_t n)
 {
-    char id[JOB_ID_MAX + 2 * (1 + DECIMAL_MAX)], *at = id;
+    struct reading_row *row = NULL;
+    if (src->readings)
+        HASH_FIND(hh, src->readings, partition, n, row);
+    return row;
+}
+
+void source_set_reading(struct source *src, const char *topic, int32_t partition,
+                        const struct partition_reading *reading)
+{
+    struct buf key = {0};
+    buf_addf(&key, "%s/%" PRId32, topic, partition);
+    const size_t n = key.n;
+    struct reading_row *row = mem_alloc(sizeof(*row) + n + 1 + reading->rewinds.n), *was;
+    memcpy(row->key, buf_str(&key), n + 1);
+    row->reading = *reading;
+    row->reading.rewinds.p = row->key + n + 1;
+    memcpy(row->key + n + 1, reading->rewinds.p ? reading->rewinds.p : "",
+           reading->rewinds.n);
+    buf_free(&key);
+    HASH_FIND(hh, src->readings, row->key, n, was);
+    if (was)
+        HASH_DEL(src->readings, was);
+    free(was);
+    if (reading->incarnation > 0 || reading->rewinds.n > 0)
+        HASH_ADD(hh, src->readings, key, (unsigned)n, row);
+    else
+        free(row);
+}
+
+static int64_t digits_of(const char *p, const char *end)
+{
+    int64_t n = 0;
+    for (; p < end && *p >= '0' && *p <= '9' && n < INT64_MAX / 10 - 9; p++)
+        n = n * 10 + (*p - '0');
+    return n;
+}
+
+int64_t reading_rewind(struct slice rewinds, struct slice route)
+{
+    const char *p = rewinds.p, *end = p ? p + rewinds.n : p;
+    while (p < end) {
+        const char *blank = memchr(p, ' ', (size_t)(end - p));
+        const char *stop = blank ? blank : end;
+        if ((size_t)(stop - p) > route.n && memcmp(p, route.p, route.n) == 0 &&
+            p[route.n] == ':')
+            return digits_of(p + route.n + 1, stop);
+        p = stop + 1;
+    }
+    return 0;
+}
+
+struct slice name_of_record(struct source *src, struct job *job)
+{
+    char id[JOB_ID_MAX + 3 * (1 + DECIMAL_MAX)], *at = id;
     if (job->topic.n > JOB_ID_MAX)
         return (struct slice){NULL, 0};
     if (job->topic.n > 0)
         at = mempcpy(at, job->topic.p, job->topic.n);
     *at++ = '/';
     at += decimal_put(at, job->partition);
+    const struct reading_row *row = reading_of(src, id, (size_t)(at - id));
+    if (row && row->reading.incarnation > 0) {
+        *at++ = '~';
+        at += decimal_put(at, row->reading.incarnation);
+    }
     *at++ = '/';
     at += decimal_put(at, job->offset);
     size_t n = (size_t)(at - id);
@@ -101,14 +169,29 @@ static void chain(struct partition_row *row, const struct bucket *b,
     row->used_ms = now_ms;
 }
 
-static struct partition_row *name_at(struct source *src, const struct bucket *b,
-                                     const struct job *job, struct origin *origin)
+/* Appends the reading to "topic/7". */
+static void add_reading(struct source *src, const struct route *route, struct buf *name)
+{
+    const struct reading_row *row = reading_of(src, name->p, name->n);
+    const int64_t rewind =
+        row ? reading_rewind(row->reading.rewinds, slice_of(route->conf->name)) : 0;
+    if (row && row->reading.incarnation > 0)
+        buf_addf(name, "~%u", row->reading.incarnation);
+    if (rewind > 0)
+        buf_addf(name, "+%" PRId64, rewind);
+}
+
+static struct partition_row *name_at(struct source *src, const struct route *route,
+                                     const struct bucket *b, const struct job *job,
+                                     struct origin *origin)
 {
     struct buf *name = &src->partition_name;
     buf_clear(name);
     buf_add_slice(name, job->topic);
     buf_add_str(name, "/");
     decimal_add(name, job->partition);
+    if (src->readings)
+        add_reading(src, route, name);
     struct partition_row *row = row_of(src, b, buf_slice(name));
     origin->partition = row->name;
     origin->offset = job->offset;
@@ -117,15 +200,16 @@ static struct partition_row *name_at(struct source *src, const struct bucket *b,
     return row;
 }
 
-void name_partition(struct source *src, const struct bucket *b, const struct job *job,
-                    struct origin *origin)
+void name_partition(struct source *src, const struct route *route, const struct bucket *b,
+                    const struct job *job, struct origin *origin)
 {
-    chain(name_at(src, b, job, origin), b, origin);
+    chain(name_at(src, route, b, job, origin), b, origin);
 }
 
-void name_origin(struct source *src, const struct job *job, struct origin *origin)
+void name_origin(struct source *src, const struct route *route, const struct job *job,
+                 struct origin *origin)
 {
-    name_at(src, NULL, job, origin);
+    name_at(src, route, NULL, job, origin);
 }
 
 void name_partition_again(struct source *src, const struct bucket *b,
@@ -136,14 +220,13 @@ void name_partition_again(struct source *src, const struct bucket *b,
     chain(row, b, origin);
 }
 
-void name_forget(struct source *src, const char *partition)
+void name_forget(struct source *src)
 {
     struct bucket_rows *of, *next_of;
     HASH_ITER (hh, src->partitions, of, next_of) {
         struct partition_row *row, *next;
         HASH_ITER (hh, of->rows, row, next)
-            if (partition == NULL || strcmp(row->name, partition) == 0)
-                row->last = -1;
+            row->last = -1;
     }
 }
 
@@ -171,6 +254,12 @@ void name_bucket_gone(struct bridge *bridge, const struct bucket *b)
 void submit_forget(struct source *src)
 {
     struct bucket_rows *of, *next;
+    struct reading_row *reading, *next_reading;
+    HASH_ITER (hh, src->readings, reading, next_reading) {
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): as below
+        HASH_DEL(src->readings, reading);
+        free(reading);
+    }
     HASH_ITER (hh, src->partitions, of, next)
         // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
         rows_free(src, of);

@@ -25,6 +25,16 @@
 struct import;
 struct source; /* one running instance, named in the configuration */
 
+/* A partition that is to be read again. */
+struct rewind_row {
+    const char *topic;
+    int32_t partition;
+    int64_t from, end; /* offsets: the first to be read again; of the next new record */
+};
+/* rows are borrowed. why: NULL; or why there are none, and what to do. */
+typedef void rewind_cb(void *arg, const struct rewind_row *rows, size_t n,
+                       const char *why);
+
 struct source_ops {
     const char *name;       /* type = "kafka" */
     const char *help;       /* one sentence for `tarry options` */
@@ -55,6 +65,11 @@ struct source_ops {
      * and not stored has been answered NOT_STORED; read again from where it is sure.
      * NULL: it can't. */
     void (*reread)(struct source *src, void *self);
+    /* Reads again, for that route alone, what was written since to_ms (since 1970), also
+     * in other instances; dry_run: only tells what that would be. Calls cb once, never
+     * before it has returned. NULL: it can't. */
+    void (*rewind)(struct source *src, void *self, const char *route, int64_t to_ms,
+                   bool dry_run, rewind_cb *cb, void *arg);
     /* Called once, when every submitted job has had its done callback. Acknowledge what
      * is stored, close, and say so with source_stopped(), at once or later. What else was
      * asked may be answered later still; self stays until it was. */
@@ -118,13 +133,21 @@ void source_session_lost(struct source *src);
 /* Counts that a source went back to read again. */
 void source_rewound(struct source *src);
 
-/* Redis forgets which records of that partition it has had: its topic was made anew under
- * the same name. Only while nothing of it is open. done: false: not everywhere; try
- * again.
- */
-typedef void source_forget_cb(void *arg, bool done);
-void source_forget_partition(struct source *src, const char *topic, int32_t partition,
-                             source_forget_cb *cb, void *arg);
+/* Which records of a partition are the same as earlier ones. The source stores it, and
+ * sets it before it submits the first record of the partition. */
+struct partition_reading {
+    unsigned incarnation; /* of the topic: how often it was deleted and made anew */
+    struct slice rewinds; /* "ROUTE:N ROUTE:N": routes that read it again, and for each
+                           * the number of its last rewind; p NULL: none */
+};
+/* From here on records of that partition, read in another reading, count as new: where
+ * the incarnation differs, for every route and under other ids; where only the rewind of
+ * a route differs, for that route and under the same ids. Copies all. Only while no
+ * record of that partition is open. */
+void source_set_reading(struct source *src, const char *topic, int32_t partition,
+                        const struct partition_reading *reading);
+/* The number of that route in such a text; 0: none. */
+int64_t reading_rewind(struct slice rewinds, struct slice route);
 
 /* The last step of ops->stop. */
 void source_stopped(struct source *src);

@@ -24,7 +24,7 @@ static void tell(struct source *src)
 {
     if (!src->started || src->stopped || src->ops->reread == NULL)
         return;
-    name_forget(src, NULL);
+    name_forget(src);
     src->ops->reread(src, src->self);
 }
 
@@ -50,79 +50,4 @@ void reread_all(struct bridge *bridge)
 void source_rewound(struct source *src)
 {
     src->rewinds++;
-}
-
-/* --- a topic that was made anew --- */
-
-/* One partition, until every bucket has answered. */
-struct forgetting {
-    struct source *src;
-    char *partition;
-    unsigned open;
-    bool failed;
-    source_forget_cb *cb;
-    void *arg;
-};
-
-static bool takes_from(const struct bucket *b, const struct source *src)
-{
-    const char *name = bucket_name(b);
-    for (size_t i = 0; i < src->bridge->route_count; i++) {
-        const struct route *route = src->bridge->routes[i];
-        const char *owner =
-            route->sink->rules ? sink_name(route->sink) : route->conf->name;
-        const size_t n = strlen(owner);
-        if (strncmp(name, owner, n) != 0 || name[n] != (route->sink->rules ? ':' : '/'))
-            continue;
-        for (size_t k = 0; k < route->conf->from.n; k++)
-            if (strcmp(route->conf->from.v[k], source_name(src)) == 0)
-                return true;
-    }
-    return false;
-}
-
-static void answered(struct forgetting *f)
-{
-    if (--f->open > 0)
-        return;
-    f->cb(f->arg, !f->failed);
-    free(f->partition);
-    free(f);
-}
-
-static void on_forgotten(void *arg, bool done)
-{
-    struct forgetting *f = arg;
-    f->failed = f->failed || !done;
-    answered(f);
-}
-
-static void forget_in(void *arg, struct bucket *b)
-{
-    struct forgetting *f = arg;
-    if (!takes_from(b, f->src))
-        return;
-    f->open++;
-    bucket_forget_partition(b, f->partition, on_forgotten, f);
-}
-
-static void on_begun(void *arg)
-{
-    answered(arg);
-}
-
-void source_forget_partition(struct source *src, const char *topic, int32_t partition,
-                             source_forget_cb *cb, void *arg)
-{
-    struct forgetting *f = mem_alloc(sizeof(*f));
-    struct buf name = {0};
-    buf_addf(&name, "%s/%" PRId32, topic, partition);
-    *f = (struct forgetting){.src = src, .open = 1, .cb = cb, .arg = arg};
-    f->partition = mem_strdup(buf_str(&name));
-    buf_free(&name);
-    name_forget(src, f->partition);
-    store_each_bucket(src->bridge->store, forget_in, f);
-    for (size_t i = 0; i < src->bridge->pool_count; i++)
-        store_each_bucket(src->bridge->pools[i].store, forget_in, f);
-    loop_defer(on_begun, f); /* never before this has returned */
 }

@@ -69,9 +69,8 @@ static void answer(struct submission *sub, enum stored outcome)
     free(sub);
 }
 
-/* Normal after a crash or a rebalance, for as many records as were not committed. A topic
- * that was deleted and made anew looks the same, and its records are not stored: so it is
- * said. */
+/* Normal after a crash or a rebalance, for as many records as were not committed. After
+ * an operator has set the group back it is not what he wanted. */
 static void warn_read_again(struct submission *sub)
 {
     const struct log_about about = {.route = sub->route->conf->name,
@@ -79,9 +78,9 @@ static void warn_read_again(struct submission *sub)
                                     .job = {sub->id, sub->id_n},
                                     .limit = &sub->route->complain_again};
     log_event(LOG_WARN, &about,
-              "the record was stored before and is skipped; if its topic was deleted and "
-              "made anew, delete the hash %s",
-              bucket_ingest_key(sub->way.bucket));
+              "the record was stored before and is skipped; `tarry kafka rewind %s --to "
+              "TIME` delivers records again",
+              sub->route->conf->name);
 }
 
 /* The letters of lua/enqueue.lua for a job that was not stored, and what is said then. */

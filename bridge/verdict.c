@@ -12,7 +12,7 @@ void verdict_name(struct source *src, struct job *job, struct slice wanted,
         job->id = job_keep(job, wanted);
     else if (job->id.n == 0 && job->offset >= 0) {
         v->unknown = job->partition >= 0;
-        job->id = name_of_record(job);
+        job->id = name_of_record(src, job);
     }
     v->named = job->id.n > 0 && job->id.n <= JOB_ID_MAX;
     if (!v->named)

@@ -300,6 +300,9 @@ end
 local function put_far(at, id, start, due, how)
   local group, part = by_key and argv[at + 8] or '', argv[at + 4]
   local beginning, offset = part ~= '0' and how == 'u' and argv[6 + 2 * part], argv[at + 5]
+  if beginning and ingest_rewound then
+    beginning = ingest_parts[part].first or beginning
+  end
   if how ~= 'u' then
     is_far[id] = true
   elseif beginning and #id ~= #beginning + 1 + #offset then
@@ -349,6 +352,10 @@ for i, id in ipairs(ids) do
   else
     if argv[at + 4] ~= '0' then
       code = ingest_refuses(argv[at + 4], argv[at + 5], argv[at + FIELDS - 1])
+      if ingest_rewound and not code and how == 'u' and near and ingest_had(argv[at + 4], argv[at + 5]) and
+        slot_of(at, how) then
+        code = 'k' -- nobody has an index of it, but it can't have left yet
+      end
     end
     if sealed and code == 'g' then
       code = nil -- the record before it has passed on

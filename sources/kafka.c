@@ -14,6 +14,7 @@
 #include "sources/kafka_group.h"
 #include "sources/kafka_probe.h"
 #include "sources/kafka_record.h"
+#include "sources/kafka_rewind.h"
 
 #include <string.h>
 
@@ -301,6 +302,7 @@ static int open_client(struct kafka_source *k, struct err *err)
 
 static void release(struct kafka_source *k)
 {
+    shelf_watch(k->src, NULL, NULL);
     kafka_group_fini(&k->group);
     timer_del(k->retry);
     timer_del(k->close_look);
@@ -387,6 +389,12 @@ static void leave(void *arg)
     timer_set(k->close_look, 0);
 }
 
+/* Something of the shelf was changed, maybe by another instance. */
+static void on_shelf(void *arg)
+{
+    kafka_group_look(&((struct kafka_source *)arg)->group);
+}
+
 static int start(struct source *src, void *self, struct err *err)
 {
     struct kafka_source *k = self;
@@ -404,6 +412,7 @@ static int start(struct source *src, void *self, struct err *err)
     k->retry = timer_new(on_retry, k);
     k->close_look = timer_new(look_closed, k);
     k->settle_limit = timer_new(leave, k);
+    shelf_watch(src, on_shelf, k);
     return 0;
 }
 
@@ -440,6 +449,21 @@ static void stop(struct source *src, void *self)
     kafka_group_settle(&k->group, leave, k);
 }
 
+static void rewind_route(struct source *src, void *self, const char *route, int64_t to_ms,
+                         bool dry_run, rewind_cb *cb, void *arg)
+{
+    struct kafka_source *k = self;
+    const struct kafka_rewind what = {.route = route,
+                                      .to_ms = to_ms,
+                                      .dry_run = dry_run,
+                                      .link = &k->link,
+                                      .topics = k->topics.v,
+                                      .topic_count = k->topics.n};
+
+    (void)src;
+    kafka_rewind(&k->group.marks, &what, cb, arg);
+}
+
 static int probe(const void *self, struct buf *said, struct err *err)
 {
     const struct kafka_source *k = self;
@@ -455,6 +479,7 @@ const struct source_ops source_kafka = {
     .start = start,
     .pause = pause_source,
     .reread = reread,
+    .rewind = rewind_route,
     .stop = stop,
     .probe = probe,
 };

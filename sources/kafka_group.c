@@ -5,6 +5,8 @@
  */
 #include "sources/kafka_group.h"
 
+#include "sources/kafka_reading.h"
+
 #include <string.h>
 
 enum {
@@ -18,7 +20,7 @@ static void on_limit(void *arg);
 static void on_long_pause(void *arg);
 static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
                         const int64_t *marks, bool sure);
-static void on_marks(void *arg, const struct shelf_item *items, unsigned n);
+static void on_marks(void *arg, bool good);
 static void on_flushed(void *arg);
 static void on_read_again(void *arg);
 static const struct kafka_marks_events marks_events = {on_flushed, on_marks};
@@ -238,6 +240,19 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
 
 /* -------------------------------------------------------------- what comes */
 
+/* Before its reading is known no record of a partition may be submitted. */
+static void load_reading(struct kafka_group *g, struct kafka_part *part)
+{
+    if (g->start.has_marks) {
+        kafka_reading_load(part, g->marks.items, g->marks.n);
+        kafka_reading_look(part, g->marks.items, g->marks.n);
+        return;
+    }
+    kafka_part_hold(part, HOLD_MARKS);
+    if (!g->marks.reading)
+        timer_set(g->read_again, READ_AGAIN_MS);
+}
+
 static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
                         const int64_t *marks, bool sure)
 {
@@ -248,8 +263,8 @@ static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
     apply(g, true, list);
     for (int i = 0; i < list->cnt; i++) {
         const rd_kafka_topic_partition_t *row = &list->elems[i];
-        kafka_part_add(&g->parts, row->topic, row->partition,
-                       row->offset >= 0 ? row->offset : -1, marks[i]);
+        load_reading(g, kafka_part_add(&g->parts, row->topic, row->partition,
+                                       row->offset >= 0 ? row->offset : -1, marks[i]));
     }
     if (g->paused)
         kafka_parts_hold(&g->parts, HOLD_FLOW);
@@ -291,27 +306,58 @@ static bool is_held_for_marks(const struct kafka_group *g)
     return false;
 }
 
-static void on_marks(void *arg, const struct shelf_item *items, unsigned n)
+static bool lacks_readings(const struct kafka_group *g)
 {
-    struct kafka_group *g = arg;
+    const struct kafka_part *part;
+
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        if (!part->known)
+            return true;
+    return false;
+}
+
+static void end_hold_for_marks(struct kafka_group *g, bool good)
+{
     struct kafka_part *part;
 
-    kafka_start_marks(&g->start, items, n);
-    if (!is_held_for_marks(g))
-        return;
-    if (items == NULL && ++g->read_tries < READ_TRIES) {
-        timer_set(g->read_again, READ_AGAIN_MS);
-        return;
-    }
     TAILQ_FOREACH (part, &g->parts.list, link) {
         if ((part->holds & HOLD_MARKS) == 0)
             continue;
-        const int64_t mark = kafka_marks_find(items, n, part->topic, part->partition);
+        if (good)
+            kafka_reading_load(part, g->marks.items, g->marks.n);
+        const int64_t mark = good ? kafka_marks_find(&g->marks, part->topic,
+                                                     part->partition, part->incarnation)
+                                  : -1;
         if (g->start.latest && mark >= 0) /* else it begins at the end */
             kafka_part_begins(part, mark);
         kafka_part_reread(part, mark);
     }
     kafka_parts_let_go(&g->parts, HOLD_MARKS);
+}
+
+static void on_marks(void *arg, bool good)
+{
+    struct kafka_group *g = arg;
+    struct kafka_part *part;
+
+    if (good)
+        kafka_start_marks(&g->start, &g->marks);
+    if (is_held_for_marks(g)) {
+        if (!good && (++g->read_tries < READ_TRIES || lacks_readings(g))) {
+            timer_set(g->read_again, READ_AGAIN_MS);
+            return;
+        }
+        end_hold_for_marks(g, good);
+    }
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        if (good)
+            kafka_reading_look(part, g->marks.items, g->marks.n);
+}
+
+void kafka_group_look(struct kafka_group *g)
+{
+    if (g->client)
+        kafka_marks_read(&g->marks);
 }
 
 static void on_read_again(void *arg)

@@ -55,6 +55,8 @@ void kafka_group_hold(struct kafka_group *g);
 /* Redis is back, perhaps without what it took last: every partition is held until its
  * mark was read, and goes back to it. */
 void kafka_group_reread(struct kafka_group *g);
+/* A rewind may have been asked for. */
+void kafka_group_look(struct kafka_group *g);
 /* Hands over all that is stored, without the lag. done: it was marked before, or can't
  * be. Once. */
 void kafka_group_settle(struct kafka_group *g, void (*done)(void *arg), void *arg);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/kafka_marks.h"
 
+#include "sources/kafka_reading.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { WRITE_MS = 1000 };
-static const char shelf[] = "marks";
 
 /* One HSET on its way. */
 struct writing {
     struct kafka_marks *marks;
     rd_kafka_topic_partition_list_t *list; /* and the offsets */
-    unsigned *eras;                        /* of each, as it was written */
+    unsigned *eras, *incarnations;         /* of each, as it was written */
 };
 
 static void write_marks(struct kafka_marks *m);
@@ -32,10 +33,19 @@ void kafka_marks_init(struct kafka_marks *m, struct kafka_parts *parts,
     m->tick = timer_every(WRITE_MS, on_tick, m);
 }
 
+static void forget_items(struct kafka_marks *m)
+{
+    free(m->items);
+    buf_free(&m->text);
+    m->items = NULL;
+    m->n = 0;
+}
+
 void kafka_marks_fini(struct kafka_marks *m)
 {
     timer_del(m->tick);
     m->tick = NULL;
+    forget_items(m);
 }
 
 /* -------------------------------------------------------------------- writing */
@@ -67,6 +77,13 @@ static void end_write(struct kafka_marks *m)
     }
 }
 
+static void writing_free(struct writing *w)
+{
+    free(w->eras);
+    free(w->incarnations);
+    free(w);
+}
+
 static void on_written(void *arg, enum shelf_code code)
 {
     struct writing *w = arg;
@@ -78,8 +95,7 @@ static void on_written(void *arg, enum shelf_code code)
         note_written(w);
     if (w->list)
         rd_kafka_topic_partition_list_destroy(w->list);
-    free(w->eras);
-    free(w);
+    writing_free(w);
     end_write(m);
 }
 
@@ -93,7 +109,7 @@ static void send_marks(struct writing *w)
     for (unsigned i = 0; i < n; i++) { /* the text moves while it grows */
         const rd_kafka_topic_partition_t *row = &w->list->elems[i];
         const size_t from = text.n;
-        buf_addf(&text, "%s/%" PRId32, row->topic, row->partition);
+        kafka_mark_field(row->topic, row->partition, w->incarnations[i], &text);
         items[i].field.n = text.n - from;
         buf_addf(&text, "%" PRId64, row->offset);
         items[i].value.n = text.n - from - items[i].field.n;
@@ -106,7 +122,7 @@ static void send_marks(struct writing *w)
     }
     w->marks->writing = true;
     parts->asks++;
-    shelf_put_all(parts->src, shelf, items, n, on_written, w);
+    shelf_put_all(parts->src, KAFKA_MARKS_SHELF, items, n, on_written, w);
     buf_free(&text);
     free(items);
 }
@@ -120,11 +136,13 @@ static void write_marks(struct kafka_marks *m)
     *w = (struct writing){.marks = m};
     w->list = rd_kafka_topic_partition_list_new((int)parts->count);
     w->eras = mem_alloc((parts->count + 1) * sizeof(*w->eras));
+    w->incarnations = mem_alloc((parts->count + 1) * sizeof(*w->incarnations));
     TAILQ_FOREACH (part, &parts->list, link) {
         const int64_t offset = kafka_part_sure(part);
         if (offset < 0 || offset == part->mark)
             continue;
         w->eras[w->list->cnt] = part->era;
+        w->incarnations[w->list->cnt] = part->incarnation;
         rd_kafka_topic_partition_list_add(w->list, part->topic, part->partition)->offset =
             offset;
     }
@@ -133,8 +151,7 @@ static void write_marks(struct kafka_marks *m)
         return;
     }
     rd_kafka_topic_partition_list_destroy(w->list);
-    free(w->eras);
-    free(w);
+    writing_free(w);
     end_write(m);
 }
 
@@ -149,6 +166,23 @@ void kafka_marks_flush(struct kafka_marks *m)
 
 /* -------------------------------------------------------------------- reading */
 
+static void keep_items(struct kafka_marks *m, const struct shelf_item *items, unsigned n)
+{
+    forget_items(m);
+    m->items = mem_alloc((n + 1) * sizeof(*m->items));
+    m->n = n;
+    for (unsigned i = 0; i < n; i++) { /* the text moves while it grows */
+        buf_add_slice(&m->text, items[i].field);
+        buf_add_slice(&m->text, items[i].value);
+    }
+    const char *at = buf_str(&m->text);
+    for (unsigned i = 0; i < n; i++) {
+        m->items[i].field = (struct slice){at, items[i].field.n};
+        m->items[i].value = (struct slice){at + items[i].field.n, items[i].value.n};
+        at += items[i].field.n + items[i].value.n;
+    }
+}
+
 static void on_read(void *arg, enum shelf_code code, const struct shelf_item *items,
                     unsigned n)
 {
@@ -156,16 +190,25 @@ static void on_read(void *arg, enum shelf_code code, const struct shelf_item *it
 
     m->parts->asks--;
     m->reading = false;
-    m->events->read(m->arg, code == SHELF_OK ? items : NULL, n);
+    if (code == SHELF_OK && m->read_more) {
+        m->read_more = false;
+        kafka_marks_read(m);
+        return;
+    }
+    m->read_more = false;
+    if (code == SHELF_OK)
+        keep_items(m, items, n);
+    m->events->read(m->arg, code == SHELF_OK);
 }
 
 void kafka_marks_read(struct kafka_marks *m)
 {
+    m->read_more = m->reading; /* what is on its way may be out of date */
     if (m->reading)
         return;
     m->reading = true;
     m->parts->asks++;
-    shelf_list(m->parts->src, shelf, on_read, m);
+    shelf_list(m->parts->src, KAFKA_MARKS_SHELF, on_read, m);
 }
 
 static int64_t number_of(struct slice value)
@@ -180,16 +223,16 @@ static int64_t number_of(struct slice value)
     return *end == '\0' && offset >= 0 ? offset : -1;
 }
 
-int64_t kafka_marks_find(const struct shelf_item *items, unsigned n, const char *topic,
-                         int32_t partition)
+int64_t kafka_marks_find(const struct kafka_marks *m, const char *topic,
+                         int32_t partition, unsigned incarnation)
 {
     struct buf name = {0};
     int64_t offset = -1;
 
-    buf_addf(&name, "%s/%" PRId32, topic, partition);
-    for (unsigned i = 0; i < n && offset < 0; i++)
-        if (slice_is(items[i].field, buf_str(&name)))
-            offset = number_of(items[i].value);
+    kafka_mark_field(topic, partition, incarnation, &name);
+    for (unsigned i = 0; i < m->n && offset < 0; i++)
+        if (slice_is(m->items[i].field, buf_str(&name)))
+            offset = number_of(m->items[i].value);
     buf_free(&name);
     return offset;
 }

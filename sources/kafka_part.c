@@ -11,6 +11,7 @@
 #include "bridge/base/fault.h"
 #include "bridge/base/mem.h"
 #include "sources/kafka_client.h"
+#include "sources/kafka_reading.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,6 +37,8 @@ static void part_free(struct kafka_part *part)
 {
     kafka_offsets_fini(&part->offsets);
     free(part->topic);
+    free(part->rewound);
+    free(part->asked);
     free(part);
 }
 
@@ -49,6 +52,7 @@ struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
     part = mem_alloc(sizeof(*part));
     part->parts = parts;
     part->topic = mem_strdup(topic);
+    part->rewound = mem_strdup("");
     part->partition = partition;
     part->back_to = part->below = part->probe = part->last_offset = -1;
     part->start = start;
@@ -206,49 +210,6 @@ static void rewind_soon(struct kafka_part *part)
         timer_set(part->rewind, kafka_backoff_ms(++part->rewinds));
 }
 
-/* --- a topic made anew under its name --- */
-
-/* Until Redis has forgotten the partition. */
-struct forgetting {
-    struct kafka_parts *parts;
-    char *topic;
-    int32_t partition;
-    unsigned era;
-};
-
-static void go_back(struct kafka_part *part);
-
-static void on_forgotten(void *arg, bool done)
-{
-    struct forgetting *f = arg;
-    struct kafka_part *part = kafka_part_find(f->parts, f->topic, f->partition);
-
-    f->parts->asks--;
-    if (part && part->era == f->era && part->anew) {
-        if (done) {
-            part->anew = false;
-            part->mark = -1;
-            go_back(part);
-        } else { /* Redis is away */
-            timer_set(part->rewind, kafka_backoff_ms(1));
-        }
-    }
-    free(f->topic);
-    free(f);
-}
-
-static void forget(struct kafka_part *part)
-{
-    struct forgetting *f = mem_alloc(sizeof(*f));
-
-    *f = (struct forgetting){.parts = part->parts, .partition = part->partition};
-    f->topic = mem_strdup(part->topic);
-    f->era = part->era;
-    part->parts->asks++;
-    source_forget_partition(part->parts->src, part->topic, part->partition, on_forgotten,
-                            f);
-}
-
 /* offset came although it is below where we had come to, or although Redis knows the
  * partition and the group does not. Where Redis has got further than the partition
  * reaches, its topic was made anew, or its end was lost; else timestamps tell. */
@@ -299,10 +260,38 @@ static void on_rewind(void *arg)
 {
     struct kafka_part *part = arg;
 
-    if (part->anew)
-        forget(part);
+    if (part->anew || part->asked)
+        kafka_reading_renew(part);
     else
         go_back(part);
+}
+
+void kafka_part_renewed(struct kafka_part *part, int64_t mark)
+{
+    if (part->asked && strcmp(part->asked, part->rewound) == 0) { /* else: a later one */
+        free(part->asked);
+        part->asked = NULL;
+    }
+    part->anew = false;
+    part->mark = mark;
+    go_back(part);
+    if (part->asked)
+        rewind_soon(part);
+}
+
+void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t offset)
+{
+    char *asked = mem_strdup(rewinds); /* it may be part's own text */
+
+    free(part->asked);
+    part->asked = asked;
+    if (part->mark >= 0) /* else nothing was read: what is below offset is still to be */
+        kafka_part_begins(part, offset >= 0 && offset < part->mark ? offset : part->mark);
+    if (part->below < part->offsets.position)
+        part->below = part->offsets.position;
+    if (part->start >= 0 && offset >= 0 && (part->back_to < 0 || offset < part->back_to))
+        part->back_to = offset;
+    rewind_soon(part);
 }
 
 /* True: the record is to be left, it will come again. */
@@ -455,7 +444,8 @@ void kafka_part_reread(struct kafka_part *part, int64_t mark)
 
 int64_t kafka_part_sure(struct kafka_part *part)
 {
-    const bool stays = part->back_to < 0 && !part->anew && !(part->holds & HOLD_MARKS);
+    const bool stays =
+        part->back_to < 0 && !part->anew && !part->asked && !(part->holds & HOLD_MARKS);
 
     if (!stays)
         return -1;

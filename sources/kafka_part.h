@@ -49,8 +49,13 @@ struct kafka_part {
     int64_t probe; /* it is read again, to see whether it is the same; -1: not */
     unsigned era;  /* goes up whenever it goes back: what was asked before is void */
     bool unsure;   /* Redis knows it and the group does not: it may have been made anew */
-    bool anew;     /* it was made anew, and Redis is yet to forget it */
-    bool all;      /* all that is stored may be marked, without the lag */
+    /* Of struct partition_reading, as Redis has them; rewound: "" none. */
+    unsigned incarnation;
+    char *rewound;
+    bool known;  /* they were read: before that no record may be submitted */
+    char *asked; /* the rewinds that are to be noted before it goes back; NULL: none */
+    bool anew;   /* it was made anew: the next incarnation is to be noted likewise */
+    bool all;    /* all that is stored may be marked, without the lag */
     unsigned rewinds; /* in a row, without anything stored in between */
     struct timer *rewind;
     bool vanished; /* its topic is not there */
@@ -100,6 +105,12 @@ void kafka_parts_vanish(struct kafka_parts *parts, const char *topic);
 /* The core's answer to it. read may be gone afterwards, and so may a part that is gone.
  */
 void kafka_part_answer(struct kafka_read *read, bool stored);
+
+/* It is to be read again from offset on (-1: only to be noted), for the routes whose
+ * rewinds differ. */
+void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t offset);
+/* Redis has the next reading, with that mark; the partition goes back. */
+void kafka_part_renewed(struct kafka_part *part, int64_t mark);
 
 /* Redis may have lost what it took last; mark: as it has it now, -1: none. Goes back to
  * it, or where there is none to where we began in the last minute, or to the last mark

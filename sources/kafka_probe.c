@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { WHY_BYTES = 300 };
+enum { WHY_BYTES = KAFKA_PROBE_WHY };
 
 /* The last error is more to the point than that time is up. */
 static void on_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
@@ -25,24 +25,6 @@ static void on_log(const rd_kafka_t *rk, int level, const char *part, const char
     (void)text; /* errors come by on_error */
 }
 
-static rd_kafka_t *open_client(const struct kafka_link *link, char *why, struct err *err)
-{
-    static const struct kafka_setting none[] = {{0}};
-    char text[WHY_BYTES];
-    rd_kafka_conf_t *conf = kafka_conf_new(link, none, err);
-    if (conf == NULL)
-        return NULL;
-    rd_kafka_conf_set_opaque(conf, why);
-    rd_kafka_conf_set_error_cb(conf, on_error);
-    rd_kafka_conf_set_log_cb(conf, on_log);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof(text));
-    if (rk == NULL) {
-        rd_kafka_conf_destroy(conf); /* rd_kafka_new() owns conf only when it succeeds */
-        err_set(err, "%s", text);
-    }
-    return rk;
-}
-
 static int log_in(rd_kafka_t *rk, const struct kafka_link *link, struct err *err)
 {
     struct kafka_token_ask ask = {0};
@@ -56,6 +38,27 @@ static int log_in(rd_kafka_t *rk, const struct kafka_link *link, struct err *err
     kafka_token_free(&token);
     kafka_token_ask_free(&ask);
     return bad;
+}
+
+rd_kafka_t *kafka_probe_open(const struct kafka_link *link, char *why, struct err *err)
+{
+    static const struct kafka_setting none[] = {{0}};
+    char text[WHY_BYTES];
+    rd_kafka_conf_t *conf = kafka_conf_new(link, none, err);
+    if (conf == NULL)
+        return NULL;
+    rd_kafka_conf_set_opaque(conf, why);
+    rd_kafka_conf_set_error_cb(conf, on_error);
+    rd_kafka_conf_set_log_cb(conf, on_log);
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof(text));
+    if (rk == NULL) {
+        rd_kafka_conf_destroy(conf); /* rd_kafka_new() owns conf only when it succeeds */
+        err_set(err, "%s", text);
+    } else if (log_in(rk, link, err) < 0) {
+        rd_kafka_destroy(rk);
+        rk = NULL;
+    }
+    return rk;
 }
 
 /* Of a topic; NULL: the brokers did not name it. */
@@ -84,7 +87,7 @@ static int tell_topic(const struct rd_kafka_metadata *all, const char *name,
 }
 
 /* All topics are asked for: asked for one by its name, brokers may make it. */
-static int ask_brokers(rd_kafka_t *rk, const struct kafka_link *link, const char *why,
+int kafka_probe_topics(rd_kafka_t *rk, const struct kafka_link *link, const char *why,
                        const struct rd_kafka_metadata **all, struct err *err)
 {
     rd_kafka_resp_err_t e = rd_kafka_metadata(rk, 1, NULL, all, PROBE_WAIT_MS);
@@ -99,13 +102,11 @@ int kafka_probe(const struct kafka_link *link, char *const *topics, size_t n,
                 struct buf *said, struct err *err)
 {
     char why[WHY_BYTES] = "";
-    rd_kafka_t *rk = open_client(link, why, err);
+    rd_kafka_t *rk = kafka_probe_open(link, why, err);
     if (rk == NULL)
         return -1;
     const struct rd_kafka_metadata *all = NULL;
-    int bad = log_in(rk, link, err);
-    if (bad == 0)
-        bad = ask_brokers(rk, link, why, &all, err);
+    int bad = kafka_probe_topics(rk, link, why, &all, err);
     if (bad == 0)
         buf_addf(said, "%d brokers", all->broker_cnt);
     for (size_t i = 0; bad == 0 && i < n; i++)

@@ -2,6 +2,7 @@
 #include "sources/kafka_start.h"
 
 #include "bridge/base/mem.h"
+#include "sources/kafka_reading.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -161,13 +162,16 @@ static void look(struct kafka_start *s)
         kafka_start_hurry(s);
 }
 
-void kafka_start_marks(struct kafka_start *s, const struct shelf_item *items, unsigned n)
+void kafka_start_marks(struct kafka_start *s, const struct kafka_marks *m)
 {
-    if (s->list == NULL || items == NULL) /* away: they are read when it is back */
+    if (s->list == NULL)
         return;
-    for (int i = 0; i < s->list->cnt; i++)
-        s->marks[i] = kafka_marks_find(items, n, s->list->elems[i].topic,
-                                       s->list->elems[i].partition);
+    for (int i = 0; i < s->list->cnt; i++) {
+        const rd_kafka_topic_partition_t *row = &s->list->elems[i];
+        const unsigned incarnation =
+            kafka_incarnation_find(m->items, m->n, row->topic, row->partition);
+        s->marks[i] = kafka_marks_find(m, row->topic, row->partition, incarnation);
+    }
     s->has_marks = true;
     look(s);
 }

@@ -42,8 +42,8 @@ void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
 /* Its first half: what is to be known of each, without asking. Copies list. */
 void kafka_start_expect(struct kafka_start *s,
                         const rd_kafka_topic_partition_list_t *list);
-/* The answers; items NULL: Redis is away. ev stays the caller's. */
-void kafka_start_marks(struct kafka_start *s, const struct shelf_item *items, unsigned n);
+/* The answers. ev stays the caller's. */
+void kafka_start_marks(struct kafka_start *s, const struct kafka_marks *m);
 void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev);
 /* The offsets in the group's answer, each with its own error. */
 void kafka_start_offsets(struct kafka_start *s,

@@ -239,10 +239,6 @@ static void ask_stopped(struct kind *kind)
 {
     store_stopped(run.route, on_stopped, kind);
 }
-static void ask_forget(struct kind *kind)
-{
-    bucket_forget_partition(run.route, "t/0", on_done, kind);
-}
 
 static void on_pull(void *arg, const struct pull_reply *reply)
 {
@@ -341,7 +337,6 @@ static struct kind kinds[] = {
     {.ask = ask_seal},
     {.ask = ask_go_on, .no_script = true},
     {.ask = ask_stopped, .no_script = true},
-    {.ask = ask_forget, .no_script = true},
     {.ask = ask_pull},
     {.ask = ask_touch},
     {.ask = ask_look},

@@ -84,4 +84,5 @@ void admin_serve(struct bridge *bridge)
 {
     httpd_serve(bridge->httpd, routes, bridge);
     admin_control_serve(bridge);
+    admin_rewind_serve(bridge);
 }

@@ -14,5 +14,6 @@ void admin_routes_serve(struct bridge *bridge);
 void admin_jobs_serve(struct bridge *bridge);
 void admin_control_serve(struct bridge *bridge);
 void admin_reload_serve(struct bridge *bridge);
+void admin_rewind_serve(struct bridge *bridge);
 
 #endif

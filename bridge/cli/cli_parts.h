@@ -73,7 +73,8 @@ enum cli_set {
     CLI_AUDITS = 8192,
     CLI_IMPORTS = 16384,
     CLI_QUEUED = 32768, /* a job, perhaps in a queue */
-    CLI_ANY = 65536     /* of a flag: every command takes it */
+    CLI_ANY = 65536,    /* of a flag: every command takes it */
+    CLI_REWINDS = 131072
 };
 
 enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_LIST };

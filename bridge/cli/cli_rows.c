@@ -90,6 +90,17 @@ const struct cli_command cli_commands[] = {
     {"go-on", NULL, "ROUTE TARGET", "deliver to a target again that was stopped", 2, 2,
      SHOWS, ctl_ask, .method = "POST", .path = "/v1/routes/{}/targets/go-on?target={}"},
 
+    {"kafka", "rewind", "ROUTE", "deliver again what its Kafka topics got since a time",
+     1, 1, SHOWS | CLI_REWINDS, ctl_rewind, .method = "POST",
+     .path = "/v1/admin/routes/{}/rewind", .view = &ctl_view_rewind,
+     .more = "All instances read the partitions of the route's Kafka sources again, from "
+             "the first record of that time on, each as soon as what it has open is "
+             "stored; a daemon must run. Records that were delivered are delivered once "
+             "more, unless dedupe_window still remembers them; jobs that are pending, in "
+             "flight or dead under the same id stay as they are, and are stored once. "
+             "Cancels are carried out again. Other routes of the same source skip what "
+             "they have. A partition that no instance owns is rewound when one does."},
+
     {"audit", NULL, "FILE", "check that nothing is lost in Redis, while it runs", 1, 1,
      CLI_AUDITS, audit_main,
      .more = "It looks through all that FILE's routes and queues keep in Redis, in small "
@@ -131,6 +142,8 @@ const struct cli_flag cli_flags[] = {
     {"--from", "TIME", CLI_TEXT, AT(from), CLI_JOBS | CLI_DEAD, "from",
      "due, or buried, then or later: RFC 3339, or seconds since 1970"},
     {"--to", "TIME", CLI_TEXT, AT(to), CLI_JOBS | CLI_DEAD, "to", "then or earlier"},
+    {"--to", "TIME", CLI_TEXT, AT(to), CLI_REWINDS, "to",
+     "since when: RFC 3339, seconds since 1970, or back from now: -2h; needed"},
     {"--id-prefix", "P", CLI_TEXT, AT(id_prefix), CLI_JOBS | CLI_DEAD, "id_prefix",
      "only ids that begin so"},
     {"--max", "N", CLI_TEXT, AT(max), CLI_MANY | CLI_TAPS, NULL,
@@ -140,8 +153,8 @@ const struct cli_flag cli_flags[] = {
      "go on where an earlier call left off"},
     {"--rate", "N", CLI_TEXT, AT(rate), CLI_REPLAYS, "rate",
      "due one after the other, N per second"},
-    {"--dry-run", NULL, CLI_FLAG, AT(dry_run), CLI_CHANGES | CLI_IMPORTS, NULL,
-     "only count what would be done"},
+    {"--dry-run", NULL, CLI_FLAG, AT(dry_run), CLI_CHANGES | CLI_IMPORTS | CLI_REWINDS,
+     NULL, "only count what would be done"},
     {"--after", "TIME", CLI_TEXT, AT(after), CLI_WRITES | CLI_MOVES, NULL,
      "so long from now: 30s, 1h30m"},
     {"--at", "TIME", CLI_TEXT, AT(at), CLI_WRITES | CLI_MOVES, NULL,

@@ -10,7 +10,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { LOOK_US = 500 * 1000 };
+enum { LOOK_US = 500 * 1000, REWIND_MS = 20 * 1000 };
 
 static json_t *ask(struct cli_order *o, struct buf *path, int *code)
 {
@@ -47,6 +47,27 @@ int ctl_move(struct cli_order *o)
     ctl_query_add(&path, "at", o->at);
     ctl_query_add(&path, "after", o->after);
     return ask_and_print(o, &path);
+}
+
+/* The brokers are asked while it waits. */
+int ctl_rewind(struct cli_order *o)
+{
+    struct buf path = {0};
+    int code;
+    if (o->to == NULL)
+        return cli_wrong(o, "--to is needed", "");
+    ctl_path_add(&path, o);
+    ctl_query_add(&path, "dry_run", o->dry_run ? "true" : NULL);
+    json_t *answer = ctl_http_ask(o->http,
+                                  &(struct ctl_ask){.method = o->command->method,
+                                                    .path = buf_str(&path),
+                                                    .patience_ms = REWIND_MS},
+                                  &code);
+    buf_free(&path);
+    if (answer)
+        ctl_view_print(o, o->command->view, json_object_get(answer, "partitions"), 0);
+    json_decref(answer);
+    return code;
 }
 
 /* --- how it is --- */

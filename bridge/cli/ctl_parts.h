@@ -74,7 +74,7 @@ struct slice ctl_name_shown(const char *name, const json_t *v);
  * terminal. NULL: it is over. */
 void ctl_progress(const char *text);
 extern const struct ctl_view ctl_view_routes, ctl_view_jobs, ctl_view_dead,
-    ctl_view_targets;
+    ctl_view_targets, ctl_view_rewind;
 
 /* --- ctl_list.c --- */
 /* From now on an interrupt only sets this; a second one ends the program. */
@@ -87,6 +87,7 @@ int ctl_status(struct cli_order *o);
 int ctl_ready(struct cli_order *o);
 int ctl_routes(struct cli_order *o);
 int ctl_move(struct cli_order *o);
+int ctl_rewind(struct cli_order *o);
 int ctl_control(struct cli_order *o);
 int ctl_list(struct cli_order *o);
 int ctl_dead_replay(struct cli_order *o);

@@ -47,10 +47,18 @@ static const struct ctl_column target_columns[] = {{"TARGET", "target", CTL_TEXT
                                                    {"FAILED", "failed", CTL_ALARM},
                                                    {"WAIT", "wait_ms", CTL_SPAN},
                                                    {0}};
+static const struct ctl_column rewind_columns[] = {{"SOURCE", "source", CTL_TEXT},
+                                                   {"TOPIC", "topic", CTL_TEXT},
+                                                   {"PARTITION", "partition", CTL_TEXT},
+                                                   {"FROM", "from", CTL_TEXT},
+                                                   {"END", "end", CTL_TEXT},
+                                                   {"RECORDS", "records", CTL_COUNT},
+                                                   {0}};
 const struct ctl_view ctl_view_routes = {"routes", route_columns, 7},
                       ctl_view_jobs = {"jobs", job_columns, 0},
                       ctl_view_dead = {"items", dead_columns, 0},
-                      ctl_view_targets = {"targets", target_columns, 0};
+                      ctl_view_targets = {"targets", target_columns, 0},
+                      ctl_view_rewind = {"partitions", rewind_columns, 0};
 
 /* --- values --- */
 

@@ -102,6 +102,17 @@ static int64_t take_number(struct slice *rest)
     return n;
 }
 
+/* Takes "~incarnation" off the front of *rest, where it is there. */
+static void skip_incarnation(struct slice *rest)
+{
+    size_t at = 1;
+    if (rest->n == 0 || rest->p[0] != '~')
+        return;
+    while (at < rest->n && rest->p[at] >= '0' && rest->p[at] <= '9')
+        at++;
+    *rest = (struct slice){rest->p + at, rest->n - at};
+}
+
 /* Reads "topic/partition/offset", see name_of_record(); more may follow, where that name
  * was in use. false: it is none. */
 static bool read_id(struct slice id, struct of_record *out)
@@ -112,6 +123,7 @@ static bool read_id(struct slice id, struct of_record *out)
     out->topic = (struct slice){id.p, (size_t)(end - id.p)};
     struct slice rest = {end, id.n - out->topic.n};
     out->partition = take_number(&rest);
+    skip_incarnation(&rest);
     out->offset = out->partition < 0 ? -1 : take_number(&rest);
     return out->offset >= 0 && out->partition <= INT32_MAX;
 }

@@ -113,7 +113,7 @@ static void set_origin(struct passage *p, const struct job *job)
     if (origin->partition)
         name_partition_again(p->src, p->bucket, origin);
     else if (p->src && job && job->offset >= 0 && job->partition >= 0)
-        name_partition(p->src, p->bucket, job, origin);
+        name_partition(p->src, p->route, p->bucket, job, origin);
     if (p->at && p->at->sealed)
         origin->before = -1;
 }
@@ -188,7 +188,7 @@ void passage_cancel(struct passage *p, const struct job *job)
     p->begun = route->bridge->reread_at;
     p->how.origin = (struct origin){NULL, -1, -1, 0};
     if (p->src && job->offset >= 0 && job->partition >= 0)
-        name_origin(p->src, job, &p->how.origin);
+        name_origin(p->src, route, job, &p->how.origin);
     if (route->sink->rules) {
         if (p->bucket == NULL)
             p->bucket = route_bucket_to_cancel(route, p->id, job->target);

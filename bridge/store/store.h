@@ -149,11 +149,6 @@ const char *bucket_name(const struct bucket *b);
 int64_t bucket_far_ms(const struct bucket *b);
 /* left: another instance owns it (alive.h), and is the first to move its far jobs. */
 void bucket_leave_to_owner(struct bucket *b, bool left);
-const char *
-bucket_ingest_key(const struct bucket *b); /* for a person who must delete it */
-/* Forgets which records of a partition ("topic/7") this bucket has had. */
-void bucket_forget_partition(struct bucket *b, const char *partition,
-                             void (*cb)(void *arg, bool done), void *arg);
 /* The server that has it can be worked with; its clock. */
 bool bucket_is_up(const struct bucket *b);
 const struct clock *bucket_clock(const struct bucket *b);
@@ -170,7 +165,7 @@ typedef void change_cb(void *arg, char code);
 /* What belongs to Kafka in a change: lua/lib/ingest.lua carries each record out once. */
 struct origin {
     const char
-        *partition; /* "topic/7", kept by the caller as long as the store; NULL: none */
+        *partition; /* see name.h; kept by the caller as long as the store; NULL: none */
     int64_t offset;
     int64_t
         before; /* the offset sent before this one to the same bucket; -1: none known */

@@ -121,36 +121,6 @@ void bucket_free(struct bucket *b)
     free(b);
 }
 
-const char *bucket_ingest_key(const struct bucket *b)
-{
-    return b->key_text[KEY_INGEST];
-}
-
-struct forgetting {
-    void (*cb)(void *arg, bool done);
-    void *arg;
-};
-
-static void on_forgotten(void *arg, const struct redisReply *reply)
-{
-    struct forgetting *f = arg;
-    f->cb(f->arg, reply && reply->type == REDIS_REPLY_INTEGER);
-    free(f);
-}
-
-void bucket_forget_partition(struct bucket *b, const char *partition,
-                             void (*cb)(void *arg, bool done), void *arg)
-{
-    struct forgetting *f = mem_alloc(sizeof(*f));
-    *f = (struct forgetting){cb, arg};
-    struct buf stamp = {0};
-    buf_addf(&stamp, "%s@", partition);
-    const struct slice args[] = {SLICE_LIT("HDEL"), b->key[KEY_INGEST],
-                                 slice_of(partition), buf_slice(&stamp)};
-    store_command(b->store, args, 4, on_forgotten, f);
-    buf_free(&stamp);
-}
-
 struct node *bucket_node(const struct bucket *b)
 {
     return b->store->map ? map_node(b->store->map, b->slot) : b->store->nodes[0];

@@ -7,12 +7,13 @@ _tarry()
     local command=${COMP_WORDS[1]} words='' places='' first=2 two=''
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W ' run check options status ready routes reload jobs dead pause resume drain tap explain send targets go-on audit import version help' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W ' run check options status ready routes reload jobs dead pause resume drain tap explain send targets go-on kafka audit import version help' -- "$cur")
         return
     fi
     case $command in
         jobs) two=' list show cancel now move' ;;
         dead) two=' list show replay drop' ;;
+        kafka) two=' rewind' ;;
     esac
     if [ -n "$two" ]; then
         if [ "$COMP_CWORD" -eq 2 ]; then
@@ -46,6 +47,7 @@ _tarry()
         'send') words='--after --at --id --key --header --json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE [PAYLOAD]' ;;
         'targets') words='--json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE' ;;
         'go-on') words='--json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE TARGET' ;;
+        'kafka rewind') words='--to --dry-run --json --table --url --token-file --ca-file --cert-file --key-file --help ' places='ROUTE' ;;
         'audit') words='--route --repair --json --help ' places='FILE' ;;
         'import') words='--dry-run --source --conf --delete --with --help ' places='TYPE REDIS-URL' ;;
         'version') words='--help ' places='' ;;

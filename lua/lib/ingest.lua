@@ -5,6 +5,11 @@
 --                  topic/partition@ -> that offset, a blank, and the highest timestamp in ms of
 --                                      the records that were carried out until then
 --
+-- The name of a partition is that of a reading: topic/partition~N of a topic that was made anew,
+-- with +N behind it of a route that reads the partition again (bridge/name.h). So another reading
+-- knows nothing of this one, and no bucket has to be visited. Of a rewound one the field without +N
+-- stays the highest offset ever carried out: see ingest_had().
+--
 -- The arguments name the partitions of a batch: their number P, then two each: name, and the
 -- offset sent before this batch ('' none known). Where P > 0 the last argument of each record is
 -- its timestamp in ms, '' none.
@@ -16,8 +21,8 @@
 -- What holds, then: a record that was carried out is never carried out again, whatever the
 -- clocks of the producers say, since its own timestamp is among the kept ones. A record of a new
 -- topic is taken for an old one ('k') as long as no timestamp of the new topic is above those of
--- the old one: producers that set old timestamps, or none. For these the source has Redis forget
--- the partition (bridge/plugin.h), where it can tell.
+-- the old one: producers that set old timestamps, or none. For these the source begins another
+-- reading (bridge/plugin.h), where it can tell.
 -- The second field counts only while it speaks of the kept offset: an older version of tarry
 -- moves the first one alone. Then the time of this call is taken for the highest timestamp.
 --
@@ -25,7 +30,7 @@
 -- queues. A record that is read again later is stored again if its id is not there any more. So an
 -- instance that was down for longer may repeat what it had not committed.
 local INGEST_KEEP_MS = 24 * 3600 * 1000
-local ingest_parts = {}
+local ingest_parts, ingest_rewound = {}, false
 
 -- Reads them from ARGV[at] on. Gives where the arguments go on, and how many more each record
 -- has for it.
@@ -42,6 +47,12 @@ local function ingest_read(key, at)
     ingest_parts[i] = { name = name, before = before, have = have, last = have, newest = newest,
                         most = newest or 0, gap = before and have < before }
     ingest_parts[tostring(i)] = ingest_parts[i]
+    local plus = string.find(name, '+', 1, true)
+    if plus then
+      local first = string.sub(name, 1, plus - 1)
+      ingest_parts[i].first, ingest_parts[i].had = first, tonumber(redis.call('HGET', key, first) or -1)
+      ingest_rewound = true
+    end
   end
   return at + 2 * n + 1, n > 0 and 1 or 0
 end
@@ -70,6 +81,12 @@ local function ingest_refuses(part, offset, ms)
   return nil
 end
 
+-- A record that is carried out now was carried out in an earlier reading.
+local function ingest_had(part, offset)
+  local p = ingest_parts[part]
+  return p and p.first and tonumber(offset) <= p.had
+end
+
 -- of_queue: the hash expires.
 local function ingest_note(key, of_queue)
   local noted = false
@@ -81,6 +98,9 @@ local function ingest_note(key, of_queue)
       end
       redis.call('HSET', key, p.name, p.last, p.name .. '@', p.last .. ' ' .. most)
       noted = true
+    end
+    if p.first and p.last > p.had then
+      redis.call('HSET', key, p.first, p.last)
     end
   end
   if noted and of_queue then

@@ -36,6 +36,7 @@ JOB, LIST = "/v1/admin/routes/{route}/jobs/{id}/", "GET /v1/admin/routes/{route}
 NONE = {"route": "none"}
 TWO = {"also": "s"}
 # operation, what its path names, query, body; status, word
+REWIND = "POST /v1/admin/routes/{route}/rewind"
 GOOD = [
     ("GET /v1/admin/status", {}, {}, None, 200, None),
     ("POST /v1/admin/reload", {}, {}, None, 200, None),
@@ -49,6 +50,10 @@ GOOD = [
                   (NONE, {}, None, 404, "no-route"))),
     ("POST /v1/admin/routes/{route}/drain", {"route": "m"}, {}, None, 409, "not-alone"),
     ("POST /v1/admin/routes/{route}/resume", {}, TWO, None, 200, None),
+    *((REWIND, where, query, None, status, word)
+      for where, query, status, word in (
+          ({"route": "k"}, {"to": "-1h"}, 200, None), ({"route": "k"}, {"to": "1h"}, 400, "bad-request"),
+          (NONE, {"to": "-1h"}, 404, "no-route"), ({}, {"to": "-1h"}, 409, "no-source"))),
     ("GET /v1/admin/routes/{route}/tap", {}, {"wait": "0"}, None, 200, None),
     ("GET /v1/admin/routes/{route}/tap", {}, {"sample": "0"}, None, 400, "bad-request"),
     ("GET /v1/admin/routes/{route}/tap", NONE, {}, None, 404, "no-route"),
@@ -78,17 +83,20 @@ AWAY = [(operation, {"route": "q"} if operation.endswith("queues") else {}, {"af
          else {}, None, 503, "unavailable")
         for operation in (LIST, f"POST {JOB}now", f"POST {JOB}move", "GET /v1/admin/routes/{route}/queues",
                           *(f"POST /v1/admin/routes/{{route}}/{what}" for what in ("pause", "resume", "drain", "explain")))]
+AWAY.append((REWIND, {"route": "k"}, {"to": "-1h"}, None, 503, "unavailable"))
 
 
 def stage(bench, redis):
     """A job in each state: "waits", "flies", "dead", and "ends", which ends in an hour."""
     hook = bench.keep(collect.FromHttp(
         lambda arrival: {b"dead": 400, b"flies": ("after", 300)}.get(arrival.header("delay-id"), 200)))
+    bench.kafka.add_topic(f"{bench.name}.in")
     t = bench.tarry(redis.url, f'''
-        sources: {{ phones: {{ type = "mqtt"; url = "{bench.mosquitto().url}"; topics = [ "t/#" ]; }}; }};
+        sources: {{ k: {{ type = "kafka"; brokers = "{bench.kafka.address}"; topics = [ "{bench.name}.in" ]; }};
+                    phones: {{ type = "mqtt"; url = "{bench.mosquitto().url}"; topics = [ "t/#" ]; }}; }};
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; timeout = "1m"; }}; q: {{ type = "queue"; }}; }};
         routes: {{ r: {{ from = "http"; to = "hook"; }}; s: {{ from = "http"; to = "hook"; match = "s"; }};
-                   q: {{ from = "http"; to = "q"; match = "q"; }};
+                   q: {{ from = "http"; to = "q"; match = "q"; }}; k: {{ from = "k"; to = "hook"; }};
                    m: {{ from = "phones"; to = "hook"; match = "t/m"; }}; n: {{ from = "phones"; to = "hook"; }}; }};''')
     t.conf.write_text(t.conf.read_text().replace("http: { listen", 'http: { body_max = "64KiB"; listen'))
     t.start()

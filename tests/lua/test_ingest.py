@@ -137,3 +137,45 @@ def test_the_offsets_of_a_queue_expire_a_day_after_its_last_record_those_of_a_ro
 def test_the_offset_of_a_record_that_cancels_a_job_of_a_queue_expires(q):
     assert q.cancel("none", partitions=[(PART, "")], records=[(1, 7)]) == "n"
     assert 0 < q.client.pttl(q.key["ingest"]) <= 25 * 3600_000
+
+
+REWOUND = PART + "+5"
+
+
+def send_rewound(bucket, *records, before=""):
+    return bucket.enqueue(list(records), partitions=[(REWOUND, before)])[1]
+
+
+def test_rewound_partition_carries_out_again_what_left_and_keeps_what_is_pending_once(bucket):
+    send(bucket, *(record(n, 100 + n) for n in range(3)))
+    bucket.cancel("old/0", "old/2")
+    again = [record(n, 100 + n) for n in range(3)]
+    assert send_rewound(bucket, *again) == "sds"
+    assert send_rewound(bucket, *again) == "kkk"
+    assert kept(bucket)[REWOUND] == "2"
+
+
+def test_rewound_partition_leaves_the_offsets_of_other_routes_as_they_were(bucket):
+    send(bucket, *(record(n, 100 + n) for n in range(10)))
+    assert send_rewound(bucket, record(3, 103)) == "d"
+    assert send(bucket, record(9, 109)) == "k"
+    assert send(bucket, record(10, 110), before=9) == "s"
+
+
+def far(offset, name=PART):
+    return (f"{name}/{offset}", 10_000_000 + offset, "", "u", 1, offset, "", "body", "", "")
+
+
+def test_rewound_partition_keeps_a_job_beyond_the_horizon_once(bucket):
+    """Nobody has an index of these; they can't have left."""
+    bucket.horizon = 1000
+
+    def store(name, *jobs):
+        return bucket.enqueue(list(jobs), partitions=[(name, "")])[1]
+
+    assert store(PART, far(0), far(1)) == "ss"
+    assert store(REWOUND, far(0), far(1), far(2)) == "kks"
+    assert store(REWOUND, far(2)) == "k"
+    assert store(PART + "+6", far(0), far(1), far(2), far(3)) == "kkks"
+    assert bucket.client.hget("tarry:{r/0}:slots", "#") == b"4"
+    assert bucket.client.hgetall("tarry:{r/0}:names") == {PART.encode(): b"1", b"1": PART.encode()}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * admin_rewind.c - POST /v1/admin/routes/ROUTE/rewind: the sources of a route read again,
+ * for that route, what was written since a point in time.
+ */
+#include "bridge/admin/admin_api.h"
+#include "bridge/base/text.h"
+#include "bridge/base/when.h"
+#include "bridge/bridge.h"
+#include "bridge/httpd/http_params.h"
+#include "bridge/httpd/httpd.h"
+#include "bridge/inst.h"
+#include "bridge/route.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct params {
+    struct slice to;
+    int64_t dry_run;
+};
+#define AT(field) offsetof(struct params, field)
+static const struct http_param rows[] = {
+    {"to", HTTP_PARAM_TEXT, AT(to), 0, 0, 0, NULL, true},
+    {"dry_run", HTTP_PARAM_BOOL, AT(dry_run), 0, 0, 1, NULL, false},
+    {0}};
+#undef AT
+
+/* One request, until all sources have answered. */
+struct rewinding {
+    struct httpd_req *req;
+    unsigned open;
+    struct buf head, partitions; /* of the answer */
+    int64_t records;
+    char why[256]; /* of the last that failed; "": none has */
+};
+struct part {
+    struct rewinding *all;
+    struct source *src;
+};
+
+static void answer(struct rewinding *r)
+{
+    struct buf json = {0};
+    if (*r->why) {
+        httpd_add(r->req, "Retry-After", "1");
+        httpd_error(r->req, 503, "unavailable", "%s", r->why);
+    } else {
+        buf_addf(&json, "{%s,\"records\":%" PRId64 ",\"partitions\":[%s]}\n",
+                 buf_str(&r->head), r->records, buf_str(&r->partitions));
+        httpd_answer(r->req, 200, "application/json", buf_slice(&json));
+        buf_free(&json);
+    }
+    buf_free(&r->head);
+    buf_free(&r->partitions);
+    free(r);
+}
+
+static void left(struct rewinding *r)
+{
+    if (--r->open == 0)
+        answer(r);
+}
+
+static void on_begun(void *arg)
+{
+    left(arg);
+}
+
+static void on_rewound(void *arg, const struct rewind_row *parts, size_t n,
+                       const char *why)
+{
+    struct part *part = arg;
+    struct rewinding *r = part->all;
+    struct buf *out = &r->partitions;
+    if (why)
+        snprintf(r->why, sizeof(r->why), "the source %s: %.180s", source_name(part->src),
+                 why);
+    for (size_t i = 0; i < n; i++) {
+        const int64_t records = parts[i].end - parts[i].from;
+        buf_addf(out, "%s{\"source\":", out->n > 0 ? "," : "");
+        text_add_json(out, slice_of(source_name(part->src)));
+        buf_add_str(out, ",\"topic\":");
+        text_add_json(out, slice_of(parts[i].topic));
+        buf_addf(out,
+                 ",\"partition\":%" PRId32 ",\"from\":%" PRId64 ",\"end\":%" PRId64
+                 ",\"records\":%" PRId64 "}",
+                 parts[i].partition, parts[i].from, parts[i].end, records);
+        r->records += records;
+    }
+    free(part);
+    left(r);
+}
+
+/* "-2h" counts back from Redis' clock. -1: it was answered. */
+static int read_time(struct bridge *bridge, struct httpd_req *req, struct slice text,
+                     int64_t *ms)
+{
+    const bool back = text.n > 0 && text.p[0] == '-';
+    const struct slice span = {text.p + 1, text.n - 1};
+    struct err err;
+    const int bad = back ? when_duration_ms(span, WHEN_NO_UNIT, ms, &err)
+                         : when_instant_ms(text, ms, &err);
+    if (bad == 0 && back)
+        *ms = store_now_ms(bridge->store) - *ms;
+    if (bad == 0 && *ms >= 0)
+        return 0;
+    httpd_error(req, 400, "bad-request",
+                "to: %s; RFC 3339, an epoch, or a duration before now such as -2h",
+                bad ? err.text : "before 1970");
+    return -1;
+}
+
+static bool can_rewind(const struct source *src)
+{
+    return src && src->ops->rewind && src->started && !src->stopping && !src->stopped;
+}
+
+static void begin(struct bridge *bridge, struct httpd_req *req, const struct route *route,
+                  int64_t to_ms, bool dry_run)
+{
+    const struct opt_list *from = &route->conf->from;
+    struct rewinding *r = mem_alloc(sizeof(*r));
+    *r = (struct rewinding){.req = req, .open = 1};
+    buf_add_str(&r->head, "\"route\":");
+    text_add_json(&r->head, slice_of(route->conf->name));
+    buf_addf(&r->head, ",\"to_ms\":%" PRId64 ",\"dry_run\":%s", to_ms,
+             dry_run ? "true" : "false");
+    for (size_t i = 0; i < from->n; i++) {
+        struct source *src = inst_source_named(bridge, from->v[i]);
+        if (!can_rewind(src))
+            continue;
+        struct part *part = mem_alloc(sizeof(*part));
+        *part = (struct part){r, src};
+        r->open++;
+        src->ops->rewind(src, src->self, route->conf->name, to_ms, dry_run, on_rewound,
+                         part);
+    }
+    loop_defer(on_begun, r);
+}
+
+static bool has_sources(const struct bridge *bridge, const struct route *route)
+{
+    for (size_t i = 0; i < route->conf->from.n; i++)
+        if (can_rewind(inst_source_named(bridge, route->conf->from.v[i])))
+            return true;
+    return false;
+}
+
+static void post_rewind(void *arg, struct httpd_req *req)
+{
+    struct bridge *bridge = arg;
+    struct params p;
+    struct err err;
+    int64_t to_ms;
+    if (http_params_read(req, rows, &p, &err) < 0) {
+        httpd_error(req, 400, "bad-request", "%s", err.text);
+        return;
+    }
+    const struct slice name = httpd_segment(req, 0);
+    const struct route *route = route_of_name(bridge, name);
+    if (route == NULL) {
+        httpd_error(req, 404, "no-route", "there is no route %.*s",
+                    (int)(name.n < 100 ? name.n : 100), name.p);
+        return;
+    }
+    if (!has_sources(bridge, route)) {
+        httpd_error(req, 409, "no-source",
+                    "no Kafka source of the route %s runs; only these can be rewound",
+                    route->conf->name);
+        return;
+    }
+    if (read_time(bridge, req, p.to, &to_ms) < 0)
+        return;
+    if (*httpd_who(req) && !p.dry_run)
+        log_info("admin", "%s rewinds the route %s", httpd_who(req), route->conf->name);
+    begin(bridge, req, route, to_ms, p.dry_run);
+}
+
+static const struct httpd_route routes[] = {
+    {"POST", "/v1/admin/routes/{}/rewind", post_rewind, HTTPD_ADMIN},
+    {0},
+};
+
+void admin_rewind_serve(struct bridge *bridge)
+{
+    httpd_serve(bridge->httpd, routes, bridge);
+}
