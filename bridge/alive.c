@@ -32,7 +32,7 @@ static char *new_member(const struct alive *a)
     struct buf text = {0};
     buf_addf(&text, "%s %d", a->id, META_LAYOUT);
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (bridge->routes[i]->sink->rules == NULL) /* a queue has no scheduler */
+        if (bridge->routes[i]->buckets_noted) /* else it waits, or ends at a queue */
             buf_addf(&text, " %s", bridge->routes[i]->conf->name);
     char *member = mem_strdup(buf_str(&text));
     buf_free(&text);
@@ -177,6 +177,15 @@ bool alive_has_left(const struct alive *a)
 unsigned alive_rank(const struct alive *a, const char *route, const char *bucket)
 {
     return a ? alive_list_rank(&a->list, a->id, route, bucket) : 0;
+}
+
+int alive_others(const struct alive *a, const char *route)
+{
+    int n = 0;
+    for (size_t i = 0; i < a->list.n; i++)
+        n +=
+            !slice_is(a->list.ones[i].id, a->id) && alive_serves(&a->list.ones[i], route);
+    return a->list.n > 0 ? n : -1;
 }
 
 size_t alive_count(const struct alive *a)

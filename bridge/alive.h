@@ -42,6 +42,8 @@ bool alive_has_left(const struct alive *a);
 /* This instance's place among those that would claim the bucket: 0: it is the owner. Also
  * as long as nothing is known of others, or a is NULL. */
 unsigned alive_rank(const struct alive *a, const char *route, const char *bucket);
+/* Other instances that serve the route; -1: not known yet. */
+int alive_others(const struct alive *a, const char *route);
 /* Instances that are there; 0: not known yet. */
 size_t alive_count(const struct alive *a);
 /* Calls each for every instance that is there; what it is handed is borrowed. */

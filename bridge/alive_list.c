@@ -60,7 +60,7 @@ void alive_list_fini(struct alive_list *list)
     *list = (struct alive_list){0};
 }
 
-static bool serves(const struct alive_one *one, const char *route)
+bool alive_serves(const struct alive_one *one, const char *route)
 {
     struct slice rest = one->routes;
     size_t n = strlen(route);
@@ -96,7 +96,8 @@ unsigned alive_list_rank(const struct alive_list *list, const char *id, const ch
     unsigned rank = 0;
     for (size_t i = 0; i < list->n; i++) {
         const struct alive_one *one = &list->ones[i];
-        if (!slice_is(one->id, id) && weight(one->id, bucket) > own && serves(one, route))
+        if (!slice_is(one->id, id) && weight(one->id, bucket) > own &&
+            alive_serves(one, route))
             rank++;
     }
     return rank;

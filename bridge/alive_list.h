@@ -34,6 +34,7 @@ void alive_list_fini(struct alive_list *list);
  * everything while the list is empty. */
 unsigned alive_list_rank(const struct alive_list *list, const char *id, const char *route,
                          const char *bucket);
+bool alive_serves(const struct alive_one *one, const char *route);
 /* The least layout of them; -1: there are none. */
 int alive_list_layout(const struct alive_list *list);
 

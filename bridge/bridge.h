@@ -104,6 +104,15 @@ struct generation {
     bool asked;       /* they are being asked for that, or for what is left */
 };
 
+/* The jobs of a route whose number of buckets is to change: meta_buckets.c. */
+struct bucket_look {
+    bool asked, failed;
+    bool may_change; /* it holds none, and no other instance serves it */
+    int64_t open;    /* buckets without an answer */
+    int64_t jobs;
+    int64_t begun_ms; /* monotonic; 0: it was never asked */
+};
+
 struct route {
     struct bridge *bridge;
     const struct conf_route *conf;
@@ -142,7 +151,9 @@ struct route {
     unsigned refs; /* those who keep a pointer while no bucket has a call under way */
     bool aside;    /* a reload holds it back: nothing is claimed */
     bool coming;   /* a reload brings it: no message is routed to it yet */
-    bool buckets_noted;       /* PREFIX:meta has what buckets = n says */
+    bool buckets_noted; /* buckets = n has been seen to */
+    struct bucket_look look;
+    char *refused;            /* why its number of buckets can't be; NULL */
     struct conf_route *owned; /* of one that leaves (leave.h): its conf */
     TAILQ_ENTRY(route) leaves;
 };
@@ -223,7 +234,7 @@ struct bridge {
     uint64_t instance;  /* random, 40 bits: part of those names */
     struct log_limit complain_paused, complain_resumed;
     bool started;    /* sources and sinks were */
-    bool claiming;   /* false while draining */
+    bool claiming;   /* false before it has started, and while draining */
     bool serves;     /* it is a daemon: it may change which buckets there are */
     bool only_looks; /* nothing is written */
     bool draining;

@@ -85,10 +85,12 @@ static void on_store_up(void *arg)
             give_up(daemon, &err);
             return;
         }
+        bridge->claiming = true; /* not before the sinks are there */
         log_info("daemon", "started: %zu sources, %zu sinks, %zu routes",
                  bridge->source_count, bridge->sink_count, bridge->route_count);
     }
-    alive_join(bridge->alive); /* before the buckets are looked at */
+    alive_routes_changed(bridge->alive); /* by now they have their buckets */
+    alive_join(bridge->alive);           /* before the buckets are looked at */
     route_states_read(bridge->states);
     each_sched(bridge, sched_start);
     for (size_t i = 0; i < bridge->route_count; i++)
@@ -267,7 +269,7 @@ static int start(struct daemon *daemon, struct err *err)
                                               on_pool_up, on_unfit};
     struct bridge *bridge = &daemon->bridge;
     struct conf *conf = bridge->conf;
-    bridge->claiming = bridge->serves = true;
+    bridge->serves = true;
     bridge->flow.max_jobs = conf->daemon.queue_max_jobs;
     bridge->flow.max_bytes = conf->daemon.queue_max_bytes;
     if (core_start(bridge, &events, daemon, err) < 0)

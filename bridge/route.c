@@ -118,7 +118,6 @@ void route_change(struct route *route, const struct conf_route *conf, struct sin
     for (int64_t i = 0; i < route->bucket_count && sink != route->sink; i++)
         sched_let_go(route->scheds[i]);
     forget_conf(route);
-    route->buckets_noted = route->buckets_noted && conf->buckets == route->conf->buckets;
     route->conf = conf;
     route->sink = sink;
     route->dead = dead;
@@ -143,6 +142,7 @@ bool route_is_still(const struct route *route)
 
 void route_fini(struct route *route)
 {
+    free(route->refused);
     tap_free(route->tap);
     generations_fini(route);
     pace_free(route->pace);

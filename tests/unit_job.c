@@ -408,6 +408,8 @@ static void what_the_route_and_the_id_say_is_left_out(void **state)
     assert_int_equal(travels(job), least);
     job->id = SLICE_LIT("orders.delayed/12/1234567890123/1769860800123.7");
     assert_int_equal(travels(job), least); /* lua/move.lua: the name was in use */
+    job->id = SLICE_LIT("orders.delayed/12~3/1234567890123");
+    assert_int_equal(travels(job), least); /* of a topic that was made anew */
     job_free(job);
 }
 

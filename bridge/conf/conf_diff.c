@@ -4,6 +4,7 @@
 #include "bridge/conf/opt_same.h"
 #include "bridge/plugin.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* The options of sections that a running daemon takes over; every other one needs a
@@ -245,6 +246,14 @@ enum conf_change conf_diff_sink(const struct conf_sink *old, const struct conf_s
 enum conf_change conf_diff_route(const struct conf_route *old,
                                  const struct conf_route *now, struct conf_diff *d)
 {
+    if (old->buckets != now->buckets)
+        buf_addf(&d->refused,
+                 "routes.%s.buckets: %" PRId64 " is configured, but %" PRId64
+                 " are in use; the number changes only at a start, while the route holds "
+                 "no jobs: drain it (tarry drain %s --wait) and restart, or add a second "
+                 "route with %" PRId64
+                 " buckets and have match send new messages there\n",
+                 now->name, now->buckets, old->buckets, now->name, now->buckets);
     return compare(conf_route_rows, old, now, "routes", now->name, d) ? CONF_SOFT
                                                                       : CONF_SAME;
 }

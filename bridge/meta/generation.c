@@ -104,12 +104,13 @@ static void list_scheds(struct route *route)
     set_rules(route);
 }
 
-/* A retired one stays in memory: a delivery may still point to its buckets, and what is
- * under way goes on from it to the next. */
+/* A retired one stays in memory: a delivery may still point to its buckets. While a
+ * change is under way through it, a later one must not overtake that: it is retired
+ * later. */
 static void retire(struct route *route, unsigned oldest)
 {
     while (route->oldest && route->oldest != route->newest &&
-           route->oldest->number < oldest) {
+           route->oldest->number < oldest && TAILQ_EMPTY(&route->oldest->under_way)) {
         if (route->retired == NULL)
             route->retired = route->oldest;
         route->oldest = route->oldest->next;

@@ -109,6 +109,20 @@ void meta_drain_tick(struct meta *m)
     }
 }
 
+bool meta_drain_open(struct meta *m)
+{
+    bool open = false;
+    for (size_t i = 0; may_drain(m) && i < m->bridge->route_count; i++) {
+        struct route *route = m->bridge->routes[i];
+        for (struct generation *g = route->oldest; g && g->next; g = g->next) {
+            open = open || !g->sealed;
+            if (!g->sealed && !g->asked)
+                ask(m, route, g, SEAL_SET);
+        }
+    }
+    return open;
+}
+
 void meta_drain_look(struct meta *m)
 {
     for (size_t i = 0; may_drain(m) && i < m->bridge->route_count; i++) {

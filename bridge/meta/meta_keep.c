@@ -121,15 +121,12 @@ static void plan_layout(const struct meta *m, struct plan *plan)
     plan_add(plan, "", "least_writer", NULL, layout);
 }
 
-/* Begins the generation that the configuration asks for. */
-static void plan_count(const struct meta *m, const struct route *route, const char *was,
-                       struct plan *plan)
+/* Begins the generation that the configuration asks for, where it may. */
+static void plan_count(const struct route *route, const char *was, struct plan *plan)
 {
     struct meta_route list;
     struct buf now = {0};
-    if (route->buckets_noted || !m->bridge->serves ||
-        m->there.layout < META_LAYOUT_SUMS ||
-        meta_route_parse(slice_of(was), &list) < 0 ||
+    if (!route->look.may_change || meta_route_parse(slice_of(was), &list) < 0 ||
         list.generation[0].buckets == route->conf->buckets)
         return;
     const struct log_about about = {.route = route->conf->name};
@@ -140,8 +137,8 @@ static void plan_count(const struct meta *m, const struct route *route, const ch
                   list.generation[0].buckets, list.generation[1].buckets);
     } else {
         log_event(LOG_WARN, &about,
-                  "stays with %" PRId64 " buckets: jobs wait in those of %u earlier "
-                  "numbers; start again when they have left",
+                  "stays with %" PRId64 " buckets: it had %u other numbers within the "
+                  "last minutes; start again later",
                   list.generation[0].buckets, list.count - 1);
     }
     buf_free(&now);
@@ -161,7 +158,7 @@ static void plan_routes(const struct meta *m, struct plan *plan)
         buf_addf(&first, "1:%" PRId64,
                  found > route->conf->buckets ? found : route->conf->buckets);
         if (was)
-            plan_count(m, route, was, plan);
+            plan_count(route, was, plan);
         else
             plan_add(plan, "route:", route->conf->name, NULL, buf_str(&first));
         buf_free(&name);
@@ -225,12 +222,60 @@ static void tell_up(struct meta *m)
 
 static void on_read(void *arg, bool changed, const struct slice *pairs, unsigned n);
 
-/* What buckets = n says has been seen to, of all routes that there are now. */
-static void note_counts(struct meta *m)
+/* What to do about buckets = n of a route; it is asked once, when the route starts. */
+static enum buckets_answer look_at_count(struct meta *m, struct route *route,
+                                         struct err *err)
 {
-    for (size_t i = 0; !m->of_pool && i < m->bridge->route_count; i++)
-        if (m->there.layout >= META_LAYOUT_SUMS)
-            m->bridge->routes[i]->buckets_noted = true;
+    struct meta_route list;
+    if (route->sink->rules || route->buckets_noted ||
+        read_route(m, route, &list, err) < 0)
+        return BUCKETS_KEEP;
+    const int64_t was = list.generation[0].buckets;
+    enum buckets_answer answer = BUCKETS_KEEP;
+    if (was != route->conf->buckets && !route->look.may_change)
+        answer = meta_buckets_check(m, route, was, err);
+    /* An older tarry may come back to a layout that has no generations. */
+    if (answer == BUCKETS_CHANGE && m->there.layout < META_LAYOUT_SUMS) {
+        log_event(LOG_WARN, &(struct log_about){.route = route->conf->name},
+                  "stays with %" PRId64 " buckets until the keys have layout %d; start "
+                  "again then",
+                  was, META_LAYOUT_SUMS);
+        route->look.may_change = false;
+        answer = BUCKETS_KEEP;
+    }
+    route->buckets_noted = answer == BUCKETS_KEEP;
+    return answer;
+}
+
+/* At a start, or in a reload; or the reload was while Redis was away, and is over. */
+static void refuse_count(struct meta *m, struct route *route, const struct err *err)
+{
+    if (route->coming) {
+        route->refused = mem_strdup(err->text);
+    } else if (!m->bridge->started) {
+        leave_alone(m, err);
+    } else {
+        log_error("redis", "%s; until then the old number counts", err->text);
+        route->buckets_noted = true;
+    }
+}
+
+/* false: the routes can't start yet, or not at all. */
+static bool look_at_counts(struct meta *m, bool *changes)
+{
+    bool good = true;
+    for (size_t i = 0; !m->of_pool && m->bridge->serves && i < m->bridge->route_count;
+         i++) {
+        struct route *route = m->bridge->routes[i];
+        struct err err;
+        const enum buckets_answer answer =
+            route->refused ? BUCKETS_KEEP : look_at_count(m, route, &err);
+        good = good && (answer == BUCKETS_KEEP || answer == BUCKETS_CHANGE);
+        *changes = *changes || answer == BUCKETS_CHANGE;
+        if (answer == BUCKETS_REFUSED)
+            refuse_count(m, route, &err);
+    }
+    return good;
 }
 
 /* Notes what is missing; when nothing is, the rest follows. */
@@ -250,10 +295,20 @@ static void settle(struct meta *m)
         return;
     }
     store_set_layout(m->store, m->there.layout, m->bridge->serves);
-    note_counts(m);
     m->look_ms = loop_mono_ms() + LOOK_MS;
     if (follow(m, &err) < 0) {
         leave_alone(m, &err);
+        return;
+    }
+    bool changes = false;
+    const bool good = look_at_counts(m, &changes);
+    if (good && changes) {
+        settle(m);
+        return;
+    }
+    /* Older buckets are sealed before the first job comes. */
+    if (!good || (!m->ready && meta_drain_open(m))) {
+        m->look_ms = 0; /* at the next tick */
         return;
     }
     m->ready = true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * meta_parts.h - what meta_keep.c, meta_probe.c, meta_drain.c, meta_step.c and
+ * meta_parts.h - what meta_keep.c, meta_probe.c, meta_drain.c, meta_step.c,
+ * meta_buckets.c and
  * meta_orphan.c share.
  */
 #ifndef BRIDGE_META_PARTS_H
@@ -53,6 +54,18 @@ void meta_probe(struct meta *m, void (*go_on)(struct meta *m));
 /* Each second: seals what is to be sealed. Each minute: forgets what is empty. */
 void meta_drain_tick(struct meta *m);
 void meta_drain_look(struct meta *m);
+/* Of a route whose number of buckets is configured otherwise than it was (was). Asked
+ * again each second while it waits. */
+enum buckets_answer {
+    BUCKETS_KEEP,
+    BUCKETS_WAIT,
+    BUCKETS_CHANGE, /* look.may_change is set */
+    BUCKETS_REFUSED /* err says why, and what to do */
+};
+enum buckets_answer meta_buckets_check(const struct meta *m, struct route *route,
+                                       int64_t was, struct err *err);
+/* Seals the older buckets of all routes at once. true: it is not done yet. */
+bool meta_drain_open(struct meta *m);
 /* Each second: makes the step to the next layout, when it may. */
 void meta_step_tick(struct meta *m);
 void meta_step_fini(struct meta *m);

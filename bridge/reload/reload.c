@@ -136,7 +136,11 @@ static void go(struct reload *r, const struct reload_step *step)
         }
     }
     const char *who = step->holds ? step->holds(r) : NULL;
-    if (who == NULL) {
+    const char *refused = step->may_give_up ? reload_refused(r) : NULL;
+    if (refused) {
+        fail(r, refused);
+        go(r, reload_undo);
+    } else if (who == NULL) {
         next_step(r);
     } else if (loop_mono_ms() - r->told_ms < r->bridge->conf->daemon.stop_timeout_ms) {
         timer_set(r->timer, LOOK_MS);

@@ -84,6 +84,8 @@ struct reload_step {
 extern const struct reload_step
     reload_steps[]; /* to the swap; ends with a row of no what */
 extern const struct reload_step reload_undo[]; /* the way back */
+/* Why a new route can't be; NULL. */
+const char *reload_refused(const struct reload *r);
 /* Everything goes on as before. */
 void reload_let_go(struct reload *r);
 

@@ -82,6 +82,8 @@ static void plan_route(struct reload *r, size_t i)
     else
         conf_diff_note(&r->diff, "routes", conf->name, "added");
     struct route *back = queue ? NULL : leave_route_named(r->bridge, conf->name);
+    if (plan->old == NULL && back)
+        conf_diff_route(back->conf, conf, &r->diff);
     if (plan->old && (plan->old->sink->rules != NULL) == queue) {
         plan->now = plan->old;
     } else if (back) { /* its buckets are still here */

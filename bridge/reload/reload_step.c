@@ -65,7 +65,8 @@ static struct route *new_route(struct reload *r, const struct conf_route *conf)
 /* While Redis is away nothing is known of buckets, and no source brings anything. */
 static bool has_buckets(const struct route *route)
 {
-    return route->newest || route->sink->rules || !store_is_up(route->bridge->store);
+    return (route->newest && route->buckets_noted) || route->sink->rules ||
+           !store_is_up(route->bridge->store);
 }
 
 static const char *lacks_buckets(struct reload *r)
@@ -86,6 +87,14 @@ static const char *lacks_buckets(struct reload *r)
     if (made && store_is_up(bridge->store))
         meta_look(bridge->meta);
     return who && *meta_trouble(bridge->meta) ? meta_trouble(bridge->meta) : who;
+}
+
+const char *reload_refused(const struct reload *r)
+{
+    for (size_t i = 0; i < r->next->route_count; i++)
+        if (r->routes[i].now && r->routes[i].now->refused)
+            return r->routes[i].now->refused;
+    return NULL;
 }
 
 /* --- what disturbs nobody begins --- */

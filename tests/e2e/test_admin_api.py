@@ -275,19 +275,6 @@ def test_an_id_is_any_text(yard):
         assert (status, body["id"]) == (200, id_), body
 
 
-def test_the_list_goes_through_older_generations(yard):
-    yard.fill([f"old-{n:03}" for n in range(100)], "1h")
-    yard.tarry.stop()
-    t = yard.bench.tarry(yard.redis.url, yard.conf.replace('match = "r";', 'match = "r"; buckets = 7;'))
-    yard.tarry = t.start()
-    yard.fill([f"new-{n:03}" for n in range(100)], "1h")
-    found = ids(yard.jobs(max=30))
-    assert sorted(found) == sorted([f"{a}-{n:03}" for a in ("old", "new") for n in range(100)])
-    status, body = yard.ask("POST", "routes/r/jobs/old-007/now")
-    assert status == 200, body
-    yard.hook.wait_count(1)
-
-
 # --- one job ---
 
 def test_run_now_delivers_it(yard):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""buckets = n of a route is changed: what waits in the old buckets is known and leaves; a route
+"""buckets = n of a route is changed: refused while it holds jobs, at the next start else; a route
 that is gone keeps its jobs."""
 import re
 import time
@@ -9,9 +9,6 @@ import pytest
 from lib import collect, jobs, servers, tarry, verify, ways
 from lib.servers import wait_for
 from test_kafka_tombstone import Records
-
-COUNT = 8000
-
 
 def set_buckets(daemon, n):
     text = daemon.conf.read_text()
@@ -42,9 +39,18 @@ class Hook:
         self.tarry = self.another(self.body)
 
     def another(self, body):
+        return self.make(body).start()
+
+    def another_spawned(self, body):
+        """It is not waited for."""
+        daemon = self.make(body)
+        daemon.spawn(daemon.argv())
+        return daemon
+
+    def make(self, body):
         folder = self.bench.folder / f"daemon{len(self.bench.kept)}"
         folder.mkdir()
-        return self.bench.keep(tarry.Tarry(folder, self.redis.url, body, self.daemon)).start()
+        return self.bench.keep(tarry.Tarry(folder, self.redis.url, body, self.daemon))
 
     def again(self, n, kill=False):
         self.tarry.kill() if kill else self.tarry.stop()
@@ -71,148 +77,150 @@ class Hook:
         return sorted((a.header("delay-id").decode(), a.payload) for a in self.hook.arrivals)
 
 
-def changes(way, kill):
-    """Under load, and with what waits: 1 -> 4 -> 3."""
-    batch = way.make_jobs(COUNT, named=True, max_delay_ms=6000)
-    sending = way.sending(batch, rate=800)
-    for generation, n in ((2, 4), (3, 3)):
-        time.sleep(3)
-        if kill:
-            way.tarry.kill()
-        else:
-            way.tarry.stop()
+def in_flight(h):
+    h.add("a", "1ms")
+    h.hook.wait_count(1)
+
+
+def dead(h):
+    h.add("a", "1ms")
+    wait_for("it to be dead", lambda: h.tarry.metric("tarry_jobs_dead", route="main") == 1)
+
+
+HELD = {"pending": (lambda h: h.add("a", "20s"), lambda arrival: 200),
+        "far": (lambda h: h.add("a", "1h"), lambda arrival: 200),
+        "dead": (dead, lambda arrival: 400),
+        "in-flight": (in_flight, lambda arrival: ("after", 60))}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_change_of_buckets_of_a_route_with_jobs_is_refused_at_the_start(bench, kind):
+    fill, policy = HELD[kind]
+    h = Hook(bench, 'buckets = 2; lease = "60s";', policy=policy)
+    fill(h)
+    h.tarry.kill()
+    before = {key: h.redis.client().dump(key) for key in h.redis.client().keys("tarry:{main*")}
+    set_buckets(h.tarry, 3)
+    h.tarry.spawn(h.tarry.argv())
+    assert h.tarry.child.wait(30) == 78
+    said = [line for line in h.tarry.log.read_text().splitlines() if "routes.main.buckets" in line]
+    assert len(said) == 1 and "3 is configured" in said[0] and "1 jobs in 2 buckets" in said[0], said
+    for way_out in ("set buckets = 2", "tarry drain main", "second route with 3 buckets", "match"):
+        assert way_out in said[0], said
+    assert meta(h.redis) == "1:2"
+    assert {key: h.redis.client().dump(key) for key in h.redis.client().keys("tarry:{main*")} == before
+    set_buckets(h.tarry, 2)
+    h.tarry.start()
+    assert h.find("a")[0] == 200
+    h.tarry.kill()
+
+
+def test_change_of_buckets_of_a_route_without_jobs_counts_at_the_next_start(bench):
+    h = Hook(bench, "buckets = 2;")
+    for n in range(20):
+        assert h.add(f"job-{n}", "1ms")[0] == 201
+    h.hook.wait_count(20)
+    wait_for("the last ack", lambda: not h.redis.client().keys("tarry:*:pool"))
+    h.again(3)
+    assert h.tarry.metric("tarry_buckets", age="new") == 3
+    for n in range(30):
+        assert h.add(f"more-{n}", "1s")[0] == 201
+    pools = {key for key in h.redis.client().keys("tarry:*:pool")}
+    assert pools and all(b".2}" in key for key in pools), pools
+    h.hook.wait_count(50)
+    wait_for("the last ack", lambda: not h.redis.client().keys("tarry:*:pool"))
+    h.again(1, kill=True)
+    assert h.add("last", "1ms")[0] == 201
+    h.hook.wait_count(51)
+    h.tarry.stop()
+
+
+def test_change_of_buckets_beside_another_instance_is_refused(bench):
+    h = Hook(bench, "buckets = 2;")
+    second = h.another_spawned(h.body.replace("buckets = 2", "buckets = 5"))
+    assert second.child.wait(30) == 78
+    said = [line for line in second.log.read_text().splitlines() if "routes.main.buckets" in line]
+    assert len(said) == 1 and "5 is configured" in said[0] and "other instances run with 2" in said[0], said
+    assert meta(h.redis) == "1:2" and h.add("a", "1ms")[0] == 201
+    h.hook.wait_count(1)
+    wait_for("the last ack", lambda: not h.redis.client().keys("tarry:*:pool"))
+    h.tarry.stop()
+    second.start()
+    assert meta(h.redis) == "2:5 1:2"
+    second.stop()
+
+
+def test_instances_started_together_with_another_number_agree_on_it(bench):
+    h = Hook(bench, "buckets = 2;")
+    assert h.add("a", "1ms")[0] == 201
+    h.hook.wait_count(1)
+    wait_for("the last ack", lambda: not h.redis.client().keys("tarry:*:pool"))
+    h.tarry.stop()
+    three = [h.another_spawned(h.body.replace("buckets = 2", "buckets = 5")) for _ in range(3)]
+    wait_for("all of them", lambda: all(daemon.up_or_dead() for daemon in three))
+    assert meta(h.redis) == "2:5 1:2"
+    for n, daemon in enumerate(three):
+        assert h.add(f"b{n}", "1ms", daemon=daemon)[0] == 201
+    h.hook.wait_count(4)
+    for daemon in three:
+        daemon.stop()
+
+
+def test_change_of_buckets_in_a_reload_is_refused_with_and_without_jobs(bench):
+    h = Hook(bench, "buckets = 1;")
+    for jobs in (0, 1):
+        set_buckets(h.tarry, 4)
+        status, _, answer = h.tarry.ask("POST", "/v1/admin/reload", timeout_s=60)
+        assert status == 422 and len(answer["errors"]) == 1, answer
+        for word in ("routes.main.buckets: 4", "1 are in use", "tarry drain main", "second route with 4"):
+            assert word in answer["errors"][0], answer
+        assert meta(h.redis) == "1:1"
+        set_buckets(h.tarry, 1)
+        assert h.add(f"a{jobs}", "1h")[0] == 201
+    h.tarry.stop()
+
+
+def test_route_that_comes_back_by_a_reload_with_jobs_and_other_buckets_is_refused_at_once(bench):
+    h = Hook(bench, "buckets = 2;", more='old: { from = "http"; to = "hook"; };')
+    text = h.tarry.conf.read_text()
+    assert h.tarry.ask("POST", "/v1/routes/old/jobs", b"x", {"deliver-after": "1h"})[0] == 201
+    h.tarry.stop()
+    without = text.replace('old: { from = "http"; to = "hook"; };', "")
+    h.tarry.conf.write_text(without)
+    h.tarry.start()
+    h.tarry.conf.write_text(text.replace('old: { from', 'old: { buckets = 3; from'))
+    begun = time.monotonic()
+    status, _, answer = h.tarry.ask("POST", "/v1/admin/reload", timeout_s=60)
+    assert status == 422 and "routes.old.buckets: 3 is configured, but the route holds 1 jobs in 1" in answer["errors"][0]
+    assert time.monotonic() - begun < 10
+    assert h.tarry.metric("tarry_config_generation") == 1 and h.add("a", "1ms")[0] == 201
+    h.tarry.conf.write_text(text)
+    assert h.tarry.ask("POST", "/v1/admin/reload", timeout_s=60)[0] == 200
+    h.tarry.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill-9"])
+def test_kafka_records_are_stored_once_though_the_route_gets_other_buckets(bench, kill):
+    """No jobs are left, but records that may be read again, and a backlog behind them."""
+    way = ways.Way(bench, "kafka-http", route='buckets = 1; lease = "3s";', source='commit_lag = "1m";')
+    redis, sent = way.redis.client(), []
+    for n in (3, 2, 1):
+        batch = way.make_jobs(len(sent) + 1000, named=False, max_delay_ms=50)[len(sent):]
+        way.send(batch)
+        sent += batch
+        way.collector.wait(sent)
+        wait_for("nothing to wait any more", lambda: not redis.keys("tarry:*:pool"))
+        way.tarry.kill() if kill else way.tarry.stop()
+        backlog = way.make_jobs(len(sent) + 1000, named=False, max_delay_ms=50)[len(sent):]
+        way.send(backlog)
+        sent += backlog
         set_buckets(way.tarry, n)
         way.tarry.start()
-        wait_for("the next generation", lambda m=f"{generation}:{n} ": meta(way.redis).startswith(m))
-    sending.join()
-    arrivals = way.collector.wait(batch)
-    wait_for("the old buckets to be sealed", lambda: len(sealed(way.redis)) == 5)
-    assert meta(way.redis) == "3:3 2:4 1:1"
-    verdict = verify.judge(batch, arrivals, way.keys)
-    verify.expect(verdict, twice_max=2 * (way.in_flight + ways.UNACKED) if kill else 0)
-    redis = way.redis.client()
-    wait_for("nothing to wait any more", lambda: not redis.keys("tarry:*:pool"))
+        verify.expect(verify.judge(sent, way.collector.wait(sent), way.keys))
+        again = way.tarry.metric("tarry_jobs_duplicate_total", reason="read-again")
+        assert (again > 0) == kill, "else this shows nothing"
     way.tarry.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["http-http", "kafka-http"])
-def test_one_four_three_under_load_loses_nothing_and_doubles_nothing(bench, name):
-    changes(ways.Way(bench, name, route='buckets = 1; lease = "3s";'), kill=False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["http-http", "kafka-http"])
-def test_one_four_three_with_kill_9_loses_nothing(bench, name):
-    changes(ways.Way(bench, name, route='buckets = 1; lease = "3s";'), kill=True)
-
-
-def test_ids_of_the_old_buckets_are_known(bench):
-    h = Hook(bench, 'buckets = 2; dedupe_window = "1m";')
-    assert h.add("early", "1ms")[0] == 201
-    h.hook.wait_count(1)
-    ids = [f"job-{n}" for n in range(40)]
-    for id in ids:
-        assert h.add(id, "1h")[0] == 201
-    h.again(5)
-    h.drained(2)
-    assert meta(h.redis) == "2:5 1:2"
-    assert all(h.find(id) == (200, "waiting") for id in ids)
-    status, _, body = h.add("job-0", "1h")
-    assert (status, body["because"]) == (200, "exists")
-    status, _, body = h.add("early", "1ms")
-    assert (status, body["because"]) == (200, "remembered")
-    assert h.cancel("early") == 410, "it was delivered"
-    assert [h.cancel(id) for id in ids[:10]] == 10 * [200]
-    assert [h.cancel(id) for id in ids[:10]] == 10 * [404]
-    assert all(h.find(id)[0] == 404 for id in ids[:10])
-    for id in ids[10:20]:
-        status, _, body = h.add(id, "200ms", b"new", delay_op="replace")
-        assert status == 200 and body["replaced"] is True
-    for id in ids[:10]:
-        assert h.add(id, "200ms", b"again")[0] == 201, "it was cancelled"
-    h.hook.wait_count(21)
-    time.sleep(0.5)
-    assert h.arrived() == sorted([("early", b"x")] + [(i, b"new") for i in ids[10:20]] +
-                                 [(i, b"again") for i in ids[:10]])
-    newest = [k for k in h.redis.client().keys("tarry:{main/*.2}:seen")]
-    assert newest, "what was cancelled and came again went into the new buckets"
-    wait_for("the last ack", lambda: h.tarry.metric("tarry_jobs_pending", route="main") == 20)
-    assert h.tarry.metric("tarry_buckets", route="main", age="old") == 2
-    h.tarry.stop()
-
-
-def test_dead_letters_of_the_old_buckets_are_listed_and_replayed(bench):
-    bad = [True]
-    h = Hook(bench, "buckets = 3;", policy=lambda a: 400 if bad[0] else 200)
-    for n in range(12):
-        assert h.add(f"job-{n}", "1ms")[0] == 201
-    wait_for("the jobs to be dead", lambda: h.tarry.metric("tarry_jobs_dead", route="main") == 12)
-    h.again(2)
-    h.drained(3)
-    for n in range(12, 20):
-        assert h.add(f"job-{n}", "1ms")[0] == 201
-    wait_for("the jobs to be dead", lambda: h.tarry.metric("tarry_jobs_dead", route="main") == 20)
-    listed = h.tarry.ask("GET", "/v1/routes/main/dead")[2]
-    assert len(listed["items"]) == 20
-    assert h.find("job-3") == (200, "dead") and h.find("job-13") == (200, "dead")
-    bad[0], before = False, len(h.hook.arrivals)
-    assert h.tarry.ask("POST", "/v1/routes/main/dead/replay")[0] == 200
-    h.hook.wait_count(before + 20)
-    h.tarry.stop()
-
-
-def test_what_the_old_buckets_leave_is_forgotten_when_they_are_empty(bench):
-    h = Hook(bench, "buckets = 2;")
-    redis = h.redis.client()
-    for n in range(20):
-        assert h.add(f"job-{n}", "1500ms")[0] == 201
-    h.again(3)
-    h.drained(2)
-    h.again(3)
-    assert meta(h.redis) == "2:3 1:2", "its jobs wait"
-    h.hook.wait_count(20)
-    wait_for("the last ack", lambda: not redis.keys("tarry:*:pool"))
-    h.again(3)
-    time.sleep(3)
-    assert meta(h.redis) == "2:3 1:2", "a record that they know may be read again"
-    for key in sealed(h.redis):
-        redis.decrby(key, 10 * 60 * 1000)
-    h.again(3)
-    wait_for("the old ones to be forgotten", lambda: meta(h.redis) == "2:3")
-    assert not [k for k in redis.keys("tarry:{main/*") if not k.endswith(b":sealed") and
-                b".2}" not in k]
-    wait_for("the daemon to have done so", lambda: h.tarry.metric("tarry_buckets", age="old") == 0)
-    assert h.add("one", "1ms")[0] == 201
-    h.hook.wait_count(21)
-    h.tarry.stop()
-
-
-def test_an_instance_with_the_old_number_follows(bench):
-    h = Hook(bench, "buckets = 2;")
-    first = h.tarry
-    for n in range(20):
-        assert h.add(f"job-{n}", "1h")[0] == 201
-    second = h.another(h.body.replace("buckets = 2", "buckets = 5"))
-    wait_for("the first to follow", lambda: first.metric("tarry_buckets", age="new") == 5)
-    h.drained(2)
-    for n in range(20):
-        one, other = [first, second] if n % 2 else [second, first]
-        status, _, body = h.add(f"job-{n}", "1ms", daemon=one)
-        assert (status, body["because"]) == (200, "exists")
-        assert h.add(f"more-{n}", "1h", daemon=one)[0] == 201
-        status, _, body = h.add(f"more-{n}", "1h", daemon=other)
-        assert (status, body["because"]) == (200, "exists")
-        assert h.find(f"more-{n}", daemon=other) == (200, "waiting")
-    for n in range(20):
-        for name, daemon in ((f"job-{n}", [second, first][n % 2]), (f"more-{n}", [first, second][n % 2])):
-            assert daemon.ask("POST", f"/v1/admin/routes/main/jobs/{name}/now")[0] == 200, name
-    h.hook.wait_count(40)
-    time.sleep(0.5)
-    assert len({i for i, _ in h.arrived()}) == len(h.hook.arrivals) == 40
-    assert meta(h.redis) == "2:5 1:2", "the first did not go back to its own number"
-    first.stop()
-    second.stop()
 
 
 def test_an_instance_that_slept_through_the_change_stores_nothing_in_the_old_buckets(bench):
@@ -244,30 +252,6 @@ def test_a_cancel_of_an_instance_that_slept_through_the_change_finds_the_job(ben
     assert h.tarry.metric("tarry_buckets", age="new") == 4
     for daemon in (awake, h.tarry):
         daemon.stop()
-
-
-@pytest.mark.slow
-def test_a_cancel_of_kafka_that_is_read_again_takes_no_later_job_of_its_id(bench):
-    """In the second in which the next generation is announced and this one not sealed yet."""
-    r = Records(bench, 'commit_lag = "1m"; kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };')
-    redis = next(kept for kept in bench.kept if isinstance(kept, servers.Redis)).client()
-    r.send(b"cancelled", delay_id="a", deliver_after="1h")
-    wait_for("it to be stored", lambda: r.metric("stored_total") == 1)
-    redis.acl_setuser("default", enabled=True, commands=["-set"])  # of all scripts seal.lua alone needs it
-    redis.hset("tarry:meta", "route:main", "2:4 1:1")
-    redis.publish("tarry:wake", "=#meta test")
-    wait_for("the next generation", lambda: r.tarry.metric("tarry_buckets", age="new") == 4)
-    r.producer.produce(r.topic_in, None, headers=[("delay-id", "a")])
-    r.send(b"later", delay_id="a", deliver_after="25s")
-    wait_for("both", lambda: (r.metric("cancelled_total"), r.metric("stored_total")) == (1, 2))
-    parts = [redis.hexists(f"tarry:{{main/0}}:{part}", "a") for part in ("pool", "where")]
-    assert any(parts), "the first generation was sealed: this has shown nothing"
-    r.tarry.kill()
-    redis.acl_setuser("default", enabled=True, commands=["+set"])
-    r.tarry.start()
-    wait_for("both jobs to be read again", lambda: r.metric("duplicate_total", reason="read-again") >= 2)
-    assert [m.value() for m in r.receive(1)] == [b"later"]
-    r.tarry.stop()
 
 
 @pytest.mark.slow

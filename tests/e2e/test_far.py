@@ -168,28 +168,6 @@ def test_one_key_keeps_its_order_while_its_slot_moves(bench):
 
 
 @pytest.mark.slow
-def test_another_number_of_buckets_finds_far_jobs_and_cancels_them(bench):
-    w = World(bench, horizon="4s", route="buckets = 1;")
-    due = now_ms() + 20000
-    for n in range(40):
-        assert w.add(f"j{n}", due)[0] == 201
-    assert w.far() == 40
-    w.tarry.stop()
-    w.body = w.body.replace("buckets = 1;", "buckets = 4;")
-    w.tarry = w.another("4s")
-    wait_for("the old bucket to be sealed", lambda: w.r.exists(f"{BASE}:sealed"))
-    assert w.add("j0", due)[1]["because"] == "exists"
-    assert w.tarry.ask("DELETE", "/v1/routes/r/jobs/j1")[0] == 200
-    assert w.add("j2", "1s", b"sooner", delay_op="replace")[0] == 200
-    for n in range(40, 60):
-        assert w.add(f"j{n}", due)[0] == 201
-    assert len(w.r.keys("tarry:{r/*.2}:slots")) == 4, "new ones wait in new buckets"
-    w.expect([f"j{n}" for n in range(60) if n != 1])
-    w.nothing_is_left()
-    w.tarry.stop()
-
-
-@pytest.mark.slow
 def test_another_instance_moves_what_the_first_one_stored(bench):
     """It hears of the slot by its count every ten seconds, half a horizon before it is due."""
     w = World(bench, horizon="21s")

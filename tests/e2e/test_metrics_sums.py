@@ -16,7 +16,7 @@ import test_lmstfy
 from lib import collect
 from lib.later import Hook, Later, response
 from lib.pulls import Queues
-from lib.reloads import Reloaded, hook, hooked  # noqa: F401 a fixture
+from lib.reloads import Reloaded, hook  # noqa: F401 a fixture
 from lib.servers import free_port, wait_for
 from test_sums import FATES, OF_QUEUES, Ledger
 
@@ -179,24 +179,6 @@ def test_the_sums_hold_for_each_way_out_of_later(bench):
 
 
 # ---------------------------------------------------------------------------- routes
-
-def test_the_sums_hold_for_jobs_in_buckets_of_before(bench, hook):
-    d = Reloaded(bench, bench.redis(), hooked(hook, "buckets = 4;"))
-    sums = Sums(d.tarry)
-
-    def post(id_, op="add"):
-        return d.tarry.ask("POST", "/v1/routes/r/jobs", b"x", {"delay-id": id_, "deliver-after": "1h", "delay-op": op})[0]
-    for i in range(20):
-        assert post(f"j{i}") == 201
-    for buckets in (3, 2, 4):
-        d.to(hooked(hook, f"buckets = {buckets};"))
-    for i in range(5):
-        assert post(f"j{i}") == post(f"j{i + 5}", "replace") == post(f"j{i + 10}", "cancel") == 200
-    assert d.tarry.ask("DELETE", "/v1/routes/r/jobs/j15")[0] == 200
-    assert d.tarry.ask("POST", "/v1/admin/routes/r/jobs/j16/now")[0] == 200
-    sums.are(jobs_stored=25, jobs_duplicate=5, jobs_replaced=5, jobs_cancelled=6, jobs_delivered=1, jobs_pending=13)
-    d.tarry.stop()
-
 
 # --------------------------------------------------------------------------- brokers
 

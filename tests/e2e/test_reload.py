@@ -277,20 +277,6 @@ def test_rates_limits_of_targets_and_retries_change_under_way(bench, hook):
     d.tarry.stop()
 
 
-def test_buckets_change_and_what_waits_leaves_from_the_old_ones(bench, hook):
-    redis = bench.redis()
-    d = Reloaded(bench, redis, hooked(hook, "buckets = 1;"))
-    for i in range(20):
-        d.post(str(i), headers={"deliver-after": "8s", "delay-id": f"old-{i}"})
-    assert d.to(hooked(hook, "buckets = 4;")) == ["routes.r.buckets"]
-    wait_for("four buckets", lambda: redis.client().hget("tarry:meta", "route:r") == b"2:4 1:1")
-    for i in range(20):
-        d.post(str(i), headers={"deliver-after": "1s", "delay-id": f"new-{i}"})
-    assert d.tarry.ask("POST", "/v1/routes/r/jobs", "x", {"delay-id": "old-3"})[0] == 200
-    hook.wait_count(40)
-    d.tarry.stop()
-
-
 def test_a_queue_changes_its_rules_goes_and_comes_back(bench, hook):
     redis = bench.redis()
 

@@ -18,7 +18,7 @@ CARRIES_MS = 500  # in the middle; where the control is later than that, jobs qu
 class Three:
     """Kafka to Kafka, MQTT to MQTT and HTTP to HTTP in one daemon, whose options change."""
     PLAIN = {"commit": 1000, "receive": 20, "linger": 1, "mqtt_most": 100, "timeout": 10,
-             "lease": 60, "bare": "none", "extra": 0, "buckets": 1, "limit": 20000, "rate": 0,
+             "lease": 60, "bare": "none", "extra": 0, "limit": 20000, "rate": 0,
              "order": 0, "in_flight": 0}
 
     def __init__(self, bench):
@@ -46,7 +46,7 @@ class Three:
         routes += [
             f'kafka: {{ from = "k"; to = "kafka"; topic = "{self.out}"; lease = "{o["lease"]}s"; }};',
             f'mqtt: {{ from = "m"; to = "mqtt"; topic = "{self.out}"; lease = "61s"; }};',
-            f'http: {{ from = "http"; to = "hook"; buckets = {o["buckets"]}; '
+            f'http: {{ from = "http"; to = "hook"; '
             f'rate = {o["rate"]}.0; target_in_flight = {o["in_flight"]}; lease = "62s"; }};']
         return (f'''sources: {{
   k: {{ type = "kafka"; {kafka} topics = [ "{self.into}" ]; group = "{self.bench.name}";
@@ -81,7 +81,7 @@ CHANGES = [  # each differs from the one before it, and from itself by its numbe
     lambda n: {"commit": 1001 + n}, lambda n: {"receive": 21 + n}, lambda n: {"linger": 2 + n // 14},
     lambda n: {"mqtt_most": 101 + n}, lambda n: {"timeout": 11 + n}, lambda n: {"lease": 63 + n},
     lambda n: {"bare": ["ms", "s", "none"][n // 14 % 3]}, lambda n: {"extra": 1 + n % 4},
-    lambda n: {"extra": 0, "limit": 20000 + n}, lambda n: {"buckets": 1 + n % 4, "extra": 2},
+    lambda n: {"extra": 0, "limit": 20000 + n}, lambda n: {"limit": 40000 + n, "extra": 2},
     lambda n: {"rate": 5000 + n}, lambda n: {"order": 1 - n % 2, "limit": 30000 + n},
     lambda n: {"in_flight": 50 * (n // 14 % 2), "rate": 0},
     lambda n: {"commit": 2000 + n, "receive": 30 + n, "linger": 9, "timeout": 30 + n, "extra": 3}]

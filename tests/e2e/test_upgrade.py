@@ -179,13 +179,21 @@ def test_no_step_is_made_while_an_older_one_runs(bench, layout):
     w.tarry.stop()
 
 
-def test_other_buckets_wait_for_the_step_and_lose_nothing(bench):
+def test_other_buckets_than_an_older_layout_has_are_refused_and_nothing_is_lost(bench):
     """The configuration says 1 where layout 1 has 4."""
     w = World(bench, wide=1)
+    w.tarry.spawn(w.tarry.argv())
+    assert w.tarry.child.wait(30) == 78
+    said = w.tarry.log.read_text()
+    assert "routes.wide.buckets: 1 is configured" in said and "10 jobs in 4 buckets" in said, said
+    assert not w.hook.arrivals
+    text = w.tarry.conf.read_text()
+    assert text.count("buckets = 1;") == 1
+    w.tarry.conf.write_text(text.replace("buckets = 1;", "buckets = 4;"))
     w.tarry.start()
-    w.hook.wait_count(len(DUE))
-    assert sorted(w.ids()) == DUE
-    wait_for("the step, and then the buckets", lambda: w.meta("route:wide") == "2:1 1:4")
+    wide = [id for id in DUE if id.startswith("wide-")]
+    wait_for("the jobs of all four", lambda: sorted(id for id in w.ids() if id.startswith("wide-")) == wide)
+    assert w.meta("route:wide") == "1:4"
     w.tarry.stop()
 
 

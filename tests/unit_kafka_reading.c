@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_kafka_reading.c - the texts in Redis that say which reading of a partition is the
+ * current one, and which rewinds were asked for.
+ */
+#include "sources/kafka_reading.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define LIT(text)                                                                        \
+    {                                                                                    \
+        text, sizeof(text) - 1                                                           \
+    }
+
+static void rewind_of_a_route_is_found_by_its_whole_name(void **state)
+{
+    static const struct {
+        struct slice text, route;
+        int64_t number;
+    } rows[] = {
+        {LIT("orders:5"), LIT("orders"), 5},
+        {LIT("orders:5 hooks:7"), LIT("hooks"), 7},
+        {LIT("orders:5 hooks:7"), LIT("hook"), 0},
+        {LIT("orders:5 hooks:7"), LIT("rders"), 0},
+        {LIT("orders:5 hooks:7"), LIT("orders:5 hooks"), 0},
+        {LIT("orders:"), LIT("orders"), 0},
+        {LIT("orders"), LIT("orders"), 0},
+        {LIT(" "), LIT("orders"), 0},
+        {LIT(""), LIT("orders"), 0},
+        {{NULL, 0}, LIT("orders"), 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++)
+        assert_int_equal(reading_rewind(rows[i].text, rows[i].route), rows[i].number);
+}
+
+static void incarnation_of_a_partition_is_read_and_is_0_where_none_is_noted(void **state)
+{
+    static const struct shelf_item items[] = {
+        {LIT("t/1"), LIT("99")},
+        {LIT("reading t/1"), LIT("2")},
+        {LIT("reading t/2"), LIT("3 orders:5")},
+        {LIT("reading t/3"), LIT("nonsense")},
+    };
+    (void)state;
+    assert_int_equal(kafka_incarnation_find(items, COUNT(items), "t", 1), 2);
+    assert_int_equal(kafka_incarnation_find(items, COUNT(items), "t", 2), 3);
+    assert_int_equal(kafka_incarnation_find(items, COUNT(items), "t", 3), 0);
+    assert_int_equal(kafka_incarnation_find(items, COUNT(items), "t", 12), 0);
+    assert_int_equal(kafka_incarnation_find(NULL, 0, "t", 1), 0);
+}
+
+static void mark_of_a_later_incarnation_has_a_field_of_its_own(void **state)
+{
+    struct buf first = {0}, later = {0};
+    (void)state;
+    kafka_mark_field("t", 7, 0, &first);
+    kafka_mark_field("t", 7, 2, &later);
+    assert_string_equal(buf_str(&first), "t/7");
+    assert_string_equal(buf_str(&later), "t/7~2");
+    buf_free(&first);
+    buf_free(&later);
+}
+
+static void rewind_names_each_partition_and_its_number_is_found_again(void **state)
+{
+    static const struct rewind_row rows[] = {{"t", 0, 5, 9}, {"u", 12, 0, 0}};
+    struct buf text = {0};
+    (void)state;
+    kafka_rewind_format(1785283200000, rows, COUNT(rows), &text);
+    assert_string_equal(buf_str(&text), "1785283200000 t/0:5 u/12:0");
+    const struct shelf_item items[] = {{LIT("rewind orders"), buf_slice(&text)}};
+    assert_int_equal(kafka_rewind_last(items, 1, "orders"), 1785283200000);
+    assert_int_equal(kafka_rewind_last(items, 1, "order"), 0);
+    buf_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rewind_of_a_route_is_found_by_its_whole_name),
+        cmocka_unit_test(incarnation_of_a_partition_is_read_and_is_0_where_none_is_noted),
+        cmocka_unit_test(mark_of_a_later_incarnation_has_a_field_of_its_own),
+        cmocka_unit_test(rewind_names_each_partition_and_its_number_is_found_again),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
