@@ -32,27 +32,41 @@ static const struct reading_row *reading_of(struct source *src, const char *part
     return row;
 }
 
+static struct reading_row *new_reading(const char *topic, int32_t partition,
+                                       const struct partition_reading *reading)
+{
+    const struct slice rewinds = reading->rewinds;
+    struct buf key = {0};
+    buf_addf(&key, "%s/%" PRId32, topic, partition);
+    const size_t n = key.n + 1;
+    struct reading_row *row = mem_alloc(sizeof(*row) + n + rewinds.n);
+    memcpy(row->key, buf_str(&key), n);
+    memcpy(row->key + n, rewinds.p ? rewinds.p : "", rewinds.n);
+    row->reading = *reading;
+    row->reading.rewinds.p = row->key + n;
+    buf_free(&key);
+    return row;
+}
+
+static void forget_reading(struct source *src, const char *key)
+{
+    struct reading_row *row = NULL;
+    HASH_FIND(hh, src->readings, key, strlen(key), row);
+    if (row)
+        HASH_DEL(src->readings, row);
+    free(row);
+}
+
 void source_set_reading(struct source *src, const char *topic, int32_t partition,
                         const struct partition_reading *reading)
 {
-    struct buf key = {0};
-    buf_addf(&key, "%s/%" PRId32, topic, partition);
-    const size_t n = key.n;
-    struct reading_row *row = mem_alloc(sizeof(*row) + n + 1 + reading->rewinds.n), *was;
-    memcpy(row->key, buf_str(&key), n + 1);
-    row->reading = *reading;
-    row->reading.rewinds.p = row->key + n + 1;
-    memcpy(row->key + n + 1, reading->rewinds.p ? reading->rewinds.p : "",
-           reading->rewinds.n);
-    buf_free(&key);
-    HASH_FIND(hh, src->readings, row->key, n, was);
-    if (was)
-        HASH_DEL(src->readings, was);
-    free(was);
-    if (reading->incarnation > 0 || reading->rewinds.n > 0)
-        HASH_ADD(hh, src->readings, key, (unsigned)n, row);
-    else
+    struct reading_row *row = new_reading(topic, partition, reading);
+    forget_reading(src, row->key);
+    if (reading->incarnation == 0 && reading->rewinds.n == 0) {
         free(row);
+        return;
+    }
+    HASH_ADD(hh, src->readings, key, (unsigned)strlen(row->key), row);
 }
 
 static int64_t digits_of(const char *p, const char *end)

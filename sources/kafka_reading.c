@@ -56,7 +56,9 @@ static unsigned find(const struct shelf_item *items, unsigned n, const char *top
     buf_addf(&field, "%s%s/%" PRId32, reading_of, topic, partition);
     *rewinds = value_of(items, n, buf_str(&field));
     buf_free(&field);
-    const int64_t incarnation = rewinds->p ? take_number(rewinds) : 0;
+    if (rewinds->p == NULL)
+        return 0;
+    const int64_t incarnation = take_number(rewinds);
     skip_blank(rewinds);
     return incarnation > 0 ? (unsigned)incarnation : 0;
 }

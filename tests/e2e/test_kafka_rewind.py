@@ -11,7 +11,7 @@ import pytest
 from lib import collect, tarry
 from lib.servers import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_kafka")]  # the mock finds no offsets of a time
 SHORT = "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };"
 
 
