@@ -94,7 +94,7 @@ static void seek(struct seeking *s, int64_t backoff_ms)
         .backoff_first_ms = backoff_ms,
         .backoff_max_ms = backoff_ms,
     };
-    s->finder = (struct redis_finder){find, forget, s};
+    s->finder = (struct redis_finder){find, forget, s, NULL};
     s->redis = redis_new(&conf, on_state, s);
     assert_int_equal(s->asked, 0); /* never from within */
 }

@@ -96,6 +96,26 @@ static void ten_seconds_begin_anew_when_most_no_longer_say_so(void **state)
            {21999, {"B0", "B0", "-"}, "A9"}, {22000, {"B0", "B0", "-"}, "B0"});
 }
 
+static void
+a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *state; /* NULL: no failover is under way */
+        bool promotes;
+    } rows[] = {{NULL, false},
+                {"none", false},
+                {"wait_start", false}, /* it is not elected, and may never be */
+                {"select_slave", true},
+                {"send_slaveof_noone", true},
+                {"wait_promotion", true},
+                {"reconf_slaves", false}, /* it names the new master */
+                {"update_config", false},
+                {"unknown", false}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(sentinel_promotes(slice_of(rows[i].state)), rows[i].promotes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +124,8 @@ int main(void)
         cmocka_unit_test(of_one_epoch_what_most_say_counts),
         cmocka_unit_test(sentinels_set_up_anew_are_believed_after_ten_seconds),
         cmocka_unit_test(ten_seconds_begin_anew_when_most_no_longer_say_so),
+        cmocka_unit_test(
+            a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,6 +98,12 @@ bool redis_is_up(const struct redis *r)
     return r->phase == READY;
 }
 
+bool redis_is_doubted(const struct redis *r)
+{
+    const struct redis_finder *finder = r->conf.finder;
+    return finder != NULL && finder->doubts != NULL && finder->doubts(finder->self);
+}
+
 /* ------------------------------------------------------------------ coming and going */
 
 /* Every command still open is answered with NULL: nobody knows what became of it. A

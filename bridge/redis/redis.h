@@ -55,12 +55,14 @@ void redis_place_add(struct buf *out, const char *host, const char *port);
 /* Tells where the server is at present: asked before each connection. find is answered
  * by redis_found() or redis_not_found(), at once or later; an answer that comes when r
  * waits for none is ignored. forget: r is being freed. Whoever knows that the server has
- * moved uses redis_reconnect() and redis_hurry() too.
+ * moved uses redis_reconnect() and redis_hurry() too. doubts: another server is taking
+ * its place, so that it may lose what it accepts from now on; NULL: never.
  */
 struct redis_finder {
     void (*find)(void *self, struct redis *r);
     void (*forget)(void *self, struct redis *r);
     void *self;
+    bool (*doubts)(void *self);
 };
 
 struct redis_conf {
@@ -102,6 +104,8 @@ struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
 /* Open commands get NULL replies from within, then nothing more. NULL is fine. */
 void redis_free(struct redis *r);
 bool redis_is_up(const struct redis *r);
+/* Its finder doubts the server. */
+bool redis_is_doubted(const struct redis *r);
 /* The finder's answers. Both are copied. */
 void redis_found(struct redis *r, const char *host, const char *port);
 void redis_not_found(struct redis *r, const char *why);

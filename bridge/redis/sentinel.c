@@ -28,9 +28,11 @@ struct lookout {
     struct redis *news; /* listens for what must be known at once */
     char *shown;        /* "10.0.0.1:26379" */
     unsigned open;      /* questions on their way */
+    bool again;         /* they are asked again then */
     bool stranger;      /* it watches no master of that name */
     int64_t epoch;      /* of its answer; -1: there is none */
     int64_t heard;      /* epoch of an answer whose address is still to come; -1: none */
+    bool promotes;      /* it makes a replica the master, or is about to */
     char *host, *port;
     char why[160]; /* there is no answer; "": neither that, nor anything yet */
     struct log_limit complain, complain_news;
@@ -199,34 +201,37 @@ static void forget_answer(struct lookout *l, const char *why)
     free(l->host);
     free(l->port);
     l->host = l->port = NULL;
-    l->stranger = false;
+    l->stranger = l->promotes = false;
     snprintf(l->why, sizeof(l->why), "%s", why);
 }
 
 static void take_answer(struct lookout *l, struct slice host, struct slice port)
 {
+    bool promotes = l->promotes;
     forget_answer(l, "");
     l->epoch = l->heard;
+    l->promotes = promotes;
     l->host = mem_strndup(host.p, host.n);
     l->port = mem_strndup(port.p, port.n);
 }
 
-static int64_t epoch_of(const struct redisReply *fields)
+static struct slice field_of(const struct redisReply *fields, const char *name)
 {
     for (size_t i = 0; i + 1 < redis_items(fields); i += 2)
-        if (slice_is(redis_text(redis_item(fields, i)), "config-epoch")) {
-            struct slice value = redis_text(redis_item(fields, i + 1));
-            return value.p ? strtoll(value.p, NULL, 10) : -1;
-        }
-    return -1;
+        if (slice_is(redis_text(redis_item(fields, i)), name))
+            return redis_text(redis_item(fields, i + 1));
+    return (struct slice){NULL, 0};
 }
 
 static void on_master(void *arg, const struct redisReply *reply)
 {
     struct lookout *l = arg;
     struct slice error = redis_error_text(reply);
+    struct slice epoch = field_of(reply, "config-epoch");
     l->open--;
-    l->heard = epoch_of(reply);
+    l->heard = epoch.p ? strtoll(epoch.p, NULL, 10) : -1;
+    l->promotes =
+        (l->again && l->promotes) || sentinel_promotes(field_of(reply, "failover-state"));
     if (reply == NULL || l->heard >= 0)
         return;
     char why[sizeof(l->why)];
@@ -236,6 +241,8 @@ static void on_master(void *arg, const struct redisReply *reply)
     l->stranger = strstr(why, "No such master") != NULL;
     log_limited(&l->complain, LOG_WARN, "redis", "sentinel %s: %s", l->shown, why);
 }
+
+static void ask(struct lookout *l);
 
 static void on_address(void *arg, const struct redisReply *reply)
 {
@@ -247,6 +254,8 @@ static void on_address(void *arg, const struct redisReply *reply)
     struct slice port = redis_text(redis_item(reply, 1));
     if (l->heard >= 0 && host.n > 0 && port.n > 0)
         take_answer(l, host, port);
+    if (l->again)
+        ask(l);
     consider(l->sentinel);
 }
 
@@ -255,6 +264,7 @@ static void on_address(void *arg, const struct redisReply *reply)
 static void ask(struct lookout *l)
 {
     struct slice name = slice_of(l->sentinel->name);
+    l->again = l->open > 0;
     if (!redis_is_up(l->redis) || l->open > 0)
         return;
     l->open = 2;
@@ -294,16 +304,20 @@ static void on_round(void *arg)
 }
 
 /* A planned failover leaves the old master writable for seconds, and what it takes then
- * is lost: the next round would be late. */
-static const char *const news[] = {"+switch-master", "+promoted-slave"};
+ * is lost: the next round would be late. The first of these comes some 100 ms before a
+ * replica is made the master, the second up to a second after that. */
+static const char before_promotion[] = "+failover-state-select-slave";
+static const char *const news[] = {before_promotion, "+promoted-slave", "+switch-master"};
 enum { NEWS = sizeof(news) / sizeof(news[0]) };
 
 static void on_news(void *arg, struct slice channel, struct slice text)
 {
     struct lookout *l = arg;
-    (void)channel;
-    (void)text; /* may be of another master: the answers will tell */
-    ask_all(l->sentinel);
+    const char *name = l->sentinel->name;
+    if (slice_is(channel, before_promotion) &&
+        memmem(text.p, text.n, name, strlen(name)) != NULL)
+        l->promotes = true; /* until its answer */
+    ask_all(l->sentinel);   /* it may be of another master: the answers will tell */
 }
 
 static void on_news_state(void *arg, enum redis_state state, const char *why)
@@ -354,6 +368,15 @@ static void forget(void *self, struct redis *r)
     }
 }
 
+static bool doubts(void *self)
+{
+    const struct sentinel *s = self;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->lookouts[i].promotes)
+            return true;
+    return false;
+}
+
 /* --------------------------------------------------------------------------- life */
 
 static void lookout_init(struct lookout *l, struct sentinel *s,
@@ -398,7 +421,7 @@ struct sentinel *sentinel_new(const struct redis_conf *conf, const char *user,
     must(conf->url.kind == REDIS_SENTINEL && conf->url.place_count > 0);
     const struct redis_conf own = lookout_conf(conf, user, password);
     struct sentinel *s = mem_alloc(sizeof(*s));
-    s->finder = (struct redis_finder){find, forget, s};
+    s->finder = (struct redis_finder){find, forget, s, doubts};
     s->name = mem_strdup(conf->url.master);
     s->belief.epoch = -1;
     s->find_max_ms = conf->connect_timeout_ms * 3 / 4;

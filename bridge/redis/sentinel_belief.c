@@ -2,7 +2,6 @@
 #include "bridge/redis/sentinel_belief.h"
 #include "bridge/base/mem.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,4 +81,14 @@ void sentinel_belief_free(struct sentinel_belief *belief)
     free(belief->host);
     free(belief->port);
     *belief = (struct sentinel_belief){.epoch = -1};
+}
+
+bool sentinel_promotes(struct slice state)
+{
+    static const char *const states[] = {"select_slave", "send_slaveof_noone",
+                                         "wait_promotion"};
+    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+        if (slice_is(state, states[i]))
+            return true;
+    return false;
 }

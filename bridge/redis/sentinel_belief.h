@@ -5,6 +5,9 @@
 #ifndef BRIDGE_SENTINEL_BELIEF_H
 #define BRIDGE_SENTINEL_BELIEF_H
 
+#include "bridge/base/slice.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,5 +37,9 @@ int sentinel_believe(struct sentinel_belief *belief,
 void sentinel_belief_take(struct sentinel_belief *belief,
                           const struct sentinel_answer *answer);
 void sentinel_belief_free(struct sentinel_belief *belief);
+
+/* Does failover-state of SENTINEL MASTER (p NULL: none) say that the sentinel is about to
+ * make a replica the master, or did so and still gives the old master's address? */
+bool sentinel_promotes(struct slice state);
 
 #endif

@@ -271,7 +271,7 @@ struct map *map_new(struct store *st)
     struct map *map = mem_alloc(sizeof(*map));
     struct redis_conf conf = st->conf.redis;
     map->store = st;
-    map->finder = (struct redis_finder){find, forget, map};
+    map->finder = (struct redis_finder){find, forget, map, NULL};
     snprintf(map->trouble, sizeof(map->trouble), "looking for the nodes of the cluster");
     conf.finder = &map->finder;
     conf.master_only = false;

@@ -22,16 +22,21 @@ void wait_for_replicas(struct node *node, struct batch *batch, struct slice code
     TAILQ_INSERT_TAIL(&node->unsure, batch, unsure);
 }
 
-static void complain(struct node *node, long long have)
+static void complain(struct node *node, long long have, bool doubted)
 {
     struct store *st = node->store;
     char text[120];
     node->refusing = true;
     st->wait_shortfalls++;
     node->wait_again_us = loop_mono_us() + AGAIN_US;
-    snprintf(text, sizeof(text),
-             "only %lld of %u replicas have the last jobs (redis.durability)",
-             have < 0 ? 0 : have, st->conf.durability.replicas);
+    if (doubted)
+        snprintf(text, sizeof(text),
+                 "a replica is taking its place and may lack the last jobs "
+                 "(redis.durability)");
+    else
+        snprintf(text, sizeof(text),
+                 "only %lld of %u replicas have the last jobs (redis.durability)",
+                 have < 0 ? 0 : have, st->conf.durability.replicas);
     node_set_trouble(node, text);
     log_limited(&st->complain, LOG_WARN, "redis", "%s", node->trouble);
 }
@@ -45,13 +50,14 @@ static void on_wait(void *arg, const struct redisReply *reply)
     if (reply == NULL)
         return; /* wait_lost() was here */
     long long have = reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
-    bool enough = have >= (long long)st->conf.durability.replicas;
+    bool doubted = redis_is_doubted(node->redis);
+    bool enough = have >= (long long)st->conf.durability.replicas && !doubted;
     int64_t now_us = loop_mono_us();
     if (enough) {
         node->refusing = false;
         node->trouble[0] = '\0';
     } else {
-        complain(node, have);
+        complain(node, have, doubted);
     }
     for (batch = TAILQ_FIRST(&node->unsure); batch && batch->asked; batch = next) {
         next = TAILQ_NEXT(batch, unsure);

@@ -107,6 +107,23 @@ def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench,
 
 
 @pytest.mark.slow
+def test_a_planned_failover_loses_no_job_that_one_of_two_replicas_had(bench, watched):
+    """The old master stays writable until the sentinels notice that they have promoted a replica, and
+    what it accepts then goes to the other replica alone, which drops it."""
+    way = ways.Way(bench, "http-http", route='lease = "5s";', redis=watched,
+                   redis_options='durability = "replicas:1"; backoff_max = "1s";')
+    batch = way.make_jobs(6000, named=True, max_delay_ms=3000)
+    sending, old = way.sending(batch, rate=700), watched.master()
+    time.sleep(2)
+    assert watched.fail_over() is not old
+    sending.join()
+    verdict = verify.judge(batch, way.collector.wait(batch, 20), way.keys)
+    verify.note(verdict)
+    assert not verdict.missing, f"{len(verdict.missing)} lost"
+    way.tarry.stop()
+
+
+@pytest.mark.slow
 def test_a_master_that_hangs_is_left_as_soon_as_the_sentinels_have_another(bench, hook, watched):
     tarry = start(bench, hook, watched.url)
     assert works(tarry)
