@@ -246,6 +246,24 @@ static void an_error_reply_is_judged_by_its_first_words(void **state)
         {"ERR The user executing the script can't run this command or subcommand",
          REDIS_DENIED},
         {"ERR unknown command", REDIS_WRONG},
+#define IN_6_2 "ERR Error running script (call to f_4e47): @user_script:41: "
+        {IN_6_2
+         "@user_script: 41: -READONLY You can't write against a read only replica.",
+         REDIS_MOVED_AWAY},
+        {IN_6_2
+         "@user_script: 41: -OOM command not allowed when used memory > 'maxmemory'.",
+         REDIS_FULL},
+        {IN_6_2 "@user_script: 41: -NOREPLICAS Not enough good replicas to write.",
+         REDIS_WAIT},
+        {IN_6_2
+         "@user_script: 41: The user executing the script can't run this command or "
+         "subcommand",
+         REDIS_DENIED},
+        {IN_6_2 "WRONGTYPE Operation against a key holding the wrong kind of value",
+         REDIS_WRONG},
+        {IN_6_2, REDIS_WRONG},
+        {IN_6_2 "@user_script", REDIS_WRONG},
+        {"ERR @user_script: 1: -READONLY", REDIS_WRONG},
         {"WRONGTYPE Operation against a key", REDIS_WRONG},
         {"", REDIS_WRONG},
     };

@@ -24,10 +24,11 @@ const struct opt conf_redis_rows[] = {
              "same with rediss+, or \"embedded\" for a private redis-server that tarry "
              "runs itself."},
     {"durability", OPT_STR, AT(durability), "async",
-     .help = "When a job counts as stored: \"async\" when Redis has answered; \"fsync\" "
-             "the same, and Redis must have appendfsync always; \"replicas:N\" when N "
-             "replicas have it too. With Sentinel, name all sentinels in url: the one that "
-             "leads a failover tells in time that the master may lose jobs."},
+     .help =
+         "When a job counts as stored: \"async\" when Redis has answered; \"fsync\" "
+         "the same, and Redis must have appendfsync always; \"replicas:N\" when N "
+         "replicas have it too. With Sentinel, name all sentinels in url: the one that "
+         "leads a failover tells in time that the master may lose jobs."},
     {"memory_mark", OPT_STR, AT(memory_mark), "90%",
      .help = "Sources are held back while Redis uses more memory than this: a share of "
              "its maxmemory, or a size; \"\" never."},

@@ -2,10 +2,12 @@
 /*
  * redis_error.c - what an error reply asks of us. Pure.
  *
- * Only the beginning counts: Redis 7 appends " script: ..." to errors from within Lua,
- * and older ones wrap them.
+ * Only the beginning counts: Redis 7 appends " script: ..." to errors from within Lua.
+ * Redis 6.2 puts where they were raised before them, which is skipped.
  */
 #include "bridge/redis/redis.h"
+
+#include <string.h>
 
 #include <hiredis/hiredis.h>
 
@@ -33,7 +35,8 @@ static const struct {
     {"NOPERM", REDIS_DENIED},
     {"DENIED", REDIS_DENIED}, /* protected mode */
     {"ERR The user executing the script can't", REDIS_DENIED},
-    {"ERR invalid password", REDIS_DENIED}, /* before Redis 6 */
+    {"The user executing the script can't", REDIS_DENIED}, /* Redis 6.2 */
+    {"ERR invalid password", REDIS_DENIED},                /* before Redis 6 */
     {"ERR Client sent AUTH, but no password is set", REDIS_DENIED},
     {"ERR AUTH <password> called without any password configured", REDIS_DENIED},
     {"ERR operation not permitted", REDIS_DENIED},
@@ -46,12 +49,31 @@ static bool begins(const char *text, size_t n, const char *begin)
            (n == len || strchr(" ,.:", text[len]) != NULL);
 }
 
+/* Of "ERR Error running script (call to f_...): @user_script:1: @user_script: 1:
+ * -READONLY
+ * ...", as Redis 6.2 has it, what is behind the last place. */
+static struct slice unwrapped(struct slice text)
+{
+    static const char place[] = "@user_script:", dots[] = " 0123456789:";
+    const char *at, *end = text.p + text.n;
+    if (!begins(text.p, text.n, "ERR Error running script"))
+        return text;
+    while ((at = memmem(text.p, text.n, place, strlen(place))) != NULL) {
+        at += strlen(place);
+        while (at < end && memchr(dots, *at, sizeof(dots) - 1) != NULL)
+            at++;
+        text = (struct slice){at, (size_t)(end - at)};
+    }
+    return text.n > 0 && *text.p == '-' ? (struct slice){text.p + 1, text.n - 1} : text;
+}
+
 enum redis_error redis_error(const struct redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_ERROR)
         return REDIS_NO_ERROR;
+    struct slice text = unwrapped((struct slice){reply->str, (size_t)reply->len});
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-        if (begins(reply->str, (size_t)reply->len, table[i].begin))
+        if (begins(text.p, text.n, table[i].begin))
             return table[i].meaning;
     return REDIS_WRONG;
 }

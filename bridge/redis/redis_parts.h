@@ -40,9 +40,9 @@ struct redis {
     struct resp command;          /* the last one */
 
     struct timer *connect_timer; /* RESTING: begins again; else: gives up */
-    unsigned failures;           /* in a row: since a call was answered or a message came */
-    int64_t up_ms;               /* since when it is up */
-    bool denied;                 /* the last failure was: only the operator can help */
+    unsigned failures; /* in a row: since a call was answered or a message came */
+    int64_t up_ms;     /* since when it is up */
+    bool denied;       /* the last failure was: only the operator can help */
     struct subscription *subscriptions;
 };
 

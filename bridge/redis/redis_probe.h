@@ -55,9 +55,9 @@ int memory_mark_parse(const char *text, struct memory_mark *out, struct err *err
 /* Is it above its mark? was: it was so before; then it stays so until 5 % below. */
 bool memory_mark_passed(const struct memory_mark *mark, const struct redis_facts *facts,
                         bool was);
-/* -1: the server is too old for our scripts, or cannot do what was asked for, and err says
- * what to change. Too few replicas are no reason: they may come. An unknown version ("")
- * passes. */
+/* -1: the server is too old for our scripts, or cannot do what was asked for, and err
+ * says what to change. Too few replicas are no reason: they may come. An unknown version
+ * ("") passes. */
 int redis_facts_fit(const struct redis_facts *facts, const struct durability *want,
                     struct err *err);
 /* What an operator should know, a sentence each. warn: serious: jobs may be lost. */

@@ -11,7 +11,7 @@ def users():
     for line in (TOP / "etc/tarry.conf").read_text().splitlines():
         if line.startswith("#   user tarry "):
             found.append(line.split()[3:])
-        elif line.startswith("#     +"):
+        elif line.startswith(("#     +", "#     &")):
             found[-1] += line.split()[1:]
     redis, sentinel = ([f">{PASSWORD}" if word == ">PASSWORD" else word for word in rules]
                        for rules in found)
