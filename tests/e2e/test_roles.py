@@ -16,6 +16,7 @@ OPENERS = {"OPEN": ("everybody", None, True), "PAGE": ("everybody", None, False)
            "EITHER": ("produce or consume", {"produce", "consume"}, True),
            "METRICS": ("metrics", {"metrics"}, False), "ADMIN": ("admin", set(), False)}
 ROW = re.compile(r'\{"(GET|POST|PUT|DELETE|\*)",\s+(P )?"(/?[^"]*)",\s*\w+,\s*HTTPD_([A-Z]+)\}')
+LMSTFY_ADMIN = re.compile(r'\{"(GET|POST|PUT|DELETE)",\s+"(/[^"]*)"')
 CAMELLIA = "/camellia/delayQueue/"
 COMPATIBLE = {  # the sources that answer for the originals, and what each takes besides a listener
     "later": "", "delayqueue": "", "camellia": "", "lmstfy": 'admin_listen = "127.0.0.1:{admin}";'}
@@ -128,11 +129,16 @@ def test_a_token_of_ours_opens_and_closes_nothing_of_the_compatible_apis(bench, 
         sinks:  {{ hook: {{ type = "http"; url = "http://127.0.0.1:9/"; }};
                    mails: {{ type = "queue"; global_ids = true; }}; }};
         routes: {{ r: {{ from = "api"; to = "{'hook' if api == 'later' else 'mails'}"; }}; }};''').start()
-    own, d.port = d.port, port
+    own = d.port
     rows = rows_of(f"sources/{api}*.c")
     assert rows and all(role == "OPEN" for _, _, role in rows)
-    for method, path, _ in rows:
-        path = path.replace("{*}", "nothing")
+    asks = [(port, method, path) for method, path, _ in rows]
+    if api == "lmstfy":
+        listed = LMSTFY_ADMIN.findall((TOP / "sources/lmstfy_admin.c").read_text())
+        assert len(listed) > 8
+        asks += [(admin, *row) for row in listed]
+    for d.port, method, path in asks:
+        path = path.replace("{*}", "nothing").replace("{}", "none")
         answers = [d.ask("POST" if method == "*" else method, path, None, bearer(role))[0]
                    for role in (None, *ROLES)]
         assert len(set(answers)) == 1 and answers[0] != 403, (path, answers)
