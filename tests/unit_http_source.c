@@ -230,6 +230,15 @@ static void a_queues_job_is_shown_in_each_state(void **state)
                         "\"end\":\"expired\",\"kept_until\":\"2026-01-31T12:00:00.124Z\","
                         "\"due\":null,\"expires\":\"2026-01-31T12:00:00.124Z\","
                         "\"attempts\":1,\"tries_left\":2,\"unreadable\":true}");
+    buf_clear(&out);
+    q.state = QUEUE_READY;
+    q.job = job; /* who must not see its content sees the rest */
+    http_queue_show_found(&out, SLICE_LIT("m"), &q, false);
+    assert_string_equal(buf_str(&out),
+                        "{\"id\":\"i\",\"queue\":\"m\",\"state\":\"ready\","
+                        "\"due\":\"2026-01-31T12:00:00.124Z\","
+                        "\"expires\":\"2026-01-31T12:00:00.124Z\","
+                        "\"attempts\":1,\"tries_left\":2}");
     buf_free(&out);
     job_free(job);
 }
