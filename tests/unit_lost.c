@@ -76,11 +76,6 @@ static void on_number2(void *arg, int64_t n, int64_t more)
     (void)more;
     told(arg);
 }
-static void on_done(void *arg, bool done)
-{
-    (void)done;
-    told(arg);
-}
 static void on_answer(void *arg, int answer)
 {
     (void)answer;

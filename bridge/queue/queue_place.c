@@ -13,6 +13,7 @@ enum {
     NOTE_MS = 60 * 1000, /* how often a busy queue's name is noted again */
     TICK_FREES = 200,    /* objects looked at in one tick, at least, */
     TICK_PART = 30,      /* and such a part of all */
+    TICK_NOTES = 1000,   /* names that are noted again in one tick, at most */
     SETTLED_MAX = 200    /* of lua/lib/queue.lua: there may be more to settle */
 };
 
@@ -150,13 +151,14 @@ static bool is_unused(const struct queue *q)
 /* Nobody uses it, and as far as is known it has no job. */
 static bool may_go(const struct queue *q)
 {
-    return is_unused(q) && !q->known && q->head_ms < 0 && q->lease_ms < 0 &&
-           bucket_far_ms(q->bucket) < 0;
+    return is_unused(q) && !q->known && !q->note_lost && q->head_ms < 0 &&
+           q->lease_ms < 0 && bucket_far_ms(q->bucket) < 0;
 }
 
 static bool is_idle(const struct queue *q, int64_t now_ms)
 {
-    return is_unused(q) && now_ms - q->used_ms > IDLE_MS && q->lease_ms < 0;
+    return is_unused(q) && now_ms - q->used_ms > IDLE_MS && q->lease_ms < 0 &&
+           !q->note_lost;
 }
 
 /* A busy queue moves to the end, so that a tick need not look at all of them. */
@@ -191,15 +193,17 @@ struct noting {
     char name[];
 };
 
-/* Not noted: the next job tries again. */
+/* Not noted: the next tick tries again. */
 static void on_noted(void *arg, const struct redisReply *reply)
 {
     struct noting *noting = arg;
     struct queue *q = NULL;
     if (reply == NULL || redis_error(reply) != REDIS_NO_ERROR)
         HASH_FIND(hh, noting->sink->queues, noting->name, noting->n, q);
-    if (q)
+    if (q) {
         q->listed_ms = QUEUE_NOT_LISTED;
+        q->note_lost = noting->sink->notes_lost = true;
+    }
     noting->sink->notings--;
     free(noting);
 }
@@ -213,6 +217,7 @@ void queue_note_use(struct queue *q)
         queue_name_noted(q->sink, (struct slice){q->name, q->name_n});
     q->listed_ms = now_ms;
     q->known = true;
+    q->note_lost = false;
     struct store *st = q->sink->store;
     struct buf key = {0}, score = {0};
     struct noting *noting = mem_alloc(sizeof(*noting) + q->name_n);
@@ -266,12 +271,29 @@ void queue_turn(struct bridge *bridge)
         timer_set(TAILQ_FIRST(&bridge->queues_due)->timer, 0);
 }
 
+/* A job that was on its way is sent again by itself, so must its queue's name be. */
+static void note_again(struct sink *sink)
+{
+    struct queue *q;
+    unsigned n = 0;
+    if (!sink->notes_lost || !store_is_up(sink->store))
+        return;
+    sink->notes_lost = false;
+    for (q = sink->queues; q && n < TICK_NOTES; q = q->hh.next)
+        if (q->note_lost) {
+            queue_note_use(q);
+            n++;
+        }
+    sink->notes_lost = q != NULL; /* the others at the next tick */
+}
+
 void queue_tick(struct bridge *bridge)
 {
     for (size_t i = 0; i < bridge->sink_count; i++) {
         struct sink *sink = bridge->sinks[i];
         if (sink->rules == NULL || sink->store == NULL)
             continue;
+        note_again(sink);
         free_idle(sink);
         queue_sweep_tick(sink);
     }

@@ -438,3 +438,36 @@ def test_a_job_is_not_early_where_the_redis_of_its_queue_is_ahead_of_the_other(b
     answer = c.pull("q", wait="10s")
     assert answer.ids == ["a"] and 2000 <= answer.ms - begun < soon_ms(2000 + SOON_MS)
     daemon.stop()
+
+
+def noted(store):
+    """Names that sweep and audit find."""
+    return store.client().zrange("tarry:{q}:queues", 0, -1)
+
+
+def test_a_queue_whose_name_was_lost_on_its_way_is_listed_without_another_job(bench):
+    """Its first job is sent again by itself: so must be its name, by which sweep and audit find it."""
+    store = bench.redis()
+    daemon = bench.tarry(store.url, CONF).start()
+    os.kill(store.child.pid, signal.SIGSTOP)
+    answers = []
+    producer = threading.Thread(target=lambda: answers.append(Queues(daemon).put("first", b"x", delay=3600_000)))
+    producer.start()
+    time.sleep(0.3)
+    store.stop(signal.SIGKILL)
+    store.start()
+    producer.join(30)
+    assert answers[0].status == 201, answers
+    wait_for("its name", lambda: noted(store) == [b"first"], 10)
+    daemon.stop()
+
+
+def test_a_queue_whose_name_was_refused_is_listed_without_another_job(bench):
+    store = bench.redis()
+    daemon = bench.tarry(store.url, CONF).start()
+    client = store.client()
+    client.set("tarry:{q}:queues", "what an operator put there")
+    assert Queues(daemon).put("first", b"x", delay=3600_000).status == 201
+    client.delete("tarry:{q}:queues")
+    wait_for("its name", lambda: noted(store) == [b"first"], 10)
+    daemon.stop()
