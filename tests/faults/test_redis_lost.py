@@ -135,6 +135,7 @@ def run(bench, scenario, number, rounds, redis=None, victims=()):
     storm.daemon.stop()
 
 
+@pytest.mark.smoke
 def test_every_row_of_every_listener_is_in_the_flood():
     assert every_call.not_made() == []
 
