@@ -142,7 +142,7 @@ def test_every_row_of_every_listener_is_in_the_flood():
 
 @pytest.mark.smoke
 def test_redis_killed_a_few_times_under_every_call_ends_no_daemon(bench, scenario):
-    run(bench, scenario, "30", 8)
+    run(bench, scenario, "30", 6)
 
 
 @pytest.mark.slow
