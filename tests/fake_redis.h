@@ -137,6 +137,8 @@ static void good_answer(const struct command *c, struct buf *text)
         buf_add_str(text, "*3\n$master\n:0\n*0\n");
     else if (is(c, "TIME", NULL))
         buf_add_str(text, "*2\n$1769860800\n$5\n");
+    else if (is(c, "WAIT", NULL))
+        buf_add_str(text, ":1\n");
     else if (is(c, "INFO", NULL))
         buf_add_str(text, "$redis_version:7.0.15\n");
     else if (is(c, "CONFIG", NULL))

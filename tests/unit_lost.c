@@ -373,6 +373,8 @@ static void on_down(void *arg, const char *why)
     (void)arg;
     (void)why;
     run.downs++;
+    if (run.bad == 0)
+        fake.word = NULL;
 }
 static void on_told(void *arg, struct slice name)
 {
@@ -414,6 +416,7 @@ static bool reached(const unsigned *n, unsigned until)
 
 struct url {
     const char *scheme, *master;
+    unsigned replicas; /* that must have what counts: WAIT comes behind it */
 };
 
 static void begin(const struct url *url, struct sentinel **sentinel)
@@ -428,7 +431,8 @@ static void begin(const struct url *url, struct sentinel **sentinel)
                                         .backoff_max_ms = 1},
                               .prefix = "tarry",
                               .instance = "unit",
-                              .batch_max = 8};
+                              .batch_max = 8,
+                              .durability = {.replicas = url->replicas}};
     char text[64];
     snprintf(text, sizeof(text), "%s://127.0.0.1:%u%s", url->scheme, fake.port,
              url->master);
@@ -458,16 +462,20 @@ static void end(struct sentinel *sentinel)
     loop_run(); /* what was deferred is freed */
 }
 
-static const struct url urls[] = {
-    {"redis", ""}, {"redis+sentinel", "/m"}, {"redis+cluster", ""}};
+static const struct url urls[] = {{"redis", "", 0},
+                                  {"redis+sentinel", "/m", 0},
+                                  {"redis+cluster", "", 0},
+                                  {"redis", "", 1}};
 enum { URLS = sizeof(urls) / sizeof(urls[0]) };
 
-/* Every call is answered by bad; each asks for all again when it is told so. */
-static void lose_all(const struct url *url, const char *bad, unsigned times)
+/* So many answers long, those to word are bad; each call asks for all again when it is
+ * told for the first time. */
+static void lose_all(const struct url *url, const char *word, const char *bad,
+                     unsigned times)
 {
     struct sentinel *sentinel;
     begin(url, &sentinel);
-    fake.word = "EVALSHA";
+    fake.word = word;
     fake.word_answer = bad;
     run.bad = times;
     run.again = true;
@@ -486,9 +494,16 @@ static void a_callback_of_a_lost_call_may_ask_for_anything(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < URLS; i++) {
-        lose_all(&urls[i], "?this is no reply\n", 1);
+        lose_all(&urls[i], "EVALSHA", "?this is no reply\n", 1);
         assert_true(run.downs > 0);
     }
+}
+
+static void a_callback_of_a_job_whose_wait_was_lost_may_ask_for_anything(void **state)
+{
+    (void)state;
+    lose_all(&urls[URLS - 1], "WAIT", "?this is no reply\n", 0);
+    assert_true(run.downs > 0);
 }
 
 static void a_callback_of_a_refused_call_may_ask_for_anything(void **state)
@@ -500,7 +515,7 @@ static void a_callback_of_a_refused_call_may_ask_for_anything(void **state)
         "-MASTERDOWN Link is down\n",     "-TRYAGAIN Multiple keys\n"};
     for (unsigned i = 0; i < URLS; i++)
         for (unsigned e = 0; e < sizeof(errors) / sizeof(errors[0]); e++)
-            lose_all(&urls[i], errors[e], 3);
+            lose_all(&urls[i], "EVALSHA", errors[e], 3);
 }
 
 /* Whoever asks while it is down is told later, and not before his call returns. */
@@ -606,6 +621,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_callback_of_a_lost_call_may_ask_for_anything),
+        cmocka_unit_test(a_callback_of_a_job_whose_wait_was_lost_may_ask_for_anything),
         cmocka_unit_test(a_callback_of_a_refused_call_may_ask_for_anything),
         cmocka_unit_test(a_call_while_the_server_is_away_is_answered_later),
         cmocka_unit_test(an_error_of_a_call_that_brings_no_job_holds_no_source_back),
