@@ -181,7 +181,7 @@ struct sink {
     size_t sum_names;        /* queues that were in it */
     int64_t sum_ms;          /* monotonic: when it began; 0: none was yet */
     unsigned notings;        /* calls on their way that note a queue's name */
-    bool notes_lost;         /* and some were not answered well */
+    bool notes_lost;         /* some of them failed: queue_tick() repeats them */
     bool aside;              /* a reload holds it back, or has ended it: no credit */
     bool coming;             /* it leaves, and a reload is about to bring it back */
     bool stopping;           /* ops->stop was called */

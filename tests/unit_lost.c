@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_lost.c - a callback that is told that its answer is lost asks again, at once, and
- * for anything: every kind of call that the store has asks for every kind of call,
- * against one Redis, through Sentinel and in a cluster.
+ * unit_lost.c - calls of the store whose reply is lost or is an error, on one Redis, with
+ * Sentinel and in a cluster.
+ *
+ * The callback of every kind of call makes every kind of call. Other tests show which
+ * errors pause the sources.
  */
 #include "bridge/base/log.h"
 #include "bridge/redis/sentinel.h"
@@ -39,7 +41,7 @@ static struct {
 struct kind {
     void (*ask)(struct kind *kind);
     unsigned told;
-    bool of_producers; /* its errors hold the sources back */
+    bool of_producers; /* its errors pause the sources */
     bool no_script;
 };
 static void ask_all(void);
@@ -309,7 +311,7 @@ static void ask_command(struct kind *kind)
     store_command(run.store, args, 2, on_reply, kind);
 }
 
-/* The first one is a script: a bad answer to it loses all that are behind it. */
+/* The first one runs a script: a bad reply to it loses the replies of all others. */
 static struct kind kinds[] = {
     {.ask = ask_find},
     {.ask = ask_enqueue, .of_producers = true},
@@ -518,7 +520,7 @@ static void a_callback_of_a_refused_call_may_ask_for_anything(void **state)
             lose_all(&urls[i], "EVALSHA", errors[e], 3);
 }
 
-/* Whoever asks while it is down is told later, and not before his call returns. */
+/* The callback is called later, never before the call returns. */
 static void a_call_while_the_server_is_away_is_answered_later(void **state)
 {
     (void)state;
@@ -540,7 +542,7 @@ static void a_call_while_the_server_is_away_is_answered_later(void **state)
     }
 }
 
-/* Once it is answered by an error, and then by what it asked for. */
+/* Redis answers the call with the error once, and then well. */
 static void refuse_once(struct kind *kind, const char *error)
 {
     fake.word = "EVALSHA";
@@ -556,7 +558,8 @@ static const char *const refusals[] = {"-BUSY Redis is busy\n", "-MISCONF no dis
                                        "-NOREPLICAS Not enough\n", "-OOM no memory\n"};
 enum { REFUSALS = sizeof(refusals) / sizeof(refusals[0]) };
 
-static void an_error_of_a_call_that_brings_no_job_holds_no_source_back(void **state)
+static void
+an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source(void **state)
 {
     (void)state;
     struct sentinel *sentinel;
@@ -571,8 +574,8 @@ static void an_error_of_a_call_that_brings_no_job_holds_no_source_back(void **st
     end(sentinel);
 }
 
-/* Beside a flood of acks: that these always wait is no reason. */
-static void an_error_of_a_cancel_holds_sources_back_until_none_waits(void **state)
+/* Acks are pending all the time, and must make no difference. */
+static void an_error_of_a_cancel_pauses_sources_until_none_is_pending(void **state)
 {
     (void)state;
     struct sentinel *sentinel;
@@ -593,7 +596,7 @@ static void an_error_of_a_cancel_holds_sources_back_until_none_waits(void **stat
     end(sentinel);
 }
 
-static void a_new_connection_holds_no_source_back_for_the_errors_of_the_last(void **state)
+static void a_new_connection_resumes_sources_that_an_error_paused(void **state)
 {
     (void)state;
     struct kind enqueue = {.ask = ask_enqueue};
@@ -624,10 +627,10 @@ int main(void)
         cmocka_unit_test(a_callback_of_a_job_whose_wait_was_lost_may_ask_for_anything),
         cmocka_unit_test(a_callback_of_a_refused_call_may_ask_for_anything),
         cmocka_unit_test(a_call_while_the_server_is_away_is_answered_later),
-        cmocka_unit_test(an_error_of_a_call_that_brings_no_job_holds_no_source_back),
-        cmocka_unit_test(an_error_of_a_cancel_holds_sources_back_until_none_waits),
         cmocka_unit_test(
-            a_new_connection_holds_no_source_back_for_the_errors_of_the_last),
+            an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source),
+        cmocka_unit_test(an_error_of_a_cancel_pauses_sources_until_none_is_pending),
+        cmocka_unit_test(a_new_connection_resumes_sources_that_an_error_paused),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -496,8 +496,7 @@ static void look_when_lost(void *arg, const redisReply *reply)
     seen->still_up += redis_is_up(doomed);
 }
 
-/* Whoever asks again from such a callback must know by then that there is nobody to ask.
- */
+/* A callback that gets NULL must see that the connection is down. */
 static void a_loss_is_told_before_the_open_commands_get_null(void **state)
 {
     (void)state;

@@ -104,7 +104,7 @@ static void answer_number(struct ask *ask)
 
 static void name_gone(struct sink *sink, struct slice name);
 
-/* Off the list, unless a job has come since: another instance may have noted it. */
+/* Removes the name, unless its score is not used_ms any more: then a job was added. */
 static void unlist_unused(struct queue *q, int64_t used_ms)
 {
     struct sink *sink = q->sink;
@@ -117,7 +117,7 @@ static void unlist_unused(struct queue *q, int64_t used_ms)
     q->listed_ms = QUEUE_NOT_LISTED;
 }
 
-/* What its ready jobs have left stays where sweep and audit find it. */
+/* Removes the name if the queue is empty. Else it stays, for the sweep and tarry audit. */
 static void on_left(void *arg, const struct queue_counts *counts)
 {
     struct ask *ask = arg;
@@ -195,11 +195,11 @@ void queue_drop_dead(struct source *src, struct slice topic, int64_t limit,
 static void on_unlisted(void *arg, const struct redisReply *reply)
 {
     (void)arg;
-    (void)reply; /* or not: whoever asked is told what became of its jobs */
+    (void)reply; /* on failure the queue stays listed: the client learns what was deleted */
 }
 
-/* Its score says that it is off the list, and its name that it may have jobs: who is cut
- * off in the midst leaves none that nobody finds. */
+/* Score 0 hides the queue from queue_list(), but not from the sweep and tarry audit. If
+ * Redis fails before the deletion ends, they still find the jobs that are left. */
 static void take_off_list(struct queue *q)
 {
     struct buf key = {0};
@@ -208,7 +208,7 @@ static void take_off_list(struct queue *q)
         SLICE_LIT("ZADD"), buf_slice(&key), SLICE_LIT("0"), {q->name, q->name_n}};
     store_command(q->sink->store, args, 4, on_unlisted, NULL);
     buf_free(&key);
-    q->listed_ms = QUEUE_NOT_LISTED; /* the next job notes it again */
+    q->listed_ms = QUEUE_NOT_LISTED; /* the next job lists it again */
 }
 
 void queue_destroy(struct source *src, struct slice topic, bool all, queue_number_cb *cb,

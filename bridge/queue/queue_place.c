@@ -13,7 +13,7 @@ enum {
     NOTE_MS = 60 * 1000, /* how often a busy queue's name is noted again */
     TICK_FREES = 200,    /* objects looked at in one tick, at least, */
     TICK_PART = 30,      /* and such a part of all */
-    TICK_NOTES = 1000,   /* names that are noted again in one tick, at most */
+    TICK_NOTES = 1000,   /* ZADDs repeated in one tick, at most */
     SETTLED_MAX = 200    /* of lua/lib/queue.lua: there may be more to settle */
 };
 
@@ -193,7 +193,7 @@ struct noting {
     char name[];
 };
 
-/* Not noted: the next tick tries again. */
+/* On failure queue_tick() repeats it. */
 static void on_noted(void *arg, const struct redisReply *reply)
 {
     struct noting *noting = arg;
@@ -271,7 +271,8 @@ void queue_turn(struct bridge *bridge)
         timer_set(TAILQ_FIRST(&bridge->queues_due)->timer, 0);
 }
 
-/* A job that was on its way is sent again by itself, so must its queue's name be. */
+/* Repeats failed ZADDs of names. The store repeats the enqueue of the job by itself, so
+ * without the name neither sweep nor audit would find it. */
 static void note_again(struct sink *sink)
 {
     struct queue *q;

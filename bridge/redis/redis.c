@@ -106,8 +106,7 @@ bool redis_is_doubted(const struct redis *r)
 
 /* ------------------------------------------------------------------ coming and going */
 
-/* Every command still open is answered with NULL: nobody knows what became of it. A
- * callback may free r. */
+/* Answers every open command with NULL: its outcome is unknown. A callback may free r. */
 static void answer_open(struct redis *r)
 {
     while (r->open.count > 0) {
@@ -161,7 +160,7 @@ void redis_lose(struct redis *r, const char *why)
     close_connection(r);
     timer_set(r->connect_timer, rest_ms(r));
     r->denied = false;
-    /* First: who is answered NULL may ask again at once, and must find it down. */
+    /* Before answer_open(): a callback there may ask again, and must find it down. */
     r->on_state(r->arg, REDIS_DOWN, reason.text);
     answer_open(r);
 }

@@ -248,7 +248,7 @@ static void on_address(void *arg, const struct redisReply *reply)
 {
     struct lookout *l = arg;
     l->open--;
-    if (reply == NULL) /* on_state() has seen to it */
+    if (reply == NULL) /* on_state() was called before */
         return;
     struct slice host = redis_text(redis_item(reply, 0));
     struct slice port = redis_text(redis_item(reply, 1));

@@ -90,7 +90,7 @@ static void on_errand(void *arg, const struct redisReply *reply)
     free(errand);
 }
 
-/* Redis is away: whoever asked is told so when this turn ends. */
+/* A command that could not be sent, until its callback is called at the end of the turn. */
 struct unasked {
     redis_reply_cb *cb;
     void *arg;

@@ -147,7 +147,7 @@ static void on_state(void *arg, enum redis_state state, const char *why)
     if (state == REDIS_UP) {
         node->store->connections++;
         node->clock_stale = true;
-        node->refusing = false; /* what the one before refused says nothing of this one */
+        node->refusing = false; /* the errors were those of the previous connection */
         load(node);
     } else if (state == REDIS_DOWN) {
         if (strstr(node->trouble, why) == NULL)
@@ -163,7 +163,7 @@ static void on_state(void *arg, enum redis_state state, const char *why)
 static const struct {
     int64_t rest_us;
     bool for_all;  /* it concerns the server, not one bucket or script */
-    bool refusing; /* of a producer's call: sources are held back */
+    bool refusing; /* if an enqueue or a cancel gets it: pauses the sources */
 } asks[] = {
     [REDIS_WAIT] = {PAUSE_US, true, true},
     [REDIS_FULL] = {PAUSE_US, false, true},
@@ -178,7 +178,7 @@ int64_t node_rest_us(enum redis_error e)
     return asks[e].rest_us;
 }
 
-/* Only what it says of these tells whether it takes jobs. */
+/* The scripts whose errors pause the sources. */
 static bool is_of_producers(enum script script)
 {
     return script == SCRIPT_ENQUEUE || script == SCRIPT_CANCEL;

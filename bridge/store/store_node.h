@@ -31,7 +31,7 @@ struct node {
     struct redis_facts facts; /* what the probe of this connection found */
     enum node_state state;
     unsigned slots;         /* of a cluster: that it has */
-    bool refusing;          /* it takes no jobs: until it stores one, or none waits */
+    bool refusing;          /* pauses the sources; see "errors" in store_node.c */
     bool halted;            /* it answers everything with an error that asks to wait */
     bool full;              /* above the memory mark */
     bool clock_stale;       /* the clock is that of an earlier connection */

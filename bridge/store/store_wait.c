@@ -48,7 +48,7 @@ static void on_wait(void *arg, const struct redisReply *reply)
     struct batch *batch, *next;
     node->waiting = false;
     if (reply == NULL)
-        return; /* wait_lost() was here */
+        return; /* wait_lost() was called before */
     long long have = reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
     bool doubted = redis_is_doubted(node->redis);
     bool enough = have >= (long long)st->conf.durability.replicas && !doubted;

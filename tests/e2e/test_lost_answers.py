@@ -361,7 +361,7 @@ def test_a_release_is_done(bench, times):
 
 @pytest.mark.parametrize("script", ["drop", "measure"])
 def test_a_queue_whose_deletion_was_cut_off_is_still_found(bench, script):
-    """What waits there is no longer listed, but is swept and audited."""
+    """Its pending jobs are hidden from the list, but sweep and audit find them."""
     c = Case(bench)
     q = Queues(c.tarry)
     assert q.put("q", b"ready").status == q.put("q", b"waits", delay=3600_000).status == 201

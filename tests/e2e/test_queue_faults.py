@@ -441,12 +441,13 @@ def test_a_job_is_not_early_where_the_redis_of_its_queue_is_ahead_of_the_other(b
 
 
 def noted(store):
-    """Names that sweep and audit find."""
+    """The queues that sweep and audit find."""
     return store.client().zrange("tarry:{q}:queues", 0, -1)
 
 
 def test_a_queue_whose_name_was_lost_on_its_way_is_listed_without_another_job(bench):
-    """Its first job is sent again by itself: so must be its name, by which sweep and audit find it."""
+    """tarry repeats the enqueue of its first job by itself. It must repeat the name, too: without it
+    neither sweep nor audit finds the job."""
     store = bench.redis()
     daemon = bench.tarry(store.url, CONF).start()
     os.kill(store.child.pid, signal.SIGSTOP)

@@ -102,7 +102,7 @@ SPIN = "local t = redis.call('TIME') local e = t[1] * 1000000 + t[2] + ARGV[1] r
 
 @pytest.mark.slow
 def test_one_error_amid_deliveries_turns_no_producer_away(bench, hook):
-    """Claims and acks that are refused for a moment say nothing about the next job."""
+    """Redis rejects claims and acks for a moment; the sources are not paused."""
     count, redis = 20000, bench.redis()
     tarry = start(bench, hook, redis)
     client = redis.client()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Redis is killed at a random moment, again and again, under a flood of every call that any listener
-has: what was on its way then is told that its answer is lost, and asks again, or not."""
+"""Redis is killed at random moments while clients call every endpoint of every listener. The daemon
+must survive, answer every call and lose no job; afterwards tarry audit finds nothing wrong."""
 import json
 import os
 import signal
@@ -18,7 +18,7 @@ STOPPED_S = 0.1  # so long Redis stands still before it is killed, so that more 
 
 
 def audited(daemon):
-    """What tarry audit says; the daemon and its consumers go on meanwhile."""
+    """The report of tarry audit."""
     done = subprocess.run([tarry.BIN, "audit", "--json", str(daemon.conf)], capture_output=True, text=True,
                           timeout=200, env=daemon.env)
     assert done.returncode in (0, 1), done.stderr
@@ -26,14 +26,14 @@ def audited(daemon):
 
 
 def start(redis):
-    """Its file stays short, so that it is back soon, however many rounds there were."""
+    """Keeps its append-only file short, so that the next start is fast."""
     redis.start()
     redis.client().config_set("auto-aof-rewrite-min-size", 1 << 20)
 
 
 class Storm:
-    """A daemon with every listener, its Redis, another one for a queue, and the flood. redis: has
-    an url; its servers are victims."""
+    """A daemon with every listener, its Redis, a second Redis for one queue, and the flood. redis has
+    the url; victims are its servers."""
 
     def __init__(self, bench, scenario, redis, victims):
         self.scenario, self.rng = scenario, scenario.rng
@@ -71,7 +71,7 @@ class Storm:
         return self.daemon.is_up()
 
     def lose(self, redis, stopped):
-        """stopped: for a moment it only takes what is asked, and answers nothing."""
+        """stopped: before the kill Redis accepts commands for a moment and answers none."""
         time.sleep(self.rng.uniform(0, 0.3))
         if stopped:
             os.kill(redis.child.pid, signal.SIGSTOP)
@@ -86,7 +86,7 @@ class Storm:
         self.longest_away_s = max(self.longest_away_s, time.monotonic() - begun)
 
     def never_done(self):
-        """Kinds of calls that were never answered by what was asked for."""
+        """Calls that never succeeded."""
         return [f"{call.listener} {call.method} {call.path}: {self.flood.statuses(call)}"
                 for call in every_call.CALLS if call.weight
                 and not any(status < 400 for status in self.flood.statuses(call))]
@@ -95,7 +95,7 @@ class Storm:
         return [a.header("delay-id").decode() for a in self.safe.arrivals]
 
     def wait_safe(self):
-        """Those that are missing after a while are lost."""
+        """Waits for all accepted jobs; gives those that did not arrive."""
         end = time.monotonic() + BACK_S
         while time.monotonic() < end and not self.known.safe <= set(self.arrived()):
             time.sleep(0.1)
@@ -103,8 +103,8 @@ class Storm:
         return sorted(self.known.safe - set(self.arrived()))
 
     def check(self, number, rounds):
-        """After the flood: no call was left without an answer, every kind of call was done at
-        least once, no accepted job is lost, and what Redis holds agrees."""
+        """After the flood: every call was answered, every kind of call succeeded at least once, no
+        accepted job is lost, and tarry audit finds nothing wrong."""
         answered, lost, arrived = self.flood.answered, self.wait_safe(), self.arrived()
         never = self.never_done() if rounds >= 100 else []  # with few some are never made
         said = audited(self.daemon)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Every call of every listener: a row for each row of the daemon's own tables, which in_code() reads
-out of its sources, and a configuration in which all of them can be made.
+"""Every endpoint of every listener: a Call for each row of the tables in the sources, which in_code()
+reads, and a configuration that serves all of them.
 
-The names are few, so that calls meet each other's jobs; what calls learn (ids, tokens) is kept in a
-Known, for others to name.
+There are few ids and queues, so that calls meet each other's jobs. Known keeps the ids and tokens
+that answers contain.
 """
 import itertools
 import json
@@ -35,7 +35,7 @@ class Known:
         return rng.choice(kept) if kept else otherwise
 
     def take(self, rng, what, otherwise):
-        """Once: whoever has it next would only hear that it is gone."""
+        """Takes it out, since it can be used only once."""
         kept = self.kept[what]
         if not kept:
             return otherwise
@@ -44,8 +44,8 @@ class Known:
 
 
 def conf(ports, hook_url, safe_url, far_url):
-    """far_url: of another Redis, which has one of the queues. safe_url: where the jobs go that no
-    call but their own is about, so that all of them must arrive."""
+    """far_url: of a second Redis, which keeps one of the queues. safe_url: the target of jobs that no
+    other call changes, so that all of them must arrive."""
     return f'''
         pools: {{ far: {{ url = "{far_url}"; backoff_max = "50ms"; }}; }};
         sources: {{
@@ -414,7 +414,7 @@ CALLS = NATIVE + ADMIN + LATER + LMSTFY + LMSTFY_ADMIN + DELAYQUEUE + CAMELLIA_C
 
 
 def not_made():
-    """Rows of the daemon that no call here is for, and calls here for which it has no row."""
+    """Rows of the sources without a Call here, and Calls without a row in the sources."""
     made = {(call.listener, call.method, call.path) for call in CALLS}
     rows = in_code()
     whole = {(listener, path) for listener, method, path in rows if method == "*"}

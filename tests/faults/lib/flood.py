@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A flood of HTTP calls from many held connections at once, and what became of each.
+"""Many kept connections make HTTP calls at once, and the answers are counted.
 
-What is called is a table of Call rows; each worker picks one at random, again and again. A call
-that gets no answer in time is a fault: a daemon that lives answers, whatever happens to Redis.
+Each worker picks a row of a table of Calls at random, again and again. A call without an answer in
+time is a fault: the daemon must answer, whatever happens to Redis.
 """
 import asyncio
 import random
@@ -21,8 +21,8 @@ REST_S = 0.02  # after a 503
 class Call:
     """One row of an API. path: as the daemon's table has it, {} being what segments fill.
     make(rng, known): what stands in the request, a dict of segments, query, body, headers.
-    told(known, what, body): that was done; remembers what later calls may name. tail: the answer
-    has no end, its beginning will do."""
+    told(known, what, body): after a 2xx, keeps ids that later calls use. tail: the answer does not
+    end, so only its head is read."""
     listener: str
     method: str
     path: str
