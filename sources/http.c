@@ -167,8 +167,8 @@ static void on_cancelled(void *arg, enum cancelled answer)
     struct buf json = {0};
     switch (answer) {
     case CANCELLED:
-        buf_add_str(&json, "{\"id\":");
-        text_add_json(&json, httpd_segment(req, 1));
+        buf_add_str(&json, "{");
+        text_add_json_id(&json, httpd_segment(req, 1));
         buf_add_str(&json, ",\"cancelled\":true}\n");
         httpd_answer(req, 200, "application/json", buf_slice(&json));
         buf_free(&json);

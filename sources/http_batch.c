@@ -75,8 +75,7 @@ void http_reply_members(struct buf *out, const struct stored_reply *reply)
         refused_members(out, reply);
         return;
     }
-    buf_add_str(out, "\"id\":");
-    text_add_json(out, reply->id);
+    text_add_json_id(out, reply->id);
     if (reply->outcome == STORED_NONE) {
         buf_add_str(out, ",\"cancelled\":true");
         return;

@@ -54,8 +54,8 @@ static void add_when(struct buf *out, const char *name, int64_t ms)
 void http_dead_show(struct buf *out, const struct dead_item *item)
 {
     const struct dead_letter *letter = &item->letter;
-    buf_add_str(out, "{\"id\":");
-    text_add_json(out, item->id);
+    buf_add_str(out, "{");
+    text_add_json_id(out, item->id);
     buf_add_str(out, ",\"reason\":");
     text_add_json(out, slice_of(letter->reason));
     buf_add_str(out, ",\"error\":");
@@ -82,8 +82,8 @@ void http_dead_show(struct buf *out, const struct dead_item *item)
 /* What became of one: {"id":...,"reason":...,"due":...} */
 static void show_done(struct buf *out, const struct dead_item *item)
 {
-    buf_add_str(out, "{\"id\":");
-    text_add_json(out, item->id);
+    buf_add_str(out, "{");
+    text_add_json_id(out, item->id);
     buf_add_str(out, ",\"reason\":");
     text_add_json(out, slice_of(item->letter.reason));
     if (item->due_ms >= 0)

@@ -18,12 +18,12 @@ static void add_member(struct buf *json, const char *name, struct slice value)
 static void add_delivery(struct buf *json, const struct delivery *d)
 {
     add_member(json, "target", d->target.p ? d->target : SLICE_LIT(""));
-    add_member(json, "key", d->job->key);
+    text_add_json_bytes(json, "key", d->job->key);
     buf_addf(json, ",\"bytes\":%zu,\"headers\":[", d->job->payload.n);
     for (unsigned i = 0; i < d->header_count; i++) {
         buf_addf(json, "%s{\"name\":", i ? "," : "");
         text_add_json(json, d->headers[i].name);
-        add_member(json, "value", d->headers[i].value);
+        text_add_json_bytes(json, "value", d->headers[i].value);
         buf_add_str(json, "}");
     }
     buf_add_str(json, "]");
@@ -40,7 +40,8 @@ static void answer(void *arg, const struct explanation *e)
     add_member(&json, "source", slice_of(e->source));
     add_member(&json, "route", slice_of(e->route));
     if (e->first) {
-        add_member(&json, "id", e->named ? e->first->job->id : (struct slice){NULL, 0});
+        buf_add_str(&json, ",");
+        text_add_json_id(&json, e->named ? e->first->job->id : (struct slice){NULL, 0});
         buf_addf(&json, ",\"due_ms\":%" PRId64, e->due_ms);
         add_delivery(&json, e->first);
     }

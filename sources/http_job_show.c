@@ -36,29 +36,65 @@ static void link_names(const struct job *job, unsigned *next, bool *later)
     }
 }
 
-/* {"name":"value","again":["a","b"]} */
+static void show_value(struct buf *out, struct slice value, bool base64)
+{
+    if (!base64 || value.p == NULL) {
+        text_add_json(out, value);
+        return;
+    }
+    buf_add_str(out, "\"");
+    text_add_base64(out, value);
+    buf_add_str(out, "\"");
+}
+
+/* Is any value of that name not UTF-8? */
+static bool is_binary(const struct job *job, const unsigned *next, unsigned i)
+{
+    bool binary = !text_is_utf8(job->headers[i].value);
+    for (unsigned j = next[i]; j > 0; j = next[j])
+        binary |= !text_is_utf8(job->headers[j].value);
+    return binary;
+}
+
+/* {"name":"value","again":["a","b"]}: of each header whose values are all UTF-8 (base64:
+ * of each other one). Returns how many it left out. */
+static unsigned show_some(struct buf *out, const struct job *job, const unsigned *next,
+                          const bool *later, bool base64)
+{
+    const char *comma = "{";
+    unsigned left_out = 0;
+    for (unsigned i = 0; i < job->header_count; i++) {
+        if (later[i])
+            continue; /* shown with the first of its name */
+        if (is_binary(job, next, i) != base64) {
+            left_out++;
+            continue;
+        }
+        buf_add_str(out, comma);
+        text_add_json(out, job->headers[i].name);
+        buf_add_str(out, next[i] ? ":[" : ":");
+        show_value(out, job->headers[i].value, base64);
+        for (unsigned j = next[i]; j > 0; j = next[j]) {
+            buf_add_str(out, ",");
+            show_value(out, job->headers[j].value, base64);
+        }
+        buf_add_str(out, next[i] ? "]" : "");
+        comma = ",";
+    }
+    buf_add_str(out, *comma == ',' ? "}" : "{}");
+    return left_out;
+}
+
 static void show_headers(struct buf *out, const struct job *job)
 {
     unsigned next[JOB_HEADERS_MAX] = {0};
     bool later[JOB_HEADERS_MAX] = {false};
     link_names(job, next, later);
-    buf_add_str(out, ",\"headers\":{");
-    const char *comma = "";
-    for (unsigned i = 0; i < job->header_count; i++) {
-        if (later[i])
-            continue; /* shown with the first of its name */
-        buf_add_str(out, comma);
-        text_add_json(out, job->headers[i].name);
-        buf_add_str(out, next[i] ? ":[" : ":");
-        text_add_json(out, job->headers[i].value);
-        for (unsigned j = next[i]; j > 0; j = next[j]) {
-            buf_add_str(out, ",");
-            text_add_json(out, job->headers[j].value);
-        }
-        buf_add_str(out, next[i] ? "]" : "");
-        comma = ",";
-    }
-    buf_add_str(out, "}");
+    buf_add_str(out, ",\"headers\":");
+    if (show_some(out, job, next, later, false) == 0)
+        return;
+    buf_add_str(out, ",\"headers_base64\":");
+    show_some(out, job, next, later, true);
 }
 
 void http_job_members(struct buf *out, const struct job *job)
@@ -75,8 +111,8 @@ void http_job_show(struct buf *out, struct slice id, const struct found_reply *f
                                          [FOUND_DEAD] = "dead"};
     char due[WHEN_TEXT_BYTES];
     when_format_rfc3339(found->due_ms, due);
-    buf_add_str(out, "{\"id\":");
-    text_add_json(out, id);
+    buf_add_str(out, "{");
+    text_add_json_id(out, id);
     buf_addf(out, ",\"state\":\"%s\",\"due\":\"%s\",\"attempts\":%u,\"last_error\":",
              states[found->state], due, found->attempts);
     text_add_json(out, slice_of(found->last_error));

@@ -15,7 +15,8 @@
 
 struct ack {
     struct acks *acks;
-    struct slice id; /* of acks->body */
+    struct slice id;  /* of acks->body, or of bytes */
+    struct buf bytes; /* of id_base64 */
     int64_t token;
 };
 
@@ -30,6 +31,8 @@ struct acks {
 
 static void acks_free(struct acks *a)
 {
+    for (unsigned i = 0; i < a->count; i++)
+        buf_free(&a->ack[i].bytes);
     buf_free(&a->failed);
     json_decref(a->body);
     free(a);
@@ -66,8 +69,8 @@ static void on_ended(void *arg, enum queue_code code, enum queue_state was)
     if (code == QUEUE_OK) {
         a->acked++;
     } else {
-        buf_add_str(&a->failed, a->failed.n ? ",{\"id\":" : "{\"id\":");
-        text_add_json(&a->failed, ack->id);
+        buf_add_str(&a->failed, a->failed.n ? ",{" : "{");
+        text_add_json_id(&a->failed, ack->id);
         buf_addf(&a->failed, ",\"error\":\"%s\"}", word(code, was));
     }
     one_less(a);
@@ -85,6 +88,20 @@ static int read_text(const json_t *job, const char *name, struct slice *text,
     return 0;
 }
 
+/* As a pull shows it: "id_base64" counts where it is there. */
+static int read_id(struct ack *ack, const json_t *job, struct err *err)
+{
+    struct slice text;
+    if (json_object_get(job, "id_base64") == NULL)
+        return read_text(job, "id", &ack->id, err);
+    if (read_text(job, "id_base64", &text, err) < 0)
+        return -1;
+    if (text_base64_decode(text, &ack->bytes) < 0)
+        return err_set(err, "id_base64 is not base64");
+    ack->id = buf_slice(&ack->bytes);
+    return 0;
+}
+
 static int read_one(struct acks *a, const json_t *job, struct err *err)
 {
     static const struct http_param row = {"token", HTTP_PARAM_INT, 0,    0,
@@ -92,8 +109,7 @@ static int read_one(struct acks *a, const json_t *job, struct err *err)
     struct ack *ack = &a->ack[a->count++];
     struct slice token = {0};
     ack->acks = a;
-    if (read_text(job, "id", &ack->id, err) < 0 ||
-        read_text(job, "token", &token, err) < 0)
+    if (read_id(ack, job, err) < 0 || read_text(job, "token", &token, err) < 0)
         return -1;
     return http_param_set(&row, token, &ack->token, err);
 }

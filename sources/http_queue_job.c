@@ -105,8 +105,8 @@ static void on_changed(void *arg, enum queue_code code, enum queue_state was)
     if (http_queue_failed(req, code))
         return;
     struct buf json = {0};
-    buf_add_str(&json, "{\"id\":");
-    text_add_json(&json, httpd_segment(req, 1));
+    buf_add_str(&json, "{");
+    text_add_json_id(&json, httpd_segment(req, 1));
     buf_addf(&json, ",\"was\":\"%s\"}\n", http_queue_state(was));
     httpd_answer(req, 200, "application/json", buf_slice(&json));
     buf_free(&json);
@@ -146,8 +146,8 @@ static void on_touched(void *arg, enum queue_code code, int64_t lease)
     if (http_queue_failed(req, code))
         return;
     struct buf json = {0};
-    buf_add_str(&json, "{\"id\":");
-    text_add_json(&json, httpd_segment(req, 1));
+    buf_add_str(&json, "{");
+    text_add_json_id(&json, httpd_segment(req, 1));
     buf_addf(&json, ",\"token\":\"%" PRId64 "\"}\n", lease);
     httpd_answer(req, 200, "application/json", buf_slice(&json));
     buf_free(&json);

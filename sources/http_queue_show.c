@@ -40,8 +40,8 @@ static void show_time(struct buf *out, const char *name, int64_t ms)
 
 static void begin(struct buf *out, struct slice queue, const struct queue_job *j)
 {
-    buf_add_str(out, "{\"id\":");
-    text_add_json(out, j->id);
+    buf_add_str(out, "{");
+    text_add_json_id(out, j->id);
     buf_add_str(out, ",\"queue\":");
     text_add_json(out, queue);
 }

@@ -33,8 +33,8 @@ static void add_job(struct buf *out, const struct job_listed *listed,
 {
     const struct job *job = listed->job;
     bool flies = what == JOB_LIST_IN_FLIGHT;
-    buf_add_str(out, "{\"id\":");
-    text_add_json(out, listed->id);
+    buf_add_str(out, "{");
+    text_add_json_id(out, listed->id);
     buf_addf(out, ",\"state\":\"%s\",\"due_ms\":", states[what]);
     if (!flies || job)
         buf_addf(out, "%" PRId64, flies ? job->due_ms : listed->at_ms);
@@ -186,8 +186,8 @@ static void on_moved(void *arg, enum job_move_code code, int64_t due_ms)
         refuse(req, &move_refusals[code], move_refusals[code].why);
         return;
     }
-    buf_add_str(&out, "{\"id\":");
-    text_add_json(&out, httpd_segment(req, 1));
+    buf_add_str(&out, "{");
+    text_add_json_id(&out, httpd_segment(req, 1));
     buf_addf(&out, ",\"due_ms\":%" PRId64 ",\"held\":%s}\n", due_ms,
              code == JOB_MOVE_HELD ? "true" : "false");
     httpd_answer(req, 200, "application/json", buf_slice(&out));

@@ -65,14 +65,15 @@ static void add_text(struct buf *json, const char *name, struct slice s)
     text_add_json(json, beginning(s, TEXT_MAX));
 }
 
-static void add_payload(struct buf *json, struct slice payload)
+/* The whole bytes decide whether they are text: the beginning may end within a letter. */
+static void add_bytes(struct buf *json, const char *name, struct slice bytes, size_t most)
 {
-    struct slice shown = beginning(payload, TAP_PAYLOAD_MAX);
-    if (text_is_utf8(payload)) {
-        buf_add_str(json, ",\"payload\":");
+    struct slice shown = beginning(bytes, most);
+    if (text_is_utf8(bytes)) {
+        buf_addf(json, ",\"%s\":", name);
         text_add_json(json, shown);
     } else {
-        buf_add_str(json, ",\"payload_base64\":\"");
+        buf_addf(json, ",\"%s_base64\":\"", name);
         text_add_base64(json, shown);
         buf_add_str(json, "\"");
     }
@@ -89,9 +90,9 @@ void tap_note(struct tap *tap, const struct tap_event *event)
     slot->hash = hash;
     buf_clear(json);
     buf_clear(&slot->hidden);
-    buf_addf(json, "{\"at_ms\":%" PRId64 ",\"what\":\"%s\",\"id\":", loop_wall_ms(),
+    buf_addf(json, "{\"at_ms\":%" PRId64 ",\"what\":\"%s\",", loop_wall_ms(),
              event->what);
-    text_add_json(json, event->id);
+    text_add_json_id(json, event->id);
     if (event->due_ms >= 0)
         buf_addf(json, ",\"due_ms\":%" PRId64, event->due_ms);
     if (event->attempt > 0)
@@ -100,10 +101,11 @@ void tap_note(struct tap *tap, const struct tap_event *event)
     if (event->job) {
         add_text(json, "source", event->job->source);
         add_text(json, "target", event->job->target);
-        add_text(json, "key", event->job->key);
+        if (event->job->key.n > 0)
+            add_bytes(json, "key", event->job->key, TEXT_MAX);
         buf_addf(json, ",\"bytes\":%zu", event->job->payload.n);
         if (tap->payload)
-            add_payload(&slot->hidden, event->job->payload);
+            add_bytes(&slot->hidden, "payload", event->job->payload, TAP_PAYLOAD_MAX);
     }
     if (!TAILQ_EMPTY(&tap->readers) && !timer_is_set(tap->gather))
         timer_set(tap->gather, GATHER_MS);

@@ -195,6 +195,17 @@ bool text_is_header_value(struct slice s)
     return true;
 }
 
+void text_add_json_id(struct buf *out, struct slice id)
+{
+    buf_add_str(out, "\"id\":");
+    text_add_json(out, id);
+    if (text_is_utf8(id))
+        return;
+    buf_add_str(out, ",\"id_base64\":\"");
+    text_add_base64(out, id);
+    buf_add_str(out, "\"");
+}
+
 void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes)
 {
     bool text = text_is_utf8(bytes);

@@ -22,6 +22,9 @@ void text_add_percent(struct buf *out, struct slice s, const char *keep);
  * null. */
 void text_add_json(struct buf *out, struct slice s);
 bool text_is_utf8(struct slice s);
+/* Appends "id":"text", as text_add_json() writes it, and ,"id_base64":"..." behind it
+ * where id is no UTF-8. */
+void text_add_json_id(struct buf *out, struct slice id);
 /* Appends ,"NAME":"text", or ,"NAME_base64":"..." where it is no UTF-8. */
 void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
 

@@ -47,8 +47,8 @@ static void add_json(struct buf *out, const struct audit_finding *f, bool first,
 {
     buf_add_str(out, first ? "{\"kind\":" : ",{\"kind\":");
     text_add_json(out, f->kind);
-    buf_add_str(out, ",\"id\":");
-    text_add_json(out, f->id);
+    buf_add_str(out, ",");
+    text_add_json_id(out, f->id);
     buf_add_str(out, repaired ? ",\"repaired\":true}" : "}");
 }
 

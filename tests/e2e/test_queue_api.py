@@ -80,7 +80,7 @@ def test_a_job_is_stored_pulled_and_acknowledged(c, q):
     assert set(job) == {"id", "queue", "token", "lease_ends", "due", "expires", "attempt",
                         "tries_left", "key", "headers", "payload"}
     assert (job["id"], job["queue"], job["payload"], job["key"]) == ("a", q, "hello", "k")
-    assert job["headers"] == {"x-colour": "red", "content-type": "text/x"}
+    assert job["headers"] == {"X-Colour": "red", "content-type": "text/x"}
     assert (job["due"], job["expires"], job["attempt"], job["tries_left"]) == (made["due"], None, 1, None)
     assert asked - 1 <= ms_of(job["lease_ends"]) - 5000 <= answer.ms + 1
     found = c.get(q, "a")

@@ -19,6 +19,7 @@ class Arrival(NamedTuple):
     headers: list
     payload: bytes
     topic: str
+    spelled: tuple = ()  # names of HTTP headers as they came; those of headers are lower case
 
     def header(self, name):
         return next((v for n, v in self.headers if n == name), None)
@@ -165,19 +166,21 @@ class Connection(asyncio.Protocol):
             if end < 0:
                 return
             lines = self.buffer[:end].decode("latin-1").split("\r\n")
-            headers = [(n.lower(), v.encode("latin-1"))
-                       for n, _, v in (line.partition(": ") for line in lines[1:])]
+            headers = [(n.lower(), v.removeprefix(" ").encode("latin-1"))
+                       for n, _, v in (line.partition(":") for line in lines[1:])]
             length = int(dict(headers).get("content-length", 0))
             if len(self.buffer) < end + 4 + length:
                 return
             payload = self.buffer[end + 4:end + 4 + length]
             self.buffer = self.buffer[end + 4 + length:]
-            self.take(ns, lines[0].split(" ")[1], headers, payload)
+            spelled = tuple(line.partition(":")[0] for line in lines[1:])
+            self.take(ns, lines[0].split(" ")[1], headers, payload, spelled)
 
-    def take(self, ns, path, headers, payload):
+    def take(self, ns, path, headers, payload, spelled):
         # What tarry sends where the job has no content type.
         kept = [h for h in headers if h != ("content-type", b"application/octet-stream")]
-        arrival = Arrival(ns, dict(headers).get("delay-key"), kept, payload, path)
+        arrival = Arrival(ns, dict(headers).get("delay-key"), kept, payload, path,
+                          spelled)
         what = self.collector.policy(arrival)
         self.collector.arrivals.append(arrival)
         if isinstance(what, tuple) and what[0] == "after":
