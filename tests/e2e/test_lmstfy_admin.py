@@ -544,6 +544,22 @@ def test_section_6_and_quirk_15_the_access_log_is_switched_and_shows_no_token(on
     assert secret not in log
 
 
+def test_no_token_reaches_the_log_on_either_port_whatever_the_path(one, ns):
+    assert one.admin("POST", "/accesslog", status="enable").body == b'{"status":"enabled"}'
+    secret = one.token(ns)
+    for port in (one.jobs_port, one.admin_port):
+        for path in (f"/token/{ns}/{secret}/limit", f"/token/{ns}/{secret}", f"/token/%zz/{secret}", f"/{secret}",
+                     f"/api/{ns}/q/{secret}/x/y", f"/token//{secret}/limit", f"//token/{ns}/{secret}/limit",
+                     f"/api/{ns}/q?token={secret}"):
+            for method in ("GET", "PUT", "BREW"):
+                one.ask(port, method, path, token=secret)
+    one.ask(one.jobs_port, "GET", f"/api/{ns}/behind/peek", token=secret)
+    assert one.admin("POST", "/accesslog", status="disable").body == b'{"status":"disabled"}'
+    log = one.daemon.log.read_text()
+    assert f"/api/{ns}/behind/peek" in log and "code=404" in log
+    assert secret not in log
+
+
 def basic(user, password, scheme="Basic"):
     text = base64.b64encode(f"{user}:{password}".encode()).decode()
     return {"Authorization": f"{scheme} {text}"}
