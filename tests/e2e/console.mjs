@@ -483,6 +483,31 @@ const scenarios = {
     await goto('/');
     await legible('a daemon that is gone');
   },
+
+  async names() {
+    for (const place of ['/__proto__', '/constructor', '/toString/x', '/__proto__/__proto__', '/route/__proto__']) {
+      await goto(place);
+      await (place.startsWith('/route/') ? shows('There is no route') : page.locator('.routes tbody tr').first().waitFor());
+      await goto('/status');
+      await page.locator('.card table').first().waitFor();
+    }
+    await route(have.route);
+    for (const id of ['.']) {
+      await rows().getByRole('button', { name: id, exact: true }).click();
+      await page.locator('.drawer .fault').filter({ hasText: 'A browser can\'t name' }).waitFor();
+      await button('Run now').click();
+      await toast(/A browser can't name/);
+      await page.keyboard.press('Escape');
+    }
+    await rows().filter({ hasText: '\ufffd' }).locator('button').click(); // named by bytes
+    await button('Run now').click();
+    await toast(/due/);
+    await page.keyboard.press('Escape');
+    await page.getByRole('tab', { name: 'Dead letters' }).click();
+    await rows().getByRole('button', { name: '..', exact: true }).click();
+    await button('Replay').click();
+    await toast(/A browser can't name/);
+  },
 };
 
 // Scenarios whose context differs.

@@ -189,6 +189,14 @@ def test_whatever_a_job_says_is_text(yard, browser):
     browser(yard, "hostile", **{"Waiting": HOSTILE, "Dead letters": ["dead " + i for i in HOSTILE]})
 
 
+def test_names_that_mean_something_to_a_browser_are_no_errors(yard, browser):
+    bury(yard, [".."])
+    yard.fill([".", "plain"], "1h")
+    assert yard.tarry.ask("PUT", "/v1/routes/r/jobs/%ff%fe", "x", {"Deliver-After": "1h"})[0] == 201
+    browser(yard, "names")
+    wait_for("the one named by bytes", lambda: any(a.header("delay-id") == b"\xff\xfe" for a in yard.hook.arrivals))
+
+
 def test_all_can_be_done_by_keys(yard, browser):
     for n in range(4):
         yard.put(f"job-{n}", after=f"{n + 1}h")

@@ -26,6 +26,14 @@ export function segment(name) {
   return encodeURIComponent(name);
 }
 
+// The id of a job or a letter as a segment: its bytes, where it is no text.
+export function idSegment(job) {
+  if (job.id_base64 === undefined) {
+    return segment(job.id);
+  }
+  return Array.from(atob(job.id_base64), (c) => '%' + c.charCodeAt(0).toString(16).padStart(2, '0')).join('');
+}
+
 function query(params) {
   const given = Object.entries(params || {}).filter(([, v]) => v !== '' && v !== null && v !== undefined);
   return given.length ? '?' + new URLSearchParams(given) : '';

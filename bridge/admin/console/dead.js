@@ -2,7 +2,7 @@
 // dead.js - the dead letters of a route: looked through, and brought back or dropped, one by one or all
 // that match; what would be done is counted first.
 
-import { ask, get, post, segment } from './api.js';
+import { ask, get, idSegment, post, segment } from './api.js';
 import { button, dialog, h, is_gone, put, toast, whole } from './dom.js';
 import { facts, moment, pages } from './pages.js';
 import { content, key_of } from './jobs.js';
@@ -69,7 +69,7 @@ async function bulk(name, what, filters, spoken, done) {
 }
 
 function detail(name, letter, done) {
-  const path = `/v1/routes/${segment(name)}/dead/${segment(letter.id)}`;
+  const path = () => `/v1/routes/${segment(name)}/dead/${idSegment(letter)}`;
   const one = (act, text) => async () => {
     try {
       if (await act()) {
@@ -84,9 +84,9 @@ function detail(name, letter, done) {
     }
   };
   return h('div', null, h('h2.id', null, letter.id),
-    h('p.buttons', null, button('Replay', one(() => post(`${path}/replay`), 'replayed'), 'primary'),
+    h('p.buttons', null, button('Replay', one(() => post(`${path()}/replay`), 'replayed'), 'primary'),
       button('Drop…', one(() => dialog(`Drop ${letter.id}?`, h('p', null, 'It is deleted for good.'), 'Drop',
-        () => ask('DELETE', path), 'danger'), 'dropped'), 'danger')),
+        () => ask('DELETE', path()), 'danger'), 'dropped'), 'danger')),
     facts([['Reason', letter.reason], ['Error', letter.error], ['Status', letter.status && String(letter.status)],
            ['Attempts', String(letter.attempts)], ['Replays', String(letter.replays)],
            ...[['Buried', 'buried'], ['First attempt', 'first'], ['Last attempt', 'last'], ['Was due', 'due']]

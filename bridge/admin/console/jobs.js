@@ -2,7 +2,7 @@
 // jobs.js - the jobs of a route that wait or are in flight: looked through, shown, run now, moved,
 // cancelled.
 
-import { ask, get, post, segment } from './api.js';
+import { ask, get, idSegment, post, segment } from './api.js';
 import { button, dialog, fromNow, h, is_gone, size, toast } from './dom.js';
 import { now } from './model.js';
 import { facts, moment, pages } from './pages.js';
@@ -51,7 +51,9 @@ function payload(job) {
 }
 
 function headers(job) {
-  const rows = Object.entries(job.headers || {}).flatMap(([name, value]) => [value].flat().map((v) => [name, v]));
+  const base64 = (v) => (v === null ? v : `${v} (base64)`);
+  const rows = [[job.headers, (v) => v], [job.headers_base64, base64]].flatMap(([some, shown]) =>
+    Object.entries(some || {}).flatMap(([name, value]) => [value].flat().map((v) => [name, shown(v)])));
   return rows.length ? [h('h3', null, 'Headers'), facts(rows)] : [];
 }
 
@@ -60,7 +62,7 @@ export const content = (job) => [...headers(job), ...payload(job)].filter(Boolea
 
 export const key_of = (job) => (job.key_base64 !== undefined ? `${job.key_base64} (base64)` : job.key ?? '');
 
-async function moveDialog(name, id, queue) {
+async function moveDialog(path, id, queue) {
   const after = h('input', { name: 'after', placeholder: '30m', id: 'after', spellcheck: 'false', autocomplete: 'off' });
   const at = h('input', { name: 'at', type: 'datetime-local', step: '1', id: 'at' });
   const body = h('div.fields', null, h('label', { for: 'after' }, 'After, from now'), after,
@@ -70,13 +72,13 @@ async function moveDialog(name, id, queue) {
     if (!how.after === !how.at) {
       throw new Error('Say either after how long, such as 30m or 1h30m, or at which time.');
     }
-    return post(`/v1/admin/routes/${segment(name)}/jobs/${segment(id)}/move`, { ...how, queue });
+    return post(`${path}/move`, { ...how, queue });
   });
 }
 
 // The buttons for one job. done(): the list is out of date.
 function actions(name, job, queue, done) {
-  const path = `/v1/admin/routes/${segment(name)}/jobs/${segment(job.id)}`;
+  const path = () => `/v1/admin/routes/${segment(name)}/jobs/${idSegment(job)}`;
   const told = (moved) => `${job.id}: due ${fromNow(moved.due_ms, now())}` +
     (moved.held ? ', behind others of its key' : '');
   const tried = (act) => async () => {
@@ -93,21 +95,21 @@ function actions(name, job, queue, done) {
       }
     }
   };
-  const runNow = tried(async () => told(await post(`${path}/now`, { queue })));
+  const runNow = tried(async () => told(await post(`${path()}/now`, { queue })));
   const move = tried(async () => {
-    const moved = await moveDialog(name, job.id, queue);
+    const moved = await moveDialog(path(), job.id, queue);
     return moved && told(moved);
   });
   const cancel = tried(() => dialog(`Cancel ${job.id}?`, h('p', null, 'It is taken out, and never delivered.'),
     'Cancel the job', async () => {
-      await ask('DELETE', path.replace('/admin', ''));
+      await ask('DELETE', path().replace('/admin', ''));
       return `${job.id} is cancelled.`;
     }, 'danger'));
   // Whether it has got there is not known; but if it fails, that was all.
   const end = tried(() => dialog(`Give ${job.id} no further attempt?`,
     h('p', null, 'It is being delivered, and that can\'t be called back. If it fails, it is not tried again.'),
     'No further attempt', async () => {
-      await ask('DELETE', path.replace('/admin', '')).catch((e) => {
+      await ask('DELETE', path().replace('/admin', '')).catch((e) => {
         if (e.word !== 'in-flight') {
           throw e;
         }
@@ -167,7 +169,7 @@ function detail(name, job, queue, done) {
 
   async function look() {
     try {
-      const full = await get(`/v1/routes/${segment(name)}/jobs/${segment(job.id)}`);
+      const full = await get(`/v1/routes/${segment(name)}/jobs/${idSegment(job)}`);
       const it = renewed(told, full);
       if (['state', 'due_ms', 'attempts'].some((what) => it[what] !== told[what])) {
         tell(it);

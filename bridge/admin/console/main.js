@@ -59,7 +59,7 @@ function open() {
     const here = a.dataset.view === (name === 'route' ? 'routes' : name);
     here ? a.setAttribute('aria-current', 'page') : a.removeAttribute('aria-current');
   });
-  view = (views[name] || views.routes)(argument);
+  view = (Object.hasOwn(views, name) ? views[name] : views.routes)(argument);
   document.title = name === 'route' ? `${argument} – tarry` : 'tarry';
   show(view.element);
   view.update(heard);
@@ -101,7 +101,7 @@ const REFUSALS = {
   'bad-token': 'The daemon does not know this token.',
   'no-role': 'This token has not the role admin.',
 };
-const refusal = (e) => REFUSALS[e.word] ?? e.message;
+const refusal = (e) => (Object.hasOwn(REFUSALS, e.word) ? REFUSALS[e.word] : e.message);
 
 // --- the poll ---
 

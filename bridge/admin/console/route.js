@@ -21,8 +21,8 @@ const ACTIONS = {
 // changed(): it has another state.
 function actions(name, changed) {
   const buttons = Object.entries(ACTIONS).map(([what, row]) => button(row.label, async () => {
-    const path = `/v1/admin/routes/${segment(name)}/${what}`;
     try {
+      const path = `/v1/admin/routes/${segment(name)}/${what}`;
       const done = row.why
         ? await dialog(`${row.label} ${name}?`, h('p', null, row.why), row.label, () => post(path))
         : await post(path);
