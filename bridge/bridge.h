@@ -16,6 +16,7 @@
 #include "bridge/job/tmpl.h"
 #include "bridge/metrics/recent.h"
 #include "bridge/metrics/stats.h"
+#include "bridge/pace/gate.h"
 #include "bridge/plugin.h"
 #include "bridge/route_state.h"
 #include "bridge/store/pacer.h"
@@ -135,6 +136,8 @@ struct route {
     enum route_state state;
     int64_t state_ms; /* monotonic: since when, as far as is known here */
     struct bucket_rules rules;
+    struct gate_rule rate; /* of all buckets together, as the configuration has it */
+    struct gate gate;      /* that holds it at the hand-over */
     struct pace *pace;    /* of its targets; NULL: they have no limits */
     struct tap *tap;      /* NULL: nobody looks on */
     unsigned in_flight;   /* hand-overs without an outcome */

@@ -31,6 +31,7 @@ struct handover {
     struct leased l;
     struct sink *sink; /* the route's own, or its dead-letter sink */
     struct dead_letter letter;
+    struct gate_wait gate; /* at the route's rate */
     int64_t started_us;
     int64_t lateness_ms;
     int64_t until_ms;      /* Redis' clock: its lease is not renewed beyond that */
@@ -314,18 +315,33 @@ static bool is_in_time(const struct handover *h)
     return h->until_ms - now >= timeout_ms && h->l.lease - now >= least_ms;
 }
 
+static void on_gate(void *arg)
+{
+    struct handover *h = arg;
+    if (is_in_time(h)) {
+        hand_over(h);
+        return;
+    }
+    if (route_of(h)->pace)
+        pace_not_gone(route_of(h)->pace, h->d.target);
+    go_back(h, 0);
+}
+
+static void pass_gate(struct handover *h)
+{
+    struct route *route = route_of(h);
+    h->gate = (struct gate_wait){.cb = on_gate, .arg = h};
+    gate_pass(&route->gate, &route->rate, &h->gate);
+}
+
 static void on_paced(void *arg, const struct pace_answer *answer)
 {
     struct handover *h = arg;
     h->l.tries.paced = answer->slot;
-    if (!answer->go) {
+    if (answer->go)
+        pass_gate(h);
+    else
         go_back(h, answer->wait_ms);
-    } else if (is_in_time(h)) {
-        hand_over(h);
-    } else {
-        pace_not_gone(route_of(h)->pace, h->d.target);
-        go_back(h, 0);
-    }
 }
 
 static struct handover *handover_new(const struct leased *l)
@@ -368,6 +384,8 @@ static void begin(const struct leased *l, int64_t lateness_ms)
         free_handover(h);
     } else if (route->pace && !h->d.dead) {
         pace_ask(route->pace, h->d.target, h->l.tries.paced, on_paced, h);
+    } else if (!h->d.dead) {
+        pass_gate(h);
     } else if (is_in_time(h)) {
         hand_over(h);
     } else {

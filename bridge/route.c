@@ -146,6 +146,7 @@ void route_fini(struct route *route)
     tap_free(route->tap);
     generations_fini(route);
     pace_free(route->pace);
+    gate_fini(&route->gate);
     forget_conf(route);
 }
 

@@ -5,6 +5,7 @@
  */
 #include "bridge/bridge.h"
 #include "bridge/pace/breaker.h"
+#include "bridge/pace/gate.h"
 #include "bridge/pace/pace.h"
 
 #include <limits.h>
@@ -498,9 +499,50 @@ static void a_route_that_asks_for_nothing_has_no_pace(void **state)
     end_world(state);
 }
 
+/* Jobs come in bunches, the clock jumps; each leaves as soon as the gate lets it. */
+static void a_gate_keeps_to_rate_and_burst_in_any_time(void **state)
+{
+    (void)state;
+    static const struct gate_rule rules[] = {{10, 1}, {10, 10}, {0.5, 1}, {1000, 7}};
+    for (size_t r = 0; r < sizeof(rules) / sizeof(rules[0]); r++) {
+        struct gate g = {.rule = rules[r]};
+        const int64_t step_us = (int64_t)(1e6 / rules[r].per_s);
+        int64_t left_us[500], now_us = INT64_C(1) << 40;
+        for (unsigned n = 0; n < 500; n++) {
+            if (n % 37 == 0)
+                now_us += 20 * step_us; /* idle, or it got no processor */
+            now_us += gate_wait_us(&g, now_us);
+            assert_true(gate_take(&g, now_us));
+            left_us[n] = now_us;
+            assert_true(gate_is_used(&g, now_us));
+        }
+        for (unsigned i = 0; i < 500; i++)
+            for (unsigned j = i; j < 500; j++)
+                assert_true(j - i + 1 <=
+                            (double)(left_us[j] - left_us[i]) / 1e6 * rules[r].per_s +
+                                (double)rules[r].burst + 0.01);
+    }
+}
+
+static void a_gate_does_not_delay_what_keeps_to_its_rate(void **state)
+{
+    (void)state;
+    struct gate g = {.rule = {100, 5}};
+    for (unsigned n = 0; n < 1000; n++)
+        assert_true(gate_take(&g, 1000000 + n / 5 * 50000));
+    assert_false(gate_take(&g, 1000000 + 199 * 50000));
+    g.rule.per_s = 100000; /* raised: what the old one has used does not count for long */
+    assert_true(gate_wait_us(&g, 1000000 + 199 * 50000) <= 10);
+    g.rule.per_s = 0;
+    for (unsigned n = 0; n < 100; n++)
+        assert_true(gate_take(&g, 1));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gate_keeps_to_rate_and_burst_in_any_time),
+        cmocka_unit_test(a_gate_does_not_delay_what_keeps_to_its_rate),
         cmocka_unit_test(it_opens_at_its_share_of_failures_and_not_before),
         cmocka_unit_test(what_has_left_the_window_does_not_count),
         cmocka_unit_test(after_its_rest_one_goes_alone),

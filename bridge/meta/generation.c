@@ -77,6 +77,7 @@ static int64_t share(const struct route *route, int64_t n)
 static void set_rules(struct route *route)
 {
     const struct conf_route *conf = route->conf;
+    route->rate = (struct gate_rule){conf->rate, burst(conf)};
     route->rules = (struct bucket_rules){
         .remember_ms = conf->dedupe_ms,
         .by_key = conf->order == ORDER_KEY,

@@ -203,15 +203,25 @@ struct batch {
     struct ask *ask[STORE_PACE_MAX];
 };
 
+static void on_gate(void *arg)
+{
+    struct ask *ask = arg;
+    ask->pace->at_gates--;
+    go_if_still(ask);
+}
+
 static void on_place_reached(void *arg)
 {
-    go_if_still(arg);
+    struct ask *ask = arg;
+    ask->gate = (struct gate_wait){.cb = on_gate, .arg = ask};
+    ask->pace->at_gates++;
+    gate_pass(&ask->target->gate, &ask->pace->gate, &ask->gate);
 }
 
 static void take_place(struct ask *ask, int64_t wait_us)
 {
     if (wait_us == 0) {
-        go_if_still(ask);
+        on_place_reached(ask);
     } else if (wait_us > 0) {
         hold(ask, (wait_us + 999) / 1000, on_place_reached);
     } else {
@@ -408,8 +418,8 @@ static void on_tick(void *arg)
 
 bool pace_is_still(const struct pace *p)
 {
-    return p == NULL || (p->held == 0 && TAILQ_EMPTY(&p->asking) && !p->is_reading &&
-                         p->liftings == 0);
+    return p == NULL || (p->held == 0 && p->at_gates == 0 && TAILQ_EMPTY(&p->asking) &&
+                         !p->is_reading && p->liftings == 0);
 }
 
 struct pace *pace_new(struct route *route)

@@ -45,6 +45,7 @@ void pace_read_conf(struct pace *p)
     p->rate = (struct pace_rate){.per_s = conf->target_rate,
                                  .burst = burst > 0 ? burst : 1,
                                  .shared = conf->shared};
+    p->gate = (struct gate_rule){p->rate.per_s, p->rate.burst};
     find_only(p);
 }
 

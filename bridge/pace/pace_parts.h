@@ -26,6 +26,7 @@ struct ask {
     struct target *target;
     bool has_slot, probe;
     struct timer *timer; /* of a job that is held here; NULL: it is not */
+    struct gate_wait gate;
     pace_cb *cb;
     void *arg;
 };
@@ -36,6 +37,7 @@ struct target {
     TAILQ_ENTRY(target) link; /* by use, the latest at the end */
     TAILQ_ENTRY(target) due_link;
     struct breaker breaker;
+    struct gate gate;   /* holds the rate at the hand-over */
     unsigned in_flight; /* hand-overs, and jobs that wait for their place at the rate */
     struct ask_list waiting; /* held here until there is room, in their order */
     bool due;                /* to be served at the end of the turn */
@@ -54,6 +56,7 @@ struct pace {
     struct bucket *bucket; /* which keeps rates and stops */
     struct breaker_conf breaker;
     struct pace_rate rate;
+    struct gate_rule gate;      /* the same */
     bool limits;                /* there are any: targets are counted */
     bool stops;                 /* the sink may stop a target */
     bool single;                /* all its jobs go to one target, as far as is known: */
@@ -63,6 +66,7 @@ struct pace {
     TAILQ_HEAD(target_list, target) by_use, due;
     struct ask_list asking; /* for a place at the rate, at the end of the turn */
     unsigned held;          /* jobs that wait here */
+    unsigned at_gates; /* of these and others: those whose place at the rate has come */
     unsigned stopped_count;
     uint64_t reading; /* the number of the reading of the stops that was sent last */
     bool is_reading, read_again;

@@ -44,7 +44,8 @@ struct target *target_find(const struct pace *p, struct slice name)
 
 static bool is_forgettable(const struct target *t)
 {
-    return t->in_flight == 0 && TAILQ_EMPTY(&t->waiting) && !t->due && !t->stopped;
+    return t->in_flight == 0 && TAILQ_EMPTY(&t->waiting) && !t->due && !t->stopped &&
+           !gate_is_used(&t->gate, loop_mono_us());
 }
 
 static void forget(struct pace *p, struct target *t)
@@ -52,6 +53,7 @@ static void forget(struct pace *p, struct target *t)
     must(p->targets != NULL); /* it is in both */
     HASH_DEL(p->targets, t);
     TAILQ_REMOVE(&p->by_use, t, link);
+    gate_fini(&t->gate);
     free(t);
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """How fast jobs leave for each target: rates, deliveries at a time, breakers, stops."""
 import json
+import signal
 import time
 import urllib.parse
 
@@ -9,6 +10,7 @@ import pytest
 from lib.later import Hook, response
 from lib.machine import soon_s, stall_s
 from lib.servers import wait_for
+from lib.slow import SlowRedis
 
 GONE = response(b"", 410)
 BROKEN = response(b"", 503)
@@ -192,6 +194,47 @@ def test_jobs_of_one_moment_leave_at_the_rate_and_in_the_order_of_their_due_time
     far = [n for at, n in enumerate(order) if abs(n - at) > 10]
     assert not far, order
     assert 0 < tarry.metric("tarry_jobs_parked_total", route="r") <= 200  # at most once each
+    tarry.stop()
+
+
+@pytest.mark.parametrize("options", ["rate = 20; burst = 10;", "target_rate = 20; target_burst = 10;",
+                                     "rate = 20; burst = 10; buckets = 4;"],
+                         ids=["route", "target", "buckets"])
+def test_a_rate_is_kept_while_the_answers_of_redis_are_late_by_turns(bench, hooks, options):
+    """Judged by delay-emitted: an answer that is late must not leave together with the next one."""
+    slow = bench.keep(SlowRedis(bench.sockets, bench.redis().socket, 0))
+    tarry = bench.tarry(slow.url, conf(options)).start()
+    url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1500
+    post_all(tarry, url, [{"deliver-at": str(due_ms)} for _ in range(100)])
+    assert time.time() * 1000 < due_ms, "too slow to be a test"
+    turns = 0
+    while len(hooks[0].got(url)) < 100 and turns < 100:
+        slow.delay_s = 0.4 if turns % 2 == 0 else 0
+        turns += 1
+        time.sleep(0.5)
+    calls = hooks[0].wait(url, 100)
+    times = sorted(emitted(calls))
+    for i, begin in enumerate(times):
+        for j in range(i, len(times)):
+            assert j - i + 1 <= (times[j] - begin + 0.05) * 20 + 10, times[i:j + 1]
+    assert times[-1] - times[0] < soon_s(90 / 20 + 4)
+    slow.delay_s = 0
+    tarry.stop()
+
+
+def test_jobs_whose_places_are_reached_while_the_daemon_stands_still_do_not_leave_together(bench, hooks):
+    tarry, = start(bench, conf("target_rate = 20; target_burst = 1;"))
+    url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1000
+    post_all(tarry, url, [{"deliver-at": str(due_ms)} for _ in range(60)])
+    while len(hooks[0].got(url)) < 50:
+        time.sleep(0.31)
+        tarry.child.send_signal(signal.SIGSTOP)
+        time.sleep(0.25)
+        tarry.child.send_signal(signal.SIGCONT)
+    times = sorted(emitted(hooks[0].wait(url, 60)))
+    for i, begin in enumerate(times):
+        for j in range(i, len(times)):
+            assert j - i + 1 <= (times[j] - begin + 0.05) * 20 + 1, times[i:j + 1]
     tarry.stop()
 
 
