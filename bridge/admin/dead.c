@@ -94,6 +94,35 @@ static void answer(void *arg)
     run_free(run);
 }
 
+/* --- the buckets --- */
+
+/* Of a bucket ROUTE/N or ROUTE/N.G: ascending in route->scheds, and the same for as long
+ * as the bucket exists, while its index there is not. */
+static int64_t number_of(const struct sched *s)
+{
+    char *end;
+    int64_t n = strtoll(strrchr(bucket_name(s->bucket), '/') + 1, &end, 10);
+    return *end == '.' ? strtoll(end + 1, NULL, 10) << 32 | n : n;
+}
+
+/* The bucket where the run goes on; NULL: there is none. */
+static struct sched *next_bucket(struct run *run)
+{
+    for (int64_t i = 0; i < run->route->bucket_count; i++) {
+        struct sched *s = run->route->scheds[i];
+        int64_t number = number_of(s);
+        if (number < run->at.bucket)
+            continue;
+        if (number > run->at.bucket) { /* the one before it is gone */
+            run->at.bucket = number;
+            run->at.after_ms = 0;
+            buf_clear(&run->at.after);
+        }
+        return s;
+    }
+    return NULL;
+}
+
 /* --- the letters --- */
 
 static enum dead_code wrong(struct run *run, enum dead_code code, const char *fmt, ...)
@@ -166,7 +195,7 @@ static void on_told(void *arg, const struct dead_told *told)
     else
         run->at.bucket++;
     run->over = (run->q.id_whole && run->route->oldest == run->route->newest) ||
-                run->at.bucket >= run->route->bucket_count;
+                next_bucket(run) == NULL;
     if (run->over || told->more || run->count >= run->q.max ||
         run->looked >= STORE_DEAD_MAX || run->bytes >= STORE_DEAD_BYTES)
         answer(run);
@@ -179,6 +208,7 @@ static void ask(struct run *run)
     static const char letters[] = {
         [DEAD_LIST] = 'l', [DEAD_REPLAY] = 'r', [DEAD_DROP] = 'd'};
     const struct dead_query *q = &run->q;
+    const struct sched *s = next_bucket(run);
     const struct dead_ask how = {
         .what = letters[q->what],
         .dry_run = q->dry_run,
@@ -195,7 +225,8 @@ static void ask(struct run *run)
         .step_us = q->rate > 0 ? (int64_t)ceil(1e6 / q->rate) : 0,
         .next_us = run->at.next_us,
     };
-    store_dead(run->route->scheds[run->at.bucket]->bucket, &how, on_told, run);
+    must(s != NULL); /* since the last look at it */
+    store_dead(s->bucket, &how, on_told, run);
 }
 
 /* --- the question --- */
@@ -224,20 +255,17 @@ static enum dead_code wrong_reason(struct run *run)
     return DEAD_BAD_REASON;
 }
 
-static bool is_good(const struct dead_cursor *c, const struct route *route)
+static bool is_good(struct run *run)
 {
-    return c->bucket < route->bucket_count && c->end_ms <= WHEN_LAST_MS &&
+    const struct dead_cursor *c = &run->at;
+    return next_bucket(run) != NULL && c->end_ms <= WHEN_LAST_MS &&
            c->next_us <= WHEN_LAST_MS * 1000 && c->after_ms <= WHEN_LAST_MS;
 }
 
 /* Where the letter of an id is looked for: it may be in several generations' buckets. */
 static int64_t bucket_of(const struct route *route, struct slice id)
 {
-    const struct sched *s = route_bucket(route, id);
-    int64_t n = 0;
-    while (route->oldest == route->newest && route->scheds[n] != s)
-        n++;
-    return n;
+    return route->oldest == route->newest ? number_of(route_bucket(route, id)) : 0;
 }
 
 /* Sets where the run begins. */
@@ -261,7 +289,7 @@ static enum dead_code begin(struct run *run, struct slice name, struct slice cur
     if (q->reason && !is_reason(q->reason))
         return wrong_reason(run);
     at->end_ms = q->to_ms;
-    if (cursor.n > 0 && (dead_cursor_read(cursor, at) < 0 || !is_good(at, run->route)))
+    if (cursor.n > 0 && (dead_cursor_read(cursor, at) < 0 || !is_good(run)))
         return wrong(run, DEAD_BAD_CURSOR,
                      "this cursor is none that the route %s has given; begin without one",
                      run->route->conf->name);

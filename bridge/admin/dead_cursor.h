@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct dead_cursor {
-    int64_t bucket;
+    int64_t bucket;   /* its number, by its name: dead.c */
     int64_t end_ms;   /* letters buried later are left alone; 0: not known yet */
     int64_t next_us;  /* when the next replayed one may be due; 0: now */
     int64_t after_ms; /* of the last letter looked at in this bucket, with */
