@@ -11,6 +11,7 @@ from paho.mqtt.properties import Properties
 
 from lib import load
 from lib.jobs import now_ms
+from lib.machine import soon_s
 from lib.servers import wait_for
 
 
@@ -130,6 +131,20 @@ def test_a_message_that_expires_while_the_broker_is_away_is_not_published(bench)
     wait_for("the end of the job", lambda: p.tarry.metric("tarry_jobs_dead_total", route="h") == 1)
     time.sleep(0.5)
     assert p.client.messages == []
+    p.tarry.stop()
+
+
+def test_a_job_that_repeats_has_no_run_after_its_expiry_interval(bench):
+    p = Place(bench, route='repeat_min = "100ms";')
+    p.client.publish("$delayed/0/out/a", b"x", [("delay-repeat", b"every 1s"), ("deliver-before", b"10s")],
+                     MessageExpiryInterval=4)
+    sent = time.monotonic()
+    p.client.wait_count(2)
+    wait_for("the end of the job", lambda: p.tarry.metric("tarry_jobs_pending", route="r") == 0 and
+             p.tarry.metric("tarry_jobs_inflight", route="r") == 0)
+    assert time.monotonic() - sent < soon_s(7)
+    time.sleep(1.5)
+    assert 2 <= len(p.client.messages) <= 5
     p.tarry.stop()
 
 
