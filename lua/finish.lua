@@ -4,7 +4,8 @@
 --   KEYS, ARGV[1..7]  lib/queue.lua
 --   then four per job: id, lease (the token of the delivery; '' whoever has it), reason
 --   ('acked', 'deleted'), '' or 'a' only if it has not ended yet, 'p' only if it is pending or 'f' forget
---   it at once; N, A, P, F: the same, sent before, and its answer was lost
+--   it at once; N, A, P, F: the same, sent before, and its answer was lost. Behind it may stand the
+--   number of this change, with ARGV[6] its name (lib/told.lua), and '' is n then
 --
 -- With a lease a delivered job may also be ended after it came back: that lease is then noted
 -- (lib/lease.lua). Any other is one of an earlier job of that id (see ack.lua).
@@ -12,7 +13,7 @@
 --   e ended before   E ended before and left so   x not this lease's   n not there
 --   h left in flight   k left dead
 -- A second run answers e or n. Sent again it is told m, M, N for n, e, E where it was not this very word
--- that ended the job (lib/told.lua). Cost: O(k log n) for k jobs. Called by store_finish() in
+-- that ended the job (lib/told.lua): of one with a number that is known for sure. Cost: O(k log n) for k jobs. Called by store_finish() in
 -- bridge/store/store_queue.c.
 --#include lib/lease.lua
 --#include lib/sums.lua
@@ -84,11 +85,18 @@ end
 local AGAIN = { n = 'm', e = 'M', E = 'N' }
 
 local function end_one(id, lease, reason, how)
+  local name = #how > 1 and ARGV[6] .. ' ' .. string.sub(how, 2) .. ' ' or nil
+  how = string.sub(how, 1, 1)
+  local again = string.find(how, '%u')
+  how = string.lower(how)
+  how = how == 'n' and '' or how
+  local before = again and name and words().find(keys, name, 'wfde')
+  if before then
+    return before == 'e' and AGAIN.e or before
+  end
   local attempts, since = tried(id)
   local held = redis.call('ZSCORE', unack, id)
   local ended = since and redis.call('HGET', keys .. ':ended', id)
-  local again = string.find(how, '%u')
-  how = how == 'N' and '' or string.lower(how)
   local code = take(id, lease, how, held)
   if (code == 'w' or code == 'f' or code == 'd') and (lease ~= '' or reason ~= 'acked') then
     outdate(id, lease, ended, held) -- else leases are not what acks here go by
@@ -106,7 +114,11 @@ local function end_one(id, lease, reason, how)
       finish(id, attempts + (code == 'f' and 1 or 0), since, reason)
     end
   end
-  if again and AGAIN[code] and lease ~= '' and words().find(keys, words().lease(id, lease), 'x') then
+  if name and string.find('wfde', code, 1, true) then
+    words().add(name, code, now)
+  end
+  if again and AGAIN[code] and
+    (name or (lease ~= '' and words().find(keys, words().lease(id, lease), 'x'))) then
     return AGAIN[code]
   end
   return code

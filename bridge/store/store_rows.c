@@ -6,6 +6,8 @@
 #include "bridge/base/mem.h"
 #include "bridge/store/store_lane.h"
 
+#include <ctype.h>
+
 /* Names the partitions of a batch, in the order of their first record. */
 static void partitions(struct args *a, const struct batch *batch)
 {
@@ -116,7 +118,11 @@ static void finish_change(struct args *a, struct batch *batch, const struct chan
     args_slice(a, c->id);
     number_or_none(a, c->lease);
     args_slice(a, c->tries);
-    how_or_capital(a, c, "NAFP");
+    char first = c->how ? c->how : 'n';
+    if (c->lease == 0 && slice_is(c->tries, "deleted"))
+        args_letter_number(a, c->again ? (char)toupper(first) : first, (int64_t)c->seq);
+    else
+        how_or_capital(a, c, "NAFP");
 }
 
 static void release_change(struct args *a, struct batch *batch, const struct change *c)

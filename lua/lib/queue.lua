@@ -101,7 +101,7 @@ local told
 local function words() -- made when they are needed, which is rarely
   if not told then
 --#include lib/told.lua
-    told = { find = told_find, lease = told_lease, outdate = told_outdate, note = told_note }
+    told = { find = told_find, add = told_add, lease = told_lease, outdate = told_outdate, note = told_note }
   end
   return told
 end

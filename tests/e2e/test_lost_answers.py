@@ -348,6 +348,28 @@ def test_a_delete_is_done(bench, state):
 
 
 @TWICE
+def test_a_delete_of_an_unknown_id_finds_none_and_counts_none(bench, times):
+    c = Case(bench)
+    q = bench.keep(Queues(c.tarry))
+    q.put("q", b"x", id_="a")
+    trap = c.proxy.lose("finish", times, of=b"unknown")
+    assert q.delete("q", "unknown").error == (404, "not-found")
+    c.end(trap, stored_total=1, cancelled_total=0, pending=1, inflight=0)
+
+
+@TWICE
+@pytest.mark.parametrize("keep", ["0s", "60s"])
+def test_a_delete_counts_once_whatever_is_kept(bench, keep, times):
+    c = Case(bench, sinks=f'keep = "{keep}";')
+    q = bench.keep(Queues(c.tarry))
+    q.put("q", b"x", id_="a")
+    trap = c.proxy.lose("finish", times, of=b"a")
+    assert q.delete("q", "a").status < 300
+    assert q.delete("q", "a").error == ((409, "ended") if keep == "60s" else (404, "not-found"))
+    c.end(trap, stored_total=1, cancelled_total=1, pending=0, inflight=0)
+
+
+@TWICE
 def test_a_release_is_done(bench, times):
     c = Case(bench)
     q = bench.keep(Queues(c.tarry))
