@@ -138,11 +138,11 @@ struct route {
     struct bucket_rules rules;
     struct gate_rule rate; /* of all buckets together, as the configuration has it */
     struct gate gate;      /* that holds it at the hand-over */
-    struct pace *pace;    /* of its targets; NULL: they have no limits */
-    struct tap *tap;      /* NULL: nobody looks on */
-    unsigned in_flight;   /* hand-overs without an outcome */
-    unsigned reserved;    /* asked of Redis by claims on their way */
-    int64_t dead_slot_ms; /* monotonic: last time given out by deliver.c */
+    struct pace *pace;     /* of its targets; NULL: they have no limits */
+    struct tap *tap;       /* NULL: nobody looks on */
+    unsigned in_flight;    /* hand-overs without an outcome */
+    unsigned reserved;     /* asked of Redis by claims on their way */
+    int64_t dead_slot_ms;  /* monotonic: last time given out by deliver.c */
     struct route_stats stats;
     struct counts counts; /* of its jobs, as of counted_ms (census.h) */
     int64_t counted_ms;
