@@ -226,6 +226,7 @@ struct bridge {
     TAILQ_HEAD(, pull) pulls;        /* consumers that wait, or are being asked for */
     TAILQ_HEAD(, queue) queues_due;  /* with something to do at the end of the turn */
     TAILQ_HEAD(, queue) queues_idle; /* perhaps to be freed at the end of the turn */
+    unsigned queues_idle_count;
     /* Deliveries whose lease may be renewed, the first to be renewed in front. */
     TAILQ_HEAD(, handover) under_way;
     uint64_t queues_turn; /* of the loop: when they were last seen to */

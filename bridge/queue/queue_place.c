@@ -11,6 +11,7 @@
 enum {
     IDLE_MS = 60 * 1000, /* an object that nobody used for so long goes */
     NOTE_MS = 60 * 1000, /* how often a busy queue's name is noted again */
+    IDLE_KEPT = 128,     /* objects of queues without a job, for consumers that poll */
     TICK_FREES = 200,    /* objects looked at in one tick, at least, */
     TICK_PART = 30,      /* and such a part of all */
     TICK_NOTES = 1000,   /* ZADDs repeated in one tick, at most */
@@ -70,7 +71,17 @@ void queue_leave(struct queue *q)
     if (q->idle_listed || q->sink->bridge->draining || !may_go(q))
         return; /* when the daemon ends, buckets go before their queues */
     q->idle_listed = true;
+    q->sink->bridge->queues_idle_count++;
     TAILQ_INSERT_TAIL(&q->sink->bridge->queues_idle, q, idle_link);
+}
+
+static void unlist_idle(struct queue *q)
+{
+    if (!q->idle_listed)
+        return;
+    q->idle_listed = false;
+    q->sink->bridge->queues_idle_count--;
+    TAILQ_REMOVE(&q->sink->bridge->queues_idle, q, idle_link);
 }
 
 static void on_idle(void *owner)
@@ -128,8 +139,7 @@ static void object_free(struct queue *q)
 {
     if (q->due_listed)
         TAILQ_REMOVE(&q->sink->bridge->queues_due, q, link);
-    if (q->idle_listed)
-        TAILQ_REMOVE(&q->sink->bridge->queues_idle, q, idle_link);
+    unlist_idle(q);
     HASH_DEL(q->sink->queues, q);
     timer_del(q->timer);
     free(q->asked);
@@ -260,9 +270,9 @@ void queue_turn(struct bridge *bridge)
         q->due_listed = false;
         queue_pump(q);
     }
-    while ((q = TAILQ_FIRST(&bridge->queues_idle))) {
-        TAILQ_REMOVE(&bridge->queues_idle, q, idle_link);
-        q->idle_listed = false;
+    while (bridge->queues_idle_count > IDLE_KEPT) {
+        q = TAILQ_FIRST(&bridge->queues_idle);
+        unlist_idle(q);
         if (may_go(q))
             queue_free(q);
     }

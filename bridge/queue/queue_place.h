@@ -3,10 +3,10 @@
  * queue_place.h - the queues that are in use by this process, and the way from a source's
  * topic to one of them; for the core's queue_*.c files and submit.c.
  *
- * A queue object is created for the first call that names the queue. An object of a queue
- * that has no job, as far as is known, is freed as soon as no call and no consumer uses
- * it, so that names from outside cost no memory. Any other is freed when nobody has used
- * it for a while. What lasts is in Redis.
+ * A queue object is created for the first call that names the queue. Of queues that have
+ * no job, as far as is known, and that no call and no consumer uses, some hundred objects
+ * are kept at most, so that names from outside cost no memory. Any other is freed when
+ * nobody has used it for a while. What lasts is in Redis.
  */
 #ifndef BRIDGE_QUEUE_PLACE_H
 #define BRIDGE_QUEUE_PLACE_H
@@ -92,7 +92,7 @@ void queue_note_use(struct queue *q);
 /* It has something to do at the end of this turn. */
 void queue_list_due(struct queue *q);
 /* A consumer or a call has left it: if it was the last, and the queue is not known to
- * have jobs, the object is freed at the end of this turn or the next. */
+ * have jobs, the object may be freed at the end of a turn. */
 void queue_leave(struct queue *q);
 /* Reads a job as Redis keeps it. state, at_ms, expires (-1: never), lease and now as
  * given; the job is the caller's to free. */
