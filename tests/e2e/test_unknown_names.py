@@ -29,6 +29,8 @@ def native(n):
             request("GET", f"{queue}/peek"), request("GET", queue), request("GET", f"/v1/routes/r{n}/jobs/i"),
             request("GET", f"/v1/routes/r/jobs/i{n}"), request("DELETE", f"/v1/routes/r/jobs/i{n}"),
             request("POST", f"{queue}/pull", headers=(("Authorization", f"Bearer b{n}"),)),
+            request("POST", f"{queue}/jobs", headers=(("Delay-Op", "cancel"), ("Delay-Id", f"i{n}"))),
+            request("GET", f"/v1/queues?of=u{n}"), request("GET", f"/v1/admin/routes/r/jobs?queue=u{n}"),
             request("GET", f"/u{n}"))
 
 
