@@ -199,6 +199,25 @@ static void a_queues_name_may_hold_control_characters_but_no_nul(void **state)
     job_free(job);
 }
 
+static void a_template_tells_topics_by_the_topic_or_by_every_capture(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        unsigned captures;
+        bool tells;
+    } rows[] = {{"orders", 0, false},   {"{key}", 2, false},      {"{topic}", 0, true},
+                {"x-{topic}", 2, true}, {"{1}", 1, true},         {"{1}", 2, false},
+                {"{2}/{1}", 2, true},   {"{1}{3}{2}", 3, true},   {"{1}{1}", 2, false},
+                {"{1}", 0, false},      {"{1}{2}{3}", 100, false}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct tmpl *t = tmpl_compile(rows[i].text, NULL);
+        assert_non_null(t);
+        assert_int_equal(tmpl_tells_topics(t, rows[i].captures), rows[i].tells);
+        tmpl_free(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +227,7 @@ int main(void)
         cmocka_unit_test(a_wrong_template_is_refused_when_compiled),
         cmocka_unit_test(a_template_without_fields_is_constant),
         cmocka_unit_test(a_queues_name_may_hold_control_characters_but_no_nul),
+        cmocka_unit_test(a_template_tells_topics_by_the_topic_or_by_every_capture),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 the memory of the daemon or of Redis. TARRY_UNKNOWN=1000000 sends that many requests to each API."""
 import json
 import os
+import signal
 
 import pytest
 
@@ -104,6 +105,7 @@ def rss_bytes(daemon):
 @pytest.mark.parametrize("api", APIS)
 def test_requests_for_unknown_names_leave_no_memory(bench, api):
     make, options, sink, connections = APIS[api]
+    signal.alarm(200 + COUNT // 500)
     port, numbers = free_port(), iter(range(2 * 10**8, 10**9))
     redis = bench.redis()
     daemon = bench.tarry(redis.url, conf(api, port, options, sink)).start()
