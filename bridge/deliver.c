@@ -34,6 +34,7 @@ struct handover {
     struct gate_wait gate; /* at the route's rate */
     int64_t started_us;
     int64_t lateness_ms;
+    int64_t lease_us;      /* monotonic: the lease of its claim ends no earlier */
     int64_t until_ms;      /* Redis' clock: its lease is not renewed beyond that */
     int64_t renew_us;      /* monotonic: when its lease is renewed next */
     int64_t renewed_lease; /* asked of Redis, which has not answered yet; 0: nothing */
@@ -310,9 +311,10 @@ static void go_back(struct handover *h, int64_t wait_ms)
  * may be another instance's by then, or cancelled. */
 static bool is_in_time(const struct handover *h)
 {
-    int64_t now = now_ms(h), timeout_ms = h->d.timeout_ms;
+    int64_t left_us = h->lease_us - loop_mono_us(), timeout_ms = h->d.timeout_ms;
     int64_t least_ms = timeout_ms < LEFT_MS ? timeout_ms : LEFT_MS;
-    return h->until_ms - now >= timeout_ms && h->l.lease - now >= least_ms;
+    int64_t renewals_ms = h->until_ms - h->l.lease;
+    return left_us >= least_ms * 1000 && left_us >= (timeout_ms - renewals_ms) * 1000;
 }
 
 static void on_gate(void *arg)
@@ -372,12 +374,13 @@ static struct handover *handover_new(const struct leased *l)
     return h;
 }
 
-static void begin(const struct leased *l, int64_t lateness_ms)
+static void begin(const struct leased *l, int64_t lateness_ms, int64_t lease_us)
 {
     struct route *route = l->sched->route;
     struct handover *h = handover_new(l);
     struct err err = {{0}};
     h->lateness_ms = lateness_ms;
+    h->lease_us = lease_us;
     if (h->d.dead && emit_dead_target(route, l->job, &h->d, &err) < 0) {
         give_credit(h);
         on_dead_failed(h, err.text);
@@ -394,7 +397,7 @@ static void begin(const struct leased *l, int64_t lateness_ms)
 }
 
 static void deliver_one(struct sched *s, const struct claimed *claimed,
-                        const struct claim_reply *reply)
+                        const struct claim_reply *reply, int64_t lease_us)
 {
     struct err err = {{0}};
     struct leased l = {.sched = s, .id = claimed->id, .lease = reply->lease};
@@ -405,7 +408,7 @@ static void deliver_one(struct sched *s, const struct claimed *claimed,
         int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, l.job);
         int64_t lateness_ms = reply->now_ms - due_ms;
         if (!turn_away(&l, lateness_ms, reply->now_ms)) {
-            begin(&l, lateness_ms); /* takes the job */
+            begin(&l, lateness_ms, lease_us); /* takes the job */
             return;
         }
     }
@@ -420,11 +423,13 @@ static void send_back(struct sched *s, const struct claimed *claimed, int64_t le
     settle_park(&l, 0);
 }
 
-void deliver(struct sched *s, const struct claim_reply *reply, unsigned room)
+void deliver(struct sched *s, const struct claim_reply *reply, unsigned room,
+             int64_t sent_us)
 {
+    int64_t lease_us = sent_us + (reply->lease - reply->now_ms) * 1000;
     for (unsigned i = 0; i < reply->count; i++)
         if (i < room)
-            deliver_one(s, &reply->jobs[i], reply);
+            deliver_one(s, &reply->jobs[i], reply, lease_us);
         else
             send_back(s, &reply->jobs[i], reply->lease);
 }

@@ -222,7 +222,7 @@ static void on_claim(void *arg, const struct claim_reply *reply)
         s->known_lease = reply->lease;
     if (claim.given_up) { /* it came after all, but others may have its credit */
         if (reply)
-            deliver(s, reply, credit(s->route));
+            deliver(s, reply, credit(s->route), claim.sent_us);
         return;
     }
     s->claim = NULL;
@@ -252,7 +252,7 @@ static void on_claim(void *arg, const struct claim_reply *reply)
     pump(s); /* Redis has the next claim while these are handed over */
     if (s->claim && reply->count >= SCHED_WORTH)
         bucket_push(s->bucket);
-    deliver(s, reply, reply->count);
+    deliver(s, reply, reply->count, claim.sent_us);
     unreserve(s, claim.sink, reply->count);
     pump(s);
 }

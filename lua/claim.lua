@@ -10,8 +10,8 @@
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  length of the lease in ms
 --   ARGV[3]  how many jobs at most; not more than 1000. Their bodies are BYTES_MAX at most, or one job
---   ARGV[4]  name of the claimant, '' none: its last lease is noted, so that it can ask for the jobs
---            of a claim whose answer was lost (reap.lua)
+--   ARGV[4]  field of :sums of the claimant, '' none: its last lease is noted, so that it can ask for
+--            the jobs of a claim whose answer was lost (reap.lua)
 --   and, where there are limits: ARGV[5] jobs per second, '' any   ARGV[6] of them at once
 --   ARGV[7]  field of KEYS[6]   ARGV[8] jobs of KEYS[3] at most, '' any
 --
@@ -59,8 +59,7 @@ local taken = 0
 local out = { now, -1, lease, 0 }
 if #ids > 0 then
   local bucket = string.sub(pool, 1, -6) -- without ":pool"
-  local field = ARGV[4] ~= '' and 'claim:' .. ARGV[4]
-  local at, noted = claim_time(bucket, now, field)
+  local at = claim_time(bucket, now)
   lease = at + tonumber(ARGV[2])
   out[3] = lease
   local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
@@ -88,10 +87,11 @@ if #ids > 0 then
     end
   end
   redis.call('ZREM', delay, unpack(ids, 1, taken))
-  if field and not noted then
-    claim_forget(bucket, now)
+  if ARGV[4] ~= '' then
+    redis.call('HSET', bucket .. ':sums', 'claim', string.format('%.0f', at), ARGV[4], string.format('%.0f', lease))
+  else
+    claim_note(bucket, at)
   end
-  claim_note(bucket, at, field, lease)
   -- In slices: unpack() of more than some thousands fails, and nothing is rolled back then.
   for from = 1, #leased, 1000 do
     redis.call('ZADD', unack, unpack(leased, from, math.min(from + 999, #leased)))

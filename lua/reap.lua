@@ -8,8 +8,8 @@
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  how many jobs at most
 --   ARGV[3]  the error to note where none stands yet
---   and for a claim whose answer was lost: ARGV[4] its claimant (claim.lua)   ARGV[5] the lease of
---            the last claim of his that he knows, 0: of none
+--   and for a claim whose answer was lost: ARGV[4] field of :sums of its claimant (claim.lua)
+--            ARGV[5] the lease of the last claim of his that he knows, 0: of none
 --
 -- If Redis made the lost claim, its lease is the one that is noted for the claimant. Nobody has
 -- heard of its jobs, so they go back untried; those whose lease has ended stay for another call.
@@ -34,7 +34,7 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
-local lost = ARGV[4] and redis.call('HGET', base .. ':sums', 'claim:' .. ARGV[4])
+local lost = ARGV[4] and redis.call('HGET', base .. ':sums', ARGV[4])
 lost = lost and tonumber(lost) ~= tonumber(ARGV[5]) and lost
 
 local function put_back(id, lease, was)
@@ -71,6 +71,14 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', base .. ':away', '-inf', now
 end
 told_note(base)
 sums_note(base)
+if not ARGV[4] then -- claimants whose last lease has ended: they may be gone
+  local all = redis.call('HGETALL', base .. ':sums')
+  for at = 1, #all, 2 do
+    if string.sub(all[at], 1, 6) == 'claim:' and tonumber(all[at + 1]) <= now then
+      redis.call('HDEL', base .. ':sums', all[at])
+    end
+  end
+end
 local lease = tonumber(redis.call('ZRANGE', unack, 0, 0, 'WITHSCORES')[2] or nil)
 local other = tonumber(redis.call('ZRANGE', base .. ':away', 0, 0, 'WITHSCORES')[2] or nil)
 if other and not (lease and lease < other) then

@@ -63,7 +63,7 @@ struct bucket *bucket_new(struct store *st, const char *name,
     buf_addf(&base, "%s:{%s}", st->conf.prefix, name);
     struct bucket *b = make(st, name, &base, KEY_IDS, events, owner);
     b->ways = rules;
-    buf_addf(&claimant, "%s.%u", st->conf.instance, ++st->claimants);
+    buf_addf(&claimant, "claim:%s.%u", st->conf.instance, ++st->claimants);
     b->claimant = mem_strdup(buf_str(&claimant));
     buf_free(&claimant);
     return b;

@@ -101,7 +101,7 @@ struct bucket {
     unsigned slot;     /* of a cluster */
     char *name;
     char *wake;                      /* text of a wake: "ROUTE/N INSTANCE" */
-    char *claimant; /* in its claims: of this instance, and of this struct alone */
+    char *claimant; /* field of :sums for its claims: of this struct alone */
     const struct queue_rules *rules; /* NULL: not a queue's */
     const struct bucket_rules *ways; /* NULL: not a route's */
     const struct bucket_events *events;

@@ -81,45 +81,46 @@ def test_a_group_waits_for_the_renewed_lease_of_a_job_that_was_replaced_in_fligh
 
 def test_the_jobs_of_a_lost_claim_go_back_untried(bucket):
     bucket.enqueue([("a", 900), ("b", 900)])
-    known = bucket.claim(1000, most=1, claimant="me")[1]
-    lost = bucket.claim(1001, claimant="me")[1]
-    assert bucket.recover(1002, "me", known) == [1, known, 1002, 0]
-    assert bucket.claim(1003, claimant="me")[2] == [(b"b", b"body of b", None)]
+    known = bucket.claim(1000, most=1, claimant="claim:me")[1]
+    lost = bucket.claim(1001, claimant="claim:me")[1]
+    assert bucket.recover(1002, "claim:me", known) == [1, known, 1002, 0]
+    assert bucket.claim(1003, claimant="claim:me")[2] == [(b"b", b"body of b", None)]
     assert bucket.ack(lost, "b") == "x" and bucket.ack(known, "a") == "a"
 
 
 def test_a_first_claim_that_is_lost_goes_back(bucket):
     bucket.enqueue([("a", 900)])
-    bucket.claim(1000, claimant="me")
-    assert bucket.recover(1001, "me")[0] == 1 and len(bucket.claim(1001, claimant="me")[2]) == 1
+    bucket.claim(1000, claimant="claim:me")
+    assert bucket.recover(1001, "claim:me")[0] == 1 and len(bucket.claim(1001, claimant="claim:me")[2]) == 1
 
 
 def test_a_claim_that_was_answered_or_never_made_or_is_anothers_stays(bucket):
     bucket.enqueue([("a", 900), ("b", 900), ("c", 900)])
-    known = bucket.claim(1000, most=1, claimant="me")[1]
-    assert bucket.recover(1001, "me", known) == [0, known, 900, 0]
-    other = bucket.claim(1001, most=1, claimant="other")[1]
-    assert bucket.recover(1002, "me", known)[0] == bucket.recover(1002, "third")[0] == 0
-    assert bucket.claim(1002, most=0, claimant="me")[2] == [], "it brought none, so none is noted"
-    assert bucket.recover(1003, "me", known)[0] == 0
+    known = bucket.claim(1000, most=1, claimant="claim:me")[1]
+    assert bucket.recover(1001, "claim:me", known) == [0, known, 900, 0]
+    other = bucket.claim(1001, most=1, claimant="claim:other")[1]
+    assert bucket.recover(1002, "claim:me", known)[0] == bucket.recover(1002, "claim:third")[0] == 0
+    assert bucket.claim(1002, most=0, claimant="claim:me")[2] == [], "it brought none, so none is noted"
+    assert bucket.recover(1003, "claim:me", known)[0] == 0
     assert bucket.ack(known, "a") + bucket.ack(other, "b") == "aa"
 
 
 def test_what_a_lost_claim_had_counts_only_where_nothing_has_happened_to_it_since(bucket):
     bucket.enqueue([("ended", 900), ("cancelled", 901), ("waits", 902)])
-    lost = bucket.claim(1000, claimant="me")[1]
+    lost = bucket.claim(1000, claimant="claim:me")[1]
     assert bucket.cancel("cancelled") == "f" and bucket.renew(("waits", lost, 2000)) == "r"
     bucket.client.zrem(bucket.key["unack"], "ended"), bucket.client.zadd(bucket.key["delay"], {"ended": 5000})
-    assert bucket.recover(1001, "me") == [0, 2000, 5000, 1], "the cancelled one is gone"
+    assert bucket.recover(1001, "claim:me") == [0, 2000, 5000, 1], "the cancelled one is gone"
     assert bucket.ack(2000, "waits") == "a"
 
 
-def test_claimants_that_are_gone_are_forgotten_when_a_new_one_comes(bucket):
+def test_claimants_whose_leases_have_ended_are_forgotten(bucket):
     for n in range(30):
         bucket.enqueue([(f"j{n}", 900)])
-        bucket.claim(1000 + 60 * n, claimant=f"one{n}")
+        bucket.claim(1000 + 60 * n, claimant=f"claim:{n}")
+        bucket.reap(1000 + 60 * n)
     names = {name for name in bucket.sums() if name.startswith("claim:")}
-    assert names == {"claim:one28", "claim:one29"}, "their leases have not ended"
+    assert names == {"claim:28", "claim:29"}, "theirs have not"
 
 
 @pytest.mark.parametrize("word", ["ack", "lapse", "retry", "bury"])
