@@ -44,8 +44,8 @@ enum sched_next {
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us);
 
 enum {
-    SCHED_LEASE_MS = 10000, /* of a claim, at most; deliver.h renews it */
-    SCHED_TICK_MS = 1000,   /* how often sched_tick() is called */
+    SCHED_LEASE_MS = 10000,           /* of a claim, at most; deliver.h renews it */
+    SCHED_TICK_MS = 1000,             /* how often sched_tick() is called */
     SCHED_SLEEP_MAX_US = 1500 * 1000, /* a head further away is left to the tick */
     SCHED_WORTH = 32,                 /* credit that is worth a claim of its own */
     SCHED_LATE_MS = 250, /* how long a due job is left to the bucket's owner */

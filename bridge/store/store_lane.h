@@ -42,7 +42,7 @@ struct change {
     struct slice group;             /* of an enqueue; at the end of the same */
     struct slice kept_id, kept;     /* a run given up, of a repeat; in the same */
     struct origin origin;
-    int64_t due_ms, lease; /* due_ms: of a renewal the end of the new lease */
+    int64_t due_ms, lease;
     int64_t due_us;      /* of a release */
     int64_t deadline_us; /* monotonic; 0: none */
     int64_t expires_ms;  /* 0: never */
@@ -101,7 +101,7 @@ struct bucket {
     unsigned slot;     /* of a cluster */
     char *name;
     char *wake;                      /* text of a wake: "ROUTE/N INSTANCE" */
-    char *claimant; /* field of :sums for its claims: of this struct alone */
+    char *claimant;                  /* of this struct alone: a field of :sums */
     const struct queue_rules *rules; /* NULL: not a queue's */
     const struct bucket_rules *ways; /* NULL: not a route's */
     const struct bucket_events *events;

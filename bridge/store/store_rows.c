@@ -185,7 +185,7 @@ static void renew_change(struct args *a, struct batch *batch, const struct chang
     (void)batch;
     args_slice(a, c->id);
     args_number(a, c->lease);
-    args_number(a, c->due_ms);
+    args_number(a, c->due_ms); /* the end of the new lease */
 }
 
 static const enum bucket_key enqueue_keys[] = {KEY_POOL,  KEY_DELAY,  KEY_ERROR,
