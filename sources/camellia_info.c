@@ -6,7 +6,10 @@
 
 #include <stdlib.h>
 
-enum { ASKED_MAX = 64 }; /* queues that are counted at the same time */
+enum {
+    ASKED_MAX = 64,    /* queues that are counted at the same time */
+    PATIENCE_MS = 4000 /* with a Redis that hangs */
+};
 
 enum { MINUTE_MS = 60 * 1000, HOUR_MS = 60 * MINUTE_MS, DAY_MS = 24 * HOUR_MS };
 enum { BEFORE_LAST, LAST, FIRST_MINUTE }; /* spans of a queue before those of the API */
@@ -145,10 +148,11 @@ struct surveyor {
 };
 struct survey {
     struct camellia *c;
-    struct surveyor *who; /* all who wait for it */
-    size_t who_n, most;   /* topics */
-    int64_t from_ms;      /* of the window in which it began */
-    struct buf names;     /* what the infos' topics point into */
+    struct surveyor *who;   /* all who wait for it */
+    size_t who_n, most;     /* topics */
+    struct timer *patience; /* NULL: it has no end */
+    int64_t from_ms;        /* of the window in which it began */
+    struct buf names;       /* what the infos' topics point into */
     struct camellia_info *infos;
     size_t n, next, open;
     bool away;
@@ -174,6 +178,24 @@ static void note_unpulled(const struct survey *s)
     }
 }
 
+static void tell_all(struct survey *s, const struct camellia_info *infos)
+{
+    struct surveyor *who = s->who;
+    size_t n = s->who_n;
+    s->who = NULL;
+    s->who_n = 0;
+    for (size_t i = 0; i < n; i++)
+        who[i].cb(who[i].arg, infos, s->n);
+    free(who);
+}
+
+/* Who asks from now on waits anew. */
+static void on_patience(void *arg)
+{
+    camellia_forget_unpulled(&((struct survey *)arg)->c->stats);
+    tell_all(arg, NULL);
+}
+
 static void survey_end(void *arg)
 {
     struct survey *s = arg;
@@ -182,9 +204,9 @@ static void survey_end(void *arg)
         s->c->survey = NULL;
         note_unpulled(s);
     }
-    for (size_t i = 0; i < s->who_n; i++)
-        s->who[i].cb(s->who[i].arg, s->away ? NULL : s->infos ? s->infos : &none, s->n);
-    free(s->who);
+    tell_all(s, s->away ? NULL : s->infos ? s->infos : &none);
+    if (s->patience)
+        timer_del(s->patience);
     buf_free(&s->names);
     free(s->infos);
     free(s);
@@ -254,6 +276,8 @@ static void join(struct survey *s, camellia_survey_cb *cb, void *arg)
 {
     s->who = mem_realloc(s->who, (s->who_n + 1) * sizeof(*s->who));
     s->who[s->who_n++] = (struct surveyor){cb, arg};
+    if (s->patience && s->who_n == 1)
+        timer_set(s->patience, PATIENCE_MS);
 }
 
 static struct survey *survey_begin(struct camellia *c, size_t most)
@@ -279,8 +303,10 @@ void camellia_survey_all(struct camellia *c, camellia_survey_cb *cb, void *arg)
 
 void camellia_survey(struct camellia *c, camellia_survey_cb *cb, void *arg)
 {
-    if (c->survey == NULL)
+    if (c->survey == NULL) {
         c->survey = survey_begin(c, CAMELLIA_SHOWN_MAX);
+        c->survey->patience = timer_new(on_patience, c->survey);
+    }
     join(c->survey, cb, arg);
 }
 

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -267,6 +268,20 @@ def test_metrics_want_the_token_of_that_role_and_the_api_none(bench):
         assert d.api.ask("GET", "/metrics", headers=headers)[0] == code, token
     assert d.api.send("t", "m")["status"] == 2
     assert d.api.ask("GET", "/camellia/health/status")[0] == 200
+    d.tarry.stop()
+
+
+def test_metrics_and_monitor_do_not_wait_for_a_redis_that_hangs(bench):
+    d = Daemon(bench, "one")
+    d.api.send("t", "m")
+    os.kill(bench.store.child.pid, signal.SIGSTOP)
+    try:
+        for path, code in (("/metrics", 500), (ROOT + "getMonitorString", 500), (ROOT + "getMonitorData", 200)):
+            took, answer = timed(d.api.ask, "GET", path)
+            assert answer[0] == code and took < soon_ms(5500), (path, took)
+    finally:
+        os.kill(bench.store.child.pid, signal.SIGCONT)
+    wait_for("the metrics", lambda: d.api.ask("GET", "/metrics")[0] == 200, 30)
     d.tarry.stop()
 
 
