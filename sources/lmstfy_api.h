@@ -129,6 +129,8 @@ void lmstfy_count_publish(struct lmstfy *l, struct slice pool, struct slice ns,
 /* One job handed out. */
 void lmstfy_count_consume(struct lmstfy *l, struct slice pool, struct slice ns,
                           struct slice queue, const struct queue_job *job);
+/* A job was deleted before anybody consumed it. */
+void lmstfy_count_unconsumed(struct lmstfy *l, struct slice pool, struct slice id);
 /* One job deleted by its id. elapsed_ms: -1: the id does not tell. */
 void lmstfy_count_ack(struct lmstfy *l, struct slice pool, struct slice ns,
                       struct slice queue, int64_t elapsed_ms);

@@ -86,7 +86,7 @@ void lmstfy_bulk(struct lmstfy_req *r);
 void lmstfy_consume(struct lmstfy_req *r);
 void lmstfy_delete(struct lmstfy_req *r);
 /* The job of r->id was deleted: for the statistics. */
-void lmstfy_count_deleted(struct lmstfy_req *r);
+void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was);
 void lmstfy_peek_job(struct lmstfy_req *r);
 void lmstfy_peek_queue(struct lmstfy_req *r);
 void lmstfy_size(struct lmstfy_req *r);

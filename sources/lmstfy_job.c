@@ -10,9 +10,11 @@
 
 /* ------------------------------------------------------------------------- one job */
 
-void lmstfy_count_deleted(struct lmstfy_req *r)
+void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was)
 {
     int64_t since_ms = lmstfy_id_ms(r->id);
+    if (was == QUEUE_WAITING || was == QUEUE_READY)
+        lmstfy_count_unconsumed(r->l, r->pool, r->id);
     lmstfy_count_ack(r->l, r->pool, r->ns, r->queue,
                      since_ms < 0 ? -1
                                   : source_now_ms(r->l->src, lmstfy_topic(r)) - since_ms);
@@ -21,13 +23,12 @@ void lmstfy_count_deleted(struct lmstfy_req *r)
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
-    (void)was;
     if (code == QUEUE_AWAY) {
         lmstfy_internal_error(r);
         return;
     }
     if (code == QUEUE_OK)
-        lmstfy_count_deleted(r);
+        lmstfy_count_deleted(r, was);
     lmstfy_no_content(r); /* also for one that is not there */
 }
 

@@ -188,6 +188,12 @@ void lmstfy_count_consume(struct lmstfy *l, struct slice pool, struct slice ns,
     observe(m, JOB_ELAPSED_MS, of_queue, lmstfy_elapsed_ms(job));
 }
 
+void lmstfy_count_unconsumed(struct lmstfy *l, struct slice pool, struct slice id)
+{
+    if (l->metrics)
+        lmstfy_sizes_deleted(l->metrics, pool, id);
+}
+
 void lmstfy_count_ack(struct lmstfy *l, struct slice pool, struct slice ns,
                       struct slice queue, int64_t elapsed_ms)
 {

@@ -58,6 +58,8 @@ void lmstfy_sizes_free(struct lmstfy_metrics *m);
 void lmstfy_sizes_pushed(struct lmstfy_metrics *m, struct slice pool, unsigned jobs);
 void lmstfy_sizes_pulled(struct lmstfy_metrics *m, struct slice pool,
                          const struct queue_job *job);
+/* A job was deleted that nobody had consumed. */
+void lmstfy_sizes_deleted(struct lmstfy_metrics *m, struct slice pool, struct slice id);
 /* Calls ready(call) when the gauges are no older than they should be: at once, or when
  * Redis has told them, cannot, or takes too long. */
 void lmstfy_sizes_wanted(struct lmstfy_metrics *m, struct lmstfy_call *call,

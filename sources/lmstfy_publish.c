@@ -191,13 +191,12 @@ void lmstfy_publish(struct lmstfy_req *r)
 static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
-    (void)was;
     if (code == QUEUE_AWAY) {
         lmstfy_internal_error(r); /* both may be there */
         return;
     }
     if (code == QUEUE_OK)
-        lmstfy_count_deleted(r);
+        lmstfy_count_deleted(r, was);
     lmstfy_answer(r, 201);
 }
 

@@ -138,6 +138,15 @@ void lmstfy_sizes_pulled(struct lmstfy_metrics *m, struct slice pool,
         p->pushed--;
 }
 
+/* Of those that were published since the last look, it must not find this one. */
+void lmstfy_sizes_deleted(struct lmstfy_metrics *m, struct slice pool, struct slice id)
+{
+    struct pool_state *p = pool_at(m, pool);
+    if (p && p->pushed > 0 && lmstfy_id_due_ms(id) == 0 &&
+        lmstfy_id_ms(id) >= p->looked_ms)
+        p->pushed--;
+}
+
 /* What is ready since the last look was due, or was published without a delay. */
 static void count_due(struct lmstfy_sizes *s, size_t pool)
 {

@@ -706,6 +706,9 @@ def test_section_7_timer_due_jobs_counts_what_came_due_though_nobody_consumes_it
         alone.job("PUT", f"/api/{ns}/q", token, b"x", delay=1, tries=2)
     for n in range(2):
         alone.job("PUT", f"/api/{ns}/q", token, b"x", tries=2)
+    for n in range(2):  # these never became due, and nobody consumes them
+        id_ = alone.job("PUT", f"/api/{ns}/q", token, b"x").json()["job_id"]
+        alone.job("DELETE", f"/api/{ns}/q/job/{id_}", token)
     wait_for("the three that came due", lambda: due() == 3, 20, 0.2)
     jobs = [alone.job("GET", f"/api/{ns}/q", token, ttr=1 if n == 0 else 600).json() for n in range(5)]
     assert len({job["job_id"] for job in jobs}) == 5
