@@ -285,8 +285,8 @@ const struct opt conf_route_rows[] = {
     {"buckets", OPT_INT, AT(buckets), "0",
      .help =
          "Shards of the route's keys; only Redis Cluster needs more than 1. 0: 16 with "
-         "redis+cluster:// unless order is \"key\", else 1. May be changed: what waits "
-         "in the old ones leaves from there.",
+         "redis+cluster:// unless order is \"key\", else 1. Can change only at a "
+         "start, while the route holds no jobs.",
      .min = 0, .max = 1024},
     {0}};
 #undef AT

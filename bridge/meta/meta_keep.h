@@ -7,10 +7,10 @@
  * comes when meta has been read and fits. It is read again on each connection, once a
  * minute, and when another instance says that it was changed.
  *
- * Buckets: what buckets = n says counts when a daemon starts; one that runs follows what
- * the others began. A generation that is no longer the newest is sealed a second after it
- * was announced, and forgotten when all its buckets are empty, ten minutes later at the
- * earliest: as long a Kafka record that it knows may be read again.
+ * Buckets: another number than Redis has is refused when a route starts, unless the route
+ * holds no jobs and no other instance serves it (meta_buckets.c). Then its next generation
+ * begins, and the older one is sealed before the first job comes. It is forgotten ten
+ * minutes later at the earliest: as long a Kafka record that it knows may be read again.
  *
  * Layout: the step up is made once all live instances can make it and
  * daemon.upgrade_after has passed. Until then everything that an older tarry would not
