@@ -115,7 +115,7 @@ static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row
     log_warn(s->who,
              "Redis lost what it took last: the group has read %s/%" PRId32
              " up to offset %" PRId64 ", but Redis holds it up to %" PRId64
-             " only; it is read again from there",
+             " only; it is read again from there (so is a rewind that was cut off)",
              row->topic, row->partition, row->offset, mark);
     row->offset = mark;
 }
