@@ -53,14 +53,4 @@ static inline bool slice_is_nocase(struct slice a, const char *s)
     return a.n == strlen(s) && (a.n == 0 || strncasecmp(a.p, s, a.n) == 0);
 }
 
-/* Without the blanks and tabs around it. */
-static inline struct slice slice_trim(struct slice s)
-{
-    for (; s.n && (*s.p == ' ' || *s.p == '\t'); s.p++)
-        s.n--;
-    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
-        s.n--;
-    return s;
-}
-
 #endif

@@ -18,6 +18,16 @@ long text_percent_decode(struct slice s, char *out);
 /* Appends s with all but letters, digits, "-" "_" and the bytes of keep as %XX. */
 void text_add_percent(struct buf *out, struct slice s, const char *keep);
 
+/* Without the blanks and tabs around it. */
+static inline struct slice text_trim(struct slice s)
+{
+    for (; s.n && (*s.p == ' ' || *s.p == '\t'); s.p++)
+        s.n--;
+    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
+        s.n--;
+    return s;
+}
+
 /* Appends s as a JSON string with its quotes; what is not UTF-8 becomes U+FFFD. A none is
  * null. */
 void text_add_json(struct buf *out, struct slice s);

@@ -85,7 +85,7 @@ int form_each(struct slice text, httpd_param_cb *cb, void *arg)
 
 bool form_type_is(struct slice content_type, const char *type)
 {
-    return slice_is_nocase(slice_trim(cut(&content_type, ';')), type);
+    return slice_is_nocase(text_trim(cut(&content_type, ';')), type);
 }
 
 /* The end of a quoted string that begins at p; NULL: it has none. */
@@ -104,10 +104,10 @@ static bool next_parameter(struct slice *rest, struct slice *name, struct slice 
     if (eq == NULL)
         return false;
     const char *end = rest->p + rest->n;
-    *name = slice_trim((struct slice){rest->p, (size_t)(eq - rest->p)});
+    *name = text_trim((struct slice){rest->p, (size_t)(eq - rest->p)});
     *rest = (struct slice){eq + 1, (size_t)(end - eq - 1)};
     if (rest->n == 0 || rest->p[0] != '"') {
-        *value = slice_trim(cut(rest, ';'));
+        *value = text_trim(cut(rest, ';'));
         return true;
     }
     const char *stop = quoted_end(rest->p, end);
@@ -193,7 +193,7 @@ int multipart_each(struct slice body, struct slice content_type, httpd_param_cb 
             return 0;
         struct slice rest = {head, (size_t)(end - head)};
         struct slice line = next_line(&rest);
-        if (line.p == NULL || slice_trim(line).n > 0)
+        if (line.p == NULL || text_trim(line).n > 0)
             return -1;
         /* From the end of that line, so that a part may be empty altogether. */
         at = memmem(rest.p - 2, rest.n + 2, mark, mark_n);

@@ -54,7 +54,7 @@ static enum MHD_Result on_line(void *arg, enum MHD_ValueKind kind, const char *n
     f->bad |=
         !text_is_token(n) || !text_is_header_value(v) || !follows(f->end, CRLF, n.p);
     f->end = end;
-    v = slice_trim(v);
+    v = text_trim(v);
     if (begins(n, "content-length")) {
         f->lengths++;
         f->bad |= !slice_is_nocase(n, "content-length") || !is_length(v);

@@ -9,6 +9,7 @@
  * replace its own, for it and for us. libmicrohttpd 1.0 needs none of this.
  */
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/httpd/httpd_parts.h"
 
 #if MHD_VERSION < 0x01000000
@@ -40,7 +41,7 @@ struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name)
         find_functions();
     if (lookup(mc, MHD_HEADER_KIND, name.p, name.n, &s.p, &s.n) == MHD_NO)
         return (struct slice){0};
-    return slice_trim(s.p ? s : SLICE_LIT(""));
+    return text_trim(s.p ? s : SLICE_LIT(""));
 }
 
 /* What the library itself must know of a head. A value that is too long for room is none
@@ -129,7 +130,7 @@ struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name)
     if (MHD_lookup_connection_value_n(mc, MHD_HEADER_KIND, name.p, name.n, &s.p, &s.n) ==
         MHD_NO)
         return (struct slice){0};
-    return slice_trim(s.p ? s : SLICE_LIT(""));
+    return text_trim(s.p ? s : SLICE_LIT(""));
 }
 
 void httpd_answer_closed(const struct httpd_conn *conn)

@@ -194,7 +194,7 @@ static enum MHD_Result on_each(void *arg, enum MHD_ValueKind kind, const char *n
     struct each *e = arg;
     (void)kind;
     e->cb(e->arg, (struct slice){name, name_n},
-          slice_trim(value ? (struct slice){value, value_n} : SLICE_LIT("")));
+          text_trim(value ? (struct slice){value, value_n} : SLICE_LIT("")));
     return MHD_YES;
 }
 
