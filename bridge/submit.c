@@ -167,7 +167,8 @@ static void on_cancel_done(void *arg, char code)
         {'f', "in-flight",
          "too late: the job is being delivered; if that fails, it is not tried again"},
         {'m', "emitted", "too late: the job was delivered"},
-        {'n', "not-found", "no such job waits: delivered before, refused, or never there"}};
+        {'n', "not-found",
+         "no such job waits: delivered before, refused, or never there"}};
     struct route_stats *stats = &sub->route->stats;
     bool done = code == 'C' || code == 'E'; /* but too few replicas know of it */
     stats->cancels += code != 0 && code != 'k';
