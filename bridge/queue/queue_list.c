@@ -491,3 +491,9 @@ void queue_sweep_fini(struct sink *sink)
     free(sink->sweep);
     sink->sweep = NULL;
 }
+
+void queue_watch(struct source *src, queue_watch_cb *cb, void *arg)
+{
+    src->queue_watch = cb;
+    src->queue_watch_arg = arg;
+}

@@ -493,9 +493,3 @@ struct job *queue_read(const struct queue_rules *rules, const struct job_names *
         out->expires_ms = 0;
     return job;
 }
-
-void queue_watch(struct source *src, queue_watch_cb *cb, void *arg)
-{
-    src->queue_watch = cb;
-    src->queue_watch_arg = arg;
-}
