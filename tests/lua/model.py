@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What the bucket of a route is said to do, in plain Python: no keys, no tokens, no tricks.
 Each method is one script of lua/ and gives the letter that the script must give."""
+import re
 import collections
 from dataclasses import dataclass, field
 
@@ -243,14 +244,17 @@ class Model:
         return "r"
 
     def lose(self, now, id_, lease, due, body, kept, kept_body, tries, how):
-        """A run is given up, and kept as a job of its own; body: of the next one, or none."""
+        """A run is given up, and kept as a job of its own, under a name that is free; body: of the next one, or none."""
         if not self.leased(id_, lease):
             return self.returned(id_, lease, "ck")
         if self.cancelled(id_):
             self.outdate(id_, lease)
             self.gone(id_, "cancelled")
             return self.say(id_, lease, "c")
-        job, taken = self.jobs[id_], kept in self.jobs
+        job = self.jobs[id_]
+        while kept in self.jobs and self.jobs[kept].body != kept_body:
+            kept = re.sub(r"@(\d+)$", r"@0\1", kept) if re.search(r"@\d+$", kept) else kept + "@0"
+        taken = kept in self.jobs
         if not taken:
             self.jobs[kept] = Job(kept_body, "error", now, job.group, tries=tries)
             if how == "s":
