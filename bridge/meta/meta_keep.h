@@ -8,9 +8,10 @@
  * minute, and when another instance says that it was changed.
  *
  * Buckets: another number than Redis has is refused when a route starts, unless the route
- * holds no jobs and no other instance serves it (meta_buckets.c). Then its next generation
- * begins, and the older one is sealed before the first job comes. It is forgotten ten
- * minutes later at the earliest: as long a Kafka record that it knows may be read again.
+ * holds no jobs and no other instance serves it (meta_buckets.c). Then its next
+ * generation begins, and the older one is sealed before the first job comes. It is
+ * forgotten ten minutes later at the earliest: as long a Kafka record that it knows may
+ * be read again.
  *
  * Layout: the step up is made once all live instances can make it and
  * daemon.upgrade_after has passed. Until then everything that an older tarry would not
