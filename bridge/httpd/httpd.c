@@ -68,7 +68,6 @@ static void conn_append(struct httpd_conn *conn, enum httpd_conn_state state)
     struct httpd_conns *list = &h->conns[state];
     int64_t limit = limit_ms(&h->opts, state);
     conn->state = state;
-    conn->run = h->runs;
     conn->came_bytes = 0;
     conn->next = NULL;
     conn->prev = list->last;
@@ -199,7 +198,6 @@ static void run(struct httpd *h)
     for (int i = 0; i < RUNS_MAX && again_ms == 0; i++) {
         uint64_t before = h->moves;
         h->now_ms = loop_mono_ms(); /* once for all connections */
-        h->runs++;
         MHD_run(h->mhd);
         again_ms = run_again_ms(h, h->moves != before);
     }

@@ -103,24 +103,27 @@ enum MHD_Result MHD_queue_response(struct MHD_Connection *mc, unsigned int statu
     return MHD_NO;
 }
 
-/* Of the first request, also where the client has shut down its side already. */
-static bool has_sent_bytes(int fd)
+/* How many bytes the client has sent; 0 also where the kernel does not count them. */
+static uint64_t received_bytes(int fd, bool ended)
 {
     struct tcp_info info = {0};
     socklen_t n = sizeof(info);
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 &&
-           info.tcpi_bytes_received > 1; /* the end of the stream counts as one */
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0)
+        return 0;
+    return info.tcpi_bytes_received - (ended && info.tcpi_bytes_received > 0);
 }
 
+/* The library also closes where it could not read (out of memory, for instance): a good
+ * request must not get 400 then. So it must have read all that was sent. Behind an
+ * earlier request that cannot be told. */
 void httpd_answer_closed(const struct httpd_conn *conn)
 {
     char c;
-    bool answered = conn->state == IDLE && conn->run == conn->h->runs;
-    if (conn->session || answered || (conn->state != NEW && conn->state != IDLE))
-        return; /* TLS has been shut down by now; or it closed as it should */
+    if (conn->session || conn->state != NEW) /* TLS has been shut down by now */
+        return;
     ssize_t n = recv(conn->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n > 0 || (n < 0 && errno == EAGAIN) ||
-        (n == 0 && conn->state == NEW && has_sent_bytes(conn->fd)))
+    bool all_read = n == 0 || (n < 0 && errno == EAGAIN);
+    if (all_read && received_bytes(conn->fd, n == 0) > 0)
         httpd_refuse_raw(conn, BAD_LINE);
 }
 #else

@@ -43,7 +43,6 @@ struct httpd_conn {
     bool watched; /* by gone_fd */
     bool ended;   /* the client sends nothing more */
     bool spare;   /* beyond connections_max: gets one answer */
-    unsigned run; /* of httpd.runs: when it entered its state */
     enum httpd_conn_state state;
     int fd;
 };
@@ -156,8 +155,7 @@ struct httpd {
     bool rerun;     /* the library must run before the loop waits */
     bool loopback;  /* only programs of this host reach it, by TCP: browsers are such */
     bool draining;
-    bool running;  /* inside the library */
-    unsigned runs; /* of the library so far; wraps around */
+    bool running; /* inside the library */
 };
 
 /* --- httpd.c --- */
