@@ -39,6 +39,7 @@ POISON = [
 # Where both words are good: what matters is that it is one of them.
 ANY = {"2^63 - 1 ms": {"bad-delay", "too-long"}, "2^63 ms": {"bad-delay", "too-long"},
        "40 digits": {"bad-delay", "too-long"}}
+JOB_MAX = 'job_max = "256KiB";'
 LARGE_BYTES = {True: 10_000_000, False: 300_000}  # by a real Kafka? A mock keeps only the last 5 MB
 
 
@@ -112,7 +113,7 @@ class Large(ways.Way):
 
 
 def run(bench, scenario, good, number, each, large, kill=False):
-    way = Large(bench, "kafka-kafka", route='lease = "5s"; dedupe_window = "1h";')
+    way = Large(bench, "kafka-kafka", route='lease = "5s"; dedupe_window = "1h";', daemon=JOB_MAX)
     batch = way.make_jobs(good, named=True, max_delay_ms=3000)
     rows = [row for row in POISON for _ in range(large if row[0] == "a large payload" else each)]
     scenario.rng.shuffle(rows)
@@ -222,7 +223,7 @@ def test_poison_over_mqtt_is_kept_and_the_session_goes_on(bench, scenario):
 
 
 def test_poison_over_http_is_refused_to_its_face(bench, scenario):
-    way = ways.Way(bench, "http-http", route='lease = "5s"; max_delay = "1d";')
+    way = ways.Way(bench, "http-http", route='lease = "5s"; max_delay = "1d";', daemon=JOB_MAX)
     batch = way.make_jobs(scenario.jobs(1500), named=True, max_delay_ms=2000)
     sending = way.sending(batch, rate=500)
     lines = ['{"payload": "x"', "[]", "null", '{"payload": 7}', '{"nothing": "x"}',
