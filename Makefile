@@ -21,7 +21,7 @@ msgpack := $(shell $(PKG_CONFIG) --exists msgpack && echo msgpack || echo msgpac
 PKGS    := glib-2.0 hiredis rdkafka libconfig libuv libmicrohttpd gnutls libcurl jansson openssl $(msgpack)
 ifeq ($(filter clean,$(MAKECMDGOALS)),)
 ifneq ($(shell $(PKG_CONFIG) --exists $(PKGS) && echo yes),yes)
-$(error Libraries are missing; ./tests/install build gets them on Debian. pkg-config says: \
+$(error Libraries are missing; ./etc/build/install build gets them on Debian. pkg-config says: \
   $(shell $(PKG_CONFIG) --print-errors --exists $(PKGS) 2>&1))
 endif
 endif
@@ -42,31 +42,31 @@ core  := $(filter-out bridge/main.c,$(wildcard bridge/*.c bridge/*/*.c))
 parts := $(patsubst %.c,$(B)/obj/%.o,$(core) $(wildcard sources/*.c sinks/*.c)) \
          $(B)/obj/lua.o $(B)/obj/console_files.o $(B)/obj/revision.o \
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
-units := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/unit_*.c))
+units := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/unit*.c))
 code  := $(wildcard bridge/*.[ch] bridge/*/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] \
            tests/faults/*.[ch] tests/faults/million/*.[ch] tests/bench/*.[ch] etc/plugin/*.[ch])
 
 all: $(B)/tarry
-tests: $(units) $(B)/tests/kafka_mock
+tests: $(B)/tests/unit $(B)/tests/kafka_mock
 
 # Shared objects of the configuration (plugins = [ ]) can call what plugin.h declares.
 $(B)/tarry: $(B)/obj/bridge/main.o $(parts) $(B)/exports
 	$(CC) $(ld_all) -Wl,--dynamic-list=$(B)/exports -o $@ $(filter %.o,$^) $(LIBS)
-$(B)/exports: tests/exports.sh $(shell tests/exports.sh headers)
+$(B)/exports: etc/build/exports.sh $(shell etc/build/exports.sh headers)
 	@mkdir -p $(@D)
-	tests/exports.sh symbols > $@.new && mv $@.new $@
-$(units): $(B)/tests/%: $(B)/obj/tests/%.o $(parts)
+	etc/build/exports.sh symbols > $@.new && mv $@.new $@
+$(B)/tests/unit: $(units) $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ $(LIBS) -lcmocka
 $(B)/tests/kafka_mock: $(B)/obj/tests/kafka_mock.o
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ -lrdkafka
-$(B)/lua.c: tests/embed.sh $(wildcard lua/*.lua lua/lib/*.lua)
+$(B)/lua.c: etc/build/embed-lua.sh $(wildcard lua/*.lua lua/lib/*.lua)
 	@mkdir -p $(@D)
-	tests/embed.sh $(wildcard lua/*.lua) > $@.new && mv $@.new $@
-$(B)/console_files.c: tests/embed-console.sh $(wildcard bridge/admin/console/*)
+	etc/build/embed-lua.sh $(wildcard lua/*.lua) > $@.new && mv $@.new $@
+$(B)/console_files.c: etc/build/embed-console.sh $(wildcard bridge/admin/console/*)
 	@mkdir -p $(@D)
-	tests/embed-console.sh $(wildcard bridge/admin/console/*) > $@.new && mv $@.new $@
+	etc/build/embed-console.sh $(wildcard bridge/admin/console/*) > $@.new && mv $@.new $@
 $(B)/obj/lua.o $(B)/obj/console_files.o: $(B)/obj/%.o: $(B)/%.c $(B)/flags
 	@mkdir -p $(@D)
 	$(compile) -c -o $@ $<
@@ -92,7 +92,7 @@ $(B)/console_files.c: $(B)/console.list
 
 test: all tests
 	tests/check-includes.sh
-	@set -e; for t in $(units); do echo "$$t"; "$$t"; done
+	$(B)/tests/unit
 asan tsan:
 	$(MAKE) B=build/$@ HARDEN= OPT="-O1 -g" SAN="$(SAN_$@)" all tests
 SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -130,7 +130,7 @@ data := $(DESTDIR)$(PREFIX)/share
 doc  := $(data)/doc/tarry
 install: $(B)/tarry
 	install -D -m 755 $(B)/tarry $(DESTDIR)$(PREFIX)/bin/tarry
-	for h in $$(tests/exports.sh headers); do \
+	for h in $$(etc/build/exports.sh headers); do \
 	  install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/tarry/$$h || exit 1; done
 	install -D -m 644 -t $(doc) LICENSE README.md CHANGELOG.md etc/openapi.yaml
 	install -D -m 644 -t $(doc)/bridge bridge/README.md

@@ -57,13 +57,15 @@ static struct {
 
 /* ------------------------------------------------- nobody else is ever connected to */
 
-/* What the input names as the address of a server is not called. */
+/* While the fake Redis runs, the address of a server that the input names is not called.
+ */
 int connect(int fd, const struct sockaddr *addr, socklen_t n)
 {
     const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
 
-    if (addr->sa_family == AF_INET && in->sin_addr.s_addr == htonl(INADDR_LOOPBACK) &&
-        in->sin_port == htons((uint16_t)fake.port))
+    if (fake.port == 0 ||
+        (addr->sa_family == AF_INET && in->sin_addr.s_addr == htonl(INADDR_LOOPBACK) &&
+         in->sin_port == htons((uint16_t)fake.port)))
         return (int)syscall(SYS_connect, fd, addr, n);
     errno = ECONNREFUSED;
     return -1;
@@ -79,8 +81,9 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 
     if (real == NULL)
         *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
-    numeric.ai_flags |= AI_NUMERICHOST;
-    return real(name, service, &numeric, list);
+    if (fake.port != 0)
+        numeric.ai_flags |= AI_NUMERICHOST;
+    return real(name, service, hints || fake.port ? &numeric : NULL, list);
 }
 
 /* ---------------------------------------------------------------- what it answers */

@@ -3,6 +3,7 @@
  * unit_alive.c - who of the instances that are there owns a bucket.
  */
 #include "bridge/alive_list.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -152,7 +153,7 @@ static void the_least_layout_counts_and_what_is_no_member_does_not(void **state)
     alive_list_fini(&list);
 }
 
-int main(void)
+UNIT(alive)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bucket_has_one_owner_and_an_order_of_those_that_follow),

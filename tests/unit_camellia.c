@@ -5,6 +5,7 @@
 #include "sources/camellia_json.h"
 #include "sources/camellia_param.h"
 #include "sources/camellia_stats.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -315,7 +316,7 @@ static void what_became_ready_counts_in_its_window_whenever_it_is_pulled(void **
     camellia_stats_free(&s);
 }
 
-int main(void)
+UNIT(camellia)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_number_may_have_blanks_a_sign_and_be_hexadecimal),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The command line: what its tables say, and how answers look to a person. */
 #include "bridge/cli/ctl_parts.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,7 +121,7 @@ static void the_tables_agree(void **state)
     }
 }
 
-int main(void)
+UNIT(cli)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_for_a_terminal_commands_nothing),

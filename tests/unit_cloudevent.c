@@ -3,6 +3,7 @@
  * unit_cloudevent.c - events from one protocol to another: bridge/job/cloudevent.h.
  */
 #include "bridge/job/cloudevent.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -271,7 +272,7 @@ static void expirytime_is_a_date_of_an_event(void **state)
     job_free(other);
 }
 
-int main(void)
+UNIT(cloudevent)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attributes_have_kafkas_names_within),

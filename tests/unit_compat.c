@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "tests/job_of.h"
+#include "tests/unit.h"
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define NOW INT64_C(1769860800000) /* 2026-01-31T12:00:00Z */
@@ -637,7 +638,7 @@ static void the_words_name_the_foreign_header(void **state)
     job_free(job);
 }
 
-int main(void)
+UNIT(compat)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_have_names),

@@ -8,6 +8,7 @@
 #include "bridge/conf/conf.h"
 #include "bridge/conf/conf_rows.h"
 #include "bridge/plugin.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -442,7 +443,7 @@ static void any_damage_is_refused_or_read_but_never_crashes(void **state)
     free(good);
 }
 
-int main(void)
+UNIT(conf)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_every_unknown_key_type_and_section_and_the_nearest_known),

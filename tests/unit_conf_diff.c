@@ -7,6 +7,7 @@
 #include "bridge/conf/conf_diff.h"
 #include "bridge/conf/conf_rows.h"
 #include "bridge/conf/opt_same.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -259,7 +260,7 @@ static int drop_file(void **state)
     return unlink(file);
 }
 
-int main(void)
+UNIT(conf_diff)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_option_of_a_route_that_differs_is_named),

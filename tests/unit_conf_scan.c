@@ -4,6 +4,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +79,7 @@ a_folder_is_included_by_its_name_and_one_that_cannot_be_read_is_an_error(void **
                                          "b", "loop", NULL});
 }
 
-int main(void)
+UNIT(conf_scan)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The cursor of a run through dead letters. */
 #include "bridge/admin/dead_cursor.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +54,7 @@ static void what_is_no_cursor_is_refused(void **state)
     buf_free(&c.after);
 }
 
-int main(void)
+UNIT(dead)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cursor_survives_as_text),

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "tests/job_of.h"
+#include "tests/unit.h"
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define NOW INT64_C(1769860800000) /* 2026-01-31T12:00:00Z */
@@ -727,7 +728,7 @@ static void a_null_value_cancels_unless_it_says_what_it_wants(void **state)
     job_free(job);
 }
 
-int main(void)
+UNIT(delay)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_the_source_knows_of_the_time_beats_every_header),

@@ -4,6 +4,7 @@
  * sources/delayqueue_ask.h.
  */
 #include "sources/delayqueue_ask.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,7 +171,7 @@ static void topics_are_cut_at_commas(void **state)
     }
 }
 
-int main(void)
+UNIT(delayqueue)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(white_space_of_unicode_is_trimmed_at_both_ends),

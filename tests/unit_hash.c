@@ -3,6 +3,7 @@
  * unit_hash.c - the hash of tables whose names come from outside.
  */
 #include "bridge/base/hash.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -119,7 +120,7 @@ static void each_byte_and_the_length_count(void **state)
     assert_int_equal(hash_of(NULL, 0), hash_of("", 0));
 }
 
-int main(void)
+UNIT(hash)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_chosen_to_collide_do_not),

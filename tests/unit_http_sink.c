@@ -7,6 +7,7 @@
 #include "sinks/http_rules.h"
 #include "sinks/http_sign.h"
 #include "sinks/http_url.h"
+#include "tests/unit.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -725,7 +726,7 @@ static void an_event_has_its_attributes_under_their_names_in_http(void **state)
     http_lines_free(&lines);
 }
 
-int main(void)
+UNIT(http_sink)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_default_each_status_has_its_outcome),

@@ -6,6 +6,7 @@
 #include "sources/http_dead.h"
 #include "sources/http_job.h"
 #include "sources/http_queue.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -414,7 +415,7 @@ static void a_header_takes_no_longer_to_show_where_there_are_many(void **state)
     }
 }
 
-int main(void)
+UNIT(http_source)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_becomes_a_job),

@@ -8,6 +8,7 @@
 #include "bridge/httpd/httpd.h"
 #include "bridge/httpd/httpd_form.h"
 #include "bridge/httpd/httpd_route.h"
+#include "tests/unit.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -1016,7 +1017,7 @@ static void a_bad_address_is_refused_with_a_reason(void **state)
     loop_fini();
 }
 
-int main(void)
+UNIT(httpd)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_path_matches_segment_by_segment),

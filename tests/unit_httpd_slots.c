@@ -6,6 +6,7 @@
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/httpd/httpd.h"
+#include "tests/unit.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -417,7 +418,7 @@ static void connections_are_counted_by_what_they_do(void **state)
     with_listener(&opts, be_counted);
 }
 
-int main(void)
+UNIT(httpd_slots)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_that_hangs_up_gives_its_connection_back_at_once),

@@ -6,6 +6,7 @@
 #include "bridge/import/import_parts.h"
 #include "sources/delayqueue_import.h"
 #include "sources/lmstfy_import.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -193,7 +194,7 @@ static void a_key_is_new_once(void **state)
     import_seen_free(seen);
 }
 
-int main(void)
+UNIT(import)
 {
     alarm(60);
     const struct CMUnitTest tests[] = {

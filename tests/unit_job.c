@@ -5,6 +5,7 @@
  */
 #include "bridge/base/unpack.h"
 #include "bridge/job/job.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -616,7 +617,7 @@ static void a_record_of_a_later_version_is_told_from_a_broken_one(void **state)
         assert_int_equal(job_is_newer(rows[i].record), rows[i].newer);
 }
 
-int main(void)
+UNIT(job)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_job_keeps_never_moves),

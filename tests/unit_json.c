@@ -5,6 +5,7 @@
 #include "bridge/base/json.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -387,7 +388,7 @@ static void strings_are_written_as_go_writes_them(void **state)
     }
 }
 
-int main(void)
+UNIT(json)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_finds_its_place),

@@ -5,6 +5,7 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/base/text.h"
+#include "tests/unit.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -286,7 +287,7 @@ static void a_file_without_a_token_is_told(void **state)
     assert_null(token.value);
 }
 
-int main(void)
+UNIT(kafka_link)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_that_do_not_go_together_are_refused),

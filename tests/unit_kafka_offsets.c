@@ -5,6 +5,7 @@
  */
 #include "sources/kafka_lag.h"
 #include "sources/kafka_offsets.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -246,7 +247,7 @@ static void any_order_of_answers_commits_the_longest_stored_prefix(void **state)
     kafka_offsets_fini(&o);
 }
 
-int main(void)
+UNIT(kafka_offsets)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_may_be_committed_before_the_first_answer),

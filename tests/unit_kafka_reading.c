@@ -4,6 +4,7 @@
  * current one, and which rewinds were asked for.
  */
 #include "sources/kafka_reading.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -83,7 +84,7 @@ static void rewind_names_each_partition_and_its_number_is_found_again(void **sta
     buf_free(&text);
 }
 
-int main(void)
+UNIT(kafka_reading)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rewind_of_a_route_is_found_by_its_whole_name),

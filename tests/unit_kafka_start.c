@@ -6,6 +6,7 @@
 #include "sources/kafka_start.h"
 
 #include "bridge/base/mem.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,7 +121,7 @@ static void partition_begins_at_a_mark_below_its_committed_offset(void **state)
     kafka_start_fini(&s);
 }
 
-int main(void)
+UNIT(kafka_start)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(latest_waits_while_the_offset_of_one_partition_is_an_error),

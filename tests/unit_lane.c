@@ -3,6 +3,7 @@
  * unit_lane.c - what one batch of changes may hold.
  */
 #include "bridge/store/store_lane.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +55,7 @@ static void a_batch_has_room_for_so_many_partitions(void **state)
     assert_int_equal(none.partition, 0);
 }
 
-int main(void)
+UNIT(lane)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partitions_in_turn_share_a_batch),

@@ -4,6 +4,7 @@
  */
 #include "bridge/base/when.h"
 #include "sources/later_job.h"
+#include "tests/unit.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -197,7 +198,7 @@ static void ids_are_uuids_of_version_4(void **state)
     }
 }
 
-int main(void)
+UNIT(later)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_becomes_a_job_whose_payload_is_the_callbacks_body),

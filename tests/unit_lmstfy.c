@@ -6,6 +6,7 @@
 #include "sources/lmstfy_http.h"
 #include "sources/lmstfy_id.h"
 #include "sources/lmstfy_item.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -368,7 +369,7 @@ static void a_job_of_a_strange_id_is_as_old_as_it_says(void **state)
     job_free(job);
 }
 
-int main(void)
+UNIT(lmstfy)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ulid_is_written_as_its_specification_says),

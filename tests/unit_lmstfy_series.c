@@ -4,6 +4,7 @@
  * sources/lmstfy_series.h; and who may make new ones, of sources/lmstfy_metrics.h.
  */
 #include "sources/lmstfy_metrics.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,7 +132,7 @@ static void a_histogram_counts_up_to_and_including_its_bounds(void **state)
     buf_free(&scratch);
 }
 
-int main(void)
+UNIT(lmstfy_series)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_labels_are_the_same_series),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/base/log.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -195,7 +196,7 @@ static void no_secret_is_written(void **state)
 #define CASE(name)                                                                       \
     cmocka_unit_test_setup_teardown(name, listen_to_stderr, give_stderr_back)
 
-int main(void)
+UNIT(log)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_line_is_of_pairs_in_a_fixed_order),

@@ -4,6 +4,7 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
+#include "tests/unit.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -587,7 +588,7 @@ static void a_cancelled_name_is_not_told(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(loop)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_timer_is_never_early),

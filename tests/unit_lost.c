@@ -15,6 +15,7 @@
 #include "bridge/store/store_pace.h"
 #include "bridge/store/store_queue.h"
 #include "tests/fake_redis.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -620,7 +621,7 @@ static int setup(void **state)
     return 0;
 }
 
-int main(void)
+UNIT(lost)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_callback_of_a_lost_call_may_ask_for_anything),

@@ -3,6 +3,7 @@
  * unit_match.c - topic filters of bridge/base/match.h, row by row.
  */
 #include "bridge/base/match.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,7 +107,7 @@ static void a_missing_topic_is_an_empty_one(void **state)
     assert_false(match_topic("a", (struct slice){NULL, 0}, NULL, &count));
 }
 
-int main(void)
+UNIT(match)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_filter_has_wildcards_only_as_whole_levels),

@@ -2,6 +2,7 @@
 /* What PREFIX:meta says: lists of generations, and which layouts this tarry may touch. */
 #include "bridge/base/mem.h"
 #include "bridge/meta/meta.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,7 +117,7 @@ static void newer_keys_are_left_alone(void **state)
     }
 }
 
-int main(void)
+UNIT(meta)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_is_written_as_it_was_read),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/metrics/metric.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +68,7 @@ static void a_quantile_lies_within_its_bucket(void **state)
     assert_int_equal(histogram_count(&h), 1);
 }
 
-int main(void)
+UNIT(metric)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_have_their_labels_escaped),

@@ -5,6 +5,7 @@
  */
 #include "sources/mqtt_frame.h"
 #include "sources/mqtt_job.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -291,7 +292,7 @@ static void what_cannot_be_a_job_is_kept_raw_with_a_reason(void **state)
     buf_free(&many);
 }
 
-int main(void)
+UNIT(mqtt_frame)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_comes_back_as_it_went),

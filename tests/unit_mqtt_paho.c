@@ -3,6 +3,7 @@
  * unit_mqtt_paho.c - how a worker's process leaves its broker.
  */
 #include "sources/mqtt_paho.h"
+#include "tests/unit.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -98,7 +99,7 @@ static void a_broker_that_never_falls_silent_is_left_in_time(void **state)
     close(listener);
 }
 
-int main(void)
+UNIT(mqtt_paho)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_acknowledged_is_read_by_a_broker_that_is_slow),

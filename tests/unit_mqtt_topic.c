@@ -3,6 +3,7 @@
  * unit_mqtt_topic.c - names in MQTT, and the delay in a topic.
  */
 #include "sources/mqtt_topic.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -119,7 +120,7 @@ static void a_delay_is_taken_from_the_topic(void **state)
     }
 }
 
-int main(void)
+UNIT(mqtt_topic)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_topic_to_publish_to_has_no_wildcards),

@@ -4,6 +4,7 @@
  */
 #include "sources/mqtt_link.h"
 #include "sources/mqtt_url.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -157,7 +158,7 @@ static void the_wait_for_a_broker_grows_and_has_an_end(void **state)
     }
 }
 
-int main(void)
+UNIT(mqtt_url)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_address_is_taken_apart),

@@ -5,6 +5,7 @@
 #include "bridge/base/retry.h"
 #include "bridge/conf/opt.h"
 #include "bridge/conf/opt_text.h"
+#include "tests/unit.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -351,7 +352,7 @@ static void the_list_names_type_default_range_and_help(void **state)
     free(text);
 }
 
-int main(void)
+UNIT(opt)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_stand_in_the_table_as_in_the_file),

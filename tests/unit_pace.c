@@ -7,6 +7,7 @@
 #include "bridge/pace/breaker.h"
 #include "bridge/pace/gate.h"
 #include "bridge/pace/pace.h"
+#include "tests/unit.h"
 
 #include <limits.h>
 
@@ -538,7 +539,7 @@ static void a_gate_does_not_delay_what_keeps_to_its_rate(void **state)
         assert_true(gate_take(&g, 1));
 }
 
-int main(void)
+UNIT(pace)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gate_keeps_to_rate_and_burst_in_any_time),

@@ -7,6 +7,7 @@
 #include "bridge/redis/embedded.h"
 #include "bridge/redis/redis_probe.h"
 #include "tests/redis_server.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -469,7 +470,7 @@ static void a_probe_ends_once_when_the_connection_does(void **state)
     assert_int_equal(a.lost, 2);
 }
 
-int main(void)
+UNIT(probe)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(info_is_read_line_by_line),

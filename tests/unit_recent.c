@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What was counted in the last one to two minutes, and nothing before. */
 #include "bridge/metrics/recent.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +52,7 @@ static void the_sum_is_of_the_same_time(void **state)
     assert_true(histogram_quantile(&h, 0.99) <= 0.5);
 }
 
-int main(void)
+UNIT(recent)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_came_counts_for_one_turn_at_least_and_two_at_most),

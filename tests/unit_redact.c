@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/base/redact.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,7 +87,7 @@ static void names_of_secrets(void **state)
         assert_false(redact_is_secret_name(slice_of(no[i])));
 }
 
-int main(void)
+UNIT(redact)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(secrets_are_hidden_and_nothing_else),

@@ -11,6 +11,7 @@
 #include "bridge/redis/redis.h"
 #include "bridge/redis/resp.h"
 #include "tests/redis_server.h"
+#include "tests/unit.h"
 
 #include <netinet/in.h>
 #include <setjmp.h>
@@ -779,7 +780,7 @@ static int remove_dir(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(redis)
 {
     const struct CMUnitTest tests[] = {
         CASE(pipelined_commands_are_answered_in_order),

@@ -8,6 +8,7 @@
 #include "bridge/redis/embedded.h"
 #include "bridge/redis/redis.h"
 #include "tests/redis_server.h"
+#include "tests/unit.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -285,7 +286,7 @@ static int teardown(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(redis_find)
 {
     const struct CMUnitTest tests[] = {
         CASE(found_by_its_finder_and_asked_again_each_time),

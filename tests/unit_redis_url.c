@@ -3,6 +3,7 @@
  * unit_redis_url.c - URLs of Redis, and what its error replies mean.
  */
 #include "bridge/redis/redis.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -277,7 +278,7 @@ static void an_error_reply_is_judged_by_its_first_words(void **state)
     assert_int_equal(redis_error(&fine), REDIS_NO_ERROR);
 }
 
-int main(void)
+UNIT(redis_url)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_is_understood),

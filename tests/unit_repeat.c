@@ -5,6 +5,7 @@
 #include "bridge/base/when.h"
 #include "bridge/base/zone.h"
 #include "bridge/job/repeat.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -506,7 +507,7 @@ static void what_is_no_zone_file_is_no_zone(void **state)
     assert_non_null(strstr(err.text, "no time zone \"README\""));
 }
 
-int main(void)
+UNIT(repeat)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_runs_when_all_its_fields_fit),

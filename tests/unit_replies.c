@@ -9,6 +9,7 @@
 #include "bridge/store/store_pace.h"
 #include "bridge/store/store_queue.h"
 #include "tests/fake_redis.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -308,7 +309,7 @@ static int setup(void **state)
     return 0;
 }
 
-int main(void)
+UNIT(replies)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reply_of_another_shape_is_no_answer),

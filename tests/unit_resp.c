@@ -5,6 +5,7 @@
 #include "bridge/base/decimal.h"
 #include "bridge/redis/redis_pool.h"
 #include "bridge/redis/resp.h"
+#include "tests/unit.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -224,7 +225,7 @@ static void numbers_and_truths_of_resp3_are_no_replies(void **state)
     is_no_reply("*2\r\n:1\r\n#f\r\n");
 }
 
-int main(void)
+UNIT(resp)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_written_as_printf_does),

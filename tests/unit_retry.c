@@ -4,6 +4,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
+#include "tests/unit.h"
 
 #include <limits.h>
 #include <setjmp.h>
@@ -116,7 +117,7 @@ static void a_copy_has_a_list_of_its_own(void **state)
     assert_int_equal(retry_delay_ms(&copy, 2, 0.5), 2000);
 }
 
-int main(void)
+UNIT(retry)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(doubles_up_to_the_cap),

@@ -8,6 +8,7 @@
 #include "bridge/redis/clock.h"
 #include "bridge/sched.h"
 #include "bridge/store/store_lane.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -242,7 +243,7 @@ static void what_is_no_note_of_attempts_counts_as_none(void **state)
     }
 }
 
-int main(void)
+UNIT(sched)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bucket_does_what_its_view_says),

@@ -3,6 +3,7 @@
  * unit_sentinel.c - which of several sentinels' answers is believed.
  */
 #include "bridge/redis/sentinel_belief.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,7 +117,7 @@ a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master(void **state
         assert_int_equal(sentinel_promotes(slice_of(rows[i].state)), rows[i].promotes);
 }
 
-int main(void)
+UNIT(sentinel)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_configuration_is_believed),

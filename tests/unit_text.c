@@ -4,6 +4,7 @@
  */
 #include "bridge/base/text.h"
 #include "bridge/base/mem.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -139,7 +140,7 @@ static void an_empty_slice_without_bytes_is_copied(void **state)
     free(copy);
 }
 
-int main(void)
+UNIT(text)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(percent_signs_decode_and_a_bad_one_is_an_error),

@@ -3,6 +3,7 @@
  * unit_tmpl.c - templates of targets: compiling, rendering, and what is refused.
  */
 #include "bridge/job/tmpl.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -218,7 +219,7 @@ static void a_template_tells_topics_by_the_topic_or_by_every_capture(void **stat
     }
 }
 
-int main(void)
+UNIT(tmpl)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_are_filled_in),

@@ -2,6 +2,7 @@
 /* Who may ask what over HTTP: bridge/httpd/tokens.c. */
 #include "bridge/conf/conf.h"
 #include "bridge/httpd/tokens.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -128,7 +129,7 @@ static void no_tokens_are_none(void **state)
     assert_null(tokens_new(&empty));
 }
 
-int main(void)
+UNIT(tokens)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_is_found_whole_and_not_by_a_part_of_it),

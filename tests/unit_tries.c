@@ -3,6 +3,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/job/reason.h"
 #include "bridge/job/tries.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,7 +98,7 @@ static void every_reason_fits(void **state)
     buf_free(&text);
 }
 
-int main(void)
+UNIT(tries)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read_again),

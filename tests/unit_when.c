@@ -3,6 +3,7 @@
  * unit_when.c - durations and instants of bridge/base/when.h, row by row.
  */
 #include "bridge/base/when.h"
+#include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -338,7 +339,7 @@ static void an_instant_is_written_in_one_form(void **state)
     }
 }
 
-int main(void)
+UNIT(when)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_duration_is_numbers_with_units),

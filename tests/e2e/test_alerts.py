@@ -24,7 +24,7 @@ routes:  { r: { from = [ "http", "k" ]; to = "hook"; match = "r"; breaker = 0.5;
 def promtool(*words, cwd=TOP):
     path = shutil.which("promtool")
     if path is None:
-        pytest.skip("promtool is not here: tests/install metrics gets it")
+        pytest.skip("promtool is not here: etc/build/install metrics gets it")
     done = subprocess.run([path, *map(str, words)], cwd=cwd, text=True, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -28,7 +28,7 @@ def installed():
     """None, or why it can't be had."""
     missing = [c for c in ("chromium", "node", "npm") if not shutil.which(c)]
     if missing:
-        return f"{' and '.join(missing)} missing: ./tests/install console"
+        return f"{' and '.join(missing)} missing: ./etc/build/install console"
     def version(name):
         package = MODULES / name / "package.json"
         return json.loads(package.read_text())["version"] if package.exists() else None

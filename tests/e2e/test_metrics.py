@@ -38,7 +38,7 @@ PROMISED = """jobs_received_total jobs_stored_total jobs_rejected_total jobs_del
 def promtool():
     path = shutil.which("promtool")
     if path is None:
-        pytest.skip("promtool is not here: tests/install metrics gets it")
+        pytest.skip("promtool is not here: etc/build/install metrics gets it")
     return path
 
 

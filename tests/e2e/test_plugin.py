@@ -37,7 +37,7 @@ def sanitizer():
 def installed(tmp_path_factory):
     """PREFIX as of make install, as far as plugins need it."""
     prefix = tmp_path_factory.mktemp("prefix")
-    for name in subprocess.run([TOP / "tests/exports.sh", "headers"], capture_output=True, text=True,
+    for name in subprocess.run([TOP / "etc/build/exports.sh", "headers"], capture_output=True, text=True,
                                check=True).stdout.split():
         to = prefix / "include/tarry" / name
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -213,7 +213,7 @@ def test_what_is_no_file_of_that_kind_is_refused(bench, list_, why):
 
 
 def test_plugins_can_call_what_their_header_declares_and_nothing_else():
-    wanted = subprocess.run([TOP / "tests/exports.sh", "symbols"], capture_output=True, text=True,
+    wanted = subprocess.run([TOP / "etc/build/exports.sh", "symbols"], capture_output=True, text=True,
                             check=True).stdout
     wanted = {line.strip(" ;") for line in wanted.splitlines()} - {"{", "}", ""}
     assert {"delivery_done", "source_submit", "buf_add", "mem_alloc", "log_msg", "err_set"} <= wanted

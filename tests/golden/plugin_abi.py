@@ -15,7 +15,7 @@ VALUE = re.compile(r" *<[0-9a-f]+> +DW_AT_(\w+) *: (?:\([^)]*\) )*(\S.*?)\s*$")
 
 
 def headers():
-    names = subprocess.run([TOP / "tests/exports.sh", "headers"], check=True, capture_output=True,
+    names = subprocess.run([TOP / "etc/build/exports.sh", "headers"], check=True, capture_output=True,
                            text=True).stdout.split()
     return "".join((TOP / name).read_text() for name in names)
 

@@ -24,7 +24,7 @@ QUEUE = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
 
 
 def script_text(name):
-    """A script as tests/embed.sh puts it into the binary, with what it includes."""
+    """A script as etc/build/embed-lua.sh puts it into the binary, with what it includes."""
     def expand(path):
         return re.sub(r"^--#include (.*)$", lambda m: expand(LUA / m[1]), path.read_text(), flags=re.M)
     return expand(LUA / (name + ".lua"))

@@ -232,7 +232,7 @@ class Bench:
     def need(*programs):
         for name in programs:
             if shutil.which(name) is None:
-                raise Missing(f"{name} is not installed: tests/install bench")
+                raise Missing(f"{name} is not installed: etc/build/install bench")
 
     @staticmethod
     def program(name):
@@ -315,4 +315,4 @@ def pkg_config(what):
         flags = subprocess.run(["pkg-config", what, *PKGS, msgpack], capture_output=True, text=True, check=False)
         if flags.returncode == 0:
             return flags.stdout.split()
-    raise Missing(f"libraries: tests/install build; {flags.stderr.splitlines()[0]}")
+    raise Missing(f"libraries: etc/build/install build; {flags.stderr.splitlines()[0]}")

@@ -90,7 +90,7 @@ def why_not():
     if os.geteuid() != 0:
         return "only root can boot a system"
     if not shutil.which("debootstrap"):
-        return "debootstrap is not installed: tests/install fresh"
+        return "debootstrap is not installed: etc/build/install fresh"
     if cgroup_top() is None:
         return "no cgroup2 file system is mounted"
     return None

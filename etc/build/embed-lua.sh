@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# embed.sh FILE.lua ... - prints a C file that holds the scripts as struct lua_file lua_files[].
+# embed-lua.sh FILE.lua ... - prints a C file that holds the scripts as struct lua_file lua_files[].
 # Lines "--#include lib/NAME.lua" stand for that file, beside the script.
 set -eu
 

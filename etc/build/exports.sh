@@ -4,7 +4,7 @@
 # exports.sh symbols - the functions that these declare, as a list for ld's --dynamic-list: all that
 #                      a plugin can call of the daemon.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 headers() {
     todo=bridge/plugin.h seen=

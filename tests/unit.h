@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit.h - the unit program: build/tests/unit holds the tests of all files
+ * tests/unit_SUBJECT.c.
+ */
+#ifndef TESTS_UNIT_H
+#define TESTS_UNIT_H
+
+typedef int unit_run(void);
+
+/* Registers the tests of a subject. run returns the number of failed tests, or less than
+ * 0. */
+void unit_add(const char *subject, unit_run *run);
+
+/* Begins the function that runs the tests of a subject: UNIT(job) { return
+ * cmocka_run_...; } */
+#define UNIT(subject)                                                                    \
+    static int run_##subject(void);                                                      \
+    __attribute__((constructor)) static void add_##subject(void)                         \
+    {                                                                                    \
+        unit_add(#subject, run_##subject);                                               \
+    }                                                                                    \
+    static int run_##subject(void)
+
+#endif
