@@ -55,7 +55,7 @@ $(B)/tarry: $(B)/obj/bridge/main.o $(parts) $(B)/exports
 $(B)/exports: etc/build/exports.sh $(shell etc/build/exports.sh headers)
 	@mkdir -p $(@D)
 	etc/build/exports.sh symbols > $@.new && mv $@.new $@
-$(B)/tests/unit: $(units) $(parts)
+$(B)/tests/unit: $(units) $(B)/obj/tests/fake_redis.o $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ $(LIBS) -lcmocka
 $(B)/tests/kafka_mock: $(B)/obj/tests/kafka_mock.o
@@ -117,7 +117,7 @@ fuzz:
 	  -fno-sanitize=pointer-overflow" fuzzers
 	tests/fuzz build/fuzz/tests $(FUZZ_S)
 fuzzers: $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz_*.c))
-$(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(parts)
+$(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(B)/obj/tests/fake_redis.o $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 

@@ -7,6 +7,8 @@
  * errors pause the sources.
  */
 #include "bridge/base/log.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
 #include "bridge/redis/sentinel.h"
 #include "bridge/store/store_audit.h"
 #include "bridge/store/store_dead.h"

@@ -4,6 +4,8 @@
  * and whoever asked is told so once. Found by fuzz_store.c.
  */
 #include "bridge/base/log.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
 #include "bridge/redis/sentinel.h"
 #include "bridge/store/store_list.h"
 #include "bridge/store/store_pace.h"
@@ -16,6 +18,7 @@
 #include <stdio.h>
 
 #include <cmocka.h>
+#include <hiredis/hiredis.h>
 
 static struct {
     struct store *store;
