@@ -2,8 +2,10 @@
 # make            build/tarry
 # make test       unit tests and checks of the tree (./tests/run does that and all the rest)
 # make asan tsan  the binary and the unit tests in build/asan, build/tsan, with sanitizers
-# make faults     build/faults/tarry, which can be ended at points of bridge/base/fault.h
-# make lint       format and clang-tidy      make fuzz   FUZZ_S=60 seconds each, clang
+# make faults     build/faults/tarry, with the kill points of bridge/base/fault.h (so has build/asan/tarry)
+# make fmt        formats the C files        make fuzz   FUZZ_S=60 seconds each, clang
+# make lint       format and clang-tidy, of the C files in LINT="a.c b.h" (all)
+# make compdb     compile_commands.json for editors and clang tools
 # make docs       etc/man and etc/completion, made from the tables
 # make install    PREFIX, SYSCONFDIR, DESTDIR
 # CFLAGS, CPPFLAGS and LDFLAGS are the caller's; HARDEN= leaves hardening to him too.
@@ -94,7 +96,8 @@ test: all tests
 	tests/check-includes.sh
 	$(B)/tests/unit
 asan tsan:
-	$(MAKE) B=build/$@ HARDEN= OPT="-O1 -g" SAN="$(SAN_$@)" all tests
+	$(MAKE) B=build/$@ HARDEN= OPT="-O1 -g" SAN="$(SAN_$@)" CPPFLAGS="$(CPPFLAGS) $(CPP_$@)" all tests
+CPP_asan := -DTARRY_FAULTS
 SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_tsan := -fsanitize=thread
 
@@ -106,10 +109,18 @@ $(B)/tests/million: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/million/
 
 # Without gcc -fanalyzer: of its twelve findings one was right, since it follows neither uthash nor
 # tables that always hold what is looked for.
+LINT ?= $(code)
+tidy  = -std=c11 -D_GNU_SOURCE -I. $(shell $(PKG_CONFIG) --cflags $(PKGS))
 lint:
-	clang-format --dry-run -Werror $(code)
-	clang-tidy --quiet $(filter-out tests/%,$(filter %.c,$(code))) -- -std=c11 -D_GNU_SOURCE -I. \
-	  $(shell $(PKG_CONFIG) --cflags $(PKGS))
+	clang-format --dry-run -Werror $(LINT)
+	printf '%s\n' $(filter-out tests/%,$(filter %.c,$(LINT))) | \
+	  xargs -r -P "$$(nproc)" -n 8 sh -c 'clang-tidy --quiet "$$@" -- $(tidy)' tidy
+fmt:
+	clang-format -i $(code)
+compdb:
+	@for file in $(filter %.c,$(code)); do \
+	  printf '{"directory": "%s", "file": "%s", "command": "cc $(tidy) -c %s"}\n' \
+	    "$(CURDIR)" "$$file" "$$file"; done | sed '1s/^/[/; $$!s/$$/,/; $$s/$$/]/' > compile_commands.json
 # NULL + 0, the end of an empty slice, is meant: no pointer-overflow.
 fuzz:
 	$(MAKE) B=build/fuzz CC=clang HARDEN= OPT="-O1 -g" \
@@ -153,5 +164,5 @@ clean:
 	  build/lua.list build/flags
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
-.PHONY: all docs tests test asan tsan faults lint fuzz fuzzers install clean
+.PHONY: all docs tests test asan tsan faults lint fmt compdb fuzz fuzzers install clean
 .SECONDARY:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_lane.c - what one batch of changes may hold.
+ * unit_lane.c - what one batch of changes may hold, and when it leaves.
  */
 #include "bridge/store/store_lane.h"
 #include "tests/unit.h"
@@ -55,11 +55,59 @@ static void a_batch_has_room_for_so_many_partitions(void **state)
     assert_int_equal(none.partition, 0);
 }
 
+enum { FULL = 500 };
+
+static struct lane lane_of(unsigned queued, unsigned awaited, unsigned flying)
+{
+    return (struct lane){.queued = queued,
+                         .awaited = awaited,
+                         .flying = flying,
+                         .pacer = {.last_us = 1000000, .gap_us = 2000}};
+}
+
+static void a_change_that_comes_alone_leaves_at_once(void **state)
+{
+    (void)state;
+    struct lane lane = lane_of(1, 1, 0);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
+    lane = lane_of(1, 0, 0);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1002000), 0);
+}
+
+static void what_nobody_awaits_is_paced(void **state)
+{
+    (void)state;
+    struct lane lane = lane_of(FULL - 1, 0, 0);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000500), 1500);
+    lane.awaited = 1;
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000500), 0);
+}
+
+static void while_two_batches_are_on_their_way_the_next_one_gathers(void **state)
+{
+    (void)state;
+    struct lane lane = lane_of(FULL - 1, FULL - 1, LANE_WINDOW - 1);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
+    lane.flying = LANE_WINDOW;
+    assert_int_equal(lane_wait_us(&lane, FULL, 9000000), -1);
+}
+
+static void a_full_batch_does_not_wait(void **state)
+{
+    (void)state;
+    struct lane lane = lane_of(FULL, 0, LANE_WINDOW);
+    assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
+}
+
 UNIT(lane)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partitions_in_turn_share_a_batch),
         cmocka_unit_test(a_batch_has_room_for_so_many_partitions),
+        cmocka_unit_test(a_change_that_comes_alone_leaves_at_once),
+        cmocka_unit_test(what_nobody_awaits_is_paced),
+        cmocka_unit_test(while_two_batches_are_on_their_way_the_next_one_gathers),
+        cmocka_unit_test(a_full_batch_does_not_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

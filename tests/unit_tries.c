@@ -98,9 +98,42 @@ static void every_reason_fits(void **state)
     buf_free(&text);
 }
 
+static void attempts_survive_being_written_and_read(void **state)
+{
+    (void)state;
+    struct tries t = {
+        .attempts = 3, .dead_tries = 2, .first_ms = 1700000000000, .last_ms = 9};
+    struct tries back;
+    struct buf text = {0};
+    tries_set_reason(&t, "rejected");
+    tries_set_error(&t, "HTTP 418|tea\npot");
+    tries_format(&t, &text);
+    tries_parse(buf_slice(&text), &back);
+    assert_int_equal(back.attempts, 3);
+    assert_int_equal(back.dead_tries, 2);
+    assert_int_equal(back.first_ms, 1700000000000);
+    assert_string_equal(back.reason, "rejected");
+    assert_string_equal(back.error, "HTTP 418|tea pot");
+    buf_free(&text);
+}
+
+static void what_is_no_note_of_attempts_counts_as_none(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "3", "|||", "x|y|z", "\377\377"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct tries t;
+        tries_parse(slice_of(texts[i]), &t);
+        assert_int_equal(t.attempts, 0);
+        assert_string_equal(t.reason, "");
+    }
+}
+
 UNIT(tries)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attempts_survive_being_written_and_read),
+        cmocka_unit_test(what_is_no_note_of_attempts_counts_as_none),
         cmocka_unit_test(what_is_written_is_read_again),
         cmocka_unit_test(each_field_is_where_it_belongs),
         cmocka_unit_test(an_entry_of_an_earlier_layout_is_read),

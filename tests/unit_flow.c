@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_flow.c - when sources are paused and resumed.
+ */
+#include "bridge/flow.h"
+#include "tests/unit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void sources_rest_at_a_mark_and_go_on_below_half_of_it(void **state)
+{
+    (void)state;
+    struct flow f = {.max_jobs = 4, .max_bytes = 1000};
+    assert_false(flow_wants_pause(&f, true));
+    assert_true(flow_wants_pause(&f, false));
+    for (int i = 0; i < 4; i++)
+        flow_took(&f, 10);
+    assert_true(flow_wants_pause(&f, true));
+    f.paused = true;
+    flow_gave(&f, 10);
+    flow_gave(&f, 10);
+    assert_true(flow_wants_pause(&f, true));
+    flow_gave(&f, 10);
+    assert_false(flow_wants_pause(&f, true));
+    f.paused = false;
+    flow_took(&f, 990);
+    assert_true(flow_wants_pause(&f, true));
+    const struct flow narrow = {.max_jobs = 1, .max_bytes = 1000, .paused = true};
+    assert_false(flow_wants_pause(&narrow, true)); /* half of one is not nothing */
+}
+
+UNIT(flow)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sources_rest_at_a_mark_and_go_on_below_half_of_it),
+    };
+    alarm(30);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
