@@ -63,7 +63,7 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def kafka_of_session():
-    """Started by the first test that needs it. Processes side by side have one each."""
+    """Started by the first test that needs it, or the one of the whole run."""
     running = []
 
     def get():
@@ -82,6 +82,14 @@ def real_kafka(kafka_of_session):
     if not kafka_of_session().real:
         pytest.skip("needs a real Kafka; this is librdkafka's mock cluster")
     return kafka_of_session()
+
+
+@pytest.fixture
+def own_kafka(bench, real_kafka):
+    """A broker that the test may stop."""
+    broker = bench.keep(servers.Kafka(bench.folder / "kafka")).start(60).warm_up()
+    bench.start_kafka = lambda: broker
+    return broker
 
 
 @pytest.fixture

@@ -39,9 +39,9 @@ def test_redis_is_killed_and_started_again(bench, name):
     run(way, way.redis.kill, way.redis.start, 2, sources_are_held_back)
 
 
-def test_kafka_is_restarted(bench, real_kafka):
+def test_kafka_is_restarted(bench, own_kafka):
     way = ways.Way(bench, "kafka-kafka", route='lease = "10s";')
-    run(way, real_kafka.stop, real_kafka.start, 2)
+    run(way, own_kafka.stop, own_kafka.start, 2)
 
 
 def test_mosquitto_is_restarted(bench):

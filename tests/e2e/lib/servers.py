@@ -33,15 +33,15 @@ def wait_for(what, condition, timeout_s=30.0, step_s=0.02):
 
 
 # Each of the processes that ./tests/run has side by side takes ports of its own.
-FIRST_PORT = 20000 + int(os.environ.get("TARRY_E2E_SLOT", "0")) % 4 * 3000
-given = collections.deque(maxlen=1000)
+FIRST_PORT = 20000 + int(os.environ.get("TARRY_E2E_SLOT", "0")) % 12 * 1000
+given = collections.deque(maxlen=500)
 
 
 def free_port():
     """Below the range from which the kernel takes ports for outgoing connections. Another one each
     time: whoever has the last may not listen yet, or comes back to it."""
     while True:
-        port = random.randrange(FIRST_PORT, FIRST_PORT + 3000)
+        port = random.randrange(FIRST_PORT, FIRST_PORT + 1000)
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
@@ -233,6 +233,19 @@ class Kafka(Server):
             done.result(20)
 
 
+class KafkaOfTheRun:
+    """The real one that ./tests/run has started for all of its processes."""
+
+    real = True
+    add_topic = Kafka.add_topic
+
+    def __init__(self, address):
+        self.address = address
+
+    def end(self):
+        """It serves the others."""
+
+
 class KafkaMock(Server):
     """librdkafka's mock cluster, where no real one can be had."""
 
@@ -256,6 +269,8 @@ class KafkaMock(Server):
 
 def start_kafka(folder):
     """The real one if its jars and a Java are there; TARRY_KAFKA=mock asks for the other."""
+    if "TARRY_KAFKA_ADDRESS" in os.environ:
+        return KafkaOfTheRun(os.environ["TARRY_KAFKA_ADDRESS"])
     real = (os.environ.get("TARRY_KAFKA") != "mock" and shutil.which("java") and
             (BUILD / "kafka/libs/pom.xml").exists())
     return Kafka(folder).start(60).warm_up() if real else KafkaMock(folder).start()
