@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Faults that a review of queues has found, through the daemon's own API; see test_queue_api.py."""
+"""Consumers that wait, leave or expire, and queues while Redis fails, through the native API; see test_queue_api.py."""
 import itertools
 import os
 import select
@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 
+import paho.mqtt.publish as publish
 import pytest
 
 from conftest import Bench
@@ -259,8 +260,7 @@ def test_a_message_that_no_route_takes_is_a_dead_letter_that_can_be_found(bench)
         routes:  {{ good: {{ from = "in"; to = "q"; match = "t/good/#"; }};
                    all:  {{ from = "http"; to = "q"; }}; }};''').start()
     broker.wait_subscribed("t/#")
-    subprocess.run(["mosquitto_pub", "-p", str(broker.port), "-q", "1", "-t", "t/bad", "-m", "hello"],
-                   check=True)
+    publish.single("t/bad", "hello", qos=1, port=broker.port)
     c = Queues(daemon)
     listed = wait_for("it to be listed", lambda: c.ask("GET", "/v1/queues")["queues"])
     dead = c.peek(listed[0]["name"], part="dead")

@@ -144,7 +144,7 @@ routes: {{
   kouts: {{ from = [ "http", "kin", "min" ]; to = "kout"; topic = "t"; {retry} }};
   touts: {{ from = "http"; to = "tout"; topic = "t"; {retry} }};
   mouts: {{ from = "http"; to = "mout"; topic = "t"; {retry} }};
-  lmss: {{ from = "lms"; to = "pulled"; topic = "q"; }};
+  lmss: {{ from = "lms"; to = "pulled"; }};
 }};
 '''
 
