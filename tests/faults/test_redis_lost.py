@@ -89,7 +89,7 @@ class Storm:
         """Calls that never succeeded."""
         return [f"{call.listener} {call.method} {call.path}: {self.flood.statuses(call)}"
                 for call in every_call.CALLS if call.weight
-                and not any(status < 400 for status in self.flood.statuses(call))]
+                and not any(status < 400 or status == call.refused for status in self.flood.statuses(call))]
 
     def arrived(self):
         return [a.header("delay-id").decode() for a in self.safe.arrivals]

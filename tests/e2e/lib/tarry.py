@@ -10,6 +10,7 @@ from pathlib import Path
 from lib.servers import TOP, Server, free_port
 
 BIN = os.environ.get("TARRY_BIN", str(TOP / "build/tarry"))
+SANITIZED = "/asan/" in BIN or "/tsan/" in BIN
 # "1s": with it the tests that wait for a few seconds go through the second tier, too.
 HORIZON = os.environ.get("TARRY_E2E_HORIZON")
 ONE_LISTENER = 'admin: { listen = "http"; };\n'  # where a test says nothing of admin

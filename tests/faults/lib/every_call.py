@@ -264,6 +264,8 @@ ADMIN = [
     Call("native", "POST", "/v1/admin/routes/{}/pause", at(route), weight=1),
     Call("native", "POST", "/v1/admin/routes/{}/drain", at(route), weight=1),
     Call("native", "POST", "/v1/admin/routes/{}/resume", at(route), weight=12),
+    Call("native", "POST", "/v1/admin/routes/{}/rewind",  # of no Kafka source: it finds that out and refuses
+         lambda rng, known: {"segments": [route(rng)], "query": {"to": "-1h"}}, weight=1, refused=409),
     Call("native", "GET", "/v1/admin/routes/{}/tap", at(route), weight=1, tail=True),
     Call("native", "GET", "/console", weight=1), Call("native", "GET", "/", weight=1),
     Call("native", "GET", "/console/{}", lambda rng, known: {"segments": ["main.js"]}, weight=1),

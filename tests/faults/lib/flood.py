@@ -22,7 +22,7 @@ class Call:
     """One row of an API. path: as the daemon's table has it, {} being what segments fill.
     make(rng, known): what stands in the request, a dict of segments, query, body, headers.
     told(known, what, body): after a 2xx, keeps ids that later calls use. tail: the answer does not
-    end, so only its head is read."""
+    end, so only its head is read. refused: the status by which it is always refused."""
     listener: str
     method: str
     path: str
@@ -30,6 +30,7 @@ class Call:
     told: Callable = None
     weight: int = 4
     tail: bool = False
+    refused: int = 0
 
     def request(self, what):
         parts, at = self.path.split("{}"), iter(what.get("segments", ()))
