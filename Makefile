@@ -122,10 +122,11 @@ compdb:
 	  printf '{"directory": "%s", "file": "%s", "command": "cc $(tidy) -c %s"}\n' \
 	    "$(CURDIR)" "$$file" "$$file"; done | sed '1s/^/[/; $$!s/$$/,/; $$s/$$/]/' > compile_commands.json
 # NULL + 0, the end of an empty slice, is meant: no pointer-overflow.
-fuzz:
+fuzz-build:
 	$(MAKE) B=build/fuzz CC=clang HARDEN= OPT="-O1 -g" \
 	  SAN="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
 	  -fno-sanitize=pointer-overflow" fuzzers
+fuzz: fuzz-build
 	tests/fuzz build/fuzz/tests $(FUZZ_S)
 fuzzers: $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz_*.c))
 $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(B)/obj/tests/fake_redis.o $(parts)
@@ -164,5 +165,5 @@ clean:
 	  build/lua.list build/flags
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
-.PHONY: all docs tests test asan tsan faults lint fmt compdb fuzz fuzzers install clean
+.PHONY: all docs tests test asan tsan faults lint fmt compdb fuzz fuzz-build fuzzers install clean
 .SECONDARY:
