@@ -67,12 +67,7 @@ static const char *const of_script[SCRIPTS] = {
     [SCRIPT_RELEASE] = "*6\n:-1\n$rrrrrrrr\n:0\n:0\n:0\n:-1\n",
 };
 
-struct command {
-    struct slice word[4];
-    size_t n;
-};
-
-static bool is(const struct command *c, const char *first, const char *second)
+static bool is(const struct fake_command *c, const char *first, const char *second)
 {
     return slice_is_nocase(c->word[0], first) &&
            (second == NULL || (c->n > 1 && slice_is_nocase(c->word[1], second)));
@@ -91,16 +86,12 @@ static unsigned script_of(struct slice code)
 }
 
 /* Its answer as lines, in text. */
-static void good_answer(const struct command *c, struct buf *text)
+static void good_answer(const struct fake_command *c, struct buf *text)
 {
     if (is(c, "SCRIPT", "LOAD"))
-        buf_addf(text, "$%040u\n", script_of(c->word[2]));
-    else if (is(c, "EVALSHA", NULL) && c->n > 1 &&
-             strtoul(c->word[1].p, NULL, 10) < SCRIPTS)
-        buf_addf(text, "%s",
-                 of_script[strtoul(c->word[1].p, NULL, 10)]
-                     ? of_script[strtoul(c->word[1].p, NULL, 10)]
-                     : "!\n");
+        buf_addf(text, "$%040u\n", c->n > 2 ? script_of(c->word[2]) : SCRIPTS);
+    else if (c->script < SCRIPTS)
+        buf_add_str(text, of_script[c->script] ? of_script[c->script] : "!\n");
     else if (is(c, "PING", NULL))
         buf_add_str(text, "+PONG\n");
     else if (is(c, "ROLE", NULL))
@@ -155,26 +146,40 @@ static void put_value(struct slice *lines, struct buf *out, unsigned depth)
     }
 }
 
-static void answer(struct fake_connection *c, const struct command *command)
+static void send_out(struct fake_connection *c)
 {
-    struct buf good = {0}, out = {0};
+    if (c->fd == 0 || c->out.n == 0)
+        return;
+    (void)!send(c->fd, c->out.p, c->out.n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    buf_clear(&c->out);
+}
 
-    if (fake.word && (is(command, fake.word, NULL) ||
-                      (command->n > 1 && slice_is_nocase(command->word[1], fake.word))))
-        buf_add_str(&good, fake.word_answer);
-    else
-        good_answer(command, &good);
-    if (!fake.good && fake.answers.n > 0 && fake.answers.p[0] != '@') {
-        put_value(&fake.answers, &out, 0);
+/* By the lines that fake.judge gave; none: as the test says else. */
+static void answer(struct fake_connection *c, const struct fake_command *command,
+                   struct buf *judged)
+{
+    struct buf good = {0};
+    struct slice lines = buf_slice(judged);
+
+    if (lines.n > 0) {
+        put_value(&lines, &c->out, 0);
+    } else if (!fake.good && fake.answers.n > 0 && fake.answers.p[0] != '@') {
+        put_value(&fake.answers, &c->out, 0);
     } else {
-        struct slice lines = buf_slice(&good);
+        if (fake.word &&
+            (is(command, fake.word, NULL) ||
+             (command->n > 1 && slice_is_nocase(command->word[1], fake.word))))
+            buf_add_str(&good, fake.word_answer);
+        else
+            good_answer(command, &good);
+        lines = buf_slice(&good);
         if (!fake.good)
             fuzz_take(&fake.answers, '\n');
-        put_value(&lines, &out, 0);
+        put_value(&lines, &c->out, 0);
     }
-    (void)!send(c->fd, out.p, out.n, MSG_NOSIGNAL | MSG_DONTWAIT);
     buf_free(&good);
-    buf_free(&out);
+    if (!fake.holds)
+        send_out(c);
 }
 
 /* --------------------------------------------------------------------- the server */
@@ -189,20 +194,36 @@ static void hang_up(struct fake_connection *c)
     setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     close(c->fd);
     redisReaderFree(c->reader);
+    buf_free(&c->out);
     *c = (struct fake_connection){0};
+}
+
+static unsigned script_run_by(const struct fake_command *c)
+{
+    unsigned long sha =
+        c->n > 1 && is(c, "EVALSHA", NULL) ? strtoul(c->word[1].p, NULL, 10) : SCRIPTS;
+
+    return sha < SCRIPTS ? (unsigned)sha : SCRIPTS;
 }
 
 static void take_command(struct fake_connection *c, const redisReply *words)
 {
-    struct command command = {.n = 0};
+    size_t n = redis_items(words);
+    struct slice *word = mem_alloc((n + 1) * sizeof(*word));
+    struct fake_command command = {.word = word, .n = n};
+    struct buf judged = {0};
 
-    while (command.n < redis_items(words) && command.n < 4) {
-        command.word[command.n] = redis_text(redis_item(words, command.n));
-        command.n++;
-    }
-    must(command.n > 0 && command.word[0].p != NULL); /* a command of ours */
+    for (size_t i = 0; i < n; i++)
+        word[i] = redis_text(redis_item(words, i));
+    must(n > 0 && word[0].p != NULL); /* a command of ours */
+    command.script = script_run_by(&command);
     fake.commands++;
-    answer(c, &command);
+    if (fake.judge == NULL || fake.judge(&command, &judged))
+        answer(c, &command, &judged);
+    else
+        hang_up(c);
+    buf_free(&judged);
+    free(word);
     fake.asked();
 }
 
@@ -221,7 +242,7 @@ static void on_bytes(void *arg, unsigned events)
         return;
     }
     redisReaderFeed(c->reader, bytes, (size_t)n);
-    while (redisReaderGetReply(c->reader, &words) == REDIS_OK && words) {
+    while (c->fd > 0 && redisReaderGetReply(c->reader, &words) == REDIS_OK && words) {
         take_command(c, words);
         freeReplyObject(words);
     }
@@ -265,4 +286,11 @@ void fake_hang_up(void)
 {
     for (unsigned i = 0; i < FAKE_CONNECTIONS; i++)
         hang_up(&fake.connections[i]);
+}
+
+void fake_let_go(void)
+{
+    fake.holds = false;
+    for (unsigned i = 0; i < FAKE_CONNECTIONS; i++)
+        send_out(&fake.connections[i]);
 }

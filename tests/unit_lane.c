@@ -2,13 +2,18 @@
 /*
  * unit_lane.c - what one batch of changes may hold, and when it leaves.
  */
+#include "bridge/base/mem.h"
 #include "bridge/store/store_lane.h"
+#include "tests/fake_redis.h"
+#include "tests/lane_rig.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -39,7 +44,7 @@ static void partitions_in_turn_share_a_batch(void **state)
 static void a_batch_has_room_for_so_many_partitions(void **state)
 {
     (void)state;
-    static char names[LANE_PARTITIONS_MAX + 1][8];
+    static char names[LANE_PARTITIONS_MAX + 1][16];
     struct batch batch = {.partition_count = 0};
     for (unsigned i = 0; i < LANE_PARTITIONS_MAX; i++) {
         struct change c = of(names[i], 1);
@@ -99,6 +104,173 @@ static void a_full_batch_does_not_wait(void **state)
     assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
 }
 
+/* ------------------------------------------------------------ what the batches hold */
+
+enum {
+    CHANGES_MAX = 400,
+    EARLY = 16, /* leave in the midst of a turn, where none is on its way */
+    BATCH_BYTES_MAX = 1024 * 1024
+};
+
+static const char *id_of(unsigned i)
+{
+    static char ids[CHANGES_MAX][12];
+    snprintf(ids[i], sizeof(ids[i]), "%u", i);
+    return ids[i];
+}
+
+/* A lane whose changes take Redis long has a maximum of its own. */
+static void a_batch_stops_at_the_maximum_of_jobs(void **state)
+{
+    (void)state;
+    static const struct {
+        enum lane_kind kind;
+        unsigned batch_max, most;
+    } rows[] = {
+        {LANE_ENQUEUE, 150, 70},  {LANE_ACK, 150, 150},   {LANE_RETRY, 150, 100},
+        {LANE_BURY, 150, 150},    {LANE_CANCEL, 150, 30}, {LANE_FINISH, 150, 150},
+        {LANE_RELEASE, 150, 100}, {LANE_RENEW, 150, 150}, {LANE_ENQUEUE, 20, 20},
+        {LANE_ACK, 20, 20},       {LANE_RETRY, 20, 20},   {LANE_CANCEL, 20, 20},
+    };
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char sizes[64];
+        unsigned n = EARLY + 2 * rows[i].most + 5;
+        rig_begin(rows[i].batch_max, 0);
+        for (unsigned k = 0; k < n; k++)
+            rig_ask(rows[i].kind, id_of(k));
+        assert_true(rig_reaches(&rig.answers, n));
+        snprintf(sizes, sizeof(sizes), "%d %u %u 5 ", EARLY, rows[i].most, rows[i].most);
+        assert_string_equal(buf_str(&rig.sizes), sizes);
+        rig_end();
+    }
+}
+
+/* At most so many are on their way: the others wait for an answer. */
+static void a_lane_stops_at_the_maximum_of_batches(void **state)
+{
+    (void)state;
+    rig_begin(2, 0);
+    fake.holds = true;
+    for (unsigned i = 0; i < 2 * LANE_BATCHES + 3; i++)
+        rig_ask(LANE_ACK, id_of(i));
+    rig_ask(LANE_FINISH, "z"); /* whatever may leave has left before it */
+    assert_true(rig_reaches(&rig.calls, LANE_BATCHES + 1));
+    assert_string_equal(buf_str(&rig.sizes), "2 2 2 2 2 2 2 2 1 ");
+    fake_let_go();
+    assert_true(rig_reaches(&rig.answers, 2 * LANE_BATCHES + 4));
+    assert_string_equal(buf_str(&rig.sizes), "2 2 2 2 2 2 2 2 1 2 1 ");
+    rig_end();
+}
+
+/* tries is text of that many bytes; borrowed until it returns. */
+static void retry_with(const char *id, size_t tries_n)
+{
+    char *tries = mem_alloc(tries_n + 1);
+    store_retry(rig.route, slice_of(id), 5, 9, (struct slice){tries, tries_n}, rig_told,
+                (void *)id);
+    free(tries);
+}
+
+static void lose_with(const char *id, size_t kept_n)
+{
+    struct job *job = job_new(0);
+    char *kept = mem_alloc(kept_n + 1);
+    job->id = job_keep(job, SLICE_LIT("x"));
+    job->payload = (struct slice){kept, kept_n};
+    const struct lost_run lost = {job, {NULL, 0}, true};
+    store_lose(rig.route, slice_of(id), 5, &lost, NULL, 9, rig_told, (void *)id);
+    free(kept);
+    job_free(job);
+}
+
+static void assert_sizes(const char *sizes, unsigned answers)
+{
+    assert_true(rig_reaches(&rig.answers, answers));
+    assert_string_equal(buf_str(&rig.sizes), sizes);
+    rig_end();
+}
+
+/* Ids count too: one byte each. */
+static void a_batch_stops_at_the_maximum_of_bytes(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    retry_with("a", BATCH_BYTES_MAX / 2 - 1);
+    retry_with("b", BATCH_BYTES_MAX / 2 - 1);
+    assert_sizes("2 ", 2);
+
+    rig_begin(8, 0);
+    retry_with("a", BATCH_BYTES_MAX / 2 - 1);
+    retry_with("b", BATCH_BYTES_MAX / 2);
+    assert_sizes("1 1 ", 2);
+}
+
+static void records_and_kept_runs_count_as_bytes_of_a_batch(void **state)
+{
+    (void)state;
+    const struct enqueue how = {.awaited = true};
+    rig_begin(8, 0);
+    for (unsigned i = 0; i < 7; i++)
+        rig_enqueue(id_of(i), &how, BATCH_BYTES_MAX / 7 * 2);
+    assert_sizes("3 3 1 ", 7);
+
+    rig_begin(8, 0);
+    for (unsigned i = 0; i < 7; i++)
+        lose_with(id_of(i), BATCH_BYTES_MAX / 7 * 2);
+    assert_sizes("3 3 1 ", 7);
+}
+
+static void a_change_larger_than_a_batch_leaves_alone(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    retry_with("a", 1);
+    retry_with("b", BATCH_BYTES_MAX + 1);
+    retry_with("c", 1);
+    assert_sizes("1 1 1 ", 3);
+}
+
+static void a_batch_stops_at_the_maximum_of_partitions(void **state)
+{
+    (void)state;
+    static char names[EARLY + LANE_PARTITIONS_MAX + 1][16];
+    enum { N = EARLY + LANE_PARTITIONS_MAX + 1 };
+    rig_begin(500, 0);
+    for (unsigned i = 0; i < N; i++) {
+        const struct enqueue how = {.awaited = true, .origin = {names[i], 7, 6, 0}};
+        snprintf(names[i], sizeof(names[i]), "t/%u", i);
+        rig_enqueue(id_of(i), &how, 0);
+    }
+    assert_sizes("16/16 64/64 1/1 ", N);
+}
+
+/* Those of the same partition do not overtake it. */
+static void a_change_of_one_partition_too_many_keeps_those_behind_it_waiting(void **state)
+{
+    (void)state;
+    static char names[LANE_PARTITIONS_MAX + 1][16];
+    rig_begin(500, 0);
+    fake.holds = true;
+    for (unsigned i = 0; i <= LANE_PARTITIONS_MAX; i++) {
+        snprintf(names[i], sizeof(names[i]), "t/%u", i);
+    }
+    for (unsigned i = 0; i < EARLY; i++) {
+        const struct enqueue how = {.awaited = true, .origin = {names[0], i, i - 1, 0}};
+        rig_enqueue(id_of(i), &how, 0);
+    }
+    for (unsigned i = 0; i <= LANE_PARTITIONS_MAX; i++) {
+        const struct enqueue how = {.awaited = true, .origin = {names[i], 100, 99, 0}};
+        rig_enqueue(id_of(100 + i), &how, 0);
+    }
+    const struct enqueue known = {.awaited = true, .origin = {names[0], 101, 100, 0}};
+    rig_enqueue("last", &known, 0);
+    fake_let_go();
+    assert_true(rig_reaches(&rig.answers, EARLY + LANE_PARTITIONS_MAX + 2));
+    assert_string_equal(buf_str(&rig.sizes), "16/1 64/64 2/2 ");
+    assert_non_null(strstr(buf_str(&rig.sent), "\nenqueue 164 last\n"));
+    rig_end();
+}
+
 UNIT(lane)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +280,14 @@ UNIT(lane)
         cmocka_unit_test(what_nobody_awaits_is_paced),
         cmocka_unit_test(while_two_batches_are_on_their_way_the_next_one_gathers),
         cmocka_unit_test(a_full_batch_does_not_wait),
+        cmocka_unit_test(a_batch_stops_at_the_maximum_of_jobs),
+        cmocka_unit_test(a_lane_stops_at_the_maximum_of_batches),
+        cmocka_unit_test(a_batch_stops_at_the_maximum_of_bytes),
+        cmocka_unit_test(records_and_kept_runs_count_as_bytes_of_a_batch),
+        cmocka_unit_test(a_change_larger_than_a_batch_leaves_alone),
+        cmocka_unit_test(a_batch_stops_at_the_maximum_of_partitions),
+        cmocka_unit_test(
+            a_change_of_one_partition_too_many_keeps_those_behind_it_waiting),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, rig_setup, NULL);
 }

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/lane_rig.h"
+#include "bridge/base/log.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/store/store_queue.h"
+#include "tests/fake_redis.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+struct lane_rig rig;
+
+/* ---------------------------------------------------- what the fake Redis is sent */
+
+/* Where the changes stand in the arguments of a script, behind the keys. */
+static const struct shape {
+    size_t head;     /* arguments before them, or before the partitions */
+    bool partitions; /* lua/lib/ingest.lua */
+    size_t stride;   /* arguments of each; one more where there are partitions */
+    size_t mark;     /* which of them is the letter; 0: none has one */
+    char letter;     /* of a good first run */
+} shapes[SCRIPTS] = {
+    [SCRIPT_ENQUEUE] = {6, true, 8, 6, 's'},  [SCRIPT_ACK] = {2, false, 3, 2, 'a'},
+    [SCRIPT_RETRY] = {1, false, 9, 8, 'r'},   [SCRIPT_BURY] = {1, false, 4, 3, 'b'},
+    [SCRIPT_CANCEL] = {3, true, 4, 3, 'c'},   [SCRIPT_FINISH] = {7, false, 4, 3, 'f'},
+    [SCRIPT_RELEASE] = {7, false, 4, 3, 'r'}, [SCRIPT_RENEW] = {1, false, 3, 0, 'r'},
+};
+
+static size_t number(struct slice word)
+{
+    return strtoul(word.p, NULL, 10);
+}
+
+/* Gives the number of changes. */
+static unsigned note(const struct fake_command *c)
+{
+    const struct shape *shape = &shapes[c->script];
+    size_t at = 3 + number(c->word[2]) + shape->head, stride = shape->stride;
+    size_t partitions = shape->partitions ? number(c->word[at]) : 0;
+    unsigned count = 0;
+
+    at += shape->partitions ? 1 + 2 * partitions : 0;
+    stride += partitions > 0;
+    buf_add_str(&rig.sent, script_name(c->script));
+    for (; at + stride <= c->n; at += stride, count++) {
+        struct slice mark = shape->mark ? c->word[at + shape->mark] : SLICE_LIT("");
+        buf_addf(&rig.sent, " %.*s", SLICE_ARG(c->word[at]));
+        buf_addf(&rig.marks, "%s%.*s", count > 0 ? " " : "",
+                 SLICE_ARG(mark.n > 0 ? mark : SLICE_LIT("-")));
+    }
+    must(at == c->n);
+    buf_add_str(&rig.sent, "\n");
+    buf_add_str(&rig.marks, "\n");
+    buf_addf(&rig.sizes, "%u", count);
+    if (partitions > 0)
+        buf_addf(&rig.sizes, "/%zu", partitions);
+    buf_add_str(&rig.sizes, " ");
+    rig.calls++;
+    return count;
+}
+
+static bool judge(const struct fake_command *c, struct buf *lines)
+{
+    if (rig.hold_at && slice_is(c->word[0], rig.hold_at))
+        fake.holds = true;
+    rig.waits += slice_is(c->word[0], "WAIT");
+    rig.times += slice_is(c->word[0], "TIME");
+    if (c->script == SCRIPTS || shapes[c->script].stride == 0)
+        return true;
+    unsigned count = note(c);
+    const char *plan = rig.plan && *rig.plan ? *rig.plan++ : "";
+    if (*plan == '=')
+        buf_addf(lines, "$%s\n", plan + 1);
+    else if (*plan == '-')
+        buf_addf(lines, "%s\n", plan);
+    if (*plan == '\0') {
+        buf_add_str(lines, "$");
+        for (; count > 0; count--)
+            buf_addf(lines, "%c", shapes[c->script].letter);
+        buf_add_str(lines, "\n");
+    }
+    return *plan != '!';
+}
+
+/* -------------------------------------------------------------------------- the store */
+
+static void on_up(void *arg)
+{
+    (void)arg;
+    rig.ups++;
+    loop_stop();
+}
+static void on_down(void *arg, const char *why)
+{
+    (void)arg;
+    (void)why;
+    rig.downs++;
+    loop_stop();
+}
+static void on_name(void *arg, struct slice name)
+{
+    (void)arg;
+    (void)name;
+}
+static void on_head(void *owner, int64_t head_ms)
+{
+    (void)owner;
+    (void)head_ms;
+}
+static void on_woken(void *owner)
+{
+    (void)owner;
+}
+static void on_settled(void *owner, unsigned expired, unsigned timed_out,
+                       unsigned exhausted)
+{
+    (void)owner;
+    (void)expired;
+    (void)timed_out;
+    (void)exhausted;
+}
+static void on_asked(void)
+{
+    fake.commands = 0;
+    loop_stop();
+}
+static void on_limit(void *arg)
+{
+    (void)arg;
+    loop_stop();
+}
+
+int rig_setup(void **state)
+{
+    (void)state;
+    log_set_level(LOG_ERROR + 1);
+    loop_init();
+    fake_start(on_asked);
+    fake.judge = judge;
+    rig.limit = timer_new(on_limit, NULL);
+    return 0;
+}
+
+void rig_begin(unsigned batch_max, unsigned replicas)
+{
+    static const struct store_events events = {on_up, on_down, on_name, NULL};
+    static const struct bucket_events of_bucket = {
+        .head = on_head, .woken = on_woken, .settled = on_settled};
+    static const struct bucket_rules rules = {.remember_ms = 1000};
+    static const struct queue_rules queue_rules = {.lease_ms = 1000, .tries = 3};
+    struct store_conf conf = {.redis = {.connect_timeout_ms = 10000,
+                                        .command_timeout_ms = 10000,
+                                        .backoff_first_ms = 1,
+                                        .backoff_max_ms = 1},
+                              .prefix = "tarry",
+                              .instance = "unit",
+                              .batch_max = batch_max,
+                              .durability = {.replicas = replicas}};
+    char text[64];
+    if (rig.store) /* of a test that failed */
+        rig_end();
+    snprintf(text, sizeof(text), "redis://127.0.0.1:%u", fake.port);
+    assert_int_equal(redis_url_parse(text, &conf.redis.url, NULL), 0);
+    rig = (struct lane_rig){.limit = rig.limit};
+    rig.store = store_new(&conf, &events, NULL);
+    rig.route = bucket_new(rig.store, "r/0", &rules, &of_bucket, NULL);
+    rig.queue = bucket_new_queue(rig.store, "s", "q", &queue_rules, &of_bucket, NULL);
+    redis_url_free(&conf.redis.url);
+    assert_true(rig_reaches(&rig.ups, 1));
+}
+
+void rig_end(void)
+{
+    store_free(rig.store);
+    rig.store = NULL;
+    fake_hang_up();
+    fake.holds = false;
+    fake.word = NULL;
+    timer_set(rig.limit, 0);
+    loop_run(); /* what was deferred is freed */
+    buf_free(&rig.sent);
+    buf_free(&rig.marks);
+    buf_free(&rig.sizes);
+    buf_free(&rig.told);
+}
+
+bool rig_reaches(const unsigned *n, unsigned at_least)
+{
+    int64_t end_ms = loop_mono_ms() + 10000;
+    while (*n < at_least && loop_mono_ms() < end_ms) {
+        timer_set(rig.limit, 50);
+        loop_run();
+    }
+    return *n >= at_least;
+}
+
+void rig_go_away(void)
+{
+    unsigned downs = rig.downs;
+    rig.hold_at = NULL;
+    fake.holds = false;
+    fake.word = "PING"; /* of the greeting */
+    fake.word_answer = "-LOADING not yet\n";
+    fake_hang_up();
+    assert_true(rig_reaches(&rig.downs, downs + 1));
+}
+
+void rig_come_back(void)
+{
+    fake.word = NULL;
+    assert_true(rig_reaches(&rig.ups, rig.ups + 1));
+}
+
+/* ------------------------------------------------------------------------ the changes */
+
+#define NONE ((struct slice){NULL, 0})
+
+void rig_told(void *id, char code)
+{
+    buf_addf(&rig.told, "%s=%c ", (const char *)id, code ? code : '0');
+    rig.answers++;
+    loop_stop();
+}
+
+void rig_enqueue(const char *id, const struct enqueue *how, size_t body_n)
+{
+    struct job *job = job_new(body_n);
+    char *body = mem_alloc(body_n + 1);
+    job->id = job_keep(job, slice_of(id));
+    job->payload = (struct slice){body, body_n};
+    store_enqueue(rig.route, job, how, rig_told, (void *)id);
+    free(body);
+    job_free(job);
+}
+
+void rig_cancel(const char *id, const struct origin *origin, int64_t deadline_ms)
+{
+    store_cancel(rig.route, slice_of(id), origin, deadline_ms, rig_told, (void *)id);
+}
+
+void rig_ask(enum lane_kind kind, const char *name)
+{
+    const struct enqueue how = {.awaited = true};
+    struct slice id = slice_of(name);
+    void *arg = (void *)name;
+    switch (kind) {
+    case LANE_ENQUEUE:
+        rig_enqueue(name, &how, 0);
+        break;
+    case LANE_ACK:
+        store_ack(rig.route, id, 5, rig_told, arg);
+        break;
+    case LANE_RETRY:
+        store_retry(rig.route, id, 5, 9, NONE, rig_told, arg);
+        break;
+    case LANE_BURY:
+        store_bury(rig.route, id, 5, NONE, rig_told, arg);
+        break;
+    case LANE_CANCEL:
+        rig_cancel(name, NULL, 0);
+        break;
+    case LANE_FINISH:
+        store_finish(rig.queue, id, 5, "acked", 0, 0, rig_told, arg);
+        break;
+    case LANE_RELEASE:
+        store_release(rig.queue, id, 5, 0, true, 0, rig_told, arg);
+        break;
+    case LANE_RENEW:
+        store_renew(rig.route, id, 5, 9, rig_told, arg);
+        break;
+    case LANES:
+        break;
+    }
+}
+
+void rig_ask_each(enum lane_kind kind, const char *ids)
+{
+    static const char *const names[26] = {"a", "b", "c", "d", "e", "f", "g", "h", "i",
+                                          "j", "k", "l", "m", "n", "o", "p", "q", "r",
+                                          "s", "t", "u", "v", "w", "x", "y", "z"};
+    for (; *ids; ids++)
+        rig_ask(kind, names[*ids - 'a']);
+}

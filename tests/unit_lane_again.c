@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_lane_again.c - a change that is sent again after a lost answer: what the script is
+ * told of that, and what the caller is told of its answer.
+ */
+#include "bridge/store/store_queue.h"
+#include "tests/fake_redis.h"
+#include "tests/lane_rig.h"
+#include "tests/unit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define NONE ((struct slice){NULL, 0})
+
+/* ------------------------------------------------------------- the first run's answer */
+
+/* What the script answers to a change that was not sent before, and to one that was. */
+static const struct {
+    enum lane_kind kind;
+    char code, first, again; /* as it comes; as the caller is told */
+} told[] = {
+    {LANE_ENQUEUE, 's', 's', 's'}, {LANE_ENQUEUE, 'r', 'r', 'r'},
+    {LANE_ENQUEUE, 'x', 'x', 'x'}, {LANE_ENQUEUE, 'k', 'k', 'k'},
+    {LANE_CANCEL, 'c', 'c', 'c'},  {LANE_CANCEL, 'n', 'n', 'n'},
+    {LANE_CANCEL, 'e', 'e', 'e'},  {LANE_CANCEL, 'm', 'm', 'm'},
+    {LANE_ACK, 'a', 'a', 'a'},     {LANE_ACK, 'x', 'x', 'a'},
+    {LANE_ACK, 'y', 'x', 'x'},     {LANE_RETRY, 'r', 'r', 'r'},
+    {LANE_RETRY, 'x', 'x', 'r'},   {LANE_RETRY, 'y', 'x', 'x'},
+    {LANE_RETRY, 'c', 'c', 'c'},   {LANE_RETRY, 'k', 'k', 'k'},
+    {LANE_BURY, 'b', 'b', 'b'},    {LANE_BURY, 'x', 'x', 'b'},
+    {LANE_BURY, 'y', 'x', 'x'},    {LANE_BURY, 'c', 'c', 'c'},
+    {LANE_FINISH, 'f', 'f', 'f'},  {LANE_FINISH, 'w', 'w', 'w'},
+    {LANE_FINISH, 'd', 'd', 'd'},  {LANE_FINISH, 'x', 'x', 'x'},
+    {LANE_FINISH, 'n', 'n', 'f'},  {LANE_FINISH, 'e', 'e', 'f'},
+    {LANE_FINISH, 'E', 'E', 'f'},  {LANE_FINISH, 'm', 'm', 'n'},
+    {LANE_FINISH, 'M', 'M', 'e'},  {LANE_FINISH, 'N', 'N', 'E'},
+    {LANE_RELEASE, 'r', 'r', 'r'}, {LANE_RELEASE, 'b', 'b', 'b'},
+    {LANE_RELEASE, 'x', 'x', 'r'}, {LANE_RELEASE, 'n', 'n', 'b'},
+    {LANE_RENEW, 'r', 'r', 'r'},   {LANE_RENEW, 'x', 'x', 'x'},
+};
+enum { TOLD = sizeof(told) / sizeof(told[0]) };
+
+/* Of one change; the answer that counts is code. */
+static void assert_told(enum lane_kind kind, const char *const plan[], char letter)
+{
+    char expected[8];
+    rig_begin(8, 0);
+    rig.plan = plan;
+    rig_ask(kind, "a");
+    assert_true(rig_reaches(&rig.answers, 1));
+    snprintf(expected, sizeof(expected), "a=%c ", letter);
+    assert_string_equal(buf_str(&rig.told), expected);
+    rig_end();
+}
+
+static void a_change_sent_once_is_answered_as_the_script_says(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < TOLD; i++) {
+        char codes[] = {'=', told[i].code, '\0'};
+        assert_told(told[i].kind, (const char *const[]){codes, NULL}, told[i].first);
+    }
+}
+
+static void a_change_sent_again_is_answered_as_its_first_run_would_have_been(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < TOLD; i++) {
+        char codes[] = {'=', told[i].code, '\0'};
+        assert_told(told[i].kind, (const char *const[]){"!", codes, NULL}, told[i].again);
+    }
+}
+
+/* What was refused by an error was not carried out: its own work can't be there. */
+static void
+a_change_sent_again_after_an_error_is_answered_as_the_script_says(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < TOLD; i++) {
+        char codes[] = {'=', told[i].code, '\0'};
+        assert_told(told[i].kind,
+                    (const char *const[]){"-NOSCRIPT no matching script", codes, NULL},
+                    told[i].first);
+    }
+}
+
+static void a_change_sent_again_with_new_ones_is_told_from_them(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    RIG_PLAN("", "=xxxx");
+    fake.holds = true;
+    rig_ask_each(LANE_ACK, "ab");
+    assert_true(rig_reaches(&rig.calls, 1));
+    rig_go_away();
+    rig_ask_each(LANE_ACK, "cd");
+    rig_come_back();
+    assert_true(rig_reaches(&rig.answers, 4));
+    assert_string_equal(buf_str(&rig.sent), "ack a b\nack a b c d\n");
+    assert_string_equal(buf_str(&rig.marks), "- -\nA A - -\n");
+    assert_string_equal(buf_str(&rig.told), "a=a b=a c=x d=x ");
+    rig_end();
+}
+
+/* The table above has a row for each pair of the lanes. */
+static void each_first_answer_of_a_lane_has_its_test(void **state)
+{
+    (void)state;
+    for (unsigned kind = 0; kind < LANES; kind++) {
+        for (const char *p = lane_rows[kind].again; p && *p; p += 2) {
+            unsigned i = 0;
+            while (i < TOLD && (told[i].kind != kind || told[i].code != p[0]))
+                i++;
+            assert_true(i < TOLD);
+        }
+    }
+}
+
+/* ------------------------------------------------- the script is told what was before */
+
+static char a[] = "a"; /* the id, of all */
+
+static void ask_lapse(void)
+{
+    store_lapse(rig.route, SLICE_LIT("a"), 5, rig_told, a);
+}
+static void lose(bool dead)
+{
+    struct job *job = job_new(0);
+    job->id = job_keep(job, SLICE_LIT("a@1"));
+    const struct lost_run lost = {job, NONE, dead};
+    store_lose(rig.route, SLICE_LIT("a"), 5, &lost, NULL, 9, rig_told, a);
+    job_free(job);
+}
+static void ask_lose_dead(void)
+{
+    lose(true);
+}
+static void ask_lose_due(void)
+{
+    lose(false);
+}
+static void ask_finish_if_not_ended(void)
+{
+    store_finish(rig.queue, SLICE_LIT("a"), 5, "acked", 'a', 0, rig_told, a);
+}
+static void ask_finish_if_pending(void)
+{
+    store_finish(rig.queue, SLICE_LIT("a"), 5, "acked", 'p', 0, rig_told, a);
+}
+static void ask_finish_and_forget(void)
+{
+    store_finish(rig.queue, SLICE_LIT("a"), 5, "acked", 'f', 0, rig_told, a);
+}
+static void ask_dead(void)
+{
+    rig_enqueue("a", &(struct enqueue){.dead = true}, 0);
+}
+static void ask_in_flight(void)
+{
+    rig_enqueue("a", &(struct enqueue){.in_flight = true}, 0);
+}
+static void ask_again(void)
+{
+    rig_enqueue("a", &(struct enqueue){.again = true}, 0);
+}
+static void ask_unknown(void)
+{
+    rig_enqueue("a", &(struct enqueue){.unknown = true}, 0);
+}
+static void ask_plain(void)
+{
+    rig_enqueue("a", &(struct enqueue){0}, 0);
+}
+static void ask_ack(void)
+{
+    rig_ask(LANE_ACK, "a");
+}
+static void ask_retry(void)
+{
+    rig_ask(LANE_RETRY, "a");
+}
+static void ask_bury(void)
+{
+    rig_ask(LANE_BURY, "a");
+}
+static void ask_finish(void)
+{
+    rig_ask(LANE_FINISH, "a");
+}
+
+static void a_change_sent_again_has_its_letter_as_a_capital(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*ask)(void);
+        const char *marks;
+    } rows[] = {
+        {ask_plain, "-\nA\n"},
+        {ask_dead, "d\nD\n"},
+        {ask_in_flight, "f\nF\n"},
+        {ask_again, "b\nB\n"},
+        {ask_unknown, "u\nU\n"},
+        {ask_ack, "-\nA\n"},
+        {ask_lapse, "l\nL\n"},
+        {ask_retry, "-\nA\n"},
+        {ask_lose_dead, "d\nD\n"},
+        {ask_lose_due, "s\nS\n"},
+        {ask_bury, "-\nA\n"},
+        {ask_finish, "-\nN\n"},
+        {ask_finish_if_not_ended, "a\nA\n"},
+        {ask_finish_if_pending, "p\nP\n"},
+        {ask_finish_and_forget, "f\nF\n"},
+    };
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        rig_begin(8, 0);
+        RIG_PLAN("!");
+        rows[i].ask();
+        assert_true(rig_reaches(&rig.answers, 1));
+        assert_string_equal(buf_str(&rig.marks), rows[i].marks);
+        rig_end();
+    }
+}
+
+static void ask_replace(void)
+{
+    rig_enqueue("a", &(struct enqueue){.replace = true}, 0);
+}
+static void ask_cancel(void)
+{
+    rig_ask(LANE_CANCEL, "a");
+}
+static void ask_delete(void)
+{
+    store_finish(rig.queue, SLICE_LIT("a"), 0, "deleted", 0, 0, rig_told, a);
+}
+
+/* The script finds by it what it did: lua/lib/told.lua. */
+static void a_change_that_has_a_number_is_sent_again_with_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*ask)(void);
+        const char *first, *again; /* before the number */
+    } rows[] = {{ask_replace, "r", "r"}, {ask_cancel, "", ""}, {ask_delete, "n", "N"}};
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char expected[80];
+        rig_begin(8, 0);
+        RIG_PLAN("!");
+        unsigned long long number = rig.route->next_seq;
+        if (rows[i].ask == ask_delete)
+            number = rig.queue->next_seq;
+        rows[i].ask();
+        rows[i].ask();
+        assert_true(rig_reaches(&rig.answers, 2));
+        snprintf(expected, sizeof(expected), "%s%llu %s%llu\n%s%llu %s%llu\n",
+                 rows[i].first, number, rows[i].first, number + 1, rows[i].again, number,
+                 rows[i].again, number + 1);
+        assert_string_equal(buf_str(&rig.marks), expected);
+        rig_end();
+    }
+}
+
+/* -------------------------------------------------------------------- not repeatable */
+
+/* Whoever has it: a second run could take it from the next consumer. */
+static void release_from_whoever_has_it(const char *id)
+{
+    store_release(rig.queue, slice_of(id), 0, 0, true, 0, rig_told, (void *)id);
+}
+
+static void
+a_change_that_is_not_repeatable_is_not_sent_again_after_a_lost_answer(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    RIG_PLAN("!", "=rr");
+    rig_ask(LANE_RELEASE, "a");
+    release_from_whoever_has_it("b");
+    rig_ask(LANE_RELEASE, "c");
+    assert_true(rig_reaches(&rig.answers, 3));
+    assert_string_equal(buf_str(&rig.sent), "release a b c\nrelease a c\n");
+    assert_string_equal(buf_str(&rig.told), "b=0 a=r c=r ");
+    rig_end();
+}
+
+static void a_change_that_is_not_repeatable_is_sent_again_after_an_error(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    RIG_PLAN("-NOSCRIPT no matching script", "=x");
+    release_from_whoever_has_it("a");
+    assert_true(rig_reaches(&rig.answers, 1));
+    assert_string_equal(buf_str(&rig.sent), "release a\nrelease a\n");
+    assert_string_equal(buf_str(&rig.told), "a=x ");
+    rig_end();
+}
+
+static void a_change_that_is_not_repeatable_waits_for_a_redis_that_is_away(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    rig_go_away();
+    release_from_whoever_has_it("a");
+    rig_come_back();
+    assert_true(rig_reaches(&rig.answers, 1));
+    assert_string_equal(buf_str(&rig.sent), "release a\n");
+    assert_string_equal(buf_str(&rig.told), "a=r ");
+    rig_end();
+}
+
+UNIT(lane_again)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_change_sent_once_is_answered_as_the_script_says),
+        cmocka_unit_test(
+            a_change_sent_again_is_answered_as_its_first_run_would_have_been),
+        cmocka_unit_test(
+            a_change_sent_again_after_an_error_is_answered_as_the_script_says),
+        cmocka_unit_test(a_change_sent_again_with_new_ones_is_told_from_them),
+        cmocka_unit_test(each_first_answer_of_a_lane_has_its_test),
+        cmocka_unit_test(a_change_sent_again_has_its_letter_as_a_capital),
+        cmocka_unit_test(a_change_that_has_a_number_is_sent_again_with_the_same),
+        cmocka_unit_test(
+            a_change_that_is_not_repeatable_is_not_sent_again_after_a_lost_answer),
+        cmocka_unit_test(a_change_that_is_not_repeatable_is_sent_again_after_an_error),
+        cmocka_unit_test(a_change_that_is_not_repeatable_waits_for_a_redis_that_is_away),
+    };
+    return cmocka_run_group_tests(tests, rig_setup, NULL);
+}

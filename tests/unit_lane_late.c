@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_lane_late.c - changes that come too late: past a deadline, without enough
+ * replicas, given back to Kafka, and in a store that ends.
+ */
+#include "bridge/base/loop.h"
+#include "bridge/store/store_queue.h"
+#include "tests/fake_redis.h"
+#include "tests/lane_rig.h"
+#include "tests/unit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+/* ------------------------------------------------------------------------- deadlines */
+
+static void ask_with_deadline(struct bucket *b, enum lane_kind kind, const char *name,
+                              int64_t deadline_ms)
+{
+    struct slice id = slice_of(name);
+    struct job *job = job_new(0);
+    const struct enqueue how = {.awaited = true, .deadline_ms = deadline_ms};
+    void *arg = (void *)name;
+    job->id = id;
+    if (kind == LANE_ENQUEUE)
+        store_enqueue(b, job, &how, rig_told, arg);
+    else if (kind == LANE_CANCEL)
+        store_cancel(b, id, NULL, deadline_ms, rig_told, arg);
+    else if (kind == LANE_FINISH)
+        store_finish(b, id, 5, "acked", 0, deadline_ms, rig_told, arg);
+    else
+        store_release(b, id, 5, 0, true, deadline_ms, rig_told, arg);
+    job_free(job);
+}
+
+/* The lanes that know deadlines; a cancel in another bucket than the enqueue, since one
+ * waits for the other. */
+static const struct {
+    enum lane_kind kind;
+    const char *id[5], *told[5];
+} timed[] = {
+    {LANE_ENQUEUE,
+     {"s1", "s2", "s3", "s4", "s5"},
+     {"s1=s ", "s2=s ", "s3=0 ", "s4=s ", "s5=s "}},
+    {LANE_CANCEL,
+     {"c1", "c2", "c3", "c4", "c5"},
+     {"c1=c ", "c2=c ", "c3=0 ", "c4=c ", "c5=c "}},
+    {LANE_FINISH,
+     {"f1", "f2", "f3", "f4", "f5"},
+     {"f1=f ", "f2=f ", "f3=0 ", "f4=f ", "f5=f "}},
+    {LANE_RELEASE,
+     {"r1", "r2", "r3", "r4", "r5"},
+     {"r1=r ", "r2=r ", "r3=0 ", "r4=r ", "r5=r "}},
+};
+enum { TIMED = sizeof(timed) / sizeof(timed[0]) };
+
+static void ask_all_with_deadline(unsigned nth, int64_t deadline_ms)
+{
+    for (unsigned i = 0; i < TIMED; i++)
+        ask_with_deadline(timed[i].kind == LANE_ENQUEUE ? rig.route : rig.queue,
+                          timed[i].kind, timed[i].id[nth], deadline_ms);
+}
+
+/* Two batches are with Redis, so the next one waits. What has left is answered by Redis.
+ */
+static void a_change_not_sent_by_its_deadline_is_answered_with_nothing(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    fake.holds = true;
+    ask_all_with_deadline(0, 1);
+    assert_true(rig_reaches(&rig.calls, TIMED));
+    ask_all_with_deadline(1, 1);
+    assert_true(rig_reaches(&rig.calls, 2 * TIMED));
+    ask_all_with_deadline(2, 1);
+    ask_all_with_deadline(3, 60000);
+    ask_all_with_deadline(4, 0);
+    assert_true(rig_reaches(&rig.answers, TIMED)); /* the store looks once a second */
+    for (unsigned i = 0; i < TIMED; i++)
+        assert_non_null(strstr(buf_str(&rig.told), timed[i].told[2]));
+    assert_int_equal(rig.answers, TIMED);
+    fake_let_go();
+    assert_true(rig_reaches(&rig.answers, 5 * TIMED));
+    for (unsigned i = 0; i < TIMED; i++)
+        for (unsigned nth = 0; nth < 5; nth++)
+            assert_non_null(strstr(buf_str(&rig.told), timed[i].told[nth]));
+    assert_string_equal(buf_str(&rig.sizes), "1 1 1 1 1 1 1 1 2 2 2 2 ");
+    rig_end();
+}
+
+static void pass_deadline(int64_t ms)
+{
+    int64_t end_ms = loop_mono_ms() + ms + 1;
+    while (loop_mono_ms() < end_ms) {
+        timer_set(rig.limit, 1);
+        loop_run();
+    }
+}
+
+/* The batch has one change more, which waits on, and has its own answer then. */
+static void assert_past_deadline(enum lane_kind kind, const char *codes, const char *past)
+{
+    static const char *const ids[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
+    const char *const plan[] = {codes, NULL};
+    unsigned n = (unsigned)strlen(codes + 1);
+    rig_begin(16, 1);
+    rig.plan = plan;
+    rig.hold_at = "WAIT";
+    fake.word = "WAIT";
+    fake.word_answer = ":0\n";
+    for (unsigned i = 0; i < n; i++)
+        ask_with_deadline(rig.route, kind, ids[i], i == 1 ? 60000 : 1);
+    assert_true(rig_reaches(&rig.waits, 1));
+    pass_deadline(1);
+    assert_int_equal(rig.answers, 0);
+    rig.hold_at = NULL;
+    fake_let_go();
+    assert_true(rig_reaches(&rig.answers, n - 1));
+    fake.word = NULL;
+    assert_true(rig_reaches(&rig.answers, n));
+    assert_string_equal(buf_str(&rig.told), past);
+    assert_int_equal(rig.calls, 1); /* it was done */
+    assert_int_equal(store_wait_shortfalls(rig.store), 1);
+    rig_end();
+}
+
+static void a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so(void **state)
+{
+    (void)state;
+    assert_past_deadline(LANE_ENQUEUE, "=sritce", "a=S c=I d=T e=C f=E b=r ");
+    assert_past_deadline(LANE_CANCEL, "=cec", "a=C c=C b=e ");
+}
+
+/* Such as k, of a record that an earlier batch has carried out: nothing is known of it.
+ */
+static void a_change_not_done_by_its_deadline_is_answered_with_nothing(void **state)
+{
+    (void)state;
+    assert_past_deadline(LANE_ENQUEUE, "=kxsgz", "a=0 c=S d=0 e=0 b=x ");
+    assert_past_deadline(LANE_CANCEL, "=ncfm", "a=0 c=0 d=0 b=c ");
+}
+
+static void a_change_without_deadline_waits_for_the_replicas(void **state)
+{
+    (void)state;
+    rig_begin(8, 1);
+    fake.word = "WAIT";
+    fake.word_answer = ":0\n";
+    rig_ask_each(LANE_ENQUEUE, "ab");
+    assert_true(rig_reaches(&rig.waits, 2));
+    assert_int_equal(rig.answers, 0);
+    fake.word = NULL;
+    assert_true(rig_reaches(&rig.answers, 2));
+    assert_string_equal(buf_str(&rig.told), "a=s b=s ");
+    assert_int_equal(rig.calls, 1);
+    rig_end();
+}
+
+/* An ack that is lost is repeated by the next delivery; it waits for nobody. */
+static void changes_of_other_lanes_do_not_wait_for_replicas(void **state)
+{
+    (void)state;
+    static const enum lane_kind kinds[] = {LANE_ACK,    LANE_RETRY,   LANE_BURY,
+                                           LANE_FINISH, LANE_RELEASE, LANE_RENEW};
+    for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        rig_begin(8, 1);
+        rig_ask(kinds[i], "a");
+        assert_true(rig_reaches(&rig.answers, 1));
+        assert_int_equal(rig.waits, 0);
+        rig_end();
+    }
+}
+
+/* ------------------------------------------------------------------------ given back */
+
+static const struct origin record = {"t/0", 7, 6, 0};
+
+static void ask_of_kafka_and_others(const char *ids)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    const struct enqueue of_kafka = {.awaited = true, .origin = record},
+                         of_others = {.awaited = true};
+    rig_enqueue(names[ids[0] - 'a'], &of_kafka, 0);
+    rig_enqueue(names[ids[1] - 'a'], &of_others, 0);
+    rig_cancel(names[ids[2] - 'a'], &record, 0);
+    rig_cancel(names[ids[3] - 'a'], NULL, 0);
+}
+
+static void what_is_queued_and_came_from_kafka_is_given_back(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    rig_go_away();
+    ask_of_kafka_and_others("abcd");
+    rig_ask_each(LANE_ACK, "x");
+    assert_int_equal(store_open_count(rig.store), 5);
+    store_give_back(rig.store);
+    assert_string_equal(buf_str(&rig.told), "a=0 c=0 ");
+    assert_int_equal(store_open_count(rig.store), 3);
+    store_give_back(rig.store);
+    assert_int_equal(rig.answers, 2);
+    rig_come_back();
+    assert_true(rig_reaches(&rig.answers, 5));
+    assert_null(strstr(buf_str(&rig.sent), " a"));
+    assert_null(strstr(buf_str(&rig.sent), " c"));
+    assert_non_null(strstr(buf_str(&rig.told), "b=s "));
+    assert_non_null(strstr(buf_str(&rig.told), "d=c "));
+    assert_non_null(strstr(buf_str(&rig.told), "x=a "));
+    rig_end();
+}
+
+/* Redis has it, or will: its answer decides. */
+static void what_is_on_its_way_is_not_given_back(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    fake.holds = true;
+    ask_of_kafka_and_others("abcd"); /* the cancels wait for the enqueues */
+    assert_true(rig_reaches(&rig.calls, 1));
+    store_give_back(rig.store);
+    assert_string_equal(buf_str(&rig.told), "c=0 ");
+    fake_let_go();
+    assert_true(rig_reaches(&rig.answers, 4));
+    assert_string_equal(buf_str(&rig.told), "c=0 a=s b=s d=c ");
+    rig_end();
+}
+
+/* The store is closed: no reply will come. */
+static void everything_is_answered_with_nothing_when_the_store_ends(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    fake.holds = true;
+    rig_ask_each(LANE_ENQUEUE, "ab");
+    assert_true(rig_reaches(&rig.calls, 1));
+    rig_ask_each(LANE_CANCEL, "c");
+    store_free(rig.store);
+    assert_string_equal(buf_str(&rig.told), "a=0 b=0 c=0 ");
+    rig.store = NULL;
+    rig_end();
+}
+
+UNIT(lane_late)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_change_not_sent_by_its_deadline_is_answered_with_nothing),
+        cmocka_unit_test(
+            a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so),
+        cmocka_unit_test(a_change_not_done_by_its_deadline_is_answered_with_nothing),
+        cmocka_unit_test(a_change_without_deadline_waits_for_the_replicas),
+        cmocka_unit_test(changes_of_other_lanes_do_not_wait_for_replicas),
+        cmocka_unit_test(what_is_queued_and_came_from_kafka_is_given_back),
+        cmocka_unit_test(what_is_on_its_way_is_not_given_back),
+        cmocka_unit_test(everything_is_answered_with_nothing_when_the_store_ends),
+    };
+    return cmocka_run_group_tests(tests, rig_setup, NULL);
+}

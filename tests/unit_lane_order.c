@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_lane_order.c - the order in which the changes of a lane leave, also after a lost
+ * connection or a refusal, and that of cancels among enqueues.
+ */
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "tests/fake_redis.h"
+#include "tests/lane_rig.h"
+#include "tests/unit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* ------------------------------------------------------------- a connection is lost */
+
+static const struct {
+    enum lane_kind kind;
+    const char *script;
+    char letter; /* of a good answer */
+} lanes[] = {
+    {LANE_ENQUEUE, "enqueue", 's'}, {LANE_ACK, "ack", 'a'},
+    {LANE_RETRY, "retry", 'r'},     {LANE_BURY, "bury", 'b'},
+    {LANE_CANCEL, "cancel", 'c'},   {LANE_FINISH, "finish", 'f'},
+    {LANE_RELEASE, "release", 'r'}, {LANE_RENEW, "renew", 'r'},
+};
+
+/* With % in place of the script. Gives; free(). */
+static char *with_script(const char *text, const char *script)
+{
+    struct buf made = {0};
+    for (; *text; text++) {
+        if (*text == '%')
+            buf_add_str(&made, script);
+        else
+            buf_add(&made, text, 1);
+    }
+    char *given = mem_strdup(buf_str(&made));
+    buf_free(&made);
+    return given;
+}
+
+static void assert_sent(const char *text, const char *script)
+{
+    char *expected = with_script(text, script);
+    assert_string_equal(buf_str(&rig.sent), expected);
+    free(expected);
+}
+
+/* Two batches are with Redis, a third one waits; the last one comes while Redis is away.
+ */
+static void
+changes_in_flight_when_the_connection_is_lost_leave_first_and_in_order(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
+        char told[32], l = lanes[i].letter;
+        rig_begin(2, 0);
+        fake.holds = true;
+        rig_ask_each(lanes[i].kind, "abcde");
+        assert_true(rig_reaches(&rig.calls, 2));
+        rig_go_away();
+        assert_int_equal(rig.answers, 0);
+        rig_ask_each(lanes[i].kind, "f");
+        rig_come_back();
+        assert_true(rig_reaches(&rig.answers, 6));
+        assert_sent("% a b\n% c d\n% a b\n% c d\n% e f\n", lanes[i].script);
+        snprintf(told, sizeof(told), "a=%c b=%c c=%c d=%c e=%c f=%c ", l, l, l, l, l, l);
+        assert_string_equal(buf_str(&rig.told), told);
+        rig_end();
+    }
+}
+
+static void changes_lost_twice_keep_their_order(void **state)
+{
+    (void)state;
+    rig_begin(2, 0);
+    RIG_PLAN("", "!", "", "!");
+    rig_ask_each(LANE_ACK, "abcdef");
+    assert_true(rig_reaches(&rig.answers, 6));
+    assert_sent("% a b\n% c d\n" /* the latter is lost, and what is behind it */
+                "% c d\n% e f\n" /* again */
+                "% e f\n",
+                "ack");
+    assert_string_equal(buf_str(&rig.told), "a=a b=a c=a d=a e=a f=a ");
+    rig_end();
+}
+
+/* The first batch is done, but perhaps on no replica yet; the second one is on its way.
+ */
+static void a_batch_whose_wait_is_lost_is_sent_again_before_those_behind_it(void **state)
+{
+    (void)state;
+    rig_begin(2, 1);
+    rig.hold_at = "WAIT";
+    rig_ask_each(LANE_ENQUEUE, "ab");
+    assert_true(rig_reaches(&rig.waits, 1));
+    rig_ask_each(LANE_ENQUEUE, "cd");
+    assert_true(rig_reaches(&rig.calls, 2));
+    assert_int_equal(rig.answers, 0);
+    rig_go_away();
+    rig_come_back();
+    assert_true(rig_reaches(&rig.answers, 4));
+    assert_sent("% a b\n% c d\n% a b\n% c d\n", "enqueue");
+    assert_string_equal(buf_str(&rig.told), "a=s b=s c=s d=s ");
+    rig_end();
+}
+
+/* ------------------------------------------------------- the batch before is missing */
+
+static void enqueue_records(int64_t first, int64_t last)
+{
+    static char ids[100][8];
+    for (int64_t i = first; i <= last; i++) {
+        const struct enqueue how = {.awaited = true, .origin = {"t/0", i, i - 1, 0}};
+        snprintf(ids[i], sizeof(ids[i]), "%d", (int)i);
+        rig_enqueue(ids[i], &how, 0);
+    }
+}
+
+static void a_refused_batch_is_sent_again_behind_the_one_that_it_waits_for(void **state)
+{
+    (void)state;
+    rig_begin(2, 0);
+    RIG_PLAN("-OOM no memory", "=gg");
+    enqueue_records(1, 5);
+    assert_true(rig_reaches(&rig.answers, 5));
+    assert_sent("% 1 2\n% 3 4\n% 1 2\n% 3 4\n% 5\n", "enqueue");
+    assert_string_equal(buf_str(&rig.told), "1=s 2=s 3=s 4=s 5=s ");
+    rig_end();
+}
+
+/* It is with the second one of the batch that something is missing. */
+static void a_refused_change_leaves_before_later_ones(void **state)
+{
+    (void)state;
+    rig_begin(3, 0);
+    RIG_PLAN("=sgs");
+    enqueue_records(1, 5);
+    assert_true(rig_reaches(&rig.answers, 5));
+    assert_sent("% 1 2 3\n% 4 5\n% 2\n", "enqueue"); /* 4 was on its way already */
+    rig_end();
+
+    rig_begin(8, 0);
+    RIG_PLAN("=gg");
+    fake.holds = true;
+    enqueue_records(1, 2);
+    assert_true(rig_reaches(&rig.calls, 1));
+    enqueue_records(3, 3);
+    assert_true(rig_reaches(&rig.calls, 2));
+    enqueue_records(4, 5); /* there are two on their way: they gather */
+    fake_let_go();
+    assert_true(rig_reaches(&rig.answers, 5));
+    assert_sent("% 1 2\n% 3\n% 1 2 4 5\n", "enqueue");
+    rig_end();
+}
+
+/* A refusal is not a lost answer: nothing was done. */
+static void a_refused_change_is_not_said_to_have_been_sent_before(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    RIG_PLAN("=gg");
+    enqueue_records(1, 2);
+    assert_true(rig_reaches(&rig.answers, 2));
+    assert_string_equal(buf_str(&rig.marks), "- -\n- -\n");
+    rig_end();
+}
+
+#define REFUSED_10 "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g"
+enum { REFUSALS = 50, REST_MS = 10 }; /* after each, for the batch before it to come */
+
+static void a_batch_that_is_refused_too_often_is_given_back(void **state)
+{
+    (void)state;
+    rig_begin(1, 0);
+    RIG_PLAN(REFUSED_10, REFUSED_10, REFUSED_10, REFUSED_10, REFUSED_10, "=g");
+    int64_t begin_ms = loop_mono_ms();
+    enqueue_records(1, 1);
+    assert_true(rig_reaches(&rig.answers, 1));
+    assert_string_equal(buf_str(&rig.told), "1=0 ");
+    assert_int_equal(rig.calls, 1 + REFUSALS);
+    assert_true(loop_mono_ms() - begin_ms >= (int64_t)REFUSALS * REST_MS);
+    rig_end();
+}
+
+static void a_batch_that_is_refused_just_often_enough_is_stored(void **state)
+{
+    (void)state;
+    rig_begin(1, 0);
+    RIG_PLAN(REFUSED_10, REFUSED_10, REFUSED_10, REFUSED_10, REFUSED_10);
+    enqueue_records(1, 1);
+    assert_true(rig_reaches(&rig.answers, 1));
+    assert_string_equal(buf_str(&rig.told), "1=s ");
+    assert_int_equal(rig.calls, 1 + REFUSALS);
+    rig_end();
+}
+
+/* -------------------------------------------------------------- cancels and enqueues */
+
+/* "enqueue a, cancel b": +a-b. What is asked for last, of another bucket, shows that
+ * whatever may leave now has left. */
+static void ask_in_turn(const char *changes)
+{
+    unsigned calls = rig.calls;
+    for (; *changes; changes += 2)
+        rig_ask_each(*changes == '+' ? LANE_ENQUEUE : LANE_CANCEL,
+                     (char[]){changes[1], '\0'});
+    rig_ask_each(LANE_FINISH, "z");
+    assert_true(rig_reaches(&rig.calls, calls + 2));
+}
+
+static void a_cancel_waits_for_the_answer_to_an_older_enqueue(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    fake.holds = true;
+    ask_in_turn("+a-a");
+    assert_sent("enqueue a\nfinish z\n", "");
+    fake_let_go();
+    assert_true(rig_reaches(&rig.answers, 3));
+    assert_sent("enqueue a\nfinish z\ncancel a\n", "");
+    assert_string_equal(buf_str(&rig.told), "a=s z=f a=c ");
+    rig_end();
+}
+
+static void an_enqueue_waits_for_the_answer_to_an_older_cancel(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    fake.holds = true;
+    ask_in_turn("-a+a");
+    assert_sent("cancel a\nfinish z\n", "");
+    fake_let_go();
+    assert_true(rig_reaches(&rig.answers, 3));
+    assert_sent("cancel a\nfinish z\nenqueue a\n", "");
+    assert_string_equal(buf_str(&rig.told), "a=c z=f a=s ");
+    rig_end();
+}
+
+/* Of two calls. */
+static void lose_connection_and_hold_again(void)
+{
+    rig_go_away();
+    rig.hold_at = "EVALSHA";
+    rig_come_back();
+    assert_true(rig_reaches(&rig.calls, 4));
+}
+
+static void a_cancel_waits_for_an_older_enqueue_that_is_sent_again(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    fake.holds = true;
+    ask_in_turn("+a-a");
+    lose_connection_and_hold_again();
+    assert_sent("enqueue a\nfinish z\nenqueue a\nfinish z\n", "");
+    fake_let_go();
+    rig.hold_at = NULL;
+    assert_true(rig_reaches(&rig.answers, 3));
+    assert_sent("enqueue a\nfinish z\nenqueue a\nfinish z\ncancel a\n", "");
+    rig_end();
+}
+
+static void an_enqueue_waits_for_an_older_cancel_that_is_sent_again(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    fake.holds = true;
+    ask_in_turn("-a+a");
+    lose_connection_and_hold_again();
+    assert_sent("cancel a\nfinish z\ncancel a\nfinish z\n", "");
+    fake_let_go();
+    rig.hold_at = NULL;
+    assert_true(rig_reaches(&rig.answers, 3));
+    assert_sent("cancel a\nfinish z\ncancel a\nfinish z\nenqueue a\n", "");
+    rig_end();
+}
+
+/* Done, but perhaps not on the replica yet: it may still be undone. */
+static void a_cancel_waits_until_an_older_enqueue_is_on_the_replicas(void **state)
+{
+    (void)state;
+    rig_begin(8, 1);
+    rig.hold_at = "WAIT";
+    rig_ask_each(LANE_ENQUEUE, "a");
+    assert_true(rig_reaches(&rig.waits, 1));
+    rig_ask_each(LANE_CANCEL, "a");
+    rig_ask_each(LANE_FINISH, "z");
+    assert_true(rig_reaches(&rig.calls, 2));
+    assert_sent("enqueue a\nfinish z\n", "");
+    fake_let_go();
+    rig.hold_at = NULL;
+    assert_true(rig_reaches(&rig.answers, 3));
+    assert_sent("enqueue a\nfinish z\ncancel a\n", "");
+    rig_end();
+}
+
+/* Without any younger one in the batch, however many there are at once. */
+static void cancels_and_enqueues_in_turn_leave_one_kind_after_the_other(void **state)
+{
+    (void)state;
+    rig_begin(8, 0);
+    ask_in_turn("+a+b-a-b+a-c-a+d");
+    assert_true(rig_reaches(&rig.answers, 9));
+    assert_sent("enqueue a b\nfinish z\ncancel a b\nenqueue a\ncancel c a\nenqueue d\n",
+                "");
+    assert_string_equal(buf_str(&rig.told), "a=s b=s z=f a=c b=c a=s c=c a=c d=s ");
+    rig_end();
+}
+
+UNIT(lane_order)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            changes_in_flight_when_the_connection_is_lost_leave_first_and_in_order),
+        cmocka_unit_test(changes_lost_twice_keep_their_order),
+        cmocka_unit_test(a_batch_whose_wait_is_lost_is_sent_again_before_those_behind_it),
+        cmocka_unit_test(a_refused_batch_is_sent_again_behind_the_one_that_it_waits_for),
+        cmocka_unit_test(a_refused_change_leaves_before_later_ones),
+        cmocka_unit_test(a_refused_change_is_not_said_to_have_been_sent_before),
+        cmocka_unit_test(a_batch_that_is_refused_too_often_is_given_back),
+        cmocka_unit_test(a_batch_that_is_refused_just_often_enough_is_stored),
+        cmocka_unit_test(a_cancel_waits_for_the_answer_to_an_older_enqueue),
+        cmocka_unit_test(an_enqueue_waits_for_the_answer_to_an_older_cancel),
+        cmocka_unit_test(a_cancel_waits_for_an_older_enqueue_that_is_sent_again),
+        cmocka_unit_test(an_enqueue_waits_for_an_older_cancel_that_is_sent_again),
+        cmocka_unit_test(a_cancel_waits_until_an_older_enqueue_is_on_the_replicas),
+        cmocka_unit_test(cancels_and_enqueues_in_turn_leave_one_kind_after_the_other),
+    };
+    return cmocka_run_group_tests(tests, rig_setup, NULL);
+}
