@@ -60,6 +60,7 @@ struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
     part->mark = mark;
     part->unsure = start < 0 && mark >= 0;
     part->rewind = timer_new(on_rewind, part);
+    part->era = ++parts->eras; /* an answer for an earlier part of this name is void, too */
     kafka_offsets_init(&part->offsets);
     part->offsets.position = start;
     kafka_lag_init(&part->lag, parts->lag_ms);
@@ -239,8 +240,11 @@ static void go_back(struct kafka_part *part)
     const int64_t was = part->offsets.position, done = part->offsets.done;
     const int64_t offset = kafka_offsets_rewind(&part->offsets, part->back_to);
 
+    timer_rest(part->rewind); /* it may have been set while Redis was asked */
     part->back_to = -1;
-    part->era++;
+    part->era = ++part->parts->eras;
+    if (offset >= 0 && offset < part->start)
+        part->start = offset; /* so that what Redis loses from here on is read again */
     if (offset != part->probe) {
         part->probe = -1;
         if (offset <= part->last_offset)
@@ -260,7 +264,9 @@ static void on_rewind(void *arg)
 {
     struct kafka_part *part = arg;
 
-    if (part->anew || part->asked)
+    if (part->holds & HOLD_MARKS) /* Redis is asked what it still has */
+        timer_set(part->rewind, kafka_backoff_ms(1));
+    else if (part->anew || part->asked)
         kafka_reading_renew(part);
     else
         go_back(part);
@@ -412,7 +418,7 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
                     "%s/%" PRId32 ": the record at offset %" PRId64
                     " could not be stored; it will be read again",
                     part->topic, part->partition, offset);
-    if (part->offsets.torn || part->back_to >= 0)
+    if (part->offsets.torn || part->back_to >= 0 || (part->holds & HOLD_REWIND))
         rewind_soon(part);
     else if (part->offsets.count < WINDOW_MAX / 2 && (part->holds & HOLD_WINDOW))
         kafka_part_let_go(part, HOLD_WINDOW);

@@ -70,6 +70,7 @@ struct kafka_parts {
     void *owner;    /* the caller's */
     rd_kafka_t *rk; /* NULL: there is no client */
     unsigned asks;  /* of Redis, without an answer yet; none may be open at the end */
+    unsigned eras;  /* given to parts so far */
     struct kafka_part_list list;
     struct kafka_part *last; /* found last */
     unsigned count;

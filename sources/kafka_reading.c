@@ -224,11 +224,11 @@ static void on_written(void *arg, enum shelf_code code)
 /* Nothing above it may count as stored once the partition is read again. */
 static int64_t mark_of(const struct kafka_part *part)
 {
-    const int64_t done = part->offsets.done;
+    const int64_t done = part->offsets.done >= 0 ? part->offsets.done : part->start;
 
     if (part->anew)
         return -1;
-    return done >= 0 && done < part->back_to ? done : part->back_to;
+    return part->back_to >= 0 && part->back_to < done ? part->back_to : done;
 }
 
 static void write(struct renewal *r)

@@ -277,6 +277,7 @@ int frame_get_message(struct slice body, struct mqtt_message *m, struct err *err
     m->msgid = (unsigned)get_number(&r, 2);
     m->whole_bytes = get_number(&r, 8);
     m->expiry_s = (int64_t)get_number(&r, 8);
+    r.bad = r.bad || m->expiry_s > UINT32_MAX;
     m->topic = get_slice(&r);
     m->payload = get_slice(&r);
     m->props = get_slice(&r);

@@ -77,7 +77,11 @@ static int64_t share(const struct route *route, int64_t n)
 static void set_rules(struct route *route)
 {
     const struct conf_route *conf = route->conf;
-    route->rate = (struct gate_rule){conf->rate, burst(conf)};
+    const int64_t granted = share(route, burst(conf)) * route->bucket_count;
+    /* What the buckets grant at once must pass at once: behind the gate its lease would
+     * end. */
+    route->rate =
+        (struct gate_rule){conf->rate, granted > burst(conf) ? granted : burst(conf)};
     route->rules = (struct bucket_rules){
         .remember_ms = conf->dedupe_ms,
         .by_key = conf->order == ORDER_KEY,

@@ -67,8 +67,7 @@ void gate_pass(struct gate *g, const struct gate_rule *rule, struct gate_wait *w
     g->last = w;
     if (g->timer == NULL)
         g->timer = timer_new(on_timer, g);
-    if (!timer_is_set(g->timer))
-        timer_set_us(g->timer, gate_wait_us(g, loop_mono_us()));
+    timer_set_us(g->timer, gate_wait_us(g, loop_mono_us())); /* the rule may be another */
 }
 
 void gate_fini(struct gate *g)

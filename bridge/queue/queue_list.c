@@ -115,6 +115,7 @@ static void unlist_unused(struct queue *q, int64_t used_ms)
     buf_free(&key);
     name_gone(sink, (struct slice){q->name, q->name_n});
     q->listed_ms = QUEUE_NOT_LISTED;
+    q->note_lost = false;
 }
 
 /* Removes the name if the queue is empty. Else it stays, for the sweep and tarry audit. */

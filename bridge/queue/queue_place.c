@@ -313,8 +313,9 @@ void queue_tick(struct bridge *bridge)
 void queue_old_tick(struct sink *sink)
 {
     struct queue *q, *next;
+    note_again(sink);
     HASH_ITER (hh, sink->queues, q, next)
-        if (is_unused(q))
+        if (is_unused(q) && !q->note_lost)
             queue_free(q);
 }
 
