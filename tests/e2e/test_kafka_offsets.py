@@ -320,7 +320,10 @@ def test_a_topic_made_anew_under_its_name_is_read_from_its_beginning(bench, real
     if not there:
         way.tarry.start()
     new = make(way, count, 100, first=1000)
-    way.send(new)
+    way.send(new[:200])
+    if there:  # a topic that is longer than the old one when it is first seen cannot be told from it
+        way.collector.wait(old + new[:200])
+    way.send(new[200:])
     verify.expect(verify.judge(old + new, way.collector.wait(old + new), way.keys))
     way.tarry.stop()
     committed, ends = offsets(way)
