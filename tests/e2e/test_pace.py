@@ -222,6 +222,16 @@ def test_a_rate_is_kept_while_the_answers_of_redis_are_late_by_turns(bench, hook
     tarry.stop()
 
 
+def test_a_low_rate_over_many_buckets_holds_no_claimed_job_until_its_lease_expires(bench, hooks):
+    """Each of 16 buckets grants one job at once; at 1 a second the last would wait for longer than a lease."""
+    tarry, = start(bench, conf("rate = 1; buckets = 16;"))
+    url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1000
+    post_all(tarry, url, [{"deliver-at": str(due_ms)} for _ in range(60)])
+    times = sorted(emitted(hooks[0].wait(url, 8)))
+    assert times[7] - times[0] < soon_s(2), times
+    tarry.stop()
+
+
 def test_jobs_whose_places_are_reached_while_the_daemon_stands_still_do_not_leave_together(bench, hooks):
     tarry, = start(bench, conf("target_rate = 20; target_burst = 1;"))
     url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1000
