@@ -275,7 +275,8 @@ def test_a_replacement_that_comes_again_while_it_is_delivered_is_not_stored_twic
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
         routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()
-    headers = {"delay-id": "a", "deliver-at": "2020-01-01T00:00:00Z", "delay-op": "replace"}
+    yesterday_ms = int(time.time() * 1000) - 86_400_000  # so the next run is ten years away
+    headers = {"delay-id": "a", "deliver-at": str(yesterday_ms), "delay-op": "replace"}
     assert tarry.ask("POST", "/v1/routes/r/jobs", b"x", headers)[0] == 201
     hook.wait_count(1)
     status, _, body = tarry.ask("POST", "/v1/routes/r/jobs", b"x", headers)
@@ -365,7 +366,8 @@ def test_a_run_that_was_given_up_twice_is_kept_once_and_counted_so(bench):
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
         routes: {{ r: {{ from = "http"; to = "hook"; repeat_min = "100ms"; }}; }};''').start()
-    headers = {"delay-id": "a", "deliver-at": "2020-01-01T00:00:00Z", "delay-op": "replace"}
+    yesterday_ms = int(time.time() * 1000) - 86_400_000  # so the next run is ten years away
+    headers = {"delay-id": "a", "deliver-at": str(yesterday_ms), "delay-op": "replace"}
     for n, runs in enumerate(("2", "3", "1"), 1):
         assert tarry.ask("POST", "/v1/routes/r/jobs", runs.encode(), {
             **headers, "delay-repeat": "every 87600h", "delay-repeat-count": runs})[0] in (200, 201)
