@@ -217,7 +217,8 @@ def test_a_rate_is_kept_while_the_answers_of_redis_are_late_by_turns(bench, hook
     for i, begin in enumerate(times):
         for j in range(i, len(times)):
             assert j - i + 1 <= (times[j] - begin + 0.05) * 20 + 10, times[i:j + 1]
-    assert times[-1] - times[0] < soon_s(90 / 20 + 4)
+    uneven = 1.6 if "buckets" in options else 1  # ids are hashed: one bucket of four may have 40 of 100
+    assert times[-1] - times[0] < soon_s(90 / 20 * uneven + 4)
     slow.delay_s = 0
     tarry.stop()
 
