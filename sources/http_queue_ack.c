@@ -91,9 +91,13 @@ static int read_text(const json_t *job, const char *name, struct slice *text,
 /* As a pull shows it: "id_base64" counts where it is there. */
 static int read_id(struct ack *ack, const json_t *job, struct err *err)
 {
+    const bool has_base64 = json_object_get(job, "id_base64") != NULL;
     struct slice text;
-    if (json_object_get(job, "id_base64") == NULL)
-        return read_text(job, "id", &ack->id, err);
+    if ((!has_base64 || json_object_get(job, "id") != NULL) &&
+        read_text(job, "id", &ack->id, err) < 0)
+        return -1;
+    if (!has_base64)
+        return 0;
     if (read_text(job, "id_base64", &text, err) < 0)
         return -1;
     if (text_base64_decode(text, &ack->bytes) < 0)

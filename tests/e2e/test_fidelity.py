@@ -192,9 +192,10 @@ def test_an_id_and_headers_that_are_not_text_have_a_base64_form_in_each_listing(
     path = f"/v1/queues/{topic}/jobs/{urllib.parse.quote_from_bytes(id_, safe='')}"
     found = tarry.ask("GET", path)[2]
     assert (found["id_base64"], found["headers_base64"]) == (encoded, job["headers_base64"])
-    wrong = [{"id": job["id"], "token": job["token"]}, {"id_base64": "%", "token": "1"}]
+    wrong = [{"id": job["id"], "token": job["token"]}, {"id_base64": "%", "token": "1"},
+             {"id": {}, "id_base64": encoded, "token": job["token"]}]
     acked = [tarry.ask("POST", f"/v1/queues/{topic}/ack", json.dumps({"jobs": [w]})) for w in wrong]
-    assert acked[0][2]["failed"][0]["error"] == "not-found" and acked[1][0] == 400
+    assert acked[0][2]["failed"][0]["error"] == "not-found" and [a[0] for a in acked[1:]] == [400, 400]
     done = tarry.ask("POST", f"/v1/queues/{topic}/ack",
                      json.dumps({"jobs": [{"id_base64": encoded, "token": job["token"]}]}))
     assert (done[0], done[2]) == (200, {"acked": 1, "failed": []})

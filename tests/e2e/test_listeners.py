@@ -411,7 +411,8 @@ def tls_daemon(bench, options, body="", parts=PARTS, **more):
     daemon = bench.tarry(bench.redis().url, body + parts, **more)
     daemon.conf.write_text(daemon.conf.read_text().replace("http: {", f"http: {{ {options}", 1))
     daemon.spawn(daemon.argv())
-    wait_for("the daemon", lambda: "started: " in daemon.log.read_text())
+    # Without a client certificate /readyz may be out of reach.
+    wait_for("the daemon", lambda: all(word in daemon.log.read_text() for word in ("started: ", "who=redis msg=ready")))
     return daemon
 
 
