@@ -41,11 +41,11 @@ ld_all := -pie -pthread -Wl,-z,relro,-z,now $(SAN) $(CFLAGS) $(LDFLAGS)
 LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS)) -lpaho-mqtt3as -lm
 
 core  := $(filter-out bridge/main.c,$(wildcard bridge/*.c bridge/*/*.c))
-parts := $(patsubst %.c,$(B)/obj/%.o,$(core) $(wildcard sources/*.c sinks/*.c)) \
+parts := $(patsubst %.c,$(B)/obj/%.o,$(core) $(wildcard sources/*/*.c sinks/*.c sinks/*/*.c)) \
          $(B)/obj/lua.o $(B)/obj/console_files.o $(B)/obj/revision.o \
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
 units := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/unit*.c))
-code  := $(wildcard bridge/*.[ch] bridge/*/*.[ch] sources/*.[ch] sinks/*.[ch] tests/*.[ch] \
+code  := $(wildcard bridge/*.[ch] bridge/*/*.[ch] sources/*/*.[ch] sinks/*.[ch] sinks/*/*.[ch] tests/*.[ch] \
            tests/faults/*.[ch] tests/faults/million/*.[ch] tests/bench/*.[ch] etc/plugin/*.[ch])
 
 all: $(B)/tarry

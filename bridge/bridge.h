@@ -10,15 +10,15 @@
 #define BRIDGE_BRIDGE_H
 
 #include "bridge/conf/conf.h"
-#include "bridge/flow.h"
+#include "bridge/engine/flow.h"
 #include "bridge/job/delay.h"
 #include "bridge/job/reason.h"
 #include "bridge/job/tmpl.h"
 #include "bridge/metrics/recent.h"
 #include "bridge/metrics/stats.h"
-#include "bridge/pace/gate.h"
+#include "bridge/engine/gate.h"
 #include "bridge/plugin.h"
-#include "bridge/route_state.h"
+#include "bridge/engine/route_state.h"
 #include "bridge/store/pacer.h"
 #include "bridge/store/store.h"
 

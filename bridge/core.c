@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/core.h"
 #include "bridge/bridge.h"
-#include "bridge/inst.h"
-#include "bridge/meta/meta_keep.h"
+#include "bridge/engine/inst.h"
+#include "bridge/engine/meta_keep.h"
 #include "bridge/redis/embedded.h"
 #include "bridge/redis/sentinel.h"
-#include "bridge/route.h"
+#include "bridge/engine/route.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -48,10 +48,12 @@ struct source_ops {
     bool awaits;
     /* All that it takes goes by one route: one of its routes must have no match. */
     bool one_route;
-    /* Its calls of bridge/queue/queue.h look only at routes that end at a queue. A name in
-     * them is the queue's own where the target of the route does not depend on the topic. */
+    /* Its calls of bridge/queue/queue.h look only at routes that end at a queue. A name
+     * in them is the queue's own where the target of the route does not depend on the
+     * topic. */
     bool queues_apart;
-    /* Consumers pull from its topics: a route may not lead several of them to one queue. */
+    /* Consumers pull from its topics: a route may not lead several of them to one queue.
+     */
     bool pulls_by_topic;
     /* Finds what the rows alone cannot tell, without any I/O; for `tarry check`. May be
      * NULL. */
@@ -188,7 +190,7 @@ void source_cancel(struct source *src, struct slice route, struct slice id,
  * in_queue: does it end at a queue (bridge/queue/queue.h)? May be NULL. */
 struct slice source_route(struct source *src, struct slice topic, bool *in_queue);
 
-/* The daemon's own HTTP listener, for sources that serve on it (bridge/httpd/httpd.h). */
+/* The daemon's own HTTP listener, for sources that serve on it (bridge/http/httpd.h). */
 struct httpd;
 struct httpd *source_httpd(struct source *src);
 /* Rows of h, a listener of the source's own, that have a role ask for the daemon's tokens

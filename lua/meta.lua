@@ -2,7 +2,7 @@
 -- meta.lua - reads what is noted of all keys, and changes it if nobody else has.
 --
 --   KEYS[1]  hash  PREFIX:meta  layout, least_reader, least_writer, route:NAME, sink:NAME: see
---            bridge/meta/meta.h
+--            bridge/engine/meta.h
 --   ARGV     three per change: field, the value it has ('' it is not there), the new one
 --
 -- Returns {1 or 0, field, value, field, value, ...}: 1: all was as it is said to have been, and is

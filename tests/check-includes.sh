@@ -13,13 +13,13 @@ hiredis/|hiredis.h          ^bridge/((redis|store)/|import/redis_ask)
 uv.h                        ^bridge/base/loop.c$
 uthash.h                    ^bridge/base/hash.h$
 libconfig.h                 ^bridge/conf/conf[a-z_]*.c$
-curl/                       ^(sinks/http|bridge/cli/ctl|sources/kafka_(login|token))[a-z_]*.[ch]$
+curl/                       ^(sinks/http/|bridge/cli/ctl|sources/kafka/kafka_(login|token))[a-z_]*.[ch]$
 glib.h                      ^bridge/base/zone.c$
-microhttpd.h                ^bridge/httpd/httpd[a-z_]*.[ch]$
-librdkafka/|rdkafka         ^(sources|sinks)/kafka[a-z_]*.[ch]$
-MQTTAsync.h|MQTTClient      ^(sources|sinks)/mqtt[a-z_]*.[ch]$
-gnutls/                     ^bridge/httpd/httpd_tls.c$
-openssl/                    ^(bridge/(base/net|httpd/tokens)|sinks/http_sign)[a-z_]*.[ch]$
+microhttpd.h                ^bridge/http/httpd[a-z_]*.[ch]$
+librdkafka/|rdkafka         ^(sources|sinks)/kafka/[a-z_]*.[ch]$
+MQTTAsync.h|MQTTClient      ^(sources|sinks)/mqtt/[a-z_]*.[ch]$
+gnutls/                     ^bridge/http/httpd_tls.c$
+openssl/                    ^(bridge/(base/net|http/tokens)|sinks/http/http_sign)[a-z_]*.[ch]$
 '
 
 # Of the folders that stand on few others: what they may include of bridge/ beside their own.
@@ -32,11 +32,11 @@ bridge/job    ^bridge/(base/|conf/opt.h)
 # shellcheck disable=SC2046 # the names of source files hold no blanks
 faults=$(awk -v libraries="$libraries" -v floors="$floors" '
 function fault(rule) { printf "%s:%d: %s\n", FILENAME, FNR, rule }
-function stem(path) { sub(/^.*\//, "", path); sub(/[_.].*/, "", path); return path }
+function plugin(path) { sub(/^[^\/]*\//, "", path); sub(/[\/.].*/, "", path); return path }
 BEGIN {
     split("bridge/job/cloudevent.h bridge/base/file.h bridge/base/json.h bridge/base/redact.h bridge/base/retry.h bridge/base/text.h bridge/base/when.h", pure, " ")
     for (i in pure) open_to_plugins[pure[i]] = 1
-    split("bridge/admin/dead.h bridge/admin/explain.h bridge/httpd/http_params.h bridge/httpd/httpd.h bridge/import/import.h bridge/store/shelf.h bridge/admin/targets.h", served, " ")
+    split("bridge/admin/dead.h bridge/admin/explain.h bridge/http/http_params.h bridge/http/httpd.h bridge/import/import.h bridge/store/shelf.h bridge/admin/targets.h", served, " ")
     for (i in served) open_to_sources[served[i]] = 1
     rows = split(libraries, row, "\n")
     for (i = 1; i <= rows; i++)
@@ -75,10 +75,10 @@ FILENAME == "bridge/plugin.h" { open_to_plugins[what] = 1 }
           (room == "sources" ? ", httpd.h, http_params.h, shelf.h, import.h, dead.h, explain.h and targets.h" : ""))
 }
 (room == "sources" || room == "sinks") && (theirs == "sources" || theirs == "sinks") {
-    if (stem(what) != stem(FILENAME))
+    if (plugin(what) != plugin(FILENAME))
         fault("a plugin includes no other plugin")
-    else if (theirs != room && what !~ "^sources/" stem(what) "_")
-        fault("of the other side only what both share: sources/NAME_*.h in sinks/NAME*.c")
+    else if (theirs != room && !(room == "sinks" && theirs == "sources"))
+        fault("what both sides share stands in sources/NAME/")
 }' $(code)
 for file in $(code) $(find lua -name '*.lua' 2>/dev/null | sort); do
     case $(head -n 1 "$file") in

@@ -3,10 +3,10 @@
  * fuzz_bodies.c - libFuzzer: any bytes as the body of a request, by each of the HTTP APIs
  * that take JSON, and as the values of parameters.
  */
-#include "sources/camellia_param.h"
-#include "sources/delayqueue_ask.h"
-#include "sources/http_job.h"
-#include "sources/later_job.h"
+#include "sources/camellia/camellia_param.h"
+#include "sources/delayqueue/delayqueue_ask.h"
+#include "sources/http/http_job.h"
+#include "sources/later/later_job.h"
 #include "tests/fuzz.h"
 
 #include "bridge/base/text.h"

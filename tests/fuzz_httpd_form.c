@@ -4,9 +4,9 @@
  * Content-Type on the first line, and any as a path, and as the value of a parameter.
  */
 #include "bridge/base/when.h"
-#include "bridge/httpd/http_params.h"
-#include "bridge/httpd/httpd_form.h"
-#include "bridge/httpd/httpd_route.h"
+#include "bridge/http/http_params.h"
+#include "bridge/http/httpd_form.h"
+#include "bridge/http/httpd_route.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>

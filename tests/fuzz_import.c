@@ -4,8 +4,8 @@
  * `tarry import` reads: MessagePack, JSON, entries of lists and timers, keys.
  */
 #include "bridge/import/import.h"
-#include "sources/delayqueue_import.h"
-#include "sources/lmstfy_import.h"
+#include "sources/delayqueue/delayqueue_import.h"
+#include "sources/lmstfy/lmstfy_import.h"
 #include "tests/fuzz.h"
 
 static bool is_within(struct slice part, struct slice all)

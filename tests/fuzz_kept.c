@@ -4,10 +4,10 @@
  * itself: tries, generations, instances, INFO. What is read is written and read again as
  * it was.
  */
-#include "bridge/alive_list.h"
+#include "bridge/engine/alive_list.h"
 #include "bridge/base/unpack.h"
 #include "bridge/job/tries.h"
-#include "bridge/meta/meta.h"
+#include "bridge/engine/meta.h"
 #include "bridge/redis/redis_probe.h"
 #include "bridge/redis/redis_slot.h"
 #include "tests/fuzz.h"

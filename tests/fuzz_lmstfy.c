@@ -3,9 +3,9 @@
  * fuzz_lmstfy.c - libFuzzer: any bytes as a path, a query, a token, a topic, an id and a
  * header of a request to the lmstfy source.
  */
-#include "sources/lmstfy_attr.h"
-#include "sources/lmstfy_http.h"
-#include "sources/lmstfy_id.h"
+#include "sources/lmstfy/lmstfy_attr.h"
+#include "sources/lmstfy/lmstfy_http.h"
+#include "sources/lmstfy/lmstfy_id.h"
 
 #include <stdlib.h>
 

@@ -4,8 +4,8 @@
  * job, and any bytes as a topic.
  */
 #include "bridge/base/mem.h"
-#include "sources/mqtt_job.h"
-#include "sources/mqtt_topic.h"
+#include "sources/mqtt/mqtt_job.h"
+#include "sources/mqtt/mqtt_topic.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

@@ -10,7 +10,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/meta/meta.h"
+#include "bridge/engine/meta.h"
 #include "bridge/redis/sentinel.h"
 #include "bridge/store/store_audit.h"
 #include "bridge/store/store_dead.h"

@@ -2,7 +2,7 @@
 /*
  * unit_alive.c - who of the instances that are there owns a bucket.
  */
-#include "bridge/alive_list.h"
+#include "bridge/engine/alive_list.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -2,9 +2,9 @@
 /*
  * unit_camellia.c - parameters as the camellia API reads them, its JSON, its statistics.
  */
-#include "sources/camellia_json.h"
-#include "sources/camellia_param.h"
-#include "sources/camellia_stats.h"
+#include "sources/camellia/camellia_json.h"
+#include "sources/camellia/camellia_param.h"
+#include "sources/camellia/camellia_stats.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
  * unit_clock.c - Redis' clock as estimated from its replies.
  */
 #include "bridge/redis/clock.h"
-#include "bridge/sched.h"
+#include "bridge/engine/sched.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

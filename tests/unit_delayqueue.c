@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * unit_delayqueue.c - what requests of the delay-queue API say, of
- * sources/delayqueue_ask.h.
+ * sources/delayqueue/delayqueue_ask.h.
  */
-#include "sources/delayqueue_ask.h"
+#include "sources/delayqueue/delayqueue_ask.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

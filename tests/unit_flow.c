@@ -2,7 +2,7 @@
 /*
  * unit_flow.c - when sources are paused and resumed.
  */
-#include "bridge/flow.h"
+#include "bridge/engine/flow.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

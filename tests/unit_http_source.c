@@ -2,10 +2,10 @@
 /*
  * unit_http_source.c - jobs out of JSON lines, and jobs as JSON.
  */
-#include "bridge/httpd/http_params.h"
-#include "sources/http_dead.h"
-#include "sources/http_job.h"
-#include "sources/http_queue.h"
+#include "bridge/http/http_params.h"
+#include "sources/http/http_dead.h"
+#include "sources/http/http_job.h"
+#include "sources/http/http_queue.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

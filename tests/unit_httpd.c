@@ -5,9 +5,9 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/httpd/httpd.h"
-#include "bridge/httpd/httpd_form.h"
-#include "bridge/httpd/httpd_route.h"
+#include "bridge/http/httpd.h"
+#include "bridge/http/httpd_form.h"
+#include "bridge/http/httpd_route.h"
 #include "tests/unit.h"
 
 #include <arpa/inet.h>

@@ -5,7 +5,7 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/httpd/httpd.h"
+#include "bridge/http/httpd.h"
 #include "tests/unit.h"
 
 #include <arpa/inet.h>

@@ -4,8 +4,8 @@
  * lmstfy's lists and timer, values of delay-queue.
  */
 #include "bridge/import/import_parts.h"
-#include "sources/delayqueue_import.h"
-#include "sources/lmstfy_import.h"
+#include "sources/delayqueue/delayqueue_import.h"
+#include "sources/lmstfy/lmstfy_import.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Options of the link to Kafka, what librdkafka gets of them, tokens from a file. */
-#include "sources/kafka_conf.h"
-#include "sources/kafka_token.h"
+#include "sources/kafka/kafka_conf.h"
+#include "sources/kafka/kafka_token.h"
 
 #include "bridge/base/buf.h"
 #include "bridge/base/text.h"

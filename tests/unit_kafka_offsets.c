@@ -3,8 +3,8 @@
  * unit_kafka_offsets.c - what of a Kafka partition may be committed and when, and from
  * where it is read again.
  */
-#include "sources/kafka_lag.h"
-#include "sources/kafka_offsets.h"
+#include "sources/kafka/kafka_lag.h"
+#include "sources/kafka/kafka_offsets.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
  * unit_kafka_reading.c - the texts in Redis that say which reading of a partition is the
  * current one, and which rewinds were asked for.
  */
-#include "sources/kafka_reading.h"
+#include "sources/kafka/kafka_reading.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
  * unit_later.c - Later's tasks as jobs, and jobs as Later's answers.
  */
 #include "bridge/base/when.h"
-#include "sources/later_job.h"
+#include "sources/later/later_job.h"
 #include "tests/unit.h"
 
 #include <ctype.h>

@@ -2,10 +2,10 @@
 /*
  * unit_lmstfy.c - lmstfy's ids, names, parameters, attributes, paths, and jobs as shown.
  */
-#include "sources/lmstfy_attr.h"
-#include "sources/lmstfy_http.h"
-#include "sources/lmstfy_id.h"
-#include "sources/lmstfy_item.h"
+#include "sources/lmstfy/lmstfy_attr.h"
+#include "sources/lmstfy/lmstfy_http.h"
+#include "sources/lmstfy/lmstfy_id.h"
+#include "sources/lmstfy/lmstfy_item.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

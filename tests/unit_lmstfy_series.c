@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * unit_lmstfy_series.c - series found by their labels, their limit and their text, of
- * sources/lmstfy_series.h; and who may make new ones, of sources/lmstfy_metrics.h.
+ * sources/lmstfy/lmstfy_series.h; and who may make new ones, of
+ * sources/lmstfy/lmstfy_metrics.h.
  */
-#include "sources/lmstfy_metrics.h"
+#include "sources/lmstfy/lmstfy_metrics.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What PREFIX:meta says: lists of generations, and which layouts this tarry may touch. */
 #include "bridge/base/mem.h"
-#include "bridge/meta/meta.h"
+#include "bridge/engine/meta.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -3,8 +3,8 @@
  * unit_mqtt_frame.c - frames between the MQTT source and its workers, and the jobs made
  * of them.
  */
-#include "sources/mqtt_frame.h"
-#include "sources/mqtt_job.h"
+#include "sources/mqtt/mqtt_frame.h"
+#include "sources/mqtt/mqtt_job.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 /*
  * unit_mqtt_paho.c - how a worker's process leaves its broker.
  */
-#include "sources/mqtt_paho.h"
+#include "sources/mqtt/mqtt_paho.h"
 #include "tests/unit.h"
 
 #include <arpa/inet.h>

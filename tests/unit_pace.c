@@ -4,9 +4,9 @@
  * for it wait meanwhile.
  */
 #include "bridge/bridge.h"
-#include "bridge/pace/breaker.h"
-#include "bridge/pace/gate.h"
-#include "bridge/pace/pace.h"
+#include "bridge/engine/breaker.h"
+#include "bridge/engine/gate.h"
+#include "bridge/engine/pace.h"
 #include "tests/unit.h"
 
 #include <limits.h>

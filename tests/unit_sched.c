@@ -2,7 +2,7 @@
 /*
  * unit_sched.c - what the scheduler does next with a bucket.
  */
-#include "bridge/sched.h"
+#include "bridge/engine/sched.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -2,8 +2,8 @@
 #include "bridge/admin/admin.h"
 #include "bridge/admin/admin_api.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd/httpd.h"
-#include "bridge/meta/meta_keep.h"
+#include "bridge/http/httpd.h"
+#include "bridge/engine/meta_keep.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";
 

@@ -7,9 +7,9 @@
 #include "bridge/admin/tap.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd/http_params.h"
-#include "bridge/httpd/httpd.h"
-#include "bridge/route.h"
+#include "bridge/http/http_params.h"
+#include "bridge/http/httpd.h"
+#include "bridge/engine/route.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd/http_params.h"
-#include "bridge/httpd/httpd.h"
+#include "bridge/http/http_params.h"
+#include "bridge/http/httpd.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  */
 #include "bridge/admin/admin.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd/httpd.h"
+#include "bridge/http/httpd.h"
 #include "bridge/metrics/census.h"
 
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #include "bridge/admin/admin_api.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd/http_params.h"
-#include "bridge/httpd/httpd.h"
+#include "bridge/http/http_params.h"
+#include "bridge/http/httpd.h"
 #include "bridge/reload/reload.h"
 
 #include <inttypes.h>

@@ -7,10 +7,10 @@
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd/http_params.h"
-#include "bridge/httpd/httpd.h"
-#include "bridge/inst.h"
-#include "bridge/route.h"
+#include "bridge/http/http_params.h"
+#include "bridge/http/httpd.h"
+#include "bridge/engine/inst.h"
+#include "bridge/engine/route.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

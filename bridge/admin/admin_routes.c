@@ -7,11 +7,11 @@
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd/httpd.h"
+#include "bridge/http/httpd.h"
 #include "bridge/metrics/census.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/route.h"
-#include "bridge/route_state.h"
+#include "bridge/engine/route.h"
+#include "bridge/engine/route_state.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,11 +5,11 @@
  */
 #include "bridge/admin/admin.h"
 #include "bridge/admin/admin_api.h"
-#include "bridge/alive.h"
+#include "bridge/engine/alive.h"
 #include "bridge/base/redact.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd/httpd.h"
+#include "bridge/http/httpd.h"
 #include "bridge/reload/reload.h"
 #include "bridge/version.h"
 

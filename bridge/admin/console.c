@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/console.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd/httpd.h"
+#include "bridge/http/httpd.h"
 
 /* Nothing but what this listener serves is loaded, run, asked or framed. */
 static const char policy[] =

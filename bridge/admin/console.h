@@ -12,8 +12,8 @@ struct console_file {
     const char *name; /* "main.js" */
     const char *type, *text;
 };
-extern const struct console_file console_files[]; /* made by etc/build/embed-console.sh; ends
-                                                     with NULLs */
+extern const struct console_file console_files[]; /* made by etc/build/embed-console.sh;
+                                                     ends with NULLs */
 
 void console_serve(struct bridge *bridge);
 

@@ -8,7 +8,7 @@
 #include "bridge/base/when.h"
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"
-#include "bridge/route.h"
+#include "bridge/engine/route.h"
 #include "bridge/store/store_dead.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/explain.h"
 #include "bridge/bridge.h"
-#include "bridge/emit.h"
+#include "bridge/engine/emit.h"
 #include "bridge/job/tries.h"
-#include "bridge/route.h"
-#include "bridge/verdict.h"
+#include "bridge/engine/route.h"
+#include "bridge/engine/verdict.h"
 
 /* By its name, or the first; NULL: the route has none of that name. */
 static struct source *find_source(const struct route *route, struct slice name)

@@ -5,7 +5,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/bridge.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/route.h"
+#include "bridge/engine/route.h"
 #include "bridge/store/store_list.h"
 
 #include <stdlib.h>

@@ -7,9 +7,9 @@
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/bridge.h"
-#include "bridge/meta/generation.h"
+#include "bridge/engine/generation.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/route.h"
+#include "bridge/engine/route.h"
 #include "bridge/store/store_list.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/targets.h"
 #include "bridge/bridge.h"
-#include "bridge/route.h"
+#include "bridge/engine/route.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #ifndef BRIDGE_TARGETS_H
 #define BRIDGE_TARGETS_H
 
-#include "bridge/pace/pace.h"
+#include "bridge/engine/pace.h"
 
 /* Calls each for every target of the route that this instance knows of. false: there is
  * no such route. */

@@ -9,7 +9,7 @@
 #include "bridge/bridge.h"
 #include "bridge/cli/cli_parts.h"
 #include "bridge/core_tool.h"
-#include "bridge/meta/meta_keep.h"
+#include "bridge/engine/meta_keep.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/redis/embedded.h"
 

@@ -4,7 +4,7 @@
 #include "bridge/bridge.h"
 #include "bridge/cli/ctl_parts.h"
 #include "bridge/core_tool.h"
-#include "bridge/httpd/httpd.h"
+#include "bridge/http/httpd.h"
 
 #include <sysexits.h>
 #include <unistd.h>

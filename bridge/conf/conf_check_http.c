@@ -4,8 +4,8 @@
  * and whether strangers might.
  */
 #include "bridge/conf/conf_check_parts.h"
-#include "bridge/httpd/httpd.h"
-#include "bridge/httpd/tokens.h"
+#include "bridge/http/httpd.h"
+#include "bridge/http/tokens.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,9 +9,9 @@
 #include "bridge/import/import_parts.h"
 #include "bridge/import/redis_ask.h"
 #include "bridge/job/tries.h"
-#include "bridge/meta/passage.h"
+#include "bridge/engine/passage.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/route.h"
+#include "bridge/engine/route.h"
 #include "bridge/store/shelf.h"
 
 #include <stdlib.h>

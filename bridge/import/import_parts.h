@@ -61,8 +61,8 @@ int import_wait(struct import *im, unsigned jobs, int64_t bytes, struct err *err
 /* Everything is stored, and cleaned up where that was asked for. */
 int import_flush(struct import *im, struct err *err);
 
-/* As import_ask_each() with one command; an error reply is a value. node: see redis_ask.h;
- * -1: the one that has the key. */
+/* As import_ask_each() with one command; an error reply is a value. node: see
+ * redis_ask.h; -1: the one that has the key. */
 int import_ask_node(struct import *im, int node, const struct slice *args, unsigned n,
                     struct import_value *out, struct err *err);
 /* Appends a key as a person can type it: what is not printable as \xNN. */

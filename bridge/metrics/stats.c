@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/metrics/stats.h"
 #include "bridge/bridge.h"
-#include "bridge/httpd/listeners.h"
+#include "bridge/http/listeners.h"
 #include "bridge/metrics/metric.h"
-#include "bridge/pace/pace.h"
+#include "bridge/engine/pace.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/reload/reload.h"
 

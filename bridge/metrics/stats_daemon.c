@@ -2,10 +2,10 @@
 /*
  * stats_daemon.c - metrics of what is not a route's, a sink's or a source's.
  */
-#include "bridge/alive.h"
+#include "bridge/engine/alive.h"
 #include "bridge/base/process.h"
 #include "bridge/bridge.h"
-#include "bridge/meta/meta_keep.h"
+#include "bridge/engine/meta_keep.h"
 #include "bridge/metrics/metric.h"
 #include "bridge/metrics/stats.h"
 #include "bridge/version.h"

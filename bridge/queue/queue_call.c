@@ -8,7 +8,7 @@
  */
 #include "bridge/job/tries.h"
 #include "bridge/queue/queue_pull.h"
-#include "bridge/route_state.h"
+#include "bridge/engine/route_state.h"
 
 #include <stdlib.h>
 

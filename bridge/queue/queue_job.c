@@ -6,7 +6,7 @@
  * Where ids are global and no topic is given, the queue of an id is looked up first. Only
  * then: the job can move between the two steps, so a miss is looked up once more.
  */
-#include "bridge/meta/generation.h"
+#include "bridge/engine/generation.h"
 #include "bridge/queue/queue_place.h"
 
 #include <stdlib.h>

@@ -118,7 +118,7 @@ static void unlist_unused(struct queue *q, int64_t used_ms)
     q->note_lost = false;
 }
 
-/* Removes the name if the queue is empty. Else it stays, for the sweep and tarry audit. */
+/* Removes the name of an empty queue. Others stay, for the sweep and tarry audit. */
 static void on_left(void *arg, const struct queue_counts *counts)
 {
     struct ask *ask = arg;
@@ -196,7 +196,7 @@ void queue_drop_dead(struct source *src, struct slice topic, int64_t limit,
 static void on_unlisted(void *arg, const struct redisReply *reply)
 {
     (void)arg;
-    (void)reply; /* on failure the queue stays listed: the client learns what was deleted */
+    (void)reply; /* on failure the queue stays listed */
 }
 
 /* Score 0 hides the queue from queue_list(), but not from the sweep and tarry audit. If

@@ -2,9 +2,9 @@
 #include "bridge/queue/queue_place.h"
 #include "bridge/base/match.h"
 #include "bridge/job/tries.h"
-#include "bridge/name.h"
-#include "bridge/route.h"
-#include "bridge/sched.h"
+#include "bridge/engine/name.h"
+#include "bridge/engine/route.h"
+#include "bridge/engine/sched.h"
 
 #include <stdlib.h>
 

@@ -51,7 +51,7 @@ struct queue {
     unsigned refs;               /* seats, taken or not */
     bool pulling, stale, due_listed, idle_listed;
     bool known;       /* jobs were stored or seen there: the object is kept for a while */
-    bool note_lost;    /* the ZADD of its name failed, and is to be repeated */
+    bool note_lost;   /* the ZADD of its name failed, and is to be repeated */
     bool passed_over; /* the fresh ones, by the last call */
     bool settles_more; /* a call settled as much as one may */
     size_t name_n;

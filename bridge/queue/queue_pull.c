@@ -8,7 +8,7 @@
  * asked for no more, until the route goes on.
  */
 #include "bridge/queue/queue_pull.h"
-#include "bridge/route_state.h"
+#include "bridge/engine/route_state.h"
 
 #include <stdlib.h>
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/reload/leave.h"
 #include "bridge/bridge.h"
-#include "bridge/inst.h"
-#include "bridge/meta/generation.h"
-#include "bridge/meta/meta_keep.h"
-#include "bridge/meta/passage.h"
+#include "bridge/engine/inst.h"
+#include "bridge/engine/generation.h"
+#include "bridge/engine/meta_keep.h"
+#include "bridge/engine/passage.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/route.h"
-#include "bridge/sched.h"
+#include "bridge/engine/route.h"
+#include "bridge/engine/sched.h"
 
 #include <stdlib.h>
 

@@ -3,11 +3,11 @@
  * reload_plan.c - what a reload has to do, part by part, and which of the new parts may
  * begin beside the old ones. Touches nothing that runs.
  */
-#include "bridge/inst.h"
-#include "bridge/pace/pace.h"
+#include "bridge/engine/inst.h"
+#include "bridge/engine/pace.h"
 #include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
-#include "bridge/route.h"
+#include "bridge/engine/route.h"
 
 #include <stdlib.h>
 

@@ -3,12 +3,12 @@
  * reload_step.c - the way to the swap, step by step. Until the last of what has to begin
  * has begun, everything can be put back as it was (reload_undo.c).
  */
-#include "bridge/httpd/listeners.h"
-#include "bridge/inst.h"
-#include "bridge/meta/meta_keep.h"
+#include "bridge/http/listeners.h"
+#include "bridge/engine/inst.h"
+#include "bridge/engine/meta_keep.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/reload/reload_parts.h"
-#include "bridge/route.h"
+#include "bridge/engine/route.h"
 
 #include <stdlib.h>
 

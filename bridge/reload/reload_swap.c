@@ -7,17 +7,17 @@
  * stay good; the next configuration takes it over in the place of its own. What changes
  * and goes on keeps its name at least, and its plugin's struct.
  */
-#include "bridge/alive.h"
+#include "bridge/engine/alive.h"
 #include "bridge/base/log.h"
 #include "bridge/conf/conf_rows.h"
 #include "bridge/conf/opt_same.h"
-#include "bridge/inst.h"
-#include "bridge/meta/meta_keep.h"
+#include "bridge/engine/inst.h"
+#include "bridge/engine/meta_keep.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
-#include "bridge/route.h"
-#include "bridge/sched.h"
+#include "bridge/engine/route.h"
+#include "bridge/engine/sched.h"
 
 #include <stdlib.h>
 

@@ -4,11 +4,11 @@
  * and what was ended begins again.
  */
 #include "bridge/conf/opt_same.h"
-#include "bridge/inst.h"
+#include "bridge/engine/inst.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
-#include "bridge/sched.h"
+#include "bridge/engine/sched.h"
 
 #include <stdlib.h>
 

@@ -16,7 +16,8 @@ struct lua_file {
     const char *name; /* "claim" for lua/claim.lua */
     const char *text;
 };
-extern const struct lua_file lua_files[]; /* made by etc/build/embed-lua.sh; ends with NULLs */
+extern const struct lua_file
+    lua_files[]; /* made by etc/build/embed-lua.sh; ends with NULLs */
 
 enum script {
     SCRIPT_ENQUEUE,

@@ -90,7 +90,8 @@ static void on_errand(void *arg, const struct redisReply *reply)
     free(errand);
 }
 
-/* A command that could not be sent, until its callback is called at the end of the turn. */
+/* A command that could not be sent, until its callback is called at the end of the turn.
+ */
 struct unasked {
     redis_reply_cb *cb;
     void *arg;

@@ -2,7 +2,7 @@
 #include "bridge/store/store_far.h"
 #include "bridge/base/fault.h"
 #include "bridge/base/loop.h"
-#include "bridge/meta/meta.h"
+#include "bridge/engine/meta.h"
 #include "bridge/store/store_lane.h"
 
 #include <hiredis/hiredis.h>

@@ -15,7 +15,7 @@
 #include "bridge/bridge.h"
 #include "bridge/daemon.h"
 #include "bridge/plugins.h"
-#include "bridge/sched.h"
+#include "bridge/engine/sched.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -31,7 +31,7 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/meta/meta.h"
+#include "bridge/engine/meta.h"
 #include "bridge/queue/queue.h"
 #include "bridge/store/store_lane.h"
 

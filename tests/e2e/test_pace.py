@@ -14,7 +14,7 @@ from lib.slow import SlowRedis
 
 GONE = response(b"", 410)
 BROKEN = response(b"", 503)
-HOLD_S = 0.2  # HOLD_MS in bridge/pace/pace.c
+HOLD_S = 0.2  # HOLD_MS in bridge/engine/pace.c
 
 
 @pytest.fixture

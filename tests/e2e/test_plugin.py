@@ -219,7 +219,7 @@ def test_plugins_can_call_what_their_header_declares_and_nothing_else():
     assert {"delivery_done", "source_submit", "buf_add", "mem_alloc", "log_msg", "err_set"} <= wanted
     ours = subprocess.run(["nm", "--defined-only", BIN], capture_output=True, text=True, check=True)
     functions = {line.split()[-1] for line in ours.stdout.splitlines() if line.split()[1] in "tT"}
-    # libmicrohttpd must see what takes the place of its own: bridge/httpd/httpd_mhd.c.
+    # libmicrohttpd must see what takes the place of its own: bridge/http/httpd_mhd.c.
     replaced = {"MHD_lookup_connection_value_n", "MHD_queue_response"}
     assert (symbols() & functions) - replaced == {name for name in wanted if not name.startswith("fault_")}
 

@@ -30,14 +30,14 @@ def rows_of(*patterns):
 
 
 def native_rows():
-    return rows_of("bridge/*/*.c", "sources/http*.c")
+    return rows_of("bridge/*/*.c", "sources/http/*.c")
 
 
 def test_the_rows_are_all_found():
     """Else what follows would be true of too few."""
     written = [role for folder in ("bridge", "sources") for file in TOP.glob(f"{folder}/**/*.c")
                for role in re.findall(r"\w, HTTPD_(?:%s)\}" % "|".join(OPENERS), file.read_text())]
-    found = native_rows() + rows_of(*(f"sources/{name}*.c" for name in COMPATIBLE))
+    found = native_rows() + rows_of(*(f"sources/{name}/*.c" for name in COMPATIBLE))
     of_lmstfy_admin = 1  # made from a table of its own
     assert len(found) + of_lmstfy_admin == len(written) and len(found) > 60
 
@@ -132,7 +132,7 @@ def test_a_token_of_ours_opens_no_row_of_the_compatible_apis_but_those_that_name
     own = d.port
     asks = [(port, *row) for row in rows_of(f"sources/{api}*.c")]
     if api == "lmstfy":
-        listed = LMSTFY_ADMIN.findall((TOP / "sources/lmstfy_admin.c").read_text())
+        listed = LMSTFY_ADMIN.findall((TOP / "sources/lmstfy/lmstfy_admin.c").read_text())
         assert len(listed) > 8
         asks += [(admin, *row, "OPEN") for row in listed]
     for d.port, method, path, row in asks:

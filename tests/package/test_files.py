@@ -57,7 +57,7 @@ def test_the_unit_is_fenced_in(tmp_path):
 
 # --- what make builds, and what make install puts where ---
 
-@pytest.mark.parametrize("path", ["sinks/kafka.o", "lua.o"])
+@pytest.mark.parametrize("path", ["sinks/kafka/kafka.o", "lua.o"])
 def test_an_object_whose_header_changed_is_built_anew_by_each_name_of_its_folder(tmp_path, path):
     good("make", "-s", f"B={tmp_path}", f"{tmp_path}/obj/{path}", cwd=TOP)
     header = re.search(r"bridge/\S+\.h", (tmp_path / f"obj/{path}").with_suffix(".d").read_text())[0]

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/engine/alive.h"
+#include "bridge/engine/alive_list.h"
+#include "bridge/bridge.h"
+#include "bridge/engine/meta.h"
+#include "bridge/store/store_script.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* No source or route is called so. */
+static const char tell_name[] = "=@alive", *const told_name = tell_name + 1;
+
+struct alive {
+    struct bridge *bridge;
+    loop_cb *changed;
+    void *arg;
+    char id[32];
+    char *key, *member;
+    char *former; /* the member before this one, still to be taken out; NULL: none */
+    struct alive_list list;
+    bool asking;    /* a call is on its way */
+    bool ask_again; /* what it brings may be out of date already */
+    bool tell;      /* the others have not heard of us */
+    bool leaving, left;
+};
+
+static char *new_member(const struct alive *a)
+{
+    const struct bridge *bridge = a->bridge;
+    struct buf text = {0};
+    buf_addf(&text, "%s %d", a->id, META_LAYOUT);
+    for (size_t i = 0; i < bridge->route_count; i++)
+        if (bridge->routes[i]->buckets_noted) /* else it waits, or ends at a queue */
+            buf_addf(&text, " %s", bridge->routes[i]->conf->name);
+    char *member = mem_strdup(buf_str(&text));
+    buf_free(&text);
+    return member;
+}
+
+struct alive *alive_new(struct bridge *bridge, loop_cb *changed, void *arg)
+{
+    struct alive *a = mem_alloc(sizeof(*a));
+    struct buf text = {0};
+    a->bridge = bridge;
+    a->changed = changed;
+    a->arg = arg;
+    snprintf(a->id, sizeof(a->id), "%010" PRIx64, bridge->instance);
+    buf_addf(&text, "%s:alive", store_prefix(bridge->store));
+    a->key = mem_strdup(buf_str(&text));
+    buf_free(&text);
+    a->member = new_member(a);
+    return a;
+}
+
+void alive_free(struct alive *a)
+{
+    if (a == NULL)
+        return;
+    alive_list_fini(&a->list);
+    free(a->key);
+    free(a->member);
+    free(a->former);
+    free(a);
+}
+
+static void learn(struct alive *a, const struct redisReply *reply)
+{
+    size_t n = redis_items(reply), before = a->list.n;
+    struct slice *members = mem_alloc((n + 1) * sizeof(*members));
+    for (size_t i = 0; i < n; i++)
+        members[i] = redis_text(redis_item(reply, i));
+    bool other = alive_list_set(&a->list, members, n);
+    free(members);
+    if (!other)
+        return;
+    if (a->list.n > 1 || before > 1)
+        log_info("daemon", "%zu instances share this Redis", a->list.n);
+    a->changed(a->arg);
+}
+
+static void ask(struct alive *a);
+
+/* The list without this instance says nothing. */
+static void on_former_gone(void *arg, const struct redisReply *reply)
+{
+    struct alive *a = arg;
+    a->asking = false;
+    if (reply) {
+        free(a->former);
+        a->former = NULL;
+        ask(a);
+    } else {
+        a->left = a->leaving; /* what Redis has of it ends by itself */
+    }
+}
+
+static void on_reply(void *arg, const struct redisReply *reply)
+{
+    struct alive *a = arg;
+    a->asking = false;
+    if (reply && !a->leaving)
+        learn(a, reply);
+    if (a->ask_again && reply) {
+        ask(a);
+        return;
+    }
+    a->left = a->leaving;
+    if (a->tell && reply)
+        store_tell(a->bridge->store, tell_name);
+    a->tell = a->tell && reply == NULL;
+}
+
+static void ask(struct alive *a)
+{
+    char span[24];
+    snprintf(span, sizeof(span), "%d", ALIVE_MS);
+    const char *former = a->former;
+    const struct slice argv[] = {SLICE_LIT(""), slice_of(former ? former : a->member),
+                                 slice_of(former || a->leaving ? "1" : ""),
+                                 slice_of(span)};
+    a->ask_again = a->asking;
+    if (a->asking)
+        return;
+    a->asking = true;
+    store_script(a->bridge->store, SCRIPT_ALIVE, slice_of(a->key), argv, 4,
+                 former ? on_former_gone : on_reply, a);
+}
+
+void alive_routes_changed(struct alive *a)
+{
+    char *member = new_member(a);
+    if (strcmp(member, a->member) == 0) {
+        free(member);
+        return;
+    }
+    if (a->former == NULL) /* else Redis knows that one, and not the next */
+        a->former = a->member;
+    else
+        free(a->member);
+    a->member = member;
+    alive_join(a);
+}
+
+void alive_join(struct alive *a)
+{
+    if (a->leaving)
+        return;
+    a->tell = true;
+    ask(a);
+}
+
+void alive_beat(struct alive *a)
+{
+    if (!a->leaving && store_is_up(a->bridge->store))
+        ask(a);
+}
+
+void alive_told(struct alive *a, struct slice name)
+{
+    if (name.p == NULL || slice_is(name, told_name))
+        alive_beat(a);
+}
+
+void alive_leave(struct alive *a)
+{
+    a->leaving = a->tell = true;
+    ask(a);
+}
+
+bool alive_has_left(const struct alive *a)
+{
+    return a->left;
+}
+
+unsigned alive_rank(const struct alive *a, const char *route, const char *bucket)
+{
+    return a ? alive_list_rank(&a->list, a->id, route, bucket) : 0;
+}
+
+int alive_others(const struct alive *a, const char *route)
+{
+    int n = 0;
+    for (size_t i = 0; i < a->list.n; i++)
+        n +=
+            !slice_is(a->list.ones[i].id, a->id) && alive_serves(&a->list.ones[i], route);
+    return a->list.n > 0 ? n : -1;
+}
+
+size_t alive_count(const struct alive *a)
+{
+    return a->list.n;
+}
+
+void alive_each(const struct alive *a, alive_each_cb *each, void *arg)
+{
+    for (size_t i = 0; i < a->list.n; i++) {
+        const struct alive_one *one = &a->list.ones[i];
+        const struct alive_instance told = {.id = one->id,
+                                            .routes = one->routes,
+                                            .layout = one->layout,
+                                            .self = slice_is(one->id, a->id)};
+        each(arg, &told);
+    }
+}
+
+int alive_layout(const struct alive *a)
+{
+    return alive_list_layout(&a->list);
+}

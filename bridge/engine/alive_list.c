@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/engine/alive_list.h"
+#include "bridge/base/mem.h"
+
+#include <limits.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/* Takes the text up to the next space off the front of s. */
+static struct slice word(struct slice *s)
+{
+    const char *space = s->n ? memchr(s->p, ' ', s->n) : NULL;
+    struct slice taken = {s->p, space ? (size_t)(space - s->p) : s->n};
+    size_t used = space ? taken.n + 1 : taken.n;
+    *s = (struct slice){s->p + used, s->n - used};
+    return taken;
+}
+
+/* -1: no number. */
+static int number(struct slice s)
+{
+    int n = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] < '0' || s.p[i] > '9' || n > INT_MAX / 10 - 1)
+            return -1;
+        n = n * 10 + (s.p[i] - '0');
+    }
+    return s.n > 0 ? n : -1;
+}
+
+bool alive_list_set(struct alive_list *list, const struct slice *members, size_t n)
+{
+    struct buf text = {0};
+    for (size_t i = 0; i < n; i++) {
+        buf_add_slice(&text, members[i]);
+        buf_add_str(&text, "\n");
+    }
+    if (slice_eq(buf_slice(&text), buf_slice(&list->text))) {
+        buf_free(&text);
+        return false;
+    }
+    alive_list_fini(list);
+    list->text = text;
+    list->ones = mem_alloc((n + 1) * sizeof(*list->ones));
+    const char *at = buf_slice(&text).p;
+    for (size_t i = 0; i < n; at += members[i++].n + 1) {
+        struct slice rest = {at, members[i].n};
+        struct slice id = word(&rest);
+        int layout = number(word(&rest));
+        if (id.n > 0 && layout >= 0)
+            list->ones[list->n++] = (struct alive_one){id, rest, layout};
+    }
+    return true;
+}
+
+void alive_list_fini(struct alive_list *list)
+{
+    buf_free(&list->text);
+    free(list->ones);
+    *list = (struct alive_list){0};
+}
+
+bool alive_serves(const struct alive_one *one, const char *route)
+{
+    struct slice rest = one->routes;
+    size_t n = strlen(route);
+    while (rest.n > 0) {
+        struct slice name = word(&rest);
+        if (name.n == n && memcmp(name.p, route, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+static uint64_t hash(uint64_t from, struct slice s) /* FNV-1a */
+{
+    for (size_t i = 0; i < s.n; i++)
+        from = (from ^ (unsigned char)s.p[i]) * 1099511628211u;
+    return from;
+}
+
+/* FNV-1a alone differs too little between "r/1" and "r/2"; the end of MurmurHash3 mixes
+ * every bit into every other. */
+static uint64_t weight(struct slice id, const char *bucket)
+{
+    uint64_t x = hash(hash(14695981039346656037u, id), slice_of(bucket));
+    x = (x ^ x >> 33) * 0xFF51AFD7ED558CCDu;
+    x = (x ^ x >> 33) * 0xC4CEB9FE1A85EC53u;
+    return x ^ x >> 33;
+}
+
+unsigned alive_list_rank(const struct alive_list *list, const char *id, const char *route,
+                         const char *bucket)
+{
+    uint64_t own = weight(slice_of(id), bucket);
+    unsigned rank = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct alive_one *one = &list->ones[i];
+        if (!slice_is(one->id, id) && weight(one->id, bucket) > own &&
+            alive_serves(one, route))
+            rank++;
+    }
+    return rank;
+}
+
+int alive_list_layout(const struct alive_list *list)
+{
+    int least = -1;
+    for (size_t i = 0; i < list->n; i++)
+        if (least < 0 || list->ones[i].layout < least)
+            least = list->ones[i].layout;
+    return least;
+}

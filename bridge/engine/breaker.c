@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/engine/breaker.h"
+
+#include <string.h>
+
+static int64_t slice_of_time(const struct breaker_conf *conf, int64_t now_ms)
+{
+    int64_t length_ms = conf->window_ms / BREAKER_SLICES;
+    return now_ms / (length_ms > 0 ? length_ms : 1);
+}
+
+/* Forgets what has left the window. */
+static void slide(struct breaker *b, const struct breaker_conf *conf, int64_t now_ms)
+{
+    int64_t now = slice_of_time(conf, now_ms);
+    int64_t passed = now - b->newest;
+    for (int64_t i = 1; i <= passed && i <= BREAKER_SLICES; i++)
+        b->slices[(b->newest + i) % BREAKER_SLICES] = (struct breaker_slice){0, 0};
+    if (passed > 0)
+        b->newest = now;
+}
+
+int64_t breaker_wait_ms(const struct breaker *b, int64_t now_ms)
+{
+    return b->state == BREAKER_RESTING && b->until_ms > now_ms ? b->until_ms - now_ms : 0;
+}
+
+uint32_t breaker_room(const struct breaker *b, uint32_t under_way)
+{
+    switch (b->state) {
+    case BREAKER_PROBING:
+        return 0;
+    case BREAKER_RESTING:
+        return under_way == 0;
+    default:
+        return UINT32_MAX;
+    }
+}
+
+bool breaker_go(struct breaker *b)
+{
+    if (b->state != BREAKER_RESTING)
+        return false;
+    b->state = BREAKER_PROBING;
+    return true;
+}
+
+void breaker_not_gone(struct breaker *b)
+{
+    if (b->state == BREAKER_PROBING)
+        b->state = BREAKER_RESTING; /* until_ms is over: the next may go at once */
+}
+
+struct breaker_slice breaker_sum(const struct breaker *b, const struct breaker_conf *conf,
+                                 int64_t now_ms)
+{
+    struct breaker_slice sum = {0, 0};
+    int64_t oldest = slice_of_time(conf, now_ms) - BREAKER_SLICES + 1;
+    for (int64_t n = b->newest; n >= 0 && n >= oldest && n > b->newest - BREAKER_SLICES;
+         n--) {
+        sum.all += b->slices[n % BREAKER_SLICES].all;
+        sum.failed += b->slices[n % BREAKER_SLICES].failed;
+    }
+    return sum;
+}
+
+static void rest(struct breaker *b, const struct breaker_conf *conf, int64_t now_ms)
+{
+    b->state = BREAKER_RESTING;
+    b->until_ms = now_ms + conf->rest_ms;
+}
+
+/* The probe's. */
+static enum breaker_news judge_probe(struct breaker *b, const struct breaker_conf *conf,
+                                     bool failed, int64_t now_ms)
+{
+    if (failed) {
+        rest(b, conf, now_ms);
+        return BREAKER_RESTS_ON;
+    }
+    b->state = BREAKER_CLOSED;
+    memset(b->slices, 0, sizeof(b->slices));
+    return BREAKER_CLOSED_AGAIN;
+}
+
+enum breaker_news breaker_outcome(struct breaker *b, const struct breaker_conf *conf,
+                                  bool failed, int64_t now_ms)
+{
+    slide(b, conf, now_ms);
+    if (b->state == BREAKER_RESTING)
+        return BREAKER_NO_NEWS;
+    if (b->state == BREAKER_PROBING)
+        return judge_probe(b, conf, failed, now_ms);
+    struct breaker_slice *slice = &b->slices[b->newest % BREAKER_SLICES];
+    slice->all++;
+    slice->failed += failed;
+    struct breaker_slice sum = breaker_sum(b, conf, now_ms);
+    if (!failed || conf->share <= 0 || sum.all < conf->least ||
+        sum.failed < conf->share * sum.all)
+        return BREAKER_NO_NEWS;
+    rest(b, conf, now_ms);
+    return BREAKER_OPENED;
+}
+
+bool breaker_is_blank(const struct breaker *b, const struct breaker_conf *conf,
+                      int64_t now_ms)
+{
+    switch (b->state) {
+    case BREAKER_PROBING:
+        return false;
+    case BREAKER_RESTING:
+        return now_ms > b->until_ms + conf->rest_ms + conf->window_ms;
+    default:
+        return breaker_sum(b, conf, now_ms).all == 0;
+    }
+}

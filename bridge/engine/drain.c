@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/engine/drain.h"
+#include "bridge/admin/tap.h"
+#include "bridge/engine/alive.h"
+#include "bridge/base/notify.h"
+#include "bridge/bridge.h"
+#include "bridge/http/listeners.h"
+#include "bridge/engine/inst.h"
+#include "bridge/queue/queue_place.h"
+#include "bridge/reload/reload.h"
+
+#include <stdlib.h>
+
+enum { LOOK_MS = 10 };
+/* For what comes after: a redis-server of our own writes its last. */
+enum { AFTERWARDS_MS = 15000 };
+
+/* Whoever looks on is answered while answers still go out; once more with what was
+ * delivered last. */
+static void end_taps(struct bridge *bridge)
+{
+    for (size_t i = 0; i < bridge->route_count; i++)
+        tap_free(bridge->routes[i]->tap);
+}
+
+/* Nobody can ask again for a route that leaves: there only the last answer counts. */
+static void end_all_taps(struct bridge *bridge)
+{
+    struct route *route;
+    end_taps(bridge);
+    TAILQ_FOREACH (route, &bridge->old_routes, leaves)
+        tap_free(route->tap);
+}
+
+static void take_no_more(struct bridge *bridge)
+{
+    bridge->draining = true; /* /readyz fails first */
+    bridge->claiming = false;
+    alive_leave(bridge->alive); /* others claim at once what was ours */
+    listeners_drain(bridge);
+    reload_end(bridge);
+    queue_end_waits(bridge, NULL);
+    end_taps(bridge);
+    inst_pause_sources(bridge, true);
+}
+
+static bool store_quiet(const struct bridge *bridge)
+{
+    for (size_t i = 0; i < bridge->pool_count; i++)
+        if (store_open_count(bridge->pools[i].store) > 0)
+            return false;
+    return store_open_count(bridge->store) == 0 && alive_has_left(bridge->alive);
+}
+
+/* Each step begins when the one before it is through. */
+static const struct step {
+    const char *name;
+    void (*begin)(struct bridge *bridge); /* NULL: only wait */
+    bool (*through)(const struct bridge *bridge);
+} steps[] = {
+    {"sources held, HTTP answers 503, no more claims; deliveries in flight", take_no_more,
+     inst_sinks_quiet},
+    {"sources: what they brought is stored", end_all_taps, inst_sources_may_stop},
+    {"sources: last commits", inst_stop_sources, inst_sources_stopped},
+    {"replies of Redis", NULL, store_quiet}, /* consumers could ask until now */
+    {"sinks: last flush", inst_stop_sinks, inst_sinks_stopped},
+};
+enum { STEPS = sizeof(steps) / sizeof(steps[0]) };
+
+struct drain {
+    struct bridge *bridge;
+    struct timer *timer;
+    size_t step;
+    int64_t limit_ms; /* monotonic */
+    drain_cb *done;
+    void *arg;
+};
+
+static void finish(struct drain *d, int outcome)
+{
+    timer_del(d->timer);
+    d->done(d->arg, outcome);
+    free(d);
+}
+
+static void look(void *arg)
+{
+    struct drain *d = arg;
+    while (d->step < STEPS && steps[d->step].through(d->bridge)) {
+        d->step++;
+        if (d->step < STEPS && steps[d->step].begin)
+            steps[d->step].begin(d->bridge);
+    }
+    if (d->step == STEPS) {
+        finish(d, 0);
+    } else if (loop_mono_ms() >= d->limit_ms) {
+        log_warn("daemon", "the stop timeout ended while waiting for: %s",
+                 steps[d->step].name);
+        finish(d, -1);
+    } else {
+        timer_set(d->timer, LOOK_MS);
+    }
+}
+
+void drain_start(struct bridge *bridge, drain_cb *done, void *arg)
+{
+    struct drain *d = mem_alloc(sizeof(*d));
+    d->bridge = bridge;
+    d->done = done;
+    d->arg = arg;
+    d->limit_ms = loop_mono_ms() + bridge->conf->daemon.stop_timeout_ms;
+    d->timer = timer_new(look, d);
+    timer_set(d->timer, 0);
+    notify_stopping();
+    notify_extend(bridge->conf->daemon.stop_timeout_ms + AFTERWARDS_MS);
+    steps[0].begin(bridge);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * meta_buckets.c - whether a route may get another number of buckets: only while it holds
+ * no jobs and no other instance serves it. Asked once, when the route starts.
+ */
+#include "bridge/engine/alive.h"
+#include "bridge/engine/meta_parts.h"
+#include "bridge/engine/sched.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { OTHERS_MS = 4000 }; /* an instance that was killed is gone after ALIVE_MS */
+
+static void on_look(void *arg, const struct sealed *s)
+{
+    struct bucket_look *look = arg;
+    look->open--;
+    look->failed = look->failed || s == NULL;
+    look->jobs += s ? s->jobs : 0;
+}
+
+static void ask(struct route *route)
+{
+    struct bucket_look *look = &route->look;
+    const int64_t begun_ms = look->begun_ms ? look->begun_ms : loop_mono_ms();
+    *look = (struct bucket_look){.asked = true, .begun_ms = begun_ms};
+    look->open = route->bucket_count;
+    for (int64_t i = 0; i < route->bucket_count; i++)
+        store_seal(route->scheds[i]->bucket, SEAL_LOOK, on_look, look);
+}
+
+static int refuse_jobs(const struct route *route, int64_t was, struct err *err)
+{
+    const char *name = route->conf->name;
+    return err_set(err,
+                   "routes.%s.buckets: %" PRId64
+                   " is configured, but the route holds %" PRId64 " jobs in %" PRId64
+                   " buckets, and the number can't change before they have left: set "
+                   "buckets = %" PRId64 "; then drain the route (tarry drain %s --wait), "
+                   "or add a second route with %" PRId64
+                   " buckets and have match send new messages there",
+                   name, route->conf->buckets, route->look.jobs, was, was, name,
+                   route->conf->buckets);
+}
+
+static int refuse_others(const struct route *route, int64_t was, struct err *err)
+{
+    return err_set(err,
+                   "routes.%s.buckets: %" PRId64 " is configured, but other instances "
+                   "run with %" PRId64 ": stop them first, or set buckets = %" PRId64,
+                   route->conf->name, route->conf->buckets, was, was);
+}
+
+/* What came of the question. */
+static enum buckets_answer judge(const struct meta *m, struct route *route, int64_t was,
+                                 struct err *err)
+{
+    struct bucket_look *look = &route->look;
+    const int others = alive_others(m->bridge->alive, route->conf->name);
+    if (look->jobs > 0) {
+        refuse_jobs(route, was, err);
+        return BUCKETS_REFUSED;
+    }
+    if (others == 0) {
+        look->may_change = true;
+        return BUCKETS_CHANGE;
+    }
+    look->asked = false; /* until the others have gone, whatever they store meanwhile */
+    if (others < 0 || loop_mono_ms() - look->begun_ms < OTHERS_MS)
+        return BUCKETS_WAIT;
+    refuse_others(route, was, err);
+    return BUCKETS_REFUSED;
+}
+
+enum buckets_answer meta_buckets_check(const struct meta *m, struct route *route,
+                                       int64_t was, struct err *err)
+{
+    struct bucket_look *look = &route->look;
+    if (!look->asked || (look->open == 0 && look->failed)) {
+        ask(route);
+        return BUCKETS_WAIT;
+    }
+    return look->open > 0 ? BUCKETS_WAIT : judge(m, route, was, err);
+}

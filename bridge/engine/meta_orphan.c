@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * meta_orphan.c - routes and queue sinks that meta knows and the configuration does not:
+ * their jobs stay, nobody takes them, and they are counted. They come back to life with
+ * their route.
+ */
+#include "bridge/engine/meta_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    QUEUES_COUNTED = 1000
+}; /* of one sink: the jobs of further ones are not counted */
+
+struct orphan {
+    struct orphan *next;
+    struct meta *meta;
+    char *field, *value;
+    struct bucket **buckets; /* of a route */
+    int64_t bucket_count;
+    unsigned open;          /* not answered yet */
+    bool torn;              /* an answer was missing: the old figures stay */
+    bool known, told, gone; /* gone: it is configured, or noted otherwise, by now */
+    int64_t jobs, queues;
+    int64_t new_jobs, new_queues; /* being counted */
+};
+
+static void no_head(void *owner, int64_t head_ms)
+{
+    (void)owner;
+    (void)head_ms;
+}
+
+static void no_wake(void *owner)
+{
+    (void)owner;
+}
+
+static const struct bucket_events no_events = {no_head, no_wake, NULL, NULL};
+static const struct bucket_rules no_rules = {.kept = true};
+
+static const char *after(const char *text, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(text, prefix, n) == 0 ? text + n : NULL;
+}
+
+/* A route that a reload took out counts until its buckets are gone. */
+static bool is_leaving(const struct bridge *bridge, const char *name)
+{
+    const struct route *route;
+    TAILQ_FOREACH (route, &bridge->old_routes, leaves)
+        if (strcmp(route->conf->name, name) == 0 && route->sink->rules == NULL)
+            return true;
+    return false;
+}
+
+static bool is_configured(const struct meta *m, const char *field)
+{
+    const struct bridge *bridge = m->bridge;
+    const char *route = after(field, "route:"), *sink = after(field, "sink:");
+    if (route && is_leaving(bridge, route))
+        return true;
+    for (size_t i = 0; route && i < bridge->route_count; i++)
+        if (strcmp(bridge->routes[i]->conf->name, route) == 0 &&
+            bridge->routes[i]->sink->rules == NULL)
+            return true;
+    for (size_t i = 0; sink && i < bridge->sink_count; i++)
+        if (strcmp(bridge->sinks[i]->conf->name, sink) == 0)
+            return bridge->sinks[i]->rules && bridge->sinks[i]->store == m->store;
+    return !route && !sink;
+}
+
+static void warn(struct orphan *o)
+{
+    const char *sink = after(o->field, "sink:");
+    if (o->told || o->jobs == 0)
+        return;
+    o->told = true;
+    if (sink)
+        log_warn("daemon",
+                 "the sink %s is not configured (as a queue): %" PRId64
+                 " jobs in %" PRId64 " queues of it stay in Redis until it is again",
+                 sink, o->jobs, o->queues);
+    else
+        log_warn("daemon",
+                 "the route %s is not configured (or ends at a queue): %" PRId64
+                 " jobs of it stay in Redis, and are not delivered until it is again",
+                 after(o->field, "route:"), o->jobs);
+}
+
+static void answered(struct orphan *o)
+{
+    if (--o->open > 0)
+        return;
+    if (!o->torn) {
+        o->jobs = o->new_jobs;
+        o->queues = o->new_queues;
+        o->known = true;
+    }
+    warn(o);
+}
+
+static void on_counts(void *arg, const struct counts *counts)
+{
+    struct orphan *o = arg;
+    if (counts)
+        o->new_jobs += counts->waiting + counts->in_flight + counts->dead;
+    else
+        o->torn = true;
+    answered(o);
+}
+
+static void on_jobs(void *arg, int64_t n)
+{
+    struct orphan *o = arg;
+    if (n >= 0)
+        o->new_jobs += n;
+    else
+        o->torn = true;
+    answered(o);
+}
+
+static void on_queues(void *arg, int64_t n)
+{
+    struct orphan *o = arg;
+    o->new_queues = n;
+    o->torn = o->torn || n < 0;
+    answered(o);
+}
+
+static void on_names(void *arg, const struct slice *names, unsigned n)
+{
+    struct orphan *o = arg;
+    const char *sink = after(o->field, "sink:");
+    const char *end = strcmp(o->value, "global") == 0 ? "}:" : ":";
+    o->torn = o->torn || names == NULL;
+    for (unsigned i = 0; names && i < n; i++) {
+        struct buf key = {0};
+        buf_addf(&key, "%s:{%s%s", store_prefix(o->meta->store), sink, end);
+        buf_add_slice(&key, names[i]);
+        buf_add_str(&key, *end == ':' ? "}:pool" : ":pool");
+        o->open++;
+        store_figure(o->meta->store, "HLEN", buf_slice(&key), on_jobs, o);
+        buf_free(&key);
+    }
+    answered(o);
+}
+
+static void count_sink(struct orphan *o)
+{
+    struct buf key = {0};
+    buf_addf(&key, "%s:{%s}:queues", store_prefix(o->meta->store),
+             after(o->field, "sink:"));
+    o->open = 2;
+    store_figure(o->meta->store, "ZCARD", buf_slice(&key), on_queues, o);
+    store_names(o->meta->store, buf_slice(&key), 0, QUEUES_COUNTED - 1, on_names, o);
+    buf_free(&key);
+}
+
+static void count(struct orphan *o)
+{
+    if (o->open > 0)
+        return;
+    o->new_jobs = o->new_queues = 0;
+    o->torn = false;
+    if (after(o->field, "sink:")) {
+        count_sink(o);
+        return;
+    }
+    o->open = (unsigned)o->bucket_count;
+    for (int64_t i = 0; i < o->bucket_count; i++)
+        store_count(o->buckets[i], on_counts, o);
+}
+
+static void make_buckets(struct orphan *o, const struct meta_route *list)
+{
+    const char *route = after(o->field, "route:");
+    for (unsigned i = 0; i < list->count; i++)
+        o->bucket_count += list->generation[i].buckets;
+    o->buckets = mem_alloc((size_t)o->bucket_count * sizeof(*o->buckets));
+    int64_t at = 0;
+    for (unsigned i = 0; i < list->count; i++)
+        for (int64_t n = 0; n < list->generation[i].buckets; n++) {
+            struct buf name = {0};
+            meta_bucket_name(route, list->generation[i].number, n, &name);
+            o->buckets[at++] =
+                bucket_new(o->meta->store, buf_str(&name), &no_rules, &no_events, o);
+            buf_free(&name);
+        }
+}
+
+static void orphan_free(struct orphan *o)
+{
+    free(o->field);
+    free(o->value);
+    free(o->buckets); /* they themselves are the store's */
+    free(o);
+}
+
+static void take_in(struct meta *m, const struct meta_field *field)
+{
+    struct meta_route list = {.count = 0};
+    if (after(field->name, "route:") &&
+        (m->of_pool || meta_route_parse(slice_of(field->value), &list) < 0))
+        return;
+    struct orphan *o = mem_alloc(sizeof(*o));
+    o->meta = m;
+    o->field = mem_strdup(field->name);
+    o->value = mem_strdup(field->value);
+    o->next = m->orphans;
+    m->orphans = o;
+    if (list.count > 0)
+        make_buckets(o, &list);
+}
+
+static struct orphan *find(const struct meta *m, const struct meta_field *field)
+{
+    struct orphan *o = m->orphans;
+    while (o && (o->gone || strcmp(o->field, field->name) != 0))
+        o = o->next;
+    return o;
+}
+
+static void forget(struct orphan *o)
+{
+    o->gone = true;
+    for (int64_t i = 0; i < o->bucket_count; i++)
+        bucket_free(o->buckets[i]); /* idle: nothing else is ever asked of them */
+    o->bucket_count = 0;
+}
+
+/* What its generations are may change, by an instance that has the route; or it is
+ * configured again, by a reload. */
+static void forget_changed(struct meta *m)
+{
+    struct orphan **at = &m->orphans, *o;
+    while ((o = *at) != NULL) {
+        const char *value = meta_value(m, o->field);
+        bool changed = value && strcmp(value, o->value) != 0;
+        if (!o->gone && o->open == 0 && (changed || is_configured(m, o->field)))
+            forget(o);
+        if (o->gone) {
+            *at = o->next;
+            orphan_free(o);
+        } else {
+            at = &o->next;
+        }
+    }
+}
+
+bool meta_orphan_let_go(struct meta *m, const char *route)
+{
+    for (struct orphan *o = m->orphans; o; o = o->next) {
+        const char *name = after(o->field, "route:");
+        if (o->gone || name == NULL || strcmp(name, route) != 0)
+            continue;
+        if (o->open > 0)
+            return false;
+        forget(o);
+    }
+    return true;
+}
+
+void meta_orphan_look(struct meta *m)
+{
+    if (m->of_pool && m->field_count == 0)
+        return;
+    forget_changed(m);
+    for (unsigned i = 0; i < m->field_count; i++)
+        if (!is_configured(m, m->fields[i].name) && find(m, &m->fields[i]) == NULL)
+            take_in(m, &m->fields[i]);
+    for (struct orphan *o = m->orphans; o; o = o->next)
+        if (!o->gone)
+            count(o);
+}
+
+bool meta_orphans_known(const struct meta *m)
+{
+    for (const struct orphan *o = m->orphans; o; o = o->next)
+        if (!o->gone && !o->known)
+            return false;
+    return m->field_count > 0;
+}
+
+void meta_orphans(const struct meta *m, meta_orphan_cb *each, void *arg)
+{
+    for (const struct orphan *o = m->orphans; o; o = o->next)
+        if (!o->gone && o->known)
+            each(arg, o->field, o->jobs, o->queues);
+}
+
+void meta_orphan_fini(struct meta *m)
+{
+    struct orphan *next;
+    for (struct orphan *o = m->orphans; o; o = next) {
+        next = o->next;
+        orphan_free(o);
+    }
+}

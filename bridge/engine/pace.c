@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * pace.c - what becomes of a job that asks: it goes, it waits here for a moment, or it is
+ * put back. In this order: is its target stopped, does its breaker rest, has it room for
+ * one more at a time, when is the job's place at its rate.
+ *
+ * Few jobs wait here, and not for long: a put-back costs Redis two calls, but one that
+ * waits takes credit of the sink from other targets. Jobs that are put back get a time of
+ * their own each, so that they do not all come back at once, in vain.
+ */
+#include "bridge/engine/pace.h"
+#include "bridge/engine/pace_parts.h"
+#include "bridge/engine/sched.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+enum {
+    TICK_MS = 1000,
+    HOLD_MS = 200,        /* a job waits here so long for its place at the rate, */
+    HOLD_LEAST_MS = 20,   /* the same when many wait: to make up for a late claim; */
+    ROOM_HOLD_MS = 500,   /* or for one in front of it to end; */
+    LEASE_SHARE = 10,     /* but never longer than a tenth of the lease */
+    HELD_SHARE = 4,       /* at most a fourth of the sink's credit waits here */
+    ROOM_AGAIN_MS = 100,  /* no room: when the first of those put back asks again */
+    GAP_MAX_MS = 1000,    /* from one of them to the next, at most */
+    PROBE_FIRST_MS = 200, /* from the probe to the first that follows it */
+    STOPPED_MS = 60000,   /* a stopped target: when its jobs ask again */
+    SPAN_MS = 60000,      /* over which the times of those put back are spread at most */
+    AWAY_MS = 1000,       /* Redis did not answer */
+    LOOK_MS = 60000,      /* a route at rest claims once in so long, */
+    LOOK_FOR_MS = 1100,   /* for so long: more than a tick of its schedulers */
+    FULL_US = 1000 * 1000
+};
+
+/* --- answers --- */
+
+static void answer(struct ask *ask, const struct pace_answer *given)
+{
+    if (ask->timer)
+        ask->pace->held--;
+    timer_del(ask->timer);
+    ask->cb(ask->arg, given);
+    free(ask);
+}
+
+static void put_back(struct ask *ask, int64_t wait_ms, bool slot)
+{
+    const struct pace_answer given = {.wait_ms = wait_ms, .slot = slot};
+    answer(ask, &given);
+}
+
+/* A time of its own for a job that is put back: first_ms from now, or gap_ms after the
+ * one before it. */
+static int64_t own_wait_ms(struct target *t, int64_t first_ms, int64_t gap_ms)
+{
+    int64_t now_ms = loop_mono_ms(), first = now_ms + first_ms;
+    int64_t next = t->slot_ms + (gap_ms > 0 ? gap_ms : 1);
+    t->slot_ms = next < first || next > first + SPAN_MS ? first : next;
+    return t->slot_ms - now_ms;
+}
+
+/* The first comes when the probe may go, and is it; the others find out how it went. */
+static int64_t rest_wait_ms(struct target *t, int64_t rest_ms)
+{
+    bool first = t->slot_ms < loop_mono_ms() + rest_ms;
+    int64_t wait_ms = own_wait_ms(t, rest_ms, 1);
+    if (first)
+        t->slot_ms += PROBE_FIRST_MS;
+    return wait_ms;
+}
+
+/* --- admission --- */
+
+static uint32_t room(const struct pace *p, const struct target *t)
+{
+    uint32_t own = UINT32_MAX, by_breaker = breaker_room(&t->breaker, t->in_flight);
+    int64_t most = p->route->conf->target_in_flight;
+    if (most > 0)
+        own = t->in_flight < most ? (uint32_t)most - t->in_flight : 0;
+    return own < by_breaker ? own : by_breaker;
+}
+
+/* Puts the job back where nothing may go to its target for a while. */
+static bool turned_away(struct ask *ask)
+{
+    struct target *t = ask->target;
+    int64_t rest_ms = breaker_wait_ms(&t->breaker, loop_mono_ms());
+    if (t->stopped)
+        put_back(ask, own_wait_ms(t, STOPPED_MS, 1), ask->has_slot);
+    else if (rest_ms > 0)
+        put_back(ask, rest_wait_ms(t, rest_ms), ask->has_slot);
+    else
+        return false;
+    return true;
+}
+
+static void go(struct ask *ask)
+{
+    static const struct pace_answer given = {.go = true};
+    answer(ask, &given);
+}
+
+/* One that is counted as in flight does not go. A probe is the only one under way. */
+static void leave(struct pace *p, struct target *t)
+{
+    t->in_flight--;
+    breaker_not_gone(&t->breaker);
+    target_due(p, t);
+}
+
+/* Time has passed since it was let in. */
+static void go_if_still(struct ask *ask)
+{
+    const struct target *t = ask->target;
+    if (!t->stopped && (ask->probe || t->breaker.state == BREAKER_CLOSED)) {
+        go(ask);
+        return;
+    }
+    leave(ask->pace, ask->target);
+    if (!turned_away(ask))
+        put_back(ask, ROOM_AGAIN_MS, ask->has_slot);
+}
+
+static void let_in(struct ask *ask)
+{
+    struct pace *p = ask->pace;
+    ask->probe = breaker_go(&ask->target->breaker);
+    ask->target->in_flight++;
+    if (p->rate.per_s > 0)
+        TAILQ_INSERT_TAIL(&p->asking, ask, link);
+    else
+        go(ask);
+}
+
+/* --- jobs that wait here --- */
+
+static bool may_hold(const struct pace *p)
+{
+    return p->held < p->route->sink->max_in_flight / HELD_SHARE;
+}
+
+static int64_t at_most(const struct pace *p, int64_t wait_ms)
+{
+    int64_t most_ms = p->route->conf->lease_ms / LEASE_SHARE;
+    return wait_ms < most_ms ? wait_ms : most_ms;
+}
+
+static void hold(struct ask *ask, int64_t wait_ms, loop_cb *then)
+{
+    ask->timer = timer_new(then, ask);
+    timer_set(ask->timer, wait_ms);
+    ask->pace->held++;
+}
+
+static void put_back_for_room(struct ask *ask)
+{
+    struct target *t = ask->target;
+    put_back(ask, own_wait_ms(t, ROOM_AGAIN_MS, t->gap_ms), ask->has_slot);
+}
+
+static void on_waited_in_vain(void *arg)
+{
+    struct ask *ask = arg;
+    TAILQ_REMOVE(&ask->target->waiting, ask, link);
+    put_back_for_room(ask);
+}
+
+static void wait_for_room(struct ask *ask)
+{
+    if (!may_hold(ask->pace)) {
+        put_back_for_room(ask);
+        return;
+    }
+    TAILQ_INSERT_TAIL(&ask->target->waiting, ask, link);
+    hold(ask, at_most(ask->pace, ROOM_HOLD_MS), on_waited_in_vain);
+}
+
+static void no_longer_held(struct ask *ask)
+{
+    timer_del(ask->timer);
+    ask->timer = NULL;
+    ask->pace->held--;
+}
+
+/* Those that wait for room at this target go on, as far as there is any. */
+static void serve(struct pace *p, struct target *t)
+{
+    struct ask *ask;
+    bool rests = t->stopped || breaker_wait_ms(&t->breaker, loop_mono_ms()) > 0;
+    while ((ask = TAILQ_FIRST(&t->waiting)) && (rests || room(p, t) > 0)) {
+        TAILQ_REMOVE(&t->waiting, ask, link);
+        no_longer_held(ask);
+        if (!turned_away(ask))
+            let_in(ask);
+    }
+}
+
+/* --- places at the rate --- */
+
+struct batch {
+    unsigned n;
+    struct ask *ask[STORE_PACE_MAX];
+};
+
+static void on_gate(void *arg)
+{
+    struct ask *ask = arg;
+    ask->pace->at_gates--;
+    go_if_still(ask);
+}
+
+static void on_place_reached(void *arg)
+{
+    struct ask *ask = arg;
+    ask->gate = (struct gate_wait){.cb = on_gate, .arg = ask};
+    ask->pace->at_gates++;
+    gate_pass(&ask->target->gate, &ask->pace->gate, &ask->gate);
+}
+
+static void take_place(struct ask *ask, int64_t wait_us)
+{
+    if (wait_us == 0) {
+        on_place_reached(ask);
+    } else if (wait_us > 0) {
+        hold(ask, (wait_us + 999) / 1000, on_place_reached);
+    } else {
+        leave(ask->pace, ask->target);
+        put_back(ask, (-wait_us + 999) / 1000, true);
+    }
+}
+
+static void on_places(void *arg, const int64_t *wait_us)
+{
+    struct batch *batch = arg;
+    for (unsigned i = 0; i < batch->n; i++) {
+        if (wait_us) {
+            take_place(batch->ask[i], wait_us[i]);
+        } else {
+            leave(batch->ask[i]->pace, batch->ask[i]->target);
+            put_back(batch->ask[i], AWAY_MS, false);
+        }
+    }
+    free(batch);
+}
+
+static void ask_for_places(struct pace *p)
+{
+    struct paced_job jobs[STORE_PACE_MAX];
+    struct batch *batch = mem_alloc(sizeof(*batch));
+    struct ask *ask;
+    while (batch->n < STORE_PACE_MAX && (ask = TAILQ_FIRST(&p->asking))) {
+        TAILQ_REMOVE(&p->asking, ask, link);
+        jobs[batch->n] = (struct paced_job){target_slice(ask->target), ask->has_slot};
+        batch->ask[batch->n++] = ask;
+    }
+    p->rate.hold_us = at_most(p, may_hold(p) ? HOLD_MS : HOLD_LEAST_MS) * 1000;
+    store_pace(p->bucket, &p->rate, jobs, batch->n, on_places, batch);
+}
+
+/* --- questions and outcomes --- */
+
+void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, void *arg)
+{
+    static const struct pace_answer goes = {.go = true};
+    struct slice stop_name = target_stop_name(p, target);
+    if (p->single && !slice_eq(stop_name, buf_slice(&p->only_stop)))
+        p->single = false;
+    struct target *t = p->stopped_count > 0 ? target_find(p, stop_name) : NULL;
+    bool stopped = t && t->stopped;
+    if (!stopped && !p->limits) {
+        cb(arg, &goes);
+        return;
+    }
+    if (!stopped)
+        t = target_get(p, target_name(p, target));
+    struct ask *ask = mem_alloc(sizeof(*ask));
+    *ask =
+        (struct ask){.pace = p, .target = t, .has_slot = has_slot, .cb = cb, .arg = arg};
+    if (turned_away(ask))
+        return;
+    if (TAILQ_EMPTY(&t->waiting) && room(p, t) > 0)
+        let_in(ask);
+    else
+        wait_for_room(ask);
+}
+
+/* How fast a target without room gets rid of its jobs: so fast may those put back come.
+ * At first it is taken for fast, since one that is would else wait for nothing. */
+static void note_gap(struct target *t)
+{
+    int64_t now_ms = loop_mono_ms(), gap_ms = now_ms - t->done_ms;
+    if (gap_ms > GAP_MAX_MS)
+        gap_ms = GAP_MAX_MS;
+    t->gap_ms = t->done_ms ? (3 * t->gap_ms + gap_ms) / 4 : 0;
+    t->done_ms = now_ms;
+}
+
+static void tell_news(struct pace *p, struct target *t, enum breaker_news news)
+{
+    struct breaker_slice sum = breaker_sum(&t->breaker, &p->breaker, loop_mono_ms());
+    struct log_about about = {.route = p->route->conf->name};
+    if (news == BREAKER_NO_NEWS)
+        return;
+    t->slot_ms = 0;
+    p->wake = true;
+    if (news == BREAKER_OPENED) {
+        about.limit = &p->complain;
+        log_event(LOG_WARN, &about,
+                  "target %.*s: %u of %u deliveries failed; it gets nothing for %lld ms",
+                  SLICE_ARG(target_slice(t)), sum.failed, sum.all,
+                  (long long)p->breaker.rest_ms);
+    } else if (news == BREAKER_CLOSED_AGAIN) {
+        log_event(LOG_INFO, &about, "target %.*s works again",
+                  SLICE_ARG(target_slice(t)));
+    }
+}
+
+void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool stops)
+{
+    struct target *t = target_find(p, target_name(p, target));
+    stops = stops && outcome == TRY_AGAIN && p->stops;
+    if (p->limits) {
+        must(t != NULL && t->in_flight > 0);
+        if (room(p, t) == 0) {
+            note_gap(t);
+            p->wake = p->wake || p->single;
+        }
+        t->in_flight--;
+        /* Who says that it is gone has answered. */
+        bool failed = outcome == TRY_AGAIN && !stops;
+        tell_news(p, t,
+                  breaker_outcome(&t->breaker, &p->breaker, failed, loop_mono_ms()));
+        if (!TAILQ_EMPTY(&t->waiting))
+            target_due(p, t);
+    }
+    if (stops)
+        pace_stop(p, target_stop_name(p, target));
+}
+
+void pace_not_gone(struct pace *p, struct slice target)
+{
+    struct target *t = target_find(p, target_name(p, target));
+    must(!p->limits || (t != NULL && t->in_flight > 0));
+    if (p->limits)
+        leave(p, t);
+}
+
+/* --- a route with one target --- */
+
+static const struct target *only_target(const struct pace *p)
+{
+    return p->single ? target_find(p, buf_slice(&p->only)) : NULL;
+}
+
+static bool is_stopped(const struct pace *p)
+{
+    const struct target *t = p->single && p->stopped_count > 0
+                                 ? target_find(p, buf_slice(&p->only_stop))
+                                 : NULL;
+    return t && t->stopped;
+}
+
+int64_t pace_rest_us(const struct pace *p)
+{
+    const struct target *t = only_target(p);
+    bool stopped = is_stopped(p);
+    if (t == NULL && !stopped)
+        return 0;
+    int64_t now_ms = loop_mono_ms(), look_ms = LOOK_MS - now_ms % LOOK_MS;
+    int64_t rest_ms = stopped ? LOOK_MS : breaker_wait_ms(&t->breaker, now_ms);
+    if (rest_ms > 0)
+        return look_ms > LOOK_MS - LOOK_FOR_MS ? 0
+               : rest_ms < look_ms             ? rest_ms * 1000
+                                               : look_ms * 1000;
+    return room(p, t) == 0 ? FULL_US : 0;
+}
+
+unsigned pace_room(const struct pace *p)
+{
+    const struct target *t = only_target(p);
+    if (t == NULL || is_stopped(p) || breaker_wait_ms(&t->breaker, loop_mono_ms()) > 0)
+        return UINT_MAX; /* pace_rest_us() says more */
+    uint32_t n = room(p, t);
+    if (n == UINT32_MAX)
+        return UINT_MAX;
+    return n > p->route->reserved ? n - p->route->reserved : 0;
+}
+
+/* --- life --- */
+
+static void on_turn(void *arg)
+{
+    struct pace *p = arg;
+    struct target *t;
+    while ((t = TAILQ_FIRST(&p->due))) {
+        TAILQ_REMOVE(&p->due, t, due_link);
+        t->due = false;
+        serve(p, t);
+    }
+    while (!TAILQ_EMPTY(&p->asking))
+        ask_for_places(p);
+    if (!p->wake)
+        return;
+    p->wake = false;
+    for (int64_t i = 0; i < p->route->bucket_count; i++)
+        sched_head(p->route->scheds[i], p->route->scheds[i]->head_ms);
+}
+
+static void on_tick(void *arg)
+{
+    struct pace *p = arg;
+    targets_sweep(p);
+    if (p->stops && store_is_up(p->route->bridge->store) &&
+        loop_mono_ms() >= p->read_ms + PACE_REFRESH_MS)
+        pace_read_stops(p);
+}
+
+bool pace_is_still(const struct pace *p)
+{
+    return p == NULL || (p->held == 0 && p->at_gates == 0 && TAILQ_EMPTY(&p->asking) &&
+                         !p->is_reading && p->liftings == 0);
+}
+
+struct pace *pace_new(struct route *route)
+{
+    route->pace = NULL;
+    if (!pace_must_begin_anew(route, route->conf, route->sink->ops, false))
+        return NULL;
+    struct pace *p = mem_alloc(sizeof(*p));
+    p->route = route;
+    p->bucket = route->home->bucket;
+    TAILQ_INIT(&p->by_use);
+    TAILQ_INIT(&p->due);
+    TAILQ_INIT(&p->asking);
+    pace_read_conf(p);
+    p->limits = pace_has_limits(route->conf);
+    p->stops = route->sink->ops->origin != NULL;
+    p->hook = loop_each_turn(on_turn, p);
+    p->tick = timer_every(TICK_MS, on_tick, p);
+    return p;
+}
+
+void pace_free(struct pace *p)
+{
+    struct ask *ask;
+    if (p == NULL)
+        return;
+    turn_hook_del(p->hook);
+    timer_del(p->tick);
+    while ((ask = TAILQ_FIRST(&p->asking))) {
+        TAILQ_REMOVE(&p->asking, ask, link);
+        free(ask);
+    }
+    targets_free(p);
+    buf_free(&p->only);
+    buf_free(&p->only_stop);
+    buf_free(&p->lower);
+    free(p);
+}

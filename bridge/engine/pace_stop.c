@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * pace_stop.c - stops of targets. Redis' word counts: what is stopped there is stopped
+ * here, and what is not goes on, but for a stop of ours that Redis has not noted yet.
+ * Every change is followed by a reading of all of them.
+ */
+#include "bridge/engine/pace_parts.h"
+
+#include <stdlib.h>
+
+static void set_stopped(struct pace *p, struct target *t, bool stopped)
+{
+    if (t->stopped == stopped)
+        return;
+    t->stopped = stopped;
+    t->slot_ms = 0;
+    if (stopped)
+        p->stopped_count++;
+    else
+        p->stopped_count--;
+    p->wake = true;
+    target_due(p, t);
+}
+
+/* The whole of a target may be a secret, and was written by whoever sent the job: only
+ * its origin is logged. */
+static void log_stop(struct pace *p, const struct target *t, enum log_level level,
+                     const char *what)
+{
+    struct slice origin = target_name(p, target_slice(t));
+    const char *route = p->route->conf->name;
+    log_event(level, &(struct log_about){.route = route, .limit = &p->complain_stop},
+              "a target at %.*s %s; see: tarry targets %s", SLICE_ARG(origin), what,
+              route);
+}
+
+static void go_on(struct pace *p, struct target *t)
+{
+    log_stop(p, t, LOG_INFO, "goes on");
+    set_stopped(p, t, false);
+}
+
+static void tell_others(const struct pace *p)
+{
+    struct buf name = {0};
+    buf_addf(&name, "=>%s", p->route->conf->name);
+    store_tell(p->route->bridge->store, buf_str(&name));
+    buf_free(&name);
+}
+
+void pace_stop(struct pace *p, struct slice name)
+{
+    struct target *t = target_get(p, name);
+    if (t->stopped)
+        return;
+    if (p->stopped_count >= PACE_TARGETS_MAX) {
+        const struct log_about about = {.route = p->route->conf->name,
+                                        .limit = &p->complain_full};
+        log_event(LOG_ERROR, &about,
+                  "a target is gone, but %d are stopped already, and no more can be",
+                  PACE_TARGETS_MAX);
+        return;
+    }
+    log_stop(
+        p, t, LOG_ERROR,
+        "is stopped: it says that it is gone for good; its jobs wait for: tarry go-on");
+    set_stopped(p, t, true);
+    t->unsaved = true;
+    store_stop(p->bucket, target_slice(t));
+    tell_others(p);
+    pace_read_stops(p);
+}
+
+/* --- what Redis says --- */
+
+static void on_stopped(void *arg, const struct slice *targets, int n)
+{
+    struct pace *p = arg;
+    struct target *t;
+    p->is_reading = false;
+    for (int i = 0; i < n; i++) {
+        if (targets[i].p == NULL)
+            continue;
+        t = target_get(p, targets[i]);
+        if (!t->stopped)
+            log_stop(p, t, LOG_WARN, "is stopped");
+        set_stopped(p, t, true);
+        t->unsaved = false;
+        t->seen = p->reading;
+    }
+    if (n >= 0 && p->stopped_count > 0)
+        TAILQ_FOREACH (t, &p->by_use, link)
+            if (t->stopped && !t->unsaved && t->seen != p->reading)
+                go_on(p, t);
+    if (p->read_again)
+        pace_read_stops(p);
+}
+
+void pace_read_stops(struct pace *p)
+{
+    struct target *t;
+    if (p->is_reading) {
+        p->read_again = true;
+        return;
+    }
+    p->read_again = false;
+    p->is_reading = true;
+    p->read_ms = loop_mono_ms();
+    p->reading++;
+    if (p->stopped_count > 0)
+        TAILQ_FOREACH (t, &p->by_use, link)
+            if (t->stopped && t->unsaved)
+                store_stop(p->bucket, target_slice(t));
+    store_stopped(p->bucket, on_stopped, p);
+}
+
+void pace_start(struct pace *p)
+{
+    if (p->stops)
+        pace_read_stops(p);
+}
+
+void pace_told(const struct bridge *bridge, struct slice name)
+{
+    for (size_t i = 0; i < bridge->route_count; i++) {
+        struct route *route = bridge->routes[i];
+        bool meant = name.p == NULL || (name.n > 0 && name.p[0] == '>' &&
+                                        slice_is((struct slice){name.p + 1, name.n - 1},
+                                                 route->conf->name));
+        if (meant && route->pace)
+            pace_start(route->pace);
+    }
+}
+
+/* --- an operator lifts one --- */
+
+struct lifting {
+    struct pace *pace;
+    void (*done)(void *arg, int answer);
+    void *arg;
+    size_t n;
+    char name[];
+};
+
+static void on_lifted(void *arg, int answer)
+{
+    struct lifting *lifting = arg;
+    struct pace *p = lifting->pace;
+    struct target *t = target_find(p, (struct slice){lifting->name, lifting->n});
+    if (answer == 1 && t && t->stopped)
+        answer = 0; /* Redis had not noted it yet */
+    if (answer == 0) {
+        if (t && t->stopped) {
+            t->unsaved = false;
+            go_on(p, t);
+        }
+        tell_others(p);
+        pace_read_stops(p);
+    }
+    p->liftings--;
+    lifting->done(lifting->arg, answer);
+    free(lifting);
+}
+
+void pace_go_on(struct pace *p, struct slice target, void (*done)(void *arg, int answer),
+                void *arg)
+{
+    struct lifting *lifting = mem_alloc(sizeof(*lifting) + target.n);
+    *lifting = (struct lifting){.pace = p, .done = done, .arg = arg, .n = target.n};
+    slice_put(lifting->name, target);
+    p->liftings++;
+    store_go_on(p->bucket, target, on_lifted, lifting);
+}

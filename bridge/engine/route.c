@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/engine/route.h"
+#include "bridge/admin/tap.h"
+#include "bridge/base/match.h"
+#include "bridge/bridge.h"
+#include "bridge/engine/inst.h"
+#include "bridge/engine/generation.h"
+#include "bridge/engine/pace.h"
+#include "bridge/engine/sched.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* NULL in *tmpl when the sink needs no target. */
+static int compile(const char *text, const struct sink *sink, struct tmpl **tmpl,
+                   struct err *err)
+{
+    if (text == NULL)
+        text = sink->ops->target;
+    if (text == NULL)
+        return err_set(err, "sink %s needs a topic: set topic (or dead_topic)",
+                       sink->conf->name);
+    if (*text == '\0')
+        return 0;
+    *tmpl = tmpl_compile(text, err);
+    if (*tmpl && sink->ops->queue)
+        tmpl_names_queue(*tmpl);
+    return *tmpl ? 0 : -1;
+}
+
+/* Could a message choose the host of its target, within this template? Not where the text
+ * before its first field goes on into the path. */
+static bool is_open(const struct sink *sink, const struct tmpl *target)
+{
+    if (sink->ops->origin == NULL || target == NULL || tmpl_is_constant(target))
+        return false;
+    struct slice prefix = tmpl_prefix(target);
+    if (prefix.n == 0)
+        return true; /* else the origin is a part of it */
+    struct slice origin = sink->ops->origin(sink->self, prefix);
+    const char *end = origin.p + origin.n;
+    return memchr(end, '/', (size_t)(prefix.p + prefix.n - end)) == NULL;
+}
+
+/* A job has the one source of its route, and the one target, unless its message asked. A
+ * second source comes behind the first, whose jobs may be there already. */
+static void set_names(struct route *route, struct err *err)
+{
+    const struct opt_list *from = &route->conf->from;
+    struct job *any = job_new(0);
+    if (route->target && tmpl_is_constant(route->target) &&
+        tmpl_render(route->target, any, NULL, 0, slice_of(route->conf->name),
+                    &route->fixed_target, err) == 0)
+        route->names.target = buf_slice(&route->fixed_target);
+    if (from->n > 0)
+        route->names.source = slice_of(from->v[0]);
+    route->names.several = from->n > 1;
+    job_free(any);
+}
+
+/* What is made of the configuration alone. */
+static int read_conf(struct route *route, struct err *err)
+{
+    const struct conf_route *conf = route->conf;
+    must(route->sink != NULL && (conf->dead == NULL || route->dead != NULL));
+    if (compile(conf->topic, route->sink, &route->target, err) < 0)
+        return err_in(err, conf->name);
+    route->target_open = is_open(route->sink, route->target);
+    if (route->dead &&
+        compile(conf->dead_topic, route->dead, &route->dead_target, err) < 0)
+        return err_in(err, conf->name);
+    if (route->sink->rules == NULL) /* the names of queues make their own */
+        set_names(route, err);
+    else
+        route->own_names = !conf_route_parts_topics(conf, route->target);
+    return 0;
+}
+
+int route_init_to(struct route *route, struct bridge *bridge,
+                  const struct conf_route *conf, struct sink *sink, struct sink *dead,
+                  struct err *err)
+{
+    route->bridge = bridge;
+    route->conf = conf;
+    route->sink = sink;
+    route->dead = dead;
+    if (read_conf(route, err) < 0)
+        return -1;
+    if (route->sink->rules == NULL) {
+        generations_init(route);
+        route->pace = pace_new(route);
+    }
+    return 0;
+}
+
+int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
+               struct err *err)
+{
+    return route_init_to(route, bridge, conf, inst_sink_named(bridge, conf->to),
+                         inst_sink_named(bridge, conf->dead), err);
+}
+
+static void forget_conf(struct route *route)
+{
+    tmpl_free(route->target);
+    tmpl_free(route->dead_target);
+    buf_free(&route->fixed_target);
+    route->target = route->dead_target = NULL;
+    route->names = (struct job_names){{NULL, 0}, {NULL, 0}, false};
+}
+
+void route_change(struct route *route, const struct conf_route *conf, struct sink *sink,
+                  struct sink *dead, bool pace_anew)
+{
+    struct err err;
+    must((sink->rules != NULL) == (route->sink->rules != NULL));
+    for (int64_t i = 0; i < route->bucket_count && sink != route->sink; i++)
+        sched_let_go(route->scheds[i]);
+    forget_conf(route);
+    route->conf = conf;
+    route->sink = sink;
+    route->dead = dead;
+    must(read_conf(route, &err) == 0); /* conf_check.c has compiled the templates */
+    if (sink->rules)
+        return;
+    generations_read_rules(route);
+    if (!pace_anew) {
+        pace_change(route->pace);
+        return;
+    }
+    pace_free(route->pace);
+    route->pace = pace_new(route);
+    if (route->pace && store_is_up(route->bridge->store))
+        pace_start(route->pace);
+}
+
+bool route_is_still(const struct route *route)
+{
+    return route->in_flight == 0 && route->reserved == 0 && pace_is_still(route->pace);
+}
+
+void route_fini(struct route *route)
+{
+    free(route->refused);
+    tap_free(route->tap);
+    generations_fini(route);
+    pace_free(route->pace);
+    gate_fini(&route->gate);
+    forget_conf(route);
+}
+
+static bool comes_from(const struct route *route, const struct source *src)
+{
+    if (route->coming)
+        return false;
+    for (size_t i = 0; i < route->conf->from.n; i++)
+        if (strcmp(route->conf->from.v[i], src->conf->name) == 0)
+            return true;
+    return false;
+}
+
+struct route *route_first(const struct source *src)
+{
+    struct bridge *bridge = src->bridge;
+    for (size_t i = 0; i < bridge->route_count; i++)
+        if (comes_from(bridge->routes[i], src))
+            return bridge->routes[i];
+    return bridge->routes[0];
+}
+
+struct route *route_of_name(const struct bridge *bridge, struct slice name)
+{
+    for (size_t i = 0; i < bridge->route_count; i++)
+        if (slice_is(name, bridge->routes[i]->conf->name))
+            return bridge->routes[i];
+    return NULL;
+}
+
+/* Only one that takes jobs from that source. */
+static struct route *named(const struct bridge *bridge, const struct source *src,
+                           struct slice name)
+{
+    struct route *route = route_of_name(bridge, name);
+    return route && comes_from(route, src) ? route : NULL;
+}
+
+struct route *route_matching(const struct source *src, const struct slice *topic,
+                             bool to_queue, struct slice *captures, unsigned *n)
+{
+    struct bridge *bridge = src->bridge;
+    *n = 0;
+    for (size_t i = 0; i < bridge->route_count; i++) {
+        struct route *route = bridge->routes[i];
+        *n = 0;
+        if (comes_from(route, src) && (!to_queue || route->sink->rules) &&
+            (topic == NULL || route->conf->match == NULL ||
+             match_topic(route->conf->match, *topic, captures, n)))
+            return route;
+    }
+    return NULL;
+}
+
+/* As much of a text from outside as an error should carry. */
+static int shown(struct slice s)
+{
+    return s.n < 100 ? (int)s.n : 100;
+}
+
+/* -1: its target can't be told, and err says why. */
+static int set_target(const struct route *route, struct job *job,
+                      const struct slice *captures, unsigned n, struct err *err)
+{
+    struct buf target = {0};
+    int bad = tmpl_render(route->target, job, captures, n, slice_of(route->conf->name),
+                          &target, err);
+    if (bad == 0)
+        job->target = job_keep(job, buf_slice(&target));
+    buf_free(&target);
+    job->target_asked = bad == 0 && route->target_open;
+    return bad;
+}
+
+struct route *route_for(const struct source *src, struct job *job, int *bad,
+                        struct err *err)
+{
+    struct slice captures[MATCH_CAPTURES_MAX];
+    unsigned n = 0;
+    struct route *route =
+        job->route.n > 0 ? named(src->bridge, src, job->route)
+                         : route_matching(src, &job->topic, job->to_queue, captures, &n);
+    *bad = 0;
+    if (route == NULL) {
+        if (job->route.n > 0)
+            err_set(err,
+                    "no route \"%.*s\" takes jobs from %s; routes are configured under "
+                    "routes: { }",
+                    shown(job->route), job->route.p, src->conf->name);
+        else
+            err_set(err, "no route from %s takes the topic \"%.*s\"", src->conf->name,
+                    shown(job->topic), job->topic.p ? job->topic.p : "");
+        return NULL;
+    }
+    /* A source that names the target itself is believed where the route names none. */
+    if (job->to_queue && route->own_names) {
+        job->target = job->topic;
+    } else if (route->target && (job->target.n == 0 || route->conf->topic)) {
+        *bad = set_target(route, job, captures, n, err);
+    } else if (job->target.n > 0) {
+        job->target_asked = route->sink->ops->origin != NULL;
+    }
+    return route;
+}
+
+unsigned route_captures(const struct route *route, const struct job *job,
+                        struct slice *captures)
+{
+    unsigned n = 0;
+    if (route->conf->match)
+        match_topic(route->conf->match, job->topic, captures, &n);
+    return n;
+}
+
+int route_target(const struct route *route, struct job *job, struct err *err)
+{
+    struct slice captures[MATCH_CAPTURES_MAX];
+    if (route->target == NULL || job->target.n > 0)
+        return 0;
+    return set_target(route, job, captures, route_captures(route, job, captures), err);
+}
+
+const struct retry_policy *route_retry_policy(const struct route *route,
+                                              const struct job *job)
+{
+    const struct conf_schedule *asked = NULL;
+    if (job && job->retry.n > 0) /* it may have gone from the configuration since */
+        asked = conf_schedule_named(route->bridge->conf, job->retry);
+    return asked ? &asked->policy : &route->conf->retry;
+}
+
+/* FNV-1a. */
+static uint64_t hash64(struct slice s)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < s.n; i++)
+        hash = (hash ^ (unsigned char)s.p[i]) * 1099511628211u;
+    return hash;
+}
+
+/* Two keys of one hash wait for each other, which does no harm. */
+struct slice route_group(const struct route *route, const struct job *job,
+                         char room[ROUTE_GROUP_BYTES])
+{
+    if (!route->rules.by_key || job->key.p == NULL)
+        return (struct slice){NULL, 0};
+    snprintf(room, ROUTE_GROUP_BYTES, "%016" PRIx64, hash64(job->key));
+    return (struct slice){room, ROUTE_GROUP_BYTES - 1};
+}
+
+/* The last bits of FNV-1a differ too little between ids that end alike: the product mixes
+ * them, its upper half counts. */
+int64_t route_spread_ms(const struct route *route, const struct job *job)
+{
+    int64_t within_ms = route->conf->spread_ms;
+    int64_t left_ms = job->expires_ms > job->due_ms ? job->expires_ms - job->due_ms : 0;
+    if (job->expires_ms > 0 && left_ms / 2 < within_ms)
+        within_ms = left_ms / 2;
+    if (within_ms == 0)
+        return 0;
+    uint64_t mixed = hash64(job->id) * 0x9E3779B97F4A7C15u;
+    return (int64_t)((unsigned __int128)mixed * (uint64_t)within_ms >> 64);
+}
+
+struct sched *route_bucket(const struct route *route, struct slice id)
+{
+    return route->newest ? generation_bucket(route->newest, id) : route->home;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/engine/route_state.h"
+#include "bridge/engine/alive.h"
+#include "bridge/bridge.h"
+#include "bridge/queue/queue_place.h"
+#include "bridge/engine/route.h"
+#include "bridge/engine/sched.h"
+
+#include <stdlib.h>
+
+enum {
+    REFRESH_MS = 10000, /* what nobody told of is found within this, */
+    SLACK_MS = 2000,    /* and this, where a tick or Redis takes its time */
+    ALONE_MS = 1000     /* what was submitted just before is stored by then */
+};
+
+/* No source or route is called so. */
+static const char tell_name[] = "=@states", *const told_name = tell_name + 1;
+
+struct route_states {
+    struct bridge *bridge;
+    bool known, reading, read_again;
+    int64_t read_ms; /* monotonic: when Redis was asked last */
+    struct log_limit complain;
+};
+
+static const struct {
+    const char *name; /* also the value in Redis; a running route has none there */
+    enum log_level level;
+    const char *told; /* in the log, when it comes to be so */
+} rows[] = {
+    [ROUTE_UNKNOWN] = {"unknown", LOG_INFO, ""},
+    [ROUTE_RUNNING] = {"running", LOG_INFO, "runs again"},
+    [ROUTE_PAUSED] = {"paused", LOG_WARN, "is paused: jobs come in, none leaves"},
+    [ROUTE_DRAINING] = {"draining", LOG_WARN, "drains: jobs leave, none comes in"},
+};
+
+const char *route_state_name(enum route_state state)
+{
+    return rows[state].name;
+}
+
+bool route_may_claim(const struct route *route)
+{
+    return route->state == ROUTE_RUNNING || route->state == ROUTE_DRAINING;
+}
+
+int64_t route_state_everywhere_ms(const struct route *route)
+{
+    bool alone = alive_count(route->bridge->alive) == 1;
+    return route->state_ms + (alone ? ALONE_MS : REFRESH_MS + SLACK_MS);
+}
+
+static bool comes_from(const struct route *route, const struct source *src)
+{
+    const struct opt_list *from = &route->conf->from;
+    for (size_t i = 0; i < from->n; i++)
+        if (strcmp(from->v[i], src->conf->name) == 0)
+            return true;
+    return false;
+}
+
+static bool all_drain(const struct source *src)
+{
+    const struct bridge *bridge = src->bridge;
+    bool fed = false;
+    for (size_t i = 0; i < bridge->route_count; i++) {
+        if (bridge->routes[i]->coming || !comes_from(bridge->routes[i], src))
+            continue;
+        if (bridge->routes[i]->state != ROUTE_DRAINING)
+            return false;
+        fed = true;
+    }
+    return fed && !src->ops->answers;
+}
+
+/* Each turn looks at the mark: a source is paused when it is set. */
+static void mark_sources(struct bridge *bridge)
+{
+    for (size_t i = 0; i < bridge->source_count; i++)
+        bridge->sources[i]->drains = all_drain(bridge->sources[i]);
+}
+
+/* --- what Redis says --- */
+
+static void set_state(struct route *route, enum route_state state)
+{
+    bool silent = route->state == ROUTE_UNKNOWN && state == ROUTE_RUNNING;
+    bool could = route_may_claim(route);
+    if (route->state == state)
+        return;
+    route->state = state;
+    route->state_ms = loop_mono_ms();
+    if (!silent)
+        log_msg(rows[state].level, route->conf->name, "%s", rows[state].told);
+    if (could || !route_may_claim(route))
+        return;
+    for (int64_t b = 0; b < route->bucket_count; b++)
+        sched_look(route->scheds[b]);
+    queue_release_held(route);
+}
+
+/* A word that only a newer tarry knows: the jobs stay where they are. */
+static enum route_state state_of(struct slice word)
+{
+    return slice_is(word, rows[ROUTE_DRAINING].name)  ? ROUTE_DRAINING
+           : slice_is(word, rows[ROUTE_RUNNING].name) ? ROUTE_RUNNING
+                                                      : ROUTE_PAUSED;
+}
+
+static enum route_state find_state(const struct redisReply *reply, const char *route)
+{
+    for (size_t i = 0; i + 1 < redis_items(reply); i += 2)
+        if (slice_is(redis_text(redis_item(reply, i)), route))
+            return state_of(redis_text(redis_item(reply, i + 1)));
+    return ROUTE_RUNNING;
+}
+
+static void on_read(void *arg, const struct redisReply *reply)
+{
+    struct route_states *states = arg;
+    struct bridge *bridge = states->bridge;
+    bool refused = reply && redis_error(reply) != REDIS_NO_ERROR;
+    states->reading = false;
+    if (refused)
+        log_limited(&states->complain, LOG_ERROR, "daemon",
+                    "%s:states in Redis can't be read, so every route runs: %.*s",
+                    store_prefix(bridge->store), SLICE_ARG(redis_error_text(reply)));
+    for (size_t i = 0; reply && i < bridge->route_count; i++) {
+        struct route *route = bridge->routes[i];
+        if (!refused)
+            set_state(route, find_state(reply, route->conf->name));
+        else if (route->state == ROUTE_UNKNOWN)
+            set_state(route, ROUTE_RUNNING);
+    }
+    states->known |= reply != NULL;
+    mark_sources(bridge);
+    if (states->read_again && reply)
+        route_states_read(states);
+}
+
+static struct buf key_of(const struct route_states *states)
+{
+    struct buf key = {0};
+    buf_addf(&key, "%s:states", store_prefix(states->bridge->store));
+    return key;
+}
+
+void route_states_read(struct route_states *states)
+{
+    states->read_again = states->reading;
+    if (states->reading || !store_is_up(states->bridge->store))
+        return;
+    states->reading = true;
+    states->read_ms = loop_mono_ms();
+    struct buf key = key_of(states);
+    const struct slice args[] = {SLICE_LIT("HGETALL"), buf_slice(&key)};
+    store_command(states->bridge->store, args, 2, on_read, states);
+    buf_free(&key);
+}
+
+void route_states_changed(struct route_states *states)
+{
+    mark_sources(states->bridge);
+    route_states_read(states);
+}
+
+void route_states_told(struct route_states *states, struct slice name)
+{
+    if (name.p == NULL || slice_is(name, told_name))
+        route_states_read(states);
+}
+
+bool route_states_known(const struct route_states *states)
+{
+    return states->known;
+}
+
+/* A reload may have brought a route. */
+static bool all_known(const struct bridge *bridge)
+{
+    for (size_t i = 0; i < bridge->route_count; i++)
+        if (bridge->routes[i]->state == ROUTE_UNKNOWN)
+            return false;
+    return true;
+}
+
+void route_states_tick(struct route_states *states)
+{
+    if (!states->reading &&
+        (loop_mono_ms() - states->read_ms >= REFRESH_MS || !all_known(states->bridge)))
+        route_states_read(states);
+}
+
+struct route_states *route_states_new(struct bridge *bridge)
+{
+    struct route_states *states = mem_alloc(sizeof(*states));
+    states->bridge = bridge;
+    return states;
+}
+
+void route_states_free(struct route_states *states)
+{
+    free(states);
+}
+
+/* --- what an operator says --- */
+
+static bool is_among(struct route *const *routes, size_t n, const struct route *route)
+{
+    for (size_t i = 0; i < n; i++)
+        if (routes[i] == route)
+            return true;
+    return false;
+}
+
+/* Whoever else takes messages of a source that can't be turned away is named. */
+static int check_source(const struct bridge *bridge, struct route *const *routes,
+                        size_t n, const struct source *src, struct err *err)
+{
+    struct buf others = {0};
+    bool meant = false;
+    for (size_t i = 0; i < bridge->route_count; i++) {
+        const struct route *route = bridge->routes[i];
+        if (!comes_from(route, src))
+            continue;
+        if (is_among(routes, n, route))
+            meant = true;
+        else if (route->state != ROUTE_DRAINING)
+            buf_addf(&others, "%s%s", others.n ? ", " : "", route->conf->name);
+    }
+    int bad = 0;
+    if (meant && others.n > 0)
+        bad = err_set(err,
+                      "the source %s can be held back as a whole only, and feeds %.300s "
+                      "as well: drain all of them in one call",
+                      src->conf->name, buf_str(&others));
+    buf_free(&others);
+    return bad;
+}
+
+int route_states_check(const struct bridge *bridge, struct route *const *routes, size_t n,
+                       enum route_state state, struct err *err)
+{
+    for (size_t i = 0; state == ROUTE_DRAINING && i < bridge->source_count; i++)
+        if (!bridge->sources[i]->ops->answers &&
+            check_source(bridge, routes, n, bridge->sources[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+struct setting {
+    struct route_states *states;
+    route_states_cb *done;
+    void *arg;
+    enum route_state state;
+    struct buf names; /* each ended by a NUL: a route may be gone by the answer */
+};
+
+static void apply(const struct setting *setting)
+{
+    const char *p = setting->names.p, *end = p + setting->names.n;
+    for (; p < end; p += strlen(p) + 1) {
+        struct route *route = route_of_name(setting->states->bridge, slice_of(p));
+        if (route)
+            set_state(route, setting->state);
+    }
+    mark_sources(setting->states->bridge);
+}
+
+static void on_set(void *arg, const struct redisReply *reply)
+{
+    struct setting *setting = arg;
+    struct route_states *states = setting->states;
+    bool good = reply && redis_error(reply) == REDIS_NO_ERROR;
+    if (reply && !good)
+        log_limited(&states->complain, LOG_ERROR, "daemon",
+                    "%s:states in Redis can't be written: %.*s",
+                    store_prefix(states->bridge->store),
+                    SLICE_ARG(redis_error_text(reply)));
+    if (good) {
+        apply(setting);
+        store_tell(states->bridge->store, tell_name);
+        route_states_read(states); /* a reading on its way may be older than this */
+    }
+    setting->done(setting->arg, good ? 0 : -1);
+    buf_free(&setting->names);
+    free(setting);
+}
+
+void route_states_set(struct route_states *states, struct route *const *routes, size_t n,
+                      enum route_state state, route_states_cb *done, void *arg)
+{
+    struct setting *setting = mem_alloc(sizeof(*setting));
+    struct slice *args = mem_alloc((2 + 2 * n) * sizeof(*args));
+    struct buf key = key_of(states);
+    bool runs = state == ROUTE_RUNNING;
+    unsigned count = 0;
+    *setting =
+        (struct setting){.states = states, .done = done, .arg = arg, .state = state};
+    args[count++] = runs ? SLICE_LIT("HDEL") : SLICE_LIT("HSET");
+    args[count++] = buf_slice(&key);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = routes[i]->conf->name;
+        buf_add(&setting->names, name, strlen(name) + 1);
+        args[count++] = slice_of(name);
+        if (!runs)
+            args[count++] = slice_of(rows[state].name);
+    }
+    store_command(states->bridge->store, args, count, on_set, setting);
+    buf_free(&key);
+    free(args);
+}
+
+void route_states_print(const struct bridge *bridge, struct buf *out)
+{
+    buf_add_str(out, "# HELP tarry_route_state 1 for the state that the route is in.\n"
+                     "# TYPE tarry_route_state gauge\n");
+    for (size_t i = 0; i < bridge->route_count; i++)
+        for (int s = ROUTE_RUNNING; s <= ROUTE_DRAINING; s++)
+            buf_addf(out, "tarry_route_state{route=\"%s\",state=\"%s\"} %d\n",
+                     bridge->routes[i]->conf->name, rows[s].name,
+                     bridge->routes[i]->state == (enum route_state)s);
+}

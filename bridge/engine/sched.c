@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/engine/sched.h"
+#include "bridge/engine/alive.h"
+#include "bridge/bridge.h"
+#include "bridge/engine/deliver.h"
+#include "bridge/engine/pace.h"
+
+#include <stdlib.h>
+
+enum {
+    RECHECK_US = 10 * 1000 * 1000, /* what other instances left is found within this */
+    AGAIN_MS = 100,                /* after a claim that Redis did not answer */
+    CLAIM_MAX = 1000,              /* jobs of one claim: lua/claim.lua */
+    FULL_US = 50 * 1000,           /* all instances have as many under way as they may */
+    STALL_US = 3 * 1000 * 1000,    /* without a tick */
+    FRESH_US = 100 * 1000 /* what Redis told longer ago may be claimed by the owner */
+};
+
+struct claim { /* on its way; it ends with its answer */
+    struct sched *sched;
+    struct sink *sink; /* of whose credit it is; the route may have another by now */
+    unsigned want;
+    int64_t sent_us; /* monotonic */
+    bool given_up;   /* by the watchdog, with its credit */
+};
+
+static const struct pacer_rule pacing = {.step_us = 1000, .max_us = 7000};
+
+enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
+{
+    *wait_us = v->until_due_us;
+    if (v->until_due_us < 0 || v->until_due_us > SCHED_SLEEP_MAX_US)
+        return SCHED_REST;
+    if (v->until_due_us > 0)
+        return SCHED_SLEEP;
+    if (v->credit == 0)
+        return SCHED_WAIT_CREDIT;
+    *wait_us = v->paced_us;
+    if (v->paced_us > 0)
+        return SCHED_SLEEP;
+    bool worth = v->credit >= SCHED_WORTH || 2 * v->credit >= v->credit_max;
+    if (v->gap_us == 0 || (worth && v->more))
+        return v->unsure ? SCHED_LOOK : SCHED_CLAIM;
+    *wait_us = v->gap_us;
+    return SCHED_SLEEP;
+}
+
+static void pump(struct sched *s);
+
+static void on_timer(void *arg)
+{
+    pump(arg);
+}
+
+static unsigned room(unsigned used, int64_t most)
+{
+    return used < most ? (unsigned)most - used : 0;
+}
+
+/* What those before it (a reload) still have under way counts for it. */
+static unsigned sink_credit(const struct sink *sink)
+{
+    unsigned used = sink->in_flight + sink->reserved;
+    for (const struct sink *one = sink->before; one; one = one->before)
+        used += one->in_flight + one->reserved;
+    return sink->aside ? 0 : room(used, sink->max_in_flight);
+}
+
+/* What the sink can take, and the route may have under way. */
+static unsigned credit(const struct route *route)
+{
+    unsigned sink = sink_credit(route->sink);
+    int64_t most = route->conf->max_in_flight;
+    unsigned own = most > 0 ? room(route->in_flight + route->reserved, most) : sink;
+    unsigned paced = route->pace ? pace_room(route->pace) : sink;
+    unsigned least = own < sink ? own : sink;
+    return paced < least ? paced : least;
+}
+
+int64_t sched_lease_ms(const struct route *route)
+{
+    int64_t lease_ms = route->conf->lease_ms;
+    return lease_ms < SCHED_LEASE_MS ? lease_ms : SCHED_LEASE_MS;
+}
+
+static void on_claim(void *arg, const struct claim_reply *reply);
+
+static void claim(struct sched *s)
+{
+    struct sink *sink = s->route->sink;
+    unsigned max = (unsigned)s->route->bridge->conf->daemon.batch_max_jobs;
+    /* No more than half: while one half is under way, Redis looks for the other. */
+    unsigned most = credit(s->route), half = (sink->max_in_flight + 1) / 2;
+    most = most < half ? most : half;
+    struct claim *claim = mem_alloc(sizeof(*claim));
+    *claim = (struct claim){s, sink, most < max ? most : max, loop_mono_us(), false};
+    s->claim = claim;
+    sink->reserved += claim->want;
+    s->route->reserved += claim->want;
+    store_claim(s->bucket, claim->want, sched_lease_ms(s->route), on_claim, claim);
+}
+
+static void on_recover(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms)
+{
+    struct sched *s = arg;
+    if (moved < 0) {
+        s->claim_lost = true; /* the next tick asks again */
+        return;
+    }
+    s->lease_ms = lease_ms;
+    s->route->stats.cancelled += (uint64_t)dropped; /* while they were in flight */
+    if (moved > 0)
+        log_event(LOG_INFO, &(struct log_about){.route = s->route->conf->name},
+                  "%lld jobs came back: the answer to their claim was lost",
+                  (long long)moved);
+}
+
+/* Leaves before the next claim, whose lease Redis would note instead. */
+static void recover(struct sched *s)
+{
+    s->claim_lost = false;
+    store_recover(s->bucket, CLAIM_MAX, s->known_lease, on_recover, s);
+}
+
+static void wait_for_credit(struct sched *s)
+{
+    if (s->listed)
+        return;
+    s->listed = true;
+    TAILQ_INSERT_TAIL(&s->route->sink->waiting, s, link);
+}
+
+/* How long nothing may be claimed, by the route's rate or because its target rests. */
+static int64_t paced_us(const struct sched *s, int64_t now_us)
+{
+    int64_t rest_us = s->route->pace ? pace_rest_us(s->route->pace) : 0;
+    int64_t rate_us = s->paced_us > now_us ? s->paced_us - now_us : 0;
+    return rest_us > rate_us ? rest_us : rate_us;
+}
+
+/* How long a due job is left to those that come before this instance. */
+static int64_t left_ms(const struct sched *s)
+{
+    return s->rank == 0 ? 0 : SCHED_LATE_MS + (s->rank - 1) * SCHED_RANK_MS;
+}
+
+/* Until this instance may claim the first job; -1: there is none. */
+static int64_t until_due_us(const struct sched *s, int64_t now_us)
+{
+    if (s->head_ms < 0)
+        return -1;
+    return clock_until_us(bucket_clock(s->bucket), now_us, s->head_ms + left_ms(s));
+}
+
+/* Nothing and nobody holds the bucket back on purpose. */
+static bool may_claim(const struct sched *s)
+{
+    const struct route *route = s->route;
+    return route->bridge->claiming && bucket_is_up(s->bucket) && !route->closed &&
+           !route->aside && route_may_claim(route);
+}
+
+static void pump(struct sched *s)
+{
+    struct sink *sink = s->route->sink;
+    int64_t now_us = loop_mono_us(), wait_us;
+    if (s->claim || !may_claim(s))
+        return;
+    if (bucket_hold_us(s->bucket) > 0) {
+        timer_set(s->timer, AGAIN_MS);
+        return;
+    }
+    if (s->claim_lost)
+        recover(s);
+    struct sched_view view = {
+        .until_due_us = until_due_us(s, now_us),
+        .gap_us = pacer_wait_us(&s->pacer, now_us),
+        .credit = credit(s->route),
+        .credit_max = sink->max_in_flight,
+        .more = s->more,
+        .paced_us = paced_us(s, now_us),
+        .unsure = s->rank > 0 && now_us - s->heard_us > FRESH_US,
+    };
+    switch (sched_next(&view, &wait_us)) {
+    case SCHED_REST:
+        timer_rest(s->timer);
+        break;
+    case SCHED_SLEEP:
+        timer_set_us(s->timer, wait_us);
+        if (view.until_due_us == 0 && view.more)
+            wait_for_credit(s); /* enough of it may be worth a claim before that */
+        break;
+    case SCHED_WAIT_CREDIT:
+        wait_for_credit(s);
+        break;
+    case SCHED_LOOK:
+        if (!s->looking)
+            sched_look(s);
+        break;
+    case SCHED_CLAIM:
+        claim(s);
+        break;
+    }
+}
+
+static void unreserve(struct sched *s, struct sink *sink, unsigned n)
+{
+    sink->reserved -= n;
+    s->route->reserved -= n;
+}
+
+static void on_claim(void *arg, const struct claim_reply *reply)
+{
+    struct claim claim = *(struct claim *)arg;
+    struct sched *s = claim.sched;
+    if (FAULT_LOSES("C2"))
+        return;
+    free(arg);
+    if (reply == NULL)
+        s->claim_lost = true;
+    else if (reply->count > 0)
+        s->known_lease = reply->lease;
+    if (claim.given_up) { /* it came after all, but others may have its credit */
+        if (reply)
+            deliver(s, reply, credit(s->route), claim.sent_us);
+        return;
+    }
+    s->claim = NULL;
+    unreserve(s, claim.sink, claim.want - (reply ? reply->count : 0));
+    if (reply == NULL) {
+        timer_set(s->timer, AGAIN_MS);
+        return;
+    }
+    int64_t now_us = loop_mono_us();
+    if (reply->count > 0 || reply->wait_us != 0)
+        s->moved_us = now_us;
+    pacer_sent(&s->pacer, &pacing, reply->count, claim.sent_us);
+    s->more = reply->count == claim.want;
+    if (reply->wait_us != 0)
+        s->paced_us = now_us + (reply->wait_us > 0 ? reply->wait_us : FULL_US) +
+                      (reply->count == 0 ? left_ms(s) * 1000 : 0);
+    s->head_ms = reply->next_ms;
+    s->heard_us = now_us;
+    if (reply->count == 0)
+        s->route->stats.claims_in_vain++;
+    else if (s->rank > 0)
+        s->route->stats.claims_late++;
+    if (reply->count > 0 && (s->lease_ms < 0 || reply->lease < s->lease_ms))
+        s->lease_ms = reply->lease;
+    if (reply->count > 0)
+        FAULT("C1");
+    pump(s); /* Redis has the next claim while these are handed over */
+    if (s->claim && reply->count >= SCHED_WORTH)
+        bucket_push(s->bucket);
+    deliver(s, reply, reply->count, claim.sent_us);
+    unreserve(s, claim.sink, reply->count);
+    pump(s);
+}
+
+static void on_count(void *arg, const struct counts *counts)
+{
+    struct sched *s = arg;
+    bool again = s->look_again;
+    s->looking = s->look_again = false;
+    if (counts == NULL) {
+        s->recheck_us = 0; /* at the next tick */
+        return;
+    }
+    s->lease_ms = counts->lease_ms;
+    sched_head(s, counts->head_ms);
+    if (again)
+        sched_look(s);
+}
+
+void sched_look(struct sched *s)
+{
+    s->look_again = s->looking;
+    if (s->looking)
+        return;
+    s->looking = true;
+    s->recheck_us = loop_mono_us() + RECHECK_US;
+    store_count(s->bucket, on_count, s);
+}
+
+void sched_start(struct sched *s)
+{
+    sched_look(s);
+}
+
+void sched_head(struct sched *s, int64_t head_ms)
+{
+    s->head_ms = head_ms;
+    s->heard_us = loop_mono_us();
+    pump(s);
+}
+
+void sched_moved(struct sched *s)
+{
+    unsigned rank =
+        alive_rank(s->route->bridge->alive, s->route->conf->name, bucket_name(s->bucket));
+    bool took_over = rank == 0 && s->rank > 0; /* head_ms may be a guess */
+    s->rank = rank;
+    bucket_leave_to_owner(s->bucket, rank > 0);
+    if (took_over)
+        sched_look(s);
+    else
+        pump(s);
+}
+
+static void reap(struct sched *s);
+
+static void on_reap(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms)
+{
+    struct sched *s = arg;
+    s->reaping = false;
+    if (moved < 0)
+        return; /* the next tick asks again */
+    s->lease_ms = lease_ms;
+    s->route->stats.cancelled += (uint64_t)dropped; /* while they were in flight */
+    if (moved > 0)
+        log_event(LOG_WARN, &(struct log_about){.route = s->route->conf->name},
+                  "%lld jobs came back: their lease had ended", (long long)moved);
+    if (moved + dropped == s->route->bridge->conf->daemon.batch_max_jobs)
+        reap(s);
+}
+
+static void reap(struct sched *s)
+{
+    s->reaping = true;
+    store_reap(s->bucket, (unsigned)s->route->bridge->conf->daemon.batch_max_jobs,
+               on_reap, s);
+}
+
+/* --- the watchdog --- */
+
+/* What keeps due jobs that nothing holds back; NULL: there are none. */
+static const char *stall(const struct sched *s, int64_t now_us)
+{
+    if (!may_claim(s) || bucket_hold_us(s->bucket) > 0 || until_due_us(s, now_us) != 0 ||
+        paced_us(s, now_us) > 0)
+        return NULL;
+    return s->claim                ? "a claim was not answered"
+           : credit(s->route) == 0 ? "its sink reports no outcome"
+                                   : "claims bring none";
+}
+
+/* From the beginning, whatever it waited for. */
+static void start_again(struct sched *s)
+{
+    if (s->claim) {
+        unreserve(s, s->claim->sink, s->claim->want);
+        s->claim->given_up = true;
+        s->claim = NULL;
+    }
+    sched_let_go(s);
+    s->looking = s->look_again = s->more = false;
+    s->paced_us = 0;
+    sched_look(s);
+    pump(s);
+}
+
+/* A full sink that reports outcomes is slow, not stuck. */
+static void watch(struct sched *s)
+{
+    int64_t now_us = loop_mono_us(), since_us = s->moved_us;
+    int64_t alarm_us = s->route->bridge->conf->daemon.overdue_alarm_ms * 1000;
+    const char *why = stall(s, now_us);
+    const struct sink *sink = s->route->sink;
+    if (why == NULL)
+        s->moved_us = now_us;
+    if (s->moved_us > s->stalled_us)
+        s->stalled_us = 0;
+    if (why == NULL || alarm_us == 0)
+        return;
+    if (s->claim == NULL && credit(s->route) == 0) {
+        alarm_us += sink->timeout_ms * 1000;
+        since_us = sink->outcome_us > since_us ? sink->outcome_us : since_us;
+    }
+    since_us = s->stalled_us > since_us ? s->stalled_us : since_us;
+    if (now_us - since_us < alarm_us)
+        return;
+    log_event(LOG_ERROR, &(struct log_about){.route = s->route->conf->name},
+              "due jobs of bucket %s have not left for %lld ms: %s; it is started again",
+              bucket_name(s->bucket), (long long)((now_us - s->moved_us) / 1000), why);
+    s->stalled_us = now_us;
+    s->route->stats.rearms++;
+    start_again(s);
+}
+
+void sched_tick(struct sched *s)
+{
+    struct store *store = s->route->bridge->store;
+    int64_t now_us = loop_mono_us();
+    /* After a stall of this instance, its own leases are renewed first (deliver.h). */
+    bool stalled = now_us - s->ticked_us > STALL_US;
+    s->ticked_us = now_us;
+    watch(s);
+    if (!bucket_is_up(s->bucket) || !s->route->bridge->claiming || s->route->closed)
+        return;
+    if (s->lease_ms >= 0 && !s->reaping && !stalled && s->lease_ms <= store_now_ms(store))
+        reap(s);
+    if (now_us >= s->recheck_us)
+        sched_look(s);
+    else
+        pump(s); /* a clock that was set is noticed within a second */
+}
+
+void sched_credit(struct sink *sink)
+{
+    unsigned n = 0; /* each once: whose route is full goes to the end */
+    struct sched *s;
+    TAILQ_FOREACH (s, &sink->waiting, link)
+        n++;
+    for (; n > 0 && sink_credit(sink) > 0; n--) {
+        s = TAILQ_FIRST(&sink->waiting);
+        TAILQ_REMOVE(&sink->waiting, s, link);
+        s->listed = false;
+        pump(s);
+    }
+}
+
+static void on_head(void *owner, int64_t head_ms)
+{
+    sched_head(owner, head_ms);
+}
+
+/* Who is not the owner takes the head for being due now: when its time has come it asks,
+ * for all wakes since at once. */
+static void on_woken(void *owner)
+{
+    struct sched *s = owner;
+    int64_t now_ms = clock_now_ms(bucket_clock(s->bucket), loop_mono_us());
+    if (s->rank == 0) {
+        sched_look(s);
+    } else if (s->head_ms < 0 || s->head_ms > now_ms) {
+        s->head_ms = now_ms;
+        pump(s);
+    }
+}
+
+static const struct bucket_events events = {on_head, on_woken, NULL, NULL};
+
+void sched_init(struct sched *s, struct route *route, const char *name)
+{
+    s->route = route;
+    s->head_ms = s->lease_ms = -1;
+    s->moved_us = s->ticked_us = loop_mono_us();
+    s->bucket = bucket_new(route->bridge->store, name, &route->rules, &events, s);
+    s->rank = alive_rank(route->bridge->alive, route->conf->name, name);
+    bucket_leave_to_owner(s->bucket, s->rank > 0);
+    s->timer = timer_new(on_timer, s);
+}
+
+void sched_let_go(struct sched *s)
+{
+    if (s->listed)
+        TAILQ_REMOVE(&s->route->sink->waiting, s, link);
+    s->listed = false;
+}
+
+void sched_fini(struct sched *s)
+{
+    sched_let_go(s);
+    timer_del(s->timer);
+}

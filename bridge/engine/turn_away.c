@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/engine/turn_away.h"
+#include "bridge/about.h"
+#include "bridge/base/retry.h"
+#include "bridge/bridge.h"
+#include "bridge/job/tries.h"
+#include "bridge/engine/route.h"
+#include "bridge/engine/settle.h"
+
+enum {
+    NO_CREDIT_MS = 250, /* the dead-letter sink is busy */
+    NEWER_MS = 10000, /* until a job that only a newer tarry can read is claimed again */
+    LEASES_LOST = 3   /* by crashes of ours, not counted by the retry schedule */
+};
+
+/* When a job that its dead-letter sink has no room for, or that a reload has ended, may
+ * ask again: each its own time, so that many of them do not keep Redis busy with coming
+ * and going. */
+static int64_t dead_slot_ms(struct route *route)
+{
+    int64_t now_ms = loop_mono_ms(), step_ms = NO_CREDIT_MS / route->dead->max_in_flight;
+    int64_t slot_ms = route->dead_slot_ms + (step_ms > 0 ? step_ms : 1);
+    route->dead_slot_ms =
+        slot_ms > now_ms + NO_CREDIT_MS ? slot_ms : now_ms + NO_CREDIT_MS;
+    return route->dead_slot_ms - now_ms;
+}
+
+/* Leases were lost so often that the job itself may be what ends them. */
+static bool is_poison(const struct leased *l)
+{
+    const struct tries *t = &l->tries;
+    if (l->job->tries_max > 0)
+        return (int64_t)t->attempts - LEASES_LOST > l->job->tries_max;
+    return t->attempts > LEASES_LOST &&
+           retry_delay_ms(route_retry_policy(l->sched->route, l->job),
+                          t->attempts - LEASES_LOST, 0.5) == RETRY_GIVE_UP;
+}
+
+/* A first attempt is late against max_lateness; what an operator replays is meant to be.
+ */
+static bool is_late(const struct route *route, const struct tries *t, int64_t lateness_ms)
+{
+    return route->conf->max_lateness_ms > 0 && t->attempts == 0 && t->replays == 0 &&
+           lateness_ms > route->conf->max_lateness_ms;
+}
+
+/* Too late by the job's own word, or the route's. false: it may be delivered. */
+static bool ended_by_time(struct leased *l, int64_t lateness_ms, int64_t now_ms)
+{
+    struct route *route = l->sched->route;
+    bool expired = l->job->expires_ms > 0 && l->job->expires_ms < now_ms;
+    bool late = !expired && is_late(route, &l->tries, lateness_ms);
+    enum reason reason = expired ? REASON_EXPIRED : REASON_LATE;
+    if (!expired && !late)
+        return false;
+    if (late && route->conf->late == LATE_DELIVER) {
+        route->stats.late++;
+        return false;
+    }
+    if (route->conf->late == LATE_DROP) {
+        settle_drop(l, reason);
+        return true;
+    }
+    tries_set_error(&l->tries, expired ? "deliver-before had passed"
+                                       : "later than max_lateness of the route");
+    settle_give_up(l, reason);
+    return true;
+}
+
+/* Still to be delivered to its own target: what stands against it? */
+static bool live_turned_away(struct leased *l, int64_t lateness_ms, int64_t now_ms)
+{
+    if (ended_by_time(l, lateness_ms, now_ms))
+        return true;
+    if (is_poison(l)) {
+        settle_give_up(l, REASON_RETRIES);
+        return true;
+    }
+    struct err err;
+    if (route_target(l->sched->route, l->job, &err) == 0)
+        return false;
+    tries_set_error(&l->tries, err.text);
+    settle_give_up(l, REASON_NO_ROUTE);
+    return true;
+}
+
+/* On its way to the dead-letter sink. */
+static bool dead_turned_away(struct leased *l)
+{
+    struct route *route = l->sched->route;
+    if (route->dead == NULL) { /* the route lost its dead-letter sink */
+        settle_bury(l);
+        return true;
+    }
+    if (!route->dead->aside && route->dead->in_flight < route->dead->max_in_flight)
+        return false;
+    settle_retry(l, dead_slot_ms(route));
+    return true;
+}
+
+bool turn_away_broken(struct leased *l, const struct claimed *claimed,
+                      const struct err *err)
+{
+    if (claimed->record.n == 0) {
+        struct log_about about = about_job(l->sched->route, claimed->id, NULL);
+        log_event(LOG_ERROR, &about, "its body is missing in Redis");
+        return true;
+    }
+    if (l->job != NULL)
+        return false;
+    if (job_is_newer(claimed->record)) {
+        struct log_about about = about_job(l->sched->route, claimed->id, NULL);
+        about.err = err->text;
+        about.limit = &l->sched->route->complain_newer;
+        l->sched->route->stats.newer++;
+        log_event(LOG_ERROR, &about, "it stays, since a newer tarry wrote it");
+        settle_park(l, NEWER_MS);
+        return true;
+    }
+    tries_set_error(&l->tries, err->text);
+    tries_set_reason(&l->tries, reason_name(REASON_UNDECODABLE));
+    settle_bury(l);
+    return true;
+}
+
+bool turn_away(struct leased *l, int64_t lateness_ms, int64_t now_ms)
+{
+    return l->tries.reason[0] != '\0' ? dead_turned_away(l)
+                                      : live_turned_away(l, lateness_ms, now_ms);
+}

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * httpd.c - libmicrohttpd on the loop: its epoll descriptor is watched, it has no thread.
+ *
+ * A request is suspended while its handler waits for Redis. All times are kept here, by
+ * one sweep over the connections, since the library's own timeout is for silence only: a
+ * client that sends a header line now and then would never meet it.
+ */
+#include "bridge/http/httpd.h"
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/http/httpd_listen.h"
+#include "bridge/http/httpd_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+enum {
+    RUNS_MAX = 8, /* of the library in one turn of the loop */
+    SWEEP_MIN_MS = 20,
+    SWEEP_MAX_MS = 1000,
+    VAIN_MS = 100, /* until a run that moved nothing is repeated */
+    NEVER = -1,
+    STARVED_MS = 100 /* until accept is tried again for want of a descriptor */
+};
+
+struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mc, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+/* 0: none. */
+static int64_t limit_ms(const struct httpd_opts *c, enum httpd_conn_state state)
+{
+    const int64_t limits_ms[CONN_STATES] = {
+        [NEW] = c->deadline_ms,
+        [READING] = c->deadline_ms,
+        [ANSWERING] = c->idle_ms > c->deadline_ms ? c->idle_ms : c->deadline_ms,
+        [IDLE] = c->idle_ms,
+    };
+    return limits_ms[state];
+}
+
+static int64_t sweep_period_ms(const struct httpd *h)
+{
+    int64_t least =
+        h->opts.deadline_ms < h->opts.idle_ms ? h->opts.deadline_ms : h->opts.idle_ms;
+    int64_t period = least / 4;
+    return period < SWEEP_MIN_MS   ? SWEEP_MIN_MS
+           : period > SWEEP_MAX_MS ? SWEEP_MAX_MS
+                                   : period;
+}
+
+static void conn_unlink(struct httpd_conn *conn)
+{
+    struct httpd_conns *list = &conn->h->conns[conn->state];
+    *(conn->prev ? &conn->prev->next : &list->first) = conn->next;
+    *(conn->next ? &conn->next->prev : &list->last) = conn->prev;
+    list->n--;
+}
+
+static void conn_append(struct httpd_conn *conn, enum httpd_conn_state state)
+{
+    struct httpd *h = conn->h;
+    struct httpd_conns *list = &h->conns[state];
+    int64_t limit = limit_ms(&h->opts, state);
+    conn->state = state;
+    conn->came_bytes = 0;
+    conn->next = NULL;
+    conn->prev = list->last;
+    *(list->last ? &list->last->next : &list->first) = conn;
+    list->last = conn;
+    list->n++;
+    if (limit == 0)
+        return;
+    conn->deadline_ms = h->now_ms + limit;
+    if (!timer_is_set(h->sweep))
+        timer_set(h->sweep, sweep_period_ms(h));
+}
+
+void httpd_conn_enter(struct httpd_conn *conn, enum httpd_conn_state state)
+{
+    conn_unlink(conn);
+    conn_append(conn, state);
+}
+
+static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct httpd *h = arg;
+    h->moved = true;
+    h->moves++;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        struct httpd_conn *conn = mem_alloc(sizeof(*conn));
+        *context = conn;
+        conn->h = h;
+        conn->fd =
+            MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        if (h->tls) {
+            conn->tls = httpd_tls_use(h->tls);
+            conn->session =
+                MHD_get_connection_info(mc, MHD_CONNECTION_INFO_GNUTLS_SESSION)
+                    ->tls_session;
+            conn->wire = (struct httpd_tls_wire){conn->fd, &h->moves};
+            httpd_tls_begin(conn->tls, conn->session, &conn->wire);
+        }
+        conn_append(conn, NEW);
+        httpd_gone_watch(conn);
+        httpd_slots_enter(conn, mc);
+        return;
+    }
+    struct httpd_conn *conn = *context;
+    /* At its limit of connections the library takes no more; only a further run makes it
+     * look at the listening socket again. */
+    h->rerun = true;
+    if (h->running)
+        httpd_answer_closed(conn);
+    httpd_gone_unwatch(conn);
+    httpd_slots_leave(conn);
+    conn_unlink(conn);
+    if (conn->requests == 0)
+        httpd_count(NO_REQUEST);
+    httpd_tls_drop(conn->tls);
+    buf_free(&conn->names);
+    free(conn);
+}
+
+/* It was given a time, and since then bytes of a body came fast enough for as much again.
+ */
+static bool earned_more_time(const struct httpd_conn *conn)
+{
+    const struct httpd_opts *c = &conn->h->opts;
+    return conn->state == READING && c->body_rate_bytes > 0 &&
+           conn->came_bytes * 1000 / c->body_rate_bytes >= c->deadline_ms;
+}
+
+/* The library sees the end of the stream and closes: it owns the descriptor. */
+void httpd_conn_close(struct httpd_conn *conn)
+{
+    shutdown(conn->fd, SHUT_RDWR);
+    httpd_conn_enter(conn, CLOSING);
+}
+
+static void expire(struct httpd_conn *conn)
+{
+    if (earned_more_time(conn)) {
+        httpd_conn_enter(conn, READING);
+        return;
+    }
+    if (conn->state == READING)
+        httpd_refuse_raw(conn, TIMED_OUT);
+    httpd_conn_close(conn);
+}
+
+/* Costs nothing for those that wait for their answer: there may be thousands. */
+static void on_sweep(void *arg)
+{
+    struct httpd *h = arg;
+    bool more = false;
+    h->now_ms = loop_mono_ms();
+    for (int state = 0; state < CONN_STATES; state++) {
+        if (limit_ms(&h->opts, state) == 0)
+            continue;
+        while (h->conns[state].first && h->conns[state].first->deadline_ms <= h->now_ms)
+            expire(h->conns[state].first);
+        more |= h->conns[state].first != NULL;
+    }
+    if (more)
+        timer_set(h->sweep, sweep_period_ms(h));
+}
+
+/* Leaves paths and parameters as they came: they are decoded here, per segment. */
+static size_t on_unescape(void *arg, struct MHD_Connection *mc, char *s)
+{
+    (void)arg, (void)mc;
+    return strlen(s);
+}
+
+/* It says so when a connection has more to do of which its epoll will not tell. In the
+ * midst of a TLS handshake it says so as well (0.9.75), though the epoll will tell when
+ * the client has sent more; run until then, it would take a whole processor. */
+static int64_t run_again_ms(struct httpd *h, bool moved)
+{
+    MHD_UNSIGNED_LONG_LONG wait_ms;
+    if (MHD_get_timeout(h->mhd, &wait_ms) == MHD_NO || wait_ms > 0)
+        return NEVER;
+    return h->tls && !moved ? VAIN_MS : 0;
+}
+
+static void run(struct httpd *h)
+{
+    int64_t again_ms = 0;
+    h->rerun = false;
+    h->running = true;
+    for (int i = 0; i < RUNS_MAX && again_ms == 0; i++) {
+        uint64_t before = h->moves;
+        h->now_ms = loop_mono_ms(); /* once for all connections */
+        MHD_run(h->mhd);
+        again_ms = run_again_ms(h, h->moves != before);
+    }
+    h->running = false;
+    if (again_ms != NEVER)
+        timer_set(h->more, again_ms);
+}
+
+static bool has_connections(const struct httpd *h)
+{
+    for (int state = 0; state < CONN_STATES; state++)
+        if (h->conns[state].first)
+            return true;
+    return false;
+}
+
+/* Without a connection only the listening socket can have woken us. If none came of that,
+ * there is no descriptor for it, and the library, which otherwise waits until one of its
+ * connections ends, would be woken in vain for ever. */
+static void on_events(void *arg, unsigned events)
+{
+    struct httpd *h = arg;
+    (void)events;
+    h->moved = has_connections(h);
+    run(h);
+    if (h->moved)
+        return;
+    log_limited(&h->starved, LOG_WARN, "http",
+                "a connection cannot be accepted: no descriptor or memory is left; raise "
+                "the limit of open files");
+    watch_set(h->watch, 0);
+    timer_set(h->more, STARVED_MS);
+}
+
+static void on_more(void *arg)
+{
+    struct httpd *h = arg;
+    watch_set(h->watch, WATCH_READ);
+    run(h);
+}
+
+static void on_turn(void *arg)
+{
+    struct httpd *h = arg;
+    if (h->rerun)
+        run(h);
+}
+
+static struct MHD_Daemon *mhd_start(struct httpd *h)
+{
+    static const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
+    return MHD_start_daemon(
+        /* TURBO: it leaves the shutdown of a socket to close(), so that httpd_mhd.c can
+         * still answer. With TLS it would also leave out the farewell. */
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (h->tls ? MHD_USE_TLS : MHD_USE_TURBO),
+        0, NULL, NULL, httpd_on_request, h, MHD_OPTION_LISTEN_SOCKET, h->fd,
+        MHD_OPTION_CONNECTION_LIMIT, httpd_slots_max(&h->opts),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)h->opts.head_max_bytes,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+        MHD_OPTION_NOTIFY_COMPLETED, httpd_on_completed, h, MHD_OPTION_URI_LOG_CALLBACK,
+        httpd_on_line, h, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, h, MHD_OPTION_ARRAY,
+        h->tls ? httpd_tls_options : plain, MHD_OPTION_END);
+}
+
+/* -1: nothing listens, err says why. */
+static int begin(struct httpd *h, const struct httpd_opts *opts, struct err *err)
+{
+    h->fd = httpd_listen(opts->listen, err);
+    if (h->fd < 0)
+        return -1;
+    h->loopback = httpd_listen_is_loopback(h->fd);
+    h->mhd = mhd_start(h);
+    if (h->mhd == NULL)
+        return err_set(
+            err,
+            "listen: %s: the HTTP server does not start; are there descriptors left?",
+            opts->listen);
+    h->watch = watch_add(MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
+                         WATCH_READ, on_events, h);
+    h->hook = loop_each_turn(on_turn, h);
+    return 0;
+}
+
+static int64_t bodies_max_bytes = 64LL * 1024 * 1024; /* of httpd_open() */
+
+void httpd_set_bodies_max(int64_t bytes)
+{
+    bodies_max_bytes = bytes;
+}
+
+int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
+{
+    return httpd_tls_is_wanted(opts) ? httpd_check_hosts(opts, err)
+                                     : httpd_check(opts, err);
+}
+
+/* A listener that is to ask for certificates, but has none to show, must not open. */
+static int load(struct httpd *h, const struct httpd_opts *opts, struct err *err)
+{
+    if (httpd_check_opts(opts, err) < 0)
+        return -1;
+    if (httpd_tls_is_wanted(opts))
+        h->tls = httpd_tls_load(opts, err);
+    return h->tls || !httpd_tls_is_wanted(opts) ? 0 : -1;
+}
+
+struct httpd *httpd_open(const char *name, const struct httpd_opts *opts, struct err *err)
+{
+    struct httpd *h = mem_alloc(sizeof(*h));
+    snprintf(h->name, sizeof(h->name), "%s", name);
+    h->opts = *opts;
+    h->opts.listen = h->opts.tls_cert = h->opts.tls_key = h->opts.tls_client_ca = NULL;
+    h->opts.hosts = (struct opt_list){0};
+    h->bodies_max_bytes = bodies_max_bytes;
+    h->roles = ~0U;
+    h->fd = h->gone_fd = -1;
+    h->sweep = timer_new(on_sweep, h);
+    h->more = timer_new(on_more, h);
+    httpd_live_add(h);
+    httpd_set(h, opts);
+    if (load(h, opts, err) == 0 && begin(h, opts, err) == 0)
+        return h;
+    httpd_stop(h);
+    return NULL;
+}
+
+void httpd_twin(struct httpd *h, struct httpd *twin)
+{
+    must(h->twin == NULL && twin != h);
+    h->twin = twin;
+}
+
+/* Of a source that was stopped and comes back. */
+static bool bring_back(struct httpd *h, const struct httpd_route *route, void *arg)
+{
+    for (size_t i = 0; i < h->rows_n; i++) {
+        struct httpd_row *row = &h->rows[i];
+        if (row->route == route && row->gone) {
+            row->arg = arg;
+            row->gone = false;
+            return true;
+        }
+    }
+    return false;
+}
+
+void httpd_serve(struct httpd *h, const struct httpd_route *rows, void *arg)
+{
+    if (h->twin)
+        httpd_serve(h->twin, rows, arg);
+    for (; rows->method; rows++) {
+        if (bring_back(h, rows, arg))
+            continue;
+        h->rows = mem_realloc(h->rows, (h->rows_n + 1) * sizeof(*h->rows));
+        struct httpd_row *row = &h->rows[h->rows_n++];
+        *row = (struct httpd_row){.route = rows, .arg = arg};
+        httpd_pattern_init(&row->pattern, rows->path);
+    }
+}
+
+void httpd_unserve(struct httpd *h, const void *arg)
+{
+    if (h->twin)
+        httpd_unserve(h->twin, arg);
+    for (size_t i = 0; i < h->rows_n; i++)
+        h->rows[i].gone |= h->rows[i].arg == arg;
+}
+
+void httpd_shape(struct httpd *h, httpd_refuse_cb *cb, void *arg)
+{
+    h->shape = cb;
+    h->shape_arg = arg;
+}
+
+unsigned httpd_port(const struct httpd *h)
+{
+    return httpd_listen_port(h->fd);
+}
+
+void httpd_drain(struct httpd *h)
+{
+    h->draining = true;
+}
+
+/* The library aborts when it is stopped with a suspended connection. */
+static void resume_all(struct httpd *h)
+{
+    for (struct httpd_conn *conn = h->conns[WAITING].first; conn; conn = conn->next) {
+        if (conn->req && conn->req->stage == SUSPENDED)
+            MHD_resume_connection(conn->req->mc);
+    }
+}
+
+void httpd_stop(struct httpd *h)
+{
+    if (h == NULL)
+        return;
+    must(!h->running);
+    httpd_live_del(h);
+    watch_del(h->watch); /* before the library closes the descriptor */
+    turn_hook_del(h->hook);
+    if (h->mhd) {
+        /* Ours to close: the file of a Unix socket goes with it. */
+        int fd = MHD_quiesce_daemon(h->mhd);
+        must(fd == h->fd || fd == MHD_INVALID_SOCKET);
+        resume_all(h);
+        MHD_stop_daemon(h->mhd);
+    }
+    httpd_gone_stop(h);
+    if (h->fd >= 0)
+        httpd_unlisten(h->fd);
+    httpd_tls_drop(h->tls);
+    timer_del(h->sweep);
+    timer_del(h->more);
+    while (h->idle) {
+        struct httpd_req *next = h->idle->next_idle;
+        httpd_req_free(h->idle);
+        h->idle = next;
+    }
+    free(h->rows);
+    free(h);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * httpd_gone.c - notices when a client closes its connection, or its sending side.
+ *
+ * libmicrohttpd does not look at a suspended connection. Elsewhere 0.9.75 misses an end
+ * of the stream that arrives together with the last bytes: its epoll reports both as one
+ * event, and it reads once. So each connection is also in an epoll set of our own, which
+ * reports the end of the stream and nothing else: pipelined bytes stay where they are.
+ */
+#include "bridge/base/loop.h"
+#include "bridge/base/mem.h"
+#include "bridge/http/httpd_parts.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { GONE_MAX = 100 /* told in one turn of the loop */ };
+
+static int control(struct httpd_conn *conn, int op)
+{
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = conn};
+    return epoll_ctl(conn->h->gone_fd, op, conn->fd, &event);
+}
+
+/* The library must first have read what came before the end: then it is made to look once
+ * more. SHUT_RD changes nothing on a stream that has ended, but it wakes the library's
+ * epoll, so that it reads the end and closes. */
+static void let_go(struct httpd_conn *conn)
+{
+    char c;
+    if (conn->state == WAITING || conn->state == ANSWERING || conn->state == CLOSING)
+        return; /* httpd_gone_look() comes when the answer is out */
+    if (recv(conn->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+        conn->h->rerun = true;
+        httpd_gone_look(conn);
+    } else {
+        shutdown(conn->fd, SHUT_RD);
+    }
+}
+
+/* One event at a time: a callback may answer other requests, even those of events that
+ * would have come along. */
+static void on_events(void *arg, unsigned events)
+{
+    struct httpd *h = arg;
+    struct epoll_event event;
+    (void)events;
+    for (int i = 0; i < GONE_MAX && epoll_wait(h->gone_fd, &event, 1, 0) == 1; i++) {
+        struct httpd_conn *conn = event.data.ptr;
+        struct httpd_req *req = conn->req;
+        void (*cb)(void *) = req ? req->on_gone : NULL;
+        conn->ended = true;
+        if (cb) {
+            httpd_gone_forget(req);
+            cb(req->gone_arg);
+        } else {
+            let_go(conn);
+        }
+    }
+}
+
+void httpd_gone_watch(struct httpd_conn *conn)
+{
+    struct httpd *h = conn->h;
+    if (h->gone_fd < 0) {
+        h->gone_fd = epoll_create1(EPOLL_CLOEXEC);
+        if (h->gone_fd < 0)
+            return; /* out of descriptors: the deadlines end what nobody wants any more */
+        h->gone_watch = watch_add(h->gone_fd, WATCH_READ, on_events, h);
+    }
+    conn->watched = control(conn, EPOLL_CTL_ADD) == 0;
+}
+
+void httpd_gone_unwatch(struct httpd_conn *conn)
+{
+    if (conn->watched)
+        must(control(conn, EPOLL_CTL_DEL) == 0);
+}
+
+void httpd_gone_look(struct httpd_conn *conn)
+{
+    if (conn->watched && conn->ended)
+        must(control(conn, EPOLL_CTL_MOD) == 0);
+}
+
+void httpd_on_gone(struct httpd_req *req, void (*cb)(void *arg), void *arg)
+{
+    if (req->mc == NULL) /* the listener is stopped: nobody is told */
+        return;
+    must(req->on_gone == NULL && req->stage != ANSWERED);
+    req->on_gone = cb;
+    req->gone_arg = arg;
+    httpd_gone_look(req->conn);
+}
+
+void httpd_gone_forget(struct httpd_req *req)
+{
+    req->on_gone = NULL;
+}
+
+void httpd_gone_stop(struct httpd *h)
+{
+    watch_del(h->gone_watch);
+    if (h->gone_fd >= 0)
+        close(h->gone_fd);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * httpd_guard.c - who asks, and whether he may.
+ */
+#include "bridge/http/httpd_parts.h"
+#include "bridge/http/tokens.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool httpd_changes_state(const char *method)
+{
+    static const char *const methods[] = {"POST", "PUT", "DELETE", "PATCH"};
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        if (strcmp(method, methods[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+void httpd_limit_roles(struct httpd *h, unsigned roles)
+{
+    h->roles = roles;
+}
+
+void httpd_protect(struct httpd *h, const struct tokens *tokens)
+{
+    h->tokens = tokens;
+}
+
+void httpd_protect_roles(struct httpd *h, struct tokens *const *tokens)
+{
+    h->role_tokens = tokens;
+}
+
+static const struct tokens *tokens_of(const struct httpd *h)
+{
+    return h->role_tokens ? *h->role_tokens : h->tokens;
+}
+
+/* --- what a browser asks for a page --- */
+
+/* "name" of "name:7700" and "name.:7700"; an IPv6 address stays in its brackets. */
+static struct slice name_of(struct slice host)
+{
+    const char *stop =
+        host.n > 0 ? memchr(host.p, *host.p == '[' ? ']' : ':', host.n) : NULL;
+    if (stop && *host.p != '[')
+        host.n = (size_t)(stop - host.p);
+    host.n -= host.n > 0 && host.p[host.n - 1] == '.';
+    return host;
+}
+
+static bool lists(const struct opt_list *hosts, struct slice name)
+{
+    for (size_t i = 0; i < hosts->n; i++)
+        if (slice_is_nocase(name, hosts->v[i]))
+            return true;
+    return false;
+}
+
+/* No stranger's DNS can have it lead to us: an address is no name, localhost and all
+ * below it browsers do not look up, and a name without a dot is none of the Internet. */
+static bool is_safe(struct slice name)
+{
+    const char *dot = name.n > 0 ? memrchr(name.p, '.', name.n) : NULL;
+    if (dot == NULL || *name.p == '[')
+        return true;
+    struct slice last = {dot + 1, (size_t)(name.p + name.n - dot - 1)};
+    bool address = last.n > 0; /* it ends in a number: such names do not exist */
+    for (size_t i = 0; i < last.n; i++)
+        address &= last.p[i] >= '0' && last.p[i] <= '9';
+    return address || slice_is_nocase(last, "localhost");
+}
+
+/* A page can have its own name lead to 127.0.0.1 once it is loaded (DNS rebinding): all
+ * that is here is of its own site then, as far as its browser can tell. TLS does not let
+ * that pass, nor has the page a token. */
+bool httpd_is_meant(struct httpd *h, struct slice host)
+{
+    const struct opt_list *hosts = &h->opts.hosts;
+    struct slice name = name_of(host);
+    bool strict = hosts->n > 0 || (h->loopback && !h->tls && !h->tokens);
+    if (!strict || is_safe(name) || lists(hosts, name) || lists(hosts, SLICE_LIT("*")))
+        return true;
+    log_limited(&h->turned_away, LOG_WARN, "http",
+                "refused to who asks by the name %.*s, which is not among its hosts",
+                (int)(name.n < 200 ? name.n : 200), name.p);
+    return false;
+}
+
+/* Any page may have a browser send this, from where it is trusted: where nobody is asked
+ * for a token, or along with the certificate of its user. Browsers say where the page is
+ * from, if only by Origin without TLS; others say nothing. */
+static bool is_of_other_site(const struct httpd_req *req)
+{
+    struct slice site = httpd_header(req, "sec-fetch-site");
+    struct slice origin = httpd_header(req, "origin"), host = httpd_header(req, "host");
+    if (site.p)
+        return !slice_is(site, "same-origin") && !slice_is(site, "none");
+    if (origin.p == NULL)
+        return false;
+    const char *scheme = memmem(origin.p, origin.n, "://", 3); /* none in "null" */
+    if (scheme == NULL)
+        return true;
+    struct slice from = {scheme + 3, (size_t)(origin.p + origin.n - scheme - 3)};
+    bool same = host.p && from.n == host.n && strncasecmp(from.p, host.p, host.n) == 0;
+    return !same && !lists(&req->h->opts.hosts, name_of(from));
+}
+
+/* --- who asks --- */
+
+bool httpd_may(const struct httpd_req *req, enum httpd_role role)
+{
+    return (req->roles & 1U << role) != 0;
+}
+
+void httpd_deny(struct httpd_req *req)
+{
+    req->refusal = NO_ROLE;
+    httpd_refuse(req);
+}
+
+/* The token of "Bearer TOKEN"; p NULL: it is nothing of that kind. */
+static struct slice bearer(struct slice header)
+{
+    static const char scheme[] = "Bearer ";
+    size_t n = sizeof(scheme) - 1;
+    if (header.n <= n || strncasecmp(header.p, scheme, n) != 0)
+        return (struct slice){0};
+    while (n < header.n && header.p[n] == ' ')
+        n++;
+    return (struct slice){header.p + n, header.n - n};
+}
+
+/* Whoever sends a token is that token's, whatever certificate the connection has. */
+static const struct token *find(struct httpd_req *req, enum httpd_refusal *why)
+{
+    struct httpd_conn *conn = req->conn;
+    struct slice header = httpd_header(req, "authorization");
+    *why = header.p ? BAD_TOKEN : NO_TOKEN;
+    if (header.p)
+        return tokens_find(tokens_of(req->h), bearer(header));
+    if (conn->session == NULL)
+        return NULL;
+    if (!conn->named)
+        httpd_tls_names(conn->session, &conn->names);
+    conn->named = true;
+    return tokens_find_certificate(tokens_of(req->h), buf_slice(&conn->names));
+}
+
+void httpd_tell(const struct httpd_req *req)
+{
+    bool done = req->status < 300 && req->refusal == NOT_REFUSED;
+    if (done && req->h->rows[req->row].route->role == HTTPD_ADMIN &&
+        httpd_changes_state(req->method))
+        log_info("http", "%s %.*s by %s", req->method,
+                 (int)(req->path.n < 200 ? req->path.n : 200), req->path.p,
+                 req->who[0] ? req->who : "a client");
+}
+
+enum httpd_refusal httpd_guard(struct httpd_req *req, const struct httpd_route *route)
+{
+    struct httpd *h = req->h;
+    enum httpd_role role = route->role;
+    enum httpd_refusal why;
+    bool changes = httpd_changes_state(req->method) || strcmp(route->method, "*") == 0;
+    if ((h->roles & 1U << role) == 0)
+        return NOT_HERE;
+    if (changes && is_of_other_site(req))
+        return OTHER_SITE;
+    if (role == HTTPD_OPEN || role == HTTPD_PAGE || tokens_of(h) == NULL)
+        return NOT_REFUSED;
+    const struct token *token = find(req, &why);
+    if (token) {
+        snprintf(req->who, sizeof(req->who), "%s", token_name(token));
+        req->roles = token_roles(token);
+        if (httpd_may(req, role))
+            return NOT_REFUSED;
+        why = NO_ROLE;
+    }
+    log_limited(&h->turned_away, LOG_WARN, "http", "%s %.*s refused to %s", req->method,
+                (int)(req->path.n < 200 ? req->path.n : 200), req->path.p,
+                token ? req->who : "a client without a token that is known");
+    return why;
+}

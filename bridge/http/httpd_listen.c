@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/http/httpd_listen.h"
+#include "bridge/base/mem.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 4096, UNIX_MODE = 0660 };
+
+/* A listener may hold thousands of connections; the soft limit is often 1024 for the sake
+ * of programs that use select(), which this one does not. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int new_socket(int family)
+{
+    return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+/* A file that nobody listens on any more was left by a daemon that was killed. */
+static bool is_stale(const struct sockaddr_un *addr)
+{
+    struct stat st;
+    if (lstat(addr->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
+        return false;
+    int fd = new_socket(AF_UNIX);
+    bool stale = fd >= 0 &&
+                 connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) < 0 &&
+                 errno == ECONNREFUSED;
+    if (fd >= 0)
+        close(fd);
+    return stale;
+}
+
+static int listen_unix(const char *path, struct err *err)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    if (path[0] != '/' || strlen(path) >= sizeof(addr.sun_path))
+        return err_set(err,
+                       "listen: \"unix:%s\": an absolute path of less than %zu bytes "
+                       "must follow unix:",
+                       path, sizeof(addr.sun_path));
+    strcpy(addr.sun_path, path);
+    if (is_stale(&addr))
+        unlink(path);
+    int fd = new_socket(AF_UNIX);
+    if (fd < 0)
+        return err_set(err, "listen: unix:%s: %s", path, strerror(errno));
+    if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0 &&
+        chmod(path, UNIX_MODE) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    err_set(err, "listen: unix:%s: %s", path, strerror(errno));
+    close(fd);
+    return -1;
+}
+
+/* -1 with errno */
+static int listen_at(const struct addrinfo *ai)
+{
+    const int on = 1, off = 0;
+    int fd = new_socket(ai->ai_family);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (ai->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+/* Cuts "host:port" in place. */
+static int cut_address(char *text, char **host, char **port)
+{
+    char *colon = strrchr(text, ':');
+    if (colon == NULL || colon[1] == 0 ||
+        strspn(colon + 1, "0123456789") != strlen(colon + 1))
+        return -1;
+    *colon = 0;
+    *port = colon + 1;
+    *host = text;
+    if (text[0] == '[') {
+        if (colon[-1] != ']')
+            return -1;
+        colon[-1] = 0;
+        *host = text + 1;
+    } else if (strchr(text, ':')) {
+        return -1; /* an IPv6 address without its brackets */
+    }
+    return 0;
+}
+
+static int listen_tcp(const char *text, char *copy, struct err *err)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list;
+    char *host, *port;
+    if (cut_address(copy, &host, &port) < 0 || atol(port) > 65535)
+        return err_set(err,
+                       "listen: \"%s\" is no address; write host:port, [v6]:port, :port "
+                       "or unix:/path",
+                       text);
+    hints.ai_family = host[0] ? AF_UNSPEC : AF_INET6;
+    int rc = getaddrinfo(host[0] ? host : NULL, port, &hints, &list);
+    if (rc != 0)
+        return err_set(err, "listen: %s: %s", text, gai_strerror(rc));
+    int fd = listen_at(list);
+    int why = errno;
+    freeaddrinfo(list);
+    if (fd < 0 && host[0] == 0 && why == EAFNOSUPPORT) { /* a kernel without IPv6 */
+        struct sockaddr_in any = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)atol(port))};
+        struct addrinfo v4 = {.ai_family = AF_INET,
+                              .ai_addr = (struct sockaddr *)&any,
+                              .ai_addrlen = sizeof(any)};
+        fd = listen_at(&v4);
+        why = errno;
+    }
+    return fd >= 0 ? fd : err_set(err, "listen: %s: %s", text, strerror(why));
+}
+
+int httpd_listen(const char *listen, struct err *err)
+{
+    raise_descriptor_limit();
+    if (strncmp(listen, "unix:", 5) == 0)
+        return listen_unix(listen + 5, err);
+    char *copy = mem_strdup(listen);
+    int fd = listen_tcp(listen, copy, err);
+    free(copy);
+    return fd;
+}
+
+bool httpd_listen_is_local(const char *listen)
+{
+    static const char *const begins[] = {"unix:", "127.", "[::1]:", "localhost:"};
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+        if (strncmp(listen, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
+}
+
+bool httpd_listen_is_loopback(int fd)
+{
+    struct sockaddr_storage ss = {0};
+    socklen_t n = sizeof(ss);
+    if (getsockname(fd, (struct sockaddr *)&ss, &n) < 0)
+        return false;
+    if (ss.ss_family == AF_INET)
+        return ntohl(((struct sockaddr_in *)&ss)->sin_addr.s_addr) >> 24 ==
+               IN_LOOPBACKNET;
+    const struct in6_addr *a = &((struct sockaddr_in6 *)&ss)->sin6_addr;
+    return ss.ss_family == AF_INET6 &&
+           (IN6_IS_ADDR_LOOPBACK(a) ||
+            (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == IN_LOOPBACKNET));
+}
+
+unsigned httpd_listen_port(int fd)
+{
+    struct sockaddr_storage ss = {0};
+    socklen_t n = sizeof(ss);
+    if (getsockname(fd, (struct sockaddr *)&ss, &n) < 0)
+        return 0;
+    if (ss.ss_family == AF_INET)
+        return ntohs(((struct sockaddr_in *)&ss)->sin_port);
+    return ss.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&ss)->sin6_port) : 0;
+}
+
+void httpd_unlisten(int fd)
+{
+    struct sockaddr_un addr = {0};
+    socklen_t n = sizeof(addr) - 1;
+    if (getsockname(fd, (struct sockaddr *)&addr, &n) == 0 &&
+        addr.sun_family == AF_UNIX && addr.sun_path[0] == '/')
+        unlink(addr.sun_path);
+    close(fd);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * httpd_mhd.c - corrects what libmicrohttpd 0.9.75 does with a head before it calls us.
+ *
+ * It counts the blanks behind a Content-Length as part of the number, answers a head that
+ * it refuses twice, in HTML, and closes after a request line that is none without any
+ * answer. It offers no callback at these points. But it calls its own exported functions
+ * through the dynamic linker, so that the two functions of its API that are defined here
+ * replace its own, for it and for us. libmicrohttpd 1.0 needs none of this.
+ */
+#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
+#include "bridge/http/httpd_parts.h"
+
+#if MHD_VERSION < 0x01000000
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+typedef enum MHD_Result lookup_fn(struct MHD_Connection *mc, enum MHD_ValueKind kind,
+                                  const char *key, size_t key_n, const char **value,
+                                  size_t *value_n);
+typedef enum MHD_Result queue_fn(struct MHD_Connection *mc, unsigned int status,
+                                 struct MHD_Response *response);
+static lookup_fn *lookup; /* the library's own */
+static queue_fn *queue;
+
+static void find_functions(void)
+{
+    *(void **)&lookup = dlsym(RTLD_NEXT, "MHD_lookup_connection_value_n");
+    *(void **)&queue = dlsym(RTLD_NEXT, "MHD_queue_response");
+    must(lookup != NULL && queue != NULL);
+}
+
+struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name)
+{
+    struct slice s = {0};
+    if (lookup == NULL)
+        find_functions();
+    if (lookup(mc, MHD_HEADER_KIND, name.p, name.n, &s.p, &s.n) == MHD_NO)
+        return (struct slice){0};
+    return text_trim(s.p ? s : SLICE_LIT(""));
+}
+
+/* What the library itself must know of a head. A value that is too long for room is none
+ * of these, and httpd_frame_read() refuses it. */
+enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *mc,
+                                              enum MHD_ValueKind kind, const char *key,
+                                              size_t key_n, const char **value,
+                                              size_t *value_n)
+{
+    static char room[32]; /* the library reads it before its next call */
+    struct slice name = {key, key_n}, found;
+    (void)kind; /* no cookie, no parameter is asked for */
+    if (slice_is(name, MHD_HTTP_HEADER_COOKIE))
+        return MHD_NO; /* nobody here reads cookies: the library need not parse them */
+    found = httpd_lookup(mc, name);
+    if (found.p == NULL)
+        return MHD_NO;
+    size_t n = found.n < sizeof(room) ? found.n : 0;
+    memcpy(room, found.p, n);
+    room[n] = 0;
+    if (slice_is(name, MHD_HTTP_HEADER_CONTENT_LENGTH) &&
+        (n == 0 || n > HTTPD_LENGTH_DIGITS || strspn(room, "0123456789") != n))
+        return MHD_NO; /* bad: httpd_frame_read() sees it, too, and says so */
+    if (value)
+        *value = room;
+    if (value_n)
+        *value_n = n;
+    return MHD_YES;
+}
+
+static enum httpd_refusal refusal_of(unsigned status)
+{
+    switch (status) {
+    case MHD_HTTP_CONTENT_TOO_LARGE:
+        return TOO_LARGE;
+    case MHD_HTTP_URI_TOO_LONG:
+    case MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE:
+        return HEAD_TOO_LARGE;
+    case MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED:
+        return BAD_VERSION;
+    default:
+        return BAD_FRAMING;
+    }
+}
+
+/* An answer that is not ours is the library's to a head or a chunk that it refuses. It
+ * closes the connection when it hears that nothing was queued. */
+enum MHD_Result MHD_queue_response(struct MHD_Connection *mc, unsigned int status,
+                                   struct MHD_Response *response)
+{
+    struct httpd_conn *conn = httpd_conn_of(mc);
+    if (queue == NULL)
+        find_functions();
+    if (conn->req && conn->req->response == response)
+        return queue(mc, status, response);
+    bool no_line = conn->req == NULL && refusal_of(status) == BAD_FRAMING;
+    httpd_refuse_raw(conn, no_line ? BAD_LINE : refusal_of(status));
+    httpd_conn_enter(conn, CLOSING);
+    conn->h->rerun = true; /* the library closes in its next run */
+    return MHD_NO;
+}
+
+/* How many bytes the client has sent; 0 also where the kernel does not count them. */
+static uint64_t received_bytes(int fd, bool ended)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof(info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0)
+        return 0;
+    return info.tcpi_bytes_received - (ended && info.tcpi_bytes_received > 0);
+}
+
+/* The library also closes where it could not read (out of memory, for instance): a good
+ * request must not get 400 then. So it must have read all that was sent. Behind an
+ * earlier request that cannot be told. */
+void httpd_answer_closed(const struct httpd_conn *conn)
+{
+    char c;
+    if (conn->session || conn->state != NEW) /* TLS has been shut down by now */
+        return;
+    ssize_t n = recv(conn->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+    bool all_read = n == 0 || (n < 0 && errno == EAGAIN);
+    if (all_read && received_bytes(conn->fd, n == 0) > 0)
+        httpd_refuse_raw(conn, BAD_LINE);
+}
+#else
+struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name)
+{
+    struct slice s = {0};
+    if (MHD_lookup_connection_value_n(mc, MHD_HEADER_KIND, name.p, name.n, &s.p, &s.n) ==
+        MHD_NO)
+        return (struct slice){0};
+    return text_trim(s.p ? s : SLICE_LIT(""));
+}
+
+void httpd_answer_closed(const struct httpd_conn *conn)
+{
+    (void)conn;
+}
+#endif

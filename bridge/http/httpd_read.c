@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * httpd_read.c - a request from its first line until its handler has it, or it is
+ * refused.
+ *
+ * Called by the library, on the loop thread. The order of its calls: the line, the
+ * headers, the body in pieces, the end of the body, then once more when it is resumed.
+ */
+#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
+#include "bridge/http/httpd_parts.h"
+
+#include <stdlib.h>
+
+enum {
+    LINE_BYTES = 64, /* the library's own of a header or a parameter, at most */
+    FIELDS_MAX = 100,
+    ANSWER_ROOM = 1024,     /* of a connection's memory, for the answer's headers */
+    BODY_FIRST = 64 * 1024, /* room made for a body that was announced */
+    DISCARD_MAX =
+        16 * 1024 * 1024 /* of a refused body we read, so that the answer arrives */
+};
+
+/* Queries are read here. Before 1.0 the library takes room of the head for a record of
+ * each parameter; where there is none left it drops what has come of the head, and then
+ * waits for it. It reads the target in place, and is shown an empty query. */
+static void hide(const char *query)
+{
+#if MHD_VERSION < 0x01000000
+    *(char *)(uintptr_t)query = 0;
+#else
+    (void)query;
+#endif
+}
+
+/* The request line is there: the first that the library tells of a request. */
+void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
+{
+    struct httpd_conn *conn = httpd_conn_of(mc);
+    struct httpd_req *req = httpd_req_new(arg, conn, mc);
+    const char *query = strchr(uri, '?');
+    req->target_n = strlen(uri);
+    req->has_query = query != NULL;
+    if (query) {
+        buf_add_str(&req->query, query + 1);
+        hide(query + 1);
+    }
+    conn->req = req;
+    conn->h->moves++;
+    conn->requests++;
+    if (conn->state != CLOSING)
+        httpd_conn_enter(conn, READING);
+    return req;
+}
+
+/* "/path" of a target that may be "http://host/path". */
+static struct slice path_of(const char *url)
+{
+    const char *authority = url[0] == '/' ? NULL : strstr(url, "://");
+    const char *path = authority ? strchr(authority + 3, '/') : url;
+    return slice_of(path ? path : "/");
+}
+
+/* HEAD is served as GET; the library leaves the body out. */
+static bool serves(const struct httpd_row *row, const char *method)
+{
+    const char *have = row->route->method;
+    return strcmp(have, method) == 0 || strcmp(have, "*") == 0 ||
+           (strcmp(method, "HEAD") == 0 && strcmp(have, "GET") == 0);
+}
+
+static enum httpd_refusal find_row(struct httpd_req *req)
+{
+    struct httpd *h = req->h;
+    struct httpd_path path;
+    enum httpd_refusal refusal = NO_PATH;
+    if (httpd_path_split(&path, req->path, buf_room(&req->room, req->path.n)) < 0)
+        return BAD_PATH;
+    for (size_t i = 0; i < h->rows_n; i++) {
+        int n = httpd_pattern_match(&h->rows[i].pattern, &path, req->took);
+        if (n < 0)
+            continue;
+        if (serves(&h->rows[i], req->method)) {
+            req->row = i;
+            req->took_n = (unsigned)n;
+            refusal = httpd_guard(req, h->rows[i].route);
+            return refusal == NOT_REFUSED && h->rows[i].gone ? DRAINED : refusal;
+        }
+        refusal = NO_METHOD;
+    }
+    return refusal;
+}
+
+/* A spare connection becomes one like all others when there is room again. */
+static bool is_turned_away(const struct httpd_req *req)
+{
+    struct httpd_conn *conn = req->conn;
+    conn->spare = conn->spare && httpd_slots_full(req->h);
+    return conn->spare && req->h->rows[req->row].route->role != HTTPD_OPEN;
+}
+
+/* Does it leave the library room for the answer's headers? It would close without one. */
+static bool head_fits(const struct httpd_req *req, const struct httpd_frame *f)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(req->mc, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    size_t used = info->header_size + f->lines * (size_t)LINE_BYTES + ANSWER_ROOM;
+    return used <= (size_t)req->h->opts.head_max_bytes;
+}
+
+/* The headers are there. MHD_NO closes the connection. */
+static enum MHD_Result on_head(struct httpd_req *req, const char *url, const char *method,
+                               const char *version)
+{
+    struct httpd *h = req->h;
+    struct httpd_frame f = {0};
+    httpd_frame_read(req, url, method, version, &f);
+    if (!head_fits(req, &f) || f.fields > FIELDS_MAX) {
+        httpd_refuse_raw(req->conn, HEAD_TOO_LARGE);
+        return MHD_NO;
+    }
+    if (f.bad) {
+        httpd_refuse_raw(req->conn, BAD_FRAMING);
+        return MHD_NO;
+    }
+    req->stage = BODY;
+    req->method = method;
+    req->path = path_of(url);
+    req->refusal = httpd_is_meant(h, f.host) ? find_row(req) : OTHER_HOST;
+    if (req->refusal == NOT_REFUSED && is_turned_away(req))
+        req->refusal = NO_SLOT;
+    if (h->draining && req->refusal == NOT_REFUSED && httpd_changes_state(method))
+        req->refusal = DRAINED;
+    if (req->refusal == NOT_REFUSED && f.length > h->opts.body_max_bytes)
+        req->refusal = TOO_LARGE;
+    if (req->refusal == NOT_REFUSED &&
+        httpd_body_bytes() + f.length > h->bodies_max_bytes)
+        req->refusal = CROWDED;
+    /* A body that is not sent yet, or too long to be read for nothing: the answer goes
+     * out at once, and the connection with it. */
+    if (req->refusal != NOT_REFUSED &&
+        ((f.expects && (f.length || f.codings)) || f.length > DISCARD_MAX)) {
+        httpd_add(req, "Connection", "close");
+        httpd_refuse(req);
+        return httpd_req_queue(req);
+    }
+    if (f.length && req->refusal == NOT_REFUSED)
+        buf_room(&req->body, (size_t)(f.length < BODY_FIRST ? f.length : BODY_FIRST));
+    return MHD_YES;
+}
+
+static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t *n)
+{
+    req->conn->came_bytes += (int64_t)*n;
+    if (req->refusal == NOT_REFUSED &&
+        (int64_t)(req->body.n + *n) > req->h->opts.body_max_bytes) {
+        req->refusal = TOO_LARGE;
+        httpd_req_drop_body(req);
+    }
+    if (req->refusal == NOT_REFUSED &&
+        httpd_body_bytes() + (int64_t)*n > req->h->bodies_max_bytes) {
+        req->refusal = CROWDED;
+        httpd_req_drop_body(req);
+    }
+    if (req->refusal == NOT_REFUSED) {
+        httpd_req_add_body(req, bytes, *n);
+    } else {
+        req->discarded += (int64_t)*n;
+    }
+    *n = 0;
+    if (req->discarded <= DISCARD_MAX)
+        return MHD_YES;
+    if (req->refusal == TOO_LARGE)
+        httpd_refuse_raw(req->conn, TOO_LARGE);
+    return MHD_NO;
+}
+
+static void hand_over(struct httpd_req *req)
+{
+    const struct httpd_row *row = &req->h->rows[req->row];
+    /* It may have gone since the headers came. */
+    if (req->refusal == NOT_REFUSED && row->gone)
+        req->refusal = DRAINED;
+    if (req->refusal != NOT_REFUSED)
+        httpd_refuse(req);
+    else
+        row->route->handle(row->arg, req);
+}
+
+static enum MHD_Result on_whole(struct httpd_req *req)
+{
+    httpd_conn_enter(req->conn, WAITING);
+    req->stage = HANDED;
+    hand_over(req);
+    if (req->stage == ANSWERED)
+        return httpd_req_queue(req);
+    req->stage = SUSPENDED;
+    httpd_req_settle(req);
+    MHD_suspend_connection(req->mc);
+    return MHD_YES;
+}
+
+enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const char *url,
+                                 const char *method, const char *version,
+                                 const char *bytes, size_t *n, void **context)
+{
+    struct httpd_req *req = *context;
+    (void)arg, (void)mc;
+    req->h->moves++;
+    if (req->conn->state == CLOSING) /* it was told so: nothing may come of it any more */
+        return MHD_NO;
+    if (req->stage == HEAD)
+        return on_head(req, url, method, version);
+    if (req->stage == BODY)
+        return *n ? on_body(req, bytes, n) : on_whole(req);
+    if (req->response) /* resumed */
+        return httpd_req_queue(req);
+    *n = 0; /* answered before its body came: the body goes nowhere */
+    return MHD_YES;
+}
+
+void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
+                        enum MHD_RequestTerminationCode why)
+{
+    struct httpd *h = arg;
+    struct httpd_req *req = *context;
+    (void)mc, (void)why;
+    if (req == NULL)
+        return;
+    *context = NULL;
+    req->conn->req = NULL;
+    h->moves++;
+    httpd_conn_enter(req->conn, IDLE);
+    httpd_gone_look(req->conn);
+    if (req->stage == HANDED || req->stage == SUSPENDED) {
+        httpd_gone_forget(req);
+        req->mc = NULL; /* its handler has it still; httpd_answer() frees it */
+    } else {
+        httpd_req_done(h, req);
+    }
+}

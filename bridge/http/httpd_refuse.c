@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * httpd_refuse.c - the answers that the server gives by itself.
+ */
+#include "bridge/base/mem.h"
+#include "bridge/http/httpd_parts.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+
+/* What the refusals say: {"error": word, "message": before DETAIL after}. */
+static const struct {
+    const char *word, *before, *after;
+    const char *header, *value; /* NULL: none */
+    unsigned status;
+    bool close; /* the connection ends */
+} refusals[] = {
+    [NO_PATH] = {"not-found", "there is nothing at this path", "", NULL, NULL, 404,
+                 false},
+    [BAD_PATH] = {"bad-path", "the path is none, or has a % without two hex digits", "",
+                  NULL, NULL, 400, false},
+    [NO_METHOD] = {"bad-method", "this path takes ", " only", NULL, NULL, 405, false},
+    [NOT_HERE] = {"not-here",
+                  "this is served by the admin listener, at the address admin.listen", "",
+                  NULL, NULL, 404, false},
+    [NO_TOKEN] =
+        {"no-token",
+         "send Authorization: Bearer and a token of tokens: { }, or show a client "
+         "certificate that is named there",
+         "", "WWW-Authenticate", "Bearer realm=\"tarry\"", 401, false},
+    [BAD_TOKEN] = {"bad-token",
+                   "the Authorization header holds no Bearer token of tokens: { }", "",
+                   "WWW-Authenticate", "Bearer realm=\"tarry\", error=\"invalid_token\"",
+                   401, false},
+    [NO_ROLE] = {"no-role", "the role for this is not among those of ", " in tokens: { }",
+                 "WWW-Authenticate",
+                 "Bearer realm=\"tarry\", error=\"insufficient_scope\"", 403, false},
+    [OTHER_SITE] =
+        {"other-site",
+         "the page that asks for this is of another site; where it is that of a "
+         "proxy of ours, add its name to the option hosts",
+         "", NULL, NULL, 403, false},
+    [OTHER_HOST] =
+        {"other-host",
+         "this listener is not meant by the name in Host: ask by an address or "
+         "localhost, or add the name to its option hosts",
+         "", NULL, NULL, 421, false},
+    [TOO_LARGE] = {"oversize", "the body is larger than the ", " bytes allowed", NULL,
+                   NULL, 413, false},
+    [CROWDED] = {"full", "too many bodies are being received; send it again", "",
+                 "Retry-After", "1", 503, false},
+    [NO_SLOT] = {"no-connection",
+                 "every connection of this listener is in use (connections_max); send it "
+                 "again",
+                 "", "Retry-After", "1", 503, true},
+    [DRAINED] = {"stopping", "the daemon is stopping; send it again", "", "Retry-After",
+                 "1", 503, true},
+    [HEAD_TOO_LARGE] = {"head-oversize",
+                        "the request line and headers are too large or too many", "",
+                        NULL, NULL, 431, true},
+    [BAD_FRAMING] = {"bad-framing",
+                     "send proper header lines that end with CR LF, one Host, and one "
+                     "Content-Length or Transfer-Encoding: chunked",
+                     "", NULL, NULL, 400, true},
+    [BAD_VERSION] = {"bad-version", "send HTTP/1.1 or HTTP/1.0", "", NULL, NULL, 505,
+                     true},
+    [BAD_LINE] = {"bad-request-line",
+                  "a request begins with a line such as GET /livez HTTP/1.1; is this a "
+                  "client of another protocol, or of TLS?",
+                  "", NULL, NULL, 400, true},
+    [TIMED_OUT] = {"timeout", "the request did not arrive whole in time", "", NULL, NULL,
+                   408, true},
+    [TOO_MANY] =
+        {"too-many-connections",
+         "this address has as many connections as connections_per_address allows", "",
+         NULL, NULL, 429, true},
+    [MADE_ROOM] = {"idle-closed", "", "", NULL, NULL, 0, true},
+    [NO_REQUEST] = {"no-request", "", "", NULL, NULL, 0, true},
+};
+
+static uint64_t counts[REFUSALS]; /* of all listeners */
+
+void httpd_count(enum httpd_refusal what)
+{
+    counts[what]++;
+}
+
+void httpd_each_refusal(httpd_refusal_cb *cb, void *arg)
+{
+    for (size_t i = NOT_REFUSED + 1; i < REFUSALS; i++)
+        cb(arg, refusals[i].word, counts[i]);
+}
+
+/* Every method the path has. */
+static void list_methods(const struct httpd_req *req, struct buf *allow)
+{
+    struct httpd_path path;
+    struct slice took[HTTPD_TOOK_MAX];
+    struct buf room = {0};
+    if (httpd_path_split(&path, req->path, buf_room(&room, req->path.n)) == 0) {
+        for (size_t i = 0; i < req->h->rows_n; i++) {
+            const struct httpd_row *row = &req->h->rows[i];
+            if (httpd_pattern_match(&row->pattern, &path, took) < 0)
+                continue;
+            buf_addf(allow, "%s%s%s", allow->n ? ", " : "", row->route->method,
+                     strcmp(row->route->method, "GET") == 0 ? ", HEAD" : "");
+        }
+    }
+    buf_free(&room);
+}
+
+/* What the whole text says, with detail in its midst. */
+static void compose(const struct httpd *h, enum httpd_refusal what, const char *detail,
+                    char *why, size_t size)
+{
+    char limit[24];
+    if (what == TOO_LARGE) {
+        snprintf(limit, sizeof(limit), "%lld", (long long)h->opts.body_max_bytes);
+        detail = limit;
+    }
+    snprintf(why, size, "%s%s%s", refusals[what].before, detail, refusals[what].after);
+}
+
+void httpd_refuse(struct httpd_req *req)
+{
+    enum httpd_refusal what = req->refusal;
+    char why[512];
+    struct buf allow = {0};
+    httpd_count(what);
+    if (what == NO_METHOD) {
+        list_methods(req, &allow);
+        httpd_add(req, "Allow", buf_str(&allow));
+    }
+    if (refusals[what].header)
+        httpd_add(req, refusals[what].header, refusals[what].value);
+    if (refusals[what].close)
+        httpd_add(req, "Connection", "close");
+    compose(req->h, what, what == NO_ROLE ? req->who : buf_str(&allow), why, sizeof(why));
+    if (req->h->shape)
+        req->h->shape(req->h->shape_arg, req, refusals[what].status, refusals[what].word,
+                      why);
+    else
+        httpd_error(req, refusals[what].status, refusals[what].word, "%s", why);
+    must(req->stage == ANSWERED);
+    buf_free(&allow);
+}
+
+void httpd_refuse_raw(const struct httpd_conn *conn, enum httpd_refusal what)
+{
+    unsigned status = refusals[what].status;
+    char why[256], body[384], text[640];
+    compose(conn->h, what, "", why, sizeof(why));
+    int n = snprintf(body, sizeof(body), "{\"error\":\"%s\",\"message\":\"%s\"}\n",
+                     refusals[what].word, why);
+    int m = snprintf(text, sizeof(text),
+                     "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: "
+                     "application/json\r\nContent-Length: %d\r\n\r\n%s",
+                     status, MHD_get_reason_phrase_for(status), n, body);
+    httpd_count(what);
+    if (conn->session)
+        httpd_tls_send(conn->session, text, (size_t)m);
+    else if (send(conn->fd, text, (size_t)m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return; /* the client is gone, or does not read: it will see the end only */
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/http/listeners.h"
+#include "bridge/bridge.h"
+#include "bridge/http/httpd.h"
+#include "bridge/http/tokens.h"
+#include "bridge/metrics/metric.h"
+
+#include <string.h>
+
+enum {
+    OPEN_ROLES =
+        1 << HTTPD_OPEN | 1 << HTTPD_PRODUCE | 1 << HTTPD_CONSUME | 1 << HTTPD_EITHER
+};
+
+static bool is_apart(const struct conf *conf)
+{
+    return strcmp(conf->admin.listen, CONF_ADMIN_ON_HTTP) != 0;
+}
+
+static struct httpd *open_one(const struct bridge *bridge, const char *section,
+                              const struct httpd_opts *opts, struct err *err)
+{
+    struct httpd *h = httpd_open(section, opts, err);
+    if (h == NULL) {
+        err_in(err, section);
+        return NULL;
+    }
+    httpd_protect(h, bridge->tokens);
+    log_info(section, "listens on %s%s", opts->listen,
+             opts->tls_client_ca ? " with TLS, for clients with a certificate"
+             : opts->tls_cert    ? " with TLS"
+                                 : "");
+    return h;
+}
+
+int listeners_start(struct bridge *bridge, struct err *err)
+{
+    const struct conf *conf = bridge->conf;
+    bool http = *conf->http.listen != '\0';
+    bool admin = is_apart(conf) && *conf->admin.listen != '\0';
+    struct httpd *h = NULL;
+    bridge->tokens = tokens_new(conf);
+    httpd_set_bodies_max(conf->daemon.queue_max_bytes);
+    if (http) {
+        bridge->httpd = open_one(bridge, "http", &conf->http, err);
+        if (bridge->httpd == NULL)
+            return -1;
+        httpd_limit_roles(bridge->httpd, is_apart(conf) ? OPEN_ROLES : ~0U);
+    }
+    if (admin) {
+        h = open_one(bridge, "admin", &conf->admin, err);
+        if (h == NULL)
+            return -1;
+    }
+    if (http && admin)
+        httpd_twin(bridge->httpd, h);
+    *(http ? &bridge->httpd_admin : &bridge->httpd) = h;
+    return 0;
+}
+
+void listeners_drain(struct bridge *bridge)
+{
+    if (bridge->httpd)
+        httpd_drain(bridge->httpd);
+    if (bridge->httpd_admin)
+        httpd_drain(bridge->httpd_admin);
+}
+
+void listeners_stop(struct bridge *bridge)
+{
+    httpd_stop(bridge->httpd);
+    httpd_stop(bridge->httpd_admin);
+    tokens_free(bridge->tokens);
+    bridge->httpd = bridge->httpd_admin = NULL;
+    bridge->tokens = NULL;
+}
+
+/* What stays until a restart, and what stands in the way of that. Where nothing listens
+ * (another listener may serve the section's rows), its other options count for nothing.
+ */
+static int check_one(const char *section, const struct httpd_opts *now,
+                     const struct httpd_opts *next, struct err *err)
+{
+    if (strcmp(now->listen, next->listen) != 0)
+        return err_set(err, "%s.listen needs a restart", section);
+    if (*now->listen == '\0' || strcmp(now->listen, CONF_ADMIN_ON_HTTP) == 0)
+        return 0;
+    if (now->head_max_bytes != next->head_max_bytes)
+        return err_set(err, "%s.head_max needs a restart", section);
+    if (now->connections_max != next->connections_max)
+        return err_set(err, "%s.connections_max needs a restart", section);
+    if ((now->tls_cert == NULL) != (next->tls_cert == NULL))
+        return err_set(err, "%s.tls_cert: to begin or end with TLS needs a restart",
+                       section);
+    return httpd_check(next, err) < 0 ? err_in(err, section) : 0;
+}
+
+int listeners_check(const struct bridge *bridge, const struct conf *next, struct err *err)
+{
+    const struct conf *now = bridge->conf;
+    if (check_one("http", &now->http, &next->http, err) < 0)
+        return -1;
+    return check_one("admin", &now->admin, &next->admin, err);
+}
+
+int listeners_change(struct bridge *bridge, const struct conf *next, struct err *err)
+{
+    bool http = *next->http.listen != '\0';
+    const struct httpd_change changes[] = {
+        {bridge->httpd, http ? &next->http : &next->admin},
+        {bridge->httpd_admin, &next->admin}};
+    if (listeners_check(bridge, next, err) < 0 || httpd_reload(changes, 2, err) < 0)
+        return -1;
+    struct tokens *before = bridge->tokens;
+    bridge->tokens = tokens_new(next);
+    for (size_t i = 0; i < 2; i++)
+        if (changes[i].h)
+            httpd_protect(changes[i].h, bridge->tokens);
+    tokens_free(before);
+    return 0;
+}
+
+static void print_refusal(void *arg, const char *word, uint64_t n)
+{
+    metric_count(arg, "tarry_http_refused_total", LABELS({"reason", word}), n);
+}
+
+static void print_connections(void *arg, const char *listener, const char *state,
+                              uint64_t n)
+{
+    metric_count(arg, "tarry_http_connections",
+                 LABELS({"listener", listener}, {"state", state}), n);
+}
+
+void listeners_print(struct buf *out)
+{
+    metric_head(out, "tarry_http_connections", "gauge",
+                "Connections of clients, by listener and by what they do.");
+    httpd_each_connections(print_connections, out);
+    metric_head(
+        out, "tarry_http_refused_total", "counter",
+        "Requests that a listener refused by itself; no-request: connections that "
+        "ended without one, as those of a failed TLS handshake do; idle-closed: idle "
+        "connections that made room for new ones.");
+    httpd_each_refusal(print_refusal, out);
+}

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * http_call.c - one delivery: its request, the answer, and what that means.
+ *
+ * A redirect is a further request from here, through the same checks as the first.
+ * Nothing is sent to an address that the guard has not seen: it is asked before a
+ * connection is opened, and once more before a kept one is used, which may have been
+ * opened for a URL that more was allowed to.
+ */
+#include "sinks/http/http_message.h"
+#include "sinks/http/http_sink.h"
+#include "sinks/http/http_url.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    HEADER_BYTES_MAX = 64 * 1024,          /* of an answer */
+    ANSWERS_BYTES_MAX = 256 * 1024 * 1024, /* held of all answers under way */
+    BUFFER_KEPT = 64 * 1024                /* a call at rest keeps no larger one */
+};
+
+struct http_call {
+    struct http_sink *s;
+    struct delivery *d;
+    CURL *easy;
+    struct http_lines lines;
+    struct curl_slist *chain; /* an array over lines, in order */
+    size_t chain_room;
+    struct buf url;      /* of the request under way, as curl has it */
+    enum http_word word; /* who named that URL */
+    struct http_hop hop;
+    int64_t redirects;   /* followed so far */
+    int64_t deadline_ms; /* monotonic; all redirects included */
+    struct buf answer;   /* by code100: its body */
+    int64_t header_bytes, body_bytes;
+    unsigned sent;       /* how often curl has sent this request */
+    bool denied, opened; /* an address that the guard refused, one that it let pass */
+    bool connected;      /* what was opened last is set up, or a kept connection serves */
+    bool within;         /* the request went to an address that no message may lead to */
+    const char *stopped; /* why we went no further; NULL: we did not stop */
+    char why[CURL_ERROR_SIZE];
+    struct http_call *next_idle;
+};
+
+/* curl's list over the header lines; made only when their text has stopped moving. */
+static struct curl_slist *make_headers(struct http_call *c)
+{
+    if (http_lines_make(&c->lines, c->d, &c->s->o, &c->hop) > 0)
+        log_limited(&c->s->bad_header, LOG_WARN, sink_name(c->s->sink),
+                    "a job's header or key cannot stand in HTTP and is left out");
+    size_t n = http_lines_count(&c->lines);
+    if (n > c->chain_room) {
+        c->chain = mem_realloc(c->chain, n * sizeof(*c->chain));
+        c->chain_room = n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        c->chain[i].data = http_lines_at(&c->lines, i);
+        c->chain[i].next = i + 1 < n ? &c->chain[i + 1] : NULL;
+    }
+    return c->chain;
+}
+
+/* -------------------------------------------------------------------- a request */
+
+static void set_method(struct http_call *c)
+{
+    static const char *const methods[] = {[HTTP_POST] = "POST", [HTTP_PUT] = "PUT"};
+    curl_easy_setopt(c->easy, c->hop.bodyless ? CURLOPT_HTTPGET : CURLOPT_POST, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST,
+                     c->hop.bodyless ? NULL : methods[c->s->o.method]);
+}
+
+static struct slice first_url(const struct http_call *c)
+{
+    return c->d->target.n ? c->d->target : slice_of(c->s->o.url);
+}
+
+/* A redirect to elsewhere is no longer the word of our own configuration; a receiver in
+ * the wide world has none about private networks. */
+static enum http_word word_of(const struct http_call *c)
+{
+    if (c->d->target_asked)
+        return HTTP_ASKED;
+    if (c->hop.foreign)
+        return c->within ? HTTP_NAMED : HTTP_LED;
+    return c->d->target.n == 0 ? HTTP_OWN : HTTP_NAMED;
+}
+
+static void forget_answer(struct http_call *c)
+{
+    c->s->answers_bytes -= (int64_t)c->answer.n;
+    buf_clear(&c->answer);
+    if (c->answer.cap > BUFFER_KEPT)
+        buf_free(&c->answer);
+    c->header_bytes = c->body_bytes = 0;
+    c->sent = 0;
+    c->denied = c->opened = c->connected = false;
+    c->stopped = NULL;
+    c->why[0] = 0;
+}
+
+/* Makes next the URL of the request. NULL, or why it can't be. */
+static const char *set_url(struct http_call *c, struct slice url, struct buf *referer)
+{
+    struct buf next = {0};
+    if (!http_is_url(url))
+        return url.n ? "the target is no http:// or https:// URL, or too long"
+                     : "no URL: set the sink's url or the route's topic";
+    if (http_url_add(&next, url) < 0)
+        return "the URL is malformed";
+    if (c->redirects > 0)
+        http_url_add_referer(referer, buf_slice(&c->url), buf_slice(&next));
+    buf_free(&c->url);
+    c->url = next;
+    return NULL;
+}
+
+static void set_hop(struct http_call *c)
+{
+    const struct http_sink *s = c->s;
+    c->hop.foreign = !http_url_same_origin(first_url(c), buf_slice(&c->url));
+    c->word = word_of(c);
+    c->hop.stranger =
+        c->word == HTTP_ASKED && !http_guard_vouches(s->guard, buf_str(&c->url));
+    c->hop.signer = c->hop.foreign || c->hop.stranger ? NULL : s->signer;
+    c->hop.now_s = loop_wall_ms() / 1000;
+}
+
+static void set_body(struct http_call *c)
+{
+    struct slice body = c->d->job->payload;
+    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body.n ? body.p : ""); /* lent */
+    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
+}
+
+/* A message's URL may be allowed by its beginning; "https://good@evil/" must not pass. */
+static bool user_is_fine(const struct http_call *c)
+{
+    return c->s->o.userinfo || c->word == HTTP_OWN;
+}
+
+/* A stranger could have any body accepted in our name, where our certificate counts. */
+static void set_certificate(struct http_call *c)
+{
+    const struct http_opts *o = &c->s->o;
+    curl_easy_setopt(c->easy, CURLOPT_SSLCERT, c->hop.stranger ? NULL : o->cert_file);
+    curl_easy_setopt(c->easy, CURLOPT_SSLKEY, c->hop.stranger ? NULL : o->key_file);
+}
+
+/* The rest of the request, once its URL is known. */
+static void set_request(struct http_call *c)
+{
+    int64_t left_ms = c->deadline_ms - loop_mono_ms();
+    if (c->s->o.cert_file)
+        set_certificate(c);
+    curl_easy_setopt(c->easy, CURLOPT_URL, buf_str(&c->url));
+    curl_easy_setopt(c->easy, CURLOPT_DISALLOW_USERNAME_IN_URL,
+                     user_is_fine(c) ? 0L : 1L);
+    curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1));
+    if (!c->hop.bodyless)
+        set_body(c);
+    curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, make_headers(c));
+}
+
+/* -------------------------------------------------------------------- outcome */
+
+/* Faults of the URL itself, which no repetition mends. */
+static const char *hopeless(CURLcode code)
+{
+    if (code == CURLE_LOGIN_DENIED) /* CURLOPT_DISALLOW_USERNAME_IN_URL */
+        return "a job's URL may hold no user name";
+    return code == CURLE_URL_MALFORMAT ? "the URL is malformed" : NULL;
+}
+
+static void call_idle(struct http_call *c)
+{
+    if (c->hop.bodyless) {
+        c->hop.bodyless = false;
+        set_method(c);
+    }
+    forget_answer(c);
+    c->d = NULL;
+    c->next_idle = c->s->idle;
+    c->s->idle = c;
+}
+
+static void report(struct http_call *c, enum outcome outcome, const char *why)
+{
+    struct delivery *d = c->d;
+    char text[CURL_ERROR_SIZE];
+    snprintf(text, sizeof(text), "%s", why ? why : "");
+    call_idle(c); /* before the report, which may bring the next delivery */
+    delivery_done(d, outcome, outcome == DELIVERED ? NULL : text);
+}
+
+/* By code100 nothing is final: the number of tries alone decides. */
+static void reject(struct http_call *c, const char *why)
+{
+    report(c, c->s->o.accept == HTTP_BY_CODE100 ? TRY_AGAIN : REJECTED, why);
+}
+
+/* Capped: what a receiver asks for is not what the operator would wait for. */
+static int64_t asked_wait_ms(const struct http_call *c)
+{
+    curl_off_t s = 0; /* of a date: from now, or below 0 */
+    int64_t most_ms = c->s->o.retry_after_max_ms;
+    curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &s);
+    if (s <= 0)
+        return 0;
+    return s < most_ms / 1000 ? 1000 * (int64_t)s : most_ms;
+}
+
+static void report_status(struct http_call *c, long status)
+{
+    static const enum outcome outcomes[HTTP_VERDICTS] = {
+        [HTTP_DELIVERED] = DELIVERED,
+        [HTTP_RETRY] = TRY_AGAIN,
+        [HTTP_REJECT] = REJECTED,
+        [HTTP_STOP] = TRY_AGAIN,
+    };
+    char why[32];
+    enum http_verdict verdict = http_rules_verdict(&c->s->rules, status);
+    snprintf(why, sizeof(why), "HTTP %ld", status);
+    c->d->stops_target = verdict == HTTP_STOP;
+    if (verdict == HTTP_RETRY)
+        c->d->retry_after_ms = asked_wait_ms(c);
+    report(c, outcomes[verdict], why);
+}
+
+static void report_code100(struct http_call *c, long status)
+{
+    char why[80];
+    snprintf(why, sizeof(why), "HTTP %ld, a body that does not say \"code\": 100",
+             status);
+    report(c, http_is_code100(buf_slice(&c->answer)) ? DELIVERED : TRY_AGAIN, why);
+}
+
+/* Sends the request to url, the first or where a redirect leads. */
+static void begin(struct http_call *c, struct slice url)
+{
+    struct buf referer = {0};
+    CURLMcode rc = CURLM_OK;
+    const char *trouble = set_url(c, url, &referer);
+    if (trouble == NULL) {
+        set_hop(c);
+        trouble = http_guard_url(c->s->guard, c->word, buf_str(&c->url));
+    }
+    if (trouble == NULL) {
+        c->hop.referer = buf_slice(&referer);
+        set_request(c);
+        c->hop.referer = (struct slice){0};
+        rc = curl_multi_add_handle(c->s->multi, c->easy);
+    }
+    buf_free(&referer);
+    if (trouble)
+        reject(c, trouble);
+    else if (rc != CURLM_OK)
+        report(c, TRY_AGAIN, curl_multi_strerror(rc));
+}
+
+/* Goes on where the answer says. false: it says nothing of the kind. */
+static bool follow(struct http_call *c, long status)
+{
+    enum http_redirect how = http_status_redirect(status);
+    char *to = NULL;
+    curl_easy_getinfo(c->easy, CURLINFO_REDIRECT_URL, &to);
+    if (c->s->o.redirects == 0 || how == HTTP_NO_REDIRECT || to == NULL)
+        return false;
+    if (c->redirects == c->s->o.redirects) {
+        reject(c, "too many redirects");
+        return true;
+    }
+    c->redirects++;
+    if (how == HTTP_AS_GET && !c->hop.bodyless) {
+        c->hop.bodyless = true;
+        set_method(c);
+    }
+    forget_answer(c);
+    struct buf url = {0}; /* to is curl's, and goes with the next setting */
+    buf_add_str(&url, to);
+    begin(c, buf_slice(&url));
+    buf_free(&url);
+    return true;
+}
+
+void http_call_end(struct http_call *c, CURLcode code)
+{
+    bool by_body = c->s->o.accept == HTTP_BY_CODE100;
+    long status = 0;
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    c->d->status = (int)status;
+    if (code == CURLE_OK && follow(c, status))
+        return;
+    if (code == CURLE_OK && by_body)
+        report_code100(c, status);
+    else if (code == CURLE_OK || (c->stopped && !by_body && status >= 200))
+        report_status(c, status); /* of a long answer, too */
+    else if (c->denied && !c->opened)
+        reject(c,
+               "the URL leads to a network that may not be called: a private one, or one "
+               "of the sink's deny; what is meant to be called goes into its allow");
+    else if (hopeless(code))
+        reject(c, hopeless(code));
+    else if (c->stopped)
+        report(c, TRY_AGAIN, c->stopped);
+    else
+        report(c, TRY_AGAIN, c->why[0] ? c->why : curl_easy_strerror(code));
+}
+
+/* ------------------------------------------------------------- curl's callbacks */
+
+/* Behind a proxy the only address to see is its own, which the operator named. */
+static bool sees_address(const struct http_call *c)
+{
+    return c->s->o.proxy == NULL;
+}
+
+/* Where a kept connection broke under the request: the socket that the look-up is watched
+ * by is none of ours. */
+static int on_look_up(void *resolver, void *reserved, void *arg)
+{
+    struct http_call *c = arg;
+    (void)resolver, (void)reserved;
+    c->connected = false;
+    return 0;
+}
+
+static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
+{
+    struct http_call *c = arg;
+    (void)purpose;
+    if (sees_address(c) && !http_guard_address(c->s->guard, c->word, &to->addr)) {
+        c->denied = true;
+        return CURL_SOCKET_BAD; /* curl goes on to the name's next address */
+    }
+    c->opened = true;
+    c->connected = false;
+    return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+}
+
+/* Before a request goes out, on a new connection or a kept one.
+ *
+ * curl sends again, and often, what ended without an answer on a kept connection. Once is
+ * right: that connection may have been at its end. */
+static int on_send(void *arg, char *ip, char *our_ip, int port, int our_port)
+{
+    struct http_call *c = arg;
+    (void)our_ip, (void)port, (void)our_port;
+    if (sees_address(c) && !http_guard_ip(c->s->guard, c->word, ip)) {
+        c->denied = true;
+        c->opened = false;
+        return CURL_PREREQFUNC_ABORT;
+    }
+    c->within = !sees_address(c) || !http_guard_ip(c->s->guard, HTTP_ASKED, ip);
+    c->connected = true;
+    if (c->sent++ > 1)
+        c->stopped = "the connection ends without an answer";
+    return c->stopped ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
+bool http_call_is_connected(CURL *easy)
+{
+    struct http_call *c = NULL;
+    curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&c);
+    return c && c->connected;
+}
+
+static size_t on_header(char *bytes, size_t size, size_t n, void *arg)
+{
+    struct http_call *c = arg;
+    (void)bytes;
+    c->header_bytes += (int64_t)(size * n);
+    if (c->header_bytes > HEADER_BYTES_MAX)
+        c->stopped = "the headers of the answer are longer than 64 KiB";
+    return c->stopped ? 0 : size * n;
+}
+
+static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
+{
+    struct http_call *c = arg;
+    struct http_sink *s = c->s;
+    c->body_bytes += (int64_t)(size * n);
+    if (c->body_bytes > s->o.response_max_bytes) {
+        c->stopped = "the answer is longer than response_max";
+    } else if (s->o.accept == HTTP_BY_CODE100) {
+        s->answers_bytes += (int64_t)(size * n);
+        buf_add(&c->answer, bytes, size * n);
+        if (s->answers_bytes > ANSWERS_BYTES_MAX)
+            c->stopped = "too many large answers at a time";
+    }
+    return c->stopped ? 0 : size * n;
+}
+
+/* ------------------------------------------------------------------ deliveries */
+
+/* What stays the same from call to call. */
+static CURL *new_easy(const struct http_opts *o, struct http_call *c)
+{
+    CURL *e = curl_easy_init();
+    must(e != NULL);
+    curl_easy_setopt(e, CURLOPT_PRIVATE, c);
+    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->why);
+    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
+    curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* await no resolver thread */
+    curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(e, CURLOPT_PROXY, o->proxy ? o->proxy : "");
+    curl_easy_setopt(e, CURLOPT_NOPROXY, ""); /* else the environment says */
+    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)o->connect_timeout_ms);
+    curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, o->verify ? 1L : 0L);
+    curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, o->verify ? 2L : 0L);
+    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
+    curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
+    curl_easy_setopt(e, CURLOPT_RESOLVER_START_FUNCTION, on_look_up);
+    curl_easy_setopt(e, CURLOPT_RESOLVER_START_DATA, c);
+    curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
+    curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);
+    curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, http_multi_close);
+    curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, c->s); /* it outlives the call */
+    curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_send);
+    curl_easy_setopt(e, CURLOPT_PREREQDATA, c);
+    if (o->accept == HTTP_BY_CODE100) /* else the body is not read: on_body() counts */
+        curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
+    if (o->ca_file)
+        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+    return e;
+}
+
+static int64_t timeout_ms(const struct http_sink *s, const struct delivery *d)
+{
+    int64_t ms = s->o.timeout_ms, sink_ms = sink_timeout_ms(s->sink);
+    if (sink_ms > 0 && sink_ms < ms)
+        ms = sink_ms;
+    return d->timeout_ms > 0 && d->timeout_ms < ms ? d->timeout_ms : ms;
+}
+
+static struct http_call *new_call(struct http_sink *s, struct delivery *d)
+{
+    struct http_call *c = s->idle;
+    if (c) {
+        s->idle = c->next_idle;
+    } else {
+        c = mem_alloc(sizeof(*c));
+        c->s = s;
+        c->easy = new_easy(&s->o, c);
+        set_method(c);
+    }
+    c->d = d;
+    c->hop = (struct http_hop){0};
+    c->redirects = 0;
+    c->deadline_ms = loop_mono_ms() + timeout_ms(s, d);
+    return c;
+}
+
+static void call_free(struct http_call *c)
+{
+    curl_easy_cleanup(c->easy);
+    http_lines_free(&c->lines);
+    buf_free(&c->url);
+    buf_free(&c->answer);
+    free(c->chain);
+    free(c);
+}
+
+void http_call_begin(struct http_sink *s, struct delivery *d)
+{
+    struct http_call *c = new_call(s, d);
+    begin(c, first_url(c));
+}
+
+void http_calls_free(struct http_sink *s)
+{
+    while (s->idle) {
+        struct http_call *next = s->idle->next_idle;
+        call_free(s->idle);
+        s->idle = next;
+    }
+}

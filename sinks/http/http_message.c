@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "sinks/http/http_message.h"
+#include "bridge/base/json.h"
+#include "bridge/base/text.h"
+#include "bridge/job/cloudevent.h"
+
+#include <inttypes.h>
+
+/* What a job may not set. */
+static const char *const transport_headers[] = {
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "expect",
+    "upgrade",
+    "te",
+    "trailer",
+    "keep-alive",
+    "proxy-connection",
+};
+
+bool http_is_transport_header(struct slice name)
+{
+    for (size_t i = 0; i < sizeof(transport_headers) / sizeof(transport_headers[0]);
+         i++) {
+        if (slice_is_nocase(name, transport_headers[i]))
+            return true;
+    }
+    return false;
+}
+
+bool http_is_webhook_header(struct slice name)
+{
+    return slice_is_nocase(name, "webhook-id") ||
+           slice_is_nocase(name, "webhook-timestamp") ||
+           slice_is_nocase(name, "webhook-signature");
+}
+
+static bool has(const struct opt_pairs *pairs, struct slice name)
+{
+    for (size_t i = 0; i < pairs->n; i++) {
+        if (slice_is_nocase(name, pairs->v[i].name))
+            return true;
+    }
+    return false;
+}
+
+static bool is_blank(struct slice s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] != ' ' && s.p[i] != '\t')
+            return false;
+    }
+    return true;
+}
+
+static void begin_line(struct http_lines *lines)
+{
+    buf_add(&lines->offsets, &lines->text.n, sizeof(lines->text.n));
+}
+
+static void add_line(struct http_lines *lines, struct slice name, struct slice value)
+{
+    begin_line(lines);
+    buf_add_slice(&lines->text, name);
+    if (is_blank(value)) { /* "name:" would tell curl to leave the header out */
+        buf_add(&lines->text, ";", 2);
+        return;
+    }
+    buf_add_str(&lines->text, ": ");
+    buf_add_slice(&lines->text, value);
+    buf_add(&lines->text, "", 1);
+}
+
+/* What a redirect to elsewhere must not take along. */
+static bool is_credential(struct slice name)
+{
+    static const char *const names[] = {"authorization", "cookie", "cookie2",
+                                        "proxy-authorization", "www-authenticate"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (slice_is_nocase(name, names[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool is_ours(struct slice name)
+{
+    return name.n > 6 && strncasecmp(name.p, "delay-", 6) == 0;
+}
+
+/* Do the operator's headers go there? */
+static bool is_known(const struct http_hop *hop)
+{
+    return !hop->foreign && !hop->stranger;
+}
+
+static bool goes_along(struct slice name, const struct http_opts *o,
+                       const struct http_hop *hop)
+{
+    return !http_is_transport_header(name) &&
+           !(is_known(hop) && has(&o->headers, name)) &&
+           (o->delay_headers || !is_ours(name)) &&
+           !(hop->foreign && is_credential(name)) &&
+           !(hop->bodyless && slice_is_nocase(name, "content-type"));
+}
+
+/* A header that is not the operator's. Gives 1 when it had to be left out. */
+static unsigned add(struct http_lines *lines, const struct http_opts *o,
+                    const struct http_hop *hop, struct slice name, struct slice value)
+{
+    if (!goes_along(name, o, hop))
+        return 0;
+    if (!text_is_token(name) || !text_is_header_value(value))
+        return 1;
+    add_line(lines, name, value);
+    return 0;
+}
+
+/* Standard Webhooks joins id and time with a dot, so there may be none in the id. Percent
+ * signs are encoded as well: no two ids become one. */
+static void add_webhook_id(struct buf *out, struct slice job_id)
+{
+    text_add_percent(out, job_id, "/:@+=,~");
+}
+
+/* The three headers of Standard Webhooks, or what of them goes without a signature. */
+static void add_webhook(struct http_lines *lines, const struct delivery *d,
+                        const struct http_opts *o, const struct http_hop *hop)
+{
+    struct buf id = {0}, text = {0};
+    struct slice body = hop->bodyless ? (struct slice){0} : d->job->payload;
+    add_webhook_id(&id, d->job->id);
+    if (hop->signer) {
+        add_line(lines, SLICE_LIT("webhook-id"), buf_slice(&id));
+        buf_addf(&text, "%" PRId64, hop->now_s);
+        add_line(lines, SLICE_LIT("webhook-timestamp"), buf_slice(&text));
+        buf_clear(&text);
+        http_signer_add(hop->signer, buf_slice(&id), hop->now_s, body, &text);
+        add_line(lines, SLICE_LIT("webhook-signature"), buf_slice(&text));
+    } else if (o->delay_headers && !delivery_header(d, "webhook-id")) {
+        add(lines, o, hop, SLICE_LIT("webhook-id"), buf_slice(&id));
+    }
+    buf_free(&text);
+    buf_free(&id);
+}
+
+/* The message's headers, an event's attributes by their names in HTTP. Gives how many had
+ * to be left out. */
+static unsigned add_headers(struct http_lines *lines, const struct delivery *d,
+                            const struct http_opts *o, const struct http_hop *hop)
+{
+    unsigned left_out = 0;
+    bool event = cloudevent_is(d->job);
+    struct buf name = {0}, value = {0};
+    for (unsigned i = 0; i < d->header_count; i++) {
+        const struct header *h = &d->headers[i];
+        buf_clear(&name);
+        buf_clear(&value);
+        if (hop->signer && http_is_webhook_header(h->name))
+            continue;
+        if (event && cloudevent_out(h, CE_HTTP, &name, &value))
+            left_out += add(lines, o, hop, buf_slice(&name), buf_slice(&value));
+        else
+            left_out += add(lines, o, hop, h->name, h->value);
+    }
+    buf_free(&name);
+    buf_free(&value);
+    return left_out;
+}
+
+static bool has_line(const struct http_lines *lines, const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < http_lines_count(lines); i++) {
+        const char *line = http_lines_at(lines, i);
+        if (strncasecmp(line, name, n) == 0 && (line[n] == ':' || line[n] == ';'))
+            return true;
+    }
+    return false;
+}
+
+/* Where a body has no type, the job's own being missing or none that can stand in HTTP,
+ * curl would call it a form. */
+static void add_content_type(struct http_lines *lines, const struct http_hop *hop)
+{
+    if (!hop->bodyless && !has_line(lines, "content-type"))
+        add_line(lines, SLICE_LIT("Content-Type"), SLICE_LIT("application/octet-stream"));
+}
+
+/* In curl's form, this keeps a header of its own away. */
+static void add_without(struct http_lines *lines, const char *line)
+{
+    begin_line(lines);
+    buf_add(&lines->text, line, strlen(line) + 1);
+}
+
+unsigned http_lines_make(struct http_lines *lines, const struct delivery *d,
+                         const struct http_opts *o, const struct http_hop *hop)
+{
+    unsigned left_out = 0;
+    buf_clear(&lines->text);
+    buf_clear(&lines->offsets);
+    for (size_t i = 0; i < o->headers.n && is_known(hop); i++)
+        add_line(lines, slice_of(o->headers.v[i].name), slice_of(o->headers.v[i].value));
+    left_out += add_headers(lines, d, o, hop);
+    if (!delivery_header(d, "user-agent"))
+        add(lines, o, hop, SLICE_LIT("User-Agent"), slice_of(o->user_agent));
+    add_content_type(lines, hop);
+    if (d->job->key.p && !delivery_header(d, "delay-key"))
+        left_out += add(lines, o, hop, SLICE_LIT("delay-key"), d->job->key);
+    add_webhook(lines, d, o, hop);
+    if (hop->referer.n)
+        add(lines, o, hop, SLICE_LIT("Referer"), hop->referer);
+    if (!delivery_header(d, "accept"))
+        add_without(lines, "Accept:");
+    /* Without this line a larger body waits a second for a 100 that few servers send. */
+    add_without(lines, "Expect:");
+    return left_out;
+}
+
+size_t http_lines_count(const struct http_lines *lines)
+{
+    return lines->offsets.n / sizeof(size_t);
+}
+
+char *http_lines_at(const struct http_lines *lines, size_t i)
+{
+    size_t at;
+    memcpy(&at, lines->offsets.p + i * sizeof(at), sizeof(at));
+    return lines->text.p + at;
+}
+
+void http_lines_free(struct http_lines *lines)
+{
+    buf_free(&lines->text);
+    buf_free(&lines->offsets);
+}
+
+bool http_is_code100(struct slice body)
+{
+    struct answer {
+        int64_t code;
+    } answer = {0};
+    static const struct json_field fields[] = {
+        {"code", JSON_INT, offsetof(struct answer, code), 0, 0}, {0}};
+    struct buf none = {0}; /* there are no texts among the fields */
+    bool read = json_read(body, fields, &answer, &none) == 0;
+    buf_free(&none);
+    return read && answer.code == 100;
+}
+
+enum http_redirect http_status_redirect(long status)
+{
+    static const struct {
+        long status;
+        enum http_redirect how;
+    } rows[] = {{301, HTTP_AS_GET},
+                {302, HTTP_AS_GET},
+                {303, HTTP_AS_GET},
+                {307, HTTP_AS_IT_IS},
+                {308, HTTP_AS_IT_IS}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].status == status)
+            return rows[i].how;
+    }
+    return HTTP_NO_REDIRECT;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * http_multi.c - libcurl's multi interface on the loop: its sockets are watched, its
+ * timeout is one timer.
+ *
+ * curl gives a connection up after each transfer and wants it back with the next one; its
+ * watch stays until it is closed, which saves two system calls for each transfer.
+ */
+#include "sinks/http/http_sink.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { IDLE_CONNECTIONS = 64 }; /* kept beyond max_in_flight */
+
+/* Never within one of curl's own callbacks: handles are removed here. */
+static void collect(struct http_sink *s)
+{
+    CURLMsg *msg;
+    int left;
+    while ((msg = curl_multi_info_read(s->multi, &left)) != NULL) {
+        struct http_call *c = NULL;
+        CURLcode code = msg->data.result; /* msg is gone once its handle is removed */
+        CURL *easy = msg->easy_handle;
+        curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&c);
+        curl_multi_remove_handle(s->multi, easy);
+        http_call_end(c, code);
+    }
+}
+
+struct http_socket {
+    struct http_sink *s;
+    curl_socket_t fd;
+    bool kept;   /* curl will say when it closes the socket */
+    bool wanted; /* curl waits for events */
+    struct watch *watch;
+};
+
+static void on_socket(void *arg, unsigned events)
+{
+    struct http_socket *so = arg;
+    struct http_sink *s = so->s; /* curl may give up the socket, and so, within */
+    int flags = (events & WATCH_READ ? CURL_CSELECT_IN : 0) |
+                (events & WATCH_WRITE ? CURL_CSELECT_OUT : 0) |
+                (events & WATCH_ERROR ? CURL_CSELECT_ERR : 0);
+    int running;
+    if (!so->wanted) {
+        watch_set(so->watch, 0); /* curl finds out before it uses the connection again */
+        return;
+    }
+    curl_multi_socket_action(s->multi, so->fd, flags, &running);
+    collect(s);
+}
+
+static void on_timer(void *arg)
+{
+    struct http_sink *s = arg;
+    int running;
+    curl_multi_socket_action(s->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    collect(s);
+}
+
+/* Where the one of that descriptor is kept; NULL there: it is not watched. */
+static struct http_socket **socket_at(struct http_sink *s, curl_socket_t fd)
+{
+    size_t i = (size_t)fd, old = s->sockets_room;
+    if (i >= old) {
+        s->sockets_room = 2 * i + 64;
+        s->sockets = mem_realloc(s->sockets, s->sockets_room * sizeof(*s->sockets));
+        memset(s->sockets + old, 0, (s->sockets_room - old) * sizeof(*s->sockets));
+    }
+    return &s->sockets[i];
+}
+
+static struct http_socket *socket_new(struct http_sink *s, curl_socket_t fd)
+{
+    struct http_socket *so = mem_alloc(sizeof(*so));
+    so->s = s;
+    so->fd = fd;
+    so->watch = watch_add(fd, 0, on_socket, so);
+    return so;
+}
+
+static void socket_free(struct http_socket **at)
+{
+    if (*at == NULL)
+        return;
+    watch_del((*at)->watch);
+    loop_defer_free(*at);
+    *at = NULL;
+}
+
+static int on_want_socket(CURL *easy, curl_socket_t fd, int what, void *arg,
+                          void *socket_arg)
+{
+    struct http_socket **at = socket_at(arg, fd);
+    (void)socket_arg;
+    if (what == CURL_POLL_REMOVE) {
+        if (*at)
+            (*at)->wanted = false;
+        if (*at && !(*at)->kept)
+            socket_free(at);
+        return 0;
+    }
+    if (*at == NULL)
+        *at = socket_new(arg, fd);
+    (*at)->kept = (*at)->kept || http_call_is_connected(easy);
+    (*at)->wanted = true;
+    watch_set((*at)->watch, (what & CURL_POLL_IN ? WATCH_READ : 0u) |
+                                (what & CURL_POLL_OUT ? WATCH_WRITE : 0u));
+    return 0;
+}
+
+int http_multi_close(void *arg, curl_socket_t fd)
+{
+    socket_free(socket_at(arg, fd));
+    return close(fd);
+}
+
+static int on_want_timer(CURLM *multi, long ms, void *arg)
+{
+    struct http_sink *s = arg;
+    (void)multi;
+    if (ms < 0)
+        timer_rest(s->timer);
+    else
+        timer_set(s->timer, ms);
+    return 0;
+}
+
+void http_multi_start(struct http_sink *s)
+{
+    CURLM *m = s->multi = curl_multi_init();
+    must(m != NULL);
+    s->timer = timer_new(on_timer, s);
+    curl_multi_setopt(m, CURLMOPT_SOCKETFUNCTION, on_want_socket);
+    curl_multi_setopt(m, CURLMOPT_SOCKETDATA, s);
+    curl_multi_setopt(m, CURLMOPT_TIMERFUNCTION, on_want_timer);
+    curl_multi_setopt(m, CURLMOPT_TIMERDATA, s);
+    curl_multi_setopt(m, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+    curl_multi_setopt(m, CURLMOPT_MAX_HOST_CONNECTIONS, (long)s->o.host_connections);
+    /* curl's own rule, four times what is under way, closes them whenever load pauses. */
+    curl_multi_setopt(m, CURLMOPT_MAXCONNECTS,
+                      (long)sink_max_in_flight(s->sink) + IDLE_CONNECTIONS);
+}
+
+void http_multi_stop(struct http_sink *s)
+{
+    curl_multi_cleanup(s->multi); /* kept connections and their watches go with it */
+    timer_del(s->timer);
+    free(s->sockets);
+}

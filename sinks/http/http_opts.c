@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "sinks/http/http_opts.h"
+#include "bridge/base/text.h"
+#include "sinks/http/http_guard.h"
+#include "sinks/http/http_message.h"
+#include "sinks/http/http_sign.h"
+#include "sinks/http/http_url.h"
+
+#define AT(field) offsetof(struct http_opts, field)
+const struct opt http_opt_rows[] = {
+    {"url", OPT_STR, AT(url), NULL, "Where to send jobs whose route gives no target.",
+     .optional = true},
+    {"method", OPT_CHOICE, AT(method), "POST", "Method of the request.",
+     .choices = "POST|PUT"},
+    {"timeout", OPT_MS, AT(timeout_ms), "10s",
+     "From the start of a delivery to the end of the answer, redirects included.",
+     .min = 10, .max = 3600000},
+    {"connect_timeout", OPT_MS, AT(connect_timeout_ms), "3s",
+     "For finding the address, connecting and TLS.", .min = 10, .max = 600000},
+    {"accept", OPT_CHOICE, AT(accept), "status",
+     "What a delivery is: \"status\", as delivered, retry, reject and stop say; or "
+     "\"code100\", a body that is a JSON object whose \"code\" is 100, whatever the "
+     "status, and all else is tried again.",
+     .choices = "status|code100"},
+    {"delivered", OPT_LIST, AT(codes[HTTP_DELIVERED]), "[ \"2xx\" ]",
+     "Statuses of a delivery: \"204\", \"200-204\", \"2xx\". Where two of these four "
+     "lists hold a status, the narrower range counts.",
+     .min = 0},
+    {"retry", OPT_LIST, AT(codes[HTTP_RETRY]), "[ \"408\", \"425\", \"429\", \"5xx\" ]",
+     "Statuses to be tried again; so are those that no list holds.", .min = 0},
+    {"reject", OPT_LIST, AT(codes[HTTP_REJECT]), "[ \"3xx\", \"4xx\" ]",
+     "Statuses that make the job a dead letter at once.", .min = 0},
+    {"stop", OPT_LIST, AT(codes[HTTP_STOP]), "[ \"410\" ]",
+     "Statuses that stop the target until an operator starts it again; its jobs wait.",
+     .min = 0},
+    {"retry_after_max", OPT_MS, AT(retry_after_max_ms), "1h",
+     "The longest wait that an answer may ask for by Retry-After; 0: none.",
+     .max = 365LL * 86400 * 1000},
+    {"response_max", OPT_BYTES, AT(response_max_bytes), "64KiB",
+     "Bytes of an answer's body that are read. By status, a longer one counts all the "
+     "same; with code100 it is a failure.",
+     .max = 1 << 30},
+    {"redirects", OPT_INT, AT(redirects), "0",
+     "How many redirects of one delivery are followed; none from a public address to a "
+     "private network, but for allow. The sink's own headers go only to the scheme, host "
+     "and port of the first URL.",
+     .max = 50},
+    {"userinfo", OPT_BOOL, AT(userinfo), "false",
+     "Whether a job's URL may be http://user:password@host/, which is sent as Basic "
+     "authorization; else such a job is rejected.",
+     .min = 0},
+    {"host_connections", OPT_INT, AT(host_connections), "64",
+     "Connections to one host; deliveries beyond them wait, and their timeout runs.",
+     .min = 1, .max = 10000},
+    {"headers", OPT_PAIRS, AT(headers), "",
+     "Headers of every request, such as Authorization; they win over a job's own.",
+     .min = 0},
+    {"user_agent", OPT_STR, AT(user_agent), "tarry",
+     "The User-Agent of jobs that bring none.", .min = 0},
+    {"delay_headers", OPT_BOOL, AT(delay_headers), "true",
+     "Whether delay-id, delay-attempt and the like, and webhook-id, go along.", .min = 0},
+    {"signing_keys", OPT_LIST, AT(signing_keys), "",
+     "Keys of Standard Webhooks, the primary first: \"whsec_...\" signs by HMAC-SHA256, "
+     "\"whsk_...\" by ed25519. Each request has one signature of each, except to a URL "
+     "of a message whose host allow_hosts does not name.",
+     .secret = true},
+    {"url_from_message", OPT_BOOL, AT(url_from_message), "false",
+     "Whether a message may name the URL; it never leads to private networks, but for "
+     "allow. headers, signing_keys and cert_file are used for it only if allow_hosts "
+     "names the host.",
+     .min = 0},
+    {"allow_hosts", OPT_LIST, AT(allow_hosts), "",
+     "The only hosts that URLs of messages, routes and redirects may name: "
+     "\"hooks.example\", or \"*.example\" for all below it. Empty: any.",
+     .min = 0},
+    {"allow", OPT_LIST, AT(allow), "",
+     "Networks that may be called in spite of deny and of the rule for messages: "
+     "\"10.20.0.0/16\".",
+     .min = 0},
+    {"deny", OPT_LIST, AT(deny), "",
+     "Networks that are never called, whoever named the URL; private ones are denied to "
+     "URLs of messages besides. Judged by the address that a name has led to.",
+     .min = 0},
+    {"ports", OPT_LIST, AT(ports), "",
+     "The only ports that URLs of messages, routes and redirects may name: \"443\", "
+     "\"1024-65535\". Empty: for messages, and redirects from public addresses, 80, 443 "
+     "and all from 1024; for others any.",
+     .min = 0},
+    {"ca_file", OPT_FILE, AT(ca_file), NULL,
+     "PEM file of the authorities to trust instead of the system's.", .optional = true},
+    {"cert_file", OPT_FILE, AT(cert_file), NULL, "PEM file of the client certificate.",
+     .optional = true},
+    {"key_file", OPT_KEY_FILE, AT(key_file), NULL, "PEM file of its key.",
+     .optional = true},
+    {"proxy", OPT_STR, AT(proxy), NULL,
+     "URL of a proxy; the environment's is never used.", .optional = true},
+    {"proxy_guards", OPT_BOOL, AT(proxy_guards), "false",
+     "Whether the proxy judges addresses itself: behind one, allow and deny see only the "
+     "proxy's.",
+     .min = 0},
+    {"verify", OPT_BOOL, AT(verify), "true",
+     "Whether the receiver's certificate must be valid and its own.", .min = 0},
+    {0}};
+
+/* Which headers a signed request has from its keys alone. */
+static bool is_signed(const struct http_opts *o, struct slice name)
+{
+    return o->signing_keys.n > 0 && http_is_webhook_header(name);
+}
+
+static int check_headers(const struct http_opts *o, struct err *err)
+{
+    for (size_t i = 0; i < o->headers.n; i++) {
+        struct slice name = slice_of(o->headers.v[i].name);
+        if (!text_is_token(name) || http_is_transport_header(name) ||
+            !text_is_header_value(slice_of(o->headers.v[i].value)))
+            return err_set(
+                err,
+                "headers: \"%s\" cannot be set: no header name, the transport's "
+                "own, or a line break in its value",
+                name.p);
+        if (is_signed(o, name))
+            return err_set(err, "headers: \"%s\" cannot be set beside signing_keys",
+                           name.p);
+    }
+    return 0;
+}
+
+/* What is read only to see whether it can be. */
+static int check_lists(const struct http_opts *o, struct err *err)
+{
+    struct http_rules rules;
+    struct http_guard *guard = http_guard_new(o, err);
+    struct http_signer *signer = guard ? http_signer_new(&o->signing_keys, err) : NULL;
+    int rc = signer ? http_rules_read(&rules, o->codes, err) : -1;
+    http_signer_free(signer);
+    http_guard_free(guard);
+    return rc;
+}
+
+static int check_urls(const struct http_opts *o, struct err *err)
+{
+    if (o->url && !http_is_url(slice_of(o->url)))
+        return err_set(
+            err, "url must begin with http:// or https:// and be shorter than %d bytes",
+            HTTP_URL_MAX);
+    if (o->proxy && strstr(o->proxy, "://") == NULL)
+        return err_set(err, "proxy must be a URL such as http://proxy.example:3128");
+    if (o->proxy && !o->proxy_guards &&
+        (o->url_from_message || o->allow.n > 0 || o->deny.n > 0))
+        return err_set(err,
+                       "behind a proxy no address can be judged: leave out "
+                       "url_from_message, allow and deny, or set proxy_guards = true "
+                       "where the proxy itself keeps private networks closed");
+    return 0;
+}
+
+int http_opts_check(const void *self, struct err *err)
+{
+    const struct http_opts *o = self;
+    if (check_urls(o, err) < 0)
+        return -1;
+    if ((o->cert_file == NULL) != (o->key_file == NULL))
+        return err_set(err, "cert_file and key_file must be given together");
+    if (!text_is_header_value(slice_of(o->user_agent)))
+        return err_set(err, "user_agent must be one line");
+    return check_headers(o, err) < 0 ? -1 : check_lists(o, err);
+}

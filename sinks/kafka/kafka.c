@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kafka.c - the Kafka sink: an idempotent producer on the loop thread.
+ *
+ * A delivery's outcome is the broker's word in the delivery report (acks=all), never that
+ * a record was queued. librdkafka repeats on its own only within the time that a delivery
+ * has, and with sequence numbers, so that this makes no duplicates.
+ */
+#include "bridge/plugin.h"
+#include "sinks/kafka/kafka_produce.h"
+#include "sources/kafka/kafka_client.h"
+#include "sources/kafka/kafka_conf.h"
+#include "sources/kafka/kafka_probe.h"
+
+#include <stdlib.h>
+#include <sys/queue.h>
+
+enum {
+    PURGE_WAIT_MS = 2000, /* for the reports of a producer that failed */
+    DOWN_WAIT_MS = 1000,
+    TIMEOUT_DEFAULT_MS = 30000,
+    TIMEOUT_MAX_MS = 900000,
+    RECONNECT_MAX_MS = 1000,
+    TIMEOUT_MARGIN_MS = 3000, /* librdkafka looks for late records now and then */
+    QUEUE_ROOM = 1000 /* more than ever in flight: full is then a matter of bytes */
+};
+
+struct flight { /* a delivery on its way; the opaque of its record */
+    LIST_ENTRY(flight) link;
+    STAILQ_ENTRY(flight) next; /* among those to be sent alone */
+    struct delivery *d;
+    int64_t begun_ms; /* monotonic */
+    rd_kafka_resp_err_t refused;
+    bool lone; /* under way alone */
+};
+
+/* What a broker takes by default (message.max.bytes, there of a batch); librdkafka would
+ * stop at 1,000,000. */
+enum { RECORD_MAX = 1048588 };
+
+struct kafka_sink {
+    /* options */
+    struct kafka_link link;
+    int compression, partitioner;
+    int64_t linger_ms, buffer_bytes;
+    /* running */
+    struct sink *sink;
+    struct kafka_client *client; /* NULL: between two tries */
+    rd_kafka_topic_t *topic;     /* of the client: written to last; NULL: none */
+    LIST_HEAD(, flight) flights;
+    STAILQ_HEAD(, flight) apart; /* refused with others: to be sent one by one */
+    bool lone;                   /* one of them is under way */
+    struct log_limit batch_limit;
+    bool failing;         /* waits for the reports of what was purged */
+    struct timer *failed; /* that has come to its end */
+    struct timer *retry;  /* builds the producer anew */
+    unsigned tries;
+    bool stopping, closing; /* closing: a client is being destroyed */
+};
+
+static const char *const compressions[] = {"none", "lz4", "zstd", "gzip", "snappy"};
+/* The first is what the Java client does. */
+static const char *const partitioners[] = {"murmur2_random", "consistent_random",
+                                           "fnv1a_random", "random"};
+
+#define AT(field) offsetof(struct kafka_sink, field)
+static const struct opt opts[] = {
+    KAFKA_LINK_ROWS(struct kafka_sink),
+    {"compression", OPT_CHOICE, AT(compression), "none", "How batches are compressed.",
+     .choices = "none|lz4|zstd|gzip|snappy"},
+    {"linger", OPT_MS, AT(linger_ms), "1ms", "How long a record waits for company.",
+     .max = 1000},
+    {"partitioner", OPT_CHOICE, AT(partitioner), "java",
+     "How a key chooses its partition; java: as the Java client does.",
+     .choices = "java|crc32|fnv1a|random"},
+    {"buffer", OPT_BYTES, AT(buffer_bytes), "256MiB",
+     "Records handed over and not yet acknowledged, in bytes.", .min = 1048576,
+     .max = 1073741824},
+    {0}};
+
+/* Less than the lease: a record that came late would be a duplicate of the next attempt.
+ */
+static int64_t record_timeout_ms(int64_t delivery_ms)
+{
+    if (delivery_ms <= 0)
+        delivery_ms = TIMEOUT_DEFAULT_MS;
+    if (delivery_ms > TIMEOUT_MAX_MS)
+        delivery_ms = TIMEOUT_MAX_MS;
+    return delivery_ms > 2 * TIMEOUT_MARGIN_MS ? delivery_ms - TIMEOUT_MARGIN_MS
+                                               : delivery_ms / 2;
+}
+
+static rd_kafka_conf_t *make_conf(const struct kafka_sink *s, int64_t timeout_ms,
+                                  unsigned in_flight, struct err *err)
+{
+    const struct kafka_setting rows[] = {
+        {"acks", "all", 0},
+        {"enable.idempotence", "true", 0},
+        {"message.timeout.ms", NULL, record_timeout_ms(timeout_ms)},
+        {"message.max.bytes", NULL, RECORD_MAX},
+        {"queue.buffering.max.messages", NULL, (int64_t)in_flight + QUEUE_ROOM},
+        {"queue.buffering.max.kbytes", NULL, s->buffer_bytes / 1024},
+        {"linger.ms", NULL, s->linger_ms},
+        {"compression.codec", compressions[s->compression], 0},
+        {"partitioner", partitioners[s->partitioner], 0},
+        {"delivery.report.only.error", "false", 0},
+        {"log.queue", "true", 0},
+        {"log.connection.close", "false", 0}, /* brokers close what is idle */
+        /* While it waits to connect it looks for late records only at the end of a wait.
+         */
+        {"reconnect.backoff.max.ms", NULL, RECONNECT_MAX_MS},
+        {0}};
+
+    return kafka_conf_new(&s->link, rows, err);
+}
+
+static int check(const void *self, struct err *err)
+{
+    const struct kafka_sink *s = self;
+
+    if (kafka_link_check(&s->link, err) < 0)
+        return -1;
+    rd_kafka_conf_t *conf = make_conf(s, 0, 0, err);
+    if (conf == NULL)
+        return -1;
+    rd_kafka_conf_destroy(conf);
+    return 0;
+}
+
+/* -------------------------------------------------------------------- outcome */
+
+static void report(struct delivery *d, enum outcome outcome, rd_kafka_resp_err_t code)
+{
+    d->status = code > 0 ? (int)code : 0; /* below 0: librdkafka's own, no broker's */
+    delivery_done(d, outcome, outcome == DELIVERED ? NULL : rd_kafka_err2str(code));
+}
+
+static void land(struct flight *f, enum outcome outcome, rd_kafka_resp_err_t code)
+{
+    struct delivery *d = f->d;
+
+    LIST_REMOVE(f, link);
+    free(f);
+    report(d, outcome, code); /* last: it may bring the next delivery */
+}
+
+/* As the code says of this very record. */
+static void land_by_code(struct flight *f, rd_kafka_resp_err_t code)
+{
+    int64_t after_ms;
+    const enum outcome outcome = kafka_outcome(code, &after_ms);
+
+    if (after_ms > 0)
+        f->d->retry_after_ms = after_ms;
+    land(f, outcome, code);
+}
+
+static void launch(struct kafka_sink *s, struct flight *f)
+{
+    rd_kafka_resp_err_t code =
+        kafka_produce(kafka_client_rk(s->client), &s->topic, f->d, f);
+
+    if (code == RD_KAFKA_RESP_ERR__FATAL)
+        kafka_client_fail(s->client, rd_kafka_err2str(code));
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        return;
+    if (f->lone)
+        s->lone = false;
+    land_by_code(f, code);
+}
+
+/* A report may take as long again: both must end before the lease does. */
+static bool has_time(const struct flight *f)
+{
+    return loop_mono_ms() - f->begun_ms < f->d->timeout_ms / 4;
+}
+
+/* What was refused in company goes one by one, so that the one record that is the cause
+ * is found, and no other is given up for it. */
+static void launch_lone(struct kafka_sink *s)
+{
+    while (!s->lone && s->client && !s->failing && !STAILQ_EMPTY(&s->apart)) {
+        struct flight *f = STAILQ_FIRST(&s->apart);
+        STAILQ_REMOVE_HEAD(&s->apart, next);
+        if (has_time(f)) {
+            f->lone = s->lone = true;
+            launch(s, f);
+        } else {
+            land(f, TRY_AGAIN, f->refused);
+        }
+    }
+}
+
+static void refused_in_company(struct kafka_sink *s, struct flight *f,
+                               rd_kafka_resp_err_t code)
+{
+    log_limited(
+        &s->batch_limit, LOG_WARN, sink_name(s->sink),
+        "the broker refuses a whole batch: %s; its records are sent one by one. If "
+        "max.message.bytes of the topic is low, set batch_size in kafka: { } to it",
+        rd_kafka_err2str(code));
+    f->refused = code;
+    STAILQ_INSERT_TAIL(&s->apart, f, next);
+}
+
+static void on_report(struct kafka_sink *s, rd_kafka_event_t *ev)
+{
+    /* One event is one answer to one batch (2.0.2). */
+    const bool company = rd_kafka_event_message_count(ev) > 1;
+    const rd_kafka_message_t *m;
+
+    while ((m = rd_kafka_event_message_next(ev)) != NULL) {
+        struct flight *f = m->_private;
+        if (f->lone)
+            f->lone = s->lone = false;
+        if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            s->tries = 0;
+            kafka_client_alive(s->client);
+        }
+        if (company && kafka_is_of_record(m->err))
+            refused_in_company(s, f, m->err);
+        else
+            land_by_code(f, m->err);
+    }
+    launch_lone(s);
+    if (s->failing && LIST_EMPTY(&s->flights))
+        timer_set(s->failed, 0);
+}
+
+static void on_event(void *arg, rd_kafka_event_t *ev)
+{
+    if (rd_kafka_event_type(ev) == RD_KAFKA_EVENT_DR)
+        on_report(arg, ev);
+    rd_kafka_event_destroy(ev);
+}
+
+static void give_back(struct delivery *d)
+{
+    d->retry_after_ms = DOWN_WAIT_MS;
+    delivery_done(d, TRY_AGAIN, "the Kafka producer is being built anew");
+}
+
+static void deliver(struct sink *sink, void *self, struct delivery *d)
+{
+    struct kafka_sink *s = self;
+    struct err err;
+
+    (void)sink;
+    if (kafka_topic_check(d->target.p, d->target.n, &err) < 0) {
+        delivery_done(d, REJECTED, err.text);
+        return;
+    }
+    if (s->client == NULL || s->failing) {
+        give_back(d);
+        return;
+    }
+    struct flight *f = mem_alloc(sizeof(*f));
+    f->d = d;
+    f->begun_ms = loop_mono_ms();
+    LIST_INSERT_HEAD(&s->flights, f, link);
+    launch(s, f);
+}
+
+/* --------------------------------------------------------------- open, close */
+
+static void on_fatal(void *arg, const char *why);
+static const struct kafka_events events = {
+    .mask = RD_KAFKA_EVENT_DR, .event = on_event, .fatal = on_fatal};
+
+static int open_client(struct kafka_sink *s, struct err *err)
+{
+    rd_kafka_conf_t *conf =
+        make_conf(s, sink_timeout_ms(s->sink), sink_max_in_flight(s->sink), err);
+
+    if (conf == NULL)
+        return -1;
+    s->client = kafka_client_open(sink_name(s->sink), RD_KAFKA_PRODUCER, &s->link, conf,
+                                  &events, s, err);
+    return s->client ? 0 : -1;
+}
+
+static void on_gone(void *arg)
+{
+    struct kafka_sink *s = arg;
+
+    s->closing = false;
+    if (!s->stopping) {
+        timer_set(s->retry, kafka_backoff_ms(++s->tries));
+        return;
+    }
+    timer_del(s->failed);
+    timer_del(s->retry);
+    sink_stopped(s->sink);
+}
+
+static void close_client(struct kafka_sink *s)
+{
+    timer_rest(s->failed);
+    s->failing = false;
+    s->closing = true;
+    if (s->topic)
+        rd_kafka_topic_destroy(s->topic);
+    s->topic = NULL;
+    kafka_client_close(s->client, on_gone, s);
+    s->client = NULL;
+}
+
+static void on_retry(void *arg)
+{
+    struct kafka_sink *s = arg;
+    struct err err;
+
+    if (open_client(s, &err) == 0)
+        return;
+    log_warn(sink_name(s->sink), "%s; trying again", err.text);
+    timer_set(s->retry, kafka_backoff_ms(++s->tries));
+}
+
+/* Every report has come, or those that are missing never will. */
+static void on_failed(void *arg)
+{
+    struct kafka_sink *s = arg;
+    struct flight *next;
+
+    close_client(s); /* from here on none is added */
+    STAILQ_INIT(&s->apart);
+    s->lone = false;
+    for (struct flight *f = LIST_FIRST(&s->flights); f; f = next) {
+        next = LIST_NEXT(f, link);
+        land_by_code(f, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT);
+    }
+}
+
+/* librdkafka 2.0.2 ends an idempotent producer for good when it lost track of sequence
+ * numbers; what was in flight may be there already and comes again. */
+static void on_fatal(void *arg, const char *why)
+{
+    struct kafka_sink *s = arg;
+
+    log_error(sink_name(s->sink), "fatal, the producer is built anew: %s", why);
+    s->failing = true;
+    rd_kafka_purge(kafka_client_rk(s->client), RD_KAFKA_PURGE_F_QUEUE |
+                                                   RD_KAFKA_PURGE_F_INFLIGHT |
+                                                   RD_KAFKA_PURGE_F_NON_BLOCKING);
+    timer_set(s->failed, LIST_EMPTY(&s->flights) ? 0 : PURGE_WAIT_MS);
+}
+
+static int start(struct sink *sink, void *self, struct err *err)
+{
+    struct kafka_sink *s = self;
+
+    s->sink = sink;
+    LIST_INIT(&s->flights);
+    STAILQ_INIT(&s->apart);
+    if (open_client(s, err) < 0)
+        return -1;
+    s->failed = timer_new(on_failed, s);
+    s->retry = timer_new(on_retry, s);
+    return 0;
+}
+
+static void stop(struct sink *sink, void *self)
+{
+    struct kafka_sink *s = self;
+
+    (void)sink;
+    s->stopping = true;
+    timer_rest(s->retry);
+    if (s->client)
+        close_client(s); /* nothing to flush: every record has been reported */
+    else if (!s->closing)
+        on_gone(s);
+}
+
+static int probe(const void *self, const struct probe_target *target, struct buf *said,
+                 struct err *err)
+{
+    const struct kafka_sink *s = self;
+    char *topic = mem_strndup(target->text.p, target->text.n);
+    int bad = kafka_probe(&s->link, &topic, target->whole ? 1 : 0, said, err);
+    free(topic);
+    return bad;
+}
+
+const struct sink_ops sink_kafka = {
+    .name = "kafka",
+    .help = "Writes jobs to Kafka topics.",
+    .size = sizeof(struct kafka_sink),
+    .opts = opts,
+    .max_in_flight = 10000,
+    .check = check,
+    .start = start,
+    .deliver = deliver,
+    .stop = stop,
+    .probe = probe,
+};

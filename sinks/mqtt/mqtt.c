@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * mqtt.c - the MQTT sink: options, deliveries, their deadlines. Loop thread.
+ *
+ * A delivery is made a parcel, which is a copy, and given to the thread that speaks with
+ * the broker (mqtt_thread.c). Its outcome is the broker's PUBACK; at QoS 0 it is that the
+ * socket took it. Headers become user properties, which MQTT 3.1.1 does not have.
+ */
+#include "bridge/job/cloudevent.h"
+#include "bridge/plugin.h"
+#include "sinks/mqtt/mqtt_thread.h"
+#include "sources/mqtt/mqtt_job.h"
+#include "sources/mqtt/mqtt_link.h"
+#include "sources/mqtt/mqtt_probe.h"
+#include "sources/mqtt/mqtt_topic.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    HOST_BYTES = 256,
+    PAYLOAD_MAX = 268435455 - 131072 /* a packet's limit, and some room */
+};
+
+struct mqtt_sink {
+    struct mqtt_link link;
+    int64_t qos;
+    bool retain, retain_as_published;
+
+    struct sink *sink;
+    struct mqtt_thread *thread;
+    struct mqtt_parcel *open; /* deliveries not yet reported */
+    struct timer *timer;      /* the earliest of their deadlines, or before it */
+    int64_t timer_at_ms;
+    struct log_limit header_limit, late_limit;
+};
+
+static const struct opt opts[] = {
+    MQTT_LINK_ROWS(
+        struct mqtt_sink,
+        "names us to the broker; tarry-HOST-SINK-PID if absent; two daemons may not "
+        "use the same one"),
+    {.name = "qos",
+     .type = OPT_INT,
+     .offset = offsetof(struct mqtt_sink, qos),
+     .def = "1",
+     .max = 1,
+     .help =
+         "1: delivered when the broker said so; 0: when it was written, and may be lost"},
+    {.name = "retain",
+     .type = OPT_BOOL,
+     .offset = offsetof(struct mqtt_sink, retain),
+     .def = "false",
+     .help = "the broker keeps the last message of each topic for later subscribers"},
+    {.name = "retain_as_published",
+     .type = OPT_BOOL,
+     .offset = offsetof(struct mqtt_sink, retain_as_published),
+     .def = "false",
+     .help = "sets the retain flag for a message that an MQTT source received with it "
+             "(header mqtt-retain: 1)"},
+    {0}};
+
+static int check(const void *self, struct err *err)
+{
+    const struct mqtt_sink *m = self;
+
+    return mqtt_link_check(&m->link, err);
+}
+
+/* --------------------------------------------------------------------- parcels */
+
+/* Whether a property can carry it: else the broker would hang up, to the harm of every
+ * message in flight. Correlation data alone are bytes, and only the first of the name. */
+static bool header_fits(const struct header *h, bool *correlated)
+{
+    bool text = mqtt_text_ok(h->name) && mqtt_text_ok(h->value);
+
+    if (slice_is_nocase(h->name, "mqtt-response-topic"))
+        return mqtt_topic_check(h->value, NULL) == 0;
+    if (!slice_is_nocase(h->name, "mqtt-correlation-data") || *correlated)
+        return text;
+    *correlated = h->value.n <= MQTT_TEXT_MAX;
+    return *correlated;
+}
+
+static size_t parcel_bytes(const struct delivery *d)
+{
+    size_t n = d->target.n + 1 + d->job->payload.n;
+
+    for (unsigned i = 0; i < d->header_count; i++)
+        n += d->headers[i].name.n + d->headers[i].value.n;
+    return n + d->header_count * sizeof(struct header);
+}
+
+static struct slice keep(char **at, struct slice s)
+{
+    char *to = *at;
+
+    *at = slice_put(to, s);
+    return (struct slice){to, s.n};
+}
+
+static bool is_trace(struct slice name)
+{
+    return slice_is_nocase(name, "traceparent") || slice_is_nocase(name, "tracestate");
+}
+
+/* An event's header as it is called here, made in name and value. false: it has to give
+ * way. Of two that MQTT calls by one name the attribute goes out, or it would be no event
+ * any more; of a trace context the header does, which is the later word. */
+static bool of_event(const struct delivery *d, struct header *h, struct buf *name,
+                     struct buf *value)
+{
+    buf_clear(name);
+    buf_clear(value);
+    if (cloudevent_out(h, CE_MQTT, name, value)) {
+        *h = (struct header){buf_slice(name), buf_slice(value)};
+        return !is_trace(h->name) || !delivery_header(d, buf_str(name));
+    }
+    buf_add_str(name, "ce_");
+    buf_add_slice(name, h->name);
+    return is_trace(h->name) || !delivery_header(d, buf_str(name));
+}
+
+static void keep_headers(struct mqtt_sink *m, struct mqtt_parcel *p,
+                         const struct delivery *d, char **at)
+{
+    const bool event = cloudevent_is(d->job);
+    bool correlated = false;
+    struct buf name = {0}, value = {0};
+
+    for (unsigned i = 0; i < d->header_count; i++) {
+        struct header h = d->headers[i];
+        if (slice_is_nocase(h.name, MQTT_RETAIN_HEADER))
+            continue; /* it is the flag, or nothing */
+        if (event && !of_event(d, &h, &name, &value))
+            continue;
+        if (header_fits(&h, &correlated))
+            p->headers[p->header_count++] =
+                (struct header){keep(at, h.name), keep(at, h.value)};
+        else
+            log_limited(
+                &m->header_limit, LOG_WARN, sink_name(m->sink),
+                "a header that is not UTF-8 text was left out; MQTT cannot carry it");
+    }
+    buf_free(&name);
+    buf_free(&value);
+}
+
+static void free_parcel(struct mqtt_parcel *p)
+{
+    free(p->memory);
+    free(p);
+}
+
+static void open_add(struct mqtt_sink *m, struct mqtt_parcel *p)
+{
+    p->next_open = m->open;
+    if (m->open)
+        m->open->prev_open = p;
+    m->open = p;
+}
+
+/* Reports the delivery; the parcel stays. */
+static void report(struct mqtt_parcel *p, enum outcome outcome, const char *why)
+{
+    struct mqtt_sink *m = p->owner;
+    struct delivery *d = p->d;
+
+    if (p->prev_open)
+        p->prev_open->next_open = p->next_open;
+    else
+        m->open = p->next_open;
+    if (p->next_open)
+        p->next_open->prev_open = p->prev_open;
+    p->d = NULL;
+    if (outcome == TRY_AGAIN)
+        d->retry_after_ms = p->retry_after_ms;
+    delivery_done(d, outcome, why);
+}
+
+static void on_parcel_returned(struct mqtt_parcel *p)
+{
+    if (p->d) {
+        p->d->status = p->status;
+        report(p, p->outcome, p->why);
+    }
+    free_parcel(p);
+}
+
+static bool is_retained(const struct mqtt_sink *m, const struct delivery *d)
+{
+    const struct header *h = delivery_header(d, MQTT_RETAIN_HEADER);
+
+    return m->retain ||
+           (m->retain_as_published && d->dead == NULL && h && slice_is(h->value, "1"));
+}
+
+static struct mqtt_parcel *new_parcel(struct mqtt_sink *m, struct delivery *d)
+{
+    struct mqtt_parcel *p = mem_alloc(sizeof(*p));
+
+    p->memory = mem_alloc(parcel_bytes(d));
+    p->headers = p->memory; /* first: they need its alignment */
+    char *at = (char *)p->memory + d->header_count * sizeof(struct header);
+    p->topic = at;
+    keep(&at, d->target);
+    *at++ = '\0';
+    p->payload = keep(&at, d->job->payload);
+    if (m->link.version == 1)
+        keep_headers(m, p, d, &at);
+    p->owner = m;
+    p->returned = on_parcel_returned;
+    p->d = d;
+    p->hold_ms = d->timeout_ms / 2;
+    p->retain = is_retained(m, d);
+    p->expires_ms = d->left_ms > 0 ? loop_mono_ms() + d->left_ms : 0;
+    return p;
+}
+
+/* ------------------------------------------------------------------- deadlines */
+
+static void arm(struct mqtt_sink *m, int64_t at_ms, int64_t now)
+{
+    if (timer_is_set(m->timer) && m->timer_at_ms <= at_ms)
+        return;
+    m->timer_at_ms = at_ms;
+    timer_set(m->timer, at_ms > now ? at_ms - now : 0);
+}
+
+static void on_deadline(void *arg)
+{
+    struct mqtt_sink *m = arg;
+    int64_t now = loop_mono_ms();
+    bool late = false;
+
+    for (struct mqtt_parcel *p = m->open, *next; p; p = next) {
+        next = p->next_open;
+        if (p->deadline_ms > now) {
+            arm(m, p->deadline_ms, now);
+            continue;
+        }
+        atomic_store(&p->given_up, true);
+        late = true;
+        report(p, TRY_AGAIN, "the broker did not answer in time");
+    }
+    if (!late)
+        return;
+    log_limited(&m->late_limit, LOG_WARN, sink_name(m->sink),
+                "the broker did not answer in time; connecting anew");
+    mqtt_thread_renew(m->thread);
+}
+
+/* -------------------------------------------------------------------- plugin */
+
+static void deliver(struct sink *sink, void *self, struct delivery *d)
+{
+    struct mqtt_sink *m = self;
+    int64_t now = loop_mono_ms();
+    struct err err;
+
+    (void)sink;
+    if (mqtt_topic_check(d->target, &err) != 0) {
+        delivery_done(d, REJECTED, err.text);
+        return;
+    }
+    if (d->job->payload.n > PAYLOAD_MAX) {
+        delivery_done(d, REJECTED, "larger than an MQTT packet can be");
+        return;
+    }
+    struct mqtt_parcel *p = new_parcel(m, d);
+    p->deadline_ms = now + d->timeout_ms - d->timeout_ms / 10;
+    open_add(m, p);
+    arm(m, p->deadline_ms, now);
+    mqtt_thread_post(m->thread, p);
+}
+
+static char *client_id(const struct mqtt_sink *m)
+{
+    static unsigned made; /* a reload has two of one name for a while */
+    char host[HOST_BYTES] = "", id[2 * HOST_BYTES], more[16] = "";
+
+    if (m->link.client_id)
+        return mem_strdup(m->link.client_id);
+    gethostname(host, sizeof(host) - 1);
+    if (made++ > 0)
+        snprintf(more, sizeof(more), "-%u", made);
+    snprintf(id, sizeof(id), "tarry-%s-%.128s-%ld%s", host, sink_name(m->sink),
+             (long)getpid(), more);
+    return mem_strdup(id);
+}
+
+/* The broker ends the session of whoever is there with the same id. */
+static bool alone(const void *self)
+{
+    const struct mqtt_sink *m = self;
+
+    return m->link.client_id != NULL;
+}
+
+/* To connect may take paho a second, while its other connections are idle. */
+static bool ready(const void *self)
+{
+    const struct mqtt_sink *m = self;
+
+    return mqtt_thread_is_up(m->thread);
+}
+
+static void on_thread_ended(void *arg)
+{
+    struct mqtt_sink *m = arg;
+
+    mqtt_thread_free(m->thread);
+    timer_del(m->timer);
+    sink_stopped(m->sink);
+}
+
+static int start(struct sink *sink, void *self, struct err *err)
+{
+    struct mqtt_sink *m = self;
+
+    if (check(self, err) != 0)
+        return -1;
+    m->sink = sink;
+    struct mqtt_thread_spec spec = {.name = sink_name(sink),
+                                    .qos = (unsigned)m->qos,
+                                    .retain = m->retain || m->retain_as_published,
+                                    .max_in_flight = sink_max_in_flight(sink),
+                                    .ended = on_thread_ended,
+                                    .ended_arg = m};
+    mqtt_peer_init(&spec.peer, &m->link, client_id(m));
+    m->thread = mqtt_thread_start(&spec, err);
+    if (m->thread == NULL)
+        return -1;
+    m->timer = timer_new(on_deadline, m);
+    return 0;
+}
+
+static void stop(struct sink *sink, void *self)
+{
+    struct mqtt_sink *m = self;
+
+    (void)sink;
+    timer_rest(m->timer);
+    mqtt_thread_stop(m->thread);
+}
+
+static int probe(const void *self, const struct probe_target *target, struct buf *said,
+                 struct err *err)
+{
+    const struct mqtt_sink *s = self;
+    (void)target; /* a broker takes any topic, or tells only when one comes */
+    return mqtt_probe(&s->link, said, err);
+}
+
+const struct sink_ops sink_mqtt = {
+    .name = "mqtt",
+    .help = "Publishes to an MQTT broker; headers need MQTT 5, 3.1.1 leaves them out.",
+    .size = sizeof(struct mqtt_sink),
+    .opts = opts,
+    .target = "{topic}",
+    .max_in_flight = 100,
+    .alone = alone,
+    .ready = ready,
+    .check = check,
+    .start = start,
+    .deliver = deliver,
+    .stop = stop,
+    .probe = probe};

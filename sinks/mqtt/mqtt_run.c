@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * mqtt_run.c - the calls into paho and the callbacks from it, for the MQTT sink.
+ */
+#include "sinks/mqtt/mqtt_run.h"
+
+#include "bridge/base/text.h"
+
+#include <string.h>
+#include <stdio.h>
+#include <time.h>
+
+enum {
+    DISCONNECT_WAIT_MS = 2000,
+    PACKET_EXTRA = 64 /* of a PUBLISH: headers and lengths, generously */
+};
+
+/* --------------------------------------------------- answers, on paho's threads */
+
+/* status: the broker's reason code; 0: none. */
+static void answered(struct mqtt_parcel *p, enum outcome outcome, int status,
+                     const char *why)
+{
+    struct mqtt_run *run = p->run;
+
+    pthread_mutex_lock(run->lock);
+    p->status = status;
+    bool was_full = run->sent.count == run->window;
+    mqtt_parcel_finish(p, outcome, why);
+    if (was_full)
+        pthread_cond_broadcast(run->changed);
+    pthread_mutex_unlock(run->lock);
+}
+
+static void on_sent(void *context, MQTTAsync_successData *d)
+{
+    (void)d;
+    answered(context, DELIVERED, 0, "");
+}
+
+/* Also for "no matching subscribers", which is none of our business. */
+static void on_sent5(void *context, MQTTAsync_successData5 *d)
+{
+    (void)d;
+    answered(context, DELIVERED, 0, "");
+}
+
+static void on_not_sent(void *context, MQTTAsync_failureData *d)
+{
+    char why[PAHO_WHY_MAX];
+
+    paho_why(why, sizeof(why), MQTTREASONCODE_SUCCESS, d ? d->code : 0,
+             d ? d->message : NULL, NULL);
+    answered(context, TRY_AGAIN, 0, why);
+}
+
+/* What the broker says of the message itself; all else may be better another time. */
+static const enum MQTTReasonCodes hopeless[] = {MQTTREASONCODE_TOPIC_NAME_INVALID,
+                                                MQTTREASONCODE_PAYLOAD_FORMAT_INVALID,
+                                                MQTTREASONCODE_PACKET_TOO_LARGE};
+
+static void on_not_sent5(void *context, MQTTAsync_failureData5 *d)
+{
+    enum MQTTReasonCodes reason = d ? d->reasonCode : MQTTREASONCODE_SUCCESS;
+    enum outcome outcome = TRY_AGAIN;
+    char why[PAHO_WHY_MAX];
+
+    for (size_t i = 0; i < sizeof(hopeless) / sizeof(hopeless[0]); i++)
+        if (reason == hopeless[i])
+            outcome = REJECTED;
+    paho_why(why, sizeof(why), reason, d ? d->code : 0, d ? d->message : NULL, NULL);
+    answered(context, outcome,
+             reason >= MQTTREASONCODE_UNSPECIFIED_ERROR ? (int)reason : 0, why);
+}
+
+/* ------------------------------------------------ connection, on paho's threads */
+
+static void set_state(struct mqtt_run *run, enum mqtt_run_state state, const char *why)
+{
+    pthread_mutex_lock(run->lock);
+    if (run->state != RUN_OVER) {
+        run->state = state;
+        if (state == RUN_UP)
+            run->up_ms = loop_mono_ms();
+        if (why && run->why[0] == '\0')
+            snprintf(run->why, sizeof(run->why), "%.191s", why);
+    }
+    pthread_cond_broadcast(run->changed);
+    pthread_mutex_unlock(run->lock);
+}
+
+static void on_lost(void *context, char *cause)
+{
+    set_state(context, RUN_OVER, cause ? cause : "connection lost");
+}
+
+/* MQTT 5: comes before on_lost(). */
+static void on_disconnect_packet(void *context, MQTTProperties *props,
+                                 enum MQTTReasonCodes reason)
+{
+    char why[PAHO_WHY_MAX];
+
+    (void)props;
+    paho_why(why, sizeof(why), reason, 0, "the broker hung up", NULL);
+    set_state(context, RUN_OVER, why);
+}
+
+static void on_connected(void *context, MQTTAsync_successData *d)
+{
+    (void)d;
+    set_state(context, RUN_UP, NULL);
+}
+
+static int number_or(MQTTProperties *props, enum MQTTPropertyCodes code, int otherwise)
+{
+    return MQTTProperties_hasProperty(props, code)
+               ? MQTTProperties_getNumericValue(props, code)
+               : otherwise;
+}
+
+/* What the broker says it does not take, it answers by hanging up. Its
+ * receive maximum is kept here: paho keeps it too, but looks for room only once a
+ * second (1.3.12). */
+static void on_connected5(void *context, MQTTAsync_successData5 *d)
+{
+    struct mqtt_run *run = context;
+    const struct mqtt_thread_spec *spec = run->spec;
+
+    if (d == NULL) {
+        set_state(run, RUN_UP, NULL);
+        return;
+    }
+    /* 0 means no limit; the value is read through an int, and may be above its range. */
+    int packet_max = number_or(&d->properties, MQTTPROPERTY_CODE_MAXIMUM_PACKET_SIZE, 0);
+    run->packet_max = packet_max == 0 ? UINT32_MAX : (uint32_t)packet_max;
+    unsigned receive_max = (unsigned)number_or(
+        &d->properties, MQTTPROPERTY_CODE_RECEIVE_MAXIMUM, (int)run->window);
+    if (spec->qos > 0 && receive_max > 0 && receive_max < run->window)
+        run->window = receive_max;
+    if ((int)spec->qos > number_or(&d->properties, MQTTPROPERTY_CODE_MAXIMUM_QOS, 2))
+        set_state(run, RUN_OVER,
+                  "the broker takes QoS 0 only; set qos = 0 if that will do");
+    else if (spec->retain &&
+             !number_or(&d->properties, MQTTPROPERTY_CODE_RETAIN_AVAILABLE, 1))
+        set_state(run, RUN_OVER,
+                  "the broker takes no retained messages; set retain and "
+                  "retain_as_published to false");
+    else
+        set_state(run, RUN_UP, NULL);
+}
+
+static void connect_failed(struct mqtt_run *run, enum MQTTReasonCodes reason, int code,
+                           const char *message)
+{
+    char why[PAHO_WHY_MAX];
+
+    paho_why(why, sizeof(why), reason, code, message, &run->tls_why);
+    set_state(run, RUN_OVER, why);
+}
+
+static void on_connect_failure(void *context, MQTTAsync_failureData *d)
+{
+    connect_failed(context, MQTTREASONCODE_SUCCESS, d ? d->code : 0,
+                   d ? d->message : NULL);
+}
+
+static void on_connect_failure5(void *context, MQTTAsync_failureData5 *d)
+{
+    connect_failed(context, d ? d->reasonCode : MQTTREASONCODE_SUCCESS, d ? d->code : 0,
+                   d ? d->message : NULL);
+}
+
+static void disconnected(struct mqtt_run *run)
+{
+    pthread_mutex_lock(run->lock);
+    run->disconnected = true;
+    pthread_cond_broadcast(run->changed);
+    pthread_mutex_unlock(run->lock);
+}
+
+static void on_disconnected(void *context, MQTTAsync_successData *d)
+{
+    (void)d;
+    disconnected(context);
+}
+
+static void on_disconnected5(void *context, MQTTAsync_successData5 *d)
+{
+    (void)d;
+    disconnected(context);
+}
+
+/* Subscribers do not come this way, but paho wants a callback. */
+static int on_message(void *context, char *topic, int topic_len,
+                      MQTTAsync_message *message)
+{
+    (void)context;
+    (void)topic_len;
+    MQTTAsync_freeMessage(&message);
+    MQTTAsync_free(topic);
+    return 1;
+}
+
+/* ------------------------------------------------- calls into paho: lock not held */
+
+void mqtt_run_connect(struct mqtt_run *run)
+{
+    const struct mqtt_thread_spec *spec = run->spec;
+    MQTTAsync_connectOptions opts;
+    MQTTAsync_SSLOptions tls;
+    struct err err;
+
+    if (paho_create(&run->client, &spec->peer, (int)spec->max_in_flight + 1, &err) != 0) {
+        set_state(run, RUN_OVER, err.text);
+        return;
+    }
+    MQTTAsync_setCallbacks(run->client, run, on_lost, on_message, NULL);
+    MQTTAsync_setDisconnected(run->client, run, on_disconnect_packet);
+    paho_connect_options(&opts, &tls, &spec->peer, &run->tls_why);
+    opts.context = run;
+    opts.maxInflight = (int)spec->max_in_flight;
+    /* A session that outlives the connection could deliver what was cancelled since. */
+    if (spec->peer.v5) {
+        opts.cleanstart = 1;
+        opts.onSuccess5 = on_connected5;
+        opts.onFailure5 = on_connect_failure5;
+    } else {
+        opts.cleansession = 1;
+        opts.onSuccess = on_connected;
+        opts.onFailure = on_connect_failure;
+    }
+    int rc = MQTTAsync_connect(run->client, &opts);
+    if (rc != MQTTASYNC_SUCCESS)
+        connect_failed(run, MQTTREASONCODE_SUCCESS, rc, NULL);
+}
+
+/* In order, so that paho's socket is closed before its client goes: its writes of QoS 0
+ * complete without its mutex. */
+static void disconnect(struct mqtt_run *run)
+{
+    int64_t until_ms = loop_mono_ms() + DISCONNECT_WAIT_MS;
+    const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
+
+    if (!paho_disconnect(run->client, run->spec->peer.v5, on_disconnected,
+                         on_disconnected5, run))
+        return;
+    pthread_mutex_lock(run->lock);
+    while (!run->disconnected && loop_mono_ms() < until_ms)
+        pthread_cond_timedwait(run->changed, run->lock, &until);
+    pthread_mutex_unlock(run->lock);
+}
+
+void mqtt_run_end(struct mqtt_run *run)
+{
+    if (run->client == NULL)
+        return;
+    disconnect(run);
+    MQTTAsync_destroy(&run->client); /* calls back for most of what is still open */
+}
+
+static const struct prop_row {
+    const char *header;
+    enum MQTTPropertyCodes code;
+} prop_rows[] = {{"content-type", MQTTPROPERTY_CODE_CONTENT_TYPE},
+                 {"mqtt-response-topic", MQTTPROPERTY_CODE_RESPONSE_TOPIC},
+                 {"mqtt-correlation-data", MQTTPROPERTY_CODE_CORRELATION_DATA},
+                 {"mqtt-payload-format", MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR}};
+
+/* A broker may close the connection over a format that the payload does not have. */
+static bool is_format(struct slice value, struct slice payload)
+{
+    return slice_is(value, "0") || (slice_is(value, "1") && text_is_utf8(payload));
+}
+
+/* A property of its own may stand there only once; a second header of the name is sent as
+ * a user property. */
+static enum MQTTPropertyCodes code_of(MQTTProperties *props, const struct header *h,
+                                      struct slice payload)
+{
+    for (size_t i = 0; i < sizeof(prop_rows) / sizeof(prop_rows[0]); i++) {
+        enum MQTTPropertyCodes code = prop_rows[i].code;
+        if (!slice_is_nocase(h->name, prop_rows[i].header) ||
+            MQTTProperties_hasProperty(props, code))
+            continue;
+        if (code != MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR ||
+            is_format(h->value, payload))
+            return code;
+    }
+    return MQTTPROPERTY_CODE_USER_PROPERTY;
+}
+
+/* paho copies what it is given. */
+static MQTTLenString len_string(struct slice s)
+{
+    union {
+        const char *in;
+        char *out;
+    } p = {.in = s.p ? s.p : ""};
+
+    return (MQTTLenString){.len = (int)s.n, .data = p.out};
+}
+
+/* Rounded up: for brokers 0 may mean that it never expires. */
+static void add_expiry(MQTTProperties *props, int64_t left_ms)
+{
+    int64_t left_s = left_ms > 0 ? (left_ms - 1) / 1000 + 1 : 1;
+    const MQTTProperty prop = {.identifier = MQTTPROPERTY_CODE_MESSAGE_EXPIRY_INTERVAL,
+                               .value.integer4 =
+                                   left_s < UINT32_MAX ? (unsigned)left_s : UINT32_MAX};
+
+    MQTTProperties_add(props, &prop);
+}
+
+static void add_props(MQTTProperties *props, const struct mqtt_parcel *p)
+{
+    if (p->expires_ms > 0)
+        add_expiry(props, p->expires_ms - loop_mono_ms());
+    for (unsigned i = 0; i < p->header_count; i++) {
+        const struct header *h = &p->headers[i];
+        MQTTProperty prop = {.identifier = code_of(props, h, p->payload)};
+        if (prop.identifier == MQTTPROPERTY_CODE_USER_PROPERTY) {
+            prop.value.data = len_string(h->name);
+            prop.value.value = len_string(h->value);
+        } else if (prop.identifier == MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR) {
+            prop.value.byte = h->value.p[0] == '1';
+        } else {
+            prop.value.data = len_string(h->value);
+        }
+        MQTTProperties_add(props, &prop);
+    }
+}
+
+int mqtt_run_publish(struct mqtt_run *run, struct mqtt_parcel *p)
+{
+    const struct mqtt_thread_spec *spec = run->spec;
+    MQTTAsync_responseOptions opts = MQTTAsync_responseOptions_initializer;
+    MQTTAsync_message message = MQTTAsync_message_initializer;
+
+    MQTTLenString payload = len_string(p->payload);
+    message.payload = payload.data;
+    message.payloadlen = payload.len;
+    message.qos = (int)spec->qos;
+    message.retained = p->retain;
+    opts.context = p;
+    if (spec->peer.v5) {
+        add_props(&message.properties, p);
+        opts.onSuccess5 = on_sent5;
+        opts.onFailure5 = on_not_sent5;
+    } else {
+        opts.onSuccess = on_sent;
+        opts.onFailure = on_not_sent;
+    }
+    /* Once it is accepted, p may be answered, and gone, before this returns. */
+    int rc = MQTTAsync_sendMessage(run->client, p->topic, &message, &opts);
+    MQTTProperties_free(&message.properties);
+    return rc;
+}
+
+uint64_t mqtt_run_packet_bytes(const struct mqtt_run *run, const struct mqtt_parcel *p)
+{
+    bool v5 = run->spec->peer.v5;
+    uint64_t n = PACKET_EXTRA + strlen(p->topic) + p->payload.n;
+
+    for (unsigned i = 0; v5 && i < p->header_count; i++)
+        n += 5 + p->headers[i].name.n + p->headers[i].value.n;
+    return n;
+}

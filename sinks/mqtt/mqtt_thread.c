@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * mqtt_thread.c - connects, sends what is in the mailbox, and connects anew; a thread
+ * that paho may block. All waiting and all backoff of the MQTT sink is here.
+ */
+#include "sinks/mqtt/mqtt_thread.h"
+
+#include "sinks/mqtt/mqtt_run.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    CONNECT_MAX_MS =
+        PAHO_CONNECT_TIMEOUT_S * 1000 + 10000, /* paho looks every 3 s only */
+    STEADY_MS = 10000,                         /* a run as long as this was no failure */
+    RETRY_AFTER_MS = 1000,                     /* where there is no connection */
+    LOOK_MS = 1000                             /* while connecting */
+};
+
+struct mqtt_thread {
+    struct mqtt_thread_spec spec;
+    pthread_t id;
+    pthread_mutex_t lock; /* of all below, of the parcels' lists and the run */
+    pthread_cond_t changed;
+    struct mqtt_parcels waiting; /* to be sent, in order */
+    struct mqtt_run *run;        /* NULL: wait until connect_at_ms */
+    int64_t connect_at_ms;
+    unsigned failures; /* runs in a row that did not last */
+    bool renew, stop;
+    struct log_limit away_limit;
+};
+
+/* ------------------------------------------------------ the thread: lock held */
+
+/* until_ms: as loop_mono_ms() counts. */
+static void wait_until(struct mqtt_thread *t, int64_t until_ms)
+{
+    const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
+
+    pthread_cond_timedwait(&t->changed, &t->lock, &until);
+}
+
+static void send_first(struct mqtt_thread *t)
+{
+    struct mqtt_parcel *p = t->waiting.first;
+    struct mqtt_run *run = t->run;
+
+    if (atomic_load(&p->given_up)) {
+        mqtt_parcel_finish(p, TRY_AGAIN, "too late to be sent");
+        return;
+    }
+    if (p->expires_ms > 0 && p->expires_ms <= loop_mono_ms()) {
+        mqtt_parcel_finish(p, TRY_AGAIN, "it expired before it could be sent");
+        return;
+    }
+    if (mqtt_run_packet_bytes(run, p) > run->packet_max) {
+        mqtt_parcel_finish(p, REJECTED, "larger than the broker's maximum packet size");
+        return;
+    }
+    mqtt_parcel_unlink(p);
+    mqtt_parcel_append(&run->sent, p);
+    p->run = run;
+    pthread_mutex_unlock(&t->lock);
+    int rc = mqtt_run_publish(run, p);
+    pthread_mutex_lock(&t->lock);
+    if (rc == MQTTASYNC_SUCCESS)
+        return;
+    p->retry_after_ms = RETRY_AFTER_MS;
+    mqtt_parcel_finish(p, rc == MQTTASYNC_BAD_UTF8_STRING ? REJECTED : TRY_AGAIN,
+                       MQTTAsync_strerror(rc));
+}
+
+static void open_run(struct mqtt_thread *t)
+{
+    struct mqtt_run *run = mem_alloc(sizeof(*run));
+
+    run->spec = &t->spec;
+    run->lock = &t->lock;
+    run->changed = &t->changed;
+    run->packet_max = UINT32_MAX;
+    run->window = t->spec.max_in_flight;
+    run->begun_ms = loop_mono_ms();
+    t->run = run;
+    t->renew = false;
+    pthread_mutex_unlock(&t->lock);
+    mqtt_run_connect(run);
+    pthread_mutex_lock(&t->lock);
+}
+
+static void close_run(struct mqtt_thread *t)
+{
+    struct mqtt_run *run = t->run;
+
+    t->run = NULL;
+    pthread_mutex_unlock(&t->lock);
+    mqtt_run_end(run);
+    pthread_mutex_lock(&t->lock);
+    while (run->sent.first)
+        mqtt_parcel_finish(run->sent.first, TRY_AGAIN,
+                           "connection lost before the broker answered");
+    free(run);
+}
+
+static const char *end_of_run(const struct mqtt_thread *t)
+{
+    const struct mqtt_run *run = t->run;
+
+    if (run->state == RUN_OVER)
+        return run->why;
+    if (run->state == RUN_CONNECTING && loop_mono_ms() - run->begun_ms > CONNECT_MAX_MS)
+        return "the broker does not answer";
+    if (t->renew)
+        return "the broker left a message unanswered";
+    return NULL;
+}
+
+static void end_run(struct mqtt_thread *t, const char *why)
+{
+    if (t->run->up_ms > 0 && loop_mono_ms() - t->run->up_ms >= STEADY_MS)
+        t->failures = 0;
+    t->failures++;
+    t->connect_at_ms = loop_mono_ms() + mqtt_backoff_ms(t->failures);
+    /* Losing a connection is news each time; not getting one is not. */
+    if (t->run->up_ms > 0)
+        t->away_limit = (struct log_limit){0};
+    log_limited(&t->away_limit, LOG_WARN, t->spec.name, "client %s: %s; trying again",
+                t->spec.peer.client_id, why);
+    close_run(t);
+}
+
+/* Gives back what has waited long enough; gives when the next one has, or far_ms. */
+static int64_t expire(struct mqtt_thread *t, int64_t far_ms)
+{
+    int64_t now = loop_mono_ms(), next = far_ms;
+
+    for (struct mqtt_parcel *p = t->waiting.first, *after; p; p = after) {
+        after = p->next;
+        int64_t end = p->posted_ms + p->hold_ms;
+        if (end <= now) {
+            p->retry_after_ms = RETRY_AFTER_MS;
+            mqtt_parcel_finish(p, TRY_AGAIN, "the broker did not take it in time");
+        } else if (end < next) {
+            next = end;
+        }
+    }
+    return next;
+}
+
+static bool can_send(const struct mqtt_thread *t)
+{
+    return t->run && t->run->state == RUN_UP && t->waiting.first &&
+           t->run->sent.count < t->run->window;
+}
+
+static void one_step(struct mqtt_thread *t)
+{
+    const int64_t far_ms = 60000;
+    const char *why = t->run ? end_of_run(t) : NULL;
+
+    if (why) {
+        end_run(t, why);
+    } else if (t->run == NULL && loop_mono_ms() >= t->connect_at_ms) {
+        open_run(t);
+    } else if (can_send(t)) {
+        send_first(t);
+    } else {
+        int64_t until = expire(t, loop_mono_ms() + far_ms);
+        if (t->run == NULL && t->connect_at_ms < until)
+            until = t->connect_at_ms;
+        if (t->run && t->run->state == RUN_CONNECTING && loop_mono_ms() + LOOK_MS < until)
+            until = loop_mono_ms() + LOOK_MS;
+        wait_until(t, until);
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    struct mqtt_thread *t = arg;
+    bool up = false;
+
+    pthread_mutex_lock(&t->lock);
+    while (!t->stop) {
+        bool now_up = t->run && t->run->state == RUN_UP;
+        if (now_up && !up)
+            log_info(t->spec.name, "connected as %s", t->spec.peer.client_id);
+        up = now_up;
+        one_step(t);
+    }
+    if (t->run)
+        close_run(t);
+    while (t->waiting.first)
+        mqtt_parcel_finish(t->waiting.first, TRY_AGAIN, "stopping");
+    pthread_mutex_unlock(&t->lock);
+    loop_post(t->spec.ended, t->spec.ended_arg);
+    return NULL;
+}
+
+/* --------------------------------------------------------- from the loop thread */
+
+/* paho takes itself down with its last client, and is not ready for another thread that
+ * makes a new one just then. So one client, never connected, stays for ever. */
+static void keep_paho(void)
+{
+    MQTTAsync anchor;
+
+    MQTTAsync_create(&anchor, "tcp://127.0.0.1:1883", "tarry",
+                     MQTTCLIENT_PERSISTENCE_NONE, NULL);
+}
+
+/* Signals are the loop thread's; paho's threads inherit the mask from ours. */
+static int start_thread(struct mqtt_thread *t)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&t->id, NULL, thread_main, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+struct mqtt_thread *mqtt_thread_start(struct mqtt_thread_spec *spec, struct err *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct mqtt_thread *t = mem_alloc(sizeof(*t));
+    pthread_condattr_t attr;
+
+    pthread_once(&once, keep_paho);
+    t->spec = *spec;
+    memset(spec, 0, sizeof(*spec));
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    int rc = start_thread(t);
+    if (rc == 0)
+        return t;
+    err_set(err, "no thread for the MQTT client: %s", strerror(rc));
+    mqtt_peer_free(&t->spec.peer);
+    free(t);
+    return NULL;
+}
+
+bool mqtt_thread_is_up(struct mqtt_thread *t)
+{
+    pthread_mutex_lock(&t->lock);
+    bool up = t->run && t->run->state == RUN_UP;
+    pthread_mutex_unlock(&t->lock);
+    return up;
+}
+
+void mqtt_thread_post(struct mqtt_thread *t, struct mqtt_parcel *parcel)
+{
+    parcel->posted_ms = loop_mono_ms();
+    pthread_mutex_lock(&t->lock);
+    mqtt_parcel_append(&t->waiting, parcel);
+    pthread_cond_signal(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void raise_flag(struct mqtt_thread *t, bool *flag)
+{
+    pthread_mutex_lock(&t->lock);
+    *flag = true;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void mqtt_thread_renew(struct mqtt_thread *t)
+{
+    raise_flag(t, &t->renew);
+}
+
+void mqtt_thread_stop(struct mqtt_thread *t)
+{
+    raise_flag(t, &t->stop);
+}
+
+void mqtt_thread_free(struct mqtt_thread *t)
+{
+    if (t == NULL)
+        return;
+    pthread_join(t->id, NULL); /* its last deed was to say that it ends */
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
+    mqtt_peer_free(&t->spec.peer);
+    free(t);
+}

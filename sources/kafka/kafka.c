@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kafka.c - the Kafka source: a member of a consumer group on the loop thread.
+ *
+ * Promise: an offset is committed only when Redis has that record and every one before
+ * it, has had them for commit_lag, and has the offset itself. A partition that leaves is
+ * given up after its open records are answered, for which the rebalance waits a few
+ * seconds.
+ */
+#include "bridge/job/cloudevent.h"
+#include "bridge/plugin.h"
+#include "sources/kafka/kafka_client.h"
+#include "sources/kafka/kafka_conf.h"
+#include "sources/kafka/kafka_group.h"
+#include "sources/kafka/kafka_probe.h"
+#include "sources/kafka/kafka_record.h"
+#include "sources/kafka/kafka_rewind.h"
+
+#include <string.h>
+
+enum {
+    RECORDS_AHEAD = 200000, /* fetched and not yet read, however small they are */
+    SESSION_MS = 10000,     /* the group waits so long for a consumer that was killed */
+    CLOSE_WAIT_MS = 5000,   /* for the group to let us go */
+    CLOSE_LOOK_MS = 20,
+    SETTLE_WAIT_MS = 2000
+};
+
+struct kafka_source {
+    /* options */
+    struct kafka_link link;
+    char *group_id, *group_instance_id;
+    struct opt_list topics;
+    int start_at, null_value;
+    int64_t commit_interval_ms, commit_lag_ms, prefetch_bytes;
+    /* running */
+    struct source *src;
+    struct kafka_client *client; /* NULL: between two tries */
+    struct kafka_group group;
+    struct timer *retry; /* builds the client anew */
+    unsigned tries;
+    bool stopping, leaving, closing; /* closing: a client is being destroyed */
+    struct timer *settle_limit;      /* for Redis to take the last marks */
+    struct timer *close_look;
+    int64_t close_until_ms; /* monotonic */
+    struct log_limit record_error;
+};
+
+/* In the order of the choices. */
+enum start_at { START_EARLIEST, START_LATEST };
+enum null_value { NULL_CANCELS, NULL_IS_JOB };
+
+#define AT(field) offsetof(struct kafka_source, field)
+static const struct opt opts[] = {
+    KAFKA_LINK_ROWS(struct kafka_source),
+    {"topics", OPT_LIST, AT(topics), NULL,
+     "Topics to read; one that begins with ^ is a regular expression.", .min = 0},
+    {"group", OPT_STR, AT(group_id), "tarry",
+     "Consumer group; instances with the same group share the partitions.", .min = 0},
+    {"group_instance_id", OPT_STR, AT(group_instance_id), NULL,
+     "Static membership: a name of this instance alone, so that a restart moves no "
+     "partitions.",
+     .optional = true},
+    {"start", OPT_CHOICE, AT(start_at), "earliest",
+     "Where to begin when neither the group nor Redis knows how far it was read. "
+     "An offset that the topic no longer has goes on with the oldest record there is.",
+     .choices = "earliest|latest"},
+    {"null_value", OPT_CHOICE, AT(null_value), "cancel",
+     "A record without a value that asks for no time cancels the job of its delay-id or "
+     "key; or it is a job itself, as an event of CloudEvents always is.",
+     .choices = "cancel|job"},
+    {"commit_interval", OPT_MS, AT(commit_interval_ms), "1s",
+     "How often offsets of stored records are committed.", .min = 10, .max = 600000},
+    {"commit_lag", OPT_MS, AT(commit_lag_ms), "2s",
+     "By how much the committed offset trails what Redis has stored: what a crash of "
+     "Redis takes with it, as long as it is younger, is read again. 0: not at all.",
+     .min = 0, .max = 600000},
+    {"prefetch", OPT_BYTES, AT(prefetch_bytes), "64MiB",
+     "Records fetched ahead, in bytes, all partitions together.", .min = 1024,
+     .max = 1073741824},
+    {0}};
+
+static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
+{
+    const struct kafka_setting rows[] = {
+        {"group.id", k->group_id, 0},
+        {"group.instance.id", k->group_instance_id, KAFKA_UNSET},
+        /* A static member comes back under its name: its restart may take longer. */
+        {"session.timeout.ms", NULL, k->group_instance_id ? KAFKA_UNSET : SESSION_MS},
+        /* Also of an offset that the topic no longer has: nothing that is there is
+         * skipped. "latest" of a new group is kafka_start.c's. */
+        {"auto.offset.reset", "earliest", 0},
+        {"auto.commit.interval.ms", NULL, k->commit_interval_ms},
+        {"queued.max.messages.kbytes", NULL, k->prefetch_bytes / 1024},
+        /* Where either limit is reached librdkafka looks again a second later (2.0.2):
+         * what waits should last as long. */
+        {"queued.min.messages", NULL, RECORDS_AHEAD},
+        {"enable.auto.commit", "true", 0},
+        {"enable.auto.offset.store", "false", 0}, /* we store, after Redis answered */
+        {"partition.assignment.strategy", "cooperative-sticky", 0},
+        {"enable.partition.eof", k->start_at == START_LATEST ? "true" : "false", 0},
+        {"log.queue", "true", 0},
+        {"log.connection.close", "false", 0}, /* brokers close what is idle */
+        {0}};
+
+    return kafka_conf_new(&k->link, rows, err);
+}
+
+static int check(const void *self, struct err *err)
+{
+    const struct kafka_source *k = self;
+
+    if (kafka_link_check(&k->link, err) < 0)
+        return -1;
+    if (k->group_id[0] == '\0')
+        return err_set(err, "group: must not be empty");
+    if (k->topics.n == 0)
+        return err_set(err, "topics: name at least one");
+    for (size_t i = 0; i < k->topics.n; i++) {
+        const char *topic = k->topics.v[i];
+        if (topic[0] != '^' && kafka_topic_check(topic, strlen(topic), err) < 0)
+            return err_in(err, "topics");
+    }
+    rd_kafka_conf_t *conf = make_conf(k, err);
+    if (conf == NULL)
+        return -1;
+    rd_kafka_conf_destroy(conf);
+    return 0;
+}
+
+/* -------------------------------------------------------------------- records */
+
+/* REFUSED cannot be: nobody listens. */
+static const bool stored_outcomes[] = {
+    [STORED] = true,      [STORED_INSTEAD] = true, [STORED_BEFORE] = true,
+    [STORED_DEAD] = true, [STORED_NONE] = true,    [REFUSED] = false,
+    [NOT_STORED] = false};
+
+static void on_stored(void *arg, const struct stored_reply *reply)
+{
+    struct kafka_read *read = arg;
+    struct kafka_part *part = read->owner;
+    struct kafka_group *group = part->parts->owner;
+
+    kafka_part_answer(read, stored_outcomes[reply->outcome]);
+    kafka_group_answered(group);
+}
+
+/* CloudEvents writes an event without data as a null value: that cancels nothing. */
+static bool is_tombstone(const struct kafka_source *k, const struct job *job)
+{
+    return k->null_value == NULL_CANCELS && job->payload.p == NULL && !cloudevent_is(job);
+}
+
+static void take(struct kafka_source *k, const rd_kafka_message_t *m)
+{
+    struct kafka_part *part =
+        kafka_part_find(&k->group.parts, rd_kafka_topic_name(m->rkt), m->partition);
+    struct kafka_read *read =
+        part ? kafka_part_read(part, m->offset, kafka_record_ms(m)) : NULL;
+    const char *reason;
+    struct err err;
+
+    if (read == NULL)
+        return;
+    struct job *job = kafka_record_job(m, &reason, &err);
+    if (reason) {
+        source_quarantine(k->src, job, reason, err.text, on_stored, read);
+        return;
+    }
+    job->tombstone = is_tombstone(k, job);
+    source_submit(k->src, job, on_stored, read);
+}
+
+static void on_fetch(struct kafka_source *k, rd_kafka_event_t *ev)
+{
+    const rd_kafka_message_t *m;
+
+    while ((m = rd_kafka_event_message_next(ev)) != NULL) {
+        if (m->err) {
+            log_limited(&k->record_error, LOG_WARN, source_name(k->src), "%s",
+                        rd_kafka_message_errstr(m));
+            continue;
+        }
+        kafka_client_alive(k->client);
+        take(k, m);
+    }
+}
+
+/* What could not be committed is so with the next commit, or read again by its new owner.
+ */
+static void on_committed(struct kafka_source *k, rd_kafka_resp_err_t code)
+{
+    switch (code) {
+    case RD_KAFKA_RESP_ERR_NO_ERROR:
+        kafka_client_alive(k->client);
+        break;
+    case RD_KAFKA_RESP_ERR__NO_OFFSET:
+    case RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS:
+        break;
+    default:
+        log_limited(&k->group.parts.commits, LOG_WARN, source_name(k->src), "commit: %s",
+                    rd_kafka_err2str(code));
+    }
+}
+
+static void on_event(void *arg, rd_kafka_event_t *ev)
+{
+    struct kafka_source *k = arg;
+
+    switch (rd_kafka_event_type(ev)) {
+    case RD_KAFKA_EVENT_REBALANCE:
+        k->tries = 0;
+        kafka_group_rebalance(&k->group, ev);
+        return;
+    case RD_KAFKA_EVENT_FETCH:
+        on_fetch(k, ev);
+        break;
+    case RD_KAFKA_EVENT_OFFSET_COMMIT:
+        on_committed(k, rd_kafka_event_error(ev));
+        break;
+    case RD_KAFKA_EVENT_LISTCONSUMERGROUPOFFSETS_RESULT:
+        kafka_group_committed(&k->group, ev);
+        break;
+    default:
+        break;
+    }
+    rd_kafka_event_destroy(ev);
+}
+
+/* A topic that was deleted says so; if it comes back, it is another one. A partition that
+ * begins at its end says where that is. */
+static void on_error(void *arg, rd_kafka_event_t *ev)
+{
+    struct kafka_parts *parts = &((struct kafka_source *)arg)->group.parts;
+    rd_kafka_topic_partition_t *which = rd_kafka_event_topic_partition(ev);
+    struct kafka_part *part;
+
+    if (which == NULL)
+        return;
+    switch (rd_kafka_event_error(ev)) {
+    case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+        kafka_parts_vanish(parts, which->topic);
+        break;
+    case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+        part = kafka_part_find(parts, which->topic, which->partition);
+        if (part)
+            kafka_part_begins(part, which->offset);
+        break;
+    default:
+        break;
+    }
+    rd_kafka_topic_partition_destroy(which);
+}
+
+/* --------------------------------------------------------------- open, close */
+
+static void on_fatal(void *arg, const char *why);
+static const struct kafka_events events = {.mask = RD_KAFKA_EVENT_FETCH |
+                                                   RD_KAFKA_EVENT_REBALANCE |
+                                                   RD_KAFKA_EVENT_OFFSET_COMMIT,
+                                           .event = on_event,
+                                           .error = on_error,
+                                           .fatal = on_fatal};
+
+/* The client's end, for good or before the next try: nothing of it is left. */
+static void close_client(struct kafka_source *k, loop_cb *done)
+{
+    kafka_group_leave(&k->group);
+    k->closing = true;
+    kafka_client_close(k->client, done, k);
+    k->client = NULL;
+}
+
+static int subscribe(struct kafka_source *k, struct err *err)
+{
+    rd_kafka_topic_partition_list_t *list =
+        rd_kafka_topic_partition_list_new((int)k->topics.n);
+
+    for (size_t i = 0; i < k->topics.n; i++)
+        rd_kafka_topic_partition_list_add(list, k->topics.v[i], RD_KAFKA_PARTITION_UA);
+    rd_kafka_resp_err_t code = rd_kafka_subscribe(kafka_client_rk(k->client), list);
+    rd_kafka_topic_partition_list_destroy(list);
+    return code ? err_set(err, "subscribe: %s", rd_kafka_err2str(code)) : 0;
+}
+
+static int open_client(struct kafka_source *k, struct err *err)
+{
+    rd_kafka_conf_t *conf = make_conf(k, err);
+
+    if (conf == NULL)
+        return -1;
+    k->client = kafka_client_open(source_name(k->src), RD_KAFKA_CONSUMER, &k->link, conf,
+                                  &events, k, err);
+    if (k->client == NULL)
+        return -1;
+    kafka_group_join(&k->group, k->client);
+    return 0;
+}
+
+static void release(struct kafka_source *k)
+{
+    shelf_watch(k->src, NULL, NULL);
+    kafka_group_fini(&k->group);
+    timer_del(k->retry);
+    timer_del(k->close_look);
+    timer_del(k->settle_limit);
+}
+
+static void on_gone(void *arg)
+{
+    struct kafka_source *k = arg;
+
+    k->closing = false;
+    if (k->stopping && k->group.parts.asks > 0) { /* Redis will answer, or be away */
+        timer_set(k->retry, CLOSE_LOOK_MS);
+        return;
+    }
+    if (!k->stopping) {
+        timer_set(k->retry, kafka_backoff_ms(++k->tries));
+        return;
+    }
+    release(k);
+    source_stopped(k->src);
+}
+
+static void on_retry(void *arg)
+{
+    struct kafka_source *k = arg;
+    struct err err;
+
+    if (k->stopping) {
+        on_gone(k);
+        return;
+    }
+    if (open_client(k, &err) == 0) {
+        if (subscribe(k, &err) == 0)
+            return;
+        close_client(k, on_gone);
+    } else {
+        timer_set(k->retry, kafka_backoff_ms(++k->tries));
+    }
+    log_warn(source_name(k->src), "%s; trying again", err.text);
+}
+
+static void on_fatal(void *arg, const char *why)
+{
+    struct kafka_source *k = arg;
+
+    log_error(source_name(k->src), "fatal, the consumer is built anew: %s", why);
+    timer_rest(k->close_look);
+    close_client(k, on_gone);
+}
+
+static void look_closed(void *arg)
+{
+    struct kafka_source *k = arg;
+    const bool late = loop_mono_ms() >= k->close_until_ms;
+
+    if (!late && !rd_kafka_consumer_closed(kafka_client_rk(k->client))) {
+        timer_set(k->close_look, CLOSE_LOOK_MS);
+        return;
+    }
+    if (late)
+        log_warn(source_name(k->src),
+                 "the group does not let go in time; the last records "
+                 "may be read again");
+    close_client(k, on_gone);
+}
+
+/* Not before the last marks are written, or can't be. */
+static void leave(void *arg)
+{
+    struct kafka_source *k = arg;
+    struct err err;
+
+    timer_rest(k->settle_limit);
+    if (k->client == NULL || k->leaving)
+        return;
+    k->leaving = true;
+    if (kafka_client_leave(k->client, &err) < 0) {
+        log_warn(source_name(k->src), "close: %s", err.text);
+        close_client(k, on_gone);
+        return;
+    }
+    k->close_until_ms = loop_mono_ms() + CLOSE_WAIT_MS;
+    timer_set(k->close_look, 0);
+}
+
+/* Something of the shelf was changed, maybe by another instance. */
+static void on_shelf(void *arg)
+{
+    kafka_group_look(&((struct kafka_source *)arg)->group);
+}
+
+static int start(struct source *src, void *self, struct err *err)
+{
+    struct kafka_source *k = self;
+
+    k->src = src;
+    kafka_group_init(&k->group, src, k->group_id, k->commit_lag_ms,
+                     k->start_at == START_LATEST);
+    if (open_client(k, err) < 0 || subscribe(k, err) < 0) {
+        kafka_group_leave(&k->group);
+        kafka_group_fini(&k->group);
+        if (k->client)
+            kafka_client_close(k->client, NULL, NULL);
+        return -1;
+    }
+    k->retry = timer_new(on_retry, k);
+    k->close_look = timer_new(look_closed, k);
+    k->settle_limit = timer_new(leave, k);
+    shelf_watch(src, on_shelf, k);
+    return 0;
+}
+
+static void pause_source(struct source *src, void *self, bool paused)
+{
+    struct kafka_source *k = self;
+
+    (void)src;
+    kafka_group_pause(&k->group, paused);
+}
+
+static void reread(struct source *src, void *self)
+{
+    struct kafka_source *k = self;
+
+    (void)src;
+    kafka_group_reread(&k->group);
+}
+
+static void stop(struct source *src, void *self)
+{
+    struct kafka_source *k = self;
+
+    (void)src;
+    k->stopping = true;
+    timer_rest(k->retry);
+    if (k->client == NULL) {
+        if (!k->closing)
+            on_gone(k);
+        return;
+    }
+    kafka_group_hold(&k->group);
+    timer_set(k->settle_limit, SETTLE_WAIT_MS);
+    kafka_group_settle(&k->group, leave, k);
+}
+
+static void rewind_route(struct source *src, void *self, const char *route, int64_t to_ms,
+                         bool dry_run, rewind_cb *cb, void *arg)
+{
+    struct kafka_source *k = self;
+    const struct kafka_rewind what = {.route = route,
+                                      .to_ms = to_ms,
+                                      .dry_run = dry_run,
+                                      .link = &k->link,
+                                      .topics = k->topics.v,
+                                      .topic_count = k->topics.n};
+
+    (void)src;
+    kafka_rewind(&k->group.marks, &what, cb, arg);
+}
+
+static int probe(const void *self, struct buf *said, struct err *err)
+{
+    const struct kafka_source *k = self;
+    return kafka_probe(&k->link, k->topics.v, k->topics.n, said, err);
+}
+
+const struct source_ops source_kafka = {
+    .name = "kafka",
+    .help = "Reads Kafka topics as a member of a consumer group.",
+    .size = sizeof(struct kafka_source),
+    .opts = opts,
+    .check = check,
+    .start = start,
+    .pause = pause_source,
+    .reread = reread,
+    .rewind = rewind_route,
+    .stop = stop,
+    .probe = probe,
+};

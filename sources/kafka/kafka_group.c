@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kafka_group.c - rebalance events, of which librdkafka sends the next one only when the
+ * last was applied.
+ */
+#include "sources/kafka/kafka_group.h"
+
+#include "sources/kafka/kafka_reading.h"
+
+#include <string.h>
+
+enum {
+    SHORT_PAUSE_MS = 200,
+    REVOKE_WAIT_MS = 3000, /* for the answers to records of partitions that leave */
+    READ_AGAIN_MS = 1000,
+    READ_TRIES = 3 /* while Redis is away it says so by itself when it is back */
+};
+
+static void on_limit(void *arg);
+static void on_long_pause(void *arg);
+static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
+                        const int64_t *marks, bool sure);
+static void on_marks(void *arg, bool good);
+static void on_flushed(void *arg);
+static void on_read_again(void *arg);
+static const struct kafka_marks_events marks_events = {on_flushed, on_marks};
+
+void kafka_group_init(struct kafka_group *g, struct source *src, const char *group_id,
+                      int64_t commit_lag_ms, bool latest)
+{
+    g->who = source_name(src);
+    kafka_parts_init(&g->parts, src, commit_lag_ms);
+    g->parts.owner = g;
+    kafka_marks_init(&g->marks, &g->parts, &marks_events, g);
+    kafka_start_init(&g->start, g->who, group_id, latest);
+    g->start.done = on_assigned;
+    g->start.arg = g;
+    g->limit = timer_new(on_limit, g);
+    g->long_pause = timer_new(on_long_pause, g);
+    g->read_again = timer_new(on_read_again, g);
+}
+
+void kafka_group_fini(struct kafka_group *g)
+{
+    timer_del(g->limit);
+    timer_del(g->long_pause);
+    timer_del(g->read_again);
+    g->limit = g->long_pause = g->read_again = NULL;
+    kafka_start_fini(&g->start);
+    kafka_marks_fini(&g->marks);
+}
+
+void kafka_group_join(struct kafka_group *g, struct kafka_client *client)
+{
+    g->client = client;
+    g->parts.rk = kafka_client_rk(client);
+}
+
+static void apply(struct kafka_group *g, bool add,
+                  const rd_kafka_topic_partition_list_t *list)
+{
+    rd_kafka_t *rk = kafka_client_rk(g->client);
+    rd_kafka_error_t *error = NULL;
+    const char *protocol = rd_kafka_rebalance_protocol(rk);
+
+    if (protocol && strcmp(protocol, "COOPERATIVE") == 0) {
+        error = add ? rd_kafka_incremental_assign(rk, list)
+                    : rd_kafka_incremental_unassign(rk, list);
+        if (error)
+            log_warn(g->who, "rebalance: %s", rd_kafka_error_string(error));
+        rd_kafka_error_destroy(error);
+    } else {
+        rd_kafka_resp_err_t code = rd_kafka_assign(rk, add ? list : NULL);
+        if (code)
+            log_warn(g->who, "rebalance: %s", rd_kafka_err2str(code));
+    }
+}
+
+static void drop_parts(struct kafka_group *g, const rd_kafka_topic_partition_list_t *list)
+{
+    for (int i = 0; i < list->cnt; i++) {
+        struct kafka_part *part =
+            kafka_part_find(&g->parts, list->elems[i].topic, list->elems[i].partition);
+        if (part)
+            kafka_part_drop(part);
+    }
+}
+
+static void drop_all_parts(struct kafka_group *g)
+{
+    while (!TAILQ_EMPTY(&g->parts.list))
+        kafka_part_drop(TAILQ_FIRST(&g->parts.list));
+}
+
+void kafka_group_leave(struct kafka_group *g)
+{
+    if (g->revoke)
+        rd_kafka_event_destroy(g->revoke);
+    if (g->assign)
+        rd_kafka_event_destroy(g->assign);
+    g->revoke = g->assign = NULL;
+    kafka_start_drop(&g->start);
+    timer_rest(g->limit);
+    timer_rest(g->read_again);
+    drop_all_parts(g);
+    g->parts.rk = NULL;
+    g->client = NULL;
+}
+
+/* A short pause, of which there are many while a backlog is read, leaves what was fetched
+ * ahead where it is: with the seek that ends a hold librdkafka throws it away. */
+void kafka_group_pause(struct kafka_group *g, bool paused)
+{
+    g->paused = paused;
+    if (g->client)
+        kafka_client_rest(g->client, paused);
+    if (paused) {
+        timer_set(g->long_pause, SHORT_PAUSE_MS);
+        return;
+    }
+    timer_rest(g->long_pause);
+    kafka_parts_let_go(&g->parts, HOLD_FLOW);
+}
+
+static void on_long_pause(void *arg)
+{
+    struct kafka_group *g = arg;
+
+    kafka_parts_hold(&g->parts, HOLD_FLOW);
+    if (g->client)
+        kafka_client_rest(g->client, false);
+}
+
+void kafka_group_hold(struct kafka_group *g)
+{
+    g->paused = true;
+    timer_rest(g->long_pause);
+    on_long_pause(g);
+}
+
+/* librdkafka commits what was stored before it lets the partitions go. */
+static void finish_revoke(struct kafka_group *g)
+{
+    rd_kafka_event_t *ev = g->revoke;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(ev);
+
+    g->revoke = NULL;
+    timer_rest(g->limit);
+    drop_parts(g, list);
+    /* librdkafka keeps a pause for the next time that a partition is ours (2.0.2); and to
+     * resume it then would set it to where we had read to, past what was not stored. */
+    rd_kafka_resume_partitions(kafka_client_rk(g->client), list);
+    apply(g, false, list);
+    log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
+            "%d partitions revoked, %u left", list->cnt, g->parts.count);
+    rd_kafka_event_destroy(ev);
+}
+
+static bool revoke_is_answered(const struct kafka_group *g)
+{
+    const struct kafka_part *part;
+
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        if ((part->holds & HOLD_REVOKE) && part->offsets.open > 0)
+            return false;
+    return true;
+}
+
+/* What leaves is marked in full, and then handed over: by on_flushed(). */
+static void mark_revoked(struct kafka_group *g)
+{
+    struct kafka_part *part;
+
+    g->revoke_marked = true;
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        part->all = part->all || (part->holds & HOLD_REVOKE);
+    kafka_marks_flush(&g->marks);
+}
+
+void kafka_group_answered(struct kafka_group *g)
+{
+    if (g->revoke && !g->revoke_marked && revoke_is_answered(g))
+        mark_revoked(g);
+}
+
+static void on_flushed(void *arg)
+{
+    struct kafka_group *g = arg;
+
+    if (g->revoke && g->revoke_marked)
+        finish_revoke(g);
+    if (g->settled) {
+        void (*done)(void *) = g->settled;
+        g->settled = NULL;
+        done(g->arg);
+    }
+}
+
+void kafka_group_settle(struct kafka_group *g, void (*done)(void *arg), void *arg)
+{
+    struct kafka_part *part;
+
+    g->settled = done;
+    g->arg = arg;
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        part->all = true;
+    kafka_marks_flush(&g->marks);
+}
+
+static void on_limit(void *arg)
+{
+    struct kafka_group *g = arg;
+
+    log_warn(g->who, "partitions go while Redis has not answered for them; another "
+                     "member will read the last records again");
+    finish_revoke(g);
+}
+
+/* Takes ev. */
+static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
+{
+    const rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(ev);
+
+    g->revoke = ev;
+    g->revoke_marked = false;
+    for (int i = 0; i < list->cnt; i++) {
+        struct kafka_part *part =
+            kafka_part_find(&g->parts, list->elems[i].topic, list->elems[i].partition);
+        if (part)
+            kafka_part_hold(part, HOLD_REVOKE);
+    }
+    /* Of what was lost nothing can be committed any more. */
+    if (rd_kafka_assignment_lost(kafka_client_rk(g->client))) {
+        finish_revoke(g);
+        return;
+    }
+    timer_set(g->limit, REVOKE_WAIT_MS);
+    kafka_group_answered(g);
+}
+
+/* -------------------------------------------------------------- what comes */
+
+/* Before its reading is known no record of a partition may be submitted. */
+static void load_reading(struct kafka_group *g, struct kafka_part *part)
+{
+    if (g->start.has_marks) {
+        kafka_reading_load(part, g->marks.items, g->marks.n);
+        kafka_reading_look(part, g->marks.items, g->marks.n);
+        return;
+    }
+    kafka_part_hold(part, HOLD_MARKS);
+    if (!g->marks.reading)
+        timer_set(g->read_again, READ_AGAIN_MS);
+}
+
+static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
+                        const int64_t *marks, bool sure)
+{
+    struct kafka_group *g = arg;
+
+    if (!sure)
+        log_debug(g->who, "partitions begin without both offset and mark");
+    apply(g, true, list);
+    for (int i = 0; i < list->cnt; i++) {
+        const rd_kafka_topic_partition_t *row = &list->elems[i];
+        load_reading(g, kafka_part_add(&g->parts, row->topic, row->partition,
+                                       row->offset >= 0 ? row->offset : -1, marks[i]));
+    }
+    if (g->paused)
+        kafka_parts_hold(&g->parts, HOLD_FLOW);
+    if (g->marks.reading) { /* it hangs; what it will say counts all the same */
+        g->read_tries = 0;
+        kafka_parts_hold(&g->parts, HOLD_MARKS);
+    }
+    kafka_client_alive(g->client);
+    log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
+            "%d partitions assigned, %u in all", list->cnt, g->parts.count);
+    rd_kafka_topic_partition_list_destroy(list);
+    if (g->assign)
+        rd_kafka_event_destroy(g->assign);
+    g->assign = NULL;
+}
+
+/* Takes ev. */
+static void on_assign(struct kafka_group *g, rd_kafka_event_t *ev)
+{
+    g->assign = ev;
+    kafka_start_begin(&g->start, g->client, rd_kafka_event_topic_partition_list(ev));
+    kafka_marks_read(&g->marks);
+}
+
+void kafka_group_committed(struct kafka_group *g, rd_kafka_event_t *ev)
+{
+    kafka_start_committed(&g->start, ev);
+}
+
+/* ------------------------------------------------------------- reading again */
+
+static bool is_held_for_marks(const struct kafka_group *g)
+{
+    const struct kafka_part *part;
+
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        if (part->holds & HOLD_MARKS)
+            return true;
+    return false;
+}
+
+static bool lacks_readings(const struct kafka_group *g)
+{
+    const struct kafka_part *part;
+
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        if (!part->known)
+            return true;
+    return false;
+}
+
+static void end_hold_for_marks(struct kafka_group *g, bool good)
+{
+    struct kafka_part *part;
+
+    TAILQ_FOREACH (part, &g->parts.list, link) {
+        if ((part->holds & HOLD_MARKS) == 0)
+            continue;
+        if (good)
+            kafka_reading_load(part, g->marks.items, g->marks.n);
+        const int64_t mark = good ? kafka_marks_find(&g->marks, part->topic,
+                                                     part->partition, part->incarnation)
+                                  : -1;
+        if (g->start.latest && mark >= 0) /* else it begins at the end */
+            kafka_part_begins(part, mark);
+        kafka_part_reread(part, mark);
+    }
+    kafka_parts_let_go(&g->parts, HOLD_MARKS);
+}
+
+static void on_marks(void *arg, bool good)
+{
+    struct kafka_group *g = arg;
+    struct kafka_part *part;
+
+    if (good)
+        kafka_start_marks(&g->start, &g->marks);
+    if (is_held_for_marks(g)) {
+        if (!good && (++g->read_tries < READ_TRIES || lacks_readings(g))) {
+            timer_set(g->read_again, READ_AGAIN_MS);
+            return;
+        }
+        end_hold_for_marks(g, good);
+    }
+    TAILQ_FOREACH (part, &g->parts.list, link)
+        if (good)
+            kafka_reading_look(part, g->marks.items, g->marks.n);
+}
+
+void kafka_group_look(struct kafka_group *g)
+{
+    if (g->client)
+        kafka_marks_read(&g->marks);
+}
+
+static void on_read_again(void *arg)
+{
+    struct kafka_group *g = arg;
+    kafka_marks_read(&g->marks);
+}
+
+void kafka_group_reread(struct kafka_group *g)
+{
+    g->read_tries = 0;
+    kafka_parts_hold(&g->parts, HOLD_MARKS);
+    kafka_marks_read(&g->marks);
+}
+
+void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev)
+{
+    if (g->revoke)
+        finish_revoke(g);
+    kafka_start_hurry(&g->start);
+    switch (rd_kafka_event_error(ev)) {
+    case RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS:
+        on_assign(g, ev);
+        return;
+    case RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS:
+        on_revoke(g, ev);
+        return;
+    default:
+        drop_all_parts(g);
+        rd_kafka_assign(kafka_client_rk(g->client), NULL);
+        kafka_client_fail(g->client, rd_kafka_err2str(rd_kafka_event_error(ev)));
+    }
+    rd_kafka_event_destroy(ev);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kafka_offsets.c - a list of reads; its head moves on over what is stored.
+ */
+#include "sources/kafka/kafka_offsets.h"
+
+#include "bridge/base/mem.h"
+
+#include <stdlib.h>
+
+void kafka_offsets_init(struct kafka_offsets *o)
+{
+    *o = (struct kafka_offsets){.position = -1, .done = -1};
+    STAILQ_INIT(&o->reads);
+}
+
+static void drop_head(struct kafka_offsets *o)
+{
+    struct kafka_read *read = STAILQ_FIRST(&o->reads);
+
+    STAILQ_REMOVE_HEAD(&o->reads, link);
+    o->count--;
+    free(read);
+}
+
+void kafka_offsets_fini(struct kafka_offsets *o)
+{
+    while (!STAILQ_EMPTY(&o->reads))
+        drop_head(o);
+    o->open = 0;
+}
+
+struct kafka_read *kafka_offsets_read(struct kafka_offsets *o, int64_t offset,
+                                      void *owner)
+{
+    must(offset >= o->position);
+    struct kafka_read *read = mem_alloc(sizeof(*read));
+    read->owner = owner;
+    read->offset = offset;
+    STAILQ_INSERT_TAIL(&o->reads, read, link);
+    o->count++;
+    o->open++;
+    o->position = offset + 1;
+    return read;
+}
+
+bool kafka_offsets_answer(struct kafka_offsets *o, struct kafka_read *read, bool stored)
+{
+    must(read->state == READ_OPEN && o->open > 0);
+    read->state = stored ? READ_STORED : READ_FAILED;
+    o->open--;
+    if (!stored)
+        o->torn = true;
+
+    const int64_t before = o->done;
+    for (const struct kafka_read *head = STAILQ_FIRST(&o->reads);
+         head && head->state == READ_STORED; head = STAILQ_FIRST(&o->reads)) {
+        o->done = head->offset + 1;
+        drop_head(o);
+    }
+    return o->done != before;
+}
+
+int64_t kafka_offsets_rewind(struct kafka_offsets *o, int64_t back_to)
+{
+    must(o->open == 0);
+    if (!STAILQ_EMPTY(&o->reads))
+        o->position = STAILQ_FIRST(&o->reads)->offset;
+    while (!STAILQ_EMPTY(&o->reads))
+        drop_head(o);
+    o->torn = false;
+    if (back_to >= 0 && back_to < o->position)
+        o->position = back_to;
+    if (o->done > o->position)
+        o->done = o->position;
+    return o->position;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kafka_offsets.h - which records of one partition are done, in the order of reading.
+ *
+ * Answers come in any order, but only what has nothing unanswered before it may be
+ * committed. Offsets may have gaps (compaction, transactions), so order counts, not +1.
+ * Pure; knows no library.
+ */
+#ifndef SOURCES_KAFKA_KAFKA_OFFSETS_H
+#define SOURCES_KAFKA_KAFKA_OFFSETS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct kafka_read { /* one record that was read */
+    STAILQ_ENTRY(kafka_read) link;
+    void *owner; /* the caller's */
+    int64_t offset;
+    enum { READ_OPEN, READ_STORED, READ_FAILED } state;
+};
+
+struct kafka_offsets {
+    STAILQ_HEAD(, kafka_read) reads; /* from the first that is not stored */
+    int64_t position; /* offset of the record to read next; -1: not known */
+    int64_t done;     /* everything below it is stored; -1: nothing yet */
+    unsigned count;   /* of reads */
+    unsigned open;    /* those without an answer */
+    bool torn;        /* one was not stored: rewind when none is open */
+};
+
+void kafka_offsets_init(struct kafka_offsets *o);
+void kafka_offsets_fini(struct kafka_offsets *o); /* also with open reads */
+
+/* A record was read; offset is not below o->position. Gives its entry, which lives until
+ * it is answered or o is rewound. */
+struct kafka_read *kafka_offsets_read(struct kafka_offsets *o, int64_t offset,
+                                      void *owner);
+/* Once for each read, which may be gone afterwards. True: o->done went up. */
+bool kafka_offsets_answer(struct kafka_offsets *o, struct kafka_read *read, bool stored);
+/* Forgets every read, of which none may be open; gives the offset to read from again:
+ * that of the first that is not stored, or back_to where that is lower (-1: it is not).
+ */
+int64_t kafka_offsets_rewind(struct kafka_offsets *o, int64_t back_to);
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "sources/kafka/kafka_start.h"
+
+#include "bridge/base/mem.h"
+#include "sources/kafka/kafka_reading.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    ASK_MS = 4000,
+    WAIT_MS = 5000,
+    NOT_TOLD = RD_KAFKA_OFFSET_STORED /* the group has not answered for it */
+};
+
+static void ask_committed(struct kafka_start *s);
+
+/* Whether a group is new must be known where only a new one begins at the end. */
+static void on_limit(void *arg)
+{
+    struct kafka_start *s = arg;
+
+    if (s->latest && !s->has_committed) {
+        log_warn(s->who, "the group does not say how far it has read, so nothing is "
+                         "read yet; it is asked again");
+        ask_committed(s);
+        return;
+    }
+    log_warn(s->who, "%s does not say how far %s; partitions begin where %s",
+             s->has_committed ? "Redis" : "the group",
+             s->has_committed ? "it has come" : "it has read",
+             s->has_committed ? "their group left off"
+                              : "Redis has them up to, or their group left off");
+    kafka_start_hurry(s);
+}
+
+void kafka_start_init(struct kafka_start *s, const char *who, const char *group_id,
+                      bool latest)
+{
+    s->who = who;
+    s->group_id = group_id;
+    s->latest = latest;
+    s->limit = timer_new(on_limit, s);
+}
+
+void kafka_start_drop(struct kafka_start *s)
+{
+    if (s->list)
+        rd_kafka_topic_partition_list_destroy(s->list);
+    free(s->marks);
+    s->list = NULL;
+    s->marks = NULL;
+    s->client = NULL;
+    s->round++;
+    timer_rest(s->limit);
+}
+
+void kafka_start_fini(struct kafka_start *s)
+{
+    if (s->limit == NULL)
+        return;
+    kafka_start_drop(s);
+    timer_del(s->limit);
+    s->limit = NULL;
+}
+
+static void ask_committed(struct kafka_start *s)
+{
+    char why[128];
+    rd_kafka_t *rk = kafka_client_rk(s->client);
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
+    rd_kafka_ListConsumerGroupOffsets_t *question =
+        rd_kafka_ListConsumerGroupOffsets_new(s->group_id, s->list);
+
+    s->round++; /* an earlier answer comes too late */
+    timer_set(s->limit, WAIT_MS);
+    rd_kafka_AdminOptions_set_request_timeout(options, ASK_MS, why, sizeof(why));
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a number is all that it carries
+    rd_kafka_AdminOptions_set_opaque(options, (void *)(uintptr_t)s->round);
+    rd_kafka_ListConsumerGroupOffsets(rk, &question, 1, options,
+                                      kafka_client_queue(s->client));
+    rd_kafka_ListConsumerGroupOffsets_destroy(question);
+    rd_kafka_AdminOptions_destroy(options);
+}
+
+void kafka_start_expect(struct kafka_start *s,
+                        const rd_kafka_topic_partition_list_t *list)
+{
+    kafka_start_drop(s);
+    s->list = rd_kafka_topic_partition_list_copy(list);
+    s->marks = mem_alloc(((size_t)list->cnt + 1) * sizeof(*s->marks));
+    for (int i = 0; i < list->cnt; i++) {
+        s->list->elems[i].offset = NOT_TOLD;
+        s->marks[i] = -1;
+    }
+    s->has_committed = s->has_marks = list->cnt == 0;
+}
+
+void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
+                       const rd_kafka_topic_partition_list_t *list)
+{
+    kafka_start_expect(s, list);
+    s->client = client;
+    if (list->cnt == 0) /* a member beyond the partitions; librdkafka refuses to ask */
+        kafka_start_hurry(s);
+    else
+        ask_committed(s);
+}
+
+/* Redis lost its tail while nobody was here to see it. */
+static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row,
+                          int64_t mark)
+{
+    log_warn(s->who,
+             "Redis lost what it took last: the group has read %s/%" PRId32
+             " up to offset %" PRId64 ", but Redis holds it up to %" PRId64
+             " only; it is read again from there (so is a rewind that was cut off)",
+             row->topic, row->partition, row->offset, mark);
+    row->offset = mark;
+}
+
+/* The group has no offset, any more or yet. Only a new one skips what is there. */
+static void begin_late(const struct kafka_start *s, rd_kafka_topic_partition_t *row,
+                       int64_t mark)
+{
+    row->offset = mark >= 0 ? mark : RD_KAFKA_OFFSET_END;
+    if (mark >= 0)
+        log_warn(s->who,
+                 "%s/%" PRId32 ": the group's offset is gone; it is read on from offset "
+                 "%" PRId64 ", up to which Redis holds it",
+                 row->topic, row->partition, mark);
+}
+
+void kafka_start_hurry(struct kafka_start *s)
+{
+    rd_kafka_topic_partition_list_t *list = s->list;
+    int64_t *marks = s->marks;
+
+    if (list == NULL)
+        return;
+    for (int i = 0; i < list->cnt; i++) {
+        rd_kafka_topic_partition_t *row = &list->elems[i];
+        if (row->offset == NOT_TOLD) /* all below the mark is stored */
+            row->offset = marks[i] >= 0 ? marks[i] : RD_KAFKA_OFFSET_INVALID;
+        else if (marks[i] >= 0 && marks[i] < row->offset)
+            begin_at_mark(s, row, marks[i]);
+        else if (s->latest && row->offset == RD_KAFKA_OFFSET_INVALID)
+            begin_late(s, row, marks[i]);
+    }
+    s->list = NULL;
+    s->marks = NULL;
+    const bool sure = s->has_committed && s->has_marks;
+    kafka_start_drop(s);
+    s->done(s->arg, list, marks, sure);
+    free(marks);
+}
+
+static void look(struct kafka_start *s)
+{
+    if (s->has_committed && s->has_marks)
+        kafka_start_hurry(s);
+}
+
+void kafka_start_marks(struct kafka_start *s, const struct kafka_marks *m)
+{
+    if (s->list == NULL)
+        return;
+    for (int i = 0; i < s->list->cnt; i++) {
+        const rd_kafka_topic_partition_t *row = &s->list->elems[i];
+        const unsigned incarnation =
+            kafka_incarnation_find(m->items, m->n, row->topic, row->partition);
+        s->marks[i] = kafka_marks_find(m, row->topic, row->partition, incarnation);
+    }
+    s->has_marks = true;
+    look(s);
+}
+
+/* The group's answer, or a part of it, is an error. */
+static void lacks_committed(struct kafka_start *s, const char *why)
+{
+    log_warn(s->who, "committed offsets of the group: %s", why);
+    if (!s->latest) /* else on_limit() asks again */
+        kafka_start_hurry(s);
+}
+
+void kafka_start_offsets(struct kafka_start *s,
+                         const rd_kafka_topic_partition_list_t *answer)
+{
+    rd_kafka_resp_err_t failed = RD_KAFKA_RESP_ERR_NO_ERROR;
+
+    for (int i = 0; i < s->list->cnt; i++) {
+        rd_kafka_topic_partition_t *mine = &s->list->elems[i];
+        const rd_kafka_topic_partition_t *row = rd_kafka_topic_partition_list_find(
+            (rd_kafka_topic_partition_list_t *)answer, mine->topic, mine->partition);
+        if (row == NULL)
+            failed = RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
+        else if (row->err)
+            failed = row->err;
+        else
+            mine->offset = row->offset >= 0 ? row->offset : RD_KAFKA_OFFSET_INVALID;
+    }
+    if (failed) {
+        lacks_committed(s, rd_kafka_err2str(failed));
+        return;
+    }
+    s->has_committed = true;
+    look(s);
+}
+
+void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev)
+{
+    const rd_kafka_ListConsumerGroupOffsets_result_t *result =
+        rd_kafka_event_ListConsumerGroupOffsets_result(ev);
+    size_t n = 0;
+
+    if (s->list == NULL || (uintptr_t)rd_kafka_event_opaque(ev) != s->round)
+        return;
+    const rd_kafka_group_result_t **groups =
+        result ? rd_kafka_ListConsumerGroupOffsets_result_groups(result, &n) : NULL;
+    const rd_kafka_error_t *error = n > 0 ? rd_kafka_group_result_error(groups[0]) : NULL;
+    if (rd_kafka_event_error(ev) || error || n == 0) {
+        lacks_committed(s, error ? rd_kafka_error_string(error)
+                                 : rd_kafka_event_error_string(ev));
+        return;
+    }
+    kafka_start_offsets(s, rd_kafka_group_result_partitions(groups[0]));
+}

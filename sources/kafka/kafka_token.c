@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "sources/kafka/kafka_token.h"
+
+#include "bridge/base/buf.h"
+#include "bridge/base/file.h"
+#include "bridge/base/json.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <curl/curl.h>
+
+enum {
+    TOKEN_MAX_BYTES = 64 * 1024,
+    CONNECT_MS = 5000,
+    ANSWER_MS = 15000,
+    /* Whoever renews a file does so in time: it is read again at least so often, and so
+     * is what does not tell when it ends. */
+    LIFE_GUESSED_MS = 300000,
+    LIFE_LEAST_MS = 2000, /* what ends sooner is over */
+    PLACE_BYTES = 200
+};
+
+static char *copy(const char *s)
+{
+    return s ? mem_strdup(s) : NULL;
+}
+
+static void forget(char *text)
+{
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
+static int64_t wall_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* application/x-www-form-urlencoded */
+static char *form_of(const struct opt_pairs *more)
+{
+    struct buf out = {0};
+
+    buf_add_str(&out, "grant_type=client_credentials");
+    for (size_t i = 0; i < more->n; i++) {
+        buf_add_str(&out, "&");
+        text_add_percent(&out, slice_of(more->v[i].name), ".");
+        buf_add_str(&out, "=");
+        text_add_percent(&out, slice_of(more->v[i].value), ".");
+    }
+    char *text = mem_strdup(buf_str(&out));
+    buf_free(&out);
+    return text;
+}
+
+/* RFC 6749, 2.3.1: both are encoded before they are made Basic authorization. */
+static char *encoded(const char *s)
+{
+    struct buf out = {0};
+
+    if (s == NULL)
+        return NULL;
+    text_add_percent(&out, slice_of(s), ".");
+    char *text = mem_strdup(buf_str(&out));
+    explicit_bzero(out.p, out.cap);
+    buf_free(&out);
+    return text;
+}
+
+void kafka_token_ask_init(struct kafka_token_ask *ask, const struct kafka_link *link)
+{
+    *ask = (struct kafka_token_ask){.file = copy(link->token_file),
+                                    .url = copy(link->token_url),
+                                    .client = encoded(link->token_client),
+                                    .secret = encoded(link->token_secret),
+                                    .ca_file = copy(link->token_ca_file),
+                                    .form = form_of(&link->token_form)};
+}
+
+void kafka_token_ask_free(struct kafka_token_ask *ask)
+{
+    free(ask->file);
+    free(ask->url);
+    free(ask->client);
+    forget(ask->secret);
+    free(ask->ca_file);
+    forget(ask->form);
+    *ask = (struct kafka_token_ask){0};
+}
+
+void kafka_token_free(struct kafka_token *token)
+{
+    forget(token->value);
+    *token = (struct kafka_token){0};
+}
+
+/* ------------------------------------------------------------------ when it ends */
+
+/* The second part of a JWT, decoded; -1: it is none. */
+static int claims_of(const char *token, struct buf *out)
+{
+    const char *from = strchr(token, '.'), *end = from ? strchr(from + 1, '.') : NULL;
+
+    if (end == NULL)
+        return -1;
+    char *part = mem_strndup(from + 1, (size_t)(end - from - 1));
+    for (char *p = part; *p; p++)
+        *p = *p == '-' ? '+' : (*p == '_' ? '/' : *p);
+    int rc = text_base64_decode(slice_of(part), out);
+    forget(part);
+    return rc;
+}
+
+/* Of a number of seconds that somebody says, until the year 5138 at most. The text goes
+ * on behind it: "}". */
+static int64_t ms_of_seconds(const char *text)
+{
+    const double s = strtod(text, NULL);
+
+    return s > 0 ? (int64_t)((s < 1e11 ? s : 1e11) * 1000) : 0;
+}
+
+/* What the token says itself: its claim "exp", seconds. 0: nothing. */
+static int64_t said_end_ms(const char *token)
+{
+    struct claims {
+        struct slice exp;
+    } claims = {{NULL, 0}};
+    static const struct json_field fields[] = {
+        {"exp", JSON_RAW, offsetof(struct claims, exp), 0, 0}, {0}};
+    struct buf text = {0}, room = {0};
+    int64_t end_ms = 0;
+
+    if (claims_of(token, &text) == 0 &&
+        json_read(buf_slice(&text), fields, &claims, &room) == 0 && claims.exp.p &&
+        isdigit((unsigned char)*claims.exp.p))
+        end_ms = ms_of_seconds(claims.exp.p);
+    buf_free(&text);
+    buf_free(&room);
+    return end_ms;
+}
+
+/* ------------------------------------------------------------------ from a file */
+
+static int read_token(const char *path, struct buf *out, struct err *err)
+{
+    if (file_read(path, TOKEN_MAX_BYTES, out, err) < 0)
+        return -1;
+    while (out->n > 0 && isspace((unsigned char)out->p[out->n - 1]))
+        out->n--;
+    return out->n > 0 ? 0 : err_set(err, "it is empty");
+}
+
+static int from_file(const char *path, struct kafka_token *token, struct err *err)
+{
+    struct buf text = {0};
+    int rc = read_token(path, &text, err);
+
+    if (rc == 0) {
+        const int64_t look_ms = wall_ms() + LIFE_GUESSED_MS;
+        token->value = mem_strdup(buf_str(&text));
+        token->ends_ms = said_end_ms(token->value);
+        if (token->ends_ms == 0 || token->ends_ms > look_ms)
+            token->ends_ms = look_ms;
+    }
+    if (text.p)
+        explicit_bzero(text.p, text.cap);
+    buf_free(&text);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- from a server */
+
+struct answer {
+    struct buf body;
+    bool too_long;
+};
+
+static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
+{
+    struct answer *a = arg;
+
+    if (a->body.n + size * n > TOKEN_MAX_BYTES) {
+        a->too_long = true;
+        return 0;
+    }
+    buf_add(&a->body, bytes, size * n);
+    return size * n;
+}
+
+/* What it says: {"access_token":"...","expires_in":300}, or {"error":"invalid_client"}.
+ */
+static int read_answer(struct slice body, long status, struct kafka_token *token,
+                       struct err *err)
+{
+    struct said {
+        struct slice token, expires_in, error;
+    } said = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
+    static const struct json_field fields[] = {
+        {"access_token", JSON_TEXT, offsetof(struct said, token), 0, 0},
+        {"expires_in", JSON_RAW, offsetof(struct said, expires_in), 0, 0},
+        {"error", JSON_TEXT, offsetof(struct said, error), 0, 0},
+        {0}};
+    struct buf room = {0};
+    int rc = 0;
+
+    if (json_read(body, fields, &said, &room) < 0)
+        rc = err_set(err, "it answers with HTTP %ld and no JSON object", status);
+    else if (said.error.n > 0)
+        rc = err_set(err,
+                     "it says \"%.*s\" (HTTP %ld); are token_client, token_secret and "
+                     "token_form right?",
+                     said.error.n < 64 ? (int)said.error.n : 64, said.error.p, status);
+    else if (status != 200 || said.token.n == 0)
+        rc = err_set(err, "it answers with HTTP %ld and no access_token", status);
+    if (rc == 0) {
+        token->value = mem_strndup(said.token.p, said.token.n);
+        const char *seconds = said.expires_in.p ? said.expires_in.p : "0";
+        const int64_t life_ms = ms_of_seconds(seconds + (*seconds == '"'));
+        token->ends_ms = life_ms > 0 ? wall_ms() + life_ms : said_end_ms(token->value);
+        if (token->ends_ms == 0)
+            token->ends_ms = wall_ms() + LIFE_GUESSED_MS;
+    }
+    if (room.p)
+        explicit_bzero(room.p, room.cap);
+    buf_free(&room);
+    return rc;
+}
+
+static CURL *request(const struct kafka_token_ask *ask, struct answer *answer, char *why)
+{
+    CURL *e = curl_easy_init();
+
+    must(e != NULL);
+    curl_easy_setopt(e, CURLOPT_URL, ask->url);
+    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(e, CURLOPT_PROXY, ""); /* else the environment says */
+    curl_easy_setopt(e, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
+    curl_easy_setopt(e, CURLOPT_USERNAME, ask->client);
+    curl_easy_setopt(e, CURLOPT_PASSWORD, ask->secret);
+    curl_easy_setopt(e, CURLOPT_POSTFIELDS, ask->form);
+    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)ANSWER_MS);
+    if (ask->ca_file)
+        curl_easy_setopt(e, CURLOPT_CAINFO, ask->ca_file);
+    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, why);
+    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(e, CURLOPT_WRITEDATA, answer);
+    return e;
+}
+
+static int from_server(const struct kafka_token_ask *ask, struct kafka_token *token,
+                       struct err *err)
+{
+    struct answer answer = {{0}, false};
+    char why[CURL_ERROR_SIZE] = "";
+    CURL *e = request(ask, &answer, why);
+    long status = 0;
+    int rc;
+
+    CURLcode code = curl_easy_perform(e);
+    curl_easy_getinfo(e, CURLINFO_RESPONSE_CODE, &status);
+    if (answer.too_long)
+        rc = err_set(err, "its answer is longer than %d bytes", TOKEN_MAX_BYTES);
+    else if (code != CURLE_OK)
+        rc = err_set(err, "%s", why[0] ? why : curl_easy_strerror(code));
+    else
+        rc = read_answer(buf_slice(&answer.body), status, token, err);
+    curl_easy_cleanup(e);
+    if (answer.body.p)
+        explicit_bzero(answer.body.p, answer.body.cap);
+    buf_free(&answer.body);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ */
+
+int kafka_token_get(const struct kafka_token_ask *ask, struct kafka_token *token,
+                    struct err *err)
+{
+    char place[PLACE_BYTES];
+    int rc = ask->file ? from_file(ask->file, token, err) : from_server(ask, token, err);
+
+    if (rc == 0 && token->ends_ms < wall_ms() + LIFE_LEAST_MS) {
+        kafka_token_free(token);
+        rc = err_set(err, "the token has ended, or is about to; %s",
+                     ask->file ? "is the file renewed?" : "are both clocks right?");
+    }
+    if (rc == 0)
+        return 0;
+    snprintf(place, sizeof(place),
+             ask->file ? "token_file %.180s" : "token server %.180s",
+             ask->file ? ask->file : ask->url);
+    return err_in(err, place);
+}
+
+int kafka_token_set(rd_kafka_t *rk, const struct kafka_token *token, struct err *err)
+{
+    char why[256];
+
+    /* The name stands nowhere but in librdkafka's own log. */
+    if (rd_kafka_oauthbearer_set_token(rk, token->value, token->ends_ms, "tarry", NULL, 0,
+                                       why, sizeof(why)) == RD_KAFKA_RESP_ERR_NO_ERROR)
+        return 0;
+    return err_set(err, "librdkafka does not take the token: %s", why);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * later.c - the later source: the HTTP API of the delay queue Later, for its clients.
+ *
+ * POST /create, /query and /delete. A task becomes a job whose target is its callback
+ * URL, so its route ends at an http sink with accept = "code100" and has no topic of its
+ * own. All tasks of a source go by one route: an id alone does not tell which.
+ */
+#include "bridge/http/httpd.h"
+#include "bridge/plugin.h"
+#include "sources/later/later_import.h"
+#include "sources/later/later_job.h"
+
+struct later_source {
+    struct httpd_opts http;
+    struct source *src;
+    struct httpd *listener;
+    bool paused;
+};
+
+static const char json_type[] = "text/plain; charset=utf-8"; /* yes: so the API has it */
+
+static void answer_empty(struct httpd_req *req, unsigned status)
+{
+    httpd_answer(req, status, NULL, SLICE_LIT(""));
+}
+
+static bool is_post(struct httpd_req *req)
+{
+    if (strcmp(httpd_method(req), "POST") == 0)
+        return true;
+    answer_empty(req, 400);
+    return false;
+}
+
+/* --------------------------------------------------------------- /create */
+
+static unsigned status_of(const struct stored_reply *reply)
+{
+    static const struct {
+        const char *reason;
+        unsigned status;
+    } refusals[] = {{"oversize", 413},
+                    {"too-many-queues", 429},
+                    {"no-route", 500},
+                    {"full", 500},
+                    {"unavailable", 500}};
+    if (reply->outcome == NOT_STORED)
+        return 500;
+    if (reply->outcome != REFUSED)
+        return 200;
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+        if (strcmp(refusals[i].reason, reply->reason) == 0)
+            return refusals[i].status;
+    return 400; /* too long a delay */
+}
+
+static void on_stored(void *arg, const struct stored_reply *reply)
+{
+    struct httpd_req *req = arg;
+    unsigned status = status_of(reply);
+    if (status != 200) {
+        answer_empty(req, status);
+        return;
+    }
+    struct buf json = {0};
+    buf_addf(&json, "{\"id\":\"%.*s\"}", SLICE_ARG(reply->id));
+    httpd_answer(req, 200, json_type, buf_slice(&json));
+    buf_free(&json);
+}
+
+static void create(void *arg, struct httpd_req *req)
+{
+    struct later_source *l = arg;
+    struct later_task task;
+    struct buf room = {0};
+    char id[LATER_ID_SIZE];
+    if (!is_post(req))
+        return;
+    if (later_read_task(httpd_body(req), source_now_ms(l->src, SLICE_LIT("")), &task,
+                        &room) < 0) {
+        answer_empty(req, 400);
+    } else if (l->paused) {
+        answer_empty(req, 500);
+    } else {
+        later_new_id(id);
+        task.id = slice_of(id);
+        source_submit(l->src, later_job_new(&task), on_stored, req);
+    }
+    buf_free(&room);
+}
+
+/* --------------------------------------------------------------- /query, /delete */
+
+static void on_found(void *arg, const struct found_reply *reply)
+{
+    static const unsigned statuses[] = {
+        [FOUND_NONE] = 404, [FOUND_WAITING] = 200,  [FOUND_IN_FLIGHT] = 200,
+        [FOUND_DEAD] = 404, [FOUND_NO_ROUTE] = 500, [FOUND_UNKNOWN] = 500};
+    struct httpd_req *req = arg;
+    unsigned status = statuses[reply->state];
+    if (status == 200 && reply->job == NULL)
+        status = 500; /* its record can't be read */
+    if (status != 200) {
+        answer_empty(req, status);
+        return;
+    }
+    struct buf json = {0};
+    later_show(&json, reply->job, reply->attempts);
+    httpd_answer(req, 200, json_type, buf_slice(&json));
+    buf_free(&json);
+}
+
+/* The id of a request for one task, in room. false: answered; unknown: with this where no
+ * task can be called so. */
+static bool takes_id(struct httpd_req *req, unsigned unknown, struct slice *id,
+                     struct buf *room)
+{
+    if (!is_post(req))
+        return false;
+    bool read = later_read_id(httpd_body(req), id, room) == 0;
+    if (read && id->n <= JOB_ID_MAX)
+        return true;
+    answer_empty(req, read ? unknown : 400);
+    return false;
+}
+
+static void query(void *arg, struct httpd_req *req)
+{
+    struct later_source *l = arg;
+    struct slice id;
+    struct buf room = {0};
+    if (takes_id(req, 404, &id, &room))
+        source_find(l->src, source_route(l->src, SLICE_LIT(""), NULL), id, on_found, req);
+    buf_free(&room);
+}
+
+/* Whether it was there or not. */
+static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
+{
+    (void)was;
+    answer_empty(arg, code == QUEUE_AWAY || code == QUEUE_NO_ROUTE ? 500 : 200);
+}
+
+static void delete_task(void *arg, struct httpd_req *req)
+{
+    static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};
+    struct later_source *l = arg;
+    struct slice id;
+    struct buf room = {0};
+    if (takes_id(req, 200, &id, &room))
+        queue_finish(l->src, (struct slice){0}, id, &how, on_deleted, req);
+    buf_free(&room);
+}
+
+/* --------------------------------------------------------------- all else */
+
+static void no_such_page(void *arg, struct httpd_req *req)
+{
+    (void)arg;
+    httpd_add(req, "X-Content-Type-Options", "nosniff");
+    httpd_answer(req, 404, "text/plain; charset=utf-8",
+                 SLICE_LIT("404 page not found\n"));
+}
+
+static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
+                   const char *why)
+{
+    (void)arg, (void)word, (void)why;
+    answer_empty(req, status);
+}
+
+/* --------------------------------------------------------------- start and stop */
+
+static const struct httpd_route rows[] = {
+    {"*", "/create", create, HTTPD_OPEN},
+    {"*", "/query", query, HTTPD_OPEN},
+    {"*", "/delete", delete_task, HTTPD_OPEN},
+    {"*", "/{*}", no_such_page, HTTPD_OPEN},
+    {0},
+};
+
+static int start(struct source *src, void *self, struct err *err)
+{
+    struct later_source *l = self;
+    l->src = src;
+    l->listener = httpd_open(source_name(src), &l->http, err);
+    if (l->listener == NULL)
+        return -1;
+    httpd_serve(l->listener, rows, l);
+    httpd_shape(l->listener, refuse, l);
+    log_info(source_name(src), "listens on %s", l->http.listen);
+    return 0;
+}
+
+static void pause_source(struct source *src, void *self, bool paused)
+{
+    struct later_source *l = self;
+    (void)src;
+    l->paused = paused;
+}
+
+static void stop(struct source *src, void *self)
+{
+    struct later_source *l = self;
+    httpd_stop(l->listener);
+    source_stopped(src);
+}
+
+static const struct opt opts[] = {
+    HTTPD_ROWS(struct later_source, http, "127.0.0.1:8080", "16MiB"), {0}};
+
+static int check(const void *self, struct err *err)
+{
+    const struct later_source *l = self;
+    return httpd_check_opts(&l->http, err);
+}
+
+static void unwise(const void *self, struct buf *lines)
+{
+    const struct later_source *l = self;
+    httpd_warn_of_strangers(&l->http, "", NULL, lines);
+}
+
+const struct source_ops source_later = {
+    .name = "later",
+    .help = "Serves the HTTP API of Later: tasks that call back when they are due.",
+    .size = sizeof(struct later_source),
+    .opts = opts,
+    .answers = true,
+    .awaits = true,
+    .one_route = true,
+    .check = check,
+    .unwise = unwise,
+    .start = start,
+    .pause = pause_source,
+    .stop = stop,
+    .import = later_import,
+};

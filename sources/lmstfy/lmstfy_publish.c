@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * lmstfy_publish.c - new jobs: one, a bulk of them, or one in the place of another.
+ *
+ * All is checked before anything is submitted. A bulk of which a part could not be stored
+ * is taken back as far as Redis answers.
+ */
+#include "bridge/base/json.h"
+#include "sources/lmstfy/lmstfy_attr.h"
+#include "sources/lmstfy/lmstfy_http.h"
+#include "sources/lmstfy/lmstfy_id.h"
+
+enum {
+    BODY_MAX = 1024 * 1024, /* bytes of one job */
+    BULK_MAX = 64,          /* jobs */
+    TRIES_MAX = UINT16_MAX
+};
+
+static const char bulk_head[] = "{\"job_ids\":[\"";
+
+struct terms {
+    int64_t delay_ms, ttl_ms, tries;
+    struct lmstfy_attrs attrs;
+};
+
+/* In seconds where it is given, else as configured. -1: answered. */
+static int read_span(struct lmstfy_req *r, enum lmstfy_param param, int64_t def_ms,
+                     int64_t *ms, const char *error)
+{
+    int64_t s = -1;
+    if (lmstfy_param(r, param, UINT32_MAX, &s, error) < 0)
+        return -1;
+    *ms = s < 0 ? def_ms : s * 1000;
+    return 0;
+}
+
+/* -1: answered. */
+static int read_terms(struct lmstfy_req *r, struct terms *t)
+{
+    const struct lmstfy *l = r->l;
+    t->tries = l->tries;
+    if (read_span(r, PARAM_DELAY, l->delay_ms, &t->delay_ms, "invalid delay") < 0 ||
+        read_span(r, PARAM_TTL, l->ttl_ms, &t->ttl_ms, "invalid ttl") < 0)
+        return -1;
+    if (t->ttl_ms > 0 && t->ttl_ms < t->delay_ms) {
+        lmstfy_error(r, 400, "ttl is shorter than delay");
+        return -1;
+    }
+    if (lmstfy_param(r, PARAM_TRIES, TRIES_MAX, &t->tries, "invalid tries") < 0)
+        return -1;
+    if (t->tries == 0) {
+        lmstfy_error(r, 400, "tries shouldn't be zero");
+        return -1;
+    }
+    r->delayed = t->delay_ms > 0;
+    return 0;
+}
+
+/* Gives true; false: answered. */
+static bool read_attrs(struct lmstfy_req *r, struct terms *t)
+{
+    lmstfy_attrs_read(&t->attrs, r->req);
+    if (t->attrs.too_many)
+        lmstfy_error(r, 400, "too many attributes, cannot exceed 16");
+    return !t->attrs.too_many;
+}
+
+static struct job *make_job(struct lmstfy_req *r, const struct terms *t,
+                            struct slice topic, struct slice payload)
+{
+    char id[LMSTFY_JOB_ID];
+    int64_t now_ms = source_now_ms(r->l->src, topic);
+    struct job *job = job_new(payload.n + topic.n + sizeof(id) + 64);
+    job->id = job_keep(job, lmstfy_job_id(r->l->ids, now_ms,
+                                          (uint32_t)((t->delay_ms + 999) / 1000),
+                                          t->attrs.with_version, id));
+    job->topic = job_keep(job, topic);
+    job->payload = job_keep(job, payload);
+    lmstfy_attrs_keep(&t->attrs, job);
+    job->timed = true;
+    job->timestamp_ms = now_ms;
+    job->due_ms = t->delay_ms ? now_ms + t->delay_ms : 0;
+    job->expires_ms = t->ttl_ms ? now_ms + t->ttl_ms : 0;
+    job->tries_max = t->tries;
+    return job;
+}
+
+/* ------------------------------------------------------------------------ outcomes */
+
+/* What the core may refuse a job for, in the words of this API. */
+static const struct lmstfy_refusal {
+    const char *reason;
+    unsigned status;
+    const char *error;
+} refusals[] = {
+    {"oversize", 413, "body too large"},
+    {"too-long", 400, "invalid delay"},
+    {"too-many-queues", 429, "too many queues"},
+};
+
+static bool is_stored(const struct stored_reply *reply)
+{
+    /* One that was there before is ours, sent again by the core after a lost answer. One
+     * whose time is over when it arrives has had its life. */
+    return (reply->outcome != NOT_STORED && reply->outcome != REFUSED) ||
+           (reply->outcome == REFUSED && strcmp(reply->reason, "expired") == 0);
+}
+
+/* Notes why a job, or one of a bulk, was not stored. */
+static void note_failure(struct lmstfy_req *r, const struct stored_reply *reply)
+{
+    r->failed = true;
+    if (reply->outcome != REFUSED)
+        return;
+    log_limited(&r->l->complain, LOG_WARN, source_name(r->l->src),
+                "a job of %.*s/%.*s cannot be taken, %s: %s", SLICE_ARG(r->ns),
+                SLICE_ARG(r->queue), reply->reason, reply->why);
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        if (strcmp(reply->reason, refusals[i].reason) == 0)
+            r->refusal = &refusals[i];
+    }
+}
+
+static void answer_failure(struct lmstfy_req *r)
+{
+    if (r->refusal)
+        lmstfy_error(r, r->refusal->status, r->refusal->error);
+    else
+        lmstfy_internal_error(r);
+}
+
+/* Of one job. -1: answered. */
+static int check_stored(struct lmstfy_req *r, const struct stored_reply *reply)
+{
+    if (is_stored(reply))
+        return 0;
+    note_failure(r, reply);
+    answer_failure(r);
+    return -1;
+}
+
+static void count_published(struct lmstfy_req *r, unsigned jobs)
+{
+    lmstfy_count_publish(r->l, r->pool, r->ns, r->queue, jobs, r->delayed);
+}
+
+static void write_published(struct lmstfy_req *r, struct slice id)
+{
+    buf_clear(&r->out);
+    buf_add_str(&r->out, "{\"job_id\":\"");
+    buf_add_slice(&r->out, id);
+    buf_add_str(&r->out, "\",\"msg\":\"published\"}");
+}
+
+/* ------------------------------------------------------------------------- one job */
+
+/* -1: answered. */
+static int publish(struct lmstfy_req *r, stored_cb *done)
+{
+    struct terms t;
+    struct slice body = httpd_body(r->req);
+    if (read_terms(r, &t) < 0)
+        return -1;
+    if (body.n > BODY_MAX) {
+        lmstfy_error(r, 413, "body too large");
+        return -1;
+    }
+    if (!read_attrs(r, &t))
+        return -1;
+    source_submit(r->l->src, make_job(r, &t, lmstfy_topic(r), body), done, r);
+    return 0;
+}
+
+static void on_published(void *arg, const struct stored_reply *reply)
+{
+    struct lmstfy_req *r = arg;
+    if (check_stored(r, reply) < 0)
+        return;
+    count_published(r, 1);
+    write_published(r, reply->id);
+    lmstfy_answer(r, 201);
+}
+
+void lmstfy_publish(struct lmstfy_req *r)
+{
+    publish(r, on_published);
+}
+
+/* --- the old one goes when the new one is there: a bad parameter costs nothing --- */
+
+static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
+{
+    struct lmstfy_req *r = arg;
+    if (code == QUEUE_AWAY) {
+        lmstfy_internal_error(r); /* both may be there */
+        return;
+    }
+    if (code == QUEUE_OK)
+        lmstfy_count_deleted(r, was);
+    lmstfy_answer(r, 201);
+}
+
+static void on_republished(void *arg, const struct stored_reply *reply)
+{
+    static const struct queue_finish how = {.end = QUEUE_END_DELETED};
+    struct lmstfy_req *r = arg;
+    if (check_stored(r, reply) < 0)
+        return;
+    count_published(r, 1);
+    write_published(r, reply->id);
+    if (r->id.n > JOB_ID_MAX)
+        lmstfy_answer(r, 201);
+    else
+        queue_finish(r->l->src, lmstfy_topic(r), r->id, &how, on_replaced, r);
+}
+
+void lmstfy_republish(struct lmstfy_req *r)
+{
+    publish(r, on_republished);
+}
+
+/* -------------------------------------------------------------------------- a bulk */
+
+struct bulk {
+    struct slice element[BULK_MAX];
+    unsigned n;
+    bool too_large;
+};
+
+static void on_element(void *arg, struct slice raw)
+{
+    struct bulk *bulk = arg;
+    bulk->too_large |= raw.n > BODY_MAX;
+    if (bulk->n < BULK_MAX)
+        bulk->element[bulk->n++] = raw;
+}
+
+/* -1: answered. */
+static int read_bulk(struct lmstfy_req *r, struct bulk *bulk)
+{
+    bulk->n = 0;
+    bulk->too_large = false;
+    int n = json_each(httpd_body(r->req), on_element, bulk);
+    const char *bad = n < 0          ? "request body should be an array of objects"
+                      : n == 0       ? "no jobs"
+                      : n > BULK_MAX ? "too many jobs"
+                                     : NULL;
+    if (bad)
+        lmstfy_error(r, 400, bad);
+    else if (bulk->too_large)
+        lmstfy_error(r, 413, "job too large");
+    return bad || bulk->too_large ? -1 : 0;
+}
+
+static void on_taken_back(void *arg, enum queue_code code, enum queue_state was)
+{
+    struct lmstfy_req *r = arg;
+    (void)code, (void)was;
+    if (--r->waiting == 0)
+        answer_failure(r);
+}
+
+/* The ids stand in the answer, all of one length. */
+static void take_back(struct lmstfy_req *r)
+{
+    static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};
+    const char *p = r->out.p + sizeof(bulk_head) - 1;
+    struct slice topic = lmstfy_topic(r);
+    size_t n = strcspn(p, "\"");
+    r->waiting = r->count;
+    for (unsigned i = 0; i < r->count; i++)
+        queue_finish(r->l->src, topic, (struct slice){p + i * (n + 3), n}, &how,
+                     on_taken_back, r);
+}
+
+static void on_bulk_stored(void *arg, const struct stored_reply *reply)
+{
+    struct lmstfy_req *r = arg;
+    if (is_stored(reply))
+        r->stored++;
+    else
+        note_failure(r, reply);
+    if (--r->waiting > 0)
+        return;
+    if (r->failed && r->stored > 0) {
+        take_back(r);
+    } else if (r->failed) {
+        answer_failure(r);
+    } else {
+        count_published(r, r->count);
+        lmstfy_answer(r, 201);
+    }
+}
+
+void lmstfy_bulk(struct lmstfy_req *r)
+{
+    struct terms t;
+    struct bulk bulk;
+    if (read_terms(r, &t) < 0 || read_bulk(r, &bulk) < 0 || !read_attrs(r, &t))
+        return;
+    struct slice topic = lmstfy_topic(r);
+    r->count = r->waiting = bulk.n;
+    buf_clear(&r->out);
+    buf_add_str(&r->out, bulk_head);
+    for (unsigned i = 0; i < bulk.n; i++) {
+        struct job *job = make_job(r, &t, topic, bulk.element[i]);
+        buf_add_str(&r->out, i ? "\",\"" : "");
+        buf_add_slice(&r->out, job->id);
+        source_submit(r->l->src, job, on_bulk_stored, r);
+    }
+    buf_add_str(&r->out, "\"],\"msg\":\"published\"}");
+}

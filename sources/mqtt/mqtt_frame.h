@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * mqtt_frame.h - what the MQTT source and its worker processes say to each other.
+ *
+ * A frame is a u32 length, then so many bytes: a u8 type and the type's fields. Numbers
+ * are big-endian, a text is a u32 length and its bytes. Pure; every limit is the
+ * reader's.
+ *
+ * The source sends SETUP once, then STORED after each MESSAGE it may acknowledge, at last
+ * STOP. The worker sends CONNECTED, SUBSCRIBED, then MESSAGE by MESSAGE, the next one
+ * only after STORED; FAILED is the last it says. Either end just closes when it gives up.
+ */
+#ifndef SOURCES_MQTT_MQTT_FRAME_H
+#define SOURCES_MQTT_MQTT_FRAME_H
+
+#include "bridge/base/buf.h"
+#include "bridge/base/err.h"
+#include "bridge/base/slice.h"
+#include "bridge/conf/opt.h"
+#include "sources/mqtt/mqtt_link.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum frame_type {
+    FRAME_SETUP = 1,
+    FRAME_CONNECTED,
+    FRAME_SUBSCRIBED,
+    FRAME_MESSAGE,
+    FRAME_FAILED,
+    FRAME_STORED,
+    FRAME_STOP
+};
+enum {
+    FRAME_SMALL_MAX = 1024 * 1024, /* bytes of any frame but MESSAGE */
+    FRAME_CUT_BYTES = 4096 /* kept of the payload of a message that is too large */
+};
+
+struct frame {
+    enum frame_type type;
+    struct slice body; /* after the type; borrowed from the input */
+};
+/* Gives the bytes that the first frame of in takes up; 0: it is not all there; -1: it can
+ * be none, or is larger than max_bytes. */
+ssize_t frame_take(struct slice in, size_t max_bytes, struct frame *f, struct err *err);
+
+/* A frame that needs no fields: SUBSCRIBED, STORED, STOP. */
+void frame_put(struct buf *out, enum frame_type type);
+/* unheard: the last answer came too late for a PUBACK; the broker sends that message
+ * again. */
+void frame_put_failed(struct buf *out, bool unheard, const char *why);
+int frame_get_failed(struct slice body, bool *unheard, struct slice *why,
+                     struct err *err);
+void frame_put_connected(struct buf *out, bool session_present);
+int frame_get_connected(struct slice body, bool *session_present, struct err *err);
+
+/* --- how a worker is to connect --- */
+struct mqtt_setup {
+    struct mqtt_peer peer;
+    struct opt_list filters;
+    unsigned qos;
+    uint32_t session_expiry_s;
+    unsigned receive_max;
+    bool retained;        /* retained messages are wanted */
+    uint64_t message_max; /* bytes; a larger message is cut */
+};
+void frame_put_setup(struct buf *out, const struct mqtt_setup *setup);
+/* Fills in setup with copies; on failure nothing is left to free. */
+int frame_get_setup(struct slice body, struct mqtt_setup *setup, struct err *err);
+void mqtt_setup_free(struct mqtt_setup *setup); /* wipes the password */
+
+/* --- one message --- */
+struct mqtt_message {
+    bool dup, retained;
+    unsigned msgid;       /* 0 at QoS 0 */
+    uint64_t whole_bytes; /* of a message that was cut; 0: it is whole */
+    /* MQTT 5: seconds left of the message expiry interval; -1: none. Not in the hash: the
+     * broker counts it down until it sends the message again. */
+    int64_t expiry_s;
+    struct slice topic, payload;
+    struct slice props; /* by frame_put_prop() */
+};
+void frame_put_message(struct buf *out, const struct mqtt_message *m);
+int frame_get_message(struct slice body, struct mqtt_message *m, struct err *err);
+/* The largest MESSAGE frame that a worker makes under this message_max. */
+size_t frame_message_max(uint64_t message_max);
+/* Equal for equal topic, payload and properties. */
+uint64_t mqtt_message_hash(const struct mqtt_message *m);
+
+enum mqtt_prop_kind {
+    PROP_USER,
+    PROP_CONTENT_TYPE,
+    PROP_RESPONSE_TOPIC,
+    PROP_CORRELATION,
+    PROP_PAYLOAD_FORMAT, /* value: "0" or "1" */
+    PROP_KINDS
+};
+struct mqtt_prop {
+    enum mqtt_prop_kind kind;
+    struct slice name; /* PROP_USER only */
+    struct slice value;
+};
+void frame_put_prop(struct buf *props, const struct mqtt_prop *prop);
+/* Takes the first property off props; false: there is none. */
+bool frame_next_prop(struct slice *props, struct mqtt_prop *prop);
+
+#endif

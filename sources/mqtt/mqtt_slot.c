@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * mqtt_slot.c - a worker process, its socket, its message in flight, its backoff.
+ *
+ * A run is one life of the worker. The last message is remembered beyond its run, so that
+ * a broker that hung up while Redis was away does not make a second job when it sends the
+ * message again.
+ */
+#include "sources/mqtt/mqtt_slot.h"
+
+#include "sources/mqtt/mqtt_job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    READ_BYTES = 128 * 1024, /* at most, in one turn of the loop */
+    STOP_WAIT_MS = 3000,     /* then the worker is killed */
+    STEADY_MS = 10000        /* a run as long as this was no failure */
+};
+
+/* The message that was handed to the core last. */
+struct last_message {
+    uint64_t serial; /* of the submission; 0: nothing is remembered */
+    uint64_t run;    /* in which it came */
+    unsigned msgid;
+    uint64_t hash;
+    bool answered; /* in that run */
+    enum { LAST_OPEN, LAST_STORED, LAST_NOT_STORED } state;
+};
+
+struct mqtt_slot {
+    struct source *src;
+    struct mqtt_setup setup;
+    mqtt_slot_cb *stopped;
+    void *stopped_arg;
+
+    struct child *child; /* NULL: none runs */
+    int fd;              /* our end; -1: none */
+    struct watch *watch;
+    struct buf in;
+    struct timer *timer; /* the next start; when stopping: the kill */
+    uint64_t run;
+    int64_t connected_ms; /* of this run; 0: not yet */
+    unsigned failures;    /* runs in a row that did not last */
+    bool connected_before;
+    bool unheard;        /* the worker said so of the last answer of this run */
+    bool expects_answer; /* the worker waits for the outcome of last */
+    bool paused, stopping;
+
+    uint64_t serial; /* of submissions */
+    struct last_message last;
+    struct log_limit lost_limit, store_limit;
+};
+
+/* What the core gives back with its answer; a slot outlives all of these. */
+struct submitted {
+    struct mqtt_slot *slot;
+    uint64_t serial;
+};
+
+static void start_worker(void *arg);
+
+/* ----------------------------------------------------------- the worker's end */
+
+static void close_socket(struct mqtt_slot *slot)
+{
+    watch_del(slot->watch);
+    slot->watch = NULL;
+    if (slot->fd >= 0)
+        close(slot->fd);
+    slot->fd = -1;
+    slot->expects_answer = false;
+    buf_free(&slot->in);
+}
+
+/* A worker that no longer makes sense; on_child_end() does the rest. */
+static void give_up_worker(struct mqtt_slot *slot)
+{
+    close_socket(slot);
+    if (slot->child)
+        child_kill(slot->child, SIGKILL);
+}
+
+/* Sends a small frame; the socket has room for it, or the worker is stuck. */
+static int send_frame(struct mqtt_slot *slot, const struct buf *frame)
+{
+    if (slot->fd < 0)
+        return -1;
+    if (send(slot->fd, frame->p, frame->n, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+        (ssize_t)frame->n)
+        return 0;
+    give_up_worker(slot);
+    return -1;
+}
+
+static void send_plain(struct mqtt_slot *slot, enum frame_type type)
+{
+    struct buf frame = {0};
+
+    frame_put(&frame, type);
+    send_frame(slot, &frame);
+    buf_free(&frame);
+}
+
+static void start_later(struct mqtt_slot *slot)
+{
+    int64_t now = loop_mono_ms();
+
+    if (slot->connected_ms > 0 && now - slot->connected_ms >= STEADY_MS)
+        slot->failures = 0;
+    slot->failures++;
+    timer_set(slot->timer, mqtt_backoff_ms(slot->failures));
+}
+
+/* ------------------------------------------------------------------- messages */
+
+static void answer(struct mqtt_slot *slot)
+{
+    slot->expects_answer = false;
+    slot->last.answered = true;
+    if (slot->last.state == LAST_STORED) {
+        send_plain(slot, FRAME_STORED);
+        FAULT("S4");
+        return;
+    }
+    /* There is no "no" in MQTT: only a worker that ends without a PUBACK gets the message
+     * sent again. */
+    if (slot->child)
+        log_limited(&slot->store_limit, LOG_WARN, source_name(slot->src),
+                    "a message could not be stored; the broker is to send it again");
+    give_up_worker(slot);
+}
+
+static void on_stored(void *arg, const struct stored_reply *reply)
+{
+    struct submitted *sub = arg;
+    struct mqtt_slot *slot = sub->slot;
+    bool is_last = sub->serial == slot->last.serial;
+
+    free(sub);
+    if (!is_last)
+        return;
+    bool stored = reply->outcome != NOT_STORED && reply->outcome != REFUSED;
+    slot->last.state = stored ? LAST_STORED : LAST_NOT_STORED;
+    if (slot->expects_answer)
+        answer(slot);
+}
+
+/* Whether m is the last message once more: sent again after a connection that broke
+ * before its PUBACK can have got through. Where that is not certain it is a message of
+ * its own: a duplicate does less harm than a loss. */
+static bool is_redelivery(const struct mqtt_slot *slot, const struct mqtt_message *m)
+{
+    const struct last_message *last = &slot->last;
+
+    return last->serial > 0 && last->run != slot->run && m->dup &&
+           m->msgid == last->msgid && last->state != LAST_NOT_STORED &&
+           mqtt_message_hash(m) == last->hash;
+}
+
+/* At the end of a run: only a message without a PUBACK is sure to come again. */
+static void forget_acknowledged(struct mqtt_slot *slot)
+{
+    if (slot->last.run == slot->run && slot->last.answered && !slot->unheard)
+        slot->last.serial = 0;
+}
+
+static void submit(struct mqtt_slot *slot, const struct mqtt_message *m)
+{
+    struct submitted *sub = mem_alloc(sizeof(*sub));
+    const char *reason;
+    struct err err;
+    struct job *job = mqtt_job_new(m, &reason, &err);
+
+    if (m->expiry_s >= 0)
+        job->expires_ms =
+            source_now_ms(slot->src, job->topic) + m->expiry_s * INT64_C(1000);
+    slot->last = (struct last_message){.serial = ++slot->serial,
+                                       .run = slot->run,
+                                       .msgid = m->msgid,
+                                       .hash = mqtt_message_hash(m),
+                                       .state = LAST_OPEN};
+    *sub = (struct submitted){slot, slot->serial};
+    if (reason)
+        source_quarantine(slot->src, job, reason, err.text, on_stored, sub);
+    else
+        source_submit(slot->src, job, on_stored, sub);
+}
+
+static int take_message(struct mqtt_slot *slot, struct slice body, struct err *err)
+{
+    struct mqtt_message m;
+
+    if (frame_get_message(body, &m, err) != 0)
+        return -1;
+    if (slot->expects_answer)
+        return err_set(err, "the worker sent a message before the last one was answered");
+    /* MQTT 5: the subscription excludes retained messages, and the flag is as published.
+     */
+    if (m.retained && !slot->setup.retained && !slot->setup.peer.v5) {
+        log_debug(source_name(slot->src), "a retained message was ignored");
+        send_plain(slot, FRAME_STORED);
+        return 0;
+    }
+    slot->expects_answer = true;
+    if (!is_redelivery(slot, &m)) {
+        submit(slot, &m);
+        return 0;
+    }
+    log_debug(source_name(slot->src), "message %u came again and is not taken twice",
+              m.msgid);
+    slot->last.run = slot->run;
+    slot->last.answered = false;
+    if (slot->last.state != LAST_OPEN)
+        answer(slot);
+    return 0;
+}
+
+/* --------------------------------------------------------------------- frames */
+
+static int take_connected(struct mqtt_slot *slot, struct slice body, struct err *err)
+{
+    const char *client_id = slot->setup.peer.client_id;
+    bool present;
+
+    if (frame_get_connected(body, &present, err) != 0)
+        return -1;
+    slot->connected_ms = loop_mono_ms();
+    if (!present)
+        slot->last.serial = 0; /* message ids begin anew */
+    if (slot->connected_before && !present) {
+        source_session_lost(slot->src);
+        log_warn(
+            source_name(slot->src),
+            "possible loss: the session of %s expired or was lost by the broker, and "
+            "what it held is gone; raise session_expiry, and let the broker keep its "
+            "sessions on disk",
+            client_id);
+    }
+    log_info(source_name(slot->src), "connected as %s, %s session", client_id,
+             present ? "earlier" : "new");
+    slot->connected_before = true;
+    return 0;
+}
+
+static int take_failed(struct mqtt_slot *slot, struct slice body, struct err *err)
+{
+    const size_t longest = 300;
+    struct slice why;
+
+    if (frame_get_failed(body, &slot->unheard, &why, err) != 0)
+        return -1;
+    if (why.n > longest)
+        why.n = longest;
+    /* Losing a connection is news each time; not getting one is not. */
+    if (slot->connected_ms > 0)
+        slot->lost_limit = (struct log_limit){0};
+    if (!slot->stopping)
+        log_limited(&slot->lost_limit, LOG_WARN, source_name(slot->src),
+                    "client %s: %.*s; trying again", slot->setup.peer.client_id,
+                    SLICE_ARG(why));
+    return 0;
+}
+
+static int take_frame(struct mqtt_slot *slot, const struct frame *f, struct err *err)
+{
+    switch (f->type) {
+    case FRAME_CONNECTED:
+        return take_connected(slot, f->body, err);
+    case FRAME_SUBSCRIBED:
+        log_debug(source_name(slot->src), "subscribed as %s", slot->setup.peer.client_id);
+        return 0;
+    case FRAME_FAILED:
+        return take_failed(slot, f->body, err);
+    case FRAME_MESSAGE:
+        /* Without a worker there is no one to answer; the broker sends it again. */
+        return slot->stopping || slot->child == NULL ? 0
+                                                     : take_message(slot, f->body, err);
+    default:
+        return err_set(err, "a frame of type %d, which only the source sends",
+                       (int)f->type);
+    }
+}
+
+static void take_frames(struct mqtt_slot *slot)
+{
+    size_t max_bytes = frame_message_max(slot->setup.message_max);
+    struct frame f;
+    struct err err;
+
+    while (slot->fd >= 0) {
+        ssize_t n = frame_take(buf_slice(&slot->in), max_bytes, &f, &err);
+        if (n == 0)
+            return;
+        if (n < 0 || take_frame(slot, &f, &err) != 0) {
+            log_error(source_name(slot->src), "worker: %s; starting another", err.text);
+            give_up_worker(slot);
+            return;
+        }
+        /* Answering may have closed the socket, and the input with it. */
+        if (slot->fd >= 0)
+            buf_drop(&slot->in, (size_t)n);
+    }
+}
+
+/* Gives false at the end of what the worker said. */
+static bool read_once(struct mqtt_slot *slot)
+{
+    ssize_t n = read(slot->fd, buf_room(&slot->in, READ_BYTES), READ_BYTES);
+
+    if (n > 0)
+        buf_grew(&slot->in, (size_t)n);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        return false;
+    return true;
+}
+
+static void on_readable(void *arg, unsigned events)
+{
+    struct mqtt_slot *slot = arg;
+
+    (void)events;
+    if (!read_once(slot)) {
+        give_up_worker(slot); /* it is ending anyway */
+        return;
+    }
+    take_frames(slot);
+    if (slot->fd >= 0 && slot->in.n == 0)
+        buf_free(&slot->in); /* a large message came and went */
+}
+
+/* ----------------------------------------------------------------- life and end */
+
+static void end_stop(struct mqtt_slot *slot)
+{
+    close_socket(slot);
+    timer_rest(slot->timer);
+    slot->stopped(slot->stopped_arg);
+}
+
+static void on_child_end(void *arg, int status)
+{
+    struct mqtt_slot *slot = arg;
+
+    slot->child = NULL;
+    /* Its last words may still be in the socket, behind a message that is void now. */
+    while (slot->fd >= 0) {
+        size_t before = slot->in.n;
+        bool open = read_once(slot);
+        bool more = open && slot->in.n > before;
+        take_frames(slot);
+        if (!more)
+            break;
+    }
+    close_socket(slot);
+    if (slot->stopping) {
+        end_stop(slot);
+        return;
+    }
+    forget_acknowledged(slot);
+    log_debug(source_name(slot->src), "worker ended, status %d", status);
+    start_later(slot);
+}
+
+static int send_setup(struct mqtt_slot *slot)
+{
+    struct buf frame = {0};
+    const size_t plenty = 256 * 1024;
+
+    buf_room(&frame,
+             plenty); /* at once: growing would leave copies of the password behind */
+    frame_put_setup(&frame, &slot->setup);
+    int rc = send_frame(slot, &frame);
+    explicit_bzero(frame.p, frame.n);
+    buf_free(&frame);
+    return rc;
+}
+
+static int try_start(struct mqtt_slot *slot, struct err *err)
+{
+    /* This very program, even if its file was replaced meanwhile. */
+    const char *const argv[] = {"/proc/self/exe", "worker", "mqtt", NULL};
+    int fds[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+        return err_set(err, "socketpair: %s", strerror(errno));
+    const struct child_spec spec = {.argv = argv, .pass_fd = fds[1]};
+    slot->fd = fds[0];
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    slot->child = child_start(&spec, on_child_end, slot, err);
+    close(fds[1]);
+    if (slot->child == NULL) {
+        close_socket(slot);
+        return -1;
+    }
+    slot->watch = watch_add(slot->fd, slot->paused ? 0 : WATCH_READ, on_readable, slot);
+    send_setup(
+        slot); /* when that fails the worker is killed, and on_child_end() goes on */
+    return 0;
+}
+
+static void start_worker(void *arg)
+{
+    struct mqtt_slot *slot = arg;
+    struct err err;
+
+    slot->run++;
+    slot->unheard = false;
+    slot->connected_ms = 0;
+    if (try_start(slot, &err) == 0)
+        return;
+    log_limited(&slot->lost_limit, LOG_ERROR, source_name(slot->src),
+                "the worker process cannot be started: %s; trying again", err.text);
+    start_later(slot);
+}
+
+struct mqtt_slot *mqtt_slot_new(struct source *src, struct mqtt_setup *setup)
+{
+    struct mqtt_slot *slot = mem_alloc(sizeof(*slot));
+
+    slot->src = src;
+    slot->setup = *setup;
+    memset(setup, 0, sizeof(*setup));
+    slot->fd = -1;
+    slot->timer = timer_new(start_worker, slot);
+    start_worker(slot);
+    return slot;
+}
+
+void mqtt_slot_pause(struct mqtt_slot *slot, bool paused)
+{
+    slot->paused = paused;
+    if (slot->watch)
+        watch_set(slot->watch, paused ? 0 : WATCH_READ);
+}
+
+static void on_stop_timeout(void *arg)
+{
+    struct mqtt_slot *slot = arg;
+
+    log_warn(source_name(slot->src), "the worker did not end in time and is killed");
+    give_up_worker(slot); /* on_child_end() follows */
+}
+
+void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg)
+{
+    slot->stopping = true;
+    slot->stopped = stopped;
+    slot->stopped_arg = arg;
+    timer_del(slot->timer);
+    slot->timer = timer_new(on_stop_timeout, slot);
+    if (slot->child == NULL) {
+        end_stop(slot);
+        return;
+    }
+    mqtt_slot_pause(slot,
+                    false); /* a worker in the midst of a message could not listen */
+    timer_set(slot->timer, STOP_WAIT_MS);
+    send_plain(slot, FRAME_STOP);
+}
+
+void mqtt_slot_free(struct mqtt_slot *slot)
+{
+    if (slot == NULL)
+        return;
+    close_socket(slot);
+    timer_del(slot->timer);
+    child_forget(slot->child);
+    mqtt_setup_free(&slot->setup);
+    free(slot);
+}
