@@ -10,12 +10,10 @@
 #define BRIDGE_PLUGIN_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/base/fault.h"
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
-#include "bridge/base/mem.h"
-#include "bridge/base/slice.h"
 #include "bridge/conf/opt.h"
 #include "bridge/job/job.h"
 #include "bridge/queue/queue.h"

@@ -6,7 +6,7 @@
 #ifndef BRIDGE_PLUGIN_LOAD_H
 #define BRIDGE_PLUGIN_LOAD_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 #include <stddef.h>
 

@@ -8,7 +8,6 @@
 #define BRIDGE_DEAD_CURSOR_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdint.h>
 

@@ -10,7 +10,6 @@
 #define BRIDGE_TAP_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stdint.h>

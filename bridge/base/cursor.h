@@ -7,7 +7,6 @@
 #define BRIDGE_CURSOR_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdint.h>
 

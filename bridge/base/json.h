@@ -13,7 +13,6 @@
 #define BRIDGE_JSON_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,7 +10,7 @@
 #define BRIDGE_JSON_SCAN_H
 
 #include "bridge/base/json_text.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 

@@ -5,7 +5,7 @@
 #ifndef BRIDGE_JSON_TEXT_H
 #define BRIDGE_JSON_TEXT_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stddef.h>

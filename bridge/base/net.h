@@ -8,7 +8,7 @@
 #ifndef BRIDGE_NET_H
 #define BRIDGE_NET_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>

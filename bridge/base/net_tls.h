@@ -5,7 +5,7 @@
 #ifndef BRIDGE_NET_TLS_H
 #define BRIDGE_NET_TLS_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/base/net.h"
 
 #include <stdbool.h>

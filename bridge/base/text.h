@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * text.h - bytes as they stand in URLs and JSON: percent signs, quotes, base64.
+ * text.h - bytes as they stand in URLs and JSON: percent signs, quotes, base64, integers.
  *
  * Pure; any thread. What comes in is outside bytes: any content is fine.
  */
@@ -8,9 +8,9 @@
 #define BRIDGE_TEXT_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Decodes %XX. out: room for s.n bytes, may be s.p itself. Gives the length, -1: bad
  * escape. */
@@ -41,6 +41,12 @@ void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
 void text_add_base64(struct buf *out, struct slice s);
 /* Appends what s stands for; -1: not base64. Padding may be left out. */
 int text_base64_decode(struct slice s, struct buf *out);
+
+/* An integer without printf: a job has a dozen on its way. Writes n without a NUL and
+ * returns the length. at: room for TEXT_DECIMAL_MAX bytes. */
+enum { TEXT_DECIMAL_MAX = 20 }; /* with the sign */
+size_t text_put_decimal(char *at, int64_t n);
+void text_add_decimal(struct buf *out, int64_t n);
 
 /* Is it a token as RFC 9110 has it: a header name or a method? */
 bool text_is_token(struct slice s);

@@ -9,8 +9,8 @@
 #ifndef BRIDGE_WHEN_H
 #define BRIDGE_WHEN_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 
 #include <stdint.h>
 

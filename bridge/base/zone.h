@@ -11,8 +11,8 @@
 #ifndef BRIDGE_ZONE_H
 #define BRIDGE_ZONE_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 
 #include <stdint.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/conf/conf_files.h"
 #include "bridge/base/buf.h"
-#include "bridge/base/file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -25,7 +24,7 @@ static uint64_t add_file(uint64_t print, const char *path)
     struct buf text = {0};
     struct err err;
 
-    if (file_read(path, FILE_MAX_BYTES, &text, &err) == 0)
+    if (buf_add_file(&text, path, FILE_MAX_BYTES, &err) == 0)
         print = add_to_print(print, text.p, text.n);
     else /* there is none: that, too, may have changed */
         print = add_to_print(print, err.text, strlen(err.text));

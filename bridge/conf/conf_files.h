@@ -6,7 +6,7 @@
 #ifndef BRIDGE_CONF_FILES_H
 #define BRIDGE_CONF_FILES_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/conf/opt.h"
 
 /* A fingerprint of the content of every file that rows of the types OPT_FILE and

@@ -7,7 +7,7 @@
  * name, and to follow @include. Whatever else is wrong is left for libconfig to say.
  */
 #include "bridge/conf/conf_scan.h"
-#include "bridge/base/file.h"
+#include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 
 #include <ctype.h>
@@ -187,7 +187,7 @@ static void include_file(struct scan *outer, const char *path)
     else if (++outer->whole->includes > INCLUDES_MAX)
         conf_error(outer->errors, outer->file, outer->line, "more than %d includes",
                    INCLUDES_MAX);
-    else if (file_read(path, FILE_MAX_BYTES, &text, &err) != 0)
+    else if (buf_add_file(&text, path, FILE_MAX_BYTES, &err) != 0)
         conf_error(outer->errors, outer->file, outer->line, "cannot include %s: %s", path,
                    err.text);
     else if (outer->whole->text->n + text.n > WHOLE_MAX_BYTES)
@@ -329,7 +329,7 @@ void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
     struct scan s = {
         .real = real, .line = 1, .dir = dir, .whole = &whole, .errors = errors};
 
-    if (file_read(file, FILE_MAX_BYTES, &own, &err) != 0) {
+    if (buf_add_file(&own, file, FILE_MAX_BYTES, &err) != 0) {
         conf_error(errors, NULL, 0, "cannot read it: %s", err.text);
     } else {
         s.p = buf_str(&own);

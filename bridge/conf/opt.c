@@ -8,7 +8,7 @@
 #include "bridge/conf/opt.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 #include "bridge/conf/opt_text.h"
 
 #include <inttypes.h>

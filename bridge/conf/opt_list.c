@@ -4,7 +4,7 @@
  * the two measures with units. Any thread.
  */
 #include "bridge/base/mem.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 #include "bridge/base/when.h"
 #include "bridge/conf/opt_text.h"
 

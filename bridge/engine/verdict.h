@@ -8,7 +8,7 @@
 #ifndef BRIDGE_ENGINE_VERDICT_H
 #define BRIDGE_ENGINE_VERDICT_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/engine/judge.h"
 
 #include <stdbool.h>

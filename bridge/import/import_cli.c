@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/import/import_cli.h"
 #include "bridge/base/buf.h"
-#include "bridge/base/file.h"
 #include "bridge/base/redact.h"
 #include "bridge/cli/cli_parts.h"
 #include "bridge/import/import_parts.h"
@@ -23,7 +22,7 @@ static int read_env(const char *name, struct buf *out, struct err *err)
 
 static int read_file(const char *path, struct buf *out, struct err *err)
 {
-    if (file_read(path, URL_MAX_BYTES, out, err) < 0)
+    if (buf_add_file(out, path, URL_MAX_BYTES, err) < 0)
         return err_in(err, path);
     while (out->n > 0 && out->p[out->n - 1] == '\n')
         out->n--;

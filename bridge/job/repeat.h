@@ -17,8 +17,8 @@
 #ifndef BRIDGE_REPEAT_H
 #define BRIDGE_REPEAT_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>

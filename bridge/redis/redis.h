@@ -10,8 +10,8 @@
 #ifndef BRIDGE_REDIS_H
 #define BRIDGE_REDIS_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>

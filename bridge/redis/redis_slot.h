@@ -7,7 +7,7 @@
 #ifndef BRIDGE_REDIS_SLOT_H
 #define BRIDGE_REDIS_SLOT_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 enum { REDIS_SLOTS = 16384 };
 unsigned redis_slot(struct slice key);

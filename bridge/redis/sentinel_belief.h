@@ -5,7 +5,7 @@
 #ifndef BRIDGE_SENTINEL_BELIEF_H
 #define BRIDGE_SENTINEL_BELIEF_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -16,7 +16,6 @@
 #define BRIDGE_RELOAD_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #ifndef SINKS_HTTP_HTTP_RULES_H
 #define SINKS_HTTP_HTTP_RULES_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/conf/opt.h"
 
 enum http_verdict { HTTP_RETRY, HTTP_DELIVERED, HTTP_REJECT, HTTP_STOP };

@@ -8,7 +8,7 @@
 #define SINKS_HTTP_HTTP_SIGN_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/conf/opt.h"
 
 #include <stdint.h>

@@ -7,7 +7,6 @@
 #define SINKS_HTTP_HTTP_URL_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 

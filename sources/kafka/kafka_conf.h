@@ -7,7 +7,7 @@
 #ifndef SOURCES_KAFKA_KAFKA_CONF_H
 #define SOURCES_KAFKA_KAFKA_CONF_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "sources/kafka/kafka_link.h"
 
 #include <stdint.h>

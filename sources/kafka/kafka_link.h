@@ -8,7 +8,7 @@
 #ifndef SOURCES_KAFKA_KAFKA_LINK_H
 #define SOURCES_KAFKA_KAFKA_LINK_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/conf/opt.h"
 
 #include <stdbool.h>

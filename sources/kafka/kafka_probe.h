@@ -7,7 +7,7 @@
 #define SOURCES_KAFKA_KAFKA_PROBE_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "sources/kafka/kafka_link.h"
 
 #include <librdkafka/rdkafka.h>

@@ -2,7 +2,6 @@
 #include "sources/kafka/kafka_token.h"
 
 #include "bridge/base/buf.h"
-#include "bridge/base/file.h"
 #include "bridge/base/json.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
@@ -153,7 +152,7 @@ static int64_t said_end_ms(const char *token)
 
 static int read_token(const char *path, struct buf *out, struct err *err)
 {
-    if (file_read(path, TOKEN_MAX_BYTES, out, err) < 0)
+    if (buf_add_file(out, path, TOKEN_MAX_BYTES, err) < 0)
         return -1;
     while (out->n > 0 && isspace((unsigned char)out->p[out->n - 1]))
         out->n--;
