@@ -201,7 +201,7 @@ struct sink;
 
 /* What a dead letter tells of its job's end. */
 struct dead_letter {
-    const char *reason, *error; /* a word of reason.h; the last error, "" */
+    const char *reason, *error; /* a name of enum reason; the last error, "" */
     int status;                 /* of the last answer; 0: none */
     unsigned attempts, replays;
     int64_t first_ms, last_ms; /* of the attempts, since 1970 */

@@ -3,7 +3,6 @@
  * unit_resp.c - commands as Redis reads them, numbers in them, and replies in one piece.
  */
 #include "bridge/base/text.h"
-#include "bridge/redis/redis_pool.h"
 #include "bridge/redis/resp.h"
 #include "tests/unit.h"
 

@@ -21,7 +21,7 @@ struct dead_query {
     bool dry_run;           /* replay, drop: only say what would be done */
     struct slice id_prefix; /* empty: any; a whole id finds just that one */
     bool id_whole;
-    const char *reason;     /* NULL: any; one of reason.h */
+    const char *reason;     /* NULL: any; a name of enum reason */
     int64_t from_ms, to_ms; /* time of burial, both included; to_ms 0: no end */
     unsigned max;           /* that match; at most DEAD_MAX */
     double rate;            /* replay: per second; 0: all at once */
@@ -46,7 +46,7 @@ enum dead_code {
     DEAD_OK,
     DEAD_NO_ROUTE,
     DEAD_IS_QUEUE,
-    DEAD_BAD_REASON, /* no word of reason.h */
+    DEAD_BAD_REASON, /* no name of enum reason */
     DEAD_BAD_CURSOR, /* none that a reply gave, or of another route */
     DEAD_AWAY
 };

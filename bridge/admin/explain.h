@@ -10,7 +10,7 @@
 
 struct explanation {
     bool accepted;
-    const char *reason, *why;     /* why not, a word of reason.h and words; else "" */
+    const char *reason, *why;     /* why not, a name of enum reason and words; else "" */
     const char *outcome;          /* "stored", "refused", "dead", "cancel" */
     const char *source;           /* by whose rules */
     const char *route;            /* that takes it; NULL: none does */

@@ -14,7 +14,6 @@
 #define BRIDGE_ENGINE_SETTLE_H
 
 #include "bridge/base/buf.h"
-#include "bridge/job/reason.h"
 #include "bridge/job/tries.h"
 
 struct job;

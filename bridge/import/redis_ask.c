@@ -2,7 +2,7 @@
 #include "bridge/import/redis_ask.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/redis/redis_slots.h"
+#include "bridge/redis/redis_slot.h"
 #include "bridge/redis/sentinel.h"
 
 #include <stdio.h>

@@ -365,3 +365,24 @@ char *redis_url_shown(const struct redis_url *url)
     buf_free(&out);
     return shown;
 }
+
+/* What a connection needs to know. */
+void redis_conf_copy(const struct redis_conf *from, struct redis_conf *to)
+{
+    *to = *from;
+    redis_url_copy(&from->url, &to->url);
+    to->ca_file = copy(from->ca_file);
+    to->cert_file = copy(from->cert_file);
+    to->key_file = copy(from->key_file);
+    to->client_name = copy(from->client_name);
+}
+
+void redis_conf_free(struct redis_conf *conf)
+{
+    redis_url_free(&conf->url);
+    free((char *)conf->ca_file);
+    free((char *)conf->cert_file);
+    free((char *)conf->key_file);
+    free((char *)conf->client_name);
+    *conf = (struct redis_conf){0};
+}
