@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/tap.h"
+#include "bridge/base/hash.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
 
@@ -38,15 +39,6 @@ struct tap {
 
 /* --- events --- */
 
-/* FNV-1a. */
-static uint64_t hash_of(struct slice s)
-{
-    uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < s.n; i++)
-        hash = (hash ^ (unsigned char)s.p[i]) * 1099511628211u;
-    return hash;
-}
-
 static bool is_sampled(uint64_t hash, int64_t sample)
 {
     return hash % (uint64_t)sample == 0;
@@ -81,7 +73,7 @@ static void add_bytes(struct buf *json, const char *name, struct slice bytes, si
 
 void tap_note(struct tap *tap, const struct tap_event *event)
 {
-    uint64_t hash = hash_of(event->id);
+    uint64_t hash = hash_fnv1a(HASH_FNV1A, event->id);
     if (!is_sampled(hash, tap->sample))
         return;
     struct slot *slot = &tap->slots[tap->next % TAP_EVENTS];

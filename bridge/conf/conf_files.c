@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/conf/conf_files.h"
+#include "bridge/base/hash.h"
 #include "bridge/base/buf.h"
 
 #include <errno.h>
@@ -9,25 +10,15 @@
 
 enum { FILE_MAX_BYTES = 4 * 1024 * 1024 }; /* the authorities of a whole system */
 
-/* FNV-1a: whoever may write the file may as well write what he likes. */
-static uint64_t add_to_print(uint64_t print, const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-
-    for (size_t i = 0; i < n; i++)
-        print = (print ^ p[i]) * UINT64_C(1099511628211);
-    return print;
-}
-
 static uint64_t add_file(uint64_t print, const char *path)
 {
     struct buf text = {0};
     struct err err;
 
     if (buf_add_file(&text, path, FILE_MAX_BYTES, &err) == 0)
-        print = add_to_print(print, text.p, text.n);
+        print = hash_fnv1a(print, buf_slice(&text));
     else /* there is none: that, too, may have changed */
-        print = add_to_print(print, err.text, strlen(err.text));
+        print = hash_fnv1a(print, slice_of(err.text));
     if (text.p != NULL)
         explicit_bzero(text.p, text.cap);
     buf_free(&text);
@@ -50,8 +41,8 @@ uint64_t conf_files_print(const struct opt *rows, const void *self)
         memcpy(&path, (const char *)self + rows->offset, sizeof(path));
         if (path != NULL && *path != '\0') {
             if (print == 0)
-                print = UINT64_C(14695981039346656037);
-            print = add_to_print(print, rows->name, strlen(rows->name));
+                print = HASH_FNV1A;
+            print = hash_fnv1a(print, slice_of(rows->name));
             print = add_file(print, path);
         }
     }

@@ -3,6 +3,7 @@
  * import_seen.c - which jobs of the original were met before: a set of 64-bit hashes, for
  * counts alone, since two keys may share one. 16 bytes or less for each.
  */
+#include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 #include "bridge/import/import_parts.h"
 
@@ -35,9 +36,7 @@ void import_seen_free(struct import_seen *seen)
 /* FNV-1a, then mixed, so that its low bits are good for a table. */
 static uint64_t hash(struct slice key)
 {
-    uint64_t h = 14695981039346656037u;
-    for (size_t i = 0; i < key.n; i++)
-        h = (h ^ (unsigned char)key.p[i]) * 1099511628211u;
+    uint64_t h = hash_fnv1a(HASH_FNV1A, key);
     h = (h ^ h >> 32) * 0x9e3779b97f4a7c15u;
     h ^= h >> 29;
     return h ? h : 1;
