@@ -14,7 +14,7 @@ uv.h                        ^bridge/base/loop.c$
 uthash.h                    ^bridge/base/hash.h$
 libconfig.h                 ^bridge/conf/conf[a-z_]*.c$
 curl/                       ^(sinks/http/|bridge/cli/ctl|sources/kafka/kafka_(login|token))[a-z_]*.[ch]$
-glib.h                      ^bridge/base/zone.c$
+glib.h                      ^bridge/base/(zone|text|json).c$
 microhttpd.h                ^bridge/http/httpd[a-z_]*.[ch]$
 librdkafka/|rdkafka         ^(sources|sinks)/kafka/[a-z_]*.[ch]$
 MQTTAsync.h|MQTTClient      ^(sources|sinks)/mqtt/[a-z_]*.[ch]$

@@ -4,7 +4,7 @@
  * letters match or enough were looked at.
  */
 #include "bridge/admin/dead.h"
-#include "bridge/admin/dead_cursor.h"
+#include "bridge/admin/cursor.h"
 #include "bridge/base/when.h"
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"

@@ -3,7 +3,7 @@
  * import_value.c - the neutral values that importers read: their memory, MessagePack, and
  * JSON objects of which the keys are not known beforehand.
  */
-#include "bridge/base/json_scan.h"
+#include "bridge/base/json.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/unpack.h"
 #include "bridge/import/import.h"

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * dead_cursor.h - where a run through dead letters goes on, as a text that survives a
- * query string and a shell: BUCKET.END.NEXT.SCORE.ID, integers and the id in hexadecimal.
- * Pure.
+ * cursor.h - where a list goes on, as a text that survives a query string and a shell:
+ * NUMBER.NUMBER.BYTES, integers and bytes in hexadecimal. Pure.
  */
-#ifndef BRIDGE_DEAD_CURSOR_H
-#define BRIDGE_DEAD_CURSOR_H
+#ifndef BRIDGE_CURSOR_H
+#define BRIDGE_CURSOR_H
 
 #include "bridge/base/buf.h"
 
 #include <stdint.h>
 
+/* Appends it. None of the numbers is negative. */
+void cursor_add(struct buf *out, const int64_t *numbers, unsigned n, struct slice bytes);
+/* Appends the bytes, most of them at most, to bytes. -1: no such text. */
+int cursor_read(struct slice text, int64_t *numbers, unsigned n, size_t most,
+                struct buf *bytes);
+
+/* Of a run through dead letters: BUCKET.END.NEXT.SCORE.ID */
 struct dead_cursor {
     int64_t bucket;   /* its number, by its name: dead.c */
     int64_t end_ms;   /* letters buried later are left alone; 0: not known yet */
