@@ -8,8 +8,7 @@
  */
 #include "bridge/plugin_load.h"
 #include "bridge/base/mem.h"
-#include "bridge/base/retry.h"
-#include "bridge/conf/opt_text.h"
+#include "bridge/conf/opt_type.h"
 #include "bridge/plugin.h"
 #include "bridge/plugins.h"
 
@@ -79,45 +78,25 @@ static int check_file(const char *path, struct err *err)
 
 /* --- what it brings --- */
 
-static const size_t field_sizes[] = {
-    [OPT_STR] = sizeof(char *),
-    [OPT_FILE] = sizeof(char *),
-    [OPT_KEY_FILE] = sizeof(char *),
-    [OPT_SECRET] = sizeof(char *),
-    [OPT_INT] = sizeof(int64_t),
-    [OPT_REAL] = sizeof(double),
-    [OPT_BOOL] = sizeof(bool),
-    [OPT_MS] = sizeof(int64_t),
-    [OPT_BYTES] = sizeof(int64_t),
-    [OPT_CHOICE] = sizeof(int),
-    [OPT_LIST] = sizeof(struct opt_list),
-    [OPT_PAIRS] = sizeof(struct opt_pairs),
-    [OPT_RETRY] = sizeof(struct retry_policy),
-};
-
 /* opt_defaults() ends the program where a default is wrong: that is for rows of ours. */
 static int check_default(const struct opt *row, size_t size, struct err *err)
 {
-    struct opt_value v;
     const struct opt rows[] = {*row, {0}};
 
     if (row->def == NULL)
         return 0;
-    if (opt_text_read(row->type, row->def, &v) != 0)
-        return err_set(err, "its default is no value of its type: %.60s", row->def);
     void *self = mem_alloc(size);
-    int rc = opt_set(row, self, &v, err);
+    int rc = opt_set_text(row, self, row->def, err);
     opt_free(rows, self);
     free(self);
-    opt_text_free(&v);
     return rc != 0 ? err_in(err, "its default") : 0;
 }
 
 static int check_row(const struct opt *row, size_t size, struct err *err)
 {
-    if ((size_t)row->type >= sizeof(field_sizes) / sizeof(*field_sizes))
+    if ((size_t)row->type >= OPT_TYPES)
         return err_set(err, "has the type %d, which there is not", (int)row->type);
-    if (row->offset > size || size - row->offset < field_sizes[row->type])
+    if (row->offset > size || size - row->offset < opt_types[row->type].size)
         return err_set(err, "lies outside of the plugin's struct of %zu bytes", size);
     if (row->help == NULL || (row->type == OPT_CHOICE && row->choices == NULL))
         return err_set(err, "needs help%s",

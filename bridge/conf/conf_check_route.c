@@ -7,6 +7,7 @@
 #include "bridge/conf/conf_check_parts.h"
 #include "bridge/conf/conf_names.h"
 #include "bridge/conf/conf_rows.h"
+#include "bridge/conf/opt_type.h"
 #include "bridge/job/tmpl.h"
 #include "bridge/plugin.h"
 
@@ -212,20 +213,6 @@ static const struct {
     {"breaker_rest", "there is nothing that could fail"},
 };
 
-static bool is_set(const struct opt *row, const struct conf_route *route,
-                   const struct conf_route *plain)
-{
-    static const size_t sizes[] = {
-        [OPT_INT] = sizeof(int64_t), [OPT_MS] = sizeof(int64_t),
-        [OPT_REAL] = sizeof(double), [OPT_BOOL] = sizeof(bool),
-        [OPT_CHOICE] = sizeof(int),  [OPT_STR] = sizeof(char *)};
-    const char *field = (const char *)route + row->offset;
-
-    if (row->type == OPT_LIST)
-        return ((const struct opt_list *)(const void *)field)->n > 0;
-    return memcmp(field, (const char *)plain + row->offset, sizes[row->type]) != 0;
-}
-
 static void check_queue(const struct check *c, const struct conf_route *route)
 {
     struct conf_route plain = {0};
@@ -233,7 +220,7 @@ static void check_queue(const struct check *c, const struct conf_route *route)
     opt_defaults(conf_route_rows, &plain);
     for (size_t i = 0; i < sizeof(not_of_queues) / sizeof(*not_of_queues); i++) {
         const char *key = not_of_queues[i].key;
-        if (is_set(opt_find(conf_route_rows, key), route, &plain))
+        if (!opt_same(opt_find(conf_route_rows, key), route, &plain))
             conf_error_at(c->errors, key_of(c, route, key),
                           "routes.%s.%s: the sink %s is a queue: %s; take it out",
                           route->name, key, route->to, not_of_queues[i].instead);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/conf/conf_diff.h"
 #include "bridge/conf/conf_rows.h"
-#include "bridge/conf/opt_same.h"
+#include "bridge/conf/opt_type.h"
 #include "bridge/plugin.h"
 
 #include <inttypes.h>
