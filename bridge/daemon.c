@@ -6,7 +6,7 @@
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
 #include "bridge/bridge.h"
-#include "bridge/conf/conf_secret.h"
+#include "bridge/conf/conf.h"
 #include "bridge/core.h"
 #include "bridge/engine/deliver.h"
 #include "bridge/engine/drain.h"

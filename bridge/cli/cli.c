@@ -5,7 +5,7 @@
 #include "bridge/cli/cli.h"
 #include "bridge/cli/cli_parts.h"
 #include "bridge/cli/ctl_parts.h"
-#include "bridge/conf/conf_names.h"
+#include "bridge/conf/opt_type.h"
 #include "bridge/version.h"
 
 #include <stdlib.h>
@@ -141,18 +141,18 @@ static const struct cli_command *find_command(const char *name, const char *word
 static const struct cli_command *choose(const char *name, const char *word)
 {
     const struct cli_command *command = find_command(name, word);
-    struct conf_names names = {0};
+    struct opt_names names = {0};
     struct cli_order of_name = {0};
-    char hint[CONF_HINT_SIZE];
+    char hint[OPT_HINT_SIZE];
     if (command)
         return command;
     for (const struct cli_command *c = cli_commands; c->name; c++) {
         if (strcmp(c->name, name) == 0)
             of_name.command = c;
         if (c->help && (c == cli_commands || strcmp(c->name, c[-1].name) != 0))
-            conf_names_add(&names, c->name);
+            opt_names_add(&names, c->name);
     }
-    conf_names_hint(&names, name, hint);
+    opt_hint(&names, name, hint);
     if (of_name.command)
         cli_wrong(&of_name, "it takes one of these words, not ", word ? word : "none");
     else

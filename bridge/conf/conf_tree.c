@@ -7,10 +7,9 @@
  * when reading fails. Names and strings stay libconfig's; only what was filled in is
  * ours.
  */
-#include "bridge/conf/conf_tree.h"
 #include "bridge/base/file.h"
 #include "bridge/base/mem.h"
-#include "bridge/conf/conf_scan.h"
+#include "bridge/conf/conf_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  * command line, the list of `tarry options`, "did you mean". Any thread.
  */
 #include "bridge/conf/opt_type.h"
+#include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/slice.h"
 #include "bridge/base/when.h"
@@ -271,6 +272,32 @@ const char *opt_nearest(const struct opt *rows, const char *name)
         }
     }
     return nearest;
+}
+
+void opt_names_add(struct opt_names *names, const char *name)
+{
+    names->v = mem_realloc(names->v, (names->n + 2) * sizeof(*names->v));
+    names->v[names->n++] = (struct opt){.name = name};
+    names->v[names->n] = (struct opt){0};
+}
+
+const char *opt_hint(struct opt_names *names, const char *wrong, char out[OPT_HINT_SIZE])
+{
+    const char *nearest = names->n > 0 ? opt_nearest(names->v, wrong) : NULL;
+    struct buf known = {0};
+
+    for (size_t i = 0; i < names->n; i++)
+        buf_addf(&known, "%s%s", i ? ", " : "", names->v[i].name);
+    if (nearest != NULL)
+        snprintf(out, OPT_HINT_SIZE, "did you mean \"%s\"?", nearest);
+    else if (names->n > 0)
+        snprintf(out, OPT_HINT_SIZE, "known: %.300s", buf_str(&known));
+    else
+        snprintf(out, OPT_HINT_SIZE, "there are none");
+    buf_free(&known);
+    free(names->v);
+    *names = (struct opt_names){0};
+    return out;
 }
 
 /* --- rows for people --- */

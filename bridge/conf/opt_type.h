@@ -34,6 +34,17 @@ bool opt_same(const struct opt *row, const void *a, const void *b);
 void opt_copy(const struct opt *rows, const void *from, void *to);
 void opt_exchange(const struct opt *rows, void *a, void *b);
 
+/* The names that would have been right, for an error about a wrong one. A zeroed one is
+ * empty and ready. */
+struct opt_names {
+    struct opt *v; /* only the names are filled in; ends with a row of zeros */
+    size_t n;
+};
+void opt_names_add(struct opt_names *names, const char *name); /* borrowed */
+/* Writes `did you mean "x"?`, or else which names there are; gives out. Frees names. */
+enum { OPT_HINT_SIZE = 320 };
+const char *opt_hint(struct opt_names *names, const char *wrong, char out[OPT_HINT_SIZE]);
+
 /* --- between opt*.c --- */
 
 /* n in the row's unit. */

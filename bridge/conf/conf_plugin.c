@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * plugin_load.c - shared objects with sources and sinks: checked, then kept for good,
- * since what they made may be in use until the end.
+ * conf_plugin.c - the types of sources and sinks: those of the binary, then those of
+ * shared objects, which are checked and then stay loaded, since their sources and sinks
+ * may be in use until the end.
  *
- * What can be told beforehand is told beforehand: a row that no option reader could read
- * would end the daemon later, and far from its cause.
+ * The check finds option rows that the reader could not read: they would end the daemon
+ * later, and far from their cause. Loop thread, or before it runs.
  */
-#include "bridge/plugin_load.h"
 #include "bridge/base/mem.h"
-#include "bridge/conf/opt_type.h"
+#include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
 #include "bridge/plugins.h"
 
@@ -33,22 +33,36 @@ static const void *row_of(const void *const *list, size_t *i)
     return NULL;
 }
 
-const struct source_ops *plugin_source(size_t i)
+static const void *nth_ops(enum conf_kind kind, size_t i)
 {
-    const void *ops = row_of((const void *const *)source_plugins, &i);
+    bool source = kind == CONF_SOURCES;
+    const void *ops = row_of(source ? (const void *const *)source_plugins
+                                    : (const void *const *)sink_plugins,
+                             &i);
 
     for (const struct loaded *l = first; ops == NULL && l != NULL; l = l->next)
-        ops = row_of((const void *const *)l->plugin->sources, &i);
+        ops = row_of(source ? (const void *const *)l->plugin->sources
+                            : (const void *const *)l->plugin->sinks,
+                     &i);
     return ops;
 }
 
-const struct sink_ops *plugin_sink(size_t i)
+bool conf_plugin(enum conf_kind kind, size_t i, struct conf_plugin *p)
 {
-    const void *ops = row_of((const void *const *)sink_plugins, &i);
+    const void *ops = nth_ops(kind, i);
+    const struct source_ops *source = ops;
+    const struct sink_ops *sink = ops;
 
-    for (const struct loaded *l = first; ops == NULL && l != NULL; l = l->next)
-        ops = row_of((const void *const *)l->plugin->sinks, &i);
-    return ops;
+    if (ops == NULL)
+        return false;
+    if (kind == CONF_SOURCES)
+        *p = (struct conf_plugin){source,        NULL,          source->name,
+                                  source->help,  source->size,  source->opts,
+                                  source->check, source->unwise};
+    else
+        *p = (struct conf_plugin){NULL,       sink,       sink->name,  sink->help,
+                                  sink->size, sink->opts, sink->check, NULL};
+    return true;
 }
 
 /* --- the file --- */
@@ -115,66 +129,34 @@ static int check_rows(const struct opt *rows, size_t size, struct err *err)
     return 0;
 }
 
-/* What sources and sinks have in common. */
-struct part {
-    const char *kind, *name;
-    size_t size;
-    const struct opt *opts;
-    bool whole;        /* it has every call that is not said to be left out */
-    const char *calls; /* which these are */
-};
-/* The i-th of its kind; false: there are no more. */
-typedef bool nth_part(size_t i, struct part *part);
-
-static bool nth_source(size_t i, struct part *part)
+static int check_calls(const struct conf_plugin *p, struct err *err)
 {
-    const struct source_ops *ops = plugin_source(i);
+    const struct source_ops *source = p->source;
+    const struct sink_ops *sink = p->sink;
 
-    if (ops != NULL)
-        *part = (struct part){"source",
-                              ops->name,
-                              ops->size,
-                              ops->opts,
-                              ops->start && ops->pause && ops->stop,
-                              "start, pause and stop"};
-    return ops != NULL;
-}
-
-static bool nth_sink(size_t i, struct part *part)
-{
-    const struct sink_ops *ops = plugin_sink(i);
-
-    if (ops != NULL)
-        *part = (struct part){"sink",
-                              ops->name,
-                              ops->size,
-                              ops->opts,
-                              ops->start && (ops->deliver || ops->queue) && ops->stop,
-                              "start, deliver and stop"};
-    return ops != NULL;
-}
-
-static int check_part(const struct part *part, struct err *err)
-{
-    if (part->size == 0 || part->opts == NULL || !part->whole)
-        return err_set(err, "needs size, opts, %s", part->calls);
-    return check_rows(part->opts, part->size, err);
+    if (p->size == 0 || p->opts == NULL ||
+        !(source ? source->start && source->pause && source->stop
+                 : sink->start && (sink->deliver || sink->queue) && sink->stop))
+        return err_set(err, "needs size, opts, start, %s and stop",
+                       source ? "pause" : "deliver");
+    return 0;
 }
 
 /* Those from the i-th on are new. */
-static int check_parts(nth_part *nth, size_t i, struct err *err)
+static int check_plugins(enum conf_kind kind, size_t i, struct err *err)
 {
-    struct part part, other;
+    const char *what = kind == CONF_SOURCES ? "source" : "sink";
+    struct conf_plugin p, other;
     char where[80];
 
-    for (; nth(i, &part); i++) {
-        if (part.name == NULL || *part.name == '\0')
-            return err_set(err, "one %s of it has no name", part.kind);
-        snprintf(where, sizeof(where), "%s \"%.60s\"", part.kind, part.name);
-        for (size_t k = 0; k < i && nth(k, &other); k++)
-            if (strcmp(part.name, other.name) == 0)
+    for (; conf_plugin(kind, i, &p); i++) {
+        if (p.name == NULL || *p.name == '\0')
+            return err_set(err, "one %s of it has no name", what);
+        snprintf(where, sizeof(where), "%s \"%.60s\"", what, p.name);
+        for (size_t k = 0; k < i && conf_plugin(kind, k, &other); k++)
+            if (strcmp(p.name, other.name) == 0)
                 return err_set(err, "%s: the name is taken; choose another", where);
-        if (check_part(&part, err) != 0)
+        if (check_calls(&p, err) != 0 || check_rows(p.opts, p.size, err) != 0)
             return err_in(err, where);
     }
     return 0;
@@ -198,12 +180,11 @@ static int check_interface(const struct tarry_plugin *p, struct err *err)
 
 /* --- loading --- */
 
-static size_t count(nth_part *nth)
+static size_t count(enum conf_kind kind)
 {
-    struct part part;
     size_t n = 0;
 
-    while (nth(n, &part))
+    while (nth_ops(kind, n) != NULL)
         n++;
     return n;
 }
@@ -211,15 +192,15 @@ static size_t count(nth_part *nth)
 /* Its sources and sinks are looked at as the last of all, where they will stand. */
 static int take(const char *path, const struct tarry_plugin *plugin, struct err *err)
 {
-    size_t sources = count(nth_source), sinks = count(nth_sink);
+    size_t sources = count(CONF_SOURCES), sinks = count(CONF_SINKS);
     struct loaded **end = &first;
 
     while (*end != NULL)
         end = &(*end)->next;
     *end = mem_alloc(sizeof(**end));
     **end = (struct loaded){.path = mem_strdup(path), .plugin = plugin};
-    if (check_parts(nth_source, sources, err) == 0 &&
-        check_parts(nth_sink, sinks, err) == 0)
+    if (check_plugins(CONF_SOURCES, sources, err) == 0 &&
+        check_plugins(CONF_SINKS, sinks, err) == 0)
         return 0;
     free((*end)->path);
     free(*end);
@@ -239,7 +220,7 @@ static int take_handle(const char *path, void *handle, struct err *err)
     return take(path, plugin, err);
 }
 
-int plugin_load(const char *path, struct err *err)
+int conf_plugin_load(const char *path, struct err *err)
 {
     for (const struct loaded *l = first; l != NULL; l = l->next)
         if (strcmp(l->path, path) == 0)
