@@ -246,11 +246,16 @@ static bool same_list(const void *a, const void *b)
 static void copy_list(const void *from, void *to)
 {
     const struct opt_list *x = from;
-    struct opt_list *y = to;
 
-    y->v = mem_alloc(x->n * sizeof(*y->v));
-    for (y->n = 0; y->n < x->n; y->n++)
-        y->v[y->n] = mem_strdup(x->v[y->n]);
+    *(struct opt_list *)to = (struct opt_list){0};
+    for (size_t i = 0; i < x->n; i++)
+        opt_list_add(to, x->v[i]);
+}
+
+void opt_list_add(struct opt_list *list, const char *text)
+{
+    list->v = mem_realloc(list->v, (list->n + 1) * sizeof(*list->v));
+    list->v[list->n++] = mem_strdup(text);
 }
 
 static int set_list(const struct opt *row, void *field, const struct opt_value *v,

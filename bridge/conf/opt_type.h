@@ -28,6 +28,9 @@ extern const struct opt_type_row opt_types[OPT_TYPES];
 /* Reads text by the row's type and stores it. -1: err says what would be right. */
 int opt_set_text(const struct opt *row, void *self, const char *text, struct err *err);
 
+/* text is copied. */
+void opt_list_add(struct opt_list *list, const char *text);
+
 /* Does the field of that row hold the same in both? */
 bool opt_same(const struct opt *row, const void *a, const void *b);
 /* Copies all fields of the rows to a struct whose fields are zero. */

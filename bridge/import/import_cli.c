@@ -3,7 +3,7 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/file.h"
 #include "bridge/base/redact.h"
-#include "bridge/cli/cli_parts.h"
+#include "bridge/cli/cli.h"
 #include "bridge/import/import_parts.h"
 
 #include <stdio.h>

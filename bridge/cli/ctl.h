@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ctl_parts.h - the operator's commands: they ask a running daemon over its HTTP API
+ * ctl.h - the operator's commands: they ask a running daemon over its HTTP API
  * (etc/openapi.yaml), and show what it answers.
  */
-#ifndef BRIDGE_CTL_PARTS_H
-#define BRIDGE_CTL_PARTS_H
+#ifndef BRIDGE_CTL_H
+#define BRIDGE_CTL_H
 
 #include "bridge/base/buf.h"
-#include "bridge/cli/cli_parts.h"
+#include "bridge/cli/cli.h"
 
 #include <jansson.h>
 
@@ -18,7 +18,7 @@ struct ctl_http;
 struct ctl_ask {
     const char *method, *path;      /* path: with its query, percent-encoded */
     struct slice body;              /* p NULL: none */
-    const struct cli_list *headers; /* "Name: value"; NULL: none */
+    const struct opt_list *headers; /* "Name: value"; NULL: none */
     int64_t patience_ms;            /* beyond the usual, for an answer that may wait */
 };
 /* As the flags of o say, which stay; NULL: they are wrong, and it has said so. */
@@ -31,17 +31,16 @@ json_t *ctl_http_ask(struct ctl_http *h, const struct ctl_ask *ask, int *code);
 int ctl_http_text(struct ctl_http *h, const char *path, long *status, struct slice *text,
                   int *code);
 
-/* --- ctl_path.c: paths of the API, text for a terminal --- */
 /* Appends the path of the command, its places filled in, and what its flags ask for. */
 void ctl_path_add(struct buf *out, const struct cli_order *o);
 /* Appends ?key=value, or with &; value NULL: nothing. */
 void ctl_query_add(struct buf *out, const char *key, const char *value);
+
+/* --- ctl_view.c: answers as tables, and member by member --- */
 /* Appends s with everything escaped that a terminal would obey: \t \n \\ \xNN. */
 void ctl_text_add(struct buf *out, struct slice s);
 /* One value, in ASCII; flags: of jansson, such as JSON_COMPACT for one line. */
 void ctl_print_json(const json_t *v, size_t flags);
-
-/* --- ctl_view.c: answers as tables, and member by member --- */
 enum ctl_kind {
     CTL_TEXT,
     CTL_COUNT,
