@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/route.h"
-#include "bridge/admin/tap.h"
+#include "bridge/engine/tap.h"
 #include "bridge/base/match.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/inst.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * admin_reload.c - POST /v1/admin/reload: answered when the configuration is in use, or
- * was refused.
+ * reload_serve.c - POST /v1/admin/reload: answered when the configuration is in use, or
+ * was refused. The configuration in /v1/admin/status.
  */
-#include "bridge/admin/admin_api.h"
+#include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
 #include "bridge/http/http_params.h"
@@ -59,12 +59,28 @@ static void post_reload(void *arg, struct httpd_req *req)
     reload_ask(arg, on_reloaded, req);
 }
 
+static void add_config(const struct bridge *bridge, struct buf *out)
+{
+    const struct reload_told told = reload_told(bridge);
+    buf_add_str(out, ",\"config\":{");
+    buf_add_str(out, "\"file\":");
+    text_add_json(out, slice_of(told.file));
+    buf_addf(out,
+             ",\"generation\":%" PRIu64 ",\"loaded_ms\":%" PRId64
+             ",\"last\":{\"ok\":%s,\"at_ms\":%" PRId64 ",\"error\":",
+             told.generation, told.loaded_ms, told.last_ok ? "true" : "false",
+             told.last_ms);
+    text_add_json(out, told.last_ok ? (struct slice){NULL, 0} : slice_of(told.error));
+    buf_add_str(out, "}}");
+}
+
 static const struct httpd_route rows[] = {
     {"POST", "/v1/admin/reload", post_reload, HTTPD_ADMIN},
     {0},
 };
 
-void admin_reload_serve(struct bridge *bridge)
+void reload_serve(struct bridge *bridge)
 {
+    admin_status_add(add_config);
     httpd_serve(bridge->httpd, rows, bridge);
 }

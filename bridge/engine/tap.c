@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/admin/tap.h"
+#include "bridge/engine/tap.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
 
