@@ -7,7 +7,7 @@
 #ifndef SOURCES_KAFKA_KAFKA_LOGIN_H
 #define SOURCES_KAFKA_KAFKA_LOGIN_H
 
-#include "sources/kafka/kafka_link.h"
+#include "sources/kafka/kafka_conf.h"
 
 #include <librdkafka/rdkafka.h>
 

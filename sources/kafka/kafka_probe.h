@@ -8,7 +8,7 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/base/err.h"
-#include "sources/kafka/kafka_link.h"
+#include "sources/kafka/kafka_conf.h"
 
 #include <librdkafka/rdkafka.h>
 

@@ -7,7 +7,7 @@
 #ifndef SOURCES_KAFKA_KAFKA_REWIND_H
 #define SOURCES_KAFKA_KAFKA_REWIND_H
 
-#include "sources/kafka/kafka_link.h"
+#include "sources/kafka/kafka_conf.h"
 #include "sources/kafka/kafka_marks.h"
 
 struct kafka_rewind {

@@ -9,7 +9,7 @@
 #ifndef SOURCES_KAFKA_KAFKA_TOKEN_H
 #define SOURCES_KAFKA_KAFKA_TOKEN_H
 
-#include "sources/kafka/kafka_link.h"
+#include "sources/kafka/kafka_conf.h"
 
 #include <librdkafka/rdkafka.h>
 
