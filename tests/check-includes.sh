@@ -13,7 +13,7 @@ hiredis/|hiredis.h          ^bridge/((redis|store)/|import/redis_ask)
 uv.h                        ^bridge/base/loop.c$
 uthash.h                    ^bridge/base/hash.h$
 libconfig.h                 ^bridge/conf/conf[a-z_]*.c$
-curl/                       ^(sinks/http/|bridge/cli/ctl|sources/kafka/kafka_(login|token))[a-z_]*.[ch]$
+curl/                       ^(sinks/http/|bridge/cli/ctl|sources/kafka/kafka_token)[a-z_]*.[ch]$
 glib.h                      ^bridge/base/zone.c$
 microhttpd.h                ^bridge/http/httpd[a-z_]*.[ch]$
 librdkafka/|rdkafka         ^(sources|sinks)/kafka/[a-z_]*.[ch]$

@@ -25,21 +25,6 @@ static void on_log(const rd_kafka_t *rk, int level, const char *part, const char
     (void)text; /* errors come by on_error */
 }
 
-static int log_in(rd_kafka_t *rk, const struct kafka_link *link, struct err *err)
-{
-    struct kafka_token_ask ask = {0};
-    struct kafka_token token = {0};
-    if (link->sasl != KAFKA_SASL_TOKEN)
-        return 0;
-    kafka_token_ask_init(&ask, link);
-    int bad = kafka_token_get(&ask, &token, err);
-    if (bad == 0)
-        bad = kafka_token_set(rk, &token, err);
-    kafka_token_free(&token);
-    kafka_token_ask_free(&ask);
-    return bad;
-}
-
 rd_kafka_t *kafka_probe_open(const struct kafka_link *link, char *why, struct err *err)
 {
     static const struct kafka_setting none[] = {{0}};
@@ -54,7 +39,7 @@ rd_kafka_t *kafka_probe_open(const struct kafka_link *link, char *why, struct er
     if (rk == NULL) {
         rd_kafka_conf_destroy(conf); /* rd_kafka_new() owns conf only when it succeeds */
         err_set(err, "%s", text);
-    } else if (log_in(rk, link, err) < 0) {
+    } else if (kafka_token_log_in(rk, link, err) < 0) {
         rd_kafka_destroy(rk);
         rk = NULL;
     }
