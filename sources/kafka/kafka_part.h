@@ -11,7 +11,6 @@
 #define SOURCES_KAFKA_KAFKA_PART_H
 
 #include "bridge/plugin.h"
-#include "sources/kafka/kafka_lag.h"
 #include "sources/kafka/kafka_offsets.h"
 
 #include <stdbool.h>
