@@ -12,9 +12,8 @@
 #include "sources/kafka/kafka_client.h"
 #include "sources/kafka/kafka_conf.h"
 #include "sources/kafka/kafka_group.h"
-#include "sources/kafka/kafka_probe.h"
+#include "sources/kafka/kafka_query.h"
 #include "sources/kafka/kafka_record.h"
-#include "sources/kafka/kafka_rewind.h"
 
 #include <string.h>
 

@@ -5,8 +5,6 @@
  */
 #include "sources/kafka/kafka_group.h"
 
-#include "sources/kafka/kafka_reading.h"
-
 #include <string.h>
 
 enum {
@@ -244,8 +242,8 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
 static void load_reading(struct kafka_group *g, struct kafka_part *part)
 {
     if (g->start.has_marks) {
-        kafka_reading_load(part, g->marks.items, g->marks.n);
-        kafka_reading_look(part, g->marks.items, g->marks.n);
+        kafka_marks_load_reading(&g->marks.fields, part);
+        kafka_marks_look_for_rewinds(&g->marks.fields, part);
         return;
     }
     kafka_part_hold(part, HOLD_MARKS);
@@ -324,8 +322,8 @@ static void end_hold_for_marks(struct kafka_group *g, bool good)
         if ((part->holds & HOLD_MARKS) == 0)
             continue;
         if (good)
-            kafka_reading_load(part, g->marks.items, g->marks.n);
-        const int64_t mark = good ? kafka_marks_find(&g->marks, part->topic,
+            kafka_marks_load_reading(&g->marks.fields, part);
+        const int64_t mark = good ? kafka_marks_find(&g->marks.fields, part->topic,
                                                      part->partition, part->incarnation)
                                   : -1;
         if (g->start.latest && mark >= 0) /* else it begins at the end */
@@ -351,7 +349,7 @@ static void on_marks(void *arg, bool good)
     }
     TAILQ_FOREACH (part, &g->parts.list, link)
         if (good)
-            kafka_reading_look(part, g->marks.items, g->marks.n);
+            kafka_marks_look_for_rewinds(&g->marks.fields, part);
 }
 
 void kafka_group_look(struct kafka_group *g)

@@ -1,16 +1,116 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/kafka/kafka_rewind.h"
+#include "sources/kafka/kafka_query.h"
 
 #include "bridge/base/mem.h"
-#include "sources/kafka/kafka_probe.h"
-#include "sources/kafka/kafka_reading.h"
+#include "sources/kafka/kafka_marks.h"
+#include "sources/kafka/kafka_token.h"
 
 #include <pthread.h>
 #include <regex.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_MS = 5000 };
+enum { WHY_BYTES = 300, ASK_MS = 5000 };
+
+/* The last error is more to the point than that time is up. */
+static void on_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
+{
+    char *why = opaque;
+    (void)rk;
+    if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+        snprintf(why, WHY_BYTES, "%s", reason);
+}
+
+static void on_log(const rd_kafka_t *rk, int level, const char *part, const char *text)
+{
+    (void)rk;
+    (void)level;
+    (void)part;
+    (void)text; /* errors come by on_error */
+}
+
+/* why: WHY_BYTES that live as long as the handle, for the last error. Blocks. */
+static rd_kafka_t *open_handle(const struct kafka_link *link, char *why, struct err *err)
+{
+    static const struct kafka_setting none[] = {{0}};
+    char text[WHY_BYTES];
+    rd_kafka_conf_t *conf = kafka_conf_new(link, none, err);
+    if (conf == NULL)
+        return NULL;
+    rd_kafka_conf_set_opaque(conf, why);
+    rd_kafka_conf_set_error_cb(conf, on_error);
+    rd_kafka_conf_set_log_cb(conf, on_log);
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof(text));
+    if (rk == NULL) {
+        rd_kafka_conf_destroy(conf); /* rd_kafka_new() owns conf only when it succeeds */
+        err_set(err, "%s", text);
+    } else if (kafka_token_log_in(rk, link, err) < 0) {
+        rd_kafka_destroy(rk);
+        rk = NULL;
+    }
+    return rk;
+}
+
+/* Of a topic; NULL: the brokers did not name it. */
+static const rd_kafka_metadata_topic_t *find_topic(const struct rd_kafka_metadata *all,
+                                                   const char *name)
+{
+    for (int i = 0; i < all->topic_cnt; i++)
+        if (strcmp(all->topics[i].topic, name) == 0)
+            return &all->topics[i];
+    return NULL;
+}
+
+static int tell_topic(const struct rd_kafka_metadata *all, const char *name,
+                      struct buf *said, struct err *err)
+{
+    const rd_kafka_metadata_topic_t *topic = find_topic(all, name);
+    if (topic == NULL)
+        return err_set(err,
+                       "there is no topic %s, or we may not see it: make it, or allow "
+                       "that (unless the brokers make topics by themselves)",
+                       name);
+    if (topic->err)
+        return err_set(err, "topic %s: %s", name, rd_kafka_err2str(topic->err));
+    buf_addf(said, ", %s has %d partitions", name, topic->partition_cnt);
+    return 0;
+}
+
+/* Asks for all topics: brokers may create one that is asked for by its name. The caller
+ * frees *all by rd_kafka_metadata_destroy(). Blocks. */
+static int ask_topics(rd_kafka_t *rk, const struct kafka_link *link, const char *why,
+                      const struct rd_kafka_metadata **all, struct err *err)
+{
+    rd_kafka_resp_err_t e = rd_kafka_metadata(rk, 1, NULL, all, PROBE_WAIT_MS);
+    rd_kafka_poll(rk, 0); /* on_error */
+    if (e == RD_KAFKA_RESP_ERR_NO_ERROR)
+        return 0;
+    return err_set(err, "no broker of \"%s\" answers: %s", link->brokers,
+                   *why ? why : rd_kafka_err2str(e));
+}
+
+int kafka_probe(const struct kafka_link *link, char *const *topics, size_t n,
+                struct buf *said, struct err *err)
+{
+    char why[WHY_BYTES] = "";
+    rd_kafka_t *rk = open_handle(link, why, err);
+    if (rk == NULL)
+        return -1;
+    const struct rd_kafka_metadata *all = NULL;
+    int bad = ask_topics(rk, link, why, &all, err);
+    if (bad == 0)
+        buf_addf(said, "%d brokers", all->broker_cnt);
+    for (size_t i = 0; bad == 0 && i < n; i++)
+        if (topics[i][0] != '^')
+            bad = tell_topic(all, topics[i], said, err);
+    if (all)
+        rd_kafka_metadata_destroy(all);
+    rd_kafka_destroy(rk);
+    return bad;
+}
+
+/* -------------------------------------------------------------------- rewinds */
 
 /* One rewind, until it is answered. */
 struct rewinding {
@@ -27,7 +127,8 @@ struct rewinding {
     struct err err;
 };
 
-/* -------------------------------------------------------------------- in the thread */
+/* ------------------------------------------------------- the offsets of a time: in a
+ * thread */
 
 /* As librdkafka takes a subscription. */
 static bool is_subscribed(const struct kafka_rewind *what, const char *topic)
@@ -83,7 +184,7 @@ static int find_offsets(struct rewinding *r, rd_kafka_t *rk, const char *why)
 {
     const struct rd_kafka_metadata *all = NULL;
 
-    if (kafka_probe_topics(rk, r->what.link, why, &all, &r->err) < 0)
+    if (ask_topics(rk, r->what.link, why, &all, &r->err) < 0)
         return -1;
     add_partitions(r, all);
     rd_kafka_metadata_destroy(all);
@@ -100,8 +201,8 @@ static void on_found(void *arg);
 static void *ask_brokers(void *arg)
 {
     struct rewinding *r = arg;
-    char why[KAFKA_PROBE_WHY] = "";
-    rd_kafka_t *rk = kafka_probe_open(r->what.link, why, &r->err);
+    char why[WHY_BYTES] = "";
+    rd_kafka_t *rk = open_handle(r->what.link, why, &r->err);
 
     r->failed = rk == NULL || find_offsets(r, rk, why) < 0;
     if (rk)
@@ -110,7 +211,7 @@ static void *ask_brokers(void *arg)
     return NULL;
 }
 
-/* --------------------------------------------------------------------- in the loop */
+/* ------------------------------------------------------------------ and on the loop */
 
 static void answer(struct rewinding *r, const char *why)
 {
@@ -125,16 +226,6 @@ static void answer(struct rewinding *r, const char *why)
 static void on_put(void *arg, enum shelf_code code)
 {
     answer(arg, code == SHELF_OK ? NULL : "Redis did not answer; send it again");
-}
-
-/* Above the last one, whatever became of the clock. */
-static int64_t next_number(const struct rewinding *r)
-{
-    const struct slice none = {NULL, 0};
-    const int64_t now = source_now_ms(r->marks->parts->src, none);
-    const int64_t last = kafka_rewind_last(r->marks->items, r->marks->n, r->route);
-
-    return now > last ? now : last + 1;
 }
 
 /* Topics that go by another route are left as they are. */
@@ -153,7 +244,6 @@ static void keep_own_topics(struct rewinding *r)
 static void on_found(void *arg)
 {
     struct rewinding *r = arg;
-    struct buf field = {0}, value = {0};
 
     if (!r->failed)
         keep_own_topics(r);
@@ -163,12 +253,7 @@ static void on_found(void *arg)
         answer(r, r->failed ? r->err.text : NULL);
         return;
     }
-    kafka_rewind_format(next_number(r), r->rows, r->row_count, &value);
-    buf_addf(&field, KAFKA_REWIND_OF "%s", r->route);
-    shelf_put(r->marks->parts->src, KAFKA_MARKS_SHELF, buf_slice(&field),
-              buf_slice(&value), false, on_put, r);
-    buf_free(&field);
-    buf_free(&value);
+    kafka_marks_ask_rewind(r->marks, r->route, r->rows, r->row_count, on_put, r);
 }
 
 void kafka_rewind(struct kafka_marks *marks, const struct kafka_rewind *what,
