@@ -287,11 +287,6 @@ static void on_assign(struct kafka_group *g, rd_kafka_event_t *ev)
     kafka_marks_read(&g->marks);
 }
 
-void kafka_group_committed(struct kafka_group *g, rd_kafka_event_t *ev)
-{
-    kafka_start_committed(&g->start, ev);
-}
-
 /* ------------------------------------------------------------- reading again */
 
 static bool is_held_for_marks(const struct kafka_group *g)
@@ -389,4 +384,29 @@ void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev)
         kafka_client_fail(g->client, rd_kafka_err2str(rd_kafka_event_error(ev)));
     }
     rd_kafka_event_destroy(ev);
+}
+
+/* librdkafka reports a deleted topic, and the end of a partition that begins there. */
+void kafka_group_error(struct kafka_group *g, rd_kafka_event_t *ev)
+{
+    rd_kafka_topic_partition_t *which = rd_kafka_event_topic_partition(ev);
+    struct kafka_part *part;
+
+    if (which == NULL)
+        return;
+    switch (rd_kafka_event_error(ev)) {
+    case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+        kafka_parts_vanish(&g->parts, which->topic);
+        break;
+    case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+        part = kafka_part_find(&g->parts, which->topic, which->partition);
+        if (part)
+            kafka_part_begins(part, which->offset);
+        break;
+    default:
+        break;
+    }
+    rd_kafka_topic_partition_destroy(which);
 }

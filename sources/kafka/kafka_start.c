@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/kafka/kafka_start.h"
+#include "sources/kafka/kafka_group.h"
 
 #include "bridge/base/mem.h"
 
