@@ -110,5 +110,9 @@ int cli_help(struct cli_order *o);
 int cli_worker(struct cli_order *o);
 int cli_doc(struct cli_order *o);   /* cli_doc.c */
 int cli_check(struct cli_order *o); /* cli_check.c */
+/* cli_import.c: 0 all moved, 1 some jobs could not be taken and are still where they
+ * were, 64 used wrongly, 66 nothing of the original is there, 69 a Redis is away, 78
+ * configuration. */
+int cli_import(struct cli_order *o);
 
 #endif

@@ -5,7 +5,6 @@
 #include "bridge/cli/audit.h"
 #include "bridge/cli/cli_parts.h"
 #include "bridge/cli/ctl_parts.h"
-#include "bridge/import/import_cli.h"
 
 #include <sysexits.h>
 
@@ -108,7 +107,7 @@ const struct cli_command cli_commands[] = {
              "else stand there, and do the sums of what came and left agree? It changes "
              "nothing without --repair. Exit code 1: there are findings."},
     {"import", NULL, "TYPE REDIS-URL", "take the jobs of another delay queue over", 2, 2,
-     CLI_IMPORTS, import_main,
+     CLI_IMPORTS, cli_import,
      .more =
          "TYPE is that of the source which takes the original's place: later, lmstfy, "
          "delayqueue or camellia. REDIS-URL is the original's own Redis, of any form "

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/import/import_cli.h"
-#include "bridge/base/buf.h"
+/*
+ * cli_import.c - `tarry import`: moves the jobs of another delay queue over, out of that
+ * one's own Redis.
+ */
 #include "bridge/base/file.h"
 #include "bridge/base/redact.h"
 #include "bridge/cli/cli_parts.h"
@@ -56,7 +58,7 @@ static int take_url(char *arg, struct buf *text)
     return 0;
 }
 
-int import_main(struct cli_order *o)
+int cli_import(struct cli_order *o)
 {
     struct import_order order = {.type = o->place[0],
                                  .conf_file = o->conf,
