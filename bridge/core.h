@@ -5,8 +5,8 @@
 #ifndef BRIDGE_CORE_H
 #define BRIDGE_CORE_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 #include "bridge/redis/redis.h"
 
 struct bridge;

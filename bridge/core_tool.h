@@ -6,7 +6,7 @@
 #ifndef BRIDGE_CORE_TOOL_H
 #define BRIDGE_CORE_TOOL_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 #include <stdint.h>
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/daemon.h"
 #include "bridge/admin/admin.h"
-#include "bridge/admin/admin_api.h"
-#include "bridge/admin/console.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
 #include "bridge/bridge.h"
-#include "bridge/conf/conf_secret.h"
+#include "bridge/conf/conf.h"
 #include "bridge/core.h"
 #include "bridge/engine/deliver.h"
 #include "bridge/engine/drain.h"
@@ -254,11 +252,7 @@ static int start_listeners(struct bridge *bridge, struct err *err)
         return -1;
     if (bridge->httpd) {
         admin_serve(bridge);
-        admin_status_serve(bridge);
-        admin_routes_serve(bridge);
-        admin_reload_serve(bridge);
-        admin_jobs_serve(bridge);
-        console_serve(bridge);
+        reload_serve(bridge);
     }
     return 0;
 }

@@ -10,12 +10,10 @@
 #define BRIDGE_PLUGIN_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/base/fault.h"
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
-#include "bridge/base/mem.h"
-#include "bridge/base/slice.h"
 #include "bridge/conf/opt.h"
 #include "bridge/job/job.h"
 #include "bridge/queue/queue.h"
@@ -203,7 +201,7 @@ struct sink;
 
 /* What a dead letter tells of its job's end. */
 struct dead_letter {
-    const char *reason, *error; /* a word of reason.h; the last error, "" */
+    const char *reason, *error; /* a name of enum reason; the last error, "" */
     int status;                 /* of the last answer; 0: none */
     unsigned attempts, replays;
     int64_t first_ms, last_ms; /* of the attempts, since 1970 */

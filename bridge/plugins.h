@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * plugins.h - the plugins of the binary, and what they bring beside sources and sinks:
- * processes of their own. With those of shared objects: plugin_load.h.
+ * processes of their own. With those of shared objects: conf/conf_plugin.c.
  */
 #ifndef BRIDGE_PLUGINS_H
 #define BRIDGE_PLUGINS_H

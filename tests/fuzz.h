@@ -6,7 +6,7 @@
 #define TESTS_FUZZ_H
 
 #include "bridge/base/mem.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

@@ -3,8 +3,8 @@
  * fuzz_dead_cursor.c - libFuzzer: any bytes as the cursor of a run through dead letters,
  * and as any cursor: what is taken is written again as a text that means the same.
  */
-#include "bridge/admin/dead_cursor.h"
-#include "bridge/base/cursor.h"
+#include "bridge/admin/cursor.h"
+#include "bridge/admin/operator.h"
 #include "bridge/base/mem.h"
 #include "bridge/job/job.h"
 

@@ -4,7 +4,6 @@
  * Redis. Whatever can be read is looked at, and written as a command and read again.
  */
 #include "bridge/redis/redis.h"
-#include "bridge/redis/redis_pool.h"
 #include "bridge/redis/resp.h"
 #include "tests/fuzz.h"
 

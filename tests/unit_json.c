@@ -382,7 +382,7 @@ static void strings_are_written_as_go_writes_them(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct buf b = {0};
-        json_add_go(&b, rows[i].in);
+        text_add_json_go(&b, rows[i].in);
         assert_string_equal(buf_str(&b), rows[i].out);
         buf_free(&b);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What was counted in the last one to two minutes, and nothing before. */
-#include "bridge/metrics/recent.h"
+#include "bridge/base/histogram.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

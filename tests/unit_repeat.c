@@ -3,7 +3,6 @@
  * system's; instants lie in years whose clocks are history, but for 2099. */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
-#include "bridge/base/zone.h"
 #include "bridge/job/repeat.h"
 #include "tests/unit.h"
 

@@ -2,8 +2,7 @@
 /*
  * unit_resp.c - commands as Redis reads them, numbers in them, and replies in one piece.
  */
-#include "bridge/base/decimal.h"
-#include "bridge/redis/redis_pool.h"
+#include "bridge/base/text.h"
 #include "bridge/redis/resp.h"
 #include "tests/unit.h"
 
@@ -22,10 +21,10 @@
 
 static void same_as_printf(int64_t n)
 {
-    char expected[32], found[DECIMAL_MAX + 1];
+    char expected[32], found[TEXT_DECIMAL_MAX + 1];
     snprintf(expected, sizeof(expected), "%" PRId64, n);
     memset(found, 'x', sizeof(found));
-    size_t length = decimal_put(found, n);
+    size_t length = text_put_decimal(found, n);
     assert_int_equal(found[length], 'x'); /* nothing is written behind it */
     found[length] = '\0';
     assert_string_equal(found, expected);
@@ -53,9 +52,9 @@ static void numbers_are_appended(void **state)
     (void)state;
     struct buf b = {0};
     buf_add_str(&b, "topic/");
-    decimal_add(&b, 17);
+    text_add_decimal(&b, 17);
     buf_add_str(&b, "/");
-    decimal_add(&b, -9000);
+    text_add_decimal(&b, -9000);
     assert_string_equal(buf_str(&b), "topic/17/-9000");
     buf_free(&b);
 }

@@ -2,7 +2,7 @@
 /*
  * unit_sentinel.c - which of several sentinels' answers is believed.
  */
-#include "bridge/redis/sentinel_belief.h"
+#include "bridge/redis/sentinel.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the :tries hash keeps of a job: read and written alike, of every age. */
 #include "bridge/base/mem.h"
-#include "bridge/job/reason.h"
 #include "bridge/job/tries.h"
 #include "tests/unit.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/admin.h"
-#include "bridge/admin/admin_api.h"
 #include "bridge/bridge.h"
 #include "bridge/http/httpd.h"
 #include "bridge/engine/meta_keep.h"
@@ -83,6 +82,10 @@ static const struct httpd_route routes[] = {
 void admin_serve(struct bridge *bridge)
 {
     httpd_serve(bridge->httpd, routes, bridge);
+    admin_status_serve(bridge);
+    admin_routes_serve(bridge);
+    admin_jobs_serve(bridge);
     admin_control_serve(bridge);
     admin_rewind_serve(bridge);
+    console_serve(bridge);
 }

@@ -3,8 +3,8 @@
  * admin_control.c - what an operator does to a route over HTTP: pause, resume, drain, and
  * look on (tap).
  */
-#include "bridge/admin/admin_api.h"
-#include "bridge/admin/tap.h"
+#include "bridge/admin/admin.h"
+#include "bridge/engine/tap.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
 #include "bridge/http/http_params.h"

@@ -3,7 +3,7 @@
  * admin_jobs.c - the jobs of a route, a page at a time; one of them run now, or moved to
  * another time.
  */
-#include "bridge/admin/admin_api.h"
+#include "bridge/admin/admin.h"
 #include "bridge/admin/job_list.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"

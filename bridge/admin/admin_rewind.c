@@ -3,7 +3,7 @@
  * admin_rewind.c - POST /v1/admin/routes/ROUTE/rewind: the sources of a route read again,
  * for that route, what was written since a point in time.
  */
-#include "bridge/admin/admin_api.h"
+#include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/bridge.h"

@@ -3,7 +3,7 @@
  * admin_routes.c - the routes with their figures. What waits, is in flight or dead is of
  * all instances, as Redis says; what came and went is of this one, since it began.
  */
-#include "bridge/admin/admin_api.h"
+#include "bridge/admin/admin.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/admin/console.h"
+#include "bridge/admin/admin.h"
 #include "bridge/bridge.h"
 #include "bridge/http/httpd.h"
 

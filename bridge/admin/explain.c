@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/admin/explain.h"
+#include "bridge/admin/operator.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/emit.h"
 #include "bridge/job/tries.h"

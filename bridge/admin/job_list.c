@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/job_list.h"
-#include "bridge/base/cursor.h"
+#include "bridge/admin/cursor.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/bridge.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/admin/targets.h"
+#include "bridge/admin/operator.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/route.h"
 

@@ -2,10 +2,14 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 char *buf_room(struct buf *b, size_t n)
 {
@@ -82,4 +86,42 @@ const char *buf_str(struct buf *b)
 {
     *buf_room(b, 1) = '\0';
     return b->p;
+}
+
+static int read_all(struct buf *b, int fd, size_t max_bytes, struct err *err)
+{
+    size_t start = b->n;
+
+    for (;;) {
+        ssize_t n = read(fd, buf_room(b, 4096), 4096);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_set(err, "%s", strerror(errno));
+        if (n == 0)
+            break;
+        buf_grew(b, (size_t)n);
+        if (b->n - start > max_bytes)
+            return err_set(err, "larger than %zu bytes", max_bytes);
+    }
+    if (b->n > start && memchr(b->p + start, '\0', b->n - start) != NULL)
+        return err_set(err, "holds a NUL byte; is it a text file?");
+    return 0;
+}
+
+int buf_add_file(struct buf *b, const char *path, size_t max_bytes, struct err *err)
+{
+    struct stat st;
+    /* Not blocking, or a named pipe without a writer would hold us up. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0)
+        return err_set(err, "%s", strerror(errno));
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return err_set(err, "not a regular file");
+    }
+    int rc = read_all(b, fd, max_bytes, err);
+    close(fd);
+    return rc;
 }

@@ -1,12 +1,61 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * buf.h - bytes that grow at the end. A zeroed struct buf is empty and ready.
+ * buf.h - slices, which are bytes that somebody else owns, and buffers, which grow at the
+ * end. Neither is ended by a NUL, and both may hold any byte. Any thread.
  */
 #ifndef BRIDGE_BUF_H
 #define BRIDGE_BUF_H
 
-#include "bridge/base/slice.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
 
+struct err;
+
+/* p == NULL means "none", which differs from empty: a Kafka record may have no key, or an
+ * empty one. */
+struct slice {
+    const char *p;
+    size_t n;
+};
+
+/* For printf: "%.*s", SLICE_ARG(s). */
+#define SLICE_ARG(s) (int)(s).n, ((s).p ? (s).p : "")
+/* Of a string literal. */
+#define SLICE_LIT(lit) ((struct slice){"" lit, sizeof(lit) - 1})
+
+static inline struct slice slice_of(const char *s)
+{
+    return (struct slice){s, s ? strlen(s) : 0};
+}
+
+/* Copies it to a place that is large enough, and gives the end. An empty one, also with p
+ * NULL, copies nothing: memcpy() must not be given NULL, whatever the length. */
+static inline char *slice_put(char *to, struct slice s)
+{
+    if (s.n > 0)
+        memcpy(to, s.p, s.n);
+    return to + s.n;
+}
+
+static inline bool slice_eq(struct slice a, struct slice b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+static inline bool slice_is(struct slice a, const char *s)
+{
+    return slice_eq(a, slice_of(s));
+}
+
+/* As slice_is, letters of ASCII compared without their case: header names. */
+static inline bool slice_is_nocase(struct slice a, const char *s)
+{
+    return a.n == strlen(s) && (a.n == 0 || strncasecmp(a.p, s, a.n) == 0);
+}
+
+/* A zeroed struct buf is empty and ready. */
 struct buf {
     char *p;
     size_t n;   /* bytes in use */
@@ -35,5 +84,9 @@ static inline struct slice buf_slice(const struct buf *b)
 {
     return (struct slice){b->p ? b->p : "", b->n};
 }
+
+/* Appends the content of a regular file of at most max_bytes, without a NUL in it. -1:
+ * err says why, without the path; part of it may have been appended. */
+int buf_add_file(struct buf *b, const char *path, size_t max_bytes, struct err *err);
 
 #endif

@@ -20,6 +20,13 @@ static uint64_t mix(uint64_t a, uint64_t b)
            turned(a_low * b_high);
 }
 
+uint64_t hash_fnv1a(uint64_t from, struct slice s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        from = (from ^ (unsigned char)s.p[i]) * UINT64_C(1099511628211);
+    return from;
+}
+
 uint32_t hash_of(const void *bytes, size_t n)
 {
     static uint64_t secret[2];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * histogram.h - how often something took how long. Pure.
+ * histogram.h - how often something took how long, since the process began and in the
+ * last minutes. Pure.
  */
 #ifndef BRIDGE_HISTOGRAM_H
 #define BRIDGE_HISTOGRAM_H
@@ -20,5 +21,18 @@ uint64_t histogram_count(const struct histogram *h);
 /* The time that a share q of all took at most, within the bounds of its bucket; -1: there
  * was none. Above the last bound: that bound. */
 double histogram_quantile(const struct histogram *h, double q);
+
+/* What was added in the last one to two minutes, for people. Zeroed is ready. */
+enum { RECENT_MS = 60 * 1000 };
+
+struct recent {
+    struct histogram before[2]; /* as it was two turns ago, and at the last */
+    int64_t turned_ms;
+};
+
+/* all: what has been counted so far. Called each second or so; now_ms: monotonic. */
+void recent_tick(struct recent *r, const struct histogram *all, int64_t now_ms);
+/* What has been added since the turn before the last. */
+struct histogram recent_of(const struct recent *r, const struct histogram *all);
 
 #endif

@@ -13,7 +13,6 @@
 #define BRIDGE_JSON_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,9 +47,41 @@ int json_read(struct slice text, const struct json_field *fields, void *to,
 typedef void json_element_cb(void *arg, struct slice raw);
 int json_each(struct slice text, json_element_cb *cb, void *arg);
 
-/* Appends s as a JSON string as Go's encoder writes it (< > & U+2028 U+2029 escaped, \b
- * \f \n \r \t short, other controls and nothing else as \u00xx, not UTF-8: the escape
- * \ufffd). */
-void json_add_go(struct buf *out, struct slice s);
+/* --- a text from front to end, by the grammar of RFC 8259 --- */
+
+/* A string between its quotes, as it stands in a text of which the grammar is right. */
+struct json_quoted {
+    struct slice raw;
+    bool plain; /* ASCII without a backslash: raw is what it means */
+};
+
+/* How many bytes json_decode() needs at most. */
+size_t json_decoded_max(const struct json_quoted *s);
+/* Writes what it means, always UTF-8, and gives the number of bytes. */
+size_t json_decode(const struct json_quoted *s, char *out);
+
+/* Each function passes what it names and returns -1 where the text is wrong, with the
+ * reader anywhere. Nothing is allocated, nothing recurses. */
+struct json_reader {
+    const char *p, *end;
+    unsigned depth; /* of what has been opened around p */
+};
+
+/* Borrows text. */
+struct json_reader json_reader_of(struct slice text);
+
+void json_space(struct json_reader *r);
+/* Passes it and says so, if it comes next. */
+bool json_take(struct json_reader *r, char c);
+bool json_take_word(struct json_reader *r, const char *word);
+
+int json_pass_string(struct json_reader *r, struct json_quoted *s);
+int json_pass_number(struct json_reader *r);
+/* A key, its colon, and the space around. */
+int json_pass_key(struct json_reader *r, struct json_quoted *key);
+/* A value of any kind. */
+int json_pass_value(struct json_reader *r);
+/* Nothing but space may be left. */
+int json_pass_end(struct json_reader *r);
 
 #endif

@@ -5,9 +5,8 @@
  * Under journald (JOURNAL_STREAM names our stderr) each line begins with its priority.
  */
 #include "bridge/base/log.h"
-#include "bridge/base/decimal.h"
-#include "bridge/base/redact.h"
 #include "bridge/base/text.h"
+#include "bridge/base/redact.h"
 
 #include <ctype.h>
 #include <pthread.h>
@@ -112,7 +111,7 @@ static void add_number(struct buf *line, const char *key, uint64_t value)
     if (value == 0)
         return;
     add_key(line, key);
-    decimal_add(line, (int64_t)value);
+    text_add_decimal(line, (int64_t)value);
 }
 
 static void add_redacted(struct buf *line, const char *key, const char *text)

@@ -12,7 +12,7 @@
 #ifndef BRIDGE_LOG_H
 #define BRIDGE_LOG_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdint.h>
 

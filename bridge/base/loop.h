@@ -13,7 +13,7 @@
 #ifndef BRIDGE_LOOP_H
 #define BRIDGE_LOOP_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,8 +8,8 @@
 #ifndef BRIDGE_MATCH_H
 #define BRIDGE_MATCH_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 

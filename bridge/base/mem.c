@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/base/mem.h"
-#include "bridge/base/err.h"
 
 #include <stdarg.h>
 #include <stdio.h>

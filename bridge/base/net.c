@@ -8,7 +8,6 @@
 #include "bridge/base/fault.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/base/net_tls.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -4,7 +4,7 @@
  *
  * Certificates are read anew for each connection, so that renewed files need no restart.
  */
-#include "bridge/base/net_tls.h"
+#include "bridge/base/net.h"
 #include "bridge/base/mem.h"
 
 #include <arpa/inet.h>

@@ -8,7 +8,7 @@
 #ifndef BRIDGE_NOTIFY_H
 #define BRIDGE_NOTIFY_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 #include <stdint.h>
 

@@ -10,7 +10,7 @@
 #ifndef BRIDGE_REDACT_H
 #define BRIDGE_REDACT_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/base/text.h"
+#include "bridge/base/mem.h"
 
 #include <stdint.h>
+#include <stdlib.h>
+
+#include <glib.h>
 
 static const char hex_digits[] = "0123456789ABCDEF";
 
-static int hex_value(char c)
+int text_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 long text_percent_decode(struct slice s, char *out)
@@ -24,12 +25,25 @@ long text_percent_decode(struct slice s, char *out)
             out[n++] = s.p[i];
             continue;
         }
-        if (s.n - i < 3 || hex_value(s.p[i + 1]) < 0 || hex_value(s.p[i + 2]) < 0)
+        if (s.n - i < 3 || text_hex_digit(s.p[i + 1]) < 0 ||
+            text_hex_digit(s.p[i + 2]) < 0)
             return -1;
-        out[n++] = (char)(hex_value(s.p[i + 1]) * 16 + hex_value(s.p[i + 2]));
+        out[n++] = (char)(text_hex_digit(s.p[i + 1]) * 16 + text_hex_digit(s.p[i + 2]));
         i += 2;
     }
     return (long)n;
+}
+
+char *text_percent_string(struct slice s)
+{
+    char *out = mem_alloc(s.n + 1);
+    long n = text_percent_decode(s, out);
+    if (n >= 0 && memchr(out, '\0', (size_t)n) == NULL) {
+        out[n] = '\0';
+        return out;
+    }
+    free(out);
+    return NULL;
 }
 
 static bool is_alnum(char c)
@@ -54,43 +68,57 @@ void text_add_percent(struct buf *out, struct slice s, const char *keep)
     buf_grew(out, n);
 }
 
-/* Bytes of the UTF-8 character at p (n > 0); 0: there is none. By table 3-7 of Unicode.
- */
-static size_t utf8_length(const unsigned char *p, size_t n)
+size_t text_character(struct slice s, uint32_t *c)
 {
-    static const struct {
-        unsigned char first, last, low, high, length;
-    } rows[] = {{0x00, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2},
-                {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-                {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-                {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
-                {0xf4, 0xf4, 0x80, 0x8f, 4}};
-    size_t row = 0, rows_n = sizeof(rows) / sizeof(rows[0]);
-    while (row < rows_n && (p[0] < rows[row].first || p[0] > rows[row].last))
-        row++;
-    if (row == rows_n || rows[row].length > n)
+    *c = (unsigned char)s.p[0];
+    if (*c < 0x80)
+        return 1;
+    gunichar found = g_utf8_get_char_validated(s.p, (gssize)s.n);
+    if (found >= (gunichar)-2) /* no character, or cut off */
         return 0;
-    for (size_t i = 1; i < rows[row].length; i++) {
-        unsigned char low = i == 1 ? rows[row].low : 0x80;
-        unsigned char high = i == 1 ? rows[row].high : 0xbf;
-        if (p[i] < low || p[i] > high)
-            return 0;
-    }
-    return rows[row].length;
+    *c = found;
+    return (size_t)g_unichar_to_utf8(found, NULL);
 }
 
 bool text_is_utf8(struct slice s)
 {
-    for (size_t i = 0; i < s.n;) {
-        size_t n = utf8_length((const unsigned char *)s.p + i, s.n - i);
+    uint32_t c;
+    for (size_t i = 0, n; i < s.n; i += n) {
+        n = text_character((struct slice){s.p + i, s.n - i}, &c);
         if (n == 0)
             return false;
-        i += n;
     }
     return true;
 }
 
-static void add_json_escape(struct buf *out, unsigned char c)
+/* How strings of JSON are written. */
+struct json_style {
+    uint64_t escaped[2]; /* a bit for each character of ASCII */
+    uint32_t wide[2];    /* from and to: further characters that are escaped */
+    const char *digits;  /* hexadecimal */
+    const char *broken;  /* stands for bytes that are not UTF-8 */
+};
+#define BIT(c) (UINT64_C(1) << ((c) % 64))
+
+/* A terminal would obey U+007F to U+009F as well. */
+static const struct json_style ours = {{0xffffffff | BIT('"'), BIT('\\') | BIT(0x7f)},
+                                       {0x7f, 0x9f},
+                                       "0123456789ABCDEF",
+                                       "\xef\xbf\xbd"};
+static const struct json_style of_go = {
+    {0xffffffff | BIT('"') | BIT('<') | BIT('>') | BIT('&'), BIT('\\')},
+    {0x2028, 0x2029},
+    "0123456789abcdef",
+    "\\ufffd"};
+
+static bool is_escaped(const struct json_style *style, uint32_t c)
+{
+    if (c < 128)
+        return (style->escaped[c / 64] >> c % 64 & 1) != 0;
+    return c >= style->wide[0] && c <= style->wide[1];
+}
+
+static void add_json_escape(struct buf *out, const struct json_style *style, uint32_t c)
 {
     static const char letters[] = "\"\"\\\\\bb\ff\nn\rr\tt";
     for (const char *l = letters; *l; l += 2) {
@@ -99,39 +127,43 @@ static void add_json_escape(struct buf *out, unsigned char c)
             return;
         }
     }
-    buf_add(out, "\\u00", 4);
-    buf_add(out, (char[]){hex_digits[c >> 4], hex_digits[c & 15]}, 2);
+    buf_add(out, "\\u", 2);
+    for (int shift = 12; shift >= 0; shift -= 4)
+        buf_add(out, &style->digits[c >> shift & 15], 1);
+}
+
+static void add_json(struct buf *out, struct slice s, const struct json_style *style)
+{
+    size_t plain = 0; /* where the bytes begin that need no change */
+    buf_add(out, "\"", 1);
+    for (size_t i = 0, n; i < s.n; i += n) {
+        uint32_t c;
+        n = text_character((struct slice){s.p + i, s.n - i}, &c);
+        if (n > 0 && !is_escaped(style, c))
+            continue;
+        buf_add(out, s.p + plain, i - plain);
+        if (n == 0)
+            buf_add_str(out, style->broken);
+        else
+            add_json_escape(out, style, c);
+        n = n > 0 ? n : 1;
+        plain = i + n;
+    }
+    buf_add(out, s.p + plain, s.n - plain);
+    buf_add(out, "\"", 1);
 }
 
 void text_add_json(struct buf *out, struct slice s)
 {
-    if (s.p == NULL) {
+    if (s.p == NULL)
         buf_add_str(out, "null");
-        return;
-    }
-    size_t plain = 0; /* where the bytes begin that need no change */
-    buf_add(out, "\"", 1);
-    for (size_t i = 0; i < s.n;) {
-        unsigned char c = (unsigned char)s.p[i];
-        bool ordinary = c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
-        size_t n = 1;
-        if (!ordinary && c >= 0x80)
-            n = utf8_length((const unsigned char *)s.p + i, s.n - i);
-        /* U+0080 to U+009F: a terminal would obey those as well. */
-        bool control = n == 2 && c == 0xc2 && (unsigned char)s.p[i + 1] < 0xa0;
-        if (ordinary || (c >= 0x80 && n > 0 && !control)) {
-            i += n;
-            continue;
-        }
-        buf_add(out, s.p + plain, i - plain);
-        if (n == 0)
-            buf_add(out, "\xef\xbf\xbd", 3);
-        else
-            add_json_escape(out, control ? (unsigned char)s.p[i + 1] : c);
-        plain = i += n > 0 ? n : 1;
-    }
-    buf_add(out, s.p + plain, s.n - plain);
-    buf_add(out, "\"", 1);
+    else
+        add_json(out, s, &ours);
+}
+
+void text_add_json_go(struct buf *out, struct slice s)
+{
+    add_json(out, s, &of_go);
 }
 
 static const char base64_digits[] =
@@ -217,4 +249,38 @@ void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes)
     buf_add_str(out, "\"");
     text_add_base64(out, bytes);
     buf_add_str(out, "\"");
+}
+
+/* ------------------------------------------------------------------- integers */
+
+/* Two digits are divided off at a time: half the divisions. */
+static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                            "25262728293031323334353637383940414243444546474849"
+                            "50515253545556575859606162636465666768697071727374"
+                            "75767778798081828384858687888990919293949596979899";
+
+static unsigned digits_of(uint64_t n)
+{
+    unsigned count = 1;
+    for (; n >= 10000; n /= 10000)
+        count += 4;
+    return count + (n >= 10) + (n >= 100) + (n >= 1000);
+}
+
+size_t text_put_decimal(char *at, int64_t n)
+{
+    uint64_t left = n < 0 ? -(uint64_t)n : (uint64_t)n;
+    char *first = at + (n < 0), *p = first + digits_of(left), *const end = p;
+    for (; left >= 10; left /= 100)
+        memcpy(p -= 2, pairs + 2 * (left % 100), 2);
+    if (p > first)
+        *--p = (char)('0' + left);
+    if (n < 0)
+        *at = '-';
+    return (size_t)(end - at);
+}
+
+void text_add_decimal(struct buf *out, int64_t n)
+{
+    buf_grew(out, text_put_decimal(buf_room(out, TEXT_DECIMAL_MAX), n));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * text.h - bytes as they stand in URLs and JSON: percent signs, quotes, base64.
+ * text.h - bytes as they stand in URLs and JSON: percent signs, quotes, base64, integers.
  *
  * Pure; any thread. What comes in is outside bytes: any content is fine.
  */
@@ -8,13 +8,16 @@
 #define BRIDGE_TEXT_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Decodes %XX. out: room for s.n bytes, may be s.p itself. Gives the length, -1: bad
  * escape. */
 long text_percent_decode(struct slice s, char *out);
+/* The same as a string; free(). NULL: a bad escape, or a NUL in it. */
+char *text_percent_string(struct slice s);
+int text_hex_digit(char c); /* its value; -1: it is none */
 /* Appends s with all but letters, digits, "-" "_" and the bytes of keep as %XX. */
 void text_add_percent(struct buf *out, struct slice s, const char *keep);
 
@@ -28,10 +31,17 @@ static inline struct slice text_trim(struct slice s)
     return s;
 }
 
+bool text_is_utf8(struct slice s);
+/* The UTF-8 character at the start of s, which is not empty, and its length; 0: there is
+ * none. */
+size_t text_character(struct slice s, uint32_t *c);
 /* Appends s as a JSON string with its quotes; what is not UTF-8 becomes U+FFFD. A none is
  * null. */
 void text_add_json(struct buf *out, struct slice s);
-bool text_is_utf8(struct slice s);
+/* Appends s as a JSON string as Go's encoder writes it (< > & U+2028 U+2029 escaped, \b
+ * \f \n \r \t short, other controls and nothing else as \u00xx, not UTF-8: the escape
+ * \ufffd). */
+void text_add_json_go(struct buf *out, struct slice s);
 /* Appends "id":"text", as text_add_json() writes it, and ,"id_base64":"..." behind it
  * where id is no UTF-8. */
 void text_add_json_id(struct buf *out, struct slice id);
@@ -41,6 +51,12 @@ void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
 void text_add_base64(struct buf *out, struct slice s);
 /* Appends what s stands for; -1: not base64. Padding may be left out. */
 int text_base64_decode(struct slice s, struct buf *out);
+
+/* An integer without printf: a job has a dozen on its way. Writes n without a NUL and
+ * returns the length. at: room for TEXT_DECIMAL_MAX bytes. */
+enum { TEXT_DECIMAL_MAX = 20 }; /* with the sign */
+size_t text_put_decimal(char *at, int64_t n);
+void text_add_decimal(struct buf *out, int64_t n);
 
 /* Is it a token as RFC 9110 has it: a header name or a method? */
 bool text_is_token(struct slice s);

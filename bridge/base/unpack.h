@@ -8,7 +8,7 @@
 #ifndef BRIDGE_UNPACK_H
 #define BRIDGE_UNPACK_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdint.h>
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * when.h - durations and instants, from text to milliseconds and back.
+ * when.h - durations and instants, from text to milliseconds and back; time zones.
  *
- * Pure: no clock, no locale, no time zones but the offset written down. What is finer
+ * Pure but for the zones: no clock, no locale. What is finer
  * than a millisecond is rounded up, so that nothing falls due early. The reasons do not
  * quote the text: the caller knows best how to show it. Any thread.
  */
 #ifndef BRIDGE_WHEN_H
 #define BRIDGE_WHEN_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 
 #include <stdint.h>
 
@@ -33,5 +33,24 @@ int when_instant_ms(struct slice text, int64_t *ms, struct err *err);
 
 /* "2026-01-31T12:00:00.123Z". Beyond the years 0000 to 9999: the nearest in them. */
 void when_format_rfc3339(int64_t ms, char out[WHEN_TEXT_BYTES]);
+
+/* --- zone.c: the clocks of the time zones in the system's tz database; loop thread ---
+ */
+
+/* A zone is read when it is first asked for and kept for the life of the process: a newer
+ * database counts after a restart. Clock time is written in seconds as if it were UTC:
+ * 3600 is 1970-01-01 01:00 on the wall. */
+struct zone; /* NULL stands for UTC everywhere */
+
+/* By its name, such as Europe/Berlin. Any bytes are fine; -1: there is no such zone. */
+int zone_named(struct slice name, struct zone **out, struct err *err);
+/* How far its clocks are ahead of UTC at an instant. */
+int64_t zone_offset_s(const struct zone *zone, int64_t utc_s);
+/* The first instant in (from_s, to_s] at which the offset is no longer that of from_s,
+ * where the clocks are changed just once between the two. */
+int64_t zone_change_s(const struct zone *zone, int64_t from_s, int64_t to_s);
+/* The first instant at which its clocks show clock_s or more: in a gap its end, of a time
+ * that comes twice the first. */
+int64_t zone_reaches_s(const struct zone *zone, int64_t clock_s);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * zone.c - time zones through GLib's GTimeZone; see zone.h.
+ * zone.c - time zones through GLib's GTimeZone; see when.h.
  *
  * GLib also takes offsets ("5"), rules ("EST5EDT,M3.2.0,M11.1.0") and whatever path
  * stands below the database's folder. So a name is checked by its letters, and must be a
  * file of the database, before GLib sees it.
  */
-#include "bridge/base/zone.h"
+#include "bridge/base/when.h"
 #include "bridge/base/mem.h"
 
 #include <fcntl.h>

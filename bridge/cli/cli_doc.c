@@ -3,8 +3,7 @@
  * cli_doc.c - `tarry doc WHAT`: the manual pages (mdoc) and the completion of bash, made
  * from the tables. What they print stands in etc/man and etc/completion; a test compares.
  */
-#include "bridge/cli/cli_parts.h"
-#include "bridge/cli/ctl_parts.h"
+#include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
 #include "bridge/conf/opt.h"
 

@@ -2,10 +2,8 @@
 /*
  * cli_rows.c - the commands, their flags, and the exit codes. A new one is one row.
  */
-#include "bridge/cli/audit.h"
-#include "bridge/cli/cli_parts.h"
-#include "bridge/cli/ctl_parts.h"
-#include "bridge/import/import_cli.h"
+#include "bridge/cli/cli.h"
+#include "bridge/cli/ctl.h"
 
 #include <sysexits.h>
 
@@ -102,13 +100,13 @@ const struct cli_command cli_commands[] = {
              "they have. A partition that no instance owns is rewound when one does."},
 
     {"audit", NULL, "FILE", "check that nothing is lost in Redis, while it runs", 1, 1,
-     CLI_AUDITS, audit_main,
+     CLI_AUDITS, cli_audit,
      .more = "It looks through all that FILE's routes and queues keep in Redis, in small "
              "steps while daemons work: is every job where it is delivered, does nothing "
              "else stand there, and do the sums of what came and left agree? It changes "
              "nothing without --repair. Exit code 1: there are findings."},
     {"import", NULL, "TYPE REDIS-URL", "take the jobs of another delay queue over", 2, 2,
-     CLI_IMPORTS, import_main,
+     CLI_IMPORTS, cli_import,
      .more =
          "TYPE is that of the source which takes the original's place: later, lmstfy, "
          "delayqueue or camellia. REDIS-URL is the original's own Redis, of any form "
@@ -131,73 +129,73 @@ const struct cli_command cli_commands[] = {
 
 #define AT(field) offsetof(struct cli_order, field)
 const struct cli_flag cli_flags[] = {
-    {"--connect", NULL, CLI_FLAG, AT(connect), CLI_CHECKS, NULL,
+    {"--connect", NULL, OPT_BOOL, AT(connect), CLI_CHECKS, NULL,
      "dial all that it names, too"},
-    {"--state", "STATE", CLI_TEXT, AT(state), CLI_JOBS, "state",
+    {"--state", "STATE", OPT_STR, AT(state), CLI_JOBS, "state",
      "waiting (as without it), in-flight or held"},
-    {"--queue", "NAME", CLI_TEXT, AT(queue), CLI_QUEUED, "queue",
+    {"--queue", "NAME", OPT_STR, AT(queue), CLI_QUEUED, "queue",
      "which one, of a route that ends at queues"},
-    {"--reason", "WORD", CLI_TEXT, AT(reason), CLI_DEAD, "reason",
+    {"--reason", "WORD", OPT_STR, AT(reason), CLI_DEAD, "reason",
      "only letters of this reason"},
-    {"--from", "TIME", CLI_TEXT, AT(from), CLI_JOBS | CLI_DEAD, "from",
+    {"--from", "TIME", OPT_STR, AT(from), CLI_JOBS | CLI_DEAD, "from",
      "due, or buried, then or later: RFC 3339, or seconds since 1970"},
-    {"--to", "TIME", CLI_TEXT, AT(to), CLI_JOBS | CLI_DEAD, "to", "then or earlier"},
-    {"--to", "TIME", CLI_TEXT, AT(to), CLI_REWINDS, "to",
+    {"--to", "TIME", OPT_STR, AT(to), CLI_JOBS | CLI_DEAD, "to", "then or earlier"},
+    {"--to", "TIME", OPT_STR, AT(to), CLI_REWINDS, "to",
      "since when: RFC 3339, seconds since 1970, or back from now: -2h; needed"},
-    {"--id-prefix", "P", CLI_TEXT, AT(id_prefix), CLI_JOBS | CLI_DEAD, "id_prefix",
+    {"--id-prefix", "P", OPT_STR, AT(id_prefix), CLI_JOBS | CLI_DEAD, "id_prefix",
      "only ids that begin so"},
-    {"--max", "N", CLI_TEXT, AT(max), CLI_MANY | CLI_TAPS, NULL,
+    {"--max", "N", OPT_INT, AT(max), CLI_MANY | CLI_TAPS, NULL,
      "so many at most; a list without it: 100"},
-    {"--all", NULL, CLI_FLAG, AT(all), CLI_MANY, NULL, "every one"},
-    {"--cursor", "C", CLI_TEXT, AT(cursor), CLI_MANY, NULL,
+    {"--all", NULL, OPT_BOOL, AT(all), CLI_MANY, NULL, "every one"},
+    {"--cursor", "C", OPT_STR, AT(cursor), CLI_MANY, NULL,
      "go on where an earlier call left off"},
-    {"--rate", "N", CLI_TEXT, AT(rate), CLI_REPLAYS, "rate",
+    {"--rate", "N", OPT_STR, AT(rate), CLI_REPLAYS, "rate",
      "due one after the other, N per second"},
-    {"--dry-run", NULL, CLI_FLAG, AT(dry_run), CLI_CHANGES | CLI_IMPORTS | CLI_REWINDS,
+    {"--dry-run", NULL, OPT_BOOL, AT(dry_run), CLI_CHANGES | CLI_IMPORTS | CLI_REWINDS,
      NULL, "only count what would be done"},
-    {"--after", "TIME", CLI_TEXT, AT(after), CLI_WRITES | CLI_MOVES, NULL,
+    {"--after", "TIME", OPT_STR, AT(after), CLI_WRITES | CLI_MOVES, NULL,
      "so long from now: 30s, 1h30m"},
-    {"--at", "TIME", CLI_TEXT, AT(at), CLI_WRITES | CLI_MOVES, NULL,
+    {"--at", "TIME", OPT_STR, AT(at), CLI_WRITES | CLI_MOVES, NULL,
      "then: RFC 3339, or seconds since 1970"},
-    {"--id", "ID", CLI_TEXT, AT(id), CLI_WRITES, NULL, "the id of the job"},
-    {"--key", "KEY", CLI_TEXT, AT(key), CLI_WRITES, NULL, "its key"},
-    {"--header", "NAME:VALUE", CLI_LIST, AT(headers), CLI_WRITES, NULL,
+    {"--id", "ID", OPT_STR, AT(id), CLI_WRITES, NULL, "the id of the job"},
+    {"--key", "KEY", OPT_STR, AT(key), CLI_WRITES, NULL, "its key"},
+    {"--header", "NAME:VALUE", OPT_LIST, AT(headers), CLI_WRITES, NULL,
      "a header; may be repeated"},
-    {"--topic", "TOPIC", CLI_TEXT, AT(topic), CLI_EXPLAINS, "topic",
+    {"--topic", "TOPIC", OPT_STR, AT(topic), CLI_EXPLAINS, "topic",
      "the topic that it comes by: which route takes it?"},
-    {"--source", "NAME", CLI_TEXT, AT(source), CLI_EXPLAINS | CLI_IMPORTS, "source",
+    {"--source", "NAME", OPT_STR, AT(source), CLI_EXPLAINS | CLI_IMPORTS, "source",
      "the source, where there are several"},
-    {"--sample", "N", CLI_TEXT, AT(sample), CLI_TAPS, "sample",
+    {"--sample", "N", OPT_STR, AT(sample), CLI_TAPS, "sample",
      "only one of N jobs, with all that happens to it"},
-    {"--payload", NULL, CLI_FLAG, AT(payload), CLI_TAPS, NULL,
+    {"--payload", NULL, OPT_BOOL, AT(payload), CLI_TAPS, NULL,
      "with the beginning of each payload"},
-    {"--wait", NULL, CLI_FLAG, AT(wait), CLI_DRAINS, NULL, "until nothing is left of it"},
-    {"--route", "NAME", CLI_TEXT, AT(route), CLI_AUDITS, NULL,
+    {"--wait", NULL, OPT_BOOL, AT(wait), CLI_DRAINS, NULL, "until nothing is left of it"},
+    {"--route", "NAME", OPT_STR, AT(route), CLI_AUDITS, NULL,
      "only this route, and the queues that it leads to"},
-    {"--repair", NULL, CLI_FLAG, AT(repair), CLI_AUDITS, NULL,
+    {"--repair", NULL, OPT_BOOL, AT(repair), CLI_AUDITS, NULL,
      "put right what is found: no job is dropped by it, but one may be delivered twice"},
-    {"--conf", "FILE", CLI_TEXT, AT(conf), CLI_IMPORTS, NULL,
+    {"--conf", "FILE", OPT_STR, AT(conf), CLI_IMPORTS, NULL,
      "tarry's configuration: its Redis, sources and routes; needed"},
-    {"--delete", NULL, CLI_FLAG, AT(delete), CLI_IMPORTS, NULL,
+    {"--delete", NULL, OPT_BOOL, AT(delete), CLI_IMPORTS, NULL,
      "delete there what tarry has; without it nothing is changed there"},
-    {"--with", "NAME=VALUE", CLI_LIST, AT(with), CLI_IMPORTS, NULL,
+    {"--with", "NAME=VALUE", OPT_LIST, AT(with), CLI_IMPORTS, NULL,
      "what the original was configured with, where it was not its default"},
-    {"--json", NULL, CLI_FLAG, AT(json), CLI_SHOWS | CLI_AUDITS, NULL,
+    {"--json", NULL, OPT_BOOL, AT(json), CLI_SHOWS | CLI_AUDITS, NULL,
      "JSON, a line for each; so it is where standard output is no terminal"},
-    {"--table", NULL, CLI_FLAG, AT(table), CLI_SHOWS, NULL,
+    {"--table", NULL, OPT_BOOL, AT(table), CLI_SHOWS, NULL,
      "a table, also where standard output is no terminal"},
-    {"--url", "URL", CLI_TEXT, AT(url), CLI_ASKS, NULL,
+    {"--url", "URL", OPT_STR, AT(url), CLI_ASKS, NULL,
      "the daemon: http://HOST:PORT, https://..., unix:/PATH; without it TARRY_URL, "
      "or " CTL_URL_DEFAULT},
-    {"--token-file", "FILE", CLI_TEXT, AT(token_file), CLI_ASKS, NULL,
+    {"--token-file", "FILE", OPT_STR, AT(token_file), CLI_ASKS, NULL,
      "where its token stands; without it TARRY_TOKEN is one"},
-    {"--ca-file", "FILE", CLI_TEXT, AT(ca_file), CLI_ASKS, NULL,
+    {"--ca-file", "FILE", OPT_STR, AT(ca_file), CLI_ASKS, NULL,
      "with https: whom to trust, PEM; without it the system's authorities"},
-    {"--cert-file", "FILE", CLI_TEXT, AT(cert_file), CLI_ASKS, NULL,
+    {"--cert-file", "FILE", OPT_STR, AT(cert_file), CLI_ASKS, NULL,
      "with https: our certificate, PEM"},
-    {"--key-file", "FILE", CLI_TEXT, AT(key_file), CLI_ASKS, NULL,
+    {"--key-file", "FILE", OPT_STR, AT(key_file), CLI_ASKS, NULL,
      "the key of that, where it is not in the same file"},
-    {"--help", NULL, CLI_FLAG, AT(help), CLI_ANY, NULL, "print this"},
+    {"--help", NULL, OPT_BOOL, AT(help), CLI_ANY, NULL, "print this"},
     {0},
 };
 #undef AT

@@ -5,9 +5,10 @@
  * A new option is one row here and one field in conf.h; parsing, checks, defaults and
  * `tarry options` follow.
  */
-#include "bridge/conf/conf_rows.h"
+#include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
-#include "bridge/plugin_load.h"
+
+#include <string.h>
 
 #define SECOND 1000LL
 #define HOUR (3600 * SECOND)
@@ -291,36 +292,38 @@ const struct opt conf_route_rows[] = {
     {0}};
 #undef AT
 
-bool conf_source_plugin(size_t i, struct conf_plugin *plugin)
-{
-    const struct source_ops *ops = plugin_source(i);
-    if (ops == NULL)
-        return false;
-    *plugin = (struct conf_plugin){ops->name, ops->help,  ops->size,
-                                   ops->opts, ops->check, ops->unwise};
-    return true;
-}
+/* The row's name is empty: the option is the part itself. */
+static const struct opt schedule_rows[] = {
+    {"", OPT_RETRY, offsetof(struct conf_schedule, policy), NULL, .help = ""}, {0}};
 
-bool conf_sink_plugin(size_t i, struct conf_plugin *plugin)
-{
-    const struct sink_ops *ops = plugin_sink(i);
-    if (ops == NULL)
-        return false;
-    *plugin = (struct conf_plugin){ops->name, ops->help,  ops->size,
-                                   ops->opts, ops->check, NULL};
-    return true;
-}
+#define LIST(field, number) offsetof(struct conf, field), offsetof(struct conf, number)
+const struct conf_kind_row conf_kinds[] = {
+    [CONF_TOKENS] = {"tokens", LIST(tokens, token_count), sizeof(struct conf_token),
+                     conf_token_rows, 0},
+    [CONF_POOLS] = {"pools", LIST(pools, pool_count), sizeof(struct conf_pool),
+                    conf_redis_rows, offsetof(struct conf_pool, redis)},
+    [CONF_RETRIES] = {"retries", LIST(schedules, schedule_count),
+                      sizeof(struct conf_schedule), schedule_rows, 0},
+    [CONF_SOURCES] = {"sources", LIST(sources, source_count), sizeof(struct conf_source),
+                      conf_source_rows, 0},
+    [CONF_SINKS] = {"sinks", LIST(sinks, sink_count), sizeof(struct conf_sink),
+                    conf_sink_rows, 0},
+    [CONF_ROUTES] = {"routes", LIST(routes, route_count), sizeof(struct conf_route),
+                     conf_route_rows, 0},
+};
+#undef LIST
 
-static void each_plugin(const char *what, bool (*nth)(size_t, struct conf_plugin *),
-                        conf_group_cb *cb, void *arg)
+/* --- the list of all options --- */
+
+static void each_plugin(enum conf_kind kind, conf_group_cb *cb, void *arg)
 {
     struct conf_plugin plugin;
     char title[128];
 
-    for (size_t i = 0; nth(i, &plugin); i++) {
-        snprintf(title, sizeof(title), "%s: { NAME: { type = \"%s\"; } }", what,
-                 plugin.name);
-        if (nth == conf_source_plugin && strcmp(plugin.name, CONF_HTTP_SOURCE) == 0)
+    for (size_t i = 0; conf_plugin(kind, i, &plugin); i++) {
+        snprintf(title, sizeof(title), "%s: { NAME: { type = \"%s\"; } }",
+                 conf_kinds[kind].section, plugin.name);
+        if (plugin.source && strcmp(plugin.name, CONF_HTTP_SOURCE) == 0)
             snprintf(title, sizeof(title), "from = \"http\" in a route");
         cb(arg, title, plugin.help ? plugin.help : "", plugin.opts);
     }
@@ -347,10 +350,10 @@ void conf_each_group(conf_group_cb *cb, void *arg)
        none);
     cb(arg, "sources: { NAME: { } }", "the ways in; each has a type, and these",
        conf_source_rows);
-    each_plugin("sources", conf_source_plugin, cb, arg);
+    each_plugin(CONF_SOURCES, cb, arg);
     cb(arg, "sinks: { NAME: { } }", "the ways out; each has a type, and these",
        conf_sink_rows);
-    each_plugin("sinks", conf_sink_plugin, cb, arg);
+    each_plugin(CONF_SINKS, cb, arg);
     cb(arg, "routes: { NAME: { } }", "from which source to which sink, and how",
        conf_route_rows);
 }

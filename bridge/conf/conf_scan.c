@@ -6,9 +6,9 @@
  * Knows of its grammar only what is needed to tell a number from a comment, a string or a
  * name, and to follow @include. Whatever else is wrong is left for libconfig to say.
  */
-#include "bridge/conf/conf_scan.h"
-#include "bridge/base/file.h"
+#include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
+#include "bridge/conf/conf_parts.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -24,6 +24,43 @@ enum {
     WHOLE_MAX_BYTES = 16 * 1024 * 1024,
     INCLUDES_MAX = 1000
 };
+
+/* --- where the lines come from --- */
+
+struct conf_stretch {
+    int at, line;
+    char *file;
+};
+
+/* Lines of the whole text from number at on (from 1) are those of file (NULL: the main
+ * one; copied) from line on. at never falls. */
+static void note_lines(struct conf_lines *lines, int at, const char *file, int line)
+{
+    lines->v = mem_realloc(lines->v, (lines->n + 1) * sizeof(*lines->v));
+    lines->v[lines->n++] =
+        (struct conf_stretch){at, line, file ? mem_strdup(file) : NULL};
+}
+
+const char *conf_lines_find(const struct conf_lines *lines, int at, int *line)
+{
+    size_t low = 0, high = lines->n; /* the last stretch that begins at or before it */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        *(lines->v[middle].at <= at ? &low : &high) = middle;
+    }
+    *line = lines->n > 0 ? lines->v[low].line + at - lines->v[low].at : at;
+    return lines->n > 0 ? lines->v[low].file : NULL;
+}
+
+void conf_lines_free(struct conf_lines *lines)
+{
+    for (size_t i = 0; i < lines->n; i++)
+        free(lines->v[i].file);
+    free(lines->v);
+    *lines = (struct conf_lines){NULL, 0};
+}
+
+/* --- the text --- */
 
 /* What all files make together. */
 struct whole {
@@ -158,7 +195,7 @@ static void begin_stretch(struct scan *s)
         buf_add_str(text, "\n");
         s->whole->lines_n++;
     }
-    conf_lines_note(s->whole->lines, s->whole->lines_n + 1, s->file, s->line);
+    note_lines(s->whole->lines, s->whole->lines_n + 1, s->file, s->line);
 }
 
 static void scan_file(struct scan *s)
@@ -187,7 +224,7 @@ static void include_file(struct scan *outer, const char *path)
     else if (++outer->whole->includes > INCLUDES_MAX)
         conf_error(outer->errors, outer->file, outer->line, "more than %d includes",
                    INCLUDES_MAX);
-    else if (file_read(path, FILE_MAX_BYTES, &text, &err) != 0)
+    else if (buf_add_file(&text, path, FILE_MAX_BYTES, &err) != 0)
         conf_error(outer->errors, outer->file, outer->line, "cannot include %s: %s", path,
                    err.text);
     else if (outer->whole->text->n + text.n > WHOLE_MAX_BYTES)
@@ -329,7 +366,7 @@ void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
     struct scan s = {
         .real = real, .line = 1, .dir = dir, .whole = &whole, .errors = errors};
 
-    if (file_read(file, FILE_MAX_BYTES, &own, &err) != 0) {
+    if (buf_add_file(&own, file, FILE_MAX_BYTES, &err) != 0) {
         conf_error(errors, NULL, 0, "cannot read it: %s", err.text);
     } else {
         s.p = buf_str(&own);

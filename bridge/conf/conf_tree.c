@@ -7,10 +7,9 @@
  * when reading fails. Names and strings stay libconfig's; only what was filled in is
  * ours.
  */
-#include "bridge/conf/conf_tree.h"
-#include "bridge/base/file.h"
+#include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
-#include "bridge/conf/conf_scan.h"
+#include "bridge/conf/conf_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +58,7 @@ static void warn_if_open_to_all(const struct conf_tree *tree, const char *path)
 static int fill_from_path(const struct conf_tree *tree, const char *path, struct buf *out,
                           struct err *err)
 {
-    int rc = file_read(path, SECRET_MAX_BYTES, out, err);
+    int rc = buf_add_file(out, path, SECRET_MAX_BYTES, err);
     if (rc != 0)
         return err_in(err, path);
     warn_if_open_to_all(tree, path);

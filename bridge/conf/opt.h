@@ -8,7 +8,7 @@
 #ifndef BRIDGE_OPT_H
 #define BRIDGE_OPT_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -11,7 +11,7 @@
 #define BRIDGE_ENGINE_ALIVE_H
 
 #include "bridge/base/loop.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stddef.h>

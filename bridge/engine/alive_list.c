@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/alive_list.h"
+#include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 
 #include <limits.h>
@@ -72,18 +73,11 @@ bool alive_serves(const struct alive_one *one, const char *route)
     return false;
 }
 
-static uint64_t hash(uint64_t from, struct slice s) /* FNV-1a */
-{
-    for (size_t i = 0; i < s.n; i++)
-        from = (from ^ (unsigned char)s.p[i]) * 1099511628211u;
-    return from;
-}
-
 /* FNV-1a alone differs too little between "r/1" and "r/2"; the end of MurmurHash3 mixes
  * every bit into every other. */
 static uint64_t weight(struct slice id, const char *bucket)
 {
-    uint64_t x = hash(hash(14695981039346656037u, id), slice_of(bucket));
+    uint64_t x = hash_fnv1a(hash_fnv1a(HASH_FNV1A, id), slice_of(bucket));
     x = (x ^ x >> 33) * 0xFF51AFD7ED558CCDu;
     x = (x ^ x >> 33) * 0xC4CEB9FE1A85EC53u;
     return x ^ x >> 33;

@@ -10,7 +10,6 @@
 #define BRIDGE_ENGINE_ALIVE_LIST_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/drain.h"
-#include "bridge/admin/tap.h"
+#include "bridge/engine/tap.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
 #include "bridge/bridge.h"

@@ -11,7 +11,7 @@
 #ifndef BRIDGE_ENGINE_EMIT_H
 #define BRIDGE_ENGINE_EMIT_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 #include <stdint.h>
 

@@ -6,7 +6,7 @@
 #ifndef BRIDGE_GENERATION_H
 #define BRIDGE_GENERATION_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 #include "bridge/engine/meta.h"
 
 struct bridge;

@@ -5,7 +5,7 @@
 #ifndef BRIDGE_ENGINE_INST_H
 #define BRIDGE_ENGINE_INST_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 #include <stdbool.h>
 #include <stdint.h>

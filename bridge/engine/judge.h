@@ -6,7 +6,7 @@
 #define BRIDGE_ENGINE_JUDGE_H
 
 #include "bridge/job/delay.h"
-#include "bridge/job/reason.h"
+#include "bridge/job/tries.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +19,8 @@ enum { JUDGE_WHY = 256 };
 
 struct judgement {
     enum delay_op op;
-    const char *reason;  /* why it can't be accepted, a word of reason.h; NULL: it can */
+    const char
+        *reason; /* why it can't be accepted, a name of enum reason; NULL: it can */
     char why[JUDGE_WHY]; /* the same in words */
     struct slice id;     /* that the producer gave it, also where it can't be accepted;
                           * borrowed from the job, empty: none */

@@ -18,8 +18,7 @@
 #define BRIDGE_META_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/name.h"
-#include "bridge/base/decimal.h"
+#include "bridge/base/text.h"
 #include "bridge/base/hash.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/submit.h"
@@ -93,20 +93,20 @@ int64_t reading_rewind(struct slice rewinds, struct slice route)
 
 struct slice name_of_record(struct source *src, struct job *job)
 {
-    char id[JOB_ID_MAX + 3 * (1 + DECIMAL_MAX)], *at = id;
+    char id[JOB_ID_MAX + 3 * (1 + TEXT_DECIMAL_MAX)], *at = id;
     if (job->topic.n > JOB_ID_MAX)
         return (struct slice){NULL, 0};
     if (job->topic.n > 0)
         at = mempcpy(at, job->topic.p, job->topic.n);
     *at++ = '/';
-    at += decimal_put(at, job->partition);
+    at += text_put_decimal(at, job->partition);
     const struct reading_row *row = reading_of(src, id, (size_t)(at - id));
     if (row && row->reading.incarnation > 0) {
         *at++ = '~';
-        at += decimal_put(at, row->reading.incarnation);
+        at += text_put_decimal(at, row->reading.incarnation);
     }
     *at++ = '/';
-    at += decimal_put(at, job->offset);
+    at += text_put_decimal(at, job->offset);
     size_t n = (size_t)(at - id);
     return job_keep(job, (struct slice){n <= JOB_ID_MAX ? id : NULL, n});
 }
@@ -203,7 +203,7 @@ static struct partition_row *name_at(struct source *src, const struct route *rou
     buf_clear(name);
     buf_add_slice(name, job->topic);
     buf_add_str(name, "/");
-    decimal_add(name, job->partition);
+    text_add_decimal(name, job->partition);
     if (src->readings)
         add_reading(src, route, name);
     struct partition_row *row = row_of(src, b, buf_slice(name));

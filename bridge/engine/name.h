@@ -5,7 +5,7 @@
 #ifndef BRIDGE_ENGINE_NAME_H
 #define BRIDGE_ENGINE_NAME_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 struct bridge;
 struct job;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/route.h"
-#include "bridge/admin/tap.h"
+#include "bridge/base/hash.h"
+#include "bridge/engine/tap.h"
 #include "bridge/base/match.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/inst.h"
@@ -278,22 +279,13 @@ const struct retry_policy *route_retry_policy(const struct route *route,
     return asked ? &asked->policy : &route->conf->retry;
 }
 
-/* FNV-1a. */
-static uint64_t hash64(struct slice s)
-{
-    uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < s.n; i++)
-        hash = (hash ^ (unsigned char)s.p[i]) * 1099511628211u;
-    return hash;
-}
-
 /* Two keys of one hash wait for each other, which does no harm. */
 struct slice route_group(const struct route *route, const struct job *job,
                          char room[ROUTE_GROUP_BYTES])
 {
     if (!route->rules.by_key || job->key.p == NULL)
         return (struct slice){NULL, 0};
-    snprintf(room, ROUTE_GROUP_BYTES, "%016" PRIx64, hash64(job->key));
+    snprintf(room, ROUTE_GROUP_BYTES, "%016" PRIx64, hash_fnv1a(HASH_FNV1A, job->key));
     return (struct slice){room, ROUTE_GROUP_BYTES - 1};
 }
 
@@ -307,7 +299,7 @@ int64_t route_spread_ms(const struct route *route, const struct job *job)
         within_ms = left_ms / 2;
     if (within_ms == 0)
         return 0;
-    uint64_t mixed = hash64(job->id) * 0x9E3779B97F4A7C15u;
+    uint64_t mixed = hash_fnv1a(HASH_FNV1A, job->id) * 0x9E3779B97F4A7C15u;
     return (int64_t)((unsigned __int128)mixed * (uint64_t)within_ms >> 64);
 }
 

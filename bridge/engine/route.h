@@ -5,8 +5,8 @@
 #ifndef BRIDGE_ENGINE_ROUTE_H
 #define BRIDGE_ENGINE_ROUTE_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>

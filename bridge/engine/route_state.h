@@ -11,8 +11,7 @@
 #define BRIDGE_ENGINE_ROUTE_STATE_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -13,8 +13,7 @@
 #ifndef BRIDGE_ENGINE_SETTLE_H
 #define BRIDGE_ENGINE_SETTLE_H
 
-#include "bridge/base/slice.h"
-#include "bridge/job/reason.h"
+#include "bridge/base/buf.h"
 #include "bridge/job/tries.h"
 
 struct job;

@@ -8,7 +8,7 @@
 #ifndef BRIDGE_ENGINE_VERDICT_H
 #define BRIDGE_ENGINE_VERDICT_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/engine/judge.h"
 
 #include <stdbool.h>
@@ -21,10 +21,11 @@ struct verdict {
     struct route *route; /* where it goes, or is kept as a dead letter */
     bool found;          /* false: no route takes it, and that is the source's first */
     struct judgement asks;
-    const char *reason; /* why it can't be accepted, a word of reason.h; NULL: it can */
-    const char *why;    /* the same in words; a part of this struct */
-    bool named;         /* by its producer, or after its record */
-    bool unknown;       /* that name is known to nobody else */
+    const char
+        *reason;     /* why it can't be accepted, a name of enum reason; NULL: it can */
+    const char *why; /* the same in words; a part of this struct */
+    bool named;      /* by its producer, or after its record */
+    bool unknown;    /* that name is known to nobody else */
     struct err err;
 };
 

@@ -5,7 +5,7 @@
 #ifndef BRIDGE_HTTP_PARAMS_H
 #define BRIDGE_HTTP_PARAMS_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/http/httpd.h"
 
 #include <stdbool.h>

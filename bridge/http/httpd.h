@@ -13,8 +13,7 @@
 #define BRIDGE_HTTPD_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
 #include "bridge/conf/opt.h"
 
 #include <stdbool.h>

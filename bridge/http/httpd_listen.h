@@ -5,7 +5,7 @@
 #ifndef BRIDGE_HTTPD_LISTEN_H
 #define BRIDGE_HTTPD_LISTEN_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 #include <stdbool.h>
 

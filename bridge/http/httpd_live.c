@@ -2,7 +2,7 @@
 /*
  * httpd_live.c - new options and renewed certificates of listeners that run.
  */
-#include "bridge/conf/opt_same.h"
+#include "bridge/conf/opt_type.h"
 #include "bridge/http/httpd_listen.h"
 #include "bridge/http/httpd_parts.h"
 

@@ -9,7 +9,7 @@
 #ifndef BRIDGE_HTTPD_ROUTE_H
 #define BRIDGE_HTTPD_ROUTE_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/http/httpd_tls.h"
-#include "bridge/base/file.h"
+#include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/http/httpd.h"
 
@@ -52,7 +52,7 @@ static int read_file(const char *option, const char *name, struct buf *text,
 {
     char where[WHERE_BYTES];
     buf_room(text, FILE_MAX_BYTES); /* at once: a buffer that grows leaves bytes behind */
-    if (file_read(name, FILE_MAX_BYTES, text, err) == 0)
+    if (buf_add_file(text, name, FILE_MAX_BYTES, err) == 0)
         return 0;
     snprintf(where, sizeof(where), "%s %.200s", option, name);
     return err_in(err, where);

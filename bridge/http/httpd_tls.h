@@ -10,7 +10,7 @@
 #define BRIDGE_HTTPD_TLS_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 #include <stdbool.h>
 #include <stddef.h>

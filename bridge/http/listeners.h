@@ -7,7 +7,7 @@
 #ifndef BRIDGE_LISTENERS_H
 #define BRIDGE_LISTENERS_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 struct bridge;
 struct buf;

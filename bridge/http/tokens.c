@@ -97,7 +97,7 @@ struct tokens *tokens_new(const struct conf *conf)
     must(tokens->ready && tokens->work);
     must(EVP_DigestInit_ex(tokens->ready, EVP_sha256(), NULL) == 1);
     for (; tokens->n < conf->token_count; tokens->n++) {
-        const struct conf_token *c = &conf->tokens[tokens->n];
+        const struct conf_token *c = conf->tokens[tokens->n];
         struct token *token = &tokens->v[tokens->n];
         token->name = mem_strdup(c->name);
         must(tokens_roles(&c->roles, &token->roles, &err) == 0); /* it was checked */

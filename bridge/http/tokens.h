@@ -8,7 +8,7 @@
 #ifndef BRIDGE_TOKENS_H
 #define BRIDGE_TOKENS_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 #include "bridge/conf/opt.h"
 #include "bridge/http/httpd.h"
 

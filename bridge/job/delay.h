@@ -24,7 +24,7 @@
 #ifndef BRIDGE_DELAY_H
 #define BRIDGE_DELAY_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 #include "bridge/job/job.h"
 #include "bridge/job/repeat.h"
 

@@ -9,7 +9,7 @@
 #ifndef BRIDGE_DELAY_PARTS_H
 #define BRIDGE_DELAY_PARTS_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/job/delay.h"
 
 enum slot { /* headers of one slot are the same thing, and must say the same */

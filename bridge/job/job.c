@@ -6,7 +6,7 @@
  * itself lies in the first.
  */
 #include "bridge/job/job.h"
-#include "bridge/base/decimal.h"
+#include "bridge/base/text.h"
 #include "bridge/base/mem.h"
 
 #include <stdarg.h>
@@ -80,8 +80,8 @@ struct slice job_keep(struct job *job, struct slice s)
 
 struct slice job_keep_number(struct job *job, int64_t n)
 {
-    char digits[DECIMAL_MAX];
-    return job_keep(job, (struct slice){digits, decimal_put(digits, n)});
+    char digits[TEXT_DECIMAL_MAX];
+    return job_keep(job, (struct slice){digits, text_put_decimal(digits, n)});
 }
 
 struct slice job_keepf(struct job *job, const char *fmt, ...)

@@ -7,7 +7,6 @@
  */
 #include "bridge/job/repeat.h"
 #include "bridge/base/when.h"
-#include "bridge/base/zone.h"
 
 #include <stddef.h>
 #include <time.h>

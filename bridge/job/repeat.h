@@ -12,13 +12,13 @@
  * of the zone first show its time, or a later one: a time that they skip when summer time
  * begins runs at the first instant after the gap, and one that comes twice runs once, the
  * first time, unless the line has every hour: such a line goes on through both. Pure but
- * for the zone, see zone.h. Loop thread.
+ * for the zone, see when.h. Loop thread.
  */
 #ifndef BRIDGE_REPEAT_H
 #define BRIDGE_REPEAT_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>

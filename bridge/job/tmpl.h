@@ -10,8 +10,7 @@
 #define BRIDGE_TMPL_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
 #include "bridge/job/job.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
  * and the loop stands still while they are written.
  */
 #include "bridge/metrics/metric.h"
-#include "bridge/base/decimal.h"
+#include "bridge/base/text.h"
 
 void metric_head(struct buf *out, const char *name, const char *type, const char *help)
 {
@@ -53,7 +53,7 @@ void metric_number(struct buf *out, const char *name, const struct label *labels
                    int64_t value)
 {
     begin(out, name, "", labels, NULL);
-    decimal_add(out, value);
+    text_add_decimal(out, value);
     buf_add(out, "\n", 1);
 }
 
@@ -77,12 +77,12 @@ void metric_histogram(struct buf *out, const char *name, const struct label *lab
     for (unsigned i = 0; i <= HISTOGRAM_BOUNDS; i++) {
         count += h->bucket[i];
         begin(out, name, "_bucket", labels, histogram_bound(i));
-        decimal_add(out, (int64_t)count);
+        text_add_decimal(out, (int64_t)count);
         buf_add(out, "\n", 1);
     }
     begin(out, name, "_sum", labels, NULL);
     buf_addf(out, "%.15g\n", h->sum);
     begin(out, name, "_count", labels, NULL);
-    decimal_add(out, (int64_t)count);
+    text_add_decimal(out, (int64_t)count);
     buf_add(out, "\n", 1);
 }

@@ -17,7 +17,7 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/base/histogram.h"
-#include "bridge/job/reason.h"
+#include "bridge/job/tries.h"
 
 #include <stdbool.h>
 #include <stdint.h>

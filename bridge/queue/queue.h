@@ -19,7 +19,7 @@
 #ifndef BRIDGE_QUEUE_H
 #define BRIDGE_QUEUE_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 #include "bridge/job/job.h"
 
 #include <stdbool.h>

@@ -7,7 +7,7 @@
  * they are served in the order in which they came.
  */
 #include "bridge/job/tries.h"
-#include "bridge/queue/queue_pull.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/engine/route_state.h"
 
 #include <stdlib.h>

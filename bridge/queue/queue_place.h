@@ -18,6 +18,8 @@
 enum { QUEUE_NAME_MAX = JOB_TARGET_MAX };
 #define QUEUE_NOT_LISTED (INT64_MIN / 2) /* of listed_ms */
 
+struct pull;
+
 /* A consumer's place at one queue. */
 struct seat {
     TAILQ_ENTRY(seat) link;
@@ -138,5 +140,43 @@ void queue_name_noted(struct sink *sink, struct slice name);
 void queue_sweep_tick(struct sink *sink);
 void queue_sweep_fini(struct sink *sink);
 bool queue_sweep_is_open(const struct sink *sink); /* an answer is awaited */
+
+/* --- queue_pull.c, who waits, and queue_call.c, how Redis is asked for them --- */
+
+/* A consumer that pulls. */
+struct pull {
+    TAILQ_ENTRY(pull) link;
+    struct source *src;
+    queue_pull_cb *cb;
+    void *arg;
+    struct timer *timer;    /* NULL: it does not wait, or no more */
+    struct queue *asked_at; /* a call for it is on its way there */
+    unsigned max;
+    int64_t lease_ms;
+    bool gone, deferred;
+    bool gather;            /* as asked */
+    bool queueless;         /* its topics lead elsewhere: nothing will ever come */
+    bool answered;          /* Redis has answered for it, with nothing */
+    struct queue_job *jobs; /* claimed for it so far; its own */
+    unsigned got;           /* of them */
+    unsigned turn;          /* which seat is fresh */
+    unsigned seat_count;
+    struct seat seats[];
+};
+
+void pull_leave_seat(struct seat *seat);
+/* It sits at the next queue that it has not asked, or waits at all of them; or its
+ * callback is called. */
+void pull_ask_next(struct pull *p);
+/* Redis is away: another queue may be elsewhere; else, who does not wait hears it at
+ * once, and who does sits on. */
+void pull_unanswered(struct seat *seat);
+/* The route of the seat hands out nothing: this is an answer at once, but not within. */
+void pull_hold(struct seat *seat);
+/* Answered with the jobs that it has got. */
+void pull_answer(struct pull *p);
+/* Its time is over, or there is nothing to wait for. */
+void pull_give_up(struct pull *p);
+void pull_free(struct pull *p);
 
 #endif

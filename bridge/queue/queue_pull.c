@@ -7,7 +7,7 @@
  * for again when a job is due there (queue_call.c). Where its route is paused it is held:
  * asked for no more, until the route goes on.
  */
-#include "bridge/queue/queue_pull.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/engine/route_state.h"
 
 #include <stdlib.h>

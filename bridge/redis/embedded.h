@@ -8,7 +8,7 @@
 #ifndef BRIDGE_EMBEDDED_H
 #define BRIDGE_EMBEDDED_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/base/loop.h"
 
 struct embedded;

@@ -10,8 +10,8 @@
 #ifndef BRIDGE_REDIS_H
 #define BRIDGE_REDIS_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -142,7 +142,7 @@ int64_t redis_score(const struct redisReply *r); /* of a sorted set, as a text; 
 size_t redis_items(const struct redisReply *r);
 const struct redisReply *redis_item(const struct redisReply *r, size_t i); /* or NULL */
 
-/* What an error reply means, by its first word (table in redis_error.c). */
+/* What an error reply means, by its first word (table in redis_reply.c). */
 enum redis_error {
     REDIS_NO_ERROR,
     REDIS_NO_SCRIPT, /* load the script again and send the same */

@@ -6,8 +6,6 @@
 #define BRIDGE_REDIS_PARTS_H
 
 #include "bridge/redis/redis.h"
-#include "bridge/redis/redis_pool.h"
-#include "bridge/redis/redis_queue.h"
 #include "bridge/redis/resp.h"
 
 struct net;

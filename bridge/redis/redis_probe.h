@@ -8,7 +8,7 @@
 #ifndef BRIDGE_REDIS_PROBE_H
 #define BRIDGE_REDIS_PROBE_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/redis/redis.h"
 
 #include <stdbool.h>

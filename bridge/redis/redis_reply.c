@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * redis_reply.c - what a reply holds, and what an error reply asks of us. Pure.
+ *
+ * Of an error only the beginning counts: Redis 7 appends " script: ..." to errors from
+ * within Lua. Redis 6.2 puts where they were raised before them, which is skipped.
+ */
 #include "bridge/redis/redis.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <hiredis/hiredis.h>
 
@@ -46,4 +53,73 @@ int64_t redis_integer(const struct redisReply *r)
 const struct redisReply *redis_item(const struct redisReply *r, size_t i)
 {
     return i < redis_items(r) ? r->element[i] : NULL;
+}
+
+/* ---------------------------------------------------------------------- errors */
+
+static const struct {
+    const char *begin; /* whole words */
+    enum redis_error meaning;
+} table[] = {
+    {"NOSCRIPT", REDIS_NO_SCRIPT},
+    {"LOADING", REDIS_WAIT},
+    {"BUSY", REDIS_WAIT},
+    {"UNKILLABLE", REDIS_WAIT},
+    {"NOREPLICAS", REDIS_WAIT},
+    {"MISCONF", REDIS_WAIT},
+    {"CLUSTERDOWN", REDIS_WAIT},
+    {"TRYAGAIN", REDIS_MOVING},
+    {"ASK", REDIS_MOVING},
+    {"MOVED", REDIS_ELSEWHERE},
+    {"ERR max number of clients", REDIS_WAIT},
+    {"OOM", REDIS_FULL},
+    {"READONLY", REDIS_MOVED_AWAY},
+    {"MASTERDOWN", REDIS_MOVED_AWAY},
+    {"UNBLOCKED", REDIS_MOVED_AWAY},
+    {"NOAUTH", REDIS_DENIED},
+    {"WRONGPASS", REDIS_DENIED},
+    {"NOPERM", REDIS_DENIED},
+    {"DENIED", REDIS_DENIED}, /* protected mode */
+    {"ERR The user executing the script can't", REDIS_DENIED},
+    {"The user executing the script can't", REDIS_DENIED}, /* Redis 6.2 */
+    {"ERR invalid password", REDIS_DENIED},                /* before Redis 6 */
+    {"ERR Client sent AUTH, but no password is set", REDIS_DENIED},
+    {"ERR AUTH <password> called without any password configured", REDIS_DENIED},
+    {"ERR operation not permitted", REDIS_DENIED},
+};
+
+static bool begins(const char *text, size_t n, const char *begin)
+{
+    size_t len = strlen(begin);
+    return n >= len && memcmp(text, begin, len) == 0 &&
+           (n == len || strchr(" ,.:", text[len]) != NULL);
+}
+
+/* Of "ERR Error running script (call to f_...): @user_script:1: @user_script: 1:
+ * -READONLY
+ * ...", as Redis 6.2 has it, what is behind the last place. */
+static struct slice unwrapped(struct slice text)
+{
+    static const char place[] = "@user_script:", dots[] = " 0123456789:";
+    const char *at, *end = text.p + text.n;
+    if (!begins(text.p, text.n, "ERR Error running script"))
+        return text;
+    while ((at = memmem(text.p, text.n, place, strlen(place))) != NULL) {
+        at += strlen(place);
+        while (at < end && memchr(dots, *at, sizeof(dots) - 1) != NULL)
+            at++;
+        text = (struct slice){at, (size_t)(end - at)};
+    }
+    return text.n > 0 && *text.p == '-' ? (struct slice){text.p + 1, text.n - 1} : text;
+}
+
+enum redis_error redis_error(const struct redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ERROR)
+        return REDIS_NO_ERROR;
+    struct slice text = unwrapped((struct slice){reply->str, (size_t)reply->len});
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (begins(text.p, text.n, table[i].begin))
+            return table[i].meaning;
+    return REDIS_WRONG;
 }

@@ -5,6 +5,7 @@
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/redis/redis.h"
 
 #include <ctype.h>
@@ -38,35 +39,6 @@ static const struct scheme *scheme_of(const char *text)
     return NULL;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)tolower((unsigned char)c);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Percent-decoded; NULL: a bad escape, or a NUL, which no C string can hold. Gives. */
-static char *decode(const char *from, size_t n)
-{
-    char *out = mem_alloc(n + 1), *to = out;
-    for (size_t i = 0; i < n; i++) {
-        int byte = (unsigned char)from[i];
-        if (byte == '%') {
-            int high = i + 2 < n ? hex_digit(from[i + 1]) : -1;
-            int low = i + 2 < n ? hex_digit(from[i + 2]) : -1;
-            byte = high < 0 || low < 0 ? 0 : high * 16 + low;
-            i += 2;
-        }
-        if (byte == 0) {
-            free(out);
-            return NULL;
-        }
-        *to++ = (char)byte;
-    }
-    return out;
-}
-
 /* -1: not a whole number from 0 to max. */
 static int parse_number(const char *text, size_t n, unsigned max, unsigned *out)
 {
@@ -92,8 +64,8 @@ static int parse_credentials(const char *text, size_t n, struct redis_url *url,
                             ":PASSWORD");
     size_t user_n = (size_t)(colon - text);
     if (user_n > 0)
-        url->user = decode(text, user_n);
-    url->password = decode(colon + 1, n - user_n - 1);
+        url->user = text_percent_string((struct slice){text, user_n});
+    url->password = text_percent_string((struct slice){colon + 1, n - user_n - 1});
     if ((user_n > 0 && url->user == NULL) || url->password == NULL)
         return err_set(err, "redis url: bad %%-escape in the user or password");
     if (url->password[0] == '\0')
@@ -116,7 +88,7 @@ static int parse_unix(const char *text, struct redis_url *url, struct err *err)
     if (text[0] != '/' || n < 2)
         return err_set(err, "redis url: unix:// needs an absolute path, as in "
                             "unix:///run/redis/redis.sock");
-    url->unix_path = decode(text, n);
+    url->unix_path = text_percent_string((struct slice){text, n});
     if (url->unix_path == NULL)
         return err_set(err, "redis url: bad %%-escape in the path");
     if (text[n] == '\0')
@@ -168,7 +140,7 @@ static int parse_place(const char *text, size_t n, const char *otherwise, char *
     if (host_n == 0)
         return err_set(err, "redis url: a host is missing, as in "
                             "redis://127.0.0.1:6379/0");
-    *host = decode(text, host_n);
+    *host = text_percent_string((struct slice){text, host_n});
     if (*host == NULL)
         return err_set(err, "redis url: bad %%-escape in the host");
     if (!is_host(*host))
@@ -233,7 +205,7 @@ static int parse_sentinel(const char *text, struct redis_url *url, struct err *e
     if (name_n == 0)
         return err_set(err, "redis url: the name of the master is missing, as in "
                             "redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster");
-    url->master = decode(name, name_n);
+    url->master = text_percent_string((struct slice){name, name_n});
     if (url->master == NULL)
         return err_set(err, "redis url: bad %%-escape in the name of the master");
     const char *db = name + name_n;
@@ -364,4 +336,25 @@ char *redis_url_shown(const struct redis_url *url)
     char *shown = mem_strdup(buf_str(&out));
     buf_free(&out);
     return shown;
+}
+
+/* What a connection needs to know. */
+void redis_conf_copy(const struct redis_conf *from, struct redis_conf *to)
+{
+    *to = *from;
+    redis_url_copy(&from->url, &to->url);
+    to->ca_file = copy(from->ca_file);
+    to->cert_file = copy(from->cert_file);
+    to->key_file = copy(from->key_file);
+    to->client_name = copy(from->client_name);
+}
+
+void redis_conf_free(struct redis_conf *conf)
+{
+    redis_url_free(&conf->url);
+    free((char *)conf->ca_file);
+    free((char *)conf->cert_file);
+    free((char *)conf->key_file);
+    free((char *)conf->client_name);
+    *conf = (struct redis_conf){0};
 }

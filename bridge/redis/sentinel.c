@@ -9,7 +9,6 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/redis/sentinel_belief.h"
 
 #include <inttypes.h>
 #include <stdio.h>

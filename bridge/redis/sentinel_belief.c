@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/redis/sentinel_belief.h"
+#include "bridge/redis/sentinel.h"
 #include "bridge/base/mem.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "bridge/reload/reload.h"
 #include "bridge/base/log.h"
 #include "bridge/base/notify.h"
-#include "bridge/conf/conf_secret.h"
+#include "bridge/conf/conf.h"
 #include "bridge/core.h"
 #include "bridge/http/listeners.h"
 #include "bridge/engine/inst.h"

@@ -16,7 +16,6 @@
 #define BRIDGE_RELOAD_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,7 @@ struct reload_told { /* for status and metrics; wall clock */
 };
 struct reload_told reload_told(const struct bridge *bridge);
 void reload_print(const struct bridge *bridge, struct buf *out);
+/* Adds POST /v1/admin/reload to bridge->httpd, and the configuration to the status. */
+void reload_serve(struct bridge *bridge);
 
 #endif

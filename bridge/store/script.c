@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/store/script.h"
-#include "bridge/base/decimal.h"
+#include "bridge/base/text.h"
 #include "bridge/base/mem.h"
 
 #include <stdlib.h>
@@ -89,8 +89,8 @@ void args_number(struct args *a, int64_t n)
 
 void args_letter_number(struct args *a, char letter, int64_t n)
 {
-    char text[1 + DECIMAL_MAX] = {letter};
-    resp_add(&a->command, (struct slice){text, 1 + decimal_put(text + 1, n)});
+    char text[1 + TEXT_DECIMAL_MAX] = {letter};
+    resp_add(&a->command, (struct slice){text, 1 + text_put_decimal(text + 1, n)});
 }
 
 void args_begin(struct args *a, const struct scripts *s, enum script script,

@@ -9,7 +9,7 @@
 #ifndef BRIDGE_SHELF_H
 #define BRIDGE_SHELF_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #ifndef BRIDGE_SHELF_TOLD_H
 #define BRIDGE_SHELF_TOLD_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 struct bridge;
 

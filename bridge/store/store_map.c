@@ -3,7 +3,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/redis/redis_slots.h"
+#include "bridge/redis/redis_slot.h"
 #include "bridge/store/store_lane.h"
 
 #include <stdio.h>

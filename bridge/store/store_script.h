@@ -5,7 +5,7 @@
 #ifndef BRIDGE_STORE_SCRIPT_H
 #define BRIDGE_STORE_SCRIPT_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 #include "bridge/redis/redis.h"
 #include "bridge/store/script.h"
 

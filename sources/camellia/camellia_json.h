@@ -11,7 +11,6 @@
 #define SOURCES_CAMELLIA_CAMELLIA_JSON_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdint.h>
 

@@ -9,7 +9,6 @@
 #define SOURCES_CAMELLIA_CAMELLIA_PARAM_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/camellia/camellia_stats.h"
+#include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 
 #include <stdlib.h>
@@ -19,11 +20,9 @@ const char *const camellia_count_names[CAMELLIA_COUNTS] = {
 };
 
 /* FNV-1a with a seed that nobody outside knows. */
-static uint64_t hash_of(const struct camellia_stats *s, struct slice name)
+static uint64_t topic_hash(const struct camellia_stats *s, struct slice name)
 {
-    uint64_t hash = s->seed ^ UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < name.n; i++)
-        hash = (hash ^ (unsigned char)name.p[i]) * UINT64_C(1099511628211);
+    uint64_t hash = hash_fnv1a(s->seed ^ HASH_FNV1A, name);
     return hash ^ hash >> 32;
 }
 
@@ -61,7 +60,7 @@ struct camellia_topic *camellia_topic(struct camellia_stats *s, struct slice nam
         s->seed = 0;
     if (s->topic_count >= s->slot_count)
         grow(s);
-    uint64_t hash = hash_of(s, name);
+    uint64_t hash = topic_hash(s, name);
     struct camellia_topic *t = find(s, hash, name);
     if (t || s->topic_count >= TOPICS_MAX)
         return t;
@@ -86,7 +85,7 @@ void camellia_counted(struct camellia_stats *s, struct slice topic,
 void camellia_counted_miss(struct camellia_stats *s, struct slice topic,
                            enum camellia_count what)
 {
-    struct camellia_topic *t = find(s, hash_of(s, topic), topic);
+    struct camellia_topic *t = find(s, topic_hash(s, topic), topic);
     if (t)
         t->now.counts[what]++;
 }

@@ -9,7 +9,7 @@
 #ifndef SOURCES_CAMELLIA_CAMELLIA_STATS_H
 #define SOURCES_CAMELLIA_CAMELLIA_STATS_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
  * An id names one job in all topics. Every answer has status 200; a code in its body
  * tells the rest. A push is answered when Redis has the job.
  */
-#include "bridge/base/json.h"
+#include "bridge/base/text.h"
 #include "sources/delayqueue/delayqueue_import.h"
 #include "sources/delayqueue/delayqueue_server.h"
 
@@ -108,12 +108,12 @@ static void add_job(struct buf *out, const struct queue_job *found)
 {
     const struct job *job = found->job;
     buf_add_str(out, "{\"topic\":");
-    json_add_go(out, job->topic);
+    text_add_json_go(out, job->topic);
     buf_add_str(out, ",\"id\":");
-    json_add_go(out, found->id);
+    text_add_json_go(out, found->id);
     buf_addf(out, ",\"delay\":%lld,\"ttr\":%lld,\"body\":", (long long)job->due_ms / 1000,
              (long long)job->lease_ms / 1000);
-    json_add_go(out, job->payload);
+    text_add_json_go(out, job->payload);
     buf_add_str(out, "}");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/base/json.h"
+#include "bridge/base/text.h"
 #include "sources/delayqueue/delayqueue_server.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";
@@ -10,7 +10,7 @@ static void answer(struct httpd_req *req, int code, const char *message,
 {
     struct buf json = {0};
     buf_addf(&json, "{\"code\":%d,\"message\":", code);
-    json_add_go(&json, slice_of(message));
+    text_add_json_go(&json, slice_of(message));
     buf_add_str(&json, ",\"data\":");
     buf_add_slice(&json, data.p ? data : SLICE_LIT("null"));
     buf_add_str(&json, "}");

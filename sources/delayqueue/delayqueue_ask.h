@@ -7,7 +7,6 @@
 #define SOURCES_DELAYQUEUE_DELAYQUEUE_ASK_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/slice.h"
 
 #include <stdint.h>
 

@@ -13,11 +13,11 @@ struct source;
 /* For source_ops.import. */
 int delayqueue_import(struct source *src, void *self, struct import *im, struct err *err);
 
-/* A job's value. Texts are those of v. -1: it is none. Pure. */
+/* A job's value. Texts are borrowed from bytes. -1: it is none. Pure. */
 struct delayqueue_value {
     struct slice topic, id, body;
     int64_t due_s, ttr_s;
 };
-int delayqueue_value_read(const struct import_value *v, struct delayqueue_value *out);
+int delayqueue_value_read(struct slice bytes, struct delayqueue_value *out);
 
 #endif

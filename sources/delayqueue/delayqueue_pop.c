@@ -6,7 +6,7 @@
  * the time is over, whatever is amiss: else they would ask thousands of times a second.
  * Only who must ask anew after a reload is told so sooner.
  */
-#include "bridge/base/json.h"
+#include "bridge/base/text.h"
 #include "sources/delayqueue/delayqueue_server.h"
 
 #include <stdlib.h>
@@ -73,9 +73,9 @@ static void answer_job(struct httpd_req *req, const struct queue_job *found)
         return;
     }
     buf_add_str(&data, "{\"id\":");
-    json_add_go(&data, found->id);
+    text_add_json_go(&data, found->id);
     buf_add_str(&data, ",\"body\":");
-    json_add_go(&data, found->job->payload);
+    text_add_json_go(&data, found->job->payload);
     buf_add_str(&data, "}");
     delayqueue_ok(req, delayqueue_done, buf_slice(&data));
     buf_free(&data);

@@ -6,7 +6,7 @@
 #ifndef SOURCES_HTTP_HTTP_DEAD_H
 #define SOURCES_HTTP_HTTP_DEAD_H
 
-#include "bridge/admin/dead.h"
+#include "bridge/admin/operator.h"
 #include "sources/http/http_source.h"
 
 /* The arg is struct http_source. */

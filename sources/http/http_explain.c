@@ -2,7 +2,7 @@
 /*
  * http_explain.c - what would become of a message that is sent here: nothing does.
  */
-#include "bridge/admin/explain.h"
+#include "bridge/admin/operator.h"
 #include "bridge/base/text.h"
 #include "sources/http/http_dead.h"
 #include "sources/http/http_job.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/admin/targets.h"
+#include "bridge/admin/operator.h"
 #include "bridge/base/text.h"
 #include "bridge/http/http_params.h"
 #include "sources/http/http_dead.h"

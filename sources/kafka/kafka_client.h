@@ -8,9 +8,9 @@
 #ifndef SOURCES_KAFKA_KAFKA_CLIENT_H
 #define SOURCES_KAFKA_KAFKA_CLIENT_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/base/loop.h"
-#include "sources/kafka/kafka_link.h"
+#include "sources/kafka/kafka_conf.h"
 
 #include <stdbool.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/later/later_job.h"
 #include "bridge/base/json.h"
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 
 #include <inttypes.h>
@@ -76,7 +77,7 @@ void later_new_id(char out[LATER_ID_SIZE])
 static void add_text(struct buf *out, const char *before, struct slice text)
 {
     buf_add_str(out, before);
-    json_add_go(out, text.p ? text : SLICE_LIT(""));
+    text_add_json_go(out, text.p ? text : SLICE_LIT(""));
 }
 
 struct job *later_job_new(const struct later_task *task)

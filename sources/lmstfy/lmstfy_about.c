@@ -4,6 +4,7 @@
  * queues that there are, and the switch of the access log.
  */
 #include "sources/lmstfy/lmstfy_admin.h"
+#include "bridge/base/text.h"
 
 #include <stdlib.h>
 
@@ -24,7 +25,7 @@ void lmstfy_about_pools(struct lmstfy_call *call)
     buf_add_str(&call->out, "[");
     for (size_t i = 0; i < l->pools.n; i++) {
         buf_add_str(&call->out, i ? ",\n    " : "\n    ");
-        json_add_go(&call->out, slice_of(l->pools.v[i]));
+        text_add_json_go(&call->out, slice_of(l->pools.v[i]));
     }
     buf_add_str(&call->out, "\n]");
     lmstfy_call_json(call, 200);
@@ -59,10 +60,10 @@ static void add_info(struct buf *out, const struct queue_row *rows, size_t n)
             buf_add_str(out, ",\n        ");
         } else {
             buf_add_str(out, i ? "\n    ],\n    " : "\n    ");
-            json_add_go(out, rows[i].ns);
+            text_add_json_go(out, rows[i].ns);
             buf_add_str(out, ": [\n        ");
         }
-        json_add_go(out, rows[i].queue);
+        text_add_json_go(out, rows[i].queue);
     }
     buf_add_str(out, n ? "\n    ]\n}\n" : "}\n");
 }

@@ -86,7 +86,7 @@ void lmstfy_call_none(struct lmstfy_call *call, unsigned status)
 static void add_error(struct buf *out, const char *text)
 {
     buf_add_str(out, "{\"error\":");
-    json_add_go(out, slice_of(text));
+    text_add_json_go(out, slice_of(text));
     buf_add_str(out, "}");
 }
 

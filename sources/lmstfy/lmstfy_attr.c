@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/lmstfy/lmstfy_attr.h"
-#include "bridge/base/json.h"
+#include "bridge/base/text.h"
 #include "sources/lmstfy/lmstfy_id.h"
 
 static const char prefix[] = "job-attr-";
@@ -87,9 +87,9 @@ void lmstfy_attrs_show(struct buf *out, struct slice id, const struct job *job)
     }
     for (unsigned i = 0; i < job->header_count; i++) {
         buf_add(out, i ? "," : "{", 1);
-        json_add_go(out, job->headers[i].name);
+        text_add_json_go(out, job->headers[i].name);
         buf_add(out, ":", 1);
-        json_add_go(out, job->headers[i].value);
+        text_add_json_go(out, job->headers[i].value);
     }
     buf_add(out, "}", 1);
 }

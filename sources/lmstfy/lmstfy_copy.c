@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/lmstfy/lmstfy_copy.h"
+#include "bridge/base/hash.h"
 
 #include <stdlib.h>
 #include <sys/random.h>
@@ -50,14 +51,6 @@ bool lmstfy_copy_starts(struct slice field, struct slice key, struct slice *toke
     return true;
 }
 
-static uint64_t hash_of(const struct lmstfy_copy *copy, struct slice field)
-{
-    uint64_t hash = copy->secret; /* FNV-1a, but for its beginning */
-    for (size_t i = 0; i < field.n; i++)
-        hash = (hash ^ (unsigned char)field.p[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
 static int by_hash(const void *a, const void *b)
 {
     const struct lmstfy_copied *one = a, *other = b;
@@ -68,7 +61,7 @@ static int by_hash(const void *a, const void *b)
 const struct shelf_item *lmstfy_copy_find(const struct lmstfy_copy *copy,
                                           struct slice field)
 {
-    const struct lmstfy_copied wanted = {.hash = hash_of(copy, field),
+    const struct lmstfy_copied wanted = {.hash = hash_fnv1a(copy->secret, field),
                                          .item.field = field};
     if (copy->n == 0)
         return NULL;
@@ -84,7 +77,7 @@ static struct lmstfy_copied copied(const struct lmstfy_copy *copy,
     slice_put(slice_put(p, item->field), item->value);
     const struct slice field = {p, item->field.n};
     return (struct lmstfy_copied){
-        .hash = hash_of(copy, field),
+        .hash = hash_fnv1a(copy->secret, field),
         .item = {.field = field, .value = {p + field.n, item->value.n}}};
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/lmstfy/lmstfy_http.h"
-#include "bridge/base/json.h"
 #include "bridge/base/text.h"
 #include "sources/lmstfy/lmstfy_id.h"
 
@@ -139,7 +138,7 @@ static void answer_member(struct lmstfy_req *r, unsigned status, const char *key
 {
     buf_clear(&r->out);
     buf_addf(&r->out, "{\"%s\":", key);
-    json_add_go(&r->out, slice_of(text));
+    text_add_json_go(&r->out, slice_of(text));
     buf_add(&r->out, "}", 1);
     lmstfy_answer(r, status);
 }
@@ -179,7 +178,7 @@ void lmstfy_refuse(void *arg, struct httpd_req *req, unsigned status, const char
     }
     add_request_id(l, req, id);
     buf_add_str(&out, "{\"error\":");
-    json_add_go(&out, slice_of(status == 413 ? "body too large" : why));
+    text_add_json_go(&out, slice_of(status == 413 ? "body too large" : why));
     buf_add_str(&out, "}");
     httpd_answer(req, status, lmstfy_json_type, buf_slice(&out));
     buf_free(&out);

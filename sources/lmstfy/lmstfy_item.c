@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/lmstfy/lmstfy_item.h"
-#include "bridge/base/json.h"
 #include "bridge/base/text.h"
 #include "sources/lmstfy/lmstfy_attr.h"
 #include "sources/lmstfy/lmstfy_id.h"
@@ -44,7 +43,7 @@ void lmstfy_item_show(struct buf *out, const struct queue_job *found, struct sli
     text_add_base64(out, found->job->payload);
     buf_addf(out, "\",\"elapsed_ms\":%lld,\"job_id\":",
              (long long)(elapsed_ms < 0 ? 0 : elapsed_ms));
-    json_add_go(out, found->id);
+    text_add_json_go(out, found->id);
     if (msg)
         buf_addf(out, ",\"msg\":\"%s\"", msg);
     buf_add(out, ",", 1);

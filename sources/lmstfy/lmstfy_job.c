@@ -2,7 +2,7 @@
 /*
  * lmstfy_job.c - a job that is there: looked at, deleted; and its whole queue.
  */
-#include "bridge/base/json.h"
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "sources/lmstfy/lmstfy_http.h"
 #include "sources/lmstfy/lmstfy_id.h"
@@ -157,7 +157,7 @@ static void on_dead_head(void *arg, enum queue_code code, const struct queue_job
     }
     buf_clear(&r->out);
     buf_add_str(&r->out, "{\"deadletter_head\":");
-    json_add_go(&r->out, found ? found->id : SLICE_LIT(""));
+    text_add_json_go(&r->out, found ? found->id : SLICE_LIT(""));
     queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_dead_count, r);
 }
 

@@ -4,6 +4,7 @@
  * counted in Redis by shelf_tally(), so that they hold for all instances together.
  */
 #include "bridge/base/json.h"
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "sources/lmstfy/lmstfy_copy.h"
 
@@ -176,9 +177,9 @@ static int add_listed(struct buf *out, const struct shelf_item *item)
     }
     buf_add(&shown, token + 1, (size_t)(end - token - 1));
     buf_add_str(out, "{\"namespace\":");
-    json_add_go(out, (struct slice){ns + 1, (size_t)(token - ns - 1)});
+    text_add_json_go(out, (struct slice){ns + 1, (size_t)(token - ns - 1)});
     buf_add_str(out, ",\"token\":");
-    json_add_go(out, buf_slice(&shown));
+    text_add_json_go(out, buf_slice(&shown));
     buf_add_str(out, ",\"limiter\":");
     limit_add_json(out, &limit);
     buf_add_str(out, "}");

@@ -7,7 +7,7 @@
 #ifndef SOURCES_LMSTFY_LMSTFY_QUERY_H
 #define SOURCES_LMSTFY_LMSTFY_QUERY_H
 
-#include "bridge/base/slice.h"
+#include "bridge/base/buf.h"
 
 #include <stdint.h>
 

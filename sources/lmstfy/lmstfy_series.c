@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/lmstfy/lmstfy_series.h"
+#include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 
@@ -78,14 +79,6 @@ static void add_labels(struct buf *out, const struct series_row *row,
     }
 }
 
-static uint64_t hash_of(struct slice s)
-{
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (size_t i = 0; i < s.n; i++)
-        hash = (hash ^ (unsigned char)s.p[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
 /* Where the series stands in the table, or the free place for it. */
 static unsigned *slot_of(struct family *f, uint64_t hash, struct slice key)
 {
@@ -123,7 +116,7 @@ struct series *family_at(struct family *f, const struct slice *values, unsigned 
         buf_add(scratch, "", 1);
     }
     size_t key_n = scratch->n;
-    uint64_t hash = hash_of(buf_slice(scratch));
+    uint64_t hash = hash_fnv1a(HASH_FNV1A, buf_slice(scratch));
     if (f->n == f->cap)
         grow(f);
     unsigned *slot = slot_of(f, hash, buf_slice(scratch));

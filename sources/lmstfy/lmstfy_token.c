@@ -7,6 +7,7 @@
  * moment the other instances have been told that it is gone.
  */
 #include "sources/lmstfy/lmstfy_copy.h"
+#include "bridge/base/text.h"
 
 #include <stdlib.h>
 
@@ -94,7 +95,7 @@ static void add_shown(struct buf *out, struct slice pool, struct slice token, bo
         buf_add_str(&text, ":");
     }
     buf_add_slice(&text, token);
-    json_add_go(out, buf_slice(&text));
+    text_add_json_go(out, buf_slice(&text));
     buf_free(&text);
 }
 
@@ -163,7 +164,7 @@ static void add_token(struct lmstfy_call *call, const struct shelf_item *item,
     *first = false;
     add_shown(&call->out, pool, token, named);
     buf_add_str(&call->out, ": ");
-    json_add_go(&call->out, item->value);
+    text_add_json_go(&call->out, item->value);
 }
 
 static void on_listed(void *arg, enum shelf_code code, const struct shelf_item *items,

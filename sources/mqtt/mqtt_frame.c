@@ -6,6 +6,7 @@
  */
 #include "sources/mqtt/mqtt_frame.h"
 
+#include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 
 #include <stdlib.h>
@@ -300,19 +301,16 @@ bool frame_next_prop(struct slice *props, struct mqtt_prop *prop)
     return true;
 }
 
-/* FNV-1a, 64 bits: tells one message from the next, and guards against nobody. */
+/* Tells one message from the next, and guards against nobody. */
 static uint64_t hash_on(uint64_t h, struct slice s)
 {
-    const uint64_t prime = 0x100000001b3;
-
-    for (size_t i = 0; i < s.n; i++)
-        h = (h ^ (unsigned char)s.p[i]) * prime;
-    return (h ^ 0xff) * prime; /* so that "ab","c" differs from "a","bc" */
+    /* The end as well, so that "ab","c" differs from "a","bc". */
+    return hash_fnv1a(hash_fnv1a(h, s), SLICE_LIT("\xff"));
 }
 
 uint64_t mqtt_message_hash(const struct mqtt_message *m)
 {
-    uint64_t h = hash_on(0xcbf29ce484222325, m->topic);
+    uint64_t h = hash_on(HASH_FNV1A, m->topic);
 
     return hash_on(hash_on(h ^ m->whole_bytes, m->payload), m->props);
 }

@@ -14,8 +14,7 @@
 #define SOURCES_MQTT_MQTT_FRAME_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
 #include "bridge/conf/opt.h"
 #include "sources/mqtt/mqtt_link.h"
 

@@ -7,7 +7,7 @@
 #ifndef SOURCES_MQTT_MQTT_LINK_H
 #define SOURCES_MQTT_MQTT_LINK_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "bridge/conf/opt.h"
 
 #include <stdbool.h>

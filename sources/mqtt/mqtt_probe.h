@@ -7,7 +7,7 @@
 #define SOURCES_MQTT_MQTT_PROBE_H
 
 #include "bridge/base/buf.h"
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 #include "sources/mqtt/mqtt_link.h"
 
 /* Blocks. */

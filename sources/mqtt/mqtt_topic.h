@@ -8,8 +8,8 @@
 #ifndef SOURCES_MQTT_MQTT_TOPIC_H
 #define SOURCES_MQTT_MQTT_TOPIC_H
 
-#include "bridge/base/err.h"
-#include "bridge/base/slice.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/buf.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,6 +5,7 @@
 #include "sources/mqtt/mqtt_url.h"
 
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -27,37 +28,6 @@ static const struct scheme *find_scheme(const char *text)
     return NULL;
 }
 
-static int hex_digit(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
-
-    return at ? (int)(at - digits) : -1;
-}
-
-/* Gives the text with its %XX decoded; NULL: one of them is none, or stands for NUL. */
-static char *decode(const char *text, size_t n)
-{
-    char *out = mem_alloc(n + 1);
-    size_t used = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] != '%') {
-            out[used++] = text[i];
-            continue;
-        }
-        int high = i + 2 < n ? hex_digit(text[i + 1]) : -1;
-        int low = high < 0 ? -1 : hex_digit(text[i + 2]);
-        if (low < 0 || high * 16 + low == 0) {
-            free(out);
-            return NULL;
-        }
-        out[used++] = (char)(high * 16 + low);
-        i += 2;
-    }
-    return out;
-}
-
 static int parse_userinfo(const char *text, size_t n, struct mqtt_url *url,
                           struct err *err)
 {
@@ -66,9 +36,9 @@ static int parse_userinfo(const char *text, size_t n, struct mqtt_url *url,
 
     if (user_len == 0 || n > USERINFO_MAX)
         return err_set(err, "the user name in front of '@' is empty or too long");
-    url->user = decode(text, user_len);
+    url->user = text_percent_string((struct slice){text, user_len});
     if (colon)
-        url->password = decode(colon + 1, n - user_len - 1);
+        url->password = text_percent_string((struct slice){colon + 1, n - user_len - 1});
     if (url->user == NULL || (colon && url->password == NULL))
         return err_set(err, "a '%%' in the user name or password must be followed by two "
                             "hexadecimal digits; write '%%25' for the sign itself");

@@ -8,7 +8,7 @@
 #ifndef SOURCES_MQTT_MQTT_URL_H
 #define SOURCES_MQTT_MQTT_URL_H
 
-#include "bridge/base/err.h"
+#include "bridge/base/mem.h"
 
 #include <stdbool.h>
 

@@ -3,20 +3,18 @@
 import os
 import re
 import shutil
-import signal
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from lib import rediscluster, servers, tarry, verify
-
-LIMIT_S = 240
+from lib import limits, rediscluster, servers, tarry, verify
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: not in ./tests/run quick")
     config.addinivalue_line("markers", "smoke: also under the sanitizers")
+    config.pluginmanager.register(limits.Limits())
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -100,14 +98,3 @@ def bench(request, kafka_of_session):
     b = Bench(folder, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session)
     yield b
     b.end()
-
-
-@pytest.fixture(autouse=True)
-def limit():
-    """No test hangs for ever."""
-    def over(_signo, _frame):
-        raise TimeoutError(f"the test took longer than {LIMIT_S} s")
-    signal.signal(signal.SIGALRM, over)
-    signal.alarm(LIMIT_S)
-    yield
-    signal.alarm(0)

@@ -288,7 +288,8 @@ def test_no_cancelled_job_is_delivered_however_the_cancel_races_the_delivery(ben
     for racer in racers:
         racer.start()
     for racer in racers:
-        racer.join()
+        racer.join(120)
+        assert not racer.is_alive()
         assert racer.fault is None, racer.fault
     cancelled = set().union(*(r.cancelled for r in racers))
     kept = set().union(*(r.kept for r in racers))

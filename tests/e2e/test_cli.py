@@ -15,7 +15,7 @@ import pytest
 from lib import cli, collect
 from lib.machine import soon_s
 from lib.reloads import Reloaded, hooked
-from lib.servers import free_port, wait_for
+from lib.servers import free_port, wait_for, within
 from lib.tarry import BIN
 
 TOKENS = '''tokens: { boss: { token = "the-token-of-the-boss"; roles = [ "admin" ]; };
@@ -260,10 +260,7 @@ def wait_taps(place, count=1):
 
 
 def read_lines(child, count, limit_s=45):
-    found, until = [], time.monotonic() + limit_s
-    while len(found) < count and time.monotonic() < until:
-        found.append(child.stdout.readline())
-    return found
+    return within(limit_s, f"{count} lines", lambda: [child.stdout.readline() for _ in range(count)])
 
 
 def test_a_tap_shows_what_happens(place):

@@ -105,7 +105,7 @@ def test_two_nodes_that_name_each_other_are_asked_now_and_then(bench):
     owner.client().execute_command("CLUSTER SETSLOT", slot, "NODE", cluster.id_of(other))
     assert moved(owner, slot).endswith(f":{other.port}") and moved(other, slot).endswith(f":{owner.port}")
     adding = [threading.Thread(target=way.tarry.ask, args=("POST", "/v1/routes/main/jobs", "x",
-                                                           {"delay-id": f"j{n}"})) for n in range(3)]
+                                                           {"delay-id": f"j{n}"}), daemon=True) for n in range(3)]
     before, cpu_s, begun = errors(way, "elsewhere"), way.tarry.cpu_s(), time.monotonic()
     for thread in adding:
         thread.start()
@@ -118,7 +118,7 @@ def test_two_nodes_that_name_each_other_are_asked_now_and_then(bench):
     for node in (other, owner, *cluster.nodes):
         node.client().execute_command("CLUSTER SETSLOT", slot, "NODE", cluster.id_of(other))
     for thread in adding:
-        thread.join()
+        thread.join(60)
     assert way.tarry.ask("POST", "/v1/routes/main/jobs", "x", {"delay-id": "last"})[0] == 201
     wait_for("the jobs", lambda: b"last" in [a.header("delay-id") for a in way.collector.arrivals])
     way.tarry.stop()

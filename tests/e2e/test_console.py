@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lib import machine
-from lib.servers import BUILD, TOP, wait_for
+from lib.servers import BUILD, TOP, wait_for, within
 from test_admin_api import Yard, ids
 
 PACKAGES = {"playwright-core": "1.65.1", "axe-core": "4.14.1"}
@@ -112,13 +112,13 @@ def test_login_asks_for_a_token_with_the_role_admin(bench, browser):
 def test_the_figures_are_those_of_the_daemon_and_alive(yard, browser):
     over = threading.Event()
     yard.fill([f"job-{n}" for n in range(500)], "1h")
-    thread = threading.Thread(target=load, args=(yard, over))
+    thread = threading.Thread(target=load, args=(yard, over), daemon=True)
     thread.start()
     try:
         seen = browser(yard, "figures", wait_ms=int(os.environ.get("TARRY_CONSOLE_WAIT_MS", "3000")))
     finally:
         over.set()
-        thread.join()
+        thread.join(60)
     assert 1 < seen["rate"] < 40 and seen["health"] == "ready"
     assert 500 <= int(seen["waiting"]) <= 520 + yard.behind
     assert seen["drawn"].count("L") >= 1
@@ -205,8 +205,8 @@ def test_all_can_be_done_by_keys(yard, browser):
 
 def heard(child, word="ready"):
     """The page has come to where something is to happen."""
-    line = child.stdout.readline()
-    assert line == word + "\n", line + child.stderr.read()
+    line = within(90, f"the page to say {word}", child.stdout.readline)
+    assert line == word + "\n", line + within(30, "its errors", child.stderr.read)
 
 
 @pytest.mark.parametrize("how", ["ends", "stands still"])
@@ -312,10 +312,10 @@ def test_it_is_legible_in_the_dark_and_on_a_phone(yard, browser, scenario):
     yard.fill([f"order-{n:05}" for n in range(2000)], "2h", payload='{"order": 17}')
     bury(yard, [f"bad-{n}" for n in range(3)])
     over = threading.Event()
-    thread = threading.Thread(target=load, args=(yard, over))
+    thread = threading.Thread(target=load, args=(yard, over), daemon=True)
     thread.start()
     try:
         browser(yard, scenario, wait_ms=int(os.environ.get("TARRY_CONSOLE_WAIT_MS", "3000")))
     finally:
         over.set()
-        thread.join()
+        thread.join(60)

@@ -207,7 +207,7 @@ def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
     count = len(posting.answers)
     wait_for("some more", lambda: len(posting.answers) > count + 5)
     posting.over = True
-    posting.join()
+    posting.join(60)
     assert [s for at, s in posting.answers if begun < at < ended].count(201) > 3, "or this has shown nothing"
     assert {s for at, s in posting.answers if at > ended} == {503}
     assert yard.tarry.metric("tarry_jobs_pending", route="r") == 0

@@ -591,7 +591,7 @@ def test_an_import_that_was_killed_or_lost_redis_is_run_again_and_nothing_is_mis
     Lmstfy(move.old, queue="other").ready(soon, 1)
     answer = []
     asking = threading.Thread(target=lambda: answer.append(
-        move.ask("GET", "/api/ns/other?timeout=40", headers=TOKEN)))
+        move.ask("GET", "/api/ns/other?timeout=40", headers=TOKEN)), daemon=True)
     asking.start()
     time.sleep(0.3)
     assert move.run()[1]["pending"] == 1

@@ -5,6 +5,7 @@ import time
 
 import confluent_kafka
 
+from lib.kafka import Consumer
 from lib.servers import wait_for
 
 
@@ -27,7 +28,7 @@ class Records:
         wait_for("the group to assign its partition",
                  lambda: "partitions assigned" in self.tarry.log.read_text())
         self.producer = confluent_kafka.Producer({"bootstrap.servers": self.address})
-        self.consumer = bench.keep(confluent_kafka.Consumer({
+        self.consumer = bench.keep(Consumer({
             "bootstrap.servers": self.address, "group.id": f"test-{bench.name}",
             "enable.auto.commit": False, "fetch.wait.max.ms": 20}))
         self.consumer.assign([confluent_kafka.TopicPartition(self.topic_out, 0, 0)])

@@ -367,12 +367,12 @@ def test_s1_without_redis_every_request_is_answered_500_until_it_is_back(bench, 
 
     def ask(path):
         answers[path] = daemon.call(path, {"id": task_id})
-    threads = [threading.Thread(target=ask, args=(path,))
+    threads = [threading.Thread(target=ask, args=(path,), daemon=True)
                for path in ("/create", "/query", "/delete")]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     said = {path: (a.status, a.body) for path, a in answers.items()}
     assert said == dict.fromkeys(("/create", "/query", "/delete"), (500, b""))
     store.start()

@@ -150,11 +150,12 @@ def parallel(*functions):
         except BaseException as e:  # pylint: disable=broad-except
             results[i] = (None, e)
 
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(functions))]
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(functions))]
     for t in threads:
         t.start()
     for t in threads:
-        t.join()
+        t.join(120)
+        assert not t.is_alive()
     for _, error in results:
         if error:
             raise error
@@ -831,7 +832,7 @@ def test_4_those_who_wait_are_served_first_come_first_served(api, q):
 
     def wait(n):
         got[n] = api.consume(q, timeout=20)["job_id"]
-    ids, threads = [], [threading.Thread(target=wait, args=(n,)) for n in range(4)]
+    ids, threads = [], [threading.Thread(target=wait, args=(n,), daemon=True) for n in range(4)]
     api.held(0)
     for n, thread in enumerate(threads):
         thread.start()
@@ -840,7 +841,7 @@ def test_4_those_who_wait_are_served_first_come_first_served(api, q):
         ids.append(api.publish(q))
         time.sleep(0.05)
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert [got[n] for n in range(4)] == ids
 
 

@@ -338,11 +338,11 @@ def test_section_5_a_long_poll_counts_while_it_waits(one, ns):
     limit(one, "POST", ns, token, read=1, write=0, interval=60)
     statuses = []
     poll = threading.Thread(target=lambda: statuses.append(
-        one.job("GET", f"/api/{ns}/q", token, timeout=3).status))
+        one.job("GET", f"/api/{ns}/q", token, timeout=3).status), daemon=True)
     poll.start()
     wait_for("it to wait", lambda: one.daemon.metric("tarry_queue_consumers") == 1)
     assert one.job("GET", f"/api/{ns}/q", token).status == 429
-    poll.join()
+    poll.join(60)
     assert statuses == [404]
     assert one.job("GET", f"/api/{ns}/q", token).status == 404
 

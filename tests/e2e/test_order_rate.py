@@ -11,6 +11,7 @@ import pytest
 
 from lib import collect, verify
 from lib.jobs import now_ms
+from lib.kafka import Consumer
 from lib.servers import wait_for
 from lib.tarry import Tarry
 
@@ -214,7 +215,7 @@ class Log:
     """Reads one partition: when each record was made, and its number."""
 
     def __init__(self, address, topic):
-        self.consumer = confluent_kafka.Consumer({
+        self.consumer = Consumer({
             "bootstrap.servers": address, "group.id": f"test-{topic}", "fetch.wait.max.ms": 20,
             "enable.auto.commit": False, "auto.offset.reset": "earliest"})
         self.consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
@@ -231,7 +232,7 @@ class Log:
 
     def close(self):
         self.open = False
-        self.thread.join()
+        self.thread.join(10)
         self.consumer.close()
 
 

@@ -431,7 +431,7 @@ def test_clients_that_go_away_as_jobs_come_lose_none(d, c, q):
         closing = threading.Timer(0.001 * (round_ % 5), s.close)
         closing.start()
         c.put(q, lease="200ms", id_=str(round_))
-        closing.join()
+        closing.join(60)
     got = set()
     end = time.monotonic() + 60
     while len(got) < 20 and time.monotonic() < end:
@@ -730,11 +730,11 @@ def test_without_redis_a_pull_is_answered_503_and_waits_go_on_after_it(bench):
                    c.ask("DELETE", "/v1/queues/q"), c.ask("POST", "/v1/queues/q/dead/respawn")):
         assert answer.error == (503, "unavailable") and int(answer.headers["Retry-After"]) > 0, answer
     acks = []
-    acking = threading.Thread(target=lambda: acks.append(Queues(daemon).ack(held)))
+    acking = threading.Thread(target=lambda: acks.append(Queues(daemon).ack(held)), daemon=True)
     acking.start()
     nap(300)
     store.start()
-    acking.join()
+    acking.join(60)
     assert acks[0].status == 200, "an acknowledgement waits some seconds for Redis"
     assert waiting.result(70).ids == ["a"]
     daemon.stop()
@@ -905,10 +905,11 @@ def test_thousands_of_queues(bench):
             assert c.put(f"many-{i}", str(i).encode(), id_=f"id-{i}", delay=0).status == 201
         c.close()
     for part in range(8):
-        threads.append(threading.Thread(target=work, args=(part,)))
+        threads.append(threading.Thread(target=work, args=(part,), daemon=True))
         threads[-1].start()
     for t in threads:
-        t.join()
+        t.join(120)
+        assert not t.is_alive()
     c = Queues(daemon)
     listed = wait_for("all to be listed", lambda: (lambda a: a if a["total"] >= count else None)(
         c.ask("GET", "/v1/queues", limit=100000)), 60)

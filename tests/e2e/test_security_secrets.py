@@ -272,7 +272,7 @@ def test_an_import_has_no_password_in_ps(bench, way):
     finally:
         silent.close()
         child.kill()
-        assert b"SECRET" not in child.communicate()[1]
+        assert b"SECRET" not in child.communicate(timeout=30)[1]
 
 
 def replace_file(path, text):

@@ -122,7 +122,7 @@ def older(w, layout):
         yield
     finally:
         over.set()
-        thread.join()
+        thread.join(60)
 
 
 def test_the_step_from_layout_1_gives_every_bucket_its_base_line(bench):

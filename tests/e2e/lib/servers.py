@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -30,6 +31,16 @@ def wait_for(what, condition, timeout_s=30.0, step_s=0.02):
         if time.monotonic() > end:
             raise AssertionError(f"after {timeout_s:g} s still waiting for: {what}")
         time.sleep(step_s)
+
+
+def within(limit_s, what, call):
+    """The result of a call that has no time limit of its own."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    assert found, f"after {limit_s:g} s still waiting for: {what}"
+    return found[0]
 
 
 # Each of the processes that ./tests/run has side by side takes ports of its own.
@@ -106,7 +117,7 @@ class Server:
             code = self.child.wait(self.stop_s)
         except subprocess.TimeoutExpired:
             self.child.kill()
-            code = self.child.wait()
+            self.child.wait(10)
             raise AssertionError(f"{self.name} did not stop within {self.stop_s} s") from None
         finally:
             self.child = None
@@ -119,7 +130,7 @@ class Server:
         """For cleaning up: whatever state it is in."""
         if self.child is not None:
             self.child.kill()
-            self.child.wait()
+            self.child.wait(10)
             self.child = None
 
 
@@ -140,7 +151,7 @@ class Redis(Server):
 
     def client(self):
         import redis
-        return redis.Redis(unix_socket_path=self.socket)
+        return redis.Redis(unix_socket_path=self.socket, socket_timeout=120)
 
     def write_all(self):
         """From now on all that it answers is in its file. With everysec it puts a write off while the
@@ -257,14 +268,14 @@ class KafkaMock(Server):
 
     def start(self, timeout_s=10):
         self.spawn([str(BUILD / "tests/kafka_mock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.address = self.child.stdout.readline().decode().strip()
+        self.address = within(timeout_s, "the mock's address", self.child.stdout.readline).decode().strip()
         assert self.address, self.tail()
         return self
 
     def add_topic(self, name, partitions=4):
         self.child.stdin.write(f"topic {name} {partitions}\n".encode())
         self.child.stdin.flush()
-        assert self.child.stdout.readline() == b"ok\n"
+        assert within(20, f"topic {name}", self.child.stdout.readline) == b"ok\n"
 
 
 def start_kafka(folder):
