@@ -263,6 +263,7 @@ def read_lines(child, count, limit_s=45):
     return within(limit_s, f"{count} lines", lambda: [child.stdout.readline() for _ in range(count)])
 
 
+@pytest.mark.slow
 def test_a_tap_shows_what_happens(place):
     def tap(*args):
         child = subprocess.Popen([BIN, "tap", "r", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -15,6 +15,8 @@ from lib.machine import soon_ms
 from lib.servers import wait_for
 from test_order_rate import post_lines
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.smoke
 def test_a_far_job_waits_in_a_list_and_comes_on_time(bench):

@@ -9,8 +9,9 @@ from lib.machine import soon_ms
 from lib.servers import wait_for
 from test_order_rate import post_lines
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_another_instance_moves_what_the_first_one_stored(bench):
     """It hears of the slot by its count every ten seconds, half a horizon before it is due."""
     w = World(bench, horizon="21s")
@@ -25,7 +26,6 @@ def test_another_instance_moves_what_the_first_one_stored(bench):
     other.stop()
 
 
-@pytest.mark.slow
 def test_who_dies_has_told_the_others_of_the_slot_that_it_began(bench):
     """Their next look would come too late, where the horizon is short."""
     w = World(bench)

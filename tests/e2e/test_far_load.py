@@ -12,6 +12,8 @@ from lib.jobs import now_ms
 from lib.servers import wait_for
 from test_order_rate import post_lines
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", ["kafka-http", "http-http"])
 def test_far_jobs_of_every_size_come_as_they_were_sent(bench, name):
@@ -51,7 +53,6 @@ def test_a_kafka_record_with_an_id_can_be_cancelled_while_it_is_far(bench):
     way.tarry.stop()
 
 
-@pytest.mark.slow
 def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
     """So many jobs due in one second; meanwhile others come and go, no later than before it by more
     than a part of what moving all at once would take."""

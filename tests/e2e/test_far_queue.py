@@ -8,6 +8,8 @@ from lib.jobs import now_ms
 from lib.pulls import Queues, ms_of
 from lib.servers import wait_for
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def queues(bench, request):

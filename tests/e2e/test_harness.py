@@ -139,6 +139,7 @@ def test_next():
     assert code == 1 and counts == (2, 1) and "the test exceeded 1 s" in said, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["test", "fixture"])
 def test_a_process_that_no_signal_wakes_ends_and_says_where(tmp_path, where):
     code, said, counts = run_pytest(tmp_path, f"""

@@ -289,6 +289,7 @@ def check_lmstfy_dead(move, names):
     assert status == 200 and [job["job_id"] for job in jobs] == names
 
 
+@pytest.mark.slow
 def test_lmstfy_lists_of_many_pages_keep_their_order_and_delete_leaves_what_was_not_taken(bench):
     move = lmstfy_move(bench)
     old, t = Lmstfy(move.old.pipeline(False)), now_s()
@@ -508,6 +509,7 @@ def test_camellia_section_10_moves_over(bench):
     move.daemon.stop()
 
 
+@pytest.mark.slow
 def test_camellia_of_another_namespace_and_delete(bench):
     move = Move(bench, "camellia", CAMELLIA_QUEUE)
     ms = int(time.time() * 1000)

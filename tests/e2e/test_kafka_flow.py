@@ -78,6 +78,7 @@ def read_one(consumer):
     return time.time() * 1000
 
 
+@pytest.mark.slow
 def test_the_first_record_of_a_topic_does_not_wait_for_the_next_look_at_all_topics(bench):
     """librdkafka looks for topics whose leaders it does not know once a second."""
     from confluent_kafka import TopicPartition

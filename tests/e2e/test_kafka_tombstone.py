@@ -4,6 +4,7 @@ import struct
 import time
 
 import confluent_kafka
+import pytest
 
 from lib.kafka import Consumer
 from lib.servers import wait_for
@@ -64,6 +65,7 @@ class Records:
 EVENT = {"ce_id": "1", "ce_source": "s", "ce_type": "t", "ce_specversion": "1.0"}
 
 
+@pytest.mark.slow
 def test_a_tombstone_cancels_the_job_of_its_delay_id_or_its_key(bench):
     r = Records(bench)
     for name in ("one", "two", "three"):
@@ -81,6 +83,7 @@ def test_a_tombstone_cancels_the_job_of_its_delay_id_or_its_key(bench):
     r.tarry.stop()
 
 
+@pytest.mark.slow
 def test_with_key_is_id_a_tombstone_of_the_key_cancels_what_was_sent_with_it(bench):
     r = Records(bench, "key_is_id = true;")
     r.send(b"cancelled", key="order-1", deliver_after="5s")
@@ -104,6 +107,7 @@ def test_a_null_value_with_a_time_or_of_an_event_is_a_job(bench):
     r.tarry.stop()
 
 
+@pytest.mark.slow
 def test_null_value_may_be_said_to_be_a_job(bench):
     r = Records(bench, 'null_value = "job";')
     r.send(b"stays", delay_id="one", deliver_after="1s")

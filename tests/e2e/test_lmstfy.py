@@ -605,6 +605,7 @@ def test_3_peek_queue_shows_the_next_one(api, q):
     assert list(job) == sorted(job)
 
 
+@pytest.mark.slow
 def test_3_ack_is_204_whatever_there_is(api, q):
     """And 4: without having consumed it cancels."""
     ready, waiting = api.publish(q), api.publish(q, delay=1)
@@ -675,6 +676,7 @@ def test_4_ack_then_respawn_drops_a_dead_job(api, q):
     assert api.consume(q) is None
 
 
+@pytest.mark.slow
 def test_4_destroy_takes_the_ready_jobs_only(api, q):
     flying = api.publish(q, b"flying", tries=2)
     assert api.consume(q, ttr=3)["job_id"] == flying
@@ -721,6 +723,7 @@ def test_3_attributes_only_with_the_header_and_at_most_16(api, q):
     assert answer.body == b'{"error":"too many attributes, cannot exceed 16"}'
 
 
+@pytest.mark.slow
 def test_3_attributes_of_a_bulk_a_redelivery_a_dead_letter_and_a_republish(api, q):
     headers = {"Enable-Job-Version": "YES", "Job-Attr-C": "red"}
     answer = api.to("PUT", q, "/bulk", body=b"[1,2]", headers=headers, tries=2)
@@ -788,6 +791,7 @@ def test_4_queues_keep_their_order_also_for_who_would_wait(api, q):
     assert [job["job_id"] for job in jobs] == [high, low]
 
 
+@pytest.mark.slow
 def test_4_the_order_is_that_of_publication_of_due_times_and_of_redelivery(api, q):
     flying = api.publish(q, b"flying", tries=2)
     assert api.consume(q, ttr=3)["job_id"] == flying
@@ -845,6 +849,7 @@ def test_4_those_who_wait_are_served_first_come_first_served(api, q):
     assert [got[n] for n in range(4)] == ids
 
 
+@pytest.mark.slow
 def test_4_delays_and_tries_never_early(api, q):
     """q1: neither a delay nor a ttr ends early; tries, remaining tries, dead letter, ttl. What is
     dead does not expire."""
@@ -926,6 +931,7 @@ def test_q3_q13_q19_what_has_expired_hides_nobody(api, q):
     assert api.consume(q)["job_id"] == live
 
 
+@pytest.mark.slow
 def test_q5_a_poll_that_meets_expired_jobs_is_no_shorter(api, q):
     parallel(*[lambda: api.publish(q, ttl=1)] * 5)
     time.sleep(1.1)
@@ -1008,6 +1014,7 @@ def test_4_a_stop_answers_those_who_wait(bench):
     assert job is None and took_s < 20 and code in (0, None) and stop_s < 20
 
 
+@pytest.mark.slow
 def test_2_8_tokens_may_be_unchecked_and_defaults_configured(bench):
     """2: -sv; 8: DelaySecond, TTLSecond, TriesNum, TTRSecond, TimeoutSecond."""
     own = Own(bench, 'skip_token_check = true; delay = "1s"; ttl = "50s"; tries = 2; ttr = "1s"; timeout = "1s";')
@@ -1040,6 +1047,7 @@ def test_1_5_without_redis_a_limit_that_cannot_be_counted_is_500_err(bench):
     own.stop()
 
 
+@pytest.mark.slow
 def test_q4_a_poll_ends_after_a_stall_of_redis(bench):
     """With expired jobs in the queue, which made it wait for ever."""
     own = Own(bench)

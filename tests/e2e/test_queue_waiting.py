@@ -105,6 +105,7 @@ def load(daemon, ms):
 
 # ------------------------------------------------------------------------- waiting
 
+@pytest.mark.slow
 def test_those_who_wait_for_many_jobs_keep_nobody_else_from_an_answer(d, c, q):
     waiting = [Waiting(d, q, max=100, wait="2s") for _ in range(10)]
     nap(300)
@@ -445,6 +446,7 @@ def noted(store):
     return store.client().zrange("tarry:{q}:queues", 0, -1)
 
 
+@pytest.mark.slow
 def test_a_queue_whose_name_was_lost_on_its_way_is_listed_without_another_job(bench):
     """tarry repeats the enqueue of its first job by itself. It must repeat the name, too: without it
     neither sweep nor audit finds the job."""
@@ -463,6 +465,7 @@ def test_a_queue_whose_name_was_lost_on_its_way_is_listed_without_another_job(be
     daemon.stop()
 
 
+@pytest.mark.slow
 def test_a_queue_whose_name_was_refused_is_listed_without_another_job(bench):
     store = bench.redis()
     daemon = bench.tarry(store.url, CONF).start()

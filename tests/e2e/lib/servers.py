@@ -44,15 +44,16 @@ def within(limit_s, what, call):
 
 
 # Each of the processes that ./tests/run has side by side takes ports of its own.
-FIRST_PORT = 20000 + int(os.environ.get("TARRY_E2E_SLOT", "0")) % 12 * 1000
-given = collections.deque(maxlen=500)
+PORTS = 500
+FIRST_PORT = 20000 + int(os.environ.get("TARRY_E2E_SLOT", "0")) % 24 * PORTS
+given = collections.deque(maxlen=PORTS // 2)
 
 
 def free_port():
     """Below the range from which the kernel takes ports for outgoing connections. Another one each
     time: whoever has the last may not listen yet, or comes back to it."""
     while True:
-        port = random.randrange(FIRST_PORT, FIRST_PORT + 1000)
+        port = random.randrange(FIRST_PORT, FIRST_PORT + PORTS)
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
