@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Each test gets a bench: a folder under build/e2e/ and servers of its own."""
+import contextlib
 import os
 import re
 import shutil
@@ -54,10 +55,13 @@ class Bench:
         return self.keep(tarry.Tarry(self.folder, redis_url, body, **more))
 
     def end(self):
-        for thing in reversed(self.kept):
-            getattr(thing, "close", None) and thing.close()
-            getattr(thing, "end", None) and thing.end()
-        shutil.rmtree(self.sockets, ignore_errors=True)
+        """Ends all of them, also if one cannot be ended."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.sockets, ignore_errors=True)
+            for thing in self.kept:
+                for name in ("end", "close"):
+                    if hasattr(thing, name):
+                        stack.callback(getattr(thing, name))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 import importlib.util
 from pathlib import Path
 
-# This folder has a package lib of its own.
+# The folder lib here hides that of tests/e2e.
 spec = importlib.util.spec_from_file_location("limits", Path(__file__).parents[1] / "e2e/lib/limits.py")
 limits = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(limits)
@@ -10,4 +10,4 @@ spec.loader.exec_module(limits)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: needs root, and minutes")
-    config.pluginmanager.register(limits.Limits(600))
+    config.pluginmanager.register(limits.Limits(1800))
