@@ -32,7 +32,7 @@ class Limits:
         faulthandler.register(signal.SIGTERM, file=self.stacks, chain=True)
         self.end_process_after(self.hang_s)
 
-    @pytest.hookimpl(hookwrapper=True)
+    @pytest.hookimpl(hookwrapper=True, trylast=True)  # the signal is ours, also beside pytest-timeout
     def pytest_runtest_protocol(self, item):
         mark = item.get_closest_marker("limit_s")
         limit_s = mark.args[0] if mark else self.test_s
