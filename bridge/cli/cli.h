@@ -16,6 +16,10 @@
 struct ctl_http;
 struct ctl_view;
 
+/* `tarry worker NAME ...`: the worker process of a plugin, started by the plugin itself.
+ * Gives the exit code; EX_USAGE if there is no such worker. In bridge/plugins.c. */
+int plugins_worker(int argc, char **argv);
+
 /* Runs the subcommand and gives its exit code: one of cli_codes. */
 int cli_main(int argc, char **argv);
 
