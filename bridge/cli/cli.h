@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * cli.h - the command line: a table of commands, a table of flags, and one parsed line.
- * The help, the manual page and the completion are made from the tables.
+ * The help, the manual page and the completion come from the tables.
  */
 #ifndef BRIDGE_CLI_H
 #define BRIDGE_CLI_H

@@ -125,7 +125,7 @@ const struct cli_command cli_commands[] = {
     {"help", NULL, "[COMMAND]", "print this, or the help of a command", 0, 2, 0, cli_help,
      .more = NULL},
     {"worker", NULL, "NAME ...", NULL, 1, CLI_PLACES_MAX, 0, cli_worker, .more = NULL},
-    {"doc", NULL, "WHAT", NULL, 1, 1, 0, cli_doc, .more = NULL},
+    {"doc", NULL, "WHAT", NULL, 1, CLI_PLACES_MAX, 0, cli_doc, .more = NULL},
     {0},
 };
 
