@@ -57,7 +57,8 @@ struct cli_command {
      * nothing is. */
     const char *method, *path;
     const struct ctl_view *view; /* of the answer, as a table; NULL: member by member */
-    const char *more;            /* a paragraph for the manual; NULL: help says it all */
+    int64_t patience_ms; /* beyond the usual, for an answer that may take longer */
+    const char *more;    /* a paragraph for the manual; NULL: help says it all */
 };
 
 enum cli_set {
