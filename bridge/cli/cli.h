@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * cli.h - the command line: a table of commands, a table of flags, and one parsed line.
- * The help, the manual page and the completion are made from the tables.
+ * The help, the manual page and the completion come from the tables.
  */
 #ifndef BRIDGE_CLI_H
 #define BRIDGE_CLI_H
@@ -15,6 +15,10 @@
 
 struct ctl_http;
 struct ctl_view;
+
+/* `tarry worker NAME ...`: the worker process of a plugin, started by the plugin itself.
+ * Gives the exit code; EX_USAGE if there is no such worker. In bridge/plugins.c. */
+int plugins_worker(int argc, char **argv);
 
 /* Runs the subcommand and gives its exit code: one of cli_codes. */
 int cli_main(int argc, char **argv);
@@ -53,7 +57,8 @@ struct cli_command {
      * nothing is. */
     const char *method, *path;
     const struct ctl_view *view; /* of the answer, as a table; NULL: member by member */
-    const char *more;            /* a paragraph for the manual; NULL: help says it all */
+    int64_t patience_ms; /* beyond the usual, for an answer that may take longer */
+    const char *more;    /* a paragraph for the manual; NULL: help says it all */
 };
 
 enum cli_set {

@@ -10,7 +10,6 @@
 #include "bridge/core_tool.h"
 #include "bridge/daemon.h"
 #include "bridge/http/httpd.h"
-#include "bridge/plugins.h"
 #include "bridge/version.h"
 
 #include <sysexits.h>

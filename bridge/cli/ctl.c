@@ -14,22 +14,16 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { LOOK_US = 500 * 1000, REWIND_MS = 20 * 1000 };
-
-static json_t *ask(struct cli_order *o, struct buf *path, int *code)
-{
-    json_t *answer = ctl_http_ask(
-        o->http, &(struct ctl_ask){.method = o->command->method, .path = buf_str(path)},
-        code);
-    buf_free(path);
-    return answer;
-}
+enum { LOOK_US = 500 * 1000 };
 
 static int ask_and_print(struct cli_order *o, struct buf *path)
 {
+    const struct ctl_view *view = o->command->view;
     int code;
-    json_t *answer = ask(o, path, &code);
-    if (answer)
+    json_t *answer = ctl_http_get(o, path, &code);
+    if (answer && view)
+        ctl_view_print(o, view, json_object_get(answer, view->items), 0);
+    else if (answer)
         ctl_answer_print(o, answer);
     json_decref(answer);
     return code;
@@ -44,34 +38,14 @@ int ctl_ask(struct cli_order *o)
 
 int ctl_move(struct cli_order *o)
 {
-    struct buf path = {0};
     if ((o->at == NULL) == (o->after == NULL))
         return cli_wrong(o, "one of --at and --after is needed", "");
-    ctl_path_add(&path, o);
-    ctl_query_add(&path, "at", o->at);
-    ctl_query_add(&path, "after", o->after);
-    return ask_and_print(o, &path);
+    return ctl_ask(o);
 }
 
-/* The brokers are asked while it waits. */
 int ctl_rewind(struct cli_order *o)
 {
-    struct buf path = {0};
-    int code;
-    if (o->to == NULL)
-        return cli_wrong(o, "--to is needed", "");
-    ctl_path_add(&path, o);
-    ctl_query_add(&path, "dry_run", o->dry_run ? "true" : NULL);
-    json_t *answer = ctl_http_ask(o->http,
-                                  &(struct ctl_ask){.method = o->command->method,
-                                                    .path = buf_str(&path),
-                                                    .patience_ms = REWIND_MS},
-                                  &code);
-    buf_free(&path);
-    if (answer)
-        ctl_view_print(o, o->command->view, json_object_get(answer, "partitions"), 0);
-    json_decref(answer);
-    return code;
+    return o->to ? ctl_ask(o) : cli_wrong(o, "--to is needed", "");
 }
 
 /* --- how it is --- */
@@ -151,7 +125,7 @@ int ctl_status(struct cli_order *o)
     struct buf path = {0};
     int code;
     ctl_path_add(&path, o);
-    json_t *status = ask(o, &path, &code);
+    json_t *status = ctl_http_get(o, &path, &code);
     if (status && o->human)
         print_status(o, status);
     else if (status)
@@ -174,7 +148,7 @@ int ctl_routes(struct cli_order *o)
         add_route_path(&path, o->place[0]);
     else
         ctl_path_add(&path, o);
-    json_t *answer = ask(o, &path, &code);
+    json_t *answer = ctl_http_get(o, &path, &code);
     const json_t *routes = json_object_get(answer, "routes");
     if (answer && o->place_count > 0)
         ctl_answer_print(o, json_array_get(routes, 0));

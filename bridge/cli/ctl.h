@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+enum { CTL_TAP_WAIT_MS = 10000 }; /* of one long poll */
 #define CTL_URL_DEFAULT "http://127.0.0.1:7701"
 
 /* --- ctl_http.c --- */
@@ -26,6 +27,8 @@ struct ctl_http *ctl_http_new(const struct cli_order *o);
 void ctl_http_free(struct ctl_http *h); /* NULL is fine */
 /* Gives the answer; NULL: *code is the exit code, and standard error says why. */
 json_t *ctl_http_ask(struct ctl_http *h, const struct ctl_ask *ask, int *code);
+/* The same, with the command's method and no body. Frees path. */
+json_t *ctl_http_get(const struct cli_order *o, struct buf *path, int *code);
 /* The same for an answer that is no JSON; *status is that of HTTP, the text is good until
  * the next call. -1: *code says why. */
 int ctl_http_text(struct ctl_http *h, const char *path, long *status, struct slice *text,

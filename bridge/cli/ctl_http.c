@@ -160,8 +160,12 @@ static void add_flags(struct buf *out, const struct cli_order *o)
 {
     for (const struct cli_flag *f = cli_flags; f->name; f++) {
         const char *field = (const char *)o + f->offset;
-        if (f->query && f->type == OPT_STR && (f->sets & o->command->sets))
+        if (f->query == NULL || !(f->sets & o->command->sets))
+            continue;
+        if (f->type == OPT_STR)
             ctl_query_add(out, f->query, *(const char *const *)(const void *)field);
+        else if (*(const bool *)field)
+            ctl_query_add(out, f->query, "true");
     }
 }
 
@@ -301,4 +305,14 @@ int ctl_http_text(struct ctl_http *h, const char *path, long *status, struct sli
     *text = buf_slice(&h->answer);
     *code = EX_UNAVAILABLE;
     return *status < 0 ? -1 : 0;
+}
+
+json_t *ctl_http_get(const struct cli_order *o, struct buf *path, int *code)
+{
+    const struct ctl_ask ask = {.method = o->command->method,
+                                .path = buf_str(path),
+                                .patience_ms = o->command->patience_ms};
+    json_t *answer = ctl_http_ask(o->http, &ask, code);
+    buf_free(path);
+    return answer;
 }

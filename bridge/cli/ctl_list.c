@@ -59,7 +59,6 @@ static void page_path(const struct walk *w, struct buf *path)
         return;
     snprintf(max, sizeof(max), "%" PRId64,
              w->left >= 0 && w->left < PAGE_MAX ? w->left : PAGE_MAX);
-    ctl_query_add(path, "dry_run", w->o->dry_run ? "true" : NULL);
     ctl_query_add(path, "max", max);
     ctl_query_add(path, "cursor", w->cursor);
 }
@@ -95,11 +94,7 @@ static int take_page(struct walk *w)
     struct buf path = {0};
     int code;
     page_path(w, &path);
-    json_t *answer = ctl_http_ask(
-        w->o->http,
-        &(struct ctl_ask){.method = w->o->command->method, .path = buf_str(&path)},
-        &code);
-    buf_free(&path);
+    json_t *answer = ctl_http_get(w->o, &path, &code);
     if (answer == NULL)
         return code;
     show(w, answer);
@@ -221,7 +216,7 @@ int ctl_dead_drop(struct cli_order *o)
 
 /* --- tap: one long poll after the other, an event on each line --- */
 
-enum { WAIT_MS = 10000, WHAT_WIDTH = 14 };
+enum { WHAT_WIDTH = 14 };
 
 static void add_member(struct buf *line, const json_t *event, const char *name,
                        enum ctl_kind kind, int64_t at_ms)
@@ -284,18 +279,11 @@ static json_t *poll_once(struct cli_order *o, const char *cursor, int *code)
 {
     struct buf path = {0};
     char wait[24];
-    snprintf(wait, sizeof(wait), "%dms", WAIT_MS);
+    snprintf(wait, sizeof(wait), "%dms", CTL_TAP_WAIT_MS);
     ctl_path_add(&path, o);
-    ctl_query_add(&path, "payload", o->payload ? "true" : NULL);
     ctl_query_add(&path, "wait", wait);
     ctl_query_add(&path, "cursor", cursor);
-    json_t *answer =
-        ctl_http_ask(o->http,
-                     &(struct ctl_ask){
-                         .method = "GET", .path = buf_str(&path), .patience_ms = WAIT_MS},
-                     code);
-    buf_free(&path);
-    return answer;
+    return ctl_http_get(o, &path, code);
 }
 
 int ctl_tap(struct cli_order *o)

@@ -187,6 +187,10 @@ void conf_route_free(struct conf_route *route);
 struct tmpl;
 bool conf_route_parts_topics(const struct conf_route *route, const struct tmpl *target);
 
+/* The sources and sinks of the binary; bridge/plugins.c lists them. End with NULL. */
+extern const struct source_ops *const source_plugins[];
+extern const struct sink_ops *const sink_plugins[];
+
 /* Logs the warnings of conf, a line each. */
 void conf_log_warnings(struct conf *conf);
 

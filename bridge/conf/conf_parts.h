@@ -73,6 +73,9 @@ struct conf_tree;
 /* Gives the tree, or NULL when the file is no tree at all. A secret that is missing is in
  * errors, and its string stays as written. Relative paths start at the file's folder. */
 struct conf_tree *conf_tree_read(const char *file, struct conf_errors *errors);
+/* Gives the tree of { v = VALUE; }, which is empty where the text is no value. For texts
+ * of ours: without ${...}, and with numbers of 32 bits. */
+struct conf_tree *conf_tree_of(const char *value);
 /* The top level group; it and all below are the tree's. */
 const struct opt_value *conf_tree_root(const struct conf_tree *tree);
 /* The value of that name in a group; NULL: there is none, or v is no group. */

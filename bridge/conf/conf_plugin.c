@@ -10,7 +10,6 @@
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
-#include "bridge/plugins.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -6,9 +6,9 @@
  * value from ${...}. Any thread.
  */
 #include "bridge/conf/opt_type.h"
+#include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
-#include "bridge/base/buf.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -365,23 +365,23 @@ static void free_retry(void *field)
     retry_free(field);
 }
 
-#define TEXT sizeof(char *), opt_read_text, set_str, same_text, copy_text, free_text
+#define TEXT sizeof(char *), OPT_BARE, set_str, same_text, copy_text, free_text
 const struct opt_type_row opt_types[OPT_TYPES] = {
     [OPT_STR] = {"text", TEXT},
     [OPT_FILE] = {"file", TEXT},
     [OPT_KEY_FILE] = {"key file", TEXT},
     [OPT_SECRET] = {"secret", TEXT},
-    [OPT_INT] = {"number", sizeof(int64_t), opt_read_number, set_int},
-    [OPT_REAL] = {"real", sizeof(double), opt_read_number, set_real},
-    [OPT_BOOL] = {"boolean", sizeof(bool), opt_read_bool, set_bool},
-    [OPT_MS] = {"duration", sizeof(int64_t), opt_read_text, set_ms},
-    [OPT_BYTES] = {"size", sizeof(int64_t), opt_read_text, set_bytes},
-    [OPT_CHOICE] = {"choice", sizeof(int), opt_read_text, set_choice},
-    [OPT_LIST] = {"list", sizeof(struct opt_list), opt_read_list, set_list, same_list,
+    [OPT_INT] = {"number", sizeof(int64_t), OPT_NUMBER, set_int},
+    [OPT_REAL] = {"real", sizeof(double), OPT_NUMBER, set_real},
+    [OPT_BOOL] = {"boolean", sizeof(bool), OPT_TRUTH, set_bool},
+    [OPT_MS] = {"duration", sizeof(int64_t), OPT_BARE, set_ms},
+    [OPT_BYTES] = {"size", sizeof(int64_t), OPT_BARE, set_bytes},
+    [OPT_CHOICE] = {"choice", sizeof(int), OPT_BARE, set_choice},
+    [OPT_LIST] = {"list", sizeof(struct opt_list), OPT_ITEMS, set_list, same_list,
                   copy_list, free_list},
-    [OPT_PAIRS] = {"group", sizeof(struct opt_pairs), opt_read_group, set_pairs,
-                   same_pairs, copy_pairs, free_pairs},
-    [OPT_RETRY] = {"schedule", sizeof(struct retry_policy), opt_read_list, opt_set_retry,
+    [OPT_PAIRS] = {"group", sizeof(struct opt_pairs), OPT_MEMBERS, set_pairs, same_pairs,
+                   copy_pairs, free_pairs},
+    [OPT_RETRY] = {"schedule", sizeof(struct retry_policy), OPT_ITEMS, opt_set_retry,
                    same_retry, copy_retry, free_retry},
 };
 #undef TEXT
@@ -391,19 +391,6 @@ const struct opt_type_row opt_types[OPT_TYPES] = {
 int opt_set(const struct opt *row, void *self, const struct opt_value *v, struct err *err)
 {
     return opt_types[row->type].set(row, (char *)self + row->offset, v, err);
-}
-
-int opt_set_text(const struct opt *row, void *self, const char *text, struct err *err)
-{
-    struct opt_value v = {0};
-    int rc = -1;
-
-    if (opt_types[row->type].read(text, &v))
-        rc = opt_set(row, self, &v, err);
-    else
-        err_set(err, "must be a %s, not \"%.60s\"", opt_types[row->type].name, text);
-    opt_value_free(&v);
-    return rc;
 }
 
 void opt_defaults(const struct opt *rows, void *self)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * opt_text.c - the text forms of options: durations and sizes, values in a table or on a
- * command line, the list of `tarry options`, "did you mean". Any thread.
+ * opt_text.c - the text forms of options: durations and sizes, values in
+ * a table or on the command line, the list of `tarry options`, "did you mean". Any
+ * thread.
  */
-#include "bridge/conf/opt_type.h"
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
+#include "bridge/conf/conf_parts.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -91,16 +92,9 @@ int opt_parse_bytes(const char *text, int64_t *bytes, struct err *err)
                    "\"10MB\" or \"1GiB\"");
 }
 
-/* --- values as text: a scalar, [ "10s", "20s" ], { first = "1s"; factor = 2.0; } --- */
+/* --- a value as text --- */
 
-static const char *skip_space(const char *p)
-{
-    while (isspace((unsigned char)*p))
-        p++;
-    return p;
-}
-
-bool opt_read_number(const char *text, struct opt_value *v)
+static bool read_number(const char *text, struct opt_value *v)
 {
     char *end;
     errno = 0;
@@ -114,106 +108,42 @@ bool opt_read_number(const char *text, struct opt_value *v)
     return errno == 0 && end != text && *end == '\0';
 }
 
-bool opt_read_bool(const char *text, struct opt_value *v)
+/* Reads text into v; what v points to is the tree's, if one is given. */
+static bool read_text(enum opt_form form, const char *text, struct opt_value *v,
+                      struct conf_tree **tree)
 {
-    v->kind = OPT_IS_BOOL;
-    v->boolean = strcmp(text, "true") == 0;
-    return v->boolean || strcmp(text, "false") == 0;
-}
-
-/* "text" in quotes, a number, true or false; gives the place behind it, or NULL. */
-static const char *read_scalar(const char *p, struct opt_value *v)
-{
-    bool quoted = *p == '"';
-    size_t n = quoted ? strcspn(p + 1, "\"") : strcspn(p, ",;]} \t");
-    char *word = mem_strndup(p + quoted, n);
-    bool good;
-
-    if (quoted) {
-        v->kind = OPT_IS_STR;
-        v->str = word;
-        return p[n + 1] == '"' ? p + n + 2 : NULL;
+    *v = (struct opt_value){.kind = OPT_IS_STR, .str = text};
+    if (form == OPT_NUMBER)
+        return read_number(text, v);
+    if (form == OPT_TRUTH) {
+        v->kind = OPT_IS_BOOL;
+        v->boolean = strcmp(text, "true") == 0;
+        return v->boolean || strcmp(text, "false") == 0;
     }
-    good = opt_read_number(word, v) || opt_read_bool(word, v);
-    free(word);
-    return good ? p + n : NULL;
-}
-
-static struct opt_value *add_item(struct opt_value *v)
-{
-    struct opt_value *items =
-        mem_realloc((void *)v->item, (v->count + 1) * sizeof(*items));
-    v->item = items;
-    items[v->count] = (struct opt_value){0};
-    return &items[v->count++];
-}
-
-static const char *read_name(const char *p, struct opt_value *item)
-{
-    size_t n = strcspn(p, " =");
-    item->name = mem_strndup(p, n);
-    p = skip_space(p + n);
-    return *p == '=' && n > 0 ? skip_space(p + 1) : NULL;
-}
-
-/* p stands behind the opening bracket. */
-static bool read_items(const char *p, struct opt_value *v, char close, char between)
-{
-    for (p = skip_space(p); *p != close;) {
-        struct opt_value *item = add_item(v);
-        if (v->kind == OPT_IS_GROUP)
-            p = read_name(p, item);
-        p = p ? read_scalar(p, item) : NULL;
-        if (p == NULL)
-            return false;
-        p = skip_space(p);
-        if (*p == between)
-            p = skip_space(p + 1);
-        else if (*p != close)
-            return false;
-    }
-    return *skip_space(p + 1) == '\0';
-}
-
-bool opt_read_text(const char *text, struct opt_value *v)
-{
-    v->kind = OPT_IS_STR;
-    v->str = mem_strdup(text);
-    return true;
-}
-
-/* "[...]", "{...}", or a bare word where one is allowed; "" is empty. */
-static bool read_many(const char *text, enum opt_kind when_empty, struct opt_value *v)
-{
-    v->kind = *text == '[' ? OPT_IS_LIST : *text == '{' ? OPT_IS_GROUP : when_empty;
-    if (*text == '\0')
+    if (form != OPT_BARE && *text == '\0')
+        v->kind = form == OPT_ITEMS ? OPT_IS_LIST : OPT_IS_GROUP;
+    if (form == OPT_BARE || *text == '\0' || strchr("[{", *text) == NULL)
         return true;
-    if (*text == '[')
-        return read_items(text + 1, v, ']', ',');
-    if (*text == '{')
-        return read_items(text + 1, v, '}', ';');
-    return opt_read_text(text, v);
+    *tree = conf_tree_of(text);
+    const struct opt_value *read = conf_tree_member(conf_tree_root(*tree), "v");
+    if (read != NULL)
+        *v = *read;
+    return read != NULL;
 }
 
-bool opt_read_list(const char *text, struct opt_value *v)
+int opt_set_text(const struct opt *row, void *self, const char *text, struct err *err)
 {
-    return read_many(text, OPT_IS_LIST, v);
-}
+    const struct opt_type_row *type = &opt_types[row->type];
+    struct conf_tree *tree = NULL;
+    struct opt_value v;
+    int rc = -1;
 
-bool opt_read_group(const char *text, struct opt_value *v)
-{
-    return read_many(text, OPT_IS_GROUP, v);
-}
-
-void opt_value_free(struct opt_value *v)
-{
-    for (size_t i = 0; i < v->count; i++) {
-        free((void *)v->item[i].name);
-        free((void *)v->item[i].str);
-    }
-    free((void *)v->item);
-    free((void *)v->str);
-    *v = (struct opt_value){0};
+    if (read_text(type->form, text, &v, &tree))
+        rc = opt_set(row, self, &v, err);
+    else
+        err_set(err, "must be a %s, not \"%.60s\"", type->name, text);
+    conf_tree_free(tree);
+    return rc;
 }
 
 /* --- did you mean --- */
@@ -319,7 +249,7 @@ static void print_range(const struct opt *row, FILE *out)
 
 static void print_default(const struct opt *row, FILE *out)
 {
-    bool quoted = opt_types[row->type].read == opt_read_text;
+    bool quoted = opt_types[row->type].form == OPT_BARE;
 
     if (row->def == NULL)
         fputs(row->optional ? "no default" : "required", out);

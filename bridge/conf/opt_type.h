@@ -9,11 +9,16 @@
 #include "bridge/conf/opt.h"
 
 struct opt_type_row {
-    const char *name; /* for people */
-    size_t size;      /* of the field */
-    /* Reads text as it stands in opt.def or on a command line; opt_value_free() frees v,
-     * also after a failure. false: the text is no value of this type. */
-    bool (*read)(const char *text, struct opt_value *v);
+    const char *name;            /* for people */
+    size_t size;                 /* of the field */
+    enum opt_form {              /* of opt.def and of a value on the command line */
+                    OPT_BARE,    /* the text itself, without quotes */
+                    OPT_NUMBER,  /* a number */
+                    OPT_TRUTH,   /* true, false */
+                    OPT_MEMBERS, /* as in the file: a group; "": an empty one */
+                    OPT_ITEMS /* as in the file: a list or a group, or bare text; "": no
+                                 item */
+    } form;
     /* Stores v in the field and frees the value before it. -1: the field is unchanged. */
     int (*set)(const struct opt *row, void *field, const struct opt_value *v,
                struct err *err);
@@ -52,14 +57,6 @@ const char *opt_hint(struct opt_names *names, const char *wrong, char out[OPT_HI
 
 /* n in the row's unit. */
 const char *opt_number_text(const struct opt *row, int64_t n, char out[OPT_TEXT_SIZE]);
-/* The readers of the table. */
-bool opt_read_text(const char *text, struct opt_value *v);
-bool opt_read_number(const char *text, struct opt_value *v);
-bool opt_read_bool(const char *text, struct opt_value *v);
-bool opt_read_list(const char *text, struct opt_value *v);  /* or a group, or one text */
-bool opt_read_group(const char *text, struct opt_value *v); /* or a list, or one text */
-void opt_value_free(struct opt_value *v);
-
 /* The setter of OPT_RETRY; field is a struct retry_policy. */
 int opt_set_retry(const struct opt *row, void *field, const struct opt_value *v,
                   struct err *err);
