@@ -2,7 +2,7 @@
 /*
  * unit_http_source.c - jobs out of JSON lines, and jobs as JSON.
  */
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "sources/http/http_dead.h"
 #include "sources/http/http_job.h"
 #include "sources/http/http_queue.h"
@@ -286,10 +286,9 @@ static void a_dead_letter_is_shown_with_all_that_is_known(void **state)
 static void instants_and_fractions_are_read_by_their_rows(void **state)
 {
     (void)state;
-    static const struct http_param when = {"from", HTTP_PARAM_WHEN, 0, 0, 0, 0, NULL,
-                                           false};
-    static const struct http_param rate = {"rate", HTTP_PARAM_NUMBER, 0, 0, 0, 1000, NULL,
-                                           false};
+    static const struct http_param when = {"from", HTTP_WHEN, 0, .from = FROM_QUERY};
+    static const struct http_param rate = {"rate", HTTP_NUMBER, 0, .from = FROM_QUERY,
+                                           .max = 1000};
     static const struct {
         const struct http_param *row;
         const char *text;

@@ -73,10 +73,10 @@ static void readyz(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route routes[] = {
-    {"GET", "/livez", livez, HTTPD_OPEN},
-    {"GET", "/readyz", readyz, HTTPD_OPEN},
-    {"GET", "/healthz", readyz, HTTPD_OPEN},
-    {"GET", "/metrics", admin_metrics, HTTPD_METRICS},
+    {"GET", "/livez", livez, HTTPD_OPEN, NULL},
+    {"GET", "/readyz", readyz, HTTPD_OPEN, NULL},
+    {"GET", "/healthz", readyz, HTTPD_OPEN, NULL},
+    {"GET", "/metrics", admin_metrics, HTTPD_METRICS, NULL},
     {0}};
 
 void admin_serve(struct bridge *bridge)

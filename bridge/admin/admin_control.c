@@ -7,7 +7,7 @@
 #include "bridge/engine/tap.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "bridge/http/httpd.h"
 #include "bridge/engine/route.h"
 
@@ -64,10 +64,8 @@ static void on_set(void *arg, int outcome)
 struct control_params {
     struct slice also;
 };
-static const struct http_param control_rows[] = {{"also", HTTP_PARAM_TEXT,
-                                                  offsetof(struct control_params, also),
-                                                  0, 0, 0, NULL, false},
-                                                 {0}};
+static const struct http_param control_rows[] = {
+    {"also", HTTP_TEXT, offsetof(struct control_params, also), .from = FROM_QUERY}, {0}};
 
 static struct slice next_name(struct slice *list)
 {
@@ -149,10 +147,12 @@ struct tap_params {
 };
 #define AT(field) offsetof(struct tap_params, field)
 static const struct http_param tap_rows[] = {
-    {"cursor", HTTP_PARAM_TEXT, AT(cursor), 0, 0, 0, NULL, false},
-    {"wait", HTTP_PARAM_MS, AT(wait_ms), 10000, 0, TAP_WAIT_MAX_MS, NULL, false},
-    {"sample", HTTP_PARAM_INT, AT(sample), 1, 1, SAMPLE_MAX, NULL, false},
-    {"payload", HTTP_PARAM_BOOL, AT(payload), 0, 0, 1, NULL, false},
+    {"cursor", HTTP_TEXT, AT(cursor), .from = FROM_QUERY},
+    {"wait", HTTP_MS, AT(wait_ms), .from = FROM_QUERY, .def = 10000,
+     .max = TAP_WAIT_MAX_MS},
+    {"sample", HTTP_INT, AT(sample), .from = FROM_QUERY, .def = 1, .min = 1,
+     .max = SAMPLE_MAX},
+    {"payload", HTTP_BOOL, AT(payload), .from = FROM_QUERY},
     {0}};
 #undef AT
 
@@ -208,10 +208,10 @@ static void tap_route(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route routes[] = {
-    {"POST", "/v1/admin/routes/{}/pause", pause_route, HTTPD_ADMIN},
-    {"POST", "/v1/admin/routes/{}/resume", resume_route, HTTPD_ADMIN},
-    {"POST", "/v1/admin/routes/{}/drain", drain_route, HTTPD_ADMIN},
-    {"GET", "/v1/admin/routes/{}/tap", tap_route, HTTPD_ADMIN},
+    {"POST", "/v1/admin/routes/{}/pause", pause_route, HTTPD_ADMIN, NULL},
+    {"POST", "/v1/admin/routes/{}/resume", resume_route, HTTPD_ADMIN, NULL},
+    {"POST", "/v1/admin/routes/{}/drain", drain_route, HTTPD_ADMIN, NULL},
+    {"GET", "/v1/admin/routes/{}/tap", tap_route, HTTPD_ADMIN, NULL},
     {0},
 };
 

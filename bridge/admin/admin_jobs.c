@@ -8,7 +8,7 @@
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/bridge.h"
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "bridge/http/httpd.h"
 
 #include <inttypes.h>
@@ -102,13 +102,15 @@ struct list_params {
 };
 #define AT(field) offsetof(struct list_params, field)
 static const struct http_param list_params[] = {
-    {"state", HTTP_PARAM_CHOICE, AT(what), JOB_LIST_WAITING, 0, 0, states, false},
-    {"queue", HTTP_PARAM_TEXT, AT(queue), 0, 0, 0, NULL, false},
-    {"from", HTTP_PARAM_WHEN, AT(from_ms), 0, 0, 0, NULL, false},
-    {"to", HTTP_PARAM_WHEN, AT(to_ms), 0, 0, 0, NULL, false},
-    {"id_prefix", HTTP_PARAM_TEXT, AT(id_prefix), 0, 0, 0, NULL, false},
-    {"cursor", HTTP_PARAM_TEXT, AT(cursor), 0, 0, 0, NULL, false},
-    {"max", HTTP_PARAM_INT, AT(max), PAGE_DEFAULT, 1, JOB_LIST_MAX, NULL, false},
+    {"state", HTTP_CHOICE, AT(what), .from = FROM_QUERY, .def = JOB_LIST_WAITING,
+     .choices = states},
+    {"queue", HTTP_TEXT, AT(queue), .from = FROM_QUERY},
+    {"from", HTTP_WHEN, AT(from_ms), .from = FROM_QUERY},
+    {"to", HTTP_WHEN, AT(to_ms), .from = FROM_QUERY},
+    {"id_prefix", HTTP_TEXT, AT(id_prefix), .from = FROM_QUERY},
+    {"cursor", HTTP_TEXT, AT(cursor), .from = FROM_QUERY},
+    {"max", HTTP_INT, AT(max), .from = FROM_QUERY, .def = PAGE_DEFAULT, .min = 1,
+     .max = JOB_LIST_MAX},
     {0}};
 #undef AT
 
@@ -202,13 +204,14 @@ enum { NOT_GIVEN = -1 };
 #define AT(field) offsetof(struct move_params, field)
 #define QUEUE                                                                            \
     {                                                                                    \
-        "queue", HTTP_PARAM_TEXT, AT(queue), 0, 0, 0, NULL, false                        \
+        "queue", HTTP_TEXT, AT(queue), .from = FROM_QUERY                                \
     }
 static const struct http_param now_params[] = {QUEUE, {0}};
 static const struct http_param move_params[] = {
     QUEUE,
-    {"at", HTTP_PARAM_WHEN, AT(at_ms), NOT_GIVEN, 0, 0, NULL, false},
-    {"after", HTTP_PARAM_MS, AT(after_ms), NOT_GIVEN, 0, WHEN_LAST_MS, NULL, false},
+    {"at", HTTP_WHEN, AT(at_ms), .from = FROM_QUERY, .def = NOT_GIVEN},
+    {"after", HTTP_MS, AT(after_ms), .from = FROM_QUERY, .def = NOT_GIVEN,
+     .max = WHEN_LAST_MS},
     {0}};
 #undef AT
 #undef QUEUE
@@ -258,9 +261,9 @@ static void move(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route rows[] = {
-    {"GET", "/v1/admin/routes/{}/jobs", list, HTTPD_ADMIN},
-    {"POST", "/v1/admin/routes/{}/jobs/{}/now", now, HTTPD_ADMIN},
-    {"POST", "/v1/admin/routes/{}/jobs/{}/move", move, HTTPD_ADMIN},
+    {"GET", "/v1/admin/routes/{}/jobs", list, HTTPD_ADMIN, NULL},
+    {"POST", "/v1/admin/routes/{}/jobs/{}/now", now, HTTPD_ADMIN, NULL},
+    {"POST", "/v1/admin/routes/{}/jobs/{}/move", move, HTTPD_ADMIN, NULL},
     {0},
 };
 

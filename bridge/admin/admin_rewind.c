@@ -7,7 +7,7 @@
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/bridge.h"
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "bridge/http/httpd.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/route.h"
@@ -21,8 +21,8 @@ struct params {
 };
 #define AT(field) offsetof(struct params, field)
 static const struct http_param rows[] = {
-    {"to", HTTP_PARAM_TEXT, AT(to), 0, 0, 0, NULL, true},
-    {"dry_run", HTTP_PARAM_BOOL, AT(dry_run), 0, 0, 1, NULL, false},
+    {"to", HTTP_TEXT, AT(to), .from = FROM_QUERY, .required = true},
+    {"dry_run", HTTP_BOOL, AT(dry_run), .from = FROM_QUERY},
     {0}};
 #undef AT
 
@@ -178,7 +178,7 @@ static void post_rewind(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route routes[] = {
-    {"POST", "/v1/admin/routes/{}/rewind", post_rewind, HTTPD_ADMIN},
+    {"POST", "/v1/admin/routes/{}/rewind", post_rewind, HTTPD_ADMIN, NULL},
     {0},
 };
 

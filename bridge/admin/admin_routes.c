@@ -250,9 +250,9 @@ static void queues(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route rows[] = {
-    {"GET", "/v1/admin/routes", all, HTTPD_ADMIN},
-    {"GET", "/v1/admin/routes/{}", one, HTTPD_ADMIN},
-    {"GET", "/v1/admin/routes/{}/queues", queues, HTTPD_ADMIN},
+    {"GET", "/v1/admin/routes", all, HTTPD_ADMIN, NULL},
+    {"GET", "/v1/admin/routes/{}", one, HTTPD_ADMIN, NULL},
+    {"GET", "/v1/admin/routes/{}/queues", queues, HTTPD_ADMIN, NULL},
     {0},
 };
 

@@ -152,7 +152,7 @@ static void status(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route rows[] = {
-    {"GET", "/v1/admin/status", status, HTTPD_ADMIN},
+    {"GET", "/v1/admin/status", status, HTTPD_ADMIN, NULL},
     {0},
 };
 

@@ -49,9 +49,9 @@ static void to_page(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route rows[] = {
-    {"GET", "/", to_page, HTTPD_PAGE},
-    {"GET", "/console", page, HTTPD_PAGE},
-    {"GET", "/console/{}", part, HTTPD_PAGE},
+    {"GET", "/", to_page, HTTPD_PAGE, NULL},
+    {"GET", "/console", page, HTTPD_PAGE, NULL},
+    {"GET", "/console/{}", part, HTTPD_PAGE, NULL},
     {0},
 };
 

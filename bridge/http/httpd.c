@@ -366,12 +366,6 @@ void httpd_unserve(struct httpd *h, const void *arg)
         h->rows[i].gone |= h->rows[i].arg == arg;
 }
 
-void httpd_shape(struct httpd *h, httpd_refuse_cb *cb, void *arg)
-{
-    h->shape = cb;
-    h->shape_arg = arg;
-}
-
 unsigned httpd_port(const struct httpd *h)
 {
     return httpd_listen_port(h->fd);

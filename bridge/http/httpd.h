@@ -163,6 +163,7 @@ struct httpd_route {
     const char *path;
     void (*handle)(void *arg, struct httpd_req *req);
     enum httpd_role role;
+    const struct http_args *args; /* http_args.h; NULL: the handler reads the request */
 };
 
 /* name: of the listener in logs and metrics. NULL: err says why (address in use, bad
@@ -222,13 +223,6 @@ void httpd_serve(struct httpd *h, const struct httpd_route *rows, void *arg);
 /* The rows of that arg are gone: their paths get 503 from now on. Requests handed over
  * before are still to be answered. */
 void httpd_unserve(struct httpd *h, const void *arg);
-/* Who shapes the answers that the server gives by itself (413 oversize, 400 bad-path, 503
- * full, 503 stopping, ...): answers req before it returns; headers that belong to the
- * answer (Allow, Retry-After) are added by then. word, why: as httpd_error() would say.
- * Answers that go out before a request could be read are not shaped. One per listener. */
-typedef void httpd_refuse_cb(void *arg, struct httpd_req *req, unsigned status,
-                             const char *word, const char *why);
-void httpd_shape(struct httpd *h, httpd_refuse_cb *cb, void *arg);
 /* The port it really listens on (":0" takes a free one); 0 for a Unix socket. */
 unsigned httpd_port(const struct httpd *h);
 /* From now on every request of method POST, PUT, PATCH or DELETE is answered 503 with
@@ -286,10 +280,14 @@ void httpd_add(struct httpd_req *req, const char *name, const char *value);
 /* Answers, and the request is gone. body is copied; type NULL: none. */
 void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
                   struct slice body);
+/* The same, of JSON, which it frees. */
+void httpd_answer_json(struct httpd_req *req, unsigned status, struct buf *json);
 /* Answers {"error": word, "message": fmt...} as JSON: word for programs, fmt for people.
  */
 void httpd_error(struct httpd_req *req, unsigned status, const char *word,
                  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* Answers 503 "unavailable", to be asked again in a second. */
+void httpd_busy(struct httpd_req *req, const char *why);
 /* Answers 403 no-role, as a row of a role that the token does not open. */
 void httpd_deny(struct httpd_req *req);
 

@@ -112,6 +112,8 @@ struct httpd_req {
     struct buf query; /* a copy: the library cuts the original to pieces */
     struct buf room;  /* where an escaped path is decoded */
     struct buf extra; /* headers of the answer: name NUL value NUL ... */
+    struct buf args;  /* httpd_args(): one struct; empty: none was read */
+    struct buf texts; /* decoded, of args */
     struct httpd_note *notes;
     struct httpd_req *next_idle;
     void (*on_gone)(void *arg); /* NULL: nobody asked */
@@ -141,8 +143,8 @@ struct httpd {
     int64_t now_ms; /* monotonic, when the library was last run */
     struct httpd_row *rows;
     size_t rows_n;
-    httpd_refuse_cb *shape; /* NULL: httpd_error() */
-    void *shape_arg;
+    const struct http_dialect *dialect; /* NULL: the native one */
+    void *dialect_arg;
     struct httpd_address *addresses; /* hash: that have connections */
     int gone_fd;                     /* epoll: the ends of their streams; -1: none yet */
     struct watch *gone_watch;
@@ -219,7 +221,13 @@ void httpd_live_del(struct httpd *h);
 /* What may change while it runs; the files are not read. */
 void httpd_set(struct httpd *h, const struct httpd_opts *opts);
 
+/* --- http_args.c --- */
+const struct http_dialect *httpd_dialect(const struct httpd *h);
+
 /* --- httpd_refuse.c --- */
+/* Answers an error in the dialect of the listener. */
+void httpd_refuse_as(struct httpd_req *req, unsigned status, const char *word,
+                     const char *why);
 /* Answers with what req->refusal says, before it returns. */
 void httpd_refuse(struct httpd_req *req);
 /* Writes a whole answer past the library, which cannot answer in the midst of a request.

@@ -6,7 +6,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "bridge/http/httpd.h"
 #include "bridge/reload/reload.h"
 
@@ -75,7 +75,7 @@ static void add_config(const struct bridge *bridge, struct buf *out)
 }
 
 static const struct httpd_route rows[] = {
-    {"POST", "/v1/admin/reload", post_reload, HTTPD_ADMIN},
+    {"POST", "/v1/admin/reload", post_reload, HTTPD_ADMIN, NULL},
     {0},
 };
 

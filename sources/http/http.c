@@ -209,11 +209,11 @@ static void delete_job(void *arg, struct httpd_req *req)
 /* ----------------------------------------------------------------- start and stop */
 
 static const struct httpd_route rows[] = {
-    {"POST", "/v1/routes/{}/jobs", post_job, HTTPD_PRODUCE},
-    {"PUT", "/v1/routes/{}/jobs/{}", put_job, HTTPD_PRODUCE},
-    {"GET", "/v1/routes/{}/jobs/{}", get_job, HTTPD_PRODUCE},
-    {"DELETE", "/v1/routes/{}/jobs/{}", delete_job, HTTPD_PRODUCE},
-    {"POST", "/v1/queues/{}/jobs", post_queue_job, HTTPD_PRODUCE},
+    {"POST", "/v1/routes/{}/jobs", post_job, HTTPD_PRODUCE, NULL},
+    {"PUT", "/v1/routes/{}/jobs/{}", put_job, HTTPD_PRODUCE, NULL},
+    {"GET", "/v1/routes/{}/jobs/{}", get_job, HTTPD_PRODUCE, NULL},
+    {"DELETE", "/v1/routes/{}/jobs/{}", delete_job, HTTPD_PRODUCE, NULL},
+    {"POST", "/v1/queues/{}/jobs", post_queue_job, HTTPD_PRODUCE, NULL},
     {0},
 };
 

@@ -2,7 +2,7 @@
 #include "sources/http/http_dead.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "sources/http/http_job.h"
 
 #include <inttypes.h>
@@ -15,17 +15,18 @@ struct dead_params {
 enum { LIST_DEFAULT = 100, REASON_ROOM = 48, RATE_MAX = 1000000 };
 #define AT(field) offsetof(struct dead_params, field)
 #define FILTERS(max_def)                                                                 \
-    {"reason", HTTP_PARAM_TEXT, AT(reason), 0, 0, 0, NULL, false},                       \
-        {"id_prefix", HTTP_PARAM_TEXT, AT(id_prefix), 0, 0, 0, NULL, false},             \
-        {"from", HTTP_PARAM_WHEN, AT(from_ms), 0, 0, 0, NULL, false},                    \
-        {"to", HTTP_PARAM_WHEN, AT(to_ms), 0, 0, 0, NULL, false},                        \
-        {"max", HTTP_PARAM_INT, AT(max), max_def, 1, DEAD_MAX, NULL, false},             \
+    {"reason", HTTP_TEXT, AT(reason), .from = FROM_QUERY},                               \
+        {"id_prefix", HTTP_TEXT, AT(id_prefix), .from = FROM_QUERY},                     \
+        {"from", HTTP_WHEN, AT(from_ms), .from = FROM_QUERY},                            \
+        {"to", HTTP_WHEN, AT(to_ms), .from = FROM_QUERY},                                \
+        {"max",          HTTP_INT, AT(max),        .from = FROM_QUERY,                   \
+         .def = max_def, .min = 1, .max = DEAD_MAX},                                     \
     {                                                                                    \
-        "cursor", HTTP_PARAM_TEXT, AT(cursor), 0, 0, 0, NULL, false                      \
+        "cursor", HTTP_TEXT, AT(cursor), .from = FROM_QUERY                              \
     }
 #define DRY_RUN                                                                          \
     {                                                                                    \
-        "dry_run", HTTP_PARAM_BOOL, AT(dry_run), 0, 0, 0, NULL, false                    \
+        "dry_run", HTTP_BOOL, AT(dry_run), .from = FROM_QUERY                            \
     }
 
 static const struct http_param no_params[] = {{0}};
@@ -34,8 +35,8 @@ static const struct http_param drop_params[] = {FILTERS(DEAD_MAX), DRY_RUN, {0}}
 static const struct http_param replay_params[] = {
     FILTERS(DEAD_MAX),
     DRY_RUN,
-    {"rate", HTTP_PARAM_NUMBER, AT(rate), 0, 0, RATE_MAX, NULL, false},
-    {"not_before", HTTP_PARAM_WHEN, AT(not_before_ms), 0, 0, 0, NULL, false},
+    {"rate", HTTP_NUMBER, AT(rate), .from = FROM_QUERY, .max = RATE_MAX},
+    {"not_before", HTTP_WHEN, AT(not_before_ms), .from = FROM_QUERY},
     {0}};
 
 /* --------------------------------------------------------------------- showing */
@@ -304,11 +305,11 @@ static void drop_one(void *arg, struct httpd_req *req)
 }
 
 const struct httpd_route http_dead_rows[] = {
-    {"GET", "/v1/routes/{}/dead", list, HTTPD_ADMIN},
-    {"POST", "/v1/routes/{}/dead/replay", replay, HTTPD_ADMIN},
-    {"POST", "/v1/routes/{}/dead/drop", drop, HTTPD_ADMIN},
-    {"GET", "/v1/routes/{}/dead/{}", show, HTTPD_ADMIN},
-    {"DELETE", "/v1/routes/{}/dead/{}", drop_one, HTTPD_ADMIN},
-    {"POST", "/v1/routes/{}/dead/{}/replay", replay_one, HTTPD_ADMIN},
+    {"GET", "/v1/routes/{}/dead", list, HTTPD_ADMIN, NULL},
+    {"POST", "/v1/routes/{}/dead/replay", replay, HTTPD_ADMIN, NULL},
+    {"POST", "/v1/routes/{}/dead/drop", drop, HTTPD_ADMIN, NULL},
+    {"GET", "/v1/routes/{}/dead/{}", show, HTTPD_ADMIN, NULL},
+    {"DELETE", "/v1/routes/{}/dead/{}", drop_one, HTTPD_ADMIN, NULL},
+    {"POST", "/v1/routes/{}/dead/{}/replay", replay_one, HTTPD_ADMIN, NULL},
     {0},
 };

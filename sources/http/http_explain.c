@@ -79,6 +79,6 @@ static void explain(void *arg, struct httpd_req *req)
 }
 
 const struct httpd_route http_explain_rows[] = {
-    {"POST", "/v1/admin/routes/{}/explain", explain, HTTPD_ADMIN},
+    {"POST", "/v1/admin/routes/{}/explain", explain, HTTPD_ADMIN, NULL},
     {0},
 };

@@ -2,18 +2,18 @@
 #include "sources/http/http_queue.h"
 
 const struct httpd_route http_queue_rows[] = {
-    {"POST", "/v1/queues/{}/pull", http_queue_pull, HTTPD_CONSUME},
-    {"POST", "/v1/queues/{}/ack", http_queue_ack, HTTPD_CONSUME},
-    {"GET", "/v1/queues/{}/jobs/{}", http_queue_get, HTTPD_EITHER},
-    {"DELETE", "/v1/queues/{}/jobs/{}", http_queue_delete, HTTPD_EITHER},
-    {"POST", "/v1/queues/{}/jobs/{}/release", http_queue_release, HTTPD_CONSUME},
-    {"POST", "/v1/queues/{}/jobs/{}/touch", http_queue_touch, HTTPD_CONSUME},
-    {"GET", "/v1/queues/{}/peek", http_queue_peek, HTTPD_CONSUME},
-    {"GET", "/v1/queues", http_queue_list, HTTPD_CONSUME},
-    {"GET", "/v1/queues/{}", http_queue_count, HTTPD_CONSUME},
-    {"DELETE", "/v1/queues/{}", http_queue_destroy, HTTPD_ADMIN},
-    {"POST", "/v1/queues/{}/dead/respawn", http_queue_respawn, HTTPD_ADMIN},
-    {"DELETE", "/v1/queues/{}/dead", http_queue_drop_dead, HTTPD_ADMIN},
+    {"POST", "/v1/queues/{}/pull", http_queue_pull, HTTPD_CONSUME, NULL},
+    {"POST", "/v1/queues/{}/ack", http_queue_ack, HTTPD_CONSUME, NULL},
+    {"GET", "/v1/queues/{}/jobs/{}", http_queue_get, HTTPD_EITHER, NULL},
+    {"DELETE", "/v1/queues/{}/jobs/{}", http_queue_delete, HTTPD_EITHER, NULL},
+    {"POST", "/v1/queues/{}/jobs/{}/release", http_queue_release, HTTPD_CONSUME, NULL},
+    {"POST", "/v1/queues/{}/jobs/{}/touch", http_queue_touch, HTTPD_CONSUME, NULL},
+    {"GET", "/v1/queues/{}/peek", http_queue_peek, HTTPD_CONSUME, NULL},
+    {"GET", "/v1/queues", http_queue_list, HTTPD_CONSUME, NULL},
+    {"GET", "/v1/queues/{}", http_queue_count, HTTPD_CONSUME, NULL},
+    {"DELETE", "/v1/queues/{}", http_queue_destroy, HTTPD_ADMIN, NULL},
+    {"POST", "/v1/queues/{}/dead/respawn", http_queue_respawn, HTTPD_ADMIN, NULL},
+    {"DELETE", "/v1/queues/{}/dead", http_queue_drop_dead, HTTPD_ADMIN, NULL},
     {0},
 };
 

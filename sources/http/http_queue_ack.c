@@ -6,7 +6,7 @@
  * as they were. What became of each is told then, as for one (http_queue_job.c).
  */
 #include "bridge/base/text.h"
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "sources/http/http_queue.h"
 
 #include <stdlib.h>
@@ -108,8 +108,9 @@ static int read_id(struct ack *ack, const json_t *job, struct err *err)
 
 static int read_one(struct acks *a, const json_t *job, struct err *err)
 {
-    static const struct http_param row = {"token", HTTP_PARAM_INT, 0,    0,
-                                          1,       INT64_MAX,      NULL, true};
+    static const struct http_param row = {
+        "token",          HTTP_INT,        0, .from = FROM_QUERY, .min = 1,
+        .max = INT64_MAX, .required = true};
     struct ack *ack = &a->ack[a->count++];
     struct slice token = {0};
     ack->acks = a;

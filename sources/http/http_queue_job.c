@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/base/text.h"
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "sources/http/http_queue.h"
 
 #include <inttypes.h>
@@ -12,22 +12,23 @@ struct job_params {
 #define AT(field) offsetof(struct job_params, field)
 #define TOKEN                                                                            \
     {                                                                                    \
-        "token", HTTP_PARAM_INT, AT(token), 0, 1, INT64_MAX, NULL, false                 \
+        "token", HTTP_INT, AT(token), .from = FROM_QUERY, .min = 1, .max = INT64_MAX     \
     }
 
 static const struct http_param no_params[] = {{0}};
 static const struct http_param delete_params[] = {TOKEN, {0}};
 static const struct http_param release_params[] = {
     TOKEN,
-    {"delay", HTTP_PARAM_MS, AT(delay_ms), 0, 0, HTTP_QUEUE_TIME_MAX_MS, NULL, false},
+    {"delay", HTTP_MS, AT(delay_ms), .from = FROM_QUERY, .max = HTTP_QUEUE_TIME_MAX_MS},
     {0}};
 static const struct http_param touch_params[] = {
     TOKEN,
-    {"lease", HTTP_PARAM_MS, AT(lease_ms), 0, 1, HTTP_QUEUE_LEASE_MAX_MS, NULL, true},
+    {"lease", HTTP_MS, AT(lease_ms), .from = FROM_QUERY, .min = 1,
+     .max = HTTP_QUEUE_LEASE_MAX_MS, .required = true},
     {0}};
 static const char *const parts[] = {"ready", "dead", NULL};
 static const struct http_param peek_params[] = {
-    {"part", HTTP_PARAM_CHOICE, AT(part), 0, 0, 0, parts, false}, {0}};
+    {"part", HTTP_CHOICE, AT(part), .from = FROM_QUERY, .choices = parts}, {0}};
 
 static bool read_params(struct httpd_req *req, const struct http_param *rows,
                         struct job_params *p)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "sources/http/http_queue.h"
 
 #include <stdlib.h>
@@ -16,9 +16,11 @@ struct pull_params {
 };
 #define AT(field) offsetof(struct pull_params, field)
 static const struct http_param params[] = {
-    {"max", HTTP_PARAM_INT, AT(max), 1, 1, HTTP_QUEUE_PULL_MAX, NULL, false},
-    {"lease", HTTP_PARAM_MS, AT(lease_ms), 0, 1, HTTP_QUEUE_LEASE_MAX_MS, NULL, false},
-    {"wait", HTTP_PARAM_MS, AT(wait_ms), 0, 0, WAIT_MAX_MS, NULL, false},
+    {"max", HTTP_INT, AT(max), .from = FROM_QUERY, .def = 1, .min = 1,
+     .max = HTTP_QUEUE_PULL_MAX},
+    {"lease", HTTP_MS, AT(lease_ms), .from = FROM_QUERY, .min = 1,
+     .max = HTTP_QUEUE_LEASE_MAX_MS},
+    {"wait", HTTP_MS, AT(wait_ms), .from = FROM_QUERY, .max = WAIT_MAX_MS},
     {0}};
 #undef AT
 

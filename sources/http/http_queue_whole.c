@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "sources/http/http_queue.h"
 
 #include <inttypes.h>
@@ -14,20 +14,22 @@ enum { DEAD_LIMIT = 1000, DEAD_LIMIT_MAX = 10000, LIST_LIMIT = 1000, LIST_MAX = 
 #define AT(field) offsetof(struct whole_params, field)
 #define DEAD_ROW                                                                         \
     {                                                                                    \
-        "limit", HTTP_PARAM_INT, AT(limit), DEAD_LIMIT, 1, DEAD_LIMIT_MAX, NULL, false   \
+        "limit", HTTP_INT, AT(limit), .from = FROM_QUERY, .def = DEAD_LIMIT, .min = 1,   \
+                                      .max = DEAD_LIMIT_MAX                              \
     }
 
 static const struct http_param no_params[] = {{0}};
 static const struct http_param destroy_params[] = {
-    {"all", HTTP_PARAM_BOOL, AT(all), 0, 0, 0, NULL, false}, {0}};
+    {"all", HTTP_BOOL, AT(all), .from = FROM_QUERY}, {0}};
 static const struct http_param respawn_params[] = {
     DEAD_ROW,
-    {"ttl", HTTP_PARAM_MS, AT(ttl_ms), 0, 0, HTTP_QUEUE_TIME_MAX_MS, NULL, false},
+    {"ttl", HTTP_MS, AT(ttl_ms), .from = FROM_QUERY, .max = HTTP_QUEUE_TIME_MAX_MS},
     {0}};
 static const struct http_param dead_params[] = {DEAD_ROW, {0}};
 static const struct http_param list_params[] = {
-    {"limit", HTTP_PARAM_INT, AT(limit), LIST_LIMIT, 1, LIST_MAX, NULL, false},
-    {"of", HTTP_PARAM_TEXT, AT(of), 0, 0, 0, NULL, false},
+    {"limit", HTTP_INT, AT(limit), .from = FROM_QUERY, .def = LIST_LIMIT, .min = 1,
+     .max = LIST_MAX},
+    {"of", HTTP_TEXT, AT(of), .from = FROM_QUERY},
     {0}};
 
 static bool read_params(struct httpd_req *req, const struct http_param *rows,

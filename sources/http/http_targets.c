@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/operator.h"
 #include "bridge/base/text.h"
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "sources/http/http_dead.h"
 
 #include <inttypes.h>
@@ -10,9 +10,9 @@ struct target_params {
     struct slice target;
 };
 static const struct http_param no_params[] = {{0}};
-static const struct http_param go_on_params[] = {{"target", HTTP_PARAM_TEXT,
+static const struct http_param go_on_params[] = {{"target", HTTP_TEXT,
                                                   offsetof(struct target_params, target),
-                                                  0, 0, 0, NULL, true},
+                                                  .from = FROM_QUERY, .required = true},
                                                  {0}};
 
 static bool read_params(struct httpd_req *req, const struct http_param *rows,
@@ -101,7 +101,7 @@ static void go_on(void *arg, struct httpd_req *req)
 }
 
 const struct httpd_route http_target_rows[] = {
-    {"GET", "/v1/routes/{}/targets", list, HTTPD_ADMIN},
-    {"POST", "/v1/routes/{}/targets/go-on", go_on, HTTPD_ADMIN},
+    {"GET", "/v1/routes/{}/targets", list, HTTPD_ADMIN, NULL},
+    {"POST", "/v1/routes/{}/targets/go-on", go_on, HTTPD_ADMIN, NULL},
     {0},
 };
