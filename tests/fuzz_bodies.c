@@ -5,7 +5,7 @@
  */
 #include "sources/camellia/camellia_param.h"
 #include "sources/delayqueue/delayqueue.h"
-#include "sources/http/http_job.h"
+#include "bridge/http/http_job.h"
 #include "sources/later/later_job.h"
 #include "tests/fuzz.h"
 

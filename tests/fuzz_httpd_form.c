@@ -5,8 +5,7 @@
  */
 #include "bridge/base/when.h"
 #include "bridge/http/http_args.h"
-#include "bridge/http/httpd_form.h"
-#include "bridge/http/httpd_route.h"
+#include "bridge/http/httpd_url.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>

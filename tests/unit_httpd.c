@@ -7,8 +7,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/http/http_args.h"
 #include "bridge/http/httpd.h"
-#include "bridge/http/httpd_form.h"
-#include "bridge/http/httpd_route.h"
+#include "bridge/http/httpd_url.h"
 #include "tests/unit.h"
 
 #include <arpa/inet.h>

@@ -415,15 +415,3 @@ const struct http_dialect *httpd_dialect(const struct httpd *h)
 {
     return h->dialect ? h->dialect : &native_dialect;
 }
-
-int http_params_read(const struct httpd_req *req, const struct http_param *rows, void *to,
-                     struct err *err)
-{
-    set_defaults(rows, to);
-    for (const struct http_param *row = rows; row->name; row++)
-        if (row->type == HTTP_TEXT)
-            *(struct slice *)((char *)to + row->offset) = (struct slice){0};
-    if (check_names(httpd_query_text(req), rows, err) < 0)
-        return -1;
-    return read_rows(req, rows, to, &native_dialect, false, err);
-}

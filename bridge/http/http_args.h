@@ -73,6 +73,13 @@ struct http_args {
                     a mistyped name must not mean the default */
 };
 
+/* For a row of an API: HTTP_ARGS(struct pull, pull_params, .others = true). */
+#define HTTP_ARGS(type, ...)                                                             \
+    &(const struct http_args)                                                            \
+    {                                                                                    \
+        .size = sizeof(type), .params = __VA_ARGS__                                      \
+    }
+
 /* Puts value into field. -1: it does not fit. */
 typedef int http_set(const struct http_param *row, struct slice value, void *field,
                      struct err *err);
@@ -105,8 +112,4 @@ int http_args_read_json(const struct http_args *args, const struct http_dialect 
 /* One value by its row, as the native API reads it. -1: it does not fit. Pure. */
 int http_param_set(const struct http_param *row, struct slice value, void *to,
                    struct err *err);
-/* For handlers that are not yet called with their arguments. */
-int http_params_read(const struct httpd_req *req, const struct http_param *rows, void *to,
-                     struct err *err);
-
 #endif

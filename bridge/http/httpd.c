@@ -9,7 +9,6 @@
 #include "bridge/http/httpd.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/http/httpd_listen.h"
 #include "bridge/http/httpd_parts.h"
 
 #include <stdio.h>
@@ -286,12 +285,6 @@ static int64_t bodies_max_bytes = 64LL * 1024 * 1024; /* of httpd_open() */
 void httpd_set_bodies_max(int64_t bytes)
 {
     bodies_max_bytes = bytes;
-}
-
-int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
-{
-    return httpd_tls_is_wanted(opts) ? httpd_check_hosts(opts, err)
-                                     : httpd_check(opts, err);
 }
 
 /* A listener that is to ask for certificates, but has none to show, must not open. */

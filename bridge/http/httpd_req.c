@@ -7,7 +7,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
-#include "bridge/http/httpd_form.h"
+#include "bridge/http/httpd_url.h"
 #include "bridge/http/httpd_parts.h"
 
 #include <stdarg.h>

@@ -135,18 +135,20 @@ static void delete_task(void *arg, struct httpd_req *req)
 
 /* --------------------------------------------------------------- all else */
 
-static void no_such_page(void *arg, struct httpd_req *req)
+static const struct httpd_route rows[];
+
+static void serve_rest(void *arg, struct httpd_req *req)
 {
     (void)arg;
+    for (const struct httpd_route *row = rows; row->method; row++) {
+        if (slice_is(httpd_path(req), row->path)) { /* not by POST */
+            answer_empty(req, 400);
+            return;
+        }
+    }
     httpd_add(req, "X-Content-Type-Options", "nosniff");
     httpd_answer(req, 404, "text/plain; charset=utf-8",
                  SLICE_LIT("404 page not found\n"));
-}
-
-static void bad_method(void *arg, struct httpd_req *req)
-{
-    (void)arg;
-    answer_empty(req, 400);
 }
 
 /* --------------------------------------------------------------- start and stop */
@@ -155,10 +157,7 @@ static const struct httpd_route rows[] = {
     {"POST", "/create", create, HTTPD_OPEN, &later_create_args},
     {"POST", "/query", query, HTTPD_OPEN, &later_id_args},
     {"POST", "/delete", delete_task, HTTPD_OPEN, &later_id_args},
-    {"*", "/create", bad_method, HTTPD_OPEN, NULL},
-    {"*", "/query", bad_method, HTTPD_OPEN, NULL},
-    {"*", "/delete", bad_method, HTTPD_OPEN, NULL},
-    {"*", "/{*}", no_such_page, HTTPD_OPEN, NULL},
+    {"*", "/{*}", serve_rest, HTTPD_OPEN, NULL},
     {0},
 };
 

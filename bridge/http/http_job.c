@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/http/http_job.h"
+#include "bridge/http/http_job.h"
 #include "bridge/base/text.h"
 #include "bridge/http/http_args.h"
 #include "bridge/job/cloudevent.h"
-#include "sources/http/http_queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>
