@@ -4,7 +4,7 @@
  * `tarry import` reads: MessagePack, JSON, entries of lists and timers, keys.
  */
 #include "bridge/import/import.h"
-#include "sources/delayqueue/delayqueue_import.h"
+#include "sources/delayqueue/delayqueue.h"
 #include "sources/lmstfy/lmstfy_import.h"
 #include "tests/fuzz.h"
 

@@ -4,7 +4,7 @@
  * lmstfy's lists and timer, values of delay-queue.
  */
 #include "bridge/import/import_parts.h"
-#include "sources/delayqueue/delayqueue_import.h"
+#include "sources/delayqueue/delayqueue.h"
 #include "sources/lmstfy/lmstfy_import.h"
 #include "tests/unit.h"
 

@@ -1,44 +1,47 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * admin.h - what the daemon serves operators on its listener: metrics and health, the
- * admin API (rows under /v1/admin/), the web console. Loop thread.
+ * admin.h - what the daemon answers operators on its listener: health, metrics, the rows
+ * under /v1/admin/, dead letters, targets, and the web console. Loop thread.
  */
 #ifndef BRIDGE_ADMIN_H
 #define BRIDGE_ADMIN_H
 
+#include "bridge/http/http_args.h"
+
 #include <stdbool.h>
 
 struct bridge;
-struct buf;
-struct httpd_req;
 
-/* Adds all rows to bridge->httpd. */
+/* Adds all rows to the listeners of the daemon. */
 void admin_serve(struct bridge *bridge);
-
-/* Each adds the rows of one file. */
-void admin_status_serve(struct bridge *bridge);
-void admin_routes_serve(struct bridge *bridge);
-void admin_jobs_serve(struct bridge *bridge);
-void admin_control_serve(struct bridge *bridge);
-void admin_rewind_serve(struct bridge *bridge);
-void console_serve(struct bridge *bridge);
-
-/* The row of /metrics; bridge: a struct bridge. */
-void admin_metrics(void *bridge, struct httpd_req *req);
-/* What /readyz answers. */
+/* What /readyz says. */
 bool admin_is_ready(const struct bridge *bridge);
 
 /* Adds members to the answer of /v1/admin/status, each after a comma. */
 typedef void admin_status_part(const struct bridge *bridge, struct buf *json);
 void admin_status_add(admin_status_part *part);
 
-/* The console's files, from bridge/admin/console/, embedded by
- * etc/build/embed-console.sh; the last one is NULLs. The page uses nothing but the admin
- * API. */
+/* The rows of each file; their arg is struct bridge. */
+extern const struct httpd_route admin_control_rows[], admin_rewind_rows[],
+    admin_status_rows[], admin_route_rows[], admin_job_rows[], admin_dead_rows[],
+    admin_target_rows[], admin_explain_rows[], console_rows[];
+
+/* The route of that name; NULL: it has answered 404. */
+struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,
+                          struct slice name);
+
+/* A row of the path, for the arguments of a handler. */
+#define ADMIN_PATH_ROW(name, offset)                                                     \
+    {                                                                                    \
+        name, HTTP_TEXT, offset, .from = FROM_PATH                                       \
+    }
+
 struct console_file {
     const char *name; /* "main.js" */
     const char *type, *text;
 };
-extern const struct console_file console_files[];
+extern const struct console_file console_files[]; /* made by etc/build/embed-console.sh
+                                                     from bridge/admin/console/; ends
+                                                     with NULLs */
 
 #endif

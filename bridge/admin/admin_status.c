@@ -8,7 +8,6 @@
 #include "bridge/base/redact.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/http/httpd.h"
 #include "bridge/version.h"
 
 #include <inttypes.h>
@@ -147,16 +146,10 @@ static void status(void *arg, struct httpd_req *req)
     add_sources(&out, bridge);
     add_sinks(&out, bridge);
     buf_add_str(&out, "}\n");
-    httpd_answer(req, 200, "application/json", buf_slice(&out));
-    buf_free(&out);
+    httpd_answer_json(req, 200, &out);
 }
 
-static const struct httpd_route rows[] = {
-    {"GET", "/v1/admin/status", status, HTTPD_ADMIN},
+const struct httpd_route admin_status_rows[] = {
+    {"GET", "/v1/admin/status", status, HTTPD_ADMIN, NULL},
     {0},
 };
-
-void admin_status_serve(struct bridge *bridge)
-{
-    httpd_serve(bridge->httpd, rows, bridge);
-}

@@ -3,8 +3,8 @@
  * dead.c - a run through the dead letters of a route: bucket after bucket, until enough
  * letters match or enough were looked at.
  */
+#include "bridge/admin/dead.h"
 #include "bridge/admin/cursor.h"
-#include "bridge/admin/operator.h"
 #include "bridge/base/when.h"
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"
@@ -24,7 +24,6 @@ struct row {
 };
 
 struct run {
-    struct source *src;
     struct route *route;
     struct dead_query q; /* its slices are in texts */
     char *texts;
@@ -71,7 +70,8 @@ static void run_free(struct run *run)
     free(run->texts);
     buf_free(&run->at.after);
     buf_free(&run->why);
-    run->src->open--;
+    if (run->route)
+        run->route->refs--;
     free(run);
 }
 
@@ -320,13 +320,13 @@ static enum dead_code begin(struct run *run, struct slice name, struct slice cur
     return DEAD_OK;
 }
 
-void source_dead(struct source *src, struct slice route, const struct dead_query *q,
-                 dead_cb *cb, void *arg)
+void dead_ask(struct bridge *bridge, struct slice route, const struct dead_query *q,
+              dead_cb *cb, void *arg)
 {
     struct run *run = mem_alloc(sizeof(*run));
-    src->open++;
-    run->src = src;
-    run->route = route_of_name(src->bridge, route);
+    run->route = route_of_name(bridge, route);
+    if (run->route)
+        run->route->refs++;
     run->q = *q;
     run->cb = cb;
     run->arg = arg;

@@ -12,7 +12,7 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/retry.h"
 #include "bridge/conf/opt.h"
-#include "bridge/http/httpd.h"
+#include "bridge/conf/listen.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -4,8 +4,7 @@
  * and whether strangers might.
  */
 #include "bridge/conf/conf_parts.h"
-#include "bridge/http/httpd.h"
-#include "bridge/http/tokens.h"
+#include "bridge/conf/listen.h"
 
 #include <stdio.h>
 #include <string.h>

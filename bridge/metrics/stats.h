@@ -72,11 +72,10 @@ struct queue_stats {
 
 struct bridge;
 
-/* All metrics. What Redis said of the jobs of a route is printed where it said so at
- * since_ms (monotonic) or later; answers: it does now. */
-void stats_print(const struct bridge *bridge, int64_t since_ms, bool answers,
-                 struct buf *out);
-/* Its second half (stats_daemon.c): Redis, other instances, the process. */
+/* Metrics of routes, sinks, sources and queues. What Redis said of the jobs of a route is
+ * printed where it said so at since_ms (monotonic) or later. */
+void stats_print(const struct bridge *bridge, int64_t since_ms, struct buf *out);
+/* Redis (answers: it does now), other instances, the process. */
 void stats_print_daemon(const struct bridge *bridge, bool answers, struct buf *out);
 
 #endif

@@ -6,8 +6,6 @@
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/http/http_params.h"
-#include "bridge/http/httpd.h"
 #include "bridge/reload/reload.h"
 
 #include <inttypes.h>
@@ -43,19 +41,12 @@ static void on_reloaded(void *arg, const struct reload_reply *reply)
         add_lines(&json, reply->errors);
     }
     buf_add_str(&json, "}\n");
-    httpd_answer(req, reply->ok ? 200 : 422, "application/json", buf_slice(&json));
-    buf_free(&json);
+    httpd_answer_json(req, reply->ok ? 200 : 422, &json);
 }
 
 /* It has no parameters: one that means "only check" must not reload. */
 static void post_reload(void *arg, struct httpd_req *req)
 {
-    static const struct http_param none[] = {{0}};
-    struct err err;
-    if (http_params_read(req, none, NULL, &err) < 0) {
-        httpd_error(req, 400, "bad-request", "%s", err.text);
-        return;
-    }
     reload_ask(arg, on_reloaded, req);
 }
 
@@ -74,13 +65,14 @@ static void add_config(const struct bridge *bridge, struct buf *out)
     buf_add_str(out, "}}");
 }
 
+static const struct http_param none[] = {{0}};
 static const struct httpd_route rows[] = {
-    {"POST", "/v1/admin/reload", post_reload, HTTPD_ADMIN},
+    {"POST", "/v1/admin/reload", post_reload, HTTPD_ADMIN, HTTP_ARGS(char, none)},
     {0},
 };
 
 void reload_serve(struct bridge *bridge)
 {
     admin_status_add(add_config);
-    httpd_serve(bridge->httpd, rows, bridge);
+    httpd_serve(bridge->listeners.first, rows, bridge);
 }

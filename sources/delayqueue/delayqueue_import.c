@@ -8,9 +8,9 @@
  * the job itself says, then a later one: its ttr runs. Nowhere: it was being handed out
  * when its server died, or fell to the race of its timer.
  */
-#include "sources/delayqueue/delayqueue_import.h"
 #include "bridge/base/unpack.h"
-#include "bridge/plugin.h"
+#include "bridge/import/import.h"
+#include "sources/delayqueue/delayqueue.h"
 
 /* ------------------------------------------------------------------ a job's value */
 

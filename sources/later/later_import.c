@@ -6,8 +6,8 @@
  * The score decides when a task is called back, not its ExecuteTime. The TTL of a day
  * that Later gives every task is not kept: it loses whatever waits longer.
  */
-#include "sources/later/later_import.h"
 #include "bridge/base/json.h"
+#include "bridge/import/import.h"
 #include "sources/later/later_job.h"
 
 struct task {

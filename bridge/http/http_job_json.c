@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_job_show.c - a job as JSON.
+ * http_job_json.c - what a job carries, as JSON.
  */
+#include "bridge/base/mem.h"
 #include "bridge/base/text.h"
-#include "bridge/base/when.h"
-#include "sources/http/http_job.h"
+#include "bridge/http/http_job.h"
 
 #include <stdlib.h>
 
@@ -102,21 +102,4 @@ void http_job_members(struct buf *out, const struct job *job)
     text_add_json_bytes(out, "key", job->key);
     show_headers(out, job);
     text_add_json_bytes(out, "payload", job->payload);
-}
-
-void http_job_show(struct buf *out, struct slice id, const struct found_reply *found)
-{
-    static const char *const states[] = {[FOUND_WAITING] = "waiting",
-                                         [FOUND_IN_FLIGHT] = "in-flight",
-                                         [FOUND_DEAD] = "dead"};
-    char due[WHEN_TEXT_BYTES];
-    when_format_rfc3339(found->due_ms, due);
-    buf_add_str(out, "{");
-    text_add_json_id(out, id);
-    buf_addf(out, ",\"state\":\"%s\",\"due\":\"%s\",\"attempts\":%u,\"last_error\":",
-             states[found->state], due, found->attempts);
-    text_add_json(out, slice_of(found->last_error));
-    if (found->job)
-        http_job_members(out, found->job);
-    buf_add_str(out, "}\n");
 }

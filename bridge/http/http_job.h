@@ -2,11 +2,16 @@
 /*
  * http_job.h - jobs out of HTTP requests, and jobs as JSON. No I/O, no state.
  */
-#ifndef SOURCES_HTTP_HTTP_JOB_H
-#define SOURCES_HTTP_HTTP_JOB_H
+#ifndef BRIDGE_HTTP_JOB_H
+#define BRIDGE_HTTP_JOB_H
 
+#include "bridge/base/mem.h"
 #include "bridge/http/httpd.h"
-#include "bridge/plugin.h"
+#include "bridge/job/job.h"
+
+/* The longest lease and time to live of a queue's job. */
+#define HTTP_QUEUE_LEASE_MAX_MS (INT64_C(7) * 24 * 3600 * 1000)
+#define HTTP_QUEUE_TIME_MAX_MS (INT64_C(36525) * 24 * 3600 * 1000)
 
 struct http_place { /* where a job goes */
     struct slice name;
@@ -25,9 +30,6 @@ struct job *http_job_from_line(struct slice line, struct http_place place,
 
 /* The first control that a request names by header or parameter; NULL: none. */
 const char *http_job_control(const struct httpd_req *req);
-
-/* Appends {"id":...,"state":...} of a job that was found, with a line's end. */
-void http_job_show(struct buf *out, struct slice id, const struct found_reply *found);
 
 /* Appends ,"key":...,"headers":{...},"payload":... */
 void http_job_members(struct buf *out, const struct job *job);

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * operator.h - what a source that serves operators may ask: about the dead letters of a
- * route, its targets, and what would become of a message. Loop thread.
- */
-#ifndef BRIDGE_OPERATOR_H
-#define BRIDGE_OPERATOR_H
-
-#include "bridge/engine/pace.h"
-#include "bridge/plugin.h"
-
-/* --- dead.c: list, replay and drop dead letters ---
+ * dead.h - the dead letters of a route: looking through them, bringing them back,
+ * deleting them, for operators.
  *
  * Each call looks at a bounded number of them, and says where the next one goes on: so a
  * million of them can be gone through without holding Redis up, and a run that was
@@ -17,6 +9,13 @@
  * dropped is gone from the error bucket. What is buried after a run's first call, perhaps
  * for the second time, is not met by that run.
  */
+#ifndef BRIDGE_DEAD_H
+#define BRIDGE_DEAD_H
+
+#include "bridge/plugin.h"
+
+struct bridge;
+
 enum dead_do { DEAD_LIST, DEAD_REPLAY, DEAD_DROP };
 
 struct dead_query {
@@ -65,11 +64,14 @@ struct dead_reply {
 typedef void dead_cb(void *arg, const struct dead_reply *reply);
 /* Any route of the configuration. q is copied. Calls cb once, never before it has
  * returned. DEAD_AWAY: of a replay or drop it is not known what was done; ask again. */
-void source_dead(struct source *src, struct slice route, const struct dead_query *q,
-                 dead_cb *cb, void *arg);
+void dead_ask(struct bridge *bridge, struct slice route, const struct dead_query *q,
+              dead_cb *cb, void *arg);
+
+/* Appends {"id":...} of a letter that was listed. */
+void dead_show(struct buf *out, const struct dead_item *item);
 
 /* Where a run goes on, as a text that survives a query string and a shell:
- * BUCKET.END.NEXT.SCORE.ID, integers and the id in hexadecimal. Pure. */
+ * BUCKET.END.NEXT.SCORE.ID, integers and the id in hexadecimal. */
 struct dead_cursor {
     int64_t bucket;   /* its number, by its name: dead.c */
     int64_t end_ms;   /* letters buried later are left alone; 0: not known yet */
@@ -81,39 +83,5 @@ struct dead_cursor {
 void dead_cursor_add(const struct dead_cursor *c, struct buf *out); /* appends */
 /* c zeroed. -1: no such text; after is to be freed all the same. */
 int dead_cursor_read(struct slice text, struct dead_cursor *c);
-
-/* --- targets.c: the state of each target, and the end of a stop; see pace.h --- */
-
-/* Calls each for every target of the route that this instance knows of. false: there is
- * no such route. */
-bool source_targets(struct source *src, struct slice route, pace_each *each, void *arg);
-
-enum target_code { TARGET_GOES_ON, TARGET_NOT_STOPPED, TARGET_NO_ROUTE, TARGET_AWAY };
-/* Calls cb once, never before it has returned. */
-void source_target_go_on(struct source *src, struct slice route, struct slice target,
-                         void (*cb)(void *arg, enum target_code code), void *arg);
-
-/* --- explain.c: a message goes the way of a submission and of a delivery, but nothing is
- * stored, counted or sent --- */
-
-struct explanation {
-    bool accepted;
-    const char *reason, *why;     /* why not, a name of enum reason and words; else "" */
-    const char *outcome;          /* "stored", "refused", "dead", "cancel" */
-    const char *source;           /* by whose rules */
-    const char *route;            /* that takes it; NULL: none does */
-    bool named;                   /* the id is not one that tarry makes up */
-    int64_t due_ms;               /* with its place in the route's spread */
-    const struct delivery *first; /* its first hand-over: job, target, headers; NULL where
-                                   * it is not accepted, or cancels */
-};
-typedef void explain_cb(void *arg, const struct explanation *e);
-
-/* Takes the job, as its source would submit it: with its topic, or with the name of the
- * route. source: by whose rules; p NULL: the first that feeds the route. Calls cb once,
- * within. -1: err says that there is no such route, or that the source does not feed it.
- */
-int source_explain(struct source *asks, struct slice route, struct slice source,
-                   struct job *job, explain_cb *cb, void *arg, struct err *err);
 
 #endif

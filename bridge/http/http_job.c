@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/http/http_job.h"
+#include "bridge/http/http_job.h"
 #include "bridge/base/text.h"
-#include "bridge/http/http_params.h"
+#include "bridge/http/http_args.h"
 #include "bridge/job/cloudevent.h"
-#include "sources/http/http_queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,11 +144,13 @@ static const struct {
     const char *header;
     int (*set)(struct job *job, int64_t n, struct slice text, struct err *err);
 } queue_controls[] = {
-    {{"tries", HTTP_PARAM_INT, 0, 0, 1, 1000000, NULL, false}, "delay-tries", set_tries},
-    {{"ttl", HTTP_PARAM_MS, 0, 0, 1, HTTP_QUEUE_TIME_MAX_MS, NULL, false},
+    {{"tries", HTTP_INT, 0, .from = FROM_QUERY, .min = 1, .max = 1000000},
+     "delay-tries",
+     set_tries},
+    {{"ttl", HTTP_MS, 0, .from = FROM_QUERY, .min = 1, .max = HTTP_QUEUE_TIME_MAX_MS},
      "delay-ttl",
      set_ttl},
-    {{"lease", HTTP_PARAM_MS, 0, 0, 1, HTTP_QUEUE_LEASE_MAX_MS, NULL, false},
+    {{"lease", HTTP_MS, 0, .from = FROM_QUERY, .min = 1, .max = HTTP_QUEUE_LEASE_MAX_MS},
      "delay-lease",
      set_lease},
 };

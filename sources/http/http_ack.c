@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_queue_ack.c - many jobs acknowledged in one request, as a pull gives many.
+ * http_ack.c - many jobs acknowledged in one request, as a pull gives many.
  *
  * The body is read whole before anything is done, so that a mistake in it leaves all jobs
- * as they were. What became of each is told then, as for one (http_queue_job.c).
+ * as they were. What became of each is told then, as for one (http_queue.c).
  */
 #include "bridge/base/text.h"
-#include "bridge/http/http_params.h"
-#include "sources/http/http_queue.h"
+#include "sources/http/http_source.h"
 
 #include <stdlib.h>
 
 #include <jansson.h>
+
+enum { ACK_MAX = 1000 /* jobs of one request */ };
+
+struct args {
+    struct slice queue;
+};
+static const struct http_param params[] = {HTTP_QUEUE_ROW(offsetof(struct args, queue)),
+                                           {0}};
+const struct http_args http_ack_args = {.size = sizeof(struct args), .params = params};
 
 struct ack {
     struct acks *acks;
@@ -57,8 +65,7 @@ static void one_less(struct acks *a)
     buf_addf(&json, "{\"acked\":%u,\"failed\":[", a->acked);
     buf_add_slice(&json, buf_slice(&a->failed));
     buf_add_str(&json, "]}\n");
-    httpd_answer(a->req, 200, "application/json", buf_slice(&json));
-    buf_free(&json);
+    httpd_answer_json(a->req, 200, &json);
     acks_free(a);
 }
 
@@ -108,8 +115,8 @@ static int read_id(struct ack *ack, const json_t *job, struct err *err)
 
 static int read_one(struct acks *a, const json_t *job, struct err *err)
 {
-    static const struct http_param row = {"token", HTTP_PARAM_INT, 0,    0,
-                                          1,       INT64_MAX,      NULL, true};
+    static const struct http_param row = {
+        "token", HTTP_INT, 0, .from = FROM_QUERY, .min = 1, .max = INT64_MAX};
     struct ack *ack = &a->ack[a->count++];
     struct slice token = {0};
     ack->acks = a;
@@ -126,9 +133,8 @@ static struct acks *read_all(struct httpd_req *req, struct err *err)
         json_loadb(text.p, text.n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
     const json_t *jobs = json_object_get(body, "jobs");
     size_t n = json_array_size(jobs);
-    if (n == 0 || n > HTTP_QUEUE_ACK_MAX || json_object_size(body) != 1) {
-        err_set(err, "the body is {\"jobs\": [1 to %d jobs]}, as JSON",
-                HTTP_QUEUE_ACK_MAX);
+    if (n == 0 || n > ACK_MAX || json_object_size(body) != 1) {
+        err_set(err, "the body is {\"jobs\": [1 to %d jobs]}, as JSON", ACK_MAX);
         json_decref(body);
         return NULL;
     }
@@ -144,28 +150,21 @@ static struct acks *read_all(struct httpd_req *req, struct err *err)
     return a;
 }
 
-void http_queue_ack(void *arg, struct httpd_req *req)
+void http_ack(void *arg, struct httpd_req *req)
 {
-    struct http_source *s = arg;
-    static const struct http_param none[] = {{0}};
+    const struct http_source *s = arg;
+    const struct args *args = httpd_args(req);
     struct err err;
-    if (!http_queue_is_name(req, httpd_segment(req, 0)))
-        return;
-    if (http_params_read(req, none, NULL, &err) < 0) {
-        http_queue_bad(req, &err);
-        return;
-    }
     struct acks *a = read_all(req, &err);
     if (a == NULL) {
-        http_queue_bad(req, &err);
+        httpd_error(req, 400, "bad-request", "%s", err.text);
         return;
     }
     a->open = 1 + a->count;
     for (unsigned i = 0; i < a->count; i++) {
         const struct queue_finish how = {
             .lease = a->ack[i].token, .end = QUEUE_END_ACKED, .alive_only = true};
-        queue_finish(s->src, httpd_segment(req, 0), a->ack[i].id, &how, on_ended,
-                     &a->ack[i]);
+        queue_finish(s->src, args->queue, a->ack[i].id, &how, on_ended, &a->ack[i]);
     }
     one_less(a);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * http_show.c - jobs of routes and of queues as JSON.
+ */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "sources/http/http_job.h"
-#include "sources/http/http_queue.h"
+#include "sources/http/http_source.h"
 
 #include <inttypes.h>
 
@@ -99,4 +101,23 @@ void http_queue_show_found(struct buf *out, struct slice queue, const struct que
     if (content)
         show_content(out, j);
     buf_add_str(out, "}");
+}
+
+/* ------------------------------------------------------------- a job of a route */
+
+void http_job_show(struct buf *out, struct slice id, const struct found_reply *found)
+{
+    static const char *const states[] = {[FOUND_WAITING] = "waiting",
+                                         [FOUND_IN_FLIGHT] = "in-flight",
+                                         [FOUND_DEAD] = "dead"};
+    char due[WHEN_TEXT_BYTES];
+    when_format_rfc3339(found->due_ms, due);
+    buf_add_str(out, "{");
+    text_add_json_id(out, id);
+    buf_addf(out, ",\"state\":\"%s\",\"due\":\"%s\",\"attempts\":%u,\"last_error\":",
+             states[found->state], due, found->attempts);
+    text_add_json(out, slice_of(found->last_error));
+    if (found->job)
+        http_job_members(out, found->job);
+    buf_add_str(out, "}\n");
 }

@@ -1,41 +1,51 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/http/http_dead.h"
+/*
+ * admin_dead.c - the dead letters of a route over HTTP.
+ */
+#include "bridge/admin/admin.h"
+#include "bridge/admin/dead.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/http/http_params.h"
-#include "sources/http/http_job.h"
+#include "bridge/http/http_job.h"
 
 #include <inttypes.h>
 
-struct dead_params {
-    struct slice reason, id_prefix, cursor;
+struct dead_args {
+    struct slice route, id, reason, id_prefix, cursor;
     int64_t from_ms, to_ms, max, dry_run, not_before_ms;
     double rate;
 };
 enum { LIST_DEFAULT = 100, REASON_ROOM = 48, RATE_MAX = 1000000 };
-#define AT(field) offsetof(struct dead_params, field)
-#define FILTERS(max_def)                                                                 \
-    {"reason", HTTP_PARAM_TEXT, AT(reason), 0, 0, 0, NULL, false},                       \
-        {"id_prefix", HTTP_PARAM_TEXT, AT(id_prefix), 0, 0, 0, NULL, false},             \
-        {"from", HTTP_PARAM_WHEN, AT(from_ms), 0, 0, 0, NULL, false},                    \
-        {"to", HTTP_PARAM_WHEN, AT(to_ms), 0, 0, 0, NULL, false},                        \
-        {"max", HTTP_PARAM_INT, AT(max), max_def, 1, DEAD_MAX, NULL, false},             \
+#define AT(field) offsetof(struct dead_args, field)
+/* What a script's unset variable leaves empty must not mean all of them. */
+#define GIVEN(text, field)                                                               \
     {                                                                                    \
-        "cursor", HTTP_PARAM_TEXT, AT(cursor), 0, 0, 0, NULL, false                      \
+        text, HTTP_TEXT, AT(field), .from = FROM_QUERY, .min = 1,                        \
+                                    .wrong = text " is empty; leave it out to mean any"  \
     }
+#define FILTERS(most)                                                                    \
+    ADMIN_PATH_ROW("route", AT(route)),                                                  \
+        {"reason", HTTP_TEXT, AT(reason), .from = FROM_QUERY},                           \
+        GIVEN("id_prefix", id_prefix),                                                   \
+        {"from", HTTP_WHEN, AT(from_ms), .from = FROM_QUERY},                            \
+        {"to", HTTP_WHEN, AT(to_ms), .from = FROM_QUERY},                                \
+        {"max",       HTTP_INT, AT(max),        .from = FROM_QUERY,                      \
+         .def = most, .min = 1, .max = DEAD_MAX},                                        \
+        GIVEN("cursor", cursor)
 #define DRY_RUN                                                                          \
     {                                                                                    \
-        "dry_run", HTTP_PARAM_BOOL, AT(dry_run), 0, 0, 0, NULL, false                    \
+        "dry_run", HTTP_BOOL, AT(dry_run), .from = FROM_QUERY                            \
     }
 
-static const struct http_param no_params[] = {{0}};
+static const struct http_param one_params[] = {
+    ADMIN_PATH_ROW("route", AT(route)), ADMIN_PATH_ROW("id", AT(id)), {0}};
 static const struct http_param list_params[] = {FILTERS(LIST_DEFAULT), {0}};
 static const struct http_param drop_params[] = {FILTERS(DEAD_MAX), DRY_RUN, {0}};
 static const struct http_param replay_params[] = {
     FILTERS(DEAD_MAX),
     DRY_RUN,
-    {"rate", HTTP_PARAM_NUMBER, AT(rate), 0, 0, RATE_MAX, NULL, false},
-    {"not_before", HTTP_PARAM_WHEN, AT(not_before_ms), 0, 0, 0, NULL, false},
+    {"rate", HTTP_NUMBER, AT(rate), .from = FROM_QUERY, .max = RATE_MAX},
+    {"not_before", HTTP_WHEN, AT(not_before_ms), .from = FROM_QUERY},
     {0}};
 
 /* --------------------------------------------------------------------- showing */
@@ -51,7 +61,7 @@ static void add_when(struct buf *out, const char *name, int64_t ms)
         buf_addf(out, ",\"%s\":null", name);
 }
 
-void http_dead_show(struct buf *out, const struct dead_item *item)
+void dead_show(struct buf *out, const struct dead_item *item)
 {
     const struct dead_letter *letter = &item->letter;
     buf_add_str(out, "{");
@@ -107,8 +117,7 @@ static void show_items(struct buf *out, const struct dead_reply *reply,
 static void answer(struct httpd_req *req, struct buf *json)
 {
     buf_add_str(json, "\n");
-    httpd_answer(req, 200, "application/json", buf_slice(json));
-    buf_free(json);
+    httpd_answer_json(req, 200, json);
 }
 
 /* ,"looked":...,"cursor":... */
@@ -129,7 +138,7 @@ static bool failed(struct httpd_req *req, const struct dead_reply *reply)
                 [DEAD_BAD_REASON] = {400, "bad-request"},
                 [DEAD_BAD_CURSOR] = {400, "bad-request"}};
     if (reply->code == DEAD_AWAY)
-        http_answer_busy(req, reply->why);
+        httpd_busy(req, reply->why);
     else if (reply->code != DEAD_OK)
         httpd_error(req, rows[reply->code].status, rows[reply->code].word, "%s",
                     reply->why);
@@ -150,64 +159,32 @@ static bool failed_one(struct httpd_req *req, const struct dead_reply *reply)
 
 /* --------------------------------------------------------------------- asking */
 
-/* What a script's unset variable leaves empty must not mean all of them, nor must filters
- * that stand in a body. */
-static int check(const struct httpd_req *req, const struct dead_params *p,
-                 struct err *err)
+static void ask(struct bridge *bridge, struct httpd_req *req, enum dead_do what,
+                dead_cb *cb)
 {
-    if (httpd_body(req).n > 0)
-        return err_set(err, "no body is read here; put its filters into the query");
-    if ((p->cursor.p && p->cursor.n == 0) || (p->id_prefix.p && p->id_prefix.n == 0))
-        return err_set(err, "%s is empty; leave it out to mean any",
-                       p->cursor.p && p->cursor.n == 0 ? "cursor" : "id_prefix");
-    return 0;
-}
-
-/* false: it has answered that the query is wrong. */
-static bool read_query(struct httpd_req *req, const struct http_param *rows,
-                       enum dead_do what, struct dead_query *q, char reason[REASON_ROOM])
-{
-    struct dead_params p = {.max = 1};
-    struct err err;
-    if (http_params_read(req, rows, &p, &err) < 0 || check(req, &p, &err) < 0) {
-        httpd_error(req, 400, "bad-request", "%s", err.text);
-        return false;
-    }
-    size_t n = p.reason.n < REASON_ROOM ? p.reason.n : REASON_ROOM - 1;
-    memcpy(reason, p.reason.p ? p.reason.p : "", n);
-    reason[n] = '\0';
-    *q = (struct dead_query){.what = what,
-                             .dry_run = p.dry_run != 0,
-                             .id_prefix = p.id_prefix,
-                             .reason = p.reason.p ? reason : NULL,
-                             .from_ms = p.from_ms,
-                             .to_ms = p.to_ms,
-                             .max = (unsigned)p.max,
-                             .rate = p.rate,
-                             .not_before_ms = p.not_before_ms,
-                             .cursor = p.cursor};
-    return true;
-}
-
-static void ask(struct http_source *s, struct httpd_req *req,
-                const struct http_param *rows, enum dead_do what, dead_cb *cb)
-{
-    struct dead_query q;
+    const struct dead_args *args = httpd_args(req);
     char reason[REASON_ROOM];
-    if (read_query(req, rows, what, &q, reason))
-        source_dead(s->src, httpd_segment(req, 0), &q, cb, req);
-}
-
-static void ask_one(struct http_source *s, struct httpd_req *req, enum dead_do what,
-                    dead_cb *cb)
-{
-    struct dead_query q;
-    char reason[REASON_ROOM];
-    if (!read_query(req, no_params, what, &q, reason))
+    if (httpd_body(req).n > 0) { /* filters that are not read must not mean any */
+        httpd_error(req, 400, "bad-request",
+                    "no body is read here; put its filters into the query");
         return;
-    q.id_prefix = httpd_segment(req, 1);
-    q.id_whole = true;
-    source_dead(s->src, httpd_segment(req, 0), &q, cb, req);
+    }
+    size_t n = args->reason.n < REASON_ROOM ? args->reason.n : REASON_ROOM - 1;
+    memcpy(reason, args->reason.p ? args->reason.p : "", n);
+    reason[n] = '\0';
+    const bool one = args->id.p != NULL;
+    const struct dead_query q = {.what = what,
+                                 .dry_run = args->dry_run != 0,
+                                 .id_prefix = one ? args->id : args->id_prefix,
+                                 .id_whole = one,
+                                 .reason = args->reason.p ? reason : NULL,
+                                 .from_ms = args->from_ms,
+                                 .to_ms = args->to_ms,
+                                 .max = one ? 1 : (unsigned)args->max,
+                                 .rate = args->rate,
+                                 .not_before_ms = args->not_before_ms,
+                                 .cursor = args->cursor};
+    dead_ask(bridge, args->route, &q, cb, req);
 }
 
 static void on_listed(void *arg, const struct dead_reply *reply)
@@ -218,14 +195,14 @@ static void on_listed(void *arg, const struct dead_reply *reply)
         return;
     buf_add_str(&json, "{");
     add_progress(&json, reply);
-    show_items(&json, reply, http_dead_show);
+    show_items(&json, reply, dead_show);
     buf_add_str(&json, "}");
     answer(req, &json);
 }
 
 static void list(void *arg, struct httpd_req *req)
 {
-    ask(arg, req, list_params, DEAD_LIST, on_listed);
+    ask(arg, req, DEAD_LIST, on_listed);
 }
 
 static void on_done(void *arg, const struct dead_reply *reply)
@@ -244,12 +221,12 @@ static void on_done(void *arg, const struct dead_reply *reply)
 
 static void replay(void *arg, struct httpd_req *req)
 {
-    ask(arg, req, replay_params, DEAD_REPLAY, on_done);
+    ask(arg, req, DEAD_REPLAY, on_done);
 }
 
 static void drop(void *arg, struct httpd_req *req)
 {
-    ask(arg, req, drop_params, DEAD_DROP, on_done);
+    ask(arg, req, DEAD_DROP, on_done);
 }
 
 /* --------------------------------------------------------------------- one letter */
@@ -260,13 +237,13 @@ static void on_shown(void *arg, const struct dead_reply *reply)
     struct buf json = {0};
     if (failed_one(req, reply))
         return;
-    http_dead_show(&json, &reply->items[0]);
+    dead_show(&json, &reply->items[0]);
     answer(req, &json);
 }
 
 static void show(void *arg, struct httpd_req *req)
 {
-    ask_one(arg, req, DEAD_LIST, on_shown);
+    ask(arg, req, DEAD_LIST, on_shown);
 }
 
 static void on_one_done(void *arg, const struct dead_reply *reply)
@@ -295,20 +272,26 @@ static void on_one_done(void *arg, const struct dead_reply *reply)
 
 static void replay_one(void *arg, struct httpd_req *req)
 {
-    ask_one(arg, req, DEAD_REPLAY, on_one_done);
+    ask(arg, req, DEAD_REPLAY, on_one_done);
 }
 
 static void drop_one(void *arg, struct httpd_req *req)
 {
-    ask_one(arg, req, DEAD_DROP, on_one_done);
+    ask(arg, req, DEAD_DROP, on_one_done);
 }
 
-const struct httpd_route http_dead_rows[] = {
-    {"GET", "/v1/routes/{}/dead", list, HTTPD_ADMIN},
-    {"POST", "/v1/routes/{}/dead/replay", replay, HTTPD_ADMIN},
-    {"POST", "/v1/routes/{}/dead/drop", drop, HTTPD_ADMIN},
-    {"GET", "/v1/routes/{}/dead/{}", show, HTTPD_ADMIN},
-    {"DELETE", "/v1/routes/{}/dead/{}", drop_one, HTTPD_ADMIN},
-    {"POST", "/v1/routes/{}/dead/{}/replay", replay_one, HTTPD_ADMIN},
+const struct httpd_route admin_dead_rows[] = {
+    {"GET", "/v1/routes/{}/dead", list, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, list_params)},
+    {"POST", "/v1/routes/{}/dead/replay", replay, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, replay_params)},
+    {"POST", "/v1/routes/{}/dead/drop", drop, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, drop_params)},
+    {"GET", "/v1/routes/{}/dead/{}", show, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, one_params)},
+    {"DELETE", "/v1/routes/{}/dead/{}", drop_one, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, one_params)},
+    {"POST", "/v1/routes/{}/dead/{}/replay", replay_one, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, one_params)},
     {0},
 };
