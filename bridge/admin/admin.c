@@ -2,7 +2,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/bridge.h"
 #include "bridge/http/httpd.h"
-#include "bridge/engine/meta_keep.h"
+#include "bridge/engine/meta.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";
 

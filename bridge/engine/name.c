@@ -139,7 +139,7 @@ struct partition_row {
 struct bucket_rows {
     UT_hash_handle hh; /* in the source, by bucket */
     struct partition_row *rows;
-    char bucket[]; /* its name; "" of none */
+    char bucket[]; /* its name */
 };
 
 static struct bucket_rows *rows_of(const struct source *src, const char *bucket)
@@ -152,7 +152,7 @@ static struct bucket_rows *rows_of(const struct source *src, const char *bucket)
 static struct partition_row *row_of(struct source *src, const struct bucket *b,
                                     struct slice name)
 {
-    const char *bucket = b ? bucket_name(b) : "";
+    const char *bucket = bucket_name(b);
     struct bucket_rows *of = rows_of(src, bucket);
     struct partition_row *row;
     if (of == NULL) {
@@ -183,54 +183,43 @@ static void chain(struct partition_row *row, const struct bucket *b,
     row->used_ms = now_ms;
 }
 
-/* Appends the reading to "topic/7". */
-static void add_reading(struct source *src, const struct route *route, struct buf *name)
+/* Where a record goes depends on the number of buckets: with another number each bucket
+ * begins anew, since what it knows are records that may go elsewhere now. */
+static void add_buckets(const struct route *route, struct buf *name)
+{
+    if (route->bucket_count > 1)
+        buf_addf(name, "*%" PRId64, route->bucket_count);
+}
+
+/* Appends the incarnation to "topic/7". Gives the rewind of the route, 0: none. */
+static int64_t add_reading(struct source *src, const struct route *route,
+                           struct buf *name)
 {
     const struct reading_row *row = reading_of(src, name->p, name->n);
     const int64_t rewind =
         row ? reading_rewind(row->reading.rewinds, slice_of(route->conf->name)) : 0;
     if (row && row->reading.incarnation > 0)
         buf_addf(name, "~%u", row->reading.incarnation);
-    if (rewind > 0)
-        buf_addf(name, "+%" PRId64, rewind);
+    return rewind;
 }
 
-static struct partition_row *name_at(struct source *src, const struct route *route,
-                                     const struct bucket *b, const struct job *job,
-                                     struct origin *origin)
+void name_partition(struct source *src, const struct route *route, const struct bucket *b,
+                    const struct job *job, struct origin *origin)
 {
     struct buf *name = &src->partition_name;
     buf_clear(name);
     buf_add_slice(name, job->topic);
     buf_add_str(name, "/");
     text_add_decimal(name, job->partition);
-    if (src->readings)
-        add_reading(src, route, name);
+    const int64_t rewind = src->readings ? add_reading(src, route, name) : 0;
+    add_buckets(route, name);
+    if (rewind > 0)
+        buf_addf(name, "+%" PRId64, rewind);
     struct partition_row *row = row_of(src, b, buf_slice(name));
     origin->partition = row->name;
     origin->offset = job->offset;
     origin->before = -1;
     origin->stamp_ms = job->timestamp_ms > 0 ? job->timestamp_ms : 0;
-    return row;
-}
-
-void name_partition(struct source *src, const struct route *route, const struct bucket *b,
-                    const struct job *job, struct origin *origin)
-{
-    chain(name_at(src, route, b, job, origin), b, origin);
-}
-
-void name_origin(struct source *src, const struct route *route, const struct job *job,
-                 struct origin *origin)
-{
-    name_at(src, route, NULL, job, origin);
-}
-
-void name_partition_again(struct source *src, const struct bucket *b,
-                          struct origin *origin)
-{
-    struct partition_row *row = row_of(src, b, slice_of(origin->partition));
-    origin->partition = row->name;
     chain(row, b, origin);
 }
 

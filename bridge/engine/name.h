@@ -23,16 +23,11 @@ struct slice name_of_record(struct source *src, struct job *job);
 struct slice name_new(struct bridge *bridge, struct job *job);
 /* Fills in origin: the interned name of the job's partition at this bucket, and the
  * offset submitted before; remembers the job's own. The name is "topic/partition", with
- * "~incarnation" where the topic was made anew, and "+rewind" where the route reads it
- * again (source_set_reading()): the field of :ingest. */
+ * "~incarnation" where the topic was made anew, "*buckets" where the route has several,
+ * and "+rewind" where the route reads it again (source_set_reading()): the field of
+ * :ingest. */
 void name_partition(struct source *src, const struct route *route, const struct bucket *b,
                     const struct job *job, struct origin *origin);
-/* The same for one whose partition and offset stand in origin, at another bucket. */
-void name_partition_again(struct source *src, const struct bucket *b,
-                          struct origin *origin);
-/* Only names the partition, and says nothing of what was before. */
-void name_origin(struct source *src, const struct route *route, const struct job *job,
-                 struct origin *origin);
 /* The bucket is about to be freed, and nothing of it is under way. */
 void name_bucket_gone(struct bridge *bridge, const struct bucket *b);
 /* What is submitted next of any partition has nothing before it. */

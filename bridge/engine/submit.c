@@ -4,7 +4,7 @@
 #include "bridge/engine/tap.h"
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"
-#include "bridge/engine/passage.h"
+#include "bridge/engine/name.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/verdict.h"
@@ -17,12 +17,10 @@
 struct submission {
     struct source *src;
     struct route *route;
-    struct passage way;
     stored_cb *done;
     void *arg;
     int64_t bytes, due_ms;
     bool counted;        /* in the flow */
-    bool named;          /* by its producer, or after its record */
     bool unknown;        /* that name is known to nobody else */
     bool due_now;        /* when it is stored, by Redis' clock */
     bool clamped;        /* its delay was too long */
@@ -198,7 +196,6 @@ static void note_verdict(struct submission *sub, const struct job *job,
     sub->route->refs++;
     sub->due_now = v->asks.due_now;
     sub->clamped = v->asks.clamped;
-    sub->named = v->named;
     sub->unknown = v->unknown;
     slice_put(sub->id, job->id);
     sub->id_n = job->id.n;
@@ -226,45 +223,71 @@ static int64_t expiry(const struct route *route, const struct job *job)
     return rules->ttl_ms > 0 && !job->timed ? job->due_ms + rules->ttl_ms : 0;
 }
 
-/* Leaves route, source and id for passage.h; on_answer is called once. */
-static struct passage *begin(struct submission *sub, const struct job *job,
-                             change_cb *on_answer, int64_t bytes)
+static void on_not_open(void *arg)
 {
-    struct source *src = sub->src;
-    bool of_record = job->offset >= 0 && job->partition >= 0;
-    sub->way =
-        (struct passage){.route = sub->route,
-                         .src = of_record ? src : NULL,
-                         .how.deadline_ms = src->ops->answers ? SUBMIT_ANSWER_MS : 0,
-                         .id = {sub->id, sub->id_n},
-                         .cb = on_answer,
-                         .arg = sub};
-    count_in(sub, bytes);
-    return &sub->way;
+    on_enqueued(arg, 0);
+}
+
+/* Where a Kafka record has been read; no other job comes from a partition. */
+static struct origin origin_of(const struct submission *sub, const struct job *job,
+                               const struct bucket *b)
+{
+    struct origin origin = {NULL, -1, -1, 0};
+    if (job->offset >= 0 && job->partition >= 0)
+        name_partition(sub->src, sub->route, b, job, &origin);
+    return origin;
+}
+
+static int64_t answer_ms(const struct submission *sub)
+{
+    return sub->src->ops->answers ? SUBMIT_ANSWER_MS : 0;
 }
 
 static void enqueue(struct submission *sub, struct job *job, struct slice tries)
 {
-    struct passage *way = begin(sub, job, on_enqueued, judge_job_bytes(job));
-    struct enqueue *how = &way->how;
+    struct route *route = sub->route;
+    const bool lives = sub->outcome != STORED_DEAD;
     char group[ROUTE_GROUP_BYTES];
-    how->tries = tries;
-    how->dead = sub->dead_here;
-    how->replace = job->replace && sub->outcome != STORED_DEAD;
-    how->again = job->again && sub->outcome != STORED_DEAD;
-    how->unknown = sub->unknown;
-    how->now = sub->due_now;
-    how->expires_ms = expiry(sub->route, job);
-    how->awaited = sub->src->ops->awaits;
-    how->group = route_group(sub->route, job, group);
-    how->at_ms = sub->dead_here ? 0 : job->due_ms + route_spread_ms(sub->route, job);
     sub->due_ms = job->due_ms;
-    passage_enqueue(way, job, sub->named || way->src);
+    count_in(sub, judge_job_bytes(job));
+    if (!route_is_open(route)) {
+        loop_defer(on_not_open, sub);
+        return;
+    }
+    struct bucket *b = route_bucket_of(route, job->id, job->target);
+    const struct enqueue how = {
+        .tries = tries,
+        .origin = origin_of(sub, job, b),
+        .deadline_ms = answer_ms(sub),
+        .dead = sub->dead_here,
+        .at_ms = sub->dead_here ? 0 : job->due_ms + route_spread_ms(route, job),
+        .replace = job->replace && lives,
+        .again = job->again && lives,
+        .unknown = sub->unknown,
+        .group = route_group(route, job, group),
+        .now = sub->due_now,
+        .expires_ms = expiry(route, job),
+        .awaited = sub->src->ops->awaits,
+    };
+    store_enqueue(b, job, &how, on_enqueued, sub);
+}
+
+static void on_cancel_not_open(void *arg)
+{
+    on_cancel_done(arg, 0);
 }
 
 static void cancel(struct submission *sub, const struct job *job)
 {
-    passage_cancel(begin(sub, job, on_cancel_done, (int64_t)job->id.n), job);
+    count_in(sub, (int64_t)job->id.n);
+    if (!route_is_open(sub->route)) {
+        loop_defer(on_cancel_not_open, sub);
+        return;
+    }
+    struct bucket *b = route_bucket_to_cancel(sub->route, job->id, job->target);
+    const struct origin origin = origin_of(sub, job, b);
+    store_cancel(b, job->id, origin.partition ? &origin : NULL, answer_ms(sub),
+                 on_cancel_done, sub);
 }
 
 /* The producer hears it at once; or, where nobody waits, the job is kept as a dead

@@ -6,7 +6,7 @@
 --                                      the records that were carried out until then
 --
 -- The name of a partition is that of a reading: topic/partition~N of a topic that was made anew,
--- with +N behind it of a route that reads the partition again (bridge/engine/name.h). So another reading
+-- with *N behind it of a route with N buckets, and +N of a route that reads the partition again (bridge/engine/name.h). So another reading
 -- knows nothing of this one, and no bucket has to be visited. Of a rewound one the field without +N
 -- stays the highest offset ever carried out: see ingest_had().
 --

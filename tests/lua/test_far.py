@@ -391,23 +391,6 @@ def test_out_of_memory_loses_nothing(far, server, script):
 
 # --- whole buckets ---
 
-def test_a_sealed_bucket_knows_its_far_jobs(far):
-    far.put(("a", FAR), ("b", FAR))
-    far.run("seal", ("pool",), NOW, "s")
-    assert far.put(("a", FAR), ("new", FAR), ("b", FAR + 1, "r"), ("x", NOW)) == "dzrz"
-    assert far.run("seal", ("pool",), NOW, "c")[1] == 2, "jobs that wait: nothing is deleted"
-    assert far.cancel("a", "b") == "cc"
-    assert far.run("seal", ("pool",), NOW, "c")[1] == 0
-    assert far.client.keys(far.key["far"] + "*") == [] and far.client.exists(far.key["slots"]) == 0
-
-
-def test_the_baseline_counts_far_jobs(far):
-    far.put(("a", FAR), ("b", NOW))
-    far.client.delete(far.key["sums"])
-    assert far.run("baseline", ("pool",)) == 1 and far.sums() == {"base": 2}
-    assert far.run("baseline", ("pool",)) == 0
-
-
 def test_what_else_is_done_to_a_bucket_leaves_far_jobs_alone(far):
     far.put(("a", FAR), ("n", NOW), ("m", NOW))
     _, lease, jobs = far.claim(NOW)
