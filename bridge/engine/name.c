@@ -93,14 +93,17 @@ int64_t reading_rewind(struct slice rewinds, struct slice route)
 
 struct slice name_of_record(struct source *src, struct job *job)
 {
-    char id[JOB_ID_MAX + 3 * (1 + TEXT_DECIMAL_MAX)], *at = id;
-    if (job->topic.n > JOB_ID_MAX)
+    char id[JOB_ID_MAX + 4 * (1 + TEXT_DECIMAL_MAX)], *at = id;
+    const struct slice source = slice_of(src->conf->name);
+    if (source.n + job->topic.n > JOB_ID_MAX)
         return (struct slice){NULL, 0};
-    if (job->topic.n > 0)
-        at = mempcpy(at, job->topic.p, job->topic.n);
+    at = slice_put(at, source);
+    *at++ = '/';
+    const char *topic = at;
+    at = slice_put(at, job->topic);
     *at++ = '/';
     at += text_put_decimal(at, job->partition);
-    const struct reading_row *row = reading_of(src, id, (size_t)(at - id));
+    const struct reading_row *row = reading_of(src, topic, (size_t)(at - topic));
     if (row && row->reading.incarnation > 0) {
         *at++ = '~';
         at += text_put_decimal(at, row->reading.incarnation);
@@ -133,7 +136,7 @@ struct partition_row {
     UT_hash_handle hh; /* in its bucket_rows, by name */
     int64_t last;      /* offset submitted last to this bucket */
     int64_t used_ms;   /* monotonic: when that was */
-    char name[];       /* "topic/7" */
+    char name[];       /* "source/topic/7" */
 };
 
 struct bucket_rows {
@@ -191,11 +194,12 @@ static void add_buckets(const struct route *route, struct buf *name)
         buf_addf(name, "*%" PRId64, route->bucket_count);
 }
 
-/* Appends the incarnation to "topic/7". Gives the rewind of the route, 0: none. */
-static int64_t add_reading(struct source *src, const struct route *route,
+/* Appends the incarnation to "source/topic/7", where the topic begins at that place.
+ * Gives the rewind of the route, 0: none. */
+static int64_t add_reading(struct source *src, const struct route *route, size_t topic,
                            struct buf *name)
 {
-    const struct reading_row *row = reading_of(src, name->p, name->n);
+    const struct reading_row *row = reading_of(src, name->p + topic, name->n - topic);
     const int64_t rewind =
         row ? reading_rewind(row->reading.rewinds, slice_of(route->conf->name)) : 0;
     if (row && row->reading.incarnation > 0)
@@ -208,10 +212,13 @@ void name_partition(struct source *src, const struct route *route, const struct 
 {
     struct buf *name = &src->partition_name;
     buf_clear(name);
+    buf_add_str(name, src->conf->name);
+    buf_add_str(name, "/");
+    const size_t topic = name->n;
     buf_add_slice(name, job->topic);
     buf_add_str(name, "/");
     text_add_decimal(name, job->partition);
-    const int64_t rewind = src->readings ? add_reading(src, route, name) : 0;
+    const int64_t rewind = src->readings ? add_reading(src, route, topic, name) : 0;
     add_buckets(route, name);
     if (rewind > 0)
         buf_addf(name, "+%" PRId64, rewind);

@@ -258,6 +258,14 @@ def test_a_record_of_kafka_has_no_index_and_is_stored_once(far):
     assert far.waiting() == {"t/0/10": FAR, "t/0/11": FAR + 1}
 
 
+@pytest.mark.parametrize("reading", ["*4", "+1", "*4+1"])
+def test_the_number_of_buckets_and_the_rewind_are_no_part_of_an_id(far, reading):
+    assert far.put(("t/0/10", FAR, "u", 1, 10), partitions=[("t/0" + reading, "")]) == "s"
+    assert far.far() == ({}, [("t/0/10", FAR, record(FAR), "", None)])
+    far.move(START)
+    assert far.waiting() == {"t/0/10": FAR}
+
+
 @pytest.mark.parametrize("id_,offset", [("t/0/17", 8), ("another", 7), (f"t/0/{2**53}", 2**53)])
 def test_a_name_that_is_not_that_of_the_offset_is_kept_whole(far, id_, offset):
     far.put((id_, FAR, "u", 1, offset), partitions=[("t/0", "")])
