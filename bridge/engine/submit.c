@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/submit.h"
 #include "bridge/about.h"
+#include "bridge/engine/admit.h"
 #include "bridge/engine/tap.h"
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/name.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
-#include "bridge/engine/verdict.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -151,7 +151,7 @@ static void on_refused(void *arg)
 static void note_reason(struct submission *sub, enum reason r, const char *why)
 {
     sub->reason = reason_name(r);
-    snprintf(sub->why, sizeof(sub->why), "%s", why);
+    snprintf(sub->why, sizeof(sub->why), "%.*s", (int)sizeof(sub->why) - 1, why);
 }
 
 /* What became of a cancel; who waits for the answer hears it, who does not goes on. */
@@ -189,18 +189,18 @@ static void on_cancel_done(void *arg, char code)
     answer(sub, code && !done ? STORED_NONE : NOT_STORED);
 }
 
-static void note_verdict(struct submission *sub, const struct job *job,
-                         const struct verdict *v)
+static void note_admission(struct submission *sub, const struct job *job,
+                           const struct admission *a)
 {
-    sub->route = v->route;
+    sub->route = a->route;
     sub->route->refs++;
-    sub->due_now = v->asks.due_now;
-    sub->clamped = v->asks.clamped;
-    sub->unknown = v->unknown;
+    sub->due_now = a->due_now;
+    sub->clamped = a->clamped;
+    sub->unknown = a->unknown;
     slice_put(sub->id, job->id);
     sub->id_n = job->id.n;
-    if (v->route->tap)
-        tap_note(v->route->tap, &(struct tap_event){.what = "received",
+    if (a->route->tap)
+        tap_note(a->route->tap, &(struct tap_event){.what = "received",
                                                     .id = job->id,
                                                     .job = job,
                                                     .due_ms = job->due_ms});
@@ -249,7 +249,7 @@ static void enqueue(struct submission *sub, struct job *job, struct slice tries)
     const bool lives = sub->outcome != STORED_DEAD;
     char group[ROUTE_GROUP_BYTES];
     sub->due_ms = job->due_ms;
-    count_in(sub, judge_job_bytes(job));
+    count_in(sub, admit_job_bytes(job));
     if (!route_is_open(route)) {
         loop_defer(on_not_open, sub);
         return;
@@ -369,35 +369,35 @@ static void on_draining(void *arg)
     answer_later(arg, "the route drains: it takes no jobs until an operator lets it");
 }
 
-static void refuse_unrouted(struct submission *sub, const struct verdict *v)
+static void refuse_unrouted(struct submission *sub, const struct admission *a)
 {
     sub->src->unrouted++;
-    note_reason(sub, REASON_NO_ROUTE, v->why);
+    note_reason(sub, REASON_NO_ROUTE, a->why.text);
     loop_defer(on_refused, sub);
 }
 
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)
 {
     struct submission *sub = submission_new(src, done, arg);
-    struct verdict v;
+    struct admission a;
     FAULT("S1");
-    verdict_reach(src, job, &v);
-    note_verdict(sub, job, &v);
-    bool routed = v.found || !src->ops->answers; /* else it concerns no route */
+    admit(src, job, &a);
+    note_admission(sub, job, &a);
+    bool routed = a.found || !src->ops->answers; /* else it concerns no route */
     sub->route->stats.received += routed;
     if (!routed) {
-        refuse_unrouted(sub, &v);
+        refuse_unrouted(sub, &a);
     } else if (pool_is_away(sub)) {
         loop_defer(on_pool_away, sub);
-    } else if (v.reason) {
-        refuse_or_bury(sub, job, v.reason, v.why);
-    } else if (v.asks.op == DELAY_CANCEL) {
+    } else if (a.reason) {
+        refuse_or_bury(sub, job, a.reason, a.why.text);
+    } else if (a.op == DELAY_CANCEL) {
         cancel(sub, job);
     } else if (is_turned_away(sub)) {
         loop_defer(on_draining, sub);
     } else {
         if (!job->timed)
-            judge_strip(src, sub->route, job);
+            admit_strip(src, sub->route, job);
         enqueue(sub, job, (struct slice){NULL, 0});
     }
     job_free(job);
@@ -407,15 +407,9 @@ void source_quarantine(struct source *src, struct job *job, const char *reason,
                        const char *why, stored_cb *done, void *arg)
 {
     struct submission *sub = submission_new(src, done, arg);
-    struct verdict v = {0};
-    int bad;
-    /* Its own, so that it can be replayed. */
-    struct route *found = route_for(src, job, &bad, &v.err);
-    v.route = found ? found : route_first(src);
-    job->source = job_keep(job, slice_of(src->conf->name));
-    job->due_ms = store_now_ms(route_store(v.route));
-    verdict_name(src, job, (struct slice){NULL, 0}, &v);
-    note_verdict(sub, job, &v);
+    struct admission a;
+    admit_unread(src, job, &a); /* its own route, so that it can be replayed */
+    note_admission(sub, job, &a);
     sub->route->stats.received++;
     refuse_or_bury(sub, job, reason, why);
     job_free(job);
