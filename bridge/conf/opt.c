@@ -366,17 +366,18 @@ static void free_retry(void *field)
 }
 
 #define TEXT sizeof(char *), OPT_BARE, set_str, same_text, copy_text, free_text
+#define BYTES NULL, NULL, NULL /* are the value */
 const struct opt_type_row opt_types[OPT_TYPES] = {
     [OPT_STR] = {"text", TEXT},
     [OPT_FILE] = {"file", TEXT},
     [OPT_KEY_FILE] = {"key file", TEXT},
     [OPT_SECRET] = {"secret", TEXT},
-    [OPT_INT] = {"number", sizeof(int64_t), OPT_NUMBER, set_int},
-    [OPT_REAL] = {"real", sizeof(double), OPT_NUMBER, set_real},
-    [OPT_BOOL] = {"boolean", sizeof(bool), OPT_TRUTH, set_bool},
-    [OPT_MS] = {"duration", sizeof(int64_t), OPT_BARE, set_ms},
-    [OPT_BYTES] = {"size", sizeof(int64_t), OPT_BARE, set_bytes},
-    [OPT_CHOICE] = {"choice", sizeof(int), OPT_BARE, set_choice},
+    [OPT_INT] = {"number", sizeof(int64_t), OPT_NUMBER, set_int, BYTES},
+    [OPT_REAL] = {"real", sizeof(double), OPT_NUMBER, set_real, BYTES},
+    [OPT_BOOL] = {"boolean", sizeof(bool), OPT_TRUTH, set_bool, BYTES},
+    [OPT_MS] = {"duration", sizeof(int64_t), OPT_BARE, set_ms, BYTES},
+    [OPT_BYTES] = {"size", sizeof(int64_t), OPT_BARE, set_bytes, BYTES},
+    [OPT_CHOICE] = {"choice", sizeof(int), OPT_BARE, set_choice, BYTES},
     [OPT_LIST] = {"list", sizeof(struct opt_list), OPT_ITEMS, set_list, same_list,
                   copy_list, free_list},
     [OPT_PAIRS] = {"group", sizeof(struct opt_pairs), OPT_MEMBERS, set_pairs, same_pairs,
@@ -385,6 +386,7 @@ const struct opt_type_row opt_types[OPT_TYPES] = {
                    same_retry, copy_retry, free_retry},
 };
 #undef TEXT
+#undef BYTES
 
 /* --- rows --- */
 
