@@ -9,12 +9,10 @@
  * How often a job has been delivered is written nowhere, only how many tries are left. A
  * body that stands in none of the three was being handed out when its server died.
  */
-#include "sources/lmstfy/lmstfy_import.h"
 #include "bridge/base/json.h"
 #include "bridge/base/text.h"
-#include "sources/lmstfy/lmstfy_admin.h"
-#include "sources/lmstfy/lmstfy_attr.h"
-#include "sources/lmstfy/lmstfy_id.h"
+#include "bridge/import/import.h"
+#include "sources/lmstfy/lmstfy.h"
 
 static const struct import_part parts[] = {
     {"q/*", IMPORT_TAIL_LISTS, IMPORT_PENDING, false},
