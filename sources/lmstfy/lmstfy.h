@@ -75,6 +75,7 @@ struct lmstfy_row {
     bool produces;                     /* counts against that limit of the token */
     bool consumes;                     /* likewise; and accepts several queues, "a,b" */
     bool publishes;                    /* not while nothing can be stored */
+    bool dead;                         /* of the dead letters */
     bool guarded; /* admin API: by the accounts, where there are any */
 };
 
@@ -136,8 +137,7 @@ void lmstfy_error(struct lmstfy_req *r, unsigned status, const char *text);
 void lmstfy_internal_error(struct lmstfy_req *r); /* Redis did not answer */
 
 /* --- lmstfy_publish.c, lmstfy_queue.c: rows of the job API --- */
-void lmstfy_publish(struct lmstfy_req *r);
-void lmstfy_republish(struct lmstfy_req *r);
+void lmstfy_publish(struct lmstfy_req *r); /* also in the place of r->id */
 void lmstfy_bulk(struct lmstfy_req *r);
 void lmstfy_consume(struct lmstfy_req *r);
 void lmstfy_delete(struct lmstfy_req *r);
@@ -146,7 +146,6 @@ void lmstfy_peek_queue(struct lmstfy_req *r);
 void lmstfy_size(struct lmstfy_req *r);
 void lmstfy_destroy(struct lmstfy_req *r);
 void lmstfy_dead_head(struct lmstfy_req *r);
-void lmstfy_dead_size(struct lmstfy_req *r);
 void lmstfy_respawn(struct lmstfy_req *r);
 void lmstfy_drop_dead(struct lmstfy_req *r);
 /* The job of r->id was deleted: for the statistics. */
@@ -213,8 +212,7 @@ void lmstfy_token_list(struct lmstfy_req *r);
 void lmstfy_token_delete(struct lmstfy_req *r);
 void lmstfy_limit_list(struct lmstfy_req *r);
 void lmstfy_limit_get(struct lmstfy_req *r);
-void lmstfy_limit_add(struct lmstfy_req *r);
-void lmstfy_limit_set(struct lmstfy_req *r);
+void lmstfy_limit_put(struct lmstfy_req *r);
 void lmstfy_limit_delete(struct lmstfy_req *r);
 
 /* --- lmstfy_metrics.c: statistics --- */

@@ -154,8 +154,8 @@ static const struct lmstfy_row rows[] = {
     {"DELETE", "/token/{}/{}", lmstfy_token_delete, .guarded = true},
     {"GET", "/limits", lmstfy_limit_list, .guarded = true},
     {"GET", "/token/{}/{}/limit", lmstfy_limit_get, .guarded = true},
-    {"POST", "/token/{}/{}/limit", lmstfy_limit_add, .guarded = true},
-    {"PUT", "/token/{}/{}/limit", lmstfy_limit_set, .guarded = true},
+    {"POST", "/token/{}/{}/limit", lmstfy_limit_put, .guarded = true},
+    {"PUT", "/token/{}/{}/limit", lmstfy_limit_put, .guarded = true},
     {"DELETE", "/token/{}/{}/limit", lmstfy_limit_delete, .guarded = true},
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };

@@ -147,31 +147,18 @@ static const struct lmstfy_row rows[] = {
     {"DELETE", "/api/:namespace/:queue/job/:job_id", .run = lmstfy_delete},
     {"PUT", "/api/:namespace/:queue/bulk", lmstfy_bulk, .produces = true,
      .publishes = true},
-    {"PUT", "/api/:namespace/:queue/job/:job_id", lmstfy_republish, .publishes = true},
+    {"PUT", "/api/:namespace/:queue/job/:job_id", lmstfy_publish, .publishes = true},
     {"GET", "/api/:namespace/:queue/job/:job_id", .run = lmstfy_peek_job},
     {"GET", "/api/:namespace/:queue/peek", .run = lmstfy_peek_queue},
     {"GET", "/api/:namespace/:queue/size", lmstfy_size, .open = true},
     {"DELETE", "/api/:namespace/:queue", .run = lmstfy_destroy},
     {"GET", "/api/:namespace/:queue/deadletter", .run = lmstfy_dead_head},
-    {"GET", "/api/:namespace/:queue/deadletter/size", lmstfy_dead_size, .open = true},
+    {"GET", "/api/:namespace/:queue/deadletter/size", lmstfy_size, .open = true,
+     .dead = true},
     {"PUT", "/api/:namespace/:queue/deadletter", .run = lmstfy_respawn},
     {"DELETE", "/api/:namespace/:queue/deadletter", .run = lmstfy_drop_dead},
     {0},
 };
-
-/* The part up to the next slash, which is taken off with it; p NULL: it was the last. */
-static struct slice next_part(struct slice *rest)
-{
-    const char *slash = rest->n ? memchr(rest->p, '/', rest->n) : NULL;
-    const struct slice whole = *rest;
-    struct slice part = whole;
-    *rest = (struct slice){0};
-    if (slash) {
-        part.n = (size_t)(slash - part.p);
-        *rest = (struct slice){slash + 1, whole.n - part.n - 1};
-    }
-    return part;
-}
 
 /* took: namespace, queue, job id. */
 static bool matches(struct slice api, struct slice path, struct slice took[3])
@@ -179,7 +166,7 @@ static bool matches(struct slice api, struct slice path, struct slice took[3])
     unsigned n = 0;
     bool word = true; /* the pattern's, not a name */
     while (api.p && path.p) {
-        struct slice want = next_part(&api), have = next_part(&path);
+        struct slice want = lmstfy_next(&api, '/'), have = lmstfy_next(&path, '/');
         word = want.n == 0 || want.p[0] != ':';
         if (word ? !slice_eq(want, have) : have.n == 0)
             return false;

@@ -141,17 +141,23 @@ bool lmstfy_name_is_good(struct slice name)
     return name.n > 0;
 }
 
+struct slice lmstfy_next(struct slice *rest, char end)
+{
+    const char *at = rest->n ? memchr(rest->p, end, rest->n) : NULL;
+    struct slice part = *rest;
+    *rest = (struct slice){0};
+    if (at) {
+        *rest = (struct slice){at + 1, part.n - (size_t)(at - part.p) - 1};
+        part.n = (size_t)(at - part.p);
+    }
+    return part;
+}
+
 void lmstfy_cut_token(struct slice text, struct slice *pool, struct slice *token)
 {
-    const char *colon = text.n ? memchr(text.p, ':', text.n) : NULL;
-    *pool = default_pool;
-    *token = text;
-    if (colon == NULL)
-        return;
-    size_t n = (size_t)(colon - text.p);
-    *token = (struct slice){colon + 1, text.n - n - 1};
-    if (n > 0)
-        *pool = (struct slice){text.p, n};
+    struct slice rest = text, before = lmstfy_next(&rest, ':');
+    *pool = rest.p && before.n > 0 ? before : default_pool;
+    *token = rest.p ? rest : text;
 }
 
 void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bool named)
@@ -183,17 +189,12 @@ int lmstfy_cut_topic(struct slice topic, struct slice *pool, struct slice *ns,
 {
     struct slice part[3], rest = topic;
     unsigned n = 0;
-    for (const char *slash = ""; slash && n < 3; n++) {
-        slash = rest.n ? memchr(rest.p, '/', rest.n) : NULL;
-        part[n] = (struct slice){rest.p, slash ? (size_t)(slash - rest.p) : rest.n};
+    for (; rest.p && n < 3; n++) {
+        part[n] = lmstfy_next(&rest, '/');
         if (!lmstfy_name_is_good(part[n]))
             return -1;
-        size_t taken = part[n].n + (slash != NULL);
-        rest = (struct slice){rest.p + taken, rest.n - taken};
-        if (slash && n == 2)
-            return -1;
     }
-    if (n < 2)
+    if (rest.p || n < 2)
         return -1;
     *pool = n == 3 ? part[0] : default_pool;
     *ns = part[n - 2];

@@ -115,16 +115,14 @@ void lmstfy_limit_give_back(struct lmstfy_req *r)
 static int add_listed(struct buf *out, const struct shelf_item *item)
 {
     struct limit limit;
-    const char *p = item->field.p, *end = p + item->field.n;
-    const char *ns = memchr(p, '/', item->field.n);
-    const char *token = ns ? memchr(ns + 1, '/', (size_t)(end - ns - 1)) : NULL;
-    if (token == NULL || limit_read(item->value, &limit) < 0)
+    struct slice token = item->field, pool = lmstfy_next(&token, '/'),
+                 ns = lmstfy_next(&token, '/');
+    if (token.p == NULL || limit_read(item->value, &limit) < 0)
         return -1;
     buf_add_str(out, "{\"namespace\":");
-    text_add_json_go(out, (struct slice){ns + 1, (size_t)(token - ns - 1)});
+    text_add_json_go(out, ns);
     buf_add_str(out, ",\"token\":");
-    lmstfy_add_token(out, (struct slice){p, (size_t)(ns - p)},
-                     (struct slice){token + 1, (size_t)(end - token - 1)}, false);
+    lmstfy_add_token(out, pool, token, false);
     buf_add_str(out, ",\"limiter\":");
     limit_add_json(out, &limit);
     buf_add_str(out, "}");
@@ -205,27 +203,24 @@ static void answer_exists(struct lmstfy_req *r)
     buf_free(&text);
 }
 
-static void on_put(struct lmstfy_req *r, enum shelf_code code, unsigned status)
+/* POST adds a limit, PUT sets it. */
+static bool is_new(const struct lmstfy_req *r)
 {
+    return strcmp(r->row->method, "POST") == 0;
+}
+
+static void on_put(void *arg, enum shelf_code code)
+{
+    struct lmstfy_req *r = arg;
     if (code == SHELF_OK)
-        lmstfy_answer(r, status);
+        lmstfy_answer(r, is_new(r) ? 201 : 200);
     else if (code == SHELF_NOT)
         answer_exists(r);
     else
         lmstfy_internal_error(r);
 }
 
-static void on_added(void *arg, enum shelf_code code)
-{
-    on_put(arg, code, 201);
-}
-
-static void on_set(void *arg, enum shelf_code code)
-{
-    on_put(arg, code, 200);
-}
-
-static void put(struct lmstfy_req *r, bool only_new, shelf_cb *cb)
+void lmstfy_limit_put(struct lmstfy_req *r)
 {
     struct limit limit;
     struct buf json = {0};
@@ -241,18 +236,8 @@ static void put(struct lmstfy_req *r, bool only_new, shelf_cb *cb)
     buf_add_slice(&r->out, buf_slice(&json));
     buf_add_str(&r->out, "}");
     shelf_put(r->l->src, LMSTFY_LIMITS_SHELF, buf_slice(&r->room), buf_slice(&json),
-              only_new, cb, r);
+              is_new(r), on_put, r);
     buf_free(&json);
-}
-
-void lmstfy_limit_add(struct lmstfy_req *r)
-{
-    put(r, true, on_added);
-}
-
-void lmstfy_limit_set(struct lmstfy_req *r)
-{
-    put(r, false, on_set);
 }
 
 static void on_dropped(void *arg, enum shelf_code code)

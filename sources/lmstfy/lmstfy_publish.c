@@ -131,60 +131,9 @@ static void answer_failure(struct lmstfy_req *r)
         lmstfy_internal_error(r);
 }
 
-/* Of one job. -1: answered. */
-static int check_stored(struct lmstfy_req *r, const struct stored_reply *reply)
-{
-    if (is_stored(reply))
-        return 0;
-    note_failure(r, reply);
-    answer_failure(r);
-    return -1;
-}
-
-static void write_published(struct lmstfy_req *r, struct slice id)
-{
-    buf_clear(&r->out);
-    buf_add_str(&r->out, "{\"job_id\":\"");
-    buf_add_slice(&r->out, id);
-    buf_add_str(&r->out, "\",\"msg\":\"published\"}");
-}
-
 /* ------------------------------------------------------------------------- one job */
 
-/* -1: answered. */
-static int publish(struct lmstfy_req *r, stored_cb *done)
-{
-    struct terms t;
-    struct slice body = httpd_body(r->req);
-    if (read_terms(r, &t) < 0)
-        return -1;
-    if (body.n > BODY_MAX) {
-        lmstfy_error(r, 413, "body too large");
-        return -1;
-    }
-    if (!read_attrs(r, &t))
-        return -1;
-    source_submit(r->l->src, make_job(r, &t, lmstfy_topic(r), body), done, r);
-    return 0;
-}
-
-static void on_published(void *arg, const struct stored_reply *reply)
-{
-    struct lmstfy_req *r = arg;
-    if (check_stored(r, reply) < 0)
-        return;
-    lmstfy_count_publish(r, 1);
-    write_published(r, reply->id);
-    lmstfy_answer(r, 201);
-}
-
-void lmstfy_publish(struct lmstfy_req *r)
-{
-    publish(r, on_published);
-}
-
-/* --- the old one goes when the new one is there: a bad parameter costs nothing --- */
-
+/* The old one goes when the new one is there: a bad parameter costs nothing. */
 static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
@@ -197,23 +146,35 @@ static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
     lmstfy_answer(r, 201);
 }
 
-static void on_republished(void *arg, const struct stored_reply *reply)
+static void on_published(void *arg, const struct stored_reply *reply)
 {
     static const struct queue_finish how = {.end = QUEUE_END_DELETED};
     struct lmstfy_req *r = arg;
-    if (check_stored(r, reply) < 0)
+    if (!is_stored(reply)) {
+        note_failure(r, reply);
+        answer_failure(r);
         return;
+    }
     lmstfy_count_publish(r, 1);
-    write_published(r, reply->id);
-    if (r->id.n > JOB_ID_MAX)
+    buf_add_str(&r->out, "{\"job_id\":\"");
+    buf_add_slice(&r->out, reply->id);
+    buf_add_str(&r->out, "\",\"msg\":\"published\"}");
+    if (r->id.n == 0 || r->id.n > JOB_ID_MAX)
         lmstfy_answer(r, 201);
     else
         queue_finish(r->l->src, lmstfy_topic(r), r->id, &how, on_replaced, r);
 }
 
-void lmstfy_republish(struct lmstfy_req *r)
+void lmstfy_publish(struct lmstfy_req *r)
 {
-    publish(r, on_republished);
+    struct terms t;
+    struct slice body = httpd_body(r->req);
+    if (read_terms(r, &t) < 0)
+        return;
+    if (body.n > BODY_MAX)
+        lmstfy_error(r, 413, "body too large");
+    else if (read_attrs(r, &t))
+        source_submit(r->l->src, make_job(r, &t, lmstfy_topic(r), body), on_published, r);
 }
 
 /* -------------------------------------------------------------------------- a bulk */

@@ -15,13 +15,8 @@ enum { COUNT_MAX = 100 };
 static struct slice next_name(struct slice *list)
 {
     struct slice name = {0};
-    while (list->n > 0 && name.n == 0) {
-        const char *comma = memchr(list->p, ',', list->n);
-        size_t n = comma ? (size_t)(comma - list->p) : list->n;
-        name = (struct slice){list->p, n};
-        n += comma ? 1 : 0;
-        *list = (struct slice){list->p + n, list->n - n};
-    }
+    while (list->n > 0 && name.n == 0)
+        name = lmstfy_next(list, ',');
     return name;
 }
 
@@ -35,7 +30,7 @@ static struct slice name_at(const struct lmstfy_req *r, unsigned at)
 
 static void answer_none(struct lmstfy_req *r)
 {
-    buf_clear(&r->out);
+    buf_clear(&r->out); /* of jobs that cannot be read */
     buf_add_str(&r->out, "{\"msg\":\"no job available\"}");
     lmstfy_answer(r, 404);
 }
@@ -45,7 +40,6 @@ static void answer_none(struct lmstfy_req *r)
 static unsigned show_jobs(struct lmstfy_req *r, const struct queue_job *jobs, unsigned n)
 {
     unsigned shown = 0;
-    buf_clear(&r->out);
     for (unsigned i = 0; i < n; i++) {
         if (jobs[i].job == NULL)
             continue;
@@ -183,7 +177,6 @@ static void answer_found(struct lmstfy_req *r, enum queue_code code,
     } else if (found == NULL || found->job == NULL || found->state == QUEUE_ENDED) {
         lmstfy_error(r, 404, missing);
     } else {
-        buf_clear(&r->out);
         lmstfy_item_show(&r->out, found, r->ns, r->queue, remain_tries, NULL);
         lmstfy_answer(r, 200);
     }
@@ -215,22 +208,18 @@ void lmstfy_peek_queue(struct lmstfy_req *r)
 }
 
 /* {"namespace":"ns","queue":"q","size":N} */
-static void answer_size(struct lmstfy_req *r, enum queue_code code, int64_t size)
+static void on_size(void *arg, enum queue_code code, const struct queue_counts *counts)
 {
+    struct lmstfy_req *r = arg;
     if (code == QUEUE_AWAY) {
         lmstfy_internal_error(r);
         return;
     }
-    buf_clear(&r->out);
+    int64_t size = counts == NULL ? 0 : r->row->dead ? counts->dead : counts->ready;
     buf_add(&r->out, "{", 1);
     lmstfy_add_queue(&r->out, r->ns, r->queue);
     buf_addf(&r->out, "\"size\":%lld}", (long long)size);
     lmstfy_answer(r, 200);
-}
-
-static void on_size(void *arg, enum queue_code code, const struct queue_counts *counts)
-{
-    answer_size(arg, code, counts ? counts->ready : 0);
 }
 
 void lmstfy_size(struct lmstfy_req *r)
@@ -254,17 +243,6 @@ void lmstfy_destroy(struct lmstfy_req *r)
 
 /* --------------------------------------------------------------------- dead letters */
 
-static void on_dead_size(void *arg, enum queue_code code,
-                         const struct queue_counts *counts)
-{
-    answer_size(arg, code, counts ? counts->dead : 0);
-}
-
-void lmstfy_dead_size(struct lmstfy_req *r)
-{
-    queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_dead_size, r);
-}
-
 static void on_dead_count(void *arg, enum queue_code code,
                           const struct queue_counts *counts)
 {
@@ -287,7 +265,6 @@ static void on_dead_head(void *arg, enum queue_code code, const struct queue_job
         lmstfy_internal_error(r);
         return;
     }
-    buf_clear(&r->out);
     buf_add_str(&r->out, "{\"deadletter_head\":");
     text_add_json_go(&r->out, found ? found->id : SLICE_LIT(""));
     queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_dead_count, r);
@@ -317,7 +294,6 @@ static void on_respawned(void *arg, enum queue_code code, int64_t n)
         lmstfy_internal_error(r);
         return;
     }
-    buf_clear(&r->out);
     buf_addf(&r->out, "{\"count\":%lld,\"msg\":\"respawned\"}",
              (long long)(code == QUEUE_OK ? n : 0));
     lmstfy_answer(r, 200);
