@@ -3,7 +3,7 @@
  * fuzz_bodies.c - libFuzzer: any bytes as the body of a request, by each of the HTTP APIs
  * that take JSON, and as the values of parameters.
  */
-#include "sources/camellia/camellia_param.h"
+#include "sources/camellia/camellia.h"
 #include "sources/delayqueue/delayqueue.h"
 #include "bridge/http/http_job.h"
 #include "sources/later/later_job.h"
@@ -79,23 +79,19 @@ static void read_line(struct slice body)
 
 static void read_params(struct slice value)
 {
-    struct camellia_text text = {.own = {0}};
-    int64_t n = 0, small = 0;
-    bool yes = false;
-    void *const to[] = {&text, &n, &small, &yes};
-    static const enum camellia_param_type types[] = {CAMELLIA_TEXT, CAMELLIA_LONG,
-                                                     CAMELLIA_INT, CAMELLIA_BOOL};
+    static const struct http_param number = {"x", HTTP_INT, 0, .min = INT32_MIN,
+                                             .max = INT32_MAX};
+    static const struct http_param flag = {"x", HTTP_BOOL, 0, .required = true};
+    struct buf text = {0};
+    int64_t n = 0, yes = 0;
 
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        const struct camellia_param row = {"x", types[i], 0, false};
-        camellia_param_take(&row, to[i], false, value);
-        camellia_param_take(&row, to[i], true, value);
-        must(small >= INT32_MIN && small <= INT32_MAX);
-    }
-    camellia_text_clear(&text);
-    buf_free(&text.own);
-    if (camellia_param_integer(value, -5, 100, &n) == 0)
-        must(n >= -5 && n <= 100);
+    camellia_add_repaired(&text, value);
+    must(text_is_utf8(buf_slice(&text)) && text.n <= 3 * value.n);
+    buf_free(&text);
+    camellia_dialect.set[HTTP_INT](&number, value, &n, NULL);
+    must(n >= INT32_MIN && n <= INT32_MAX);
+    camellia_dialect.set[HTTP_BOOL](&flag, value, &yes, NULL);
+    must(yes == 0 || yes == 1);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)

@@ -5,7 +5,7 @@
  */
 #include "bridge/import/import.h"
 #include "sources/delayqueue/delayqueue.h"
-#include "sources/lmstfy/lmstfy_import.h"
+#include "sources/lmstfy/lmstfy_job.h"
 #include "tests/fuzz.h"
 
 static bool is_within(struct slice part, struct slice all)

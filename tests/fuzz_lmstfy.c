@@ -1,32 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_lmstfy.c - libFuzzer: any bytes as a path, a query, a token, a topic, an id and a
+ * fuzz_lmstfy.c - libFuzzer: any bytes as a path, a token, a topic, an id and a
  * header of a request to the lmstfy source.
  */
-#include "sources/lmstfy/lmstfy_attr.h"
-#include "sources/lmstfy/lmstfy_http.h"
-#include "sources/lmstfy/lmstfy_id.h"
-
-#include <stdlib.h>
+#include "sources/lmstfy/lmstfy.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
-
-static void read_query(struct slice in)
-{
-    struct slice params[LMSTFY_PARAMS];
-    char *room = mem_alloc(in.n + 1);
-    int64_t number;
-    size_t all = 0;
-    lmstfy_query_read(in, params, room);
-    for (int i = 0; i < LMSTFY_PARAMS; i++) {
-        must(params[i].p == NULL || (params[i].p >= room && params[i].p <= room + in.n));
-        all += params[i].n;
-        if (lmstfy_number(params[i], 100, &number) == 0)
-            must(number >= 0 && number <= 100);
-    }
-    must(all <= in.n);
-    free(room);
-}
 
 static void read_names(struct slice in)
 {
@@ -68,7 +47,6 @@ static void read_attributes(struct slice in)
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     struct slice in = {(const char *)bytes, n};
-    read_query(in);
     read_names(in);
     read_attributes(in);
     must(lmstfy_id_ms(in) >= -1);

@@ -5,7 +5,7 @@
  */
 #include "bridge/import/import_parts.h"
 #include "sources/delayqueue/delayqueue.h"
-#include "sources/lmstfy/lmstfy_import.h"
+#include "sources/lmstfy/lmstfy_job.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

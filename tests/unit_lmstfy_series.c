@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * unit_lmstfy_series.c - series found by their labels, their limit and their text, of
- * sources/lmstfy/lmstfy_series.h; and who may make new ones, of
- * sources/lmstfy/lmstfy_metrics.h.
+ * sources/lmstfy/lmstfy_metrics.h; and who may make new ones.
  */
 #include "sources/lmstfy/lmstfy_metrics.h"
 #include "tests/unit.h"
@@ -14,10 +13,12 @@
 
 #include <cmocka.h>
 
-static const struct series_row counter = {"c", "Help.", SERIES_COUNTER, {"a", "b"}, 0,
-                                          0,   0};
-static const struct series_row histogram = {"h", "Help.", SERIES_HISTOGRAM, {"a"}, 15,
-                                            2.5, 3};
+static const char *const two_labels[] = {"a", "b", NULL}, *const one_label[] = {"a",
+                                                                                NULL};
+static const struct series_type plain = {"counter", 0, 0, 0};
+static const struct series_type three_buckets = {"histogram", 15, 2.5, 3};
+static const struct series_row counter = {"c", "Help.", &plain, two_labels};
+static const struct series_row histogram = {"h", "Help.", &three_buckets, one_label};
 
 static void check_text(const struct family *f, const char *wanted)
 {
@@ -30,11 +31,10 @@ static void check_text(const struct family *f, const char *wanted)
 static void the_same_labels_are_the_same_series(void **state)
 {
     (void)state;
-    struct family f;
+    struct family f = {.row = &counter};
     struct buf scratch = {0};
     const struct slice one[] = {SLICE_LIT("x"), SLICE_LIT("")};
     const struct slice other[] = {SLICE_LIT(""), SLICE_LIT("x")};
-    family_init(&f, &counter);
     series_add(family_at(&f, one, 10, &scratch), 2);
     series_add(family_at(&f, other, 10, &scratch), 3);
     series_add(family_at(&f, one, 10, &scratch), 1);
@@ -48,12 +48,11 @@ static void values_are_escaped_and_what_is_no_name_is_empty(void **state)
 {
     (void)state;
     static char long_value[SERIES_VALUE_MAX + 1];
-    struct family f;
+    struct family f = {.row = &counter};
     struct buf scratch = {0};
     const struct slice odd[] = {SLICE_LIT("\"\\\n\","), SLICE_LIT("\xff")};
     const struct slice large[] = {{long_value, sizeof(long_value)}, SLICE_LIT("b")};
     memset(long_value, 'x', sizeof(long_value));
-    family_init(&f, &counter);
     series_set(family_at(&f, odd, 10, &scratch), 1e15);
     series_set(family_at(&f, large, 10, &scratch), 0.5);
     check_text(&f, "# HELP c Help.\n# TYPE c counter\n"
@@ -65,9 +64,8 @@ static void values_are_escaped_and_what_is_no_name_is_empty(void **state)
 static void thousands_are_found_again_and_no_more_than_the_limit_is_made(void **state)
 {
     (void)state;
-    struct family f;
+    struct family f = {.row = &counter};
     struct buf scratch = {0};
-    family_init(&f, &counter);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 3000; i++) {
             char text[16];
@@ -78,9 +76,9 @@ static void thousands_are_found_again_and_no_more_than_the_limit_is_made(void **
             series_add(s, 1); /* NULL is fine */
         }
     }
-    assert_int_equal(f.n, 2000);
-    family_clear(&f);
-    assert_int_equal(f.n, 0);
+    assert_int_equal(family_count(&f), 2000);
+    family_free(&f);
+    assert_int_equal(family_count(&f), 0);
     const struct slice again[] = {SLICE_LIT("1"), SLICE_LIT("q")};
     series_add(family_at(&f, again, 2000, &scratch), 1);
     check_text(&f, "# HELP c Help.\n# TYPE c counter\nc{a=\"1\",b=\"q\"} 1\n");
@@ -93,23 +91,23 @@ static void strangers_leave_half_of_the_series_to_clients(void **state)
 {
     (void)state;
     struct lmstfy l = {0};
-    struct lmstfy_seen seen = {
-        .api = "/api/:namespace/:queue/size", .method = "GET", .status = 200};
+    static const struct lmstfy_row row = {.path = "/api/:namespace/:queue/size"};
+    struct lmstfy_req seen = {.l = &l, .row = &row};
     loop_init();
     lmstfy_metrics_start(&l);
     for (int i = 0; i < SERIES_MAX; i++) {
         char ns[16];
         snprintf(ns, sizeof(ns), "n%d", i);
         seen.ns = slice_of(ns);
-        lmstfy_count_http(&l, &seen);
+        lmstfy_count_http(&seen, "GET", 200, 0);
     }
-    assert_int_equal(l.metrics->family[HTTP_CODES].n, SERIES_MAX / 2);
-    assert_int_equal(l.metrics->family[HTTP_LATENCY].n, SERIES_MAX / 2);
+    assert_int_equal(family_count(&l.metrics->family[HTTP_CODES]), SERIES_MAX / 2);
+    assert_int_equal(family_count(&l.metrics->family[HTTP_LATENCY]), SERIES_MAX / 2);
     seen.known = true;
     seen.ns = SLICE_LIT("ours");
-    lmstfy_count_http(&l, &seen);
-    assert_int_equal(l.metrics->family[HTTP_CODES].n, SERIES_MAX / 2 + 1);
-    assert_int_equal(l.metrics->family[HTTP_LATENCY].n, SERIES_MAX / 2 + 1);
+    lmstfy_count_http(&seen, "GET", 200, 0);
+    assert_int_equal(family_count(&l.metrics->family[HTTP_CODES]), SERIES_MAX / 2 + 1);
+    assert_int_equal(family_count(&l.metrics->family[HTTP_LATENCY]), SERIES_MAX / 2 + 1);
     lmstfy_metrics_stop(&l);
     lmstfy_metrics_free(&l);
     loop_fini();
@@ -119,12 +117,12 @@ static void a_histogram_counts_up_to_and_including_its_bounds(void **state)
 {
     (void)state;
     static const double values[] = {0, 15, 15.5, 37.5, 93, 94};
-    struct family f;
+    struct family f = {.row = &counter};
     struct buf scratch = {0};
     const struct slice label = SLICE_LIT("x");
-    family_init(&f, &histogram);
+    f.row = &histogram;
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
-        series_observe(family_at(&f, &label, 10, &scratch), &histogram, values[i]);
+        series_observe(family_at(&f, &label, 10, &scratch), &three_buckets, values[i]);
     check_text(&f, "# HELP h Help.\n# TYPE h histogram\n"
                    "h_bucket{a=\"x\",le=\"15\"} 2\nh_bucket{a=\"x\",le=\"37.5\"} 4\n"
                    "h_bucket{a=\"x\",le=\"93.75\"} 5\nh_bucket{a=\"x\",le=\"+Inf\"} 6\n"

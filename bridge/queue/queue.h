@@ -199,6 +199,24 @@ typedef void queue_list_cb(void *arg, enum queue_code code,
                            const struct queue_name *names, unsigned n);
 void queue_list(struct source *src, struct slice topic, queue_list_cb *cb, void *arg);
 
+/* Lists the queues of the sink that topic leads to, and counts each, a few at a time. */
+struct queue_counted {
+    struct slice name;
+    bool known; /* counts is what Redis has; else zeroed */
+    struct queue_counts counts;
+};
+/* queues: NULL where Redis did not answer; least recently used first. */
+typedef void queue_survey_cb(void *arg, const struct queue_counted *queues, size_t n);
+struct queue_survey {
+    size_t most; /* queues, those used last */
+    /* Sets the limits of queue_count(), just before that queue is counted, and gives
+     * their number; -1: the queue is left out. */
+    int (*limits)(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS]);
+    queue_survey_cb *cb; /* called once, never before queue_survey() has returned */
+    void *arg;
+};
+void queue_survey(struct source *src, struct slice topic, const struct queue_survey *how);
+
 /* What happens to jobs of queues in this process while nobody asks: for statistics. NULL
  * ends it. queue: its name. */
 enum queue_event { QUEUE_EXPIRED, QUEUE_TIMED_OUT, QUEUE_EXHAUSTED };

@@ -1,73 +1,231 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * camellia.c - the HTTP API of camellia-delay-queue-server, for its SDK and for whoever
- * speaks it otherwise: start and stop, the options, the routes.
+ * speaks it otherwise: start and stop, the options, the routes and their parameters.
  *
  * A topic of the API is the topic of its jobs, and so, where the route says nothing else,
  * the name of their queue. A message is a job: its id, its payload, its time to be due,
  * and one try more than it may be retried.
  */
-#include "sources/camellia/camellia_import.h"
-#include "sources/camellia/camellia_parts.h"
-
-#include <stdlib.h>
+#include "sources/camellia/camellia.h"
 
 enum { FLUSH_MS = 20 }; /* from the last answer to the end of its connection */
 
-/* -------------------------------------------------------------------- routes */
+/* ------------------------------------------------------------------ the dialect
+ * Forgiving about numbers and booleans, strict about what is missing. */
 
-static void send_msg(void *arg, struct httpd_req *req)
+static struct slice trimmed(struct slice s)
 {
-    camellia_begin(arg, req, &camellia_send);
+    while (s.n > 0 && (unsigned char)s.p[0] <= ' ')
+        s.p++, s.n--;
+    while (s.n > 0 && (unsigned char)s.p[s.n - 1] <= ' ')
+        s.n--;
+    return s;
 }
 
-static void pull_msg(void *arg, struct httpd_req *req)
+static bool cut(struct slice *s, const char *begin)
 {
-    camellia_begin(arg, req, &camellia_pull);
+    size_t n = strlen(begin);
+    if (s->n < n || strncasecmp(s->p, begin, n) != 0)
+        return false;
+    s->p += n;
+    s->n -= n;
+    return true;
 }
 
-static void poll_msg(void *arg, struct httpd_req *req)
+static int digit_value(char c)
 {
-    camellia_begin(arg, req, &camellia_poll);
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
 }
 
-static void ack_msg(void *arg, struct httpd_req *req)
+/* "5" " +5 " "-5" "0x10" "#10". An empty one leaves the default where it may be absent.
+ */
+static int set_int(const struct http_param *row, struct slice text, void *field,
+                   struct err *err)
 {
-    camellia_begin(arg, req, &camellia_ack);
+    struct slice s = trimmed(text);
+    bool empty = s.n == 0, plus = cut(&s, "+"), minus = !plus && cut(&s, "-");
+    int base = !plus && (cut(&s, "0x") || cut(&s, "#")) ? 16 : 10;
+    int64_t value = 0; /* negative on the way: that side is larger by one */
+    bool good = s.n > 0;
+    if (empty && !row->required)
+        return 0;
+    for (size_t i = 0; i < s.n && good; i++) {
+        int digit = digit_value(s.p[i]);
+        good = digit < base && !__builtin_mul_overflow(value, base, &value) &&
+               !__builtin_sub_overflow(value, digit, &value);
+    }
+    if (!good || (!minus && __builtin_sub_overflow(0, value, &value)) ||
+        (row->min < row->max && (value < row->min || value > row->max)))
+        return err_set(err, "%s is not an integer in range", row->name);
+    *(int64_t *)field = value;
+    return 0;
 }
 
-static void get_msg(void *arg, struct httpd_req *req)
+static int set_bool(const struct http_param *row, struct slice value, void *field,
+                    struct err *err)
 {
-    camellia_begin(arg, req, &camellia_get);
+    static const char *const words[] = {"false", "true", "0",   "1",
+                                        "no",    "yes",  "off", "on"};
+    struct slice s = trimmed(value);
+    if (s.n == 0 && !row->required)
+        return 0;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (slice_is_nocase(s, words[i])) {
+            *(int64_t *)field = i % 2;
+            return 0;
+        }
+    }
+    return err_set(err, "%s is neither true nor false", row->name);
 }
 
-static void delete_msg(void *arg, struct httpd_req *req)
+static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
+                   const char *why)
 {
-    camellia_begin(arg, req, &camellia_delete);
+    (void)arg, (void)word, (void)why;
+    camellia_error(req, status == 413 ? 400 : status); /* too large: nothing was sent */
 }
+
+const struct http_dialect camellia_dialect = {
+    .refuse = refuse,
+    .set = {[HTTP_INT] = set_int, [HTTP_BOOL] = set_bool},
+    .add_text = camellia_add_repaired,
+};
+
+/* -------------------------------------------------------------------- calls */
+
+#define AT(field) offsetof(struct camellia_call, field)
+static const struct http_param send_params[] = {
+    {"topic", HTTP_TEXT, AT(topic), FROM_FORM, .required = true},
+    {"msg", HTTP_TEXT, AT(msg), FROM_FORM, .required = true},
+    {"delayMillis", HTTP_INT, AT(delay_ms), FROM_FORM, .required = true},
+    {"msgId", HTTP_TEXT, AT(id), FROM_FORM, .required = false},
+    {"ttlMillis", HTTP_INT, AT(ttl_ms), FROM_FORM, .def = -1},
+    {"maxRetry", HTTP_INT, AT(max_retry), FROM_FORM, .def = -1, .min = INT32_MIN,
+     .max = INT32_MAX},
+    {0}};
+/* A pull does not know the last one, but only a request with a bad one would tell. */
+static const struct http_param pull_params[] = {
+    {"topic", HTTP_TEXT, AT(topic), FROM_FORM, .required = true},
+    {"ackTimeoutMillis", HTTP_INT, AT(lease_ms), FROM_FORM, .required = false},
+    {"batch", HTTP_INT, AT(batch), FROM_FORM, .min = INT32_MIN, .max = INT32_MAX},
+    {"longPollingTimeoutMillis", HTTP_INT, AT(poll_ms), FROM_FORM, .required = false},
+    {0}};
+static const struct http_param get_params[] = {
+    {"topic", HTTP_TEXT, AT(topic), FROM_FORM, .required = true},
+    {"msgId", HTTP_TEXT, AT(id), FROM_FORM, .required = true},
+    {0}};
+static const struct http_param ack_params[] = {
+    {"topic", HTTP_TEXT, AT(topic), FROM_FORM, .required = true},
+    {"msgId", HTTP_TEXT, AT(id), FROM_FORM, .required = true},
+    {"ack", HTTP_BOOL, AT(ack), FROM_FORM, .required = true},
+    {0}};
+static const struct http_param delete_params[] = {
+    {"topic", HTTP_TEXT, AT(topic), FROM_FORM, .required = true},
+    {"msgId", HTTP_TEXT, AT(id), FROM_FORM, .required = true},
+    {"release", HTTP_BOOL, AT(release), FROM_FORM, .required = false},
+    {0}};
+#undef AT
+#define ARGS(rows)                                                                       \
+    {                                                                                    \
+        .size = sizeof(struct camellia_call), .params = rows, .others = true             \
+    }
+static const struct camellia_op ops[] = {
+    {"sendMsg", ARGS(send_params), camellia_send, ",\"msg\":null,\"delayMsg\":null}",
+     false},
+    {"longPollingMsg", ARGS(pull_params), camellia_pull, "}", true},
+    {"ackMsg", ARGS(ack_params), camellia_ack, ",\"msg\":null}", false},
+    {"pullMsg", ARGS(pull_params), camellia_pull, ",\"msg\":null,\"delayMsgList\":null}",
+     false},
+    {"getMsg", ARGS(get_params), camellia_get, ",\"msg\":null,\"delayMsg\":null}", false},
+    {"deleteMsg", ARGS(delete_params), camellia_delete, ",\"msg\":null}", false},
+};
 
 #define P "/camellia/delayQueue/"
-const struct httpd_route camellia_routes[] = {
-    {"POST", P "sendMsg", send_msg, HTTPD_OPEN, NULL},
-    {"POST", P "longPollingMsg", poll_msg, HTTPD_OPEN, NULL},
-    {"POST", P "ackMsg", ack_msg, HTTPD_OPEN, NULL},
-    {"POST", P "pullMsg", pull_msg, HTTPD_OPEN, NULL},
-    {"POST", P "getMsg", get_msg, HTTPD_OPEN, NULL},
-    {"POST", P "deleteMsg", delete_msg, HTTPD_OPEN, NULL},
-    {"GET", P "getTopicInfo", camellia_topic_info, HTTPD_OPEN, NULL},
-    {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN, NULL},
-    {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN, NULL},
-    {"GET", P "getMonitorString", camellia_monitor_string, HTTPD_OPEN, NULL},
-    {"GET", "/metrics", camellia_metrics, HTTPD_METRICS, NULL},
-    {"*", "/camellia/health/status", camellia_health_status, HTTPD_OPEN, NULL},
-    {"*", "/camellia/health/check", camellia_health_check, HTTPD_OPEN, NULL},
-    {"*", "/camellia/health/online", camellia_health_online, HTTPD_OPEN, NULL},
-    {"*", "/camellia/health/offline", camellia_health_offline, HTTPD_OPEN, NULL},
+
+static const struct camellia_op *op_of(const struct httpd_req *req)
+{
+    const struct camellia_op *op = ops;
+    struct slice path = httpd_path(req);
+    while (!slice_is((struct slice){path.p + sizeof(P) - 1, path.n - (sizeof(P) - 1)},
+                     op->name))
+        op++;
+    return op;
+}
+
+static void on_call(void *arg, struct httpd_req *req)
+{
+    struct camellia *c = arg;
+    const struct camellia_op *op = op_of(req);
+    unsigned error = 0;
+    struct err err;
+    c->last_call_ms = loop_mono_ms();
+    if (c->stopping)
+        error = 503;
+    else if (!op->polls && !(camellia_accepts(req) & CAMELLIA_TAKES_JSON))
+        error = 406;
+    else if (httpd_read_args(req, &op->args, &err) < 0)
+        error = 400;
+    if (error) {
+        camellia_error(req, error);
+        return;
+    }
+    struct camellia_call *call = httpd_args(req);
+    call->c = c;
+    call->req = req;
+    call->op = op;
+    c->open++;
+    op->run(call);
+}
+
+/* -------------------------------------------------------------------- routes */
+
+static void on_rest(void *arg, struct httpd_req *req);
+
+static const struct httpd_route routes[] = {
+    {"POST", P "sendMsg", on_call, HTTPD_OPEN, NULL},
+    {"POST", P "longPollingMsg", on_call, HTTPD_OPEN, NULL},
+    {"POST", P "ackMsg", on_call, HTTPD_OPEN, NULL},
+    {"POST", P "pullMsg", on_call, HTTPD_OPEN, NULL},
+    {"POST", P "getMsg", on_call, HTTPD_OPEN, NULL},
+    {"POST", P "deleteMsg", on_call, HTTPD_OPEN, NULL},
+    {"GET", P "getTopicInfo", camellia_topic_info, HTTPD_OPEN, &camellia_topic_args},
+    {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN, &camellia_ask_args},
+    {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN, &camellia_ask_args},
+    {"GET", P "getMonitorString", camellia_monitor_string, HTTPD_OPEN,
+     &camellia_ask_args},
+    {"GET", "/metrics", camellia_metrics, HTTPD_METRICS, &camellia_ask_args},
+    {"*", "/camellia/health/status", camellia_health, HTTPD_OPEN, NULL},
+    {"*", "/camellia/health/check", camellia_health, HTTPD_OPEN, NULL},
+    {"*", "/camellia/health/online", camellia_health, HTTPD_OPEN, NULL},
+    {"*", "/camellia/health/offline", camellia_health, HTTPD_OPEN, NULL},
+    {"*", "/{*}", on_rest, HTTPD_OPEN, NULL},
     {0},
 };
 #undef P
-static const struct httpd_route rest[] = {
-    {"*", "/{*}", camellia_serve_rest, HTTPD_OPEN, NULL}, {0}};
+
+/* What is none of the others: an unknown path, or a wrong method. */
+static void on_rest(void *arg, struct httpd_req *req)
+{
+    const struct httpd_route *row = routes;
+    (void)arg;
+    while (row->path && !slice_is(httpd_path(req), row->path))
+        row++;
+    if (row->path == NULL) {
+        camellia_error(req, 404);
+    } else if (strcmp(httpd_method(req), "OPTIONS") == 0) {
+        httpd_add(req, "Allow",
+                  strcmp(row->method, "GET") == 0 ? "GET,HEAD,OPTIONS" : "POST,OPTIONS");
+        httpd_answer(req, 200, NULL, SLICE_LIT(""));
+    } else {
+        httpd_add(req, "Allow", row->method);
+        camellia_error(req, 405);
+    }
+}
 
 /* ------------------------------------------------------------- start and stop */
 
@@ -99,8 +257,7 @@ static int start(struct source *src, void *self, struct err *err)
     c->stats.from_ms = source_now_ms(src, SLICE_LIT(""));
     c->last_call_ms = loop_mono_ms() - INT32_MAX; /* long ago */
     LIST_INIT(&c->held);
-    httpd_serve(c->httpd, camellia_routes, c);
-    httpd_serve(c->httpd, rest, c);
+    httpd_serve(c->httpd, routes, c);
     httpd_set_dialect(c->httpd, &camellia_dialect, c);
     source_protect(src, c->httpd);
     c->window = timer_every(c->monitor_interval_ms, on_window, c);
@@ -123,9 +280,7 @@ static void on_closing(void *arg)
     timer_del(c->closing);
     timer_del(c->window);
     httpd_stop(c->httpd);
-    camellia_call_drop_spare(c);
     camellia_stats_free(&c->stats);
-    buf_free(&c->out);
     source_stopped(c->src);
 }
 

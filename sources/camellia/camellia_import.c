@@ -8,9 +8,7 @@
  */
 #include "bridge/base/json.h"
 #include "bridge/import/import.h"
-#include "sources/camellia/camellia_json.h"
-#include "sources/camellia/camellia_import.h"
-#include "bridge/plugin.h"
+#include "sources/camellia/camellia.h"
 
 /* Of a topic's key, what follows is NAMESPACE|TOPIC|}. */
 static const struct import_part parts[] = {

@@ -1,330 +1,400 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * camellia_info.c - how much waits where: of one topic, and of all.
+ * camellia_info.c - how much waits where, of one topic and of all; and the last complete
+ * window of the statistics, as JSON.
  */
-#include "sources/camellia/camellia_parts.h"
+#include "bridge/base/text.h"
+#include "sources/camellia/camellia.h"
 
 #include <stdlib.h>
 
-enum {
-    ASKED_MAX = 64,    /* queues that are counted at the same time */
-    PATIENCE_MS = 4000 /* with a Redis that hangs */
-};
-
+enum { PATIENCE_MS = 4000 /* with a Redis that hangs */ };
 enum { MINUTE_MS = 60 * 1000, HOUR_MS = 60 * MINUTE_MS, DAY_MS = 24 * HOUR_MS };
 enum { BEFORE_LAST, LAST, FIRST_MINUTE }; /* spans of a queue before those of the API */
-const char *const camellia_span_names[CAMELLIA_SPANS] = {
-    "sizeOf0To1min",      "sizeOf1minTo10min",  "sizeOf10minTo30min",
-    "sizeOf30minTo1hour", "sizeOf1hourTo6hour", "sizeOf6hourTo1day",
-    "sizeOf1dayTo7day",   "sizeOf7dayTo30day",  "sizeOf30dayToInfinite"};
 
 _Static_assert(CAMELLIA_SPANS + FIRST_MINUTE == QUEUE_SPANS + 1, "no limit is left out");
 
-/* Two for those that became ready before and in the last window, then the API's. */
-static void count_topic(const struct camellia *c, struct slice topic, queue_count_cb *cb,
-                        void *arg)
-{
-    const int64_t now_ms = source_now_ms(c->src, topic);
-    const struct camellia_stats *s = &c->stats;
-    const bool has_last = s->last_from_ms > 0;
-    const int64_t limits_ms[QUEUE_SPANS] = {(has_last ? s->last_from_ms - 1 : 0) - now_ms,
-                                            (has_last ? s->from_ms - 1 : 0) - now_ms,
-                                            MINUTE_MS,
-                                            10 * MINUTE_MS,
-                                            30 * MINUTE_MS,
-                                            HOUR_MS,
-                                            6 * HOUR_MS,
-                                            DAY_MS,
-                                            7 * (int64_t)DAY_MS,
-                                            30 * (int64_t)DAY_MS};
-    queue_count(c->src, topic, limits_ms, QUEUE_SPANS, cb, arg);
-}
+/* ------------------------------------------------------------------ requests */
 
-/* --------------------------------------------------------------------- asking */
+static const struct http_param no_params[] = {{0}};
+static const struct http_param topic_params[] = {{"topic", HTTP_TEXT,
+                                                  offsetof(struct camellia_ask, topic),
+                                                  FROM_FORM, .required = true},
+                                                 {0}};
+const struct http_args camellia_ask_args = {
+    .size = sizeof(struct camellia_ask), .params = no_params, .others = true};
+const struct http_args camellia_topic_args = {
+    .size = sizeof(struct camellia_ask), .params = topic_params, .others = true};
 
 struct camellia_ask *camellia_ask(struct camellia *c, struct httpd_req *req)
 {
-    struct camellia_ask *ask = mem_alloc(sizeof(*ask));
-    *ask = (struct camellia_ask){c, req};
+    struct camellia_ask *ask = httpd_args(req);
+    ask->c = c;
+    ask->req = req;
     c->open++;
     return ask;
 }
 
-void camellia_tell(struct camellia_ask *ask, const char *type, const struct buf *text)
+void camellia_tell(struct camellia_ask *ask, const char *type, struct buf *text)
 {
     struct camellia *c = ask->c;
     if (text)
         httpd_answer(ask->req, 200, type, buf_slice(text));
     else
         camellia_error(ask->req, 500);
-    free(ask);
+    if (text)
+        buf_free(text);
     camellia_answered(c);
 }
 
-static void set_info(struct camellia_info *info, const struct queue_counts *counts)
+/* ------------------------------------------------------------------ one queue */
+
+/* Two for those that became ready before and in the last window, then the API's. */
+static int set_limits(const struct camellia *c, struct slice topic,
+                      int64_t limits_ms[QUEUE_SPANS])
 {
-    info->waiting = counts->waiting;
-    info->ready = counts->ready;
-    info->acking = counts->in_flight;
-    info->ready_last = counts->span[LAST];
-    info->age = (struct camellia_gap){
-        .count = counts->ready,
-        .sum_ms = counts->ready * counts->ready_age_ms,
-        .max_ms = counts->ready > 0 ? counts->now_ms - counts->oldest_ready_ms : 0};
-    memcpy(info->span, &counts->span[FIRST_MINUTE], sizeof(info->span));
+    static const int64_t spans_ms[] = {
+        MINUTE_MS,   10 * MINUTE_MS, 30 * MINUTE_MS,      HOUR_MS,
+        6 * HOUR_MS, DAY_MS,         7 * (int64_t)DAY_MS, 30 * (int64_t)DAY_MS};
+    const int64_t now_ms = source_now_ms(c->src, topic);
+    const bool has_last = c->stats.last_from_ms > 0;
+    limits_ms[BEFORE_LAST] = (has_last ? c->stats.last_from_ms - 1 : 0) - now_ms;
+    limits_ms[LAST] = (has_last ? c->stats.from_ms - 1 : 0) - now_ms;
+    memcpy(&limits_ms[FIRST_MINUTE], spans_ms, sizeof(spans_ms));
+    return QUEUE_SPANS;
+}
+
+static struct camellia_info info_of(struct slice topic, const struct queue_counts *counts)
+{
+    struct camellia_info info = {
+        .topic = topic,
+        .waiting = counts->waiting,
+        .ready = counts->ready,
+        .acking = counts->in_flight,
+        .ready_last = counts->span[LAST],
+        .age = {.count = counts->ready,
+                .sum_ms = counts->ready * counts->ready_age_ms,
+                .max_ms =
+                    counts->ready > 0 ? counts->now_ms - counts->oldest_ready_ms : 0}};
+    memcpy(info.span, &counts->span[FIRST_MINUTE], sizeof(info.span));
     /* What is ready is counted there, too. */
-    info->span[0] += counts->span[BEFORE_LAST] + counts->span[LAST];
-    info->span[0] = info->span[0] > info->ready ? info->span[0] - info->ready : 0;
+    info.span[0] += counts->span[BEFORE_LAST] + counts->span[LAST];
+    info.span[0] = info.span[0] > info.ready ? info.span[0] - info.ready : 0;
+    return info;
 }
 
-static void add_info(struct buf *out, const struct camellia_info *info)
-{
-    buf_add_str(out, "{\"topic\":");
-    camellia_add_text(out, info->topic, CAMELLIA_PLAIN);
-    buf_add_str(out, ",\"waitingQueueSize\":");
-    camellia_add_int(out, info->waiting);
-    buf_add_str(out, ",\"waitingQueueInfo\":{");
-    for (int i = 0; i < CAMELLIA_SPANS; i++)
-        buf_addf(out, "%s\"%s\":%lld", i ? "," : "", camellia_span_names[i],
-                 (long long)info->span[i]);
-    buf_addf(out, "},\"readyQueueSize\":%lld,\"ackQueueSize\":%lld}",
-             (long long)info->ready, (long long)info->acking);
-}
+/* ------------------------------------------------------------------ all queues */
 
-/* ------------------------------------------------------------------ one topic */
-
-struct one {
+struct waiter {
+    camellia_survey_cb *cb;
     struct camellia_ask *ask;
-    struct camellia_text topic;
-    bool given;
 };
+struct camellia_look { /* at all queues */
+    struct camellia *c;
+    struct waiter *waiting;
+    size_t n;
+    struct timer *patience; /* NULL: it has no end, and is for one request */
+    int64_t from_ms;        /* of the window in which it began */
+};
+
+/* For what is said of the last window. infos: NULL: Redis did not answer. */
+static void note_unpulled(const struct camellia_look *look,
+                          const struct camellia_info *infos, size_t n)
+{
+    struct camellia_stats *stats = &look->c->stats;
+    camellia_forget_unpulled(stats);
+    for (size_t i = 0; infos && i < n && stats->last_from_ms > 0; i++) {
+        struct camellia_topic *t =
+            infos[i].ready > 0 ? camellia_topic(stats, infos[i].topic) : NULL;
+        if (t == NULL)
+            continue;
+        t->unpulled = infos[i].age;
+        t->unpulled_last = stats->from_ms == look->from_ms ? infos[i].ready_last : 0;
+    }
+}
+
+static void tell_all(struct camellia_look *look, const struct camellia_info *infos,
+                     size_t infos_n)
+{
+    struct waiter *waiting = look->waiting;
+    size_t n = look->n;
+    look->waiting = NULL;
+    look->n = 0;
+    for (size_t i = 0; i < n; i++)
+        waiting[i].cb(waiting[i].ask, infos, infos_n);
+    free(waiting);
+}
+
+/* Requests from now on wait anew. */
+static void on_patience(void *arg)
+{
+    struct camellia_look *look = arg;
+    camellia_forget_unpulled(&look->c->stats);
+    tell_all(look, NULL, 0);
+}
+
+static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
+{
+    struct camellia_look *look = arg;
+    struct camellia *c = look->c;
+    struct camellia_info *infos = queues ? mem_alloc((n + 1) * sizeof(*infos)) : NULL;
+    for (size_t i = 0; i < n; i++)
+        infos[i] = info_of(queues[i].name, &queues[i].counts);
+    if (look->patience) {
+        c->look = NULL;
+        timer_del(look->patience);
+        note_unpulled(look, infos, n);
+        look->patience = NULL;
+    }
+    tell_all(look, infos, n);
+    free(infos);
+    loop_defer_free(look);
+    camellia_answered(c);
+}
+
+static int on_queue(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS])
+{
+    const struct camellia_look *look = arg;
+    return set_limits(look->c, name, limits_ms);
+}
+
+static void on_none(void *arg)
+{
+    static const struct queue_counted none;
+    on_surveyed(arg, &none, 0);
+}
+
+static bool leads(const struct camellia *c, struct slice topic)
+{
+    bool in_queue = false;
+    return source_route(c->src, topic, &in_queue).p && in_queue;
+}
+
+static struct camellia_look *look_begin(struct camellia *c, size_t most)
+{
+    struct camellia_look *look = mem_alloc(sizeof(*look));
+    const struct queue_survey how = {most, on_queue, on_surveyed, look};
+    const struct camellia_topic *t = c->stats.topics;
+    look->c = c;
+    look->from_ms = c->stats.from_ms;
+    c->open++;
+    /* Any topic that leads to a queue will do: all queues of its sink are listed. */
+    bool any = leads(c, SLICE_LIT(""));
+    while (!any && t && !leads(c, t->name))
+        t = t->hh.next;
+    if (any || t)
+        queue_survey(c->src, any ? SLICE_LIT("") : t->name, &how);
+    else
+        loop_defer(on_none, look);
+    return look;
+}
+
+static void join(struct camellia_look *look, struct camellia_ask *ask,
+                 camellia_survey_cb *cb)
+{
+    look->waiting = mem_realloc(look->waiting, (look->n + 1) * sizeof(*look->waiting));
+    look->waiting[look->n++] = (struct waiter){cb, ask};
+    if (look->patience && look->n == 1)
+        timer_set(look->patience, PATIENCE_MS);
+}
+
+void camellia_survey(struct camellia_ask *ask, camellia_survey_cb *cb)
+{
+    struct camellia *c = ask->c;
+    if (c->look == NULL) {
+        c->look = look_begin(c, CAMELLIA_SHOWN_MAX);
+        c->look->patience = timer_new(on_patience, c->look);
+    }
+    join(c->look, ask, cb);
+}
+
+/* ------------------------------------------------------------------ pieces of JSON */
+
+static const char *const span_names[CAMELLIA_SPANS] = {
+    "sizeOf0To1min",      "sizeOf1minTo10min",  "sizeOf10minTo30min",
+    "sizeOf30minTo1hour", "sizeOf1hourTo6hour", "sizeOf6hourTo1day",
+    "sizeOf1dayTo7day",   "sizeOf7dayTo30day",  "sizeOf30dayToInfinite"};
+
+struct listing {
+    struct buf *out;
+    size_t n;
+};
+
+static void begin_item(struct listing *l, struct slice topic)
+{
+    buf_add_str(l->out, l->n++ ? ",{\"topic\":" : "{\"topic\":");
+    camellia_add_text(l->out, topic, CAMELLIA_PLAIN);
+}
+
+static void add_number(struct buf *out, const char *before, const char *name, int64_t n)
+{
+    buf_addf(out, "%s\"%s\":", before, name);
+    text_add_decimal(out, n);
+}
+
+static void add_info(struct listing *l, const struct camellia_info *info)
+{
+    begin_item(l, info->topic);
+    add_number(l->out, ",", "waitingQueueSize", info->waiting);
+    buf_add_str(l->out, ",\"waitingQueueInfo\":{");
+    for (int i = 0; i < CAMELLIA_SPANS; i++)
+        add_number(l->out, i ? "," : "", span_names[i], info->span[i]);
+    buf_add_str(l->out, "}");
+    add_number(l->out, ",", "readyQueueSize", info->ready);
+    add_number(l->out, ",", "ackQueueSize", info->acking);
+    buf_add_str(l->out, "}");
+}
+
+static void add_counts(struct listing *l, const struct camellia_topic *t)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < CAMELLIA_COUNTS; i++)
+        sum += camellia_count_of(t, i);
+    if (sum == 0 || l->n == CAMELLIA_SHOWN_MAX)
+        return;
+    begin_item(l, t->name);
+    for (int i = 0; i < CAMELLIA_COUNTS; i++)
+        add_number(l->out, ",", camellia_count_names[i], camellia_count_of(t, i));
+    buf_add_str(l->out, "}");
+}
+
+static void add_gap(struct listing *l, struct slice topic, const struct camellia_gap *gap)
+{
+    if (gap->count == 0 || l->n == CAMELLIA_SHOWN_MAX)
+        return;
+    begin_item(l, topic);
+    add_number(l->out, ",", "count", gap->count);
+    buf_add_str(l->out, ",\"avg\":");
+    camellia_add_real(l->out, camellia_gap_avg(gap));
+    add_number(l->out, ",", "max", gap->max_ms);
+    buf_add_str(l->out, "}");
+}
+
+static void add_pull_gap(struct listing *l, const struct camellia_topic *t)
+{
+    add_gap(l, t->name, &t->last.pull);
+}
+
+static void add_ready_gap(struct listing *l, const struct camellia_topic *t)
+{
+    const struct camellia_gap gap = camellia_ready_gap(t);
+    add_gap(l, t->name, &gap);
+}
+
+/* The three lists, whose names differ from call to call by what follows. */
+static void add_lists(struct buf *out, const struct camellia *c, const char *suffix)
+{
+    static const struct {
+        const char *name;
+        void (*add)(struct listing *l, const struct camellia_topic *t);
+    } lists[] = {{"requestStats", add_counts},
+                 {"pullMsgTimeGapStats", add_pull_gap},
+                 {"readyQueueTimeGapStats", add_ready_gap}};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        struct listing l = {out, 0};
+        buf_addf(out, "%s\"%s%s\":[", i ? "," : "", lists[i].name, suffix);
+        for (const struct camellia_topic *t = c->stats.topics; t; t = t->hh.next)
+            lists[i].add(&l, t);
+        buf_add_str(out, "]");
+    }
+}
+
+/* ------------------------------------------------------------------ the answers */
 
 static void on_one(void *arg, enum queue_code code, const struct queue_counts *counts)
 {
-    struct one *one = arg;
-    struct camellia_info info = {.topic = one->topic.value};
+    struct camellia_ask *ask = arg;
+    struct camellia_info info = {.topic = ask->topic};
     struct buf out = {0};
+    struct listing l = {&out, 0};
     if (counts)
-        set_info(&info, counts);
+        info = info_of(ask->topic, counts);
     buf_add_str(&out, "{\"code\":200,\"data\":");
-    add_info(&out, &info);
-    buf_add(&out, "}", 1);
-    camellia_tell(one->ask, CAMELLIA_JSON, code == QUEUE_AWAY ? NULL : &out);
-    buf_free(&out);
-    buf_free(&one->topic.own);
-    free(one);
-}
-
-static void on_param(void *arg, struct slice name, struct slice value)
-{
-    static const struct camellia_param row = {"topic", CAMELLIA_TEXT,
-                                              offsetof(struct one, topic), true};
-    struct one *one = arg;
-    if (!slice_is(name, row.name))
-        return;
-    camellia_param_take(&row, one, one->given, value);
-    one->given = true;
+    add_info(&l, &info);
+    buf_add_str(&out, "}");
+    if (code == QUEUE_AWAY)
+        buf_free(&out);
+    camellia_tell(ask, CAMELLIA_JSON, code == QUEUE_AWAY ? NULL : &out);
 }
 
 void camellia_topic_info(void *arg, struct httpd_req *req)
 {
-    struct camellia *c = arg;
-    struct one *one = mem_alloc(sizeof(*one));
-    if (httpd_each_param(req, on_param, one) < 0 || !one->given) {
-        buf_free(&one->topic.own);
-        free(one);
-        camellia_error(req, 400);
-        return;
-    }
-    one->ask = camellia_ask(c, req);
-    count_topic(c, one->topic.value, on_one, one);
+    struct camellia_ask *ask = camellia_ask(arg, req);
+    int64_t limits_ms[QUEUE_SPANS];
+    int n = set_limits(ask->c, ask->topic, limits_ms);
+    queue_count(ask->c->src, ask->topic, limits_ms, (unsigned)n, on_one, ask);
 }
 
-/* ------------------------------------------------------------------ all topics */
-
-struct surveyor {
-    camellia_survey_cb *cb;
-    void *arg;
-};
-struct survey {
-    struct camellia *c;
-    struct surveyor *who;   /* all who wait for it */
-    size_t who_n, most;     /* topics */
-    struct timer *patience; /* NULL: it has no end */
-    int64_t from_ms;        /* of the window in which it began */
-    struct buf names;       /* what the infos' topics point into */
-    struct camellia_info *infos;
-    size_t n, next, open;
-    bool away;
-};
-struct counting { /* one queue of a survey */
-    struct survey *s;
-    size_t i;
-};
-
-/* For what is said of the last window. */
-static void note_unpulled(const struct survey *s)
-{
-    struct camellia_stats *stats = &s->c->stats;
-    camellia_forget_unpulled(stats);
-    for (size_t i = 0; i < s->n && !s->away && stats->last_from_ms > 0; i++) {
-        const struct camellia_info *info = &s->infos[i];
-        struct camellia_topic *t =
-            info->ready > 0 ? camellia_topic(stats, info->topic) : NULL;
-        if (t == NULL)
-            continue;
-        t->unpulled = info->age;
-        t->unpulled_last = stats->from_ms == s->from_ms ? info->ready_last : 0;
-    }
-}
-
-static void tell_all(struct survey *s, const struct camellia_info *infos)
-{
-    struct surveyor *who = s->who;
-    size_t n = s->who_n;
-    s->who = NULL;
-    s->who_n = 0;
-    for (size_t i = 0; i < n; i++)
-        who[i].cb(who[i].arg, infos, s->n);
-    free(who);
-}
-
-/* Who asks from now on waits anew. */
-static void on_patience(void *arg)
-{
-    camellia_forget_unpulled(&((struct survey *)arg)->c->stats);
-    tell_all(arg, NULL);
-}
-
-static void survey_end(void *arg)
-{
-    struct survey *s = arg;
-    static const struct camellia_info none;
-    if (s->c->survey == s) {
-        s->c->survey = NULL;
-        note_unpulled(s);
-    }
-    tell_all(s, s->away ? NULL : s->infos ? s->infos : &none);
-    if (s->patience)
-        timer_del(s->patience);
-    buf_free(&s->names);
-    free(s->infos);
-    free(s);
-}
-
-static void count_more(struct survey *s);
-
-static void on_count(void *arg, enum queue_code code, const struct queue_counts *counts)
-{
-    struct counting *counting = arg;
-    struct survey *s = counting->s;
-    if (counts)
-        set_info(&s->infos[counting->i], counts);
-    s->away |= code == QUEUE_AWAY;
-    s->open--;
-    free(counting);
-    count_more(s);
-}
-
-static void count_more(struct survey *s)
-{
-    while (!s->away && s->next < s->n && s->open < ASKED_MAX) {
-        struct counting *counting = mem_alloc(sizeof(*counting));
-        *counting = (struct counting){s, s->next++};
-        s->open++;
-        count_topic(s->c, s->infos[counting->i].topic, on_count, counting);
-    }
-    if (s->open == 0)
-        survey_end(s);
-}
-
-static void on_list(void *arg, enum queue_code code, const struct queue_name *names,
-                    unsigned n)
-{
-    struct survey *s = arg;
-    s->away = code == QUEUE_AWAY;
-    s->n = code == QUEUE_OK ? n : 0;
-    if (s->n > s->most) { /* the least recently used come first */
-        names += s->n - s->most;
-        s->n = s->most;
-    }
-    s->infos = s->n ? mem_alloc(s->n * sizeof(*s->infos)) : NULL;
-    for (size_t i = 0; i < s->n; i++)
-        buf_add_slice(&s->names, names[i].name);
-    for (size_t i = 0, at = 0; i < s->n; i++) {
-        s->infos[i].topic = (struct slice){s->names.p + at, names[i].name.n};
-        at += names[i].name.n;
-    }
-    count_more(s);
-}
-
-/* A topic that leads to a queue: any will do, since all queues of its sink are listed. */
-struct leading {
-    struct source *src;
-    struct slice topic; /* p NULL: none so far */
-};
-
-static void on_topic(void *arg, const struct camellia_topic *t)
-{
-    struct leading *l = arg;
-    bool in_queue = false;
-    if (l->topic.p == NULL && source_route(l->src, t->name, &in_queue).p && in_queue)
-        l->topic = t->name;
-}
-
-static void join(struct survey *s, camellia_survey_cb *cb, void *arg)
-{
-    s->who = mem_realloc(s->who, (s->who_n + 1) * sizeof(*s->who));
-    s->who[s->who_n++] = (struct surveyor){cb, arg};
-    if (s->patience && s->who_n == 1)
-        timer_set(s->patience, PATIENCE_MS);
-}
-
-static struct survey *survey_begin(struct camellia *c, size_t most)
-{
-    static const struct camellia_topic nameless = {.name = {"", 0}};
-    struct leading l = {.src = c->src};
-    struct survey *s = mem_alloc(sizeof(*s));
-    *s = (struct survey){.c = c, .most = most, .from_ms = c->stats.from_ms};
-    on_topic(&l, &nameless);
-    if (l.topic.p == NULL)
-        camellia_each_topic(&c->stats, on_topic, &l);
-    if (l.topic.p)
-        queue_list(c->src, l.topic, on_list, s);
-    else
-        loop_defer(survey_end, s);
-    return s;
-}
-
-void camellia_survey_all(struct camellia *c, camellia_survey_cb *cb, void *arg)
-{
-    join(survey_begin(c, SIZE_MAX), cb, arg);
-}
-
-void camellia_survey(struct camellia *c, camellia_survey_cb *cb, void *arg)
-{
-    if (c->survey == NULL) {
-        c->survey = survey_begin(c, CAMELLIA_SHOWN_MAX);
-        c->survey->patience = timer_new(on_patience, c->survey);
-    }
-    join(c->survey, cb, arg);
-}
-
-static void on_infos(void *arg, const struct camellia_info *infos, size_t n)
+static void on_all(struct camellia_ask *ask, const struct camellia_info *infos, size_t n)
 {
     struct buf out = {0};
-    buf_add_str(&out, "{\"code\":200,\"data\":[");
-    for (size_t i = 0; infos && i < n; i++) {
-        if (i > 0)
-            buf_add(&out, ",", 1);
-        add_info(&out, &infos[i]);
-    }
-    buf_add_str(&out, "]}");
-    camellia_tell(arg, CAMELLIA_JSON, infos ? &out : NULL);
-    buf_free(&out);
+    struct listing l = {&out, 0};
+    if (infos)
+        buf_add_str(&out, "{\"code\":200,\"data\":[");
+    for (size_t i = 0; i < n; i++)
+        add_info(&l, &infos[i]);
+    if (infos)
+        buf_add_str(&out, "]}");
+    camellia_tell(ask, CAMELLIA_JSON, infos ? &out : NULL);
 }
 
 void camellia_topic_infos(void *arg, struct httpd_req *req)
 {
-    camellia_survey_all(arg, on_infos, camellia_ask(arg, req));
+    struct camellia_ask *ask = camellia_ask(arg, req);
+    join(look_begin(arg, SIZE_MAX), ask, on_all);
+}
+
+/* Without Redis it says what this process knows alone. */
+static void on_data(struct camellia_ask *ask, const struct camellia_info *infos, size_t n)
+{
+    struct buf out = {0};
+    (void)infos, (void)n; /* the statistics have what is needed of them */
+    buf_add_str(&out, "{\"code\":200,\"data\":{");
+    add_lists(&out, ask->c, "List");
+    buf_add_str(&out, "}}");
+    camellia_tell(ask, CAMELLIA_JSON, &out);
+}
+
+void camellia_monitor_data(void *arg, struct httpd_req *req)
+{
+    camellia_survey(camellia_ask(arg, req), on_data);
+}
+
+static void add_sizes(struct buf *out, const struct camellia_info *infos, size_t n)
+{
+    struct listing sizes = {out, 0}, spans = {out, 0};
+    buf_add_str(out, ",\"topicInfoStats\":[");
+    for (size_t i = 0; i < n; i++) {
+        begin_item(&sizes, infos[i].topic);
+        add_number(out, ",", "waitingQueueSize", infos[i].waiting);
+        add_number(out, ",", "ackQueueSize", infos[i].acking);
+        add_number(out, ",", "readyQueueSize", infos[i].ready);
+        buf_add_str(out, "}");
+    }
+    buf_add_str(out, "],\"waitingQueueStats\":[");
+    for (size_t i = 0; i < n; i++) {
+        begin_item(&spans, infos[i].topic);
+        for (int s = 0; s < CAMELLIA_SPANS; s++)
+            add_number(out, ",", span_names[s], infos[i].span[s]);
+        buf_add_str(out, "}");
+    }
+    buf_add_str(out, "]");
+}
+
+static void on_string(struct camellia_ask *ask, const struct camellia_info *infos,
+                      size_t n)
+{
+    struct buf out = {0};
+    if (infos) {
+        buf_add_str(&out, "{");
+        add_lists(&out, ask->c, "");
+        add_sizes(&out, infos, n);
+        buf_add_str(&out, "}");
+    }
+    camellia_tell(ask, CAMELLIA_PLAIN_TEXT, infos ? &out : NULL);
+}
+
+void camellia_monitor_string(void *arg, struct httpd_req *req)
+{
+    camellia_survey(camellia_ask(arg, req), on_string);
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/camellia/camellia_stats.h"
-#include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
-enum { SLOTS_FIRST = 256, TOPICS_MAX = 100000 };
+enum { TOPICS_MAX = 100000 };
 
 const char *const camellia_count_names[CAMELLIA_COUNTS] = {
     [CAMELLIA_N_SEND] = "sendMsg",
@@ -19,59 +17,29 @@ const char *const camellia_count_names[CAMELLIA_COUNTS] = {
     [CAMELLIA_N_TIMEOUT] = "triggerMsgTimeout",
 };
 
-/* FNV-1a with a seed that nobody outside knows. */
-static uint64_t topic_hash(const struct camellia_stats *s, struct slice name)
+static struct camellia_topic *find(const struct camellia_stats *s, struct slice name)
 {
-    uint64_t hash = hash_fnv1a(s->seed ^ HASH_FNV1A, name);
-    return hash ^ hash >> 32;
-}
-
-static void grow(struct camellia_stats *s)
-{
-    size_t count = s->slot_count ? s->slot_count * 4 : SLOTS_FIRST;
-    struct camellia_topic **slots = mem_alloc(count * sizeof(struct camellia_topic *));
-    for (size_t i = 0; i < s->slot_count; i++) {
-        for (struct camellia_topic *t = s->slots[i], *next; t; t = next) {
-            next = t->next;
-            t->next = slots[t->hash % count];
-            slots[t->hash % count] = t;
-        }
-    }
-    free(s->slots);
-    s->slots = slots;
-    s->slot_count = count;
-}
-
-static struct camellia_topic *find(const struct camellia_stats *s, uint64_t hash,
-                                   struct slice name)
-{
-    if (s->slot_count == 0)
-        return NULL;
-    for (struct camellia_topic *t = s->slots[hash % s->slot_count]; t; t = t->next) {
-        if (t->hash == hash && slice_eq(t->name, name))
-            return t;
-    }
-    return NULL;
+    struct camellia_topic *t;
+    HASH_FIND(hh, s->topics, name.p, name.n, t);
+    return t;
 }
 
 struct camellia_topic *camellia_topic(struct camellia_stats *s, struct slice name)
 {
-    if (s->slot_count == 0 && getrandom(&s->seed, sizeof(s->seed), GRND_NONBLOCK) < 0)
-        s->seed = 0;
-    if (s->topic_count >= s->slot_count)
-        grow(s);
-    uint64_t hash = topic_hash(s, name);
-    struct camellia_topic *t = find(s, hash, name);
-    if (t || s->topic_count >= TOPICS_MAX)
+    struct camellia_topic *t = find(s, name);
+    if (t || HASH_COUNT(s->topics) >= TOPICS_MAX)
         return t;
-    struct camellia_topic **slot = &s->slots[hash % s->slot_count];
-    t = mem_alloc(sizeof(*t));
-    t->hash = hash;
-    t->name = (struct slice){mem_strndup(name.p ? name.p : "", name.n), name.n};
-    t->next = *slot;
-    *slot = t;
-    s->topic_count++;
+    t = mem_alloc(sizeof(*t) + name.n);
+    slice_put(t->bytes, name);
+    t->name = (struct slice){t->bytes, name.n};
+    HASH_ADD(hh, s->topics, bytes[0], (unsigned)name.n, t);
     return t;
+}
+
+static void drop(struct camellia_stats *s, struct camellia_topic *t)
+{
+    HASH_DEL(s->topics, t);
+    free(t);
 }
 
 void camellia_counted(struct camellia_stats *s, struct slice topic,
@@ -85,7 +53,7 @@ void camellia_counted(struct camellia_stats *s, struct slice topic,
 void camellia_counted_miss(struct camellia_stats *s, struct slice topic,
                            enum camellia_count what)
 {
-    struct camellia_topic *t = find(s, topic_hash(s, topic), topic);
+    struct camellia_topic *t = find(s, topic);
     if (t)
         t->now.counts[what]++;
 }
@@ -104,12 +72,6 @@ double camellia_gap_avg(const struct camellia_gap *g)
     return g->count ? (double)g->sum_ms / (double)g->count : 0;
 }
 
-static void topic_free(struct camellia_topic *t)
-{
-    free((char *)(uintptr_t)t->name.p);
-    free(t);
-}
-
 static bool is_empty(const struct camellia_window *w)
 {
     int64_t sum = w->pull.count + w->ready.count;
@@ -120,14 +82,8 @@ static bool is_empty(const struct camellia_window *w)
 
 void camellia_poll_ended(struct camellia_stats *s, struct camellia_topic *t)
 {
-    struct camellia_topic **at = &s->slots[t->hash % s->slot_count];
-    if (--t->polls > 0 || !is_empty(&t->now) || !camellia_topic_is_quiet(t))
-        return;
-    while (*at != t)
-        at = &(*at)->next;
-    *at = t->next;
-    topic_free(t);
-    s->topic_count--;
+    if (--t->polls == 0 && is_empty(&t->now) && camellia_topic_is_quiet(t))
+        drop(s, t);
 }
 
 void camellia_pulled(const struct camellia_stats *s, struct camellia_topic *t,
@@ -162,52 +118,30 @@ bool camellia_topic_is_quiet(const struct camellia_topic *t)
 
 void camellia_forget_unpulled(struct camellia_stats *s)
 {
-    for (size_t i = 0; i < s->slot_count; i++) {
-        for (struct camellia_topic *t = s->slots[i]; t; t = t->next) {
-            t->unpulled_last = 0;
-            t->unpulled = (struct camellia_gap){0};
-        }
+    for (struct camellia_topic *t = s->topics; t; t = t->hh.next) {
+        t->unpulled_last = 0;
+        t->unpulled = (struct camellia_gap){0};
     }
 }
 
 void camellia_stats_turn(struct camellia_stats *s, int64_t now_ms)
 {
+    struct camellia_topic *t, *next;
     s->last_from_ms = s->from_ms;
     s->from_ms = now_ms;
-    for (size_t i = 0; i < s->slot_count; i++) {
-        for (struct camellia_topic **at = &s->slots[i]; *at;) {
-            struct camellia_topic *t = *at;
-            t->last = t->now;
-            t->now = (struct camellia_window){0};
-            t->unpulled_last = 0; /* of the window before */
-            if (is_empty(&t->last) && t->polls == 0) {
-                *at = t->next;
-                topic_free(t);
-                s->topic_count--;
-            } else {
-                at = &t->next;
-            }
-        }
-    }
-}
-
-void camellia_each_topic(const struct camellia_stats *s, camellia_topic_cb *cb, void *arg)
-{
-    for (size_t i = 0; i < s->slot_count; i++) {
-        for (const struct camellia_topic *t = s->slots[i]; t; t = t->next)
-            cb(arg, t);
+    HASH_ITER (hh, s->topics, t, next) {
+        t->last = t->now;
+        t->now = (struct camellia_window){0};
+        t->unpulled_last = 0; /* of the window before */
+        if (is_empty(&t->last) && t->polls == 0)
+            drop(s, t);
     }
 }
 
 void camellia_stats_free(struct camellia_stats *s)
 {
-    for (size_t i = 0; i < s->slot_count; i++) {
-        while (s->slots[i]) {
-            struct camellia_topic *next = s->slots[i]->next;
-            topic_free(s->slots[i]);
-            s->slots[i] = next;
-        }
-    }
-    free(s->slots);
+    struct camellia_topic *t, *next;
+    HASH_ITER (hh, s->topics, t, next)
+        drop(s, t);
     *s = (struct camellia_stats){0};
 }

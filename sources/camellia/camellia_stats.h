@@ -9,7 +9,7 @@
 #ifndef SOURCES_CAMELLIA_CAMELLIA_STATS_H
 #define SOURCES_CAMELLIA_CAMELLIA_STATS_H
 
-#include "bridge/base/buf.h"
+#include "bridge/base/hash.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,21 +37,19 @@ struct camellia_window {
     struct camellia_gap ready; /* from being ready to the pull */
 };
 struct camellia_topic {
-    struct camellia_topic *next; /* of the same slot */
-    uint64_t hash;
+    UT_hash_handle hh;
     struct slice name; /* its own */
     unsigned polls;    /* that wait now; keeps it from being forgotten */
     struct camellia_window now, last;
     /* As Redis says at a survey: those that nobody has pulled. */
     int64_t unpulled_last;        /* became ready in the last window */
     struct camellia_gap unpulled; /* since they are ready, whenever that was */
+    char bytes[];                 /* of the name */
 };
 struct camellia_stats { /* a zeroed one is ready */
     int64_t from_ms,
         last_from_ms; /* Redis' clock: begin of now, of last; 0: there is none */
-    struct camellia_topic **slots;
-    size_t slot_count, topic_count;
-    uint64_t seed;
+    struct camellia_topic *topics; /* by name */
 };
 
 /* Good until the next turn of the window, or longer while polls > 0. NULL: too many. */
@@ -78,10 +76,6 @@ void camellia_gap_add(struct camellia_gap *g, int64_t gap_ms);
 double camellia_gap_avg(const struct camellia_gap *g);
 /* The running window is complete, and a new one begins. */
 void camellia_stats_turn(struct camellia_stats *s, int64_t now_ms);
-/* Calls back for each topic, in no order. */
-typedef void camellia_topic_cb(void *arg, const struct camellia_topic *t);
-void camellia_each_topic(const struct camellia_stats *s, camellia_topic_cb *cb,
-                         void *arg);
 void camellia_stats_free(struct camellia_stats *s);
 
 #endif

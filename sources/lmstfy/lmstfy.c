@@ -6,13 +6,18 @@
  * a route leads the topics NAMESPACE/QUEUE and POOL/NAMESPACE/QUEUE, which is usually a
  * sink of type "queue", from which consumers then get them.
  */
-#include "sources/lmstfy/lmstfy_http.h"
-#include "sources/lmstfy/lmstfy_id.h"
-#include "sources/lmstfy/lmstfy_import.h"
-
-#include <stdlib.h>
+#include "sources/lmstfy/lmstfy.h"
 
 /* -------------------------------------------------------------------------- check */
+
+bool lmstfy_has_pool(const struct lmstfy *l, struct slice pool)
+{
+    for (size_t i = 0; i < l->pools.n; i++) {
+        if (slice_is(pool, l->pools.v[i]))
+            return true;
+    }
+    return false;
+}
 
 static int check(const void *self, struct err *err)
 {
@@ -39,26 +44,32 @@ static void unwise(const void *self, struct buf *lines)
     httpd_warn_of_strangers(&l->admin_http, "admin_", &passwords, lines);
 }
 
-static void release(struct lmstfy *l)
+void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID])
 {
-    httpd_stop(l->httpd);
-    l->httpd = NULL;
-    lmstfy_requests_free(l);
-    timer_del(l->linger);
-    l->linger = NULL;
-    buf_free(&l->topic);
-    buf_free(&l->topics);
-    free(l->ids);
-    l->ids = NULL;
+    lmstfy_new_ulid(&l->ids, source_now_ms(l->src, (struct slice){NULL, 0}), out);
 }
 
 /* --------------------------------------------------------------------------- stop */
 
 enum { LINGER_MS = 50 }; /* for the last answers to leave */
 
-static void on_admin_stopped(void *arg)
+static void release(struct lmstfy *l)
 {
-    struct lmstfy *l = arg;
+    httpd_stop(l->httpd);
+    l->httpd = NULL;
+    timer_del(l->linger);
+    l->linger = NULL;
+    lmstfy_copy_free(&l->tokens);
+    lmstfy_copy_free(&l->limits);
+    lmstfy_metrics_free(l);
+    loop_defer_free(l->served);
+    buf_free(&l->topic);
+    buf_free(&l->topics);
+    buf_free(&l->key);
+}
+
+void lmstfy_release(struct lmstfy *l)
+{
     release(l);
     source_stopped(l->src);
 }
@@ -70,7 +81,7 @@ static void on_linger(void *arg)
         return; /* one more came in meanwhile */
     httpd_stop(l->httpd);
     l->httpd = NULL;
-    lmstfy_admin_stop(l, on_admin_stopped, l);
+    lmstfy_admin_stop(l);
 }
 
 void lmstfy_all_answered(struct lmstfy *l)
@@ -91,7 +102,7 @@ static void stop(struct source *src, void *self)
 
 /* -------------------------------------------------------------------------- start */
 
-static const struct httpd_route rows[] = {{"*", "/{*}", lmstfy_take, HTTPD_OPEN, NULL},
+static const struct httpd_route rows[] = {{"*", "/{*}", lmstfy_serve, HTTPD_OPEN, NULL},
                                           {0}};
 
 static int start(struct source *src, void *self, struct err *err)
@@ -100,7 +111,6 @@ static int start(struct source *src, void *self, struct err *err)
     if (check(l, err) < 0)
         return -1;
     l->src = src;
-    l->ids = mem_alloc(sizeof(*l->ids));
     l->linger = timer_new(on_linger, l);
     l->httpd = httpd_open(source_name(src), &l->http, err);
     if (l->httpd && lmstfy_admin_start(l, err) == 0) {

@@ -1,106 +1,171 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_admin.c - the admin API's listener: its routes, who may use them, and the start
- * and the end of the admin half.
+ * lmstfy_admin.c - the admin API: its listener, who may use it, and what it tells of the
+ * service: its version, its pools, the queues that there are, and the switch of the
+ * access log.
  */
 #include "bridge/base/text.h"
-#include "sources/lmstfy/lmstfy_admin.h"
-#include "sources/lmstfy/lmstfy_copy.h"
+#include "sources/lmstfy/lmstfy.h"
 
 #include <stdlib.h>
 
 /* Changes are told; this is for those of which the news got lost. */
 enum { REFRESH_MS = 10 * 1000, REFRESH_SOON_MS = 1000 };
 
-static const struct lmstfy_admin_row rows[] = {
-    {"GET", "/version", false, lmstfy_about_version},
-    {"GET", "/pools", false, lmstfy_about_pools},
-    {"GET", "/pools/", false, lmstfy_about_pools},
-    {"GET", "/info", false, lmstfy_about_info},
-    {"GET", "/metrics", false, lmstfy_metrics_get},
-    {"GET", "/accesslog", false, lmstfy_accesslog_get},
-    {"POST", "/accesslog", true, lmstfy_accesslog_set},
-    {"POST", "/token/{}", true, lmstfy_token_new},
-    {"GET", "/token/{}", true, lmstfy_token_list},
-    {"DELETE", "/token/{}/{}", true, lmstfy_token_delete},
-    {"GET", "/limits", true, lmstfy_limit_list},
-    {"GET", "/token/{}/{}/limit", true, lmstfy_limit_get},
-    {"POST", "/token/{}/{}/limit", true, lmstfy_limit_add},
-    {"PUT", "/token/{}/{}/limit", true, lmstfy_limit_set},
-    {"DELETE", "/token/{}/{}/limit", true, lmstfy_limit_delete},
+/* ------------------------------------------------------------ about the service */
+
+/* Of the API that is answered for here; scripts of operators look at it. */
+#define API_VERSION "1.0.15"
+
+static void about_version(struct lmstfy_req *r)
+{
+    buf_add_str(&r->out,
+                "{\n    \"build_commit\": \"tarry\",\n    \"build_date\": \"\",\n"
+                "    \"version\": \"" API_VERSION "\"\n}");
+    lmstfy_answer(r, 200);
+}
+
+static void about_pools(struct lmstfy_req *r)
+{
+    const struct lmstfy *l = r->l;
+    buf_add_str(&r->out, "[");
+    for (size_t i = 0; i < l->pools.n; i++) {
+        buf_add_str(&r->out, i ? ",\n    " : "\n    ");
+        text_add_json_go(&r->out, slice_of(l->pools.v[i]));
+    }
+    buf_add_str(&r->out, "\n]");
+    lmstfy_answer(r, 200);
+}
+
+/* ------------------------------------------------------------ GET /info */
+
+struct queue_row {
+    struct slice ns, queue;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct queue_row *one = a, *other = b;
+    int sign = lmstfy_order(one->ns, other->ns);
+    return sign ? sign : lmstfy_order(one->queue, other->queue);
+}
+
+static void add_info(struct buf *out, const struct queue_row *rows, size_t n)
+{
+    buf_add_str(out, "{");
+    for (size_t i = 0; i < n; i++) {
+        bool same = i > 0 && slice_eq(rows[i].ns, rows[i - 1].ns);
+        if (same) {
+            buf_add_str(out, ",\n        ");
+        } else {
+            buf_add_str(out, i ? "\n    ],\n    " : "\n    ");
+            text_add_json_go(out, rows[i].ns);
+            buf_add_str(out, ": [\n        ");
+        }
+        text_add_json_go(out, rows[i].queue);
+    }
+    buf_add_str(out, n ? "\n    ]\n}\n" : "}\n");
+}
+
+static struct slice pool_of(const struct lmstfy_req *r)
+{
+    struct slice pool = httpd_query(r->req, "pool");
+    return pool.n ? pool : SLICE_LIT("default");
+}
+
+static void on_listed(void *arg, enum queue_code code, const struct queue_name *names,
+                      unsigned n)
+{
+    struct lmstfy_req *r = arg;
+    size_t found = 0;
+    if (code == QUEUE_AWAY) {
+        lmstfy_internal_error(r);
+        return;
+    }
+    n = code == QUEUE_OK ? n : 0; /* no route: no queues */
+    struct queue_row *rows = mem_alloc((n + 1) * sizeof(*rows));
+    for (unsigned i = 0; i < n; i++) {
+        struct slice pool;
+        if (lmstfy_cut_topic(names[i].name, &pool, &rows[found].ns, &rows[found].queue) ==
+                0 &&
+            slice_eq(pool, pool_of(r)))
+            found++;
+    }
+    qsort(rows, found, sizeof(*rows), by_name);
+    add_info(&r->out, rows, found);
+    free(rows);
+    lmstfy_answer_text(r, 200, "text/plain; charset=utf-8");
+}
+
+void lmstfy_any_topic(struct buf *out, struct slice pool)
+{
+    lmstfy_add_topic(out, pool, SLICE_LIT("-"), SLICE_LIT("-"));
+}
+
+static void about_info(struct lmstfy_req *r)
+{
+    struct buf topic = {0};
+    if (!lmstfy_has_pool(r->l, pool_of(r))) {
+        lmstfy_answer_none(r, 200);
+        return;
+    }
+    lmstfy_any_topic(&topic, pool_of(r));
+    queue_list(r->l->src, buf_slice(&topic), on_listed, r);
+    buf_free(&topic);
+}
+
+/* ------------------------------------------------------------ the access log */
+
+static void answer_status(struct lmstfy_req *r)
+{
+    buf_addf(&r->out, "{\"status\":\"%s\"}", r->l->access_log ? "enabled" : "disabled");
+    lmstfy_answer(r, 200);
+}
+
+static void accesslog_get(struct lmstfy_req *r)
+{
+    answer_status(r);
+}
+
+static void accesslog_set(struct lmstfy_req *r)
+{
+    struct slice status = httpd_query(r->req, "status");
+    bool on = slice_is(status, "enable");
+    if (!on && !slice_is(status, "disable")) {
+        lmstfy_error(r, 400, "invalid status");
+        return;
+    }
+    r->l->access_log = on;
+    answer_status(r);
+}
+
+/* ------------------------------------------------------------ the table */
+
+static const struct lmstfy_row rows[] = {
+    {"GET", "/version", about_version, .guarded = false},
+    {"GET", "/pools", about_pools, .guarded = false},
+    {"GET", "/pools/", about_pools, .guarded = false},
+    {"GET", "/info", about_info, .guarded = false},
+    {"GET", "/metrics", lmstfy_metrics_get, .guarded = false},
+    {"GET", "/accesslog", accesslog_get, .guarded = false},
+    {"POST", "/accesslog", accesslog_set, .guarded = true},
+    {"POST", "/token/{}", lmstfy_token_new, .guarded = true},
+    {"GET", "/token/{}", lmstfy_token_list, .guarded = true},
+    {"DELETE", "/token/{}/{}", lmstfy_token_delete, .guarded = true},
+    {"GET", "/limits", lmstfy_limit_list, .guarded = true},
+    {"GET", "/token/{}/{}/limit", lmstfy_limit_get, .guarded = true},
+    {"POST", "/token/{}/{}/limit", lmstfy_limit_put, .guarded = true},
+    {"PUT", "/token/{}/{}/limit", lmstfy_limit_put, .guarded = true},
+    {"DELETE", "/token/{}/{}/limit", lmstfy_limit_delete, .guarded = true},
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 /* What the HTTP server is given for a row: each is a table of one, with an own arg. */
-struct served {
+struct lmstfy_served {
     struct lmstfy *l;
-    const struct lmstfy_admin_row *row;
+    const struct lmstfy_row *row;
     struct httpd_route table[2];
 };
-
-struct lmstfy_admin {
-    struct httpd *httpd;
-    struct served served[ROWS];
-    struct timer *refresh;
-    unsigned open; /* requests, and questions to Redis */
-    bool stopping;
-    loop_cb *stopped;
-    void *stopped_arg;
-};
-
-/* ------------------------------------------------------------- answers */
-
-static void add_request_id(struct lmstfy *l, struct httpd_req *req,
-                           char id[LMSTFY_ULID + 1])
-{
-    lmstfy_ulid(l, id);
-    id[LMSTFY_ULID] = '\0';
-    httpd_add(req, "X-Request-Id", id);
-}
-
-void lmstfy_call_text(struct lmstfy_call *call, unsigned status, const char *type)
-{
-    struct lmstfy *l = call->l;
-    char id[LMSTFY_ULID + 1];
-    add_request_id(l, call->req, id);
-    lmstfy_log_access(l, call->row->method, slice_of(call->row->path), SLICE_LIT(""),
-                      status, (loop_mono_us() - call->begun_us) / 1000, id);
-    httpd_answer(call->req, status, type, buf_slice(&call->out));
-    buf_free(&call->out);
-    buf_free(&call->key);
-    free(call);
-    lmstfy_let_go(l);
-}
-
-void lmstfy_call_json(struct lmstfy_call *call, unsigned status)
-{
-    lmstfy_call_text(call, status, lmstfy_json_type);
-}
-
-void lmstfy_call_none(struct lmstfy_call *call, unsigned status)
-{
-    buf_clear(&call->out);
-    lmstfy_call_text(call, status, NULL);
-}
-
-static void add_error(struct buf *out, const char *text)
-{
-    buf_add_str(out, "{\"error\":");
-    text_add_json_go(out, slice_of(text));
-    buf_add_str(out, "}");
-}
-
-void lmstfy_call_error(struct lmstfy_call *call, unsigned status, const char *text)
-{
-    buf_clear(&call->out);
-    add_error(&call->out, text);
-    lmstfy_call_json(call, status);
-}
-
-void lmstfy_call_away(struct lmstfy_call *call)
-{
-    lmstfy_call_error(call, 500, "internal error");
-}
 
 /* ------------------------------------------------------------ who may */
 
@@ -140,70 +205,43 @@ static bool may(const struct lmstfy *l, const struct httpd_req *req)
 
 static void on_request(void *arg, struct httpd_req *req)
 {
-    const struct served *served = arg;
-    struct lmstfy_call *call = mem_alloc(sizeof(*call));
-    *call = (struct lmstfy_call){
-        .l = served->l, .row = served->row, .req = req, .begun_us = loop_mono_us()};
-    lmstfy_hold(call->l);
-    if (call->row->guarded && call->l->accounts.n > 0 && !may(call->l, req)) {
+    const struct lmstfy_served *served = arg;
+    struct lmstfy_req *r = lmstfy_req_new(served->l, req);
+    r->row = served->row;
+    r->admin = true;
+    lmstfy_hold(r->l);
+    if (r->row->guarded && r->l->accounts.n > 0 && !may(r->l, req)) {
         httpd_add(req, "WWW-Authenticate", "Basic realm=\"Authorization Required\"");
-        lmstfy_call_none(call, 401);
+        lmstfy_answer_none(r, 401);
         return;
     }
-    call->row->handle(call);
+    r->row->run(r);
 }
 
 static void on_rest(void *arg, struct httpd_req *req)
 {
-    char id[LMSTFY_ULID + 1];
-    add_request_id(arg, req, id);
+    struct lmstfy *l = arg;
+    char id[LMSTFY_ULID + 1] = "";
+    lmstfy_ulid(l, id);
+    httpd_add(req, "X-Request-Id", id);
     httpd_answer(req, 404, "text/plain", SLICE_LIT("404 page not found"));
 }
 
-static void on_refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
-                      const char *why)
+struct slice lmstfy_ns_of_path(const struct lmstfy_req *r)
 {
-    struct buf out = {0};
-    char id[LMSTFY_ULID + 1];
-    (void)word;
-    if (status == 400) { /* before any routing, as in the job API */
-        httpd_add(req, "Connection", "close");
-        httpd_answer(req, 400, "text/plain; charset=utf-8", SLICE_LIT("400 Bad Request"));
-        return;
-    }
-    add_request_id(arg, req, id);
-    add_error(&out, why);
-    httpd_answer(req, status, lmstfy_json_type, buf_slice(&out));
-    buf_free(&out);
-}
-
-static const struct http_dialect dialect = {.refuse = on_refuse};
-
-void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
-                    struct slice token)
-{
-    buf_add_slice(out, pool);
-    buf_add(out, "/", 1);
-    buf_add_slice(out, ns);
-    buf_add(out, "/", 1);
-    buf_add_slice(out, token);
-}
-
-struct slice lmstfy_call_ns(const struct lmstfy_call *call)
-{
-    struct slice ns = httpd_segment(call->req, 0);
+    struct slice ns = httpd_segment(r->req, 0);
     return lmstfy_name_is_good(ns) ? ns : SLICE_LIT("");
 }
 
-int lmstfy_call_key(struct lmstfy_call *call)
+int lmstfy_key_of_path(struct lmstfy_req *r)
 {
     struct slice pool, token;
-    lmstfy_cut_token(httpd_segment(call->req, 1), &pool, &token);
-    if (!lmstfy_has_pool(call->l, pool)) {
-        lmstfy_call_error(call, 400, "the pool was not exists");
+    lmstfy_cut_token(httpd_segment(r->req, 1), &pool, &token);
+    if (!lmstfy_has_pool(r->l, pool)) {
+        lmstfy_error(r, 400, "the pool was not exists");
         return -1;
     }
-    lmstfy_add_key(&call->key, pool, lmstfy_call_ns(call), token);
+    lmstfy_add_key(&r->room, pool, lmstfy_ns_of_path(r), token);
     return 0;
 }
 
@@ -212,54 +250,52 @@ int lmstfy_call_key(struct lmstfy_call *call)
 static void on_refresh(void *arg)
 {
     struct lmstfy *l = arg;
-    timer_set(l->admin->refresh, REFRESH_MS);
-    lmstfy_copy_refresh(l->tokens, false);
-    lmstfy_copy_refresh(l->limits, false);
+    timer_set(l->refresh, REFRESH_MS);
+    lmstfy_copy_refresh(&l->tokens, false);
+    lmstfy_copy_refresh(&l->limits, false);
 }
 
 void lmstfy_refresh_soon(struct lmstfy *l)
 {
-    if (!l->admin->stopping)
-        timer_set(l->admin->refresh, REFRESH_SOON_MS);
+    if (!l->closing)
+        timer_set(l->refresh, REFRESH_SOON_MS);
 }
 
 static void on_shelf_changed(void *arg)
 {
     struct lmstfy *l = arg;
-    lmstfy_copy_refresh(l->tokens, true);
-    lmstfy_copy_refresh(l->limits, true);
+    lmstfy_copy_refresh(&l->tokens, true);
+    lmstfy_copy_refresh(&l->limits, true);
 }
 
 static void serve(struct lmstfy *l)
 {
     static const struct httpd_route rest[] = {{"*", "/{*}", on_rest, HTTPD_OPEN, NULL},
                                               {0}};
-    struct lmstfy_admin *a = l->admin;
+    l->served = mem_alloc(ROWS * sizeof(*l->served));
     for (size_t i = 0; i < ROWS; i++) {
-        a->served[i] = (struct served){
+        l->served[i] = (struct lmstfy_served){
             .l = l,
             .row = &rows[i],
             .table = {{rows[i].method, rows[i].path, on_request, HTTPD_OPEN, NULL}},
         };
-        httpd_serve(a->httpd, a->served[i].table, &a->served[i]);
+        httpd_serve(l->admin_httpd, l->served[i].table, &l->served[i]);
     }
-    httpd_serve(a->httpd, rest, l);
-    httpd_set_dialect(a->httpd, &dialect, l);
+    httpd_serve(l->admin_httpd, rest, l);
+    httpd_set_dialect(l->admin_httpd, &lmstfy_admin_dialect, l);
 }
 
 int lmstfy_admin_start(struct lmstfy *l, struct err *err)
 {
     struct buf name = {0};
     buf_addf(&name, "%s.admin", source_name(l->src));
-    struct httpd *httpd = httpd_open(buf_str(&name), &l->admin_http, err);
+    l->admin_httpd = httpd_open(buf_str(&name), &l->admin_http, err);
     buf_free(&name);
-    if (httpd == NULL)
+    if (l->admin_httpd == NULL)
         return err_in(err, "admin_listen");
-    l->admin = mem_alloc(sizeof(*l->admin));
-    l->admin->httpd = httpd;
-    l->admin->refresh = timer_new(on_refresh, l);
-    l->tokens = lmstfy_copy_new(l, LMSTFY_TOKENS_SHELF);
-    l->limits = lmstfy_copy_new(l, LMSTFY_LIMITS_SHELF);
+    l->refresh = timer_new(on_refresh, l);
+    l->tokens = (struct lmstfy_copy){.l = l, .shelf = LMSTFY_TOKENS_SHELF};
+    l->limits = (struct lmstfy_copy){.l = l, .shelf = LMSTFY_LIMITS_SHELF};
     lmstfy_metrics_start(l);
     shelf_watch(l->src, on_shelf_changed, l);
     on_refresh(l);
@@ -269,38 +305,23 @@ int lmstfy_admin_start(struct lmstfy *l, struct err *err)
 
 void lmstfy_hold(struct lmstfy *l)
 {
-    l->admin->open++;
-}
-
-static void finish(struct lmstfy *l)
-{
-    struct lmstfy_admin *a = l->admin;
-    lmstfy_copy_free(l->tokens);
-    lmstfy_copy_free(l->limits);
-    lmstfy_metrics_free(l);
-    l->admin = NULL;
-    a->stopped(a->stopped_arg);
-    loop_defer_free(a);
+    l->holds++;
 }
 
 void lmstfy_let_go(struct lmstfy *l)
 {
-    must(l->admin->open > 0);
-    l->admin->open--;
-    if (l->admin->open == 0 && l->admin->stopping)
-        finish(l);
+    must(l->holds > 0);
+    if (--l->holds == 0 && l->closing)
+        lmstfy_release(l);
 }
 
-void lmstfy_admin_stop(struct lmstfy *l, loop_cb *stopped, void *arg)
+void lmstfy_admin_stop(struct lmstfy *l)
 {
-    struct lmstfy_admin *a = l->admin;
-    a->stopped = stopped;
-    a->stopped_arg = arg;
+    lmstfy_hold(l); /* closing the listener may end what is open */
     shelf_watch(l->src, NULL, NULL);
-    timer_del(a->refresh);
-    a->open++; /* closing the listener may end what is open */
-    a->stopping = true;
+    timer_del(l->refresh);
+    l->closing = true;
     lmstfy_metrics_stop(l);
-    httpd_stop(a->httpd);
+    httpd_stop(l->admin_httpd);
     lmstfy_let_go(l);
 }

@@ -1,87 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/lmstfy/lmstfy_http.h"
+/*
+ * lmstfy_http.c - a request of the job API as far as all have it in common, and the
+ * answers of both APIs.
+ *
+ * In this order: the row of its path, the names in it, the pool, the token, the limit of
+ * the token; then the row's own function has it, which must see to one answer, at once or
+ * later.
+ */
 #include "bridge/base/text.h"
-#include "sources/lmstfy/lmstfy_id.h"
+#include "sources/lmstfy/lmstfy.h"
 
 #include <stdlib.h>
 
-enum {
-    IDLE_REQUESTS = 256,   /* request objects kept for reuse */
-    KEPT_BYTES = 16 * 1024 /* of a buffer of one */
-};
-
-const char lmstfy_json_type[] = "application/json; charset=utf-8";
-
-/* ------------------------------------------------------------- request objects */
-
-static void empty(struct buf *b)
-{
-    if (b->cap > KEPT_BYTES)
-        buf_free(b);
-    else
-        buf_clear(b);
-}
-
-static struct lmstfy_req *req_new(struct lmstfy *l, struct httpd_req *req)
-{
-    struct lmstfy_req *r = l->idle;
-    if (r) {
-        l->idle = r->next;
-        l->idle_count--;
-    } else {
-        r = mem_alloc(sizeof(*r));
-    }
-    const struct lmstfy_req fresh = {
-        .l = l, .req = req, .begun_ms = loop_mono_ms(), .room = r->room, .out = r->out};
-    *r = fresh;
-    l->open++;
-    return r;
-}
-
-static void req_free(struct lmstfy_req *r)
-{
-    buf_free(&r->room);
-    buf_free(&r->out);
-    free(r);
-}
-
-static void req_done(struct lmstfy_req *r)
-{
-    struct lmstfy *l = r->l;
-    empty(&r->room);
-    empty(&r->out);
-    if (l->idle_count < IDLE_REQUESTS) {
-        r->next = l->idle;
-        l->idle = r;
-        l->idle_count++;
-    } else {
-        req_free(r);
-    }
-    if (--l->open == 0 && l->stopping)
-        lmstfy_all_answered(l);
-}
-
-void lmstfy_requests_free(struct lmstfy *l)
-{
-    while (l->idle) {
-        struct lmstfy_req *next = l->idle->next;
-        req_free(l->idle);
-        l->idle = next;
-    }
-    l->idle_count = 0;
-}
+static const char json_type[] = "application/json; charset=utf-8";
 
 /* -------------------------------------------------------------------- answers */
 
-void lmstfy_log_access(const struct lmstfy *l, const char *method, struct slice path,
-                       struct slice pool, unsigned status, int64_t latency_ms,
-                       const char request_id[LMSTFY_ULID])
+struct lmstfy_req *lmstfy_req_new(struct lmstfy *l, struct httpd_req *req)
 {
-    if (l->access_log)
-        log_info(source_name(l->src),
-                 "code=%u latency_ms=%lld method=%s path=%.*s pool=%.*s req_id=%.*s",
-                 status, (long long)latency_ms, method, SLICE_ARG(path), SLICE_ARG(pool),
-                 (int)LMSTFY_ULID, request_id);
+    struct lmstfy_req *r = mem_alloc(sizeof(*r));
+    r->l = l;
+    r->req = req;
+    r->begun_ms = loop_mono_ms();
+    return r;
 }
 
 static void add_request_id(struct lmstfy *l, struct httpd_req *req,
@@ -93,59 +34,71 @@ static void add_request_id(struct lmstfy *l, struct httpd_req *req,
 }
 
 /* What finds nothing, or fails, does not count against the token's limit. */
-static bool counts(const struct lmstfy_req *r, unsigned status)
+static void count(struct lmstfy_req *r, unsigned status, int64_t latency_ms)
 {
-    return status == (r->row->produces ? 201 : 200);
+    if (r->limited && status != (r->row->produces ? 201 : 200))
+        lmstfy_limit_give_back(r);
+    lmstfy_count_http(r, httpd_method(r->req), status, latency_ms);
 }
 
-static void finish(struct lmstfy_req *r, unsigned status, const char *type)
+/* The line of the access log, without the query, which may hold a token; so may a path of
+ * no row, and one of the admin API. */
+static void log_access(const struct lmstfy_req *r, unsigned status, int64_t latency_ms,
+                       const char *id)
+{
+    struct slice path = r->row == NULL ? SLICE_LIT("-")
+                        : r->admin     ? slice_of(r->row->path)
+                                       : httpd_path(r->req);
+    const char *method = r->admin ? r->row->method : httpd_method(r->req);
+    log_info(source_name(r->l->src),
+             "code=%u latency_ms=%lld method=%s path=%.*s pool=%.*s req_id=%s", status,
+             (long long)latency_ms, method, SLICE_ARG(path), SLICE_ARG(r->pool), id);
+}
+
+void lmstfy_answer_text(struct lmstfy_req *r, unsigned status, const char *type)
 {
     struct lmstfy *l = r->l;
-    const char *method = httpd_method(r->req);
-    int64_t latency_ms = loop_mono_ms() - r->begun_ms;
+    const bool admin = r->admin;
+    const int64_t latency_ms = loop_mono_ms() - r->begun_ms;
     char id[LMSTFY_ULID + 1];
     add_request_id(l, r->req, id);
-    if (r->limited && !counts(r, status))
-        lmstfy_limit_give_back(l, r->pool, r->ns, r->token,
-                               r->row->produces ? LMSTFY_PRODUCE : LMSTFY_CONSUME);
-    lmstfy_count_http(l, &(struct lmstfy_seen){.api = r->row ? r->row->api : "",
-                                               .method = method,
-                                               .ns = r->ns,
-                                               .pool = r->pool,
-                                               .status = status,
-                                               .latency_ms = latency_ms,
-                                               .known = r->known});
-    /* A path of no row may hold a token: that of the admin API has one in its midst. */
-    struct slice shown = r->row ? r->path : SLICE_LIT("-");
-    lmstfy_log_access(l, method, shown, r->pool, status, latency_ms, id);
+    if (!admin)
+        count(r, status, latency_ms);
+    if (l->access_log)
+        log_access(r, status, latency_ms, id);
     httpd_answer(r->req, status, type, buf_slice(&r->out));
-    req_done(r);
+    buf_free(&r->room);
+    buf_free(&r->out);
+    free(r);
+    if (admin)
+        lmstfy_let_go(l);
+    else if (--l->open == 0 && l->stopping)
+        lmstfy_all_answered(l);
 }
 
 void lmstfy_answer(struct lmstfy_req *r, unsigned status)
 {
-    finish(r, status, lmstfy_json_type);
+    lmstfy_answer_text(r, status, json_type);
 }
 
-void lmstfy_no_content(struct lmstfy_req *r)
+void lmstfy_answer_none(struct lmstfy_req *r, unsigned status)
 {
     buf_clear(&r->out);
-    finish(r, 204, NULL);
+    lmstfy_answer_text(r, status, NULL);
 }
 
-static void answer_member(struct lmstfy_req *r, unsigned status, const char *key,
-                          const char *text)
+static void add_member(struct buf *out, const char *key, const char *text)
 {
-    buf_clear(&r->out);
-    buf_addf(&r->out, "{\"%s\":", key);
-    text_add_json_go(&r->out, slice_of(text));
-    buf_add(&r->out, "}", 1);
+    buf_clear(out);
+    buf_addf(out, "{\"%s\":", key);
+    text_add_json_go(out, slice_of(text));
+    buf_add(out, "}", 1);
+}
+
+void lmstfy_error(struct lmstfy_req *r, unsigned status, const char *text)
+{
+    add_member(&r->out, "error", text);
     lmstfy_answer(r, status);
-}
-
-void lmstfy_error(struct lmstfy_req *r, unsigned status, const char *error)
-{
-    answer_member(r, status, "error", error);
 }
 
 void lmstfy_internal_error(struct lmstfy_req *r)
@@ -153,38 +106,91 @@ void lmstfy_internal_error(struct lmstfy_req *r)
     lmstfy_error(r, 500, "internal error");
 }
 
-void lmstfy_drop(struct lmstfy_req *r)
-{
-    buf_clear(&r->out);
-    finish(r, 404, NULL);
-}
+static const char bad_type[] = "text/plain; charset=utf-8";
 
 static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
                    const char *why)
 {
-    struct lmstfy *l = arg;
-    char id[LMSTFY_ULID + 1];
     struct buf out = {0};
+    char id[LMSTFY_ULID + 1];
     (void)word;
-    lmstfy_count_http(l, &(struct lmstfy_seen){.api = "",
-                                               .method = httpd_method(req),
-                                               .ns = SLICE_LIT(""),
-                                               .pool = SLICE_LIT(""),
-                                               .status = status});
     if (status == 400) { /* before any routing: no request id */
         httpd_add(req, "Connection", "close");
-        httpd_answer(req, 400, "text/plain; charset=utf-8", SLICE_LIT("400 Bad Request"));
+        httpd_answer(req, 400, bad_type, SLICE_LIT("400 Bad Request"));
         return;
     }
-    add_request_id(l, req, id);
-    buf_add_str(&out, "{\"error\":");
-    text_add_json_go(&out, slice_of(status == 413 ? "body too large" : why));
-    buf_add_str(&out, "}");
-    httpd_answer(req, status, lmstfy_json_type, buf_slice(&out));
+    add_request_id(arg, req, id);
+    add_member(&out, "error", why);
+    httpd_answer(req, status, json_type, buf_slice(&out));
     buf_free(&out);
 }
 
-const struct http_dialect lmstfy_dialect = {.refuse = refuse};
+static void count_and_refuse(void *arg, struct httpd_req *req, unsigned status,
+                             const char *word, const char *why)
+{
+    struct lmstfy_req unread = {.l = arg};
+    lmstfy_count_http(&unread, httpd_method(req), status, 0);
+    refuse(arg, req, status, word, status == 413 ? "body too large" : why);
+}
+
+const struct http_dialect lmstfy_dialect = {.refuse = count_and_refuse};
+const struct http_dialect lmstfy_admin_dialect = {.refuse = refuse};
+
+/* ------------------------------------------------------------------- the table
+ * The paths are matched here and not by the listener, since an escaped slash parts them,
+ * too, and a slash at the end may be there or not. */
+
+static const struct lmstfy_row rows[] = {
+    {"PUT", "/api/:namespace/:queue", lmstfy_publish, .produces = true,
+     .publishes = true},
+    {"GET", "/api/:namespace/:queue", lmstfy_consume, .consumes = true},
+    {"DELETE", "/api/:namespace/:queue/job/:job_id", .run = lmstfy_delete},
+    {"PUT", "/api/:namespace/:queue/bulk", lmstfy_bulk, .produces = true,
+     .publishes = true},
+    {"PUT", "/api/:namespace/:queue/job/:job_id", lmstfy_publish, .publishes = true},
+    {"GET", "/api/:namespace/:queue/job/:job_id", .run = lmstfy_peek_job},
+    {"GET", "/api/:namespace/:queue/peek", .run = lmstfy_peek_queue},
+    {"GET", "/api/:namespace/:queue/size", lmstfy_size, .open = true},
+    {"DELETE", "/api/:namespace/:queue", .run = lmstfy_destroy},
+    {"GET", "/api/:namespace/:queue/deadletter", .run = lmstfy_dead_head},
+    {"GET", "/api/:namespace/:queue/deadletter/size", lmstfy_size, .open = true,
+     .dead = true},
+    {"PUT", "/api/:namespace/:queue/deadletter", .run = lmstfy_respawn},
+    {"DELETE", "/api/:namespace/:queue/deadletter", .run = lmstfy_drop_dead},
+    {0},
+};
+
+/* took: namespace, queue, job id. */
+static bool matches(struct slice api, struct slice path, struct slice took[3])
+{
+    unsigned n = 0;
+    bool word = true; /* the pattern's, not a name */
+    while (api.p && path.p) {
+        struct slice want = lmstfy_next(&api, '/'), have = lmstfy_next(&path, '/');
+        word = want.n == 0 || want.p[0] != ':';
+        if (word ? !slice_eq(want, have) : have.n == 0)
+            return false;
+        if (!word)
+            took[n++] = have;
+    }
+    return api.p == NULL && (path.p == NULL || (word && path.n == 0));
+}
+
+const struct lmstfy_row *lmstfy_route(const char *method, struct slice path,
+                                      struct slice *ns, struct slice *queue,
+                                      struct slice *id)
+{
+    for (const struct lmstfy_row *row = rows; row->method; row++) {
+        struct slice took[3] = {{0}};
+        if (strcmp(row->method, method) != 0 || !matches(slice_of(row->path), path, took))
+            continue;
+        *ns = took[0];
+        *queue = took[1];
+        *id = took[2];
+        return row;
+    }
+    return NULL;
+}
 
 /* ------------------------------------------------------- what all have in common */
 
@@ -196,12 +202,16 @@ struct slice lmstfy_topic(struct lmstfy_req *r)
     return buf_slice(topic);
 }
 
-int lmstfy_param(struct lmstfy_req *r, enum lmstfy_param param, int64_t max, int64_t *n,
-                 const char *error)
+int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t max, int64_t *n)
 {
-    if (r->params[param].p == NULL || lmstfy_number(r->params[param], max, n) == 0)
+    const struct http_param row = {name, HTTP_INT, .max = max};
+    struct slice text = httpd_query(r->req, name);
+    struct buf error = {0};
+    if (text.p == NULL || http_param_set(&row, text, n, NULL) == 0)
         return 0;
-    lmstfy_error(r, 400, error);
+    buf_addf(&error, "invalid %s", name);
+    lmstfy_error(r, 400, buf_str(&error));
+    buf_free(&error);
     return -1;
 }
 
@@ -213,50 +223,42 @@ static void run(struct lmstfy_req *r)
         r->row->run(r);
 }
 
-static void refuse_for_limit(struct lmstfy_req *r)
+static void answer_limited(struct lmstfy_req *r)
 {
     struct buf text = {0};
     buf_addf(&text, "token(%.*s) %s reach the limit rate, please retry later",
              SLICE_ARG(r->token), r->row->produces ? "produce" : "consume");
-    answer_member(r, 429, "msg", buf_str(&text));
+    add_member(&r->out, "msg", buf_str(&text));
     buf_free(&text);
+    lmstfy_answer(r, 429);
 }
 
-static void on_limit(void *arg, enum lmstfy_answer answer)
+void lmstfy_limit_taken(struct lmstfy_req *r, enum lmstfy_verdict verdict)
 {
-    struct lmstfy_req *r = arg;
-    if (answer == LMSTFY_YES) {
-        r->limited = true;
+    if (verdict == LMSTFY_YES) {
         run(r);
-    } else if (answer == LMSTFY_NO) {
-        refuse_for_limit(r);
+    } else if (verdict == LMSTFY_NO) {
+        answer_limited(r);
     } else {
-        answer_member(r, 500, "err", "the limits cannot be read");
+        add_member(&r->out, "err", "the limits cannot be read");
+        lmstfy_answer(r, 500);
     }
 }
 
 static void take_limit(struct lmstfy_req *r)
 {
-    if ((!r->row->produces && !r->row->consumes) || r->token.n == 0) {
+    if ((r->row->produces || r->row->consumes) && r->token.n > 0)
+        lmstfy_limit_take(r);
+    else
         run(r);
-        return;
-    }
-    enum lmstfy_answer answer = lmstfy_limit_take(
-        r->l, r->pool, r->ns, r->token,
-        r->row->produces ? LMSTFY_PRODUCE : LMSTFY_CONSUME, on_limit, r);
-    if (answer == LMSTFY_YES)
-        run(r); /* there is no limit, and nothing was counted */
-    else if (answer != LMSTFY_LATER)
-        on_limit(r, answer);
 }
 
-static void on_auth(void *arg, enum lmstfy_answer answer)
+void lmstfy_authorized(struct lmstfy_req *r, enum lmstfy_verdict verdict)
 {
-    struct lmstfy_req *r = arg;
-    r->known = answer == LMSTFY_YES;
-    if (answer == LMSTFY_YES)
+    r->known = verdict == LMSTFY_YES;
+    if (verdict == LMSTFY_YES)
         take_limit(r);
-    else if (answer == LMSTFY_NO)
+    else if (verdict == LMSTFY_NO)
         lmstfy_error(r, 401, "invalid token");
     else
         lmstfy_internal_error(r);
@@ -264,19 +266,14 @@ static void on_auth(void *arg, enum lmstfy_answer answer)
 
 static void check_token(struct lmstfy_req *r)
 {
-    struct lmstfy *l = r->l;
-    if (l->skip_token_check || r->row->open) {
-        r->known = l->skip_token_check;
+    if (r->l->skip_token_check || r->row->open) {
+        r->known = r->l->skip_token_check;
         take_limit(r);
-        return;
-    }
-    if (r->token.n == 0) {
+    } else if (r->token.n == 0) {
         lmstfy_error(r, 401, "token not found");
-        return;
+    } else {
+        lmstfy_auth(r);
     }
-    enum lmstfy_answer answer = lmstfy_auth(l, r->pool, r->ns, r->token, on_auth, r);
-    if (answer != LMSTFY_LATER)
-        on_auth(r, answer);
 }
 
 /* The reason why these can't be names, or NULL. A list of queues is cut up later. */
@@ -309,47 +306,25 @@ static void read_token(struct lmstfy_req *r, struct slice text)
     check_token(r);
 }
 
-/* ---------------------------------------------------------------- from the listener */
-
-static struct slice keep(struct buf *room, struct slice s)
+/* Decodes the path into room. p NULL: a bad escape. */
+static struct slice decoded_path(struct lmstfy_req *r)
 {
-    char *p = room->p + room->n;
-    slice_put(p, s);
-    buf_grew(room, s.n);
-    return (struct slice){p, s.n};
+    struct slice path = httpd_path(r->req);
+    char *p = buf_room(&r->room, path.n + 1);
+    long n = text_percent_decode(path, p);
+    return n < 0 ? (struct slice){0} : (struct slice){p, (size_t)n};
 }
 
-/* Reads path, parameters and token into its own memory. -1: a bad escape in the path. */
-static int read_line(struct lmstfy_req *r, struct slice *path, struct slice *token)
-{
-    struct slice query = httpd_query_text(r->req);
-    *token = httpd_header(r->req, "x-token");
-    r->path = httpd_path(r->req);
-    buf_room(&r->room, 2 * r->path.n + query.n + token->n + 1); /* it does not move */
-    r->path = keep(&r->room, r->path);
-    if (token->n > 0)
-        *token = keep(&r->room, *token);
-    char *at = r->room.p + r->room.n;
-    long n = text_percent_decode(r->path, at);
-    if (n < 0)
-        return -1;
-    *path = (struct slice){at, (size_t)n};
-    buf_grew(&r->room, path->n);
-    lmstfy_query_read(query, r->params, r->room.p + r->room.n);
-    if (token->n == 0)
-        *token = r->params[PARAM_TOKEN];
-    return 0;
-}
-
-void lmstfy_take(void *arg, struct httpd_req *req)
+void lmstfy_serve(void *arg, struct httpd_req *req)
 {
     struct lmstfy *l = arg;
-    struct slice path, token, ns, queue, id;
-    struct lmstfy_req *r = req_new(l, req);
-    if (read_line(r, &path, &token) < 0) {
+    struct lmstfy_req *r = lmstfy_req_new(l, req);
+    struct slice path = decoded_path(r), ns, queue, id;
+    l->open++;
+    if (path.p == NULL) {
         buf_add_str(&r->out, "400 Bad Request");
         httpd_add(req, "Connection", "close");
-        finish(r, 400, "text/plain; charset=utf-8");
+        lmstfy_answer_text(r, 400, bad_type);
         return;
     }
     r->row = lmstfy_route(httpd_method(req), path, &ns, &queue, &id);
@@ -360,6 +335,7 @@ void lmstfy_take(void *arg, struct httpd_req *req)
     r->ns = ns;
     r->queue = queue;
     r->id = id;
+    struct slice token = httpd_header(req, "x-token");
     const char *bad = bad_names(r);
     if (bad) {
         r->ns = SLICE_LIT(""); /* no label of the statistics either */
@@ -368,6 +344,6 @@ void lmstfy_take(void *arg, struct httpd_req *req)
         httpd_add(req, "Connection", "close");
         lmstfy_error(r, 503, "the server is stopping");
     } else {
-        read_token(r, token);
+        read_token(r, token.n > 0 ? token : httpd_query(req, "token"));
     }
 }

@@ -9,12 +9,10 @@
  * How often a job has been delivered is written nowhere, only how many tries are left. A
  * body that stands in none of the three was being handed out when its server died.
  */
-#include "sources/lmstfy/lmstfy_import.h"
 #include "bridge/base/json.h"
 #include "bridge/base/text.h"
-#include "sources/lmstfy/lmstfy_admin.h"
-#include "sources/lmstfy/lmstfy_attr.h"
-#include "sources/lmstfy/lmstfy_id.h"
+#include "bridge/import/import.h"
+#include "sources/lmstfy/lmstfy.h"
 
 static const struct import_part parts[] = {
     {"q/*", IMPORT_TAIL_LISTS, IMPORT_PENDING, false},
@@ -75,27 +73,15 @@ int lmstfy_place_in_timer(struct slice member, struct lmstfy_place *place)
     return good ? lmstfy_place_in_list(member, place) : -1;
 }
 
-/* Up to the next "/", which goes too. p NULL: there is none. */
-static struct slice take_part(struct slice *rest)
-{
-    const char *slash = rest->n ? memchr(rest->p, '/', rest->n) : NULL;
-    struct slice part = {slash ? rest->p : NULL, slash ? (size_t)(slash - rest->p) : 0};
-    if (slash) {
-        rest->p += part.n + 1;
-        rest->n -= part.n + 1;
-    }
-    return part;
-}
-
 int lmstfy_place_in_key(struct slice key, bool with_id, struct lmstfy_place *place)
 {
-    take_part(&key);
-    place->ns = take_part(&key);
-    place->queue = with_id ? take_part(&key) : key;
+    lmstfy_next(&key, '/');
+    place->ns = lmstfy_next(&key, '/');
+    place->queue = with_id ? lmstfy_next(&key, '/') : key;
     if (with_id)
         place->id = key;
-    bool good = place->ns.p && is_name(place->ns) && is_name(place->queue) &&
-                (!with_id || is_id(place->id));
+    bool good =
+        is_name(place->ns) && is_name(place->queue) && (!with_id || is_id(place->id));
     return good ? 0 : -1;
 }
 

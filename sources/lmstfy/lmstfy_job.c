@@ -1,213 +1,333 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * lmstfy_job.c - a job that is there: looked at, deleted; and its whole queue.
- */
+#include "sources/lmstfy/lmstfy_job.h"
 #include "bridge/base/text.h"
-#include "bridge/base/when.h"
-#include "sources/lmstfy/lmstfy_http.h"
-#include "sources/lmstfy/lmstfy_id.h"
-#include "sources/lmstfy/lmstfy_item.h"
 
-/* ------------------------------------------------------------------------- one job */
+#include <errno.h>
+#include <sys/random.h>
 
-void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was)
+/* ----------------------------------------------------------------------------- ids */
+
+enum { BITS = 5, TIME_BYTES = 6, RANDOM_BYTES = 6, ULID_BYTES = 16 };
+
+static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/* The digit's value; -1: it is none. */
+static int value_of(char c)
 {
-    int64_t since_ms = lmstfy_id_ms(r->id);
-    if (was == QUEUE_WAITING || was == QUEUE_READY)
-        lmstfy_count_unconsumed(r->l, r->pool, r->id);
-    lmstfy_count_ack(r->l, r->pool, r->ns, r->queue,
-                     since_ms < 0 ? -1
-                                  : source_now_ms(r->l->src, lmstfy_topic(r)) - since_ms);
+    const char *d = c ? strchr(digits, c) : NULL;
+    return d ? (int)(d - digits) : -1;
 }
 
-static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
+/* 128 bits in 130: the first digit has but three of its own. */
+void lmstfy_ulid_write(const unsigned char bytes[ULID_BYTES], char out[LMSTFY_ULID])
 {
-    struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
-        return;
-    }
-    if (code == QUEUE_OK)
-        lmstfy_count_deleted(r, was);
-    lmstfy_no_content(r); /* also for one that is not there */
-}
-
-void lmstfy_delete(struct lmstfy_req *r)
-{
-    static const struct queue_finish how = {.end = QUEUE_END_ACKED};
-    if (r->id.n > JOB_ID_MAX)
-        lmstfy_no_content(r);
-    else
-        queue_finish(r->l->src, lmstfy_topic(r), r->id, &how, on_deleted, r);
-}
-
-/* Answers with the job, or that it is not there. */
-static void answer_found(struct lmstfy_req *r, enum queue_code code,
-                         const struct queue_job *found, unsigned remain_tries,
-                         const char *missing)
-{
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
-    } else if (found == NULL || found->job == NULL || found->state == QUEUE_ENDED) {
-        lmstfy_error(r, 404, missing);
-    } else {
-        buf_clear(&r->out);
-        lmstfy_item_show(&r->out, found, r->ns, r->queue, remain_tries, NULL);
-        lmstfy_answer(r, 200);
+    uint32_t bits = 0;
+    int have = 2, n = 0; /* the two that are always zero */
+    for (int i = 0; i < ULID_BYTES; i++) {
+        bits = bits << 8 | bytes[i];
+        for (have += 8; have >= BITS; have -= BITS)
+            out[n++] = digits[bits >> (have - BITS) & 31];
     }
 }
 
-static void on_job(void *arg, enum queue_code code, const struct queue_job *found)
+int lmstfy_ulid_read(const char text[LMSTFY_ULID], unsigned char bytes[ULID_BYTES])
 {
-    answer_found(arg, code, found, 0, "job not found"); /* its tries are not told */
-}
-
-void lmstfy_peek_job(struct lmstfy_req *r)
-{
-    if (r->id.n > JOB_ID_MAX)
-        lmstfy_error(r, 404, "job not found");
-    else
-        queue_find(r->l->src, lmstfy_topic(r), r->id, on_job, r);
-}
-
-/* ------------------------------------------------------------------------ its queue */
-
-static void on_next(void *arg, enum queue_code code, const struct queue_job *found)
-{
-    answer_found(arg, code, found, found ? found->tries_left : 0, "the queue is empty");
-}
-
-void lmstfy_peek_queue(struct lmstfy_req *r)
-{
-    queue_peek(r->l->src, lmstfy_topic(r), QUEUE_READY, on_next, r);
-}
-
-/* {"namespace":"ns","queue":"q","size":N} */
-static void answer_size(struct lmstfy_req *r, enum queue_code code, int64_t size)
-{
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
-        return;
-    }
-    buf_clear(&r->out);
-    buf_add(&r->out, "{", 1);
-    lmstfy_add_queue(&r->out, r->ns, r->queue);
-    buf_addf(&r->out, "\"size\":%lld}", (long long)size);
-    lmstfy_answer(r, 200);
-}
-
-static void on_size(void *arg, enum queue_code code, const struct queue_counts *counts)
-{
-    answer_size(arg, code, counts ? counts->ready : 0);
-}
-
-void lmstfy_size(struct lmstfy_req *r)
-{
-    queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_size, r);
-}
-
-static void on_done(void *arg, enum queue_code code, int64_t n)
-{
-    (void)n;
-    if (code == QUEUE_AWAY)
-        lmstfy_internal_error(arg);
-    else
-        lmstfy_no_content(arg);
-}
-
-void lmstfy_destroy(struct lmstfy_req *r)
-{
-    queue_destroy(r->l->src, lmstfy_topic(r), false, on_done, r);
-}
-
-/* --------------------------------------------------------------------- dead letters */
-
-static void on_dead_size(void *arg, enum queue_code code,
-                         const struct queue_counts *counts)
-{
-    answer_size(arg, code, counts ? counts->dead : 0);
-}
-
-void lmstfy_dead_size(struct lmstfy_req *r)
-{
-    queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_dead_size, r);
-}
-
-static void on_dead_count(void *arg, enum queue_code code,
-                          const struct queue_counts *counts)
-{
-    struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
-        return;
-    }
-    buf_addf(&r->out, ",\"deadletter_size\":%lld,",
-             (long long)(counts ? counts->dead : 0));
-    lmstfy_add_queue(&r->out, r->ns, r->queue);
-    r->out.p[r->out.n - 1] = '}';
-    lmstfy_answer(r, 200);
-}
-
-static void on_dead_head(void *arg, enum queue_code code, const struct queue_job *found)
-{
-    struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
-        return;
-    }
-    buf_clear(&r->out);
-    buf_add_str(&r->out, "{\"deadletter_head\":");
-    text_add_json_go(&r->out, found ? found->id : SLICE_LIT(""));
-    queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_dead_count, r);
-}
-
-void lmstfy_dead_head(struct lmstfy_req *r)
-{
-    queue_peek(r->l->src, lmstfy_topic(r), QUEUE_DEAD, on_dead_head, r);
-}
-
-/* -1: answered. */
-static int read_limit(struct lmstfy_req *r, int64_t *limit)
-{
-    *limit = 1;
-    if (lmstfy_param(r, PARAM_LIMIT, INT64_MAX, limit, "invalid limit") < 0)
+    uint32_t bits = 0;
+    int have = -2, n = 0;
+    if (value_of(text[0]) > 7)
         return -1;
-    if (*limit > 0)
-        return 0;
-    lmstfy_error(r, 400, "invalid limit");
-    return -1;
+    for (int i = 0; i < LMSTFY_ULID; i++) {
+        int value = value_of(text[i]);
+        if (value < 0)
+            return -1;
+        bits = bits << BITS | (uint32_t)value;
+        have += BITS;
+        if (have >= 8) {
+            have -= 8;
+            bytes[n++] = (unsigned char)(bits >> have);
+        }
+    }
+    return 0;
 }
 
-static void on_respawned(void *arg, enum queue_code code, int64_t n)
+static void take_random(struct lmstfy_ids *ids, unsigned char *to, size_t n)
 {
-    struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (ids->left < n) {
+        /* More than 256 bytes may come in parts. */
+        for (size_t have = 0; have < sizeof(ids->random);) {
+            ssize_t got = getrandom(ids->random + have, sizeof(ids->random) - have, 0);
+            must(got > 0 || (got < 0 && errno == EINTR));
+            have += got > 0 ? (size_t)got : 0;
+        }
+        ids->left = sizeof(ids->random);
+    }
+    ids->left -= n;
+    memcpy(to, ids->random + ids->left, n);
+}
+
+static void put_time(unsigned char bytes[ULID_BYTES], int64_t now_ms)
+{
+    for (int i = 0; i < TIME_BYTES; i++)
+        bytes[i] = (unsigned char)(now_ms >> (8 * (TIME_BYTES - 1 - i)));
+}
+
+struct slice lmstfy_job_id(struct lmstfy_ids *ids, int64_t now_ms, uint32_t delay_s,
+                           bool with_version, char out[LMSTFY_JOB_ID])
+{
+    unsigned char bytes[ULID_BYTES];
+    size_t n = with_version ? 1 : 0;
+    put_time(bytes, now_ms);
+    take_random(ids, bytes + TIME_BYTES, RANDOM_BYTES);
+    for (int i = 0; i < 4; i++)
+        bytes[TIME_BYTES + RANDOM_BYTES + i] = (unsigned char)(delay_s >> (8 * i));
+    out[0] = '1';
+    lmstfy_ulid_write(bytes, out + n);
+    return (struct slice){out, LMSTFY_ULID + n};
+}
+
+void lmstfy_new_ulid(struct lmstfy_ids *ids, int64_t now_ms, char out[LMSTFY_ULID])
+{
+    unsigned char bytes[ULID_BYTES];
+    put_time(bytes, now_ms);
+    take_random(ids, bytes + TIME_BYTES, ULID_BYTES - TIME_BYTES);
+    lmstfy_ulid_write(bytes, out);
+}
+
+bool lmstfy_id_has_version(struct slice id)
+{
+    return id.n == LMSTFY_JOB_ID && id.p[0] == '1';
+}
+
+int64_t lmstfy_id_ms(struct slice id)
+{
+    unsigned char bytes[ULID_BYTES];
+    int64_t ms = 0;
+    size_t skip = lmstfy_id_has_version(id) ? 1 : 0;
+    if (id.n - skip != LMSTFY_ULID || lmstfy_ulid_read(id.p + skip, bytes) < 0)
+        return -1;
+    for (int i = 0; i < TIME_BYTES; i++)
+        ms = ms << 8 | bytes[i];
+    return ms;
+}
+
+int64_t lmstfy_id_due_ms(struct slice id)
+{
+    unsigned char bytes[ULID_BYTES];
+    uint32_t delay_s = 0;
+    int64_t made_ms = lmstfy_id_ms(id);
+    if (made_ms < 0 || lmstfy_ulid_read(id.p + (id.n - LMSTFY_ULID), bytes) < 0)
+        return -1;
+    for (int i = ULID_BYTES - 1; i >= TIME_BYTES + RANDOM_BYTES; i--)
+        delay_s = delay_s << 8 | bytes[i];
+    return delay_s > 0 ? made_ms + (int64_t)delay_s * 1000 : 0;
+}
+
+/* --------------------------------------------------------------------------- names */
+
+static const struct slice default_pool = {"default", sizeof("default") - 1};
+
+static bool is_name_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '-' || c == '_';
+}
+
+bool lmstfy_name_is_good(struct slice name)
+{
+    for (size_t i = 0; i < name.n; i++) {
+        if (!is_name_byte(name.p[i]))
+            return false;
+    }
+    return name.n > 0;
+}
+
+struct slice lmstfy_next(struct slice *rest, char end)
+{
+    const char *at = rest->n ? memchr(rest->p, end, rest->n) : NULL;
+    struct slice part = *rest;
+    *rest = (struct slice){0};
+    if (at) {
+        *rest = (struct slice){at + 1, part.n - (size_t)(at - part.p) - 1};
+        part.n = (size_t)(at - part.p);
+    }
+    return part;
+}
+
+void lmstfy_cut_token(struct slice text, struct slice *pool, struct slice *token)
+{
+    struct slice rest = text, before = lmstfy_next(&rest, ':');
+    *pool = rest.p && before.n > 0 ? before : default_pool;
+    *token = rest.p ? rest : text;
+}
+
+void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bool named)
+{
+    struct buf text = {0};
+    if (named || !slice_eq(pool, default_pool)) {
+        buf_add_slice(&text, pool);
+        buf_add_str(&text, ":");
+    }
+    buf_add_slice(&text, token);
+    text_add_json_go(out, buf_slice(&text));
+    buf_free(&text);
+}
+
+void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,
+                      struct slice queue)
+{
+    if (!slice_eq(pool, default_pool)) {
+        buf_add_slice(out, pool);
+        buf_add(out, "/", 1);
+    }
+    buf_add_slice(out, ns);
+    buf_add(out, "/", 1);
+    buf_add_slice(out, queue);
+}
+
+int lmstfy_cut_topic(struct slice topic, struct slice *pool, struct slice *ns,
+                     struct slice *queue)
+{
+    struct slice part[3], rest = topic;
+    unsigned n = 0;
+    for (; rest.p && n < 3; n++) {
+        part[n] = lmstfy_next(&rest, '/');
+        if (!lmstfy_name_is_good(part[n]))
+            return -1;
+    }
+    if (rest.p || n < 2)
+        return -1;
+    *pool = n == 3 ? part[0] : default_pool;
+    *ns = part[n - 2];
+    *queue = part[n - 1];
+    return 0;
+}
+
+int lmstfy_order(struct slice a, struct slice b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    int order = n ? memcmp(a.p, b.p, n) : 0;
+    return order ? order : (a.n > b.n) - (a.n < b.n);
+}
+
+/* ---------------------------------------------------------------------- attributes */
+
+static const char prefix[] = "job-attr-";
+enum { PREFIX = sizeof(prefix) - 1 };
+
+static struct slice cut(struct slice s, size_t max)
+{
+    return (struct slice){s.p, s.n < max ? s.n : max};
+}
+
+static struct slice name_of(const struct lmstfy_attr *attr)
+{
+    return (struct slice){attr->name, attr->name_n};
+}
+
+static void insert(struct lmstfy_attrs *attrs, const struct lmstfy_attr *attr)
+{
+    unsigned at = 0;
+    int order = 1;
+    while (at < attrs->n &&
+           (order = lmstfy_order(name_of(attr), name_of(&attrs->v[at]))) > 0)
+        at++;
+    if (at < attrs->n && order == 0)
+        return;
+    if (attrs->n == LMSTFY_ATTRS) {
+        attrs->too_many = true;
         return;
     }
-    buf_clear(&r->out);
-    buf_addf(&r->out, "{\"count\":%lld,\"msg\":\"respawned\"}",
-             (long long)(code == QUEUE_OK ? n : 0));
-    lmstfy_answer(r, 200);
+    memmove(attrs->v + at + 1, attrs->v + at, (attrs->n - at) * sizeof(*attr));
+    attrs->v[at] = *attr;
+    attrs->n++;
 }
 
-void lmstfy_respawn(struct lmstfy_req *r)
+void lmstfy_attrs_take(void *arg, struct slice name, struct slice value)
 {
-    int64_t limit, ttl_s = -1;
-    if (read_limit(r, &limit) < 0 ||
-        lmstfy_param(r, PARAM_TTL, INT64_MAX, &ttl_s, "invalid ttl") < 0)
+    struct lmstfy_attr attr;
+    if (value.n == 0 || name.n < PREFIX || strncasecmp(name.p, prefix, PREFIX) != 0)
         return;
-    /* Beyond the last instant there is: it lives until then. */
-    int64_t longest_s = (WHEN_LAST_MS - source_now_ms(r->l->src, lmstfy_topic(r))) / 1000;
-    if (ttl_s > longest_s)
-        ttl_s = longest_s;
-    queue_respawn(r->l->src, lmstfy_topic(r), limit,
-                  ttl_s < 0 ? r->l->ttl_ms : ttl_s * 1000, on_respawned, r);
+    struct slice s =
+        cut((struct slice){name.p + PREFIX, name.n - PREFIX}, LMSTFY_ATTR_NAME);
+    attr.name_n = s.n;
+    for (size_t i = 0; i < s.n; i++)
+        attr.name[i] = (char)(s.p[i] | (s.p[i] >= 'A' && s.p[i] <= 'Z' ? 0x20 : 0));
+    attr.value = cut(value, LMSTFY_ATTR_VALUE);
+    insert(arg, &attr);
 }
 
-void lmstfy_drop_dead(struct lmstfy_req *r)
+void lmstfy_attrs_keep(const struct lmstfy_attrs *attrs, struct job *job)
 {
-    int64_t limit;
-    if (read_limit(r, &limit) == 0)
-        queue_drop_dead(r->l->src, lmstfy_topic(r), limit, on_done, r);
+    struct err err;
+    for (unsigned i = 0; i < attrs->n; i++) {
+        int kept = job_add_header(job, name_of(&attrs->v[i]), attrs->v[i].value, &err);
+        must(kept == 0); /* far below a job's limits */
+    }
+}
+
+/* Appends the object, or null. */
+static void add_attrs(struct buf *out, struct slice id, const struct job *job)
+{
+    if (!lmstfy_id_has_version(id) || job->header_count == 0) {
+        buf_add(out, "null", 4);
+        return;
+    }
+    for (unsigned i = 0; i < job->header_count; i++) {
+        buf_add(out, i ? "," : "{", 1);
+        text_add_json_go(out, job->headers[i].name);
+        buf_add(out, ":", 1);
+        text_add_json_go(out, job->headers[i].value);
+    }
+    buf_add(out, "}", 1);
+}
+
+/* --------------------------------------------------------------------- a job shown */
+
+int64_t lmstfy_elapsed_ms(const struct queue_job *found)
+{
+    int64_t since_ms = lmstfy_id_ms(found->id);
+    if (since_ms < 0 && found->job->timestamp_ms > 0)
+        since_ms = found->job->timestamp_ms;
+    if (since_ms < 0)
+        return -1;
+    return found->now_ms > since_ms ? found->now_ms - since_ms : 0;
+}
+
+/* Rounded to the nearest, as Redis' TTL does it; 0: it does not expire. The dead don't.
+ */
+static int64_t seconds_left(const struct queue_job *found)
+{
+    if (found->expires_ms == 0 || found->state == QUEUE_DEAD ||
+        found->expires_ms <= found->now_ms)
+        return 0;
+    return (found->expires_ms - found->now_ms + 500) / 1000;
+}
+
+void lmstfy_add_queue(struct buf *out, struct slice ns, struct slice queue)
+{
+    buf_add_str(out, "\"namespace\":\"");
+    buf_add_slice(out, ns);
+    buf_add_str(out, "\",\"queue\":\"");
+    buf_add_slice(out, queue);
+    buf_add_str(out, "\",");
+}
+
+void lmstfy_item_show(struct buf *out, const struct queue_job *found, struct slice ns,
+                      struct slice queue, unsigned remain_tries, const char *msg)
+{
+    int64_t elapsed_ms = lmstfy_elapsed_ms(found);
+    buf_add_str(out, "{\"attributes\":");
+    add_attrs(out, found->id, found->job);
+    buf_add_str(out, ",\"data\":\"");
+    text_add_base64(out, found->job->payload);
+    buf_addf(out, "\",\"elapsed_ms\":%lld,\"job_id\":",
+             (long long)(elapsed_ms < 0 ? 0 : elapsed_ms));
+    text_add_json_go(out, found->id);
+    if (msg)
+        buf_addf(out, ",\"msg\":\"%s\"", msg);
+    buf_add(out, ",", 1);
+    lmstfy_add_queue(out, ns, queue);
+    buf_addf(out, "\"remain_tries\":%u,\"ttl\":%lld}",
+             remain_tries > UINT16_MAX ? UINT16_MAX : remain_tries,
+             (long long)seconds_left(found));
 }

@@ -6,9 +6,7 @@
  * is taken back as far as Redis answers.
  */
 #include "bridge/base/json.h"
-#include "sources/lmstfy/lmstfy_attr.h"
-#include "sources/lmstfy/lmstfy_http.h"
-#include "sources/lmstfy/lmstfy_id.h"
+#include "sources/lmstfy/lmstfy.h"
 
 enum {
     BODY_MAX = 1024 * 1024, /* bytes of one job */
@@ -24,11 +22,10 @@ struct terms {
 };
 
 /* In seconds where it is given, else as configured. -1: answered. */
-static int read_span(struct lmstfy_req *r, enum lmstfy_param param, int64_t def_ms,
-                     int64_t *ms, const char *error)
+static int read_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t *ms)
 {
     int64_t s = -1;
-    if (lmstfy_param(r, param, UINT32_MAX, &s, error) < 0)
+    if (lmstfy_param(r, name, UINT32_MAX, &s) < 0)
         return -1;
     *ms = s < 0 ? def_ms : s * 1000;
     return 0;
@@ -39,14 +36,14 @@ static int read_terms(struct lmstfy_req *r, struct terms *t)
 {
     const struct lmstfy *l = r->l;
     t->tries = l->tries;
-    if (read_span(r, PARAM_DELAY, l->delay_ms, &t->delay_ms, "invalid delay") < 0 ||
-        read_span(r, PARAM_TTL, l->ttl_ms, &t->ttl_ms, "invalid ttl") < 0)
+    if (read_span(r, "delay", l->delay_ms, &t->delay_ms) < 0 ||
+        read_span(r, "ttl", l->ttl_ms, &t->ttl_ms) < 0)
         return -1;
     if (t->ttl_ms > 0 && t->ttl_ms < t->delay_ms) {
         lmstfy_error(r, 400, "ttl is shorter than delay");
         return -1;
     }
-    if (lmstfy_param(r, PARAM_TRIES, TRIES_MAX, &t->tries, "invalid tries") < 0)
+    if (lmstfy_param(r, "tries", TRIES_MAX, &t->tries) < 0)
         return -1;
     if (t->tries == 0) {
         lmstfy_error(r, 400, "tries shouldn't be zero");
@@ -59,7 +56,12 @@ static int read_terms(struct lmstfy_req *r, struct terms *t)
 /* Gives true; false: answered. */
 static bool read_attrs(struct lmstfy_req *r, struct terms *t)
 {
-    lmstfy_attrs_read(&t->attrs, r->req);
+    t->attrs.with_version =
+        slice_is_nocase(httpd_header(r->req, "enable-job-version"), "yes");
+    t->attrs.too_many = false;
+    t->attrs.n = 0;
+    if (t->attrs.with_version)
+        httpd_each_header(r->req, lmstfy_attrs_take, &t->attrs);
     if (t->attrs.too_many)
         lmstfy_error(r, 400, "too many attributes, cannot exceed 16");
     return !t->attrs.too_many;
@@ -71,7 +73,7 @@ static struct job *make_job(struct lmstfy_req *r, const struct terms *t,
     char id[LMSTFY_JOB_ID];
     int64_t now_ms = source_now_ms(r->l->src, topic);
     struct job *job = job_new(payload.n + topic.n + sizeof(id) + 64);
-    job->id = job_keep(job, lmstfy_job_id(r->l->ids, now_ms,
+    job->id = job_keep(job, lmstfy_job_id(&r->l->ids, now_ms,
                                           (uint32_t)((t->delay_ms + 999) / 1000),
                                           t->attrs.with_version, id));
     job->topic = job_keep(job, topic);
@@ -129,65 +131,9 @@ static void answer_failure(struct lmstfy_req *r)
         lmstfy_internal_error(r);
 }
 
-/* Of one job. -1: answered. */
-static int check_stored(struct lmstfy_req *r, const struct stored_reply *reply)
-{
-    if (is_stored(reply))
-        return 0;
-    note_failure(r, reply);
-    answer_failure(r);
-    return -1;
-}
-
-static void count_published(struct lmstfy_req *r, unsigned jobs)
-{
-    lmstfy_count_publish(r->l, r->pool, r->ns, r->queue, jobs, r->delayed);
-}
-
-static void write_published(struct lmstfy_req *r, struct slice id)
-{
-    buf_clear(&r->out);
-    buf_add_str(&r->out, "{\"job_id\":\"");
-    buf_add_slice(&r->out, id);
-    buf_add_str(&r->out, "\",\"msg\":\"published\"}");
-}
-
 /* ------------------------------------------------------------------------- one job */
 
-/* -1: answered. */
-static int publish(struct lmstfy_req *r, stored_cb *done)
-{
-    struct terms t;
-    struct slice body = httpd_body(r->req);
-    if (read_terms(r, &t) < 0)
-        return -1;
-    if (body.n > BODY_MAX) {
-        lmstfy_error(r, 413, "body too large");
-        return -1;
-    }
-    if (!read_attrs(r, &t))
-        return -1;
-    source_submit(r->l->src, make_job(r, &t, lmstfy_topic(r), body), done, r);
-    return 0;
-}
-
-static void on_published(void *arg, const struct stored_reply *reply)
-{
-    struct lmstfy_req *r = arg;
-    if (check_stored(r, reply) < 0)
-        return;
-    count_published(r, 1);
-    write_published(r, reply->id);
-    lmstfy_answer(r, 201);
-}
-
-void lmstfy_publish(struct lmstfy_req *r)
-{
-    publish(r, on_published);
-}
-
-/* --- the old one goes when the new one is there: a bad parameter costs nothing --- */
-
+/* The old one goes when the new one is there: a bad parameter costs nothing. */
 static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
@@ -200,23 +146,35 @@ static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
     lmstfy_answer(r, 201);
 }
 
-static void on_republished(void *arg, const struct stored_reply *reply)
+static void on_published(void *arg, const struct stored_reply *reply)
 {
     static const struct queue_finish how = {.end = QUEUE_END_DELETED};
     struct lmstfy_req *r = arg;
-    if (check_stored(r, reply) < 0)
+    if (!is_stored(reply)) {
+        note_failure(r, reply);
+        answer_failure(r);
         return;
-    count_published(r, 1);
-    write_published(r, reply->id);
-    if (r->id.n > JOB_ID_MAX)
+    }
+    lmstfy_count_publish(r, 1);
+    buf_add_str(&r->out, "{\"job_id\":\"");
+    buf_add_slice(&r->out, reply->id);
+    buf_add_str(&r->out, "\",\"msg\":\"published\"}");
+    if (r->id.n == 0 || r->id.n > JOB_ID_MAX)
         lmstfy_answer(r, 201);
     else
         queue_finish(r->l->src, lmstfy_topic(r), r->id, &how, on_replaced, r);
 }
 
-void lmstfy_republish(struct lmstfy_req *r)
+void lmstfy_publish(struct lmstfy_req *r)
 {
-    publish(r, on_republished);
+    struct terms t;
+    struct slice body = httpd_body(r->req);
+    if (read_terms(r, &t) < 0)
+        return;
+    if (body.n > BODY_MAX)
+        lmstfy_error(r, 413, "body too large");
+    else if (read_attrs(r, &t))
+        source_submit(r->l->src, make_job(r, &t, lmstfy_topic(r), body), on_published, r);
 }
 
 /* -------------------------------------------------------------------------- a bulk */
@@ -287,7 +245,7 @@ static void on_bulk_stored(void *arg, const struct stored_reply *reply)
     } else if (r->failed) {
         answer_failure(r);
     } else {
-        count_published(r, r->count);
+        lmstfy_count_publish(r, r->count);
         lmstfy_answer(r, 201);
     }
 }

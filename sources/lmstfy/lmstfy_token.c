@@ -1,54 +1,149 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_token.c - access tokens: on the shelf "tokens", POOL/NS/TOKEN -> description.
+ * lmstfy_token.c - access tokens: on the shelf "tokens", POOL/NS/TOKEN -> description;
+ * and copies of shelves in memory.
  *
- * A copy in memory answers for what it knows while it is fresh; all else is asked of
- * Redis. So a token works everywhere from the moment it was made, and nowhere from the
- * moment the other instances have been told that it is gone.
+ * A copy answers for what it knows while it is fresh; all else is asked of Redis. So a
+ * token works everywhere from the moment it was made, and nowhere from the moment the
+ * other instances have been told that it is gone. How long a look-up takes tells nothing
+ * of how much of a guessed token is right: it compares hashes of a secret key first.
  */
-#include "sources/lmstfy/lmstfy_copy.h"
+#include "bridge/base/hash.h"
 #include "bridge/base/text.h"
+#include "sources/lmstfy/lmstfy.h"
 
 #include <stdlib.h>
 
 enum { TOKEN_LEAST = 20 }; /* bytes of an own one, its pool counted */
 
+/* ------------------------------------------------------------ copies */
+
+struct lmstfy_copied {
+    UT_hash_handle hh;
+    struct slice value; /* behind the field */
+    char field[];
+};
+
+void lmstfy_copy_free(struct lmstfy_copy *copy)
+{
+    struct lmstfy_copied *item, *next;
+    HASH_ITER (hh, copy->items, item, next) {
+        HASH_DEL(copy->items, item);
+        free(item);
+    }
+}
+
+static void add_copied(struct lmstfy_copy *copy, const struct shelf_item *from)
+{
+    struct lmstfy_copied *item = mem_alloc(sizeof(*item) + from->field.n + from->value.n);
+    char *value = slice_put(item->field, from->field);
+    slice_put(value, from->value);
+    item->value = (struct slice){value, from->value.n};
+    HASH_ADD(hh, copy->items, field[0], (unsigned)from->field.n, item);
+}
+
+struct slice lmstfy_copy_find(const struct lmstfy_copy *copy, struct slice field)
+{
+    const struct lmstfy_copied *item;
+    HASH_FIND(hh, copy->items, field.p, field.n, item);
+    return item ? item->value : (struct slice){0};
+}
+
+static void list(struct lmstfy_copy *copy);
+
+static void on_copied(void *arg, enum shelf_code code, const struct shelf_item *items,
+                      unsigned n)
+{
+    struct lmstfy_copy *copy = arg;
+    struct lmstfy *l = copy->l;
+    copy->listing = false;
+    if (copy->again) {
+        list(copy); /* what came is perhaps the old state */
+    } else if (code == SHELF_OK) {
+        lmstfy_copy_free(copy);
+        for (unsigned i = 0; i < n; i++)
+            add_copied(copy, &items[i]);
+        copy->fresh = true;
+    } else {
+        lmstfy_refresh_soon(l);
+    }
+    lmstfy_let_go(l);
+}
+
+static void list(struct lmstfy_copy *copy)
+{
+    copy->listing = true;
+    copy->again = false;
+    lmstfy_hold(copy->l);
+    shelf_list(copy->l->src, copy->shelf, on_copied, copy);
+}
+
+void lmstfy_copy_refresh(struct lmstfy_copy *copy, bool stale)
+{
+    if (stale)
+        copy->fresh = false;
+    if (!copy->listing)
+        list(copy);
+    else if (stale)
+        copy->again = true;
+}
+
+static int by_field(const void *a, const void *b)
+{
+    const struct shelf_item *one = a, *other = b;
+    return lmstfy_order(one->field, other->field);
+}
+
+struct shelf_item *lmstfy_sorted(const struct shelf_item *items, unsigned n)
+{
+    struct shelf_item *sorted = mem_alloc((n + 1) * sizeof(*sorted));
+    if (n > 0)
+        memcpy(sorted, items, n * sizeof(*sorted));
+    qsort(sorted, n, sizeof(*sorted), by_field);
+    return sorted;
+}
+
 /* ------------------------------------------------------------ may it? */
 
-struct question {
-    struct lmstfy *l;
-    lmstfy_cb *cb;
-    void *arg;
-};
+void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
+                    struct slice token)
+{
+    buf_add_slice(out, pool);
+    buf_add(out, "/", 1);
+    buf_add_slice(out, ns);
+    buf_add(out, "/", 1);
+    buf_add_slice(out, token);
+}
+
+struct slice lmstfy_key(struct lmstfy_req *r)
+{
+    struct buf *key = &r->l->key;
+    buf_clear(key);
+    lmstfy_add_key(key, r->pool, r->ns, r->token);
+    return buf_slice(key);
+}
+
+enum lmstfy_verdict lmstfy_verdict_of(enum shelf_code code)
+{
+    static const enum lmstfy_verdict verdicts[] = {
+        [SHELF_OK] = LMSTFY_YES, [SHELF_NOT] = LMSTFY_NO, [SHELF_AWAY] = LMSTFY_AWAY};
+    return verdicts[code];
+}
 
 static void on_got(void *arg, enum shelf_code code, struct slice value)
 {
-    static const enum lmstfy_answer answers[] = {
-        [SHELF_OK] = LMSTFY_YES, [SHELF_NOT] = LMSTFY_NO, [SHELF_AWAY] = LMSTFY_AWAY};
-    struct question *q = arg;
     (void)value;
-    q->cb(q->arg, answers[code]);
-    lmstfy_let_go(q->l);
-    free(q);
+    lmstfy_authorized(arg, lmstfy_verdict_of(code));
 }
 
-enum lmstfy_answer lmstfy_auth(struct lmstfy *l, struct slice pool, struct slice ns,
-                               struct slice token, lmstfy_cb *cb, void *arg)
+void lmstfy_auth(struct lmstfy_req *r)
 {
-    struct lmstfy_copy *t = l->tokens;
-    if (t == NULL)
-        return LMSTFY_AWAY;
-    if (!lmstfy_has_pool(l, pool) || !lmstfy_name_is_good(ns))
-        return LMSTFY_NO;
-    buf_clear(&t->key);
-    lmstfy_add_key(&t->key, pool, ns, token);
-    if (t->fresh && lmstfy_copy_find(t, buf_slice(&t->key)))
-        return LMSTFY_YES;
-    struct question *q = mem_alloc(sizeof(*q));
-    *q = (struct question){l, cb, arg};
-    lmstfy_hold(l);
-    shelf_get(l->src, LMSTFY_TOKENS_SHELF, buf_slice(&t->key), on_got, q);
-    return LMSTFY_LATER;
+    const struct lmstfy_copy *tokens = &r->l->tokens;
+    struct slice key = lmstfy_key(r);
+    if (tokens->fresh && lmstfy_copy_find(tokens, key).p)
+        lmstfy_authorized(r, LMSTFY_YES);
+    else
+        shelf_get(r->l->src, LMSTFY_TOKENS_SHELF, key, on_got, r);
 }
 
 /* ------------------------------------------------------------ POST /token/NS */
@@ -86,120 +181,104 @@ static const char *what_is_wrong(const struct lmstfy *l, const struct wanted *w,
     return NULL;
 }
 
-/* "[POOL:]TOKEN", the default pool unsaid unless named is asked for. */
-static void add_shown(struct buf *out, struct slice pool, struct slice token, bool named)
-{
-    struct buf text = {0};
-    if (named || !slice_is(pool, "default")) {
-        buf_add_slice(&text, pool);
-        buf_add_str(&text, ":");
-    }
-    buf_add_slice(&text, token);
-    text_add_json_go(out, buf_slice(&text));
-    buf_free(&text);
-}
-
 static void on_made(void *arg, enum shelf_code code)
 {
-    struct lmstfy_call *call = arg;
+    struct lmstfy_req *r = arg;
     if (code == SHELF_OK)
-        lmstfy_call_json(call, 201);
+        lmstfy_answer(r, 201);
     else if (code == SHELF_NOT)
-        lmstfy_call_error(call, 400, "the token has already existed");
+        lmstfy_error(r, 400, "the token has already existed");
     else
-        lmstfy_call_away(call);
+        lmstfy_internal_error(r);
 }
 
-/* Puts the token into call->key and the answer into call->out. Gives what is wrong, or
+/* Puts the token into r->room and the answer into r->out. Gives what is wrong, or
  * NULL. */
-static const char *make_token(struct lmstfy_call *call, const struct wanted *w)
+static const char *make_token(struct lmstfy_req *r, const struct wanted *w)
 {
-    struct slice ns = httpd_segment(call->req, 0), pool, token;
-    struct slice pool_param = httpd_query(call->req, "pool");
+    struct slice ns = httpd_segment(r->req, 0), pool, token;
+    struct slice pool_param = httpd_query(r->req, "pool");
     char made[LMSTFY_ULID];
     lmstfy_cut_token(buf_slice(&w->token), &pool, &token);
     bool named = w->token.n > token.n; /* "POOL:", or ":", stands before it */
     if (!named && pool_param.n > 0)
         pool = pool_param;
-    const char *wrong = what_is_wrong(call->l, w, ns, pool);
+    const char *wrong = what_is_wrong(r->l, w, ns, pool);
     if (wrong)
         return wrong;
     if (named && token.n == 0)
         return "the user token was too short";
     if (token.n == 0) {
-        lmstfy_ulid(call->l, made);
+        lmstfy_ulid(r->l, made);
         token = (struct slice){made, sizeof(made)};
     }
-    lmstfy_add_key(&call->key, pool, ns, token);
-    buf_add_str(&call->out, "{\n    \"token\": ");
-    add_shown(&call->out, pool, token, false);
-    buf_add_str(&call->out, "\n}");
+    lmstfy_add_key(&r->room, pool, ns, token);
+    buf_add_str(&r->out, "{\n    \"token\": ");
+    lmstfy_add_token(&r->out, pool, token, false);
+    buf_add_str(&r->out, "\n}");
     return NULL;
 }
 
-void lmstfy_token_new(struct lmstfy_call *call)
+void lmstfy_token_new(struct lmstfy_req *r)
 {
     struct wanted w = {0};
-    httpd_each_param(call->req, on_param,
-                     &w); /* what does not parse counts for nothing */
-    const char *wrong = make_token(call, &w);
+    httpd_each_param(r->req, on_param, &w); /* what does not parse counts for nothing */
+    const char *wrong = make_token(r, &w);
     if (wrong)
-        lmstfy_call_error(call, 400, wrong);
+        lmstfy_error(r, 400, wrong);
     else
-        shelf_put(call->l->src, LMSTFY_TOKENS_SHELF, buf_slice(&call->key),
-                  buf_slice(&w.description), true, on_made, call);
+        shelf_put(r->l->src, LMSTFY_TOKENS_SHELF, buf_slice(&r->room),
+                  buf_slice(&w.description), true, on_made, r);
     buf_free(&w.description);
     buf_free(&w.token);
 }
 
 /* ------------------------------------------------------------ GET /token/NS */
 
-static void add_token(struct lmstfy_call *call, const struct shelf_item *item,
-                      struct slice pool, bool named, bool *first)
+static void add_listed(struct lmstfy_req *r, const struct shelf_item *item,
+                       struct slice pool, bool named, bool *first)
 {
-    struct slice token;
-    if (!lmstfy_copy_starts(item->field, buf_slice(&call->key), &token))
+    struct slice token, key = buf_slice(&r->room); /* "POOL/NS/" */
+    if (item->field.n < key.n || memcmp(item->field.p, key.p, key.n) != 0)
         return;
-    buf_add_str(&call->out, *first ? "{\n        " : ",\n        ");
+    token = (struct slice){item->field.p + key.n, item->field.n - key.n};
+    buf_add_str(&r->out, *first ? "{\n        " : ",\n        ");
     *first = false;
-    add_shown(&call->out, pool, token, named);
-    buf_add_str(&call->out, ": ");
-    text_add_json_go(&call->out, item->value);
+    lmstfy_add_token(&r->out, pool, token, named);
+    buf_add_str(&r->out, ": ");
+    text_add_json_go(&r->out, item->value);
 }
 
 static void on_listed(void *arg, enum shelf_code code, const struct shelf_item *items,
                       unsigned n)
 {
-    struct lmstfy_call *call = arg;
-    struct slice pool = httpd_query(call->req, "pool");
+    struct lmstfy_req *r = arg;
+    struct slice pool = httpd_query(r->req, "pool");
     bool first = true, named = pool.n > 0;
     if (code != SHELF_OK) {
-        lmstfy_call_away(call);
+        lmstfy_internal_error(r);
         return;
     }
-    struct shelf_item *sorted = mem_alloc((n + 1) * sizeof(*sorted));
+    struct shelf_item *sorted = lmstfy_sorted(items, n);
+    buf_add_str(&r->out, "{\n    \"tokens\": ");
     for (unsigned i = 0; i < n; i++)
-        sorted[i] = items[i];
-    qsort(sorted, n, sizeof(*sorted), lmstfy_copy_order);
-    buf_add_str(&call->out, "{\n    \"tokens\": ");
-    for (unsigned i = 0; i < n; i++)
-        add_token(call, &sorted[i], named ? pool : SLICE_LIT("default"), named, &first);
-    buf_add_str(&call->out, first ? "{}\n}" : "\n    }\n}");
+        add_listed(r, &sorted[i], named ? pool : SLICE_LIT("default"), named, &first);
+    buf_add_str(&r->out, first ? "{}\n}" : "\n    }\n}");
     free(sorted);
-    lmstfy_call_json(call, 200);
+    lmstfy_answer(r, 200);
 }
 
-void lmstfy_token_list(struct lmstfy_call *call)
+void lmstfy_token_list(struct lmstfy_req *r)
 {
-    struct slice pool = httpd_query(call->req, "pool");
+    struct slice pool = httpd_query(r->req, "pool");
     if (pool.n == 0)
         pool = SLICE_LIT("default");
-    if (!lmstfy_has_pool(call->l, pool)) {
-        lmstfy_call_error(call, 400, "the pool was not exists");
+    if (!lmstfy_has_pool(r->l, pool)) {
+        lmstfy_error(r, 400, "the pool was not exists");
         return;
     }
-    lmstfy_add_key(&call->key, pool, lmstfy_call_ns(call), SLICE_LIT(""));
-    shelf_list(call->l->src, LMSTFY_TOKENS_SHELF, on_listed, call);
+    lmstfy_add_key(&r->room, pool, lmstfy_ns_of_path(r), SLICE_LIT(""));
+    shelf_list(r->l->src, LMSTFY_TOKENS_SHELF, on_listed, r);
 }
 
 /* ------------------------------------------------------------ DELETE /token/NS/TOKEN */
@@ -207,22 +286,22 @@ void lmstfy_token_list(struct lmstfy_call *call)
 /* Once for the token, once for its limit. */
 static void on_gone(void *arg, enum shelf_code code)
 {
-    struct lmstfy_call *call = arg;
-    call->failed |= code == SHELF_AWAY;
-    if (--call->waits > 0)
+    struct lmstfy_req *r = arg;
+    r->failed |= code == SHELF_AWAY;
+    if (--r->waiting > 0)
         return;
-    if (call->failed)
-        lmstfy_call_away(call);
+    if (r->failed)
+        lmstfy_internal_error(r);
     else
-        lmstfy_call_none(call, 204);
+        lmstfy_answer_none(r, 204);
 }
 
-void lmstfy_token_delete(struct lmstfy_call *call)
+void lmstfy_token_delete(struct lmstfy_req *r)
 {
-    struct source *src = call->l->src;
-    if (lmstfy_call_key(call) < 0)
+    struct source *src = r->l->src;
+    if (lmstfy_key_of_path(r) < 0)
         return;
-    call->waits = 2;
-    shelf_drop(src, LMSTFY_TOKENS_SHELF, buf_slice(&call->key), on_gone, call);
-    shelf_drop(src, LMSTFY_LIMITS_SHELF, buf_slice(&call->key), on_gone, call);
+    r->waiting = 2;
+    shelf_drop(src, LMSTFY_TOKENS_SHELF, buf_slice(&r->room), on_gone, r);
+    shelf_drop(src, LMSTFY_LIMITS_SHELF, buf_slice(&r->room), on_gone, r);
 }

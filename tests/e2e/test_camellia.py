@@ -852,7 +852,7 @@ def test_s9_what_is_ready_and_not_pulled_is_counted_when_it_is_due_and_its_time_
     wait_for("the window after it", lambda: ready() == 0, step_s=0.05)
     second = gap()  # they are ready still, and that for longer
     assert second["count"] == 3 and second["max"] > first["max"] and second["avg"] > first["avg"]
-    line = f'ready_queue_time_gap{{topic="{topic}", type="max"}} '
+    line = f'ready_queue_time_gap{{topic="{topic}",type="max"}} '
     assert line in api.ask("GET", "/metrics")[2].decode()
     assert len(api.pull(topic, batch=5)) == 3
     counted = 0
@@ -905,9 +905,9 @@ def test_s9_metrics_are_gauges_by_topic_with_escaped_labels(api, topic):
     for name in ("info", "uptime", "start_time", "memory_info", "cpu", "request", "pull_msg_time_gap",
                  "ready_queue_time_gap", "topic_info"):
         assert f"# TYPE {name} gauge\n" in text and f"# HELP {name} " in text
-    assert f'topic_info{{topic="{topic}", type="readyQueueSize"}} 1\n' in text
-    assert f'topic_info{{topic="{topic}\\"q\\\\", type="size_0_1min"}} 1\n' in text
-    wait_for("the window", lambda: f'request{{topic="{topic}", type="sendMsg"}} 1\n'.encode() in
+    assert f'topic_info{{topic="{topic}",type="readyQueueSize"}} 1\n' in text
+    assert f'topic_info{{topic="{topic}\\"q\\\\",type="size_0_1min"}} 1\n' in text
+    wait_for("the window", lambda: f'request{{topic="{topic}",type="sendMsg"}} 1\n'.encode() in
              api.ask("GET", "/metrics")[2])
 
 

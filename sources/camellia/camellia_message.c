@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * camellia_message.c - the calls. sendMsg, ackMsg, getMsg and deleteMsg: what is done to
+ * one message by its id, whoever has it. A send of an id that is there and alive replaces
+ * nothing: its message is answered as it is now. pullMsg and longPollingMsg.
+ *
+ * Clients ask again without a pause when a long poll has been answered. So one is never
+ * answered empty before its time, whatever is wrong, unless the daemon is about to stop.
+ */
+#include "bridge/base/when.h"
+#include "sources/camellia/camellia.h"
+
+#include <sys/random.h>
+
+static enum camellia_status status_of(const struct queue_job *found)
+{
+    switch (found->state) {
+    case QUEUE_WAITING:
+    case QUEUE_READY:
+        if (found->attempts > 0) /* given back, and not pulled again yet */
+            return CAMELLIA_CONSUMING;
+        return found->state == QUEUE_READY ? CAMELLIA_READY : CAMELLIA_WAITING;
+    case QUEUE_IN_FLIGHT:
+        return CAMELLIA_CONSUMING;
+    case QUEUE_DEAD:
+        return CAMELLIA_GIVEN_UP;
+    case QUEUE_ENDED:
+        break;
+    }
+    if (found->end == QUEUE_END_ACKED)
+        return CAMELLIA_ACKED;
+    if (found->end == QUEUE_END_DELETED)
+        return CAMELLIA_DELETED;
+    return found->attempts > 0 ? CAMELLIA_GIVEN_UP : CAMELLIA_EXPIRED;
+}
+
+void camellia_msg_of(const struct camellia *c, struct slice topic,
+                     const struct queue_job *found, struct camellia_msg *m)
+{
+    static const struct job unreadable;
+    const struct job *job = found->job ? found->job : &unreadable;
+    int64_t expires_ms = found->expires_ms ? found->expires_ms : job->expires_ms;
+    *m = (struct camellia_msg){
+        .topic = topic,
+        .id = found->id,
+        .msg = job->payload.p ? job->payload : SLICE_LIT(""),
+        .produce_ms = job->timestamp_ms ? job->timestamp_ms : job->due_ms,
+        .trigger_ms = job->due_ms ? job->due_ms : job->timestamp_ms,
+        .expire_ms = expires_ms ? expires_ms : WHEN_LAST_MS,
+        .max_retry = job->tries_max > 0 ? job->tries_max - 1 : c->max_retry,
+        .retry = found->attempts,
+        .status = status_of(found),
+    };
+}
+
+/* ---------------------------------------------------------------------- send */
+
+/* 32 hex digits: a random UUID without its dashes. */
+static struct slice new_id(struct camellia_call *call)
+{
+    static const char hex[] = "0123456789abcdef";
+    unsigned char r[16];
+    must(getrandom(r, sizeof(r), 0) == (ssize_t)sizeof(r));
+    r[6] = (unsigned char)((r[6] & 0x0f) | 0x40);
+    r[8] = (unsigned char)((r[8] & 0x3f) | 0x80);
+    for (int i = 0; i < 16; i++) {
+        call->new_id[2 * i] = hex[r[i] >> 4];
+        call->new_id[2 * i + 1] = hex[r[i] & 15];
+    }
+    return (struct slice){call->new_id, CAMELLIA_NEW_ID_BYTES};
+}
+
+/* The message that was asked for. -1: one of its times is beyond all measure. */
+static int make_msg(struct camellia_call *call)
+{
+    const struct camellia *c = call->c;
+    int64_t ttl_ms = call->ttl_ms > 0 ? call->ttl_ms : c->ttl_ms;
+    int64_t now_ms = source_now_ms(c->src, call->topic), trigger_ms, expire_ms;
+    if (__builtin_add_overflow(now_ms, call->delay_ms > 0 ? call->delay_ms : 0,
+                               &trigger_ms) ||
+        __builtin_add_overflow(trigger_ms, ttl_ms, &expire_ms) ||
+        trigger_ms > WHEN_LAST_MS)
+        return -1;
+    if (expire_ms > WHEN_LAST_MS)
+        expire_ms = WHEN_LAST_MS; /* as good as never, which is what was meant */
+    call->sent = (struct camellia_msg){
+        .topic = call->topic,
+        .id = call->id.n > 0 ? call->id : new_id(call),
+        .msg = call->msg,
+        .produce_ms = now_ms,
+        .trigger_ms = trigger_ms,
+        .expire_ms = expire_ms,
+        .max_retry = call->max_retry < 0 ? c->max_retry : call->max_retry,
+        .status = call->delay_ms > 0 ? CAMELLIA_WAITING : CAMELLIA_READY,
+    };
+    return 0;
+}
+
+static struct job *make_job(const struct camellia_msg *m)
+{
+    struct job *job = job_new(m->topic.n + m->id.n + m->msg.n + 64);
+    job->topic = job_keep(job, m->topic);
+    job->id = job_keep(job, m->id);
+    job->payload = job_keep(job, m->msg);
+    job->timed = true;
+    job->timestamp_ms = m->produce_ms;
+    job->due_ms = m->trigger_ms;
+    job->at_once = m->status == CAMELLIA_READY;
+    job->expires_ms = m->expire_ms;
+    job->tries_max = m->max_retry + 1;
+    return job;
+}
+
+static void submit(struct camellia_call *call);
+
+static void succeed(struct camellia_call *call, const struct camellia_msg *m)
+{
+    camellia_counted(&call->c->stats, call->sent.topic, CAMELLIA_N_SEND, 1);
+    camellia_show(call, m);
+}
+
+/* The message that had the id before. It may have ended or gone while we asked. */
+static void on_present(void *arg, enum queue_code code, const struct queue_job *found)
+{
+    struct camellia_call *call = arg;
+    struct camellia_msg present;
+    bool gone = code == QUEUE_NONE || (code == QUEUE_OK && found->state == QUEUE_ENDED);
+    if (gone && !call->again) {
+        call->again = true;
+        submit(call);
+    } else if (code == QUEUE_OK) {
+        camellia_msg_of(call->c, call->sent.topic, found, &present);
+        succeed(call, &present);
+    } else {
+        camellia_failed(call, 500);
+    }
+}
+
+static void on_stored(void *arg, const struct stored_reply *reply)
+{
+    struct camellia_call *call = arg;
+    switch (reply->outcome) {
+    case STORED:
+    case STORED_INSTEAD:
+        succeed(call, &call->sent);
+        return;
+    case STORED_BEFORE:
+        queue_find(call->c->src, call->sent.topic, call->sent.id, on_present, call);
+        return;
+    case STORED_DEAD:
+    case REFUSED:
+        log_debug(source_name(call->c->src), "sendMsg refused, %s: %s", reply->reason,
+                  reply->why);
+        camellia_failed(call, 400);
+        return;
+    case STORED_NONE:
+    case NOT_STORED:
+        camellia_failed(call, 500);
+        return;
+    }
+}
+
+static void submit(struct camellia_call *call)
+{
+    source_submit(call->c->src, make_job(&call->sent), on_stored, call);
+}
+
+void camellia_send(struct camellia_call *call)
+{
+    if (call->topic.n == 0 || call->topic.n > CAMELLIA_TOPIC_MAX || call->msg.n == 0 ||
+        call->id.n > JOB_ID_MAX || make_msg(call) < 0)
+        camellia_failed(call, 400);
+    else if (call->c->paused)
+        camellia_failed(call, 500);
+    else
+        submit(call);
+}
+
+/* -------------------------------------------------- ack, get and delete */
+
+/* False: answered. A name that is longer than we keep is nowhere. */
+static bool is_named(struct camellia_call *call)
+{
+    bool good = call->topic.n > 0 && call->topic.n <= CAMELLIA_TOPIC_MAX &&
+                call->id.n > 0 && call->id.n <= JOB_ID_MAX;
+    if (!good)
+        camellia_failed(call, 400);
+    return good;
+}
+
+static void counted(const struct camellia_call *call, enum camellia_count what)
+{
+    camellia_counted(&call->c->stats, call->topic, what, 1);
+}
+
+/* Whatever there was to be acknowledged, the consumer need not try again. */
+static void on_acked(void *arg, enum queue_code code, enum queue_state was)
+{
+    struct camellia_call *call = arg;
+    (void)was;
+    if (code == QUEUE_AWAY) {
+        camellia_failed(call, 500);
+    } else {
+        if (code == QUEUE_OK)
+            counted(call, CAMELLIA_N_ACK);
+        else
+            camellia_counted_miss(&call->c->stats, call->topic, CAMELLIA_N_ACK);
+        camellia_succeeded(call);
+    }
+}
+
+void camellia_ack(struct camellia_call *call)
+{
+    static const struct queue_finish how = {.end = QUEUE_END_ACKED};
+    if (!is_named(call))
+        return;
+    if (call->ack)
+        queue_finish(call->c->src, call->topic, call->id, &how, on_acked, call);
+    else
+        queue_release(call->c->src, call->topic, call->id, 0, 0, on_acked, call);
+}
+
+static void on_found(void *arg, enum queue_code code, const struct queue_job *found)
+{
+    struct camellia_call *call = arg;
+    if (code == QUEUE_OK) {
+        struct camellia_msg m;
+        camellia_msg_of(call->c, call->topic, found, &m);
+        if (found->state != QUEUE_ENDED && m.expire_ms <= found->now_ms)
+            m.status = m.retry > 0 ? CAMELLIA_GIVEN_UP : CAMELLIA_EXPIRED;
+        counted(call, CAMELLIA_N_GET);
+        camellia_show(call, &m);
+    } else {
+        camellia_failed(call, code == QUEUE_AWAY ? 500 : 404);
+    }
+}
+
+void camellia_get(struct camellia_call *call)
+{
+    if (is_named(call))
+        queue_find(call->c->src, call->topic, call->id, on_found, call);
+}
+
+/* One that had ended is forgotten when that was asked for, and still counts as missing.
+ */
+static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
+{
+    struct camellia_call *call = arg;
+    if (code == QUEUE_OK && was != QUEUE_ENDED) {
+        counted(call, CAMELLIA_N_DELETE);
+        camellia_succeeded(call);
+    } else {
+        camellia_failed(call, code == QUEUE_AWAY ? 500 : 404);
+    }
+}
+
+void camellia_delete(struct camellia_call *call)
+{
+    const struct queue_finish how = {
+        .end = QUEUE_END_DELETED, .alive_only = true, .forget = call->release};
+    if (is_named(call))
+        queue_finish(call->c->src, call->topic, call->id, &how, on_deleted, call);
+}
+
+/* ---------------------------------------------------------------------- pull */
+
+enum {
+    PIECE = 100, /* of a batch: so much of Redis' time and of memory at once */
+    ANSWER_MAX = 16 * 1024 * 1024 /* a larger batch is cut off here */
+};
+static const int64_t lease_max_ms = INT64_C(3650) * 24 * 3600 * 1000;
+static const int64_t poll_max_ms = INT64_C(24) * 3600 * 1000;
+
+static int64_t at_most(int64_t n, int64_t max)
+{
+    return n < max ? n : max;
+}
+
+static enum camellia_json form_of(const struct camellia_call *call)
+{
+    return call->op->polls ? CAMELLIA_SORTED : CAMELLIA_PLAIN;
+}
+
+static void answer_list(struct camellia_call *call)
+{
+    static const char empty_plain[] = "{\"code\":200,\"msg\":null,\"delayMsgList\":[]}";
+    static const char empty_sorted[] = "{\"code\":200,\"delayMsgList\":[]}";
+    if (call->list.n == 0) {
+        camellia_answer(call, slice_of(call->op->polls ? empty_sorted : empty_plain));
+    } else {
+        buf_add_str(&call->list, "]}");
+        camellia_answer(call, buf_slice(&call->list));
+    }
+}
+
+static void count(const struct camellia_stats *s, struct camellia_topic *t,
+                  const struct camellia_msg *m, const struct queue_job *job)
+{
+    t->now.counts[CAMELLIA_N_PULL]++;
+    camellia_gap_add(&t->now.pull, job->now_ms - m->trigger_ms);
+    camellia_pulled(s, t, job->ready_ms, job->now_ms);
+}
+
+static void add_jobs(struct camellia_call *call, const struct queue_job *jobs, unsigned n)
+{
+    struct camellia_topic *t = camellia_topic(&call->c->stats, call->topic);
+    struct buf *list = &call->list;
+    if (list->n == 0)
+        buf_add_str(list, call->op->polls
+                              ? "{\"code\":200,\"delayMsgList\":["
+                              : "{\"code\":200,\"msg\":null,\"delayMsgList\":[");
+    else
+        buf_add(list, ",", 1);
+    for (unsigned i = 0; i < n; i++) {
+        struct camellia_msg m;
+        camellia_msg_of(call->c, call->topic, &jobs[i], &m);
+        if (i > 0)
+            buf_add(list, ",", 1);
+        camellia_add_msg(list, &m, form_of(call));
+        if (t)
+            count(&call->c->stats, t, &m, &jobs[i]);
+    }
+    call->batch -= n;
+}
+
+static void pull(struct camellia_call *call, int64_t wait_ms);
+
+static void on_held(void *arg)
+{
+    answer_list(arg);
+}
+
+/* There is no queue to wait in, or the daemon is about to stop and nobody may; but an
+ * answer at once would only be asked for again. */
+static void hold(struct camellia_call *call)
+{
+    struct camellia *c = call->c;
+    int64_t left_ms = call->until_ms - loop_mono_ms();
+    if (left_ms <= 0 || c->stopping) {
+        answer_list(call);
+        return;
+    }
+    call->held = timer_new(on_held, call);
+    LIST_INSERT_HEAD(&c->held, call, held_link);
+    timer_set(call->held, left_ms);
+}
+
+void camellia_release_held(struct camellia *c)
+{
+    while (!LIST_EMPTY(&c->held)) {
+        struct camellia_call *call = LIST_FIRST(&c->held);
+        httpd_add(call->req, "Connection", "close");
+        answer_list(call);
+    }
+}
+
+static void on_no_route(struct camellia_call *call)
+{
+    static struct log_limit complain;
+    log_limited(&complain, LOG_WARN, source_name(call->c->src),
+                "a consumer asks for topic \"%.*s\", which no route takes",
+                SLICE_ARG(call->topic));
+    hold(call);
+}
+
+static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
+                      unsigned n)
+{
+    struct camellia_call *call = arg;
+    call->pull = NULL;
+    if (code == QUEUE_OK && n > 0) {
+        add_jobs(call, jobs, n);
+        if (n == PIECE && call->batch > 0 && call->list.n < ANSWER_MAX)
+            pull(call, 0);
+        else
+            answer_list(call);
+    } else if (call->list.n > 0) { /* some came before */
+        answer_list(call);
+    } else if (code == QUEUE_NO_ROUTE) {
+        on_no_route(call);
+    } else if (code == QUEUE_AWAY) {
+        camellia_failed(call, 500);
+    } else {
+        hold(call);
+    }
+}
+
+/* Its answer would go nowhere: what it waits for is the next one's. */
+static void on_gone(void *arg)
+{
+    struct camellia_call *call = arg;
+    if (call->pull)
+        queue_pull_end(call->pull);
+    answer_list(call);
+}
+
+static void pull(struct camellia_call *call, int64_t wait_ms)
+{
+    const struct queue_ask ask = {
+        .topics = &call->topic,
+        .topic_count = 1,
+        .max = (unsigned)at_most(call->batch, PIECE),
+        .lease_ms = call->lease_ms > 0 ? at_most(call->lease_ms, lease_max_ms)
+                                       : call->c->ack_timeout_ms,
+        .wait_ms = wait_ms,
+    };
+    call->pull = queue_pull(call->c->src, &ask, on_pulled, call);
+}
+
+/* Waits as long as a long poll may. */
+static void poll(struct camellia_call *call)
+{
+    struct camellia *c = call->c;
+    int64_t wait_ms =
+        call->poll_ms > 0 ? at_most(call->poll_ms, poll_max_ms) : c->poll_timeout_ms;
+    struct camellia_topic *t = camellia_topic(&c->stats, call->topic);
+    if (t && t->polls >= c->polls_max) {
+        pull(call, 0);
+        return;
+    }
+    if (t) { /* where there are too many topics nobody counts */
+        call->poller = t;
+        t->polls++;
+    }
+    call->until_ms = loop_mono_ms() + wait_ms;
+    httpd_on_gone(call->req, on_gone, call);
+    pull(call, wait_ms);
+}
+
+void camellia_pull(struct camellia_call *call)
+{
+    if (call->batch < 1)
+        call->batch = 1;
+    if (call->topic.n == 0 || call->topic.n > CAMELLIA_TOPIC_MAX)
+        camellia_failed(call, 400);
+    else if (call->op->polls)
+        poll(call);
+    else
+        pull(call, 0);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * lmstfy_queue.c - jobs that are there: handed out (of one queue, or of several in the
+ * order they are named), looked at, deleted; their queue, and its dead letters.
+ */
+#include "bridge/base/text.h"
+#include "bridge/base/when.h"
+#include "sources/lmstfy/lmstfy.h"
+
+enum { COUNT_MAX = 100 };
+
+/* -------------------------------------------------------------------- the answer */
+
+/* The next name of "a,b,,c", which is taken off with its comma; empty: there is none. */
+static struct slice next_name(struct slice *list)
+{
+    struct slice name = {0};
+    while (list->n > 0 && name.n == 0)
+        name = lmstfy_next(list, ',');
+    return name;
+}
+
+static struct slice name_at(const struct lmstfy_req *r, unsigned at)
+{
+    struct slice list = r->queue, name = next_name(&list);
+    while (at-- > 0)
+        name = next_name(&list);
+    return name;
+}
+
+static void answer_none(struct lmstfy_req *r)
+{
+    buf_clear(&r->out); /* of jobs that cannot be read */
+    buf_add_str(&r->out, "{\"msg\":\"no job available\"}");
+    lmstfy_answer(r, 404);
+}
+
+/* One object, or an array when more were asked for. A job whose record can't be read is
+ * left out, and becomes a dead letter in time. */
+static unsigned show_jobs(struct lmstfy_req *r, const struct queue_job *jobs, unsigned n)
+{
+    unsigned shown = 0;
+    for (unsigned i = 0; i < n; i++) {
+        if (jobs[i].job == NULL)
+            continue;
+        struct slice queue = name_at(r, jobs[i].topic);
+        if (r->count > 1)
+            buf_add(&r->out, shown ? "," : "[", 1);
+        lmstfy_item_show(&r->out, &jobs[i], r->ns, queue, jobs[i].tries_left, "new job");
+        lmstfy_count_consume(r, queue, &jobs[i]);
+        shown++;
+    }
+    if (r->count > 1)
+        buf_add(&r->out, "]", 1);
+    return shown;
+}
+
+static void on_jobs(void *arg, enum queue_code code, const struct queue_job *jobs,
+                    unsigned n)
+{
+    struct lmstfy_req *r = arg;
+    r->pull = NULL;
+    if (code == QUEUE_AWAY)
+        lmstfy_internal_error(r);
+    else if (code == QUEUE_OK && show_jobs(r, jobs, n) > 0)
+        lmstfy_answer(r, 200);
+    else
+        answer_none(r);
+}
+
+/* Nobody gets a job for a client that is not there. */
+static void on_gone(void *arg)
+{
+    struct lmstfy_req *r = arg;
+    if (r->pull == NULL)
+        return;
+    queue_pull_end(r->pull);
+    r->pull = NULL;
+    lmstfy_answer_none(r, 404); /* heard by nobody */
+}
+
+/* ------------------------------------------------------------------- the question */
+
+/* Gives the number of the queues named, -1: too many. topics: theirs, good until the next
+ * call. */
+static int make_topics(struct lmstfy_req *r, const struct slice **topics)
+{
+    struct buf *text = &r->l->topic, *slices = &r->l->topics;
+    struct slice name, list = r->queue, *topic;
+    size_t each = r->pool.n + r->ns.n + 2;
+    int n = 0;
+    buf_clear(text);
+    buf_room(text, r->queue.n + LMSTFY_QUEUES_MAX * each); /* it does not move */
+    topic = (void *)buf_room(slices, LMSTFY_QUEUES_MAX * sizeof(*topic));
+    *topics = topic;
+    while ((name = next_name(&list)).n > 0) {
+        size_t at = text->n;
+        if (n == LMSTFY_QUEUES_MAX)
+            return -1;
+        lmstfy_add_topic(text, r->pool, r->ns, name);
+        topic[n++] = (struct slice){text->p + at, text->n - at};
+    }
+    return n;
+}
+
+/* -1: answered. */
+static int read_ask(struct lmstfy_req *r, struct queue_ask *ask)
+{
+    int64_t ttr_s = -1, timeout_s = -1, count = 1;
+    if (lmstfy_param(r, "ttr", UINT32_MAX, &ttr_s) < 0 ||
+        lmstfy_param(r, "timeout", UINT32_MAX, &timeout_s) < 0 ||
+        lmstfy_param(r, "count", COUNT_MAX, &count) < 0)
+        return -1;
+    int n = make_topics(r, &ask->topics);
+    if (count == 0 || n <= 0) {
+        lmstfy_error(r, 400, count == 0 ? "invalid count" : "invalid queue name(s)");
+        return -1;
+    }
+    ask->topic_count = (unsigned)n;
+    ask->max = r->count = (unsigned)count;
+    ask->gather = true;
+    ask->lease_ms = ttr_s < 0 ? r->l->ttr_ms : ttr_s * 1000;
+    if (ask->lease_ms == 0)
+        ask->lease_ms = 1; /* at once; 0 would mean the queue's own */
+    ask->wait_ms = timeout_s < 0 ? r->l->timeout_ms : timeout_s * 1000;
+    return 0;
+}
+
+void lmstfy_consume(struct lmstfy_req *r)
+{
+    struct queue_ask ask = {0};
+    if (read_ask(r, &ask) < 0)
+        return;
+    r->pull = queue_pull(r->l->src, &ask, on_jobs, r);
+    httpd_on_gone(r->req, on_gone, r);
+}
+
+/* ------------------------------------------------------------------------- one job */
+
+void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was)
+{
+    int64_t since_ms = lmstfy_id_ms(r->id);
+    if (was == QUEUE_WAITING || was == QUEUE_READY)
+        lmstfy_count_unconsumed(r);
+    lmstfy_count_ack(
+        r, since_ms < 0 ? -1 : source_now_ms(r->l->src, lmstfy_topic(r)) - since_ms);
+}
+
+static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
+{
+    struct lmstfy_req *r = arg;
+    if (code == QUEUE_AWAY) {
+        lmstfy_internal_error(r);
+        return;
+    }
+    if (code == QUEUE_OK)
+        lmstfy_count_deleted(r, was);
+    lmstfy_answer_none(r, 204); /* also for one that is not there */
+}
+
+void lmstfy_delete(struct lmstfy_req *r)
+{
+    static const struct queue_finish how = {.end = QUEUE_END_ACKED};
+    if (r->id.n > JOB_ID_MAX)
+        lmstfy_answer_none(r, 204);
+    else
+        queue_finish(r->l->src, lmstfy_topic(r), r->id, &how, on_deleted, r);
+}
+
+/* Answers with the job, or that it is not there. */
+static void answer_found(struct lmstfy_req *r, enum queue_code code,
+                         const struct queue_job *found, unsigned remain_tries,
+                         const char *missing)
+{
+    if (code == QUEUE_AWAY) {
+        lmstfy_internal_error(r);
+    } else if (found == NULL || found->job == NULL || found->state == QUEUE_ENDED) {
+        lmstfy_error(r, 404, missing);
+    } else {
+        lmstfy_item_show(&r->out, found, r->ns, r->queue, remain_tries, NULL);
+        lmstfy_answer(r, 200);
+    }
+}
+
+static void on_job(void *arg, enum queue_code code, const struct queue_job *found)
+{
+    answer_found(arg, code, found, 0, "job not found"); /* its tries are not told */
+}
+
+void lmstfy_peek_job(struct lmstfy_req *r)
+{
+    if (r->id.n > JOB_ID_MAX)
+        lmstfy_error(r, 404, "job not found");
+    else
+        queue_find(r->l->src, lmstfy_topic(r), r->id, on_job, r);
+}
+
+/* ------------------------------------------------------------------------ its queue */
+
+static void on_next(void *arg, enum queue_code code, const struct queue_job *found)
+{
+    answer_found(arg, code, found, found ? found->tries_left : 0, "the queue is empty");
+}
+
+void lmstfy_peek_queue(struct lmstfy_req *r)
+{
+    queue_peek(r->l->src, lmstfy_topic(r), QUEUE_READY, on_next, r);
+}
+
+/* {"namespace":"ns","queue":"q","size":N} */
+static void on_size(void *arg, enum queue_code code, const struct queue_counts *counts)
+{
+    struct lmstfy_req *r = arg;
+    if (code == QUEUE_AWAY) {
+        lmstfy_internal_error(r);
+        return;
+    }
+    int64_t size = counts == NULL ? 0 : r->row->dead ? counts->dead : counts->ready;
+    buf_add(&r->out, "{", 1);
+    lmstfy_add_queue(&r->out, r->ns, r->queue);
+    buf_addf(&r->out, "\"size\":%lld}", (long long)size);
+    lmstfy_answer(r, 200);
+}
+
+void lmstfy_size(struct lmstfy_req *r)
+{
+    queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_size, r);
+}
+
+static void on_done(void *arg, enum queue_code code, int64_t n)
+{
+    (void)n;
+    if (code == QUEUE_AWAY)
+        lmstfy_internal_error(arg);
+    else
+        lmstfy_answer_none(arg, 204);
+}
+
+void lmstfy_destroy(struct lmstfy_req *r)
+{
+    queue_destroy(r->l->src, lmstfy_topic(r), false, on_done, r);
+}
+
+/* --------------------------------------------------------------------- dead letters */
+
+static void on_dead_count(void *arg, enum queue_code code,
+                          const struct queue_counts *counts)
+{
+    struct lmstfy_req *r = arg;
+    if (code == QUEUE_AWAY) {
+        lmstfy_internal_error(r);
+        return;
+    }
+    buf_addf(&r->out, ",\"deadletter_size\":%lld,",
+             (long long)(counts ? counts->dead : 0));
+    lmstfy_add_queue(&r->out, r->ns, r->queue);
+    r->out.p[r->out.n - 1] = '}';
+    lmstfy_answer(r, 200);
+}
+
+static void on_dead_head(void *arg, enum queue_code code, const struct queue_job *found)
+{
+    struct lmstfy_req *r = arg;
+    if (code == QUEUE_AWAY) {
+        lmstfy_internal_error(r);
+        return;
+    }
+    buf_add_str(&r->out, "{\"deadletter_head\":");
+    text_add_json_go(&r->out, found ? found->id : SLICE_LIT(""));
+    queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_dead_count, r);
+}
+
+void lmstfy_dead_head(struct lmstfy_req *r)
+{
+    queue_peek(r->l->src, lmstfy_topic(r), QUEUE_DEAD, on_dead_head, r);
+}
+
+/* -1: answered. */
+static int read_limit(struct lmstfy_req *r, int64_t *limit)
+{
+    *limit = 1;
+    if (lmstfy_param(r, "limit", INT64_MAX, limit) < 0)
+        return -1;
+    if (*limit > 0)
+        return 0;
+    lmstfy_error(r, 400, "invalid limit");
+    return -1;
+}
+
+static void on_respawned(void *arg, enum queue_code code, int64_t n)
+{
+    struct lmstfy_req *r = arg;
+    if (code == QUEUE_AWAY) {
+        lmstfy_internal_error(r);
+        return;
+    }
+    buf_addf(&r->out, "{\"count\":%lld,\"msg\":\"respawned\"}",
+             (long long)(code == QUEUE_OK ? n : 0));
+    lmstfy_answer(r, 200);
+}
+
+void lmstfy_respawn(struct lmstfy_req *r)
+{
+    int64_t limit, ttl_s = -1;
+    if (read_limit(r, &limit) < 0 || lmstfy_param(r, "ttl", INT64_MAX, &ttl_s) < 0)
+        return;
+    /* Beyond the last instant there is: it lives until then. */
+    int64_t longest_s = (WHEN_LAST_MS - source_now_ms(r->l->src, lmstfy_topic(r))) / 1000;
+    if (ttl_s > longest_s)
+        ttl_s = longest_s;
+    queue_respawn(r->l->src, lmstfy_topic(r), limit,
+                  ttl_s < 0 ? r->l->ttl_ms : ttl_s * 1000, on_respawned, r);
+}
+
+void lmstfy_drop_dead(struct lmstfy_req *r)
+{
+    int64_t limit;
+    if (read_limit(r, &limit) == 0)
+        queue_drop_dead(r->l->src, lmstfy_topic(r), limit, on_done, r);
+}
