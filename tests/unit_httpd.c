@@ -125,6 +125,38 @@ static void handle_params(void *arg, struct httpd_req *req)
     buf_free(&out);
 }
 
+/* One parameter of each place, as the kit reads them. */
+struct args {
+    struct slice name, word, token, text;
+    int64_t max, wait_ms;
+};
+#define AT(field) offsetof(struct args, field)
+static const struct http_param args_params[] = {
+    {"a name", HTTP_TEXT, AT(name), .from = FROM_PATH, .max = 4},
+    {"word", HTTP_TEXT, AT(word), .from = FROM_QUERY, .required = true},
+    {"max", HTTP_INT, AT(max), .from = FROM_QUERY, .def = 7, .min = 1, .max = 9,
+     .wrong = "max is odd"},
+    {"wait", HTTP_MS, AT(wait_ms), .from = FROM_QUERY, .max = 60000},
+    {"x-token", HTTP_TEXT, AT(token), .from = FROM_HEADER},
+    {0}};
+static const struct http_param form_params[] = {
+    {"text", HTTP_TEXT, AT(text), .from = FROM_FORM, .max = 9},
+    {"max", HTTP_INT, AT(max), .from = FROM_FORM, .required = true, .max = 9},
+    {0}};
+#undef AT
+
+static void handle_args(void *arg, struct httpd_req *req)
+{
+    const struct args *args = httpd_args(req);
+    struct buf out = {0};
+    (void)arg;
+    buf_addf(&out, "name=%.*s word=%.*s token=%.*s text=%.*s max=%lld wait=%lld",
+             SLICE_ARG(args->name), SLICE_ARG(args->word), SLICE_ARG(args->token),
+             SLICE_ARG(args->text), (long long)args->max, (long long)args->wait_ms);
+    httpd_answer(req, 200, "text/plain", buf_slice(&out));
+    buf_free(&out);
+}
+
 static void handle_nothing(void *arg, struct httpd_req *req)
 {
     (void)arg;
@@ -207,6 +239,9 @@ static const struct httpd_route rows[] = {
     {"*", "/any", handle_tell, HTTPD_OPEN, NULL},
     {"GET", "/tell/{*}", handle_tell, HTTPD_OPEN, NULL},
     {"*", "/params", handle_params, HTTPD_OPEN, NULL},
+    {"GET", "/args/{}", handle_args, HTTPD_OPEN, HTTP_ARGS(struct args, args_params)},
+    {"POST", "/form", handle_args, HTTPD_OPEN,
+     HTTP_ARGS(struct args, form_params, .others = true)},
     {"GET", "/nothing", handle_nothing, HTTPD_OPEN, NULL},
     {"GET", "/headers", handle_headers, HTTPD_OPEN, NULL},
     {"GET", "/values", handle_values, HTTPD_OPEN, NULL},
@@ -344,6 +379,40 @@ static void requests_in_one_piece_are_answered_in_their_order(void **state)
     char *second = strstr(first, "\r\n\r\nhello");
     assert_non_null(second);
     assert_non_null(strstr(second, "\r\n\r\nabc"));
+}
+
+static void arguments_are_read_from_every_place_a_row_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *request, *status, *holds;
+    } cases[] = {
+        {"GET /args/a%2Fb?word=x+y&wait=2s HTTP/1.1\r\n" LAST "X-Token: t\r\n\r\n", "200",
+         "name=a/b word=x y token=t text= max=7 wait=2000"},
+        {"GET /args/a?word= HTTP/1.1\r\n" LAST "\r\n", "200", "word= token= text= max=7"},
+        {"GET /args/a HTTP/1.1\r\n" LAST "\r\n", "400", "word is missing"},
+        {"GET /args/abcde?word=x HTTP/1.1\r\n" LAST "\r\n", "400",
+         "a name has 1 to 4 bytes"},
+        {"GET /args/a?word=x&max=10 HTTP/1.1\r\n" LAST "\r\n", "400", "max is odd"},
+        {"GET /args/a?word=x&mix=1 HTTP/1.1\r\n" LAST "\r\n", "400",
+         "unknown parameter \\\"mix\\\""},
+        {"POST /form?text=a&more=1&max=3&text=b&max=no HTTP/1.1\r\n" LAST
+         "Content-Type: application/x-www-form-urlencoded\r\n"
+         "Content-Length: 8\r\n\r\ntext=,+d",
+         "200", "text=a,b,, d max=3"},
+        {"POST /form?text=a&max=3&text=bcdefghij HTTP/1.1\r\n" LAST
+         "Content-Length: 0\r\n\r\n",
+         "400", "text has 1 to 9 bytes"},
+        {"POST /form?text=a HTTP/1.1\r\n" LAST "Content-Length: 0\r\n\r\n", "400",
+         "max is missing"},
+        {"POST /form?max=3&text=%zz HTTP/1.1\r\n" LAST "Content-Length: 0\r\n\r\n", "400",
+         "the parameters cannot be read"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *answer = talk(cases[i].request);
+        assert_holds(answer, cases[i].status);
+        assert_holds(answer, cases[i].holds);
+    }
 }
 
 static void an_unknown_path_or_method_is_told_as_json(void **state)
@@ -1022,6 +1091,7 @@ UNIT(httpd)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_path_matches_segment_by_segment),
+        cmocka_unit_test(arguments_are_read_from_every_place_a_row_names),
         cmocka_unit_test(requests_in_one_piece_are_answered_in_their_order),
         cmocka_unit_test(an_unknown_path_or_method_is_told_as_json),
         cmocka_unit_test(rows_that_were_gone_are_served_by_who_brings_them_back),

@@ -5,7 +5,6 @@
 #include "bridge/admin/admin.h"
 #include "bridge/admin/dead.h"
 #include "bridge/base/text.h"
-#include "bridge/base/when.h"
 #include "bridge/http/http_job.h"
 
 #include <inttypes.h>
@@ -50,17 +49,6 @@ static const struct http_param replay_params[] = {
 
 /* --------------------------------------------------------------------- showing */
 
-/* ,"name":"2026-..." or null; 0: not known */
-static void add_when(struct buf *out, const char *name, int64_t ms)
-{
-    char text[WHEN_TEXT_BYTES];
-    when_format_rfc3339(ms, text);
-    if (ms > 0)
-        buf_addf(out, ",\"%s\":\"%s\"", name, text);
-    else
-        buf_addf(out, ",\"%s\":null", name);
-}
-
 void dead_show(struct buf *out, const struct dead_item *item)
 {
     const struct dead_letter *letter = &item->letter;
@@ -75,11 +63,11 @@ void dead_show(struct buf *out, const struct dead_item *item)
     else
         buf_add_str(out, ",\"status\":null");
     buf_addf(out, ",\"attempts\":%u,\"replays\":%u", letter->attempts, letter->replays);
-    add_when(out, "first", letter->first_ms);
-    add_when(out, "last", letter->last_ms);
-    add_when(out, "buried", item->buried_ms);
+    http_add_when(out, "first", letter->first_ms);
+    http_add_when(out, "last", letter->last_ms);
+    http_add_when(out, "buried", item->buried_ms);
     if (item->job) {
-        add_when(out, "due", item->job->due_ms);
+        http_add_when(out, "due", item->job->due_ms);
         http_job_members(out, item->job);
     } else {
         buf_add_str(out, ",\"unreadable\":true,\"raw_base64\":\"");
@@ -97,7 +85,7 @@ static void show_done(struct buf *out, const struct dead_item *item)
     buf_add_str(out, ",\"reason\":");
     text_add_json(out, slice_of(item->letter.reason));
     if (item->due_ms >= 0)
-        add_when(out, "due", item->due_ms);
+        http_add_when(out, "due", item->due_ms);
     if (item->refused)
         buf_add_str(out, ",\"refused\":true");
     buf_add_str(out, "}");
@@ -213,7 +201,7 @@ static void on_done(void *arg, const struct dead_reply *reply)
         return;
     buf_addf(&json, "{\"done\":%u,\"refused\":%u,", reply->done, reply->refused);
     add_progress(&json, reply);
-    add_when(&json, "not_before", reply->not_before_ms);
+    http_add_when(&json, "not_before", reply->not_before_ms);
     show_items(&json, reply, show_done);
     buf_add_str(&json, "}");
     answer(req, &json);

@@ -15,7 +15,8 @@
  *       {"max", HTTP_INT, AT(max), .from = FROM_QUERY, .def = 1, .min = 1, .max = 100},
  *       {"wait", HTTP_MS, AT(wait_ms), .from = FROM_QUERY, .max = 600000},
  *       {0}};
- *   static const struct http_args pull_args = {sizeof(struct pull), pull_params};
+ *   ... {"POST", "/v1/queues/{}/pull", pull, HTTPD_CONSUME,
+ *        HTTP_ARGS(struct pull, pull_params)}, ...
  *
  * A dialect is how one API differs from the native one. To define it, fill a struct
  * http_dialect with what differs and hand it to httpd_set_dialect() for the listener of

@@ -34,6 +34,9 @@ const char *http_job_control(const struct httpd_req *req);
 /* Appends ,"key":...,"headers":{...},"payload":... */
 void http_job_members(struct buf *out, const struct job *job);
 
+/* Appends ,"name":"2026-01-31T12:00:00.123Z", or null where ms is 0. */
+void http_add_when(struct buf *out, const char *name, int64_t ms);
+
 /* Does the header speak of the connection and its ends, and not of the job? */
 bool http_job_is_foreign(struct slice name);
 

@@ -4,6 +4,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
+#include "bridge/base/when.h"
 #include "bridge/http/http_job.h"
 
 #include <stdlib.h>
@@ -102,4 +103,15 @@ void http_job_members(struct buf *out, const struct job *job)
     text_add_json_bytes(out, "key", job->key);
     show_headers(out, job);
     text_add_json_bytes(out, "payload", job->payload);
+}
+
+void http_add_when(struct buf *out, const char *name, int64_t ms)
+{
+    char text[WHEN_TEXT_BYTES];
+    if (ms <= 0) {
+        buf_addf(out, ",\"%s\":null", name);
+        return;
+    }
+    when_format_rfc3339(ms, text);
+    buf_addf(out, ",\"%s\":\"%s\"", name, text);
 }

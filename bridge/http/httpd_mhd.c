@@ -45,7 +45,7 @@ struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name)
 }
 
 /* What the library itself must know of a head. A value that is too long for room is none
- * of these, and httpd_frame_read() refuses it. */
+ * of these, and frame_read() of httpd_read.c refuses it. */
 enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *mc,
                                               enum MHD_ValueKind kind, const char *key,
                                               size_t key_n, const char **value,
@@ -64,7 +64,7 @@ enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *mc,
     room[n] = 0;
     if (slice_is(name, MHD_HTTP_HEADER_CONTENT_LENGTH) &&
         (n == 0 || n > HTTPD_LENGTH_DIGITS || strspn(room, "0123456789") != n))
-        return MHD_NO; /* bad: httpd_frame_read() sees it, too, and says so */
+        return MHD_NO; /* bad: frame_read() of httpd_read.c sees it, too, and says so */
     if (value)
         *value = room;
     if (value_n)

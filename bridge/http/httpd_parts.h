@@ -3,10 +3,10 @@
  * httpd_parts.h - what the files of the HTTP server share; nobody else includes it.
  *
  * httpd.c runs the library on the loop and keeps the times of connections, httpd_read.c
- * reads a request until its handler has it, httpd_frame.c judges its head, httpd_guard.c
- * who asks, httpd_mhd.c corrects the library, httpd_refuse.c says no, httpd_req.c holds
- * requests and their answers, httpd_gone.c sees clients leave, httpd_slots.c limits how
- * many there are, httpd_live.c takes new options, httpd_tls.c has the certificates.
+ * judges the head of a request and reads the rest until its handler has it, httpd_guard.c
+ * judges who asks, httpd_mhd.c corrects the library, httpd_refuse.c says no, httpd_req.c
+ * holds requests and their answers, httpd_gone.c sees clients leave, httpd_slots.c limits
+ * how many there are, httpd_live.c takes new options, httpd_tls.c has the certificates.
  */
 #ifndef BRIDGE_HTTPD_PARTS_H
 #define BRIDGE_HTTPD_PARTS_H
@@ -189,20 +189,6 @@ enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const cha
                                  const char *bytes, size_t *n, void **context);
 void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
                         enum MHD_RequestTerminationCode why);
-
-/* --- httpd_frame.c --- */
-struct httpd_frame {
-    unsigned lines;  /* of which the library keeps a record */
-    unsigned fields; /* of the head */
-    unsigned lengths, codings, hosts;
-    int64_t length;    /* Content-Length; 0: none */
-    struct slice host; /* p NULL: there is none, as HTTP/1.0 may have it */
-    bool bad, expects;
-    const char *end; /* of the last value */
-};
-/* What the head says about itself. f->bad: it could be read in another way than ours. */
-void httpd_frame_read(const struct httpd_req *req, const char *url, const char *method,
-                      const char *version, struct httpd_frame *f);
 
 /* --- httpd_guard.c --- */
 /* May whoever asks have that row, here? */

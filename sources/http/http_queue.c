@@ -318,7 +318,6 @@ static void on_counted(void *arg, enum queue_code code, const struct queue_count
 {
     struct httpd_req *req = arg;
     const struct args *a = httpd_args(req);
-    char oldest[WHEN_TEXT_BYTES];
     if (failed(req, code))
         return;
     struct buf json = {0};
@@ -326,14 +325,11 @@ static void on_counted(void *arg, enum queue_code code, const struct queue_count
     text_add_json(&json, a->queue);
     buf_addf(&json,
              ",\"ready\":%" PRId64 ",\"waiting\":%" PRId64 ",\"in_flight\":%" PRId64
-             ",\"dead\":%" PRId64 ",\"ended\":%" PRId64 ",\"oldest_ready\":",
+             ",\"dead\":%" PRId64 ",\"ended\":%" PRId64,
              counts->ready, counts->waiting, counts->in_flight, counts->dead,
              counts->ended);
-    when_format_rfc3339(counts->oldest_ready_ms, oldest);
-    if (counts->oldest_ready_ms)
-        buf_addf(&json, "\"%s\"}\n", oldest);
-    else
-        buf_add_str(&json, "null}\n");
+    http_add_when(&json, "oldest_ready", counts->oldest_ready_ms);
+    buf_add_str(&json, "}\n");
     httpd_answer_json(req, 200, &json);
 }
 

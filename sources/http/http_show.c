@@ -28,18 +28,6 @@ static const char *end_name(enum queue_end end)
     return names[end];
 }
 
-/* ms 0: there is none. */
-static void show_time(struct buf *out, const char *name, int64_t ms)
-{
-    char text[WHEN_TEXT_BYTES];
-    if (ms == 0) {
-        buf_addf(out, ",\"%s\":null", name);
-        return;
-    }
-    when_format_rfc3339(ms, text);
-    buf_addf(out, ",\"%s\":\"%s\"", name, text);
-}
-
 static void begin(struct buf *out, struct slice queue, const struct queue_job *j)
 {
     buf_add_str(out, "{");
@@ -52,8 +40,8 @@ static void begin(struct buf *out, struct slice queue, const struct queue_job *j
 static void show_common(struct buf *out, const struct queue_job *j, int64_t due_ms,
                         const char *attempts)
 {
-    show_time(out, "due", due_ms);
-    show_time(out, "expires", j->expires_ms);
+    http_add_when(out, "due", due_ms);
+    http_add_when(out, "expires", j->expires_ms);
     buf_addf(out, ",\"%s\":%u", attempts, j->attempts);
     if (j->tries_left == QUEUE_NO_LIMIT)
         buf_add_str(out, ",\"tries_left\":null");
@@ -75,7 +63,7 @@ void http_queue_show_pulled(struct buf *out, struct slice queue,
 {
     begin(out, queue, j);
     buf_addf(out, ",\"token\":\"%" PRId64 "\"", j->lease);
-    show_time(out, "lease_ends", j->at_ms);
+    http_add_when(out, "lease_ends", j->at_ms);
     show_common(out, j, j->job ? j->job->due_ms : 0, "attempt");
     show_content(out, j);
     buf_add_str(out, "}");
@@ -96,7 +84,7 @@ void http_queue_show_found(struct buf *out, struct slice queue, const struct que
     if (j->state == QUEUE_ENDED)
         buf_addf(out, ",\"end\":\"%s\"", end_name(j->end));
     if (name)
-        show_time(out, name, j->at_ms);
+        http_add_when(out, name, j->at_ms);
     show_common(out, j, name ? due_ms : j->at_ms, "attempts");
     if (content)
         show_content(out, j);
