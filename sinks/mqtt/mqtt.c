@@ -12,7 +12,6 @@
 #include "sources/mqtt/mqtt_job.h"
 #include "sources/mqtt/mqtt_link.h"
 #include "sources/mqtt/mqtt_probe.h"
-#include "sources/mqtt/mqtt_topic.h"
 
 #include <stdio.h>
 #include <stdlib.h>

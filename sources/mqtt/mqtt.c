@@ -10,7 +10,6 @@
 #include "sources/mqtt/mqtt_link.h"
 #include "sources/mqtt/mqtt_probe.h"
 #include "sources/mqtt/mqtt_slot.h"
-#include "sources/mqtt/mqtt_topic.h"
 
 #include <stdio.h>
 #include <stdlib.h>
