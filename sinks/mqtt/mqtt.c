@@ -10,8 +10,6 @@
 #include "bridge/plugin.h"
 #include "sinks/mqtt/mqtt_thread.h"
 #include "sources/mqtt/mqtt_job.h"
-#include "sources/mqtt/mqtt_link.h"
-#include "sources/mqtt/mqtt_probe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +28,8 @@ struct mqtt_sink {
 
     struct sink *sink;
     struct mqtt_thread *thread;
-    struct mqtt_parcel *open; /* deliveries not yet reported */
-    struct timer *timer;      /* the earliest of their deadlines, or before it */
+    LIST_HEAD(, mqtt_parcel) open; /* deliveries not yet reported */
+    struct timer *timer;           /* the earliest of their deadlines, or before it */
     int64_t timer_at_ms;
     struct log_limit header_limit, late_limit;
 };
@@ -154,26 +152,12 @@ static void free_parcel(struct mqtt_parcel *p)
     free(p);
 }
 
-static void open_add(struct mqtt_sink *m, struct mqtt_parcel *p)
-{
-    p->next_open = m->open;
-    if (m->open)
-        m->open->prev_open = p;
-    m->open = p;
-}
-
 /* Reports the delivery; the parcel stays. */
 static void report(struct mqtt_parcel *p, enum outcome outcome, const char *why)
 {
-    struct mqtt_sink *m = p->owner;
     struct delivery *d = p->d;
 
-    if (p->prev_open)
-        p->prev_open->next_open = p->next_open;
-    else
-        m->open = p->next_open;
-    if (p->next_open)
-        p->next_open->prev_open = p->prev_open;
+    LIST_REMOVE(p, open);
     p->d = NULL;
     if (outcome == TRY_AGAIN)
         d->retry_after_ms = p->retry_after_ms;
@@ -210,7 +194,6 @@ static struct mqtt_parcel *new_parcel(struct mqtt_sink *m, struct delivery *d)
     p->payload = keep(&at, d->job->payload);
     if (m->link.version == 1)
         keep_headers(m, p, d, &at);
-    p->owner = m;
     p->returned = on_parcel_returned;
     p->d = d;
     p->hold_ms = d->timeout_ms / 2;
@@ -235,8 +218,8 @@ static void on_deadline(void *arg)
     int64_t now = loop_mono_ms();
     bool late = false;
 
-    for (struct mqtt_parcel *p = m->open, *next; p; p = next) {
-        next = p->next_open;
+    for (struct mqtt_parcel *p = LIST_FIRST(&m->open), *next; p; p = next) {
+        next = LIST_NEXT(p, open);
         if (p->deadline_ms > now) {
             arm(m, p->deadline_ms, now);
             continue;
@@ -271,7 +254,7 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
     }
     struct mqtt_parcel *p = new_parcel(m, d);
     p->deadline_ms = now + d->timeout_ms - d->timeout_ms / 10;
-    open_add(m, p);
+    LIST_INSERT_HEAD(&m->open, p, open);
     arm(m, p->deadline_ms, now);
     mqtt_thread_post(m->thread, p);
 }
@@ -304,7 +287,7 @@ static bool ready(const void *self)
 {
     const struct mqtt_sink *m = self;
 
-    return mqtt_thread_is_up(m->thread);
+    return mqtt_thread_is_connected(m->thread);
 }
 
 static void on_thread_ended(void *arg)

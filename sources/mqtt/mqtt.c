@@ -8,7 +8,7 @@
 #include "bridge/plugin.h"
 #include "sources/mqtt/mqtt_job.h"
 #include "sources/mqtt/mqtt_link.h"
-#include "sources/mqtt/mqtt_probe.h"
+#include "sources/mqtt/mqtt_paho.h"
 #include "sources/mqtt/mqtt_slot.h"
 
 #include <stdio.h>
