@@ -165,11 +165,11 @@ static void rewind_waits_while_redis_is_asked_for_the_marks(void **state)
     struct kafka_part *part = part_at(100, 100);
     (void)state;
     kafka_part_rewind(part, "r:1", 40);
-    kafka_part_hold(part, HOLD_MARKS);
+    kafka_parts_hold(&kafka.parts, part, HOLD_MARKS);
     run_ms(BACKOFF_MS);
     assert_int_equal(kafka.writes, 0);
     assert_int_equal(part->offsets.position, 100);
-    kafka_part_let_go(part, HOLD_MARKS);
+    kafka_parts_let_go(&kafka.parts, part, HOLD_MARKS);
     assert_true(goes_on(part));
     assert_int_equal(part->offsets.position, 40);
 }

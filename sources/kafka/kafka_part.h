@@ -89,11 +89,11 @@ struct kafka_part *kafka_part_find(struct kafka_parts *parts, const char *topic,
 /* It is no longer ours; answers to its open reads change nothing any more. */
 void kafka_part_drop(struct kafka_part *part);
 
-/* Adds or takes away a reason not to read. */
-void kafka_part_hold(struct kafka_part *part, enum kafka_hold why);
-void kafka_part_let_go(struct kafka_part *part, enum kafka_hold why);
-void kafka_parts_hold(struct kafka_parts *parts, enum kafka_hold why);
-void kafka_parts_let_go(struct kafka_parts *parts, enum kafka_hold why);
+/* Adds or removes a reason not to read. part NULL: of all partitions. */
+void kafka_parts_hold(struct kafka_parts *parts, struct kafka_part *part,
+                      enum kafka_hold why);
+void kafka_parts_let_go(struct kafka_parts *parts, struct kafka_part *part,
+                        enum kafka_hold why);
 
 /* Where it began is known now, if it was not: what comes from there on is not skipped. */
 void kafka_part_begins(struct kafka_part *part, int64_t offset);
