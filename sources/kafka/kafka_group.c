@@ -16,8 +16,7 @@ enum {
 
 static void on_limit(void *arg);
 static void on_long_pause(void *arg);
-static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
-                        const int64_t *marks, bool sure);
+static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list);
 static void on_marks(void *arg, bool good);
 static void on_flushed(void *arg);
 static void on_read_again(void *arg);
@@ -241,7 +240,7 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
 /* Before its reading is known no record of a partition may be submitted. */
 static void load_reading(struct kafka_group *g, struct kafka_part *part)
 {
-    if (g->start.has_marks) {
+    if (g->start.fields) {
         kafka_marks_load_reading(&g->marks.fields, part);
         kafka_marks_look_for_rewinds(&g->marks.fields, part);
         return;
@@ -251,18 +250,16 @@ static void load_reading(struct kafka_group *g, struct kafka_part *part)
         timer_set(g->read_again, READ_AGAIN_MS);
 }
 
-static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
-                        const int64_t *marks, bool sure)
+static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list)
 {
     struct kafka_group *g = arg;
 
-    if (!sure)
-        log_debug(g->who, "partitions begin without both offset and mark");
     apply(g, true, list);
     for (int i = 0; i < list->cnt; i++) {
         const rd_kafka_topic_partition_t *row = &list->elems[i];
         load_reading(g, kafka_part_add(&g->parts, row->topic, row->partition,
-                                       row->offset >= 0 ? row->offset : -1, marks[i]));
+                                       row->offset >= 0 ? row->offset : -1,
+                                       kafka_start_mark(&g->start, row)));
     }
     if (g->paused)
         kafka_parts_hold(&g->parts, NULL, HOLD_FLOW);
@@ -334,7 +331,7 @@ static void on_marks(void *arg, bool good)
     struct kafka_part *part;
 
     if (good)
-        kafka_start_marks(&g->start, &g->marks);
+        kafka_start_marks(&g->start, &g->marks.fields);
     if (is_held_for_marks(g)) {
         if (!good && (++g->read_tries < READ_TRIES || lacks_readings(g))) {
             timer_set(g->read_again, READ_AGAIN_MS);

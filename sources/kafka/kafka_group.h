@@ -28,13 +28,12 @@ struct kafka_start {
     struct kafka_client *client;
     rd_kafka_topic_partition_list_t *list; /* NULL: none waits; offsets: the committed */
     bool latest;                           /* a new group begins at the end */
-    bool has_committed, has_marks;
-    int64_t *marks;      /* of each */
-    unsigned round;      /* tells answers to earlier questions apart */
-    struct timer *limit; /* for both answers */
-    /* Takes list, its offsets set. sure: both answers were there. */
-    void (*done)(void *arg, rd_kafka_topic_partition_list_t *list, const int64_t *marks,
-                 bool sure);
+    bool has_committed;
+    const struct kafka_fields *fields; /* with the marks; NULL: Redis has not answered */
+    unsigned round;                    /* tells answers to earlier questions apart */
+    struct timer *limit;               /* for both answers */
+    /* Takes list, its offsets set. */
+    void (*done)(void *arg, rd_kafka_topic_partition_list_t *list);
     void *arg;
 };
 
@@ -49,12 +48,15 @@ void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
 void kafka_start_expect(struct kafka_start *s,
                         const rd_kafka_topic_partition_list_t *list);
 /* The answers. ev stays the caller's. */
-void kafka_start_marks(struct kafka_start *s, const struct kafka_marks *m);
+void kafka_start_marks(struct kafka_start *s, const struct kafka_fields *fields);
 void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev);
 /* The offsets in the group's answer, each with its own error. */
 void kafka_start_offsets(struct kafka_start *s,
                          const rd_kafka_topic_partition_list_t *answer);
-/* Done now, with what is known; nothing where none waits. */
+/* The mark of that partition, also in done; -1: none is known. */
+int64_t kafka_start_mark(const struct kafka_start *s,
+                         const rd_kafka_topic_partition_t *row);
+/* Ends the wait, with what is known; does nothing where no assignment waits. */
 void kafka_start_hurry(struct kafka_start *s);
 /* Forgets what waits. */
 void kafka_start_drop(struct kafka_start *s);
