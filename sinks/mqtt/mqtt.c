@@ -34,29 +34,21 @@ struct mqtt_sink {
     struct log_limit header_limit, late_limit;
 };
 
+#define AT(field) offsetof(struct mqtt_sink, field)
 static const struct opt opts[] = {
     MQTT_LINK_ROWS(
         struct mqtt_sink,
         "names us to the broker; tarry-HOST-SINK-PID if absent; two daemons may not "
         "use the same one"),
-    {.name = "qos",
-     .type = OPT_INT,
-     .offset = offsetof(struct mqtt_sink, qos),
-     .def = "1",
-     .max = 1,
-     .help =
-         "1: delivered when the broker said so; 0: when it was written, and may be lost"},
-    {.name = "retain",
-     .type = OPT_BOOL,
-     .offset = offsetof(struct mqtt_sink, retain),
-     .def = "false",
-     .help = "the broker keeps the last message of each topic for later subscribers"},
-    {.name = "retain_as_published",
-     .type = OPT_BOOL,
-     .offset = offsetof(struct mqtt_sink, retain_as_published),
-     .def = "false",
-     .help = "sets the retain flag for a message that an MQTT source received with it "
-             "(header mqtt-retain: 1)"},
+    {"qos", OPT_INT, AT(qos), "1",
+     "1: delivered when the broker said so; 0: when it was written, and may be lost",
+     .max = 1},
+    {"retain", OPT_BOOL, AT(retain), "false",
+     "the broker keeps the last message of each topic for later subscribers", .min = 0},
+    {"retain_as_published", OPT_BOOL, AT(retain_as_published), "false",
+     "sets the retain flag for a message that an MQTT source received with it "
+     "(header mqtt-retain: 1)",
+     .min = 0},
     {0}};
 
 static int check(const void *self, struct err *err)
