@@ -19,7 +19,10 @@
 
 #include <cmocka.h>
 
-enum { BACKOFF_MS = 3000 /* more than that of the second rewind in a row */ };
+enum {
+    BACKOFF_MS = 1500 /* more than that of the second rewind in a row */,
+    LIMIT_MS = 10000
+};
 
 static struct {
     struct conf_source conf;
@@ -87,7 +90,7 @@ static void run_ms(int64_t ms)
 /* Until it may be read. */
 static bool goes_on(const struct kafka_part *part)
 {
-    const int64_t end_ms = loop_mono_ms() + BACKOFF_MS;
+    const int64_t end_ms = loop_mono_ms() + LIMIT_MS;
     while (part->holds && loop_mono_ms() < end_ms)
         run_ms(10);
     return part->holds == 0;
