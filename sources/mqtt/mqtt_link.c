@@ -213,7 +213,7 @@ void mqtt_peer_init(struct mqtt_peer *peer, const struct mqtt_link *link, char *
 {
     struct mqtt_url url;
 
-    must(mqtt_url_parse(link->url, &url, NULL) == 0);
+    must(mqtt_url_parse(link->url, &url, NULL) == 0 && url.host != NULL);
     *peer = (struct mqtt_peer){
         .uri = mqtt_url_paho(&url),
         .client_id = client_id,
