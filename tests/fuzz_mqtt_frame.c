@@ -5,7 +5,6 @@
  */
 #include "bridge/base/mem.h"
 #include "sources/mqtt/mqtt_job.h"
-#include "sources/mqtt/mqtt_topic.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

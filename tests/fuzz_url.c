@@ -6,7 +6,7 @@
  */
 #include "bridge/redis/redis.h"
 #include "sinks/http/http_url.h"
-#include "sources/mqtt/mqtt_url.h"
+#include "sources/mqtt/mqtt_link.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>

@@ -19,7 +19,10 @@
 
 #include <cmocka.h>
 
-enum { BACKOFF_MS = 3000 /* more than that of the second rewind in a row */ };
+enum {
+    BACKOFF_MS = 1500 /* more than that of the second rewind in a row */,
+    LIMIT_MS = 10000
+};
 
 static struct {
     struct conf_source conf;
@@ -59,9 +62,11 @@ static int begin(void **state)
 
 static int end(void **state)
 {
+    static const struct partition_reading none;
     (void)state;
     while (!TAILQ_EMPTY(&kafka.parts.list))
         kafka_part_drop(TAILQ_FIRST(&kafka.parts.list));
+    source_set_reading(&kafka.src, "t", 0, &none); /* frees what was set */
     rig_end();
     buf_free(&kafka.written);
     return 0;
@@ -87,7 +92,7 @@ static void run_ms(int64_t ms)
 /* Until it may be read. */
 static bool goes_on(const struct kafka_part *part)
 {
-    const int64_t end_ms = loop_mono_ms() + BACKOFF_MS;
+    const int64_t end_ms = loop_mono_ms() + LIMIT_MS;
     while (part->holds && loop_mono_ms() < end_ms)
         run_ms(10);
     return part->holds == 0;
@@ -165,11 +170,11 @@ static void rewind_waits_while_redis_is_asked_for_the_marks(void **state)
     struct kafka_part *part = part_at(100, 100);
     (void)state;
     kafka_part_rewind(part, "r:1", 40);
-    kafka_part_hold(part, HOLD_MARKS);
+    kafka_parts_hold(&kafka.parts, part, HOLD_MARKS);
     run_ms(BACKOFF_MS);
     assert_int_equal(kafka.writes, 0);
     assert_int_equal(part->offsets.position, 100);
-    kafka_part_let_go(part, HOLD_MARKS);
+    kafka_parts_let_go(&kafka.parts, part, HOLD_MARKS);
     assert_true(goes_on(part));
     assert_int_equal(part->offsets.position, 40);
 }

@@ -5,13 +5,13 @@
  */
 #include "sources/kafka/kafka_group.h"
 
-#include "bridge/base/mem.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -24,13 +24,13 @@ struct begun {
     int64_t offsets[PARTS];
 };
 
-static void on_done(void *arg, rd_kafka_topic_partition_list_t *list,
-                    const int64_t *marks, bool sure)
+static struct kafka_start s; /* of the test that runs */
+
+static void on_done(void *arg, rd_kafka_topic_partition_list_t *list)
 {
     struct begun *b = arg;
-    (void)marks;
     b->done = true;
-    b->sure = sure;
+    b->sure = s.has_committed && s.fields;
     for (int i = 0; i < PARTS; i++)
         b->offsets[i] = list->elems[i].offset;
     rd_kafka_topic_partition_list_destroy(list);
@@ -45,30 +45,39 @@ static rd_kafka_topic_partition_list_t *list_of(const int64_t *offsets)
     return list;
 }
 
-/* As after kafka_start_begin(), without a client to ask. */
-static void begin(struct kafka_start *s, struct begun *b, bool latest,
-                  const int64_t *marks)
+/* As after kafka_start_begin(), without a client to ask; with the marks of Redis. */
+static void begin(struct begun *b, bool latest, const int64_t *marks)
 {
+    static char names[PARTS][16], numbers[PARTS][24];
+    static struct shelf_item items[PARTS];
+    static struct kafka_fields fields;
     rd_kafka_topic_partition_list_t *list = list_of(marks);
 
+    fields = (struct kafka_fields){.item = items};
+    for (int i = 0; i < PARTS; i++) {
+        snprintf(names[i], sizeof(names[i]), "orders/%d", i);
+        snprintf(numbers[i], sizeof(numbers[i]), "%lld", (long long)marks[i]);
+        if (marks[i] >= 0)
+            items[fields.n++] =
+                (struct shelf_item){slice_of(names[i]), slice_of(numbers[i])};
+    }
     *b = (struct begun){0};
-    kafka_start_init(s, "in", "group", latest);
-    s->done = on_done;
-    s->arg = b;
-    kafka_start_expect(s, list);
+    s = (struct kafka_start){0};
+    kafka_start_init(&s, "in", "group", latest);
+    s.done = on_done;
+    s.arg = b;
+    kafka_start_expect(&s, list);
     rd_kafka_topic_partition_list_destroy(list);
-    for (int i = 0; i < PARTS; i++)
-        s->marks[i] = marks[i];
-    s->has_marks = true;
+    kafka_start_marks(&s, &fields);
 }
 
-static void answer(struct kafka_start *s, const int64_t *offsets, int failed)
+static void answer(const int64_t *offsets, int failed)
 {
     rd_kafka_topic_partition_list_t *list = list_of(offsets);
 
     if (failed >= 0)
         list->elems[failed].err = RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;
-    kafka_start_offsets(s, list);
+    kafka_start_offsets(&s, list);
     rd_kafka_topic_partition_list_destroy(list);
 }
 
@@ -76,13 +85,12 @@ static const int64_t no_marks[] = {-1, -1, -1};
 
 static void latest_waits_while_the_offset_of_one_partition_is_an_error(void **state)
 {
-    struct kafka_start s = {0};
     struct begun b;
     (void)state;
-    begin(&s, &b, true, no_marks);
-    answer(&s, (const int64_t[]){7, NONE, NONE}, 1);
+    begin(&b, true, no_marks);
+    answer((const int64_t[]){7, NONE, NONE}, 1);
     assert_false(b.done);
-    answer(&s, (const int64_t[]){7, 5, NONE}, -1); /* it was asked again */
+    answer((const int64_t[]){7, 5, NONE}, -1); /* it was asked again */
     assert_true(b.done && b.sure);
     assert_int_equal(b.offsets[0], 7);
     assert_int_equal(b.offsets[1], 5);
@@ -93,11 +101,10 @@ static void latest_waits_while_the_offset_of_one_partition_is_an_error(void **st
 static void partition_without_a_known_offset_begins_at_the_mark_or_where_librdkafka_finds(
     void **state)
 {
-    struct kafka_start s = {0};
     struct begun b;
     (void)state;
-    begin(&s, &b, false, (const int64_t[]){-1, 4, -1});
-    answer(&s, (const int64_t[]){7, NONE, NONE}, 1);
+    begin(&b, false, (const int64_t[]){-1, 4, -1});
+    answer((const int64_t[]){7, NONE, NONE}, 1);
     kafka_start_hurry(&s); /* the limit has passed */
     assert_true(b.done);
     assert_false(b.sure);
@@ -109,11 +116,10 @@ static void partition_without_a_known_offset_begins_at_the_mark_or_where_librdka
 
 static void partition_begins_at_a_mark_below_its_committed_offset(void **state)
 {
-    struct kafka_start s = {0};
     struct begun b;
     (void)state;
-    begin(&s, &b, true, (const int64_t[]){5, 9, 3});
-    answer(&s, (const int64_t[]){7, 9, NONE}, -1);
+    begin(&b, true, (const int64_t[]){5, 9, 3});
+    answer((const int64_t[]){7, 9, NONE}, -1);
     assert_true(b.done && b.sure);
     assert_int_equal(b.offsets[0], 5);
     assert_int_equal(b.offsets[1], 9);

@@ -2,7 +2,7 @@
 /*
  * unit_mqtt_topic.c - names in MQTT, and the delay in a topic.
  */
-#include "sources/mqtt/mqtt_topic.h"
+#include "sources/mqtt/mqtt_job.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

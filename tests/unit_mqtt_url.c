@@ -3,7 +3,6 @@
  * unit_mqtt_url.c - addresses of brokers, and the options that go with them.
  */
 #include "sources/mqtt/mqtt_link.h"
-#include "sources/mqtt/mqtt_url.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

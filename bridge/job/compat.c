@@ -9,7 +9,7 @@
  * - rabbitmq: rabbitmq-delayed-message-exchange. x-delay, which is ours as well; the set
  *   lets a negative one be at once (delay_value.c).
  *
- * - emqx: EMQX, Delayed Publish. $delayed/N/topic, which sources/mqtt/mqtt_topic.c reads.
+ * - emqx: EMQX, Delayed Publish. $delayed/N/topic, which sources/mqtt/mqtt_job.c reads.
  *
  * - etf1: etf1/kafka-message-scheduler, README and schedule/kafka. The record's key
  *   names the schedule, a later one takes its place, a null value deletes it.

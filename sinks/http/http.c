@@ -71,32 +71,18 @@ static void stop(struct sink *sink, void *self)
  *
  * Connects to a callback's host, by TLS where the URL says so, and sends no request. */
 
-static void set_options(CURL *e, const struct http_opts *o, const char *url, char *why)
-{
-    curl_easy_setopt(e, CURLOPT_URL, url);
-    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, why);
-    curl_easy_setopt(e, CURLOPT_CONNECT_ONLY, 1L);
-    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(e, CURLOPT_PROXY, o->proxy ? o->proxy : "");
-    curl_easy_setopt(e, CURLOPT_NOPROXY, "");
-    curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)PROBE_WAIT_MS);
-    curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, o->verify ? 1L : 0L);
-    curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, o->verify ? 2L : 0L);
-    if (o->ca_file)
-        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
-    curl_easy_setopt(e, CURLOPT_SSLCERT, o->cert_file);
-    curl_easy_setopt(e, CURLOPT_SSLKEY, o->key_file);
-}
-
 static int dial(const struct http_opts *o, const struct http_guard *guard,
                 enum http_word word, const char *url, struct buf *said, struct err *err)
 {
     char why[CURL_ERROR_SIZE] = "";
     char *ip = NULL;
     int bad = 0;
-    CURL *e = curl_easy_init();
-    must(e != NULL);
-    set_options(e, o, url, why);
+    CURL *e = http_easy_new(o, why);
+    curl_easy_setopt(e, CURLOPT_URL, url);
+    curl_easy_setopt(e, CURLOPT_CONNECT_ONLY, 1L);
+    curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)PROBE_WAIT_MS);
+    curl_easy_setopt(e, CURLOPT_SSLCERT, o->cert_file);
+    curl_easy_setopt(e, CURLOPT_SSLKEY, o->key_file);
     CURLcode rc = curl_easy_perform(e);
     curl_easy_getinfo(e, CURLINFO_PRIMARY_IP, &ip);
     if (rc != CURLE_OK)

@@ -395,22 +395,15 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 /* What stays the same from call to call. */
 static CURL *new_easy(const struct http_opts *o, struct http_call *c)
 {
-    CURL *e = curl_easy_init();
-    must(e != NULL);
+    CURL *e = http_easy_new(o, c->why);
     curl_easy_setopt(e, CURLOPT_PRIVATE, c);
-    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->why);
-    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* await no resolver thread */
     curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
-    curl_easy_setopt(e, CURLOPT_PROXY, o->proxy ? o->proxy : "");
-    curl_easy_setopt(e, CURLOPT_NOPROXY, ""); /* else the environment says */
     curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)o->connect_timeout_ms);
-    curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, o->verify ? 1L : 0L);
-    curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, o->verify ? 2L : 0L);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
@@ -425,8 +418,6 @@ static CURL *new_easy(const struct http_opts *o, struct http_call *c)
     curl_easy_setopt(e, CURLOPT_PREREQDATA, c);
     if (o->accept == HTTP_BY_CODE100) /* else the body is not read: on_body() counts */
         curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
-    if (o->ca_file)
-        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
     return e;
 }
 

@@ -6,35 +6,44 @@
 
 #include <inttypes.h>
 
-/* What a job may not set. */
-static const char *const transport_headers[] = {
-    "host",
-    "content-length",
-    "transfer-encoding",
-    "connection",
-    "expect",
-    "upgrade",
-    "te",
-    "trailer",
-    "keep-alive",
-    "proxy-connection",
-};
+#define IS_ONE_OF(name, names) is_one_of(name, names, sizeof(names) / sizeof((names)[0]))
+
+static bool is_one_of(struct slice name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (slice_is_nocase(name, names[i]))
+            return true;
+    return false;
+}
 
 bool http_is_transport_header(struct slice name)
 {
-    for (size_t i = 0; i < sizeof(transport_headers) / sizeof(transport_headers[0]);
-         i++) {
-        if (slice_is_nocase(name, transport_headers[i]))
-            return true;
-    }
-    return false;
+    static const char *const names[] = {"host",
+                                        "content-length",
+                                        "transfer-encoding",
+                                        "connection",
+                                        "expect",
+                                        "upgrade",
+                                        "te",
+                                        "trailer",
+                                        "keep-alive",
+                                        "proxy-connection"};
+    return IS_ONE_OF(name, names);
 }
 
 bool http_is_webhook_header(struct slice name)
 {
-    return slice_is_nocase(name, "webhook-id") ||
-           slice_is_nocase(name, "webhook-timestamp") ||
-           slice_is_nocase(name, "webhook-signature");
+    static const char *const names[] = {"webhook-id", "webhook-timestamp",
+                                        "webhook-signature"};
+    return IS_ONE_OF(name, names);
+}
+
+/* What a redirect to elsewhere must not take along. */
+static bool is_credential(struct slice name)
+{
+    static const char *const names[] = {"authorization", "cookie", "cookie2",
+                                        "proxy-authorization", "www-authenticate"};
+    return IS_ONE_OF(name, names);
 }
 
 static bool has(const struct opt_pairs *pairs, struct slice name)
@@ -46,15 +55,6 @@ static bool has(const struct opt_pairs *pairs, struct slice name)
     return false;
 }
 
-static bool is_blank(struct slice s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] != ' ' && s.p[i] != '\t')
-            return false;
-    }
-    return true;
-}
-
 static void begin_line(struct http_lines *lines)
 {
     buf_add(&lines->offsets, &lines->text.n, sizeof(lines->text.n));
@@ -64,25 +64,13 @@ static void add_line(struct http_lines *lines, struct slice name, struct slice v
 {
     begin_line(lines);
     buf_add_slice(&lines->text, name);
-    if (is_blank(value)) { /* "name:" would tell curl to leave the header out */
+    if (text_trim(value).n == 0) { /* "name:" would tell curl to leave the header out */
         buf_add(&lines->text, ";", 2);
         return;
     }
     buf_add_str(&lines->text, ": ");
     buf_add_slice(&lines->text, value);
     buf_add(&lines->text, "", 1);
-}
-
-/* What a redirect to elsewhere must not take along. */
-static bool is_credential(struct slice name)
-{
-    static const char *const names[] = {"authorization", "cookie", "cookie2",
-                                        "proxy-authorization", "www-authenticate"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (slice_is_nocase(name, names[i]))
-            return true;
-    }
-    return false;
 }
 
 static bool is_ours(struct slice name)

@@ -128,6 +128,21 @@ static int on_want_timer(CURLM *multi, long ms, void *arg)
     return 0;
 }
 
+CURL *http_easy_new(const struct http_opts *o, char *why)
+{
+    CURL *e = curl_easy_init();
+    must(e != NULL);
+    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, why);
+    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(e, CURLOPT_PROXY, o->proxy ? o->proxy : "");
+    curl_easy_setopt(e, CURLOPT_NOPROXY, ""); /* else the environment says */
+    curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, o->verify ? 1L : 0L);
+    curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, o->verify ? 2L : 0L);
+    if (o->ca_file)
+        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+    return e;
+}
+
 void http_multi_start(struct http_sink *s)
 {
     CURLM *m = s->multi = curl_multi_init();

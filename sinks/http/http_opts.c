@@ -5,6 +5,7 @@
 #include "sinks/http/http_url.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { STATUS_MIN = 100 };
@@ -117,14 +118,12 @@ static const char *const list_names[HTTP_VERDICTS] = {
 /* Gives what stands behind the number; NULL: there is none, or it is above most. */
 static const char *read_number(const char *p, unsigned most, unsigned *n)
 {
+    char *end;
     if (!isdigit((unsigned char)*p))
         return NULL;
-    for (*n = 0; isdigit((unsigned char)*p); p++) {
-        *n = *n * 10 + (unsigned)(*p - '0');
-        if (*n > most)
-            return NULL;
-    }
-    return p;
+    const unsigned long number = strtoul(p, &end, 10);
+    *n = (unsigned)number;
+    return number <= most ? end : NULL;
 }
 
 int http_range_read(struct http_range *range, const char *text, unsigned most)

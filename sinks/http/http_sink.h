@@ -37,6 +37,9 @@ void http_call_end(struct http_call *c, CURLcode code);
 bool http_call_is_connected(CURL *easy);
 void http_calls_free(struct http_sink *s);
 
+/* A handle with the proxy and TLS of the options. why: CURL_ERROR_SIZE bytes that live as
+ * long. */
+CURL *http_easy_new(const struct http_opts *o, char *why);
 void http_multi_start(struct http_sink *s);
 void http_multi_stop(struct http_sink *s);
 /* For CURLOPT_CLOSESOCKETFUNCTION; arg: the sink. */

@@ -10,9 +10,6 @@
 #include "bridge/plugin.h"
 #include "sinks/mqtt/mqtt_thread.h"
 #include "sources/mqtt/mqtt_job.h"
-#include "sources/mqtt/mqtt_link.h"
-#include "sources/mqtt/mqtt_probe.h"
-#include "sources/mqtt/mqtt_topic.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,35 +28,27 @@ struct mqtt_sink {
 
     struct sink *sink;
     struct mqtt_thread *thread;
-    struct mqtt_parcel *open; /* deliveries not yet reported */
-    struct timer *timer;      /* the earliest of their deadlines, or before it */
+    LIST_HEAD(, mqtt_parcel) open; /* deliveries not yet reported */
+    struct timer *timer;           /* the earliest of their deadlines, or before it */
     int64_t timer_at_ms;
     struct log_limit header_limit, late_limit;
 };
 
+#define AT(field) offsetof(struct mqtt_sink, field)
 static const struct opt opts[] = {
     MQTT_LINK_ROWS(
         struct mqtt_sink,
         "names us to the broker; tarry-HOST-SINK-PID if absent; two daemons may not "
         "use the same one"),
-    {.name = "qos",
-     .type = OPT_INT,
-     .offset = offsetof(struct mqtt_sink, qos),
-     .def = "1",
-     .max = 1,
-     .help =
-         "1: delivered when the broker said so; 0: when it was written, and may be lost"},
-    {.name = "retain",
-     .type = OPT_BOOL,
-     .offset = offsetof(struct mqtt_sink, retain),
-     .def = "false",
-     .help = "the broker keeps the last message of each topic for later subscribers"},
-    {.name = "retain_as_published",
-     .type = OPT_BOOL,
-     .offset = offsetof(struct mqtt_sink, retain_as_published),
-     .def = "false",
-     .help = "sets the retain flag for a message that an MQTT source received with it "
-             "(header mqtt-retain: 1)"},
+    {"qos", OPT_INT, AT(qos), "1",
+     "1: delivered when the broker said so; 0: when it was written, and may be lost",
+     .max = 1},
+    {"retain", OPT_BOOL, AT(retain), "false",
+     "the broker keeps the last message of each topic for later subscribers", .min = 0},
+    {"retain_as_published", OPT_BOOL, AT(retain_as_published), "false",
+     "sets the retain flag for a message that an MQTT source received with it "
+     "(header mqtt-retain: 1)",
+     .min = 0},
     {0}};
 
 static int check(const void *self, struct err *err)
@@ -155,26 +144,12 @@ static void free_parcel(struct mqtt_parcel *p)
     free(p);
 }
 
-static void open_add(struct mqtt_sink *m, struct mqtt_parcel *p)
-{
-    p->next_open = m->open;
-    if (m->open)
-        m->open->prev_open = p;
-    m->open = p;
-}
-
 /* Reports the delivery; the parcel stays. */
 static void report(struct mqtt_parcel *p, enum outcome outcome, const char *why)
 {
-    struct mqtt_sink *m = p->owner;
     struct delivery *d = p->d;
 
-    if (p->prev_open)
-        p->prev_open->next_open = p->next_open;
-    else
-        m->open = p->next_open;
-    if (p->next_open)
-        p->next_open->prev_open = p->prev_open;
+    LIST_REMOVE(p, open);
     p->d = NULL;
     if (outcome == TRY_AGAIN)
         d->retry_after_ms = p->retry_after_ms;
@@ -211,7 +186,6 @@ static struct mqtt_parcel *new_parcel(struct mqtt_sink *m, struct delivery *d)
     p->payload = keep(&at, d->job->payload);
     if (m->link.version == 1)
         keep_headers(m, p, d, &at);
-    p->owner = m;
     p->returned = on_parcel_returned;
     p->d = d;
     p->hold_ms = d->timeout_ms / 2;
@@ -236,8 +210,8 @@ static void on_deadline(void *arg)
     int64_t now = loop_mono_ms();
     bool late = false;
 
-    for (struct mqtt_parcel *p = m->open, *next; p; p = next) {
-        next = p->next_open;
+    for (struct mqtt_parcel *p = LIST_FIRST(&m->open), *next; p; p = next) {
+        next = LIST_NEXT(p, open);
         if (p->deadline_ms > now) {
             arm(m, p->deadline_ms, now);
             continue;
@@ -272,7 +246,7 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
     }
     struct mqtt_parcel *p = new_parcel(m, d);
     p->deadline_ms = now + d->timeout_ms - d->timeout_ms / 10;
-    open_add(m, p);
+    LIST_INSERT_HEAD(&m->open, p, open);
     arm(m, p->deadline_ms, now);
     mqtt_thread_post(m->thread, p);
 }
@@ -305,7 +279,7 @@ static bool ready(const void *self)
 {
     const struct mqtt_sink *m = self;
 
-    return mqtt_thread_is_up(m->thread);
+    return mqtt_thread_is_connected(m->thread);
 }
 
 static void on_thread_ended(void *arg)

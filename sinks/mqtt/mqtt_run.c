@@ -2,13 +2,12 @@
 /*
  * mqtt_run.c - the calls into paho and the callbacks from it, for the MQTT sink.
  */
-#include "sinks/mqtt/mqtt_run.h"
+#include "sinks/mqtt/mqtt_thread.h"
 
 #include "bridge/base/text.h"
 
 #include <string.h>
 #include <stdio.h>
-#include <time.h>
 
 enum {
     DISCONNECT_WAIT_MS = 2000,
@@ -105,12 +104,6 @@ static void on_disconnect_packet(void *context, MQTTProperties *props,
     set_state(context, RUN_OVER, why);
 }
 
-static void on_connected(void *context, MQTTAsync_successData *d)
-{
-    (void)d;
-    set_state(context, RUN_UP, NULL);
-}
-
 static int number_or(MQTTProperties *props, enum MQTTPropertyCodes code, int otherwise)
 {
     return MQTTProperties_hasProperty(props, code)
@@ -121,27 +114,27 @@ static int number_or(MQTTProperties *props, enum MQTTPropertyCodes code, int oth
 /* What the broker says it does not take, it answers by hanging up. Its
  * receive maximum is kept here: paho keeps it too, but looks for room only once a
  * second (1.3.12). */
-static void on_connected5(void *context, MQTTAsync_successData5 *d)
+static void on_connected(void *context, bool session_present, MQTTProperties *props)
 {
     struct mqtt_run *run = context;
     const struct mqtt_thread_spec *spec = run->spec;
 
-    if (d == NULL) {
+    (void)session_present;
+    if (props == NULL) {
         set_state(run, RUN_UP, NULL);
         return;
     }
     /* 0 means no limit; the value is read through an int, and may be above its range. */
-    int packet_max = number_or(&d->properties, MQTTPROPERTY_CODE_MAXIMUM_PACKET_SIZE, 0);
+    int packet_max = number_or(props, MQTTPROPERTY_CODE_MAXIMUM_PACKET_SIZE, 0);
     run->packet_max = packet_max == 0 ? UINT32_MAX : (uint32_t)packet_max;
-    unsigned receive_max = (unsigned)number_or(
-        &d->properties, MQTTPROPERTY_CODE_RECEIVE_MAXIMUM, (int)run->window);
+    unsigned receive_max =
+        (unsigned)number_or(props, MQTTPROPERTY_CODE_RECEIVE_MAXIMUM, (int)run->window);
     if (spec->qos > 0 && receive_max > 0 && receive_max < run->window)
         run->window = receive_max;
-    if ((int)spec->qos > number_or(&d->properties, MQTTPROPERTY_CODE_MAXIMUM_QOS, 2))
+    if ((int)spec->qos > number_or(props, MQTTPROPERTY_CODE_MAXIMUM_QOS, 2))
         set_state(run, RUN_OVER,
                   "the broker takes QoS 0 only; set qos = 0 if that will do");
-    else if (spec->retain &&
-             !number_or(&d->properties, MQTTPROPERTY_CODE_RETAIN_AVAILABLE, 1))
+    else if (spec->retain && !number_or(props, MQTTPROPERTY_CODE_RETAIN_AVAILABLE, 1))
         set_state(run, RUN_OVER,
                   "the broker takes no retained messages; set retain and "
                   "retain_as_published to false");
@@ -149,45 +142,9 @@ static void on_connected5(void *context, MQTTAsync_successData5 *d)
         set_state(run, RUN_UP, NULL);
 }
 
-static void connect_failed(struct mqtt_run *run, enum MQTTReasonCodes reason, int code,
-                           const char *message)
+static void on_not_connected(void *context, const char *why)
 {
-    char why[PAHO_WHY_MAX];
-
-    paho_why(why, sizeof(why), reason, code, message, &run->tls_why);
-    set_state(run, RUN_OVER, why);
-}
-
-static void on_connect_failure(void *context, MQTTAsync_failureData *d)
-{
-    connect_failed(context, MQTTREASONCODE_SUCCESS, d ? d->code : 0,
-                   d ? d->message : NULL);
-}
-
-static void on_connect_failure5(void *context, MQTTAsync_failureData5 *d)
-{
-    connect_failed(context, d ? d->reasonCode : MQTTREASONCODE_SUCCESS, d ? d->code : 0,
-                   d ? d->message : NULL);
-}
-
-static void disconnected(struct mqtt_run *run)
-{
-    pthread_mutex_lock(run->lock);
-    run->disconnected = true;
-    pthread_cond_broadcast(run->changed);
-    pthread_mutex_unlock(run->lock);
-}
-
-static void on_disconnected(void *context, MQTTAsync_successData *d)
-{
-    (void)d;
-    disconnected(context);
-}
-
-static void on_disconnected5(void *context, MQTTAsync_successData5 *d)
-{
-    (void)d;
-    disconnected(context);
+    set_state(context, RUN_OVER, why);
 }
 
 /* Subscribers do not come this way, but paho wants a callback. */
@@ -205,57 +162,29 @@ static int on_message(void *context, char *topic, int topic_len,
 
 void mqtt_run_connect(struct mqtt_run *run)
 {
+    static const struct paho_events events = {on_connected, on_not_connected};
     const struct mqtt_thread_spec *spec = run->spec;
-    MQTTAsync_connectOptions opts;
-    MQTTAsync_SSLOptions tls;
     struct err err;
 
-    if (paho_create(&run->client, &spec->peer, (int)spec->max_in_flight + 1, &err) != 0) {
+    if (paho_open(&run->paho, &spec->peer, (int)spec->max_in_flight + 1, &events, run,
+                  &err) != 0) {
         set_state(run, RUN_OVER, err.text);
         return;
     }
-    MQTTAsync_setCallbacks(run->client, run, on_lost, on_message, NULL);
-    MQTTAsync_setDisconnected(run->client, run, on_disconnect_packet);
-    paho_connect_options(&opts, &tls, &spec->peer, &run->tls_why);
-    opts.context = run;
-    opts.maxInflight = (int)spec->max_in_flight;
+    MQTTAsync_setCallbacks(run->paho.client, run, on_lost, on_message, NULL);
+    MQTTAsync_setDisconnected(run->paho.client, run, on_disconnect_packet);
     /* A session that outlives the connection could deliver what was cancelled since. */
-    if (spec->peer.v5) {
-        opts.cleanstart = 1;
-        opts.onSuccess5 = on_connected5;
-        opts.onFailure5 = on_connect_failure5;
-    } else {
-        opts.cleansession = 1;
-        opts.onSuccess = on_connected;
-        opts.onFailure = on_connect_failure;
-    }
-    int rc = MQTTAsync_connect(run->client, &opts);
-    if (rc != MQTTASYNC_SUCCESS)
-        connect_failed(run, MQTTREASONCODE_SUCCESS, rc, NULL);
-}
-
-/* In order, so that paho's socket is closed before its client goes: its writes of QoS 0
- * complete without its mutex. */
-static void disconnect(struct mqtt_run *run)
-{
-    int64_t until_ms = loop_mono_ms() + DISCONNECT_WAIT_MS;
-    const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
-
-    if (!paho_disconnect(run->client, run->spec->peer.v5, on_disconnected,
-                         on_disconnected5, run))
-        return;
-    pthread_mutex_lock(run->lock);
-    while (!run->disconnected && loop_mono_ms() < until_ms)
-        pthread_cond_timedwait(run->changed, run->lock, &until);
-    pthread_mutex_unlock(run->lock);
+    paho_connect(&run->paho, true, (int)spec->max_in_flight, NULL);
 }
 
 void mqtt_run_end(struct mqtt_run *run)
 {
-    if (run->client == NULL)
+    if (run->paho.client == NULL)
         return;
-    disconnect(run);
-    MQTTAsync_destroy(&run->client); /* calls back for most of what is still open */
+    /* In order, so that paho's socket is closed before its client goes: its writes of QoS
+     * 0 complete without its mutex. */
+    paho_disconnect(&run->paho, DISCONNECT_WAIT_MS);
+    paho_close(&run->paho);
 }
 
 static const struct prop_row {
@@ -351,7 +280,7 @@ int mqtt_run_publish(struct mqtt_run *run, struct mqtt_parcel *p)
         opts.onFailure = on_not_sent;
     }
     /* Once it is accepted, p may be answered, and gone, before this returns. */
-    int rc = MQTTAsync_sendMessage(run->client, p->topic, &message, &opts);
+    int rc = MQTTAsync_sendMessage(run->paho.client, p->topic, &message, &opts);
     MQTTProperties_free(&message.properties);
     return rc;
 }

@@ -5,9 +5,8 @@
  */
 #include "sinks/mqtt/mqtt_thread.h"
 
-#include "sinks/mqtt/mqtt_run.h"
-
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -33,6 +32,41 @@ struct mqtt_thread {
     struct log_limit away_limit;
 };
 
+/* ------------------------------------------------------ parcels: lock held */
+
+static void append(struct mqtt_parcels *parcels, struct mqtt_parcel *p)
+{
+    p->list = parcels;
+    TAILQ_INSERT_TAIL(&parcels->list, p, link);
+    parcels->count++;
+}
+
+static void unlink_parcel(struct mqtt_parcel *p)
+{
+    TAILQ_REMOVE(&p->list->list, p, link);
+    p->list->count--;
+}
+
+static void on_returned(void *arg)
+{
+    struct mqtt_parcel *p = arg;
+    p->returned(p);
+}
+
+void mqtt_parcel_finish(struct mqtt_parcel *p, enum outcome outcome, const char *why)
+{
+    unlink_parcel(p);
+    p->outcome = outcome;
+    snprintf(p->why, sizeof(p->why), "%s", why);
+    loop_post(on_returned, p);
+}
+
+static void finish_all(struct mqtt_parcels *parcels, const char *why)
+{
+    while (!TAILQ_EMPTY(&parcels->list))
+        mqtt_parcel_finish(TAILQ_FIRST(&parcels->list), TRY_AGAIN, why);
+}
+
 /* ------------------------------------------------------ the thread: lock held */
 
 /* until_ms: as loop_mono_ms() counts. */
@@ -45,7 +79,7 @@ static void wait_until(struct mqtt_thread *t, int64_t until_ms)
 
 static void send_first(struct mqtt_thread *t)
 {
-    struct mqtt_parcel *p = t->waiting.first;
+    struct mqtt_parcel *p = TAILQ_FIRST(&t->waiting.list);
     struct mqtt_run *run = t->run;
 
     if (atomic_load(&p->given_up)) {
@@ -60,8 +94,8 @@ static void send_first(struct mqtt_thread *t)
         mqtt_parcel_finish(p, REJECTED, "larger than the broker's maximum packet size");
         return;
     }
-    mqtt_parcel_unlink(p);
-    mqtt_parcel_append(&run->sent, p);
+    unlink_parcel(p);
+    append(&run->sent, p);
     p->run = run;
     pthread_mutex_unlock(&t->lock);
     int rc = mqtt_run_publish(run, p);
@@ -82,6 +116,7 @@ static void open_run(struct mqtt_thread *t)
     run->changed = &t->changed;
     run->packet_max = UINT32_MAX;
     run->window = t->spec.max_in_flight;
+    TAILQ_INIT(&run->sent.list);
     run->begun_ms = loop_mono_ms();
     t->run = run;
     t->renew = false;
@@ -98,9 +133,7 @@ static void close_run(struct mqtt_thread *t)
     pthread_mutex_unlock(&t->lock);
     mqtt_run_end(run);
     pthread_mutex_lock(&t->lock);
-    while (run->sent.first)
-        mqtt_parcel_finish(run->sent.first, TRY_AGAIN,
-                           "connection lost before the broker answered");
+    finish_all(&run->sent, "connection lost before the broker answered");
     free(run);
 }
 
@@ -136,8 +169,8 @@ static int64_t expire(struct mqtt_thread *t, int64_t far_ms)
 {
     int64_t now = loop_mono_ms(), next = far_ms;
 
-    for (struct mqtt_parcel *p = t->waiting.first, *after; p; p = after) {
-        after = p->next;
+    for (struct mqtt_parcel *p = TAILQ_FIRST(&t->waiting.list), *after; p; p = after) {
+        after = TAILQ_NEXT(p, link);
         int64_t end = p->posted_ms + p->hold_ms;
         if (end <= now) {
             p->retry_after_ms = RETRY_AFTER_MS;
@@ -151,7 +184,7 @@ static int64_t expire(struct mqtt_thread *t, int64_t far_ms)
 
 static bool can_send(const struct mqtt_thread *t)
 {
-    return t->run && t->run->state == RUN_UP && t->waiting.first &&
+    return t->run && t->run->state == RUN_UP && t->waiting.count > 0 &&
            t->run->sent.count < t->run->window;
 }
 
@@ -191,8 +224,7 @@ static void *thread_main(void *arg)
     }
     if (t->run)
         close_run(t);
-    while (t->waiting.first)
-        mqtt_parcel_finish(t->waiting.first, TRY_AGAIN, "stopping");
+    finish_all(&t->waiting, "stopping");
     pthread_mutex_unlock(&t->lock);
     loop_post(t->spec.ended, t->spec.ended_arg);
     return NULL;
@@ -231,6 +263,7 @@ struct mqtt_thread *mqtt_thread_start(struct mqtt_thread_spec *spec, struct err 
     pthread_once(&once, keep_paho);
     t->spec = *spec;
     memset(spec, 0, sizeof(*spec));
+    TAILQ_INIT(&t->waiting.list);
     pthread_mutex_init(&t->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -245,7 +278,7 @@ struct mqtt_thread *mqtt_thread_start(struct mqtt_thread_spec *spec, struct err 
     return NULL;
 }
 
-bool mqtt_thread_is_up(struct mqtt_thread *t)
+bool mqtt_thread_is_connected(struct mqtt_thread *t)
 {
     pthread_mutex_lock(&t->lock);
     bool up = t->run && t->run->state == RUN_UP;
@@ -257,7 +290,7 @@ void mqtt_thread_post(struct mqtt_thread *t, struct mqtt_parcel *parcel)
 {
     parcel->posted_ms = loop_mono_ms();
     pthread_mutex_lock(&t->lock);
-    mqtt_parcel_append(&t->waiting, parcel);
+    append(&t->waiting, parcel);
     pthread_cond_signal(&t->changed);
     pthread_mutex_unlock(&t->lock);
 }

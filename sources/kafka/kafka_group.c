@@ -16,8 +16,7 @@ enum {
 
 static void on_limit(void *arg);
 static void on_long_pause(void *arg);
-static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
-                        const int64_t *marks, bool sure);
+static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list);
 static void on_marks(void *arg, bool good);
 static void on_flushed(void *arg);
 static void on_read_again(void *arg);
@@ -117,14 +116,14 @@ void kafka_group_pause(struct kafka_group *g, bool paused)
         return;
     }
     timer_rest(g->long_pause);
-    kafka_parts_let_go(&g->parts, HOLD_FLOW);
+    kafka_parts_let_go(&g->parts, NULL, HOLD_FLOW);
 }
 
 static void on_long_pause(void *arg)
 {
     struct kafka_group *g = arg;
 
-    kafka_parts_hold(&g->parts, HOLD_FLOW);
+    kafka_parts_hold(&g->parts, NULL, HOLD_FLOW);
     if (g->client)
         kafka_client_rest(g->client, false);
 }
@@ -225,7 +224,7 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
         struct kafka_part *part =
             kafka_part_find(&g->parts, list->elems[i].topic, list->elems[i].partition);
         if (part)
-            kafka_part_hold(part, HOLD_REVOKE);
+            kafka_parts_hold(&g->parts, part, HOLD_REVOKE);
     }
     /* Of what was lost nothing can be committed any more. */
     if (rd_kafka_assignment_lost(kafka_client_rk(g->client))) {
@@ -241,34 +240,32 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
 /* Before its reading is known no record of a partition may be submitted. */
 static void load_reading(struct kafka_group *g, struct kafka_part *part)
 {
-    if (g->start.has_marks) {
+    if (g->start.fields) {
         kafka_marks_load_reading(&g->marks.fields, part);
         kafka_marks_look_for_rewinds(&g->marks.fields, part);
         return;
     }
-    kafka_part_hold(part, HOLD_MARKS);
+    kafka_parts_hold(&g->parts, part, HOLD_MARKS);
     if (!g->marks.reading)
         timer_set(g->read_again, READ_AGAIN_MS);
 }
 
-static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list,
-                        const int64_t *marks, bool sure)
+static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list)
 {
     struct kafka_group *g = arg;
 
-    if (!sure)
-        log_debug(g->who, "partitions begin without both offset and mark");
     apply(g, true, list);
     for (int i = 0; i < list->cnt; i++) {
         const rd_kafka_topic_partition_t *row = &list->elems[i];
         load_reading(g, kafka_part_add(&g->parts, row->topic, row->partition,
-                                       row->offset >= 0 ? row->offset : -1, marks[i]));
+                                       row->offset >= 0 ? row->offset : -1,
+                                       kafka_start_mark(&g->start, row)));
     }
     if (g->paused)
-        kafka_parts_hold(&g->parts, HOLD_FLOW);
+        kafka_parts_hold(&g->parts, NULL, HOLD_FLOW);
     if (g->marks.reading) { /* it hangs; what it will say counts all the same */
         g->read_tries = 0;
-        kafka_parts_hold(&g->parts, HOLD_MARKS);
+        kafka_parts_hold(&g->parts, NULL, HOLD_MARKS);
     }
     kafka_client_alive(g->client);
     log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
@@ -325,7 +322,7 @@ static void end_hold_for_marks(struct kafka_group *g, bool good)
             kafka_part_begins(part, mark);
         kafka_part_reread(part, mark);
     }
-    kafka_parts_let_go(&g->parts, HOLD_MARKS);
+    kafka_parts_let_go(&g->parts, NULL, HOLD_MARKS);
 }
 
 static void on_marks(void *arg, bool good)
@@ -334,7 +331,7 @@ static void on_marks(void *arg, bool good)
     struct kafka_part *part;
 
     if (good)
-        kafka_start_marks(&g->start, &g->marks);
+        kafka_start_marks(&g->start, &g->marks.fields);
     if (is_held_for_marks(g)) {
         if (!good && (++g->read_tries < READ_TRIES || lacks_readings(g))) {
             timer_set(g->read_again, READ_AGAIN_MS);
@@ -362,7 +359,7 @@ static void on_read_again(void *arg)
 void kafka_group_reread(struct kafka_group *g)
 {
     g->read_tries = 0;
-    kafka_parts_hold(&g->parts, HOLD_MARKS);
+    kafka_parts_hold(&g->parts, NULL, HOLD_MARKS);
     kafka_marks_read(&g->marks);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_group.h - our membership of a consumer group: partitions come and go. Loop
- * thread.
+ * kafka_group.h - our membership of a consumer group: partitions are assigned and
+ * revoked. Loop thread.
  *
  * A partition that leaves is given up after its open records are answered and its offset
  * was marked and handed over. The rebalance waits a few seconds for that.
@@ -26,15 +26,14 @@ struct kafka_start {
     const char *who;
     const char *group_id;
     struct kafka_client *client;
-    rd_kafka_topic_partition_list_t *list; /* NULL: none waits; offsets: the committed */
-    bool latest;                           /* a new group begins at the end */
-    bool has_committed, has_marks;
-    int64_t *marks;      /* of each */
-    unsigned round;      /* tells answers to earlier questions apart */
+    rd_kafka_topic_partition_list_t *list; /* with committed offsets; NULL: none waits */
+    bool latest;                           /* start = "latest" */
+    bool has_committed;
+    const struct kafka_fields *fields; /* with the marks; NULL: Redis has not answered */
+    unsigned round;      /* of the request; answers to earlier ones are ignored */
     struct timer *limit; /* for both answers */
-    /* Takes list, its offsets set. sure: both answers were there. */
-    void (*done)(void *arg, rd_kafka_topic_partition_list_t *list, const int64_t *marks,
-                 bool sure);
+    /* Takes list, its offsets set. */
+    void (*done)(void *arg, rd_kafka_topic_partition_list_t *list);
     void *arg;
 };
 
@@ -42,71 +41,74 @@ void kafka_start_init(struct kafka_start *s, const char *who, const char *group_
                       bool latest);
 void kafka_start_fini(struct kafka_start *s);
 
-/* Begins to ask the group; the marks are asked for by the caller. Copies list. */
+/* Requests the committed offsets; the caller requests the marks. Copies list. */
 void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
                        const rd_kafka_topic_partition_list_t *list);
-/* Its first half: what is to be known of each, without asking. Copies list. */
+/* Its first half, without the request. Copies list. */
 void kafka_start_expect(struct kafka_start *s,
                         const rd_kafka_topic_partition_list_t *list);
 /* The answers. ev stays the caller's. */
-void kafka_start_marks(struct kafka_start *s, const struct kafka_marks *m);
+void kafka_start_marks(struct kafka_start *s, const struct kafka_fields *fields);
 void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev);
 /* The offsets in the group's answer, each with its own error. */
 void kafka_start_offsets(struct kafka_start *s,
                          const rd_kafka_topic_partition_list_t *answer);
-/* Done now, with what is known; nothing where none waits. */
+/* The mark of that partition, also in done; -1: none is known. */
+int64_t kafka_start_mark(const struct kafka_start *s,
+                         const rd_kafka_topic_partition_t *row);
+/* Ends the wait, with what is known; does nothing where no assignment waits. */
 void kafka_start_hurry(struct kafka_start *s);
-/* Forgets what waits. */
+/* Forgets the assignment that waits. */
 void kafka_start_drop(struct kafka_start *s);
 
 /* --------------------------------------------------------------------- the membership */
 
 struct kafka_group {
     const char *who;
-    struct kafka_client *client; /* NULL: there is none at present */
+    struct kafka_client *client; /* NULL: none */
     struct kafka_parts parts;
     struct kafka_marks marks;
     struct kafka_start start;
     bool paused;
-    struct timer *long_pause; /* until then the client rests */
-    rd_kafka_event_t *assign; /* waits for start; NULL: none */
+    struct timer *long_pause; /* until then the client only stops serving events */
+    rd_kafka_event_t *assign; /* an assignment that waits for start; NULL: none */
     rd_kafka_event_t *revoke; /* a revocation that waits for answers; NULL: none */
-    bool revoke_marked;       /* it waits for its marks */
+    bool revoke_marked;       /* all is answered: it waits for its marks */
     struct timer *limit;      /* of that wait */
-    struct timer *read_again; /* the marks, after Redis did not answer */
+    struct timer *read_again; /* reads the marks again after Redis did not answer */
     unsigned read_tries;
     void (*settled)(void *arg); /* see kafka_group_settle() */
     void *arg;
 };
 
-/* commit_lag_ms: what may be committed trails by so much what is stored. latest: where
- * the group is new, what is there is not read. */
+/* commit_lag_ms: commits trail storing by so much. latest: a new group skips the records
+ * that are there. */
 void kafka_group_init(struct kafka_group *g, struct source *src, const char *group_id,
                       int64_t commit_lag_ms, bool latest);
 void kafka_group_fini(struct kafka_group *g); /* after kafka_group_leave() */
 
 void kafka_group_join(struct kafka_group *g, struct kafka_client *client);
-/* Forgets the client and every partition; committed is what librdkafka has committed.
- * What was asked of Redis may still be on its way (parts.asks). */
+/* Forgets the client and every partition. Requests to Redis may still be on their way
+ * (parts.asks). */
 void kafka_group_leave(struct kafka_group *g);
 
 /* Takes ev, of RD_KAFKA_EVENT_REBALANCE. */
 void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev);
 /* An error of a partition; ev stays the caller's. */
 void kafka_group_error(struct kafka_group *g, rd_kafka_event_t *ev);
-/* After each kafka_part_answer(): something may have waited for it. */
+/* Call after each kafka_part_answer(): a revocation may wait for it. */
 void kafka_group_answered(struct kafka_group *g);
-/* For as long as it takes; partitions that come later are paused too. */
+/* Also pauses partitions that are assigned later. */
 void kafka_group_pause(struct kafka_group *g, bool paused);
-/* For good, before the end: rebalances are served on. */
+/* Pauses for good, before the end; still serves rebalances. */
 void kafka_group_hold(struct kafka_group *g);
-/* Redis is back, perhaps without what it took last: every partition is held until its
- * mark was read, and goes back to it. */
+/* Redis is back, perhaps without its last writes: holds every partition until its mark
+ * was read, and goes back to the mark. */
 void kafka_group_reread(struct kafka_group *g);
-/* A rewind may have been asked for. */
+/* Looks for new rewinds. */
 void kafka_group_look(struct kafka_group *g);
-/* Hands over all that is stored, without the lag. done: it was marked before, or can't
- * be. Once. */
+/* Marks and hands to librdkafka all that is stored, ignoring the lag. Calls done once,
+ * also if Redis is away. */
 void kafka_group_settle(struct kafka_group *g, void (*done)(void *arg), void *arg);
 
 #endif

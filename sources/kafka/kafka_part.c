@@ -152,54 +152,36 @@ static void resume_list(struct kafka_parts *parts, rd_kafka_topic_partition_list
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static void hold(struct kafka_part *part, enum kafka_hold why,
-                 rd_kafka_topic_partition_list_t **list)
+/* Of part; NULL: of all. */
+static void set_holds(struct kafka_parts *parts, struct kafka_part *part, unsigned more,
+                      unsigned less)
 {
-    if (part->holds == 0)
-        list_add(list, part);
-    part->holds |= why;
+    rd_kafka_topic_partition_list_t *held = NULL, *free_again = NULL;
+    const bool all = part == NULL;
+
+    for (part = all ? TAILQ_FIRST(&parts->list) : part; part;
+         part = all ? TAILQ_NEXT(part, link) : NULL) {
+        const unsigned before = part->holds;
+        part->holds = (before | more) & ~less;
+        if (before == 0 && part->holds != 0)
+            list_add(&held, part);
+        else if (before != 0 && part->holds == 0)
+            list_add(&free_again, part)->offset = part->offsets.position;
+    }
+    pause_list(parts, held);
+    resume_list(parts, free_again);
 }
 
-static void let_go(struct kafka_part *part, enum kafka_hold why,
-                   rd_kafka_topic_partition_list_t **list)
+void kafka_parts_hold(struct kafka_parts *parts, struct kafka_part *part,
+                      enum kafka_hold why)
 {
-    if (part->holds == (unsigned)why)
-        list_add(list, part)->offset = part->offsets.position;
-    part->holds &= ~(unsigned)why;
+    set_holds(parts, part, why, 0);
 }
 
-void kafka_part_hold(struct kafka_part *part, enum kafka_hold why)
+void kafka_parts_let_go(struct kafka_parts *parts, struct kafka_part *part,
+                        enum kafka_hold why)
 {
-    rd_kafka_topic_partition_list_t *list = NULL;
-    hold(part, why, &list);
-    pause_list(part->parts, list);
-}
-
-void kafka_part_let_go(struct kafka_part *part, enum kafka_hold why)
-{
-    rd_kafka_topic_partition_list_t *list = NULL;
-    let_go(part, why, &list);
-    resume_list(part->parts, list);
-}
-
-void kafka_parts_hold(struct kafka_parts *parts, enum kafka_hold why)
-{
-    rd_kafka_topic_partition_list_t *list = NULL;
-    struct kafka_part *part;
-
-    TAILQ_FOREACH (part, &parts->list, link)
-        hold(part, why, &list);
-    pause_list(parts, list);
-}
-
-void kafka_parts_let_go(struct kafka_parts *parts, enum kafka_hold why)
-{
-    rd_kafka_topic_partition_list_t *list = NULL;
-    struct kafka_part *part;
-
-    TAILQ_FOREACH (part, &parts->list, link)
-        let_go(part, why, &list);
-    resume_list(parts, list);
+    set_holds(parts, part, 0, why);
 }
 
 /* -------------------------------------------------------------------- reading */
@@ -207,7 +189,7 @@ void kafka_parts_let_go(struct kafka_parts *parts, enum kafka_hold why)
 /* Not before every open read is answered: else two reads of one record would be open. */
 static void rewind_soon(struct kafka_part *part)
 {
-    kafka_part_hold(part, HOLD_REWIND);
+    kafka_parts_hold(part->parts, part, HOLD_REWIND);
     if (part->offsets.open == 0 && !timer_is_set(part->rewind))
         timer_set(part->rewind, kafka_backoff_ms(++part->rewinds));
 }
@@ -258,7 +240,7 @@ static void go_back(struct kafka_part *part)
         source_rewound(part->parts->src);
     log_debug(part->parts->who, "%s/%" PRId32 ": reading again from offset %" PRId64,
               part->topic, part->partition, offset);
-    kafka_part_let_go(part, HOLD_REWIND);
+    kafka_parts_let_go(part->parts, part, HOLD_REWIND);
 }
 
 static void on_rewind(void *arg)
@@ -395,7 +377,7 @@ struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
     part->last_ms = stamp_ms;
     struct kafka_read *read = kafka_offsets_read(o, offset, part);
     if (o->count >= WINDOW_MAX)
-        kafka_part_hold(part, HOLD_WINDOW);
+        kafka_parts_hold(part->parts, part, HOLD_WINDOW);
     return read;
 }
 
@@ -422,7 +404,7 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
     if (part->offsets.torn || part->back_to >= 0 || (part->holds & HOLD_REWIND))
         rewind_soon(part);
     else if (part->offsets.count < WINDOW_MAX / 2 && (part->holds & HOLD_WINDOW))
-        kafka_part_let_go(part, HOLD_WINDOW);
+        kafka_parts_let_go(part->parts, part, HOLD_WINDOW);
 }
 
 /* The first mark of a young reading may be lost with the jobs before it. Later a missing

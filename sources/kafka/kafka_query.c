@@ -127,8 +127,7 @@ struct rewinding {
     struct err err;
 };
 
-/* ------------------------------------------------------- the offsets of a time: in a
- * thread */
+/* ------------------------------------------- the offsets of a time: in a thread */
 
 /* As librdkafka takes a subscription. */
 static bool is_subscribed(const struct kafka_rewind *what, const char *topic)

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/kafka/kafka_group.h"
 
-#include "bridge/base/mem.h"
-
 #include <inttypes.h>
-#include <stdlib.h>
 
 enum {
     ASK_MS = 4000,
@@ -46,9 +43,7 @@ void kafka_start_drop(struct kafka_start *s)
 {
     if (s->list)
         rd_kafka_topic_partition_list_destroy(s->list);
-    free(s->marks);
     s->list = NULL;
-    s->marks = NULL;
     s->client = NULL;
     s->round++;
     timer_rest(s->limit);
@@ -88,12 +83,10 @@ void kafka_start_expect(struct kafka_start *s,
 {
     kafka_start_drop(s);
     s->list = rd_kafka_topic_partition_list_copy(list);
-    s->marks = mem_alloc(((size_t)list->cnt + 1) * sizeof(*s->marks));
-    for (int i = 0; i < list->cnt; i++) {
+    for (int i = 0; i < list->cnt; i++)
         s->list->elems[i].offset = NOT_TOLD;
-        s->marks[i] = -1;
-    }
-    s->has_committed = s->has_marks = list->cnt == 0;
+    s->has_committed = list->cnt == 0;
+    s->fields = NULL;
 }
 
 void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
@@ -134,45 +127,45 @@ static void begin_late(const struct kafka_start *s, rd_kafka_topic_partition_t *
 void kafka_start_hurry(struct kafka_start *s)
 {
     rd_kafka_topic_partition_list_t *list = s->list;
-    int64_t *marks = s->marks;
 
     if (list == NULL)
         return;
     for (int i = 0; i < list->cnt; i++) {
         rd_kafka_topic_partition_t *row = &list->elems[i];
+        const int64_t mark = kafka_start_mark(s, row);
         if (row->offset == NOT_TOLD) /* all below the mark is stored */
-            row->offset = marks[i] >= 0 ? marks[i] : RD_KAFKA_OFFSET_INVALID;
-        else if (marks[i] >= 0 && marks[i] < row->offset)
-            begin_at_mark(s, row, marks[i]);
+            row->offset = mark >= 0 ? mark : RD_KAFKA_OFFSET_INVALID;
+        else if (mark >= 0 && mark < row->offset)
+            begin_at_mark(s, row, mark);
         else if (s->latest && row->offset == RD_KAFKA_OFFSET_INVALID)
-            begin_late(s, row, marks[i]);
+            begin_late(s, row, mark);
     }
     s->list = NULL;
-    s->marks = NULL;
-    const bool sure = s->has_committed && s->has_marks;
     kafka_start_drop(s);
-    s->done(s->arg, list, marks, sure);
-    free(marks);
+    s->done(s->arg, list);
 }
 
 static void look(struct kafka_start *s)
 {
-    if (s->has_committed && s->has_marks)
+    if (s->has_committed && s->fields)
         kafka_start_hurry(s);
 }
 
-void kafka_start_marks(struct kafka_start *s, const struct kafka_marks *m)
+int64_t kafka_start_mark(const struct kafka_start *s,
+                         const rd_kafka_topic_partition_t *row)
+{
+    if (s->fields == NULL)
+        return -1;
+    return kafka_marks_find(
+        s->fields, row->topic, row->partition,
+        kafka_marks_incarnation(s->fields, row->topic, row->partition));
+}
+
+void kafka_start_marks(struct kafka_start *s, const struct kafka_fields *fields)
 {
     if (s->list == NULL)
         return;
-    for (int i = 0; i < s->list->cnt; i++) {
-        const rd_kafka_topic_partition_t *row = &s->list->elems[i];
-        const unsigned incarnation =
-            kafka_marks_incarnation(&m->fields, row->topic, row->partition);
-        s->marks[i] =
-            kafka_marks_find(&m->fields, row->topic, row->partition, incarnation);
-    }
-    s->has_marks = true;
+    s->fields = fields;
     look(s);
 }
 

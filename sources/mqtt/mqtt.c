@@ -8,9 +8,8 @@
 #include "bridge/plugin.h"
 #include "sources/mqtt/mqtt_job.h"
 #include "sources/mqtt/mqtt_link.h"
-#include "sources/mqtt/mqtt_probe.h"
+#include "sources/mqtt/mqtt_paho.h"
 #include "sources/mqtt/mqtt_slot.h"
-#include "sources/mqtt/mqtt_topic.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,67 +34,40 @@ struct mqtt_source {
     unsigned running;
 };
 
+#define AT(field) offsetof(struct mqtt_source, field)
 static const struct opt opts[] = {
     MQTT_LINK_ROWS(
         struct mqtt_source,
         "names our session at the broker, which must be unique and stay the same; "
         "tarry-HOST-SOURCE if absent; worker N adds -N when there are several"),
-    {.name = "topics",
-     .type = OPT_LIST,
-     .offset = offsetof(struct mqtt_source, topics),
-     .help =
-         "topic filters to subscribe to; $delayed/# for EMQX's $delayed/SECONDS/topic; a "
-         "filter taken off the list stays in the broker's session until that is removed"},
-    {.name = "qos",
-     .type = OPT_INT,
-     .offset = offsetof(struct mqtt_source, qos),
-     .def = "1",
-     .max = 1,
-     .help = "1: what is accepted arrives at least once; 0: what is under way in a fault "
-             "is lost"},
-    {.name = "session_expiry",
-     .type = OPT_MS,
-     .offset = offsetof(struct mqtt_source, session_expiry_ms),
-     .def = "1d",
-     .min = 1000,
-     .max = INT64_C(4294967294) * 1000,
-     .help = "how long the broker keeps messages for us while we are away; MQTT 5 only"},
-    {.name = "receive_max",
-     .type = OPT_INT,
-     .offset = offsetof(struct mqtt_source, receive_max),
-     .def = "20",
-     .min = 1,
-     .max = 65535,
-     .help = "messages that the broker may send ahead of our PUBACK, each worker; MQTT 5 "
-             "only"},
-    {.name = "workers",
-     .type = OPT_INT,
-     .offset = offsetof(struct mqtt_source, workers),
-     .def = "1",
-     .min = 1,
-     .max = WORKERS_MAX,
-     .help = "processes, each with one message in flight; several share the "
-             "subscription, but "
-             "topics that begin with $ are the first one's alone"},
-    {.name = "share_group",
-     .type = OPT_STR,
-     .offset = offsetof(struct mqtt_source, share_group),
-     .def = "tarry",
-     .help = "name of the shared subscription when there are several workers"},
-    {.name = "retained",
-     .type = OPT_BOOL,
-     .offset = offsetof(struct mqtt_source, retained),
-     .def = "false",
-     .help =
-         "take retained messages too; by MQTT 3.1.1 they come again at every connection"},
-    {.name = "message_max",
-     .type = OPT_BYTES,
-     .offset = offsetof(struct mqtt_source, message_max_bytes),
-     .def = "16MiB",
-     .min = 1024,
-     .max = 256 * 1024 * 1024,
-     .help =
-         "a larger message becomes a dead letter with the first 4 KiB of its payload"},
+    {"topics", OPT_LIST, AT(topics), NULL,
+     "topic filters to subscribe to; $delayed/# for EMQX's $delayed/SECONDS/topic; a "
+     "filter taken off the list stays in the broker's session until that is removed",
+     .min = 0},
+    {"qos", OPT_INT, AT(qos), "1",
+     "1: what is accepted arrives at least once; 0: what is under way in a fault "
+     "is lost",
+     .max = 1},
+    {"session_expiry", OPT_MS, AT(session_expiry_ms), "1d",
+     "how long the broker keeps messages for us while we are away; MQTT 5 only",
+     .min = 1000, .max = INT64_C(4294967294) * 1000},
+    {"receive_max", OPT_INT, AT(receive_max), "20",
+     "messages that the broker may send ahead of our PUBACK, each worker; MQTT 5 "
+     "only",
+     .min = 1, .max = 65535},
+    {"workers", OPT_INT, AT(workers), "1",
+     "processes, each with one message in flight; several share the "
+     "subscription, but "
+     "topics that begin with $ are the first one's alone",
+     .min = 1, .max = WORKERS_MAX},
+    {"share_group", OPT_STR, AT(share_group), "tarry",
+     "name of the shared subscription when there are several workers", .min = 0},
+    {"retained", OPT_BOOL, AT(retained), "false",
+     "take retained messages too; by MQTT 3.1.1 they come again at every connection",
+     .min = 0},
+    {"message_max", OPT_BYTES, AT(message_max_bytes), "16MiB",
+     "a larger message becomes a dead letter with the first 4 KiB of its payload",
+     .min = 1024, .max = 256 * 1024 * 1024},
     {0}};
 
 static int check_share_group(const struct mqtt_source *m, struct err *err)

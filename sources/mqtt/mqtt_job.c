@@ -1,11 +1,116 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * mqtt_job.c - the mapping of MQTT messages to jobs.
- */
 #include "sources/mqtt/mqtt_job.h"
 
+#include "bridge/base/text.h"
 #include "bridge/job/cloudevent.h"
-#include "sources/mqtt/mqtt_topic.h"
+
+/* ------------------------ names, by MQTT 3.1.1 and 5, sections 1.5.4 and 4.7 */
+
+enum { DIGITS_MAX = 15 };
+static const int64_t EPOCH_FROM = 1000000000;
+
+/* Control characters U+0000..U+001F and U+007F..U+009F, non-characters U+FDD0..U+FDEF and
+ * the last two of each plane. */
+static bool code_point_ok(uint32_t code)
+{
+    return code >= 0x20 && !(code >= 0x7f && code <= 0x9f) &&
+           !(code >= 0xfdd0 && code <= 0xfdef) && (code & 0xfffe) != 0xfffe;
+}
+
+bool mqtt_text_ok(struct slice text)
+{
+    if (text.n > MQTT_TEXT_MAX)
+        return false;
+    while (text.n > 0) {
+        uint32_t code;
+        const size_t n = text_character(text, &code);
+        if (n == 0 || !code_point_ok(code))
+            return false;
+        text = (struct slice){text.p + n, text.n - n};
+    }
+    return true;
+}
+
+static bool has_any(struct slice s, char a, char b)
+{
+    return s.n > 0 && (memchr(s.p, a, s.n) || memchr(s.p, b, s.n));
+}
+
+static int common_check(struct slice name, struct err *err)
+{
+    if (name.n == 0)
+        return err_set(err, "an MQTT topic may not be empty");
+    if (name.n > MQTT_TEXT_MAX)
+        return err_set(err, "an MQTT topic has at most %d bytes, this one has %zu",
+                       MQTT_TEXT_MAX, name.n);
+    if (!mqtt_text_ok(name))
+        return err_set(err, "an MQTT topic must be UTF-8 without control characters");
+    return 0;
+}
+
+int mqtt_topic_check(struct slice topic, struct err *err)
+{
+    if (common_check(topic, err) != 0)
+        return -1;
+    if (has_any(topic, '+', '#'))
+        return err_set(err,
+                       "the wildcards + and # may not stand in a topic to publish to");
+    return 0;
+}
+
+/* + fills a whole level, # the whole of the last one. */
+static bool level_ok(struct slice level, bool last)
+{
+    if (!has_any(level, '+', '#'))
+        return true;
+    return level.n == 1 && (level.p[0] == '+' || last);
+}
+
+int mqtt_filter_check(struct slice filter, struct err *err)
+{
+    if (common_check(filter, err) != 0)
+        return -1;
+    for (size_t from = 0; from <= filter.n;) {
+        const char *slash =
+            from < filter.n ? memchr(filter.p + from, '/', filter.n - from) : NULL;
+        size_t end = slash ? (size_t)(slash - filter.p) : filter.n;
+        if (!level_ok((struct slice){filter.p + from, end - from}, slash == NULL))
+            return err_set(
+                err,
+                "topic filter \"%.*s\": + must be a whole level, # the whole of the "
+                "last level",
+                SLICE_ARG(filter));
+        from = end + 1;
+    }
+    return 0;
+}
+
+struct mqtt_delayed mqtt_delayed_split(struct slice topic)
+{
+    const struct slice prefix = SLICE_LIT("$delayed/");
+    const struct slice level = {prefix.p,
+                                prefix.n - 1}; /* "$delayed/#" matches it, too */
+    struct mqtt_delayed d = {.form = MQTT_NOT_DELAYED, .rest = topic};
+    size_t at = prefix.n;
+
+    if (topic.n < prefix.n ? !slice_eq(topic, level)
+                           : memcmp(topic.p, prefix.p, prefix.n) != 0)
+        return d;
+    d.form = MQTT_DELAYED_BAD;
+    for (; at < topic.n && topic.p[at] >= '0' && topic.p[at] <= '9'; at++) {
+        if (at - prefix.n == DIGITS_MAX)
+            return d;
+        d.number = d.number * 10 + (topic.p[at] - '0');
+    }
+    /* At least one digit, a slash, and at least one byte of a topic after it. */
+    if (at == prefix.n || at + 1 >= topic.n || topic.p[at] != '/')
+        return d;
+    d.form = d.number < EPOCH_FROM ? MQTT_DELAYED_AFTER : MQTT_DELAYED_AT;
+    d.rest = (struct slice){topic.p + at + 1, topic.n - at - 1};
+    return d;
+}
+
+/* -------------------------------------------------------------------- jobs */
 
 /* Indexed by enum mqtt_prop_kind; a user property has a name of its own. */
 static const char *const header_names[PROP_KINDS] = {

@@ -25,72 +25,40 @@ struct mqtt_link {
     int64_t keepalive_ms;
 };
 
-/* The rows of a struct mqtt_link that stands as `link` in the plugin's struct. */
-#define MQTT_LINK_ROWS(owner, client_id_help)                                            \
-    {.name = "url",                                                                      \
-     .type = OPT_STR,                                                                    \
-     .offset = offsetof(owner, link.url),                                                \
-     .help = "the broker: mqtt://[user:password@]host[:1883], or mqtts://...[:8883] "    \
-             "for TLS"},                                                                 \
-        {.name = "version",                                                              \
-         .type = OPT_CHOICE,                                                             \
-         .offset = offsetof(owner, link.version),                                        \
-         .def = "5",                                                                     \
-         .choices = "3.1.1|5",                                                           \
-         .help = "of the protocol; only MQTT 5 carries headers, as user properties"},    \
-        {.name = "client_id",                                                            \
-         .type = OPT_STR,                                                                \
-         .offset = offsetof(owner, link.client_id),                                      \
-         .optional = true,                                                               \
-         .help = client_id_help},                                                        \
-        {.name = "user",                                                                 \
-         .type = OPT_STR,                                                                \
-         .offset = offsetof(owner, link.user),                                           \
-         .optional = true,                                                               \
-         .help = "user name, if it does not stand in the url"},                          \
-        {.name = "password",                                                             \
-         .type = OPT_SECRET,                                                             \
-         .offset = offsetof(owner, link.password),                                       \
-         .optional = true,                                                               \
-         .help = "password, best as ${env:NAME} or ${file:PATH}"},                       \
-        {.name = "ca_file",                                                              \
-         .type = OPT_FILE,                                                               \
-         .offset = offsetof(owner, link.ca_file),                                        \
-         .optional = true,                                                               \
-         .help = "PEM file of the authorities to trust instead of the system's; "        \
-                 "mqtts:// only"},                                                       \
-        {.name = "cert_file",                                                            \
-         .type = OPT_FILE,                                                               \
-         .offset = offsetof(owner, link.cert_file),                                      \
-         .optional = true,                                                               \
-         .help =                                                                         \
-             "PEM file of our own certificate and its chain, if the broker wants one"},  \
-        {.name = "key_file",                                                             \
-         .type = OPT_KEY_FILE,                                                           \
-         .offset = offsetof(owner, link.key_file),                                       \
-         .optional = true,                                                               \
-         .help = "PEM file of the key of cert_file; needed only if it is not in the "    \
-                 "same file"},                                                           \
-        {.name = "key_password",                                                         \
-         .type = OPT_SECRET,                                                             \
-         .offset = offsetof(owner, link.key_password),                                   \
-         .optional = true,                                                               \
-         .help = "password of the key, if it has one"},                                  \
-        {.name = "alpn",                                                                 \
-         .type = OPT_LIST,                                                               \
-         .offset = offsetof(owner, link.alpn),                                           \
-         .def = "",                                                                      \
-         .help = "names of the protocol to offer by TLS (ALPN), where the broker "       \
-                 "shares its port with others: mqtt, or x-amzn-mqtt-ca at AWS"},         \
-    {                                                                                    \
-        .name = "keepalive", .type = OPT_MS,                                             \
-        .offset = offsetof(owner, link.keepalive_ms), .def = "30s", .min = 1000,         \
-        .max = 65535000,                                                                 \
-        .help = "a silent connection is tried after so long, and given up after "        \
-                "two and a half times as long; whole seconds"                            \
-    }
+/* The rows of the struct mqtt_link that the plugin's struct has as `link`. */
+/* clang-format off */
+#define MQTT_LINK_ROWS(owner, client_id_help)                                           \
+    {"url", OPT_STR, offsetof(owner, link.url),                                         \
+     .help = "the broker: mqtt://[user:password@]host[:1883], or mqtts://...[:8883] "   \
+             "for TLS"},                                                                \
+    {"version", OPT_CHOICE, offsetof(owner, link.version), "5", .choices = "3.1.1|5",   \
+     .help = "of the protocol; only MQTT 5 carries headers, as user properties"},       \
+    {"client_id", OPT_STR, offsetof(owner, link.client_id), .optional = true,           \
+     .help = client_id_help},                                                           \
+    {"user", OPT_STR, offsetof(owner, link.user), .optional = true,                     \
+     .help = "user name, if it does not stand in the url"},                             \
+    {"password", OPT_SECRET, offsetof(owner, link.password), .optional = true,          \
+     .help = "password, best as ${env:NAME} or ${file:PATH}"},                          \
+    {"ca_file", OPT_FILE, offsetof(owner, link.ca_file), .optional = true,              \
+     .help = "PEM file of the authorities to trust instead of the system's; mqtts:// "  \
+             "only"},                                                                   \
+    {"cert_file", OPT_FILE, offsetof(owner, link.cert_file), .optional = true,          \
+     .help = "PEM file of our own certificate and its chain, if the broker wants one"}, \
+    {"key_file", OPT_KEY_FILE, offsetof(owner, link.key_file), .optional = true,        \
+     .help = "PEM file of the key of cert_file; needed only if it is not in the same "  \
+             "file"},                                                                   \
+    {"key_password", OPT_SECRET, offsetof(owner, link.key_password), .optional = true,  \
+     .help = "password of the key, if it has one"},                                     \
+    {"alpn", OPT_LIST, offsetof(owner, link.alpn), "",                                  \
+     .help = "names of the protocol to offer by TLS (ALPN), where the broker shares "   \
+             "its port with others: mqtt, or x-amzn-mqtt-ca at AWS"},                   \
+    {"keepalive", OPT_MS, offsetof(owner, link.keepalive_ms), "30s", .min = 1000,       \
+     .max = 65535000,                                                                   \
+     .help = "a silent connection is tried after so long, and given up after two and "  \
+             "a half times as long; whole seconds"}
+/* clang-format on */
 
-/* What the rows alone cannot tell; no I/O. */
+/* Checks what the rows alone cannot; no I/O. */
 int mqtt_link_check(const struct mqtt_link *link, struct err *err);
 
 /* The same, ready for the library. */
@@ -110,5 +78,22 @@ void mqtt_peer_free(struct mqtt_peer *peer); /* wipes the passwords */
 
 /* How long to wait before the next connection after so many that failed (from 1). */
 int64_t mqtt_backoff_ms(unsigned failures);
+
+/* The address of a broker: mqtt://[user[:password]@]host[:port], mqtts://. No error text
+ * repeats it, since it may hold a password. */
+struct mqtt_url {
+    bool tls;
+    char *host; /* an IPv6 address without its brackets */
+    unsigned port;
+    char *user, *password; /* percent signs decoded; NULL: none */
+};
+
+/* Fills in url; on failure nothing is left to free. */
+int mqtt_url_parse(const char *text, struct mqtt_url *url, struct err *err);
+void mqtt_url_free(
+    struct mqtt_url *url); /* wipes the password; ready for the next parse */
+
+/* The address as paho wants it: tcp://host:port or ssl://host:port. Gives; free(). */
+char *mqtt_url_paho(const struct mqtt_url *url);
 
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * mqtt_paho.c - connection options and error texts of paho, in one place. Any thread.
- */
 #include "sources/mqtt/mqtt_paho.h"
+
 #include "bridge/plugin.h"
 
 #include <errno.h>
@@ -10,10 +8,14 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { DESCRIPTORS_MAX = 1024 };
+enum { DESCRIPTORS_MAX = 1024, NAME_BYTES = 32, PROBE_LEAVE_MS = 1000 };
+
+/* -------------------------------------------------------------------- errors in words */
 
 /* A user name and password with 3.1.1; MQTT 5 has reason codes for the same. */
 static const char *const refusals[] = {"accepted",
@@ -23,25 +25,11 @@ static const char *const refusals[] = {"accepted",
                                        "bad user name or password",
                                        "not authorized"};
 
-int paho_create(MQTTAsync *client, const struct mqtt_peer *peer, int buffered_max,
-                struct err *err)
-{
-    MQTTAsync_createOptions opts = MQTTAsync_createOptions_initializer;
-
-    opts.MQTTVersion = peer->v5 ? MQTTVERSION_5 : MQTTVERSION_3_1_1;
-    opts.maxBufferedMessages = buffered_max;
-    int rc = MQTTAsync_createWithOptions(client, peer->uri, peer->client_id,
-                                         MQTTCLIENT_PERSISTENCE_NONE, NULL, &opts);
-    if (rc != MQTTASYNC_SUCCESS)
-        return err_set(err, "the MQTT library: %s", MQTTAsync_strerror(rc));
-    return 0;
-}
-
 /* OpenSSL's lines look like 139:error:0A000086:SSL routines:func:certificate verify
  * failed:file.c:1889: - the reason is the sixth field from the left. */
 static int on_tls_error(const char *str, size_t len, void *u)
 {
-    struct paho_tls_why *why = u;
+    struct paho *p = u;
     const char *from = str, *end = str + len;
 
     for (int skipped = 0; skipped < 5; skipped++) {
@@ -53,39 +41,8 @@ static int on_tls_error(const char *str, size_t len, void *u)
     const char *colon = from < end ? memchr(from, ':', (size_t)(end - from)) : NULL;
     if (colon)
         end = colon;
-    snprintf(why->text, sizeof(why->text), "TLS: %.*s", (int)(end - from), from);
+    snprintf(p->tls_why, sizeof(p->tls_why), "TLS: %.*s", (int)(end - from), from);
     return 1;
-}
-
-void paho_connect_options(MQTTAsync_connectOptions *opts, MQTTAsync_SSLOptions *tls,
-                          const struct mqtt_peer *peer, struct paho_tls_why *why)
-{
-    const MQTTAsync_connectOptions v3 = MQTTAsync_connectOptions_initializer;
-    const MQTTAsync_connectOptions v5 = MQTTAsync_connectOptions_initializer5;
-    const MQTTAsync_SSLOptions fresh = MQTTAsync_SSLOptions_initializer;
-
-    *opts = peer->v5 ? v5 : v3;
-    opts->MQTTVersion = peer->v5 ? MQTTVERSION_5 : MQTTVERSION_3_1_1;
-    opts->keepAliveInterval = (int)peer->keepalive_s;
-    opts->connectTimeout = PAHO_CONNECT_TIMEOUT_S;
-    opts->automaticReconnect = 0;
-    opts->username = peer->user;
-    opts->password = peer->password;
-    if (strncmp(peer->uri, "ssl://", 6) != 0)
-        return;
-    why->used = true;
-    *tls = fresh;
-    tls->enableServerCertAuth = 1;
-    tls->verify = 1; /* 0, paho's default, takes the certificate of any host */
-    tls->trustStore = peer->ca_file;
-    tls->keyStore = peer->cert_file;
-    tls->privateKey = peer->key_file;
-    tls->privateKeyPassword = peer->key_password;
-    tls->protos = (const unsigned char *)peer->alpn; /* not copied: the peer's */
-    tls->protos_len = peer->alpn ? (unsigned)strlen(peer->alpn) : 0;
-    tls->ssl_error_cb = on_tls_error;
-    tls->ssl_error_context = why;
-    opts->ssl = tls;
 }
 
 /* What to do about it, where it holds a word. */
@@ -107,7 +64,7 @@ static const char *hint_of(const char *text)
 }
 
 void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
-              const char *message, const struct paho_tls_why *tls)
+              const char *message, const struct paho *p)
 {
     const char *text = NULL;
 
@@ -118,9 +75,9 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
         text = MQTTReasonCode_toString(reason);
     else if (code > 0 && code < (int)(sizeof(refusals) / sizeof(refusals[0])))
         text = refusals[code];
-    else if (tls && tls->text[0])
-        text = tls->text;
-    else if (tls && tls->used)
+    else if (p && p->tls_why[0])
+        text = p->tls_why;
+    else if (p && p->tls)
         text = "no connection by TLS; is the broker there, does its certificate name "
                "this host, does it want one of ours?";
     else if (message)
@@ -132,17 +89,251 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
     snprintf(out, size, "%s%s", text, hint_of(text));
 }
 
-bool paho_disconnect(MQTTAsync client, bool v5, MQTTAsync_onSuccess *done,
-                     MQTTAsync_onSuccess5 *done5, void *context)
-{
-    MQTTAsync_disconnectOptions opts = MQTTAsync_disconnectOptions_initializer;
-    MQTTAsync_disconnectOptions opts5 = MQTTAsync_disconnectOptions_initializer5;
+/* -------------------------------------------------------------------- one client */
 
-    opts.context = opts5.context = context;
-    opts.onSuccess = done;
-    opts5.onSuccess5 = done5;
-    return MQTTAsync_disconnect(client, v5 ? &opts5 : &opts) == MQTTASYNC_SUCCESS;
+static void on_connected(void *context, MQTTAsync_successData *d)
+{
+    const struct paho *p = context;
+    p->events->connected(p->context, d && d->alt.connect.sessionPresent, NULL);
 }
+
+static void on_connected5(void *context, MQTTAsync_successData5 *d)
+{
+    const struct paho *p = context;
+    p->events->connected(p->context, d && d->alt.connect.sessionPresent,
+                         d ? &d->properties : NULL);
+}
+
+static void connect_failed(const struct paho *p, enum MQTTReasonCodes reason, int code,
+                           const char *message)
+{
+    char text[PAHO_WHY_MAX];
+
+    paho_why(text, sizeof(text), reason, code, message, p);
+    p->events->failed(p->context, text);
+}
+
+static void on_failure(void *context, MQTTAsync_failureData *d)
+{
+    connect_failed(context, MQTTREASONCODE_SUCCESS, d ? d->code : 0,
+                   d ? d->message : NULL);
+}
+
+static void on_failure5(void *context, MQTTAsync_failureData5 *d)
+{
+    connect_failed(context, d ? d->reasonCode : MQTTREASONCODE_SUCCESS, d ? d->code : 0,
+                   d ? d->message : NULL);
+}
+
+int paho_open(struct paho *p, const struct mqtt_peer *peer, int buffered_max,
+              const struct paho_events *events, void *context, struct err *err)
+{
+    MQTTAsync_createOptions opts = MQTTAsync_createOptions_initializer;
+    pthread_condattr_t attr;
+
+    *p = (struct paho){.peer = peer, .events = events, .context = context};
+    opts.MQTTVersion = peer->v5 ? MQTTVERSION_5 : MQTTVERSION_3_1_1;
+    opts.maxBufferedMessages = buffered_max;
+    int rc = MQTTAsync_createWithOptions(&p->client, peer->uri, peer->client_id,
+                                         MQTTCLIENT_PERSISTENCE_NONE, NULL, &opts);
+    if (rc != MQTTASYNC_SUCCESS) {
+        p->client = NULL;
+        return err_set(err, "the MQTT library: %s", MQTTAsync_strerror(rc));
+    }
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    return 0;
+}
+
+static void set_tls(MQTTAsync_SSLOptions *tls, struct paho *p)
+{
+    const MQTTAsync_SSLOptions fresh = MQTTAsync_SSLOptions_initializer;
+    const struct mqtt_peer *peer = p->peer;
+
+    p->tls = true;
+    *tls = fresh;
+    tls->enableServerCertAuth = 1;
+    tls->verify = 1; /* 0, paho's default, takes the certificate of any host */
+    tls->trustStore = peer->ca_file;
+    tls->keyStore = peer->cert_file;
+    tls->privateKey = peer->key_file;
+    tls->privateKeyPassword = peer->key_password;
+    tls->protos = (const unsigned char *)peer->alpn; /* not copied: the peer's */
+    tls->protos_len = peer->alpn ? (unsigned)strlen(peer->alpn) : 0;
+    tls->ssl_error_cb = on_tls_error;
+    tls->ssl_error_context = p;
+}
+
+void paho_connect(struct paho *p, bool clean, int in_flight_max, MQTTProperties *props)
+{
+    const MQTTAsync_connectOptions v3 = MQTTAsync_connectOptions_initializer;
+    const MQTTAsync_connectOptions v5 = MQTTAsync_connectOptions_initializer5;
+    const struct mqtt_peer *peer = p->peer;
+    MQTTAsync_connectOptions opts = peer->v5 ? v5 : v3;
+    MQTTAsync_SSLOptions tls;
+
+    opts.MQTTVersion = peer->v5 ? MQTTVERSION_5 : MQTTVERSION_3_1_1;
+    opts.keepAliveInterval = (int)peer->keepalive_s;
+    opts.connectTimeout = PAHO_CONNECT_TIMEOUT_S;
+    opts.automaticReconnect = 0;
+    opts.username = peer->user;
+    opts.password = peer->password;
+    opts.context = p;
+    if (in_flight_max > 0)
+        opts.maxInflight = in_flight_max;
+    if (peer->v5) {
+        opts.cleanstart = clean;
+        opts.onSuccess5 = on_connected5;
+        opts.onFailure5 = on_failure5;
+        opts.connectProperties = props;
+    } else {
+        opts.cleansession = clean;
+        opts.onSuccess = on_connected;
+        opts.onFailure = on_failure;
+    }
+    if (strncmp(peer->uri, "ssl://", 6) == 0) {
+        set_tls(&tls, p);
+        opts.ssl = &tls;
+    }
+    int rc = MQTTAsync_connect(p->client, &opts);
+    if (rc != MQTTASYNC_SUCCESS)
+        connect_failed(p, MQTTREASONCODE_SUCCESS, rc, NULL);
+}
+
+static void disconnected(struct paho *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->disconnected = true;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void on_disconnected(void *context, MQTTAsync_successData *d)
+{
+    (void)d;
+    disconnected(context);
+}
+
+static void on_disconnected5(void *context, MQTTAsync_successData5 *d)
+{
+    (void)d;
+    disconnected(context);
+}
+
+void paho_disconnect(struct paho *p, int limit_ms)
+{
+    const MQTTAsync_disconnectOptions v3 = MQTTAsync_disconnectOptions_initializer;
+    const MQTTAsync_disconnectOptions v5 = MQTTAsync_disconnectOptions_initializer5;
+    MQTTAsync_disconnectOptions opts = p->peer->v5 ? v5 : v3;
+    const int64_t until_ms = loop_mono_ms() + limit_ms;
+    const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
+
+    opts.context = p;
+    if (p->peer->v5)
+        opts.onSuccess5 = on_disconnected5;
+    else
+        opts.onSuccess = on_disconnected;
+    if (MQTTAsync_disconnect(p->client, &opts) != MQTTASYNC_SUCCESS)
+        return; /* there is no connection */
+    pthread_mutex_lock(&p->lock);
+    while (!p->disconnected && loop_mono_ms() < until_ms)
+        pthread_cond_timedwait(&p->changed, &p->lock, &until);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void paho_close(struct paho *p)
+{
+    if (p->client == NULL)
+        return;
+    MQTTAsync_destroy(&p->client);
+    pthread_cond_destroy(&p->changed);
+    pthread_mutex_destroy(&p->lock);
+}
+
+/* -------------------------------------------------------------------- messages */
+
+static const struct prop_row {
+    enum MQTTPropertyCodes code;
+    enum mqtt_prop_kind kind;
+} prop_rows[] = {{MQTTPROPERTY_CODE_CONTENT_TYPE, PROP_CONTENT_TYPE},
+                 {MQTTPROPERTY_CODE_RESPONSE_TOPIC, PROP_RESPONSE_TOPIC},
+                 {MQTTPROPERTY_CODE_CORRELATION_DATA, PROP_CORRELATION},
+                 {MQTTPROPERTY_CODE_USER_PROPERTY, PROP_USER}};
+
+static struct slice slice_from(MQTTLenString s)
+{
+    return (struct slice){s.data ? s.data : "", s.len > 0 ? (size_t)s.len : 0};
+}
+
+/* As text; the bytes of the others stay paho's. */
+static void add_format(struct buf *out, const MQTTProperty *p)
+{
+    const struct mqtt_prop prop = {.kind = PROP_PAYLOAD_FORMAT,
+                                   .value = slice_of(p->value.byte == 1 ? "1" : "0")};
+    frame_put_prop(out, &prop);
+}
+
+static void add_one(struct buf *out, const MQTTProperty *p, enum mqtt_prop_kind kind)
+{
+    const bool pair = kind == PROP_USER;
+    const struct mqtt_prop prop = {
+        .kind = kind,
+        .name = pair ? slice_from(p->value.data) : (struct slice){NULL, 0},
+        .value = slice_from(pair ? p->value.value : p->value.data)};
+    frame_put_prop(out, &prop);
+}
+
+static void add_props(struct buf *out, const MQTTProperties *props)
+{
+    for (int i = 0; i < props->count; i++) {
+        const MQTTProperty *p = &props->array[i];
+        if (p->identifier == MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR)
+            add_format(out, p);
+        for (size_t k = 0; k < sizeof(prop_rows) / sizeof(prop_rows[0]); k++)
+            if (p->identifier == prop_rows[k].code)
+                add_one(out, p, prop_rows[k].kind);
+    }
+}
+
+/* Seconds left of the message expiry interval; -1: none. */
+static int64_t expiry_s(const MQTTProperties *props)
+{
+    for (int i = 0; i < props->count; i++)
+        if (props->array[i].identifier == MQTTPROPERTY_CODE_MESSAGE_EXPIRY_INTERVAL)
+            return props->array[i].value.integer4;
+    return -1;
+}
+
+void paho_put_message(struct buf *frame, struct slice topic,
+                      const MQTTAsync_message *message, uint64_t message_max)
+{
+    struct buf props = {0};
+    struct mqtt_message m = {.dup = message->dup,
+                             .retained = message->retained,
+                             .msgid = (unsigned)message->msgid & 0xffff,
+                             .expiry_s = expiry_s(&message->properties),
+                             .topic = topic,
+                             .payload = {message->payload, (size_t)message->payloadlen}};
+    size_t whole = topic.n + m.payload.n + (size_t)message->properties.length;
+
+    if (m.payload.p == NULL)
+        m.payload.p = "";
+    if (whole > message_max) {
+        m.whole_bytes = whole;
+        if (m.payload.n > FRAME_CUT_BYTES)
+            m.payload.n = FRAME_CUT_BYTES;
+    } else {
+        add_props(&props, &message->properties);
+    }
+    m.props = buf_slice(&props);
+    frame_put_message(frame, &m);
+    buf_free(&props);
+}
+
+/* -------------------------------------------------------------------- the end */
 
 /* paho keeps it to itself; of this process it is the only one to another host. */
 static int broker_socket(void)
@@ -179,4 +370,87 @@ _Noreturn void paho_leave(int held, int limit_ms)
         left_ms = until_ms - loop_mono_ms();
     }
     _exit(0);
+}
+
+/* ------------------------------------------------------------ tarry check --connect */
+
+struct probe {
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    bool ended, connected;
+    char why[PAHO_WHY_MAX];
+};
+
+/* why: NULL, it is connected. */
+static void end_probe(struct probe *probe, const char *why)
+{
+    pthread_mutex_lock(&probe->lock);
+    probe->ended = true;
+    probe->connected = why == NULL;
+    snprintf(probe->why, sizeof(probe->why), "%s", why ? why : "");
+    pthread_cond_signal(&probe->changed);
+    pthread_mutex_unlock(&probe->lock);
+}
+
+static void on_probed(void *context, bool session_present, MQTTProperties *props)
+{
+    (void)session_present;
+    (void)props;
+    end_probe(context, NULL);
+}
+
+static void on_not_probed(void *context, const char *why)
+{
+    end_probe(context, why);
+}
+
+static bool wait_for_end(struct probe *probe)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PROBE_WAIT_MS / 1000;
+    pthread_mutex_lock(&probe->lock);
+    while (!probe->ended &&
+           pthread_cond_timedwait(&probe->changed, &probe->lock, &until) == 0)
+        ;
+    bool connected = probe->connected;
+    pthread_mutex_unlock(&probe->lock);
+    return connected;
+}
+
+/* The name of a daemon that runs would end its session. */
+static char *new_name(void)
+{
+    unsigned random = 0;
+    char name[NAME_BYTES];
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+        random = (unsigned)time(NULL);
+    snprintf(name, sizeof(name), "tarry-probe-%08x", random);
+    return mem_strdup(name);
+}
+
+int mqtt_probe(const struct mqtt_link *link, struct buf *said, struct err *err)
+{
+    static const struct paho_events events = {on_probed, on_not_probed};
+    struct probe probe = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                          .changed = PTHREAD_COND_INITIALIZER};
+    struct mqtt_peer peer;
+    struct paho paho;
+
+    mqtt_peer_init(&peer, link, new_name());
+    int bad = paho_open(&paho, &peer, 1, &events, &probe, err);
+    if (bad == 0) {
+        paho_connect(&paho, true, 0, NULL);
+        if (wait_for_end(&probe)) {
+            paho_disconnect(&paho, PROBE_LEAVE_MS);
+            buf_add_str(said, "the broker accepts us");
+        } else {
+            bad = err_set(err, "%s: %s", link->url,
+                          *probe.why ? probe.why : "the broker does not answer in time");
+        }
+        paho_close(&paho);
+    }
+    mqtt_peer_free(&peer);
+    return bad;
 }
