@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/admin.h"
 #include "bridge/bridge.h"
+#include "bridge/engine/meta.h"
 #include "bridge/engine/pace.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
@@ -8,8 +9,6 @@
 #include "bridge/reload/reload.h"
 
 #include <stdlib.h>
-#include "bridge/http/httpd.h"
-#include "bridge/engine/meta.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";
 
