@@ -141,7 +141,7 @@ function header(    i) {
     print "/* SPDX-License-Identifier: BSD-2-Clause */"
     print "/* Made by etc/build/scripts.awk of lua/scripts.def, where every name is explained. */"
     print "#ifndef CALLS_H\n#define CALLS_H\n"
-    print "#include \"bridge/base/slice.h\"\n\n#include <stdbool.h>\n#include <stdint.h>\n"
+    print "#include \"bridge/base/buf.h\"\n\n#include <stdbool.h>\n#include <stdint.h>\n"
     print "struct args;\nstruct batch;\nstruct bucket;\nstruct change;\n\nenum script {"
     for (i = 1; i <= scripts; i++)
         printf "    SCRIPT_%s,\n", toupper(order[i])
