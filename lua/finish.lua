@@ -106,7 +106,7 @@ local function end_one(id, lease, reason, how)
     late().add(name, code)
   end
   if again and AGAIN[code] and
-    (name or (lease ~= '' and late().find(late().name(id, lease), 'x'))) then
+    (name or (lease ~= '' and late().find(late().name(id, lease), VOID))) then
     return AGAIN[code]
   end
   return code

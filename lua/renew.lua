@@ -44,7 +44,7 @@ if #lost > 0 and redis.call('EXISTS', base .. ':away') == 1 then
     local member = find_away(ids[i], lease)
     if member then
       redis.call('ZADD', base .. ':away', new, member)
-      late().add(late().name(ids[i], new), 'x') -- what the holder reports still changes nothing
+      late().add(late().name(ids[i], new), VOID) -- what the holder reports still changes nothing
     end
     codes[i] = (member or find_away(ids[i], new)) and RENEWED or STALE
   end

@@ -3,11 +3,12 @@
 --
 --   zset  :told   name of a change .. letter of its answer, scored by when in ms: of a change that may
 --                 be sent once more, since its answer was lost, and would then find its own work done. And
---                 x: an outcome of a delivery that did not count, or can't any more
+--                 VOID: an outcome of a delivery that did not count, or can't any more
 --   hash  :ended  job id -> its leases that have ended, and after which it went on; so an outcome that
 --                 comes late is told from that of an earlier job of its id. An id of :ended is one of :tries
 --
 -- Kept are the last TOLD_MAX of a bucket: more than all instances have on their way.
+local VOID = 'x' -- the letter of an outcome that did not count, or can't any more
 local function late()
   if late_made then
     return late_made
@@ -50,7 +51,7 @@ local function late()
     end
     for lease in string.gmatch((ended or '') .. ' ' .. (held or ''), '%d+') do
       if lease ~= mine then
-        self.add(self.name(id, lease), 'x')
+        self.add(self.name(id, lease), VOID)
       end
     end
   end
@@ -65,13 +66,13 @@ local function late()
   -- not have left to end.
   function self.stale(id, lease, letters, again)
     local name = self.name(id, lease)
-    local letter = self.find(name, letters .. 'x')
+    local letter = self.find(name, letters .. VOID)
     if not letter and again and self.has_ended(id, lease) then
-      letter = 'x'
+      letter = VOID
     elseif not letter and not again then
-      self.add(name, 'x')
+      self.add(name, VOID)
     end
-    return not letter and STALE or letter == 'x' and STALE_BEFORE or letter
+    return not letter and STALE or letter == VOID and STALE_BEFORE or letter
   end
 
   function self.has_ended(id, lease)
