@@ -36,13 +36,13 @@ WARN   := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wwrit
 cc_all := -std=c11 -D_GNU_SOURCE -I. -MMD -MP -fPIE -pthread $(WARN) $(WERROR) $(OPT) $(HARDEN) \
           $(SAN) $(shell $(PKG_CONFIG) --cflags $(PKGS)) $(CPPFLAGS) $(CFLAGS)
 # What is noted of an object's headers holds for B=build and for B=/its/whole/path.
-compile = $(CC) $(cc_all) -MT '$$(B)/$(@:$(B)/%=%)'
+compile = $(CC) -I$(B) $(cc_all) -MT '$$(B)/$(@:$(B)/%=%)'
 ld_all := -pie -pthread -Wl,-z,relro,-z,now $(SAN) $(CFLAGS) $(LDFLAGS)
 LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS)) -lpaho-mqtt3as -lm
 
 core  := $(filter-out bridge/main.c,$(wildcard bridge/*.c bridge/*/*.c))
 parts := $(patsubst %.c,$(B)/obj/%.o,$(core) $(wildcard sources/*/*.c sinks/*.c sinks/*/*.c)) \
-         $(B)/obj/lua.o $(B)/obj/console_files.o $(B)/obj/revision.o \
+         $(B)/obj/lua.o $(B)/obj/bridge/store/calls.o $(B)/obj/console_files.o $(B)/obj/revision.o \
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
 units := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/unit*.c))
 code  := $(wildcard bridge/*.[ch] bridge/*/*.[ch] sources/*/*.[ch] sinks/*.[ch] sinks/*/*.[ch] tests/*.[ch] \
@@ -63,13 +63,17 @@ $(B)/tests/unit: $(units) $(B)/obj/tests/fake_redis.o $(B)/obj/tests/lane_rig.o 
 $(B)/tests/kafka_mock: $(B)/obj/tests/kafka_mock.o
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ -lrdkafka
-$(B)/lua.c: etc/build/embed-lua.sh $(wildcard lua/*.lua lua/lib/*.lua)
+scripts := etc/build/scripts.awk lua/scripts.def
+$(B)/bridge/store/calls.h $(B)/bridge/store/calls.c: $(B)/bridge/store/calls.%: $(scripts)
+	@mkdir -p $(@D)
+	awk -v mode=$* -f $(scripts) > $@.new && mv $@.new $@
+$(B)/lua.c: etc/build/embed-lua.sh $(scripts) $(wildcard lua/*.lua lua/lib/*.lua)
 	@mkdir -p $(@D)
 	etc/build/embed-lua.sh $(wildcard lua/*.lua) > $@.new && mv $@.new $@
 $(B)/console_files.c: etc/build/embed-console.sh $(wildcard bridge/admin/console/*)
 	@mkdir -p $(@D)
 	etc/build/embed-console.sh $(wildcard bridge/admin/console/*) > $@.new && mv $@.new $@
-$(B)/obj/lua.o $(B)/obj/console_files.o: $(B)/obj/%.o: $(B)/%.c $(B)/flags
+$(B)/obj/lua.o $(B)/obj/bridge/store/calls.o $(B)/obj/console_files.o: $(B)/obj/%.o: $(B)/%.c $(B)/flags | $(B)/bridge/store/calls.h
 	@mkdir -p $(@D)
 	$(compile) -c -o $@ $<
 # (else make takes revision.c for its source)
@@ -79,7 +83,7 @@ $(B)/obj/revision.o: $(B)/revision $(B)/flags
 	printf '#include "bridge/version.h"\nconst char tarry_revision[] = "%s";\n' '$(REVISION)' \
 	  > $(B)/revision.c
 	$(compile) -c -o $@ $(B)/revision.c
-$(B)/obj/%.o: %.c $(B)/flags
+$(B)/obj/%.o: %.c $(B)/flags | $(B)/bridge/store/calls.h
 	@mkdir -p $(@D)
 	$(compile) -c -o $@ $<
 # What was built with other flags, or from a script that is gone, is built anew.
@@ -110,8 +114,8 @@ $(B)/tests/million: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/million/
 # Without gcc -fanalyzer: of its twelve findings one was right, since it follows neither uthash nor
 # tables that always hold what is looked for.
 LINT ?= $(code)
-tidy  = -std=c11 -D_GNU_SOURCE -I. $(shell $(PKG_CONFIG) --cflags $(PKGS))
-lint:
+tidy  = -std=c11 -D_GNU_SOURCE -I. -I$(B) $(shell $(PKG_CONFIG) --cflags $(PKGS))
+lint: $(B)/bridge/store/calls.h
 	clang-format --dry-run -Werror $(LINT)
 	printf '%s\n' $(filter-out tests/%,$(filter %.c,$(LINT))) | \
 	  xargs -r -P "$$(nproc)" -n 8 sh -c 'clang-tidy --quiet "$$@" -- $(tidy)' tidy
@@ -161,7 +165,7 @@ install: $(B)/tarry
 	  etc/systemd/tarry.conf $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf
 clean:
 	rm -rf build/obj build/tests build/asan build/tsan build/fuzz build/faults build/mutants \
-	  build/tarry build/lua.c build/console_files.c build/console.list \
+	  build/tarry build/lua.c build/bridge/store/calls.h build/bridge/store/calls.c build/console_files.c build/console.list \
 	  build/lua.list build/flags
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

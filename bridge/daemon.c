@@ -16,7 +16,7 @@
 #include "bridge/redis/embedded.h"
 #include "bridge/reload/reload.h"
 #include "bridge/engine/sched.h"
-#include "bridge/store/shelf_told.h"
+#include "bridge/store/shelf.h"
 #include "bridge/version.h"
 
 #include <signal.h>

@@ -1,79 +1,48 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- ack.lua - forgets delivered jobs of one bucket.
 --
---   KEYS[1]  hash  :pool    job id -> encoded job
---   KEYS[2]  zset  :delay   KEYS[3]  zset  :unack   KEYS[4]  zset  :error
---   KEYS[5]  hash  :tries   job id -> attempts and last error
---   and  zset  :seen   id of a delivered job, scored by the end of its remembrance in ms
---        hash  :sums   lib/sums.lua
---   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
---   ARGV[2]  how long their ids are remembered in ms; 0: not
---   then three per job: id, lease (the token of the claim), '' or 'l' it lapsed: nobody got it,
---            so it is not remembered; 'A' and 'L': the same, sent before, and its answer was lost
---
 -- A job that was delivered may be acked also after its lease has ended: it then stands in
 -- :delay again, or with another instance, and need not be sent once more. lua/reap.lua has
--- noted that lease. Any other is one of an earlier job of that id, and says nothing of this
+-- noted that lease. Any other is one of an earlier job of that id, and concerns not this
 -- one: the first was acked before, by a call whose answer was lost, or it was replaced.
--- Returns one letter per job:   a forgotten   x not there, or no lease of it   y the same, and not
---   because of this very word: it was x before, or another's word has ended the job (lib/told.lua)
---   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
--- A second run answers x where the first did a, else y. Cost: O(k log n) for k jobs. Called by store_ack() in
--- bridge/store/store_call.c.
-local pool, delay, unack, dead, tries = unpack(KEYS)
-local base = string.sub(pool, 1, -6) -- without ":pool"
-local ids = {}
-for at = 3, #ARGV, 3 do
-  ids[#ids + 1] = ARGV[at]
+-- Cost: O(k log n) for k jobs.
+--#include lib/bucket.lua
+--#include lib/late.lua
+--#include lib/order.lua
+local ids, by, lapsed = {}, {}, {} -- of each row: id, lease, and whether nobody got it
+for at = FIRST_ROW, #ARGV, ROW do
+  local n, how = #ids + 1, ARGV[at + HOW]
+  ids[n], by[n] = ARGV[at], ARGV[at + LEASE]
+  lapsed[n] = how ~= '' and string.lower(how) == HOW_LAPSED
 end
-
-local told
-local function words() -- made when they are needed, since this takes as long as to ack a job
-  if told then
-    return told
-  end
-  local now = tonumber(ARGV[1])
-  if not now then
-    local t = redis.call('TIME')
-    now = t[1] * 1000 + math.floor(t[2] / 1000)
-  end
---#include lib/told.lua
-  told = { stale = told_stale, outdate = told_outdate, note = told_note, now = now }
-  return told
-end
-
 local leases = redis.call('ZMSCORE', unack, unpack(ids))
-local function is_lapsed(i)
-  local how = ARGV[3 * i + 2]
-  return how == 'l' or how == 'L'
-end
 
 local codes, strayed = {}, false
 for i, id in ipairs(ids) do
-  local lease, lapsed = ARGV[3 * i + 1], is_lapsed(i)
+  local lease = by[i]
   local mine = leases[i] and tonumber(leases[i]) == tonumber(lease)
-  local ended = not mine and not lapsed and redis.call('HGET', base .. ':ended', id)
-  codes[i] = 'x'
+  local ended = not mine and not lapsed[i] and redis.call('HGET', base .. ':ended', id)
+  codes[i] = STALE
   if mine or (ended and string.find(' ' .. ended .. ' ', ' ' .. lease .. ' ', 1, true)) then
-    codes[i] = 'a'
+    codes[i] = FORGOTTEN
     strayed = strayed or not mine
   end
 end
 if strayed then -- two leases of one job may be in one call: it is acked once
   local taken = {}
   for i, id in ipairs(ids) do
-    if codes[i] == 'a' and taken[id] then
-      codes[i] = 'x'
+    if codes[i] == FORGOTTEN and taken[id] then
+      codes[i] = STALE
     end
-    taken[id] = taken[id] or codes[i] == 'a'
+    taken[id] = taken[id] or codes[i] == FORGOTTEN
   end
 end
-local gone, by, delivered = {}, {}, {}
+local gone, rows, delivered = {}, {}, {} -- rows: of those that are gone
 for i, id in ipairs(ids) do
-  if codes[i] == 'a' then
+  if codes[i] == FORGOTTEN then
     gone[#gone + 1] = id
-    by[#gone] = i
-    if not is_lapsed(i) then
+    rows[#gone] = i
+    if not lapsed[i] then
       delivered[#delivered + 1] = id
     end
   end
@@ -86,68 +55,58 @@ if #gone > 0 then
   end
   if redis.call('HDEL', tries, unpack(gone)) > 0 then
     for k, ended in ipairs(redis.call('HMGET', base .. ':ended', unpack(gone))) do
-      words().outdate(gone[k], ARGV[3 * by[k] + 1], words().now, ended, leases[by[k]])
+      late().outdate(gone[k], by[rows[k]], leases[rows[k]], ended)
     end
     redis.call('HDEL', base .. ':ended', unpack(gone))
   end
   local left = redis.call('HDEL', pool, unpack(gone))
-  local lapsed = math.min(left, #gone - #delivered)
-  if left > lapsed then
-    redis.call('HINCRBY', base .. ':sums', 'delivered', left - lapsed)
+  local expired = math.min(left, #gone - #delivered)
+  if left > expired then
+    redis.call('HINCRBY', base .. ':sums', 'delivered', left - expired)
   end
-  if lapsed > 0 then
-    redis.call('HINCRBY', base .. ':sums', 'expired', lapsed)
+  if expired > 0 then
+    redis.call('HINCRBY', base .. ':sums', 'expired', expired)
   end
   -- Twice as many as come are pruned, so it never grows for long; and when none come any more
   -- the key itself ends.
-  if tonumber(ARGV[2]) > 0 and #delivered > 0 then
-    local seen, now = base .. ':seen', tonumber(ARGV[1])
-    if not now then
-      local t = redis.call('TIME')
-      now = t[1] * 1000 + math.floor(t[2] / 1000)
-    end
-    local over = redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * #delivered)
-    for from = 1, #over, 1000 do
-      redis.call('ZREM', seen, unpack(over, from, math.min(from + 999, #over)))
-    end
-    local rows = {}
+  if remember_ms > 0 and #delivered > 0 then
+    now = now or math.floor(clock_us() / 1000)
+    local seen = base .. ':seen' -- zset: id of a delivered job, scored by the end of its remembrance in ms
+    call_in_slices('ZREM', seen, redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * #delivered))
+    local till = {}
     for _, id in ipairs(delivered) do
-      rows[#rows + 1] = now + ARGV[2]
-      rows[#rows + 1] = id
+      till[#till + 1] = now + remember_ms
+      till[#till + 1] = id
     end
-    for from = 1, #rows, 1000 do
-      redis.call('ZADD', seen, unpack(rows, from, math.min(from + 999, #rows)))
-    end
-    redis.call('PEXPIRE', seen, ARGV[2] + 1000)
+    call_in_slices('ZADD', seen, till)
+    redis.call('PEXPIRE', seen, remember_ms + 1000)
   end
 end
 for i = 1, #gone < #ids and #ids or 0 do
-  if codes[i] == 'x' then
-    local again = string.find(ARGV[3 * i + 2], '%u')
-    codes[i] = words().stale(base, ids[i], ARGV[3 * i + 1], '', words().now, again)
+  if codes[i] == STALE then
+    local again = string.find(ARGV[FIRST_ROW + (i - 1) * ROW + HOW], '%u')
+    codes[i] = late().stale(ids[i], by[i], '', again)
   end
 end
-if told then
-  told.note(base)
+if late_made then
+  late_made.write()
 end
--- A word about a job that is gone may be what its group waits for.
+-- An outcome of a job that is gone may be what its group waits for.
 local ordered = #gone > 0 and redis.call('EXISTS', base .. ':place') == 1
 if ordered or (#gone < #ids and redis.call('EXISTS', base .. ':away') == 1) then
---#include lib/order.lua
   for i, id in ipairs(ids) do
-    if codes[i] == 'a' then
-      local mine = leases[i] and tonumber(leases[i]) == tonumber(ARGV[3 * i + 1])
-      order_left(id, false, not mine and leases[i])
+    if codes[i] == FORGOTTEN then
+      local mine = leases[i] and tonumber(leases[i]) == tonumber(by[i])
+      order().left(id, false, not mine and leases[i])
     end
   end
   if strayed then -- one that was held may have come to the front meanwhile
     redis.call('ZREM', delay, unpack(gone))
   end
   for i, id in ipairs(ids) do
-    if codes[i] == 'x' or codes[i] == 'y' then
-      order_returned(id, ARGV[3 * i + 1])
+    if codes[i] ~= FORGOTTEN then
+      order().returned(id, by[i])
     end
   end
-  return order_reply(codes)
 end
-return table.concat(codes)
+return order_made and order_made.reply(codes) or table.concat(codes)

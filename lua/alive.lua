@@ -10,7 +10,7 @@
 -- Returns the members that count, in the order of their texts. The others are taken out; so is
 -- one from a future further away than that, which a clock that was set back has left.
 -- ZREMRANGEBYSCORE comes first: a server out of memory refuses only the first write of a script.
--- Repeatable. Cost: O(log n) and the n members. Called by alive_beat() in bridge/engine/alive.c.
+-- Repeatable. Cost: O(log n) and the n members.
 local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')

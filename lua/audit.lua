@@ -2,14 +2,8 @@
 -- audit.lua - one step through a bucket on which everybody works: does what stands there agree?
 -- Each finding is judged within this call, so nothing that moves meanwhile is one.
 --
---   KEYS[1]  hash  :pool    job id -> encoded job; the other keys are made of it
---   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
---   ARGV[2]  'q' the bucket of a queue (lib/queue.lua), '' of a route (lib/order.lua)
---   ARGV[3]  the part to look through: delay, unack, error, done, held, place, lead, away, tries,
---            ended, ttl, far (lib/far.lua), pool; or sums
---   ARGV[4]  cursor, '0' to begin   ARGV[5]  about how many to look at
---   ARGV[6]  '1' repair what is found; else nothing is written
---   ARGV[7]  channel to wake daemons on   ARGV[8]  the text of the wake
+--   part: delay, unack, error, done, held, place, lead, away, tries, ended, ttl, far (lib/far.lua), pool; or
+--   sums. cursor '0' to begin; count: about how many to look at; repair what is found.
 --
 -- Returns {cursor, looked, bytes, kind, id, ...}: cursor '0' at the end; bytes of the bodies that
 --   were read by the way, so that the caller asks for fewer of large ones; and what was found:
@@ -26,40 +20,14 @@
 -- and of sums: {'0', 0, 0, jobs, waiting, unack, error, held, done, kind, id, ...}, far jobs among
 -- jobs and waiting.
 -- First the indexes, then what is noted, the pool, and sums last: a repair relies on that.
--- Cost: O(k log n) for k looked at. Called by store_audit() in bridge/store/store_audit.c.
---#include lib/sums_gap.lua
+-- Cost: O(k log n) for k looked at.
+--#include lib/bucket.lua
+--#include lib/now.lua
+--#include lib/wake.lua
 --#include lib/order.lua
-local part, cursor, count, repair = ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
-local INDEXES = { 'delay', 'held', 'unack', 'error', 'done' } -- of two the first is kept
-local SLICE = 1000 -- more can't be arguments of one call
-local out = { '0', 0, 0 }
-
-local function key(name)
-  return base .. ':' .. name
-end
-
-local function found(kind, id)
-  out[#out + 1] = kind
-  out[#out + 1] = id
-end
-
-local function score_of(name, id)
-  return redis.call('ZSCORE', key(name), id)
-end
-
-local function has_body(id)
-  return redis.call('HEXISTS', key('pool'), id) == 1
-end
-
-local function due_now()
-  local us = tonumber(ARGV[1]) and ARGV[1] * 1000
-  if not us then
-    local t = redis.call('TIME')
-    us = t[1] * 1000000 + t[2]
-  end
-  return ARGV[2] == 'q' and us or math.floor(us / 1000)
-end
-
+--#include lib/far.lua
+--#include lib/sums_gap.lua
+--#include lib/far_audit.lua
 -- {id -> that which stands in an index, scored}, of some ids at a time.
 local function standing(ids)
   local at = {}
@@ -94,7 +62,7 @@ local function look_at_pool(rows)
       if not at[i] then
         found('no-index', id)
         if repair then
-          order_place(id, due_now())
+          order().place(id, of_queue and now_us or now)
         end
       elseif #at[i] > 1 then
         found('twice', id)
@@ -114,7 +82,7 @@ local function look_at_index(rows)
       if repair then
         redis.call('ZREM', key(part), id)
         redis.call('ZREM', key('ttl'), id)
-        order_gone(id)
+        order().gone(id)
       end
     end
   end
@@ -127,7 +95,7 @@ local function look_at_held(rows)
     if not has_body(id) then
       found('no-body', id)
       if repair then
-        order_gone(id)
+        order().gone(id)
         redis.call('ZREM', key('held'), rows[i])
       end
     elseif redis.call('HGET', key('place'), id) ~= place then
@@ -138,7 +106,7 @@ local function look_at_held(rows)
     elseif redis.call('HEXISTS', key('lead'), group) == 0 then
       found('order', id)
       if repair then
-        order_follow(group)
+        order().follow(group)
       end
     end
   end
@@ -150,7 +118,7 @@ local function look_at_place(rows)
     if not has_body(id) then
       found('orphan', id)
       if repair then
-        order_left(id)
+        order().left(id)
       end
     elseif redis.call('HGET', key('lead'), group) ~= id and
       (score_of('delay', id) or score_of('unack', id)) then
@@ -195,7 +163,7 @@ local function look_at_lead(rows)
       (score_of('delay', id) or score_of('unack', id))) then
       found('order', id)
       if repair then
-        order_follow(group)
+        order().follow(group)
       end
     end
   end
@@ -223,8 +191,6 @@ local function is_tried(id)
   return redis.call('HEXISTS', key('tries'), id) == 1
 end
 
---#include lib/far.lua
---#include lib/far_audit.lua
 local function look_at_sums()
   out[4] = redis.call('HLEN', key('pool'))
   local sum = -out[4]
@@ -232,7 +198,7 @@ local function look_at_sums()
     out[4 + i] = redis.call('ZCARD', key(name))
     sum = sum + out[4 + i]
   end
-  local far = far_count(base)
+  local far = far().count()
   out[4], out[5] = out[4] + far, out[5] + far
   if sum ~= 0 then
     found('counts', string.format('%.0f', sum))
@@ -256,13 +222,9 @@ local LOOK = {
   ttl = { 'ZSCAN', look_for(is_alive, 'ZREM') },
 }
 
-local function first()
-  return tonumber(redis.call('ZRANGE', key('delay'), 0, 0, 'WITHSCORES')[2] or nil)
-end
-
-local was = repair and first()
+local was = repair and first_due()
 if repair then
-  redis.call('ZREM', key('delay'), '') -- never there; refused for lack of memory is a first write only
+  redis.call('ZREM', delay, '') -- never there
 end
 if part == 'sums' then
   look_at_sums()
@@ -274,9 +236,6 @@ else
   LOOK[part][2](scan[2])
 end
 if repair then
-  local is = first()
-  if is and (not was or is < was) then
-    redis.pcall('PUBLISH', ARGV[7], ARGV[8]) -- may be denied: daemons then look a little later
-  end
+  tell_head(was, wake_channel, wake_text)
 end
 return out

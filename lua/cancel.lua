@@ -1,57 +1,20 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- cancel.lua - takes jobs of one bucket out before they are delivered.
 --
---   KEYS[1]  hash  :pool    job id -> encoded job
---   KEYS[2]  zset  :delay   KEYS[3]  zset  :unack   KEYS[4]  zset  :error
---   KEYS[5]  hash  :tries   job id -> attempts and last error
---   KEYS[6]  hash  :ingest  see lib/ingest.lua
---   KEYS[7]  zset  :ttl     KEYS[8]  hash  :ids, or not given: a queue's, see lib/queue.lua
---   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
---   ARGV[2]  '1' the bucket of a route, '' of a queue
---   ARGV[3]  who asks: with the number of a cancel its name, see lib/told.lua
---   ARGV[4]  partitions, see lib/ingest.lua
---   then four per job: id, index of the partition of the record that cancels it (0: none), its
---            offset, number of this cancel ('' none: a second run is not told from another); and
---            where ARGV[4] > 0 its timestamp
---
 -- A job in flight stays: whether it has reached the other end is not known here. But one of a
 -- route is marked in :tries, as cancelled: it is not tried again, and is never a dead letter.
--- Returns one letter per id:
---   c cancelled: it waited   e cancelled: it was a dead letter   f in flight
---   m not there, but remembered: it was delivered (ack.lua)   n not there
---   k, g as of lib/ingest.lua, and nothing was done
---   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
--- A second run answers the same c, e or f, or n, m or k where nothing was done. Cost: O(k log n) for
--- k ids. Called by store_cancel() in bridge/store/store_call.c.
---#include lib/ingest.lua
+-- A second run answers the same where it cancelled, else what is true then. Cost: O(k log n) for k ids.
+--#include lib/bucket.lua
+--#include lib/now.lua
 --#include lib/sums.lua
---#include lib/told.lua
+--#include lib/late.lua
 --#include lib/order.lua
-local far
-local function far_jobs() -- made when it is needed: to make these functions takes time
-  if far then
-    return far
-  end
 --#include lib/far.lua
-  far = { take = far_take }
-  return far
-end
-
-local pool, delay, unack, dead, tries, ingest, ttl, owners = unpack(KEYS)
-if owners == string.sub(pool, 1, -6) .. ':whole' then
-  owners = nil
-end
-local of_route, now = ARGV[2] == '1', tonumber(ARGV[1])
-
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
-
+--#include lib/ingest.lua
 local has_far = redis.call('EXISTS', base .. ':far') == 1 -- lib/far.lua
 
 local function is_remembered(id)
-  local till = of_route and redis.call('ZSCORE', base .. ':seen', id)
+  local till = not of_queue and redis.call('ZSCORE', base .. ':seen', id)
   return till and tonumber(till) > now
 end
 
@@ -63,53 +26,54 @@ local function mark(id)
 end
 
 local function cancel(id)
-  local code = 'n'
-  if has_far and far_jobs().take(base, id) == 1 then
+  local code = NOT_THERE
+  if has_far and far().take(id) == 1 then
     sums_add('cancelled', 1)
     if owners then
       redis.call('HDEL', owners, id)
     end
-    return 'c'
+    return CANCELLED
   elseif redis.call('ZREM', delay, id) == 1 then
-    code = 'c'
+    code = CANCELLED
   elseif redis.call('ZREM', dead, id) == 1 then
-    code = 'e'
+    code = CANCELLED_DEAD
   elseif redis.call('ZSCORE', unack, id) then
-    if of_route then
+    if not of_queue then
       mark(id)
     end
-    return 'f'
-  elseif not of_route or redis.call('HEXISTS', pool, id) == 0 then
-    return is_remembered(id) and 'm' or 'n'
+    return IN_FLIGHT
+  elseif of_queue or redis.call('HEXISTS', pool, id) == 0 then
+    return is_remembered(id) and REMEMBERED or NOT_THERE
   end
-  told_outdate(id, '', now, redis.call('HGET', base .. ':ended', id))
-  local was_held, bodies = order_gone(id)
+  late().outdate(id, '')
+  local was_held, bodies = order().gone(id)
   sums_add('cancelled', bodies)
-  redis.call('ZREM', ttl, id)
+  redis.call('ZREM', base .. ':ttl', id)
   if owners then
     redis.call('HDEL', owners, id)
   end
-  return was_held and 'c' or code
+  return was_held and CANCELLED or code
 end
 
+local DONE = CANCELLED .. CANCELLED_DEAD .. IN_FLIGHT
 local codes = {}
 local function once(at)
-  local name = ARGV[at + 3] ~= '' and ARGV[3] .. ' ' .. ARGV[at + 3] or nil
-  local code = name and told_find(base, name, 'cef') or ingest_refuses(ARGV[at + 1], ARGV[at + 2], ARGV[at + 4])
+  local name = ARGV[at + NUMBER] ~= '' and asker .. ' ' .. ARGV[at + NUMBER] or nil
+  local code = name and late().find(name, DONE) or
+    ingest_refuses(ARGV[at + PARTITION], ARGV[at + OFFSET], ARGV[at + ROW])
   if not code then
     code = cancel(ARGV[at])
-    if name and string.find('cef', code, 1, true) then
-      told_add(name, code, now)
+    if name and string.find(DONE, code, 1, true) then
+      late().add(name, code)
     end
   end
   return code
 end
 
-local first, stamped = ingest_read(ingest, 4)
-for at = first, #ARGV, 4 + stamped do
+local first, stamped = ingest_read(base .. ':ingest', PARTS)
+for at = first, #ARGV, ROW + stamped do
   codes[#codes + 1] = once(at)
 end
-told_note(base)
-ingest_note(ingest, not of_route)
-sums_note(base, not of_route)
-return order_reply(codes)
+ingest_note(base .. ':ingest', of_queue)
+write_notes(of_queue)
+return order_made and order_made.reply(codes) or table.concat(codes)

@@ -1,66 +1,38 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- claim.lua - leases due jobs of one bucket to the caller.
+-- claim.lua - leases due jobs of one bucket to the caller. Their bodies are BYTES_MAX at most, or one job.
 --
---   KEYS[1]  hash  :pool    job id -> encoded job
---   KEYS[2]  zset  :delay   job id, scored by due time in ms
---   KEYS[3]  zset  :unack   job id, scored by the end of its lease in ms
---   KEYS[4]  zset  :error   KEYS[5]  hash  :tries   job id -> attempts and last error
---   KEYS[6]  hash  :pace    '' or name of an instance -> until when the rate is used, us
---   and  hash  :sums    lib/claim.lua
---   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
---   ARGV[2]  length of the lease in ms
---   ARGV[3]  how many jobs at most; not more than 1000. Their bodies are BYTES_MAX at most, or one job
---   ARGV[4]  field of :sums of the claimant, '' none: its last lease is noted, so that it can ask for
---            the jobs of a claim whose answer was lost (reap.lua)
---   and, where there are limits: ARGV[5] jobs per second, '' any   ARGV[6] of them at once
---   ARGV[7]  field of KEYS[6]   ARGV[8] jobs of KEYS[3] at most, '' any
+--   hash  :pace    '' or name of an instance -> until when the rate is used, us
 --
--- Returns {now, next, lease, wait, id, encoded job, tries or nil, ...}: next is the due time of
---   the first job left in KEYS[2], or -1; lease the end of the lease, which is also its token;
---   wait: so many us until it is worth asking for more of what is due, -1: not before one of
---   KEYS[3] has left, 0: no limit holds anything back.
--- An id whose body is missing is taken out of the index and reported with an empty body.
--- In any time t no more than rate * t + burst jobs are claimed: KEYS[6] holds the time at which
+-- In any time t no more than rate * t + burst jobs are claimed: :pace holds the time at which
 -- those claimed so far would end if they were done one by one at that rate; it may lie ahead
--- by as much as the burst takes.
--- ZREM comes before ZADD, so that a server out of memory still lets due jobs leave: it
--- refuses only the first write of a script.
--- Cost: O(k log n) for k jobs. Called by store_claim() in bridge/store/store_call.c.
+-- by as much as the burst takes. Cost: O(k log n) for k jobs.
+--#include lib/bucket.lua
+--#include lib/now.lua
+--#include lib/order.lua
 --#include lib/claim.lua
-local pool, delay, unack, dead, tries, pace = unpack(KEYS)
-local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
-if not now_us then
-  local t = redis.call('TIME')
-  now_us = t[1] * 1000000 + t[2]
-end
-local now = math.floor(now_us / 1000)
-local lease = now + tonumber(ARGV[2])
-local most = tonumber(ARGV[3])
-
-local rate = tonumber(ARGV[5])
+rate = tonumber(rate)
 local step_us, ahead_us, used_us, known
 local by_rate, by_flight = math.huge, math.huge -- so many may go
 if rate then
   step_us = 1000000 / rate
-  ahead_us = math.max(tonumber(ARGV[6]), 1) * step_us
-  known = redis.call('HGET', pace, ARGV[7])
+  ahead_us = math.max(burst, 1) * step_us
+  known = redis.call('HGET', base .. ':pace', pace_owner)
   -- Not further ahead, whatever the clock or the rate were before.
   used_us = math.min(math.max(tonumber(known or 0), now_us), now_us + ahead_us)
   by_rate = math.floor((now_us + ahead_us - used_us) / step_us)
 end
-if tonumber(ARGV[8]) then
-  by_flight = math.max(tonumber(ARGV[8]) - redis.call('ZCARD', unack), 0)
+if flight_max then
+  by_flight = math.max(flight_max - redis.call('ZCARD', unack), 0)
 end
-most = math.min(most, by_rate, by_flight)
+local most = math.min(max, by_rate, by_flight)
 
 local BYTES_MAX, AT_ONCE = 16 * 1024 * 1024, 64
 local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, most) or {}
 local taken = 0
-local out = { now, -1, lease, 0 }
+local out = { now, -1, now + lease_ms, 0 }
 if #ids > 0 then
-  local bucket = string.sub(pool, 1, -6) -- without ":pool"
-  local at = claim_time(bucket, now)
-  lease = at + tonumber(ARGV[2])
+  local at = claim_time(now)
+  local lease = at + lease_ms
   out[3] = lease
   local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
   local leased, lost, bytes = {}, {}, 0
@@ -87,23 +59,19 @@ if #ids > 0 then
     end
   end
   redis.call('ZREM', delay, unpack(ids, 1, taken))
-  if ARGV[4] ~= '' then
-    redis.call('HSET', bucket .. ':sums', 'claim', string.format('%.0f', at), ARGV[4], string.format('%.0f', lease))
+  if claimant ~= '' then
+    claim_note(at, claimant, string.format('%.0f', lease))
   else
-    claim_note(bucket, at)
+    claim_note(at)
   end
-  -- In slices: unpack() of more than some thousands fails, and nothing is rolled back then.
-  for from = 1, #leased, 1000 do
-    redis.call('ZADD', unack, unpack(leased, from, math.min(from + 999, #leased)))
-  end
-  if #lost > 0 then
---#include lib/order.lua
-    for _, id in ipairs(lost) do
-      order_gone(id)
-    end
+  call_in_slices('ZADD', unack, leased)
+  for _, id in ipairs(lost) do
+    order().gone(id)
   end
 end
 if rate or by_flight < math.huge then
+  local pace = base .. ':pace'
+
   -- Notes that so many have gone, in quarters of a us, rounded up: that is what a number of Lua
   -- holds. Fields of instances that are gone go too.
   local function use(count)
@@ -114,13 +82,13 @@ if rate or by_flight < math.huge then
         redis.call('HDEL', pace, all[at])
       end
     end
-    redis.call('HSET', pace, ARGV[7], string.format('%.2f', used_us))
+    redis.call('HSET', pace, pace_owner, string.format('%.2f', used_us))
     redis.call('PEXPIRE', pace, math.ceil(ahead_us / 1000) + 1000)
   end
 
   -- For how long it is not worth asking again.
   local function wait_us(count)
-    if count < most or most == tonumber(ARGV[3]) then
+    if count < most or most == max then
       return 0
     end
     local due = redis.call('ZCOUNT', delay, '-inf', now)
@@ -139,6 +107,5 @@ if rate or by_flight < math.huge then
   end
   out[4] = wait_us(taken)
 end
-local head = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
-out[2] = tonumber(head or -1)
+out[2] = tonumber(redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2] or -1)
 return out

@@ -1,59 +1,45 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- finish.lua - ends jobs of a queue, wherever they stand.
 --
---   KEYS, ARGV[1..7]  lib/queue.lua
---   then four per job: id, lease (the token of the delivery; '' whoever has it), reason
---   ('acked', 'deleted'), '' or 'a' only if it has not ended yet, 'p' only if it is pending or 'f' forget
---   it at once; N, A, P, F: the same, sent before, and its answer was lost. Behind it may stand the
---   number of this change, with ARGV[6] its name (lib/told.lua), and '' is n then
---
 -- With a lease a delivered job may also be ended after it came back: that lease is then noted
--- (lib/lease.lua). Any other is one of an earlier job of that id (see ack.lua).
--- Returns one letter per job, where it stood:   w waiting or ready   f in flight   d dead
---   e ended before   E ended before and left so   x not this lease's   n not there
---   h left in flight   k left dead
--- A second run answers e or n. Sent again it is told m, M, N for n, e, E where it was not this very word
--- that ended the job (lib/told.lua): of one with a number that is known for sure. Cost: O(k log n) for k jobs. Called by store_finish() in
--- bridge/store/store_queue.c.
---#include lib/lease.lua
---#include lib/sums.lua
+-- (lib/late.lua). Any other is one of an earlier job of that id (see ack.lua). A second run answers ENDED
+-- or NOT_THERE; sent again it is told NOT_AGAIN, ENDED_AGAIN, STAYS_AGAIN where it was not this very
+-- change that ended the job: of one with a number that is known for sure. Cost: O(k log n) for k jobs.
 --#include lib/queue.lua
---#include lib/order.lua
-local of_route = ARGV[2] == ''
 local codes = {}
 
 -- held: the lease of who has it now, or false.
 local function take(id, lease, how, held)
-  if how == 'p' and (held or redis.call('ZSCORE', dead, id)) then
-    return held and 'h' or 'k'
+  if how == HOW_PENDING and (held or redis.call('ZSCORE', dead, id)) then
+    return held and LEFT_FLYING or LEFT_DEAD
   end
   if lease ~= '' and tonumber(held or nil) ~= tonumber(lease) and
-    not lease_has_ended(keys, id, lease) and not redis.call('ZSCORE', done, id) then
-    return (redis.call('HEXISTS', pool, id) == 1 or is_far(id)) and 'x' or 'n'
+    not late().has_ended(id, lease) and not redis.call('ZSCORE', done, id) then
+    return is_there(id) and STALE or NOT_THERE
   end
-  for _, part in ipairs({ { unack, 'f' }, { delay, 'w' }, { dead, 'd' } }) do
+  for _, part in ipairs({ { unack, IN_FLIGHT }, { delay, WAITED }, { dead, WAS_DEAD } }) do
     if redis.call('ZREM', part[1], id) == 1 then
       return part[2]
     end
   end
   if bring_far(id) then -- it ends as one that is near
-    return 'w'
+    return WAITED
   elseif of_route then
-    return redis.call('HEXISTS', pool, id) == 1 and 'w' or 'n' -- behind others of its group
+    return redis.call('HEXISTS', pool, id) == 1 and WAITED or NOT_THERE -- behind others of its group
   end
-  if how == 'a' or how == 'p' then
-    return redis.call('ZSCORE', done, id) and 'E' or 'n'
+  if how == HOW_ALIVE or how == HOW_PENDING then
+    return redis.call('ZSCORE', done, id) and STAYS_ENDED or NOT_THERE
   end
-  return redis.call('ZREM', done, id) == 1 and 'e' or 'n'
+  return redis.call('ZREM', done, id) == 1 and ENDED or NOT_THERE
 end
 
 -- The usual case, in a few calls for all: in flight, ended by whoever has them, and nothing of them
 -- is kept. Gives where in ARGV they stand.
 local function end_held()
   local held, names, places, seen = {}, {}, {}, {}
-  for at = 8, #ARGV, 4 do
+  for at = FIRST_ROW, #ARGV, ROW do
     local id = ARGV[at]
-    if not seen[id] and ARGV[at + 1] ~= '' and ARGV[at + 2] == 'acked' and keep_ms == 0 and not of_route then
+    if not seen[id] and ARGV[at + LEASE] ~= '' and ARGV[at + REASON] == 'acked' and keep_ms == 0 and not of_route then
       names[#names + 1] = id
       places[#places + 1] = at
     end
@@ -64,15 +50,15 @@ local function end_held()
     local leases = redis.call('ZMSCORE', unack, unpack(names, from, math.min(from + 999, #names)))
     for i, lease in ipairs(leases) do
       local at = places[from + i - 1]
-      if tonumber(lease or nil) == tonumber(ARGV[at + 1]) then
+      if tonumber(lease or nil) == tonumber(ARGV[at + LEASE]) then
         mine[#mine + 1], held[at] = ARGV[at], true
       end
     end
     if #mine > 0 then
       redis.call('ZREM', unack, unpack(mine))
       redis.call('ZREM', ttl, unpack(mine))
-      if redis.call('EXISTS', keys .. ':ended') == 1 then
-        for i, ended in ipairs(redis.call('HMGET', keys .. ':ended', unpack(mine))) do
+      if redis.call('EXISTS', base .. ':ended') == 1 then
+        for i, ended in ipairs(redis.call('HMGET', base .. ':ended', unpack(mine))) do
           outdate(mine[i], '', ended)
         end
       end
@@ -82,7 +68,9 @@ local function end_held()
   return held
 end
 
-local AGAIN = { n = 'm', e = 'M', E = 'N' }
+local AGAIN = { [NOT_THERE] = NOT_AGAIN, [ENDED] = ENDED_AGAIN, [STAYS_ENDED] = STAYS_AGAIN }
+local LEFT = { [WAITED] = true, [IN_FLIGHT] = true, [WAS_DEAD] = true }
+local DONE = WAITED .. IN_FLIGHT .. WAS_DEAD .. ENDED
 
 local function end_one(id, lease, reason, how)
   local name = #how > 1 and ARGV[6] .. ' ' .. string.sub(how, 2) .. ' ' or nil
@@ -90,42 +78,42 @@ local function end_one(id, lease, reason, how)
   local again = string.find(how, '%u')
   how = string.lower(how)
   how = how == 'n' and '' or how
-  local before = again and name and words().find(keys, name, 'wfde')
+  local before = again and name and late().find(name, DONE)
   if before then
-    return before == 'e' and AGAIN.e or before
+    return before == ENDED and ENDED_AGAIN or before
   end
   local attempts, since = tried(id)
   local held = redis.call('ZSCORE', unack, id)
-  local ended = since and redis.call('HGET', keys .. ':ended', id)
+  local ended = since and redis.call('HGET', base .. ':ended', id)
   local code = take(id, lease, how, held)
-  if (code == 'w' or code == 'f' or code == 'd') and (lease ~= '' or reason ~= 'acked') then
+  if LEFT[code] and (lease ~= '' or reason ~= 'acked') then
     outdate(id, lease, ended, held) -- else leases are not what acks here go by
   end
-  if code == 'w' or code == 'f' or code == 'd' or code == 'e' then
+  if LEFT[code] or code == ENDED then
     redis.call('ZREM', ttl, id)
     if of_route then
-      sums_add(SUM[reason], select(2, order_gone(id, of_route and held or nil)))
-    elseif code == 'e' and (how == 'f' or keep_ms == 0) then
+      sums_add(SUM[reason], select(2, order().gone(id, held or nil)))
+    elseif code == ENDED and (how == HOW_FORGET or keep_ms == 0) then
       forget(id) -- it was counted when it ended
-    elseif how == 'f' then
+    elseif how == HOW_FORGET then
       sums_add(SUM[reason], forget(id))
     else
-      sums_add(SUM[reason], code == 'e' and -1 or 0)
-      finish(id, attempts + (code == 'f' and 1 or 0), since, reason)
+      sums_add(SUM[reason], code == ENDED and -1 or 0)
+      finish(id, attempts + (code == IN_FLIGHT and 1 or 0), since, reason)
     end
   end
-  if name and string.find('wfde', code, 1, true) then
-    words().add(name, code, now)
+  if name and string.find(DONE, code, 1, true) then
+    late().add(name, code)
   end
   if again and AGAIN[code] and
-    (name or (lease ~= '' and words().find(keys, words().lease(id, lease), 'x'))) then
+    (name or (lease ~= '' and late().find(late().name(id, lease), VOID))) then
     return AGAIN[code]
   end
   return code
 end
 
 local held = end_held()
-for at = 8, #ARGV, 4 do
-  codes[#codes + 1] = held[at] and 'f' or end_one(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+for at = FIRST_ROW, #ARGV, ROW do
+  codes[#codes + 1] = held[at] and IN_FLIGHT or end_one(ARGV[at], ARGV[at + LEASE], ARGV[at + REASON], ARGV[at + HOW])
 end
-return { head(), table.concat(codes), expired, timed_out, exhausted, slot }
+return reply({ settle_head(), table.concat(codes) })

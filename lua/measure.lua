@@ -1,24 +1,20 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- measure.lua - how many jobs of a queue stand where.
 --
---   KEYS, ARGV[1..7]  lib/queue.lua
 --   ARGV[8...]  limits in ms, rising: waiting and ready jobs are counted by the time until they
 --   are due (negative: since they were), far ones by the start of their slot
 --
 -- Returns {now, ready, waiting, in flight, dead, ended, age, first due of the ready or -1, then the
 --   number of jobs due within each limit and beyond the one before, that of all above, and how many are
 --   far}; age, only with three limits or more: mean time in ms since the ready ones were due; of more
---   than SAMPLES as many, evenly spread. Cost: O(limits log n). Called by store_measure() in
---   bridge/store/store_queue.c.
---#include lib/lease.lua
---#include lib/sums.lua
+--   than SAMPLES as many, evenly spread. Cost: O(limits log n).
 --#include lib/queue.lua
 local SAMPLES = 16
-head()
+settle_head()
 local all, ready = redis.call('ZCARD', delay), redis.call('ZCOUNT', delay, '-inf', now_due)
 local slots, far_all = nil, 0
 if slot >= 0 then
-  slots, far_all = far.span(keys, now + (#ARGV > 7 and tonumber(ARGV[#ARGV]) or 0)), far.count(keys)
+  slots, far_all = far_moves().span(now + (#ARGV > 7 and tonumber(ARGV[#ARGV]) or 0)), far().count()
 end
 all = all + far_all
 local out = { now, ready, all - ready, redis.call('ZCARD', unack), redis.call('ZCARD', dead),
@@ -43,8 +39,4 @@ for at = 8, #ARGV do
 end
 out[#out + 1] = all - below
 out[#out + 1] = far_all
-out[#out + 1] = expired
-out[#out + 1] = timed_out
-out[#out + 1] = exhausted
-out[#out + 1] = slot
-return out
+return reply(out)

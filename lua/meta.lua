@@ -7,7 +7,7 @@
 --
 -- Returns {1 or 0, field, value, field, value, ...}: 1: all was as it is said to have been, and is
 -- changed; 0: it was not, or no change was asked for. The fields as they are then.
--- A second run answers 0. Called by store_meta() in bridge/store/store_meta.c.
+-- A second run answers 0.
 local agree = #ARGV > 0
 for at = 1, #ARGV, 3 do
   agree = agree and (redis.call('HGET', KEYS[1], ARGV[at]) or '') == ARGV[at + 1]

@@ -2,36 +2,28 @@
 -- pace.lua - when jobs may leave for their targets, so that each target keeps to its rate.
 --
 --   KEYS[1]  hash  :targets  OWNER .. target -> "FREE PROMISED", both in us since 1970
---   ARGV[1]  now in us, or '' for the server's clock (tests pass a number)
---   ARGV[2]  us from one job of a target to the next; may have a fraction
---   ARGV[3]  jobs of a target at once, at least 1
---   ARGV[4]  how many us a job may wait in the caller's hands, at most a second
---   ARGV[5]  OWNER: '' where all instances share the rate, else 'INSTANCE|'
---   then for each job: target, '1' (it comes back at the time it was promised) or ''
 --
 -- Returns for each job, in us: 0 or more: it leaves in so long; less: it comes back in so long,
 --   without the sign, and asks again.
 -- FREE is the theoretical arrival time of the generic cell rate algorithm: it moves on only for a
---   job that leaves, so that no window of t us sees more than t / ARGV[2] + ARGV[3] of them,
+--   job that leaves, so that no window of t us sees more than t / interval_us + burst of them,
 --   whenever those come back that were put off. PROMISED is when the next job that has to come
 --   back would: those put off come one by one, in their order, and a new one does not push in.
 -- A field whose times are both over says nothing. For each new one some are looked at, at random,
 --   and deleted if they are such; and the hash expires when all of them are.
--- Not repeatable: a second run gives out further places. HDEL comes first: see claim.lua.
--- Cost: O(1) a job. Called by store_pace() in bridge/store/store_pace.c.
-local key, interval, burst, hold, owner = KEYS[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local FIRST = 6 -- of the jobs in ARGV
+-- Not repeatable: a second run gives out further places. HDEL comes first: lib/bucket.lua.
+-- Cost: O(1) a job.
+local key = KEYS[1]
 local HOLD_MAX = 1000000
 local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
-interval, burst, hold = tonumber(interval), tonumber(burst), tonumber(hold)
-local tolerance = (burst - 1) * interval
+local tolerance = (burst - 1) * interval_us
 
 local fields, number = {}, {}
-for i = FIRST, #ARGV, 2 do
+for i = FIRST_ROW, #ARGV, ROW do
   local field = owner .. ARGV[i]
   if not number[field] then
     fields[#fields + 1] = field
@@ -48,20 +40,20 @@ for i, text in ipairs(redis.call('HMGET', key, unpack(fields))) do
   free[i], promised[i] = times(text or '')
   -- FREE is further away than a job can have moved it: the clock was set back, or the rate raised.
   -- PROMISED has no such limit, but both come from the same clock, so both move back.
-  local beyond = math.max(0, free[i] - (now + burst * interval + HOLD_MAX))
+  local beyond = math.max(0, free[i] - (now + burst * interval_us + HOLD_MAX))
   free[i], promised[i] = free[i] - beyond, math.max(0, promised[i] - beyond)
 end
 
 local out = {}
-for i = FIRST, #ARGV, 2 do
-  local n, came_back = number[owner .. ARGV[i]], ARGV[i + 1] == '1'
+for i = FIRST_ROW, #ARGV, ROW do
+  local n, came_back = number[owner .. ARGV[i]], ARGV[i + CAME_BACK] == '1'
   local place = math.max(now, free[n] - tolerance)
-  if place - now <= hold and (came_back or promised[n] <= now) then
-    free[n] = math.max(free[n], place) + interval
+  if place - now <= hold_us and (came_back or promised[n] <= now) then
+    free[n] = math.max(free[n], place) + interval_us
     out[#out + 1] = math.ceil(place - now)
   else
     place = math.max(place, promised[n])
-    promised[n] = place + interval
+    promised[n] = place + interval_us
     out[#out + 1] = -math.max(1, math.ceil(place - now))
   end
 end

@@ -1,23 +1,11 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- pull.lua - leases due jobs of a queue to consumers. With none it only settles.
---
---   KEYS, ARGV[1..7]  lib/queue.lua
---   ARGV[8]  how long a lease is in ms where neither consumer nor job says
---   then two per consumer, first come first: its lease in ms (0: the job's own), jobs at most;
---   not more than 1000 jobs are handed out in all
---
--- Returns {now, head, lease, then seven per job: id, encoded job, tries, lease, expires (-1:
---   never), consumer from 1, due in us, and in the end what was settled}: head the first due
---   time left or -1, lease the first end of a lease or -1. A job whose body is missing is
---   taken out and reported without a body.
--- Cost: O(k log n) for k jobs. Called by store_pull() in bridge/store/store_queue.c.
---#include lib/lease.lua
---#include lib/sums.lua
+-- pull.lua - leases due jobs of a queue to consumers, first come first; at most 1000 in all. With no
+-- consumer it only settles.
 --#include lib/queue.lua
 --#include lib/claim.lua
 local total = 0
-for at = 10, #ARGV, 2 do
-  total = total + tonumber(ARGV[at])
+for at = FIRST_ROW, #ARGV, ROW do
+  total = total + tonumber(ARGV[at + MAX])
 end
 total = math.min(total, 1000)
 local BYTES_MAX = 16 * 1024 * 1024 -- of the bodies in one reply, or one job
@@ -41,8 +29,8 @@ if #names > 0 then
   end
   local notes = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(names)) or {}
   local ends = redis.call('EXISTS', ttl) == 1 and redis.call('ZMSCORE', ttl, unpack(names)) or {}
-  local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[10]), {}, {}, 0
-  local from_ms = claim_time(claims, soon)
+  local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[FIRST_ROW + MAX]), {}, {}, 0
+  local from_ms = claim_time(soon)
   for i, id in ipairs(names) do
     local over_ms, record = tonumber(ends[i] or nil), body(i)
     bytes = bytes + #(record or '')
@@ -53,14 +41,14 @@ if #names > 0 then
     else
       while left == 0 do
         consumer = consumer + 1
-        left = tonumber(ARGV[8 + 2 * consumer])
+        left = tonumber(ARGV[FIRST_ROW + (consumer - 1) * ROW + MAX])
       end
       left = left - 1
-      local wanted = tonumber(ARGV[7 + 2 * consumer])
+      local wanted = tonumber(ARGV[FIRST_ROW + (consumer - 1) * ROW + LEASE_MS])
       if wanted == 0 then
         wanted = select(2, says(record))
       end
-      local lease = from_ms + (wanted > 0 and wanted or tonumber(ARGV[8]))
+      local lease = from_ms + (wanted > 0 and wanted or lease_ms)
       taken[#taken + 1] = id
       if record then
         leased[#leased + 1] = lease
@@ -77,21 +65,14 @@ if #names > 0 then
   end
   if #taken > 0 then
     redis.call('ZREM', delay, unpack(taken))
-    claim_note(claims, from_ms)
+    claim_note(from_ms)
   end
   for i, id in ipairs(taken) do
     if out[4 + 7 * (i - 1) + 1] == '' then
       forget(id)
     end
   end
-  -- In slices: unpack() of more than some thousands fails, and nothing is rolled back then.
-  for from = 1, #leased, 1000 do
-    redis.call('ZADD', unack, unpack(leased, from, math.min(from + 999, #leased)))
-  end
+  call_in_slices('ZADD', unack, leased)
 end
-out[1], out[2], out[3] = now, head(), first(unack) or -1
-out[#out + 1] = expired
-out[#out + 1] = timed_out
-out[#out + 1] = exhausted
-out[#out + 1] = slot
-return out
+out[1], out[2], out[3] = now, settle_head(), first(unack) or -1
+return reply(out)

@@ -8,8 +8,7 @@
 --
 -- Returns 1: counted, or given back; 0: it would exceed the limit, nothing was counted.
 -- Holds before and after: n is not negative, and its key has a time to live.
--- Not repeatable: a second run counts twice. Cost: O(1). Called by shelf_tally() in
--- bridge/store/store_shelf.c.
+-- Not repeatable: a second run counts twice. Cost: O(1).
 local key, amount = KEYS[1], tonumber(ARGV[1])
 redis.call('HDEL', key, '') -- never there; refused for lack of memory is a first write only
 local have = tonumber(redis.call('HGET', key, 'n') or nil)

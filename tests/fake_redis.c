@@ -61,7 +61,6 @@ static const char *const of_script[SCRIPTS] = {
     [SCRIPT_CLAIM] = "*4\n:1\n:-1\n:1\n:0\n",
     [SCRIPT_ACK] = "$aaaaaaaa\n",
     [SCRIPT_RETRY] = "*6\n:-1\n$rrrrrrrr\n:0\n:0\n:0\n:-1\n",
-    [SCRIPT_BURY] = "$bbbbbbbb\n",
     [SCRIPT_CANCEL] = "$nnnnnnnn\n",
     [SCRIPT_FINISH] = "$nnnnnnnn\n",
     [SCRIPT_RELEASE] = "*6\n:-1\n$rrrrrrrr\n:0\n:0\n:0\n:-1\n",

@@ -10,14 +10,8 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/engine/meta.h"
 #include "bridge/redis/sentinel.h"
-#include "bridge/store/store_audit.h"
-#include "bridge/store/store_dead.h"
-#include "bridge/store/store_list.h"
-#include "bridge/store/store_meta.h"
-#include "bridge/store/store_pace.h"
-#include "bridge/store/store_queue.h"
+#include "bridge/store/store.h"
 #include "tests/fake_redis.h"
 #include "tests/fuzz.h"
 
@@ -53,19 +47,17 @@ static void on_change(void *arg, char code)
     (void)code;
     told();
 }
-static void on_claim(void *arg, const struct claim_reply *r)
+static void on_claim(void *arg, const struct store_claim_reply *r)
 {
     (void)arg;
     for (unsigned i = 0; r && i < r->count; i++)
-        must(r->jobs[i].id.n <= 1 << 20);
+        must(r->items[i].id.n <= 1 << 20);
     told();
 }
-static void on_reap(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms)
+static void on_reap(void *arg, const struct store_reap_reply *reply)
 {
     (void)arg;
-    (void)moved;
-    (void)dropped;
-    (void)lease_ms;
+    (void)reply;
     told();
 }
 static void on_count(void *arg, const struct counts *counts)
@@ -74,30 +66,23 @@ static void on_count(void *arg, const struct counts *counts)
     (void)counts;
     told();
 }
-static void on_found(void *arg, const struct found_job *found)
-{
-    (void)arg;
-    must(found != NULL);
-    told();
-}
-static void on_pull(void *arg, const struct pull_reply *r)
+static void on_pull(void *arg, const struct store_pull_reply *r)
 {
     (void)arg;
     for (unsigned i = 0; r && i < r->count; i++)
-        must(r->jobs[i].id.n <= 1 << 20);
+        must(r->items[i].id.n <= 1 << 20);
     told();
 }
-static void on_touch(void *arg, char code, int64_t lease)
+static void on_touch(void *arg, const struct store_touch_reply *reply)
 {
     (void)arg;
-    (void)code;
-    (void)lease;
+    (void)reply;
     told();
 }
-static void on_look(void *arg, const struct looked *looked)
+static void on_look(void *arg, const struct store_look_reply *look)
 {
     (void)arg;
-    must(looked != NULL);
+    must(look == NULL || look->id.n <= 1 << 20);
     told();
 }
 static void on_measure(void *arg, const struct queue_counts *counts)
@@ -112,32 +97,36 @@ static void on_number(void *arg, int64_t n)
     (void)n;
     told();
 }
-static void on_dropped(void *arg, int64_t n, int64_t more)
+static void on_respawned(void *arg, const struct store_respawn_reply *reply)
 {
     (void)arg;
-    (void)n;
-    (void)more;
+    (void)reply;
     told();
 }
-static void on_dead(void *arg, const struct dead_told *t)
+static void on_dropped(void *arg, const struct store_drop_reply *reply)
+{
+    (void)arg;
+    (void)reply;
+    told();
+}
+static void on_dead(void *arg, const struct store_dead_reply *t)
 {
     (void)arg;
     for (unsigned i = 0; t && i < t->count; i++)
-        must(t->found[i].id.n <= 1 << 20);
+        must(t->items[i].id.n <= 1 << 20);
     told();
 }
-static void on_list(void *arg, const struct list_told *t)
+static void on_list(void *arg, const struct store_list_reply *t)
 {
     (void)arg;
     for (unsigned i = 0; t && i < t->count; i++)
-        must(t->found[i].id.n <= 1 << 20);
+        must(t->items[i].id.n <= 1 << 20);
     told();
 }
-static void on_move_due(void *arg, char code, int64_t due_ms)
+static void on_move_due(void *arg, const struct store_move_due_reply *reply)
 {
     (void)arg;
-    (void)code;
-    (void)due_ms;
+    (void)reply;
     told();
 }
 static void on_pace(void *arg, const int64_t *wait_us)
@@ -155,12 +144,10 @@ static void on_stopped(void *arg, const struct slice *targets, int n)
 }
 static void on_meta(void *arg, bool changed, const struct slice *pairs, unsigned n)
 {
-    struct meta_route list;
-
     (void)arg;
     (void)changed;
     for (unsigned i = 0; pairs && i < n; i++)
-        meta_route_parse(pairs[i], &list);
+        must(pairs[i].n <= 1 << 20);
     told();
 }
 static void on_names(void *arg, const struct slice *names, unsigned n)
@@ -191,7 +178,7 @@ static void ask_enqueue(void)
 }
 static void ask_claim(void)
 {
-    store_claim(run.route, 10, 1000, on_claim, NULL);
+    bucket_claim(run.route, 10, 1000, on_claim, NULL);
 }
 static void ask_ack(void)
 {
@@ -211,7 +198,7 @@ static void ask_cancel(void)
 }
 static void ask_reap(void)
 {
-    store_reap(run.route, 10, on_reap, NULL);
+    bucket_reap(run.route, 10, on_reap, NULL);
 }
 static void ask_count(void)
 {
@@ -220,12 +207,12 @@ static void ask_count(void)
 }
 static void ask_find(void)
 {
-    store_find(run.route, ID, on_found, NULL);
+    store_look(run.route, LOOK_WHICH_ID, ID, on_look, NULL);
 }
 static void ask_pull(void)
 {
-    const struct pull_want wants[] = {{0, 5}, {1000, 1}};
-    store_pull(run.queue, wants, 2, on_pull, NULL);
+    const struct store_pull_want wants[] = {{0, 5}, {1000, 1}};
+    store_pull(run.queue, 1000, wants, 2, on_pull, NULL);
 }
 static void ask_touch(void)
 {
@@ -233,7 +220,7 @@ static void ask_touch(void)
 }
 static void ask_look(void)
 {
-    store_look(run.queue, 'i', ID, on_look, NULL);
+    store_look(run.queue, LOOK_WHICH_ID, ID, on_look, NULL);
 }
 static void ask_measure(void)
 {
@@ -250,21 +237,22 @@ static void ask_release(void)
 }
 static void ask_respawn(void)
 {
-    store_respawn(run.queue, 10, 1000, on_number, NULL);
+    store_respawn(run.queue, 10, 1000, on_respawned, NULL);
 }
 static void ask_drop(void)
 {
-    store_drop(run.queue, 'd', 10, on_dropped, NULL);
+    store_drop(run.queue, DROP_WHICH_DEAD, 10, on_dropped, NULL);
 }
 static void ask_dead(void)
 {
-    const struct dead_ask ask = {.what = 'l', .max = 10, .look = 100};
+    const struct store_dead_ask ask = {.what = DEAD_WHAT_LIST, .max = 10, .look = 100};
     store_dead(run.route, &ask, on_dead, NULL);
 }
 static void ask_list(void)
 {
-    const struct list_ask ask = {.what = 'w', .max = 10, .bytes_max = 100000};
-    store_list(run.route, &ask, on_list, NULL);
+    struct store_list_ask ask = {
+        .what = LIST_WHAT_WAITING, .max = 10, .bytes_max = 100000};
+    bucket_list(run.route, &ask, NULL, 0, on_list, NULL);
 }
 static void ask_move_due(void)
 {

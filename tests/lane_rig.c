@@ -3,10 +3,11 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/store/store_queue.h"
+#include "bridge/store/store.h"
 #include "tests/fake_redis.h"
 
 #include <setjmp.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,15 +26,26 @@ static const struct shape {
     size_t mark;     /* which of them is the letter; 0: none has one */
     char letter;     /* of a good first run */
 } shapes[SCRIPTS] = {
-    [SCRIPT_ENQUEUE] = {6, true, 8, 6, 's'},  [SCRIPT_ACK] = {2, false, 3, 2, 'a'},
-    [SCRIPT_RETRY] = {1, false, 9, 8, 'r'},   [SCRIPT_BURY] = {1, false, 4, 3, 'b'},
-    [SCRIPT_CANCEL] = {3, true, 4, 3, 'c'},   [SCRIPT_FINISH] = {7, false, 4, 3, 'f'},
-    [SCRIPT_RELEASE] = {7, false, 4, 3, 'r'}, [SCRIPT_RENEW] = {1, false, 3, 0, 'r'},
+    [SCRIPT_ENQUEUE] = {6, true, 8, 6, 's'}, [SCRIPT_ACK] = {2, false, 3, 2, 'a'},
+    [SCRIPT_RETRY] = {1, false, 9, 8, 'r'},  [SCRIPT_CANCEL] = {3, true, 4, 3, 'c'},
+    [SCRIPT_FINISH] = {7, false, 4, 3, 'f'}, [SCRIPT_RELEASE] = {7, false, 4, 3, 'r'},
+    [SCRIPT_RENEW] = {1, false, 3, 0, 'r'},
 };
 
 static size_t number(struct slice word)
 {
     return strtoul(word.p, NULL, 10);
+}
+
+/* Of a good first run. */
+static char good_letter(const struct fake_command *c)
+{
+    const struct shape *shape = &shapes[c->script];
+    struct slice mark =
+        shape->mark ? c->word[c->n - shape->stride + shape->mark] : SLICE_LIT("");
+    bool bury =
+        c->script == SCRIPT_RETRY && mark.n > 0 && tolower(mark.p[0]) == RETRY_HOW_BURY;
+    return bury ? RETRY_BURIED : shape->letter;
 }
 
 /* Gives the number of changes. */
@@ -81,7 +93,7 @@ static bool judge(const struct fake_command *c, struct buf *lines)
     if (*plan == '\0') {
         buf_add_str(lines, "$");
         for (; count > 0; count--)
-            buf_addf(lines, "%c", shapes[c->script].letter);
+            buf_addf(lines, "%c", good_letter(c));
         buf_add_str(lines, "\n");
     }
     return *plan != '!';

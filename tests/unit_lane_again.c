@@ -3,7 +3,7 @@
  * unit_lane_again.c - a change that is sent again after a lost answer: what the script is
  * told of that, and what the caller is told of its answer.
  */
-#include "bridge/store/store_queue.h"
+#include "bridge/store/store.h"
 #include "tests/fake_redis.h"
 #include "tests/lane_rig.h"
 #include "tests/unit.h"
@@ -210,7 +210,7 @@ static void a_change_sent_again_has_its_letter_as_a_capital(void **state)
         {ask_retry, "-\nA\n"},
         {ask_lose_dead, "d\nD\n"},
         {ask_lose_due, "s\nS\n"},
-        {ask_bury, "-\nA\n"},
+        {ask_bury, "b\nB\n"},
         {ask_finish, "-\nN\n"},
         {ask_finish_if_not_ended, "a\nA\n"},
         {ask_finish_if_pending, "p\nP\n"},
@@ -239,7 +239,7 @@ static void ask_delete(void)
     store_finish(rig.queue, SLICE_LIT("a"), 0, "deleted", 0, 0, rig_told, a);
 }
 
-/* The script finds by it what it did: lua/lib/told.lua. */
+/* The script finds by it what it did: lua/lib/late.lua. */
 static void a_change_that_has_a_number_is_sent_again_with_the_same(void **state)
 {
     (void)state;

@@ -4,7 +4,7 @@
  * replicas, given back to Kafka, and in a store that ends.
  */
 #include "bridge/base/loop.h"
-#include "bridge/store/store_queue.h"
+#include "bridge/store/store.h"
 #include "tests/fake_redis.h"
 #include "tests/lane_rig.h"
 #include "tests/unit.h"

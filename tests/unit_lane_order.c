@@ -24,7 +24,7 @@ static const struct {
     char letter; /* of a good answer */
 } lanes[] = {
     {LANE_ENQUEUE, "enqueue", 's'}, {LANE_ACK, "ack", 'a'},
-    {LANE_RETRY, "retry", 'r'},     {LANE_BURY, "bury", 'b'},
+    {LANE_RETRY, "retry", 'r'},     {LANE_BURY, "retry", 'b'},
     {LANE_CANCEL, "cancel", 'c'},   {LANE_FINISH, "finish", 'f'},
     {LANE_RELEASE, "release", 'r'}, {LANE_RENEW, "renew", 'r'},
 };

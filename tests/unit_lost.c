@@ -10,12 +10,7 @@
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/redis/sentinel.h"
-#include "bridge/store/store_audit.h"
-#include "bridge/store/store_dead.h"
-#include "bridge/store/store_list.h"
-#include "bridge/store/store_meta.h"
-#include "bridge/store/store_pace.h"
-#include "bridge/store/store_queue.h"
+#include "bridge/store/store.h"
 #include "tests/fake_redis.h"
 #include "tests/unit.h"
 
@@ -64,21 +59,9 @@ static void on_code(void *arg, char code)
     (void)code;
     told(arg);
 }
-static void on_code_number(void *arg, char code, int64_t n)
-{
-    (void)code;
-    (void)n;
-    told(arg);
-}
 static void on_number(void *arg, int64_t n)
 {
     (void)n;
-    told(arg);
-}
-static void on_number2(void *arg, int64_t n, int64_t more)
-{
-    (void)n;
-    (void)more;
     told(arg);
 }
 static void on_answer(void *arg, int answer)
@@ -129,25 +112,23 @@ static void ask_release_once(struct kind *kind)
     store_release(run.queue, ID, 0, 0, true, 0, on_code, kind);
 }
 
-static void on_claim(void *arg, const struct claim_reply *reply)
+static void on_claim(void *arg, const struct store_claim_reply *reply)
 {
     (void)reply;
     told(arg);
 }
 static void ask_claim(struct kind *kind)
 {
-    store_claim(run.route, 5, 1000, on_claim, kind);
+    bucket_claim(run.route, 5, 1000, on_claim, kind);
 }
-static void on_reap(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms)
+static void on_reap(void *arg, const struct store_reap_reply *reply)
 {
-    (void)moved;
-    (void)dropped;
-    (void)lease_ms;
+    (void)reply;
     told(arg);
 }
 static void ask_reap(struct kind *kind)
 {
-    store_reap(run.route, 5, on_reap, kind);
+    bucket_reap(run.route, 5, on_reap, kind);
 }
 static void on_count(void *arg, const struct counts *counts)
 {
@@ -158,37 +139,42 @@ static void ask_count(struct kind *kind)
 {
     store_count(run.route, on_count, kind);
 }
-static void on_found(void *arg, const struct found_job *found)
+static void on_found(void *arg, const struct store_look_reply *reply)
 {
-    (void)found;
+    (void)reply;
     told(arg);
 }
 static void ask_find(struct kind *kind)
 {
-    store_find(run.route, ID, on_found, kind);
+    store_look(run.route, LOOK_WHICH_ID, ID, on_found, kind);
 }
-static void on_list(void *arg, const struct list_told *list)
+static void on_list(void *arg, const struct store_list_reply *reply)
 {
-    (void)list;
+    (void)reply;
     told(arg);
 }
 static void ask_list(struct kind *kind)
 {
-    const struct list_ask ask = {.what = 'w', .max = 5, .bytes_max = 1000};
-    store_list(run.route, &ask, on_list, kind);
+    struct store_list_ask ask = {.what = LIST_WHAT_WAITING, .max = 5, .bytes_max = 1000};
+    bucket_list(run.route, &ask, NULL, 0, on_list, kind);
+}
+static void on_move_due(void *arg, const struct store_move_due_reply *reply)
+{
+    (void)reply;
+    told(arg);
 }
 static void ask_move_due(struct kind *kind)
 {
-    store_move_due(run.route, ID, 0, 1000, on_code_number, kind);
+    store_move_due(run.route, ID, 0, 1000, on_move_due, kind);
 }
-static void on_dead(void *arg, const struct dead_told *dead)
+static void on_dead(void *arg, const struct store_dead_reply *reply)
 {
-    (void)dead;
+    (void)reply;
     told(arg);
 }
 static void ask_dead(struct kind *kind)
 {
-    const struct dead_ask ask = {.what = 'l', .max = 5, .look = 5};
+    const struct store_dead_ask ask = {.what = DEAD_WHAT_LIST, .max = 5, .look = 5};
     store_dead(run.route, &ask, on_dead, kind);
 }
 static void on_audit(void *arg, const struct audit_reply *reply)
@@ -227,28 +213,33 @@ static void ask_stopped(struct kind *kind)
     store_stopped(run.route, on_stopped, kind);
 }
 
-static void on_pull(void *arg, const struct pull_reply *reply)
+static void on_pull(void *arg, const struct store_pull_reply *reply)
 {
     (void)reply;
     told(arg);
 }
 static void ask_pull(struct kind *kind)
 {
-    const struct pull_want want = {1000, 5};
-    store_pull(run.queue, &want, 1, on_pull, kind);
+    const struct store_pull_want want = {1000, 5};
+    store_pull(run.queue, 1000, &want, 1, on_pull, kind);
+}
+static void on_touch(void *arg, const struct store_touch_reply *reply)
+{
+    (void)reply;
+    told(arg);
 }
 static void ask_touch(struct kind *kind)
 {
-    store_touch(run.queue, ID, 5, 1000, on_code_number, kind);
+    store_touch(run.queue, ID, 5, 1000, on_touch, kind);
 }
-static void on_look(void *arg, const struct looked *looked)
+static void on_look(void *arg, const struct store_look_reply *reply)
 {
-    (void)looked;
+    (void)reply;
     told(arg);
 }
 static void ask_look(struct kind *kind)
 {
-    store_look(run.queue, 'i', ID, on_look, kind);
+    store_look(run.queue, LOOK_WHICH_ID, ID, on_look, kind);
 }
 static void on_measure(void *arg, const struct queue_counts *counts)
 {
@@ -259,13 +250,23 @@ static void ask_measure(struct kind *kind)
 {
     store_measure(run.queue, NULL, 0, on_measure, kind);
 }
+static void on_respawn(void *arg, const struct store_respawn_reply *reply)
+{
+    (void)reply;
+    told(arg);
+}
 static void ask_respawn(struct kind *kind)
 {
-    store_respawn(run.queue, 5, 0, on_number, kind);
+    store_respawn(run.queue, 5, 0, on_respawn, kind);
+}
+static void on_drop(void *arg, const struct store_drop_reply *reply)
+{
+    (void)reply;
+    told(arg);
 }
 static void ask_drop(struct kind *kind)
 {
-    store_drop(run.queue, 'a', 5, on_number2, kind);
+    store_drop(run.queue, DROP_WHICH_ALL, 5, on_drop, kind);
 }
 
 static void on_meta(void *arg, bool changed, const struct slice *pairs, unsigned n)

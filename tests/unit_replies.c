@@ -7,9 +7,7 @@
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/redis/sentinel.h"
-#include "bridge/store/store_list.h"
-#include "bridge/store/store_pace.h"
-#include "bridge/store/store_queue.h"
+#include "bridge/store/store.h"
 #include "tests/fake_redis.h"
 #include "tests/unit.h"
 
@@ -40,42 +38,40 @@ static void tell(int64_t answer)
 
 #define ID SLICE_LIT("id")
 
-static void on_found(void *arg, const struct found_job *found)
+static void on_found(void *arg, const struct store_look_reply *found)
 {
     (void)arg;
-    tell(found->state);
+    tell(found ? found->state : 0);
 }
 static void ask_find(void)
 {
-    store_find(run.route, ID, on_found, NULL);
+    store_look(run.route, LOOK_WHICH_ID, ID, on_found, NULL);
 }
 
-static void on_touch(void *arg, char code, int64_t lease)
+static void on_touch(void *arg, const struct store_touch_reply *reply)
 {
     (void)arg;
-    (void)lease;
-    tell(code);
+    tell(reply ? reply->code : 0);
 }
 static void ask_touch(void)
 {
     store_touch(run.queue, ID, 5, 1000, on_touch, NULL);
 }
 
-static void on_look(void *arg, const struct looked *looked)
+static void on_look(void *arg, const struct store_look_reply *look)
 {
     (void)arg;
-    tell(looked->state);
+    tell(look ? look->state : 0);
 }
 static void ask_look(void)
 {
-    store_look(run.queue, 'i', ID, on_look, NULL);
+    store_look(run.queue, LOOK_WHICH_ID, ID, on_look, NULL);
 }
 
-static void on_move_due(void *arg, char code, int64_t due_ms)
+static void on_move_due(void *arg, const struct store_move_due_reply *reply)
 {
     (void)arg;
-    (void)due_ms;
-    tell(code);
+    tell(reply ? reply->code : 0);
 }
 static void ask_move_due(void)
 {
@@ -200,9 +196,9 @@ static void a_reply_of_another_shape_is_no_answer(void **state)
         const char *reply;
         int64_t answer;
     } rows[] = {
-        {ask_find, "*4\n$w\n:5\n$record\n!\n", 'w'},
-        {ask_find, "*4\n:1\n:5\n$record\n!\n", 0},
-        {ask_find, "*4\n!\n!\n!\n!\n", 0},
+        {ask_find, "*11\n$w\n$id\n:5\n$record\n!\n:-1\n:9\n:0\n:0\n:0\n:-1\n", 'w'},
+        {ask_find, "*11\n:1\n$id\n:5\n$record\n!\n:-1\n:9\n:0\n:0\n:0\n:-1\n", 0},
+        {ask_find, "*11\n!\n!\n!\n!\n!\n!\n!\n!\n!\n!\n!\n", 0},
         {ask_touch, "*6\n$t\n:9\n:0\n:0\n:0\n:-1\n", 't'},
         {ask_touch, "*6\n:1\n:9\n:0\n:0\n:0\n:-1\n", 0},
         {ask_look, "*11\n*0\n$id\n:5\n$r\n$1\n:-1\n:9\n:0\n:0\n:0\n:-1\n", 0},

@@ -9,7 +9,7 @@
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
-#include "bridge/store/store_dead.h"
+#include "bridge/store/store.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -139,7 +139,7 @@ static enum dead_code wrong(struct run *run, enum dead_code code, const char *fm
     return code;
 }
 
-static void keep(struct run *run, const struct dead_found *found)
+static void keep(struct run *run, const struct store_dead_item *found)
 {
     struct row *row = &run->rows[run->count++];
     struct err err;
@@ -168,7 +168,7 @@ static void keep(struct run *run, const struct dead_found *found)
 
 static void ask(struct run *run);
 
-static void on_told(void *arg, const struct dead_told *told)
+static void on_told(void *arg, const struct store_dead_reply *told)
 {
     struct run *run = arg;
     if (told == NULL) {
@@ -182,10 +182,10 @@ static void on_told(void *arg, const struct dead_told *told)
     run->rows =
         mem_realloc(run->rows, (run->count + told->count + 1) * sizeof(*run->rows));
     for (unsigned i = 0; i < told->count; i++)
-        keep(run, &told->found[i]);
-    run->looked += told->looked;
-    run->done += told->done;
-    run->refused += told->refused;
+        keep(run, &told->items[i]);
+    run->looked += (unsigned)told->looked;
+    run->done += (unsigned)told->done;
+    run->refused += (unsigned)told->refused;
     run->at.end_ms = told->end_ms;
     run->at.next_us = told->next_us;
     run->at.after_ms = told->more ? told->after_ms : 0;
@@ -204,12 +204,13 @@ static void on_told(void *arg, const struct dead_told *told)
 
 static void ask(struct run *run)
 {
-    static const char letters[] = {
-        [DEAD_LIST] = 'l', [DEAD_REPLAY] = 'r', [DEAD_DROP] = 'd'};
+    static const char whats[] = {[DEAD_LIST] = DEAD_WHAT_LIST,
+                                 [DEAD_REPLAY] = DEAD_WHAT_REPLAY,
+                                 [DEAD_DROP] = DEAD_WHAT_DROP};
     const struct dead_query *q = &run->q;
     const struct sched *s = next_bucket(run);
-    const struct dead_ask how = {
-        .what = letters[q->what],
+    const struct store_dead_ask how = {
+        .what = whats[q->what],
         .dry_run = q->dry_run,
         .id_whole = q->id_whole,
         .id = q->id_prefix,
@@ -223,6 +224,7 @@ static void ask(struct run *run)
         .replays_max = run->route->conf->replays_max,
         .step_us = q->rate > 0 ? (int64_t)ceil(1e6 / q->rate) : 0,
         .next_us = run->at.next_us,
+        .bytes_max = STORE_DEAD_BYTES,
     };
     must(s != NULL); /* since the last look at it */
     store_dead(s->bucket, &how, on_told, run);

@@ -6,7 +6,7 @@
 #include "bridge/bridge.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
-#include "bridge/store/store_list.h"
+#include "bridge/store/store.h"
 
 #include <stdlib.h>
 
@@ -52,8 +52,9 @@ struct listing {
     unsigned count, looked, rounds, told;
 };
 
-static const char letters[] = {
-    [JOB_LIST_WAITING] = 'w', [JOB_LIST_IN_FLIGHT] = 'f', [JOB_LIST_HELD] = 'h'};
+static const char whats[] = {[JOB_LIST_WAITING] = LIST_WHAT_WAITING,
+                             [JOB_LIST_IN_FLIGHT] = LIST_WHAT_IN_FLIGHT,
+                             [JOB_LIST_HELD] = LIST_WHAT_HELD};
 
 /* --- the cursor --- */
 
@@ -209,7 +210,7 @@ static void merge(struct listing *l)
     ask_all(l);
 }
 
-static void keep(struct part *part, const struct list_found *found)
+static void keep(struct part *part, const struct store_list_item *found)
 {
     struct listing *l = part->listing;
     struct row *row = mem_alloc(sizeof(*row));
@@ -236,21 +237,22 @@ static void keep(struct part *part, const struct list_found *found)
     l->rows[l->count++] = row;
 }
 
-static void on_told(void *arg, const struct list_told *told)
+static void on_told(void *arg, const struct store_list_reply *told)
 {
     struct part *part = arg;
     struct listing *l = part->listing;
     if (told) {
         l->rows = mem_realloc(l->rows, (l->count + told->count + 1) * sizeof(*l->rows));
         for (unsigned i = 0; i < told->count; i++)
-            keep(part, &told->found[i]);
-        l->looked += told->looked;
+            keep(part, &told->items[i]);
+        l->looked += (unsigned)told->looked;
         part->more = told->more;
-        part->last = told->last;
-        part->last.bucket = part->number;
-        part->member = mem_alloc(told->last.member.n + 1);
-        slice_put(part->member, told->last.member);
-        part->last.member.p = part->member;
+        part->member = mem_alloc(told->member.n + 1);
+        slice_put(part->member, told->member);
+        part->last = (struct list_place){.score = told->score,
+                                         .ordinal = told->ordinal,
+                                         .bucket = part->number,
+                                         .member = {part->member, told->member.n}};
     } else {
         l->code = JOB_LIST_AWAY;
         l->why = "Redis did not answer; ask again";
@@ -280,18 +282,16 @@ static void ask(struct part *part, struct bucket *bucket)
     struct listing *l = part->listing;
     int64_t n = l->part_count;
     int64_t each = 2 * (int64_t)l->q.max / n + 8;
-    const struct list_ask how = {
-        .what = letters[l->q.what],
+    struct store_list_ask how = {
+        .what = whats[l->q.what],
         .id_prefix = l->q.id_prefix,
         .from_ms = l->q.from_ms,
         .to_ms = l->q.to_ms,
-        .behind = l->begun ? &l->behind : NULL,
-        .bucket = part->number,
         .max = (unsigned)least(each, least(l->q.max, EACH_MOST)),
         .bytes_max =
             BYTES_MAX / n > BYTES_LEAST ? least(BYTES_MAX / n, BYTES_MOST) : BYTES_LEAST,
     };
-    store_list(bucket, &how, on_told, part);
+    bucket_list(bucket, &how, l->begun ? &l->behind : NULL, part->number, on_told, part);
 }
 
 static void ask_all(struct listing *l)

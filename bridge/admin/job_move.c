@@ -9,7 +9,7 @@
 #include "bridge/bridge.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
-#include "bridge/store/store_list.h"
+#include "bridge/store/store.h"
 
 #include <stdlib.h>
 
@@ -34,24 +34,28 @@ static void answer(void *arg)
     free(m);
 }
 
-static enum job_move_code code_of(char letter)
+static enum job_move_code code_of(char answer)
 {
     static const struct {
-        char letter;
+        char answer;
         enum job_move_code code;
-    } rows[] = {{'m', JOB_MOVE_OK},   {'h', JOB_MOVE_HELD},    {'f', JOB_MOVE_IN_FLIGHT},
-                {'d', JOB_MOVE_DEAD}, {'x', JOB_MOVE_EXPIRES}, {'n', JOB_MOVE_NONE}};
+    } rows[] = {{MOVE_DUE_MOVED, JOB_MOVE_OK},
+                {MOVE_DUE_HELD, JOB_MOVE_HELD},
+                {MOVE_DUE_IN_FLIGHT, JOB_MOVE_IN_FLIGHT},
+                {MOVE_DUE_DEAD, JOB_MOVE_DEAD},
+                {MOVE_DUE_EXPIRES, JOB_MOVE_EXPIRES},
+                {MOVE_DUE_NOT_THERE, JOB_MOVE_NONE}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (rows[i].letter == letter)
+        if (rows[i].answer == answer)
             return rows[i].code;
     return JOB_MOVE_AWAY;
 }
 
-static void on_moved(void *arg, char code, int64_t due_ms)
+static void on_moved(void *arg, const struct store_move_due_reply *reply)
 {
     struct moving *m = arg;
-    m->code = code_of(code);
-    m->due_ms = due_ms;
+    m->code = reply ? code_of(reply->code) : JOB_MOVE_AWAY;
+    m->due_ms = reply ? reply->due_ms : 0;
     answer(m);
 }
 
@@ -74,27 +78,31 @@ static bool would_expire(struct moving *m, struct slice record)
     return ends;
 }
 
-static void on_found(void *arg, const struct found_job *found)
+static void on_found(void *arg, const struct store_look_reply *look)
 {
     struct moving *m = arg;
     static const struct {
         char state;
         enum job_move_code code;
-    } rows[] = {{'n', JOB_MOVE_NONE}, {'f', JOB_MOVE_IN_FLIGHT}, {'d', JOB_MOVE_DEAD}};
-    if (found->state == 'w' && !would_expire(m, found->record)) {
+    } rows[] = {{LOOK_NOT_THERE, JOB_MOVE_NONE},
+                {LOOK_ENDED, JOB_MOVE_NONE},
+                {LOOK_IN_FLIGHT, JOB_MOVE_IN_FLIGHT},
+                {LOOK_DEAD, JOB_MOVE_DEAD}};
+    bool waits = look && (look->state == LOOK_WAITS || look->state == LOOK_READY);
+    if (waits && !would_expire(m, look->record)) {
         store_move_due(m->bucket, id_of(m), m->at_ms, m->after_ms, on_moved, m);
         return;
     }
-    m->code = found->state == 'w' ? JOB_MOVE_EXPIRES : JOB_MOVE_AWAY;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (rows[i].state == found->state)
+    m->code = waits ? JOB_MOVE_EXPIRES : JOB_MOVE_AWAY;
+    for (size_t i = 0; look && i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].state == look->state)
             m->code = rows[i].code;
     answer(m);
 }
 
 static void look(struct moving *m)
 {
-    store_find(m->bucket, id_of(m), on_found, m);
+    store_look(m->bucket, LOOK_WHICH_ID, id_of(m), on_found, m);
 }
 
 static void refuse(struct moving *m, enum job_move_code code)

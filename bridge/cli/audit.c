@@ -12,7 +12,7 @@
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/redis/embedded.h"
-#include "bridge/store/store_audit.h"
+#include "bridge/store/store.h"
 
 #include <inttypes.h>
 #include <stdio.h>

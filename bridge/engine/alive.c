@@ -2,7 +2,7 @@
 #include "bridge/engine/alive.h"
 #include "bridge/engine/alive_list.h"
 #include "bridge/bridge.h"
-#include "bridge/store/store_script.h"
+#include "bridge/store/store.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -396,8 +396,8 @@ static void begin(const struct leased *l, int64_t lateness_ms, int64_t lease_us)
     }
 }
 
-static void deliver_one(struct sched *s, const struct claimed *claimed,
-                        const struct claim_reply *reply, int64_t lease_us)
+static void deliver_one(struct sched *s, const struct store_claim_item *claimed,
+                        const struct store_claim_reply *reply, int64_t lease_us)
 {
     struct err err = {{0}};
     struct leased l = {.sched = s, .id = claimed->id, .lease = reply->lease};
@@ -416,20 +416,21 @@ static void deliver_one(struct sched *s, const struct claimed *claimed,
 }
 
 /* Untried, and due at once. */
-static void send_back(struct sched *s, const struct claimed *claimed, int64_t lease)
+static void send_back(struct sched *s, const struct store_claim_item *claimed,
+                      int64_t lease)
 {
     struct leased l = {.sched = s, .id = claimed->id, .lease = lease};
     tries_parse(claimed->tries, &l.tries);
     settle_park(&l, 0);
 }
 
-void deliver(struct sched *s, const struct claim_reply *reply, unsigned room,
+void deliver(struct sched *s, const struct store_claim_reply *reply, unsigned room,
              int64_t sent_us)
 {
     int64_t lease_us = sent_us + (reply->lease - reply->now_ms) * 1000;
     for (unsigned i = 0; i < reply->count; i++)
         if (i < room)
-            deliver_one(s, &reply->jobs[i], reply, lease_us);
+            deliver_one(s, &reply->items[i], reply, lease_us);
         else
-            send_back(s, &reply->jobs[i], reply->lease);
+            send_back(s, &reply->items[i], reply->lease);
 }

@@ -18,12 +18,12 @@
 #include <stdint.h>
 
 struct bridge;
-struct claim_reply;
+struct store_claim_reply;
 struct sched;
 
 /* Hands the jobs of a claim over, but those beyond room back to Redis. sent_us:
  * monotonic, when it was sent. */
-void deliver(struct sched *s, const struct claim_reply *reply, unsigned room,
+void deliver(struct sched *s, const struct store_claim_reply *reply, unsigned room,
              int64_t sent_us);
 /* Once a second: renews the leases of deliveries that are still under way. */
 void deliver_tick(struct bridge *bridge);

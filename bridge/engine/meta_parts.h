@@ -7,7 +7,7 @@
 
 #include "bridge/bridge.h"
 #include "bridge/engine/meta.h"
-#include "bridge/store/store_meta.h"
+#include "bridge/store/store.h"
 
 struct meta_field {
     char *name, *value;

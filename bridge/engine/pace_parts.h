@@ -12,7 +12,7 @@
 #include "bridge/bridge.h"
 #include "bridge/engine/breaker.h"
 #include "bridge/engine/pace.h"
-#include "bridge/store/store_pace.h"
+#include "bridge/store/store.h"
 
 enum {
     PACE_TARGETS_MAX = 10000, /* known at a time; those stopped may be as many again */

@@ -50,40 +50,39 @@ static void query_end(struct query *q)
     free(q);
 }
 
-static enum found state_of(char letter)
+static enum found state_of(char state)
 {
     static const struct {
-        char letter;
-        enum found state;
-    } rows[] = {{'n', FOUND_NONE},
-                {'w', FOUND_WAITING},
-                {'f', FOUND_IN_FLIGHT},
-                {'d', FOUND_DEAD}};
+        char state;
+        enum found found;
+    } rows[] = {{LOOK_NOT_THERE, FOUND_NONE},      {LOOK_ENDED, FOUND_NONE},
+                {LOOK_WAITS, FOUND_WAITING},       {LOOK_READY, FOUND_WAITING},
+                {LOOK_IN_FLIGHT, FOUND_IN_FLIGHT}, {LOOK_DEAD, FOUND_DEAD}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (rows[i].letter == letter)
-            return rows[i].state;
+        if (rows[i].state == state)
+            return rows[i].found;
     return FOUND_UNKNOWN;
 }
 
-static void on_found(void *arg, const struct found_job *found)
+static void on_found(void *arg, const struct store_look_reply *look)
 {
+    static const struct store_look_reply away;
     struct query *q = arg;
     struct err err;
     struct tries tries;
-    tries_parse(found->tries, &tries);
-    int64_t score_ms = found->score_ms;
-    if (found->state == 'w' && q->route->sink->rules)
-        score_ms /= 1000; /* a queue keeps due times in us */
+    look = look ? look : &away;
+    enum found state = state_of(look->state);
+    tries_parse(look->tries, &tries);
     struct job *job = NULL;
-    if (found->record.n > 0)
-        job = job_decode((struct slice){q->id, q->id_n}, found->record, &q->route->names,
+    if (look->record.n > 0)
+        job = job_decode((struct slice){q->id, q->id_n}, look->record, &q->route->names,
                          &err);
     const struct found_reply reply = {
-        .state = state_of(found->state),
+        .state = state,
         .job = job,
         .attempts = tries.attempts,
         .last_error = tries.error,
-        .due_ms = found->state == 'w' || job == NULL ? score_ms : job->due_ms,
+        .due_ms = state == FOUND_WAITING || job == NULL ? look->at_ms : job->due_ms,
     };
     q->cb.found(q->arg, &reply);
     job_free(job);
@@ -106,7 +105,7 @@ void source_find(struct source *src, struct slice route, struct slice id, found_
     struct query *q = query_new(src, route, id, arg);
     q->cb.found = cb;
     if (q->bucket && route_is_open(q->route))
-        store_find(q->bucket, (struct slice){q->id, q->id_n}, on_found, q);
+        store_look(q->bucket, LOOK_WHICH_ID, (struct slice){q->id, q->id_n}, on_found, q);
     else
         loop_defer(on_not_asked, q);
 }
@@ -115,18 +114,19 @@ static void on_cancelled(void *arg, char code)
 {
     struct query *q = arg;
     static const struct {
-        char letter;
+        char code;
         enum cancelled answer;
-    } rows[] = {{'c', CANCELLED},
-                {'e', CANCELLED},
-                {'f', CANCEL_TOO_LATE},
-                {'m', CANCEL_EMITTED},
-                {'n', CANCEL_NOT_FOUND}};
+    } rows[] = {{CANCEL_CANCELLED, CANCELLED},
+                {CANCEL_CANCELLED_DEAD, CANCELLED},
+                {CANCEL_IN_FLIGHT, CANCEL_TOO_LATE},
+                {CANCEL_REMEMBERED, CANCEL_EMITTED},
+                {CANCEL_NOT_THERE, CANCEL_NOT_FOUND}};
     enum cancelled said = CANCEL_UNKNOWN;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (rows[i].letter == code)
+        if (rows[i].code == code)
             said = rows[i].answer;
-    bool done = said == CANCELLED || code == 'C' || code == 'E'; /* see change_cb */
+    bool done = said == CANCELLED || code == change_unsafe(CANCEL_CANCELLED) ||
+                code == change_unsafe(CANCEL_CANCELLED_DEAD);
     q->route->stats.cancelled += done;
     q->route->stats.cancels_missed += said != CANCELLED && said != CANCEL_UNKNOWN;
     q->cb.cancelled(q->arg, said);

@@ -83,7 +83,7 @@ int64_t sched_lease_ms(const struct route *route)
     return lease_ms < SCHED_LEASE_MS ? lease_ms : SCHED_LEASE_MS;
 }
 
-static void on_claim(void *arg, const struct claim_reply *reply);
+static void on_claim(void *arg, const struct store_claim_reply *reply);
 
 static void claim(struct sched *s)
 {
@@ -97,29 +97,29 @@ static void claim(struct sched *s)
     s->claim = claim;
     sink->reserved += claim->want;
     s->route->reserved += claim->want;
-    store_claim(s->bucket, claim->want, sched_lease_ms(s->route), on_claim, claim);
+    bucket_claim(s->bucket, claim->want, sched_lease_ms(s->route), on_claim, claim);
 }
 
-static void on_recover(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms)
+static void on_recover(void *arg, const struct store_reap_reply *r)
 {
     struct sched *s = arg;
-    if (moved < 0) {
+    if (r == NULL) {
         s->claim_lost = true; /* the next tick asks again */
         return;
     }
-    s->lease_ms = lease_ms;
-    s->route->stats.cancelled += (uint64_t)dropped; /* while they were in flight */
-    if (moved > 0)
+    s->lease_ms = r->lease_ms;
+    s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
+    if (r->moved > 0)
         log_event(LOG_INFO, &(struct log_about){.route = s->route->conf->name},
                   "%lld jobs came back: the answer to their claim was lost",
-                  (long long)moved);
+                  (long long)r->moved);
 }
 
 /* Leaves before the next claim, whose lease Redis would note instead. */
 static void recover(struct sched *s)
 {
     s->claim_lost = false;
-    store_recover(s->bucket, CLAIM_MAX, s->known_lease, on_recover, s);
+    bucket_recover(s->bucket, CLAIM_MAX, s->known_lease, on_recover, s);
 }
 
 static void wait_for_credit(struct sched *s)
@@ -209,7 +209,7 @@ static void unreserve(struct sched *s, struct sink *sink, unsigned n)
     s->route->reserved -= n;
 }
 
-static void on_claim(void *arg, const struct claim_reply *reply)
+static void on_claim(void *arg, const struct store_claim_reply *reply)
 {
     struct claim claim = *(struct claim *)arg;
     struct sched *s = claim.sched;
@@ -309,26 +309,26 @@ void sched_moved(struct sched *s)
 
 static void reap(struct sched *s);
 
-static void on_reap(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms)
+static void on_reap(void *arg, const struct store_reap_reply *r)
 {
     struct sched *s = arg;
     s->reaping = false;
-    if (moved < 0)
+    if (r == NULL)
         return; /* the next tick asks again */
-    s->lease_ms = lease_ms;
-    s->route->stats.cancelled += (uint64_t)dropped; /* while they were in flight */
-    if (moved > 0)
+    s->lease_ms = r->lease_ms;
+    s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
+    if (r->moved > 0)
         log_event(LOG_WARN, &(struct log_about){.route = s->route->conf->name},
-                  "%lld jobs came back: their lease had ended", (long long)moved);
-    if (moved + dropped == s->route->bridge->conf->daemon.batch_max_jobs)
+                  "%lld jobs came back: their lease had ended", (long long)r->moved);
+    if (r->moved + r->dropped == s->route->bridge->conf->daemon.batch_max_jobs)
         reap(s);
 }
 
 static void reap(struct sched *s)
 {
     s->reaping = true;
-    store_reap(s->bucket, (unsigned)s->route->bridge->conf->daemon.batch_max_jobs,
-               on_reap, s);
+    bucket_reap(s->bucket, (unsigned)s->route->bridge->conf->daemon.batch_max_jobs,
+                on_reap, s);
 }
 
 /* --- the watchdog --- */

@@ -22,9 +22,9 @@ static int64_t now_ms(const struct route *route)
 static void on_put_back(void *arg, char code)
 {
     struct route *route = arg;
-    if (code == 'x')
+    if (code == RETRY_STALE)
         route->stats.stale++;
-    else if (code == 'c')
+    else if (code == RETRY_CANCELLED)
         route->stats.cancelled++;
 }
 
@@ -33,7 +33,7 @@ static void on_put_back(void *arg, char code)
 static void on_done(void *arg, char code)
 {
     struct route *route = arg;
-    if (code == 'x')
+    if (code == ACK_STALE)
         route->stats.stale++;
     else
         route->stats.delivered++;
@@ -43,9 +43,9 @@ static void on_done(void *arg, char code)
 static void on_next(void *arg, char code)
 {
     struct route *route = arg;
-    route->stats.delivered += code != 'x';
+    route->stats.delivered += code != RETRY_STALE;
     /* Cancelled while it ran: that means the run which would come next. */
-    if (code == 'r' || code == 'c')
+    if (code == RETRY_PUT_BACK || code == RETRY_CANCELLED)
         route->stats.repeated++;
     on_put_back(arg, code);
 }
@@ -58,7 +58,7 @@ struct burial {
 static void on_buried(void *arg, char code)
 {
     struct burial *burial = arg;
-    if (code == 'b')
+    if (code == RETRY_BURIED)
         burial->route->stats.dead[burial->reason]++;
     on_put_back(burial->route, code);
     free(burial);
@@ -163,7 +163,7 @@ static void on_dropped(void *arg, char code)
 {
     struct drop *drop = arg;
     struct route_stats *stats = &drop->route->stats;
-    if (code != 'x') {
+    if (code != RETRY_STALE) {
         stats->expired[drop->reason == REASON_LATE] += drop->runs;
         stats->repeated += drop->runs - !drop->again;
     }
@@ -210,11 +210,11 @@ static void on_lost(void *arg, char code)
 {
     struct lost *lost = arg;
     struct route_stats *stats = &lost->route->stats;
-    if (code == 'k')
+    if (code == RETRY_KEPT)
         stats->dead[lost->reason] += lost->route->dead == NULL;
-    if (code == 'r') /* it is kept already, from before its job was replaced */
+    if (code == RETRY_PUT_BACK) /* it is kept already, from before its job was replaced */
         stats->dropped_dead++;
-    if (code == 'k' || code == 'r')
+    if (code == RETRY_KEPT || code == RETRY_PUT_BACK)
         stats->repeated += lost->again;
     on_put_back(lost->route, code);
     free(lost);

@@ -9,7 +9,6 @@
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -81,14 +80,14 @@ static void warn_read_again(struct submission *sub)
               sub->route->conf->name);
 }
 
-/* The letters of lua/enqueue.lua for a job that was not stored, and what is said then. */
+/* The answers of lua/enqueue.lua for a job that was not stored, and what is said then. */
 static const struct {
     char code;
     enum duplicate kind;
     const char *reason;
-} duplicates[] = {{'d', DUPLICATE_EXISTS, "exists"},
-                  {'m', DUPLICATE_REMEMBERED, "remembered"},
-                  {'k', DUPLICATE_READ_AGAIN, "read-again"}};
+} duplicates[] = {{ENQUEUE_EXISTS, DUPLICATE_EXISTS, "exists"},
+                  {ENQUEUE_REMEMBERED, DUPLICATE_REMEMBERED, "remembered"},
+                  {ENQUEUE_READ_BEFORE, DUPLICATE_READ_AGAIN, "read-again"}};
 
 static bool is_duplicate(struct submission *sub, char code)
 {
@@ -103,20 +102,22 @@ static bool is_duplicate(struct submission *sub, char code)
     return false;
 }
 
-/* The letters of lua/enqueue.lua for a job that was stored, or is as good as that. */
+/* The answers of lua/enqueue.lua for a job that was stored, or is as good as that. */
 static bool count_stored(struct submission *sub, char code)
 {
     struct route *route = sub->route;
     struct route_stats *stats = &route->stats;
-    if (code == 'v') { /* told as stored: its producer did not hear it the first time */
+    if (code ==
+        ENQUEUE_SAME) { /* told as stored: its producer did not hear it the first time */
         stats->duplicates[DUPLICATE_EXISTS]++;
         return true;
     }
-    if (code != 's' && code != 'r' && code != 'i' && code != 't')
+    if (code != ENQUEUE_STORED && code != ENQUEUE_REPLACED && code != ENQUEUE_OVERTOOK &&
+        code != ENQUEUE_OUTLIVED)
         return false;
     stats->stored++;
-    stats->replaced += code == 'r' || code == 'i';
-    route->sink->queue_stats.expired += code == 't';
+    stats->replaced += code == ENQUEUE_REPLACED || code == ENQUEUE_OVERTOOK;
+    route->sink->queue_stats.expired += code == ENQUEUE_OUTLIVED;
     stats->clamped += sub->clamped;
     if (sub->outcome == STORED_DEAD && sub->dead_here)
         stats->dead[reason_find(sub->reason)]++;
@@ -126,16 +127,16 @@ static bool count_stored(struct submission *sub, char code)
 static void on_enqueued(void *arg, char code)
 {
     struct submission *sub = arg;
-    bool instead = code == 'r' && sub->route->sink->rules == NULL;
-    if (code == 'k')
+    bool instead = code == ENQUEUE_REPLACED && sub->route->sink->rules == NULL;
+    if (code == ENQUEUE_READ_BEFORE)
         warn_read_again(sub);
     if (is_duplicate(sub, code)) {
         answer(sub, STORED_BEFORE);
     } else if (count_stored(sub, code)) {
         answer(sub, instead ? STORED_INSTEAD : sub->outcome);
     } else {
-        /* A capital: Redis has it, if too few replicas do. */
-        sub->route->stats.not_stored += !count_stored(sub, (char)tolower(code));
+        /* Redis may have it, if too few replicas do. */
+        sub->route->stats.not_stored += !count_stored(sub, change_was(code));
         snprintf(sub->why, sizeof(sub->why),
                  "Redis did not answer in time; the job may "
                  "have been stored: send it again with the same id");
@@ -162,18 +163,19 @@ static void on_cancel_done(void *arg, char code)
         char code;
         const char *reason, *why;
     } rows[] = {
-        {'f', "in-flight",
+        {CANCEL_IN_FLIGHT, "in-flight",
          "too late: the job is being delivered; if that fails, it is not tried again"},
-        {'m', "emitted", "too late: the job was delivered"},
-        {'n', "not-found",
+        {CANCEL_REMEMBERED, "emitted", "too late: the job was delivered"},
+        {CANCEL_NOT_THERE, "not-found",
          "no such job waits: delivered before, refused, or never there"}};
     struct route_stats *stats = &sub->route->stats;
-    bool done = code == 'C' || code == 'E'; /* but too few replicas know of it */
-    stats->cancels += code != 0 && code != 'k';
+    char was = change_was(code); /* if too few replicas know of it */
+    stats->cancels += code != 0 && code != CANCEL_READ_BEFORE;
     stats->not_stored += code == 0;
-    if (code == 'c' || code == 'e' || done)
+    if (was == CANCEL_CANCELLED || was == CANCEL_CANCELLED_DEAD)
         stats->cancelled++;
-    if (code == 'k' && is_duplicate(sub, code)) { /* carried out when it was read first */
+    if (code == CANCEL_READ_BEFORE &&
+        is_duplicate(sub, code)) { /* carried out when it was read first */
         answer(sub, STORED_BEFORE);
         return;
     }
@@ -186,7 +188,7 @@ static void on_cancel_done(void *arg, char code)
         answer(sub, sub->src->ops->answers ? REFUSED : STORED_NONE);
         return;
     }
-    answer(sub, code && !done ? STORED_NONE : NOT_STORED);
+    answer(sub, code && code == was ? STORED_NONE : NOT_STORED);
 }
 
 static void note_admission(struct submission *sub, const struct job *job,

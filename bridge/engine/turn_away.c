@@ -98,7 +98,7 @@ static bool dead_turned_away(struct leased *l)
     return true;
 }
 
-bool turn_away_broken(struct leased *l, const struct claimed *claimed,
+bool turn_away_broken(struct leased *l, const struct store_claim_item *claimed,
                       const struct err *err)
 {
     if (claimed->record.n == 0) {

@@ -12,12 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct claimed;
+struct store_claim_item;
 struct err;
 struct leased;
 
 /* The record cannot be read: l->job is NULL, and err says why. */
-bool turn_away_broken(struct leased *l, const struct claimed *claimed,
+bool turn_away_broken(struct leased *l, const struct store_claim_item *claimed,
                       const struct err *err);
 /* now_ms: Redis' clock at the claim. */
 bool turn_away(struct leased *l, int64_t lateness_ms, int64_t now_ms);

@@ -246,12 +246,12 @@ static void on_enqueued(void *arg, char code)
     struct carried *c = arg;
     struct import *im = c->im;
     switch (code) {
-    case 's':
-    case 'r':
-    case 't':
+    case ENQUEUE_STORED:
+    case ENQUEUE_REPLACED:
+    case ENQUEUE_OUTLIVED:
         im->counts.moved[c->state]++;
         break;
-    case 'd':
+    case ENQUEUE_EXISTS:
         im->counts.before += c->first;
         break;
     default:

@@ -44,7 +44,7 @@ static void room_for(struct queue *q)
 /* Puts the first of a list into the call, at most limit, but holds those whose route is
  * paused. Says whether that was all. */
 static bool want(struct queue *q, struct seat_list *list, unsigned limit,
-                 struct pull_want *wants)
+                 struct store_pull_want *wants)
 {
     struct seat *seat, *next;
     unsigned n = 0;
@@ -60,7 +60,7 @@ static bool want(struct queue *q, struct seat_list *list, unsigned limit,
         if (n == limit || q->asked_count == SEATS_MAX)
             return false;
         room_for(q);
-        wants[q->asked_count] = (struct pull_want){p->lease_ms, p->max - p->got};
+        wants[q->asked_count] = (struct store_pull_want){p->lease_ms, p->max - p->got};
         q->asked[q->asked_count++] = seat;
         p->asked_at = q;
         n++;
@@ -103,12 +103,12 @@ static int64_t rest_us(const struct queue *q, int64_t now_us)
     return hold_us > again_us ? hold_us : again_us;
 }
 
-static void on_pulled(void *arg, const struct pull_reply *reply);
+static void on_pulled(void *arg, const struct store_pull_reply *reply);
 
 /* Whom to ask for. While something may be due, the parked ones come first, and the fresh
  * ones when all of those are in; else the fresh ones, with the first of the parked, since
  * a job may be on its way that these must not lose to newcomers. */
-static bool choose(struct queue *q, bool due, struct pull_want *wants)
+static bool choose(struct queue *q, bool due, struct store_pull_want *wants)
 {
     if (q->guess < PARKED_FIRST)
         q->guess = PARKED_FIRST;
@@ -125,7 +125,7 @@ static bool choose(struct queue *q, bool due, struct pull_want *wants)
 
 void queue_pump(struct queue *q)
 {
-    static struct pull_want wants[SEATS_MAX]; /* one thread, one call at a time */
+    static struct store_pull_want wants[SEATS_MAX]; /* one thread, one call at a time */
     int64_t now_us = loop_mono_us();
     if (q->pulling)
         return;
@@ -150,7 +150,7 @@ void queue_pump(struct queue *q)
     }
     q->pulling = true;
     q->stale = false;
-    store_pull(q->bucket, wants, q->asked_count, on_pulled, q);
+    store_pull(q->bucket, q->sink->rules->lease_ms, wants, q->asked_count, on_pulled, q);
 }
 
 /* --- its reply --- */
@@ -161,7 +161,7 @@ static void complain(const struct queue *q, struct slice id, const char *err)
     log_event(LOG_ERROR, &about, "can't be read, queue %.*s", (int)q->name_n, q->name);
 }
 
-static void bury_unreadable(const struct queue *q, const struct pulled *pulled)
+static void bury_unreadable(const struct queue *q, const struct store_pull_item *pulled)
 {
     struct err err;
     struct tries tries;
@@ -177,20 +177,21 @@ static void bury_unreadable(const struct queue *q, const struct pulled *pulled)
 }
 
 /* Back to its place: nobody has got it. */
-static void give_back(const struct queue *q, const struct pulled *pulled)
+static void give_back(const struct queue *q, const struct store_pull_item *pulled)
 {
     store_release(q->bucket, pulled->id, pulled->lease, pulled->due_us, false, 0, NULL,
                   NULL);
 }
 
-static void put_off(const struct seat *seat, const struct pulled *pulled, int64_t now_ms)
+static void put_off(const struct seat *seat, const struct store_pull_item *pulled,
+                    int64_t now_ms)
 {
     seat->route->stats.newer++;
     const struct log_about about = {.route = seat->route->conf->name,
                                     .job = pulled->id,
                                     .limit = &seat->route->complain_newer};
     log_event(LOG_ERROR, &about, "it stays, since a newer tarry wrote it");
-    struct pulled later = *pulled;
+    struct store_pull_item later = *pulled;
     later.due_us = (now_ms + NEWER_MS) * 1000;
     give_back(seat->queue, &later);
 }
@@ -198,7 +199,7 @@ static void put_off(const struct seat *seat, const struct pulled *pulled, int64_
 /* The consumer gets n jobs; those that can't be read are dealt with. Gives how many it
  * got. */
 static unsigned collect(const struct queue *q, const struct seat *seat,
-                        const struct pulled *pulled, unsigned n, int64_t now_ms)
+                        const struct store_pull_item *pulled, unsigned n, int64_t now_ms)
 {
     struct pull *p = seat->pull;
     unsigned before = p->got;
@@ -230,8 +231,8 @@ static unsigned collect(const struct queue *q, const struct seat *seat,
 
 /* The jobs that are a consumer's, n of them. One that gathers and has just come also gets
  * what its other queues have. */
-static void hand_out(struct queue *q, struct seat *seat, const struct pulled *pulled,
-                     unsigned n, int64_t now_ms)
+static void hand_out(struct queue *q, struct seat *seat,
+                     const struct store_pull_item *pulled, unsigned n, int64_t now_ms)
 {
     struct pull *p = seat->pull;
     bool parked = seat->where == SEAT_PARKED;
@@ -275,7 +276,7 @@ static void list_others(const struct pull *p)
             queue_list_due(p->seats[i].queue);
 }
 
-static void on_pulled(void *arg, const struct pull_reply *reply)
+static void on_pulled(void *arg, const struct store_pull_reply *reply)
 {
     struct queue *q = arg;
     unsigned at = 0, parked = 0, served = 0;
@@ -294,18 +295,18 @@ static void on_pulled(void *arg, const struct pull_reply *reply)
         struct seat *seat = q->asked[i];
         struct pull *p = seat->pull;
         unsigned n = 0;
-        while (reply && at + n < reply->count && reply->jobs[at + n].consumer == i)
+        while (reply && at + n < reply->count && reply->items[at + n].consumer == i + 1)
             n++;
         p->asked_at = NULL;
         parked += seat->where == SEAT_PARKED;
         served += n > 0 && seat->where == SEAT_PARKED;
         for (unsigned k = 0; p->gone && k < n; k++)
-            give_back(q, &reply->jobs[at + k]);
+            give_back(q, &reply->items[at + k]);
         list_others(p);
         if (p->gone)
             pull_free(p);
         else if (n > 0)
-            hand_out(q, seat, reply->jobs + at, n, reply->now_ms);
+            hand_out(q, seat, reply->items + at, n, reply->now_ms);
         else
             got_none(seat, reply != NULL, reached);
         at += n;

@@ -84,86 +84,105 @@ static void count_finish(struct op *op, enum queue_state was)
         stats->cancelled++;
 }
 
-static void on_changed(void *arg, char letter)
+static void on_finished(void *arg, char answer)
 {
-    struct op *op = arg;
     static const struct {
-        char letter;
+        char answer;
         enum queue_code code;
         enum queue_state was;
-    } rows[] = {
-        {'w', QUEUE_OK, QUEUE_WAITING},        {'f', QUEUE_OK, QUEUE_IN_FLIGHT},
-        {'d', QUEUE_OK, QUEUE_DEAD},           {'e', QUEUE_OK, QUEUE_ENDED},
-        {'E', QUEUE_REFUSED, QUEUE_ENDED},     {'r', QUEUE_OK, QUEUE_IN_FLIGHT},
-        {'b', QUEUE_OK, QUEUE_IN_FLIGHT},      {'x', QUEUE_REFUSED, QUEUE_WAITING},
-        {'h', QUEUE_REFUSED, QUEUE_IN_FLIGHT}, {'k', QUEUE_REFUSED, QUEUE_DEAD},
-        {'n', QUEUE_NONE, QUEUE_WAITING}};
+    } rows[] = {{FINISH_WAITED, QUEUE_OK, QUEUE_WAITING},
+                {FINISH_IN_FLIGHT, QUEUE_OK, QUEUE_IN_FLIGHT},
+                {FINISH_WAS_DEAD, QUEUE_OK, QUEUE_DEAD},
+                {FINISH_ENDED, QUEUE_OK, QUEUE_ENDED},
+                {FINISH_STAYS_ENDED, QUEUE_REFUSED, QUEUE_ENDED},
+                {FINISH_STALE, QUEUE_REFUSED, QUEUE_WAITING},
+                {FINISH_LEFT_FLYING, QUEUE_REFUSED, QUEUE_IN_FLIGHT},
+                {FINISH_LEFT_DEAD, QUEUE_REFUSED, QUEUE_DEAD},
+                {FINISH_NOT_THERE, QUEUE_NONE, QUEUE_WAITING}};
+    struct op *op = arg;
+    if (looked_again(op, answer == FINISH_NOT_THERE))
+        return;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].letter != letter)
+        if (rows[i].answer != answer)
             continue;
-        if (looked_again(op, letter == 'n'))
-            return;
-        if (op->kind == OP_FINISH && rows[i].code == QUEUE_OK)
+        if (rows[i].code == QUEUE_OK)
             count_finish(op, rows[i].was);
-        op->route->stats.retried += letter == 'r';
-        if (op->kind == OP_RELEASE && rows[i].code == QUEUE_OK)
-            op->route->sink->queue_stats.released++;
         answer_code(op, rows[i].code, rows[i].was);
         return;
     }
     answer_code(op, QUEUE_AWAY, QUEUE_WAITING);
 }
 
-static void on_touched(void *arg, char letter, int64_t lease)
+static void on_released(void *arg, char answer)
 {
     struct op *op = arg;
-    if (looked_again(op, letter == 'n'))
+    if (looked_again(op, answer == RELEASE_NOT_THERE))
         return;
-    if (letter == 't') {
-        if (op->queue && (op->queue->lease_ms < 0 || lease < op->queue->lease_ms)) {
-            op->queue->lease_ms = lease;
-            queue_list_due(op->queue);
+    bool done = answer == RELEASE_READY || answer == RELEASE_EXHAUSTED;
+    op->route->stats.retried += answer == RELEASE_READY;
+    op->route->sink->queue_stats.released += done;
+    answer_code(op,
+                done                          ? QUEUE_OK
+                : answer == RELEASE_STALE     ? QUEUE_REFUSED
+                : answer == RELEASE_NOT_THERE ? QUEUE_NONE
+                                              : QUEUE_AWAY,
+                done ? QUEUE_IN_FLIGHT : QUEUE_WAITING);
+}
+
+static void on_touched(void *arg, const struct store_touch_reply *reply)
+{
+    struct op *op = arg;
+    char answer = reply ? reply->code : 0;
+    if (looked_again(op, answer == TOUCH_NOT_THERE))
+        return;
+    if (answer == TOUCH_TOUCHED) {
+        struct queue *q = op->queue;
+        if (q && (q->lease_ms < 0 || reply->lease < q->lease_ms)) {
+            q->lease_ms = reply->lease;
+            queue_list_due(q);
         }
-        op->cb.touched(op->arg, QUEUE_OK, lease);
+        op->cb.touched(op->arg, QUEUE_OK, reply->lease);
         op_end(op);
     } else {
         answer_code(op,
-                    letter == 'x'   ? QUEUE_REFUSED
-                    : letter == 'n' ? QUEUE_NONE
-                                    : QUEUE_AWAY,
+                    answer == TOUCH_STALE       ? QUEUE_REFUSED
+                    : answer == TOUCH_NOT_THERE ? QUEUE_NONE
+                                                : QUEUE_AWAY,
                     QUEUE_WAITING);
     }
 }
 
-static void on_looked(void *arg, const struct looked *looked)
+static void on_looked(void *arg, const struct store_look_reply *look)
 {
-    struct op *op = arg;
     static const struct {
-        char letter;
+        char answer;
         enum queue_state state;
-    } rows[] = {{'w', QUEUE_WAITING},
-                {'r', QUEUE_READY},
-                {'f', QUEUE_IN_FLIGHT},
-                {'d', QUEUE_DEAD},
-                {'e', QUEUE_ENDED}};
-    if (looked_again(op, looked->state == 'n'))
+    } rows[] = {{LOOK_WAITS, QUEUE_WAITING},
+                {LOOK_READY, QUEUE_READY},
+                {LOOK_IN_FLIGHT, QUEUE_IN_FLIGHT},
+                {LOOK_DEAD, QUEUE_DEAD},
+                {LOOK_ENDED, QUEUE_ENDED}};
+    struct op *op = arg;
+    if (looked_again(op, look && look->state == LOOK_NOT_THERE))
         return;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].letter != looked->state)
+    for (size_t i = 0; look && i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].answer != look->state)
             continue;
         struct queue_job found = {.state = rows[i].state,
-                                  .at_ms = looked->at_ms,
-                                  .expires_ms = looked->expires_ms,
-                                  .lease = looked->state == 'f' ? looked->at_ms : 0,
-                                  .now_ms = looked->now_ms};
-        struct job *job = queue_read(op->route->sink->rules, &op->route->names,
-                                     looked->id, looked->record, looked->tries, &found);
+                                  .at_ms = look->at_ms,
+                                  .expires_ms = look->expires_ms,
+                                  .lease =
+                                      look->state == LOOK_IN_FLIGHT ? look->at_ms : 0,
+                                  .now_ms = look->now_ms};
+        struct job *job = queue_read(op->route->sink->rules, &op->route->names, look->id,
+                                     look->record, look->tries, &found);
         op->cb.found(op->arg, QUEUE_OK, &found);
         job_free(job);
         op_end(op);
         return;
     }
-    answer_code(op, looked->state == 'n' ? QUEUE_NONE : QUEUE_AWAY, QUEUE_WAITING);
+    answer_code(op, look && look->state == LOOK_NOT_THERE ? QUEUE_NONE : QUEUE_AWAY,
+                QUEUE_WAITING);
 }
 
 static const char *const end_names[] = {[QUEUE_END_NOT] = "deleted",
@@ -179,15 +198,15 @@ static void act(struct op *op, struct bucket *b)
     switch (op->kind) {
     case OP_FINISH:
         store_finish(b, id, op->finish.lease, end_names[op->finish.end],
-                     op->finish.forget         ? 'f'
-                     : op->finish.pending_only ? 'p'
-                     : op->finish.alive_only   ? 'a'
+                     op->finish.forget         ? FINISH_HOW_FORGET
+                     : op->finish.pending_only ? FINISH_HOW_PENDING
+                     : op->finish.alive_only   ? FINISH_HOW_ALIVE
                                                : 0,
-                     ANSWER_MS, on_changed, op);
+                     ANSWER_MS, on_finished, op);
         break;
     case OP_RELEASE:
         store_release(b, id, op->lease, op->ms > 0 ? (now_ms + op->ms) * 1000 : 0, true,
-                      ANSWER_MS, on_changed, op);
+                      ANSWER_MS, on_released, op);
         break;
     case OP_TOUCH:
         store_touch(b, id, op->lease, op->ms, on_touched, op);
@@ -264,7 +283,7 @@ static struct op *op_new(struct source *src, enum op_kind kind, void *arg)
     op->src = src;
     op->kind = kind;
     op->arg = arg;
-    op->which = 'i';
+    op->which = LOOK_WHICH_ID;
     return op;
 }
 
@@ -309,7 +328,7 @@ void queue_peek(struct source *src, struct slice topic, enum queue_state part,
                 queue_find_cb *cb, void *arg)
 {
     struct op *op = op_new(src, OP_PEEK, arg);
-    op->which = part == QUEUE_DEAD ? 'd' : 'r';
+    op->which = part == QUEUE_DEAD ? LOOK_WHICH_DEAD : LOOK_WHICH_READY;
     op->cb.found = cb;
     start(op, topic, (struct slice){NULL, 0});
 }

@@ -8,7 +8,7 @@
  * are known also of queues that nobody asks for, and empty ones are forgotten.
  */
 #include "bridge/queue/queue_place.h"
-#include "bridge/store/store_usage.h"
+#include "bridge/store/store.h"
 
 #include <stdlib.h>
 
@@ -96,8 +96,9 @@ static bool is_empty(const struct queue_counts *counts)
            0;
 }
 
-static void answer_number(struct ask *ask)
+static void answer_number(void *arg)
 {
+    struct ask *ask = arg;
     ask->cb.number(ask->arg, ask->code, ask->done);
     ask_end(ask);
 }
@@ -127,9 +128,8 @@ static void on_left(void *arg, const struct queue_counts *counts)
     answer_number(ask);
 }
 
-static void on_step(void *arg, int64_t n)
+static void end_step(struct ask *ask, int64_t n)
 {
-    struct ask *ask = arg;
     if (n > 0)
         ask->done += n;
     if (n >= ask->asked && ask->done < ask->limit) { /* a full step: there may be more */
@@ -137,33 +137,33 @@ static void on_step(void *arg, int64_t n)
         return;
     }
     ask->code = n < 0 ? QUEUE_AWAY : QUEUE_OK;
-    if (ask->which == 'r' || ask->which == 'a')
+    if (ask->which == DROP_WHICH_READY || ask->which == DROP_WHICH_ALL)
         store_measure(ask->queue->bucket, NULL, 0, on_left, ask);
     else
         answer_number(ask);
 }
 
-static void on_dropped(void *arg, int64_t n, int64_t lived)
+static void on_respawned(void *arg, const struct store_respawn_reply *reply)
+{
+    end_step(arg, reply ? reply->n : -1);
+}
+
+static void on_dropped(void *arg, const struct store_drop_reply *reply)
 {
     struct ask *ask = arg;
-    ask->queue->sink->queue_stats.dropped += (uint64_t)lived;
-    on_step(ask, n);
+    if (reply)
+        ask->queue->sink->queue_stats.dropped += (uint64_t)reply->lived;
+    end_step(ask, reply ? reply->n : -1);
 }
 
 static void step(struct ask *ask)
 {
     int64_t left = ask->limit - ask->done;
-    unsigned most = left < STORE_STEP_MAX ? (unsigned)left : STORE_STEP_MAX;
-    ask->asked = most;
+    ask->asked = left < STORE_STEP_MAX ? (unsigned)left : STORE_STEP_MAX;
     if (ask->which)
-        store_drop(ask->queue->bucket, ask->which, most, on_dropped, ask);
+        store_drop(ask->queue->bucket, ask->which, ask->asked, on_dropped, ask);
     else
-        store_respawn(ask->queue->bucket, most, ask->ttl_ms, on_step, ask);
-}
-
-static void on_no_queue(void *arg)
-{
-    answer_number(arg);
+        store_respawn(ask->queue->bucket, ask->asked, ask->ttl_ms, on_respawned, ask);
 }
 
 static void many(struct source *src, struct slice topic, char which, int64_t limit,
@@ -178,7 +178,7 @@ static void many(struct source *src, struct slice topic, char which, int64_t lim
     if (place.queue && limit > 0)
         step(ask);
     else
-        loop_defer(on_no_queue, ask);
+        loop_defer(answer_number, ask);
 }
 
 void queue_respawn(struct source *src, struct slice topic, int64_t limit, int64_t ttl_ms,
@@ -190,7 +190,7 @@ void queue_respawn(struct source *src, struct slice topic, int64_t limit, int64_
 void queue_drop_dead(struct source *src, struct slice topic, int64_t limit,
                      queue_number_cb *cb, void *arg)
 {
-    many(src, topic, 'd', limit, 0, cb, arg);
+    many(src, topic, DROP_WHICH_DEAD, limit, 0, cb, arg);
 }
 
 static void on_unlisted(void *arg, const struct redisReply *reply)
@@ -219,7 +219,7 @@ void queue_destroy(struct source *src, struct slice topic, bool all, queue_numbe
     place_find(src, topic, (struct slice){NULL, 0}, &place);
     if (place.queue)
         take_off_list(place.queue);
-    many(src, topic, all ? 'a' : 'r', INT64_MAX, 0, cb, arg);
+    many(src, topic, all ? DROP_WHICH_ALL : DROP_WHICH_READY, INT64_MAX, 0, cb, arg);
 }
 
 /* --- the list --- */

@@ -13,7 +13,7 @@
 
 #include "bridge/base/hash.h"
 #include "bridge/bridge.h"
-#include "bridge/store/store_queue.h"
+#include "bridge/store/store.h"
 
 enum { QUEUE_NAME_MAX = JOB_TARGET_MAX };
 #define QUEUE_NOT_LISTED (INT64_MIN / 2) /* of listed_ms */

@@ -7,28 +7,6 @@
 
 #include <hiredis/hiredis.h>
 
-static const char *const names[SCRIPTS] = {
-    [SCRIPT_ENQUEUE] = "enqueue",   [SCRIPT_CLAIM] = "claim",
-    [SCRIPT_ACK] = "ack",           [SCRIPT_RETRY] = "retry",
-    [SCRIPT_BURY] = "bury",         [SCRIPT_CANCEL] = "cancel",
-    [SCRIPT_REAP] = "reap",         [SCRIPT_FIND] = "find",
-    [SCRIPT_COUNT] = "count",       [SCRIPT_PULL] = "pull",
-    [SCRIPT_FINISH] = "finish",     [SCRIPT_RELEASE] = "release",
-    [SCRIPT_TOUCH] = "touch",       [SCRIPT_LOOK] = "look",
-    [SCRIPT_MEASURE] = "measure",   [SCRIPT_RESPAWN] = "respawn",
-    [SCRIPT_DROP] = "drop",         [SCRIPT_TALLY] = "tally",
-    [SCRIPT_UNLIST] = "unlist",     [SCRIPT_DEAD] = "dead",
-    [SCRIPT_PACE] = "pace",         [SCRIPT_ALIVE] = "alive",
-    [SCRIPT_META] = "meta",         [SCRIPT_AUDIT] = "audit",
-    [SCRIPT_MOVE] = "move",         [SCRIPT_LIST] = "list",
-    [SCRIPT_MOVE_DUE] = "move_due", [SCRIPT_RENEW] = "renew",
-};
-
-const char *script_name(enum script s)
-{
-    return names[s];
-}
-
 static const char *script_text(const char *name)
 {
     for (const struct lua_file *f = lua_files; f->name; f++)
@@ -61,7 +39,7 @@ void scripts_load(struct script_load *load, struct scripts *s, struct redis *r,
     must(load->open == 0);
     *load = (struct script_load){s, SCRIPTS, 0, done, arg};
     for (int i = 0; i < SCRIPTS; i++) {
-        const char *text = script_text(names[i]);
+        const char *text = script_text(script_name((enum script)i));
         must(text != NULL);
         struct one_load *one = mem_alloc(sizeof(*one));
         *one = (struct one_load){load, (enum script)i};
@@ -84,6 +62,24 @@ void args_slice(struct args *a, struct slice s)
 void args_number(struct args *a, int64_t n)
 {
     resp_add_number(&a->command, n);
+}
+
+void args_number_or_none(struct args *a, int64_t n)
+{
+    if (n)
+        args_number(a, n);
+    else
+        args_slice(a, SLICE_LIT(""));
+}
+
+void args_letter(struct args *a, char letter)
+{
+    args_slice(a, (struct slice){&letter, letter ? 1 : 0});
+}
+
+void args_flag(struct args *a, bool on)
+{
+    args_slice(a, on ? SLICE_LIT("1") : SLICE_LIT(""));
 }
 
 void args_letter_number(struct args *a, char letter, int64_t n)

@@ -9,6 +9,7 @@
 #include "bridge/base/histogram.h"
 #include "bridge/redis/redis.h"
 #include "bridge/redis/resp.h"
+#include "bridge/store/calls.h"
 
 #include <stdint.h>
 
@@ -19,38 +20,10 @@ struct lua_file {
 extern const struct lua_file
     lua_files[]; /* made by etc/build/embed-lua.sh; ends with NULLs */
 
-enum script {
-    SCRIPT_ENQUEUE,
-    SCRIPT_CLAIM,
-    SCRIPT_ACK,
-    SCRIPT_RETRY,
-    SCRIPT_BURY,
-    SCRIPT_CANCEL,
-    SCRIPT_REAP,
-    SCRIPT_FIND,
-    SCRIPT_COUNT,
-    SCRIPT_PULL,
-    SCRIPT_FINISH,
-    SCRIPT_RELEASE,
-    SCRIPT_TOUCH,
-    SCRIPT_LOOK,
-    SCRIPT_MEASURE,
-    SCRIPT_RESPAWN,
-    SCRIPT_DROP,
-    SCRIPT_TALLY,
-    SCRIPT_UNLIST,
-    SCRIPT_DEAD,
-    SCRIPT_PACE,
-    SCRIPT_ALIVE,
-    SCRIPT_META,
-    SCRIPT_AUDIT,
-    SCRIPT_MOVE,
-    SCRIPT_LIST,
-    SCRIPT_MOVE_DUE,
-    SCRIPT_RENEW,
-    SCRIPTS
-};
 const char *script_name(enum script s);
+/* Of a change that was sent again, pairs: its answer, and that of the first run, which
+ * was lost. NULL: the script knows. */
+extern const char *const script_again[SCRIPTS];
 
 struct scripts { /* the same on all servers */
     char sha[SCRIPTS][41];
@@ -80,6 +53,9 @@ void args_begin(struct args *a, const struct scripts *s, enum script script,
                 const struct slice *keys, unsigned key_count);
 void args_slice(struct args *a, struct slice s); /* copied */
 void args_number(struct args *a, int64_t n);
+void args_number_or_none(struct args *a, int64_t n); /* '' for 0 */
+void args_letter(struct args *a, char letter);       /* '' for 0 */
+void args_flag(struct args *a, bool on);
 /* As one: the letter, and the number behind it. */
 void args_letter_number(struct args *a, char letter, int64_t n);
 void args_send(struct args *a, struct scripts *s, enum script script, struct redis *r,

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct bridge;
 struct source;
 
 enum shelf_code {
@@ -52,5 +53,9 @@ void shelf_watch(struct source *src, void (*cb)(void *arg), void *arg);
  * negative amount gives back; it never opens a window and never falls below 0. */
 void shelf_tally(struct source *src, struct slice name, int64_t amount, int64_t limit,
                  int64_t window_ms, shelf_cb *cb, void *arg);
+
+/* For the core. Another instance said "=SOURCE", or (name none) may have while nobody
+ * listened: calls the watchers concerned. */
+void shelf_told(struct bridge *bridge, struct slice name);
 
 #endif

@@ -8,9 +8,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/store/store_far.h"
 #include "bridge/store/store_lane.h"
-#include "bridge/store/store_wait.h"
 
 #include <stdlib.h>
 

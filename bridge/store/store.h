@@ -155,10 +155,12 @@ const struct clock *bucket_clock(const struct bucket *b);
  * be claimed whose ack could not leave. 0: they are not. */
 int64_t bucket_hold_us(const struct bucket *b);
 
-/* code: the letter of the script for this job (head of its file in lua/), or 0: the store
- * was closed, or the deadline passed, before Redis had answered. The letter of a job that
- * was stored or cancelled is a capital where the deadline passed before there were enough
- * replicas of it. */
+/* code: the answer of the script (enum NAME_answer of calls.h), or 0: the store was
+ * closed, or the deadline passed, before Redis had answered. change_unsafe(code) of a job
+ * that was stored or cancelled: the deadline passed before there were enough replicas of
+ * it. */
+#define change_unsafe(code) ((char)((code) & ~0x20))
+#define change_was(code) ((char)((code) | 0x20)) /* what change_unsafe() was made of */
 typedef void change_cb(void *arg, char code);
 
 /* What belongs to Kafka in a change: lua/lib/ingest.lua carries each record out once. */
@@ -225,31 +227,18 @@ void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_l
 void store_cancel(struct bucket *b, struct slice id, const struct origin *origin,
                   int64_t deadline_ms, change_cb *cb, void *arg);
 
-/* --- questions and claims: one call each, never repeated by the store --- */
-struct claimed {
-    struct slice id, record, tries; /* record empty: its body is missing in Redis */
-};
-struct claim_reply {
-    int64_t now_ms, next_ms, lease; /* next_ms -1: no job waits */
-    int64_t wait_us; /* the rate allows no further claim for so long; -1: in_flight_max,
-                      * not before an outcome; 0: no matter */
-    const struct claimed *jobs;
-    unsigned count;
-};
-/* reply NULL: Redis did not answer, or with an error; what was claimed comes back by
- * store_recover(), or when its lease ends. */
-typedef void claim_cb(void *arg, const struct claim_reply *reply);
-void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
-                 void *arg);
-
-/* moved -1: no answer. dropped: they were cancelled while in flight, and are gone. */
-typedef void reap_cb(void *arg, int64_t moved, int64_t dropped, int64_t lease_ms);
-void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg);
+/* --- questions and claims: one call each, never repeated by the store; see calls.h.
+ * Without an answer it is not known what was done. --- */
+/* As store_claim() of calls.h: at the limits of the route. */
+void bucket_claim(struct bucket *b, unsigned max, int64_t lease_ms, store_claim_cb *cb,
+                  void *arg);
+/* As store_reap(): jobs whose lease has ended. */
+void bucket_reap(struct bucket *b, unsigned max, store_reap_cb *cb, void *arg);
 /* The answer to the last claim of this bucket was lost: if Redis made it, its jobs go
  * back. known_lease: of the last claim of this struct that was answered with jobs; 0:
  * none. Ask before the next claim leaves. */
-void store_recover(struct bucket *b, unsigned max, int64_t known_lease, reap_cb *cb,
-                   void *arg);
+void bucket_recover(struct bucket *b, unsigned max, int64_t known_lease,
+                    store_reap_cb *cb, void *arg);
 
 struct counts {
     int64_t waiting, in_flight, dead, overdue, head_ms, lease_ms, now_ms;
@@ -266,14 +255,155 @@ struct count_ask {
 unsigned store_count_most(const struct store *st);
 void store_count_many(const struct count_ask *asks, unsigned n);
 
-struct found_job {
-    char state; /* n, w, f, d as in lua/find.lua; 0: no answer */
-    int64_t score_ms;
-    struct slice record, tries;
-};
-typedef void find_cb(void *arg, const struct found_job *found);
-void store_find(struct bucket *b, struct slice id, find_cb *cb, void *arg);
+/* --- for operators --- */
 
-/* The buckets of queues: store_queue.h. */
+enum {
+    STORE_DEAD_MAX = 500,           /* letters to look at in one call of store_dead() */
+    STORE_DEAD_BYTES = 1024 * 1024, /* of records in one reply; one letter comes even if
+                                     * it is larger */
+    STORE_LIST_LOOK = 500,          /* jobs to look at in one call of bucket_list() */
+    STORE_LIST_MEMBER_MAX =
+        JOB_ID_MAX + 64 /* bytes: of :held it holds more than the id */
+};
+/* Where a job stands among all of a route: by score; far ones before others of it; by
+ * bucket; by ordinal, or member. */
+struct list_place {
+    int64_t score, ordinal; /* ordinal -1: it is not far */
+    int64_t bucket;         /* the caller's number for it */
+    struct slice member;
+};
+
+/* As store_list(): a page of the bucket of that number, behind a place (NULL: from the
+ * beginning), which is filled in. */
+void bucket_list(struct bucket *b, struct store_list_ask *ask,
+                 const struct list_place *behind, int64_t number, store_list_cb *cb,
+                 void *arg);
+
+/* An audit: looks through a bucket while everybody works on it. */
+/* The parts, in the order in which they are to be looked through; the last tells the
+ * counts. */
+enum audit_part {
+    AUDIT_DELAY,
+    AUDIT_FAR,
+    AUDIT_UNACK,
+    AUDIT_ERROR,
+    AUDIT_DONE,
+    AUDIT_HELD,
+    AUDIT_PLACE,
+    AUDIT_LEAD,
+    AUDIT_AWAY,
+    AUDIT_TRIES,
+    AUDIT_ENDED,
+    AUDIT_TTL,
+    AUDIT_POOL,
+    AUDIT_SUMS,
+    AUDIT_PARTS
+};
+struct audit_finding {
+    struct slice kind, id; /* as lua/audit.lua has them */
+};
+struct audit_counts {
+    int64_t jobs, waiting, in_flight, dead, held, ended;
+};
+struct audit_reply {
+    struct slice cursor;               /* "0": that was all of the part */
+    int64_t looked;                    /* entries */
+    int64_t bytes;                     /* of the jobs read by the way */
+    const struct audit_counts *counts; /* of AUDIT_SUMS; NULL else */
+    const struct audit_finding *findings;
+    unsigned count; /* of the findings */
+};
+typedef void audit_cb(void *arg, const struct audit_reply *reply);
+/* cursor: "0" to begin; borrowed. count: about how many entries to look at. */
+void store_audit(struct bucket *b, enum audit_part part, struct slice cursor,
+                 unsigned count, bool repair, audit_cb *cb, void *arg);
+
+/* --- the buckets of queues: each call also settles leases that have ended, and jobs that
+ * have expired --- */
+
+/* lease 0: whoever has it. how: enum finish_value, 0: none. deadline_ms: 0 is
+ * answered if it has not left by then. */
+void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *reason,
+                  char how, int64_t deadline_ms, change_cb *cb, void *arg);
+/* due_us 0: now. counts: as a delivery. Without a lease it is not sent again when its
+ * answer was lost: it could take the job from the next consumer. */
+void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
+                   bool counts, int64_t deadline_ms, change_cb *cb, void *arg);
+
+typedef void measure_cb(void *arg, const struct queue_counts *counts); /* NULL: none */
+void store_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
+                   measure_cb *cb, void *arg);
+
+/* Takes a name off the list of queues at key, if its score is still used_ms. */
+void store_unlist(struct store *st, struct slice key, struct slice name, int64_t used_ms);
+
+enum { STORE_STEP_MAX = 1000 }; /* of the max of store_respawn() and store_drop() */
+
+/* How much the servers of a store have in use, by INFO: asked of each, once per call. */
+/* usage: borrowed; NULL: a server is away, or does not say. Never called from within. */
+typedef void usage_cb(void *arg, const struct queue_usage *usage);
+void store_usage(struct store *st, usage_cb *cb, void *arg);
+
+/* --- the targets of a route, in its bucket 0: their places at their rate (lua/pace.lua),
+ * and which an operator must start again. Each call is answered once, never before it has
+ * returned; none is repeated --- */
+
+enum { STORE_PACE_MAX = 100 }; /* jobs of one call */
+
+struct pace_rate {
+    double per_s;
+    int64_t burst;
+    int64_t hold_us; /* how long a job may wait here instead of coming back */
+    bool shared;     /* it is of all instances together */
+};
+struct paced_job {
+    struct slice target;
+    bool has_slot; /* it comes back when it was told to */
+};
+/* wait_us: of each job, as lua/pace.lua returns it. NULL: no answer. */
+typedef void store_pace_cb(void *arg, const int64_t *wait_us);
+void store_pace(struct bucket *b, const struct pace_rate *rate,
+                const struct paced_job *jobs, unsigned n, store_pace_cb *cb, void *arg);
+
+/* Notes that the target is stopped; nobody is told whether that came to be. */
+void store_stop(struct bucket *b, struct slice target);
+/* answer: 0 it was stopped, 1 it was not, -1 no answer. */
+typedef void store_go_on_cb(void *arg, int answer);
+void store_go_on(struct bucket *b, struct slice target, store_go_on_cb *cb, void *arg);
+/* n: -1: no answer. */
+typedef void store_stopped_cb(void *arg, const struct slice *targets, int n);
+void store_stopped(struct bucket *b, store_stopped_cb *cb, void *arg);
+
+/* --- keys of their own: one call each, never repeated --- */
+
+/* One call, never repeated; cb once, later. reply NULL: Redis is away, or answered with
+ * an error, which is logged. What is handed in is copied. */
+void store_script(struct store *st, enum script script, struct slice key,
+                  const struct slice *argv, unsigned n, redis_reply_cb *cb, void *arg);
+
+struct meta_change { /* borrowed */
+    const char *field;
+    const char *was; /* NULL: it was not there */
+    const char *now;
+};
+enum { STORE_META_MAX = 64 }; /* changes of one call */
+/* field, value, field, value... pairs NULL: no answer; else as it stands afterwards. */
+typedef void store_meta_cb(void *arg, bool changed, const struct slice *pairs,
+                           unsigned n);
+/* All of them are made, or none: where a field was not as it is said to have been. n 0:
+ * only reads. */
+void store_meta(struct store *st, const struct meta_change *changes, unsigned n,
+                store_meta_cb *cb, void *arg);
+
+/* EXISTS, HLEN and the like. -1: no answer. 0 also where this user may not look: such
+ * keys are not ours to work with. */
+typedef void figure_cb(void *arg, int64_t n);
+void store_figure(struct store *st, const char *command, struct slice key, figure_cb *cb,
+                  void *arg);
+/* The names of a sorted set by rank, both ends included. names NULL: no answer. Borrowed.
+ */
+typedef void names_cb(void *arg, const struct slice *names, unsigned n);
+void store_names(struct store *st, struct slice key, int64_t from, int64_t to,
+                 names_cb *cb, void *arg);
 
 #endif

@@ -11,12 +11,8 @@
 #include <hiredis/hiredis.h>
 
 static const char *const suffix[BUCKET_KEYS] = {
-    [KEY_POOL] = "pool",       [KEY_DELAY] = "delay", [KEY_UNACK] = "unack",
-    [KEY_ERROR] = "error",     [KEY_TRIES] = "tries", [KEY_INGEST] = "ingest",
-    [KEY_TTL] = "ttl",         [KEY_DONE] = "done",   [KEY_SEEN] = "seen",
-    [KEY_HELD] = "held",       [KEY_PLACE] = "place", [KEY_LEAD] = "lead",
-    [KEY_ENDED] = "ended",     [KEY_PACE] = "pace",   [KEY_TARGETS] = "targets",
-    [KEY_STOPPED] = "stopped", [KEY_IDS] = "ids",     [KEY_WHOLE] = "whole",
+    [KEY_POOL] = "pool", [KEY_TARGETS] = "targets", [KEY_STOPPED] = "stopped",
+    [KEY_IDS] = "ids",   [KEY_WHOLE] = "whole",
 };
 
 /* Takes base, which stands before the suffix of the keys before end. */
@@ -33,7 +29,7 @@ static struct bucket *make(struct store *st, const char *name, struct buf *base,
     b->name = mem_strdup(name);
     buf_addf(&text, "%s %s", name, st->conf.instance);
     b->wake = mem_strdup(buf_str(&text));
-    /* Names changes in Redis (lua/lib/told.lua), so it must not begin where a bucket of
+    /* Names changes in Redis (lua/lib/late.lua), so it must not begin where a bucket of
      * this name has begun before. */
     b->next_seq = (uint64_t)loop_mono_us();
     if (b->next_seq < st->seq_floor)
@@ -79,7 +75,7 @@ struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *
         buf_addf(&base, "%s:{%s}:%s", st->conf.prefix, sink, queue);
     else
         buf_addf(&base, "%s:{%s:%s}", st->conf.prefix, sink, queue);
-    struct bucket *b = make(st, buf_str(&name), &base, KEY_SEEN, events, owner);
+    struct bucket *b = make(st, buf_str(&name), &base, KEY_TARGETS, events, owner);
     b->rules = rules;
     if (rules->global_ids) {
         buf_clear(&name);

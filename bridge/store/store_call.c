@@ -14,9 +14,6 @@
 
 enum { RECORD_KEEP_BYTES = 1024 * 1024 }; /* of its buffer; above, it is given back */
 
-const enum bucket_key job_keys[5] = {KEY_POOL, KEY_DELAY, KEY_UNACK, KEY_ERROR,
-                                     KEY_TRIES};
-
 static struct slice copy(char **to, struct slice text)
 {
     struct slice made = {*to, text.n};
@@ -64,11 +61,11 @@ void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue
 {
     struct change *c = change_new(job->id, encode(b, job), how->tries, how->group);
     c->due_ms = how->at_ms ? how->at_ms : job->due_ms;
-    c->how = how->dead        ? 'd'
-             : how->in_flight ? 'f'
-             : how->replace   ? 'r'
-             : how->again     ? 'b'
-             : how->unknown   ? 'u'
+    c->how = how->dead        ? ENQUEUE_HOW_DEAD
+             : how->in_flight ? ENQUEUE_HOW_IN_FLIGHT
+             : how->replace   ? ENQUEUE_HOW_REPLACE
+             : how->again     ? ENQUEUE_HOW_BACK
+             : how->unknown   ? ENQUEUE_HOW_UNNAMED
                               : 0;
     c->now = how->now || (how->dead && how->at_ms == 0);
     c->expires_ms = how->expires_ms;
@@ -101,7 +98,7 @@ void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb
                  void *arg)
 {
     struct change *c = change_new(id, nothing, nothing, nothing);
-    c->how = 'l';
+    c->how = ACK_HOW_LAPSED;
     add(b, LANE_ACK, c, lease, cb, arg);
 }
 
@@ -133,11 +130,12 @@ void store_lose(struct bucket *b, struct slice id, int64_t lease,
         job_encode(next, names_of(b), &records);
     struct change *c = change_new(id, buf_slice(&records), lost->tries, lost->job->id);
     buf_free(&records);
-    c->kept = (struct slice){c->record.p, kept_n};
+    c->kept_record = (struct slice){c->record.p, kept_n};
     c->record = (struct slice){c->record.p + kept_n, c->record.n - kept_n};
     c->kept_id = c->group;
-    c->group = nothing;
-    c->how = lost->dead ? 'd' : 's';
+    c->kept_tries = c->tries;
+    c->group = c->tries = nothing;
+    c->how = lost->dead ? RETRY_HOW_DEAD : RETRY_HOW_SINK;
     c->due_ms = at_ms;
     add(b, LANE_RETRY, c, lease, cb, arg);
 }
@@ -145,14 +143,16 @@ void store_lose(struct bucket *b, struct slice id, int64_t lease,
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
                 change_cb *cb, void *arg)
 {
-    add(b, LANE_BURY, change_new(id, nothing, tries, nothing), lease, cb, arg);
+    struct change *c = change_new(id, nothing, tries, nothing);
+    c->how = RETRY_HOW_BURY;
+    add(b, LANE_BURY, c, lease, cb, arg);
 }
 
 void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_lease,
                  change_cb *cb, void *arg)
 {
     struct change *c = change_new(id, nothing, nothing, nothing);
-    c->due_ms = new_lease;
+    c->new_lease = new_lease;
     add(b, LANE_RENEW, c, lease, cb, arg);
 }
 
@@ -185,21 +185,37 @@ static void on_away(void *arg)
     on_reply(arg, NULL);
 }
 
-struct call *call_begin(struct bucket *b, enum script script, const enum bucket_key *key,
-                        unsigned key_count)
+static void begin(struct args *a, const struct bucket *b, enum script script,
+                  enum bucket_key key)
 {
-    struct store *st = b->store;
+    struct slice keys[3];
+    unsigned n = 0;
+    keys[n++] = b->key[key];
+    if (b->key[KEY_IDS].p)
+        keys[n++] = b->key[KEY_IDS];
+    if (b->store->map)
+        keys[n++] = b->key[KEY_WHOLE];
+    args_begin(a, &b->store->scripts, script, keys, n);
+}
+
+void args_begin_bucket(struct args *a, const struct bucket *b, enum script script)
+{
+    begin(a, b, script, KEY_POOL);
+}
+
+struct call *call_begin_at(struct bucket *b, enum script script, enum bucket_key key)
+{
     struct call *call = mem_alloc(sizeof(*call));
-    struct slice keys[BUCKET_KEYS];
     call->bucket = b;
     call->script = script;
-    for (unsigned i = 0; i < key_count; i++)
-        keys[i] = b->key[key[i]];
-    if (st->map)
-        keys[key_count++] = b->key[KEY_WHOLE];
-    args_begin(&st->args, &st->scripts, script, keys, key_count);
+    begin(&b->store->args, b, script, key);
     b->calls++;
     return call;
+}
+
+struct call *call_begin(struct bucket *b, enum script script)
+{
+    return call_begin_at(b, script, KEY_POOL);
 }
 
 void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
@@ -217,112 +233,38 @@ void call_send(struct call *call, void (*tell)(struct call *, const struct redis
         loop_defer(on_away, call);
 }
 
-static void tell_claim(struct call *call, const struct redisReply *r)
+int64_t reply_number(const struct redisReply *r)
 {
-    claim_cb *cb = (claim_cb *)call->cb;
-    enum { HEAD = 4, PER_JOB = 3 };
-    if (r == NULL || r->elements < HEAD) {
-        cb(call->arg, NULL);
-        return;
-    }
-    unsigned n = (unsigned)((r->elements - HEAD) / PER_JOB);
-    struct claimed *jobs = mem_alloc((n + 1) * sizeof(*jobs));
-    for (unsigned i = 0; i < n; i++) {
-        struct redisReply *const *at = r->element + HEAD + PER_JOB * i;
-        jobs[i] =
-            (struct claimed){redis_text(at[0]), redis_text(at[1]), redis_text(at[2])};
-    }
-    const struct claim_reply reply = {.now_ms = r->element[0]->integer,
-                                      .next_ms = r->element[1]->integer,
-                                      .lease = r->element[2]->integer,
-                                      .wait_us = r->element[3]->integer,
-                                      .jobs = jobs,
-                                      .count = n};
-    cb(call->arg, &reply);
-    free(jobs);
+    return r->integer;
 }
 
-/* What the route allows, where it does not allow everything. */
-static void add_limits(struct args *a, const struct bucket *b, char text[32])
-{
-    const struct bucket_rules *ways = b->ways;
-    bool holds = ways->shared && ways->in_flight_max > 0;
-    if (ways->rate <= 0 && !holds)
-        return;
-    snprintf(text, 32, "%.17g", ways->rate);
-    args_slice(a, ways->rate > 0 ? slice_of(text) : SLICE_LIT(""));
-    args_number(a, ways->burst);
-    args_slice(a, slice_of(ways->shared ? "" : b->store->conf.instance));
-    if (holds)
-        args_number(a, ways->in_flight_max);
-    else
-        args_slice(a, SLICE_LIT(""));
-}
-
-void store_claim(struct bucket *b, unsigned max, int64_t lease_ms, claim_cb *cb,
-                 void *arg)
-{
-    static const enum bucket_key keys[] = {KEY_POOL,  KEY_DELAY, KEY_UNACK,
-                                           KEY_ERROR, KEY_TRIES, KEY_PACE};
-    struct call *call = call_begin(b, SCRIPT_CLAIM, keys, 6);
-    char rate[32];
-    args_slice(&b->store->args, SLICE_LIT(""));
-    args_number(&b->store->args, lease_ms);
-    args_number(&b->store->args, max);
-    args_slice(&b->store->args, slice_of(b->claimant));
-    add_limits(&b->store->args, b, rate);
-    call_send(call, tell_claim, (void (*)(void))cb, arg);
-}
-
-static void tell_reap(struct call *call, const struct redisReply *r)
+/* Of a queue: in us. */
+void call_told_head(struct call *call, int64_t head)
 {
     struct bucket *b = call->bucket;
-    reap_cb *cb = (reap_cb *)call->cb;
-    if (r == NULL || r->elements != 4) {
-        cb(call->arg, -1, 0, -1);
-        return;
-    }
-    b->events->head(b->owner, r->element[2]->integer);
-    cb(call->arg, r->element[0]->integer, r->element[3]->integer, r->element[1]->integer);
+    b->events->head(b->owner, b->rules && head > 0 ? (head + 999) / 1000 : head);
 }
 
-void store_reap(struct bucket *b, unsigned max, reap_cb *cb, void *arg)
+void bucket_claim(struct bucket *b, unsigned max, int64_t lease_ms, store_claim_cb *cb,
+                  void *arg)
 {
-    struct call *call = call_begin(b, SCRIPT_REAP, job_keys, 5);
-    args_slice(&b->store->args, SLICE_LIT(""));
-    args_number(&b->store->args, max);
-    args_slice(&b->store->args,
-               SLICE_LIT("the lease ended before the delivery was reported"));
-    call_send(call, tell_reap, (void (*)(void))cb, arg);
+    const struct bucket_rules *ways = b->ways;
+    char rate[32] = "";
+    if (ways->rate > 0)
+        snprintf(rate, sizeof(rate), "%.17g", ways->rate);
+    store_claim(b, lease_ms, max, slice_of(b->claimant), slice_of(rate), ways->burst,
+                slice_of(ways->shared ? "" : b->store->conf.instance),
+                ways->shared ? ways->in_flight_max : 0, cb, arg);
 }
 
-void store_recover(struct bucket *b, unsigned max, int64_t known_lease, reap_cb *cb,
-                   void *arg)
+void bucket_reap(struct bucket *b, unsigned max, store_reap_cb *cb, void *arg)
 {
-    struct call *call = call_begin(b, SCRIPT_REAP, job_keys, 5);
-    args_slice(&b->store->args, SLICE_LIT(""));
-    args_number(&b->store->args, max);
-    args_slice(&b->store->args, SLICE_LIT(""));
-    args_slice(&b->store->args, slice_of(b->claimant));
-    args_number(&b->store->args, known_lease);
-    call_send(call, tell_reap, (void (*)(void))cb, arg);
+    store_reap(b, max, SLICE_LIT("the lease ended before the delivery was reported"),
+               nothing, 0, cb, arg);
 }
 
-static void tell_find(struct call *call, const struct redisReply *r)
+void bucket_recover(struct bucket *b, unsigned max, int64_t known_lease,
+                    store_reap_cb *cb, void *arg)
 {
-    struct found_job found = {0};
-    if (r && r->elements == 4) {
-        found.state = redis_letter(r->element[0]);
-        found.score_ms = r->element[1]->integer;
-        found.record = redis_text(r->element[2]);
-        found.tries = redis_text(r->element[3]);
-    }
-    ((find_cb *)call->cb)(call->arg, &found);
-}
-
-void store_find(struct bucket *b, struct slice id, find_cb *cb, void *arg)
-{
-    struct call *call = call_begin(b, SCRIPT_FIND, job_keys, 5);
-    args_slice(&b->store->args, id);
-    call_send(call, tell_find, (void (*)(void))cb, arg);
+    store_reap(b, max, nothing, slice_of(b->claimant), known_lease, cb, arg);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * store_command.c - single commands, and in a cluster the way to the node that has their
- * key.
+ * key; scripts about a key that is no bucket's.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -121,6 +121,43 @@ void store_command(struct store *st, const struct slice *args, unsigned n,
         errand->arg = arg;
         redis_command(node->redis, errand->args, n, on_errand, errand);
     }
+}
+
+/* --- scripts --- */
+
+struct script_ask {
+    struct node *node; /* NULL: Redis is away */
+    enum script script;
+    redis_reply_cb *cb;
+    void *arg;
+};
+
+static void on_script_reply(void *arg, const struct redisReply *reply)
+{
+    struct script_ask *ask = arg;
+    bool good = ask->node && node_judge(ask->node, reply, ask->script) == REDIS_NO_ERROR;
+    ask->cb(ask->arg, good ? reply : NULL);
+    free(ask);
+}
+
+static void on_script_away(void *arg)
+{
+    on_script_reply(arg, NULL);
+}
+
+void store_script(struct store *st, enum script script, struct slice key,
+                  const struct slice *argv, unsigned n, redis_reply_cb *cb, void *arg)
+{
+    struct script_ask *ask = mem_alloc(sizeof(*ask));
+    *ask = (struct script_ask){store_up_node(st, key), script, cb, arg};
+    if (ask->node == NULL) {
+        loop_defer(on_script_away, ask);
+        return;
+    }
+    args_begin(&st->args, &st->scripts, script, &key, 1);
+    for (unsigned i = 0; i < n; i++)
+        args_slice(&st->args, argv[i]);
+    args_send(&st->args, &st->scripts, script, ask->node->redis, on_script_reply, ask);
 }
 
 /* --- news --- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_count.c - how many jobs of a bucket stand where; of many buckets in one call.
+ * store_count.c - how many jobs of a bucket stand where; of many buckets in one call;
+ * what the servers have in use.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -12,7 +13,6 @@
 
 enum {
     MANY = 50, /* of one call, which then holds Redis for less than 1 ms */
-    KEYS = 4,  /* of each */
     NUMBERS = 9
 };
 
@@ -66,18 +66,15 @@ unsigned store_count_most(const struct store *st)
 
 void store_count_many(const struct count_ask *asks, unsigned n)
 {
-    static const enum bucket_key which[KEYS] = {KEY_DELAY, KEY_UNACK, KEY_ERROR,
-                                                KEY_HELD};
     struct store *st = asks[0].bucket->store;
     struct count_call *call = mem_alloc(sizeof(*call) + n * sizeof(call->asks[0]));
-    struct slice keys[MANY * KEYS + 1];
+    struct slice keys[MANY + 1];
     unsigned count = 0;
     must(n > 0 && n <= store_count_most(st));
     call->n = n;
     memcpy(call->asks, asks, n * sizeof(asks[0]));
     for (unsigned i = 0; i < n; i++) {
-        for (unsigned k = 0; k < KEYS; k++)
-            keys[count++] = asks[i].bucket->key[which[k]];
+        keys[count++] = asks[i].bucket->key[KEY_POOL];
         asks[i].bucket->calls++;
     }
     if (st->map)
@@ -95,4 +92,76 @@ void store_count_many(const struct count_ask *asks, unsigned n)
 void store_count(struct bucket *b, count_cb *cb, void *arg)
 {
     store_count_many(&(const struct count_ask){b, cb, arg}, 1);
+}
+
+/* --- what the servers have in use --- */
+
+/* One at a time: Redis 6 takes no more. */
+static const char *const sections[] = {"memory", "clients", "keyspace"};
+enum { SECTIONS = sizeof(sections) / sizeof(sections[0]) };
+
+struct usage_call {
+    struct queue_usage sum;
+    unsigned db, open;
+    bool torn; /* an answer is missing */
+    usage_cb *cb;
+    void *arg;
+};
+
+static void end_usage(void *arg)
+{
+    struct usage_call *call = arg;
+    call->cb(call->arg, call->torn ? NULL : &call->sum);
+    free(call);
+}
+
+/* The number behind `name` in a line that begins with `line`; 0: there is none. */
+static int64_t number_in(const char *text, const char *line, const char *name)
+{
+    for (const char *at = text; at && *at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        if (strncmp(at, line, strlen(line)) != 0)
+            continue;
+        const char *number = strstr(at, name), *stop = strchr(at, '\n');
+        return number && (stop == NULL || number < stop)
+                   ? strtoll(number + strlen(name), NULL, 10)
+                   : 0;
+    }
+    return 0;
+}
+
+static void on_info(void *arg, const struct redisReply *reply)
+{
+    struct usage_call *call = arg;
+    struct queue_usage *sum = &call->sum;
+    const char *text = redis_text(reply).p; /* ends with a NUL */
+    char db[24];
+    snprintf(db, sizeof(db), "db%u:", call->db);
+    call->torn |= text == NULL;
+    sum->used_bytes += number_in(text, "used_memory:", ":");
+    sum->max_bytes += number_in(text, "maxmemory:", ":");
+    sum->clients += number_in(text, "connected_clients:", ":");
+    sum->blocked_clients += number_in(text, "blocked_clients:", ":");
+    sum->keys += number_in(text, db, "keys=");
+    sum->expiring_keys += number_in(text, db, "expires=");
+    if (--call->open == 0)
+        end_usage(call);
+}
+
+void store_usage(struct store *st, usage_cb *cb, void *arg)
+{
+    struct usage_call *call = mem_alloc(sizeof(*call));
+    *call = (struct usage_call){.db = st->conf.redis.url.db, .cb = cb, .arg = arg};
+    if (!store_is_up(st)) {
+        call->torn = true;
+        loop_defer(end_usage, call);
+        return;
+    }
+    call->open = st->node_count * SECTIONS;
+    for (unsigned i = 0; i < st->node_count; i++) {
+        for (unsigned k = 0; k < SECTIONS; k++) {
+            const struct slice args[] = {SLICE_LIT("INFO"), slice_of(sections[k])};
+            redis_command(st->nodes[i]->redis, args, 2, on_info, call);
+        }
+    }
 }

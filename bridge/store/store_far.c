@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/store/store_far.h"
+/*
+ * store_far.c - the second tier: jobs due later than redis.horizon wait in a list for
+ * each slot of due time (lua/lib/far.lua), and move to the others shortly before.
+ *
+ * Here: when a slot is moved. Half a horizon before it begins its entries are fetched,
+ * some hundred in a call, one call at a time on each server, with rests in between as
+ * long as there is time; so claims and enqueues get their turns also where a million jobs
+ * are due in one second. Every instance that hears of a slot may move it, the owner of
+ * the bucket first: the script gives each entry once. Nothing is asked while no slot's
+ * time has come. Loop thread.
+ */
 #include "bridge/base/fault.h"
 #include "bridge/base/loop.h"
 #include "bridge/store/store_lane.h"
@@ -101,31 +111,27 @@ void bucket_leave_to_owner(struct bucket *b, bool left)
 
 /* --- calls --- */
 
-enum { MOVED, TAKEN, LEFT, FIRST, HEAD, NOW, REPLY };
-
-static void read_reply(struct bucket *b, const struct redisReply *r)
+static void note_moved(struct bucket *b, const struct store_move_reply *r)
 {
-    int64_t first_ms = r->element[FIRST]->integer, head = r->element[HEAD]->integer;
-    bool in_vain = r->element[TAKEN]->integer == 0 && b->far.first_ms == first_ms;
-    b->far.first_ms = first_ms;
-    if (in_vain && first_ms >= 0 && until_us(b, first_ms - early_ms(b)) <= 0)
+    bool in_vain = r->taken == 0 && b->far.first_ms == r->slot_ms;
+    b->far.first_ms = r->slot_ms;
+    if (in_vain && r->slot_ms >= 0 && until_us(b, r->slot_ms - early_ms(b)) <= 0)
         /* Redis' clock was set back, and ours of it is old. */
         wake_after(b, AGAIN_MS);
     else
         arm(b);
-    b->events->head(b->owner, b->rules && head >= 0 ? (head + 999) / 1000 : head);
 }
 
-static void tell_moved(struct call *call, const struct redisReply *r)
+static void on_moved(void *arg, const struct store_move_reply *reply)
 {
-    struct bucket *b = call->bucket;
-    struct node *node = call->node;
+    struct bucket *b = arg;
+    struct node *node = b->far.node;
     int64_t now_us = loop_mono_us();
     node->moving = false;
     node->move_after_us = now_us + REST * (now_us - node->move_sent_us);
     FAULT("M2");
-    if (r && r->elements == REPLY)
-        read_reply(b, r);
+    if (reply)
+        note_moved(b, reply);
     else
         wake_after(b, AGAIN_MS);
     pump(b->store);
@@ -133,17 +139,10 @@ static void tell_moved(struct call *call, const struct redisReply *r)
 
 static void move(struct bucket *b, struct node *node)
 {
-    static const enum bucket_key keys[] = {KEY_POOL}; /* the others are made of it */
-    struct args *a = &b->store->args;
-    struct call *call = call_begin(b, SCRIPT_MOVE, keys, 1);
-    args_slice(a, SLICE_LIT(""));
-    args_number(a, b->store->movers.early_ms);
-    args_number(a, ENTRIES);
-    args_slice(a, slice_of(b->store->wake_channel));
-    args_slice(a, slice_of(b->wake));
+    b->far.node = node;
     node->moving = true;
     node->move_sent_us = loop_mono_us();
-    call_send(call, tell_moved, NULL, NULL);
+    store_move(b, b->store->movers.early_ms, ENTRIES, on_moved, b);
     FAULT_QUEUED("M1");
 }
 

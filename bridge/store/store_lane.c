@@ -3,9 +3,7 @@
 #include "bridge/base/fault.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/store/store_wait.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 
 #include <hiredis/hiredis.h>
@@ -55,13 +53,19 @@ static void answer(struct lane *lane, struct change *c, char code)
     free(c);
 }
 
-/* Back to where it stood, before every change that came after it. */
-static void put_back(struct lane *lane, struct change *c)
+/* Back to where it stood, before every change that came after it. behind: one of these,
+ * where to begin to look; NULL: at the head. */
+static void put_back(struct lane *lane, struct change *c, struct change *behind)
 {
-    struct change *at;
-    TAILQ_FOREACH (at, &lane->queue, link) {
-        if (at->seq > c->seq)
-            break;
+    struct change *at = behind, *before;
+    if (behind) {
+        while ((before = TAILQ_PREV(at, change_list, link)) && before->seq > c->seq)
+            at = before;
+    } else {
+        TAILQ_FOREACH (at, &lane->queue, link) {
+            if (at->seq > c->seq)
+                break;
+        }
     }
     if (at)
         TAILQ_INSERT_BEFORE(at, c, link);
@@ -73,21 +77,24 @@ static void put_back(struct lane *lane, struct change *c)
 /* lost: the outcome is unknown. */
 static void send_again(struct batch *batch, bool lost)
 {
-    struct change *c;
+    struct change *c, *behind = NULL;
     while ((c = TAILQ_LAST(&batch->list, change_list))) {
         TAILQ_REMOVE(&batch->list, c, link);
         c->again = c->again || lost;
-        if (lost && c->once)
+        if (lost && c->once) {
             answer(batch->lane, c, 0);
-        else
-            put_back(batch->lane, c);
+        } else {
+            put_back(batch->lane, c, behind);
+            behind = c;
+        }
     }
 }
 
 /* Of what was sent again: the letter that the first run gave, and was lost. */
 static char first_answer(const struct lane_row *row, char code)
 {
-    for (const char *p = row->again; p && *p; p += 2) {
+    for (const char *p = row->again ? row->again : script_again[row->script]; p && *p;
+         p += 2) {
         if (p[0] == code)
             return p[1];
     }
@@ -105,14 +112,14 @@ static void answer_each(struct batch *batch, struct slice codes)
         char code = i < codes.n ? codes.p[i] : 0;
         if (c->again)
             code = first_answer(&lane_rows[lane->kind], code);
-        if (code == 'y') /* an x that is not our own work */
-            code = 'x';
-        if (code == 'g' && c->refused++ < REFUSED_MAX) {
-            put_back(lane, c);
+        if (code == ACK_STALE_BEFORE) /* a STALE that is not our own work */
+            code = ACK_STALE;
+        if (code == ENQUEUE_GAP && c->refused++ < REFUSED_MAX) {
+            put_back(lane, c, NULL);
             lane->hold_until_us = loop_mono_us() + GAP_US;
             continue;
         }
-        answer(lane, c, code == 'g' ? 0 : code);
+        answer(lane, c, code == ENQUEUE_GAP ? 0 : code);
     }
 }
 
@@ -142,6 +149,19 @@ void batch_send_again(struct batch *batch)
     land(batch);
 }
 
+/* The job was stored, or cancelled. */
+static bool is_done(char code)
+{
+    static const char done[] = {ENQUEUE_STORED,
+                                ENQUEUE_REPLACED,
+                                ENQUEUE_OVERTOOK,
+                                ENQUEUE_OUTLIVED,
+                                CANCEL_CANCELLED,
+                                CANCEL_CANCELLED_DEAD,
+                                0};
+    return code && strchr(done, code);
+}
+
 void batch_expire(struct batch *batch, int64_t now_us)
 {
     struct change *c, *next;
@@ -154,7 +174,7 @@ void batch_expire(struct batch *batch, int64_t now_us)
         }
         char code = from < batch->code_count ? batch->codes[from] : 0;
         TAILQ_REMOVE(&batch->list, c, link);
-        answer(batch->lane, c, strchr("sritce", code) ? (char)toupper(code) : 0);
+        answer(batch->lane, c, is_done(code) ? change_unsafe(code) : 0);
     }
     batch->code_count = to;
 }
@@ -166,8 +186,9 @@ static struct slice read_reply(struct lane *lane, const struct redisReply *reply
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2)
         return redis_text(reply);
     int64_t head = reply->element[0]->integer;
-    if (lane->kind == LANE_ENQUEUE && b->rules && head >= 0)
-        head = (head + 999) / 1000; /* of a queue: in us */
+    bool of_queue_lib = lane->kind == LANE_FINISH || lane->kind == LANE_RELEASE;
+    if (b->rules && !of_queue_lib && head >= 0)
+        head = (head + 999) / 1000; /* in us */
     b->events->head(b->owner, head);
     if (lane->kind == LANE_ENQUEUE)
         far_note(b, reply->elements > 2 ? redis_integer(reply->element[2]) : -1);
@@ -256,7 +277,7 @@ static struct batch *take(struct lane *lane)
     batch->first_seq = TAILQ_FIRST(&lane->queue)->seq;
     TAILQ_INIT(&batch->list);
     while ((c = TAILQ_FIRST(&lane->queue))) {
-        bytes += c->record.n + c->tries.n + c->id.n + c->kept.n;
+        bytes += c->record.n + c->tries.n + c->id.n + c->kept_record.n + c->kept_tries.n;
         if (batch->count > 0 &&
             (c->seq > limit || batch->count >= jobs_max(lane) || bytes > BATCH_BYTES_MAX))
             break;
@@ -274,20 +295,9 @@ static void send_batch(struct lane *lane, struct node *node, int64_t now_us)
     const struct lane_row *row = &lane_rows[lane->kind];
     struct store *st = lane->bucket->store;
     struct batch *batch = take(lane);
-    struct slice key[BUCKET_KEYS];
-    unsigned keys = row->key_count; /* the last may be one that this bucket has not */
-    must(keys > 0);
     batch->node = node;
-    for (unsigned i = 0; i < keys; i++)
-        key[i] = lane->bucket->key[row->key[i]];
-    keys -= key[keys - 1].p == NULL;
-    if (st->map)
-        key[keys++] = lane->bucket->key[KEY_WHOLE];
-    args_begin(&st->args, &st->scripts, row->script, key, keys);
-    if (row->of_queue)
-        queue_args(&st->args, lane->bucket);
-    if (row->head)
-        row->head(&st->args, batch);
+    args_begin_bucket(&st->args, lane->bucket, row->script);
+    row->head(&st->args, batch);
     const struct change *c;
     TAILQ_FOREACH (c, &batch->list, link)
         row->change(&st->args, batch, c);

@@ -10,13 +10,69 @@
 
 #include "bridge/base/hash.h"
 #include "bridge/base/log.h"
+#include "bridge/redis/redis_slot.h"
 #include "bridge/store/pacer.h"
 #include "bridge/store/store.h"
-#include "bridge/store/store_far.h"
-#include "bridge/store/store_map.h"
-#include "bridge/store/store_node.h"
 
 #include <sys/queue.h>
+
+struct batch;
+struct map;
+struct timer;
+
+/* --- a server (store_node.c): its connection, whether it has our scripts, its clock, and
+ * what an error reply of it holds back. A store has one; that of a cluster one for each
+ * master --- */
+
+TAILQ_HEAD(batch_list, batch);
+
+enum node_state { NODE_DOWN, NODE_LOADING, NODE_UP };
+
+struct node {
+    struct store *store;
+    struct redis_place place; /* of a cluster; else NULLs */
+    struct redis *redis;
+    struct script_load load;
+    struct clock clock;
+    struct redis_facts facts; /* what the probe of this connection found */
+    enum node_state state;
+    unsigned slots;         /* of a cluster: that it has */
+    bool refusing;          /* pauses the sources; see "errors" in store_node.c */
+    bool halted;            /* it answers everything with an error that asks to wait */
+    bool full;              /* above the memory mark */
+    bool clock_stale;       /* the clock is that of an earlier connection */
+    bool reloading;         /* only the scripts had gone */
+    bool probing;           /* an answer of the probe is awaited */
+    int64_t pause_until_us; /* after an error reply that concerns everything */
+    char trouble[160];      /* in words; "" */
+    struct batch_list
+        unsure;            /* done, but perhaps not on the replicas yet (store_wait.c) */
+    int64_t wait_again_us; /* monotonic: not before */
+    bool waiting;          /* for the answer to a WAIT */
+    /* Of store_far.c, in us of our clock, but for far_clock_us: the offset of Redis'. */
+    bool moving; /* a move of far jobs is on its way */
+    int64_t move_sent_us, move_after_us, far_clock_us;
+};
+
+/* --- the second tier (store_far.c): when a slot of far jobs is moved, see there --- */
+
+struct far {             /* of a bucket */
+    int64_t first_ms;    /* start of its first slot, Redis' clock; -1: none is known of */
+    bool left_to_owner;  /* another instance comes first */
+    struct timer *timer; /* until that one's time; NULL: there was none yet */
+    struct node *node;   /* where a move is on its way */
+    bool listed;         /* its time has come, and it is in line */
+    TAILQ_ENTRY(bucket) link;
+};
+
+struct movers {       /* of a store */
+    bool allowed;     /* this process moves */
+    int64_t early_ms; /* before its start a slot's time has come */
+    TAILQ_HEAD(, bucket) line;
+    struct timer *timer; /* the end of a rest */
+};
+
+/* --- lanes --- */
 
 enum lane_kind {
     LANE_ENQUEUE,
@@ -37,12 +93,18 @@ enum {
 
 struct change {
     TAILQ_ENTRY(change) link;
-    uint64_t seq;                   /* place among the bucket's changes */
-    struct slice id, record, tries; /* behind the struct, in one allocation */
-    struct slice group;             /* of an enqueue; at the end of the same */
-    struct slice kept_id, kept;     /* a run given up, of a repeat; in the same */
+    uint64_t seq;            /* place among the bucket's changes */
+    struct slice id, record; /* behind the struct, in one allocation; and so are */
+    union {
+        struct slice tries, reason; /* reason: of a finish */
+    };
+    struct slice group; /* of an enqueue; at the end of the same */
+    struct slice kept_id, kept_record, kept_tries; /* a run given up, of a retry; in it */
     struct origin origin;
-    int64_t due_ms, lease;
+    union {
+        int64_t due_ms, new_lease; /* new_lease: of a renew */
+    };
+    int64_t lease;
     int64_t due_us;      /* of a release */
     int64_t deadline_us; /* monotonic; 0: none */
     int64_t expires_ms;  /* 0: never */
@@ -73,24 +135,11 @@ struct lane {
 TAILQ_HEAD(lane_list, lane);
 
 enum bucket_key {
-    KEY_POOL,
-    KEY_DELAY,
-    KEY_UNACK,
-    KEY_ERROR,
-    KEY_TRIES,
-    KEY_INGEST,
-    KEY_TTL,
-    KEY_DONE,
-    KEY_SEEN, /* from here on: of a route */
-    KEY_HELD,
-    KEY_PLACE,
-    KEY_LEAD,
-    KEY_ENDED,
-    KEY_PACE,
-    KEY_TARGETS,
-    KEY_STOPPED,
-    KEY_IDS,   /* of a queue whose ids are global; else none */
-    KEY_WHOLE, /* never exists: see store_map.h; only in a cluster */
+    KEY_POOL,    /* scripts make those of a bucket of it: lua/lib/bucket.lua */
+    KEY_TARGETS, /* of a route */
+    KEY_STOPPED, /* of a route */
+    KEY_IDS,     /* of a queue whose ids are global; else none */
+    KEY_WHOLE,   /* never exists: see store_map.h; only in a cluster */
     BUCKET_KEYS
 };
 
@@ -136,18 +185,13 @@ struct batch {
     size_t code_count;
     bool asked;
 };
-/* How the changes of a lane become the arguments of its script. */
+/* How the changes of a lane become the arguments of its script: calls.c. */
 struct lane_row {
     enum script script;
-    unsigned key_count;
-    const enum bucket_key *key;
-    bool of_queue; /* its keys and first arguments are those of lib/queue.lua */
-    bool sure;     /* it counts when as many replicas have it as are asked for */
-    void (*head)(struct args *a, struct batch *batch); /* before the changes; or NULL */
-    void (*change)(struct args *a, struct batch *batch, const struct change *c);
-    /* Pairs: the answer to what was sent again, and what the first run has answered then,
-     * most likely. NULL: the script knows. */
-    const char *again;
+    void (*head)(struct args *a, const struct batch *batch); /* before the changes */
+    void (*change)(struct args *a, const struct batch *batch, const struct change *c);
+    const char *again; /* pairs, as of script_again; NULL: those */
+    bool sure;         /* it counts when as many replicas have it as are asked for */
     unsigned jobs_max; /* of one call, where each takes Redis long; 0: batch_max */
 };
 extern const struct lane_row lane_rows[LANES];
@@ -176,19 +220,40 @@ struct call {
     void (*cb)(void);
     void *arg;
 };
-/* Starts the arguments in bucket->store->args: the first key_count keys of key[]. */
-struct call *call_begin(struct bucket *b, enum script script, const enum bucket_key *key,
-                        unsigned key_count);
+/* Starts the arguments in bucket->store->args. */
+struct call *call_begin(struct bucket *b, enum script script);
+/* The same of a script about another key of the bucket. */
+struct call *call_begin_at(struct bucket *b, enum script script, enum bucket_key key);
 void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg);
-/* Those of a job: pool, delay, unack, error, tries. */
-extern const enum bucket_key job_keys[5];
-/* The keys of lib/queue.lua and their number; its first arguments. */
-extern const enum bucket_key queue_keys[8];
-unsigned queue_key_count(const struct bucket *b);
-void queue_args(struct args *a, const struct bucket *b);
+/* The owner of the bucket is told its first due time, as a script tells it. */
+void call_told_head(struct call *call, int64_t head);
+int64_t reply_number(const struct redisReply *r);
+/* Starts the arguments of a call about b: its keys are :pool, :ids where ids are global,
+ * and in a cluster :whole. */
+void args_begin_bucket(struct args *a, const struct bucket *b, enum script script);
 /* The last numbers of a reply of lib/queue.lua are told. */
 void queue_settled(struct bucket *b, const struct redisReply *r);
+
+/* Arguments that are neither the caller's nor a plain field of the change: see
+ * lua/scripts.def. */
+void put_kind(struct args *a, const struct bucket *b);
+void put_wake(struct args *a, const struct bucket *b);
+void put_horizon(struct args *a, const struct bucket *b);
+void put_queue(struct args *a, const struct bucket *b); /* the first of lib/queue.lua */
+void put_remembers(struct args *a, const struct batch *batch);
+void put_remember_ms(struct args *a, const struct batch *batch);
+void put_asker(struct args *a, const struct batch *batch);
+void put_parts(struct args *a, const struct batch *batch);
+void put_due(struct args *a, const struct batch *batch, const struct change *c);
+void put_offset(struct args *a, const struct batch *batch, const struct change *c);
+void put_mark(struct args *a, const struct batch *batch, const struct change *c);
+void put_numbered(struct args *a, const struct batch *batch, const struct change *c);
+void put_finish_mark(struct args *a, const struct batch *batch, const struct change *c);
+void put_group(struct args *a, const struct batch *batch, const struct change *c);
+void put_stamp(struct args *a, const struct batch *batch, const struct change *c);
+void put_number(struct args *a, const struct batch *batch, const struct change *c);
+
 /* A change for a lane. Everything is copied. */
 struct change *change_new(struct slice id, struct slice record, struct slice tries,
                           struct slice group);
@@ -250,5 +315,66 @@ void lane_give_back(struct lane *lane);
 void lane_close(struct lane *lane);
 
 void store_list_lane(struct store *st, struct lane *lane);
+
+/* --- a server --- */
+
+/* Begins to connect, to place (copied) or where the store's configuration says (NULL). */
+struct node *node_new(struct store *st, const struct redis_place *place);
+/* What is on its way is answered with NULL, so goes back to its lane. */
+void node_free(struct node *node);
+/* Once a second. */
+void node_tick(struct node *node);
+/* Judges a reply, and holds back what an error asks to. NULL is REDIS_WAIT. */
+enum redis_error node_judge(struct node *node, const struct redisReply *reply,
+                            enum script script);
+/* For how long whoever got such a reply should rest; others need not. */
+int64_t node_rest_us(enum redis_error e);
+/* Sources may go on, as far as it is concerned. */
+bool node_takes_jobs(const struct node *node);
+void node_set_trouble(struct node *node, const char *text);
+
+/* --- the second tier --- */
+
+void far_init(struct store *st);
+void far_fini(struct store *st);
+void far_close(struct bucket *b);
+/* What is due later goes to the second tier, in ms; 0: nothing does. */
+int64_t far_horizon_ms(const struct store *st);
+/* Redis says where the first slot of the bucket begins now; -1: it has none. */
+void far_note(struct bucket *b, int64_t first_ms);
+/* Once a second: goes on with what could not be asked, and after a clock was set. */
+void far_tick(struct store *st);
+
+/* --- a Redis Cluster (store_map.c): which master has which slot --- */
+
+/* Begins to ask. Nodes are added to the store as they are found. */
+struct map *map_new(struct store *st);
+void map_free(struct map *map); /* NULL is fine */
+/* NULL: no master is known for it. */
+struct node *map_node(const struct map *map, unsigned slot);
+/* Every slot has a master. */
+bool map_is_whole(const struct map *map);
+/* Why not, in words. */
+const char *map_trouble(const struct map *map);
+/* Something does not fit: it is asked again soon. */
+void map_doubt(struct map *map);
+/* "MOVED SLOT HOST:PORT" is noted. false: it is another text, or the slot went to and fro
+ * too often; the next map tells. */
+bool map_moved(struct map *map, const char *text);
+/* "ASK SLOT HOST:PORT": the node that is named; NULL: another text. */
+struct node *map_asked(struct map *map, const char *text);
+/* Once a second. */
+void map_tick(struct map *map);
+/* Finds any node that can be reached, another one each time. */
+const struct redis_finder *map_finder(const struct map *map);
+
+/* --- durability = "replicas:N" (store_wait.c) --- */
+
+/* batch has been done by node; codes are its letters. batch_answer() comes later. */
+void wait_for_replicas(struct node *node, struct batch *batch, struct slice codes);
+/* At the end of each turn. Gives the us until it wants to be called again; -1: not. */
+int64_t wait_flush(struct node *node, int64_t now_us);
+/* The connection is gone. */
+void wait_lost(struct node *node);
 
 #endif

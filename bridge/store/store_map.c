@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/store/store_map.h"
+/*
+ * store_map.c - a Redis Cluster: which master has which slot.
+ *
+ * A connection of its own asks CLUSTER INFO and CLUSTER SLOTS of one node after another,
+ * each second while something is in doubt, else every ten; a node that says that the
+ * cluster is down is not believed. MOVED is believed at once, but of one slot some times
+ * only between two maps: two nodes may name each other. ASK is not followed: a
+ * script names a key that never exists (KEY_WHOLE), so that a node that is handing a slot
+ * over refuses it as a whole (TRYAGAIN) instead of stopping it half way, and it waits.
+ */
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/store/store_meta.h"
+#include "bridge/store/store.h"
 #include "bridge/base/mem.h"
-#include "bridge/store/store_script.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,13 +4,10 @@
  *
  *   DOWN -> LOADING: scripts, then TIME, then what it promises -> UP
  */
-#include "bridge/store/store_node.h"
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/store/store_lane.h"
-#include "bridge/store/store_map.h"
-#include "bridge/store/store_wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>

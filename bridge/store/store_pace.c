@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/store/store_pace.h"
 #include "bridge/base/mem.h"
 #include "bridge/store/store_lane.h"
 
@@ -22,8 +21,7 @@ static void tell_pace(struct call *call, const struct redisReply *r)
 void store_pace(struct bucket *b, const struct pace_rate *rate,
                 const struct paced_job *jobs, unsigned n, store_pace_cb *cb, void *arg)
 {
-    static const enum bucket_key keys[] = {KEY_TARGETS};
-    struct call *call = call_begin(b, SCRIPT_PACE, keys, 1);
+    struct call *call = call_begin_at(b, SCRIPT_PACE, KEY_TARGETS);
     struct args *args = &b->store->args;
     must(n > 0 && n <= STORE_PACE_MAX);
     call->asked = n;
@@ -38,7 +36,7 @@ void store_pace(struct bucket *b, const struct pace_rate *rate,
     args_slice(args, slice_of(owner));
     for (unsigned i = 0; i < n; i++) {
         args_slice(args, jobs[i].target);
-        args_slice(args, jobs[i].has_slot ? SLICE_LIT("1") : SLICE_LIT(""));
+        args_flag(args, jobs[i].has_slot);
     }
     call_send(call, tell_pace, (void (*)(void))cb, arg);
 }

@@ -1,43 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/store/store_queue.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/store/store_lane.h"
-#include "bridge/store/store_script.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <hiredis/hiredis.h>
-
-const enum bucket_key queue_keys[8] = {KEY_POOL,  KEY_DELAY, KEY_UNACK, KEY_ERROR,
-                                       KEY_TRIES, KEY_TTL,   KEY_DONE,  KEY_IDS};
-
-unsigned queue_key_count(const struct bucket *b)
-{
-    return b->key[KEY_IDS].p ? 8 : 7;
-}
-
-void queue_args(struct args *a, const struct bucket *b)
-{
-    /* Of a job in the bucket of a route: its leases are the business of lua/reap.lua. */
-    static const struct queue_rules plain;
-    const struct queue_rules *rules = b->rules ? b->rules : &plain;
-    args_slice(a, SLICE_LIT(""));
-    if (b->rules)
-        args_number(a, rules->tries);
-    else
-        args_slice(a, SLICE_LIT(""));
-    args_number(a, rules->keep_ms);
-    args_slice(a, rules->bury ? SLICE_LIT("1") : SLICE_LIT(""));
-    args_slice(a, slice_of(b->store->wake_channel));
-    args_slice(a, slice_of(b->wake));
-    if (far_horizon_ms(b->store) > 0)
-        args_number(a, far_horizon_ms(b->store));
-    else
-        args_slice(a, SLICE_LIT(""));
-}
 
 /* --- changes --- */
 
@@ -66,7 +36,8 @@ void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *
 void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
                    bool counts, int64_t deadline_ms, change_cb *cb, void *arg)
 {
-    struct change *c = queue_change(id, lease, "", counts ? 0 : 'u', deadline_ms);
+    struct change *c =
+        queue_change(id, lease, "", counts ? 0 : RELEASE_HOW_UNCOUNTED, deadline_ms);
     c->due_us = due_us;
     c->once = lease == 0;
     c->cb = cb;
@@ -75,18 +46,6 @@ void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due
 }
 
 /* --- calls --- */
-
-static struct call *begin(struct bucket *b, enum script script)
-{
-    struct call *call = call_begin(b, script, queue_keys, queue_key_count(b));
-    queue_args(&b->store->args, b);
-    return call;
-}
-
-static int64_t number(const struct redisReply *r, size_t i)
-{
-    return r->element[i]->integer;
-}
 
 enum { SETTLED = 4 }; /* numbers at the end of each reply: lua/lib/queue.lua */
 
@@ -102,92 +61,9 @@ void queue_settled(struct bucket *b, const struct redisReply *r)
                            (unsigned)last[1]->integer, (unsigned)last[2]->integer);
 }
 
-static void tell_pull(struct call *call, const struct redisReply *r)
+static int64_t number(const struct redisReply *r, size_t i)
 {
-    enum { HEAD = 3, PER_JOB = 7 };
-    pull_reply_cb *cb = (pull_reply_cb *)call->cb;
-    if (r == NULL || r->elements < HEAD + SETTLED) {
-        cb(call->arg, NULL);
-        return;
-    }
-    queue_settled(call->bucket, r);
-    unsigned n = (unsigned)((r->elements - HEAD - SETTLED) / PER_JOB);
-    struct pulled *jobs = n ? mem_alloc(n * sizeof(*jobs)) : NULL;
-    for (unsigned i = 0; i < n; i++) {
-        size_t at = HEAD + (size_t)PER_JOB * i;
-        jobs[i] = (struct pulled){.id = redis_text(r->element[at]),
-                                  .record = redis_text(r->element[at + 1]),
-                                  .tries = redis_text(r->element[at + 2]),
-                                  .lease = number(r, at + 3),
-                                  .expires_ms = number(r, at + 4),
-                                  .consumer = (unsigned)number(r, at + 5) - 1,
-                                  .due_us = number(r, at + 6)};
-    }
-    const struct pull_reply reply = {.now_ms = number(r, 0),
-                                     .head_ms = number(r, 1),
-                                     .lease_ms = number(r, 2),
-                                     .jobs = jobs,
-                                     .count = n};
-    cb(call->arg, &reply);
-    free(jobs);
-}
-
-void store_pull(struct bucket *b, const struct pull_want *wants, unsigned n,
-                pull_reply_cb *cb, void *arg)
-{
-    struct call *call = begin(b, SCRIPT_PULL);
-    args_number(&b->store->args, b->rules->lease_ms);
-    for (unsigned i = 0; i < n; i++) {
-        args_number(&b->store->args, wants[i].lease_ms);
-        args_number(&b->store->args, wants[i].max);
-    }
-    call_send(call, tell_pull, (void (*)(void))cb, arg);
-}
-
-static void tell_touch(struct call *call, const struct redisReply *r)
-{
-    bool good = r != NULL && r->elements == 2 + SETTLED;
-    if (good)
-        queue_settled(call->bucket, r);
-    ((touch_cb *)call->cb)(call->arg, good ? redis_letter(r->element[0]) : 0,
-                           good ? number(r, 1) : 0);
-}
-
-void store_touch(struct bucket *b, struct slice id, int64_t lease, int64_t lease_ms,
-                 touch_cb *cb, void *arg)
-{
-    struct call *call = begin(b, SCRIPT_TOUCH);
-    args_slice(&b->store->args, id);
-    if (lease)
-        args_number(&b->store->args, lease);
-    else
-        args_slice(&b->store->args, SLICE_LIT(""));
-    args_number(&b->store->args, lease_ms);
-    call_send(call, tell_touch, (void (*)(void))cb, arg);
-}
-
-static void tell_look(struct call *call, const struct redisReply *r)
-{
-    struct looked looked = {0};
-    if (r != NULL && r->elements == 7 + SETTLED) {
-        queue_settled(call->bucket, r);
-        looked = (struct looked){.state = redis_letter(r->element[0]),
-                                 .id = redis_text(r->element[1]),
-                                 .at_ms = number(r, 2),
-                                 .record = redis_text(r->element[3]),
-                                 .tries = redis_text(r->element[4]),
-                                 .expires_ms = number(r, 5),
-                                 .now_ms = number(r, 6)};
-    }
-    ((look_cb *)call->cb)(call->arg, &looked);
-}
-
-void store_look(struct bucket *b, char which, struct slice id, look_cb *cb, void *arg)
-{
-    struct call *call = begin(b, SCRIPT_LOOK);
-    args_slice(&b->store->args, (struct slice){&which, 1});
-    args_slice(&b->store->args, id);
-    call_send(call, tell_look, (void (*)(void))cb, arg);
+    return r->element[i]->integer;
 }
 
 static void tell_measure(struct call *call, const struct redisReply *r)
@@ -219,7 +95,8 @@ static void tell_measure(struct call *call, const struct redisReply *r)
 void store_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
                    measure_cb *cb, void *arg)
 {
-    struct call *call = begin(b, SCRIPT_MEASURE);
+    struct call *call = call_begin(b, SCRIPT_MEASURE);
+    put_queue(&b->store->args, b);
     for (unsigned i = 0; i < limits; i++)
         args_number(&b->store->args, limits_ms[i]);
     call_send(call, tell_measure, (void (*)(void))cb, arg);
@@ -238,47 +115,4 @@ void store_unlist(struct store *st, struct slice key, struct slice name, int64_t
     snprintf(used, sizeof(used), "%" PRId64, used_ms);
     const struct slice argv[] = {name, slice_of(used)};
     store_script(st, SCRIPT_UNLIST, key, argv, 2, on_unlisted, NULL);
-}
-
-static void tell_number(struct call *call, const struct redisReply *r)
-{
-    struct bucket *b = call->bucket;
-    number_cb *cb = (number_cb *)call->cb;
-    if (r != NULL && r->elements == 2 + SETTLED) {
-        queue_settled(b, r);
-        b->events->head(b->owner, number(r, 1));
-        cb(call->arg, number(r, 0));
-    } else {
-        cb(call->arg, -1);
-    }
-}
-
-void store_respawn(struct bucket *b, unsigned most, int64_t ttl_ms, number_cb *cb,
-                   void *arg)
-{
-    struct call *call = begin(b, SCRIPT_RESPAWN);
-    args_number(&b->store->args, most);
-    args_number(&b->store->args, ttl_ms);
-    call_send(call, tell_number, (void (*)(void))cb, arg);
-}
-
-static void tell_drop(struct call *call, const struct redisReply *r)
-{
-    struct bucket *b = call->bucket;
-    drop_cb *cb = (drop_cb *)call->cb;
-    if (r == NULL || r->elements != 3 + SETTLED) {
-        cb(call->arg, -1, 0);
-        return;
-    }
-    queue_settled(b, r);
-    b->events->head(b->owner, number(r, 1));
-    cb(call->arg, number(r, 0), number(r, 2));
-}
-
-void store_drop(struct bucket *b, char which, unsigned most, drop_cb *cb, void *arg)
-{
-    struct call *call = begin(b, SCRIPT_DROP);
-    args_slice(&b->store->args, (struct slice){&which, 1});
-    args_number(&b->store->args, most);
-    call_send(call, tell_drop, (void (*)(void))cb, arg);
 }

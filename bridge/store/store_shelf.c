@@ -7,9 +7,7 @@
  */
 #include "bridge/bridge.h"
 #include "bridge/store/shelf.h"
-#include "bridge/store/shelf_told.h"
 #include "bridge/store/store_lane.h"
-#include "bridge/store/store_script.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/store/store_wait.h"
+/*
+ * store_wait.c - durability = "replicas:N": what a server has done counts only when so
+ * many replicas have it too.
+ *
+ * One WAIT at a time for each server, on the connection that carried the changes; what
+ * is done meanwhile goes with the next. WAIT gives a number and no error: with too small
+ * a number nothing is answered, and it is asked again. A connection that is lost leaves
+ * the outcome unknown, as ever: the changes are sent again.
+ */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/store/store_lane.h"

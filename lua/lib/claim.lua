@@ -7,13 +7,13 @@
 -- Of each claimant (claim.lua) :sums has a field claim:NAME, with the lease of its last claim; reap.lua
 -- forgets those that have ended.
 local CLAIM_AHEAD_MS = 1000 -- of the clock, at most: beyond that it was set back
+local claims = (owners and string.sub(owners, 1, -5) or base) .. ':sums'
 
--- base: of the keys of the hash.
-local function claim_time(base, now)
-  local last = tonumber(redis.call('HGET', base .. ':sums', 'claim') or nil)
-  return last and last >= now and last < now + CLAIM_AHEAD_MS and last + 1 or now
+local function claim_time(at)
+  local last = tonumber(redis.call('HGET', claims, 'claim') or nil)
+  return last and last >= at and last < at + CLAIM_AHEAD_MS and last + 1 or at
 end
 
-local function claim_note(base, at)
-  redis.call('HSET', base .. ':sums', 'claim', string.format('%.0f', at))
+local function claim_note(at, ...)
+  redis.call('HSET', claims, 'claim', string.format('%.0f', at), ...)
 end

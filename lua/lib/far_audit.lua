@@ -1,9 +1,30 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/far_audit.lua - the far jobs of a bucket (lib/far.lua), as lua/audit.lua looks at them: first
--- :slots, then the entries, slot by slot, then :where. Part of that script.
+-- :slots, then the entries, slot by slot, then :where. And what both parts of that script share.
 --
 -- A cursor of :slots is s, that of HSCAN, and what was seen so far; one of entries START.ORDINAL;
 -- one of :where w and that of HSCAN.
+local INDEXES = { 'delay', 'held', 'unack', 'error', 'done' } -- of two the first is kept
+local SLICE = 1000 -- more can't be arguments of one call
+local out = { '0', 0, 0 }
+
+local function key(name)
+  return base .. ':' .. name
+end
+
+local function found(kind, id)
+  out[#out + 1] = kind
+  out[#out + 1] = id
+end
+
+local function score_of(name, id)
+  return redis.call('ZSCORE', key(name), id)
+end
+
+local function has_body(id)
+  return redis.call('HEXISTS', key('pool'), id) == 1
+end
+
 local function slot_counts(start)
   local counts = redis.call('HMGET', key('slots'), start, start .. '<')
   return tonumber(counts[1] or 0), tonumber(counts[2] or 0)
@@ -11,7 +32,7 @@ end
 
 -- What an entry is, or nil: not one of ours.
 local function read_entry(entry, start)
-  local ok, id, due, _, _, _, named = pcall(far_read, base, entry, start)
+  local ok, id, due, _, _, _, named = pcall(far().read, entry, start)
   if ok then
     return id, due, named
   end
@@ -48,7 +69,7 @@ local function look_at_slot(start, ordinal)
   ordinal = math.max(ordinal, taken)
   local page = math.floor(ordinal / FAR_PAGE)
   local first, list_end = math.max(page * FAR_PAGE, taken), math.min((page + 1) * FAR_PAGE, size)
-  local list = far_list(base, start, ordinal)
+  local list = far().list(start, ordinal)
   if ordinal == first and redis.call('LLEN', list) ~= math.max(list_end - first, 0) then
     found('counts', start .. '.' .. page)
   end
@@ -72,7 +93,7 @@ local function look_at_where(from)
   local scan = redis.call('HSCAN', key('where'), from, 'COUNT', count)
   for i = 1, #scan[2], 2 do
     local id = scan[2][i]
-    local list, index, start = far_place(base, id)
+    local list, index, start = far().place(id)
     local entry = redis.call('LINDEX', list, index)
     if not entry or entry == '' or read_entry(entry, start) ~= id then
       found('orphan', id)
@@ -89,14 +110,14 @@ local SLOTS_STEP = 1000 -- fields of :slots; of a hash with fewer HSCAN gives al
 
 -- This stays as it is only while no far job comes, goes or moves.
 local function far_state()
-  return string.format('%s %.0f %d', redis.call('HGET', key('sums'), 'stored') or 0, far_count(base),
+  return string.format('%s %.0f %d', redis.call('HGET', key('sums'), 'stored') or 0, far().count(),
                        redis.call('ZCARD', key('far')))
 end
 
 -- The counts of all slots make '#', and each of these is one of :far. Where they take several
 -- steps, the first is judged only if nothing came between these.
 local function look_at_slots(from, all, was)
-  local told, is = far_count(base), far_state()
+  local told, is = far().count(), far_state()
   local scan = redis.call('HSCAN', key('slots'), from, 'COUNT', SLOTS_STEP)
   local rows = scan[2]
   out[2] = #rows / 2
@@ -121,7 +142,7 @@ local function look_at_slots(from, all, was)
       redis.call('HSET', key('slots'), '#', all)
     end
   end
-  local start = far_first(base)
+  local start = far().first()
   return start >= 0 and string.format('%.0f.0', start) or 'w0'
 end
 

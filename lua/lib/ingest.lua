@@ -64,15 +64,15 @@ local function ingest_refuses(part, offset, ms)
   if not p then
     return nil
   elseif p.gap then
-    return 'g'
+    return GAP
   end
   offset, ms = tonumber(offset), tonumber(ms)
   if offset <= p.have then
     if not (ms and p.newest and ms > p.newest) then
-      return 'k'
+      return READ_BEFORE
     elseif p.before then
       p.gap = true -- what was sent before it is of the new topic too, and is not here
-      return 'g'
+      return GAP
     end
     p.have, p.last, p.anew = offset - 1, offset, true
   end

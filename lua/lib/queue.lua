@@ -1,19 +1,11 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/queue.lua - what the scripts of queues share; it stands at the head of each of them,
--- behind lib/lease.lua and lib/sums.lua. Its far jobs: lib/far.lua.
+-- lib/queue.lua - what the scripts of queues share. The bucket of a
+-- route may be asked, too: then ARGV[2] is ''.
 --
---   KEYS[1]  hash  :pool    job id -> encoded job
---   KEYS[2]  zset  :delay   job id, scored by due time in us: those of one ms keep their order
---   KEYS[3]  zset  :unack   job id, scored by the end of its lease in ms, the lease's token
---   KEYS[4]  zset  :error   job id of a dead letter, scored by time of burial in ms
---   KEYS[5]  hash  :tries   job id -> attempts, reason, last error (bridge/job/tries.h)
---   KEYS[6]  zset  :ttl     job id, scored by the time at which it expires in ms
---   KEYS[7]  zset  :done    job id of an ended job, scored by when it is forgotten in ms
---   KEYS[8]  hash  :ids     job id -> the keys of its queue, where an id names one job in all
---            queues of a sink; not given else
+--   zset  :ttl     job id, scored by the time at which it expires in ms
+--   zset  :done    job id of an ended job, scored by when it is forgotten in ms
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
---   ARGV[2]  deliveries of a job that says nothing about them; 0: no limit; '': this is the
---            bucket of a route, not of a queue
+--   ARGV[2]  deliveries of a job that says nothing about them; 0: no limit; '': the bucket of a route
 --   ARGV[3]  how long ended jobs are kept in ms; 0: not
 --   ARGV[4]  '1': a job out of tries is buried; '': it ends
 --   ARGV[5]  channel to wake other instances on
@@ -23,24 +15,19 @@
 -- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error and
 -- :done; one of :ttl in :delay or :unack. What ended by itself (leases, expiry) is settled at
 -- the beginning of every script, so nothing has to watch a queue that nobody asks for.
--- What is read is read before the first write, so that an error loses nothing; of the writes
--- ZREM comes first: see claim.lua. So does the move of far jobs whose time has come. Every script
+-- What is read is read before the first write, so that an error loses nothing. Every script
 -- ends its reply with {expired, timed out, exhausted, slot}: how many jobs it has settled in each
 -- way, and the start of the first slot that is still to be moved in ms, or -1.
-local pool, delay, unack, dead, tries, ttl, done, ids = unpack(KEYS)
-local keys = string.sub(pool, 1, -6) -- what all keys of the bucket begin with
-if ids == keys .. ':whole' then
-  ids = nil
-end
-local claims = ids and string.sub(ids, 1, -5) or keys -- of lib/claim.lua
-local now_us = tonumber(ARGV[1]) and ARGV[1] * 1000
-if not now_us then
-  local t = redis.call('TIME')
-  now_us = t[1] * 1000000 + t[2]
-end
--- In ms: what has ended by now, and from when a lease counts. Whole numbers, which small
--- sorted sets compare ten times as fast.
-local now, soon = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+--#include lib/bucket.lua
+--#include lib/now.lua
+--#include lib/sums.lua
+--#include lib/late.lua
+--#include lib/order.lua
+--#include lib/far.lua
+--#include lib/far_move.lua
+local ttl, done = base .. ':ttl', base .. ':done'
+local of_route = ARGV[2] == ''
+local soon = math.ceil(now_us / 1000) -- from when a lease counts, in ms: a whole number, as all scores
 local keep_ms, bury = tonumber(ARGV[3]), ARGV[4] == '1'
 local SETTLE_MAX = 200 -- of each kind in one call; the next call goes on
 local expired, timed_out, exhausted = 0, 0, 0
@@ -50,8 +37,8 @@ local function first(key)
 end
 
 -- Scores of :delay are us, but ms in the bucket of a route.
-local UNIT = ARGV[2] == '' and 1 or 1000 -- of them to a ms
-local now_due = ARGV[2] == '' and now or now_us
+local UNIT = of_route and 1 or 1000 -- of them to a ms
+local now_due = of_route and now or now_us
 
 -- Of a score of :delay; up, so that nobody comes too early.
 local function in_ms(score)
@@ -89,33 +76,23 @@ end
 local function forget(...)
   local bodies = redis.call('HDEL', pool, ...)
   if redis.call('HDEL', tries, ...) > 0 then
-    redis.call('HDEL', keys .. ':ended', ...)
+    redis.call('HDEL', base .. ':ended', ...)
   end
-  if ids then
-    redis.call('HDEL', ids, ...)
+  if owners then
+    redis.call('HDEL', owners, ...)
   end
   return bodies
 end
 
-local told
-local function words() -- made when they are needed, which is rarely
-  if not told then
---#include lib/told.lua
-    told = { find = told_find, add = told_add, lease = told_lease, outdate = told_outdate, note = told_note }
-  end
-  return told
-end
-
--- The word of who had the job before, or has it now, does not count any more, but mine.
+-- No other outcome of this job counts any more but mine.
 local function outdate(id, mine, ended, held)
   if ended or held then
-    words().outdate(id, mine, now, ended, held)
+    late().outdate(id, mine, held, ended)
   end
 end
 
--- It ends without a word of theirs.
 local function outdate_all(id, held)
-  outdate(id, '', redis.call('HGET', keys .. ':ended', id), held)
+  outdate(id, '', redis.call('HGET', base .. ':ended', id), held)
 end
 
 local SUM = { acked = 'delivered', deleted = 'cancelled', expired = 'expired', retries = 'exhausted' }
@@ -141,7 +118,7 @@ local function put_back(id, lease, due, why)
   if attempts < limit then
     redis.call('ZADD', delay, due, id)
     note(id, attempts, since, '', why)
-    lease_note(keys, id, lease)
+    late().note_lease(id, lease)
     return true
   end
   exhausted = exhausted + 1
@@ -149,7 +126,7 @@ local function put_back(id, lease, due, why)
   if bury then
     redis.call('ZADD', dead, now, id)
     note(id, attempts, since, 'retries', why)
-    lease_note(keys, id, lease)
+    late().note_lease(id, lease)
   else
     outdate_all(id, string.format('%.0f', lease))
     finish(id, attempts, since, 'retries')
@@ -159,32 +136,19 @@ end
 
 -- {id, score, ...}
 local function over(key)
-  if ARGV[2] == '' then
+  if of_route then
     return {} -- the bucket of a route: lua/reap.lua looks after its leases
   end
   return redis.call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, SETTLE_MAX)
 end
 
--- Made when they are needed, as this takes longer than most calls.
-local far
-local function far_jobs()
-  if far then
-    return far
-  end
---#include lib/far.lua
---#include lib/far_move.lua
-  far = { early = far_early, first = far_first, find = far_find, take = far_take, front = far_front, pop = far_pop,
-          move = far_move, span = far_span, count = far_count }
-  return far
-end
-
 local was = first(delay)
-local slot = tonumber(redis.call('ZRANGE', keys .. ':far', 0, 0)[1] or -1)
-if slot >= 0 then
-  local early = far_jobs().early(tonumber(ARGV[7]) or 0)
-  if ARGV[2] ~= '' and slot - now <= early then
-    far.move(keys, slot, SETTLE_MAX)
-  end
+local slot = tonumber(redis.call('ZRANGE', base .. ':far', 0, 0)[1] or -1)
+local function far_early()
+  return far_moves().early(tonumber(ARGV[7]) or 0)
+end
+if slot >= 0 and not of_route and slot - now <= far_early() then
+  far_moves().move(slot, SETTLE_MAX)
 end
 
 local past = over(done)
@@ -207,45 +171,55 @@ local aged = over(ttl)
 for i = 1, #aged, 2 do
   expire(aged[i])
 end
-local late = over(unack)
-timed_out = #late / 2
+local lapsed = over(unack)
+timed_out = #lapsed / 2
 for i = 1, timed_out do
-  put_back(late[2 * i - 1], late[2 * i], now_us - (timed_out - i), 'the lease ended')
+  put_back(lapsed[2 * i - 1], lapsed[2 * i], now_us - (timed_out - i), 'the lease ended')
 end
 
-local function is_far(id)
-  return slot >= 0 and redis.call('HEXISTS', keys .. ':where', id) == 1
+local function is_there(id)
+  return redis.call('HEXISTS', pool, id) == 1 or (slot >= 0 and redis.call('HEXISTS', base .. ':where', id) == 1)
+end
+
+-- The lease of who holds the job of a queue, if it is that one; '' and nil: whosever.
+local function held_by(id, lease)
+  local held, wanted = tonumber(redis.call('ZSCORE', unack, id) or nil), tonumber(lease)
+  return not of_route and held and (not wanted or held == wanted) and held or nil
 end
 
 -- A far job is here, with its due time and all that is known of it, or nil.
 local function find_far(id)
   if slot >= 0 then
-    return far_jobs().find(keys, id)
+    return far().find(id)
   end
 end
 
 -- It comes to :pool, and stands nowhere else; says whether it did.
 local function bring_far(id)
   local _, record = find_far(id)
-  if not record or far.take(keys, id) == 0 then
+  if not record or far().take(id) == 0 then
     return false
   end
   redis.call('HSET', pool, id, record)
   return true
 end
 
--- The first due time, or when a slot is to be moved, and who else should know of it; at the end of
--- a script, since it notes the sums, and whose word does not count any more.
-local function head()
-  if told then
-    told.note(keys)
-  end
-  sums_note(keys, ARGV[2] ~= '')
+-- The first due time in ms, or when a slot is to be moved; other instances are told where it is earlier.
+-- At the end of a script, since it writes the notes.
+local function settle_head()
+  write_notes(not of_route)
   local is = first(delay)
   if is and (not was or is < was) then
     redis.pcall('PUBLISH', ARGV[5], ARGV[6]) -- may be denied: others then look a little later
   end
-  slot = slot >= 0 and far.first(keys) or -1
-  local later = slot >= 0 and ARGV[2] ~= '' and slot - far.early(tonumber(ARGV[7]) or 0)
+  slot = slot >= 0 and far().first() or -1
+  local later = slot >= 0 and not of_route and slot - far_early()
   return later and math.min(is and in_ms(is) or later, later) or in_ms(is)
+end
+
+-- The reply of a script, with what was settled.
+local function reply(out)
+  local n = #out
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = expired, timed_out, exhausted, slot
+  return out
 end

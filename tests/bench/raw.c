@@ -99,15 +99,10 @@ static struct command formatted(void)
     return (struct command){mem_strndup(whole.p, whole.n), whole.n};
 }
 
-static void begin(enum script script, const enum bucket_key *key, unsigned keys)
+static void begin(enum script script)
 {
-    struct slice k[BUCKET_KEYS];
-    for (unsigned i = 0; i < keys; i++)
-        k[i] = bucket->key[key[i]];
-    keys -= k[keys - 1].p == NULL; /* one that this bucket has not */
-    if (opt.cluster)
-        k[keys++] = bucket->key[KEY_WHOLE];
-    args_begin(&st.args, &st.scripts, script, k, keys);
+    st.map = opt.cluster ? (struct map *)&st : NULL; /* asked only whether there is one */
+    args_begin_bucket(&st.args, bucket, script);
 }
 
 /* As send_batch() of bridge/store/store_lane.c. Frees the changes. */
@@ -116,11 +111,8 @@ static struct command lane_command(enum lane_kind kind, struct batch *batch)
     const struct lane_row *row = &lane_rows[kind];
     struct change *c;
     batch->lane = &bucket->lane[kind];
-    begin(row->script, row->key, row->key_count);
-    if (row->of_queue)
-        queue_args(&st.args, bucket);
-    if (row->head)
-        row->head(&st.args, batch);
+    begin(row->script);
+    row->head(&st.args, batch);
     TAILQ_FOREACH (c, &batch->list, link)
         row->change(&st.args, batch, c);
     struct command made = formatted();
@@ -173,7 +165,7 @@ static struct change *enqueue_change(long i)
         change_new(model->id, buf_slice(&record), SLICE_LIT(""), SLICE_LIT(""));
     buf_free(&record);
     c->due_ms = due_ms;
-    c->how = of_record ? 'u' : 0;
+    c->how = of_record ? ENQUEUE_HOW_UNNAMED : 0;
     c->origin = (struct origin){NULL, -1, -1, 0};
     if (of_record)
         c->origin =
@@ -192,16 +184,14 @@ static struct command enqueue_command(long first, long n)
 
 static struct command claim_command(void)
 {
-    static const enum bucket_key keys[] = {KEY_POOL,  KEY_DELAY, KEY_UNACK,
-                                           KEY_ERROR, KEY_TRIES, KEY_PACE};
     if (opt.queue) {
-        begin(SCRIPT_PULL, queue_keys, 8);
-        queue_args(&st.args, bucket);
+        begin(SCRIPT_PULL);
+        put_queue(&st.args, bucket);
         args_number(&st.args, rules.lease_ms);
         args_number(&st.args, rules.lease_ms);
         args_number(&st.args, opt.batch);
     } else {
-        begin(SCRIPT_CLAIM, keys, 6);
+        begin(SCRIPT_CLAIM);
         if (opt.far)
             args_number(&st.args, now_ms + FAR_MS + FAR_SPREAD_MS);
         else
@@ -209,6 +199,10 @@ static struct command claim_command(void)
         args_number(&st.args, rules.lease_ms);
         args_number(&st.args, opt.batch);
         args_slice(&st.args, slice_of(bucket->claimant));
+        args_slice(&st.args, SLICE_LIT("")); /* no limits */
+        args_number(&st.args, 0);
+        args_slice(&st.args, SLICE_LIT(""));
+        args_slice(&st.args, SLICE_LIT(""));
     }
     return formatted();
 }
@@ -216,8 +210,7 @@ static struct command claim_command(void)
 /* As move() of bridge/store/store_far.c; at a time when all of --far are to be moved. */
 static struct command move_command(void)
 {
-    static const enum bucket_key keys[] = {KEY_POOL};
-    begin(SCRIPT_MOVE, keys, 1);
+    begin(SCRIPT_MOVE);
     args_number(&st.args, now_ms + FAR_MS + FAR_SPREAD_MS);
     args_number(&st.args, opt.horizon_ms / 2);
     args_number(&st.args, MOVE_ENTRIES);

@@ -4,6 +4,7 @@ move to the others shortly before. Nobody notices but Redis' memory."""
 import os
 import pathlib
 import re
+import subprocess
 import threading
 import time
 
@@ -125,8 +126,9 @@ def test_a_move_that_is_refused_is_tried_again_soon(bench):
 @pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster", reason="one Redis is made to wait")
 def test_a_move_in_vain_does_not_ask_again_before_the_next_slot_is_due(bench):
     """Another instance has moved the slot; the answer that tells of the next one is under way."""
-    lua = pathlib.Path(__file__).resolve().parents[2] / "lua"
-    text = re.sub(r"^--#include (.*)$", lambda m: (lua / m[1]).read_text(), (lua / "move.lua").read_text(), flags=re.M)
+    top = pathlib.Path(__file__).resolve().parents[2]
+    text = subprocess.run([top / "etc/build/embed-lua.sh", "-e", top / "lua/move.lua"], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
     w = World(bench, horizon="6s")
     start = (now_ms() + 7000) // 3000 * 3000 + 3000
     assert w.add("a", start + 5)[0] == 201 and w.far() == 1

@@ -156,14 +156,14 @@ def test_a_retry_is_done_and_the_next_attempt_comes(bench, times):
 @TWICE
 def test_a_burial_is_done_and_counted(bench, times):
     c = Case(bench, lambda _: 422)
-    trap = c.proxy.lose("bury", times, of=b"a")
+    trap = c.proxy.lose("retry", times, of=b"a")
     c.post("a")
     c.end(trap, dead=1, dead_total=1, pending=0, inflight=0)
     assert c.ids() == ["a"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("status, script", [(503, "retry"), (422, "bury")])
+@pytest.mark.parametrize("status, script", [(503, "retry"), (422, "retry")])
 def test_a_job_that_was_cancelled_in_flight_counts_as_cancelled(bench, status, script):
     c = Case(bench, lambda _: ("after", 2, status))
     trap = c.proxy.lose(script, of=b"a")

@@ -29,10 +29,12 @@ QUEUE = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
 
 
 def script_text(name):
-    """A script as etc/build/embed-lua.sh puts it into the binary, with what it includes."""
-    def expand(path):
-        return re.sub(r"^--#include (.*)$", lambda m: expand(LUA / m[1]), path.read_text(), flags=re.M)
-    return expand(LUA / (name + ".lua"))
+    """A script as etc/build/embed-lua.sh puts it into the binary, with what it includes; a library behind the
+    prelude."""
+    if name.startswith("lib/"):
+        return "".join((LUA / f"{part}.lua").read_text() for part in ("lib/bucket", "lib/now", name))
+    return subprocess.run([LUA.parent / "etc/build/embed-lua.sh", "-e", LUA / (name + ".lua")], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
 
 
 HOUR_MS = 3_600_000
@@ -80,6 +82,8 @@ class Bucket:
         self.scripts = {}
 
     def run(self, script, parts, *args):
+        """Of the keys only :pool travels, and :ids; that of a script of its own."""
+        parts = [part for part in parts if part in ("pool", "ids", "targets")]
         if script not in self.scripts:
             self.scripts[script] = self.client.register_script(lasting(script_text(script)))
         return self.scripts[script](keys=[self.key[p] for p in parts], args=args)
@@ -102,7 +106,7 @@ class Bucket:
 
     def claim(self, now, lease=100, most=10, claimant=""):
         now, head, lease, self.wait_us, *rest = self.run(
-            "claim", (*JOB, "pace"), now, lease, most, claimant, *self.limits)
+            "claim", JOB, now, lease, most, claimant, *(self.limits or ("", 0, "", "")))
         return head, lease, [tuple(rest[i:i + 3]) for i in range(0, len(rest), 3)]
 
     def codes(self, reply):
@@ -126,11 +130,14 @@ class Bucket:
 
     def bury(self, now, *rows):
         """(id, lease, tries[, "A"])"""
-        return self.codes(self.run("bury", (*JOB, "ttl"), now, *sum(((*row, "")[:4] for row in rows), ())))
+        rows = [(id_, lease, 0, tries, "", "", "", "", "B" if how else "b")
+                for id_, lease, tries, how in ((*row, "")[:4] for row in rows)]
+        self.head, codes = self.retry(*rows, now=now)
+        return codes
 
     def cancel(self, *ids, now=1000, partitions=(), records=(), numbers=()):
         """records: (partition, offset[, ms]) of each; numbers: of the cancels"""
-        args = [now, "" if self.kind == "q" else "1", "r/0 me", len(partitions)]
+        args = [now, self.kind, "r/0 me", len(partitions)]
         for row in partitions:
             args += row
         for i, id_ in enumerate(ids):
@@ -140,17 +147,19 @@ class Bucket:
         return self.codes(self.run("cancel", (*JOB, "ingest", "ttl"), *args))
 
     def reap(self, now, most=10):
-        return self.run("reap", JOB, now, most, "lease ended")
+        return self.run("reap", JOB, now, most, "lease ended", "", 0)
 
     def recover(self, now, claimant, known=0, most=10):
         """What reap() does, for a claim whose answer was lost."""
         return self.run("reap", JOB, now, most, "", claimant, known)
 
     def find(self, id_):
-        return self.run("find", JOB, id_)
+        """[state, score, record, tries or None], as a route is told."""
+        state, _, score, record, tries, *_ = self.run("look", JOB, 0, "", 0, "", "", "", "", "i", id_)
+        return [b"w" if state == b"r" else state, score if record else 0, record, tries or None]
 
     def count(self, now):
-        *counts, self.far_count, self.slot = self.run("count", ("delay", "unack", "error", "held"), now)
+        *counts, self.far_count, self.slot = self.run("count", ("pool",), now)
         return counts
 
     def move(self, now, early=1000, most=100):
@@ -165,9 +174,9 @@ class Bucket:
         if place:
             score, ordinal, member = place
             at = [score, "", score, ordinal + 1] if ordinal >= 0 else [score, member, f"({score}", 0]
-        more, looked, *place, = self.run("list", ("pool",), what, "q" if self.kind == "q" else "", prefix,
+        more, looked, *place, = self.run("list", ("pool",), 0, self.kind, what, prefix,
                                          from_ms, to_ms, *at, most, look, room)
-        place, rows = place[:3], place[3:]
+        place, rows = place[:3], [place[at:at + 8] for at in range(3, len(place), 8)]
         assert looked <= look and len(rows) <= most and (not more or looked > 0)
         return more, place, [tuple(row[3:]) for row in rows]
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from conftest import ENQUEUE, QUEUE, script_text
+from conftest import script_text
 from queues import Queue, record
 from test_audit import audit
 
@@ -159,8 +159,7 @@ def test_of_an_id_that_is_one_in_all_queues_only_the_last_stays(server):
     server.flushall()
 
     def put(name, id_, due):
-        keys = [f"tarry:{{s}}:{name}:{part}" for part in ENQUEUE]
-        return script(keys=[*keys, ids], args=[NOW, "wake", "w", "q", "", HORIZON, 0, id_, due * 1000, record(), "",
+        return script(keys=[f"tarry:{{s}}:{name}:pool", ids], args=[NOW, "wake", "w", "q", "", HORIZON, 0, id_, due * 1000, record(), "",
                                                0, -1, "r", ""])
     put("a", "x", FAR)
     put("b", "x", FAR)
@@ -169,12 +168,12 @@ def test_of_an_id_that_is_one_in_all_queues_only_the_last_stays(server):
     assert server.hget("tarry:{s}:b:slots", "#") is None and server.zcard("tarry:{s}:a:delay") == 1
     put("a", "x", FAR)
     finish = server.register_script(script_text("finish"))
-    assert finish(keys=[*(f"tarry:{{s}}:a:{part}" for part in QUEUE), ids],
+    assert finish(keys=["tarry:{s}:a:pool", ids],
                   args=[NOW, 0, 0, "1", "wake", "w", HORIZON, "x", "", "deleted", ""])[1] == b"w"
     assert server.hlen(ids) == 0
     put("a", "y", FAR)
     drop = server.register_script(script_text("drop"))
-    drop(keys=[*(f"tarry:{{s}}:a:{part}" for part in QUEUE), ids], args=[NOW, 0, 0, "1", "wake", "w", HORIZON, "a", 9])
+    drop(keys=["tarry:{s}:a:pool", ids], args=[NOW, 0, 0, "1", "wake", "w", HORIZON, "a", 9])
     assert server.hlen(ids) == 0 and server.exists("tarry:{s}:a:far") == 0
 
 

@@ -22,7 +22,7 @@ if redis.call('ZREM', KEYS[4], ARGV[1]) == 0 then
   return 0
 end
 redis.call('HSET', KEYS[5], ARGV[1], '0||0/0/1|0|0|')
-order_place(ARGV[1], ARGV[2])
+order().place(ARGV[1], ARGV[2])
 return 1
 """
 

@@ -195,7 +195,7 @@ def test_a_dead_letter_does_not_hold_up_its_group_and_comes_back_to_it(keyed, se
         for i = 1, #ARGV do
           redis.call('ZREM', KEYS[4], ARGV[i])
           redis.call('HSET', KEYS[5], ARGV[i], '0||0/0/1|0|0|')
-          order_place(ARGV[i], 30)
+          order().place(ARGV[i], 30)
         end"""
     server.eval(bring_back, 5, *[keyed.key[p] for p in JOB], "1", "x")
     keyed.check()

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# scripts.awk - reads lua/scripts.def and prints, by -v mode=
+#   h    build/bridge/store/calls.h: an enum of the scripts, one for each set of named values, the replies, the calls
+#   c    build/bridge/store/calls.c: the calls, which put arguments and read replies
+#   lua  the names at the top of the script given by -v script=
+# What the words of scripts.def mean stands at its head.
+
+function fail(why) { printf "scripts.def:%d: %s\n", FNR, why > "/dev/stderr"; failed = 1; exit 1 }
+function add(list, name, type) { n[s, list]++; names[s, list, n[s, list]] = name; types[s, list, n[s, list]] = type }
+
+/^#/ || NF == 0 { next }
+$1 == "script" {
+    s = $2
+    order[++scripts] = s
+    for (i = 3; $i ~ /^(bucket|queue|lane|key|hand)$/; i++)
+        is[s, $i] = 1
+    what[s] = substr($0, index($0, $(i)))
+    next
+}
+s == "" { fail("no script") }
+$1 == "arg" || $1 == "row" || $1 == "reply" || $1 == "each" { add($1, $2, $3); set = $2; next }
+$1 == "is" { add("is", toupper(set) "_" $2, $3); next }
+$1 == "answer" { add("answer", $2, $3); letter[s, $2] = $3; next }
+$1 == "again" { pairs[s] = pairs[s] letter[s, $2] letter[s, $3]; next }
+{ fail("unknown word " $1) }
+
+END {
+    if (failed)
+        exit 1
+    if (mode == "lua")
+        lua(script)
+    else if (mode == "h")
+        header()
+    else
+        code()
+}
+
+# --- Lua ---
+
+# One "local" of a list of names and one of values.
+function locals(list, values,    i, left, right) {
+    for (i = 1; i in list; i++) {
+        left = left (i > 1 ? ", " : "") list[i]
+        right = right (i > 1 ? ", " : "") values[i]
+    }
+    if (i > 1)
+        printf "local %s =\n  %s\n", left, right
+}
+function from_text(type, at) {
+    if (type ~ /^(int|opt|horizon|remember)$/)
+        return "tonumber(ARGV[" at "])"
+    return type == "flag" ? "ARGV[" at "] == '1'" : "ARGV[" at "]"
+}
+function lua(script,    i, k, at, type, name, list, values, width) {
+    s = script
+    at = is[s, "queue"] ? 8 : 1 # behind those of lib/queue.lua
+    for (i = 1; i <= n[s, "arg"]; i++) {
+        type = types[s, "arg", i]
+        name = names[s, "arg", i]
+        if (type == "now") {
+            at++
+        } else if (type == "wake") {
+            list[++k] = "wake_channel, wake_text"
+            values[k] = "ARGV[" at++ "], ARGV[" at++ "]"
+        } else if (type == "kind") {
+            list[++k] = "of_queue, by_key"
+            values[k] = "ARGV[" at "] == 'q', ARGV[" at++ "] == 'k'"
+        } else if (type == "parts") {
+            list[++k] = "PARTS"
+            values[k] = at++
+        } else {
+            list[++k] = name
+            values[k] = from_text(type, at++)
+        }
+    }
+    locals(list, values)
+    split("", list); split("", values); k = 0
+    for (i = 1; i <= n[s, "row"]; i++) {
+        type = types[s, "row", i]
+        width += type !~ /^(group|stamp)$/ # those are not always there
+        if (type == "stamp") # the last, where it is
+            continue
+        list[++k] = toupper(names[s, "row", i])
+        values[k] = i - 1
+    }
+    if (k > 0) {
+        list[++k] = "FIRST_ROW"; values[k] = at
+        list[++k] = "ROW"; values[k] = width
+    }
+    locals(list, values)
+    constants("is")
+    constants("answer")
+}
+function constants(kind,    i, list, values) {
+    for (i = 1; i <= n[s, kind]; i++) {
+        list[i] = names[s, kind, i]
+        values[i] = "'" types[s, kind, i] "'"
+    }
+    locals(list, values)
+}
+
+# --- C ---
+
+function c_type(type) {
+    if (type ~ /^(int|opt)$/)
+        return "int64_t "
+    return type ~ /^(letter|answer)$/ ? "char " : type == "flag" ? "bool " : "struct slice "
+}
+function by_caller(type) { return type !~ /^(now|kind|wake|horizon)$/ }
+function called(s) { return (is[s, "bucket"] || is[s, "queue"]) && !is[s, "lane"] && !is[s, "hand"] }
+function asks_by_struct(s,    i, k) {
+    for (i = 1; i <= n[s, "arg"]; i++)
+        k += by_caller(types[s, "arg", i])
+    return k > 8
+}
+function fields(s, list, kind,    i) {
+    for (i = 1; i <= n[s, list]; i++)
+        if (kind == "all" || types[s, list, i] !~ /^(now|kind|wake|horizon|head|slot)$/)
+            printf "    %s%s;\n", c_type(types[s, list, i]), names[s, list, i]
+}
+function prototype(s,    i, text) {
+    text = "void store_" s "(struct bucket *b"
+    if (asks_by_struct(s))
+        text = text ", const struct store_" s "_ask *ask"
+    for (i = 1; i <= n[s, "arg"] && !asks_by_struct(s); i++)
+        if (by_caller(types[s, "arg", i]))
+            text = text ", " c_type(types[s, "arg", i]) names[s, "arg", i]
+    if (n[s, "row"])
+        text = text ", const struct store_" s "_want *wants, unsigned n"
+    return text ", store_" s "_cb *cb, void *arg)"
+}
+function values_of(s, kind,    i) {
+    if (!n[s, kind])
+        return
+    printf "enum %s_%s {\n", s, kind == "is" ? "value" : kind
+    for (i = 1; i <= n[s, kind]; i++)
+        printf "    %s_%s = '%s',\n", toupper(s), names[s, kind, i], types[s, kind, i]
+    print "};"
+}
+function header(    i) {
+    print "/* SPDX-License-Identifier: BSD-2-Clause */"
+    print "/* Made by etc/build/scripts.awk of lua/scripts.def, where every name is explained. */"
+    print "#ifndef CALLS_H\n#define CALLS_H\n"
+    print "#include \"bridge/base/buf.h\"\n\n#include <stdbool.h>\n#include <stdint.h>\n"
+    print "struct args;\nstruct batch;\nstruct bucket;\nstruct change;\n\nenum script {"
+    for (i = 1; i <= scripts; i++)
+        printf "    SCRIPT_%s,\n", toupper(order[i])
+    print "    SCRIPTS\n};"
+    for (i = 1; i <= scripts; i++) {
+        s = order[i]
+        printf "\n/* lua/%s.lua: %s */\n", s, what[s]
+        values_of(s, "is")
+        values_of(s, "answer")
+        if (called(s))
+            call_types()
+        if (is[s, "lane"])
+            lane_types()
+    }
+    print "\n#endif"
+}
+function lane_types() {
+    if (!is[s, "queue"])
+        printf "void %s_head(struct args *a, const struct batch *batch);\n", s
+    printf "void %s_row(struct args *a, const struct batch *batch, const struct change *c);\n", s
+}
+function call_types() {
+    if (n[s, "each"]) {
+        printf "struct store_%s_item {\n", s
+        fields(s, "each", "all")
+        print "};"
+    }
+    if (n[s, "row"]) {
+        printf "struct store_%s_want {\n", s
+        fields(s, "row", "all")
+        print "};"
+    }
+    if (asks_by_struct(s)) {
+        printf "struct store_%s_ask {\n", s
+        fields(s, "arg")
+        print "};"
+    }
+    printf "struct store_%s_reply { /* borrowed */\n", s
+    fields(s, "reply")
+    if (n[s, "each"])
+        printf "    const struct store_%s_item *items;\n    unsigned count;\n", s
+    print "};"
+    printf "typedef void store_%s_cb(void *arg, const struct store_%s_reply *reply); /* NULL: no answer */\n", s, s
+    print prototype(s) ";"
+}
+function put(type, value) {
+    if (type == "int")
+        return "args_number(a, " value ")"
+    if (type == "opt")
+        return "args_number_or_none(a, " value ")"
+    if (type == "text")
+        return "args_slice(a, " value ")"
+    if (type == "flag")
+        return "args_flag(a, " value ")"
+    if (type == "letter")
+        return "args_letter(a, " value ")"
+    if (type == "now")
+        return "args_slice(a, SLICE_LIT(\"\"))"
+    if (type ~ /^(kind|wake|horizon)$/)
+        return "put_" type "(a, b)"
+    return ""
+}
+function code(    i) {
+    print "/* SPDX-License-Identifier: BSD-2-Clause */"
+    print "/* Made by etc/build/scripts.awk of lua/scripts.def. */"
+    print "#include \"bridge/store/store_lane.h\"\n#include \"bridge/base/mem.h\"\n"
+    print "#include <stdlib.h>\n\n#include <hiredis/hiredis.h>\n"
+    print "static const char *const names[SCRIPTS] = {"
+    for (i = 1; i <= scripts; i++)
+        printf "    [SCRIPT_%s] = \"%s\",\n", toupper(order[i]), order[i]
+    print "};\n\nconst char *script_name(enum script s)\n{\n    return names[s];\n}"
+    for (i = 1; i <= scripts; i++) {
+        s = order[i]
+        if (is[s, "lane"])
+            lane()
+        else if (called(s))
+            call()
+    }
+    print "\nconst char *const script_again[SCRIPTS] = {"
+    for (i = 1; i <= scripts; i++)
+        if (order[i] in pairs)
+            printf "    [SCRIPT_%s] = \"%s\",\n", toupper(order[i]), pairs[order[i]]
+    print "};"
+}
+function lane(    i, type, line) {
+    if (!is[s, "queue"]) {
+        printf "\nvoid %s_head(struct args *a, const struct batch *batch)\n{\n", s
+        print "    const struct bucket *b = batch->lane->bucket;\n    (void)b;"
+        for (i = 1; i <= n[s, "arg"]; i++) {
+            type = types[s, "arg", i]
+            line = put(type, "")
+            printf "    %s;\n", type == "flag" || line == "" ? "put_" names[s, "arg", i] "(a, batch)" : line
+        }
+        print "}"
+    }
+    printf "\nvoid %s_row(struct args *a, const struct batch *batch, const struct change *c)\n{\n    (void)batch;\n", s
+    for (i = 1; i <= n[s, "row"]; i++) {
+        type = types[s, "row", i]
+        line = put(type, "c->" names[s, "row", i])
+        printf "    %s;\n", line == "" ? "put_" type "(a, batch, c)" : line
+    }
+    print "}"
+}
+# What a field of a reply is read as.
+function got(type, at) {
+    if (type ~ /^(int)$/)
+        return "reply_number(" at ")"
+    if (type ~ /^(letter|answer)$/)
+        return "redis_letter(" at ")"
+    return type == "flag" ? "reply_number(" at ") != 0" : "redis_text(" at ")"
+}
+function call(    i, k, type, tail, value) {
+    tail = is[s, "queue"] ? 4 : 0 # of lib/queue.lua
+    printf "\nstatic void tell_%s(struct call *call, const struct redisReply *r)\n{\n", s
+    printf "    enum { HEAD = %d, EACH = %d, TAIL = %d };\n", n[s, "reply"], n[s, "each"], tail
+    printf "    store_%s_cb *cb = (store_%s_cb *)call->cb;\n", s, s
+    printf "    if (r == NULL || r->elements %s HEAD + TAIL) {\n", n[s, "each"] ? "<" : "!="
+    print "        cb(call->arg, NULL);\n        return;\n    }"
+    printf "    struct store_%s_reply reply = {0};\n", s
+    for (i = 1; i <= n[s, "reply"]; i++) {
+        type = types[s, "reply", i]
+        value = "r->element[" (i - 1) "]"
+        if (type != "head" && type != "slot")
+            printf "    reply.%s = %s;\n", names[s, "reply", i], got(type, value)
+    }
+    if (tail)
+        print "    queue_settled(call->bucket, r);"
+    for (i = 1; i <= n[s, "reply"]; i++)
+        if (types[s, "reply", i] == "head")
+            printf "    call_told_head(call, reply_number(r->element[%d]));\n", i - 1
+    if (n[s, "each"]) {
+        print "    reply.count = (unsigned)((r->elements - HEAD - TAIL) / EACH);"
+        printf "    struct store_%s_item *items = mem_alloc((reply.count + 1) * sizeof(*items));\n", s
+        print "    for (unsigned i = 0; i < reply.count; i++) {"
+        print "        struct redisReply *const *at = r->element + HEAD + (size_t)EACH * i;"
+        for (i = 1; i <= n[s, "each"]; i++)
+            printf "        items[i].%s = %s;\n", names[s, "each", i], got(types[s, "each", i], "at[" (i - 1) "]")
+        print "    }\n    reply.items = items;\n    cb(call->arg, &reply);\n    free(items);\n}"
+    } else {
+        print "    cb(call->arg, &reply);\n}"
+    }
+    printf "\n%s\n{\n", prototype(s)
+    printf "    struct call *call = call_begin(b, SCRIPT_%s);\n    struct args *a = &b->store->args;\n", toupper(s)
+    if (tail)
+        print "    put_queue(a, b);"
+    for (i = 1; i <= n[s, "arg"]; i++)
+        printf "    %s;\n", put(types[s, "arg", i], (asks_by_struct(s) ? "ask->" : "") names[s, "arg", i])
+    if (n[s, "row"]) {
+        print "    for (unsigned i = 0; i < n; i++) {"
+        for (i = 1; i <= n[s, "row"]; i++)
+            printf "        %s;\n", put(types[s, "row", i], "wants[i]." names[s, "row", i])
+        print "    }"
+    }
+    printf "    (void)a;\n    call_send(call, tell_%s, (void (*)(void))cb, arg);\n}\n", s
+}
