@@ -91,7 +91,7 @@ static const size_t field_sizes[] = {
     [OPT_BYTES] = sizeof(int64_t),
     [OPT_CHOICE] = sizeof(int),
     [OPT_LIST] = sizeof(struct opt_list),
-    [OPT_PAIRS] = sizeof(struct opt_pairs),
+    [OPT_PAIRS] = sizeof(struct pairs),
     [OPT_RETRY] = sizeof(struct retry_policy),
 };
 

@@ -25,8 +25,8 @@ openssl/                    ^(bridge/(base/net|http/tokens)|sinks/http/http_sign
 # Of the folders that stand on few others: what they may include of bridge/ beside their own.
 floors='
 bridge/base   -
-bridge/redis  ^bridge/(base/|conf/opt.h)
-bridge/job    ^bridge/(base/|conf/opt.h)
+bridge/redis  ^bridge/base/
+bridge/job    ^bridge/base/
 '
 
 # shellcheck disable=SC2046 # the names of source files hold no blanks

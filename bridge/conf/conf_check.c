@@ -78,7 +78,7 @@ static void check_rename(const struct check *c, const struct conf_source *source
 
     source_where(source, where);
     for (size_t i = 0; i < source->rename.n; i++) {
-        const struct opt_pair *pair = &source->rename.v[i];
+        const struct pair *pair = &source->rename.v[i];
         const struct opt_value *line = conf_tree_member(at, pair->name);
         if (!delay_may_rename(pair->name))
             conf_error_at(c->errors, line ? line : at,

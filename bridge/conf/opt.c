@@ -8,6 +8,7 @@
 #include "bridge/conf/opt.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
+#include "bridge/base/text.h"
 #include "bridge/base/buf.h"
 #include "bridge/conf/opt_text.h"
 
@@ -147,7 +148,7 @@ static int set_bytes(const struct opt *row, void *field, const struct opt_value 
 {
     return set_measure(row, field, v,
                        "a size with a unit in quotes, such as \"64KiB\" or \"512B\"",
-                       opt_parse_bytes, err);
+                       text_parse_bytes, err);
 }
 
 static void forget(char *text)
@@ -250,20 +251,20 @@ static int set_list(const struct opt *row, void *field, const struct opt_value *
     return 0;
 }
 
-static void pairs_free(struct opt_pairs *pairs)
+static void pairs_free(struct pairs *pairs)
 {
     for (size_t i = 0; i < pairs->n; i++) {
         free(pairs->v[i].name);
         forget(pairs->v[i].value);
     }
     free(pairs->v);
-    *pairs = (struct opt_pairs){0};
+    *pairs = (struct pairs){0};
 }
 
 static int set_pairs(const struct opt *row, void *field, const struct opt_value *v,
                      struct err *err)
 {
-    struct opt_pairs pairs = {0};
+    struct pairs pairs = {0};
 
     if (v->kind != OPT_IS_GROUP)
         return wrong(row, v, "a group: { name = \"value\"; }", err);
@@ -277,10 +278,10 @@ static int set_pairs(const struct opt *row, void *field, const struct opt_value 
                            "\"%.60s\" must be text or a number, not a list or a group",
                            item->name);
         }
-        pairs.v[pairs.n] = (struct opt_pair){mem_strdup(item->name), text};
+        pairs.v[pairs.n] = (struct pair){mem_strdup(item->name), text};
     }
     pairs_free(field);
-    *(struct opt_pairs *)field = pairs;
+    *(struct pairs *)field = pairs;
     return 0;
 }
 

@@ -9,7 +9,6 @@
 #include "bridge/conf/opt_text.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,35 +22,6 @@ int opt_parse_ms(const char *text, int64_t *ms, struct err *err)
         return 0;
     }
     return when_duration_ms(slice_of(text), WHEN_NO_UNIT, ms, err);
-}
-
-int opt_parse_bytes(const char *text, int64_t *bytes, struct err *err)
-{
-    static const struct {
-        const char *name;
-        int64_t size;
-    } units[] = {
-        {"B", 1},           {"KiB", 1LL << 10},   {"MiB", 1LL << 20}, {"GiB", 1LL << 30},
-        {"TiB", 1LL << 40}, {"kB", 1000},         {"KB", 1000},       {"MB", 1000000},
-        {"GB", 1000000000}, {"TB", 1000000000000}};
-    size_t digits = strspn(text, "0123456789");
-    int64_t n;
-
-    if (strcmp(text, "0") == 0) {
-        *bytes = 0;
-        return 0;
-    }
-    errno = 0;
-    n = strtoll(text, NULL, 10);
-    for (size_t i = 0; digits > 0 && i < sizeof(units) / sizeof(*units); i++)
-        if (strcmp(text + digits, units[i].name) == 0) {
-            if (errno != 0 || __builtin_mul_overflow(n, units[i].size, bytes))
-                return err_set(err, "size too large");
-            return 0;
-        }
-    return err_set(err,
-                   "must be a whole number with a unit, such as \"512B\", \"64KiB\", "
-                   "\"10MB\" or \"1GiB\"");
 }
 
 static unsigned least(unsigned a, unsigned b)

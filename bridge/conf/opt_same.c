@@ -44,7 +44,7 @@ static bool same_list(const void *a, const void *b)
 
 static bool same_pairs(const void *a, const void *b)
 {
-    const struct opt_pairs *x = a, *y = b;
+    const struct pairs *x = a, *y = b;
     if (x->n != y->n)
         return false;
     for (size_t i = 0; i < x->n; i++)
@@ -83,12 +83,12 @@ static void copy_list(const void *from, void *to)
 
 static void copy_pairs(const void *from, void *to)
 {
-    const struct opt_pairs *x = from;
-    struct opt_pairs *y = to;
+    const struct pairs *x = from;
+    struct pairs *y = to;
     y->v = mem_alloc(x->n * sizeof(*y->v));
     for (y->n = 0; y->n < x->n; y->n++)
         y->v[y->n] =
-            (struct opt_pair){mem_strdup(x->v[y->n].name), mem_strdup(x->v[y->n].value)};
+            (struct pair){mem_strdup(x->v[y->n].name), mem_strdup(x->v[y->n].value)};
 }
 
 static void copy_retry(const void *from, void *to)
@@ -113,7 +113,7 @@ static const struct kind {
     [OPT_BYTES] = {sizeof(int64_t), same_number, NULL},
     [OPT_CHOICE] = {sizeof(int), same_choice, NULL},
     [OPT_LIST] = {sizeof(struct opt_list), same_list, copy_list},
-    [OPT_PAIRS] = {sizeof(struct opt_pairs), same_pairs, copy_pairs},
+    [OPT_PAIRS] = {sizeof(struct pairs), same_pairs, copy_pairs},
     [OPT_RETRY] = {sizeof(struct retry_policy), same_retry, copy_retry},
 };
 enum { LARGEST = sizeof(struct retry_policy) };

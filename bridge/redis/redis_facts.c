@@ -4,7 +4,7 @@
  * for the options durability and memory_mark. Pure, but for the log.
  */
 #include "bridge/base/log.h"
-#include "bridge/conf/opt.h"
+#include "bridge/base/text.h"
 #include "bridge/redis/redis_probe.h"
 
 #include <inttypes.h>
@@ -154,7 +154,7 @@ int memory_mark_parse(const char *text, struct memory_mark *out, struct err *err
         out->percent = (unsigned)percent;
         return 0;
     }
-    if (opt_parse_bytes(text, &out->bytes, err) < 0)
+    if (text_parse_bytes(text, &out->bytes, err) < 0)
         return err_in(err, "neither a share of maxmemory, such as \"90%\", nor a size");
     if (out->bytes == 0)
         return err_set(err,

@@ -37,7 +37,7 @@ bool http_is_webhook_header(struct slice name)
            slice_is_nocase(name, "webhook-signature");
 }
 
-static bool has(const struct opt_pairs *pairs, struct slice name)
+static bool has(const struct pairs *pairs, struct slice name)
 {
     for (size_t i = 0; i < pairs->n; i++) {
         if (slice_is_nocase(name, pairs->v[i].name))

@@ -115,7 +115,7 @@ static int set(rd_kafka_conf_t *conf, const char *name, const char *value,
 }
 
 static int pass_through(rd_kafka_conf_t *conf, const struct kafka_link *link,
-                        const struct opt_pair *pair, struct err *err)
+                        const struct pair *pair, struct err *err)
 {
     char name[NAME_MAX_BYTES];
 

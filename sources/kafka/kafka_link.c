@@ -75,7 +75,7 @@ static bool keeps_secrets(const char *url)
 static bool passes_on_oauthbearer(const struct kafka_link *link)
 {
     for (size_t i = 0; i < link->settings.n; i++) {
-        const struct opt_pair *pair = &link->settings.v[i];
+        const struct pair *pair = &link->settings.v[i];
         if (strncmp(pair->name, "sasl_mechanism", strlen("sasl_mechanism")) == 0 &&
             strcasestr(pair->value, "OAUTHBEARER"))
             return true;

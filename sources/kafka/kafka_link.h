@@ -32,8 +32,8 @@ struct kafka_link {
     char *user, *password;
     char *token_file; /* KAFKA_SASL_TOKEN: this, or the server at token_url */
     char *token_url, *token_client, *token_secret, *token_ca_file;
-    struct opt_pairs token_form; /* further fields of the request: scope, audience */
-    struct opt_pairs settings;   /* of librdkafka, as they are */
+    struct pairs token_form; /* further fields of the request: scope, audience */
+    struct pairs settings;   /* of librdkafka, as they are */
 };
 
 /* The rows of a struct kafka_link that stands as `link` in the plugin's struct. */

@@ -45,7 +45,7 @@ static int64_t wall_ms(void)
 }
 
 /* application/x-www-form-urlencoded */
-static char *form_of(const struct opt_pairs *more)
+static char *form_of(const struct pairs *more)
 {
     struct buf out = {0};
 
