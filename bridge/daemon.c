@@ -13,7 +13,7 @@
 #include "bridge/http/listeners.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta_keep.h"
-#include "bridge/metrics/census.h"
+#include "bridge/admin/metrics.h"
 #include "bridge/engine/pace.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/redis/embedded.h"

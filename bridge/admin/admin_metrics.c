@@ -6,7 +6,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/bridge.h"
 #include "bridge/http/httpd.h"
-#include "bridge/metrics/census.h"
+#include "bridge/admin/metrics.h"
 
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ static void on_census(void *arg, bool whole)
 {
     struct scrape *scrape = arg;
     struct buf out = {0};
-    stats_print(scrape->bridge, scrape->begun_ms, whole, &out);
+    metrics_print(scrape->bridge, scrape->begun_ms, whole, &out);
     httpd_answer(scrape->req, 200, "text/plain; version=0.0.4; charset=utf-8",
                  buf_slice(&out));
     buf_free(&out);

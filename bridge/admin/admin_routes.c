@@ -8,7 +8,7 @@
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
 #include "bridge/http/httpd.h"
-#include "bridge/metrics/census.h"
+#include "bridge/admin/metrics.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"

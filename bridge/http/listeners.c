@@ -3,7 +3,7 @@
 #include "bridge/bridge.h"
 #include "bridge/http/httpd.h"
 #include "bridge/http/tokens.h"
-#include "bridge/metrics/metric.h"
+#include "bridge/metrics/stats.h"
 
 #include <string.h>
 

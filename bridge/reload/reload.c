@@ -9,7 +9,7 @@
 #include "bridge/core.h"
 #include "bridge/http/listeners.h"
 #include "bridge/engine/inst.h"
-#include "bridge/metrics/metric.h"
+#include "bridge/metrics/stats.h"
 #include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
 
