@@ -6,7 +6,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/admin/admin_api.h"
 #include "bridge/engine/alive.h"
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
 #include "bridge/http/httpd.h"

@@ -6,7 +6,6 @@
  */
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
-#include "bridge/base/redact.h"
 
 #include <ctype.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/cli/probe.h"
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 #include "bridge/bridge.h"
 #include "bridge/cli/ctl_parts.h"
 #include "bridge/core_tool.h"

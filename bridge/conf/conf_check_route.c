@@ -3,11 +3,10 @@
  * conf_check_route.c - whether a route can work: its ends and schedules exist, its
  * templates compile, and no option asks for what its sink or another option rules out.
  */
-#include "bridge/base/match.h"
+#include "bridge/job/tmpl.h"
 #include "bridge/conf/conf_check_parts.h"
 #include "bridge/conf/conf_names.h"
 #include "bridge/conf/conf_rows.h"
-#include "bridge/job/tmpl.h"
 #include "bridge/plugin.h"
 
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/conf/conf_secret.h"
 #include "bridge/base/log.h"
-#include "bridge/base/redact.h"
 #include "bridge/conf/conf.h"
 #include "bridge/conf/conf_files.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/import/import_cli.h"
 #include "bridge/base/buf.h"
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 #include "bridge/cli/cli_parts.h"
 #include "bridge/import/import_parts.h"
 

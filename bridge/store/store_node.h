@@ -7,9 +7,8 @@
 #ifndef BRIDGE_STORE_NODE_H
 #define BRIDGE_STORE_NODE_H
 
-#include "bridge/redis/clock.h"
-#include "bridge/redis/redis.h"
 #include "bridge/redis/redis_probe.h"
+#include "bridge/redis/redis.h"
 #include "bridge/store/script.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
  */
 #include "sources/kafka/kafka_conf.h"
 
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 
 #include <ctype.h>
 #include <inttypes.h>
