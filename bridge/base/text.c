@@ -315,6 +315,25 @@ void text_add_decimal(struct buf *out, int64_t n)
     buf_grew(out, text_put_decimal(buf_room(out, TEXT_DECIMAL_MAX), n));
 }
 
+size_t text_take_digits(struct slice *s, int64_t *n)
+{
+    size_t count = 0;
+    *n = 0;
+    for (; count < s->n && s->p[count] >= '0' && s->p[count] <= '9'; count++)
+        if (__builtin_mul_overflow(*n, 10, n) ||
+            __builtin_add_overflow(*n, s->p[count] - '0', n))
+            *n = INT64_MAX;
+    *s = (struct slice){s->p + count, s->n - count};
+    return count;
+}
+
+int64_t text_whole_number(struct slice s)
+{
+    int64_t n;
+    size_t digits = text_take_digits(&s, &n);
+    return digits > 0 && s.n == 0 && n < INT64_MAX ? n : -1;
+}
+
 int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
 {
     static const struct {

@@ -54,6 +54,11 @@ enum { TEXT_DECIMAL_MAX = 20 }; /* with the sign */
 size_t text_put_decimal(char *at, int64_t n);
 void text_add_decimal(struct buf *out, int64_t n);
 
+/* Takes the digits at the front of s off it and returns how many there were. *n: their
+ * number; INT64_MAX where that is too large. */
+size_t text_take_digits(struct slice *s, int64_t *n);
+/* -1: something else than a number of digits alone, or too large a one. */
+int64_t text_whole_number(struct slice s);
 /* "512B" "64KiB" "10MB", or "0". -1: something else, or too large. */
 int text_parse_bytes(const char *text, int64_t *bytes, struct err *err);
 

@@ -3,6 +3,7 @@
  * delay_value.c - our own control headers: their table, and what their values mean.
  */
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/job/delay_parts.h"
 #include "bridge/job/repeat.h"
@@ -18,16 +19,11 @@ enum {
 
 int delay_whole_number(struct slice text, int64_t *n)
 {
-    int64_t v = 0;
-    for (size_t i = 0; i < text.n; i++) {
-        if (text.p[i] < '0' || text.p[i] > '9')
-            return -1;
-        if (__builtin_mul_overflow(v, 10, &v) ||
-            __builtin_add_overflow(v, text.p[i] - '0', &v))
-            v = INT64_MAX;
-    }
+    int64_t v;
+    if (text_take_digits(&text, &v) == 0 || text.n > 0)
+        return -1;
     *n = v;
-    return text.n > 0 ? 0 : -1;
+    return 0;
 }
 
 static bool is_printable(struct slice text)

@@ -22,20 +22,6 @@ void redis_facts_begin(struct redis_facts *facts, struct redis_keeping *keeping)
     *keeping = (struct redis_keeping){.aof_enabled = -1};
 }
 
-/* -1: no whole number from 0. */
-static int64_t number_of(struct slice text)
-{
-    int64_t n = 0;
-    if (text.n == 0 || text.n > 18)
-        return -1;
-    for (size_t i = 0; i < text.n; i++) {
-        if (text.p[i] < '0' || text.p[i] > '9')
-            return -1;
-        n = n * 10 + (text.p[i] - '0');
-    }
-    return n;
-}
-
 static void keep_text(char *out, size_t size, struct slice value)
 {
     snprintf(out, size, "%.*s", (int)(value.n < size ? value.n : size - 1), value.p);
@@ -55,9 +41,9 @@ static void take_field(struct redis_facts *facts, struct redis_keeping *keeping,
     else if (slice_is(name, "run_id"))
         keep_text(facts->run_id, sizeof(facts->run_id), value);
     else if (slice_is(name, "used_memory"))
-        facts->used_bytes = number_of(value);
+        facts->used_bytes = text_whole_number(value);
     else if (slice_is(name, "maxmemory"))
-        facts->max_bytes = number_of(value);
+        facts->max_bytes = text_whole_number(value);
     else if (slice_is(name, "maxmemory_policy"))
         facts->evicts = !slice_is(value, "noeviction");
     else if (slice_is(name, "connected_slaves"))
@@ -102,7 +88,7 @@ void redis_facts_config(struct redis_facts *facts, struct redis_keeping *keeping
     } else if (strcmp(name, "save") == 0) {
         keeping->saves = value.n > 0;
     } else if (strcmp(name, "min-replicas-to-write") == 0) {
-        facts->min_replicas = number_of(value);
+        facts->min_replicas = text_whole_number(value);
     }
 }
 
@@ -131,7 +117,7 @@ int durability_parse(const char *text, struct durability *out, struct err *err)
     }
     int64_t n = -1;
     if (strncmp(text, begin, strlen(begin)) == 0)
-        n = number_of(slice_of(text + strlen(begin)));
+        n = text_whole_number(slice_of(text + strlen(begin)));
     if (n < 1 || n > REPLICAS_MAX)
         return err_set(err,
                        "must be \"async\", \"fsync\" or \"replicas:N\" with N from 1 to "
@@ -148,7 +134,7 @@ int memory_mark_parse(const char *text, struct memory_mark *out, struct err *err
     if (n == 0)
         return 0;
     if (text[n - 1] == '%') {
-        int64_t percent = number_of((struct slice){text, n - 1});
+        int64_t percent = text_whole_number((struct slice){text, n - 1});
         if (percent < 1 || percent > PERCENT_MAX)
             return err_set(err, "must be from \"1%%\" to \"100%%\", not \"%.40s\"", text);
         out->percent = (unsigned)percent;
