@@ -6,7 +6,7 @@
 # make fmt        formats the C files        make fuzz   FUZZ_S=60 seconds each, clang
 # make lint       format and clang-tidy, of the C files in LINT="a.c b.h" (all)
 # make compdb     compile_commands.json for editors and clang tools
-# make docs       etc/man and etc/completion, made from the tables
+# make docs       etc/man, made from the tables
 # make install    PREFIX, SYSCONFDIR, DESTDIR
 # CFLAGS, CPPFLAGS and LDFLAGS are the caller's; HARDEN= leaves hardening to him too.
 
@@ -133,9 +133,9 @@ $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(B)/obj/tests/fake_redis.o $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
-# The manual pages and the completion, from the tables; a test compares.
+# The manual pages, from the tables; a test compares.
 docs: $(B)/tarry
-	for p in man/tarry.1 man/tarry.conf.5 completion/tarry.bash; do \
+	for p in man/tarry.1 man/tarry.conf.5; do \
 	  $(B)/tarry doc "$${p#*/}" > $(B)/doc && cp $(B)/doc etc/$$p; done
 # A configuration that is there already is the owner's.
 data := $(DESTDIR)$(PREFIX)/share

@@ -11,6 +11,7 @@
 
 #include "bridge/conf/conf.h"
 #include "bridge/engine/flow.h"
+#include "bridge/http/listeners.h"
 #include "bridge/job/delay.h"
 #include "bridge/job/tries.h"
 #include "bridge/job/tmpl.h"
@@ -207,9 +208,7 @@ struct bridge {
     struct sentinel *sentinel;   /* that the store's connections ask; NULL: none */
     struct meta *meta;           /* what Redis says of its layout */
     struct embedded *embedded;   /* NULL: Redis is somebody else's */
-    struct httpd *httpd;         /* of http, or else of admin; NULL: no listener */
-    struct httpd *httpd_admin;   /* its twin, of admin; NULL: there is one at most */
-    struct tokens *tokens;       /* NULL: nobody is asked for one */
+    struct listeners listeners;  /* the daemon's own */
     struct alive *alive;         /* who else is there; NULL: this is no daemon */
     struct route_states *states; /* NULL: this is no daemon */
     struct census *census;       /* NULL: nobody has asked yet */

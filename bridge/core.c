@@ -79,7 +79,7 @@ static int start_stores(struct bridge *bridge, const struct core_events *events,
     bridge->pools = mem_alloc((conf->pool_count + 1) * sizeof(*bridge->pools));
     for (size_t i = 0; i < conf->pool_count; i++) {
         struct pool *pool = &bridge->pools[bridge->pool_count];
-        pool->conf = &conf->pools[i];
+        pool->conf = conf->pools[i];
         pool->meta = meta_new(bridge, true, events, arg);
         pool->store =
             new_store(bridge, &pool->conf->redis, pool->meta, &pool->sentinel, err);

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/daemon.h"
 #include "bridge/admin/admin.h"
-#include "bridge/admin/admin_api.h"
-#include "bridge/admin/console.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
 #include "bridge/bridge.h"
-#include "bridge/conf/conf_secret.h"
+#include "bridge/conf/conf.h"
 #include "bridge/core.h"
 #include "bridge/engine/deliver.h"
 #include "bridge/engine/drain.h"
-#include "bridge/http/listeners.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta_keep.h"
 #include "bridge/admin/metrics.h"
@@ -250,15 +247,11 @@ static void on_reload_signal(void *arg, int signo)
 /* What the daemon serves itself; sources add their own. */
 static int start_listeners(struct bridge *bridge, struct err *err)
 {
-    if (listeners_start(bridge, err) < 0)
+    if (listeners_start(&bridge->listeners, bridge->conf, err) < 0)
         return -1;
-    if (bridge->httpd) {
+    if (bridge->listeners.first) {
         admin_serve(bridge);
-        admin_status_serve(bridge);
-        admin_routes_serve(bridge);
-        admin_reload_serve(bridge);
-        admin_jobs_serve(bridge);
-        console_serve(bridge);
+        reload_serve(bridge);
     }
     return 0;
 }
@@ -308,7 +301,7 @@ static void release(struct bridge *bridge)
     census_free(bridge->census);
     alive_free(bridge->alive);
     route_states_free(bridge->states);
-    listeners_stop(bridge);
+    listeners_stop(&bridge->listeners);
     if (bridge->embedded) {
         embedded_stop(bridge->embedded, on_embedded_stopped, NULL);
         loop_run();

@@ -2,7 +2,8 @@
 /*
  * plugins.c - every source and sink of the binary is named here, and nowhere else.
  */
-#include "bridge/plugins.h"
+#include "bridge/cli/cli.h"
+#include "bridge/conf/conf.h"
 #include "bridge/plugin.h"
 
 #include <stdio.h>

@@ -13,7 +13,7 @@ hiredis/|hiredis.h          ^bridge/((redis|store)/|import/redis_ask)
 uv.h                        ^bridge/base/loop.c$
 uthash.h                    ^bridge/base/hash.h$
 libconfig.h                 ^bridge/conf/conf[a-z_]*.c$
-curl/                       ^(sinks/http/|bridge/cli/ctl|sources/kafka/kafka_(login|token))[a-z_]*.[ch]$
+curl/                       ^(sinks/http/|bridge/cli/ctl|sources/kafka/kafka_token)[a-z_]*.[ch]$
 glib.h                      ^bridge/base/(zone|text|json).c$
 microhttpd.h                ^bridge/http/httpd[a-z_]*.[ch]$
 librdkafka/|rdkafka         ^(sources|sinks)/kafka/[a-z_]*.[ch]$
@@ -30,15 +30,10 @@ order='base job redis conf store metrics http engine queue admin reload import c
 # FOLDER  HEADER  why
 exceptions='
 conf    plugin.h             the options of plugins are rows like any others
-conf    plugin_load.h        plugins = [ ] are loaded while the file is read
-conf    http/httpd.h         the options of a listener are the rows of http/
-conf    http/tokens.h        tokens: [ ] are checked with the file
 store   queue/queue.h        the types in it are what the store fills in; part of plugin.h
 store   engine/meta.h        the number of the layout
 store   bridge.h             a source names its store
-http    bridge.h             the listeners are those of the daemon
 engine  about.h              what a log line says of a job
-engine  admin/tap.h          events of jobs are noted where they happen
 engine  bridge.h             the state of the daemon
 engine  core.h               what tools have of it
 engine  plugin.h             the contract
@@ -53,13 +48,11 @@ admin   version.h            the version in answers
 reload  bridge.h             the state of the daemon
 reload  core.h               what a reload builds anew
 import  bridge.h             the state of the daemon
-import  cli/cli_parts.h      a command of the command line
 import  core.h               what tools have of the daemon
 import  core_tool.h          what tools have of the daemon
 cli     bridge.h             the state of the daemon
 cli     core_tool.h          what tools have of the daemon
 cli     daemon.h             the command that runs it
-cli     plugins.h            the command that lists them
 cli     version.h            the version
 '
 
@@ -68,9 +61,9 @@ faults=$(awk -v libraries="$libraries" -v order="$order" -v exceptions="$excepti
 function fault(rule) { printf "%s:%d: %s\n", FILENAME, FNR, rule }
 function plugin(path) { sub(/^[^\/]*\//, "", path); sub(/[\/.].*/, "", path); return path }
 BEGIN {
-    split("bridge/job/cloudevent.h bridge/base/hash.h bridge/base/json.h bridge/base/retry.h bridge/base/text.h bridge/base/when.h", pure, " ")
+    split("bridge/job/cloudevent.h bridge/base/hash.h bridge/base/json.h bridge/base/retry.h bridge/base/text.h bridge/base/unpack.h bridge/base/when.h", pure, " ")
     for (i in pure) open_to_plugins[pure[i]] = 1
-    split("bridge/admin/dead.h bridge/admin/explain.h bridge/http/http_params.h bridge/http/httpd.h bridge/import/import.h bridge/store/shelf.h bridge/admin/targets.h", served, " ")
+    split("bridge/http/http_args.h bridge/http/http_job.h bridge/http/httpd.h bridge/import/import.h bridge/store/shelf.h", served, " ")
     for (i in served) open_to_sources[served[i]] = 1
     rows = split(libraries, row, "\n")
     for (i = 1; i <= rows; i++)
@@ -114,7 +107,7 @@ FILENAME == "bridge/plugin.h" { open_to_plugins[what] = 1 }
 (room == "sources" || room == "sinks") && theirs == "bridge" && what != "bridge/plugin.h" &&
     !(what in open_to_plugins) && !(room == "sources" && what in open_to_sources) {
     fault(room "/ includes of bridge/ plugin.h, what that includes and the pure parts" \
-          (room == "sources" ? ", httpd.h, http_params.h, shelf.h, import.h, dead.h, explain.h and targets.h" : ""))
+          (room == "sources" ? ", httpd.h, http_args.h, http_job.h, shelf.h and import.h" : ""))
 }
 (room == "sources" || room == "sinks") && (theirs == "sources" || theirs == "sinks") {
     if (plugin(what) != plugin(FILENAME))

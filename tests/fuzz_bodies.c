@@ -4,8 +4,8 @@
  * that take JSON, and as the values of parameters.
  */
 #include "sources/camellia/camellia_param.h"
-#include "sources/delayqueue/delayqueue_ask.h"
-#include "sources/http/http_job.h"
+#include "sources/delayqueue/delayqueue.h"
+#include "bridge/http/http_job.h"
 #include "sources/later/later_job.h"
 #include "tests/fuzz.h"
 
@@ -15,9 +15,11 @@ static void read_later(struct slice body)
 {
     struct later_task task;
     struct buf room = {0}, shown = {0};
-    struct slice id;
+    static const struct http_dialect none;
+    struct err err;
 
-    if (later_read_task(body, INT64_C(1769860800000), &task, &room) == 0) {
+    if (http_args_read_json(&later_create_args, &none, body, &task, &room, &err) == 0) {
+        later_begin(&task, INT64_C(1769860800000));
         must(text_is_utf8(task.topic) && text_is_utf8(task.content));
         task.id = SLICE_LIT("11111111-2222-4333-8444-555555555555");
         struct job *job = later_job_new(&task);
@@ -25,25 +27,27 @@ static void read_later(struct slice body)
         must(text_is_utf8(buf_slice(&shown)));
         job_free(job);
     }
-    if (later_read_id(body, &id, &room) == 0)
-        must(id.p != NULL);
+    if (http_args_read_json(&later_id_args, &none, body, &task, &room, &err) == 0)
+        must(task.id.n > 0);
     buf_free(&shown);
     buf_free(&room);
 }
 
 static void read_delayqueue(struct slice body)
 {
-    static const enum delayqueue_form forms[] = {DELAYQUEUE_PUSH, DELAYQUEUE_POP,
-                                                 DELAYQUEUE_ID};
+    static const struct http_args *const forms[] = {
+        &delayqueue_push_args, &delayqueue_pop_args, &delayqueue_id_args};
     struct slice topics[DELAYQUEUE_TOPICS_MAX];
 
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         struct delayqueue_ask ask;
         struct buf room = {0};
-        if (delayqueue_read(forms[i], body, &ask, &room) == NULL) {
-            must(ask.id.p && ask.topic.p && ask.body.p);
-            must(ask.id.n <= DELAYQUEUE_ID_MAX);
-            must(forms[i] != DELAYQUEUE_POP ||
+        struct err err;
+        if (http_args_read_json(forms[i], &delayqueue_dialect, body, &ask, &room, &err) ==
+            0) {
+            must(forms[i] == &delayqueue_pop_args ||
+                 (ask.id.p && ask.id.n <= DELAYQUEUE_ID_MAX));
+            must(forms[i] != &delayqueue_pop_args ||
                  delayqueue_split(ask.topic, topics) <= DELAYQUEUE_TOPICS_MAX);
         }
         buf_free(&room);

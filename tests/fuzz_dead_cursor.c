@@ -4,6 +4,7 @@
  * and as any cursor: what is taken is written again as a text that means the same.
  */
 #include "bridge/admin/cursor.h"
+#include "bridge/admin/dead.h"
 #include "bridge/base/mem.h"
 #include "bridge/job/job.h"
 

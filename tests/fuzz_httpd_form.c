@@ -4,9 +4,8 @@
  * Content-Type on the first line, and any as a path, and as the value of a parameter.
  */
 #include "bridge/base/when.h"
-#include "bridge/http/http_params.h"
-#include "bridge/http/httpd_form.h"
-#include "bridge/http/httpd_route.h"
+#include "bridge/http/http_args.h"
+#include "bridge/http/httpd_url.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>
@@ -45,12 +44,12 @@ static void check_value(struct slice value)
     } p = {.ms = 1};
 #define AT(field) offsetof(struct params, field)
     static const struct http_param rows[] = {
-        {"ms", HTTP_PARAM_MS, AT(ms), 0, 1, 1000, NULL, false},
-        {"n", HTTP_PARAM_INT, AT(n), 0, -5, 100, NULL, false},
-        {"yes", HTTP_PARAM_BOOL, AT(yes), 0, 0, 0, NULL, false},
-        {"when", HTTP_PARAM_WHEN, AT(when), 0, 0, 0, NULL, false},
-        {"word", HTTP_PARAM_CHOICE, AT(word), 0, 0, 0, words, false},
-        {"number", HTTP_PARAM_NUMBER, AT(number), 0, 0, 1000, NULL, false}};
+        {"ms", HTTP_MS, AT(ms), .from = FROM_QUERY, .min = 1, .max = 1000},
+        {"n", HTTP_INT, AT(n), .from = FROM_QUERY, .min = -5, .max = 100},
+        {"yes", HTTP_BOOL, AT(yes), .from = FROM_QUERY},
+        {"when", HTTP_WHEN, AT(when), .from = FROM_QUERY},
+        {"word", HTTP_CHOICE, AT(word), .from = FROM_QUERY, .choices = words},
+        {"number", HTTP_NUMBER, AT(number), .from = FROM_QUERY, .max = 1000}};
 #undef AT
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

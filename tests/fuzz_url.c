@@ -5,7 +5,6 @@
  * gets of the last can stand in a request line.
  */
 #include "bridge/redis/redis.h"
-#include "sinks/http/http_guard.h"
 #include "sinks/http/http_url.h"
 #include "sources/mqtt/mqtt_url.h"
 #include "tests/fuzz.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The command line: what its tables say, and how answers look to a person. */
-#include "bridge/cli/ctl_parts.h"
+#include "bridge/cli/ctl.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -27,12 +27,13 @@ static void a_path_holds_any_name_as_one_segment(void **state)
 {
     (void)state;
     struct buf out = {0};
+    char reason[] = "a=b", key[] = "of no dead letter";
     const struct cli_command command = {.path = "/v1/routes/{}/jobs/{}?t={}",
                                         .sets = CLI_DEAD};
     const struct cli_order order = {.command = &command,
                                     .place = {"r", "../a b%/?#", "&"},
-                                    .reason = "a=b",
-                                    .key = "of no dead letter"};
+                                    .reason = reason,
+                                    .key = key};
     ctl_path_add(&out, &order);
     assert_string_equal(
         buf_str(&out), "/v1/routes/r/jobs/%2E%2E%2Fa%20b%25%2F%3F%23?t=%26&reason=a%3Db");
@@ -117,7 +118,7 @@ static void the_tables_agree(void **state)
     }
     for (const struct cli_flag *f = cli_flags; f->name; f++) {
         assert_true((f->sets & sets) == f->sets);
-        assert_int_equal(f->value != NULL, f->kind != CLI_FLAG);
+        assert_int_equal(f->value != NULL, f->type != OPT_BOOL);
     }
 }
 

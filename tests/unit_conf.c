@@ -6,7 +6,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf.h"
-#include "bridge/conf/conf_rows.h"
+#include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
 #include "tests/unit.h"
 
@@ -387,9 +387,9 @@ static void the_sample_is_good_and_shows_every_option_at_its_default(void **stat
     each_shown(text, "sources", conf_source_rows);
     each_shown(text, "sinks", conf_sink_rows);
     each_shown(text, "routes", conf_route_rows);
-    for (size_t i = 0; conf_source_plugin(i, &plugin); i++)
+    for (size_t i = 0; conf_plugin(CONF_SOURCES, i, &plugin); i++)
         each_shown(text, plugin.name, plugin.opts);
-    for (size_t i = 0; conf_sink_plugin(i, &plugin); i++)
+    for (size_t i = 0; conf_plugin(CONF_SINKS, i, &plugin); i++)
         each_shown(text, plugin.name, plugin.opts);
     free(text);
 }

@@ -5,8 +5,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf_diff.h"
-#include "bridge/conf/conf_rows.h"
-#include "bridge/conf/opt_same.h"
+#include "bridge/conf/conf_parts.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

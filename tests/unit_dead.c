@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The cursor of a run through dead letters. */
 #include "bridge/admin/cursor.h"
+#include "bridge/admin/dead.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

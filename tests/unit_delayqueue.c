@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * unit_delayqueue.c - what requests of the delay-queue API say, of
- * sources/delayqueue/delayqueue_ask.h.
+ * sources/delayqueue/delayqueue.h.
  */
-#include "sources/delayqueue/delayqueue_ask.h"
+#include "sources/delayqueue/delayqueue.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -40,11 +40,20 @@ static void white_space_of_unicode_is_trimmed_at_both_ends(void **state)
         assert_slice(delayqueue_trim(slice_of(rows[i].in)), rows[i].out);
 }
 
-static const char *read_form(enum delayqueue_form form, const char *text,
+/* NULL, or the message of the error to answer with. */
+static const char *read_body(const struct http_args *form, struct slice text,
+                             struct delayqueue_ask *ask, struct buf *room)
+{
+    static struct err err;
+    int rc = http_args_read_json(form, &delayqueue_dialect, text, ask, room, &err);
+    return rc < 0 ? err.text : NULL;
+}
+
+static const char *read_form(const struct http_args *form, const char *text,
                              struct delayqueue_ask *ask, struct buf *room)
 {
     buf_clear(room);
-    return delayqueue_read(form, slice_of(text), ask, room);
+    return read_body(form, slice_of(text), ask, room);
 }
 
 static void a_push_is_read_with_its_texts_trimmed(void **state)
@@ -53,7 +62,7 @@ static void a_push_is_read_with_its_texts_trimmed(void **state)
     struct delayqueue_ask ask;
     struct buf room = {0};
     assert_null(
-        read_form(DELAYQUEUE_PUSH,
+        read_form(&delayqueue_push_args,
                   "{\"Topic\":\" t \",\"ID\":\"\\u3000i\\n\",\"delay\":2147483648,"
                   "\"ttr\":86400,\"body\":\"\\t{\\\"a\\\": 1} \",\"more\":[1]}",
                   &ask, &room));
@@ -62,7 +71,7 @@ static void a_push_is_read_with_its_texts_trimmed(void **state)
     assert_slice(ask.body, "{\"a\": 1}");
     assert_int_equal(ask.delay_s, INT64_C(2147483648));
     assert_int_equal(ask.ttr_s, 86400);
-    assert_null(read_form(DELAYQUEUE_PUSH,
+    assert_null(read_form(&delayqueue_push_args,
                           "{\"topic\":\"t\",\"id\":\"i\",\"delay\":1,\"ttr\":1}", &ask,
                           &room));
     assert_non_null(ask.body.p);
@@ -74,33 +83,36 @@ static void the_first_check_that_fails_speaks(void **state)
 {
     (void)state;
     static const struct {
-        enum delayqueue_form form;
+        const struct http_args *form;
         const char *text, *message;
     } rows[] = {
-        {DELAYQUEUE_PUSH, "", "解析json失败"},
-        {DELAYQUEUE_PUSH, "{\"id\":5}", "解析json失败"},
-        {DELAYQUEUE_PUSH, "{\"body\":{}}", "解析json失败"},
-        {DELAYQUEUE_PUSH, "{\"delay\":\"1\"}", "解析json失败"},
-        {DELAYQUEUE_PUSH, "null", "job id不能为空"},
-        {DELAYQUEUE_PUSH, "{\"id\":\" \\u3000\",\"topic\":\"t\"}", "job id不能为空"},
-        {DELAYQUEUE_PUSH, "{\"id\":\"i\"}", "topic 不能为空"},
-        {DELAYQUEUE_PUSH, "{\"id\":\"i\",\"topic\":\"t\"}",
+        {&delayqueue_push_args, "", "解析json失败"},
+        {&delayqueue_push_args, "{\"id\":5}", "解析json失败"},
+        {&delayqueue_push_args, "{\"body\":{}}", "解析json失败"},
+        {&delayqueue_push_args, "{\"delay\":\"1\"}", "解析json失败"},
+        {&delayqueue_push_args, "null", "job id不能为空"},
+        {&delayqueue_push_args, "{\"id\":\" \\u3000\",\"topic\":\"t\"}",
+         "job id不能为空"},
+        {&delayqueue_push_args, "{\"id\":\"i\"}", "topic 不能为空"},
+        {&delayqueue_push_args, "{\"id\":\"i\",\"topic\":\"t\"}",
          "delay 取值范围1 - (2^31 - 1)"},
-        {DELAYQUEUE_PUSH, "{\"id\":\"i\",\"topic\":\"t\",\"delay\":2147483649,\"ttr\":1}",
+        {&delayqueue_push_args,
+         "{\"id\":\"i\",\"topic\":\"t\",\"delay\":2147483649,\"ttr\":1}",
          "delay 取值范围1 - (2^31 - 1)"},
-        {DELAYQUEUE_PUSH, "{\"id\":\"i\",\"topic\":\"t\",\"delay\":1}",
+        {&delayqueue_push_args, "{\"id\":\"i\",\"topic\":\"t\",\"delay\":1}",
          "ttr 取值范围1 - 86400"},
-        {DELAYQUEUE_PUSH, "{\"id\":\"i\",\"topic\":\"t\",\"delay\":1,\"ttr\":86401}",
+        {&delayqueue_push_args,
+         "{\"id\":\"i\",\"topic\":\"t\",\"delay\":1,\"ttr\":86401}",
          "ttr 取值范围1 - 86400"},
-        {DELAYQUEUE_PUSH, "{\"id\":\"i\",\"topic\":\"a,b\",\"delay\":1,\"ttr\":1}",
+        {&delayqueue_push_args, "{\"id\":\"i\",\"topic\":\"a,b\",\"delay\":1,\"ttr\":1}",
          "the topic has a comma: /pop could never name it"},
-        {DELAYQUEUE_POP, "{}", "topic不能为空"},
-        {DELAYQUEUE_POP, "{\"topic\":\" \"}", "topic不能为空"},
-        {DELAYQUEUE_POP, "{\"topic\":\"t\",\"id\":5}", NULL}, /* not its member */
-        {DELAYQUEUE_POP, "{\"topic\":\",\"}", NULL},
-        {DELAYQUEUE_ID, "{}", "job id不能为空"},
-        {DELAYQUEUE_ID, "{\"id\":\"i\",\"topic\":5}", NULL},
-        {DELAYQUEUE_ID, "[]", "解析json失败"},
+        {&delayqueue_pop_args, "{}", "topic不能为空"},
+        {&delayqueue_pop_args, "{\"topic\":\" \"}", "topic不能为空"},
+        {&delayqueue_pop_args, "{\"topic\":\"t\",\"id\":5}", NULL}, /* not its member */
+        {&delayqueue_pop_args, "{\"topic\":\",\"}", NULL},
+        {&delayqueue_id_args, "{}", "job id不能为空"},
+        {&delayqueue_id_args, "{\"id\":\"i\",\"topic\":5}", NULL},
+        {&delayqueue_id_args, "[]", "解析json失败"},
     };
     struct delayqueue_ask ask;
     struct buf room = {0};
@@ -115,7 +127,7 @@ static void the_first_check_that_fails_speaks(void **state)
 }
 
 /* A member of n times a letter. */
-static const char *read_long(enum delayqueue_form form, const char *member, size_t n,
+static const char *read_long(const struct http_args *form, const char *member, size_t n,
                              char letter)
 {
     struct buf text = {0}, room = {0};
@@ -125,7 +137,7 @@ static const char *read_long(enum delayqueue_form form, const char *member, size
     memset(buf_room(&text, n), letter, n);
     buf_grew(&text, n);
     buf_add_str(&text, "\"}");
-    const char *message = delayqueue_read(form, buf_slice(&text), &ask, &room);
+    const char *message = read_body(form, buf_slice(&text), &ask, &room);
     buf_free(&text);
     buf_free(&room);
     return message;
@@ -134,17 +146,18 @@ static const char *read_long(enum delayqueue_form form, const char *member, size
 static void what_is_too_long_for_a_job_is_told(void **state)
 {
     (void)state;
-    assert_null(read_long(DELAYQUEUE_PUSH, "id", 512, 'x'));
-    assert_non_null(strstr(read_long(DELAYQUEUE_PUSH, "id", 513, 'x'), "512"));
-    assert_non_null(strstr(read_long(DELAYQUEUE_ID, "id", 513, 'x'), "512"));
-    assert_null(read_long(DELAYQUEUE_PUSH, "topic", 1000, 'x'));
-    assert_non_null(strstr(read_long(DELAYQUEUE_PUSH, "topic", 1001, 'x'), "1000"));
-    assert_null(read_long(DELAYQUEUE_POP, "topic", 1000, 'x'));
-    assert_non_null(strstr(read_long(DELAYQUEUE_POP, "topic", 1001, 'x'), "1000"));
-    assert_null(read_long(DELAYQUEUE_POP, "topic", 999, ','));
-    assert_non_null(strstr(read_long(DELAYQUEUE_POP, "topic", 1000, ','), "1000"));
-    assert_non_null(strstr(read_long(DELAYQUEUE_POP, "topic", 5000000, ','), "1000"));
-    assert_null(read_long(DELAYQUEUE_PUSH, "body", 5000000, 'x'));
+    assert_null(read_long(&delayqueue_push_args, "id", 512, 'x'));
+    assert_non_null(strstr(read_long(&delayqueue_push_args, "id", 513, 'x'), "512"));
+    assert_non_null(strstr(read_long(&delayqueue_id_args, "id", 513, 'x'), "512"));
+    assert_null(read_long(&delayqueue_push_args, "topic", 1000, 'x'));
+    assert_non_null(strstr(read_long(&delayqueue_push_args, "topic", 1001, 'x'), "1000"));
+    assert_null(read_long(&delayqueue_pop_args, "topic", 1000, 'x'));
+    assert_non_null(strstr(read_long(&delayqueue_pop_args, "topic", 1001, 'x'), "1000"));
+    assert_null(read_long(&delayqueue_pop_args, "topic", 999, ','));
+    assert_non_null(strstr(read_long(&delayqueue_pop_args, "topic", 1000, ','), "1000"));
+    assert_non_null(
+        strstr(read_long(&delayqueue_pop_args, "topic", 5000000, ','), "1000"));
+    assert_null(read_long(&delayqueue_push_args, "body", 5000000, 'x'));
 }
 
 static void topics_are_cut_at_commas(void **state)

@@ -2,10 +2,7 @@
 /*
  * unit_http_sink.c - what goes into a callback's request, and what its answer means.
  */
-#include "sinks/http/http_guard.h"
 #include "sinks/http/http_message.h"
-#include "sinks/http/http_rules.h"
-#include "sinks/http/http_sign.h"
 #include "sinks/http/http_url.h"
 #include "tests/unit.h"
 

@@ -2,10 +2,9 @@
 /*
  * unit_http_source.c - jobs out of JSON lines, and jobs as JSON.
  */
-#include "bridge/http/http_params.h"
-#include "sources/http/http_dead.h"
-#include "sources/http/http_job.h"
-#include "sources/http/http_queue.h"
+#include "bridge/http/http_args.h"
+#include "bridge/admin/dead.h"
+#include "sources/http/http_source.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -261,7 +260,7 @@ static void a_dead_letter_is_shown_with_all_that_is_known(void **state)
                                         .first_ms = 1769860800124},
                              .buried_ms = 1769860800125,
                              .due_ms = -1};
-    http_dead_show(&out, &item);
+    dead_show(&out, &item);
     assert_string_equal(buf_str(&out),
                         "{\"id\":\"i\",\"reason\":\"retries\",\"error\":"
                         "\"HTTP 503\\n\",\"status\":503,\"attempts\":3,\"replays\":1,"
@@ -273,7 +272,7 @@ static void a_dead_letter_is_shown_with_all_that_is_known(void **state)
     item.job = NULL;
     item.raw = (struct slice){"\xff\0", 2};
     item.letter = (struct dead_letter){.reason = "undecodable", .error = ""};
-    http_dead_show(&out, &item);
+    dead_show(&out, &item);
     assert_string_equal(buf_str(&out),
                         "{\"id\":\"i\",\"reason\":\"undecodable\",\"error\":\"\","
                         "\"status\":null,\"attempts\":0,\"replays\":0,\"first\":null,"
@@ -286,10 +285,9 @@ static void a_dead_letter_is_shown_with_all_that_is_known(void **state)
 static void instants_and_fractions_are_read_by_their_rows(void **state)
 {
     (void)state;
-    static const struct http_param when = {"from", HTTP_PARAM_WHEN, 0, 0, 0, 0, NULL,
-                                           false};
-    static const struct http_param rate = {"rate", HTTP_PARAM_NUMBER, 0, 0, 0, 1000, NULL,
-                                           false};
+    static const struct http_param when = {"from", HTTP_WHEN, 0, .from = FROM_QUERY};
+    static const struct http_param rate = {"rate", HTTP_NUMBER, 0, .from = FROM_QUERY,
+                                           .max = 1000};
     static const struct {
         const struct http_param *row;
         const char *text;

@@ -5,9 +5,9 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
+#include "bridge/http/http_args.h"
 #include "bridge/http/httpd.h"
-#include "bridge/http/httpd_form.h"
-#include "bridge/http/httpd_route.h"
+#include "bridge/http/httpd_url.h"
 #include "tests/unit.h"
 
 #include <arpa/inet.h>
@@ -201,24 +201,24 @@ static void handle_hold(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route rows[] = {
-    {"GET", "/later/{}", handle_later, HTTPD_OPEN},
-    {"GET", "/echo", handle_echo, HTTPD_OPEN},
-    {"POST", "/echo", handle_echo, HTTPD_OPEN},
-    {"*", "/any", handle_tell, HTTPD_OPEN},
-    {"GET", "/tell/{*}", handle_tell, HTTPD_OPEN},
-    {"*", "/params", handle_params, HTTPD_OPEN},
-    {"GET", "/nothing", handle_nothing, HTTPD_OPEN},
-    {"GET", "/headers", handle_headers, HTTPD_OPEN},
-    {"GET", "/values", handle_values, HTTPD_OPEN},
-    {"GET", "/wait", handle_wait, HTTPD_OPEN},
-    {"GET", "/again", handle_again, HTTPD_OPEN},
-    {"GET", "/watched/{}", handle_watched, HTTPD_OPEN},
-    {"GET", "/hold/{}", handle_hold, HTTPD_OPEN},
+    {"GET", "/later/{}", handle_later, HTTPD_OPEN, NULL},
+    {"GET", "/echo", handle_echo, HTTPD_OPEN, NULL},
+    {"POST", "/echo", handle_echo, HTTPD_OPEN, NULL},
+    {"*", "/any", handle_tell, HTTPD_OPEN, NULL},
+    {"GET", "/tell/{*}", handle_tell, HTTPD_OPEN, NULL},
+    {"*", "/params", handle_params, HTTPD_OPEN, NULL},
+    {"GET", "/nothing", handle_nothing, HTTPD_OPEN, NULL},
+    {"GET", "/headers", handle_headers, HTTPD_OPEN, NULL},
+    {"GET", "/values", handle_values, HTTPD_OPEN, NULL},
+    {"GET", "/wait", handle_wait, HTTPD_OPEN, NULL},
+    {"GET", "/again", handle_again, HTTPD_OPEN, NULL},
+    {"GET", "/watched/{}", handle_watched, HTTPD_OPEN, NULL},
+    {"GET", "/hold/{}", handle_hold, HTTPD_OPEN, NULL},
     {0},
 };
 /* All else. */
-static const struct httpd_route rest_rows[] = {{"*", "/{*}", handle_tell, HTTPD_ADMIN},
-                                               {0}};
+static const struct httpd_route rest_rows[] = {
+    {"*", "/{*}", handle_tell, HTTPD_ADMIN, NULL}, {0}};
 
 static void shape(void *arg, struct httpd_req *req, unsigned status, const char *word,
                   const char *why)
@@ -277,6 +277,7 @@ static struct httpd_opts opts = {.listen = any_port,
                                  .idle_ms = 300,
                                  .connections_max = 4};
 static int64_t bodies_max = 1000;
+static const struct http_dialect shaped = {.refuse = shape};
 static bool with_rest, with_shape, leaves;
 static unsigned roles = ~0U;
 
@@ -297,7 +298,7 @@ static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
         httpd_serve(h, rest_rows, rest_word);
     httpd_limit_roles(h, roles);
     if (with_shape)
-        httpd_shape(h, shape, rest_word);
+        httpd_set_dialect(h, &shaped, rest_word);
     c = (struct client){
         .pieces = pieces, .pause_ms = pause_ms, .port = httpd_port(h), .leaves = leaves};
     assert_int_equal(pthread_create(&thread, NULL, client_main, &c), 0);

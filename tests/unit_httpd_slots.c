@@ -45,9 +45,9 @@ static void handle_wait(void *arg, struct httpd_req *req)
 }
 
 static const struct httpd_route rows[] = {
-    {"GET", "/livez", handle_fine, HTTPD_OPEN},
-    {"POST", "/jobs", handle_fine, HTTPD_PRODUCE},
-    {"GET", "/wait", handle_wait, HTTPD_CONSUME},
+    {"GET", "/livez", handle_fine, HTTPD_OPEN, NULL},
+    {"POST", "/jobs", handle_fine, HTTPD_PRODUCE, NULL},
+    {"GET", "/wait", handle_wait, HTTPD_CONSUME, NULL},
     {0},
 };
 

@@ -4,7 +4,7 @@
  * lmstfy's lists and timer, values of delay-queue.
  */
 #include "bridge/import/import_parts.h"
-#include "sources/delayqueue/delayqueue_import.h"
+#include "sources/delayqueue/delayqueue.h"
 #include "sources/lmstfy/lmstfy_import.h"
 #include "tests/unit.h"
 
@@ -21,10 +21,8 @@
 
 static void check_value(struct slice bytes, int result)
 {
-    struct import_value v;
     struct delayqueue_value job;
-    assert_int_equal(import_unpack(bytes, &v), 0);
-    assert_int_equal(delayqueue_value_read(&v, &job), result);
+    assert_int_equal(delayqueue_value_read(bytes, &job), result);
     if (result == 0) {
         assert_true(slice_is(job.topic, "order"));
         assert_true(slice_is(job.id, "m1"));
@@ -32,7 +30,6 @@ static void check_value(struct slice bytes, int result)
         assert_int_equal(job.due_s, 0x6b003bce);
         assert_int_equal(job.ttr_s, 120);
     }
-    import_values_free(&v, 1);
 }
 
 static void a_value_of_delay_queue_is_read_in_each_of_its_forms(void **state)
@@ -79,9 +76,8 @@ static void what_is_no_messagepack_is_refused_whole(void **state)
                                         BYTES("\xdf\x7f\xff\xff\xff\x01"),
                                         BYTES("\x91\x91\x91\x91\x91\x91\x91"
                                               "\x91\x91\x91\x91\x91\x01")};
-    struct import_value v;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        assert_int_equal(import_unpack(rows[i], &v), -1);
+        check_value(rows[i], -1);
 }
 
 /* --- lmstfy's entries --- */

@@ -3,7 +3,6 @@
  * unit_kafka_offsets.c - what of a Kafka partition may be committed and when, and from
  * where it is read again.
  */
-#include "sources/kafka/kafka_lag.h"
 #include "sources/kafka/kafka_offsets.h"
 #include "tests/unit.h"
 

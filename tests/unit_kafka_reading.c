@@ -3,7 +3,7 @@
  * unit_kafka_reading.c - the texts in Redis that say which reading of a partition is the
  * current one, and which rewinds were asked for.
  */
-#include "sources/kafka/kafka_reading.h"
+#include "sources/kafka/kafka_marks.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -45,18 +45,19 @@ static void rewind_of_a_route_is_found_by_its_whole_name(void **state)
 
 static void incarnation_of_a_partition_is_read_and_is_0_where_none_is_noted(void **state)
 {
-    static const struct shelf_item items[] = {
+    static struct shelf_item items[] = {
         {LIT("t/1"), LIT("99")},
         {LIT("reading t/1"), LIT("2")},
         {LIT("reading t/2"), LIT("3 orders:5")},
         {LIT("reading t/3"), LIT("nonsense")},
     };
+    const struct kafka_fields fields = {.item = items, .n = COUNT(items)}, none = {0};
     (void)state;
-    assert_int_equal(kafka_incarnation_find(items, COUNT(items), "t", 1), 2);
-    assert_int_equal(kafka_incarnation_find(items, COUNT(items), "t", 2), 3);
-    assert_int_equal(kafka_incarnation_find(items, COUNT(items), "t", 3), 0);
-    assert_int_equal(kafka_incarnation_find(items, COUNT(items), "t", 12), 0);
-    assert_int_equal(kafka_incarnation_find(NULL, 0, "t", 1), 0);
+    assert_int_equal(kafka_marks_incarnation(&fields, "t", 1), 2);
+    assert_int_equal(kafka_marks_incarnation(&fields, "t", 2), 3);
+    assert_int_equal(kafka_marks_incarnation(&fields, "t", 3), 0);
+    assert_int_equal(kafka_marks_incarnation(&fields, "t", 12), 0);
+    assert_int_equal(kafka_marks_incarnation(&none, "t", 1), 0);
 }
 
 static void mark_of_a_later_incarnation_has_a_field_of_its_own(void **state)
@@ -78,9 +79,10 @@ static void rewind_names_each_partition_and_its_number_is_found_again(void **sta
     (void)state;
     kafka_rewind_format(1785283200000, rows, COUNT(rows), &text);
     assert_string_equal(buf_str(&text), "1785283200000 t/0:5 u/12:0");
-    const struct shelf_item items[] = {{LIT("rewind orders"), buf_slice(&text)}};
-    assert_int_equal(kafka_rewind_last(items, 1, "orders"), 1785283200000);
-    assert_int_equal(kafka_rewind_last(items, 1, "order"), 0);
+    struct shelf_item item = {LIT("rewind orders"), buf_slice(&text)};
+    const struct kafka_fields fields = {.item = &item, .n = 1};
+    assert_int_equal(kafka_rewind_last(&fields, "orders"), 1785283200000);
+    assert_int_equal(kafka_rewind_last(&fields, "order"), 0);
     buf_free(&text);
 }
 

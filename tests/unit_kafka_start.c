@@ -3,7 +3,7 @@
  * unit_kafka_start.c - where assigned partitions begin, by what the group and Redis
  * answered.
  */
-#include "sources/kafka/kafka_start.h"
+#include "sources/kafka/kafka_group.h"
 
 #include "bridge/base/mem.h"
 #include "tests/unit.h"

@@ -17,11 +17,23 @@
 enum { NOW_S = 1700000000 };
 static const int64_t now_ms = NOW_S * INT64_C(1000) + 789;
 
+static int read_body(const struct http_args *args, const char *body,
+                     struct later_task *task, struct buf *room)
+{
+    static const struct http_dialect native;
+    struct err err;
+    memset(task, 0, sizeof(*task));
+    if (http_args_read_json(args, &native, slice_of(body), task, room, &err) < 0)
+        return -1;
+    later_begin(task, now_ms);
+    return 0;
+}
+
 static struct job *job_of(const char *body)
 {
     struct later_task task;
     struct buf room = {0};
-    if (later_read_task(slice_of(body), now_ms, &task, &room) < 0)
+    if (read_body(&later_create_args, body, &task, &room) < 0)
         fail_msg("refused: %s", body);
     task.id = SLICE_LIT("i");
     struct job *job = later_job_new(&task);
@@ -92,7 +104,7 @@ static void what_the_api_does_not_take_is_refused(void **state)
     for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
         struct later_task task;
         struct buf room = {0};
-        if (later_read_task(slice_of(bodies[i]), now_ms, &task, &room) == 0)
+        if (read_body(&later_create_args, bodies[i], &task, &room) == 0)
             fail_msg("taken: %s", bodies[i]);
         buf_free(&room);
     }
@@ -172,11 +184,12 @@ static void an_id_is_asked_for_by_a_text_that_is_not_empty(void **state)
                                       "{\"id\":1}",
                                       "{\"id\":\"a\"} b"};
     struct buf room = {0};
-    struct slice id;
+    struct later_task task;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_int_equal(later_read_id(slice_of(bad[i]), &id, &room), -1);
-    assert_int_equal(later_read_id(slice_of("{\"x\":1,\"Id\":\" a \"}"), &id, &room), 0);
-    assert_slice(id, " a ");
+        assert_int_equal(read_body(&later_id_args, bad[i], &task, &room), -1);
+    assert_int_equal(read_body(&later_id_args, "{\"x\":1,\"Id\":\" a \"}", &task, &room),
+                     0);
+    assert_slice(task.id, " a ");
     buf_free(&room);
 }
 

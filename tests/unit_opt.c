@@ -5,7 +5,7 @@
 #include "bridge/base/retry.h"
 #include "bridge/base/text.h"
 #include "bridge/conf/opt.h"
-#include "bridge/conf/opt_text.h"
+#include "bridge/conf/opt_type.h"
 #include "tests/unit.h"
 
 #include <math.h>
@@ -114,9 +114,10 @@ static void a_text_that_is_no_value_is_no_default(void **state)
                {OPT_LIST, "[ 1 ] x"},
                {OPT_INT, "99999999999999999999"}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-        struct opt_value v;
-        assert_int_equal(opt_text_read(bad[i].type, bad[i].text, &v), -1);
-        assert_null(v.item);
+        const struct opt row = {"x", bad[i].type, 0, NULL, .help = ""};
+        struct box box = {0};
+        assert_int_equal(opt_set_text(&row, &box, bad[i].text, NULL), -1);
+        assert_memory_equal(&box, &(struct box){0}, sizeof(box));
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Who may ask what over HTTP: bridge/http/tokens.c. */
 #include "bridge/conf/conf.h"
-#include "bridge/http/tokens.h"
+#include "bridge/http/httpd_parts.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -26,7 +26,8 @@ static struct conf_token parts[] = {
     {.name = ops, .token = ops_token, .roles = {all, 1}},
     {.name = cert, .certificate = cert_name, .roles = {two, 1}},
 };
-static struct conf conf = {.tokens = parts, .token_count = 3};
+static struct conf_token *list[] = {&parts[0], &parts[1], &parts[2]};
+static struct conf conf = {.tokens = list, .token_count = 3};
 
 static const char *whose(const struct tokens *tokens, const char *text)
 {

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/admin.h"
-#include "bridge/admin/admin_api.h"
 #include "bridge/bridge.h"
-#include "bridge/http/httpd.h"
 #include "bridge/engine/meta_keep.h"
+#include "bridge/engine/pace.h"
+#include "bridge/engine/route.h"
+#include "bridge/engine/route_state.h"
+#include "bridge/admin/metrics.h"
+#include "bridge/reload/reload.h"
+
+#include <stdlib.h>
 
 static const char text_type[] = "text/plain; charset=utf-8";
 
@@ -73,16 +78,71 @@ static void readyz(void *arg, struct httpd_req *req)
     buf_free(&out);
 }
 
-static const struct httpd_route routes[] = {
-    {"GET", "/livez", livez, HTTPD_OPEN},
-    {"GET", "/readyz", readyz, HTTPD_OPEN},
-    {"GET", "/healthz", readyz, HTTPD_OPEN},
-    {"GET", "/metrics", admin_metrics, HTTPD_METRICS},
+/* --- a scrape: what Redis says of the jobs, then all that the process knows. It waits
+ * CENSUS_WAIT_MS for Redis at most. --- */
+
+struct scrape {
+    struct bridge *bridge;
+    struct httpd_req *req;
+    int64_t begun_ms; /* monotonic */
+};
+
+static void on_census(void *arg, bool whole)
+{
+    struct scrape *scrape = arg;
+    struct buf out = {0};
+    const struct bridge *bridge = scrape->bridge;
+    metrics_print(bridge, scrape->begun_ms, &out);
+    pace_print(bridge->routes, bridge->route_count, &out);
+    route_states_print(bridge, &out);
+    reload_print(bridge, &out);
+    listeners_print(&out);
+    metrics_print_daemon(bridge, whole, &out);
+    httpd_answer(scrape->req, 200, "text/plain; version=0.0.4; charset=utf-8",
+                 buf_slice(&out));
+    buf_free(&out);
+    free(scrape);
+}
+
+static void metrics(void *bridge, struct httpd_req *req)
+{
+    struct scrape *scrape = mem_alloc(sizeof(*scrape));
+    *scrape = (struct scrape){bridge, req, loop_mono_ms()};
+    census_take(bridge, on_census, scrape);
+}
+
+/* --- */
+
+struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,
+                          struct slice name)
+{
+    struct route *route = route_of_name(bridge, name);
+    if (route == NULL)
+        httpd_error(req, 404, "no-route",
+                    "there is no route %.*s; routes are configured under routes: { }",
+                    (int)(name.n < 100 ? name.n : 100), name.p);
+    return route;
+}
+
+static const struct httpd_route rows[] = {
+    {"GET", "/livez", livez, HTTPD_OPEN, NULL},
+    {"GET", "/readyz", readyz, HTTPD_OPEN, NULL},
+    {"GET", "/healthz", readyz, HTTPD_OPEN, NULL},
+    {"GET", "/metrics", metrics, HTTPD_METRICS, NULL},
     {0}};
 
 void admin_serve(struct bridge *bridge)
 {
-    httpd_serve(bridge->httpd, routes, bridge);
-    admin_control_serve(bridge);
-    admin_rewind_serve(bridge);
+    static const struct httpd_route *const all[] = {rows,
+                                                    admin_control_rows,
+                                                    admin_rewind_rows,
+                                                    admin_status_rows,
+                                                    admin_route_rows,
+                                                    admin_job_rows,
+                                                    admin_dead_rows,
+                                                    admin_target_rows,
+                                                    admin_explain_rows,
+                                                    console_rows};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        httpd_serve(bridge->listeners.first, all[i], bridge);
 }

@@ -1,20 +1,47 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * admin.h - what the daemon says of itself on its listener: /metrics, /livez, /readyz.
+ * admin.h - what the daemon answers operators on its listener: health, metrics, the rows
+ * under /v1/admin/, dead letters, targets, and the web console. Loop thread.
  */
 #ifndef BRIDGE_ADMIN_H
 #define BRIDGE_ADMIN_H
 
+#include "bridge/http/http_args.h"
+
 #include <stdbool.h>
 
 struct bridge;
-struct httpd_req;
 
-/* The row of /metrics; bridge: a struct bridge. */
-void admin_metrics(void *bridge, struct httpd_req *req);
-
+/* Adds all rows to the listeners of the daemon. */
 void admin_serve(struct bridge *bridge);
 /* What /readyz says. */
 bool admin_is_ready(const struct bridge *bridge);
+
+/* Adds members to the answer of /v1/admin/status, each after a comma. */
+typedef void admin_status_part(const struct bridge *bridge, struct buf *json);
+void admin_status_add(admin_status_part *part);
+
+/* The rows of each file; their arg is struct bridge. */
+extern const struct httpd_route admin_control_rows[], admin_rewind_rows[],
+    admin_status_rows[], admin_route_rows[], admin_job_rows[], admin_dead_rows[],
+    admin_target_rows[], admin_explain_rows[], console_rows[];
+
+/* The route of that name; NULL: it has answered 404. */
+struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,
+                          struct slice name);
+
+/* A row of the path, for the arguments of a handler. */
+#define ADMIN_PATH_ROW(name, offset)                                                     \
+    {                                                                                    \
+        name, HTTP_TEXT, offset, .from = FROM_PATH                                       \
+    }
+
+struct console_file {
+    const char *name; /* "main.js" */
+    const char *type, *text;
+};
+extern const struct console_file console_files[]; /* made by etc/build/embed-console.sh
+                                                     from bridge/admin/console/; ends
+                                                     with NULLs */
 
 #endif

@@ -3,38 +3,16 @@
  * admin_control.c - what an operator does to a route over HTTP: pause, resume, drain, and
  * look on (tap).
  */
-#include "bridge/admin/admin_api.h"
-#include "bridge/admin/tap.h"
+#include "bridge/admin/admin.h"
+#include "bridge/engine/tap.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/http/http_params.h"
-#include "bridge/http/httpd.h"
 #include "bridge/engine/route.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 enum { TOGETHER_MAX = 64, SAMPLE_MAX = 1000000, STOPPING_WAIT_MS = 100 };
-
-static bool read_params(struct httpd_req *req, const struct http_param *rows, void *to)
-{
-    struct err err;
-    if (http_params_read(req, rows, to, &err) == 0)
-        return true;
-    httpd_error(req, 400, "bad-request", "%s", err.text);
-    return false;
-}
-
-static struct route *find_route(const struct bridge *bridge, struct httpd_req *req,
-                                struct slice name)
-{
-    struct route *route = route_of_name(bridge, name);
-    if (route == NULL)
-        httpd_error(req, 404, "no-route",
-                    "there is no route %.*s; routes are configured under routes: { }",
-                    (int)(name.n < 100 ? name.n : 100), name.p);
-    return route;
-}
 
 /* --- pause, resume, drain --- */
 
@@ -49,25 +27,25 @@ static void on_set(void *arg, int outcome)
     struct control *c = arg;
     struct buf json = {0};
     if (outcome < 0) {
-        httpd_add(c->req, "Retry-After", "1");
-        httpd_error(c->req, 503, "unavailable", "Redis did not answer; send it again");
+        httpd_busy(c->req, "Redis did not answer; send it again");
     } else {
         buf_addf(&json, "{\"routes\":[%s],\"state\":\"%s\"}\n", buf_str(&c->routes),
                  route_state_name(c->state));
-        httpd_answer(c->req, 200, "application/json", buf_slice(&json));
-        buf_free(&json);
+        httpd_answer_json(c->req, 200, &json);
     }
     buf_free(&c->routes);
     free(c);
 }
 
-struct control_params {
-    struct slice also;
+struct control_args {
+    struct slice route, also;
 };
-static const struct http_param control_rows[] = {{"also", HTTP_PARAM_TEXT,
-                                                  offsetof(struct control_params, also),
-                                                  0, 0, 0, NULL, false},
-                                                 {0}};
+#define AT(field) offsetof(struct control_args, field)
+static const struct http_param control_params[] = {
+    ADMIN_PATH_ROW("route", AT(route)),
+    {"also", HTTP_TEXT, AT(also), .from = FROM_QUERY},
+    {0}};
+#undef AT
 
 static struct slice next_name(struct slice *list)
 {
@@ -80,10 +58,12 @@ static struct slice next_name(struct slice *list)
 
 /* That of the path, and those of also=A,B. Gives how many; 0: it was answered. */
 static size_t find_routes(const struct bridge *bridge, struct httpd_req *req,
-                          struct slice also, struct route *routes[TOGETHER_MAX])
+                          struct route *routes[TOGETHER_MAX])
 {
+    const struct control_args *args = httpd_args(req);
+    struct slice also = args->also;
     size_t n = 0;
-    routes[n++] = find_route(bridge, req, httpd_segment(req, 0));
+    routes[n++] = admin_route(bridge, req, args->route);
     if (routes[0] == NULL)
         return 0;
     while (also.n > 0) {
@@ -92,7 +72,7 @@ static size_t find_routes(const struct bridge *bridge, struct httpd_req *req,
                         TOGETHER_MAX - 1);
             return 0;
         }
-        routes[n] = find_route(bridge, req, next_name(&also));
+        routes[n] = admin_route(bridge, req, next_name(&also));
         if (routes[n++] == NULL)
             return 0;
     }
@@ -103,11 +83,8 @@ static void set_state(struct bridge *bridge, struct httpd_req *req,
                       enum route_state state)
 {
     struct route *routes[TOGETHER_MAX];
-    struct control_params p;
     struct err err;
-    if (!read_params(req, control_rows, &p))
-        return;
-    size_t n = find_routes(bridge, req, p.also, routes);
+    size_t n = find_routes(bridge, req, routes);
     if (n == 0)
         return;
     if (route_states_check(bridge, routes, n, state, &err) < 0) {
@@ -143,35 +120,32 @@ static void drain_route(void *arg, struct httpd_req *req)
 
 /* --- tap --- */
 
-struct tap_params {
-    struct slice cursor;
+struct tap_args {
+    struct slice route, cursor;
     int64_t wait_ms, sample, payload;
+    struct tap_reader *reader;
 };
-#define AT(field) offsetof(struct tap_params, field)
-static const struct http_param tap_rows[] = {
-    {"cursor", HTTP_PARAM_TEXT, AT(cursor), 0, 0, 0, NULL, false},
-    {"wait", HTTP_PARAM_MS, AT(wait_ms), 10000, 0, TAP_WAIT_MAX_MS, NULL, false},
-    {"sample", HTTP_PARAM_INT, AT(sample), 1, 1, SAMPLE_MAX, NULL, false},
-    {"payload", HTTP_PARAM_BOOL, AT(payload), 0, 0, 1, NULL, false},
+#define AT(field) offsetof(struct tap_args, field)
+static const struct http_param tap_params[] = {
+    ADMIN_PATH_ROW("route", AT(route)),
+    {"cursor", HTTP_TEXT, AT(cursor), .from = FROM_QUERY},
+    {"wait", HTTP_MS, AT(wait_ms), .from = FROM_QUERY, .def = 10000,
+     .max = TAP_WAIT_MAX_MS},
+    {"sample", HTTP_INT, AT(sample), .from = FROM_QUERY, .def = 1, .min = 1,
+     .max = SAMPLE_MAX},
+    {"payload", HTTP_BOOL, AT(payload), .from = FROM_QUERY},
     {0}};
 #undef AT
 
-struct looking {
-    struct httpd_req *req;
-    struct tap_reader *reader;
-};
-
 static void on_events(void *arg, struct slice json)
 {
-    struct looking *looking = arg;
-    httpd_answer(looking->req, 200, "application/json", json);
-    free(looking);
+    httpd_answer(arg, 200, "application/json", json);
 }
 
 static void on_gone(void *arg)
 {
-    struct looking *looking = arg;
-    tap_give_up(looking->reader);
+    const struct tap_args *args = httpd_args(arg);
+    tap_give_up(args->reader);
 }
 
 /* A cursor that we did not write is one from which nothing is left: -1. */
@@ -188,34 +162,29 @@ static int64_t cursor_of(struct slice text)
 static void tap_route(void *arg, struct httpd_req *req)
 {
     struct bridge *bridge = arg;
-    struct tap_params p;
-    if (!read_params(req, tap_rows, &p))
-        return;
-    struct route *route = find_route(bridge, req, httpd_segment(req, 0));
+    struct tap_args *args = httpd_args(req);
+    struct route *route = admin_route(bridge, req, args->route);
     if (route == NULL)
         return;
-    struct looking *looking = mem_alloc(sizeof(*looking));
     /* A stop waits for no tap, but whoever goes on looking must not ask without rest. */
-    if (bridge->draining && p.wait_ms > STOPPING_WAIT_MS)
-        p.wait_ms = STOPPING_WAIT_MS;
-    const struct tap_want want = {.cursor = cursor_of(p.cursor),
-                                  .wait_ms = p.wait_ms,
-                                  .sample = p.sample,
-                                  .payload = p.payload};
-    looking->req = req;
-    looking->reader = tap_read(route, &want, on_events, looking);
-    httpd_on_gone(req, on_gone, looking);
+    if (bridge->draining && args->wait_ms > STOPPING_WAIT_MS)
+        args->wait_ms = STOPPING_WAIT_MS;
+    const struct tap_want want = {.cursor = cursor_of(args->cursor),
+                                  .wait_ms = args->wait_ms,
+                                  .sample = args->sample,
+                                  .payload = args->payload};
+    args->reader = tap_read(route, &want, on_events, req);
+    httpd_on_gone(req, on_gone, req);
 }
 
-static const struct httpd_route routes[] = {
-    {"POST", "/v1/admin/routes/{}/pause", pause_route, HTTPD_ADMIN},
-    {"POST", "/v1/admin/routes/{}/resume", resume_route, HTTPD_ADMIN},
-    {"POST", "/v1/admin/routes/{}/drain", drain_route, HTTPD_ADMIN},
-    {"GET", "/v1/admin/routes/{}/tap", tap_route, HTTPD_ADMIN},
+const struct httpd_route admin_control_rows[] = {
+    {"POST", "/v1/admin/routes/{}/pause", pause_route, HTTPD_ADMIN,
+     HTTP_ARGS(struct control_args, control_params)},
+    {"POST", "/v1/admin/routes/{}/resume", resume_route, HTTPD_ADMIN,
+     HTTP_ARGS(struct control_args, control_params)},
+    {"POST", "/v1/admin/routes/{}/drain", drain_route, HTTPD_ADMIN,
+     HTTP_ARGS(struct control_args, control_params)},
+    {"GET", "/v1/admin/routes/{}/tap", tap_route, HTTPD_ADMIN,
+     HTTP_ARGS(struct tap_args, tap_params)},
     {0},
 };
-
-void admin_control_serve(struct bridge *bridge)
-{
-    httpd_serve(bridge->httpd, routes, bridge);
-}

@@ -3,13 +3,11 @@
  * admin_jobs.c - the jobs of a route, a page at a time; one of them run now, or moved to
  * another time.
  */
-#include "bridge/admin/admin_api.h"
+#include "bridge/admin/admin.h"
 #include "bridge/admin/job_list.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/bridge.h"
-#include "bridge/http/http_params.h"
-#include "bridge/http/httpd.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,10 +21,29 @@ static const char *const states[] = {[JOB_LIST_WAITING] = "waiting",
 
 /* --------------------------------------------------------------------- the list */
 
-struct listing {
-    struct httpd_req *req;
-    enum job_list_what what;
+struct list_args {
+    struct slice route, queue, id_prefix, cursor;
+    int64_t what, from_ms, to_ms, max;
 };
+/* What a script's unset variable leaves empty must not mean any. */
+#define GIVEN(text, field)                                                               \
+    {                                                                                    \
+        text, HTTP_TEXT, AT(field), .from = FROM_QUERY, .min = 1,                        \
+                                    .wrong = text " is empty; leave it out instead"      \
+    }
+#define AT(field) offsetof(struct list_args, field)
+static const struct http_param list_params[] = {
+    ADMIN_PATH_ROW("route", AT(route)),
+    {"state", HTTP_CHOICE, AT(what), .from = FROM_QUERY, .choices = states},
+    GIVEN("queue", queue),
+    {"from", HTTP_WHEN, AT(from_ms), .from = FROM_QUERY},
+    {"to", HTTP_WHEN, AT(to_ms), .from = FROM_QUERY},
+    GIVEN("id_prefix", id_prefix),
+    GIVEN("cursor", cursor),
+    {"max", HTTP_INT, AT(max), .from = FROM_QUERY, .def = PAGE_DEFAULT, .min = 1,
+     .max = JOB_LIST_MAX},
+    {0}};
+#undef AT
 
 static void add_job(struct buf *out, const struct job_listed *listed,
                     enum job_list_what what)
@@ -63,8 +80,9 @@ struct refusal {
 static void refuse(struct httpd_req *req, const struct refusal *with, const char *why)
 {
     if (with->status == 503)
-        httpd_add(req, "Retry-After", "1");
-    httpd_error(req, with->status, with->word, "%s", why);
+        httpd_busy(req, why);
+    else
+        httpd_error(req, with->status, with->word, "%s", why);
 }
 
 static void on_listed(void *arg, const struct job_list_reply *reply)
@@ -76,11 +94,11 @@ static void on_listed(void *arg, const struct job_list_reply *reply)
         [JOB_LIST_BAD_CURSOR] = {400, "bad-request", NULL},
         [JOB_LIST_AWAY] = {503, "unavailable", NULL},
     };
-    struct listing *l = arg;
+    struct httpd_req *req = arg;
+    const struct list_args *args = httpd_args(req);
     struct buf out = {0};
     if (reply->code != JOB_LIST_OK) {
-        refuse(l->req, &refusals[reply->code], reply->why);
-        free(l);
+        refuse(req, &refusals[reply->code], reply->why);
         return;
     }
     buf_addf(&out, "{\"looked\":%u,\"cursor\":", reply->looked);
@@ -88,66 +106,23 @@ static void on_listed(void *arg, const struct job_list_reply *reply)
     buf_add_str(&out, ",\"jobs\":[");
     for (unsigned i = 0; i < reply->count; i++) {
         buf_add_str(&out, i > 0 ? "," : "");
-        add_job(&out, &reply->jobs[i], l->what);
+        add_job(&out, &reply->jobs[i], (enum job_list_what)args->what);
     }
     buf_add_str(&out, "]}\n");
-    httpd_answer(l->req, 200, "application/json", buf_slice(&out));
-    buf_free(&out);
-    free(l);
-}
-
-struct list_params {
-    struct slice queue, id_prefix, cursor;
-    int64_t what, from_ms, to_ms, max;
-};
-#define AT(field) offsetof(struct list_params, field)
-static const struct http_param list_params[] = {
-    {"state", HTTP_PARAM_CHOICE, AT(what), JOB_LIST_WAITING, 0, 0, states, false},
-    {"queue", HTTP_PARAM_TEXT, AT(queue), 0, 0, 0, NULL, false},
-    {"from", HTTP_PARAM_WHEN, AT(from_ms), 0, 0, 0, NULL, false},
-    {"to", HTTP_PARAM_WHEN, AT(to_ms), 0, 0, 0, NULL, false},
-    {"id_prefix", HTTP_PARAM_TEXT, AT(id_prefix), 0, 0, 0, NULL, false},
-    {"cursor", HTTP_PARAM_TEXT, AT(cursor), 0, 0, 0, NULL, false},
-    {"max", HTTP_PARAM_INT, AT(max), PAGE_DEFAULT, 1, JOB_LIST_MAX, NULL, false},
-    {0}};
-#undef AT
-
-/* What a script's unset variable leaves empty must not mean any. */
-static int check_given(const char *name, struct slice value, struct err *err)
-{
-    if (value.p && value.n == 0)
-        return err_set(err, "%s is empty; leave it out instead", name);
-    return 0;
-}
-
-static int read_list(const struct httpd_req *req, struct list_params *p, struct err *err)
-{
-    if (http_params_read(req, list_params, p, err) < 0 ||
-        check_given("queue", p->queue, err) < 0 ||
-        check_given("id_prefix", p->id_prefix, err) < 0)
-        return -1;
-    return check_given("cursor", p->cursor, err);
+    httpd_answer_json(req, 200, &out);
 }
 
 static void list(void *arg, struct httpd_req *req)
 {
-    struct bridge *bridge = arg;
-    struct list_params p;
-    struct err err;
-    if (read_list(req, &p, &err) < 0) {
-        httpd_error(req, 400, "bad-request", "%s", err.text);
-        return;
-    }
-    const struct job_list_query q = {.what = (enum job_list_what)p.what,
-                                     .queue = p.queue,
-                                     .id_prefix = p.id_prefix,
-                                     .from_ms = p.from_ms,
-                                     .to_ms = p.to_ms,
-                                     .max = (unsigned)p.max,
-                                     .cursor = p.cursor};
-    struct listing *l = mem_alloc(sizeof(*l));
-    *l = (struct listing){req, q.what};
-    job_list(bridge, httpd_segment(req, 0), &q, on_listed, l);
+    const struct list_args *args = httpd_args(req);
+    const struct job_list_query q = {.what = (enum job_list_what)args->what,
+                                     .queue = args->queue,
+                                     .id_prefix = args->id_prefix,
+                                     .from_ms = args->from_ms,
+                                     .to_ms = args->to_ms,
+                                     .max = (unsigned)args->max,
+                                     .cursor = args->cursor};
+    job_list(arg, args->route, &q, on_listed, req);
 }
 
 /* --------------------------------------------------------------------- one job */
@@ -178,93 +153,67 @@ static const struct refusal move_refusals[] = {
                        "look at the job and ask again"},
 };
 
+struct move_args {
+    struct slice route, id, queue;
+    int64_t at_ms, after_ms;
+};
+enum { NOT_GIVEN = -1 };
+#define AT(field) offsetof(struct move_args, field)
+static const struct http_param now_params[] = {ADMIN_PATH_ROW("route", AT(route)),
+                                               ADMIN_PATH_ROW("id", AT(id)),
+                                               GIVEN("queue", queue),
+                                               {0}};
+static const struct http_param move_params[] = {
+    ADMIN_PATH_ROW("route", AT(route)),
+    ADMIN_PATH_ROW("id", AT(id)),
+    GIVEN("queue", queue),
+    {"at", HTTP_WHEN, AT(at_ms), .from = FROM_QUERY, .def = NOT_GIVEN},
+    {"after", HTTP_MS, AT(after_ms), .from = FROM_QUERY, .def = NOT_GIVEN,
+     .max = WHEN_LAST_MS},
+    {0}};
+#undef AT
+
+static int check_move(const void *arguments, struct err *err)
+{
+    const struct move_args *args = arguments;
+    if ((args->at_ms == NOT_GIVEN) == (args->after_ms == NOT_GIVEN))
+        return err_set(err, "say either at=INSTANT or after=DURATION, such as after=30m");
+    return 0;
+}
+
 static void on_moved(void *arg, enum job_move_code code, int64_t due_ms)
 {
     struct httpd_req *req = arg;
     struct buf out = {0};
+    const struct move_args *args = httpd_args(req);
     if (move_refusals[code].word) {
         refuse(req, &move_refusals[code], move_refusals[code].why);
         return;
     }
     buf_add_str(&out, "{");
-    text_add_json_id(&out, httpd_segment(req, 1));
+    text_add_json_id(&out, args->id);
     buf_addf(&out, ",\"due_ms\":%" PRId64 ",\"held\":%s}\n", due_ms,
              code == JOB_MOVE_HELD ? "true" : "false");
-    httpd_answer(req, 200, "application/json", buf_slice(&out));
-    buf_free(&out);
+    httpd_answer_json(req, 200, &out);
 }
 
-struct move_params {
-    struct slice queue;
-    int64_t at_ms, after_ms;
-};
-enum { NOT_GIVEN = -1 };
-#define AT(field) offsetof(struct move_params, field)
-#define QUEUE                                                                            \
-    {                                                                                    \
-        "queue", HTTP_PARAM_TEXT, AT(queue), 0, 0, 0, NULL, false                        \
-    }
-static const struct http_param now_params[] = {QUEUE, {0}};
-static const struct http_param move_params[] = {
-    QUEUE,
-    {"at", HTTP_PARAM_WHEN, AT(at_ms), NOT_GIVEN, 0, 0, NULL, false},
-    {"after", HTTP_PARAM_MS, AT(after_ms), NOT_GIVEN, 0, WHEN_LAST_MS, NULL, false},
-    {0}};
-#undef AT
-#undef QUEUE
-
-static void move_to(struct bridge *bridge, struct httpd_req *req,
-                    const struct move_params *p)
-{
-    const struct job_move how = {.queue = p->queue,
-                                 .id = httpd_segment(req, 1),
-                                 .at_ms = p->at_ms,
-                                 .after_ms = p->after_ms};
-    job_move(bridge, httpd_segment(req, 0), &how, on_moved, req);
-}
-
-static bool read_move(struct httpd_req *req, const struct http_param *from,
-                      struct move_params *p)
-{
-    struct err err;
-    if (http_params_read(req, from, p, &err) == 0 &&
-        check_given("queue", p->queue, &err) == 0)
-        return true;
-    httpd_error(req, 400, "bad-request", "%s", err.text);
-    return false;
-}
-
-static void now(void *arg, struct httpd_req *req)
-{
-    struct move_params p = {0};
-    if (read_move(req, now_params, &p))
-        move_to(arg, req, &p);
-}
-
+/* "now" has neither time: it is due after no time at all. */
 static void move(void *arg, struct httpd_req *req)
 {
-    struct move_params p = {0};
-    if (!read_move(req, move_params, &p))
-        return;
-    if ((p.at_ms == NOT_GIVEN) == (p.after_ms == NOT_GIVEN)) {
-        httpd_error(req, 400, "bad-request",
-                    "say either at=INSTANT or after=DURATION, such as after=30m");
-        return;
-    }
-    if (p.at_ms == 0) /* of 1970: it is due, as after no time at all */
-        p.after_ms = 0;
-    p.at_ms = p.at_ms == NOT_GIVEN ? 0 : p.at_ms;
-    move_to(arg, req, &p);
+    const struct move_args *args = httpd_args(req);
+    const struct job_move how = {.queue = args->queue,
+                                 .id = args->id,
+                                 .at_ms = args->at_ms > 0 ? args->at_ms : 0,
+                                 .after_ms = args->after_ms > 0 ? args->after_ms : 0};
+    job_move(arg, args->route, &how, on_moved, req);
 }
 
-static const struct httpd_route rows[] = {
-    {"GET", "/v1/admin/routes/{}/jobs", list, HTTPD_ADMIN},
-    {"POST", "/v1/admin/routes/{}/jobs/{}/now", now, HTTPD_ADMIN},
-    {"POST", "/v1/admin/routes/{}/jobs/{}/move", move, HTTPD_ADMIN},
+const struct httpd_route admin_job_rows[] = {
+    {"GET", "/v1/admin/routes/{}/jobs", list, HTTPD_ADMIN,
+     HTTP_ARGS(struct list_args, list_params)},
+    {"POST", "/v1/admin/routes/{}/jobs/{}/now", move, HTTPD_ADMIN,
+     HTTP_ARGS(struct move_args, now_params)},
+    {"POST", "/v1/admin/routes/{}/jobs/{}/move", move, HTTPD_ADMIN,
+     HTTP_ARGS(struct move_args, move_params, .check = check_move)},
     {0},
 };
-
-void admin_jobs_serve(struct bridge *bridge)
-{
-    httpd_serve(bridge->httpd, rows, bridge);
-}

@@ -3,26 +3,25 @@
  * admin_rewind.c - POST /v1/admin/routes/ROUTE/rewind: the sources of a route read again,
  * for that route, what was written since a point in time.
  */
-#include "bridge/admin/admin_api.h"
+#include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/bridge.h"
-#include "bridge/http/http_params.h"
-#include "bridge/http/httpd.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/route.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-struct params {
-    struct slice to;
+struct rewind_args {
+    struct slice route, to;
     int64_t dry_run;
 };
-#define AT(field) offsetof(struct params, field)
-static const struct http_param rows[] = {
-    {"to", HTTP_PARAM_TEXT, AT(to), 0, 0, 0, NULL, true},
-    {"dry_run", HTTP_PARAM_BOOL, AT(dry_run), 0, 0, 1, NULL, false},
+#define AT(field) offsetof(struct rewind_args, field)
+static const struct http_param params[] = {
+    ADMIN_PATH_ROW("route", AT(route)),
+    {"to", HTTP_TEXT, AT(to), .from = FROM_QUERY, .required = true},
+    {"dry_run", HTTP_BOOL, AT(dry_run), .from = FROM_QUERY},
     {0}};
 #undef AT
 
@@ -43,13 +42,11 @@ static void answer(struct rewinding *r)
 {
     struct buf json = {0};
     if (*r->why) {
-        httpd_add(r->req, "Retry-After", "1");
-        httpd_error(r->req, 503, "unavailable", "%s", r->why);
+        httpd_busy(r->req, r->why);
     } else {
         buf_addf(&json, "{%s,\"records\":%" PRId64 ",\"partitions\":[%s]}\n",
                  buf_str(&r->head), r->records, buf_str(&r->partitions));
-        httpd_answer(r->req, 200, "application/json", buf_slice(&json));
-        buf_free(&json);
+        httpd_answer_json(r->req, 200, &json);
     }
     buf_free(&r->head);
     buf_free(&r->partitions);
@@ -150,39 +147,26 @@ static bool has_sources(const struct bridge *bridge, const struct route *route)
 static void post_rewind(void *arg, struct httpd_req *req)
 {
     struct bridge *bridge = arg;
-    struct params p;
-    struct err err;
+    const struct rewind_args *args = httpd_args(req);
     int64_t to_ms;
-    if (http_params_read(req, rows, &p, &err) < 0) {
-        httpd_error(req, 400, "bad-request", "%s", err.text);
+    const struct route *route = admin_route(bridge, req, args->route);
+    if (route == NULL)
         return;
-    }
-    const struct slice name = httpd_segment(req, 0);
-    const struct route *route = route_of_name(bridge, name);
-    if (route == NULL) {
-        httpd_error(req, 404, "no-route", "there is no route %.*s",
-                    (int)(name.n < 100 ? name.n : 100), name.p);
-        return;
-    }
     if (!has_sources(bridge, route)) {
         httpd_error(req, 409, "no-source",
                     "no Kafka source of the route %s runs; only these can be rewound",
                     route->conf->name);
         return;
     }
-    if (read_time(bridge, req, p.to, &to_ms) < 0)
+    if (read_time(bridge, req, args->to, &to_ms) < 0)
         return;
-    if (*httpd_who(req) && !p.dry_run)
+    if (*httpd_who(req) && !args->dry_run)
         log_info("admin", "%s rewinds the route %s", httpd_who(req), route->conf->name);
-    begin(bridge, req, route, to_ms, p.dry_run);
+    begin(bridge, req, route, to_ms, args->dry_run);
 }
 
-static const struct httpd_route routes[] = {
-    {"POST", "/v1/admin/routes/{}/rewind", post_rewind, HTTPD_ADMIN},
+const struct httpd_route admin_rewind_rows[] = {
+    {"POST", "/v1/admin/routes/{}/rewind", post_rewind, HTTPD_ADMIN,
+     HTTP_ARGS(struct rewind_args, params)},
     {0},
 };
-
-void admin_rewind_serve(struct bridge *bridge)
-{
-    httpd_serve(bridge->httpd, routes, bridge);
-}

@@ -3,11 +3,10 @@
  * admin_routes.c - the routes with their figures. What waits, is in flight or dead is of
  * all instances, as Redis says; what came and went is of this one, since it began.
  */
-#include "bridge/admin/admin_api.h"
+#include "bridge/admin/admin.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/http/httpd.h"
 #include "bridge/admin/metrics.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
@@ -179,18 +178,21 @@ static void all(void *arg, struct httpd_req *req)
     question_new(arg, req, on_all);
 }
 
+struct route_args {
+    struct slice route;
+};
+static const struct http_param params[] = {
+    ADMIN_PATH_ROW("route", offsetof(struct route_args, route)), {0}};
+
 /* It may have gone meanwhile. */
 static void on_one(void *arg, bool whole)
 {
     struct question *q = arg;
-    struct slice name = httpd_segment(q->req, 0);
-    const struct route *route = route_of_name(q->bridge, name);
+    const struct route_args *args = httpd_args(q->req);
+    const struct route *route = admin_route(q->bridge, q->req, args->route);
     struct buf out = {0};
     (void)whole;
     if (route == NULL) {
-        httpd_error(q->req, 404, "no-route",
-                    "there is no route %.*s; routes are configured under routes: { }",
-                    (int)(name.n < 100 ? name.n : 100), name.p);
         free(q);
         return;
     }
@@ -212,9 +214,8 @@ static void on_queues(void *arg, const struct redisReply *reply)
     struct buf out = {0};
     size_t n = redis_items(reply) / 2;
     if (reply == NULL || redis_error(reply) != REDIS_NO_ERROR) {
-        httpd_add(req, "Retry-After", "1");
-        httpd_error(req, 503, "unavailable", "Redis did not %s; ask again",
-                    reply ? "tell" : "answer");
+        httpd_busy(req, reply ? "Redis did not tell; ask again"
+                              : "Redis did not answer; ask again");
         return;
     }
     buf_add_str(&out, "{\"queues\":[");
@@ -225,14 +226,14 @@ static void on_queues(void *arg, const struct redisReply *reply)
                  (long long)redis_score(redis_item(reply, 2 * i + 1)));
     }
     buf_add_str(&out, "]}\n");
-    httpd_answer(req, 200, "application/json", buf_slice(&out));
-    buf_free(&out);
+    httpd_answer_json(req, 200, &out);
 }
 
 static void queues(void *arg, struct httpd_req *req)
 {
     const struct bridge *bridge = arg;
-    const struct route *route = route_of_name(bridge, httpd_segment(req, 0));
+    const struct route_args *args = httpd_args(req);
+    const struct route *route = route_of_name(bridge, args->route);
     struct buf key = {0};
     if (route == NULL || route->sink->rules == NULL) {
         httpd_error(req, 404, route ? "no-queue" : "no-route", "%s",
@@ -242,21 +243,18 @@ static void queues(void *arg, struct httpd_req *req)
     }
     queue_sink_key(route->sink, "queues", &key);
     /* Those used last come first; there may be any number. */
-    const struct slice args[] = {SLICE_LIT("ZRANGE"), buf_slice(&key),
-                                 SLICE_LIT("0"),      SLICE_LIT("999"),
-                                 SLICE_LIT("REV"),    SLICE_LIT("WITHSCORES")};
-    store_command(route->sink->store, args, 6, on_queues, req);
+    const struct slice command[] = {SLICE_LIT("ZRANGE"), buf_slice(&key),
+                                    SLICE_LIT("0"),      SLICE_LIT("999"),
+                                    SLICE_LIT("REV"),    SLICE_LIT("WITHSCORES")};
+    store_command(route->sink->store, command, 6, on_queues, req);
     buf_free(&key);
 }
 
-static const struct httpd_route rows[] = {
-    {"GET", "/v1/admin/routes", all, HTTPD_ADMIN},
-    {"GET", "/v1/admin/routes/{}", one, HTTPD_ADMIN},
-    {"GET", "/v1/admin/routes/{}/queues", queues, HTTPD_ADMIN},
+const struct httpd_route admin_route_rows[] = {
+    {"GET", "/v1/admin/routes", all, HTTPD_ADMIN, NULL},
+    {"GET", "/v1/admin/routes/{}", one, HTTPD_ADMIN,
+     HTTP_ARGS(struct route_args, params, .others = true)},
+    {"GET", "/v1/admin/routes/{}/queues", queues, HTTPD_ADMIN,
+     HTTP_ARGS(struct route_args, params, .others = true)},
     {0},
 };
-
-void admin_routes_serve(struct bridge *bridge)
-{
-    httpd_serve(bridge->httpd, rows, bridge);
-}

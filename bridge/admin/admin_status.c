@@ -4,16 +4,20 @@
  * there.
  */
 #include "bridge/admin/admin.h"
-#include "bridge/admin/admin_api.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/http/httpd.h"
-#include "bridge/reload/reload.h"
 #include "bridge/version.h"
 
 #include <inttypes.h>
+
+static admin_status_part *more; /* NULL: none */
+
+void admin_status_add(admin_status_part *part)
+{
+    more = part;
+}
 
 static void add_text(struct buf *out, const char *name, const char *text)
 {
@@ -50,20 +54,6 @@ static void add_all_redis(struct buf *out, const struct bridge *bridge)
         add_redis(out, pool->conf->name, pool->store, pool->conf->redis.url);
     }
     buf_add_str(out, "]");
-}
-
-static void add_config(struct buf *out, const struct bridge *bridge)
-{
-    const struct reload_told told = reload_told(bridge);
-    buf_add_str(out, ",\"config\":{");
-    add_text(out, "file", told.file);
-    buf_addf(out,
-             ",\"generation\":%" PRIu64 ",\"loaded_ms\":%" PRId64
-             ",\"last\":{\"ok\":%s,\"at_ms\":%" PRId64 ",\"error\":",
-             told.generation, told.loaded_ms, told.last_ok ? "true" : "false",
-             told.last_ms);
-    text_add_json(out, told.last_ok ? (struct slice){NULL, 0} : slice_of(told.error));
-    buf_add_str(out, "}}");
 }
 
 struct told { /* the instances so far */
@@ -147,7 +137,8 @@ static void status(void *arg, struct httpd_req *req)
     buf_addf(&out, "\"now_ms\":%" PRId64, store_now_ms(bridge->store));
     add_bool(&out, "ready", admin_is_ready(bridge));
     add_bool(&out, "stopping", bridge->draining);
-    add_config(&out, bridge);
+    if (more)
+        more(bridge, &out);
     add_all_redis(&out, bridge);
     buf_add_str(&out, ",\"instances\":[");
     alive_each(bridge->alive, add_instance, &told);
@@ -155,16 +146,10 @@ static void status(void *arg, struct httpd_req *req)
     add_sources(&out, bridge);
     add_sinks(&out, bridge);
     buf_add_str(&out, "}\n");
-    httpd_answer(req, 200, "application/json", buf_slice(&out));
-    buf_free(&out);
+    httpd_answer_json(req, 200, &out);
 }
 
-static const struct httpd_route rows[] = {
-    {"GET", "/v1/admin/status", status, HTTPD_ADMIN},
+const struct httpd_route admin_status_rows[] = {
+    {"GET", "/v1/admin/status", status, HTTPD_ADMIN, NULL},
     {0},
 };
-
-void admin_status_serve(struct bridge *bridge)
-{
-    httpd_serve(bridge->httpd, rows, bridge);
-}

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/admin/console.h"
+#include "bridge/admin/admin.h"
 #include "bridge/bridge.h"
-#include "bridge/http/httpd.h"
 
 /* Nothing but what this listener serves is loaded, run, asked or framed. */
 static const char policy[] =
@@ -31,9 +30,16 @@ static void page(void *arg, struct httpd_req *req)
     answer(req, find(SLICE_LIT("index.html")));
 }
 
+struct part_args {
+    struct slice name;
+};
+static const struct http_param part_params[] = {
+    ADMIN_PATH_ROW("name", offsetof(struct part_args, name)), {0}};
+
 static void part(void *arg, struct httpd_req *req)
 {
-    const struct console_file *file = find(httpd_segment(req, 0));
+    const struct part_args *args = httpd_args(req);
+    const struct console_file *file = find(args->name);
     (void)arg;
     if (file)
         answer(req, file);
@@ -48,14 +54,10 @@ static void to_page(void *arg, struct httpd_req *req)
     httpd_answer(req, 302, NULL, SLICE_LIT(""));
 }
 
-static const struct httpd_route rows[] = {
-    {"GET", "/", to_page, HTTPD_PAGE},
-    {"GET", "/console", page, HTTPD_PAGE},
-    {"GET", "/console/{}", part, HTTPD_PAGE},
+const struct httpd_route console_rows[] = {
+    {"GET", "/", to_page, HTTPD_PAGE, NULL},
+    {"GET", "/console", page, HTTPD_PAGE, NULL},
+    {"GET", "/console/{}", part, HTTPD_PAGE,
+     HTTP_ARGS(struct part_args, part_params, .others = true)},
     {0},
 };
-
-void console_serve(struct bridge *bridge)
-{
-    httpd_serve(bridge->httpd, rows, bridge);
-}

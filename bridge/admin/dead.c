@@ -24,7 +24,6 @@ struct row {
 };
 
 struct run {
-    struct source *src;
     struct route *route;
     struct dead_query q; /* its slices are in texts */
     char *texts;
@@ -39,6 +38,26 @@ struct run {
     size_t bytes; /* of the records in rows */
 };
 
+/* --- the cursor --- */
+
+void dead_cursor_add(const struct dead_cursor *c, struct buf *out)
+{
+    const int64_t numbers[] = {c->bucket, c->end_ms, c->next_us, c->after_ms};
+    cursor_add(out, numbers, 4, buf_slice(&c->after));
+}
+
+int dead_cursor_read(struct slice text, struct dead_cursor *c)
+{
+    int64_t numbers[4];
+    if (cursor_read(text, numbers, 4, JOB_ID_MAX, &c->after) < 0)
+        return -1;
+    c->bucket = numbers[0];
+    c->end_ms = numbers[1];
+    c->next_us = numbers[2];
+    c->after_ms = numbers[3];
+    return 0;
+}
+
 /* --- the answer --- */
 
 static void run_free(struct run *run)
@@ -51,7 +70,8 @@ static void run_free(struct run *run)
     free(run->texts);
     buf_free(&run->at.after);
     buf_free(&run->why);
-    run->src->open--;
+    if (run->route)
+        run->route->refs--;
     free(run);
 }
 
@@ -300,13 +320,13 @@ static enum dead_code begin(struct run *run, struct slice name, struct slice cur
     return DEAD_OK;
 }
 
-void source_dead(struct source *src, struct slice route, const struct dead_query *q,
-                 dead_cb *cb, void *arg)
+void dead_ask(struct bridge *bridge, struct slice route, const struct dead_query *q,
+              dead_cb *cb, void *arg)
 {
     struct run *run = mem_alloc(sizeof(*run));
-    src->open++;
-    run->src = src;
-    run->route = route_of_name(src->bridge, route);
+    run->route = route_of_name(bridge, route);
+    if (run->route)
+        run->route->refs++;
     run->q = *q;
     run->cb = cb;
     run->arg = arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * dead.h - the dead letters of a route: looking through them, bringing them back,
- * deleting them. For sources that serve operators.
+ * deleting them, for operators.
  *
  * Each call looks at a bounded number of them, and says where the next one goes on: so a
  * million of them can be gone through without holding Redis up, and a run that was
@@ -13,6 +13,8 @@
 #define BRIDGE_DEAD_H
 
 #include "bridge/plugin.h"
+
+struct bridge;
 
 enum dead_do { DEAD_LIST, DEAD_REPLAY, DEAD_DROP };
 
@@ -62,7 +64,24 @@ struct dead_reply {
 typedef void dead_cb(void *arg, const struct dead_reply *reply);
 /* Any route of the configuration. q is copied. Calls cb once, never before it has
  * returned. DEAD_AWAY: of a replay or drop it is not known what was done; ask again. */
-void source_dead(struct source *src, struct slice route, const struct dead_query *q,
-                 dead_cb *cb, void *arg);
+void dead_ask(struct bridge *bridge, struct slice route, const struct dead_query *q,
+              dead_cb *cb, void *arg);
+
+/* Appends {"id":...} of a letter that was listed. */
+void dead_show(struct buf *out, const struct dead_item *item);
+
+/* Where a run goes on, as a text that survives a query string and a shell:
+ * BUCKET.END.NEXT.SCORE.ID, integers and the id in hexadecimal. */
+struct dead_cursor {
+    int64_t bucket;   /* its number, by its name: dead.c */
+    int64_t end_ms;   /* letters buried later are left alone; 0: not known yet */
+    int64_t next_us;  /* when the next replayed one may be due; 0: now */
+    int64_t after_ms; /* of the last letter looked at in this bucket, with */
+    struct buf after; /* its id; empty: at the beginning */
+};
+
+void dead_cursor_add(const struct dead_cursor *c, struct buf *out); /* appends */
+/* c zeroed. -1: no such text; after is to be freed all the same. */
+int dead_cursor_read(struct slice text, struct dead_cursor *c);
 
 #endif

@@ -1,10 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/admin/explain.h"
+/*
+ * explain.c - what tarry would make of a message: it goes the way of a submission and of
+ * a delivery, but nothing is stored, counted or sent.
+ */
+#include "bridge/admin/admin.h"
+#include "bridge/base/text.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/emit.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/verdict.h"
+#include "bridge/http/http_job.h"
+
+#include <inttypes.h>
+
+struct explanation {
+    bool accepted;
+    const char *reason, *why;     /* why not, a word of reason.h and words; else "" */
+    const char *outcome;          /* "stored", "refused", "dead", "cancel" */
+    const char *source;           /* by whose rules */
+    const char *route;            /* that takes it; NULL: none does */
+    bool named;                   /* the id is not one that tarry makes up */
+    int64_t due_ms;               /* with its place in the route's spread */
+    const struct delivery *first; /* its first hand-over: job, target, headers; NULL where
+                                   * it is not accepted, or cancels */
+};
+typedef void explain_cb(void *arg, const struct explanation *e);
 
 /* By its name, or the first; NULL: the route has none of that name. */
 static struct source *find_source(const struct route *route, struct slice name)
@@ -59,7 +80,8 @@ static void tell_first(const struct verdict *v, const struct job *job,
     buf_free(&record);
 }
 
-static void explain(struct source *src, struct job *job, explain_cb *cb, void *arg)
+static void explain_message(struct source *src, struct job *job, explain_cb *cb,
+                            void *arg)
 {
     struct verdict v;
     verdict_reach(src, job, &v);
@@ -86,15 +108,20 @@ static void explain(struct source *src, struct job *job, explain_cb *cb, void *a
     tell_first(&v, job, &e, cb, arg);
 }
 
-int source_explain(struct source *asks, struct slice route, struct slice source,
-                   struct job *job, explain_cb *cb, void *arg, struct err *err)
+/* Takes the job, as its source would submit it: with its topic, or with the name of the
+ * route. source: by whose rules; p NULL: the first that feeds the route. Calls cb once,
+ * within. -1: err says that there is no such route, or that the source does not feed it.
+ */
+static int explain_job(const struct bridge *bridge, struct slice route,
+                       struct slice source, struct job *job, explain_cb *cb, void *arg,
+                       struct err *err)
 {
-    const struct route *meant = route_of_name(asks->bridge, route);
+    const struct route *meant = route_of_name(bridge, route);
     struct source *src = meant ? find_source(meant, source) : NULL;
     if (src && src->ops->read_topic && job->topic.p)
         src->ops->read_topic(job);
     if (src)
-        explain(src, job, cb, arg);
+        explain_message(src, job, cb, arg);
     else if (meant)
         err_set(err, "the route %s has no source %.*s", meant->conf->name,
                 (int)(source.n < 100 ? source.n : 100), source.p);
@@ -104,3 +131,91 @@ int source_explain(struct source *asks, struct slice route, struct slice source,
     job_free(job);
     return src ? 0 : -1;
 }
+
+/* ------------------------------------------------------------------ over HTTP */
+
+static void add_member(struct buf *json, const char *name, struct slice value)
+{
+    buf_addf(json, ",\"%s\":", name);
+    text_add_json(json, value);
+}
+
+static void add_delivery(struct buf *json, const struct delivery *d)
+{
+    add_member(json, "target", d->target.p ? d->target : SLICE_LIT(""));
+    text_add_json_bytes(json, "key", d->job->key);
+    buf_addf(json, ",\"bytes\":%zu,\"headers\":[", d->job->payload.n);
+    for (unsigned i = 0; i < d->header_count; i++) {
+        buf_addf(json, "%s{\"name\":", i ? "," : "");
+        text_add_json(json, d->headers[i].name);
+        text_add_json_bytes(json, "value", d->headers[i].value);
+        buf_add_str(json, "}");
+    }
+    buf_add_str(json, "]");
+}
+
+static void answer(void *arg, const struct explanation *e)
+{
+    struct httpd_req *req = arg;
+    struct buf json = {0};
+    buf_addf(&json, "{\"accepted\":%s,\"outcome\":\"%s\"", e->accepted ? "true" : "false",
+             e->outcome);
+    add_member(&json, "reason", slice_of(e->reason));
+    add_member(&json, "why", slice_of(e->why));
+    add_member(&json, "source", slice_of(e->source));
+    add_member(&json, "route", slice_of(e->route));
+    if (e->first) {
+        buf_add_str(&json, ",");
+        text_add_json_id(&json, e->named ? e->first->job->id : (struct slice){NULL, 0});
+        buf_addf(&json, ",\"due_ms\":%" PRId64, e->due_ms);
+        add_delivery(&json, e->first);
+    }
+    buf_add_str(&json, "}\n");
+    httpd_answer_json(req, 200, &json);
+}
+
+struct explain_args {
+    struct slice route, source, topic, key;
+};
+#define AT(field) offsetof(struct explain_args, field)
+static const struct http_param params[] = {
+    ADMIN_PATH_ROW("route", AT(route)),
+    {"source", HTTP_TEXT, AT(source), .from = FROM_QUERY},
+    {"topic", HTTP_TEXT, AT(topic), .from = FROM_QUERY},
+    {"key", HTTP_TEXT, AT(key), .from = FROM_QUERY},
+    {0}};
+#undef AT
+
+/* With a topic the routes are asked who takes it, as they are for a message of a broker;
+ * without, the job names its route, as over HTTP. */
+static void explain(void *arg, struct httpd_req *req)
+{
+    const struct bridge *bridge = arg;
+    const struct explain_args *args = httpd_args(req);
+    struct err err;
+    if (bridge->flow.paused) { /* perhaps not even the time is known */
+        httpd_busy(req, "Redis is away or full; ask again");
+        return;
+    }
+    struct job *job =
+        http_job_from_request(req, (struct http_place){.name = args->route}, &err);
+    if (job == NULL) {
+        httpd_error(req, 400, "bad-request", "%s", err.text);
+        return;
+    }
+    if (args->topic.p) {
+        job->route = (struct slice){NULL, 0};
+        job->topic = job_keep(job, args->topic);
+    }
+    if (args->key.p)
+        job->key = job_keep(job, args->key);
+    if (explain_job(bridge, args->route, args->source, job, answer, req, &err) < 0)
+        httpd_error(req, 404, "no-route", "%s", err.text);
+}
+
+/* The other parameters of the query are the job's. */
+const struct httpd_route admin_explain_rows[] = {
+    {"POST", "/v1/admin/routes/{}/explain", explain, HTTPD_ADMIN,
+     HTTP_ARGS(struct explain_args, params, .others = true)},
+    {0},
+};

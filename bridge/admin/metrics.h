@@ -34,11 +34,10 @@ const struct route *census_of(const struct route *route);
 /* After the store and the routes are gone. NULL is fine. */
 void census_free(struct census *c);
 
-/* All metrics. What Redis said of the jobs of a route is printed where it said so at
- * since_ms (monotonic) or later; answers: it does now. */
-void metrics_print(const struct bridge *bridge, int64_t since_ms, bool answers,
-                   struct buf *out);
-/* Its second half (metrics_daemon.c): Redis, other instances, the process. */
+/* Metrics of routes, sinks, sources and queues. What Redis said of the jobs of a route is
+ * printed where it said so at since_ms (monotonic) or later. */
+void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *out);
+/* Redis (answers: it does now), other instances, the process. */
 void metrics_print_daemon(const struct bridge *bridge, bool answers, struct buf *out);
 
 #endif

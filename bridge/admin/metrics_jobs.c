@@ -4,10 +4,7 @@
  */
 #include "bridge/admin/metrics.h"
 #include "bridge/bridge.h"
-#include "bridge/engine/pace.h"
-#include "bridge/http/listeners.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/reload/reload.h"
 
 #include <stddef.h>
 
@@ -271,8 +268,7 @@ static void print_queues(const struct bridge *bridge, struct buf *out)
                           queue_consumers(bridge->sinks[i]));
 }
 
-void metrics_print(const struct bridge *bridge, int64_t since_ms, bool answers,
-                   struct buf *out)
+void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *out)
 {
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
         print_counter(bridge, &counters[i], out);
@@ -281,9 +277,4 @@ void metrics_print(const struct bridge *bridge, int64_t since_ms, bool answers,
     print_sinks(bridge, out);
     print_sources(bridge, out);
     print_queues(bridge, out);
-    pace_print(bridge->routes, bridge->route_count, out);
-    route_states_print(bridge, out);
-    reload_print(bridge, out);
-    listeners_print(out);
-    metrics_print_daemon(bridge, answers, out);
 }

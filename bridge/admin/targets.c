@@ -1,51 +1,99 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/admin/targets.h"
+/*
+ * targets.c - the targets of a route over HTTP: what state each is in, and the end of a
+ * stop.
+ */
+#include "bridge/admin/admin.h"
+#include "bridge/base/text.h"
 #include "bridge/bridge.h"
+#include "bridge/engine/pace.h"
 #include "bridge/engine/route.h"
 
-#include <stdlib.h>
+#include <inttypes.h>
 
-bool source_targets(struct source *src, struct slice route, pace_each *each, void *arg)
-{
-    const struct route *r = route_of_name(src->bridge, route);
-    if (r && r->pace)
-        pace_list(r->pace, each, arg);
-    return r != NULL;
-}
+struct target_args {
+    struct slice route, target;
+};
+static const struct http_param list_params[] = {
+    ADMIN_PATH_ROW("route", offsetof(struct target_args, route)), {0}};
+static const struct http_param go_on_params[] = {
+    ADMIN_PATH_ROW("route", offsetof(struct target_args, route)),
+    {"target", HTTP_TEXT, offsetof(struct target_args, target), .from = FROM_QUERY,
+     .required = true},
+    {0}};
 
-struct question {
-    struct source *src;
-    void (*cb)(void *arg, enum target_code code);
-    void *arg;
-    enum target_code code;
+struct listing {
+    struct buf json;
+    unsigned count;
 };
 
-static void on_known(void *arg)
+static void add_target(void *arg, const struct pace_target *target)
 {
-    struct question *q = arg;
-    q->cb(q->arg, q->code);
-    q->src->open--;
-    free(q);
+    struct listing *l = arg;
+    buf_add_str(&l->json, l->count++ ? ",{\"target\":" : "{\"target\":");
+    text_add_json(&l->json, target->name);
+    buf_addf(&l->json,
+             ",\"state\":\"%s\",\"in_flight\":%u,\"delivered\":%" PRIu64
+             ",\"failed\":%" PRIu64 ",\"wait_ms\":%" PRId64 "}",
+             target->state, target->in_flight, target->delivered, target->failed,
+             target->wait_ms);
 }
 
+static void list(void *arg, struct httpd_req *req)
+{
+    const struct target_args *args = httpd_args(req);
+    const struct route *route = admin_route(arg, req, args->route);
+    struct listing l = {0};
+    if (route == NULL)
+        return;
+    buf_add_str(&l.json, "{\"targets\":[");
+    if (route->pace)
+        pace_list(route->pace, add_target, &l);
+    buf_add_str(&l.json, "]}\n");
+    httpd_answer_json(req, 200, &l.json);
+}
+
+static void answer_not_stopped(struct httpd_req *req)
+{
+    httpd_error(req, 404, "not-stopped",
+                "no target of that name is stopped; GET /v1/routes/ROUTE/targets shows "
+                "their names as they are written");
+}
+
+/* answer: 0 it goes on, 1 it was not stopped, else Redis did not answer */
 static void on_lifted(void *arg, int answer)
 {
-    struct question *q = arg;
-    q->code = answer == 0   ? TARGET_GOES_ON
-              : answer == 1 ? TARGET_NOT_STOPPED
-                            : TARGET_AWAY;
-    on_known(q);
+    struct httpd_req *req = arg;
+    const struct target_args *args = httpd_args(req);
+    struct buf json = {0};
+    if (answer == 1) {
+        answer_not_stopped(req);
+        return;
+    }
+    if (answer != 0) {
+        httpd_busy(req, "Redis did not answer; send it again");
+        return;
+    }
+    buf_add_str(&json, "{\"target\":");
+    text_add_json(&json, args->target);
+    buf_add_str(&json, ",\"goes_on\":true}\n");
+    httpd_answer_json(req, 200, &json);
 }
 
-void source_target_go_on(struct source *src, struct slice route, struct slice target,
-                         void (*cb)(void *arg, enum target_code code), void *arg)
+static void go_on(void *arg, struct httpd_req *req)
 {
-    const struct route *r = route_of_name(src->bridge, route);
-    struct question *q = mem_alloc(sizeof(*q));
-    *q = (struct question){src, cb, arg, r ? TARGET_NOT_STOPPED : TARGET_NO_ROUTE};
-    src->open++;
-    if (r && r->pace)
-        pace_go_on(r->pace, target, on_lifted, q);
-    else
-        loop_defer(on_known, q);
+    const struct target_args *args = httpd_args(req);
+    const struct route *route = admin_route(arg, req, args->route);
+    if (route && route->pace)
+        pace_go_on(route->pace, args->target, on_lifted, req);
+    else if (route)
+        answer_not_stopped(req);
 }
+
+const struct httpd_route admin_target_rows[] = {
+    {"GET", "/v1/routes/{}/targets", list, HTTPD_ADMIN,
+     HTTP_ARGS(struct target_args, list_params)},
+    {"POST", "/v1/routes/{}/targets/go-on", go_on, HTTPD_ADMIN,
+     HTTP_ARGS(struct target_args, go_on_params)},
+    {0},
+};

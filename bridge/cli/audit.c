@@ -5,14 +5,16 @@
  * loop runs until a step is answered; between two there is a pause, so that daemons are
  * not held up.
  */
-#include "bridge/cli/audit.h"
+#include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/cli/cli_parts.h"
+#include "bridge/cli/cli.h"
 #include "bridge/core_tool.h"
 #include "bridge/engine/meta_keep.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/redis/embedded.h"
+#include "bridge/store/store_audit.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -26,6 +28,162 @@ enum {
     PAUSE_US = 700,          /* after each; a step takes about half as long */
     CURSOR_MAX = 80,         /* bytes; longest in lua/lib/far_audit.lua */
 };
+
+/* --- the report: a line for each bucket, or one JSON object --- */
+
+struct audit_order {
+    const char *conf_file;
+    const char *route; /* NULL: all */
+    bool json, repair;
+};
+struct audit_sums {
+    struct audit_counts counts;
+    uint64_t buckets, findings;
+};
+struct audit_paper {
+    const struct audit_order *order;
+    struct buf list;   /* the findings of the bucket under way, as they are printed */
+    unsigned listed;   /* of them */
+    uint64_t findings; /* of the bucket under way; more than are listed */
+    struct audit_sums sums;
+};
+
+enum { LIST_MAX = 100 }; /* findings of one bucket by name; the others are counted */
+
+/* What each kind means, and what --repair does about it. */
+static const struct row {
+    const char *kind, *means, *repaired;
+} rows[] = {
+    {"no-index", "is kept, but waits nowhere", "due now"},
+    {"twice", "stands in several places", "stays where it is delivered"},
+    {"no-body", "waits, but is not kept: it is lost", "taken out"},
+    {"orphan", "notes of a job that is not there", "deleted"},
+    {"order", "the order of its key is broken", "put right"},
+    {"sums", "so many more jobs than the sums tell of", "the sums begin here"},
+    {"counts", "so many more places than jobs", "by the repairs above"},
+    {"?", "found by a newer version", ""},
+};
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+static const struct row *row_of(struct slice kind)
+{
+    size_t i = 0;
+    while (i + 1 < ROWS && !slice_is(kind, rows[i].kind))
+        i++;
+    return &rows[i];
+}
+
+static void print_begin(struct audit_paper *p)
+{
+    if (p->order->json)
+        fputs("{\"buckets\":[", stdout);
+    else
+        printf("%-32s %10s %10s %10s %10s %10s %10s %9s\n", "bucket", "jobs", "waiting",
+               "in flight", "dead", "held", "ended", "findings");
+}
+
+static void add_json(struct buf *out, const struct audit_finding *f, bool first,
+                     bool repaired)
+{
+    buf_add_str(out, first ? "{\"kind\":" : ",{\"kind\":");
+    text_add_json(out, f->kind);
+    buf_add_str(out, ",");
+    text_add_json_id(out, f->id);
+    buf_add_str(out, repaired ? ",\"repaired\":true}" : "}");
+}
+
+static void add_line(struct buf *out, const struct audit_finding *f, bool repaired)
+{
+    const struct row *row = row_of(f->kind);
+    buf_addf(out, "  %-8.*s ", SLICE_ARG(f->kind));
+    text_add_json(out, f->id); /* ids hold any bytes */
+    buf_addf(out, " %s", row->means);
+    if (repaired)
+        buf_addf(out, "; %s", row->repaired);
+    buf_add_str(out, "\n");
+}
+
+static void print_found(struct audit_paper *p, const struct audit_finding *f)
+{
+    p->findings++;
+    if (p->listed == LIST_MAX)
+        return;
+    if (p->order->json)
+        add_json(&p->list, f, p->listed == 0, p->order->repair);
+    else
+        add_line(&p->list, f, p->order->repair);
+    p->listed++;
+}
+
+static void print_json(struct audit_paper *p, const char *name,
+                       const struct audit_counts *c)
+{
+    struct buf quoted = {0};
+    text_add_json(&quoted, slice_of(name));
+    printf("%s\n{\"name\":%s,\"jobs\":%" PRId64 ",\"waiting\":%" PRId64
+           ",\"in_flight\":%" PRId64 ",\"dead\":%" PRId64 ",\"held\":%" PRId64
+           ",\"ended\":%" PRId64 ",\"found\":%" PRIu64 ",\"findings\":[%s]}",
+           p->sums.buckets > 0 ? "," : "", buf_str(&quoted), c->jobs, c->waiting,
+           c->in_flight, c->dead, c->held, c->ended, p->findings, buf_str(&p->list));
+    buf_free(&quoted);
+}
+
+static void print_lines(struct audit_paper *p, const char *name,
+                        const struct audit_counts *c)
+{
+    printf("%-32s %10" PRId64 " %10" PRId64 " %10" PRId64 " %10" PRId64 " %10" PRId64
+           " %10" PRId64 " %9" PRIu64 "\n%s",
+           name, c->jobs, c->waiting, c->in_flight, c->dead, c->held, c->ended,
+           p->findings, buf_str(&p->list));
+    if (p->findings > p->listed)
+        printf("  and %" PRIu64 " more\n", p->findings - p->listed);
+}
+
+/* The bucket is through. Prints it, and the next begins. */
+static void print_bucket(struct audit_paper *p, const char *name,
+                         const struct audit_counts *c)
+{
+    struct audit_counts *sum = &p->sums.counts;
+    if (p->order->json)
+        print_json(p, name, c);
+    else
+        print_lines(p, name, c);
+    fflush(stdout); /* whoever watches sees how far it is */
+    sum->jobs += c->jobs;
+    sum->waiting += c->waiting;
+    sum->in_flight += c->in_flight;
+    sum->dead += c->dead;
+    sum->held += c->held;
+    sum->ended += c->ended;
+    p->sums.buckets++;
+    p->sums.findings += p->findings;
+    p->findings = p->listed = 0;
+    buf_clear(&p->list);
+}
+
+/* why: it ended before all was seen; NULL: it did not. */
+static void print_end(struct audit_paper *p, const char *why)
+{
+    const struct audit_sums *s = &p->sums;
+    const char *verdict = s->findings == 0 ? "all agrees"
+                          : p->order->repair
+                              ? "repaired; run it again to see that all agrees"
+                              : "--repair puts right what can be";
+    if (p->order->json)
+        printf("\n],\"jobs\":%" PRId64 ",\"found\":%" PRIu64
+               ",\"repaired\":%s,\"complete\":%s}\n",
+               s->counts.jobs, s->findings,
+               p->order->repair && s->findings ? "true" : "false",
+               why ? "false" : "true");
+    else if (why == NULL)
+        printf("%" PRIu64 " buckets, %" PRId64 " jobs, %" PRIu64 " findings: %s\n",
+               s->buckets, s->counts.jobs, s->findings, verdict);
+    if (why)
+        fprintf(stderr, "tarry audit: not all was seen: %s\n", why);
+    buf_free(&p->list);
+}
+
+/* --- the audit --- */
 
 struct audit {
     const struct audit_order *order;
@@ -79,7 +237,7 @@ static void on_step(void *arg, const struct audit_reply *reply)
     if (reply->bytes > 0)
         a->step = next_step(reply);
     for (unsigned i = 0; i < reply->count; i++)
-        audit_print_found(&a->paper, &reply->findings[i]);
+        print_found(&a->paper, &reply->findings[i]);
 }
 
 /* Runs the loop until what was asked for is answered. Says whether it was well. */
@@ -130,7 +288,7 @@ static int audit_bucket(struct audit *a, struct store *st, struct bucket *b)
                 return -1;
         } while (strcmp(a->cursor, "0") != 0);
     }
-    audit_print_bucket(&a->paper, bucket_name(b), &a->counts);
+    print_bucket(&a->paper, bucket_name(b), &a->counts);
     return 0;
 }
 
@@ -255,9 +413,9 @@ static int run(struct audit *a)
         fprintf(stderr, "tarry audit: %s\n", err.text);
         return code;
     }
-    audit_print_begin(&a->paper);
+    print_begin(&a->paper);
     bool whole = audit_all(a) == 0;
-    audit_print_end(&a->paper, whole ? NULL : a->why);
+    print_end(&a->paper, whole ? NULL : a->why);
     if (!whole)
         return EX_UNAVAILABLE;
     return a->paper.sums.findings > 0 ? EXIT_FINDINGS : EX_OK;
@@ -294,9 +452,7 @@ static int audit(const struct audit_order *order)
     return code;
 }
 
-/* --- the command --- */
-
-int audit_main(struct cli_order *o)
+int cli_audit(struct cli_order *o)
 {
     return audit(&(struct audit_order){.conf_file = o->place[0],
                                        .route = o->route,

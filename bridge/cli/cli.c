@@ -3,9 +3,8 @@
  * cli.c - reads a command line by the tables of cli_rows.c, and runs the command.
  */
 #include "bridge/cli/cli.h"
-#include "bridge/cli/cli_parts.h"
-#include "bridge/cli/ctl_parts.h"
-#include "bridge/conf/conf_names.h"
+#include "bridge/cli/ctl.h"
+#include "bridge/conf/opt_type.h"
 #include "bridge/version.h"
 
 #include <stdlib.h>
@@ -141,18 +140,18 @@ static const struct cli_command *find_command(const char *name, const char *word
 static const struct cli_command *choose(const char *name, const char *word)
 {
     const struct cli_command *command = find_command(name, word);
-    struct conf_names names = {0};
+    struct opt_names names = {0};
     struct cli_order of_name = {0};
-    char hint[CONF_HINT_SIZE];
+    char hint[OPT_HINT_SIZE];
     if (command)
         return command;
     for (const struct cli_command *c = cli_commands; c->name; c++) {
         if (strcmp(c->name, name) == 0)
             of_name.command = c;
         if (c->help && (c == cli_commands || strcmp(c->name, c[-1].name) != 0))
-            conf_names_add(&names, c->name);
+            opt_names_add(&names, c->name);
     }
-    conf_names_hint(&names, name, hint);
+    opt_hint(&names, name, hint);
     if (of_name.command)
         cli_wrong(&of_name, "it takes one of these words, not ", word ? word : "none");
     else
@@ -162,17 +161,29 @@ static const struct cli_command *choose(const char *name, const char *word)
 
 /* --- its flags and places --- */
 
+/* An empty text is fine: the daemon judges it. */
+static struct opt row_of(const struct cli_flag *f)
+{
+    return (struct opt){f->name, f->type, f->offset, .min = 1, .optional = true};
+}
+
 static int take_value(struct cli_order *o, const struct cli_flag *flag, const char *value)
 {
-    char *field = (char *)o + flag->offset;
-    struct cli_list *list = (struct cli_list *)(void *)field;
-    if (flag->kind == CLI_TEXT)
-        *(const char **)(void *)field = value;
-    else if (list->n < CLI_LIST_MAX)
-        list->v[list->n++] = value;
-    else
-        return cli_wrong(o, "too many of ", flag->name);
-    return EX_OK;
+    const struct opt row = row_of(flag);
+    struct opt_list *list = (void *)((char *)o + flag->offset);
+    char why[600];
+    struct err err;
+
+    if (row.type == OPT_LIST && list->n == CLI_LIST_MAX)
+        return cli_wrong(o, "too many of ", row.name);
+    if (row.type == OPT_LIST) {
+        opt_list_add(list, value);
+        return EX_OK;
+    }
+    if (opt_set_text(&row, o, value, &err) == 0)
+        return EX_OK;
+    snprintf(why, sizeof(why), "%s %s", row.name, err.text);
+    return cli_wrong(o, why, "");
 }
 
 /* argv[0] is a flag; *taken says how many words it was. */
@@ -181,16 +192,20 @@ static int take_flag(struct cli_order *o, char **argv, int *taken)
     for (const struct cli_flag *f = cli_flags; f->name; f++) {
         if (strcmp(argv[0], f->name) != 0 || !(f->sets & (o->command->sets | CLI_ANY)))
             continue;
-        if (f->kind == CLI_FLAG) {
-            *(bool *)((char *)o + f->offset) = true;
-            return EX_OK;
-        }
+        if (f->value == NULL)
+            return take_value(o, f, "true");
         *taken = 2;
         if (argv[1] == NULL)
             return cli_wrong(o, "a value is missing after ", argv[0]);
         return take_value(o, f, argv[1]);
     }
     return cli_wrong(o, "no such option here: ", argv[0]);
+}
+
+static void free_flags(struct cli_order *o)
+{
+    for (const struct cli_flag *f = cli_flags; f->name; f++)
+        opt_free((const struct opt[]){row_of(f), {0}}, o);
 }
 
 /* A payload; but no route, id or file. */
@@ -220,17 +235,6 @@ static int take_words(struct cli_order *o, char **argv)
     return EX_OK;
 }
 
-static int read_max(struct cli_order *o)
-{
-    char *end = NULL;
-    if (o->max == NULL)
-        return EX_OK;
-    o->limit = strtoll(o->max, &end, 10);
-    if (o->max[0] < '0' || o->max[0] > '9' || *end != '\0' || o->limit < 1)
-        return cli_wrong(o, "--max is a number from 1 on, not ", o->max);
-    return EX_OK;
-}
-
 static int run(struct cli_order *o)
 {
     o->human = !o->json && (o->table || isatty(STDOUT_FILENO));
@@ -255,8 +259,7 @@ static int read_and_run(struct cli_order *o, char **words)
     }
     if (o->place_count < o->command->least)
         return cli_wrong(o, "an argument is missing: ", o->command->places);
-    code = read_max(o);
-    return code == EX_OK ? run(o) : code;
+    return run(o);
 }
 
 /* --- */
@@ -282,6 +285,7 @@ int cli_main(int argc, char **argv)
         return EX_USAGE;
     o.word = is_about(o.command, name, word) ? word : NULL;
     int code = read_and_run(&o, argv + (o.word ? 3 : 2));
+    free_flags(&o);
     if (code == EX_OK && (fflush(stdout) != 0 || ferror(stdout))) {
         perror("tarry: standard output");
         return EX_IOERR;

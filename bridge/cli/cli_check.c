@@ -1,14 +1,244 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cli_check.c - `tarry check`: is the configuration good, and does all that it names
- * answer?
+ * cli_check.c - the commands that need no daemon, and `tarry check`: is the configuration
+ * good, and does all that it names answer? --connect dials Redis, brokers and the hosts
+ * of callbacks; nothing is written anywhere.
  */
-#include "bridge/cli/cli_parts.h"
-#include "bridge/cli/probe.h"
-#include "bridge/conf/conf.h"
+#include "bridge/base/log.h"
+#include "bridge/bridge.h"
+#include "bridge/cli/ctl.h"
+#include "bridge/core_tool.h"
+#include "bridge/daemon.h"
+#include "bridge/http/httpd.h"
+#include "bridge/version.h"
 
-#include <stdio.h>
 #include <sysexits.h>
+#include <unistd.h>
+
+int cli_run(struct cli_order *o)
+{
+    return daemon_run(o->place[0]);
+}
+
+int cli_options(struct cli_order *o)
+{
+    struct conf *conf = o->place_count > 0 ? conf_open(o->place[0]) : NULL;
+    if (o->place_count > 0 && conf == NULL)
+        return EX_CONFIG;
+    conf_print_options(stdout);
+    conf_free(conf);
+    return EX_OK;
+}
+
+int cli_version(struct cli_order *o)
+{
+    (void)o;
+    version_print(stdout);
+    return EX_OK;
+}
+
+int cli_worker(struct cli_order *o)
+{
+    return plugins_worker(o->argc, o->argv);
+}
+
+/* --- check --connect --- */
+
+enum { REDIS_PATIENCE_MS = 5000, LINE_TEXT = 2048 };
+
+struct paper {
+    bool human;
+    unsigned failed;
+};
+
+/* --- a line --- */
+
+/* In UTF-8, and without what is secret in it: brokers and configurations say anything. */
+static json_t *text_of(const char *text)
+{
+    char shown[LINE_TEXT];
+    json_t *v = json_string(redact_text(shown, sizeof(shown), text));
+    return v ? v : json_string("(no UTF-8)");
+}
+
+static void add_text(struct buf *line, const char *text)
+{
+    char shown[LINE_TEXT];
+    ctl_text_add(line, slice_of(redact_text(shown, sizeof(shown), text)));
+}
+
+/* why: what failed; "": it answers, and said that. */
+static void tell(struct paper *paper, const char *kind, const char *name,
+                 const char *what, const char *said, const char *why)
+{
+    bool good = *why == '\0';
+    struct buf line = {0};
+    paper->failed += !good;
+    if (!paper->human) {
+        json_t *v = json_pack("{ss, ss, so, sb, so, so}", "kind", kind, "name", name,
+                              "what", text_of(what), "ok", good, "said", text_of(said),
+                              "error", text_of(why));
+        ctl_print_json(v, JSON_COMPACT);
+        json_decref(v);
+        return;
+    }
+    buf_addf(&line, "%-6s %-6s %s%s", good ? "ok" : "FAILED", kind, name,
+             *what ? " " : "");
+    add_text(&line, what);
+    buf_add_str(&line, ": ");
+    add_text(&line, good ? said : why);
+    puts(buf_str(&line));
+    buf_free(&line);
+}
+
+static void tell_start(const char *kind, const char *name)
+{
+    struct buf text = {0};
+    buf_addf(&text, "dials %s%s%s ...", kind, *name ? " " : "", name);
+    ctl_progress(buf_str(&text));
+    buf_free(&text);
+}
+
+/* --- Redis --- */
+
+static void tell_store(struct paper *paper, const char *name, const struct conf_redis *c,
+                       const struct store *st, const struct err *err)
+{
+    const char *why = st == NULL || err->text[0] != '\0' ? err->text
+                      : store_is_up(st)                  ? ""
+                                                         : store_trouble(st);
+    tell(paper, "redis", name, c->url, "it answers", why);
+}
+
+/* A private server is the daemon's own: it is not started for this. */
+static void probe_redis(struct paper *paper, struct conf *conf)
+{
+    struct bridge bridge = {.conf = conf, .only_looks = true};
+    struct tool tool = {.bridge = &bridge};
+    struct err err = {""};
+    if (strcmp(conf->redis.url, "embedded") == 0) {
+        tell(paper, "redis", "redis", "embedded", "tarry runs it itself, with the daemon",
+             "");
+        return;
+    }
+    tell_start("redis", "");
+    loop_init();
+    int code = tool_start(&tool, REDIS_PATIENCE_MS, &err);
+    if (code == EX_UNAVAILABLE && bridge.store)
+        err.text[0] = '\0'; /* each says its own */
+    ctl_progress(NULL);
+    tell_store(paper, "redis", &conf->redis, bridge.store, &err);
+    for (size_t i = 0; i < bridge.pool_count; i++)
+        tell_store(paper, bridge.pools[i].conf->name, &bridge.pools[i].conf->redis,
+                   bridge.pools[i].store, &err);
+    tool_end(&tool);
+    loop_fini();
+}
+
+/* --- our own listeners --- */
+
+/* The address is the daemon's, which may run: only the files are looked into. */
+static void probe_listener(struct paper *paper, const char *name,
+                           const struct httpd_opts *opts)
+{
+    struct err err = {""};
+    if (*opts->listen == '\0' || opts->tls_cert == NULL)
+        return;
+    int bad = httpd_check(opts, &err);
+    tell(paper, "listen", name, opts->listen, "its certificate can be used",
+         bad < 0 ? err.text : "");
+}
+
+/* --- sources and sinks --- */
+
+static void probe_source(struct paper *paper, const struct conf_source *source)
+{
+    struct buf said = {0};
+    struct err err = {""};
+    if (source->ops->probe == NULL)
+        return;
+    tell_start("source", source->name);
+    int bad = source->ops->probe(source->self, &said, &err);
+    ctl_progress(NULL);
+    tell(paper, "source", source->name, source->ops->name, buf_str(&said),
+         bad < 0 ? err.text : "");
+    buf_free(&said);
+}
+
+static void probe_target(struct paper *paper, const struct conf_sink *sink,
+                         const char *text)
+{
+    struct buf said = {0};
+    struct err err = {""};
+    struct tmpl *tmpl = text && *text ? tmpl_compile(text, &err) : NULL;
+    const struct probe_target target = {.text = tmpl ? tmpl_prefix(tmpl) : SLICE_LIT(""),
+                                        .whole = tmpl && tmpl_is_constant(tmpl)};
+    tell_start("sink", sink->name);
+    int bad = sink->ops->probe(sink->self, &target, &said, &err);
+    ctl_progress(NULL);
+    tell(paper, "sink", sink->name, text && *text ? text : sink->ops->name,
+         buf_str(&said), bad < 0 ? err.text : "");
+    tmpl_free(tmpl);
+    buf_free(&said);
+}
+
+/* What a route sends to that sink, or its dead letters there; NULL: nothing. */
+static const char *target_of(const struct conf_route *route, bool dead,
+                             const struct conf_sink *sink)
+{
+    const char *to = dead ? route->dead : route->to;
+    const char *topic = dead ? route->dead_topic : route->topic;
+    if (to == NULL || strcmp(to, sink->name) != 0)
+        return NULL;
+    return topic ? topic : sink->ops->target ? sink->ops->target : "";
+}
+
+/* Did an earlier route name the same target there? The nth is that of route n / 2. */
+static bool was_named(const struct conf *conf, const struct conf_sink *sink, size_t nth,
+                      const char *target)
+{
+    for (size_t i = 0; i < nth; i++) {
+        const char *earlier = target_of(conf->routes[i / 2], i % 2 == 1, sink);
+        if (earlier && strcmp(earlier, target) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void probe_sink(struct paper *paper, const struct conf *conf,
+                       const struct conf_sink *sink)
+{
+    bool used = false;
+    if (sink->ops->probe == NULL)
+        return;
+    for (size_t i = 0; i < 2 * conf->route_count; i++) {
+        const char *target = target_of(conf->routes[i / 2], i % 2 == 1, sink);
+        if (target == NULL || was_named(conf, sink, i, target))
+            continue;
+        used = true;
+        probe_target(paper, sink, target);
+    }
+    if (!used)
+        probe_target(paper, sink, NULL);
+}
+
+/* Prints a line for each, as a table or as JSON. Gives how many failed. Changes conf as a
+ * start of the daemon would. */
+static unsigned probe_all(struct conf *conf, bool human)
+{
+    struct paper paper = {.human = human};
+    log_set_level(LOG_ERROR);
+    probe_listener(&paper, "http", &conf->http);
+    probe_listener(&paper, "admin", &conf->admin);
+    probe_redis(&paper, conf);
+    for (size_t i = 0; i < conf->source_count; i++)
+        probe_source(&paper, conf->sources[i]);
+    for (size_t i = 0; i < conf->sink_count; i++)
+        probe_sink(&paper, conf, conf->sinks[i]);
+    return paper.failed;
+}
+
+/* --- check --- */
 
 int cli_check(struct cli_order *o)
 {

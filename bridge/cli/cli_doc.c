@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cli_doc.c - `tarry doc WHAT`: the manual pages (mdoc) and the completion of bash, made
- * from the tables. What they print stands in etc/man and etc/completion; a test compares.
+ * cli_doc.c - `tarry doc WHAT`: the manual pages (mdoc), made from the tables, and what
+ * may complete a command line. A test compares etc/man with what it prints.
  */
-#include "bridge/cli/cli_parts.h"
-#include "bridge/cli/ctl_parts.h"
+#include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
 #include "bridge/conf/opt.h"
 
@@ -243,99 +242,69 @@ static void put_tarry_conf(void)
          ".Sh SEE ALSO\n.Xr tarry 1");
 }
 
-/* --- the completion of bash --- */
+/* --- completion, for etc/completion/tarry.bash --- */
 
-/* The names of commands, each once; then of each the words that may follow. */
-static void put_words(const char *name)
+static bool is(const char *a, const char *b)
 {
-    for (const struct cli_command *c = cli_commands; c->name; c++) {
-        bool again = c != cli_commands && strcmp(c->name, c[-1].name) == 0;
-        if (c->help == NULL || (name ? strcmp(c->name, name) != 0 : again))
-            continue;
-        if (name == NULL || c->word)
-            printf(" %s", name ? c->word : c->name);
-    }
+    return a && b && strcmp(a, b) == 0;
 }
 
-static void put_case(const struct cli_command *c)
+/* The names of all commands, each once; or the second words of those of that name. Says
+ * whether there is any. */
+static bool put_words(const char *name)
 {
-    printf("        '%s%s%s') words='", c->name, c->word ? " " : "",
-           c->word ? c->word : "");
+    bool any = false;
+    for (const struct cli_command *c = cli_commands; c->name; c++) {
+        bool again = c != cli_commands && is(c->name, c[-1].name);
+        const char *word = name ? c->word : c->name;
+        if (c->help == NULL || word == NULL || (name ? !is(c->name, name) : again))
+            continue;
+        printf("%s%s", any ? " " : "WORDS ", word);
+        any = true;
+    }
+    return any;
+}
+
+static bool names_file(const char *flag)
+{
+    for (const struct cli_flag *f = cli_flags; f->name; f++)
+        if (is(f->name, flag) && is(f->value, "FILE"))
+            return true;
+    return false;
+}
+
+/* n words have been written. What may follow: WORDS, FILE, ROUTE or NONE, and the words
+ * or flags. */
+static void put_completion(const char *const *written, unsigned n)
+{
+    const struct cli_command *c = cli_commands;
+    if (n < 2 && put_words(n > 0 ? written[0] : NULL))
+        return;
+    while (c->name && !(c->help && is(c->name, written[0]) &&
+                        (c->word == NULL || (n > 1 && is(c->word, written[1])))))
+        c++;
+    if (c->name == NULL)
+        return;
+    bool first = n == (c->word ? 2 : 1);
+    bool route =
+        first && (strncmp(c->places, "ROUTE", 5) == 0 || is(c->places, "[ROUTE]"));
+    bool file = names_file(written[n - 1]) || strstr(c->places, "FILE");
+    fputs(file ? "FILE" : route ? "ROUTE" : "NONE", stdout);
     for (const struct cli_flag *f = cli_flags; f->name; f++)
         if (f->sets & (c->sets | CLI_ANY))
-            printf("%s ", f->name);
-    printf("' places='%s' ;;\n", c->places);
-}
-
-static void put_bash(void)
-{
-    fputs("# SPDX-License-Identifier: BSD-2-Clause\n"
-          "# bash completion for tarry. Made by: tarry doc tarry.bash\n\n"
-          "_tarry()\n{\n"
-          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-          "    local command=${COMP_WORDS[1]} words='' places='' first=2 two=''\n"
-          "    COMPREPLY=()\n"
-          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-          "        mapfile -t COMPREPLY < <(compgen -W '",
-          stdout);
-    put_words(NULL);
-    puts("' -- \"$cur\")\n        return\n    fi\n    case $command in");
-    for (const struct cli_command *c = cli_commands; c->name; c++) {
-        if (c->word == NULL || strcmp(c->name, c[-1].name) == 0)
-            continue;
-        printf("        %s) two='", c->name);
-        put_words(c->name);
-        puts("' ;;");
-    }
-    puts("    esac\n"
-         "    if [ -n \"$two\" ]; then\n"
-         "        if [ \"$COMP_CWORD\" -eq 2 ]; then\n"
-         "            mapfile -t COMPREPLY < <(compgen -W \"$two\" -- \"$cur\")\n"
-         "            return\n"
-         "        fi\n"
-         "        command=\"$command ${COMP_WORDS[2]}\" first=3\n"
-         "    fi\n"
-         "    case $command in");
-    for (const struct cli_command *c = cli_commands; c->name; c++)
-        if (c->help)
-            put_case(c);
-    puts("        *) return ;;\n    esac\n    case $prev in");
-    fputs("       ", stdout);
-    for (const struct cli_flag *f = cli_flags, *last = NULL; f->name; f++)
-        if (f->value && strcmp(f->value, "FILE") == 0) {
-            printf("%s %s", last ? " |" : "", f->name);
-            last = f;
-        }
-    puts(") mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); return ;;\n    esac\n"
-         "    if [[ $cur == -* ]]; then\n"
-         "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-         "    elif [[ $places == *FILE* ]]; then\n"
-         "        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
-         "    elif [[ $places == ROUTE* || $places == '[ROUTE]' ]] &&\n"
-         "        [ \"$COMP_CWORD\" -eq \"$first\" ]; then\n"
-         "        # The routes of the daemon, if one answers.\n"
-         "        mapfile -t COMPREPLY < <(compgen -W \"$(tarry routes --json "
-         "2>/dev/null |\n"
-         "            sed -n 's/^{\"name\": *\"\\([A-Za-z0-9_.-]*\\)\".*/\\1/p')\" -- "
-         "\"$cur\")\n"
-         "    fi\n"
-         "}\n"
-         "complete -F _tarry tarry");
+            printf(" %s", f->name);
 }
 
 int cli_doc(struct cli_order *o)
 {
-    static const struct {
-        const char *name;
-        void (*put)(void);
-    } rows[] = {{"tarry.1", put_tarry},
-                {"tarry.conf.5", put_tarry_conf},
-                {"tarry.bash", put_bash}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (strcmp(o->place[0], rows[i].name) == 0) {
-            rows[i].put();
-            return EX_OK;
-        }
-    return cli_wrong(o, "tarry.1, tarry.conf.5 and tarry.bash are made, not ",
-                     o->place[0]);
+    const char *what = o->place[0];
+    if (is(what, "tarry.1"))
+        put_tarry();
+    else if (is(what, "tarry.conf.5"))
+        put_tarry_conf();
+    else if (is(what, "complete"))
+        put_completion(o->place + 1, o->place_count - 1);
+    else
+        return cli_wrong(o, "it makes tarry.1 and tarry.conf.5, not ", what);
+    return EX_OK;
 }

@@ -2,10 +2,8 @@
 /*
  * cli_rows.c - the commands, their flags, and the exit codes. A new one is one row.
  */
-#include "bridge/cli/audit.h"
-#include "bridge/cli/cli_parts.h"
-#include "bridge/cli/ctl_parts.h"
-#include "bridge/import/import_cli.h"
+#include "bridge/cli/cli.h"
+#include "bridge/cli/ctl.h"
 
 #include <sysexits.h>
 
@@ -14,204 +12,212 @@
 
 const struct cli_command cli_commands[] = {
     {"run", NULL, "FILE", "run the daemon with this configuration, until SIGTERM", 1, 1,
-     0, cli_run, .more = "SIGHUP reads the configuration again, as tarry reload does."},
-    {"check", NULL, "FILE", "check a configuration and name every error in it", 1, 1,
+     0, cli_run,
+     .more = "On SIGHUP the daemon reads the configuration again, as with tarry reload."},
+    {"check", NULL, "FILE", "check a configuration and list every error in it", 1, 1,
      CLI_CHECKS | CLI_SHOWS, cli_check,
-     .more = "With --connect it also dials Redis, the brokers and the hosts of callbacks "
-             "that the configuration names, and says of each whether it answers."},
+     .more = "With --connect it also connects to Redis, the brokers and the callback "
+             "hosts of the configuration, and reports for each whether it answers."},
     {"options", NULL, "[FILE]", "list every option of a configuration", 0, 1, 0,
-     cli_options, .more = "With FILE also those of the plugins that it names."},
+     cli_options, .more = "With FILE, the options of its plugins are listed too."},
 
-    {"status", NULL, "", "show the daemon: Redis, instances, sources, sinks", 0, 0, SHOWS,
-     ctl_status, .method = "GET", .path = "/v1/admin/status"},
-    {"ready", NULL, "", "ask whether the daemon is ready; needs no token", 0, 0, CLI_ASKS,
-     ctl_ready, .method = "GET", .path = "/readyz"},
-    {"routes", NULL, "[ROUTE]", "show the routes, or one of them: state, jobs, lateness",
-     0, 1, SHOWS, ctl_routes, .method = "GET", .path = "/v1/admin/routes",
+    {"status", NULL, "", "show the state of the daemon: Redis, instances, sources, sinks",
+     0, 0, SHOWS, ctl_status, .method = "GET", .path = "/v1/admin/status"},
+    {"ready", NULL, "", "report whether the daemon is ready; needs no token", 0, 0,
+     CLI_ASKS, ctl_ready, .method = "GET", .path = "/readyz"},
+    {"routes", NULL, "[ROUTE]", "show all routes or one: state, jobs, lateness", 0, 1,
+     SHOWS, ctl_routes, .method = "GET", .path = "/v1/admin/routes",
      .view = &ctl_view_routes,
-     .more = "A narrow terminal has the first columns only; of one route all is told."},
-    {"reload", NULL, "", "have the daemon read its configuration again", 0, 0, SHOWS,
+     .more = "A narrow terminal shows the first columns only. For one route all values "
+             "are shown."},
+    {"reload", NULL, "", "make the daemon read its configuration again", 0, 0, SHOWS,
      ctl_ask, .method = "POST", .path = "/v1/admin/reload"},
 
-    {"jobs", "list", "ROUTE", "the jobs that wait, the first due first", 1, 1,
+    {"jobs", "list", "ROUTE", "list pending jobs, earliest due time first", 1, 1,
      LISTS | CLI_JOBS | CLI_QUEUED, ctl_list, .method = "GET",
      .path = "/v1/admin/routes/{}/jobs", .view = &ctl_view_jobs},
-    {"jobs", "show", "ROUTE ID", "where a job stands, and what it holds", 2, 2, SHOWS,
+    {"jobs", "show", "ROUTE ID", "show the state and the content of a job", 2, 2, SHOWS,
      ctl_ask, .method = "GET", .path = "/v1/routes/{}/jobs/{}"},
-    {"jobs", "cancel", "ROUTE ID", "take it back before it is delivered", 2, 2, SHOWS,
+    {"jobs", "cancel", "ROUTE ID", "cancel a job before its delivery", 2, 2, SHOWS,
      ctl_ask, .method = "DELETE", .path = "/v1/routes/{}/jobs/{}"},
-    {"jobs", "now", "ROUTE ID", "deliver it now instead of later", 2, 2,
-     SHOWS | CLI_QUEUED, ctl_ask, .method = "POST",
-     .path = "/v1/admin/routes/{}/jobs/{}/now"},
-    {"jobs", "move", "ROUTE ID", "deliver it at another time", 2, 2,
+    {"jobs", "now", "ROUTE ID", "make a job due now", 2, 2, SHOWS | CLI_QUEUED, ctl_ask,
+     .method = "POST", .path = "/v1/admin/routes/{}/jobs/{}/now"},
+    {"jobs", "move", "ROUTE ID", "change the due time of a job", 2, 2,
      SHOWS | CLI_MOVES | CLI_QUEUED, ctl_move, .method = "POST",
      .path = "/v1/admin/routes/{}/jobs/{}/move"},
 
-    {"dead", "list", "ROUTE", "the dead letters: when, why, how often tried", 1, 1,
+    {"dead", "list", "ROUTE", "list dead letters: time, reason, attempts", 1, 1,
      LISTS | CLI_DEAD, ctl_list, .method = "GET", .path = "/v1/routes/{}/dead",
      .view = &ctl_view_dead},
-    {"dead", "show", "ROUTE ID", "one of them, whole", 2, 2, SHOWS, ctl_ask,
+    {"dead", "show", "ROUTE ID", "show one dead letter completely", 2, 2, SHOWS, ctl_ask,
      .method = "GET", .path = "/v1/routes/{}/dead/{}"},
-    {"dead", "replay", "ROUTE [ID]", "deliver them anew", 1, 2,
+    {"dead", "replay", "ROUTE [ID]", "deliver dead letters again", 1, 2,
      LISTS | CLI_DEAD | CLI_CHANGES | CLI_REPLAYS, ctl_dead_replay, .method = "POST",
      .path = "/v1/routes/{}/dead/replay"},
-    {"dead", "drop", "ROUTE [ID]", "delete them", 1, 2, LISTS | CLI_DEAD | CLI_CHANGES,
-     ctl_dead_drop, .method = "POST", .path = "/v1/routes/{}/dead/drop"},
+    {"dead", "drop", "ROUTE [ID]", "delete dead letters", 1, 2,
+     LISTS | CLI_DEAD | CLI_CHANGES, ctl_dead_drop, .method = "POST",
+     .path = "/v1/routes/{}/dead/drop"},
 
-    {"pause", NULL, "ROUTE ...", "deliver nothing of it; jobs still come in", 1,
+    {"pause", NULL, "ROUTE ...", "stop delivering; the route still accepts jobs", 1,
      CLI_PLACES_MAX, SHOWS, ctl_control, .method = "POST",
      .path = "/v1/admin/routes/{}/pause",
-     .more = "It holds for all instances and over restarts, until tarry resume. What is "
-             "on its way to the other end still arrives; consumers of its queues get "
-             "nothing, and may wait."},
+     .more = "The pause applies to all instances and survives restarts, until tarry "
+             "resume. Deliveries in flight still finish. Consumers of its queues receive "
+             "no jobs; their long polls wait."},
     {"resume", NULL, "ROUTE ...", "end a pause or a drain", 1, CLI_PLACES_MAX, SHOWS,
      ctl_control, .method = "POST", .path = "/v1/admin/routes/{}/resume"},
-    {"drain", NULL, "ROUTE ...", "take no new jobs, and deliver what is there", 1,
+    {"drain", NULL, "ROUTE ...", "reject new jobs and deliver the stored ones", 1,
      CLI_PLACES_MAX, SHOWS | CLI_DRAINS, ctl_control, .method = "POST",
      .path = "/v1/admin/routes/{}/drain",
-     .more = "HTTP answers 503 for it. A Kafka or MQTT source rests when all of its "
-             "routes drain; name all of them in one command. It holds as a pause does."},
-    {"tap", NULL, "ROUTE", "show what happens to its jobs, live", 1, 1, SHOWS | CLI_TAPS,
-     ctl_tap, .method = "GET", .path = "/v1/admin/routes/{}/tap",
-     .more = "Of the instance that is asked, until interrupted."},
+     .more = "HTTP answers 503 for the route. A Kafka or MQTT source pauses while all of "
+             "its routes drain, so name all of them in one command. A drain lasts as "
+             "long as a pause does."},
+    {"tap", NULL, "ROUTE", "show events of its jobs as they happen", 1, 1,
+     SHOWS | CLI_TAPS, ctl_tap, .method = "GET", .path = "/v1/admin/routes/{}/tap",
+     .patience_ms = CTL_TAP_WAIT_MS,
+     .more = "Only events of the instance that answers, until interrupted."},
     {"explain", NULL, "ROUTE [PAYLOAD]",
-     "tell what would become of a message; nothing is sent", 1, 2,
+     "show how a message would be handled; nothing is stored or sent", 1, 2,
      SHOWS | CLI_WRITES | CLI_EXPLAINS, ctl_explain, .method = "POST",
      .path = "/v1/admin/routes/{}/explain",
-     .more = "It goes the way of a real one: route, due time, target, headers, or why it "
-             "would be refused."},
+     .more = "The message takes the path of a real one. The answer contains route, due "
+             "time, target and headers, or the reason for the rejection."},
     {"send", NULL, "ROUTE [PAYLOAD]", "store one job", 1, 2, SHOWS | CLI_WRITES, ctl_send,
      .method = "POST", .path = "/v1/routes/{}/jobs",
-     .more = "PAYLOAD is the text itself, @FILE, or - for standard input, which it also "
-             "is where none is given. The route must come from http."},
-    {"targets", NULL, "ROUTE", "its targets: state, in flight, delivered, failed", 1, 1,
-     SHOWS, ctl_list, .method = "GET", .path = "/v1/routes/{}/targets",
+     .more = "PAYLOAD is the text itself, @FILE, or - for standard input, which is also "
+             "the default. The route must have http as a source."},
+    {"targets", NULL, "ROUTE", "list its targets: state, in flight, delivered, failed", 1,
+     1, SHOWS, ctl_list, .method = "GET", .path = "/v1/routes/{}/targets",
      .view = &ctl_view_targets},
-    {"go-on", NULL, "ROUTE TARGET", "deliver to a target again that was stopped", 2, 2,
-     SHOWS, ctl_ask, .method = "POST", .path = "/v1/routes/{}/targets/go-on?target={}"},
+    {"go-on", NULL, "ROUTE TARGET", "resume deliveries to a stopped target", 2, 2, SHOWS,
+     ctl_ask, .method = "POST", .path = "/v1/routes/{}/targets/go-on?target={}"},
 
-    {"kafka", "rewind", "ROUTE", "deliver again what its Kafka topics got since a time",
-     1, 1, SHOWS | CLI_REWINDS, ctl_rewind, .method = "POST",
+    {"kafka", "rewind", "ROUTE",
+     "deliver again the records of its Kafka topics since a time", 1, 1,
+     SHOWS | CLI_REWINDS, ctl_rewind, .method = "POST",
      .path = "/v1/admin/routes/{}/rewind", .view = &ctl_view_rewind,
-     .more = "All instances read the partitions of the route's Kafka sources again, from "
-             "the first record of that time on, each as soon as what it has open is "
-             "stored; a daemon must run. Records that were delivered are delivered once "
-             "more, unless dedupe_window still remembers them; jobs that are pending, in "
-             "flight or dead under the same id stay as they are, and are stored once. "
-             "Cancels are carried out again. Other routes of the same source skip what "
-             "they have. A partition that no instance owns is rewound when one does."},
+     .patience_ms = 20 * 1000,
+     .more = "A daemon must run. All instances read the partitions of the route's Kafka "
+             "sources again, from the first record of that time. Each instance starts "
+             "when its open records are stored. Delivered records are delivered again, "
+             "unless dedupe_window still remembers their ids. Jobs that are pending, in "
+             "flight or dead under the same id do not change. Cancels are carried out "
+             "again. Other routes of the same source skip records that they have stored. "
+             "A partition without an owner is rewound when an instance owns it."},
 
-    {"audit", NULL, "FILE", "check that nothing is lost in Redis, while it runs", 1, 1,
-     CLI_AUDITS, audit_main,
-     .more = "It looks through all that FILE's routes and queues keep in Redis, in small "
-             "steps while daemons work: is every job where it is delivered, does nothing "
-             "else stand there, and do the sums of what came and left agree? It changes "
-             "nothing without --repair. Exit code 1: there are findings."},
-    {"import", NULL, "TYPE REDIS-URL", "take the jobs of another delay queue over", 2, 2,
-     CLI_IMPORTS, import_main,
+    {"audit", NULL, "FILE", "check the jobs in Redis while daemons run", 1, 1, CLI_AUDITS,
+     cli_audit,
      .more =
-         "TYPE is that of the source which takes the original's place: later, lmstfy, "
-         "delayqueue or camellia. REDIS-URL is the original's own Redis, of any form "
-         "that redis.url may have, or, where a password is in it, env:NAME or file:PATH. "
-         "Stop the original first. A Redis that has nothing of it is an error (66), "
-         "since it "
-         "is the wrong one; what is skipped is named. "
-         "Run twice, it moves what has "
-         "come since, and what tarry has delivered meanwhile once more unless it was "
-         "deleted. A wrong --with tells what can be given."},
+         "It reads all jobs of FILE's routes and queues in Redis, in small steps while "
+         "daemons work. It checks that every job is in an index that delivers it, that "
+         "no other entries exist, and that the sums of stored and removed jobs agree. It "
+         "changes nothing without --repair. Exit code 1: there are findings."},
+    {"import", NULL, "TYPE REDIS-URL", "import the jobs of another delay queue", 2, 2,
+     CLI_IMPORTS, cli_import,
+     .more = "TYPE is the type of the source that replaces the original: later, lmstfy, "
+             "delayqueue or camellia. REDIS-URL is the original's own Redis, in any form "
+             "of redis.url. If it contains a password, use env:NAME or file:PATH. Stop "
+             "the original first. A Redis without data of the original is an error (66), "
+             "because it is probably the wrong one. Skipped jobs are listed. A second "
+             "run imports newer jobs, and again those that tarry has delivered since, "
+             "unless --delete removed them. A wrong --with lists the valid names."},
 
-    {"version", NULL, "", "print the version, and those of the libraries", 0, 0, 0,
+    {"version", NULL, "", "print the versions of tarry and its libraries", 0, 0, 0,
      cli_version, .more = NULL},
-    {"help", NULL, "[COMMAND]", "print this, or how a command goes", 0, 2, 0, cli_help,
+    {"help", NULL, "[COMMAND]", "print this, or the help of a command", 0, 2, 0, cli_help,
      .more = NULL},
     {"worker", NULL, "NAME ...", NULL, 1, CLI_PLACES_MAX, 0, cli_worker, .more = NULL},
-    {"doc", NULL, "WHAT", NULL, 1, 1, 0, cli_doc, .more = NULL},
+    {"doc", NULL, "WHAT", NULL, 1, CLI_PLACES_MAX, 0, cli_doc, .more = NULL},
     {0},
 };
 
 #define AT(field) offsetof(struct cli_order, field)
 const struct cli_flag cli_flags[] = {
-    {"--connect", NULL, CLI_FLAG, AT(connect), CLI_CHECKS, NULL,
-     "dial all that it names, too"},
-    {"--state", "STATE", CLI_TEXT, AT(state), CLI_JOBS, "state",
-     "waiting (as without it), in-flight or held"},
-    {"--queue", "NAME", CLI_TEXT, AT(queue), CLI_QUEUED, "queue",
-     "which one, of a route that ends at queues"},
-    {"--reason", "WORD", CLI_TEXT, AT(reason), CLI_DEAD, "reason",
-     "only letters of this reason"},
-    {"--from", "TIME", CLI_TEXT, AT(from), CLI_JOBS | CLI_DEAD, "from",
-     "due, or buried, then or later: RFC 3339, or seconds since 1970"},
-    {"--to", "TIME", CLI_TEXT, AT(to), CLI_JOBS | CLI_DEAD, "to", "then or earlier"},
-    {"--to", "TIME", CLI_TEXT, AT(to), CLI_REWINDS, "to",
-     "since when: RFC 3339, seconds since 1970, or back from now: -2h; needed"},
-    {"--id-prefix", "P", CLI_TEXT, AT(id_prefix), CLI_JOBS | CLI_DEAD, "id_prefix",
-     "only ids that begin so"},
-    {"--max", "N", CLI_TEXT, AT(max), CLI_MANY | CLI_TAPS, NULL,
-     "so many at most; a list without it: 100"},
-    {"--all", NULL, CLI_FLAG, AT(all), CLI_MANY, NULL, "every one"},
-    {"--cursor", "C", CLI_TEXT, AT(cursor), CLI_MANY, NULL,
-     "go on where an earlier call left off"},
-    {"--rate", "N", CLI_TEXT, AT(rate), CLI_REPLAYS, "rate",
-     "due one after the other, N per second"},
-    {"--dry-run", NULL, CLI_FLAG, AT(dry_run), CLI_CHANGES | CLI_IMPORTS | CLI_REWINDS,
-     NULL, "only count what would be done"},
-    {"--after", "TIME", CLI_TEXT, AT(after), CLI_WRITES | CLI_MOVES, NULL,
-     "so long from now: 30s, 1h30m"},
-    {"--at", "TIME", CLI_TEXT, AT(at), CLI_WRITES | CLI_MOVES, NULL,
-     "then: RFC 3339, or seconds since 1970"},
-    {"--id", "ID", CLI_TEXT, AT(id), CLI_WRITES, NULL, "the id of the job"},
-    {"--key", "KEY", CLI_TEXT, AT(key), CLI_WRITES, NULL, "its key"},
-    {"--header", "NAME:VALUE", CLI_LIST, AT(headers), CLI_WRITES, NULL,
+    {"--connect", NULL, OPT_BOOL, AT(connect), CLI_CHECKS, NULL,
+     "also connect to Redis, brokers and callback hosts"},
+    {"--state", "STATE", OPT_STR, AT(state), CLI_JOBS, "state",
+     "waiting (default), in-flight or held"},
+    {"--queue", "NAME", OPT_STR, AT(queue), CLI_QUEUED, "queue",
+     "the queue, if the route leads to queues"},
+    {"--reason", "WORD", OPT_STR, AT(reason), CLI_DEAD, "reason",
+     "only dead letters with this reason"},
+    {"--from", "TIME", OPT_STR, AT(from), CLI_JOBS | CLI_DEAD, "from",
+     "only those due, or buried, at this time or later: RFC 3339, or seconds since 1970"},
+    {"--to", "TIME", OPT_STR, AT(to), CLI_JOBS | CLI_DEAD, "to",
+     "only those due, or buried, at this time or earlier"},
+    {"--to", "TIME", OPT_STR, AT(to), CLI_REWINDS, "to",
+     "the start: RFC 3339, seconds since 1970, or relative: -2h; required"},
+    {"--id-prefix", "P", OPT_STR, AT(id_prefix), CLI_JOBS | CLI_DEAD, "id_prefix",
+     "only ids with this prefix"},
+    {"--max", "N", OPT_INT, AT(max), CLI_MANY | CLI_TAPS, NULL,
+     "the maximum number; default of lists: 100"},
+    {"--all", NULL, OPT_BOOL, AT(all), CLI_MANY, NULL, "no maximum"},
+    {"--cursor", "C", OPT_STR, AT(cursor), CLI_MANY, NULL, "continue an earlier call"},
+    {"--rate", "N", OPT_STR, AT(rate), CLI_REPLAYS, "rate",
+     "make them due one after the other, N per second"},
+    {"--dry-run", NULL, OPT_BOOL, AT(dry_run), CLI_CHANGES | CLI_IMPORTS | CLI_REWINDS,
+     "dry_run", "only count; change nothing"},
+    {"--after", "TIME", OPT_STR, AT(after), CLI_WRITES, NULL,
+     "a delay from now: 30s, 1h30m"},
+    {"--at", "TIME", OPT_STR, AT(at), CLI_WRITES, NULL,
+     "a time: RFC 3339, or seconds since 1970"},
+    {"--after", "TIME", OPT_STR, AT(after), CLI_MOVES, "after",
+     "a delay from now: 30s, 1h30m"},
+    {"--at", "TIME", OPT_STR, AT(at), CLI_MOVES, "at",
+     "a time: RFC 3339, or seconds since 1970"},
+    {"--id", "ID", OPT_STR, AT(id), CLI_WRITES, NULL, "the id of the job"},
+    {"--key", "KEY", OPT_STR, AT(key), CLI_WRITES, NULL, "the key of the job"},
+    {"--header", "NAME:VALUE", OPT_LIST, AT(headers), CLI_WRITES, NULL,
      "a header; may be repeated"},
-    {"--topic", "TOPIC", CLI_TEXT, AT(topic), CLI_EXPLAINS, "topic",
-     "the topic that it comes by: which route takes it?"},
-    {"--source", "NAME", CLI_TEXT, AT(source), CLI_EXPLAINS | CLI_IMPORTS, "source",
-     "the source, where there are several"},
-    {"--sample", "N", CLI_TEXT, AT(sample), CLI_TAPS, "sample",
-     "only one of N jobs, with all that happens to it"},
-    {"--payload", NULL, CLI_FLAG, AT(payload), CLI_TAPS, NULL,
-     "with the beginning of each payload"},
-    {"--wait", NULL, CLI_FLAG, AT(wait), CLI_DRAINS, NULL, "until nothing is left of it"},
-    {"--route", "NAME", CLI_TEXT, AT(route), CLI_AUDITS, NULL,
+    {"--topic", "TOPIC", OPT_STR, AT(topic), CLI_EXPLAINS, "topic",
+     "the topic of the message: which route matches?"},
+    {"--source", "NAME", OPT_STR, AT(source), CLI_EXPLAINS | CLI_IMPORTS, "source",
+     "the source, if there are several"},
+    {"--sample", "N", OPT_STR, AT(sample), CLI_TAPS, "sample",
+     "only one of N jobs, with all its events"},
+    {"--payload", NULL, OPT_BOOL, AT(payload), CLI_TAPS, "payload",
+     "show the beginning of each payload"},
+    {"--wait", NULL, OPT_BOOL, AT(wait), CLI_DRAINS, NULL, "wait until no jobs are left"},
+    {"--route", "NAME", OPT_STR, AT(route), CLI_AUDITS, NULL,
      "only this route, and the queues that it leads to"},
-    {"--repair", NULL, CLI_FLAG, AT(repair), CLI_AUDITS, NULL,
-     "put right what is found: no job is dropped by it, but one may be delivered twice"},
-    {"--conf", "FILE", CLI_TEXT, AT(conf), CLI_IMPORTS, NULL,
-     "tarry's configuration: its Redis, sources and routes; needed"},
-    {"--delete", NULL, CLI_FLAG, AT(delete), CLI_IMPORTS, NULL,
-     "delete there what tarry has; without it nothing is changed there"},
-    {"--with", "NAME=VALUE", CLI_LIST, AT(with), CLI_IMPORTS, NULL,
-     "what the original was configured with, where it was not its default"},
-    {"--json", NULL, CLI_FLAG, AT(json), CLI_SHOWS | CLI_AUDITS, NULL,
-     "JSON, a line for each; so it is where standard output is no terminal"},
-    {"--table", NULL, CLI_FLAG, AT(table), CLI_SHOWS, NULL,
-     "a table, also where standard output is no terminal"},
-    {"--url", "URL", CLI_TEXT, AT(url), CLI_ASKS, NULL,
-     "the daemon: http://HOST:PORT, https://..., unix:/PATH; without it TARRY_URL, "
+    {"--repair", NULL, OPT_BOOL, AT(repair), CLI_AUDITS, NULL,
+     "repair the findings; no job is lost, but some may be delivered twice"},
+    {"--conf", "FILE", OPT_STR, AT(conf), CLI_IMPORTS, NULL,
+     "tarry's configuration: its Redis, sources and routes; required"},
+    {"--delete", NULL, OPT_BOOL, AT(delete), CLI_IMPORTS, NULL,
+     "delete imported jobs from the original's Redis; by default it is not changed"},
+    {"--with", "NAME=VALUE", OPT_LIST, AT(with), CLI_IMPORTS, NULL,
+     "an option of the original that differs from its default"},
+    {"--json", NULL, OPT_BOOL, AT(json), CLI_SHOWS | CLI_AUDITS, NULL,
+     "print JSON, one line per item; default if standard output is not a terminal"},
+    {"--table", NULL, OPT_BOOL, AT(table), CLI_SHOWS, NULL,
+     "print a table; default if standard output is a terminal"},
+    {"--url", "URL", OPT_STR, AT(url), CLI_ASKS, NULL,
+     "the daemon: http://HOST:PORT, https://..., unix:/PATH; default: TARRY_URL, "
      "or " CTL_URL_DEFAULT},
-    {"--token-file", "FILE", CLI_TEXT, AT(token_file), CLI_ASKS, NULL,
-     "where its token stands; without it TARRY_TOKEN is one"},
-    {"--ca-file", "FILE", CLI_TEXT, AT(ca_file), CLI_ASKS, NULL,
-     "with https: whom to trust, PEM; without it the system's authorities"},
-    {"--cert-file", "FILE", CLI_TEXT, AT(cert_file), CLI_ASKS, NULL,
-     "with https: our certificate, PEM"},
-    {"--key-file", "FILE", CLI_TEXT, AT(key_file), CLI_ASKS, NULL,
-     "the key of that, where it is not in the same file"},
-    {"--help", NULL, CLI_FLAG, AT(help), CLI_ANY, NULL, "print this"},
+    {"--token-file", "FILE", OPT_STR, AT(token_file), CLI_ASKS, NULL,
+     "the file with the token; default: the token in TARRY_TOKEN"},
+    {"--ca-file", "FILE", OPT_STR, AT(ca_file), CLI_ASKS, NULL,
+     "with https: trusted certificates, PEM; default: the system's"},
+    {"--cert-file", "FILE", OPT_STR, AT(cert_file), CLI_ASKS, NULL,
+     "with https: the client certificate, PEM"},
+    {"--key-file", "FILE", OPT_STR, AT(key_file), CLI_ASKS, NULL,
+     "its private key, if it is in another file"},
+    {"--help", NULL, OPT_BOOL, AT(help), CLI_ANY, NULL, "print this"},
     {0},
 };
 #undef AT
 
 const struct cli_code cli_codes[] = {
-    {EX_OK, "good"},
+    {EX_OK, "success"},
     {CLI_GONE,
-     "not there, too late, not ready, no longer draining, or audit has findings"},
-    {EX_USAGE, "used wrongly"},
-    {EX_NOINPUT, "a file of a message can't be read, or import finds nothing to move"},
-    {EX_UNAVAILABLE, "something that it needs is not there"},
+     "not found, too late, not ready, no longer draining, or audit has findings"},
+    {EX_USAGE, "wrong usage"},
+    {EX_NOINPUT, "a message file cannot be read, or import finds nothing to import"},
+    {EX_UNAVAILABLE, "a required service is not available"},
     {EX_SOFTWARE, "stopped by force"},
-    {EX_IOERR, "the output could not be written"},
-    {EX_NOPERM, "the token is missing, wrong, or of another role"},
+    {EX_IOERR, "the output cannot be written"},
+    {EX_NOPERM, "the token is missing, wrong, or has another role"},
     {EX_CONFIG, "bad configuration"},
     {CLI_INTERRUPTED, "interrupted"},
     {0},

@@ -1,31 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ctl.c - the operator's short commands: one question, one answer.
+ * ctl.c - the operator's short commands, one question and one answer each; `tarry send`
+ * and `tarry explain`, whose question is a message.
  */
 #include "bridge/base/loop.h"
-#include "bridge/cli/ctl_parts.h"
+#include "bridge/cli/ctl.h"
+#include "bridge/conf/opt_type.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { LOOK_US = 500 * 1000, REWIND_MS = 20 * 1000 };
-
-static json_t *ask(struct cli_order *o, struct buf *path, int *code)
-{
-    json_t *answer = ctl_http_ask(
-        o->http, &(struct ctl_ask){.method = o->command->method, .path = buf_str(path)},
-        code);
-    buf_free(path);
-    return answer;
-}
+enum { LOOK_US = 500 * 1000 };
 
 static int ask_and_print(struct cli_order *o, struct buf *path)
 {
+    const struct ctl_view *view = o->command->view;
     int code;
-    json_t *answer = ask(o, path, &code);
-    if (answer)
+    json_t *answer = ctl_http_get(o, path, &code);
+    if (answer && view)
+        ctl_view_print(o, view, json_object_get(answer, view->items), 0);
+    else if (answer)
         ctl_answer_print(o, answer);
     json_decref(answer);
     return code;
@@ -40,34 +38,14 @@ int ctl_ask(struct cli_order *o)
 
 int ctl_move(struct cli_order *o)
 {
-    struct buf path = {0};
     if ((o->at == NULL) == (o->after == NULL))
         return cli_wrong(o, "one of --at and --after is needed", "");
-    ctl_path_add(&path, o);
-    ctl_query_add(&path, "at", o->at);
-    ctl_query_add(&path, "after", o->after);
-    return ask_and_print(o, &path);
+    return ctl_ask(o);
 }
 
-/* The brokers are asked while it waits. */
 int ctl_rewind(struct cli_order *o)
 {
-    struct buf path = {0};
-    int code;
-    if (o->to == NULL)
-        return cli_wrong(o, "--to is needed", "");
-    ctl_path_add(&path, o);
-    ctl_query_add(&path, "dry_run", o->dry_run ? "true" : NULL);
-    json_t *answer = ctl_http_ask(o->http,
-                                  &(struct ctl_ask){.method = o->command->method,
-                                                    .path = buf_str(&path),
-                                                    .patience_ms = REWIND_MS},
-                                  &code);
-    buf_free(&path);
-    if (answer)
-        ctl_view_print(o, o->command->view, json_object_get(answer, "partitions"), 0);
-    json_decref(answer);
-    return code;
+    return o->to ? ctl_ask(o) : cli_wrong(o, "--to is needed", "");
 }
 
 /* --- how it is --- */
@@ -147,7 +125,7 @@ int ctl_status(struct cli_order *o)
     struct buf path = {0};
     int code;
     ctl_path_add(&path, o);
-    json_t *status = ask(o, &path, &code);
+    json_t *status = ctl_http_get(o, &path, &code);
     if (status && o->human)
         print_status(o, status);
     else if (status)
@@ -170,7 +148,7 @@ int ctl_routes(struct cli_order *o)
         add_route_path(&path, o->place[0]);
     else
         ctl_path_add(&path, o);
-    json_t *answer = ask(o, &path, &code);
+    json_t *answer = ctl_http_get(o, &path, &code);
     const json_t *routes = json_object_get(answer, "routes");
     if (answer && o->place_count > 0)
         ctl_answer_print(o, json_array_get(routes, 0));
@@ -282,4 +260,119 @@ int ctl_control(struct cli_order *o)
     int code = ask_and_print(o, &path);
     fflush(stdout);
     return code == EX_OK && o->wait ? wait_for_end(o) : code;
+}
+
+/* --- messages --- */
+
+enum { CHUNK = 65536, MESSAGE_MAX = 64 * 1024 * 1024 };
+
+static int read_all(FILE *in, const char *name, struct buf *out)
+{
+    size_t n = 1;
+    while (n > 0 && out->n <= MESSAGE_MAX) {
+        n = fread(buf_room(out, CHUNK), 1, CHUNK, in);
+        buf_grew(out, n);
+    }
+    if (!ferror(in) && out->n <= MESSAGE_MAX)
+        return EX_OK;
+    if (ferror(in))
+        fprintf(stderr, "tarry: %.200s: %s\n", name, strerror(errno));
+    else
+        fprintf(stderr,
+                "tarry: %.200s: more than %d MiB, which no daemon takes as a job\n", name,
+                MESSAGE_MAX / (1024 * 1024));
+    return EX_NOINPUT;
+}
+
+static int read_file(const char *path, struct buf *out)
+{
+    FILE *in = fopen(path, "re");
+    if (in == NULL) {
+        fprintf(stderr, "tarry: %.200s: %s\n", path, strerror(errno));
+        return EX_NOINPUT;
+    }
+    int code = read_all(in, path, out);
+    fclose(in);
+    return code;
+}
+
+/* The text itself, @FILE, or - for standard input; text NULL: nothing. */
+static int read_payload(const char *text, struct buf *out)
+{
+    if (text == NULL)
+        return EX_OK;
+    if (strcmp(text, "-") == 0)
+        return read_all(stdin, "standard input", out);
+    if (text[0] == '@')
+        return read_file(text + 1, out);
+    buf_add_str(out, text);
+    return EX_OK;
+}
+
+/* Checks the headers, and adds those that other flags stand for. */
+static int add_headers(struct cli_order *o)
+{
+    const struct {
+        const char *name, *value;
+    } flags[] = {{"deliver-after", o->after},
+                 {"deliver-at", o->at},
+                 {"delay-id", o->id},
+                 {"delay-key", o->key}};
+    const size_t count = sizeof(flags) / sizeof(flags[0]);
+    for (size_t i = 0; i < o->headers.n; i++) {
+        const char *line = o->headers.v[i], *colon = strchr(line, ':');
+        if (colon == NULL || colon == line || colon[1 + strspn(colon + 1, " ")] == '\0' ||
+            strpbrk(line, "\r\n"))
+            return cli_wrong(o, "a header is NAME:VALUE on one line, not ", line);
+    }
+    if (o->headers.n + count >= CLI_LIST_MAX)
+        return cli_wrong(o, "too many of ", "--header");
+    for (size_t i = 0; i < count; i++) {
+        struct buf line = {0};
+        if (flags[i].value == NULL)
+            continue;
+        if (strpbrk(flags[i].value, "\r\n"))
+            return cli_wrong(o, "no line may end within ", flags[i].value);
+        buf_addf(&line, "%s: %s", flags[i].name, flags[i].value);
+        opt_list_add(&o->headers, buf_str(&line));
+        buf_free(&line);
+    }
+    return EX_OK;
+}
+
+static int post(struct cli_order *o, const char *text)
+{
+    struct buf payload = {0}, path = {0};
+    json_t *answer = NULL;
+    int code = read_payload(text, &payload);
+    if (code == EX_OK)
+        code = add_headers(o);
+    ctl_path_add(&path, o);
+    if (code == EX_OK)
+        answer = ctl_http_ask(o->http,
+                              &(struct ctl_ask){.method = o->command->method,
+                                                .path = buf_str(&path),
+                                                .body = buf_slice(&payload),
+                                                .headers = &o->headers},
+                              &code);
+    if (answer)
+        ctl_answer_print(o, answer);
+    if (answer && json_is_false(json_object_get(answer, "accepted")))
+        code = CLI_GONE;
+    json_decref(answer);
+    buf_free(&path);
+    buf_free(&payload);
+    return code;
+}
+
+int ctl_send(struct cli_order *o)
+{
+    if (o->place_count < 2 && isatty(STDIN_FILENO))
+        return cli_wrong(o, "PAYLOAD is missing; - reads it from here", "");
+    return post(o, o->place_count < 2 ? "-" : o->place[1]);
+}
+
+int ctl_explain(struct cli_order *o)
+{
+    return post(o, o->place_count < 2 ? NULL : o->place[1]);
 }

@@ -3,7 +3,8 @@
  * ctl_http.c - one question at a time to the daemon, over TCP or a Unix socket.
  */
 #include "bridge/base/mem.h"
-#include "bridge/cli/ctl_parts.h"
+#include "bridge/base/text.h"
+#include "bridge/cli/ctl.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -152,6 +153,44 @@ void ctl_http_free(struct ctl_http *h)
     free(h);
 }
 
+/* --- a path --- */
+
+/* The flags that are a part of the query. */
+static void add_flags(struct buf *out, const struct cli_order *o)
+{
+    for (const struct cli_flag *f = cli_flags; f->name; f++) {
+        const char *field = (const char *)o + f->offset;
+        if (f->query == NULL || !(f->sets & o->command->sets))
+            continue;
+        if (f->type == OPT_STR)
+            ctl_query_add(out, f->query, *(const char *const *)(const void *)field);
+        else if (*(const bool *)field)
+            ctl_query_add(out, f->query, "true");
+    }
+}
+
+void ctl_path_add(struct buf *out, const struct cli_order *o)
+{
+    unsigned place = 0;
+    for (const char *p = o->command->path; *p;) {
+        const char *hole = strstr(p, "{}");
+        buf_add(out, p, hole ? (size_t)(hole - p) : strlen(p));
+        p = hole ? hole + 2 : p + strlen(p);
+        if (hole)
+            text_add_percent(out, slice_of(o->place[place++]), "");
+    }
+    add_flags(out, o);
+}
+
+void ctl_query_add(struct buf *out, const char *key, const char *value)
+{
+    if (value == NULL)
+        return;
+    bool first = out->n == 0 || memchr(out->p, '?', out->n) == NULL;
+    buf_addf(out, "%s%s=", first ? "?" : "&", key);
+    text_add_percent(out, slice_of(value), "");
+}
+
 /* --- a question --- */
 
 /* What an answer of that status means for the exit code. */
@@ -266,4 +305,14 @@ int ctl_http_text(struct ctl_http *h, const char *path, long *status, struct sli
     *text = buf_slice(&h->answer);
     *code = EX_UNAVAILABLE;
     return *status < 0 ? -1 : 0;
+}
+
+json_t *ctl_http_get(const struct cli_order *o, struct buf *path, int *code)
+{
+    const struct ctl_ask ask = {.method = o->command->method,
+                                .path = buf_str(path),
+                                .patience_ms = o->command->patience_ms};
+    json_t *answer = ctl_http_ask(o->http, &ask, code);
+    buf_free(path);
+    return answer;
 }

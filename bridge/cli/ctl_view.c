@@ -5,7 +5,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
-#include "bridge/cli/ctl_parts.h"
+#include "bridge/cli/ctl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -61,6 +61,34 @@ const struct ctl_view ctl_view_routes = {"routes", route_columns, 7},
                       ctl_view_rewind = {"partitions", rewind_columns, 0};
 
 /* --- values --- */
+
+void ctl_text_add(struct buf *out, struct slice s)
+{
+    static const char letters[] = {
+        ['\t'] = 't', ['\n'] = 'n', ['\r'] = 'r', ['\\'] = '\\'};
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        /* U+0080 to U+009F, two bytes in UTF-8, are control characters as well. */
+        unsigned char next = i + 1 < s.n ? (unsigned char)s.p[i + 1] : 0;
+        bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
+        if (c < sizeof(letters) && letters[c])
+            buf_addf(out, "\\%c", letters[c]);
+        else if (c < ' ' || c == 127)
+            buf_addf(out, "\\x%02x", c);
+        else if (c1)
+            buf_addf(out, "\\x%02x", (unsigned char)s.p[++i]);
+        else
+            buf_add(out, &s.p[i], 1);
+    }
+}
+
+void ctl_print_json(const json_t *v, size_t flags)
+{
+    char *text = json_dumps(v, flags | JSON_ENSURE_ASCII | JSON_ENCODE_ANY);
+    if (text)
+        puts(text);
+    free(text);
+}
 
 static void add_count(struct buf *out, int64_t n)
 {

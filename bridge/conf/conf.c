@@ -1,253 +1,208 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf.c - from the tree of a file to struct conf, by the tables of conf_rows.c and of
- * the plugins. Goes on after an error, so that all of them are found in one run.
+ * conf.c - struct conf: its lists of parts, the errors in its file, its end.
  */
 #include "bridge/conf/conf.h"
+#include "bridge/base/log.h"
 #include "bridge/base/mem.h"
-#include "bridge/conf/conf_check.h"
-#include "bridge/conf/conf_errors.h"
-#include "bridge/conf/conf_group.h"
-#include "bridge/conf/conf_names.h"
-#include "bridge/conf/conf_rows.h"
-#include "bridge/conf/conf_tree.h"
+#include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
-#include "bridge/plugin_load.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void read_schedule(struct conf *conf, const struct opt_value *v,
-                          struct conf_errors *errors)
-{
-    static const struct opt row = {"", OPT_RETRY, offsetof(struct conf_schedule, policy),
-                                   NULL, .help = ""};
-    struct conf_schedule *schedule = &conf->schedules[conf->schedule_count++];
-    char where[CONF_WHERE_SIZE];
-    struct err err;
+/* --- the parts of a section --- */
 
-    schedule->name = mem_strdup(v->name);
-    schedule->line = v->line;
-    conf_begin_named("retries", v, where, errors);
-    if (strcmp(v->name, OPT_RETRY_NEVER) == 0)
-        conf_error_at(errors, v,
-                      "%s: the name \"never\" is taken: it means no retry; choose "
-                      "another",
-                      where);
-    if (!conf_is_unfilled(v) && opt_set(&row, schedule, v, &err) != 0)
-        conf_error_at(errors, v, "%s: %s", where, err.text);
+size_t conf_count(const struct conf *conf, enum conf_kind kind)
+{
+    size_t n;
+    memcpy(&n, (const char *)conf + conf_kinds[kind].count, sizeof(n));
+    return n;
+}
+
+struct conf_part *conf_part(const struct conf *conf, enum conf_kind kind, size_t i)
+{
+    const char *list;
+    struct conf_part *part;
+    memcpy(&list, (const char *)conf + conf_kinds[kind].list, sizeof(list));
+    memcpy(&part, list + i * sizeof(part), sizeof(part));
+    return part;
+}
+
+void conf_add_part(struct conf *conf, enum conf_kind kind, void *part)
+{
+    size_t n = conf_count(conf, kind);
+    char *list;
+    memcpy(&list, (char *)conf + conf_kinds[kind].list, sizeof(list));
+    list = mem_realloc(list, (n + 1) * sizeof(part));
+    memcpy(list + n * sizeof(part), &part, sizeof(part));
+    memcpy((char *)conf + conf_kinds[kind].list, &list, sizeof(list));
+    n++;
+    memcpy((char *)conf + conf_kinds[kind].count, &n, sizeof(n));
+}
+
+void *conf_find(const struct conf *conf, enum conf_kind kind, struct slice name)
+{
+    for (size_t i = 0; i < conf_count(conf, kind); i++)
+        if (slice_is(name, conf_part(conf, kind, i)->name))
+            return conf_part(conf, kind, i);
+    return NULL;
 }
 
 const struct conf_schedule *conf_schedule_named(const struct conf *conf,
                                                 struct slice name)
 {
-    for (size_t i = 0; i < conf->schedule_count; i++)
-        if (slice_is(name, conf->schedules[i].name))
-            return &conf->schedules[i];
-    return NULL;
+    return conf_find(conf, CONF_RETRIES, name);
 }
 
-/* Does a route's "retry" name a schedule of retries: { }? */
-static bool names_schedule(const struct opt_value *v)
+const char *conf_hint(const struct conf *conf, enum conf_kind kind, const char *wrong,
+                      char out[OPT_HINT_SIZE])
 {
-    return v != NULL && v->kind == OPT_IS_STR && strcmp(v->str, OPT_RETRY_NEVER) != 0 &&
-           !conf_is_unfilled(v);
+    struct opt_names names = {0};
+    for (size_t i = 0; i < conf_count(conf, kind); i++)
+        opt_names_add(&names, conf_part(conf, kind, i)->name);
+    return opt_hint(&names, wrong, out);
 }
 
-static void take_schedule(const struct conf *conf, struct conf_route *route,
-                          const struct opt_value *v, struct conf_errors *errors)
-{
-    const struct conf_schedule *found = conf_schedule_named(conf, slice_of(v->str));
-    struct conf_names names = {0};
-    char hint[CONF_HINT_SIZE];
+/* --- errors and warnings --- */
 
-    if (found != NULL) {
-        retry_free(&route->retry);
-        route->retry = retry_copy(&found->policy);
-        return;
+struct conf_complaint {
+    char *file; /* NULL: the main one, which comes first */
+    int line;
+    size_t order; /* of two in one line, the one found first */
+    char *text;
+};
+
+void conf_error(struct conf_errors *errors, const char *file, int line, const char *fmt,
+                ...)
+{
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    for (char *p = text; *p != '\0'; p++)
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = '?';
+    errors->v = mem_realloc(errors->v, (errors->n + 1) * sizeof(*errors->v));
+    errors->v[errors->n] = (struct conf_complaint){.file = file ? mem_strdup(file) : NULL,
+                                                   .line = line,
+                                                   .order = errors->n,
+                                                   .text = mem_strdup(text)};
+    errors->n++;
+}
+
+static int by_place(const void *left, const void *right)
+{
+    const struct conf_complaint *a = left, *b = right;
+    int files = strcmp(a->file ? a->file : "", b->file ? b->file : "");
+
+    if (files != 0)
+        return files;
+    if (a->line != b->line)
+        return a->line < b->line ? -1 : 1;
+    return a->order < b->order ? -1 : 1;
+}
+
+void conf_errors_give(struct conf_errors *errors, struct buf *out)
+{
+    if (errors->n > 0)
+        qsort(errors->v, errors->n, sizeof(*errors->v), by_place);
+    for (size_t i = 0; i < errors->n; i++) {
+        struct conf_complaint *c = &errors->v[i];
+        buf_add_str(out, c->file ? c->file : errors->main_file);
+        if (c->line > 0)
+            buf_addf(out, ":%d", c->line);
+        buf_addf(out, ": %s\n", c->text);
+        free(c->file);
+        free(c->text);
     }
-    for (size_t i = 0; i < conf->schedule_count; i++)
-        conf_names_add(&names, conf->schedules[i].name);
-    conf_error_at(
-        errors, v,
-        "routes.%.80s.retry: there is no schedule \"%.60s\" in retries: { }; %s%s",
-        route->name, v->filled ? "${...}" : v->str, conf_names_hint(&names, v->str, hint),
-        conf->schedule_count > 0 ? "" : "; it " OPT_RETRY_FORMS);
+    free(errors->v);
+    errors->v = NULL;
+    errors->n = 0;
 }
 
-static void read_route(struct conf *conf, const struct opt_value *v,
-                       struct conf_errors *errors)
+void conf_log_warnings(struct conf *conf)
 {
-    struct conf_route *route = mem_alloc(sizeof(*route));
-    const struct opt_value *retry = conf_tree_member(v, "retry");
-    bool named = names_schedule(retry);
-    char where[CONF_WHERE_SIZE];
-
-    conf->routes[conf->route_count++] = route;
-    route->name = mem_strdup(v->name);
-    route->line = v->line;
-    opt_defaults(conf_route_rows, route);
-    if (!conf_begin_part("routes", v, where, errors))
-        return;
-    conf_group_read(
-        &(struct conf_schema){.where = where,
-                              .also = named ? "retry" : NULL,
-                              .layers = {{conf_route_rows, route}, {NULL, NULL}}},
-        v, errors);
-    if (named)
-        take_schedule(conf, route, retry, errors);
-}
-
-static void read_pool(struct conf *conf, const struct opt_value *v,
-                      struct conf_errors *errors)
-{
-    struct conf_pool *pool = &conf->pools[conf->pool_count++];
-    char where[CONF_WHERE_SIZE];
-
-    pool->name = mem_strdup(v->name);
-    pool->line = v->line;
-    opt_defaults(conf_redis_rows, &pool->redis);
-    if (!conf_begin_part("pools", v, where, errors))
-        return;
-    conf_group_read(
-        &(struct conf_schema){.where = where,
-                              .layers = {{conf_redis_rows, &pool->redis}, {NULL, NULL}}},
-        v, errors);
-}
-
-static void read_token(struct conf *conf, const struct opt_value *v,
-                       struct conf_errors *errors)
-{
-    struct conf_token *token = &conf->tokens[conf->token_count++];
-    char where[CONF_WHERE_SIZE];
-
-    token->name = mem_strdup(v->name);
-    token->line = v->line;
-    opt_defaults(conf_token_rows, token);
-    if (!conf_begin_part("tokens", v, where, errors))
-        return;
-    conf_group_read(
-        &(struct conf_schema){.where = where,
-                              .layers = {{conf_token_rows, token}, {NULL, NULL}}},
-        v, errors);
-}
-
-/* The sections with a part for each name. Schedules come before the routes that name
- * them.
- */
-static const struct many {
-    const char *name;
-    size_t list; /* of the array in struct conf */
-    size_t size; /* of one element */
-    void (*read)(struct conf *, const struct opt_value *, struct conf_errors *);
-} manies[] = {
-    {"tokens", offsetof(struct conf, tokens), sizeof(struct conf_token), read_token},
-    {"pools", offsetof(struct conf, pools), sizeof(struct conf_pool), read_pool},
-    {"retries", offsetof(struct conf, schedules), sizeof(struct conf_schedule),
-     read_schedule},
-    {"sources", offsetof(struct conf, sources), sizeof(struct conf_source *),
-     conf_read_source},
-    {"sinks", offsetof(struct conf, sinks), sizeof(struct conf_sink *), conf_read_sink},
-    {"routes", offsetof(struct conf, routes), sizeof(struct conf_route *), read_route}};
-enum { MANY_COUNT = sizeof(manies) / sizeof(*manies) };
-
-static void read_many(struct conf *conf, const struct many *many,
-                      const struct opt_value *v, struct conf_errors *errors)
-{
-    size_t count = 0;
-
-    if (v != NULL && !conf_is_wrong(errors, v, many->name))
-        count = v->count;
-    /* One more, for the implicit source. */
-    void *list = mem_alloc((count + 1) * many->size);
-    memcpy((char *)conf + many->list, &list, sizeof(list));
-    for (size_t i = 0; i < count; i++)
-        many->read(conf, &v->item[i], errors);
-}
-
-static void read_section(struct conf *conf, const struct conf_section *section,
-                         const struct opt_value *v, struct conf_errors *errors)
-{
-    bool listener = strcmp(section->name, CONF_HTTP_SOURCE) == 0;
-    struct conf_schema s = {.where = section->name,
-                            .layers = {{section->rows, (char *)conf + section->offset}}};
-
-    if (listener)
-        s.layers[1] = (struct conf_layer){conf_source_rows, &conf->listener};
-    for (size_t i = 0; i < 2 && s.layers[i].rows != NULL; i++)
-        opt_defaults(s.layers[i].rows, s.layers[i].self);
-    if (v != NULL && !conf_is_wrong(errors, v, section->name))
-        conf_group_read(&s, v, errors);
-}
-
-static void unknown_sections(const struct opt_value *root, struct conf_errors *errors)
-{
-    for (size_t i = 0; i < root->count; i++) {
-        const char *name = root->item[i].name;
-        struct conf_names names = {0};
-        char hint[CONF_HINT_SIZE];
-        for (const struct conf_section *s = conf_sections; s->name != NULL; s++)
-            conf_names_add(&names, s->name);
-        for (size_t k = 0; k < MANY_COUNT; k++)
-            conf_names_add(&names, manies[k].name);
-        conf_names_add(&names, CONF_PLUGINS);
-        bool known = opt_find(names.v, name) != NULL;
-        conf_names_hint(&names, name, hint);
-        if (!known)
-            conf_error_at(errors, &root->item[i], "there is no section \"%s\"; %s", name,
-                          hint);
+    for (const char *p = buf_str(&conf->warnings); *p != '\0';) {
+        int n = (int)strcspn(p, "\n");
+        log_warn("config", "%.*s", n, p);
+        p += n + (p[n] == '\n');
     }
 }
 
-static void add_http_source(struct conf *conf)
+struct conf *conf_open(const char *file)
 {
-    struct conf_plugin plugin;
+    struct buf errors = {0};
+    struct conf *conf = conf_read(file, &errors);
 
-    if (*conf->http.listen == '\0' && *conf->admin.listen == '\0')
-        return;
-    for (size_t i = 0; conf_source_plugin(i, &plugin); i++) {
-        if (strcmp(plugin.name, CONF_HTTP_SOURCE) != 0)
-            continue;
-        struct conf_source *source = mem_alloc(sizeof(*source));
-        conf->sources[conf->source_count++] = source;
-        *source = conf->listener;
-        conf->listener = (struct conf_source){0};
-        source->name = mem_strdup(CONF_HTTP_SOURCE);
-        source->ops = plugin_source(i);
-        source->self = mem_alloc(plugin.size);
-        opt_defaults(plugin.opts, source->self);
-    }
+    fputs(buf_str(&errors), stderr);
+    buf_free(&errors);
+    return conf;
 }
 
-static void read_tree(struct conf *conf, const struct opt_value *root,
-                      struct conf_errors *errors)
+/* --- the end --- */
+
+static void free_self(const struct opt *rows, void *self)
 {
-    unknown_sections(root, errors);
-    conf_read_plugins(conf_tree_member(root, CONF_PLUGINS), errors);
+    if (self != NULL)
+        opt_free(rows, self);
+    free(self);
+}
+
+static void free_part(enum conf_kind kind, struct conf_part *part)
+{
+    if (part == NULL)
+        return;
+    opt_free(conf_kinds[kind].rows, (char *)part + conf_kinds[kind].offset);
+    free(part->name);
+    free(part);
+}
+
+void conf_source_free(struct conf_source *source)
+{
+    if (source != NULL && source->ops != NULL)
+        free_self(source->ops->opts, source->self);
+    free_part(CONF_SOURCES, (void *)source);
+}
+
+void conf_sink_free(struct conf_sink *sink)
+{
+    if (sink != NULL && sink->ops != NULL)
+        free_self(sink->ops->opts, sink->self);
+    free_part(CONF_SINKS, (void *)sink);
+}
+
+void conf_route_free(struct conf_route *route)
+{
+    free_part(CONF_ROUTES, (void *)route);
+}
+
+void conf_free(struct conf *conf)
+{
+    if (conf == NULL)
+        return;
     for (const struct conf_section *s = conf_sections; s->name != NULL; s++)
-        read_section(conf, s, conf_tree_member(root, s->name), errors);
-    for (size_t i = 0; i < MANY_COUNT; i++)
-        read_many(conf, &manies[i], conf_tree_member(root, manies[i].name), errors);
-    add_http_source(conf);
-    conf_check(conf, root, errors);
-}
-
-struct conf *conf_read(const char *file, struct buf *errors_out)
-{
-    struct conf_errors warnings = {.main_file = file};
-    struct conf_errors errors = {.main_file = file, .warnings = &warnings};
-    struct conf_tree *tree = conf_tree_read(file, &errors);
-    struct conf *conf = mem_alloc(sizeof(*conf));
-
-    conf->file = mem_strdup(file);
-    if (tree != NULL)
-        read_tree(conf, conf_tree_root(tree), &errors);
-    bool good = tree != NULL && errors.n == 0;
-    conf_errors_give(&errors, errors_out);
-    conf_errors_give(&warnings, &conf->warnings);
-    conf_tree_free(tree);
-    if (good)
-        return conf;
-    conf_free(conf);
-    return NULL;
+        opt_free(s->rows, (char *)conf + s->offset);
+    opt_free(conf_source_rows, &conf->listener);
+    for (enum conf_kind kind = 0; kind < CONF_KINDS; kind++) {
+        for (size_t i = 0; i < conf_count(conf, kind); i++) {
+            struct conf_part *part = conf_part(conf, kind, i);
+            if (kind == CONF_SOURCES)
+                conf_source_free((void *)part);
+            else if (kind == CONF_SINKS)
+                conf_sink_free((void *)part);
+            else
+                free_part(kind, part);
+        }
+        void *list;
+        memcpy(&list, (char *)conf + conf_kinds[kind].list, sizeof(list));
+        free(list);
+    }
+    buf_free(&conf->warnings);
+    free(conf->file);
+    free(conf);
 }

@@ -3,8 +3,8 @@
  * conf.h - tarry.conf, read whole and checked whole, or refused with every error in it.
  *
  * Reading does no I/O but on the file, its includes, ${file:...} and certificates. The
- * option rows of the core's own sections are in conf_rows.c; those of plugins stand in
- * the plugins.
+ * option rows of the core's own sections are in conf_rows.c, those of plugins in the
+ * plugins.
  */
 #ifndef BRIDGE_CONF_H
 #define BRIDGE_CONF_H
@@ -12,7 +12,7 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/retry.h"
 #include "bridge/conf/opt.h"
-#include "bridge/http/httpd.h"
+#include "bridge/conf/listen.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -35,6 +35,12 @@ struct conf_redis {     /* redis: { } */
 };
 
 #define CONF_ADMIN_ON_HTTP "http" /* admin.listen: there is one listener for all */
+
+/* What each part of tokens, pools, retries, sources, sinks and routes begins with. */
+struct conf_part {
+    char *name;
+    int line;
+};
 
 struct conf_token { /* tokens: { NAME: { } } */
     char *name;
@@ -138,21 +144,15 @@ struct conf {
     struct httpd_opts http;  /* listen "": no listener */
     struct httpd_opts admin; /* listen "": no listener, CONF_ADMIN_ON_HTTP */
     struct conf_daemon daemon;
-    struct conf_token *tokens;
-    size_t token_count;
-    struct conf_pool *pools;
-    size_t pool_count;
-    struct conf_schedule *schedules;
-    size_t schedule_count;
-    struct conf_source listener; /* http: { } as a source, until that is made of it */
+    struct conf_source listener; /* http: { } as a source, until it is made of it */
+    struct conf_token **tokens;
+    struct conf_pool **pools;
+    struct conf_schedule **schedules;
     struct conf_source *
-        *sources; /* the last one is the implicit "http", if anything listens */
-    size_t source_count;
+        *sources; /* the last is the implicit "http", if anything listens */
     struct conf_sink **sinks;
-    size_t sink_count;
-    struct conf_route *
-        *routes; /* in the order of the file: the first that matches is taken */
-    size_t route_count;
+    struct conf_route **routes; /* in the order of the file: the first match wins */
+    size_t token_count, pool_count, schedule_count, source_count, sink_count, route_count;
 };
 
 /* Gives the configuration, or NULL with one "file:line: message" line per error in
@@ -160,6 +160,20 @@ struct conf {
 struct conf *conf_read(const char *file, struct buf *errors);
 /* The same, with the errors on standard error. */
 struct conf *conf_open(const char *file);
+/* The sections with a part for each name, in the order of reading: schedules come before
+ * the routes that name them. */
+enum conf_kind {
+    CONF_TOKENS,
+    CONF_POOLS,
+    CONF_RETRIES,
+    CONF_SOURCES,
+    CONF_SINKS,
+    CONF_ROUTES,
+    CONF_KINDS
+};
+/* The part of that name: a struct conf_token, conf_pool and so on, by its kind. NULL:
+ * there is none. */
+void *conf_find(const struct conf *conf, enum conf_kind kind, struct slice name);
 /* NULL: there is none of that name. */
 const struct conf_schedule *conf_schedule_named(const struct conf *conf,
                                                 struct slice name);
@@ -173,9 +187,15 @@ void conf_route_free(struct conf_route *route);
 struct tmpl;
 bool conf_route_parts_topics(const struct conf_route *route, const struct tmpl *target);
 
+/* The sources and sinks of the binary; bridge/plugins.c lists them. End with NULL. */
+extern const struct source_ops *const source_plugins[];
+extern const struct sink_ops *const sink_plugins[];
+
+/* Logs the warnings of conf, a line each. */
+void conf_log_warnings(struct conf *conf);
+
 /* Every option of every section and plugin, a group at a time; rows end with a row of
  * zeros. */
-struct opt;
 typedef void conf_group_cb(void *arg, const char *title, const char *help,
                            const struct opt *rows);
 void conf_each_group(conf_group_cb *cb, void *arg);

@@ -4,16 +4,14 @@
  * exist, numbers that limit one another. Routes: conf_check_route.c; listeners and
  * tokens: conf_check_http.c.
  */
-#include "bridge/conf/conf_check.h"
-#include "bridge/conf/conf_check_parts.h"
-#include "bridge/conf/conf_names.h"
-#include "bridge/conf/conf_rows.h"
-#include "bridge/conf/conf_tree.h"
+#include "bridge/conf/conf_parts.h"
 #include "bridge/job/delay.h"
 #include "bridge/plugin.h"
 #include "bridge/redis/redis.h"
 #include "bridge/redis/redis_probe.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 const struct opt_value *conf_check_place(const struct check *c, const char *section,
@@ -31,227 +29,185 @@ const struct opt_value *conf_check_place(const struct check *c, const char *sect
     return v;
 }
 
-static bool is_used(const struct conf *conf, const char *source)
+void conf_wrong(const struct check *c, struct conf_place at, const char *fmt, ...)
 {
-    for (size_t i = 0; i < conf->route_count; i++)
-        for (size_t k = 0; k < conf->routes[i]->from.n; k++)
-            if (strcmp(conf->routes[i]->from.v[k], source) == 0)
-                return true;
-    return false;
+    char text[800];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    conf_error_at(c->errors, conf_check_place(c, at.section, at.part, at.key),
+                  "%s%s%.64s%s%s%s", at.section, at.part ? "." : "",
+                  at.part ? at.part : "", at.key ? "." : "", at.key ? at.key : "", text);
 }
 
-/* Is there a route from it that takes every topic? */
-static bool has_open_route(const struct conf *conf, const struct conf_source *source)
-{
-    for (size_t i = 0; i < conf->route_count; i++)
-        for (size_t k = 0; conf->routes[i]->match == NULL && k < conf->routes[i]->from.n;
-             k++)
-            if (strcmp(conf->routes[i]->from.v[k], source->name) == 0)
-                return true;
-    return false;
-}
+/* --- sources --- */
 
 static bool is_http(const struct conf_source *source)
 {
     return strcmp(source->name, CONF_HTTP_SOURCE) == 0;
 }
 
-/* The HTTP listener has no part of its own: as a source it is told things in http: { }.
- */
-static const struct opt_value *
-source_key(const struct check *c, const struct conf_source *source, const char *key)
+/* The HTTP listener has no part of its own: as a source its options are in http: { }. */
+static struct conf_place source_key(const struct conf_source *source, const char *key)
 {
-    return is_http(source) ? conf_check_place(c, CONF_HTTP_SOURCE, key, NULL)
-                           : conf_check_place(c, "sources", source->name, key);
+    return is_http(source) ? (struct conf_place){CONF_HTTP_SOURCE, key, NULL}
+                           : (struct conf_place){"sources", source->name, key};
 }
 
-static const char *source_where(const struct conf_source *source, char out[80])
+static bool is_from(const struct conf_route *route, const struct conf_source *source)
 {
-    snprintf(out, 80, "%s%.64s", is_http(source) ? "" : "sources.", source->name);
-    return out;
+    for (size_t i = 0; i < route->from.n; i++)
+        if (strcmp(route->from.v[i], source->name) == 0)
+            return true;
+    return false;
 }
 
 static void check_rename(const struct check *c, const struct conf_source *source)
 {
-    const struct opt_value *at = source_key(c, source, "headers");
-    char where[80];
+    struct conf_place place = source_key(source, "headers");
+    const struct opt_value *at =
+        conf_check_place(c, place.section, place.part, place.key);
 
-    source_where(source, where);
     for (size_t i = 0; i < source->rename.n; i++) {
         const struct pair *pair = &source->rename.v[i];
         const struct opt_value *line = conf_tree_member(at, pair->name);
+        const char *section = is_http(source) ? "" : "sources.";
         if (!delay_may_rename(pair->name))
             conf_error_at(c->errors, line ? line : at,
-                          "%s.headers: \"%.60s\" is no control header of tarry, such "
+                          "%s%s.headers: \"%.60s\" is no control header of tarry, such "
                           "as deliver-after or deliver-at",
-                          where, pair->name);
+                          section, source->name, pair->name);
         if (*pair->value == '\0')
             conf_error_at(c->errors, line ? line : at,
-                          "%s.headers: the new name of %.60s is empty", where,
-                          pair->name);
+                          "%s%s.headers: the new name of %.60s is empty", section,
+                          source->name, pair->name);
     }
-}
-
-static void check_compat(const struct check *c, const struct conf_source *source)
-{
-    char where[80];
-
-    for (size_t i = 0; i < source->compat.n; i++)
-        if (delay_compat(source->compat.v[i]) == 0)
-            conf_error_at(c->errors, source_key(c, source, "compat"),
-                          "%s.compat: there is no set \"%.60s\"; known: %s",
-                          source_where(source, where), source->compat.v[i],
-                          delay_compat_names());
 }
 
 static void check_source(const struct check *c, const struct conf_source *source)
 {
-    if (!is_http(source) && !is_used(c->conf, source->name))
-        conf_error_at(c->errors, source_key(c, source, NULL),
-                      "sources.%s is used by no route; write from = \"%s\" in one, or "
-                      "take it out",
-                      source->name, source->name);
-    else if (source->ops && source->ops->one_route && !has_open_route(c->conf, source))
-        conf_error_at(c->errors, source_key(c, source, NULL),
-                      "sources.%s: all its jobs go by one route: give it one without "
-                      "\"match\"",
-                      source->name);
+    unsigned used = 0, open = 0; /* open: by a route for every topic */
+
+    for (size_t i = 0; i < c->conf->route_count; i++) {
+        const struct conf_route *route = c->conf->routes[i];
+        used += is_from(route, source);
+        open += is_from(route, source) && route->match == NULL;
+    }
+    if (!is_http(source) && used == 0)
+        conf_wrong(c, source_key(source, NULL),
+                   " is used by no route; write from = \"%s\" in one, or take it out",
+                   source->name);
+    else if (source->ops && source->ops->one_route && open == 0)
+        conf_wrong(c, source_key(source, NULL),
+                   ": all its jobs go by one route: give it one without \"match\"");
     check_rename(c, source);
-    check_compat(c, source);
+    for (size_t i = 0; i < source->compat.n; i++)
+        if (delay_compat(source->compat.v[i]) == 0)
+            conf_wrong(c, source_key(source, "compat"),
+                       ": there is no set \"%.60s\"; known: %s", source->compat.v[i],
+                       delay_compat_names());
 }
+
+/* --- Redis --- */
 
 /* pool NULL: redis: { }. */
-static const struct opt_value *redis_key(const struct check *c, const char *pool,
-                                         const char *key)
+static struct conf_place redis_key(const char *pool, const char *key)
 {
-    return pool ? conf_check_place(c, "pools", pool, key)
-                : conf_check_place(c, "redis", key, NULL);
-}
-
-static void check_sentinel(const struct check *c, const struct conf_redis *redis,
-                           const char *pool, const char *where)
-{
-    if (redis->sentinel_user && !redis->sentinel_password)
-        conf_error_at(c->errors, redis_key(c, pool, "sentinel_user"),
-                      "%s.sentinel_user needs sentinel_password", where);
+    return pool ? (struct conf_place){"pools", pool, key}
+                : (struct conf_place){"redis", key, NULL};
 }
 
 static void check_url(const struct check *c, const struct conf_redis *redis,
-                      const char *pool, const char *where)
+                      const char *pool)
 {
-    const struct opt_value *at = redis_key(c, pool, "url");
+    struct conf_place at = redis_key(pool, "url");
     struct redis_url parsed = {0};
     struct err err;
 
     if (strcmp(redis->url, "embedded") != 0 &&
         redis_url_parse(redis->url, &parsed, &err) != 0)
-        conf_error_at(c->errors, at, "%s.url: %s", where,
-                      at->filled ? "is none of redis://HOST:PORT/DB, unix://PATH, "
-                                   "redis+sentinel://HOST:PORT,.../MASTER, "
-                                   "redis+cluster://HOST:PORT,... or \"embedded\""
-                                 : err.text);
-    else if (parsed.kind == REDIS_SENTINEL)
-        check_sentinel(c, redis, pool, where);
-    else if (redis->sentinel_user || redis->sentinel_password)
+        conf_wrong(c, at, ": %s",
+                   conf_check_place(c, at.section, at.part, at.key)->filled
+                       ? "is none of redis://HOST:PORT/DB, unix://PATH, "
+                         "redis+sentinel://HOST:PORT,.../MASTER, "
+                         "redis+cluster://HOST:PORT,... or \"embedded\""
+                       : err.text);
+    else if (parsed.kind == REDIS_SENTINEL && redis->sentinel_user &&
+             !redis->sentinel_password)
+        conf_wrong(c, redis_key(pool, "sentinel_user"), " needs sentinel_password");
+    else if (parsed.kind != REDIS_SENTINEL &&
+             (redis->sentinel_user || redis->sentinel_password)) {
+        at =
+            redis_key(pool, redis->sentinel_user ? "sentinel_user" : "sentinel_password");
         conf_error_at(
-            c->errors,
-            redis_key(c, pool,
-                      redis->sentinel_user ? "sentinel_user" : "sentinel_password"),
-            "%s.sentinel_user and sentinel_password are for a url that begins "
+            c->errors, conf_check_place(c, at.section, at.part, at.key),
+            "%s%s.sentinel_user and sentinel_password are for a url that begins "
             "with redis+sentinel:// or rediss+sentinel://; take them out",
-            where);
+            pool ? "pools." : "redis", pool ? pool : "");
+    }
     redis_url_free(&parsed);
-}
-
-static void check_promises(const struct check *c, const struct conf_redis *redis,
-                           const char *pool, const char *where)
-{
-    struct durability durability;
-    struct memory_mark mark;
-    struct err err;
-
-    if (durability_parse(redis->durability, &durability, &err) < 0)
-        conf_error_at(c->errors, redis_key(c, pool, "durability"), "%s.durability: %s",
-                      where, err.text);
-    if (memory_mark_parse(redis->memory_mark, &mark, &err) < 0)
-        conf_error_at(c->errors, redis_key(c, pool, "memory_mark"), "%s.memory_mark: %s",
-                      where, err.text);
 }
 
 static void check_redis(const struct check *c, const struct conf_redis *redis,
                         const char *pool)
 {
-    char where[80] = "redis";
+    struct durability durability;
+    struct memory_mark mark;
+    struct err err;
 
-    if (pool)
-        snprintf(where, sizeof(where), "pools.%.64s", pool);
     if (*redis->prefix == '\0' || strpbrk(redis->prefix, "{} \t\n*?[]") != NULL)
-        conf_error_at(c->errors, redis_key(c, pool, "prefix"),
-                      "%s.prefix must not be empty, nor hold blanks or any of {}*?[]",
-                      where);
+        conf_wrong(c, redis_key(pool, "prefix"),
+                   " must not be empty, nor hold blanks or any of {}*?[]");
     if ((redis->cert_file == NULL) != (redis->key_file == NULL))
-        conf_error_at(c->errors, redis_key(c, pool, NULL),
-                      "%s.cert_file and %s.key_file need each other", where, where);
+        conf_wrong(c, redis_key(pool, NULL),
+                   ".cert_file and %s%s.key_file need each other",
+                   pool ? "pools." : "redis", pool ? pool : "");
     if (redis->backoff_first_ms > redis->backoff_max_ms)
-        conf_error_at(c->errors, redis_key(c, pool, "backoff_first"),
-                      "%s.backoff_first is longer than backoff_max", where);
+        conf_wrong(c, redis_key(pool, "backoff_first"), " is longer than backoff_max");
     if (pool && strcmp(redis->url, "embedded") == 0)
-        conf_error_at(c->errors, redis_key(c, pool, "url"),
-                      "%s.url: only redis.url may be \"embedded\"", where);
+        conf_wrong(c, redis_key(pool, "url"), ": only redis.url may be \"embedded\"");
     else
-        check_url(c, redis, pool, where);
-    check_promises(c, redis, pool, where);
-}
-
-static const char *pool_of(const struct conf_sink *sink)
-{
-    return sink->ops && sink->ops->queue ? sink->ops->queue(sink->self)->pool : NULL;
+        check_url(c, redis, pool);
+    if (durability_parse(redis->durability, &durability, &err) < 0)
+        conf_wrong(c, redis_key(pool, "durability"), ": %s", err.text);
+    if (memory_mark_parse(redis->memory_mark, &mark, &err) < 0)
+        conf_wrong(c, redis_key(pool, "memory_mark"), ": %s", err.text);
 }
 
 static void check_pool_of(const struct check *c, const struct conf_sink *sink)
 {
-    const char *pool = pool_of(sink);
-    struct conf_names names = {0};
-    char hint[CONF_HINT_SIZE];
+    const struct queue_rules *rules =
+        sink->ops && sink->ops->queue ? sink->ops->queue(sink->self) : NULL;
+    char hint[OPT_HINT_SIZE];
 
-    for (size_t i = 0; pool && i < c->conf->pool_count; i++)
-        if (strcmp(c->conf->pools[i].name, pool) == 0)
-            return;
-    if (pool == NULL)
-        return;
-    for (size_t i = 0; i < c->conf->pool_count; i++)
-        conf_names_add(&names, c->conf->pools[i].name);
-    conf_error_at(c->errors, conf_check_place(c, "sinks", sink->name, "pool"),
-                  "sinks.%s.pool: there is no pool \"%.60s\"; %s", sink->name, pool,
-                  conf_names_hint(&names, pool, hint));
+    if (rules && rules->pool && !conf_find(c->conf, CONF_POOLS, slice_of(rules->pool)))
+        conf_wrong(c, (struct conf_place){"sinks", sink->name, "pool"},
+                   ": there is no pool \"%.60s\"; %s", rules->pool,
+                   conf_hint(c->conf, CONF_POOLS, rules->pool, hint));
 }
 
-static void check_daemon(const struct check *c)
+void conf_check(const struct check *c)
 {
-    if (c->conf->daemon.queue_max_bytes < c->conf->daemon.job_max_bytes)
-        conf_error_at(c->errors, conf_check_place(c, "daemon", "queue_max", NULL),
-                      "daemon.queue_max is less than daemon.job_max: no job of that size "
-                      "would ever get through");
-}
+    const struct conf *conf = c->conf;
 
-void conf_check(const struct conf *conf, const struct opt_value *root,
-                struct conf_errors *errors)
-{
-    const struct check c = {conf, root, errors};
-
-    check_redis(&c, &conf->redis, NULL);
-    check_daemon(&c);
-    conf_check_http(&c);
+    check_redis(c, &conf->redis, NULL);
+    if (conf->daemon.queue_max_bytes < conf->daemon.job_max_bytes)
+        conf_wrong(c, (struct conf_place){"daemon", "queue_max", NULL},
+                   " is less than daemon.job_max: no job of that size would ever get "
+                   "through");
+    conf_check_http(c);
     for (size_t i = 0; i < conf->pool_count; i++)
-        check_redis(&c, &conf->pools[i].redis, conf->pools[i].name);
+        check_redis(c, &conf->pools[i]->redis, conf->pools[i]->name);
     for (size_t i = 0; i < conf->sink_count; i++)
-        check_pool_of(&c, conf->sinks[i]);
+        check_pool_of(c, conf->sinks[i]);
     for (size_t i = 0; i < conf->source_count; i++)
-        check_source(&c, conf->sources[i]);
+        check_source(c, conf->sources[i]);
     for (size_t i = 0; i < conf->route_count; i++)
-        conf_check_route(&c, conf->routes[i]);
+        conf_check_route(c, conf->routes[i]);
     if (conf->route_count == 0)
-        conf_error_at(errors, conf_check_place(&c, "routes", NULL, NULL),
+        conf_error_at(c->errors, conf_check_place(c, "routes", NULL, NULL),
                       "there is no route; write one: "
                       "routes: { NAME: { from = \"...\"; to = \"...\"; }; };");
 }

@@ -3,9 +3,8 @@
  * conf_check_http.c - whether the listeners can work as they are set, who may use them,
  * and whether strangers might.
  */
-#include "bridge/conf/conf_check_parts.h"
-#include "bridge/http/httpd.h"
-#include "bridge/http/tokens.h"
+#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/listen.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,8 +46,8 @@ static void warn_of_strangers(const struct check *c, const struct listener *l)
 
 static void check_twins(const struct check *c, const struct conf_token *token)
 {
-    for (size_t i = 0; &c->conf->tokens[i] < token; i++) {
-        const struct conf_token *other = &c->conf->tokens[i];
+    for (size_t i = 0; c->conf->tokens[i] != token; i++) {
+        const struct conf_token *other = c->conf->tokens[i];
         if (token->token && other->token && strcmp(token->token, other->token) == 0)
             conf_error_at(c->errors, conf_check_place(c, "tokens", token->name, "token"),
                           "tokens.%s has the same token as tokens.%s; give each its own",
@@ -116,5 +115,5 @@ void conf_check_http(const struct check *c)
             "admin.listen and http.listen are the same address; for one listener "
             "write admin.listen = \"http\"");
     for (size_t i = 0; i < conf->token_count; i++)
-        check_token(c, &conf->tokens[i]);
+        check_token(c, conf->tokens[i]);
 }

@@ -4,62 +4,33 @@
  * templates compile, and no option asks for what its sink or another option rules out.
  */
 #include "bridge/job/tmpl.h"
-#include "bridge/conf/conf_check_parts.h"
-#include "bridge/conf/conf_names.h"
-#include "bridge/conf/conf_rows.h"
+#include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
 
 #include <string.h>
 
-/* The key of the route, or the route itself. */
-static const struct opt_value *key_of(const struct check *c,
-                                      const struct conf_route *route, const char *key)
+static struct conf_place key_of(const struct conf_route *route, const char *key)
 {
-    return conf_check_place(c, "routes", route->name, key);
-}
-
-static const struct conf_source *source_named(const struct conf *conf, const char *name)
-{
-    for (size_t i = 0; i < conf->source_count; i++)
-        if (strcmp(conf->sources[i]->name, name) == 0)
-            return conf->sources[i];
-    return NULL;
-}
-
-static const struct conf_sink *sink_named(const struct conf *conf, const char *name)
-{
-    for (size_t i = 0; i < conf->sink_count; i++)
-        if (strcmp(conf->sinks[i]->name, name) == 0)
-            return conf->sinks[i];
-    return NULL;
+    return (struct conf_place){"routes", route->name, key};
 }
 
 static void check_from(const struct check *c, const struct conf_route *route)
 {
-    const struct opt_value *at = key_of(c, route, "from");
-
     for (size_t i = 0; i < route->from.n; i++) {
         const char *name = route->from.v[i];
-        struct conf_names names = {0};
-        char hint[CONF_HINT_SIZE];
+        char hint[OPT_HINT_SIZE];
         for (size_t k = 0; k < i; k++)
             if (strcmp(route->from.v[k], name) == 0)
-                conf_error_at(c->errors, at, "routes.%s.from names \"%.60s\" twice",
-                              route->name, name);
-        if (source_named(c->conf, name) != NULL)
+                conf_wrong(c, key_of(route, "from"), " names \"%.60s\" twice", name);
+        if (conf_find(c->conf, CONF_SOURCES, slice_of(name)) != NULL)
             continue;
-        if (strcmp(name, CONF_HTTP_SOURCE) == 0) {
-            conf_error_at(
-                c->errors, at,
-                "routes.%s.from is \"http\", but http.listen and admin.listen are "
-                "empty: there is no listener",
-                route->name);
-            continue;
-        }
-        for (size_t k = 0; k < c->conf->source_count; k++)
-            conf_names_add(&names, c->conf->sources[k]->name);
-        conf_error_at(c->errors, at, "routes.%s.from: there is no source \"%.60s\"; %s",
-                      route->name, name, conf_names_hint(&names, name, hint));
+        if (strcmp(name, CONF_HTTP_SOURCE) == 0)
+            conf_wrong(c, key_of(route, "from"),
+                       " is \"http\", but http.listen and admin.listen are empty: there "
+                       "is no listener");
+        else
+            conf_wrong(c, key_of(route, "from"), ": there is no source \"%.60s\"; %s",
+                       name, conf_hint(c->conf, CONF_SOURCES, name, hint));
     }
 }
 
@@ -73,31 +44,23 @@ static void check_sink(const struct check *c, const struct conf_route *route,
                        const char *key, const char *name, const char *topic_key,
                        const char *topic)
 {
-    const struct opt_value *at = key_of(c, route, key);
-    struct conf_names names = {0};
-    char hint[CONF_HINT_SIZE];
+    char hint[OPT_HINT_SIZE];
 
     if (name == NULL)
         return;
-    const struct conf_sink *sink = sink_named(c->conf, name);
+    const struct conf_sink *sink = conf_find(c->conf, CONF_SINKS, slice_of(name));
+    if (sink == NULL)
+        conf_wrong(c, key_of(route, key), ": there is no sink \"%.60s\"; %s", name,
+                   conf_hint(c->conf, CONF_SINKS, name, hint));
     if (is_queue(sink) && strcmp(key, "dead") == 0)
-        conf_error_at(
-            c->errors, at,
-            "routes.%s.dead: the sink %s is a queue, which consumers pull from; "
-            "name one that delivers",
-            route->name, name);
-    if (sink != NULL) {
-        if (sink->ops != NULL && sink->ops->target == NULL && topic == NULL)
-            conf_error_at(
-                c->errors, at,
-                "routes.%s needs \"%s\": the sink %s (%s) has to be told where to",
-                route->name, topic_key, name, sink->ops->name);
-        return;
-    }
-    for (size_t k = 0; k < c->conf->sink_count; k++)
-        conf_names_add(&names, c->conf->sinks[k]->name);
-    conf_error_at(c->errors, at, "routes.%s.%s: there is no sink \"%.60s\"; %s",
-                  route->name, key, name, conf_names_hint(&names, name, hint));
+        conf_wrong(c, key_of(route, key),
+                   ": the sink %s is a queue, which consumers pull from; name one that "
+                   "delivers",
+                   name);
+    if (sink != NULL && sink->ops != NULL && sink->ops->target == NULL && topic == NULL)
+        conf_error_at(c->errors, conf_check_place(c, "routes", route->name, key),
+                      "routes.%s needs \"%s\": the sink %s (%s) has to be told where to",
+                      route->name, topic_key, name, sink->ops->name);
 }
 
 static int compiles(const char *text, struct err *err)
@@ -114,24 +77,18 @@ static void check_text(const struct check *c, const struct conf_route *route,
     struct err err;
 
     if (text != NULL && is_good(text, &err) != 0)
-        conf_error_at(c->errors, key_of(c, route, key), "routes.%s.%s: %s", route->name,
-                      key, err.text);
+        conf_wrong(c, key_of(route, key), ": %s", err.text);
 }
 
 static void check_retry_allow(const struct check *c, const struct conf_route *route)
 {
     for (size_t i = 0; i < route->retry_allow.n; i++) {
         const char *name = route->retry_allow.v[i];
-        struct conf_names names = {0};
-        char hint[CONF_HINT_SIZE];
-        if (conf_schedule_named(c->conf, slice_of(name)) != NULL)
-            continue;
-        for (size_t k = 0; k < c->conf->schedule_count; k++)
-            conf_names_add(&names, c->conf->schedules[k].name);
-        conf_error_at(c->errors, key_of(c, route, "retry_allow"),
-                      "routes.%s.retry_allow: there is no schedule \"%.60s\" in "
-                      "retries: { }; %s",
-                      route->name, name, conf_names_hint(&names, name, hint));
+        char hint[OPT_HINT_SIZE];
+        if (conf_schedule_named(c->conf, slice_of(name)) == NULL)
+            conf_wrong(c, key_of(route, "retry_allow"),
+                       ": there is no schedule \"%.60s\" in retries: { }; %s", name,
+                       conf_hint(c->conf, CONF_RETRIES, name, hint));
     }
 }
 
@@ -140,10 +97,10 @@ static void check_to_allow(const struct check *c, const struct conf_route *route
     for (size_t i = 0; i < route->to_allow.n; i++) {
         const char *star = strchr(route->to_allow.v[i], '*');
         if (star != NULL && star[1] != '\0')
-            conf_error_at(c->errors, key_of(c, route, "to_allow"),
-                          "routes.%s.to_allow: \"%.60s\" may have a \"*\" only at its "
-                          "end; without one the whole target is compared",
-                          route->name, route->to_allow.v[i]);
+            conf_wrong(c, key_of(route, "to_allow"),
+                       ": \"%.60s\" may have a \"*\" only at its "
+                       "end; without one the whole target is compared",
+                       route->to_allow.v[i]);
     }
 }
 
@@ -154,15 +111,13 @@ static void check_order(const struct check *c, const struct conf_route *route)
     if (route->order != ORDER_KEY)
         return;
     if (route->buckets > 1)
-        conf_error_at(c->errors, key_of(c, route, "buckets"),
-                      "routes.%s.buckets must be 1 with order = \"key\": order holds "
-                      "within a bucket",
-                      route->name);
+        conf_wrong(c, key_of(route, "buckets"),
+                   " must be 1 with order = \"key\": order holds "
+                   "within a bucket");
     if (route->spread_ms != 0)
-        conf_error_at(c->errors, key_of(c, route, "spread"),
-                      "routes.%s.spread must be \"0\" with order = \"key\": what is "
-                      "spread has no order",
-                      route->name);
+        conf_wrong(c, key_of(route, "spread"),
+                   " must be \"0\" with order = \"key\": what is "
+                   "spread has no order");
 }
 
 static void check_bursts(const struct check *c, const struct conf_route *route)
@@ -176,10 +131,10 @@ static void check_bursts(const struct check *c, const struct conf_route *route)
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         if (rows[i].burst > 0 && rows[i].rate <= 0)
-            conf_error_at(c->errors, key_of(c, route, rows[i].key),
-                          "routes.%s.%s needs \"%s\": without a rate nothing holds jobs "
-                          "back",
-                          route->name, rows[i].key, rows[i].needs);
+            conf_wrong(c, key_of(route, rows[i].key),
+                       " needs \"%s\": without a rate nothing holds jobs "
+                       "back",
+                       rows[i].needs);
 }
 
 /* Nothing is handed over from a queue: its consumers take what they want, when they want,
@@ -211,20 +166,6 @@ static const struct {
     {"breaker_rest", "there is nothing that could fail"},
 };
 
-static bool is_set(const struct opt *row, const struct conf_route *route,
-                   const struct conf_route *plain)
-{
-    static const size_t sizes[] = {
-        [OPT_INT] = sizeof(int64_t), [OPT_MS] = sizeof(int64_t),
-        [OPT_REAL] = sizeof(double), [OPT_BOOL] = sizeof(bool),
-        [OPT_CHOICE] = sizeof(int),  [OPT_STR] = sizeof(char *)};
-    const char *field = (const char *)route + row->offset;
-
-    if (row->type == OPT_LIST)
-        return ((const struct opt_list *)(const void *)field)->n > 0;
-    return memcmp(field, (const char *)plain + row->offset, sizes[row->type]) != 0;
-}
-
 static void check_queue(const struct check *c, const struct conf_route *route)
 {
     struct conf_route plain = {0};
@@ -232,10 +173,9 @@ static void check_queue(const struct check *c, const struct conf_route *route)
     opt_defaults(conf_route_rows, &plain);
     for (size_t i = 0; i < sizeof(not_of_queues) / sizeof(*not_of_queues); i++) {
         const char *key = not_of_queues[i].key;
-        if (is_set(opt_find(conf_route_rows, key), route, &plain))
-            conf_error_at(c->errors, key_of(c, route, key),
-                          "routes.%s.%s: the sink %s is a queue: %s; take it out",
-                          route->name, key, route->to, not_of_queues[i].instead);
+        if (!opt_same(opt_find(conf_route_rows, key), route, &plain))
+            conf_wrong(c, key_of(route, key), ": the sink %s is a queue: %s; take it out",
+                       route->to, not_of_queues[i].instead);
     }
     opt_free(conf_route_rows, &plain);
 }
@@ -247,15 +187,15 @@ static void check_names(const struct check *c, const struct conf_route *route)
     struct tmpl *topic = route->topic ? tmpl_compile(route->topic, &err) : NULL;
 
     for (size_t i = 0; topic && i < route->from.n; i++) {
-        const struct conf_source *src = source_named(c->conf, route->from.v[i]);
+        const struct conf_source *src =
+            conf_find(c->conf, CONF_SOURCES, slice_of(route->from.v[i]));
         if (src && src->ops && src->ops->pulls_by_topic &&
             !conf_route_parts_topics(route, topic))
-            conf_error_at(
-                c->errors, key_of(c, route, "topic"),
-                "routes.%s.topic: \"%.60s\" leads different topics of the source "
-                "%s to one queue, so consumers of one topic would get the jobs of "
-                "another; use {topic}, or a match without a wildcard",
-                route->name, route->topic, route->from.v[i]);
+            conf_wrong(c, key_of(route, "topic"),
+                       ": \"%.60s\" leads different topics of the source "
+                       "%s to one queue, so consumers of one topic would get the jobs of "
+                       "another; use {topic}, or a match without a wildcard",
+                       route->topic, route->from.v[i]);
     }
     tmpl_free(topic);
 }
@@ -281,17 +221,15 @@ void conf_check_route(const struct check *c, const struct conf_route *route)
     check_to_allow(c, route);
     check_order(c, route);
     check_bursts(c, route);
-    if (is_queue(sink_named(c->conf, route->to ? route->to : ""))) {
+    if (is_queue(conf_find(c->conf, CONF_SINKS, slice_of(route->to)))) {
         check_queue(c, route);
         check_names(c, route);
     }
     if (route->dead_topic != NULL && route->dead == NULL)
-        conf_error_at(c->errors, key_of(c, route, "dead_topic"),
-                      "routes.%s.dead_topic needs \"dead\", the sink for dead letters",
-                      route->name);
+        conf_wrong(c, key_of(route, "dead_topic"),
+                   " needs \"dead\", the sink for dead letters");
     if (route->delay_ms > route->max_delay_ms)
-        conf_error_at(c->errors, key_of(c, route, "delay"),
-                      "routes.%s.delay is %s, more than max_delay, %s", route->name,
-                      opt_text_ms(route->delay_ms, delay),
-                      opt_text_ms(route->max_delay_ms, most));
+        conf_wrong(c, key_of(route, "delay"), " is %s, more than max_delay, %s",
+                   opt_text_ms(route->delay_ms, delay),
+                   opt_text_ms(route->max_delay_ms, most));
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/conf/conf_diff.h"
-#include "bridge/conf/conf_rows.h"
-#include "bridge/conf/opt_same.h"
+#include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
 
 #include <inttypes.h>
@@ -79,8 +78,8 @@ static bool compare(const struct opt *rows, const void *old, const void *now,
         if (opt_same(row, old, now))
             continue;
         differs = true;
-        buf_addf(&d->changed, "%s%s%s.%s\n", section, name ? "." : "", name ? name : "",
-                 row->name);
+        buf_addf(&d->changed, "%s%s%s%s%s\n", section, name ? "." : "", name ? name : "",
+                 *row->name ? "." : "", row->name);
     }
     return differs;
 }
@@ -108,82 +107,51 @@ static void diff_section(const struct conf_section *section, const struct conf *
     compare(section->rows, a, b, section->name, NULL, d);
 }
 
-static const struct conf_pool *pool_named(const struct conf *conf, const char *name)
-{
-    for (size_t i = 0; i < conf->pool_count; i++)
-        if (strcmp(conf->pools[i].name, name) == 0)
-            return &conf->pools[i];
-    return NULL;
-}
-
-/* The connections of a pool stay what they were. */
+/* The connections of a pool stay as they were. */
 static void diff_pools(const struct conf *old, const struct conf *now,
                        struct conf_diff *d)
 {
     struct conf_diff found = {0};
     for (size_t i = 0; i < now->pool_count; i++) {
-        const struct conf_pool *pool = &now->pools[i];
-        const struct conf_pool *was = pool_named(old, pool->name);
+        const struct conf_pool *pool = now->pools[i];
+        const struct conf_pool *was = conf_find(old, CONF_POOLS, slice_of(pool->name));
         if (was == NULL ||
             compare(conf_redis_rows, &was->redis, &pool->redis, "", NULL, &found))
             refuse(d, "pools", pool->name);
     }
     for (size_t i = 0; i < old->pool_count; i++)
-        if (pool_named(now, old->pools[i].name) == NULL)
-            refuse(d, "pools", old->pools[i].name);
+        if (!conf_find(now, CONF_POOLS, slice_of(old->pools[i]->name)))
+            refuse(d, "pools", old->pools[i]->name);
     conf_diff_free(&found);
 }
 
-static void diff_schedules(const struct conf *old, const struct conf *now,
-                           struct conf_diff *d)
+static void diff_parts(enum conf_kind kind, const struct conf *old,
+                       const struct conf *now, struct conf_diff *d)
 {
-    static const struct opt row = {"", OPT_RETRY, offsetof(struct conf_schedule, policy),
-                                   NULL, .help = ""};
-    for (size_t i = 0; i < now->schedule_count; i++) {
-        const struct conf_schedule *one = &now->schedules[i];
-        const struct conf_schedule *was = conf_schedule_named(old, slice_of(one->name));
+    const struct conf_kind_row *row = &conf_kinds[kind];
+    for (size_t i = 0; i < conf_count(now, kind); i++) {
+        const struct conf_part *part = conf_part(now, kind, i);
+        const struct conf_part *was = conf_find(old, kind, slice_of(part->name));
         if (was == NULL)
-            conf_diff_note(d, "retries", one->name, "added");
-        else if (!opt_same(&row, was, one))
-            buf_addf(&d->changed, "retries.%s\n", one->name);
-    }
-    for (size_t i = 0; i < old->schedule_count; i++)
-        if (!conf_schedule_named(now, slice_of(old->schedules[i].name)))
-            conf_diff_note(d, "retries", old->schedules[i].name, "removed");
-}
-
-static const struct conf_token *token_named(const struct conf *conf, const char *name)
-{
-    for (size_t i = 0; i < conf->token_count; i++)
-        if (strcmp(conf->tokens[i].name, name) == 0)
-            return &conf->tokens[i];
-    return NULL;
-}
-
-static void diff_tokens(const struct conf *old, const struct conf *now,
-                        struct conf_diff *d)
-{
-    for (size_t i = 0; i < now->token_count; i++) {
-        const struct conf_token *one = &now->tokens[i];
-        const struct conf_token *was = token_named(old, one->name);
-        if (was == NULL)
-            conf_diff_note(d, "tokens", one->name, "added");
+            conf_diff_note(d, row->section, part->name, "added");
         else
-            compare(conf_token_rows, was, one, "tokens", one->name, d);
+            compare(row->rows, was, part, row->section, part->name, d);
     }
-    for (size_t i = 0; i < old->token_count; i++)
-        if (token_named(now, old->tokens[i].name) == NULL)
-            conf_diff_note(d, "tokens", old->tokens[i].name, "removed");
+    for (size_t i = 0; i < conf_count(old, kind); i++) {
+        const char *name = conf_part(old, kind, i)->name;
+        if (!conf_find(now, kind, slice_of(name)))
+            conf_diff_note(d, row->section, name, "removed");
+    }
 }
 
 void conf_diff_sections(const struct conf *old, const struct conf *now,
                         struct conf_diff *d)
 {
-    diff_tokens(old, now, d);
+    diff_parts(CONF_TOKENS, old, now, d);
     for (const struct conf_section *s = conf_sections; s->name != NULL; s++)
         diff_section(s, old, now, d);
     diff_pools(old, now, d);
-    diff_schedules(old, now, d);
+    diff_parts(CONF_RETRIES, old, now, d);
 }
 
 static enum conf_change diff_plugin(const struct opt *rows, const void *old,

@@ -6,9 +6,9 @@
  * Knows of its grammar only what is needed to tell a number from a comment, a string or a
  * name, and to follow @include. Whatever else is wrong is left for libconfig to say.
  */
-#include "bridge/conf/conf_scan.h"
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
+#include "bridge/conf/conf_parts.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -24,6 +24,43 @@ enum {
     WHOLE_MAX_BYTES = 16 * 1024 * 1024,
     INCLUDES_MAX = 1000
 };
+
+/* --- where the lines come from --- */
+
+struct conf_stretch {
+    int at, line;
+    char *file;
+};
+
+/* Lines of the whole text from number at on (from 1) are those of file (NULL: the main
+ * one; copied) from line on. at never falls. */
+static void note_lines(struct conf_lines *lines, int at, const char *file, int line)
+{
+    lines->v = mem_realloc(lines->v, (lines->n + 1) * sizeof(*lines->v));
+    lines->v[lines->n++] =
+        (struct conf_stretch){at, line, file ? mem_strdup(file) : NULL};
+}
+
+const char *conf_lines_find(const struct conf_lines *lines, int at, int *line)
+{
+    size_t low = 0, high = lines->n; /* the last stretch that begins at or before it */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        *(lines->v[middle].at <= at ? &low : &high) = middle;
+    }
+    *line = lines->n > 0 ? lines->v[low].line + at - lines->v[low].at : at;
+    return lines->n > 0 ? lines->v[low].file : NULL;
+}
+
+void conf_lines_free(struct conf_lines *lines)
+{
+    for (size_t i = 0; i < lines->n; i++)
+        free(lines->v[i].file);
+    free(lines->v);
+    *lines = (struct conf_lines){NULL, 0};
+}
+
+/* --- the text --- */
 
 /* What all files make together. */
 struct whole {
@@ -158,7 +195,7 @@ static void begin_stretch(struct scan *s)
         buf_add_str(text, "\n");
         s->whole->lines_n++;
     }
-    conf_lines_note(s->whole->lines, s->whole->lines_n + 1, s->file, s->line);
+    note_lines(s->whole->lines, s->whole->lines_n + 1, s->file, s->line);
 }
 
 static void scan_file(struct scan *s)

@@ -1,10 +1,58 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/conf/conf_secret.h"
+/*
+ * conf_secret.c - warnings about secrets and files in a configuration, and what the files
+ * contain.
+ */
+#include "bridge/base/buf.h"
+#include "bridge/base/hash.h"
 #include "bridge/base/log.h"
-#include "bridge/conf/conf.h"
-#include "bridge/conf/conf_files.h"
+#include "bridge/conf/conf_parts.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILE_MAX_BYTES = 4 * 1024 * 1024 }; /* the authorities of a whole system */
+
+static uint64_t add_file(uint64_t print, const char *path)
+{
+    struct buf text = {0};
+    struct err err;
+
+    if (buf_add_file(&text, path, FILE_MAX_BYTES, &err) == 0)
+        print = hash_fnv1a(print, buf_slice(&text));
+    else /* there is none: that, too, may have changed */
+        print = hash_fnv1a(print, slice_of(err.text));
+    if (text.p != NULL)
+        explicit_bzero(text.p, text.cap);
+    buf_free(&text);
+    return print;
+}
+
+static bool is_file(enum opt_type type)
+{
+    return type == OPT_FILE || type == OPT_KEY_FILE;
+}
+
+uint64_t conf_files_print(const struct opt *rows, const void *self)
+{
+    uint64_t print = 0;
+
+    for (; rows->name != NULL; rows++) {
+        char *path = NULL;
+        if (!is_file(rows->type) || rows->reread)
+            continue;
+        memcpy(&path, (const char *)self + rows->offset, sizeof(path));
+        if (path != NULL && *path != '\0') {
+            if (print == 0)
+                print = HASH_FNV1A;
+            print = hash_fnv1a(print, slice_of(rows->name));
+            print = add_file(print, path);
+        }
+    }
+    return print;
+}
 
 /* Is it a text that stands in the file itself? */
 static bool is_literal(const struct opt_value *v)
@@ -35,22 +83,34 @@ static bool tells_secret(const struct opt_value *v, bool secret)
     return strstr(v->str, "://") ? redact_finds(v->str) : secret;
 }
 
-static void look_at_file(const struct opt *row, const struct opt_value *v,
-                         const char *where, struct conf_errors *errors)
+/* Can the file of such a row be read, and if it is secret, not by everybody? -1: err says
+ * what to do. */
+static int look_at_file(enum opt_type type, const char *path, struct err *err)
 {
-    struct err err;
+    struct stat st;
 
-    if (conf_file_look(row->type, v->str, &err) != 0)
-        conf_warn_at(errors, v, "%s.%s: %s", where, row->name, err.text);
+    if (*path == '\0')
+        return 0;
+    if (stat(path, &st) != 0 || access(path, R_OK) != 0)
+        return err_set(err, "%s cannot be read by this user: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, "%s is no regular file", path);
+    if (type == OPT_KEY_FILE && (st.st_mode & S_IROTH) != 0)
+        return err_set(err, "%s is secret, and all can read it: chmod o= %s", path, path);
+    return 0;
 }
 
 void conf_secret_look(const struct opt *row, const struct opt_value *v, const char *where,
                       struct conf_errors *errors)
 {
-    if (row->type == OPT_FILE || row->type == OPT_KEY_FILE)
-        look_at_file(row, v, where, errors);
-    else if (row->type < OPT_INT && tells_secret(v, is_secret(row)))
+    struct err err;
+
+    if (is_file(row->type)) {
+        if (look_at_file(row->type, v->str, &err) != 0)
+            conf_warn_at(errors, v, "%s.%s: %s", where, row->name, err.text);
+    } else if (row->type < OPT_INT && tells_secret(v, is_secret(row))) {
         tell(v, where, row->name, "", errors);
+    }
     if (row->type != OPT_LIST && row->type != OPT_PAIRS)
         return;
     if (tells_secret(v, row->secret)) /* a list of one, without brackets */
@@ -60,14 +120,5 @@ void conf_secret_look(const struct opt *row, const struct opt_value *v, const ch
         const char *name = item->name ? item->name : "";
         if (tells_secret(item, row->secret || redact_is_secret_name(slice_of(name))))
             tell(item, where, row->name, name, errors);
-    }
-}
-
-void conf_log_warnings(struct conf *conf)
-{
-    for (const char *p = buf_str(&conf->warnings); *p != '\0';) {
-        const int n = (int)strcspn(p, "\n");
-        log_warn("config", "%.*s", n, p);
-        p += n + (p[n] == '\n');
     }
 }

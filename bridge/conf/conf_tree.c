@@ -7,10 +7,9 @@
  * when reading fails. Names and strings stay libconfig's; only what was filled in is
  * ours.
  */
-#include "bridge/conf/conf_tree.h"
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
-#include "bridge/conf/conf_scan.h"
+#include "bridge/conf/conf_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -263,6 +262,19 @@ struct conf_tree *conf_tree_read(const char *file, struct conf_errors *errors)
         errors->warnings->dir = NULL;
     conf_tree_free(tree);
     return NULL;
+}
+
+struct conf_tree *conf_tree_of(const char *value)
+{
+    struct conf_tree *tree = mem_alloc(sizeof(*tree));
+    struct buf text = {0};
+
+    buf_addf(&text, "v = %s;", value);
+    config_init(&tree->config);
+    if (config_read_string(&tree->config, buf_str(&text)) == CONFIG_TRUE)
+        take(tree, config_root_setting(&tree->config), 0, &tree->root);
+    buf_free(&text);
+    return tree;
 }
 
 const struct opt_value *conf_tree_root(const struct conf_tree *tree)

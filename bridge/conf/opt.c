@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * opt.c - one setter per option type, and what the rows are good for besides.
+ * opt.c - the table of option types, and the calls that apply rows to a struct.
  *
- * A message says what would be right and shows what is there, but never a secret and
- * never a value that came out of ${...}. Any thread.
+ * An error says what would be right and shows the value, but never a secret and never a
+ * value from ${...}. Any thread.
  */
-#include "bridge/conf/opt.h"
+#include "bridge/conf/opt_type.h"
+#include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
 #include "bridge/base/text.h"
-#include "bridge/base/buf.h"
-#include "bridge/conf/opt_text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +18,7 @@
 
 enum { SHOWN_SIZE = 72 };
 
-/* What stands there, short and harmless to a terminal. */
+/* The value, short and without control characters. */
 static const char *shown(const struct opt *row, const struct opt_value *v,
                          char out[SHOWN_SIZE])
 {
@@ -57,25 +56,17 @@ static int wrong(const struct opt *row, const struct opt_value *v, const char *r
     return err_set(err, "must be %s, not %s", right, shown(row, v, text));
 }
 
-static const char *number_text(const struct opt *row, int64_t n, char out[OPT_TEXT_SIZE])
-{
-    if (row->type == OPT_MS)
-        return opt_text_ms(n, out);
-    if (row->type == OPT_BYTES)
-        return opt_text_bytes(n, out);
-    snprintf(out, OPT_TEXT_SIZE, "%" PRId64, n);
-    return out;
-}
-
 static int out_of_range(const struct opt *row, const struct opt_value *v, struct err *err)
 {
     char least[OPT_TEXT_SIZE], most[OPT_TEXT_SIZE], right[128];
 
     if (row->max > 0)
         snprintf(right, sizeof(right), "between %s and %s",
-                 number_text(row, row->min, least), number_text(row, row->max, most));
+                 opt_number_text(row, row->min, least),
+                 opt_number_text(row, row->max, most));
     else
-        snprintf(right, sizeof(right), "at least %s", number_text(row, row->min, least));
+        snprintf(right, sizeof(right), "at least %s",
+                 opt_number_text(row, row->min, least));
     return wrong(row, v, right, err);
 }
 
@@ -217,12 +208,55 @@ static char *scalar_text(const struct opt_value *v)
     }
 }
 
-static void list_free(struct opt_list *list)
+static void free_text(void *field)
 {
+    forget(*(char **)field);
+}
+
+static bool same_text(const void *a, const void *b)
+{
+    const char *x = *(char *const *)a, *y = *(char *const *)b;
+    return x && y ? strcmp(x, y) == 0 : x == y;
+}
+
+static void copy_text(const void *from, void *to)
+{
+    const char *text = *(char *const *)from;
+    *(char **)to = text ? mem_strdup(text) : NULL;
+}
+
+static void free_list(void *field)
+{
+    struct opt_list *list = field;
+
     for (size_t i = 0; i < list->n; i++)
         forget(list->v[i]);
     free(list->v);
-    *list = (struct opt_list){0};
+}
+
+static bool same_list(const void *a, const void *b)
+{
+    const struct opt_list *x = a, *y = b;
+    bool same = x->n == y->n;
+
+    for (size_t i = 0; same && i < x->n; i++)
+        same = strcmp(x->v[i], y->v[i]) == 0;
+    return same;
+}
+
+static void copy_list(const void *from, void *to)
+{
+    const struct opt_list *x = from;
+
+    *(struct opt_list *)to = (struct opt_list){0};
+    for (size_t i = 0; i < x->n; i++)
+        opt_list_add(to, x->v[i]);
+}
+
+void opt_list_add(struct opt_list *list, const char *text)
+{
+    list->v = mem_realloc(list->v, (list->n + 1) * sizeof(*list->v));
+    list->v[list->n++] = mem_strdup(text);
 }
 
 static int set_list(const struct opt *row, void *field, const struct opt_value *v,
@@ -240,25 +274,48 @@ static int set_list(const struct opt *row, void *field, const struct opt_value *
         char *text = scalar_text(&item[list.n]);
         if (text == NULL || *text == '\0') {
             free(text);
-            list_free(&list);
+            free_list(&list);
             return err_set(err, "must be text in quotes, or a list of it: "
                                 "[ \"one\", \"two\" ], and nothing empty");
         }
         list.v[list.n] = text;
     }
-    list_free(field);
+    free_list(field);
     *(struct opt_list *)field = list;
     return 0;
 }
 
-static void pairs_free(struct pairs *pairs)
+static void free_pairs(void *field)
 {
+    struct pairs *pairs = field;
+
     for (size_t i = 0; i < pairs->n; i++) {
         free(pairs->v[i].name);
         forget(pairs->v[i].value);
     }
     free(pairs->v);
-    *pairs = (struct pairs){0};
+}
+
+static bool same_pairs(const void *a, const void *b)
+{
+    const struct pairs *x = a, *y = b;
+    bool same = x->n == y->n;
+
+    for (size_t i = 0; same && i < x->n; i++)
+        same = strcmp(x->v[i].name, y->v[i].name) == 0 &&
+               strcmp(x->v[i].value, y->v[i].value) == 0;
+    return same;
+}
+
+static void copy_pairs(const void *from, void *to)
+{
+    const struct pairs *x = from;
+    struct pairs *y = to;
+
+    y->v = mem_alloc(x->n * sizeof(*y->v));
+    for (y->n = 0; y->n < x->n; y->n++)
+        y->v[y->n] =
+            (struct pair){mem_strdup(x->v[y->n].name), mem_strdup(x->v[y->n].value)};
 }
 
 static int set_pairs(const struct opt *row, void *field, const struct opt_value *v,
@@ -273,93 +330,124 @@ static int set_pairs(const struct opt *row, void *field, const struct opt_value 
         const struct opt_value *item = &v->item[pairs.n];
         char *text = scalar_text(item);
         if (text == NULL) {
-            pairs_free(&pairs);
+            free_pairs(&pairs);
             return err_set(err,
                            "\"%.60s\" must be text or a number, not a list or a group",
                            item->name);
         }
         pairs.v[pairs.n] = (struct pair){mem_strdup(item->name), text};
     }
-    pairs_free(field);
+    free_pairs(field);
     *(struct pairs *)field = pairs;
     return 0;
 }
 
-typedef int set_fn(const struct opt *row, void *field, const struct opt_value *v,
-                   struct err *err);
-
-static set_fn *const setters[] = {
-    [OPT_STR] = set_str,         [OPT_FILE] = set_str,  [OPT_KEY_FILE] = set_str,
-    [OPT_SECRET] = set_str,      [OPT_INT] = set_int,   [OPT_REAL] = set_real,
-    [OPT_BOOL] = set_bool,       [OPT_MS] = set_ms,     [OPT_BYTES] = set_bytes,
-    [OPT_CHOICE] = set_choice,   [OPT_LIST] = set_list, [OPT_PAIRS] = set_pairs,
-    [OPT_RETRY] = opt_set_retry,
-};
-
-static void *field_of(const struct opt *row, void *self)
+static bool same_retry(const void *a, const void *b)
 {
-    return (char *)self + row->offset;
+    const struct retry_policy *x = a, *y = b;
+
+    if ((x->list_ms != NULL) != (y->list_ms != NULL))
+        return false;
+    if (x->list_ms != NULL)
+        return x->list_count == y->list_count &&
+               memcmp(x->list_ms, y->list_ms, x->list_count * sizeof(*x->list_ms)) == 0;
+    return x->first_ms == y->first_ms && x->max_ms == y->max_ms && x->limit == y->limit &&
+           memcmp(&x->factor, &y->factor, sizeof(x->factor)) == 0 &&
+           memcmp(&x->jitter, &y->jitter, sizeof(x->jitter)) == 0;
 }
+
+static void copy_retry(const void *from, void *to)
+{
+    *(struct retry_policy *)to = retry_copy(from);
+}
+
+static void free_retry(void *field)
+{
+    retry_free(field);
+}
+
+#define TEXT sizeof(char *), OPT_BARE, set_str, same_text, copy_text, free_text
+const struct opt_type_row opt_types[OPT_TYPES] = {
+    [OPT_STR] = {"text", TEXT},
+    [OPT_FILE] = {"file", TEXT},
+    [OPT_KEY_FILE] = {"key file", TEXT},
+    [OPT_SECRET] = {"secret", TEXT},
+    [OPT_INT] = {"number", sizeof(int64_t), OPT_NUMBER, set_int},
+    [OPT_REAL] = {"real", sizeof(double), OPT_NUMBER, set_real},
+    [OPT_BOOL] = {"boolean", sizeof(bool), OPT_TRUTH, set_bool},
+    [OPT_MS] = {"duration", sizeof(int64_t), OPT_BARE, set_ms},
+    [OPT_BYTES] = {"size", sizeof(int64_t), OPT_BARE, set_bytes},
+    [OPT_CHOICE] = {"choice", sizeof(int), OPT_BARE, set_choice},
+    [OPT_LIST] = {"list", sizeof(struct opt_list), OPT_ITEMS, set_list, same_list,
+                  copy_list, free_list},
+    [OPT_PAIRS] = {"group", sizeof(struct pairs), OPT_MEMBERS, set_pairs, same_pairs,
+                   copy_pairs, free_pairs},
+    [OPT_RETRY] = {"schedule", sizeof(struct retry_policy), OPT_ITEMS, opt_set_retry,
+                   same_retry, copy_retry, free_retry},
+};
+#undef TEXT
+
+/* --- rows --- */
 
 int opt_set(const struct opt *row, void *self, const struct opt_value *v, struct err *err)
 {
-    return setters[row->type](row, field_of(row, self), v, err);
+    return opt_types[row->type].set(row, (char *)self + row->offset, v, err);
 }
 
 void opt_defaults(const struct opt *rows, void *self)
 {
     struct err err;
 
-    for (const struct opt *row = rows; row->name != NULL; row++) {
-        struct opt_value v;
-        if (row->def == NULL)
-            continue;
-        must(opt_text_read(row->type, row->def, &v) == 0);
-        if (opt_set(row, self, &v, &err) != 0) {
+    for (const struct opt *row = rows; row->name != NULL; row++)
+        if (row->def != NULL && opt_set_text(row, self, row->def, &err) != 0) {
             fprintf(stderr, "tarry: default of %s: %s\n", row->name, err.text);
             must(!"a default of an option row is right");
         }
-        opt_text_free(&v);
-    }
-}
-
-static void reset(const struct opt *row, void *field)
-{
-    switch (row->type) {
-    case OPT_STR:
-    case OPT_FILE:
-    case OPT_KEY_FILE:
-    case OPT_SECRET:
-        forget(*(char **)field);
-        *(char **)field = NULL;
-        break;
-    case OPT_LIST:
-        list_free(field);
-        break;
-    case OPT_PAIRS:
-        pairs_free(field);
-        break;
-    case OPT_RETRY:
-        retry_free(field);
-        break;
-    case OPT_BOOL:
-        *(bool *)field = false;
-        break;
-    case OPT_CHOICE:
-        *(int *)field = 0;
-        break;
-    case OPT_REAL:
-        *(double *)field = 0;
-        break;
-    default:
-        *(int64_t *)field = 0;
-    }
 }
 
 void opt_free(const struct opt *rows, void *self)
 {
-    for (const struct opt *row = rows; row->name != NULL; row++)
-        reset(row, field_of(row, self));
+    for (const struct opt *row = rows; row->name != NULL; row++) {
+        const struct opt_type_row *type = &opt_types[row->type];
+        char *field = (char *)self + row->offset;
+        if (type->free)
+            type->free(field);
+        memset(field, 0, type->size);
+    }
+}
+
+bool opt_same(const struct opt *row, const void *a, const void *b)
+{
+    const struct opt_type_row *type = &opt_types[row->type];
+    const char *x = (const char *)a + row->offset, *y = (const char *)b + row->offset;
+
+    return type->same ? type->same(x, y) : memcmp(x, y, type->size) == 0;
+}
+
+void opt_copy(const struct opt *rows, const void *from, void *to)
+{
+    for (const struct opt *row = rows; row->name != NULL; row++) {
+        const struct opt_type_row *type = &opt_types[row->type];
+        const char *source = (const char *)from + row->offset;
+        if (type->copy)
+            type->copy(source, (char *)to + row->offset);
+        else
+            memcpy((char *)to + row->offset, source, type->size);
+    }
+}
+
+void opt_exchange(const struct opt *rows, void *a, void *b)
+{
+    char room[sizeof(struct retry_policy)]; /* the largest field */
+
+    for (const struct opt *row = rows; row->name != NULL; row++) {
+        size_t size = opt_types[row->type].size;
+        char *x = (char *)a + row->offset, *y = (char *)b + row->offset;
+        must(size <= sizeof(room));
+        memcpy(room, x, size);
+        memcpy(x, y, size);
+        memcpy(y, room, size);
+    }
 }
 
 const struct opt *opt_find(const struct opt *rows, const char *name)

@@ -10,7 +10,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
-#include "bridge/conf/opt_text.h"
+#include "bridge/conf/opt_type.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * opt_text.c - the text form of option values: defaults in, durations and sizes out.
- *
- * Reads the few forms that a default in a table may take: a scalar, a list of scalars
- * "[ "10s", "20s" ]", a group of scalars "{ first = "1s"; factor = 2.0; }". Any thread.
+ * opt_text.c - the text forms of options: durations and sizes, values in
+ * a table or on the command line, the list of `tarry options`, "did you mean". Any
+ * thread.
  */
-#include "bridge/conf/opt_text.h"
+#include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/when.h"
+#include "bridge/conf/conf_parts.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { NAME_MAX_COMPARED = 48, HELP_WIDTH = 76 };
+
+/* --- durations and sizes --- */
 
 struct unit {
     const char *name;
@@ -36,22 +41,37 @@ const char *opt_text_ms(int64_t ms, char out[OPT_TEXT_SIZE])
     return text_of(ms, units, out);
 }
 
+/* From the largest on; the decimal ones behind "B" are only read. */
+static const struct unit sizes[] = {
+    {"TiB", 1LL << 40}, {"GiB", 1LL << 30},   {"MiB", 1LL << 20}, {"KiB", 1LL << 10},
+    {"B", 1},           {"kB", 1000},         {"KB", 1000},       {"MB", 1000000},
+    {"GB", 1000000000}, {"TB", 1000000000000}};
+
 const char *opt_text_bytes(int64_t bytes, char out[OPT_TEXT_SIZE])
 {
-    static const struct unit units[] = {{"TiB", 1LL << 40},
-                                        {"GiB", 1 << 30},
-                                        {"MiB", 1 << 20},
-                                        {"KiB", 1 << 10},
-                                        {"B", 1}};
-    return text_of(bytes, units, out);
+    return text_of(bytes, sizes, out);
 }
 
-static const char *skip_space(const char *p)
+const char *opt_number_text(const struct opt *row, int64_t n, char out[OPT_TEXT_SIZE])
 {
-    while (isspace((unsigned char)*p))
-        p++;
-    return p;
+    if (row->type == OPT_MS)
+        return opt_text_ms(n, out);
+    if (row->type == OPT_BYTES)
+        return opt_text_bytes(n, out);
+    snprintf(out, OPT_TEXT_SIZE, "%" PRId64, n);
+    return out;
 }
+
+int opt_parse_ms(const char *text, int64_t *ms, struct err *err)
+{
+    if (strcmp(text, "0") == 0) {
+        *ms = 0;
+        return 0;
+    }
+    return when_duration_ms(slice_of(text), WHEN_NO_UNIT, ms, err);
+}
+
+/* --- a value as text --- */
 
 static bool read_number(const char *text, struct opt_value *v)
 {
@@ -67,121 +87,192 @@ static bool read_number(const char *text, struct opt_value *v)
     return errno == 0 && end != text && *end == '\0';
 }
 
-static bool read_bool(const char *text, struct opt_value *v)
+/* Reads text into v; what v points to is the tree's, if one is given. */
+static bool read_text(enum opt_form form, const char *text, struct opt_value *v,
+                      struct conf_tree **tree)
 {
-    v->kind = OPT_IS_BOOL;
-    v->boolean = strcmp(text, "true") == 0;
-    return v->boolean || strcmp(text, "false") == 0;
-}
-
-/* "text" in quotes, a number, true or false; gives the place behind it, or NULL. */
-static const char *read_scalar(const char *p, struct opt_value *v)
-{
-    bool quoted = *p == '"';
-    size_t n = quoted ? strcspn(p + 1, "\"") : strcspn(p, ",;]} \t");
-    char *word = mem_strndup(p + quoted, n);
-    bool good;
-
-    if (quoted) {
-        v->kind = OPT_IS_STR;
-        v->str = word;
-        return p[n + 1] == '"' ? p + n + 2 : NULL;
-    }
-    good = read_number(word, v) || read_bool(word, v);
-    free(word);
-    return good ? p + n : NULL;
-}
-
-static struct opt_value *add_item(struct opt_value *v)
-{
-    struct opt_value *items =
-        mem_realloc((void *)v->item, (v->count + 1) * sizeof(*items));
-    v->item = items;
-    items[v->count] = (struct opt_value){0};
-    return &items[v->count++];
-}
-
-static const char *read_name(const char *p, struct opt_value *item)
-{
-    size_t n = strcspn(p, " =");
-    item->name = mem_strndup(p, n);
-    p = skip_space(p + n);
-    return *p == '=' && n > 0 ? skip_space(p + 1) : NULL;
-}
-
-/* p stands behind the opening bracket. */
-static bool read_items(const char *p, struct opt_value *v, char close, char between)
-{
-    for (p = skip_space(p); *p != close;) {
-        struct opt_value *item = add_item(v);
-        if (v->kind == OPT_IS_GROUP)
-            p = read_name(p, item);
-        p = p ? read_scalar(p, item) : NULL;
-        if (p == NULL)
-            return false;
-        p = skip_space(p);
-        if (*p == between)
-            p = skip_space(p + 1);
-        else if (*p != close)
-            return false;
-    }
-    return *skip_space(p + 1) == '\0';
-}
-
-static bool read_text(const char *text, struct opt_value *v)
-{
-    v->kind = OPT_IS_STR;
-    v->str = mem_strdup(text);
-    return true;
-}
-
-/* "[...]", "{...}", or a bare word where one is allowed; "" is empty. */
-static bool read_many(const char *text, enum opt_kind when_empty, struct opt_value *v)
-{
-    v->kind = *text == '[' ? OPT_IS_LIST : *text == '{' ? OPT_IS_GROUP : when_empty;
-    if (*text == '\0')
-        return true;
-    if (*text == '[')
-        return read_items(text + 1, v, ']', ',');
-    if (*text == '{')
-        return read_items(text + 1, v, '}', ';');
-    return read_text(text, v);
-}
-
-static bool read_value(enum opt_type type, const char *text, struct opt_value *v)
-{
-    switch (type) {
-    case OPT_INT:
-    case OPT_REAL:
+    *v = (struct opt_value){.kind = OPT_IS_STR, .str = text};
+    if (form == OPT_NUMBER)
         return read_number(text, v);
-    case OPT_BOOL:
-        return read_bool(text, v);
-    case OPT_LIST:
-    case OPT_RETRY:
-        return read_many(text, OPT_IS_LIST, v);
-    case OPT_PAIRS:
-        return read_many(text, OPT_IS_GROUP, v);
-    default:
-        return read_text(text, v);
+    if (form == OPT_TRUTH) {
+        v->kind = OPT_IS_BOOL;
+        v->boolean = strcmp(text, "true") == 0;
+        return v->boolean || strcmp(text, "false") == 0;
     }
+    if (form != OPT_BARE && *text == '\0')
+        v->kind = form == OPT_ITEMS ? OPT_IS_LIST : OPT_IS_GROUP;
+    if (form == OPT_BARE || *text == '\0' || strchr("[{", *text) == NULL)
+        return true;
+    *tree = conf_tree_of(text);
+    const struct opt_value *read = conf_tree_member(conf_tree_root(*tree), "v");
+    if (read != NULL)
+        *v = *read;
+    return read != NULL;
 }
 
-int opt_text_read(enum opt_type type, const char *text, struct opt_value *v)
+int opt_set_text(const struct opt *row, void *self, const char *text, struct err *err)
 {
-    *v = (struct opt_value){0};
-    if (read_value(type, text, v))
-        return 0;
-    opt_text_free(v);
-    return -1;
+    const struct opt_type_row *type = &opt_types[row->type];
+    struct conf_tree *tree = NULL;
+    struct opt_value v;
+    int rc = -1;
+
+    if (read_text(type->form, text, &v, &tree))
+        rc = opt_set(row, self, &v, err);
+    else
+        err_set(err, "must be a %s, not \"%.60s\"", type->name, text);
+    conf_tree_free(tree);
+    return rc;
 }
 
-void opt_text_free(struct opt_value *v)
+/* --- did you mean --- */
+
+static unsigned least(unsigned a, unsigned b)
 {
-    for (size_t i = 0; i < v->count; i++) {
-        free((void *)v->item[i].name);
-        free((void *)v->item[i].str);
+    return a < b ? a : b;
+}
+
+static bool same_letter(char a, char b)
+{
+    a = a == '-' ? '_' : (char)tolower((unsigned char)a);
+    b = b == '-' ? '_' : (char)tolower((unsigned char)b);
+    return a == b;
+}
+
+/* How many letters must be put in, taken out, changed or swapped to make one the other.
+ */
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned row[3][NAME_MAX_COMPARED + 1];
+    size_t n = strlen(a), m = strlen(b);
+
+    for (size_t j = 0; j <= m; j++)
+        row[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= n; i++) {
+        unsigned *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = (unsigned)i;
+        for (size_t j = 1; j <= m; j++) {
+            unsigned changed = last[j - 1] + !same_letter(a[i - 1], b[j - 1]);
+            now[j] = least(changed, least(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+                same_letter(a[i - 2], b[j - 1]))
+                now[j] = least(now[j], before[j - 2] + 1);
+        }
     }
-    free((void *)v->item);
-    free((void *)v->str);
-    *v = (struct opt_value){0};
+    return row[n % 3][m];
+}
+
+const char *opt_nearest(const struct opt *rows, const char *name)
+{
+    size_t n = strlen(name);
+    unsigned best = n < 4 ? 2 : n < 9 ? 3 : 4;
+    const char *nearest = NULL;
+
+    if (n > NAME_MAX_COMPARED)
+        return NULL;
+    for (; rows->name != NULL; rows++) {
+        if (strlen(rows->name) > NAME_MAX_COMPARED)
+            continue;
+        unsigned d = distance(rows->name, name);
+        if (d < best) {
+            best = d;
+            nearest = rows->name;
+        }
+    }
+    return nearest;
+}
+
+void opt_names_add(struct opt_names *names, const char *name)
+{
+    names->v = mem_realloc(names->v, (names->n + 2) * sizeof(*names->v));
+    names->v[names->n++] = (struct opt){.name = name};
+    names->v[names->n] = (struct opt){0};
+}
+
+const char *opt_hint(struct opt_names *names, const char *wrong, char out[OPT_HINT_SIZE])
+{
+    const char *nearest = names->n > 0 ? opt_nearest(names->v, wrong) : NULL;
+    struct buf known = {0};
+
+    for (size_t i = 0; i < names->n; i++)
+        buf_addf(&known, "%s%s", i ? ", " : "", names->v[i].name);
+    if (nearest != NULL)
+        snprintf(out, OPT_HINT_SIZE, "did you mean \"%s\"?", nearest);
+    else if (names->n > 0)
+        snprintf(out, OPT_HINT_SIZE, "known: %.300s", buf_str(&known));
+    else
+        snprintf(out, OPT_HINT_SIZE, "there are none");
+    buf_free(&known);
+    free(names->v);
+    *names = (struct opt_names){0};
+    return out;
+}
+
+/* --- rows for people --- */
+
+static void print_range(const struct opt *row, FILE *out)
+{
+    char low[OPT_TEXT_SIZE], high[OPT_TEXT_SIZE];
+
+    if (row->choices != NULL)
+        fprintf(out, "; one of %s", row->choices);
+    if (row->min == 0 && row->max == 0)
+        return;
+    opt_number_text(row, row->min, low);
+    opt_number_text(row, row->max, high);
+    if (row->max > 0)
+        fprintf(out, "; %s to %s", low, high);
+    else
+        fprintf(out, "; %s or more", low);
+}
+
+static void print_default(const struct opt *row, FILE *out)
+{
+    bool quoted = opt_types[row->type].form == OPT_BARE;
+
+    if (row->def == NULL)
+        fputs(row->optional ? "no default" : "required", out);
+    else if (quoted)
+        fprintf(out, "default \"%s\"", row->def);
+    else if (*row->def == '\0')
+        fputs("default: empty", out);
+    else
+        fprintf(out, "default %s", row->def);
+}
+
+/* Breaks the sentence between words. */
+static void print_help(const char *help, FILE *out)
+{
+    size_t column = 0;
+
+    fputs("     ", out);
+    while (*help != '\0') {
+        size_t n = strcspn(help, " ");
+        if (column > 0 && column + n + 1 > HELP_WIDTH) {
+            fputs("\n     ", out);
+            column = 0;
+        }
+        fputc(' ', out);
+        fprintf(out, "%.*s", (int)n, help);
+        column += n + 1;
+        help += n + (help[n] == ' ');
+    }
+    fputc('\n', out);
+}
+
+void opt_print_facts(const struct opt *row, FILE *out)
+{
+    fprintf(out, "%-9s ", opt_types[row->type].name);
+    print_default(row, out);
+    print_range(row, out);
+}
+
+void opt_print(const struct opt *rows, FILE *out)
+{
+    for (; rows->name != NULL; rows++) {
+        fprintf(out, "  %-18s ", rows->name);
+        opt_print_facts(rows, out);
+        fputc('\n', out);
+        print_help(rows->help, out);
+    }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/deliver.h"
 #include "bridge/about.h"
-#include "bridge/admin/tap.h"
+#include "bridge/engine/tap.h"
 #include "bridge/base/retry.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/emit.h"

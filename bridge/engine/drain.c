@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/drain.h"
-#include "bridge/admin/tap.h"
+#include "bridge/engine/tap.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
 #include "bridge/bridge.h"
-#include "bridge/http/listeners.h"
 #include "bridge/engine/inst.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/reload/reload.h"
@@ -37,7 +36,7 @@ static void take_no_more(struct bridge *bridge)
     bridge->draining = true; /* /readyz fails first */
     bridge->claiming = false;
     alive_leave(bridge->alive); /* others claim at once what was ours */
-    listeners_drain(bridge);
+    listeners_drain(&bridge->listeners);
     reload_end(bridge);
     queue_end_waits(bridge, NULL);
     end_taps(bridge);

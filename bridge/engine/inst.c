@@ -3,6 +3,7 @@
 #include "bridge/bridge.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/submit.h"
+#include "bridge/http/httpd.h"
 
 #include <stdlib.h>
 
@@ -326,12 +327,12 @@ void source_stopped(struct source *src)
 
 struct httpd *source_httpd(struct source *src)
 {
-    return src->bridge->httpd;
+    return src->bridge->listeners.first;
 }
 
 void source_protect(struct source *src, struct httpd *h)
 {
-    httpd_protect_roles(h, &src->bridge->tokens);
+    httpd_protect_roles(h, &src->bridge->listeners.tokens);
 }
 
 const char *sink_name(const struct sink *sink)

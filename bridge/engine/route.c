@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/route.h"
-#include "bridge/admin/tap.h"
 #include "bridge/base/hash.h"
+#include "bridge/engine/tap.h"
 #include "bridge/job/tmpl.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/inst.h"

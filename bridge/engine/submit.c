@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/submit.h"
 #include "bridge/about.h"
-#include "bridge/admin/tap.h"
+#include "bridge/engine/tap.h"
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/passage.h"

@@ -9,7 +9,6 @@
 #include "bridge/http/httpd.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/http/httpd_listen.h"
 #include "bridge/http/httpd_parts.h"
 
 #include <stdio.h>
@@ -288,12 +287,6 @@ void httpd_set_bodies_max(int64_t bytes)
     bodies_max_bytes = bytes;
 }
 
-int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
-{
-    return httpd_tls_is_wanted(opts) ? httpd_check_hosts(opts, err)
-                                     : httpd_check(opts, err);
-}
-
 /* A listener that is to ask for certificates, but has none to show, must not open. */
 static int load(struct httpd *h, const struct httpd_opts *opts, struct err *err)
 {
@@ -364,12 +357,6 @@ void httpd_unserve(struct httpd *h, const void *arg)
         httpd_unserve(h->twin, arg);
     for (size_t i = 0; i < h->rows_n; i++)
         h->rows[i].gone |= h->rows[i].arg == arg;
-}
-
-void httpd_shape(struct httpd *h, httpd_refuse_cb *cb, void *arg)
-{
-    h->shape = cb;
-    h->shape_arg = arg;
 }
 
 unsigned httpd_port(const struct httpd *h)

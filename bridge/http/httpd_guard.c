@@ -3,7 +3,6 @@
  * httpd_guard.c - who asks, and whether he may.
  */
 #include "bridge/http/httpd_parts.h"
-#include "bridge/http/tokens.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/http/httpd_listen.h"
+#include "bridge/http/httpd_parts.h"
 #include "bridge/base/mem.h"
 
 #include <errno.h>
@@ -145,15 +145,6 @@ int httpd_listen(const char *listen, struct err *err)
     int fd = listen_tcp(listen, copy, err);
     free(copy);
     return fd;
-}
-
-bool httpd_listen_is_local(const char *listen)
-{
-    static const char *const begins[] = {"unix:", "127.", "[::1]:", "localhost:"};
-    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
-        if (strncmp(listen, begins[i], strlen(begins[i])) == 0)
-            return true;
-    return false;
 }
 
 bool httpd_listen_is_loopback(int fd)

@@ -2,8 +2,7 @@
 /*
  * httpd_live.c - new options and renewed certificates of listeners that run.
  */
-#include "bridge/conf/opt_same.h"
-#include "bridge/http/httpd_listen.h"
+#include "bridge/conf/opt_type.h"
 #include "bridge/http/httpd_parts.h"
 
 #include <stddef.h>
@@ -37,48 +36,15 @@ void httpd_live_del(struct httpd *h)
     opt_free(own_rows, &h->opts);
 }
 
-int httpd_check_hosts(const struct httpd_opts *opts, struct err *err)
-{
-    for (size_t i = 0; i < opts->hosts.n; i++)
-        if (strpbrk(opts->hosts.v[i], ":/ ") ||
-            (*opts->hosts.v[i] == '*' && opts->hosts.v[i][1]))
-            return err_set(err,
-                           "hosts: \"%.60s\" is no name: write \"tarry.example.com\", "
-                           "without port and scheme, or \"*\" for any",
-                           opts->hosts.v[i]);
-    return 0;
-}
-
 int httpd_check(const struct httpd_opts *opts, struct err *err)
 {
-    if (httpd_check_hosts(opts, err) < 0)
+    if (httpd_check_opts(opts, err) < 0)
         return -1;
-    if (!httpd_tls_is_wanted(opts)) {
-        if (opts->tls_key || opts->tls_client_ca)
-            return err_set(err, "%s needs tls_cert, the certificate to show",
-                           opts->tls_key ? "tls_key" : "tls_client_ca");
+    if (!httpd_tls_is_wanted(opts))
         return 0;
-    }
     struct httpd_tls *tls = httpd_tls_load(opts, err);
     httpd_tls_drop(tls);
     return tls ? 0 : -1;
-}
-
-void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
-                             const struct httpd_secrets *secrets, struct buf *lines)
-{
-    if (httpd_listen_is_local(opts->listen) || opts->tls_client_ca)
-        return;
-    if (secrets == NULL || !secrets->asked_for)
-        buf_addf(lines,
-                 "%slisten: whoever reaches %s may use it; write %s%s%stls_client_ca\n",
-                 prefix, opts->listen, secrets ? secrets->remedy : "",
-                 secrets ? ", or " : "", prefix);
-    else if (opts->tls_cert == NULL)
-        buf_addf(lines,
-                 "%slisten: %s can be read on their way to %s, as there is no TLS; write "
-                 "%stls_cert, unless a proxy has it\n",
-                 prefix, secrets->what, opts->listen, prefix);
 }
 
 void httpd_set(struct httpd *h, const struct httpd_opts *opts)

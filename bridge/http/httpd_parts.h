@@ -13,10 +13,15 @@
 
 #include "bridge/base/log.h"
 #include "bridge/http/httpd.h"
-#include "bridge/http/httpd_route.h"
-#include "bridge/http/httpd_tls.h"
+#include "bridge/http/httpd_url.h"
 
 #include <microhttpd.h>
+
+/* GnuTLS stays inside httpd_tls.c, as it does in the library. */
+struct httpd_tls_wire { /* of one session */
+    int fd;
+    uint64_t *moved; /* counts its reads and writes that moved anything */
+};
 
 struct httpd_row {
     struct httpd_pattern pattern;
@@ -112,6 +117,8 @@ struct httpd_req {
     struct buf query; /* a copy: the library cuts the original to pieces */
     struct buf room;  /* where an escaped path is decoded */
     struct buf extra; /* headers of the answer: name NUL value NUL ... */
+    struct buf args;  /* httpd_args(): one struct; empty: none was read */
+    struct buf texts; /* decoded, of args */
     struct httpd_note *notes;
     struct httpd_req *next_idle;
     void (*on_gone)(void *arg); /* NULL: nobody asked */
@@ -141,8 +148,8 @@ struct httpd {
     int64_t now_ms; /* monotonic, when the library was last run */
     struct httpd_row *rows;
     size_t rows_n;
-    httpd_refuse_cb *shape; /* NULL: httpd_error() */
-    void *shape_arg;
+    const struct http_dialect *dialect; /* NULL: the native one */
+    void *dialect_arg;
     struct httpd_address *addresses; /* hash: that have connections */
     int gone_fd;                     /* epoll: the ends of their streams; -1: none yet */
     struct watch *gone_watch;
@@ -219,7 +226,13 @@ void httpd_live_del(struct httpd *h);
 /* What may change while it runs; the files are not read. */
 void httpd_set(struct httpd *h, const struct httpd_opts *opts);
 
+/* --- http_args.c --- */
+const struct http_dialect *httpd_dialect(const struct httpd *h);
+
 /* --- httpd_refuse.c --- */
+/* Answers an error in the dialect of the listener. */
+void httpd_refuse_as(struct httpd_req *req, unsigned status, const char *word,
+                     const char *why);
 /* Answers with what req->refusal says, before it returns. */
 void httpd_refuse(struct httpd_req *req);
 /* Writes a whole answer past the library, which cannot answer in the midst of a request.
@@ -249,5 +262,60 @@ void httpd_req_done(struct httpd *h, struct httpd_req *req);
 void httpd_req_free(struct httpd_req *req);
 /* Hands the answer to the library. */
 enum MHD_Result httpd_req_queue(struct httpd_req *req);
+
+/* --- httpd_listen.c --- */
+/* Gives a listening socket (non-blocking, close-on-exec), or -1. "host:port",
+ * "[v6]:port", ":port" for all addresses, "unix:/path". A name is looked up, so this may
+ * block; it is for the start of the daemon. The process may have as many descriptors open
+ * as its hard limit allows from then on. */
+int httpd_listen(const char *listen, struct err *err);
+/* The port a socket is bound to; 0 for a Unix socket. */
+unsigned httpd_listen_port(int fd);
+/* Is it bound to an address of this machine alone, which browsers here can ask? */
+bool httpd_listen_is_loopback(int fd);
+/* Closes the socket and removes the file of a Unix socket. */
+void httpd_unlisten(int fd);
+
+/* --- httpd_tls.c: files are read whole when they are loaded. Each connection holds what
+ * was loaded when it began, so that a reload touches none. --- */
+struct httpd_tls; /* counts its users */
+
+/* The options that the library needs for TLS; the table ends as it wants it to. */
+extern const struct MHD_OptionItem httpd_tls_options[];
+
+bool httpd_tls_is_wanted(const struct httpd_opts *opts);
+/* Reads the files; the caller is the first user. NULL: err names the file and says what
+ * is wrong with it. */
+struct httpd_tls *httpd_tls_load(const struct httpd_opts *opts, struct err *err);
+struct httpd_tls *httpd_tls_use(struct httpd_tls *tls);
+void httpd_tls_drop(struct httpd_tls *tls); /* NULL is fine */
+
+/* session: the library's, before its handshake; tls must be used, and wire stay, until it
+ * is gone. */
+void httpd_tls_begin(const struct httpd_tls *tls, void *session,
+                     struct httpd_tls_wire *wire);
+/* Appends the names in the client's certificate, each with a NUL: the alternative names,
+ * then the common name. Nothing: it showed none. */
+void httpd_tls_names(void *session, struct buf *names);
+/* Does not wait; what does not fit is lost. */
+void httpd_tls_send(void *session, const char *bytes, size_t n);
+
+/* --- tokens.c --- */
+struct conf;
+struct token; /* as long as its struct tokens */
+
+/* NULL: the configuration has none, and nobody is asked for one. */
+struct tokens *tokens_new(const struct conf *conf);
+void tokens_free(struct tokens *tokens); /* NULL is fine */
+
+/* Whose token that is; NULL: nobody's. */
+const struct token *tokens_find(const struct tokens *tokens, struct slice token);
+/* Whose certificate has one of these names, each of which ends with a NUL. */
+const struct token *tokens_find_certificate(const struct tokens *tokens,
+                                            struct slice names);
+const char *token_name(const struct token *token);
+/* Of the rows that it opens: 1 << role each. */
+unsigned token_roles(const struct token *token);
+bool token_may(const struct token *token, enum httpd_role role);
 
 #endif

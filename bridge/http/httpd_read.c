@@ -8,6 +8,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
+#include "bridge/http/http_args.h"
 #include "bridge/http/httpd_parts.h"
 
 #include <stdlib.h>
@@ -178,11 +179,14 @@ static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t 
 static void hand_over(struct httpd_req *req)
 {
     const struct httpd_row *row = &req->h->rows[req->row];
+    struct err err;
     /* It may have gone since the headers came. */
     if (req->refusal == NOT_REFUSED && row->gone)
         req->refusal = DRAINED;
     if (req->refusal != NOT_REFUSED)
         httpd_refuse(req);
+    else if (row->route->args && httpd_read_args(req, row->route->args, &err) < 0)
+        httpd_refuse_as(req, 400, "bad-request", err.text);
     else
         row->route->handle(row->arg, req);
 }
@@ -234,6 +238,8 @@ void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
     httpd_gone_look(req->conn);
     if (req->stage == HANDED || req->stage == SUSPENDED) {
         httpd_gone_forget(req);
+        if (req->args.n > 0) /* parts of it were the library's */
+            memset(req->args.p, 0, req->args.n);
         req->mc = NULL; /* its handler has it still; httpd_answer() frees it */
     } else {
         httpd_req_done(h, req);

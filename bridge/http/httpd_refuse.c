@@ -3,6 +3,7 @@
  * httpd_refuse.c - the answers that the server gives by itself.
  */
 #include "bridge/base/mem.h"
+#include "bridge/http/http_args.h"
 #include "bridge/http/httpd_parts.h"
 
 #include <stdio.h>
@@ -121,6 +122,16 @@ static void compose(const struct httpd *h, enum httpd_refusal what, const char *
     snprintf(why, size, "%s%s%s", refusals[what].before, detail, refusals[what].after);
 }
 
+void httpd_refuse_as(struct httpd_req *req, unsigned status, const char *word,
+                     const char *why)
+{
+    const struct http_dialect *dialect = httpd_dialect(req->h);
+    if (dialect->refuse)
+        dialect->refuse(req->h->dialect_arg, req, status, word, why);
+    else
+        httpd_error(req, status, word, "%s", why);
+}
+
 void httpd_refuse(struct httpd_req *req)
 {
     enum httpd_refusal what = req->refusal;
@@ -136,11 +147,7 @@ void httpd_refuse(struct httpd_req *req)
     if (refusals[what].close)
         httpd_add(req, "Connection", "close");
     compose(req->h, what, what == NO_ROLE ? req->who : buf_str(&allow), why, sizeof(why));
-    if (req->h->shape)
-        req->h->shape(req->h->shape_arg, req, refusals[what].status, refusals[what].word,
-                      why);
-    else
-        httpd_error(req, refusals[what].status, refusals[what].word, "%s", why);
+    httpd_refuse_as(req, refusals[what].status, refusals[what].word, why);
     must(req->stage == ANSWERED);
     buf_free(&allow);
 }

@@ -7,7 +7,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
-#include "bridge/http/httpd_form.h"
+#include "bridge/http/httpd_url.h"
 #include "bridge/http/httpd_parts.h"
 
 #include <stdarg.h>
@@ -66,6 +66,8 @@ static void release(struct httpd_req *req)
     httpd_req_drop_body(req);
     buf_clear(&req->extra);
     buf_clear(&req->query);
+    buf_clear(&req->args);
+    buf_clear(&req->texts);
     while (req->notes) {
         struct httpd_note *next = req->notes->next;
         free(req->notes);
@@ -82,12 +84,15 @@ void httpd_req_free(struct httpd_req *req)
     buf_free(&req->query);
     buf_free(&req->room);
     buf_free(&req->extra);
+    buf_free(&req->args);
+    buf_free(&req->texts);
     free(req);
 }
 
 void httpd_req_settle(struct httpd_req *req)
 {
-    struct buf *const bufs[] = {&req->body, &req->query, &req->room, &req->extra};
+    struct buf *const bufs[] = {&req->body,  &req->query, &req->room,
+                                &req->extra, &req->args,  &req->texts};
     /* Of an escaped path room holds the segments, though it does not count them. */
     if (memchr(req->path.p, '%', req->path.n))
         buf_grew(&req->room, req->path.n);
@@ -102,6 +107,7 @@ void httpd_req_done(struct httpd *h, struct httpd_req *req)
     release(req);
     empty(&req->query);
     empty(&req->room);
+    empty(&req->texts);
     if (h->idle_n >= IDLE_REQUESTS) {
         httpd_req_free(req);
         return;
@@ -266,6 +272,18 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
     }
 }
 
+void httpd_answer_json(struct httpd_req *req, unsigned status, struct buf *json)
+{
+    httpd_answer(req, status, "application/json", buf_slice(json));
+    buf_free(json);
+}
+
+void httpd_busy(struct httpd_req *req, const char *why)
+{
+    httpd_add(req, "Retry-After", "1");
+    httpd_error(req, 503, "unavailable", "%s", why);
+}
+
 void httpd_error(struct httpd_req *req, unsigned status, const char *word,
                  const char *fmt, ...)
 {
@@ -280,8 +298,7 @@ void httpd_error(struct httpd_req *req, unsigned status, const char *word,
     buf_add_str(&json, ",\"message\":");
     text_add_json(&json, slice_of(message));
     buf_add_str(&json, "}\n");
-    httpd_answer(req, status, "application/json", buf_slice(&json));
-    buf_free(&json);
+    httpd_answer_json(req, status, &json);
 }
 
 enum MHD_Result httpd_req_queue(struct httpd_req *req)

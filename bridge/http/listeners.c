@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/http/listeners.h"
-#include "bridge/bridge.h"
-#include "bridge/http/httpd.h"
-#include "bridge/http/tokens.h"
+#include "bridge/conf/conf.h"
+#include "bridge/http/httpd_parts.h"
 #include "bridge/metrics/stats.h"
 
 #include <string.h>
@@ -17,7 +16,7 @@ static bool is_apart(const struct conf *conf)
     return strcmp(conf->admin.listen, CONF_ADMIN_ON_HTTP) != 0;
 }
 
-static struct httpd *open_one(const struct bridge *bridge, const char *section,
+static struct httpd *open_one(const struct listeners *l, const char *section,
                               const struct httpd_opts *opts, struct err *err)
 {
     struct httpd *h = httpd_open(section, opts, err);
@@ -25,7 +24,7 @@ static struct httpd *open_one(const struct bridge *bridge, const char *section,
         err_in(err, section);
         return NULL;
     }
-    httpd_protect(h, bridge->tokens);
+    httpd_protect(h, l->tokens);
     log_info(section, "listens on %s%s", opts->listen,
              opts->tls_client_ca ? " with TLS, for clients with a certificate"
              : opts->tls_cert    ? " with TLS"
@@ -33,46 +32,44 @@ static struct httpd *open_one(const struct bridge *bridge, const char *section,
     return h;
 }
 
-int listeners_start(struct bridge *bridge, struct err *err)
+int listeners_start(struct listeners *l, const struct conf *conf, struct err *err)
 {
-    const struct conf *conf = bridge->conf;
     bool http = *conf->http.listen != '\0';
     bool admin = is_apart(conf) && *conf->admin.listen != '\0';
     struct httpd *h = NULL;
-    bridge->tokens = tokens_new(conf);
+    l->tokens = tokens_new(conf);
     httpd_set_bodies_max(conf->daemon.queue_max_bytes);
     if (http) {
-        bridge->httpd = open_one(bridge, "http", &conf->http, err);
-        if (bridge->httpd == NULL)
+        l->first = open_one(l, "http", &conf->http, err);
+        if (l->first == NULL)
             return -1;
-        httpd_limit_roles(bridge->httpd, is_apart(conf) ? OPEN_ROLES : ~0U);
+        httpd_limit_roles(l->first, is_apart(conf) ? OPEN_ROLES : ~0U);
     }
     if (admin) {
-        h = open_one(bridge, "admin", &conf->admin, err);
+        h = open_one(l, "admin", &conf->admin, err);
         if (h == NULL)
             return -1;
     }
     if (http && admin)
-        httpd_twin(bridge->httpd, h);
-    *(http ? &bridge->httpd_admin : &bridge->httpd) = h;
+        httpd_twin(l->first, h);
+    *(http ? &l->admin : &l->first) = h;
     return 0;
 }
 
-void listeners_drain(struct bridge *bridge)
+void listeners_drain(const struct listeners *l)
 {
-    if (bridge->httpd)
-        httpd_drain(bridge->httpd);
-    if (bridge->httpd_admin)
-        httpd_drain(bridge->httpd_admin);
+    if (l->first)
+        httpd_drain(l->first);
+    if (l->admin)
+        httpd_drain(l->admin);
 }
 
-void listeners_stop(struct bridge *bridge)
+void listeners_stop(struct listeners *l)
 {
-    httpd_stop(bridge->httpd);
-    httpd_stop(bridge->httpd_admin);
-    tokens_free(bridge->tokens);
-    bridge->httpd = bridge->httpd_admin = NULL;
-    bridge->tokens = NULL;
+    httpd_stop(l->first);
+    httpd_stop(l->admin);
+    tokens_free(l->tokens);
+    *l = (struct listeners){0};
 }
 
 /* What stays until a restart, and what stands in the way of that. Where nothing listens
@@ -95,27 +92,26 @@ static int check_one(const char *section, const struct httpd_opts *now,
     return httpd_check(next, err) < 0 ? err_in(err, section) : 0;
 }
 
-int listeners_check(const struct bridge *bridge, const struct conf *next, struct err *err)
+int listeners_check(const struct conf *now, const struct conf *next, struct err *err)
 {
-    const struct conf *now = bridge->conf;
     if (check_one("http", &now->http, &next->http, err) < 0)
         return -1;
     return check_one("admin", &now->admin, &next->admin, err);
 }
 
-int listeners_change(struct bridge *bridge, const struct conf *next, struct err *err)
+int listeners_change(struct listeners *l, const struct conf *now, const struct conf *next,
+                     struct err *err)
 {
     bool http = *next->http.listen != '\0';
-    const struct httpd_change changes[] = {
-        {bridge->httpd, http ? &next->http : &next->admin},
-        {bridge->httpd_admin, &next->admin}};
-    if (listeners_check(bridge, next, err) < 0 || httpd_reload(changes, 2, err) < 0)
+    const struct httpd_change changes[] = {{l->first, http ? &next->http : &next->admin},
+                                           {l->admin, &next->admin}};
+    if (listeners_check(now, next, err) < 0 || httpd_reload(changes, 2, err) < 0)
         return -1;
-    struct tokens *before = bridge->tokens;
-    bridge->tokens = tokens_new(next);
+    struct tokens *before = l->tokens;
+    l->tokens = tokens_new(next);
     for (size_t i = 0; i < 2; i++)
         if (changes[i].h)
-            httpd_protect(changes[i].h, bridge->tokens);
+            httpd_protect(changes[i].h, l->tokens);
     tokens_free(before);
     return 0;
 }

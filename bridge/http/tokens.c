@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/http/tokens.h"
+/*
+ * tokens.c - who may ask what over HTTP: tokens: { } of the configuration.
+ *
+ * Of a token only its SHA-256 is kept, and those are compared in constant time, so that
+ * neither memory nor time tells anything of it.
+ */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf.h"
+#include "bridge/http/httpd_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +15,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
-enum { HASH_BYTES = 32, TOKEN_MIN = 16, TOKEN_MAX = 1024 };
+enum { HASH_BYTES = 32 };
 
 struct token {
     char *name;
@@ -25,56 +31,22 @@ struct tokens {
     struct token v[];
 };
 
-static const struct {
-    const char *name;
-    enum httpd_role role;
-    unsigned opens; /* 1 << role of a row */
-} role_names[] = {{"produce", HTTPD_PRODUCE, 1 << HTTPD_PRODUCE | 1 << HTTPD_EITHER},
-                  {"consume", HTTPD_CONSUME, 1 << HTTPD_CONSUME | 1 << HTTPD_EITHER},
-                  {"metrics", HTTPD_METRICS, 1 << HTTPD_METRICS},
-                  {"admin", HTTPD_ADMIN, ~0U}};
-enum { ROLE_NAMES = sizeof(role_names) / sizeof(role_names[0]) };
-
-int tokens_roles(const struct opt_list *names, unsigned *roles, struct err *err)
+/* The rows that a role opens. */
+static unsigned rows_of(enum httpd_role role)
 {
-    *roles = 0;
-    for (size_t i = 0; i < names->n; i++) {
-        unsigned bit = 0;
-        for (size_t k = 0; k < ROLE_NAMES; k++)
-            if (strcmp(role_names[k].name, names->v[i]) == 0)
-                bit = 1U << role_names[k].role;
-        if (bit == 0)
-            return err_set(
-                err,
-                "there is no role \"%.60s\"; known: produce, consume, metrics, "
-                "admin (which includes all others)",
-                names->v[i]);
-        *roles |= bit;
-    }
-    return 0;
+    if (role == HTTPD_ADMIN)
+        return ~0U;
+    return 1U << role |
+           (role == HTTPD_PRODUCE || role == HTTPD_CONSUME ? 1U << HTTPD_EITHER : 0);
 }
 
 static unsigned opened_by(unsigned roles)
 {
     unsigned rows = 0;
-    for (size_t k = 0; k < ROLE_NAMES; k++)
-        if (roles & 1U << role_names[k].role)
-            rows |= role_names[k].opens;
+    for (int role = 0; role < HTTPD_ROLES; role++)
+        if (roles & 1U << role)
+            rows |= rows_of((enum httpd_role)role);
     return rows;
-}
-
-int tokens_check(const char *token, struct err *err)
-{
-    size_t n = strlen(token);
-    for (size_t i = 0; i < n; i++)
-        if (token[i] <= ' ' || token[i] > '~')
-            return err_set(err, "must be visible ASCII without blanks, such as "
-                                "`openssl rand -hex 32` makes");
-    if (n < TOKEN_MIN || n > TOKEN_MAX)
-        return err_set(err,
-                       "must have %d to %d characters; `openssl rand -hex 32` makes one",
-                       TOKEN_MIN, TOKEN_MAX);
-    return 0;
 }
 
 static void make_hash(const struct tokens *tokens, struct slice text,
@@ -97,7 +69,7 @@ struct tokens *tokens_new(const struct conf *conf)
     must(tokens->ready && tokens->work);
     must(EVP_DigestInit_ex(tokens->ready, EVP_sha256(), NULL) == 1);
     for (; tokens->n < conf->token_count; tokens->n++) {
-        const struct conf_token *c = &conf->tokens[tokens->n];
+        const struct conf_token *c = conf->tokens[tokens->n];
         struct token *token = &tokens->v[tokens->n];
         token->name = mem_strdup(c->name);
         must(tokens_roles(&c->roles, &token->roles, &err) == 0); /* it was checked */
@@ -127,7 +99,7 @@ const struct token *tokens_find(const struct tokens *tokens, struct slice token)
 {
     unsigned char hash[HASH_BYTES];
     const struct token *found = NULL;
-    if (token.n == 0 || token.n > TOKEN_MAX)
+    if (token.n == 0 || token.n > TOKEN_BYTES_MAX)
         return NULL;
     make_hash(tokens, token, hash);
     for (size_t i = 0; i < tokens->n; i++) { /* to the end, so that time tells nothing */

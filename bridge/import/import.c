@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * import.c - the calls of an importer: what it reads, and how its jobs reach the store.
+ * import.c - hands jobs and shelf fields over to tarry's store, and deletes what was
+ * stored from the original (--delete).
  *
  * Runs on the loop thread but outside of loop_run(): each wait runs the loop until the
  * answer that it waits for has stopped it.
  */
 #include "bridge/bridge.h"
+#include "bridge/base/hash.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/when.h"
 #include "bridge/import/import_parts.h"
-#include "bridge/import/redis_ask.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/passage.h"
 #include "bridge/queue/queue_place.h"
@@ -58,54 +61,23 @@ int64_t import_now_ms(const struct import *im)
     return store_now_ms(im->bridge->store);
 }
 
-/* --- reading --- */
-
-int import_ask_each(struct import *im, const struct slice *args, unsigned each,
-                    unsigned count, struct import_value *out, struct err *err)
+int64_t import_ms(int64_t ms)
 {
-    if (ask_each(im->ask, args, each, count, out, err) == 0)
-        return 0;
-    return err_in(err, "the original's Redis");
+    return ms < 1 ? 1 : ms > WHEN_LAST_MS ? WHEN_LAST_MS : ms;
 }
 
-int import_ask(struct import *im, const struct slice *args, unsigned n,
-               struct import_value *out, struct err *err)
+int64_t import_s(int64_t seconds)
 {
-    if (import_ask_each(im, args, n, 1, out, err) < 0)
-        return -1;
-    if (out->kind != IMPORT_ERROR)
-        return 0;
-    err_set(err, "the original's Redis answered %.*s with: %.200s", SLICE_ARG(args[0]),
-            out->text.p);
-    import_values_free(out, 1);
-    return -1;
-}
-
-int import_ask_node(struct import *im, int node, const struct slice *args, unsigned n,
-                    struct import_value *out, struct err *err)
-{
-    if (node < 0)
-        return import_ask_each(im, args, n, 1, out, err);
-    if (ask_node(im->ask, (unsigned)node, args, n, out, err) == 0)
-        return 0;
-    return err_in(err, "the original's Redis");
-}
-
-int import_get_each(struct import *im, const struct slice *keys, unsigned n,
-                    struct import_value *out, struct err *err)
-{
-    struct slice args[2 * IMPORT_PAGE];
-    must(n <= IMPORT_PAGE);
-    for (unsigned i = 0; i < n; i++) {
-        args[2 * i] = SLICE_LIT("GET");
-        args[2 * i + 1] = keys[i];
-    }
-    return import_ask_each(im, args, 2, n, out, err);
+    if (seconds > WHEN_LAST_MS / 1000)
+        return WHEN_LAST_MS;
+    return seconds > 0 ? seconds * 1000 : 1;
 }
 
 /* --- waiting --- */
 
-int import_wait(struct import *im, unsigned jobs, int64_t bytes, struct err *err)
+/* Waits until at most jobs and bytes are on their way. -1: tarry's Redis answers no more.
+ */
+static int wait_for(struct import *im, unsigned jobs, int64_t bytes, struct err *err)
 {
     while (im->open > jobs || (im->open_bytes > bytes && im->open > 0)) {
         loop_run(); /* until an answer, or the tick */
@@ -121,7 +93,7 @@ int import_wait(struct import *im, unsigned jobs, int64_t bytes, struct err *err
 
 int import_flush(struct import *im, struct err *err)
 {
-    if (import_wait(im, 0, 0, err) < 0)
+    if (wait_for(im, 0, 0, err) < 0)
         return -1;
     while (ask_behind_count(im->ask) > 0)
         loop_run();
@@ -135,7 +107,7 @@ static int make_room(struct import *im, int64_t bytes, struct err *err)
 {
     while (ask_behind_count(im->ask) > OPEN_MAX)
         loop_run();
-    if (import_wait(im, OPEN_MAX, OPEN_BYTES_MAX, err) < 0)
+    if (wait_for(im, OPEN_MAX, OPEN_BYTES_MAX, err) < 0)
         return -1;
     if (im->open++ == 0)
         im->heard_ms = loop_mono_ms();
@@ -151,6 +123,80 @@ static void answered(struct import *im, int64_t bytes)
     loop_stop();
 }
 
+/* --- keys met before: a set of 64-bit hashes, for counts alone, since two keys may
+ * share one. 16 bytes or less for each. --- */
+
+enum { FIRST_SLOTS = 1024 };
+
+struct import_seen {
+    uint64_t *slot; /* 0: free */
+    size_t slots;   /* a power of two */
+    size_t used;
+};
+
+struct import_seen *import_seen_new(void)
+{
+    struct import_seen *seen = mem_alloc(sizeof(*seen));
+    seen->slots = FIRST_SLOTS;
+    seen->slot = mem_alloc(seen->slots * sizeof(*seen->slot));
+    return seen;
+}
+
+void import_seen_free(struct import_seen *seen)
+{
+    if (seen == NULL)
+        return;
+    free(seen->slot);
+    free(seen);
+}
+
+/* FNV-1a, then mixed, so that its low bits are good for a table. */
+static uint64_t hash_of_key(struct slice key)
+{
+    uint64_t h = hash_fnv1a(HASH_FNV1A, key);
+    h = (h ^ h >> 32) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 29;
+    return h ? h : 1;
+}
+
+/* Where h stands, or the free slot for it. */
+static size_t place(const struct import_seen *seen, uint64_t h)
+{
+    size_t i = (size_t)h & (seen->slots - 1);
+    while (seen->slot[i] != 0 && seen->slot[i] != h)
+        i = (i + 1) & (seen->slots - 1);
+    return i;
+}
+
+static void grow(struct import_seen *seen)
+{
+    struct import_seen old = *seen;
+    seen->slots *= 2;
+    seen->slot = mem_alloc(seen->slots * sizeof(*seen->slot));
+    for (size_t i = 0; i < old.slots; i++)
+        if (old.slot[i] != 0)
+            seen->slot[place(seen, old.slot[i])] = old.slot[i];
+    free(old.slot);
+}
+
+bool import_seen_add(struct import_seen *seen, struct slice key)
+{
+    uint64_t h = hash_of_key(key);
+    size_t i = place(seen, h);
+    if (seen->slot[i] == h)
+        return false;
+    seen->slot[i] = h;
+    if (++seen->used > seen->slots / 2)
+        grow(seen);
+    return true;
+}
+
+bool import_seen_has(const struct import_seen *seen, struct slice key)
+{
+    uint64_t h = hash_of_key(key);
+    return seen->slot[place(seen, h)] == h;
+}
+
 /* --- jobs --- */
 
 struct carried { /* a job on its way */
@@ -158,34 +204,44 @@ struct carried { /* a job on its way */
     enum import_state state;
     int64_t bytes;
     bool first; /* its key was not met before */
-    struct import_command *clean;
-    unsigned clean_count;
+    bool stays; /* nothing is deleted */
+    struct import_source from;
+    struct import_entry entry; /* with its texts in room, as body_key */
+    struct buf room;
     struct passage way;
     char id[JOB_ID_MAX];
 };
 
-/* All in one block, so that one free() is enough. */
-static struct import_command *copy_commands(const struct import_command *from,
-                                            unsigned count)
+static void keep_source(struct carried *c, const struct import_source *from)
 {
-    size_t size = count * sizeof(*from);
-    for (unsigned i = 0; i < count; i++)
-        for (unsigned k = 0; k < from[i].n; k++)
-            size += sizeof(struct slice) + from[i].args[k].n;
-    struct import_command *to = mem_alloc(size);
-    struct slice *args = (struct slice *)(to + count);
-    for (unsigned i = 0; i < count; i++) {
-        to[i] = (struct import_command){args, from[i].n};
-        memcpy(args, from[i].args, from[i].n * sizeof(*args));
-        args += from[i].n;
-    }
-    char *bytes = (char *)args;
-    for (struct slice *s = (struct slice *)(to + count); s < args; s++) {
-        char *end = slice_put(bytes, *s);
-        s->p = bytes;
-        bytes = end;
-    }
-    return to;
+    const struct import_entry *e = from->entry;
+    char *p = buf_room(&c->room, from->body_key.n + e->key.n + e->member.n);
+    c->entry = *e;
+    c->from = (struct import_source){&c->entry, {p, from->body_key.n}, from->shared};
+    c->entry.key.p = p = slice_put(p, from->body_key);
+    c->entry.member.p = p = slice_put(p, e->key);
+    slice_put(p, e->member);
+}
+
+/* Deletes the body, and the entries that led to it. */
+static void clean(const struct carried *c)
+{
+    static const char *const counts[] = {
+        [IMPORT_TAIL_LISTS] = "-1", [IMPORT_HEAD_LISTS] = "1"};
+    struct ask *ask = c->im->ask;
+    const struct import_entry *e = &c->entry;
+    enum import_shape shape = e->part->shape;
+    ask_behind(ask, (struct slice[]){SLICE_LIT("DEL"), c->from.body_key}, 2);
+    if (shape == IMPORT_TAIL_LISTS || shape == IMPORT_HEAD_LISTS)
+        ask_behind(ask,
+                   (struct slice[]){SLICE_LIT("LREM"), e->key, slice_of(counts[shape]),
+                                    e->member},
+                   4);
+    else if (shape == IMPORT_SETS && !c->from.shared)
+        ask_behind(ask, (struct slice[]){SLICE_LIT("ZREM"), e->key, e->member}, 3);
+    for (unsigned i = 0; i < c->im->set_count && c->from.shared; i++)
+        ask_behind(ask, (struct slice[]){SLICE_LIT("ZREM"), c->im->sets[i], e->member},
+                   3);
 }
 
 static void on_enqueued(void *arg, char code)
@@ -203,14 +259,25 @@ static void on_enqueued(void *arg, char code)
         break;
     default:
         im->not_stored = true;
-        c->clean_count = 0;
+        c->stays = true;
         break;
     }
-    for (unsigned i = 0; i < c->clean_count; i++)
-        ask_behind(im->ask, c->clean[i].args, c->clean[i].n);
+    if (!c->stays)
+        clean(c);
     answered(im, c->bytes);
-    free(c->clean);
+    buf_free(&c->room);
     free(c);
+}
+
+void import_add_shown(struct buf *out, struct slice key)
+{
+    for (size_t i = 0; i < key.n; i++) {
+        unsigned char c = (unsigned char)key.p[i];
+        if (c < ' ' || c > '~' || c == '\\')
+            buf_addf(out, "\\x%02x", c);
+        else
+            buf_add(out, &key.p[i], 1);
+    }
 }
 
 void import_skip(struct import *im, enum import_skip why, struct slice key)
@@ -219,11 +286,6 @@ void import_skip(struct import *im, enum import_skip why, struct slice key)
         return;
     import_add_shown(&im->counts.named[why], key);
     buf_add_str(&im->counts.named[why], "\n");
-}
-
-bool import_seen(const struct import *im, struct slice key)
-{
-    return import_seen_has(im->seen, key);
 }
 
 static int64_t job_bytes(const struct job *job)
@@ -282,31 +344,30 @@ static void store_it(struct import *im, struct route *route, struct job *job,
         .arg = c,
     };
     memcpy(c->id, job->id.p, job->id.n); /* find_place() has seen to its length */
-    if (im->order->delete) {
-        c->clean = copy_commands(how->clean, how->clean_count);
-        c->clean_count = how->clean_count;
-    }
     job->source = job_keep(job, slice_of(im->src->conf->name));
     passage_enqueue(&c->way, job, true);
     buf_free(&tries);
 }
 
 int import_job(struct import *im, struct job *job, const struct import_how *how,
-               struct err *err)
+               const struct import_source *from, struct err *err)
 {
     struct route *route = NULL;
     int why = find_place(im, job, &route), result = 0;
     int64_t bytes = job_bytes(job) + JOB_OVERHEAD_BYTES;
     if (why >= 0) {
-        import_skip(im, (enum import_skip)why, how->key);
+        import_skip(im, (enum import_skip)why, from->body_key);
     } else if (im->order->dry_run) {
-        im->counts.moved[how->state] += import_seen_add(im->seen, how->key);
+        im->counts.moved[how->state] += import_seen_add(im->seen, from->body_key);
     } else if ((result = make_room(im, bytes, err)) == 0) {
         struct carried *c = mem_alloc(sizeof(*c));
         c->im = im;
         c->state = how->state;
         c->bytes = bytes;
-        c->first = import_seen_add(im->seen, how->key);
+        c->first = import_seen_add(im->seen, from->body_key);
+        c->stays = !im->order->delete;
+        if (!c->stays)
+            keep_source(c, from);
         store_it(im, route, job, how, c);
     }
     job_free(job);
@@ -327,8 +388,8 @@ static void on_shelf(void *arg, enum shelf_code code)
     answered(im, 0);
 }
 
-int import_shelf(struct import *im, const char *shelf, struct slice field,
-                 struct slice value, struct err *err)
+static int shelve(struct import *im, const char *shelf, struct slice field,
+                  struct slice value, struct err *err)
 {
     struct buf key = {0};
     buf_addf(&key, "%s ", shelf);
@@ -343,4 +404,26 @@ int import_shelf(struct import *im, const char *shelf, struct slice field,
         return -1;
     shelf_put(im->src, shelf, field, value, true, on_shelf, im);
     return 0;
+}
+
+int import_shelve(struct import *im, struct slice hash, const char *shelf,
+                  struct slice before, struct err *err)
+{
+    const struct slice args[] = {SLICE_LIT("HGETALL"), hash};
+    struct import_value reply;
+    struct buf field = {0};
+    int result = 0;
+    if (ask_each(im->ask, -1, args, 2, 1, &reply, err) < 0)
+        return -1;
+    if (reply.kind == IMPORT_ERROR)
+        import_skip(im, IMPORT_WRONG_TYPE, hash);
+    for (size_t i = 0; i + 1 < reply.count && result == 0; i += 2) {
+        buf_clear(&field);
+        buf_add_slice(&field, before);
+        buf_add_slice(&field, reply.item[i].text);
+        result = shelve(im, shelf, buf_slice(&field), reply.item[i + 1].text, err);
+    }
+    buf_free(&field);
+    import_values_free(&reply, 1);
+    return result;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * import_run.c - one import from its start to its table: the configuration, tarry's store
- * and routes without sources, sinks or claims, the original's Redis, the importer.
+ * and routes without sources, sinks or claims, the original's Redis, the importer. Where
+ * nothing of the original is found, it says what that Redis holds instead.
  */
 #include "bridge/bridge.h"
 #include "bridge/core.h"
 #include "bridge/import/import_parts.h"
-#include "bridge/import/redis_ask.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,6 +79,96 @@ static void print_names(const struct import_counts *n)
     }
 }
 
+/* --- is this the original's Redis at all? --- */
+
+enum { SAMPLES = 3, SAMPLE_BYTES = 80 };
+
+int import_mark(struct import *im, struct slice key, struct err *err)
+{
+    const struct slice args[] = {SLICE_LIT("EXISTS"), key};
+    struct import_value reply;
+    if (ask_one(im->ask, -1, args, 2, &reply, err) < 0)
+        return -1;
+    im->marked |= reply.integer > 0;
+    import_values_free(&reply, 1);
+    return 0;
+}
+
+static int64_t count_keys(struct import *im)
+{
+    const struct slice args[] = {SLICE_LIT("DBSIZE")};
+    int64_t sum = 0;
+    struct err err;
+    for (unsigned i = 0; i < ask_node_count(im->ask); i++) {
+        struct import_value reply;
+        if (ask_each(im->ask, (int)i, args, 1, 1, &reply, &err) < 0)
+            break;
+        sum += reply.integer;
+        import_values_free(&reply, 1);
+    }
+    return sum;
+}
+
+struct samples {
+    struct buf *out;
+    unsigned n;
+};
+
+/* -1: enough of them. */
+static int on_sample(void *arg, struct slice key, struct err *err)
+{
+    struct samples *s = arg;
+    buf_add_str(s->out, s->n++ == 0 ? ", such as " : ", ");
+    import_add_shown(s->out,
+                     (struct slice){key.p, key.n < SAMPLE_BYTES ? key.n : SAMPLE_BYTES});
+    return s->n < SAMPLES ? 0 : err_set(err, "enough");
+}
+
+/* "db3:keys=5,..." of INFO: the others, where this one may have been meant. */
+static void add_databases(struct import *im, struct buf *out)
+{
+    const struct slice args[] = {SLICE_LIT("INFO"), SLICE_LIT("keyspace")};
+    const char *comma = "; databases with keys: ";
+    struct import_value reply;
+    struct err err;
+    if (ask_node_count(im->ask) > 1 || ask_each(im->ask, 0, args, 2, 1, &reply, &err) < 0)
+        return;
+    const char *text = reply.kind == IMPORT_TEXT ? reply.text.p : "";
+    for (const char *at = strstr(text, "\ndb"); at; at = strstr(at + 1, "\ndb")) {
+        buf_addf(out, "%s%d", comma, atoi(at + 3));
+        comma = ", ";
+    }
+    import_values_free(&reply, 1);
+}
+
+static bool is_nothing(const struct import_counts *n)
+{
+    uint64_t sum = n->before + n->shelved + n->shelved_before;
+    for (unsigned i = 0; i < IMPORT_STATES; i++)
+        sum += n->moved[i];
+    for (unsigned i = 0; i < IMPORT_SKIPS; i++)
+        sum += n->skipped[i];
+    return sum == 0;
+}
+
+/* Was nothing of the original there, not even what stays behind? Then err says what is
+ * there instead. */
+static bool found_nothing(struct import *im, struct err *err)
+{
+    struct buf there = {0};
+    struct samples samples = {&there, 0};
+    struct err enough;
+    if (im->marked || !is_nothing(&im->counts))
+        return false;
+    buf_addf(&there, "%" PRId64 " keys", count_keys(im));
+    import_each_key(im, "*", on_sample, &samples, &enough);
+    add_databases(im, &there);
+    err_set(err, "nothing of %s in %s, which has %s", im->order->type, im->place,
+            buf_str(&there));
+    buf_free(&there);
+    return true;
+}
+
 /* --- start and end --- */
 
 /* Finds the one of that type, or the named one. */
@@ -141,6 +231,9 @@ static void release(struct import *im)
     import_seen_free(im->seen);
     for (unsigned i = 0; i < IMPORT_SKIPS; i++)
         buf_free(&im->counts.named[i]);
+    for (unsigned i = 0; i < im->set_count; i++)
+        free((char *)im->sets[i].p);
+    free(im->sets);
     free(im->place);
     tool_end(&im->tool);
 }
@@ -178,7 +271,7 @@ static int run(struct import *im)
     uint64_t unreadable = print_table(im);
     fflush(stdout);
     print_names(&im->counts);
-    if (whole && import_found_nothing(im, &err)) {
+    if (whole && found_nothing(im, &err)) {
         fprintf(stderr, "tarry import: %s\n", err.text);
         return EX_NOINPUT;
     }

@@ -1,19 +1,140 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * import_walk.c - reads what is large in bounded steps: SCAN and ZSCAN by their cursors,
- * lists by ranges. What is deleted behind a walk (--delete) does not disturb it: cursors
- * allow that, and a range is counted anew from what is left.
+ * import_walk.c - walks the places where an original keeps its jobs, as its table says,
+ * and hands each job over.
+ *
+ * What is large is read in bounded steps: SCAN and ZSCAN by their cursors, lists by
+ * ranges. What is deleted behind a walk (--delete) does not disturb it: cursors allow
+ * that, and a range is counted anew from what is left.
  */
 #include "bridge/base/mem.h"
 #include "bridge/import/import_parts.h"
-#include "bridge/import/redis_ask.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SCAN_COUNT = 1000 };
+enum { SCAN_COUNT = 1000, SETS_MAX = 1024 };
+
+struct walk {
+    struct import *im;
+    const struct import_layout *layout;
+    void *arg;
+    const struct import_part *part;
+    struct slice key; /* of the set or list */
+    struct buf room;  /* of read() */
+};
+
+static bool is_key(const struct walk *w, struct slice key)
+{
+    return w->layout->is_key == NULL || w->layout->is_key(w->arg, w->part, key);
+}
+
+/* ------------------------------------------------------------------ one entry */
+
+/* A body that was not asked for, or is no job. */
+static void skip(const struct walk *w, enum import_skip why, struct slice key)
+{
+    if (why != IMPORT_SKIPS && !w->part->strangers)
+        import_skip(w->im, why, key);
+}
+
+/* replies: of GET, and of PTTL where bodies expire. */
+static int take(struct walk *w, const struct import_entry *e, struct slice body_key,
+                const struct import_value *replies, struct err *err)
+{
+    const struct import_layout *layout = w->layout;
+    struct import_body body = {
+        .text = replies[0].text, .now_ms = import_now_ms(w->im), .room = &w->room};
+    struct import_how how = {.state = w->part->state};
+    enum import_skip why = IMPORT_UNREADABLE;
+    struct job *job = NULL;
+    if (w->part->shape != IMPORT_SETS)
+        how.at_ms = w->part->shape == IMPORT_BODIES ? body.now_ms : e->score;
+    if (layout->with_ttl && replies[1].kind == IMPORT_INTEGER && replies[1].integer >= 0)
+        body.expires_ms = body.now_ms + replies[1].integer;
+    if (replies[0].kind == IMPORT_TEXT)
+        job = layout->read(w->arg, e, &body, &how, &why);
+    else
+        why = replies[0].kind == IMPORT_NIL ? IMPORT_NO_BODY : IMPORT_WRONG_TYPE;
+    if (job == NULL) {
+        skip(w, why, body_key);
+        return 0;
+    }
+    const struct import_source from = {e, body_key, layout->shared};
+    return import_job(w->im, job, &how, &from, err);
+}
+
+struct page {
+    struct import_entry entry[IMPORT_PAGE];
+    struct slice key[IMPORT_PAGE]; /* of the bodies */
+    struct buf keys;
+    unsigned n;
+};
+
+/* Adds an entry whose body is to be read. */
+static void add_entry(const struct walk *w, struct page *page, struct import_entry *e)
+{
+    const struct import_layout *layout = w->layout;
+    bool is_body = w->part->shape == IMPORT_BODIES;
+    size_t before = page->keys.n;
+    e->part = w->part;
+    e->key = is_body ? e->member : w->key;
+    if (is_body && (!is_key(w, e->member) || import_seen_has(w->im->seen, e->member)))
+        return;
+    if (is_body || layout->body_key == NULL) {
+        buf_add_slice(&page->keys, e->member);
+    } else if (layout->body_key(w->arg, e, &page->keys) < 0) {
+        import_skip(w->im, IMPORT_UNREADABLE, e->member);
+        return;
+    }
+    page->key[page->n].n = page->keys.n - before;
+    page->entry[page->n++] = *e;
+}
+
+/* Asks for all bodies at once. Not by MGET: in a cluster they have different slots. */
+static int ask_bodies(const struct walk *w, const struct page *page,
+                      struct import_value *replies, struct err *err)
+{
+    struct slice args[4 * IMPORT_PAGE] = {{0}};
+    unsigned n = 0;
+    for (unsigned i = 0; i < page->n; i++) {
+        args[n++] = SLICE_LIT("GET");
+        args[n++] = page->key[i];
+        if (w->layout->with_ttl) {
+            args[n++] = SLICE_LIT("PTTL");
+            args[n++] = page->key[i];
+        }
+    }
+    return ask_each(w->im->ask, -1, args, 2, n / 2, replies, err);
+}
+
+/* entries: n of them, at most IMPORT_PAGE. */
+static int on_page(struct walk *w, struct import_entry *entries, size_t n,
+                   struct err *err)
+{
+    struct page page = {.n = 0};
+    struct import_value replies[2 * IMPORT_PAGE];
+    const unsigned each = w->layout->with_ttl ? 2 : 1;
+    const char *at;
+    int result = 0;
+    for (size_t i = 0; i < n; i++)
+        add_entry(w, &page, &entries[i]);
+    at = page.keys.p;
+    for (unsigned i = 0; i < page.n; at += page.key[i++].n) /* they move no more */
+        page.key[i].p = at;
+    if (page.n > 0 && (result = ask_bodies(w, &page, replies, err)) == 0) {
+        for (unsigned i = 0; i < page.n && result == 0; i++)
+            result =
+                take(w, &page.entry[i], page.key[i], &replies[(size_t)i * each], err);
+        import_values_free(replies, (size_t)page.n * each);
+    }
+    buf_free(&page.keys);
+    return result;
+}
+
+/* ------------------------------------------------------------------ scans */
 
 /* Scores beyond what a time can be are the original's overflows: as far as we go. */
 static int64_t to_score(struct slice text)
@@ -25,22 +146,10 @@ static int64_t to_score(struct slice text)
     return score > most ? (int64_t)most : score < -most ? -(int64_t)most : (int64_t)score;
 }
 
-/* Hands list on in pages; each entry is `step` items of it. */
-static int hand_on(const struct import_value *list, size_t step, import_page_cb *cb,
-                   void *arg, struct err *err)
+static struct slice number(char text[24], int64_t n)
 {
-    struct import_entry page[IMPORT_PAGE];
-    size_t n = 0;
-    for (size_t i = 0; i + step <= list->count; i += step) {
-        page[n].member = list->item[i].text;
-        page[n++].score = step == 2 ? to_score(list->item[i + 1].text) : 0;
-        if (n == IMPORT_PAGE || i + 2 * step > list->count) {
-            if (cb(arg, page, n, err) < 0)
-                return -1;
-            n = 0;
-        }
-    }
-    return 0;
+    snprintf(text, 24, "%" PRId64, n);
+    return slice_of(text);
 }
 
 static bool is_scan_reply(const struct import_value *v)
@@ -49,51 +158,38 @@ static bool is_scan_reply(const struct import_value *v)
            v->item[1].kind == IMPORT_LIST;
 }
 
-/* As import_ask_node(), but an error is a failure, and a key of another type is nil. */
+/* An error is a failure, but that a key is of another type: it is skipped, and out nil.
+ */
 static int ask_of_type(struct import *im, int node, const struct slice *args, unsigned n,
                        struct import_value *out, struct err *err)
 {
-    int result = 0;
-    if (import_ask_node(im, node, args, n, out, err) < 0)
+    if (ask_each(im->ask, node, args, n, 1, out, err) < 0)
         return -1;
-    if (out->kind != IMPORT_ERROR)
-        return 0;
-    if (strncmp(out->text.p, "WRONGTYPE", 9) == 0)
+    if (out->kind == IMPORT_ERROR && strncmp(out->text.p, "WRONGTYPE", 9) == 0) {
         import_skip(im, IMPORT_WRONG_TYPE, args[1]);
-    else
-        result = err_set(err, "the original's Redis answered %.*s with: %.200s",
-                         SLICE_ARG(args[0]), out->text.p);
-    import_values_free(out, 1);
-    return result;
+        import_values_free(out, 1);
+    }
+    return out->kind == IMPORT_ERROR ? ask_failed(out, args[0], err) : 0;
 }
 
-enum { SCAN_ARGS_MAX = 6 };
-
-struct scan {
-    int node; /* -1: the one that has the key */
-    const struct slice *args;
-    unsigned n, at; /* the cursor goes in at args[at] */
-    size_t step;    /* items of one entry */
-};
-
-static int scan(struct import *im, const struct scan *s, import_page_cb *cb, void *arg,
-                struct err *err)
+/* Calls back with the items of each reply. args[at] is the cursor's place; node: see
+ * ask_each(). */
+typedef int items_cb(void *arg, const struct import_value *items, struct err *err);
+static int scan(struct import *im, int node, struct slice *args, unsigned n, unsigned at,
+                items_cb *cb, void *arg, struct err *err)
 {
-    struct slice own[SCAN_ARGS_MAX];
     char cursor[32] = "0";
-    must(s->n <= SCAN_ARGS_MAX);
-    memcpy(own, s->args, s->n * sizeof(*own));
     do {
         struct import_value reply;
-        own[s->at] = slice_of(cursor);
-        if (ask_of_type(im, s->node, own, s->n, &reply, err) < 0)
+        args[at] = slice_of(cursor);
+        if (ask_of_type(im, node, args, n, &reply, err) < 0)
             return -1;
         if (reply.kind == IMPORT_NIL)
             return 0;
         int result = is_scan_reply(&reply) ? 0 : err_set(err, "an odd reply to a scan");
         if (result == 0) {
             snprintf(cursor, sizeof(cursor), "%s", reply.item[0].text.p);
-            result = hand_on(&reply.item[1], s->step, cb, arg, err);
+            result = cb(arg, &reply.item[1], err);
         }
         import_values_free(&reply, 1);
         if (result < 0)
@@ -102,39 +198,73 @@ static int scan(struct import *im, const struct scan *s, import_page_cb *cb, voi
     return 0;
 }
 
-static struct slice number(char text[24], int64_t n)
-{
-    snprintf(text, 24, "%" PRId64, n);
-    return slice_of(text);
-}
-
-int import_each_key(struct import *im, const char *pattern, import_page_cb *cb, void *arg,
-                    struct err *err)
+static int scan_keys(struct import *im, const char *pattern, items_cb *cb, void *arg,
+                     struct err *err)
 {
     char count[24];
-    const struct slice args[] = {SLICE_LIT("SCAN"),  {NULL, 0},
-                                 SLICE_LIT("MATCH"), slice_of(pattern),
-                                 SLICE_LIT("COUNT"), number(count, SCAN_COUNT)};
+    struct slice args[] = {SLICE_LIT("SCAN"),  {NULL, 0},
+                           SLICE_LIT("MATCH"), slice_of(pattern),
+                           SLICE_LIT("COUNT"), number(count, SCAN_COUNT)};
     for (unsigned i = 0; i < ask_node_count(im->ask); i++) {
-        const struct scan s = {(int)i, args, 6, 1, 1};
-        if (scan(im, &s, cb, arg, err) < 0)
+        if (scan(im, (int)i, args, 6, 1, cb, arg, err) < 0)
             return -1;
     }
     return 0;
 }
 
-int import_each_member(struct import *im, struct slice key, import_page_cb *cb, void *arg,
-                       struct err *err)
+struct each_key {
+    import_key_cb *cb;
+    void *arg;
+};
+
+static int on_keys(void *arg, const struct import_value *keys, struct err *err)
+{
+    const struct each_key *each = arg;
+    for (size_t i = 0; i < keys->count; i++) {
+        if (each->cb(each->arg, keys->item[i].text, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int import_each_key(struct import *im, const char *pattern, import_key_cb *cb, void *arg,
+                    struct err *err)
+{
+    struct each_key each = {cb, arg};
+    return scan_keys(im, pattern, on_keys, &each, err);
+}
+
+/* Of a sorted set member and score by turns, of SCAN keys. */
+static int on_items(void *arg, const struct import_value *items, struct err *err)
+{
+    struct walk *w = arg;
+    const size_t step = w->part->shape == IMPORT_SETS ? 2 : 1;
+    struct import_entry page[IMPORT_PAGE];
+    size_t n = 0;
+    for (size_t i = 0; i + step <= items->count; i += step) {
+        page[n].member = items->item[i].text;
+        page[n++].score = step == 2 ? to_score(items->item[i + 1].text) : 0;
+        if (n < IMPORT_PAGE && i + 2 * step <= items->count)
+            continue;
+        if (on_page(w, page, n, err) < 0)
+            return -1;
+        n = 0;
+    }
+    return 0;
+}
+
+static int walk_set(struct walk *w, struct err *err)
 {
     char count[24];
-    const struct slice args[] = {SLICE_LIT("ZSCAN"),
-                                 key,
-                                 {NULL, 0},
-                                 SLICE_LIT("COUNT"),
-                                 number(count, IMPORT_PAGE)};
-    const struct scan s = {-1, args, 5, 2, 2};
-    return scan(im, &s, cb, arg, err);
+    struct slice args[] = {SLICE_LIT("ZSCAN"),
+                           w->key,
+                           {NULL, 0},
+                           SLICE_LIT("COUNT"),
+                           number(count, IMPORT_PAGE)};
+    return scan(w->im, -1, args, 5, 2, on_items, w, err);
 }
+
+/* ------------------------------------------------------------------ lists */
 
 static int list_length(struct import *im, struct slice key, int64_t *length,
                        struct err *err)
@@ -157,27 +287,28 @@ static int read_items(struct import *im, struct slice key, bool from_tail, int64
     const struct slice args[] = {SLICE_LIT("LRANGE"), key,
                                  number(first, from_tail ? -to - 1 : from),
                                  number(last, from_tail ? -from - 1 : to)};
-    return import_ask(im, args, 4, reply, err);
+    return ask_one(im->ask, -1, args, 4, reply, err);
 }
 
-int import_each_item(struct import *im, struct slice key, bool from_tail,
-                     import_page_cb *cb, void *arg, struct err *err)
+static int walk_list(struct walk *w, struct err *err)
 {
+    struct import *im = w->im;
+    const bool from_tail = w->part->shape == IMPORT_TAIL_LISTS;
     int64_t length, at = 0, from = 0;
-    if (list_length(im, key, &length, err) < 0)
+    if (list_length(im, w->key, &length, err) < 0)
         return -1;
     const int64_t begin_ms = im->started_ms - length;
     for (int64_t left = length; from < left;) {
         struct import_entry page[IMPORT_PAGE];
         struct import_value reply;
-        if (read_items(im, key, from_tail, from, &reply, err) < 0)
+        if (read_items(im, w->key, from_tail, from, &reply, err) < 0)
             return -1;
         size_t n = reply.count < IMPORT_PAGE ? reply.count : IMPORT_PAGE;
         for (size_t i = 0; i < n; i++) {
             page[i].member = reply.item[from_tail ? n - 1 - i : i].text;
             page[i].score = begin_ms + at++;
         }
-        int result = n > 0 ? cb(arg, page, n, err) : 0;
+        int result = n > 0 ? on_page(w, page, n, err) : 0;
         import_values_free(&reply, 1);
         if (result < 0 || n == 0)
             return result;
@@ -185,9 +316,70 @@ int import_each_item(struct import *im, struct slice key, bool from_tail,
         if (!im->order->delete)
             continue;
         int64_t before = left;
-        if (import_flush(im, err) < 0 || list_length(im, key, &left, err) < 0)
+        if (import_flush(im, err) < 0 || list_length(im, w->key, &left, err) < 0)
             return -1;
         from -= before - left; /* what was deleted stood in the part that was read */
     }
     return 0;
+}
+
+/* ------------------------------------------------------------------ all parts */
+
+static bool is_pattern(const char *keys)
+{
+    return strpbrk(keys, "*?[\\") != NULL;
+}
+
+/* Calls back for each key of the part, once or twice. */
+static int each_key(struct walk *w, import_key_cb *cb, struct err *err)
+{
+    if (is_pattern(w->part->keys))
+        return import_each_key(w->im, w->part->keys, cb, w, err);
+    return cb(w, slice_of(w->part->keys), err);
+}
+
+/* Every job leaves all sets of a shared layout, so that they must be known at the first.
+ */
+static int on_set(void *arg, struct slice key, struct err *err)
+{
+    struct walk *w = arg;
+    struct import *im = w->im;
+    for (unsigned i = 0; i < im->set_count; i++) {
+        if (slice_eq(im->sets[i], key))
+            return 0;
+    }
+    if (!is_key(w, key))
+        return 0;
+    if (im->set_count == SETS_MAX)
+        return err_set(err, "more than %d keys match %s; check the name with --with",
+                       SETS_MAX, w->part->keys);
+    im->sets = mem_realloc(im->sets, (im->set_count + 1) * sizeof(*im->sets));
+    im->sets[im->set_count++] = (struct slice){mem_strndup(key.p, key.n), key.n};
+    return 0;
+}
+
+static int on_container(void *arg, struct slice key, struct err *err)
+{
+    struct walk *w = arg;
+    w->key = key;
+    if (!is_key(w, key))
+        return 0;
+    return w->part->shape == IMPORT_SETS ? walk_set(w, err) : walk_list(w, err);
+}
+
+int import_walk(struct import *im, const struct import_layout *layout, void *arg,
+                struct err *err)
+{
+    struct walk w = {.im = im, .layout = layout, .arg = arg};
+    int result = 0;
+    for (w.part = layout->parts; w.part->keys && result == 0; w.part++) {
+        if (layout->shared && w.part->shape == IMPORT_SETS)
+            result = each_key(&w, on_set, err);
+    }
+    for (w.part = layout->parts; w.part->keys && result == 0; w.part++)
+        result = w.part->shape == IMPORT_BODIES
+                     ? scan_keys(im, w.part->keys, on_items, &w, err)
+                     : each_key(&w, on_container, err);
+    buf_free(&w.room);
+    return result;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/import/redis_ask.h"
+#include "bridge/import/import_parts.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/redis/redis_slot.h"
@@ -26,6 +26,7 @@ struct ask {
     uint16_t *link_of; /* of each slot, in links; NULL: it is no cluster */
     bool lost;         /* one of the connections */
     bool strayed;      /* a key was elsewhere: MOVED, ASK */
+    bool opened;       /* ask_open() has returned it */
     char why[256];
     unsigned open; /* answers that are waited for */
     unsigned behind;
@@ -179,7 +180,7 @@ static int refuse_cluster_node(struct ask *a, struct err *err)
 {
     static const struct slice args[] = {SLICE_LIT("INFO"), SLICE_LIT("cluster")};
     struct import_value reply;
-    if (ask_node(a, 0, args, 2, &reply, err) < 0)
+    if (ask_each(a, 0, args, 2, 1, &reply, err) < 0)
         return -1;
     bool is_node =
         reply.kind == IMPORT_TEXT && strstr(reply.text.p, "cluster_enabled:1") != NULL;
@@ -210,7 +211,8 @@ struct ask *ask_open(const struct redis_conf *conf, const char *sentinel_user,
     int result = conf->url.kind == REDIS_CLUSTER
                      ? open_cluster(a, conf, err)
                      : open_one(a, conf, sentinel_user, sentinel_password, err);
-    if (result == 0)
+    a->opened = result == 0;
+    if (a->opened)
         return a;
     ask_close(a);
     return NULL;
@@ -295,15 +297,19 @@ static struct link *link_of(const struct ask *a, const struct slice *args, unsig
     return a->links[a->link_of && n > 1 ? a->link_of[redis_slot(args[1])] : 0];
 }
 
-/* link NULL: the one that has the key of each. */
-static int ask(struct ask *a, struct link *link, const struct slice *args, unsigned each,
-               unsigned count, struct import_value *out, struct err *err)
+static struct link *link_of_node(const struct ask *a, int node)
+{
+    return a->links[a->link_of ? node + 1 : 0];
+}
+
+int ask_each(struct ask *a, int node, const struct slice *args, unsigned each,
+             unsigned count, struct import_value *out, struct err *err)
 {
     struct answer *answers = mem_alloc(count * sizeof(*answers));
     memset(out, 0, count * sizeof(*out));
     for (unsigned i = 0; i < count && !a->lost; i++) {
         const struct slice *one = args + (size_t)i * each;
-        struct link *l = link ? link : link_of(a, one, each);
+        struct link *l = node < 0 ? link_of(a, one, each) : link_of_node(a, node);
         answers[i] = (struct answer){a, &out[i]};
         a->open++;
         redis_command(l->redis, one, each, on_answer, &answers[i]);
@@ -315,27 +321,34 @@ static int ask(struct ask *a, struct link *link, const struct slice *args, unsig
         return 0;
     import_values_free(out, count);
     /* What a walk has passed by then may have moved to where it was before. */
-    return a->lost ? err_set(err, "the connection was lost: %s",
-                             a->why[0] ? a->why : "no answer")
-                   : err_set(err, "slots of the cluster were moved meanwhile; run the "
-                                  "import again when that has ended");
+    if (a->lost)
+        err_set(err, "the connection was lost: %s", a->why[0] ? a->why : "no answer");
+    else
+        err_set(err,
+                "slots of the cluster were moved meanwhile; run the import again when "
+                "that has ended");
+    return a->opened ? err_in(err, "the original's Redis") : -1;
 }
 
-int ask_each(struct ask *a, const struct slice *args, unsigned each, unsigned count,
-             struct import_value *out, struct err *err)
+int ask_failed(struct import_value *error, struct slice command, struct err *err)
 {
-    return ask(a, NULL, args, each, count, out, err);
+    err_set(err, "the original's Redis answered %.*s with: %.200s", SLICE_ARG(command),
+            error->text.p);
+    import_values_free(error, 1);
+    return -1;
+}
+
+int ask_one(struct ask *a, int node, const struct slice *args, unsigned n,
+            struct import_value *out, struct err *err)
+{
+    if (ask_each(a, node, args, n, 1, out, err) < 0)
+        return -1;
+    return out->kind == IMPORT_ERROR ? ask_failed(out, args[0], err) : 0;
 }
 
 unsigned ask_node_count(const struct ask *a)
 {
     return a->link_of ? a->count - 1 : 1;
-}
-
-int ask_node(struct ask *a, unsigned node, const struct slice *args, unsigned n,
-             struct import_value *out, struct err *err)
-{
-    return ask(a, a->links[a->link_of ? node + 1 : 0], args, n, 1, out, err);
 }
 
 /* Somebody else's key in the place of one that the original would have made. */

@@ -5,9 +5,8 @@
 #include "bridge/reload/reload.h"
 #include "bridge/base/log.h"
 #include "bridge/base/notify.h"
-#include "bridge/conf/conf_secret.h"
+#include "bridge/conf/conf.h"
 #include "bridge/core.h"
-#include "bridge/http/listeners.h"
 #include "bridge/engine/inst.h"
 #include "bridge/metrics/stats.h"
 #include "bridge/reload/leave.h"
@@ -183,7 +182,7 @@ static bool read_next(struct reload *r)
         buf_add(&r->errors, left.p, n);
         left = (struct slice){left.p + n, left.n - n};
     }
-    if (r->errors.n == 0 && listeners_check(r->bridge, r->next, &err) < 0)
+    if (r->errors.n == 0 && listeners_check(r->bridge->conf, r->next, &err) < 0)
         fail(r, err.text);
     return r->errors.n == 0;
 }

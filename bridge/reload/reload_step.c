@@ -3,7 +3,6 @@
  * reload_step.c - the way to the swap, step by step. Until the last of what has to begin
  * has begun, everything can be put back as it was (reload_undo.c).
  */
-#include "bridge/http/listeners.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta_keep.h"
 #include "bridge/queue/queue_place.h"
@@ -211,7 +210,8 @@ static int begin_rest(struct reload *r, struct err *err)
 {
     if (reload_begin_parts(r, true, err) < 0)
         return -1;
-    return listeners_change(r->bridge, r->next, err); /* the last that can fail */
+    return listeners_change(&r->bridge->listeners, r->bridge->conf, r->next,
+                            err); /* the last that can fail */
 }
 
 const struct reload_step reload_steps[] = {

@@ -9,8 +9,7 @@
  */
 #include "bridge/engine/alive.h"
 #include "bridge/base/log.h"
-#include "bridge/conf/conf_rows.h"
-#include "bridge/conf/opt_same.h"
+#include "bridge/conf/conf_parts.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta_keep.h"
 #include "bridge/queue/queue_place.h"

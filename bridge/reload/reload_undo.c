@@ -3,7 +3,7 @@
  * reload_undo.c - the way back from a reload that can't be: what was begun for it ends,
  * and what was ended begins again.
  */
-#include "bridge/conf/opt_same.h"
+#include "bridge/conf/opt_type.h"
 #include "bridge/engine/inst.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/reload/leave.h"

@@ -5,7 +5,7 @@
 set -eu
 
 printf '/* SPDX-License-Identifier: BSD-2-Clause */\n/* Made by tests/embed-console.sh. */\n'
-printf '#include "bridge/admin/console.h"\n\n#include <stddef.h>\n\n'
+printf '#include "bridge/admin/admin.h"\n\n#include <stddef.h>\n\n'
 printf 'const struct console_file console_files[] = {\n'
 for file in "$@"; do
     case $file in

@@ -7,9 +7,7 @@
  * connection is opened, and once more before a kept one is used, which may have been
  * opened for a URL that more was allowed to.
  */
-#include "sinks/http/http_message.h"
 #include "sinks/http/http_sink.h"
-#include "sinks/http/http_url.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_message.h - what of a delivery goes into an HTTP request, and what the answer
- * means. Pure: no I/O, no curl.
+ * http_message.h - what of a delivery goes into an HTTP request, its signature, and what
+ * the answer means. Pure: no I/O, no curl.
  */
 #ifndef SINKS_HTTP_HTTP_MESSAGE_H
 #define SINKS_HTTP_HTTP_MESSAGE_H
 
 #include "bridge/plugin.h"
 #include "sinks/http/http_opts.h"
-#include "sinks/http/http_sign.h"
 
 /* "name: value" lines in curl's form. A zeroed one is ready, and may be used again. */
 struct http_lines {
     struct buf text;    /* each line ended by a NUL */
     struct buf offsets; /* size_t: where each begins */
 };
+
+struct http_signer;
 
 /* What this request has of its own. */
 struct http_hop {
@@ -45,5 +46,22 @@ bool http_is_code100(struct slice body);
 enum http_redirect { HTTP_NO_REDIRECT, HTTP_AS_GET, HTTP_AS_IT_IS };
 /* What the status makes of a request whose answer names another place. */
 enum http_redirect http_status_redirect(long status);
+
+/* -------------------------------------------------------------------- http_sign.c
+ *
+ * Signatures of Standard Webhooks
+ * (https://github.com/standard-webhooks/standard-webhooks, spec/standard-webhooks.md).
+ * What is signed is ID.SECONDS.BODY. One thread per signer. */
+
+/* keys: "whsec_" and 24 to 64 bytes in base64 sign by HMAC-SHA256 (v1); "whsk_" and an
+ * ed25519 private key in base64, 32 bytes or 64 with its public half, by ed25519 (v1a).
+ * NULL: one of them is bad, err says which without showing it. */
+struct http_signer *http_signer_new(const struct opt_list *keys, struct err *err);
+void http_signer_free(struct http_signer *signer); /* NULL is fine */
+
+/* Appends the value of webhook-signature, one signature per key in the order of the keys.
+ * id: of webhook-id, without a dot. */
+void http_signer_add(const struct http_signer *signer, struct slice id, int64_t now_s,
+                     struct slice body, struct buf *out);
 
 #endif

@@ -1,13 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_opts.h - the options of the http sink, and what its core finds wrong with them.
- * Pure: no I/O.
+ * http_opts.h - the options of the http sink, their checks, and what the status of an
+ * answer means by them (delivered, retry, reject, stop). Pure: no I/O, no curl.
  */
 #ifndef SINKS_HTTP_HTTP_OPTS_H
 #define SINKS_HTTP_HTTP_OPTS_H
 
 #include "bridge/plugin.h"
-#include "sinks/http/http_rules.h"
+
+enum http_verdict { HTTP_RETRY, HTTP_DELIVERED, HTTP_REJECT, HTTP_STOP };
+enum { HTTP_VERDICTS = HTTP_STOP + 1 };
+
+struct http_range {
+    unsigned first, last;
+};
+/* "443" or "1024-65535", no number above most. -1: it is neither. */
+int http_range_read(struct http_range *range, const char *text, unsigned most);
+
+enum { HTTP_STATUS_MAX = 999 };
+struct http_rules {
+    unsigned char verdict[HTTP_STATUS_MAX + 1];
+};
+/* lists: one for each verdict, of codes, ranges and "2xx". Where two hold a status, the
+ * narrower range counts; -1: they are equally narrow, or an entry is no code. */
+int http_rules_read(struct http_rules *rules, const struct opt_list lists[HTTP_VERDICTS],
+                    struct err *err);
+/* What no list holds is tried again. */
+enum http_verdict http_rules_verdict(const struct http_rules *rules, long status);
 
 enum http_method { HTTP_POST, HTTP_PUT };
 
@@ -33,7 +52,7 @@ struct http_opts {
     bool delay_headers;           /* delay-* and webhook-id go along */
     struct opt_list signing_keys; /* secrets, the primary first */
     bool url_from_message;
-    struct opt_list allow_hosts, allow, deny, ports; /* see http_guard.h */
+    struct opt_list allow_hosts, allow, deny, ports; /* see http_url.h */
     bool proxy_guards; /* the proxy judges addresses in our place */
 };
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sinks/http/http_sign.h"
-#include "bridge/base/mem.h"
+#include "sinks/http/http_message.h"
 #include "bridge/base/text.h"
 
 #include <inttypes.h>

@@ -7,10 +7,8 @@
 #define SINKS_HTTP_HTTP_SINK_H
 
 #include "bridge/plugin.h"
-#include "sinks/http/http_guard.h"
-#include "sinks/http/http_opts.h"
-#include "sinks/http/http_rules.h"
-#include "sinks/http/http_sign.h"
+#include "sinks/http/http_message.h"
+#include "sinks/http/http_url.h"
 
 #include <curl/curl.h>
 
@@ -30,10 +28,6 @@ struct http_sink {
     int64_t answers_bytes;  /* held of all answers under way */
     struct log_limit bad_header;
 };
-
-/* sink_ops.probe */
-int http_probe(const void *self, const struct probe_target *target, struct buf *said,
-               struct err *err);
 
 void http_call_begin(struct http_sink *s, struct delivery *d);
 /* The request of the call is over; its handle is out of the multi. */

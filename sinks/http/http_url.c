@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sinks/http/http_url.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+
+#include <curl/curl.h>
+
+enum { ADDRESS_BYTES = 16, ADDRESS_BITS = 128, IPV4_AT = 12, IPV4_BITS = 96 };
+enum { PORT_MAX = 65535, PORT_HIGH = 1024 };
+
 static const struct scheme {
     struct slice text;
     const char *port;
@@ -124,4 +133,348 @@ void http_url_add_referer(struct buf *out, struct slice from, struct slice to)
         buf_add_slice(out, host);
         buf_add_str(out, "/");
     }
+}
+
+/* ------------------------------------------------------- the guard: addresses */
+
+/* IPv4 stands as IPv6 has it, ::ffff:a.b.c.d. */
+struct address {
+    unsigned char b[ADDRESS_BYTES];
+};
+struct net {
+    struct address a;
+    unsigned bits;
+};
+struct nets {
+    struct net *v;
+    size_t n;
+};
+
+struct http_guard {
+    const struct http_opts *o;
+    struct nets allow, deny, private;
+    struct http_range *ports;
+};
+
+/* Where no URL of a message may lead: RFC 6890 and what has followed it. */
+static const char *const private_nets[] = {
+    "0.0.0.0/8",      /* this network */
+    "10.0.0.0/8",     /* private, RFC 1918 */
+    "100.64.0.0/10",  /* carriers' own */
+    "127.0.0.0/8",    /* this host */
+    "169.254.0.0/16", /* link-local, and the clouds' metadata */
+    "168.63.129.16",  /* Azure's metadata, for all that it is a public address */
+    "172.16.0.0/12",  /* private */
+    "192.0.0.0/24",   /* IETF protocols */
+    "192.168.0.0/16", /* private */
+    "198.18.0.0/15",  /* benchmarks */
+    "224.0.0.0/4",    /* multicast */
+    "240.0.0.0/4",    /* reserved, broadcast */
+    "::/96",          /* unspecified, this host, IPv4 of old */
+    "64:ff9b:1::/48", /* local translation to IPv4 */
+    "100::/64",       /* discarded */
+    "2001::/32",      /* Teredo, with an IPv4 address scrambled */
+    "5f00::/16",      /* segments of a network's own routing, RFC 9602 */
+    "fc00::/7",       /* private */
+    "fe80::/10",      /* link-local */
+    "fec0::/10",      /* site-local of old */
+    "ff00::/8",       /* multicast */
+};
+
+/* Prefixes of IPv6 behind which an address of IPv4 is reached, and where it stands. */
+static const struct carrier {
+    unsigned char prefix[IPV4_AT];
+    size_t prefix_bytes, at;
+} carriers[] = {
+    {{0x00, 0x64, 0xff, 0x9b}, 12, 12},                  /* NAT64, 64:ff9b::/96 */
+    {{0x20, 0x02}, 2, 2},                                /* 6to4, 2002::/16 */
+    {{0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0}, 12, 12} /* translated, ::ffff:0:0:0/96 */
+};
+
+static struct address of_ipv4(const void *bytes)
+{
+    struct address a = {{[10] = 0xff, [11] = 0xff}};
+    memcpy(a.b + IPV4_AT, bytes, ADDRESS_BYTES - IPV4_AT);
+    return a;
+}
+
+static bool is_ipv4(const struct address *a)
+{
+    static const unsigned char zeros[10];
+    return memcmp(a->b, zeros, sizeof(zeros)) == 0 && a->b[10] == 0xff &&
+           a->b[11] == 0xff;
+}
+
+static int address_read(struct address *a, const char *text)
+{
+    struct in_addr ipv4;
+    if (inet_pton(AF_INET6, text, a->b) == 1)
+        return 0;
+    if (inet_pton(AF_INET, text, &ipv4) != 1)
+        return -1;
+    *a = of_ipv4(&ipv4);
+    return 0;
+}
+
+static bool net_holds(const struct net *net, const struct address *a)
+{
+    unsigned bytes = net->bits / 8, rest = net->bits % 8;
+    if (net->bits < IPV4_BITS && is_ipv4(a)) /* "::/0" is all of IPv6 */
+        return false;
+    return memcmp(net->a.b, a->b, bytes) == 0 &&
+           (rest == 0 || (net->a.b[bytes] ^ a->b[bytes]) >> (8 - rest) == 0);
+}
+
+static bool has_bits_beyond(const struct net *net)
+{
+    for (unsigned i = net->bits; i < ADDRESS_BITS; i++) {
+        if (net->a.b[i / 8] & (0x80 >> i % 8))
+            return true;
+    }
+    return false;
+}
+
+/* "10.0.0.0/8", "fc00::/7", or one address. */
+static int net_read(struct net *net, const char *text)
+{
+    char address[INET6_ADDRSTRLEN];
+    struct http_range bits;
+    size_t n = strcspn(text, "/");
+    if (n >= sizeof(address))
+        return -1;
+    memcpy(address, text, n);
+    address[n] = '\0';
+    unsigned before = strchr(address, ':') ? 0 : IPV4_BITS;
+    if (address_read(&net->a, address) < 0)
+        return -1;
+    net->bits = ADDRESS_BITS;
+    if (text[n] == '/') {
+        if (http_range_read(&bits, text + n + 1, ADDRESS_BITS - before) < 0 ||
+            bits.first != bits.last)
+            return -1;
+        net->bits = before + bits.first;
+    }
+    return has_bits_beyond(net) ? -1 : 0;
+}
+
+static int nets_read(struct nets *nets, const char *option, const char *const *text,
+                     size_t n, struct err *err)
+{
+    nets->v = mem_alloc(n * sizeof(*nets->v));
+    for (; nets->n < n; nets->n++) {
+        if (net_read(&nets->v[nets->n], text[nets->n]) < 0)
+            return err_set(err,
+                           "%s: \"%.60s\" is no network: write \"10.0.0.0/8\", "
+                           "\"fc00::/7\" or one address, and no bits behind the prefix",
+                           option, text[nets->n]);
+    }
+    return 0;
+}
+
+static bool nets_hold(const struct nets *nets, const struct address *a)
+{
+    for (size_t i = 0; i < nets->n; i++) {
+        if (net_holds(&nets->v[i], a))
+            return true;
+    }
+    return false;
+}
+
+/* Is it the word of someone outside? */
+static bool is_outside(enum http_word word)
+{
+    return word == HTTP_LED || word == HTTP_ASKED;
+}
+
+static bool may_reach(const struct http_guard *g, enum http_word word,
+                      const struct address *a)
+{
+    if (nets_hold(&g->allow, a))
+        return true;
+    return !nets_hold(&g->deny, a) && !(is_outside(word) && nets_hold(&g->private, a));
+}
+
+static bool judge(const struct http_guard *g, enum http_word word,
+                  const struct address *a)
+{
+    bool fine = may_reach(g, word, a);
+    for (size_t i = 0; i < sizeof(carriers) / sizeof(carriers[0]); i++) {
+        const struct carrier *c = &carriers[i];
+        if (memcmp(a->b, c->prefix, c->prefix_bytes) == 0) {
+            struct address inner = of_ipv4(a->b + c->at);
+            fine &= may_reach(g, word, &inner);
+        }
+    }
+    return fine;
+}
+
+bool http_guard_address(const struct http_guard *guard, enum http_word word,
+                        const struct sockaddr *address)
+{
+    struct address a;
+    struct sockaddr_in ipv4;
+    struct sockaddr_in6 ipv6;
+    switch (address->sa_family) {
+    case AF_INET:
+        memcpy(&ipv4, address, sizeof(ipv4));
+        a = of_ipv4(&ipv4.sin_addr);
+        return judge(guard, word, &a);
+    case AF_INET6:
+        memcpy(&ipv6, address, sizeof(ipv6));
+        memcpy(a.b, &ipv6.sin6_addr, sizeof(a.b));
+        return judge(guard, word, &a);
+    default:
+        return false;
+    }
+}
+
+bool http_guard_ip(const struct http_guard *guard, enum http_word word, const char *ip)
+{
+    struct address a;
+    return address_read(&a, ip) == 0 && judge(guard, word, &a);
+}
+
+/* ------------------------------------------------------- the guard: hosts and ports */
+
+static const char *host_trouble(const char *name)
+{
+    const char *rest = strncmp(name, "*.", 2) == 0 ? name + 2 : name;
+    if (*rest == '\0' || strpbrk(rest, "*/@?# \\"))
+        return "is no host name: write \"hooks.example\" or \"*.example\"";
+    if (*rest != '[' && strchr(rest, ':'))
+        return "holds a colon: a port goes into ports, an IPv6 address in brackets";
+    return NULL;
+}
+
+static int hosts_check(const struct opt_list *hosts, struct err *err)
+{
+    for (size_t i = 0; i < hosts->n; i++) {
+        const char *trouble = host_trouble(hosts->v[i]);
+        if (trouble)
+            return err_set(err, "allow_hosts: \"%.60s\" %s", hosts->v[i], trouble);
+    }
+    return 0;
+}
+
+static int ports_read(struct http_guard *g, struct err *err)
+{
+    const struct opt_list *ports = &g->o->ports;
+    g->ports = mem_alloc(ports->n * sizeof(*g->ports));
+    for (size_t i = 0; i < ports->n; i++) {
+        if (http_range_read(&g->ports[i], ports->v[i], PORT_MAX) < 0)
+            return err_set(err,
+                           "ports: \"%.40s\" is no port: write \"443\" or \"1024-65535\"",
+                           ports->v[i]);
+    }
+    return 0;
+}
+
+static bool host_is(const char *host, const char *allowed)
+{
+    size_t n = strlen(host), m = strlen(allowed);
+    n -= n > 0 && host[n - 1] == '.'; /* "a.example." is the same name */
+    if (strncmp(allowed, "*.", 2) != 0)
+        return n == m && strncasecmp(host, allowed, n) == 0;
+    return n > m - 1 && strncasecmp(host + n - (m - 1), allowed + 1, m - 1) == 0;
+}
+
+static bool host_is_allowed(const struct http_guard *g, const char *host)
+{
+    for (size_t i = 0; i < g->o->allow_hosts.n; i++) {
+        if (host_is(host, g->o->allow_hosts.v[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool port_is_allowed(const struct http_guard *g, enum http_word word,
+                            unsigned long port)
+{
+    if (g->o->ports.n == 0)
+        return !is_outside(word) || port == 80 || port == 443 || port >= PORT_HIGH;
+    for (size_t i = 0; i < g->o->ports.n; i++) {
+        if (port >= g->ports[i].first && port <= g->ports[i].last)
+            return true;
+    }
+    return false;
+}
+
+/* Of a URL, read by curl itself, so that both see the same host. */
+struct place {
+    char *host, *port; /* curl's; NULL: the URL is malformed */
+};
+
+static struct place place_of(const char *url)
+{
+    struct place p = {NULL, NULL};
+    CURLU *u = curl_url();
+    must(u != NULL);
+    if (curl_url_set(u, CURLUPART_URL, url, 0) == CURLUE_OK &&
+        curl_url_get(u, CURLUPART_HOST, &p.host, 0) == CURLUE_OK)
+        curl_url_get(u, CURLUPART_PORT, &p.port, CURLU_DEFAULT_PORT);
+    curl_url_cleanup(u);
+    return p;
+}
+
+static void place_free(struct place *p)
+{
+    curl_free(p->host);
+    curl_free(p->port);
+}
+
+const char *http_guard_url(const struct http_guard *guard, enum http_word word,
+                           const char *url)
+{
+    const char *why = NULL;
+    if (word == HTTP_ASKED && !guard->o->url_from_message)
+        return "the message names the URL itself, which the sink's url_from_message does "
+               "not allow";
+    if (word == HTTP_OWN)
+        return NULL;
+    struct place p = place_of(url);
+    if (p.host == NULL || p.port == NULL)
+        why = "the URL is malformed";
+    else if (guard->o->allow_hosts.n > 0 && !host_is_allowed(guard, p.host))
+        why = "the URL's host is none of the sink's allow_hosts";
+    else if (!port_is_allowed(guard, word, strtoul(p.port, NULL, 10)))
+        why = "the URL's port is none of the sink's ports";
+    place_free(&p);
+    return why;
+}
+
+bool http_guard_vouches(const struct http_guard *guard, const char *url)
+{
+    struct place p = place_of(url);
+    bool named = p.host && host_is_allowed(guard, p.host);
+    place_free(&p);
+    return named;
+}
+
+/* ------------------------------------------------------- the guard: its life */
+
+struct http_guard *http_guard_new(const struct http_opts *o, struct err *err)
+{
+    struct http_guard *g = mem_alloc(sizeof(*g));
+    size_t n = sizeof(private_nets) / sizeof(private_nets[0]);
+    g->o = o;
+    must(nets_read(&g->private, "", private_nets, n, NULL) == 0);
+    if (nets_read(&g->allow, "allow", (const char *const *)o->allow.v, o->allow.n, err) ==
+            0 &&
+        nets_read(&g->deny, "deny", (const char *const *)o->deny.v, o->deny.n, err) ==
+            0 &&
+        hosts_check(&o->allow_hosts, err) == 0 && ports_read(g, err) == 0)
+        return g;
+    http_guard_free(g);
+    return NULL;
+}
+
+void http_guard_free(struct http_guard *guard)
+{
+    if (guard == NULL)
+        return;
+    free(guard->allow.v);
+    free(guard->deny.v);
+    free(guard->private.v);
+    free(guard->ports);
+    free(guard);
 }

@@ -48,26 +48,26 @@ static void delete_msg(void *arg, struct httpd_req *req)
 
 #define P "/camellia/delayQueue/"
 const struct httpd_route camellia_routes[] = {
-    {"POST", P "sendMsg", send_msg, HTTPD_OPEN},
-    {"POST", P "longPollingMsg", poll_msg, HTTPD_OPEN},
-    {"POST", P "ackMsg", ack_msg, HTTPD_OPEN},
-    {"POST", P "pullMsg", pull_msg, HTTPD_OPEN},
-    {"POST", P "getMsg", get_msg, HTTPD_OPEN},
-    {"POST", P "deleteMsg", delete_msg, HTTPD_OPEN},
-    {"GET", P "getTopicInfo", camellia_topic_info, HTTPD_OPEN},
-    {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN},
-    {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN},
-    {"GET", P "getMonitorString", camellia_monitor_string, HTTPD_OPEN},
-    {"GET", "/metrics", camellia_metrics, HTTPD_METRICS},
-    {"*", "/camellia/health/status", camellia_health_status, HTTPD_OPEN},
-    {"*", "/camellia/health/check", camellia_health_check, HTTPD_OPEN},
-    {"*", "/camellia/health/online", camellia_health_online, HTTPD_OPEN},
-    {"*", "/camellia/health/offline", camellia_health_offline, HTTPD_OPEN},
+    {"POST", P "sendMsg", send_msg, HTTPD_OPEN, NULL},
+    {"POST", P "longPollingMsg", poll_msg, HTTPD_OPEN, NULL},
+    {"POST", P "ackMsg", ack_msg, HTTPD_OPEN, NULL},
+    {"POST", P "pullMsg", pull_msg, HTTPD_OPEN, NULL},
+    {"POST", P "getMsg", get_msg, HTTPD_OPEN, NULL},
+    {"POST", P "deleteMsg", delete_msg, HTTPD_OPEN, NULL},
+    {"GET", P "getTopicInfo", camellia_topic_info, HTTPD_OPEN, NULL},
+    {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN, NULL},
+    {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN, NULL},
+    {"GET", P "getMonitorString", camellia_monitor_string, HTTPD_OPEN, NULL},
+    {"GET", "/metrics", camellia_metrics, HTTPD_METRICS, NULL},
+    {"*", "/camellia/health/status", camellia_health_status, HTTPD_OPEN, NULL},
+    {"*", "/camellia/health/check", camellia_health_check, HTTPD_OPEN, NULL},
+    {"*", "/camellia/health/online", camellia_health_online, HTTPD_OPEN, NULL},
+    {"*", "/camellia/health/offline", camellia_health_offline, HTTPD_OPEN, NULL},
     {0},
 };
 #undef P
-static const struct httpd_route rest[] = {{"*", "/{*}", camellia_serve_rest, HTTPD_OPEN},
-                                          {0}};
+static const struct httpd_route rest[] = {
+    {"*", "/{*}", camellia_serve_rest, HTTPD_OPEN, NULL}, {0}};
 
 /* ------------------------------------------------------------- start and stop */
 
@@ -101,7 +101,7 @@ static int start(struct source *src, void *self, struct err *err)
     LIST_INIT(&c->held);
     httpd_serve(c->httpd, camellia_routes, c);
     httpd_serve(c->httpd, rest, c);
-    httpd_shape(c->httpd, camellia_refuse, c);
+    httpd_set_dialect(c->httpd, &camellia_dialect, c);
     source_protect(src, c->httpd);
     c->window = timer_every(c->monitor_interval_ms, on_window, c);
     queue_watch(src, on_event, c);

@@ -86,12 +86,14 @@ void camellia_error(struct httpd_req *req, unsigned status)
     buf_free(&text);
 }
 
-void camellia_refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
-                     const char *why)
+static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
+                   const char *why)
 {
     (void)arg, (void)word, (void)why;
     camellia_error(req, status == 413 ? 400 : status); /* too large: nothing was sent */
 }
+
+const struct http_dialect camellia_dialect = {.refuse = refuse};
 
 static const struct httpd_route *row_of(struct slice path)
 {

@@ -8,7 +8,7 @@
 #ifndef SOURCES_CAMELLIA_CAMELLIA_PARTS_H
 #define SOURCES_CAMELLIA_CAMELLIA_PARTS_H
 
-#include "bridge/http/httpd.h"
+#include "bridge/http/http_args.h"
 #include "bridge/plugin.h"
 #include "sources/camellia/camellia_json.h"
 #include "sources/camellia/camellia_param.h"
@@ -99,9 +99,7 @@ enum { CAMELLIA_TAKES_JSON = 1, CAMELLIA_ASKS_JSON = 2, CAMELLIA_ASKS_HTML = 4 }
 unsigned camellia_accepts(const struct httpd_req *req);
 /* Answers. A 400 closes the connection. */
 void camellia_error(struct httpd_req *req, unsigned status);
-/* For httpd_shape(). */
-void camellia_refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
-                     const char *why);
+extern const struct http_dialect camellia_dialect;
 /* What is none of camellia_routes. arg: struct camellia. */
 void camellia_serve_rest(void *arg, struct httpd_req *req);
 

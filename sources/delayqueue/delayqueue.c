@@ -7,57 +7,119 @@
  * tells the rest. A push is answered when Redis has the job.
  */
 #include "bridge/base/text.h"
-#include "sources/delayqueue/delayqueue_import.h"
-#include "sources/delayqueue/delayqueue_server.h"
+#include "sources/delayqueue/delayqueue.h"
 
 #include <stdlib.h>
 
-enum { ROOM_KEPT_BYTES = 64 * 1024 };
+/* ------------------------------------------------------------------------ answers */
 
-/* A question to the core on behalf of a request. */
-struct call {
-    struct delayqueue *dq;
-    struct httpd_req *req;
+static const char text_type[] = "text/plain; charset=utf-8";
+static const char stopping_text[] = "the daemon is stopping";
+static const char done[] = "操作成功";
+
+static void answer(struct httpd_req *req, int code, const char *message,
+                   struct slice data)
+{
+    struct buf json = {0};
+    buf_addf(&json, "{\"code\":%d,\"message\":", code);
+    text_add_json_go(&json, slice_of(message));
+    buf_add_str(&json, ",\"data\":");
+    buf_add_slice(&json, data.p ? data : SLICE_LIT("null"));
+    buf_add_str(&json, "}");
+    httpd_answer(req, 200, text_type, buf_slice(&json));
+    buf_free(&json);
+}
+
+static void ok(struct httpd_req *req, const char *message, struct slice data)
+{
+    answer(req, 0, message, data);
+}
+
+static void error(struct httpd_req *req, const char *message)
+{
+    answer(req, 1, message, (struct slice){NULL, 0});
+}
+
+static void trouble(struct httpd_req *req, enum queue_code code)
+{
+    error(req, code == QUEUE_NO_ROUTE
+                   ? "no route takes this topic, or the queue it ends at has "
+                     "no global_ids; see the configuration"
+                   : "Redis did not answer; the outcome is unknown, send it "
+                     "again");
+}
+
+static void not_found(void *arg, struct httpd_req *req)
+{
+    (void)arg;
+    httpd_add(req, "X-Content-Type-Options", "nosniff");
+    httpd_answer(req, 404, text_type, SLICE_LIT("404 page not found\n"));
+}
+
+/* A path that can't be read is none of the API's; there every answer has status 200. */
+static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
+                   const char *why)
+{
+    (void)arg, (void)status;
+    if (strcmp(word, "bad-path") == 0)
+        httpd_answer(req, 400, text_type, SLICE_LIT("400 Bad Request"));
+    else
+        error(req, why);
+}
+
+const struct http_dialect delayqueue_dialect = {
+    .refuse = refuse,
+    .set = {[HTTP_TEXT] = delayqueue_set_text},
+    .bad_body = "解析json失败",
 };
 
-static struct call *call_new(struct delayqueue *dq, struct httpd_req *req)
+/* --------------------------------------------------- questions to the core */
+
+/* Its callback calls asked(). false: it was answered. */
+static bool ask_core(struct delayqueue *dq, struct httpd_req *req)
 {
-    struct call *call = mem_alloc(sizeof(*call));
-    *call = (struct call){dq, req};
+    struct delayqueue_ask *ask = httpd_args(req);
+    if (dq->stopping) {
+        error(req, stopping_text);
+        return false;
+    }
+    ask->dq = dq;
     dq->calls++;
-    return call;
+    return true;
 }
 
 /* Gives the request, which is still to be answered. */
-static struct httpd_req *call_end(struct call *call)
+static struct httpd_req *asked(void *arg)
 {
-    struct delayqueue *dq = call->dq;
-    struct httpd_req *req = call->req;
+    const struct delayqueue_ask *ask = httpd_args(arg);
+    struct delayqueue *dq = ask->dq;
     dq->calls--;
     if (dq->stopping && dq->calls == 0)
         timer_set(dq->last, 0);
-    free(call);
-    return req;
+    return arg;
 }
 
 /* ------------------------------------------------------------------------- /push */
 
 static void on_stored(void *arg, const struct stored_reply *reply)
 {
-    struct httpd_req *req = call_end(arg);
+    struct httpd_req *req = asked(arg);
     if (reply->outcome == STORED || reply->outcome == STORED_BEFORE)
-        delayqueue_ok(req, "添加成功", (struct slice){NULL, 0});
+        ok(req, "添加成功", (struct slice){NULL, 0});
     else
-        delayqueue_error(req, reply->why);
+        error(req, reply->why);
 }
 
-static void push(struct delayqueue *dq, struct httpd_req *req,
-                 const struct delayqueue_ask *ask)
+static void push(void *arg, struct httpd_req *req)
 {
+    struct delayqueue *dq = arg;
+    const struct delayqueue_ask *ask = httpd_args(req);
     if (dq->paused) {
-        delayqueue_error(req, "Redis is away or full: nothing can be stored now");
+        error(req, "Redis is away or full: nothing can be stored now");
         return;
     }
+    if (!ask_core(dq, req))
+        return;
     struct job *job = job_new(ask->body.n + ask->id.n + ask->topic.n);
     job->id = job_keep(job, ask->id);
     job->topic = job_keep(job, ask->topic);
@@ -66,7 +128,7 @@ static void push(struct delayqueue *dq, struct httpd_req *req,
     job->replace = true;
     job->due_ms = source_now_ms(dq->src, job->topic) + ask->delay_s * 1000;
     job->lease_ms = ask->ttr_s * 1000;
-    source_submit(dq->src, job, on_stored, call_new(dq, req));
+    source_submit(dq->src, job, on_stored, req);
 }
 
 /* ------------------------------------------------------------- /delete, /finish */
@@ -74,32 +136,30 @@ static void push(struct delayqueue *dq, struct httpd_req *req,
 /* A job that is not there needs no ending. */
 static void on_finished(void *arg, enum queue_code code, enum queue_state was)
 {
-    struct httpd_req *req = call_end(arg);
+    struct httpd_req *req = asked(arg);
     (void)was;
     if (code == QUEUE_AWAY || code == QUEUE_NO_ROUTE)
-        delayqueue_trouble(req, code);
+        trouble(req, code);
     else
-        delayqueue_ok(req, delayqueue_done, (struct slice){NULL, 0});
+        ok(req, done, (struct slice){NULL, 0});
 }
 
-static void end_job(struct delayqueue *dq, struct httpd_req *req, struct slice id,
-                    enum queue_end end)
+static void end_job(struct delayqueue *dq, struct httpd_req *req, enum queue_end end)
 {
+    const struct delayqueue_ask *ask = httpd_args(req);
     const struct queue_finish how = {.end = end};
-    queue_finish(dq->src, (struct slice){NULL, 0}, id, &how, on_finished,
-                 call_new(dq, req));
+    if (ask_core(dq, req))
+        queue_finish(dq->src, (struct slice){NULL, 0}, ask->id, &how, on_finished, req);
 }
 
-static void delete_job(struct delayqueue *dq, struct httpd_req *req,
-                       const struct delayqueue_ask *ask)
+static void delete_job(void *arg, struct httpd_req *req)
 {
-    end_job(dq, req, ask->id, QUEUE_END_DELETED);
+    end_job(arg, req, QUEUE_END_DELETED);
 }
 
-static void finish(struct delayqueue *dq, struct httpd_req *req,
-                   const struct delayqueue_ask *ask)
+static void finish(void *arg, struct httpd_req *req)
 {
-    end_job(dq, req, ask->id, QUEUE_END_ACKED);
+    end_job(arg, req, QUEUE_END_ACKED);
 }
 
 /* -------------------------------------------------------------------------- /get */
@@ -119,87 +179,173 @@ static void add_job(struct buf *out, const struct queue_job *found)
 
 static void on_found(void *arg, enum queue_code code, const struct queue_job *found)
 {
-    struct httpd_req *req = call_end(arg);
+    struct httpd_req *req = asked(arg);
     if (code == QUEUE_AWAY || code == QUEUE_NO_ROUTE) {
-        delayqueue_trouble(req, code);
+        trouble(req, code);
     } else if (found == NULL || found->state == QUEUE_ENDED) {
-        delayqueue_ok(req, delayqueue_done, (struct slice){NULL, 0});
+        ok(req, done, (struct slice){NULL, 0});
     } else if (found->job == NULL) {
-        delayqueue_error(req, "the record of this job can't be read");
+        error(req, "the record of this job can't be read");
     } else {
         struct buf data = {0};
         add_job(&data, found);
-        delayqueue_ok(req, delayqueue_done, buf_slice(&data));
+        ok(req, done, buf_slice(&data));
         buf_free(&data);
     }
 }
 
-static void get(struct delayqueue *dq, struct httpd_req *req,
-                const struct delayqueue_ask *ask)
+static void get(void *arg, struct httpd_req *req)
 {
-    queue_find(dq->src, (struct slice){NULL, 0}, ask->id, on_found, call_new(dq, req));
+    struct delayqueue *dq = arg;
+    const struct delayqueue_ask *ask = httpd_args(req);
+    if (ask_core(dq, req))
+        queue_find(dq->src, (struct slice){NULL, 0}, ask->id, on_found, req);
 }
 
-/* ------------------------------------------------------------------------- routes */
+/* -------------------------------------------------------------------------- /pop */
 
-typedef void act_fn(struct delayqueue *dq, struct httpd_req *req,
-                    const struct delayqueue_ask *ask);
+/* The first job of some topics, or none after pop_timeout. Clients ask again at once when
+ * there was none. So nothing but a job is answered before the time is over, whatever is
+ * amiss: else they would ask thousands of times a second. Only a client that must ask
+ * anew after a reload is answered sooner. */
+enum { REST_MS = 1000 }; /* before that */
 
-static void serve(struct delayqueue *dq, struct httpd_req *req, enum delayqueue_form form,
-                  act_fn *act)
-{
-    struct delayqueue_ask ask;
-    if (dq->stopping) {
-        delayqueue_error(req, "the daemon is stopping");
-        return;
-    }
-    const char *wrong = delayqueue_read(form, httpd_body(req), &ask, &dq->room);
-    if (wrong)
-        delayqueue_error(req, wrong);
-    else
-        act(dq, req, &ask);
-    if (dq->room.cap > ROOM_KEPT_BYTES)
-        buf_free(&dq->room);
-    else
-        buf_clear(&dq->room);
-}
-
-static void on_push(void *arg, struct httpd_req *req)
-{
-    serve(arg, req, DELAYQUEUE_PUSH, push);
-}
-
-static void on_pop(void *arg, struct httpd_req *req)
-{
-    serve(arg, req, DELAYQUEUE_POP, delayqueue_pop);
-}
-
-static void on_delete(void *arg, struct httpd_req *req)
-{
-    serve(arg, req, DELAYQUEUE_ID, delete_job);
-}
-
-static void on_finish(void *arg, struct httpd_req *req)
-{
-    serve(arg, req, DELAYQUEUE_ID, finish);
-}
-
-static void on_get(void *arg, struct httpd_req *req)
-{
-    serve(arg, req, DELAYQUEUE_ID, get);
-}
-
-static const struct httpd_route rows[] = {
-    {"*", "/push", on_push, HTTPD_OPEN},
-    {"*", "/pop", on_pop, HTTPD_OPEN},
-    {"*", "/delete", on_delete, HTTPD_OPEN},
-    {"*", "/finish", on_finish, HTTPD_OPEN},
-    {"*", "/get", on_get, HTTPD_OPEN},
-    {"*", "/{*}", delayqueue_not_found, HTTPD_OPEN},
-    {0},
+struct pop {
+    LIST_ENTRY(pop) link;
+    struct httpd_req *req;
+    struct pull *pull;    /* NULL: the core has answered, or was not asked */
+    struct timer *timer;  /* holds back an answer that came early; else NULL */
+    enum queue_code code; /* that answer */
+    int64_t end_ms;       /* monotonic */
 };
 
+/* Gives the request, which is still to be answered. */
+static struct httpd_req *pop_free(struct pop *pop)
+{
+    struct httpd_req *req = pop->req;
+    if (pop->pull)
+        queue_pull_end(pop->pull);
+    timer_del(pop->timer);
+    LIST_REMOVE(pop, link);
+    free(pop);
+    return req;
+}
+
+/* There is none, for this reason. */
+static void answer_none(struct pop *pop)
+{
+    enum queue_code code = pop->code;
+    struct httpd_req *req = pop_free(pop);
+    if (code == QUEUE_NONE)
+        ok(req, done, (struct slice){NULL, 0});
+    else
+        trouble(req, code);
+}
+
+static void on_time(void *arg)
+{
+    answer_none(arg);
+}
+
+static void none_in_time(struct pop *pop, enum queue_code code)
+{
+    int64_t left_ms = pop->end_ms - loop_mono_ms();
+    pop->code = code;
+    if (left_ms <= 0) {
+        answer_none(pop);
+        return;
+    }
+    pop->timer = timer_new(on_time, pop);
+    timer_set(pop->timer, left_ms);
+}
+
+static void answer_job(struct httpd_req *req, const struct queue_job *found)
+{
+    struct buf data = {0};
+    if (found->job ==
+        NULL) { /* it comes again when the lease ends, until it is deleted */
+        buf_addf(&data, "the record of job %.*s can't be read", SLICE_ARG(found->id));
+        error(req, buf_str(&data));
+        buf_free(&data);
+        return;
+    }
+    buf_add_str(&data, "{\"id\":");
+    text_add_json_go(&data, found->id);
+    buf_add_str(&data, ",\"body\":");
+    text_add_json_go(&data, found->job->payload);
+    buf_add_str(&data, "}");
+    ok(req, done, buf_slice(&data));
+    buf_free(&data);
+}
+
+static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
+                      unsigned n)
+{
+    struct pop *pop = arg;
+    pop->pull = NULL;
+    if (code == QUEUE_OK && n > 0) {
+        answer_job(pop_free(pop), &jobs[0]);
+        return;
+    }
+    /* None before its time: a reload has changed the way to the queue. */
+    int64_t rested_ms = loop_mono_ms() + REST_MS;
+    if (code == QUEUE_NONE && pop->end_ms > rested_ms)
+        pop->end_ms = rested_ms;
+    none_in_time(pop, code == QUEUE_OK ? QUEUE_NONE : code);
+}
+
+/* The client has left: what it would get is the next one's. */
+static void on_gone(void *arg)
+{
+    struct pop *pop = arg;
+    pop->code = QUEUE_NONE;
+    answer_none(pop);
+}
+
+static void pop(void *arg, struct httpd_req *req)
+{
+    struct delayqueue *dq = arg;
+    const struct delayqueue_ask *ask = httpd_args(req);
+    struct slice topics[DELAYQUEUE_TOPICS_MAX];
+    if (dq->stopping) {
+        error(req, stopping_text);
+        return;
+    }
+    const struct queue_ask pull = {.topics = topics,
+                                   .topic_count = delayqueue_split(ask->topic, topics),
+                                   .max = 1,
+                                   .wait_ms = dq->pop_timeout_ms};
+    struct pop *p = mem_alloc(sizeof(*p));
+    p->req = req;
+    p->end_ms = loop_mono_ms() + dq->pop_timeout_ms;
+    LIST_INSERT_HEAD(&dq->pops, p, link);
+    httpd_on_gone(req, on_gone, p);
+    if (pull.topic_count > 0)
+        p->pull = queue_pull(dq->src, &pull, on_pulled, p);
+    else /* nothing but commas: there is never a job */
+        none_in_time(p, QUEUE_NONE);
+}
+
+static void end_pops(struct delayqueue *dq)
+{
+    for (struct pop *next, *pop = LIST_FIRST(&dq->pops); pop; pop = next) {
+        next = LIST_NEXT(pop, link);
+        pop->code = QUEUE_NONE;
+        answer_none(pop);
+    }
+}
+
 /* ----------------------------------------------------------------- start and stop */
+
+static const struct httpd_route rows[] = {
+    {"*", "/push", push, HTTPD_OPEN, &delayqueue_push_args},
+    {"*", "/pop", pop, HTTPD_OPEN, &delayqueue_pop_args},
+    {"*", "/delete", delete_job, HTTPD_OPEN, &delayqueue_id_args},
+    {"*", "/finish", finish, HTTPD_OPEN, &delayqueue_id_args},
+    {"*", "/get", get, HTTPD_OPEN, &delayqueue_id_args},
+    {"*", "/{*}", not_found, HTTPD_OPEN, NULL},
+    {0},
+};
 
 static int start(struct source *src, void *self, struct err *err)
 {
@@ -210,7 +356,7 @@ static int start(struct source *src, void *self, struct err *err)
     if (dq->httpd == NULL)
         return -1;
     httpd_serve(dq->httpd, rows, dq);
-    httpd_shape(dq->httpd, delayqueue_refuse, dq);
+    httpd_set_dialect(dq->httpd, &delayqueue_dialect, dq);
     return 0;
 }
 
@@ -229,7 +375,6 @@ static void on_last(void *arg)
         return; /* the last of them comes here again */
     httpd_stop(dq->httpd);
     timer_del(dq->last);
-    buf_free(&dq->room);
     source_stopped(dq->src);
 }
 
@@ -239,7 +384,7 @@ static void stop(struct source *src, void *self)
     (void)src;
     dq->stopping = true;
     dq->last = timer_new(on_last, dq);
-    delayqueue_pop_stop(dq);
+    end_pops(dq);
     timer_set(dq->last, 0);
 }
 

@@ -7,19 +7,31 @@
  * source to pause, new jobs get 503 at once; questions about jobs are still answered.
  */
 #include "bridge/base/text.h"
-#include "bridge/http/httpd.h"
-#include "bridge/plugin.h"
-#include "sources/http/http_batch.h"
-#include "sources/http/http_dead.h"
-#include "sources/http/http_job.h"
-#include "sources/http/http_queue.h"
+#include "sources/http/http_source.h"
 
 #include <stdlib.h>
 
-void http_answer_busy(struct httpd_req *req, const char *why)
+struct args {
+    struct slice name, id; /* of a route or a queue, and of a job */
+};
+#define AT(field) offsetof(struct args, field)
+static const struct http_param route_params[] = {
+    {"a route's name", HTTP_TEXT, AT(name), .from = FROM_PATH}, {0}};
+static const struct http_param job_params[] = {
+    {"a route's name", HTTP_TEXT, AT(name), .from = FROM_PATH},
+    {"an id", HTTP_TEXT, AT(id), .from = FROM_PATH},
+    {0}};
+static const struct http_param queue_params[] = {HTTP_QUEUE_ROW(AT(name)), {0}};
+#undef AT
+
+/* Nobody could pull from it by a list with commas. */
+static int check_queue(const void *arguments, struct err *err)
 {
-    httpd_add(req, "Retry-After", "1");
-    httpd_error(req, 503, "unavailable", "%s", why);
+    const struct args *args = arguments;
+    if (memchr(args->name.p, ',', args->name.n))
+        return err_set(err,
+                       "no comma in the name of a queue: it could not be pulled from");
+    return 0;
 }
 
 /* --------------------------------------------------------------- a new job */
@@ -27,9 +39,10 @@ void http_answer_busy(struct httpd_req *req, const char *why)
 /* Where the job can be asked for. */
 static void add_location(struct httpd_req *req, const char *top, struct slice id)
 {
+    const struct args *args = httpd_args(req);
     struct buf path = {0};
     buf_add_str(&path, top);
-    text_add_percent(&path, httpd_segment(req, 0), ".~");
+    text_add_percent(&path, args->name, ".~");
     buf_add_str(&path, "/jobs/");
     text_add_percent(&path, id, ".~:@");
     httpd_add(req, "Location", buf_str(&path));
@@ -76,8 +89,8 @@ static void take(struct http_source *s, struct httpd_req *req, struct http_place
 {
     struct err err = {""};
     if (s->paused) {
-        http_answer_busy(
-            req, "jobs cannot be stored now: Redis is away or full; send it again");
+        httpd_busy(req,
+                   "jobs cannot be stored now: Redis is away or full; send it again");
         return;
     }
     if (is_batch(req) && place.id.p == NULL) {
@@ -91,37 +104,27 @@ static void take(struct http_source *s, struct httpd_req *req, struct http_place
         httpd_error(req, 400, "bad-request", "%s", err.text);
 }
 
-static void post_job(void *arg, struct httpd_req *req)
+static void store_job(void *arg, struct httpd_req *req)
 {
-    take(arg, req, (struct http_place){.name = httpd_segment(req, 0)});
+    const struct args *args = httpd_args(req);
+    take(arg, req, (struct http_place){.name = args->name, .id = args->id});
 }
 
-static void put_job(void *arg, struct httpd_req *req)
+static void store_queue_job(void *arg, struct httpd_req *req)
 {
-    take(arg, req,
-         (struct http_place){.name = httpd_segment(req, 0), .id = httpd_segment(req, 1)});
-}
-
-static void post_queue_job(void *arg, struct httpd_req *req)
-{
-    struct slice name = httpd_segment(req, 0);
-    if (!http_queue_is_name(req, name))
-        return;
-    if (memchr(name.p, ',', name.n))
-        httpd_error(req, 400, "bad-request",
-                    "no comma in the name of a queue: it could not be pulled from");
-    else
-        take(arg, req, (struct http_place){.name = name, .queue = true});
+    const struct args *args = httpd_args(req);
+    take(arg, req, (struct http_place){.name = args->name, .queue = true});
 }
 
 /* ------------------------------------------------------------ a job that is there */
 
 static void answer_no_route(struct httpd_req *req)
 {
+    const struct args *args = httpd_args(req);
     httpd_error(req, 404, "no-route",
                 "there is no route %.*s that keeps jobs by their ids alone; routes are "
                 "configured under routes: { }, jobs of queues are at /v1/queues",
-                SLICE_ARG(httpd_segment(req, 0)));
+                SLICE_ARG(args->name));
 }
 
 static const char NO_SUCH_JOB[] =
@@ -131,6 +134,7 @@ static const char NO_SUCH_JOB[] =
 static void on_found(void *arg, const struct found_reply *reply)
 {
     struct httpd_req *req = arg;
+    const struct args *args = httpd_args(req);
     struct found_reply shown = *reply;
     struct buf json = {0};
     if (!httpd_may(req, HTTPD_CONSUME))
@@ -143,35 +147,35 @@ static void on_found(void *arg, const struct found_reply *reply)
         httpd_error(req, 404, "not-found", "%s", NO_SUCH_JOB);
         return;
     case FOUND_UNKNOWN:
-        http_answer_busy(req, "Redis did not answer; ask again");
+        httpd_busy(req, "Redis did not answer; ask again");
         return;
     case FOUND_WAITING:
     case FOUND_IN_FLIGHT:
     case FOUND_DEAD:
-        http_job_show(&json, httpd_segment(req, 1), &shown);
-        httpd_answer(req, 200, "application/json", buf_slice(&json));
-        buf_free(&json);
+        http_job_show(&json, args->id, &shown);
+        httpd_answer_json(req, 200, &json);
         return;
     }
 }
 
 static void get_job(void *arg, struct httpd_req *req)
 {
-    struct http_source *s = arg;
-    source_find(s->src, httpd_segment(req, 0), httpd_segment(req, 1), on_found, req);
+    const struct http_source *s = arg;
+    const struct args *args = httpd_args(req);
+    source_find(s->src, args->name, args->id, on_found, req);
 }
 
 static void on_cancelled(void *arg, enum cancelled answer)
 {
     struct httpd_req *req = arg;
+    const struct args *args = httpd_args(req);
     struct buf json = {0};
     switch (answer) {
     case CANCELLED:
         buf_add_str(&json, "{");
-        text_add_json_id(&json, httpd_segment(req, 1));
+        text_add_json_id(&json, args->id);
         buf_add_str(&json, ",\"cancelled\":true}\n");
-        httpd_answer(req, 200, "application/json", buf_slice(&json));
-        buf_free(&json);
+        httpd_answer_json(req, 200, &json);
         return;
     case CANCEL_TOO_LATE:
         httpd_error(
@@ -189,31 +193,33 @@ static void on_cancelled(void *arg, enum cancelled answer)
         answer_no_route(req);
         return;
     case CANCEL_UNKNOWN:
-        http_answer_busy(req, "Redis did not answer; send it again");
+        httpd_busy(req, "Redis did not answer; send it again");
         return;
     }
 }
 
 static void delete_job(void *arg, struct httpd_req *req)
 {
-    struct http_source *s = arg;
+    const struct http_source *s = arg;
+    const struct args *args = httpd_args(req);
     if (s->paused) {
-        http_answer_busy(
-            req, "nothing can be cancelled now: Redis is away or full; send it again");
+        httpd_busy(req,
+                   "nothing can be cancelled now: Redis is away or full; send it again");
         return;
     }
-    source_cancel(s->src, httpd_segment(req, 0), httpd_segment(req, 1), on_cancelled,
-                  req);
+    source_cancel(s->src, args->name, args->id, on_cancelled, req);
 }
 
 /* ----------------------------------------------------------------- start and stop */
 
+#define ARGS(...) HTTP_ARGS(struct args, __VA_ARGS__, .others = true)
 static const struct httpd_route rows[] = {
-    {"POST", "/v1/routes/{}/jobs", post_job, HTTPD_PRODUCE},
-    {"PUT", "/v1/routes/{}/jobs/{}", put_job, HTTPD_PRODUCE},
-    {"GET", "/v1/routes/{}/jobs/{}", get_job, HTTPD_PRODUCE},
-    {"DELETE", "/v1/routes/{}/jobs/{}", delete_job, HTTPD_PRODUCE},
-    {"POST", "/v1/queues/{}/jobs", post_queue_job, HTTPD_PRODUCE},
+    {"POST", "/v1/routes/{}/jobs", store_job, HTTPD_PRODUCE, ARGS(route_params)},
+    {"PUT", "/v1/routes/{}/jobs/{}", store_job, HTTPD_PRODUCE, ARGS(job_params)},
+    {"GET", "/v1/routes/{}/jobs/{}", get_job, HTTPD_PRODUCE, ARGS(job_params)},
+    {"DELETE", "/v1/routes/{}/jobs/{}", delete_job, HTTPD_PRODUCE, ARGS(job_params)},
+    {"POST", "/v1/queues/{}/jobs", store_queue_job, HTTPD_PRODUCE,
+     ARGS(queue_params, .check = check_queue)},
     {0},
 };
 
@@ -225,9 +231,6 @@ static int start(struct source *src, void *self, struct err *err)
     s->src = src;
     httpd_serve(source_httpd(src), rows, s);
     httpd_serve(source_httpd(src), http_queue_rows, s);
-    httpd_serve(source_httpd(src), http_dead_rows, s);
-    httpd_serve(source_httpd(src), http_target_rows, s);
-    httpd_serve(source_httpd(src), http_explain_rows, s);
     return 0;
 }
 

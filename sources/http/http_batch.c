@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/http/http_batch.h"
+#include "sources/http/http_source.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 

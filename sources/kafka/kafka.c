@@ -12,9 +12,7 @@
 #include "sources/kafka/kafka_client.h"
 #include "sources/kafka/kafka_conf.h"
 #include "sources/kafka/kafka_group.h"
-#include "sources/kafka/kafka_probe.h"
-#include "sources/kafka/kafka_record.h"
-#include "sources/kafka/kafka_rewind.h"
+#include "sources/kafka/kafka_query.h"
 
 #include <string.h>
 
@@ -23,7 +21,8 @@ enum {
     SESSION_MS = 10000,     /* the group waits so long for a consumer that was killed */
     CLOSE_WAIT_MS = 5000,   /* for the group to let us go */
     CLOSE_LOOK_MS = 20,
-    SETTLE_WAIT_MS = 2000
+    SETTLE_WAIT_MS = 2000, /* for Redis to take the last marks */
+    HEADERS_HINT_BYTES = 256
 };
 
 struct kafka_source {
@@ -40,9 +39,8 @@ struct kafka_source {
     struct timer *retry; /* builds the client anew */
     unsigned tries;
     bool stopping, leaving, closing; /* closing: a client is being destroyed */
-    struct timer *settle_limit;      /* for Redis to take the last marks */
-    struct timer *close_look;
-    int64_t close_until_ms; /* monotonic */
+    struct timer *leave_step;        /* the wait for the last marks, then for the group */
+    int64_t close_until_ms;          /* monotonic */
     struct log_limit record_error;
 };
 
@@ -130,11 +128,55 @@ static int check(const void *self, struct err *err)
 
 /* -------------------------------------------------------------------- records */
 
-/* REFUSED cannot be: nobody listens. */
-static const bool stored_outcomes[] = {
-    [STORED] = true,      [STORED_INSTEAD] = true, [STORED_BEFORE] = true,
-    [STORED_DEAD] = true, [STORED_NONE] = true,    [REFUSED] = false,
-    [NOT_STORED] = false};
+static int add_headers(struct job *job, const rd_kafka_message_t *m, struct err *err)
+{
+    rd_kafka_headers_t *headers; /* the message's */
+    const char *name;
+    const void *value;
+    size_t n;
+    rd_kafka_resp_err_t code = rd_kafka_message_headers(m, &headers);
+
+    if (code == RD_KAFKA_RESP_ERR__NOENT)
+        return 0;
+    if (code)
+        return err_set(err, "headers: %s", rd_kafka_err2str(code));
+    for (size_t i = 0; !rd_kafka_header_get_all(headers, i, &name, &value, &n); i++)
+        if (job_add_header(job, slice_of(name), (struct slice){value, n}, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* Its timestamp, ms since 1970; 0: it has none. */
+static int64_t record_ms(const rd_kafka_message_t *m)
+{
+    rd_kafka_timestamp_type_t type;
+    const int64_t ms = rd_kafka_message_timestamp(m, &type);
+
+    return type != RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && ms > 0 ? ms : 0;
+}
+
+/* Gives the job; a null key, payload or header value stays apart from an empty one.
+ * *reason: NULL, or why it must be quarantined, err saying more; then it has the raw key
+ * and payload and no headers. */
+static struct job *record_job(const rd_kafka_message_t *m, const char **reason,
+                              struct err *err)
+{
+    struct job *job = job_new(m->len + m->key_len + HEADERS_HINT_BYTES);
+
+    job->topic = job_keep(job, slice_of(rd_kafka_topic_name(m->rkt)));
+    job->key = job_keep(job, (struct slice){m->key, m->key_len});
+    job->payload = job_keep(job, (struct slice){m->payload, m->len});
+    job->partition = m->partition;
+    job->offset = m->offset;
+    job->timestamp_ms = record_ms(m);
+    *reason = NULL;
+    if (add_headers(job, m, err) < 0) {
+        job->headers = NULL; /* the job's memory keeps them until it is freed */
+        job->header_count = 0;
+        *reason = "undecodable";
+    }
+    return job;
+}
 
 static void on_stored(void *arg, const struct stored_reply *reply)
 {
@@ -142,7 +184,7 @@ static void on_stored(void *arg, const struct stored_reply *reply)
     struct kafka_part *part = read->owner;
     struct kafka_group *group = part->parts->owner;
 
-    kafka_part_answer(read, stored_outcomes[reply->outcome]);
+    kafka_part_answer(read, reply->outcome != NOT_STORED && reply->outcome != REFUSED);
     kafka_group_answered(group);
 }
 
@@ -157,13 +199,13 @@ static void take(struct kafka_source *k, const rd_kafka_message_t *m)
     struct kafka_part *part =
         kafka_part_find(&k->group.parts, rd_kafka_topic_name(m->rkt), m->partition);
     struct kafka_read *read =
-        part ? kafka_part_read(part, m->offset, kafka_record_ms(m)) : NULL;
+        part ? kafka_part_read(part, m->offset, record_ms(m)) : NULL;
     const char *reason;
     struct err err;
 
     if (read == NULL)
         return;
-    struct job *job = kafka_record_job(m, &reason, &err);
+    struct job *job = record_job(m, &reason, &err);
     if (reason) {
         source_quarantine(k->src, job, reason, err.text, on_stored, read);
         return;
@@ -187,21 +229,15 @@ static void on_fetch(struct kafka_source *k, rd_kafka_event_t *ev)
     }
 }
 
-/* What could not be committed is so with the next commit, or read again by its new owner.
- */
+/* The next commit makes up for a failed one, or the new owner reads the records again. */
 static void on_committed(struct kafka_source *k, rd_kafka_resp_err_t code)
 {
-    switch (code) {
-    case RD_KAFKA_RESP_ERR_NO_ERROR:
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         kafka_client_alive(k->client);
-        break;
-    case RD_KAFKA_RESP_ERR__NO_OFFSET:
-    case RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS:
-        break;
-    default:
+    else if (code != RD_KAFKA_RESP_ERR__NO_OFFSET &&
+             code != RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS)
         log_limited(&k->group.parts.commits, LOG_WARN, source_name(k->src), "commit: %s",
                     rd_kafka_err2str(code));
-    }
 }
 
 static void on_event(void *arg, rd_kafka_event_t *ev)
@@ -220,7 +256,7 @@ static void on_event(void *arg, rd_kafka_event_t *ev)
         on_committed(k, rd_kafka_event_error(ev));
         break;
     case RD_KAFKA_EVENT_LISTCONSUMERGROUPOFFSETS_RESULT:
-        kafka_group_committed(&k->group, ev);
+        kafka_start_committed(&k->group.start, ev);
         break;
     default:
         break;
@@ -228,36 +264,16 @@ static void on_event(void *arg, rd_kafka_event_t *ev)
     rd_kafka_event_destroy(ev);
 }
 
-/* A topic that was deleted says so; if it comes back, it is another one. A partition that
- * begins at its end says where that is. */
 static void on_error(void *arg, rd_kafka_event_t *ev)
 {
-    struct kafka_parts *parts = &((struct kafka_source *)arg)->group.parts;
-    rd_kafka_topic_partition_t *which = rd_kafka_event_topic_partition(ev);
-    struct kafka_part *part;
-
-    if (which == NULL)
-        return;
-    switch (rd_kafka_event_error(ev)) {
-    case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
-    case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
-    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
-        kafka_parts_vanish(parts, which->topic);
-        break;
-    case RD_KAFKA_RESP_ERR__PARTITION_EOF:
-        part = kafka_part_find(parts, which->topic, which->partition);
-        if (part)
-            kafka_part_begins(part, which->offset);
-        break;
-    default:
-        break;
-    }
-    rd_kafka_topic_partition_destroy(which);
+    struct kafka_source *k = arg;
+    kafka_group_error(&k->group, ev);
 }
 
 /* --------------------------------------------------------------- open, close */
 
 static void on_fatal(void *arg, const char *why);
+static void on_gone(void *arg);
 static const struct kafka_events events = {.mask = RD_KAFKA_EVENT_FETCH |
                                                    RD_KAFKA_EVENT_REBALANCE |
                                                    RD_KAFKA_EVENT_OFFSET_COMMIT,
@@ -266,22 +282,22 @@ static const struct kafka_events events = {.mask = RD_KAFKA_EVENT_FETCH |
                                            .fatal = on_fatal};
 
 /* The client's end, for good or before the next try: nothing of it is left. */
-static void close_client(struct kafka_source *k, loop_cb *done)
+static void close_client(struct kafka_source *k)
 {
     kafka_group_leave(&k->group);
     k->closing = true;
-    kafka_client_close(k->client, done, k);
+    kafka_client_close(k->client, on_gone, k);
     k->client = NULL;
 }
 
-static int subscribe(struct kafka_source *k, struct err *err)
+static int subscribe(const struct kafka_source *k, rd_kafka_t *rk, struct err *err)
 {
     rd_kafka_topic_partition_list_t *list =
         rd_kafka_topic_partition_list_new((int)k->topics.n);
 
     for (size_t i = 0; i < k->topics.n; i++)
         rd_kafka_topic_partition_list_add(list, k->topics.v[i], RD_KAFKA_PARTITION_UA);
-    rd_kafka_resp_err_t code = rd_kafka_subscribe(kafka_client_rk(k->client), list);
+    rd_kafka_resp_err_t code = rd_kafka_subscribe(rk, list);
     rd_kafka_topic_partition_list_destroy(list);
     return code ? err_set(err, "subscribe: %s", rd_kafka_err2str(code)) : 0;
 }
@@ -292,21 +308,17 @@ static int open_client(struct kafka_source *k, struct err *err)
 
     if (conf == NULL)
         return -1;
-    k->client = kafka_client_open(source_name(k->src), RD_KAFKA_CONSUMER, &k->link, conf,
-                                  &events, k, err);
-    if (k->client == NULL)
+    struct kafka_client *client = kafka_client_open(
+        source_name(k->src), RD_KAFKA_CONSUMER, &k->link, conf, &events, k, err);
+    if (client == NULL)
         return -1;
-    kafka_group_join(&k->group, k->client);
+    if (subscribe(k, kafka_client_rk(client), err) < 0) {
+        kafka_client_close(client, NULL, NULL);
+        return -1;
+    }
+    k->client = client;
+    kafka_group_join(&k->group, client);
     return 0;
-}
-
-static void release(struct kafka_source *k)
-{
-    shelf_watch(k->src, NULL, NULL);
-    kafka_group_fini(&k->group);
-    timer_del(k->retry);
-    timer_del(k->close_look);
-    timer_del(k->settle_limit);
 }
 
 static void on_gone(void *arg)
@@ -322,7 +334,10 @@ static void on_gone(void *arg)
         timer_set(k->retry, kafka_backoff_ms(++k->tries));
         return;
     }
-    release(k);
+    shelf_watch(k->src, NULL, NULL);
+    kafka_group_fini(&k->group);
+    timer_del(k->retry);
+    timer_del(k->leave_step);
     source_stopped(k->src);
 }
 
@@ -335,13 +350,9 @@ static void on_retry(void *arg)
         on_gone(k);
         return;
     }
-    if (open_client(k, &err) == 0) {
-        if (subscribe(k, &err) == 0)
-            return;
-        close_client(k, on_gone);
-    } else {
-        timer_set(k->retry, kafka_backoff_ms(++k->tries));
-    }
+    if (open_client(k, &err) == 0)
+        return;
+    timer_set(k->retry, kafka_backoff_ms(++k->tries));
     log_warn(source_name(k->src), "%s; trying again", err.text);
 }
 
@@ -350,24 +361,20 @@ static void on_fatal(void *arg, const char *why)
     struct kafka_source *k = arg;
 
     log_error(source_name(k->src), "fatal, the consumer is built anew: %s", why);
-    timer_rest(k->close_look);
-    close_client(k, on_gone);
+    timer_rest(k->leave_step);
+    close_client(k);
 }
 
-static void look_closed(void *arg)
+static void look_closed(struct kafka_source *k)
 {
-    struct kafka_source *k = arg;
-    const bool late = loop_mono_ms() >= k->close_until_ms;
-
-    if (!late && !rd_kafka_consumer_closed(kafka_client_rk(k->client))) {
-        timer_set(k->close_look, CLOSE_LOOK_MS);
+    if (loop_mono_ms() >= k->close_until_ms) {
+        log_warn(source_name(k->src),
+                 "the group does not let go in time; the last records may be read again");
+    } else if (!rd_kafka_consumer_closed(kafka_client_rk(k->client))) {
+        timer_set(k->leave_step, CLOSE_LOOK_MS);
         return;
     }
-    if (late)
-        log_warn(source_name(k->src),
-                 "the group does not let go in time; the last records "
-                 "may be read again");
-    close_client(k, on_gone);
+    close_client(k);
 }
 
 /* Not before the last marks are written, or can't be. */
@@ -376,17 +383,27 @@ static void leave(void *arg)
     struct kafka_source *k = arg;
     struct err err;
 
-    timer_rest(k->settle_limit);
+    timer_rest(k->leave_step);
     if (k->client == NULL || k->leaving)
         return;
     k->leaving = true;
     if (kafka_client_leave(k->client, &err) < 0) {
         log_warn(source_name(k->src), "close: %s", err.text);
-        close_client(k, on_gone);
+        close_client(k);
         return;
     }
     k->close_until_ms = loop_mono_ms() + CLOSE_WAIT_MS;
-    timer_set(k->close_look, 0);
+    timer_set(k->leave_step, 0);
+}
+
+static void on_leave_step(void *arg)
+{
+    struct kafka_source *k = arg;
+
+    if (k->leaving)
+        look_closed(k);
+    else
+        leave(k);
 }
 
 /* Something of the shelf was changed, maybe by another instance. */
@@ -402,16 +419,12 @@ static int start(struct source *src, void *self, struct err *err)
     k->src = src;
     kafka_group_init(&k->group, src, k->group_id, k->commit_lag_ms,
                      k->start_at == START_LATEST);
-    if (open_client(k, err) < 0 || subscribe(k, err) < 0) {
-        kafka_group_leave(&k->group);
+    if (open_client(k, err) < 0) {
         kafka_group_fini(&k->group);
-        if (k->client)
-            kafka_client_close(k->client, NULL, NULL);
         return -1;
     }
     k->retry = timer_new(on_retry, k);
-    k->close_look = timer_new(look_closed, k);
-    k->settle_limit = timer_new(leave, k);
+    k->leave_step = timer_new(on_leave_step, k);
     shelf_watch(src, on_shelf, k);
     return 0;
 }
@@ -445,7 +458,7 @@ static void stop(struct source *src, void *self)
         return;
     }
     kafka_group_hold(&k->group);
-    timer_set(k->settle_limit, SETTLE_WAIT_MS);
+    timer_set(k->leave_step, SETTLE_WAIT_MS);
     kafka_group_settle(&k->group, leave, k);
 }
 

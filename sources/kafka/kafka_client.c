@@ -7,7 +7,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
-#include "sources/kafka/kafka_login.h"
+#include "sources/kafka/kafka_token.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -10,7 +10,7 @@
 
 #include "bridge/base/mem.h"
 #include "bridge/base/loop.h"
-#include "sources/kafka/kafka_link.h"
+#include "sources/kafka/kafka_conf.h"
 
 #include <stdbool.h>
 

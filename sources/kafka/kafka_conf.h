@@ -1,29 +1,108 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_conf.h - settings of librdkafka: ours, and those that ops pass through.
+ * kafka_conf.h - how the Kafka source and sink reach the brokers: their common options,
+ * and the settings of librdkafka that follow from these.
  *
- * Shared by the Kafka source and sink. No I/O. No error text repeats a secret.
+ * No I/O. No error text repeats a secret.
  */
 #ifndef SOURCES_KAFKA_KAFKA_CONF_H
 #define SOURCES_KAFKA_KAFKA_CONF_H
 
 #include "bridge/base/mem.h"
-#include "sources/kafka/kafka_link.h"
+#include "bridge/conf/opt.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <librdkafka/rdkafka.h>
 
-/* One of ours. text NULL: number counts, unless that is KAFKA_UNSET too. */
+enum kafka_sasl { /* in the order of the choices */
+                  KAFKA_SASL_NONE,
+                  KAFKA_SASL_PLAIN,
+                  KAFKA_SASL_SCRAM_256,
+                  KAFKA_SASL_SCRAM_512,
+                  KAFKA_SASL_GSSAPI,
+                  KAFKA_SASL_TOKEN
+};
+
+/* The common options. */
+struct kafka_link {
+    char *brokers, *client_id;
+    bool tls;
+    char *ca_file, *cert_file, *key_file, *key_password;
+    int sasl; /* enum kafka_sasl */
+    char *user, *password;
+    char *token_file; /* KAFKA_SASL_TOKEN: this, or the server at token_url */
+    char *token_url, *token_client, *token_secret, *token_ca_file;
+    struct pairs token_form; /* further fields of the request: scope, audience */
+    struct pairs settings;   /* of librdkafka, passed through */
+};
+
+/* The rows of the struct kafka_link that the plugin's struct has as `link`. */
+/* clang-format off */
+#define KAFKA_LINK_ROWS(owner)                                                          \
+    {"brokers", OPT_STR, offsetof(owner, link.brokers), NULL,                           \
+     "Brokers to ask first: host:port, host:port.", .min = 0},                          \
+    {"client_id", OPT_STR, offsetof(owner, link.client_id), "tarry",                    \
+     "Name in the brokers' logs and quotas.", .min = 0},                                \
+    {"tls", OPT_BOOL, offsetof(owner, link.tls), "false",                               \
+     "Whether the brokers speak TLS; their certificates must name their hosts.",        \
+     .min = 0},                                                                         \
+    {"ca_file", OPT_FILE, offsetof(owner, link.ca_file), NULL,                          \
+     "PEM file of the authorities to trust instead of the system's.",                   \
+     .optional = true},                                                                 \
+    {"cert_file", OPT_FILE, offsetof(owner, link.cert_file), NULL,                      \
+     "PEM file of our own certificate and its chain, if the brokers want one.",         \
+     .optional = true},                                                                 \
+    {"key_file", OPT_KEY_FILE, offsetof(owner, link.key_file), NULL,                    \
+     "PEM file of the key of cert_file; needed only if it is not in the same file.",    \
+     .optional = true},                                                                 \
+    {"key_password", OPT_SECRET, offsetof(owner, link.key_password), NULL,              \
+     "Password of the key, if it has one.", .optional = true},                          \
+    {"sasl", OPT_CHOICE, offsetof(owner, link.sasl), "none",                            \
+     "How we log in: plain and scram with user and password, oauthbearer with a "       \
+     "token, gssapi (Kerberos) as kafka: { sasl_kerberos_... } says.",                  \
+     .choices = "none|plain|scram-sha-256|scram-sha-512|gssapi|oauthbearer"},           \
+    {"user", OPT_STR, offsetof(owner, link.user), NULL,                                 \
+     "User name for plain and scram.", .optional = true},                               \
+    {"password", OPT_SECRET, offsetof(owner, link.password), NULL,                      \
+     "Its password, best as ${file:PATH} or ${cred:NAME}.", .optional = true},          \
+    {"token_file", OPT_STR, offsetof(owner, link.token_file), NULL,                     \
+     "oauthbearer: the file of the token, which is read anew before the token "         \
+     "ends.", .optional = true},                                                        \
+    {"token_url", OPT_STR, offsetof(owner, link.token_url), NULL,                       \
+     "oauthbearer: the token server's https:// URL, where tokens are to be had "        \
+     "for token_client and token_secret (client credentials, RFC 6749); http:// is "    \
+     "for this host only.", .optional = true},                                          \
+    {"token_client", OPT_STR, offsetof(owner, link.token_client), NULL,                 \
+     "Our client id at the token server.", .optional = true},                           \
+    {"token_secret", OPT_SECRET, offsetof(owner, link.token_secret), NULL,              \
+     "Our secret at the token server.", .optional = true},                              \
+    {"token_form", OPT_PAIRS, offsetof(owner, link.token_form), "",                     \
+     "Further fields of the request for a token: { scope = \"kafka\"; }.",              \
+     .min = 0},                                                                         \
+    {"token_ca_file", OPT_FILE, offsetof(owner, link.token_ca_file), NULL,              \
+     "PEM file of the authorities that the token server is trusted by, instead of "     \
+     "the system's.", .optional = true},                                                \
+    {"kafka", OPT_PAIRS, offsetof(owner, link.settings), "",                            \
+     "Further settings of librdkafka, with _ for each dot: "                            \
+     "socket_keepalive_enable = true.", .min = 0}
+/* clang-format on */
+
+/* Checks what the rows alone cannot. */
+int kafka_link_check(const struct kafka_link *link, struct err *err);
+
+/* One of our settings. text NULL: number counts, unless that is KAFKA_UNSET too. */
 struct kafka_setting {
     const char *name, *text;
     int64_t number;
 };
 enum { KAFKA_UNSET = -1 };
 
-/* What link says, then rows, then link->settings: the last one wins where both may set a
- * thing. rows ends with a row of zeros. Gives, free with rd_kafka_conf_destroy(), or
- * NULL: a setting is unknown, wrong, or not theirs to make. */
+/* Sets what link says, then rows, then link->settings; a later one replaces an earlier.
+ * rows ends with a row of zeros. Gives, free with rd_kafka_conf_destroy(). NULL: a
+ * setting is unknown, wrong, or one that tarry must make. */
 rd_kafka_conf_t *kafka_conf_new(const struct kafka_link *link,
                                 const struct kafka_setting *rows, struct err *err);
 

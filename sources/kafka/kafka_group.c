@@ -5,8 +5,6 @@
  */
 #include "sources/kafka/kafka_group.h"
 
-#include "sources/kafka/kafka_reading.h"
-
 #include <string.h>
 
 enum {
@@ -244,8 +242,8 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
 static void load_reading(struct kafka_group *g, struct kafka_part *part)
 {
     if (g->start.has_marks) {
-        kafka_reading_load(part, g->marks.items, g->marks.n);
-        kafka_reading_look(part, g->marks.items, g->marks.n);
+        kafka_marks_load_reading(&g->marks.fields, part);
+        kafka_marks_look_for_rewinds(&g->marks.fields, part);
         return;
     }
     kafka_part_hold(part, HOLD_MARKS);
@@ -289,11 +287,6 @@ static void on_assign(struct kafka_group *g, rd_kafka_event_t *ev)
     kafka_marks_read(&g->marks);
 }
 
-void kafka_group_committed(struct kafka_group *g, rd_kafka_event_t *ev)
-{
-    kafka_start_committed(&g->start, ev);
-}
-
 /* ------------------------------------------------------------- reading again */
 
 static bool is_held_for_marks(const struct kafka_group *g)
@@ -324,8 +317,8 @@ static void end_hold_for_marks(struct kafka_group *g, bool good)
         if ((part->holds & HOLD_MARKS) == 0)
             continue;
         if (good)
-            kafka_reading_load(part, g->marks.items, g->marks.n);
-        const int64_t mark = good ? kafka_marks_find(&g->marks, part->topic,
+            kafka_marks_load_reading(&g->marks.fields, part);
+        const int64_t mark = good ? kafka_marks_find(&g->marks.fields, part->topic,
                                                      part->partition, part->incarnation)
                                   : -1;
         if (g->start.latest && mark >= 0) /* else it begins at the end */
@@ -351,7 +344,7 @@ static void on_marks(void *arg, bool good)
     }
     TAILQ_FOREACH (part, &g->parts.list, link)
         if (good)
-            kafka_reading_look(part, g->marks.items, g->marks.n);
+            kafka_marks_look_for_rewinds(&g->marks.fields, part);
 }
 
 void kafka_group_look(struct kafka_group *g)
@@ -391,4 +384,29 @@ void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev)
         kafka_client_fail(g->client, rd_kafka_err2str(rd_kafka_event_error(ev)));
     }
     rd_kafka_event_destroy(ev);
+}
+
+/* librdkafka reports a deleted topic, and the end of a partition that begins there. */
+void kafka_group_error(struct kafka_group *g, rd_kafka_event_t *ev)
+{
+    rd_kafka_topic_partition_t *which = rd_kafka_event_topic_partition(ev);
+    struct kafka_part *part;
+
+    if (which == NULL)
+        return;
+    switch (rd_kafka_event_error(ev)) {
+    case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+        kafka_parts_vanish(&g->parts, which->topic);
+        break;
+    case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+        part = kafka_part_find(&g->parts, which->topic, which->partition);
+        if (part)
+            kafka_part_begins(part, which->offset);
+        break;
+    default:
+        break;
+    }
+    rd_kafka_topic_partition_destroy(which);
 }

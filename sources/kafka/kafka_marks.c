@@ -1,22 +1,225 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/kafka/kafka_marks.h"
 
-#include "sources/kafka/kafka_reading.h"
+#include "sources/kafka/kafka_client.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WRITE_MS = 1000 };
+enum { WRITE_MS = 1000, DIGITS_MAX = 18 };
+static const char shelf[] = "marks", reading_of[] = "reading ", rewind_of[] = "rewind ";
 
-/* One HSET on its way. */
-struct writing {
-    struct kafka_marks *marks;
-    rd_kafka_topic_partition_list_t *list; /* and the offsets */
-    unsigned *eras, *incarnations;         /* of each, as it was written */
-};
+/* -------------------------------------------------------------------- texts */
+
+/* Takes digits off the front. -1: there are none. */
+static int64_t take_number(struct slice *text)
+{
+    int64_t n = 0;
+    size_t at = 0;
+
+    while (at < text->n && at < DIGITS_MAX && text->p[at] >= '0' && text->p[at] <= '9')
+        n = 10 * n + (text->p[at++] - '0');
+    *text = (struct slice){text->p + at, text->n - at};
+    return at > 0 ? n : -1;
+}
+
+/* Takes a word and the blank in front of it. n 0: there is none. */
+static struct slice take_word(struct slice *text)
+{
+    struct slice word = *text;
+
+    if (word.n > 0 && *word.p == ' ')
+        word = (struct slice){word.p + 1, word.n - 1};
+    const char *blank = word.n > 0 ? memchr(word.p, ' ', word.n) : NULL;
+    const char *end = text->p + text->n;
+    if (blank)
+        word.n = (size_t)(blank - word.p);
+    *text = (struct slice){word.p + word.n, (size_t)(end - (word.p + word.n))};
+    return word;
+}
+
+/* What follows "NAME:" in a word; p NULL: it is not about that name. */
+static struct slice value_of(struct slice word, struct slice name)
+{
+    if (word.n <= name.n || word.p[name.n] != ':' || memcmp(word.p, name.p, name.n) != 0)
+        return (struct slice){NULL, 0};
+    return (struct slice){word.p + name.n + 1, word.n - name.n - 1};
+}
+
+void kafka_mark_field(const char *topic, int32_t partition, unsigned incarnation,
+                      struct buf *out)
+{
+    buf_addf(out, "%s/%" PRId32, topic, partition);
+    if (incarnation > 0)
+        buf_addf(out, "~%u", incarnation);
+}
+
+/* -------------------------------------------------------------------- fields */
+
+static void fields_add(struct kafka_fields *f, struct slice field, struct slice value)
+{
+    f->item = mem_realloc(f->item, (f->n + 1) * sizeof(*f->item));
+    f->item[f->n].field.n = field.n;
+    f->item[f->n++].value.n = value.n;
+    buf_add_slice(&f->text, field);
+    buf_add_slice(&f->text, value);
+}
+
+/* Call when all are added: the text moves while it grows. */
+static void fields_place(struct kafka_fields *f)
+{
+    const char *at = buf_str(&f->text);
+
+    for (unsigned i = 0; i < f->n; i++) {
+        f->item[i].field.p = at;
+        f->item[i].value.p = at += f->item[i].field.n;
+        at += f->item[i].value.n;
+    }
+}
+
+static void fields_free(struct kafka_fields *f)
+{
+    free(f->item);
+    buf_free(&f->text);
+    *f = (struct kafka_fields){0};
+}
+
+static void add_mark(struct kafka_fields *f, const struct kafka_part *part,
+                     unsigned incarnation, int64_t mark)
+{
+    struct buf field = {0}, value = {0};
+
+    kafka_mark_field(part->topic, part->partition, incarnation, &field);
+    buf_addf(&value, "%" PRId64, mark);
+    fields_add(f, buf_slice(&field), buf_slice(&value));
+    buf_free(&field);
+    buf_free(&value);
+}
+
+/* p NULL: it is not there. */
+static struct slice find_field(const struct kafka_fields *f, const char *field)
+{
+    for (unsigned i = 0; i < f->n; i++)
+        if (slice_is(f->item[i].field, field))
+            return f->item[i].value;
+    return (struct slice){NULL, 0};
+}
+
+int64_t kafka_marks_find(const struct kafka_fields *f, const char *topic,
+                         int32_t partition, unsigned incarnation)
+{
+    struct buf field = {0};
+
+    kafka_mark_field(topic, partition, incarnation, &field);
+    struct slice value = find_field(f, buf_str(&field));
+    buf_free(&field);
+    const int64_t offset = value.p ? take_number(&value) : -1;
+    return value.n == 0 ? offset : -1;
+}
+
+/* Gives the incarnation; rewinds: what follows it. */
+static unsigned find_reading(const struct kafka_fields *f, const char *topic,
+                             int32_t partition, struct slice *rewinds)
+{
+    struct buf field = {0};
+
+    buf_addf(&field, "%s%s/%" PRId32, reading_of, topic, partition);
+    *rewinds = find_field(f, buf_str(&field));
+    buf_free(&field);
+    if (rewinds->p == NULL)
+        return 0;
+    const int64_t incarnation = take_number(rewinds);
+    if (rewinds->n > 0 && *rewinds->p == ' ')
+        *rewinds = (struct slice){rewinds->p + 1, rewinds->n - 1};
+    return incarnation > 0 ? (unsigned)incarnation : 0;
+}
+
+unsigned kafka_marks_incarnation(const struct kafka_fields *f, const char *topic,
+                                 int32_t partition)
+{
+    struct slice rewinds;
+    return find_reading(f, topic, partition, &rewinds);
+}
+
+/* -------------------------------------------------------------------- marks, written */
 
 static void write_marks(struct kafka_marks *m);
+
+/* Also hands to librdkafka what may be committed now. A partition that went away or back
+ * meanwhile has forgotten its written mark. */
+static void note_written(struct kafka_parts *parts)
+{
+    rd_kafka_topic_partition_list_t *list =
+        rd_kafka_topic_partition_list_new((int)parts->count);
+    struct kafka_part *part;
+
+    TAILQ_FOREACH (part, &parts->list, link) {
+        if (part->mark_sent < 0)
+            continue;
+        part->mark = part->mark_sent;
+        rd_kafka_topic_partition_list_add(list, part->topic, part->partition)->offset =
+            part->mark;
+    }
+    kafka_parts_store(parts, list);
+}
+
+static void end_write(struct kafka_marks *m)
+{
+    if (m->write_more) {
+        m->write_more = false;
+        write_marks(m);
+    } else if (m->flushing) {
+        m->flushing = false;
+        m->events->flushed(m->arg);
+    }
+}
+
+static void on_marks_written(void *arg, enum shelf_code code)
+{
+    struct kafka_marks *m = arg;
+    struct kafka_part *part;
+
+    m->parts->asks--;
+    m->writing = false;
+    if (code == SHELF_OK)
+        note_written(m->parts);
+    TAILQ_FOREACH (part, &m->parts->list, link)
+        part->mark_sent = -1;
+    end_write(m);
+}
+
+static void write_marks(struct kafka_marks *m)
+{
+    struct kafka_fields changed = {0};
+    struct kafka_part *part;
+
+    TAILQ_FOREACH (part, &m->parts->list, link) {
+        const int64_t offset = kafka_part_sure(part);
+        if (offset < 0 || offset == part->mark)
+            continue;
+        part->mark_sent = offset;
+        add_mark(&changed, part, part->incarnation, offset);
+    }
+    if (changed.n == 0) {
+        end_write(m);
+        return;
+    }
+    fields_place(&changed);
+    m->writing = true;
+    m->parts->asks++;
+    shelf_put_all(m->parts->src, shelf, changed.item, changed.n, on_marks_written, m);
+    fields_free(&changed);
+}
+
+void kafka_marks_flush(struct kafka_marks *m)
+{
+    m->flushing = true;
+    if (m->writing)
+        m->write_more = true;
+    else
+        write_marks(m);
+}
 
 static void on_tick(void *arg)
 {
@@ -33,206 +236,232 @@ void kafka_marks_init(struct kafka_marks *m, struct kafka_parts *parts,
     m->tick = timer_every(WRITE_MS, on_tick, m);
 }
 
-static void forget_items(struct kafka_marks *m)
-{
-    free(m->items);
-    buf_free(&m->text);
-    m->items = NULL;
-    m->n = 0;
-}
-
 void kafka_marks_fini(struct kafka_marks *m)
 {
     timer_del(m->tick);
     m->tick = NULL;
-    forget_items(m);
+    fields_free(&m->fields);
 }
 
-/* -------------------------------------------------------------------- writing */
-
-static void note_written(struct writing *w)
-{
-    struct kafka_parts *parts = w->marks->parts;
-
-    for (int i = w->list->cnt - 1; i >= 0; i--) {
-        const rd_kafka_topic_partition_t *row = &w->list->elems[i];
-        struct kafka_part *part = kafka_part_find(parts, row->topic, row->partition);
-        if (part && part->era == w->eras[i])
-            part->mark = row->offset;
-        else /* it went away, or back */
-            rd_kafka_topic_partition_list_del_by_idx(w->list, i);
-    }
-    kafka_parts_store(parts, w->list);
-    w->list = NULL;
-}
-
-static void end_write(struct kafka_marks *m)
-{
-    if (m->write_more) {
-        m->write_more = false;
-        write_marks(m);
-    } else if (m->flushing) {
-        m->flushing = false;
-        m->events->flushed(m->arg);
-    }
-}
-
-static void writing_free(struct writing *w)
-{
-    free(w->eras);
-    free(w->incarnations);
-    free(w);
-}
-
-static void on_written(void *arg, enum shelf_code code)
-{
-    struct writing *w = arg;
-    struct kafka_marks *m = w->marks;
-
-    m->parts->asks--;
-    m->writing = false;
-    if (code == SHELF_OK)
-        note_written(w);
-    if (w->list)
-        rd_kafka_topic_partition_list_destroy(w->list);
-    writing_free(w);
-    end_write(m);
-}
-
-static void send_marks(struct writing *w)
-{
-    struct kafka_parts *parts = w->marks->parts;
-    const unsigned n = (unsigned)w->list->cnt;
-    struct shelf_item *items = mem_alloc(n * sizeof(*items));
-    struct buf text = {0};
-
-    for (unsigned i = 0; i < n; i++) { /* the text moves while it grows */
-        const rd_kafka_topic_partition_t *row = &w->list->elems[i];
-        const size_t from = text.n;
-        kafka_mark_field(row->topic, row->partition, w->incarnations[i], &text);
-        items[i].field.n = text.n - from;
-        buf_addf(&text, "%" PRId64, row->offset);
-        items[i].value.n = text.n - from - items[i].field.n;
-    }
-    const char *at = buf_str(&text);
-    for (unsigned i = 0; i < n; i++) {
-        items[i].field.p = at;
-        items[i].value.p = at += items[i].field.n;
-        at += items[i].value.n;
-    }
-    w->marks->writing = true;
-    parts->asks++;
-    shelf_put_all(parts->src, KAFKA_MARKS_SHELF, items, n, on_written, w);
-    buf_free(&text);
-    free(items);
-}
-
-static void write_marks(struct kafka_marks *m)
-{
-    struct kafka_parts *parts = m->parts;
-    struct kafka_part *part;
-    struct writing *w = mem_alloc(sizeof(*w));
-
-    *w = (struct writing){.marks = m};
-    w->list = rd_kafka_topic_partition_list_new((int)parts->count);
-    w->eras = mem_alloc((parts->count + 1) * sizeof(*w->eras));
-    w->incarnations = mem_alloc((parts->count + 1) * sizeof(*w->incarnations));
-    TAILQ_FOREACH (part, &parts->list, link) {
-        const int64_t offset = kafka_part_sure(part);
-        if (offset < 0 || offset == part->mark)
-            continue;
-        w->eras[w->list->cnt] = part->era;
-        w->incarnations[w->list->cnt] = part->incarnation;
-        rd_kafka_topic_partition_list_add(w->list, part->topic, part->partition)->offset =
-            offset;
-    }
-    if (w->list->cnt > 0) {
-        send_marks(w);
-        return;
-    }
-    rd_kafka_topic_partition_list_destroy(w->list);
-    writing_free(w);
-    end_write(m);
-}
-
-void kafka_marks_flush(struct kafka_marks *m)
-{
-    m->flushing = true;
-    if (m->writing)
-        m->write_more = true;
-    else
-        write_marks(m);
-}
-
-/* -------------------------------------------------------------------- reading */
-
-static void keep_items(struct kafka_marks *m, const struct shelf_item *items, unsigned n)
-{
-    forget_items(m);
-    m->items = mem_alloc((n + 1) * sizeof(*m->items));
-    m->n = n;
-    for (unsigned i = 0; i < n; i++) { /* the text moves while it grows */
-        buf_add_slice(&m->text, items[i].field);
-        buf_add_slice(&m->text, items[i].value);
-    }
-    const char *at = buf_str(&m->text);
-    for (unsigned i = 0; i < n; i++) {
-        m->items[i].field = (struct slice){at, items[i].field.n};
-        m->items[i].value = (struct slice){at + items[i].field.n, items[i].value.n};
-        at += items[i].field.n + items[i].value.n;
-    }
-}
+/* -------------------------------------------------------------------- fields, read */
 
 static void on_read(void *arg, enum shelf_code code, const struct shelf_item *items,
                     unsigned n)
 {
     struct kafka_marks *m = arg;
+    const bool good = code == SHELF_OK, again = good && m->read_more;
 
     m->parts->asks--;
-    m->reading = false;
-    if (code == SHELF_OK && m->read_more) {
-        m->read_more = false;
+    m->reading = m->read_more = false;
+    if (again) {
         kafka_marks_read(m);
         return;
     }
-    m->read_more = false;
-    if (code == SHELF_OK)
-        keep_items(m, items, n);
-    m->events->read(m->arg, code == SHELF_OK);
+    if (good) {
+        fields_free(&m->fields);
+        for (unsigned i = 0; i < n; i++)
+            fields_add(&m->fields, items[i].field, items[i].value);
+        fields_place(&m->fields);
+    }
+    m->events->read(m->arg, good);
 }
 
 void kafka_marks_read(struct kafka_marks *m)
 {
-    m->read_more = m->reading; /* what is on its way may be out of date */
+    m->read_more = m->reading; /* the answer on its way may be out of date */
     if (m->reading)
         return;
     m->reading = true;
     m->parts->asks++;
-    shelf_list(m->parts->src, KAFKA_MARKS_SHELF, on_read, m);
+    shelf_list(m->parts->src, shelf, on_read, m);
 }
 
-static int64_t number_of(struct slice value)
+/* -------------------------------------------------------------------- readings */
+
+static void set_reading(struct kafka_part *part, unsigned incarnation,
+                        struct slice rewinds)
 {
-    char text[24], *end;
+    char *text = mem_strndup(rewinds.p ? rewinds.p : "", rewinds.n);
+    const struct partition_reading reading = {incarnation, slice_of(text)};
 
-    if (value.n == 0 || value.n >= sizeof(text))
-        return -1;
-    memcpy(text, value.p, value.n);
-    text[value.n] = '\0';
-    const long long offset = strtoll(text, &end, 10);
-    return *end == '\0' && offset >= 0 ? offset : -1;
+    source_set_reading(part->parts->src, part->topic, part->partition, &reading);
+    part->incarnation = incarnation;
+    free(part->rewound);
+    part->rewound = text;
+    part->known = true;
 }
 
-int64_t kafka_marks_find(const struct kafka_marks *m, const char *topic,
-                         int32_t partition, unsigned incarnation)
+void kafka_marks_load_reading(const struct kafka_fields *f, struct kafka_part *part)
+{
+    struct slice rewinds;
+    const unsigned incarnation = find_reading(f, part->topic, part->partition, &rewinds);
+
+    if (part->known && incarnation < part->incarnation) { /* Redis lost its last writes */
+        if (part->asked == NULL)
+            kafka_part_rewind(part, part->rewound, -1);
+    } else if (!part->known || incarnation != part->incarnation ||
+               !slice_is(rewinds, part->rewound)) {
+        set_reading(part, incarnation, rewinds);
+    }
+}
+
+/* One change on its way to Redis. */
+struct renewal {
+    struct kafka_parts *parts;
+    unsigned era, incarnation;
+    char *rewinds;
+    int64_t mark; /* -1: there is none of it yet */
+};
+
+static void on_renewed(void *arg, enum shelf_code code)
+{
+    struct renewal *r = arg;
+    struct kafka_part *part;
+
+    r->parts->asks--;
+    TAILQ_FOREACH (part, &r->parts->list, link)
+        if (part->era == r->era)
+            break;
+    if (part && code == SHELF_OK) {
+        set_reading(part, r->incarnation, slice_of(r->rewinds));
+        kafka_part_renewed(part, r->mark);
+    } else if (part) { /* Redis is away */
+        timer_set(part->rewind, kafka_backoff_ms(1));
+    }
+    free(r->rewinds);
+    free(r);
+}
+
+/* Nothing above it may count as stored once the partition is read again. */
+static int64_t renewed_mark(const struct kafka_part *part)
+{
+    const int64_t done = part->offsets.done >= 0 ? part->offsets.done : part->start;
+
+    if (part->anew)
+        return -1;
+    return part->back_to >= 0 && part->back_to < done ? part->back_to : done;
+}
+
+void kafka_marks_renew(struct kafka_part *part)
+{
+    struct renewal *r = mem_alloc(sizeof(*r));
+    struct kafka_fields changed = {0};
+    struct buf field = {0}, value = {0};
+
+    *r =
+        (struct renewal){.parts = part->parts,
+                         .era = part->era,
+                         .incarnation = part->incarnation + part->anew,
+                         .rewinds = mem_strdup(part->asked ? part->asked : part->rewound),
+                         .mark = renewed_mark(part)};
+    buf_addf(&field, "%s%s/%" PRId32, reading_of, part->topic, part->partition);
+    buf_addf(&value, "%u%s%s", r->incarnation, *r->rewinds ? " " : "", r->rewinds);
+    fields_add(&changed, buf_slice(&field), buf_slice(&value));
+    if (r->mark >= 0)
+        add_mark(&changed, part, r->incarnation, r->mark);
+    fields_place(&changed);
+    r->parts->asks++;
+    shelf_put_all(r->parts->src, shelf, changed.item, changed.n, on_renewed, r);
+    fields_free(&changed);
+    buf_free(&field);
+    buf_free(&value);
+}
+
+/* -------------------------------------------------------------------- rewinds */
+
+/* Appends the same text with another number for one route. */
+static void replace(struct slice rewinds, struct slice route, int64_t number,
+                    struct buf *out)
+{
+    for (struct slice word = take_word(&rewinds); word.n > 0;
+         word = take_word(&rewinds)) {
+        if (value_of(word, route).p)
+            continue;
+        buf_add_slice(out, word);
+        buf_add_str(out, " ");
+    }
+    buf_add_slice(out, route);
+    buf_addf(out, ":%" PRId64, number);
+}
+
+/* Where a partition goes back to; -1: the rewind is not about it. */
+static int64_t offset_in(struct slice list, const char *topic, int32_t partition)
 {
     struct buf name = {0};
     int64_t offset = -1;
 
-    kafka_mark_field(topic, partition, incarnation, &name);
-    for (unsigned i = 0; i < m->n && offset < 0; i++)
-        if (slice_is(m->items[i].field, buf_str(&name)))
-            offset = number_of(m->items[i].value);
+    buf_addf(&name, "%s/%" PRId32, topic, partition);
+    for (struct slice word = take_word(&list); word.n > 0 && offset < 0;
+         word = take_word(&list)) {
+        struct slice digits = value_of(word, buf_slice(&name));
+        if (digits.p)
+            offset = take_number(&digits);
+    }
     buf_free(&name);
     return offset;
+}
+
+static void look_at(struct kafka_part *part, struct slice route, struct slice text)
+{
+    const struct slice rewinds = slice_of(part->asked ? part->asked : part->rewound);
+    const int64_t number = take_number(&text);
+    const int64_t offset = offset_in(text, part->topic, part->partition);
+    struct buf next = {0};
+
+    if (offset < 0 || number <= reading_rewind(rewinds, route))
+        return;
+    log_info(part->parts->who,
+             "%s/%" PRId32 ": the route %.*s is rewound to offset %" PRId64, part->topic,
+             part->partition, SLICE_ARG(route), offset);
+    replace(rewinds, route, number, &next);
+    kafka_part_rewind(part, buf_str(&next), offset);
+    buf_free(&next);
+}
+
+void kafka_marks_look_for_rewinds(const struct kafka_fields *f, struct kafka_part *part)
+{
+    const size_t skip = strlen(rewind_of);
+
+    for (unsigned i = 0; i < f->n; i++) {
+        const struct slice field = f->item[i].field;
+        if (field.n > skip && memcmp(field.p, rewind_of, skip) == 0)
+            look_at(part, (struct slice){field.p + skip, field.n - skip},
+                    f->item[i].value);
+    }
+}
+
+int64_t kafka_rewind_last(const struct kafka_fields *f, const char *route)
+{
+    struct buf field = {0};
+
+    buf_addf(&field, "%s%s", rewind_of, route);
+    struct slice text = find_field(f, buf_str(&field));
+    buf_free(&field);
+    const int64_t number = text.p ? take_number(&text) : 0;
+    return number > 0 ? number : 0;
+}
+
+void kafka_rewind_format(int64_t number, const struct rewind_row *rows, size_t n,
+                         struct buf *out)
+{
+    buf_addf(out, "%" PRId64, number);
+    for (size_t i = 0; i < n; i++)
+        buf_addf(out, " %s/%" PRId32 ":%" PRId64, rows[i].topic, rows[i].partition,
+                 rows[i].from);
+}
+
+void kafka_marks_ask_rewind(struct kafka_marks *m, const char *route,
+                            const struct rewind_row *rows, size_t n, shelf_cb *cb,
+                            void *arg)
+{
+    const int64_t now = source_now_ms(m->parts->src, (struct slice){NULL, 0});
+    const int64_t last = kafka_rewind_last(&m->fields, route);
+    struct buf field = {0}, value = {0};
+
+    /* Above the last one, whatever became of the clock. */
+    kafka_rewind_format(now > last ? now : last + 1, rows, n, &value);
+    buf_addf(&field, "%s%s", rewind_of, route);
+    shelf_put(m->parts->src, shelf, buf_slice(&field), buf_slice(&value), false, cb, arg);
+    buf_free(&field);
+    buf_free(&value);
 }

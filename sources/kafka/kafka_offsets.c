@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * kafka_offsets.c - a list of reads; its head moves on over what is stored.
- */
 #include "sources/kafka/kafka_offsets.h"
 
 #include "bridge/base/mem.h"
@@ -74,4 +71,56 @@ int64_t kafka_offsets_rewind(struct kafka_offsets *o, int64_t back_to)
     if (o->done > o->position)
         o->done = o->position;
     return o->position;
+}
+
+/* -------------------------------------------------------------------- the lag */
+
+enum { SLOTS_PER_LAG = 16 };
+
+void kafka_lag_init(struct kafka_lag *l, int64_t lag_ms)
+{
+    *l = (struct kafka_lag){.lag_ms = lag_ms, .ripe = -1};
+}
+
+static int64_t slot_ms(const struct kafka_lag *l)
+{
+    return (l->lag_ms + SLOTS_PER_LAG - 1) / SLOTS_PER_LAG;
+}
+
+static void ripen(struct kafka_lag *l, int64_t now_ms)
+{
+    while (l->count > 0 && l->slot[l->first].end_ms + l->lag_ms <= now_ms) {
+        l->ripe = l->slot[l->first].offset;
+        l->first = (l->first + 1) % KAFKA_LAG_SLOTS;
+        l->count--;
+    }
+}
+
+void kafka_lag_note(struct kafka_lag *l, int64_t now_ms, int64_t offset)
+{
+    ripen(l, now_ms);
+    if (l->count > 0) {
+        const unsigned last = (l->first + l->count - 1) % KAFKA_LAG_SLOTS;
+        if (now_ms < l->slot[last].end_ms) {
+            l->slot[last].offset = offset;
+            return;
+        }
+    }
+    must(l->count < KAFKA_LAG_SLOTS); /* what is older than the lag and a slot has left */
+    const unsigned next = (l->first + l->count++) % KAFKA_LAG_SLOTS;
+    l->slot[next].end_ms = now_ms + slot_ms(l);
+    l->slot[next].offset = offset;
+    ripen(l, now_ms);
+}
+
+int64_t kafka_lag_ripe(struct kafka_lag *l, int64_t now_ms)
+{
+    ripen(l, now_ms);
+    return l->ripe;
+}
+
+void kafka_lag_reset(struct kafka_lag *l, int64_t offset)
+{
+    l->count = 0;
+    l->ripe = offset;
 }

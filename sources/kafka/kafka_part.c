@@ -11,7 +11,7 @@
 #include "bridge/base/fault.h"
 #include "bridge/base/mem.h"
 #include "sources/kafka/kafka_client.h"
-#include "sources/kafka/kafka_reading.h"
+#include "sources/kafka/kafka_marks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
     part->topic = mem_strdup(topic);
     part->rewound = mem_strdup("");
     part->partition = partition;
-    part->back_to = part->below = part->probe = part->last_offset = -1;
+    part->back_to = part->below = part->probe = part->last_offset = part->mark_sent = -1;
     part->start = start;
     part->begun_ms = loop_mono_ms();
     part->mark = mark;
@@ -242,7 +242,7 @@ static void go_back(struct kafka_part *part)
     const int64_t offset = kafka_offsets_rewind(&part->offsets, part->back_to);
 
     timer_rest(part->rewind); /* it may have been set while Redis was asked */
-    part->back_to = -1;
+    part->back_to = part->mark_sent = -1;
     part->era = ++part->parts->eras;
     if (offset >= 0 && offset < part->start)
         part->start = offset; /* so that what Redis loses from here on is read again */
@@ -268,7 +268,7 @@ static void on_rewind(void *arg)
     if (part->holds & HOLD_MARKS) /* Redis is asked what it still has */
         timer_set(part->rewind, kafka_backoff_ms(1));
     else if (part->anew || part->asked)
-        kafka_reading_renew(part);
+        kafka_marks_renew(part);
     else
         go_back(part);
 }

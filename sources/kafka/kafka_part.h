@@ -11,7 +11,6 @@
 #define SOURCES_KAFKA_KAFKA_PART_H
 
 #include "bridge/plugin.h"
-#include "sources/kafka/kafka_lag.h"
 #include "sources/kafka/kafka_offsets.h"
 
 #include <stdbool.h>
@@ -41,6 +40,7 @@ struct kafka_part {
     int64_t start;        /* where it began to be read; -1: not known yet */
     int64_t begun_ms;     /* when; monotonic */
     int64_t mark;         /* as Redis has it (kafka_marks.h); -1: none that is known */
+    int64_t mark_sent;    /* on its way to Redis; -1: none that counts */
     int64_t back_to; /* it goes back to this offset; -1: only to what is not stored */
     int64_t below; /* the broker went back by itself: offsets below this are committed in
                     * so many words, since librdkafka only commits what is higher */

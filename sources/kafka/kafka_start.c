@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/kafka/kafka_start.h"
+#include "sources/kafka/kafka_group.h"
 
 #include "bridge/base/mem.h"
-#include "sources/kafka/kafka_reading.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -169,8 +168,9 @@ void kafka_start_marks(struct kafka_start *s, const struct kafka_marks *m)
     for (int i = 0; i < s->list->cnt; i++) {
         const rd_kafka_topic_partition_t *row = &s->list->elems[i];
         const unsigned incarnation =
-            kafka_incarnation_find(m->items, m->n, row->topic, row->partition);
-        s->marks[i] = kafka_marks_find(m, row->topic, row->partition, incarnation);
+            kafka_marks_incarnation(&m->fields, row->topic, row->partition);
+        s->marks[i] =
+            kafka_marks_find(&m->fields, row->topic, row->partition, incarnation);
     }
     s->has_marks = true;
     look(s);

@@ -3,13 +3,14 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/base/json.h"
+#include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 
 #include <ctype.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <curl/curl.h>
 
@@ -36,12 +37,11 @@ static void forget(char *text)
     free(text);
 }
 
-static int64_t wall_ms(void)
+static void wipe(struct buf *text)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+    if (text->p)
+        explicit_bzero(text->p, text->cap);
+    buf_free(text);
 }
 
 /* application/x-www-form-urlencoded */
@@ -70,8 +70,7 @@ static char *encoded(const char *s)
         return NULL;
     text_add_percent(&out, slice_of(s), ".");
     char *text = mem_strdup(buf_str(&out));
-    explicit_bzero(out.p, out.cap);
-    buf_free(&out);
+    wipe(&out);
     return text;
 }
 
@@ -165,15 +164,13 @@ static int from_file(const char *path, struct kafka_token *token, struct err *er
     int rc = read_token(path, &text, err);
 
     if (rc == 0) {
-        const int64_t look_ms = wall_ms() + LIFE_GUESSED_MS;
+        const int64_t look_ms = loop_wall_ms() + LIFE_GUESSED_MS;
         token->value = mem_strdup(buf_str(&text));
         token->ends_ms = said_end_ms(token->value);
         if (token->ends_ms == 0 || token->ends_ms > look_ms)
             token->ends_ms = look_ms;
     }
-    if (text.p)
-        explicit_bzero(text.p, text.cap);
-    buf_free(&text);
+    wipe(&text);
     return rc;
 }
 
@@ -225,13 +222,12 @@ static int read_answer(struct slice body, long status, struct kafka_token *token
         token->value = mem_strndup(said.token.p, said.token.n);
         const char *seconds = said.expires_in.p ? said.expires_in.p : "0";
         const int64_t life_ms = ms_of_seconds(seconds + (*seconds == '"'));
-        token->ends_ms = life_ms > 0 ? wall_ms() + life_ms : said_end_ms(token->value);
+        token->ends_ms =
+            life_ms > 0 ? loop_wall_ms() + life_ms : said_end_ms(token->value);
         if (token->ends_ms == 0)
-            token->ends_ms = wall_ms() + LIFE_GUESSED_MS;
+            token->ends_ms = loop_wall_ms() + LIFE_GUESSED_MS;
     }
-    if (room.p)
-        explicit_bzero(room.p, room.cap);
-    buf_free(&room);
+    wipe(&room);
     return rc;
 }
 
@@ -276,13 +272,11 @@ static int from_server(const struct kafka_token_ask *ask, struct kafka_token *to
     else
         rc = read_answer(buf_slice(&answer.body), status, token, err);
     curl_easy_cleanup(e);
-    if (answer.body.p)
-        explicit_bzero(answer.body.p, answer.body.cap);
-    buf_free(&answer.body);
+    wipe(&answer.body);
     return rc;
 }
 
-/* ------------------------------------------------------------------ */
+/* -------------------------------------------------------------------- from either */
 
 int kafka_token_get(const struct kafka_token_ask *ask, struct kafka_token *token,
                     struct err *err)
@@ -290,7 +284,7 @@ int kafka_token_get(const struct kafka_token_ask *ask, struct kafka_token *token
     char place[PLACE_BYTES];
     int rc = ask->file ? from_file(ask->file, token, err) : from_server(ask, token, err);
 
-    if (rc == 0 && token->ends_ms < wall_ms() + LIFE_LEAST_MS) {
+    if (rc == 0 && token->ends_ms < loop_wall_ms() + LIFE_LEAST_MS) {
         kafka_token_free(token);
         rc = err_set(err, "the token has ended, or is about to; %s",
                      ask->file ? "is the file renewed?" : "are both clocks right?");
@@ -303,7 +297,7 @@ int kafka_token_get(const struct kafka_token_ask *ask, struct kafka_token *token
     return err_in(err, place);
 }
 
-int kafka_token_set(rd_kafka_t *rk, const struct kafka_token *token, struct err *err)
+static int set_token(rd_kafka_t *rk, const struct kafka_token *token, struct err *err)
 {
     char why[256];
 
@@ -312,4 +306,122 @@ int kafka_token_set(rd_kafka_t *rk, const struct kafka_token *token, struct err 
                                        why, sizeof(why)) == RD_KAFKA_RESP_ERR_NO_ERROR)
         return 0;
     return err_set(err, "librdkafka does not take the token: %s", why);
+}
+
+int kafka_token_log_in(rd_kafka_t *rk, const struct kafka_link *link, struct err *err)
+{
+    struct kafka_token_ask ask;
+    struct kafka_token token = {0};
+
+    if (link->sasl != KAFKA_SASL_TOKEN)
+        return 0;
+    kafka_token_ask_init(&ask, link);
+    int rc = kafka_token_get(&ask, &token, err);
+    if (rc == 0)
+        rc = set_token(rk, &token, err);
+    kafka_token_free(&token);
+    kafka_token_ask_free(&ask);
+    return rc;
+}
+
+/* ------------------------------------------------------------ in a thread of its own */
+
+/* One question. Two sides, the login and its thread, each of which may be the last. */
+struct fetch {
+    pthread_mutex_t lock;
+    struct kafka_login *login; /* loop thread only */
+    bool abandoned;            /* under lock: nobody waits any longer */
+    struct kafka_token_ask ask;
+    struct kafka_token token; /* value NULL: there is none, and err says why */
+    struct err err;
+};
+
+struct kafka_login {
+    rd_kafka_t *rk;
+    const struct kafka_link *link;
+    struct fetch *fetch; /* under way; NULL: none */
+};
+
+struct kafka_login *kafka_login_new(const struct kafka_link *link, rd_kafka_t *rk)
+{
+    if (link->sasl != KAFKA_SASL_TOKEN)
+        return NULL;
+    struct kafka_login *login = mem_alloc(sizeof(*login));
+    login->rk = rk;
+    login->link = link;
+    must(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK); /* before its first thread */
+    return login;
+}
+
+static void fetch_free(struct fetch *f)
+{
+    kafka_token_ask_free(&f->ask);
+    kafka_token_free(&f->token);
+    pthread_mutex_destroy(&f->lock);
+    free(f);
+}
+
+static void on_fetched(void *arg)
+{
+    struct fetch *f = arg;
+
+    pthread_mutex_lock(&f->lock); /* the thread has yet to let go of it */
+    const bool abandoned = f->abandoned;
+    pthread_mutex_unlock(&f->lock);
+    if (!abandoned) {
+        rd_kafka_t *rk = f->login->rk;
+        f->login->fetch = NULL;
+        if (f->token.value == NULL || set_token(rk, &f->token, &f->err) < 0)
+            rd_kafka_oauthbearer_set_token_failure(rk, f->err.text);
+    }
+    fetch_free(f);
+}
+
+static void *fetch_main(void *arg)
+{
+    struct fetch *f = arg;
+
+    if (kafka_token_get(&f->ask, &f->token, &f->err) < 0)
+        kafka_token_free(&f->token);
+    pthread_mutex_lock(&f->lock);
+    const bool abandoned = f->abandoned;
+    if (!abandoned)
+        loop_post(on_fetched, f); /* under lock: the loop may be gone once abandoned */
+    pthread_mutex_unlock(&f->lock);
+    if (abandoned)
+        fetch_free(f);
+    return NULL;
+}
+
+void kafka_login_refresh(struct kafka_login *login)
+{
+    pthread_t thread;
+
+    if (login == NULL || login->fetch)
+        return;
+    struct fetch *f = mem_alloc(sizeof(*f));
+    pthread_mutex_init(&f->lock, NULL);
+    kafka_token_ask_init(&f->ask, login->link);
+    f->login = login;
+    const int rc = pthread_create(&thread, NULL, fetch_main, f);
+    if (rc == 0) {
+        login->fetch = f;
+        pthread_detach(thread);
+        return;
+    }
+    err_set(&f->err, "no thread to get a token by: %s", strerror(rc));
+    rd_kafka_oauthbearer_set_token_failure(login->rk, f->err.text);
+    fetch_free(f);
+}
+
+void kafka_login_free(struct kafka_login *login)
+{
+    if (login == NULL)
+        return;
+    if (login->fetch) {
+        pthread_mutex_lock(&login->fetch->lock);
+        login->fetch->abandoned = true;
+        pthread_mutex_unlock(&login->fetch->lock);
+    }
+    free(login);
 }

@@ -6,9 +6,7 @@
  * URL, so its route ends at an http sink with accept = "code100" and has no topic of its
  * own. All tasks of a source go by one route: an id alone does not tell which.
  */
-#include "bridge/http/httpd.h"
 #include "bridge/plugin.h"
-#include "sources/later/later_import.h"
 #include "sources/later/later_job.h"
 
 struct later_source {
@@ -25,13 +23,14 @@ static void answer_empty(struct httpd_req *req, unsigned status)
     httpd_answer(req, status, NULL, SLICE_LIT(""));
 }
 
-static bool is_post(struct httpd_req *req)
+static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
+                   const char *why)
 {
-    if (strcmp(httpd_method(req), "POST") == 0)
-        return true;
-    answer_empty(req, 400);
-    return false;
+    (void)arg, (void)word, (void)why;
+    answer_empty(req, status);
 }
+
+static const struct http_dialect dialect = {.refuse = refuse};
 
 /* --------------------------------------------------------------- /create */
 
@@ -72,22 +71,16 @@ static void on_stored(void *arg, const struct stored_reply *reply)
 static void create(void *arg, struct httpd_req *req)
 {
     struct later_source *l = arg;
-    struct later_task task;
-    struct buf room = {0};
+    struct later_task *task = httpd_args(req);
     char id[LATER_ID_SIZE];
-    if (!is_post(req))
-        return;
-    if (later_read_task(httpd_body(req), source_now_ms(l->src, SLICE_LIT("")), &task,
-                        &room) < 0) {
-        answer_empty(req, 400);
-    } else if (l->paused) {
+    if (l->paused) {
         answer_empty(req, 500);
-    } else {
-        later_new_id(id);
-        task.id = slice_of(id);
-        source_submit(l->src, later_job_new(&task), on_stored, req);
+        return;
     }
-    buf_free(&room);
+    later_begin(task, source_now_ms(l->src, SLICE_LIT("")));
+    later_new_id(id);
+    task->id = slice_of(id);
+    source_submit(l->src, later_job_new(task), on_stored, req);
 }
 
 /* --------------------------------------------------------------- /query, /delete */
@@ -111,28 +104,15 @@ static void on_found(void *arg, const struct found_reply *reply)
     buf_free(&json);
 }
 
-/* The id of a request for one task, in room. false: answered; unknown: with this where no
- * task can be called so. */
-static bool takes_id(struct httpd_req *req, unsigned unknown, struct slice *id,
-                     struct buf *room)
-{
-    if (!is_post(req))
-        return false;
-    bool read = later_read_id(httpd_body(req), id, room) == 0;
-    if (read && id->n <= JOB_ID_MAX)
-        return true;
-    answer_empty(req, read ? unknown : 400);
-    return false;
-}
-
 static void query(void *arg, struct httpd_req *req)
 {
     struct later_source *l = arg;
-    struct slice id;
-    struct buf room = {0};
-    if (takes_id(req, 404, &id, &room))
-        source_find(l->src, source_route(l->src, SLICE_LIT(""), NULL), id, on_found, req);
-    buf_free(&room);
+    const struct later_task *task = httpd_args(req);
+    if (task->id.n > JOB_ID_MAX) /* no task can have it */
+        answer_empty(req, 404);
+    else
+        source_find(l->src, source_route(l->src, SLICE_LIT(""), NULL), task->id, on_found,
+                    req);
 }
 
 /* Whether it was there or not. */
@@ -146,37 +126,38 @@ static void delete_task(void *arg, struct httpd_req *req)
 {
     static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};
     struct later_source *l = arg;
-    struct slice id;
-    struct buf room = {0};
-    if (takes_id(req, 200, &id, &room))
-        queue_finish(l->src, (struct slice){0}, id, &how, on_deleted, req);
-    buf_free(&room);
+    const struct later_task *task = httpd_args(req);
+    if (task->id.n > JOB_ID_MAX)
+        answer_empty(req, 200);
+    else
+        queue_finish(l->src, (struct slice){0}, task->id, &how, on_deleted, req);
 }
 
 /* --------------------------------------------------------------- all else */
 
-static void no_such_page(void *arg, struct httpd_req *req)
+static const struct httpd_route rows[];
+
+static void serve_rest(void *arg, struct httpd_req *req)
 {
     (void)arg;
+    for (const struct httpd_route *row = rows; row->method; row++) {
+        if (slice_is(httpd_path(req), row->path)) { /* not by POST */
+            answer_empty(req, 400);
+            return;
+        }
+    }
     httpd_add(req, "X-Content-Type-Options", "nosniff");
     httpd_answer(req, 404, "text/plain; charset=utf-8",
                  SLICE_LIT("404 page not found\n"));
 }
 
-static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
-                   const char *why)
-{
-    (void)arg, (void)word, (void)why;
-    answer_empty(req, status);
-}
-
 /* --------------------------------------------------------------- start and stop */
 
 static const struct httpd_route rows[] = {
-    {"*", "/create", create, HTTPD_OPEN},
-    {"*", "/query", query, HTTPD_OPEN},
-    {"*", "/delete", delete_task, HTTPD_OPEN},
-    {"*", "/{*}", no_such_page, HTTPD_OPEN},
+    {"POST", "/create", create, HTTPD_OPEN, &later_create_args},
+    {"POST", "/query", query, HTTPD_OPEN, &later_id_args},
+    {"POST", "/delete", delete_task, HTTPD_OPEN, &later_id_args},
+    {"*", "/{*}", serve_rest, HTTPD_OPEN, NULL},
     {0},
 };
 
@@ -188,7 +169,7 @@ static int start(struct source *src, void *self, struct err *err)
     if (l->listener == NULL)
         return -1;
     httpd_serve(l->listener, rows, l);
-    httpd_shape(l->listener, refuse, l);
+    httpd_set_dialect(l->listener, &dialect, l);
     log_info(source_name(src), "listens on %s", l->http.listen);
     return 0;
 }

@@ -10,8 +10,22 @@
 
 /* ------------------------------------------------------------------ requests */
 
-/* Due after delay_s whole seconds. What is beyond all dates is due at their end: further
- * off than any max_delay. In the past as it says, since that is what /query tells. */
+#define AT(field) offsetof(struct later_task, field)
+static const struct http_param create_params[] = {
+    {"topic", HTTP_TEXT, AT(topic), .from = FROM_JSON},
+    {"delay", HTTP_INT, AT(delay_s), .from = FROM_JSON},
+    {"retry", HTTP_INT, AT(retries), .from = FROM_JSON},
+    {"callback", HTTP_TEXT, AT(callback), .from = FROM_JSON},
+    {"content", HTTP_TEXT, AT(content), .from = FROM_JSON},
+    {0}};
+static const struct http_param id_params[] = {
+    {"id", HTTP_TEXT, AT(id), .from = FROM_JSON, .min = 1}, {0}};
+#undef AT
+const struct http_args later_create_args = {sizeof(struct later_task), create_params,
+                                            .others = true};
+const struct http_args later_id_args = {sizeof(struct later_task), id_params,
+                                        .others = true};
+
 static int64_t due_ms(int64_t now_ms, int64_t delay_s)
 {
     if (delay_s > (WHEN_LAST_MS - now_ms) / 1000)
@@ -22,42 +36,10 @@ static int64_t due_ms(int64_t now_ms, int64_t delay_s)
     return due > 0 ? due : 1;
 }
 
-int later_read_task(struct slice body, int64_t now_ms, struct later_task *task,
-                    struct buf *room)
+void later_begin(struct later_task *task, int64_t now_ms)
 {
-    struct request {
-        struct slice topic, callback, content;
-        int64_t delay_s, retry;
-    } r = {.topic = SLICE_LIT(""), .callback = SLICE_LIT(""), .content = SLICE_LIT("")};
-    static const struct json_field fields[] = {
-        {"topic", JSON_TEXT, offsetof(struct request, topic), 0, 0},
-        {"delay", JSON_INT, offsetof(struct request, delay_s), 0, 0},
-        {"retry", JSON_INT, offsetof(struct request, retry), 0, 0},
-        {"callback", JSON_TEXT, offsetof(struct request, callback), 0, 0},
-        {"content", JSON_TEXT, offsetof(struct request, content), 0, 0},
-        {0}};
-    if (json_read(body, fields, &r, room) < 0)
-        return -1;
-    *task = (struct later_task){.topic = r.topic,
-                                .callback = r.callback,
-                                .content = r.content,
-                                .retries = r.retry,
-                                .created_ms = now_ms,
-                                .due_ms = due_ms(now_ms, r.delay_s)};
-    return 0;
-}
-
-int later_read_id(struct slice body, struct slice *id, struct buf *room)
-{
-    struct request {
-        struct slice id;
-    } r = {{0}};
-    static const struct json_field fields[] = {
-        {"id", JSON_TEXT, offsetof(struct request, id), 0, 0}, {0}};
-    if (json_read(body, fields, &r, room) < 0 || r.id.n == 0)
-        return -1;
-    *id = r.id;
-    return 0;
+    task->created_ms = now_ms;
+    task->due_ms = due_ms(now_ms, task->delay_s);
 }
 
 void later_new_id(char out[LATER_ID_SIZE])

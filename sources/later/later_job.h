@@ -9,30 +9,36 @@
 #ifndef SOURCES_LATER_LATER_JOB_H
 #define SOURCES_LATER_LATER_JOB_H
 
+#include "bridge/http/http_args.h"
 #include "bridge/plugin.h"
 
 enum { LATER_ID_SIZE = 37 }; /* with the NUL */
 
 struct later_task {
     struct slice id, topic, callback, content; /* UTF-8 */
-    int64_t retries;                           /* below 0 as 0 */
+    int64_t delay_s, retries;                  /* below 0 as 0 */
     int64_t created_ms, due_ms;
 };
 
 /* Gives; copies. */
 struct job *later_job_new(const struct later_task *task);
 
-/* The body of /create as a task without id, by the time now_ms. Its texts stand in room,
- * which the caller frees. -1: not what the API takes. */
-int later_read_task(struct slice body, int64_t now_ms, struct later_task *task,
-                    struct buf *room);
-/* The id in the body of /query and /delete, in room as above. -1: there is none. */
-int later_read_id(struct slice body, struct slice *id, struct buf *room);
+/* A struct later_task of the body of /create, and of /query and /delete (its id). */
+extern const struct http_args later_create_args, later_id_args;
+
+/* Sets created_ms, and due_ms delay_s later: from 1 to the last date there is, which is
+ * further off than any max_delay. A past time stays: /query shows it. */
+void later_begin(struct later_task *task, int64_t now_ms);
 
 /* Appends the answer of /query. job: as Redis has it; failures: attempts so far. */
 void later_show(struct buf *out, const struct job *job, unsigned failures);
 
 /* A random UUID, version 4. */
 void later_new_id(char out[LATER_ID_SIZE]);
+
+/* --- later_import.c: moving over from Later (btfak/later), its Redis layout --- */
+struct import;
+/* For source_ops.import. */
+int later_import(struct source *src, void *self, struct import *im, struct err *err);
 
 #endif

@@ -91,7 +91,8 @@ static void stop(struct source *src, void *self)
 
 /* -------------------------------------------------------------------------- start */
 
-static const struct httpd_route rows[] = {{"*", "/{*}", lmstfy_take, HTTPD_OPEN}, {0}};
+static const struct httpd_route rows[] = {{"*", "/{*}", lmstfy_take, HTTPD_OPEN, NULL},
+                                          {0}};
 
 static int start(struct source *src, void *self, struct err *err)
 {
@@ -104,7 +105,7 @@ static int start(struct source *src, void *self, struct err *err)
     l->httpd = httpd_open(source_name(src), &l->http, err);
     if (l->httpd && lmstfy_admin_start(l, err) == 0) {
         httpd_serve(l->httpd, rows, l);
-        httpd_shape(l->httpd, lmstfy_refuse, l);
+        httpd_set_dialect(l->httpd, &lmstfy_dialect, l);
         log_info(source_name(src), "listens on %s, for the admin API on %s",
                  l->http.listen, l->admin_http.listen);
         return 0;

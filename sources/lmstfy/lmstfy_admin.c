@@ -166,7 +166,7 @@ static void on_refuse(void *arg, struct httpd_req *req, unsigned status, const c
     struct buf out = {0};
     char id[LMSTFY_ULID + 1];
     (void)word;
-    if (status == 400) { /* before any routing, as in lmstfy_refuse() */
+    if (status == 400) { /* before any routing, as in the job API */
         httpd_add(req, "Connection", "close");
         httpd_answer(req, 400, "text/plain; charset=utf-8", SLICE_LIT("400 Bad Request"));
         return;
@@ -176,6 +176,8 @@ static void on_refuse(void *arg, struct httpd_req *req, unsigned status, const c
     httpd_answer(req, status, lmstfy_json_type, buf_slice(&out));
     buf_free(&out);
 }
+
+static const struct http_dialect dialect = {.refuse = on_refuse};
 
 void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
                     struct slice token)
@@ -230,18 +232,19 @@ static void on_shelf_changed(void *arg)
 
 static void serve(struct lmstfy *l)
 {
-    static const struct httpd_route rest[] = {{"*", "/{*}", on_rest, HTTPD_OPEN}, {0}};
+    static const struct httpd_route rest[] = {{"*", "/{*}", on_rest, HTTPD_OPEN, NULL},
+                                              {0}};
     struct lmstfy_admin *a = l->admin;
     for (size_t i = 0; i < ROWS; i++) {
         a->served[i] = (struct served){
             .l = l,
             .row = &rows[i],
-            .table = {{rows[i].method, rows[i].path, on_request, HTTPD_OPEN}},
+            .table = {{rows[i].method, rows[i].path, on_request, HTTPD_OPEN, NULL}},
         };
         httpd_serve(a->httpd, a->served[i].table, &a->served[i]);
     }
     httpd_serve(a->httpd, rest, l);
-    httpd_shape(a->httpd, on_refuse, l);
+    httpd_set_dialect(a->httpd, &dialect, l);
 }
 
 int lmstfy_admin_start(struct lmstfy *l, struct err *err)

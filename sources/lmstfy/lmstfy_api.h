@@ -14,7 +14,7 @@
 #ifndef SOURCES_LMSTFY_LMSTFY_API_H
 #define SOURCES_LMSTFY_LMSTFY_API_H
 
-#include "bridge/http/httpd.h"
+#include "bridge/http/http_args.h"
 #include "bridge/plugin.h"
 
 enum { LMSTFY_NAME_MAX = 255 }; /* bytes of a namespace's or a queue's name */

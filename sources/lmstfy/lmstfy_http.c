@@ -159,7 +159,7 @@ void lmstfy_drop(struct lmstfy_req *r)
     finish(r, 404, NULL);
 }
 
-void lmstfy_refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
+static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
                    const char *why)
 {
     struct lmstfy *l = arg;
@@ -183,6 +183,8 @@ void lmstfy_refuse(void *arg, struct httpd_req *req, unsigned status, const char
     httpd_answer(req, status, lmstfy_json_type, buf_slice(&out));
     buf_free(&out);
 }
+
+const struct http_dialect lmstfy_dialect = {.refuse = refuse};
 
 /* ------------------------------------------------------- what all have in common */
 

@@ -52,9 +52,7 @@ struct lmstfy_req {
 
 /* Every request of the listener. arg: struct lmstfy. */
 void lmstfy_take(void *arg, struct httpd_req *req);
-/* What the listener refuses by itself; for httpd_shape(). */
-void lmstfy_refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
-                   const char *why);
+extern const struct http_dialect lmstfy_dialect;
 /* The row, and what the decoded path holds, borrowed from it; NULL: none. */
 const struct lmstfy_row *lmstfy_route(const char *method, struct slice path,
                                       struct slice *ns, struct slice *queue,

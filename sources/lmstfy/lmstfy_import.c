@@ -2,7 +2,9 @@
 /*
  * lmstfy_import.c - lmstfy's jobs: bodies in j/NS/QUEUE/ID, whose TTL is the job's own;
  * ready ones in the list q/NS/QUEUE, dead ones in d/NS/QUEUE (both in at the head, out at
- * the tail); those that wait, and those a consumer has, in the sorted set timer_set.
+ * the tail); those that wait, and those a consumer has, in the sorted set timer_set. Its
+ * tokens are hashes tk/POOL/NS of token -> description, its limits a hash
+ * __throttler_keys__ of POOL/NS/TOKEN -> JSON: here two shelves.
  *
  * How often a job has been delivered is written nowhere, only how many tries are left. A
  * body that stands in none of the three was being handed out when its server died.
@@ -10,60 +12,124 @@
 #include "sources/lmstfy/lmstfy_import.h"
 #include "bridge/base/json.h"
 #include "bridge/base/text.h"
-#include "bridge/base/when.h"
+#include "sources/lmstfy/lmstfy_admin.h"
 #include "sources/lmstfy/lmstfy_attr.h"
 #include "sources/lmstfy/lmstfy_id.h"
 
-#include <stdio.h>
-
-enum { KEY_BYTES = 768 };
-
-enum part { READY, DEAD, TIMER, LOST };
-
-struct walk {
-    struct import *im;
-    struct slice pool;
-    enum part part;
-    struct slice list; /* the key of READY, DEAD */
-    struct lmstfy_place of_list;
-    struct buf room, body; /* of one job, reused */
+static const struct import_part parts[] = {
+    {"q/*", IMPORT_TAIL_LISTS, IMPORT_PENDING, false},
+    {"timer_set", IMPORT_SETS, IMPORT_PENDING, false},
+    {"d/*", IMPORT_TAIL_LISTS, IMPORT_DEAD, false},
+    {"j/*", IMPORT_BODIES, IMPORT_LOST, false},
+    {0},
 };
 
-struct entry { /* one entry, and its body's key */
-    struct lmstfy_place place;
-    const struct import_entry *from;
-    char key[KEY_BYTES];
-    size_t key_n;
-};
+/* ------------------------------------------------------------------ which job is meant
+ */
 
-/* -1: it leads nowhere. */
-static int find_place(const struct walk *w, const struct import_entry *from,
-                      struct entry *e)
+enum { ID_MAX = 128 }; /* its own are 26 or 27 bytes */
+
+static int take_number(struct slice *rest, unsigned *n)
 {
-    int result;
-    e->from = from;
-    e->place = w->of_list;
-    if (w->part == TIMER)
-        result = lmstfy_place_in_timer(from->member, &e->place);
-    else if (w->part == LOST)
-        result = lmstfy_place_in_key(from->member, true, &e->place);
-    else
-        result = lmstfy_place_in_list(from->member, &e->place);
-    if (result < 0)
+    if (rest->n < 2)
         return -1;
-    int n = snprintf(e->key, sizeof(e->key), "j/%.*s/%.*s/%.*s", SLICE_ARG(e->place.ns),
-                     SLICE_ARG(e->place.queue), SLICE_ARG(e->place.id));
-    must(n > 0 && n < KEY_BYTES);
-    e->key_n = (size_t)n;
+    *n = (unsigned char)rest->p[0] | (unsigned)(unsigned char)rest->p[1] << 8;
+    rest->p += 2;
+    rest->n -= 2;
     return 0;
 }
 
-static struct slice key_of(const struct entry *e)
+static int take_text(struct slice *rest, struct slice *text)
 {
-    return (struct slice){e->key, e->key_n};
+    unsigned n;
+    if (take_number(rest, &n) < 0 || n > rest->n)
+        return -1;
+    *text = (struct slice){rest->p, n};
+    rest->p += n;
+    rest->n -= n;
+    return 0;
 }
 
-/* --- the body --- */
+static bool is_name(struct slice s)
+{
+    return s.n <= LMSTFY_NAME_MAX && lmstfy_name_is_good(s);
+}
+
+static bool is_id(struct slice s)
+{
+    return s.n <= ID_MAX && lmstfy_name_is_good(s);
+}
+
+int lmstfy_place_in_list(struct slice member, struct lmstfy_place *place)
+{
+    bool good = take_number(&member, &place->tries) == 0 &&
+                take_text(&member, &place->id) == 0 && member.n == 0 && is_id(place->id);
+    return good ? 0 : -1;
+}
+
+int lmstfy_place_in_timer(struct slice member, struct lmstfy_place *place)
+{
+    bool good = take_text(&member, &place->ns) == 0 &&
+                take_text(&member, &place->queue) == 0 && is_name(place->ns) &&
+                is_name(place->queue);
+    return good ? lmstfy_place_in_list(member, place) : -1;
+}
+
+/* Up to the next "/", which goes too. p NULL: there is none. */
+static struct slice take_part(struct slice *rest)
+{
+    const char *slash = rest->n ? memchr(rest->p, '/', rest->n) : NULL;
+    struct slice part = {slash ? rest->p : NULL, slash ? (size_t)(slash - rest->p) : 0};
+    if (slash) {
+        rest->p += part.n + 1;
+        rest->n -= part.n + 1;
+    }
+    return part;
+}
+
+int lmstfy_place_in_key(struct slice key, bool with_id, struct lmstfy_place *place)
+{
+    take_part(&key);
+    place->ns = take_part(&key);
+    place->queue = with_id ? take_part(&key) : key;
+    if (with_id)
+        place->id = key;
+    bool good = place->ns.p && is_name(place->ns) && is_name(place->queue) &&
+                (!with_id || is_id(place->id));
+    return good ? 0 : -1;
+}
+
+static int place_of(const struct import_entry *e, struct lmstfy_place *place)
+{
+    if (e->part->shape == IMPORT_SETS)
+        return lmstfy_place_in_timer(e->member, place);
+    if (e->part->shape == IMPORT_BODIES)
+        return lmstfy_place_in_key(e->member, true, place);
+    return lmstfy_place_in_key(e->key, false, place) < 0
+               ? -1
+               : lmstfy_place_in_list(e->member, place);
+}
+
+static bool is_key(void *arg, const struct import_part *part, struct slice key)
+{
+    struct lmstfy_place place;
+    (void)arg;
+    return part->shape == IMPORT_SETS ||
+           lmstfy_place_in_key(key, part->shape == IMPORT_BODIES, &place) == 0;
+}
+
+static int body_key(void *arg, const struct import_entry *e, struct buf *out)
+{
+    struct lmstfy_place place;
+    (void)arg;
+    if (place_of(e, &place) < 0)
+        return -1;
+    buf_addf(out, "j/%.*s/%.*s/%.*s", SLICE_ARG(place.ns), SLICE_ARG(place.queue),
+             SLICE_ARG(place.id));
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the job */
 
 static void on_attr(void *arg, struct slice name, struct slice value)
 {
@@ -73,7 +139,7 @@ static void on_attr(void *arg, struct slice name, struct slice value)
 }
 
 /* A job that may have attributes is JSON around them and its body. -1: unreadable. */
-static int add_body(struct walk *w, struct job *job, struct slice text)
+static int add_body(struct job *job, const struct import_body *body)
 {
     struct versioned {
         struct slice body, attributes;
@@ -83,28 +149,27 @@ static int add_body(struct walk *w, struct job *job, struct slice text)
         {"attributes", JSON_RAW, offsetof(struct versioned, attributes), 0, 0},
         {0}};
     if (!lmstfy_id_has_version(job->id)) {
-        job->payload = job_keep(job, text);
+        job->payload = job_keep(job, body->text);
         return 0;
     }
-    buf_clear(&w->body);
-    if (json_read(text, fields, &v, &w->room) < 0 ||
-        text_base64_decode(v.body, &w->body) < 0 ||
-        import_each_pair(v.attributes, on_attr, job) < 0)
-        return -1;
-    job->payload = job_keep(job, buf_slice(&w->body));
-    return 0;
+    struct buf payload = {0};
+    int result = json_read(body->text, fields, &v, body->room) < 0 ||
+                         text_base64_decode(v.body, &payload) < 0 ||
+                         import_each_pair(v.attributes, on_attr, job) < 0
+                     ? -1
+                     : 0;
+    job->payload = job_keep(job, buf_slice(&payload));
+    buf_free(&payload);
+    return result;
 }
 
-/* --- when --- */
-
 /* The timer counts in whole seconds, begun ones too: up to one early. */
-static void set_timer(struct job *job, struct import_how *how, const struct entry *e)
+static void set_timer(struct job *job, struct import_how *how, int64_t score_s,
+                      unsigned tries)
 {
-    int64_t score_s =
-        e->from->score < WHEN_LAST_MS / 1000 ? e->from->score : WHEN_LAST_MS / 1000;
-    int64_t score_ms = score_s > 0 ? score_s * 1000 : 1;
+    int64_t score_ms = import_s(score_s);
     int64_t due_ms = lmstfy_id_due_ms(job->id);
-    job->tries_max = e->place.tries;
+    job->tries_max = tries;
     if (due_ms < 0) {
         job->due_ms = score_ms;
     } else if (due_ms > 0 && score_ms <= due_ms + 1000) {
@@ -118,146 +183,72 @@ static void set_timer(struct job *job, struct import_how *how, const struct entr
         job->tries_max = 1;
 }
 
-static void set_times(const struct walk *w, struct job *job, struct import_how *how,
-                      const struct entry *e)
+static struct job *read_job(void *arg, const struct import_entry *e,
+                            const struct import_body *body, struct import_how *how,
+                            enum import_skip *why)
 {
-    static const enum import_state states[] = {[READY] = IMPORT_PENDING,
-                                               [DEAD] = IMPORT_DEAD,
-                                               [TIMER] = IMPORT_PENDING,
-                                               [LOST] = IMPORT_LOST};
-    how->state = states[w->part];
-    if (w->part == TIMER) {
-        set_timer(job, how, e);
-        return;
-    }
-    how->attempts = w->part == DEAD;
-    how->at_ms = w->part == LOST ? import_now_ms(w->im) : e->from->score;
-    job->due_ms = how->at_ms;
-    job->tries_max = w->part == READY && e->place.tries > 0 ? e->place.tries : 1;
-}
-
-/* --- one job --- */
-
-static int move(struct walk *w, struct job *job, const struct entry *e, struct err *err)
-{
-    const struct slice member = e->from->member;
-    const struct slice del[] = {SLICE_LIT("DEL"), key_of(e)};
-    const struct slice rem[] = {SLICE_LIT("ZREM"), SLICE_LIT("timer_set"), member};
-    const struct slice lrem[] = {SLICE_LIT("LREM"), w->list, SLICE_LIT("-1"), member};
-    const struct import_command clean[] = {{del, 2},
-                                           w->part == TIMER
-                                               ? (struct import_command){rem, 3}
-                                               : (struct import_command){lrem, 4}};
-    struct import_how how = {
-        .key = key_of(e), .clean = clean, .clean_count = w->part == LOST ? 1 : 2};
-    set_times(w, job, &how, e);
-    return import_job(w->im, job, &how, err);
-}
-
-/* body, ttl: of GET and PTTL. */
-static int take(struct walk *w, const struct entry *e, const struct import_value *body,
-                const struct import_value *ttl, struct err *err)
-{
+    const struct slice *pool = arg;
+    struct lmstfy_place place = {.tries = 0};
     struct buf topic = {0};
-    if (body->kind != IMPORT_TEXT) {
-        import_skip(w->im, body->kind == IMPORT_NIL ? IMPORT_NO_BODY : IMPORT_WRONG_TYPE,
-                    key_of(e));
-        return 0;
-    }
     struct job *job = job_new(body->text.n + 256);
-    job->id = job_keep(job, e->place.id);
-    lmstfy_add_topic(&topic, w->pool, e->place.ns, e->place.queue);
+    (void)why;
+    must(place_of(e, &place) == 0); /* body_key() has read it */
+    lmstfy_add_topic(&topic, *pool, place.ns, place.queue);
+    job->id = job_keep(job, place.id);
     job->topic = job_keep(job, buf_slice(&topic));
     buf_free(&topic);
     job->timed = true;
     if (lmstfy_id_ms(job->id) > 0)
         job->timestamp_ms = lmstfy_id_ms(job->id);
-    if (ttl->kind == IMPORT_INTEGER && ttl->integer >= 0)
-        job->expires_ms = import_now_ms(w->im) + ttl->integer;
-    if (add_body(w, job, body->text) < 0) {
-        import_skip(w->im, IMPORT_UNREADABLE, key_of(e));
-        job_free(job);
-        return 0;
+    job->expires_ms = body->expires_ms;
+    if (e->part->shape == IMPORT_SETS) {
+        set_timer(job, how, e->score, place.tries);
+    } else {
+        how->attempts = how->state == IMPORT_DEAD;
+        job->due_ms = how->at_ms;
+        job->tries_max =
+            how->state == IMPORT_PENDING && place.tries > 0 ? place.tries : 1;
     }
-    return move(w, job, e, err);
+    if (add_body(job, body) == 0)
+        return job;
+    job_free(job);
+    return NULL;
 }
 
-static int on_page(void *arg, const struct import_entry *entries, size_t n,
-                   struct err *err)
+/* ------------------------------------------------------------------ all of it */
+
+static int on_tokens(void *arg, struct slice key, struct err *err)
 {
-    struct walk *w = arg;
-    struct entry page[IMPORT_PAGE];
-    struct slice args[4 * IMPORT_PAGE] = {{NULL, 0}};
-    struct import_value values[2 * IMPORT_PAGE];
-    unsigned m = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct entry *e = &page[m];
-        if (find_place(w, &entries[i], e) < 0) {
-            if (w->part != LOST) /* a key like j/... may be anybody's */
-                import_skip(w->im, IMPORT_UNREADABLE, entries[i].member);
-            continue;
-        }
-        if (w->part == LOST && import_seen(w->im, key_of(e)))
-            continue;
-        const struct slice ask[4] = {SLICE_LIT("GET"), key_of(e), SLICE_LIT("PTTL"),
-                                     key_of(e)};
-        memcpy(&args[4 * m], ask, sizeof(ask));
-        m++;
-    }
-    if (m == 0)
+    struct lmstfy_place place; /* tk/POOL/NS is written as q/NS/QUEUE is */
+    struct buf before = {0};
+    if (lmstfy_place_in_key(key, false, &place) < 0)
         return 0;
-    if (import_ask_each(w->im, args, 2, 2 * m, values, err) < 0)
-        return -1;
-    int result = 0;
-    for (unsigned i = 0; i < m && result == 0; i++)
-        result = take(w, &page[i], &values[2 * i], &values[2 * i + 1], err);
-    import_values_free(values, 2 * (size_t)m);
+    buf_addf(&before, "%.*s/%.*s/", SLICE_ARG(place.ns), SLICE_ARG(place.queue));
+    int result = import_shelve(arg, key, LMSTFY_TOKENS_SHELF, buf_slice(&before), err);
+    buf_free(&before);
     return result;
 }
 
-/* --- all of it --- */
-
-static int on_lists(void *arg, const struct import_entry *keys, size_t n, struct err *err)
-{
-    struct walk *w = arg;
-    for (size_t i = 0; i < n; i++) {
-        w->list = keys[i].member;
-        if (lmstfy_place_in_key(w->list, false, &w->of_list) == 0 &&
-            import_each_item(w->im, w->list, true, on_page, w, err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int import_jobs(struct walk *w, struct err *err)
-{
-    w->part = READY;
-    if (import_each_key(w->im, "q/*", on_lists, w, err) < 0)
-        return -1;
-    w->part = TIMER;
-    if (import_each_member(w->im, SLICE_LIT("timer_set"), on_page, w, err) < 0)
-        return -1;
-    w->part = DEAD;
-    if (import_each_key(w->im, "d/*", on_lists, w, err) < 0)
-        return -1;
-    w->part = LOST;
-    return import_each_key(w->im, "j/*", on_page, w, err);
-}
-
+/* Tokens and limits are never deleted there: a handful, and a data import has nothing to
+ * do with them. */
 int lmstfy_import(struct source *src, void *self, struct import *im, struct err *err)
 {
+    static const struct import_layout layout = {.parts = parts,
+                                                .is_key = is_key,
+                                                .body_key = body_key,
+                                                .read = read_job,
+                                                .with_ttl = true};
     struct import_option options[] = {{"pool", "default"}, {0}};
-    struct walk w = {.im = im};
     (void)src;
     if (import_options(im, options, err) < 0)
         return -1;
-    w.pool = slice_of(options[0].value);
-    if (!lmstfy_has_pool(self, w.pool))
+    struct slice pool = slice_of(options[0].value);
+    if (!lmstfy_has_pool(self, pool))
         return import_misused(im, err, "the source has no pool of that name");
-    int result = import_mark(im, SLICE_LIT("m/ns"), err);
-    if (result == 0)
-        result = import_jobs(&w, err);
-    buf_free(&w.room);
-    buf_free(&w.body);
-    return result < 0 ? -1 : lmstfy_import_admin(im, err);
+    if (import_mark(im, SLICE_LIT("m/ns"), err) < 0 ||
+        import_walk(im, &layout, &pool, err) < 0 ||
+        import_each_key(im, "tk/*", on_tokens, im, err) < 0)
+        return -1;
+    return import_shelve(im, SLICE_LIT("__throttler_keys__"), LMSTFY_LIMITS_SHELF,
+                         SLICE_LIT(""), err);
 }

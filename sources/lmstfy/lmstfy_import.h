@@ -14,8 +14,6 @@
 
 /* For source_ops.import. */
 int lmstfy_import(struct source *src, void *self, struct import *im, struct err *err);
-/* Its half: tokens and limits. */
-int lmstfy_import_admin(struct import *im, struct err *err);
 
 /* --- where an entry of a list or of the timer leads; pure --- */
 

@@ -14,7 +14,8 @@
  */
 #include "bridge/bridge.h"
 #include "bridge/daemon.h"
-#include "bridge/plugins.h"
+#include "bridge/cli/cli.h"
+#include "bridge/conf/conf.h"
 #include "bridge/engine/sched.h"
 
 #include <signal.h>

@@ -13,7 +13,8 @@
  */
 #include "bridge/daemon.h"
 #include "bridge/plugin.h"
-#include "bridge/plugins.h"
+#include "bridge/cli/cli.h"
+#include "bridge/conf/conf.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Each test gets a bench: a folder under build/e2e/ and servers of its own."""
+import contextlib
 import os
 import re
 import shutil
-import signal
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from lib import rediscluster, servers, tarry, verify
-
-LIMIT_S = 240
+from lib import limits, rediscluster, servers, tarry, verify
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "slow: not in ./tests/run quick")
+    config.addinivalue_line("markers", "slow: more than 1.5 s; not in ./tests/run quick")
+    config.addinivalue_line("markers", "long: a minute of waiting, or much CPU; only in ./tests/run all")
     config.addinivalue_line("markers", "smoke: also under the sanitizers")
+    config.pluginmanager.register(limits.Limits())
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -55,10 +55,13 @@ class Bench:
         return self.keep(tarry.Tarry(self.folder, redis_url, body, **more))
 
     def end(self):
-        for thing in reversed(self.kept):
-            getattr(thing, "close", None) and thing.close()
-            getattr(thing, "end", None) and thing.end()
-        shutil.rmtree(self.sockets, ignore_errors=True)
+        """Ends all of them, also if one cannot be ended."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.sockets, ignore_errors=True)
+            for thing in self.kept:
+                for name in ("end", "close"):
+                    if hasattr(thing, name):
+                        stack.callback(getattr(thing, name))
 
 
 @pytest.fixture(scope="session")
@@ -100,14 +103,3 @@ def bench(request, kafka_of_session):
     b = Bench(folder, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session)
     yield b
     b.end()
-
-
-@pytest.fixture(autouse=True)
-def limit():
-    """No test hangs for ever."""
-    def over(_signo, _frame):
-        raise TimeoutError(f"the test took longer than {LIMIT_S} s")
-    signal.signal(signal.SIGALRM, over)
-    signal.alarm(LIMIT_S)
-    yield
-    signal.alarm(0)

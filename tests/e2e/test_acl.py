@@ -54,6 +54,7 @@ def hook(bench):
         lambda a: 500 if a.header("test-fail") else 200))
 
 
+@pytest.mark.slow
 def test_the_least_user_works_end_to_end(bench, hook):
     redis = bench.redis()
     redis.client().execute_command("ACL", "SETUSER", "tarry", *acl.users()[0])

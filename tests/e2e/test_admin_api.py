@@ -290,6 +290,7 @@ def test_run_now_delivers_it(yard):
     assert (status, body["error"]) == (404, "not-found")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", ["0", "10s"])
 def test_move_gives_it_another_time(bench, horizon):
     y = Yard(bench, redis_options=f'horizon = "{horizon}";')

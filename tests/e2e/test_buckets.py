@@ -93,6 +93,7 @@ HELD = {"pending": (lambda h: h.add("a", "20s"), lambda arrival: 200),
         "in-flight": (in_flight, lambda arrival: ("after", 60))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HELD)
 def test_change_of_buckets_of_a_route_with_jobs_is_refused_at_the_start(bench, kind):
     fill, policy = HELD[kind]
@@ -115,6 +116,7 @@ def test_change_of_buckets_of_a_route_with_jobs_is_refused_at_the_start(bench, k
     h.tarry.kill()
 
 
+@pytest.mark.slow
 def test_change_of_buckets_of_a_route_without_jobs_counts_at_the_next_start(bench):
     h = Hook(bench, "buckets = 2;")
     for n in range(20):
@@ -135,6 +137,7 @@ def test_change_of_buckets_of_a_route_without_jobs_counts_at_the_next_start(benc
     h.tarry.stop()
 
 
+@pytest.mark.slow
 def test_change_of_buckets_beside_another_instance_is_refused(bench):
     h = Hook(bench, "buckets = 2;")
     second = h.another_spawned(h.body.replace("buckets = 2", "buckets = 5"))
@@ -150,6 +153,7 @@ def test_change_of_buckets_beside_another_instance_is_refused(bench):
     second.stop()
 
 
+@pytest.mark.slow
 def test_instances_started_together_with_another_number_agree_on_it(bench):
     h = Hook(bench, "buckets = 2;")
     assert h.add("a", "1ms")[0] == 201
@@ -240,6 +244,7 @@ def test_an_instance_that_slept_through_the_change_stores_nothing_in_the_old_buc
     h.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_cancel_of_an_instance_that_slept_through_the_change_finds_the_job(bench):
     h = Hook(bench, "buckets = 1;")
     redis = h.redis.client()
@@ -298,6 +303,7 @@ def test_before_redis_was_there_everything_is_answered_with_503(bench):
     h.tarry.stop()
 
 
+@pytest.mark.slow
 def test_jobs_of_a_route_that_is_gone_stay_and_come_back_with_it(bench):
     h = Hook(bench, "buckets = 2;", more='old: { from = "http"; to = "hook"; };')
     due = jobs.now_ms() + 6000

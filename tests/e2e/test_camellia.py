@@ -426,6 +426,7 @@ def test_better_q19_times_beyond_all_measure_are_refused_with_code_400(api, topi
 
 # ---------------------------------------------------------------------- s4, s6: pulls
 
+@pytest.mark.slow
 def test_s4_a_delayed_message_waits_comes_and_is_consumed(api, topic):
     m = api.send(topic, "m", 2000)
     assert api.pull(topic) == [] and status(api, topic, m["msgId"]) == 1
@@ -453,6 +454,7 @@ def test_s6_the_ready_queue_is_first_come_first_served(api, topic):
     assert [api.pull(topic)[0]["msg"] for _ in range(5)] == ["m1", "m2", "m3", "m4", "m0"]
 
 
+@pytest.mark.slow
 def test_s6_what_timed_out_goes_to_the_tail(api, topic):
     """And s4: it keeps status 3 until the next pull."""
     api.send(topic, "first")
@@ -529,6 +531,7 @@ def test_better_q1_nothing_is_delivered_early(served, topic):
     assert min(late) >= 0 and max(late) < machine.soon_ms(500), late
 
 
+@pytest.mark.slow
 def test_better_q2_a_due_message_has_status_2(api, topic):
     m = api.send(topic, "m", 2000)
     assert status(api, topic, m["msgId"]) == 1
@@ -573,6 +576,7 @@ def test_better_q5_a_long_poll_may_last_longer_than_30_seconds(served, api, topi
     assert [m["retry"] for m in poll.result(30)] == [1]
 
 
+@pytest.mark.slow
 def test_better_q6_a_nack_before_it_is_due_or_twice_or_of_nothing_does_nothing(api, topic):
     m = api.send(topic, "m", 2500)
     for _ in range(2):
@@ -640,6 +644,7 @@ def test_s7_q10_a_nack_brings_it_back_at_once(api, topic):
     assert api.pull(topic)[0]["retry"] == 2
 
 
+@pytest.mark.slow
 def test_s7_an_ack_timeout_brings_it_back_and_a_late_ack_still_ends_it(api, topic):
     api.send(topic, "m")
     before = time.monotonic()
@@ -670,6 +675,7 @@ def test_s7_q9_ack_true_ends_whatever_state_it_is_in(api, topic):
     assert api.ack("nobody-knows", "x") == {"code": 200, "msg": "success"}
 
 
+@pytest.mark.slow
 def test_s7_after_the_ttl_ack_true_gives_4_and_ack_false_6(api, topic):
     for msg_id in ("yes", "no"):
         api.send(topic, "m", 0, msg_id, ttl_ms=2000)
@@ -691,6 +697,7 @@ def test_better_q26_a_huge_ack_timeout_is_a_long_one(api, topic):
 
 # ---------------------------------------------------------------------- s8: get, delete, keeping
 
+@pytest.mark.slow
 def test_s4_s8_the_ttl_ends_it_5_without_and_6_with_a_delivery(api, topic):
     api.send(topic, "m", 2000, "waiting", ttl_ms=100)
     api.send(topic, "m", 0, "taken", ttl_ms=2000)
@@ -699,6 +706,7 @@ def test_s4_s8_the_ttl_ends_it_5_without_and_6_with_a_delivery(api, topic):
     assert api.pull(topic) == [] and not api.delete(topic, "waiting")
 
 
+@pytest.mark.slow
 def test_s8_q12_get_and_delete_past_the_ttl_end_it_in_the_consumers_hands_but_a_late_ack_gives_4(api, topic):
     for msg_id in ("got", "deleted"):
         api.send(topic, "m", 0, msg_id, ttl_ms=2000)
@@ -711,6 +719,7 @@ def test_s8_q12_get_and_delete_past_the_ttl_end_it_in_the_consumers_hands_but_a_
         assert status(api, topic, msg_id) == 4
 
 
+@pytest.mark.slow
 def test_s8_what_is_deleted_is_not_delivered_and_a_nack_does_not_revive_it(api, topic):
     due = now_ms() + 2000
     api.send(topic, "m", 2000, "waiting"), api.send(topic, "m", 0, "taken")
@@ -735,6 +744,7 @@ def test_s8_better_q13_release_forgets_it_at_once_wherever_it_stands(api, topic)
     assert api.get("getTopicInfo", topic=topic)["data"]["ackQueueSize"] == 0
 
 
+@pytest.mark.slow
 def test_s8_what_has_ended_is_kept_for_a_while_and_then_gone(api, topic):
     topic = "brief/" + topic
     api.send(topic, "m", 0, "id")
@@ -820,6 +830,7 @@ def test_s9_monitor_data_tells_the_last_window_q17_counts_messages_and_q18_only_
     assert isinstance(pulls["avg"], float) and 0 <= pulls["avg"] <= pulls["max"] <= took_ms
 
 
+@pytest.mark.slow
 def test_s9_what_is_ready_and_not_pulled_is_counted_when_it_is_due_and_its_time_grows(api, topic):
     """Nobody pulls: the count and the time are Redis' own, and no pull counts them once more."""
     def ready():

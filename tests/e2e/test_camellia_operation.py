@@ -50,6 +50,7 @@ def hang_up(port, op, fields):
 
 # ---------------------------------------------------------------------- s10: options
 
+@pytest.mark.slow
 def test_s10_options_are_the_defaults_of_what_a_call_leaves_out(bench):
     """Also s6: ackTimeoutMillis <= 0 is the server's; no more than so many polls of a topic wait.
     s9: the monitor's lists are empty before the first window is complete."""
@@ -166,6 +167,7 @@ def test_s10_an_ack_timeout_counts_though_the_daemon_that_knew_of_it_died(bench)
     two.tarry.stop()
 
 
+@pytest.mark.slow
 def test_s10_many_messages_through_two_daemons_come_once_each(pair):
     topic = "shared"
     with ThreadPoolExecutor(8) as pool:
@@ -209,6 +211,7 @@ def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_stop_that_takes_its_time_answers_no_poll_early(bench):
     """q21: clients ask again without a pause. Also those who come meanwhile are held until the
     daemon closes, and then told to leave."""
@@ -271,6 +274,7 @@ def test_metrics_want_the_token_of_that_role_and_the_api_none(bench):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_metrics_and_monitor_do_not_wait_for_a_redis_that_hangs(bench):
     d = Daemon(bench, "one")
     d.api.send("t", "m")
@@ -332,6 +336,7 @@ def test_better_q22_without_redis_the_log_stays_short(bench):
     d.tarry.kill()
 
 
+@pytest.mark.slow
 def test_better_q24_idle_topics_cost_nearly_nothing(bench):
     d = Daemon(bench, "one")
     for n in range(100):

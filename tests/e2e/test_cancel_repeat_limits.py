@@ -198,6 +198,7 @@ def test_a_deliver_before_beyond_all_dates_does_no_harm_to_a_job_that_repeats(be
 
 # ------------------------------------------------------------------ pace
 
+@pytest.mark.slow
 def test_spread_puts_no_job_off_beyond_its_own_deliver_before(bench):
     d = Daemons(bench, route='spread = "1h"; late = "drop";')
     for n in range(20):
@@ -210,6 +211,7 @@ def test_spread_puts_no_job_off_beyond_its_own_deliver_before(bench):
     d.stop()
 
 
+@pytest.mark.slow
 def test_the_burst_of_a_route_holds_for_all_of_its_buckets_together(bench):
     d = Daemons(bench, route='rate = 10; burst = 8; buckets = 4;')
     due = now_ms() + 1500
@@ -223,6 +225,7 @@ def test_the_burst_of_a_route_holds_for_all_of_its_buckets_together(bench):
     d.tarry.kill()
 
 
+@pytest.mark.slow
 def test_jobs_in_flight_of_all_buckets_and_instances_together_are_no_more_than_allowed(bench):
     d = Daemons(bench, route='shared = true; max_in_flight = 4; buckets = 4;', count=2,
                 policy=lambda _: ("after", 0.5))
@@ -239,6 +242,7 @@ def test_jobs_in_flight_of_all_buckets_and_instances_together_are_no_more_than_a
 
 # ------------------------------------------------------------------ a lease that ends unseen
 
+@pytest.mark.slow
 def test_a_job_cancelled_after_its_lease_has_ended_is_not_delivered_by_who_held_it(bench):
     """A daemon stands still while a job waits in it for its place at the target's rate. Another
     one gets the job, fails, and then the job is cancelled."""
@@ -288,6 +292,7 @@ def numbers_add_up(d):
     wait_for("the numbers to add up", agree)  # they are asked one after the other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", [
     "buckets = 3;",
     'buckets = 3; dead = "morgue"; spread = "300ms"; dedupe_window = "1s";',

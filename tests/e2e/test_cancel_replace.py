@@ -55,6 +55,7 @@ def test_a_waiting_job_is_cancelled_once_and_never_delivered(bench):
     h.tarry.stop()
 
 
+@pytest.mark.slow
 def test_what_was_delivered_is_known_as_emitted_within_the_window(bench):
     h = Hook(bench, route='dedupe_window = "4s";')
     assert h.add("a", "100ms")[0] == 201
@@ -65,6 +66,7 @@ def test_what_was_delivered_is_known_as_emitted_within_the_window(bench):
     h.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_cancel_in_flight_comes_too_late_but_ends_the_retries(bench):
     h = Hook(bench, policy=lambda arrival: ("after", 2, 503))
     assert h.add("a", "0s")[0] == 201
@@ -108,6 +110,7 @@ def test_a_replaced_job_comes_once_as_the_new_one_at_its_time(bench):
     h.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_job_replaced_in_flight_is_delivered_again_as_the_new_one(bench):
     h = Hook(bench, policy=lambda a: ("after", 2) if a.payload == b"old" else 200)
     h.add("a", "0s", b"old")
@@ -120,6 +123,7 @@ def test_a_job_replaced_in_flight_is_delivered_again_as_the_new_one(bench):
     h.tarry.stop()
 
 
+@pytest.mark.slow
 def test_an_id_is_stored_once_and_the_answer_says_why(bench):
     h = Hook(bench, route='dedupe_window = "4s";')
     assert h.add("a", "2s")[0] == 201
@@ -166,6 +170,7 @@ class Topics:
         assert producer.flush(20) == 0
 
 
+@pytest.mark.slow
 def test_kafka_cancels_and_replaces_by_header(bench):
     t = Topics(bench)
     t.send((b"1", {"delay-id": "gone", "deliver-after": "4s"}),
@@ -186,6 +191,7 @@ def test_kafka_cancels_and_replaces_by_header(bench):
     t.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_cancel_that_is_read_again_does_not_cancel_the_job_that_came_after_it(bench):
     t = Topics(bench)
     t.send((b"1", {"delay-id": "a", "deliver-after": "1h"}),
@@ -205,6 +211,7 @@ def test_a_cancel_that_is_read_again_does_not_cancel_the_job_that_came_after_it(
     t.tarry.stop()
 
 
+@pytest.mark.slow
 def test_mqtt_cancels_and_replaces_by_user_property(bench):
     broker, redis = bench.mosquitto(), bench.redis()
     out = bench.keep(collect.FromMqtt(broker.port, "out/#"))
@@ -288,7 +295,8 @@ def test_no_cancelled_job_is_delivered_however_the_cancel_races_the_delivery(ben
     for racer in racers:
         racer.start()
     for racer in racers:
-        racer.join()
+        racer.join(120)
+        assert not racer.is_alive()
         assert racer.fault is None, racer.fault
     cancelled = set().union(*(r.cancelled for r in racers))
     kept = set().union(*(r.kept for r in racers))

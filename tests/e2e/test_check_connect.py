@@ -51,6 +51,7 @@ def test_all_that_answers(desk):
     assert cli.run("check", desk.folder / "tarry.conf").stdout.count("\n") == 1  # nothing is dialled
 
 
+@pytest.mark.slow
 def test_redis(desk):
     port = free_port()
     row = desk.one(to_hook(desk.hook.url), "redis", redis=f"redis://user:the-secret@127.0.0.1:{port}/0")
@@ -73,6 +74,7 @@ def test_a_redis_that_is_too_old_is_refused_by_its_version(desk):
     assert not row["ok"] and f"Redis {old}" in row["error"] and "6.2" in row["error"]
 
 
+@pytest.mark.slow
 def test_callbacks(desk):
     port = free_port()
     row = desk.one(to_hook(f"http://127.0.0.1:{port}/x"), "sink")

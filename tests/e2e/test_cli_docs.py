@@ -11,7 +11,7 @@ from lib import cli
 from lib.servers import TOP
 from lib.tarry import BIN
 
-PLACES = {"tarry.1": "etc/man", "tarry.conf.5": "etc/man", "tarry.bash": "etc/completion"}
+PLACES = {"tarry.1": "etc/man", "tarry.conf.5": "etc/man"}
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -99,6 +99,7 @@ def from_now(seconds):
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+@pytest.mark.slow
 def test_an_event_is_not_delivered_after_its_expirytime(bench):
     way = ways.Way(bench, "http-http")
     minimal = {n: EVENT[n] for n in ("id", "source", "type", "specversion")}
@@ -115,6 +116,7 @@ def test_an_event_is_not_delivered_after_its_expirytime(bench):
     way.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_response_topic_and_correlation_data_come_out_again(bench):
     way = ways.Way(bench, "mqtt-mqtt")
     seen = []

@@ -12,8 +12,9 @@ from lib.rediscluster import Cluster, Node
 from lib.sentinels import Certificates
 from lib.servers import wait_for
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_buckets_are_spread_over_the_masters_and_every_job_arrives_once(bench):
     cluster = Cluster(bench)
     way = ways.Way(bench, "http-http", route='lease = "3s"; buckets = 12;', redis=cluster)
@@ -30,7 +31,6 @@ def test_buckets_are_spread_over_the_masters_and_every_job_arrives_once(bench):
     way.tarry.stop()
 
 
-@pytest.mark.slow
 def test_tls_to_every_node_and_a_user_who_may_only_what_tarry_needs(bench):
     tls = Certificates(bench.folder / "tls")
     cluster = Cluster(bench, tls=tls)
@@ -93,7 +93,6 @@ def errors(way, code):
     return way.tarry.metric("tarry_redis_errors_total", code=code)
 
 
-@pytest.mark.slow
 def test_two_nodes_that_name_each_other_are_asked_now_and_then(bench):
     cluster = Cluster(bench)
     way = ways.Way(bench, "http-http", route="buckets = 1;", redis=cluster)
@@ -105,7 +104,7 @@ def test_two_nodes_that_name_each_other_are_asked_now_and_then(bench):
     owner.client().execute_command("CLUSTER SETSLOT", slot, "NODE", cluster.id_of(other))
     assert moved(owner, slot).endswith(f":{other.port}") and moved(other, slot).endswith(f":{owner.port}")
     adding = [threading.Thread(target=way.tarry.ask, args=("POST", "/v1/routes/main/jobs", "x",
-                                                           {"delay-id": f"j{n}"})) for n in range(3)]
+                                                           {"delay-id": f"j{n}"}), daemon=True) for n in range(3)]
     before, cpu_s, begun = errors(way, "elsewhere"), way.tarry.cpu_s(), time.monotonic()
     for thread in adding:
         thread.start()
@@ -118,7 +117,7 @@ def test_two_nodes_that_name_each_other_are_asked_now_and_then(bench):
     for node in (other, owner, *cluster.nodes):
         node.client().execute_command("CLUSTER SETSLOT", slot, "NODE", cluster.id_of(other))
     for thread in adding:
-        thread.join()
+        thread.join(60)
     assert way.tarry.ask("POST", "/v1/routes/main/jobs", "x", {"delay-id": "last"})[0] == 201
     wait_for("the jobs", lambda: b"last" in [a.header("delay-id") for a in way.collector.arrivals])
     way.tarry.stop()
@@ -152,7 +151,6 @@ def half_move(cluster, giver, key):
     return finish
 
 
-@pytest.mark.slow
 def test_a_script_whose_own_keys_are_there_is_refused_while_others_of_its_slot_are_not(bench):
     """lua/move.lua names :pool, and works on the keys that are made of it: half way it would be lost."""
     cluster = Cluster(bench)
@@ -172,7 +170,6 @@ def test_a_script_whose_own_keys_are_there_is_refused_while_others_of_its_slot_a
     way.tarry.stop()
 
 
-@pytest.mark.slow
 def test_each_call_of_a_bucket_names_a_key_that_never_exists(bench):
     """Else a node that hands a slot over would begin what it can't end: store_map.h."""
     cluster = Cluster(bench)

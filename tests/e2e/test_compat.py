@@ -107,6 +107,7 @@ def kafka_rows(k, base_s, sent_ms):
     ]
 
 
+@pytest.mark.slow
 def test_over_kafka_each_set_says_when_where_to_and_under_which_name(bench):
     k = Kafka(bench)
     sent_ms = now_ms()
@@ -128,6 +129,7 @@ def test_over_kafka_each_set_says_when_where_to_and_under_which_name(bench):
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_over_kafka_a_key_of_etf1_or_karafka_names_the_job_for_replace_and_cancel(bench):
     k = Kafka(bench, ("etf1", "karafka"))
     soon, far = soon_s(4), soon_s(3600)
@@ -156,6 +158,7 @@ def test_over_kafka_a_key_of_etf1_or_karafka_names_the_job_for_replace_and_cance
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_jobs_of_every_other_set_are_cancelled_by_delay_id(bench):
     sets = ("rabbitmq", "nats", "artemis", "dapr")
     k = Kafka(bench, sets)
@@ -187,6 +190,7 @@ def test_headers_of_a_set_that_is_not_switched_on_are_data(bench):
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_our_own_headers_count_before_those_of_a_set(bench):
     k = Kafka(bench, ("dapr", "etf1"))
     due_ms = now_ms() + 900
@@ -223,6 +227,7 @@ def test_what_a_set_s_header_gets_wrong_is_a_dead_letter_with_its_reason(bench):
     k.tarry.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("binary", [True, False], ids=["on", "off"])
 def test_binary_ints_are_numbers_where_the_source_says_so(bench, binary):
     sets = ("artemis", "etf1", "dapr", "none")
@@ -252,6 +257,7 @@ def test_binary_ints_are_numbers_where_the_source_says_so(bench, binary):
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_rounds_of_activemq_and_intervals_of_nats_repeat_a_job_over_kafka(bench):
     k = Kafka(bench, ("artemis", "nats"))
     sent_ms = now_ms()
@@ -295,6 +301,7 @@ class Http:
         return self.tarry.ask("GET", f"/v1/routes/r/jobs/{id_}")[2].get("state")
 
 
+@pytest.mark.slow
 def test_over_http_qstash_says_when_how_often_and_under_which_name(bench):
     h = Http(bench, "qstash")
     before_ms, at_s = now_ms(), soon_s(1)
@@ -373,6 +380,7 @@ def test_over_http_what_a_set_s_header_gets_wrong_is_refused_with_its_reason(ben
 
 # ------------------------------------------------------------------------------ MQTT
 
+@pytest.mark.slow
 def test_over_mqtt_topics_of_emqx_and_user_properties_of_the_sets_say_when(bench):
     broker = bench.mosquitto()
     out = bench.keep(collect.FromMqtt(broker.port, "devices/#"))

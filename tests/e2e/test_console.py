@@ -1,106 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The web console, in headless Chromium: console.mjs looks and clicks, and here it is seen what became
-of it. TARRY_SHOTS is where its pictures go (build/e2e/shots)."""
-import json
+"""The web console, in headless Chromium: console.mjs clicks, and here it is seen what became of it."""
 import os
-import re
-import shutil
 import signal
-import subprocess
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from lib import machine
-from lib.servers import BUILD, TOP, wait_for
+from lib.console import ADMIN, PRODUCER, be_admin, browser, bury, heard, load, yard  # noqa: F401
+from lib.servers import wait_for
 from test_admin_api import Yard, ids
 
-PACKAGES = {"playwright-core": "1.65.1", "axe-core": "4.14.1"}
-MODULES = BUILD / "playwright/node_modules"
-SHOTS = Path(os.environ.get("TARRY_SHOTS", BUILD / "e2e/shots"))
-ADMIN, PRODUCER = "admin-token-0123456789", "producer-token-0123456789"
+pytestmark = pytest.mark.slow
 JOBS = int(os.environ.get("TARRY_CONSOLE_JOBS", "1000000"))
-
-
-def installed():
-    """None, or why it can't be had."""
-    missing = [c for c in ("chromium", "node", "npm") if not shutil.which(c)]
-    if missing:
-        return f"{' and '.join(missing)} missing: ./etc/build/install console"
-    def version(name):
-        package = MODULES / name / "package.json"
-        return json.loads(package.read_text())["version"] if package.exists() else None
-    if all(version(name) == wanted for name, wanted in PACKAGES.items()):
-        return None
-    wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
-    if os.environ.get("TARRY_NO_INSTALL"):
-        return f"{' and '.join(wanted)} are not in {MODULES}, and nothing may be installed"
-    MODULES.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["npm", "install", "--prefix", str(MODULES.parent), "--no-save", "--no-audit",
-                           "--no-fund", "--ignore-scripts", *wanted],
-                          capture_output=True, text=True, timeout=180)
-    return None if done.returncode == 0 else f"{wanted} can't be installed: {done.stderr.strip()[-300:]}"
-
-
-@pytest.fixture(scope="session")
-def browser():
-    why = installed()
-    if why:
-        pytest.skip(why)
-    SHOTS.mkdir(parents=True, exist_ok=True)
-
-    def begin(y, scenario, **have):
-        have = {"url": f"http://127.0.0.1:{y.tarry.port}", "chromium": shutil.which("chromium"),
-                "modules": str(MODULES), "shots": str(SHOTS), "route": "r", **have}
-        return subprocess.Popen(["node", str(TOP / "tests/e2e/console.mjs"), scenario, json.dumps(have)],
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def end(child):
-        try:
-            out, err = child.communicate(timeout=200)
-        finally:
-            child.kill()
-        assert child.returncode == 0, err[-6000:]
-        return json.loads(out.strip().splitlines()[-1])
-
-    def run(y, scenario, **have):
-        return end(begin(y, scenario, **have))
-
-    run.begin, run.end = begin, end
-    return run
-
-
-@pytest.fixture
-def yard(bench, browser):
-    return Yard(bench)
-
-
-def be_admin(y):
-    """Asks with the token."""
-    ask = y.tarry.ask
-    y.tarry.ask = lambda method, path, body=None, headers=None, **more: ask(
-        method, path, body, {"Authorization": f"Bearer {ADMIN}", **(headers or {})}, **more)
-
-
-def bury(y, names):
-    y.answer = 400
-    y.fill(names, "0s")
-    wait_for("all are dead", lambda: y.route()["dead"] == len(names))
-    y.answer = 200
-    y.hook.arrivals.clear()
-
-
-def load(y, over, each_s=0.05):
-    """Jobs all the time, until over is set: most due at once, some that wait. y.behind: how many of
-    those that were due had not come, at the most."""
-    n = y.behind = 0
-    while not over.wait(each_s):
-        y.put(f"now-{n}", after="0s")
-        y.behind = max(y.behind, n + 1 - sum(a.header("delay-id").startswith(b"now-") for a in y.hook.arrivals))
-        y.put(f"soon-{n}", after="20s" if n % 3 else "3s", route="k", delay_key=f"customer-{n % 7}")
-        n += 1
 
 
 def test_login_asks_for_a_token_with_the_role_admin(bench, browser):
@@ -112,13 +25,13 @@ def test_login_asks_for_a_token_with_the_role_admin(bench, browser):
 def test_the_figures_are_those_of_the_daemon_and_alive(yard, browser):
     over = threading.Event()
     yard.fill([f"job-{n}" for n in range(500)], "1h")
-    thread = threading.Thread(target=load, args=(yard, over))
+    thread = threading.Thread(target=load, args=(yard, over), daemon=True)
     thread.start()
     try:
         seen = browser(yard, "figures", wait_ms=int(os.environ.get("TARRY_CONSOLE_WAIT_MS", "3000")))
     finally:
         over.set()
-        thread.join()
+        thread.join(60)
     assert 1 < seen["rate"] < 40 and seen["health"] == "ready"
     assert 500 <= int(seen["waiting"]) <= 520 + yard.behind
     assert seen["drawn"].count("L") >= 1
@@ -126,7 +39,6 @@ def test_the_figures_are_those_of_the_daemon_and_alive(yard, browser):
         assert text in seen["status"]
 
 
-@pytest.mark.slow
 def test_a_million_jobs_are_browsed_a_page_at_a_time(bench, browser):
     y = Yard(bench, options="buckets = 4;")
     y.fill([f"job-{n:07}" for n in range(JOBS)], "3h")
@@ -203,12 +115,6 @@ def test_all_can_be_done_by_keys(yard, browser):
     assert browser(yard, "keys")["opened"] == "job-1"
 
 
-def heard(child, word="ready"):
-    """The page has come to where something is to happen."""
-    line = child.stdout.readline()
-    assert line == word + "\n", line + child.stderr.read()
-
-
 @pytest.mark.parametrize("how", ["ends", "stands still"])
 def test_a_daemon_that_is_gone_is_told_and_comes_back(yard, browser, how):
     yard.put("waits")
@@ -252,70 +158,3 @@ def test_another_operator_may_be_faster(yard, browser):
     heard(child, "next")
     assert yard.ask("POST", "routes/r/jobs/two/now")[0] == 200
     browser.end(child)
-
-
-def test_filters_count_when_they_are_asked_for(yard, browser):
-    for beginning in "ab":
-        yard.fill([f"{beginning}-{n:02}" for n in range(30)], "1h")
-    browser(yard, "typing")
-
-
-def test_the_jobs_of_a_queue(yard, browser):
-    for n in range(3):
-        yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": f"m{n}", "deliver-after": f"{n + 1}h"})
-    browser(yard, "queue")
-    status, _, body = yard.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=10s")
-    assert status == 200 and body["jobs"][0]["id"] == "m2", body
-
-
-def test_five_hundred_routes_and_names_as_long_as_can_be(bench, browser):
-    y = Yard(bench)
-    long = ["long" + letter * 60 for letter in "xy"]
-    names = [f"route{n:03}" for n in range(498)]
-    routes = "".join(f'{name}: {{ from = "http"; to = "hook"; match = "{name}"; }};\n' for name in names + long)
-    y.tarry.stop()
-    y.tarry.conf.write_text(y.tarry.conf.read_text().replace("routes: {", "routes: { " + routes))
-    y.tarry.start()
-    y.put("a", route="route321")
-    y.put("i" * 128, route=long[0], payload="p" * 5000, delay_key="k" * 200, **{"x" * 100: "v" * 1000})
-    seen = browser(y, "many", routes=503, fullest="route321", first="k")
-    print(f"500 routes: the longest task of an update takes {seen['update_ms']:.0f} ms")
-    assert seen["update_ms"] < machine.soon_ms(1000)
-
-
-def test_nothing_moves_for_those_who_want_no_motion(yard, browser):
-    browser(yard, "still")
-
-
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_no_page_breaks_a_rule_of_wcag_that_axe_knows(bench, browser, colours):
-    y = Yard(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
-    be_admin(y)
-    bury(y, ["dead"])
-    y.put("waits", payload='{"order": 17}', delay_key="customer", x_note="hello")
-    child = browser.begin(y, f"legible-{colours}", admin=ADMIN)
-    heard(child)
-    y.tarry.stop()
-    browser.end(child)
-
-
-def test_it_knows_all_reasons(yard):
-    """Those that dead letters are looked for by."""
-    page = (TOP / "bridge/admin/console/dead.js").read_text()
-    listed = re.findall(r"'([a-z-]+)'", re.search(r"const REASONS = \[([^\]]*)\]", page)[1])
-    said = yard.tarry.ask("GET", "/v1/routes/r/dead?reason=none-such")[2]["message"]
-    assert sorted(listed) == sorted(said.split("there are:")[1].split())
-
-
-@pytest.mark.parametrize("scenario", ["dark", "phone"])
-def test_it_is_legible_in_the_dark_and_on_a_phone(yard, browser, scenario):
-    yard.fill([f"order-{n:05}" for n in range(2000)], "2h", payload='{"order": 17}')
-    bury(yard, [f"bad-{n}" for n in range(3)])
-    over = threading.Event()
-    thread = threading.Thread(target=load, args=(yard, over))
-    thread.start()
-    try:
-        browser(yard, scenario, wait_ms=int(os.environ.get("TARRY_CONSOLE_WAIT_MS", "3000")))
-    finally:
-        over.set()
-        thread.join()

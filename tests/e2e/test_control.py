@@ -51,6 +51,7 @@ def yard(bench):
     made.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_paused_route_takes_jobs_and_delivers_none(yard):
     assert yard.state() == "running"
     assert cli.one(yard.run("pause", "r")) == {"routes": ["r"], "state": "paused"}
@@ -74,6 +75,7 @@ def test_a_paused_route_takes_jobs_and_delivers_none(yard):
         assert time.monotonic() - begun < soon_s(0.4)
 
 
+@pytest.mark.slow
 def test_a_pause_lasts_over_a_restart_and_reaches_other_instances(yard):
     two = yard.more()
     yard.run("pause", "r")
@@ -110,6 +112,7 @@ def test_what_is_in_flight_at_a_pause_arrives(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_draining_route_takes_nothing_and_delivers_what_is_there(yard):
     yard.post("a", after="6s")
     assert cli.one(yard.run("drain", "r"))["state"] == "draining"
@@ -131,6 +134,7 @@ def test_a_draining_route_takes_nothing_and_delivers_what_is_there(yard):
     assert yard.post("b")[0] == 201
 
 
+@pytest.mark.slow
 def test_waiting_for_a_drain_takes_a_redis_that_is_away_for_no_end(yard):
     yard.post("a", after="1h")
     waits = subprocess.Popen([BIN, "drain", "r", "--wait"], stdout=subprocess.DEVNULL,
@@ -146,6 +150,7 @@ def test_waiting_for_a_drain_takes_a_redis_that_is_away_for_no_end(yard):
     assert waits.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
     assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", b"x", {"delay-id": "a"})[0] == 201
     waits = subprocess.Popen([BIN, "drain", "mails", "--wait"], stdout=subprocess.DEVNULL,
@@ -158,6 +163,7 @@ def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
     assert waits.wait(90) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("done", ["resume", "pause"])
 def test_waiting_for_a_drain_ends_when_somebody_takes_it_back(yard, done):
     """What then waits may wait for ever: new jobs come, or none leaves."""
@@ -207,7 +213,7 @@ def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
     count = len(posting.answers)
     wait_for("some more", lambda: len(posting.answers) > count + 5)
     posting.over = True
-    posting.join()
+    posting.join(60)
     assert [s for at, s in posting.answers if begun < at < ended].count(201) > 3, "or this has shown nothing"
     assert {s for at, s in posting.answers if at > ended} == {503}
     assert yard.tarry.metric("tarry_jobs_pending", route="r") == 0
@@ -250,6 +256,7 @@ def publisher(yard, broker, first):
     return client, publish, arrived
 
 
+@pytest.mark.slow
 def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
     broker = bench.mosquitto()
     yard = Yard(bench, sources=f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
@@ -275,6 +282,7 @@ def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
     yard.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_held_back_stays_so_over_a_reload_of_its_source(bench):
     broker = bench.mosquitto()
     source = f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ]; }}; }};'''
@@ -304,6 +312,7 @@ def test_a_pause_needs_redis(yard):
     assert yard.state() == "paused"
 
 
+@pytest.mark.slow
 def test_what_redis_holds_counts(yard):
     """A state that somebody set while nobody was told is found; one that a newer tarry wrote rests."""
     import redis

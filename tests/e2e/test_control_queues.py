@@ -124,6 +124,7 @@ def pulls(daemon):
     return daemon.metric("tarry_redis_scripts_total", script="pull")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [ByNative, ByLmstfy, ByDelayQueue, ByCamellia], ids=lambda by: by.route)
 def test_consumers_of_a_paused_route_get_nothing_until_it_is_resumed(place, by):
     daemon, ports = place
@@ -152,6 +153,7 @@ def test_consumers_of_a_paused_route_get_nothing_until_it_is_resumed(place, by):
     assert daemon.metric("tarry_jobs_delivered_total", route=api.route) == 2
 
 
+@pytest.mark.slow
 def test_a_consumer_that_waits_at_a_paused_queue_costs_nothing(place):
     daemon, _ = place
     q = Queues(daemon)
@@ -187,6 +189,7 @@ def test_who_pulls_from_several_queues_is_served_from_those_that_go_on(place):
     assert waits.result(30).ids == ["p"]
 
 
+@pytest.mark.slow
 def test_a_lease_that_ends_at_a_paused_queue_brings_the_job_back(place):
     daemon, _ = place
     q = Queues(daemon)
@@ -200,6 +203,7 @@ def test_a_lease_that_ends_at_a_paused_queue_brings_the_job_back(place):
     assert [job["attempt"] for job in q.pull("other/lease").jobs] == [2]
 
 
+@pytest.mark.slow
 def test_a_pause_of_queues_lasts_over_a_restart_and_holds_for_all_instances(bench):
     url = bench.redis().url
     conf = 'sinks: { q: { type = "queue"; }; }; routes: { r: { from = "http"; to = "q"; }; };'

@@ -176,6 +176,7 @@ def test_letters_of_each_kind_are_listed_with_what_is_known_of_their_end(yard):
     assert yard.ask("GET", "/nothing")[0] == 404
 
 
+@pytest.mark.slow
 def test_letters_of_a_route_from_a_broker_are_there_too(bench):
     broker = bench.mosquitto()
     yard = Yard(bench, routes='devices: { from = "m"; to = "hook"; };', sources=f'''
@@ -301,6 +302,7 @@ def test_what_expired_comes_back_and_is_judged_again(yard):
     assert not yard.hook.arrivals
 
 
+@pytest.mark.slow
 def test_with_a_rate_letters_come_spaced_and_nobody_need_wait(yard):
     yard.bury([f"j{n}" for n in range(21)])
     yard.answer = 200
@@ -343,6 +345,7 @@ def test_a_replay_may_begin_later(yard):
     assert yard.hook.wait_count(1)[0].ns / 1e9 >= int(at * 1000) / 1000
 
 
+@pytest.mark.slow
 def test_the_tool_may_be_killed_midway_and_run_again(yard, bench):
     ids = [f"j{n}" for n in range(1300)]
     yard.bury(ids)
@@ -367,6 +370,7 @@ def test_the_tool_may_be_killed_midway_and_run_again(yard, bench):
     assert yard.tarry.metric("tarry_jobs_delivered_total", route="r") == len(ids)
 
 
+@pytest.mark.slow
 def test_an_interrupted_tool_says_where_to_go_on(yard, bench):
     ids = [f"j{n}" for n in range(1300)]
     yard.bury(ids)

@@ -11,6 +11,7 @@ from lib import collect, load
 from lib.servers import wait_for
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [503, 400], ids=["fails", "rejects"])
 def test_a_dead_letter_waits_until_its_sink_takes_it(bench, fault):
     answers = [fault, fault]

@@ -333,6 +333,7 @@ def test_3_ids_are_global_and_a_push_replaces(api, name):
     api.finish(name)
 
 
+@pytest.mark.slow
 def test_3_a_push_replaces_a_job_of_the_same_topic_too_waiting_or_in_flight(api, name):
     """Section 4: the surplus entry of the original, a second delivery, is gone."""
     api.push(name, name, 1, 60, "old")
@@ -345,6 +346,7 @@ def test_3_a_push_replaces_a_job_of_the_same_topic_too_waiting_or_in_flight(api,
     api.finish(name)
 
 
+@pytest.mark.slow
 def test_3_pop_takes_topics_in_the_listed_order_and_trims_them(api, name):
     a, b, c = (f"{x}-{name}" for x in "abc")
     for topic in (c, b, a):
@@ -383,6 +385,7 @@ def test_3_waiting_pops_are_served_as_they_came(bench):
     api.daemon.stop()
 
 
+@pytest.mark.slow
 def test_3_without_a_job_a_pop_is_held_and_answers_null(api, name):
     """Also where all topics are empty, and where the only job was deleted or finished when it was
     ready: section 6.3, the original answered null at once."""
@@ -414,6 +417,7 @@ def test_3_a_deleted_job_does_not_hide_the_next(api, name):
     api.finish(f"2-{name}")
 
 
+@pytest.mark.slow
 def test_3_finish_and_delete_are_one_and_work_at_any_time(api, name):
     def through(end):
         id = end.__name__ + name
@@ -430,6 +434,7 @@ def test_3_finish_and_delete_are_one_and_work_at_any_time(api, name):
     together(lambda: through(api.finish), lambda: through(api.delete))
 
 
+@pytest.mark.slow
 def test_3_a_consumer_that_hung_up_takes_no_job(api, name):
     """Section 6.3: in the original it swallowed the next one for its ttr."""
     body = json.dumps({"topic": name}).encode()
@@ -447,6 +452,7 @@ def test_3_a_consumer_that_hung_up_takes_no_job(api, name):
 
 # ------------------------------------------------------------------------- 4 semantics
 
+@pytest.mark.slow
 def test_4_jobs_come_when_they_are_due_never_early(api, name):
     """The lag of the original's ticker, up to a second, is not ours."""
     def one(i):
@@ -552,6 +558,7 @@ def test_6_3_two_daemons_share_jobs_without_duplicates(own):
     own.daemon.stop()
 
 
+@pytest.mark.slow
 def test_6_3_a_pop_is_woken_by_what_happens_at_another_daemon(bench):
     """By a push that comes due there, and by a ttr that ends there or whose daemon has died. By
     itself a daemon looks every ten seconds."""

@@ -8,6 +8,7 @@ from lib import collect, verify, ways
 from lib.servers import wait_for
 
 
+@pytest.mark.slow
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", ["kafka-kafka", "mqtt-mqtt", "http-http"])
 def test_sigterm_under_load_loses_nothing_and_repeats_nothing(bench, name):

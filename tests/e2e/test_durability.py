@@ -122,6 +122,7 @@ def test_fsync_refuses_a_redis_that_does_not_sync_before_it_answers(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_sources_are_held_back_above_the_memory_mark_and_go_on_below(bench):
     server = bench.redis()
     used = server.client().info("memory")["used_memory"]

@@ -157,6 +157,7 @@ def test_what_a_consumer_has_done_it_may_say_when_its_lease_has_ended_but_of_tha
     assert new.ack(ours).status < 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [200, 503, 422], ids=["delivered", "failed", "rejected"])
 def test_a_job_that_was_replaced_in_flight_is_counted_once_however_it_ends(bench, late):
     hook = bench.keep(collect.FromHttp(lambda _: ("after", 2, late)))

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The checker checked: each fault that the other tests look for is one that it sees."""
 import ctypes
+import subprocess
+import sys
 import time
+import xml.etree.ElementTree as xml
+
+import pytest
 
 from lib import collect, jobs, load, machine, servers, verify
 
@@ -95,3 +100,74 @@ def test_the_callback_server_takes_pipelined_requests_and_comes_back(bench):
     relayed(batch, collector.wait_count(len(batch)))
     verify.note(f"{rate:.0f} requests for each second of CPU, the client's included")
     assert rate > 2000
+
+
+CONFTEST = f"""
+import sys
+sys.path.append({str(servers.TOP / "tests/e2e")!r})
+from lib import limits
+def pytest_configure(config):
+    config.pluginmanager.register(limits.Limits(1, 3))
+"""
+
+
+def run_pytest(folder, text):
+    """(exit code, output, numbers of tests and of failures in the report, None: there is none)"""
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_it.py").write_text(text)
+    report = folder / "report.xml"
+    done = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", "-q",
+                           f"--rootdir={folder}", f"--junitxml={report}", folder],
+                          capture_output=True, text=True, timeout=60)
+    suite = xml.parse(report).find("testsuite") if report.exists() else None
+    counts = suite is not None and (int(suite.get("tests")), int(suite.get("failures")))
+    return done.returncode, done.stdout + done.stderr, counts or None
+
+
+def test_a_test_that_exceeds_its_limit_fails_also_where_it_ignores_errors_and_the_next_one_runs(tmp_path):
+    code, said, counts = run_pytest(tmp_path, """
+import time
+def test_waits():
+    while True:
+        try:
+            time.sleep(0.1)
+        except Exception:
+            pass
+def test_next():
+    pass
+""")
+    assert code == 1 and counts == (2, 1) and "the test exceeded 1 s" in said, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["test", "fixture"])
+def test_a_process_that_no_signal_wakes_ends_and_says_where(tmp_path, where):
+    code, said, counts = run_pytest(tmp_path, f"""
+import pytest, signal, time
+def call_that_hangs():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    time.sleep(1000)
+@pytest.fixture
+def kept():
+    yield
+    call_that_hangs()
+def test_hangs({"kept" if where == "fixture" else ""}):
+    {"assert False" if where == "fixture" else "call_that_hangs()"}
+""")
+    assert code == 1 and counts is None, said
+    assert "Timeout (0:00:0" in said and "in call_that_hangs" in said
+
+
+def test_a_process_exits_though_a_thread_still_waits(tmp_path):
+    code, said, counts = run_pytest(tmp_path, """
+import threading, time
+def test_leaves_a_thread():
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+""")
+    assert code == 0 and counts == (1, 0) and "1 passed" in said, said
+
+
+def test_a_call_without_a_limit_gets_one():
+    with pytest.raises(AssertionError, match="after 0.1 s still waiting for: the end"):
+        servers.within(0.1, "the end", lambda: time.sleep(60))
+    assert servers.within(10, "an answer", lambda: [0]) == [0]

@@ -89,6 +89,7 @@ class Kafka:
 
 # ------------------------------------------------------------------------------ when
 
+@pytest.mark.slow
 def test_every_way_to_say_when_is_understood_over_kafka(bench):
     k = Kafka(bench)
     sent_ms = now_ms()
@@ -128,6 +129,7 @@ def test_a_record_as_large_as_kafka_takes_by_default_is_delivered(bench):
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_source_may_rename_headers_and_give_bare_integers_a_unit(bench):
     k = Kafka(bench, '''bare_unit = "s"; headers: { deliver-after = "my-delay";
                         delay-id = "my-id"; };''', 'delay = "1500ms";')
@@ -144,6 +146,7 @@ def test_a_source_may_rename_headers_and_give_bare_integers_a_unit(bench):
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_with_key_is_id_a_record_of_the_same_key_replaces_or_adds_nothing(bench):
     k = Kafka(bench, "key_is_id = true;")
     k.send({"deliver-after": "4s"}, b"kept", b"a")
@@ -355,6 +358,7 @@ class Http:
 FORMS = ("as_header", "as_query", "as_field", "as_header_of_a_line")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_each_control_header_counts_in_each_form_of_http(bench, form):
     h = Http(bench)
@@ -609,6 +613,7 @@ def test_a_message_that_goes_round_ends_as_a_loop(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_message_that_comes_back_while_its_delivery_is_open_is_not_lost(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 2)))
     tarry = bench.tarry(bench.redis().url, f'''
@@ -626,6 +631,7 @@ def test_a_message_that_comes_back_while_its_delivery_is_open_is_not_lost(bench)
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_run_that_comes_back_leaves_the_job_that_repeats_alone(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 0.4)))
     tarry = bench.tarry(bench.redis().url, f'''

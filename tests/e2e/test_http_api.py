@@ -160,6 +160,7 @@ def test_a_job_that_is_kept_dead_is_answered_as_such(tarry):
     assert tarry.ask("GET", f"/v1/routes/long/dead/{made['id']}")[2]["reason"] == "too-long"
 
 
+@pytest.mark.slow
 def test_control_headers_may_come_in_the_query(tarry, hook):
     status, _, made = tarry.ask(
         "POST", "/v1/routes/r/jobs?delay-id=one&delay-repeat=every+1s&delay-repeat-count=2", "x")

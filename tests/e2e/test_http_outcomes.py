@@ -122,6 +122,7 @@ def test_a_code_in_two_lists_is_told_by_check(bench):
         assert secret not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_retry_after_in_seconds_and_as_a_date_is_kept_to_and_capped(bench, hook):
     daemon = start(bench, hook, '[ "100ms" ]', a='', short='retry_after_max = "1s";',
                    none='retry_after_max = "0";')

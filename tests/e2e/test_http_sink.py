@@ -104,6 +104,7 @@ def test_other_schemes_are_refused_in_the_first_url_and_in_those_it_leads_to(tar
             assert "no http" in error_of(tarry, "follows", post(tarry, "follows", leads))
 
 
+@pytest.mark.slow
 def test_a_kept_connection_that_the_receiver_closes_costs_nothing(bench):
     """Its end is there to be read, and nobody reads it until the next job."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -124,6 +125,7 @@ def test_a_kept_connection_that_the_receiver_closes_costs_nothing(bench):
         daemon.stop()
 
 
+@pytest.mark.slow
 def test_what_one_sink_closes_may_be_the_next_descriptor_of_another(bench, hook):
     """Two ways for a connection to end: it was never set up, or its receiver wants no more."""
     full = bench.keep(socket.create_server(("127.0.0.1", 0), backlog=0))
@@ -147,7 +149,7 @@ def test_what_one_sink_closes_may_be_the_next_descriptor_of_another(bench, hook)
     daemon.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_name_that_is_looked_up_again_in_the_midst_of_a_call_leaves_nothing_behind(bench, hook):
     """A kept connection breaks under a request, and libcurl, which has forgotten the address by then,
     looks it up. The socket for that is its own: another sink may be the next to have the number."""

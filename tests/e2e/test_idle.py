@@ -2,7 +2,11 @@
 import json
 import time
 
+import pytest
+
 from lib import servers, verify, ways
+
+pytestmark = pytest.mark.slow
 
 PENDING, WATCH_S = 100_000, 8
 

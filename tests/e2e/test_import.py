@@ -289,6 +289,7 @@ def check_lmstfy_dead(move, names):
     assert status == 200 and [job["job_id"] for job in jobs] == names
 
 
+@pytest.mark.slow
 def test_lmstfy_lists_of_many_pages_keep_their_order_and_delete_leaves_what_was_not_taken(bench):
     move = lmstfy_move(bench)
     old, t = Lmstfy(move.old.pipeline(False)), now_s()
@@ -508,6 +509,7 @@ def test_camellia_section_10_moves_over(bench):
     move.daemon.stop()
 
 
+@pytest.mark.slow
 def test_camellia_of_another_namespace_and_delete(bench):
     move = Move(bench, "camellia", CAMELLIA_QUEUE)
     ms = int(time.time() * 1000)
@@ -591,7 +593,7 @@ def test_an_import_that_was_killed_or_lost_redis_is_run_again_and_nothing_is_mis
     Lmstfy(move.old, queue="other").ready(soon, 1)
     answer = []
     asking = threading.Thread(target=lambda: answer.append(
-        move.ask("GET", "/api/ns/other?timeout=40", headers=TOKEN)))
+        move.ask("GET", "/api/ns/other?timeout=40", headers=TOKEN)), daemon=True)
     asking.start()
     time.sleep(0.3)
     assert move.run()[1]["pending"] == 1

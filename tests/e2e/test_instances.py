@@ -65,6 +65,7 @@ def spread(count, first_ms, apart_ms):
             for i in range(count)]
 
 
+@pytest.mark.slow
 def test_the_owner_alone_claims_and_the_others_hardly_ask(bench):
     count, p99_s = 300, {}
     for daemons in (1, 8):
@@ -152,6 +153,7 @@ def test_when_the_owner_stops_another_takes_over_at_once(bench):
     g.stop()
 
 
+@pytest.mark.slow
 def test_where_a_sink_is_slow_all_instances_help(bench):
     took_s, at_once, count = 0.5, 4, 192
     g = Group(bench, 4, policy=lambda a: ("after", took_s), sink=f"max_in_flight = {at_once};")
@@ -183,6 +185,7 @@ def test_a_bucket_whose_route_the_others_lack_has_its_owner_where_it_is_served(b
     g.stop()
 
 
+@pytest.mark.slow
 def test_an_instance_that_hangs_is_helped_and_changes_nothing_when_it_comes_back(bench):
     g = Group(bench, 3)
     owner, others = g.owner(), g.others()

@@ -78,9 +78,11 @@ def read_one(consumer):
     return time.time() * 1000
 
 
+@pytest.mark.slow
 def test_the_first_record_of_a_topic_does_not_wait_for_the_next_look_at_all_topics(bench):
     """librdkafka looks for topics whose leaders it does not know once a second."""
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import TopicPartition
+    from lib.kafka import Consumer
     redis = bench.redis()
     tarry = bench.tarry(redis.url, f"""
 sinks: {{ out: {{ type = "kafka"; brokers = "{bench.kafka.address}"; }}; }};

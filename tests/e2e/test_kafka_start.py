@@ -6,6 +6,7 @@ import confluent_kafka
 import pytest
 
 from lib import servers
+from lib.kafka import Consumer
 from lib.servers import wait_for
 from test_kafka_tombstone import Records
 
@@ -23,8 +24,8 @@ class Latest(Records):
         self.redis = next(kept for kept in bench.kept if isinstance(kept, servers.Redis)).client()
 
     def reader(self):
-        return confluent_kafka.Consumer({"bootstrap.servers": self.address, "group.id": self.group,
-                                         "enable.auto.commit": False})
+        return Consumer({"bootstrap.servers": self.address, "group.id": self.group,
+                         "enable.auto.commit": False})
 
     def wait_committed(self, offset):
         reader, part = self.reader(), confluent_kafka.TopicPartition(self.topic_in, PART)
@@ -34,7 +35,7 @@ class Latest(Records):
 
     def low_and_high(self):
         reader = self.reader()
-        ends = reader.get_watermark_offsets(confluent_kafka.TopicPartition(self.topic_in, PART), timeout=30)
+        (ends,) = reader.bounds(self.topic_in, [PART])
         reader.close()
         return ends
 

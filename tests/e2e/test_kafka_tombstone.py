@@ -4,7 +4,9 @@ import struct
 import time
 
 import confluent_kafka
+import pytest
 
+from lib.kafka import Consumer
 from lib.servers import wait_for
 
 
@@ -27,7 +29,7 @@ class Records:
         wait_for("the group to assign its partition",
                  lambda: "partitions assigned" in self.tarry.log.read_text())
         self.producer = confluent_kafka.Producer({"bootstrap.servers": self.address})
-        self.consumer = bench.keep(confluent_kafka.Consumer({
+        self.consumer = bench.keep(Consumer({
             "bootstrap.servers": self.address, "group.id": f"test-{bench.name}",
             "enable.auto.commit": False, "fetch.wait.max.ms": 20}))
         self.consumer.assign([confluent_kafka.TopicPartition(self.topic_out, 0, 0)])
@@ -63,6 +65,7 @@ class Records:
 EVENT = {"ce_id": "1", "ce_source": "s", "ce_type": "t", "ce_specversion": "1.0"}
 
 
+@pytest.mark.slow
 def test_a_tombstone_cancels_the_job_of_its_delay_id_or_its_key(bench):
     r = Records(bench)
     for name in ("one", "two", "three"):
@@ -80,6 +83,7 @@ def test_a_tombstone_cancels_the_job_of_its_delay_id_or_its_key(bench):
     r.tarry.stop()
 
 
+@pytest.mark.slow
 def test_with_key_is_id_a_tombstone_of_the_key_cancels_what_was_sent_with_it(bench):
     r = Records(bench, "key_is_id = true;")
     r.send(b"cancelled", key="order-1", deliver_after="5s")
@@ -103,6 +107,7 @@ def test_a_null_value_with_a_time_or_of_an_event_is_a_job(bench):
     r.tarry.stop()
 
 
+@pytest.mark.slow
 def test_null_value_may_be_said_to_be_a_job(bench):
     r = Records(bench, 'null_value = "job";')
     r.send(b"stays", delay_id="one", deliver_after="1s")

@@ -146,6 +146,7 @@ def test_s2_strings_are_written_as_the_original_writes_them(later, hook):
     assert call.body == b'{"id":"' + task_id + b'","topic":' + told + b',"content":' + told + b"}"
 
 
+@pytest.mark.slow
 def test_s7_7_a_content_of_megabytes_is_kept_whole_and_one_beyond_the_limit_refused(later, hook):
     url = hook.url()
     content = "0123456789abcdef" * 65536 * 5

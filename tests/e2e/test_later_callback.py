@@ -93,6 +93,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.slow
 def test_s4_code_100_in_the_body_is_success_and_everything_else_is_failure(later, hook):
     good = {name: hook.url(answer) for name, answer in SUCCESSES.items()}
     bad = {name: hook.url(answer) for name, answer in FAILURES.items()}
@@ -186,6 +187,7 @@ def test_s4_connections_are_used_again(later, hook):
 # ------------------------------------------------------------------ section 5: timing
 
 
+@pytest.mark.slow
 def test_s5_a_callback_comes_when_it_is_due_and_not_seconds_later(later, hook):
     urls = {hook.url(): delay for delay in (0, 1, 1, 2)}
     begun = {}
@@ -197,6 +199,7 @@ def test_s5_a_callback_comes_when_it_is_due_and_not_seconds_later(later, hook):
         assert 0 <= late < soon_s(0.5), delay
 
 
+@pytest.mark.slow
 def test_s5_failures_are_repeated_with_doubling_waits_and_shown_at_once(later, hook):
     url = hook.url(response(b"no", 500, "Retry-After: 60"), response(b'{"code":101}'), response())
     task_id = later.create(url, retry=5, content="c")
@@ -217,6 +220,7 @@ def test_s5_failures_are_repeated_with_doubling_waits_and_shown_at_once(later, h
     assert len({call.body for call in calls}) == 1
 
 
+@pytest.mark.slow
 def test_s5_a_task_is_called_once_more_than_it_has_retries_and_then_gone(later, hook):
     none, one = hook.url(response(b"no")), hook.url(response(b"no"))
     ids = [later.create(none), later.create(one, retry=1)]
@@ -228,6 +232,7 @@ def test_s5_a_task_is_called_once_more_than_it_has_retries_and_then_gone(later, 
     assert (len(hook.got(none)), len(hook.got(one))) == (1, 2)
 
 
+@pytest.mark.slow
 def test_s5_a_deleted_task_is_not_called(later, hook):
     url, again = hook.url(), hook.url(response(b"no"))
     waits, retries = later.create(url, delay=2), later.create(again, retry=9)
@@ -240,6 +245,7 @@ def test_s5_a_deleted_task_is_not_called(later, hook):
     assert (len(hook.got(url)), len(hook.got(again))) == (0, tried)
 
 
+@pytest.mark.slow
 def test_s5_a_task_deleted_during_its_callback_is_not_repeated(later, hook):
     deleted = threading.Event()
     url, good = hook.url(("when", deleted, response(b"no"))), hook.url(("when", deleted, response()))
@@ -280,6 +286,7 @@ def test_s7_1_all_tasks_that_fail_in_one_second_are_retried(later, hook):
         wait_for("it to be gone", lambda: later.is_gone(task_id))
 
 
+@pytest.mark.slow
 def test_s5_many_due_at_once_are_called_at_once(later, hook):
     url, connection = hook.url(), http.client.HTTPConnection("127.0.0.1", later.api)
     begun = time.monotonic()
@@ -340,6 +347,7 @@ def test_s7_2_a_retry_that_fell_due_while_no_instance_ran_is_made_up_for(bench, 
     daemon.stop()
 
 
+@pytest.mark.slow
 def test_s6_two_instances_share_the_work_and_call_each_task_once(bench, hook):
     store = bench.redis()
     two = [bench.keep(Later(bench.folder, store.url, name=f"tarry{n}")).start() for n in range(2)]
@@ -367,12 +375,12 @@ def test_s1_without_redis_every_request_is_answered_500_until_it_is_back(bench, 
 
     def ask(path):
         answers[path] = daemon.call(path, {"id": task_id})
-    threads = [threading.Thread(target=ask, args=(path,))
+    threads = [threading.Thread(target=ask, args=(path,), daemon=True)
                for path in ("/create", "/query", "/delete")]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     said = {path: (a.status, a.body) for path, a in answers.items()}
     assert said == dict.fromkeys(("/create", "/query", "/delete"), (500, b""))
     store.start()

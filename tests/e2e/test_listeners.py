@@ -455,6 +455,7 @@ def test_over_tls_requests_that_wait_and_those_behind_them_are_answered_in_order
     daemon.stop()
 
 
+@pytest.mark.slow
 def test_a_handshake_that_stands_still_costs_no_processor(bench, authority):
     daemon = tls_daemon(bench, tls(authority.issue("tarry")))
     hello = bytes.fromhex("1603010200010001fc0303")  # the first bytes of one
@@ -684,6 +685,7 @@ def test_a_renewed_certificate_is_shown_after_a_reload_and_what_is_open_stays(be
     daemon.stop()
 
 
+@pytest.mark.slow
 def test_a_certificate_that_cannot_be_used_keeps_all_listeners_as_they_are(bench, authority):
     """Of the daemon's own two, and of the APIs that have listeners of their own."""
     ports, pairs = [free_port() for _ in range(3)], [authority.issue("tarry") for _ in range(4)]

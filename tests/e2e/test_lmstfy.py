@@ -150,11 +150,12 @@ def parallel(*functions):
         except BaseException as e:  # pylint: disable=broad-except
             results[i] = (None, e)
 
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(functions))]
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(functions))]
     for t in threads:
         t.start()
     for t in threads:
-        t.join()
+        t.join(120)
+        assert not t.is_alive()
     for _, error in results:
         if error:
             raise error
@@ -604,6 +605,7 @@ def test_3_peek_queue_shows_the_next_one(api, q):
     assert list(job) == sorted(job)
 
 
+@pytest.mark.slow
 def test_3_ack_is_204_whatever_there_is(api, q):
     """And 4: without having consumed it cancels."""
     ready, waiting = api.publish(q), api.publish(q, delay=1)
@@ -674,6 +676,7 @@ def test_4_ack_then_respawn_drops_a_dead_job(api, q):
     assert api.consume(q) is None
 
 
+@pytest.mark.slow
 def test_4_destroy_takes_the_ready_jobs_only(api, q):
     flying = api.publish(q, b"flying", tries=2)
     assert api.consume(q, ttr=3)["job_id"] == flying
@@ -720,6 +723,7 @@ def test_3_attributes_only_with_the_header_and_at_most_16(api, q):
     assert answer.body == b'{"error":"too many attributes, cannot exceed 16"}'
 
 
+@pytest.mark.slow
 def test_3_attributes_of_a_bulk_a_redelivery_a_dead_letter_and_a_republish(api, q):
     headers = {"Enable-Job-Version": "YES", "Job-Attr-C": "red"}
     answer = api.to("PUT", q, "/bulk", body=b"[1,2]", headers=headers, tries=2)
@@ -787,6 +791,7 @@ def test_4_queues_keep_their_order_also_for_who_would_wait(api, q):
     assert [job["job_id"] for job in jobs] == [high, low]
 
 
+@pytest.mark.slow
 def test_4_the_order_is_that_of_publication_of_due_times_and_of_redelivery(api, q):
     flying = api.publish(q, b"flying", tries=2)
     assert api.consume(q, ttr=3)["job_id"] == flying
@@ -831,7 +836,7 @@ def test_4_those_who_wait_are_served_first_come_first_served(api, q):
 
     def wait(n):
         got[n] = api.consume(q, timeout=20)["job_id"]
-    ids, threads = [], [threading.Thread(target=wait, args=(n,)) for n in range(4)]
+    ids, threads = [], [threading.Thread(target=wait, args=(n,), daemon=True) for n in range(4)]
     api.held(0)
     for n, thread in enumerate(threads):
         thread.start()
@@ -840,10 +845,11 @@ def test_4_those_who_wait_are_served_first_come_first_served(api, q):
         ids.append(api.publish(q))
         time.sleep(0.05)
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert [got[n] for n in range(4)] == ids
 
 
+@pytest.mark.slow
 def test_4_delays_and_tries_never_early(api, q):
     """q1: neither a delay nor a ttr ends early; tries, remaining tries, dead letter, ttl. What is
     dead does not expire."""
@@ -925,6 +931,7 @@ def test_q3_q13_q19_what_has_expired_hides_nobody(api, q):
     assert api.consume(q)["job_id"] == live
 
 
+@pytest.mark.slow
 def test_q5_a_poll_that_meets_expired_jobs_is_no_shorter(api, q):
     parallel(*[lambda: api.publish(q, ttl=1)] * 5)
     time.sleep(1.1)
@@ -1007,6 +1014,7 @@ def test_4_a_stop_answers_those_who_wait(bench):
     assert job is None and took_s < 20 and code in (0, None) and stop_s < 20
 
 
+@pytest.mark.slow
 def test_2_8_tokens_may_be_unchecked_and_defaults_configured(bench):
     """2: -sv; 8: DelaySecond, TTLSecond, TriesNum, TTRSecond, TimeoutSecond."""
     own = Own(bench, 'skip_token_check = true; delay = "1s"; ttl = "50s"; tries = 2; ttr = "1s"; timeout = "1s";')
@@ -1039,6 +1047,7 @@ def test_1_5_without_redis_a_limit_that_cannot_be_counted_is_500_err(bench):
     own.stop()
 
 
+@pytest.mark.slow
 def test_q4_a_poll_ends_after_a_stall_of_redis(bench):
     """With expired jobs in the queue, which made it wait for ever."""
     own = Own(bench)

@@ -333,16 +333,17 @@ def test_section_5_a_window_opens_with_its_first_request_and_ends_after_the_inte
     assert 0.9 < time.monotonic() - begun < soon_s(3)
 
 
+@pytest.mark.slow
 def test_section_5_a_long_poll_counts_while_it_waits(one, ns):
     token = one.token(ns)
     limit(one, "POST", ns, token, read=1, write=0, interval=60)
     statuses = []
     poll = threading.Thread(target=lambda: statuses.append(
-        one.job("GET", f"/api/{ns}/q", token, timeout=3).status))
+        one.job("GET", f"/api/{ns}/q", token, timeout=3).status), daemon=True)
     poll.start()
     wait_for("it to wait", lambda: one.daemon.metric("tarry_queue_consumers") == 1)
     assert one.job("GET", f"/api/{ns}/q", token).status == 429
-    poll.join()
+    poll.join(60)
     assert statuses == [404]
     assert one.job("GET", f"/api/{ns}/q", token).status == 404
 
@@ -721,6 +722,7 @@ def test_section_7_timer_due_jobs_counts_what_came_due_though_nobody_consumes_it
     assert due() == 5
 
 
+@pytest.mark.slow
 def test_section_7_gauges_of_the_pools_redis_are_its_own(one, store):
     redis = store.client()
     redis.set("expires", "x", ex=1000)
@@ -771,6 +773,7 @@ def test_section_7_the_first_look_at_the_gauges_finds_them_and_counters_begin_at
         fresh.daemon.end()
 
 
+@pytest.mark.slow
 def test_section_7_a_stalled_redis_does_not_keep_the_statistics_waiting(store, ns):
     fresh = Api(store.top / "stalled", store.url, name="stalled")
     try:

@@ -10,6 +10,8 @@ import pytest
 from lib.servers import TOP, free_port
 from test_lmstfy import NS, Api, conf
 
+pytestmark = pytest.mark.slow
+
 SOURCE = TOP / "tests/lmstfy_client"
 
 

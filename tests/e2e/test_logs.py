@@ -89,6 +89,7 @@ def drop(redis):
             redis.client().client_kill_filter(_id=client["id"])
 
 
+@pytest.mark.slow
 def test_a_failure_that_repeats_is_one_line_and_a_sum(bench):
     hook = bench.keep(collect.FromHttp(lambda arrival: 400))
     tarry = bench.tarry(bench.redis().url, conf(hook.url), daemon='log_format = "json";').start()

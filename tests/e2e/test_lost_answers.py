@@ -91,6 +91,7 @@ def end_of_queue(c, q, trap, counts, **values):
 TWICE = pytest.mark.parametrize("times", [(1,), (1, 2)], ids=["once", "twice"])
 
 
+@pytest.mark.slow
 @TWICE
 def test_a_job_that_was_stored_is_accepted_and_comes_once(bench, times):
     c = Case(bench)
@@ -103,6 +104,7 @@ def test_a_job_that_was_stored_is_accepted_and_comes_once(bench, times):
     assert c.ids() == ["a"]
 
 
+@pytest.mark.slow
 def test_records_of_kafka_that_were_stored_come_once(bench, monkeypatch):
     made = {}
 
@@ -160,6 +162,7 @@ def test_a_burial_is_done_and_counted(bench, times):
     assert c.ids() == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status, script", [(503, "retry"), (422, "bury")])
 def test_a_job_that_was_cancelled_in_flight_counts_as_cancelled(bench, status, script):
     c = Case(bench, lambda _: ("after", 2, status))
@@ -171,6 +174,7 @@ def test_a_job_that_was_cancelled_in_flight_counts_as_cancelled(bench, status, s
     assert c.ids() == ["a"]
 
 
+@pytest.mark.slow
 @TWICE
 def test_a_cancel_answers_that_it_cancelled(bench, times):
     c = Case(bench)
@@ -234,6 +238,7 @@ def test_the_jobs_of_a_claim_come_within_2_s_of_the_reconnection(bench, times, b
     assert c.ids()[before:] == ["a"] and c.hook.arrivals[-1].header("delay-attempt") == b"1"
 
 
+@pytest.mark.slow
 def test_a_claim_that_was_answered_is_left_alone_when_a_later_one_is_lost(bench):
     """What is being delivered by then is not delivered twice."""
     c = Case(bench, lambda a: ("after", 2, 200))
@@ -245,6 +250,7 @@ def test_a_claim_that_was_answered_is_left_alone_when_a_later_one_is_lost(bench)
     assert c.ids() == ["slow", "a"]
 
 
+@pytest.mark.slow
 def test_jobs_that_ask_for_their_place_go_back_and_come_again(bench):
     """So many that they would leave in the midst of the turn, on the connection that is ending."""
     c = Case(bench, route="target_rate = 1000; target_burst = 100;")
@@ -281,6 +287,7 @@ def test_a_job_that_was_dropped_is_counted_once(bench, times):
     assert c.ids() == []
 
 
+@pytest.mark.slow
 def test_a_drop_counts_only_where_the_job_was_still_leased(bench):
     """Before the daemon hears of its claim another one has the job, whose drop is the one that counts."""
     c = Case(bench)
@@ -324,6 +331,7 @@ def test_a_consumers_ack_is_done(bench, keep, times):
     c.end(trap, stored_total=1, delivered_total=1, pending=0, inflight=0)
 
 
+@pytest.mark.slow
 @TWICE
 def test_a_job_of_a_queue_that_was_stored_is_accepted_and_comes_once(bench, times):
     c = Case(bench)
@@ -347,6 +355,7 @@ def test_a_delete_is_done(bench, state):
     c.end(trap, stored_total=1, cancelled_total=1, pending=0, inflight=0)
 
 
+@pytest.mark.slow
 @TWICE
 def test_a_delete_of_an_unknown_id_finds_none_and_counts_none(bench, times):
     c = Case(bench)

@@ -117,6 +117,7 @@ def test_what_no_route_takes_is_no_routes(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_scrape_does_not_wait_for_a_redis_that_hangs(bench):
     redis = bench.redis()
     tarry = bench.tarry(redis.url, CONF.format(url=NOBODY), redis_options='command_timeout = "20s";').start()
@@ -181,6 +182,7 @@ def test_lateness_durations_and_further_attempts_are_measured(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_too_few_replicas_are_counted(bench):
     tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY),
                         redis_options='durability = "replicas:1";').start()

@@ -162,6 +162,7 @@ def test_the_sums_hold_for_each_way_out_of_camellia(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_the_sums_hold_for_each_way_out_of_later(bench):
     hook = bench.keep(Hook())
     tarry = bench.keep(Later(bench.folder, bench.redis().url, first="200ms")).start()

@@ -74,6 +74,7 @@ def prop(message, name):
 
 # ------------------------------------------------------------------------------ expiry
 
+@pytest.mark.slow
 def test_a_message_due_after_its_expiry_interval_is_not_delivered(bench):
     p = Place(bench)
     p.client.publish("$delayed/3/out/a", b"expired", MessageExpiryInterval=1)
@@ -85,6 +86,7 @@ def test_a_message_due_after_its_expiry_interval_is_not_delivered(bench):
     p.tarry.stop()
 
 
+@pytest.mark.slow
 def test_the_earlier_of_expiry_interval_and_deliver_before_counts(bench):
     p = Place(bench)
     for name, expiry_s, before in ((b"expiry", 1, b"1h"), (b"before", 60, b"%d" % (now_ms() + 1000)),
@@ -96,6 +98,7 @@ def test_the_earlier_of_expiry_interval_and_deliver_before_counts(bench):
     p.tarry.stop()
 
 
+@pytest.mark.slow
 def test_what_remains_of_the_expiry_interval_is_published(bench):
     p = Place(bench)
     p.client.publish("$delayed/3/out/a", b"a", MessageExpiryInterval=100)
@@ -114,6 +117,7 @@ def test_deliver_before_of_another_source_is_published_as_expiry_interval(bench)
     p.tarry.stop()
 
 
+@pytest.mark.slow
 def test_an_expired_dead_letter_is_published_without_expiry_interval(bench):
     p = Place(bench, route='dead = "out"; dead_topic = "out/dead";')
     p.client.publish("$delayed/3/out/a", b"expired", MessageExpiryInterval=1)
@@ -122,6 +126,7 @@ def test_an_expired_dead_letter_is_published_without_expiry_interval(bench):
     p.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_message_that_expires_while_the_broker_is_away_is_not_published(bench):
     p = Place(bench, route='retry = [ "100ms", "200ms", "400ms" ];')
     p.broker.stop()
@@ -134,6 +139,7 @@ def test_a_message_that_expires_while_the_broker_is_away_is_not_published(bench)
     p.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_job_that_repeats_has_no_run_after_its_expiry_interval(bench):
     p = Place(bench, route='repeat_min = "100ms";')
     p.client.publish("$delayed/0/out/a", b"x", [("delay-repeat", b"every 1s"), ("deliver-before", b"10s")],

@@ -66,6 +66,7 @@ def begin(bench, manager, redis_url, body=BODY, env=(), **more):
     return tarry
 
 
+@pytest.mark.slow
 def test_it_is_ready_when_redis_is_there_and_says_what_it_waits_for(bench, manager):
     redis = bench.redis()
     redis.stop()
@@ -120,6 +121,7 @@ def test_it_says_that_it_lives_while_the_loop_turns(bench, listener):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_it_lives_while_redis_is_away(bench, listener):
     redis = bench.redis()
     tarry = begin(bench, listener, redis.url, env=[("WATCHDOG_USEC", "2000000")])
@@ -133,6 +135,7 @@ def test_it_lives_while_redis_is_away(bench, listener):
     tarry.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [[], [("WATCHDOG_USEC", "1000000"), ("WATCHDOG_PID", "1")]],
                          ids=["unasked", "asked of another process"])
 def test_a_watchdog_that_is_not_ours_is_told_nothing(bench, listener, env):

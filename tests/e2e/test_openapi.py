@@ -12,7 +12,9 @@ from conftest import Bench
 from lib.pulls import Queues
 from lib.servers import BUILD, TOP, wait_for
 
+pytestmark = pytest.mark.slow
 VERSION = "4.32.5"
+EXAMPLES = int(os.environ.get("TARRY_OPENAPI_EXAMPLES", "100"))
 VENV = BUILD / "schemathesis"
 TOOL = VENV / "bin/schemathesis"
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance",
@@ -123,10 +125,9 @@ def test_the_examples_and_the_edges_are_answered_as_described(d):
     judge(d, "edges", CHECKS + BAD_IS_REFUSED, "--phases", "examples,coverage")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part,which", [  # each by itself takes half a minute of CPU
     ("jobs", ("--exclude-path-regex", "^/v1/(queues|admin)")), ("queues", ("--include-path-regex", "^/v1/queues")),
     ("admin", ("--include-path-regex", "^/v1/admin"))])
 def test_whatever_comes_is_answered_as_described(d, part, which):
     seed(d)
-    judge(d, f"fuzz-{part}", CHECKS, "--phases", "fuzzing", "--max-examples", "100", *which)
+    judge(d, f"fuzz-{part}", CHECKS, "--phases", "fuzzing", "--max-examples", str(EXAMPLES), *which)

@@ -11,6 +11,7 @@ import pytest
 
 from lib import collect, verify
 from lib.jobs import now_ms
+from lib.kafka import Consumer
 from lib.servers import wait_for
 from lib.tarry import Tarry
 
@@ -80,6 +81,7 @@ def expect_rate(times_s, rate, burst, slack_s=0.25):
 
 # ------------------------------------------------------------------------ spread, in flight
 
+@pytest.mark.slow
 def test_jobs_of_one_moment_are_spread_evenly_over_the_window_and_never_early(bench):
     h = Hook(bench, 'spread = "4s";')
     due = now_ms() + 3000
@@ -95,6 +97,7 @@ def test_jobs_of_one_moment_are_spread_evenly_over_the_window_and_never_early(be
     h.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("daemons, route", [(1, "max_in_flight = 3;"),
                                             (2, "max_in_flight = 3; shared = true;")])
 def test_no_more_than_max_in_flight_are_delivered_at_a_time(bench, daemons, route):
@@ -134,6 +137,7 @@ def test_jobs_of_one_key_leave_one_at_a_time_in_due_order_then_in_order_of_arriv
     h.stop()
 
 
+@pytest.mark.slow
 def test_a_failing_job_holds_only_those_of_its_key(bench):
     fails = ["a1"] * 2
 
@@ -172,6 +176,7 @@ def test_a_job_that_is_given_up_or_cancelled_lets_the_next_of_its_key_go(bench):
 
 # ----------------------------------------------------------------------------------- rate
 
+@pytest.mark.slow
 @pytest.mark.parametrize("daemons, route", [(1, "rate = 200; burst = 10;"),
                                             (2, "rate = 200; burst = 10; shared = true;")])
 def test_jobs_that_are_due_at_once_leave_at_the_rate_of_the_route(bench, daemons, route):
@@ -188,6 +193,7 @@ def test_jobs_that_are_due_at_once_leave_at_the_rate_of_the_route(bench, daemons
     h.stop()
 
 
+@pytest.mark.slow
 def test_without_shared_each_daemon_has_a_rate_of_its_own(bench):
     h = Hook(bench, "rate = 100; burst = 5;", daemons=2)
     begun = time.time()
@@ -199,6 +205,7 @@ def test_without_shared_each_daemon_has_a_rate_of_its_own(bench):
     h.stop()
 
 
+@pytest.mark.slow
 def test_a_rate_below_one_a_second_is_kept(bench):
     h = Hook(bench, "rate = 0.8;")
     h.post_many([{"payload": "x", "id": f"j{i}"} for i in range(4)])
@@ -214,7 +221,7 @@ class Log:
     """Reads one partition: when each record was made, and its number."""
 
     def __init__(self, address, topic):
-        self.consumer = confluent_kafka.Consumer({
+        self.consumer = Consumer({
             "bootstrap.servers": address, "group.id": f"test-{topic}", "fetch.wait.max.ms": 20,
             "enable.auto.commit": False, "auto.offset.reset": "earliest"})
         self.consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
@@ -231,7 +238,7 @@ class Log:
 
     def close(self):
         self.open = False
-        self.thread.join()
+        self.thread.join(10)
         self.consumer.close()
 
 

@@ -110,6 +110,7 @@ BREAKER = ('breaker = 0.5; breaker_least = 3; breaker_rest = "2s"; target_in_fli
            'retry: { first = "100ms"; factor = 1.0; limit = 100; };')
 
 
+@pytest.mark.slow
 def test_a_failing_target_rests_and_the_other_is_not_delayed(bench, hooks):
     """Jobs wait with their attempts unspent."""
     tarry, = start(bench, conf(BREAKER))
@@ -140,6 +141,7 @@ def test_a_failing_target_rests_and_the_other_is_not_delayed(bench, hooks):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_route_with_one_target_leaves_its_jobs_in_the_bucket_while_that_rests(bench, hooks):
     not_while_it_looks()
     url = hooks[0].url(BROKEN)
@@ -162,6 +164,7 @@ def test_a_route_with_one_target_leaves_its_jobs_in_the_bucket_while_that_rests(
 
 # ---------------------------------------------------------------------------------- rates
 
+@pytest.mark.slow
 def test_a_target_keeps_to_its_rate_whichever_instance_sends(bench, hooks):
     daemons = start(bench, conf("target_rate = 20; target_burst = 2; shared = true;"), 2)
     busy, free = hooks[0].url(response()), hooks[1].url(response())
@@ -182,6 +185,7 @@ def test_a_target_keeps_to_its_rate_whichever_instance_sends(bench, hooks):
     daemons[0].stop()
 
 
+@pytest.mark.slow
 def test_jobs_of_one_moment_leave_at_the_rate_and_in_the_order_of_their_due_times(bench, hooks):
     tarry, = start(bench, conf("target_rate = 100; target_burst = 5;"))
     url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1200
@@ -197,6 +201,7 @@ def test_jobs_of_one_moment_leave_at_the_rate_and_in_the_order_of_their_due_time
     tarry.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ["rate = 20; burst = 10;", "target_rate = 20; target_burst = 10;",
                                      "rate = 20; burst = 10; buckets = 4;"],
                          ids=["route", "target", "buckets"])
@@ -233,6 +238,7 @@ def test_a_low_rate_over_many_buckets_holds_no_claimed_job_until_its_lease_expir
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_jobs_whose_places_are_reached_while_the_daemon_stands_still_do_not_leave_together(bench, hooks):
     tarry, = start(bench, conf("target_rate = 20; target_burst = 1;"))
     url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1000
@@ -249,6 +255,7 @@ def test_jobs_whose_places_are_reached_while_the_daemon_stands_still_do_not_leav
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_rate_below_one_a_second(bench, hooks):
     tarry, = start(bench, conf("target_rate = 0.5;"))
     url = hooks[0].url(response())
@@ -260,6 +267,7 @@ def test_a_rate_below_one_a_second(bench, hooks):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_rate_is_kept_over_a_restart_of_redis_and_nothing_is_lost(bench, hooks):
     store = bench.redis()
     tarry = bench.tarry(store.url, conf('target_rate = 50; lease = "2s";')).start()
@@ -279,6 +287,7 @@ def test_a_rate_is_kept_over_a_restart_of_redis_and_nothing_is_lost(bench, hooks
 
 # ------------------------------------------------------------------------ deliveries at a time
 
+@pytest.mark.slow
 def test_a_slow_target_gets_so_many_at_a_time_and_the_other_is_not_delayed(bench, hooks):
     tarry, = start(bench, conf("target_in_flight = 2;", "max_in_flight = 16;"))
     slow, fast = hooks[0].url(("after", 0.1, response())), hooks[1].url(response())
@@ -335,6 +344,7 @@ def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, h
         daemon.stop()
 
 
+@pytest.mark.slow
 def test_a_route_with_one_target_waits_whole_and_goes_on_at_once(bench, hooks):
     not_while_it_looks()
     url = hooks[0].url(GONE)

@@ -198,6 +198,7 @@ def test_out_of_tries_a_job_is_dead_and_can_be_respawned_once(c, q):
     assert c.counts(q) == (0, 0, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_the_dead_are_respawned_and_deleted_oldest_first(c, q):
     for i in range(5):
         c.put(q, tries=1, id_=f"n{i}")
@@ -234,6 +235,7 @@ def test_release_gives_back_now_or_later(c, q):
     assert c.release({"queue": q, "id": "none", "token": None}).error == (404, "not-found")
 
 
+@pytest.mark.slow
 def test_touch_begins_a_new_lease_under_a_new_token(c, q):
     c.put(q, id_="a")
     job = one(c.pull(q, lease="2s"))
@@ -253,6 +255,7 @@ def test_touch_begins_a_new_lease_under_a_new_token(c, q):
     assert c.touch({**job, "token": None}, lease="9s").status == 200, "whoever has it"
 
 
+@pytest.mark.slow
 def test_a_job_expires_when_its_time_to_live_is_over(c, q):
     made = c.put(q, ttl="2s", id_="a")
     c.put(q, headers={"Delay-Ttl": "300ms"}, id_="b", delay=100)
@@ -287,6 +290,7 @@ def test_a_job_that_waits_can_be_deleted_and_an_id_is_a_jobs_own(c, q):
     assert c.get(q, "c").status == 404
 
 
+@pytest.mark.slow
 def test_what_has_ended_can_be_looked_up_where_the_sink_keeps_it(c):
     q = f"kept/{next(names)}"
     for id_ in "abcd":
@@ -431,7 +435,7 @@ def test_clients_that_go_away_as_jobs_come_lose_none(d, c, q):
         closing = threading.Timer(0.001 * (round_ % 5), s.close)
         closing.start()
         c.put(q, lease="200ms", id_=str(round_))
-        closing.join()
+        closing.join(60)
     got = set()
     end = time.monotonic() + 60
     while len(got) < 20 and time.monotonic() < end:
@@ -616,6 +620,7 @@ def start_two(bench):
     return daemons
 
 
+@pytest.mark.slow
 def test_two_daemons_on_one_redis_wake_each_others_consumers(bench):
     daemons = start_two(bench)
     one_, two = (Queues(x) for x in daemons)
@@ -714,6 +719,7 @@ def test_kill_9_of_redis_with_jobs_in_flight_loses_nothing(bench):
     daemon.stop()
 
 
+@pytest.mark.slow
 def test_without_redis_a_pull_is_answered_503_and_waits_go_on_after_it(bench):
     store = bench.redis("always")
     daemon = bench.tarry(store.url, PLAIN).start()
@@ -730,11 +736,11 @@ def test_without_redis_a_pull_is_answered_503_and_waits_go_on_after_it(bench):
                    c.ask("DELETE", "/v1/queues/q"), c.ask("POST", "/v1/queues/q/dead/respawn")):
         assert answer.error == (503, "unavailable") and int(answer.headers["Retry-After"]) > 0, answer
     acks = []
-    acking = threading.Thread(target=lambda: acks.append(Queues(daemon).ack(held)))
+    acking = threading.Thread(target=lambda: acks.append(Queues(daemon).ack(held)), daemon=True)
     acking.start()
     nap(300)
     store.start()
-    acking.join()
+    acking.join(60)
     assert acks[0].status == 200, "an acknowledgement waits some seconds for Redis"
     assert waiting.result(70).ids == ["a"]
     daemon.stop()
@@ -772,6 +778,7 @@ def test_a_daemon_that_stops_answers_those_who_wait_at_once(bench):
     assert now_ms() - begun < 20000
 
 
+@pytest.mark.slow
 def test_jobs_of_mqtt_and_of_http_routes_can_be_pulled(bench):
     import paho.mqtt.client as mqtt
     store, broker = bench.redis(), bench.mosquitto()
@@ -871,6 +878,7 @@ def test_a_sink_may_keep_its_jobs_in_a_redis_of_its_own(bench):
     daemon.stop()
 
 
+@pytest.mark.slow
 def test_jobs_stay_when_everything_is_started_anew(bench):
     store = bench.redis()
     daemon = bench.tarry(store.url, PLAIN).start()
@@ -905,10 +913,11 @@ def test_thousands_of_queues(bench):
             assert c.put(f"many-{i}", str(i).encode(), id_=f"id-{i}", delay=0).status == 201
         c.close()
     for part in range(8):
-        threads.append(threading.Thread(target=work, args=(part,)))
+        threads.append(threading.Thread(target=work, args=(part,), daemon=True))
         threads[-1].start()
     for t in threads:
-        t.join()
+        t.join(120)
+        assert not t.is_alive()
     c = Queues(daemon)
     listed = wait_for("all to be listed", lambda: (lambda a: a if a["total"] >= count else None)(
         c.ask("GET", "/v1/queues", limit=100000)), 60)

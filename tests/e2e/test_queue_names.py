@@ -29,6 +29,7 @@ def c(d):
     client.close()
 
 
+@pytest.mark.slow
 def test_a_job_for_one_queue_too_many_is_refused(d, c):
     for name in "abc":
         assert c.put(name).status == 201

@@ -105,6 +105,7 @@ def load(daemon, ms):
 
 # ------------------------------------------------------------------------- waiting
 
+@pytest.mark.slow
 def test_those_who_wait_for_many_jobs_keep_nobody_else_from_an_answer(d, c, q):
     waiting = [Waiting(d, q, max=100, wait="2s") for _ in range(10)]
     nap(300)
@@ -184,7 +185,7 @@ def test_a_wait_of_a_millisecond_ends_as_any_other_does(d, q):
         client.close()
     threads = [in_background(work) for _ in range(12)]
     for t in threads:
-        t.join()
+        t.join(60)
     assert seen == {204}
 
 
@@ -300,7 +301,7 @@ def test_while_redis_takes_no_writes_those_who_wait_cost_nothing(bench):
     assert cpu < 0.2 and waiting.result().ids == ["a"]
     over.set()
     for t in threads:
-        t.join()
+        t.join(60)
     daemon.stop()
 
 
@@ -319,7 +320,7 @@ def test_while_redis_denies_a_command_those_who_wait_cost_nothing(bench):
     redis.execute_command("ACL", "SETUSER", "default", "+zrem")
     assert cpu < 0.2 and turns < 300
     assert waiting.result().ids == ["a"]
-    deleting.join()
+    deleting.join(60)
     daemon.stop()
 
 
@@ -445,6 +446,7 @@ def noted(store):
     return store.client().zrange("tarry:{q}:queues", 0, -1)
 
 
+@pytest.mark.slow
 def test_a_queue_whose_name_was_lost_on_its_way_is_listed_without_another_job(bench):
     """tarry repeats the enqueue of its first job by itself. It must repeat the name, too: without it
     neither sweep nor audit finds the job."""
@@ -452,7 +454,7 @@ def test_a_queue_whose_name_was_lost_on_its_way_is_listed_without_another_job(be
     daemon = bench.tarry(store.url, CONF).start()
     os.kill(store.child.pid, signal.SIGSTOP)
     answers = []
-    producer = threading.Thread(target=lambda: answers.append(Queues(daemon).put("first", b"x", delay=3600_000)))
+    producer = threading.Thread(target=lambda: answers.append(Queues(daemon).put("first", b"x", delay=3600_000)), daemon=True)
     producer.start()
     time.sleep(0.3)
     store.stop(signal.SIGKILL)
@@ -463,6 +465,7 @@ def test_a_queue_whose_name_was_lost_on_its_way_is_listed_without_another_job(be
     daemon.stop()
 
 
+@pytest.mark.slow
 def test_a_queue_whose_name_was_refused_is_listed_without_another_job(bench):
     store = bench.redis()
     daemon = bench.tarry(store.url, CONF).start()

@@ -147,6 +147,7 @@ def test_a_redis_that_is_too_old_is_refused_at_the_start(bench, hook):
     assert f"Redis {old}" in log and "6.2" in log
 
 
+@pytest.mark.slow
 def test_a_redis_that_is_too_old_after_a_failover_gets_no_job_until_a_newer_one_answers(bench, hook):
     between = bench.keep(Versioned(bench.redis()))
     tarry = bench.tarry(between.url, ROUTES.format(url=hook.url)).start()
@@ -163,6 +164,7 @@ def test_a_redis_that_is_too_old_after_a_failover_gets_no_job_until_a_newer_one_
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_connection_cut_every_half_second_is_opened_again_at_once(bench, hook):
     between = bench.keep(Versioned(bench.redis()))
     tarry = bench.tarry(between.url, ROUTES.format(url=hook.url)).start()

@@ -21,6 +21,7 @@ def expect(batch, collector, keys=True):
     verify.expect(verify.judge(batch, collector.wait(batch), keys))
 
 
+@pytest.mark.slow
 @pytest.mark.smoke
 def test_a_route_changes_in_place_and_what_waits_goes_by_the_new_one(bench, hook):
     d = Reloaded(bench, bench.redis(), hooked(hook))
@@ -38,6 +39,7 @@ def test_a_route_changes_in_place_and_what_waits_goes_by_the_new_one(bench, hook
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_what_waits_keeps_its_source_when_its_route_gets_another(bench, hook):
     d = Reloaded(bench, bench.redis(), hooked(hook))
     d.post("of before", headers={"deliver-after": "3s"})
@@ -48,6 +50,7 @@ def test_what_waits_keeps_its_source_when_its_route_gets_another(bench, hook):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_what_waits_goes_where_a_template_of_wildcards_says_by_now(bench, hook):
     broker = bench.mosquitto()
 
@@ -96,6 +99,7 @@ def test_what_is_the_same_is_not_touched(bench, hook):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_parts_come_and_go_and_a_route_that_comes_back_takes_up_its_jobs(bench, hook):
     redis = bench.redis()
     d = Reloaded(bench, redis, hooked(hook))
@@ -128,6 +132,7 @@ def test_parts_come_and_go_and_a_route_that_comes_back_takes_up_its_jobs(bench, 
     d.tarry.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["topics", "group"])
 def test_a_kafka_source_that_changes_loses_and_doubles_nothing(bench, hook, kind):
     topics = [f"{bench.name}.{i}" for i in range(2)]
@@ -156,6 +161,7 @@ def test_a_kafka_source_that_changes_loses_and_doubles_nothing(bench, hook, kind
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_an_mqtt_source_and_an_mqtt_sink_that_change_lose_and_double_nothing(bench):
     """Both have one client id: the old one must be gone before the new one comes."""
     broker, topic = bench.mosquitto(), f"{bench.name}.out"
@@ -179,6 +185,7 @@ def test_an_mqtt_source_and_an_mqtt_sink_that_change_lose_and_double_nothing(ben
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_starved_when_a_source_ends_reads_what_that_acknowledged(bench):
     """Else it would send the same again to the next one."""
     broker, hook = bench.mosquitto(), bench.keep(collect.FromHttp())
@@ -210,6 +217,7 @@ def starve(child, rounds):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_sink_that_changes_lets_old_deliveries_end_and_holds_its_limit(bench):
     """Two at a time, those of the old one counted; no delivery is begun twice."""
     slow = bench.keep(collect.FromHttp(lambda a: ("after", 5) if b"slow" in a.payload else 200))
@@ -240,6 +248,7 @@ def test_a_sink_that_changes_lets_old_deliveries_end_and_holds_its_limit(bench):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_rates_limits_of_targets_and_retries_change_under_way(bench, hook):
     d = Reloaded(bench, bench.redis(), hooked(hook, "rate = 1.0; burst = 1;"))
     begun = time.monotonic()
@@ -277,6 +286,7 @@ def test_rates_limits_of_targets_and_retries_change_under_way(bench, hook):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_queue_changes_its_rules_goes_and_comes_back(bench, hook):
     redis = bench.redis()
 
@@ -333,6 +343,7 @@ def test_who_waits_at_a_queue_is_answered_when_its_route(bench, hook, state, cha
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_pop_is_answered_when_its_route_changes_so_that_it_is_asked_anew(bench, hook):
     """None before its time makes clients of delay-queue ask thousands of times a second: not at once."""
     port = free_port()
@@ -360,6 +371,7 @@ def test_a_pop_is_answered_when_its_route_changes_so_that_it_is_asked_anew(bench
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_question_about_a_queue_outlives_its_route(bench, hook):
     """Redis answers only when the route that was asked about has gone."""
     redis = bench.redis()
@@ -434,6 +446,7 @@ def test_a_source_that_is_renamed_keeps_its_address(bench, hook, kind):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_mqtt_parts_that_are_renamed_lose_and_double_nothing(bench):
     """The broker ends the session of whoever is there with the same client id."""
     broker, topic = bench.mosquitto(), f"{bench.name}.out"
@@ -458,6 +471,7 @@ def test_mqtt_parts_that_are_renamed_lose_and_double_nothing(bench):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_sink_is_ready_before_it_takes_the_place_of_another(bench):
     """But for a broker that is away nobody waits long."""
     broker, topic = bench.mosquitto(), f"{bench.name}.out"

@@ -14,6 +14,7 @@ from lib.slow import SlowRedis
 from test_kafka_start import old_records
 
 
+@pytest.mark.slow
 def test_a_storm_of_signals_under_load_ends_with_the_last_file(bench, hook):
     d = Reloaded(bench, bench.redis(), hooked(hook))
     batch = ways.jobs.many(1500, max_delay_ms=1500)
@@ -33,6 +34,7 @@ def test_a_storm_of_signals_under_load_ends_with_the_last_file(bench, hook):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_reload_while_redis_is_away_counts_at_once_and_loses_nothing(bench, hook):
     redis = bench.redis("always")
     d = Reloaded(bench, redis, hooked(hook))
@@ -51,6 +53,7 @@ def test_a_reload_while_redis_is_away_counts_at_once_and_loses_nothing(bench, ho
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_reload_does_not_disturb_a_stop_nor_a_stop_a_reload(bench):
     first, second = threading.Event(), threading.Event()
     slow = bench.keep(collect.FromHttp(lambda a: ("when", first if a.payload == b"x" else second)))
@@ -126,6 +129,7 @@ def test_a_reload_as_redis_comes_ends_what_that_has_begun(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_source_of_a_reload_as_redis_comes_begins(bench):
     """It is made before Redis is there; the reload waits until Redis has said what it holds."""
     redis, broker = bench.redis(), bench.mosquitto()
@@ -177,6 +181,7 @@ def ask_on(port, number, until):
             time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_an_api_that_is_always_asked_ends_all_the_same(bench, hook):
     """At each moment some of its questions wait for Redis."""
     slow = bench.keep(SlowRedis(bench.sockets, bench.redis().socket, 0.05))
@@ -207,6 +212,7 @@ def test_an_api_that_is_always_asked_ends_all_the_same(bench, hook):
     assert max(took) < 15, "what waits for an end that does not come waits for stop_timeout"
 
 
+@pytest.mark.slow
 def test_brokers_that_are_away_hold_no_reload_up(bench, hook):
     """Parts that never were connected, or were until their broker died, change and go."""
     broker, away = bench.mosquitto(), free_port()
@@ -245,6 +251,7 @@ def test_brokers_that_are_away_hold_no_reload_up(bench, hook):
     assert d.tarry.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_sink_that_never_connects_holds_a_reload_up_for_a_moment_only(bench, hook):
     """Also where stop_timeout is shorter than that moment."""
     broker, away = bench.mosquitto(), free_port()
@@ -262,6 +269,7 @@ def test_a_sink_that_never_connects_holds_a_reload_up_for_a_moment_only(bench, h
     assert d.tarry.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_sink_that_still_leaves_does_not_meet_the_next_one_of_its_client_id(bench, hook):
     """An earlier reload took it out, and its last delivery has no answer yet."""
     broker = bench.mosquitto()
@@ -286,6 +294,7 @@ def test_a_sink_that_still_leaves_does_not_meet_the_next_one_of_its_client_id(be
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_dead_letters_wait_for_a_dead_letter_sink_that_begins_anew(bench):
     """For a second nobody is there to take them: the old one has ended, and has the new one's client id."""
     broker, topic = bench.mosquitto(), f"{bench.name}.dead"
@@ -309,6 +318,7 @@ def test_dead_letters_wait_for_a_dead_letter_sink_that_begins_anew(bench):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_reloads_while_parts_of_earlier_ones_still_drain(bench):
     """Six sinks of one name deliver at a time: the limit is of them all, and nothing comes twice."""
     slow = bench.keep(collect.FromHttp(lambda _: ("after", 3)))
@@ -332,6 +342,7 @@ def test_reloads_while_parts_of_earlier_ones_still_drain(bench):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_hundred_routes_come_and_go(bench, hook):
     """With a job in each that is due only when they have come back."""
     redis = bench.redis()
@@ -388,6 +399,7 @@ def test_a_stop_at_any_moment_of_a_reload_ends_in_order(bench, hook):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_redis_that_dies_within_a_reload(bench, hook):
     """It is in use all the same, or refused; either way the daemon serves when Redis is back."""
     redis = bench.redis("always")

@@ -166,6 +166,7 @@ def test_a_source_that_fails_as_redis_comes_is_refused_and_ends_no_daemon(bench,
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_new_source_waits_for_redis_as_long_as_a_reload_may(bench, hook, early):
     d = early
     begun = time.monotonic()
@@ -181,6 +182,7 @@ def test_a_new_source_waits_for_redis_as_long_as_a_reload_may(bench, hook, early
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_sink_that_fails_before_redis_is_there_is_refused_and_ends_no_daemon(bench, hook, early):
     d, broker = early, bench.mosquitto()
 
@@ -237,6 +239,7 @@ REFUSING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", REFUSING)
 def test_a_new_route_that_redis_does_not_note_is_given_up(bench, hook, word):
     redis = bench.redis()

@@ -72,6 +72,7 @@ def test_a_job_runs_as_often_as_its_count_says_each_time_an_interval_after_the_l
     assert len(hooks.hook.arrivals) == 3
 
 
+@pytest.mark.slow
 def test_no_run_is_due_after_delay_repeat_until(bench):
     hooks = Hooks(bench)
     until = now_ms() + 3000
@@ -82,6 +83,7 @@ def test_no_run_is_due_after_delay_repeat_until(bench):
     hooks.is_over()
 
 
+@pytest.mark.slow
 def test_between_two_runs_the_job_is_cancelled_by_its_id(bench):
     hooks = Hooks(bench)
     due = hooks.begin("every 3s")
@@ -93,6 +95,7 @@ def test_between_two_runs_the_job_is_cancelled_by_its_id(bench):
     hooks.is_over()
 
 
+@pytest.mark.slow
 def test_a_cancel_amid_a_run_is_too_late_for_it_but_ends_those_to_come(bench):
     asked = threading.Event()
     hooks = Hooks(bench, policy=lambda _: ("when", asked))
@@ -105,6 +108,7 @@ def test_a_cancel_amid_a_run_is_too_late_for_it_but_ends_those_to_come(bench):
     hooks.is_over()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dead", [False, True], ids=["kept", "sent on"])
 def test_a_run_that_fails_for_good_is_a_dead_letter_of_its_own_and_the_next_one_comes(bench, dead):
     answers = [200, 422, 200]
@@ -127,6 +131,7 @@ def test_a_run_that_fails_for_good_is_a_dead_letter_of_its_own_and_the_next_one_
     assert len(hooks.morgue.arrivals) == dead
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_tried_again_and_the_next_one_keeps_its_time(bench):
     answers = [200, 503, 200, 200]
     hooks = Hooks(bench, policy=lambda _: answers.pop(0), retry='[ "200ms" ]')
@@ -145,6 +150,7 @@ def away(hooks, seconds):
     return seen
 
 
+@pytest.mark.slow
 def test_runs_that_a_daemon_missed_are_delivered_one_after_the_other(bench):
     hooks = Hooks(bench)
     due = hooks.begin("every 500ms", delay_repeat_count=8)
@@ -187,6 +193,7 @@ def test_missed_runs_that_are_too_late_are_dead_letters_of_their_own(bench):
     hooks.is_over()
 
 
+@pytest.mark.slow
 def test_kill_9_loses_no_run(bench):
     hooks = Hooks(bench, route='lease = "2s";')
     due = hooks.begin("every 200ms", delay_repeat_count=30)
@@ -264,6 +271,7 @@ def test_a_cron_line_is_due_when_its_clock_says_so(bench):
     hooks.tarry.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before, count", [("2500ms", 4), ("instant", 2)])
 def test_deliver_before_after_due_is_of_each_run_and_an_instant_ends_the_job(bench, before, count):
     r = Hooks(bench)

@@ -56,6 +56,7 @@ def test_a_failed_callback_is_tried_again_by_the_schedule(bench):
     hooks.tarry.stop()
 
 
+@pytest.mark.slow
 def test_when_the_schedule_is_used_up_the_job_is_a_dead_letter(bench):
     Hooks(bench, [503] * 3).is_dead(b"retries", b"503", attempts=3)
 
@@ -65,6 +66,7 @@ def test_what_the_other_end_rejects_is_a_dead_letter_at_once(bench):
     Hooks(bench, [422]).is_dead(b"rejected", b"422", attempts=1)
 
 
+@pytest.mark.slow
 def test_retry_after_is_obeyed(bench):
     hooks = Hooks(bench, [(429, "Retry-After: 2\r\n"), 200])
     hooks.hook.wait_count(2)

@@ -15,7 +15,7 @@ OPENERS = {"OPEN": ("everybody", None, True), "PAGE": ("everybody", None, False)
            "PRODUCE": ("produce", {"produce"}, True), "CONSUME": ("consume", {"consume"}, True),
            "EITHER": ("produce or consume", {"produce", "consume"}, True),
            "METRICS": ("metrics", {"metrics"}, False), "ADMIN": ("admin", set(), False)}
-ROW = re.compile(r'\{"(GET|POST|PUT|DELETE|\*)",\s+(P )?"(/?[^"]*)",\s*\w+,\s*HTTPD_([A-Z]+)\}')
+ROW = re.compile(r'\{"(GET|POST|PUT|DELETE|\*)",\s+(P )?"(/?[^"]*)",\s*\w+,\s*HTTPD_([A-Z]+),')
 LMSTFY_ADMIN = re.compile(r'\{"(GET|POST|PUT|DELETE)",\s+"(/[^"]*)"')
 CAMELLIA = "/camellia/delayQueue/"
 COMPATIBLE = {  # the sources that answer for the originals, and what each takes besides a listener
@@ -36,7 +36,7 @@ def native_rows():
 def test_the_rows_are_all_found():
     """Else what follows would be true of too few."""
     written = [role for folder in ("bridge", "sources") for file in TOP.glob(f"{folder}/**/*.c")
-               for role in re.findall(r"\w, HTTPD_(?:%s)\}" % "|".join(OPENERS), file.read_text())]
+               for role in re.findall(r"\w, HTTPD_(?:%s),\s" % "|".join(OPENERS), file.read_text())]
     found = native_rows() + rows_of(*(f"sources/{name}/*.c" for name in COMPATIBLE))
     of_lmstfy_admin = 1  # made from a table of its own
     assert len(found) + of_lmstfy_admin == len(written) and len(found) > 60

@@ -53,6 +53,7 @@ def test_every_sample_is_good(path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_an_order_that_nobody_paid_is_reported_and_one_that_was_paid_is_not(bench):
     placed, unpaid = f"{bench.name}.placed", f"{bench.name}.unpaid"
     for topic in (placed, unpaid):
@@ -90,6 +91,7 @@ SHORT = '[ "100ms", "200ms", "200ms", "250ms", "300ms", "350ms", "400ms" ]'
 PAYMENTS = [(WAITS, SHORT), ('[ "2m", "10m" ]', '[ "100ms", "200ms" ]')]
 
 
+@pytest.mark.slow
 def test_a_payment_is_told_again_after_each_wait_until_the_merchant_has_heard(bench):
     answers = [503] * 7 + [200]
     merchant = bench.keep(collect.FromHttp(lambda _: answers.pop(0)))
@@ -108,6 +110,7 @@ def test_a_payment_is_told_again_after_each_wait_until_the_merchant_has_heard(be
     daemon.stop()
 
 
+@pytest.mark.slow
 def test_a_payment_that_is_not_heard_is_kept_until_it_is_replayed_and_one_may_ask_for_less(bench):
     answers = [503] * 11
     merchant = bench.keep(collect.FromHttp(lambda _: answers.pop() if answers else 200))
@@ -138,6 +141,7 @@ def publish(port, topic, payload, **properties):
     client.loop_stop()
 
 
+@pytest.mark.slow
 def test_a_device_is_reminded_later_unless_the_reminder_was_cancelled_or_replaced(bench):
     broker = bench.mosquitto()
     device = bench.keep(collect.FromMqtt(broker.port, "devices/#"))

@@ -80,6 +80,7 @@ def test_a_route_without_retry_allow_lets_no_message_choose(bench):
     h.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_message_may_ask_for_fewer_attempts_or_for_more_within_attempts_max(bench):
     h = Hook(bench)
     for id_, headers in (("one", {"delay_attempts": "1"}), ("four", {"delay_attempts": "4"}),

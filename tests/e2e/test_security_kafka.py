@@ -111,7 +111,7 @@ def test_every_login_carries_jobs_in_and_out(bench, setup, idp):
     assert "librdkafka" in log and "SECRET" not in log and claims not in log
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tokens_are_renewed_before_they_end(bench, setup, idp):
     """The broker closes a connection whose token has ended: 40 s need several of 12 s."""
     idp.life_s = 12

@@ -11,6 +11,8 @@ import pytest
 from lib import collect, secure
 from lib.servers import free_port, wait_for
 
+pytestmark = pytest.mark.slow
+
 BODY = '''
 sources: {{ in: {{ type = "mqtt"; url = "{url}"; topics = [ "in/#" ]; client_id = "tarry-in"; {options} }}; }};
 sinks: {{ out: {{ type = "mqtt"; url = "{url}"; client_id = "tarry-out"; {options} }};
@@ -68,7 +70,6 @@ WRONG = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", WRONG)
 def test_what_is_wrong_is_said_and_tried_on(bench, ca, hook, what):
     options, host, other, words = WRONG[what]

@@ -175,6 +175,7 @@ class Silent:
         self.listener.close()
 
 
+@pytest.mark.slow
 def test_nothing_tells_a_secret(bench):
     """Every kind of secret, at debug level, with failures of every kind: log, answers, ps."""
     redis = bench.keep(RedisWithPassword(bench.folder / "redis", str(bench.sockets / "r.sock"))).start()
@@ -272,7 +273,7 @@ def test_an_import_has_no_password_in_ps(bench, way):
     finally:
         silent.close()
         child.kill()
-        assert b"SECRET" not in child.communicate()[1]
+        assert b"SECRET" not in child.communicate(timeout=30)[1]
 
 
 def replace_file(path, text):
@@ -282,6 +283,7 @@ def replace_file(path, text):
     fresh.rename(path)
 
 
+@pytest.mark.slow
 def test_a_reload_reads_secrets_and_certificates_anew(bench):
     """Under the same names: a password that was wrong, a certificate that had ended."""
     ca = secure.Authority(bench.folder / "ca")

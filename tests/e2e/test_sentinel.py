@@ -14,6 +14,8 @@ from lib import acl, collect, verify, ways
 from lib.sentinels import NAME, Certificates, Sentinels, wait_told
 from lib.servers import accepts, free_port, wait_for
 
+pytestmark = pytest.mark.slow
+
 BACK_S = 15
 ROUTE = '''sinks:  { hook: { type = "http"; url = "%s"; }; };
            routes: { main: { from = "http"; to = "hook"; retry = ["1s"]; }; };'''
@@ -61,7 +63,6 @@ def connected_to(tarry, node):
         else any(c["name"] == "tarry" for c in clients)
 
 
-@pytest.mark.slow
 def test_a_master_killed_under_load_is_replaced(bench, watched):
     way = ways.Way(bench, "http-http", redis=watched)
     batch = way.make_jobs(4000)
@@ -86,7 +87,6 @@ def test_a_master_killed_under_load_is_replaced(bench, watched):
     way.tarry.stop()
 
 
-@pytest.mark.slow
 def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench, hook, watched):
     tarry = start(bench, hook, watched.url)
     for n in range(50):
@@ -106,7 +106,6 @@ def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench,
     tarry.stop()
 
 
-@pytest.mark.slow
 def test_a_planned_failover_loses_no_job_that_one_of_two_replicas_had(bench, watched):
     """The old master stays writable until the sentinels notice that they have promoted a replica, and
     what it accepts then goes to the other replica alone, which drops it."""
@@ -123,7 +122,6 @@ def test_a_planned_failover_loses_no_job_that_one_of_two_replicas_had(bench, wat
     way.tarry.stop()
 
 
-@pytest.mark.slow
 def test_a_master_that_hangs_is_left_as_soon_as_the_sentinels_have_another(bench, hook, watched):
     tarry = start(bench, hook, watched.url)
     assert works(tarry)
@@ -146,7 +144,6 @@ def test_a_master_that_hangs_is_left_as_soon_as_the_sentinels_have_another(bench
     tarry.stop()
 
 
-@pytest.mark.slow
 def test_a_sentinel_that_is_down_is_no_matter(bench, hook, watched):
     watched.sentinels[0].kill()
     begun = time.monotonic()
@@ -160,7 +157,6 @@ def test_a_sentinel_that_is_down_is_no_matter(bench, hook, watched):
     tarry.stop()
 
 
-@pytest.mark.slow
 def test_work_goes_on_while_all_sentinels_are_down(bench, hook, watched):
     tarry = start(bench, hook, watched.url)
     assert works(tarry)
@@ -201,7 +197,6 @@ def test_a_wrong_name_is_told_and_no_sentinel_at_all_too(bench, hook, watched):
     nobody.stop()
 
 
-@pytest.mark.slow
 def test_a_sentinel_that_was_left_behind_is_not_believed(bench, hook, watched):
     """It watches a master of the same name, in a configuration of long ago."""
     lone = bench.keep(Sentinels(bench.folder / "lone", replicas=0, sentinels=1)).start()
@@ -247,7 +242,6 @@ def test_a_master_that_was_made_a_replica_is_told_and_left(bench, hook, single, 
     tarry.stop()
 
 
-@pytest.mark.slow
 def test_with_tls_and_users_of_their_own_in_redis_and_at_the_sentinels(bench, hook):
     tls = Certificates(bench.folder / "tls")
     for_redis, for_sentinel = (" ".join(rules) for rules in acl.users())

@@ -7,6 +7,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from lib import collect, servers
 
+pytestmark = pytest.mark.slow
+
 TOO_LARGE, INVALID_RECORD = b"10", b"87"
 
 

@@ -108,6 +108,7 @@ def one(tarry):
     return Ledger([tarry])
 
 
+@pytest.mark.slow
 def test_stored_and_repeated_are_pending_in_flight_dead_delivered_cancelled_expired(bench):
     rnd = random.Random(7)
     hook = bench.keep(collect.FromHttp(lambda arrival: FATES[arrival.payload]))
@@ -332,6 +333,7 @@ UNREACHED = '''
     routes: { r: { from = "http"; to = "hook"; }; };'''
 
 
+@pytest.mark.slow
 def test_a_job_that_too_few_replicas_have_is_stored_though_its_producer_hears_no(bench):
     tarry = bench.tarry(bench.redis().url, UNREACHED, redis_options='durability = "replicas:1";').start()
     headers = {"delay-id": "a", "deliver-after": "1h"}
@@ -341,6 +343,7 @@ def test_a_job_that_too_few_replicas_have_is_stored_though_its_producer_hears_no
     tarry.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["DELETE", "header"])
 def test_a_cancel_that_too_few_replicas_know_of_is_counted_though_its_producer_hears_no(bench, by):
     redis = bench.redis()

@@ -112,7 +112,7 @@ def test_an_ack_of_a_consumer_that_arrives_when_its_job_is_out_of_tries_is_no_de
     assert consumer.put("a", b"x").status == 201
     job, = consumer.pull("a", wait="5s").jobs
     proxy.script = "finish"
-    ack = threading.Thread(target=lambda: answers.append(consumer.ack(job)))
+    ack = threading.Thread(target=lambda: answers.append(consumer.ack(job)), daemon=True)
     ack.start()
     assert proxy.cut.wait(30)
     wait_for("its lease to end", lambda: other.counts("a") == (0, 0, 0, 0, 0))

@@ -3,13 +3,14 @@
 the memory of the daemon or of Redis. TARRY_UNKNOWN=1000000 sends that many requests to each API."""
 import json
 import os
-import signal
 
 import pytest
 
 from lib import verify
 from lib.pipeline import request, send_all
 from lib.servers import free_port
+
+pytestmark = pytest.mark.slow
 
 COUNT = int(os.environ.get("TARRY_UNKNOWN", "50000"))
 WARM = 5000  # buffers, tables and the like have their size then
@@ -102,10 +103,10 @@ def rss_bytes(daemon):
         return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+@pytest.mark.limit_s(200 + COUNT // 500)
 @pytest.mark.parametrize("api", APIS)
 def test_requests_for_unknown_names_leave_no_memory(bench, api):
     make, options, sink, connections = APIS[api]
-    signal.alarm(200 + COUNT // 500)
     port, numbers = free_port(), iter(range(2 * 10**8, 10**9))
     redis = bench.redis()
     daemon = bench.tarry(redis.url, conf(api, port, options, sink)).start()

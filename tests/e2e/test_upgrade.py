@@ -73,6 +73,7 @@ class World:
         return found
 
 
+@pytest.mark.slow
 @OLDER
 def test_what_an_older_layout_holds_is_served(bench, layout):
     w = World(bench, layout)
@@ -122,9 +123,10 @@ def older(w, layout):
         yield
     finally:
         over.set()
-        thread.join()
+        thread.join(60)
 
 
+@pytest.mark.slow
 def test_the_step_from_layout_1_gives_every_bucket_its_base_line(bench):
     w = World(bench)
     assert any(w.gaps().values()), "the older one kept no sums"
@@ -139,6 +141,7 @@ def test_the_step_from_layout_1_gives_every_bucket_its_base_line(bench):
     w.tarry.stop()
 
 
+@pytest.mark.slow
 def test_the_step_from_layout_2_leaves_the_sums_as_they_are(bench):
     w = World(bench, 2)
     w.r.hincrby("tarry:{wide/3}:sums", "stored", 5)  # what was lost stays known
@@ -152,6 +155,7 @@ def test_the_step_from_layout_2_leaves_the_sums_as_they_are(bench):
     w.tarry.stop()
 
 
+@pytest.mark.slow
 def test_far_jobs_are_made_only_from_layout_3_on(bench):
     """An older tarry would not find them."""
     w = World(bench, 2)
@@ -168,6 +172,7 @@ def test_far_jobs_are_made_only_from_layout_3_on(bench):
     w.tarry.stop()
 
 
+@pytest.mark.slow
 @OLDER
 def test_no_step_is_made_while_an_older_one_runs(bench, layout):
     w = World(bench, layout)
@@ -179,6 +184,7 @@ def test_no_step_is_made_while_an_older_one_runs(bench, layout):
     w.tarry.stop()
 
 
+@pytest.mark.slow
 def test_other_buckets_than_an_older_layout_has_are_refused_and_nothing_is_lost(bench):
     """The configuration says 1 where layout 1 has 4."""
     w = World(bench, wide=1)

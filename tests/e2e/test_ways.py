@@ -4,6 +4,8 @@ import pytest
 from lib import verify, ways
 from lib.servers import wait_for
 
+pytestmark = pytest.mark.slow
+
 RATE = 2000  # a second: what is late is then the daemon's doing, not a queue before it
 
 

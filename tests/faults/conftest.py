@@ -4,9 +4,8 @@
 A file here finds the modules of tests/e2e/lib and of tests/faults/lib both as `lib.X`.
 """
 import importlib.util
-import re
 import os
-import signal
+import re
 import sys
 from pathlib import Path
 
@@ -14,20 +13,19 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
-from lib import report, servers, verify  # noqa: E402  pylint: disable=wrong-import-position
+from lib import limits, report, servers, verify  # noqa: E402  pylint: disable=wrong-import-position
 
 spec = importlib.util.spec_from_file_location("e2e_conftest", HERE.parent / "e2e/conftest.py")
 e2e = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(e2e)
 
-LIMIT_S = 240
 FOLDER = servers.BUILD / "faults"
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "smoke: also in ./tests/run, with few jobs")
     config.addinivalue_line("markers", "slow: takes more than five seconds")
-    config.addinivalue_line("markers", f"limit_s(seconds): how long it may take; else {LIMIT_S}")
+    config.pluginmanager.register(limits.Limits())
 
 
 def pytest_report_header():
@@ -63,17 +61,3 @@ def scenario(request):
     s = report.Scenario(request.node.name)
     yield s
     s.close()
-
-
-@pytest.fixture(autouse=True)
-def limit(request):
-    """No scenario hangs for ever."""
-    mark = request.node.get_closest_marker("limit_s")
-    limit_s = mark.args[0] if mark else LIMIT_S
-
-    def over(_signo, _frame):
-        raise TimeoutError(f"the scenario took longer than {limit_s} s")
-    signal.signal(signal.SIGALRM, over)
-    signal.alarm(limit_s)
-    yield
-    signal.alarm(0)

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from lib import collect, fleet, jobs, load, verify, ways
 from lib.cluster import MSG_TOO_LARGE, OUT_OF_ORDER, PRODUCE, TOPIC_DENIED, take_mock
+from lib.kafka import Consumer
 from lib.servers import wait_for
 
 LEASE = 'lease = "10s"; dedupe_window = "5m";'
@@ -17,12 +18,11 @@ LEASE = 'lease = "10s"; dedupe_window = "5m";'
 
 def committed_and_end(address, group, topic, partitions=4):
     """What the group has committed of each partition, and where that ends."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": group,
-                                         "enable.auto.commit": False})
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False})
     try:
         parts = [confluent_kafka.TopicPartition(topic, p) for p in range(partitions)]
         done = [max(0, part.offset) for part in consumer.committed(parts, 20)]
-        return done, [consumer.get_watermark_offsets(part, 20)[1] for part in parts]
+        return done, [end for _, end in consumer.bounds(topic, range(partitions))]
     finally:
         consumer.close()
 

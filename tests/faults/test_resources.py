@@ -268,7 +268,7 @@ class Program:
 
     def end(self):
         self.child.kill()
-        self.child.wait()
+        self.child.wait(30)
 
 
 # ------------------------------------------------------------------ 27: another configuration

@@ -5,13 +5,18 @@ import pathlib
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
 import pytest
 import redis
 
-LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
+TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(TOP / "tests/e2e"))
+from lib import limits  # noqa: E402
+
+LUA = TOP / "lua"
 PARTS = ("pool", "delay", "unack", "error", "tries", "ingest", "ttl", "done", "seen", "held",
          "place", "lead", "away", "ended", "pace", "targets", "stopped", "sums", "told", "far", "slots",
          "where", "names")
@@ -37,6 +42,10 @@ def lasting(text):
     """With expiries an hour longer. The tests state the time of a script, but Redis lets keys go by its
     own clock: on a busy machine in the midst of a test."""
     return re.sub(r"(redis\.call\('PEXPIRE', .*)\)$", rf"\1 + {HOUR_MS})", text, flags=re.M)
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(limits.Limits())
 
 
 @pytest.fixture(scope="session")

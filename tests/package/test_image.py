@@ -56,7 +56,7 @@ def run(image):
     beside.child = child
     yield beside
     child.kill()
-    child.wait()
+    child.wait(60)
 
 
 def until(condition, timeout_s=120):

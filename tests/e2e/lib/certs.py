@@ -41,4 +41,4 @@ NEW_KEY = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-node
 
 
 def openssl(*argv):
-    subprocess.run(["openssl", *(str(arg) for arg in argv)], check=True, capture_output=True)
+    subprocess.run(["openssl", *(str(arg) for arg in argv)], check=True, capture_output=True, timeout=60)

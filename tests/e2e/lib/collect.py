@@ -10,6 +10,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from lib.kafka import Consumer
 from lib.servers import free_port, wait_for
 
 
@@ -50,7 +51,7 @@ class Collector:
 class FromKafka(Collector):
     def __init__(self, address, topic, partitions=4):
         super().__init__()
-        self.consumer = confluent_kafka.Consumer({
+        self.consumer = Consumer({
             "bootstrap.servers": address, "group.id": f"test-{topic}", "fetch.wait.max.ms": 20,
             "enable.auto.commit": False, "auto.offset.reset": "earliest"})
         self.consumer.assign([confluent_kafka.TopicPartition(topic, p, 0)
@@ -74,7 +75,7 @@ class FromKafka(Collector):
 
     def close(self):
         self.open = False
-        self.thread.join()
+        self.thread.join(10)
         self.consumer.close()
 
 

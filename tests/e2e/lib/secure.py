@@ -26,7 +26,7 @@ class Authority:
                      f"/CN=test authority of {folder.name}", "-keyout", self.key, "-out", self.file)
 
     def openssl(self, *argv):
-        subprocess.run(["openssl", *argv], check=True, capture_output=True)
+        subprocess.run(["openssl", *argv], check=True, capture_output=True, timeout=60)
 
     def certify(self, name, names="IP:127.0.0.1,DNS:localhost", days=2):
         """(certificate, key, both in one file): PEM. days below 0: it has ended."""
@@ -151,7 +151,7 @@ class SecureKafka(Kafka):
             scram = [word for n in (256, 512) for word in (
                 "--add-scram", f"SCRAM-SHA-{n}=[name=tarry,password={KAFKA_PASSWORD}]")]
             subprocess.run([*java, "kafka.tools.StorageTool", "format", "-t", "dGFycnktdGVzdHMtMDAwMQ",
-                            "-c", str(conf), *scram], check=True, capture_output=True)
+                            "-c", str(conf), *scram], check=True, capture_output=True, timeout=60)
         return [*java, "kafka.Kafka", str(conf)]
 
 
@@ -168,7 +168,7 @@ class SecureMosquitto(Mosquitto):
         users = self.folder / "users"
         users.write_text("")
         subprocess.run(["mosquitto_passwd", "-b", str(users), "tarry", MQTT_PASSWORD], check=True,
-                       capture_output=True)
+                       capture_output=True, timeout=60)
         users.chmod(0o600)
         text = self.conf.read_text().replace("allow_anonymous true", "allow_anonymous false")
         self.conf.write_text(f"{text}password_file {users}\ncafile {ca.file}\ncertfile {cert}\n"

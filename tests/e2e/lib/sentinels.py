@@ -33,7 +33,7 @@ class Certificates:
                      [*new, "/CN=127.0.0.1", "-keyout", self.key, "-out", asked],
                      ["x509", "-req", "-in", asked, "-CA", self.ca, "-CAkey", key, "-days", "2",
                       "-set_serial", "1", "-extfile", more, "-out", self.cert]):
-            subprocess.run(["openssl", *argv], check=True, capture_output=True)
+            subprocess.run(["openssl", *argv], check=True, capture_output=True, timeout=60)
 
     def conf(self, port):
         return (f"port 0\ntls-port {port}\ntls-replication yes\ntls-ca-cert-file {self.ca}\n"

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -32,16 +33,27 @@ def wait_for(what, condition, timeout_s=30.0, step_s=0.02):
         time.sleep(step_s)
 
 
+def within(limit_s, what, call):
+    """The result of a call that has no time limit of its own."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    assert found, f"after {limit_s:g} s still waiting for: {what}"
+    return found[0]
+
+
 # Each of the processes that ./tests/run has side by side takes ports of its own.
-FIRST_PORT = 20000 + int(os.environ.get("TARRY_E2E_SLOT", "0")) % 12 * 1000
-given = collections.deque(maxlen=500)
+PORTS = 500
+FIRST_PORT = 20000 + int(os.environ.get("TARRY_E2E_SLOT", "0")) % 24 * PORTS
+given = collections.deque(maxlen=PORTS // 2)
 
 
 def free_port():
     """Below the range from which the kernel takes ports for outgoing connections. Another one each
     time: whoever has the last may not listen yet, or comes back to it."""
     while True:
-        port = random.randrange(FIRST_PORT, FIRST_PORT + 1000)
+        port = random.randrange(FIRST_PORT, FIRST_PORT + PORTS)
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
@@ -106,7 +118,7 @@ class Server:
             code = self.child.wait(self.stop_s)
         except subprocess.TimeoutExpired:
             self.child.kill()
-            code = self.child.wait()
+            self.child.wait(10)
             raise AssertionError(f"{self.name} did not stop within {self.stop_s} s") from None
         finally:
             self.child = None
@@ -119,7 +131,7 @@ class Server:
         """For cleaning up: whatever state it is in."""
         if self.child is not None:
             self.child.kill()
-            self.child.wait()
+            self.child.wait(10)
             self.child = None
 
 
@@ -140,7 +152,7 @@ class Redis(Server):
 
     def client(self):
         import redis
-        return redis.Redis(unix_socket_path=self.socket)
+        return redis.Redis(unix_socket_path=self.socket, socket_timeout=120)
 
     def write_all(self):
         """From now on all that it answers is in its file. With everysec it puts a write off while the
@@ -257,14 +269,14 @@ class KafkaMock(Server):
 
     def start(self, timeout_s=10):
         self.spawn([str(BUILD / "tests/kafka_mock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.address = self.child.stdout.readline().decode().strip()
+        self.address = within(timeout_s, "the mock's address", self.child.stdout.readline).decode().strip()
         assert self.address, self.tail()
         return self
 
     def add_topic(self, name, partitions=4):
         self.child.stdin.write(f"topic {name} {partitions}\n".encode())
         self.child.stdin.flush()
-        assert self.child.stdout.readline() == b"ok\n"
+        assert within(20, f"topic {name}", self.child.stdout.readline) == b"ok\n"
 
 
 def start_kafka(folder):

@@ -57,7 +57,7 @@ class Namespace:
 
     def end(self):
         self.holder.kill()
-        self.holder.wait()
+        self.holder.wait(30)
 
 
 class Wire:

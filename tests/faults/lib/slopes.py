@@ -73,7 +73,7 @@ class Slopes:
     def end(self):
         """{name: Found} of those seen long enough."""
         self.open = False
-        self.thread.join()
+        self.thread.join(60)
         found = {}
         for name, by_pid in self.seen.items():
             series = [points for points in by_pid.values() if len(points) >= 3]

@@ -194,7 +194,7 @@ class Booted:
     def end(self):
         """Its processes end with the first one."""
         self.child.kill()
-        self.child.wait()
+        self.child.wait(60)
         for _ in range(100):
             try:
                 for folder, _dirs, _files in os.walk(self.group, topdown=False):

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * cli_import.c - `tarry import`: moves the jobs of another delay queue over, out of that
+ * one's own Redis.
+ */
+#include "bridge/base/buf.h"
+#include "bridge/base/log.h"
+#include "bridge/cli/cli.h"
+#include "bridge/import/import_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+enum { URL_MAX_BYTES = 4096 };
+
+static int read_env(const char *name, struct buf *out, struct err *err)
+{
+    const char *text = getenv(name);
+    if (text == NULL)
+        return err_set(err, "the environment variable %s is not set", name);
+    buf_add_str(out, text);
+    return 0;
+}
+
+static int read_file(const char *path, struct buf *out, struct err *err)
+{
+    if (buf_add_file(out, path, URL_MAX_BYTES, err) < 0)
+        return err_in(err, path);
+    while (out->n > 0 && out->p[out->n - 1] == '\n')
+        out->n--;
+    return 0;
+}
+
+/* Passwords are no arguments: everybody sees those in ps. */
+static const struct holder {
+    const char *prefix;
+    int (*read)(const char *name, struct buf *out, struct err *err);
+} holders[] = {{"env:", read_env}, {"file:", read_file}};
+
+/* Makes the argument the URL that it stands for, in text. A password that came as an
+ * argument all the same is taken out of there. */
+static int take_url(char *arg, struct buf *text)
+{
+    struct err err;
+    for (size_t i = 0; i < sizeof(holders) / sizeof(holders[0]); i++) {
+        const size_t n = strlen(holders[i].prefix);
+        if (strncmp(arg, holders[i].prefix, n) != 0)
+            continue;
+        if (holders[i].read(arg + n, text, &err) == 0)
+            return 0;
+        fprintf(stderr, "tarry import: REDIS-URL: %s\n", err.text);
+        return -1;
+    }
+    buf_add_str(text, arg);
+    if (redact_finds(arg))
+        memset(arg, 'x', strlen(arg));
+    return 0;
+}
+
+int cli_import(struct cli_order *o)
+{
+    struct import_order order = {.type = o->place[0],
+                                 .conf_file = o->conf,
+                                 .source = o->source,
+                                 .dry_run = o->dry_run,
+                                 .delete = o->delete};
+    struct buf url = {0};
+    int code = EX_USAGE;
+    if (o->conf == NULL)
+        return cli_wrong(o, "--conf FILE is needed", "");
+    if (order.dry_run && order.delete)
+        return cli_wrong(o, "--dry-run and --delete exclude each other", "");
+    if (o->with.n > IMPORT_WITH_MAX)
+        return cli_wrong(o, "too many of ", "--with");
+    for (size_t i = 0; i < o->with.n; i++)
+        order.with[order.with_count++] = o->with.v[i];
+    if (take_url((char *)(uintptr_t)o->place[1], &url) == 0) {
+        order.url = buf_str(&url);
+        code = import_run(&order);
+    }
+    if (url.p)
+        explicit_bzero(url.p, url.cap);
+    buf_free(&url);
+    return code;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * conf_plugin.c - the types of sources and sinks: those of the binary, then those of
+ * shared objects, which are checked and then stay loaded, since their sources and sinks
+ * may be in use until the end.
+ *
+ * The check finds option rows that the reader could not read: they would end the daemon
+ * later, and far from their cause. Loop thread, or before it runs.
+ */
+#include "bridge/base/mem.h"
+#include "bridge/conf/conf_parts.h"
+#include "bridge/plugin.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct loaded {
+    struct loaded *next; /* in the order of loading */
+    char *path;
+    const struct tarry_plugin *plugin;
+} * first;
+
+/* The i-th row of a NULL-ended list; else NULL, and i is less by its length. */
+static const void *row_of(const void *const *list, size_t *i)
+{
+    for (; list != NULL && *list != NULL; list++)
+        if ((*i)-- == 0)
+            return *list;
+    return NULL;
+}
+
+static const void *nth_ops(enum conf_kind kind, size_t i)
+{
+    bool source = kind == CONF_SOURCES;
+    const void *ops = row_of(source ? (const void *const *)source_plugins
+                                    : (const void *const *)sink_plugins,
+                             &i);
+
+    for (const struct loaded *l = first; ops == NULL && l != NULL; l = l->next)
+        ops = row_of(source ? (const void *const *)l->plugin->sources
+                            : (const void *const *)l->plugin->sinks,
+                     &i);
+    return ops;
+}
+
+bool conf_plugin(enum conf_kind kind, size_t i, struct conf_plugin *p)
+{
+    const void *ops = nth_ops(kind, i);
+    const struct source_ops *source = ops;
+    const struct sink_ops *sink = ops;
+
+    if (ops == NULL)
+        return false;
+    if (kind == CONF_SOURCES)
+        *p = (struct conf_plugin){source,        NULL,          source->name,
+                                  source->help,  source->size,  source->opts,
+                                  source->check, source->unwise};
+    else
+        *p = (struct conf_plugin){NULL,       sink,       sink->name,  sink->help,
+                                  sink->size, sink->opts, sink->check, NULL};
+    return true;
+}
+
+/* --- the file --- */
+
+/* Code of ours: nobody else may be able to write it. */
+static int check_file(const char *path, struct err *err)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0)
+        return err_set(err, "%s", strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, "not a regular file");
+    if (st.st_mode & S_IWOTH)
+        return err_set(err, "everybody may write it, and so run code in the daemon; "
+                            "take that right away: chmod o-w");
+    if ((st.st_mode & S_IWGRP) && st.st_gid != 0 && st.st_gid != getegid())
+        return err_set(err, "its group may write it, and so run code in the daemon; take "
+                            "that right away: chmod g-w");
+    if (st.st_uid != 0 && st.st_uid != geteuid())
+        return err_set(err,
+                       "belongs to user %u, who could run code in the daemon; it must "
+                       "belong to root or to the daemon's own user (%u)",
+                       (unsigned)st.st_uid, (unsigned)geteuid());
+    return 0;
+}
+
+/* --- what it brings --- */
+
+/* opt_defaults() ends the program where a default is wrong: that is for rows of ours. */
+static int check_default(const struct opt *row, size_t size, struct err *err)
+{
+    const struct opt rows[] = {*row, {0}};
+
+    if (row->def == NULL)
+        return 0;
+    void *self = mem_alloc(size);
+    int rc = opt_set_text(row, self, row->def, err);
+    opt_free(rows, self);
+    free(self);
+    return rc != 0 ? err_in(err, "its default") : 0;
+}
+
+static int check_row(const struct opt *row, size_t size, struct err *err)
+{
+    if ((size_t)row->type >= OPT_TYPES)
+        return err_set(err, "has the type %d, which there is not", (int)row->type);
+    if (row->offset > size || size - row->offset < opt_types[row->type].size)
+        return err_set(err, "lies outside of the plugin's struct of %zu bytes", size);
+    if (row->help == NULL || (row->type == OPT_CHOICE && row->choices == NULL))
+        return err_set(err, "needs help%s",
+                       row->type == OPT_CHOICE ? ", and choices" : "");
+    return check_default(row, size, err);
+}
+
+static int check_rows(const struct opt *rows, size_t size, struct err *err)
+{
+    for (const struct opt *row = rows; row->name != NULL; row++)
+        if (check_row(row, size, err) != 0) {
+            char where[80];
+            snprintf(where, sizeof(where), "option \"%.60s\"", row->name);
+            return err_in(err, where);
+        }
+    return 0;
+}
+
+static int check_calls(const struct conf_plugin *p, struct err *err)
+{
+    const struct source_ops *source = p->source;
+    const struct sink_ops *sink = p->sink;
+
+    if (p->size == 0 || p->opts == NULL ||
+        !(source ? source->start && source->pause && source->stop
+                 : sink->start && (sink->deliver || sink->queue) && sink->stop))
+        return err_set(err, "needs size, opts, start, %s and stop",
+                       source ? "pause" : "deliver");
+    return 0;
+}
+
+/* Those from the i-th on are new. */
+static int check_plugins(enum conf_kind kind, size_t i, struct err *err)
+{
+    const char *what = kind == CONF_SOURCES ? "source" : "sink";
+    struct conf_plugin p, other;
+    char where[80];
+
+    for (; conf_plugin(kind, i, &p); i++) {
+        if (p.name == NULL || *p.name == '\0')
+            return err_set(err, "one %s of it has no name", what);
+        snprintf(where, sizeof(where), "%s \"%.60s\"", what, p.name);
+        for (size_t k = 0; k < i && conf_plugin(kind, k, &other); k++)
+            if (strcmp(p.name, other.name) == 0)
+                return err_set(err, "%s: the name is taken; choose another", where);
+        if (check_calls(&p, err) != 0 || check_rows(p.opts, p.size, err) != 0)
+            return err_in(err, where);
+    }
+    return 0;
+}
+
+static int check_interface(const struct tarry_plugin *p, struct err *err)
+{
+    const struct tarry_plugin ours = TARRY_PLUGIN_OF(NULL, NULL);
+
+    if (p->abi != ours.abi)
+        return err_set(err,
+                       "was built for version %u of the plugin interface, and this "
+                       "tarry has %u; build it again with this one's bridge/plugin.h",
+                       p->abi, ours.abi);
+    if (memcmp(p->sizes, ours.sizes, sizeof(ours.sizes)) != 0)
+        return err_set(err, "has structs of other sizes than this tarry's, though it "
+                            "names the same version of the plugin interface; build it "
+                            "again with this one's bridge/plugin.h");
+    return 0;
+}
+
+/* --- loading --- */
+
+static size_t count(enum conf_kind kind)
+{
+    size_t n = 0;
+
+    while (nth_ops(kind, n) != NULL)
+        n++;
+    return n;
+}
+
+/* Its sources and sinks are looked at as the last of all, where they will stand. */
+static int take(const char *path, const struct tarry_plugin *plugin, struct err *err)
+{
+    size_t sources = count(CONF_SOURCES), sinks = count(CONF_SINKS);
+    struct loaded **end = &first;
+
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = mem_alloc(sizeof(**end));
+    **end = (struct loaded){.path = mem_strdup(path), .plugin = plugin};
+    if (check_plugins(CONF_SOURCES, sources, err) == 0 &&
+        check_plugins(CONF_SINKS, sinks, err) == 0)
+        return 0;
+    free((*end)->path);
+    free(*end);
+    *end = NULL;
+    return -1;
+}
+
+static int take_handle(const char *path, void *handle, struct err *err)
+{
+    const struct tarry_plugin *plugin = dlsym(handle, "tarry_plugin");
+
+    if (plugin == NULL)
+        return err_set(err, "has no symbol tarry_plugin: it is no plugin, or lacks the "
+                            "line TARRY_PLUGIN(...)");
+    if (check_interface(plugin, err) != 0)
+        return -1;
+    return take(path, plugin, err);
+}
+
+int conf_plugin_load(const char *path, struct err *err)
+{
+    for (const struct loaded *l = first; l != NULL; l = l->next)
+        if (strcmp(l->path, path) == 0)
+            return 0;
+    if (check_file(path, err) != 0)
+        return -1;
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) {
+        const char *why = dlerror(); /* it begins with the path, which the caller says */
+        size_t n = strlen(path);
+        bool said = strncmp(why, path, n) == 0 && strncmp(why + n, ": ", 2) == 0;
+        return err_set(err, "%s", said ? why + n + 2 : why);
+    }
+    if (take_handle(path, handle, err) == 0)
+        return 0;
+    dlclose(handle);
+    return -1;
+}

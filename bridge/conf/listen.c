@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/conf/listen.h"
+#include "bridge/base/buf.h"
+
+#include <string.h>
+
+/* ----------------------------------------------------------------- listeners */
+
+int httpd_check_hosts(const struct httpd_opts *opts, struct err *err)
+{
+    for (size_t i = 0; i < opts->hosts.n; i++)
+        if (strpbrk(opts->hosts.v[i], ":/ ") ||
+            (*opts->hosts.v[i] == '*' && opts->hosts.v[i][1]))
+            return err_set(err,
+                           "hosts: \"%.60s\" is no name: write \"tarry.example.com\", "
+                           "without port and scheme, or \"*\" for any",
+                           opts->hosts.v[i]);
+    return 0;
+}
+
+int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
+{
+    if (httpd_check_hosts(opts, err) < 0)
+        return -1;
+    if (opts->tls_cert == NULL && (opts->tls_key || opts->tls_client_ca))
+        return err_set(err, "%s needs tls_cert, the certificate to show",
+                       opts->tls_key ? "tls_key" : "tls_client_ca");
+    return 0;
+}
+
+bool httpd_listen_is_local(const char *listen)
+{
+    static const char *const begins[] = {"unix:", "127.", "[::1]:", "localhost:"};
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+        if (strncmp(listen, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
+}
+
+void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
+                             const struct httpd_secrets *secrets, struct buf *lines)
+{
+    if (httpd_listen_is_local(opts->listen) || opts->tls_client_ca)
+        return;
+    if (secrets == NULL || !secrets->asked_for)
+        buf_addf(lines,
+                 "%slisten: whoever reaches %s may use it; write %s%s%stls_client_ca\n",
+                 prefix, opts->listen, secrets ? secrets->remedy : "",
+                 secrets ? ", or " : "", prefix);
+    else if (opts->tls_cert == NULL)
+        buf_addf(lines,
+                 "%slisten: %s can be read on their way to %s, as there is no TLS; write "
+                 "%stls_cert, unless a proxy has it\n",
+                 prefix, secrets->what, opts->listen, prefix);
+}
+
+/* -------------------------------------------------------------------- tokens */
+
+static const struct {
+    const char *name;
+    enum httpd_role role;
+} role_names[] = {{"produce", HTTPD_PRODUCE},
+                  {"consume", HTTPD_CONSUME},
+                  {"metrics", HTTPD_METRICS},
+                  {"admin", HTTPD_ADMIN}};
+enum { ROLE_NAMES = sizeof(role_names) / sizeof(role_names[0]), TOKEN_MIN = 16 };
+
+int tokens_roles(const struct opt_list *names, unsigned *roles, struct err *err)
+{
+    *roles = 0;
+    for (size_t i = 0; i < names->n; i++) {
+        unsigned bit = 0;
+        for (size_t k = 0; k < ROLE_NAMES; k++)
+            if (strcmp(role_names[k].name, names->v[i]) == 0)
+                bit = 1U << role_names[k].role;
+        if (bit == 0)
+            return err_set(
+                err,
+                "there is no role \"%.60s\"; known: produce, consume, metrics, "
+                "admin (which includes all others)",
+                names->v[i]);
+        *roles |= bit;
+    }
+    return 0;
+}
+
+int tokens_check(const char *token, struct err *err)
+{
+    size_t n = strlen(token);
+    for (size_t i = 0; i < n; i++)
+        if (token[i] <= ' ' || token[i] > '~')
+            return err_set(err, "must be visible ASCII without blanks, such as "
+                                "`openssl rand -hex 32` makes");
+    if (n < TOKEN_MIN || n > TOKEN_BYTES_MAX)
+        return err_set(err,
+                       "must have %d to %d characters; `openssl rand -hex 32` makes one",
+                       TOKEN_MIN, TOKEN_BYTES_MAX);
+    return 0;
+}

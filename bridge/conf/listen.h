@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * listen.h - an HTTP listener as it is configured: its options, and the roles of those
+ * who ask. Pure: no file is read here. The server is bridge/http/.
+ */
+#ifndef BRIDGE_CONF_LISTEN_H
+#define BRIDGE_CONF_LISTEN_H
+
+#include "bridge/base/buf.h"
+#include "bridge/base/mem.h"
+#include "bridge/conf/opt.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The options of a listener, as they stand in struct conf or in a plugin's struct. */
+struct httpd_opts {
+    char *listen; /* "127.0.0.1:7700", "[::1]:7700", ":7700", "unix:/run/x.sock" */
+    int64_t head_max_bytes; /* that each connection holds for its request line and headers
+                               (each line takes 56 more) and those of the answer (1 KiB);
+                               above it 431 */
+    int64_t body_max_bytes; /* above it 413 */
+    int64_t body_rate_bytes; /* a second; while a body comes as fast, deadline is
+                                extended; 0: it is not */
+    int64_t deadline_ms;     /* from the first byte of a request to its last */
+    int64_t idle_ms;         /* a silent keep-alive connection is closed */
+    int64_t connections_max;
+    int64_t connections_per_address; /* 0: no limit */
+    int64_t requests_max; /* of one connection, then it is closed; 0: no limit */
+    char *tls_cert, *tls_key, *tls_client_ca; /* files; NULL: none */
+    struct opt_list hosts; /* names that clients may ask for it by; empty: see its row */
+};
+
+/* The same as option rows. struct httpd_opts stands in type at field. */
+#define HTTPD_ROWS(type, field, listen_def, body_def)                                    \
+    HTTPD_ROWS_NAMED("", type, field, listen_def, body_def)
+/* As many rows with a prefix in their names: "admin_". */
+#define HTTPD_ROWS_NAMED(prefix, type, field, listen_def, body_def)                      \
+    {prefix "listen", OPT_STR, offsetof(type, field.listen), listen_def,                 \
+     .help = "Address and port, or unix:/path, of this API."},                           \
+        HTTPD_ROWS_LIMITS(prefix, type, field, "6KiB", body_def, "12000")
+/* All but listen. */
+#define HTTPD_ROWS_LIMITS(prefix, type, field, head_def, body_def, connections_def)      \
+    {prefix "head_max",                                                                  \
+     OPT_BYTES,                                                                          \
+     offsetof(type, field.head_max_bytes),                                               \
+     head_def,                                                                           \
+     .help = "Memory of each connection for the line and headers of a request.",         \
+     .min = 4096,                                                                        \
+     .max = 1024LL * 1024},                                                              \
+        {prefix "body_max",                                                              \
+         OPT_BYTES,                                                                      \
+         offsetof(type, field.body_max_bytes),                                           \
+         body_def,                                                                       \
+         .help = "The largest request body; above it 413.",                              \
+         .min = 1024,                                                                    \
+         .max = 1024LL * 1024 * 1024},                                                   \
+        {prefix "body_rate",                                                             \
+         OPT_BYTES,                                                                      \
+         offsetof(type, field.body_rate_bytes),                                          \
+         "16KiB",                                                                        \
+         .help = "A body that comes at so many bytes a second or more may take longer "  \
+                 "than deadline; 0: none may.",                                          \
+         .max = 1024LL * 1024 * 1024},                                                   \
+        {prefix "deadline",                                                              \
+         OPT_MS,                                                                         \
+         offsetof(type, field.deadline_ms),                                              \
+         "10s",                                                                          \
+         .help = "The longest time from the first byte of a request to its last.",       \
+         .min = 10,                                                                      \
+         .max = 3600000},                                                                \
+        {prefix "idle",                                                                  \
+         OPT_MS,                                                                         \
+         offsetof(type, field.idle_ms),                                                  \
+         "60s",                                                                          \
+         .help = "A connection without a request for so long is closed.",                \
+         .min = 10,                                                                      \
+         .max = 86400000},                                                               \
+        {prefix "connections_max",                                                       \
+         OPT_INT,                                                                        \
+         offsetof(type, field.connections_max),                                          \
+         connections_def,                                                                \
+         .help = "The most connections at a time.",                                      \
+         .min = 1,                                                                       \
+         .max = 100000},                                                                 \
+        {prefix "connections_per_address",                                               \
+         OPT_INT,                                                                        \
+         offsetof(type, field.connections_per_address),                                  \
+         "0",                                                                            \
+         .help = "The most connections of one address (of IPv6: of one /64) at a time; " \
+                 "a proxy is one address. 0: no limit.",                                 \
+         .max = 100000},                                                                 \
+        {prefix "requests_max",                                                          \
+         OPT_INT,                                                                        \
+         offsetof(type, field.requests_max),                                             \
+         "0",                                                                            \
+         .help = "A connection is closed after so many requests; 0: never for that.",    \
+         .max = 1000000000},                                                             \
+        {prefix "tls_cert",                                                              \
+         OPT_FILE,                                                                       \
+         offsetof(type, field.tls_cert),                                                 \
+         NULL,                                                                           \
+         .help = "With it TLS is spoken here, 1.2 or later: our certificate and those "  \
+                 "between it and its authority, PEM.",                                   \
+         .optional = true,                                                               \
+         .reread = true},                                                                \
+        {prefix "tls_key",                                                               \
+         OPT_KEY_FILE,                                                                   \
+         offsetof(type, field.tls_key),                                                  \
+         NULL,                                                                           \
+         .help = "The key of tls_cert, PEM; without it the key stands in tls_cert.",     \
+         .optional = true,                                                               \
+         .reread = true},                                                                \
+        {prefix "tls_client_ca",                                                         \
+         OPT_FILE,                                                                       \
+         offsetof(type, field.tls_client_ca),                                            \
+         NULL,                                                                           \
+         .help = "Clients must show a certificate that one of these authorities "        \
+                 "signed, PEM.",                                                         \
+         .optional = true,                                                               \
+         .reread = true},                                                                \
+    {                                                                                    \
+        prefix "hosts", OPT_LIST, offsetof(type, field.hosts), "",                       \
+            .help = "Names in Host by which it may be asked, beside addresses, "         \
+                    "localhost and names without a dot; \"*\": any. Empty: any, but on " \
+                    "loopback without TLS and tokens none, against DNS rebinding.",      \
+            .min = 0                                                                     \
+    }
+
+/* What a request must be allowed to ask for it; which tokens open it: tokens.c. OPEN and
+ * PAGE are for everybody; PAGE, METRICS and ADMIN stand on the admin listener alone. Each
+ * row is also in README.md and etc/openapi.yaml, which tests/e2e/test_roles.py compares.
+ *
+ * Whatever the role, a browser gets nothing here for a page of another site: no request
+ * that changes something, as its method or a row of any method may, and none at all where
+ * it asks by a name that hosts does not have. */
+enum httpd_role {
+    HTTPD_OPEN,
+    HTTPD_PRODUCE,
+    HTTPD_CONSUME,
+    HTTPD_METRICS,
+    HTTPD_ADMIN,
+    HTTPD_PAGE,   /* one for people, who log in there */
+    HTTPD_EITHER, /* PRODUCE or CONSUME; what each may do, the handler asks httpd_may() */
+    HTTPD_ROLES
+};
+
+/* --- checks --- */
+/* Of hosts. -1: err names one that is no name. */
+int httpd_check_hosts(const struct httpd_opts *opts, struct err *err);
+/* What shows without a look into the files; for the check of a source that listens. */
+int httpd_check_opts(const struct httpd_opts *opts, struct err *err);
+/* Can only this machine reach it, as far as its text tells: loopback, a Unix socket? */
+bool httpd_listen_is_local(const char *listen);
+/* What lets a client in, beside a certificate. */
+struct httpd_secrets {
+    bool asked_for;
+    const char *what;   /* "tokens" */
+    const char *remedy; /* what to write, to have them asked for */
+};
+/* Appends a line if strangers who reach the listener may use it, or read the secrets on
+ * their way: "listen: why; what to write". prefix: of the names of its options. secrets
+ * NULL: its API knows none. */
+void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
+                             const struct httpd_secrets *secrets, struct buf *lines);
+
+/* --- tokens: { } --- */
+enum { TOKEN_BYTES_MAX = 1024 };
+/* As a set: 1 << role each. -1: err names one that is none. */
+int tokens_roles(const struct opt_list *names, unsigned *roles, struct err *err);
+/* Can it be sent in a header, and is it hard to guess? -1: err says what to do. */
+int tokens_check(const char *token, struct err *err);
+
+#endif

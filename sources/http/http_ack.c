@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * http_ack.c - many jobs acknowledged in one request, as a pull gives many.
+ *
+ * The body is read whole before anything is done, so that a mistake in it leaves all jobs
+ * as they were. What became of each is told then, as for one (http_queue.c).
+ */
+#include "bridge/base/text.h"
+#include "sources/http/http_source.h"
+
+#include <stdlib.h>
+
+#include <jansson.h>
+
+enum { ACK_MAX = 1000 /* jobs of one request */ };
+
+struct args {
+    struct slice queue;
+};
+static const struct http_param params[] = {HTTP_QUEUE_ROW(offsetof(struct args, queue)),
+                                           {0}};
+const struct http_args http_ack_args = {.size = sizeof(struct args), .params = params};
+
+struct ack {
+    struct acks *acks;
+    struct slice id;  /* of acks->body, or of bytes */
+    struct buf bytes; /* of id_base64 */
+    int64_t token;
+};
+
+struct acks {
+    struct httpd_req *req;
+    json_t *body;
+    unsigned open; /* without an answer, and one more while they are handed over */
+    unsigned acked, count;
+    struct buf failed;
+    struct ack ack[];
+};
+
+static void acks_free(struct acks *a)
+{
+    for (unsigned i = 0; i < a->count; i++)
+        buf_free(&a->ack[i].bytes);
+    buf_free(&a->failed);
+    json_decref(a->body);
+    free(a);
+}
+
+/* ------------------------------------------------------------------ the answer */
+
+static const char *word(enum queue_code code, enum queue_state was)
+{
+    static const char *const words[] = {[QUEUE_NONE] = "not-found",
+                                        [QUEUE_REFUSED] = "not-held",
+                                        [QUEUE_NO_ROUTE] = "no-route",
+                                        [QUEUE_AWAY] = "unavailable"};
+    return code == QUEUE_REFUSED && was == QUEUE_ENDED ? "ended" : words[code];
+}
+
+static void one_less(struct acks *a)
+{
+    struct buf json = {0};
+    if (--a->open > 0)
+        return;
+    buf_addf(&json, "{\"acked\":%u,\"failed\":[", a->acked);
+    buf_add_slice(&json, buf_slice(&a->failed));
+    buf_add_str(&json, "]}\n");
+    httpd_answer_json(a->req, 200, &json);
+    acks_free(a);
+}
+
+static void on_ended(void *arg, enum queue_code code, enum queue_state was)
+{
+    struct ack *ack = arg;
+    struct acks *a = ack->acks;
+    if (code == QUEUE_OK) {
+        a->acked++;
+    } else {
+        buf_add_str(&a->failed, a->failed.n ? ",{" : "{");
+        text_add_json_id(&a->failed, ack->id);
+        buf_addf(&a->failed, ",\"error\":\"%s\"}", word(code, was));
+    }
+    one_less(a);
+}
+
+/* ----------------------------------------------------------------- the request */
+
+static int read_text(const json_t *job, const char *name, struct slice *text,
+                     struct err *err)
+{
+    const json_t *v = json_object_get(job, name);
+    if (!json_is_string(v))
+        return err_set(err, "each job has an \"id\" and a \"token\", both strings");
+    *text = (struct slice){json_string_value(v), json_string_length(v)};
+    return 0;
+}
+
+/* As a pull shows it: "id_base64" counts where it is there. */
+static int read_id(struct ack *ack, const json_t *job, struct err *err)
+{
+    const bool has_base64 = json_object_get(job, "id_base64") != NULL;
+    struct slice text;
+    if ((!has_base64 || json_object_get(job, "id") != NULL) &&
+        read_text(job, "id", &ack->id, err) < 0)
+        return -1;
+    if (!has_base64)
+        return 0;
+    if (read_text(job, "id_base64", &text, err) < 0)
+        return -1;
+    if (text_base64_decode(text, &ack->bytes) < 0)
+        return err_set(err, "id_base64 is not base64");
+    ack->id = buf_slice(&ack->bytes);
+    return 0;
+}
+
+static int read_one(struct acks *a, const json_t *job, struct err *err)
+{
+    static const struct http_param row = {
+        "token", HTTP_INT, 0, .from = FROM_QUERY, .min = 1, .max = INT64_MAX};
+    struct ack *ack = &a->ack[a->count++];
+    struct slice token = {0};
+    ack->acks = a;
+    if (read_id(ack, job, err) < 0 || read_text(job, "token", &token, err) < 0)
+        return -1;
+    return http_param_set(&row, token, &ack->token, err);
+}
+
+static struct acks *read_all(struct httpd_req *req, struct err *err)
+{
+    json_error_t why;
+    struct slice text = httpd_body(req);
+    json_t *body =
+        json_loadb(text.p, text.n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
+    const json_t *jobs = json_object_get(body, "jobs");
+    size_t n = json_array_size(jobs);
+    if (n == 0 || n > ACK_MAX || json_object_size(body) != 1) {
+        err_set(err, "the body is {\"jobs\": [1 to %d jobs]}, as JSON", ACK_MAX);
+        json_decref(body);
+        return NULL;
+    }
+    struct acks *a = mem_alloc(sizeof(*a) + n * sizeof(a->ack[0]));
+    a->req = req;
+    a->body = body;
+    for (size_t i = 0; i < n; i++) {
+        if (read_one(a, json_array_get(jobs, i), err) < 0) {
+            acks_free(a);
+            return NULL;
+        }
+    }
+    return a;
+}
+
+void http_ack(void *arg, struct httpd_req *req)
+{
+    const struct http_source *s = arg;
+    const struct args *args = httpd_args(req);
+    struct err err;
+    struct acks *a = read_all(req, &err);
+    if (a == NULL) {
+        httpd_error(req, 400, "bad-request", "%s", err.text);
+        return;
+    }
+    a->open = 1 + a->count;
+    for (unsigned i = 0; i < a->count; i++) {
+        const struct queue_finish how = {
+            .lease = a->ack[i].token, .end = QUEUE_END_ACKED, .alive_only = true};
+        queue_finish(s->src, args->queue, a->ack[i].id, &how, on_ended, &a->ack[i]);
+    }
+    one_less(a);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * http_show.c - jobs of routes and of queues as JSON.
+ */
+#include "bridge/base/text.h"
+#include "bridge/base/when.h"
+#include "sources/http/http_source.h"
+
+#include <inttypes.h>
+
+const char *http_queue_state(enum queue_state state)
+{
+    static const char *const names[] = {[QUEUE_WAITING] = "waiting",
+                                        [QUEUE_READY] = "ready",
+                                        [QUEUE_IN_FLIGHT] = "in-flight",
+                                        [QUEUE_DEAD] = "dead",
+                                        [QUEUE_ENDED] = "ended"};
+    return names[state];
+}
+
+static const char *end_name(enum queue_end end)
+{
+    static const char *const names[] = {[QUEUE_END_NOT] = "unknown",
+                                        [QUEUE_END_ACKED] = "acked",
+                                        [QUEUE_END_DELETED] = "deleted",
+                                        [QUEUE_END_EXPIRED] = "expired",
+                                        [QUEUE_END_TRIES] = "out-of-tries"};
+    return names[end];
+}
+
+/* ms 0: there is none. */
+static void show_time(struct buf *out, const char *name, int64_t ms)
+{
+    char text[WHEN_TEXT_BYTES];
+    if (ms == 0) {
+        buf_addf(out, ",\"%s\":null", name);
+        return;
+    }
+    when_format_rfc3339(ms, text);
+    buf_addf(out, ",\"%s\":\"%s\"", name, text);
+}
+
+static void begin(struct buf *out, struct slice queue, const struct queue_job *j)
+{
+    buf_add_str(out, "{");
+    text_add_json_id(out, j->id);
+    buf_add_str(out, ",\"queue\":");
+    text_add_json(out, queue);
+}
+
+/* What a job has in every state. */
+static void show_common(struct buf *out, const struct queue_job *j, int64_t due_ms,
+                        const char *attempts)
+{
+    show_time(out, "due", due_ms);
+    show_time(out, "expires", j->expires_ms);
+    buf_addf(out, ",\"%s\":%u", attempts, j->attempts);
+    if (j->tries_left == QUEUE_NO_LIMIT)
+        buf_add_str(out, ",\"tries_left\":null");
+    else
+        buf_addf(out, ",\"tries_left\":%u", j->tries_left);
+}
+
+/* What its producer gave. */
+static void show_content(struct buf *out, const struct queue_job *j)
+{
+    if (j->job)
+        http_job_members(out, j->job);
+    else
+        buf_add_str(out, ",\"unreadable\":true"); /* its record in Redis is damaged */
+}
+
+void http_queue_show_pulled(struct buf *out, struct slice queue,
+                            const struct queue_job *j)
+{
+    begin(out, queue, j);
+    buf_addf(out, ",\"token\":\"%" PRId64 "\"", j->lease);
+    show_time(out, "lease_ends", j->at_ms);
+    show_common(out, j, j->job ? j->job->due_ms : 0, "attempt");
+    show_content(out, j);
+    buf_add_str(out, "}");
+}
+
+void http_queue_show_found(struct buf *out, struct slice queue, const struct queue_job *j,
+                           bool content)
+{
+    static const char *const at[] = {[QUEUE_WAITING] = NULL,
+                                     [QUEUE_READY] = NULL,
+                                     [QUEUE_IN_FLIGHT] = "lease_ends",
+                                     [QUEUE_DEAD] = "dead_since",
+                                     [QUEUE_ENDED] = "kept_until"};
+    const char *name = at[j->state];
+    int64_t due_ms = j->job ? j->job->due_ms : 0;
+    begin(out, queue, j);
+    buf_addf(out, ",\"state\":\"%s\"", http_queue_state(j->state));
+    if (j->state == QUEUE_ENDED)
+        buf_addf(out, ",\"end\":\"%s\"", end_name(j->end));
+    if (name)
+        show_time(out, name, j->at_ms);
+    show_common(out, j, name ? due_ms : j->at_ms, "attempts");
+    if (content)
+        show_content(out, j);
+    buf_add_str(out, "}");
+}
+
+/* ------------------------------------------------------------- a job of a route */
+
+void http_job_show(struct buf *out, struct slice id, const struct found_reply *found)
+{
+    static const char *const states[] = {[FOUND_WAITING] = "waiting",
+                                         [FOUND_IN_FLIGHT] = "in-flight",
+                                         [FOUND_DEAD] = "dead"};
+    char due[WHEN_TEXT_BYTES];
+    when_format_rfc3339(found->due_ms, due);
+    buf_add_str(out, "{");
+    text_add_json_id(out, id);
+    buf_addf(out, ",\"state\":\"%s\",\"due\":\"%s\",\"attempts\":%u,\"last_error\":",
+             states[found->state], due, found->attempts);
+    text_add_json(out, slice_of(found->last_error));
+    if (found->job)
+        http_job_members(out, found->job);
+    buf_add_str(out, "}\n");
+}

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""A way from Kafka whose place in the partitions is looked at: commits, marks in Redis, ends.
+
+Jobs wait long enough that none is delivered before the fault: whoever arrives twice was stored
+twice.
+"""
+import os
+
+from confluent_kafka import TopicPartition
+
+from lib import verify, ways
+from lib.kafka import Consumer
+from lib.servers import wait_for
+
+LEASE = 'lease = "20s";'
+
+
+def start(bench, source=""):
+    return ways.Way(bench, "kafka-http", route=LEASE, source=source)
+
+
+def make(way, count, delay_ms, first=0):
+    batch = way.make_jobs(first + count)[first:]
+    for job in batch:
+        job.delay_ms = delay_ms + job.seq % 500
+    return batch
+
+
+def stored(way):
+    return way.tarry.metric("tarry_jobs_stored_total")
+
+
+def wait_stored(way, count):
+    wait_for(f"{count} jobs to be stored", lambda: stored(way) >= count, 60)
+
+
+def read_again(way):
+    return way.tarry.metric("tarry_jobs_duplicate_total", reason="read-again")
+
+
+def expect_all_once(way, batch):
+    verify.expect(verify.judge(batch, way.collector.wait(batch), way.keys))
+
+
+def client_of(way):
+    return Consumer({"bootstrap.servers": way.bench.kafka.address, "group.id": way.bench.name,
+                     "enable.auto.commit": False})
+
+
+def offsets(way, partitions=4):
+    """What the group has committed and where the topic ends, partition by partition."""
+    consumer = client_of(way)
+    try:
+        parts = [TopicPartition(way.topic_in, n) for n in range(partitions)]
+        ends = [end for _, end in consumer.bounds(way.topic_in, range(partitions))]
+        return [max(0, part.offset) for part in consumer.committed(parts, timeout=10)], ends
+    finally:
+        consumer.close()
+
+
+def marks(way):
+    rows = way.redis.client().hgetall("tarry:{in}:shelf:marks")
+    return {name.decode(): int(value) for name, value in rows.items()}
+
+
+def cut_tail(way, count):
+    """Takes the last bytes of the append-only file, as a power cut does."""
+    (file,) = (way.redis.folder / "appendonlydir").glob("*.incr.aof")
+    size = file.stat().st_size
+    os.truncate(file, max(0, size - count))
+    verify.note(f"{count} of {size} bytes of the append-only file are gone")
+
+
+def forget_all(way):
+    for file in (way.redis.folder / "appendonlydir").iterdir():
+        file.unlink()

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The pages of the web console, in headless Chromium: filters, queues, many routes, colours, phones."""
+import os
+import re
+import threading
+
+import pytest
+
+from lib import machine
+from lib.console import ADMIN, be_admin, browser, bury, heard, load, yard  # noqa: F401
+from lib.servers import TOP
+from test_admin_api import Yard
+
+pytestmark = pytest.mark.slow
+
+
+def test_filters_count_when_they_are_asked_for(yard, browser):
+    for beginning in "ab":
+        yard.fill([f"{beginning}-{n:02}" for n in range(30)], "1h")
+    browser(yard, "typing")
+
+
+def test_the_jobs_of_a_queue(yard, browser):
+    for n in range(3):
+        yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": f"m{n}", "deliver-after": f"{n + 1}h"})
+    browser(yard, "queue")
+    status, _, body = yard.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=10s")
+    assert status == 200 and body["jobs"][0]["id"] == "m2", body
+
+
+@pytest.mark.long
+def test_five_hundred_routes_and_names_as_long_as_can_be(bench, browser):
+    y = Yard(bench)
+    long = ["long" + letter * 60 for letter in "xy"]
+    names = [f"route{n:03}" for n in range(498)]
+    routes = "".join(f'{name}: {{ from = "http"; to = "hook"; match = "{name}"; }};\n' for name in names + long)
+    y.tarry.stop()
+    y.tarry.conf.write_text(y.tarry.conf.read_text().replace("routes: {", "routes: { " + routes))
+    y.tarry.start()
+    y.put("a", route="route321")
+    y.put("i" * 128, route=long[0], payload="p" * 5000, delay_key="k" * 200, **{"x" * 100: "v" * 1000})
+    seen = browser(y, "many", routes=503, fullest="route321", first="k")
+    print(f"500 routes: the longest task of an update takes {seen['update_ms']:.0f} ms")
+    assert seen["update_ms"] < machine.soon_ms(1000)
+
+
+def test_nothing_moves_for_those_who_want_no_motion(yard, browser):
+    browser(yard, "still")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_no_page_breaks_a_rule_of_wcag_that_axe_knows(bench, browser, colours):
+    y = Yard(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
+    be_admin(y)
+    bury(y, ["dead"])
+    y.put("waits", payload='{"order": 17}', delay_key="customer", x_note="hello")
+    child = browser.begin(y, f"legible-{colours}", admin=ADMIN)
+    heard(child)
+    y.tarry.stop()
+    browser.end(child)
+
+
+def test_it_knows_all_reasons(yard):
+    """Those that dead letters are looked for by."""
+    page = (TOP / "bridge/admin/console/dead.js").read_text()
+    listed = re.findall(r"'([a-z-]+)'", re.search(r"const REASONS = \[([^\]]*)\]", page)[1])
+    said = yard.tarry.ask("GET", "/v1/routes/r/dead?reason=none-such")[2]["message"]
+    assert sorted(listed) == sorted(said.split("there are:")[1].split())
+
+
+@pytest.mark.parametrize("scenario", ["dark", "phone"])
+def test_it_is_legible_in_the_dark_and_on_a_phone(yard, browser, scenario):
+    yard.fill([f"order-{n:05}" for n in range(2000)], "2h", payload='{"order": 17}')
+    bury(yard, [f"bad-{n}" for n in range(3)])
+    over = threading.Event()
+    thread = threading.Thread(target=load, args=(yard, over), daemon=True)
+    thread.start()
+    try:
+        browser(yard, scenario, wait_ms=int(os.environ.get("TARRY_CONSOLE_WAIT_MS", "3000")))
+    finally:
+        over.set()
+        thread.join(60)

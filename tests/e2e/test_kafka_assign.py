@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Where a Kafka partition is read from when partitions are assigned while Redis is away."""
+import os
+import signal
+import time
+
+import pytest
+
+from lib.kafka import Consumer
+from lib.offsets import cut_tail, expect_all_once, make, marks, start, wait_stored
+from lib.servers import wait_for
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_redis_that_hangs_while_partitions_are_assigned_is_still_asked_how_far_it_has_come(bench):
+    way = start(bench)
+    batch = make(way, 200, 30000)
+    way.send(batch)
+    wait_for("the marks to be written", lambda: sum(marks(way).values()) == 200)
+    (file,) = (way.redis.folder / "appendonlydir").glob("*.incr.aof")
+    kept = file.stat().st_size
+    lost = make(way, 200, 30000, first=200)
+    way.send(lost)
+    wait_stored(way, 400)
+    way.tarry.stop()
+    way.redis.kill()
+    os.truncate(file, kept)
+    way.redis.start()
+    end = way.tarry.log.stat().st_size
+    way.tarry.spawn(way.tarry.argv())
+    wait_for("the sources to start", lambda: b"started:" in way.tarry.log.read_bytes()[end:],
+             step_s=0.001)
+    way.redis.child.send_signal(signal.SIGSTOP)
+    wait_for("partitions to begin without their marks",
+             lambda: b"partitions assigned" in way.tarry.log.read_bytes()[end:])
+    assert b"does not say how far it has come" in way.tarry.log.read_bytes()[end:], (
+        "Redis stopped too late: this has shown nothing")
+    way.redis.child.send_signal(signal.SIGCONT)
+    expect_all_once(way, batch + lost)
+    way.tarry.stop()
+
+
+def test_a_rebalance_while_redis_restarts_loses_nothing(bench):
+    way = start(bench)
+    text = way.tarry.conf.read_text()
+    other = bench.tarry(way.redis.url, text[text.index("sources: {"):])
+    other.folder = bench.folder / "other"
+    other.folder.mkdir()
+    other.conf, text = other.folder / "tarry.conf", other.conf.read_text()
+    other.conf.write_text(text)
+    other.log = other.folder / "tarry.log"
+    way.tarry.conf.write_text(text.replace(f"127.0.0.1:{other.port}", f"127.0.0.1:{way.tarry.port}"))
+    batch = make(way, 5000, 15000)
+    sending = way.sending(batch, rate=1000)
+    time.sleep(1.5)
+    other.start()
+    time.sleep(0.7)
+    way.redis.kill()
+    cut_tail(way, 20 * 1024)
+    time.sleep(1)
+    way.redis.start()
+    sending.join()
+    other.stop()
+    expect_all_once(way, batch)
+    way.tarry.stop()
+    for daemon in (way.tarry, other):  # nor when it gets no partition
+        assert "committed offsets of the group:" not in daemon.log.read_text()
+
+
+def test_partitions_that_leave_while_redis_is_away_are_not_marked_beyond_what_it_lost(
+        bench, real_kafka):  # the mock gives a second member nothing
+    """Their marks would be written when it is back, by what it had said before."""
+    way = start(bench, 'commit_lag = "1m";')
+    (file,) = (way.redis.folder / "appendonlydir").glob("*.incr.aof")
+    kept = file.stat().st_size
+    batch = make(way, 3000, 20000)
+    sending = way.sending(batch, rate=1000)
+    wait_stored(way, 1000)
+    other = Consumer({"bootstrap.servers": bench.kafka.address, "group.id": bench.name,
+                      "enable.auto.commit": False, "partition.assignment.strategy": "cooperative-sticky"})
+    way.redis.kill()
+    os.truncate(file, kept)
+    other.subscribe([way.topic_in])
+    end = time.monotonic() + 1.5  # partitions wait longer than that for answers before they leave
+    while time.monotonic() < end:
+        other.poll(0.1)
+    way.redis.start()
+    wait_for("partitions to leave", lambda: other.poll(0.1) is None and other.assignment())
+    other.close()
+    sending.join()
+    expect_all_once(way, batch)
+    way.tarry.stop()

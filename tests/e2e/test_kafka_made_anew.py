@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Where a Kafka partition is read from after its topic was deleted and created again."""
+import time
+
+import pytest
+
+from lib import load, verify
+from lib.offsets import expect_all_once, make, offsets, read_again, start
+from lib.servers import wait_for
+
+pytestmark = pytest.mark.slow
+
+
+def make_anew(way):
+    from confluent_kafka.admin import AdminClient
+    admin = AdminClient({"bootstrap.servers": way.bench.kafka.address})
+    admin.delete_topics([way.topic_in])[way.topic_in].result(20)
+    wait_for("the topic to be gone", lambda: way.topic_in not in admin.list_topics(timeout=15).topics, 40)
+    time.sleep(1)
+    way.bench.kafka.add_topic(way.topic_in)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["running", "stopped"])
+@pytest.mark.parametrize("count", [300, 3000], ids=["fewer", "more"])
+def test_a_topic_made_anew_under_its_name_is_read_from_its_beginning(bench, real_kafka, there, count):
+    assert real_kafka
+    way = start(bench)
+    old = make(way, 1000, 100)
+    way.send(old)
+    expect_all_once(way, old)
+    if not there:
+        way.tarry.stop()
+    else:
+        wait_for("the commits to reach the end", lambda: sum(offsets(way)[0]) == 1000)
+    make_anew(way)
+    if not there:
+        way.tarry.start()
+    new = make(way, count, 100, first=1000)
+    way.send(new[:200])
+    if there:  # a topic that is longer than the old one when it is first seen cannot be told from it
+        way.collector.wait(old + new[:200])
+    way.send(new[200:])
+    verify.expect(verify.judge(old + new, way.collector.wait(old + new), way.keys))
+    way.tarry.stop()
+    committed, ends = offsets(way)
+    assert committed == ends and sum(ends) == count
+    way.tarry.start()
+    more = make(way, 50, 100, first=1000 + count)
+    way.send(more)
+    way.collector.wait(old + new + more)
+    assert read_again(way) == 0
+    way.tarry.stop()
+
+
+def test_a_topic_made_anew_with_old_timestamps_is_read_where_it_is_shorter(bench, real_kafka):
+    assert real_kafka
+    way = start(bench)
+    old = make(way, 1000, 100)
+    way.send(old)
+    expect_all_once(way, old)
+    way.tarry.stop()
+    make_anew(way)
+    way.tarry.start()
+    from confluent_kafka import Producer
+    producer = Producer({"bootstrap.servers": real_kafka.address})
+    new = make(way, 300, 100, first=1000)
+    for job in new:
+        headers = load.control(job)
+        job.exact = False
+        producer.produce(way.topic_in, job.payload, job.key, headers=headers, timestamp=1000000)
+        job.accepted = True
+    assert producer.flush(30) == 0
+    ids = {job.seq for job in new}
+    arrivals = way.collector.wait(old + new)
+    assert ids <= {int(a.header("test-seq")) for a in arrivals}
+    assert "the topic was made anew" in way.tarry.log.read_text()
+    way.tarry.stop()

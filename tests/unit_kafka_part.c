@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * unit_kafka_part.c - a partition that is to be read again, for two reasons at once, and
+ * while Redis is asked. No librdkafka handle; Redis is the fake one.
+ */
+#include "bridge/bridge.h"
+#include "sources/kafka/kafka_part.h"
+#include "tests/fake_redis.h"
+#include "tests/lane_rig.h"
+#include "tests/unit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { BACKOFF_MS = 3000 /* more than that of the second rewind in a row */ };
+
+static struct {
+    struct conf_source conf;
+    struct bridge bridge;
+    struct source src;
+    struct kafka_parts parts;
+    struct buf written; /* "FIELD=VALUE " of each HSET */
+    unsigned writes;
+} kafka;
+
+static bool judge(const struct fake_command *c, struct buf *lines)
+{
+    if (!slice_is(c->word[0], "HSET"))
+        return true;
+    kafka.writes++;
+    for (size_t i = 2; i + 1 < c->n; i += 2)
+        buf_addf(&kafka.written, "%.*s=%.*s ", SLICE_ARG(c->word[i]),
+                 SLICE_ARG(c->word[i + 1]));
+    buf_add_str(lines, ":1\n");
+    return true;
+}
+
+static int begin(void **state)
+{
+    static char name[] = "in";
+    (void)state;
+    rig_begin(64, 0);
+    memset(&kafka, 0, sizeof(kafka));
+    fake.judge = judge;
+    kafka.conf.name = name;
+    kafka.bridge.store = rig.store;
+    kafka.src.bridge = &kafka.bridge;
+    kafka.src.conf = &kafka.conf;
+    kafka_parts_init(&kafka.parts, &kafka.src, 0);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    while (!TAILQ_EMPTY(&kafka.parts.list))
+        kafka_part_drop(TAILQ_FIRST(&kafka.parts.list));
+    rig_end();
+    buf_free(&kafka.written);
+    return 0;
+}
+
+/* Partition t/0, whose reading is known, begun at that offset. */
+static struct kafka_part *part_at(int64_t start, int64_t mark)
+{
+    struct kafka_part *part = kafka_part_add(&kafka.parts, "t", 0, start, mark);
+    part->known = true;
+    return part;
+}
+
+static void run_ms(int64_t ms)
+{
+    const int64_t end_ms = loop_mono_ms() + ms;
+    while (loop_mono_ms() < end_ms) {
+        timer_set(rig.limit, 10);
+        loop_run();
+    }
+}
+
+/* Until it may be read. */
+static bool goes_on(const struct kafka_part *part)
+{
+    const int64_t end_ms = loop_mono_ms() + BACKOFF_MS;
+    while (part->holds && loop_mono_ms() < end_ms)
+        run_ms(10);
+    return part->holds == 0;
+}
+
+static void store(struct kafka_part *part, int64_t offset)
+{
+    struct kafka_read *read = kafka_part_read(part, offset, 0);
+    assert_non_null(read);
+    kafka_part_answer(read, true);
+}
+
+static void rewind_goes_back_when_redis_has_the_next_reading(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    store(part, 100);
+    kafka_part_rewind(part, "r:1", 40);
+    assert_null(kafka_part_read(part, 101, 0));
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 40);
+    assert_string_equal(part->rewound, "r:1");
+    assert_string_equal(buf_str(&kafka.written), "reading t/0=0 r:1 t/0=40 ");
+}
+
+static void answer_for_an_earlier_partition_of_the_same_name_is_ignored(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    kafka_part_rewind(part, "r:1", 40);
+    rig.hold_at = NULL;
+    fake.holds = true;
+    assert_true(rig_reaches(&kafka.writes, 1));
+    part = part_at(70, 70); /* it was lost to the group, and is back */
+    struct kafka_read *read = kafka_part_read(part, 70, 0);
+    fake_let_go();
+    run_ms(100);
+    assert_int_equal(kafka.parts.asks, 0);
+    assert_string_equal(part->rewound, "");
+    assert_int_equal(part->mark, 70);
+    kafka_part_answer(read, true);
+}
+
+static void rewind_that_is_due_while_another_ends_is_carried_out_once(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    kafka_part_rewind(part, "r:1", 40);
+    fake.holds = true;
+    assert_true(rig_reaches(&kafka.writes, 1));
+    kafka_part_reread(part, 60); /* Redis was away: it arms the timer again */
+    fake_let_go();
+    assert_true(goes_on(part));
+    struct kafka_read *read = kafka_part_read(part, 40, 0);
+    run_ms(BACKOFF_MS); /* going back with an open record would abort */
+    assert_int_equal(part->offsets.position, 41);
+    kafka_part_answer(read, true);
+}
+
+static void partition_that_lost_its_mark_begins_where_it_was_rewound_to(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    kafka_part_rewind(part, "r:1", 40);
+    assert_true(goes_on(part));
+    for (int64_t offset = 40; offset < 50; offset++)
+        store(part, offset);
+    kafka_part_reread(part, -1);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 40);
+}
+
+static void rewind_waits_while_redis_is_asked_for_the_marks(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    kafka_part_rewind(part, "r:1", 40);
+    kafka_part_hold(part, HOLD_MARKS);
+    run_ms(BACKOFF_MS);
+    assert_int_equal(kafka.writes, 0);
+    assert_int_equal(part->offsets.position, 100);
+    kafka_part_let_go(part, HOLD_MARKS);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 40);
+}
+
+static void
+rewind_that_is_only_noted_waits_for_the_open_record_and_no_longer(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    struct kafka_read *read = kafka_part_read(part, 100, 0);
+    kafka_part_rewind(part, "r:1", -1);
+    run_ms(100);
+    kafka_part_answer(read, true);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 101);
+}
+
+static void mark_beside_a_reading_is_what_is_stored_where_nothing_goes_back(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    store(part, 100);
+    kafka_part_rewind(part, "r:1", -1);
+    assert_true(goes_on(part));
+    assert_string_equal(buf_str(&kafka.written), "reading t/0=0 r:1 t/0=101 ");
+    assert_int_equal(part->mark, 101);
+}
+
+static void mark_beside_a_reading_is_the_beginning_where_nothing_is_stored(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    kafka_part_rewind(part, "r:1", -1);
+    assert_true(goes_on(part));
+    assert_string_equal(buf_str(&kafka.written), "reading t/0=0 r:1 t/0=100 ");
+}
+
+UNIT(kafka_part)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        CASE(rewind_goes_back_when_redis_has_the_next_reading),
+        CASE(answer_for_an_earlier_partition_of_the_same_name_is_ignored),
+        CASE(rewind_that_is_due_while_another_ends_is_carried_out_once),
+        CASE(partition_that_lost_its_mark_begins_where_it_was_rewound_to),
+        CASE(rewind_waits_while_redis_is_asked_for_the_marks),
+        CASE(rewind_that_is_only_noted_waits_for_the_open_record_and_no_longer),
+        CASE(mark_beside_a_reading_is_what_is_stored_where_nothing_goes_back),
+        CASE(mark_beside_a_reading_is_the_beginning_where_nothing_is_stored),
+    };
+    alarm(60);
+    return cmocka_run_group_tests(tests, rig_setup, NULL);
+}
