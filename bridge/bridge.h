@@ -31,7 +31,6 @@ struct handover;
 struct httpd;
 struct embedded;
 struct meta;
-struct passage;
 struct pull;
 struct pace;
 struct queue;
@@ -93,24 +92,10 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     TAILQ_ENTRY(sched) link;
 };
 
-/* The buckets that a route had while buckets = n was the same. An older one takes no new
- * ids once it is sealed; its jobs leave as always. */
-struct generation {
-    struct generation *next; /* the next newer one; NULL: none */
-    unsigned number;         /* from 1 */
-    int64_t bucket_count;
-    struct sched **scheds;
-    TAILQ_HEAD(, passage) under_way; /* asked here, in the order of their coming */
-    int64_t heard_us; /* monotonic: when it was known that it is not the newest */
-    bool sealed;      /* all its buckets */
-    bool asked;       /* they are being asked for that, or for what is left */
-};
-
 /* The jobs of a route whose number of buckets is to change: meta_buckets.c. */
 struct bucket_look {
     bool asked, failed;
-    bool may_change; /* it holds none, and no other instance serves it */
-    int64_t open;    /* buckets without an answer */
+    int64_t open; /* buckets without an answer */
     int64_t jobs;
     int64_t begun_ms; /* monotonic; 0: it was never asked */
 };
@@ -125,15 +110,12 @@ struct route {
                        * of the queue API is the queue's own */
     struct buf fixed_target; /* where the template is the same for all jobs */
     struct job_names names;  /* what records of this route leave out */
-    /* The buckets of all generations, the oldest first; none where it ends at a queue,
-     * nor before it is known from Redis which there are (meta_keep.h). */
+    /* One for each bucket; none where it ends at a queue. scheds[0] is always there: that
+     * bucket keeps what is the route's. */
     struct sched **scheds;
-    int64_t bucket_count;
-    struct generation *oldest, *newest;
-    struct generation
-        *retired;       /* empty and forgotten; what is on its way may point there */
-    struct sched *home; /* of bucket ROUTE/0, which keeps what is the route's */
-    bool closed;        /* its buckets are about to go */
+    int64_t bucket_count; /* 0: their number is not known from Redis yet (meta.h) */
+    int64_t sched_count;  /* made, see route_make_buckets() */
+    bool closed;          /* its buckets are about to go */
     enum route_state state;
     int64_t state_ms; /* monotonic: since when, as far as is known here */
     struct bucket_rules rules;
@@ -155,7 +137,6 @@ struct route {
     unsigned refs; /* those who keep a pointer while no bucket has a call under way */
     bool aside;    /* a reload holds it back: nothing is claimed */
     bool coming;   /* a reload brings it: no message is routed to it yet */
-    bool buckets_noted; /* buckets = n has been seen to */
     struct bucket_look look;
     char *refused;            /* why its number of buckets can't be; NULL */
     struct conf_route *owned; /* of one that leaves (leave.h): its conf */

@@ -2,7 +2,7 @@
 #include "bridge/core.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/inst.h"
-#include "bridge/engine/meta_keep.h"
+#include "bridge/engine/meta.h"
 #include "bridge/redis/embedded.h"
 #include "bridge/redis/sentinel.h"
 #include "bridge/engine/route.h"

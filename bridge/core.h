@@ -13,7 +13,7 @@ struct bridge;
 struct conf;
 struct conf_redis;
 
-struct core_events { /* of the stores; see store.h, and meta_keep.h for when it is up */
+struct core_events { /* of the stores; see store.h, and meta.h for when it is up */
     void (*up)(void *arg);
     void (*down)(void *arg, const char *why);
     void (*told)(void *arg, struct slice name);

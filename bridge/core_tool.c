@@ -2,7 +2,7 @@
 #include "bridge/core_tool.h"
 #include "bridge/bridge.h"
 #include "bridge/core.h"
-#include "bridge/engine/meta_keep.h"
+#include "bridge/engine/meta.h"
 #include "bridge/redis/embedded.h"
 
 #include <sysexits.h>

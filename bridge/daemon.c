@@ -9,7 +9,7 @@
 #include "bridge/engine/deliver.h"
 #include "bridge/engine/drain.h"
 #include "bridge/engine/inst.h"
-#include "bridge/engine/meta_keep.h"
+#include "bridge/engine/meta.h"
 #include "bridge/admin/metrics.h"
 #include "bridge/engine/pace.h"
 #include "bridge/queue/queue_place.h"

@@ -1,9 +1,8 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- alive.lua - one instance says that it is there, or goes, and hears who else is.
 --
---   KEYS[1]  zset  PREFIX:alive  "ID LAYOUT ROUTE ROUTE..." of an instance: its name, the layout
---            of the keys that it can work with, the routes that it serves; scored by when it
---            last said so, in ms
+--   KEYS[1]  zset  PREFIX:alive  "ID ROUTE ROUTE..." of an instance: its name, the routes that it
+--            serves; scored by when it last said so, in ms
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
 --   ARGV[2]  member of the caller   ARGV[3]  '1': it goes; '': it is there
 --   ARGV[4]  for how long a word counts, in ms

@@ -19,13 +19,10 @@
 -- Returns one letter per id:
 --   c cancelled: it waited   e cancelled: it was a dead letter   f in flight
 --   m not there, but remembered: it was delivered (ack.lua)   n not there
---   z not there, and the bucket is sealed (seal.lua): the job may be in a later one
---   k, g as of lib/ingest.lua, and nothing was done   K the same as k, and the bucket is sealed: the
---     record was carried out before the later ones took any job
+--   k, g as of lib/ingest.lua, and nothing was done
 --   or {head, letters} where a job has come from :held: the first due time of KEYS[2].
--- A sealed bucket notes no record as carried out, and misses none: enqueue.lua.
--- A second run answers the same c, e or f, or n, z, m, k or K where nothing was done. Cost: O(k log n) for k ids. Called by store_cancel() in
--- bridge/store/store_call.c.
+-- A second run answers the same c, e or f, or n, m or k where nothing was done. Cost: O(k log n) for
+-- k ids. Called by store_cancel() in bridge/store/store_call.c.
 --#include lib/ingest.lua
 --#include lib/sums.lua
 --#include lib/told.lua
@@ -51,7 +48,6 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
-local sealed = of_route and redis.call('EXISTS', base .. ':sealed') == 1
 local has_far = redis.call('EXISTS', base .. ':far') == 1 -- lib/far.lua
 
 local function is_remembered(id)
@@ -84,7 +80,7 @@ local function cancel(id)
     end
     return 'f'
   elseif not of_route or redis.call('HEXISTS', pool, id) == 0 then
-    return is_remembered(id) and 'm' or sealed and 'z' or 'n'
+    return is_remembered(id) and 'm' or 'n'
   end
   told_outdate(id, '', now, redis.call('HGET', base .. ':ended', id))
   local was_held, bodies = order_gone(id)
@@ -100,13 +96,13 @@ local codes = {}
 local function once(at)
   local name = ARGV[at + 3] ~= '' and ARGV[3] .. ' ' .. ARGV[at + 3] or nil
   local code = name and told_find(base, name, 'cef') or ingest_refuses(ARGV[at + 1], ARGV[at + 2], ARGV[at + 4])
-  if not code or (sealed and code == 'g') then
+  if not code then
     code = cancel(ARGV[at])
     if name and string.find('cef', code, 1, true) then
       told_add(name, code, now)
     end
   end
-  return sealed and code == 'k' and 'K' or code
+  return code
 end
 
 local first, stamped = ingest_read(ingest, 4)
@@ -114,8 +110,6 @@ for at = first, #ARGV, 4 + stamped do
   codes[#codes + 1] = once(at)
 end
 told_note(base)
-if not sealed then
-  ingest_note(ingest, not of_route)
-end
+ingest_note(ingest, not of_route)
 sums_note(base, not of_route)
 return order_reply(codes)

@@ -40,9 +40,6 @@
 --   v nothing was done: the replacement is the very job in flight, and has come again
 --   i stored; one of that id in flight does not count any more: it is neither tried again nor
 --     acked, but its group waits for it (lib/order.lua). Also without 'r' where that one was cancelled, so is on its way out
---   z the bucket is sealed (seal.lua) and does not know that id: it belongs to a later one
--- A sealed bucket takes no new ids, and notes no record as carried out: what passes on to a later
--- one is noted there.
 -- Repeatable: a second run answers d or k, or s where it is told to be one and the job is there as
 -- it was stored; a replacement that has a number as it did at first;
 -- one without may answer r, and changes nothing but the tries of the job.
@@ -64,7 +61,6 @@ if owners == base .. ':whole' then
 end
 local of_queue, remembers, by_key = ARGV[4] == 'q', ARGV[5] == '1', ARGV[4] == 'k'
 
-local sealed = not of_queue and redis.call('EXISTS', base .. ':sealed') == 1
 local was = redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2]
 local at, stamped = ingest_read(ingest, 7)
 local FIELDS = (by_key and 9 or 8) + stamped
@@ -300,9 +296,7 @@ end
 local function put_far(at, id, start, due, how)
   local group, part = by_key and argv[at + 8] or '', argv[at + 4]
   local beginning, offset = part ~= '0' and how == 'u' and argv[6 + 2 * part], argv[at + 5]
-  if beginning and ingest_rewound then
-    beginning = ingest_parts[part].first or beginning
-  end
+  beginning = beginning and string.match(beginning, '^[^*+]*')
   if how ~= 'u' then
     is_far[id] = true
   elseif beginning and #id ~= #beginning + 1 + #offset then
@@ -357,9 +351,7 @@ for i, id in ipairs(ids) do
         code = 'k' -- nobody has an index of it, but it can't have left yet
       end
     end
-    if sealed and code == 'g' then
-      code = nil -- the record before it has passed on
-    elseif code == 'k' and again and how == 'u' and near and slot_of(at, how) then
+    if code == 'k' and again and how == 'u' and near and slot_of(at, how) then
       mine = not index[id] -- nobody has an index of it, but it can't have left yet
     end
   end
@@ -373,7 +365,7 @@ for i, id in ipairs(ids) do
   elseif till[i] and (how == '' or how == 'u' or how == 'b') and tonumber(till[i]) > now then
     code = 'm'
   else
-    code = sealed and 'z' or 's'
+    code = 's'
   end
   if STORES[code] then
     local start, due
@@ -404,9 +396,7 @@ for i, id in ipairs(ids) do
   at = at + FIELDS
 end
 flush()
-if not sealed then
-  ingest_note(ingest, of_queue)
-end
+ingest_note(ingest, of_queue)
 note_sums(stored)
 if told then
   told.note(base)

@@ -60,7 +60,7 @@ local function run_again(id, due, record)
 end
 
 -- The name under which a run is kept. Another job may have it, near or far (lib/far.lua): then zeros
--- are added before the digits at its end, and it stays in this bucket (meta/generation.c). nil: this
+-- are added before the digits at its end, and it stays in this bucket (bridge/engine/route_buckets.c). nil: this
 -- very run is kept already.
 local function free_name(kept, record)
   while true do

@@ -31,7 +31,6 @@ order='base job redis conf store metrics http engine queue admin reload import c
 exceptions='
 conf    plugin.h             the options of plugins are rows like any others
 store   queue/queue.h        the types in it are what the store fills in; part of plugin.h
-store   engine/meta.h        the number of the layout
 store   bridge.h             a source names its store
 engine  about.h              what a log line says of a job
 engine  bridge.h             the state of the daemon

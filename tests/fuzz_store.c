@@ -163,12 +163,6 @@ static void on_meta(void *arg, bool changed, const struct slice *pairs, unsigned
         meta_route_parse(pairs[i], &list);
     told();
 }
-static void on_sealed(void *arg, const struct sealed *sealed)
-{
-    (void)arg;
-    (void)sealed;
-    told();
-}
 static void on_names(void *arg, const struct slice *names, unsigned n)
 {
     (void)arg;
@@ -291,10 +285,6 @@ static void ask_meta(void)
     const struct meta_change change = {"layout", NULL, "3"};
     store_meta(run.store, &change, 1, on_meta, NULL);
 }
-static void ask_seal(void)
-{
-    store_seal(run.route, SEAL_LOOK, on_sealed, NULL);
-}
 static void ask_figure(void)
 {
     store_figure(run.store, "HLEN", SLICE_LIT("tarry:x"), on_number, NULL);
@@ -307,17 +297,11 @@ static void ask_audit(void)
 {
     store_audit(run.route, AUDIT_DELAY, SLICE_LIT("0"), 10, false, on_audit, NULL);
 }
-static void ask_baseline(void)
-{
-    store_baseline(run.route, on_number, NULL);
-}
-
 static void (*const asks[])(void) = {
-    ask_enqueue, ask_claim,    ask_ack,     ask_retry,   ask_bury,  ask_cancel,
-    ask_reap,    ask_count,    ask_find,    ask_pull,    ask_touch, ask_look,
-    ask_measure, ask_finish,   ask_release, ask_respawn, ask_drop,  ask_dead,
-    ask_list,    ask_move_due, ask_pace,    ask_stopped, ask_meta,  ask_seal,
-    ask_figure,  ask_names,    ask_audit,   ask_baseline};
+    ask_enqueue, ask_claim,   ask_ack,    ask_retry, ask_bury, ask_cancel,   ask_reap,
+    ask_count,   ask_find,    ask_pull,   ask_touch, ask_look, ask_measure,  ask_finish,
+    ask_release, ask_respawn, ask_drop,   ask_dead,  ask_list, ask_move_due, ask_pace,
+    ask_stopped, ask_meta,    ask_figure, ask_names, ask_audit};
 enum { ASKS = sizeof(asks) / sizeof(asks[0]) };
 
 /* ---------------------------------------------------------------------- one input */

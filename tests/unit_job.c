@@ -403,13 +403,13 @@ static void what_a_later_tarry_adds_is_skipped(void **state)
 static void what_the_route_and_the_id_say_is_left_out(void **state)
 {
     (void)state;
-    struct job *job = kafka_job(SLICE_LIT("orders.delayed/12/1234567890123"));
+    struct job *job = kafka_job(SLICE_LIT("orders_in/orders.delayed/12/1234567890123"));
     /* Array, version, due time, payload, map, lag, and that the id says the rest. */
     const size_t least = 1 + 1 + 9 + 2 + 100 + 1 + 6 + 2;
     assert_int_equal(travels(job), least);
-    job->id = SLICE_LIT("orders.delayed/12/1234567890123/1769860800123.7");
+    job->id = SLICE_LIT("orders_in/orders.delayed/12/1234567890123/1769860800123.7");
     assert_int_equal(travels(job), least); /* lua/move.lua: the name was in use */
-    job->id = SLICE_LIT("orders.delayed/12~3/1234567890123");
+    job->id = SLICE_LIT("orders_in/orders.delayed/12~3/1234567890123");
     assert_int_equal(travels(job), least); /* of a topic that was made anew */
     job_free(job);
 }
@@ -419,14 +419,17 @@ static void what_neither_the_route_nor_the_id_says_is_spelled_out(void **state)
     (void)state;
     static const struct slice ids[] = {
         LIT("mine"),
-        LIT("orders.delayed/12/1234567890123@1769860800123"),
-        LIT("orders.delayed/12/1234567890124"),
-        LIT("orders.delayed/13/1234567890123"),
-        LIT("orders.delaye/12/1234567890123"),
-        LIT("orders.delayed/12/"),
-        LIT("orders/delayed/12/1234567890123"),
-        LIT("orders.delayed/12/12345678901234567890123"),
-        LIT("orders.delayed//1234567890123"),
+        LIT("orders_in/orders.delayed/12/1234567890123@1769860800123"),
+        LIT("orders_in/orders.delayed/12/1234567890124"),
+        LIT("orders_in/orders.delayed/13/1234567890123"),
+        LIT("orders_in/orders.delaye/12/1234567890123"),
+        LIT("orders_in/orders.delayed/12/"),
+        LIT("orders_in/orders/delayed/12/1234567890123"),
+        LIT("orders.delayed/12/1234567890123"),
+        LIT("other/orders.delayed/12/1234567890123"),
+        LIT("orders_in/orders.delayed/12/12345678901234567890123"),
+        LIT("orders_in/orders.delayed//1234567890123"),
+        LIT("orders_in//12/1234567890123"),
         LIT("/12/1234567890123"),
         LIT("12/1234567890123"),
         LIT("1234567890123"),
@@ -439,7 +442,8 @@ static void what_neither_the_route_nor_the_id_says_is_spelled_out(void **state)
         job_free(job);
     }
     for (int i = 0; i < 5; i++) {
-        struct job *job = kafka_job(SLICE_LIT("orders.delayed/12/1234567890123"));
+        struct job *job =
+            kafka_job(SLICE_LIT("orders_in/orders.delayed/12/1234567890123"));
         job->target = i == 0   ? SLICE_LIT("")
                       : i == 1 ? SLICE_LIT("orders2")
                                : job->target;
@@ -455,9 +459,10 @@ static void a_record_whose_id_does_not_say_what_it_should_is_refused(void **stat
     (void)state;
     static const struct slice record = LIT("\x94\x01\x05\xc4\x02hi\x81\x11\x01");
     struct err err = {""};
-    struct job *job = job_decode(SLICE_LIT("t/3/7"), record, &of_route, &err);
+    struct job *job = job_decode(SLICE_LIT("k/t/3/7"), record, &of_route, &err);
     assert_non_null(job);
     assert_true(job->partition == 3 && job->offset == 7);
+    assert_slice(job->source, SLICE_LIT("k"));
     assert_slice(job->topic, SLICE_LIT("t"));
     job_free(job);
     assert_null(job_decode(SLICE_LIT("mine"), record, &of_route, &err));

@@ -200,19 +200,6 @@ static void ask_audit(struct kind *kind)
 {
     store_audit(run.route, AUDIT_POOL, SLICE_LIT("0"), 5, false, on_audit, kind);
 }
-static void ask_baseline(struct kind *kind)
-{
-    store_baseline(run.route, on_number, kind);
-}
-static void on_sealed(void *arg, const struct sealed *sealed)
-{
-    (void)sealed;
-    told(arg);
-}
-static void ask_seal(struct kind *kind)
-{
-    store_seal(run.route, SEAL_LOOK, on_sealed, kind);
-}
 static void on_pace(void *arg, const int64_t *wait_us)
 {
     (void)wait_us;
@@ -333,8 +320,6 @@ static struct kind kinds[] = {
     {.ask = ask_move_due},
     {.ask = ask_audit},
     {.ask = ask_pace},
-    {.ask = ask_baseline},
-    {.ask = ask_seal},
     {.ask = ask_go_on, .no_script = true},
     {.ask = ask_stopped, .no_script = true},
     {.ask = ask_pull},

@@ -202,7 +202,6 @@ static int make_world(void **state)
                                  .conf = &world.conf,
                                  .sink = &world.sink,
                                  .scheds = &world.scheds,
-                                 .home = &world.sched,
                                  .bucket_count = 1};
     return 0;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/admin.h"
 #include "bridge/bridge.h"
-#include "bridge/engine/meta_keep.h"
 #include "bridge/engine/pace.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
@@ -9,6 +8,8 @@
 #include "bridge/reload/reload.h"
 
 #include <stdlib.h>
+#include "bridge/http/httpd.h"
+#include "bridge/engine/meta.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";
 

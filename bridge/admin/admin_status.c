@@ -68,7 +68,7 @@ static void add_instance(void *arg, const struct alive_instance *one)
     buf_add_str(told->out, told->n++ > 0 ? ",{\"id\":" : "{\"id\":");
     text_add_json(told->out, one->id);
     add_bool(told->out, "self", one->self);
-    buf_addf(told->out, ",\"layout\":%d,\"routes\":[", one->layout);
+    buf_add_str(told->out, ",\"routes\":[");
     while (rest.n > 0) {
         const char *space = memchr(rest.p, ' ', rest.n);
         struct slice name = {rest.p, space ? (size_t)(space - rest.p) : rest.n};

@@ -116,31 +116,11 @@ static void answer(void *arg)
 
 /* --- the buckets --- */
 
-/* Of a bucket ROUTE/N or ROUTE/N.G: ascending in route->scheds, and the same for as long
- * as the bucket exists, while its index there is not. */
-static int64_t number_of(const struct sched *s)
-{
-    char *end;
-    int64_t n = strtoll(strrchr(bucket_name(s->bucket), '/') + 1, &end, 10);
-    return *end == '.' ? strtoll(end + 1, NULL, 10) << 32 | n : n;
-}
-
 /* The bucket where the run goes on; NULL: there is none. */
 static struct sched *next_bucket(struct run *run)
 {
-    for (int64_t i = 0; i < run->route->bucket_count; i++) {
-        struct sched *s = run->route->scheds[i];
-        int64_t number = number_of(s);
-        if (number < run->at.bucket)
-            continue;
-        if (number > run->at.bucket) { /* the one before it is gone */
-            run->at.bucket = number;
-            run->at.after_ms = 0;
-            buf_clear(&run->at.after);
-        }
-        return s;
-    }
-    return NULL;
+    const struct route *route = run->route;
+    return run->at.bucket < route->bucket_count ? route->scheds[run->at.bucket] : NULL;
 }
 
 /* --- the letters --- */
@@ -214,8 +194,7 @@ static void on_told(void *arg, const struct dead_told *told)
         buf_add_slice(&run->at.after, told->after);
     else
         run->at.bucket++;
-    run->over = (run->q.id_whole && run->route->oldest == run->route->newest) ||
-                next_bucket(run) == NULL;
+    run->over = run->q.id_whole || next_bucket(run) == NULL;
     if (run->over || told->more || run->count >= run->q.max ||
         run->looked >= STORE_DEAD_MAX || run->bytes >= STORE_DEAD_BYTES)
         answer(run);
@@ -282,12 +261,6 @@ static bool is_good(struct run *run)
            c->next_us <= WHEN_LAST_MS * 1000 && c->after_ms <= WHEN_LAST_MS;
 }
 
-/* Where the letter of an id is looked for: it may be in several generations' buckets. */
-static int64_t bucket_of(const struct route *route, struct slice id)
-{
-    return route->oldest == route->newest ? number_of(route_bucket(route, id)) : 0;
-}
-
 /* Sets where the run begins. */
 static enum dead_code begin(struct run *run, struct slice name, struct slice cursor)
 {
@@ -304,7 +277,7 @@ static enum dead_code begin(struct run *run, struct slice name, struct slice cur
             "/v1/queues/NAME counts them, POST /v1/queues/NAME/dead/respawn brings them "
             "back, DELETE /v1/queues/NAME/dead deletes them",
             run->route->conf->name);
-    if (run->route->oldest == NULL)
+    if (run->route->bucket_count == 0)
         return wrong(run, DEAD_AWAY, "Redis was not there yet; ask again");
     if (q->reason && !is_reason(q->reason))
         return wrong_reason(run);
@@ -314,7 +287,7 @@ static enum dead_code begin(struct run *run, struct slice name, struct slice cur
                      "this cursor is none that the route %s has given; begin without one",
                      run->route->conf->name);
     if (q->id_whole)
-        at->bucket = bucket_of(run->route, q->id_prefix);
+        at->bucket = route_bucket_number(run->route, q->id_prefix);
     if (at->next_us < q->not_before_ms * 1000)
         at->next_us = q->not_before_ms * 1000;
     return DEAD_OK;

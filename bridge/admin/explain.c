@@ -9,7 +9,7 @@
 #include "bridge/engine/emit.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
-#include "bridge/engine/verdict.h"
+#include "bridge/engine/admit.h"
 #include "bridge/http/http_job.h"
 
 #include <inttypes.h>
@@ -40,18 +40,18 @@ static struct source *find_source(const struct route *route, struct slice name)
     return NULL;
 }
 
-static void tell_refused(const struct source *src, const struct verdict *v,
+static void tell_refused(const struct source *src, const struct admission *v,
                          struct explanation *e)
 {
     bool kept = reason_find(v->reason) == REASON_TOO_LONG &&
                 v->route->conf->too_long == TOO_LONG_DEAD;
     e->reason = v->reason;
-    e->why = v->why;
+    e->why = v->why.text;
     e->outcome = src->ops->answers && !kept ? "refused" : "dead";
 }
 
 /* Into its record and out of it, as through Redis, and over to its sink. */
-static void tell_first(const struct verdict *v, const struct job *job,
+static void tell_first(const struct admission *v, const struct job *job,
                        struct explanation *e, explain_cb *cb, void *arg)
 {
     struct route *route = v->route;
@@ -83,8 +83,8 @@ static void tell_first(const struct verdict *v, const struct job *job,
 static void explain_message(struct source *src, struct job *job, explain_cb *cb,
                             void *arg)
 {
-    struct verdict v;
-    verdict_reach(src, job, &v);
+    struct admission v;
+    admit(src, job, &v);
     struct explanation e = {.reason = "",
                             .why = "",
                             .source = src->conf->name,
@@ -96,7 +96,7 @@ static void explain_message(struct source *src, struct job *job, explain_cb *cb,
         return;
     }
     e.accepted = true;
-    if (v.asks.op == DELAY_CANCEL) {
+    if (v.op == DELAY_CANCEL) {
         e.outcome = "cancel";
         cb(arg, &e);
         return;
@@ -104,7 +104,7 @@ static void explain_message(struct source *src, struct job *job, explain_cb *cb,
     e.outcome = "stored";
     e.due_ms = job->due_ms + route_spread_ms(v.route, job);
     if (!job->timed)
-        judge_strip(src, v.route, job);
+        admit_strip(src, v.route, job);
     tell_first(&v, job, &e, cb, arg);
 }
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * job_move.c - another due time for a job that waits: it is looked for in one generation
- * of the route's buckets after the other, and moved where it is.
+ * job_move.c - another due time for a job that waits: it is looked for in the bucket
+ * of its id, and moved where it is.
  */
 #include "bridge/admin/job_list.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/bridge.h"
-#include "bridge/engine/generation.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/store/store_list.h"
@@ -16,7 +15,6 @@
 
 struct moving {
     struct route *route;
-    struct generation *at; /* NULL: a queue's */
     struct bucket *bucket;
     int64_t at_ms, after_ms;
     job_move_cb *cb;
@@ -62,8 +60,6 @@ static struct slice id_of(const struct moving *m)
     return (struct slice){m->id, m->id_n};
 }
 
-static void look(struct moving *m);
-
 /* What ends it by its own word only its record knows; of a queue also the script. */
 static bool would_expire(struct moving *m, struct slice record)
 {
@@ -85,11 +81,6 @@ static void on_found(void *arg, const struct found_job *found)
         char state;
         enum job_move_code code;
     } rows[] = {{'n', JOB_MOVE_NONE}, {'f', JOB_MOVE_IN_FLIGHT}, {'d', JOB_MOVE_DEAD}};
-    if (found->state == 'n' && m->at && m->at->next) {
-        m->at = m->at->next;
-        look(m);
-        return;
-    }
     if (found->state == 'w' && !would_expire(m, found->record)) {
         store_move_due(m->bucket, id_of(m), m->at_ms, m->after_ms, on_moved, m);
         return;
@@ -103,8 +94,6 @@ static void on_found(void *arg, const struct found_job *found)
 
 static void look(struct moving *m)
 {
-    if (m->at)
-        m->bucket = generation_bucket(m->at, id_of(m))->bucket;
     store_find(m->bucket, id_of(m), on_found, m);
 }
 
@@ -129,10 +118,10 @@ void job_move(struct bridge *bridge, struct slice route, const struct job_move *
     memcpy(m->id, how->id.p ? how->id.p : "", m->id_n);
     if (m->route == NULL) {
         refuse(m, JOB_MOVE_NO_ROUTE);
-    } else if (m->route->sink->rules == NULL && m->route->oldest == NULL) {
+    } else if (!route_is_open(m->route)) {
         refuse(m, JOB_MOVE_AWAY);
     } else if (m->route->sink->rules == NULL) {
-        m->at = m->route->oldest;
+        m->bucket = route_bucket(m->route, id_of(m))->bucket;
         look(m);
     } else if (how->queue.n == 0) {
         refuse(m, JOB_MOVE_IS_QUEUE);

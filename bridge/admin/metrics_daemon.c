@@ -5,7 +5,7 @@
 #include "bridge/admin/metrics.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/alive.h"
-#include "bridge/engine/meta_keep.h"
+#include "bridge/engine/meta.h"
 #include "bridge/version.h"
 
 #include <dirent.h>
@@ -51,19 +51,13 @@ static void print_orphan(void *arg, const char *field, int64_t jobs, int64_t que
 /* Which buckets there are, and what Redis holds of routes and sinks that are gone. */
 static void print_buckets(const struct bridge *bridge, struct buf *out)
 {
-    metric_head(out, "tarry_buckets", "gauge",
-                "Buckets of the route; old: of an earlier number of buckets, not empty "
-                "yet.");
+    metric_head(out, "tarry_buckets", "gauge", "Buckets of the route.");
     for (size_t i = 0; i < bridge->route_count; i++) {
         const struct route *route = bridge->routes[i];
         const char *name = route->conf->name;
-        if (route->newest == NULL)
-            continue;
-        int64_t newest = route->newest->bucket_count;
-        metric_number(out, "tarry_buckets", LABELS({"route", name}, {"age", "new"}),
-                      newest);
-        metric_number(out, "tarry_buckets", LABELS({"route", name}, {"age", "old"}),
-                      route->bucket_count - newest);
+        if (route->bucket_count > 0)
+            metric_number(out, "tarry_buckets", LABELS({"route", name}),
+                          route->bucket_count);
     }
     metric_head(
         out, "tarry_orphan_jobs", "gauge",
@@ -124,7 +118,6 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
           (int64_t)store_keeps(store));
     gauge(out, "tarry_redis_memory_bytes", "Memory that Redis uses.", used_bytes);
     gauge(out, "tarry_redis_memory_max_bytes", "Its maxmemory; 0: no limit.", max_bytes);
-    gauge(out, "tarry_layout", "Layout of the keys in Redis.", meta_layout(bridge->meta));
 }
 
 static void print_lines(struct buf *out)

@@ -9,7 +9,7 @@
 #include "bridge/bridge.h"
 #include "bridge/cli/cli.h"
 #include "bridge/core_tool.h"
-#include "bridge/engine/meta_keep.h"
+#include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/redis/embedded.h"
 #include "bridge/store/store_audit.h"

@@ -81,10 +81,8 @@ static const struct ctl_column redis_columns[] = {{"REDIS", "name", CTL_TEXT},
                                                   {"URL", "url", CTL_TEXT},
                                                   {"TROUBLE", "trouble", CTL_TEXT},
                                                   {0}};
-static const struct ctl_column instance_columns[] = {{"INSTANCE", "id", CTL_TEXT},
-                                                     {"SELF", "self", CTL_TEXT},
-                                                     {"LAYOUT", "layout", CTL_COUNT},
-                                                     {0}};
+static const struct ctl_column instance_columns[] = {
+    {"INSTANCE", "id", CTL_TEXT}, {"SELF", "self", CTL_TEXT}, {0}};
 static const struct ctl_column source_columns[] = {
     {"SOURCE", "name", CTL_TEXT},      {"TYPE", "type", CTL_TEXT},
     {"STATE", "state", CTL_STATE},     {"RECEIVED", "received", CTL_COUNT},

@@ -58,7 +58,6 @@ struct conf_daemon { /* daemon: { } */
     int64_t queue_max_bytes; /* the same in bytes */
     int64_t batch_max_jobs;  /* of one script call */
     int64_t hops_max;        /* deliveries by tarry that one message may have behind it */
-    int64_t upgrade_after_ms; /* see meta_keep.h */
     int64_t overdue_alarm_ms; /* see sched.h; 0: none */
     bool core_dumps;          /* the process may be dumped, and looked into */
 };

@@ -10,12 +10,23 @@
  * restart. An option that is a file's name is taken over only where there is one before
  * and after: TLS does not come and go with open connections. */
 static const char *const taken_over[] = {
-    "daemon.log",      "daemon.log_format",     "daemon.stop_timeout",
-    "daemon.job_max",  "daemon.queue_max_jobs", "daemon.queue_max",
-    "daemon.hops_max", "daemon.upgrade_after",  "daemon.overdue_alarm",
-    "*.body_max",      "*.body_rate",           "*.deadline",
-    "*.idle",          "*.requests_max",        "*.tls_cert",
-    "*.tls_key",       "*.tls_client_ca",       "*.hosts",
+    "daemon.log",
+    "daemon.log_format",
+    "daemon.stop_timeout",
+    "daemon.job_max",
+    "daemon.queue_max_jobs",
+    "daemon.queue_max",
+    "daemon.hops_max",
+    "daemon.overdue_alarm",
+    "*.body_max",
+    "*.body_rate",
+    "*.deadline",
+    "*.idle",
+    "*.requests_max",
+    "*.tls_cert",
+    "*.tls_key",
+    "*.tls_client_ca",
+    "*.hosts",
 };
 
 /* Those of a queue sink that say where its jobs are. */

@@ -132,11 +132,6 @@ static const struct opt daemon_rows[] = {
      .help = "The largest number of times that one message may pass through tarry; more "
              "count as a loop.",
      .min = 1, .max = 1000},
-    {"upgrade_after", OPT_MS, AT(upgrade_after_ms), "10m",
-     .help = "After a start of a newer version on the keys of an older one: how long the "
-             "older one may still be started again. Then, once no older one runs, the "
-             "keys take the newer layout, which an older version refuses.",
-     .min = 0, .max = 30 * DAY},
     {"overdue_alarm", OPT_MS, AT(overdue_alarm_ms), "30s",
      .help =
          "If due jobs could be delivered and none is for this time, the watchdog "

@@ -2,7 +2,6 @@
 #include "bridge/engine/alive.h"
 #include "bridge/engine/alive_list.h"
 #include "bridge/bridge.h"
-#include "bridge/engine/meta.h"
 #include "bridge/store/store_script.h"
 
 #include <inttypes.h>
@@ -30,9 +29,9 @@ static char *new_member(const struct alive *a)
 {
     const struct bridge *bridge = a->bridge;
     struct buf text = {0};
-    buf_addf(&text, "%s %d", a->id, META_LAYOUT);
+    buf_add_str(&text, a->id);
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (bridge->routes[i]->buckets_noted) /* else it waits, or ends at a queue */
+        if (bridge->routes[i]->bucket_count > 0) /* else it waits, or ends at a queue */
             buf_addf(&text, " %s", bridge->routes[i]->conf->name);
     char *member = mem_strdup(buf_str(&text));
     buf_free(&text);
@@ -197,15 +196,8 @@ void alive_each(const struct alive *a, alive_each_cb *each, void *arg)
 {
     for (size_t i = 0; i < a->list.n; i++) {
         const struct alive_one *one = &a->list.ones[i];
-        const struct alive_instance told = {.id = one->id,
-                                            .routes = one->routes,
-                                            .layout = one->layout,
-                                            .self = slice_is(one->id, a->id)};
+        const struct alive_instance told = {
+            .id = one->id, .routes = one->routes, .self = slice_is(one->id, a->id)};
         each(arg, &told);
     }
-}
-
-int alive_layout(const struct alive *a)
-{
-    return alive_list_layout(&a->list);
 }

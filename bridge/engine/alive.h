@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * alive.h - the heartbeat: this instance tells the others that it is there, which routes
- * it serves and which layout of the keys it can, and hears the same of them.
+ * alive.h - the heartbeat: this instance tells the others that it is there and which
+ * routes it serves, and hears the same of them.
  *
  * Once a second one call of lua/alive.lua; who has not been heard of for ALIVE_MS is
  * gone. While Redis is away the last list stays. Nothing depends on the list being right:
@@ -49,12 +49,9 @@ size_t alive_count(const struct alive *a);
 /* Calls each for every instance that is there; what it is handed is borrowed. */
 struct alive_instance {
     struct slice id, routes; /* routes: names, a blank between two */
-    int layout;              /* of the keys, that it can work with */
     bool self;
 };
 typedef void alive_each_cb(void *arg, const struct alive_instance *one);
 void alive_each(const struct alive *a, alive_each_cb *each, void *arg);
-/* The least layout that they can; -1: not known yet. */
-int alive_layout(const struct alive *a);
 
 #endif

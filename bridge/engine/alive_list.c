@@ -3,7 +3,6 @@
 #include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 
-#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -15,18 +14,6 @@ static struct slice word(struct slice *s)
     size_t used = space ? taken.n + 1 : taken.n;
     *s = (struct slice){s->p + used, s->n - used};
     return taken;
-}
-
-/* -1: no number. */
-static int number(struct slice s)
-{
-    int n = 0;
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] < '0' || s.p[i] > '9' || n > INT_MAX / 10 - 1)
-            return -1;
-        n = n * 10 + (s.p[i] - '0');
-    }
-    return s.n > 0 ? n : -1;
 }
 
 bool alive_list_set(struct alive_list *list, const struct slice *members, size_t n)
@@ -47,9 +34,8 @@ bool alive_list_set(struct alive_list *list, const struct slice *members, size_t
     for (size_t i = 0; i < n; at += members[i++].n + 1) {
         struct slice rest = {at, members[i].n};
         struct slice id = word(&rest);
-        int layout = number(word(&rest));
-        if (id.n > 0 && layout >= 0)
-            list->ones[list->n++] = (struct alive_one){id, rest, layout};
+        if (id.n > 0)
+            list->ones[list->n++] = (struct alive_one){id, rest};
     }
     return true;
 }
@@ -95,13 +81,4 @@ unsigned alive_list_rank(const struct alive_list *list, const char *id, const ch
             rank++;
     }
     return rank;
-}
-
-int alive_list_layout(const struct alive_list *list)
-{
-    int least = -1;
-    for (size_t i = 0; i < list->n; i++)
-        if (least < 0 || list->ones[i].layout < least)
-            least = list->ones[i].layout;
-    return least;
 }

@@ -16,7 +16,6 @@
 
 struct alive_one { /* parts of its text */
     struct slice id, routes;
-    int layout;
 };
 struct alive_list {  /* zeroed is empty */
     struct buf text; /* of all, as they came */
@@ -24,7 +23,7 @@ struct alive_list {  /* zeroed is empty */
     size_t n;
 };
 
-/* Takes over what Redis listed: "ID LAYOUT ROUTE ROUTE...", sorted; what is not of that
+/* Takes over what Redis listed: "ID ROUTE ROUTE...", sorted; what is not of that
  * form is left out. Copied. Is it other than before? */
 bool alive_list_set(struct alive_list *list, const struct slice *members, size_t n);
 void alive_list_fini(struct alive_list *list);
@@ -34,7 +33,5 @@ void alive_list_fini(struct alive_list *list);
 unsigned alive_list_rank(const struct alive_list *list, const char *id, const char *route,
                          const char *bucket);
 bool alive_serves(const struct alive_one *one, const char *route);
-/* The least layout of them; -1: there are none. */
-int alive_list_layout(const struct alive_list *list);
 
 #endif

@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/meta.h"
+#include "bridge/engine/meta_parts.h"
+#include "bridge/engine/reread.h"
+#include "bridge/engine/route.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/version.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 
+enum { LOOK_MS = 60 * 1000 };
+
+/* --- pure --- */
+
+/* The first migration goes here: a tarry that knows a further layout takes the keys from
+ * this one to the next, when no instance of this one runs any more. */
 int meta_layout_fits(const struct meta_layout *there, bool writes, const char *prefix,
                      struct err *err)
 {
@@ -15,80 +27,449 @@ int meta_layout_fits(const struct meta_layout *there, bool writes, const char *p
     return err_set(err,
                    "the keys in Redis (%s:meta) have layout %" PRId64
                    ", and only a tarry that knows layout %" PRId64
-                   " may %s them; this one, %s, knows layouts %d to %d: start the newer "
-                   "tarry again. Nothing was changed",
+                   " may %s them; this one, %s, knows layout %d: start the newer tarry "
+                   "again. Nothing was changed. (Development versions before the first "
+                   "release had layouts 1 to 3: their keys can't be used)",
                    prefix, there->layout, least, writes ? "change" : "read",
-                   TARRY_VERSION, META_LAYOUT_FIRST, META_LAYOUT);
+                   TARRY_VERSION, META_LAYOUT);
 }
 
-/* Digits at the beginning of text, within 1..max; they are taken off. */
-static int take_number(struct slice *text, int64_t max, int64_t *n)
+int64_t meta_buckets_of(const char *text)
 {
-    size_t i = 0;
-    *n = 0;
-    if (text->n == 0)
-        return -1;
-    for (; i < text->n && text->p[i] >= '0' && text->p[i] <= '9'; i++) {
-        *n = *n * 10 + (text->p[i] - '0');
-        if (*n > max)
-            return -1;
+    int64_t n = 0;
+    for (; *text >= '0' && *text <= '9' && n <= META_BUCKETS_MAX; text++)
+        n = n * 10 + (*text - '0');
+    return *text == '\0' && n <= META_BUCKETS_MAX ? n : 0;
+}
+
+/* --- what was read --- */
+
+static void forget_fields(struct meta *m)
+{
+    for (unsigned i = 0; i < m->field_count; i++) {
+        free(m->fields[i].name);
+        free(m->fields[i].value);
     }
-    *text = (struct slice){text->p + i, text->n - i};
-    return *n > 0 ? 0 : -1;
+    free(m->fields);
+    m->fields = NULL;
+    m->field_count = 0;
 }
 
-static int take_letter(struct slice *text, char letter)
+static char *text_of(struct slice s)
 {
-    if (text->n == 0 || text->p[0] != letter)
-        return -1;
-    *text = (struct slice){text->p + 1, text->n - 1};
-    return 0;
+    char *text = mem_alloc(s.n + 1);
+    slice_put(text, s);
+    return text;
 }
 
-int meta_route_parse(struct slice text, struct meta_route *out)
+static void keep_fields(struct meta *m, const struct slice *pairs, unsigned n)
 {
-    int64_t number, buckets, last = INT32_MAX;
-    out->count = 0;
-    do {
-        if (out->count == META_GENERATIONS_MAX ||
-            (out->count > 0 && take_letter(&text, ' ') < 0) ||
-            take_number(&text, last - 1, &number) < 0 || take_letter(&text, ':') < 0 ||
-            take_number(&text, META_BUCKETS_MAX, &buckets) < 0)
-            return -1;
-        out->generation[out->count++] =
-            (struct meta_generation){(unsigned)number, buckets};
-        last = number;
-    } while (text.n > 0);
-    return 0;
+    forget_fields(m);
+    m->fields = mem_alloc((n / 2 + 1) * sizeof(*m->fields));
+    m->field_count = n / 2;
+    for (unsigned i = 0; i < n / 2; i++)
+        m->fields[i] =
+            (struct meta_field){text_of(pairs[2 * i]), text_of(pairs[2 * i + 1])};
 }
 
-void meta_route_format(const struct meta_route *list, struct buf *out)
+const char *meta_value(const struct meta *m, const char *name)
 {
-    for (unsigned i = 0; i < list->count; i++)
-        buf_addf(out, "%s%u:%" PRId64, i > 0 ? " " : "", list->generation[i].number,
-                 list->generation[i].buckets);
+    for (unsigned i = 0; i < m->field_count; i++)
+        if (strcmp(m->fields[i].name, name) == 0)
+            return m->fields[i].value;
+    return NULL;
 }
 
-bool meta_route_begin(struct meta_route *list, int64_t buckets)
+static int64_t number_of(const struct meta *m, const char *name)
 {
-    unsigned number = list->count > 0 ? list->generation[0].number + 1 : 1;
-    if (list->count == META_GENERATIONS_MAX)
+    const char *value = meta_value(m, name);
+    return value ? strtoll(value, NULL, 10) : 0;
+}
+
+/* --- what is to be noted --- */
+
+struct plan {
+    struct meta_change changes[STORE_META_MAX];
+    unsigned count;
+    struct buf texts[STORE_META_MAX][2]; /* names and values */
+};
+
+static void plan_add(struct plan *plan, const char *kind, const char *name,
+                     const char *was, const char *now)
+{
+    if (plan->count == STORE_META_MAX)
+        return; /* the rest comes with the next one */
+    struct buf *text = plan->texts[plan->count];
+    buf_addf(&text[0], "%s%s", kind, name);
+    buf_add_str(&text[1], now);
+    plan->changes[plan->count] =
+        (struct meta_change){buf_str(&text[0]), was, buf_str(&text[1])};
+    plan->count++;
+}
+
+static void plan_add_number(struct plan *plan, const char *kind, const char *name,
+                            const char *was, int64_t now)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%" PRId64, now);
+    plan_add(plan, kind, name, was, text);
+}
+
+static void plan_free(struct plan *plan)
+{
+    for (unsigned i = 0; i < plan->count; i++) {
+        buf_free(&plan->texts[i][0]);
+        buf_free(&plan->texts[i][1]);
+    }
+}
+
+static void plan_layout(const struct meta *m, struct plan *plan)
+{
+    static const char *const fields[] = {"layout", "least_reader", "least_writer"};
+    for (size_t i = 0; m->there.layout == 0 && i < 3; i++)
+        plan_add_number(plan, "", fields[i], meta_value(m, fields[i]), META_LAYOUT);
+}
+
+static void plan_sinks(const struct meta *m, struct plan *plan)
+{
+    const struct bridge *bridge = m->bridge;
+    for (size_t i = 0; i < bridge->sink_count; i++) {
+        const struct sink *sink = bridge->sinks[i];
+        struct buf name = {0};
+        if (sink->rules == NULL || sink->store != m->store)
+            continue;
+        const char *kind = sink->rules->global_ids ? "global" : "queue";
+        buf_addf(&name, "sink:%s", sink->conf->name);
+        const char *was = meta_value(m, buf_str(&name));
+        if (was == NULL || strcmp(was, kind) != 0)
+            plan_add(plan, "sink:", sink->conf->name, was, kind);
+        buf_free(&name);
+    }
+}
+
+/* --- the buckets of the routes --- */
+
+static void refuse(struct meta *m, const struct err *err)
+{
+    if (!m->unfit)
+        m->events->unfit(m->arg, err->text);
+    m->unfit = true;
+}
+
+/* Another number is configured. At a start tarry stops, a reload is refused; after a
+ * reload that was while Redis was away the old number counts. */
+static bool refuse_number(struct meta *m, struct route *route, int64_t was,
+                          const struct err *err)
+{
+    if (route->coming) {
+        route->refused = mem_strdup(err->text);
+    } else if (!m->bridge->started) {
+        refuse(m, err);
+    } else {
+        log_error("redis", "%s; until then the old number counts", err->text);
+        route_open_buckets(route, was);
+        return true;
+    }
+    return false;
+}
+
+/* The route runs with the number that Redis has, or there is none. */
+static bool keep_number(struct meta *m, const struct route *route, int64_t was)
+{
+    struct err err;
+    if (was == 0 || was == route->bucket_count)
+        return true;
+    err_set(&err,
+            "routes.%s: it has %" PRId64 " buckets now, by another instance, and this "
+            "one runs with %" PRId64 ": start it again with buckets = %" PRId64,
+            route->conf->name, was, route->bucket_count, was);
+    refuse(m, &err);
+    return false;
+}
+
+static bool may_open(const struct meta *m, const struct route *route, int64_t was)
+{
+    return was == route->conf->buckets || (was > 0 && !m->bridge->serves) ||
+           (was == 0 && m->bridge->only_looks);
+}
+
+/* false: it can't start yet, or not at all. */
+static bool look_at_route(struct meta *m, struct route *route, const char *value,
+                          struct plan *plan)
+{
+    const char *name = route->conf->name;
+    const int64_t was = value ? meta_buckets_of(value) : 0, now = route->conf->buckets;
+    struct err err;
+    if (value && was == 0) {
+        err_set(&err,
+                "the field route:%s of %s:meta in Redis is \"%.60s\", which is no number "
+                "of buckets; a development version before the first release writes "
+                "\"1:4\" and the like, and its keys can't be used: empty this Redis, or "
+                "set another redis.prefix",
+                name, store_prefix(m->store), value);
+        refuse(m, &err);
         return false;
-    for (unsigned i = list->count++; i > 0; i--)
-        list->generation[i] = list->generation[i - 1];
-    list->generation[0] = (struct meta_generation){number, buckets};
-    return true;
+    }
+    if (route->bucket_count > 0 && !keep_number(m, route, was))
+        return false;
+    if (was == 0 && !m->bridge->only_looks)
+        plan_add_number(plan, "route:", name, NULL,
+                        route->bucket_count > 0 ? route->bucket_count : now);
+    if (route->bucket_count > 0)
+        return true;
+    if (may_open(m, route, was)) {
+        route_open_buckets(route, was > 0 ? was : now);
+        return true;
+    }
+    if (was == 0 || route->refused)
+        return was > 0;
+    switch (meta_buckets_check(m, route, was, &err)) {
+    case BUCKETS_WAIT:
+        return false;
+    case BUCKETS_REFUSED:
+        return refuse_number(m, route, was, &err);
+    case BUCKETS_CHANGE:
+        plan_add_number(plan, "route:", name, value, now);
+        log_event(LOG_INFO, &(struct log_about){.route = name},
+                  "its buckets are now %" PRId64 ", and were %" PRId64, now, was);
+    }
+    return false;
 }
 
-void meta_route_forget(struct meta_route *list, unsigned oldest)
+static bool look_at_routes(struct meta *m, struct plan *plan)
 {
-    while (list->count > 1 && list->generation[list->count - 1].number < oldest)
-        list->count--;
+    bool good = true;
+    for (size_t i = 0; !m->of_pool && i < m->bridge->route_count; i++) {
+        struct route *route = m->bridge->routes[i];
+        struct buf name = {0};
+        if (route->sink->rules)
+            continue;
+        buf_addf(&name, "route:%s", route->conf->name);
+        good = look_at_route(m, route, meta_value(m, buf_str(&name)), plan) && good;
+        buf_free(&name);
+    }
+    return good;
 }
 
-void meta_bucket_name(const char *route, unsigned generation, int64_t n, struct buf *out)
+/* --- reading and noting --- */
+
+static void tell_up(struct meta *m)
 {
-    buf_addf(out, "%s/%" PRId64, route, n);
-    if (generation > 1)
-        buf_addf(out, ".%u", generation);
+    if (!m->up_open || !store_is_up(m->store))
+        return;
+    m->up_open = false;
+    if (m->of_pool)
+        m->events->pool_up(m->arg);
+    else
+        m->events->up(m->arg);
+}
+
+static void on_read(void *arg, bool changed, const struct slice *pairs, unsigned n);
+
+/* Notes what is missing; when nothing is, the rest follows. */
+static void settle(struct meta *m)
+{
+    struct plan plan = {.count = 0};
+    if (!m->bridge->only_looks) {
+        plan_layout(m, &plan);
+        plan_sinks(m, &plan);
+    }
+    const bool good = look_at_routes(m, &plan) && !m->unfit;
+    if (plan.count > 0 && !m->unfit) {
+        m->asking = true;
+        store_meta(m->store, plan.changes, plan.count, on_read, m);
+    }
+    plan_free(&plan);
+    if (m->asking || m->unfit)
+        return;
+    store_move_far(m->store, m->bridge->serves);
+    m->look_ms = good ? loop_mono_ms() + LOOK_MS : 0; /* 0: at the next tick */
+    if (!good)
+        return;
+    m->ready = true;
+    tell_up(m);
+    meta_orphan_look(m);
+    if (m->again)
+        meta_look(m);
+}
+
+/* --- keys without meta --- */
+
+static void answered_old(struct meta *m)
+{
+    struct err err;
+    if (--m->old_asked > 0 || m->old_failed)
+        return;
+    if (!m->old_found) {
+        settle(m);
+        return;
+    }
+    err_set(&err,
+            "there are jobs in Redis under %s, but no %s:meta: a development version "
+            "before the first release left them, and this tarry, %s, can't use them. "
+            "Empty this Redis, or set another redis.prefix. If %s:meta was lost: HSET "
+            "%s:meta layout %d",
+            store_prefix(m->store), store_prefix(m->store), TARRY_VERSION,
+            store_prefix(m->store), store_prefix(m->store), META_LAYOUT);
+    refuse(m, &err);
+}
+
+static void on_exists(void *arg, int64_t n)
+{
+    struct meta *m = arg;
+    m->old_found = m->old_found || n > 0;
+    m->old_failed = m->old_failed || n < 0;
+    answered_old(m);
+}
+
+static void ask_old(struct meta *m, struct buf *key)
+{
+    m->old_asked++;
+    store_figure(m->store, "EXISTS", buf_slice(key), on_exists, m);
+    buf_free(key);
+}
+
+/* There is no meta: this Redis is new, or a development version left keys there. */
+static void look_for_old(struct meta *m)
+{
+    const struct bridge *bridge = m->bridge;
+    struct buf key = {0};
+    m->old_found = m->old_failed = false;
+    m->old_asked = 1; /* ours */
+    for (size_t i = 0; !m->of_pool && i < bridge->route_count; i++) {
+        const struct conf_route *conf = bridge->routes[i]->conf;
+        for (int64_t n = 0; !bridge->routes[i]->sink->rules && n < conf->buckets; n++) {
+            buf_addf(&key, "%s:{%s/%" PRId64 "}:pool", store_prefix(m->store), conf->name,
+                     n);
+            ask_old(m, &key);
+        }
+    }
+    for (size_t i = 0; i < bridge->sink_count; i++) {
+        if (bridge->sinks[i]->rules == NULL || bridge->sinks[i]->store != m->store)
+            continue;
+        queue_sink_key(bridge->sinks[i], "queues", &key);
+        ask_old(m, &key);
+    }
+    answered_old(m);
+}
+
+static void on_read(void *arg, bool changed, const struct slice *pairs, unsigned n)
+{
+    struct meta *m = arg;
+    struct err err;
+    m->asking = false;
+    snprintf(m->trouble, sizeof(m->trouble), "%s", pairs ? "" : store_trouble(m->store));
+    if (pairs == NULL)
+        m->look_ms = 0; /* at the next tick, or with the next connection */
+    if (pairs == NULL || m->unfit)
+        return;
+    keep_fields(m, pairs, n);
+    m->there = (struct meta_layout){number_of(m, "layout"), number_of(m, "least_reader"),
+                                    number_of(m, "least_writer")};
+    if (changed)
+        store_tell(m->store, "=#meta");
+    if (meta_layout_fits(&m->there, !m->bridge->only_looks, store_prefix(m->store),
+                         &err) < 0)
+        refuse(m, &err);
+    else if (m->there.layout == 0 && !m->ready && !m->bridge->only_looks)
+        look_for_old(m);
+    else
+        settle(m);
+}
+
+void meta_look(struct meta *m)
+{
+    m->again = m->asking || m->old_asked > 0;
+    if (m->again)
+        return;
+    m->asking = true;
+    store_meta(m->store, NULL, 0, on_read, m);
+}
+
+void meta_routes_changed(struct meta *m)
+{
+    for (size_t i = 0; !m->of_pool && i < m->bridge->route_count; i++)
+        m->ready = m->ready && route_is_open(m->bridge->routes[i]);
+    if (store_is_up(m->store))
+        meta_look(m);
+}
+
+void meta_tick(struct meta *m)
+{
+    if (!store_is_up(m->store) || m->unfit)
+        return;
+    if (m->up_open || loop_mono_ms() >= m->look_ms)
+        meta_look(m);
+}
+
+const char *meta_trouble(const struct meta *m)
+{
+    return m->trouble;
+}
+
+bool meta_is_ready(const struct meta *m)
+{
+    return m->ready;
+}
+
+/* --- the store's events --- */
+
+/* What may have been lost is looked after before anything that waited is sent. */
+static void on_up(void *arg)
+{
+    struct meta *m = arg;
+    reread_all(m->bridge);
+    m->up_open = true;
+    meta_look(m);
+}
+
+static void on_down(void *arg, const char *why)
+{
+    struct meta *m = arg;
+    m->events->down(m->arg, why);
+}
+
+/* A further Redis holds queues only: it tells of nothing else. */
+static void on_told(void *arg, struct slice name)
+{
+    struct meta *m = arg;
+    if (name.p == NULL || slice_is(name, "#meta"))
+        meta_look(m);
+    if (!m->of_pool)
+        m->events->told(m->arg, name);
+}
+
+static void on_unfit(void *arg, const char *why)
+{
+    struct meta *m = arg;
+    if (!m->unfit && m->events->unfit)
+        m->events->unfit(m->arg, why);
+    m->unfit = true;
+}
+
+const struct store_events meta_events = {on_up, on_down, on_told, on_unfit};
+
+struct meta *meta_new(struct bridge *bridge, bool of_pool,
+                      const struct core_events *events, void *arg)
+{
+    struct meta *m = mem_alloc(sizeof(*m));
+    m->bridge = bridge;
+    m->of_pool = of_pool;
+    m->events = events;
+    m->arg = arg;
+    return m;
+}
+
+void meta_set_store(struct meta *m, struct store *st)
+{
+    m->store = st;
+}
+
+void meta_free(struct meta *m)
+{
+    if (m == NULL)
+        return;
+    meta_orphan_fini(m);
+    forget_fields(m);
+    free(m);
 }

@@ -5,29 +5,29 @@
  */
 #include "bridge/engine/alive.h"
 #include "bridge/engine/meta_parts.h"
-#include "bridge/engine/sched.h"
+#include "bridge/engine/route.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 enum { OTHERS_MS = 4000 }; /* an instance that was killed is gone after ALIVE_MS */
 
-static void on_look(void *arg, const struct sealed *s)
+static void on_counts(void *arg, const struct counts *counts)
 {
     struct bucket_look *look = arg;
     look->open--;
-    look->failed = look->failed || s == NULL;
-    look->jobs += s ? s->jobs : 0;
+    look->failed = look->failed || counts == NULL;
+    look->jobs += counts ? counts->waiting + counts->in_flight + counts->dead : 0;
 }
 
-static void ask(struct route *route)
+static void ask(struct route *route, int64_t was)
 {
     struct bucket_look *look = &route->look;
     const int64_t begun_ms = look->begun_ms ? look->begun_ms : loop_mono_ms();
-    *look = (struct bucket_look){.asked = true, .begun_ms = begun_ms};
-    look->open = route->bucket_count;
-    for (int64_t i = 0; i < route->bucket_count; i++)
-        store_seal(route->scheds[i]->bucket, SEAL_LOOK, on_look, look);
+    *look = (struct bucket_look){.asked = true, .begun_ms = begun_ms, .open = was};
+    route_make_buckets(route, was);
+    for (int64_t i = 0; i < was; i++)
+        store_count(route->scheds[i]->bucket, on_counts, look);
 }
 
 static int refuse_jobs(const struct route *route, int64_t was, struct err *err)
@@ -62,10 +62,8 @@ static enum buckets_answer judge(const struct meta *m, struct route *route, int6
         refuse_jobs(route, was, err);
         return BUCKETS_REFUSED;
     }
-    if (others == 0) {
-        look->may_change = true;
+    if (others == 0)
         return BUCKETS_CHANGE;
-    }
     look->asked = false; /* until the others have gone, whatever they store meanwhile */
     if (others < 0 || loop_mono_ms() - look->begun_ms < OTHERS_MS)
         return BUCKETS_WAIT;
@@ -78,7 +76,7 @@ enum buckets_answer meta_buckets_check(const struct meta *m, struct route *route
 {
     struct bucket_look *look = &route->look;
     if (!look->asked || (look->open == 0 && look->failed)) {
-        ask(route);
+        ask(route, was);
         return BUCKETS_WAIT;
     }
     return look->open > 0 ? BUCKETS_WAIT : judge(m, route, was, err);

@@ -174,21 +174,17 @@ static void count(struct orphan *o)
         store_count(o->buckets[i], on_counts, o);
 }
 
-static void make_buckets(struct orphan *o, const struct meta_route *list)
+static void make_buckets(struct orphan *o, int64_t count)
 {
-    const char *route = after(o->field, "route:");
-    for (unsigned i = 0; i < list->count; i++)
-        o->bucket_count += list->generation[i].buckets;
-    o->buckets = mem_alloc((size_t)o->bucket_count * sizeof(*o->buckets));
-    int64_t at = 0;
-    for (unsigned i = 0; i < list->count; i++)
-        for (int64_t n = 0; n < list->generation[i].buckets; n++) {
-            struct buf name = {0};
-            meta_bucket_name(route, list->generation[i].number, n, &name);
-            o->buckets[at++] =
-                bucket_new(o->meta->store, buf_str(&name), &no_rules, &no_events, o);
-            buf_free(&name);
-        }
+    o->bucket_count = count;
+    o->buckets = mem_alloc((size_t)count * sizeof(*o->buckets));
+    for (int64_t n = 0; n < count; n++) {
+        struct buf name = {0};
+        buf_addf(&name, "%s/%" PRId64, after(o->field, "route:"), n);
+        o->buckets[n] =
+            bucket_new(o->meta->store, buf_str(&name), &no_rules, &no_events, o);
+        buf_free(&name);
+    }
 }
 
 static void orphan_free(struct orphan *o)
@@ -201,9 +197,9 @@ static void orphan_free(struct orphan *o)
 
 static void take_in(struct meta *m, const struct meta_field *field)
 {
-    struct meta_route list = {.count = 0};
-    if (after(field->name, "route:") &&
-        (m->of_pool || meta_route_parse(slice_of(field->value), &list) < 0))
+    const bool of_route = after(field->name, "route:") != NULL;
+    const int64_t buckets = of_route ? meta_buckets_of(field->value) : 0;
+    if (of_route && (m->of_pool || buckets == 0))
         return;
     struct orphan *o = mem_alloc(sizeof(*o));
     o->meta = m;
@@ -211,8 +207,8 @@ static void take_in(struct meta *m, const struct meta_field *field)
     o->value = mem_strdup(field->value);
     o->next = m->orphans;
     m->orphans = o;
-    if (list.count > 0)
-        make_buckets(o, &list);
+    if (of_route)
+        make_buckets(o, buckets);
 }
 
 static struct orphan *find(const struct meta *m, const struct meta_field *field)
@@ -231,8 +227,8 @@ static void forget(struct orphan *o)
     o->bucket_count = 0;
 }
 
-/* What its generations are may change, by an instance that has the route; or it is
- * configured again, by a reload. */
+/* An instance that has the route may change its number of buckets; or it is configured
+ * again, by a reload. */
 static void forget_changed(struct meta *m)
 {
     struct orphan **at = &m->orphans, *o;

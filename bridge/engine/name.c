@@ -93,14 +93,17 @@ int64_t reading_rewind(struct slice rewinds, struct slice route)
 
 struct slice name_of_record(struct source *src, struct job *job)
 {
-    char id[JOB_ID_MAX + 3 * (1 + TEXT_DECIMAL_MAX)], *at = id;
-    if (job->topic.n > JOB_ID_MAX)
+    char id[JOB_ID_MAX + 4 * (1 + TEXT_DECIMAL_MAX)], *at = id;
+    const struct slice source = slice_of(src->conf->name);
+    if (source.n + job->topic.n > JOB_ID_MAX)
         return (struct slice){NULL, 0};
-    if (job->topic.n > 0)
-        at = mempcpy(at, job->topic.p, job->topic.n);
+    at = slice_put(at, source);
+    *at++ = '/';
+    const char *topic = at;
+    at = slice_put(at, job->topic);
     *at++ = '/';
     at += text_put_decimal(at, job->partition);
-    const struct reading_row *row = reading_of(src, id, (size_t)(at - id));
+    const struct reading_row *row = reading_of(src, topic, (size_t)(at - topic));
     if (row && row->reading.incarnation > 0) {
         *at++ = '~';
         at += text_put_decimal(at, row->reading.incarnation);
@@ -133,13 +136,13 @@ struct partition_row {
     UT_hash_handle hh; /* in its bucket_rows, by name */
     int64_t last;      /* offset submitted last to this bucket */
     int64_t used_ms;   /* monotonic: when that was */
-    char name[];       /* "topic/7" */
+    char name[];       /* "source/topic/7" */
 };
 
 struct bucket_rows {
     UT_hash_handle hh; /* in the source, by bucket */
     struct partition_row *rows;
-    char bucket[]; /* its name; "" of none */
+    char bucket[]; /* its name */
 };
 
 static struct bucket_rows *rows_of(const struct source *src, const char *bucket)
@@ -152,7 +155,7 @@ static struct bucket_rows *rows_of(const struct source *src, const char *bucket)
 static struct partition_row *row_of(struct source *src, const struct bucket *b,
                                     struct slice name)
 {
-    const char *bucket = b ? bucket_name(b) : "";
+    const char *bucket = bucket_name(b);
     struct bucket_rows *of = rows_of(src, bucket);
     struct partition_row *row;
     if (of == NULL) {
@@ -183,54 +186,47 @@ static void chain(struct partition_row *row, const struct bucket *b,
     row->used_ms = now_ms;
 }
 
-/* Appends the reading to "topic/7". */
-static void add_reading(struct source *src, const struct route *route, struct buf *name)
+/* Where a record goes depends on the number of buckets: with another number each bucket
+ * begins anew, since what it knows are records that may go elsewhere now. */
+static void add_buckets(const struct route *route, struct buf *name)
 {
-    const struct reading_row *row = reading_of(src, name->p, name->n);
+    if (route->bucket_count > 1)
+        buf_addf(name, "*%" PRId64, route->bucket_count);
+}
+
+/* Appends the incarnation to "source/topic/7", where the topic begins at that place.
+ * Gives the rewind of the route, 0: none. */
+static int64_t add_reading(struct source *src, const struct route *route, size_t topic,
+                           struct buf *name)
+{
+    const struct reading_row *row = reading_of(src, name->p + topic, name->n - topic);
     const int64_t rewind =
         row ? reading_rewind(row->reading.rewinds, slice_of(route->conf->name)) : 0;
     if (row && row->reading.incarnation > 0)
         buf_addf(name, "~%u", row->reading.incarnation);
-    if (rewind > 0)
-        buf_addf(name, "+%" PRId64, rewind);
-}
-
-static struct partition_row *name_at(struct source *src, const struct route *route,
-                                     const struct bucket *b, const struct job *job,
-                                     struct origin *origin)
-{
-    struct buf *name = &src->partition_name;
-    buf_clear(name);
-    buf_add_slice(name, job->topic);
-    buf_add_str(name, "/");
-    text_add_decimal(name, job->partition);
-    if (src->readings)
-        add_reading(src, route, name);
-    struct partition_row *row = row_of(src, b, buf_slice(name));
-    origin->partition = row->name;
-    origin->offset = job->offset;
-    origin->before = -1;
-    origin->stamp_ms = job->timestamp_ms > 0 ? job->timestamp_ms : 0;
-    return row;
+    return rewind;
 }
 
 void name_partition(struct source *src, const struct route *route, const struct bucket *b,
                     const struct job *job, struct origin *origin)
 {
-    chain(name_at(src, route, b, job, origin), b, origin);
-}
-
-void name_origin(struct source *src, const struct route *route, const struct job *job,
-                 struct origin *origin)
-{
-    name_at(src, route, NULL, job, origin);
-}
-
-void name_partition_again(struct source *src, const struct bucket *b,
-                          struct origin *origin)
-{
-    struct partition_row *row = row_of(src, b, slice_of(origin->partition));
+    struct buf *name = &src->partition_name;
+    buf_clear(name);
+    buf_add_str(name, src->conf->name);
+    buf_add_str(name, "/");
+    const size_t topic = name->n;
+    buf_add_slice(name, job->topic);
+    buf_add_str(name, "/");
+    text_add_decimal(name, job->partition);
+    const int64_t rewind = src->readings ? add_reading(src, route, topic, name) : 0;
+    add_buckets(route, name);
+    if (rewind > 0)
+        buf_addf(name, "+%" PRId64, rewind);
+    struct partition_row *row = row_of(src, b, buf_slice(name));
     origin->partition = row->name;
+    origin->offset = job->offset;
+    origin->before = -1;
+    origin->stamp_ms = job->timestamp_ms > 0 ? job->timestamp_ms : 0;
     chain(row, b, origin);
 }
 

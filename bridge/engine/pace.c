@@ -429,7 +429,7 @@ struct pace *pace_new(struct route *route)
         return NULL;
     struct pace *p = mem_alloc(sizeof(*p));
     p->route = route;
-    p->bucket = route->home->bucket;
+    p->bucket = route->scheds[0]->bucket;
     TAILQ_INIT(&p->by_use);
     TAILQ_INIT(&p->due);
     TAILQ_INIT(&p->asking);

@@ -5,8 +5,6 @@
  */
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"
-#include "bridge/engine/generation.h"
-#include "bridge/engine/passage.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/submit.h"
@@ -18,8 +16,6 @@ struct query {
     struct route *route;
     struct bucket
         *bucket; /* NULL: no such route, or the queue is not known without topic */
-    struct generation *at; /* of the route's buckets: asked last; NULL: it has none */
-    struct passage way;    /* of a cancel */
     union {
         found_cb *found;
         cancelled_cb *cancelled;
@@ -28,12 +24,6 @@ struct query {
     size_t id_n;
     char id[JOB_ID_MAX];
 };
-
-static void look_in(struct query *q, struct generation *g)
-{
-    q->at = g;
-    q->bucket = generation_bucket(g, (struct slice){q->id, q->id_n})->bucket;
-}
 
 static struct query *query_new(struct source *src, struct slice route, struct slice id,
                                void *arg)
@@ -46,12 +36,8 @@ static struct query *query_new(struct source *src, struct slice route, struct sl
         q->route->refs++;
     q->id_n = id.n <= JOB_ID_MAX ? id.n : 0;
     memcpy(q->id, id.p ? id.p : "", q->id_n);
-    if (q->route && q->route->sink->rules)
+    if (q->route)
         q->bucket = route_bucket_of_id(q->route, (struct slice){q->id, q->id_n});
-    else if (q->route && q->route->oldest)
-        look_in(q, q->route->oldest);
-    else if (q->route)
-        q->bucket = q->route->home->bucket; /* Redis is away, so it will not answer */
     src->open++;
     return q;
 }
@@ -84,11 +70,6 @@ static void on_found(void *arg, const struct found_job *found)
     struct query *q = arg;
     struct err err;
     struct tries tries;
-    if (found->state == 'n' && q->at && q->at->next) {
-        look_in(q, q->at->next);
-        store_find(q->bucket, (struct slice){q->id, q->id_n}, on_found, q);
-        return;
-    }
     tries_parse(found->tries, &tries);
     int64_t score_ms = found->score_ms;
     if (found->state == 'w' && q->route->sink->rules)
@@ -109,10 +90,12 @@ static void on_found(void *arg, const struct found_job *found)
     query_end(q);
 }
 
-static void on_no_route_found(void *arg)
+/* No bucket can be asked. */
+static void on_not_asked(void *arg)
 {
     struct query *q = arg;
-    const struct found_reply reply = {.state = FOUND_NO_ROUTE, .last_error = ""};
+    const struct found_reply reply = {.state = q->bucket ? FOUND_UNKNOWN : FOUND_NO_ROUTE,
+                                      .last_error = ""};
     q->cb.found(q->arg, &reply);
     query_end(q);
 }
@@ -122,10 +105,10 @@ void source_find(struct source *src, struct slice route, struct slice id, found_
 {
     struct query *q = query_new(src, route, id, arg);
     q->cb.found = cb;
-    if (q->bucket)
+    if (q->bucket && route_is_open(q->route))
         store_find(q->bucket, (struct slice){q->id, q->id_n}, on_found, q);
     else
-        loop_defer(on_no_route_found, q);
+        loop_defer(on_not_asked, q);
 }
 
 static void on_cancelled(void *arg, char code)
@@ -150,10 +133,10 @@ static void on_cancelled(void *arg, char code)
     query_end(q);
 }
 
-static void on_no_route_cancelled(void *arg)
+static void on_not_cancelled(void *arg)
 {
     struct query *q = arg;
-    q->cb.cancelled(q->arg, CANCEL_NO_ROUTE);
+    q->cb.cancelled(q->arg, q->bucket ? CANCEL_UNKNOWN : CANCEL_NO_ROUTE);
     query_end(q);
 }
 
@@ -162,16 +145,9 @@ void source_cancel(struct source *src, struct slice route, struct slice id,
 {
     struct query *q = query_new(src, route, id, arg);
     q->cb.cancelled = cb;
-    if (q->bucket == NULL) {
-        loop_defer(on_no_route_cancelled, q);
-        return;
-    }
-    const struct job target = {.partition = -1, .offset = -1};
-    q->way = (struct passage){.route = q->route,
-                              .how.deadline_ms = SUBMIT_ANSWER_MS,
-                              .id = {q->id, q->id_n},
-                              .cb = on_cancelled,
-                              .arg = q,
-                              .bucket = q->bucket};
-    passage_cancel(&q->way, &target);
+    if (q->bucket && route_is_open(q->route))
+        store_cancel(q->bucket, (struct slice){q->id, q->id_n}, NULL, SUBMIT_ANSWER_MS,
+                     on_cancelled, q);
+    else
+        loop_defer(on_not_cancelled, q);
 }

@@ -5,7 +5,6 @@
 #include "bridge/job/tmpl.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/inst.h"
-#include "bridge/engine/generation.h"
 #include "bridge/engine/pace.h"
 #include "bridge/engine/sched.h"
 
@@ -89,7 +88,7 @@ int route_init_to(struct route *route, struct bridge *bridge,
     if (read_conf(route, err) < 0)
         return -1;
     if (route->sink->rules == NULL) {
-        generations_init(route);
+        route_init_buckets(route);
         route->pace = pace_new(route);
     }
     return 0;
@@ -125,7 +124,7 @@ void route_change(struct route *route, const struct conf_route *conf, struct sin
     must(read_conf(route, &err) == 0); /* conf_check.c has compiled the templates */
     if (sink->rules)
         return;
-    generations_read_rules(route);
+    route_read_rules(route);
     if (!pace_anew) {
         pace_change(route->pace);
         return;
@@ -145,7 +144,7 @@ void route_fini(struct route *route)
 {
     free(route->refused);
     tap_free(route->tap);
-    generations_fini(route);
+    route_fini_buckets(route);
     pace_free(route->pace);
     gate_fini(&route->gate);
     forget_conf(route);
@@ -301,9 +300,4 @@ int64_t route_spread_ms(const struct route *route, const struct job *job)
         return 0;
     uint64_t mixed = hash_fnv1a(HASH_FNV1A, job->id) * 0x9E3779B97F4A7C15u;
     return (int64_t)((unsigned __int128)mixed * (uint64_t)within_ms >> 64);
-}
-
-struct sched *route_bucket(const struct route *route, struct slice id)
-{
-    return route->newest ? generation_bucket(route->newest, id) : route->home;
 }

@@ -65,9 +65,29 @@ struct slice route_group(const struct route *route, const struct job *job,
  * same each time it is asked for. One that expires leaves in the first half of its time.
  */
 int64_t route_spread_ms(const struct route *route, const struct job *job);
-/* In the newest generation of its buckets, where that is known; see generation_bucket().
+/* --- route_buckets.c: nothing of it where the route ends at a queue --- */
+
+/* Makes bucket ROUTE/0, in which the route also keeps what is its own, and no other. */
+void route_init_buckets(struct route *route);
+void route_fini_buckets(struct route *route);
+/* Makes the first n, to be counted: the route does not use them yet. */
+void route_make_buckets(struct route *route, int64_t n);
+/* From now on the route has n buckets, which start; idle ones beyond n are freed. Once.
  */
+void route_open_buckets(struct route *route, int64_t n);
+/* It ends at a queue, or it is known which buckets it has. */
+bool route_is_open(const struct route *route);
+/* Nothing is asked of any of its buckets. */
+bool route_buckets_are_idle(const struct route *route);
+/* Before route_fini(), while the store goes on: frees the buckets, which are idle. */
+void route_free_buckets(struct route *route);
+/* The route has another configuration. */
+void route_read_rules(struct route *route);
+/* By the hash of the id (FNV-1a, 32 bits), so that every instance picks the same; "@" and
+ * digits at its end do not count. */
 struct sched *route_bucket(const struct route *route, struct slice id);
+/* Its place in route->scheds. */
+int64_t route_bucket_number(const struct route *route, struct slice id);
 
 /* The first route of that source that takes the topic (NULL: any topic). to_queue: only
  * those that end at a queue. captures: MATCH_CAPTURES_MAX of them, *n are filled in. */

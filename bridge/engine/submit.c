@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/submit.h"
 #include "bridge/about.h"
+#include "bridge/engine/admit.h"
 #include "bridge/engine/tap.h"
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"
-#include "bridge/engine/passage.h"
+#include "bridge/engine/name.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
-#include "bridge/engine/verdict.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -17,12 +17,10 @@
 struct submission {
     struct source *src;
     struct route *route;
-    struct passage way;
     stored_cb *done;
     void *arg;
     int64_t bytes, due_ms;
     bool counted;        /* in the flow */
-    bool named;          /* by its producer, or after its record */
     bool unknown;        /* that name is known to nobody else */
     bool due_now;        /* when it is stored, by Redis' clock */
     bool clamped;        /* its delay was too long */
@@ -153,7 +151,7 @@ static void on_refused(void *arg)
 static void note_reason(struct submission *sub, enum reason r, const char *why)
 {
     sub->reason = reason_name(r);
-    snprintf(sub->why, sizeof(sub->why), "%s", why);
+    snprintf(sub->why, sizeof(sub->why), "%.*s", (int)sizeof(sub->why) - 1, why);
 }
 
 /* What became of a cancel; who waits for the answer hears it, who does not goes on. */
@@ -191,19 +189,18 @@ static void on_cancel_done(void *arg, char code)
     answer(sub, code && !done ? STORED_NONE : NOT_STORED);
 }
 
-static void note_verdict(struct submission *sub, const struct job *job,
-                         const struct verdict *v)
+static void note_admission(struct submission *sub, const struct job *job,
+                           const struct admission *a)
 {
-    sub->route = v->route;
+    sub->route = a->route;
     sub->route->refs++;
-    sub->due_now = v->asks.due_now;
-    sub->clamped = v->asks.clamped;
-    sub->named = v->named;
-    sub->unknown = v->unknown;
+    sub->due_now = a->due_now;
+    sub->clamped = a->clamped;
+    sub->unknown = a->unknown;
     slice_put(sub->id, job->id);
     sub->id_n = job->id.n;
-    if (v->route->tap)
-        tap_note(v->route->tap, &(struct tap_event){.what = "received",
+    if (a->route->tap)
+        tap_note(a->route->tap, &(struct tap_event){.what = "received",
                                                     .id = job->id,
                                                     .job = job,
                                                     .due_ms = job->due_ms});
@@ -226,45 +223,71 @@ static int64_t expiry(const struct route *route, const struct job *job)
     return rules->ttl_ms > 0 && !job->timed ? job->due_ms + rules->ttl_ms : 0;
 }
 
-/* Leaves route, source and id for passage.h; on_answer is called once. */
-static struct passage *begin(struct submission *sub, const struct job *job,
-                             change_cb *on_answer, int64_t bytes)
+static void on_not_open(void *arg)
 {
-    struct source *src = sub->src;
-    bool of_record = job->offset >= 0 && job->partition >= 0;
-    sub->way =
-        (struct passage){.route = sub->route,
-                         .src = of_record ? src : NULL,
-                         .how.deadline_ms = src->ops->answers ? SUBMIT_ANSWER_MS : 0,
-                         .id = {sub->id, sub->id_n},
-                         .cb = on_answer,
-                         .arg = sub};
-    count_in(sub, bytes);
-    return &sub->way;
+    on_enqueued(arg, 0);
+}
+
+/* Where a Kafka record has been read; no other job comes from a partition. */
+static struct origin origin_of(const struct submission *sub, const struct job *job,
+                               const struct bucket *b)
+{
+    struct origin origin = {NULL, -1, -1, 0};
+    if (job->offset >= 0 && job->partition >= 0)
+        name_partition(sub->src, sub->route, b, job, &origin);
+    return origin;
+}
+
+static int64_t answer_ms(const struct submission *sub)
+{
+    return sub->src->ops->answers ? SUBMIT_ANSWER_MS : 0;
 }
 
 static void enqueue(struct submission *sub, struct job *job, struct slice tries)
 {
-    struct passage *way = begin(sub, job, on_enqueued, judge_job_bytes(job));
-    struct enqueue *how = &way->how;
+    struct route *route = sub->route;
+    const bool lives = sub->outcome != STORED_DEAD;
     char group[ROUTE_GROUP_BYTES];
-    how->tries = tries;
-    how->dead = sub->dead_here;
-    how->replace = job->replace && sub->outcome != STORED_DEAD;
-    how->again = job->again && sub->outcome != STORED_DEAD;
-    how->unknown = sub->unknown;
-    how->now = sub->due_now;
-    how->expires_ms = expiry(sub->route, job);
-    how->awaited = sub->src->ops->awaits;
-    how->group = route_group(sub->route, job, group);
-    how->at_ms = sub->dead_here ? 0 : job->due_ms + route_spread_ms(sub->route, job);
     sub->due_ms = job->due_ms;
-    passage_enqueue(way, job, sub->named || way->src);
+    count_in(sub, admit_job_bytes(job));
+    if (!route_is_open(route)) {
+        loop_defer(on_not_open, sub);
+        return;
+    }
+    struct bucket *b = route_bucket_of(route, job->id, job->target);
+    const struct enqueue how = {
+        .tries = tries,
+        .origin = origin_of(sub, job, b),
+        .deadline_ms = answer_ms(sub),
+        .dead = sub->dead_here,
+        .at_ms = sub->dead_here ? 0 : job->due_ms + route_spread_ms(route, job),
+        .replace = job->replace && lives,
+        .again = job->again && lives,
+        .unknown = sub->unknown,
+        .group = route_group(route, job, group),
+        .now = sub->due_now,
+        .expires_ms = expiry(route, job),
+        .awaited = sub->src->ops->awaits,
+    };
+    store_enqueue(b, job, &how, on_enqueued, sub);
+}
+
+static void on_cancel_not_open(void *arg)
+{
+    on_cancel_done(arg, 0);
 }
 
 static void cancel(struct submission *sub, const struct job *job)
 {
-    passage_cancel(begin(sub, job, on_cancel_done, (int64_t)job->id.n), job);
+    count_in(sub, (int64_t)job->id.n);
+    if (!route_is_open(sub->route)) {
+        loop_defer(on_cancel_not_open, sub);
+        return;
+    }
+    struct bucket *b = route_bucket_to_cancel(sub->route, job->id, job->target);
+    const struct origin origin = origin_of(sub, job, b);
+    store_cancel(b, job->id, origin.partition ? &origin : NULL, answer_ms(sub),
+                 on_cancel_done, sub);
 }
 
 /* The producer hears it at once; or, where nobody waits, the job is kept as a dead
@@ -346,35 +369,35 @@ static void on_draining(void *arg)
     answer_later(arg, "the route drains: it takes no jobs until an operator lets it");
 }
 
-static void refuse_unrouted(struct submission *sub, const struct verdict *v)
+static void refuse_unrouted(struct submission *sub, const struct admission *a)
 {
     sub->src->unrouted++;
-    note_reason(sub, REASON_NO_ROUTE, v->why);
+    note_reason(sub, REASON_NO_ROUTE, a->why.text);
     loop_defer(on_refused, sub);
 }
 
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)
 {
     struct submission *sub = submission_new(src, done, arg);
-    struct verdict v;
+    struct admission a;
     FAULT("S1");
-    verdict_reach(src, job, &v);
-    note_verdict(sub, job, &v);
-    bool routed = v.found || !src->ops->answers; /* else it concerns no route */
+    admit(src, job, &a);
+    note_admission(sub, job, &a);
+    bool routed = a.found || !src->ops->answers; /* else it concerns no route */
     sub->route->stats.received += routed;
     if (!routed) {
-        refuse_unrouted(sub, &v);
+        refuse_unrouted(sub, &a);
     } else if (pool_is_away(sub)) {
         loop_defer(on_pool_away, sub);
-    } else if (v.reason) {
-        refuse_or_bury(sub, job, v.reason, v.why);
-    } else if (v.asks.op == DELAY_CANCEL) {
+    } else if (a.reason) {
+        refuse_or_bury(sub, job, a.reason, a.why.text);
+    } else if (a.op == DELAY_CANCEL) {
         cancel(sub, job);
     } else if (is_turned_away(sub)) {
         loop_defer(on_draining, sub);
     } else {
         if (!job->timed)
-            judge_strip(src, sub->route, job);
+            admit_strip(src, sub->route, job);
         enqueue(sub, job, (struct slice){NULL, 0});
     }
     job_free(job);
@@ -384,15 +407,9 @@ void source_quarantine(struct source *src, struct job *job, const char *reason,
                        const char *why, stored_cb *done, void *arg)
 {
     struct submission *sub = submission_new(src, done, arg);
-    struct verdict v = {0};
-    int bad;
-    /* Its own, so that it can be replayed. */
-    struct route *found = route_for(src, job, &bad, &v.err);
-    v.route = found ? found : route_first(src);
-    job->source = job_keep(job, slice_of(src->conf->name));
-    job->due_ms = store_now_ms(route_store(v.route));
-    verdict_name(src, job, (struct slice){NULL, 0}, &v);
-    note_verdict(sub, job, &v);
+    struct admission a;
+    admit_unread(src, job, &a); /* its own route, so that it can be replayed */
+    note_admission(sub, job, &a);
     sub->route->stats.received++;
     refuse_or_bury(sub, job, reason, why);
     job_free(job);

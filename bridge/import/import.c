@@ -12,7 +12,6 @@
 #include "bridge/base/when.h"
 #include "bridge/import/import_parts.h"
 #include "bridge/job/tries.h"
-#include "bridge/engine/passage.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/store/shelf.h"
@@ -208,8 +207,6 @@ struct carried { /* a job on its way */
     struct import_source from;
     struct import_entry entry; /* with its texts in room, as body_key */
     struct buf room;
-    struct passage way;
-    char id[JOB_ID_MAX];
 };
 
 static void keep_source(struct carried *c, const struct import_source *from)
@@ -332,20 +329,17 @@ static void store_it(struct import *im, struct route *route, struct job *job,
     bool in_queue = route->sink->rules != NULL;
     struct buf tries = {0};
     format_tries(how, import_now_ms(im), &tries);
-    c->way = (struct passage){
-        .route = route,
-        .how.tries = tries.n > 0 ? buf_slice(&tries) : (struct slice){NULL, 0},
-        .how.dead = how->state == IMPORT_DEAD,
-        .how.in_flight = in_queue && how->state == IMPORT_IN_FLIGHT,
-        .how.at_ms = how->at_ms,
-        .how.expires_ms = in_queue && how->state != IMPORT_DEAD ? job->expires_ms : 0,
-        .id = {c->id, job->id.n},
-        .cb = on_enqueued,
-        .arg = c,
+    const struct enqueue place = {
+        .tries = tries.n > 0 ? buf_slice(&tries) : (struct slice){NULL, 0},
+        .origin = {NULL, -1, -1, 0},
+        .dead = how->state == IMPORT_DEAD,
+        .in_flight = in_queue && how->state == IMPORT_IN_FLIGHT,
+        .at_ms = how->at_ms,
+        .expires_ms = in_queue && how->state != IMPORT_DEAD ? job->expires_ms : 0,
     };
-    memcpy(c->id, job->id.p, job->id.n); /* find_place() has seen to its length */
     job->source = job_keep(job, slice_of(im->src->conf->name));
-    passage_enqueue(&c->way, job, true);
+    store_enqueue(route_bucket_of(route, job->id, job->target), job, &place, on_enqueued,
+                  c);
     buf_free(&tries);
 }
 

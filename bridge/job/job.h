@@ -8,11 +8,10 @@
  * and lease_ms follow as fifth and sixth element, each a uint64 of nine bytes. The id is
  * the key of the record in the pool.
  *
- * From layout 3 of the keys on (meta.h) a record of a route leaves out what is said
- * elsewhere: the source and the target that the route itself says, and of a job that is
- * named after its Kafka record the topic, partition and offset. That is a third of what a
- * small job takes. So a job whose route names a fixed target goes where the route says
- * when it is due.
+ * A record of a route leaves out what is said elsewhere: the source and the target that
+ * the route itself says, and of a job that is named after its Kafka record the source,
+ * topic, partition and offset. That is a third of what a small job takes. So a job whose
+ * route names a fixed target goes where the route says when it is due.
  */
 #ifndef BRIDGE_JOB_H
 #define BRIDGE_JOB_H
@@ -103,8 +102,7 @@ struct job_names {
     bool several; /* sources: records say theirs, but for those of before */
 };
 /* Appends the record. Writes neither id, nor route, nor what is at its default. names:
- * left out where the job has the same; NULL: everything is spelled out, as layout 2 had
- * it. */
+ * left out where the job has the same; NULL: everything is spelled out. */
 void job_encode(const struct job *job, const struct job_names *names, struct buf *out);
 /* A later tarry wrote it: this one can't read it, and that is no fault of the record. */
 bool job_is_newer(struct slice record);

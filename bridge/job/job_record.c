@@ -45,7 +45,7 @@ enum field_type {
 };
 /* What the id of a job says that is named after its Kafka record. */
 struct of_record {
-    struct slice topic;
+    struct slice source, topic;
     int64_t partition, offset;
 };
 struct field {
@@ -110,15 +110,27 @@ static void skip_incarnation(struct slice *rest)
     text_take_digits(rest, &ignored);
 }
 
-/* Reads "topic/partition/offset", see name_of_record(); more may follow, where that name
- * was in use. false: it is none. */
-static bool read_id(struct slice id, struct of_record *out)
+/* Takes the text up to the next slash off the front of *rest. false: there is none. */
+static bool take_part(struct slice *rest, struct slice *part)
 {
-    const char *end = id.n ? memchr(id.p, '/', id.n) : NULL;
+    const char *end = rest->n ? memchr(rest->p, '/', rest->n) : NULL;
     if (end == NULL)
         return false;
-    out->topic = (struct slice){id.p, (size_t)(end - id.p)};
-    struct slice rest = {end, id.n - out->topic.n};
+    *part = (struct slice){rest->p, (size_t)(end - rest->p)};
+    *rest = (struct slice){end, rest->n - part->n};
+    return true;
+}
+
+/* Reads "source/topic/partition/offset", see name_of_record(); more may follow, where
+ * that name was in use. false: it is none. */
+static bool read_id(struct slice id, struct of_record *out)
+{
+    struct slice rest = id;
+    if (!take_part(&rest, &out->source))
+        return false;
+    rest = (struct slice){rest.p + 1, rest.n - 1};
+    if (!take_part(&rest, &out->topic))
+        return false;
     out->partition = take_number(&rest);
     skip_incarnation(&rest);
     out->offset = out->partition < 0 ? -1 : take_number(&rest);
@@ -140,7 +152,8 @@ static struct elsewhere elsewhere_of(const struct job *job, const struct job_nam
     if (names == NULL)
         return e;
     e.of_record = read_id(job->id, &said) && said.partition == job->partition &&
-                  said.offset == job->offset && slice_eq(said.topic, job->topic);
+                  said.offset == job->offset && slice_eq(said.topic, job->topic) &&
+                  slice_eq(said.source, job->source);
     if (job->timestamp_ms > 0 &&
         !__builtin_sub_overflow(job->due_ms, job->timestamp_ms, &lag_ms) && lag_ms >= 0)
         e.lag_ms = lag_ms;
@@ -159,6 +172,7 @@ static struct slice text_of(const struct job_names *names, enum job_field number
 static bool is_said_elsewhere(const struct elsewhere *e, enum job_field number)
 {
     switch (number) {
+    case FIELD_SOURCE:
     case FIELD_TOPIC:
     case FIELD_PARTITION:
     case FIELD_OFFSET:
@@ -348,7 +362,8 @@ static int read_of_record(struct slice *rest, struct job *job, struct err *err)
     if (read_integer(rest, 1, 1, &one, err) < 0)
         return -1;
     if (!read_id(job->id, &said))
-        return err_set(err, "the id is not made of topic, partition and offset");
+        return err_set(err, "the id is not made of source, topic, partition and offset");
+    job->source = job_keep(job, said.source);
     job->topic = job_keep(job, said.topic);
     job->partition = (int32_t)said.partition;
     job->offset = said.offset;

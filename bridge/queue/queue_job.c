@@ -6,7 +6,6 @@
  * Where ids are global and no topic is given, the queue of an id is looked up first. Only
  * then: the job can move between the two steps, so a miss is looked up once more.
  */
-#include "bridge/engine/generation.h"
 #include "bridge/queue/queue_place.h"
 
 #include <stdlib.h>
@@ -19,8 +18,7 @@ struct op {
     struct source *src;
     enum op_kind kind;
     struct route *route;
-    struct queue *queue;   /* NULL: the job is in a route's bucket */
-    struct generation *at; /* of these: asked last; NULL: no route's */
+    struct queue *queue; /* NULL: the job is in a route's bucket */
     union {
         queue_cb *changed;
         queue_touch_cb *touched;
@@ -63,22 +61,10 @@ static void on_refused(void *arg)
 }
 
 static void look_up(struct op *op);
-static void act(struct op *op, struct bucket *b);
 
-static void act_in(struct op *op, struct generation *g)
-{
-    op->at = g;
-    act(op, generation_bucket(g, (struct slice){op->id, op->id_n})->bucket);
-}
-
-/* Not there: perhaps a later generation of buckets has it, or it has moved since its
- * queue was looked up. */
+/* Not there: perhaps it has moved since its queue was looked up. */
 static bool looked_again(struct op *op, bool missing)
 {
-    if (missing && op->at && op->at->next) {
-        act_in(op, op->at->next);
-        return true;
-    }
     if (!missing || !op->looked_up)
         return false;
     op->looked_up = false; /* once */
@@ -261,9 +247,7 @@ static void start(struct op *op, struct slice topic, struct slice id)
         op->code = QUEUE_NO_ROUTE; /* an id alone says nothing there */
     bool known =
         place.code == QUEUE_OK && place.route && place.bucket && op->id_n == id.n;
-    if (known && place.queue == NULL && place.route->oldest) {
-        act_in(op, place.route->oldest);
-    } else if (known) {
+    if (known) {
         act(op, place.bucket);
     } else if (place.code == QUEUE_OK && topic.p == NULL && op->id_n == id.n &&
                id.n > 0 && rules && rules->global_ids) {

@@ -2,9 +2,7 @@
 #include "bridge/reload/leave.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/inst.h"
-#include "bridge/engine/generation.h"
-#include "bridge/engine/meta_keep.h"
-#include "bridge/engine/passage.h"
+#include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
@@ -35,15 +33,13 @@ void leave_route(struct route *route, struct conf_route *conf)
     queue_end_waits_at(route);
     for (int64_t i = 0; i < route->bucket_count; i++)
         sched_let_go(route->scheds[i]);
-    for (struct generation *g = route->oldest; g && g->next; g = g->next)
-        passage_go_on(g); /* what waits there is answered */
 }
 
 struct route *leave_route_named(const struct bridge *bridge, const char *name)
 {
     struct route *route;
     TAILQ_FOREACH (route, &bridge->old_routes, leaves)
-        if (route->home && strcmp(route->conf->name, name) == 0)
+        if (route->scheds && strcmp(route->conf->name, name) == 0)
             return route;
     return NULL;
 }
@@ -90,10 +86,10 @@ static void look_at_source(struct source *src)
 static bool look_at_route(struct route *route)
 {
     if (route->coming || route->refs > 0 || !route_is_still(route) ||
-        !generations_are_idle(route))
+        !route_buckets_are_idle(route))
         return false;
     TAILQ_REMOVE(&route->bridge->old_routes, route, leaves);
-    generations_free_buckets(route);
+    route_free_buckets(route);
     route_fini(route);
     conf_route_free(route->owned);
     free(route);

@@ -4,7 +4,7 @@
  * has begun, everything can be put back as it was (reload_undo.c).
  */
 #include "bridge/engine/inst.h"
-#include "bridge/engine/meta_keep.h"
+#include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/reload/reload_parts.h"
 #include "bridge/engine/route.h"
@@ -64,8 +64,7 @@ static struct route *new_route(struct reload *r, const struct conf_route *conf)
 /* While Redis is away nothing is known of buckets, and no source brings anything. */
 static bool has_buckets(const struct route *route)
 {
-    return (route->newest && route->buckets_noted) || route->sink->rules ||
-           !store_is_up(route->bridge->store);
+    return route_is_open(route) || !store_is_up(route->bridge->store);
 }
 
 static const char *lacks_buckets(struct reload *r)
@@ -144,15 +143,6 @@ static int hold(struct reload *r, struct err *err)
     return 0;
 }
 
-/* Of any Redis: it goes by the places of the routes and the sinks. */
-static bool layout_moves(const struct bridge *bridge)
-{
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        if (meta_is_busy(bridge->pools[i].meta))
-            return true;
-    return meta_is_busy(bridge->meta);
-}
-
 static const char *is_busy(struct reload *r)
 {
     const struct bridge *bridge = r->bridge;
@@ -169,7 +159,7 @@ static const char *is_busy(struct reload *r)
     for (size_t i = 0; i < r->next->route_count; i++)
         if (r->routes[i].pace_anew && !route_is_still(r->routes[i].now))
             return r->next->routes[i]->name;
-    return layout_moves(bridge) ? "the keys in Redis get their next layout" : NULL;
+    return NULL;
 }
 
 /* --- the old ones end --- */

@@ -11,7 +11,7 @@
 #include "bridge/base/log.h"
 #include "bridge/conf/conf_parts.h"
 #include "bridge/engine/inst.h"
-#include "bridge/engine/meta_keep.h"
+#include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"

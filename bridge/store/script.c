@@ -19,8 +19,7 @@ static const char *const names[SCRIPTS] = {
     [SCRIPT_DROP] = "drop",         [SCRIPT_TALLY] = "tally",
     [SCRIPT_UNLIST] = "unlist",     [SCRIPT_DEAD] = "dead",
     [SCRIPT_PACE] = "pace",         [SCRIPT_ALIVE] = "alive",
-    [SCRIPT_META] = "meta",         [SCRIPT_SEAL] = "seal",
-    [SCRIPT_AUDIT] = "audit",       [SCRIPT_BASELINE] = "baseline",
+    [SCRIPT_META] = "meta",         [SCRIPT_AUDIT] = "audit",
     [SCRIPT_MOVE] = "move",         [SCRIPT_LIST] = "list",
     [SCRIPT_MOVE_DUE] = "move_due", [SCRIPT_RENEW] = "renew",
 };

@@ -343,9 +343,8 @@ uint64_t store_errors(const struct store *st, enum redis_error e)
     return st->errors[e];
 }
 
-void store_set_layout(struct store *st, int64_t layout, bool moves)
+void store_move_far(struct store *st, bool moves)
 {
-    st->layout = layout;
     st->movers.allowed = moves;
 }
 

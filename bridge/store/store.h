@@ -96,9 +96,8 @@ void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_byte
  * it. cb once, later. reply NULL: Redis is away. */
 void store_command(struct store *st, const struct slice *args, unsigned n,
                    redis_reply_cb *cb, void *arg);
-/* The layout that the keys have (meta.h), each time that it was read. moves: this process
- * sees to it that jobs leave the second tier (store_far.h). */
-void store_set_layout(struct store *st, int64_t layout, bool moves);
+/* moves: this process sees to it that jobs leave the second tier (store_far.h). */
+void store_move_far(struct store *st, bool moves);
 /* PREFIX of every key. */
 const char *store_prefix(const struct store *st);
 /* Says name to every other instance: told(). */
@@ -171,12 +170,6 @@ struct origin {
     int64_t stamp_ms; /* the record's timestamp; 0: none */
 };
 
-/* The bucket is sealed and does not know the id: in the place of change_cb. Borrowed. */
-struct passed {
-    struct slice id, record, tries, group;
-};
-typedef void passed_cb(void *arg, const struct passed *what);
-
 struct enqueue {
     struct slice tries; /* empty, or the value to keep; borrowed */
     struct origin origin;
@@ -192,7 +185,6 @@ struct enqueue {
     bool now;           /* due when it is stored, whatever job->due_ms says */
     int64_t expires_ms; /* a queue's: 0: never */
     bool awaited;       /* somebody sends no more until this one is answered */
-    passed_cb *passed;  /* NULL: cb gets the letter z instead */
 };
 /* Encodes the job at once; it stays the caller's. */
 void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,

@@ -66,15 +66,3 @@ void store_audit(struct bucket *b, enum audit_part part, struct slice cursor,
     args_slice(a, slice_of(b->wake));
     call_send(call, tell_audit, (void (*)(void))cb, arg);
 }
-
-static void tell_baseline(struct call *call, const struct redisReply *r)
-{
-    ((baseline_cb *)call->cb)(call->arg,
-                              r && r->type == REDIS_REPLY_INTEGER ? r->integer : -1);
-}
-
-void store_baseline(struct bucket *b, baseline_cb *cb, void *arg)
-{
-    struct call *call = call_begin(b, SCRIPT_BASELINE, pool_key, 1);
-    call_send(call, tell_baseline, (void (*)(void))cb, arg);
-}

@@ -46,8 +46,4 @@ typedef void audit_cb(void *arg, const struct audit_reply *reply);
 void store_audit(struct bucket *b, enum audit_part part, struct slice cursor,
                  unsigned count, bool repair, audit_cb *cb, void *arg);
 
-/* n: 1, the sums were made to agree; 0, they did; -1: no answer. */
-typedef void baseline_cb(void *arg, int64_t n);
-void store_baseline(struct bucket *b, baseline_cb *cb, void *arg);
-
 #endif

@@ -5,7 +5,6 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/engine/meta.h"
 #include "bridge/store/store_lane.h"
 
 #include <stdio.h>
@@ -43,11 +42,10 @@ static int64_t deadline_us(int64_t deadline_ms)
     return deadline_ms > 0 ? loop_mono_us() + deadline_ms * 1000 : 0;
 }
 
-/* Of a queue nobody knows from which route its jobs come; and who reads only the layout
- * before this one wants everything spelled out. */
+/* Of a queue nobody knows from which route its jobs come. */
 static const struct job_names *names_of(const struct bucket *b)
 {
-    return b->ways && b->store->layout >= META_LAYOUT_FAR ? b->ways->names : NULL;
+    return b->ways ? b->ways->names : NULL;
 }
 
 /* Good until the next one. */
@@ -75,7 +73,6 @@ void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue
     c->now = how->now || (how->dead && how->at_ms == 0);
     c->expires_ms = how->expires_ms;
     c->awaited = how->awaited;
-    c->passed = how->passed;
     c->origin = how->origin;
     c->deadline_us = deadline_us(how->deadline_ms);
     c->cb = cb;

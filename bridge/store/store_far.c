@@ -2,7 +2,6 @@
 #include "bridge/store/store_far.h"
 #include "bridge/base/fault.h"
 #include "bridge/base/loop.h"
-#include "bridge/engine/meta.h"
 #include "bridge/store/store_lane.h"
 
 #include <hiredis/hiredis.h>
@@ -18,7 +17,7 @@ enum {
 
 int64_t far_horizon_ms(const struct store *st)
 {
-    return st->layout >= META_LAYOUT_FAR ? st->conf.horizon_ms : 0;
+    return st->conf.horizon_ms;
 }
 
 static void pump(struct store *st);

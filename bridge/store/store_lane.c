@@ -46,9 +46,7 @@ static void take_out(struct lane *lane, struct change *c)
 static void answer(struct lane *lane, struct change *c, char code)
 {
     lane->bucket->store->open_count--;
-    if (code == 'z' && c->passed)
-        c->passed(c->arg, &(const struct passed){c->id, c->record, c->tries, c->group});
-    else if (c->cb)
+    if (c->cb)
         c->cb(c->arg, code);
     free(c);
 }

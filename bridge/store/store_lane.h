@@ -48,7 +48,6 @@ struct change {
     bool again;          /* it was sent before, and may have been carried out then */
     unsigned partition;  /* its number in the batch, from 1; 0: none */
     unsigned refused;    /* times that the script asked for the batch before it */
-    passed_cb *passed;   /* of an enqueue; NULL: none */
     change_cb *cb;
     void *arg;
 };
@@ -212,7 +211,6 @@ struct store {
     unsigned claimants;     /* named so far */
     uint64_t seq_floor;     /* no bucket that is freed has used a next_seq above it */
     struct movers movers;
-    int64_t layout; /* of the keys, see meta.h; 0: not known yet */
     char *wake_channel;
 };
 /* A node for place, which is copied; not given any slot yet. */

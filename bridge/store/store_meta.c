@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/store/store_meta.h"
 #include "bridge/base/mem.h"
-#include "bridge/store/store_lane.h"
 #include "bridge/store/store_script.h"
 
 #include <inttypes.h>
@@ -46,33 +45,6 @@ void store_meta(struct store *st, const struct meta_change *changes, unsigned n,
     buf_addf(&key, "%s:meta", store_prefix(st));
     store_script(st, SCRIPT_META, buf_slice(&key), argv, 3 * n, on_meta, ask);
     buf_free(&key);
-}
-
-/* --- seals --- */
-
-static void tell_seal(struct call *call, const struct redisReply *r)
-{
-    sealed_cb *cb = (sealed_cb *)call->cb;
-    if (r == NULL || r->elements != 4) {
-        cb(call->arg, NULL);
-        return;
-    }
-    const struct sealed sealed = {.since_ms = r->element[0]->integer,
-                                  .jobs = r->element[1]->integer,
-                                  .remembered_ms = r->element[2]->integer,
-                                  .now_ms = r->element[3]->integer};
-    cb(call->arg, &sealed);
-}
-
-void store_seal(struct bucket *b, enum seal_do what, sealed_cb *cb, void *arg)
-{
-    static const char *const letters[] = {
-        [SEAL_LOOK] = "", [SEAL_SET] = "s", [SEAL_CLEAN] = "c"};
-    static const enum bucket_key keys[] = {KEY_POOL};
-    struct call *call = call_begin(b, SCRIPT_SEAL, keys, 1);
-    args_slice(&b->store->args, SLICE_LIT(""));
-    args_slice(&b->store->args, slice_of(letters[what]));
-    call_send(call, tell_seal, (void (*)(void))cb, arg);
 }
 
 /* --- what is there --- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_meta.h - PREFIX:meta in Redis, and the seals of buckets. One call each, never
+ * store_meta.h - PREFIX:meta in Redis, and what keys there are. One call each, never
  * repeated; every callback comes once, from within where Redis is away.
  */
 #ifndef BRIDGE_STORE_META_H
@@ -21,17 +21,6 @@ typedef void store_meta_cb(void *arg, bool changed, const struct slice *pairs,
  * only reads. */
 void store_meta(struct store *st, const struct meta_change *changes, unsigned n,
                 store_meta_cb *cb, void *arg);
-
-/* Seals a bucket: it takes no new ids from then on (lua/enqueue.lua). */
-enum seal_do { SEAL_LOOK, SEAL_SET, SEAL_CLEAN /* deletes what an empty one leaves */ };
-struct sealed {
-    int64_t since_ms;      /* -1: it is not sealed */
-    int64_t jobs;          /* in its pool */
-    int64_t remembered_ms; /* ids of delivered jobs, until then; 0: none */
-    int64_t now_ms;
-};
-typedef void sealed_cb(void *arg, const struct sealed *sealed); /* NULL: no answer */
-void store_seal(struct bucket *b, enum seal_do what, sealed_cb *cb, void *arg);
 
 /* EXISTS, HLEN and the like. -1: no answer. 0 also where this user may not look: such
  * keys are not ours to work with. */

@@ -212,7 +212,7 @@ local function far_find(keys, id)
   return due, record, expires
 end
 
--- Deletes what slots without jobs have left, FAR_FORGET of them at most; says whether that was all.
+-- Deletes what slots without jobs have left, FAR_FORGET of them at most.
 local function far_forget(keys)
   local starts = redis.call('ZRANGE', keys .. ':far', 0, FAR_FORGET - 1)
   for _, start in ipairs(starts) do
@@ -226,12 +226,10 @@ local function far_forget(keys)
     redis.call('HDEL', keys .. ':slots', unpack(starts))
     redis.call('ZREM', keys .. ':far', unpack(starts))
   end
-  if #starts == FAR_FORGET then
-    return false
+  if #starts < FAR_FORGET then
+    redis.call('DEL', keys .. ':slots', keys .. ':where', keys .. ':names')
+    far_taken, far_texts = {}, {}
   end
-  redis.call('DEL', keys .. ':slots', keys .. ':where', keys .. ':names')
-  far_taken, far_texts = {}, {}
-  return true
 end
 
 -- It goes, and with the last one what all have left, unless that is much. Gives how many did.

@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/ingest.lua - carries each Kafka record out once, although it may be read twice.
 --
---   hash  :ingest  topic/partition  -> last offset carried out in this bucket
---                  topic/partition@ -> that offset, a blank, and the highest timestamp in ms of
---                                      the records that were carried out until then
+--   hash  :ingest  SOURCE/topic/partition  -> last offset carried out in this bucket
+--                  SOURCE/topic/partition@ -> that offset, a blank, and the highest timestamp in ms
+--                                      of the records that were carried out until then
 --
--- The name of a partition is that of a reading: topic/partition~N of a topic that was made anew,
--- with +N behind it of a route that reads the partition again (bridge/engine/name.h). So another reading
+-- The name of a partition is that of a reading: SOURCE/topic/partition~N of a topic that was made anew,
+-- with *N behind it of a route with N buckets, and +N of a route that reads the partition again (bridge/engine/name.h). So another reading
 -- knows nothing of this one, and no bucket has to be visited. Of a rewound one the field without +N
 -- stays the highest offset ever carried out: see ingest_had().
 --

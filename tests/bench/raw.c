@@ -31,7 +31,6 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/engine/meta.h"
 #include "bridge/queue/queue.h"
 #include "bridge/store/store_lane.h"
 
@@ -615,7 +614,6 @@ static void set_up_store(void)
     st.conf.prefix = opt.prefix;
     st.conf.instance = "raw";
     st.conf.horizon_ms = opt.horizon_ms;
-    st.layout = META_LAYOUT;
     st.wake_channel = mem_strdup("tarry:wake");
     char *colon = strchr(opt.route, ':');
     if (opt.queue && colon) {

@@ -8,7 +8,6 @@ import pytest
 
 from lib import collect, jobs, servers, tarry, verify, ways
 from lib.servers import wait_for
-from test_kafka_tombstone import Records
 
 def set_buckets(daemon, n):
     text = daemon.conf.read_text()
@@ -19,10 +18,6 @@ def set_buckets(daemon, n):
 
 def meta(redis, field="route:main"):
     return redis.client().hget("tarry:meta", field).decode()
-
-
-def sealed(redis):
-    return sorted(k.decode() for k in redis.client().keys("tarry:*:sealed"))
 
 
 class Hook:
@@ -56,10 +51,6 @@ class Hook:
         self.tarry.kill() if kill else self.tarry.stop()
         set_buckets(self.tarry, n)
         self.tarry.start()
-
-    def drained(self, generations):
-        """All but the newest generation is sealed."""
-        wait_for("the old buckets to be sealed", lambda: len(sealed(self.redis)) == generations)
 
     def add(self, id, after, payload=b"x", daemon=None, **headers):
         headers = {"delay-id": id, "deliver-after": after,
@@ -108,7 +99,7 @@ def test_change_of_buckets_of_a_route_with_jobs_is_refused_at_the_start(bench, k
     assert len(said) == 1 and "3 is configured" in said[0] and "1 jobs in 2 buckets" in said[0], said
     for way_out in ("set buckets = 2", "tarry drain main", "second route with 3 buckets", "match"):
         assert way_out in said[0], said
-    assert meta(h.redis) == "1:2"
+    assert meta(h.redis) == "2"
     assert {key: h.redis.client().dump(key) for key in h.redis.client().keys("tarry:{main*")} == before
     set_buckets(h.tarry, 2)
     h.tarry.start()
@@ -124,11 +115,11 @@ def test_change_of_buckets_of_a_route_without_jobs_counts_at_the_next_start(benc
     h.hook.wait_count(20)
     wait_for("the last ack", lambda: not h.redis.client().keys("tarry:*:pool"))
     h.again(3)
-    assert h.tarry.metric("tarry_buckets", age="new") == 3
+    assert h.tarry.metric("tarry_buckets", route="main") == 3
     for n in range(30):
         assert h.add(f"more-{n}", "1s")[0] == 201
     pools = {key for key in h.redis.client().keys("tarry:*:pool")}
-    assert pools and all(b".2}" in key for key in pools), pools
+    assert pools == {b"tarry:{main/%d}:pool" % n for n in range(3)}, pools
     h.hook.wait_count(50)
     wait_for("the last ack", lambda: not h.redis.client().keys("tarry:*:pool"))
     h.again(1, kill=True)
@@ -144,12 +135,12 @@ def test_change_of_buckets_beside_another_instance_is_refused(bench):
     assert second.child.wait(30) == 78
     said = [line for line in second.log.read_text().splitlines() if "routes.main.buckets" in line]
     assert len(said) == 1 and "5 is configured" in said[0] and "other instances run with 2" in said[0], said
-    assert meta(h.redis) == "1:2" and h.add("a", "1ms")[0] == 201
+    assert meta(h.redis) == "2" and h.add("a", "1ms")[0] == 201
     h.hook.wait_count(1)
     wait_for("the last ack", lambda: not h.redis.client().keys("tarry:*:pool"))
     h.tarry.stop()
     second.start()
-    assert meta(h.redis) == "2:5 1:2"
+    assert meta(h.redis) == "5"
     second.stop()
 
 
@@ -162,7 +153,7 @@ def test_instances_started_together_with_another_number_agree_on_it(bench):
     h.tarry.stop()
     three = [h.another_spawned(h.body.replace("buckets = 2", "buckets = 5")) for _ in range(3)]
     wait_for("all of them", lambda: all(daemon.up_or_dead() for daemon in three))
-    assert meta(h.redis) == "2:5 1:2"
+    assert meta(h.redis) == "5"
     for n, daemon in enumerate(three):
         assert h.add(f"b{n}", "1ms", daemon=daemon)[0] == 201
     h.hook.wait_count(4)
@@ -178,7 +169,7 @@ def test_change_of_buckets_in_a_reload_is_refused_with_and_without_jobs(bench):
         assert status == 422 and len(answer["errors"]) == 1, answer
         for word in ("routes.main.buckets: 4", "1 are in use", "tarry drain main", "second route with 4"):
             assert word in answer["errors"][0], answer
-        assert meta(h.redis) == "1:1"
+        assert meta(h.redis) == "1"
         set_buckets(h.tarry, 1)
         assert h.add(f"a{jobs}", "1h")[0] == 201
     h.tarry.stop()
@@ -205,8 +196,9 @@ def test_route_that_comes_back_by_a_reload_with_jobs_and_other_buckets_is_refuse
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill-9"])
-def test_kafka_records_are_stored_once_though_the_route_gets_other_buckets(bench, kill):
-    """No jobs are left, but records that may be read again, and a backlog behind them."""
+def test_no_kafka_record_is_lost_as_the_route_gets_other_buckets(bench, kill):
+    """No jobs are left, but records that may be read again, and a backlog behind them. After a stop
+    none is delivered twice, after kill -9 only those that were not committed."""
     way = ways.Way(bench, "kafka-http", route='buckets = 1; lease = "3s";', source='commit_lag = "1m";')
     redis, sent = way.redis.client(), []
     for n in (3, 2, 1):
@@ -221,68 +213,9 @@ def test_kafka_records_are_stored_once_though_the_route_gets_other_buckets(bench
         sent += backlog
         set_buckets(way.tarry, n)
         way.tarry.start()
-        verify.expect(verify.judge(sent, way.collector.wait(sent), way.keys))
-        again = way.tarry.metric("tarry_jobs_duplicate_total", reason="read-again")
-        assert (again > 0) == kill, "else this shows nothing"
+        verify.expect(verify.judge(sent, way.collector.wait(sent), way.keys),
+                      twice_max=3 * len(sent) if kill else 0)
     way.tarry.stop()
-
-
-def test_an_instance_that_slept_through_the_change_stores_nothing_in_the_old_buckets(bench):
-    """It has not heard of it: its own buckets refuse, and then it reads."""
-    h = Hook(bench, "buckets = 1;")
-    assert h.add("before", "1h")[0] == 201
-    redis = h.redis.client()
-    redis.set("tarry:{main/0}:sealed", jobs.now_ms())
-    redis.hset("tarry:meta", "route:main", "2:4 1:1")
-    status, _, body = h.add("a", "1ms")
-    assert status == 201
-    status, _, body = h.add("before", "1ms")
-    assert (status, body["because"]) == (200, "exists")
-    h.hook.wait_count(1)
-    assert redis.hkeys("tarry:{main/0}:where") == [b"before"] and not redis.exists("tarry:{main/0}:pool")
-    assert h.tarry.metric("tarry_buckets", age="new") == 4
-    h.tarry.stop()
-
-
-@pytest.mark.slow
-def test_a_cancel_of_an_instance_that_slept_through_the_change_finds_the_job(bench):
-    h = Hook(bench, "buckets = 1;")
-    redis = h.redis.client()
-    redis.set("tarry:{main/0}:sealed", jobs.now_ms())
-    redis.hset("tarry:meta", "route:main", "2:4 1:1")
-    awake = h.another(h.body.replace("buckets = 1", "buckets = 4"))
-    assert h.add("a", "1h", daemon=awake)[0] == 201
-    assert h.tarry.metric("tarry_buckets", age="new") == 1, "else this shows nothing"
-    assert [h.cancel("a"), h.cancel("a")] == [200, 404]
-    assert h.tarry.metric("tarry_buckets", age="new") == 4
-    for daemon in (awake, h.tarry):
-        daemon.stop()
-
-
-@pytest.mark.slow
-def test_a_cancel_of_kafka_from_before_the_change_takes_no_job_that_came_after_it(bench):
-    """It is read again when the buckets that it was noted in are sealed."""
-    r = Records(bench, 'commit_lag = "1m"; kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };')
-    redis = next(kept for kept in bench.kept if isinstance(kept, servers.Redis)).client()
-    r.tarry.stop()
-    text = r.tarry.conf.read_text()
-    assert text.count('from = "in";') == 1
-    r.tarry.conf.write_text(text.replace('from = "in";', 'from = [ "in", "http" ]; buckets = 1;'))
-    r.tarry.start()
-    r.send(None, delay_id="a")
-    wait_for("the cancel", lambda: r.tarry.metric("tarry_cancels_missed_total", route="main") == 1)
-    redis.hset("tarry:meta", "route:main", "2:4 1:1")
-    redis.publish("tarry:wake", "=#meta test")
-    wait_for("the old bucket to be sealed", lambda: redis.exists("tarry:{main/0}:sealed"))
-    headers = {"delay-id": "a", "deliver-after": "1h"}
-    assert r.tarry.ask("POST", "/v1/routes/main/jobs", b"later", headers)[0] == 201
-    r.tarry.kill()
-    set_buckets(r.tarry, 4)
-    r.tarry.start()
-    wait_for("the cancel to be read again", lambda: r.metric("duplicate_total", reason="read-again") == 1
-             or r.metric("cancelled_total") == 1)
-    assert r.tarry.ask("GET", "/v1/routes/main/jobs/a")[0] == 200 and r.metric("cancelled_total") == 0
-    r.tarry.stop()
 
 
 def test_before_redis_was_there_everything_is_answered_with_503(bench):

@@ -121,7 +121,7 @@ def test_over_kafka_each_set_says_when_where_to_and_under_which_name(bench):
         assert a.ns >= due_ms * 1_000_000, payload
         assert (a.topic, a.key) == (topic, key), payload
         assert a.header("delay-id").decode() == id_ or \
-            (id_ is None and a.header("delay-id").startswith(k.topic(set_).encode() + b"/0/"))
+            (id_ is None and a.header("delay-id").startswith(f"{set_}/{k.topic(set_)}/0/".encode()))
         # What was meant for the scheduler does not travel on, all else does.
         names = [n for n, _ in a.headers if not n.startswith("delay-")]
         assert names == ["x-kept"], payload

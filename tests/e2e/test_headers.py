@@ -545,8 +545,8 @@ def test_the_dead_letter_of_a_refused_message_is_found_by_its_delay_id(bench):
     k.send({"deliver-after": "soon"}, b"keyed", b"order-2")
     k.send({"deliver-after": "soon"}, b"nameless")
     ids = {x["payload"]: x["id"] for x in k.wait_letters(3)}
-    assert ids == {"named": f"order-1@{k.topic}/0/0", "keyed": f"order-2@{k.topic}/0/1",
-                   "nameless": f"{k.topic}/0/2"}
+    assert ids == {"named": f"order-1@in/{k.topic}/0/0", "keyed": f"order-2@in/{k.topic}/0/1",
+                   "nameless": f"in/{k.topic}/0/2"}
     for payload, name in (("named", "order-1"), ("keyed", "order-2")):
         found = k.tarry.ask("GET", f"/v1/routes/r/dead?id_prefix={name}@")[2]["items"]
         assert [x["payload"] for x in found] == [payload]

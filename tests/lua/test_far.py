@@ -258,6 +258,14 @@ def test_a_record_of_kafka_has_no_index_and_is_stored_once(far):
     assert far.waiting() == {"t/0/10": FAR, "t/0/11": FAR + 1}
 
 
+@pytest.mark.parametrize("reading", ["*4", "+1", "*4+1"])
+def test_the_number_of_buckets_and_the_rewind_are_no_part_of_an_id(far, reading):
+    assert far.put(("t/0/10", FAR, "u", 1, 10), partitions=[("t/0" + reading, "")]) == "s"
+    assert far.far() == ({}, [("t/0/10", FAR, record(FAR), "", None)])
+    far.move(START)
+    assert far.waiting() == {"t/0/10": FAR}
+
+
 @pytest.mark.parametrize("id_,offset", [("t/0/17", 8), ("another", 7), (f"t/0/{2**53}", 2**53)])
 def test_a_name_that_is_not_that_of_the_offset_is_kept_whole(far, id_, offset):
     far.put((id_, FAR, "u", 1, offset), partitions=[("t/0", "")])
@@ -390,23 +398,6 @@ def test_out_of_memory_loses_nothing(far, server, script):
 
 
 # --- whole buckets ---
-
-def test_a_sealed_bucket_knows_its_far_jobs(far):
-    far.put(("a", FAR), ("b", FAR))
-    far.run("seal", ("pool",), NOW, "s")
-    assert far.put(("a", FAR), ("new", FAR), ("b", FAR + 1, "r"), ("x", NOW)) == "dzrz"
-    assert far.run("seal", ("pool",), NOW, "c")[1] == 2, "jobs that wait: nothing is deleted"
-    assert far.cancel("a", "b") == "cc"
-    assert far.run("seal", ("pool",), NOW, "c")[1] == 0
-    assert far.client.keys(far.key["far"] + "*") == [] and far.client.exists(far.key["slots"]) == 0
-
-
-def test_the_baseline_counts_far_jobs(far):
-    far.put(("a", FAR), ("b", NOW))
-    far.client.delete(far.key["sums"])
-    assert far.run("baseline", ("pool",)) == 1 and far.sums() == {"base": 2}
-    assert far.run("baseline", ("pool",)) == 0
-
 
 def test_what_else_is_done_to_a_bucket_leaves_far_jobs_alone(far):
     far.put(("a", FAR), ("n", NOW), ("m", NOW))

@@ -103,23 +103,6 @@ def test_the_sums_of_a_queue_end_also_when_its_last_job_was_far(q, server):
     assert server.ttl(q.key["sums"]) > 0 and q.rest() == []
 
 
-@pytest.mark.parametrize("n", [1, 600])
-def test_a_sealed_bucket_forgets_many_slots_some_at_a_time(far, server, n):
-    server.hset(far.key["slots"], "#", 0)
-    for i in range(n):
-        start = START + i * WIDTH
-        server.zadd(far.key["far"], {start: start})
-        server.hset(far.key["slots"], mapping={start: 1, f"{start}.0-": 1})
-        server.rpush(f"{far.key['far']}:{start}.0", "")
-    far.run("seal", ("pool",), NOW, "s")
-    calls, spent = 1, 0
-    while far.run("seal", ("pool",), NOW, "c")[1] > 0:
-        calls += 1
-        assert far.run("seal", ("pool",), NOW, "")[1] == 0, "what looks at it asks again for it to be cleaned"
-    assert calls == (1 if n == 1 else 3)
-    assert server.keys(far.key["far"] + "*") == [] and not server.exists(far.key["slots"], far.key["sums"])
-
-
 def test_all_jobs_are_dropped_also_behind_a_slot_whose_jobs_have_gone(q):
     q.put(("a", FAR), ("b", FAR + HOUR))
     q.finish(NOW, "a", reason="deleted")

@@ -91,7 +91,7 @@ export function statusView() {
     config.update([file, String(generation), clock(loaded_ms), clock(last.at_ms),
                    state(last.ok, last.ok ? 'taken' : 'refused'), last.error]);
     redis.update(s.redis.map((r) => [r.name, state(r.up && !r.trouble, r.trouble || (r.up ? 'up' : 'down')), r.url]));
-    instances.update(s.instances.map((i) => [i.self ? `${i.id} (this one)` : i.id, String(i.layout),
+    instances.update(s.instances.map((i) => [i.self ? `${i.id} (this one)` : i.id,
                                              i.routes.length === 1 ? '1 route' : `${whole(i.routes.length)} routes`]));
     sources.update(s.sources.map((r) => [r.name, r.type, state(r.state === 'running', r.state), whole(r.received),
                                          whole(r.open)]));

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/engine/judge.h"
+#include "bridge/engine/admit.h"
 #include "bridge/bridge.h"
 #include "bridge/job/cloudevent.h"
 #include "bridge/job/repeat.h"
+#include "bridge/engine/name.h"
 #include "bridge/engine/route.h"
+#include "bridge/queue/queue_place.h"
 
 #include <stdio.h>
 
-/* One message on trial. */
+/* One message, as the checks see it. */
 struct trial {
     const struct route *route;
     const struct delay_read *read;
@@ -31,7 +33,7 @@ static struct delay_rules rules_of(const struct source *src,
     };
 }
 
-int64_t judge_job_bytes(const struct job *job)
+int64_t admit_job_bytes(const struct job *job)
 {
     size_t n = job->payload.n + job->key.n + job->topic.n + job->target.n + 64;
     for (unsigned i = 0; i < job->header_count; i++)
@@ -39,7 +41,7 @@ int64_t judge_job_bytes(const struct job *job)
     return (int64_t)n;
 }
 
-void judge_strip(const struct source *src, const struct route *route, struct job *job)
+void admit_strip(const struct source *src, const struct route *route, struct job *job)
 {
     const struct delay_rules rules = rules_of(src, route->conf);
     unsigned kept = 0;
@@ -148,7 +150,7 @@ static int check_repeat(struct trial *t, struct err *err)
 
 static int check_size(struct trial *t, struct err *err)
 {
-    if (judge_job_bytes(t->job) <= t->route->bridge->conf->daemon.job_max_bytes)
+    if (admit_job_bytes(t->job) <= t->route->bridge->conf->daemon.job_max_bytes)
         return 0;
     return err_set(err, "larger than daemon.job_max");
 }
@@ -163,10 +165,10 @@ static const struct {
     {REASON_OVERSIZE, check_size},
 };
 
-static void refuse(struct judgement *out, const char *reason, const char *why)
+static void refuse(struct admission *out, enum reason reason, const char *why)
 {
-    out->reason = reason;
-    snprintf(out->why, sizeof(out->why), "%.*s", JUDGE_WHY - 1, why);
+    out->reason = reason_name(reason);
+    err_set(&out->why, "%s", why);
 }
 
 /* Of a cancel only the target matters, where that is the queue of the job. */
@@ -176,13 +178,13 @@ static bool matters(size_t i, const struct trial *t)
            (checks[i].check == check_target && t->route->sink->rules);
 }
 
-static void check(struct trial *t, struct judgement *out)
+static void check(struct trial *t, struct admission *out)
 {
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
         struct err err;
         if (!matters(i, t) || checks[i].check(t, &err) == 0)
             continue;
-        refuse(out, reason_name(checks[i].reason), err.text);
+        refuse(out, checks[i].reason, err.text);
         return;
     }
 }
@@ -218,33 +220,40 @@ static void end_by_expiry(struct job *job, int64_t expires_ms)
     job->repeat_until_ms = earlier_of(expires_ms, job->repeat_until_ms);
 }
 
-void judge_job(const struct source *src, const struct route *route, struct job *job,
-               int64_t now_ms, struct judgement *out)
+static void set_expiry(struct job *job, const struct delay_read *read)
 {
+    const int64_t by_source_ms = job->expires_ms;
+    const int64_t by_headers_ms =
+        read->expires_ms ? read->expires_ms : cloudevent_expires_ms(job);
+    job->expires_ms = earlier_of(by_headers_ms, by_source_ms);
+    if (job->run > 0 && !read->expires_from_due)
+        end_by_expiry(job, by_headers_ms);
+    if (job->run > 0)
+        end_by_expiry(job, by_source_ms);
+}
+
+/* Reads the control headers, and writes into the job what the route allows of them. Gives
+ * the id that the producer gave it, also where it can't be accepted; borrowed from the
+ * job, empty: none. target_given: by the message. */
+static struct slice read_asked(const struct source *src, struct job *job, int64_t now_ms,
+                               struct admission *out, bool *target_given)
+{
+    const struct route *route = out->route;
     const struct delay_rules rules = rules_of(src, route->conf);
     struct delay_read read;
-    *out = (struct judgement){.op = DELAY_ADD};
     if (job->timed)
         read_times(job, route, now_ms, &read);
     else
         delay_read(job, &rules, now_ms, &read);
     out->op = read.op;
-    out->id = read.id;
     out->clamped = read.clamped;
-    out->target_given = read.to.p != NULL;
+    *target_given = read.to.p != NULL;
     job->due_ms = read.due_ms;
     if (read.reason)
-        refuse(out, read.reason, read.why);
+        refuse(out, reason_find(read.reason), read.why);
     else
         check(&(struct trial){route, &read, job, now_ms}, out);
-    const int64_t by_source_ms = job->expires_ms;
-    const int64_t by_headers_ms =
-        read.expires_ms ? read.expires_ms : cloudevent_expires_ms(job);
-    job->expires_ms = earlier_of(by_headers_ms, by_source_ms);
-    if (job->run > 0 && !read.expires_from_due)
-        end_by_expiry(job, by_headers_ms);
-    if (job->run > 0)
-        end_by_expiry(job, by_source_ms);
+    set_expiry(job, &read);
     if (out->reason) { /* a dead letter is due now, and does not expire */
         job->due_ms = now_ms;
         job->expires_ms = 0;
@@ -253,9 +262,96 @@ void judge_job(const struct source *src, const struct route *route, struct job *
     }
     job->replace = job->replace || read.op == DELAY_REPLACE;
     job->again = read.hops > 0;
-    /* A copy of one run is not the job that repeats: it gets a name of its own. */
-    if (job->again && read.op == DELAY_ADD && job_header(job, "delay-run"))
-        out->id = (struct slice){NULL, 0};
     /* Behind those that are due already; what was asked for a time has its own place. */
     out->due_now = route->sink->rules && (out->reason || read.undelayed);
+    /* A copy of one run is not the job that repeats: it gets a name of its own. */
+    if (job->again && read.op == DELAY_ADD && job_header(job, "delay-run"))
+        return (struct slice){NULL, 0};
+    return read.id;
+}
+
+/* ---------------------------------------------------------------- route and id */
+
+/* Names a job after what it asked for (empty: nothing), after its record, or anew. */
+static void name_it(struct source *src, struct job *job, struct slice asked,
+                    struct admission *out)
+{
+    if (asked.n > 0) {
+        job->id = job_keep(job, asked);
+    } else if (job->id.n == 0 && job->offset >= 0) {
+        out->unknown = job->partition >= 0;
+        job->id = name_of_record(src, job);
+    }
+    out->named = job->id.n > 0 && job->id.n <= JOB_ID_MAX;
+    if (!out->named)
+        job->id = name_new(src->bridge, job);
+}
+
+/* What is refused does not take the id of a job that is there, or yet to come; but it is
+ * found by the beginning of its own: ID@NAME. */
+static void name_refused(struct source *src, struct job *job, struct slice asked,
+                         struct admission *out)
+{
+    name_it(src, job, (struct slice){NULL, 0}, out);
+    if (asked.n == 0 || slice_eq(asked, job->id) || asked.n + 1 + job->id.n > JOB_ID_MAX)
+        return;
+    job->id = job_keepf(job, "%.*s@%.*s", SLICE_ARG(asked), SLICE_ARG(job->id));
+    out->unknown = false;
+}
+
+/* bad: as route_for() says, with the reason in err. */
+static int find_route(struct source *src, struct job *job, struct admission *out,
+                      struct err *err)
+{
+    int bad;
+    struct route *found = route_for(src, job, &bad, err);
+    out->route = found ? found : route_first(src);
+    out->found = found != NULL;
+    out->op = DELAY_ADD;
+    out->reason = NULL;
+    out->why.text[0] = '\0'; /* the rest of it is written below; the texts are large */
+    out->due_now = out->clamped = out->named = out->unknown = false;
+    job->source = job_keep(job, slice_of(src->conf->name));
+    return bad;
+}
+
+/* Refuses what has no route or no queue to go to. bad: its target can't be told, and err
+ * says why. */
+static void check_place(const struct job *job, int bad, struct err *err,
+                        struct admission *out)
+{
+    struct sink *queues = out->found && out->route->sink->rules ? out->route->sink : NULL;
+    if (queues && bad == 0 && !queue_name_is_good(job->target))
+        bad = err_set(err, "the route %s names no queue for it", out->route->conf->name);
+    if (bad == 0 && out->reason == NULL && queues && out->op != DELAY_CANCEL &&
+        !queue_has_room(queues, job->target)) {
+        err_set(err, "the sink %s has as many queues as its names_max allows",
+                queues->conf->name);
+        refuse(out, REASON_TOO_MANY, err->text);
+    }
+    if (!out->found || (bad < 0 && out->op != DELAY_CANCEL))
+        refuse(out, REASON_NO_ROUTE, err->text);
+}
+
+void admit(struct source *src, struct job *job, struct admission *out)
+{
+    struct err err;
+    bool target_given;
+    err.text[0] = '\0';
+    const int bad = find_route(src, job, out, &err);
+    const struct slice asked =
+        read_asked(src, job, store_now_ms(route_store(out->route)), out, &target_given);
+    check_place(job, target_given ? 0 : bad, &err, out);
+    if (out->reason)
+        name_refused(src, job, asked, out);
+    else
+        name_it(src, job, asked, out);
+}
+
+void admit_unread(struct source *src, struct job *job, struct admission *out)
+{
+    struct err err;
+    find_route(src, job, out, &err);
+    job->due_ms = store_now_ms(route_store(out->route));
+    name_it(src, job, (struct slice){NULL, 0}, out);
 }

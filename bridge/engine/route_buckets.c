@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * route_buckets.c - the buckets of a route: their number is that of PREFIX:meta (meta.h)
+ * and does not change while the route runs.
+ */
+#include "bridge/bridge.h"
+#include "bridge/engine/route.h"
+#include "bridge/engine/sched.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static struct sched *new_sched(struct route *route, int64_t n)
+{
+    struct sched *s = mem_alloc(sizeof(*s));
+    struct buf name = {0};
+    buf_addf(&name, "%s/%" PRId64, route->conf->name, n);
+    sched_init(s, route, buf_str(&name));
+    buf_free(&name);
+    return s;
+}
+
+void route_make_buckets(struct route *route, int64_t n)
+{
+    if (n <= route->sched_count)
+        return;
+    route->scheds = mem_realloc(route->scheds, (size_t)n * sizeof(*route->scheds));
+    while (route->sched_count < n) {
+        route->scheds[route->sched_count] = new_sched(route, route->sched_count);
+        route->sched_count++;
+    }
+}
+
+void route_init_buckets(struct route *route)
+{
+    route_make_buckets(route, 1);
+}
+
+static void free_sched(struct route *route)
+{
+    struct sched *s = route->scheds[--route->sched_count];
+    sched_fini(s);
+    free(s);
+}
+
+void route_fini_buckets(struct route *route)
+{
+    while (route->sched_count > 0)
+        free_sched(route);
+    free(route->scheds);
+}
+
+/* By default a hundredth of a second's worth: what a claim is late by may be made up. */
+static int64_t burst(const struct conf_route *conf)
+{
+    int64_t n = conf->burst > 0 ? conf->burst : (int64_t)(conf->rate / 100);
+    return n > 0 ? n : 1;
+}
+
+/* Of a bucket, which knows nothing of the others. */
+static int64_t share(const struct route *route, int64_t n)
+{
+    return n > 0 && n < route->bucket_count ? 1 : n / route->bucket_count;
+}
+
+void route_read_rules(struct route *route)
+{
+    const struct conf_route *conf = route->conf;
+    if (route->bucket_count == 0)
+        return;
+    const int64_t granted = share(route, burst(conf)) * route->bucket_count;
+    /* What the buckets grant at once must pass at once: behind the gate its lease would
+     * end. */
+    route->rate =
+        (struct gate_rule){conf->rate, granted > burst(conf) ? granted : burst(conf)};
+    route->rules = (struct bucket_rules){
+        .remember_ms = conf->dedupe_ms,
+        .by_key = conf->order == ORDER_KEY,
+        .rate = conf->rate / (double)route->bucket_count,
+        .burst = share(route, burst(conf)),
+        .in_flight_max = conf->shared ? share(route, conf->max_in_flight) : 0,
+        .shared = conf->shared,
+        .names = &route->names,
+    };
+}
+
+void route_open_buckets(struct route *route, int64_t n)
+{
+    must(route->bucket_count == 0);
+    route_make_buckets(route, n);
+    while (route->sched_count > n &&
+           bucket_is_idle(route->scheds[route->sched_count - 1]->bucket)) {
+        bucket_free(route->scheds[route->sched_count - 1]->bucket);
+        free_sched(route);
+    }
+    route->bucket_count = n;
+    route_read_rules(route);
+    for (int64_t i = 0; store_is_up(route->bridge->store) && i < n; i++)
+        sched_start(route->scheds[i]);
+}
+
+bool route_is_open(const struct route *route)
+{
+    return route->sink->rules || route->bucket_count > 0;
+}
+
+bool route_buckets_are_idle(const struct route *route)
+{
+    for (int64_t i = 0; i < route->sched_count; i++)
+        if (!bucket_is_idle(route->scheds[i]->bucket))
+            return false;
+    return true;
+}
+
+void route_free_buckets(struct route *route)
+{
+    for (int64_t i = 0; i < route->sched_count; i++)
+        bucket_free(route->scheds[i]->bucket);
+}
+
+static uint32_t hash32(struct slice s)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < s.n; i++)
+        hash = (hash ^ (unsigned char)s.p[i]) * 16777619u;
+    return hash;
+}
+
+/* A run that was given up, ID@DUE, is kept where its job is: see settle.h. That job may
+ * end like this itself. */
+static struct slice without_runs(struct slice id)
+{
+    for (size_t n = id.n; n > 1; n--) {
+        char c = id.p[n - 1];
+        if (c == '@' && n < id.n)
+            id.n = n - 1;
+        else if (c < '0' || c > '9')
+            break;
+    }
+    return id;
+}
+
+int64_t route_bucket_number(const struct route *route, struct slice id)
+{
+    return route->bucket_count > 1
+               ? hash32(without_runs(id)) % (uint32_t)route->bucket_count
+               : 0;
+}
+
+struct sched *route_bucket(const struct route *route, struct slice id)
+{
+    return route->scheds[route_bucket_number(route, id)];
+}
