@@ -10,7 +10,7 @@
 #include "bridge/engine/drain.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
-#include "bridge/metrics/census.h"
+#include "bridge/admin/metrics.h"
 #include "bridge/engine/pace.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/redis/embedded.h"

@@ -21,7 +21,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     static char name[] = "X-Own", value[] = "1",
                 key[] = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-    static struct opt_pair own[] = {{name, value}};
+    static struct pair own[] = {{name, value}};
     static char *keys[] = {key};
     struct err err;
 
@@ -29,7 +29,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argv;
     opt_defaults(http_opt_rows, &opts);
     free(opts.headers.v); /* none, by default */
-    opts.headers = (struct opt_pairs){own, 1};
+    opts.headers = (struct pairs){own, 1};
     signer = http_signer_new(&(struct opt_list){keys, 1}, &err);
     must(signer != NULL);
     return 0;

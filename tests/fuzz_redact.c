@@ -5,7 +5,7 @@
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 
 #include <stdlib.h>
 

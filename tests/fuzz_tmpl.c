@@ -4,7 +4,6 @@
  * key, id and a header. What is rendered can be a target: not empty, not too long, no
  * control character.
  */
-#include "bridge/base/match.h"
 #include "bridge/job/tmpl.h"
 #include "tests/fuzz.h"
 

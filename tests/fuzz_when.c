@@ -4,6 +4,7 @@
  * option's duration and size. What is taken is written again as a text that means the
  * same.
  */
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/conf/opt.h"
 #include "tests/fuzz.h"
@@ -38,9 +39,9 @@ static void check_options(const char *text)
         must(n >= 0);
         must(opt_parse_ms(opt_text_ms(n, again), &back, &err) == 0 && back == n);
     }
-    if (opt_parse_bytes(text, &n, &err) == 0) {
+    if (text_parse_bytes(text, &n, &err) == 0) {
         must(n >= 0);
-        must(opt_parse_bytes(opt_text_bytes(n, again), &back, &err) == 0 && back == n);
+        must(text_parse_bytes(opt_text_bytes(n, again), &back, &err) == 0 && back == n);
     }
 }
 

@@ -2,7 +2,7 @@
 /*
  * unit_clock.c - Redis' clock as estimated from its replies.
  */
-#include "bridge/redis/clock.h"
+#include "bridge/redis/redis_probe.h"
 #include "bridge/engine/sched.h"
 #include "tests/unit.h"
 

@@ -3,7 +3,7 @@
  * unit_compat.c - the headers of other schedulers, set by set; see bridge/job/compat.c.
  */
 #include "bridge/base/when.h"
-#include "bridge/job/delay.h"
+#include "bridge/job/delay_parts.h"
 #include "bridge/job/repeat.h"
 
 #include <setjmp.h>
@@ -638,6 +638,30 @@ static void the_words_name_the_foreign_header(void **state)
     job_free(job);
 }
 
+static void a_row_is_found_whatever_its_first_letter_and_length(void **state)
+{
+    (void)state;
+    static const struct delay_row rows[] = {
+        {SLICE_LIT("x-later"), SLOT_AFTER, 0, 1, NULL, NULL},
+        {SLICE_LIT("q"), SLOT_AFTER, 0, 2, NULL, NULL},
+        {SLICE_LIT("_a-name-of-thirty-one-bytes-all"), SLOT_AFTER, 0, 2, NULL, NULL},
+        {SLICE_LIT("9-Days"), SLOT_AFTER, 0, 0, NULL, NULL},
+    };
+    struct delay_table t = {.rows = rows, .count = COUNT(rows)};
+    delay_table_init(&t);
+    assert_ptr_equal(delay_table_find(&t, SLICE_LIT("X-Later"), 1), &rows[0]);
+    assert_ptr_equal(delay_table_find(&t, SLICE_LIT("Q"), 3), &rows[1]);
+    assert_ptr_equal(delay_table_find(&t, rows[2].name, 2), &rows[2]);
+    assert_ptr_equal(delay_table_find(&t, SLICE_LIT("9-dayS"), 0), &rows[3]);
+    assert_null(delay_table_find(&t, SLICE_LIT("x-later"), 2)); /* another set */
+    assert_null(delay_table_find(&t, SLICE_LIT("x-latex"), 3));
+    assert_null(delay_table_find(&t, SLICE_LIT("x-"), 3));
+    assert_null(delay_table_find(&t, SLICE_LIT(""), 3));
+    char name[64]; /* longer than any name by a whole turn of the bits */
+    memset(name, 'x', sizeof(name));
+    assert_null(delay_table_find(&t, (struct slice){name, 33}, 3));
+}
+
 UNIT(compat)
 {
     const struct CMUnitTest tests[] = {
@@ -654,6 +678,7 @@ UNIT(compat)
         cmocka_unit_test(binary_integers_count_in_the_units_of_the_set),
         cmocka_unit_test(several_sets_go_together),
         cmocka_unit_test(the_words_name_the_foreign_header),
+        cmocka_unit_test(a_row_is_found_whatever_its_first_letter_and_length),
     };
     alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,8 +53,8 @@ static void check(const struct row *row, const struct delay_rules *rules,
 static void what_the_source_knows_of_the_time_beats_every_header(void **state)
 {
     (void)state;
-    struct opt_pair pair = {(char *)"deliver-after", (char *)"my-delay"};
-    const struct opt_pairs rename = {&pair, 1};
+    struct pair pair = {(char *)"deliver-after", (char *)"my-delay"};
+    const struct pairs rename = {&pair, 1};
     struct delay_rules renamed = plain;
     renamed.rename = &rename;
     struct job *job =
@@ -365,13 +365,13 @@ static void the_words_quote_the_value_cut_and_escaped(void **state)
 static void a_source_may_rename_a_header(void **state)
 {
     (void)state;
-    struct opt_pair pairs[] = {
+    struct pair pairs[] = {
         {(char[]){"deliver-after"}, (char[]){"X-Wait"}},
         {(char[]){"DELAY-ID"}, (char[]){"message-id"}},
         {(char[]){"delay-hops"}, (char[]){"hops"}},
         {(char[]){"deliver-at"}, (char[]){"x-delay"}},
     };
-    const struct opt_pairs rename = {pairs, COUNT(pairs)};
+    const struct pairs rename = {pairs, COUNT(pairs)};
     struct delay_rules rules = plain;
     struct delay_read read;
     rules.rename = &rename;

@@ -406,7 +406,7 @@ static void what_the_options_cannot_mean_together_is_said(void **state)
 {
     (void)state;
     char agent[] = "t", proxy[] = "http://p:1", id_name[] = "Webhook-Id", value[] = "1";
-    struct opt_pair pair = {id_name, value};
+    struct pair pair = {id_name, value};
     struct opt_list keys = list_of(V1_KEY), net = list_of("10.0.0.0/8");
     struct err err;
     struct http_opts o = {.user_agent = agent, .proxy = proxy};
@@ -558,7 +558,7 @@ static void a_redirect_keeps_or_drops_the_body_by_its_status(void **state)
 }
 
 static char authorization[] = "Authorization", bearer[] = "Bearer x", tarry[] = "tarry";
-static struct opt_pair authorized = {authorization, bearer};
+static struct pair authorized = {authorization, bearer};
 static const struct http_opts usual = {
     .headers = {&authorized, 1}, .user_agent = tarry, .delay_headers = true};
 static const struct http_hop first_hop = {0};
@@ -643,7 +643,7 @@ static void a_body_has_a_type_even_where_the_jobs_cannot_stand(void **state)
 {
     (void)state;
     static char name[] = "Content-Type", value[] = "text/csv";
-    struct opt_pair pair = {name, value};
+    struct pair pair = {name, value};
     const struct http_opts o = {
         .user_agent = tarry, .headers = {&pair, 1}, .delay_headers = true};
     const struct http_hop foreign = {.foreign = true};

@@ -34,8 +34,8 @@ static void options_that_do_not_go_together_are_refused(void **state)
     static char mechanism[] = "sasl_mechanism", mechanisms[] = "sasl_mechanisms",
                 bearer[] = "oauthbearer", bearers[] = "GSSAPI,OAUTHBEARER",
                 gssapi[] = "GSSAPI";
-    struct opt_pair scope = {x, x}, kerberos = {mechanisms, gssapi},
-                    oauth = {mechanism, bearer}, oauth_too = {mechanisms, bearers};
+    struct pair scope = {x, x}, kerberos = {mechanisms, gssapi},
+                oauth = {mechanism, bearer}, oauth_too = {mechanisms, bearers};
     const struct kafka_link good[] = {
         {BASE},
         {BASE, .tls = true},
@@ -151,7 +151,7 @@ static void kerberos_is_told_by_settings_of_its_own(void **state)
 {
     const struct kafka_setting rows[] = {{0}};
     char name[] = "sasl_kerberos_keytab", path[] = "/etc/tarry.keytab";
-    struct opt_pair keytab = {name, path};
+    struct pair keytab = {name, path};
     const struct kafka_link link = {BASE, .sasl = KAFKA_SASL_GSSAPI,
                                     .settings = {&keytab, 1}};
     (void)state;
@@ -185,8 +185,7 @@ static void settings_of_others_are_not_passed_through(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         char name[64], text[64];
-        struct opt_pair pair = {strcpy(name, cases[i].name),
-                                strcpy(text, cases[i].value)};
+        struct pair pair = {strcpy(name, cases[i].name), strcpy(text, cases[i].value)};
         const struct kafka_link link = {BASE, .tls = cases[i].tls,
                                         .settings = {&pair, 1}};
         struct err err = {""};

@@ -44,13 +44,13 @@ static void partitions_in_turn_share_a_batch(void **state)
 static void a_batch_has_room_for_so_many_partitions(void **state)
 {
     (void)state;
-    static char names[LANE_PARTITIONS_MAX + 1][16];
+    static char names[BATCH_PARTITIONS_MAX + 1][16];
     struct batch batch = {.partition_count = 0};
-    for (unsigned i = 0; i < LANE_PARTITIONS_MAX; i++) {
+    for (unsigned i = 0; i < BATCH_PARTITIONS_MAX; i++) {
         struct change c = of(names[i], 1);
         assert_true(batch_takes(&batch, &c));
     }
-    struct change further = of(names[LANE_PARTITIONS_MAX], 1), known = of(names[7], 2),
+    struct change further = of(names[BATCH_PARTITIONS_MAX], 1), known = of(names[7], 2),
                   none = of(NULL, -1);
     assert_false(batch_takes(&batch, &further));
     assert_true(batch_takes(&batch, &known));
@@ -91,26 +91,22 @@ static void what_nobody_awaits_is_paced(void **state)
 static void while_two_batches_are_on_their_way_the_next_one_gathers(void **state)
 {
     (void)state;
-    struct lane lane = lane_of(FULL - 1, FULL - 1, LANE_WINDOW - 1);
+    struct lane lane = lane_of(FULL - 1, FULL - 1, BATCHES_OUT - 1);
     assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
-    lane.flying = LANE_WINDOW;
+    lane.flying = BATCHES_OUT;
     assert_int_equal(lane_wait_us(&lane, FULL, 9000000), -1);
 }
 
 static void a_full_batch_does_not_wait(void **state)
 {
     (void)state;
-    struct lane lane = lane_of(FULL, 0, LANE_WINDOW);
+    struct lane lane = lane_of(FULL, 0, BATCHES_OUT);
     assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
 }
 
 /* ------------------------------------------------------------ what the batches hold */
 
-enum {
-    CHANGES_MAX = 400,
-    EARLY = 16, /* leave in the midst of a turn, where none is on its way */
-    BATCH_BYTES_MAX = 1024 * 1024
-};
+enum { CHANGES_MAX = 400 };
 
 static const char *id_of(unsigned i)
 {
@@ -134,12 +130,13 @@ static void a_batch_stops_at_the_maximum_of_jobs(void **state)
     };
     for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char sizes[64];
-        unsigned n = EARLY + 2 * rows[i].most + 5;
+        unsigned n = BATCH_EARLY + 2 * rows[i].most + 5;
         rig_begin(rows[i].batch_max, 0);
         for (unsigned k = 0; k < n; k++)
             rig_ask(rows[i].kind, id_of(k));
         assert_true(rig_reaches(&rig.answers, n));
-        snprintf(sizes, sizeof(sizes), "%d %u %u 5 ", EARLY, rows[i].most, rows[i].most);
+        snprintf(sizes, sizeof(sizes), "%d %u %u 5 ", BATCH_EARLY, rows[i].most,
+                 rows[i].most);
         assert_string_equal(buf_str(&rig.sizes), sizes);
         rig_end();
     }
@@ -151,13 +148,13 @@ static void a_lane_stops_at_the_maximum_of_batches(void **state)
     (void)state;
     rig_begin(2, 0);
     fake.holds = true;
-    for (unsigned i = 0; i < 2 * LANE_BATCHES + 3; i++)
+    for (unsigned i = 0; i < 2 * BATCHES_OUT_FULL + 3; i++)
         rig_ask(LANE_ACK, id_of(i));
     rig_ask(LANE_FINISH, "z"); /* whatever may leave has left before it */
-    assert_true(rig_reaches(&rig.calls, LANE_BATCHES + 1));
+    assert_true(rig_reaches(&rig.calls, BATCHES_OUT_FULL + 1));
     assert_string_equal(buf_str(&rig.sizes), "2 2 2 2 2 2 2 2 1 ");
     fake_let_go();
-    assert_true(rig_reaches(&rig.answers, 2 * LANE_BATCHES + 4));
+    assert_true(rig_reaches(&rig.answers, 2 * BATCHES_OUT_FULL + 4));
     assert_string_equal(buf_str(&rig.sizes), "2 2 2 2 2 2 2 2 1 2 1 ");
     rig_end();
 }
@@ -233,8 +230,8 @@ static void a_change_larger_than_a_batch_leaves_alone(void **state)
 static void a_batch_stops_at_the_maximum_of_partitions(void **state)
 {
     (void)state;
-    static char names[EARLY + LANE_PARTITIONS_MAX + 1][16];
-    enum { N = EARLY + LANE_PARTITIONS_MAX + 1 };
+    static char names[BATCH_EARLY + BATCH_PARTITIONS_MAX + 1][16];
+    enum { N = BATCH_EARLY + BATCH_PARTITIONS_MAX + 1 };
     rig_begin(500, 0);
     for (unsigned i = 0; i < N; i++) {
         const struct enqueue how = {.awaited = true, .origin = {names[i], 7, 6, 0}};
@@ -248,24 +245,24 @@ static void a_batch_stops_at_the_maximum_of_partitions(void **state)
 static void a_change_of_one_partition_too_many_keeps_those_behind_it_waiting(void **state)
 {
     (void)state;
-    static char names[LANE_PARTITIONS_MAX + 1][16];
+    static char names[BATCH_PARTITIONS_MAX + 1][16];
     rig_begin(500, 0);
     fake.holds = true;
-    for (unsigned i = 0; i <= LANE_PARTITIONS_MAX; i++) {
+    for (unsigned i = 0; i <= BATCH_PARTITIONS_MAX; i++) {
         snprintf(names[i], sizeof(names[i]), "t/%u", i);
     }
-    for (unsigned i = 0; i < EARLY; i++) {
+    for (unsigned i = 0; i < BATCH_EARLY; i++) {
         const struct enqueue how = {.awaited = true, .origin = {names[0], i, i - 1, 0}};
         rig_enqueue(id_of(i), &how, 0);
     }
-    for (unsigned i = 0; i <= LANE_PARTITIONS_MAX; i++) {
+    for (unsigned i = 0; i <= BATCH_PARTITIONS_MAX; i++) {
         const struct enqueue how = {.awaited = true, .origin = {names[i], 100, 99, 0}};
         rig_enqueue(id_of(100 + i), &how, 0);
     }
     const struct enqueue known = {.awaited = true, .origin = {names[0], 101, 100, 0}};
     rig_enqueue("last", &known, 0);
     fake_let_go();
-    assert_true(rig_reaches(&rig.answers, EARLY + LANE_PARTITIONS_MAX + 2));
+    assert_true(rig_reaches(&rig.answers, BATCH_EARLY + BATCH_PARTITIONS_MAX + 2));
     assert_string_equal(buf_str(&rig.sizes), "16/1 64/64 2/2 ");
     assert_non_null(strstr(buf_str(&rig.sent), "\nenqueue 164 last\n"));
     rig_end();

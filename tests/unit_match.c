@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_match.c - topic filters of bridge/base/match.h, row by row.
+ * unit_match.c - topic filters of bridge/job/tmpl.h, row by row.
  */
-#include "bridge/base/match.h"
+#include "bridge/job/tmpl.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/metrics/metric.h"
+#include "bridge/metrics/stats.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

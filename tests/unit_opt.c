@@ -3,6 +3,7 @@
  * unit_opt.c - proves the option rows: what each type takes, refuses, shows and frees.
  */
 #include "bridge/base/retry.h"
+#include "bridge/base/text.h"
 #include "bridge/conf/opt.h"
 #include "bridge/conf/opt_type.h"
 #include "tests/unit.h"
@@ -25,7 +26,7 @@ struct box {
     bool flag;
     int choice;
     struct opt_list list;
-    struct opt_pairs pairs;
+    struct pairs pairs;
     struct retry_policy retry;
 };
 
@@ -276,7 +277,7 @@ static void sizes_have_units_and_do_not_overflow(void **state)
                  {"99999999999999999999KiB", -1}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         int64_t bytes = -1;
-        int rc = opt_parse_bytes(cases[i].text, &bytes, NULL);
+        int rc = text_parse_bytes(cases[i].text, &bytes, NULL);
         assert_int_equal(rc, cases[i].bytes < 0 ? -1 : 0);
         if (rc == 0)
             assert_int_equal(bytes, cases[i].bytes);

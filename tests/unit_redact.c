@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

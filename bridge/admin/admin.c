@@ -5,7 +5,7 @@
 #include "bridge/engine/pace.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
-#include "bridge/metrics/census.h"
+#include "bridge/admin/metrics.h"
 #include "bridge/reload/reload.h"
 
 #include <stdlib.h>
@@ -92,12 +92,12 @@ static void on_census(void *arg, bool whole)
     struct scrape *scrape = arg;
     struct buf out = {0};
     const struct bridge *bridge = scrape->bridge;
-    stats_print(bridge, scrape->begun_ms, &out);
+    metrics_print(bridge, scrape->begun_ms, &out);
     pace_print(bridge->routes, bridge->route_count, &out);
     route_states_print(bridge, &out);
     reload_print(bridge, &out);
     listeners_print(&out);
-    stats_print_daemon(bridge, whole, &out);
+    metrics_print_daemon(bridge, whole, &out);
     httpd_answer(scrape->req, 200, "text/plain; version=0.0.4; charset=utf-8",
                  buf_slice(&out));
     buf_free(&out);

@@ -7,7 +7,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
-#include "bridge/metrics/census.h"
+#include "bridge/admin/metrics.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"

@@ -5,7 +5,7 @@
  */
 #include "bridge/admin/admin.h"
 #include "bridge/engine/alive.h"
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
 #include "bridge/version.h"

@@ -15,17 +15,10 @@ void cursor_add(struct buf *out, const int64_t *numbers, unsigned n, struct slic
 /* Takes "123." off text. */
 static int take_number(struct slice *text, int64_t *n)
 {
-    size_t i = 0;
-    *n = 0;
-    while (i < text->n && text->p[i] >= '0' && text->p[i] <= '9') {
-        if (__builtin_mul_overflow(*n, 10, n) ||
-            __builtin_add_overflow(*n, text->p[i] - '0', n))
-            return -1;
-        i++;
-    }
-    if (i == 0 || i == text->n || text->p[i] != '.')
+    if (text_take_digits(text, n) == 0 || *n == INT64_MAX || text->n == 0 ||
+        text->p[0] != '.')
         return -1;
-    *text = (struct slice){text->p + i + 1, text->n - i - 1};
+    *text = (struct slice){text->p + 1, text->n - 1};
     return 0;
 }
 

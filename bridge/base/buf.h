@@ -55,6 +55,15 @@ static inline bool slice_is_nocase(struct slice a, const char *s)
     return a.n == strlen(s) && (a.n == 0 || strncasecmp(a.p, s, a.n) == 0);
 }
 
+/* Names and what they stand for, in order. */
+struct pair {
+    char *name, *value;
+};
+struct pairs {
+    struct pair *v;
+    size_t n;
+};
+
 /* A zeroed struct buf is empty and ready. */
 struct buf {
     char *p;

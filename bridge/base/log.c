@@ -5,8 +5,9 @@
  * Under journald (JOURNAL_STREAM names our stderr) each line begins with its priority.
  */
 #include "bridge/base/log.h"
+#include "bridge/base/loop.h"
 #include "bridge/base/text.h"
-#include "bridge/base/redact.h"
+#include "bridge/base/when.h"
 
 #include <ctype.h>
 #include <pthread.h>
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { VALUE_MAX_BYTES = 256, TEXT_MAX_BYTES = 1024, LIMIT_PERIOD_MS = 10000 };
@@ -124,13 +124,8 @@ static void add_redacted(struct buf *line, const char *key, const char *text)
 /* What every line begins with. */
 static void add_time(struct buf *line)
 {
-    struct timespec now;
-    struct tm tm;
-    char text[64];
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &tm);
-    size_t n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(text + n, sizeof(text) - n, ".%03ldZ", now.tv_nsec / 1000000);
+    char text[WHEN_TEXT_BYTES];
+    when_format_rfc3339(loop_wall_ms(), text);
     buf_addf(line, json ? "{\"ts\":\"%s\"" : "ts=%s", text);
 }
 
@@ -177,17 +172,10 @@ static void put(enum log_level level, const char *who, const struct log_about *a
 
 /* --- whether it is written --- */
 
-static int64_t mono_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* false: not now; it is counted. */
 static bool is_due(struct log_limit *limit, uint64_t *left_out)
 {
-    int64_t now_ms = mono_ms();
+    int64_t now_ms = loop_mono_ms();
     pthread_mutex_lock(&limit_lock);
     bool quiet = limit->next_ms != 0 && now_ms < limit->next_ms;
     *left_out = quiet ? 0 : limit->left_out;

@@ -14,6 +14,7 @@
 
 #include "bridge/base/buf.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
@@ -56,5 +57,21 @@ void log_event(enum log_level level, const struct log_about *about, const char *
 #define log_info(who, ...) log_msg(LOG_INFO, who, __VA_ARGS__)
 #define log_warn(who, ...) log_msg(LOG_WARN, who, __VA_ARGS__)
 #define log_error(who, ...) log_msg(LOG_ERROR, who, __VA_ARGS__)
+
+/* --- texts for people, without the secrets in them; pure --- */
+
+/* Hides the password of scheme://user:password@host, the values of parameters and fields
+ * whose name tells that they are secret (token=..., "password":"..."), headers of
+ * authorization, bearer tokens and keys that are known by how they begin. */
+
+/* Copies text with "***" for each secret in it, cut to size, and ends it with a NUL.
+ * Gives out, which must not overlap text. */
+const char *redact_text(char *out, size_t size, const char *text);
+
+/* Does it hold anything that redact_text() would hide? */
+bool redact_finds(const char *text);
+
+/* Does the name of a setting, a header or a parameter say that its value is a secret? */
+bool redact_is_secret_name(struct slice name);
 
 #endif

@@ -31,7 +31,8 @@ void loop_fini(void); /* after loop_run(); whatever is still open is closed */
 /* CLOCK_MONOTONIC, taken afresh at each call; any thread. */
 int64_t loop_mono_ms(void);
 int64_t loop_mono_us(void);
-/* This host's wall clock, ms since 1970. Due times are judged by Redis' clock instead. */
+/* This host's wall clock, ms since 1970; any thread. Due times are judged by Redis' clock
+ * instead. */
 int64_t loop_wall_ms(void);
 
 /* Turns so far that were begun by an event; an idle daemon makes less than five a second.

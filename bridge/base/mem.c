@@ -37,7 +37,7 @@ char *mem_strndup(const char *s, size_t n)
 
 char *mem_strdup(const char *s)
 {
-    return mem_strndup(s, strlen(s));
+    return s ? mem_strndup(s, strlen(s)) : NULL;
 }
 
 int err_set(struct err *err, const char *fmt, ...)

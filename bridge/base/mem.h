@@ -13,7 +13,7 @@
 
 void *mem_alloc(size_t size); /* zeroed */
 void *mem_realloc(void *p, size_t size);
-char *mem_strdup(const char *s);
+char *mem_strdup(const char *s); /* NULL of NULL */
 char *mem_strndup(const char *s, size_t n);
 
 /* Always compiled in: prints the condition and aborts. */

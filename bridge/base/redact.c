@@ -3,7 +3,7 @@
  * redact.c - one pass over the text: at each place the rows of a table say whether a
  * secret begins there, and where it ends.
  */
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 
 #include <ctype.h>
 #include <string.h>

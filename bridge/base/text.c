@@ -2,6 +2,7 @@
 #include "bridge/base/text.h"
 #include "bridge/base/mem.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -166,6 +167,35 @@ void text_add_json_go(struct buf *out, struct slice s)
     add_json(out, s, &of_go);
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+void text_skip_blanks(struct slice *s)
+{
+    while (s->n > 0 && is_blank(s->p[0]))
+        *s = (struct slice){s->p + 1, s->n - 1};
+}
+
+struct slice text_take_word(struct slice *s)
+{
+    text_skip_blanks(s);
+    struct slice word = {s->p, 0};
+    while (word.n < s->n && !is_blank(s->p[word.n]))
+        word.n++;
+    *s = (struct slice){s->p + word.n, s->n - word.n};
+    return word;
+}
+
+struct slice text_trim(struct slice s)
+{
+    text_skip_blanks(&s);
+    while (s.n > 0 && is_blank(s.p[s.n - 1]))
+        s.n--;
+    return s;
+}
+
 static const char base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -251,7 +281,7 @@ void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes)
     buf_add_str(out, "\"");
 }
 
-/* ------------------------------------------------------------------- integers */
+/* -------------------------------------------------------------------- numbers */
 
 /* Two digits are divided off at a time: half the divisions. */
 static const char pairs[] = "00010203040506070809101112131415161718192021222324"
@@ -283,4 +313,52 @@ size_t text_put_decimal(char *at, int64_t n)
 void text_add_decimal(struct buf *out, int64_t n)
 {
     buf_grew(out, text_put_decimal(buf_room(out, TEXT_DECIMAL_MAX), n));
+}
+
+size_t text_take_digits(struct slice *s, int64_t *n)
+{
+    size_t count = 0;
+    *n = 0;
+    for (; count < s->n && s->p[count] >= '0' && s->p[count] <= '9'; count++)
+        if (__builtin_mul_overflow(*n, 10, n) ||
+            __builtin_add_overflow(*n, s->p[count] - '0', n))
+            *n = INT64_MAX;
+    *s = (struct slice){s->p + count, s->n - count};
+    return count;
+}
+
+int64_t text_whole_number(struct slice s)
+{
+    int64_t n;
+    size_t digits = text_take_digits(&s, &n);
+    return digits > 0 && s.n == 0 && n < INT64_MAX ? n : -1;
+}
+
+int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
+{
+    static const struct {
+        const char *name;
+        int64_t size;
+    } units[] = {
+        {"B", 1},           {"KiB", 1LL << 10},   {"MiB", 1LL << 20}, {"GiB", 1LL << 30},
+        {"TiB", 1LL << 40}, {"kB", 1000},         {"KB", 1000},       {"MB", 1000000},
+        {"GB", 1000000000}, {"TB", 1000000000000}};
+    size_t digits = strspn(text, "0123456789");
+    int64_t n;
+
+    if (strcmp(text, "0") == 0) {
+        *bytes = 0;
+        return 0;
+    }
+    errno = 0;
+    n = strtoll(text, NULL, 10);
+    for (size_t i = 0; digits > 0 && i < sizeof(units) / sizeof(*units); i++)
+        if (strcmp(text + digits, units[i].name) == 0) {
+            if (errno != 0 || __builtin_mul_overflow(n, units[i].size, bytes))
+                return err_set(err, "size too large");
+            return 0;
+        }
+    return err_set(err,
+                   "must be a whole number with a unit, such as \"512B\", \"64KiB\", "
+                   "\"10MB\" or \"1GiB\"");
 }

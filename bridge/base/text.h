@@ -21,15 +21,11 @@ int text_hex_digit(char c); /* its value; -1: it is none */
 /* Appends s with all but letters, digits, "-" "_" and the bytes of keep as %XX. */
 void text_add_percent(struct buf *out, struct slice s, const char *keep);
 
-/* Without the blanks and tabs around it. */
-static inline struct slice text_trim(struct slice s)
-{
-    for (; s.n && (*s.p == ' ' || *s.p == '\t'); s.p++)
-        s.n--;
-    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
-        s.n--;
-    return s;
-}
+/* Blanks and tabs: takes them off the front of s; takes the next word off it, with those
+ * before it (empty: there is none); s without those around it. */
+void text_skip_blanks(struct slice *s);
+struct slice text_take_word(struct slice *s);
+struct slice text_trim(struct slice s);
 
 bool text_is_utf8(struct slice s);
 /* The UTF-8 character at the start of s, which is not empty, and its length; 0: there is
@@ -57,6 +53,14 @@ int text_base64_decode(struct slice s, struct buf *out);
 enum { TEXT_DECIMAL_MAX = 20 }; /* with the sign */
 size_t text_put_decimal(char *at, int64_t n);
 void text_add_decimal(struct buf *out, int64_t n);
+
+/* Takes the digits at the front of s off it and returns how many there were. *n: their
+ * number; INT64_MAX where that is too large. */
+size_t text_take_digits(struct slice *s, int64_t *n);
+/* -1: something else than a number of digits alone, or too large a one. */
+int64_t text_whole_number(struct slice s);
+/* "512B" "64KiB" "10MB", or "0". -1: something else, or too large. */
+int text_parse_bytes(const char *text, int64_t *bytes, struct err *err);
 
 /* Is it a token as RFC 9110 has it: a header name or a method? */
 bool text_is_token(struct slice s);

@@ -6,7 +6,10 @@
 #include "bridge/base/when.h"
 
 #include <stdbool.h>
+#include <time.h>
 
+/* 0000-01-01T00:00:00Z */
+#define WHEN_FIRST_MS (INT64_C(-62167219200) * 1000)
 enum { MINUTE_S = 60, HOUR_S = 3600, DAY_S = 86400, DAY_MS = DAY_S * 1000 };
 
 static const char duration_form[] =
@@ -208,28 +211,6 @@ int when_duration_ms(struct slice text, enum when_unit bare, int64_t *ms, struct
 
 /* ------------------------------------------------------------------- instants */
 
-static bool is_leap(int year)
-{
-    return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-}
-
-static int days_before_month(int year, int month) /* month from 1; 13: days of the year */
-{
-    static const int before[] = {0,   31,  59,  90,  120, 151, 181,
-                                 212, 243, 273, 304, 334, 365};
-    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): is 1 to 13
-    return before[month - 1] + (month > 2 && is_leap(year));
-}
-
-/* From 0000-01-01 to the first of January; the year 0000 is a leap year. */
-static int64_t days_before_year(int64_t year)
-{
-    if (year == 0)
-        return 0;
-    int64_t full = year - 1;
-    return year * 365 + full / 4 - full / 100 + full / 400 + 1;
-}
-
 /* Takes exactly n digits, as a number from least to most. */
 static bool take_field(struct slice *s, size_t n, int least, int most, int *value)
 {
@@ -246,6 +227,7 @@ static bool take_field(struct slice *s, size_t n, int least, int most, int *valu
     return *value >= least && *value <= most;
 }
 
+/* days: since 1970, by timegm(), which takes a day too many for one of the next month. */
 static int take_date(struct slice *rest, int64_t *days, struct err *err)
 {
     int year = 0, month = 0, day = 0;
@@ -253,10 +235,10 @@ static int take_date(struct slice *rest, int64_t *days, struct err *err)
         !take_field(rest, 2, 1, 12, &month) || !take_char(rest, "-") ||
         !take_field(rest, 2, 1, 31, &day) || !take_char(rest, "Tt "))
         return err_set(err, "not a time; %s", instant_form);
-    int length = days_before_month(year, month + 1) - days_before_month(year, month);
-    if (day > length)
+    struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
+    *days = timegm(&tm) / DAY_S;
+    if (tm.tm_mday != day)
         return err_set(err, "%04d-%02d has no day %d", year, month, day);
-    *days = days_before_year(year) + days_before_month(year, month) + day - 1;
     return 0;
 }
 
@@ -302,7 +284,7 @@ static int rfc3339(struct slice rest, int64_t *ms, struct err *err)
         return -1;
     if (rest.n > 0)
         return err_set(err, "something follows the offset; %s", instant_form);
-    *ms = (days - days_before_year(1970)) * DAY_MS + clock_ms - offset_ms;
+    *ms = days * DAY_MS + clock_ms - offset_ms;
     return 0;
 }
 
@@ -346,27 +328,16 @@ static char *put_digits(char *p, int n, int digits, char behind)
 
 void when_format_rfc3339(int64_t ms, char out[WHEN_TEXT_BYTES])
 {
-    const int64_t first_ms = -days_before_year(1970) * DAY_MS;
-    ms = ms < first_ms ? first_ms : ms > WHEN_LAST_MS ? WHEN_LAST_MS : ms;
-    int64_t of_day = (ms - first_ms) % DAY_MS, days = (ms - first_ms) / DAY_MS;
-
-    /* 400 years have 146097 days: the estimate is a year off at most. */
-    int year = (int)(days * 400 / 146097);
-    while (days_before_year(year) > days)
-        year--;
-    while (days_before_year(year + 1) <= days)
-        year++;
-    int day = (int)(days - days_before_year(year)), month = 1;
-    while (days_before_month(year, month + 1) <= day)
-        month++;
-    day -= days_before_month(year, month);
-    int second = (int)(of_day / 1000);
-    out = put_digits(out, year, 4, '-');
-    out = put_digits(out, month, 2, '-');
-    out = put_digits(out, day + 1, 2, 'T');
-    out = put_digits(out, second / HOUR_S, 2, ':');
-    out = put_digits(out, second / 60 % 60, 2, ':');
-    out = put_digits(out, second % 60, 2, '.');
-    out = put_digits(out, (int)(of_day % 1000), 3, 'Z');
+    struct tm tm;
+    ms = ms < WHEN_FIRST_MS ? WHEN_FIRST_MS : ms > WHEN_LAST_MS ? WHEN_LAST_MS : ms;
+    const time_t second = (ms - WHEN_FIRST_MS) / 1000 + WHEN_FIRST_MS / 1000;
+    gmtime_r(&second, &tm);
+    out = put_digits(out, tm.tm_year + 1900, 4, '-');
+    out = put_digits(out, tm.tm_mon + 1, 2, '-');
+    out = put_digits(out, tm.tm_mday, 2, 'T');
+    out = put_digits(out, tm.tm_hour, 2, ':');
+    out = put_digits(out, tm.tm_min, 2, ':');
+    out = put_digits(out, tm.tm_sec, 2, '.');
+    out = put_digits(out, (int)(ms - second * 1000), 3, 'Z');
     *out = 0;
 }

@@ -4,7 +4,7 @@
  * good, and does all that it names answer? --connect dials Redis, brokers and the hosts
  * of callbacks; nothing is written anywhere.
  */
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 #include "bridge/bridge.h"
 #include "bridge/cli/ctl.h"
 #include "bridge/core_tool.h"

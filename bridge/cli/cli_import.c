@@ -4,7 +4,7 @@
  * one's own Redis.
  */
 #include "bridge/base/buf.h"
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 #include "bridge/cli/cli.h"
 #include "bridge/import/import_parts.h"
 

@@ -74,8 +74,8 @@ struct conf_source {
     const struct source_ops *ops;
     void *self;    /* ops->size bytes, filled in from its rows; taken by the instance */
     int bare_unit; /* 0 none, 1 ms, 2 s: a delay that is a bare integer */
-    struct opt_pairs rename; /* control header = the name this source uses instead */
-    struct opt_list compat;  /* names of sets of foreign headers, see delay.h */
+    struct pairs rename;    /* control header = the name this source uses instead */
+    struct opt_list compat; /* names of sets of foreign headers, see delay.h */
     bool binary_ints;
     bool key_is_id;
     uint64_t files; /* what the files held that self names, see conf_files.h */

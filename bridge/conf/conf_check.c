@@ -71,7 +71,7 @@ static void check_rename(const struct check *c, const struct conf_source *source
         conf_check_place(c, place.section, place.part, place.key);
 
     for (size_t i = 0; i < source->rename.n; i++) {
-        const struct opt_pair *pair = &source->rename.v[i];
+        const struct pair *pair = &source->rename.v[i];
         const struct opt_value *line = conf_tree_member(at, pair->name);
         const char *section = is_http(source) ? "" : "sources.";
         if (!delay_may_rename(pair->name))

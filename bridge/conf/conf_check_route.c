@@ -3,9 +3,8 @@
  * conf_check_route.c - whether a route can work: its ends and schedules exist, its
  * templates compile, and no option asks for what its sink or another option rules out.
  */
-#include "bridge/base/match.h"
-#include "bridge/conf/conf_parts.h"
 #include "bridge/job/tmpl.h"
+#include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
 
 #include <string.h>

@@ -6,7 +6,6 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/hash.h"
 #include "bridge/base/log.h"
-#include "bridge/base/redact.h"
 #include "bridge/conf/conf_parts.h"
 
 #include <errno.h>

@@ -9,6 +9,7 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
+#include "bridge/base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -138,7 +139,7 @@ static int set_bytes(const struct opt *row, void *field, const struct opt_value 
 {
     return set_measure(row, field, v,
                        "a size with a unit in quotes, such as \"64KiB\" or \"512B\"",
-                       opt_parse_bytes, err);
+                       text_parse_bytes, err);
 }
 
 static void forget(char *text)
@@ -286,7 +287,7 @@ static int set_list(const struct opt *row, void *field, const struct opt_value *
 
 static void free_pairs(void *field)
 {
-    struct opt_pairs *pairs = field;
+    struct pairs *pairs = field;
 
     for (size_t i = 0; i < pairs->n; i++) {
         free(pairs->v[i].name);
@@ -297,7 +298,7 @@ static void free_pairs(void *field)
 
 static bool same_pairs(const void *a, const void *b)
 {
-    const struct opt_pairs *x = a, *y = b;
+    const struct pairs *x = a, *y = b;
     bool same = x->n == y->n;
 
     for (size_t i = 0; same && i < x->n; i++)
@@ -308,19 +309,19 @@ static bool same_pairs(const void *a, const void *b)
 
 static void copy_pairs(const void *from, void *to)
 {
-    const struct opt_pairs *x = from;
-    struct opt_pairs *y = to;
+    const struct pairs *x = from;
+    struct pairs *y = to;
 
     y->v = mem_alloc(x->n * sizeof(*y->v));
     for (y->n = 0; y->n < x->n; y->n++)
         y->v[y->n] =
-            (struct opt_pair){mem_strdup(x->v[y->n].name), mem_strdup(x->v[y->n].value)};
+            (struct pair){mem_strdup(x->v[y->n].name), mem_strdup(x->v[y->n].value)};
 }
 
 static int set_pairs(const struct opt *row, void *field, const struct opt_value *v,
                      struct err *err)
 {
-    struct opt_pairs pairs = {0};
+    struct pairs pairs = {0};
 
     if (v->kind != OPT_IS_GROUP)
         return wrong(row, v, "a group: { name = \"value\"; }", err);
@@ -334,10 +335,10 @@ static int set_pairs(const struct opt *row, void *field, const struct opt_value 
                            "\"%.60s\" must be text or a number, not a list or a group",
                            item->name);
         }
-        pairs.v[pairs.n] = (struct opt_pair){mem_strdup(item->name), text};
+        pairs.v[pairs.n] = (struct pair){mem_strdup(item->name), text};
     }
     free_pairs(field);
-    *(struct opt_pairs *)field = pairs;
+    *(struct pairs *)field = pairs;
     return 0;
 }
 
@@ -380,7 +381,7 @@ const struct opt_type_row opt_types[OPT_TYPES] = {
     [OPT_CHOICE] = {"choice", sizeof(int), OPT_BARE, set_choice, BYTES},
     [OPT_LIST] = {"list", sizeof(struct opt_list), OPT_ITEMS, set_list, same_list,
                   copy_list, free_list},
-    [OPT_PAIRS] = {"group", sizeof(struct opt_pairs), OPT_MEMBERS, set_pairs, same_pairs,
+    [OPT_PAIRS] = {"group", sizeof(struct pairs), OPT_MEMBERS, set_pairs, same_pairs,
                    copy_pairs, free_pairs},
     [OPT_RETRY] = {"schedule", sizeof(struct retry_policy), OPT_ITEMS, opt_set_retry,
                    same_retry, copy_retry, free_retry},

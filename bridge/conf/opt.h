@@ -8,6 +8,7 @@
 #ifndef BRIDGE_OPT_H
 #define BRIDGE_OPT_H
 
+#include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 
 #include <stdbool.h>
@@ -27,7 +28,7 @@ enum opt_type {               /* field in the struct      in the file           
                 OPT_BYTES,    /* int64_t, bytes           "256KiB" "64MiB" "512B"       */
                 OPT_CHOICE,   /* int, index in choices    "text"                        */
                 OPT_LIST,     /* struct opt_list          [ "a", "b" ] or "a"           */
-                OPT_PAIRS,    /* struct opt_pairs         { name = "value"; n = 5; }    */
+                OPT_PAIRS,    /* struct pairs             { name = "value"; n = 5; }    */
                 OPT_RETRY /* struct retry_policy      [ "10s", "20s" ] or { first = "1s";
                              ... } */
 };
@@ -54,13 +55,6 @@ struct opt {
 
 struct opt_list {
     char **v;
-    size_t n;
-};
-struct opt_pair {
-    char *name, *value;
-};
-struct opt_pairs {
-    struct opt_pair *v;
     size_t n;
 };
 
@@ -111,6 +105,5 @@ const char *opt_text_bytes(int64_t bytes, char out[OPT_TEXT_SIZE]);
 /* "1500ms", "30s", "1h30m", "7d", "0"; fractions only as "1.5s". -1: not a duration. */
 int opt_parse_ms(const char *text, int64_t *ms, struct err *err);
 /* "512B", "64KiB", "10MB", "1GiB". -1: not a size. */
-int opt_parse_bytes(const char *text, int64_t *bytes, struct err *err);
 
 #endif

@@ -71,27 +71,6 @@ int opt_parse_ms(const char *text, int64_t *ms, struct err *err)
     return when_duration_ms(slice_of(text), WHEN_NO_UNIT, ms, err);
 }
 
-int opt_parse_bytes(const char *text, int64_t *bytes, struct err *err)
-{
-    size_t digits = strspn(text, "0123456789");
-
-    if (strcmp(text, "0") == 0) {
-        *bytes = 0;
-        return 0;
-    }
-    errno = 0;
-    int64_t n = strtoll(text, NULL, 10);
-    for (size_t i = 0; digits > 0 && i < sizeof(sizes) / sizeof(*sizes); i++)
-        if (strcmp(text + digits, sizes[i].name) == 0) {
-            if (errno != 0 || __builtin_mul_overflow(n, sizes[i].size, bytes))
-                return err_set(err, "size too large");
-            return 0;
-        }
-    return err_set(err,
-                   "must be a whole number with a unit, such as \"512B\", \"64KiB\", "
-                   "\"10MB\" or \"1GiB\"");
-}
-
 /* --- a value as text --- */
 
 static bool read_number(const char *text, struct opt_value *v)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/emit.h"
-#include "bridge/base/match.h"
+#include "bridge/job/tmpl.h"
 #include "bridge/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"

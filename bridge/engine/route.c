@@ -2,7 +2,7 @@
 #include "bridge/engine/route.h"
 #include "bridge/base/hash.h"
 #include "bridge/engine/tap.h"
-#include "bridge/base/match.h"
+#include "bridge/job/tmpl.h"
 #include "bridge/bridge.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/pace.h"

@@ -24,8 +24,6 @@ struct claim { /* on its way; it ends with its answer */
     bool given_up;   /* by the watchdog, with its credit */
 };
 
-static const struct pacer_rule pacing = {.step_us = 1000, .max_us = 7000};
-
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
 {
     *wait_us = v->until_due_us;
@@ -234,7 +232,7 @@ static void on_claim(void *arg, const struct store_claim_reply *reply)
     int64_t now_us = loop_mono_us();
     if (reply->count > 0 || reply->wait_us != 0)
         s->moved_us = now_us;
-    pacer_sent(&s->pacer, &pacing, reply->count, claim.sent_us);
+    pacer_sent(&s->pacer, &pacer_of_claims, reply->count, claim.sent_us);
     s->more = reply->count == claim.want;
     if (reply->wait_us != 0)
         s->paced_us = now_us + (reply->wait_us > 0 ? reply->wait_us : FULL_US) +

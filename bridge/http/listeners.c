@@ -2,7 +2,7 @@
 #include "bridge/http/listeners.h"
 #include "bridge/conf/conf.h"
 #include "bridge/http/httpd_parts.h"
-#include "bridge/metrics/metric.h"
+#include "bridge/metrics/stats.h"
 
 #include <string.h>
 

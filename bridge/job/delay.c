@@ -6,7 +6,6 @@
  * afterwards, so that their order in the message does not matter.
  */
 #include "bridge/base/when.h"
-#include "bridge/conf/opt.h"
 #include "bridge/job/delay_parts.h"
 
 #include <stdio.h>
@@ -16,58 +15,7 @@ enum {
     SKEW_MAX_MS = 3600 * 1000 /* by which a producer's clock may run ahead of ours */
 };
 
-/* ---------------------------------------------------------------------- table */
-
-static const struct delay_row rows[] = {
-    {SLICE_LIT("deliver-after"), SLOT_AFTER, ROW_NUMBER, 0, delay_parse_after,
-     "bad-delay"},
-    {SLICE_LIT("delay"), SLOT_AFTER, ROW_NUMBER, 0, delay_parse_after, "bad-delay"},
-    {SLICE_LIT("deliver-at"), SLOT_AT, ROW_NUMBER, 0, delay_parse_at, "bad-delay"},
-    {SLICE_LIT("x-delay"), SLOT_X_DELAY, ROW_NUMBER, 0, delay_parse_x_delay, "bad-delay"},
-    {SLICE_LIT("deliver-before"), SLOT_BEFORE, ROW_NUMBER, 0, delay_parse_before,
-     "bad-delay"},
-    {SLICE_LIT("delay-id"), SLOT_ID, ROW_FIXED, 0, delay_parse_id, "bad-id"},
-    {SLICE_LIT("delay-op"), SLOT_OP, 0, 0, delay_parse_op, "bad-op"},
-    {SLICE_LIT("delay-to"), SLOT_TO, 0, 0, delay_parse_to, "bad-target"},
-    {SLICE_LIT("delay-retry"), SLOT_RETRY, 0, 0, delay_parse_retry, "bad-retry"},
-    {SLICE_LIT("delay-attempts"), SLOT_ATTEMPTS, ROW_NUMBER, 0, delay_parse_attempts,
-     "bad-retry"},
-    {SLICE_LIT("delay-repeat"), SLOT_REPEAT, 0, 0, delay_parse_repeat, "bad-repeat"},
-    {SLICE_LIT("delay-repeat-count"), SLOT_REPEAT_COUNT, ROW_NUMBER, 0,
-     delay_parse_repeat_count, "bad-repeat"},
-    {SLICE_LIT("delay-repeat-until"), SLOT_REPEAT_UNTIL, ROW_NUMBER, 0,
-     delay_parse_repeat_until, "bad-repeat"},
-    {SLICE_LIT("delay-hops"), SLOT_HOPS, ROW_FIXED, 0, delay_parse_hops, "loop"},
-    {SLICE_LIT("delay-due"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-emitted"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-attempt"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-source"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-replays"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-run"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-route"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-reason"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-error"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-status"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-attempts"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-first"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-last"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-};
-enum { ROW_COUNT = sizeof(rows) / sizeof(rows[0]), NAME_MIN = 5, NAME_MAX = 19 };
-
-/* By standard name. Called for each header of each job: nearly all leave at the first
- * letter, most others at the length. */
-static const struct delay_row *row_of(struct slice name)
-{
-    if (name.n < NAME_MIN || name.n > NAME_MAX)
-        return NULL;
-    char first = (char)(name.p[0] | 0x20);
-    if (first != 'd' && first != 'x')
-        return NULL;
-    for (const struct delay_row *row = rows; row < rows + ROW_COUNT; row++)
-        if (row->name.n == name.n && strncasecmp(row->name.p, name.p, name.n) == 0)
-            return row;
-    return NULL;
-}
+/* ---------------------------------------------------------------------- names */
 
 /* delay-id has a name of its own on the way out, and may yet be renamed on the way in. */
 static bool is_renamable(const struct delay_row *row)
@@ -79,12 +27,12 @@ static bool is_renamable(const struct delay_row *row)
 static const struct delay_row *row_at_source(struct slice name,
                                              const struct delay_rules *rules)
 {
-    const struct delay_row *row = row_of(name);
-    const struct opt_pairs *rename = rules->rename;
+    const struct delay_row *row = delay_row_of(name);
+    const struct pairs *rename = rules->rename;
     if (rename == NULL)
         return row;
     for (size_t i = 0; i < rename->n; i++) {
-        const struct delay_row *renamed = row_of(slice_of(rename->v[i].name));
+        const struct delay_row *renamed = delay_row_of(slice_of(rename->v[i].name));
         if (renamed == NULL || !is_renamable(renamed))
             continue;
         if (slice_is_nocase(name, rename->v[i].value))
@@ -97,7 +45,7 @@ static const struct delay_row *row_at_source(struct slice name,
 
 bool delay_is_control(struct slice name, const struct delay_rules *rules)
 {
-    const struct delay_row *standard = row_of(name);
+    const struct delay_row *standard = delay_row_of(name);
     return (standard && standard->flags & ROW_FIXED) ||
            row_at_source(name, rules) != NULL ||
            (rules->compat && compat_row_of(name, rules->compat) != NULL);
@@ -105,7 +53,7 @@ bool delay_is_control(struct slice name, const struct delay_rules *rules)
 
 bool delay_may_rename(const char *standard_name)
 {
-    const struct delay_row *row = row_of(slice_of(standard_name));
+    const struct delay_row *row = delay_row_of(slice_of(standard_name));
     return row && is_renamable(row);
 }
 
@@ -200,7 +148,7 @@ static void read_source(struct delay_scan *s, const struct job *job)
     for (unsigned i = 0; i < 2; i++) {
         if (known[i].value.p == NULL)
             continue;
-        delay_read_one(s, row_of(known[i].name), &known[i]);
+        delay_read_one(s, delay_row_of(known[i].name), &known[i]);
         s->decided = true;
     }
 }

@@ -31,17 +31,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct opt_pairs;
-
 enum { DELAY_ID_MAX = 128 }; /* bytes of a delay-id */
 
 struct delay_rules {
-    int bare_unit;                  /* enum when_unit: a delay that is a bare integer */
-    const struct opt_pairs *rename; /* standard name = the one in its place; NULL: none */
-    int64_t default_delay_ms;       /* where the message names none */
-    int64_t max_delay_ms;           /* a longer one is too-long; 0: no limit */
-    int64_t hops_max;               /* so many hops, or more, are a loop */
-    unsigned compat;  /* bits of delay_compat(): foreign headers that count */
+    int bare_unit;              /* enum when_unit: a delay that is a bare integer */
+    const struct pairs *rename; /* standard name = the one in its place; NULL: none */
+    int64_t default_delay_ms;   /* where the message names none */
+    int64_t max_delay_ms;       /* a longer one is too-long; 0: no limit */
+    int64_t hops_max;           /* so many hops, or more, are a loop */
+    unsigned compat;            /* bits of delay_compat(): foreign headers that count */
     bool binary_ints; /* 8 bytes that are no text are a big-endian integer, signed, where
                        * a number, a duration or an instant is asked for */
     bool key_is_id;   /* where no header names the job, its key does */

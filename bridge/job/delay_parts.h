@@ -2,9 +2,8 @@
 /*
  * delay_parts.h - what the files of the delay headers share; nobody else includes it.
  *
- * delay.c has the table of our own headers and puts together what they say,
- * delay_value.c reads values, compat.c and compat_repeat.c know the headers of other
- * schedulers.
+ * delay_value.c has the table of our own headers and reads their values, compat.c has
+ * those of other schedulers, delay.c puts together what they say.
  */
 #ifndef BRIDGE_DELAY_PARTS_H
 #define BRIDGE_DELAY_PARTS_H
@@ -71,6 +70,20 @@ struct delay_row {
     const char *reason;
 };
 
+/* A table of headers, and what its rows say of the names that are in it: nearly all
+ * headers of a job are told by their length or first letter to be none of them. */
+struct delay_table {
+    const struct delay_row *rows;
+    size_t count;
+    uint32_t lengths; /* bit n: a row's name has n bytes */
+    uint32_t letters; /* bit c & 31: a row's name begins with c, or with C */
+};
+/* Once per table, before the first delay_table_find(). */
+void delay_table_init(struct delay_table *t);
+/* The row of that name, compared without case, which is in one of the sets, or ours. */
+const struct delay_row *delay_table_find(const struct delay_table *t, struct slice name,
+                                         unsigned sets);
+
 /* delay.c */
 
 /* The first thing that is wrong is the reason; later ones change nothing. */
@@ -83,21 +96,12 @@ void delay_read_one(struct delay_scan *s, const struct delay_row *row,
 void delay_read_again(struct delay_scan *s, const struct delay_row *row,
                       const struct header *header);
 
-/* delay_value.c: values of our own headers, for the tables */
+/* delay_value.c: our own headers */
 
-int delay_parse_after(struct delay_scan *s, struct slice value, struct err *err);
-int delay_parse_at(struct delay_scan *s, struct slice value, struct err *err);
-int delay_parse_x_delay(struct delay_scan *s, struct slice value, struct err *err);
-int delay_parse_before(struct delay_scan *s, struct slice value, struct err *err);
+/* By standard name; NULL: none of ours. */
+const struct delay_row *delay_row_of(struct slice name);
 int delay_parse_id(struct delay_scan *s, struct slice value, struct err *err);
-int delay_parse_op(struct delay_scan *s, struct slice value, struct err *err);
 int delay_parse_to(struct delay_scan *s, struct slice value, struct err *err);
-int delay_parse_retry(struct delay_scan *s, struct slice value, struct err *err);
-int delay_parse_attempts(struct delay_scan *s, struct slice value, struct err *err);
-int delay_parse_repeat(struct delay_scan *s, struct slice value, struct err *err);
-int delay_parse_repeat_count(struct delay_scan *s, struct slice value, struct err *err);
-int delay_parse_repeat_until(struct delay_scan *s, struct slice value, struct err *err);
-int delay_parse_hops(struct delay_scan *s, struct slice value, struct err *err);
 
 /* Digits and nothing else; what is too large for 64 bits becomes INT64_MAX. */
 int delay_whole_number(struct slice text, int64_t *n);
@@ -114,9 +118,5 @@ struct slice delay_integer(struct slice value, char digits[DELAY_DIGITS]);
 const struct delay_row *compat_row_of(struct slice name, unsigned sets);
 /* After our own headers were read, which count before all foreign ones. */
 void compat_read(struct delay_scan *s, const struct job *job);
-
-/* compat_repeat.c */
-
-void compat_settle_repeat(struct delay_scan *s);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * delay_value.c - what the values of our own control headers mean; see delay_parts.h.
+ * delay_value.c - our own control headers: their table, and what their values mean.
  */
+#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/job/delay_parts.h"
 #include "bridge/job/repeat.h"
@@ -17,16 +19,11 @@ enum {
 
 int delay_whole_number(struct slice text, int64_t *n)
 {
-    int64_t v = 0;
-    for (size_t i = 0; i < text.n; i++) {
-        if (text.p[i] < '0' || text.p[i] > '9')
-            return -1;
-        if (__builtin_mul_overflow(v, 10, &v) ||
-            __builtin_add_overflow(v, text.p[i] - '0', &v))
-            v = INT64_MAX;
-    }
+    int64_t v;
+    if (text_take_digits(&text, &v) == 0 || text.n > 0)
+        return -1;
     *n = v;
-    return text.n > 0 ? 0 : -1;
+    return 0;
 }
 
 static bool is_printable(struct slice text)
@@ -68,13 +65,13 @@ struct slice delay_integer(struct slice value, char digits[DELAY_DIGITS])
     return (struct slice){digits, (size_t)n};
 }
 
-int delay_parse_after(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_after(struct delay_scan *s, struct slice value, struct err *err)
 {
     return when_duration_ms(value, (enum when_unit)s->rules->bare_unit, &s->after_ms,
                             err);
 }
 
-int delay_parse_at(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_at(struct delay_scan *s, struct slice value, struct err *err)
 {
     return when_instant_ms(value, &s->at_ms, err);
 }
@@ -82,7 +79,7 @@ int delay_parse_at(struct delay_scan *s, struct slice value, struct err *err)
 /* RabbitMQ delivers a negative x-delay at once. They are common there: its plugin turns
  * the sign round on the way out, and a consumer that sends the message again copies it.
  */
-int delay_parse_x_delay(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_x_delay(struct delay_scan *s, struct slice value, struct err *err)
 {
     bool negative = value.n > 0 && value.p[0] == '-' &&
                     (s->rules->compat & delay_compat("rabbitmq")) != 0;
@@ -95,7 +92,7 @@ int delay_parse_x_delay(struct delay_scan *s, struct slice value, struct err *er
 }
 
 /* An instant is all digits, or begins as a date does; all else is a duration. */
-int delay_parse_before(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_before(struct delay_scan *s, struct slice value, struct err *err)
 {
     int64_t n;
     if (delay_whole_number(value, &n) == 0 || (value.n > 4 && value.p[4] == '-'))
@@ -112,7 +109,7 @@ int delay_parse_id(struct delay_scan *s, struct slice value, struct err *err)
     return 0;
 }
 
-int delay_parse_op(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_op(struct delay_scan *s, struct slice value, struct err *err)
 {
     static const char *const names[] = {
         [DELAY_ADD] = "add", [DELAY_REPLACE] = "replace", [DELAY_CANCEL] = "cancel"};
@@ -132,7 +129,7 @@ int delay_parse_to(struct delay_scan *s, struct slice value, struct err *err)
     return 0;
 }
 
-int delay_parse_retry(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_retry(struct delay_scan *s, struct slice value, struct err *err)
 {
     if (delay_check_text(value, RETRY_NAME_MAX, err) < 0)
         return -1;
@@ -151,12 +148,12 @@ int delay_set_attempts(struct delay_scan *s, struct slice value, int64_t more,
     return 0;
 }
 
-int delay_parse_attempts(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_attempts(struct delay_scan *s, struct slice value, struct err *err)
 {
     return delay_set_attempts(s, value, 0, err);
 }
 
-int delay_parse_repeat(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_repeat(struct delay_scan *s, struct slice value, struct err *err)
 {
     if (delay_check_text(value, REPEAT_MAX, err) < 0)
         return -1;
@@ -164,7 +161,7 @@ int delay_parse_repeat(struct delay_scan *s, struct slice value, struct err *err
     return 0;
 }
 
-int delay_parse_repeat_count(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_repeat_count(struct delay_scan *s, struct slice value, struct err *err)
 {
     int64_t n = 0;
     if (delay_whole_number(value, &n) < 0 || n == 0)
@@ -173,7 +170,7 @@ int delay_parse_repeat_count(struct delay_scan *s, struct slice value, struct er
     return 0;
 }
 
-int delay_parse_repeat_until(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_repeat_until(struct delay_scan *s, struct slice value, struct err *err)
 {
     int64_t ms = 0;
     if (when_instant_ms(value, &ms, err) < 0)
@@ -182,7 +179,7 @@ int delay_parse_repeat_until(struct delay_scan *s, struct slice value, struct er
     return 0;
 }
 
-int delay_parse_hops(struct delay_scan *s, struct slice value, struct err *err)
+static int parse_hops(struct delay_scan *s, struct slice value, struct err *err)
 {
     if (delay_whole_number(value, &s->out->hops) < 0)
         return err_set(err, "not a whole number; only tarry writes this header");
@@ -190,4 +187,75 @@ int delay_parse_hops(struct delay_scan *s, struct slice value, struct err *err)
         return err_set(err, "delivered by tarry so often already; check the routes for a "
                             "loop, or raise hops_max");
     return 0;
+}
+
+/* ---------------------------------------------------------------------- table */
+
+static const struct delay_row own_rows[] = {
+    {SLICE_LIT("deliver-after"), SLOT_AFTER, ROW_NUMBER, 0, parse_after, "bad-delay"},
+    {SLICE_LIT("delay"), SLOT_AFTER, ROW_NUMBER, 0, parse_after, "bad-delay"},
+    {SLICE_LIT("deliver-at"), SLOT_AT, ROW_NUMBER, 0, parse_at, "bad-delay"},
+    {SLICE_LIT("x-delay"), SLOT_X_DELAY, ROW_NUMBER, 0, parse_x_delay, "bad-delay"},
+    {SLICE_LIT("deliver-before"), SLOT_BEFORE, ROW_NUMBER, 0, parse_before, "bad-delay"},
+    {SLICE_LIT("delay-id"), SLOT_ID, ROW_FIXED, 0, delay_parse_id, "bad-id"},
+    {SLICE_LIT("delay-op"), SLOT_OP, 0, 0, parse_op, "bad-op"},
+    {SLICE_LIT("delay-to"), SLOT_TO, 0, 0, delay_parse_to, "bad-target"},
+    {SLICE_LIT("delay-retry"), SLOT_RETRY, 0, 0, parse_retry, "bad-retry"},
+    {SLICE_LIT("delay-attempts"), SLOT_ATTEMPTS, ROW_NUMBER, 0, parse_attempts,
+     "bad-retry"},
+    {SLICE_LIT("delay-repeat"), SLOT_REPEAT, 0, 0, parse_repeat, "bad-repeat"},
+    {SLICE_LIT("delay-repeat-count"), SLOT_REPEAT_COUNT, ROW_NUMBER, 0,
+     parse_repeat_count, "bad-repeat"},
+    {SLICE_LIT("delay-repeat-until"), SLOT_REPEAT_UNTIL, ROW_NUMBER, 0,
+     parse_repeat_until, "bad-repeat"},
+    {SLICE_LIT("delay-hops"), SLOT_HOPS, ROW_FIXED, 0, parse_hops, "loop"},
+    {SLICE_LIT("delay-due"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-emitted"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-attempt"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-source"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-replays"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-run"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-route"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-reason"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-error"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-status"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-attempts"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-first"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+    {SLICE_LIT("delay-dead-last"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
+};
+static struct delay_table own = {.rows = own_rows,
+                                 .count = sizeof(own_rows) / sizeof(own_rows[0])};
+
+__attribute__((constructor)) static void own_init(void)
+{
+    delay_table_init(&own);
+}
+
+void delay_table_init(struct delay_table *t)
+{
+    t->lengths = t->letters = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        const struct slice name = t->rows[i].name;
+        must(name.n > 0 && name.n < 32);
+        t->lengths |= 1U << name.n;
+        t->letters |= 1U << (name.p[0] & 31);
+    }
+}
+
+const struct delay_row *delay_table_find(const struct delay_table *t, struct slice name,
+                                         unsigned sets)
+{
+    if (name.n >= 32 || (t->lengths >> name.n & 1) == 0 ||
+        (t->letters >> (name.p[0] & 31) & 1) == 0)
+        return NULL;
+    for (const struct delay_row *row = t->rows; row < t->rows + t->count; row++)
+        if (row->name.n == name.n && (row->set & sets) == row->set &&
+            strncasecmp(row->name.p, name.p, name.n) == 0)
+            return row;
+    return NULL;
+}
+
+const struct delay_row *delay_row_of(struct slice name)
+{
+    return delay_table_find(&own, name, 0);
 }

@@ -3,6 +3,7 @@
  * job_record.c - the record of a job in Redis; see job.h. Written by libmsgpack, read by
  * unpack.c.
  */
+#include "bridge/base/text.h"
 #include "bridge/base/unpack.h"
 #include "bridge/job/job.h"
 
@@ -92,25 +93,21 @@ static int64_t integer_at(const struct job *job, const struct field *f)
 /* Takes a slash and the digits behind it off the front of *rest. -1: none are there. */
 static int64_t take_number(struct slice *rest)
 {
-    int64_t n = 0;
-    size_t at = 1;
-    while (at < rest->n && at < 19 && rest->p[at] >= '0' && rest->p[at] <= '9')
-        n = 10 * n + (rest->p[at++] - '0');
-    if (at == 1 || rest->p[0] != '/')
+    int64_t n;
+    if (rest->n == 0 || rest->p[0] != '/')
         return -1;
-    *rest = (struct slice){rest->p + at, rest->n - at};
-    return n;
+    *rest = (struct slice){rest->p + 1, rest->n - 1};
+    return text_take_digits(rest, &n) > 0 && n < INT64_MAX ? n : -1;
 }
 
 /* Takes "~incarnation" off the front of *rest, where it is there. */
 static void skip_incarnation(struct slice *rest)
 {
-    size_t at = 1;
+    int64_t ignored;
     if (rest->n == 0 || rest->p[0] != '~')
         return;
-    while (at < rest->n && rest->p[at] >= '0' && rest->p[at] <= '9')
-        at++;
-    *rest = (struct slice){rest->p + at, rest->n - at};
+    *rest = (struct slice){rest->p + 1, rest->n - 1};
+    text_take_digits(rest, &ignored);
 }
 
 /* Takes the text up to the next slash off the front of *rest. false: there is none. */

@@ -6,6 +6,7 @@
  * by month and day by day, and only then turned into an instant.
  */
 #include "bridge/job/repeat.h"
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 
 #include <stddef.h>
@@ -56,23 +57,6 @@ static struct slice take_until(struct slice *s, char end, bool *ended)
     *s = (struct slice){s->p + step, s->n - step};
     *ended = at != NULL;
     return taken;
-}
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-/* Takes the next word off s; empty: there is none. */
-static struct slice take_word(struct slice *s)
-{
-    while (s->n > 0 && is_blank(s->p[0]))
-        *s = (struct slice){s->p + 1, s->n - 1};
-    struct slice word = {s->p, 0};
-    while (word.n < s->n && !is_blank(s->p[word.n]))
-        word.n++;
-    *s = (struct slice){s->p + word.n, s->n - word.n};
-    return word;
 }
 
 /* -1: neither a number nor one of the field's words. Whether it is in range is not looked
@@ -169,7 +153,7 @@ static int read_line(struct slice *rest, struct repeat *out, struct err *err)
     bool star[FIELDS] = {false};
 
     for (int i = 0; i < FIELDS; i++) {
-        struct slice word = take_word(rest);
+        struct slice word = text_take_word(rest);
         if (word.n == 0)
             return err_set(err, "there is no %s; %s", fields[i].name, form);
         if (read_field(&fields[i], word, &bits[i], err) < 0)
@@ -188,7 +172,7 @@ static int read_line(struct slice *rest, struct repeat *out, struct err *err)
 
 static int read_nickname(struct slice *rest, struct repeat *out, struct err *err)
 {
-    struct slice word = take_word(rest);
+    struct slice word = text_take_word(rest);
     for (size_t i = 0; i < sizeof(nicknames) / sizeof(nicknames[0]); i++)
         if (slice_is_nocase(word, nicknames[i].name)) {
             struct slice line = slice_of(nicknames[i].line);
@@ -201,10 +185,10 @@ static int read_nickname(struct slice *rest, struct repeat *out, struct err *err
 /* What may stand after the fields. */
 static int read_zone(struct slice rest, struct repeat *out, struct err *err)
 {
-    struct slice name = take_word(&rest);
+    struct slice name = text_take_word(&rest);
     if (name.n == 0)
         return 0;
-    if (take_word(&rest).n > 0)
+    if (text_take_word(&rest).n > 0)
         return err_set(err, "something follows the zone; %s", form);
     if (name.p[0] == '*' || (name.p[0] >= '0' && name.p[0] <= '9'))
         return err_set(err, "a sixth field; there are no seconds and no years: %s", form);
@@ -213,12 +197,12 @@ static int read_zone(struct slice rest, struct repeat *out, struct err *err)
 
 static int read_interval(struct slice rest, struct repeat *out, struct err *err)
 {
-    struct slice duration = take_word(&rest);
+    struct slice duration = text_take_word(&rest);
     if (when_duration_ms(duration, WHEN_NO_UNIT, &out->every_ms, err) < 0)
         return err_in(err, "every");
     if (out->every_ms == 0)
         return err_set(err, "every: an interval of nothing; write every 5m");
-    if (take_word(&rest).n > 0)
+    if (text_take_word(&rest).n > 0)
         return err_set(err, "something follows the interval, which has no zone; write "
                             "every 5m");
     return 0;
@@ -232,9 +216,9 @@ int repeat_parse(struct slice text, struct repeat *out, struct err *err)
     if (text.n > REPEAT_MAX)
         return err_set(err, "longer than %d bytes", REPEAT_MAX);
     for (size_t i = 0; i < text.n; i++)
-        if (!is_blank(text.p[i]) && (text.p[i] <= ' ' || text.p[i] > '~'))
+        if (text.p[i] != '\t' && (text.p[i] < ' ' || text.p[i] > '~'))
             return err_set(err, "byte %zu is not printable ASCII; %s", i + 1, form);
-    struct slice first = take_word(&rest);
+    struct slice first = text_take_word(&rest);
     if (first.n == 0)
         return err_set(err, "empty; %s", form);
     if (slice_is_nocase(first, "every"))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * tmpl.h - templates of targets: "alerts/{1}", "{header.reply-to}", "orders".
+ * tmpl.h - topic filters as routes match them, and templates of targets: "alerts/{1}",
+ * "{header.reply-to}", "orders". Pure. Any thread.
  *
  * Fields: {topic} {key} {id} {route} {header.NAME}, and {1} to {9} for what the wildcards
  * of the route's match stood for; {{ and }} are braces. Compiled once, rendered per job.
- * Pure. Any thread.
  */
 #ifndef BRIDGE_TMPL_H
 #define BRIDGE_TMPL_H
@@ -14,6 +14,22 @@
 #include "bridge/job/job.h"
 
 #include <stdbool.h>
+
+/* Filters as in MQTT: + is one level, # at the end is all that remain. "a/#" matches "a"
+ * as well; a filter that begins with a wildcard matches no topic that begins with $. */
+enum { MATCH_CAPTURES_MAX = 9 };
+
+/* -1: not a filter, and err says why. */
+int match_filter_check(const char *filter, struct err *err);
+
+/* How many wildcards a filter has; 0: it matches one topic. */
+unsigned match_wildcards(const char *filter);
+
+/* filter: one that match_filter_check() accepts. captures: MATCH_CAPTURES_MAX of them;
+ * what each wildcard stood for, in order, borrowed from topic; further ones are not
+ * noted. May be NULL, as may capture_count. */
+bool match_topic(const char *filter, struct slice topic, struct slice *captures,
+                 unsigned *capture_count);
 
 struct tmpl;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/job/tries.h"
-#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,13 +53,9 @@ static void copy(char *to, size_t room, const char *from, size_t n)
 
 static int64_t number(struct slice s)
 {
-    int64_t value = 0;
-    for (size_t i = 0; i < s.n && s.p[i] >= '0' && s.p[i] <= '9'; i++) {
-        if (value > (INT64_MAX - 9) / 10)
-            return INT64_MAX;
-        value = value * 10 + (s.p[i] - '0');
-    }
-    return value;
+    int64_t n;
+    text_take_digits(&s, &n);
+    return n;
 }
 
 /* Cuts text at its first FIELDS - 1 bars; the last field keeps the bars it has. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * stats.h - counters and histograms of routes and sinks, and all metrics as text.
+ * stats.h - counters and histograms of routes and sinks, and lines of metrics. Pure.
  *
  * Counters start at 0 with the process and only grow; a sum over all instances that share
  * a Redis is the truth about a route:
@@ -19,7 +19,6 @@
 #include "bridge/base/histogram.h"
 #include "bridge/job/tries.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 enum duplicate {
@@ -70,12 +69,30 @@ struct queue_stats {
     uint64_t dropped; /* deleted with others, by an operator */
 };
 
-struct bridge;
+/* Lines of metrics in Prometheus' text format 0.0.4:
+ *
+ *   metric_head(out, "tarry_jobs_late_total", "counter", "Jobs delivered late.");
+ *   metric_count(out, "tarry_jobs_late_total", LABELS({"route", name}), n);
+ *
+ * All lines of a name stand together behind its head. The head is printed even where no
+ * line follows, and a counter's line from the start, at 0. */
+struct label {
+    const char *name, *value; /* the value may hold anything: it is escaped */
+};
+/* As many labels as are given, and the row that ends them. */
+#define LABELS(...) ((const struct label[]){__VA_ARGS__, {NULL, NULL}})
+#define NO_LABELS ((const struct label[]){{NULL, NULL}})
 
-/* Metrics of routes, sinks, sources and queues. What Redis said of the jobs of a route is
- * printed where it said so at since_ms (monotonic) or later. */
-void stats_print(const struct bridge *bridge, int64_t since_ms, struct buf *out);
-/* Redis (answers: it does now), other instances, the process. */
-void stats_print_daemon(const struct bridge *bridge, bool answers, struct buf *out);
+/* type: "counter", "gauge", "histogram". */
+void metric_head(struct buf *out, const char *name, const char *type, const char *help);
+void metric_count(struct buf *out, const char *name, const struct label *labels,
+                  uint64_t value);
+void metric_number(struct buf *out, const char *name, const struct label *labels,
+                   int64_t value);
+void metric_real(struct buf *out, const char *name, const struct label *labels,
+                 double value);
+/* The lines _bucket, _sum and _count. */
+void metric_histogram(struct buf *out, const char *name, const struct label *labels,
+                      const struct histogram *h);
 
 #endif

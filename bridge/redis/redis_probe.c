@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_probe.c - asks a server about itself: all questions at once, answered in order.
- * What the answers mean: redis_facts.c.
+ * redis_probe.c - asks a server about itself, all questions at once, answered in order;
+ * what its answers mean, and what follows for the options durability and memory_mark.
  */
 #include "bridge/redis/redis_probe.h"
+#include "bridge/base/log.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+/* ------------------------------------------------------------------------- asking */
 
 struct question {
     bool memory_too;   /* also asked by redis_probe_memory() */
@@ -105,4 +111,286 @@ void redis_probe_memory(struct redis *r, struct redis_facts *facts, redis_probe_
                         void *arg)
 {
     probe(r, facts, true, cb, arg);
+}
+
+enum { REPLICAS_MAX = 100, PERCENT_MAX = 100, REST_PERCENT = 95 };
+
+/* ------------------------------------------------------------------------ reading */
+
+void redis_facts_begin(struct redis_facts *facts, struct redis_keeping *keeping)
+{
+    *facts = (struct redis_facts){
+        .min_replicas = -1, .used_bytes = -1, .max_bytes = -1, .keeps = KEEPS_UNKNOWN};
+    *keeping = (struct redis_keeping){.aof_enabled = -1};
+}
+
+static void keep_text(char *out, size_t size, struct slice value)
+{
+    snprintf(out, size, "%.*s", (int)(value.n < size ? value.n : size - 1), value.p);
+}
+
+static bool begins(struct slice name, const char *with)
+{
+    size_t n = strlen(with);
+    return name.n > n && memcmp(name.p, with, n) == 0;
+}
+
+static void take_field(struct redis_facts *facts, struct redis_keeping *keeping,
+                       struct slice name, struct slice value)
+{
+    if (slice_is(name, "redis_version"))
+        keep_text(facts->version, sizeof(facts->version), value);
+    else if (slice_is(name, "run_id"))
+        keep_text(facts->run_id, sizeof(facts->run_id), value);
+    else if (slice_is(name, "used_memory"))
+        facts->used_bytes = text_whole_number(value);
+    else if (slice_is(name, "maxmemory"))
+        facts->max_bytes = text_whole_number(value);
+    else if (slice_is(name, "maxmemory_policy"))
+        facts->evicts = !slice_is(value, "noeviction");
+    else if (slice_is(name, "connected_slaves"))
+        facts->replicas = 0; /* those that are in step are counted: */
+    else if (begins(name, "slave") && memmem(value.p, value.n, ",state=online,", 14))
+        facts->replicas++;
+    else if (slice_is(name, "aof_enabled"))
+        keeping->aof_enabled = slice_is(value, "1");
+}
+
+void redis_facts_info(struct redis_facts *facts, struct redis_keeping *keeping,
+                      struct slice text)
+{
+    const char *p = text.p, *end = text.p + text.n;
+    while (p < end) {
+        const char *newline = memchr(p, '\n', (size_t)(end - p));
+        size_t n = (size_t)((newline ? newline : end) - p);
+        size_t line_n = n > 0 && p[n - 1] == '\r' ? n - 1 : n;
+        const char *colon = memchr(p, ':', line_n);
+        if (colon && *p != '#') {
+            size_t name_n = (size_t)(colon - p);
+            take_field(facts, keeping, (struct slice){p, name_n},
+                       (struct slice){colon + 1, line_n - name_n - 1});
+        }
+        p += n + 1;
+    }
+}
+
+void redis_facts_config(struct redis_facts *facts, struct redis_keeping *keeping,
+                        const char *name, struct slice value)
+{
+    if (value.p == NULL)
+        return;
+    if (strcmp(name, "appendonly") == 0) {
+        keeping->appends_told = true;
+        keeping->appends = slice_is(value, "yes");
+    } else if (strcmp(name, "appendfsync") == 0) {
+        keeping->fsync_told = true;
+        keeping->fsync_always = slice_is(value, "always");
+    } else if (strcmp(name, "no-appendfsync-on-rewrite") == 0) {
+        keeping->rests_on_rewrite = slice_is(value, "yes");
+    } else if (strcmp(name, "save") == 0) {
+        keeping->saves = value.n > 0;
+    } else if (strcmp(name, "min-replicas-to-write") == 0) {
+        facts->min_replicas = text_whole_number(value);
+    }
+}
+
+enum redis_durability redis_facts_keeps(const struct redis_keeping *keeping)
+{
+    if (!keeping->appends_told)
+        return keeping->aof_enabled == 0 ? KEEPS_SNAPSHOTS : KEEPS_UNKNOWN;
+    if (!keeping->appends)
+        return keeping->saves ? KEEPS_SNAPSHOTS : KEEPS_NOTHING;
+    if (!keeping->fsync_told)
+        return KEEPS_UNKNOWN;
+    return keeping->fsync_always && !keeping->rests_on_rewrite ? KEEPS_ALL : KEEPS_SECOND;
+}
+
+/* ------------------------------------------------------------------------ options */
+
+int durability_parse(const char *text, struct durability *out, struct err *err)
+{
+    static const char begin[] = "replicas:";
+    *out = (struct durability){0};
+    if (strcmp(text, "async") == 0)
+        return 0;
+    if (strcmp(text, "fsync") == 0) {
+        out->fsync = true;
+        return 0;
+    }
+    int64_t n = -1;
+    if (strncmp(text, begin, strlen(begin)) == 0)
+        n = text_whole_number(slice_of(text + strlen(begin)));
+    if (n < 1 || n > REPLICAS_MAX)
+        return err_set(err,
+                       "must be \"async\", \"fsync\" or \"replicas:N\" with N from 1 to "
+                       "%d, not \"%.40s\"",
+                       REPLICAS_MAX, text);
+    out->replicas = (unsigned)n;
+    return 0;
+}
+
+int memory_mark_parse(const char *text, struct memory_mark *out, struct err *err)
+{
+    size_t n = strlen(text);
+    *out = (struct memory_mark){0};
+    if (n == 0)
+        return 0;
+    if (text[n - 1] == '%') {
+        int64_t percent = text_whole_number((struct slice){text, n - 1});
+        if (percent < 1 || percent > PERCENT_MAX)
+            return err_set(err, "must be from \"1%%\" to \"100%%\", not \"%.40s\"", text);
+        out->percent = (unsigned)percent;
+        return 0;
+    }
+    if (text_parse_bytes(text, &out->bytes, err) < 0)
+        return err_in(err, "neither a share of maxmemory, such as \"90%\", nor a size");
+    if (out->bytes == 0)
+        return err_set(err,
+                       "a size of 0 would hold the sources back for ever; \"\" is no "
+                       "mark");
+    return 0;
+}
+
+bool memory_mark_passed(const struct memory_mark *mark, const struct redis_facts *facts,
+                        bool was)
+{
+    double limit = (double)mark->bytes;
+    if (mark->percent > 0)
+        limit = (double)facts->max_bytes * mark->percent / PERCENT_MAX;
+    if (limit <= 0 || facts->used_bytes < 0) /* no mark, no maxmemory, or nothing known */
+        return false;
+    return (double)facts->used_bytes > (was ? limit * REST_PERCENT / 100 : limit);
+}
+
+/* ------------------------------------------------------------------------ verdict */
+
+/* ZMSCORE and HRANDFIELD came with 6.2: without them no acknowledgement succeeds. */
+enum { VERSION_MAJOR = 6, VERSION_MINOR = 2 };
+
+static bool is_too_old(const char *version)
+{
+    char *end;
+    unsigned long major = strtoul(version, &end, 10);
+    unsigned long minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+    return major < VERSION_MAJOR || (major == VERSION_MAJOR && minor < VERSION_MINOR);
+}
+
+int redis_facts_fit(const struct redis_facts *facts, const struct durability *want,
+                    struct err *err)
+{
+    if (facts->version[0] != '\0' && is_too_old(facts->version))
+        return err_set(err,
+                       "Redis %s is too old: tarry needs %d.%d or later, or Valkey; "
+                       "upgrade the server",
+                       facts->version, VERSION_MAJOR, VERSION_MINOR);
+    if (!want->fsync || facts->keeps == KEEPS_ALL)
+        return 0;
+    if (facts->keeps == KEEPS_UNKNOWN)
+        return err_set(err, "durability = \"fsync\": Redis does not let us see whether "
+                            "it has appendfsync always; allow this user +config|get, or "
+                            "set durability = \"async\"");
+    return err_set(err, "durability = \"fsync\" needs a Redis with appendonly yes, "
+                        "appendfsync always and no-appendfsync-on-rewrite no; set them "
+                        "there, or durability = \"async\" here");
+}
+
+static const char *keeping_text(enum redis_durability keeps)
+{
+    switch (keeps) {
+    case KEEPS_NOTHING:
+        return "Redis keeps the jobs in memory only, and a restart of it loses them all: "
+               "set appendonly yes there";
+    case KEEPS_SNAPSHOTS:
+        return "Redis has no append-only file: if it crashes, all jobs since its last "
+               "snapshot are lost: set appendonly yes there";
+    default:
+        return NULL;
+    }
+}
+
+void redis_facts_judge(const struct redis_facts *facts, const struct durability *want,
+                       redis_warn_cb *warn, void *arg)
+{
+    char text[256];
+    const char *keeping = keeping_text(facts->keeps);
+    if (keeping)
+        warn(arg, false, keeping);
+    if (facts->evicts)
+        warn(arg, true,
+             "Redis may drop jobs: its maxmemory-policy must be noeviction; change it "
+             "there");
+    if (want->replicas > facts->replicas) {
+        snprintf(text, sizeof(text),
+                 "durability = \"replicas:%u\", but Redis has %u replicas in step: until "
+                 "there are more, no job counts as stored",
+                 want->replicas, facts->replicas);
+        warn(arg, false, text);
+    }
+    if (facts->replicas > 0 && facts->min_replicas == 0)
+        warn(arg, false,
+             "Redis has replicas, but min-replicas-to-write 0: a master that is cut off "
+             "from them goes on taking jobs, and a failover loses those: set it to 1 "
+             "there");
+}
+
+static void log_warning(void *arg, bool serious, const char *text)
+{
+    (void)arg;
+    log_msg(serious ? LOG_ERROR : LOG_WARN, "redis", "%s", text);
+}
+
+void redis_facts_warn(const struct redis_facts *facts, const struct durability *want)
+{
+    if (facts->version[0] == '\0')
+        log_warning(NULL, false,
+                    "Redis does not show its version: allow this user +info; older than "
+                    "6.2 it could deliver jobs again and again");
+    redis_facts_judge(facts, want, log_warning, NULL);
+}
+
+/* ----------------------------------------------------------------------- its clock */
+
+void clock_sample(struct clock *c, int64_t sent_us, int64_t received_us, int64_t redis_us)
+{
+    c->low_us[c->next] = redis_us - received_us;
+    c->high_us[c->next] = redis_us - sent_us;
+    unsigned latest = c->next;
+    c->next = (c->next + 1) % CLOCK_SAMPLES;
+    if (c->count < CLOCK_SAMPLES)
+        c->count++;
+
+    int64_t low = c->low_us[0], high = c->high_us[0];
+    for (unsigned i = 1; i < c->count; i++) {
+        low = c->low_us[i] > low ? c->low_us[i] : low;
+        high = c->high_us[i] < high ? c->high_us[i] : high;
+    }
+    if (low > high) { /* a clock jumped: only the latest sample counts */
+        low = c->low_us[latest];
+        high = c->high_us[latest];
+        c->low_us[0] = low;
+        c->high_us[0] = high;
+        c->count = c->next = 1;
+    }
+    c->best_low_us = low;
+    c->best_high_us = high;
+}
+
+bool clock_is_set(const struct clock *c)
+{
+    return c->count > 0;
+}
+
+int64_t clock_now_ms(const struct clock *c, int64_t mono_us)
+{
+    return (mono_us + c->best_high_us + 999) / 1000;
+}
+
+int64_t clock_until_us(const struct clock *c, int64_t mono_us, int64_t due_ms)
+{
+    if (due_ms > INT64_MAX / 2000) /* out of the range of microseconds: far away */
+        return INT64_MAX / 2;
+    if (due_ms < 0)
+        return 0;
+    int64_t wait_us = due_ms * 1000 - (mono_us + c->best_low_us);
+    return wait_us > 0 ? wait_us : 0;
 }

@@ -42,16 +42,11 @@ static const struct scheme *scheme_of(const char *text)
 /* -1: not a whole number from 0 to max. */
 static int parse_number(const char *text, size_t n, unsigned max, unsigned *out)
 {
-    unsigned value = 0;
-    if (n == 0 || n > 9)
+    int64_t value = n <= 9 ? text_whole_number((struct slice){text, n}) : -1;
+    if (value < 0 || value > max)
         return -1;
-    for (size_t i = 0; i < n; i++) {
-        if (!isdigit((unsigned char)text[i]))
-            return -1;
-        value = value * 10 + (unsigned)(text[i] - '0');
-    }
-    *out = value;
-    return value <= max ? 0 : -1;
+    *out = (unsigned)value;
+    return 0;
 }
 
 /* "USER:PASSWORD", "USER:" or ":PASSWORD"; the user may be left out. */
@@ -264,24 +259,19 @@ static void free_secret(char *s)
     free(s);
 }
 
-static char *copy(const char *s)
-{
-    return s ? mem_strdup(s) : NULL;
-}
-
 void redis_url_copy(const struct redis_url *from, struct redis_url *to)
 {
     *to = *from;
-    to->unix_path = copy(from->unix_path);
-    to->host = copy(from->host);
-    to->port = copy(from->port);
-    to->master = copy(from->master);
-    to->user = copy(from->user);
-    to->password = copy(from->password);
+    to->unix_path = mem_strdup(from->unix_path);
+    to->host = mem_strdup(from->host);
+    to->port = mem_strdup(from->port);
+    to->master = mem_strdup(from->master);
+    to->user = mem_strdup(from->user);
+    to->password = mem_strdup(from->password);
     to->places = mem_alloc(from->place_count * sizeof(*to->places));
     for (size_t i = 0; i < from->place_count; i++)
-        to->places[i] =
-            (struct redis_place){copy(from->places[i].host), copy(from->places[i].port)};
+        to->places[i] = (struct redis_place){mem_strdup(from->places[i].host),
+                                             mem_strdup(from->places[i].port)};
 }
 
 void redis_url_free(struct redis_url *url)
@@ -343,10 +333,10 @@ void redis_conf_copy(const struct redis_conf *from, struct redis_conf *to)
 {
     *to = *from;
     redis_url_copy(&from->url, &to->url);
-    to->ca_file = copy(from->ca_file);
-    to->cert_file = copy(from->cert_file);
-    to->key_file = copy(from->key_file);
-    to->client_name = copy(from->client_name);
+    to->ca_file = mem_strdup(from->ca_file);
+    to->cert_file = mem_strdup(from->cert_file);
+    to->key_file = mem_strdup(from->key_file);
+    to->client_name = mem_strdup(from->client_name);
 }
 
 void redis_conf_free(struct redis_conf *conf)

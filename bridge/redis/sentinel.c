@@ -70,8 +70,8 @@ static void note_told(struct seeker *k, const char *host, const char *port)
 {
     free(k->host);
     free(k->port);
-    k->host = host ? mem_strdup(host) : NULL;
-    k->port = port ? mem_strdup(port) : NULL;
+    k->host = mem_strdup(host);
+    k->port = mem_strdup(port);
 }
 
 static bool somebody_answers(const struct sentinel *s)

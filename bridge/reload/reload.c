@@ -8,7 +8,7 @@
 #include "bridge/conf/conf.h"
 #include "bridge/core.h"
 #include "bridge/engine/inst.h"
-#include "bridge/metrics/metric.h"
+#include "bridge/metrics/stats.h"
 #include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
 

@@ -18,9 +18,8 @@
 
 #include "bridge/job/job.h"
 #include "bridge/queue/queue.h"
-#include "bridge/redis/clock.h"
-#include "bridge/redis/redis.h"
 #include "bridge/redis/redis_probe.h"
+#include "bridge/redis/redis.h"
 #include "bridge/store/script.h"
 
 #include <stdbool.h>

@@ -9,13 +9,9 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    BATCH_BYTES_MAX = 1024 * 1024,
     GAP_US = 10 * 1000, /* for the batch before it to come again */
-    REFUSED_MAX = 50,   /* then the batch before it will not come any more */
-    EARLY = 16          /* leave in the midst of a turn, where none is on its way */
+    REFUSED_MAX = 50    /* then the batch before it will not come any more */
 };
-
-static const struct pacer_rule pacing = {.step_us = 3000, .max_us = 16000};
 
 /* The fault point of a lane, where it has one. */
 #define LANE_POINT(lane, of_enqueue, of_ack)                                             \
@@ -250,7 +246,7 @@ bool batch_takes(struct batch *batch, struct change *c)
         return true;
     while (i < batch->partition_count && batch->partitions[i].name != c->origin.partition)
         i++;
-    if (i == LANE_PARTITIONS_MAX)
+    if (i == BATCH_PARTITIONS_MAX)
         return false;
     if (i == batch->partition_count)
         batch->partitions[batch->partition_count++] =
@@ -301,7 +297,7 @@ static void send_batch(struct lane *lane, struct node *node, int64_t now_us)
     const struct change *c;
     TAILQ_FOREACH (c, &batch->list, link)
         row->change(&st->args, batch, c);
-    pacer_sent(&lane->pacer, &pacing, batch->count, now_us);
+    pacer_sent(&lane->pacer, &pacer_of_changes, batch->count, now_us);
     lane->flying++;
     TAILQ_INSERT_TAIL(&lane->flights, batch, link);
     args_send(&st->args, &st->scripts, row->script, node->redis, on_reply, batch);
@@ -312,7 +308,7 @@ int64_t lane_wait_us(const struct lane *lane, unsigned full, int64_t now_us)
 {
     if (lane->queued >= full)
         return 0;
-    if (lane->flying >= LANE_WINDOW)
+    if (lane->flying >= BATCHES_OUT)
         return -1;
     return lane->awaited > 0 ? 0 : pacer_wait_us(&lane->pacer, now_us);
 }
@@ -335,7 +331,7 @@ int64_t lane_flush(struct lane *lane, int64_t now_us)
                                                                  : node->pause_until_us;
     if (hold_us > now_us)
         return hold_us - now_us;
-    while (lane->queued > 0 && lane->flying < LANE_BATCHES) {
+    while (lane->queued > 0 && lane->flying < BATCHES_OUT_FULL) {
         if (TAILQ_FIRST(&lane->queue)->seq > older_than(lane))
             return -1; /* the other lane's answer makes the next turn */
         int64_t wait_us = lane_wait_us(lane, jobs_max(lane), now_us);
@@ -362,7 +358,8 @@ void lane_add(struct lane *lane, struct change *c)
     count_in(lane, c);
     lane->bucket->store->open_count++;
     store_list_lane(lane->bucket->store, lane);
-    if ((lane->queued == EARLY && lane->flying == 0) || lane->queued == jobs_max(lane))
+    if ((lane->queued == BATCH_EARLY && lane->flying == 0) ||
+        lane->queued == jobs_max(lane))
         flush_early(lane);
 }
 

@@ -85,11 +85,6 @@ enum lane_kind {
     LANE_RENEW,
     LANES
 };
-enum {
-    LANE_BATCHES = 8,        /* on their way at once, of full ones */
-    LANE_WINDOW = 2,         /* of others: one is with Redis, one behind it */
-    LANE_PARTITIONS_MAX = 64 /* of Kafka, in one batch */
-};
 
 struct change {
     TAILQ_ENTRY(change) link;
@@ -176,7 +171,7 @@ struct batch {
     unsigned count;
     /* Of Kafka's records; where there are some, each change has a timestamp at its end.
      */
-    struct lane_partition partitions[LANE_PARTITIONS_MAX];
+    struct lane_partition partitions[BATCH_PARTITIONS_MAX];
     unsigned partition_count;
     /* Of store_wait.c: done there, the letters of the answer, and whether the WAIT that
      * is on its way is about it. */

@@ -46,7 +46,7 @@ static bool is_credential(struct slice name)
     return IS_ONE_OF(name, names);
 }
 
-static bool has(const struct opt_pairs *pairs, struct slice name)
+static bool has(const struct pairs *pairs, struct slice name)
 {
     for (size_t i = 0; i < pairs->n; i++) {
         if (slice_is_nocase(name, pairs->v[i].name))

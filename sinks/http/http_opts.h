@@ -44,7 +44,7 @@ struct http_opts {
     struct opt_list codes[HTTP_VERDICTS];
     int64_t retry_after_max_ms;
     int64_t redirects; /* at most; 0: none is followed */
-    struct opt_pairs headers;
+    struct pairs headers;
     char *user_agent;
     char *ca_file, *cert_file, *key_file, *proxy;
     bool verify;

@@ -6,7 +6,7 @@
  * What is said of a process's memory and time is this process's: there is no virtual
  * machine, so nothing is said of its collector.
  */
-#include "bridge/metrics/metric.h"
+#include "bridge/metrics/stats.h"
 #include "sources/camellia/camellia.h"
 
 #include <stdio.h>

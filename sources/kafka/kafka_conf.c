@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/kafka/kafka_conf.h"
 
-#include "bridge/base/redact.h"
+#include "bridge/base/log.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -113,7 +113,7 @@ static int set(rd_kafka_conf_t *conf, const char *name, const char *value,
 }
 
 static int pass_through(rd_kafka_conf_t *conf, const struct kafka_link *link,
-                        const struct opt_pair *pair, struct err *err)
+                        const struct pair *pair, struct err *err)
 {
     char name[NAME_MAX_BYTES];
 
@@ -290,7 +290,7 @@ static bool keeps_secrets(const char *url)
 static bool passes_on_oauthbearer(const struct kafka_link *link)
 {
     for (size_t i = 0; i < link->settings.n; i++) {
-        const struct opt_pair *pair = &link->settings.v[i];
+        const struct pair *pair = &link->settings.v[i];
         if (strncmp(pair->name, "sasl_mechanism", strlen("sasl_mechanism")) == 0 &&
             strcasestr(pair->value, "OAUTHBEARER"))
             return true;

@@ -35,8 +35,8 @@ struct kafka_link {
     char *user, *password;
     char *token_file; /* KAFKA_SASL_TOKEN: this, or the server at token_url */
     char *token_url, *token_client, *token_secret, *token_ca_file;
-    struct opt_pairs token_form; /* further fields of the request: scope, audience */
-    struct opt_pairs settings;   /* of librdkafka, passed through */
+    struct pairs token_form; /* further fields of the request: scope, audience */
+    struct pairs settings;   /* of librdkafka, passed through */
 };
 
 /* The rows of the struct kafka_link that the plugin's struct has as `link`. */

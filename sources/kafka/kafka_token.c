@@ -45,7 +45,7 @@ static void wipe(struct buf *text)
 }
 
 /* application/x-www-form-urlencoded */
-static char *form_of(const struct opt_pairs *more)
+static char *form_of(const struct pairs *more)
 {
     struct buf out = {0};
 

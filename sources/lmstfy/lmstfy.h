@@ -40,7 +40,7 @@ struct lmstfy {
     struct httpd_opts http;       /* the job API */
     struct httpd_opts admin_http; /* the admin API */
     struct opt_list pools;        /* names; "default" must be among them */
-    struct opt_pairs accounts; /* user = password, of the admin API; none: it is open */
+    struct pairs accounts; /* user = password, of the admin API; none: it is open */
     bool skip_token_check;
     bool access_log; /* a line per request; the admin API switches it */
     int64_t delay_ms, ttl_ms, ttr_ms, timeout_ms, tries; /* where a request says none */

@@ -5,7 +5,7 @@
 #include "sources/lmstfy/lmstfy_metrics.h"
 #include "bridge/base/hash.h"
 #include "bridge/base/text.h"
-#include "bridge/metrics/metric.h"
+#include "bridge/metrics/stats.h"
 
 #include <stdio.h>
 #include <stdlib.h>

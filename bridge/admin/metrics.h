@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * census.h - how many jobs of each route stand where, as Redis says: for the metrics and
- * the admin API.
+ * metrics.h - all metrics as text, and how many jobs of each route stand where, as Redis
+ * says: for the metrics and the admin API.
  *
  * One census asks for all buckets, many in one call; at most one is on its way, and who
  * asks meanwhile gets the next, so that it holds what was stored before it was asked for.
@@ -10,12 +10,14 @@
  * sweep, and stand at the first route that ends there alone: nobody knows by which route
  * a job came to its queue.
  */
-#ifndef BRIDGE_CENSUS_H
-#define BRIDGE_CENSUS_H
+#ifndef BRIDGE_METRICS_H
+#define BRIDGE_METRICS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct bridge;
+struct buf;
 struct census;
 struct route;
 
@@ -31,5 +33,11 @@ const struct route *census_of(const struct route *route);
 
 /* After the store and the routes are gone. NULL is fine. */
 void census_free(struct census *c);
+
+/* Metrics of routes, sinks, sources and queues. What Redis said of the jobs of a route is
+ * printed where it said so at since_ms (monotonic) or later. */
+void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *out);
+/* Redis (answers: it does now), other instances, the process. */
+void metrics_print_daemon(const struct bridge *bridge, bool answers, struct buf *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/metrics/census.h"
+#include "bridge/admin/metrics.h"
 #include "bridge/bridge.h"
 
 #include <stdlib.h>
