@@ -57,7 +57,7 @@ $(B)/tarry: $(B)/obj/bridge/main.o $(parts) $(B)/exports
 $(B)/exports: etc/build/exports.sh $(shell etc/build/exports.sh headers)
 	@mkdir -p $(@D)
 	etc/build/exports.sh symbols > $@.new && mv $@.new $@
-$(B)/tests/unit: $(units) $(B)/obj/tests/fake_redis.o $(B)/obj/tests/lane_rig.o $(parts)
+$(B)/tests/unit: $(units) $(B)/obj/tests/fake_redis.o $(B)/obj/tests/batcher_rig.o $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ $(LIBS) -lcmocka
 $(B)/tests/kafka_mock: $(B)/obj/tests/kafka_mock.o

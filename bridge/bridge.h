@@ -58,9 +58,9 @@ struct source {
     struct buf partition_name;      /* of one of them, while name.c looks for it */
     queue_watch_cb *queue_watch;    /* NULL: none */
     void *queue_watch_arg;
-    void (*shelf_watch)(void *arg); /* NULL: none */
-    void *shelf_watch_arg;
-    bool aside;                /* a reload holds it back, or has ended it */
+    void (*kv_watch)(void *arg); /* NULL: none */
+    void *kv_watch_arg;
+    bool suspended;            /* a reload holds it back, or has ended it */
     bool stopping;             /* ops->stop was called */
     struct conf_source *owned; /* of one that leaves (leave.h): its conf */
     TAILQ_ENTRY(source) leaves;
@@ -134,9 +134,9 @@ struct route {
     struct log_limit complain_retry;          /* attempts that failed */
     struct log_limit complain_again;          /* records read again */
     struct log_limit complain_newer;          /* records of a newer tarry */
-    unsigned refs; /* those who keep a pointer while no bucket has a call under way */
-    bool aside;    /* a reload holds it back: nothing is claimed */
-    bool coming;   /* a reload brings it: no message is routed to it yet */
+    unsigned refs;  /* those who keep a pointer while no bucket has a call under way */
+    bool suspended; /* a reload holds it back: nothing is claimed */
+    bool coming;    /* a reload brings it: no message is routed to it yet */
     struct bucket_look look;
     char *refused;            /* why its number of buckets can't be; NULL */
     struct conf_route *owned; /* of one that leaves (leave.h): its conf */
@@ -167,7 +167,7 @@ struct sink {
     int64_t sum_ms;          /* monotonic: when it began; 0: none was yet */
     unsigned notings;        /* calls on their way that note a queue's name */
     bool notes_lost;         /* some of them failed: queue_tick() repeats them */
-    bool aside;              /* a reload holds it back, or has ended it: no credit */
+    bool suspended;          /* a reload holds it back, or has ended it: no credit */
     bool coming;             /* it leaves, and a reload is about to bring it back */
     bool stopping;           /* ops->stop was called */
     struct sink *before;     /* its place was that one's, whose deliveries count for our

@@ -16,7 +16,7 @@
 #include "bridge/redis/embedded.h"
 #include "bridge/reload/reload.h"
 #include "bridge/engine/sched.h"
-#include "bridge/store/shelf.h"
+#include "bridge/store/kv.h"
 #include "bridge/version.h"
 
 #include <signal.h>
@@ -107,7 +107,7 @@ static void on_told(void *arg, struct slice name)
     struct daemon *daemon = arg;
     alive_told(daemon->bridge.alive, name);
     route_states_told(daemon->bridge.states, name);
-    shelf_told(&daemon->bridge, name);
+    kv_told(&daemon->bridge, name);
     pace_told(&daemon->bridge, name);
 }
 

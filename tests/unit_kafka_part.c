@@ -6,7 +6,7 @@
 #include "bridge/bridge.h"
 #include "sources/kafka/kafka_part.h"
 #include "tests/fake_redis.h"
-#include "tests/lane_rig.h"
+#include "tests/batcher_rig.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -45,7 +45,7 @@ static void rewind_of_a_route_is_found_by_its_whole_name(void **state)
 
 static void incarnation_of_a_partition_is_read_and_is_0_where_none_is_noted(void **state)
 {
-    static struct shelf_item items[] = {
+    static struct kv_item items[] = {
         {LIT("t/1"), LIT("99")},
         {LIT("reading t/1"), LIT("2")},
         {LIT("reading t/2"), LIT("3 orders:5")},
@@ -79,7 +79,7 @@ static void rewind_names_each_partition_and_its_number_is_found_again(void **sta
     (void)state;
     kafka_rewind_format(1785283200000, rows, COUNT(rows), &text);
     assert_string_equal(buf_str(&text), "1785283200000 t/0:5 u/12:0");
-    struct shelf_item item = {LIT("rewind orders"), buf_slice(&text)};
+    struct kv_item item = {LIT("rewind orders"), buf_slice(&text)};
     const struct kafka_fields fields = {.item = &item, .n = 1};
     assert_int_equal(kafka_rewind_last(&fields, "orders"), 1785283200000);
     assert_int_equal(kafka_rewind_last(&fields, "order"), 0);

@@ -49,7 +49,7 @@ static rd_kafka_topic_partition_list_t *list_of(const int64_t *offsets)
 static void begin(struct begun *b, bool latest, const int64_t *marks)
 {
     static char names[PARTS][16], numbers[PARTS][24];
-    static struct shelf_item items[PARTS];
+    static struct kv_item items[PARTS];
     static struct kafka_fields fields;
     rd_kafka_topic_partition_list_t *list = list_of(marks);
 
@@ -59,7 +59,7 @@ static void begin(struct begun *b, bool latest, const int64_t *marks)
         snprintf(numbers[i], sizeof(numbers[i]), "%lld", (long long)marks[i]);
         if (marks[i] >= 0)
             items[fields.n++] =
-                (struct shelf_item){slice_of(names[i]), slice_of(numbers[i])};
+                (struct kv_item){slice_of(names[i]), slice_of(numbers[i])};
     }
     *b = (struct begun){0};
     s = (struct kafka_start){0};

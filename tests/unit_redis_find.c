@@ -161,9 +161,9 @@ static void one_that_rests_can_be_hurried(void **state)
     assert_true(reached(&s.down, 1, 5000));
     s.port = port;
     assert_false(reached(&s.up, 1, 100));
-    redis_hurry(s.redis);
+    redis_reconnect_now(s.redis);
     assert_true(reached(&s.up, 1, 2000));
-    redis_hurry(s.redis); /* nothing to hurry */
+    redis_reconnect_now(s.redis); /* nothing to hurry */
     assert_false(reached(&s.down, 2, 50));
     redis_free(s.redis);
 }

@@ -220,7 +220,7 @@ void inst_pause_sources(struct bridge *bridge, bool paused)
 {
     for (size_t i = 0; i < bridge->source_count; i++) {
         struct source *src = bridge->sources[i];
-        inst_source_rest(src, paused || src->drains || src->aside);
+        inst_source_rest(src, paused || src->drains || src->suspended);
     }
 }
 

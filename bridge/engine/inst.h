@@ -35,7 +35,7 @@ int inst_start_answering(struct bridge *bridge, struct err *err);
  * err names the instance and says why. */
 int inst_start(struct bridge *bridge, struct err *err);
 /* Tells every started source to rest or to go on; those that already do are left alone,
- * those that a reload has put aside rest in any case. */
+ * those that a reload suspends rest in any case. */
 void inst_pause_sources(struct bridge *bridge, bool paused);
 /* All of them, also those that leave (leave.h). */
 void inst_stop_sources(struct bridge *bridge);

@@ -61,7 +61,7 @@ static unsigned sink_credit(const struct sink *sink)
     unsigned used = sink->in_flight + sink->reserved;
     for (const struct sink *one = sink->before; one; one = one->before)
         used += one->in_flight + one->reserved;
-    return sink->aside ? 0 : room(used, sink->max_in_flight);
+    return sink->suspended ? 0 : room(used, sink->max_in_flight);
 }
 
 /* What the sink can take, and the route may have under way. */
@@ -155,7 +155,7 @@ static bool may_claim(const struct sched *s)
 {
     const struct route *route = s->route;
     return route->bridge->claiming && bucket_is_up(s->bucket) && !route->closed &&
-           !route->aside && route_may_claim(route);
+           !route->suspended && route_may_claim(route);
 }
 
 static void pump(struct sched *s)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * import.c - hands jobs and shelf fields over to tarry's store, and deletes what was
+ * import.c - hands jobs and kv fields over to tarry's store, and deletes what was
  * stored from the original (--delete).
  *
  * Runs on the loop thread but outside of loop_run(): each wait runs the loop until the
@@ -14,7 +14,7 @@
 #include "bridge/job/tries.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
-#include "bridge/store/shelf.h"
+#include "bridge/store/kv.h"
 
 #include <stdlib.h>
 
@@ -370,23 +370,23 @@ int import_job(struct import *im, struct job *job, const struct import_how *how,
 
 /* --- shelves --- */
 
-static void on_shelf(void *arg, enum shelf_code code)
+static void on_kv(void *arg, enum kv_code code)
 {
     struct import *im = arg;
-    if (code == SHELF_OK)
+    if (code == KV_OK)
         im->counts.shelved++;
-    else if (code == SHELF_NOT)
+    else if (code == KV_NOT)
         im->counts.shelved_before++;
     else
         im->not_stored = true;
     answered(im, 0);
 }
 
-static int shelve(struct import *im, const char *shelf, struct slice field,
+static int shelve(struct import *im, const char *kv, struct slice field,
                   struct slice value, struct err *err)
 {
     struct buf key = {0};
-    buf_addf(&key, "%s ", shelf);
+    buf_addf(&key, "%s ", kv);
     buf_add_slice(&key, field);
     bool first = import_seen_add(im->seen, buf_slice(&key));
     buf_free(&key);
@@ -396,11 +396,11 @@ static int shelve(struct import *im, const char *shelf, struct slice field,
         return 0;
     if (make_room(im, 0, err) < 0)
         return -1;
-    shelf_put(im->src, shelf, field, value, true, on_shelf, im);
+    kv_put(im->src, kv, field, value, true, on_kv, im);
     return 0;
 }
 
-int import_shelve(struct import *im, struct slice hash, const char *shelf,
+int import_shelve(struct import *im, struct slice hash, const char *kv,
                   struct slice before, struct err *err)
 {
     const struct slice args[] = {SLICE_LIT("HGETALL"), hash};
@@ -415,7 +415,7 @@ int import_shelve(struct import *im, struct slice hash, const char *shelf,
         buf_clear(&field);
         buf_add_slice(&field, before);
         buf_add_slice(&field, reply.item[i].text);
-        result = shelve(im, shelf, buf_slice(&field), reply.item[i + 1].text, err);
+        result = shelve(im, kv, buf_slice(&field), reply.item[i + 1].text, err);
     }
     buf_free(&field);
     import_values_free(&reply, 1);

@@ -47,7 +47,7 @@ struct import {
     struct slice *sets; /* keys that a job of a shared layout is deleted from; owned */
     unsigned set_count;
     int64_t started_ms; /* tarry's Redis' clock */
-    unsigned open;      /* jobs and shelf fields without an answer */
+    unsigned open;      /* jobs and kv fields without an answer */
     int64_t open_bytes;
     int64_t heard_ms;    /* monotonic: when the last answer came */
     int64_t patience_ms; /* how long tarry's Redis may owe one */

@@ -14,7 +14,7 @@
 
 enum {
     NEWER_MS = 10000,      /* until what only a newer tarry can read is pulled again */
-    SEATS_MAX = 256,       /* of one call */
+    WAITERS_MAX = 256,     /* of one call */
     PARKED_FIRST = 16,     /* asked for at first; doubles while it pays */
     PATIENCE_US = 300000,  /* Redis rests longer: who does not wait is told */
     RECHECK_US = 10000000, /* what other instances left is found within this */
@@ -24,10 +24,10 @@ enum {
 
 static void turn_away(struct queue *q)
 {
-    struct seat *seat, *next;
-    for (seat = TAILQ_FIRST(&q->fresh); seat; seat = next) {
-        next = TAILQ_NEXT(seat, link);
-        pull_unanswered(seat);
+    struct waiter *waiter, *next;
+    for (waiter = TAILQ_FIRST(&q->fresh); waiter; waiter = next) {
+        next = TAILQ_NEXT(waiter, link);
+        pull_unanswered(waiter);
     }
 }
 
@@ -38,30 +38,30 @@ static void room_for(struct queue *q)
     if (q->asked_count < q->asked_cap)
         return;
     q->asked_cap = q->asked_cap ? 2 * q->asked_cap : 4;
-    q->asked = mem_realloc(q->asked, q->asked_cap * sizeof(struct seat *));
+    q->asked = mem_realloc(q->asked, q->asked_cap * sizeof(struct waiter *));
 }
 
 /* Puts the first of a list into the call, at most limit, but holds those whose route is
  * paused. Says whether that was all. */
-static bool want(struct queue *q, struct seat_list *list, unsigned limit,
+static bool want(struct queue *q, struct waiter_list *list, unsigned limit,
                  struct store_pull_want *wants)
 {
-    struct seat *seat, *next;
+    struct waiter *waiter, *next;
     unsigned n = 0;
-    for (seat = TAILQ_FIRST(list); seat; seat = next) {
-        struct pull *p = seat->pull;
-        next = TAILQ_NEXT(seat, link);
+    for (waiter = TAILQ_FIRST(list); waiter; waiter = next) {
+        struct pull *p = waiter->pull;
+        next = TAILQ_NEXT(waiter, link);
         if (p->asked_at)
             continue;
-        if (!route_may_claim(seat->route)) {
-            pull_hold(seat);
+        if (!route_may_claim(waiter->route)) {
+            pull_hold(waiter);
             continue;
         }
-        if (n == limit || q->asked_count == SEATS_MAX)
+        if (n == limit || q->asked_count == WAITERS_MAX)
             return false;
         room_for(q);
         wants[q->asked_count] = (struct store_pull_want){p->lease_ms, p->max - p->got};
-        q->asked[q->asked_count++] = seat;
+        q->asked[q->asked_count++] = waiter;
         p->asked_at = q;
         n++;
     }
@@ -77,7 +77,7 @@ static int64_t until_us(const struct queue *q, int64_t at_ms, int64_t now_us)
 static void arm(struct queue *q, int64_t now_us)
 {
     int64_t wait_us = -1;
-    bool waiting = queue_has_seats(q);
+    bool waiting = queue_has_waiters(q);
     int64_t lease_us = until_us(q, q->lease_ms, now_us);
     if (lease_us >= 0 && !waiting && lease_us < SETTLE_MIN_MS * 1000)
         lease_us = SETTLE_MIN_MS * 1000;
@@ -118,14 +118,14 @@ static bool choose(struct queue *q, bool due, struct store_pull_want *wants)
         all = want(q, &q->parked, due ? q->guess : PARKED_FIRST, wants);
     bool fresh = all || !due || q->passed_over;
     if (fresh)
-        want(q, &q->fresh, SEATS_MAX, wants);
+        want(q, &q->fresh, WAITERS_MAX, wants);
     q->passed_over = !fresh;
     return q->asked_count > 0;
 }
 
 void queue_pump(struct queue *q)
 {
-    static struct store_pull_want wants[SEATS_MAX]; /* one thread, one call at a time */
+    static struct store_pull_want wants[WAITERS_MAX]; /* one thread, one call at a time */
     int64_t now_us = loop_mono_us();
     if (q->pulling)
         return;
@@ -183,25 +183,25 @@ static void give_back(const struct queue *q, const struct store_pull_item *pulle
                   NULL);
 }
 
-static void put_off(const struct seat *seat, const struct store_pull_item *pulled,
+static void put_off(const struct waiter *waiter, const struct store_pull_item *pulled,
                     int64_t now_ms)
 {
-    seat->route->stats.newer++;
-    const struct log_about about = {.route = seat->route->conf->name,
+    waiter->route->stats.newer++;
+    const struct log_about about = {.route = waiter->route->conf->name,
                                     .job = pulled->id,
-                                    .limit = &seat->route->complain_newer};
+                                    .limit = &waiter->route->complain_newer};
     log_event(LOG_ERROR, &about, "it stays, since a newer tarry wrote it");
     struct store_pull_item later = *pulled;
     later.due_us = (now_ms + NEWER_MS) * 1000;
-    give_back(seat->queue, &later);
+    give_back(waiter->queue, &later);
 }
 
 /* The consumer gets n jobs; those that can't be read are dealt with. Gives how many it
  * got. */
-static unsigned collect(const struct queue *q, const struct seat *seat,
+static unsigned collect(const struct queue *q, const struct waiter *waiter,
                         const struct store_pull_item *pulled, unsigned n, int64_t now_ms)
 {
-    struct pull *p = seat->pull;
+    struct pull *p = waiter->pull;
     unsigned before = p->got;
     p->jobs = mem_realloc(p->jobs, (before + n) * sizeof(*p->jobs));
     for (unsigned i = 0; i < n; i++) {
@@ -212,12 +212,12 @@ static unsigned collect(const struct queue *q, const struct seat *seat,
                                   .ready_ms = pulled[i].due_us / 1000,
                                   .expires_ms = pulled[i].expires_ms,
                                   .now_ms = now_ms,
-                                  .topic = seat->topic,
+                                  .topic = waiter->topic,
                                   .due_us = pulled[i].due_us};
         if (pulled[i].record.n == 0) {
             complain(q, pulled[i].id, "its body is missing in Redis");
         } else if (job_is_newer(pulled[i].record)) {
-            put_off(seat, &pulled[i], now_ms);
+            put_off(waiter, &pulled[i], now_ms);
         } else if (queue_read(q->sink->rules, NULL, pulled[i].id, pulled[i].record,
                               pulled[i].tries, job) == NULL) {
             bury_unreadable(q, &pulled[i]);
@@ -231,12 +231,12 @@ static unsigned collect(const struct queue *q, const struct seat *seat,
 
 /* The jobs that are a consumer's, n of them. One that gathers and has just come also gets
  * what its other queues have. */
-static void hand_out(struct queue *q, struct seat *seat,
+static void hand_out(struct queue *q, struct waiter *waiter,
                      const struct store_pull_item *pulled, unsigned n, int64_t now_ms)
 {
-    struct pull *p = seat->pull;
-    bool parked = seat->where == SEAT_PARKED;
-    if (collect(q, seat, pulled, n, now_ms) == 0) {
+    struct pull *p = waiter->pull;
+    bool parked = waiter->where == WAITER_PARKED;
+    if (collect(q, waiter, pulled, n, now_ms) == 0) {
         if (p->timer == NULL && parked)
             pull_give_up(p);
         return; /* else it asks again */
@@ -246,23 +246,23 @@ static void hand_out(struct queue *q, struct seat *seat,
         return;
     }
     p->answered = true;
-    pull_leave_seat(seat);
+    pull_leave_waiter(waiter);
     p->turn++;
     pull_ask_next(p);
 }
 
 /* reached: the call handed out as much as one may, and never came to this one. */
-static void got_none(struct seat *seat, bool answered, bool reached)
+static void got_none(struct waiter *waiter, bool answered, bool reached)
 {
-    struct pull *p = seat->pull;
+    struct pull *p = waiter->pull;
     if (!answered) {
-        pull_unanswered(seat);
-    } else if (seat->where == SEAT_PARKED) {
+        pull_unanswered(waiter);
+    } else if (waiter->where == WAITER_PARKED) {
         if (p->timer == NULL)
             pull_give_up(p);
     } else if (reached) {
         p->answered = true;
-        pull_leave_seat(seat);
+        pull_leave_waiter(waiter);
         p->turn++;
         pull_ask_next(p);
     } /* else it sits where it sat */
@@ -271,9 +271,9 @@ static void got_none(struct seat *seat, bool answered, bool reached)
 /* A consumer that was asked for here can now be asked for at its other queues. */
 static void list_others(const struct pull *p)
 {
-    for (unsigned i = 0; p->seat_count > 1 && i < p->seat_count; i++)
-        if (p->seats[i].where == SEAT_PARKED)
-            queue_list_due(p->seats[i].queue);
+    for (unsigned i = 0; p->waiter_count > 1 && i < p->waiter_count; i++)
+        if (p->waiters[i].where == WAITER_PARKED)
+            queue_list_due(p->waiters[i].queue);
 }
 
 static void on_pulled(void *arg, const struct store_pull_reply *reply)
@@ -292,28 +292,28 @@ static void on_pulled(void *arg, const struct store_pull_reply *reply)
         q->again_us = loop_mono_us() + AGAIN_MS * 1000;
     }
     for (unsigned i = 0; i < q->asked_count; i++) {
-        struct seat *seat = q->asked[i];
-        struct pull *p = seat->pull;
+        struct waiter *waiter = q->asked[i];
+        struct pull *p = waiter->pull;
         unsigned n = 0;
         while (reply && at + n < reply->count && reply->items[at + n].consumer == i + 1)
             n++;
         p->asked_at = NULL;
-        parked += seat->where == SEAT_PARKED;
-        served += n > 0 && seat->where == SEAT_PARKED;
+        parked += waiter->where == WAITER_PARKED;
+        served += n > 0 && waiter->where == WAITER_PARKED;
         for (unsigned k = 0; p->gone && k < n; k++)
             give_back(q, &reply->items[at + k]);
         list_others(p);
         if (p->gone)
             pull_free(p);
         else if (n > 0)
-            hand_out(q, seat, reply->items + at, n, reply->now_ms);
+            hand_out(q, waiter, reply->items + at, n, reply->now_ms);
         else
-            got_none(seat, reply != NULL, reached);
+            got_none(waiter, reply != NULL, reached);
         at += n;
     }
     if (parked > 0)
         q->guess = served == parked ? 2 * q->guess : PARKED_FIRST;
-    if (q->guess > SEATS_MAX)
-        q->guess = SEATS_MAX;
+    if (q->guess > WAITERS_MAX)
+        q->guess = WAITERS_MAX;
     queue_list_due(q); /* more may be due, or have come meanwhile */
 }

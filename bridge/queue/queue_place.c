@@ -24,7 +24,7 @@ static void on_head(void *owner, int64_t head_ms)
 {
     struct queue *q = owner;
     q->head_ms = head_ms;
-    if (queue_has_seats(q))
+    if (queue_has_waiters(q))
         queue_list_due(q);
 }
 
@@ -32,7 +32,7 @@ static void on_woken(void *owner)
 {
     struct queue *q = owner;
     q->stale = true;
-    if (queue_has_seats(q))
+    if (queue_has_waiters(q))
         queue_list_due(q);
 }
 
@@ -340,7 +340,7 @@ unsigned queue_consumers(const struct sink *sink)
     const struct queue *q;
     unsigned n = 0;
     for (q = sink->queues; q; q = q->hh.next)
-        n += q->seats;
+        n += q->waiters;
     return n;
 }
 

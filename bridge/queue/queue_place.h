@@ -21,16 +21,16 @@ enum { QUEUE_NAME_MAX = JOB_TARGET_MAX };
 struct pull;
 
 /* A consumer's place at one queue. */
-struct seat {
-    TAILQ_ENTRY(seat) link;
+struct waiter {
+    TAILQ_ENTRY(waiter) link;
     struct pull *pull;
     struct queue *queue; /* NULL: that topic leads to no queue */
     struct route *route;
     unsigned topic;
     /* held: it waits until its route goes on */
-    enum { SEAT_AWAY, SEAT_FRESH, SEAT_PARKED, SEAT_HELD } where;
+    enum { WAITER_AWAY, WAITER_FRESH, WAITER_PARKED, WAITER_HELD } where;
 };
-TAILQ_HEAD(seat_list, seat);
+TAILQ_HEAD(waiter_list, waiter);
 
 struct queue {
     UT_hash_handle hh;            /* in its sink, by name */
@@ -39,18 +39,18 @@ struct queue {
     struct sink *sink;
     struct bucket *bucket;
     struct timer *timer;
-    struct seat_list fresh;  /* to be asked for once, whatever is known */
-    struct seat_list parked; /* asked for before: they wait for a job */
-    struct seat **asked;     /* in the call that is on its way */
+    struct waiter_list fresh;  /* to be asked for once, whatever is known */
+    struct waiter_list parked; /* asked for before: they wait for a job */
+    struct waiter **asked;     /* in the call that is on its way */
     unsigned asked_count, asked_cap;
-    unsigned seats;              /* fresh, parked and held */
+    unsigned waiters;            /* fresh, parked and held */
     unsigned guess;              /* of the parked, how many to ask for at once */
     int64_t head_ms;             /* first due time; -1: none known */
     int64_t lease_ms;            /* first end of a lease that is known; -1: none */
     int64_t looked_us, again_us; /* monotonic: last reply; not before, after an error */
     int64_t used_ms;             /* monotonic: by anybody */
     int64_t listed_ms;           /* monotonic: when its name was last noted in Redis */
-    unsigned refs;               /* seats, taken or not */
+    unsigned refs;               /* waiters, taken or not */
     bool pulling, stale, due_listed, idle_listed;
     bool known;       /* jobs were stored or seen there: the object is kept for a while */
     bool note_lost;   /* the ZADD of its name failed, and is to be repeated */
@@ -128,7 +128,7 @@ void queue_old_tick(struct sink *sink);
 /* queue_call.c */
 void queue_pump(struct queue *q);
 /* queue_pull.c: those who could be asked for, so not the held ones */
-bool queue_has_seats(const struct queue *q);
+bool queue_has_waiters(const struct queue *q);
 /* The route hands out again: so do its queues to those who have waited. */
 void queue_release_held(struct route *route);
 /* queue_list.c: may a job go to a queue of that name? Not if it would be one queue more
@@ -159,20 +159,21 @@ struct pull {
     bool answered;          /* Redis has answered for it, with nothing */
     struct queue_job *jobs; /* claimed for it so far; its own */
     unsigned got;           /* of them */
-    unsigned turn;          /* which seat is fresh */
-    unsigned seat_count;
-    struct seat seats[];
+    unsigned turn;          /* which waiter is fresh */
+    unsigned waiter_count;
+    struct waiter waiters[];
 };
 
-void pull_leave_seat(struct seat *seat);
+void pull_leave_waiter(struct waiter *waiter);
 /* It sits at the next queue that it has not asked, or waits at all of them; or its
  * callback is called. */
 void pull_ask_next(struct pull *p);
 /* Redis is away: another queue may be elsewhere; else, who does not wait hears it at
  * once, and who does sits on. */
-void pull_unanswered(struct seat *seat);
-/* The route of the seat hands out nothing: this is an answer at once, but not within. */
-void pull_hold(struct seat *seat);
+void pull_unanswered(struct waiter *waiter);
+/* The route of the waiter hands out nothing: this is an answer at once, but not within.
+ */
+void pull_hold(struct waiter *waiter);
 /* Answered with the jobs that it has got. */
 void pull_answer(struct pull *p);
 /* Its time is over, or there is nothing to wait for. */

@@ -12,31 +12,31 @@
 
 #include <stdlib.h>
 
-bool queue_has_seats(const struct queue *q)
+bool queue_has_waiters(const struct queue *q)
 {
     return !TAILQ_EMPTY(&q->fresh) || !TAILQ_EMPTY(&q->parked);
 }
 
-void pull_leave_seat(struct seat *seat)
+void pull_leave_waiter(struct waiter *waiter)
 {
-    if (seat->where != SEAT_AWAY)
-        seat->queue->seats--;
-    if (seat->where == SEAT_FRESH)
-        TAILQ_REMOVE(&seat->queue->fresh, seat, link);
-    else if (seat->where == SEAT_PARKED)
-        TAILQ_REMOVE(&seat->queue->parked, seat, link);
-    seat->where = SEAT_AWAY;
+    if (waiter->where != WAITER_AWAY)
+        waiter->queue->waiters--;
+    if (waiter->where == WAITER_FRESH)
+        TAILQ_REMOVE(&waiter->queue->fresh, waiter, link);
+    else if (waiter->where == WAITER_PARKED)
+        TAILQ_REMOVE(&waiter->queue->parked, waiter, link);
+    waiter->where = WAITER_AWAY;
 }
 
-static void take_seat(struct seat *seat, bool parked)
+static void take_waiter(struct waiter *waiter, bool parked)
 {
-    struct queue *q = seat->queue;
-    q->seats++;
-    seat->where = parked ? SEAT_PARKED : SEAT_FRESH;
+    struct queue *q = waiter->queue;
+    q->waiters++;
+    waiter->where = parked ? WAITER_PARKED : WAITER_FRESH;
     if (parked)
-        TAILQ_INSERT_TAIL(&q->parked, seat, link);
+        TAILQ_INSERT_TAIL(&q->parked, waiter, link);
     else
-        TAILQ_INSERT_TAIL(&q->fresh, seat, link);
+        TAILQ_INSERT_TAIL(&q->fresh, waiter, link);
     queue_list_due(q);
 }
 
@@ -46,7 +46,7 @@ static void free_jobs(struct pull *p)
     for (unsigned i = 0; i < p->got; i++) {
         const struct queue_job *job = &p->jobs[i];
         if (p->gone)
-            store_release(p->seats[job->topic].queue->bucket, job->id, job->lease,
+            store_release(p->waiters[job->topic].queue->bucket, job->id, job->lease,
                           job->due_us, false, 0, NULL, NULL);
         job_free((struct job *)job->job);
     }
@@ -56,13 +56,13 @@ static void free_jobs(struct pull *p)
 void pull_free(struct pull *p)
 {
     free_jobs(p);
-    for (unsigned i = 0; i < p->seat_count; i++) {
-        pull_leave_seat(&p->seats[i]);
-        if (p->seats[i].queue == NULL)
+    for (unsigned i = 0; i < p->waiter_count; i++) {
+        pull_leave_waiter(&p->waiters[i]);
+        if (p->waiters[i].queue == NULL)
             continue;
-        p->seats[i].queue->refs--;
-        queue_leave(p->seats[i].queue);
-        p->seats[i].route->refs--;
+        p->waiters[i].queue->refs--;
+        queue_leave(p->waiters[i].queue);
+        p->waiters[i].route->refs--;
     }
     timer_del(p->timer);
     TAILQ_REMOVE(&p->src->bridge->pulls, p, link);
@@ -76,10 +76,10 @@ static void answer_empty(struct pull *p, enum queue_code code)
     pull_free(p);
 }
 
-static void measure_delivery(const struct seat *seat, const struct queue_job *job)
+static void measure_delivery(const struct waiter *waiter, const struct queue_job *job)
 {
-    struct route_stats *stats = &seat->route->stats;
-    seat->queue->sink->queue_stats.handed++;
+    struct route_stats *stats = &waiter->route->stats;
+    waiter->queue->sink->queue_stats.handed++;
     if (job->attempts > 1)
         stats->redelivered++;
     else
@@ -90,7 +90,7 @@ static void measure_delivery(const struct seat *seat, const struct queue_job *jo
 void pull_answer(struct pull *p)
 {
     for (unsigned i = 0; i < p->got; i++)
-        measure_delivery(&p->seats[p->jobs[i].topic], &p->jobs[i]);
+        measure_delivery(&p->waiters[p->jobs[i].topic], &p->jobs[i]);
     p->cb(p->arg, QUEUE_OK, p->jobs, p->got);
     pull_free(p);
 }
@@ -105,20 +105,20 @@ void pull_give_up(struct pull *p)
 
 void pull_ask_next(struct pull *p)
 {
-    while (p->turn < p->seat_count && p->seats[p->turn].queue == NULL)
+    while (p->turn < p->waiter_count && p->waiters[p->turn].queue == NULL)
         p->turn++;
-    if (p->turn < p->seat_count) {
-        take_seat(&p->seats[p->turn], false);
+    if (p->turn < p->waiter_count) {
+        take_waiter(&p->waiters[p->turn], false);
         return;
     }
     p->answered |= p->queueless;
-    if (p->got > 0 || p->timer == NULL || p->src->bridge->draining || p->src->aside) {
+    if (p->got > 0 || p->timer == NULL || p->src->bridge->draining || p->src->suspended) {
         pull_give_up(p);
         return;
     }
-    for (unsigned i = 0; i < p->seat_count; i++)
-        if (p->seats[i].queue)
-            take_seat(&p->seats[i], true);
+    for (unsigned i = 0; i < p->waiter_count; i++)
+        if (p->waiters[i].queue)
+            take_waiter(&p->waiters[i], true);
 }
 
 /* None of its topics leads to a queue, or none has a route at all; or the one that it sat
@@ -129,25 +129,25 @@ static void on_deferred(void *arg)
     p->deferred = false;
     if (p->gone)
         pull_free(p);
-    else if (p->turn > p->seat_count)
+    else if (p->turn > p->waiter_count)
         answer_empty(p, QUEUE_NO_ROUTE);
     else
         pull_ask_next(p);
 }
 
-void pull_hold(struct seat *seat)
+void pull_hold(struct waiter *waiter)
 {
-    struct pull *p = seat->pull;
-    bool fresh = seat->where == SEAT_FRESH;
-    p->answered |= seat->route->state == ROUTE_PAUSED; /* as if nothing were due */
-    pull_leave_seat(seat);
+    struct pull *p = waiter->pull;
+    bool fresh = waiter->where == WAITER_FRESH;
+    p->answered |= waiter->route->state == ROUTE_PAUSED; /* as if nothing were due */
+    pull_leave_waiter(waiter);
     if (fresh) {
         p->turn++;
         p->deferred = true;
         loop_defer(on_deferred, p);
     } else {
-        seat->where = SEAT_HELD;
-        seat->queue->seats++;
+        waiter->where = WAITER_HELD;
+        waiter->queue->waiters++;
     }
 }
 
@@ -155,18 +155,18 @@ void queue_release_held(struct route *route)
 {
     struct pull *p;
     TAILQ_FOREACH (p, &route->bridge->pulls, link)
-        for (unsigned i = 0; i < p->seat_count; i++)
-            if (p->seats[i].where == SEAT_HELD && p->seats[i].route == route) {
-                pull_leave_seat(&p->seats[i]);
-                take_seat(&p->seats[i], true);
+        for (unsigned i = 0; i < p->waiter_count; i++)
+            if (p->waiters[i].where == WAITER_HELD && p->waiters[i].route == route) {
+                pull_leave_waiter(&p->waiters[i]);
+                take_waiter(&p->waiters[i], true);
             }
 }
 
-void pull_unanswered(struct seat *seat)
+void pull_unanswered(struct waiter *waiter)
 {
-    struct pull *p = seat->pull;
-    if (seat->where == SEAT_FRESH && p->turn + 1 < p->seat_count) {
-        pull_leave_seat(seat);
+    struct pull *p = waiter->pull;
+    if (waiter->where == WAITER_FRESH && p->turn + 1 < p->waiter_count) {
+        pull_leave_waiter(waiter);
         p->turn++;
         pull_ask_next(p);
     } else if (p->timer == NULL || p->got > 0) {
@@ -185,9 +185,9 @@ static void on_late(void *arg)
     p->timer = NULL;
     if (p->asked_at || p->deferred)
         return;
-    const struct seat *seat = p->turn < p->seat_count ? &p->seats[p->turn] : NULL;
-    if (seat && seat->where == SEAT_FRESH)
-        queue_list_due(seat->queue);
+    const struct waiter *waiter = p->turn < p->waiter_count ? &p->waiters[p->turn] : NULL;
+    if (waiter && waiter->where == WAITER_FRESH)
+        queue_list_due(waiter->queue);
     else
         pull_give_up(p);
 }
@@ -195,7 +195,7 @@ static void on_late(void *arg)
 struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
                         queue_pull_cb *cb, void *arg)
 {
-    struct pull *p = mem_alloc(sizeof(*p) + ask->topic_count * sizeof(p->seats[0]));
+    struct pull *p = mem_alloc(sizeof(*p) + ask->topic_count * sizeof(p->waiters[0]));
     bool placed = false, queued = false;
     p->src = src;
     p->cb = cb;
@@ -203,11 +203,11 @@ struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
     p->max = ask->max < QUEUE_PULL_MAX ? ask->max : QUEUE_PULL_MAX;
     p->lease_ms = ask->lease_ms;
     p->gather = ask->gather;
-    p->seat_count = ask->topic_count;
+    p->waiter_count = ask->topic_count;
     for (unsigned i = 0; i < ask->topic_count; i++) {
         struct place place;
         place_find(src, ask->topics[i], (struct slice){NULL, 0}, &place);
-        p->seats[i] = (struct seat){
+        p->waiters[i] = (struct waiter){
             .pull = p, .queue = place.queue, .route = place.route, .topic = i};
         placed |= place.code == QUEUE_OK;
         queued |= place.queue != NULL;
@@ -218,7 +218,7 @@ struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
     }
     TAILQ_INSERT_TAIL(&src->bridge->pulls, p, link);
     src->open++;
-    if (ask->wait_ms > 0 && placed && !src->aside) {
+    if (ask->wait_ms > 0 && placed && !src->suspended) {
         p->timer = timer_new(on_late, p);
         timer_set(p->timer, ask->wait_ms);
     }
@@ -227,7 +227,7 @@ struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
         pull_ask_next(p);
     } else {
         p->deferred = true;
-        p->turn = placed ? 0 : p->seat_count + 1;
+        p->turn = placed ? 0 : p->waiter_count + 1;
         loop_defer(on_deferred, p);
     }
     return p;
@@ -257,8 +257,8 @@ void queue_end_waits(struct bridge *bridge, const struct source *src)
 
 static bool waits_at(const struct pull *p, const struct route *route)
 {
-    for (unsigned i = 0; i < p->seat_count; i++)
-        if (p->seats[i].queue && p->seats[i].route == route)
+    for (unsigned i = 0; i < p->waiter_count; i++)
+        if (p->waiters[i].queue && p->waiters[i].route == route)
             return true;
     return false;
 }

@@ -170,7 +170,7 @@ void redis_reconnect(struct redis *r, const char *why)
     redis_lose(r, why);
 }
 
-void redis_hurry(struct redis *r)
+void redis_reconnect_now(struct redis *r)
 {
     if (r->phase != RESTING)
         return;

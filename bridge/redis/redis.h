@@ -55,8 +55,8 @@ void redis_place_add(struct buf *out, const char *host, const char *port);
 /* Tells where the server is at present: asked before each connection. find is answered
  * by redis_found() or redis_not_found(), at once or later; an answer that comes when r
  * waits for none is ignored. forget: r is being freed. Whoever knows that the server has
- * moved uses redis_reconnect() and redis_hurry() too. doubts: another server is taking
- * its place, so that it may lose what it accepts from now on; NULL: never.
+ * moved uses redis_reconnect() and redis_reconnect_now() too. doubts: another server is
+ * taking its place, so that it may lose what it accepts from now on; NULL: never.
  */
 struct redis_finder {
     void (*find)(void *self, struct redis *r);
@@ -111,7 +111,7 @@ void redis_found(struct redis *r, const char *host, const char *port);
 void redis_not_found(struct redis *r, const char *why);
 /* A connection that waits before its next try makes it now: what stood in the way may be
  * gone. Else nothing. */
-void redis_hurry(struct redis *r);
+void redis_reconnect_now(struct redis *r);
 /* Drops the connection and connects again: the server proved unfit (READONLY, unknown
  * outcome). Open commands get NULL replies. */
 void redis_reconnect(struct redis *r, const char *why);

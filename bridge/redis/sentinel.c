@@ -144,7 +144,7 @@ static void move_seekers(struct sentinel *s)
                 s->belief.port);
         struct redis *r = k->redis;
         redis_reconnect(r, why.text);
-        redis_hurry(r);
+        redis_reconnect_now(r);
     }
 }
 

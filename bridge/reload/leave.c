@@ -11,7 +11,7 @@
 
 void leave_source(struct source *src, struct conf_source *conf)
 {
-    src->aside = true;
+    src->suspended = true;
     src->owned = conf;
     TAILQ_INSERT_TAIL(&src->bridge->old_sources, src, leaves);
     inst_source_rest(src, true);
@@ -20,7 +20,7 @@ void leave_source(struct source *src, struct conf_source *conf)
 
 void leave_sink(struct sink *sink, struct conf_sink *conf)
 {
-    sink->aside = true;
+    sink->suspended = true;
     sink->owned = conf;
     TAILQ_INSERT_TAIL(&sink->bridge->old_sinks, sink, leaves);
 }
@@ -64,7 +64,7 @@ void leave_route_back(struct route *route)
 void leave_sink_back(struct sink *sink)
 {
     TAILQ_REMOVE(&sink->bridge->old_sinks, sink, leaves);
-    sink->aside = false;
+    sink->suspended = false;
     conf_sink_free(sink->owned);
     sink->owned = NULL;
 }

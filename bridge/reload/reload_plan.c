@@ -227,7 +227,7 @@ static int begin_source(struct reload *r, size_t i, struct err *err)
     struct source_plan *plan = &r->sources[i];
     if (plan->now == NULL) {
         plan->now = inst_new_source(r->bridge, r->next->sources[i]);
-        plan->now->aside = true;
+        plan->now->suspended = true;
     }
     if (plan->now->started)
         return 0;

@@ -54,7 +54,7 @@ static struct route *new_route(struct reload *r, const struct conf_route *conf)
     struct err err;
     must(route_init_to(route, bridge, conf, sink_of(r, conf->to), sink_of(r, conf->dead),
                        &err) == 0);
-    route->coming = route->aside = true;
+    route->coming = route->suspended = true;
     bridge->routes =
         mem_realloc(bridge->routes, (bridge->route_count + 1) * sizeof(*bridge->routes));
     bridge->routes[bridge->route_count++] = route;
@@ -130,16 +130,16 @@ static int hold(struct reload *r, struct err *err)
         struct source *src = bridge->sources[i];
         if (reload_plan_source(r, src))
             continue;
-        src->aside = true;
+        src->suspended = true;
         inst_source_rest(src, true);
         queue_end_waits(bridge, src);
     }
     for (size_t i = 0; i < bridge->sink_count; i++)
         if (reload_ends_first(r, bridge->sinks[i]))
-            bridge->sinks[i]->aside = true;
+            bridge->sinks[i]->suspended = true;
     for (size_t i = 0; i < r->next->route_count; i++)
         if (r->routes[i].pace_anew)
-            r->routes[i].now->aside = true;
+            r->routes[i].now->suspended = true;
     return 0;
 }
 
@@ -148,10 +148,10 @@ static const char *is_busy(struct reload *r)
     const struct bridge *bridge = r->bridge;
     const struct sink *old;
     for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i]->aside && !inst_source_may_stop(bridge->sources[i]))
+        if (bridge->sources[i]->suspended && !inst_source_may_stop(bridge->sources[i]))
             return bridge->sources[i]->conf->name;
     for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->aside && !inst_sink_quiet(bridge->sinks[i]))
+        if (bridge->sinks[i]->suspended && !inst_sink_quiet(bridge->sinks[i]))
             return bridge->sinks[i]->conf->name;
     TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
         if (!inst_sink_quiet(old) && reload_ends_first(r, old))
@@ -183,10 +183,10 @@ static const char *still_runs(struct reload *r)
     const char *who = NULL;
     struct sink *old;
     for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i]->aside && !source_has_ended(bridge->sources[i]))
+        if (bridge->sources[i]->suspended && !source_has_ended(bridge->sources[i]))
             who = bridge->sources[i]->conf->name;
     for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->aside && !sink_has_ended(bridge->sinks[i]))
+        if (bridge->sinks[i]->suspended && !sink_has_ended(bridge->sinks[i]))
             who = bridge->sinks[i]->conf->name;
     TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
         if (reload_ends_first(r, old) && !sink_has_ended(old))

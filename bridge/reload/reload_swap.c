@@ -63,7 +63,7 @@ static void swap_sources(struct reload *r)
         sources[i] = r->sources[i].now;
         if (r->sources[i].old && sources[i] != r->sources[i].old)
             succeed_source(sources[i], r->sources[i].old);
-        sources[i]->aside = false;
+        sources[i]->suspended = false;
     }
     for (size_t i = 0; i < bridge->source_count; i++) {
         struct source *src = bridge->sources[i];
@@ -127,7 +127,7 @@ static void swap_sinks(struct reload *r)
             bring_sink_back(sinks[i], r->next->sinks[i]);
         else if (r->sinks[i].old && sinks[i] != r->sinks[i].old)
             succeed_sink(sinks[i], r->sinks[i].old);
-        sinks[i]->aside = false;
+        sinks[i]->suspended = false;
     }
     for (size_t i = 0; i < bridge->sink_count; i++) {
         struct sink *sink = bridge->sinks[i];
@@ -197,7 +197,7 @@ static void swap_routes(struct reload *r)
         }
     }
     for (size_t i = 0; i < count; i++)
-        routes[i]->coming = routes[i]->aside = false;
+        routes[i]->coming = routes[i]->suspended = false;
     free(bridge->routes);
     bridge->routes = routes;
     bridge->route_count = count;

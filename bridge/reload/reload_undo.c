@@ -22,11 +22,11 @@ void reload_let_go(struct reload *r)
 {
     struct bridge *bridge = r->bridge;
     for (size_t i = 0; i < bridge->source_count; i++)
-        bridge->sources[i]->aside = false;          /* goes on at the end of the turn */
+        bridge->sources[i]->suspended = false;      /* goes on at the end of the turn */
     for (size_t i = 0; i < bridge->sink_count; i++) /* but for one that does not run */
-        bridge->sinks[i]->aside = bridge->started && !bridge->sinks[i]->started;
+        bridge->sinks[i]->suspended = bridge->started && !bridge->sinks[i]->started;
     for (size_t i = 0; i < bridge->route_count; i++)
-        bridge->routes[i]->aside = false;
+        bridge->routes[i]->suspended = false;
     for (size_t i = 0; i < bridge->route_count; i++)
         pump(bridge->routes[i]);
     for (size_t i = 0; i < r->next->sink_count; i++)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * store.c - a store: its servers taken together, the wakes of other instances, and when
- * the lanes are flushed (once per turn of the loop). One server: store_node.c. Claims and
- * questions: store_call.c; the queues of changes: store_lane.c.
+ * the batchers are flushed (once per turn of the loop). One server: store_node.c. Claims
+ * and questions: store_call.c; the queues of changes: batcher.c.
  */
 #include "bridge/store/store.h"
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 
 #include <stdlib.h>
 
@@ -160,12 +160,12 @@ static void on_wakes_state(void *arg, enum redis_state state, const char *why)
 
 /* --- every turn, every second --- */
 
-void store_list_lane(struct store *st, struct lane *lane)
+void store_list_batcher(struct store *st, struct batcher *batcher)
 {
-    if (lane->listed)
+    if (batcher->listed)
         return;
-    lane->listed = true;
-    TAILQ_INSERT_TAIL(&st->lanes, lane, link);
+    batcher->listed = true;
+    TAILQ_INSERT_TAIL(&st->batchers, batcher, link);
 }
 
 static void sooner(int64_t *soonest_us, int64_t wait_us)
@@ -179,16 +179,16 @@ static void flush(void *arg)
 {
     struct store *st = arg;
     int64_t now_us = 0, soonest_us = -1;
-    struct lane *lane, *next;
-    if (!TAILQ_EMPTY(&st->lanes) || st->conf.durability.replicas > 0)
+    struct batcher *batcher, *next;
+    if (!TAILQ_EMPTY(&st->batchers) || st->conf.durability.replicas > 0)
         now_us = loop_mono_us();
-    for (lane = TAILQ_FIRST(&st->lanes); lane; lane = next) {
-        next = TAILQ_NEXT(lane, link);
-        sooner(&soonest_us, lane_flush(lane, now_us));
-        if (lane->queued == 0) {
-            lane->listed = false;
-            TAILQ_REMOVE(&st->lanes, lane, link);
-            bucket_check_idle(lane->bucket);
+    for (batcher = TAILQ_FIRST(&st->batchers); batcher; batcher = next) {
+        next = TAILQ_NEXT(batcher, link);
+        sooner(&soonest_us, batcher_flush(batcher, now_us));
+        if (batcher->queued == 0) {
+            batcher->listed = false;
+            TAILQ_REMOVE(&st->batchers, batcher, link);
+            bucket_check_idle(batcher->bucket);
         }
     }
     for (unsigned i = 0; st->conf.durability.replicas > 0 && i < st->node_count; i++)
@@ -205,11 +205,11 @@ static void on_flush_timer(void *arg)
 static void on_tick(void *arg)
 {
     struct store *st = arg;
-    struct lane *lane, *next;
+    struct batcher *batcher, *next;
     int64_t now_us = loop_mono_us();
-    for (lane = TAILQ_FIRST(&st->lanes); lane; lane = next) {
-        next = TAILQ_NEXT(lane, link);
-        lane_expire(lane, now_us);
+    for (batcher = TAILQ_FIRST(&st->batchers); batcher; batcher = next) {
+        next = TAILQ_NEXT(batcher, link);
+        batcher_expire(batcher, now_us);
     }
     for (unsigned i = 0; i < st->node_count; i++)
         node_tick(st->nodes[i]);
@@ -250,7 +250,7 @@ struct store *store_new(const struct store_conf *conf, const struct store_events
     copy_conf(st, conf);
     st->events = *events;
     st->arg = arg;
-    TAILQ_INIT(&st->lanes);
+    TAILQ_INIT(&st->batchers);
     buf_addf(&channel, "%s:wake", conf->prefix);
     st->wake_channel = mem_strdup(buf_str(&channel));
     buf_free(&channel);
@@ -273,7 +273,7 @@ void store_free(struct store *st)
     st->up = false;
     redis_free(st->wakes);
     for (unsigned i = 0; i < st->node_count; i++)
-        node_free(st->nodes[i]); /* what is on its way goes back to its lane */
+        node_free(st->nodes[i]); /* what is on its way goes back to its batcher */
     st->node_count = 0;
     while ((b = st->buckets))
         bucket_free(b);
@@ -298,8 +298,8 @@ void store_give_back(struct store *st)
 {
     struct bucket *b, *next;
     HASH_ITER (hh, st->buckets, b, next) {
-        lane_give_back(&b->lane[LANE_ENQUEUE]);
-        lane_give_back(&b->lane[LANE_CANCEL]);
+        batcher_give_back(&b->batcher[BATCHER_ENQUEUE]);
+        batcher_give_back(&b->batcher[BATCHER_CANCEL]);
     }
 }
 

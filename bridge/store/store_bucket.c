@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_bucket.c - a bucket: its names in Redis and its lanes.
+ * store_bucket.c - a bucket: its names in Redis and its batchers.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 
 #include <stdlib.h>
 
@@ -45,8 +45,8 @@ static struct bucket *make(struct store *st, const char *name, struct buf *base,
     b->slot = redis_slot(b->key[KEY_POOL]);
     buf_free(&text);
     buf_free(base);
-    for (int i = 0; i < LANES; i++)
-        lane_init(&b->lane[i], b, (enum lane_kind)i);
+    for (int i = 0; i < BATCHERS; i++)
+        batcher_init(&b->batcher[i], b, (enum batcher_kind)i);
     HASH_ADD_KEYPTR(hh, st->buckets, b->name, strlen(b->name), b);
     return b;
 }
@@ -89,8 +89,8 @@ struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *
 
 bool bucket_is_idle(const struct bucket *b)
 {
-    for (int i = 0; i < LANES; i++)
-        if (b->lane[i].queued > 0 || b->lane[i].flying > 0 || b->lane[i].listed)
+    for (int i = 0; i < BATCHERS; i++)
+        if (b->batcher[i].queued > 0 || b->batcher[i].flying > 0 || b->batcher[i].listed)
             return false;
     return b->calls == 0;
 }
@@ -105,8 +105,8 @@ void bucket_free(struct bucket *b)
 {
     if (b->store->seq_floor < b->next_seq)
         b->store->seq_floor = b->next_seq;
-    for (int i = 0; i < LANES; i++)
-        lane_close(&b->lane[i]);
+    for (int i = 0; i < BATCHERS; i++)
+        batcher_close(&b->batcher[i]);
     far_close(b);
     HASH_DEL(b->store->buckets, b);
     for (size_t i = 0; i < BUCKET_KEYS; i++)
@@ -145,9 +145,9 @@ int64_t bucket_hold_us(const struct bucket *b)
 {
     const struct node *node = bucket_node(b);
     int64_t now_us = loop_mono_us(), until_us = node ? node->pause_until_us : 0;
-    for (int i = 0; i < LANES; i++)
-        if (b->lane[i].hold_until_us > until_us && i != LANE_ENQUEUE)
-            until_us = b->lane[i].hold_until_us;
+    for (int i = 0; i < BATCHERS; i++)
+        if (b->batcher[i].hold_until_us > until_us && i != BATCHER_ENQUEUE)
+            until_us = b->batcher[i].hold_until_us;
     return until_us > now_us ? until_us - now_us : 0;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_call.c - what others ask of a bucket: changes go into its lanes, claims and
+ * store_call.c - what others ask of a bucket: changes go into its batchers, claims and
  * questions leave at once as calls of their own, which are not repeated.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,24 +74,24 @@ void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue
     c->deadline_us = deadline_us(how->deadline_ms);
     c->cb = cb;
     c->arg = arg;
-    lane_add(&b->lane[LANE_ENQUEUE], c);
+    batcher_add(&b->batcher[BATCHER_ENQUEUE], c);
 }
 
 static const struct slice nothing = {NULL, 0};
 
-static void add(struct bucket *b, enum lane_kind kind, struct change *c, int64_t lease,
+static void add(struct bucket *b, enum batcher_kind kind, struct change *c, int64_t lease,
                 change_cb *cb, void *arg)
 {
     c->lease = lease;
     c->cb = cb;
     c->arg = arg;
     c->awaited |= b->ways && b->ways->by_key; /* by the next job of its key */
-    lane_add(&b->lane[kind], c);
+    batcher_add(&b->batcher[kind], c);
 }
 
 void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb, void *arg)
 {
-    add(b, LANE_ACK, change_new(id, nothing, nothing, nothing), lease, cb, arg);
+    add(b, BATCHER_ACK, change_new(id, nothing, nothing, nothing), lease, cb, arg);
 }
 
 void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
@@ -99,7 +99,7 @@ void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb
 {
     struct change *c = change_new(id, nothing, nothing, nothing);
     c->how = ACK_HOW_LAPSED;
-    add(b, LANE_ACK, c, lease, cb, arg);
+    add(b, BATCHER_ACK, c, lease, cb, arg);
 }
 
 void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
@@ -107,7 +107,7 @@ void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_m
 {
     struct change *c = change_new(id, nothing, tries, nothing);
     c->due_ms = due_ms;
-    add(b, LANE_RETRY, c, lease, cb, arg);
+    add(b, BATCHER_RETRY, c, lease, cb, arg);
 }
 
 void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_t at_ms,
@@ -115,7 +115,7 @@ void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_
 {
     struct change *c = change_new(job->id, encode(b, job), nothing, nothing);
     c->due_ms = at_ms ? at_ms : job->due_ms;
-    add(b, LANE_RETRY, c, lease, cb, arg);
+    add(b, BATCHER_RETRY, c, lease, cb, arg);
 }
 
 /* Both records are copied as one text, and parted then. */
@@ -137,7 +137,7 @@ void store_lose(struct bucket *b, struct slice id, int64_t lease,
     c->group = c->tries = nothing;
     c->how = lost->dead ? RETRY_HOW_DEAD : RETRY_HOW_SINK;
     c->due_ms = at_ms;
-    add(b, LANE_RETRY, c, lease, cb, arg);
+    add(b, BATCHER_RETRY, c, lease, cb, arg);
 }
 
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
@@ -145,7 +145,7 @@ void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice t
 {
     struct change *c = change_new(id, nothing, tries, nothing);
     c->how = RETRY_HOW_BURY;
-    add(b, LANE_BURY, c, lease, cb, arg);
+    add(b, BATCHER_BURY, c, lease, cb, arg);
 }
 
 void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_lease,
@@ -153,7 +153,7 @@ void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_l
 {
     struct change *c = change_new(id, nothing, nothing, nothing);
     c->new_lease = new_lease;
-    add(b, LANE_RENEW, c, lease, cb, arg);
+    add(b, BATCHER_RENEW, c, lease, cb, arg);
 }
 
 void store_cancel(struct bucket *b, struct slice id, const struct origin *origin,
@@ -163,7 +163,7 @@ void store_cancel(struct bucket *b, struct slice id, const struct origin *origin
     c->origin = origin ? *origin : (struct origin){NULL, -1, -1, 0};
     c->awaited = true;
     c->deadline_us = deadline_us(deadline_ms);
-    add(b, LANE_CANCEL, c, 0, cb, arg);
+    add(b, BATCHER_CANCEL, c, 0, cb, arg);
 }
 
 /* --- claims and questions --- */

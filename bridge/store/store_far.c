@@ -12,7 +12,7 @@
  */
 #include "bridge/base/fault.h"
 #include "bridge/base/loop.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 
 #include <hiredis/hiredis.h>
 

@@ -4,7 +4,7 @@
  * agree (an audit).
  */
 #include "bridge/base/mem.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 
 #include <inttypes.h>
 #include <stdio.h>

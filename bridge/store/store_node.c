@@ -7,7 +7,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -265,9 +265,9 @@ static void on_memory(void *arg, bool answered)
 
 static bool no_producer_waits(const struct store *st)
 {
-    const struct lane *lane;
-    TAILQ_FOREACH (lane, &st->lanes, link) {
-        if (is_of_producers(lane_rows[lane->kind].script))
+    const struct batcher *batcher;
+    TAILQ_FOREACH (batcher, &st->batchers, link) {
+        if (is_of_producers(batcher_rows[batcher->kind].script))
             return false;
     }
     return true;
@@ -292,7 +292,7 @@ void node_tick(struct node *node)
         return;
     if (node->refusing && TAILQ_EMPTY(&node->unsure) && no_producer_waits(node->store))
         node->refusing = false; /* the next job will tell */
-    if (TAILQ_EMPTY(&node->store->lanes))
+    if (TAILQ_EMPTY(&node->store->batchers))
         node->halted = false;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_rows.c - the lanes and their scripts; and the arguments of scripts that depend on
- * more than one field of a change. The others are put by calls.c, as lua/scripts.def
+ * store_rows.c - the batchers and their scripts; and the arguments of scripts that depend
+ * on more than one field of a change. The others are put by calls.c, as lua/scripts.def
  * says.
  */
 #include "bridge/base/mem.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 
 #include <ctype.h>
 
@@ -47,19 +47,19 @@ void put_queue(struct args *a, const struct bucket *b)
 
 void put_remembers(struct args *a, const struct batch *batch)
 {
-    const struct bucket_rules *ways = batch->lane->bucket->ways;
+    const struct bucket_rules *ways = batch->batcher->bucket->ways;
     args_flag(a, ways && ways->remember_ms > 0);
 }
 
 void put_remember_ms(struct args *a, const struct batch *batch)
 {
-    const struct bucket_rules *ways = batch->lane->bucket->ways;
+    const struct bucket_rules *ways = batch->batcher->bucket->ways;
     args_number(a, ways ? ways->remember_ms : 0);
 }
 
 void put_asker(struct args *a, const struct batch *batch)
 {
-    args_slice(a, slice_of(batch->lane->bucket->wake));
+    args_slice(a, slice_of(batch->batcher->bucket->wake));
 }
 
 /* Names the partitions of a batch, in the order of their first record. */
@@ -77,7 +77,7 @@ void put_parts(struct args *a, const struct batch *batch)
 
 static void queue_head(struct args *a, const struct batch *batch)
 {
-    put_queue(a, batch->lane->bucket);
+    put_queue(a, batch->batcher->bucket);
 }
 
 /* --- of a change --- */
@@ -89,8 +89,8 @@ void put_due(struct args *a, const struct batch *batch, const struct change *c)
     if (c->now)
         args_slice(a, SLICE_LIT(""));
     else
-        args_number(a,
-                    batch->lane->bucket->rules && is_due ? c->due_ms * 1000 : c->due_ms);
+        args_number(a, batch->batcher->bucket->rules && is_due ? c->due_ms * 1000
+                                                               : c->due_ms);
 }
 
 void put_offset(struct args *a, const struct batch *batch, const struct change *c)
@@ -134,7 +134,7 @@ void put_finish_mark(struct args *a, const struct batch *batch, const struct cha
 
 void put_group(struct args *a, const struct batch *batch, const struct change *c)
 {
-    if (batch->lane->bucket->ways && batch->lane->bucket->ways->by_key)
+    if (batch->batcher->bucket->ways && batch->batcher->bucket->ways->by_key)
         args_slice(a, c->group);
 }
 
@@ -152,13 +152,13 @@ void put_number(struct args *a, const struct batch *batch, const struct change *
 
 static const char bury_again[] = {RETRY_STALE, RETRY_BURIED, 0};
 
-const struct lane_row lane_rows[LANES] = {
-    [LANE_ENQUEUE] = {SCRIPT_ENQUEUE, enqueue_head, enqueue_row, NULL, true, 70},
-    [LANE_ACK] = {SCRIPT_ACK, ack_head, ack_row, NULL, false, 0},
-    [LANE_RETRY] = {SCRIPT_RETRY, retry_head, retry_row, NULL, false, 100},
-    [LANE_BURY] = {SCRIPT_RETRY, retry_head, retry_row, bury_again, false, 0},
-    [LANE_CANCEL] = {SCRIPT_CANCEL, cancel_head, cancel_row, NULL, true, 30},
-    [LANE_FINISH] = {SCRIPT_FINISH, queue_head, finish_row, NULL, false, 0},
-    [LANE_RELEASE] = {SCRIPT_RELEASE, queue_head, release_row, NULL, false, 100},
-    [LANE_RENEW] = {SCRIPT_RENEW, renew_head, renew_row, NULL, false, 0},
+const struct batcher_row batcher_rows[BATCHERS] = {
+    [BATCHER_ENQUEUE] = {SCRIPT_ENQUEUE, enqueue_head, enqueue_row, NULL, true, 70},
+    [BATCHER_ACK] = {SCRIPT_ACK, ack_head, ack_row, NULL, false, 0},
+    [BATCHER_RETRY] = {SCRIPT_RETRY, retry_head, retry_row, NULL, false, 100},
+    [BATCHER_BURY] = {SCRIPT_RETRY, retry_head, retry_row, bury_again, false, 0},
+    [BATCHER_CANCEL] = {SCRIPT_CANCEL, cancel_head, cancel_row, NULL, true, 30},
+    [BATCHER_FINISH] = {SCRIPT_FINISH, queue_head, finish_row, NULL, false, 0},
+    [BATCHER_RELEASE] = {SCRIPT_RELEASE, queue_head, release_row, NULL, false, 100},
+    [BATCHER_RENEW] = {SCRIPT_RENEW, renew_head, renew_row, NULL, false, 0},
 };

@@ -12,7 +12,7 @@ function add(list, name, type) { n[s, list]++; names[s, list, n[s, list]] = name
 $1 == "script" {
     s = $2
     order[++scripts] = s
-    for (i = 3; $i ~ /^(bucket|queue|lane|key|hand)$/; i++)
+    for (i = 3; $i ~ /^(bucket|queue|batcher|key|hand)$/; i++)
         is[s, $i] = 1
     what[s] = substr($0, index($0, $(i)))
     next
@@ -107,7 +107,7 @@ function c_type(type) {
     return type ~ /^(letter|answer)$/ ? "char " : type == "flag" ? "bool " : "struct slice "
 }
 function by_caller(type) { return type !~ /^(now|kind|wake|horizon)$/ }
-function called(s) { return (is[s, "bucket"] || is[s, "queue"]) && !is[s, "lane"] && !is[s, "hand"] }
+function called(s) { return (is[s, "bucket"] || is[s, "queue"]) && !is[s, "batcher"] && !is[s, "hand"] }
 function asks_by_struct(s,    i, k) {
     for (i = 1; i <= n[s, "arg"]; i++)
         k += by_caller(types[s, "arg", i])
@@ -153,12 +153,12 @@ function header(    i) {
         values_of(s, "answer")
         if (called(s))
             call_types()
-        if (is[s, "lane"])
-            lane_types()
+        if (is[s, "batcher"])
+            batcher_types()
     }
     print "\n#endif"
 }
-function lane_types() {
+function batcher_types() {
     if (!is[s, "queue"])
         printf "void %s_head(struct args *a, const struct batch *batch);\n", s
     printf "void %s_row(struct args *a, const struct batch *batch, const struct change *c);\n", s
@@ -207,7 +207,7 @@ function put(type, value) {
 function code(    i) {
     print "/* SPDX-License-Identifier: BSD-2-Clause */"
     print "/* Made by etc/build/scripts.awk of lua/scripts.def. */"
-    print "#include \"bridge/store/store_lane.h\"\n#include \"bridge/base/mem.h\"\n"
+    print "#include \"bridge/store/batcher.h\"\n#include \"bridge/base/mem.h\"\n"
     print "#include <stdlib.h>\n\n#include <hiredis/hiredis.h>\n"
     print "static const char *const names[SCRIPTS] = {"
     for (i = 1; i <= scripts; i++)
@@ -215,8 +215,8 @@ function code(    i) {
     print "};\n\nconst char *script_name(enum script s)\n{\n    return names[s];\n}"
     for (i = 1; i <= scripts; i++) {
         s = order[i]
-        if (is[s, "lane"])
-            lane()
+        if (is[s, "batcher"])
+            batcher()
         else if (called(s))
             call()
     }
@@ -226,10 +226,10 @@ function code(    i) {
             printf "    [SCRIPT_%s] = \"%s\",\n", toupper(order[i]), pairs[order[i]]
     print "};"
 }
-function lane(    i, type, line) {
+function batcher(    i, type, line) {
     if (!is[s, "queue"]) {
         printf "\nvoid %s_head(struct args *a, const struct batch *batch)\n{\n", s
-        print "    const struct bucket *b = batch->lane->bucket;\n    (void)b;"
+        print "    const struct bucket *b = batch->batcher->bucket;\n    (void)b;"
         for (i = 1; i <= n[s, "arg"]; i++) {
             type = types[s, "arg", i]
             line = put(type, "")

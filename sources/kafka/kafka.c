@@ -334,7 +334,7 @@ static void on_gone(void *arg)
         timer_set(k->retry, kafka_backoff_ms(++k->tries));
         return;
     }
-    shelf_watch(k->src, NULL, NULL);
+    kv_watch(k->src, NULL, NULL);
     kafka_group_fini(&k->group);
     timer_del(k->retry);
     timer_del(k->leave_step);
@@ -406,8 +406,8 @@ static void on_leave_step(void *arg)
         leave(k);
 }
 
-/* Something of the shelf was changed, maybe by another instance. */
-static void on_shelf(void *arg)
+/* Something of the kv was changed, maybe by another instance. */
+static void on_kv(void *arg)
 {
     kafka_group_look(&((struct kafka_source *)arg)->group);
 }
@@ -425,7 +425,7 @@ static int start(struct source *src, void *self, struct err *err)
     }
     k->retry = timer_new(on_retry, k);
     k->leave_step = timer_new(on_leave_step, k);
-    shelf_watch(src, on_shelf, k);
+    kv_watch(src, on_kv, k);
     return 0;
 }
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { WRITE_MS = 1000, DIGITS_MAX = 18 };
-static const char shelf[] = "marks", reading_of[] = "reading ", rewind_of[] = "rewind ";
+static const char kv[] = "marks", reading_of[] = "reading ", rewind_of[] = "rewind ";
 
 /* -------------------------------------------------------------------- texts */
 
@@ -175,14 +175,14 @@ static void end_write(struct kafka_marks *m)
     }
 }
 
-static void on_marks_written(void *arg, enum shelf_code code)
+static void on_marks_written(void *arg, enum kv_code code)
 {
     struct kafka_marks *m = arg;
     struct kafka_part *part;
 
     m->parts->asks--;
     m->writing = false;
-    if (code == SHELF_OK)
+    if (code == KV_OK)
         note_written(m->parts);
     TAILQ_FOREACH (part, &m->parts->list, link)
         part->mark_sent = -1;
@@ -208,7 +208,7 @@ static void write_marks(struct kafka_marks *m)
     fields_place(&changed);
     m->writing = true;
     m->parts->asks++;
-    shelf_put_all(m->parts->src, shelf, changed.item, changed.n, on_marks_written, m);
+    kv_put_all(m->parts->src, kv, changed.item, changed.n, on_marks_written, m);
     fields_free(&changed);
 }
 
@@ -245,11 +245,10 @@ void kafka_marks_fini(struct kafka_marks *m)
 
 /* -------------------------------------------------------------------- fields, read */
 
-static void on_read(void *arg, enum shelf_code code, const struct shelf_item *items,
-                    unsigned n)
+static void on_read(void *arg, enum kv_code code, const struct kv_item *items, unsigned n)
 {
     struct kafka_marks *m = arg;
-    const bool good = code == SHELF_OK, again = good && m->read_more;
+    const bool good = code == KV_OK, again = good && m->read_more;
 
     m->parts->asks--;
     m->reading = m->read_more = false;
@@ -273,7 +272,7 @@ void kafka_marks_read(struct kafka_marks *m)
         return;
     m->reading = true;
     m->parts->asks++;
-    shelf_list(m->parts->src, shelf, on_read, m);
+    kv_list(m->parts->src, kv, on_read, m);
 }
 
 /* -------------------------------------------------------------------- readings */
@@ -313,7 +312,7 @@ struct renewal {
     int64_t mark; /* -1: there is none of it yet */
 };
 
-static void on_renewed(void *arg, enum shelf_code code)
+static void on_renewed(void *arg, enum kv_code code)
 {
     struct renewal *r = arg;
     struct kafka_part *part;
@@ -322,7 +321,7 @@ static void on_renewed(void *arg, enum shelf_code code)
     TAILQ_FOREACH (part, &r->parts->list, link)
         if (part->era == r->era)
             break;
-    if (part && code == SHELF_OK) {
+    if (part && code == KV_OK) {
         set_reading(part, r->incarnation, slice_of(r->rewinds));
         kafka_part_renewed(part, r->mark);
     } else if (part) { /* Redis is away */
@@ -361,7 +360,7 @@ void kafka_marks_renew(struct kafka_part *part)
         add_mark(&changed, part, r->incarnation, r->mark);
     fields_place(&changed);
     r->parts->asks++;
-    shelf_put_all(r->parts->src, shelf, changed.item, changed.n, on_renewed, r);
+    kv_put_all(r->parts->src, kv, changed.item, changed.n, on_renewed, r);
     fields_free(&changed);
     buf_free(&field);
     buf_free(&value);
@@ -451,8 +450,7 @@ void kafka_rewind_format(int64_t number, const struct rewind_row *rows, size_t n
 }
 
 void kafka_marks_ask_rewind(struct kafka_marks *m, const char *route,
-                            const struct rewind_row *rows, size_t n, shelf_cb *cb,
-                            void *arg)
+                            const struct rewind_row *rows, size_t n, kv_cb *cb, void *arg)
 {
     const int64_t now = source_now_ms(m->parts->src, (struct slice){NULL, 0});
     const int64_t last = kafka_rewind_last(&m->fields, route);
@@ -461,7 +459,7 @@ void kafka_marks_ask_rewind(struct kafka_marks *m, const char *route,
     /* Above the last one, whatever became of the clock. */
     kafka_rewind_format(now > last ? now : last + 1, rows, n, &value);
     buf_addf(&field, "%s%s", rewind_of, route);
-    shelf_put(m->parts->src, shelf, buf_slice(&field), buf_slice(&value), false, cb, arg);
+    kv_put(m->parts->src, kv, buf_slice(&field), buf_slice(&value), false, cb, arg);
     buf_free(&field);
     buf_free(&value);
 }

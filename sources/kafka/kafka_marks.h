@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * kafka_marks.h - what Redis keeps of a source's partitions, beside the jobs: the fields
- * of the shelf "marks". Loop thread.
+ * of the kv "marks". Loop thread.
  *
  *   TOPIC/PARTITION          the mark: offset of the record to read next; of a later
  *                            incarnation TOPIC/PARTITION~INCARNATION
@@ -21,7 +21,7 @@
 #ifndef SOURCES_KAFKA_KAFKA_MARKS_H
 #define SOURCES_KAFKA_KAFKA_MARKS_H
 
-#include "bridge/store/shelf.h"
+#include "bridge/store/kv.h"
 #include "sources/kafka/kafka_part.h"
 
 struct kafka_marks_events {
@@ -32,9 +32,9 @@ struct kafka_marks_events {
     void (*read)(void *arg, bool good);
 };
 
-/* Fields of the shelf, with their text. Zeroed is empty. */
+/* Fields of the kv, with their text. Zeroed is empty. */
 struct kafka_fields {
-    struct shelf_item *item;
+    struct kv_item *item;
     unsigned n;
     struct buf text; /* that the items point into */
 };
@@ -75,7 +75,7 @@ void kafka_marks_look_for_rewinds(const struct kafka_fields *f, struct kafka_par
 void kafka_marks_renew(struct kafka_part *part);
 /* Asks all instances to rewind a route. Answered once, never before it has returned. */
 void kafka_marks_ask_rewind(struct kafka_marks *m, const char *route,
-                            const struct rewind_row *rows, size_t n, shelf_cb *cb,
+                            const struct rewind_row *rows, size_t n, kv_cb *cb,
                             void *arg);
 
 /* For its tests: the name of a mark, the value of "rewind ROUTE", its number (0: none).

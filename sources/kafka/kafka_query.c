@@ -222,9 +222,9 @@ static void answer(struct rewinding *r, const char *why)
     free(r);
 }
 
-static void on_put(void *arg, enum shelf_code code)
+static void on_put(void *arg, enum kv_code code)
 {
-    answer(arg, code == SHELF_OK ? NULL : "Redis did not answer; send it again");
+    answer(arg, code == KV_OK ? NULL : "Redis did not answer; send it again");
 }
 
 /* Topics that go by another route are left as they are. */

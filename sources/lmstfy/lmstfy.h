@@ -13,7 +13,7 @@
 
 #include "bridge/http/http_args.h"
 #include "bridge/plugin.h"
-#include "bridge/store/shelf.h"
+#include "bridge/store/kv.h"
 #include "sources/lmstfy/lmstfy_job.h"
 
 enum { LMSTFY_QUEUES_MAX = 256 }; /* of one consume */
@@ -23,11 +23,11 @@ struct lmstfy_copied;  /* lmstfy_token.c */
 struct lmstfy_metrics; /* lmstfy_metrics.h */
 struct lmstfy_served;  /* lmstfy_admin.c */
 
-/* A copy of one shelf in memory, so that requests need not wait for Redis. It is fresh
+/* A copy of one kv in memory, so that requests need not wait for Redis. It is fresh
  * from when it was read until a change is reported. */
 struct lmstfy_copy {
     struct lmstfy *l;
-    const char *shelf;
+    const char *kv;
     struct lmstfy_copied *items; /* by field */
     bool fresh;                  /* items is what Redis has, as far as we know */
     bool listing;                /* asked for */
@@ -172,8 +172,8 @@ struct slice lmstfy_ns_of_path(const struct lmstfy_req *r);
 int lmstfy_key_of_path(struct lmstfy_req *r);
 
 /* --- lmstfy_token.c, lmstfy_limit.c --- */
-#define LMSTFY_TOKENS_SHELF "tokens" /* POOL/NS/TOKEN -> description */
-#define LMSTFY_LIMITS_SHELF "limits" /* POOL/NS/TOKEN -> JSON of the limit */
+#define LMSTFY_TOKENS_KV "tokens" /* POOL/NS/TOKEN -> description */
+#define LMSTFY_LIMITS_KV "limits" /* POOL/NS/TOKEN -> JSON of the limit */
 
 /* Appends "POOL/NS/TOKEN": the field of tokens and limits. Neither pool nor namespace has
  * a "/", so that no other three give the same. */
@@ -188,14 +188,14 @@ void lmstfy_copy_refresh(struct lmstfy_copy *copy, bool stale);
 /* p NULL: not there; whether that means anything says fresh. */
 struct slice lmstfy_copy_find(const struct lmstfy_copy *copy, struct slice field);
 /* A copy by field, to be freed; its texts are the items'. */
-struct shelf_item *lmstfy_sorted(const struct shelf_item *items, unsigned n);
+struct kv_item *lmstfy_sorted(const struct kv_item *items, unsigned n);
 
 enum lmstfy_verdict {
     LMSTFY_YES,
     LMSTFY_NO,  /* no such token; or over the limit */
     LMSTFY_AWAY /* Redis did not answer: unknown */
 };
-enum lmstfy_verdict lmstfy_verdict_of(enum shelf_code code);
+enum lmstfy_verdict lmstfy_verdict_of(enum kv_code code);
 /* May the token of the request (not empty) be used in its namespace? Calls the second
  * once, at once or later. skip_token_check is the caller's business. */
 void lmstfy_auth(struct lmstfy_req *r);

@@ -261,7 +261,7 @@ void lmstfy_refresh_soon(struct lmstfy *l)
         timer_set(l->refresh, REFRESH_SOON_MS);
 }
 
-static void on_shelf_changed(void *arg)
+static void on_kv_changed(void *arg)
 {
     struct lmstfy *l = arg;
     lmstfy_copy_refresh(&l->tokens, true);
@@ -294,10 +294,10 @@ int lmstfy_admin_start(struct lmstfy *l, struct err *err)
     if (l->admin_httpd == NULL)
         return err_in(err, "admin_listen");
     l->refresh = timer_new(on_refresh, l);
-    l->tokens = (struct lmstfy_copy){.l = l, .shelf = LMSTFY_TOKENS_SHELF};
-    l->limits = (struct lmstfy_copy){.l = l, .shelf = LMSTFY_LIMITS_SHELF};
+    l->tokens = (struct lmstfy_copy){.l = l, .kv = LMSTFY_TOKENS_KV};
+    l->limits = (struct lmstfy_copy){.l = l, .kv = LMSTFY_LIMITS_KV};
     lmstfy_metrics_start(l);
-    shelf_watch(l->src, on_shelf_changed, l);
+    kv_watch(l->src, on_kv_changed, l);
     on_refresh(l);
     serve(l);
     return 0;
@@ -318,7 +318,7 @@ void lmstfy_let_go(struct lmstfy *l)
 void lmstfy_admin_stop(struct lmstfy *l)
 {
     lmstfy_hold(l); /* closing the listener may end what is open */
-    shelf_watch(l->src, NULL, NULL);
+    kv_watch(l->src, NULL, NULL);
     timer_del(l->refresh);
     l->closing = true;
     lmstfy_metrics_stop(l);

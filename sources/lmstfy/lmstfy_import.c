@@ -210,7 +210,7 @@ static int on_tokens(void *arg, struct slice key, struct err *err)
     if (lmstfy_place_in_key(key, false, &place) < 0)
         return 0;
     buf_addf(&before, "%.*s/%.*s/", SLICE_ARG(place.ns), SLICE_ARG(place.queue));
-    int result = import_shelve(arg, key, LMSTFY_TOKENS_SHELF, buf_slice(&before), err);
+    int result = import_shelve(arg, key, LMSTFY_TOKENS_KV, buf_slice(&before), err);
     buf_free(&before);
     return result;
 }
@@ -235,6 +235,6 @@ int lmstfy_import(struct source *src, void *self, struct import *im, struct err 
         import_walk(im, &layout, &pool, err) < 0 ||
         import_each_key(im, "tk/*", on_tokens, im, err) < 0)
         return -1;
-    return import_shelve(im, SLICE_LIT("__throttler_keys__"), LMSTFY_LIMITS_SHELF,
+    return import_shelve(im, SLICE_LIT("__throttler_keys__"), LMSTFY_LIMITS_KV,
                          SLICE_LIT(""), err);
 }

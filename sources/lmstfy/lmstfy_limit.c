@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_limit.c - limits of tokens: on the shelf "limits", POOL/NS/TOKEN -> JSON, and
- * counted in Redis by shelf_tally(), so that they hold for all instances together.
+ * lmstfy_limit.c - limits of tokens: in the kv "limits", POOL/NS/TOKEN -> JSON, and
+ * counted in Redis by kv_tally(), so that they hold for all instances together.
  */
 #include "bridge/base/text.h"
 #include "bridge/base/json.h"
@@ -60,11 +60,11 @@ static struct slice tally_of(struct lmstfy_req *r)
     return buf_slice(&r->l->key);
 }
 
-static void on_counted(void *arg, enum shelf_code code)
+static void on_counted(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
-    r->limited = code == SHELF_OK;
-    if (code == SHELF_NOT)
+    r->limited = code == KV_OK;
+    if (code == KV_NOT)
         lmstfy_count_limited(r);
     lmstfy_limit_taken(r, lmstfy_verdict_of(code));
 }
@@ -73,14 +73,14 @@ static void apply(struct lmstfy_req *r, struct slice text)
 {
     int64_t window_ms = 0, most = limit_of(text, r->row->produces, &window_ms);
     if (most > 0)
-        shelf_tally(r->l->src, tally_of(r), 1, most, window_ms, on_counted, r);
+        kv_tally(r->l->src, tally_of(r), 1, most, window_ms, on_counted, r);
     else
         lmstfy_limit_taken(r, LMSTFY_YES);
 }
 
-static void on_got(void *arg, enum shelf_code code, struct slice value)
+static void on_got(void *arg, enum kv_code code, struct slice value)
 {
-    if (code == SHELF_AWAY)
+    if (code == KV_AWAY)
         lmstfy_limit_taken(arg, LMSTFY_AWAY);
     else
         apply(arg, value);
@@ -94,10 +94,10 @@ void lmstfy_limit_take(struct lmstfy_req *r)
     else if (limits->fresh)
         apply(r, lmstfy_copy_find(limits, lmstfy_key(r)));
     else
-        shelf_get(r->l->src, LMSTFY_LIMITS_SHELF, lmstfy_key(r), on_got, r);
+        kv_get(r->l->src, LMSTFY_LIMITS_KV, lmstfy_key(r), on_got, r);
 }
 
-static void on_given_back(void *arg, enum shelf_code code)
+static void on_given_back(void *arg, enum kv_code code)
 {
     (void)code; /* lost: the window is over soon */
     lmstfy_let_go(arg);
@@ -106,13 +106,13 @@ static void on_given_back(void *arg, enum shelf_code code)
 void lmstfy_limit_give_back(struct lmstfy_req *r)
 {
     lmstfy_hold(r->l);
-    shelf_tally(r->l->src, tally_of(r), -1, 0, 0, on_given_back, r->l);
+    kv_tally(r->l->src, tally_of(r), -1, 0, 0, on_given_back, r->l);
 }
 
 /* ------------------------------------------------------------ GET /limits */
 
 /* "POOL/NS/TOKEN" as the list shows it. -1: nothing that we put there. */
-static int add_listed(struct buf *out, const struct shelf_item *item)
+static int add_listed(struct buf *out, const struct kv_item *item)
 {
     struct limit limit;
     struct slice token = item->field, pool = lmstfy_next(&token, '/'),
@@ -129,15 +129,15 @@ static int add_listed(struct buf *out, const struct shelf_item *item)
     return 0;
 }
 
-static void on_listed(void *arg, enum shelf_code code, const struct shelf_item *items,
+static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
                       unsigned n)
 {
     struct lmstfy_req *r = arg;
-    if (code != SHELF_OK) {
+    if (code != KV_OK) {
         lmstfy_internal_error(r);
         return;
     }
-    struct shelf_item *sorted = lmstfy_sorted(items, n);
+    struct kv_item *sorted = lmstfy_sorted(items, n);
     buf_add_str(&r->out, "[");
     for (unsigned i = 0; i < n; i++) {
         size_t was = r->out.n;
@@ -154,18 +154,18 @@ static void on_listed(void *arg, enum shelf_code code, const struct shelf_item *
 /* force_update needs no look: the list always comes from Redis. */
 void lmstfy_limit_list(struct lmstfy_req *r)
 {
-    shelf_list(r->l->src, LMSTFY_LIMITS_SHELF, on_listed, r);
+    kv_list(r->l->src, LMSTFY_LIMITS_KV, on_listed, r);
 }
 
 /* ------------------------------------------------------------ one limit */
 
-static void on_shown(void *arg, enum shelf_code code, struct slice value)
+static void on_shown(void *arg, enum kv_code code, struct slice value)
 {
     struct lmstfy_req *r = arg;
     struct limit limit;
-    if (code == SHELF_AWAY) {
+    if (code == KV_AWAY) {
         lmstfy_internal_error(r);
-    } else if (code == SHELF_NOT || limit_read(value, &limit) < 0) {
+    } else if (code == KV_NOT || limit_read(value, &limit) < 0) {
         buf_add_str(&r->out, "null");
         lmstfy_answer(r, 404);
     } else {
@@ -177,7 +177,7 @@ static void on_shown(void *arg, enum shelf_code code, struct slice value)
 void lmstfy_limit_get(struct lmstfy_req *r)
 {
     if (lmstfy_key_of_path(r) == 0)
-        shelf_get(r->l->src, LMSTFY_LIMITS_SHELF, buf_slice(&r->room), on_shown, r);
+        kv_get(r->l->src, LMSTFY_LIMITS_KV, buf_slice(&r->room), on_shown, r);
 }
 
 static const char *what_is_wrong(struct lmstfy_req *r, struct limit *limit)
@@ -209,12 +209,12 @@ static bool is_new(const struct lmstfy_req *r)
     return strcmp(r->row->method, "POST") == 0;
 }
 
-static void on_put(void *arg, enum shelf_code code)
+static void on_put(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
-    if (code == SHELF_OK)
+    if (code == KV_OK)
         lmstfy_answer(r, is_new(r) ? 201 : 200);
-    else if (code == SHELF_NOT)
+    else if (code == KV_NOT)
         answer_exists(r);
     else
         lmstfy_internal_error(r);
@@ -235,15 +235,15 @@ void lmstfy_limit_put(struct lmstfy_req *r)
     buf_add_str(&r->out, "{\"limiter\":");
     buf_add_slice(&r->out, buf_slice(&json));
     buf_add_str(&r->out, "}");
-    shelf_put(r->l->src, LMSTFY_LIMITS_SHELF, buf_slice(&r->room), buf_slice(&json),
-              is_new(r), on_put, r);
+    kv_put(r->l->src, LMSTFY_LIMITS_KV, buf_slice(&r->room), buf_slice(&json), is_new(r),
+           on_put, r);
     buf_free(&json);
 }
 
-static void on_dropped(void *arg, enum shelf_code code)
+static void on_dropped(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
-    if (code == SHELF_AWAY) {
+    if (code == KV_AWAY) {
         lmstfy_internal_error(r);
         return;
     }
@@ -254,5 +254,5 @@ static void on_dropped(void *arg, enum shelf_code code)
 void lmstfy_limit_delete(struct lmstfy_req *r)
 {
     if (lmstfy_key_of_path(r) == 0)
-        shelf_drop(r->l->src, LMSTFY_LIMITS_SHELF, buf_slice(&r->room), on_dropped, r);
+        kv_drop(r->l->src, LMSTFY_LIMITS_KV, buf_slice(&r->room), on_dropped, r);
 }

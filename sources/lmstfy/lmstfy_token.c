@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_token.c - access tokens: on the shelf "tokens", POOL/NS/TOKEN -> description;
+ * lmstfy_token.c - access tokens: in the kv "tokens", POOL/NS/TOKEN -> description;
  * and copies of shelves in memory.
  *
  * A copy answers for what it knows while it is fresh; all else is asked of Redis. So a
@@ -33,7 +33,7 @@ void lmstfy_copy_free(struct lmstfy_copy *copy)
     }
 }
 
-static void add_copied(struct lmstfy_copy *copy, const struct shelf_item *from)
+static void add_copied(struct lmstfy_copy *copy, const struct kv_item *from)
 {
     struct lmstfy_copied *item = mem_alloc(sizeof(*item) + from->field.n + from->value.n);
     char *value = slice_put(item->field, from->field);
@@ -51,7 +51,7 @@ struct slice lmstfy_copy_find(const struct lmstfy_copy *copy, struct slice field
 
 static void list(struct lmstfy_copy *copy);
 
-static void on_copied(void *arg, enum shelf_code code, const struct shelf_item *items,
+static void on_copied(void *arg, enum kv_code code, const struct kv_item *items,
                       unsigned n)
 {
     struct lmstfy_copy *copy = arg;
@@ -59,7 +59,7 @@ static void on_copied(void *arg, enum shelf_code code, const struct shelf_item *
     copy->listing = false;
     if (copy->again) {
         list(copy); /* what came is perhaps the old state */
-    } else if (code == SHELF_OK) {
+    } else if (code == KV_OK) {
         lmstfy_copy_free(copy);
         for (unsigned i = 0; i < n; i++)
             add_copied(copy, &items[i]);
@@ -75,7 +75,7 @@ static void list(struct lmstfy_copy *copy)
     copy->listing = true;
     copy->again = false;
     lmstfy_hold(copy->l);
-    shelf_list(copy->l->src, copy->shelf, on_copied, copy);
+    kv_list(copy->l->src, copy->kv, on_copied, copy);
 }
 
 void lmstfy_copy_refresh(struct lmstfy_copy *copy, bool stale)
@@ -90,13 +90,13 @@ void lmstfy_copy_refresh(struct lmstfy_copy *copy, bool stale)
 
 static int by_field(const void *a, const void *b)
 {
-    const struct shelf_item *one = a, *other = b;
+    const struct kv_item *one = a, *other = b;
     return lmstfy_order(one->field, other->field);
 }
 
-struct shelf_item *lmstfy_sorted(const struct shelf_item *items, unsigned n)
+struct kv_item *lmstfy_sorted(const struct kv_item *items, unsigned n)
 {
-    struct shelf_item *sorted = mem_alloc((n + 1) * sizeof(*sorted));
+    struct kv_item *sorted = mem_alloc((n + 1) * sizeof(*sorted));
     if (n > 0)
         memcpy(sorted, items, n * sizeof(*sorted));
     qsort(sorted, n, sizeof(*sorted), by_field);
@@ -123,14 +123,14 @@ struct slice lmstfy_key(struct lmstfy_req *r)
     return buf_slice(key);
 }
 
-enum lmstfy_verdict lmstfy_verdict_of(enum shelf_code code)
+enum lmstfy_verdict lmstfy_verdict_of(enum kv_code code)
 {
     static const enum lmstfy_verdict verdicts[] = {
-        [SHELF_OK] = LMSTFY_YES, [SHELF_NOT] = LMSTFY_NO, [SHELF_AWAY] = LMSTFY_AWAY};
+        [KV_OK] = LMSTFY_YES, [KV_NOT] = LMSTFY_NO, [KV_AWAY] = LMSTFY_AWAY};
     return verdicts[code];
 }
 
-static void on_got(void *arg, enum shelf_code code, struct slice value)
+static void on_got(void *arg, enum kv_code code, struct slice value)
 {
     (void)value;
     lmstfy_authorized(arg, lmstfy_verdict_of(code));
@@ -143,7 +143,7 @@ void lmstfy_auth(struct lmstfy_req *r)
     if (tokens->fresh && lmstfy_copy_find(tokens, key).p)
         lmstfy_authorized(r, LMSTFY_YES);
     else
-        shelf_get(r->l->src, LMSTFY_TOKENS_SHELF, key, on_got, r);
+        kv_get(r->l->src, LMSTFY_TOKENS_KV, key, on_got, r);
 }
 
 /* ------------------------------------------------------------ POST /token/NS */
@@ -181,12 +181,12 @@ static const char *what_is_wrong(const struct lmstfy *l, const struct wanted *w,
     return NULL;
 }
 
-static void on_made(void *arg, enum shelf_code code)
+static void on_made(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
-    if (code == SHELF_OK)
+    if (code == KV_OK)
         lmstfy_answer(r, 201);
-    else if (code == SHELF_NOT)
+    else if (code == KV_NOT)
         lmstfy_error(r, 400, "the token has already existed");
     else
         lmstfy_internal_error(r);
@@ -227,15 +227,15 @@ void lmstfy_token_new(struct lmstfy_req *r)
     if (wrong)
         lmstfy_error(r, 400, wrong);
     else
-        shelf_put(r->l->src, LMSTFY_TOKENS_SHELF, buf_slice(&r->room),
-                  buf_slice(&w.description), true, on_made, r);
+        kv_put(r->l->src, LMSTFY_TOKENS_KV, buf_slice(&r->room),
+               buf_slice(&w.description), true, on_made, r);
     buf_free(&w.description);
     buf_free(&w.token);
 }
 
 /* ------------------------------------------------------------ GET /token/NS */
 
-static void add_listed(struct lmstfy_req *r, const struct shelf_item *item,
+static void add_listed(struct lmstfy_req *r, const struct kv_item *item,
                        struct slice pool, bool named, bool *first)
 {
     struct slice token, key = buf_slice(&r->room); /* "POOL/NS/" */
@@ -249,17 +249,17 @@ static void add_listed(struct lmstfy_req *r, const struct shelf_item *item,
     text_add_json_go(&r->out, item->value);
 }
 
-static void on_listed(void *arg, enum shelf_code code, const struct shelf_item *items,
+static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
                       unsigned n)
 {
     struct lmstfy_req *r = arg;
     struct slice pool = httpd_query(r->req, "pool");
     bool first = true, named = pool.n > 0;
-    if (code != SHELF_OK) {
+    if (code != KV_OK) {
         lmstfy_internal_error(r);
         return;
     }
-    struct shelf_item *sorted = lmstfy_sorted(items, n);
+    struct kv_item *sorted = lmstfy_sorted(items, n);
     buf_add_str(&r->out, "{\n    \"tokens\": ");
     for (unsigned i = 0; i < n; i++)
         add_listed(r, &sorted[i], named ? pool : SLICE_LIT("default"), named, &first);
@@ -278,16 +278,16 @@ void lmstfy_token_list(struct lmstfy_req *r)
         return;
     }
     lmstfy_add_key(&r->room, pool, lmstfy_ns_of_path(r), SLICE_LIT(""));
-    shelf_list(r->l->src, LMSTFY_TOKENS_SHELF, on_listed, r);
+    kv_list(r->l->src, LMSTFY_TOKENS_KV, on_listed, r);
 }
 
 /* ------------------------------------------------------------ DELETE /token/NS/TOKEN */
 
 /* Once for the token, once for its limit. */
-static void on_gone(void *arg, enum shelf_code code)
+static void on_gone(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
-    r->failed |= code == SHELF_AWAY;
+    r->failed |= code == KV_AWAY;
     if (--r->waiting > 0)
         return;
     if (r->failed)
@@ -302,6 +302,6 @@ void lmstfy_token_delete(struct lmstfy_req *r)
     if (lmstfy_key_of_path(r) < 0)
         return;
     r->waiting = 2;
-    shelf_drop(src, LMSTFY_TOKENS_SHELF, buf_slice(&r->room), on_gone, r);
-    shelf_drop(src, LMSTFY_LIMITS_SHELF, buf_slice(&r->room), on_gone, r);
+    kv_drop(src, LMSTFY_TOKENS_KV, buf_slice(&r->room), on_gone, r);
+    kv_drop(src, LMSTFY_LIMITS_KV, buf_slice(&r->room), on_gone, r);
 }

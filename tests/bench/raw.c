@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * raw.c - what Redis and one connection can do: the daemon's own scripts with the very
- * arguments of its lanes (bridge/store/store_rows.c), sent by hiredis and nothing else.
- * It is the limit beside which the daemon's figures stand.
+ * arguments of its batchers (bridge/store/store_rows.c), sent by hiredis and nothing
+ * else. It is the limit beside which the daemon's figures stand.
  *
  *   raw MODE [--url unix:///PATH|redis://HOST:PORT] [--jobs 200000] [--batch 200]
  *       [--depth 4] [--payload 100] [--ids record|name|uuid] [--route bench/0]
@@ -32,7 +32,7 @@
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/queue/queue.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -105,12 +105,12 @@ static void begin(enum script script)
     args_begin_bucket(&st.args, bucket, script);
 }
 
-/* As send_batch() of bridge/store/store_lane.c. Frees the changes. */
-static struct command lane_command(enum lane_kind kind, struct batch *batch)
+/* As send_batch() of bridge/store/batcher.c. Frees the changes. */
+static struct command batcher_command(enum batcher_kind kind, struct batch *batch)
 {
-    const struct lane_row *row = &lane_rows[kind];
+    const struct batcher_row *row = &batcher_rows[kind];
     struct change *c;
-    batch->lane = &bucket->lane[kind];
+    batch->batcher = &bucket->batcher[kind];
     begin(row->script);
     row->head(&st.args, batch);
     TAILQ_FOREACH (c, &batch->list, link)
@@ -179,7 +179,7 @@ static struct command enqueue_command(long first, long n)
     TAILQ_INIT(&batch.list);
     for (long i = first; i < first + n; i++)
         batch_add(&batch, enqueue_change(i));
-    return lane_command(LANE_ENQUEUE, &batch);
+    return batcher_command(BATCHER_ENQUEUE, &batch);
 }
 
 static struct command claim_command(void)
@@ -260,7 +260,7 @@ static long read_claim(const redisReply *r, struct batch *batch)
 
 static struct command ack_command(struct batch *batch)
 {
-    return lane_command(opt.queue ? LANE_FINISH : LANE_ACK, batch);
+    return batcher_command(opt.queue ? BATCHER_FINISH : BATCHER_ACK, batch);
 }
 
 /* ------------------------------------------------------------------ the connection */
@@ -376,7 +376,8 @@ static void make_enqueues(long first, long jobs)
 {
     forget(&enqueues);
     for (long done = 0; done < jobs; enqueues.n++) {
-        long n = least(least(opt.batch, lane_rows[LANE_ENQUEUE].jobs_max), jobs - done);
+        long n =
+            least(least(opt.batch, batcher_rows[BATCHER_ENQUEUE].jobs_max), jobs - done);
         enqueues.command[enqueues.n] = enqueue_command(first + done, n);
         enqueues.jobs[enqueues.n] = n;
         done += n;
@@ -571,7 +572,7 @@ static void enqueue(long first, long jobs)
 
 static void cancel(long first, long jobs)
 {
-    const long most = least(opt.batch, lane_rows[LANE_CANCEL].jobs_max);
+    const long most = least(opt.batch, batcher_rows[BATCHER_CANCEL].jobs_max);
     char id[ID_TEXT_MAX];
     struct slice none = {NULL, 0};
     make_enqueues(first, jobs);
@@ -582,7 +583,7 @@ static void cancel(long first, long jobs)
         acks.jobs[acks.n] = least(most, jobs - done);
         for (long i = 0; i < acks.jobs[acks.n]; i++)
             batch_add(&batch, change_new(id_of(first + done + i, id), none, none, none));
-        acks.command[acks.n] = lane_command(LANE_CANCEL, &batch);
+        acks.command[acks.n] = batcher_command(BATCHER_CANCEL, &batch);
     }
     send_all(&acks, CANCEL, got_cancel);
 }

@@ -372,12 +372,12 @@ def test_a_wait_ends_in_time_and_not_sooner(d, q):
 
 
 def test_those_who_wait_are_served_first_come_first_served(d, c, q):
-    waiting, seats = [], 0
+    waiting, waiters = [], 0
     wait_held(d, 0)
     for i in range(6):
         waiting.append(Waiting(d, q, next(names), wait="60s") if i % 2 else Waiting(d, q, wait="60s"))
-        seats += 1 + i % 2
-        wait_held(d, seats)
+        waiters += 1 + i % 2
+        wait_held(d, waiters)
     for i in range(6):
         c.put(q, id_=f"n{i}")
         answer = waiting[i].result(30)

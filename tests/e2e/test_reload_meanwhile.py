@@ -431,7 +431,7 @@ def test_a_source_that_waits_for_the_end_of_a_reload_reads_again_what_redis_lost
     slow = bench.keep(collect.FromHttp(lambda _: ("when", go_on)))
     old_records(bench, 3)
     redis = bench.redis()
-    client, marks, part = redis.client(), "tarry:{late}:shelf:marks", f"{bench.name}.in/0"
+    client, marks, part = redis.client(), "tarry:{late}:kv:marks", f"{bench.name}.in/0"
     d = Reloaded(bench, redis, hooked(slow))
     d.post("x")
     slow.wait_count(1)

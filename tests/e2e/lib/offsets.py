@@ -59,7 +59,7 @@ def offsets(way, partitions=4):
 
 
 def marks(way):
-    rows = way.redis.client().hgetall("tarry:{in}:shelf:marks")
+    rows = way.redis.client().hgetall("tarry:{in}:kv:marks")
     return {name.decode(): int(value) for name, value in rows.items()}
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 #include "bridge/base/fault.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -13,37 +13,37 @@ enum {
     REFUSED_MAX = 50    /* then the batch before it will not come any more */
 };
 
-/* The fault point of a lane, where it has one. */
-#define LANE_POINT(lane, of_enqueue, of_ack)                                             \
-    ((lane)->kind == LANE_ENQUEUE ? (of_enqueue)                                         \
-     : (lane)->kind == LANE_ACK   ? (of_ack)                                             \
-                                  : NULL)
+/* The fault point of a batcher, where it has one. */
+#define BATCHER_POINT(batcher, of_enqueue, of_ack)                                       \
+    ((batcher)->kind == BATCHER_ENQUEUE ? (of_enqueue)                                   \
+     : (batcher)->kind == BATCHER_ACK   ? (of_ack)                                       \
+                                        : NULL)
 
-void lane_init(struct lane *lane, struct bucket *b, enum lane_kind kind)
+void batcher_init(struct batcher *batcher, struct bucket *b, enum batcher_kind kind)
 {
-    lane->bucket = b;
-    lane->kind = kind;
-    TAILQ_INIT(&lane->queue);
-    TAILQ_INIT(&lane->flights);
+    batcher->bucket = b;
+    batcher->kind = kind;
+    TAILQ_INIT(&batcher->queue);
+    TAILQ_INIT(&batcher->flights);
 }
 
-static void count_in(struct lane *lane, const struct change *c)
+static void count_in(struct batcher *batcher, const struct change *c)
 {
-    lane->queued++;
-    lane->awaited += c->awaited;
+    batcher->queued++;
+    batcher->awaited += c->awaited;
 }
 
-static void take_out(struct lane *lane, struct change *c)
+static void take_out(struct batcher *batcher, struct change *c)
 {
-    TAILQ_REMOVE(&lane->queue, c, link);
-    lane->queued--;
-    lane->awaited -= c->awaited;
+    TAILQ_REMOVE(&batcher->queue, c, link);
+    batcher->queued--;
+    batcher->awaited -= c->awaited;
 }
 
 /* The change is answered and gone. */
-static void answer(struct lane *lane, struct change *c, char code)
+static void answer(struct batcher *batcher, struct change *c, char code)
 {
-    lane->bucket->store->open_count--;
+    batcher->bucket->store->open_count--;
     if (c->cb)
         c->cb(c->arg, code);
     free(c);
@@ -51,14 +51,14 @@ static void answer(struct lane *lane, struct change *c, char code)
 
 /* Back to where it stood, before every change that came after it. behind: one of these,
  * where to begin to look; NULL: at the head. */
-static void put_back(struct lane *lane, struct change *c, struct change *behind)
+static void put_back(struct batcher *batcher, struct change *c, struct change *behind)
 {
     struct change *at = behind, *before;
     if (behind) {
         while ((before = TAILQ_PREV(at, change_list, link)) && before->seq > c->seq)
             at = before;
     } else {
-        TAILQ_FOREACH (at, &lane->queue, link) {
+        TAILQ_FOREACH (at, &batcher->queue, link) {
             if (at->seq > c->seq)
                 break;
         }
@@ -66,8 +66,8 @@ static void put_back(struct lane *lane, struct change *c, struct change *behind)
     if (at)
         TAILQ_INSERT_BEFORE(at, c, link);
     else
-        TAILQ_INSERT_TAIL(&lane->queue, c, link);
-    count_in(lane, c);
+        TAILQ_INSERT_TAIL(&batcher->queue, c, link);
+    count_in(batcher, c);
 }
 
 /* lost: the outcome is unknown. */
@@ -78,16 +78,16 @@ static void send_again(struct batch *batch, bool lost)
         TAILQ_REMOVE(&batch->list, c, link);
         c->again = c->again || lost;
         if (lost && c->once) {
-            answer(batch->lane, c, 0);
+            answer(batch->batcher, c, 0);
         } else {
-            put_back(batch->lane, c, behind);
+            put_back(batch->batcher, c, behind);
             behind = c;
         }
     }
 }
 
 /* Of what was sent again: the letter that the first run gave, and was lost. */
-static char first_answer(const struct lane_row *row, char code)
+static char first_answer(const struct batcher_row *row, char code)
 {
     for (const char *p = row->again ? row->again : script_again[row->script]; p && *p;
          p += 2) {
@@ -101,36 +101,36 @@ static char first_answer(const struct lane_row *row, char code)
  * comes, the source has to read it anew. */
 static void answer_each(struct batch *batch, struct slice codes)
 {
-    struct lane *lane = batch->lane;
+    struct batcher *batcher = batch->batcher;
     struct change *c;
     for (size_t i = 0; (c = TAILQ_FIRST(&batch->list)); i++) {
         TAILQ_REMOVE(&batch->list, c, link);
         char code = i < codes.n ? codes.p[i] : 0;
         if (c->again)
-            code = first_answer(&lane_rows[lane->kind], code);
+            code = first_answer(&batcher_rows[batcher->kind], code);
         if (code == ACK_STALE_BEFORE) /* a STALE that is not our own work */
             code = ACK_STALE;
         if (code == ENQUEUE_GAP && c->refused++ < REFUSED_MAX) {
-            put_back(lane, c, NULL);
-            lane->hold_until_us = loop_mono_us() + GAP_US;
+            put_back(batcher, c, NULL);
+            batcher->hold_until_us = loop_mono_us() + GAP_US;
             continue;
         }
-        answer(lane, c, code == ENQUEUE_GAP ? 0 : code);
+        answer(batcher, c, code == ENQUEUE_GAP ? 0 : code);
     }
 }
 
 /* It is on its way no more, and empty. */
 static void land(struct batch *batch)
 {
-    struct lane *lane = batch->lane;
-    lane->flying--;
-    TAILQ_REMOVE(&lane->flights, batch, link);
+    struct batcher *batcher = batch->batcher;
+    batcher->flying--;
+    TAILQ_REMOVE(&batcher->flights, batch, link);
     free(batch->codes);
     free(batch);
-    if (lane->queued > 0)
-        store_list_lane(lane->bucket->store, lane);
+    if (batcher->queued > 0)
+        store_list_batcher(batcher->bucket->store, batcher);
     else
-        bucket_check_idle(lane->bucket);
+        bucket_check_idle(batcher->bucket);
 }
 
 void batch_answer(struct batch *batch, struct slice codes)
@@ -170,23 +170,24 @@ void batch_expire(struct batch *batch, int64_t now_us)
         }
         char code = from < batch->code_count ? batch->codes[from] : 0;
         TAILQ_REMOVE(&batch->list, c, link);
-        answer(batch->lane, c, is_done(code) ? change_unsafe(code) : 0);
+        answer(batch->batcher, c, is_done(code) ? change_unsafe(code) : 0);
     }
     batch->code_count = to;
 }
 
 /* The letters of a reply; what else it holds is told. */
-static struct slice read_reply(struct lane *lane, const struct redisReply *reply)
+static struct slice read_reply(struct batcher *batcher, const struct redisReply *reply)
 {
-    struct bucket *b = lane->bucket;
+    struct bucket *b = batcher->bucket;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2)
         return redis_text(reply);
     int64_t head = reply->element[0]->integer;
-    bool of_queue_lib = lane->kind == LANE_FINISH || lane->kind == LANE_RELEASE;
+    bool of_queue_lib =
+        batcher->kind == BATCHER_FINISH || batcher->kind == BATCHER_RELEASE;
     if (b->rules && !of_queue_lib && head >= 0)
         head = (head + 999) / 1000; /* in us */
     b->events->head(b->owner, head);
-    if (lane->kind == LANE_ENQUEUE)
+    if (batcher->kind == BATCHER_ENQUEUE)
         far_note(b, reply->elements > 2 ? redis_integer(reply->element[2]) : -1);
     else
         queue_settled(b, reply);
@@ -196,31 +197,31 @@ static struct slice read_reply(struct lane *lane, const struct redisReply *reply
 static void on_reply(void *arg, const struct redisReply *reply)
 {
     struct batch *batch = arg;
-    struct lane *lane = batch->lane;
-    const struct lane_row *row = &lane_rows[lane->kind];
+    struct batcher *batcher = batch->batcher;
+    const struct batcher_row *row = &batcher_rows[batcher->kind];
     enum redis_error e = node_judge(batch->node, reply, row->script);
     if (e != REDIS_NO_ERROR) {
         if (reply && e != REDIS_ELSEWHERE)
-            lane->hold_until_us = loop_mono_us() + node_rest_us(e);
+            batcher->hold_until_us = loop_mono_us() + node_rest_us(e);
         send_again(batch, reply == NULL);
         land(batch);
         return;
     }
-    FAULT(LANE_POINT(lane, "S3", "K4"));
-    struct slice codes = read_reply(lane, reply);
-    if (row->sure && lane->bucket->store->conf.durability.replicas > 0)
+    FAULT(BATCHER_POINT(batcher, "S3", "K4"));
+    struct slice codes = read_reply(batcher, reply);
+    if (row->sure && batcher->bucket->store->conf.durability.replicas > 0)
         wait_for_replicas(batch->node, batch, codes);
     else
         batch_answer(batch, codes);
 }
 
-/* The first change of a lane that Redis has not answered for. */
-static uint64_t oldest_open(const struct lane *lane)
+/* The first change of a batcher that Redis has not answered for. */
+static uint64_t oldest_open(const struct batcher *batcher)
 {
     const struct batch *batch;
     uint64_t seq =
-        TAILQ_EMPTY(&lane->queue) ? UINT64_MAX : TAILQ_FIRST(&lane->queue)->seq;
-    TAILQ_FOREACH (batch, &lane->flights, link) {
+        TAILQ_EMPTY(&batcher->queue) ? UINT64_MAX : TAILQ_FIRST(&batcher->queue)->seq;
+    TAILQ_FOREACH (batch, &batcher->flights, link) {
         if (batch->first_seq < seq)
             seq = batch->first_seq;
     }
@@ -229,12 +230,12 @@ static uint64_t oldest_open(const struct lane *lane)
 
 /* A cancel must not overtake the job that it means, nor a job the cancel before it: only
  * what is older than this may leave. */
-static uint64_t older_than(const struct lane *lane)
+static uint64_t older_than(const struct batcher *batcher)
 {
-    if (lane->kind == LANE_CANCEL)
-        return oldest_open(&lane->bucket->lane[LANE_ENQUEUE]);
-    if (lane->kind == LANE_ENQUEUE)
-        return oldest_open(&lane->bucket->lane[LANE_CANCEL]);
+    if (batcher->kind == BATCHER_CANCEL)
+        return oldest_open(&batcher->bucket->batcher[BATCHER_ENQUEUE]);
+    if (batcher->kind == BATCHER_ENQUEUE)
+        return oldest_open(&batcher->bucket->batcher[BATCHER_CANCEL]);
     return UINT64_MAX;
 }
 
@@ -250,149 +251,150 @@ bool batch_takes(struct batch *batch, struct change *c)
         return false;
     if (i == batch->partition_count)
         batch->partitions[batch->partition_count++] =
-            (struct lane_partition){c->origin.partition, c->origin.before};
+            (struct batcher_partition){c->origin.partition, c->origin.before};
     c->partition = i + 1;
     return true;
 }
 
-static unsigned jobs_max(const struct lane *lane)
+static unsigned jobs_max(const struct batcher *batcher)
 {
-    unsigned own = lane_rows[lane->kind].jobs_max;
-    unsigned all = lane->bucket->store->conf.batch_max;
+    unsigned own = batcher_rows[batcher->kind].jobs_max;
+    unsigned all = batcher->bucket->store->conf.batch_max;
     return own > 0 && own < all ? own : all;
 }
 
 /* Takes from the queue what one call carries. */
-static struct batch *take(struct lane *lane)
+static struct batch *take(struct batcher *batcher)
 {
-    uint64_t limit = older_than(lane);
+    uint64_t limit = older_than(batcher);
     struct batch *batch = mem_alloc(sizeof(*batch));
     size_t bytes = 0;
     struct change *c;
-    batch->lane = lane;
-    batch->first_seq = TAILQ_FIRST(&lane->queue)->seq;
+    batch->batcher = batcher;
+    batch->first_seq = TAILQ_FIRST(&batcher->queue)->seq;
     TAILQ_INIT(&batch->list);
-    while ((c = TAILQ_FIRST(&lane->queue))) {
+    while ((c = TAILQ_FIRST(&batcher->queue))) {
         bytes += c->record.n + c->tries.n + c->id.n + c->kept_record.n + c->kept_tries.n;
-        if (batch->count > 0 &&
-            (c->seq > limit || batch->count >= jobs_max(lane) || bytes > BATCH_BYTES_MAX))
+        if (batch->count > 0 && (c->seq > limit || batch->count >= jobs_max(batcher) ||
+                                 bytes > BATCH_BYTES_MAX))
             break;
         if (!batch_takes(batch, c))
             break;
-        take_out(lane, c);
+        take_out(batcher, c);
         TAILQ_INSERT_TAIL(&batch->list, c, link);
         batch->count++;
     }
     return batch;
 }
 
-static void send_batch(struct lane *lane, struct node *node, int64_t now_us)
+static void send_batch(struct batcher *batcher, struct node *node, int64_t now_us)
 {
-    const struct lane_row *row = &lane_rows[lane->kind];
-    struct store *st = lane->bucket->store;
-    struct batch *batch = take(lane);
+    const struct batcher_row *row = &batcher_rows[batcher->kind];
+    struct store *st = batcher->bucket->store;
+    struct batch *batch = take(batcher);
     batch->node = node;
-    args_begin_bucket(&st->args, lane->bucket, row->script);
+    args_begin_bucket(&st->args, batcher->bucket, row->script);
     row->head(&st->args, batch);
     const struct change *c;
     TAILQ_FOREACH (c, &batch->list, link)
         row->change(&st->args, batch, c);
-    pacer_sent(&lane->pacer, &pacer_of_changes, batch->count, now_us);
-    lane->flying++;
-    TAILQ_INSERT_TAIL(&lane->flights, batch, link);
+    pacer_sent(&batcher->pacer, &pacer_of_changes, batch->count, now_us);
+    batcher->flying++;
+    TAILQ_INSERT_TAIL(&batcher->flights, batch, link);
     args_send(&st->args, &st->scripts, row->script, node->redis, on_reply, batch);
-    FAULT_QUEUED(LANE_POINT(lane, "S2", "K3"));
+    FAULT_QUEUED(BATCHER_POINT(batcher, "S2", "K3"));
 }
 
-int64_t lane_wait_us(const struct lane *lane, unsigned full, int64_t now_us)
+int64_t batcher_wait_us(const struct batcher *batcher, unsigned full, int64_t now_us)
 {
-    if (lane->queued >= full)
+    if (batcher->queued >= full)
         return 0;
-    if (lane->flying >= BATCHES_OUT)
+    if (batcher->flying >= BATCHES_OUT)
         return -1;
-    return lane->awaited > 0 ? 0 : pacer_wait_us(&lane->pacer, now_us);
+    return batcher->awaited > 0 ? 0 : pacer_wait_us(&batcher->pacer, now_us);
 }
 
 /* The bucket has moved. What was sent to where it was may come back, and goes first. */
-static bool waits_for_another(const struct lane *lane, const struct node *node)
+static bool waits_for_another(const struct batcher *batcher, const struct node *node)
 {
-    const struct batch *batch = TAILQ_FIRST(&lane->flights);
+    const struct batch *batch = TAILQ_FIRST(&batcher->flights);
     return batch && batch->node != node;
 }
 
-int64_t lane_flush(struct lane *lane, int64_t now_us)
+int64_t batcher_flush(struct batcher *batcher, int64_t now_us)
 {
-    struct node *node = bucket_node(lane->bucket);
+    struct node *node = bucket_node(batcher->bucket);
     if (node == NULL || node->state != NODE_UP)
         return -1; /* its coming makes the next turn */
-    if (waits_for_another(lane, node))
+    if (waits_for_another(batcher, node))
         return -1; /* the answer makes the next turn */
-    int64_t hold_us = lane->hold_until_us > node->pause_until_us ? lane->hold_until_us
-                                                                 : node->pause_until_us;
+    int64_t hold_us = batcher->hold_until_us > node->pause_until_us
+                          ? batcher->hold_until_us
+                          : node->pause_until_us;
     if (hold_us > now_us)
         return hold_us - now_us;
-    while (lane->queued > 0 && lane->flying < BATCHES_OUT_FULL) {
-        if (TAILQ_FIRST(&lane->queue)->seq > older_than(lane))
-            return -1; /* the other lane's answer makes the next turn */
-        int64_t wait_us = lane_wait_us(lane, jobs_max(lane), now_us);
+    while (batcher->queued > 0 && batcher->flying < BATCHES_OUT_FULL) {
+        if (TAILQ_FIRST(&batcher->queue)->seq > older_than(batcher))
+            return -1; /* the other batcher's answer makes the next turn */
+        int64_t wait_us = batcher_wait_us(batcher, jobs_max(batcher), now_us);
         if (wait_us != 0)
             return wait_us;
-        send_batch(lane, node, now_us);
+        send_batch(batcher, node, now_us);
     }
     return -1;
 }
 
 /* Redis may begin while the turn goes on. */
-static void flush_early(struct lane *lane)
+static void flush_early(struct batcher *batcher)
 {
-    unsigned flying = lane->flying;
-    lane_flush(lane, loop_mono_us());
-    if (lane->flying > flying)
-        redis_push(bucket_node(lane->bucket)->redis);
+    unsigned flying = batcher->flying;
+    batcher_flush(batcher, loop_mono_us());
+    if (batcher->flying > flying)
+        redis_push(bucket_node(batcher->bucket)->redis);
 }
 
-void lane_add(struct lane *lane, struct change *c)
+void batcher_add(struct batcher *batcher, struct change *c)
 {
-    c->seq = lane->bucket->next_seq++;
-    TAILQ_INSERT_TAIL(&lane->queue, c, link);
-    count_in(lane, c);
-    lane->bucket->store->open_count++;
-    store_list_lane(lane->bucket->store, lane);
-    if ((lane->queued == BATCH_EARLY && lane->flying == 0) ||
-        lane->queued == jobs_max(lane))
-        flush_early(lane);
+    c->seq = batcher->bucket->next_seq++;
+    TAILQ_INSERT_TAIL(&batcher->queue, c, link);
+    count_in(batcher, c);
+    batcher->bucket->store->open_count++;
+    store_list_batcher(batcher->bucket->store, batcher);
+    if ((batcher->queued == BATCH_EARLY && batcher->flying == 0) ||
+        batcher->queued == jobs_max(batcher))
+        flush_early(batcher);
 }
 
-void lane_expire(struct lane *lane, int64_t now_us)
+void batcher_expire(struct batcher *batcher, int64_t now_us)
 {
     struct change *c, *next;
-    for (c = TAILQ_FIRST(&lane->queue); c; c = next) {
+    for (c = TAILQ_FIRST(&batcher->queue); c; c = next) {
         next = TAILQ_NEXT(c, link);
         if (c->deadline_us == 0 || c->deadline_us > now_us)
             continue;
-        take_out(lane, c);
-        answer(lane, c, 0);
+        take_out(batcher, c);
+        answer(batcher, c, 0);
     }
 }
 
-void lane_give_back(struct lane *lane)
+void batcher_give_back(struct batcher *batcher)
 {
     struct change *c, *next;
-    for (c = TAILQ_FIRST(&lane->queue); c; c = next) {
+    for (c = TAILQ_FIRST(&batcher->queue); c; c = next) {
         next = TAILQ_NEXT(c, link);
         if (c->origin.partition == NULL)
             continue;
-        take_out(lane, c);
-        answer(lane, c, 0);
+        take_out(batcher, c);
+        answer(batcher, c, 0);
     }
 }
 
-void lane_close(struct lane *lane)
+void batcher_close(struct batcher *batcher)
 {
     struct change *c;
-    while ((c = TAILQ_FIRST(&lane->queue))) {
+    while ((c = TAILQ_FIRST(&batcher->queue))) {
         // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the head is another one by now
-        take_out(lane, c);
-        answer(lane, c, 0);
+        take_out(batcher, c);
+        answer(batcher, c, 0);
     }
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_shelf.c - shelves (one HASH command each) and tallies (lua/tally.lua).
+ * store_kv.c - shelves (one HASH command each) and tallies (lua/tally.lua).
  *
  * A change is told to the other instances in the same write, right behind it and whatever
  * comes of it: who repeats a change whose outcome he does not know also repeats the news.
  */
 #include "bridge/bridge.h"
-#include "bridge/store/shelf.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/kv.h"
+#include "bridge/store/batcher.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,9 +20,9 @@ struct ask {
     struct source *src;
     void (*tell)(struct ask *ask, const struct redisReply *r); /* r NULL: no answer */
     union {
-        shelf_cb *done;
-        shelf_get_cb *got;
-        shelf_list_cb *listed;
+        kv_cb *done;
+        kv_get_cb *got;
+        kv_list_cb *listed;
     } cb;
     void *arg;
     bool only_new;
@@ -30,19 +30,19 @@ struct ask {
 
 /* --- who watches --- */
 
-void shelf_watch(struct source *src, void (*cb)(void *arg), void *arg)
+void kv_watch(struct source *src, void (*cb)(void *arg), void *arg)
 {
-    src->shelf_watch = cb;
-    src->shelf_watch_arg = arg;
+    src->kv_watch = cb;
+    src->kv_watch_arg = arg;
 }
 
 static void tell_own(const struct source *src)
 {
-    if (src->shelf_watch)
-        src->shelf_watch(src->shelf_watch_arg);
+    if (src->kv_watch)
+        src->kv_watch(src->kv_watch_arg);
 }
 
-void shelf_told(struct bridge *bridge, struct slice name)
+void kv_told(struct bridge *bridge, struct slice name)
 {
     if (name.n > 0 && name.p[0] == '=')
         name = (struct slice){name.p + 1, name.n - 1};
@@ -68,35 +68,35 @@ static void on_reply(void *arg, const struct redisReply *reply)
     struct ask *ask = arg;
     if (reply && reply->type == REDIS_REPLY_ERROR) {
         log_limited(&ask->src->bridge->store->complain, LOG_WARN, source_name(ask->src),
-                    "its shelf in Redis: %s", reply->str);
+                    "its kv in Redis: %s", reply->str);
         reply = NULL;
     }
     ask->tell(ask, reply);
     free(ask);
 }
 
-static enum shelf_code code_of(const struct redisReply *r)
+static enum kv_code code_of(const struct redisReply *r)
 {
     if (r == NULL || r->type != REDIS_REPLY_INTEGER)
-        return SHELF_AWAY;
-    return r->integer ? SHELF_OK : SHELF_NOT;
+        return KV_AWAY;
+    return r->integer ? KV_OK : KV_NOT;
 }
 
 static void tell_put(struct ask *ask, const struct redisReply *r)
 {
-    enum shelf_code code = code_of(r);
-    if (code == SHELF_NOT && !ask->only_new)
-        code = SHELF_OK; /* HSET: it was there, and has the new value */
+    enum kv_code code = code_of(r);
+    if (code == KV_NOT && !ask->only_new)
+        code = KV_OK; /* HSET: it was there, and has the new value */
     ask->cb.done(ask->arg, code);
-    if (code == SHELF_OK)
+    if (code == KV_OK)
         tell_own(ask->src);
 }
 
 static void tell_drop(struct ask *ask, const struct redisReply *r)
 {
-    enum shelf_code code = code_of(r);
+    enum kv_code code = code_of(r);
     ask->cb.done(ask->arg, code);
-    if (code == SHELF_OK)
+    if (code == KV_OK)
         tell_own(ask->src);
 }
 
@@ -108,26 +108,26 @@ static void tell_tally(struct ask *ask, const struct redisReply *r)
 static void tell_get(struct ask *ask, const struct redisReply *r)
 {
     struct slice value = redis_text(r);
-    enum shelf_code code = SHELF_AWAY;
+    enum kv_code code = KV_AWAY;
     if (value.p)
-        code = SHELF_OK;
+        code = KV_OK;
     else if (r && r->type == REDIS_REPLY_NIL)
-        code = SHELF_NOT;
+        code = KV_NOT;
     ask->cb.got(ask->arg, code, value);
 }
 
 static void tell_list(struct ask *ask, const struct redisReply *r)
 {
     if (r == NULL || r->type != REDIS_REPLY_ARRAY) {
-        ask->cb.listed(ask->arg, SHELF_AWAY, NULL, 0);
+        ask->cb.listed(ask->arg, KV_AWAY, NULL, 0);
         return;
     }
     unsigned n = (unsigned)(r->elements / 2);
-    struct shelf_item *items = mem_alloc((n + 1) * sizeof(*items));
+    struct kv_item *items = mem_alloc((n + 1) * sizeof(*items));
     for (unsigned i = 0; i < n; i++)
-        items[i] = (struct shelf_item){.field = redis_text(r->element[2 * i]),
-                                       .value = redis_text(r->element[2 * i + 1])};
-    ask->cb.listed(ask->arg, SHELF_OK, items, n);
+        items[i] = (struct kv_item){.field = redis_text(r->element[2 * i]),
+                                    .value = redis_text(r->element[2 * i + 1])};
+    ask->cb.listed(ask->arg, KV_OK, items, n);
     free(items);
 }
 
@@ -142,7 +142,7 @@ static struct ask *ask_new(struct source *src,
     return ask;
 }
 
-/* PREFIX:{SOURCE}:KIND:NAME; what is on one shelf stands in one hash. */
+/* PREFIX:{SOURCE}:KIND:NAME; one kv is one hash. */
 static void add_key(struct buf *key, const struct source *src, const char *kind,
                     struct slice name)
 {
@@ -152,12 +152,12 @@ static void add_key(struct buf *key, const struct source *src, const char *kind,
 }
 
 /* command KEY more... */
-static void send_command(struct ask *ask, const char *command, const char *shelf,
+static void send_command(struct ask *ask, const char *command, const char *kv,
                          const struct slice *more, unsigned n)
 {
     struct slice *args = mem_alloc((n + 2) * sizeof(*args));
     struct buf key = {0};
-    add_key(&key, ask->src, "shelf", slice_of(shelf));
+    add_key(&key, ask->src, "kv", slice_of(kv));
     args[0] = slice_of(command);
     args[1] = buf_slice(&key);
     for (unsigned i = 0; i < n; i++)
@@ -167,25 +167,25 @@ static void send_command(struct ask *ask, const char *command, const char *shelf
     free(args);
 }
 
-void shelf_put(struct source *src, const char *shelf, struct slice field,
-               struct slice value, bool only_new, shelf_cb *cb, void *arg)
+void kv_put(struct source *src, const char *kv, struct slice field, struct slice value,
+            bool only_new, kv_cb *cb, void *arg)
 {
     struct ask *ask = ask_new(src, tell_put, arg);
     const struct slice more[] = {field, value};
     ask->cb.done = cb;
     ask->only_new = only_new;
-    send_command(ask, only_new ? "HSETNX" : "HSET", shelf, more, 2);
+    send_command(ask, only_new ? "HSETNX" : "HSET", kv, more, 2);
     tell_others(src);
 }
 
 static void tell_put_all(struct ask *ask, const struct redisReply *r)
 {
     const bool good = r && r->type == REDIS_REPLY_INTEGER;
-    ask->cb.done(ask->arg, good ? SHELF_OK : SHELF_AWAY);
+    ask->cb.done(ask->arg, good ? KV_OK : KV_AWAY);
 }
 
-void shelf_put_all(struct source *src, const char *shelf, const struct shelf_item *items,
-                   unsigned n, shelf_cb *cb, void *arg)
+void kv_put_all(struct source *src, const char *kv, const struct kv_item *items,
+                unsigned n, kv_cb *cb, void *arg)
 {
     struct ask *ask = ask_new(src, tell_put_all, arg);
     struct slice *more = mem_alloc(2 * n * sizeof(*more));
@@ -194,38 +194,37 @@ void shelf_put_all(struct source *src, const char *shelf, const struct shelf_ite
         more[2 * i + 1] = items[i].value;
     }
     ask->cb.done = cb;
-    send_command(ask, "HSET", shelf, more, 2 * n);
+    send_command(ask, "HSET", kv, more, 2 * n);
     free(more);
 }
 
-void shelf_drop(struct source *src, const char *shelf, struct slice field, shelf_cb *cb,
-                void *arg)
+void kv_drop(struct source *src, const char *kv, struct slice field, kv_cb *cb, void *arg)
 {
     struct ask *ask = ask_new(src, tell_drop, arg);
     ask->cb.done = cb;
-    send_command(ask, "HDEL", shelf, &field, 1);
+    send_command(ask, "HDEL", kv, &field, 1);
     tell_others(src);
 }
 
-void shelf_get(struct source *src, const char *shelf, struct slice field,
-               shelf_get_cb *cb, void *arg)
+void kv_get(struct source *src, const char *kv, struct slice field, kv_get_cb *cb,
+            void *arg)
 {
     struct ask *ask = ask_new(src, tell_get, arg);
     ask->cb.got = cb;
-    send_command(ask, "HGET", shelf, &field, 1);
+    send_command(ask, "HGET", kv, &field, 1);
 }
 
-void shelf_list(struct source *src, const char *shelf, shelf_list_cb *cb, void *arg)
+void kv_list(struct source *src, const char *kv, kv_list_cb *cb, void *arg)
 {
     struct ask *ask = ask_new(src, tell_list, arg);
     ask->cb.listed = cb;
-    send_command(ask, "HGETALL", shelf, NULL, 0);
+    send_command(ask, "HGETALL", kv, NULL, 0);
 }
 
 /* --- tallies --- */
 
-void shelf_tally(struct source *src, struct slice name, int64_t amount, int64_t limit,
-                 int64_t window_ms, shelf_cb *cb, void *arg)
+void kv_tally(struct source *src, struct slice name, int64_t amount, int64_t limit,
+              int64_t window_ms, kv_cb *cb, void *arg)
 {
     struct ask *ask = ask_new(src, tell_tally, arg);
     const int64_t number[] = {amount, limit, window_ms};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_lane.h - a lane: the queue of one kind of change of one bucket, and its batches.
+ * batcher.h - a batcher: the queue of one kind of change of one bucket, and its batches.
  *
- * Internal to the store. Order within a lane is kept, also across lost connections: what
- * has to be sent again goes back to its old place in the queue.
+ * Internal to the store. Order within a batcher is kept, also across lost connections:
+ * what has to be sent again goes back to its old place in the queue.
  */
-#ifndef BRIDGE_STORE_LANE_H
-#define BRIDGE_STORE_LANE_H
+#ifndef BRIDGE_STORE_BATCHER_H
+#define BRIDGE_STORE_BATCHER_H
 
 #include "bridge/base/hash.h"
 #include "bridge/base/log.h"
@@ -72,18 +72,18 @@ struct movers {       /* of a store */
     struct timer *timer; /* the end of a rest */
 };
 
-/* --- lanes --- */
+/* --- batchers --- */
 
-enum lane_kind {
-    LANE_ENQUEUE,
-    LANE_ACK,
-    LANE_RETRY,
-    LANE_BURY,
-    LANE_CANCEL,
-    LANE_FINISH,
-    LANE_RELEASE,
-    LANE_RENEW,
-    LANES
+enum batcher_kind {
+    BATCHER_ENQUEUE,
+    BATCHER_ACK,
+    BATCHER_RETRY,
+    BATCHER_BURY,
+    BATCHER_CANCEL,
+    BATCHER_FINISH,
+    BATCHER_RELEASE,
+    BATCHER_RENEW,
+    BATCHERS
 };
 
 struct change {
@@ -115,19 +115,19 @@ struct change {
 };
 TAILQ_HEAD(change_list, change);
 
-struct lane {
+struct batcher {
     struct bucket *bucket;
-    enum lane_kind kind;
+    enum batcher_kind kind;
     struct change_list queue;
     TAILQ_HEAD(, batch) flights; /* on their way */
     unsigned queued, flying;     /* changes; batches */
     unsigned awaited;            /* of those queued */
     struct pacer pacer;
     int64_t hold_until_us; /* after an error reply that asks to wait */
-    bool listed;           /* in the store's list of lanes with work */
-    TAILQ_ENTRY(lane) link;
+    bool listed;           /* in the store's list of batchers with work */
+    TAILQ_ENTRY(batcher) link;
 };
-TAILQ_HEAD(lane_list, lane);
+TAILQ_HEAD(batcher_list, batcher);
 
 enum bucket_key {
     KEY_POOL,    /* scripts make those of a bucket of it: lua/lib/bucket.lua */
@@ -151,19 +151,19 @@ struct bucket {
     void *owner;
     char *key_text[BUCKET_KEYS];
     struct slice key[BUCKET_KEYS]; /* enum bucket_key */
-    struct lane lane[LANES];
+    struct batcher batcher[BATCHERS];
     struct far far;
     unsigned calls; /* questions and claims on their way */
     uint64_t next_seq;
 };
 
-struct lane_partition {
+struct batcher_partition {
     const char *name; /* interned, as in struct origin */
     int64_t before;   /* of its first record in the batch */
 };
-/* Changes of one lane on their way in one call. */
+/* Changes of one batcher on their way in one call. */
 struct batch {
-    struct lane *lane;
+    struct batcher *batcher;
     struct node *node; /* that has them */
     TAILQ_ENTRY(batch) link;
     uint64_t first_seq;
@@ -171,7 +171,7 @@ struct batch {
     unsigned count;
     /* Of Kafka's records; where there are some, each change has a timestamp at its end.
      */
-    struct lane_partition partitions[BATCH_PARTITIONS_MAX];
+    struct batcher_partition partitions[BATCH_PARTITIONS_MAX];
     unsigned partition_count;
     /* Of store_wait.c: done there, the letters of the answer, and whether the WAIT that
      * is on its way is about it. */
@@ -180,8 +180,8 @@ struct batch {
     size_t code_count;
     bool asked;
 };
-/* How the changes of a lane become the arguments of its script: calls.c. */
-struct lane_row {
+/* How the changes of a batcher become the arguments of its script: calls.c. */
+struct batcher_row {
     enum script script;
     void (*head)(struct args *a, const struct batch *batch); /* before the changes */
     void (*change)(struct args *a, const struct batch *batch, const struct change *c);
@@ -189,7 +189,7 @@ struct lane_row {
     bool sure;         /* it counts when as many replicas have it as are asked for */
     unsigned jobs_max; /* of one call, where each takes Redis long; 0: batch_max */
 };
-extern const struct lane_row lane_rows[LANES];
+extern const struct batcher_row batcher_rows[BATCHERS];
 
 /* Notes in c of which of the batch's partitions it is. false: there is no room for
  * another one. */
@@ -199,7 +199,7 @@ bool batch_takes(struct batch *batch, struct change *c);
 void bucket_check_idle(struct bucket *b);
 /* It is done: one letter per change. */
 void batch_answer(struct batch *batch, struct slice codes);
-/* Its outcome is unknown: its changes go back to their lane. */
+/* Its outcome is unknown: its changes go back to their batcher. */
 void batch_send_again(struct batch *batch);
 /* Answers those of its changes whose time is over: they are done, but not safe. */
 void batch_expire(struct batch *batch, int64_t now_us);
@@ -249,7 +249,7 @@ void put_group(struct args *a, const struct batch *batch, const struct change *c
 void put_stamp(struct args *a, const struct batch *batch, const struct change *c);
 void put_number(struct args *a, const struct batch *batch, const struct change *c);
 
-/* A change for a lane. Everything is copied. */
+/* A change for a batcher. Everything is copied. */
 struct change *change_new(struct slice id, struct slice record, struct slice tries,
                           struct slice group);
 
@@ -268,7 +268,7 @@ struct store {
     bool up, was_up;   /* as told by events; it was at least once */
     unsigned open_count;
     uint64_t errors[REDIS_WRONG + 1], connections, arrivals, wait_shortfalls;
-    struct lane_list lanes; /* with work */
+    struct batcher_list batchers; /* with work */
     struct timer *flush_timer, *tick;
     struct turn_hook *hook;
     struct log_limit complain, complain_wakes;
@@ -290,32 +290,32 @@ struct node *store_node_of(const struct store *st, struct slice key);
 /* The same, and the node can be worked with. */
 struct node *store_up_node(const struct store *st, struct slice key);
 
-void lane_init(struct lane *lane, struct bucket *b, enum lane_kind kind);
+void batcher_init(struct batcher *batcher, struct bucket *b, enum batcher_kind kind);
 /* Takes c, and answers it once. */
-void lane_add(struct lane *lane, struct change *c);
+void batcher_add(struct batcher *batcher, struct change *c);
 /* How long the head of the queue still waits for company; 0: it leaves now; -1: when an
  * answer comes. A full batch leaves. Else Redis sets the pace: while two batches are on
  * their way the next one gathers, so that batches grow with the load and with the time
  * that an answer takes, and a change that comes alone leaves at once. What nobody awaits
  * is paced besides. */
-int64_t lane_wait_us(const struct lane *lane, unsigned full, int64_t now_us);
+int64_t batcher_wait_us(const struct batcher *batcher, unsigned full, int64_t now_us);
 /* Sends what is ripe. Gives the us until it wants to be called again; -1: not before
  * something changes. */
-int64_t lane_flush(struct lane *lane, int64_t now_us);
+int64_t batcher_flush(struct batcher *batcher, int64_t now_us);
 /* Answers 0 to changes that were not sent by their deadline. */
-void lane_expire(struct lane *lane, int64_t now_us);
+void batcher_expire(struct batcher *batcher, int64_t now_us);
 /* Answers 0 to what is queued and came from a Kafka record. */
-void lane_give_back(struct lane *lane);
+void batcher_give_back(struct batcher *batcher);
 /* Answers 0 to everything queued. */
-void lane_close(struct lane *lane);
+void batcher_close(struct batcher *batcher);
 
-void store_list_lane(struct store *st, struct lane *lane);
+void store_list_batcher(struct store *st, struct batcher *batcher);
 
 /* --- a server --- */
 
 /* Begins to connect, to place (copied) or where the store's configuration says (NULL). */
 struct node *node_new(struct store *st, const struct redis_place *place);
-/* What is on its way is answered with NULL, so goes back to its lane. */
+/* What is on its way is answered with NULL, so goes back to its batcher. */
 void node_free(struct node *node);
 /* Once a second. */
 void node_tick(struct node *node);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_lane_order.c - the order in which the changes of a lane leave, also after a lost
- * connection or a refusal, and that of cancels among enqueues.
+ * unit_batcher_order.c - the order in which the changes of a batcher leave, also after a
+ * lost connection or a refusal, and that of cancels among enqueues.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "tests/fake_redis.h"
-#include "tests/lane_rig.h"
+#include "tests/batcher_rig.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -19,14 +19,14 @@
 /* ------------------------------------------------------------- a connection is lost */
 
 static const struct {
-    enum lane_kind kind;
+    enum batcher_kind kind;
     const char *script;
     char letter; /* of a good answer */
-} lanes[] = {
-    {LANE_ENQUEUE, "enqueue", 's'}, {LANE_ACK, "ack", 'a'},
-    {LANE_RETRY, "retry", 'r'},     {LANE_BURY, "retry", 'b'},
-    {LANE_CANCEL, "cancel", 'c'},   {LANE_FINISH, "finish", 'f'},
-    {LANE_RELEASE, "release", 'r'}, {LANE_RENEW, "renew", 'r'},
+} batchers[] = {
+    {BATCHER_ENQUEUE, "enqueue", 's'}, {BATCHER_ACK, "ack", 'a'},
+    {BATCHER_RETRY, "retry", 'r'},     {BATCHER_BURY, "retry", 'b'},
+    {BATCHER_CANCEL, "cancel", 'c'},   {BATCHER_FINISH, "finish", 'f'},
+    {BATCHER_RELEASE, "release", 'r'}, {BATCHER_RENEW, "renew", 'r'},
 };
 
 /* With % in place of the script. Gives; free(). */
@@ -57,18 +57,18 @@ static void
 changes_in_flight_when_the_connection_is_lost_leave_first_and_in_order(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
-        char told[32], l = lanes[i].letter;
+    for (unsigned i = 0; i < sizeof(batchers) / sizeof(batchers[0]); i++) {
+        char told[32], l = batchers[i].letter;
         rig_begin(2, 0);
         fake.holds = true;
-        rig_ask_each(lanes[i].kind, "abcde");
+        rig_ask_each(batchers[i].kind, "abcde");
         assert_true(rig_reaches(&rig.calls, 2));
         rig_go_away();
         assert_int_equal(rig.answers, 0);
-        rig_ask_each(lanes[i].kind, "f");
+        rig_ask_each(batchers[i].kind, "f");
         rig_come_back();
         assert_true(rig_reaches(&rig.answers, 6));
-        assert_sent("% a b\n% c d\n% a b\n% c d\n% e f\n", lanes[i].script);
+        assert_sent("% a b\n% c d\n% a b\n% c d\n% e f\n", batchers[i].script);
         snprintf(told, sizeof(told), "a=%c b=%c c=%c d=%c e=%c f=%c ", l, l, l, l, l, l);
         assert_string_equal(buf_str(&rig.told), told);
         rig_end();
@@ -80,7 +80,7 @@ static void changes_lost_twice_keep_their_order(void **state)
     (void)state;
     rig_begin(2, 0);
     RIG_PLAN("", "!", "", "!");
-    rig_ask_each(LANE_ACK, "abcdef");
+    rig_ask_each(BATCHER_ACK, "abcdef");
     assert_true(rig_reaches(&rig.answers, 6));
     assert_sent("% a b\n% c d\n" /* the latter is lost, and what is behind it */
                 "% c d\n% e f\n" /* again */
@@ -97,9 +97,9 @@ static void a_batch_whose_wait_is_lost_is_sent_again_before_those_behind_it(void
     (void)state;
     rig_begin(2, 1);
     rig.hold_at = "WAIT";
-    rig_ask_each(LANE_ENQUEUE, "ab");
+    rig_ask_each(BATCHER_ENQUEUE, "ab");
     assert_true(rig_reaches(&rig.waits, 1));
-    rig_ask_each(LANE_ENQUEUE, "cd");
+    rig_ask_each(BATCHER_ENQUEUE, "cd");
     assert_true(rig_reaches(&rig.calls, 2));
     assert_int_equal(rig.answers, 0);
     rig_go_away();
@@ -208,9 +208,9 @@ static void ask_in_turn(const char *changes)
 {
     unsigned calls = rig.calls;
     for (; *changes; changes += 2)
-        rig_ask_each(*changes == '+' ? LANE_ENQUEUE : LANE_CANCEL,
+        rig_ask_each(*changes == '+' ? BATCHER_ENQUEUE : BATCHER_CANCEL,
                      (char[]){changes[1], '\0'});
-    rig_ask_each(LANE_FINISH, "z");
+    rig_ask_each(BATCHER_FINISH, "z");
     assert_true(rig_reaches(&rig.calls, calls + 2));
 }
 
@@ -287,10 +287,10 @@ static void a_cancel_waits_until_an_older_enqueue_is_on_the_replicas(void **stat
     (void)state;
     rig_begin(8, 1);
     rig.hold_at = "WAIT";
-    rig_ask_each(LANE_ENQUEUE, "a");
+    rig_ask_each(BATCHER_ENQUEUE, "a");
     assert_true(rig_reaches(&rig.waits, 1));
-    rig_ask_each(LANE_CANCEL, "a");
-    rig_ask_each(LANE_FINISH, "z");
+    rig_ask_each(BATCHER_CANCEL, "a");
+    rig_ask_each(BATCHER_FINISH, "z");
     assert_true(rig_reaches(&rig.calls, 2));
     assert_sent("enqueue a\nfinish z\n", "");
     fake_let_go();
@@ -313,7 +313,7 @@ static void cancels_and_enqueues_in_turn_leave_one_kind_after_the_other(void **s
     rig_end();
 }
 
-UNIT(lane_order)
+UNIT(batcher_order)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_lane_late.c - changes that come too late: past a deadline, without enough
+ * unit_batcher_late.c - changes that come too late: past a deadline, without enough
  * replicas, given back to Kafka, and in a store that ends.
  */
 #include "bridge/base/loop.h"
 #include "bridge/store/store.h"
 #include "tests/fake_redis.h"
-#include "tests/lane_rig.h"
+#include "tests/batcher_rig.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 
 /* ------------------------------------------------------------------------- deadlines */
 
-static void ask_with_deadline(struct bucket *b, enum lane_kind kind, const char *name,
+static void ask_with_deadline(struct bucket *b, enum batcher_kind kind, const char *name,
                               int64_t deadline_ms)
 {
     struct slice id = slice_of(name);
@@ -25,33 +25,33 @@ static void ask_with_deadline(struct bucket *b, enum lane_kind kind, const char 
     const struct enqueue how = {.awaited = true, .deadline_ms = deadline_ms};
     void *arg = (void *)name;
     job->id = id;
-    if (kind == LANE_ENQUEUE)
+    if (kind == BATCHER_ENQUEUE)
         store_enqueue(b, job, &how, rig_told, arg);
-    else if (kind == LANE_CANCEL)
+    else if (kind == BATCHER_CANCEL)
         store_cancel(b, id, NULL, deadline_ms, rig_told, arg);
-    else if (kind == LANE_FINISH)
+    else if (kind == BATCHER_FINISH)
         store_finish(b, id, 5, "acked", 0, deadline_ms, rig_told, arg);
     else
         store_release(b, id, 5, 0, true, deadline_ms, rig_told, arg);
     job_free(job);
 }
 
-/* The lanes that know deadlines; a cancel in another bucket than the enqueue, since one
- * waits for the other. */
+/* The batchers that know deadlines; a cancel in another bucket than the enqueue, since
+ * one waits for the other. */
 static const struct {
-    enum lane_kind kind;
+    enum batcher_kind kind;
     const char *id[5], *told[5];
 } timed[] = {
-    {LANE_ENQUEUE,
+    {BATCHER_ENQUEUE,
      {"s1", "s2", "s3", "s4", "s5"},
      {"s1=s ", "s2=s ", "s3=0 ", "s4=s ", "s5=s "}},
-    {LANE_CANCEL,
+    {BATCHER_CANCEL,
      {"c1", "c2", "c3", "c4", "c5"},
      {"c1=c ", "c2=c ", "c3=0 ", "c4=c ", "c5=c "}},
-    {LANE_FINISH,
+    {BATCHER_FINISH,
      {"f1", "f2", "f3", "f4", "f5"},
      {"f1=f ", "f2=f ", "f3=0 ", "f4=f ", "f5=f "}},
-    {LANE_RELEASE,
+    {BATCHER_RELEASE,
      {"r1", "r2", "r3", "r4", "r5"},
      {"r1=r ", "r2=r ", "r3=0 ", "r4=r ", "r5=r "}},
 };
@@ -60,7 +60,7 @@ enum { TIMED = sizeof(timed) / sizeof(timed[0]) };
 static void ask_all_with_deadline(unsigned nth, int64_t deadline_ms)
 {
     for (unsigned i = 0; i < TIMED; i++)
-        ask_with_deadline(timed[i].kind == LANE_ENQUEUE ? rig.route : rig.queue,
+        ask_with_deadline(timed[i].kind == BATCHER_ENQUEUE ? rig.route : rig.queue,
                           timed[i].kind, timed[i].id[nth], deadline_ms);
 }
 
@@ -101,7 +101,8 @@ static void pass_deadline(int64_t ms)
 }
 
 /* The batch has one change more, which waits on, and has its own answer then. */
-static void assert_past_deadline(enum lane_kind kind, const char *codes, const char *past)
+static void assert_past_deadline(enum batcher_kind kind, const char *codes,
+                                 const char *past)
 {
     static const char *const ids[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
     const char *const plan[] = {codes, NULL};
@@ -130,8 +131,8 @@ static void assert_past_deadline(enum lane_kind kind, const char *codes, const c
 static void a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so(void **state)
 {
     (void)state;
-    assert_past_deadline(LANE_ENQUEUE, "=sritce", "a=S c=I d=T e=C f=E b=r ");
-    assert_past_deadline(LANE_CANCEL, "=cec", "a=C c=C b=e ");
+    assert_past_deadline(BATCHER_ENQUEUE, "=sritce", "a=S c=I d=T e=C f=E b=r ");
+    assert_past_deadline(BATCHER_CANCEL, "=cec", "a=C c=C b=e ");
 }
 
 /* Such as k, of a record that an earlier batch has carried out: nothing is known of it.
@@ -139,8 +140,8 @@ static void a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so(voi
 static void a_change_not_done_by_its_deadline_is_answered_with_nothing(void **state)
 {
     (void)state;
-    assert_past_deadline(LANE_ENQUEUE, "=kxsgz", "a=0 c=S d=0 e=0 b=x ");
-    assert_past_deadline(LANE_CANCEL, "=ncfm", "a=0 c=0 d=0 b=c ");
+    assert_past_deadline(BATCHER_ENQUEUE, "=kxsgz", "a=0 c=S d=0 e=0 b=x ");
+    assert_past_deadline(BATCHER_CANCEL, "=ncfm", "a=0 c=0 d=0 b=c ");
 }
 
 static void a_change_without_deadline_waits_for_the_replicas(void **state)
@@ -149,7 +150,7 @@ static void a_change_without_deadline_waits_for_the_replicas(void **state)
     rig_begin(8, 1);
     fake.word = "WAIT";
     fake.word_answer = ":0\n";
-    rig_ask_each(LANE_ENQUEUE, "ab");
+    rig_ask_each(BATCHER_ENQUEUE, "ab");
     assert_true(rig_reaches(&rig.waits, 2));
     assert_int_equal(rig.answers, 0);
     fake.word = NULL;
@@ -160,11 +161,12 @@ static void a_change_without_deadline_waits_for_the_replicas(void **state)
 }
 
 /* An ack that is lost is repeated by the next delivery; it waits for nobody. */
-static void changes_of_other_lanes_do_not_wait_for_replicas(void **state)
+static void changes_of_other_batchers_do_not_wait_for_replicas(void **state)
 {
     (void)state;
-    static const enum lane_kind kinds[] = {LANE_ACK,    LANE_RETRY,   LANE_BURY,
-                                           LANE_FINISH, LANE_RELEASE, LANE_RENEW};
+    static const enum batcher_kind kinds[] = {BATCHER_ACK,     BATCHER_RETRY,
+                                              BATCHER_BURY,    BATCHER_FINISH,
+                                              BATCHER_RELEASE, BATCHER_RENEW};
     for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         rig_begin(8, 1);
         rig_ask(kinds[i], "a");
@@ -195,7 +197,7 @@ static void what_is_queued_and_came_from_kafka_is_given_back(void **state)
     rig_begin(8, 0);
     rig_go_away();
     ask_of_kafka_and_others("abcd");
-    rig_ask_each(LANE_ACK, "x");
+    rig_ask_each(BATCHER_ACK, "x");
     assert_int_equal(store_open_count(rig.store), 5);
     store_give_back(rig.store);
     assert_string_equal(buf_str(&rig.told), "a=0 c=0 ");
@@ -234,16 +236,16 @@ static void everything_is_answered_with_nothing_when_the_store_ends(void **state
     (void)state;
     rig_begin(8, 0);
     fake.holds = true;
-    rig_ask_each(LANE_ENQUEUE, "ab");
+    rig_ask_each(BATCHER_ENQUEUE, "ab");
     assert_true(rig_reaches(&rig.calls, 1));
-    rig_ask_each(LANE_CANCEL, "c");
+    rig_ask_each(BATCHER_CANCEL, "c");
     store_free(rig.store);
     assert_string_equal(buf_str(&rig.told), "a=0 b=0 c=0 ");
     rig.store = NULL;
     rig_end();
 }
 
-UNIT(lane_late)
+UNIT(batcher_late)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_change_not_sent_by_its_deadline_is_answered_with_nothing),
@@ -251,7 +253,7 @@ UNIT(lane_late)
             a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so),
         cmocka_unit_test(a_change_not_done_by_its_deadline_is_answered_with_nothing),
         cmocka_unit_test(a_change_without_deadline_waits_for_the_replicas),
-        cmocka_unit_test(changes_of_other_lanes_do_not_wait_for_replicas),
+        cmocka_unit_test(changes_of_other_batchers_do_not_wait_for_replicas),
         cmocka_unit_test(what_is_queued_and_came_from_kafka_is_given_back),
         cmocka_unit_test(what_is_on_its_way_is_not_given_back),
         cmocka_unit_test(everything_is_answered_with_nothing_when_the_store_ends),

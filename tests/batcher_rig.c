@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "tests/lane_rig.h"
+#include "tests/batcher_rig.h"
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-struct lane_rig rig;
+struct batcher_rig rig;
 
 /* ---------------------------------------------------- what the fake Redis is sent */
 
@@ -178,7 +178,7 @@ void rig_begin(unsigned batch_max, unsigned replicas)
         rig_end();
     snprintf(text, sizeof(text), "redis://127.0.0.1:%u", fake.port);
     assert_int_equal(redis_url_parse(text, &conf.redis.url, NULL), 0);
-    rig = (struct lane_rig){.limit = rig.limit};
+    rig = (struct batcher_rig){.limit = rig.limit};
     rig.store = store_new(&conf, &events, NULL);
     rig.route = bucket_new(rig.store, "r/0", &rules, &of_bucket, NULL);
     rig.queue = bucket_new_queue(rig.store, "s", "q", &queue_rules, &of_bucket, NULL);
@@ -255,42 +255,42 @@ void rig_cancel(const char *id, const struct origin *origin, int64_t deadline_ms
     store_cancel(rig.route, slice_of(id), origin, deadline_ms, rig_told, (void *)id);
 }
 
-void rig_ask(enum lane_kind kind, const char *name)
+void rig_ask(enum batcher_kind kind, const char *name)
 {
     const struct enqueue how = {.awaited = true};
     struct slice id = slice_of(name);
     void *arg = (void *)name;
     switch (kind) {
-    case LANE_ENQUEUE:
+    case BATCHER_ENQUEUE:
         rig_enqueue(name, &how, 0);
         break;
-    case LANE_ACK:
+    case BATCHER_ACK:
         store_ack(rig.route, id, 5, rig_told, arg);
         break;
-    case LANE_RETRY:
+    case BATCHER_RETRY:
         store_retry(rig.route, id, 5, 9, NONE, rig_told, arg);
         break;
-    case LANE_BURY:
+    case BATCHER_BURY:
         store_bury(rig.route, id, 5, NONE, rig_told, arg);
         break;
-    case LANE_CANCEL:
+    case BATCHER_CANCEL:
         rig_cancel(name, NULL, 0);
         break;
-    case LANE_FINISH:
+    case BATCHER_FINISH:
         store_finish(rig.queue, id, 5, "acked", 0, 0, rig_told, arg);
         break;
-    case LANE_RELEASE:
+    case BATCHER_RELEASE:
         store_release(rig.queue, id, 5, 0, true, 0, rig_told, arg);
         break;
-    case LANE_RENEW:
+    case BATCHER_RENEW:
         store_renew(rig.route, id, 5, 9, rig_told, arg);
         break;
-    case LANES:
+    case BATCHERS:
         break;
     }
 }
 
-void rig_ask_each(enum lane_kind kind, const char *ids)
+void rig_ask_each(enum batcher_kind kind, const char *ids)
 {
     static const char *const names[26] = {"a", "b", "c", "d", "e", "f", "g", "h", "i",
                                           "j", "k", "l", "m", "n", "o", "p", "q", "r",

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lane_rig.h - a store on the fake Redis, whose lanes a test looks at: what was sent, in
- * which order, and what the callers were told, as texts.
+ * batcher_rig.h - a store on the fake Redis, whose batchers a test looks at: what was
+ * sent, in which order, and what the callers were told, as texts.
  */
-#ifndef TESTS_LANE_RIG_H
-#define TESTS_LANE_RIG_H
+#ifndef TESTS_BATCHER_RIG_H
+#define TESTS_BATCHER_RIG_H
 
 #include "bridge/base/buf.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 
-struct lane_rig {
+struct batcher_rig {
     struct store *store;
     struct bucket *route, *queue;
-    struct buf sent;  /* a line for each call of a lane: "ack a b\n" */
+    struct buf sent;  /* a line for each call of a batcher: "ack a b\n" */
     struct buf marks; /* the letter of each change, "-" for none: "A -\n" */
     struct buf sizes; /* changes, and partitions where there are some: "64/64 1 " */
     struct buf told;  /* id and letter of each answer, '0' for 0: "a=s b=0 " */
-    unsigned calls, waits, times; /* calls of lanes, WAIT, TIME seen so far */
+    unsigned calls, waits, times; /* calls of batchers, WAIT, TIME seen so far */
     unsigned answers, ups, downs;
     const char *hold_at; /* a command; its answer and all behind it are held */
     struct timer *limit;
     const char *const *plan;
 };
-extern struct lane_rig rig;
+extern struct batcher_rig rig;
 
-/* The answers to the next calls of lanes, in their order; ends with NULL:
+/* The answers to the next calls of batchers, in their order; ends with NULL:
  *   ""      the letter that a good first run gives, for each change
  *   "=abc"  these letters
  *   "-ERR"  this error
@@ -50,9 +50,9 @@ void rig_go_away(void);
 void rig_come_back(void);
 
 /* One change of that kind in the bucket that is fit for it. id must stay. */
-void rig_ask(enum lane_kind kind, const char *id);
+void rig_ask(enum batcher_kind kind, const char *id);
 /* Several, one letter each. */
-void rig_ask_each(enum lane_kind kind, const char *ids);
+void rig_ask_each(enum batcher_kind kind, const char *ids);
 /* As rig_ask(), of an enqueue or a cancel, as how says; body_n: bytes of the body. */
 void rig_enqueue(const char *id, const struct enqueue *how, size_t body_n);
 void rig_cancel(const char *id, const struct origin *origin, int64_t deadline_ms);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_lane.c - what one batch of changes may hold, and when it leaves.
+ * unit_batcher.c - what one batch of changes may hold, and when it leaves.
  */
 #include "bridge/base/mem.h"
-#include "bridge/store/store_lane.h"
+#include "bridge/store/batcher.h"
 #include "tests/fake_redis.h"
-#include "tests/lane_rig.h"
+#include "tests/batcher_rig.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -62,46 +62,46 @@ static void a_batch_has_room_for_so_many_partitions(void **state)
 
 enum { FULL = 500 };
 
-static struct lane lane_of(unsigned queued, unsigned awaited, unsigned flying)
+static struct batcher batcher_of(unsigned queued, unsigned awaited, unsigned flying)
 {
-    return (struct lane){.queued = queued,
-                         .awaited = awaited,
-                         .flying = flying,
-                         .pacer = {.last_us = 1000000, .gap_us = 2000}};
+    return (struct batcher){.queued = queued,
+                            .awaited = awaited,
+                            .flying = flying,
+                            .pacer = {.last_us = 1000000, .gap_us = 2000}};
 }
 
 static void a_change_that_comes_alone_leaves_at_once(void **state)
 {
     (void)state;
-    struct lane lane = lane_of(1, 1, 0);
-    assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
-    lane = lane_of(1, 0, 0);
-    assert_int_equal(lane_wait_us(&lane, FULL, 1002000), 0);
+    struct batcher batcher = batcher_of(1, 1, 0);
+    assert_int_equal(batcher_wait_us(&batcher, FULL, 1000000), 0);
+    batcher = batcher_of(1, 0, 0);
+    assert_int_equal(batcher_wait_us(&batcher, FULL, 1002000), 0);
 }
 
 static void what_nobody_awaits_is_paced(void **state)
 {
     (void)state;
-    struct lane lane = lane_of(FULL - 1, 0, 0);
-    assert_int_equal(lane_wait_us(&lane, FULL, 1000500), 1500);
-    lane.awaited = 1;
-    assert_int_equal(lane_wait_us(&lane, FULL, 1000500), 0);
+    struct batcher batcher = batcher_of(FULL - 1, 0, 0);
+    assert_int_equal(batcher_wait_us(&batcher, FULL, 1000500), 1500);
+    batcher.awaited = 1;
+    assert_int_equal(batcher_wait_us(&batcher, FULL, 1000500), 0);
 }
 
 static void while_two_batches_are_on_their_way_the_next_one_gathers(void **state)
 {
     (void)state;
-    struct lane lane = lane_of(FULL - 1, FULL - 1, BATCHES_OUT - 1);
-    assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
-    lane.flying = BATCHES_OUT;
-    assert_int_equal(lane_wait_us(&lane, FULL, 9000000), -1);
+    struct batcher batcher = batcher_of(FULL - 1, FULL - 1, BATCHES_OUT - 1);
+    assert_int_equal(batcher_wait_us(&batcher, FULL, 1000000), 0);
+    batcher.flying = BATCHES_OUT;
+    assert_int_equal(batcher_wait_us(&batcher, FULL, 9000000), -1);
 }
 
 static void a_full_batch_does_not_wait(void **state)
 {
     (void)state;
-    struct lane lane = lane_of(FULL, 0, BATCHES_OUT);
-    assert_int_equal(lane_wait_us(&lane, FULL, 1000000), 0);
+    struct batcher batcher = batcher_of(FULL, 0, BATCHES_OUT);
+    assert_int_equal(batcher_wait_us(&batcher, FULL, 1000000), 0);
 }
 
 /* ------------------------------------------------------------ what the batches hold */
@@ -115,18 +115,20 @@ static const char *id_of(unsigned i)
     return ids[i];
 }
 
-/* A lane whose changes take Redis long has a maximum of its own. */
+/* A batcher whose changes take Redis long has a maximum of its own. */
 static void a_batch_stops_at_the_maximum_of_jobs(void **state)
 {
     (void)state;
     static const struct {
-        enum lane_kind kind;
+        enum batcher_kind kind;
         unsigned batch_max, most;
     } rows[] = {
-        {LANE_ENQUEUE, 150, 70},  {LANE_ACK, 150, 150},   {LANE_RETRY, 150, 100},
-        {LANE_BURY, 150, 150},    {LANE_CANCEL, 150, 30}, {LANE_FINISH, 150, 150},
-        {LANE_RELEASE, 150, 100}, {LANE_RENEW, 150, 150}, {LANE_ENQUEUE, 20, 20},
-        {LANE_ACK, 20, 20},       {LANE_RETRY, 20, 20},   {LANE_CANCEL, 20, 20},
+        {BATCHER_ENQUEUE, 150, 70},  {BATCHER_ACK, 150, 150},
+        {BATCHER_RETRY, 150, 100},   {BATCHER_BURY, 150, 150},
+        {BATCHER_CANCEL, 150, 30},   {BATCHER_FINISH, 150, 150},
+        {BATCHER_RELEASE, 150, 100}, {BATCHER_RENEW, 150, 150},
+        {BATCHER_ENQUEUE, 20, 20},   {BATCHER_ACK, 20, 20},
+        {BATCHER_RETRY, 20, 20},     {BATCHER_CANCEL, 20, 20},
     };
     for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char sizes[64];
@@ -143,14 +145,14 @@ static void a_batch_stops_at_the_maximum_of_jobs(void **state)
 }
 
 /* At most so many are on their way: the others wait for an answer. */
-static void a_lane_stops_at_the_maximum_of_batches(void **state)
+static void a_batcher_stops_at_the_maximum_of_batches(void **state)
 {
     (void)state;
     rig_begin(2, 0);
     fake.holds = true;
     for (unsigned i = 0; i < 2 * BATCHES_OUT_FULL + 3; i++)
-        rig_ask(LANE_ACK, id_of(i));
-    rig_ask(LANE_FINISH, "z"); /* whatever may leave has left before it */
+        rig_ask(BATCHER_ACK, id_of(i));
+    rig_ask(BATCHER_FINISH, "z"); /* whatever may leave has left before it */
     assert_true(rig_reaches(&rig.calls, BATCHES_OUT_FULL + 1));
     assert_string_equal(buf_str(&rig.sizes), "2 2 2 2 2 2 2 2 1 ");
     fake_let_go();
@@ -268,7 +270,7 @@ static void a_change_of_one_partition_too_many_keeps_those_behind_it_waiting(voi
     rig_end();
 }
 
-UNIT(lane)
+UNIT(batcher)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partitions_in_turn_share_a_batch),
@@ -278,7 +280,7 @@ UNIT(lane)
         cmocka_unit_test(while_two_batches_are_on_their_way_the_next_one_gathers),
         cmocka_unit_test(a_full_batch_does_not_wait),
         cmocka_unit_test(a_batch_stops_at_the_maximum_of_jobs),
-        cmocka_unit_test(a_lane_stops_at_the_maximum_of_batches),
+        cmocka_unit_test(a_batcher_stops_at_the_maximum_of_batches),
         cmocka_unit_test(a_batch_stops_at_the_maximum_of_bytes),
         cmocka_unit_test(records_and_kept_runs_count_as_bytes_of_a_batch),
         cmocka_unit_test(a_change_larger_than_a_batch_leaves_alone),

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_lane_again.c - a change that is sent again after a lost answer: what the script is
- * told of that, and what the caller is told of its answer.
+ * unit_batcher_again.c - a change that is sent again after a lost answer: what the script
+ * is told of that, and what the caller is told of its answer.
  */
 #include "bridge/store/store.h"
 #include "tests/fake_redis.h"
-#include "tests/lane_rig.h"
+#include "tests/batcher_rig.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -20,32 +20,32 @@
 
 /* What the script answers to a change that was not sent before, and to one that was. */
 static const struct {
-    enum lane_kind kind;
+    enum batcher_kind kind;
     char code, first, again; /* as it comes; as the caller is told */
 } told[] = {
-    {LANE_ENQUEUE, 's', 's', 's'}, {LANE_ENQUEUE, 'r', 'r', 'r'},
-    {LANE_ENQUEUE, 'x', 'x', 'x'}, {LANE_ENQUEUE, 'k', 'k', 'k'},
-    {LANE_CANCEL, 'c', 'c', 'c'},  {LANE_CANCEL, 'n', 'n', 'n'},
-    {LANE_CANCEL, 'e', 'e', 'e'},  {LANE_CANCEL, 'm', 'm', 'm'},
-    {LANE_ACK, 'a', 'a', 'a'},     {LANE_ACK, 'x', 'x', 'a'},
-    {LANE_ACK, 'y', 'x', 'x'},     {LANE_RETRY, 'r', 'r', 'r'},
-    {LANE_RETRY, 'x', 'x', 'r'},   {LANE_RETRY, 'y', 'x', 'x'},
-    {LANE_RETRY, 'c', 'c', 'c'},   {LANE_RETRY, 'k', 'k', 'k'},
-    {LANE_BURY, 'b', 'b', 'b'},    {LANE_BURY, 'x', 'x', 'b'},
-    {LANE_BURY, 'y', 'x', 'x'},    {LANE_BURY, 'c', 'c', 'c'},
-    {LANE_FINISH, 'f', 'f', 'f'},  {LANE_FINISH, 'w', 'w', 'w'},
-    {LANE_FINISH, 'd', 'd', 'd'},  {LANE_FINISH, 'x', 'x', 'x'},
-    {LANE_FINISH, 'n', 'n', 'f'},  {LANE_FINISH, 'e', 'e', 'f'},
-    {LANE_FINISH, 'E', 'E', 'f'},  {LANE_FINISH, 'm', 'm', 'n'},
-    {LANE_FINISH, 'M', 'M', 'e'},  {LANE_FINISH, 'N', 'N', 'E'},
-    {LANE_RELEASE, 'r', 'r', 'r'}, {LANE_RELEASE, 'b', 'b', 'b'},
-    {LANE_RELEASE, 'x', 'x', 'r'}, {LANE_RELEASE, 'n', 'n', 'b'},
-    {LANE_RENEW, 'r', 'r', 'r'},   {LANE_RENEW, 'x', 'x', 'x'},
+    {BATCHER_ENQUEUE, 's', 's', 's'}, {BATCHER_ENQUEUE, 'r', 'r', 'r'},
+    {BATCHER_ENQUEUE, 'x', 'x', 'x'}, {BATCHER_ENQUEUE, 'k', 'k', 'k'},
+    {BATCHER_CANCEL, 'c', 'c', 'c'},  {BATCHER_CANCEL, 'n', 'n', 'n'},
+    {BATCHER_CANCEL, 'e', 'e', 'e'},  {BATCHER_CANCEL, 'm', 'm', 'm'},
+    {BATCHER_ACK, 'a', 'a', 'a'},     {BATCHER_ACK, 'x', 'x', 'a'},
+    {BATCHER_ACK, 'y', 'x', 'x'},     {BATCHER_RETRY, 'r', 'r', 'r'},
+    {BATCHER_RETRY, 'x', 'x', 'r'},   {BATCHER_RETRY, 'y', 'x', 'x'},
+    {BATCHER_RETRY, 'c', 'c', 'c'},   {BATCHER_RETRY, 'k', 'k', 'k'},
+    {BATCHER_BURY, 'b', 'b', 'b'},    {BATCHER_BURY, 'x', 'x', 'b'},
+    {BATCHER_BURY, 'y', 'x', 'x'},    {BATCHER_BURY, 'c', 'c', 'c'},
+    {BATCHER_FINISH, 'f', 'f', 'f'},  {BATCHER_FINISH, 'w', 'w', 'w'},
+    {BATCHER_FINISH, 'd', 'd', 'd'},  {BATCHER_FINISH, 'x', 'x', 'x'},
+    {BATCHER_FINISH, 'n', 'n', 'f'},  {BATCHER_FINISH, 'e', 'e', 'f'},
+    {BATCHER_FINISH, 'E', 'E', 'f'},  {BATCHER_FINISH, 'm', 'm', 'n'},
+    {BATCHER_FINISH, 'M', 'M', 'e'},  {BATCHER_FINISH, 'N', 'N', 'E'},
+    {BATCHER_RELEASE, 'r', 'r', 'r'}, {BATCHER_RELEASE, 'b', 'b', 'b'},
+    {BATCHER_RELEASE, 'x', 'x', 'r'}, {BATCHER_RELEASE, 'n', 'n', 'b'},
+    {BATCHER_RENEW, 'r', 'r', 'r'},   {BATCHER_RENEW, 'x', 'x', 'x'},
 };
 enum { TOLD = sizeof(told) / sizeof(told[0]) };
 
 /* Of one change; the answer that counts is code. */
-static void assert_told(enum lane_kind kind, const char *const plan[], char letter)
+static void assert_told(enum batcher_kind kind, const char *const plan[], char letter)
 {
     char expected[8];
     rig_begin(8, 0);
@@ -94,10 +94,10 @@ static void a_change_sent_again_with_new_ones_is_told_from_them(void **state)
     rig_begin(8, 0);
     RIG_PLAN("", "=xxxx");
     fake.holds = true;
-    rig_ask_each(LANE_ACK, "ab");
+    rig_ask_each(BATCHER_ACK, "ab");
     assert_true(rig_reaches(&rig.calls, 1));
     rig_go_away();
-    rig_ask_each(LANE_ACK, "cd");
+    rig_ask_each(BATCHER_ACK, "cd");
     rig_come_back();
     assert_true(rig_reaches(&rig.answers, 4));
     assert_string_equal(buf_str(&rig.sent), "ack a b\nack a b c d\n");
@@ -106,12 +106,12 @@ static void a_change_sent_again_with_new_ones_is_told_from_them(void **state)
     rig_end();
 }
 
-/* The table above has a row for each pair of the lanes. */
-static void each_first_answer_of_a_lane_has_its_test(void **state)
+/* The table above has a row for each pair of the batchers. */
+static void each_first_answer_of_a_batcher_has_its_test(void **state)
 {
     (void)state;
-    for (unsigned kind = 0; kind < LANES; kind++) {
-        for (const char *p = lane_rows[kind].again; p && *p; p += 2) {
+    for (unsigned kind = 0; kind < BATCHERS; kind++) {
+        for (const char *p = batcher_rows[kind].again; p && *p; p += 2) {
             unsigned i = 0;
             while (i < TOLD && (told[i].kind != kind || told[i].code != p[0]))
                 i++;
@@ -178,19 +178,19 @@ static void ask_plain(void)
 }
 static void ask_ack(void)
 {
-    rig_ask(LANE_ACK, "a");
+    rig_ask(BATCHER_ACK, "a");
 }
 static void ask_retry(void)
 {
-    rig_ask(LANE_RETRY, "a");
+    rig_ask(BATCHER_RETRY, "a");
 }
 static void ask_bury(void)
 {
-    rig_ask(LANE_BURY, "a");
+    rig_ask(BATCHER_BURY, "a");
 }
 static void ask_finish(void)
 {
-    rig_ask(LANE_FINISH, "a");
+    rig_ask(BATCHER_FINISH, "a");
 }
 
 static void a_change_sent_again_has_its_letter_as_a_capital(void **state)
@@ -232,7 +232,7 @@ static void ask_replace(void)
 }
 static void ask_cancel(void)
 {
-    rig_ask(LANE_CANCEL, "a");
+    rig_ask(BATCHER_CANCEL, "a");
 }
 static void ask_delete(void)
 {
@@ -279,9 +279,9 @@ a_change_that_is_not_repeatable_is_not_sent_again_after_a_lost_answer(void **sta
     (void)state;
     rig_begin(8, 0);
     RIG_PLAN("!", "=rr");
-    rig_ask(LANE_RELEASE, "a");
+    rig_ask(BATCHER_RELEASE, "a");
     release_from_whoever_has_it("b");
-    rig_ask(LANE_RELEASE, "c");
+    rig_ask(BATCHER_RELEASE, "c");
     assert_true(rig_reaches(&rig.answers, 3));
     assert_string_equal(buf_str(&rig.sent), "release a b c\nrelease a c\n");
     assert_string_equal(buf_str(&rig.told), "b=0 a=r c=r ");
@@ -313,7 +313,7 @@ static void a_change_that_is_not_repeatable_waits_for_a_redis_that_is_away(void 
     rig_end();
 }
 
-UNIT(lane_again)
+UNIT(batcher_again)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_change_sent_once_is_answered_as_the_script_says),
@@ -322,7 +322,7 @@ UNIT(lane_again)
         cmocka_unit_test(
             a_change_sent_again_after_an_error_is_answered_as_the_script_says),
         cmocka_unit_test(a_change_sent_again_with_new_ones_is_told_from_them),
-        cmocka_unit_test(each_first_answer_of_a_lane_has_its_test),
+        cmocka_unit_test(each_first_answer_of_a_batcher_has_its_test),
         cmocka_unit_test(a_change_sent_again_has_its_letter_as_a_capital),
         cmocka_unit_test(a_change_that_has_a_number_is_sent_again_with_the_same),
         cmocka_unit_test(
