@@ -293,66 +293,6 @@ static void settle(struct meta *m)
         meta_look(m);
 }
 
-/* --- keys without meta --- */
-
-static void answered_old(struct meta *m)
-{
-    struct err err;
-    if (--m->old_asked > 0 || m->old_failed)
-        return;
-    if (!m->old_found) {
-        settle(m);
-        return;
-    }
-    err_set(&err,
-            "there are jobs in Redis under %s, but no %s:meta: a development version "
-            "before the first release left them, and this tarry, %s, can't use them. "
-            "Empty this Redis, or set another redis.prefix. If %s:meta was lost: HSET "
-            "%s:meta layout %d",
-            store_prefix(m->store), store_prefix(m->store), TARRY_VERSION,
-            store_prefix(m->store), store_prefix(m->store), META_LAYOUT);
-    refuse(m, &err);
-}
-
-static void on_exists(void *arg, int64_t n)
-{
-    struct meta *m = arg;
-    m->old_found = m->old_found || n > 0;
-    m->old_failed = m->old_failed || n < 0;
-    answered_old(m);
-}
-
-static void ask_old(struct meta *m, struct buf *key)
-{
-    m->old_asked++;
-    store_figure(m->store, "EXISTS", buf_slice(key), on_exists, m);
-    buf_free(key);
-}
-
-/* There is no meta: this Redis is new, or a development version left keys there. */
-static void look_for_old(struct meta *m)
-{
-    const struct bridge *bridge = m->bridge;
-    struct buf key = {0};
-    m->old_found = m->old_failed = false;
-    m->old_asked = 1; /* ours */
-    for (size_t i = 0; !m->of_pool && i < bridge->route_count; i++) {
-        const struct conf_route *conf = bridge->routes[i]->conf;
-        for (int64_t n = 0; !bridge->routes[i]->sink->rules && n < conf->buckets; n++) {
-            buf_addf(&key, "%s:{%s/%" PRId64 "}:pool", store_prefix(m->store), conf->name,
-                     n);
-            ask_old(m, &key);
-        }
-    }
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        if (bridge->sinks[i]->rules == NULL || bridge->sinks[i]->store != m->store)
-            continue;
-        queue_sink_key(bridge->sinks[i], "queues", &key);
-        ask_old(m, &key);
-    }
-    answered_old(m);
-}
-
 static void on_read(void *arg, bool changed, const struct slice *pairs, unsigned n)
 {
     struct meta *m = arg;
@@ -371,15 +311,13 @@ static void on_read(void *arg, bool changed, const struct slice *pairs, unsigned
     if (meta_layout_fits(&m->there, !m->bridge->only_looks, store_prefix(m->store),
                          &err) < 0)
         refuse(m, &err);
-    else if (m->there.layout == 0 && !m->ready && !m->bridge->only_looks)
-        look_for_old(m);
     else
         settle(m);
 }
 
 void meta_look(struct meta *m)
 {
-    m->again = m->asking || m->old_asked > 0;
+    m->again = m->asking;
     if (m->again)
         return;
     m->asking = true;

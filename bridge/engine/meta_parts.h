@@ -26,9 +26,6 @@ struct meta {
     bool up_open;       /* the store is up, and events->up was not told */
     bool ready;         /* the routes have their buckets */
     bool unfit;         /* events->unfit was called */
-    unsigned old_asked; /* questions for keys without meta, not answered yet */
-    bool old_found;     /* such keys are there, */
-    bool old_failed;    /* or that is not known */
     int64_t look_ms;    /* monotonic: when to read it next */
     char trouble[160];  /* see meta_trouble() */
     struct orphan *orphans;
