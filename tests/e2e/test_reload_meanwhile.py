@@ -140,7 +140,7 @@ def test_a_source_of_a_reload_as_redis_comes_begins(bench):
     slow = bench.keep(SlowRedis(bench.folder, redis.url.partition("unix://")[2], 0.1))
     tarry = bench.tarry(slow.url, body())
     tarry.spawn(tarry.argv())
-    wait_for("its question", lambda: "cmdstat_exists" in redis.client().info("commandstats"), step_s=0.01)
+    wait_for("its question", lambda: "cmdstat_hgetall" in redis.client().info("commandstats"), step_s=0.01)
     slow.delay_s = 0
     tarry.conf.write_text(tarry.conf.read_text().replace(body(), body(
         ', "m"', f'm: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "x" ]; }};')))
