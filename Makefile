@@ -105,8 +105,11 @@ CPP_asan := -DTARRY_FAULTS
 SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_tsan := -fsanitize=thread
 
-faults:
-	$(MAKE) B=build/$@ CPPFLAGS="$(CPPFLAGS) -DTARRY_FAULTS" all build/$@/tests/million
+faults: faults-publisher
+	$(MAKE) B=build/$@ CPPFLAGS="$(CPPFLAGS) -DTARRY_FAULTS" all
+# The publisher of the run with a million jobs, without a daemon.
+faults-publisher:
+	$(MAKE) B=build/faults CPPFLAGS="$(CPPFLAGS) -DTARRY_FAULTS" build/faults/tests/million
 $(B)/tests/million: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/million/*.c))
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ -lrdkafka
@@ -169,5 +172,5 @@ clean:
 	  build/lua.list build/flags
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
-.PHONY: all docs tests test asan tsan faults lint fmt compdb fuzz fuzz-build fuzzers install clean
+.PHONY: all docs tests test asan tsan faults faults-publisher lint fmt compdb fuzz fuzz-build fuzzers install clean
 .SECONDARY:
