@@ -12,7 +12,7 @@ from conftest import Bench
 from lib.pulls import Queues
 from lib.servers import BUILD, TOP, wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # pip, and minutes of CPU
 VERSION = "4.32.5"
 EXAMPLES = int(os.environ.get("TARRY_OPENAPI_EXAMPLES", "100"))
 VENV = BUILD / "schemathesis"
@@ -125,13 +125,11 @@ def test_the_examples_are_answered_as_described(d):
     judge(d, "examples", CHECKS + BAD_IS_REFUSED, "--phases", "examples")
 
 
-@pytest.mark.long
 def test_the_edges_are_answered_as_described(d):
     seed(d)
     judge(d, "edges", CHECKS + BAD_IS_REFUSED, "--phases", "coverage")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("part,which", [  # each by itself takes half a minute of CPU
     ("jobs", ("--exclude-path-regex", "^/v1/(queues|admin)")), ("queues", ("--include-path-regex", "^/v1/queues")),
     ("admin", ("--include-path-regex", "^/v1/admin"))])
