@@ -35,6 +35,7 @@ struct seeking {
     unsigned asked, forgotten, connecting, up, down;
     const char *port; /* that it is told; NULL: not_found; "": nothing */
     bool free_when_connecting;
+    int64_t connect_timeout_ms; /* 0: 400 */
     char why[512];
 };
 
@@ -90,7 +91,7 @@ static void seek(struct seeking *s, int64_t backoff_ms)
         .url = {.kind = REDIS_SENTINEL},
         .finder = &s->finder,
         .master_only = true,
-        .connect_timeout_ms = 400,
+        .connect_timeout_ms = s->connect_timeout_ms ? s->connect_timeout_ms : 400,
         .command_timeout_ms = 1000,
         .backoff_first_ms = backoff_ms,
         .backoff_max_ms = backoff_ms,
@@ -156,13 +157,13 @@ static void a_find_that_hangs_is_cut_by_the_connect_timeout(void **state)
 static void one_that_rests_can_be_hurried(void **state)
 {
     (void)state;
-    struct seeking s = {.port = NULL};
+    struct seeking s = {.port = NULL, .connect_timeout_ms = 5000};
     seek(&s, 60000);
     assert_true(reached(&s.down, 1, 5000));
     s.port = port;
     assert_false(reached(&s.up, 1, 100));
     redis_reconnect_now(s.redis);
-    assert_true(reached(&s.up, 1, 2000));
+    assert_true(reached(&s.up, 1, 6000));
     redis_reconnect_now(s.redis); /* nothing to hurry */
     assert_false(reached(&s.down, 2, 50));
     redis_free(s.redis);
