@@ -79,6 +79,7 @@ static void send_again(struct batch *batch, bool lost)
         c->again = c->again || lost;
         if (lost && c->once) {
             answer(batch->batcher, c, 0);
+            behind = NULL; /* the callback may have emptied the queue */
         } else {
             put_back(batch->batcher, c, behind);
             behind = c;
