@@ -58,8 +58,6 @@ bool meta_orphan_let_go(struct meta *m, const char *route);
 const char *meta_trouble(const struct meta *m);
 /* It has been read, and the routes have their buckets. */
 bool meta_is_ready(const struct meta *m);
-/* They were counted at least once. */
-bool meta_orphans_known(const struct meta *m);
 /* What Redis holds of routes and queues that are not configured, as of the last minute,
  * by their names in meta: "route:NAME", "sink:NAME". queues: of a sink; else 0. */
 typedef void meta_orphan_cb(void *arg, const char *field, int64_t jobs, int64_t queues);

@@ -272,14 +272,6 @@ void meta_orphan_look(struct meta *m)
             count(o);
 }
 
-bool meta_orphans_known(const struct meta *m)
-{
-    for (const struct orphan *o = m->orphans; o; o = o->next)
-        if (!o->gone && !o->known)
-            return false;
-    return m->field_count > 0;
-}
-
 void meta_orphans(const struct meta *m, meta_orphan_cb *each, void *arg)
 {
     for (const struct orphan *o = m->orphans; o; o = o->next)

@@ -303,14 +303,6 @@ void store_give_back(struct store *st)
     }
 }
 
-void store_each_bucket(struct store *st, void (*cb)(void *arg, struct bucket *b),
-                       void *arg)
-{
-    struct bucket *b, *next;
-    HASH_ITER (hh, st->buckets, b, next)
-        cb(arg, b);
-}
-
 uint64_t store_script_calls(const struct store *st, enum script s)
 {
     return st->scripts.calls[s];

@@ -70,8 +70,6 @@ unsigned store_open_count(const struct store *st);
 /* Answers 0 to every queued change that a Kafka record asked for: its source reads it
  * again. For when Redis may have lost what was sent before them. */
 void store_give_back(struct store *st);
-void store_each_bucket(struct store *st, void (*cb)(void *arg, struct bucket *b),
-                       void *arg);
 /* The clock of every server is known. */
 bool store_knows_time(const struct store *st);
 /* Redis' time in ms, see clock_now_ms(); in a cluster that of the clock most ahead. */
