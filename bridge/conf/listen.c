@@ -28,7 +28,8 @@ int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
     return 0;
 }
 
-bool httpd_listen_is_local(const char *listen)
+/* Can only this machine reach it, as far as its text shows: loopback, a Unix socket? */
+static bool is_local(const char *listen)
 {
     static const char *const begins[] = {"unix:", "127.", "[::1]:", "localhost:"};
     for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
@@ -40,7 +41,7 @@ bool httpd_listen_is_local(const char *listen)
 void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
                              const struct httpd_secrets *secrets, struct buf *lines)
 {
-    if (httpd_listen_is_local(opts->listen) || opts->tls_client_ca)
+    if (is_local(opts->listen) || opts->tls_client_ca)
         return;
     if (secrets == NULL || !secrets->asked_for)
         buf_addf(lines,

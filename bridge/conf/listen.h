@@ -150,8 +150,6 @@ enum httpd_role {
 int httpd_check_hosts(const struct httpd_opts *opts, struct err *err);
 /* What shows without a look into the files; for the check of a source that listens. */
 int httpd_check_opts(const struct httpd_opts *opts, struct err *err);
-/* Can only this machine reach it, as far as its text tells: loopback, a Unix socket? */
-bool httpd_listen_is_local(const char *listen);
 /* What lets a client in, beside a certificate. */
 struct httpd_secrets {
     bool asked_for;

@@ -218,7 +218,8 @@ static void on_noted(void *arg, const struct redisReply *reply)
     free(noting);
 }
 
-void queue_note_use(struct queue *q)
+/* A job is being stored in q: writes its name to Redis if that is due. */
+static void note_use(struct queue *q)
 {
     int64_t now_ms = loop_mono_ms(), often_ms = q->sink->rules->forget_ms / 2;
     if (now_ms - q->listed_ms < (often_ms > 0 && often_ms < NOTE_MS ? often_ms : NOTE_MS))
@@ -292,7 +293,7 @@ static void note_again(struct sink *sink)
     sink->notes_lost = false;
     for (q = sink->queues; q && n < TICK_NOTES; q = q->hh.next)
         if (q->note_lost) {
-            queue_note_use(q);
+            note_use(q);
             n++;
         }
     sink->notes_lost = q != NULL; /* the others at the next tick */
@@ -403,7 +404,7 @@ struct bucket *route_bucket_of(struct route *route, struct slice id, struct slic
         target =
             slice_of(route->conf->name); /* a dead letter without a queue of its own */
     struct queue *q = queue_of(route->sink, target);
-    queue_note_use(q);
+    note_use(q);
     return q->bucket;
 }
 

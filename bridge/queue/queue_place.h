@@ -88,8 +88,6 @@ struct bucket *route_bucket_to_cancel(struct route *route, struct slice id,
 struct bucket *route_bucket_of_id(struct route *route, struct slice id);
 /* Appends the name of a key that is the sink's, not a queue's: "PREFIX:{SINK}:what". */
 void queue_sink_key(const struct sink *sink, const char *what, struct buf *key);
-/* A job is being stored there: its name is noted in Redis where that is due. */
-void queue_note_use(struct queue *q);
 
 /* It has something to do at the end of this turn. */
 void queue_list_due(struct queue *q);
