@@ -27,15 +27,16 @@ def move_of(bench, kind):
 def fill(kind, old):
     """One job of that original."""
     ms = int(time.time() * 1000)
+    due_s = now_s() + 600  # once: a bucket with a later time than the job's means "in flight"
     if kind == "later":
-        later_task(type("", (), {"old": old}), "a", "http://127.0.0.1:1", now_s() + 600,
-                   delay=now_s() + 600)
+        later_task(type("", (), {"old": old}), "a", "http://127.0.0.1:1", due_s,
+                   delay=due_s)
     elif kind == "lmstfy":
         lmstfy = Lmstfy(old)
         lmstfy.ready(lmstfy.body(), 1)
     elif kind == "delayqueue":
-        old.set("a", dq_value("t", "a", now_s() + 600))
-        old.zadd("dq_bucket_1", {"a": now_s() + 600})
+        old.set("a", dq_value("t", "a", due_s))
+        old.zadd("dq_bucket_1", {"a": due_s})
     else:
         camellia = Camellia(old)
         camellia.msg("a", ms + 600000)
