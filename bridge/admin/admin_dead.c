@@ -17,20 +17,19 @@ struct dead_args {
 enum { LIST_DEFAULT = 100, REASON_ROOM = 48, RATE_MAX = 1000000 };
 #define AT(field) offsetof(struct dead_args, field)
 /* What a script's unset variable leaves empty must not mean all of them. */
-#define GIVEN(text, field)                                                               \
+#define GIVEN(text, field, empty)                                                        \
     {                                                                                    \
-        text, HTTP_TEXT, AT(field), .from = FROM_QUERY, .min = 1,                        \
-                                    .wrong = text " is empty; leave it out to mean any"  \
+        text, HTTP_TEXT, AT(field), .from = FROM_QUERY, .min = 1, .wrong = (empty)       \
     }
 #define FILTERS(most)                                                                    \
     ADMIN_PATH_ROW("route", AT(route)),                                                  \
         {"reason", HTTP_TEXT, AT(reason), .from = FROM_QUERY},                           \
-        GIVEN("id_prefix", id_prefix),                                                   \
+        GIVEN("id_prefix", id_prefix, "id_prefix is empty; leave it out to mean any"),   \
         {"from", HTTP_WHEN, AT(from_ms), .from = FROM_QUERY},                            \
         {"to", HTTP_WHEN, AT(to_ms), .from = FROM_QUERY},                                \
-        {"max",       HTTP_INT, AT(max),        .from = FROM_QUERY,                      \
-         .def = most, .min = 1, .max = DEAD_MAX},                                        \
-        GIVEN("cursor", cursor)
+        {"max",         HTTP_INT, AT(max),        .from = FROM_QUERY,                    \
+         .def = (most), .min = 1, .max = DEAD_MAX},                                      \
+        GIVEN("cursor", cursor, "cursor is empty; leave it out to begin")
 #define DRY_RUN                                                                          \
     {                                                                                    \
         "dry_run", HTTP_BOOL, AT(dry_run), .from = FROM_QUERY                            \

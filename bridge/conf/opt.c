@@ -352,8 +352,8 @@ static bool same_retry(const void *a, const void *b)
         return x->list_count == y->list_count &&
                memcmp(x->list_ms, y->list_ms, x->list_count * sizeof(*x->list_ms)) == 0;
     return x->first_ms == y->first_ms && x->max_ms == y->max_ms && x->limit == y->limit &&
-           memcmp(&x->factor, &y->factor, sizeof(x->factor)) == 0 &&
-           memcmp(&x->jitter, &y->jitter, sizeof(x->jitter)) == 0;
+           !(x->factor < y->factor) && !(x->factor > y->factor) &&
+           !(x->jitter < y->jitter) && !(x->jitter > y->jitter);
 }
 
 static void copy_retry(const void *from, void *to)

@@ -152,17 +152,21 @@ static struct bucket_rows *rows_of(const struct source *src, const char *bucket)
     return found;
 }
 
+static struct bucket_rows *add_rows(struct source *src, const char *bucket)
+{
+    struct bucket_rows *of = mem_alloc(sizeof(*of) + strlen(bucket) + 1);
+    strcpy(of->bucket, bucket);
+    HASH_ADD_KEYPTR(hh, src->partitions, of->bucket, strlen(of->bucket), of);
+    return of;
+}
+
 static struct partition_row *row_of(struct source *src, const struct bucket *b,
                                     struct slice name)
 {
-    const char *bucket = bucket_name(b);
-    struct bucket_rows *of = rows_of(src, bucket);
+    struct bucket_rows *of = rows_of(src, bucket_name(b));
     struct partition_row *row;
-    if (of == NULL) {
-        of = mem_alloc(sizeof(*of) + strlen(bucket) + 1);
-        strcpy(of->bucket, bucket);
-        HASH_ADD_KEYPTR(hh, src->partitions, of->bucket, strlen(of->bucket), of);
-    }
+    if (of == NULL)
+        of = add_rows(src, bucket_name(b));
     HASH_FIND(hh, of->rows, name.p, name.n, row);
     if (row == NULL) {
         row = mem_alloc(sizeof(*row) + name.n + 1);
@@ -248,6 +252,7 @@ static void rows_free(struct source *src, struct bucket_rows *of)
         HASH_DEL(of->rows, row);
         free(row);
     }
+    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
     HASH_DEL(src->partitions, of);
     free(of);
 }

@@ -172,17 +172,22 @@ static int ask_of_type(struct import *im, int node, const struct slice *args, un
     return out->kind == IMPORT_ERROR ? ask_failed(out, args[0], err) : 0;
 }
 
+enum { SCAN_ARGS = 8 };
+
 /* Calls back with the items of each reply. args[at] is the cursor's place; node: see
  * ask_each(). */
 typedef int items_cb(void *arg, const struct import_value *items, struct err *err);
-static int scan(struct import *im, int node, struct slice *args, unsigned n, unsigned at,
-                items_cb *cb, void *arg, struct err *err)
+static int scan(struct import *im, int node, const struct slice *args, unsigned n,
+                unsigned at, items_cb *cb, void *arg, struct err *err)
 {
+    struct slice call[SCAN_ARGS];
     char cursor[32] = "0";
+    must(n <= SCAN_ARGS);
+    memcpy(call, args, n * sizeof(*args));
     do {
         struct import_value reply;
-        args[at] = slice_of(cursor);
-        if (ask_of_type(im, node, args, n, &reply, err) < 0)
+        call[at] = slice_of(cursor);
+        if (ask_of_type(im, node, call, n, &reply, err) < 0)
             return -1;
         if (reply.kind == IMPORT_NIL)
             return 0;

@@ -273,6 +273,7 @@ void queue_turn(struct bridge *bridge)
     }
     while (bridge->queues_idle_count > IDLE_KEPT) {
         q = TAILQ_FIRST(&bridge->queues_idle);
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what is freed has left the list
         unlist_idle(q);
         if (may_go(q))
             queue_free(q);

@@ -75,6 +75,7 @@ static void send_again(struct batch *batch, bool lost)
 {
     struct change *c, *behind = NULL;
     while ((c = TAILQ_LAST(&batch->list, change_list))) {
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what is freed has left the list
         TAILQ_REMOVE(&batch->list, c, link);
         c->again = c->again || lost;
         if (lost && c->once) {

@@ -132,7 +132,7 @@ static const struct http_param delete_params[] = {
 #undef AT
 #define ARGS(rows)                                                                       \
     {                                                                                    \
-        .size = sizeof(struct camellia_call), .params = rows, .others = true             \
+        .size = sizeof(struct camellia_call), .params = (rows), .others = true           \
     }
 static const struct camellia_op ops[] = {
     {"sendMsg", ARGS(send_params), camellia_send, ",\"msg\":null,\"delayMsg\":null}",

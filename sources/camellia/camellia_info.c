@@ -329,13 +329,15 @@ static void on_all(struct camellia_ask *ask, const struct camellia_info *infos, 
 {
     struct buf out = {0};
     struct listing l = {&out, 0};
-    if (infos)
-        buf_add_str(&out, "{\"code\":200,\"data\":[");
+    if (infos == NULL) {
+        camellia_tell(ask, CAMELLIA_JSON, NULL);
+        return;
+    }
+    buf_add_str(&out, "{\"code\":200,\"data\":[");
     for (size_t i = 0; i < n; i++)
         add_info(&l, &infos[i]);
-    if (infos)
-        buf_add_str(&out, "]}");
-    camellia_tell(ask, CAMELLIA_JSON, infos ? &out : NULL);
+    buf_add_str(&out, "]}");
+    camellia_tell(ask, CAMELLIA_JSON, &out);
 }
 
 void camellia_topic_infos(void *arg, struct httpd_req *req)

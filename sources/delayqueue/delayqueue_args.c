@@ -107,7 +107,7 @@ static int check_push(const void *args, struct err *err)
 static int check_pop(const void *args, struct err *err)
 {
     const struct delayqueue_ask *ask = args;
-    struct slice topics[DELAYQUEUE_TOPICS_MAX];
+    struct slice topics[DELAYQUEUE_TOPICS_MAX] = {{0}};
     size_t commas = 0;
     for (size_t i = 0; i < ask->topic.n; i++)
         commas += ask->topic.p[i] == ',';

@@ -99,7 +99,7 @@ static int read_text(const json_t *job, const char *name, struct slice *text,
 static int read_id(struct ack *ack, const json_t *job, struct err *err)
 {
     const bool has_base64 = json_object_get(job, "id_base64") != NULL;
-    struct slice text;
+    struct slice text = SLICE_LIT("");
     if ((!has_base64 || json_object_get(job, "id") != NULL) &&
         read_text(job, "id", &ack->id, err) < 0)
         return -1;

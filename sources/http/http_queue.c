@@ -35,12 +35,12 @@ struct args {
     {                                                                                    \
         "lease", HTTP_MS, AT(lease_ms), .from = FROM_QUERY, .min = 1,                    \
                                         .max = HTTP_QUEUE_LEASE_MAX_MS,                  \
-                                        .required = needed                               \
+                                        .required = (needed)                             \
     }
 #define LIMIT(most, usual)                                                               \
     {                                                                                    \
-        "limit", HTTP_INT, AT(limit), .from = FROM_QUERY, .def = usual, .min = 1,        \
-                                      .max = most                                        \
+        "limit", HTTP_INT, AT(limit), .from = FROM_QUERY, .def = (usual), .min = 1,      \
+                                      .max = (most)                                      \
     }
 static const char *const parts[] = {"ready", "dead", NULL};
 static const struct http_param pull_params[] = {

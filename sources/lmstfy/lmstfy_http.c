@@ -49,7 +49,7 @@ static void log_access(const struct lmstfy_req *r, unsigned status, int64_t late
     struct slice path = r->row == NULL ? SLICE_LIT("-")
                         : r->admin     ? slice_of(r->row->path)
                                        : httpd_path(r->req);
-    const char *method = r->admin ? r->row->method : httpd_method(r->req);
+    const char *method = r->row && r->admin ? r->row->method : httpd_method(r->req);
     log_info(source_name(r->l->src),
              "code=%u latency_ms=%lld method=%s path=%.*s pool=%.*s req_id=%s", status,
              (long long)latency_ms, method, SLICE_ARG(path), SLICE_ARG(r->pool), id);
@@ -284,7 +284,8 @@ static const char *bad_names(const struct lmstfy_req *r)
         return "namespace or queue name too long";
     if (!lmstfy_name_is_good(r->ns))
         return "namespace name contains forbidden characters";
-    if (!many && (r->queue.p[0] == '_' || !lmstfy_name_is_good(r->queue)))
+    if (!many &&
+        (r->queue.n == 0 || r->queue.p[0] == '_' || !lmstfy_name_is_good(r->queue)))
         return "queue name contains forbidden characters";
     for (size_t i = 0; many && i < r->queue.n; i++) {
         if (r->queue.p[i] != ',' &&

@@ -28,6 +28,7 @@ void family_free(struct family *f)
 {
     struct series *s, *next;
     HASH_ITER (hh, f->series, s, next) {
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
         HASH_DEL(f->series, s);
         free(s);
     }
@@ -93,11 +94,12 @@ static void add_histogram(struct buf *out, const struct series_row *row,
     double bound = row->type->first;
     uint64_t so_far = 0;
     snprintf(name, sizeof(name), "%s_bucket", row->name);
-    for (unsigned i = 0; i < row->type->buckets; i++, bound *= row->type->factor) {
+    for (unsigned i = 0; i < row->type->buckets; i++) {
         so_far += s->bucket[i];
         snprintf(le, sizeof(le), "%.15g", bound);
         labels[at] = (struct label){"le", le};
         metric_count(out, name, labels, so_far);
+        bound *= row->type->factor;
     }
     labels[at] = (struct label){"le", "+Inf"};
     metric_count(out, name, labels, s->count);
