@@ -99,11 +99,15 @@ $(B)/console_files.c: $(B)/console.list
 test: all tests
 	tests/check-includes.sh
 	$(B)/tests/unit
-asan tsan:
-	$(MAKE) B=build/$@ HARDEN= OPT="-O1 -g" SAN="$(SAN_$@)" CPPFLAGS="$(CPPFLAGS) $(CPP_$@)" all tests
-CPP_asan := -DTARRY_FAULTS
-SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-SAN_tsan := -fsanitize=thread
+# One build for AddressSanitizer and the fuzzers, so by clang. NULL + 0, the end of an empty slice, is
+# meant: no pointer-overflow.
+SAN_asan := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
+            -fno-sanitize=pointer-overflow -fno-omit-frame-pointer
+asan := B=build/asan CC=clang HARDEN= OPT="-O1 -g1" SAN="$(SAN_asan)" CPPFLAGS="$(CPPFLAGS) -DTARRY_FAULTS"
+asan:
+	$(MAKE) $(asan) all tests fuzzers
+tsan:
+	$(MAKE) B=build/tsan HARDEN= OPT="-O1 -g1" SAN=-fsanitize=thread all tests
 
 faults: faults-publisher
 	$(MAKE) B=build/$@ CPPFLAGS="$(CPPFLAGS) -DTARRY_FAULTS" all
@@ -128,13 +132,8 @@ compdb:
 	@for file in $(filter %.c,$(code)); do \
 	  printf '{"directory": "%s", "file": "%s", "command": "cc $(tidy) -c %s"}\n' \
 	    "$(CURDIR)" "$$file" "$$file"; done | sed '1s/^/[/; $$!s/$$/,/; $$s/$$/]/' > compile_commands.json
-# NULL + 0, the end of an empty slice, is meant: no pointer-overflow.
-fuzz-build:
-	$(MAKE) B=build/fuzz CC=clang HARDEN= OPT="-O1 -g" \
-	  SAN="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
-	  -fno-sanitize=pointer-overflow" fuzzers
-fuzz: fuzz-build
-	tests/fuzz build/fuzz/tests $(FUZZ_S)
+fuzz: asan
+	tests/fuzz build/asan/tests $(FUZZ_S)
 fuzzers: $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz_*.c))
 $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(B)/obj/tests/fake_redis.o $(parts)
 	@mkdir -p $(@D)
@@ -167,10 +166,10 @@ install: $(B)/tarry
 	test -e $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf || install -D -m 640 \
 	  etc/systemd/tarry.conf $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf
 clean:
-	rm -rf build/obj build/tests build/asan build/tsan build/fuzz build/faults build/mutants \
+	rm -rf build/obj build/tests build/asan build/tsan build/faults build/mutants \
 	  build/tarry build/lua.c build/bridge/store/calls.h build/bridge/store/calls.c build/console_files.c build/console.list \
 	  build/lua.list build/flags
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
-.PHONY: all docs tests test asan tsan faults faults-publisher lint fmt compdb fuzz fuzz-build fuzzers install clean
+.PHONY: all docs tests test asan tsan faults faults-publisher lint fmt compdb fuzz fuzzers install clean
 .SECONDARY:

@@ -3,6 +3,7 @@
 import base64
 import itertools
 import json
+import os
 import socket
 import threading
 import time
@@ -905,7 +906,7 @@ def test_jobs_stay_when_everything_is_started_anew(bench):
 @pytest.mark.slow
 def test_thousands_of_queues(bench):
     daemon = bench.tarry(bench.redis().url, PLAIN).start()
-    count, groups, threads = 3000, 150, []
+    count, groups, threads = int(os.environ.get("TARRY_E2E_QUEUES", "3000")), 150, []
 
     def work(part):
         c = Queues(daemon)

@@ -32,7 +32,7 @@ class Way:
             self.broker.wait_subscribed("$delayed/#")
         elif self.source == "kafka":
             wait_for("the group to assign partitions",
-                     lambda: "partitions assigned" in self.tarry.log.read_text())
+                     lambda: "partitions assigned" in self.tarry.log.read_text(), 60)
 
     def make_collector(self):
         if self.sink == "kafka":
