@@ -166,7 +166,7 @@ install: $(B)/tarry
 	test -e $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf || install -D -m 640 \
 	  etc/systemd/tarry.conf $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf
 clean:
-	rm -rf build/obj build/tests build/asan build/tsan build/faults build/mutants \
+	rm -rf build/obj build/tests build/asan build/tsan build/coverage build/faults build/mutants \
 	  build/tarry build/lua.c build/bridge/store/calls.h build/bridge/store/calls.c build/console_files.c build/console.list \
 	  build/lua.list build/flags
 
