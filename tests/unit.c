@@ -34,6 +34,15 @@ static int by_subject(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+enum { SUBJECT_MAX_S = 150 };
+
+/* A subject that hangs ends with SIGALRM. */
+static int run_one(unit_run *run)
+{
+    alarm(SUBJECT_MAX_S);
+    return run() == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 /* Whether the subject passed. */
 static int passes_alone(const char *subject, unit_run *run)
 {
@@ -43,7 +52,7 @@ static int passes_alone(const char *subject, unit_run *run)
     fflush(stdout);
     pid_t child = fork();
     if (child == 0)
-        exit(run() == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+        exit(run_one(run));
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
@@ -69,7 +78,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "--list") == 0)
             puts(units[i].subject);
         else if (strcmp(argv[1], units[i].subject) == 0)
-            return units[i].run() == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+            return run_one(units[i].run);
     }
     if (strcmp(argv[1], "--list") == 0)
         return EXIT_SUCCESS;

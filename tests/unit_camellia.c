@@ -8,7 +8,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -300,6 +299,5 @@ UNIT(camellia)
         cmocka_unit_test(a_silent_topic_is_forgotten_unless_somebody_waits_there),
         cmocka_unit_test(a_topic_without_a_count_is_gone_with_its_last_poll),
     };
-    alarm(20);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -287,6 +287,5 @@ UNIT(cloudevent)
         cmocka_unit_test(an_event_that_would_grow_too_large_stays_as_it_is),
         cmocka_unit_test(expirytime_is_a_date_of_an_event),
     };
-    alarm(20);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -680,6 +680,5 @@ UNIT(compat)
         cmocka_unit_test(the_words_name_the_foreign_header),
         cmocka_unit_test(a_row_is_found_whatever_its_first_letter_and_length),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -476,7 +476,6 @@ UNIT(conf)
         cmocka_unit_test(the_list_of_options_names_every_section_and_plugin),
         cmocka_unit_test(any_damage_is_refused_or_read_but_never_crashes),
     };
-    alarm(30);
     setenv("TARRY_TEST_SECRET", SECRET, 1);
     if (chdir("tests/conf") != 0) {
         perror("tests/conf: run this in the top folder of the tree");

@@ -269,6 +269,5 @@ UNIT(conf_diff)
         cmocka_unit_test(a_certificate_with_other_content_makes_a_sink_anew),
         cmocka_unit_test(a_copy_has_every_value_in_memory_of_its_own),
     };
-    alarm(60);
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }

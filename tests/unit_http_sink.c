@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -752,6 +751,5 @@ UNIT(http_sink)
         cmocka_unit_test(a_body_has_a_type_even_where_the_jobs_cannot_stand),
         cmocka_unit_test(a_job_cannot_break_the_framing_nor_take_a_fixed_header),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

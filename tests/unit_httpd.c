@@ -1128,6 +1128,5 @@ UNIT(httpd)
         cmocka_unit_test(a_query_may_be_long_and_is_never_waited_for),
         cmocka_unit_test(beside_the_largest_head_there_is_room_for_the_answers_own),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -429,6 +429,5 @@ UNIT(httpd_slots)
         cmocka_unit_test(an_address_has_no_more_connections_than_its_share),
         cmocka_unit_test(connections_are_counted_by_what_they_do),
     };
-    alarm(60);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

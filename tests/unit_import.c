@@ -11,7 +11,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -192,7 +191,6 @@ static void a_key_is_new_once(void **state)
 
 UNIT(import)
 {
-    alarm(60);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_value_of_delay_queue_is_read_in_each_of_its_forms),
         cmocka_unit_test(what_is_no_messagepack_is_refused_whole),

@@ -225,6 +225,5 @@ UNIT(kafka_part)
         CASE(mark_beside_a_reading_is_what_is_stored_where_nothing_goes_back),
         CASE(mark_beside_a_reading_is_the_beginning_where_nothing_is_stored),
     };
-    alarm(60);
     return cmocka_run_group_tests(tests, rig_setup, NULL);
 }

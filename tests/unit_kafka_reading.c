@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -94,6 +93,5 @@ UNIT(kafka_reading)
         cmocka_unit_test(mark_of_a_later_incarnation_has_a_field_of_its_own),
         cmocka_unit_test(rewind_names_each_partition_and_its_number_is_found_again),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -135,7 +134,6 @@ UNIT(kafka_start)
             partition_without_a_known_offset_begins_at_the_mark_or_where_librdkafka_finds),
         cmocka_unit_test(partition_begins_at_a_mark_below_its_committed_offset),
     };
-    alarm(30);
     loop_init();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     loop_fini();

@@ -209,6 +209,5 @@ UNIT(log)
         CASE(what_is_below_the_level_is_not_written_nor_counted),
         CASE(no_secret_is_written),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -617,6 +617,5 @@ UNIT(loop)
         CASE(a_name_is_resolved_or_refused_with_a_reason),
         CASE(a_cancelled_name_is_not_told),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

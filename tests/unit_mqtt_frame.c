@@ -306,6 +306,5 @@ UNIT(mqtt_frame)
         cmocka_unit_test(the_delay_of_the_topic_is_told_apart_from_that_of_a_property),
         cmocka_unit_test(what_cannot_be_a_job_is_kept_raw_with_a_reason),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

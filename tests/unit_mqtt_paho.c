@@ -105,6 +105,5 @@ UNIT(mqtt_paho)
         cmocka_unit_test(what_was_acknowledged_is_read_by_a_broker_that_is_slow),
         cmocka_unit_test(a_broker_that_never_falls_silent_is_left_in_time),
     };
-    alarm(60);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -129,6 +128,5 @@ UNIT(mqtt_topic)
         cmocka_unit_test(a_filter_has_wildcards_for_whole_levels),
         cmocka_unit_test(a_delay_is_taken_from_the_topic),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

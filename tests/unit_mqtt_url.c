@@ -167,6 +167,5 @@ UNIT(mqtt_url)
         cmocka_unit_test(names_of_the_protocol_are_as_tls_wants_them),
         cmocka_unit_test(the_wait_for_a_broker_grows_and_has_an_end),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -489,7 +489,6 @@ UNIT(probe)
         cmocka_unit_test_setup_teardown(a_probe_ends_once_when_the_connection_does, setup,
                                         teardown),
     };
-    alarm(60);
     assert_non_null(mkdtemp(dir));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

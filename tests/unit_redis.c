@@ -803,6 +803,5 @@ UNIT(redis)
         CASE(a_second_embedded_server_waits_for_one_whose_daemon_was_killed),
         CASE(an_embedded_server_that_cannot_start_says_why),
     };
-    alarm(110);
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -298,6 +298,5 @@ UNIT(redis_find)
         CASE(a_replica_is_left_until_it_is_a_master),
         CASE(who_may_not_ask_for_the_role_is_let_in),
     };
-    alarm(60);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 #include <hiredis/hiredis.h>
@@ -288,6 +287,5 @@ UNIT(redis_url)
         cmocka_unit_test(what_is_wrong_is_refused_and_no_password_is_shown),
         cmocka_unit_test(an_error_reply_is_judged_by_its_first_words),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

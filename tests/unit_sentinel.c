@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -128,6 +127,5 @@ UNIT(sentinel)
         cmocka_unit_test(
             a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master),
     };
-    alarm(30);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
