@@ -6,6 +6,7 @@
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
 #include "bridge/admin/metrics.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/reload/reload.h"
 
 #include <stdlib.h>
@@ -124,6 +125,25 @@ struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,
     return route;
 }
 
+struct route *admin_job_route(const struct bridge *bridge, struct httpd_req *req,
+                              struct slice name, struct slice queue)
+{
+    struct route *route = admin_route(bridge, req, name);
+    if (route == NULL)
+        return NULL;
+    if (!route_is_open(route))
+        httpd_busy(req, "Redis was not there yet; ask again");
+    else if (route->sink->rules && queue.n == 0)
+        httpd_error(req, 409, "is-queue",
+                    "the route ends at queues: name one of them with queue=NAME (of the "
+                    "command line, --queue NAME)");
+    else if (route->sink->rules && !queue_name_is_good(queue))
+        httpd_error(req, 400, "bad-request", "no queue can be called so");
+    else
+        return route;
+    return NULL;
+}
+
 static const struct httpd_route rows[] = {
     {"GET", "/livez", livez, HTTPD_OPEN, NULL},
     {"GET", "/readyz", readyz, HTTPD_OPEN, NULL},
@@ -139,6 +159,7 @@ void admin_serve(struct bridge *bridge)
                                                     admin_status_rows,
                                                     admin_route_rows,
                                                     admin_job_rows,
+                                                    admin_move_rows,
                                                     admin_dead_rows,
                                                     admin_target_rows,
                                                     admin_explain_rows,

@@ -231,14 +231,13 @@ static void on_queues(void *arg, const struct redisReply *reply)
 
 static void queues(void *arg, struct httpd_req *req)
 {
-    const struct bridge *bridge = arg;
     const struct route_args *args = httpd_args(req);
-    const struct route *route = route_of_name(bridge, args->route);
+    const struct route *route = admin_route(arg, req, args->route);
     struct buf key = {0};
-    if (route == NULL || route->sink->rules == NULL) {
-        httpd_error(req, 404, route ? "no-queue" : "no-route", "%s",
-                    route ? "the route does not end at queues"
-                          : "there is no route of that name");
+    if (route == NULL)
+        return;
+    if (route->sink->rules == NULL) {
+        httpd_error(req, 404, "no-queue", "the route does not end at queues");
         return;
     }
     queue_sink_key(route->sink, "queues", &key);

@@ -8,16 +8,10 @@
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
+#include "bridge/reload/reload.h"
 #include "bridge/version.h"
 
 #include <inttypes.h>
-
-static admin_status_part *more; /* NULL: none */
-
-void admin_status_add(admin_status_part *part)
-{
-    more = part;
-}
 
 static void add_text(struct buf *out, const char *name, const char *text)
 {
@@ -56,6 +50,20 @@ static void add_all_redis(struct buf *out, const struct bridge *bridge)
     buf_add_str(out, "]");
 }
 
+static void add_config(struct buf *out, const struct bridge *bridge)
+{
+    const struct reload_told told = reload_told(bridge);
+    buf_add_str(out, ",\"config\":{");
+    add_text(out, "file", told.file);
+    buf_addf(out,
+             ",\"generation\":%" PRIu64 ",\"loaded_ms\":%" PRId64
+             ",\"last\":{\"ok\":%s,\"at_ms\":%" PRId64 ",\"error\":",
+             told.generation, told.loaded_ms, told.last_ok ? "true" : "false",
+             told.last_ms);
+    text_add_json(out, told.last_ok ? (struct slice){NULL, 0} : slice_of(told.error));
+    buf_add_str(out, "}}");
+}
+
 struct told { /* the instances so far */
     struct buf *out;
     unsigned n;
@@ -69,13 +77,9 @@ static void add_instance(void *arg, const struct alive_instance *one)
     text_add_json(told->out, one->id);
     add_bool(told->out, "self", one->self);
     buf_add_str(told->out, ",\"routes\":[");
-    while (rest.n > 0) {
-        const char *space = memchr(rest.p, ' ', rest.n);
-        struct slice name = {rest.p, space ? (size_t)(space - rest.p) : rest.n};
+    for (struct slice name; (name = text_take_word(&rest)).n > 0;) {
         text_add_json(told->out, name);
-        buf_add_str(told->out, space ? "," : "");
-        rest.n -= name.n + (space ? 1 : 0);
-        rest.p += name.n + (space ? 1 : 0);
+        buf_add_str(told->out, rest.n > 0 ? "," : "");
     }
     buf_add_str(told->out, "]}");
 }
@@ -137,8 +141,7 @@ static void status(void *arg, struct httpd_req *req)
     buf_addf(&out, "\"now_ms\":%" PRId64, store_now_ms(bridge->store));
     add_bool(&out, "ready", admin_is_ready(bridge));
     add_bool(&out, "stopping", bridge->draining);
-    if (more)
-        more(bridge, &out);
+    add_config(&out, bridge);
     add_all_redis(&out, bridge);
     buf_add_str(&out, ",\"instances\":[");
     alive_each(bridge->alive, add_instance, &told);
