@@ -112,8 +112,8 @@ void redis_not_found(struct redis *r, const char *why);
 /* A connection that waits before its next try makes it now: what stood in the way may be
  * gone. Else nothing. */
 void redis_reconnect_now(struct redis *r);
-/* Drops the connection and connects again: the server proved unfit (READONLY, unknown
- * outcome). Open commands get NULL replies. */
+/* Drops the connection, if there is one, and connects again after the backoff. Open
+ * commands get NULL replies. */
 void redis_reconnect(struct redis *r, const char *why);
 
 /* Queues a command; must be up. Arguments are copied. deadline by conf. */
