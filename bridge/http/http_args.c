@@ -2,6 +2,7 @@
 #include "bridge/http/http_args.h"
 #include "bridge/base/json.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/http/httpd_parts.h"
 
@@ -24,21 +25,6 @@ static int set_ms(const struct http_param *row, struct slice value, void *field,
     return 0;
 }
 
-/* The value of plain decimal digits; -1: they are none, or too many. */
-static int64_t number_of(struct slice digits)
-{
-    int64_t n = 0;
-    if (digits.n == 0)
-        return -1;
-    for (size_t i = 0; i < digits.n; i++) {
-        char c = digits.p[i];
-        if (c < '0' || c > '9' || __builtin_mul_overflow(n, 10, &n) ||
-            __builtin_add_overflow(n, c - '0', &n))
-            return -1;
-    }
-    return n;
-}
-
 static int bad_int(const struct http_param *row, struct err *err)
 {
     return err_set(err, "%s: an integer from %" PRId64 " to %" PRId64, row->name,
@@ -56,7 +42,7 @@ static int put_int(const struct http_param *row, int64_t n, void *field, struct 
 static int set_int(const struct http_param *row, struct slice value, void *field,
                    struct err *err)
 {
-    int64_t n = number_of(value);
+    int64_t n = text_whole_number(value);
     return n < 0 ? bad_int(row, err) : put_int(row, n, field, err);
 }
 
