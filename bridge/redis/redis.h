@@ -85,7 +85,7 @@ struct redis_conf {
 void redis_conf_copy(const struct redis_conf *from, struct redis_conf *to);
 void redis_conf_free(struct redis_conf *conf);
 
-enum redis_state { REDIS_CONNECTING, REDIS_UP, REDIS_DOWN, REDIS_CLOSED };
+enum redis_state { REDIS_CONNECTING, REDIS_UP, REDIS_DOWN };
 
 /* Called at every change. why: "" when up, else the reason in words. Connecting again is
  * this module's business; a new connection's commands may be queued from within it.
