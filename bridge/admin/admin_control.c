@@ -47,15 +47,6 @@ static const struct http_param control_params[] = {
     {0}};
 #undef AT
 
-static struct slice next_name(struct slice *list)
-{
-    const char *comma = memchr(list->p, ',', list->n);
-    struct slice name = {list->p, comma ? (size_t)(comma - list->p) : list->n};
-    size_t taken = name.n + (comma != NULL);
-    *list = (struct slice){list->p + taken, list->n - taken};
-    return name;
-}
-
 /* That of the path, and those of also=A,B. Gives how many; 0: it was answered. */
 static size_t find_routes(const struct bridge *bridge, struct httpd_req *req,
                           struct route *routes[TOGETHER_MAX])
@@ -72,7 +63,7 @@ static size_t find_routes(const struct bridge *bridge, struct httpd_req *req,
                         TOGETHER_MAX - 1);
             return 0;
         }
-        routes[n] = admin_route(bridge, req, next_name(&also));
+        routes[n] = admin_route(bridge, req, text_cut(&also, ','));
         if (routes[n++] == NULL)
             return 0;
     }

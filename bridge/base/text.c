@@ -81,6 +81,16 @@ size_t text_character(struct slice s, uint32_t *c)
     return (size_t)g_unichar_to_utf8(found, NULL);
 }
 
+struct slice text_cut(struct slice *s, char c)
+{
+    const char *at = s->n ? memchr(s->p, c, s->n) : NULL;
+    struct slice head = {s->p, at ? (size_t)(at - s->p) : s->n};
+    size_t used = head.n + (at != NULL);
+    if (used > 0)
+        *s = (struct slice){s->p + used, s->n - used};
+    return head;
+}
+
 bool text_is_utf8(struct slice s)
 {
     uint32_t c;

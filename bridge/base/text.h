@@ -26,6 +26,8 @@ void text_add_percent(struct buf *out, struct slice s, const char *keep);
 void text_skip_blanks(struct slice *s);
 struct slice text_take_word(struct slice *s);
 struct slice text_trim(struct slice s);
+/* Cuts off s what stands before the first c, and c; all of s where it has no c. */
+struct slice text_cut(struct slice *s, char c);
 
 bool text_is_utf8(struct slice s);
 /* The UTF-8 character at the start of s, which is not empty, and its length; 0: there is

@@ -5,6 +5,7 @@
 #include "bridge/conf/conf.h"
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
 
@@ -127,10 +128,9 @@ void conf_errors_give(struct conf_errors *errors, struct buf *out)
 
 void conf_log_warnings(struct conf *conf)
 {
-    for (const char *p = buf_str(&conf->warnings); *p != '\0';) {
-        int n = (int)strcspn(p, "\n");
-        log_warn("config", "%.*s", n, p);
-        p += n + (p[n] == '\n');
+    for (struct slice rest = buf_slice(&conf->warnings); rest.n > 0;) {
+        struct slice line = text_cut(&rest, '\n');
+        log_warn("config", "%.*s", SLICE_ARG(line));
     }
 }
 

@@ -164,18 +164,11 @@ static bool is_known(const struct http_param *rows, struct slice name)
 
 static int check_names(struct slice query, const struct http_param *rows, struct err *err)
 {
-    const char *end = query.p + query.n;
-    for (const char *p = query.p; p && p < end;) {
-        const char *stop = memchr(p, '&', (size_t)(end - p));
-        if (stop == NULL)
-            stop = end;
-        const char *equals = memchr(p, '=', (size_t)(stop - p));
-        struct slice name = {p, (size_t)((equals ? equals : stop) - p)};
-        if (stop > p && !is_known(rows, name))
+    struct slice name, value;
+    while (form_next(&query, &name, &value))
+        if (!is_known(rows, name))
             return err_set(err, "unknown parameter \"%.*s\"",
                            (int)(name.n < 100 ? name.n : 100), name.p);
-        p = stop + 1;
-    }
     return 0;
 }
 

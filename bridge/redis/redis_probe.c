@@ -153,18 +153,13 @@ static void take_field(struct redis_facts *facts, struct slice name, struct slic
 
 void redis_facts_info(struct redis_facts *facts, struct slice text)
 {
-    const char *p = text.p, *end = text.p + text.n;
-    while (p < end) {
-        const char *newline = memchr(p, '\n', (size_t)(end - p));
-        size_t n = (size_t)((newline ? newline : end) - p);
-        size_t line_n = n > 0 && p[n - 1] == '\r' ? n - 1 : n;
-        const char *colon = memchr(p, ':', line_n);
-        if (colon && *p != '#') {
-            size_t name_n = (size_t)(colon - p);
-            take_field(facts, (struct slice){p, name_n},
-                       (struct slice){colon + 1, line_n - name_n - 1});
+    while (text.n > 0) {
+        struct slice line = text_cut(&text, '\n');
+        line.n -= line.n > 0 && line.p[line.n - 1] == '\r';
+        if (line.n > 0 && *line.p != '#' && memchr(line.p, ':', line.n)) {
+            struct slice name = text_cut(&line, ':');
+            take_field(facts, name, line);
         }
-        p += n + 1;
     }
 }
 
