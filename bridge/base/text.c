@@ -339,9 +339,12 @@ size_t text_take_digits(struct slice *s, int64_t *n)
 
 int64_t text_whole_number(struct slice s)
 {
-    int64_t n;
-    size_t digits = text_take_digits(&s, &n);
-    return digits > 0 && s.n == 0 && n < INT64_MAX ? n : -1;
+    int64_t n = 0;
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] < '0' || s.p[i] > '9' || __builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, s.p[i] - '0', &n))
+            return -1;
+    return s.n > 0 ? n : -1;
 }
 
 int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
