@@ -52,12 +52,6 @@ void *conf_find(const struct conf *conf, enum conf_kind kind, struct slice name)
     return NULL;
 }
 
-const struct conf_schedule *conf_schedule_named(const struct conf *conf,
-                                                struct slice name)
-{
-    return conf_find(conf, CONF_RETRIES, name);
-}
-
 const char *conf_hint(const struct conf *conf, enum conf_kind kind, const char *wrong,
                       char out[OPT_HINT_SIZE])
 {
