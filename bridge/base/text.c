@@ -375,3 +375,10 @@ int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
                    "must be a whole number with a unit, such as \"512B\", \"64KiB\", "
                    "\"10MB\" or \"1GiB\"");
 }
+
+void text_wipe(struct buf *secret)
+{
+    if (secret->p)
+        explicit_bzero(secret->p, secret->cap);
+    buf_free(secret);
+}

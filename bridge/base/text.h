@@ -69,4 +69,7 @@ bool text_is_token(struct slice s);
 /* May it stand as a header's value: no control character in it but tabs? */
 bool text_is_header_value(struct slice s);
 
+/* Frees a secret: its bytes are overwritten before. */
+void text_wipe(struct buf *secret);
+
 #endif
