@@ -114,6 +114,8 @@ static void tell_first(const struct admission *v, const struct job *job,
     }
     e->first = &d;
     answer(req, e);
+    e->first = NULL; /* it ends here, and so does what e->why may point at */
+    e->why = NULL;
     job_free(out);
     buf_free(&record);
 }
