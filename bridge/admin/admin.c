@@ -9,8 +9,6 @@
 #include "bridge/queue/queue_place.h"
 #include "bridge/reload/reload.h"
 
-#include <stdlib.h>
-
 static const char text_type[] = "text/plain; charset=utf-8";
 
 static void livez(void *arg, struct httpd_req *req)
@@ -82,34 +80,22 @@ static void readyz(void *arg, struct httpd_req *req)
 /* --- a scrape: what Redis says of the jobs, then all that the process knows. It waits
  * CENSUS_WAIT_MS for Redis at most. --- */
 
-struct scrape {
-    struct bridge *bridge;
-    struct httpd_req *req;
-    int64_t begun_ms; /* monotonic */
-};
-
-static void on_census(void *arg, bool whole)
+static void on_census(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
 {
-    struct scrape *scrape = arg;
     struct buf out = {0};
-    const struct bridge *bridge = scrape->bridge;
-    metrics_print(bridge, scrape->begun_ms, &out);
+    metrics_print(bridge, asked_ms, &out);
     pace_print(bridge->routes, bridge->route_count, &out);
     route_states_print(bridge, &out);
     reload_print(bridge, &out);
     listeners_print(&out);
     metrics_print_daemon(bridge, whole, &out);
-    httpd_answer(scrape->req, 200, "text/plain; version=0.0.4; charset=utf-8",
-                 buf_slice(&out));
+    httpd_answer(arg, 200, "text/plain; version=0.0.4; charset=utf-8", buf_slice(&out));
     buf_free(&out);
-    free(scrape);
 }
 
 static void metrics(void *bridge, struct httpd_req *req)
 {
-    struct scrape *scrape = mem_alloc(sizeof(*scrape));
-    *scrape = (struct scrape){bridge, req, loop_mono_ms()};
-    census_take(bridge, on_census, scrape);
+    census_take(bridge, on_census, req);
 }
 
 /* --- */

@@ -4,7 +4,6 @@
  * all instances, as Redis says; what came and went is of this one, since it began.
  */
 #include "bridge/admin/admin.h"
-#include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
 #include "bridge/admin/metrics.h"
@@ -14,7 +13,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 static void add_text(struct buf *out, const char *name, const char *text)
 {
@@ -47,8 +45,7 @@ static int64_t next_due_ms(const struct route *route)
 static void add_counts(struct buf *out, const struct route *route, int64_t since_ms)
 {
     const struct counts *c = &route->counts;
-    bool known =
-        route->sink->rules ? route->counted_ms > 0 : route->counted_ms >= since_ms;
+    bool known = census_knows(route, since_ms);
     bool late = known && c->head_ms >= 0 && c->head_ms < c->now_ms;
     add_number(out, "pending", known ? c->waiting : -1);
     add_number(out, "far", known ? c->far : -1);
@@ -133,49 +130,32 @@ static void add_route(struct buf *out, const struct route *route, int64_t since_
     buf_add_str(out, "}");
 }
 
-/* A request that waits for what Redis says. */
-struct question {
-    struct bridge *bridge;
-    struct httpd_req *req;
-    int64_t asked_ms; /* monotonic */
-};
-
-static void question_new(struct bridge *bridge, struct httpd_req *req, census_cb *cb)
+static void begin(const struct bridge *bridge, struct buf *out)
 {
-    struct question *q = mem_alloc(sizeof(*q));
-    *q = (struct question){bridge, req, loop_mono_ms()};
-    census_take(bridge, cb, q);
+    buf_addf(out, "{\"now_ms\":%" PRId64 ",\"routes\":[", store_now_ms(bridge->store));
 }
 
-static void begin(const struct question *q, struct buf *out)
-{
-    buf_addf(out, "{\"now_ms\":%" PRId64 ",\"routes\":[", store_now_ms(q->bridge->store));
-}
-
-static void answer(struct question *q, struct buf *out)
+static void answer(struct httpd_req *req, struct buf *out)
 {
     buf_add_str(out, "]}\n");
-    httpd_answer(q->req, 200, "application/json", buf_slice(out));
-    buf_free(out);
-    free(q);
+    httpd_answer_json(req, 200, out);
 }
 
-static void on_all(void *arg, bool whole)
+static void on_all(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
 {
-    struct question *q = arg;
     struct buf out = {0};
     (void)whole; /* each route says what is known of it */
-    begin(q, &out);
-    for (size_t i = 0; i < q->bridge->route_count; i++) {
+    begin(bridge, &out);
+    for (size_t i = 0; i < bridge->route_count; i++) {
         buf_add_str(&out, i > 0 ? "," : "");
-        add_route(&out, q->bridge->routes[i], q->asked_ms);
+        add_route(&out, bridge->routes[i], asked_ms);
     }
-    answer(q, &out);
+    answer(arg, &out);
 }
 
 static void all(void *arg, struct httpd_req *req)
 {
-    question_new(arg, req, on_all);
+    census_take(arg, on_all, req);
 }
 
 struct route_args {
@@ -185,25 +165,23 @@ static const struct http_param params[] = {
     ADMIN_PATH_ROW("route", offsetof(struct route_args, route)), {0}};
 
 /* It may have gone meanwhile. */
-static void on_one(void *arg, bool whole)
+static void on_one(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
 {
-    struct question *q = arg;
-    const struct route_args *args = httpd_args(q->req);
-    const struct route *route = admin_route(q->bridge, q->req, args->route);
+    struct httpd_req *req = arg;
+    const struct route_args *args = httpd_args(req);
+    const struct route *route = admin_route(bridge, req, args->route);
     struct buf out = {0};
     (void)whole;
-    if (route == NULL) {
-        free(q);
+    if (route == NULL)
         return;
-    }
-    begin(q, &out);
-    add_route(&out, route, q->asked_ms);
-    answer(q, &out);
+    begin(bridge, &out);
+    add_route(&out, route, asked_ms);
+    answer(req, &out);
 }
 
 static void one(void *arg, struct httpd_req *req)
 {
-    question_new(arg, req, on_one);
+    census_take(arg, on_one, req);
 }
 
 /* --- the queues of a route that ends at them --- */

@@ -201,7 +201,7 @@ static void gather(const struct bridge *bridge, int64_t since_ms, struct things 
     for (size_t i = 0; i < bridge->route_count; i++) {
         const struct route *route = bridge->routes[i];
         add(&all[OF_ROUTES], route->conf->name, route);
-        if (route->sink->rules ? route->counted_ms > 0 : route->counted_ms >= since_ms)
+        if (census_knows(route, since_ms))
             add(&all[OF_COUNTED], route->conf->name, route);
     }
     for (size_t i = 0; i < bridge->sink_count; i++) {
