@@ -14,12 +14,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-static void add_text(struct buf *out, const char *name, const char *text)
-{
-    buf_addf(out, "\"%s\":", name);
-    text_add_json(out, slice_of(text));
-}
-
 /* -1: not known */
 static void add_number(struct buf *out, const char *name, int64_t n)
 {
@@ -56,11 +50,8 @@ static void add_counts(struct buf *out, const struct route *route, int64_t since
     add_number(out, "oldest_overdue_ms", late ? c->now_ms - c->head_ms : known ? 0 : -1);
     add_number(out, "counted_age_ms", known ? loop_mono_ms() - route->counted_ms : -1);
     const struct route *where = census_of(route);
-    buf_add_str(out, ",\"counted_with\":");
-    if (where == route)
-        buf_add_str(out, "null");
-    else
-        text_add_json(out, slice_of(where->conf->name));
+    text_add_json_member(out, "counted_with",
+                         slice_of(where == route ? NULL : where->conf->name));
 }
 
 /* Nothing is left of it, as Redis has told since every instance knew that it drains. */
@@ -113,14 +104,14 @@ static void add_route(struct buf *out, const struct route *route, int64_t since_
 {
     const struct conf_route *conf = route->conf;
     buf_add_str(out, "{");
-    add_text(out, "name", conf->name);
+    text_add_json_member(out, "name", slice_of(conf->name));
     buf_add_str(out, ",\"from\":[");
     for (size_t i = 0; i < conf->from.n; i++) {
         buf_add_str(out, i > 0 ? "," : "");
         text_add_json(out, slice_of(conf->from.v[i]));
     }
-    buf_add_str(out, "],");
-    add_text(out, "to", conf->to);
+    buf_add_str(out, "]");
+    text_add_json_member(out, "to", slice_of(conf->to));
     buf_addf(out, ",\"queue\":%s,\"state\":\"%s\"", route->sink->rules ? "true" : "false",
              route_state_name(route->state));
     buf_addf(out, ",\"drained\":%s", is_drained(route) ? "true" : "false");
@@ -198,8 +189,8 @@ static void on_queues(void *arg, const struct redisReply *reply)
     }
     buf_add_str(&out, "{\"queues\":[");
     for (size_t i = 0; i < n; i++) {
-        buf_add_str(&out, i > 0 ? ",{\"name\":" : "{\"name\":");
-        text_add_json(&out, redis_text(redis_item(reply, 2 * i)));
+        buf_add_str(&out, i > 0 ? ",{" : "{");
+        text_add_json_member(&out, "name", redis_text(redis_item(reply, 2 * i)));
         buf_addf(&out, ",\"used_ms\":%lld}",
                  (long long)redis_score(redis_item(reply, 2 * i + 1)));
     }

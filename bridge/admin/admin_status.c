@@ -15,8 +15,7 @@
 
 static void add_text(struct buf *out, const char *name, const char *text)
 {
-    buf_addf(out, "\"%s\":", name);
-    text_add_json(out, slice_of(text));
+    text_add_json_member(out, name, slice_of(text));
 }
 
 static void add_bool(struct buf *out, const char *name, bool is)
@@ -31,9 +30,7 @@ static void add_redis(struct buf *out, const char *name, const struct store *sto
     buf_add_str(out, "{");
     add_text(out, "name", name);
     add_bool(out, "up", store_is_up(store));
-    buf_add_str(out, ",");
     add_text(out, "trouble", store_trouble(store));
-    buf_add_str(out, ",");
     add_text(out, "url", redact_text(shown, sizeof(shown), url));
     buf_add_str(out, "}");
 }
@@ -73,8 +70,8 @@ static void add_instance(void *arg, const struct alive_instance *one)
 {
     struct told *told = arg;
     struct slice rest = one->routes;
-    buf_add_str(told->out, told->n++ > 0 ? ",{\"id\":" : "{\"id\":");
-    text_add_json(told->out, one->id);
+    buf_add_str(told->out, told->n++ > 0 ? ",{" : "{");
+    text_add_json_member(told->out, "id", one->id);
     add_bool(told->out, "self", one->self);
     buf_add_str(told->out, ",\"routes\":[");
     for (struct slice name; (name = text_take_word(&rest)).n > 0;) {
@@ -99,7 +96,6 @@ static void add_sources(struct buf *out, const struct bridge *bridge)
         const struct source *src = bridge->sources[i];
         buf_add_str(out, i > 0 ? ",{" : "{");
         add_text(out, "name", src->conf->name);
-        buf_add_str(out, ",");
         add_text(out, "type", src->ops->name);
         buf_addf(out, ",\"state\":\"%s\",\"received\":%" PRIu64 ",\"open\":%u}",
                  source_state(src), src->received, src->open);
@@ -117,7 +113,6 @@ static void add_sinks(struct buf *out, const struct bridge *bridge)
         const struct queue_stats *q = &sink->queue_stats;
         buf_add_str(out, i > 0 ? ",{" : "{");
         add_text(out, "name", sink->conf->name);
-        buf_add_str(out, ",");
         add_text(out, "type", sink->ops->name);
         buf_addf(out,
                  ",\"in_flight\":%u,\"max_in_flight\":%u,\"delivered\":%" PRIu64

@@ -79,10 +79,8 @@ void dead_show(struct buf *out, const struct dead_item *item)
     const struct tries *letter = item->tries;
     buf_add_str(out, "{");
     text_add_json_id(out, item->id);
-    buf_add_str(out, ",\"reason\":");
-    text_add_json(out, slice_of(letter->reason));
-    buf_add_str(out, ",\"error\":");
-    text_add_json(out, slice_of(letter->error));
+    text_add_json_member(out, "reason", slice_of(letter->reason));
+    text_add_json_member(out, "error", slice_of(letter->error));
     if (letter->status)
         buf_addf(out, ",\"status\":%d", letter->status);
     else
@@ -107,8 +105,7 @@ static void show_done(struct buf *out, const struct dead_item *item)
 {
     buf_add_str(out, "{");
     text_add_json_id(out, item->id);
-    buf_add_str(out, ",\"reason\":");
-    text_add_json(out, slice_of(item->tries->reason));
+    text_add_json_member(out, "reason", slice_of(item->tries->reason));
     if (item->due_ms >= 0)
         http_add_when(out, "due", item->due_ms);
     if (item->refused)
@@ -143,7 +140,8 @@ static void add_cursor(const struct run *run, struct buf *out)
     struct buf cursor = {0};
     if (!is_over(run))
         cursor_add(&cursor, numbers, 4, buf_slice(&run->after));
-    text_add_json(out, cursor.n ? buf_slice(&cursor) : (struct slice){NULL, 0});
+    text_add_json_member(out, "cursor",
+                         cursor.n ? buf_slice(&cursor) : (struct slice){NULL, 0});
     buf_free(&cursor);
 }
 
@@ -153,7 +151,7 @@ static void answer_many(const struct run *run)
     buf_add_str(&json, "{");
     if (run->what != DEAD_WHAT_LIST)
         buf_addf(&json, "\"done\":%u,\"refused\":%u,", run->done, run->refused);
-    buf_addf(&json, "\"looked\":%u,\"cursor\":", run->looked);
+    buf_addf(&json, "\"looked\":%u", run->looked);
     add_cursor(run, &json);
     if (run->what != DEAD_WHAT_LIST)
         http_add_when(&json, "not_before",

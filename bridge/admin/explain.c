@@ -26,20 +26,14 @@ struct explanation {
                                    * it is not accepted, or cancels */
 };
 
-static void add_member(struct buf *json, const char *name, struct slice value)
-{
-    buf_addf(json, ",\"%s\":", name);
-    text_add_json(json, value);
-}
-
 static void add_delivery(struct buf *json, const struct delivery *d)
 {
-    add_member(json, "target", d->target.p ? d->target : SLICE_LIT(""));
+    text_add_json_member(json, "target", d->target.p ? d->target : SLICE_LIT(""));
     text_add_json_bytes(json, "key", d->job->key);
     buf_addf(json, ",\"bytes\":%zu,\"headers\":[", d->job->payload.n);
     for (unsigned i = 0; i < d->header_count; i++) {
-        buf_addf(json, "%s{\"name\":", i ? "," : "");
-        text_add_json(json, d->headers[i].name);
+        buf_add_str(json, i ? ",{" : "{");
+        text_add_json_member(json, "name", d->headers[i].name);
         text_add_json_bytes(json, "value", d->headers[i].value);
         buf_add_str(json, "}");
     }
@@ -51,10 +45,10 @@ static void answer(struct httpd_req *req, const struct explanation *e)
     struct buf json = {0};
     buf_addf(&json, "{\"accepted\":%s,\"outcome\":\"%s\"", e->accepted ? "true" : "false",
              e->outcome);
-    add_member(&json, "reason", slice_of(e->reason));
-    add_member(&json, "why", slice_of(e->why));
-    add_member(&json, "source", slice_of(e->source));
-    add_member(&json, "route", slice_of(e->route));
+    text_add_json_member(&json, "reason", slice_of(e->reason));
+    text_add_json_member(&json, "why", slice_of(e->why));
+    text_add_json_member(&json, "source", slice_of(e->source));
+    text_add_json_member(&json, "route", slice_of(e->route));
     if (e->first) {
         buf_add_str(&json, ",");
         text_add_json_id(&json, e->named ? e->first->job->id : (struct slice){NULL, 0});

@@ -192,8 +192,9 @@ static void answer_page(struct listing *l, unsigned n, const struct list_place *
     struct buf out = {0}, cursor = {0};
     if (end)
         add_cursor(l, end, &cursor);
-    buf_addf(&out, "{\"looked\":%u,\"cursor\":", l->looked);
-    text_add_json(&out, cursor.n ? buf_slice(&cursor) : (struct slice){NULL, 0});
+    buf_addf(&out, "{\"looked\":%u", l->looked);
+    text_add_json_member(&out, "cursor",
+                         cursor.n ? buf_slice(&cursor) : (struct slice){NULL, 0});
     buf_add_str(&out, ",\"jobs\":[");
     for (unsigned i = 0; i < n; i++) {
         buf_add_str(&out, i > 0 ? "," : "");
@@ -249,13 +250,11 @@ static void add_job(struct buf *out, const struct store_list_item *found,
         buf_add_str(out, "null");
     if (flies)
         buf_addf(out, ",\"lease_ends_ms\":%" PRId64, found->at_ms);
-    buf_addf(out, ",\"attempts\":%u,\"last_error\":", tries.attempts);
-    text_add_json(out, slice_of(tries.error));
-    buf_add_str(out, ",\"target\":");
-    text_add_json(out, job ? job->target : (struct slice){NULL, 0});
+    buf_addf(out, ",\"attempts\":%u", tries.attempts);
+    text_add_json_member(out, "last_error", slice_of(tries.error));
+    text_add_json_member(out, "target", job ? job->target : (struct slice){NULL, 0});
     text_add_json_bytes(out, "key", job ? job->key : (struct slice){NULL, 0});
-    buf_add_str(out, ",\"source\":");
-    text_add_json(out, job ? job->source : (struct slice){NULL, 0});
+    text_add_json_member(out, "source", job ? job->source : (struct slice){NULL, 0});
     buf_addf(out, ",\"bytes\":%zu,\"far\":%s,\"named\":%s%s}", found->record.n,
              found->ordinal >= 0 ? "true" : "false", found->named ? "true" : "false",
              job ? "" : ",\"unreadable\":true");

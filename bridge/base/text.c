@@ -267,6 +267,13 @@ bool text_is_header_value(struct slice s)
     return true;
 }
 
+void text_add_json_member(struct buf *out, const char *name, struct slice s)
+{
+    bool first = out->n == 0 || out->p[out->n - 1] == '{';
+    buf_addf(out, "%s\"%s\":", first ? "" : ",", name);
+    text_add_json(out, s);
+}
+
 void text_add_json_id(struct buf *out, struct slice id)
 {
     buf_add_str(out, "\"id\":");

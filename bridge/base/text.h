@@ -40,6 +40,9 @@ void text_add_json(struct buf *out, struct slice s);
  * \f \n \r \t short, other controls and nothing else as \u00xx, not UTF-8: the escape
  * \ufffd). */
 void text_add_json_go(struct buf *out, struct slice s);
+/* Appends "NAME":"text", as text_add_json() writes it, behind a comma unless it is the
+ * first of its object. */
+void text_add_json_member(struct buf *out, const char *name, struct slice s);
 /* Appends "id":"text", as text_add_json() writes it, and ,"id_base64":"..." behind it
  * where id is no UTF-8. */
 void text_add_json_id(struct buf *out, struct slice id);

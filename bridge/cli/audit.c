@@ -77,8 +77,8 @@ static void print_begin(struct audit_paper *p)
 static void add_json(struct buf *out, const struct audit_finding *f, bool first,
                      bool repaired)
 {
-    buf_add_str(out, first ? "{\"kind\":" : ",{\"kind\":");
-    text_add_json(out, f->kind);
+    buf_add_str(out, first ? "{" : ",{");
+    text_add_json_member(out, "kind", f->kind);
     buf_add_str(out, ",");
     text_add_json_id(out, f->id);
     buf_add_str(out, repaired ? ",\"repaired\":true}" : "}");
