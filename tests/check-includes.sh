@@ -41,7 +41,6 @@ engine  reload/reload.h      whether a reload is under way
 engine  version.h            the version in PREFIX:meta
 queue   bridge.h             the state of the daemon
 admin   bridge.h             the state of the daemon
-admin   plugin.h             the contract
 admin   reload/reload.h      a reload by HTTP, and its metrics
 admin   version.h            the version in answers
 reload  bridge.h             the state of the daemon

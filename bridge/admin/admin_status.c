@@ -8,21 +8,14 @@
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
+#include "bridge/reload/reload.h"
 #include "bridge/version.h"
 
 #include <inttypes.h>
 
-static admin_status_part *more; /* NULL: none */
-
-void admin_status_add(admin_status_part *part)
-{
-    more = part;
-}
-
 static void add_text(struct buf *out, const char *name, const char *text)
 {
-    buf_addf(out, "\"%s\":", name);
-    text_add_json(out, slice_of(text));
+    text_add_json_member(out, name, slice_of(text));
 }
 
 static void add_bool(struct buf *out, const char *name, bool is)
@@ -37,9 +30,7 @@ static void add_redis(struct buf *out, const char *name, const struct store *sto
     buf_add_str(out, "{");
     add_text(out, "name", name);
     add_bool(out, "up", store_is_up(store));
-    buf_add_str(out, ",");
     add_text(out, "trouble", store_trouble(store));
-    buf_add_str(out, ",");
     add_text(out, "url", redact_text(shown, sizeof(shown), url));
     buf_add_str(out, "}");
 }
@@ -56,6 +47,20 @@ static void add_all_redis(struct buf *out, const struct bridge *bridge)
     buf_add_str(out, "]");
 }
 
+static void add_config(struct buf *out, const struct bridge *bridge)
+{
+    const struct reload_told told = reload_told(bridge);
+    buf_add_str(out, ",\"config\":{");
+    add_text(out, "file", told.file);
+    buf_addf(out,
+             ",\"generation\":%" PRIu64 ",\"loaded_ms\":%" PRId64
+             ",\"last\":{\"ok\":%s,\"at_ms\":%" PRId64 ",\"error\":",
+             told.generation, told.loaded_ms, told.last_ok ? "true" : "false",
+             told.last_ms);
+    text_add_json(out, told.last_ok ? (struct slice){NULL, 0} : slice_of(told.error));
+    buf_add_str(out, "}}");
+}
+
 struct told { /* the instances so far */
     struct buf *out;
     unsigned n;
@@ -65,17 +70,13 @@ static void add_instance(void *arg, const struct alive_instance *one)
 {
     struct told *told = arg;
     struct slice rest = one->routes;
-    buf_add_str(told->out, told->n++ > 0 ? ",{\"id\":" : "{\"id\":");
-    text_add_json(told->out, one->id);
+    buf_add_str(told->out, told->n++ > 0 ? ",{" : "{");
+    text_add_json_member(told->out, "id", one->id);
     add_bool(told->out, "self", one->self);
     buf_add_str(told->out, ",\"routes\":[");
-    while (rest.n > 0) {
-        const char *space = memchr(rest.p, ' ', rest.n);
-        struct slice name = {rest.p, space ? (size_t)(space - rest.p) : rest.n};
+    for (struct slice name; (name = text_take_word(&rest)).n > 0;) {
         text_add_json(told->out, name);
-        buf_add_str(told->out, space ? "," : "");
-        rest.n -= name.n + (space ? 1 : 0);
-        rest.p += name.n + (space ? 1 : 0);
+        buf_add_str(told->out, rest.n > 0 ? "," : "");
     }
     buf_add_str(told->out, "]}");
 }
@@ -95,7 +96,6 @@ static void add_sources(struct buf *out, const struct bridge *bridge)
         const struct source *src = bridge->sources[i];
         buf_add_str(out, i > 0 ? ",{" : "{");
         add_text(out, "name", src->conf->name);
-        buf_add_str(out, ",");
         add_text(out, "type", src->ops->name);
         buf_addf(out, ",\"state\":\"%s\",\"received\":%" PRIu64 ",\"open\":%u}",
                  source_state(src), src->received, src->open);
@@ -113,7 +113,6 @@ static void add_sinks(struct buf *out, const struct bridge *bridge)
         const struct queue_stats *q = &sink->queue_stats;
         buf_add_str(out, i > 0 ? ",{" : "{");
         add_text(out, "name", sink->conf->name);
-        buf_add_str(out, ",");
         add_text(out, "type", sink->ops->name);
         buf_addf(out,
                  ",\"in_flight\":%u,\"max_in_flight\":%u,\"delivered\":%" PRIu64
@@ -137,8 +136,7 @@ static void status(void *arg, struct httpd_req *req)
     buf_addf(&out, "\"now_ms\":%" PRId64, store_now_ms(bridge->store));
     add_bool(&out, "ready", admin_is_ready(bridge));
     add_bool(&out, "stopping", bridge->draining);
-    if (more)
-        more(bridge, &out);
+    add_config(&out, bridge);
     add_all_redis(&out, bridge);
     buf_add_str(&out, ",\"instances\":[");
     alive_each(bridge->alive, add_instance, &told);

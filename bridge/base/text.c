@@ -81,6 +81,16 @@ size_t text_character(struct slice s, uint32_t *c)
     return (size_t)g_unichar_to_utf8(found, NULL);
 }
 
+struct slice text_cut(struct slice *s, char c)
+{
+    const char *at = s->n ? memchr(s->p, c, s->n) : NULL;
+    struct slice head = {s->p, at ? (size_t)(at - s->p) : s->n};
+    size_t used = head.n + (at != NULL);
+    if (used > 0)
+        *s = (struct slice){s->p + used, s->n - used};
+    return head;
+}
+
 bool text_is_utf8(struct slice s)
 {
     uint32_t c;
@@ -257,6 +267,13 @@ bool text_is_header_value(struct slice s)
     return true;
 }
 
+void text_add_json_member(struct buf *out, const char *name, struct slice s)
+{
+    bool first = out->n == 0 || out->p[out->n - 1] == '{';
+    buf_addf(out, "%s\"%s\":", first ? "" : ",", name);
+    text_add_json(out, s);
+}
+
 void text_add_json_id(struct buf *out, struct slice id)
 {
     buf_add_str(out, "\"id\":");
@@ -329,9 +346,12 @@ size_t text_take_digits(struct slice *s, int64_t *n)
 
 int64_t text_whole_number(struct slice s)
 {
-    int64_t n;
-    size_t digits = text_take_digits(&s, &n);
-    return digits > 0 && s.n == 0 && n < INT64_MAX ? n : -1;
+    int64_t n = 0;
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] < '0' || s.p[i] > '9' || __builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, s.p[i] - '0', &n))
+            return -1;
+    return s.n > 0 ? n : -1;
 }
 
 int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
@@ -361,4 +381,11 @@ int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
     return err_set(err,
                    "must be a whole number with a unit, such as \"512B\", \"64KiB\", "
                    "\"10MB\" or \"1GiB\"");
+}
+
+void text_wipe(struct buf *secret)
+{
+    if (secret->p)
+        explicit_bzero(secret->p, secret->cap);
+    buf_free(secret);
 }

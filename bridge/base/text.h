@@ -26,6 +26,8 @@ void text_add_percent(struct buf *out, struct slice s, const char *keep);
 void text_skip_blanks(struct slice *s);
 struct slice text_take_word(struct slice *s);
 struct slice text_trim(struct slice s);
+/* Cuts off s what stands before the first c, and c; all of s where it has no c. */
+struct slice text_cut(struct slice *s, char c);
 
 bool text_is_utf8(struct slice s);
 /* The UTF-8 character at the start of s, which is not empty, and its length; 0: there is
@@ -38,6 +40,9 @@ void text_add_json(struct buf *out, struct slice s);
  * \f \n \r \t short, other controls and nothing else as \u00xx, not UTF-8: the escape
  * \ufffd). */
 void text_add_json_go(struct buf *out, struct slice s);
+/* Appends "NAME":"text", as text_add_json() writes it, behind a comma unless it is the
+ * first of its object. */
+void text_add_json_member(struct buf *out, const char *name, struct slice s);
 /* Appends "id":"text", as text_add_json() writes it, and ,"id_base64":"..." behind it
  * where id is no UTF-8. */
 void text_add_json_id(struct buf *out, struct slice id);
@@ -66,5 +71,8 @@ int text_parse_bytes(const char *text, int64_t *bytes, struct err *err);
 bool text_is_token(struct slice s);
 /* May it stand as a header's value: no control character in it but tabs? */
 bool text_is_header_value(struct slice s);
+
+/* Frees a secret: its bytes are overwritten before. */
+void text_wipe(struct buf *secret);
 
 #endif

@@ -5,6 +5,7 @@
 #include "bridge/conf/conf.h"
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
 
@@ -49,12 +50,6 @@ void *conf_find(const struct conf *conf, enum conf_kind kind, struct slice name)
         if (slice_is(name, conf_part(conf, kind, i)->name))
             return conf_part(conf, kind, i);
     return NULL;
-}
-
-const struct conf_schedule *conf_schedule_named(const struct conf *conf,
-                                                struct slice name)
-{
-    return conf_find(conf, CONF_RETRIES, name);
 }
 
 const char *conf_hint(const struct conf *conf, enum conf_kind kind, const char *wrong,
@@ -127,10 +122,9 @@ void conf_errors_give(struct conf_errors *errors, struct buf *out)
 
 void conf_log_warnings(struct conf *conf)
 {
-    for (const char *p = buf_str(&conf->warnings); *p != '\0';) {
-        int n = (int)strcspn(p, "\n");
-        log_warn("config", "%.*s", n, p);
-        p += n + (p[n] == '\n');
+    for (struct slice rest = buf_slice(&conf->warnings); rest.n > 0;) {
+        struct slice line = text_cut(&rest, '\n');
+        log_warn("config", "%.*s", SLICE_ARG(line));
     }
 }
 

@@ -274,7 +274,7 @@ const struct retry_policy *route_retry_policy(const struct route *route,
 {
     const struct conf_schedule *asked = NULL;
     if (job && job->retry.n > 0) /* it may have gone from the configuration since */
-        asked = conf_schedule_named(route->bridge->conf, job->retry);
+        asked = conf_find(route->bridge->conf, CONF_RETRIES, job->retry);
     return asked ? &asked->policy : &route->conf->retry;
 }
 

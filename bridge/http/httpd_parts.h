@@ -302,6 +302,5 @@ const struct token *tokens_find_certificate(const struct tokens *tokens,
 const char *token_name(const struct token *token);
 /* Of the rows that it opens: 1 << role each. */
 unsigned token_roles(const struct token *token);
-bool token_may(const struct token *token, enum httpd_role role);
 
 #endif

@@ -48,7 +48,7 @@ static void on_deadline(void *arg)
     char why[96];
     snprintf(why, sizeof(why), "no reply in %" PRId64 " ms, %u commands open",
              r->conf.command_timeout_ms, r->open.count);
-    redis_lose(r, why);
+    redis_reconnect(r, why);
 }
 
 static void send_whole(struct redis *r, struct slice bytes, struct histogram *took,
@@ -147,7 +147,7 @@ static int64_t rest_ms(const struct redis *r)
     return wait_ms > 0 ? wait_ms : 1;
 }
 
-void redis_lose(struct redis *r, const char *why)
+void redis_reconnect(struct redis *r, const char *why)
 {
     struct err reason;
     err_set(&reason, "%s", why); /* it may lie in what is freed now */
@@ -163,11 +163,6 @@ void redis_lose(struct redis *r, const char *why)
     /* Before answer_open(): a callback there may ask again, and must find it down. */
     r->on_state(r->arg, REDIS_DOWN, reason.text);
     answer_open(r);
-}
-
-void redis_reconnect(struct redis *r, const char *why)
-{
-    redis_lose(r, why);
 }
 
 void redis_reconnect_now(struct redis *r)
@@ -228,8 +223,8 @@ static void take_reply(struct redis *r, redisReply *reply)
     if (dispatched(r, reply))
         return;
     if (r->open.count == 0) {
-        redis_lose(r, reply->type == REDIS_REPLY_ERROR ? reply->str
-                                                       : "a reply to no command");
+        redis_reconnect(r, reply->type == REDIS_REPLY_ERROR ? reply->str
+                                                            : "a reply to no command");
         return;
     }
     struct redis_waiting c = redis_queue_take(&r->open);
@@ -253,7 +248,7 @@ static void on_data(void *arg, struct slice bytes)
         if (redisReaderGetReply(r->reader, &reply) != REDIS_OK) {
             struct err why;
             err_set(&why, "not a reply of Redis: %s", r->reader->errstr);
-            redis_lose(r, why.text);
+            redis_reconnect(r, why.text);
             return;
         }
         if (reply == NULL)
@@ -265,12 +260,12 @@ static void on_data(void *arg, struct slice bytes)
             return;
     }
     if (r->unparsed_bytes > REPLY_MAX_BYTES)
-        redis_lose(r, "a reply of more than 1 GiB");
+        redis_reconnect(r, "a reply of more than 1 GiB");
 }
 
 static void on_closed(void *arg, const char *why)
 {
-    redis_lose(arg, why);
+    redis_reconnect(arg, why);
 }
 
 /* ------------------------------------------------------------------------ subscriber */
@@ -356,7 +351,7 @@ void redis_found(struct redis *r, const char *host, const char *port)
 void redis_not_found(struct redis *r, const char *why)
 {
     if (r->phase == FINDING)
-        redis_lose(r, why);
+        redis_reconnect(r, why);
 }
 
 static void on_connect_timer(void *arg)
@@ -370,7 +365,7 @@ static void on_connect_timer(void *arg)
     if (r->phase == RESTING)
         begin(r);
     else
-        redis_lose(r, late[r->phase]);
+        redis_reconnect(r, late[r->phase]);
 }
 
 struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * reload_serve.c - POST /v1/admin/reload: answered when the configuration is in use, or
- * was refused. The configuration in /v1/admin/status.
+ * was refused.
  */
-#include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
 #include "bridge/bridge.h"
+#include "bridge/http/http_args.h"
 #include "bridge/reload/reload.h"
 
 #include <inttypes.h>
@@ -50,21 +50,6 @@ static void post_reload(void *arg, struct httpd_req *req)
     reload_ask(arg, on_reloaded, req);
 }
 
-static void add_config(const struct bridge *bridge, struct buf *out)
-{
-    const struct reload_told told = reload_told(bridge);
-    buf_add_str(out, ",\"config\":{");
-    buf_add_str(out, "\"file\":");
-    text_add_json(out, slice_of(told.file));
-    buf_addf(out,
-             ",\"generation\":%" PRIu64 ",\"loaded_ms\":%" PRId64
-             ",\"last\":{\"ok\":%s,\"at_ms\":%" PRId64 ",\"error\":",
-             told.generation, told.loaded_ms, told.last_ok ? "true" : "false",
-             told.last_ms);
-    text_add_json(out, told.last_ok ? (struct slice){NULL, 0} : slice_of(told.error));
-    buf_add_str(out, "}}");
-}
-
 static const struct http_param none[] = {{0}};
 static const struct httpd_route rows[] = {
     {"POST", "/v1/admin/reload", post_reload, HTTPD_ADMIN, HTTP_ARGS(char, none)},
@@ -73,6 +58,5 @@ static const struct httpd_route rows[] = {
 
 void reload_serve(struct bridge *bridge)
 {
-    admin_status_add(add_config);
     httpd_serve(bridge->listeners.first, rows, bridge);
 }
