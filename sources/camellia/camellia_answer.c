@@ -257,7 +257,6 @@ void camellia_answer(struct camellia_call *call, struct slice json)
     timer_del(call->held);
     httpd_answer(call->req, 200, type_of(call), json);
     buf_free(&list);
-    camellia_answered(c);
 }
 
 void camellia_failed(struct camellia_call *call, int code)

@@ -6,14 +6,11 @@
  * URL, so its route ends at an http sink with accept = "code100" and has no topic of its
  * own. All tasks of a source go by one route: an id alone does not tell which.
  */
-#include "bridge/plugin.h"
+#include "bridge/http/http_api.h"
 #include "sources/later/later_job.h"
 
 struct later_source {
-    struct httpd_opts http;
-    struct source *src;
-    struct httpd *listener;
-    bool paused;
+    struct http_api api;
 };
 
 static const char json_type[] = "text/plain; charset=utf-8"; /* yes: so the API has it */
@@ -73,14 +70,14 @@ static void create(void *arg, struct httpd_req *req)
     struct later_source *l = arg;
     struct later_task *task = httpd_args(req);
     char id[LATER_ID_SIZE];
-    if (l->paused) {
+    if (l->api.paused) {
         answer_empty(req, 500);
         return;
     }
-    later_begin(task, source_now_ms(l->src, SLICE_LIT("")));
+    later_begin(task, source_now_ms(l->api.src, SLICE_LIT("")));
     later_new_id(id);
     task->id = slice_of(id);
-    source_submit(l->src, later_job_new(task), on_stored, req);
+    source_submit(l->api.src, later_job_new(task), on_stored, req);
 }
 
 /* --------------------------------------------------------------- /query, /delete */
@@ -111,8 +108,8 @@ static void query(void *arg, struct httpd_req *req)
     if (task->id.n > JOB_ID_MAX) /* no task can have it */
         answer_empty(req, 404);
     else
-        source_find(l->src, source_route(l->src, SLICE_LIT(""), NULL), task->id, on_found,
-                    req);
+        source_find(l->api.src, source_route(l->api.src, SLICE_LIT(""), NULL), task->id,
+                    on_found, req);
 }
 
 /* Whether it was there or not. */
@@ -130,7 +127,7 @@ static void delete_task(void *arg, struct httpd_req *req)
     if (task->id.n > JOB_ID_MAX)
         answer_empty(req, 200);
     else
-        queue_finish(l->src, (struct slice){0}, task->id, &how, on_deleted, req);
+        queue_finish(l->api.src, (struct slice){0}, task->id, &how, on_deleted, req);
 }
 
 /* --------------------------------------------------------------- all else */
@@ -163,45 +160,11 @@ static const struct httpd_route rows[] = {
 
 static int start(struct source *src, void *self, struct err *err)
 {
-    struct later_source *l = self;
-    l->src = src;
-    l->listener = httpd_open(source_name(src), &l->http, err);
-    if (l->listener == NULL)
-        return -1;
-    httpd_serve(l->listener, rows, l);
-    httpd_set_dialect(l->listener, &dialect, l);
-    log_info(source_name(src), "listens on %s", l->http.listen);
-    return 0;
-}
-
-static void pause_source(struct source *src, void *self, bool paused)
-{
-    struct later_source *l = self;
-    (void)src;
-    l->paused = paused;
-}
-
-static void stop(struct source *src, void *self)
-{
-    struct later_source *l = self;
-    httpd_stop(l->listener);
-    source_stopped(src);
+    return http_api_start(src, self, rows, &dialect, err);
 }
 
 static const struct opt opts[] = {
-    HTTPD_ROWS(struct later_source, http, "127.0.0.1:8080", "16MiB"), {0}};
-
-static int check(const void *self, struct err *err)
-{
-    const struct later_source *l = self;
-    return httpd_check_opts(&l->http, err);
-}
-
-static void unwise(const void *self, struct buf *lines)
-{
-    const struct later_source *l = self;
-    httpd_warn_of_strangers(&l->http, "", NULL, lines);
-}
+    HTTPD_ROWS(struct later_source, api.opts, "127.0.0.1:8080", "16MiB"), {0}};
 
 const struct source_ops source_later = {
     .name = "later",
@@ -211,10 +174,10 @@ const struct source_ops source_later = {
     .answers = true,
     .awaits = true,
     .one_route = true,
-    .check = check,
-    .unwise = unwise,
+    .check = http_api_check,
+    .unwise = http_api_unwise,
     .start = start,
-    .pause = pause_source,
-    .stop = stop,
+    .pause = http_api_pause,
+    .stop = http_api_stop,
     .import = later_import,
 };

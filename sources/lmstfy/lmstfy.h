@@ -11,8 +11,7 @@
 #ifndef SOURCES_LMSTFY_LMSTFY_H
 #define SOURCES_LMSTFY_LMSTFY_H
 
-#include "bridge/http/http_args.h"
-#include "bridge/plugin.h"
+#include "bridge/http/http_api.h"
 #include "bridge/store/kv.h"
 #include "sources/lmstfy/lmstfy_job.h"
 
@@ -35,9 +34,8 @@ struct lmstfy_copy {
 };
 
 struct lmstfy {
-    struct source *src;
+    struct http_api api; /* the job API */
     /* options */
-    struct httpd_opts http;       /* the job API */
     struct httpd_opts admin_http; /* the admin API */
     struct opt_list pools;        /* names; "default" must be among them */
     struct pairs accounts; /* user = password, of the admin API; none: it is open */
@@ -45,14 +43,10 @@ struct lmstfy {
     bool access_log; /* a line per request; the admin API switches it */
     int64_t delay_ms, ttl_ms, ttr_ms, timeout_ms, tries; /* where a request says none */
     /* the job API */
-    struct httpd *httpd;
     struct lmstfy_ids ids;
     struct buf topic;  /* scratch: of one queue, or of several side by side */
     struct buf topics; /* scratch: struct slice */
     struct buf key;    /* scratch: lmstfy_key() */
-    unsigned open;     /* requests without an answer yet */
-    struct timer *linger;
-    bool paused, stopping;
     struct log_limit complain;
     /* the admin API */
     struct httpd *admin_httpd;
@@ -108,8 +102,6 @@ struct lmstfy_req {
 bool lmstfy_has_pool(const struct lmstfy *l, struct slice pool); /* one of pools? */
 /* A fresh ULID, not ended by a NUL: request ids, tokens. */
 void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID]);
-/* The last request of the job API was answered, and the source stops. */
-void lmstfy_all_answered(struct lmstfy *l);
 /* The last hold is gone: frees the rest, and the source has stopped. */
 void lmstfy_release(struct lmstfy *l);
 
@@ -155,8 +147,8 @@ void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was);
 /* -1: nothing stays open. Needs src and the options. Begins to read tokens and limits,
  * and opens the admin listener. */
 int lmstfy_admin_start(struct lmstfy *l, struct err *err);
-/* Closes all of it; ends in lmstfy_release(), at once or later. */
-void lmstfy_admin_stop(struct lmstfy *l);
+/* Closes all of it; ends in lmstfy_release(). self: struct lmstfy. */
+void lmstfy_admin_stop(void *self);
 /* What is under way in the admin half, and must end before the source has stopped. */
 void lmstfy_hold(struct lmstfy *l);
 void lmstfy_let_go(struct lmstfy *l);

@@ -110,7 +110,7 @@ static void about_info(struct lmstfy_req *r)
         return;
     }
     lmstfy_any_topic(&topic, pool_of(r));
-    queue_list(r->l->src, buf_slice(&topic), on_listed, r);
+    queue_list(r->l->api.src, buf_slice(&topic), on_listed, r);
     buf_free(&topic);
 }
 
@@ -209,7 +209,6 @@ static void on_request(void *arg, struct httpd_req *req)
     struct lmstfy_req *r = lmstfy_req_new(served->l, req);
     r->row = served->row;
     r->admin = true;
-    lmstfy_hold(r->l);
     if (r->row->guarded && r->l->accounts.n > 0 && !may(r->l, req)) {
         httpd_add(req, "WWW-Authenticate", "Basic realm=\"Authorization Required\"");
         lmstfy_answer_none(r, 401);
@@ -288,18 +287,21 @@ static void serve(struct lmstfy *l)
 int lmstfy_admin_start(struct lmstfy *l, struct err *err)
 {
     struct buf name = {0};
-    buf_addf(&name, "%s.admin", source_name(l->src));
+    buf_addf(&name, "%s.admin", source_name(l->api.src));
     l->admin_httpd = httpd_open(buf_str(&name), &l->admin_http, err);
     buf_free(&name);
     if (l->admin_httpd == NULL)
         return err_in(err, "admin_listen");
     l->refresh = timer_new(on_refresh, l);
+    lmstfy_hold(l); /* until it is closed */
     l->tokens = (struct lmstfy_copy){.l = l, .kv = LMSTFY_TOKENS_KV};
     l->limits = (struct lmstfy_copy){.l = l, .kv = LMSTFY_LIMITS_KV};
     lmstfy_metrics_start(l);
-    kv_watch(l->src, on_kv_changed, l);
+    kv_watch(l->api.src, on_kv_changed, l);
     on_refresh(l);
     serve(l);
+    log_info(source_name(l->api.src), "listens on %s for the admin API",
+             l->admin_http.listen);
     return 0;
 }
 
@@ -315,13 +317,18 @@ void lmstfy_let_go(struct lmstfy *l)
         lmstfy_release(l);
 }
 
-void lmstfy_admin_stop(struct lmstfy *l)
+static void on_closed(void *arg)
 {
-    lmstfy_hold(l); /* closing the listener may end what is open */
-    kv_watch(l->src, NULL, NULL);
+    struct lmstfy *l = arg;
+    kv_watch(l->api.src, NULL, NULL);
     timer_del(l->refresh);
     l->closing = true;
     lmstfy_metrics_stop(l);
-    httpd_stop(l->admin_httpd);
     lmstfy_let_go(l);
+}
+
+void lmstfy_admin_stop(void *self)
+{
+    struct lmstfy *l = self;
+    httpd_close(l->admin_httpd, on_closed, l);
 }

@@ -131,7 +131,7 @@ void lmstfy_consume(struct lmstfy_req *r)
     struct queue_ask ask = {0};
     if (read_ask(r, &ask) < 0)
         return;
-    r->pull = queue_pull(r->l->src, &ask, on_jobs, r);
+    r->pull = queue_pull(r->l->api.src, &ask, on_jobs, r);
     httpd_on_gone(r->req, on_gone, r);
 }
 
@@ -143,7 +143,7 @@ void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was)
     if (was == QUEUE_WAITING || was == QUEUE_READY)
         lmstfy_count_unconsumed(r);
     lmstfy_count_ack(
-        r, since_ms < 0 ? -1 : source_now_ms(r->l->src, lmstfy_topic(r)) - since_ms);
+        r, since_ms < 0 ? -1 : source_now_ms(r->l->api.src, lmstfy_topic(r)) - since_ms);
 }
 
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
@@ -164,7 +164,7 @@ void lmstfy_delete(struct lmstfy_req *r)
     if (r->id.n > JOB_ID_MAX)
         lmstfy_answer_none(r, 204);
     else
-        queue_finish(r->l->src, lmstfy_topic(r), r->id, &how, on_deleted, r);
+        queue_finish(r->l->api.src, lmstfy_topic(r), r->id, &how, on_deleted, r);
 }
 
 /* Answers with the job, or that it is not there. */
@@ -192,7 +192,7 @@ void lmstfy_peek_job(struct lmstfy_req *r)
     if (r->id.n > JOB_ID_MAX)
         lmstfy_error(r, 404, "job not found");
     else
-        queue_find(r->l->src, lmstfy_topic(r), r->id, on_job, r);
+        queue_find(r->l->api.src, lmstfy_topic(r), r->id, on_job, r);
 }
 
 /* ------------------------------------------------------------------------ its queue */
@@ -204,7 +204,7 @@ static void on_next(void *arg, enum queue_code code, const struct queue_job *fou
 
 void lmstfy_peek_queue(struct lmstfy_req *r)
 {
-    queue_peek(r->l->src, lmstfy_topic(r), QUEUE_READY, on_next, r);
+    queue_peek(r->l->api.src, lmstfy_topic(r), QUEUE_READY, on_next, r);
 }
 
 /* {"namespace":"ns","queue":"q","size":N} */
@@ -224,7 +224,7 @@ static void on_size(void *arg, enum queue_code code, const struct queue_counts *
 
 void lmstfy_size(struct lmstfy_req *r)
 {
-    queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_size, r);
+    queue_count(r->l->api.src, lmstfy_topic(r), NULL, 0, on_size, r);
 }
 
 static void on_done(void *arg, enum queue_code code, int64_t n)
@@ -238,7 +238,7 @@ static void on_done(void *arg, enum queue_code code, int64_t n)
 
 void lmstfy_destroy(struct lmstfy_req *r)
 {
-    queue_destroy(r->l->src, lmstfy_topic(r), false, on_done, r);
+    queue_destroy(r->l->api.src, lmstfy_topic(r), false, on_done, r);
 }
 
 /* --------------------------------------------------------------------- dead letters */
@@ -267,12 +267,12 @@ static void on_dead_head(void *arg, enum queue_code code, const struct queue_job
     }
     buf_add_str(&r->out, "{\"deadletter_head\":");
     text_add_json_go(&r->out, found ? found->id : SLICE_LIT(""));
-    queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_dead_count, r);
+    queue_count(r->l->api.src, lmstfy_topic(r), NULL, 0, on_dead_count, r);
 }
 
 void lmstfy_dead_head(struct lmstfy_req *r)
 {
-    queue_peek(r->l->src, lmstfy_topic(r), QUEUE_DEAD, on_dead_head, r);
+    queue_peek(r->l->api.src, lmstfy_topic(r), QUEUE_DEAD, on_dead_head, r);
 }
 
 /* -1: answered. */
@@ -305,10 +305,11 @@ void lmstfy_respawn(struct lmstfy_req *r)
     if (read_limit(r, &limit) < 0 || lmstfy_param(r, "ttl", INT64_MAX, &ttl_s) < 0)
         return;
     /* Beyond the last instant there is: it lives until then. */
-    int64_t longest_s = (WHEN_LAST_MS - source_now_ms(r->l->src, lmstfy_topic(r))) / 1000;
+    int64_t longest_s =
+        (WHEN_LAST_MS - source_now_ms(r->l->api.src, lmstfy_topic(r))) / 1000;
     if (ttl_s > longest_s)
         ttl_s = longest_s;
-    queue_respawn(r->l->src, lmstfy_topic(r), limit,
+    queue_respawn(r->l->api.src, lmstfy_topic(r), limit,
                   ttl_s < 0 ? r->l->ttl_ms : ttl_s * 1000, on_respawned, r);
 }
 
@@ -316,5 +317,5 @@ void lmstfy_drop_dead(struct lmstfy_req *r)
 {
     int64_t limit;
     if (read_limit(r, &limit) == 0)
-        queue_drop_dead(r->l->src, lmstfy_topic(r), limit, on_done, r);
+        queue_drop_dead(r->l->api.src, lmstfy_topic(r), limit, on_done, r);
 }
