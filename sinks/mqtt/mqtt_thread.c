@@ -5,6 +5,8 @@
  */
 #include "sinks/mqtt/mqtt_thread.h"
 
+#include "bridge/base/retry.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,7 +157,7 @@ static void end_run(struct mqtt_thread *t, const char *why)
     if (t->run->up_ms > 0 && loop_mono_ms() - t->run->up_ms >= STEADY_MS)
         t->failures = 0;
     t->failures++;
-    t->connect_at_ms = loop_mono_ms() + mqtt_backoff_ms(t->failures);
+    t->connect_at_ms = loop_mono_ms() + retry_broker_ms(t->failures);
     /* Losing a connection is news each time; not getting one is not. */
     if (t->run->up_ms > 0)
         t->away_limit = (struct log_limit){0};

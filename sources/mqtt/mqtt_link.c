@@ -3,7 +3,6 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
-#include "bridge/base/retry.h"
 #include "bridge/base/text.h"
 #include "sources/mqtt/mqtt_job.h"
 
@@ -11,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { ALPN_MAX_BYTES = 255, HOST_MAX = 253, USERINFO_MAX = 4096 };
 
@@ -248,16 +246,4 @@ void mqtt_peer_free(struct mqtt_peer *peer)
     free(peer->key_file);
     free(peer->alpn);
     memset(peer, 0, sizeof(*peer));
-}
-
-int64_t mqtt_backoff_ms(unsigned failures)
-{
-    const struct retry_policy policy = {
-        .first_ms = 500, .factor = 2.0, .max_ms = 30000, .jitter = 0.5};
-    uint32_t dice = UINT32_MAX / 2;
-
-    /* Failing is no harm: only the spread over many clients is lost. */
-    if (getrandom(&dice, sizeof(dice), GRND_NONBLOCK) < 0)
-        dice = UINT32_MAX / 2;
-    return retry_delay_ms(&policy, failures > 0 ? failures : 1, dice / 4294967296.0);
 }
