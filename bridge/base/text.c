@@ -188,6 +188,18 @@ struct slice text_take_word(struct slice *s)
     return word;
 }
 
+struct slice text_cut(struct slice *rest, char c)
+{
+    const char *at = rest->n ? memchr(rest->p, c, rest->n) : NULL;
+    struct slice part = *rest;
+    *rest = (struct slice){0};
+    if (at) {
+        *rest = (struct slice){at + 1, (size_t)(part.p + part.n - at - 1)};
+        part.n = (size_t)(at - part.p);
+    }
+    return part;
+}
+
 struct slice text_trim(struct slice s)
 {
     text_skip_blanks(&s);

@@ -26,6 +26,9 @@ void text_add_percent(struct buf *out, struct slice s, const char *keep);
 void text_skip_blanks(struct slice *s);
 struct slice text_take_word(struct slice *s);
 struct slice text_trim(struct slice s);
+/* Takes the part up to the first c off rest, and that c. Without a c it is all of rest,
+ * whose p is NULL then. */
+struct slice text_cut(struct slice *rest, char c);
 
 bool text_is_utf8(struct slice s);
 /* The UTF-8 character at the start of s, which is not empty, and its length; 0: there is

@@ -2,6 +2,7 @@
 #include "bridge/http/http_args.h"
 #include "bridge/base/json.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/http/httpd_parts.h"
 
@@ -178,17 +179,11 @@ static bool is_known(const struct http_param *rows, struct slice name)
 
 static int check_names(struct slice query, const struct http_param *rows, struct err *err)
 {
-    const char *end = query.p + query.n;
-    for (const char *p = query.p; p && p < end;) {
-        const char *stop = memchr(p, '&', (size_t)(end - p));
-        if (stop == NULL)
-            stop = end;
-        const char *equals = memchr(p, '=', (size_t)(stop - p));
-        struct slice name = {p, (size_t)((equals ? equals : stop) - p)};
-        if (stop > p && !is_known(rows, name))
+    while (query.p) {
+        struct slice pair = text_cut(&query, '&'), name = text_cut(&pair, '=');
+        if ((name.n > 0 || pair.p) && !is_known(rows, name))
             return err_set(err, "unknown parameter \"%.*s\"",
                            (int)(name.n < 100 ? name.n : 100), name.p);
-        p = stop + 1;
     }
     return 0;
 }

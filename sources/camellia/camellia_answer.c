@@ -50,17 +50,8 @@ unsigned camellia_accepts(const struct httpd_req *req)
     unsigned accepts = 0;
     bool any = false;
     while (s.n > 0) {
-        const char *comma = memchr(s.p, ',', s.n);
-        struct slice one = {s.p, comma ? (size_t)(comma - s.p) : s.n};
-        s.p += one.n + (comma != NULL);
-        s.n -= one.n + (comma != NULL);
-        const char *rest = one.n ? memchr(one.p, ';', one.n) : NULL;
-        if (rest)
-            one.n = (size_t)(rest - one.p);
-        while (one.n > 0 && one.p[0] == ' ')
-            one.p++, one.n--;
-        while (one.n > 0 && one.p[one.n - 1] == ' ')
-            one.n--;
+        struct slice one = text_cut(&s, ',');
+        one = text_trim(text_cut(&one, ';'));
         any |= one.n > 0;
         accepts |= accepts_one(one);
     }

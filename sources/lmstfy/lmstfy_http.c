@@ -161,7 +161,7 @@ static bool matches(struct slice api, struct slice path, struct slice took[3])
     unsigned n = 0;
     bool word = true; /* the pattern's, not a name */
     while (api.p && path.p) {
-        struct slice want = lmstfy_next(&api, '/'), have = lmstfy_next(&path, '/');
+        struct slice want = text_cut(&api, '/'), have = text_cut(&path, '/');
         word = want.n == 0 || want.p[0] != ':';
         if (word ? !slice_eq(want, have) : have.n == 0)
             return false;

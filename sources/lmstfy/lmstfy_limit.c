@@ -115,8 +115,8 @@ void lmstfy_limit_give_back(struct lmstfy_req *r)
 static int add_listed(struct buf *out, const struct kv_item *item)
 {
     struct limit limit;
-    struct slice token = item->field, pool = lmstfy_next(&token, '/'),
-                 ns = lmstfy_next(&token, '/');
+    struct slice token = item->field, pool = text_cut(&token, '/'),
+                 ns = text_cut(&token, '/');
     if (token.p == NULL || limit_read(item->value, &limit) < 0)
         return -1;
     buf_add_str(out, "{\"namespace\":");

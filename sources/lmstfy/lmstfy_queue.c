@@ -16,7 +16,7 @@ static struct slice next_name(struct slice *list)
 {
     struct slice name = {0};
     while (list->n > 0 && name.n == 0)
-        name = lmstfy_next(list, ',');
+        name = text_cut(list, ',');
     return name;
 }
 

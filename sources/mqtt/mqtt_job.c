@@ -70,17 +70,14 @@ int mqtt_filter_check(struct slice filter, struct err *err)
 {
     if (common_check(filter, err) != 0)
         return -1;
-    for (size_t from = 0; from <= filter.n;) {
-        const char *slash =
-            from < filter.n ? memchr(filter.p + from, '/', filter.n - from) : NULL;
-        size_t end = slash ? (size_t)(slash - filter.p) : filter.n;
-        if (!level_ok((struct slice){filter.p + from, end - from}, slash == NULL))
+    for (struct slice rest = filter; rest.p;) {
+        struct slice level = text_cut(&rest, '/');
+        if (!level_ok(level, rest.p == NULL))
             return err_set(
                 err,
                 "topic filter \"%.*s\": + must be a whole level, # the whole of the "
                 "last level",
                 SLICE_ARG(filter));
-        from = end + 1;
     }
     return 0;
 }

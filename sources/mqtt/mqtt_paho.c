@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/mqtt/mqtt_paho.h"
 
+#include "bridge/base/text.h"
 #include "bridge/plugin.h"
 
 #include <errno.h>
@@ -30,18 +31,11 @@ static const char *const refusals[] = {"accepted",
 static int on_tls_error(const char *str, size_t len, void *u)
 {
     struct paho *p = u;
-    const char *from = str, *end = str + len;
+    struct slice rest = {str, len}, field = text_cut(&rest, ':');
 
-    for (int skipped = 0; skipped < 5; skipped++) {
-        const char *colon = memchr(from, ':', (size_t)(end - from));
-        if (colon == NULL)
-            break;
-        from = colon + 1;
-    }
-    const char *colon = from < end ? memchr(from, ':', (size_t)(end - from)) : NULL;
-    if (colon)
-        end = colon;
-    snprintf(p->tls_why, sizeof(p->tls_why), "TLS: %.*s", (int)(end - from), from);
+    for (int skipped = 0; skipped < 5 && rest.p; skipped++)
+        field = text_cut(&rest, ':');
+    snprintf(p->tls_why, sizeof(p->tls_why), "TLS: %.*s", SLICE_ARG(field));
     return 1;
 }
 
