@@ -2,7 +2,6 @@
 #include "bridge/http/http_args.h"
 #include "bridge/base/json.h"
 #include "bridge/base/mem.h"
-#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/http/httpd_parts.h"
 
@@ -179,12 +178,11 @@ static bool is_known(const struct http_param *rows, struct slice name)
 
 static int check_names(struct slice query, const struct http_param *rows, struct err *err)
 {
-    while (query.p) {
-        struct slice pair = text_cut(&query, '&'), name = text_cut(&pair, '=');
-        if ((name.n > 0 || pair.p) && !is_known(rows, name))
+    struct slice name, value;
+    while (form_next(&query, &name, &value))
+        if (!is_known(rows, name))
             return err_set(err, "unknown parameter \"%.*s\"",
                            (int)(name.n < 100 ? name.n : 100), name.p);
-    }
     return 0;
 }
 

@@ -159,11 +159,18 @@ static void take_field(struct redis_facts *facts, struct redis_keeping *keeping,
 void redis_facts_info(struct redis_facts *facts, struct redis_keeping *keeping,
                       struct slice text)
 {
-    while (text.p) {
-        struct slice line = text_cut(&text, '\n'), value = text_cut(&line, '\r');
-        struct slice name = text_cut(&value, ':');
-        if (value.p && *name.p != '#')
-            take_field(facts, keeping, name, value);
+    const char *p = text.p, *end = text.p + text.n;
+    while (p < end) {
+        const char *newline = memchr(p, '\n', (size_t)(end - p));
+        size_t n = (size_t)((newline ? newline : end) - p);
+        size_t line_n = n > 0 && p[n - 1] == '\r' ? n - 1 : n;
+        const char *colon = memchr(p, ':', line_n);
+        if (colon && *p != '#') {
+            size_t name_n = (size_t)(colon - p);
+            take_field(facts, keeping, (struct slice){p, name_n},
+                       (struct slice){colon + 1, line_n - name_n - 1});
+        }
+        p += n + 1;
     }
 }
 
