@@ -374,3 +374,17 @@ int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
                    "must be a whole number with a unit, such as \"512B\", \"64KiB\", "
                    "\"10MB\" or \"1GiB\"");
 }
+
+void text_wipe(struct buf *b)
+{
+    if (b->p)
+        explicit_bzero(b->p, b->cap);
+    buf_free(b);
+}
+
+void text_forget(char *s)
+{
+    if (s)
+        explicit_bzero(s, strlen(s));
+    free(s);
+}

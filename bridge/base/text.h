@@ -47,6 +47,10 @@ void text_add_json_id(struct buf *out, struct slice id);
 /* Appends ,"NAME":"text", or ,"NAME_base64":"..." where it is no UTF-8. */
 void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
 
+/* Overwrites a secret and frees it: what b holds; a string, or NULL. */
+void text_wipe(struct buf *b);
+void text_forget(char *s);
+
 void text_add_base64(struct buf *out, struct slice s);
 /* Appends what s stands for; -1: not base64. Padding may be left out. */
 int text_base64_decode(struct slice s, struct buf *out);
