@@ -127,6 +127,8 @@ void lmstfy_answer_none(struct lmstfy_req *r, unsigned status); /* no body */
 /* {"error": text} */
 void lmstfy_error(struct lmstfy_req *r, unsigned status, const char *text);
 void lmstfy_internal_error(struct lmstfy_req *r); /* Redis did not answer */
+/* The same where away, which it gives back; else nothing. */
+bool lmstfy_away(struct lmstfy_req *r, bool away);
 
 /* --- lmstfy_publish.c, lmstfy_queue.c: rows of the job API --- */
 void lmstfy_publish(struct lmstfy_req *r); /* also in the place of r->id */
@@ -167,10 +169,6 @@ int lmstfy_key_of_path(struct lmstfy_req *r);
 #define LMSTFY_TOKENS_KV "tokens" /* POOL/NS/TOKEN -> description */
 #define LMSTFY_LIMITS_KV "limits" /* POOL/NS/TOKEN -> JSON of the limit */
 
-/* Appends "POOL/NS/TOKEN": the field of tokens and limits. Neither pool nor namespace has
- * a "/", so that no other three give the same. */
-void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
-                    struct slice token);
 /* That of the request, in l->key; good until the next call. */
 struct slice lmstfy_key(struct lmstfy_req *r);
 

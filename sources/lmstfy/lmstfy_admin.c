@@ -78,10 +78,8 @@ static void on_listed(void *arg, enum queue_code code, const struct queue_name *
 {
     struct lmstfy_req *r = arg;
     size_t found = 0;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     n = code == QUEUE_OK ? n : 0; /* no route: no queues */
     struct queue_row *rows = mem_alloc((n + 1) * sizeof(*rows));
     for (unsigned i = 0; i < n; i++) {

@@ -101,6 +101,13 @@ void lmstfy_internal_error(struct lmstfy_req *r)
     lmstfy_error(r, 500, "internal error");
 }
 
+bool lmstfy_away(struct lmstfy_req *r, bool away)
+{
+    if (away)
+        lmstfy_internal_error(r);
+    return away;
+}
+
 static const char bad_type[] = "text/plain; charset=utf-8";
 
 static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,

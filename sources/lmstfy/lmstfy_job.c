@@ -160,6 +160,14 @@ void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bo
     buf_free(&text);
 }
 
+void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
+                    struct slice token)
+{
+    buf_add_slice(out, pool);
+    buf_add(out, "/", 1);
+    lmstfy_add_topic(out, default_pool, ns, token);
+}
+
 void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,
                       struct slice queue)
 {

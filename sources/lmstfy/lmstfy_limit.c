@@ -133,10 +133,8 @@ static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
                       unsigned n)
 {
     struct lmstfy_req *r = arg;
-    if (code != KV_OK) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code != KV_OK))
         return;
-    }
     struct kv_item *sorted = lmstfy_sorted(items, n);
     buf_add_str(&r->out, "[");
     for (unsigned i = 0; i < n; i++) {
@@ -243,10 +241,8 @@ void lmstfy_limit_put(struct lmstfy_req *r)
 static void on_dropped(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
-    if (code == KV_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == KV_AWAY))
         return;
-    }
     buf_add_str(&r->out, "{\"msg\":\"success\"}");
     lmstfy_answer(r, 200);
 }

@@ -137,10 +137,8 @@ static void answer_failure(struct lmstfy_req *r)
 static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r); /* both may be there */
-        return;
-    }
+    if (lmstfy_away(r, code == QUEUE_AWAY))
+        return; /* both may be there */
     if (code == QUEUE_OK)
         lmstfy_count_deleted(r, was);
     lmstfy_answer(r, 201);

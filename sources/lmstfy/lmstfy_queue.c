@@ -149,10 +149,8 @@ void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was)
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     if (code == QUEUE_OK)
         lmstfy_count_deleted(r, was);
     lmstfy_answer_none(r, 204); /* also for one that is not there */
@@ -211,10 +209,8 @@ void lmstfy_peek_queue(struct lmstfy_req *r)
 static void on_size(void *arg, enum queue_code code, const struct queue_counts *counts)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     int64_t size = counts == NULL ? 0 : r->row->dead ? counts->dead : counts->ready;
     buf_add(&r->out, "{", 1);
     lmstfy_add_queue(&r->out, r->ns, r->queue);
@@ -247,10 +243,8 @@ static void on_dead_count(void *arg, enum queue_code code,
                           const struct queue_counts *counts)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     buf_addf(&r->out, ",\"deadletter_size\":%lld,",
              (long long)(counts ? counts->dead : 0));
     lmstfy_add_queue(&r->out, r->ns, r->queue);
@@ -261,10 +255,8 @@ static void on_dead_count(void *arg, enum queue_code code,
 static void on_dead_head(void *arg, enum queue_code code, const struct queue_job *found)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     buf_add_str(&r->out, "{\"deadletter_head\":");
     text_add_json_go(&r->out, found ? found->id : SLICE_LIT(""));
     queue_count(r->l->api.src, lmstfy_topic(r), NULL, 0, on_dead_count, r);
@@ -290,10 +282,8 @@ static int read_limit(struct lmstfy_req *r, int64_t *limit)
 static void on_respawned(void *arg, enum queue_code code, int64_t n)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     buf_addf(&r->out, "{\"count\":%lld,\"msg\":\"respawned\"}",
              (long long)(code == QUEUE_OK ? n : 0));
     lmstfy_answer(r, 200);

@@ -107,16 +107,6 @@ struct kv_item *lmstfy_sorted(const struct kv_item *items, unsigned n)
 
 /* ------------------------------------------------------------ may it? */
 
-void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
-                    struct slice token)
-{
-    buf_add_slice(out, pool);
-    buf_add(out, "/", 1);
-    buf_add_slice(out, ns);
-    buf_add(out, "/", 1);
-    buf_add_slice(out, token);
-}
-
 struct slice lmstfy_key(struct lmstfy_req *r)
 {
     struct buf *key = &r->l->key;
@@ -257,10 +247,8 @@ static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
     struct lmstfy_req *r = arg;
     struct slice pool = httpd_query(r->req, "pool");
     bool first = true, named = pool.n > 0;
-    if (code != KV_OK) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code != KV_OK))
         return;
-    }
     struct kv_item *sorted = lmstfy_sorted(items, n);
     buf_add_str(&r->out, "{\n    \"tokens\": ");
     for (unsigned i = 0; i < n; i++)
