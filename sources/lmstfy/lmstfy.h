@@ -116,9 +116,10 @@ const struct lmstfy_row *lmstfy_route(const char *method, struct slice path,
                                       struct slice *id);
 /* Of the request's queue; good until the next call. */
 struct slice lmstfy_topic(struct lmstfy_req *r);
-/* A parameter that is a number; when it is absent, *n stays. -1: it is no number or above
+/* A parameter that is a number; when it is absent, *n stays. -1: it is none from min to
  * max, and the request was answered 400 "invalid NAME". */
-int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t max, int64_t *n);
+int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t min, int64_t max,
+                 int64_t *n);
 
 /* Each answers, and the request is gone. */
 void lmstfy_answer(struct lmstfy_req *r, unsigned status); /* r->out as JSON */

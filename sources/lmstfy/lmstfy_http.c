@@ -204,9 +204,10 @@ struct slice lmstfy_topic(struct lmstfy_req *r)
     return buf_slice(topic);
 }
 
-int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t max, int64_t *n)
+int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t min, int64_t max,
+                 int64_t *n)
 {
-    const struct http_param row = {name, HTTP_INT, .max = max};
+    const struct http_param row = {name, HTTP_INT, .min = min, .max = max};
     struct slice text = httpd_query(r->req, name);
     struct buf error = {0};
     if (text.p == NULL || http_param_set(&row, text, n, NULL) == 0)

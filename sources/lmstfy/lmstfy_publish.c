@@ -25,7 +25,7 @@ struct terms {
 static int read_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t *ms)
 {
     int64_t s = -1;
-    if (lmstfy_param(r, name, UINT32_MAX, &s) < 0)
+    if (lmstfy_param(r, name, 0, UINT32_MAX, &s) < 0)
         return -1;
     *ms = s < 0 ? def_ms : s * 1000;
     return 0;
@@ -43,7 +43,7 @@ static int read_terms(struct lmstfy_req *r, struct terms *t)
         lmstfy_error(r, 400, "ttl is shorter than delay");
         return -1;
     }
-    if (lmstfy_param(r, "tries", TRIES_MAX, &t->tries) < 0)
+    if (lmstfy_param(r, "tries", 0, TRIES_MAX, &t->tries) < 0)
         return -1;
     if (t->tries == 0) {
         lmstfy_error(r, 400, "tries shouldn't be zero");

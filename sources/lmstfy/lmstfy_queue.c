@@ -107,13 +107,13 @@ static int make_topics(struct lmstfy_req *r, const struct slice **topics)
 static int read_ask(struct lmstfy_req *r, struct queue_ask *ask)
 {
     int64_t ttr_s = -1, timeout_s = -1, count = 1;
-    if (lmstfy_param(r, "ttr", UINT32_MAX, &ttr_s) < 0 ||
-        lmstfy_param(r, "timeout", UINT32_MAX, &timeout_s) < 0 ||
-        lmstfy_param(r, "count", COUNT_MAX, &count) < 0)
+    if (lmstfy_param(r, "ttr", 0, UINT32_MAX, &ttr_s) < 0 ||
+        lmstfy_param(r, "timeout", 0, UINT32_MAX, &timeout_s) < 0 ||
+        lmstfy_param(r, "count", 1, COUNT_MAX, &count) < 0)
         return -1;
     int n = make_topics(r, &ask->topics);
-    if (count == 0 || n <= 0) {
-        lmstfy_error(r, 400, count == 0 ? "invalid count" : "invalid queue name(s)");
+    if (n <= 0) {
+        lmstfy_error(r, 400, "invalid queue name(s)");
         return -1;
     }
     ask->topic_count = (unsigned)n;
@@ -267,18 +267,6 @@ void lmstfy_dead_head(struct lmstfy_req *r)
     queue_peek(r->l->api.src, lmstfy_topic(r), QUEUE_DEAD, on_dead_head, r);
 }
 
-/* -1: answered. */
-static int read_limit(struct lmstfy_req *r, int64_t *limit)
-{
-    *limit = 1;
-    if (lmstfy_param(r, "limit", INT64_MAX, limit) < 0)
-        return -1;
-    if (*limit > 0)
-        return 0;
-    lmstfy_error(r, 400, "invalid limit");
-    return -1;
-}
-
 static void on_respawned(void *arg, enum queue_code code, int64_t n)
 {
     struct lmstfy_req *r = arg;
@@ -291,8 +279,9 @@ static void on_respawned(void *arg, enum queue_code code, int64_t n)
 
 void lmstfy_respawn(struct lmstfy_req *r)
 {
-    int64_t limit, ttl_s = -1;
-    if (read_limit(r, &limit) < 0 || lmstfy_param(r, "ttl", INT64_MAX, &ttl_s) < 0)
+    int64_t limit = 1, ttl_s = -1;
+    if (lmstfy_param(r, "limit", 1, INT64_MAX, &limit) < 0 ||
+        lmstfy_param(r, "ttl", 0, INT64_MAX, &ttl_s) < 0)
         return;
     /* Beyond the last instant there is: it lives until then. */
     int64_t longest_s =
@@ -305,7 +294,7 @@ void lmstfy_respawn(struct lmstfy_req *r)
 
 void lmstfy_drop_dead(struct lmstfy_req *r)
 {
-    int64_t limit;
-    if (read_limit(r, &limit) == 0)
+    int64_t limit = 1;
+    if (lmstfy_param(r, "limit", 1, INT64_MAX, &limit) == 0)
         queue_drop_dead(r->l->api.src, lmstfy_topic(r), limit, on_done, r);
 }
