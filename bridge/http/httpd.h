@@ -92,6 +92,8 @@ void httpd_close(struct httpd *h, loop_cb *closed, void *arg);
 void httpd_stop(struct httpd *h);
 
 /* --- the request; what it gives is borrowed until it is answered --- */
+const struct httpd_route *
+httpd_route_of(const struct httpd_req *req); /* that it came by */
 const char *httpd_method(const struct httpd_req *req);
 struct slice httpd_path(const struct httpd_req *req); /* as it came, before any "?" */
 struct slice

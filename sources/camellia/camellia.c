@@ -147,10 +147,9 @@ static const struct camellia_op ops[] = {
 
 static const struct camellia_op *op_of(const struct httpd_req *req)
 {
+    const char *name = httpd_route_of(req)->path + sizeof(P) - 1;
     const struct camellia_op *op = ops;
-    struct slice path = httpd_path(req);
-    while (!slice_is((struct slice){path.p + sizeof(P) - 1, path.n - (sizeof(P) - 1)},
-                     op->name))
+    while (strcmp(op->name, name) != 0)
         op++;
     return op;
 }

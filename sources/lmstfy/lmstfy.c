@@ -56,7 +56,6 @@ void lmstfy_release(struct lmstfy *l)
     lmstfy_copy_free(&l->tokens);
     lmstfy_copy_free(&l->limits);
     lmstfy_metrics_free(l);
-    loop_defer_free(l->served);
     buf_free(&l->topic);
     buf_free(&l->topics);
     buf_free(&l->key);

@@ -20,7 +20,6 @@ enum { LMSTFY_QUEUES_MAX = 256 }; /* of one consume */
 struct lmstfy;
 struct lmstfy_copied;  /* lmstfy_token.c */
 struct lmstfy_metrics; /* lmstfy_metrics.h */
-struct lmstfy_served;  /* lmstfy_admin.c */
 
 /* A copy of one kv in memory, so that requests need not wait for Redis. It is fresh
  * from when it was read until a change is reported. */
@@ -50,7 +49,6 @@ struct lmstfy {
     struct log_limit complain;
     /* the admin API */
     struct httpd *admin_httpd;
-    struct lmstfy_served *served;
     struct lmstfy_copy tokens, limits;
     struct timer *refresh;
     unsigned holds;                 /* lmstfy_hold() */

@@ -158,12 +158,8 @@ static const struct lmstfy_row rows[] = {
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-/* What the HTTP server is given for a row: each is a table of one, with an own arg. */
-struct lmstfy_served {
-    struct lmstfy *l;
-    const struct lmstfy_row *row;
-    struct httpd_route table[2];
-};
+/* The same as the HTTP server wants them, one more for all else, and the end. */
+static struct httpd_route routes[ROWS + 2];
 
 /* ------------------------------------------------------------ who may */
 
@@ -203,9 +199,8 @@ static bool may(const struct lmstfy *l, const struct httpd_req *req)
 
 static void on_request(void *arg, struct httpd_req *req)
 {
-    const struct lmstfy_served *served = arg;
-    struct lmstfy_req *r = lmstfy_req_new(served->l, req);
-    r->row = served->row;
+    struct lmstfy_req *r = lmstfy_req_new(arg, req);
+    r->row = &rows[httpd_route_of(req) - routes];
     r->admin = true;
     if (r->row->guarded && r->l->accounts.n > 0 && !may(r->l, req)) {
         httpd_add(req, "WWW-Authenticate", "Basic realm=\"Authorization Required\"");
@@ -267,18 +262,11 @@ static void on_kv_changed(void *arg)
 
 static void serve(struct lmstfy *l)
 {
-    static const struct httpd_route rest[] = {{"*", "/{*}", on_rest, HTTPD_OPEN, NULL},
-                                              {0}};
-    l->served = mem_alloc(ROWS * sizeof(*l->served));
-    for (size_t i = 0; i < ROWS; i++) {
-        l->served[i] = (struct lmstfy_served){
-            .l = l,
-            .row = &rows[i],
-            .table = {{rows[i].method, rows[i].path, on_request, HTTPD_OPEN, NULL}},
-        };
-        httpd_serve(l->admin_httpd, l->served[i].table, &l->served[i]);
-    }
-    httpd_serve(l->admin_httpd, rest, l);
+    for (size_t i = 0; i < ROWS; i++)
+        routes[i] = (struct httpd_route){rows[i].method, rows[i].path, on_request,
+                                         HTTPD_OPEN, NULL};
+    routes[ROWS] = (struct httpd_route){"*", "/{*}", on_rest, HTTPD_OPEN, NULL};
+    httpd_serve(l->admin_httpd, routes, l);
     httpd_set_dialect(l->admin_httpd, &lmstfy_admin_dialect, l);
 }
 
