@@ -7,6 +7,7 @@
  * the name of their queue. A message is a job: its id, its payload, its time to be due,
  * and one try more than it may be retried.
  */
+#include "bridge/base/text.h"
 #include "sources/camellia/camellia.h"
 
 /* ------------------------------------------------------------------ the dialect
@@ -31,15 +32,6 @@ static bool cut(struct slice *s, const char *begin)
     return true;
 }
 
-static int digit_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
-}
-
 /* "5" " +5 " "-5" "0x10" "#10". An empty one leaves the default where it may be absent.
  */
 static int set_int(const struct http_param *row, struct slice text, void *field,
@@ -53,8 +45,9 @@ static int set_int(const struct http_param *row, struct slice text, void *field,
     if (empty && !row->required)
         return 0;
     for (size_t i = 0; i < s.n && good; i++) {
-        int digit = digit_value(s.p[i]);
-        good = digit < base && !__builtin_mul_overflow(value, base, &value) &&
+        int digit = text_hex_digit(s.p[i]);
+        good = digit >= 0 && digit < base &&
+               !__builtin_mul_overflow(value, base, &value) &&
                !__builtin_sub_overflow(value, digit, &value);
     }
     if (!good || (!minus && __builtin_sub_overflow(0, value, &value)) ||

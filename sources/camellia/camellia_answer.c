@@ -86,14 +86,7 @@ void camellia_error(struct httpd_req *req, unsigned status)
 
 static void add_unit(struct buf *out, unsigned unit)
 {
-    static const char hex[] = "0123456789ABCDEF";
-    char text[6] = {'\\',
-                    'u',
-                    hex[unit >> 12 & 15],
-                    hex[unit >> 8 & 15],
-                    hex[unit >> 4 & 15],
-                    hex[unit & 15]};
-    buf_add(out, text, sizeof(text));
+    buf_addf(out, "\\u%04X", unit);
 }
 
 static void add_escape(struct buf *out, unsigned char c)
