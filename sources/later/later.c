@@ -9,10 +9,6 @@
 #include "bridge/http/http_api.h"
 #include "sources/later/later_job.h"
 
-struct later_source {
-    struct http_api api;
-};
-
 static const char json_type[] = "text/plain; charset=utf-8"; /* yes: so the API has it */
 
 static void answer_empty(struct httpd_req *req, unsigned status)
@@ -67,17 +63,17 @@ static void on_stored(void *arg, const struct stored_reply *reply)
 
 static void create(void *arg, struct httpd_req *req)
 {
-    struct later_source *l = arg;
+    struct http_api *api = arg;
     struct later_task *task = httpd_args(req);
     char id[LATER_ID_SIZE];
-    if (l->api.paused) {
+    if (api->paused) {
         answer_empty(req, 500);
         return;
     }
-    later_begin(task, source_now_ms(l->api.src, SLICE_LIT("")));
+    later_begin(task, source_now_ms(api->src, SLICE_LIT("")));
     later_new_id(id);
     task->id = slice_of(id);
-    source_submit(l->api.src, later_job_new(task), on_stored, req);
+    source_submit(api->src, later_job_new(task), on_stored, req);
 }
 
 /* --------------------------------------------------------------- /query, /delete */
@@ -103,12 +99,12 @@ static void on_found(void *arg, const struct found_reply *reply)
 
 static void query(void *arg, struct httpd_req *req)
 {
-    struct later_source *l = arg;
+    struct http_api *api = arg;
     const struct later_task *task = httpd_args(req);
     if (task->id.n > JOB_ID_MAX) /* no task can have it */
         answer_empty(req, 404);
     else
-        source_find(l->api.src, source_route(l->api.src, SLICE_LIT(""), NULL), task->id,
+        source_find(api->src, source_route(api->src, SLICE_LIT(""), NULL), task->id,
                     on_found, req);
 }
 
@@ -122,12 +118,12 @@ static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 static void delete_task(void *arg, struct httpd_req *req)
 {
     static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};
-    struct later_source *l = arg;
+    struct http_api *api = arg;
     const struct later_task *task = httpd_args(req);
     if (task->id.n > JOB_ID_MAX)
         answer_empty(req, 200);
     else
-        queue_finish(l->api.src, (struct slice){0}, task->id, &how, on_deleted, req);
+        queue_finish(api->src, (struct slice){0}, task->id, &how, on_deleted, req);
 }
 
 /* --------------------------------------------------------------- all else */
@@ -164,12 +160,12 @@ static int start(struct source *src, void *self, struct err *err)
 }
 
 static const struct opt opts[] = {
-    HTTPD_ROWS(struct later_source, api.opts, "127.0.0.1:8080", "16MiB"), {0}};
+    HTTPD_ROWS(struct http_api, opts, "127.0.0.1:8080", "16MiB"), {0}};
 
 const struct source_ops source_later = {
     .name = "later",
     .help = "Serves the HTTP API of Later: tasks that call back when they are due.",
-    .size = sizeof(struct later_source),
+    .size = sizeof(struct http_api),
     .opts = opts,
     .answers = true,
     .awaits = true,
