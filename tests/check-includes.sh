@@ -32,6 +32,7 @@ exceptions='
 conf    plugin.h             the options of plugins are rows like any others
 store   queue/queue.h        the types in it are what the store fills in; part of plugin.h
 store   bridge.h             a source names its store
+http    plugin.h             what the sources with a listener have in common
 engine  about.h              what a log line says of a job
 engine  bridge.h             the state of the daemon
 engine  core.h               what tools have of it
@@ -61,7 +62,7 @@ function plugin(path) { sub(/^[^\/]*\//, "", path); sub(/[\/.].*/, "", path); re
 BEGIN {
     split("bridge/job/cloudevent.h bridge/base/hash.h bridge/base/json.h bridge/base/retry.h bridge/base/text.h bridge/base/unpack.h bridge/base/when.h", pure, " ")
     for (i in pure) open_to_plugins[pure[i]] = 1
-    split("bridge/http/http_args.h bridge/http/http_job.h bridge/http/httpd.h bridge/import/import.h bridge/metrics/stats.h bridge/store/kv.h", served, " ")
+    split("bridge/http/http_api.h bridge/http/http_args.h bridge/http/http_job.h bridge/http/httpd.h bridge/import/import.h bridge/metrics/stats.h bridge/store/kv.h", served, " ")
     for (i in served) open_to_sources[served[i]] = 1
     rows = split(libraries, row, "\n")
     for (i = 1; i <= rows; i++)
@@ -105,7 +106,7 @@ FILENAME == "bridge/plugin.h" { open_to_plugins[what] = 1 }
 (room == "sources" || room == "sinks") && theirs == "bridge" && what != "bridge/plugin.h" &&
     !(what in open_to_plugins) && !(room == "sources" && what in open_to_sources) {
     fault(room "/ includes of bridge/ plugin.h, what that includes and the pure parts" \
-          (room == "sources" ? ", httpd.h, http_args.h, http_job.h, stats.h, kv.h and import.h" : ""))
+          (room == "sources" ? ", httpd.h, http_api.h, http_args.h, http_job.h, stats.h, kv.h and import.h" : ""))
 }
 (room == "sources" || room == "sinks") && (theirs == "sources" || theirs == "sinks") {
     if (plugin(what) != plugin(FILENAME))

@@ -139,9 +139,23 @@ static void an_empty_slice_without_bytes_is_copied(void **state)
     free(copy);
 }
 
+static void a_list_is_cut_part_by_part_and_its_last_part_may_be_empty(void **state)
+{
+    (void)state;
+    struct slice rest = SLICE_LIT("a,,b,");
+    static const char *const parts[] = {"a", "", "b", ""};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        assert_non_null(rest.p);
+        assert_true(slice_is(text_cut(&rest, ','), parts[i]));
+    }
+    assert_null(rest.p);
+    assert_null(text_cut(&rest, ',').p);
+}
+
 UNIT(text)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_is_cut_part_by_part_and_its_last_part_may_be_empty),
         cmocka_unit_test(percent_signs_decode_and_a_bad_one_is_an_error),
         cmocka_unit_test(what_is_not_kept_is_escaped),
         cmocka_unit_test(json_strings_are_valid_whatever_comes_in),

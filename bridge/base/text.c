@@ -81,16 +81,6 @@ size_t text_character(struct slice s, uint32_t *c)
     return (size_t)g_unichar_to_utf8(found, NULL);
 }
 
-struct slice text_cut(struct slice *s, char c)
-{
-    const char *at = s->n ? memchr(s->p, c, s->n) : NULL;
-    struct slice head = {s->p, at ? (size_t)(at - s->p) : s->n};
-    size_t used = head.n + (at != NULL);
-    if (used > 0)
-        *s = (struct slice){s->p + used, s->n - used};
-    return head;
-}
-
 bool text_is_utf8(struct slice s)
 {
     uint32_t c;
@@ -196,6 +186,18 @@ struct slice text_take_word(struct slice *s)
         word.n++;
     *s = (struct slice){s->p + word.n, s->n - word.n};
     return word;
+}
+
+struct slice text_cut(struct slice *rest, char c)
+{
+    const char *at = rest->n ? memchr(rest->p, c, rest->n) : NULL;
+    struct slice part = *rest;
+    *rest = (struct slice){0};
+    if (at) {
+        *rest = (struct slice){at + 1, (size_t)(part.p + part.n - at - 1)};
+        part.n = (size_t)(at - part.p);
+    }
+    return part;
 }
 
 struct slice text_trim(struct slice s)
@@ -383,9 +385,16 @@ int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
                    "\"10MB\" or \"1GiB\"");
 }
 
-void text_wipe(struct buf *secret)
+void text_wipe(struct buf *b)
 {
-    if (secret->p)
-        explicit_bzero(secret->p, secret->cap);
-    buf_free(secret);
+    if (b->p)
+        explicit_bzero(b->p, b->cap);
+    buf_free(b);
+}
+
+void text_forget(char *s)
+{
+    if (s)
+        explicit_bzero(s, strlen(s));
+    free(s);
 }

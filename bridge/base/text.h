@@ -26,8 +26,9 @@ void text_add_percent(struct buf *out, struct slice s, const char *keep);
 void text_skip_blanks(struct slice *s);
 struct slice text_take_word(struct slice *s);
 struct slice text_trim(struct slice s);
-/* Cuts off s what stands before the first c, and c; all of s where it has no c. */
-struct slice text_cut(struct slice *s, char c);
+/* Takes the part up to the first c off rest, and that c. Without a c it is all of rest,
+ * whose p is NULL then. */
+struct slice text_cut(struct slice *rest, char c);
 
 bool text_is_utf8(struct slice s);
 /* The UTF-8 character at the start of s, which is not empty, and its length; 0: there is
@@ -48,6 +49,10 @@ void text_add_json_member(struct buf *out, const char *name, struct slice s);
 void text_add_json_id(struct buf *out, struct slice id);
 /* Appends ,"NAME":"text", or ,"NAME_base64":"..." where it is no UTF-8. */
 void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
+
+/* Overwrites a secret and frees it: what b holds; a string, or NULL. */
+void text_wipe(struct buf *b);
+void text_forget(char *s);
 
 void text_add_base64(struct buf *out, struct slice s);
 /* Appends what s stands for; -1: not base64. Padding may be left out. */
@@ -71,8 +76,5 @@ int text_parse_bytes(const char *text, int64_t *bytes, struct err *err);
 bool text_is_token(struct slice s);
 /* May it stand as a header's value: no control character in it but tabs? */
 bool text_is_header_value(struct slice s);
-
-/* Frees a secret: its bytes are overwritten before. */
-void text_wipe(struct buf *secret);
 
 #endif

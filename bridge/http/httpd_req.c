@@ -123,6 +123,11 @@ void httpd_req_add_body(struct httpd_req *req, const char *bytes, size_t n)
     body_held += (int64_t)n;
 }
 
+const struct httpd_route *httpd_route_of(const struct httpd_req *req)
+{
+    return req->mc ? req->h->rows[req->row].route : NULL;
+}
+
 const char *httpd_method(const struct httpd_req *req)
 {
     return req->mc ? req->method : "";

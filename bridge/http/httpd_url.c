@@ -97,6 +97,8 @@ bool form_next(struct slice *rest, struct slice *name, struct slice *value)
         if (value->n == 0)
             continue;
         *name = text_cut(value, '=');
+        if (value->p == NULL)
+            *value = SLICE_LIT("");
         return true;
     }
     return false;

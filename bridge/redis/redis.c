@@ -19,7 +19,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include <hiredis/hiredis.h>
 
@@ -127,24 +126,11 @@ static void close_connection(struct redis *r)
     timer_rest(r->connect_timer);
 }
 
-static double random_share(void)
-{
-    uint32_t bits = 0;
-    if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits))
-        bits = (uint32_t)loop_mono_us() * 2654435761u;
-    return bits / 4294967296.0;
-}
-
 static int64_t rest_ms(const struct redis *r)
 {
-    struct retry_policy p = {.first_ms = r->conf.backoff_first_ms,
-                             .factor = 2.0,
-                             .max_ms = r->conf.backoff_max_ms,
-                             .jitter = 0.3};
-    if (r->denied)
-        p.first_ms = p.max_ms;
-    int64_t wait_ms = retry_delay_ms(&p, r->failures, random_share());
-    return wait_ms > 0 ? wait_ms : 1;
+    int64_t max_ms = r->conf.backoff_max_ms;
+    return retry_connect_ms(r->denied ? max_ms : r->conf.backoff_first_ms, max_ms,
+                            r->failures);
 }
 
 void redis_reconnect(struct redis *r, const char *why)

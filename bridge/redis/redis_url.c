@@ -253,13 +253,6 @@ int redis_url_parse(const char *text, struct redis_url *url, struct err *err)
     return err_in(err, "redis url");
 }
 
-static void free_secret(char *s)
-{
-    if (s)
-        explicit_bzero(s, strlen(s));
-    free(s);
-}
-
 void redis_url_copy(const struct redis_url *from, struct redis_url *to)
 {
     *to = *from;
@@ -287,7 +280,7 @@ void redis_url_free(struct redis_url *url)
     free(url->port);
     free(url->master);
     free(url->user);
-    free_secret(url->password);
+    text_forget(url->password);
     *url = (struct redis_url){0};
 }
 

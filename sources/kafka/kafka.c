@@ -7,6 +7,7 @@
  * given up after its open records are answered, for which the rebalance waits a few
  * seconds.
  */
+#include "bridge/base/retry.h"
 #include "bridge/job/cloudevent.h"
 #include "bridge/plugin.h"
 #include "sources/kafka/kafka_client.h"
@@ -331,7 +332,7 @@ static void on_gone(void *arg)
         return;
     }
     if (!k->stopping) {
-        timer_set(k->retry, kafka_backoff_ms(++k->tries));
+        timer_set(k->retry, retry_broker_ms(++k->tries));
         return;
     }
     kv_watch(k->src, NULL, NULL);
@@ -352,7 +353,7 @@ static void on_retry(void *arg)
     }
     if (open_client(k, &err) == 0)
         return;
-    timer_set(k->retry, kafka_backoff_ms(++k->tries));
+    timer_set(k->retry, retry_broker_ms(++k->tries));
     log_warn(source_name(k->src), "%s; trying again", err.text);
 }
 

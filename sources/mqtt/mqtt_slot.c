@@ -8,6 +8,7 @@
  */
 #include "sources/mqtt/mqtt_slot.h"
 
+#include "bridge/base/retry.h"
 #include "sources/mqtt/mqtt_job.h"
 
 #include <errno.h>
@@ -115,7 +116,7 @@ static void start_later(struct mqtt_slot *slot)
     if (slot->connected_ms > 0 && now - slot->connected_ms >= STEADY_MS)
         slot->failures = 0;
     slot->failures++;
-    timer_set(slot->timer, mqtt_backoff_ms(slot->failures));
+    timer_set(slot->timer, retry_broker_ms(slot->failures));
 }
 
 /* ------------------------------------------------------------------- messages */
