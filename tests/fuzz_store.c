@@ -169,11 +169,13 @@ static void on_audit(void *arg, const struct audit_reply *r)
 static void ask_enqueue(void)
 {
     struct job *job = job_new(0);
-    const struct enqueue how = {.origin = {"t/1", 5, 4, 1}};
-
     job->id = job_keep(job, ID);
     job->payload = job_keep(job, SLICE_LIT("payload"));
-    store_enqueue(run.route, job, &how, on_change, NULL);
+    struct change *c =
+        change_of_job(sizeof(*c), run.route, job, SLICE_LIT(""), SLICE_LIT(""));
+    c->origin = (struct origin){"t/1", 5, 4, 1};
+    c->cb = on_change;
+    store_enqueue(run.route, c);
     job_free(job);
 }
 static void ask_claim(void)
@@ -194,7 +196,11 @@ static void ask_bury(void)
 }
 static void ask_cancel(void)
 {
-    store_cancel(run.route, ID, NULL, 1000, on_change, NULL);
+    struct change *c =
+        change_new(sizeof(*c), ID, SLICE_LIT(""), SLICE_LIT(""), SLICE_LIT(""));
+    c->deadline_us = loop_mono_us() + 1000 * 1000;
+    c->cb = on_change;
+    store_cancel(run.route, c);
 }
 static void ask_reap(void)
 {

@@ -78,9 +78,11 @@ static void on_reply(void *arg, const struct redisReply *reply)
 static void ask_enqueue(struct kind *kind)
 {
     struct job *job = job_new(0);
-    const struct enqueue how = {.awaited = true};
     job->id = job_keep(job, ID);
-    store_enqueue(run.route, job, &how, on_code, kind);
+    struct change *c = change_of_job(sizeof(*c), run.route, job, NONE, NONE);
+    c->cb = on_code;
+    c->arg = kind;
+    store_enqueue(run.route, c);
     job_free(job);
 }
 static void ask_ack(struct kind *kind)
@@ -97,7 +99,10 @@ static void ask_bury(struct kind *kind)
 }
 static void ask_cancel(struct kind *kind)
 {
-    store_cancel(run.route, ID, NULL, 0, on_code, kind);
+    struct change *c = change_new(sizeof(*c), ID, NONE, NONE, NONE);
+    c->cb = on_code;
+    c->arg = kind;
+    store_cancel(run.route, c);
 }
 static void ask_finish(struct kind *kind)
 {

@@ -45,6 +45,8 @@ void admit_strip(const struct source *src, const struct route *route, struct job
 {
     const struct delay_rules rules = rules_of(src, route->conf);
     unsigned kept = 0;
+    if (job->timed) /* none of them is control */
+        return;
     for (unsigned i = 0; i < job->header_count; i++)
         if (!delay_is_control(job->headers[i].name, &rules) ||
             slice_is_nocase(job->headers[i].name, "delay-hops"))

@@ -86,33 +86,6 @@ enum batcher_kind {
     BATCHERS
 };
 
-struct change {
-    TAILQ_ENTRY(change) link;
-    uint64_t seq;            /* place among the bucket's changes */
-    struct slice id, record; /* behind the struct, in one allocation; and so are */
-    union {
-        struct slice tries, reason; /* reason: of a finish */
-    };
-    struct slice group; /* of an enqueue; at the end of the same */
-    struct slice kept_id, kept_record, kept_tries; /* a run given up, of a retry; in it */
-    struct origin origin;
-    union {
-        int64_t due_ms, new_lease; /* new_lease: of a renew */
-    };
-    int64_t lease;
-    int64_t due_us;      /* of a release */
-    int64_t deadline_us; /* monotonic; 0: none */
-    int64_t expires_ms;  /* 0: never */
-    char how;            /* the script's letter for it; 0: none */
-    bool now;            /* due when it is stored */
-    bool awaited;        /* somebody sends no more until this one is answered */
-    bool once;           /* not sent again when its answer was lost: it would do harm */
-    bool again;          /* it was sent before, and may have been carried out then */
-    unsigned partition;  /* its number in the batch, from 1; 0: none */
-    unsigned refused;    /* times that the script asked for the batch before it */
-    change_cb *cb;
-    void *arg;
-};
 TAILQ_HEAD(change_list, change);
 
 struct batcher {
@@ -248,10 +221,6 @@ void put_finish_mark(struct args *a, const struct batch *batch, const struct cha
 void put_group(struct args *a, const struct batch *batch, const struct change *c);
 void put_stamp(struct args *a, const struct batch *batch, const struct change *c);
 void put_number(struct args *a, const struct batch *batch, const struct change *c);
-
-/* A change for a batcher. Everything is copied. */
-struct change *change_new(struct slice id, struct slice record, struct slice tries,
-                          struct slice group);
 
 /* What the store's files share. */
 struct store {

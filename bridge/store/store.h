@@ -24,6 +24,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct store;
 struct bucket;
@@ -170,25 +171,46 @@ struct origin {
     int64_t stamp_ms; /* the record's timestamp; 0: none */
 };
 
-struct enqueue {
-    struct slice tries; /* empty, or the value to keep; borrowed */
+/* A change of a bucket, from its request to Redis' answer. It may be the beginning of a
+ * struct of the caller's. Fields that are not set mean none, never or no. */
+struct change {
+    struct slice id, record; /* behind the struct, in one allocation; and so are */
+    union {
+        struct slice tries, reason; /* reason: of a finish */
+    };
+    struct slice group; /* of an enqueue: jobs of one group leave one at a time */
+    struct slice kept_id, kept_record, kept_tries; /* of a retry: a run given up */
     struct origin origin;
-    int64_t deadline_ms; /* answer 0 if it has not left by then; 0: never */
-    bool dead;           /* it goes to the error bucket */
-    bool in_flight;      /* a consumer has it; at_ms is the end of the lease */
-    int64_t at_ms;      /* its score, where that is not job->due_ms; 0: it is, and now for
-                           a dead one */
-    bool replace;       /* a job of that id goes, wherever it stands */
-    bool again;         /* only where it is in flight */
-    bool unknown;       /* nobody knows its id: it is that of a Kafka record */
-    struct slice group; /* where rules->by_key: of one group at a time; p NULL: its own */
-    bool now;           /* due when it is stored, whatever job->due_ms says */
-    int64_t expires_ms; /* a queue's: 0: never */
-    bool awaited;       /* somebody sends no more until this one is answered */
+    union {
+        int64_t due_ms, new_lease; /* new_lease: of a renew */
+    };
+    int64_t lease;
+    int64_t due_us;      /* of a release */
+    int64_t deadline_us; /* monotonic: 0 is answered if it has not left by then */
+    int64_t expires_ms;  /* of a queue's job */
+    char how;            /* the script's letter for it: enum NAME_value of calls.h */
+    bool now;            /* due when it is stored, whatever due_ms says */
+    bool awaited;        /* somebody sends no more until this one is answered */
+    bool once;           /* not sent again when its answer was lost: it would do harm */
+    change_cb *cb;       /* once, later; then the change is freed. May be NULL */
+    void *arg;
+    /* Of its batcher: */
+    TAILQ_ENTRY(change) link;
+    uint64_t seq;       /* place among the bucket's changes */
+    bool again;         /* it was sent before, and may have been carried out then */
+    unsigned partition; /* its number in the batch, from 1; 0: none */
+    unsigned refused;   /* times that the script asked for the batch before it */
 };
-/* Encodes the job at once; it stays the caller's. */
-void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
-                   change_cb *cb, void *arg);
+/* Makes a change with copies of its texts. size: of the struct that begins with it. */
+void *change_new(size_t size, struct slice id, struct slice record, struct slice tries,
+                 struct slice group);
+/* The same of a job that b stores, due at job->due_ms. */
+void *change_of_job(size_t size, const struct bucket *b, const struct job *job,
+                    struct slice tries, struct slice group);
+/* Both take the change. A cancel leaves after every enqueue of the bucket that was asked
+ * for before it, and an enqueue after every cancel. */
+void store_enqueue(struct bucket *b, struct change *c);
+void store_cancel(struct bucket *b, struct change *c);
 /* lease: the token of the claim. Everything is copied. cb may be NULL. */
 /* lapse: as ack, for a job that expired: its id is not remembered, and only this lease
  * may. retry: tries empty: the entry in :tries goes. repeat: puts the job back with the
@@ -219,11 +241,6 @@ void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice t
  * lease is another's. Until it is answered, nothing else may be said about the job. */
 void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_lease,
                  change_cb *cb, void *arg);
-/* Leaves after every enqueue of the bucket that was asked for before it. origin: of the
- * record that asks for it, NULL: none; deadline_ms: as of an enqueue. */
-void store_cancel(struct bucket *b, struct slice id, const struct origin *origin,
-                  int64_t deadline_ms, change_cb *cb, void *arg);
-
 /* --- questions and claims: one call each, never repeated by the store; see calls.h.
  * Without an answer it is not known what was done. --- */
 /* As store_claim() of calls.h: at the limits of the route. */

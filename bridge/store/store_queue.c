@@ -16,7 +16,7 @@ static const struct slice nothing = {NULL, 0};
 static struct change *queue_change(struct slice id, int64_t lease, const char *text,
                                    char how, int64_t deadline_ms)
 {
-    struct change *c = change_new(id, nothing, slice_of(text), nothing);
+    struct change *c = change_new(sizeof(*c), id, nothing, slice_of(text), nothing);
     c->lease = lease;
     c->how = how;
     c->awaited = true;
