@@ -8,12 +8,7 @@
 #ifndef BRIDGE_ENGINE_SUBMIT_H
 #define BRIDGE_ENGINE_SUBMIT_H
 
-struct source;
-
 /* How long a producer that waits for the answer is kept waiting for Redis. */
 enum { SUBMIT_ANSWER_MS = 8 * 1000 };
-
-/* Frees what was remembered of the source's partitions. */
-void submit_forget(struct source *src);
 
 #endif

@@ -148,7 +148,6 @@ static void object_free(struct queue *q)
 
 static void queue_free(struct queue *q)
 {
-    name_bucket_gone(q->sink->bridge, q->bucket);
     bucket_free(q->bucket);
     object_free(q);
 }

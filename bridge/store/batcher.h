@@ -126,7 +126,8 @@ struct bucket {
     struct slice key[BUCKET_KEYS]; /* enum bucket_key */
     struct batcher batcher[BATCHERS];
     struct far far;
-    unsigned calls; /* questions and claims on their way */
+    unsigned calls;                   /* questions and claims on their way */
+    struct partition_row *partitions; /* Kafka's, by name */
     uint64_t next_seq;
 };
 
@@ -167,6 +168,8 @@ extern const struct batcher_row batcher_rows[BATCHERS];
 /* Notes in c of which of the batch's partitions it is. false: there is no room for
  * another one. */
 bool batch_takes(struct batch *batch, struct change *c);
+/* The next record of any partition has nothing before it. */
+void bucket_unchain(struct bucket *b);
 /* Reports the bucket idle if it is; for the end of whatever may have been its last work.
  */
 void bucket_check_idle(struct bucket *b);

@@ -69,7 +69,8 @@ const char *store_trouble(const struct store *st);
 /* Changes queued or on their way. */
 unsigned store_open_count(const struct store *st);
 /* Answers 0 to every queued change that a Kafka record asked for: its source reads it
- * again. For when Redis may have lost what was sent before them. */
+ * again. The next of each partition has nothing before it. For when Redis may have lost
+ * what was sent before them. */
 void store_give_back(struct store *st);
 /* The clock of every server is known. */
 bool store_knows_time(const struct store *st);
@@ -164,7 +165,7 @@ typedef void change_cb(void *arg, char code);
 /* What belongs to Kafka in a change: lua/lib/ingest.lua carries each record out once. */
 struct origin {
     const char
-        *partition; /* see name.h; kept by the caller as long as the store; NULL: none */
+        *partition; /* see name.h; the same pointer for the same name; NULL: none */
     int64_t offset;
     int64_t
         before; /* the offset sent before this one to the same bucket; -1: none known */
@@ -207,6 +208,10 @@ void *change_new(size_t size, struct slice id, struct slice record, struct slice
 /* The same of a job that b stores, due at job->due_ms. */
 void *change_of_job(size_t size, const struct bucket *b, const struct job *job,
                     struct slice tries, struct slice group);
+/* Fills in partition (copied, once per bucket), offset and before of a change that is
+ * about to be handed over. */
+void bucket_chain(struct bucket *b, struct slice partition, int64_t offset,
+                  struct origin *origin);
 /* Both take the change. A cancel leaves after every enqueue of the bucket that was asked
  * for before it, and an enqueue after every cancel. */
 void store_enqueue(struct bucket *b, struct change *c);

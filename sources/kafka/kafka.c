@@ -206,6 +206,9 @@ static void take(struct kafka_source *k, const rd_kafka_message_t *m)
     if (read == NULL)
         return;
     struct job *job = record_job(m, &reason, &err);
+    job->incarnation = part->incarnation;
+    if (*part->rewound)
+        job->rewinds = job_keep(job, slice_of(part->rewound));
     if (reason) {
         source_quarantine(k->src, job, reason, err.text, on_stored, read);
         return;
