@@ -121,11 +121,6 @@ typedef void stored_cb(void *arg, const struct stored_reply *reply);
  * it came from. Replies of one source may come in another order than the jobs went in. */
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg);
 
-/* A message that can't be made a job (a poison record): kept raw in the error bucket.
- * The job carries the raw bytes as payload. reason: "undecodable", "oversize". */
-void source_quarantine(struct source *src, struct job *job, const char *reason,
-                       const char *why, stored_cb *done, void *arg);
-
 /* Counts that a broker no longer knew a session that it had promised to keep: what it
  * held for us is gone. */
 void source_session_lost(struct source *src);

@@ -341,19 +341,17 @@ void admit(struct source *src, struct job *job, struct admission *out)
     bool target_given;
     err.text[0] = '\0';
     const int bad = find_route(src, job, out, &err);
-    const struct slice asked =
-        read_asked(src, job, store_now_ms(route_store(out->route)), out, &target_given);
+    const int64_t now_ms = store_now_ms(route_store(out->route));
+    if (job->unread) { /* on its own route, so that it can be replayed */
+        job->due_ms = now_ms;
+        refuse(out, reason_find(job->unread), job->unread_why.p);
+        name_it(src, job, (struct slice){NULL, 0}, out);
+        return;
+    }
+    const struct slice asked = read_asked(src, job, now_ms, out, &target_given);
     check_place(job, target_given ? 0 : bad, &err, out);
     if (out->reason)
         name_refused(src, job, asked, out);
     else
         name_it(src, job, asked, out);
-}
-
-void admit_unread(struct source *src, struct job *job, struct admission *out)
-{
-    struct err err;
-    find_route(src, job, out, &err);
-    job->due_ms = store_now_ms(route_store(out->route));
-    name_it(src, job, (struct slice){NULL, 0}, out);
 }

@@ -34,10 +34,9 @@ struct admission {
 };
 
 /* Writes into the job what its route makes of it: target, times, key, schedule,
- * repetition, source, id. */
+ * repetition, source, id. Of a job that its source cannot read only route, source, id,
+ * and that it is due now. */
 void admit(struct source *src, struct job *job, struct admission *out);
-/* Of a job that its source can't read: only route, source, id, and that it is due now. */
-void admit_unread(struct source *src, struct job *job, struct admission *out);
 /* The headers that were meant for us do not travel on; delay-hops does, to be counted. */
 void admit_strip(const struct source *src, const struct route *route, struct job *job);
 

@@ -353,21 +353,22 @@ static void hand_over(struct submission *sub, struct bucket *b, const struct job
         store_enqueue(b, c);
 }
 
-/* Takes the job. */
-static void carry_out(struct source *src, struct job *job, struct admission *a,
-                      stored_cb *done, void *arg)
+void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)
 {
-    struct route *route = a->route;
+    struct admission a;
     struct bucket *b = NULL;
+    FAULT("S1");
+    admit(src, job, &a);
+    struct route *route = a.route;
     if (route->tap)
         tap_note(route->tap, &(struct tap_event){.what = "received",
                                                  .id = job->id,
                                                  .job = job,
                                                  .due_ms = job->due_ms});
-    const enum stored outcome = decide(src, a);
+    const enum stored outcome = decide(src, &a);
     if (outcome != REFUSED && outcome != NOT_STORED)
         b = route_bucket_of(route, job->id, job->target, outcome != STORED_NONE);
-    struct submission *sub = submission_new(src, b, job, a, outcome);
+    struct submission *sub = submission_new(src, b, job, &a, outcome);
     sub->src = src;
     sub->done = done;
     sub->arg = arg;
@@ -380,22 +381,4 @@ static void carry_out(struct source *src, struct job *job, struct admission *a,
     else
         loop_defer(on_decided, sub);
     job_free(job);
-}
-
-void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)
-{
-    struct admission a;
-    FAULT("S1");
-    admit(src, job, &a);
-    carry_out(src, job, &a, done, arg);
-}
-
-void source_quarantine(struct source *src, struct job *job, const char *reason,
-                       const char *why, stored_cb *done, void *arg)
-{
-    struct admission a;
-    admit_unread(src, job, &a); /* its own route, so that it can be replayed */
-    a.reason = reason;
-    err_set(&a.why, "%s", why);
-    carry_out(src, job, &a, done, arg);
 }

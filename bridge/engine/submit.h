@@ -2,7 +2,7 @@
 /*
  * submit.h - the way in: from a source's job to a change of a bucket, and its answer.
  *
- * Carries out source_submit(), source_quarantine(), source_find() and source_cancel() of
+ * Carries out source_submit(), source_find() and source_cancel() of
  * plugin.h.
  */
 #ifndef BRIDGE_ENGINE_SUBMIT_H

@@ -72,6 +72,11 @@ struct job {
                      * passage, not a job that it doubles. Not in the record */
     bool tombstone; /* Kafka's null value: cancels the job that its id or key names,
                      * unless it asks for a time. Not in the record */
+    /* "undecodable", "oversize": the source cannot make a job of the message, which is
+     * kept raw as a dead letter; payload holds its bytes. NULL: it can. Not in the record
+     */
+    const char *unread;
+    struct slice unread_why;
     int64_t tries_max;  /* deliveries at most; 0: as the route or the queue says */
     bool target_asked;  /* the message named the target, within what the route allows */
     struct slice retry; /* name of the schedule that the message asked for; empty: none */
