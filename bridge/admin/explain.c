@@ -105,7 +105,7 @@ static void explain_message(struct source *src, struct job *job, explain_cb *cb,
     }
     e.outcome = "stored";
     e.due_ms = job->due_ms + route_spread_ms(v.route, job);
-    admit_strip(src, v.route, job);
+    admit_strip(&v);
     tell_first(&v, job, &e, cb, arg);
 }
 

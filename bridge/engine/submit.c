@@ -192,12 +192,12 @@ static void on_decided(void *arg)
 
 /* The Redis of a pool is not there: by whose clock the job would be due is not known, or
  * nobody knows when it could be stored. The main one holds back the sources instead. */
-static bool pool_is_away(const struct source *src, const struct route *route)
+static bool pool_is_away(const struct admission *a)
 {
-    const struct store *st = route_store(route);
-    if (st == src->bridge->store)
+    const struct store *st = route_store(a->route);
+    if (st == a->src->bridge->store)
         return false;
-    return !store_knows_time(st) || (src->ops->answers && !store_is_up(st));
+    return !store_knows_time(st) || (a->src->ops->answers && !store_is_up(st));
 }
 
 static enum stored put_off(struct admission *a, const char *why)
@@ -209,25 +209,26 @@ static enum stored put_off(struct admission *a, const char *why)
 }
 
 /* What its producer does not hear is kept as a dead letter. */
-static bool is_kept(const struct source *src, const struct admission *a)
+static bool is_kept(const struct admission *a)
 {
-    return !src->ops->answers || (reason_find(a->reason) == REASON_TOO_LONG &&
-                                  a->route->conf->too_long == TOO_LONG_DEAD);
+    return !a->src->ops->answers || (reason_find(a->reason) == REASON_TOO_LONG &&
+                                     a->route->conf->too_long == TOO_LONG_DEAD);
 }
 
 /* Says what success would mean; REFUSED or NOT_STORED, with the reason in a: Redis is not
  * asked. */
-static enum stored decide(struct source *src, struct admission *a)
+static enum stored decide(struct admission *a)
 {
+    struct source *src = a->src;
     struct route *route = a->route;
     if (!a->found && src->ops->answers) { /* it concerns no route */
         src->unrouted++;
         return REFUSED;
     }
     route->stats.received++;
-    if (pool_is_away(src, route))
+    if (pool_is_away(a))
         return put_off(a, "the Redis of this pool is away; send it again");
-    if (a->reason && !is_kept(src, a)) {
+    if (a->reason && !is_kept(a)) {
         route->stats.refused[reason_find(a->reason)]++;
         return REFUSED;
     }
@@ -261,8 +262,9 @@ static bool is_dead_here(const struct route *route, const struct job *job)
     return route->dead == NULL || job_header(job, "delay-dead-reason");
 }
 
-static char how_to_enqueue(const struct admission *a, const struct job *job)
+static char how_to_enqueue(const struct admission *a)
 {
+    const struct job *job = a->job;
     if (a->reason)
         return is_dead_here(a->route, job) ? ENQUEUE_HOW_DEAD
                : a->unknown                ? ENQUEUE_HOW_UNNAMED
@@ -273,64 +275,64 @@ static char how_to_enqueue(const struct admission *a, const struct job *job)
                         : 0;
 }
 
-static struct submission *new_enqueue(const struct source *src, const struct bucket *b,
-                                      const struct job *job, const struct admission *a,
+static struct submission *new_enqueue(const struct bucket *b, const struct admission *a,
                                       struct slice tries)
 {
     const struct route *route = a->route;
+    const struct job *job = a->job;
     char group[ROUTE_GROUP_BYTES];
     struct submission *sub =
         change_of_job(sizeof(*sub), b, job, tries, route_group(route, job, group));
     struct change *c = &sub->change;
-    c->how = how_to_enqueue(a, job);
+    c->how = how_to_enqueue(a);
     c->now = a->due_now || c->how == ENQUEUE_HOW_DEAD;
     c->due_ms += route_spread_ms(route, job);
     c->expires_ms = expiry(route, job);
-    c->awaited = src->ops->awaits;
+    c->awaited = a->src->ops->awaits;
     c->cb = on_enqueued;
     sub->bytes = admit_job_bytes(job);
     sub->due_ms = job->due_ms;
     return sub;
 }
 
-static struct submission *new_dead_letter(const struct source *src,
-                                          const struct bucket *b, const struct job *job,
+static struct submission *new_dead_letter(const struct bucket *b,
                                           const struct admission *a)
 {
-    struct tries tries = {.first_ms = job->due_ms, .last_ms = job->due_ms};
+    const int64_t now_ms = a->job->due_ms;
+    struct tries tries = {.first_ms = now_ms, .last_ms = now_ms};
     struct buf text = {0};
     tries_set_reason(&tries, a->reason);
     tries_set_error(&tries, a->why.text);
     tries_format(&tries, &text);
-    struct log_about about = about_job(a->route, job->id, job);
-    about.source = src->conf->name;
+    struct log_about about = about_job(a->route, a->job->id, a->job);
+    about.source = a->src->conf->name;
     about.err = a->why.text;
     about.limit = &a->route->complain;
     log_event(LOG_WARN, &about, "given up: %s", a->reason);
-    struct submission *sub = new_enqueue(src, b, job, a, buf_slice(&text));
+    struct submission *sub = new_enqueue(b, a, buf_slice(&text));
     buf_free(&text);
     return sub;
 }
 
 /* b: where the change goes; NULL: Redis is not asked. */
-static struct submission *submission_new(const struct source *src, const struct bucket *b,
-                                         struct job *job, const struct admission *a,
-                                         enum stored outcome)
+static struct submission *submission_new(const struct bucket *b,
+                                         const struct admission *a, enum stored outcome)
 {
     static const struct slice none = {NULL, 0};
     struct submission *sub;
     if (outcome == STORED) {
-        admit_strip(src, a->route, job);
-        sub = new_enqueue(src, b, job, a, none);
+        admit_strip(a);
+        sub = new_enqueue(b, a, none);
     } else if (outcome == STORED_DEAD) {
-        sub = new_dead_letter(src, b, job, a);
+        sub = new_dead_letter(b, a);
     } else {
-        sub = change_new(sizeof(*sub), job->id, none, none, none);
-        sub->bytes = b ? (int64_t)job->id.n : 0;
+        sub = change_new(sizeof(*sub), a->job->id, none, none, none);
+        sub->bytes = b ? (int64_t)a->job->id.n : 0;
         sub->change.cb = on_cancel_done;
     }
-    sub->outcome = outcome;
+    sub->src = a->src;
     sub->route = a->route;
+    sub->outcome = outcome;
     sub->clamped = a->clamped;
     sub->reason = a->reason;
     if (a->why.text[0] != '\0')
@@ -359,23 +361,21 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
     struct bucket *b = NULL;
     FAULT("S1");
     admit(src, job, &a);
-    struct route *route = a.route;
-    if (route->tap)
-        tap_note(route->tap, &(struct tap_event){.what = "received",
-                                                 .id = job->id,
-                                                 .job = job,
-                                                 .due_ms = job->due_ms});
-    const enum stored outcome = decide(src, &a);
+    if (a.route->tap)
+        tap_note(a.route->tap, &(struct tap_event){.what = "received",
+                                                   .id = job->id,
+                                                   .job = job,
+                                                   .due_ms = job->due_ms});
+    const enum stored outcome = decide(&a);
     if (outcome != REFUSED && outcome != NOT_STORED)
-        b = route_bucket_of(route, job->id, job->target, outcome != STORED_NONE);
-    struct submission *sub = submission_new(src, b, job, &a, outcome);
-    sub->src = src;
+        b = route_bucket_of(a.route, job->id, job->target, outcome != STORED_NONE);
+    struct submission *sub = submission_new(b, &a, outcome);
     sub->done = done;
     sub->arg = arg;
     src->received++;
     src->open++;
     src->unstored++;
-    route->refs++;
+    a.route->refs++;
     if (b)
         hand_over(sub, b, job);
     else
