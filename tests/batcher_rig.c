@@ -259,7 +259,7 @@ void rig_enqueue(struct bucket *b, const char *id, const struct change *how,
     job->payload = (struct slice){body, body_n};
     struct change *c = change_of_job(sizeof(*c), b, job, NONE, NONE);
     copy_how(c, how, id);
-    store_enqueue(b, c);
+    bucket_add(b, BATCHER_ENQUEUE, c);
     free(body);
     job_free(job);
 }
@@ -268,7 +268,7 @@ void rig_cancel(struct bucket *b, const char *id, const struct change *how)
 {
     struct change *c = change_new(sizeof(*c), slice_of(id), NONE, NONE, NONE);
     copy_how(c, how, id);
-    store_cancel(b, c);
+    bucket_add(b, BATCHER_CANCEL, c);
 }
 
 void rig_ask(enum batcher_kind kind, const char *name)

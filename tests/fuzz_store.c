@@ -175,7 +175,7 @@ static void ask_enqueue(void)
         change_of_job(sizeof(*c), run.route, job, SLICE_LIT(""), SLICE_LIT(""));
     c->origin = (struct origin){"t/1", 5, 4, 1};
     c->cb = on_change;
-    store_enqueue(run.route, c);
+    bucket_add(run.route, BATCHER_ENQUEUE, c);
     job_free(job);
 }
 static void ask_claim(void)
@@ -199,8 +199,9 @@ static void ask_cancel(void)
     struct change *c =
         change_new(sizeof(*c), ID, SLICE_LIT(""), SLICE_LIT(""), SLICE_LIT(""));
     c->deadline_us = loop_mono_us() + 1000 * 1000;
+    c->awaited = true;
     c->cb = on_change;
-    store_cancel(run.route, c);
+    bucket_add(run.route, BATCHER_CANCEL, c);
 }
 static void ask_reap(void)
 {

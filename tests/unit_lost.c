@@ -82,7 +82,7 @@ static void ask_enqueue(struct kind *kind)
     struct change *c = change_of_job(sizeof(*c), run.route, job, NONE, NONE);
     c->cb = on_code;
     c->arg = kind;
-    store_enqueue(run.route, c);
+    bucket_add(run.route, BATCHER_ENQUEUE, c);
     job_free(job);
 }
 static void ask_ack(struct kind *kind)
@@ -100,9 +100,10 @@ static void ask_bury(struct kind *kind)
 static void ask_cancel(struct kind *kind)
 {
     struct change *c = change_new(sizeof(*c), ID, NONE, NONE, NONE);
+    c->awaited = true;
     c->cb = on_code;
     c->arg = kind;
-    store_cancel(run.route, c);
+    bucket_add(run.route, BATCHER_CANCEL, c);
 }
 static void ask_finish(struct kind *kind)
 {

@@ -102,7 +102,7 @@ static void ask_enqueue(void)
     struct change *c = change_of_job(sizeof(*c), run.route, job, (struct slice){NULL, 0},
                                      (struct slice){NULL, 0});
     c->cb = on_stored;
-    store_enqueue(run.route, c);
+    bucket_add(run.route, BATCHER_ENQUEUE, c);
     job_free(job);
 }
 

@@ -151,7 +151,8 @@ void source_cancel(struct source *src, struct slice route, struct slice id,
         return;
     }
     q->change.deadline_us = loop_mono_us() + SUBMIT_ANSWER_MS * 1000;
+    q->change.awaited = true;
     q->change.cb = on_cancelled;
     q->change.arg = q;
-    store_cancel(q->bucket, &q->change);
+    bucket_add(q->bucket, BATCHER_CANCEL, &q->change);
 }

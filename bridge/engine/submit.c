@@ -328,6 +328,7 @@ static struct submission *submission_new(const struct bucket *b,
     } else {
         sub = change_new(sizeof(*sub), a->job->id, none, none, none);
         sub->bytes = b ? (int64_t)a->job->id.n : 0;
+        sub->change.awaited = true;
         sub->change.cb = on_cancel_done;
     }
     sub->src = a->src;
@@ -349,10 +350,7 @@ static void hand_over(struct submission *sub, struct bucket *b, const struct job
     if (job->offset >= 0 && job->partition >= 0)
         name_partition(sub->src, sub->route, b, job, &c->origin);
     flow_took(&sub->src->bridge->flow, sub->bytes);
-    if (sub->outcome == STORED_NONE)
-        store_cancel(b, c);
-    else
-        store_enqueue(b, c);
+    bucket_add(b, sub->outcome == STORED_NONE ? BATCHER_CANCEL : BATCHER_ENQUEUE, c);
 }
 
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)

@@ -349,7 +349,7 @@ static struct carried *store_it(struct import *im, struct route *route, struct j
         c->change.expires_ms = job->expires_ms;
     c->change.cb = on_enqueued;
     c->change.arg = c;
-    store_enqueue(b, &c->change);
+    bucket_add(b, BATCHER_ENQUEUE, &c->change);
     return c;
 }
 

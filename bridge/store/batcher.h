@@ -74,18 +74,6 @@ struct movers {       /* of a store */
 
 /* --- batchers --- */
 
-enum batcher_kind {
-    BATCHER_ENQUEUE,
-    BATCHER_ACK,
-    BATCHER_RETRY,
-    BATCHER_BURY,
-    BATCHER_CANCEL,
-    BATCHER_FINISH,
-    BATCHER_RELEASE,
-    BATCHER_RENEW,
-    BATCHERS
-};
-
 TAILQ_HEAD(change_list, change);
 
 struct batcher {
@@ -175,8 +163,8 @@ void bucket_unchain(struct bucket *b);
 void bucket_check_idle(struct bucket *b);
 /* It is done: one letter per change. */
 void batch_answer(struct batch *batch, struct slice codes);
-/* Its outcome is unknown: its changes go back to their batcher. */
-void batch_send_again(struct batch *batch);
+/* Its changes go back to their batcher. lost: their outcome is unknown. */
+void batch_send_again(struct batch *batch, bool lost);
 /* Answers those of its changes whose time is over: they are done, but not safe. */
 void batch_expire(struct batch *batch, int64_t now_us);
 
@@ -263,8 +251,6 @@ struct node *store_node_of(const struct store *st, struct slice key);
 struct node *store_up_node(const struct store *st, struct slice key);
 
 void batcher_init(struct batcher *batcher, struct bucket *b, enum batcher_kind kind);
-/* Takes c, and answers it once. */
-void batcher_add(struct batcher *batcher, struct change *c);
 /* How long the head of the queue still waits for company; 0: it leaves now; -1: when an
  * answer comes. A full batch leaves. Else Redis sets the pace: while two batches are on
  * their way the next one gathers, so that batches grow with the load and with the time

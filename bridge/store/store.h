@@ -212,10 +212,21 @@ void *change_of_job(size_t size, const struct bucket *b, const struct job *job,
  * about to be handed over. */
 void bucket_chain(struct bucket *b, struct slice partition, int64_t offset,
                   struct origin *origin);
-/* Both take the change. A cancel leaves after every enqueue of the bucket that was asked
- * for before it, and an enqueue after every cancel. */
-void store_enqueue(struct bucket *b, struct change *c);
-void store_cancel(struct bucket *b, struct change *c);
+enum batcher_kind {
+    BATCHER_ENQUEUE,
+    BATCHER_ACK,
+    BATCHER_RETRY,
+    BATCHER_BURY,
+    BATCHER_CANCEL,
+    BATCHER_FINISH,
+    BATCHER_RELEASE,
+    BATCHER_RENEW,
+    BATCHERS
+};
+
+/* Takes c, and answers it once. Changes of one kind leave in their order, and a cancel
+ * and an enqueue in theirs. */
+void bucket_add(struct bucket *b, enum batcher_kind kind, struct change *c);
 /* lease: the token of the claim. Everything is copied. cb may be NULL. */
 /* lapse: as ack, for a job that expired: its id is not remembered, and only this lease
  * may. retry: tries empty: the entry in :tries goes. repeat: puts the job back with the

@@ -53,17 +53,6 @@ void *change_of_job(size_t size, const struct bucket *b, const struct job *job,
     return c;
 }
 
-void store_enqueue(struct bucket *b, struct change *c)
-{
-    batcher_add(&b->batcher[BATCHER_ENQUEUE], c);
-}
-
-void store_cancel(struct bucket *b, struct change *c)
-{
-    c->awaited = true;
-    batcher_add(&b->batcher[BATCHER_CANCEL], c);
-}
-
 static const struct slice nothing = {NULL, 0};
 
 static struct change *plain(struct slice id, struct slice tries)
@@ -78,7 +67,7 @@ static void add(struct bucket *b, enum batcher_kind kind, struct change *c, int6
     c->cb = cb;
     c->arg = arg;
     c->awaited |= b->ways && b->ways->by_key; /* by the next job of its key */
-    batcher_add(&b->batcher[kind], c);
+    bucket_add(b, kind, c);
 }
 
 void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb, void *arg)

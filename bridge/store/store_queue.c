@@ -30,7 +30,7 @@ void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *
     struct change *c = queue_change(id, lease, reason, how, deadline_ms);
     c->cb = cb;
     c->arg = arg;
-    batcher_add(&b->batcher[BATCHER_FINISH], c);
+    bucket_add(b, BATCHER_FINISH, c);
 }
 
 void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
@@ -42,7 +42,7 @@ void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due
     c->once = lease == 0;
     c->cb = cb;
     c->arg = arg;
-    batcher_add(&b->batcher[BATCHER_RELEASE], c);
+    bucket_add(b, BATCHER_RELEASE, c);
 }
 
 /* --- calls --- */
