@@ -91,12 +91,6 @@ static void on_measure(void *arg, const struct queue_counts *counts)
     (void)counts;
     told();
 }
-static void on_number(void *arg, int64_t n)
-{
-    (void)arg;
-    (void)n;
-    told();
-}
 static void on_respawned(void *arg, const struct store_respawn_reply *reply)
 {
     (void)arg;
@@ -140,21 +134,6 @@ static void on_stopped(void *arg, const struct slice *targets, int n)
     (void)arg;
     for (int i = 0; i < n; i++)
         must(targets[i].n <= 1 << 20);
-    told();
-}
-static void on_meta(void *arg, bool changed, const struct slice *pairs, unsigned n)
-{
-    (void)arg;
-    (void)changed;
-    for (unsigned i = 0; pairs && i < n; i++)
-        must(pairs[i].n <= 1 << 20);
-    told();
-}
-static void on_names(void *arg, const struct slice *names, unsigned n)
-{
-    (void)arg;
-    for (unsigned i = 0; names && i < n; i++)
-        must(names[i].n <= 1 << 20);
     told();
 }
 static void on_audit(void *arg, const struct audit_reply *r)
@@ -275,28 +254,15 @@ static void ask_stopped(void)
 {
     store_stopped(run.route, on_stopped, NULL);
 }
-static void ask_meta(void)
-{
-    const struct meta_change change = {"layout", NULL, "3"};
-    store_meta(run.store, &change, 1, on_meta, NULL);
-}
-static void ask_figure(void)
-{
-    store_figure(run.store, "HLEN", SLICE_LIT("tarry:x"), on_number, NULL);
-}
-static void ask_names(void)
-{
-    store_names(run.store, SLICE_LIT("tarry:x"), 0, 9, on_names, NULL);
-}
 static void ask_audit(void)
 {
     store_audit(run.route, AUDIT_DELAY, SLICE_LIT("0"), 10, false, on_audit, NULL);
 }
 static void (*const asks[])(void) = {
-    ask_enqueue, ask_claim,   ask_ack,    ask_retry, ask_bury, ask_cancel,   ask_reap,
-    ask_count,   ask_find,    ask_pull,   ask_touch, ask_look, ask_measure,  ask_finish,
-    ask_release, ask_respawn, ask_drop,   ask_dead,  ask_list, ask_move_due, ask_pace,
-    ask_stopped, ask_meta,    ask_figure, ask_names, ask_audit};
+    ask_enqueue, ask_claim,    ask_ack,     ask_retry,   ask_bury,  ask_cancel,
+    ask_reap,    ask_count,    ask_find,    ask_pull,    ask_touch, ask_look,
+    ask_measure, ask_finish,   ask_release, ask_respawn, ask_drop,  ask_dead,
+    ask_list,    ask_move_due, ask_pace,    ask_stopped, ask_audit};
 enum { ASKS = sizeof(asks) / sizeof(asks[0]) };
 
 /* ---------------------------------------------------------------------- one input */

@@ -59,11 +59,6 @@ static void on_code(void *arg, char code)
     (void)code;
     told(arg);
 }
-static void on_number(void *arg, int64_t n)
-{
-    (void)n;
-    told(arg);
-}
 static void on_answer(void *arg, int answer)
 {
     (void)answer;
@@ -275,30 +270,9 @@ static void ask_drop(struct kind *kind)
     store_drop(run.queue, DROP_WHICH_ALL, 5, on_drop, kind);
 }
 
-static void on_meta(void *arg, bool changed, const struct slice *pairs, unsigned n)
-{
-    (void)changed;
-    (void)pairs;
-    (void)n;
-    told(arg);
-}
 static void ask_meta(struct kind *kind)
 {
-    store_meta(run.store, NULL, 0, on_meta, kind);
-}
-static void ask_figure(struct kind *kind)
-{
-    store_figure(run.store, "HLEN", ID, on_number, kind);
-}
-static void on_names(void *arg, const struct slice *names, unsigned n)
-{
-    (void)names;
-    (void)n;
-    told(arg);
-}
-static void ask_names(struct kind *kind)
-{
-    store_names(run.store, ID, 0, 5, on_names, kind);
+    store_script(run.store, SCRIPT_META, ID, NULL, 0, on_reply, kind);
 }
 static void ask_command(struct kind *kind)
 {
@@ -336,8 +310,6 @@ static struct kind kinds[] = {
     {.ask = ask_respawn},
     {.ask = ask_drop},
     {.ask = ask_meta},
-    {.ask = ask_figure, .no_script = true},
-    {.ask = ask_names, .no_script = true},
     {.ask = ask_command, .no_script = true},
 };
 enum {
