@@ -129,13 +129,6 @@ static void on_pace(void *arg, const int64_t *wait_us)
     must(wait_us == NULL || wait_us[1] >= INT64_MIN); /* of both targets */
     told();
 }
-static void on_stopped(void *arg, const struct slice *targets, int n)
-{
-    (void)arg;
-    for (int i = 0; i < n; i++)
-        must(targets[i].n <= 1 << 20);
-    told();
-}
 static void on_audit(void *arg, const struct audit_reply *r)
 {
     (void)arg;
@@ -250,10 +243,6 @@ static void ask_pace(void)
     const struct paced_job jobs[] = {{SLICE_LIT("a"), false}, {SLICE_LIT("b"), true}};
     store_pace(run.route, &rate, jobs, 2, on_pace, NULL);
 }
-static void ask_stopped(void)
-{
-    store_stopped(run.route, on_stopped, NULL);
-}
 static void ask_audit(void)
 {
     store_audit(run.route, AUDIT_DELAY, SLICE_LIT("0"), 10, false, on_audit, NULL);
@@ -262,7 +251,7 @@ static void (*const asks[])(void) = {
     ask_enqueue, ask_claim,    ask_ack,     ask_retry,   ask_bury,  ask_cancel,
     ask_reap,    ask_count,    ask_find,    ask_pull,    ask_touch, ask_look,
     ask_measure, ask_finish,   ask_release, ask_respawn, ask_drop,  ask_dead,
-    ask_list,    ask_move_due, ask_pace,    ask_stopped, ask_audit};
+    ask_list,    ask_move_due, ask_pace,    ask_audit};
 enum { ASKS = sizeof(asks) / sizeof(asks[0]) };
 
 /* ---------------------------------------------------------------------- one input */

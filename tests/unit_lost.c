@@ -59,11 +59,6 @@ static void on_code(void *arg, char code)
     (void)code;
     told(arg);
 }
-static void on_answer(void *arg, int answer)
-{
-    (void)answer;
-    told(arg);
-}
 static void on_reply(void *arg, const struct redisReply *reply)
 {
     (void)reply;
@@ -198,21 +193,6 @@ static void ask_pace(struct kind *kind)
     const struct paced_job jobs[] = {{SLICE_LIT("a"), false}};
     store_pace(run.route, &rate, jobs, 1, on_pace, kind);
 }
-static void ask_go_on(struct kind *kind)
-{
-    store_stop(run.route, ID);
-    store_go_on(run.route, ID, on_answer, kind);
-}
-static void on_stopped(void *arg, const struct slice *targets, int n)
-{
-    (void)targets;
-    (void)n;
-    told(arg);
-}
-static void ask_stopped(struct kind *kind)
-{
-    store_stopped(run.route, on_stopped, kind);
-}
 
 static void on_pull(void *arg, const struct store_pull_reply *reply)
 {
@@ -301,8 +281,6 @@ static struct kind kinds[] = {
     {.ask = ask_move_due},
     {.ask = ask_audit},
     {.ask = ask_pace},
-    {.ask = ask_go_on, .no_script = true},
-    {.ask = ask_stopped, .no_script = true},
     {.ask = ask_pull},
     {.ask = ask_touch},
     {.ask = ask_look},

@@ -93,7 +93,6 @@ TAILQ_HEAD(batcher_list, batcher);
 enum bucket_key {
     KEY_POOL,    /* scripts make those of a bucket of it: lua/lib/bucket.lua */
     KEY_TARGETS, /* of a route */
-    KEY_STOPPED, /* of a route */
     KEY_IDS,     /* of a queue whose ids are global; else none */
     KEY_WHOLE,   /* never exists: see store_map.h; only in a cluster */
     BUCKET_KEYS

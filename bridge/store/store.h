@@ -395,15 +395,6 @@ typedef void store_pace_cb(void *arg, const int64_t *wait_us);
 void store_pace(struct bucket *b, const struct pace_rate *rate,
                 const struct paced_job *jobs, unsigned n, store_pace_cb *cb, void *arg);
 
-/* Notes that the target is stopped; nobody is told whether that came to be. */
-void store_stop(struct bucket *b, struct slice target);
-/* answer: 0 it was stopped, 1 it was not, -1 no answer. */
-typedef void store_go_on_cb(void *arg, int answer);
-void store_go_on(struct bucket *b, struct slice target, store_go_on_cb *cb, void *arg);
-/* n: -1: no answer. */
-typedef void store_stopped_cb(void *arg, const struct slice *targets, int n);
-void store_stopped(struct bucket *b, store_stopped_cb *cb, void *arg);
-
 /* --- keys of their own: one call each, never repeated --- */
 
 /* One call, never repeated; cb once, later. reply NULL: Redis is away, or answered with

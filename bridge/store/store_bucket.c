@@ -11,8 +11,10 @@
 #include <hiredis/hiredis.h>
 
 static const char *const suffix[BUCKET_KEYS] = {
-    [KEY_POOL] = "pool", [KEY_TARGETS] = "targets", [KEY_STOPPED] = "stopped",
-    [KEY_IDS] = "ids",   [KEY_WHOLE] = "whole",
+    [KEY_POOL] = "pool",
+    [KEY_TARGETS] = "targets",
+    [KEY_IDS] = "ids",
+    [KEY_WHOLE] = "whole",
 };
 
 /* Takes base, which stands before the suffix of the keys before end. */
