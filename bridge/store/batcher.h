@@ -170,8 +170,8 @@ void batch_expire(struct batch *batch, int64_t now_us);
 /* A question or a claim on its way. tell casts cb back to what it is and calls it once;
  * reply NULL: no answer, or an error. */
 struct call {
-    struct bucket *bucket;
-    struct node *node; /* that is asked; NULL: none can be */
+    struct bucket *bucket; /* NULL: it is about something else */
+    struct node *node;     /* that is asked; NULL: none can be */
     enum script script;
     unsigned asked; /* where the reply must have as many items; the caller's */
     void (*tell)(struct call *call, const struct redisReply *reply);
@@ -184,6 +184,9 @@ struct call *call_begin(struct bucket *b, enum script script);
 struct call *call_begin_at(struct bucket *b, enum script script, enum bucket_key key);
 void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg);
+/* The same of a call whose script, tell, cb and arg are set. node NULL: it is answered
+ * with NULL in the next turn. */
+void call_send_to(struct call *call, struct store *st, struct node *node);
 /* The owner of the bucket is told its first due time, as a script tells it. */
 void call_told_head(struct call *call, int64_t head);
 int64_t reply_number(const struct redisReply *r);

@@ -146,8 +146,10 @@ static void on_reply(void *arg, const struct redisReply *reply)
     struct call *call = arg;
     bool good =
         call->node && node_judge(call->node, reply, call->script) == REDIS_NO_ERROR;
-    call->bucket->calls--;
-    bucket_check_idle(call->bucket); /* before tell, which may free a route's */
+    if (call->bucket) {
+        call->bucket->calls--;
+        bucket_check_idle(call->bucket); /* before tell, which may free a route's */
+    }
     call->tell(call, good ? reply : NULL);
     free(call);
 }
@@ -191,19 +193,23 @@ struct call *call_begin(struct bucket *b, enum script script)
     return call_begin_at(b, script, KEY_POOL);
 }
 
+void call_send_to(struct call *call, struct store *st, struct node *node)
+{
+    call->node = node;
+    if (node)
+        args_send(&st->args, &st->scripts, call->script, node->redis, on_reply, call);
+    else
+        loop_defer(on_away, call);
+}
+
 void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg)
 {
-    struct store *st = call->bucket->store;
+    struct bucket *b = call->bucket;
     call->tell = tell;
     call->cb = cb;
     call->arg = arg;
-    call->node = bucket_is_up(call->bucket) ? bucket_node(call->bucket) : NULL;
-    if (call->node)
-        args_send(&st->args, &st->scripts, call->script, call->node->redis, on_reply,
-                  call);
-    else
-        loop_defer(on_away, call);
+    call_send_to(call, b->store, bucket_is_up(b) ? bucket_node(b) : NULL);
 }
 
 int64_t reply_number(const struct redisReply *r)
