@@ -139,6 +139,32 @@ void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_l
     add(b, BATCHER_RENEW, c, lease, cb, arg);
 }
 
+static void add_of_queue(struct bucket *b, enum batcher_kind kind, struct change *c,
+                         int64_t lease, int64_t deadline_ms, change_cb *cb, void *arg)
+{
+    c->awaited = true;
+    c->deadline_us = deadline_ms > 0 ? loop_mono_us() + deadline_ms * 1000 : 0;
+    add(b, kind, c, lease, cb, arg);
+}
+
+void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *reason,
+                  char how, int64_t deadline_ms, change_cb *cb, void *arg)
+{
+    struct change *c = plain(id, slice_of(reason));
+    c->how = how;
+    add_of_queue(b, BATCHER_FINISH, c, lease, deadline_ms, cb, arg);
+}
+
+void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
+                   bool counts, int64_t deadline_ms, change_cb *cb, void *arg)
+{
+    struct change *c = plain(id, nothing);
+    c->how = counts ? 0 : RELEASE_HOW_UNCOUNTED;
+    c->due_us = due_us;
+    c->once = lease == 0;
+    add_of_queue(b, BATCHER_RELEASE, c, lease, deadline_ms, cb, arg);
+}
+
 /* --- claims and questions --- */
 
 static void on_reply(void *arg, const struct redisReply *reply)
