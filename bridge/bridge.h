@@ -44,19 +44,17 @@ struct source {
     const struct source_ops *ops;
     void *self;
     bool started, paused, stopped;
-    bool drains;                    /* all its routes do (route_state.h) */
-    unsigned compat;                /* bits of delay_compat() */
-    unsigned open;                  /* all that it asked for and was not answered */
-    unsigned unstored;              /* of these: submissions */
-    int64_t held_ms;                /* monotonic: when it was told last to rest */
-    uint64_t received;              /* submissions so far */
-    uint64_t unrouted;              /* refused, since no route takes them */
-    uint64_t sessions_lost;         /* see source_session_lost() */
-    uint64_t rewinds;               /* see source_rewound() */
-    struct bucket_rows *partitions; /* interned names, with the last offset submitted */
-    struct reading_row *readings;   /* name.c; NULL: all are read as always */
-    struct buf partition_name;      /* of one of them, while name.c looks for it */
-    queue_watch_cb *queue_watch;    /* NULL: none */
+    bool drains;                 /* all its routes do (route_state.h) */
+    unsigned compat;             /* bits of delay_compat() */
+    unsigned open;               /* all that it asked for and was not answered */
+    unsigned unstored;           /* of these: submissions */
+    int64_t held_ms;             /* monotonic: when it was told last to rest */
+    uint64_t received;           /* submissions so far */
+    uint64_t unrouted;           /* refused, since no route takes them */
+    uint64_t sessions_lost;      /* see source_session_lost() */
+    uint64_t rewinds;            /* see source_rewound() */
+    struct buf partition_name;   /* of the last record, in name.c */
+    queue_watch_cb *queue_watch; /* NULL: none */
     void *queue_watch_arg;
     void (*kv_watch)(void *arg); /* NULL: none */
     void *kv_watch_arg;

@@ -214,30 +214,46 @@ void rig_told(void *id, char code)
     loop_stop();
 }
 
-void rig_enqueue(const char *id, const struct enqueue *how, size_t body_n)
+/* What a test sets. */
+static void copy_how(struct change *c, const struct change *how, const char *id)
+{
+    c->how = how->how;
+    c->awaited = how->awaited;
+    c->origin = how->origin;
+    c->deadline_us = how->deadline_us;
+    c->cb = rig_told;
+    c->arg = (void *)id;
+}
+
+void rig_enqueue(struct bucket *b, const char *id, const struct change *how,
+                 size_t body_n)
 {
     struct job *job = job_new(body_n);
     char *body = mem_alloc(body_n + 1);
     job->id = job_keep(job, slice_of(id));
     job->payload = (struct slice){body, body_n};
-    store_enqueue(rig.route, job, how, rig_told, (void *)id);
+    struct change *c = change_of_job(sizeof(*c), b, job, NONE, NONE);
+    copy_how(c, how, id);
+    bucket_add(b, BATCHER_ENQUEUE, c);
     free(body);
     job_free(job);
 }
 
-void rig_cancel(const char *id, const struct origin *origin, int64_t deadline_ms)
+void rig_cancel(struct bucket *b, const char *id, const struct change *how)
 {
-    store_cancel(rig.route, slice_of(id), origin, deadline_ms, rig_told, (void *)id);
+    struct change *c = change_new(sizeof(*c), slice_of(id), NONE, NONE, NONE);
+    copy_how(c, how, id);
+    bucket_add(b, BATCHER_CANCEL, c);
 }
 
 void rig_ask(enum batcher_kind kind, const char *name)
 {
-    const struct enqueue how = {.awaited = true};
+    const struct change how = {.awaited = true};
     struct slice id = slice_of(name);
     void *arg = (void *)name;
     switch (kind) {
     case BATCHER_ENQUEUE:
-        rig_enqueue(name, &how, 0);
+        rig_enqueue(rig.route, name, &how, 0);
         break;
     case BATCHER_ACK:
         store_ack(rig.route, id, 5, rig_told, arg);
@@ -249,7 +265,7 @@ void rig_ask(enum batcher_kind kind, const char *name)
         store_bury(rig.route, id, 5, NONE, rig_told, arg);
         break;
     case BATCHER_CANCEL:
-        rig_cancel(name, NULL, 0);
+        rig_cancel(rig.route, name, &how);
         break;
     case BATCHER_FINISH:
         store_finish(rig.queue, id, 5, "acked", 0, 0, rig_told, arg);

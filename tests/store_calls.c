@@ -31,8 +31,6 @@ static void told(void *arg)
     }
 
 ON(on_code, char)
-ON(on_number, int64_t)
-ON(on_answer, int)
 ON(on_command, const struct redisReply *)
 ON(on_reap, const struct store_reap_reply *)
 ON(on_count, const struct counts *)
@@ -47,12 +45,6 @@ ON_ITEMS(on_dead, store_dead_reply, items)
 ON_ITEMS(on_list, store_list_reply, items)
 ON_ITEMS(on_audit, audit_reply, findings)
 
-static void check(const struct slice *texts, int64_t n)
-{
-    for (int64_t i = 0; texts && i < n; i++)
-        must(texts[i].n <= MOST_BYTES);
-}
-
 static void on_look(void *arg, const struct store_look_reply *look)
 {
     must(look == NULL || look->id.n <= MOST_BYTES);
@@ -63,44 +55,32 @@ static void on_pace(void *arg, const int64_t *wait_us)
     must(wait_us == NULL || wait_us[1] >= INT64_MIN); /* of both targets */
     told(arg);
 }
-static void on_stopped(void *arg, const struct slice *targets, int n)
-{
-    check(targets, n);
-    told(arg);
-}
-static void on_meta(void *arg, bool changed, const struct slice *pairs, unsigned n)
-{
-    (void)changed;
-    check(pairs, n);
-    told(arg);
-}
-static void on_names(void *arg, const struct slice *names, unsigned n)
-{
-    check(names, n);
-    told(arg);
-}
-
 /* -------------------------------------------------------------------------- calls */
 
 #define ROUTE store_calls.route
 #define QUEUE store_calls.queue
+#define NONE SLICE_LIT("")
 #define TRIES SLICE_LIT("1||||")
 
-static void enqueue(const struct enqueue *how, void *arg)
+static void enqueue(struct origin origin, void *arg)
 {
     struct job *job = job_new(0);
     job->id = job_keep(job, ID);
     job->payload = job_keep(job, SLICE_LIT("payload"));
-    store_enqueue(ROUTE, job, how, on_code, arg);
+    struct change *c = change_of_job(sizeof(*c), ROUTE, job, NONE, NONE);
+    c->origin = origin;
+    c->cb = on_code;
+    c->arg = arg;
+    bucket_add(ROUTE, BATCHER_ENQUEUE, c);
     job_free(job);
 }
 static void ask_enqueue_record(void *arg)
 {
-    enqueue(&(struct enqueue){.origin = {"t/1", 5, 4, 1}}, arg);
+    enqueue((struct origin){"t/1", 5, 4, 1}, arg);
 }
 void store_call_enqueue(void *arg)
 {
-    enqueue(&(struct enqueue){.awaited = true}, arg);
+    enqueue((struct origin){NULL, -1, -1, 0}, arg);
 }
 static void ask_claim(void *arg)
 {
@@ -120,7 +100,11 @@ static void ask_bury(void *arg)
 }
 void store_call_cancel(void *arg)
 {
-    store_cancel(ROUTE, ID, NULL, 0, on_code, arg);
+    struct change *c = change_new(sizeof(*c), ID, NONE, NONE, NONE);
+    c->awaited = true;
+    c->cb = on_code;
+    c->arg = arg;
+    bucket_add(ROUTE, BATCHER_CANCEL, c);
 }
 static void ask_reap(void *arg)
 {
@@ -128,7 +112,8 @@ static void ask_reap(void *arg)
 }
 static void ask_count(void *arg)
 {
-    store_count(ROUTE, on_count, arg);
+    const struct count_ask ask = {ROUTE, on_count, arg};
+    store_count_many(&ask, 1);
 }
 static void ask_find(void *arg)
 {
@@ -193,27 +178,9 @@ static void ask_pace(void *arg)
     const struct paced_job jobs[] = {{SLICE_LIT("a"), false}, {SLICE_LIT("b"), true}};
     store_pace(ROUTE, &rate, jobs, 2, on_pace, arg);
 }
-static void ask_go_on(void *arg)
-{
-    store_stop(ROUTE, ID);
-    store_go_on(ROUTE, ID, on_answer, arg);
-}
-static void ask_stopped(void *arg)
-{
-    store_stopped(ROUTE, on_stopped, arg);
-}
 static void ask_meta(void *arg)
 {
-    const struct meta_change change = {"layout", NULL, "3"};
-    store_meta(store_calls.store, &change, 1, on_meta, arg);
-}
-static void ask_figure(void *arg)
-{
-    store_figure(store_calls.store, "HLEN", SLICE_LIT("tarry:x"), on_number, arg);
-}
-static void ask_names(void *arg)
-{
-    store_names(store_calls.store, SLICE_LIT("tarry:x"), 0, 9, on_names, arg);
+    store_script(store_calls.store, SCRIPT_META, ID, NULL, 0, on_command, arg);
 }
 static void ask_audit(void *arg)
 {
@@ -250,13 +217,9 @@ const struct store_call store_call_rows[STORE_CALLS] = {
     {.ask = ask_list},
     {.ask = ask_move_due},
     {.ask = ask_pace},
-    {.ask = ask_stopped, .no_script = true},
     {.ask = ask_meta},
-    {.ask = ask_figure, .no_script = true},
-    {.ask = ask_names, .no_script = true},
     {.ask = ask_audit},
     {.ask = ask_release_once},
-    {.ask = ask_go_on, .no_script = true},
     {.ask = ask_command, .no_script = true},
     {.ask = store_call_enqueue, .of_producers = true},
 };

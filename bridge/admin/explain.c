@@ -136,8 +136,7 @@ static void explain_message(struct source *src, struct job *job, struct httpd_re
     }
     e.outcome = "stored";
     e.due_ms = job->due_ms + route_spread_ms(v.route, job);
-    if (!job->timed)
-        admit_strip(src, v.route, job);
+    admit_strip(&v);
     tell_first(&v, job, &e, req);
 }
 

@@ -2,7 +2,6 @@
 #include "bridge/engine/inst.h"
 #include "bridge/bridge.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/engine/submit.h"
 #include "bridge/http/httpd.h"
 
 #include <stdlib.h>
@@ -95,7 +94,7 @@ void inst_choose_stores(struct bridge *bridge)
 
 void inst_source_free(struct source *src)
 {
-    submit_forget(src);
+    buf_free(&src->partition_name);
     conf_source_free(src->owned);
     free(src);
 }

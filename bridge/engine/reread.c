@@ -6,7 +6,6 @@
  */
 #include "bridge/engine/reread.h"
 #include "bridge/bridge.h"
-#include "bridge/engine/name.h"
 #include "bridge/reload/reload.h"
 
 #include <inttypes.h>
@@ -22,10 +21,8 @@ static uint64_t arrivals(const struct bridge *bridge)
 
 static void tell(struct source *src)
 {
-    if (!src->started || src->stopped || src->ops->reread == NULL)
-        return;
-    name_forget(src);
-    src->ops->reread(src, src->self);
+    if (src->started && !src->stopped && src->ops->reread)
+        src->ops->reread(src, src->self);
 }
 
 void reread_all(struct bridge *bridge)

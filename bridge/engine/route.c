@@ -150,7 +150,7 @@ void route_fini(struct route *route)
     forget_conf(route);
 }
 
-static bool comes_from(const struct route *route, const struct source *src)
+bool route_comes_from(const struct route *route, const struct source *src)
 {
     if (route->coming)
         return false;
@@ -164,7 +164,7 @@ struct route *route_first(const struct source *src)
 {
     struct bridge *bridge = src->bridge;
     for (size_t i = 0; i < bridge->route_count; i++)
-        if (comes_from(bridge->routes[i], src))
+        if (route_comes_from(bridge->routes[i], src))
             return bridge->routes[i];
     return bridge->routes[0];
 }
@@ -182,7 +182,7 @@ static struct route *named(const struct bridge *bridge, const struct source *src
                            struct slice name)
 {
     struct route *route = route_of_name(bridge, name);
-    return route && comes_from(route, src) ? route : NULL;
+    return route && route_comes_from(route, src) ? route : NULL;
 }
 
 struct route *route_matching(const struct source *src, const struct slice *topic,
@@ -193,7 +193,7 @@ struct route *route_matching(const struct source *src, const struct slice *topic
     for (size_t i = 0; i < bridge->route_count; i++) {
         struct route *route = bridge->routes[i];
         *n = 0;
-        if (comes_from(route, src) && (!to_queue || route->sink->rules) &&
+        if (route_comes_from(route, src) && (!to_queue || route->sink->rules) &&
             (topic == NULL || route->conf->match == NULL ||
              match_topic(route->conf->match, *topic, captures, n)))
             return route;

@@ -282,9 +282,7 @@ static void set_reading(struct kafka_part *part, unsigned incarnation,
                         struct slice rewinds)
 {
     char *text = mem_strndup(rewinds.p ? rewinds.p : "", rewinds.n);
-    const struct partition_reading reading = {incarnation, slice_of(text)};
 
-    source_set_reading(part->parts->src, part->topic, part->partition, &reading);
     part->incarnation = incarnation;
     free(part->rewound);
     part->rewound = text;

@@ -155,7 +155,7 @@ static int add_props(struct job *job, const struct mqtt_message *m, struct err *
 }
 
 /* What is kept of a message that cannot be a job. */
-static struct job *raw_job(const struct mqtt_message *m)
+static struct job *raw_job(const struct mqtt_message *m, const struct err *why)
 {
     struct job *job = job_new(m->payload.n + JOB_TOPIC_MAX);
     struct slice topic = m->topic;
@@ -166,24 +166,26 @@ static struct job *raw_job(const struct mqtt_message *m)
     job->key = none();
     job->payload = job_keep(job, m->payload);
     job->offset = job->partition = -1;
+    job->unread = "oversize";
+    job->unread_why = job_keep(job, slice_of(why->text));
     return job;
 }
 
-struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,
-                         struct err *err)
+struct job *mqtt_job_new(const struct mqtt_message *m)
 {
-    *reason = "oversize";
+    struct err err;
+
     if (m->whole_bytes > 0) {
         err_set(
-            err,
+            &err,
             "a message of %llu bytes is above message_max; the first %zu bytes of its "
             "payload are kept",
             (unsigned long long)m->whole_bytes, m->payload.n);
-        return raw_job(m);
+        return raw_job(m, &err);
     }
     if (m->topic.n > JOB_TOPIC_MAX) {
-        err_set(err, "a topic of %zu bytes; the limit is %d", m->topic.n, JOB_TOPIC_MAX);
-        return raw_job(m);
+        err_set(&err, "a topic of %zu bytes; the limit is %d", m->topic.n, JOB_TOPIC_MAX);
+        return raw_job(m, &err);
     }
     struct job *job = job_new(m->payload.n + m->props.n + m->topic.n + 64);
     job->key = none();
@@ -191,11 +193,10 @@ struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,
     job->payload = job_keep(job, m->payload);
     job->topic = job_keep(job, m->topic);
     mqtt_job_topic(job);
-    if (add_props(job, m, err) != 0) {
+    if (add_props(job, m, &err) != 0) {
         job_free(job);
-        return raw_job(m);
+        return raw_job(m, &err);
     }
     cloudevent_in(job, CE_MQTT);
-    *reason = NULL;
     return job;
 }
