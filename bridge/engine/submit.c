@@ -168,7 +168,7 @@ static void on_cancel_done(void *arg, char code)
     answer(sub, code && code == was ? STORED_NONE : NOT_STORED);
 }
 
-/* Answers without Redis. */
+/* Answers a submission that never went to a bucket. */
 static void on_decided(void *arg)
 {
     struct submission *sub = arg;
@@ -196,15 +196,15 @@ static enum stored put_off(struct admission *a, const char *why)
     return NOT_STORED;
 }
 
-/* What its producer does not hear is kept as a dead letter. */
+/* Keeps it as a dead letter: its producer gets no answer, or the route says so. */
 static bool is_kept(const struct admission *a)
 {
     return !a->src->ops->answers || (reason_find(a->reason) == REASON_TOO_LONG &&
                                      a->route->conf->too_long == TOO_LONG_DEAD);
 }
 
-/* Says what success would mean; REFUSED or NOT_STORED, with the reason in a: Redis is not
- * asked. */
+/* Returns what success means to the source. REFUSED or NOT_STORED: Redis is not asked,
+ * and a says why. */
 static enum stored decide(struct admission *a)
 {
     struct source *src = a->src;
@@ -252,15 +252,13 @@ static bool is_dead_here(const struct route *route, const struct job *job)
 
 static char how_to_enqueue(const struct admission *a)
 {
-    const struct job *job = a->job;
-    if (a->reason)
-        return is_dead_here(a->route, job) ? ENQUEUE_HOW_DEAD
-               : a->unknown                ? ENQUEUE_HOW_UNNAMED
-                                           : 0;
-    return job->replace ? ENQUEUE_HOW_REPLACE
-           : job->again ? ENQUEUE_HOW_BACK
-           : a->unknown ? ENQUEUE_HOW_UNNAMED
-                        : 0;
+    if (a->reason && is_dead_here(a->route, a->job))
+        return ENQUEUE_HOW_DEAD;
+    if (a->reason == NULL && a->job->replace)
+        return ENQUEUE_HOW_REPLACE;
+    if (a->reason == NULL && a->job->again)
+        return ENQUEUE_HOW_BACK;
+    return a->unknown ? ENQUEUE_HOW_UNNAMED : 0;
 }
 
 static struct submission *new_enqueue(const struct bucket *b, const struct admission *a,
@@ -302,7 +300,7 @@ static struct submission *new_dead_letter(const struct bucket *b,
     return sub;
 }
 
-/* b: where the change goes; NULL: Redis is not asked. */
+/* Makes the submission of a job that goes to b; NULL: Redis is not asked. */
 static struct submission *submission_new(const struct bucket *b,
                                          const struct admission *a, enum stored outcome)
 {
