@@ -292,16 +292,6 @@ static void on_answer(void *arg, const struct redisReply *reply)
         loop_stop();
 }
 
-void import_values_free(struct import_value *v, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        import_values_free(v[i].item, v[i].count);
-        free(v[i].item);
-        free((char *)v[i].text.p);
-        v[i] = (struct import_value){0};
-    }
-}
-
 static struct link *link_of(const struct ask *a, const struct slice *args, unsigned n)
 {
     return a->links[a->link_of && n > 1 ? a->link_of[redis_slot(args[1])] : 0];
