@@ -9,23 +9,24 @@
 --#include lib/bucket.lua
 --#include lib/late.lua
 --#include lib/order.lua
-local ids, by, lapsed = {}, {}, {} -- of each row: id, lease, and whether nobody got it
+local ids, by = {}, {} -- of each row: id and lease
 for at = FIRST_ROW, #ARGV, ROW do
-  local n, how = #ids + 1, ARGV[at + HOW]
-  ids[n], by[n] = ARGV[at], ARGV[at + LEASE]
-  lapsed[n] = how ~= '' and string.lower(how) == HOW_LAPSED
+  ids[#ids + 1], by[#ids + 1] = ARGV[at], ARGV[at + LEASE]
 end
 local leases = redis.call('ZMSCORE', unack, unpack(ids))
 
+-- Nobody got the job of row i.
+local function is_lapsed(i)
+  return string.sub(ARGV[FIRST_ROW + (i - 1) * ROW + HOW], 1, 1) == HOW_LAPSED
+end
+
 local codes, strayed = {}, false
 for i, id in ipairs(ids) do
-  local lease = by[i]
-  local mine = leases[i] and tonumber(leases[i]) == tonumber(lease)
-  local ended = not mine and not lapsed[i] and redis.call('HGET', base .. ':ended', id)
   codes[i] = STALE
-  if mine or (ended and string.find(' ' .. ended .. ' ', ' ' .. lease .. ' ', 1, true)) then
+  if leases[i] and tonumber(leases[i]) == tonumber(by[i]) then
     codes[i] = FORGOTTEN
-    strayed = strayed or not mine
+  elseif not is_lapsed(i) and late().has_ended(id, by[i]) then
+    codes[i], strayed = FORGOTTEN, true
   end
 end
 if strayed then -- two leases of one job may be in one call: it is acked once
@@ -37,14 +38,11 @@ if strayed then -- two leases of one job may be in one call: it is acked once
     taken[id] = taken[id] or codes[i] == FORGOTTEN
   end
 end
-local gone, rows, delivered = {}, {}, {} -- rows: of those that are gone
+local gone, rows, lapsed = {}, {}, 0 -- rows: of those that are gone; lapsed: how many of these
 for i, id in ipairs(ids) do
   if codes[i] == FORGOTTEN then
-    gone[#gone + 1] = id
-    rows[#gone] = i
-    if not lapsed[i] then
-      delivered[#delivered + 1] = id
-    end
+    gone[#gone + 1], rows[#gone + 1] = id, i
+    lapsed = lapsed + (is_lapsed(i) and 1 or 0)
   end
 end
 if #gone > 0 then
@@ -60,7 +58,7 @@ if #gone > 0 then
     redis.call('HDEL', base .. ':ended', unpack(gone))
   end
   local left = redis.call('HDEL', pool, unpack(gone))
-  local expired = math.min(left, #gone - #delivered)
+  local expired = math.min(left, lapsed)
   if left > expired then
     redis.call('HINCRBY', base .. ':sums', 'delivered', left - expired)
   end
@@ -69,14 +67,16 @@ if #gone > 0 then
   end
   -- Twice as many as come are pruned, so it never grows for long; and when none come any more
   -- the key itself ends.
-  if remember_ms > 0 and #delivered > 0 then
+  if remember_ms > 0 and #gone > lapsed then
     now = now or math.floor(clock_us() / 1000)
     local seen = base .. ':seen' -- zset: id of a delivered job, scored by the end of its remembrance in ms
-    call_in_slices('ZREM', seen, redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * #delivered))
+    call_in_slices('ZREM', seen, redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * (#gone - lapsed)))
     local till = {}
-    for _, id in ipairs(delivered) do
-      till[#till + 1] = now + remember_ms
-      till[#till + 1] = id
+    for k, id in ipairs(gone) do
+      if not is_lapsed(rows[k]) then
+        till[#till + 1] = now + remember_ms
+        till[#till + 1] = id
+      end
     end
     call_in_slices('ZADD', seen, till)
     redis.call('PEXPIRE', seen, remember_ms + 1000)
@@ -84,7 +84,7 @@ if #gone > 0 then
 end
 for i = 1, #gone < #ids and #ids or 0 do
   if codes[i] == STALE then
-    local again = string.find(ARGV[FIRST_ROW + (i - 1) * ROW + HOW], '%u')
+    local again = string.find(ARGV[FIRST_ROW + (i - 1) * ROW + HOW], '+', 1, true)
     codes[i] = late().stale(ids[i], by[i], '', again)
   end
 end

@@ -82,7 +82,8 @@ local function look_at_index(rows)
       if repair then
         redis.call('ZREM', key(part), id)
         redis.call('ZREM', key('ttl'), id)
-        order().gone(id)
+        forget(id)
+        leave_group(id)
       end
     end
   end
@@ -95,7 +96,8 @@ local function look_at_held(rows)
     if not has_body(id) then
       found('no-body', id)
       if repair then
-        order().gone(id)
+        forget(id)
+        leave_group(id)
         redis.call('ZREM', key('held'), rows[i])
       end
     elseif redis.call('HGET', key('place'), id) ~= place then
@@ -118,7 +120,7 @@ local function look_at_place(rows)
     if not has_body(id) then
       found('orphan', id)
       if repair then
-        order().left(id)
+        leave_group(id)
       end
     elseif redis.call('HGET', key('lead'), group) ~= id and
       (score_of('delay', id) or score_of('unack', id)) then

@@ -45,13 +45,10 @@ local function cancel(id)
   elseif of_queue or redis.call('HEXISTS', pool, id) == 0 then
     return is_remembered(id) and REMEMBERED or NOT_THERE
   end
-  late().outdate(id, '')
-  local was_held, bodies = order().gone(id)
-  sums_add('cancelled', bodies)
+  outdate(id, '')
+  sums_add('cancelled', forget(id))
+  local was_held = leave_group(id)
   redis.call('ZREM', base .. ':ttl', id)
-  if owners then
-    redis.call('HDEL', owners, id)
-  end
   return was_held and CANCELLED or code
 end
 

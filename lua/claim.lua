@@ -26,7 +26,8 @@ if flight_max then
 end
 local most = math.min(max, by_rate, by_flight)
 
-local BYTES_MAX, AT_ONCE = 16 * 1024 * 1024, 64
+local BYTES_MAX = 16 * 1024 * 1024
+local AT_ONCE = 64
 local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, most) or {}
 local taken = 0
 local out = { now, -1, now + lease_ms, 0 }
@@ -66,7 +67,8 @@ if #ids > 0 then
   end
   call_in_slices('ZADD', unack, leased)
   for _, id in ipairs(lost) do
-    order().gone(id)
+    forget(id)
+    leave_group(id)
   end
 end
 if rate or by_flight < math.huge then

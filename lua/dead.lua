@@ -77,8 +77,9 @@ local function drop(i)
   done = done + 1
   if not dry_run then
     redis.call('ZREM', dead, ids[i])
-    late().outdate(ids[i], '')
-    sums_add('dropped', select(2, order().gone(ids[i])))
+    outdate(ids[i], '')
+    sums_add('dropped', forget(ids[i]))
+    leave_group(ids[i])
   end
 end
 

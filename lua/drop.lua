@@ -14,7 +14,7 @@ local function drop(key, ids)
     redis.call('ZREM', key, id)
     redis.call('ZREM', ttl, id)
     if key ~= done then
-      late().outdate(id, '', held)
+      outdate(id, '', held)
     end
     local bodies = forget(id)
     dropped(key == done and 0 or bodies)

@@ -37,15 +37,7 @@ local function note_sums(stored)
     end
   end
   for keys, kinds in pairs(left) do
-    sums_write(of_queue, keys, kinds)
-  end
-end
-
--- A job of this bucket goes: who had it, or has it, may have reported an outcome, unheard.
-local function outdate(id, held)
-  local ended = redis.call('HGET', base .. ':ended', id)
-  if ended or held then
-    late().outdate(id, '', held, ended)
+    write_notes(of_queue, keys, kinds)
   end
 end
 
@@ -53,7 +45,7 @@ end
 -- are counted now.
 local function leave(id, keys, kind)
   if keys == base then
-    outdate(id, redis.call('ZSCORE', unack, id))
+    outdate(id, '', redis.call('ZSCORE', unack, id))
   end
   local ended = redis.call('ZREM', keys .. ':done', id)
   for _, part in ipairs({ ':delay', ':unack', ':error', ':ttl' }) do
@@ -87,7 +79,7 @@ local function replace(id, how, record)
     return leave(id, base, over and 'expired' or 'replaced') == 0 and STORED or over and OUTLIVED or REPLACED
   end
   local flies = redis.call('ZSCORE', unack, id)
-  local cancelled = flies and order().cancelled(redis.call('HGET', tries, id))
+  local cancelled = flies and string.find(redis.call('HGET', tries, id) or '', IS_CANCELLED)
   if how ~= HOW_REPLACE and not cancelled and not (how == HOW_BACK and flies) then
     return EXISTS
   elseif flies and not cancelled and redis.call('HGET', pool, id) == record then
@@ -96,8 +88,9 @@ local function replace(id, how, record)
   for _, key in ipairs({ delay, unack, dead }) do
     redis.call('ZREM', key, id)
   end
-  outdate(id, flies)
-  count_left(base, 'replaced', select(2, order().gone(id, flies)))
+  outdate(id, '', flies)
+  count_left(base, 'replaced', forget(id))
+  leave_group(id, false, flies)
   return flies and OVERTOOK or REPLACED
 end
 
@@ -247,19 +240,17 @@ local function is_it(id, record, how)
   return is_far[id] and how ~= HOW_UNNAMED and select(2, far().find(id)) == record
 end
 
--- In capitals: sent again.
-local AGAIN = { A = '', B = HOW_BACK, D = HOW_DEAD, F = HOW_IN_FLIGHT, R = HOW_REPLACE, U = HOW_UNNAMED }
 local codes, index, stored = {}, {}, 0
 local at = first_row
 for i, id in ipairs(ids) do
-  local how, name, mine = argv[at + HOW], nil, false
-  local again = AGAIN[how]
-  if again then
-    how = again
+  local how, again, name, mine = argv[at + HOW], false, nil, false
+  if how ~= '' and how ~= HOW_UNNAMED then
+    how, again, name = read_how(how)
+  end
+  if name then
+    name = wake_text .. ' ' .. name
+  elseif again then
     mine = not index[id] and (there[i] == argv[at + RECORD] or is_it(id, argv[at + RECORD], how))
-  elseif #how > 1 then
-    name = wake_text .. ' ' .. string.sub(how, 2)
-    how = string.sub(how, 1, 1)
   end
   local code, instead = name and late().find(name, STORED .. REPLACED .. OVERTOOK .. OUTLIVED), nil
   if code then
@@ -319,9 +310,7 @@ end
 flush()
 ingest_note(ingest, of_queue)
 note_sums(stored)
-if late_made then
-  late_made.write()
-end
+write_notes(of_queue)
 
 -- Others hear of an earlier head, and of an earlier slot: it may have to be moved before they look
 -- again.

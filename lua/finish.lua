@@ -59,7 +59,7 @@ local function end_held()
       redis.call('ZREM', ttl, unpack(mine))
       if redis.call('EXISTS', base .. ':ended') == 1 then
         for i, ended in ipairs(redis.call('HMGET', base .. ':ended', unpack(mine))) do
-          outdate(mine[i], '', ended)
+          outdate(mine[i], '', false, ended)
         end
       end
       sums_add(SUM.acked, forget(unpack(mine)))
@@ -73,11 +73,11 @@ local LEFT = { [WAITED] = true, [IN_FLIGHT] = true, [WAS_DEAD] = true }
 local DONE = WAITED .. IN_FLIGHT .. WAS_DEAD .. ENDED
 
 local function end_one(id, lease, reason, how)
-  local name = #how > 1 and ARGV[6] .. ' ' .. string.sub(how, 2) .. ' ' or nil
-  how = string.sub(how, 1, 1)
-  local again = string.find(how, '%u')
-  how = string.lower(how)
-  how = how == 'n' and '' or how
+  local again, number = false, nil
+  if how ~= '' then
+    how, again, number = read_how(how)
+  end
+  local name = number and ARGV[6] .. ' ' .. number .. ' '
   local before = again and name and late().find(name, DONE)
   if before then
     return before == ENDED and ENDED_AGAIN or before
@@ -87,12 +87,13 @@ local function end_one(id, lease, reason, how)
   local ended = since and redis.call('HGET', base .. ':ended', id)
   local code = take(id, lease, how, held)
   if LEFT[code] and (lease ~= '' or reason ~= 'acked') then
-    outdate(id, lease, ended, held) -- else leases are not what acks here go by
+    outdate(id, lease, held, ended) -- else leases are not what acks here go by
   end
   if LEFT[code] or code == ENDED then
     redis.call('ZREM', ttl, id)
     if of_route then
-      sums_add(SUM[reason], select(2, order().gone(id, held or nil)))
+      sums_add(SUM[reason], forget(id))
+      leave_group(id, false, held)
     elseif code == ENDED and (how == HOW_FORGET or keep_ms == 0) then
       forget(id) -- it was counted when it ended
     elseif how == HOW_FORGET then

@@ -27,7 +27,7 @@ local function put_back(id, lease, was)
   local count, rest = string.match(was or '', '^(%d+)(.*)$')
   rest = rest and string.gsub(rest, '^|paced|', '||') or ('||0/0/0|' .. now .. '|' .. now .. '|' .. why)
   redis.call('HSET', tries, id, (tonumber(count or 0) + 1) .. rest)
-  late().note_lease(id, lease)
+  note_lease(id, lease)
 end
 
 local dropped, ids = 0, {}
@@ -38,9 +38,10 @@ for at = 1, #ids, 2 do
   local id = ids[at]
   redis.call('ZREM', unack, id)
   local was = redis.call('HGET', tries, id)
-  if order().cancelled(was) then
-    late().outdate(id, '', ids[at + 1]) -- who has it, or had it, may have reported an outcome, unheard
-    sums_add('cancelled', select(2, order().gone(id)))
+  if was and string.find(was, IS_CANCELLED) then
+    outdate(id, '', ids[at + 1]) -- who has it, or had it, may have reported an outcome, unheard
+    sums_add('cancelled', forget(id))
+    leave_group(id)
     dropped = dropped + 1
   else
     put_back(id, ids[at + 1], was)

@@ -6,47 +6,37 @@
 -- group waits until the new end (:away of lib/order.lua). A second run answers the same.
 --#include lib/bucket.lua
 --#include lib/late.lua
+--#include lib/order.lua
 local ids = {}
 for at = FIRST_ROW, #ARGV, ROW do
   ids[#ids + 1] = ARGV[at]
 end
 
-local function row(i)
-  local at = FIRST_ROW + (i - 1) * ROW
-  return ARGV[at + LEASE], ARGV[at + NEW_LEASE]
-end
-
-local codes, renewed, lost = {}, {}, {}
+local codes, renewed, lost = {}, {}, {} -- lost: of each, the id, its lease and the new one
 for i, held in ipairs(redis.call('ZMSCORE', unack, unpack(ids))) do
-  local lease, new = row(i)
-  held = tonumber(held or nil)
-  codes[i] = (held == tonumber(lease) or held == tonumber(new)) and RENEWED or STALE
-  if held == tonumber(lease) then
-    renewed[#renewed + 1] = new
+  local at = FIRST_ROW + (i - 1) * ROW
+  local lease, new = tonumber(ARGV[at + LEASE]), tonumber(ARGV[at + NEW_LEASE])
+  held = held and tonumber(held)
+  codes[i] = (held == lease or held == new) and RENEWED or STALE
+  if held == lease then
+    renewed[#renewed + 1] = ARGV[at + NEW_LEASE]
     renewed[#renewed + 1] = ids[i]
-  elseif held ~= tonumber(new) then
-    lost[#lost + 1] = i
+  elseif held ~= new then
+    lost[#lost + 1] = { i, ids[i], ARGV[at + LEASE], ARGV[at + NEW_LEASE] }
   end
 end
 redis.call('ZREM', unack, '') -- never there
 call_in_slices('ZADD', unack, renewed)
 
-local function find_away(id, lease)
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', base .. ':away', lease, lease)) do
-    if string.sub(member, 17) == id then
-      return member
-    end
-  end
-end
 if #lost > 0 and redis.call('EXISTS', base .. ':away') == 1 then
-  for _, i in ipairs(lost) do
-    local lease, new = row(i)
-    local member = find_away(ids[i], lease)
+  for _, row in ipairs(lost) do
+    local i, id, lease, new = unpack(row)
+    local member = order().find_away(id, lease)
     if member then
       redis.call('ZADD', base .. ':away', new, member)
-      late().add(late().name(ids[i], new), VOID) -- what the holder reports still changes nothing
+      late().add(late().name(id, new), VOID) -- what the holder reports still changes nothing
     end
-    codes[i] = (member or find_away(ids[i], new)) and RENEWED or STALE
+    codes[i] = (member or order().find_away(id, new)) and RENEWED or STALE
   end
   if late_made then
     late_made.write()

@@ -13,45 +13,20 @@
 --#include lib/head.lua
 --#include lib/late.lua
 --#include lib/order.lua
--- This run ends: no other outcome of it counts any more but that of the lease.
-local function outdate(id, lease)
-  local ended = redis.call('HGET', base .. ':ended', id)
-  if ended then
-    late().outdate(id, lease, false, ended)
-  end
-end
-
--- The next run, with nothing of this one.
-local function run_again(id, due, record)
-  redis.call('HSET', pool, id, record)
-  local group = order().group(id)
-  order().left(id)
-  order().place(id, due, group)
-end
-
--- The name under which a run is kept. Another job may have it, near or far (lib/far.lua): then zeros
--- are added before the digits at its end, and it stays in this bucket (bridge/engine/route_buckets.c). nil: this
--- very run is kept already.
-local function free_name(kept, record)
-  while true do
-    local there = redis.call('HGET', pool, kept)
-    if there == record then
-      return nil
-    elseif not there and redis.call('HEXISTS', base .. ':where', kept) == 0 then
-      return kept
-    end
-    local named
-    kept, named = string.gsub(kept, '@(%d+)$', '@0%1')
-    kept = named == 1 and kept or kept .. '@0'
-  end
-end
-
+-- A run that is given up is a job under a name of its own. Another job may have that name, near or far
+-- (lib/far.lua): then zeros are added before the digits at its end, and it stays in this bucket
+-- (bridge/engine/route_buckets.c). Says PUT_BACK where this very run is kept already.
 local function keep_run(id, kept, record, note, how)
-  local group = order().group(id)
-  kept = free_name(kept, record)
-  if not kept then
+  local there = redis.call('HGET', pool, kept)
+  while there ~= record and (there or redis.call('HEXISTS', base .. ':where', kept) == 1) do
+    local longer, named = string.gsub(kept, '@(%d+)$', '@0%1')
+    kept = named == 1 and longer or kept .. '@0'
+    there = redis.call('HGET', pool, kept)
+  end
+  if there then
     return PUT_BACK
   end
+  local group = order().group(id)
   redis.call('HSET', pool, kept, record)
   redis.call('HSET', tries, kept, note)
   if how == HOW_SINK then
@@ -65,69 +40,63 @@ local function keep_run(id, kept, record, note, how)
   return KEPT
 end
 
-local function bury(id, note)
-  redis.call('ZREM', base .. ':ttl', id) -- a dead letter of a queue does not expire
-  redis.call('ZADD', dead, now, id)
-  redis.call('HSET', tries, id, note)
-  order().left(id, true)
-  return BURIED
-end
-
--- Of a job that is not given up as a whole; at: of its row.
-local function put_back(at, how)
-  local id, due, note, record = ARGV[at], ARGV[at + DUE_MS], ARGV[at + TRIES], ARGV[at + RECORD]
-  local kept, code = ARGV[at + KEPT_ID], PUT_BACK
-  if kept ~= '' then
-    code = keep_run(id, kept, ARGV[at + KEPT_RECORD], ARGV[at + KEPT_TRIES], how)
+-- It is claimed by that lease; at: of its row.
+local function settle(id, lease, at, how)
+  local note, record, kept = ARGV[at + TRIES], ARGV[at + RECORD], ARGV[at + KEPT_ID]
+  redis.call('ZREM', unack, id)
+  if string.find(redis.call('HGET', tries, id) or '', IS_CANCELLED) then
+    late().outdate(id, lease)
+    sums_add('cancelled', forget(id))
+    leave_group(id)
+    return CANCELLED
+  elseif how == HOW_BURY then
+    redis.call('ZREM', base .. ':ttl', id) -- a dead letter of a queue does not expire
+    redis.call('ZADD', dead, now, id)
+    redis.call('HSET', tries, id, note)
+    leave_group(id, true)
+    return BURIED
   end
+  local code = kept == '' and PUT_BACK or keep_run(id, kept, ARGV[at + KEPT_RECORD], ARGV[at + KEPT_TRIES], how)
   if note ~= '' then
     redis.call('HSET', tries, id, note)
   elseif redis.call('HDEL', tries, id) == 1 then
-    outdate(id, ARGV[at + LEASE])
+    late().outdate(id, lease) -- of this run
     redis.call('HDEL', base .. ':ended', id)
   end
-  if record ~= '' then
-    run_again(id, due, record)
+  if record ~= '' then -- the next run has nothing of this one
+    redis.call('HSET', pool, id, record)
+    local group = order().group(id)
+    leave_group(id)
+    order().place(id, ARGV[at + DUE_MS], group)
     sums_add('repeated', 1)
     sums_add('stored', code == KEPT and 1 or 0)
   elseif kept ~= '' then -- it goes on under that name, or has before
-    local _, bodies = order().gone(id)
-    sums_add('dropped', bodies - (code == KEPT and 1 or 0))
+    sums_add('dropped', forget(id) - (code == KEPT and 1 or 0))
+    leave_group(id)
   else
-    redis.call('ZADD', delay, due, id)
-  end
-  return code
-end
-
--- It is claimed by that lease.
-local function settle(at, how)
-  local id, lease = ARGV[at], ARGV[at + LEASE]
-  redis.call('ZREM', unack, id)
-  local code
-  if order().cancelled(redis.call('HGET', tries, id)) then
-    outdate(id, lease)
-    sums_add('cancelled', select(2, order().gone(id)))
-    code = CANCELLED
-  else
-    code = how == HOW_BURY and bury(id, ARGV[at + TRIES]) or put_back(at, how)
-  end
-  if code == CANCELLED or code == KEPT then
-    late().add(late().name(id, lease), code)
+    redis.call('ZADD', delay, ARGV[at + DUE_MS], id)
   end
   return code
 end
 
 local codes = {}
 for at = FIRST_ROW, #ARGV, ROW do
-  local id, lease, how = ARGV[at], ARGV[at + LEASE], string.lower(ARGV[at + HOW])
+  local id, lease, how, again = ARGV[at], ARGV[at + LEASE], ARGV[at + HOW], false
+  if how ~= '' then
+    how, again = read_how(how)
+  end
   local held = redis.call('ZSCORE', unack, id)
+  local code
   if held and tonumber(held) == tonumber(lease) then
-    codes[#codes + 1] = settle(at, how)
+    code = settle(id, lease, at, how)
+    if code == CANCELLED or code == KEPT then
+      late().add(late().name(id, lease), code)
+    end
   else
     order().returned(id, lease)
-    local before = how == HOW_BURY and CANCELLED or CANCELLED .. KEPT
-    codes[#codes + 1] = late().stale(id, lease, before, string.find(ARGV[at + HOW], '%u'))
+    code = late().stale(id, lease, how == HOW_BURY and CANCELLED or CANCELLED .. KEPT, again)
   end
+  codes[#codes + 1] = code
 end
 write_notes()
 return { first_due(), table.concat(codes) }

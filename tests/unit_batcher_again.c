@@ -101,7 +101,7 @@ static void a_change_sent_again_with_new_ones_is_told_from_them(void **state)
     rig_come_back();
     assert_true(rig_reaches(&rig.answers, 4));
     assert_string_equal(buf_str(&rig.sent), "ack a b\nack a b c d\n");
-    assert_string_equal(buf_str(&rig.marks), "- -\nA A - -\n");
+    assert_string_equal(buf_str(&rig.marks), "- -\n+ + - -\n");
     assert_string_equal(buf_str(&rig.told), "a=a b=a c=x d=x ");
     rig_end();
 }
@@ -193,28 +193,28 @@ static void ask_finish(void)
     rig_ask(BATCHER_FINISH, "a");
 }
 
-static void a_change_sent_again_has_its_letter_as_a_capital(void **state)
+static void a_change_sent_again_has_a_plus_behind_its_letter(void **state)
 {
     (void)state;
     static const struct {
         void (*ask)(void);
         const char *marks;
     } rows[] = {
-        {ask_plain, "-\nA\n"},
-        {ask_dead, "d\nD\n"},
-        {ask_in_flight, "f\nF\n"},
-        {ask_again, "b\nB\n"},
-        {ask_unknown, "u\nU\n"},
-        {ask_ack, "-\nA\n"},
-        {ask_lapse, "l\nL\n"},
-        {ask_retry, "-\nA\n"},
-        {ask_lose_dead, "d\nD\n"},
-        {ask_lose_due, "s\nS\n"},
-        {ask_bury, "b\nB\n"},
-        {ask_finish, "-\nN\n"},
-        {ask_finish_if_not_ended, "a\nA\n"},
-        {ask_finish_if_pending, "p\nP\n"},
-        {ask_finish_and_forget, "f\nF\n"},
+        {ask_plain, "-\n+\n"},
+        {ask_dead, "d\nd+\n"},
+        {ask_in_flight, "f\nf+\n"},
+        {ask_again, "b\nb+\n"},
+        {ask_unknown, "u\nu+\n"},
+        {ask_ack, "-\n+\n"},
+        {ask_lapse, "l\nl+\n"},
+        {ask_retry, "-\n+\n"},
+        {ask_lose_dead, "d\nd+\n"},
+        {ask_lose_due, "s\ns+\n"},
+        {ask_bury, "b\nb+\n"},
+        {ask_finish, "-\n+\n"},
+        {ask_finish_if_not_ended, "a\na+\n"},
+        {ask_finish_if_pending, "p\np+\n"},
+        {ask_finish_and_forget, "f\nf+\n"},
     };
     for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         rig_begin(8, 0);
@@ -246,7 +246,7 @@ static void a_change_that_has_a_number_is_sent_again_with_the_same(void **state)
     static const struct {
         void (*ask)(void);
         const char *first, *again; /* before the number */
-    } rows[] = {{ask_replace, "r", "r"}, {ask_cancel, "", ""}, {ask_delete, "n", "N"}};
+    } rows[] = {{ask_replace, "r", "r+"}, {ask_cancel, "", ""}, {ask_delete, "", "+"}};
     for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char expected[80];
         rig_begin(8, 0);
@@ -323,7 +323,7 @@ UNIT(batcher_again)
             a_change_sent_again_after_an_error_is_answered_as_the_script_says),
         cmocka_unit_test(a_change_sent_again_with_new_ones_is_told_from_them),
         cmocka_unit_test(each_first_answer_of_a_batcher_has_its_test),
-        cmocka_unit_test(a_change_sent_again_has_its_letter_as_a_capital),
+        cmocka_unit_test(a_change_sent_again_has_a_plus_behind_its_letter),
         cmocka_unit_test(a_change_that_has_a_number_is_sent_again_with_the_same),
         cmocka_unit_test(
             a_change_that_is_not_repeatable_is_not_sent_again_after_a_lost_answer),

@@ -82,10 +82,17 @@ void args_flag(struct args *a, bool on)
     args_slice(a, on ? SLICE_LIT("1") : SLICE_LIT(""));
 }
 
-void args_letter_number(struct args *a, char letter, int64_t n)
+void args_how(struct args *a, char letter, bool again, int64_t number)
 {
-    char text[1 + TEXT_DECIMAL_MAX] = {letter};
-    resp_add(&a->command, (struct slice){text, 1 + text_put_decimal(text + 1, n)});
+    char text[2 + TEXT_DECIMAL_MAX];
+    size_t n = 0;
+    if (letter)
+        text[n++] = letter;
+    if (again)
+        text[n++] = '+';
+    if (number)
+        n += text_put_decimal(text + n, number);
+    resp_add(&a->command, (struct slice){text, n});
 }
 
 void args_begin(struct args *a, const struct scripts *s, enum script script,

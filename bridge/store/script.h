@@ -56,8 +56,8 @@ void args_number(struct args *a, int64_t n);
 void args_number_or_none(struct args *a, int64_t n); /* '' for 0 */
 void args_letter(struct args *a, char letter);       /* '' for 0 */
 void args_flag(struct args *a, bool on);
-/* As one: the letter, and the number behind it. */
-void args_letter_number(struct args *a, char letter, int64_t n);
+/* As one: the letter, 0: none; + if the change was sent before; its number, 0: none. */
+void args_how(struct args *a, char letter, bool again, int64_t number);
 void args_send(struct args *a, struct scripts *s, enum script script, struct redis *r,
                redis_reply_cb *cb, void *arg);
 

@@ -7,8 +7,6 @@
 #include "bridge/base/mem.h"
 #include "bridge/store/batcher.h"
 
-#include <ctype.h>
-
 /* --- of a bucket --- */
 
 void put_kind(struct args *a, const struct bucket *b)
@@ -99,37 +97,17 @@ void put_offset(struct args *a, const struct batch *batch, const struct change *
     args_number(a, c->origin.offset);
 }
 
-/* In capitals where it was sent before; none: the letter for none. */
-static char mark_of(const struct change *c, char none)
+/* A second run would not find what the first did, but by the number: lua/lib/late.lua. */
+static bool is_numbered(const struct batch *batch, const struct change *c)
 {
-    char letter = c->how ? c->how : none;
-    return c->again ? (char)toupper(letter) : c->how;
+    if (batch->batcher->kind == BATCHER_FINISH)
+        return c->lease == 0 && slice_is(c->reason, "deleted");
+    return batch->batcher->kind == BATCHER_ENQUEUE && c->how == ENQUEUE_HOW_REPLACE;
 }
 
-void put_mark(struct args *a, const struct batch *batch, const struct change *c)
+void put_how(struct args *a, const struct batch *batch, const struct change *c)
 {
-    (void)batch;
-    args_letter(a, mark_of(c, 'a'));
-}
-
-/* A second replacement would not find what the first one did: lua/lib/late.lua. */
-void put_numbered(struct args *a, const struct batch *batch, const struct change *c)
-{
-    if (c->how == ENQUEUE_HOW_REPLACE)
-        args_letter_number(a, c->how, (int64_t)c->seq);
-    else
-        put_mark(a, batch, c);
-}
-
-void put_finish_mark(struct args *a, const struct batch *batch, const struct change *c)
-{
-    (void)batch;
-    if (c->lease == 0 && slice_is(c->reason, "deleted")) {
-        char letter = c->how ? c->how : 'n';
-        args_letter_number(a, c->again ? (char)toupper(letter) : letter, (int64_t)c->seq);
-    } else {
-        args_letter(a, mark_of(c, 'n'));
-    }
+    args_how(a, c->how, c->again, is_numbered(batch, c) ? (int64_t)c->seq : 0);
 }
 
 void put_group(struct args *a, const struct batch *batch, const struct change *c)

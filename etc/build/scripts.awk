@@ -66,38 +66,26 @@ function lua(script,    i, k, at, type, name, list, values, width) {
             list[++k] = "of_queue, by_key"
             values[k] = "ARGV[" at "] == 'q', ARGV[" at++ "] == 'k'"
         } else if (type == "parts") {
-            list[++k] = "PARTS"
-            values[k] = at++
+            constant("PARTS", at++)
         } else {
             list[++k] = name
             values[k] = from_text(type, at++)
         }
     }
     locals(list, values)
-    split("", list); split("", values); k = 0
     for (i = 1; i <= n[s, "row"]; i++) {
         type = types[s, "row", i]
         width += type !~ /^(group|stamp)$/ # those are not always there
-        if (type == "stamp") # the last, where it is
-            continue
-        list[++k] = toupper(names[s, "row", i])
-        values[k] = i - 1
+        constant(toupper(names[s, "row", i]), i - 1)
     }
-    if (k > 0) {
-        list[++k] = "FIRST_ROW"; values[k] = at
-        list[++k] = "ROW"; values[k] = width
-    }
-    locals(list, values)
-    constants("is")
-    constants("answer")
+    constant("FIRST_ROW", at)
+    constant("ROW", width + 0)
+    for (i = 1; i <= n[s, "is"]; i++)
+        constant(names[s, "is", i], "'" types[s, "is", i] "'")
+    for (i = 1; i <= n[s, "answer"]; i++)
+        constant(names[s, "answer", i], "'" types[s, "answer", i] "'")
 }
-function constants(kind,    i, list, values) {
-    for (i = 1; i <= n[s, kind]; i++) {
-        list[i] = names[s, kind, i]
-        values[i] = "'" types[s, kind, i] "'"
-    }
-    locals(list, values)
-}
+function constant(name, value) { print "local " name " = " value }
 
 # --- C ---
 

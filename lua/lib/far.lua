@@ -30,7 +30,12 @@ local function far(keys)
   end
   local FAR_NAMES = 255 -- at most
   local FAR_FORGET = 250 -- slots in one call
-  local FAR_WHERE, FAR_GROUP, FAR_EXPIRES, FAR_US, FAR_OFFSET, FAR_BARE_FIRST = 1, 2, 4, 8, 16, 32
+  local FAR_WHERE = 1
+  local FAR_GROUP = 2
+  local FAR_EXPIRES = 4
+  local FAR_US = 8
+  local FAR_OFFSET = 16
+  local FAR_BARE_FIRST = 32
   -- What bridge/job/job.c begins a record with, before the due time: an array of four or six, version 1.
   local FAR_BARE = { [0x9401cf] = 32, [0x9601cf] = 64 }
   local FAR_HEAD = { [32] = '\148\1\207', [64] = '\150\1\207' }

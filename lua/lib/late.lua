@@ -9,14 +9,25 @@
 --
 -- Kept are the last TOLD_MAX of a bucket: more than all instances have on their way.
 local VOID = 'x' -- the letter of an outcome that did not count, or can't any more
+local LEASES_BYTES = 240 -- kept of one job: the last 16 or so
+
+local function note_lease(id, lease)
+  local leases = redis.call('HGET', base .. ':ended', id)
+  leases = (leases and leases .. ' ' or '') .. string.format('%.0f', tonumber(lease))
+  while #leases > LEASES_BYTES do
+    leases = string.match(leases, ' (.*)')
+  end
+  redis.call('HSET', base .. ':ended', id, leases)
+end
+
 local function late()
   if late_made then
     return late_made
   end
   now = now or math.floor(clock_us() / 1000)
-  local TOLD_MAX, TOLD_MS = 10000, 10 * 60 * 1000
-  local LEASES_BYTES = 240 -- kept of one job: the last 16 or so
-  local told_key, ended_key = base .. ':told', base .. ':ended'
+  local TOLD_MAX = 10000
+  local TOLD_MS = 10 * 60 * 1000
+  local told_key = base .. ':told'
   local self, rows, added = {}, {}, {} -- what this call adds
 
   -- The letter, one of letters, or nil: it was not carried out before.
@@ -43,21 +54,16 @@ local function late()
     return lease .. ' ' .. id .. ' '
   end
 
-  -- No other outcome of this job counts any more. mine: the lease of who ends it, '' nobody; held: the
-  -- lease of who has it, or false; ended: those of who had it, where they are known.
+  -- As outdate() below.
   function self.outdate(id, mine, held, ended)
     if ended == nil then
-      ended = redis.call('HGET', ended_key, id)
+      ended = redis.call('HGET', base .. ':ended', id)
     end
     for lease in string.gmatch((ended or '') .. ' ' .. (held or ''), '%d+') do
       if lease ~= mine then
         self.add(self.name(id, lease), VOID)
       end
     end
-  end
-
-  local function is_one_of(lease, leases)
-    return leases and string.find(' ' .. leases .. ' ', ' ' .. lease .. ' ', 1, true) ~= nil
   end
 
   -- The answer to an outcome that changes nothing: the letter, one of letters, of what it did before;
@@ -76,16 +82,8 @@ local function late()
   end
 
   function self.has_ended(id, lease)
-    return is_one_of(lease, redis.call('HGET', ended_key, id))
-  end
-
-  function self.note_lease(id, lease)
-    local leases = redis.call('HGET', ended_key, id)
-    leases = (leases and leases .. ' ' or '') .. string.format('%.0f', tonumber(lease))
-    while #leases > LEASES_BYTES do
-      leases = string.match(leases, ' (.*)')
-    end
-    redis.call('HSET', ended_key, id, leases)
+    local leases = redis.call('HGET', base .. ':ended', id)
+    return leases and string.find(' ' .. leases .. ' ', ' ' .. lease .. ' ', 1, true) ~= nil
   end
 
   function self.write()
@@ -94,8 +92,20 @@ local function late()
       call_in_slices('ZADD', told_key, rows)
       redis.call('ZREMRANGEBYRANK', told_key, 0, -1 - TOLD_MAX)
       redis.call('PEXPIRE', told_key, TOLD_MS)
+      rows = {}
     end
   end
   late_made = self
   return self
+end
+
+-- No other outcome of this job counts any more. mine: the lease of who ends it, '' nobody; held: the
+-- lease of who has it, or false; ended: those of who had it, nil: not read yet.
+local function outdate(id, mine, held, ended)
+  if ended == nil then
+    ended = redis.call('HGET', base .. ':ended', id)
+  end
+  if ended or held then
+    late().outdate(id, mine, held, ended)
+  end
 end

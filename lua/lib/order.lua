@@ -17,7 +17,7 @@
 --
 -- The job in front stays there until it has left, also while it waits for its next attempt.
 -- But one that has not been claimed since it was placed gives way to one due earlier.
-local PLACE_BYTES = 16 + 16 + 16
+local PLACE_BYTES = 48
 local AWAY = '' -- no id
 local function order()
   if order_made then
@@ -95,9 +95,7 @@ local function order()
     self.promoted = true
   end
 
-  -- A job has left its index for good, or (dead) to be a dead letter: where it was in front the
-  -- next of its group goes to :delay. One that is held is taken out; says whether it was. lease:
-  -- somebody still has it with that one; nil: nobody.
+  -- As leave_group() below.
   function self.left(id, dead, lease)
     local place = redis.call('HGET', base .. ':place', id)
     if not place then
@@ -124,28 +122,21 @@ local function order()
     self.follow(string.sub(member, 1, 16))
   end
 
-  -- A word about a job that does not count any more, of the one who has it with that lease.
-  function self.returned(id, lease)
+  -- The member of :away of a job, where somebody has it with that lease, or nil.
+  function self.find_away(id, lease)
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', base .. ':away', lease, lease)) do
       if string.sub(member, 17) == id then
-        self.came_back(member)
+        return member
       end
     end
   end
 
-  -- Forgets all of a job that stands in no index any more, or in :held. Says whether it did, and how
-  -- many bodies went. lease: of self.left().
-  function self.gone(id, lease)
-    local bodies = redis.call('HDEL', pool, id)
-    if redis.call('HDEL', tries, id) == 1 then
-      redis.call('HDEL', base .. ':ended', id)
+  -- An outcome of a job that does not count any more, of the one who has it with that lease.
+  function self.returned(id, lease)
+    local member = self.find_away(id, lease)
+    if member then
+      self.came_back(member)
     end
-    return self.left(id, false, lease), bodies
-  end
-
-  -- lua/cancel.lua has marked it, while it was in flight. note: what :tries has of it.
-  function self.cancelled(note)
-    return note and string.find(note, '^%d+|cancelled|') ~= nil
   end
 
   -- The codes of a script, with the first due time where a job has come to :delay from :held.
@@ -158,4 +149,23 @@ local function order()
   end
   order_made = self
   return self
+end
+
+-- A job has left all indexes but :held for good, or (dead) to be a dead letter: where it was in front the next of
+-- its group goes to :delay. One that is held is taken out; says whether it was. lease: somebody still
+-- has it with that one; nil: nobody.
+local function leave_group(id, dead, lease)
+  return redis.call('HEXISTS', base .. ':place', id) == 1 and order().left(id, dead, lease)
+end
+
+-- Forgets jobs, but for their group. Gives how many bodies went.
+local function forget(...)
+  local bodies = redis.call('HDEL', pool, ...)
+  if redis.call('HDEL', tries, ...) > 0 then
+    redis.call('HDEL', base .. ':ended', ...)
+  end
+  if owners then
+    redis.call('HDEL', owners, ...)
+  end
+  return bodies
 end

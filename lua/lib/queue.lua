@@ -72,29 +72,6 @@ local function note(id, attempts, since, reason, why)
   redis.call('HSET', tries, id, string.format('%d|%s|0|%d|%d|%s', attempts, reason, since or now, now, why))
 end
 
--- Of jobs by their ids. Gives how many bodies went.
-local function forget(...)
-  local bodies = redis.call('HDEL', pool, ...)
-  if redis.call('HDEL', tries, ...) > 0 then
-    redis.call('HDEL', base .. ':ended', ...)
-  end
-  if owners then
-    redis.call('HDEL', owners, ...)
-  end
-  return bodies
-end
-
--- No other outcome of this job counts any more but mine.
-local function outdate(id, mine, ended, held)
-  if ended or held then
-    late().outdate(id, mine, held, ended)
-  end
-end
-
-local function outdate_all(id, held)
-  outdate(id, '', redis.call('HGET', base .. ':ended', id), held)
-end
-
 local SUM = { acked = 'delivered', deleted = 'cancelled', expired = 'expired', retries = 'exhausted' }
 
 -- The job is over, and stands nowhere any more.
@@ -118,7 +95,7 @@ local function put_back(id, lease, due, why)
   if attempts < limit then
     redis.call('ZADD', delay, due, id)
     note(id, attempts, since, '', why)
-    late().note_lease(id, lease)
+    note_lease(id, lease)
     return true
   end
   exhausted = exhausted + 1
@@ -126,9 +103,9 @@ local function put_back(id, lease, due, why)
   if bury then
     redis.call('ZADD', dead, now, id)
     note(id, attempts, since, 'retries', why)
-    late().note_lease(id, lease)
+    note_lease(id, lease)
   else
-    outdate_all(id, string.format('%.0f', lease))
+    outdate(id, '', string.format('%.0f', lease))
     finish(id, attempts, since, 'retries')
   end
   return false
@@ -162,7 +139,7 @@ local function expire(id)
   local held = redis.call('ZSCORE', unack, id)
   local flying = redis.call('ZREM', unack, id)
   if flying == 1 or redis.call('ZREM', delay, id) == 1 then
-    outdate_all(id, held)
+    outdate(id, '', held)
     finish(id, attempts + flying, since, 'expired')
     expired = expired + 1
   end

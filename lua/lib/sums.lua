@@ -19,10 +19,15 @@ local function sums_add(kind, n)
   sums[kind] = (sums[kind] or 0) + n
 end
 
--- The sums of a queue end a day after its last job, since there may be any number of queues.
-local function sums_write(of_queue, keys, counts)
+-- The end of a script that changes jobs. The sums of a queue end a day after its last job, since there
+-- may be any number of queues. keys, counts: of another queue.
+local function write_notes(of_queue, keys, counts)
+  if late_made then
+    late_made.write()
+  end
+  keys = keys or base
   local any = false
-  for kind, n in pairs(counts) do
+  for kind, n in pairs(counts or sums) do
     if n ~= 0 then
       redis.call('HINCRBY', keys .. ':sums', kind, n)
       any = true
@@ -31,12 +36,4 @@ local function sums_write(of_queue, keys, counts)
   if any and of_queue and redis.call('EXISTS', keys .. ':pool', keys .. ':far') == 0 then
     redis.call('PEXPIRE', keys .. ':sums', SUMS_KEEP_MS)
   end
-end
-
--- The end of a script that changes jobs.
-local function write_notes(of_queue)
-  if late_made then
-    late_made.write()
-  end
-  sums_write(of_queue, base, sums)
 end

@@ -129,8 +129,8 @@ class Bucket:
         return self.run("renew", ("pool", "delay", "unack"), now, *sum(rows, ())).decode()
 
     def bury(self, now, *rows):
-        """(id, lease, tries[, "A"])"""
-        rows = [(id_, lease, 0, tries, "", "", "", "", "B" if how else "b")
+        """(id, lease, tries[, "+"])"""
+        rows = [(id_, lease, 0, tries, "", "", "", "", "b+" if how else "b")
                 for id_, lease, tries, how in ((*row, "")[:4] for row in rows)]
         self.head, codes = self.retry(*rows, now=now)
         return codes

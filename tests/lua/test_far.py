@@ -195,9 +195,9 @@ def test_a_replacement_that_is_told_is_not_made_again(far):
 
 def test_a_job_that_is_sent_again_is_here(far):
     far.put(("a", FAR))
-    assert far.put(("a", FAR, "A")) == "s" and far.put(("a", FAR, "A"), body="another") == "d"
-    assert far.put(("a", FAR, "A"), ("a", FAR, "A")) == "sd"
-    assert far.put(("new", FAR, "A")) == "s" and far.sums()["stored"] == 2
+    assert far.put(("a", FAR, "+")) == "s" and far.put(("a", FAR, "+"), body="another") == "d"
+    assert far.put(("a", FAR, "+"), ("a", FAR, "+")) == "sd"
+    assert far.put(("new", FAR, "+")) == "s" and far.sums()["stored"] == 2
 
 
 def test_one_in_flight_may_have_a_far_successor(far):

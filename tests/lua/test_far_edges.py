@@ -161,7 +161,7 @@ def test_a_time_that_no_slot_can_name_is_near(far):
 
 def test_a_record_of_kafka_that_is_sent_again_is_here(far):
     assert kafka(far, (10, FAR)) == "s"
-    rows = [("t/0/10", FAR, "U", 1, 10), ("t/0/11", FAR, "U", 1, 11)]
+    rows = [("t/0/10", FAR, "u+", 1, 10), ("t/0/11", FAR, "u+", 1, 11)]
     assert far.put(*rows, partitions=[("t/0", 9)]) == "ss", "the answer was lost, or the call"
     assert len(far.far()[1]) == 2 and far.sums()["stored"] == 2
 

@@ -73,7 +73,7 @@ def test_a_group_waits_for_the_renewed_lease_of_a_job_that_was_replaced_in_fligh
     assert [keyed.renew(("a", lease, 1200)) for _ in range(2)] == ["r", "r"]
     keyed.reap(lease)
     assert keyed.claim(lease)[2] == []
-    assert keyed.ack(1200, "a", how="A") == "y", "the old one changes nothing"
+    assert keyed.ack(1200, "a", how="+") == "y", "the old one changes nothing"
     assert keyed.claim(lease)[2][0][:2] == (b"a", b"new")
 
 
@@ -128,11 +128,11 @@ def test_a_word_that_is_sent_again_is_told_whether_its_first_answer_was_no(bucke
     """x: not known, it may have done it itself. y: it did nothing the first time, either."""
     def say(lease, again=False):
         if word == "retry":
-            return bucket.retry(("a", lease, 5000, NOTE, "", "", "", "", "A" if again else ""))[1]
+            return bucket.retry(("a", lease, 5000, NOTE, "", "", "", "", "+" if again else ""))[1]
         if word == "bury":
-            return bucket.bury(1000, ("a", lease, NOTE, "A" if again else ""))
-        how = {"ack": " A", "lapse": "lL"}[word][again]
-        return bucket.ack(lease, "a", how=how.strip())
+            return bucket.bury(1000, ("a", lease, NOTE, "+" if again else ""))
+        how = ("l" if word == "lapse" else "") + ("+" if again else "")
+        return bucket.ack(lease, "a", how=how)
 
     bucket.enqueue([("a", 900)])
     lease = leased(bucket)
@@ -147,10 +147,10 @@ def test_a_word_that_comes_again_when_its_lease_has_ended_is_not_taken_for_one_t
     bucket.reap(first)
     second = leased(bucket, now=first)
     assert bucket.bury(second - 1, ("a", second, NOTE)) == "b"
-    assert bucket.bury(second, ("a", second, NOTE, "A")) == "x", "its own work"
-    assert bucket.bury(second, ("a", first, NOTE, "A")) == "y"
-    assert bucket.retry(("a", first, 5000, "", "next", "", "", "", "A"))[1] == "y"
-    assert bucket.ack(first, "a", how="L") == "y"
+    assert bucket.bury(second, ("a", second, NOTE, "+")) == "x", "its own work"
+    assert bucket.bury(second, ("a", first, NOTE, "+")) == "y"
+    assert bucket.retry(("a", first, 5000, "", "next", "", "", "", "+"))[1] == "y"
+    assert bucket.ack(first, "a", how="l+") == "y"
     assert bucket.sums() == {"stored": 1, "claim": bucket.sums()["claim"]}
 
 
@@ -159,22 +159,22 @@ def test_what_others_did_to_a_job_is_told_to_who_could_not_say_his_word(bucket):
     lease = bucket.claim(1000)[1]
     bucket.reap(lease)
     second = bucket.claim(lease)[1]
-    assert bucket.ack(second, "a") == "a" and bucket.ack(lease, "a", how="A") == "y"
-    assert bucket.ack(lease, "b") == "a" and bucket.ack(second, "b", how="A") == "y"
+    assert bucket.ack(second, "a") == "a" and bucket.ack(lease, "a", how="+") == "y"
+    assert bucket.ack(lease, "b") == "a" and bucket.ack(second, "b", how="+") == "y"
     bucket.enqueue([("c", 900)])
     lease = leased(bucket, id_="c")
     assert bucket.enqueue([("c", 5000, "", "r", 0, -1, "", "new")])[1] == "i"
-    assert bucket.ack(lease, "c", how="A") == "y"
+    assert bucket.ack(lease, "c", how="+") == "y"
     bucket.enqueue([("d", 900)])
     lease = leased(bucket, id_="d")
     assert bucket.cancel("d") == "f" and bucket.reap(lease)[3] == 1, "counted as cancelled then"
-    assert bucket.ack(lease, "d", how="A") == "y"
+    assert bucket.ack(lease, "d", how="+") == "y"
     for id_, goes in (("e", lambda: bucket.cancel("e")), ("f", lambda: bucket.enqueue(
             [("f", 5000, "", "r", 0, -1, "", "new")])[1])):
         bucket.enqueue([(id_, 900)])
         lease = leased(bucket, id_=id_)
         bucket.reap(lease)
-        assert goes() in "cr" and bucket.ack(lease, id_, how="A") == "y"
+        assert goes() in "cr" and bucket.ack(lease, id_, how="+") == "y"
 
 
 def test_leases_do_not_run_away_from_the_clock(bucket):
@@ -213,8 +213,8 @@ def test_two_leases_of_one_job_acked_in_one_call_count_once(bucket):
     second = leased(bucket, now=first)
     for rows in (("a", first, "", "a", second, ""), ("a", second, "", "a", first, "")):
         kept = {p: bucket.client.dump(bucket.key[p]) for p in ("pool", "unack", "ended", "tries", "sums")}
-        for how in ("", "A"):  # sent again, the second is not taken for one that was told before
-            rows = [how if word in ("", "A") else word for word in rows]
+        for how in ("", "+"):  # sent again, the second is not taken for one that was told before
+            rows = [how if word in ("", "+") else word for word in rows]
             assert bucket.codes(bucket.run("ack", JOB, 1200, 0, *rows)) == "ay"
             assert bucket.sums()["delivered"] == 1
             for part, value in kept.items():
@@ -274,11 +274,11 @@ def test_an_ack_that_comes_again_is_not_counted_where_another_has_ended_the_job(
         if other == "acked by another":
             assert q.pull(now + 501) == [[id_]]
             assert q.finish(now + 502, id_, lease=q.token[id_]) == "f"
-            assert q.finish(now + 503, id_, lease=q.token[id_], how="N") == ("e" if keep else "n"), "its own"
+            assert q.finish(now + 503, id_, lease=q.token[id_], how="+") == ("e" if keep else "n"), "its own"
         else:
             assert q.finish(now + 502, id_, reason="deleted") in "fw"
-        assert q.finish(now + 503, id_, lease=old, how="N") == ("M" if keep else "m")
-        assert q.finish(now + 503, id_, lease=old, how="A") == ("N" if keep else "m")
+        assert q.finish(now + 503, id_, lease=old, how="+") == ("M" if keep else "m")
+        assert q.finish(now + 503, id_, lease=old, how="a+") == ("N" if keep else "m")
     assert (q.sums()["delivered"], q.sums()["cancelled"]) == (1, 2)
 
 
@@ -309,7 +309,7 @@ def test_an_ack_that_comes_again_is_not_counted_where_the_job_has_ended_without_
     case["act"](q, old)
     if case["anew"]:
         assert q.pull(1310) == [["a"]] and q.finish(1311, "a", lease=q.token["a"]) == "f"
-    said = q.finish(1320, "a", lease=old, how="N") + q.finish(1321, "a", lease=old, how="A")
+    said = q.finish(1320, "a", lease=old, how="+") + q.finish(1321, "a", lease=old, how="a+")
     assert said in ("mm", "MN"), said
     assert q.sums().get("delivered", 0) == case["anew"]
 
@@ -338,7 +338,7 @@ def test_an_ack_that_comes_again_is_not_counted_where_another_holder_has_ended_t
     first = bucket.claim(1000)[1]
     bucket.reap(first)
     assert ENDS_OF_ANOTHER[end](bucket, bucket.claim(first)[1]) == said
-    assert bucket.ack(first, "a", how="A") == "y"
+    assert bucket.ack(first, "a", how="+") == "y"
 
 
 def test_an_ack_of_a_delivery_that_was_deleted_meanwhile_is_not_taken_for_done(bucket):
@@ -347,7 +347,7 @@ def test_an_ack_of_a_delivery_that_was_deleted_meanwhile_is_not_taken_for_done(b
     lease = leased(bucket)
     assert bucket.run("finish", (*JOB, "ttl", "done"), 1001, "", 0, "", "wake", "r/0 me", "", "a", "", "deleted",
                       "")[1] == b"f"
-    assert bucket.ack(lease, "a", how="A") == "y"
+    assert bucket.ack(lease, "a", how="+") == "y"
 
 
 # ------------------------------------------------------- changes that are sent again

@@ -492,16 +492,16 @@ def test_a_job_that_is_sent_again_is_told_that_it_was_stored(bucket):
     assert bucket.enqueue([("a", 10), ("gone", 10)])[1] == "ss"
     bucket.enqueue([("other", 10, "", "", 0, -1, "", "not the same")])
     bucket.cancel("gone")
-    again = [("a", 10, "", "A"), ("a", 10, "", "A"), ("gone", 10, "", "A"), ("other", 10, "", "A")]
+    again = [("a", 10, "", "+"), ("a", 10, "", "+"), ("gone", 10, "", "+"), ("other", 10, "", "+")]
     assert bucket.enqueue(again)[1] == "sdsd"
     assert bucket.sums()["stored"] == 4
     assert bucket.enqueue([("d", 10, "0|loop|0/0/0|1|1|x", "d")])[1] == "s"
-    assert bucket.enqueue([("d", 10, "0|loop|0/0/0|1|1|x", "D")])[1] == "s" and bucket.count(0)[2] == 1
+    assert bucket.enqueue([("d", 10, "0|loop|0/0/0|1|1|x", "d+")])[1] == "s" and bucket.count(0)[2] == 1
 
 
 def test_a_record_that_is_sent_again_is_told_that_it_was_stored(bucket):
     row = [("a", 10, "", "", 1, 5)]
     assert bucket.enqueue(row, partitions=[("k/t/0", "")])[1] == "s"
     assert bucket.enqueue(row, partitions=[("k/t/0", "")])[1] == "k"
-    assert bucket.enqueue([("a", 10, "", "A", 1, 5)], partitions=[("k/t/0", "")])[1] == "s"
+    assert bucket.enqueue([("a", 10, "", "+", 1, 5)], partitions=[("k/t/0", "")])[1] == "s"
     assert bucket.sums()["stored"] == 1
