@@ -2,11 +2,7 @@
 -- audit.lua - one step through a bucket on which everybody works: does what stands there agree?
 -- Each finding is judged within this call, so nothing that moves meanwhile is one.
 --
---   part: delay, unack, error, done, held, place, lead, away, tries, ended, ttl, far (lib/far.lua), pool; or
---   sums. cursor '0' to begin; count: about how many to look at; repair what is found.
---
--- Returns {cursor, looked, bytes, kind, id, ...}: cursor '0' at the end; bytes of the bodies that
---   were read by the way, so that the caller asks for fewer of large ones; and what was found:
+-- Kinds of findings:
 --   no-index  a job that stands nowhere: it goes to :delay, due now
 --   twice     it stands in several: it stays in that which delivers what is stored now (in :delay
 --             before :held, :unack, :error, :done), for a lease may be an earlier job's
@@ -17,8 +13,6 @@
 --   counts    jobs that stand somewhere, less those of :pool: none of the above is missing then;
 --             or those that are counted as far, less those that are; judged in buckets with more
 --             slots than a step looks at (lib/far_audit.lua) only if no far job came or went meanwhile
--- and of sums: {'0', 0, 0, jobs, waiting, unack, error, held, done, kind, id, ...}, far jobs among
--- jobs and waiting.
 -- First the indexes, then what is noted, the pool, and sums last: a repair relies on that.
 -- Cost: O(k log n) for k looked at.
 --#include lib/bucket.lua

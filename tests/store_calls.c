@@ -43,7 +43,7 @@ ON_ITEMS(on_claim, store_claim_reply, items)
 ON_ITEMS(on_pull, store_pull_reply, items)
 ON_ITEMS(on_dead, store_dead_reply, items)
 ON_ITEMS(on_list, store_list_reply, items)
-ON_ITEMS(on_audit, audit_reply, findings)
+ON_ITEMS(on_audit, store_audit_reply, items)
 
 static void on_look(void *arg, const struct store_look_reply *look)
 {
@@ -184,7 +184,7 @@ static void ask_meta(void *arg)
 }
 static void ask_audit(void *arg)
 {
-    store_audit(ROUTE, AUDIT_DELAY, SLICE_LIT("0"), 10, false, on_audit, arg);
+    store_audit(ROUTE, SLICE_LIT("delay"), SLICE_LIT("0"), 10, false, on_audit, arg);
 }
 static void ask_command(void *arg)
 {

@@ -74,7 +74,7 @@ static void print_begin(struct audit_paper *p)
                "in flight", "dead", "held", "ended", "findings");
 }
 
-static void add_json(struct buf *out, const struct audit_finding *f, bool first,
+static void add_json(struct buf *out, const struct store_audit_item *f, bool first,
                      bool repaired)
 {
     buf_add_str(out, first ? "{" : ",{");
@@ -84,7 +84,7 @@ static void add_json(struct buf *out, const struct audit_finding *f, bool first,
     buf_add_str(out, repaired ? ",\"repaired\":true}" : "}");
 }
 
-static void add_line(struct buf *out, const struct audit_finding *f, bool repaired)
+static void add_line(struct buf *out, const struct store_audit_item *f, bool repaired)
 {
     const struct row *row = row_of(f->kind);
     buf_addf(out, "  %-8.*s ", SLICE_ARG(f->kind));
@@ -95,7 +95,7 @@ static void add_line(struct buf *out, const struct audit_finding *f, bool repair
     buf_add_str(out, "\n");
 }
 
-static void print_found(struct audit_paper *p, const struct audit_finding *f)
+static void print_found(struct audit_paper *p, const struct store_audit_item *f)
 {
     p->findings++;
     if (p->listed == LIST_MAX)
@@ -108,7 +108,7 @@ static void print_found(struct audit_paper *p, const struct audit_finding *f)
 }
 
 static void print_json(struct audit_paper *p, const char *name,
-                       const struct audit_counts *c)
+                       const struct store_audit_reply *c)
 {
     struct buf quoted = {0};
     text_add_json(&quoted, slice_of(name));
@@ -121,7 +121,7 @@ static void print_json(struct audit_paper *p, const char *name,
 }
 
 static void print_lines(struct audit_paper *p, const char *name,
-                        const struct audit_counts *c)
+                        const struct store_audit_reply *c)
 {
     printf("%-32s %10" PRId64 " %10" PRId64 " %10" PRId64 " %10" PRId64 " %10" PRId64
            " %10" PRId64 " %9" PRIu64 "\n%s",
@@ -133,7 +133,7 @@ static void print_lines(struct audit_paper *p, const char *name,
 
 /* The bucket is through. Prints it, and the next begins. */
 static void print_bucket(struct audit_paper *p, const char *name,
-                         const struct audit_counts *c)
+                         const struct store_audit_reply *c)
 {
     if (p->order->json)
         print_json(p, name, c);
@@ -170,6 +170,11 @@ static void print_end(struct audit_paper *p, const char *why)
 
 /* --- the audit --- */
 
+/* The parts of a bucket, in the order in which lua/audit.lua has to look through them. */
+static const char *const parts[] = {"delay", "far",  "unack", "error", "done",
+                                    "held",  "place", "lead", "away",  "tries",
+                                    "ended", "ttl",  "pool",  "sums",  NULL};
+
 struct audit {
     const struct cli_order *order;
     struct bridge *bridge;
@@ -178,7 +183,7 @@ struct audit {
     bool answered, good;
     char cursor[CURSOR_MAX + 1];
     unsigned step; /* entries to look at next */
-    struct audit_counts counts;
+    struct store_audit_reply last; /* of it the numbers are used */
     struct buf names; /* of queues, each ended by a NUL */
     char why[200];    /* it can't go on; "" it can */
     struct tool tool;
@@ -200,7 +205,7 @@ static void note_cursor(struct audit *a, struct slice cursor)
 }
 
 /* Fewer of large ones: the script reads them all. */
-static unsigned next_step(const struct audit_reply *reply)
+static unsigned next_step(const struct store_audit_reply *reply)
 {
     if (reply->bytes <= STEP_BYTES || reply->looked == 0)
         return STEP_MAX;
@@ -208,7 +213,7 @@ static unsigned next_step(const struct audit_reply *reply)
     return fit < STEP_MIN ? STEP_MIN : (unsigned)fit;
 }
 
-static void on_step(void *arg, const struct audit_reply *reply)
+static void on_step(void *arg, const struct store_audit_reply *reply)
 {
     struct audit *a = arg;
     a->answered = true;
@@ -217,12 +222,11 @@ static void on_step(void *arg, const struct audit_reply *reply)
     if (reply == NULL)
         return;
     note_cursor(a, reply->cursor);
-    if (reply->counts)
-        a->counts = *reply->counts;
+    a->last = *reply;
     if (reply->bytes > 0)
         a->step = next_step(reply);
     for (unsigned i = 0; i < reply->count; i++)
-        print_found(&a->paper, &reply->findings[i]);
+        print_found(&a->paper, &reply->items[i]);
 }
 
 /* Runs the loop until what was asked for is answered. Says whether it was well. */
@@ -246,11 +250,11 @@ static int give_up_after(struct audit *a, const struct store *st, int64_t begun_
     return -1;
 }
 
-static int look(struct audit *a, struct store *st, struct bucket *b, enum audit_part part)
+static int look(struct audit *a, struct store *st, struct bucket *b, const char *part)
 {
     int64_t begun_ms = loop_mono_ms();
     for (;;) {
-        store_audit(b, part, slice_of(a->cursor), a->step, a->order->repair, on_step, a);
+        store_audit(b, slice_of(part), slice_of(a->cursor), a->step, a->order->repair, on_step, a);
         if (wait_answer(a))
             break;
         if (give_up_after(a, st, begun_ms) < 0)
@@ -264,16 +268,16 @@ static int look(struct audit *a, struct store *st, struct bucket *b, enum audit_
 
 static int audit_bucket(struct audit *a, struct store *st, struct bucket *b)
 {
-    for (int part = 0; part < AUDIT_PARTS; part++) {
-        a->step =
-            part == AUDIT_POOL ? STEP_MIN : STEP_MAX; /* until their size is known */
+    for (const char *const *part = parts; *part; part++) {
+        bool reads_jobs = strcmp(*part, "pool") == 0;
+        a->step = reads_jobs ? STEP_MIN : STEP_MAX; /* until their size is known */
         note_cursor(a, slice_of("0"));
         do {
-            if (look(a, st, b, (enum audit_part)part) < 0)
+            if (look(a, st, b, *part) < 0)
                 return -1;
         } while (strcmp(a->cursor, "0") != 0);
     }
-    print_bucket(&a->paper, bucket_name(b), &a->counts);
+    print_bucket(&a->paper, bucket_name(b), &a->last);
     return 0;
 }
 

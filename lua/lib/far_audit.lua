@@ -6,7 +6,7 @@
 -- one of :where w and that of HSCAN.
 local INDEXES = { 'delay', 'held', 'unack', 'error', 'done' } -- of two the first is kept
 local SLICE = 1000 -- more can't be arguments of one call
-local out = { '0', 0, 0 }
+local out = { '0', 0, 0, 0, 0, 0, 0, 0, 0 }
 
 local function key(name)
   return base .. ':' .. name

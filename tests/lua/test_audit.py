@@ -21,8 +21,7 @@ def audit(bucket, repair=False, now=5000, step=3, between=lambda: None):
             cursor, looked, size, *rest = bucket.run(
                 "audit", ("pool",), now, "q" if bucket.kind == "q" else "", part, cursor, step,
                 "1" if repair else "", "wake", "r/0 me")
-            if part == "sums":
-                bucket.counts, rest = rest[:6], rest[6:]
+            bucket.counts, rest = rest[:6], rest[6:]
             for kind, id_ in zip(rest[::2], rest[1::2]):
                 found.setdefault(kind.decode(), []).append(id_.decode())
             between()
