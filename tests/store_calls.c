@@ -35,7 +35,7 @@ ON(on_command, const struct redisReply *)
 ON(on_reap, const struct store_reap_reply *)
 ON(on_count, const struct counts *)
 ON(on_touch, const struct store_touch_reply *)
-ON(on_measure, const struct queue_counts *)
+ON(on_measure, const struct store_measure_reply *)
 ON(on_respawn, const struct store_respawn_reply *)
 ON(on_drop, const struct store_drop_reply *)
 ON(on_move_due, const struct store_move_due_reply *)
@@ -134,8 +134,8 @@ static void ask_look(void *arg)
 }
 static void ask_measure(void *arg)
 {
-    const int64_t limits_ms[] = {1000, 60000};
-    store_measure(QUEUE, limits_ms, 2, on_measure, arg);
+    const struct store_measure_want limits[] = {{1000}, {60000}};
+    store_measure(QUEUE, limits, 2, on_measure, arg);
 }
 static void ask_finish(void *arg)
 {

@@ -55,10 +55,26 @@ static struct ask *ask_new(struct source *src, struct slice topic, struct place 
     return ask;
 }
 
-static void on_count(void *arg, const struct queue_counts *counts)
+static void on_count(void *arg, const struct store_measure_reply *r)
 {
     struct ask *ask = arg;
-    ask->cb.count(ask->arg, counts ? QUEUE_OK : QUEUE_AWAY, counts);
+    struct queue_counts counts = {0};
+    if (r) {
+        counts = (struct queue_counts){
+            .now_ms = r->now_ms,
+            .ready = r->ready,
+            .waiting = r->waiting,
+            .in_flight = r->in_flight,
+            .dead = r->dead,
+            .ended = r->ended,
+            .far = r->far,
+            .ready_age_ms = r->age_ms,
+            .oldest_ready_ms = r->oldest_ms > 0 ? r->oldest_ms : 0,
+        };
+        for (unsigned i = 0; i < r->count && i <= QUEUE_SPANS; i++)
+            counts.span[i] = r->items[i].due;
+    }
+    ask->cb.count(ask->arg, r ? QUEUE_OK : QUEUE_AWAY, r ? &counts : NULL);
     ask_end(ask);
 }
 
@@ -78,9 +94,12 @@ void queue_count(struct source *src, struct slice topic, const int64_t *limits_m
     struct place place;
     struct ask *ask = ask_new(src, topic, &place, arg);
     ask->cb.count = cb;
+    struct store_measure_want wants[QUEUE_SPANS];
     must(limits <= QUEUE_SPANS);
+    for (unsigned i = 0; i < limits; i++)
+        wants[i].limit_ms = limits_ms[i];
     if (place.queue)
-        store_measure(place.bucket, limits_ms, limits, on_count, ask);
+        store_measure(place.bucket, wants, limits, on_count, ask);
     else
         loop_defer(on_no_count, ask);
 }
@@ -89,7 +108,7 @@ void queue_count(struct source *src, struct slice topic, const int64_t *limits_m
 
 static void step(struct ask *ask);
 
-static bool is_empty(const struct queue_counts *counts)
+static bool is_empty(const struct store_measure_reply *counts)
 {
     return counts->ready + counts->waiting + counts->in_flight + counts->dead +
                counts->ended ==
@@ -120,7 +139,7 @@ static void unlist_unused(struct queue *q, int64_t used_ms)
 }
 
 /* Removes the name of an empty queue. Others stay, for the sweep and tarry audit. */
-static void on_left(void *arg, const struct queue_counts *counts)
+static void on_left(void *arg, const struct store_measure_reply *counts)
 {
     struct ask *ask = arg;
     if (counts && is_empty(counts))
@@ -334,7 +353,7 @@ static void sweep_end(struct queue_sweep *sweep)
     sweep->sink->sum_ms = sweep->begun_ms;
 }
 
-static void on_swept(void *arg, const struct queue_counts *counts)
+static void on_swept(void *arg, const struct store_measure_reply *counts)
 {
     struct swept *swept = arg;
     struct queue_sweep *sweep = swept->sweep;
@@ -355,9 +374,9 @@ static void on_swept(void *arg, const struct queue_counts *counts)
         sweep->sum.in_flight += counts->in_flight;
         sweep->sum.dead += counts->dead;
         sweep->sum.now_ms = counts->now_ms;
-        if (counts->oldest_ready_ms > 0 &&
-            (sweep->sum.head_ms < 0 || counts->oldest_ready_ms < sweep->sum.head_ms))
-            sweep->sum.head_ms = counts->oldest_ready_ms;
+        if (counts->oldest_ms > 0 &&
+            (sweep->sum.head_ms < 0 || counts->oldest_ms < sweep->sum.head_ms))
+            sweep->sum.head_ms = counts->oldest_ms;
         if (is_empty(counts) && sink->rules->forget_ms > 0 &&
             swept->used_ms + sink->rules->forget_ms < counts->now_ms)
             unlist_unused(q, swept->used_ms);

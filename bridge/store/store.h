@@ -320,10 +320,6 @@ void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *
 void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
                    bool counts, int64_t deadline_ms, change_cb *cb, void *arg);
 
-typedef void measure_cb(void *arg, const struct queue_counts *counts); /* NULL: none */
-void store_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
-                   measure_cb *cb, void *arg);
-
 /* Takes a name off the list of queues at key, if its score is still used_ms. */
 void store_unlist(struct store *st, struct slice key, struct slice name, int64_t used_ms);
 

@@ -146,7 +146,7 @@ def test_measure_counts_far_jobs_by_their_slots(q):
     q.put("ready", ("soon", NOW + 500), *[(f"job{n}", START + n * WIDTH) for n in range(20)])
     q.cancel("job0", "job1", "job19")
     far = START - NOW
-    now, ready, waiting, *_, oldest, a, b, c, d, e, in_far, ex, out, gone, slot = q.ask(
+    now, ready, waiting, *_, oldest, in_far, a, b, c, d, e, ex, out, gone, slot = q.ask(
         "measure", NOW, 1000, far, far + WIDTH, far + 9 * WIDTH)
     assert (now, ready, waiting, oldest, in_far, slot) == (NOW, 1, 18, NOW, 17, START)
     assert [a, b, c, d, e] == [2, 0, 0, 8, 9]
