@@ -17,10 +17,9 @@
 -- Cost: O(k log n) for k looked at.
 --#include lib/bucket.lua
 --#include lib/now.lua
---#include lib/wake.lua
+--#include lib/head.lua
 --#include lib/order.lua
 --#include lib/far.lua
---#include lib/sums_gap.lua
 --#include lib/far_audit.lua
 -- {id -> that which stands in an index, scored}, of some ids at a time.
 local function standing(ids)
@@ -187,6 +186,19 @@ local function is_tried(id)
   return redis.call('HEXISTS', key('tries'), id) == 1
 end
 
+-- So many jobs are in the bucket that its sums do not know of; less than 0: are missing.
+local function sums_gap()
+  local counts = redis.call('HMGET', base .. ':sums', 'base', 'stored', 'delivered', 'cancelled', 'expired',
+                            'exhausted', 'replaced', 'dropped')
+  local known = 0
+  for i = 1, 8 do
+    local n = tonumber(counts[i] or 0) or 0
+    known = known + (i <= 2 and n or -n)
+  end
+  local far = tonumber(redis.call('HGET', base .. ':slots', '#') or 0) or 0 -- lib/far.lua
+  return redis.call('HLEN', pool) + far - redis.call('ZCARD', base .. ':done') - known
+end
+
 local function look_at_sums()
   out[4] = redis.call('HLEN', key('pool'))
   local sum = -out[4]
@@ -199,7 +211,7 @@ local function look_at_sums()
   if sum ~= 0 then
     found('counts', string.format('%.0f', sum))
   end
-  local gap = sums_gap(base)
+  local gap = sums_gap()
   if gap ~= 0 then
     found('sums', string.format('%.0f', gap))
     if repair then
@@ -232,6 +244,6 @@ else
   LOOK[part][2](scan[2])
 end
 if repair then
-  tell_head(was, wake_channel, wake_text)
+  tell_head(was)
 end
 return out

@@ -67,8 +67,9 @@ if #ids > 0 then
   end
   call_in_slices('ZADD', unack, leased)
   for _, id in ipairs(lost) do
-    forget(id)
-    leave_group(id)
+    redis.call('HDEL', tries, id)
+    redis.call('HDEL', base .. ':ended', id)
+    order().left(id)
   end
 end
 if rate or by_flight < math.huge then

@@ -9,7 +9,7 @@
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/sums.lua
---#include lib/wake.lua
+--#include lib/head.lua
 --#include lib/late.lua
 --#include lib/order.lua
 --#include lib/rank.lua
@@ -110,7 +110,7 @@ while at < math.min(#ids, look) and count < max do
 end
 
 write_notes()
-local reply = { now, tell_head(was, wake_channel, wake_text), upto, at < #ids and 1 or 0, tonumber(found[2 * at] or 0),
+local reply = { now, tell_head(was), upto, at < #ids and 1 or 0, tonumber(found[2 * at] or 0),
                 ids[at] or '', at, done, refused, next_us }
 for k = 1, HEAD do
   out[k] = reply[k]

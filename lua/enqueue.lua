@@ -244,7 +244,7 @@ local codes, index, stored = {}, {}, 0
 local at = first_row
 for i, id in ipairs(ids) do
   local how, again, name, mine = argv[at + HOW], false, nil, false
-  if how ~= '' and how ~= HOW_UNNAMED then
+  if #how > 1 or how == '+' then
     how, again, name = read_how(how)
   end
   if name then

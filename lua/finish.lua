@@ -73,10 +73,8 @@ local LEFT = { [WAITED] = true, [IN_FLIGHT] = true, [WAS_DEAD] = true }
 local DONE = WAITED .. IN_FLIGHT .. WAS_DEAD .. ENDED
 
 local function end_one(id, lease, reason, how)
-  local again, number = false, nil
-  if how ~= '' then
-    how, again, number = read_how(how)
-  end
+  local again, number
+  how, again, number = read_how(how)
   local name = number and ARGV[6] .. ' ' .. number .. ' '
   local before = again and name and late().find(name, DONE)
   if before then
@@ -84,7 +82,7 @@ local function end_one(id, lease, reason, how)
   end
   local attempts, since = tried(id)
   local held = redis.call('ZSCORE', unack, id)
-  local ended = since and redis.call('HGET', base .. ':ended', id)
+  local ended = since and redis.call('HGET', base .. ':ended', id) or false
   local code = take(id, lease, how, held)
   if LEFT[code] and (lease ~= '' or reason ~= 'acked') then
     outdate(id, lease, held, ended) -- else leases are not what acks here go by

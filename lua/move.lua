@@ -6,7 +6,7 @@
 -- What is read is read before the first write: an error loses nothing. Cost: O(k log n) for k entries.
 --#include lib/bucket.lua
 --#include lib/now.lua
---#include lib/wake.lua
+--#include lib/head.lua
 --#include lib/order.lua
 --#include lib/far.lua
 --#include lib/far_move.lua
@@ -15,4 +15,4 @@ local moved, taken, left = 0, 0, 0
 if start >= 0 and start - now <= early_ms then
   moved, taken, left = far_moves().move(start, max)
 end
-return { moved, taken, left, far().first(), tell_head(was, wake_channel, wake_text), now }
+return { moved, taken, left, far().first(), tell_head(was), now }

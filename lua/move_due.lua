@@ -7,7 +7,7 @@
 -- Not repeatable: a second run with after_ms counts from then.
 --#include lib/bucket.lua
 --#include lib/now.lua
---#include lib/wake.lua
+--#include lib/head.lua
 --#include lib/order.lua
 --#include lib/far.lua
 local due = at_ms or now + after_ms
@@ -74,4 +74,4 @@ end
 
 local record = redis.call('HGET', pool, id)
 local code = record and move_near(record) or not record and move_far()
-return { code, due, tell_head(was, wake_channel, wake_text) }
+return { code, due, tell_head(was) }

@@ -1,10 +1,8 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- pace.lua - when jobs may leave for their targets, so that each target keeps to its rate.
 --
---   KEYS[1]  hash  :targets  OWNER .. target -> "FREE PROMISED", both in us since 1970
+--   hash  :targets  OWNER .. target -> "FREE PROMISED", both in us since 1970
 --
--- Returns for each job, in us: 0 or more: it leaves in so long; less: it comes back in so long,
---   without the sign, and asks again.
 -- FREE is the theoretical arrival time of the generic cell rate algorithm: it moves on only for a
 --   job that leaves, so that no window of t us sees more than t / interval_us + burst of them,
 --   whenever those come back that were put off. PROMISED is when the next job that has to come
@@ -13,13 +11,11 @@
 --   and deleted if they are such; and the hash expires when all of them are.
 -- Not repeatable: a second run gives out further places. HDEL comes first: lib/bucket.lua.
 -- Cost: O(1) a job.
-local key = KEYS[1]
+--#include lib/bucket.lua
+local key = base .. ':targets'
 local HOLD_MAX = 1000000
-local now = tonumber(ARGV[1])
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000000 + t[2]
-end
+local now = tonumber(ARGV[1]) or clock_us()
+interval_us = tonumber(interval_us)
 local tolerance = (burst - 1) * interval_us
 
 local fields, number = {}, {}

@@ -81,10 +81,7 @@ end
 
 local codes = {}
 for at = FIRST_ROW, #ARGV, ROW do
-  local id, lease, how, again = ARGV[at], ARGV[at + LEASE], ARGV[at + HOW], false
-  if how ~= '' then
-    how, again = read_how(how)
-  end
+  local id, lease, how, again = ARGV[at], ARGV[at + LEASE], read_how(ARGV[at + HOW])
   local held = redis.call('ZSCORE', unack, id)
   local code
   if held and tonumber(held) == tonumber(lease) then

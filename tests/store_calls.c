@@ -22,7 +22,7 @@ static void told(void *arg)
         told(arg);                                                                       \
     }
 /* One whose reply has items. */
-#define ON_ITEMS(name, type, items)                                                      \
+#define ON_ITEMS(name, type)                                                             \
     static void name(void *arg, const struct type *reply)                                \
     {                                                                                    \
         for (unsigned i = 0; reply && i < reply->count; i++)                             \
@@ -38,21 +38,17 @@ ON(on_touch, const struct store_touch_reply *)
 ON(on_measure, const struct store_measure_reply *)
 ON(on_respawn, const struct store_respawn_reply *)
 ON(on_drop, const struct store_drop_reply *)
+ON(on_pace, const struct store_pace_reply *)
 ON(on_move_due, const struct store_move_due_reply *)
-ON_ITEMS(on_claim, store_claim_reply, items)
-ON_ITEMS(on_pull, store_pull_reply, items)
-ON_ITEMS(on_dead, store_dead_reply, items)
-ON_ITEMS(on_list, store_list_reply, items)
-ON_ITEMS(on_audit, store_audit_reply, items)
+ON_ITEMS(on_claim, store_claim_reply)
+ON_ITEMS(on_pull, store_pull_reply)
+ON_ITEMS(on_dead, store_dead_reply)
+ON_ITEMS(on_list, store_list_reply)
+ON_ITEMS(on_audit, store_audit_reply)
 
 static void on_look(void *arg, const struct store_look_reply *look)
 {
     must(look == NULL || look->id.n <= MOST_BYTES);
-    told(arg);
-}
-static void on_pace(void *arg, const int64_t *wait_us)
-{
-    must(wait_us == NULL || wait_us[1] >= INT64_MIN); /* of both targets */
     told(arg);
 }
 /* -------------------------------------------------------------------------- calls */
@@ -175,8 +171,9 @@ static void ask_move_due(void *arg)
 static void ask_pace(void *arg)
 {
     const struct pace_rate rate = {.per_s = 1, .burst = 1, .shared = true};
-    const struct paced_job jobs[] = {{SLICE_LIT("a"), false}, {SLICE_LIT("b"), true}};
-    store_pace(ROUTE, &rate, jobs, 2, on_pace, arg);
+    const struct store_pace_want jobs[] = {{SLICE_LIT("a"), false},
+                                           {SLICE_LIT("b"), true}};
+    bucket_pace(ROUTE, &rate, jobs, 2, on_pace, arg);
 }
 static void ask_meta(void *arg)
 {

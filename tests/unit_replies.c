@@ -78,16 +78,17 @@ static void ask_move_due(void)
     store_move_due(run.route, ID, 0, 1000, on_move_due, NULL);
 }
 
-static void on_pace(void *arg, const int64_t *wait_us)
+static void on_pace(void *arg, const struct store_pace_reply *reply)
 {
     (void)arg;
-    tell(wait_us ? 1000 + wait_us[1] : 0);
+    tell(reply && reply->count == 2 ? 1000 + reply->items[1].wait_us : 0);
 }
 static void ask_pace(void)
 {
     const struct pace_rate rate = {.per_s = 1, .burst = 1, .shared = true};
-    const struct paced_job jobs[] = {{SLICE_LIT("a"), false}, {SLICE_LIT("b"), true}};
-    store_pace(run.route, &rate, jobs, 2, on_pace, NULL);
+    const struct store_pace_want jobs[] = {{SLICE_LIT("a"), false},
+                                           {SLICE_LIT("b"), true}};
+    bucket_pace(run.route, &rate, jobs, 2, on_pace, NULL);
 }
 
 static void on_stored(void *arg, char code)

@@ -171,9 +171,9 @@ static void print_end(struct audit_paper *p, const char *why)
 /* --- the audit --- */
 
 /* The parts of a bucket, in the order in which lua/audit.lua has to look through them. */
-static const char *const parts[] = {"delay", "far",  "unack", "error", "done",
-                                    "held",  "place", "lead", "away",  "tries",
-                                    "ended", "ttl",  "pool",  "sums",  NULL};
+static const char *const parts[] = {"delay", "far",   "unack", "error", "done",
+                                    "held",  "place", "lead",  "away",  "tries",
+                                    "ended", "ttl",   "pool",  "sums",  NULL};
 
 struct audit {
     const struct cli_order *order;
@@ -182,10 +182,10 @@ struct audit {
     /* The step that was asked for: */
     bool answered, good;
     char cursor[CURSOR_MAX + 1];
-    unsigned step; /* entries to look at next */
+    unsigned step;                 /* entries to look at next */
     struct store_audit_reply last; /* of it the numbers are used */
-    struct buf names; /* of queues, each ended by a NUL */
-    char why[200];    /* it can't go on; "" it can */
+    struct buf names;              /* of queues, each ended by a NUL */
+    char why[200];                 /* it can't go on; "" it can */
     struct tool tool;
 };
 
@@ -254,7 +254,8 @@ static int look(struct audit *a, struct store *st, struct bucket *b, const char 
 {
     int64_t begun_ms = loop_mono_ms();
     for (;;) {
-        store_audit(b, slice_of(part), slice_of(a->cursor), a->step, a->order->repair, on_step, a);
+        store_audit(b, slice_of(part), slice_of(a->cursor), a->step, a->order->repair,
+                    on_step, a);
         if (wait_answer(a))
             break;
         if (give_up_after(a, st, begun_ms) < 0)

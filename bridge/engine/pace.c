@@ -230,12 +230,12 @@ static void take_place(struct ask *ask, int64_t wait_us)
     }
 }
 
-static void on_places(void *arg, const int64_t *wait_us)
+static void on_places(void *arg, const struct store_pace_reply *reply)
 {
     struct batch *batch = arg;
     for (unsigned i = 0; i < batch->n; i++) {
-        if (wait_us) {
-            take_place(batch->ask[i], wait_us[i]);
+        if (reply && i < reply->count) {
+            take_place(batch->ask[i], reply->items[i].wait_us);
         } else {
             leave(batch->ask[i]->pace, batch->ask[i]->target);
             put_back(batch->ask[i], AWAY_MS, false);
@@ -246,16 +246,17 @@ static void on_places(void *arg, const int64_t *wait_us)
 
 static void ask_for_places(struct pace *p)
 {
-    struct paced_job jobs[STORE_PACE_MAX];
+    struct store_pace_want jobs[STORE_PACE_MAX];
     struct batch *batch = mem_alloc(sizeof(*batch));
     struct ask *ask;
     while (batch->n < STORE_PACE_MAX && (ask = TAILQ_FIRST(&p->asking))) {
         TAILQ_REMOVE(&p->asking, ask, link);
-        jobs[batch->n] = (struct paced_job){target_slice(ask->target), ask->has_slot};
+        jobs[batch->n] =
+            (struct store_pace_want){target_slice(ask->target), ask->has_slot};
         batch->ask[batch->n++] = ask;
     }
     p->rate.hold_us = at_most(p, may_hold(p) ? HOLD_MS : HOLD_LEAST_MS) * 1000;
-    store_pace(p->bucket, &p->rate, jobs, batch->n, on_places, batch);
+    bucket_pace(p->bucket, &p->rate, jobs, batch->n, on_places, batch);
 }
 
 /* --- questions and outcomes --- */

@@ -58,22 +58,9 @@ static struct ask *ask_new(struct source *src, struct slice topic, struct place 
 static void on_count(void *arg, const struct store_measure_reply *r)
 {
     struct ask *ask = arg;
-    struct queue_counts counts = {0};
-    if (r) {
-        counts = (struct queue_counts){
-            .now_ms = r->now_ms,
-            .ready = r->ready,
-            .waiting = r->waiting,
-            .in_flight = r->in_flight,
-            .dead = r->dead,
-            .ended = r->ended,
-            .far = r->far,
-            .ready_age_ms = r->age_ms,
-            .oldest_ready_ms = r->oldest_ms > 0 ? r->oldest_ms : 0,
-        };
-        for (unsigned i = 0; i < r->count && i <= QUEUE_SPANS; i++)
-            counts.span[i] = r->items[i].due;
-    }
+    struct queue_counts counts;
+    if (r)
+        counts = measure_counts(r);
     ask->cb.count(ask->arg, r ? QUEUE_OK : QUEUE_AWAY, r ? &counts : NULL);
     ask_end(ask);
 }

@@ -91,10 +91,9 @@ struct batcher {
 TAILQ_HEAD(batcher_list, batcher);
 
 enum bucket_key {
-    KEY_POOL,    /* scripts make those of a bucket of it: lua/lib/bucket.lua */
-    KEY_TARGETS, /* of a route */
-    KEY_IDS,     /* of a queue whose ids are global; else none */
-    KEY_WHOLE,   /* never exists: see store_map.h; only in a cluster */
+    KEY_POOL,  /* scripts make those of a bucket of it: lua/lib/bucket.lua */
+    KEY_IDS,   /* of a queue whose ids are global; else none */
+    KEY_WHOLE, /* never exists: see store_map.h; only in a cluster */
     BUCKET_KEYS
 };
 
@@ -173,15 +172,12 @@ struct call {
     struct bucket *bucket; /* NULL: it is about something else */
     struct node *node;     /* that is asked; NULL: none can be */
     enum script script;
-    unsigned asked; /* where the reply must have as many items; the caller's */
     void (*tell)(struct call *call, const struct redisReply *reply);
     void (*cb)(void);
     void *arg;
 };
 /* Starts the arguments in bucket->store->args. */
 struct call *call_begin(struct bucket *b, enum script script);
-/* The same of a script about another key of the bucket. */
-struct call *call_begin_at(struct bucket *b, enum script script, enum bucket_key key);
 void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg);
 /* The same of a call whose script, tell, cb and arg are set. node NULL: it is answered

@@ -320,6 +320,8 @@ void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *
 void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
                    bool counts, int64_t deadline_ms, change_cb *cb, void *arg);
 
+struct queue_counts measure_counts(const struct store_measure_reply *r);
+
 /* Takes a name off the list of queues at key, if its score is still used_ms. */
 void store_unlist(struct store *st, struct slice key, struct slice name, int64_t used_ms);
 
@@ -342,14 +344,10 @@ struct pace_rate {
     int64_t hold_us; /* how long a job may wait here instead of coming back */
     bool shared;     /* it is of all instances together */
 };
-struct paced_job {
-    struct slice target;
-    bool has_slot; /* it comes back when it was told to */
-};
-/* wait_us: of each job, as lua/pace.lua returns it. NULL: no answer. */
-typedef void store_pace_cb(void *arg, const int64_t *wait_us);
-void store_pace(struct bucket *b, const struct pace_rate *rate,
-                const struct paced_job *jobs, unsigned n, store_pace_cb *cb, void *arg);
+/* As store_pace(), for the instance. */
+void bucket_pace(struct bucket *b, const struct pace_rate *rate,
+                 const struct store_pace_want *jobs, unsigned n, store_pace_cb *cb,
+                 void *arg);
 
 /* --- keys of their own: one call each, never repeated --- */
 

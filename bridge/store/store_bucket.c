@@ -12,15 +12,13 @@
 
 static const char *const suffix[BUCKET_KEYS] = {
     [KEY_POOL] = "pool",
-    [KEY_TARGETS] = "targets",
     [KEY_IDS] = "ids",
     [KEY_WHOLE] = "whole",
 };
 
-/* Takes base, which stands before the suffix of the keys before end. */
+/* Takes base, which stands before the suffix of the keys, but of KEY_IDS. */
 static struct bucket *make(struct store *st, const char *name, struct buf *base,
-                           enum bucket_key end, const struct bucket_events *events,
-                           void *owner)
+                           const struct bucket_events *events, void *owner)
 {
     struct bucket *b = mem_alloc(sizeof(*b));
     struct buf text = {0};
@@ -37,7 +35,7 @@ static struct bucket *make(struct store *st, const char *name, struct buf *base,
     if (b->next_seq < st->seq_floor)
         b->next_seq = st->seq_floor;
     for (unsigned i = 0; i < BUCKET_KEYS; i++) {
-        if (i >= end && i != KEY_WHOLE)
+        if (i == KEY_IDS)
             continue;
         buf_clear(&text);
         buf_addf(&text, "%s:%s", buf_str(base), suffix[i]);
@@ -59,7 +57,7 @@ struct bucket *bucket_new(struct store *st, const char *name,
 {
     struct buf base = {0}, claimant = {0};
     buf_addf(&base, "%s:{%s}", st->conf.prefix, name);
-    struct bucket *b = make(st, name, &base, KEY_IDS, events, owner);
+    struct bucket *b = make(st, name, &base, events, owner);
     b->ways = rules;
     buf_addf(&claimant, "claim:%s.%u", st->conf.instance, ++st->claimants);
     b->claimant = mem_strdup(buf_str(&claimant));
@@ -77,7 +75,7 @@ struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *
         buf_addf(&base, "%s:{%s}:%s", st->conf.prefix, sink, queue);
     else
         buf_addf(&base, "%s:{%s:%s}", st->conf.prefix, sink, queue);
-    struct bucket *b = make(st, buf_str(&name), &base, KEY_TARGETS, events, owner);
+    struct bucket *b = make(st, buf_str(&name), &base, events, owner);
     b->rules = rules;
     if (rules->global_ids) {
         buf_clear(&name);

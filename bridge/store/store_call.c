@@ -186,12 +186,11 @@ static void on_away(void *arg)
     on_reply(arg, NULL);
 }
 
-static void begin(struct args *a, const struct bucket *b, enum script script,
-                  enum bucket_key key)
+void args_begin_bucket(struct args *a, const struct bucket *b, enum script script)
 {
     struct slice keys[3];
     unsigned n = 0;
-    keys[n++] = b->key[key];
+    keys[n++] = b->key[KEY_POOL];
     if (b->key[KEY_IDS].p)
         keys[n++] = b->key[KEY_IDS];
     if (b->store->map)
@@ -199,24 +198,14 @@ static void begin(struct args *a, const struct bucket *b, enum script script,
     args_begin(a, &b->store->scripts, script, keys, n);
 }
 
-void args_begin_bucket(struct args *a, const struct bucket *b, enum script script)
-{
-    begin(a, b, script, KEY_POOL);
-}
-
-struct call *call_begin_at(struct bucket *b, enum script script, enum bucket_key key)
+struct call *call_begin(struct bucket *b, enum script script)
 {
     struct call *call = mem_alloc(sizeof(*call));
     call->bucket = b;
     call->script = script;
-    begin(&b->store->args, b, script, key);
+    args_begin_bucket(&b->store->args, b, script);
     b->calls++;
     return call;
-}
-
-struct call *call_begin(struct bucket *b, enum script script)
-{
-    return call_begin_at(b, script, KEY_POOL);
 }
 
 void call_send_to(struct call *call, struct store *st, struct node *node)
@@ -248,6 +237,19 @@ void call_told_head(struct call *call, int64_t head)
 {
     struct bucket *b = call->bucket;
     b->events->head(b->owner, b->rules && head > 0 ? (head + 999) / 1000 : head);
+}
+
+void bucket_pace(struct bucket *b, const struct pace_rate *rate,
+                 const struct store_pace_want *jobs, unsigned n, store_pace_cb *cb,
+                 void *arg)
+{
+    char interval[40], owner[40] = "";
+    must(n > 0 && n <= STORE_PACE_MAX);
+    snprintf(interval, sizeof(interval), "%.17g", 1e6 / rate->per_s);
+    if (!rate->shared)
+        snprintf(owner, sizeof(owner), "%s|", b->store->conf.instance);
+    store_pace(b, slice_of(interval), rate->burst, rate->hold_us, slice_of(owner), jobs,
+               n, cb, arg);
 }
 
 void bucket_claim(struct bucket *b, unsigned max, int64_t lease_ms, store_claim_cb *cb,

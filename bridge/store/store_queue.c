@@ -21,6 +21,22 @@ void queue_settled(struct bucket *b, const struct redisReply *r)
                            (unsigned)last[1]->integer, (unsigned)last[2]->integer);
 }
 
+struct queue_counts measure_counts(const struct store_measure_reply *r)
+{
+    struct queue_counts counts = {.now_ms = r->now_ms,
+                                  .ready = r->ready,
+                                  .waiting = r->waiting,
+                                  .in_flight = r->in_flight,
+                                  .dead = r->dead,
+                                  .ended = r->ended,
+                                  .far = r->far,
+                                  .ready_age_ms = r->age_ms,
+                                  .oldest_ready_ms = r->oldest_ms > 0 ? r->oldest_ms : 0};
+    for (unsigned i = 0; i < r->count && i <= QUEUE_SPANS; i++)
+        counts.span[i] = r->items[i].due;
+    return counts;
+}
+
 /* A lost one is made up for by the next sweep. */
 static void on_unlisted(void *arg, const struct redisReply *reply)
 {

@@ -246,7 +246,7 @@ function call(    i, k, type, tail, value) {
     printf "\nstatic void tell_%s(struct call *call, const struct redisReply *r)\n{\n", s
     printf "    enum { HEAD = %d, EACH = %d, TAIL = %d };\n", n[s, "reply"], n[s, "each"], tail
     printf "    store_%s_cb *cb = (store_%s_cb *)call->cb;\n", s, s
-    printf "    if (r == NULL || r->elements %s HEAD + TAIL) {\n", n[s, "each"] ? "<" : "!="
+    printf "    if (r == NULL || (int)r->elements %s HEAD + TAIL) {\n", n[s, "each"] ? "<" : "!="
     print "        cb(call->arg, NULL);\n        return;\n    }"
     printf "    struct store_%s_reply reply = {0};\n", s
     for (i = 1; i <= n[s, "reply"]; i++) {

@@ -25,7 +25,7 @@ class Pace:
         for job in jobs:
             target, back = job if isinstance(job, tuple) else (job, False)
             args += [target, "1" if back else ""]
-        return self.client.eval(self.text, 1, KEY, now, repr(1e6 / rate), burst, hold, owner, *args)
+        return self.client.eval(self.text, 1, "tarry:{r/0}:pool", now, repr(1e6 / rate), burst, hold, owner, *args)
 
 
 @pytest.fixture
