@@ -58,9 +58,7 @@ static struct ask *ask_new(struct source *src, struct slice topic, struct place 
 static void on_count(void *arg, const struct store_measure_reply *r)
 {
     struct ask *ask = arg;
-    struct queue_counts counts;
-    if (r)
-        counts = measure_counts(r);
+    const struct queue_counts counts = measure_counts(r);
     ask->cb.count(ask->arg, r ? QUEUE_OK : QUEUE_AWAY, r ? &counts : NULL);
     ask_end(ask);
 }
@@ -81,12 +79,8 @@ void queue_count(struct source *src, struct slice topic, const int64_t *limits_m
     struct place place;
     struct ask *ask = ask_new(src, topic, &place, arg);
     ask->cb.count = cb;
-    struct store_measure_want wants[QUEUE_SPANS];
-    must(limits <= QUEUE_SPANS);
-    for (unsigned i = 0; i < limits; i++)
-        wants[i].limit_ms = limits_ms[i];
     if (place.queue)
-        store_measure(place.bucket, wants, limits, on_count, ask);
+        bucket_measure(place.bucket, limits_ms, limits, on_count, ask);
     else
         loop_defer(on_no_count, ask);
 }

@@ -320,7 +320,10 @@ void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *
 void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
                    bool counts, int64_t deadline_ms, change_cb *cb, void *arg);
 
-struct queue_counts measure_counts(const struct store_measure_reply *r);
+/* store_measure() of at most QUEUE_SPANS limits. */
+void bucket_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
+                    store_measure_cb *cb, void *arg);
+struct queue_counts measure_counts(const struct store_measure_reply *r); /* NULL: zeros */
 
 /* Takes a name off the list of queues at key, if its score is still used_ms. */
 void store_unlist(struct store *st, struct slice key, struct slice name, int64_t used_ms);

@@ -21,8 +21,20 @@ void queue_settled(struct bucket *b, const struct redisReply *r)
                            (unsigned)last[1]->integer, (unsigned)last[2]->integer);
 }
 
+void bucket_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
+                    store_measure_cb *cb, void *arg)
+{
+    struct store_measure_want wants[QUEUE_SPANS];
+    must(limits <= QUEUE_SPANS);
+    for (unsigned i = 0; i < limits; i++)
+        wants[i].limit_ms = limits_ms[i];
+    store_measure(b, wants, limits, cb, arg);
+}
+
 struct queue_counts measure_counts(const struct store_measure_reply *r)
 {
+    if (r == NULL)
+        return (struct queue_counts){0};
     struct queue_counts counts = {.now_ms = r->now_ms,
                                   .ready = r->ready,
                                   .waiting = r->waiting,
