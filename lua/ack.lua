@@ -1,10 +1,9 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- ack.lua - forgets delivered jobs of one bucket.
 --
--- A job that was delivered may be acked also after its lease has ended: it then stands in
--- :delay again, or with another instance, and need not be sent once more. lua/reap.lua has
--- noted that lease. Any other is one of an earlier job of that id, and concerns not this
--- one: the first was acked before, by a call whose answer was lost, or it was replaced.
+-- An ack also counts after its lease has expired, since the job was delivered: the job then is in :delay again,
+-- or in flight with another lease. lua/reap.lua has noted the expired lease. Any other lease is that of an earlier
+-- job of that id: that job was acked by a call whose answer was lost, or it was replaced.
 -- Cost: O(k log n) for k jobs.
 --#include lib/bucket.lua
 --#include lib/late.lua
@@ -15,7 +14,7 @@ for at = FIRST_ROW, #ARGV, ROW do
 end
 local leases = redis.call('ZMSCORE', unack, unpack(ids))
 
--- Nobody got the job of row i.
+-- The job of row i expired before anybody got it.
 local function is_lapsed(i)
   return string.sub(ARGV[FIRST_ROW + (i - 1) * ROW + HOW], 1, 1) == HOW_LAPSED
 end
@@ -29,7 +28,7 @@ for i, id in ipairs(ids) do
     codes[i], strayed = FORGOTTEN, true
   end
 end
-if strayed then -- two leases of one job may be in one call: it is acked once
+if strayed then -- one call may have two leases of one job: the job is acked once
   local taken = {}
   for i, id in ipairs(ids) do
     if codes[i] == FORGOTTEN and taken[id] then

@@ -11,11 +11,8 @@
 -- one from a future further away than that, which a clock that was set back has left.
 -- ZREMRANGEBYSCORE comes first: a server out of memory refuses only the first write of a script.
 -- Repeatable. Cost: O(log n) and the n members.
-local now = tonumber(ARGV[1])
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
+--#include lib/bucket.lua
+--#include lib/now.lua
 local span = tonumber(ARGV[4])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. now - span)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now + span, '+inf')

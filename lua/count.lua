@@ -1,11 +1,7 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- count.lua - how many jobs of one or more buckets stand where. KEYS: :pool of each. Changes nothing.
-local now = tonumber(ARGV[1])
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
-
+--#include lib/bucket.lua
+--#include lib/now.lua
 local function first(key)
   return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or nil)
 end

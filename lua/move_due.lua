@@ -33,13 +33,10 @@ local function put(group, arrival)
 end
 
 local function move_far()
-  local list, index, start = far().place(id)
-  local entry = list and redis.call('LINDEX', list, index)
-  if not entry or entry == '' then
+  local _, record, expires, group, arrival = far().find(id)
+  if not record then
     return NOT_THERE
-  end
-  local _, _, record, group, expires, _, arrival = far().read(entry, start)
-  if expires and expires <= due then
+  elseif expires and expires <= due then
     return EXPIRES
   end
   far().take(id)

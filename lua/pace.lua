@@ -3,13 +3,12 @@
 --
 --   hash  :targets  OWNER .. target -> "FREE PROMISED", both in us since 1970
 --
--- FREE is the theoretical arrival time of the generic cell rate algorithm: it moves on only for a
---   job that leaves, so that no window of t us sees more than t / interval_us + burst of them,
---   whenever those come back that were put off. PROMISED is when the next job that has to come
---   back would: those put off come one by one, in their order, and a new one does not push in.
--- A field whose times are both over says nothing. For each new one some are looked at, at random,
---   and deleted if they are such; and the hash expires when all of them are.
--- Not repeatable: a second run gives out further places. HDEL comes first: lib/bucket.lua.
+-- FREE is the theoretical arrival time of the generic cell rate algorithm. Only a job that leaves moves it, so
+--   no window of t us has more than t / interval_us + burst of them, whenever the delayed jobs ask again. PROMISED
+--   is the time for the next job that has to ask again: delayed jobs leave one by one, in their order, before new ones.
+-- A field whose times are both over is not needed. For each new field the script looks at two others, at random,
+--   and deletes those that are over. The hash expires when all fields are over.
+-- Not repeatable: a second run gives further places. HDEL comes first: lib/bucket.lua.
 -- Cost: O(1) a job.
 --#include lib/bucket.lua
 local key = base .. ':targets'

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- renew.lua - renews the leases of jobs of one bucket that are still being delivered.
 --
--- Only for the holder of the lease. The caller chooses the new end, so that it knows the token also
--- after a lost answer. If the job was replaced in flight, and its group waits for the holder, the
--- group waits until the new end (:away of lib/order.lua). A second run answers the same.
+-- Only the holder may renew a lease. The caller chooses the new end, so it knows the token also after a lost
+-- answer. If the job was replaced in flight and its group waits for the holder, the group waits until the new end
+-- (:away of lib/order.lua). A second run answers the same.
 --#include lib/bucket.lua
 --#include lib/late.lua
 --#include lib/order.lua

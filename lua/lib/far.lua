@@ -159,11 +159,9 @@ local function far(keys)
       jobs = jobs + rows.n
     end
     counts[1], counts[2] = '#', jobs
-    for _, row in ipairs({ { 'HSET', ':where', where }, { 'HSET', ':slots', counts }, { 'ZADD', ':far', new } }) do
-      for from = 1, #row[3], 1000 do
-        redis.call(row[1], keys .. row[2], unpack(row[3], from, math.min(from + 999, #row[3])))
-      end
-    end
+    call_in_slices('HSET', keys .. ':where', where)
+    call_in_slices('HSET', keys .. ':slots', counts)
+    call_in_slices('ZADD', keys .. ':far', new)
     new_slots, new_order = {}, {}
   end
 
@@ -214,15 +212,15 @@ local function far(keys)
     return list, ordinal - first, start, ordinal
   end
 
-  -- Its due time, its record and when it expires, or nil.
+  -- Its due time, its record, when it expires, its group and when it arrived, or nil.
   function self.find(id)
     local list, index, start = self.place(id)
     local entry = list and redis.call('LINDEX', list, index)
     if not entry or entry == '' then
       return nil
     end
-    local _, due, record, _, expires = self.read(entry, start)
-    return due, record, expires
+    local _, due, record, group, expires, _, arrival = self.read(entry, start)
+    return due, record, expires, group, arrival
   end
 
   -- Deletes what slots without jobs have left, FAR_FORGET of them at most.
