@@ -22,7 +22,7 @@ expand() {
             }
             return out line
         }
-        # Without comments: Redis keeps every script.
+        # Without comments but the one with the name: Redis keeps every script.
         function put(line) {
             sub(/ +-- .*/, "", line)
             if (line ~ /^ *local [A-Z][A-Z_0-9]* = (\047[^\047]*\047|[0-9][0-9e* +]*)$/) {
@@ -57,6 +57,7 @@ expand() {
                     put(line)
             close(path)
         }
+        FNR == 2 { print }
         !named && !/^--($|[^#])/ {
             n = split(ENVIRON["NAMES"], names, "\n")
             for (i = 1; i <= n; i++)
