@@ -44,7 +44,8 @@ end
 local function settle(id, lease, at, how)
   local note, record, kept = ARGV[at + TRIES], ARGV[at + RECORD], ARGV[at + KEPT_ID]
   redis.call('ZREM', unack, id)
-  if string.find(redis.call('HGET', tries, id) or '', IS_CANCELLED) then
+  local was = redis.call('HGET', tries, id)
+  if was and string.find(was, IS_CANCELLED) then
     late().outdate(id, lease)
     sums_add('cancelled', forget(id))
     leave_group(id)
@@ -81,7 +82,10 @@ end
 
 local codes = {}
 for at = FIRST_ROW, #ARGV, ROW do
-  local id, lease, how, again = ARGV[at], ARGV[at + LEASE], read_how(ARGV[at + HOW])
+  local id, lease, how, again = ARGV[at], ARGV[at + LEASE], ARGV[at + HOW], false
+  if #how > 1 or how == '+' then
+    how, again = read_how(how)
+  end
   local held = redis.call('ZSCORE', unack, id)
   local code
   if held and tonumber(held) == tonumber(lease) then

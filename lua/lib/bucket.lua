@@ -28,9 +28,6 @@ end
 -- Reads a how of a row (lua/scripts.def): its value, whether the change was sent before and its answer was
 -- lost, and the number of the change or nil.
 local function read_how(text)
-  if text == '' or (#text == 1 and text ~= '+') then
-    return text, false
-  end
   local how, again, number = string.match(text, '^(%a?)(%+?)(%d*)$')
   return how, again == '+', number ~= '' and number or nil
 end
