@@ -57,9 +57,9 @@ static void give_up(struct daemon *daemon, const struct err *err)
 
 static void each_sched(struct bridge *bridge, void (*what)(struct sched *s))
 {
-    for (size_t i = 0; i < bridge->route_count; i++)
-        for (int64_t b = 0; b < bridge->routes[i]->bucket_count; b++)
-            what(bridge->routes[i]->scheds[b]);
+    EACH_ROUTE (bridge, route)
+        EACH_SCHED (route, s)
+            what(s);
 }
 
 /* --- what the store and the other instances tell --- */
@@ -84,15 +84,16 @@ static void on_store_up(void *arg)
         }
         bridge->claiming = true; /* not before the sinks are there */
         log_info("daemon", "started: %zu sources, %zu sinks, %zu routes",
-                 bridge->source_count, bridge->sink_count, bridge->route_count);
+                 bridge->conf->source_count, bridge->conf->sink_count,
+                 bridge->conf->route_count);
     }
     alive_routes_changed(bridge->alive); /* by now they have their buckets */
     alive_join(bridge->alive);           /* before the buckets are looked at */
     route_states_read(bridge->states);
     each_sched(bridge, sched_start);
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (bridge->routes[i]->pace)
-            pace_start(bridge->routes[i]->pace);
+    EACH_ROUTE (bridge, route)
+        if (route->pace)
+            pace_start(route->pace);
     queue_look_all(bridge);
 }
 
@@ -154,8 +155,8 @@ static void on_turn(void *arg)
 {
     struct daemon *daemon = arg;
     struct bridge *bridge = &daemon->bridge;
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        sched_credit(bridge->sinks[i]);
+    EACH_SINK (bridge, sink)
+        sched_credit(sink);
     queue_turn(bridge);
     bool pause = bridge->draining || !route_states_known(bridge->states) ||
                  flow_wants_pause(&bridge->flow, store_takes_jobs(bridge->store) &&
@@ -182,7 +183,8 @@ static void tell_manager(const struct daemon *daemon)
                  *why ? why : "too many jobs on their way");
     else
         snprintf(text, sizeof(text), "%zu sources, %zu sinks, %zu routes",
-                 bridge->source_count, bridge->sink_count, bridge->route_count);
+                 bridge->conf->source_count, bridge->conf->sink_count,
+                 bridge->conf->route_count);
     if (!daemon->bridge.started && strstr(why, "LOADING"))
         notify_extend(LOADING_MS); /* it comes: no reason to begin anew */
     notify_status(text);
@@ -197,13 +199,12 @@ static void on_tick(void *arg)
     route_states_tick(bridge->states);
     deliver_tick(bridge);
     each_sched(bridge, sched_tick);
-    for (size_t i = 0; i < bridge->route_count; i++)
-        recent_tick(&bridge->routes[i]->recent, &bridge->routes[i]->stats.lateness,
-                    loop_mono_ms());
+    EACH_ROUTE (bridge, route)
+        recent_tick(&route->recent, &route->stats.lateness, loop_mono_ms());
     queue_tick(bridge);
     meta_tick(bridge->meta);
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        meta_tick(bridge->pools[i].meta);
+    EACH_POOL (bridge, pool)
+        meta_tick(pool->meta);
     tell_manager(daemon); /* last: all others have had their turn */
 }
 

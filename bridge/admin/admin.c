@@ -23,15 +23,14 @@ static void livez(void *arg, struct httpd_req *req)
 static int64_t count_stalled(const struct route *route)
 {
     int64_t n = 0;
-    for (int64_t b = 0; b < route->bucket_count; b++)
-        n += route->scheds[b]->stalled_us > 0;
+    EACH_SCHED (route, s)
+        n += s->stalled_us > 0;
     return n;
 }
 
 static void add_stalled(const struct bridge *bridge, struct buf *out)
 {
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        const struct route *route = bridge->routes[i];
+    EACH_ROUTE (bridge, route) {
         int64_t n = count_stalled(route);
         if (n > 0)
             buf_addf(out, "[-]route %s due jobs do not leave %lld of %lld buckets\n",
@@ -46,8 +45,8 @@ static bool redis_is_ready(const struct bridge *bridge)
 
 bool admin_is_ready(const struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (count_stalled(bridge->routes[i]) > 0)
+    EACH_ROUTE (bridge, route)
+        if (count_stalled(route) > 0)
             return false;
     return redis_is_ready(bridge) && route_states_known(bridge->states) &&
            !bridge->draining;
@@ -65,8 +64,7 @@ static void readyz(void *arg, struct httpd_req *req)
         buf_addf(&out, "[-]redis %s\n", store_trouble(bridge->store));
     if (!route_states_known(bridge->states))
         buf_add_str(&out, "[-]routes not yet asked which of them are paused\n");
-    for (size_t i = 0; i < bridge->pool_count; i++) {
-        const struct pool *pool = &bridge->pools[i];
+    EACH_POOL (bridge, pool) {
         bool there = store_is_ready(pool->store);
         buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->conf->name,
                  there ? "ok" : store_trouble(pool->store));
@@ -93,7 +91,7 @@ static void on_census(void *arg, bool whole)
     struct buf out = {0};
     const struct bridge *bridge = scrape->bridge;
     metrics_print(bridge, scrape->begun_ms, &out);
-    pace_print(bridge->routes, bridge->route_count, &out);
+    pace_print(bridge, &out);
     route_states_print(bridge, &out);
     reload_print(bridge, &out);
     listeners_print(&out);

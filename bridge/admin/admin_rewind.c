@@ -110,7 +110,7 @@ static int read_time(struct bridge *bridge, struct httpd_req *req, struct slice 
 
 static bool can_rewind(const struct source *src)
 {
-    return src && src->ops->rewind && src->started && !src->stopping && !src->stopped;
+    return src && src->ops->rewind && src->run == PART_RUNS;
 }
 
 static void begin(struct bridge *bridge, struct httpd_req *req, const struct route *route,

@@ -35,8 +35,8 @@ static void add_number(struct buf *out, const char *name, int64_t n)
 static int64_t next_due_ms(const struct route *route)
 {
     int64_t next_ms = route->counts.head_ms;
-    for (int64_t b = 0; b < route->bucket_count; b++) {
-        int64_t far_ms = bucket_far_ms(route->scheds[b]->bucket);
+    EACH_SCHED (route, s) {
+        int64_t far_ms = bucket_far_ms(s->bucket);
         if (far_ms >= 0 && (next_ms < 0 || far_ms < next_ms))
             next_ms = far_ms;
     }
@@ -166,9 +166,11 @@ static void on_all(void *arg, bool whole)
     struct buf out = {0};
     (void)whole; /* each route says what is known of it */
     begin(q, &out);
-    for (size_t i = 0; i < q->bridge->route_count; i++) {
-        buf_add_str(&out, i > 0 ? "," : "");
-        add_route(&out, q->bridge->routes[i], q->asked_ms);
+    const char *comma = "";
+    EACH_ROUTE (q->bridge, route) {
+        buf_add_str(&out, comma);
+        add_route(&out, route, q->asked_ms);
+        comma = ",";
     }
     answer(q, &out);
 }

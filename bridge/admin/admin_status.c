@@ -48,8 +48,7 @@ static void add_all_redis(struct buf *out, const struct bridge *bridge)
 {
     buf_add_str(out, ",\"redis\":[");
     add_redis(out, "redis", bridge->store, bridge->conf->redis.url);
-    for (size_t i = 0; i < bridge->pool_count; i++) {
-        const struct pool *pool = &bridge->pools[i];
+    EACH_POOL (bridge, pool) {
         buf_add_str(out, ",");
         add_redis(out, pool->conf->name, pool->store, pool->conf->redis.url);
     }
@@ -82,18 +81,18 @@ static void add_instance(void *arg, const struct alive_instance *one)
 
 static const char *source_state(const struct source *src)
 {
-    return src->stopped                 ? "stopped"
-           : !src->started              ? "starting"
-           : src->paused || src->drains ? "held"
-                                        : "running";
+    static const char *const names[] = {"starting", "running", "running", "stopped"};
+    bool held = src->paused || src->drains;
+    return held && strcmp(names[src->run], "running") == 0 ? "held" : names[src->run];
 }
 
 static void add_sources(struct buf *out, const struct bridge *bridge)
 {
     buf_add_str(out, ",\"sources\":[");
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        const struct source *src = bridge->sources[i];
-        buf_add_str(out, i > 0 ? ",{" : "{");
+    const char *open = "{";
+    EACH_SOURCE (bridge, src) {
+        buf_add_str(out, open);
+        open = ",{";
         add_text(out, "name", src->conf->name);
         buf_add_str(out, ",");
         add_text(out, "type", src->ops->name);
@@ -107,11 +106,12 @@ static void add_sources(struct buf *out, const struct bridge *bridge)
 static void add_sinks(struct buf *out, const struct bridge *bridge)
 {
     buf_add_str(out, ",\"sinks\":[");
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        const struct sink *sink = bridge->sinks[i];
+    const char *open = "{";
+    EACH_SINK (bridge, sink) {
         const uint64_t *n = sink->stats.outcomes;
         const struct queue_stats *q = &sink->queue_stats;
-        buf_add_str(out, i > 0 ? ",{" : "{");
+        buf_add_str(out, open);
+        open = ",{";
         add_text(out, "name", sink->conf->name);
         buf_add_str(out, ",");
         add_text(out, "type", sink->ops->name);

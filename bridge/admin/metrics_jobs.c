@@ -84,8 +84,7 @@ static void print_counter(const struct bridge *bridge, const struct counter_row 
                           struct buf *out)
 {
     metric_head(out, row->name, "counter", row->help);
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        const struct route *route = bridge->routes[i];
+    EACH_ROUTE (bridge, route) {
         const char *name = route->conf->name;
         const uint64_t *v = (const uint64_t *)((const char *)&route->stats + row->offset);
         if (row->count == 1)
@@ -129,8 +128,7 @@ static void print_gauges(const struct bridge *bridge, int64_t since_ms, struct b
 {
     for (size_t r = 0; r < sizeof(gauges) / sizeof(gauges[0]); r++) {
         metric_head(out, gauges[r].name, "gauge", gauges[r].help);
-        for (size_t i = 0; i < bridge->route_count; i++) {
-            const struct route *route = bridge->routes[i];
+        EACH_ROUTE (bridge, route) {
             const char *counts = (const char *)&route->counts;
             if (is_known(route, since_ms))
                 metric_number(
@@ -140,18 +138,17 @@ static void print_gauges(const struct bridge *bridge, int64_t since_ms, struct b
     }
     metric_head(out, "tarry_oldest_overdue_seconds", "gauge",
                 "For how long the oldest due job waits.");
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (is_known(bridge->routes[i], since_ms))
+    EACH_ROUTE (bridge, route)
+        if (is_known(route, since_ms))
             metric_real(out, "tarry_oldest_overdue_seconds",
-                        LABELS({"route", bridge->routes[i]->conf->name}),
-                        overdue_s(&bridge->routes[i]->counts));
+                        LABELS({"route", route->conf->name}), overdue_s(&route->counts));
     metric_head(out, "tarry_jobs_counted_age_seconds", "gauge",
                 "How old these numbers are: those of queues are of the last sweep.");
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (is_known(bridge->routes[i], since_ms))
+    EACH_ROUTE (bridge, route)
+        if (is_known(route, since_ms))
             metric_real(out, "tarry_jobs_counted_age_seconds",
-                        LABELS({"route", bridge->routes[i]->conf->name}),
-                        (double)(loop_mono_ms() - bridge->routes[i]->counted_ms) / 1000);
+                        LABELS({"route", route->conf->name}),
+                        (double)(loop_mono_ms() - route->counted_ms) / 1000);
 }
 
 static void print_lateness(const struct bridge *bridge, struct buf *out)
@@ -159,9 +156,9 @@ static void print_lateness(const struct bridge *bridge, struct buf *out)
     const char *name = "tarry_delivery_lateness_seconds";
     metric_head(out, name, "histogram",
                 "From due to the hand-over to the sink, first attempts.");
-    for (size_t i = 0; i < bridge->route_count; i++)
-        metric_histogram(out, name, LABELS({"route", bridge->routes[i]->conf->name}),
-                         &bridge->routes[i]->stats.lateness);
+    EACH_ROUTE (bridge, route)
+        metric_histogram(out, name, LABELS({"route", route->conf->name}),
+                         &route->stats.lateness);
 }
 
 static void print_sinks(const struct bridge *bridge, struct buf *out)
@@ -169,25 +166,22 @@ static void print_sinks(const struct bridge *bridge, struct buf *out)
     static const char *const results[] = {"delivered", "try_again", "rejected"};
     metric_head(out, "tarry_delivery_attempts_total", "counter",
                 "Hand-overs by what became of them.");
-    for (size_t i = 0; i < bridge->sink_count; i++)
+    EACH_SINK (bridge, sink)
         for (int o = 0; o < 3; o++)
-            metric_count(
-                out, "tarry_delivery_attempts_total",
-                LABELS({"sink", bridge->sinks[i]->conf->name}, {"result", results[o]}),
-                bridge->sinks[i]->stats.outcomes[o]);
+            metric_count(out, "tarry_delivery_attempts_total",
+                         LABELS({"sink", sink->conf->name}, {"result", results[o]}),
+                         sink->stats.outcomes[o]);
     metric_head(out, "tarry_sink_duration_seconds", "histogram",
                 "From hand-over to outcome.");
-    for (size_t i = 0; i < bridge->sink_count; i++)
+    EACH_SINK (bridge, sink)
         for (int o = 0; o < 3; o++)
-            metric_histogram(
-                out, "tarry_sink_duration_seconds",
-                LABELS({"sink", bridge->sinks[i]->conf->name}, {"result", results[o]}),
-                &bridge->sinks[i]->stats.duration[o]);
+            metric_histogram(out, "tarry_sink_duration_seconds",
+                             LABELS({"sink", sink->conf->name}, {"result", results[o]}),
+                             &sink->stats.duration[o]);
     metric_head(out, "tarry_sink_inflight", "gauge", "Hand-overs without an outcome.");
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        metric_number(out, "tarry_sink_inflight",
-                      LABELS({"sink", bridge->sinks[i]->conf->name}),
-                      bridge->sinks[i]->in_flight);
+    EACH_SINK (bridge, sink)
+        metric_number(out, "tarry_sink_inflight", LABELS({"sink", sink->conf->name}),
+                      sink->in_flight);
 }
 
 static void print_sources(const struct bridge *bridge, struct buf *out)
@@ -207,18 +201,16 @@ static void print_sources(const struct bridge *bridge, struct buf *out)
     };
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
         metric_head(out, rows[r].name, "counter", rows[r].help);
-        for (size_t i = 0; i < bridge->source_count; i++) {
-            const struct source *src = bridge->sources[i];
+        EACH_SOURCE (bridge, src) {
             metric_count(
                 out, rows[r].name, LABELS({"source", src->conf->name}),
                 *(const uint64_t *)(const void *)((const char *)src + rows[r].offset));
         }
     }
     metric_head(out, "tarry_source_paused", "gauge", "1 while the source is held back.");
-    for (size_t i = 0; i < bridge->source_count; i++)
-        metric_number(out, "tarry_source_paused",
-                      LABELS({"source", bridge->sources[i]->conf->name}),
-                      bridge->sources[i]->paused);
+    EACH_SOURCE (bridge, src)
+        metric_number(out, "tarry_source_paused", LABELS({"source", src->conf->name}),
+                      src->paused);
 }
 
 /* Queue sinks: what consumers pulled, and what ended by itself. */
@@ -245,8 +237,7 @@ static void print_queues(const struct bridge *bridge, struct buf *out)
 #undef ROW
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
         metric_head(out, rows[r].name, "counter", rows[r].help);
-        for (size_t i = 0; i < bridge->sink_count; i++) {
-            const struct sink *sink = bridge->sinks[i];
+        EACH_SINK (bridge, sink) {
             const char *stats = (const char *)&sink->queue_stats;
             if (sink->rules)
                 metric_count(out, rows[r].name, LABELS({"sink", sink->conf->name}),
@@ -254,18 +245,16 @@ static void print_queues(const struct bridge *bridge, struct buf *out)
         }
     }
     metric_head(out, "tarry_queues", "gauge", "Queues that are listed.");
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->rules)
-            metric_number(out, "tarry_queues",
-                          LABELS({"sink", bridge->sinks[i]->conf->name}),
-                          (int64_t)bridge->sinks[i]->sum_names);
+    EACH_SINK (bridge, sink)
+        if (sink->rules)
+            metric_number(out, "tarry_queues", LABELS({"sink", sink->conf->name}),
+                          (int64_t)sink->sum_names);
     metric_head(out, "tarry_queue_consumers", "gauge",
                 "Consumers of this instance that wait, once for each queue.");
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->rules)
+    EACH_SINK (bridge, sink)
+        if (sink->rules)
             metric_number(out, "tarry_queue_consumers",
-                          LABELS({"sink", bridge->sinks[i]->conf->name}),
-                          queue_consumers(bridge->sinks[i]));
+                          LABELS({"sink", sink->conf->name}), queue_consumers(sink));
 }
 
 void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *out)

@@ -18,16 +18,14 @@ enum { AFTERWARDS_MS = 15000 };
  * delivered last. */
 static void end_taps(struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->route_count; i++)
-        tap_free(bridge->routes[i]->tap);
+    EACH_ROUTE (bridge, route)
+        tap_free(route->tap);
 }
 
 /* Nobody can ask again for a route that leaves: there only the last answer counts. */
 static void end_all_taps(struct bridge *bridge)
 {
-    struct route *route;
-    end_taps(bridge);
-    TAILQ_FOREACH (route, &bridge->old_routes, leaves)
+    EVERY_ROUTE (bridge, route)
         tap_free(route->tap);
 }
 
@@ -45,8 +43,8 @@ static void take_no_more(struct bridge *bridge)
 
 static bool store_quiet(const struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        if (store_open_count(bridge->pools[i].store) > 0)
+    EACH_POOL (bridge, pool)
+        if (store_open_count(pool->store) > 0)
             return false;
     return store_open_count(bridge->store) == 0 && alive_has_left(bridge->alive);
 }

@@ -2,6 +2,7 @@
 #include "bridge/engine/emit.h"
 #include "bridge/job/tmpl.h"
 #include "bridge/bridge.h"
+#include "bridge/job/delay.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
 

@@ -259,10 +259,10 @@ static void rows_free(struct source *src, struct bucket_rows *of)
 
 void name_bucket_gone(struct bridge *bridge, const struct bucket *b)
 {
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        struct bucket_rows *of = rows_of(bridge->sources[i], bucket_name(b));
+    EACH_SOURCE (bridge, src) {
+        struct bucket_rows *of = rows_of(src, bucket_name(b));
         if (of)
-            rows_free(bridge->sources[i], of);
+            rows_free(src, of);
     }
 }
 

@@ -92,7 +92,8 @@ static bool dead_turned_away(struct leased *l)
         settle_bury(l);
         return true;
     }
-    if (!route->dead->suspended && route->dead->in_flight < route->dead->max_in_flight)
+    if (route->dead->use == PART_USED &&
+        route->dead->in_flight < route->dead->max_in_flight)
         return false;
     settle_retry(l, dead_slot_ms(route));
     return true;

@@ -173,7 +173,7 @@ static bool found_nothing(struct import *im, struct err *err)
 
 /* Finds the one of that type, or the named one. */
 static int find_source(const struct import_order *order, const struct conf *conf,
-                       size_t *found, struct err *err)
+                       const struct conf_source **found, struct err *err)
 {
     size_t n = 0;
     for (size_t i = 0; i < conf->source_count; i++) {
@@ -181,7 +181,7 @@ static int find_source(const struct import_order *order, const struct conf *conf
         if (strcmp(c->ops->name, order->type) != 0 ||
             (order->source && strcmp(c->name, order->source) != 0))
             continue;
-        *found = i;
+        *found = c;
         n++;
     }
     if (n == 0)
@@ -191,7 +191,7 @@ static int find_source(const struct import_order *order, const struct conf *conf
     if (n > 1)
         return err_set(err, "there are several sources of type \"%s\": --source NAME",
                        order->type);
-    if (conf->sources[*found]->ops->import == NULL)
+    if ((*found)->ops->import == NULL)
         return err_set(err, "nothing can be moved over into a source of type \"%s\"",
                        order->type);
     return 0;
@@ -200,12 +200,12 @@ static int find_source(const struct import_order *order, const struct conf *conf
 /* Gives an exit code. */
 static int start(struct import *im, struct err *err)
 {
-    size_t source = 0;
+    const struct conf_source *source = NULL;
     if (find_source(im->order, im->bridge->conf, &source, err) < 0)
         return EX_CONFIG;
     int code = tool_start(&im->tool, UP_MAX_MS, err);
     if (code == EX_OK)
-        im->src = im->bridge->sources[source];
+        im->src = inst_source_named(im->bridge, source->name);
     return code;
 }
 

@@ -268,34 +268,12 @@ void reload_ask(struct bridge *bridge, reload_cb *cb, void *arg)
         timer_set(r->timer, 0);
 }
 
-void reload_each_new_source(struct bridge *bridge, void (*cb)(struct source *src))
-{
-    const struct reload *r = bridge->reload;
-    for (size_t i = 0; r && r->step && i < r->next->source_count; i++)
-        if (reload_made_source(&r->sources[i]))
-            cb(r->sources[i].now);
-}
-
-/* What was begun is not in use: it ends like what leaves. Its configuration stays until
- * everything has. */
-static void leave_new(struct reload *r)
-{
-    for (size_t i = 0; i < r->next->source_count; i++)
-        if (reload_made_source(&r->sources[i]))
-            leave_source(r->sources[i].now, NULL);
-    for (size_t i = 0; i < r->next->sink_count; i++)
-        if (reload_made_sink(&r->sinks[i]))
-            leave_sink(r->sinks[i].now, NULL);
-}
-
 void reload_end(struct bridge *bridge)
 {
     struct reload *r = bridge->reload;
     if (r == NULL)
         return;
     timer_rest(r->timer);
-    if (r->step)
-        leave_new(r);
     r->step = NULL;
     fail(r, "the daemon is stopping");
     answer_all(r, false);

@@ -22,7 +22,6 @@
 
 struct bridge;
 struct reload;
-struct source;
 
 /* file: read again each time; copied. */
 struct reload *reload_new(struct bridge *bridge, const char *file);
@@ -39,8 +38,6 @@ typedef void reload_cb(void *arg, const struct reload_reply *reply);
 /* The file as it is now, or later if a reload is under way; all who ask meanwhile share
  * the next one. cb is called once, never within; NULL: nobody waits. */
 void reload_ask(struct bridge *bridge, reload_cb *cb, void *arg);
-/* Those that a reload under way has made, which are not in use yet. */
-void reload_each_new_source(struct bridge *bridge, void (*cb)(struct source *src));
 /* The daemon stops: who waits is answered, and what was begun is left to the stop. */
 void reload_end(struct bridge *bridge);
 

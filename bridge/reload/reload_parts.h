@@ -11,25 +11,6 @@
 #include "bridge/conf/conf_diff.h"
 #include "bridge/reload/reload.h"
 
-/* What becomes of the part of that number in the next configuration. old: the running
- * thing of that name; NULL: it is added. now: what serves it from then on: the old one,
- * or one made anew (NULL: not yet). */
-struct source_plan {
-    struct source *old, *now;
-    enum conf_change change;
-};
-struct sink_plan {
-    struct sink *old, *now;
-    enum conf_change change;
-    int64_t timeout_ms;
-    bool back; /* it was leaving */
-};
-struct route_plan {
-    struct route *old, *now;
-    enum conf_change change;
-    bool pace_anew, back;
-};
-
 struct reload_asker {
     struct reload_asker *next;
     reload_cb *cb;
@@ -44,9 +25,11 @@ struct reload {
     /* The one under way: */
     struct conf *next;
     struct conf_diff diff;
-    struct source_plan *sources; /* one for each part of next */
-    struct sink_plan *sinks;
-    struct route_plan *routes;
+    /* For each part of next, what will run by it: what runs already, or what the reload
+     * makes (PART_NEW) or takes back (PART_RETURNING). NULL: not made yet. */
+    struct source **sources;
+    struct sink **sinks;
+    struct route **routes;
     const struct reload_step *step; /* NULL: none is under way */
     int64_t begun_ms, told_ms; /* monotonic: this step; and when it was told of last */
     struct buf errors;
@@ -57,20 +40,18 @@ struct reload {
 };
 
 /* --- reload_plan.c --- */
-/* Fills in the plan and the diff; touches nothing. */
+/* Fills in the lists and the diff. Changes only the state of what returns. */
 void reload_plan(struct reload *r);
-/* What goes on with it in the next configuration. NULL: it ends. */
-struct source_plan *reload_plan_source(const struct reload *r, const struct source *src);
-struct sink_plan *reload_plan_sink(const struct reload *r, const struct sink *sink);
-struct route_plan *reload_plan_route(const struct reload *r, const struct route *route);
-/* What the plan has is there, and was made for it. */
-bool reload_made_source(const struct source_plan *plan);
-bool reload_made_sink(const struct sink_plan *plan);
-/* It would disturb one that is made: it ends before that begins. Also of one that leaves
- * since an earlier reload. */
+/* The part in use continues with the next configuration. */
+bool reload_keeps_source(const struct reload *r, const struct source *src);
+bool reload_keeps_sink(const struct reload *r, const struct sink *sink);
+/* The limits per target of the i-th route must start anew: it is still before that. */
+bool reload_paces_anew(const struct reload *r, size_t i);
+/* The sink runs and would disturb a new one, for example by the same client id: it must
+ * end first. Also of one that leaves since an earlier reload. */
 bool reload_ends_first(const struct reload *r, const struct sink *sink);
-/* Begins what was made; all: else only what need not wait for the end of another. -1: err
- * says why, and what has begun by then goes on. */
+/* Starts the new parts; all: else only those that need not wait for the end of another.
+ * -1: err says why, and what has started continues. */
 int reload_begin_parts(struct reload *r, bool all, struct err *err);
 
 /* --- reload_step.c, reload_undo.c --- */

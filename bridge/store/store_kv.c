@@ -46,8 +46,7 @@ void kv_told(struct bridge *bridge, struct slice name)
 {
     if (name.n > 0 && name.p[0] == '=')
         name = (struct slice){name.p + 1, name.n - 1};
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        const struct source *src = bridge->sources[i];
+    EACH_SOURCE (bridge, src) {
         if (name.p == NULL || slice_is(name, source_name(src)))
             tell_own(src);
     }

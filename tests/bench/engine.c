@@ -160,8 +160,8 @@ static void claim(void)
 {
     struct bridge *bridge = bench.src->bridge;
     bridge->claiming = true;
-    for (int64_t i = 0; i < bridge->routes[0]->bucket_count; i++)
-        sched_start(bridge->routes[0]->scheds[i]);
+    EACH_SCHED (route_after(bridge, NULL), s)
+        sched_start(s);
 }
 
 static void submit_and_claim(void)
@@ -188,7 +188,7 @@ static void report_held(void)
 
 static bool all_delivered(void)
 {
-    return bench.src->bridge->routes[0]->stats.delivered == bench.jobs;
+    return route_after(bench.src->bridge, NULL)->stats.delivered == bench.jobs;
 }
 
 static void finish_held(void)
