@@ -3,9 +3,9 @@
 #include "bridge/admin/admin.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/conf/conf.h"
-#include "bridge/core.h"
+#include "bridge/engine/core.h"
 #include "bridge/engine/deliver.h"
 #include "bridge/engine/drain.h"
 #include "bridge/engine/inst.h"
@@ -17,7 +17,7 @@
 #include "bridge/reload/reload.h"
 #include "bridge/engine/sched.h"
 #include "bridge/store/kv.h"
-#include "bridge/version.h"
+#include "bridge/base/version.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -46,13 +46,21 @@ static void on_drained(void *arg, int outcome)
     loop_stop();
 }
 
+static void stop(struct daemon *daemon)
+{
+    if (daemon->bridge.draining)
+        return;
+    drain_start(&daemon->bridge, on_drained, daemon);
+    reload_end(&daemon->bridge);
+}
+
 /* Something that it needs does not begin; what has begun ends in order. */
 static void give_up(struct daemon *daemon, const struct err *err)
 {
     log_error("daemon", "%s", err->text);
     notify_status(err->text);
     daemon->exit_code = EXIT_UNAVAILABLE;
-    drain_start(&daemon->bridge, on_drained, daemon);
+    stop(daemon);
 }
 
 static void each_sched(struct bridge *bridge, void (*what)(struct sched *s))
@@ -117,8 +125,7 @@ static void on_unfit(void *arg, const char *why)
     struct daemon *daemon = arg;
     log_error("daemon", "%s", why);
     daemon->exit_code = EXIT_CONF;
-    if (!daemon->bridge.draining)
-        drain_start(&daemon->bridge, on_drained, daemon);
+    stop(daemon);
 }
 
 static void on_pool_up(void *arg)
@@ -222,8 +229,7 @@ static void on_stop_signal(void *arg, int signo)
     }
     log_info("daemon", "signal %d: stopping", signo);
     daemon->stop_asked_ms = loop_mono_ms();
-    if (!daemon->bridge.draining)
-        drain_start(&daemon->bridge, on_drained, daemon);
+    stop(daemon);
 }
 
 /* Outside of the loop it waits, rather than end the daemon: who asks for a reload may be
@@ -250,10 +256,8 @@ static int start_listeners(struct bridge *bridge, struct err *err)
 {
     if (listeners_start(&bridge->listeners, bridge->conf, err) < 0)
         return -1;
-    if (bridge->listeners.first) {
-        admin_serve(bridge);
-        reload_serve(bridge);
-    }
+    if (bridge->listeners.first)
+        admin_serve(bridge, &reload_admin);
     return 0;
 }
 

@@ -3,7 +3,7 @@
  * unit_pace.c - when a target is left in peace, probed, and worked with again; how jobs
  * for it wait meanwhile.
  */
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/breaker.h"
 #include "bridge/engine/gate.h"
 #include "bridge/engine/pace.h"

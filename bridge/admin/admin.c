@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/admin.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/meta.h"
 #include "bridge/engine/pace.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
 #include "bridge/admin/metrics.h"
-#include "bridge/reload/reload.h"
 
 #include <stdlib.h>
 
@@ -93,7 +92,7 @@ static void on_census(void *arg, bool whole)
     metrics_print(bridge, scrape->begun_ms, &out);
     pace_print(bridge, &out);
     route_states_print(bridge, &out);
-    reload_print(bridge, &out);
+    admin_more->metrics(bridge, &out);
     listeners_print(&out);
     metrics_print_daemon(bridge, whole, &out);
     httpd_answer(scrape->req, 200, "text/plain; version=0.0.4; charset=utf-8",
@@ -129,7 +128,9 @@ static const struct httpd_route rows[] = {
     {"GET", "/metrics", metrics, HTTPD_METRICS, NULL},
     {0}};
 
-void admin_serve(struct bridge *bridge)
+const struct admin_more *admin_more;
+
+void admin_serve(struct bridge *bridge, const struct admin_more *more)
 {
     static const struct httpd_route *const all[] = {rows,
                                                     admin_control_rows,
@@ -143,4 +144,6 @@ void admin_serve(struct bridge *bridge)
                                                     console_rows};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         httpd_serve(bridge->listeners.first, all[i], bridge);
+    httpd_serve(bridge->listeners.first, more->rows, bridge);
+    admin_more = more;
 }

@@ -7,7 +7,7 @@
 #include "bridge/admin/job_list.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

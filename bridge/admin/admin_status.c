@@ -7,17 +7,10 @@
 #include "bridge/engine/alive.h"
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
-#include "bridge/version.h"
+#include "bridge/engine/bridge.h"
+#include "bridge/base/version.h"
 
 #include <inttypes.h>
-
-static admin_status_part *more; /* NULL: none */
-
-void admin_status_add(admin_status_part *part)
-{
-    more = part;
-}
 
 static void add_text(struct buf *out, const char *name, const char *text)
 {
@@ -137,8 +130,7 @@ static void status(void *arg, struct httpd_req *req)
     buf_addf(&out, "\"now_ms\":%" PRId64, store_now_ms(bridge->store));
     add_bool(&out, "ready", admin_is_ready(bridge));
     add_bool(&out, "stopping", bridge->draining);
-    if (more)
-        more(bridge, &out);
+    admin_more->status(bridge, &out);
     add_all_redis(&out, bridge);
     buf_add_str(&out, ",\"instances\":[");
     alive_each(bridge->alive, add_instance, &told);

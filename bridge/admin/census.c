@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/metrics.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include "bridge/admin/dead.h"
 #include "bridge/admin/cursor.h"
 #include "bridge/base/when.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
 #include "bridge/store/store.h"

@@ -3,7 +3,7 @@
 #include "bridge/admin/cursor.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/store/store.h"

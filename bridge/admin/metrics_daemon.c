@@ -3,10 +3,10 @@
  * metrics_daemon.c - metrics of what is not a route's, a sink's or a source's.
  */
 #include "bridge/admin/metrics.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/alive.h"
 #include "bridge/engine/meta.h"
-#include "bridge/version.h"
+#include "bridge/base/version.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * metrics_jobs.c - metrics of routes, sinks and sources.
  */
 #include "bridge/admin/metrics.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/queue/queue_place.h"
 
 #include <stddef.h>

@@ -6,9 +6,9 @@
  * not held up.
  */
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/cli/cli.h"
-#include "bridge/core_tool.h"
+#include "bridge/engine/core_tool.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/redis/embedded.h"

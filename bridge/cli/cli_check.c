@@ -5,13 +5,13 @@
  * of callbacks; nothing is written anywhere.
  */
 #include "bridge/base/log.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/cli/ctl.h"
-#include "bridge/core_tool.h"
+#include "bridge/engine/core_tool.h"
 #include "bridge/daemon.h"
 #include "bridge/http/httpd.h"
 #include "bridge/job/tmpl.h"
-#include "bridge/version.h"
+#include "bridge/base/version.h"
 
 #include <sysexits.h>
 #include <unistd.h>

@@ -3,10 +3,9 @@
 #include "bridge/engine/tap.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/inst.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/reload/reload.h"
 
 #include <stdlib.h>
 
@@ -35,7 +34,6 @@ static void take_no_more(struct bridge *bridge)
     bridge->claiming = false;
     alive_leave(bridge->alive); /* others claim at once what was ours */
     listeners_drain(&bridge->listeners);
-    reload_end(bridge);
     queue_end_waits(bridge, NULL);
     end_taps(bridge);
     inst_pause_sources(bridge, true);

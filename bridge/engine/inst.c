@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/inst.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/submit.h"
 #include "bridge/http/httpd.h"

@@ -4,7 +4,7 @@
 #include "bridge/engine/reread.h"
 #include "bridge/engine/route.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/version.h"
+#include "bridge/base/version.h"
 
 #include <inttypes.h>
 #include <stdio.h>

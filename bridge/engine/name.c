@@ -2,7 +2,7 @@
 #include "bridge/engine/name.h"
 #include "bridge/base/text.h"
 #include "bridge/base/hash.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/submit.h"
 
 #include <inttypes.h>

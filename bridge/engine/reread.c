@@ -5,7 +5,7 @@
  * without it.
  */
 #include "bridge/engine/reread.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/name.h"
 
 #include <inttypes.h>

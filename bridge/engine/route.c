@@ -3,7 +3,7 @@
 #include "bridge/base/hash.h"
 #include "bridge/engine/tap.h"
 #include "bridge/job/tmpl.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/pace.h"
 #include "bridge/engine/sched.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/route_state.h"
 #include "bridge/engine/alive.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"

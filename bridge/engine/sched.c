@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/sched.h"
 #include "bridge/engine/alive.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/deliver.h"
 #include "bridge/engine/pace.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/turn_away.h"
-#include "bridge/about.h"
+#include "bridge/engine/about.h"
 #include "bridge/base/retry.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/settle.h"

@@ -4,8 +4,8 @@
  * and routes without sources, sinks or claims, the original's Redis, the importer. Where
  * nothing of the original is found, it says what that Redis holds instead.
  */
-#include "bridge/bridge.h"
-#include "bridge/core.h"
+#include "bridge/engine/bridge.h"
+#include "bridge/engine/core.h"
 #include "bridge/import/import_parts.h"
 
 #include <inttypes.h>

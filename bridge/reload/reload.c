@@ -6,9 +6,8 @@
 #include "bridge/base/log.h"
 #include "bridge/base/notify.h"
 #include "bridge/conf/conf.h"
-#include "bridge/core.h"
+#include "bridge/engine/core.h"
 #include "bridge/engine/inst.h"
-#include "bridge/metrics/stats.h"
 #include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
 
@@ -294,27 +293,4 @@ struct reload_told reload_told(const struct bridge *bridge)
                                 .last_ok = r->last_errors.n == 0,
                                 .last_ms = r->last_ms,
                                 .error = buf_str(&r->last_errors)};
-}
-
-void reload_print(const struct bridge *bridge, struct buf *out)
-{
-    const struct reload *r = bridge->reload;
-    static const char count[] = "tarry_config_reloads_total";
-    static const char loaded[] = "tarry_config_last_reload_success_timestamp_seconds";
-    static const char last[] = "tarry_config_last_reload_successful";
-    static const char generation[] = "tarry_config_generation";
-    if (r == NULL)
-        return;
-    metric_head(out, generation, "gauge",
-                "Number of the configuration in use, from 1 at the start.");
-    metric_count(out, generation, NO_LABELS, r->generation);
-    metric_head(out, last, "gauge",
-                "1: the last configuration that was read is in use; 0: it was refused.");
-    metric_count(out, last, NO_LABELS, r->last_errors.n == 0);
-    metric_head(out, loaded, "gauge",
-                "When the configuration in use was taken over, since 1970.");
-    metric_real(out, loaded, NO_LABELS, (double)r->loaded_ms / 1000);
-    metric_head(out, count, "counter", "Reloads, by what came of them.");
-    metric_count(out, count, LABELS({"result", "ok"}), r->good);
-    metric_count(out, count, LABELS({"result", "refused"}), r->refused);
 }

@@ -50,8 +50,7 @@ struct reload_told { /* for status and metrics; wall clock */
     const char *error; /* its lines; "" it was good */
 };
 struct reload_told reload_told(const struct bridge *bridge);
-void reload_print(const struct bridge *bridge, struct buf *out);
-/* Adds POST /v1/admin/reload to bridge->httpd, and the configuration to the status. */
-void reload_serve(struct bridge *bridge);
+/* POST /v1/admin/reload; the configuration in the status and the metrics. */
+extern const struct admin_more reload_admin;
 
 #endif

@@ -7,7 +7,7 @@
 #ifndef BRIDGE_RELOAD_PARTS_H
 #define BRIDGE_RELOAD_PARTS_H
 
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/conf/conf_diff.h"
 #include "bridge/reload/reload.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * reload_serve.c - POST /v1/admin/reload: answered when the configuration is in use, or
- * was refused. The configuration in /v1/admin/status.
+ * was refused. The configuration in /v1/admin/status and /metrics.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
+#include "bridge/metrics/stats.h"
 #include "bridge/reload/reload.h"
 
 #include <inttypes.h>
@@ -65,14 +65,30 @@ static void add_config(const struct bridge *bridge, struct buf *out)
     buf_add_str(out, "}}");
 }
 
+static void print_metrics(const struct bridge *bridge, struct buf *out)
+{
+    const struct reload_told told = reload_told(bridge);
+    static const char count[] = "tarry_config_reloads_total";
+    static const char loaded[] = "tarry_config_last_reload_success_timestamp_seconds";
+    static const char last[] = "tarry_config_last_reload_successful";
+    static const char generation[] = "tarry_config_generation";
+    metric_head(out, generation, "gauge",
+                "Number of the configuration in use, from 1 at the start.");
+    metric_count(out, generation, NO_LABELS, told.generation);
+    metric_head(out, last, "gauge",
+                "1: the last configuration that was read is in use; 0: it was refused.");
+    metric_count(out, last, NO_LABELS, told.last_ok);
+    metric_head(out, loaded, "gauge",
+                "When the configuration in use was taken over, since 1970.");
+    metric_real(out, loaded, NO_LABELS, (double)told.loaded_ms / 1000);
+    metric_head(out, count, "counter", "Reloads, by what came of them.");
+    metric_count(out, count, LABELS({"result", "ok"}), told.good);
+    metric_count(out, count, LABELS({"result", "refused"}), told.refused);
+}
+
 static const struct http_param none[] = {{0}};
 static const struct httpd_route rows[] = {
     {"POST", "/v1/admin/reload", post_reload, HTTPD_ADMIN, HTTP_ARGS(char, none)},
     {0},
 };
-
-void reload_serve(struct bridge *bridge)
-{
-    admin_status_add(add_config);
-    httpd_serve(bridge->listeners.first, rows, bridge);
-}
+const struct admin_more reload_admin = {rows, add_config, print_metrics};

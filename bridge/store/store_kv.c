@@ -5,7 +5,7 @@
  * A change is told to the other instances in the same write, right behind it and whatever
  * comes of it: who repeats a change whose outcome he does not know also repeats the news.
  */
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/store/kv.h"
 #include "bridge/store/batcher.h"
 

@@ -12,7 +12,7 @@
  * (--collect-atstart=no) only the steps are counted, and each is dumped apart, by its
  * name.
  */
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/daemon.h"
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"

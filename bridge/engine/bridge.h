@@ -5,8 +5,8 @@
  * Who owns what: struct bridge owns the sources, sinks, routes, stores and listeners. A
  * route owns its schedulers, one per bucket. A scheduler owns the deliveries of its jobs.
  */
-#ifndef BRIDGE_BRIDGE_H
-#define BRIDGE_BRIDGE_H
+#ifndef BRIDGE_ENGINE_BRIDGE_H
+#define BRIDGE_ENGINE_BRIDGE_H
 
 #include "bridge/conf/conf.h"
 #include "bridge/engine/flow.h"

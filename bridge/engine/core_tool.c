@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/core_tool.h"
-#include "bridge/bridge.h"
-#include "bridge/core.h"
+#include "bridge/engine/core_tool.h"
+#include "bridge/engine/bridge.h"
+#include "bridge/engine/core.h"
 #include "bridge/engine/meta.h"
 #include "bridge/redis/embedded.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/core.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/core.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
 #include "bridge/redis/embedded.h"
