@@ -16,7 +16,7 @@
 #include "bridge/redis/embedded.h"
 #include "bridge/reload/reload.h"
 #include "bridge/engine/sched.h"
-#include "bridge/store/kv.h"
+#include "bridge/engine/kv.h"
 #include "bridge/base/version.h"
 
 #include <signal.h>

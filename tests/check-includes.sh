@@ -31,7 +31,6 @@ order='base job redis conf store metrics http engine queue admin reload import c
 exceptions='
 conf    plugin.h             the options of plugins are rows like any others
 store   queue/queue.h        the types in it are what the store fills in; part of plugin.h
-store   engine/bridge.h      a source names its store
 engine  plugin.h             the contract
 engine  queue/queue_place.h  a bucket of a queue is a bucket
 admin   plugin.h             the contract
@@ -45,7 +44,7 @@ function plugin(path) { sub(/^[^\/]*\//, "", path); sub(/[\/.].*/, "", path); re
 BEGIN {
     split("bridge/job/cloudevent.h bridge/base/hash.h bridge/base/json.h bridge/base/retry.h bridge/base/text.h bridge/base/unpack.h bridge/base/when.h", pure, " ")
     for (i in pure) open_to_plugins[pure[i]] = 1
-    split("bridge/http/http_args.h bridge/http/http_job.h bridge/http/httpd.h bridge/import/import.h bridge/metrics/stats.h bridge/store/kv.h", served, " ")
+    split("bridge/http/http_args.h bridge/http/http_job.h bridge/http/httpd.h bridge/import/import.h bridge/metrics/stats.h bridge/engine/kv.h", served, " ")
     for (i in served) open_to_sources[served[i]] = 1
     rows = split(libraries, row, "\n")
     for (i = 1; i <= rows; i++)

@@ -187,6 +187,19 @@ void inst_sink_stop(struct sink *sink)
     sink->ops->stop(sink, sink->self);
 }
 
+bool inst_source_end(struct source *src)
+{
+    if (inst_source_may_stop(src))
+        inst_source_stop(src);
+    return inst_source_ended(src);
+}
+
+bool inst_sink_end(struct sink *sink)
+{
+    inst_sink_stop(sink);
+    return inst_sink_ended(sink);
+}
+
 static int start_sources(struct bridge *bridge, bool answering, struct err *err)
 {
     EACH_SOURCE (bridge, src) {

@@ -57,6 +57,7 @@ struct source {
     void *queue_watch_arg;
     void (*kv_watch)(void *arg);
     void *kv_watch_arg;
+    struct log_limit complain_kv; /* errors of Redis about it */
 };
 
 struct sink {
@@ -150,6 +151,9 @@ bool inst_sink_quiet(const struct sink *sink);
 /* Stopped, and nothing that it asked for waits for its answer. */
 bool inst_source_ended(const struct source *src);
 bool inst_sink_ended(const struct sink *sink);
+/* Stops it, a source once it may stop. Returns whether it has ended. */
+bool inst_source_end(struct source *src);
+bool inst_sink_end(struct sink *sink);
 /* For the deliveries of a sink of that name. */
 int64_t inst_timeout_ms(const struct conf *conf, const char *sink);
 

@@ -14,7 +14,7 @@
 #include "bridge/job/tries.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
-#include "bridge/store/kv.h"
+#include "bridge/engine/kv.h"
 
 #include <stdlib.h>
 

@@ -49,15 +49,6 @@ struct sink *leave_queue_named(const struct bridge *bridge, const char *name)
 
 /* --- those that have finished --- */
 
-static void look_at_source(struct source *src)
-{
-    if (!inst_source_may_stop(src))
-        return;
-    inst_source_stop(src);
-    if (inst_source_ended(src))
-        inst_source_free(src);
-}
-
 /* true: it is gone. */
 static bool look_at_route(struct route *route)
 {
@@ -108,8 +99,7 @@ static void look_at_sink(struct sink *sink)
         queue_old_tick(sink);
     if (sink->use == PART_RETURNING || !inst_sink_quiet(sink) || is_used(sink))
         return;
-    inst_sink_stop(sink);
-    if (!inst_sink_ended(sink))
+    if (!inst_sink_end(sink))
         return;
     hand_over(sink);
     inst_sink_free(sink);
@@ -133,8 +123,8 @@ bool leave_look(struct bridge *bridge)
 {
     bool gone = false;
     EVERY_SOURCE (bridge, src)
-        if (src->use == PART_LEAVING)
-            look_at_source(src);
+        if (src->use == PART_LEAVING && inst_source_end(src))
+            inst_source_free(src);
     EVERY_ROUTE (bridge, route)
         if (route->use == PART_LEAVING)
             gone = look_at_route(route) || gone;

@@ -157,27 +157,15 @@ static const char *is_busy(struct reload *r)
 
 /* --- the old ones end --- */
 
-static bool source_has_ended(struct source *src)
-{
-    inst_source_stop(src);
-    return inst_source_ended(src);
-}
-
-static bool sink_has_ended(struct sink *sink)
-{
-    inst_sink_stop(sink);
-    return inst_sink_ended(sink);
-}
-
 /* All of them are told each time: one that was not yet started may be, as Redis comes. */
 static const char *still_runs(struct reload *r)
 {
     const char *who = NULL;
     EACH_SOURCE (r->bridge, src)
-        if (src->use == PART_SUSPENDED && !source_has_ended(src))
+        if (src->use == PART_SUSPENDED && !inst_source_end(src))
             who = src->conf->name;
     EVERY_SINK (r->bridge, sink)
-        if (reload_ends_first(r, sink) && !sink_has_ended(sink))
+        if (reload_ends_first(r, sink) && !inst_sink_end(sink))
             who = sink->conf->name;
     return who;
 }

@@ -55,30 +55,14 @@ static int stop_new(struct reload *r, struct err *err)
     return 0;
 }
 
-static bool source_has_ended(struct source *src)
-{
-    if (!inst_source_may_stop(src))
-        return false;
-    inst_source_stop(src);
-    return inst_source_ended(src);
-}
-
-static bool sink_has_ended(struct sink *sink)
-{
-    if (leave_needs_sink(sink))
-        return false;
-    inst_sink_stop(sink);
-    return inst_sink_ended(sink);
-}
-
 static const char *still_runs(struct reload *r)
 {
     const char *who = NULL;
     EVERY_SOURCE (r->bridge, src)
-        if (src->use == PART_NEW && !source_has_ended(src))
+        if (src->use == PART_NEW && !inst_source_end(src))
             who = src->conf->name;
     EVERY_SINK (r->bridge, sink)
-        if (sink->use == PART_NEW && !sink_has_ended(sink))
+        if (sink->use == PART_NEW && (leave_needs_sink(sink) || !inst_sink_end(sink)))
             who = sink->conf->name;
     return who;
 }

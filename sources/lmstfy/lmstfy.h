@@ -13,7 +13,7 @@
 
 #include "bridge/http/http_args.h"
 #include "bridge/plugin.h"
-#include "bridge/store/kv.h"
+#include "bridge/engine/kv.h"
 #include "sources/lmstfy/lmstfy_job.h"
 
 enum { LMSTFY_QUEUES_MAX = 256 }; /* of one consume */
