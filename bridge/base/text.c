@@ -196,6 +196,17 @@ struct slice text_trim(struct slice s)
     return s;
 }
 
+bool text_take_line(struct slice *s, struct slice *line)
+{
+    if (s->n == 0)
+        return false;
+    const char *end = memchr(s->p, '\n', s->n);
+    *line = (struct slice){s->p, end ? (size_t)(end - s->p) : s->n};
+    size_t used = line->n + (end ? 1 : 0);
+    *s = (struct slice){s->p + used, s->n - used};
+    return true;
+}
+
 static const char base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

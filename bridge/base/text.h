@@ -26,6 +26,8 @@ void text_add_percent(struct buf *out, struct slice s, const char *keep);
 void text_skip_blanks(struct slice *s);
 struct slice text_take_word(struct slice *s);
 struct slice text_trim(struct slice s);
+/* Takes the next line, without its end. false: s is empty. */
+bool text_take_line(struct slice *s, struct slice *line);
 
 bool text_is_utf8(struct slice s);
 /* The UTF-8 character at the start of s, which is not empty, and its length; 0: there is

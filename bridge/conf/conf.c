@@ -5,6 +5,7 @@
 #include "bridge/conf/conf.h"
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
 
@@ -125,13 +126,11 @@ void conf_errors_give(struct conf_errors *errors, struct buf *out)
     errors->n = 0;
 }
 
-void conf_log_warnings(struct conf *conf)
+void conf_log_warnings(const struct conf *conf)
 {
-    for (const char *p = buf_str(&conf->warnings); *p != '\0';) {
-        int n = (int)strcspn(p, "\n");
-        log_warn("config", "%.*s", n, p);
-        p += n + (p[n] == '\n');
-    }
+    struct slice left = buf_slice(&conf->warnings), line;
+    while (text_take_line(&left, &line))
+        log_warn("config", "%.*s", SLICE_ARG(line));
 }
 
 struct conf *conf_open(const char *file)

@@ -199,7 +199,7 @@ extern const struct source_ops *const source_plugins[];
 extern const struct sink_ops *const sink_plugins[];
 
 /* Logs the warnings of conf, a line each. */
-void conf_log_warnings(struct conf *conf);
+void conf_log_warnings(const struct conf *conf);
 
 /* Every option of every section and plugin, a group at a time; rows end with a row of
  * zeros. */

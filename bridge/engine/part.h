@@ -15,12 +15,12 @@ enum part_use {
     PART_RETURNING /* leaving, but a reload under way will use it again: not freed */
 };
 
-enum part_run {            /* of a source or sink */
-                PART_IDLE, /* made; ops->start has not succeeded yet */
-                PART_RUNS,
-                PART_STOPPING, /* ops->stop was called */
-                PART_STOPPED   /* the plugin has said so, or a reload could not start it
-                                  again */
+/* Of a source or sink. */
+enum part_run {
+    PART_IDLE, /* made; ops->start has not succeeded yet */
+    PART_RUNS,
+    PART_STOPPING, /* ops->stop was called */
+    PART_STOPPED   /* the plugin has reported it, or a reload could not start it again */
 };
 
 #endif

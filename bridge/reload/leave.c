@@ -29,24 +29,6 @@ void leave_route(struct route *route)
         sched_let_go(s);
 }
 
-struct route *leave_route_named(const struct bridge *bridge, const char *name)
-{
-    EVERY_ROUTE (bridge, route)
-        if (route->use == PART_LEAVING && route->scheds &&
-            strcmp(route->conf->name, name) == 0)
-            return route;
-    return NULL;
-}
-
-struct sink *leave_queue_named(const struct bridge *bridge, const char *name)
-{
-    EVERY_SINK (bridge, sink)
-        if (sink->use == PART_LEAVING && sink->rules &&
-            strcmp(sink->conf->name, name) == 0)
-            return sink;
-    return NULL;
-}
-
 /* --- those that have finished --- */
 
 /* true: it is gone. */

@@ -19,10 +19,6 @@ void leave_source(struct source *src);
 void leave_sink(struct sink *sink);
 void leave_route(struct route *route);
 
-/* The leaving one that still has buckets, or queues; NULL: there is none. */
-struct route *leave_route_named(const struct bridge *bridge, const char *name);
-struct sink *leave_queue_named(const struct bridge *bridge, const char *name);
-
 /* A leaving route delivers there, or sends its dead letters there. */
 bool leave_needs_sink(const struct sink *sink);
 

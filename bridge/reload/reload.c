@@ -5,6 +5,7 @@
 #include "bridge/reload/reload.h"
 #include "bridge/base/log.h"
 #include "bridge/base/notify.h"
+#include "bridge/base/text.h"
 #include "bridge/conf/conf.h"
 #include "bridge/engine/core.h"
 #include "bridge/engine/inst.h"
@@ -36,7 +37,7 @@ static void answer_all(struct reload *r, bool ok)
     r->asking = NULL;
 }
 
-/* What was read and planned is gone; so is what was made and is not in use. */
+/* Frees what was read and planned. */
 static void forget(struct reload *r)
 {
     conf_free(r->next);
@@ -65,22 +66,17 @@ static void end(struct reload *r, bool ok)
         timer_set(r->timer, 0);
 }
 
-/* One line of the log for each line of the text. */
-static void log_each_line(enum log_level level, struct slice text)
+static void log_errors(struct reload *r)
 {
-    while (text.n > 0) {
-        const char *nl = memchr(text.p, '\n', text.n);
-        size_t n = nl ? (size_t)(nl - text.p) : text.n;
-        log_msg(level, "reload", "%.*s", (int)n, text.p);
-        text.p += nl ? n + 1 : n;
-        text.n -= nl ? n + 1 : n;
-    }
+    struct slice left = buf_slice(&r->errors), line;
+    while (text_take_line(&left, &line))
+        log_error("reload", "%.*s", SLICE_ARG(line));
 }
 
 static void refuse(struct reload *r)
 {
     r->refused++;
-    log_each_line(LOG_ERROR, buf_slice(&r->errors));
+    log_errors(r);
     log_error("reload", "%s is refused; the configuration in use stays (%" PRIu64 ")",
               r->file, r->generation);
     end(r, false);
@@ -111,7 +107,7 @@ static void fail(struct reload *r, const char *why)
     buf_addf(&r->errors, "%s: %s\n", r->file, why);
 }
 
-/* The limit of a step that can't be given up has passed. */
+/* The time of a step has passed that must not be given up. */
 static void wait_on(struct reload *r, const char *who)
 {
     log_warn("reload", "still waits for %s: %s", r->step->what, who);
@@ -119,7 +115,7 @@ static void wait_on(struct reload *r, const char *who)
     timer_set(r->timer, LOOK_MS);
 }
 
-/* One step after the other, as far as it goes; the timer comes back to one that waits. */
+/* Runs one step after the other until a step must wait; then the timer looks again. */
 static void go(struct reload *r, const struct reload_step *step)
 {
     struct err err;
@@ -175,22 +171,19 @@ static bool read_next(struct reload *r)
         return false;
     core_choose_buckets(r->next);
     reload_plan(r);
-    for (struct slice left = buf_slice(&r->diff.refused); left.n > 0;) {
-        size_t n = (size_t)((const char *)memchr(left.p, '\n', left.n) - left.p) + 1;
-        buf_addf(&r->errors, "%s: ", r->file);
-        buf_add(&r->errors, left.p, n);
-        left = (struct slice){left.p + n, left.n - n};
-    }
+    struct slice left = buf_slice(&r->diff.refused), line;
+    while (text_take_line(&left, &line))
+        buf_addf(&r->errors, "%s: %.*s\n", r->file, SLICE_ARG(line));
     if (r->errors.n == 0 && listeners_check(r->bridge->conf, r->next, &err) < 0)
         fail(r, err.text);
     return r->errors.n == 0;
 }
 
-/* What the stop has interrupted is still there, and stays. */
+/* The configuration in use stays. */
 static void turn_away(struct reload *r)
 {
     fail(r, "the daemon is stopping");
-    log_each_line(LOG_ERROR, buf_slice(&r->errors));
+    log_errors(r);
     answer_all(r, false);
     buf_clear(&r->errors);
 }

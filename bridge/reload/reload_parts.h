@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload_parts.h - what reload.c (who asks, the order of the steps), reload_plan.c (what
- * becomes of each part), reload_step.c (the steps), reload_undo.c (the way back) and
- * reload_swap.c (takes over) share.
+ * reload_parts.h - shared by reload.c (requests, the order of the steps), reload_plan.c
+ * (what continues, what is new), reload_step.c (the steps), reload_undo.c (the way back)
+ * and reload_swap.c (the switch).
  */
 #ifndef BRIDGE_RELOAD_PARTS_H
 #define BRIDGE_RELOAD_PARTS_H
@@ -20,9 +20,10 @@ struct reload_asker {
 struct reload {
     struct bridge *bridge;
     char *file;
-    struct timer *timer, *leave; /* leave: looks after those that do, while there are */
-    struct reload_asker *waiting, *asking; /* for the next one; for the one under way */
-    /* The one under way: */
+    struct timer *timer, *leave;           /* leave: looks at PART_LEAVING */
+    struct reload_asker *waiting, *asking; /* for the next reload; for the current one */
+
+    /* The current one: */
     struct conf *next;
     struct conf_diff diff;
     /* For each part of next, what will run by it: what runs already, or what the reload
@@ -30,10 +31,12 @@ struct reload {
     struct source **sources;
     struct sink **sinks;
     struct route **routes;
-    const struct reload_step *step; /* NULL: none is under way */
-    int64_t begun_ms, told_ms; /* monotonic: this step; and when it was told of last */
+    const struct reload_step *step; /* NULL: there is none */
+    int64_t begun_ms;               /* monotonic: when the step started */
+    int64_t told_ms;                /* monotonic: the last log line about it */
     struct buf errors;
-    /* What is told: */
+
+    /* For status and metrics, as struct reload_told: */
     uint64_t generation, good, refused;
     int64_t loaded_ms, last_ms;
     struct buf last_errors;
@@ -56,22 +59,21 @@ int reload_begin_parts(struct reload *r, bool all, struct err *err);
 
 /* --- reload_step.c, reload_undo.c --- */
 struct reload_step {
-    const char *what;                                /* is waited for */
+    const char *what;                                /* what it waits for */
     int (*begin)(struct reload *r, struct err *err); /* -1: undo; NULL: nothing to do */
-    const char *(*holds)(struct reload *r); /* who still does; NULL: it is through */
-    bool may_give_up; /* when the limit has passed; else it waits on */
-    bool undone;      /* of the row that ends a table: everything is as it was */
+    const char *(*holds)(struct reload *r); /* the name that it waits for; NULL: done */
+    bool may_give_up; /* after daemon.stop_timeout, undo; else it continues to wait */
+    bool undone;      /* of the row that ends a table: everything is as before */
 };
-extern const struct reload_step
-    reload_steps[]; /* to the swap; ends with a row of no what */
-extern const struct reload_step reload_undo[]; /* the way back */
-/* Why a new route can't be; NULL. */
+/* Up to the switch, and the way back. Each ends with a row without what. */
+extern const struct reload_step reload_steps[], reload_undo[];
+/* Why a new route is impossible; NULL. */
 const char *reload_refused(const struct reload *r);
-/* Everything goes on as before. */
+/* Everything works as before. */
 void reload_let_go(struct reload *r);
 
 /* --- reload_swap.c --- */
-/* From here on next is the configuration. Cannot fail. */
+/* From here on next is the configuration in use. Cannot fail. */
 void reload_swap(struct reload *r);
 
 #endif

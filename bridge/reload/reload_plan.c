@@ -5,11 +5,32 @@
  */
 #include "bridge/engine/inst.h"
 #include "bridge/engine/pace.h"
-#include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
 #include "bridge/engine/route.h"
 
 #include <stdlib.h>
+
+/* --- what left with an earlier reload, and still has jobs here --- */
+
+static struct route *leaving_route(const struct bridge *bridge, const char *name)
+{
+    EVERY_ROUTE (bridge, route)
+        if (route->use == PART_LEAVING && route->scheds &&
+            strcmp(route->conf->name, name) == 0)
+            return route;
+    return NULL;
+}
+
+static struct sink *leaving_queue(const struct bridge *bridge, const char *name)
+{
+    EVERY_SINK (bridge, sink)
+        if (sink->use == PART_LEAVING && sink->rules &&
+            strcmp(sink->conf->name, name) == 0)
+            return sink;
+    return NULL;
+}
+
+/* --- the plan --- */
 
 static void plan_source(struct reload *r, size_t i)
 {
@@ -43,7 +64,7 @@ static void plan_sink(struct reload *r, size_t i)
     struct sink *old = inst_sink_named(r->bridge, conf->name);
     if (old == NULL) {
         conf_diff_note(&r->diff, "sinks", conf->name, "added");
-        old = conf->ops->queue ? leave_queue_named(r->bridge, conf->name) : NULL;
+        old = conf->ops->queue ? leaving_queue(r->bridge, conf->name) : NULL;
     }
     if (old == NULL)
         return;
@@ -68,7 +89,7 @@ static void plan_route(struct reload *r, size_t i)
     const struct conf_route *conf = r->next->routes[i];
     struct route *old = route_of_name(r->bridge, slice_of(conf->name));
     bool queue = r->next->sinks[sink_index(r->next, conf->to)]->ops->queue != NULL;
-    struct route *leaving = queue ? NULL : leave_route_named(r->bridge, conf->name);
+    struct route *leaving = queue ? NULL : leaving_route(r->bridge, conf->name);
     if (old == NULL)
         conf_diff_note(&r->diff, "routes", conf->name, "added");
     if (old || leaving)

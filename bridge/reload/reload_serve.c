@@ -14,13 +14,11 @@
 static void add_lines(struct buf *json, struct slice lines)
 {
     const char *comma = "";
+    struct slice line;
     buf_add_str(json, "[");
-    while (lines.n > 0) {
-        const char *nl = memchr(lines.p, '\n', lines.n);
-        size_t n = nl ? (size_t)(nl - lines.p) : lines.n, used = nl ? n + 1 : n;
+    while (text_take_line(&lines, &line)) {
         buf_add_str(json, comma);
-        text_add_json(json, (struct slice){lines.p, n});
-        lines = (struct slice){lines.p + used, lines.n - used};
+        text_add_json(json, line);
         comma = ",";
     }
     buf_add_str(json, "]");
