@@ -30,7 +30,6 @@ order='base job redis conf store metrics http engine queue admin reload import c
 # FOLDER  HEADER  why
 exceptions='
 conf    plugin.h             the options of plugins are rows like any others
-store   queue/queue.h        the types in it are what the store fills in; part of plugin.h
 engine  plugin.h             the contract
 engine  queue/queue_place.h  a bucket of a queue is a bucket
 admin   plugin.h             the contract
