@@ -3,7 +3,6 @@
 #include "bridge/engine/meta_parts.h"
 #include "bridge/engine/reread.h"
 #include "bridge/engine/route.h"
-#include "bridge/queue/queue_place.h"
 #include "bridge/base/version.h"
 
 #include <inttypes.h>
