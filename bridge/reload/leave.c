@@ -31,7 +31,16 @@ void leave_route(struct route *route)
 
 /* --- those that have finished --- */
 
-/* true: it is gone. */
+/* Each returns true if it has freed it. */
+
+static bool look_at_source(struct source *src)
+{
+    if (!inst_source_end(src))
+        return false;
+    inst_source_free(src);
+    return true;
+}
+
 static bool look_at_route(struct route *route)
 {
     if (route->refs > 0 || !route_is_still(route) || !route_buckets_are_idle(route))
@@ -75,45 +84,33 @@ static void hand_over(struct sink *sink)
             other->before = sink->before;
 }
 
-static void look_at_sink(struct sink *sink)
+static bool look_at_sink(struct sink *sink)
 {
     if (sink->rules)
         queue_old_tick(sink);
-    if (sink->use == PART_RETURNING || !inst_sink_quiet(sink) || is_used(sink))
-        return;
-    if (!inst_sink_end(sink))
-        return;
+    if (!inst_sink_quiet(sink) || is_used(sink) || !inst_sink_end(sink))
+        return false;
     hand_over(sink);
     inst_sink_free(sink);
-}
-
-static bool some_leave(const struct bridge *bridge)
-{
-    EVERY_SOURCE (bridge, src)
-        if (src->use >= PART_LEAVING)
-            return true;
-    EVERY_ROUTE (bridge, route)
-        if (route->use >= PART_LEAVING)
-            return true;
-    EVERY_SINK (bridge, sink)
-        if (sink->use >= PART_LEAVING)
-            return true;
-    return false;
+    return true;
 }
 
 bool leave_look(struct bridge *bridge)
 {
-    bool gone = false;
+    bool left = false, route_gone = false;
     EVERY_SOURCE (bridge, src)
-        if (src->use == PART_LEAVING && inst_source_end(src))
-            inst_source_free(src);
+        if (src->use == PART_LEAVING && !look_at_source(src))
+            left = true;
     EVERY_ROUTE (bridge, route)
-        if (route->use == PART_LEAVING)
-            gone = look_at_route(route) || gone;
+        if (route->use == PART_LEAVING) {
+            bool gone = look_at_route(route);
+            route_gone |= gone;
+            left |= !gone;
+        }
     EVERY_SINK (bridge, sink)
-        if (sink->use >= PART_LEAVING)
-            look_at_sink(sink);
-    if (gone && store_is_up(bridge->store))
-        meta_look(bridge->meta); /* their jobs are counted as nobody's now */
-    return some_leave(bridge);
+        if (sink->use == PART_LEAVING && !look_at_sink(sink))
+            left = true;
+    if (route_gone && store_is_up(bridge->store))
+        meta_look(bridge->meta); /* its jobs are counted as nobody's now */
+    return left;
 }

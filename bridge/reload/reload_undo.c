@@ -35,6 +35,7 @@ void reload_let_go(struct reload *r)
             route->use = PART_USED;
     EACH_ROUTE (bridge, route)
         pump(route);
+    timer_set(r->leave, 0);
 }
 
 /* --- what was begun ends --- */
