@@ -119,11 +119,10 @@ static void finish(struct slice id, int64_t lease)
 }
 
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
-                      unsigned n, unsigned topic)
+                      unsigned n)
 {
     (void)arg;
     (void)code;
-    (void)topic;
     bench.asked--;
     for (unsigned i = 0; i < n; i++, bench.handed++) {
         must(bench.handed < bench.jobs);
