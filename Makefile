@@ -44,6 +44,7 @@ core  := $(filter-out bridge/main.c,$(wildcard bridge/*.c bridge/*/*.c))
 parts := $(patsubst %.c,$(B)/obj/%.o,$(core) $(wildcard sources/*/*.c sinks/*.c sinks/*/*.c)) \
          $(B)/obj/lua.o $(B)/obj/bridge/store/calls.o $(B)/obj/console_files.o $(B)/obj/revision.o \
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
+rigs  := $(B)/obj/tests/fake_redis.o $(B)/obj/tests/store_calls.o
 units := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/unit*.c))
 code  := $(wildcard bridge/*.[ch] bridge/*/*.[ch] sources/*/*.[ch] sinks/*.[ch] sinks/*/*.[ch] tests/*.[ch] \
            tests/faults/*.[ch] tests/faults/million/*.[ch] tests/bench/*.[ch] etc/plugin/*.[ch])
@@ -57,7 +58,7 @@ $(B)/tarry: $(B)/obj/bridge/main.o $(parts) $(B)/exports
 $(B)/exports: etc/build/exports.sh $(shell etc/build/exports.sh headers)
 	@mkdir -p $(@D)
 	etc/build/exports.sh symbols > $@.new && mv $@.new $@
-$(B)/tests/unit: $(units) $(B)/obj/tests/fake_redis.o $(B)/obj/tests/batcher_rig.o $(parts)
+$(B)/tests/unit: $(units) $(rigs) $(B)/obj/tests/batcher_rig.o $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ $(LIBS) -lcmocka
 $(B)/tests/kafka_mock: $(B)/obj/tests/kafka_mock.o
@@ -135,7 +136,7 @@ compdb:
 fuzz: asan
 	tests/fuzz build/asan/tests $(FUZZ_S)
 fuzzers: $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz_*.c))
-$(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(B)/obj/tests/fake_redis.o $(parts)
+$(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(rigs) $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 

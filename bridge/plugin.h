@@ -121,11 +121,6 @@ typedef void stored_cb(void *arg, const struct stored_reply *reply);
  * it came from. Replies of one source may come in another order than the jobs went in. */
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg);
 
-/* A message that can't be made a job (a poison record): kept raw in the error bucket.
- * The job carries the raw bytes as payload. reason: "undecodable", "oversize". */
-void source_quarantine(struct source *src, struct job *job, const char *reason,
-                       const char *why, stored_cb *done, void *arg);
-
 /* Counts that a broker no longer knew a session that it had promised to keep: what it
  * held for us is gone. */
 void source_session_lost(struct source *src);
@@ -133,20 +128,7 @@ void source_session_lost(struct source *src);
 /* Counts that a source went back to read again. */
 void source_rewound(struct source *src);
 
-/* Which records of a partition are the same as earlier ones. The source stores it, and
- * sets it before it submits the first record of the partition. */
-struct partition_reading {
-    unsigned incarnation; /* of the topic: how often it was deleted and made anew */
-    struct slice rewinds; /* "ROUTE:N ROUTE:N": routes that read it again, and for each
-                           * the number of its last rewind; p NULL: none */
-};
-/* From here on records of that partition, read in another reading, count as new: where
- * the incarnation differs, for every route and under other ids; where only the rewind of
- * a route differs, for that route and under the same ids. Copies all. Only while no
- * record of that partition is open. */
-void source_set_reading(struct source *src, const char *topic, int32_t partition,
-                        const struct partition_reading *reading);
-/* The number of that route in such a text; 0: none. */
+/* The number of that route in job->rewinds; 0: none. */
 int64_t reading_rewind(struct slice rewinds, struct slice route);
 
 /* The last step of ops->stop. */

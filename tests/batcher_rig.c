@@ -3,8 +3,8 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/store/store.h"
 #include "tests/fake_redis.h"
+#include "tests/store_calls.h"
 
 #include <setjmp.h>
 #include <ctype.h>
@@ -114,28 +114,6 @@ static void on_down(void *arg, const char *why)
     rig.downs++;
     loop_stop();
 }
-static void on_name(void *arg, struct slice name)
-{
-    (void)arg;
-    (void)name;
-}
-static void on_head(void *owner, int64_t head_ms)
-{
-    (void)owner;
-    (void)head_ms;
-}
-static void on_woken(void *owner)
-{
-    (void)owner;
-}
-static void on_settled(void *owner, unsigned expired, unsigned timed_out,
-                       unsigned exhausted)
-{
-    (void)owner;
-    (void)expired;
-    (void)timed_out;
-    (void)exhausted;
-}
 static void on_asked(void)
 {
     fake.commands = 0;
@@ -160,11 +138,7 @@ int rig_setup(void **state)
 
 void rig_begin(unsigned batch_max, unsigned replicas)
 {
-    static const struct store_events events = {on_up, on_down, on_name, NULL};
-    static const struct bucket_events of_bucket = {
-        .head = on_head, .woken = on_woken, .settled = on_settled};
-    static const struct bucket_rules rules = {.remember_ms = 1000};
-    static const struct queue_rules queue_rules = {.lease_ms = 1000, .tries = 3};
+    static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL};
     struct store_conf conf = {.redis = {.connect_timeout_ms = 10000,
                                         .command_timeout_ms = 10000,
                                         .backoff_first_ms = 1,
@@ -180,8 +154,9 @@ void rig_begin(unsigned batch_max, unsigned replicas)
     assert_int_equal(redis_url_parse(text, &conf.redis.url, NULL), 0);
     rig = (struct batcher_rig){.limit = rig.limit};
     rig.store = store_new(&conf, &events, NULL);
-    rig.route = bucket_new(rig.store, "r/0", &rules, &of_bucket, NULL);
-    rig.queue = bucket_new_queue(rig.store, "s", "q", &queue_rules, &of_bucket, NULL);
+    store_calls_begin(rig.store);
+    rig.route = store_calls.route;
+    rig.queue = store_calls.queue;
     redis_url_free(&conf.redis.url);
     assert_true(rig_reaches(&rig.ups, 1));
 }
@@ -239,30 +214,46 @@ void rig_told(void *id, char code)
     loop_stop();
 }
 
-void rig_enqueue(const char *id, const struct enqueue *how, size_t body_n)
+/* What a test sets. */
+static void copy_how(struct change *c, const struct change *how, const char *id)
+{
+    c->how = how->how;
+    c->awaited = how->awaited;
+    c->origin = how->origin;
+    c->deadline_us = how->deadline_us;
+    c->cb = rig_told;
+    c->arg = (void *)id;
+}
+
+void rig_enqueue(struct bucket *b, const char *id, const struct change *how,
+                 size_t body_n)
 {
     struct job *job = job_new(body_n);
     char *body = mem_alloc(body_n + 1);
     job->id = job_keep(job, slice_of(id));
     job->payload = (struct slice){body, body_n};
-    store_enqueue(rig.route, job, how, rig_told, (void *)id);
+    struct change *c = change_of_job(sizeof(*c), b, job, NONE, NONE);
+    copy_how(c, how, id);
+    bucket_add(b, BATCHER_ENQUEUE, c);
     free(body);
     job_free(job);
 }
 
-void rig_cancel(const char *id, const struct origin *origin, int64_t deadline_ms)
+void rig_cancel(struct bucket *b, const char *id, const struct change *how)
 {
-    store_cancel(rig.route, slice_of(id), origin, deadline_ms, rig_told, (void *)id);
+    struct change *c = change_new(sizeof(*c), slice_of(id), NONE, NONE, NONE);
+    copy_how(c, how, id);
+    bucket_add(b, BATCHER_CANCEL, c);
 }
 
 void rig_ask(enum batcher_kind kind, const char *name)
 {
-    const struct enqueue how = {.awaited = true};
+    const struct change how = {.awaited = true};
     struct slice id = slice_of(name);
     void *arg = (void *)name;
     switch (kind) {
     case BATCHER_ENQUEUE:
-        rig_enqueue(name, &how, 0);
+        rig_enqueue(rig.route, name, &how, 0);
         break;
     case BATCHER_ACK:
         store_ack(rig.route, id, 5, rig_told, arg);
@@ -274,7 +265,7 @@ void rig_ask(enum batcher_kind kind, const char *name)
         store_bury(rig.route, id, 5, NONE, rig_told, arg);
         break;
     case BATCHER_CANCEL:
-        rig_cancel(name, NULL, 0);
+        rig_cancel(rig.route, name, &how);
         break;
     case BATCHER_FINISH:
         store_finish(rig.queue, id, 5, "acked", 0, 0, rig_told, arg);

@@ -54,8 +54,9 @@ void rig_ask(enum batcher_kind kind, const char *id);
 /* Several, one letter each. */
 void rig_ask_each(enum batcher_kind kind, const char *ids);
 /* As rig_ask(), of an enqueue or a cancel, as how says; body_n: bytes of the body. */
-void rig_enqueue(const char *id, const struct enqueue *how, size_t body_n);
-void rig_cancel(const char *id, const struct origin *origin, int64_t deadline_ms);
+void rig_enqueue(struct bucket *b, const char *id, const struct change *how,
+                 size_t body_n);
+void rig_cancel(struct bucket *b, const char *id, const struct change *how);
 /* For calls of the store: notes id and code in rig.told. */
 void rig_told(void *id, char code);
 

@@ -30,9 +30,9 @@ order='base job redis conf store metrics http engine queue admin reload import c
 # FOLDER  HEADER  why
 exceptions='
 conf    plugin.h             the options of plugins are rows like any others
+http    plugin.h             what the sources with a listener have in common
 engine  plugin.h             the contract
 engine  queue/queue_place.h  a bucket of a queue is a bucket
-admin   plugin.h             the contract
 cli     daemon.h             the command that runs it
 '
 
@@ -43,7 +43,7 @@ function plugin(path) { sub(/^[^\/]*\//, "", path); sub(/[\/.].*/, "", path); re
 BEGIN {
     split("bridge/job/cloudevent.h bridge/base/hash.h bridge/base/json.h bridge/base/retry.h bridge/base/text.h bridge/base/unpack.h bridge/base/when.h", pure, " ")
     for (i in pure) open_to_plugins[pure[i]] = 1
-    split("bridge/http/http_args.h bridge/http/http_job.h bridge/http/httpd.h bridge/import/import.h bridge/metrics/stats.h bridge/engine/kv.h", served, " ")
+    split("bridge/http/http_api.h bridge/http/http_args.h bridge/http/http_job.h bridge/http/httpd.h bridge/import/import.h bridge/metrics/stats.h bridge/engine/kv.h", served, " ")
     for (i in served) open_to_sources[served[i]] = 1
     rows = split(libraries, row, "\n")
     for (i = 1; i <= rows; i++)
@@ -87,7 +87,7 @@ FILENAME == "bridge/plugin.h" { open_to_plugins[what] = 1 }
 (room == "sources" || room == "sinks") && theirs == "bridge" && what != "bridge/plugin.h" &&
     !(what in open_to_plugins) && !(room == "sources" && what in open_to_sources) {
     fault(room "/ includes of bridge/ plugin.h, what that includes and the pure parts" \
-          (room == "sources" ? ", httpd.h, http_args.h, http_job.h, stats.h, kv.h and import.h" : ""))
+          (room == "sources" ? ", httpd.h, http_api.h, http_args.h, http_job.h, stats.h, kv.h and import.h" : ""))
 }
 (room == "sources" || room == "sinks") && (theirs == "sources" || theirs == "sinks") {
     if (plugin(what) != plugin(FILENAME))

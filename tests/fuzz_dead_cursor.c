@@ -1,40 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_dead_cursor.c - libFuzzer: any bytes as the cursor of a run through dead letters,
- * and as any cursor: what is taken is written again as a text that means the same.
+ * fuzz_dead_cursor.c - libFuzzer: any bytes as a cursor: what is taken is written again
+ * as a text that means the same.
  */
 #include "bridge/admin/cursor.h"
-#include "bridge/admin/dead.h"
 #include "bridge/base/mem.h"
 #include "bridge/job/job.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 
-static void check_again(const struct dead_cursor *c)
-{
-    struct dead_cursor again = {0};
-    struct buf text = {0};
-    must(c->bucket >= 0 && c->end_ms >= 0 && c->next_us >= 0 && c->after_ms >= 0);
-    must(c->after.n <= JOB_ID_MAX);
-    dead_cursor_add(c, &text);
-    must(dead_cursor_read(buf_slice(&text), &again) == 0);
-    must(again.bucket == c->bucket && again.end_ms == c->end_ms);
-    must(again.next_us == c->next_us && again.after_ms == c->after_ms);
-    must(slice_eq(buf_slice(&again.after), buf_slice(&c->after)));
-    buf_free(&again.after);
-    buf_free(&text);
-}
+enum { NUMBERS_MAX = 4 };
 
-static void check_any(struct slice text)
+static void check(struct slice text, unsigned n, size_t most)
 {
-    enum { NUMBERS = 3, MOST = 64 };
-    int64_t numbers[NUMBERS], again[NUMBERS];
+    int64_t numbers[NUMBERS_MAX] = {0}, again[NUMBERS_MAX] = {0};
     struct buf bytes = {0}, same = {0}, written = {0};
 
-    if (cursor_read(text, numbers, NUMBERS, MOST, &bytes) == 0) {
-        must(bytes.n <= MOST);
-        cursor_add(&written, numbers, NUMBERS, buf_slice(&bytes));
-        must(cursor_read(buf_slice(&written), again, NUMBERS, MOST, &same) == 0);
+    if (cursor_read(text, numbers, n, most, &bytes) == 0) {
+        must(bytes.n <= most);
+        for (unsigned i = 0; i < n; i++)
+            must(numbers[i] >= 0);
+        cursor_add(&written, numbers, n, buf_slice(&bytes));
+        must(cursor_read(buf_slice(&written), again, n, most, &same) == 0);
         must(memcmp(numbers, again, sizeof(numbers)) == 0);
         must(slice_eq(buf_slice(&bytes), buf_slice(&same)));
     }
@@ -45,10 +32,8 @@ static void check_any(struct slice text)
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
-    struct dead_cursor c = {0};
-    check_any((struct slice){(const char *)bytes, n});
-    if (dead_cursor_read((struct slice){(const char *)bytes, n}, &c) == 0)
-        check_again(&c);
-    buf_free(&c.after);
+    const struct slice text = {(const char *)bytes, n};
+    check(text, 3, 64);
+    check(text, NUMBERS_MAX, JOB_ID_MAX); /* of dead letters and job lists */
     return 0;
 }

@@ -58,16 +58,15 @@ static void check_instances(struct slice text)
 static void check_facts(struct slice text)
 {
     struct redis_facts facts;
-    struct redis_keeping keeping;
     struct durability want = {0};
     struct memory_mark mark = {0};
     char *option = fuzz_text(text);
 
-    redis_facts_begin(&facts, &keeping);
-    redis_facts_info(&facts, &keeping, text);
-    redis_facts_config(&facts, &keeping, "appendfsync", text);
-    redis_facts_config(&facts, &keeping, "min-replicas-to-write", text);
-    redis_facts_keeps(&keeping);
+    redis_facts_begin(&facts);
+    redis_facts_info(&facts, text);
+    redis_facts_config(&facts, "appendfsync", text);
+    redis_facts_config(&facts, "min-replicas-to-write", text);
+    redis_facts_keeps(&facts);
     durability_parse(option, &want, NULL);
     if (memory_mark_parse(option, &mark, NULL) == 0)
         must(mark.percent <= 100 && mark.bytes >= 0);

@@ -14,7 +14,6 @@ static void read_body(const struct frame *f)
     struct mqtt_message m;
     struct slice why;
     struct err err;
-    const char *reason;
     bool flag;
 
     if (f->type == FRAME_SETUP && frame_get_setup(f->body, &setup, &err) == 0)
@@ -24,7 +23,7 @@ static void read_body(const struct frame *f)
     if (f->type == FRAME_FAILED)
         frame_get_failed(f->body, &flag, &why, &err);
     if (f->type == FRAME_MESSAGE && frame_get_message(f->body, &m, &err) == 0) {
-        struct job *job = mqtt_job_new(&m, &reason, &err);
+        struct job *job = mqtt_job_new(&m);
         must(job != NULL && job->topic.n <= JOB_TOPIC_MAX);
         job_free(job);
     }

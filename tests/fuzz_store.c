@@ -9,11 +9,10 @@
  */
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
-#include "bridge/base/mem.h"
 #include "bridge/redis/sentinel.h"
-#include "bridge/store/store.h"
 #include "tests/fake_redis.h"
 #include "tests/fuzz.h"
+#include "tests/store_calls.h"
 
 #include <stdio.h>
 
@@ -29,287 +28,17 @@ static struct {
     struct timer *quiet;
     int64_t end_ms;
     struct store *store;
-    struct bucket *route, *queue;
     unsigned question; /* the first that is asked; those behind it follow */
     unsigned asked, told;
     unsigned seen, turns; /* commands in all; turns without a further one */
 } run;
 
-/* ---------------------------------------------------------------- what is asked */
-
-static void told(void)
-{
-    run.told++;
-}
-static void on_change(void *arg, char code)
-{
-    (void)arg;
-    (void)code;
-    told();
-}
-static void on_claim(void *arg, const struct store_claim_reply *r)
-{
-    (void)arg;
-    for (unsigned i = 0; r && i < r->count; i++)
-        must(r->items[i].id.n <= 1 << 20);
-    told();
-}
-static void on_reap(void *arg, const struct store_reap_reply *reply)
-{
-    (void)arg;
-    (void)reply;
-    told();
-}
-static void on_count(void *arg, const struct counts *counts)
-{
-    (void)arg;
-    (void)counts;
-    told();
-}
-static void on_pull(void *arg, const struct store_pull_reply *r)
-{
-    (void)arg;
-    for (unsigned i = 0; r && i < r->count; i++)
-        must(r->items[i].id.n <= 1 << 20);
-    told();
-}
-static void on_touch(void *arg, const struct store_touch_reply *reply)
-{
-    (void)arg;
-    (void)reply;
-    told();
-}
-static void on_look(void *arg, const struct store_look_reply *look)
-{
-    (void)arg;
-    must(look == NULL || look->id.n <= 1 << 20);
-    told();
-}
-static void on_measure(void *arg, const struct queue_counts *counts)
-{
-    (void)arg;
-    (void)counts;
-    told();
-}
-static void on_number(void *arg, int64_t n)
-{
-    (void)arg;
-    (void)n;
-    told();
-}
-static void on_respawned(void *arg, const struct store_respawn_reply *reply)
-{
-    (void)arg;
-    (void)reply;
-    told();
-}
-static void on_dropped(void *arg, const struct store_drop_reply *reply)
-{
-    (void)arg;
-    (void)reply;
-    told();
-}
-static void on_dead(void *arg, const struct store_dead_reply *t)
-{
-    (void)arg;
-    for (unsigned i = 0; t && i < t->count; i++)
-        must(t->items[i].id.n <= 1 << 20);
-    told();
-}
-static void on_list(void *arg, const struct store_list_reply *t)
-{
-    (void)arg;
-    for (unsigned i = 0; t && i < t->count; i++)
-        must(t->items[i].id.n <= 1 << 20);
-    told();
-}
-static void on_move_due(void *arg, const struct store_move_due_reply *reply)
-{
-    (void)arg;
-    (void)reply;
-    told();
-}
-static void on_pace(void *arg, const int64_t *wait_us)
-{
-    (void)arg;
-    must(wait_us == NULL || wait_us[1] >= INT64_MIN); /* of both targets */
-    told();
-}
-static void on_stopped(void *arg, const struct slice *targets, int n)
-{
-    (void)arg;
-    for (int i = 0; i < n; i++)
-        must(targets[i].n <= 1 << 20);
-    told();
-}
-static void on_meta(void *arg, bool changed, const struct slice *pairs, unsigned n)
-{
-    (void)arg;
-    (void)changed;
-    for (unsigned i = 0; pairs && i < n; i++)
-        must(pairs[i].n <= 1 << 20);
-    told();
-}
-static void on_names(void *arg, const struct slice *names, unsigned n)
-{
-    (void)arg;
-    for (unsigned i = 0; names && i < n; i++)
-        must(names[i].n <= 1 << 20);
-    told();
-}
-static void on_audit(void *arg, const struct audit_reply *r)
-{
-    (void)arg;
-    for (unsigned i = 0; r && i < r->count; i++)
-        must(r->findings[i].id.n <= 1 << 20);
-    told();
-}
-
-#define ID SLICE_LIT("id")
-static void ask_enqueue(void)
-{
-    struct job *job = job_new(0);
-    const struct enqueue how = {.origin = {"t/1", 5, 4, 1}};
-
-    job->id = job_keep(job, ID);
-    job->payload = job_keep(job, SLICE_LIT("payload"));
-    store_enqueue(run.route, job, &how, on_change, NULL);
-    job_free(job);
-}
-static void ask_claim(void)
-{
-    bucket_claim(run.route, 10, 1000, on_claim, NULL);
-}
-static void ask_ack(void)
-{
-    store_ack(run.route, ID, 1, on_change, NULL);
-}
-static void ask_retry(void)
-{
-    store_retry(run.route, ID, 1, 5, SLICE_LIT("1||||"), on_change, NULL);
-}
-static void ask_bury(void)
-{
-    store_bury(run.route, ID, 1, SLICE_LIT("1||||"), on_change, NULL);
-}
-static void ask_cancel(void)
-{
-    store_cancel(run.route, ID, NULL, 1000, on_change, NULL);
-}
-static void ask_reap(void)
-{
-    bucket_reap(run.route, 10, on_reap, NULL);
-}
-static void ask_count(void)
-{
-    const struct count_ask ask = {run.route, on_count, NULL};
-    store_count_many(&ask, 1);
-}
-static void ask_find(void)
-{
-    store_look(run.route, LOOK_WHICH_ID, ID, on_look, NULL);
-}
-static void ask_pull(void)
-{
-    const struct store_pull_want wants[] = {{0, 5}, {1000, 1}};
-    store_pull(run.queue, 1000, wants, 2, on_pull, NULL);
-}
-static void ask_touch(void)
-{
-    store_touch(run.queue, ID, 5, 1000, on_touch, NULL);
-}
-static void ask_look(void)
-{
-    store_look(run.queue, LOOK_WHICH_ID, ID, on_look, NULL);
-}
-static void ask_measure(void)
-{
-    const int64_t limits_ms[] = {1000, 60000};
-    store_measure(run.queue, limits_ms, 2, on_measure, NULL);
-}
-static void ask_finish(void)
-{
-    store_finish(run.queue, ID, 5, "acked", 0, 1000, on_change, NULL);
-}
-static void ask_release(void)
-{
-    store_release(run.queue, ID, 5, 0, true, 1000, on_change, NULL);
-}
-static void ask_respawn(void)
-{
-    store_respawn(run.queue, 10, 1000, on_respawned, NULL);
-}
-static void ask_drop(void)
-{
-    store_drop(run.queue, DROP_WHICH_DEAD, 10, on_dropped, NULL);
-}
-static void ask_dead(void)
-{
-    const struct store_dead_ask ask = {.what = DEAD_WHAT_LIST, .max = 10, .look = 100};
-    store_dead(run.route, &ask, on_dead, NULL);
-}
-static void ask_list(void)
-{
-    struct store_list_ask ask = {
-        .what = LIST_WHAT_WAITING, .max = 10, .bytes_max = 100000};
-    bucket_list(run.route, &ask, NULL, 0, on_list, NULL);
-}
-static void ask_move_due(void)
-{
-    store_move_due(run.route, ID, 0, 1000, on_move_due, NULL);
-}
-static void ask_pace(void)
-{
-    const struct pace_rate rate = {.per_s = 1, .burst = 1, .shared = true};
-    const struct paced_job jobs[] = {{SLICE_LIT("a"), false}, {SLICE_LIT("b"), true}};
-    store_pace(run.route, &rate, jobs, 2, on_pace, NULL);
-}
-static void ask_stopped(void)
-{
-    store_stopped(run.route, on_stopped, NULL);
-}
-static void ask_meta(void)
-{
-    const struct meta_change change = {"layout", NULL, "3"};
-    store_meta(run.store, &change, 1, on_meta, NULL);
-}
-static void ask_figure(void)
-{
-    store_figure(run.store, "HLEN", SLICE_LIT("tarry:x"), on_number, NULL);
-}
-static void ask_names(void)
-{
-    store_names(run.store, SLICE_LIT("tarry:x"), 0, 9, on_names, NULL);
-}
-static void ask_audit(void)
-{
-    store_audit(run.route, AUDIT_DELAY, SLICE_LIT("0"), 10, false, on_audit, NULL);
-}
-static void (*const asks[])(void) = {
-    ask_enqueue, ask_claim,   ask_ack,    ask_retry, ask_bury, ask_cancel,   ask_reap,
-    ask_count,   ask_find,    ask_pull,   ask_touch, ask_look, ask_measure,  ask_finish,
-    ask_release, ask_respawn, ask_drop,   ask_dead,  ask_list, ask_move_due, ask_pace,
-    ask_stopped, ask_meta,    ask_figure, ask_names, ask_audit};
-enum { ASKS = sizeof(asks) / sizeof(asks[0]) };
-
 /* ---------------------------------------------------------------------- one input */
 
-static void on_head(void *owner, int64_t head_ms)
+static void on_told(void *arg)
 {
-    (void)owner;
-    (void)head_ms;
-}
-static void on_woken(void *owner)
-{
-    (void)owner;
-}
-static void on_settled(void *owner, unsigned expired, unsigned timed_out,
-                       unsigned exhausted)
-{
-    (void)owner;
-    (void)expired;
-    (void)timed_out;
-    (void)exhausted;
+    (void)arg;
+    run.told++;
 }
 
 static void on_up(void *arg)
@@ -319,17 +48,12 @@ static void on_up(void *arg)
     (void)arg;
     fake.good = false;
     for (unsigned i = 0; run.asked < AT_A_TIME; i++, run.asked++)
-        asks[(run.question + i) % ASKS]();
+        store_call_rows[(run.question + i) % STORE_CALLS].ask(NULL);
 }
 static void on_down(void *arg, const char *why)
 {
     (void)arg;
     must(why != NULL);
-}
-static void on_told(void *arg, struct slice name)
-{
-    (void)arg;
-    (void)name;
 }
 
 /* Counted in turns: in ms, this process may only not have had its share of the machine.
@@ -356,16 +80,14 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     log_set_level(LOG_ERROR + 1);
     loop_init();
     fake_start(on_asked);
+    store_calls.told = on_told;
     run.quiet = timer_new(on_quiet, NULL);
     return 0;
 }
 
 static void begin(unsigned kind, struct sentinel **sentinel)
 {
-    static const struct store_events events = {on_up, on_down, on_told, NULL};
-    static const struct bucket_events of_bucket = {on_head, on_woken, on_settled, NULL};
-    static const struct bucket_rules rules = {.remember_ms = 1000, .rate = 5, .burst = 1};
-    static const struct queue_rules queue_rules = {.lease_ms = 1000, .tries = 3};
+    static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL};
     static const struct {
         const char *scheme, *rest;
     } forms[] = {{"redis", "/1"}, {"redis+cluster", ""}, {"redis+sentinel", "/m"}};
@@ -390,8 +112,7 @@ static void begin(unsigned kind, struct sentinel **sentinel)
         conf.redis.finder = sentinel_finder(*sentinel);
     }
     run.store = store_new(&conf, &events, NULL);
-    run.route = bucket_new(run.store, "r/0", &rules, &of_bucket, NULL);
-    run.queue = bucket_new_queue(run.store, "s", "q", &queue_rules, &of_bucket, NULL);
+    store_calls_begin(run.store);
     redis_url_free(&conf.redis.url);
 }
 
@@ -420,7 +141,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     fake.answers = (struct slice){(const char *)bytes, n};
     run.asked = run.told = run.seen = run.turns = fake.commands = 0;
     unsigned kind = fuzz_byte(&fake.answers);
-    run.question = fuzz_byte(&fake.answers) % ASKS;
+    run.question = fuzz_byte(&fake.answers) % STORE_CALLS;
     fake.good = kind & 4;
     kind = (kind & 3) % 3;
     bool may_stay = fake.good && kind == 0;

@@ -207,10 +207,10 @@ static void a_batch_stops_at_the_maximum_of_bytes(void **state)
 static void records_and_kept_runs_count_as_bytes_of_a_batch(void **state)
 {
     (void)state;
-    const struct enqueue how = {.awaited = true};
+    const struct change how = {.awaited = true};
     rig_begin(8, 0);
     for (unsigned i = 0; i < 7; i++)
-        rig_enqueue(id_of(i), &how, BATCH_BYTES_MAX / 7 * 2);
+        rig_enqueue(rig.route, id_of(i), &how, BATCH_BYTES_MAX / 7 * 2);
     assert_sizes("3 3 1 ", 7);
 
     rig_begin(8, 0);
@@ -236,9 +236,9 @@ static void a_batch_stops_at_the_maximum_of_partitions(void **state)
     enum { N = BATCH_EARLY + BATCH_PARTITIONS_MAX + 1 };
     rig_begin(500, 0);
     for (unsigned i = 0; i < N; i++) {
-        const struct enqueue how = {.awaited = true, .origin = {names[i], 7, 6, 0}};
+        const struct change how = {.awaited = true, .origin = {names[i], 7, 6, 0}};
         snprintf(names[i], sizeof(names[i]), "t/%u", i);
-        rig_enqueue(id_of(i), &how, 0);
+        rig_enqueue(rig.route, id_of(i), &how, 0);
     }
     assert_sizes("16/16 64/64 1/1 ", N);
 }
@@ -254,15 +254,15 @@ static void a_change_of_one_partition_too_many_keeps_those_behind_it_waiting(voi
         snprintf(names[i], sizeof(names[i]), "t/%u", i);
     }
     for (unsigned i = 0; i < BATCH_EARLY; i++) {
-        const struct enqueue how = {.awaited = true, .origin = {names[0], i, i - 1, 0}};
-        rig_enqueue(id_of(i), &how, 0);
+        const struct change how = {.awaited = true, .origin = {names[0], i, i - 1, 0}};
+        rig_enqueue(rig.route, id_of(i), &how, 0);
     }
     for (unsigned i = 0; i <= BATCH_PARTITIONS_MAX; i++) {
-        const struct enqueue how = {.awaited = true, .origin = {names[i], 100, 99, 0}};
-        rig_enqueue(id_of(100 + i), &how, 0);
+        const struct change how = {.awaited = true, .origin = {names[i], 100, 99, 0}};
+        rig_enqueue(rig.route, id_of(100 + i), &how, 0);
     }
-    const struct enqueue known = {.awaited = true, .origin = {names[0], 101, 100, 0}};
-    rig_enqueue("last", &known, 0);
+    const struct change known = {.awaited = true, .origin = {names[0], 101, 100, 0}};
+    rig_enqueue(rig.route, "last", &known, 0);
     fake_let_go();
     assert_true(rig_reaches(&rig.answers, BATCH_EARLY + BATCH_PARTITIONS_MAX + 2));
     assert_string_equal(buf_str(&rig.sizes), "16/1 64/64 2/2 ");

@@ -158,23 +158,23 @@ static void ask_finish_and_forget(void)
 }
 static void ask_dead(void)
 {
-    rig_enqueue("a", &(struct enqueue){.dead = true}, 0);
+    rig_enqueue(rig.route, "a", &(struct change){.how = ENQUEUE_HOW_DEAD}, 0);
 }
 static void ask_in_flight(void)
 {
-    rig_enqueue("a", &(struct enqueue){.in_flight = true}, 0);
+    rig_enqueue(rig.route, "a", &(struct change){.how = ENQUEUE_HOW_IN_FLIGHT}, 0);
 }
 static void ask_again(void)
 {
-    rig_enqueue("a", &(struct enqueue){.again = true}, 0);
+    rig_enqueue(rig.route, "a", &(struct change){.how = ENQUEUE_HOW_BACK}, 0);
 }
 static void ask_unknown(void)
 {
-    rig_enqueue("a", &(struct enqueue){.unknown = true}, 0);
+    rig_enqueue(rig.route, "a", &(struct change){.how = ENQUEUE_HOW_UNNAMED}, 0);
 }
 static void ask_plain(void)
 {
-    rig_enqueue("a", &(struct enqueue){0}, 0);
+    rig_enqueue(rig.route, "a", &(struct change){0}, 0);
 }
 static void ask_ack(void)
 {
@@ -228,7 +228,7 @@ static void a_change_sent_again_has_its_letter_as_a_capital(void **state)
 
 static void ask_replace(void)
 {
-    rig_enqueue("a", &(struct enqueue){.replace = true}, 0);
+    rig_enqueue(rig.route, "a", &(struct change){.how = ENQUEUE_HOW_REPLACE}, 0);
 }
 static void ask_cancel(void)
 {

@@ -21,19 +21,18 @@ static void ask_with_deadline(struct bucket *b, enum batcher_kind kind, const ch
                               int64_t deadline_ms)
 {
     struct slice id = slice_of(name);
-    struct job *job = job_new(0);
-    const struct enqueue how = {.awaited = true, .deadline_ms = deadline_ms};
+    const struct change how = {.awaited = true,
+                               .deadline_us =
+                                   deadline_ms ? loop_mono_us() + deadline_ms * 1000 : 0};
     void *arg = (void *)name;
-    job->id = id;
     if (kind == BATCHER_ENQUEUE)
-        store_enqueue(b, job, &how, rig_told, arg);
+        rig_enqueue(b, name, &how, 0);
     else if (kind == BATCHER_CANCEL)
-        store_cancel(b, id, NULL, deadline_ms, rig_told, arg);
+        rig_cancel(b, name, &how);
     else if (kind == BATCHER_FINISH)
         store_finish(b, id, 5, "acked", 0, deadline_ms, rig_told, arg);
     else
         store_release(b, id, 5, 0, true, deadline_ms, rig_told, arg);
-    job_free(job);
 }
 
 /* The batchers that know deadlines; a cancel in another bucket than the enqueue, since
@@ -183,12 +182,12 @@ static const struct origin record = {"t/0", 7, 6, 0};
 static void ask_of_kafka_and_others(const char *ids)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
-    const struct enqueue of_kafka = {.awaited = true, .origin = record},
-                         of_others = {.awaited = true};
-    rig_enqueue(names[ids[0] - 'a'], &of_kafka, 0);
-    rig_enqueue(names[ids[1] - 'a'], &of_others, 0);
-    rig_cancel(names[ids[2] - 'a'], &record, 0);
-    rig_cancel(names[ids[3] - 'a'], NULL, 0);
+    const struct change of_kafka = {.awaited = true, .origin = record},
+                        of_others = {.awaited = true};
+    rig_enqueue(rig.route, names[ids[0] - 'a'], &of_kafka, 0);
+    rig_enqueue(rig.route, names[ids[1] - 'a'], &of_others, 0);
+    rig_cancel(rig.route, names[ids[2] - 'a'], &of_kafka);
+    rig_cancel(rig.route, names[ids[3] - 'a'], &of_others);
 }
 
 static void what_is_queued_and_came_from_kafka_is_given_back(void **state)

@@ -254,17 +254,19 @@ static void a_route_takes_a_copy_of_the_schedule_that_it_names(void **state)
     (void)state;
     struct conf *conf = read_good("good.conf");
     const struct conf_route *r = conf->routes[3];
-    const struct conf_schedule *slow = conf_schedule_named(conf, SLICE_LIT("slow"));
+    const struct conf_schedule *slow = conf_find(conf, CONF_RETRIES, SLICE_LIT("slow"));
+    const struct conf_schedule *quick = conf_find(conf, CONF_RETRIES, SLICE_LIT("quick"));
+    const struct conf_schedule *once = conf_find(conf, CONF_RETRIES, SLICE_LIT("once"));
     assert_int_equal(conf->schedule_count, 3);
     assert_int_equal(r->retry.list_count, 3);
     assert_int_equal(r->retry.list_ms[2], 3600000);
     assert_ptr_not_equal(r->retry.list_ms, slow->policy.list_ms);
     assert_int_equal(slow->line, 9);
-    assert_int_equal(conf_schedule_named(conf, SLICE_LIT("quick"))->policy.limit, 3);
-    assert_int_equal(conf_schedule_named(conf, SLICE_LIT("once"))->policy.list_count, 0);
-    assert_null(conf_schedule_named(conf, SLICE_LIT("slo")));
-    assert_null(conf_schedule_named(conf, SLICE_LIT("slower")));
-    assert_null(conf_schedule_named(conf, (struct slice){NULL, 0}));
+    assert_int_equal(quick->policy.limit, 3);
+    assert_int_equal(once->policy.list_count, 0);
+    assert_null(conf_find(conf, CONF_RETRIES, SLICE_LIT("slo")));
+    assert_null(conf_find(conf, CONF_RETRIES, SLICE_LIT("slower")));
+    assert_null(conf_find(conf, CONF_RETRIES, (struct slice){NULL, 0}));
     assert_int_equal(r->retry_allow.n, 2);
     assert_int_equal(r->attempts_max, 5);
     assert_int_equal(conf->routes[2]->retry.list_count,

@@ -249,14 +249,15 @@ static void a_dead_letter_is_shown_with_all_that_is_known(void **state)
     struct job *job = job_new(0);
     job->payload = job_keep(job, SLICE_LIT("p"));
     job->due_ms = 1769860800123;
+    struct tries tries = {.reason = "retries",
+                          .error = "HTTP 503\n",
+                          .status = 503,
+                          .attempts = 3,
+                          .replays = 1,
+                          .first_ms = 1769860800124};
     struct dead_item item = {.id = SLICE_LIT("i"),
                              .job = job,
-                             .letter = {.reason = "retries",
-                                        .error = "HTTP 503\n",
-                                        .status = 503,
-                                        .attempts = 3,
-                                        .replays = 1,
-                                        .first_ms = 1769860800124},
+                             .tries = &tries,
                              .buried_ms = 1769860800125,
                              .due_ms = -1};
     dead_show(&out, &item);
@@ -270,7 +271,7 @@ static void a_dead_letter_is_shown_with_all_that_is_known(void **state)
     buf_clear(&out);
     item.job = NULL;
     item.raw = (struct slice){"\xff\0", 2};
-    item.letter = (struct dead_letter){.reason = "undecodable", .error = ""};
+    tries = (struct tries){.reason = "undecodable"};
     dead_show(&out, &item);
     assert_string_equal(buf_str(&out),
                         "{\"id\":\"i\",\"reason\":\"undecodable\",\"error\":\"\","

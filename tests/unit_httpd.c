@@ -232,7 +232,20 @@ static void handle_hold(void *arg, struct httpd_req *req)
     loop_defer(stop_loop, NULL);
 }
 
+static void on_closed(void *arg)
+{
+    (void)arg;
+    listener = NULL;
+}
+
+static void handle_close(void *arg, struct httpd_req *req)
+{
+    handle_later(arg, req);
+    httpd_close(listener, on_closed, NULL);
+}
+
 static const struct httpd_route rows[] = {
+    {"GET", "/close/{}", handle_close, HTTPD_OPEN, NULL},
     {"GET", "/later/{}", handle_later, HTTPD_OPEN, NULL},
     {"GET", "/echo", handle_echo, HTTPD_OPEN, NULL},
     {"POST", "/echo", handle_echo, HTTPD_OPEN, NULL},
@@ -338,7 +351,7 @@ static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
         .pieces = pieces, .pause_ms = pause_ms, .port = httpd_port(h), .leaves = leaves};
     assert_int_equal(pthread_create(&thread, NULL, client_main, &c), 0);
     loop_run();
-    httpd_stop(h);
+    httpd_stop(listener);
     pthread_join(thread, NULL);
     timer_del(later_timer);
     loop_fini();
@@ -1002,6 +1015,18 @@ static void a_request_outlives_its_listener(void **state)
     httpd_answer(gone_req, 200, NULL, SLICE_LIT(""));
 }
 
+static void a_listener_that_closes_answers_what_it_has_and_refuses_the_rest(void **state)
+{
+    (void)state;
+    char *answer = talk("GET /close/a HTTP/1.1\r\n" HOST "\r\n"
+                        "GET /echo HTTP/1.1\r\n" HOST "\r\n");
+    assert_begins(answer, "HTTP/1.1 200 ");
+    assert_holds(answer, "HTTP/1.1 503 ");
+    assert_holds(answer, "\"stopping\"");
+    assert_begins(talk("GET /close/a HTTP/1.1\r\n" HOST "\r\n"), "HTTP/1.1 200 ");
+    assert_null(listener); /* it has ended the connection */
+}
+
 static void headers_over_the_limit_are_refused(void **state)
 {
     (void)state;
@@ -1124,6 +1149,7 @@ UNIT(httpd)
         cmocka_unit_test(a_client_that_leaves_while_it_waits_is_missed),
         cmocka_unit_test(pipelined_requests_are_no_farewell),
         cmocka_unit_test(a_request_outlives_its_listener),
+        cmocka_unit_test(a_listener_that_closes_answers_what_it_has_and_refuses_the_rest),
         cmocka_unit_test(headers_over_the_limit_are_refused),
         cmocka_unit_test(a_query_may_be_long_and_is_never_waited_for),
         cmocka_unit_test(beside_the_largest_head_there_is_room_for_the_answers_own),

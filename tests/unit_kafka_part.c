@@ -62,11 +62,9 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    static const struct partition_reading none;
     (void)state;
     while (!TAILQ_EMPTY(&kafka.parts.list))
         kafka_part_drop(TAILQ_FIRST(&kafka.parts.list));
-    source_set_reading(&kafka.src, "t", 0, &none); /* frees what was set */
     rig_end();
     buf_free(&kafka.written);
     return 0;

@@ -10,8 +10,8 @@
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/redis/sentinel.h"
-#include "bridge/store/store.h"
 #include "tests/fake_redis.h"
+#include "tests/store_calls.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -22,7 +22,6 @@
 
 static struct {
     struct store *store;
-    struct bucket *route, *queue;
     struct timer *limit;
     unsigned bad;    /* answers that are still to be bad ones */
     unsigned inside; /* calls of the store that have not returned */
@@ -31,323 +30,31 @@ static struct {
     unsigned asked, told, told_from_within, ups, downs;
 } run;
 
-/* ------------------------------------------------------- every kind that can be asked */
+/* --------------------------------------------------------------- all of them at once */
 
-#define ID SLICE_LIT("id")
-#define NONE ((struct slice){NULL, 0})
+/* Each asks for all when it is told for the first time. */
+enum { ASKED = STORE_CALLS + STORE_CALLS * STORE_CALLS };
 
-struct kind {
-    void (*ask)(struct kind *kind);
-    unsigned told;
-    bool of_producers; /* its errors pause the sources */
-    bool no_script;
-};
-static void ask_all(void);
-
-static void told(void *arg)
-{
-    struct kind *kind = arg;
-    run.told++;
-    run.told_from_within += run.inside > 0;
-    if (kind->told++ == 0 && run.again)
-        ask_all();
-    loop_stop();
-}
-
-static void on_code(void *arg, char code)
-{
-    (void)code;
-    told(arg);
-}
-static void on_number(void *arg, int64_t n)
-{
-    (void)n;
-    told(arg);
-}
-static void on_answer(void *arg, int answer)
-{
-    (void)answer;
-    told(arg);
-}
-static void on_reply(void *arg, const struct redisReply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-
-static void ask_enqueue(struct kind *kind)
-{
-    struct job *job = job_new(0);
-    const struct enqueue how = {.awaited = true};
-    job->id = job_keep(job, ID);
-    store_enqueue(run.route, job, &how, on_code, kind);
-    job_free(job);
-}
-static void ask_ack(struct kind *kind)
-{
-    store_ack(run.route, ID, 5, on_code, kind);
-}
-static void ask_retry(struct kind *kind)
-{
-    store_retry(run.route, ID, 5, 9, NONE, on_code, kind);
-}
-static void ask_bury(struct kind *kind)
-{
-    store_bury(run.route, ID, 5, NONE, on_code, kind);
-}
-static void ask_cancel(struct kind *kind)
-{
-    store_cancel(run.route, ID, NULL, 0, on_code, kind);
-}
-static void ask_finish(struct kind *kind)
-{
-    store_finish(run.queue, ID, 5, "acked", 0, 0, on_code, kind);
-}
-static void ask_release(struct kind *kind)
-{
-    store_release(run.queue, ID, 5, 0, true, 0, on_code, kind);
-}
-static void ask_release_once(struct kind *kind)
-{
-    store_release(run.queue, ID, 0, 0, true, 0, on_code, kind);
-}
-
-static void on_claim(void *arg, const struct store_claim_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_claim(struct kind *kind)
-{
-    bucket_claim(run.route, 5, 1000, on_claim, kind);
-}
-static void on_reap(void *arg, const struct store_reap_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_reap(struct kind *kind)
-{
-    bucket_reap(run.route, 5, on_reap, kind);
-}
-static void on_count(void *arg, const struct counts *counts)
-{
-    (void)counts;
-    told(arg);
-}
-static void ask_count(struct kind *kind)
-{
-    store_count(run.route, on_count, kind);
-}
-static void on_found(void *arg, const struct store_look_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_find(struct kind *kind)
-{
-    store_look(run.route, LOOK_WHICH_ID, ID, on_found, kind);
-}
-static void on_list(void *arg, const struct store_list_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_list(struct kind *kind)
-{
-    struct store_list_ask ask = {.what = LIST_WHAT_WAITING, .max = 5, .bytes_max = 1000};
-    bucket_list(run.route, &ask, NULL, 0, on_list, kind);
-}
-static void on_move_due(void *arg, const struct store_move_due_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_move_due(struct kind *kind)
-{
-    store_move_due(run.route, ID, 0, 1000, on_move_due, kind);
-}
-static void on_dead(void *arg, const struct store_dead_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_dead(struct kind *kind)
-{
-    const struct store_dead_ask ask = {.what = DEAD_WHAT_LIST, .max = 5, .look = 5};
-    store_dead(run.route, &ask, on_dead, kind);
-}
-static void on_audit(void *arg, const struct audit_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_audit(struct kind *kind)
-{
-    store_audit(run.route, AUDIT_POOL, SLICE_LIT("0"), 5, false, on_audit, kind);
-}
-static void on_pace(void *arg, const int64_t *wait_us)
-{
-    (void)wait_us;
-    told(arg);
-}
-static void ask_pace(struct kind *kind)
-{
-    const struct pace_rate rate = {.per_s = 1, .burst = 1, .shared = true};
-    const struct paced_job jobs[] = {{SLICE_LIT("a"), false}};
-    store_pace(run.route, &rate, jobs, 1, on_pace, kind);
-}
-static void ask_go_on(struct kind *kind)
-{
-    store_stop(run.route, ID);
-    store_go_on(run.route, ID, on_answer, kind);
-}
-static void on_stopped(void *arg, const struct slice *targets, int n)
-{
-    (void)targets;
-    (void)n;
-    told(arg);
-}
-static void ask_stopped(struct kind *kind)
-{
-    store_stopped(run.route, on_stopped, kind);
-}
-
-static void on_pull(void *arg, const struct store_pull_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_pull(struct kind *kind)
-{
-    const struct store_pull_want want = {1000, 5};
-    store_pull(run.queue, 1000, &want, 1, on_pull, kind);
-}
-static void on_touch(void *arg, const struct store_touch_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_touch(struct kind *kind)
-{
-    store_touch(run.queue, ID, 5, 1000, on_touch, kind);
-}
-static void on_look(void *arg, const struct store_look_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_look(struct kind *kind)
-{
-    store_look(run.queue, LOOK_WHICH_ID, ID, on_look, kind);
-}
-static void on_measure(void *arg, const struct queue_counts *counts)
-{
-    (void)counts;
-    told(arg);
-}
-static void ask_measure(struct kind *kind)
-{
-    store_measure(run.queue, NULL, 0, on_measure, kind);
-}
-static void on_respawn(void *arg, const struct store_respawn_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_respawn(struct kind *kind)
-{
-    store_respawn(run.queue, 5, 0, on_respawn, kind);
-}
-static void on_drop(void *arg, const struct store_drop_reply *reply)
-{
-    (void)reply;
-    told(arg);
-}
-static void ask_drop(struct kind *kind)
-{
-    store_drop(run.queue, DROP_WHICH_ALL, 5, on_drop, kind);
-}
-
-static void on_meta(void *arg, bool changed, const struct slice *pairs, unsigned n)
-{
-    (void)changed;
-    (void)pairs;
-    (void)n;
-    told(arg);
-}
-static void ask_meta(struct kind *kind)
-{
-    store_meta(run.store, NULL, 0, on_meta, kind);
-}
-static void ask_figure(struct kind *kind)
-{
-    store_figure(run.store, "HLEN", ID, on_number, kind);
-}
-static void on_names(void *arg, const struct slice *names, unsigned n)
-{
-    (void)names;
-    (void)n;
-    told(arg);
-}
-static void ask_names(struct kind *kind)
-{
-    store_names(run.store, ID, 0, 5, on_names, kind);
-}
-static void ask_command(struct kind *kind)
-{
-    const struct slice args[] = {SLICE_LIT("HGETALL"), ID};
-    store_unlist(run.store, ID, ID, 5);
-    store_tell(run.store, "=@x");
-    store_command(run.store, args, 2, on_reply, kind);
-}
-
-/* The first one runs a script: a bad reply to it loses the replies of all others. */
-static struct kind kinds[] = {
-    {.ask = ask_find},
-    {.ask = ask_enqueue, .of_producers = true},
-    {.ask = ask_ack},
-    {.ask = ask_retry},
-    {.ask = ask_bury},
-    {.ask = ask_cancel, .of_producers = true},
-    {.ask = ask_finish},
-    {.ask = ask_release},
-    {.ask = ask_release_once},
-    {.ask = ask_claim},
-    {.ask = ask_reap},
-    {.ask = ask_count},
-    {.ask = ask_list},
-    {.ask = ask_dead},
-    {.ask = ask_move_due},
-    {.ask = ask_audit},
-    {.ask = ask_pace},
-    {.ask = ask_go_on, .no_script = true},
-    {.ask = ask_stopped, .no_script = true},
-    {.ask = ask_pull},
-    {.ask = ask_touch},
-    {.ask = ask_look},
-    {.ask = ask_measure},
-    {.ask = ask_respawn},
-    {.ask = ask_drop},
-    {.ask = ask_meta},
-    {.ask = ask_figure, .no_script = true},
-    {.ask = ask_names, .no_script = true},
-    {.ask = ask_command, .no_script = true},
-};
-enum {
-    KINDS = sizeof(kinds) / sizeof(kinds[0]),
-    ASKED =
-        KINDS + KINDS * KINDS /* each asks for all when it is told for the first time */
-};
+static unsigned times_told[STORE_CALLS];
 
 static void ask_all(void)
 {
-    for (unsigned i = 0; i < KINDS; i++) {
+    for (unsigned i = 0; i < STORE_CALLS; i++) {
         run.inside++;
-        kinds[i].ask(&kinds[i]);
+        store_call_rows[i].ask(&times_told[i]);
         run.inside--;
         run.asked++;
     }
+}
+
+static void on_told(void *arg)
+{
+    unsigned *times = arg;
+    run.told++;
+    run.told_from_within += run.inside > 0;
+    if ((*times)++ == 0 && run.again)
+        ask_all();
+    loop_stop();
 }
 
 /* -------------------------------------------------------------------------- a store */
@@ -366,20 +73,6 @@ static void on_down(void *arg, const char *why)
     run.downs++;
     if (run.bad == 0)
         fake.word = NULL;
-}
-static void on_told(void *arg, struct slice name)
-{
-    (void)arg;
-    (void)name;
-}
-static void on_head(void *owner, int64_t head_ms)
-{
-    (void)owner;
-    (void)head_ms;
-}
-static void on_woken(void *owner)
-{
-    (void)owner;
 }
 /* After each answer. */
 static void on_asked(void)
@@ -412,10 +105,7 @@ struct url {
 
 static void begin(const struct url *url, struct sentinel **sentinel)
 {
-    static const struct store_events events = {on_up, on_down, on_told, NULL};
-    static const struct bucket_events of_bucket = {.head = on_head, .woken = on_woken};
-    static const struct bucket_rules rules = {.remember_ms = 1000};
-    static const struct queue_rules queue_rules = {.lease_ms = 1000, .tries = 3};
+    static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL};
     struct store_conf conf = {.redis = {.connect_timeout_ms = 2000,
                                         .command_timeout_ms = 2000,
                                         .backoff_first_ms = 1,
@@ -434,13 +124,11 @@ static void begin(const struct url *url, struct sentinel **sentinel)
         conf.redis.finder = sentinel_finder(*sentinel);
     }
     run.store = store_new(&conf, &events, NULL);
-    run.route = bucket_new(run.store, "r/0", &rules, &of_bucket, NULL);
-    run.queue = bucket_new_queue(run.store, "s", "q", &queue_rules, &of_bucket, NULL);
+    store_calls_begin(run.store);
     redis_url_free(&conf.redis.url);
     run.again = false;
     run.asked = run.told = run.told_from_within = run.ups = run.downs = 0;
-    for (unsigned i = 0; i < KINDS; i++)
-        kinds[i].told = 0;
+    memset(times_told, 0, sizeof(times_told));
     assert_true(reached(&run.ups, 1));
 }
 
@@ -532,13 +220,15 @@ static void a_call_while_the_server_is_away_is_answered_later(void **state)
 }
 
 /* Redis answers the call with the error once, and then well. */
-static void refuse_once(struct kind *kind, const char *error)
+static void refuse_once(void (*ask)(void *arg), const char *error)
 {
+    unsigned times = 0;
+
     fake.word = "EVALSHA";
     fake.word_answer = error;
     run.bad = 1;
     run.told = 0;
-    kind->ask(kind);
+    ask(&times);
     assert_true(reached(&run.told, 1));
     assert_null(fake.word);
 }
@@ -553,13 +243,14 @@ an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source(void **state)
     (void)state;
     struct sentinel *sentinel;
     begin(&urls[0], &sentinel);
-    for (unsigned i = 0; i < KINDS; i++)
-        for (unsigned e = 0; e < REFUSALS && !kinds[i].no_script; e++) {
-            if (kinds[i].of_producers)
-                continue;
-            refuse_once(&kinds[i], refusals[e]);
+    for (unsigned i = 0; i < STORE_CALLS; i++) {
+        const struct store_call *call = &store_call_rows[i];
+        for (unsigned e = 0; e < REFUSALS && !call->no_script && !call->of_producers;
+             e++) {
+            refuse_once(call->ask, refusals[e]);
             assert_true(store_takes_jobs(run.store));
         }
+    }
     end(sentinel);
 }
 
@@ -568,14 +259,14 @@ static void an_error_of_a_cancel_pauses_sources_until_none_is_pending(void **sta
 {
     (void)state;
     struct sentinel *sentinel;
-    struct kind cancel = {.ask = ask_cancel}, ack = {.ask = ask_ack};
+    unsigned acked = 0;
     begin(&urls[0], &sentinel);
-    refuse_once(&cancel, "-MISCONF no disk\n");
+    refuse_once(store_call_cancel, "-MISCONF no disk\n");
     int64_t end_ms = loop_mono_ms() + 5000;
     unsigned held = 0;
     while (!store_takes_jobs(run.store) && loop_mono_ms() < end_ms) {
         for (unsigned i = 0; i < 200; i++)
-            ask_ack(&ack);
+            store_call_ack(&acked);
         held++;
         timer_set(run.limit, 1);
         loop_run();
@@ -588,11 +279,10 @@ static void an_error_of_a_cancel_pauses_sources_until_none_is_pending(void **sta
 static void a_new_connection_resumes_sources_that_an_error_paused(void **state)
 {
     (void)state;
-    struct kind enqueue = {.ask = ask_enqueue};
     for (unsigned i = 0; i < URLS; i++) {
         struct sentinel *sentinel;
         begin(&urls[i], &sentinel);
-        refuse_once(&enqueue, "-READONLY You can't write\n");
+        refuse_once(store_call_enqueue, "-READONLY You can't write\n");
         assert_true(run.downs > 0);
         assert_true(run.takes_jobs); /* as soon as it was up again */
         end(sentinel);
@@ -605,6 +295,7 @@ static int setup(void **state)
     log_set_level(LOG_ERROR + 1);
     loop_init();
     fake_start(on_asked);
+    store_calls.told = on_told;
     run.limit = timer_new(on_limit, NULL);
     return 0;
 }

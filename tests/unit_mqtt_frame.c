@@ -212,15 +212,14 @@ static void a_message_becomes_a_job_with_its_properties_as_headers(void **state)
                                         "mqtt-payload-format",
                                         "mqtt-retain"};
     struct buf props = {0};
-    const char *reason;
     (void)state;
     put_sample_props(&props);
     const struct mqtt_message m = {.retained = true,
                                    .topic = SLICE_LIT("a/b"),
                                    .payload = SLICE_LIT("x"),
                                    .props = buf_slice(&props)};
-    struct job *job = mqtt_job_new(&m, &reason, NULL);
-    assert_null(reason);
+    struct job *job = mqtt_job_new(&m);
+    assert_null(job->unread);
     assert_true(slice_is(job->topic, "a/b") && slice_is(job->payload, "x"));
     assert_null(job->key.p);
     assert_true(job->offset == -1 && job->partition == -1);
@@ -246,15 +245,14 @@ static void the_delay_of_the_topic_is_told_apart_from_that_of_a_property(void **
         {"a/b", "a/b", NULL, NULL},
     };
     struct buf props = {0};
-    const char *reason;
     (void)state;
     put_sample_props(&props);
     for (size_t i = 0; i < COUNT(rows); i++) {
         const struct mqtt_message m = {.topic = slice_of(rows[i].topic),
                                        .payload = SLICE_LIT(""),
                                        .props = buf_slice(&props)};
-        struct job *job = mqtt_job_new(&m, &reason, NULL);
-        assert_null(reason);
+        struct job *job = mqtt_job_new(&m);
+        assert_null(job->unread);
         assert_true(slice_is(job->topic, rows[i].rest));
         assert_true((job->after.p == NULL) == (rows[i].after == NULL));
         assert_true((job->at.p == NULL) == (rows[i].at == NULL));
@@ -280,11 +278,9 @@ static void what_cannot_be_a_job_is_kept_raw_with_a_reason(void **state)
         {.topic = SLICE_LIT("a"), .payload = SLICE_LIT("cut"), .props = buf_slice(&many)},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        const char *reason;
-        struct err err = {""};
-        struct job *job = mqtt_job_new(&rows[i], &reason, &err);
-        assert_string_equal(reason, "oversize");
-        assert_true(err.text[0] != '\0');
+        struct job *job = mqtt_job_new(&rows[i]);
+        assert_string_equal(job->unread, "oversize");
+        assert_true(job->unread_why.n > 0);
         assert_true(slice_is(job->payload, "cut"));
         assert_int_equal(job->header_count, 0);
         job_free(job);

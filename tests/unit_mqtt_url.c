@@ -147,16 +147,6 @@ static void names_of_the_protocol_are_as_tls_wants_them(void **state)
     mqtt_peer_free(&peer);
 }
 
-static void the_wait_for_a_broker_grows_and_has_an_end(void **state)
-{
-    (void)state;
-    for (unsigned n = 0; n < 200; n++) {
-        int64_t wait_ms = mqtt_backoff_ms(n);
-        assert_in_range(wait_ms, n < 2 ? 250 : 500, 30000);
-        assert_true(n > 1 || wait_ms <= 750);
-    }
-}
-
 UNIT(mqtt_url)
 {
     const struct CMUnitTest tests[] = {
@@ -165,7 +155,6 @@ UNIT(mqtt_url)
         cmocka_unit_test(options_that_do_not_go_together_are_refused),
         cmocka_unit_test(an_option_overrides_nothing_and_the_url_fills_in),
         cmocka_unit_test(names_of_the_protocol_are_as_tls_wants_them),
-        cmocka_unit_test(the_wait_for_a_broker_grows_and_has_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

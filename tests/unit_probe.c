@@ -43,19 +43,18 @@ static void info_is_read_line_by_line(void **state)
 {
     (void)state;
     struct redis_facts facts;
-    struct redis_keeping keeping;
-    redis_facts_begin(&facts, &keeping);
+    redis_facts_begin(&facts);
     assert_int_equal(facts.used_bytes, -1);
     assert_int_equal(facts.min_replicas, -1);
-    redis_facts_info(&facts, &keeping, slice_of(info));
+    redis_facts_info(&facts, slice_of(info));
     assert_string_equal(facts.version, "7.0.15");
     assert_string_equal(facts.run_id, "55e83d9f44c15ab2eedf6d4039f210c52b46b187");
     assert_int_equal(facts.used_bytes, 939320);
     assert_int_equal(facts.max_bytes, 104857600);
     assert_true(facts.evicts);
     assert_int_equal(facts.replicas, 2); /* one of the three is still being filled */
-    assert_int_equal(keeping.aof_enabled, 0);
-    redis_facts_info(&facts, &keeping,
+    assert_int_equal(facts.aof_enabled, 0);
+    redis_facts_info(&facts,
                      slice_of("maxmemory_policy:noeviction\nconnected_slaves:0\n"));
     assert_false(facts.evicts);
     assert_int_equal(facts.replicas, 0);
@@ -79,9 +78,8 @@ static void what_is_no_info_changes_nothing(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct redis_facts facts;
-        struct redis_keeping keeping;
-        redis_facts_begin(&facts, &keeping);
-        redis_facts_info(&facts, &keeping, slice_of(rows[i]));
+        redis_facts_begin(&facts);
+        redis_facts_info(&facts, slice_of(rows[i]));
         assert_int_equal(facts.used_bytes, -1);
         assert_string_equal(facts.run_id, "");
     }
@@ -92,10 +90,9 @@ static void a_version_or_run_id_that_is_too_long_is_cut(void **state)
     (void)state;
     char text[300];
     struct redis_facts facts;
-    struct redis_keeping keeping;
     snprintf(text, sizeof(text), "redis_version:%060d\r\nrun_id:%0100d", 1, 1);
-    redis_facts_begin(&facts, &keeping);
-    redis_facts_info(&facts, &keeping, slice_of(text));
+    redis_facts_begin(&facts);
+    redis_facts_info(&facts, slice_of(text));
     assert_int_equal(strlen(facts.version), sizeof(facts.version) - 1);
     assert_int_equal(strlen(facts.run_id), sizeof(facts.run_id) - 1);
 }
@@ -121,17 +118,15 @@ static void how_it_keeps_follows_from_its_configuration(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct redis_facts facts;
-        struct redis_keeping keeping;
-        redis_facts_begin(&facts, &keeping);
-        redis_facts_info(&facts, &keeping, slice_of(rows[i].info));
-        redis_facts_config(&facts, &keeping, "appendonly", slice_of(rows[i].appendonly));
-        redis_facts_config(&facts, &keeping, "appendfsync",
-                           slice_of(rows[i].appendfsync));
-        redis_facts_config(&facts, &keeping, "no-appendfsync-on-rewrite",
+        redis_facts_begin(&facts);
+        redis_facts_info(&facts, slice_of(rows[i].info));
+        redis_facts_config(&facts, "appendonly", slice_of(rows[i].appendonly));
+        redis_facts_config(&facts, "appendfsync", slice_of(rows[i].appendfsync));
+        redis_facts_config(&facts, "no-appendfsync-on-rewrite",
                            slice_of(rows[i].rewrite));
-        redis_facts_config(&facts, &keeping, "save", slice_of(rows[i].save));
-        if (redis_facts_keeps(&keeping) != rows[i].keeps)
-            fail_msg("row %zu: %d", i, redis_facts_keeps(&keeping));
+        redis_facts_config(&facts, "save", slice_of(rows[i].save));
+        if (redis_facts_keeps(&facts) != rows[i].keeps)
+            fail_msg("row %zu: %d", i, redis_facts_keeps(&facts));
     }
 }
 

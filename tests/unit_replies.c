@@ -98,9 +98,11 @@ static void on_stored(void *arg, char code)
 static void ask_enqueue(void)
 {
     struct job *job = job_new(0);
-    const struct enqueue how = {.tries = {NULL, 0}};
     job->id = job_keep(job, ID);
-    store_enqueue(run.route, job, &how, on_stored, NULL);
+    struct change *c = change_of_job(sizeof(*c), run.route, job, (struct slice){NULL, 0},
+                                     (struct slice){NULL, 0});
+    c->cb = on_stored;
+    bucket_add(run.route, BATCHER_ENQUEUE, c);
     job_free(job);
 }
 

@@ -116,6 +116,17 @@ static void a_copy_has_a_list_of_its_own(void **state)
     assert_int_equal(retry_delay_ms(&copy, 2, 0.5), 2000);
 }
 
+static void the_wait_for_a_broker_grows_and_has_an_end(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; n < 200; n++) {
+        int64_t wait_ms = retry_broker_ms(n);
+        assert_in_range(wait_ms, n < 2 ? 350 : 700, 30000);
+        assert_true(n > 1 || wait_ms <= 650);
+    }
+    assert_int_equal(retry_connect_ms(0, 0, 1), 1);
+}
+
 UNIT(retry)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +139,7 @@ UNIT(retry)
         cmocka_unit_test(a_list_is_followed_one_by_one_and_then_given_up),
         cmocka_unit_test(an_empty_list_gives_up_at_once),
         cmocka_unit_test(a_copy_has_a_list_of_its_own),
+        cmocka_unit_test(the_wait_for_a_broker_grows_and_has_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

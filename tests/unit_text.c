@@ -127,23 +127,6 @@ static void tokens_and_values_hold_nothing_that_breaks_a_header(void **state)
 }
 
 /* memcpy() must not be given NULL: the sanitizers of `make asan` end the program then. */
-static void lines_are_taken_one_by_one_and_the_last_needs_no_end(void **state)
-{
-    (void)state;
-    static const char *const lines[] = {"a", "", "bc"};
-    struct slice left = SLICE_LIT("a\n\nbc"), line;
-    for (size_t i = 0; i < 3; i++) {
-        assert_true(text_take_line(&left, &line));
-        assert_true(slice_is(line, lines[i]));
-    }
-    assert_false(text_take_line(&left, &line));
-    left = SLICE_LIT("a\n");
-    assert_true(text_take_line(&left, &line) && slice_is(line, "a"));
-    assert_false(text_take_line(&left, &line));
-    left = (struct slice){NULL, 0};
-    assert_false(text_take_line(&left, &line));
-}
-
 static void an_empty_slice_without_bytes_is_copied(void **state)
 {
     (void)state;
@@ -156,9 +139,23 @@ static void an_empty_slice_without_bytes_is_copied(void **state)
     free(copy);
 }
 
+static void a_list_is_cut_part_by_part_and_its_last_part_may_be_empty(void **state)
+{
+    (void)state;
+    struct slice rest = SLICE_LIT("a,,b,");
+    static const char *const parts[] = {"a", "", "b", ""};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        assert_non_null(rest.p);
+        assert_true(slice_is(text_cut(&rest, ','), parts[i]));
+    }
+    assert_null(rest.p);
+    assert_null(text_cut(&rest, ',').p);
+}
+
 UNIT(text)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_is_cut_part_by_part_and_its_last_part_may_be_empty),
         cmocka_unit_test(percent_signs_decode_and_a_bad_one_is_an_error),
         cmocka_unit_test(what_is_not_kept_is_escaped),
         cmocka_unit_test(json_strings_are_valid_whatever_comes_in),
@@ -166,7 +163,6 @@ UNIT(text)
         cmocka_unit_test(base64_goes_there_and_back),
         cmocka_unit_test(bad_base64_is_refused_and_missing_padding_is_not),
         cmocka_unit_test(tokens_and_values_hold_nothing_that_breaks_a_header),
-        cmocka_unit_test(lines_are_taken_one_by_one_and_the_last_needs_no_end),
         cmocka_unit_test(an_empty_slice_without_bytes_is_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,8 +6,7 @@
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
 #include "bridge/admin/metrics.h"
-
-#include <stdlib.h>
+#include "bridge/queue/queue_place.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";
 
@@ -78,34 +77,22 @@ static void readyz(void *arg, struct httpd_req *req)
 /* --- a scrape: what Redis says of the jobs, then all that the process knows. It waits
  * CENSUS_WAIT_MS for Redis at most. --- */
 
-struct scrape {
-    struct bridge *bridge;
-    struct httpd_req *req;
-    int64_t begun_ms; /* monotonic */
-};
-
-static void on_census(void *arg, bool whole)
+static void on_census(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
 {
-    struct scrape *scrape = arg;
     struct buf out = {0};
-    const struct bridge *bridge = scrape->bridge;
-    metrics_print(bridge, scrape->begun_ms, &out);
+    metrics_print(bridge, asked_ms, &out);
     pace_print(bridge, &out);
     route_states_print(bridge, &out);
     admin_more->metrics(bridge, &out);
     listeners_print(&out);
     metrics_print_daemon(bridge, whole, &out);
-    httpd_answer(scrape->req, 200, "text/plain; version=0.0.4; charset=utf-8",
-                 buf_slice(&out));
+    httpd_answer(arg, 200, "text/plain; version=0.0.4; charset=utf-8", buf_slice(&out));
     buf_free(&out);
-    free(scrape);
 }
 
 static void metrics(void *bridge, struct httpd_req *req)
 {
-    struct scrape *scrape = mem_alloc(sizeof(*scrape));
-    *scrape = (struct scrape){bridge, req, loop_mono_ms()};
-    census_take(bridge, on_census, scrape);
+    census_take(bridge, on_census, req);
 }
 
 /* --- */
@@ -119,6 +106,25 @@ struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,
                     "there is no route %.*s; routes are configured under routes: { }",
                     (int)(name.n < 100 ? name.n : 100), name.p);
     return route;
+}
+
+struct route *admin_job_route(const struct bridge *bridge, struct httpd_req *req,
+                              struct slice name, struct slice queue)
+{
+    struct route *route = admin_route(bridge, req, name);
+    if (route == NULL)
+        return NULL;
+    if (!route_is_open(route))
+        httpd_busy(req, "Redis was not there yet; ask again");
+    else if (route->sink->rules && queue.n == 0)
+        httpd_error(req, 409, "is-queue",
+                    "the route ends at queues: name one of them with queue=NAME (of the "
+                    "command line, --queue NAME)");
+    else if (route->sink->rules && !queue_name_is_good(queue))
+        httpd_error(req, 400, "bad-request", "no queue can be called so");
+    else
+        return route;
+    return NULL;
 }
 
 static const struct httpd_route rows[] = {
@@ -138,6 +144,7 @@ void admin_serve(struct bridge *bridge, const struct admin_more *more)
                                                     admin_status_rows,
                                                     admin_route_rows,
                                                     admin_job_rows,
+                                                    admin_move_rows,
                                                     admin_dead_rows,
                                                     admin_target_rows,
                                                     admin_explain_rows,

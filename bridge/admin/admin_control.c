@@ -47,15 +47,6 @@ static const struct http_param control_params[] = {
     {0}};
 #undef AT
 
-static struct slice next_name(struct slice *list)
-{
-    const char *comma = memchr(list->p, ',', list->n);
-    struct slice name = {list->p, comma ? (size_t)(comma - list->p) : list->n};
-    size_t taken = name.n + (comma != NULL);
-    *list = (struct slice){list->p + taken, list->n - taken};
-    return name;
-}
-
 /* That of the path, and those of also=A,B. Gives how many; 0: it was answered. */
 static size_t find_routes(const struct bridge *bridge, struct httpd_req *req,
                           struct route *routes[TOGETHER_MAX])
@@ -72,7 +63,7 @@ static size_t find_routes(const struct bridge *bridge, struct httpd_req *req,
                         TOGETHER_MAX - 1);
             return 0;
         }
-        routes[n] = admin_route(bridge, req, next_name(&also));
+        routes[n] = admin_route(bridge, req, text_cut(&also, ','));
         if (routes[n++] == NULL)
             return 0;
     }
@@ -148,17 +139,6 @@ static void on_gone(void *arg)
     tap_give_up(args->reader);
 }
 
-/* A cursor that we did not write is one from which nothing is left: -1. */
-static int64_t cursor_of(struct slice text)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < text.n; i++)
-        if (text.p[i] < '0' || text.p[i] > '9' || __builtin_mul_overflow(n, 10, &n) ||
-            __builtin_add_overflow(n, text.p[i] - '0', &n))
-            return -1;
-    return text.n > 0 ? n : -1;
-}
-
 static void tap_route(void *arg, struct httpd_req *req)
 {
     struct bridge *bridge = arg;
@@ -169,7 +149,8 @@ static void tap_route(void *arg, struct httpd_req *req)
     /* A stop waits for no tap, but whoever goes on looking must not ask without rest. */
     if (bridge->draining && args->wait_ms > STOPPING_WAIT_MS)
         args->wait_ms = STOPPING_WAIT_MS;
-    const struct tap_want want = {.cursor = cursor_of(args->cursor),
+    /* A cursor that tarry did not write is -1, from which nothing is left. */
+    const struct tap_want want = {.cursor = text_whole_number(args->cursor),
                                   .wait_ms = args->wait_ms,
                                   .sample = args->sample,
                                   .payload = args->payload};

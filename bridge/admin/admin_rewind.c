@@ -75,10 +75,9 @@ static void on_rewound(void *arg, const struct rewind_row *parts, size_t n,
                  why);
     for (size_t i = 0; i < n; i++) {
         const int64_t records = parts[i].end - parts[i].from;
-        buf_addf(out, "%s{\"source\":", out->n > 0 ? "," : "");
-        text_add_json(out, slice_of(source_name(part->src)));
-        buf_add_str(out, ",\"topic\":");
-        text_add_json(out, slice_of(parts[i].topic));
+        buf_add_str(out, out->n > 0 ? ",{" : "{");
+        text_add_json_member(out, "source", slice_of(source_name(part->src)));
+        text_add_json_member(out, "topic", slice_of(parts[i].topic));
         buf_addf(out,
                  ",\"partition\":%" PRId32 ",\"from\":%" PRId64 ",\"end\":%" PRId64
                  ",\"records\":%" PRId64 "}",
@@ -119,8 +118,7 @@ static void begin(struct bridge *bridge, struct httpd_req *req, const struct rou
     const struct opt_list *from = &route->conf->from;
     struct rewinding *r = mem_alloc(sizeof(*r));
     *r = (struct rewinding){.req = req, .open = 1};
-    buf_add_str(&r->head, "\"route\":");
-    text_add_json(&r->head, slice_of(route->conf->name));
+    text_add_json_member(&r->head, "route", slice_of(route->conf->name));
     buf_addf(&r->head, ",\"to_ms\":%" PRId64 ",\"dry_run\":%s", to_ms,
              dry_run ? "true" : "false");
     for (size_t i = 0; i < from->n; i++) {

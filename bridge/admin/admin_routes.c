@@ -4,7 +4,6 @@
  * all instances, as Redis says; what came and went is of this one, since it began.
  */
 #include "bridge/admin/admin.h"
-#include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/admin/metrics.h"
@@ -14,13 +13,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-
-static void add_text(struct buf *out, const char *name, const char *text)
-{
-    buf_addf(out, "\"%s\":", name);
-    text_add_json(out, slice_of(text));
-}
 
 /* -1: not known */
 static void add_number(struct buf *out, const char *name, int64_t n)
@@ -47,8 +39,7 @@ static int64_t next_due_ms(const struct route *route)
 static void add_counts(struct buf *out, const struct route *route, int64_t since_ms)
 {
     const struct counts *c = &route->counts;
-    bool known =
-        route->sink->rules ? route->counted_ms > 0 : route->counted_ms >= since_ms;
+    bool known = census_knows(route, since_ms);
     bool late = known && c->head_ms >= 0 && c->head_ms < c->now_ms;
     add_number(out, "pending", known ? c->waiting : -1);
     add_number(out, "far", known ? c->far : -1);
@@ -59,11 +50,8 @@ static void add_counts(struct buf *out, const struct route *route, int64_t since
     add_number(out, "oldest_overdue_ms", late ? c->now_ms - c->head_ms : known ? 0 : -1);
     add_number(out, "counted_age_ms", known ? loop_mono_ms() - route->counted_ms : -1);
     const struct route *where = census_of(route);
-    buf_add_str(out, ",\"counted_with\":");
-    if (where == route)
-        buf_add_str(out, "null");
-    else
-        text_add_json(out, slice_of(where->conf->name));
+    text_add_json_member(out, "counted_with",
+                         slice_of(where == route ? NULL : where->conf->name));
 }
 
 /* Nothing is left of it, as Redis has told since every instance knew that it drains. */
@@ -116,14 +104,14 @@ static void add_route(struct buf *out, const struct route *route, int64_t since_
 {
     const struct conf_route *conf = route->conf;
     buf_add_str(out, "{");
-    add_text(out, "name", conf->name);
+    text_add_json_member(out, "name", slice_of(conf->name));
     buf_add_str(out, ",\"from\":[");
     for (size_t i = 0; i < conf->from.n; i++) {
         buf_add_str(out, i > 0 ? "," : "");
         text_add_json(out, slice_of(conf->from.v[i]));
     }
-    buf_add_str(out, "],");
-    add_text(out, "to", conf->to);
+    buf_add_str(out, "]");
+    text_add_json_member(out, "to", slice_of(conf->to));
     buf_addf(out, ",\"queue\":%s,\"state\":\"%s\"", route->sink->rules ? "true" : "false",
              route_state_name(route->state));
     buf_addf(out, ",\"drained\":%s", is_drained(route) ? "true" : "false");
@@ -133,51 +121,34 @@ static void add_route(struct buf *out, const struct route *route, int64_t since_
     buf_add_str(out, "}");
 }
 
-/* A request that waits for what Redis says. */
-struct question {
-    struct bridge *bridge;
-    struct httpd_req *req;
-    int64_t asked_ms; /* monotonic */
-};
-
-static void question_new(struct bridge *bridge, struct httpd_req *req, census_cb *cb)
+static void begin(const struct bridge *bridge, struct buf *out)
 {
-    struct question *q = mem_alloc(sizeof(*q));
-    *q = (struct question){bridge, req, loop_mono_ms()};
-    census_take(bridge, cb, q);
+    buf_addf(out, "{\"now_ms\":%" PRId64 ",\"routes\":[", store_now_ms(bridge->store));
 }
 
-static void begin(const struct question *q, struct buf *out)
-{
-    buf_addf(out, "{\"now_ms\":%" PRId64 ",\"routes\":[", store_now_ms(q->bridge->store));
-}
-
-static void answer(struct question *q, struct buf *out)
+static void answer(struct httpd_req *req, struct buf *out)
 {
     buf_add_str(out, "]}\n");
-    httpd_answer(q->req, 200, "application/json", buf_slice(out));
-    buf_free(out);
-    free(q);
+    httpd_answer_json(req, 200, out);
 }
 
-static void on_all(void *arg, bool whole)
+static void on_all(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
 {
-    struct question *q = arg;
     struct buf out = {0};
     (void)whole; /* each route says what is known of it */
-    begin(q, &out);
+    begin(bridge, &out);
     const char *comma = "";
-    EACH_ROUTE (q->bridge, route) {
+    EACH_ROUTE (bridge, route) {
         buf_add_str(&out, comma);
-        add_route(&out, route, q->asked_ms);
+        add_route(&out, route, asked_ms);
         comma = ",";
     }
-    answer(q, &out);
+    answer(arg, &out);
 }
 
 static void all(void *arg, struct httpd_req *req)
 {
-    question_new(arg, req, on_all);
+    census_take(arg, on_all, req);
 }
 
 struct route_args {
@@ -187,25 +158,23 @@ static const struct http_param params[] = {
     ADMIN_PATH_ROW("route", offsetof(struct route_args, route)), {0}};
 
 /* It may have gone meanwhile. */
-static void on_one(void *arg, bool whole)
+static void on_one(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
 {
-    struct question *q = arg;
-    const struct route_args *args = httpd_args(q->req);
-    const struct route *route = admin_route(q->bridge, q->req, args->route);
+    struct httpd_req *req = arg;
+    const struct route_args *args = httpd_args(req);
+    const struct route *route = admin_route(bridge, req, args->route);
     struct buf out = {0};
     (void)whole;
-    if (route == NULL) {
-        free(q);
+    if (route == NULL)
         return;
-    }
-    begin(q, &out);
-    add_route(&out, route, q->asked_ms);
-    answer(q, &out);
+    begin(bridge, &out);
+    add_route(&out, route, asked_ms);
+    answer(req, &out);
 }
 
 static void one(void *arg, struct httpd_req *req)
 {
-    question_new(arg, req, on_one);
+    census_take(arg, on_one, req);
 }
 
 /* --- the queues of a route that ends at them --- */
@@ -222,8 +191,8 @@ static void on_queues(void *arg, const struct redisReply *reply)
     }
     buf_add_str(&out, "{\"queues\":[");
     for (size_t i = 0; i < n; i++) {
-        buf_add_str(&out, i > 0 ? ",{\"name\":" : "{\"name\":");
-        text_add_json(&out, redis_text(redis_item(reply, 2 * i)));
+        buf_add_str(&out, i > 0 ? ",{" : "{");
+        text_add_json_member(&out, "name", redis_text(redis_item(reply, 2 * i)));
         buf_addf(&out, ",\"used_ms\":%lld}",
                  (long long)redis_score(redis_item(reply, 2 * i + 1)));
     }
@@ -233,14 +202,13 @@ static void on_queues(void *arg, const struct redisReply *reply)
 
 static void queues(void *arg, struct httpd_req *req)
 {
-    const struct bridge *bridge = arg;
     const struct route_args *args = httpd_args(req);
-    const struct route *route = route_of_name(bridge, args->route);
+    const struct route *route = admin_route(arg, req, args->route);
     struct buf key = {0};
-    if (route == NULL || route->sink->rules == NULL) {
-        httpd_error(req, 404, route ? "no-queue" : "no-route", "%s",
-                    route ? "the route does not end at queues"
-                          : "there is no route of that name");
+    if (route == NULL)
+        return;
+    if (route->sink->rules == NULL) {
+        httpd_error(req, 404, "no-queue", "the route does not end at queues");
         return;
     }
     queue_sink_key(route->sink, "queues", &key);

@@ -14,8 +14,7 @@
 
 static void add_text(struct buf *out, const char *name, const char *text)
 {
-    buf_addf(out, "\"%s\":", name);
-    text_add_json(out, slice_of(text));
+    text_add_json_member(out, name, slice_of(text));
 }
 
 static void add_bool(struct buf *out, const char *name, bool is)
@@ -30,9 +29,7 @@ static void add_redis(struct buf *out, const char *name, const struct store *sto
     buf_add_str(out, "{");
     add_text(out, "name", name);
     add_bool(out, "up", store_is_up(store));
-    buf_add_str(out, ",");
     add_text(out, "trouble", store_trouble(store));
-    buf_add_str(out, ",");
     add_text(out, "url", redact_text(shown, sizeof(shown), url));
     buf_add_str(out, "}");
 }
@@ -57,17 +54,13 @@ static void add_instance(void *arg, const struct alive_instance *one)
 {
     struct told *told = arg;
     struct slice rest = one->routes;
-    buf_add_str(told->out, told->n++ > 0 ? ",{\"id\":" : "{\"id\":");
-    text_add_json(told->out, one->id);
+    buf_add_str(told->out, told->n++ > 0 ? ",{" : "{");
+    text_add_json_member(told->out, "id", one->id);
     add_bool(told->out, "self", one->self);
     buf_add_str(told->out, ",\"routes\":[");
-    while (rest.n > 0) {
-        const char *space = memchr(rest.p, ' ', rest.n);
-        struct slice name = {rest.p, space ? (size_t)(space - rest.p) : rest.n};
+    for (struct slice name; (name = text_take_word(&rest)).n > 0;) {
         text_add_json(told->out, name);
-        buf_add_str(told->out, space ? "," : "");
-        rest.n -= name.n + (space ? 1 : 0);
-        rest.p += name.n + (space ? 1 : 0);
+        buf_add_str(told->out, rest.n > 0 ? "," : "");
     }
     buf_add_str(told->out, "]}");
 }
@@ -87,7 +80,6 @@ static void add_sources(struct buf *out, const struct bridge *bridge)
         buf_add_str(out, open);
         open = ",{";
         add_text(out, "name", src->conf->name);
-        buf_add_str(out, ",");
         add_text(out, "type", src->ops->name);
         buf_addf(out, ",\"state\":\"%s\",\"received\":%" PRIu64 ",\"open\":%u}",
                  source_state(src), src->received, src->open);
@@ -106,7 +98,6 @@ static void add_sinks(struct buf *out, const struct bridge *bridge)
         buf_add_str(out, open);
         open = ",{";
         add_text(out, "name", sink->conf->name);
-        buf_add_str(out, ",");
         add_text(out, "type", sink->ops->name);
         buf_addf(out,
                  ",\"in_flight\":%u,\"max_in_flight\":%u,\"delivered\":%" PRIu64

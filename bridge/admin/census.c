@@ -8,7 +8,7 @@ struct asker {
     STAILQ_ENTRY(asker) link;
     census_cb *cb;
     void *arg;
-    int64_t limit_ms; /* monotonic */
+    int64_t asked_ms; /* monotonic */
     bool counted;     /* the census on its way began after it asked */
 };
 
@@ -50,7 +50,7 @@ static void answer_first(struct census *c, bool whole)
 {
     struct asker *asker = STAILQ_FIRST(&c->askers);
     STAILQ_REMOVE_HEAD(&c->askers, link);
-    asker->cb(asker->arg, whole);
+    asker->cb(asker->arg, c->bridge, asker->asked_ms, whole);
     free(asker);
 }
 
@@ -61,15 +61,15 @@ static void set_limit(struct census *c)
         timer_rest(c->limit);
         return;
     }
-    int64_t left_ms = first->limit_ms - loop_mono_ms();
+    int64_t left_ms = first->asked_ms + CENSUS_WAIT_MS - loop_mono_ms();
     timer_set(c->limit, left_ms > 0 ? left_ms : 0);
 }
 
 static void on_limit(void *arg)
 {
     struct census *c = arg;
-    int64_t now_ms = loop_mono_ms();
-    while (!STAILQ_EMPTY(&c->askers) && STAILQ_FIRST(&c->askers)->limit_ms <= now_ms)
+    int64_t over_ms = loop_mono_ms() - CENSUS_WAIT_MS;
+    while (!STAILQ_EMPTY(&c->askers) && STAILQ_FIRST(&c->askers)->asked_ms <= over_ms)
         answer_first(c, false);
     set_limit(c);
 }
@@ -83,6 +83,11 @@ const struct route *census_of(const struct route *route)
             if (first->sink == route->sink)
                 return first;
     return route;
+}
+
+bool census_knows(const struct route *route, int64_t since_ms)
+{
+    return route->sink->rules ? route->counted_ms > 0 : route->counted_ms >= since_ms;
 }
 
 static void take_queues(struct route *route)
@@ -192,7 +197,7 @@ void census_take(struct bridge *bridge, census_cb *cb, void *arg)
     }
     asker->cb = cb;
     asker->arg = arg;
-    asker->limit_ms = loop_mono_ms() + CENSUS_WAIT_MS;
+    asker->asked_ms = loop_mono_ms();
     STAILQ_INSERT_TAIL(&c->askers, asker, link);
     set_limit(c);
     if (c->parts == NULL)

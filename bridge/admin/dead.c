@@ -1,169 +1,228 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * dead.c - a run through the dead letters of a route: bucket after bucket, until enough
- * letters match or enough were looked at.
+ * dead.c - the dead letters of a route over HTTP: list, replay, drop.
+ *
+ * One request looks through bucket after bucket, until enough letters match or it has
+ * looked at enough, and answers where the next request continues. What was replayed or
+ * dropped has left the error bucket, so a run that was interrupted can begin again.
  */
 #include "bridge/admin/dead.h"
+#include "bridge/admin/admin.h"
 #include "bridge/admin/cursor.h"
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/engine/bridge.h"
-#include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
+#include "bridge/http/http_job.h"
 #include "bridge/store/store.h"
 
+#include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-struct row {
-    struct dead_item item;
-    struct tries tries;
-    struct job *job;
-    char *bytes; /* of its id and what can't be read */
+struct dead_args {
+    struct slice route, id, reason, id_prefix, cursor; /* id: p NULL: many letters */
+    int64_t from_ms, to_ms, max, dry_run, not_before_ms;
+    double rate;
 };
+enum { DEAD_MAX = 500, LIST_DEFAULT = 100, RATE_MAX = 1000000 };
+#define AT(field) offsetof(struct dead_args, field)
+#define FILTERS(most)                                                                    \
+    ADMIN_PATH_ROW("route", AT(route)),                                                  \
+        {"reason", HTTP_TEXT, AT(reason), .from = FROM_QUERY},                           \
+        ADMIN_GIVEN_ROW("id_prefix", AT(id_prefix)),                                     \
+        {"from", HTTP_WHEN, AT(from_ms), .from = FROM_QUERY},                            \
+        {"to", HTTP_WHEN, AT(to_ms), .from = FROM_QUERY},                                \
+        {"max",         HTTP_INT, AT(max),        .from = FROM_QUERY,                    \
+         .def = (most), .min = 1, .max = DEAD_MAX},                                      \
+        ADMIN_GIVEN_ROW("cursor", AT(cursor))
+#define DRY_RUN                                                                          \
+    {                                                                                    \
+        "dry_run", HTTP_BOOL, AT(dry_run), .from = FROM_QUERY                            \
+    }
+
+static const struct http_param one_params[] = {
+    ADMIN_PATH_ROW("route", AT(route)), ADMIN_PATH_ROW("id", AT(id)), {0}};
+static const struct http_param list_params[] = {FILTERS(LIST_DEFAULT), {0}};
+static const struct http_param drop_params[] = {FILTERS(DEAD_MAX), DRY_RUN, {0}};
+static const struct http_param replay_params[] = {
+    FILTERS(DEAD_MAX),
+    DRY_RUN,
+    {"rate", HTTP_NUMBER, AT(rate), .from = FROM_QUERY, .max = RATE_MAX},
+    {"not_before", HTTP_WHEN, AT(not_before_ms), .from = FROM_QUERY},
+    {0}};
+
+typedef void show_cb(struct buf *out, const struct dead_item *item);
 
 struct run {
+    struct httpd_req *req;
+    const struct dead_args *args; /* all 0 once the listener has stopped */
     struct route *route;
-    struct dead_query q; /* its slices are in texts */
-    char *texts;
-    dead_cb *cb;
-    void *arg;
-    struct dead_cursor at; /* where the next call goes on */
-    bool over;             /* there is nothing behind it */
-    enum dead_code code;
-    struct buf why; /* it is not DEAD_OK */
-    struct row *rows;
+    char what; /* of the script */
+    bool one, dry_run;
+    show_cb *show;
+    int64_t bucket;     /* where the next call continues */
+    int64_t end_ms;     /* letters buried later are skipped; 0: not known yet */
+    int64_t next_us;    /* when the next replayed letter may be due; 0: now */
+    int64_t after_ms;   /* of the last letter looked at in this bucket, with */
+    struct buf after;   /* its id; empty: at the beginning */
+    struct buf items;   /* the letters as JSON */
+    struct tries tries; /* of the last letter */
     unsigned count, done, refused, looked;
-    size_t bytes; /* of the records in rows */
+    size_t bytes; /* of the records in items */
 };
 
-/* --- the cursor --- */
+/* --------------------------------------------------------------------- showing */
 
-void dead_cursor_add(const struct dead_cursor *c, struct buf *out)
+void dead_show(struct buf *out, const struct dead_item *item)
 {
-    const int64_t numbers[] = {c->bucket, c->end_ms, c->next_us, c->after_ms};
-    cursor_add(out, numbers, 4, buf_slice(&c->after));
+    const struct tries *letter = item->tries;
+    buf_add_str(out, "{");
+    text_add_json_id(out, item->id);
+    text_add_json_member(out, "reason", slice_of(letter->reason));
+    text_add_json_member(out, "error", slice_of(letter->error));
+    if (letter->status)
+        buf_addf(out, ",\"status\":%d", letter->status);
+    else
+        buf_add_str(out, ",\"status\":null");
+    buf_addf(out, ",\"attempts\":%u,\"replays\":%u", letter->attempts, letter->replays);
+    http_add_when(out, "first", letter->first_ms);
+    http_add_when(out, "last", letter->last_ms);
+    http_add_when(out, "buried", item->buried_ms);
+    if (item->job) {
+        http_add_when(out, "due", item->job->due_ms);
+        http_job_members(out, item->job);
+    } else {
+        buf_add_str(out, ",\"unreadable\":true,\"raw_base64\":\"");
+        text_add_base64(out, item->raw);
+        buf_add_str(out, "\"");
+    }
+    buf_add_str(out, "}");
 }
 
-int dead_cursor_read(struct slice text, struct dead_cursor *c)
+/* What became of one: {"id":...,"reason":...,"due":...} */
+static void show_done(struct buf *out, const struct dead_item *item)
 {
-    int64_t numbers[4];
-    if (cursor_read(text, numbers, 4, JOB_ID_MAX, &c->after) < 0)
-        return -1;
-    c->bucket = numbers[0];
-    c->end_ms = numbers[1];
-    c->next_us = numbers[2];
-    c->after_ms = numbers[3];
-    return 0;
+    buf_add_str(out, "{");
+    text_add_json_id(out, item->id);
+    text_add_json_member(out, "reason", slice_of(item->tries->reason));
+    if (item->due_ms >= 0)
+        http_add_when(out, "due", item->due_ms);
+    if (item->refused)
+        buf_add_str(out, ",\"refused\":true");
+    buf_add_str(out, "}");
 }
 
-/* --- the answer --- */
+/* --------------------------------------------------------------------- the answer */
+
+static struct sched *next_bucket(const struct run *run)
+{
+    return run->bucket < run->route->bucket_count ? run->route->scheds[run->bucket]
+                                                  : NULL;
+}
+
+static bool is_over(const struct run *run)
+{
+    return run->one || next_bucket(run) == NULL;
+}
 
 static void run_free(struct run *run)
 {
-    for (unsigned i = 0; i < run->count; i++) {
-        job_free(run->rows[i].job);
-        free(run->rows[i].bytes);
-    }
-    free(run->rows);
-    free(run->texts);
-    buf_free(&run->at.after);
-    buf_free(&run->why);
-    if (run->route)
-        run->route->refs--;
+    buf_free(&run->after);
+    buf_free(&run->items);
+    run->route->refs--;
     free(run);
+}
+
+static void add_cursor(const struct run *run, struct buf *out)
+{
+    const int64_t numbers[] = {run->bucket, run->end_ms, run->next_us, run->after_ms};
+    struct buf cursor = {0};
+    if (!is_over(run))
+        cursor_add(&cursor, numbers, 4, buf_slice(&run->after));
+    text_add_json_member(out, "cursor",
+                         cursor.n ? buf_slice(&cursor) : (struct slice){NULL, 0});
+    buf_free(&cursor);
+}
+
+static void answer_many(const struct run *run)
+{
+    struct buf json = {0};
+    buf_add_str(&json, "{");
+    if (run->what != DEAD_WHAT_LIST)
+        buf_addf(&json, "\"done\":%u,\"refused\":%u,", run->done, run->refused);
+    buf_addf(&json, "\"looked\":%u", run->looked);
+    add_cursor(run, &json);
+    if (run->what != DEAD_WHAT_LIST)
+        http_add_when(&json, "not_before",
+                      run->what == DEAD_WHAT_REPLAY ? (run->next_us + 999) / 1000 : 0);
+    buf_addf(&json, ",\"items\":[");
+    buf_add_slice(&json, buf_slice(&run->items));
+    buf_add_str(&json, "]}\n");
+    httpd_answer_json(run->req, 200, &json);
+}
+
+static void answer_one(struct run *run)
+{
+    if (run->count == 0)
+        httpd_error(run->req, 404, "not-found",
+                    "no such dead letter: replayed or dropped before, or never there");
+    else if (run->refused > 0 && strcmp(run->tries.reason, "no-route") == 0)
+        httpd_error(run->req, 409, "refused",
+                    "no route took it, and nobody knows where it was to go: mend the "
+                    "routes, and send the message again");
+    else if (run->refused > 0)
+        httpd_error(run->req, 409, "refused",
+                    "it was replayed %u times, which is the most that replays_max of the "
+                    "route allows",
+                    run->tries.replays);
+    else {
+        buf_add_str(&run->items, "\n");
+        httpd_answer_json(run->req, 200, &run->items);
+    }
 }
 
 static void count_up(const struct run *run)
 {
-    if (run->route == NULL || run->q.dry_run)
+    struct route_stats *stats = &run->route->stats;
+    if (run->dry_run)
         return;
-    if (run->q.what == DEAD_REPLAY)
-        run->route->stats.replayed += run->done;
-    else if (run->q.what == DEAD_DROP)
-        run->route->stats.dropped_dead += run->done;
+    if (run->what == DEAD_WHAT_REPLAY)
+        stats->replayed += run->done;
+    else if (run->what == DEAD_WHAT_DROP)
+        stats->dropped_dead += run->done;
 }
 
-static void answer(void *arg)
+static void answer(struct run *run)
 {
-    struct run *run = arg;
-    struct buf cursor = {0};
-    struct dead_item *items = mem_alloc((run->count + 1) * sizeof(*items));
-    for (unsigned i = 0; i < run->count; i++) {
-        items[i] = run->rows[i].item;
-        items[i].letter.reason = run->rows[i].tries.reason;
-        items[i].letter.error = run->rows[i].tries.error;
-    }
-    if (run->code == DEAD_OK && !run->over)
-        dead_cursor_add(&run->at, &cursor);
-    const struct dead_reply reply = {
-        .code = run->code,
-        .items = items,
-        .count = run->count,
-        .done = run->done,
-        .refused = run->refused,
-        .looked = run->looked,
-        .cursor = buf_slice(&cursor),
-        .not_before_ms = run->q.what == DEAD_REPLAY ? (run->at.next_us + 999) / 1000 : 0,
-        .why = buf_str(&run->why)};
     count_up(run);
-    run->cb(run->arg, &reply);
-    free(items);
-    buf_free(&cursor);
+    if (run->one)
+        answer_one(run);
+    else
+        answer_many(run);
     run_free(run);
 }
 
-/* --- the buckets --- */
+/* --------------------------------------------------------------------- the buckets */
 
-/* The bucket where the run goes on; NULL: there is none. */
-static struct sched *next_bucket(struct run *run)
+static void add_item(struct run *run, const struct store_dead_item *found)
 {
-    const struct route *route = run->route;
-    return run->at.bucket < route->bucket_count ? route->scheds[run->at.bucket] : NULL;
-}
-
-/* --- the letters --- */
-
-static enum dead_code wrong(struct run *run, enum dead_code code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static enum dead_code wrong(struct run *run, enum dead_code code, const char *fmt, ...)
-{
-    char text[400];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    buf_add_str(&run->why, text);
-    return code;
-}
-
-static void keep(struct run *run, const struct store_dead_item *found)
-{
-    struct row *row = &run->rows[run->count++];
     struct err err;
-    *row = (struct row){0};
-    tries_parse(found->tries, &row->tries);
+    struct job *job = NULL;
+    tries_parse(found->tries, &run->tries);
     if (found->record.n > 0)
-        row->job = job_decode(found->id, found->record, &run->route->names, &err);
-    size_t raw_n = row->job ? 0 : found->record.n;
-    row->bytes = mem_alloc(found->id.n + raw_n + 1);
-    slice_put(slice_put(row->bytes, found->id), (struct slice){found->record.p, raw_n});
+        job = job_decode(found->id, found->record, &run->route->names, &err);
+    const struct dead_item item = {.id = found->id,
+                                   .job = job,
+                                   .raw = found->record,
+                                   .tries = &run->tries,
+                                   .buried_ms = found->buried_ms,
+                                   .refused = found->refused,
+                                   .due_ms = found->due_ms};
+    buf_add_str(&run->items, run->count++ ? "," : "");
+    run->show(&run->items, &item);
     run->bytes += found->record.n;
-    row->item = (struct dead_item){
-        .id = {row->bytes, found->id.n},
-        .job = row->job,
-        .raw = {row->bytes + found->id.n, raw_n},
-        .letter = {.status = row->tries.status,
-                   .attempts = row->tries.attempts,
-                   .replays = row->tries.replays,
-                   .first_ms = row->tries.first_ms,
-                   .last_ms = row->tries.last_ms},
-        .buried_ms = found->buried_ms,
-        .refused = found->refused,
-        .due_ms = found->due_ms,
-    };
+    job_free(job);
 }
 
 static void ask(struct run *run);
@@ -171,31 +230,30 @@ static void ask(struct run *run);
 static void on_told(void *arg, const struct store_dead_reply *told)
 {
     struct run *run = arg;
-    if (told == NULL) {
-        /* What was done before counts, and the cursor names the bucket without answer. */
-        run->code = run->looked > 0
-                        ? DEAD_OK
-                        : wrong(run, DEAD_AWAY, "Redis did not answer; ask again");
+    if (told == NULL && run->looked == 0) {
+        httpd_busy(run->req, "Redis did not answer; ask again");
+        run_free(run);
+        return;
+    }
+    if (told == NULL) { /* the cursor names the bucket without answer */
         answer(run);
         return;
     }
-    run->rows =
-        mem_realloc(run->rows, (run->count + told->count + 1) * sizeof(*run->rows));
     for (unsigned i = 0; i < told->count; i++)
-        keep(run, &told->items[i]);
+        add_item(run, &told->items[i]);
     run->looked += (unsigned)told->looked;
     run->done += (unsigned)told->done;
     run->refused += (unsigned)told->refused;
-    run->at.end_ms = told->end_ms;
-    run->at.next_us = told->next_us;
-    run->at.after_ms = told->more ? told->after_ms : 0;
-    buf_clear(&run->at.after);
+    run->end_ms = told->end_ms;
+    run->next_us = told->next_us;
+    run->after_ms = told->more ? told->after_ms : 0;
+    buf_clear(&run->after);
     if (told->more)
-        buf_add_slice(&run->at.after, told->after);
+        buf_add_slice(&run->after, told->after);
     else
-        run->at.bucket++;
-    run->over = run->q.id_whole || next_bucket(run) == NULL;
-    if (run->over || told->more || run->count >= run->q.max ||
+        run->bucket++;
+    /* After a stop of the listener max is 0, and nothing more is asked. */
+    if (is_over(run) || told->more || run->count >= run->args->max ||
         run->looked >= STORE_DEAD_MAX || run->bytes >= STORE_DEAD_BYTES)
         answer(run);
     else
@@ -204,112 +262,147 @@ static void on_told(void *arg, const struct store_dead_reply *told)
 
 static void ask(struct run *run)
 {
-    static const char whats[] = {[DEAD_LIST] = DEAD_WHAT_LIST,
-                                 [DEAD_REPLAY] = DEAD_WHAT_REPLAY,
-                                 [DEAD_DROP] = DEAD_WHAT_DROP};
-    const struct dead_query *q = &run->q;
-    const struct sched *s = next_bucket(run);
+    const struct dead_args *args = run->args;
     const struct store_dead_ask how = {
-        .what = whats[q->what],
-        .dry_run = q->dry_run,
-        .id_whole = q->id_whole,
-        .id = q->id_prefix,
-        .reason = slice_of(q->reason ? q->reason : ""),
-        .from_ms = q->from_ms,
-        .to_ms = run->at.end_ms,
-        .after_ms = run->at.after_ms,
-        .after = buf_slice(&run->at.after),
-        .max = q->max - run->count,
+        .what = run->what,
+        .dry_run = run->dry_run,
+        .id_whole = run->one,
+        .id = run->one ? args->id : args->id_prefix,
+        .reason = args->reason,
+        .from_ms = args->from_ms,
+        .to_ms = run->end_ms,
+        .after_ms = run->after_ms,
+        .after = buf_slice(&run->after),
+        .max = run->one ? 1 : (unsigned)args->max - run->count,
         .look = STORE_DEAD_MAX - run->looked,
         .replays_max = run->route->conf->replays_max,
-        .step_us = q->rate > 0 ? (int64_t)ceil(1e6 / q->rate) : 0,
-        .next_us = run->at.next_us,
+        .step_us = args->rate > 0 ? (int64_t)ceil(1e6 / args->rate) : 0,
+        .next_us = run->next_us,
         .bytes_max = STORE_DEAD_BYTES,
     };
-    must(s != NULL); /* since the last look at it */
-    store_dead(s->bucket, &how, on_told, run);
+    store_dead(next_bucket(run)->bucket, &how, on_told, run);
 }
 
-/* --- the question --- */
+/* --------------------------------------------------------------------- the request */
 
-static void copy_texts(struct run *run)
+static bool is_reason(struct slice word)
 {
-    struct dead_query *q = &run->q;
-    size_t reason_n = q->reason ? strlen(q->reason) : 0;
-    run->texts = mem_alloc(q->id_prefix.n + reason_n + 1);
-    slice_put(run->texts, q->id_prefix);
-    q->id_prefix.p = run->texts;
-    if (q->reason)
-        q->reason = memcpy(run->texts + q->id_prefix.n, q->reason, reason_n);
-}
-
-static bool is_reason(const char *word)
-{
-    return strcmp(reason_name(reason_find(word)), word) == 0;
-}
-
-static enum dead_code wrong_reason(struct run *run)
-{
-    wrong(run, DEAD_BAD_REASON, "\"%.40s\" is no reason; there are:", run->q.reason);
     for (int i = 0; i < REASONS; i++)
-        buf_addf(&run->why, " %s", reason_name((enum reason)i));
-    return DEAD_BAD_REASON;
+        if (slice_is(word, reason_name((enum reason)i)))
+            return true;
+    return false;
 }
 
-static bool is_good(struct run *run)
+static void answer_no_reason(struct httpd_req *req, struct slice word)
 {
-    const struct dead_cursor *c = &run->at;
-    return next_bucket(run) != NULL && c->end_ms <= WHEN_LAST_MS &&
-           c->next_us <= WHEN_LAST_MS * 1000 && c->after_ms <= WHEN_LAST_MS;
+    struct buf names = {0};
+    for (int i = 0; i < REASONS; i++)
+        buf_addf(&names, " %s", reason_name((enum reason)i));
+    httpd_error(req, 400, "bad-request", "\"%.*s\" is no reason; there are:%s",
+                (int)(word.n < 40 ? word.n : 40), word.p, buf_str(&names));
+    buf_free(&names);
 }
 
-/* Sets where the run begins. */
-static enum dead_code begin(struct run *run, struct slice name, struct slice cursor)
+/* Answers a request that cannot be carried out, and returns NULL. */
+static struct route *check(struct bridge *bridge, struct httpd_req *req)
 {
-    const struct dead_query *q = &run->q;
-    struct dead_cursor *at = &run->at;
-    if (run->route == NULL)
-        return wrong(run, DEAD_NO_ROUTE,
-                     "there is no route %.*s; routes are configured under routes: { }",
-                     name.n < 100 ? (int)name.n : 100, name.p);
-    if (run->route->sink->rules)
-        return wrong(
-            run, DEAD_IS_QUEUE,
+    const struct dead_args *args = httpd_args(req);
+    if (httpd_body(req).n > 0) { /* filters that are not read must not mean any */
+        httpd_error(req, 400, "bad-request",
+                    "no body is read here; put its filters into the query");
+        return NULL;
+    }
+    struct route *route = admin_route(bridge, req, args->route);
+    if (route == NULL)
+        return NULL;
+    if (route->sink->rules)
+        httpd_error(
+            req, 409, "is-queue",
             "the route %s ends at queues, which keep their own dead letters: GET "
             "/v1/queues/NAME counts them, POST /v1/queues/NAME/dead/respawn brings them "
             "back, DELETE /v1/queues/NAME/dead deletes them",
-            run->route->conf->name);
-    if (run->route->bucket_count == 0)
-        return wrong(run, DEAD_AWAY, "Redis was not there yet; ask again");
-    if (q->reason && !is_reason(q->reason))
-        return wrong_reason(run);
-    at->end_ms = q->to_ms;
-    if (cursor.n > 0 && (dead_cursor_read(cursor, at) < 0 || !is_good(run)))
-        return wrong(run, DEAD_BAD_CURSOR,
-                     "this cursor is none that the route %s has given; begin without one",
-                     run->route->conf->name);
-    if (q->id_whole)
-        at->bucket = route_bucket_number(run->route, q->id_prefix);
-    if (at->next_us < q->not_before_ms * 1000)
-        at->next_us = q->not_before_ms * 1000;
-    return DEAD_OK;
+            route->conf->name);
+    else if (route->bucket_count == 0)
+        httpd_busy(req, "Redis was not there yet; ask again");
+    else if (args->reason.p && !is_reason(args->reason))
+        answer_no_reason(req, args->reason);
+    else
+        return route;
+    return NULL;
 }
 
-void dead_ask(struct bridge *bridge, struct slice route, const struct dead_query *q,
-              dead_cb *cb, void *arg)
+static int read_cursor(struct run *run, struct slice text)
 {
-    struct run *run = mem_alloc(sizeof(*run));
-    run->route = route_of_name(bridge, route);
-    if (run->route)
-        run->route->refs++;
-    run->q = *q;
-    run->cb = cb;
-    run->arg = arg;
-    copy_texts(run);
-    must(q->max > 0 && q->max <= DEAD_MAX);
-    run->code = begin(run, route, q->cursor);
-    if (run->code == DEAD_OK)
-        ask(run);
-    else
-        loop_defer(answer, run);
+    int64_t numbers[4];
+    if (cursor_read(text, numbers, 4, JOB_ID_MAX, &run->after) < 0)
+        return -1;
+    run->bucket = numbers[0];
+    run->end_ms = numbers[1];
+    run->next_us = numbers[2];
+    run->after_ms = numbers[3];
+    return next_bucket(run) && run->end_ms <= WHEN_LAST_MS &&
+                   run->next_us <= WHEN_LAST_MS * 1000 && run->after_ms <= WHEN_LAST_MS
+               ? 0
+               : -1;
 }
+
+static void begin(struct bridge *bridge, struct httpd_req *req, char what, show_cb *show)
+{
+    const struct dead_args *args = httpd_args(req);
+    struct route *route = check(bridge, req);
+    if (route == NULL)
+        return;
+    struct run *run = mem_alloc(sizeof(*run));
+    *run = (struct run){.req = req,
+                        .args = args,
+                        .route = route,
+                        .what = what,
+                        .one = args->id.p != NULL,
+                        .dry_run = args->dry_run != 0,
+                        .show = show,
+                        .end_ms = args->to_ms};
+    route->refs++;
+    if (args->cursor.n > 0 && read_cursor(run, args->cursor) < 0) {
+        httpd_error(req, 400, "bad-request",
+                    "this cursor is none that the route %s has given; begin without one",
+                    route->conf->name);
+        run_free(run);
+        return;
+    }
+    if (run->one)
+        run->bucket = route_bucket_number(route, args->id);
+    if (run->next_us < args->not_before_ms * 1000)
+        run->next_us = args->not_before_ms * 1000;
+    ask(run);
+}
+
+static void list(void *arg, struct httpd_req *req)
+{
+    begin(arg, req, DEAD_WHAT_LIST, dead_show);
+}
+
+static void replay(void *arg, struct httpd_req *req)
+{
+    begin(arg, req, DEAD_WHAT_REPLAY, show_done);
+}
+
+static void drop(void *arg, struct httpd_req *req)
+{
+    begin(arg, req, DEAD_WHAT_DROP, show_done);
+}
+
+const struct httpd_route admin_dead_rows[] = {
+    {"GET", "/v1/routes/{}/dead", list, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, list_params)},
+    {"POST", "/v1/routes/{}/dead/replay", replay, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, replay_params)},
+    {"POST", "/v1/routes/{}/dead/drop", drop, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, drop_params)},
+    {"GET", "/v1/routes/{}/dead/{}", list, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, one_params)},
+    {"DELETE", "/v1/routes/{}/dead/{}", drop, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, one_params)},
+    {"POST", "/v1/routes/{}/dead/{}/replay", replay, HTTPD_ADMIN,
+     HTTP_ARGS(struct dead_args, one_params)},
+    {0},
+};

@@ -25,7 +25,39 @@ struct explanation {
     const struct delivery *first; /* its first hand-over: job, target, headers; NULL where
                                    * it is not accepted, or cancels */
 };
-typedef void explain_cb(void *arg, const struct explanation *e);
+
+static void add_delivery(struct buf *json, const struct delivery *d)
+{
+    text_add_json_member(json, "target", d->target.p ? d->target : SLICE_LIT(""));
+    text_add_json_bytes(json, "key", d->job->key);
+    buf_addf(json, ",\"bytes\":%zu,\"headers\":[", d->job->payload.n);
+    for (unsigned i = 0; i < d->header_count; i++) {
+        buf_add_str(json, i ? ",{" : "{");
+        text_add_json_member(json, "name", d->headers[i].name);
+        text_add_json_bytes(json, "value", d->headers[i].value);
+        buf_add_str(json, "}");
+    }
+    buf_add_str(json, "]");
+}
+
+static void answer(struct httpd_req *req, const struct explanation *e)
+{
+    struct buf json = {0};
+    buf_addf(&json, "{\"accepted\":%s,\"outcome\":\"%s\"", e->accepted ? "true" : "false",
+             e->outcome);
+    text_add_json_member(&json, "reason", slice_of(e->reason));
+    text_add_json_member(&json, "why", slice_of(e->why));
+    text_add_json_member(&json, "source", slice_of(e->source));
+    text_add_json_member(&json, "route", slice_of(e->route));
+    if (e->first) {
+        buf_add_str(&json, ",");
+        text_add_json_id(&json, e->named ? e->first->job->id : (struct slice){NULL, 0});
+        buf_addf(&json, ",\"due_ms\":%" PRId64, e->due_ms);
+        add_delivery(&json, e->first);
+    }
+    buf_add_str(&json, "}\n");
+    httpd_answer_json(req, 200, &json);
+}
 
 /* By its name, or the first; NULL: the route has none of that name. */
 static struct source *find_source(const struct route *route, struct slice name)
@@ -52,7 +84,7 @@ static void tell_refused(const struct source *src, const struct admission *v,
 
 /* Into its record and out of it, as through Redis, and over to its sink. */
 static void tell_first(const struct admission *v, const struct job *job,
-                       struct explanation *e, explain_cb *cb, void *arg)
+                       struct explanation *e, struct httpd_req *req)
 {
     struct route *route = v->route;
     struct err err;
@@ -75,15 +107,14 @@ static void tell_first(const struct admission *v, const struct job *job,
         emit_headers(route, out, &none, e->due_ms, &d);
     }
     e->first = &d;
-    cb(arg, e);
+    answer(req, e);
     e->first = NULL; /* it ends here, and so does what e->why may point at */
     e->why = NULL;
     job_free(out);
     buf_free(&record);
 }
 
-static void explain_message(struct source *src, struct job *job, explain_cb *cb,
-                            void *arg)
+static void explain_message(struct source *src, struct job *job, struct httpd_req *req)
 {
     struct admission v;
     admit(src, job, &v);
@@ -94,86 +125,19 @@ static void explain_message(struct source *src, struct job *job, explain_cb *cb,
                             .named = v.named};
     if (v.reason) {
         tell_refused(src, &v, &e);
-        cb(arg, &e);
+        answer(req, &e);
         return;
     }
     e.accepted = true;
     if (v.op == DELAY_CANCEL) {
         e.outcome = "cancel";
-        cb(arg, &e);
+        answer(req, &e);
         return;
     }
     e.outcome = "stored";
     e.due_ms = job->due_ms + route_spread_ms(v.route, job);
-    if (!job->timed)
-        admit_strip(src, v.route, job);
-    tell_first(&v, job, &e, cb, arg);
-}
-
-/* Takes the job, as its source would submit it: with its topic, or with the name of the
- * route. source: by whose rules; p NULL: the first that feeds the route. Calls cb once,
- * within. -1: err says that there is no such route, or that the source does not feed it.
- */
-static int explain_job(const struct bridge *bridge, struct slice route,
-                       struct slice source, struct job *job, explain_cb *cb, void *arg,
-                       struct err *err)
-{
-    const struct route *meant = route_of_name(bridge, route);
-    struct source *src = meant ? find_source(meant, source) : NULL;
-    if (src && src->ops->read_topic && job->topic.p)
-        src->ops->read_topic(job);
-    if (src)
-        explain_message(src, job, cb, arg);
-    else if (meant)
-        err_set(err, "the route %s has no source %.*s", meant->conf->name,
-                (int)(source.n < 100 ? source.n : 100), source.p);
-    else
-        err_set(err, "there is no route %.*s; routes are configured under routes: { }",
-                (int)(route.n < 100 ? route.n : 100), route.p);
-    job_free(job);
-    return src ? 0 : -1;
-}
-
-/* ------------------------------------------------------------------ over HTTP */
-
-static void add_member(struct buf *json, const char *name, struct slice value)
-{
-    buf_addf(json, ",\"%s\":", name);
-    text_add_json(json, value);
-}
-
-static void add_delivery(struct buf *json, const struct delivery *d)
-{
-    add_member(json, "target", d->target.p ? d->target : SLICE_LIT(""));
-    text_add_json_bytes(json, "key", d->job->key);
-    buf_addf(json, ",\"bytes\":%zu,\"headers\":[", d->job->payload.n);
-    for (unsigned i = 0; i < d->header_count; i++) {
-        buf_addf(json, "%s{\"name\":", i ? "," : "");
-        text_add_json(json, d->headers[i].name);
-        text_add_json_bytes(json, "value", d->headers[i].value);
-        buf_add_str(json, "}");
-    }
-    buf_add_str(json, "]");
-}
-
-static void answer(void *arg, const struct explanation *e)
-{
-    struct httpd_req *req = arg;
-    struct buf json = {0};
-    buf_addf(&json, "{\"accepted\":%s,\"outcome\":\"%s\"", e->accepted ? "true" : "false",
-             e->outcome);
-    add_member(&json, "reason", slice_of(e->reason));
-    add_member(&json, "why", slice_of(e->why));
-    add_member(&json, "source", slice_of(e->source));
-    add_member(&json, "route", slice_of(e->route));
-    if (e->first) {
-        buf_add_str(&json, ",");
-        text_add_json_id(&json, e->named ? e->first->job->id : (struct slice){NULL, 0});
-        buf_addf(&json, ",\"due_ms\":%" PRId64, e->due_ms);
-        add_delivery(&json, e->first);
-    }
-    buf_add_str(&json, "}\n");
-    httpd_answer_json(req, 200, &json);
+    admit_strip(&v);
+    tell_first(&v, job, &e, req);
 }
 
 struct explain_args {
@@ -194,7 +158,16 @@ static void explain(void *arg, struct httpd_req *req)
 {
     const struct bridge *bridge = arg;
     const struct explain_args *args = httpd_args(req);
+    const struct route *route = admin_route(bridge, req, args->route);
+    struct source *src = route ? find_source(route, args->source) : NULL;
     struct err err;
+    if (route == NULL)
+        return;
+    if (src == NULL) {
+        httpd_error(req, 404, "no-route", "the route %s has no source %.*s",
+                    route->conf->name, SLICE_ARG(args->source));
+        return;
+    }
     if (bridge->flow.paused) { /* perhaps not even the time is known */
         httpd_busy(req, "Redis is away or full; ask again");
         return;
@@ -211,8 +184,10 @@ static void explain(void *arg, struct httpd_req *req)
     }
     if (args->key.p)
         job->key = job_keep(job, args->key);
-    if (explain_job(bridge, args->route, args->source, job, answer, req, &err) < 0)
-        httpd_error(req, 404, "no-route", "%s", err.text);
+    if (src->ops->read_topic && job->topic.p)
+        src->ops->read_topic(job);
+    explain_message(src, job, req);
+    job_free(job);
 }
 
 /* The other parameters of the query are the job's. */

@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/admin/job_list.h"
+/*
+ * admin_jobs.c - the jobs of a route over HTTP: a page at a time; another due time for
+ * one of them.
+ *
+ * A page asks each bucket of the route a few times, for a bounded number of jobs, and
+ * merges the answers. It costs the same with ten jobs as with ten million. A job that
+ * arrives, leaves or moves between two pages may be listed twice, or not at all.
+ */
+#include "bridge/admin/admin.h"
 #include "bridge/admin/cursor.h"
-#include "bridge/base/loop.h"
-#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
-#include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/store/store.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 enum {
+    PAGE_DEFAULT = 100,
+    PAGE_MAX = 500,
     BYTES_MAX = 4 * 1024 * 1024, /* of the records that are asked for at once, */
     BYTES_LEAST = 64 * 1024,     /* of one bucket in any case, */
     BYTES_MOST = 512 * 1024,     /* and at most: a call takes Redis two or three ms */
@@ -18,12 +28,36 @@ enum {
     ROUNDS_MAX = 4               /* of questions for one page */
 };
 
+enum { WAITING, IN_FLIGHT, HELD };
+static const char *const states[] = {
+    [WAITING] = "waiting", [IN_FLIGHT] = "in-flight", [HELD] = "held", NULL};
+static const char whats[] = {[WAITING] = LIST_WHAT_WAITING,
+                             [IN_FLIGHT] = LIST_WHAT_IN_FLIGHT,
+                             [HELD] = LIST_WHAT_HELD};
+
+struct list_args {
+    struct slice route, queue, id_prefix, cursor;
+    int64_t what, from_ms, to_ms, max;
+};
+#define AT(field) offsetof(struct list_args, field)
+static const struct http_param list_params[] = {
+    ADMIN_PATH_ROW("route", AT(route)),
+    {"state", HTTP_CHOICE, AT(what), .from = FROM_QUERY, .choices = states},
+    ADMIN_GIVEN_ROW("queue", AT(queue)),
+    {"from", HTTP_WHEN, AT(from_ms), .from = FROM_QUERY},
+    {"to", HTTP_WHEN, AT(to_ms), .from = FROM_QUERY},
+    ADMIN_GIVEN_ROW("id_prefix", AT(id_prefix)),
+    ADMIN_GIVEN_ROW("cursor", AT(cursor)),
+    {"max", HTTP_INT, AT(max), .from = FROM_QUERY, .def = PAGE_DEFAULT, .min = 1,
+     .max = PAGE_MAX},
+    {0}};
+#undef AT
+
 struct row {
-    struct job_listed listed;
     struct list_place place;
-    unsigned seq; /* as it was told: so those of one bucket stand in its order */
-    struct job *job;
-    char *bytes; /* of its id and member */
+    unsigned seq; /* order of arrival: rows of one bucket keep their order */
+    char *member;
+    struct buf json;
 };
 
 struct part { /* one bucket */
@@ -35,13 +69,10 @@ struct part { /* one bucket */
 };
 
 struct listing {
+    struct httpd_req *req;
+    const struct list_args *args; /* all 0 once the listener has stopped */
     struct route *route;
-    struct job_list_query q; /* its slices are in texts */
-    char *texts;
-    job_list_cb *cb;
-    void *arg;
-    enum job_list_code code;
-    const char *why;
+    bool away;                /* Redis did not answer */
     struct list_place behind; /* where the page begins; its member is in after */
     bool begun;
     struct buf after;
@@ -52,10 +83,6 @@ struct listing {
     unsigned count, looked, rounds, told;
 };
 
-static const char whats[] = {[JOB_LIST_WAITING] = LIST_WHAT_WAITING,
-                             [JOB_LIST_IN_FLIGHT] = LIST_WHAT_IN_FLIGHT,
-                             [JOB_LIST_HELD] = LIST_WHAT_HELD};
-
 /* --- the cursor --- */
 
 static int read_cursor(struct listing *l, struct slice cursor)
@@ -63,7 +90,7 @@ static int read_cursor(struct listing *l, struct slice cursor)
     enum { WHAT, SCORE, ORDINAL, BUCKET, NUMBERS };
     int64_t n[NUMBERS];
     if (cursor_read(cursor, n, NUMBERS, STORE_LIST_MEMBER_MAX, &l->after) < 0 ||
-        n[WHAT] != l->q.what)
+        n[WHAT] != l->args->what)
         return -1;
     l->begun = true;
     l->behind = (struct list_place){.score = n[SCORE],
@@ -87,7 +114,7 @@ static void set_behind(struct listing *l, const struct list_place *p)
 static void add_cursor(const struct listing *l, const struct list_place *p,
                        struct buf *out)
 {
-    const int64_t n[] = {l->q.what, p->score, p->ordinal + 1, p->bucket};
+    const int64_t n[] = {l->args->what, p->score, p->ordinal + 1, p->bucket};
     cursor_add(out, n, 4, p->member);
 }
 
@@ -95,8 +122,8 @@ static void add_cursor(const struct listing *l, const struct list_place *p,
 
 static void row_free(struct row *row)
 {
-    job_free(row->job);
-    free(row->bytes);
+    buf_free(&row->json);
+    free(row->member);
     free(row);
 }
 
@@ -113,11 +140,9 @@ static void listing_free(struct listing *l)
 {
     for (unsigned i = 0; i < l->count; i++)
         row_free(l->rows[i]);
-    if (l->route)
-        l->route->refs--;
+    l->route->refs--;
     parts_free(l);
     free(l->rows);
-    free(l->texts);
     buf_free(&l->after);
     free(l);
 }
@@ -155,36 +180,36 @@ static unsigned sure_rows(struct listing *l, const struct list_place *mark)
     unsigned n = 0;
     if (l->count > 0)
         qsort(l->rows, l->count, sizeof(struct row *), compare_rows);
-    while (n < l->count && n < l->q.max &&
+    while (n < l->count && n < l->args->max &&
            (mark == NULL || compare(&l->rows[n]->place, mark) <= 0))
         n++;
     return n;
 }
 
 /* end: where the next page begins; NULL: there is none. */
-static void tell(struct listing *l, unsigned n, const struct list_place *end)
+static void answer_page(struct listing *l, unsigned n, const struct list_place *end)
 {
-    struct buf cursor = {0};
-    struct job_listed *jobs = mem_alloc((n + 1) * sizeof(*jobs));
-    for (unsigned i = 0; i < n; i++)
-        jobs[i] = l->rows[i]->listed;
+    struct buf out = {0}, cursor = {0};
     if (end)
         add_cursor(l, end, &cursor);
-    const struct job_list_reply reply = {.code = l->code,
-                                         .jobs = jobs,
-                                         .count = n,
-                                         .looked = l->looked,
-                                         .cursor = buf_slice(&cursor),
-                                         .why = l->why};
-    l->cb(l->arg, &reply);
-    free(jobs);
+    buf_addf(&out, "{\"looked\":%u", l->looked);
+    text_add_json_member(&out, "cursor",
+                         cursor.n ? buf_slice(&cursor) : (struct slice){NULL, 0});
+    buf_add_str(&out, ",\"jobs\":[");
+    for (unsigned i = 0; i < n; i++) {
+        buf_add_str(&out, i > 0 ? "," : "");
+        buf_add_slice(&out, buf_slice(&l->rows[i]->json));
+    }
+    buf_add_str(&out, "]}\n");
+    httpd_answer_json(l->req, 200, &out);
     buf_free(&cursor);
     listing_free(l);
 }
 
-static void answer(void *arg)
+static void answer_away(struct listing *l)
 {
-    tell(arg, 0, NULL);
+    httpd_busy(l->req, "Redis did not answer; ask again");
+    listing_free(l);
 }
 
 static void ask_all(struct listing *l);
@@ -193,15 +218,15 @@ static void ask_all(struct listing *l);
 static void merge(struct listing *l)
 {
     const struct list_place *mark = told_up_to(l), *end = mark;
-    if (l->code != JOB_LIST_OK) {
-        answer(l);
+    if (l->away || l->args->max == 0) {
+        answer_away(l);
         return;
     }
     unsigned n = sure_rows(l, mark);
-    if (n == l->q.max && (n < l->count || mark))
+    if (n == l->args->max && (n < l->count || mark))
         end = &l->rows[n - 1]->place;
-    if (n == l->q.max || end == NULL || ++l->rounds == ROUNDS_MAX) {
-        tell(l, n, end);
+    if (n == l->args->max || end == NULL || ++l->rounds == ROUNDS_MAX) {
+        answer_page(l, n, end);
         return;
     }
     while (l->count > n)
@@ -210,30 +235,50 @@ static void merge(struct listing *l)
     ask_all(l);
 }
 
+static void add_job(struct buf *out, const struct store_list_item *found,
+                    const struct job *job, int64_t what)
+{
+    bool flies = what == IN_FLIGHT;
+    struct tries tries;
+    tries_parse(found->tries, &tries);
+    buf_add_str(out, "{");
+    text_add_json_id(out, found->id);
+    buf_addf(out, ",\"state\":\"%s\",\"due_ms\":", states[what]);
+    if (!flies || job)
+        buf_addf(out, "%" PRId64, flies ? job->due_ms : found->at_ms);
+    else
+        buf_add_str(out, "null");
+    if (flies)
+        buf_addf(out, ",\"lease_ends_ms\":%" PRId64, found->at_ms);
+    buf_addf(out, ",\"attempts\":%u", tries.attempts);
+    text_add_json_member(out, "last_error", slice_of(tries.error));
+    text_add_json_member(out, "target", job ? job->target : (struct slice){NULL, 0});
+    text_add_json_bytes(out, "key", job ? job->key : (struct slice){NULL, 0});
+    text_add_json_member(out, "source", job ? job->source : (struct slice){NULL, 0});
+    buf_addf(out, ",\"bytes\":%zu,\"far\":%s,\"named\":%s%s}", found->record.n,
+             found->ordinal >= 0 ? "true" : "false", found->named ? "true" : "false",
+             job ? "" : ",\"unreadable\":true");
+}
+
 static void keep(struct part *part, const struct store_list_item *found)
 {
     struct listing *l = part->listing;
     struct row *row = mem_alloc(sizeof(*row));
+    struct job *job = NULL;
     struct err err;
     row->seq = l->told++;
-    row->bytes = mem_alloc(found->id.n + found->member.n + 1);
-    slice_put(slice_put(row->bytes, found->id), found->member);
-    row->place =
-        (struct list_place){.score = found->score,
-                            .ordinal = found->ordinal,
-                            .bucket = part->number,
-                            .member = {row->bytes + found->id.n, found->member.n}};
+    row->member = mem_alloc(found->member.n + 1);
+    slice_put(row->member, found->member);
+    row->place = (struct list_place){.score = found->score,
+                                     .ordinal = found->ordinal,
+                                     .bucket = part->number,
+                                     .member = {row->member, found->member.n}};
     if (found->record.n > 0)
-        row->job = job_decode(found->id, found->record, &l->route->names, &err);
-    if (row->job)
-        (void)route_target(l->route, row->job, &err); /* else it is shown without one */
-    row->listed = (struct job_listed){.id = {row->bytes, found->id.n},
-                                      .job = row->job,
-                                      .bytes = found->record.n,
-                                      .at_ms = found->at_ms,
-                                      .far = found->ordinal >= 0,
-                                      .named = found->named};
-    tries_parse(found->tries, &row->listed.tries);
+        job = job_decode(found->id, found->record, &l->route->names, &err);
+    if (job)
+        (void)route_target(l->route, job, &err); /* else it is shown without one */
+    add_job(&row->json, found, job, l->args->what);
+    job_free(job);
     l->rows[l->count++] = row;
 }
 
@@ -254,22 +299,10 @@ static void on_told(void *arg, const struct store_list_reply *told)
                                          .bucket = part->number,
                                          .member = {part->member, told->member.n}};
     } else {
-        l->code = JOB_LIST_AWAY;
-        l->why = "Redis did not answer; ask again";
+        l->away = true;
     }
     if (--l->open == 0)
         merge(l);
-}
-
-/* --- the question --- */
-
-static void copy_texts(struct listing *l)
-{
-    struct job_list_query *q = &l->q;
-    l->texts = mem_alloc(q->id_prefix.n + q->queue.n + 1);
-    slice_put(slice_put(l->texts, q->id_prefix), q->queue);
-    q->id_prefix.p = l->texts;
-    q->queue.p = l->texts + q->id_prefix.n;
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -281,13 +314,13 @@ static void ask(struct part *part, struct bucket *bucket)
 {
     struct listing *l = part->listing;
     int64_t n = l->part_count;
-    int64_t each = 2 * (int64_t)l->q.max / n + 8;
+    int64_t each = 2 * l->args->max / n + 8;
     struct store_list_ask how = {
-        .what = whats[l->q.what],
-        .id_prefix = l->q.id_prefix,
-        .from_ms = l->q.from_ms,
-        .to_ms = l->q.to_ms,
-        .max = (unsigned)least(each, least(l->q.max, EACH_MOST)),
+        .what = whats[l->args->what],
+        .id_prefix = l->args->id_prefix,
+        .from_ms = l->args->from_ms,
+        .to_ms = l->args->to_ms,
+        .max = (unsigned)least(each, least(l->args->max, EACH_MOST)),
         .bytes_max =
             BYTES_MAX / n > BYTES_LEAST ? least(BYTES_MAX / n, BYTES_MOST) : BYTES_LEAST,
     };
@@ -305,46 +338,33 @@ static void ask_all(struct listing *l)
     for (int64_t i = 0; i < l->part_count; i++) {
         l->parts[i].listing = l;
         l->parts[i].number = i;
-        ask(&l->parts[i], queue ? queue_borrow(route->sink, l->q.queue)->bucket
+        ask(&l->parts[i], queue ? queue_borrow(route->sink, l->args->queue)->bucket
                                 : route->scheds[i]->bucket);
     }
 }
 
-static void refuse(struct listing *l, enum job_list_code code, const char *why)
+static void list(void *arg, struct httpd_req *req)
 {
-    l->code = code;
-    l->why = why;
-    loop_defer(answer, l);
+    const struct list_args *args = httpd_args(req);
+    struct route *route = admin_job_route(arg, req, args->route, args->queue);
+    if (route == NULL)
+        return;
+    struct listing *l = mem_alloc(sizeof(*l));
+    l->req = req;
+    l->args = args;
+    l->route = route;
+    route->refs++; /* a queue's bucket is none of its route's */
+    if (args->cursor.n == 0 || read_cursor(l, args->cursor) == 0) {
+        ask_all(l);
+        return;
+    }
+    httpd_error(req, 400, "bad-request",
+                "this cursor is none that this list has given; begin without one");
+    listing_free(l);
 }
 
-void job_list(struct bridge *bridge, struct slice route, const struct job_list_query *q,
-              job_list_cb *cb, void *arg)
-{
-    struct listing *l = mem_alloc(sizeof(*l));
-    must(q->max > 0 && q->max <= JOB_LIST_MAX);
-    l->route = route_of_name(bridge, route);
-    if (l->route)
-        l->route->refs++; /* a queue's bucket is none of its route's */
-    l->q = *q;
-    l->cb = cb;
-    l->arg = arg;
-    l->why = "";
-    l->rows = mem_alloc(sizeof(*l->rows));
-    copy_texts(l);
-    if (l->route == NULL)
-        refuse(l, JOB_LIST_NO_ROUTE, "there is no route of that name");
-    else if (q->cursor.n > 0 && read_cursor(l, q->cursor) < 0)
-        refuse(l, JOB_LIST_BAD_CURSOR,
-               "this cursor is none that this list has given; begin without one");
-    else if (l->route->sink->rules == NULL && l->route->bucket_count == 0)
-        refuse(l, JOB_LIST_AWAY, "Redis was not there yet; ask again");
-    else if (l->route->sink->rules && q->queue.n == 0)
-        refuse(
-            l, JOB_LIST_IS_QUEUE,
-            "the route ends at queues: name one of them with queue=NAME (of the command "
-            "line, --queue NAME)");
-    else if (l->route->sink->rules && !queue_name_is_good(q->queue))
-        refuse(l, JOB_LIST_NO_QUEUE, "no queue can be called so");
-    else
-        ask_all(l);
-}
+const struct httpd_route admin_job_rows[] = {
+    {"GET", "/v1/admin/routes/{}/jobs", list, HTTPD_ADMIN,
+     HTTP_ARGS(struct list_args, list_params)},
+    {0},
+};

@@ -1,79 +1,127 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * job_move.c - another due time for a job that waits: it is looked for in the bucket
- * of its id, and moved where it is.
+ * job_move.c - another due time for a job over HTTP: it is looked for in the bucket of
+ * its id, and moved there.
  */
-#include "bridge/admin/job_list.h"
-#include "bridge/base/loop.h"
-#include "bridge/base/mem.h"
+#include "bridge/admin/admin.h"
+#include "bridge/base/text.h"
+#include "bridge/base/when.h"
 #include "bridge/engine/bridge.h"
-#include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
+#include "bridge/queue/queue_place.h"
 #include "bridge/store/store.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
+struct move_args {
+    struct slice route, id, queue;
+    int64_t at_ms, after_ms;
+};
+enum { NOT_GIVEN = -1 };
+#define AT(field) offsetof(struct move_args, field)
+static const struct http_param now_params[] = {ADMIN_PATH_ROW("route", AT(route)),
+                                               ADMIN_PATH_ROW("id", AT(id)),
+                                               ADMIN_GIVEN_ROW("queue", AT(queue)),
+                                               {0}};
+static const struct http_param move_params[] = {
+    ADMIN_PATH_ROW("route", AT(route)),
+    ADMIN_PATH_ROW("id", AT(id)),
+    ADMIN_GIVEN_ROW("queue", AT(queue)),
+    {"at", HTTP_WHEN, AT(at_ms), .from = FROM_QUERY, .def = NOT_GIVEN},
+    {"after", HTTP_MS, AT(after_ms), .from = FROM_QUERY, .def = NOT_GIVEN,
+     .max = WHEN_LAST_MS},
+    {0}};
+#undef AT
+
+static int check_move(const void *arguments, struct err *err)
+{
+    const struct move_args *args = arguments;
+    if ((args->at_ms == NOT_GIVEN) == (args->after_ms == NOT_GIVEN))
+        return err_set(err, "say either at=INSTANT or after=DURATION, such as after=30m");
+    return 0;
+}
+
 struct moving {
+    struct httpd_req *req;
+    const struct move_args *args; /* all 0 once the listener has stopped */
     struct route *route;
     struct bucket *bucket;
-    int64_t at_ms, after_ms;
-    job_move_cb *cb;
-    void *arg;
-    enum job_move_code code;
-    int64_t due_ms;
-    size_t id_n;
-    char id[JOB_ID_MAX];
+    int64_t at_ms, after_ms; /* at_ms 0: after_ms from now */
 };
 
-static void answer(void *arg)
+static void moving_free(struct moving *m)
 {
-    struct moving *m = arg;
-    m->cb(m->arg, m->code, m->due_ms);
-    if (m->route)
-        m->route->refs--;
+    m->route->refs--;
     free(m);
 }
 
-static enum job_move_code code_of(char answer)
+/* Why a job is not moved. */
+static const struct refusal {
+    char look, moved; /* letters of the two scripts */
+    unsigned status;
+    const char *word, *why;
+} refusals[] = {
+    {LOOK_NOT_THERE, MOVE_DUE_NOT_THERE, 404, "not-found",
+     "no job of that id waits there: it was delivered, cancelled or never stored, or it "
+     "is a Kafka record that is due later than redis.horizon, which can be named when "
+     "its "
+     "time is near"},
+    {LOOK_IN_FLIGHT, MOVE_DUE_IN_FLIGHT, 409, "in-flight",
+     "it is being delivered; its next attempt comes by retry of the route"},
+    {LOOK_DEAD, MOVE_DUE_DEAD, 409, "dead", "it is a dead letter: replay it instead"},
+    {0, MOVE_DUE_EXPIRES, 409, "expires",
+     "it would expire before that, by its deliver-before or its time to live; nothing "
+     "was "
+     "changed"},
+};
+
+static const struct refusal *find_refusal(char look, char moved)
 {
-    static const struct {
-        char answer;
-        enum job_move_code code;
-    } rows[] = {{MOVE_DUE_MOVED, JOB_MOVE_OK},
-                {MOVE_DUE_HELD, JOB_MOVE_HELD},
-                {MOVE_DUE_IN_FLIGHT, JOB_MOVE_IN_FLIGHT},
-                {MOVE_DUE_DEAD, JOB_MOVE_DEAD},
-                {MOVE_DUE_EXPIRES, JOB_MOVE_EXPIRES},
-                {MOVE_DUE_NOT_THERE, JOB_MOVE_NONE}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (rows[i].answer == answer)
-            return rows[i].code;
-    return JOB_MOVE_AWAY;
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+        if ((look && refusals[i].look == look) || (moved && refusals[i].moved == moved))
+            return &refusals[i];
+    return NULL;
+}
+
+/* Answers that the job is not moved. look, moved: the letter of one script; 0 of the
+ * other. Both 0: Redis did not answer. */
+static void refuse(struct moving *m, char look, char moved)
+{
+    const struct refusal *r = find_refusal(look, moved);
+    if (r)
+        httpd_error(m->req, r->status, r->word, "%s", r->why);
+    else
+        httpd_busy(m->req, "Redis did not answer, so it is not known whether it was "
+                           "moved; look at the job and ask again");
+    moving_free(m);
 }
 
 static void on_moved(void *arg, const struct store_move_due_reply *reply)
 {
     struct moving *m = arg;
-    m->code = reply ? code_of(reply->code) : JOB_MOVE_AWAY;
-    m->due_ms = reply ? reply->due_ms : 0;
-    answer(m);
-}
-
-static struct slice id_of(const struct moving *m)
-{
-    return (struct slice){m->id, m->id_n};
+    struct buf out = {0};
+    bool held = reply && reply->code == MOVE_DUE_HELD;
+    if (!held && (reply == NULL || reply->code != MOVE_DUE_MOVED)) {
+        refuse(m, 0, reply ? reply->code : 0);
+        return;
+    }
+    buf_add_str(&out, "{");
+    text_add_json_id(&out, m->args->id);
+    buf_addf(&out, ",\"due_ms\":%" PRId64 ",\"held\":%s}\n", reply->due_ms,
+             held ? "true" : "false");
+    httpd_answer_json(m->req, 200, &out);
+    moving_free(m);
 }
 
 /* What ends it by its own word only its record knows; of a queue also the script. */
-static bool would_expire(struct moving *m, struct slice record)
+static bool would_expire(const struct moving *m, struct slice record)
 {
     struct err err;
-    struct job *job = job_decode(id_of(m), record, &m->route->names, &err);
+    struct job *job = job_decode(m->args->id, record, &m->route->names, &err);
     int64_t now_ms = clock_now_ms(bucket_clock(m->bucket), loop_mono_us());
     int64_t due_ms = m->at_ms > 0 ? m->at_ms : now_ms + m->after_ms;
     bool ends = job && job->expires_ms > 0 && job->expires_ms < due_ms;
-    if (ends)
-        m->due_ms = job->expires_ms;
     job_free(job);
     return ends;
 }
@@ -81,62 +129,41 @@ static bool would_expire(struct moving *m, struct slice record)
 static void on_found(void *arg, const struct store_look_reply *look)
 {
     struct moving *m = arg;
-    static const struct {
-        char state;
-        enum job_move_code code;
-    } rows[] = {{LOOK_NOT_THERE, JOB_MOVE_NONE},
-                {LOOK_ENDED, JOB_MOVE_NONE},
-                {LOOK_IN_FLIGHT, JOB_MOVE_IN_FLIGHT},
-                {LOOK_DEAD, JOB_MOVE_DEAD}};
-    bool waits = look && (look->state == LOOK_WAITS || look->state == LOOK_READY);
-    if (waits && !would_expire(m, look->record)) {
-        store_move_due(m->bucket, id_of(m), m->at_ms, m->after_ms, on_moved, m);
+    char state = look ? look->state : 0;
+    if (state == LOOK_ENDED)
+        state = LOOK_NOT_THERE;
+    if (state != LOOK_WAITS && state != LOOK_READY)
+        refuse(m, state, 0);
+    else if (would_expire(m, look->record))
+        refuse(m, 0, MOVE_DUE_EXPIRES);
+    else
+        store_move_due(m->bucket, m->args->id, m->at_ms, m->after_ms, on_moved, m);
+}
+
+/* "now" has neither time: it is due after no time at all. */
+static void move(void *arg, struct httpd_req *req)
+{
+    const struct move_args *args = httpd_args(req);
+    struct route *route = admin_job_route(arg, req, args->route, args->queue);
+    if (route == NULL)
         return;
-    }
-    m->code = waits ? JOB_MOVE_EXPIRES : JOB_MOVE_AWAY;
-    for (size_t i = 0; look && i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (rows[i].state == look->state)
-            m->code = rows[i].code;
-    answer(m);
-}
-
-static void look(struct moving *m)
-{
-    store_look(m->bucket, LOOK_WHICH_ID, id_of(m), on_found, m);
-}
-
-static void refuse(struct moving *m, enum job_move_code code)
-{
-    m->code = code;
-    loop_defer(answer, m);
-}
-
-void job_move(struct bridge *bridge, struct slice route, const struct job_move *how,
-              job_move_cb *cb, void *arg)
-{
     struct moving *m = mem_alloc(sizeof(*m));
-    m->route = route_of_name(bridge, route);
-    if (m->route)
-        m->route->refs++; /* a queue's bucket is none of its route's */
-    m->at_ms = how->at_ms;
-    m->after_ms = how->after_ms;
-    m->cb = cb;
-    m->arg = arg;
-    m->id_n = how->id.n <= JOB_ID_MAX ? how->id.n : 0;
-    memcpy(m->id, how->id.p ? how->id.p : "", m->id_n);
-    if (m->route == NULL) {
-        refuse(m, JOB_MOVE_NO_ROUTE);
-    } else if (!route_is_open(m->route)) {
-        refuse(m, JOB_MOVE_AWAY);
-    } else if (m->route->sink->rules == NULL) {
-        m->bucket = route_bucket(m->route, id_of(m))->bucket;
-        look(m);
-    } else if (how->queue.n == 0) {
-        refuse(m, JOB_MOVE_IS_QUEUE);
-    } else if (!queue_name_is_good(how->queue)) {
-        refuse(m, JOB_MOVE_NO_QUEUE);
-    } else {
-        m->bucket = queue_borrow(m->route->sink, how->queue)->bucket;
-        look(m);
-    }
+    *m = (struct moving){.req = req,
+                         .args = args,
+                         .route = route,
+                         .bucket = route->sink->rules
+                                       ? queue_borrow(route->sink, args->queue)->bucket
+                                       : route_bucket(route, args->id)->bucket,
+                         .at_ms = args->at_ms > 0 ? args->at_ms : 0,
+                         .after_ms = args->after_ms > 0 ? args->after_ms : 0};
+    route->refs++; /* a queue's bucket is none of its route's */
+    store_look(m->bucket, LOOK_WHICH_ID, args->id, on_found, m);
 }
+
+const struct httpd_route admin_move_rows[] = {
+    {"POST", "/v1/admin/routes/{}/jobs/{}/now", move, HTTPD_ADMIN,
+     HTTP_ARGS(struct move_args, now_params)},
+    {"POST", "/v1/admin/routes/{}/jobs/{}/move", move, HTTPD_ADMIN,
+     HTTP_ARGS(struct move_args, move_params, .check = check_move)},
+    {0},
+};

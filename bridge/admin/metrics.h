@@ -23,13 +23,17 @@ struct route;
 
 enum { CENSUS_WAIT_MS = 500 }; /* and the answer comes, whatever Redis does */
 
-/* Calls back once, never from within. whole: Redis has told of every bucket; else only
- * those routes are new whose counted_ms is later than the call. */
-typedef void census_cb(void *arg, bool whole);
+/* Calls back once, never from within. asked_ms: monotonic, when it was called. whole:
+ * Redis has told of every bucket. */
+typedef void census_cb(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole);
 void census_take(struct bridge *bridge, census_cb *cb, void *arg);
 
 /* At which route the counts of this one's jobs stand: itself, but for queues. */
 const struct route *census_of(const struct route *route);
+
+/* Are the counts of the route those of since_ms (monotonic), or of its sink's last sweep?
+ */
+bool census_knows(const struct route *route, int64_t since_ms);
 
 /* After the store and the routes are gone. NULL is fine. */
 void census_free(struct census *c);

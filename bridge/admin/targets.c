@@ -30,8 +30,8 @@ struct listing {
 static void add_target(void *arg, const struct pace_target *target)
 {
     struct listing *l = arg;
-    buf_add_str(&l->json, l->count++ ? ",{\"target\":" : "{\"target\":");
-    text_add_json(&l->json, target->name);
+    buf_add_str(&l->json, l->count++ ? ",{" : "{");
+    text_add_json_member(&l->json, "target", target->name);
     buf_addf(&l->json,
              ",\"state\":\"%s\",\"in_flight\":%u,\"delivered\":%" PRIu64
              ",\"failed\":%" PRIu64 ",\"wait_ms\":%" PRId64 "}",
@@ -74,8 +74,8 @@ static void on_lifted(void *arg, int answer)
         httpd_busy(req, "Redis did not answer; send it again");
         return;
     }
-    buf_add_str(&json, "{\"target\":");
-    text_add_json(&json, args->target);
+    buf_add_str(&json, "{");
+    text_add_json_member(&json, "target", args->target);
     buf_add_str(&json, ",\"goes_on\":true}\n");
     httpd_answer_json(req, 200, &json);
 }

@@ -55,8 +55,9 @@ static uint32_t take_unicode(const char **p, const char *end)
     return 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
 }
 
-/* An escape is never shorter than what it means; a byte that is broken is. */
-size_t json_decoded_max(const struct json_quoted *s)
+/* How many bytes json_decode() needs at most: an escape is never shorter than what it
+ * means; a byte that is broken is. */
+static size_t decoded_max(const struct json_quoted *s)
 {
     return s->plain || text_is_utf8(s->raw) ? s->raw.n : 3 * s->raw.n;
 }
@@ -114,7 +115,7 @@ bool json_take(struct json_reader *r, char c)
     return there;
 }
 
-bool json_take_word(struct json_reader *r, const char *word)
+static bool take_word(struct json_reader *r, const char *word)
 {
     size_t n = strlen(word);
     if ((size_t)(r->end - r->p) < n || memcmp(r->p, word, n) != 0)
@@ -168,7 +169,7 @@ static bool pass_digits(struct json_reader *r)
     return r->p > begin;
 }
 
-int json_pass_number(struct json_reader *r)
+static int pass_number(struct json_reader *r)
 {
     json_take(r, '-');
     if (!json_take(r, '0') && !pass_digits(r))
@@ -187,10 +188,9 @@ static int pass_scalar(struct json_reader *r)
     struct json_quoted ignored;
     if (next_is(r, '"'))
         return json_pass_string(r, &ignored);
-    if (json_take_word(r, "null") || json_take_word(r, "true") ||
-        json_take_word(r, "false"))
+    if (take_word(r, "null") || take_word(r, "true") || take_word(r, "false"))
         return 0;
-    return json_pass_number(r);
+    return pass_number(r);
 }
 
 int json_pass_key(struct json_reader *r, struct json_quoted *key)
@@ -312,7 +312,7 @@ static int read_text(struct reading *rd, const struct json_field *f, void *at)
 static int read_int(struct reading *rd, const struct json_field *f, void *at)
 {
     const char *p = rd->r.p;
-    if (json_pass_number(&rd->r) < 0)
+    if (pass_number(&rd->r) < 0)
         return -1;
     bool negative = *p == '-';
     int64_t n = 0;
@@ -332,8 +332,8 @@ static int read_int(struct reading *rd, const struct json_field *f, void *at)
 static int read_bool(struct reading *rd, const struct json_field *f, void *at)
 {
     (void)f;
-    bool yes = json_take_word(&rd->r, "true");
-    if (!yes && !json_take_word(&rd->r, "false"))
+    bool yes = take_word(&rd->r, "true");
+    if (!yes && !take_word(&rd->r, "false"))
         return -1;
     *(bool *)at = yes;
     return 0;
@@ -364,7 +364,7 @@ static int read_member(struct reading *rd)
     const struct json_field *f = field_find(rd->fields, &key);
     if (f == NULL)
         return json_pass_value(&rd->r);
-    if (json_take_word(&rd->r, "null"))
+    if (take_word(&rd->r, "null"))
         return 0;
     must(f - rd->fields < FIELDS_MAX);
     return by_type[f->type](rd, f, rd->to + f->offset);
@@ -385,7 +385,7 @@ static void decode_texts(const struct reading *rd, struct buf *room)
         struct slice *at = (void *)(rd->to + rd->fields[i].offset);
         todo[n].at = at;
         todo[n].s = (struct json_quoted){*at, rd->plain >> i & 1};
-        bytes += json_decoded_max(&todo[n++].s);
+        bytes += decoded_max(&todo[n++].s);
     }
     if (n > 0)
         buf_room(room, bytes);
@@ -402,7 +402,7 @@ int json_read(struct slice text, const struct json_field *fields, void *to,
 {
     struct reading rd = {.r = json_reader_of(text), .fields = fields, .to = to};
     json_space(&rd.r);
-    if (json_take_word(&rd.r, "null"))
+    if (take_word(&rd.r, "null"))
         return json_pass_end(&rd.r);
     if (!json_take(&rd.r, '{'))
         return -1;
@@ -431,7 +431,7 @@ static int each(struct slice text, json_element_cb *cb, void *arg)
     struct json_reader r = json_reader_of(text);
     int n = 0;
     json_space(&r);
-    if (json_take_word(&r, "null"))
+    if (take_word(&r, "null"))
         return json_pass_end(&r);
     if (!json_take(&r, '['))
         return -1;

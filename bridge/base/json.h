@@ -55,8 +55,6 @@ struct json_quoted {
     bool plain; /* ASCII without a backslash: raw is what it means */
 };
 
-/* How many bytes json_decode() needs at most. */
-size_t json_decoded_max(const struct json_quoted *s);
 /* Writes what it means, always UTF-8, and gives the number of bytes. */
 size_t json_decode(const struct json_quoted *s, char *out);
 
@@ -73,10 +71,8 @@ struct json_reader json_reader_of(struct slice text);
 void json_space(struct json_reader *r);
 /* Passes it and says so, if it comes next. */
 bool json_take(struct json_reader *r, char c);
-bool json_take_word(struct json_reader *r, const char *word);
 
 int json_pass_string(struct json_reader *r, struct json_quoted *s);
-int json_pass_number(struct json_reader *r);
 /* A key, its colon, and the space around. */
 int json_pass_key(struct json_reader *r, struct json_quoted *key);
 /* A value of any kind. */

@@ -100,15 +100,14 @@ static void run_calls(struct call *c)
     }
 }
 
-static void on_numeric(void *arg);
-static void on_refused(void *arg);
+static void on_found_at_once(void *arg);
 
 /* At shutdown: nobody is called any more, but memory that waits for its end is freed. */
 static void drop_calls(struct call *c)
 {
     while (c) {
         struct call *next = c->next;
-        if (c->fn == on_numeric || c->fn == on_refused) {
+        if (c->fn == on_found_at_once) {
             resolve_cancel(c->arg);
             c->fn(c->arg);
         } else if (c->fn == NULL) {
@@ -412,18 +411,13 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list
     free(r);
 }
 
-static void on_numeric(void *arg)
+/* Without a name server: a numeric address, or nothing that could be asked for. */
+static void on_found_at_once(void *arg)
 {
     struct resolve *r = arg;
-    give_addresses(r, r->numeric, "the name has no address");
-    freeaddrinfo(r->numeric);
-    free(r);
-}
-
-static void on_refused(void *arg)
-{
-    struct resolve *r = arg;
-    give_addresses(r, NULL, "not a valid host name or port");
+    give_addresses(r, r->numeric, "not a valid host name or port");
+    if (r->numeric)
+        freeaddrinfo(r->numeric);
     free(r);
 }
 
@@ -436,12 +430,12 @@ struct resolve *resolve_start(const char *host, const char *port, resolve_cb *cb
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
     if (getaddrinfo(host, port, &hints, &r->numeric) == 0) {
-        loop_defer(on_numeric, r); /* needs no thread, and cannot hang */
+        loop_defer(on_found_at_once, r); /* needs no thread, and cannot hang */
         return r;
     }
     hints.ai_flags = 0;
     if (uv_getaddrinfo(&loop.uv, &r->req, on_resolved, host, port, &hints) != 0)
-        loop_defer(on_refused, r);
+        loop_defer(on_found_at_once, r);
     return r;
 }
 

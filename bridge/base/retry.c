@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * retry.c - when a failed delivery is tried again: arithmetic only, any thread.
+ * retry.c - arithmetic only but for the chance in retry_connect_ms(). Any thread.
  *
  * All in double until the last step, so that no factor and no count can overflow; then
  * rounded up, because a wait is never shorter than it was promised.
@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* About 35 million years; a due time plus this still fits. */
 static const double longest_ms = (double)(INT64_MAX / 8);
@@ -63,6 +64,24 @@ int64_t retry_wait_ms(const struct retry_policy *p, unsigned n, double random)
     if (p->list_ms != NULL && n > p->list_count)
         n = p->list_count;
     return retry_delay_ms(&endless, n, random);
+}
+
+int64_t retry_connect_ms(int64_t first_ms, int64_t max_ms, unsigned n)
+{
+    const struct retry_policy p = {
+        .first_ms = first_ms, .factor = 2, .max_ms = max_ms, .jitter = 0.3};
+    uint32_t bits;
+
+    /* Without chance only the spread over many clients is lost. */
+    if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != (ssize_t)sizeof(bits))
+        bits = UINT32_MAX / 2;
+    int64_t wait_ms = retry_delay_ms(&p, n, bits / (UINT32_MAX + 1.0));
+    return wait_ms > 0 ? wait_ms : 1;
+}
+
+int64_t retry_broker_ms(unsigned n)
+{
+    return retry_connect_ms(500, 30000, n);
 }
 
 struct retry_policy retry_copy(const struct retry_policy *p)

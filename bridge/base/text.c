@@ -188,23 +188,24 @@ struct slice text_take_word(struct slice *s)
     return word;
 }
 
+struct slice text_cut(struct slice *rest, char c)
+{
+    const char *at = rest->n ? memchr(rest->p, c, rest->n) : NULL;
+    struct slice part = *rest;
+    *rest = (struct slice){0};
+    if (at) {
+        *rest = (struct slice){at + 1, (size_t)(part.p + part.n - at - 1)};
+        part.n = (size_t)(at - part.p);
+    }
+    return part;
+}
+
 struct slice text_trim(struct slice s)
 {
     text_skip_blanks(&s);
     while (s.n > 0 && is_blank(s.p[s.n - 1]))
         s.n--;
     return s;
-}
-
-bool text_take_line(struct slice *s, struct slice *line)
-{
-    if (s->n == 0)
-        return false;
-    const char *end = memchr(s->p, '\n', s->n);
-    *line = (struct slice){s->p, end ? (size_t)(end - s->p) : s->n};
-    size_t used = line->n + (end ? 1 : 0);
-    *s = (struct slice){s->p + used, s->n - used};
-    return true;
 }
 
 static const char base64_digits[] =
@@ -266,6 +267,13 @@ bool text_is_header_value(struct slice s)
             return false;
     }
     return true;
+}
+
+void text_add_json_member(struct buf *out, const char *name, struct slice s)
+{
+    bool first = out->n == 0 || out->p[out->n - 1] == '{';
+    buf_addf(out, "%s\"%s\":", first ? "" : ",", name);
+    text_add_json(out, s);
 }
 
 void text_add_json_id(struct buf *out, struct slice id)
@@ -340,9 +348,12 @@ size_t text_take_digits(struct slice *s, int64_t *n)
 
 int64_t text_whole_number(struct slice s)
 {
-    int64_t n;
-    size_t digits = text_take_digits(&s, &n);
-    return digits > 0 && s.n == 0 && n < INT64_MAX ? n : -1;
+    int64_t n = 0;
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] < '0' || s.p[i] > '9' || __builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, s.p[i] - '0', &n))
+            return -1;
+    return s.n > 0 ? n : -1;
 }
 
 int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
@@ -372,4 +383,18 @@ int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
     return err_set(err,
                    "must be a whole number with a unit, such as \"512B\", \"64KiB\", "
                    "\"10MB\" or \"1GiB\"");
+}
+
+void text_wipe(struct buf *b)
+{
+    if (b->p)
+        explicit_bzero(b->p, b->cap);
+    buf_free(b);
+}
+
+void text_forget(char *s)
+{
+    if (s)
+        explicit_bzero(s, strlen(s));
+    free(s);
 }

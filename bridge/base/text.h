@@ -26,8 +26,9 @@ void text_add_percent(struct buf *out, struct slice s, const char *keep);
 void text_skip_blanks(struct slice *s);
 struct slice text_take_word(struct slice *s);
 struct slice text_trim(struct slice s);
-/* Takes the next line, without its end. false: s is empty. */
-bool text_take_line(struct slice *s, struct slice *line);
+/* Takes the part up to the first c off rest, and that c. Without a c it is all of rest,
+ * whose p is NULL then. */
+struct slice text_cut(struct slice *rest, char c);
 
 bool text_is_utf8(struct slice s);
 /* The UTF-8 character at the start of s, which is not empty, and its length; 0: there is
@@ -40,11 +41,18 @@ void text_add_json(struct buf *out, struct slice s);
  * \f \n \r \t short, other controls and nothing else as \u00xx, not UTF-8: the escape
  * \ufffd). */
 void text_add_json_go(struct buf *out, struct slice s);
+/* Appends "NAME":"text", as text_add_json() writes it, behind a comma unless it is the
+ * first of its object. */
+void text_add_json_member(struct buf *out, const char *name, struct slice s);
 /* Appends "id":"text", as text_add_json() writes it, and ,"id_base64":"..." behind it
  * where id is no UTF-8. */
 void text_add_json_id(struct buf *out, struct slice id);
 /* Appends ,"NAME":"text", or ,"NAME_base64":"..." where it is no UTF-8. */
 void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
+
+/* Overwrites a secret and frees it: what b holds; a string, or NULL. */
+void text_wipe(struct buf *b);
+void text_forget(char *s);
 
 void text_add_base64(struct buf *out, struct slice s);
 /* Appends what s stands for; -1: not base64. Padding may be left out. */

@@ -4,6 +4,7 @@
  * may decide about a millisecond.
  */
 #include "bridge/base/when.h"
+#include "bridge/base/text.h"
 
 #include <stdbool.h>
 #include <time.h>
@@ -67,17 +68,6 @@ static bool take_char(struct slice *s, const char *any_of)
     return true;
 }
 
-static int number_of(struct slice digits, int64_t *value)
-{
-    int64_t v = 0;
-    for (size_t i = 0; i < digits.n; i++)
-        if (__builtin_mul_overflow(v, 10, &v) ||
-            __builtin_add_overflow(v, digits.p[i] - '0', &v))
-            return -1;
-    *value = v;
-    return 0;
-}
-
 /* The fraction 0.DIGITS of a unit, rounded up; exact however many digits there are. */
 static int64_t fraction_ms(struct slice digits, int64_t unit_ms)
 {
@@ -110,9 +100,8 @@ static int take_part(struct slice *rest, const char *points, struct part *part,
 static int add_part(int64_t *ms, const struct part *part, int64_t unit_ms,
                     struct err *err)
 {
-    int64_t whole = 0;
-    if (number_of(part->whole, &whole) < 0 ||
-        __builtin_mul_overflow(whole, unit_ms, &whole) ||
+    int64_t whole = text_whole_number(part->whole);
+    if (whole < 0 || __builtin_mul_overflow(whole, unit_ms, &whole) ||
         __builtin_add_overflow(*ms, whole, ms) ||
         __builtin_add_overflow(*ms, fraction_ms(part->fraction, unit_ms), ms))
         return err_set(err, "too long a duration; it must fit in 64 bits of ms");
@@ -290,8 +279,8 @@ static int rfc3339(struct slice rest, int64_t *ms, struct err *err)
 
 static int64_t epoch_ms(struct slice digits)
 {
-    int64_t n = 0;
-    if (number_of(digits, &n) < 0)
+    int64_t n = text_whole_number(digits);
+    if (n < 0)
         return INT64_MAX;
     return n < INT64_C(1000000000000) ? n * 1000 : n;
 }

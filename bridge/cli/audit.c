@@ -31,21 +31,13 @@ enum {
 
 /* --- the report: a line for each bucket, or one JSON object --- */
 
-struct audit_order {
-    const char *conf_file;
-    const char *route; /* NULL: all */
-    bool json, repair;
-};
-struct audit_sums {
-    struct audit_counts counts;
-    uint64_t buckets, findings;
-};
 struct audit_paper {
-    const struct audit_order *order;
+    const struct cli_order *order;
     struct buf list;   /* the findings of the bucket under way, as they are printed */
     unsigned listed;   /* of them */
     uint64_t findings; /* of the bucket under way; more than are listed */
-    struct audit_sums sums;
+    int64_t all_jobs;  /* of all buckets so far, as the next two */
+    uint64_t buckets, all_findings;
 };
 
 enum { LIST_MAX = 100 }; /* findings of one bucket by name; the others are counted */
@@ -85,8 +77,8 @@ static void print_begin(struct audit_paper *p)
 static void add_json(struct buf *out, const struct audit_finding *f, bool first,
                      bool repaired)
 {
-    buf_add_str(out, first ? "{\"kind\":" : ",{\"kind\":");
-    text_add_json(out, f->kind);
+    buf_add_str(out, first ? "{" : ",{");
+    text_add_json_member(out, "kind", f->kind);
     buf_add_str(out, ",");
     text_add_json_id(out, f->id);
     buf_add_str(out, repaired ? ",\"repaired\":true}" : "}");
@@ -123,8 +115,8 @@ static void print_json(struct audit_paper *p, const char *name,
     printf("%s\n{\"name\":%s,\"jobs\":%" PRId64 ",\"waiting\":%" PRId64
            ",\"in_flight\":%" PRId64 ",\"dead\":%" PRId64 ",\"held\":%" PRId64
            ",\"ended\":%" PRId64 ",\"found\":%" PRIu64 ",\"findings\":[%s]}",
-           p->sums.buckets > 0 ? "," : "", buf_str(&quoted), c->jobs, c->waiting,
-           c->in_flight, c->dead, c->held, c->ended, p->findings, buf_str(&p->list));
+           p->buckets > 0 ? "," : "", buf_str(&quoted), c->jobs, c->waiting, c->in_flight,
+           c->dead, c->held, c->ended, p->findings, buf_str(&p->list));
     buf_free(&quoted);
 }
 
@@ -143,20 +135,14 @@ static void print_lines(struct audit_paper *p, const char *name,
 static void print_bucket(struct audit_paper *p, const char *name,
                          const struct audit_counts *c)
 {
-    struct audit_counts *sum = &p->sums.counts;
     if (p->order->json)
         print_json(p, name, c);
     else
         print_lines(p, name, c);
     fflush(stdout); /* whoever watches sees how far it is */
-    sum->jobs += c->jobs;
-    sum->waiting += c->waiting;
-    sum->in_flight += c->in_flight;
-    sum->dead += c->dead;
-    sum->held += c->held;
-    sum->ended += c->ended;
-    p->sums.buckets++;
-    p->sums.findings += p->findings;
+    p->all_jobs += c->jobs;
+    p->buckets++;
+    p->all_findings += p->findings;
     p->findings = p->listed = 0;
     buf_clear(&p->list);
 }
@@ -164,20 +150,19 @@ static void print_bucket(struct audit_paper *p, const char *name,
 /* why: it ended before all was seen; NULL: it did not. */
 static void print_end(struct audit_paper *p, const char *why)
 {
-    const struct audit_sums *s = &p->sums;
-    const char *verdict = s->findings == 0 ? "all agrees"
+    const char *verdict = p->all_findings == 0 ? "all agrees"
                           : p->order->repair
                               ? "repaired; run it again to see that all agrees"
                               : "--repair puts right what can be";
     if (p->order->json)
         printf("\n],\"jobs\":%" PRId64 ",\"found\":%" PRIu64
                ",\"repaired\":%s,\"complete\":%s}\n",
-               s->counts.jobs, s->findings,
-               p->order->repair && s->findings ? "true" : "false",
+               p->all_jobs, p->all_findings,
+               p->order->repair && p->all_findings ? "true" : "false",
                why ? "false" : "true");
     else if (why == NULL)
         printf("%" PRIu64 " buckets, %" PRId64 " jobs, %" PRIu64 " findings: %s\n",
-               s->buckets, s->counts.jobs, s->findings, verdict);
+               p->buckets, p->all_jobs, p->all_findings, verdict);
     if (why)
         fprintf(stderr, "tarry audit: not all was seen: %s\n", why);
     buf_free(&p->list);
@@ -186,7 +171,7 @@ static void print_end(struct audit_paper *p, const char *why)
 /* --- the audit --- */
 
 struct audit {
-    const struct audit_order *order;
+    const struct cli_order *order;
     struct bridge *bridge;
     struct audit_paper paper;
     /* The step that was asked for: */
@@ -400,7 +385,7 @@ static int start(struct audit *a, struct err *err)
     int code = tool_start(&a->tool, PATIENCE_MS, err);
     if (code != EX_OK || a->order->route == NULL || has_route(a->bridge, a->order->route))
         return code;
-    err_set(err, "%s has no route \"%.60s\"", a->order->conf_file, a->order->route);
+    err_set(err, "%s has no route \"%.60s\"", a->order->place[0], a->order->route);
     return EX_USAGE;
 }
 
@@ -417,7 +402,7 @@ static int run(struct audit *a)
     print_end(&a->paper, whole ? NULL : a->why);
     if (!whole)
         return EX_UNAVAILABLE;
-    return a->paper.sums.findings > 0 ? EXIT_FINDINGS : EX_OK;
+    return a->paper.all_findings > 0 ? EXIT_FINDINGS : EX_OK;
 }
 
 /* A daemon's own Redis: while that runs it is asked; else it is started for the audit. */
@@ -430,14 +415,14 @@ static void use_running(struct conf_redis *conf)
     conf->url = url;
 }
 
-static int audit(const struct audit_order *order)
+int cli_audit(struct cli_order *o)
 {
     struct bridge bridge = {0};
-    struct audit a = {.order = order,
+    struct audit a = {.order = o,
                       .bridge = &bridge,
                       .tool = {.bridge = &bridge},
-                      .paper = {.order = order}};
-    bridge.conf = conf_open(order->conf_file);
+                      .paper = {.order = o}};
+    bridge.conf = conf_open(o->place[0]);
     if (bridge.conf == NULL)
         return EX_CONFIG;
     use_running(&bridge.conf->redis);
@@ -449,12 +434,4 @@ static int audit(const struct audit_order *order)
     conf_free(bridge.conf);
     loop_fini();
     return code;
-}
-
-int cli_audit(struct cli_order *o)
-{
-    return audit(&(struct audit_order){.conf_file = o->place[0],
-                                       .route = o->route,
-                                       .json = o->json,
-                                       .repair = o->repair});
 }

@@ -29,16 +29,7 @@ static const char *title_of(const struct cli_command *command, char *room, size_
 static void print_entry(FILE *out, const char *title, int column, const char *help)
 {
     int at = fprintf(out, "  %s", title);
-    while (*help) {
-        size_t n = strlen(help), room = (size_t)(LINE_MAX - column);
-        if (n > room) {
-            for (n = room; n > 0 && help[n] != ' ';)
-                n--;
-        }
-        fprintf(out, "%*s%.*s\n", at < column ? column - at : 1, "", (int)n, help);
-        help += n + (help[n] == ' ');
-        at = 0;
-    }
+    opt_print_help(help, at, column, (size_t)(LINE_MAX - column), out);
 }
 
 /* Without a name it is about all of them, without a word about each of that name. */

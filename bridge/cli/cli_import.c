@@ -5,6 +5,7 @@
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/log.h"
+#include "bridge/base/text.h"
 #include "bridge/cli/cli.h"
 #include "bridge/import/import_parts.h"
 
@@ -79,8 +80,6 @@ int cli_import(struct cli_order *o)
         order.url = buf_str(&url);
         code = import_run(&order);
     }
-    if (url.p)
-        explicit_bzero(url.p, url.cap);
-    buf_free(&url);
+    text_wipe(&url);
     return code;
 }

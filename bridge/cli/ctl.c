@@ -3,7 +3,7 @@
  * ctl.c - the operator's short commands, one question and one answer each; `tarry send`
  * and `tarry explain`, whose question is a message.
  */
-#include "bridge/base/loop.h"
+#include "bridge/base/text.h"
 #include "bridge/cli/ctl.h"
 #include "bridge/conf/opt_type.h"
 
@@ -55,12 +55,9 @@ static void print_lines(struct slice text)
 {
     struct buf line = {0};
     while (text.n > 0) {
-        const char *end = memchr(text.p, '\n', text.n);
-        size_t n = end ? (size_t)(end - text.p) : text.n, taken = n + (end != NULL);
         buf_clear(&line);
-        ctl_text_add(&line, (struct slice){text.p, n});
+        ctl_text_add(&line, text_cut(&text, '\n'));
         puts(buf_str(&line));
-        text = (struct slice){text.p + taken, text.n - taken};
     }
     buf_free(&line);
 }

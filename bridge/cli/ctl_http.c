@@ -146,9 +146,7 @@ void ctl_http_free(struct ctl_http *h)
         return;
     curl_easy_cleanup(h->curl);
     buf_free(&h->base);
-    if (h->token.p)
-        explicit_bzero(h->token.p, h->token.cap);
-    buf_free(&h->token);
+    text_wipe(&h->token);
     buf_free(&h->answer);
     free(h);
 }

@@ -52,12 +52,6 @@ void *conf_find(const struct conf *conf, enum conf_kind kind, struct slice name)
     return NULL;
 }
 
-const struct conf_schedule *conf_schedule_named(const struct conf *conf,
-                                                struct slice name)
-{
-    return conf_find(conf, CONF_RETRIES, name);
-}
-
 const char *conf_hint(const struct conf *conf, enum conf_kind kind, const char *wrong,
                       char out[OPT_HINT_SIZE])
 {
@@ -128,9 +122,10 @@ void conf_errors_give(struct conf_errors *errors, struct buf *out)
 
 void conf_log_warnings(const struct conf *conf)
 {
-    struct slice left = buf_slice(&conf->warnings), line;
-    while (text_take_line(&left, &line))
+    for (struct slice rest = buf_slice(&conf->warnings); rest.n > 0;) {
+        struct slice line = text_cut(&rest, '\n');
         log_warn("config", "%.*s", SLICE_ARG(line));
+    }
 }
 
 struct conf *conf_open(const char *file)

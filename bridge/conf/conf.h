@@ -181,9 +181,6 @@ enum conf_kind {
 /* The part of that name: a struct conf_token, conf_pool and so on, by its kind. NULL:
  * there is none. */
 void *conf_find(const struct conf *conf, enum conf_kind kind, struct slice name);
-/* NULL: there is none of that name. */
-const struct conf_schedule *conf_schedule_named(const struct conf *conf,
-                                                struct slice name);
 void conf_free(struct conf *conf); /* NULL is fine */
 /* For each of conf_part.users. NULL is fine. */
 void conf_source_free(struct conf_source *source);

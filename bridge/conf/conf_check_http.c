@@ -18,8 +18,8 @@ static void check_tls(const struct check *c, const struct listener *l)
 {
     const char *key = l->opts->tls_key ? "tls_key" : "tls_client_ca";
     if (l->opts->tls_cert == NULL && (l->opts->tls_key || l->opts->tls_client_ca))
-        conf_error_at(c->errors, conf_check_place(c, l->section, key, NULL),
-                      "%s.%s needs tls_cert, the certificate to show", l->section, key);
+        conf_wrong(c, (struct conf_place){l->section, key, NULL},
+                   " needs tls_cert, the certificate to show");
 }
 
 static void check_hosts(const struct check *c, const struct listener *l)
@@ -67,29 +67,25 @@ static bool asks_for_certificates(const struct conf *conf)
     return conf->http.tls_client_ca || conf->admin.tls_client_ca;
 }
 
+static struct conf_place key_of(const struct conf_token *token, const char *key)
+{
+    return (struct conf_place){"tokens", token->name, key};
+}
+
 static void check_token(const struct check *c, const struct conf_token *token)
 {
-    const struct opt_value *at = conf_check_place(c, "tokens", token->name, NULL);
-    const struct opt_value *value = conf_check_place(c, "tokens", token->name, "token");
-    const struct opt_value *roles = conf_check_place(c, "tokens", token->name, "roles");
     struct err err;
     unsigned set;
     if ((token->token == NULL) == (token->certificate == NULL))
-        conf_error_at(c->errors, at, "tokens.%s needs either token or certificate",
-                      token->name);
+        conf_wrong(c, key_of(token, NULL), " needs either token or certificate");
     if (token->token && tokens_check(token->token, &err) < 0)
-        conf_error_at(c->errors, value, "tokens.%s.token %s", token->name, err.text);
+        conf_wrong(c, key_of(token, "token"), " %s", err.text);
     if (token->certificate && !asks_for_certificates(c->conf))
-        conf_error_at(c->errors,
-                      conf_check_place(c, "tokens", token->name, "certificate"),
-                      "tokens.%s.certificate: no listener asks clients for one; write "
-                      "http.tls_client_ca or admin.tls_client_ca",
-                      token->name);
+        conf_wrong(c, key_of(token, "certificate"),
+                   ": no listener asks clients for one; write http.tls_client_ca or "
+                   "admin.tls_client_ca");
     if (tokens_roles(&token->roles, &set, &err) < 0)
-        conf_error_at(c->errors, roles, "tokens.%s.roles: %s", token->name, err.text);
-    else if (set == 0 && roles != at)
-        conf_error_at(c->errors, roles, "tokens.%s.roles is empty: it could do nothing",
-                      token->name);
+        conf_wrong(c, key_of(token, "roles"), ": %s", err.text);
     check_twins(c, token);
 }
 
@@ -106,14 +102,12 @@ void conf_check_http(const struct check *c)
             warn_of_strangers(c, l);
     }
     if (strcmp(conf->admin.listen, CONF_ADMIN_ON_HTTP) == 0 && *conf->http.listen == '\0')
-        conf_error_at(c->errors, conf_check_place(c, "admin", "listen", NULL),
-                      "admin.listen is \"http\", but http.listen is empty: give one of "
-                      "them an address");
+        conf_wrong(c, (struct conf_place){"admin", "listen", NULL},
+                   " is \"http\", but http.listen is empty: give one of them an address");
     if (*conf->http.listen != '\0' && strcmp(conf->admin.listen, conf->http.listen) == 0)
-        conf_error_at(
-            c->errors, conf_check_place(c, "admin", "listen", NULL),
-            "admin.listen and http.listen are the same address; for one listener "
-            "write admin.listen = \"http\"");
+        conf_wrong(c, (struct conf_place){"admin", "listen", NULL},
+                   " and http.listen are the same address; for one listener write "
+                   "admin.listen = \"http\"");
     for (size_t i = 0; i < conf->token_count; i++)
         check_token(c, conf->tokens[i]);
 }

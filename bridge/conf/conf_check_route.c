@@ -85,7 +85,7 @@ static void check_retry_allow(const struct check *c, const struct conf_route *ro
     for (size_t i = 0; i < route->retry_allow.n; i++) {
         const char *name = route->retry_allow.v[i];
         char hint[OPT_HINT_SIZE];
-        if (conf_schedule_named(c->conf, slice_of(name)) == NULL)
+        if (conf_find(c->conf, CONF_RETRIES, slice_of(name)) == NULL)
             conf_wrong(c, key_of(route, "retry_allow"),
                        ": there is no schedule \"%.60s\" in retries: { }; %s", name,
                        conf_hint(c->conf, CONF_RETRIES, name, hint));

@@ -278,7 +278,7 @@ static bool names_schedule(const struct opt_value *v)
 static void copy_schedule(const struct conf *conf, struct conf_route *route,
                           const struct opt_value *v, struct conf_errors *errors)
 {
-    const struct conf_schedule *found = conf_schedule_named(conf, slice_of(v->str));
+    const struct conf_schedule *found = conf_find(conf, CONF_RETRIES, slice_of(v->str));
     char hint[OPT_HINT_SIZE];
 
     if (found != NULL) {

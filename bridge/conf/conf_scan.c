@@ -8,6 +8,7 @@
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/conf/conf_parts.h"
 
 #include <ctype.h>
@@ -234,9 +235,7 @@ static void include_file(struct scan *outer, const char *path)
         s.p = buf_str(&text);
         scan_file(&s);
     }
-    if (text.p != NULL)
-        explicit_bzero(text.p, text.cap);
-    buf_free(&text);
+    text_wipe(&text);
     free(dir);
     free(real);
 }
@@ -372,9 +371,7 @@ void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
         s.p = buf_str(&own);
         scan_file(&s);
     }
-    if (own.p != NULL)
-        explicit_bzero(own.p, own.cap);
-    buf_free(&own);
+    text_wipe(&own);
     free(dir);
     free(real);
 }

@@ -6,6 +6,7 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/hash.h"
 #include "bridge/base/log.h"
+#include "bridge/base/text.h"
 #include "bridge/conf/conf_parts.h"
 
 #include <errno.h>
@@ -24,9 +25,7 @@ static uint64_t add_file(uint64_t print, const char *path)
         print = hash_fnv1a(print, buf_slice(&text));
     else /* there is none: that, too, may have changed */
         print = hash_fnv1a(print, slice_of(err.text));
-    if (text.p != NULL)
-        explicit_bzero(text.p, text.cap);
-    buf_free(&text);
+    text_wipe(&text);
     return print;
 }
 

@@ -9,6 +9,7 @@
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/conf/conf_parts.h"
 
 #include <stdlib.h>
@@ -143,9 +144,7 @@ static int fill_in(const struct conf_tree *tree, const char *text, struct buf *o
         struct buf secret = {0};
         int rc = fill_one(tree, what, &secret, err);
         buf_add(out, secret.p, secret.n);
-        if (secret.p != NULL)
-            explicit_bzero(secret.p, secret.cap);
-        buf_free(&secret);
+        text_wipe(&secret);
         free(what);
         if (rc != 0)
             return rc;
@@ -172,9 +171,7 @@ static void take_string(struct conf_tree *tree, const char *text, struct opt_val
         v->filled = true;
         v->str = mem_strdup(buf_str(&out));
     }
-    if (out.p != NULL)
-        explicit_bzero(out.p, out.cap);
-    buf_free(&out);
+    text_wipe(&out);
 }
 
 static void take(struct conf_tree *tree, config_setting_t *setting, unsigned depth,
@@ -251,9 +248,7 @@ struct conf_tree *conf_tree_read(const char *file, struct conf_errors *errors)
     bool good = errors->n == 0 && parse(tree, buf_str(&text)) == 0;
     if (good)
         take(tree, config_root_setting(&tree->config), 0, &tree->root);
-    if (text.p != NULL)
-        explicit_bzero(text.p, text.cap);
-    buf_free(&text);
+    text_wipe(&text);
     tree->errors = NULL;
     if (good)
         return tree;

@@ -39,93 +39,61 @@ struct httpd_opts {
     {prefix "listen", OPT_STR, offsetof(type, field.listen), listen_def,                 \
      .help = "Address and port, or unix:/path, of this API."},                           \
         HTTPD_ROWS_LIMITS(prefix, type, field, "6KiB", body_def, "12000")
+#define HTTPD_ROW(name, kind, type, field, def, ...)                                     \
+    {                                                                                    \
+        name, kind, offsetof(type, field), def, __VA_ARGS__                              \
+    }
 /* All but listen. */
 #define HTTPD_ROWS_LIMITS(prefix, type, field, head_def, body_def, connections_def)      \
-    {prefix "head_max",                                                                  \
-     OPT_BYTES,                                                                          \
-     offsetof(type, field.head_max_bytes),                                               \
-     head_def,                                                                           \
-     .help = "Memory of each connection for the line and headers of a request.",         \
-     .min = 4096,                                                                        \
-     .max = 1024LL * 1024},                                                              \
-        {prefix "body_max",                                                              \
-         OPT_BYTES,                                                                      \
-         offsetof(type, field.body_max_bytes),                                           \
-         body_def,                                                                       \
-         .help = "The largest request body; above it 413.",                              \
-         .min = 1024,                                                                    \
-         .max = 1024LL * 1024 * 1024},                                                   \
-        {prefix "body_rate",                                                             \
-         OPT_BYTES,                                                                      \
-         offsetof(type, field.body_rate_bytes),                                          \
-         "16KiB",                                                                        \
-         .help = "A body that comes at so many bytes a second or more may take longer "  \
-                 "than deadline; 0: none may.",                                          \
-         .max = 1024LL * 1024 * 1024},                                                   \
-        {prefix "deadline",                                                              \
-         OPT_MS,                                                                         \
-         offsetof(type, field.deadline_ms),                                              \
-         "10s",                                                                          \
-         .help = "The longest time from the first byte of a request to its last.",       \
-         .min = 10,                                                                      \
-         .max = 3600000},                                                                \
-        {prefix "idle",                                                                  \
-         OPT_MS,                                                                         \
-         offsetof(type, field.idle_ms),                                                  \
-         "60s",                                                                          \
-         .help = "A connection without a request for so long is closed.",                \
-         .min = 10,                                                                      \
-         .max = 86400000},                                                               \
-        {prefix "connections_max",                                                       \
-         OPT_INT,                                                                        \
-         offsetof(type, field.connections_max),                                          \
-         connections_def,                                                                \
-         .help = "The most connections at a time.",                                      \
-         .min = 1,                                                                       \
-         .max = 100000},                                                                 \
-        {prefix "connections_per_address",                                               \
-         OPT_INT,                                                                        \
-         offsetof(type, field.connections_per_address),                                  \
-         "0",                                                                            \
-         .help = "The most connections of one address (of IPv6: of one /64) at a time; " \
-                 "a proxy is one address. 0: no limit.",                                 \
-         .max = 100000},                                                                 \
-        {prefix "requests_max",                                                          \
-         OPT_INT,                                                                        \
-         offsetof(type, field.requests_max),                                             \
-         "0",                                                                            \
-         .help = "A connection is closed after so many requests; 0: never for that.",    \
-         .max = 1000000000},                                                             \
-        {prefix "tls_cert",                                                              \
-         OPT_FILE,                                                                       \
-         offsetof(type, field.tls_cert),                                                 \
-         NULL,                                                                           \
-         .help = "With it TLS is spoken here, 1.2 or later: our certificate and those "  \
-                 "between it and its authority, PEM.",                                   \
-         .optional = true,                                                               \
-         .reread = true},                                                                \
-        {prefix "tls_key",                                                               \
-         OPT_KEY_FILE,                                                                   \
-         offsetof(type, field.tls_key),                                                  \
-         NULL,                                                                           \
-         .help = "The key of tls_cert, PEM; without it the key stands in tls_cert.",     \
-         .optional = true,                                                               \
-         .reread = true},                                                                \
-        {prefix "tls_client_ca",                                                         \
-         OPT_FILE,                                                                       \
-         offsetof(type, field.tls_client_ca),                                            \
-         NULL,                                                                           \
-         .help = "Clients must show a certificate that one of these authorities "        \
-                 "signed, PEM.",                                                         \
-         .optional = true,                                                               \
-         .reread = true},                                                                \
-    {                                                                                    \
-        prefix "hosts", OPT_LIST, offsetof(type, field.hosts), "",                       \
-            .help = "Names in Host by which it may be asked, beside addresses, "         \
-                    "localhost and names without a dot; \"*\": any. Empty: any, but on " \
-                    "loopback without TLS and tokens none, against DNS rebinding.",      \
-            .min = 0                                                                     \
-    }
+    HTTPD_ROW(prefix "head_max", OPT_BYTES, type, field.head_max_bytes, head_def,        \
+              .help = "Memory of each connection for the line and headers of a "         \
+                      "request.",                                                        \
+              .min = 4096, .max = 1024LL * 1024),                                        \
+        HTTPD_ROW(prefix "body_max", OPT_BYTES, type, field.body_max_bytes, body_def,    \
+                  .help = "The largest request body; above it 413.", .min = 1024,        \
+                  .max = 1024LL * 1024 * 1024),                                          \
+        HTTPD_ROW(prefix "body_rate", OPT_BYTES, type, field.body_rate_bytes, "16KiB",   \
+                  .help =                                                                \
+                      "A body that comes at so many bytes a second or more may take "    \
+                      "longer than deadline; 0: none may.",                              \
+                  .max = 1024LL * 1024 * 1024),                                          \
+        HTTPD_ROW(prefix "deadline", OPT_MS, type, field.deadline_ms, "10s",             \
+                  .help = "The longest time from the first byte of a request to its "    \
+                          "last.",                                                       \
+                  .min = 10, .max = 3600000),                                            \
+        HTTPD_ROW(prefix "idle", OPT_MS, type, field.idle_ms, "60s",                     \
+                  .help = "A connection without a request for so long is closed.",       \
+                  .min = 10, .max = 86400000),                                           \
+        HTTPD_ROW(prefix "connections_max", OPT_INT, type, field.connections_max,        \
+                  connections_def, .help = "The most connections at a time.", .min = 1,  \
+                  .max = 100000),                                                        \
+        HTTPD_ROW(prefix "connections_per_address", OPT_INT, type,                       \
+                  field.connections_per_address, "0",                                    \
+                  .help =                                                                \
+                      "The most connections of one address (of IPv6: of one /64) at "    \
+                      "a time; a proxy is one address. 0: no limit.",                    \
+                  .max = 100000),                                                        \
+        HTTPD_ROW(prefix "requests_max", OPT_INT, type, field.requests_max, "0",         \
+                  .help = "A connection is closed after so many requests; 0: never for " \
+                          "that.",                                                       \
+                  .max = 1000000000),                                                    \
+        HTTPD_ROW(prefix "tls_cert", OPT_FILE, type, field.tls_cert, NULL,               \
+                  .help = "With it TLS is spoken here, 1.2 or later: our certificate "   \
+                          "and those between it and its authority, PEM.",                \
+                  .optional = true, .reread = true),                                     \
+        HTTPD_ROW(prefix "tls_key", OPT_KEY_FILE, type, field.tls_key, NULL,             \
+                  .help = "The key of tls_cert, PEM; without it the key stands in "      \
+                          "tls_cert.",                                                   \
+                  .optional = true, .reread = true),                                     \
+        HTTPD_ROW(prefix "tls_client_ca", OPT_FILE, type, field.tls_client_ca, NULL,     \
+                  .help = "Clients must show a certificate that one of these "           \
+                          "authorities signed, PEM.",                                    \
+                  .optional = true, .reread = true),                                     \
+        HTTPD_ROW(prefix "hosts", OPT_LIST, type, field.hosts, "",                       \
+                  .help = "Names in Host by which it may be asked, beside addresses, "   \
+                          "localhost and names without a dot; \"*\": any. Empty: any, "  \
+                          "but on loopback without TLS and tokens none, against DNS "    \
+                          "rebinding.")
 
 /* What a request must be allowed to ask for it; which tokens open it: tokens.c. OPEN and
  * PAGE are for everybody; PAGE, METRICS and ADMIN stand on the admin listener alone. Each

@@ -142,13 +142,6 @@ static int set_bytes(const struct opt *row, void *field, const struct opt_value 
                        text_parse_bytes, err);
 }
 
-static void forget(char *text)
-{
-    if (text != NULL)
-        explicit_bzero(text, strlen(text));
-    free(text);
-}
-
 static bool is_required(const struct opt *row)
 {
     return row->def == NULL && !row->optional;
@@ -162,7 +155,7 @@ static int set_str(const struct opt *row, void *field, const struct opt_value *v
     if (*v->str == '\0' && is_required(row))
         return err_set(err, "must not be empty");
     char **text = field;
-    forget(*text);
+    text_forget(*text);
     *text = mem_strdup(v->str);
     return 0;
 }
@@ -210,7 +203,7 @@ static char *scalar_text(const struct opt_value *v)
 
 static void free_text(void *field)
 {
-    forget(*(char **)field);
+    text_forget(*(char **)field);
 }
 
 static bool same_text(const void *a, const void *b)
@@ -230,7 +223,7 @@ static void free_list(void *field)
     struct opt_list *list = field;
 
     for (size_t i = 0; i < list->n; i++)
-        forget(list->v[i]);
+        text_forget(list->v[i]);
     free(list->v);
 }
 
@@ -291,7 +284,7 @@ static void free_pairs(void *field)
 
     for (size_t i = 0; i < pairs->n; i++) {
         free(pairs->v[i].name);
-        forget(pairs->v[i].value);
+        text_forget(pairs->v[i].value);
     }
     free(pairs->v);
 }

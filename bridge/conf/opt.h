@@ -104,6 +104,5 @@ const char *opt_text_ms(int64_t ms, char out[OPT_TEXT_SIZE]);
 const char *opt_text_bytes(int64_t bytes, char out[OPT_TEXT_SIZE]);
 /* "1500ms", "30s", "1h30m", "7d", "0"; fractions only as "1.5s". -1: not a duration. */
 int opt_parse_ms(const char *text, int64_t *ms, struct err *err);
-/* "512B", "64KiB", "10MB", "1GiB". -1: not a size. */
 
 #endif

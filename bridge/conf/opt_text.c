@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_MAX_COMPARED = 48, HELP_WIDTH = 76 };
+enum { NAME_MAX_COMPARED = 48, HELP_COLUMN = 6, HELP_WIDTH = 75 };
 
 /* --- durations and sizes --- */
 
@@ -240,24 +240,19 @@ static void print_default(const struct opt *row, FILE *out)
         fprintf(out, "default %s", row->def);
 }
 
-/* Breaks the sentence between words. */
-static void print_help(const char *help, FILE *out)
+void opt_print_help(const char *help, int at, int column, size_t width, FILE *out)
 {
-    size_t column = 0;
-
-    fputs("     ", out);
     while (*help != '\0') {
-        size_t n = strcspn(help, " ");
-        if (column > 0 && column + n + 1 > HELP_WIDTH) {
-            fputs("\n     ", out);
-            column = 0;
+        size_t n = strlen(help);
+        if (n > width) {
+            for (n = width; n > 0 && help[n] != ' ';)
+                n--;
+            n = n > 0 ? n : strcspn(help, " ");
         }
-        fputc(' ', out);
-        fprintf(out, "%.*s", (int)n, help);
-        column += n + 1;
+        fprintf(out, "%*s%.*s\n", at < column ? column - at : 1, "", (int)n, help);
         help += n + (help[n] == ' ');
+        at = 0;
     }
-    fputc('\n', out);
 }
 
 void opt_print_facts(const struct opt *row, FILE *out)
@@ -273,6 +268,6 @@ void opt_print(const struct opt *rows, FILE *out)
         fprintf(out, "  %-18s ", rows->name);
         opt_print_facts(rows, out);
         fputc('\n', out);
-        print_help(rows->help, out);
+        opt_print_help(rows->help, 0, HELP_COLUMN, HELP_WIDTH, out);
     }
 }

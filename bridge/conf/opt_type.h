@@ -53,6 +53,10 @@ void opt_names_add(struct opt_names *names, const char *name); /* borrowed */
 enum { OPT_HINT_SIZE = 320 };
 const char *opt_hint(struct opt_names *names, const char *wrong, char out[OPT_HINT_SIZE]);
 
+/* Prints a text from that column on, broken between words to lines of at most width
+ * bytes. at: the column that the first line has reached. */
+void opt_print_help(const char *help, int at, int column, size_t width, FILE *out);
+
 /* --- between opt*.c --- */
 
 /* n in the row's unit. */

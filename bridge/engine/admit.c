@@ -9,14 +9,6 @@
 
 #include <stdio.h>
 
-/* One message, as the checks see it. */
-struct trial {
-    const struct route *route;
-    const struct delay_read *read;
-    struct job *job;
-    int64_t now_ms;
-};
-
 static struct delay_rules rules_of(const struct source *src,
                                    const struct conf_route *route)
 {
@@ -41,10 +33,13 @@ int64_t admit_job_bytes(const struct job *job)
     return (int64_t)n;
 }
 
-void admit_strip(const struct source *src, const struct route *route, struct job *job)
+void admit_strip(const struct admission *a)
 {
-    const struct delay_rules rules = rules_of(src, route->conf);
+    struct job *job = a->job;
+    const struct delay_rules rules = rules_of(a->src, a->route->conf);
     unsigned kept = 0;
+    if (job->timed) /* none of them is control */
+        return;
     for (unsigned i = 0; i < job->header_count; i++)
         if (!delay_is_control(job->headers[i].name, &rules) ||
             slice_is_nocase(job->headers[i].name, "delay-hops"))
@@ -68,89 +63,89 @@ static bool is_allowed(const struct opt_list *list, struct slice what)
     return false;
 }
 
-static int check_target(struct trial *t, struct err *err)
+static int check_target(struct admission *a, struct err *err)
 {
-    if (t->read->to.p == NULL)
+    if (a->read->to.p == NULL)
         return 0;
-    if (!is_allowed(&t->route->conf->to_allow, t->read->to))
+    if (!is_allowed(&a->route->conf->to_allow, a->read->to))
         return err_set(err,
                        "the message names its target, %.*s, which to_allow of the "
                        "route %s does not list",
-                       t->read->to.n < 100 ? (int)t->read->to.n : 100, t->read->to.p,
-                       t->route->conf->name);
-    t->job->target = job_keep(t->job, t->read->to);
-    t->job->target_asked = true;
+                       a->read->to.n < 100 ? (int)a->read->to.n : 100, a->read->to.p,
+                       a->route->conf->name);
+    a->job->target = job_keep(a->job, a->read->to);
+    a->job->target_asked = true;
     return 0;
 }
 
-static int check_schedule(struct trial *t, struct err *err)
+static int check_schedule(struct admission *a, struct err *err)
 {
-    const struct conf_route *route = t->route->conf;
-    if (t->read->retry.p == NULL)
+    const struct conf_route *route = a->route->conf;
+    if (a->read->retry.p == NULL)
         return 0;
     for (size_t i = 0; i < route->retry_allow.n; i++)
-        if (slice_is(t->read->retry, route->retry_allow.v[i])) {
-            t->job->retry = job_keep(t->job, t->read->retry);
+        if (slice_is(a->read->retry, route->retry_allow.v[i])) {
+            a->job->retry = job_keep(a->job, a->read->retry);
             return 0;
         }
     return err_set(err,
                    "delay-retry: \"%.*s\" is no schedule that retry_allow of the "
                    "route %s lists",
-                   SLICE_ARG(t->read->retry), route->name);
+                   SLICE_ARG(a->read->retry), route->name);
 }
 
-static int check_attempts(struct trial *t, struct err *err)
+static int check_attempts(struct admission *a, struct err *err)
 {
-    const struct retry_policy *p = route_retry_policy(t->route, t->job);
-    int64_t most = t->route->conf->attempts_max, n = t->read->attempts;
+    const struct retry_policy *p = route_retry_policy(a->route, a->job);
+    int64_t most = a->route->conf->attempts_max, n = a->read->attempts;
     if (most == 0)
         most = p->list_ms ? (int64_t)p->list_count + 1
                : p->limit ? (int64_t)p->limit + 1
                           : INT64_MAX;
-    if (n > most && t->route->sink->rules == NULL)
+    if (n > most && a->route->sink->rules == NULL)
         return err_set(err,
                        "%lld attempts are asked for; the route %s allows at most %lld, "
                        "see its attempts_max",
-                       (long long)n, t->route->conf->name, (long long)most);
+                       (long long)n, a->route->conf->name, (long long)most);
     if (n > 0)
-        t->job->tries_max = n;
+        a->job->tries_max = n;
     return 0;
 }
 
-static int check_repeat(struct trial *t, struct err *err)
+static int check_repeat(struct admission *a, struct err *err)
 {
-    const struct delay_read *read = t->read;
+    const struct delay_read *read = a->read;
     struct repeat repeat;
     if (read->repeat.p == NULL)
         return 0;
-    if (t->route->sink->rules)
+    if (a->route->sink->rules)
         return err_set(err,
                        "delay-repeat: the route %s ends at a queue, whose jobs do "
                        "not repeat",
-                       t->route->conf->name);
-    if (t->route->conf->repeat_min_ms == 0)
+                       a->route->conf->name);
+    if (a->route->conf->repeat_min_ms == 0)
         return err_set(err, "delay-repeat: the route %s allows none (repeat_min)",
-                       t->route->conf->name);
+                       a->route->conf->name);
     if (repeat_parse(read->repeat, &repeat, err) < 0)
         return err_in(err, "delay-repeat");
-    if (repeat_least_ms(&repeat) < t->route->conf->repeat_min_ms)
+    if (repeat_least_ms(&repeat) < a->route->conf->repeat_min_ms)
         return err_set(err, "delay-repeat: more often than repeat_min of the route %s",
-                       t->route->conf->name);
+                       a->route->conf->name);
     if (read->undelayed)
-        t->job->due_ms = repeat_next_ms(&repeat, t->now_ms, t->now_ms);
-    if (t->job->due_ms < 0 ||
-        (read->repeat_until_ms > 0 && t->job->due_ms > read->repeat_until_ms))
+        a->job->due_ms = repeat_next_ms(&repeat, a->now_ms, a->now_ms);
+    if (a->job->due_ms < 0 ||
+        (read->repeat_until_ms > 0 && a->job->due_ms > read->repeat_until_ms))
         return err_set(err, "delay-repeat ends before its first run");
-    t->job->repeat = job_keep(t->job, read->repeat);
-    t->job->repeat_count = read->repeat_count;
-    t->job->repeat_until_ms = read->repeat_until_ms;
-    t->job->run = 1;
+    a->job->repeat = job_keep(a->job, read->repeat);
+    a->job->repeat_count = read->repeat_count;
+    a->job->repeat_until_ms = read->repeat_until_ms;
+    a->job->run = 1;
     return 0;
 }
 
-static int check_size(struct trial *t, struct err *err)
+static int check_size(struct admission *a, struct err *err)
 {
-    if (admit_job_bytes(t->job) <= t->route->bridge->conf->daemon.job_max_bytes)
+    if (admit_job_bytes(a->job) <= a->route->bridge->conf->daemon.job_max_bytes)
         return 0;
     return err_set(err, "larger than daemon.job_max");
 }
@@ -158,33 +153,30 @@ static int check_size(struct trial *t, struct err *err)
 /* In this order: attempts are held against the schedule that was asked for. */
 static const struct {
     enum reason reason;
-    int (*check)(struct trial *t, struct err *err);
+    int (*check)(struct admission *a, struct err *err);
 } checks[] = {
     {REASON_BAD_TARGET, check_target},  {REASON_BAD_RETRY, check_schedule},
     {REASON_BAD_RETRY, check_attempts}, {REASON_BAD_REPEAT, check_repeat},
     {REASON_OVERSIZE, check_size},
 };
 
-static void refuse(struct admission *out, enum reason reason, const char *why)
+static void refuse(struct admission *a, enum reason reason, const char *why)
 {
-    out->reason = reason_name(reason);
-    err_set(&out->why, "%s", why);
+    a->reason = reason_name(reason);
+    err_set(&a->why, "%s", why);
 }
 
 /* Of a cancel only the target matters, where that is the queue of the job. */
-static bool matters(size_t i, const struct trial *t)
-{
-    return t->read->op != DELAY_CANCEL ||
-           (checks[i].check == check_target && t->route->sink->rules);
-}
-
-static void check(struct trial *t, struct admission *out)
+static void check(struct admission *a)
 {
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
         struct err err;
-        if (!matters(i, t) || checks[i].check(t, &err) == 0)
+        if (a->op == DELAY_CANCEL &&
+            (checks[i].check != check_target || a->route->sink->rules == NULL))
             continue;
-        refuse(out, checks[i].reason, err.text);
+        if (checks[i].check(a, &err) == 0)
+            continue;
+        refuse(a, checks[i].reason, err.text);
         return;
     }
 }
@@ -234,124 +226,114 @@ static void set_expiry(struct job *job, const struct delay_read *read)
 
 /* Reads the control headers, and writes into the job what the route allows of them. Gives
  * the id that the producer gave it, also where it can't be accepted; borrowed from the
- * job, empty: none. target_given: by the message. */
-static struct slice read_asked(const struct source *src, struct job *job, int64_t now_ms,
-                               struct admission *out, bool *target_given)
+ * job, empty: none. */
+static struct slice read_asked(struct admission *a, struct delay_read *read)
 {
-    const struct route *route = out->route;
-    const struct delay_rules rules = rules_of(src, route->conf);
-    struct delay_read read;
+    struct job *job = a->job;
+    const struct delay_rules rules = rules_of(a->src, a->route->conf);
     if (job->timed)
-        read_times(job, route, now_ms, &read);
+        read_times(job, a->route, a->now_ms, read);
     else
-        delay_read(job, &rules, now_ms, &read);
-    out->op = read.op;
-    out->clamped = read.clamped;
-    *target_given = read.to.p != NULL;
-    job->due_ms = read.due_ms;
-    if (read.reason)
-        refuse(out, reason_find(read.reason), read.why);
+        delay_read(job, &rules, a->now_ms, read);
+    a->read = read;
+    a->op = read->op;
+    a->clamped = read->clamped;
+    job->due_ms = read->due_ms;
+    if (read->reason)
+        refuse(a, reason_find(read->reason), read->why);
     else
-        check(&(struct trial){route, &read, job, now_ms}, out);
-    set_expiry(job, &read);
-    if (out->reason) { /* a dead letter is due now, and does not expire */
-        job->due_ms = now_ms;
+        check(a);
+    set_expiry(job, read);
+    if (a->reason) { /* a dead letter is due now, and does not expire */
+        job->due_ms = a->now_ms;
         job->expires_ms = 0;
-    } else if (read.key.p) { /* empty: it goes out without one */
-        job->key = read.key.n ? job_keep(job, read.key) : (struct slice){NULL, 0};
+    } else if (read->key.p) { /* empty: it goes out without one */
+        job->key = read->key.n ? job_keep(job, read->key) : (struct slice){NULL, 0};
     }
-    job->replace = job->replace || read.op == DELAY_REPLACE;
-    job->again = read.hops > 0;
+    job->replace = job->replace || read->op == DELAY_REPLACE;
+    job->again = read->hops > 0;
     /* Behind those that are due already; what was asked for a time has its own place. */
-    out->due_now = route->sink->rules && (out->reason || read.undelayed);
+    a->due_now = a->route->sink->rules && (a->reason || read->undelayed);
     /* A copy of one run is not the job that repeats: it gets a name of its own. */
-    if (job->again && read.op == DELAY_ADD && job_header(job, "delay-run"))
+    if (job->again && read->op == DELAY_ADD && job_header(job, "delay-run"))
         return (struct slice){NULL, 0};
-    return read.id;
+    return read->id;
 }
 
 /* ---------------------------------------------------------------- route and id */
 
 /* Names a job after what it asked for (empty: nothing), after its record, or anew. */
-static void name_it(struct source *src, struct job *job, struct slice asked,
-                    struct admission *out)
+static void name_it(struct admission *a, struct slice asked)
 {
+    struct job *job = a->job;
     if (asked.n > 0) {
         job->id = job_keep(job, asked);
     } else if (job->id.n == 0 && job->offset >= 0) {
-        out->unknown = job->partition >= 0;
-        job->id = name_of_record(src, job);
+        a->unknown = job->partition >= 0;
+        job->id = name_of_record(a->src, job);
     }
-    out->named = job->id.n > 0 && job->id.n <= JOB_ID_MAX;
-    if (!out->named)
-        job->id = name_new(src->bridge, job);
+    a->named = job->id.n > 0 && job->id.n <= JOB_ID_MAX;
+    if (!a->named)
+        job->id = name_new(a->src->bridge, job);
 }
 
 /* What is refused does not take the id of a job that is there, or yet to come; but it is
  * found by the beginning of its own: ID@NAME. */
-static void name_refused(struct source *src, struct job *job, struct slice asked,
-                         struct admission *out)
+static void name_refused(struct admission *a, struct slice asked)
 {
-    name_it(src, job, (struct slice){NULL, 0}, out);
+    struct job *job = a->job;
+    name_it(a, (struct slice){NULL, 0});
     if (asked.n == 0 || slice_eq(asked, job->id) || asked.n + 1 + job->id.n > JOB_ID_MAX)
         return;
     job->id = job_keepf(job, "%.*s@%.*s", SLICE_ARG(asked), SLICE_ARG(job->id));
-    out->unknown = false;
-}
-
-/* bad: as route_for() says, with the reason in err. */
-static int find_route(struct source *src, struct job *job, struct admission *out,
-                      struct err *err)
-{
-    int bad;
-    struct route *found = route_for(src, job, &bad, err);
-    out->route = found ? found : route_first(src);
-    out->found = found != NULL;
-    out->op = DELAY_ADD;
-    out->reason = NULL;
-    out->why.text[0] = '\0'; /* the rest of it is written below; the texts are large */
-    out->due_now = out->clamped = out->named = out->unknown = false;
-    job->source = job_keep(job, slice_of(src->conf->name));
-    return bad;
+    a->unknown = false;
 }
 
 /* Refuses what has no route or no queue to go to. bad: its target can't be told, and err
  * says why. */
-static void check_place(const struct job *job, int bad, struct err *err,
-                        struct admission *out)
+static void check_place(struct admission *a, int bad, struct err *err)
 {
-    struct sink *queues = out->found && out->route->sink->rules ? out->route->sink : NULL;
-    if (queues && bad == 0 && !queue_name_is_good(job->target))
-        bad = err_set(err, "the route %s names no queue for it", out->route->conf->name);
-    if (bad == 0 && out->reason == NULL && queues && out->op != DELAY_CANCEL &&
-        !queue_has_room(queues, job->target)) {
+    struct sink *queues = a->found && a->route->sink->rules ? a->route->sink : NULL;
+    const struct slice target = a->job->target;
+    if (queues && bad == 0 && !queue_name_is_good(target))
+        bad = err_set(err, "the route %s names no queue for it", a->route->conf->name);
+    if (bad == 0 && a->reason == NULL && queues && a->op != DELAY_CANCEL &&
+        !queue_has_room(queues, target)) {
         err_set(err, "the sink %s has as many queues as its names_max allows",
                 queues->conf->name);
-        refuse(out, REASON_TOO_MANY, err->text);
+        refuse(a, REASON_TOO_MANY, err->text);
     }
-    if (!out->found || (bad < 0 && out->op != DELAY_CANCEL))
-        refuse(out, REASON_NO_ROUTE, err->text);
+    if (!a->found || (bad < 0 && a->op != DELAY_CANCEL))
+        refuse(a, REASON_NO_ROUTE, err->text);
 }
 
-void admit(struct source *src, struct job *job, struct admission *out)
+void admit(struct source *src, struct job *job, struct admission *a)
 {
     struct err err;
-    bool target_given;
+    struct delay_read read;
+    int bad;
     err.text[0] = '\0';
-    const int bad = find_route(src, job, out, &err);
-    const struct slice asked =
-        read_asked(src, job, store_now_ms(route_store(out->route)), out, &target_given);
-    check_place(job, target_given ? 0 : bad, &err, out);
-    if (out->reason)
-        name_refused(src, job, asked, out);
+    struct route *found = route_for(src, job, &bad, &err);
+    a->src = src;
+    a->job = job;
+    a->route = found ? found : route_first(src);
+    a->found = found != NULL;
+    a->now_ms = store_now_ms(route_store(a->route));
+    a->op = DELAY_ADD;
+    a->reason = NULL;
+    a->why.text[0] = '\0'; /* the texts are large: they are not cleared */
+    a->due_now = a->clamped = a->named = a->unknown = false;
+    job->source = job_keep(job, slice_of(src->conf->name));
+    if (job->unread) { /* on its own route, so that it can be replayed */
+        job->due_ms = a->now_ms;
+        refuse(a, reason_find(job->unread), job->unread_why.p);
+        name_it(a, (struct slice){NULL, 0});
+        return;
+    }
+    const struct slice asked = read_asked(a, &read);
+    check_place(a, read.to.p ? 0 : bad, &err);
+    if (a->reason)
+        name_refused(a, asked);
     else
-        name_it(src, job, asked, out);
-}
-
-void admit_unread(struct source *src, struct job *job, struct admission *out)
-{
-    struct err err;
-    find_route(src, job, out, &err);
-    job->due_ms = store_now_ms(route_store(out->route));
-    name_it(src, job, (struct slice){NULL, 0}, out);
+        name_it(a, asked);
 }

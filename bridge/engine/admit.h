@@ -21,8 +21,12 @@ struct route;
 struct source;
 
 struct admission {
-    struct route *route; /* where it goes, or is kept as a dead letter */
-    bool found;          /* false: no route takes it, and that is the source's first */
+    struct source *src;
+    struct job *job;
+    int64_t now_ms;                /* by Redis' clock */
+    const struct delay_read *read; /* only within admit() */
+    struct route *route;           /* where it goes, or is kept as a dead letter */
+    bool found; /* false: no route takes it, and that is the source's first */
     enum delay_op op;
     const char
         *reason;    /* why it can't be accepted, a name of enum reason; NULL: it can */
@@ -34,12 +38,11 @@ struct admission {
 };
 
 /* Writes into the job what its route makes of it: target, times, key, schedule,
- * repetition, source, id. */
-void admit(struct source *src, struct job *job, struct admission *out);
-/* Of a job that its source can't read: only route, source, id, and that it is due now. */
-void admit_unread(struct source *src, struct job *job, struct admission *out);
+ * repetition, source, id. Of a job that its source cannot read only route, source, id,
+ * and that it is due now. */
+void admit(struct source *src, struct job *job, struct admission *a);
 /* The headers that were meant for us do not travel on; delay-hops does, to be counted. */
-void admit_strip(const struct source *src, const struct route *route, struct job *job);
+void admit_strip(const struct admission *a);
 
 /* Payload, key, headers and names together. */
 int64_t admit_job_bytes(const struct job *job);

@@ -2,7 +2,6 @@
 #include "bridge/engine/inst.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/engine/submit.h"
 #include "bridge/http/httpd.h"
 #include "bridge/job/delay.h"
 
@@ -116,7 +115,7 @@ void inst_choose_stores(struct bridge *bridge)
 void inst_source_free(struct source *src)
 {
     TAILQ_REMOVE(&src->bridge->sources, src, link);
-    submit_forget(src);
+    buf_free(&src->partition_name);
     conf_source_free(src->conf);
     free(src);
 }

@@ -18,10 +18,8 @@
 #include <sys/queue.h>
 
 struct bridge;
-struct bucket_rows;
 struct queue;
 struct queue_sweep;
-struct reading_row;
 struct sched;
 
 struct source {
@@ -47,10 +45,7 @@ struct source {
     uint64_t sessions_lost; /* see source_session_lost() */
     uint64_t rewinds;       /* see source_rewound() */
 
-    /* Kafka partitions (name.c): */
-    struct bucket_rows *partitions; /* interned names, with the last offset submitted */
-    struct reading_row *readings;   /* NULL: the source reads each partition once */
-    struct buf partition_name;      /* scratch space of a lookup */
+    struct buf partition_name; /* of the last record, in name.c */
 
     /* The source is told of changes in queues and in its key-value store; NULL: no: */
     queue_watch_cb *queue_watch;

@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LOOK_MS = 60 * 1000 };
+enum {
+    LOOK_MS = 60 * 1000,
+    CHANGES_MAX = 64 /* of one call */
+};
 
 /* --- pure --- */
 
@@ -61,14 +64,15 @@ static char *text_of(struct slice s)
     return text;
 }
 
-static void keep_fields(struct meta *m, const struct slice *pairs, unsigned n)
+/* changed, field, value, field, value... */
+static void keep_fields(struct meta *m, const struct redisReply *r)
 {
     forget_fields(m);
-    m->fields = mem_alloc((n / 2 + 1) * sizeof(*m->fields));
-    m->field_count = n / 2;
-    for (unsigned i = 0; i < n / 2; i++)
-        m->fields[i] =
-            (struct meta_field){text_of(pairs[2 * i]), text_of(pairs[2 * i + 1])};
+    m->field_count = (unsigned)redis_items(r) / 2;
+    m->fields = mem_alloc((m->field_count + 1) * sizeof(*m->fields));
+    for (unsigned i = 0; i < m->field_count; i++)
+        m->fields[i] = (struct meta_field){text_of(redis_text(redis_item(r, 2 * i + 1))),
+                                           text_of(redis_text(redis_item(r, 2 * i + 2)))};
 }
 
 const char *meta_value(const struct meta *m, const char *name)
@@ -88,22 +92,23 @@ static int64_t number_of(const struct meta *m, const char *name)
 /* --- what is to be noted --- */
 
 struct plan {
-    struct meta_change changes[STORE_META_MAX];
     unsigned count;
-    struct buf texts[STORE_META_MAX][2]; /* names and values */
+    struct slice argv[CHANGES_MAX][3]; /* field, as it was ("": it was not there), now */
+    struct buf texts[CHANGES_MAX][2];  /* fields and values */
 };
 
 static void plan_add(struct plan *plan, const char *kind, const char *name,
                      const char *was, const char *now)
 {
-    if (plan->count == STORE_META_MAX)
+    if (plan->count == CHANGES_MAX)
         return; /* the rest comes with the next one */
     struct buf *text = plan->texts[plan->count];
+    struct slice *argv = plan->argv[plan->count++];
     buf_addf(&text[0], "%s%s", kind, name);
     buf_add_str(&text[1], now);
-    plan->changes[plan->count] =
-        (struct meta_change){buf_str(&text[0]), was, buf_str(&text[1])};
-    plan->count++;
+    argv[0] = buf_slice(&text[0]);
+    argv[1] = slice_of(was ? was : "");
+    argv[2] = buf_slice(&text[1]);
 }
 
 static void plan_add_number(struct plan *plan, const char *kind, const char *name,
@@ -263,7 +268,18 @@ static void tell_up(struct meta *m)
         m->events->up(m->arg);
 }
 
-static void on_read(void *arg, bool changed, const struct slice *pairs, unsigned n);
+static void on_read(void *arg, const struct redisReply *reply);
+
+/* All changes are made, or none: where a field was not as it is said to have been. n 0:
+ * only reads. */
+static void ask(struct meta *m, const struct slice *argv, unsigned n)
+{
+    struct buf key = {0};
+    buf_addf(&key, "%s:meta", store_prefix(m->store));
+    m->asking = true;
+    store_script(m->store, SCRIPT_META, buf_slice(&key), argv, n, on_read, m);
+    buf_free(&key);
+}
 
 /* Notes what is missing; when nothing is, the rest follows. */
 static void settle(struct meta *m)
@@ -274,10 +290,8 @@ static void settle(struct meta *m)
         plan_sinks(m, &plan);
     }
     const bool good = look_at_routes(m, &plan) && !m->unfit;
-    if (plan.count > 0 && !m->unfit) {
-        m->asking = true;
-        store_meta(m->store, plan.changes, plan.count, on_read, m);
-    }
+    if (plan.count > 0 && !m->unfit)
+        ask(m, plan.argv[0], 3 * plan.count);
     plan_free(&plan);
     if (m->asking || m->unfit)
         return;
@@ -292,20 +306,21 @@ static void settle(struct meta *m)
         meta_look(m);
 }
 
-static void on_read(void *arg, bool changed, const struct slice *pairs, unsigned n)
+static void on_read(void *arg, const struct redisReply *reply)
 {
     struct meta *m = arg;
     struct err err;
+    const bool good = redis_items(reply) % 2 == 1;
     m->asking = false;
-    snprintf(m->trouble, sizeof(m->trouble), "%s", pairs ? "" : store_trouble(m->store));
-    if (pairs == NULL)
+    snprintf(m->trouble, sizeof(m->trouble), "%s", good ? "" : store_trouble(m->store));
+    if (!good)
         m->look_ms = 0; /* at the next tick, or with the next connection */
-    if (pairs == NULL || m->unfit)
+    if (!good || m->unfit)
         return;
-    keep_fields(m, pairs, n);
+    keep_fields(m, reply);
     m->there = (struct meta_layout){number_of(m, "layout"), number_of(m, "least_reader"),
                                     number_of(m, "least_writer")};
-    if (changed)
+    if (redis_integer(redis_item(reply, 0)) == 1) /* changed */
         store_tell(m->store, "=#meta");
     if (meta_layout_fits(&m->there, !m->bridge->only_looks, store_prefix(m->store),
                          &err) < 0)
@@ -319,8 +334,7 @@ void meta_look(struct meta *m)
     m->again = m->asking;
     if (m->again)
         return;
-    m->asking = true;
-    store_meta(m->store, NULL, 0, on_read, m);
+    ask(m, NULL, 0);
 }
 
 void meta_routes_changed(struct meta *m)

@@ -9,9 +9,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum {
-    QUEUES_COUNTED = 1000
-}; /* of one sink: the jobs of further ones are not counted */
+/* The last one of a sink of which jobs are counted, from 0. */
+#define QUEUES_COUNTED "999"
 
 struct orphan {
     struct orphan *next;
@@ -100,37 +99,49 @@ static void on_counts(void *arg, const struct counts *counts)
     answered(o);
 }
 
-static void on_jobs(void *arg, int64_t n)
+/* Keys that this user may not look at are not ours to work with. */
+static bool is_answer(const struct redisReply *reply)
+{
+    enum redis_error e = reply ? redis_error(reply) : REDIS_WAIT;
+    return e == REDIS_NO_ERROR || e == REDIS_DENIED;
+}
+
+static void on_jobs(void *arg, const struct redisReply *reply)
 {
     struct orphan *o = arg;
-    if (n >= 0)
-        o->new_jobs += n;
-    else
-        o->torn = true;
+    o->new_jobs += redis_integer(reply);
+    o->torn = o->torn || !is_answer(reply);
     answered(o);
 }
 
-static void on_queues(void *arg, int64_t n)
+static void on_queues(void *arg, const struct redisReply *reply)
 {
     struct orphan *o = arg;
-    o->new_queues = n;
-    o->torn = o->torn || n < 0;
+    o->new_queues = redis_integer(reply);
+    o->torn = o->torn || !is_answer(reply);
     answered(o);
 }
 
-static void on_names(void *arg, const struct slice *names, unsigned n)
+static void ask(struct orphan *o, const char *command, const struct buf *key,
+                redis_reply_cb *cb)
+{
+    const struct slice args[] = {slice_of(command), buf_slice(key)};
+    o->open++;
+    store_command(o->meta->store, args, 2, cb, o);
+}
+
+static void on_names(void *arg, const struct redisReply *reply)
 {
     struct orphan *o = arg;
     const char *sink = after(o->field, "sink:");
     const char *end = strcmp(o->value, "global") == 0 ? "}:" : ":";
-    o->torn = o->torn || names == NULL;
-    for (unsigned i = 0; names && i < n; i++) {
+    o->torn = o->torn || reply == NULL || redis_error(reply) != REDIS_NO_ERROR;
+    for (size_t i = 0; i < redis_items(reply); i++) {
         struct buf key = {0};
         buf_addf(&key, "%s:{%s%s", store_prefix(o->meta->store), sink, end);
-        buf_add_slice(&key, names[i]);
+        buf_add_slice(&key, redis_text(redis_item(reply, i)));
         buf_add_str(&key, *end == ':' ? "}:pool" : ":pool");
-        o->open++;
-        store_figure(o->meta->store, "HLEN", buf_slice(&key), on_jobs, o);
+        ask(o, "HLEN", &key, on_jobs);
         buf_free(&key);
     }
     answered(o);
@@ -141,9 +152,12 @@ static void count_sink(struct orphan *o)
     struct buf key = {0};
     buf_addf(&key, "%s:{%s}:queues", store_prefix(o->meta->store),
              after(o->field, "sink:"));
-    o->open = 2;
-    store_figure(o->meta->store, "ZCARD", buf_slice(&key), on_queues, o);
-    store_names(o->meta->store, buf_slice(&key), 0, QUEUES_COUNTED - 1, on_names, o);
+    ask(o, "ZCARD", &key, on_queues);
+    o->open++;
+    store_command(o->meta->store,
+                  (const struct slice[]){SLICE_LIT("ZRANGE"), buf_slice(&key),
+                                         SLICE_LIT("0"), SLICE_LIT(QUEUES_COUNTED)},
+                  4, on_names, o);
     buf_free(&key);
 }
 

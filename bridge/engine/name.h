@@ -21,17 +21,11 @@ struct slice name_of_record(struct source *src, struct job *job);
 /* 16 letters and digits (and - _), in the order of time: 42 bits of ms, 14 of a counter,
  * 40 that tell instances apart. In the job's memory. */
 struct slice name_new(struct bridge *bridge, struct job *job);
-/* Fills in origin: the interned name of the job's partition at this bucket, and the
- * offset submitted before; remembers the job's own. The name is "source/topic/partition",
- * with
- * "~incarnation" where the topic was made anew, "*buckets" where the route has several,
- * and "+rewind" where the route reads it again (source_set_reading()): the field of
+/* Fills in origin of a job that goes to b. The partition's name is
+ * "source/topic/partition", with "~incarnation" where the topic was made anew, "*buckets"
+ * where the route has several, and "+rewind" where the route reads it again: the field of
  * :ingest. */
-void name_partition(struct source *src, const struct route *route, const struct bucket *b,
+void name_partition(struct source *src, const struct route *route, struct bucket *b,
                     const struct job *job, struct origin *origin);
-/* The bucket is about to be freed, and nothing of it is under way. */
-void name_bucket_gone(struct bridge *bridge, const struct bucket *b);
-/* What is submitted next of any partition has nothing before it. */
-void name_forget(struct source *src);
 
 #endif

@@ -418,8 +418,8 @@ static void on_tick(void *arg)
 
 bool pace_is_still(const struct pace *p)
 {
-    return p == NULL || (p->held == 0 && p->at_gates == 0 && TAILQ_EMPTY(&p->asking) &&
-                         !p->is_reading && p->liftings == 0);
+    return p == NULL ||
+           (p->held == 0 && p->at_gates == 0 && TAILQ_EMPTY(&p->asking) && p->calls == 0);
 }
 
 struct pace *pace_new(struct route *route)

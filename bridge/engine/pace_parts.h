@@ -70,12 +70,12 @@ struct pace {
     unsigned stopped_count;
     uint64_t reading; /* the number of the reading of the stops that was sent last */
     bool is_reading, read_again;
-    unsigned liftings; /* of stops, on their way */
-    int64_t read_ms;   /* when it was sent */
-    bool wake;         /* the schedulers may go on, at the end of the turn */
+    unsigned calls;  /* about stops, on their way */
+    int64_t read_ms; /* when it was sent */
+    bool wake;       /* the schedulers may go on, at the end of the turn */
     struct turn_hook *hook;
     struct timer *tick;
-    struct log_limit complain, complain_full, complain_stop;
+    struct log_limit complain, complain_full, complain_stop, complain_redis;
 };
 
 /* --- pace_target.c --- */

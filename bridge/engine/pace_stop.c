@@ -6,6 +6,7 @@
  */
 #include "bridge/engine/pace_parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static void set_stopped(struct pace *p, struct target *t, bool stopped)
@@ -48,6 +49,44 @@ static void tell_others(const struct pace *p)
     buf_free(&name);
 }
 
+/* --- PREFIX:{ROUTE/0}:stopped, a hash of targets --- */
+
+static void ask(struct pace *p, const char *command, struct slice target,
+                struct slice value, redis_reply_cb *cb, void *arg)
+{
+    struct store *st = p->route->bridge->store;
+    struct buf key = {0};
+    buf_addf(&key, "%s:{%s}:stopped", store_prefix(st), bucket_name(p->bucket));
+    const struct slice args[] = {slice_of(command), buf_slice(&key), target, value};
+    p->calls++;
+    store_command(st, args, value.p ? 4 : target.p ? 3 : 2, cb, arg);
+    buf_free(&key);
+}
+
+/* false: the answer is of no use. */
+static bool is_answer(struct pace *p, const struct redisReply *reply)
+{
+    struct slice wrong = reply ? redis_error_text(reply) : SLICE_LIT("");
+    p->calls--;
+    if (wrong.n > 0)
+        log_limited(&p->complain_redis, LOG_WARN, p->route->conf->name,
+                    "its stopped targets in Redis: %.*s", SLICE_ARG(wrong));
+    return wrong.p == NULL;
+}
+
+/* Who reads the stops finds it missing. */
+static void on_noted(void *arg, const struct redisReply *reply)
+{
+    is_answer(arg, reply);
+}
+
+static void note(struct pace *p, const struct target *t)
+{
+    char now[24];
+    snprintf(now, sizeof(now), "%lld", (long long)store_now_ms(p->route->bridge->store));
+    ask(p, "HSETNX", target_slice(t), slice_of(now), on_noted, p);
+}
+
 void pace_stop(struct pace *p, struct slice name)
 {
     struct target *t = target_get(p, name);
@@ -66,29 +105,31 @@ void pace_stop(struct pace *p, struct slice name)
         "is stopped: it says that it is gone for good; its jobs wait for: tarry go-on");
     set_stopped(p, t, true);
     t->unsaved = true;
-    store_stop(p->bucket, target_slice(t));
+    note(p, t);
     tell_others(p);
     pace_read_stops(p);
 }
 
 /* --- what Redis says --- */
 
-static void on_stopped(void *arg, const struct slice *targets, int n)
+static void on_stopped(void *arg, const struct redisReply *reply)
 {
     struct pace *p = arg;
     struct target *t;
+    const bool good = is_answer(p, reply);
     p->is_reading = false;
-    for (int i = 0; i < n; i++) {
-        if (targets[i].p == NULL)
+    for (size_t i = 0; i < redis_items(reply); i++) {
+        const struct slice name = redis_text(redis_item(reply, i));
+        if (name.p == NULL)
             continue;
-        t = target_get(p, targets[i]);
+        t = target_get(p, name);
         if (!t->stopped)
             log_stop(p, t, LOG_WARN, "is stopped");
         set_stopped(p, t, true);
         t->unsaved = false;
         t->seen = p->reading;
     }
-    if (n >= 0 && p->stopped_count > 0)
+    if (good && p->stopped_count > 0)
         TAILQ_FOREACH (t, &p->by_use, link)
             if (t->stopped && !t->unsaved && t->seen != p->reading)
                 go_on(p, t);
@@ -110,8 +151,8 @@ void pace_read_stops(struct pace *p)
     if (p->stopped_count > 0)
         TAILQ_FOREACH (t, &p->by_use, link)
             if (t->stopped && t->unsaved)
-                store_stop(p->bucket, target_slice(t));
-    store_stopped(p->bucket, on_stopped, p);
+                note(p, t);
+    ask(p, "HKEYS", (struct slice){NULL, 0}, (struct slice){NULL, 0}, on_stopped, p);
 }
 
 void pace_start(struct pace *p)
@@ -141,11 +182,12 @@ struct lifting {
     char name[];
 };
 
-static void on_lifted(void *arg, int answer)
+static void on_lifted(void *arg, const struct redisReply *reply)
 {
     struct lifting *lifting = arg;
     struct pace *p = lifting->pace;
     struct target *t = target_find(p, (struct slice){lifting->name, lifting->n});
+    int answer = !is_answer(p, reply) ? -1 : redis_integer(reply) > 0 ? 0 : 1;
     if (answer == 1 && t && t->stopped)
         answer = 0; /* Redis had not noted it yet */
     if (answer == 0) {
@@ -156,7 +198,6 @@ static void on_lifted(void *arg, int answer)
         tell_others(p);
         pace_read_stops(p);
     }
-    p->liftings--;
     lifting->done(lifting->arg, answer);
     free(lifting);
 }
@@ -167,6 +208,5 @@ void pace_go_on(struct pace *p, struct slice target, void (*done)(void *arg, int
     struct lifting *lifting = mem_alloc(sizeof(*lifting) + target.n);
     *lifting = (struct lifting){.pace = p, .done = done, .arg = arg, .n = target.n};
     slice_put(lifting->name, target);
-    p->liftings++;
-    store_go_on(p->bucket, target, on_lifted, lifting);
+    ask(p, "HDEL", target, (struct slice){NULL, 0}, on_lifted, lifting);
 }

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 
 struct query {
+    struct change change; /* first: of a cancel, which the store frees after its callback;
+                           * its id is the job's */
     struct source *src;
     struct route *route;
     struct bucket
@@ -21,23 +23,21 @@ struct query {
         cancelled_cb *cancelled;
     } cb;
     void *arg;
-    size_t id_n;
-    char id[JOB_ID_MAX];
 };
 
 static struct query *query_new(struct source *src, struct slice route, struct slice id,
                                void *arg)
 {
-    struct query *q = mem_alloc(sizeof(*q));
+    static const struct slice none = {NULL, 0};
+    struct query *q =
+        change_new(sizeof(*q), id.n <= JOB_ID_MAX ? id : none, none, none, none);
     q->src = src;
     q->arg = arg;
     q->route = route_of_name(src->bridge, route); /* whatever brings its jobs */
     if (q->route)
         q->route->refs++;
-    q->id_n = id.n <= JOB_ID_MAX ? id.n : 0;
-    memcpy(q->id, id.p ? id.p : "", q->id_n);
     if (q->route)
-        q->bucket = route_bucket_of_id(q->route, (struct slice){q->id, q->id_n});
+        q->bucket = route_bucket_of_id(q->route, q->change.id);
     src->open++;
     return q;
 }
@@ -47,7 +47,6 @@ static void query_end(struct query *q)
     if (q->route)
         q->route->refs--;
     q->src->open--;
-    free(q);
 }
 
 static enum found state_of(char state)
@@ -75,8 +74,7 @@ static void on_found(void *arg, const struct store_look_reply *look)
     tries_parse(look->tries, &tries);
     struct job *job = NULL;
     if (look->record.n > 0)
-        job = job_decode((struct slice){q->id, q->id_n}, look->record, &q->route->names,
-                         &err);
+        job = job_decode(q->change.id, look->record, &q->route->names, &err);
     const struct found_reply reply = {
         .state = state,
         .job = job,
@@ -87,6 +85,7 @@ static void on_found(void *arg, const struct store_look_reply *look)
     q->cb.found(q->arg, &reply);
     job_free(job);
     query_end(q);
+    free(q);
 }
 
 /* No bucket can be asked. */
@@ -97,6 +96,7 @@ static void on_not_asked(void *arg)
                                       .last_error = ""};
     q->cb.found(q->arg, &reply);
     query_end(q);
+    free(q);
 }
 
 void source_find(struct source *src, struct slice route, struct slice id, found_cb *cb,
@@ -105,7 +105,7 @@ void source_find(struct source *src, struct slice route, struct slice id, found_
     struct query *q = query_new(src, route, id, arg);
     q->cb.found = cb;
     if (q->bucket && route_is_open(q->route))
-        store_look(q->bucket, LOOK_WHICH_ID, (struct slice){q->id, q->id_n}, on_found, q);
+        store_look(q->bucket, LOOK_WHICH_ID, q->change.id, on_found, q);
     else
         loop_defer(on_not_asked, q);
 }
@@ -138,6 +138,7 @@ static void on_not_cancelled(void *arg)
     struct query *q = arg;
     q->cb.cancelled(q->arg, q->bucket ? CANCEL_UNKNOWN : CANCEL_NO_ROUTE);
     query_end(q);
+    free(q);
 }
 
 void source_cancel(struct source *src, struct slice route, struct slice id,
@@ -145,9 +146,13 @@ void source_cancel(struct source *src, struct slice route, struct slice id,
 {
     struct query *q = query_new(src, route, id, arg);
     q->cb.cancelled = cb;
-    if (q->bucket && route_is_open(q->route))
-        store_cancel(q->bucket, (struct slice){q->id, q->id_n}, NULL, SUBMIT_ANSWER_MS,
-                     on_cancelled, q);
-    else
+    if (q->bucket == NULL || !route_is_open(q->route)) {
         loop_defer(on_not_cancelled, q);
+        return;
+    }
+    q->change.deadline_us = loop_mono_us() + SUBMIT_ANSWER_MS * 1000;
+    q->change.awaited = true;
+    q->change.cb = on_cancelled;
+    q->change.arg = q;
+    bucket_add(q->bucket, BATCHER_CANCEL, &q->change);
 }

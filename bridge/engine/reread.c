@@ -6,7 +6,6 @@
  */
 #include "bridge/engine/reread.h"
 #include "bridge/engine/bridge.h"
-#include "bridge/engine/name.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,10 +21,8 @@ static uint64_t arrivals(const struct bridge *bridge)
 static void tell(struct source *src)
 {
     bool runs = src->run == PART_RUNS || src->run == PART_STOPPING;
-    if (!runs || src->ops->reread == NULL || src->use == PART_LEAVING)
-        return;
-    name_forget(src);
-    src->ops->reread(src, src->self);
+    if (runs && src->ops->reread && src->use != PART_LEAVING)
+        src->ops->reread(src, src->self);
 }
 
 void reread_all(struct bridge *bridge)

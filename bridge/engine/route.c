@@ -155,7 +155,7 @@ void route_free(struct route *route)
     free(route);
 }
 
-static bool comes_from(const struct route *route, const struct source *src)
+bool route_comes_from(const struct route *route, const struct source *src)
 {
     if (route->use == PART_NEW)
         return false;
@@ -169,7 +169,7 @@ struct route *route_first(const struct source *src)
 {
     struct bridge *bridge = src->bridge;
     EACH_ROUTE (bridge, route)
-        if (comes_from(route, src))
+        if (route_comes_from(route, src))
             return route;
     return route_after(bridge, NULL);
 }
@@ -187,7 +187,7 @@ static struct route *named(const struct bridge *bridge, const struct source *src
                            struct slice name)
 {
     struct route *route = route_of_name(bridge, name);
-    return route && comes_from(route, src) ? route : NULL;
+    return route && route_comes_from(route, src) ? route : NULL;
 }
 
 struct route *route_matching(const struct source *src, const struct slice *topic,
@@ -197,7 +197,7 @@ struct route *route_matching(const struct source *src, const struct slice *topic
     *n = 0;
     EACH_ROUTE (bridge, route) {
         *n = 0;
-        if (comes_from(route, src) && (!to_queue || route->sink->rules) &&
+        if (route_comes_from(route, src) && (!to_queue || route->sink->rules) &&
             (topic == NULL || route->conf->match == NULL ||
              match_topic(route->conf->match, *topic, captures, n)))
             return route;
@@ -278,7 +278,7 @@ const struct retry_policy *route_retry_policy(const struct route *route,
 {
     const struct conf_schedule *asked = NULL;
     if (job && job->retry.n > 0) /* it may have gone from the configuration since */
-        asked = conf_schedule_named(route->bridge->conf, job->retry);
+        asked = conf_find(route->bridge->conf, CONF_RETRIES, job->retry);
     return asked ? &asked->policy : &route->conf->retry;
 }
 

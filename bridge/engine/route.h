@@ -115,6 +115,8 @@ bool route_is_still(const struct route *route);
  * route, but its target can't be told, and err says why. */
 struct route *route_for(const struct source *src, struct job *job, int *bad,
                         struct err *err);
+/* The route names src as one of its sources. */
+bool route_comes_from(const struct route *route, const struct source *src);
 /* The first route that comes from src: where what has no route is kept. Never NULL. */
 struct route *route_first(const struct source *src);
 /* By its name; NULL: there is none. */

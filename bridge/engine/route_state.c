@@ -51,21 +51,12 @@ int64_t route_state_everywhere_ms(const struct route *route)
     return route->state_ms + (alone ? ALONE_MS : REFRESH_MS + SLACK_MS);
 }
 
-static bool comes_from(const struct route *route, const struct source *src)
-{
-    const struct opt_list *from = &route->conf->from;
-    for (size_t i = 0; i < from->n; i++)
-        if (strcmp(from->v[i], src->conf->name) == 0)
-            return true;
-    return false;
-}
-
 static bool all_drain(const struct source *src)
 {
     const struct bridge *bridge = src->bridge;
     bool fed = false;
     EACH_ROUTE (bridge, route) {
-        if (route->use == PART_NEW || !comes_from(route, src))
+        if (route->use == PART_NEW || !route_comes_from(route, src))
             continue;
         if (route->state != ROUTE_DRAINING)
             return false;
@@ -222,7 +213,7 @@ static int check_source(const struct bridge *bridge, struct route *const *routes
     struct buf others = {0};
     bool meant = false;
     EACH_ROUTE (bridge, route) {
-        if (!comes_from(route, src))
+        if (!route_comes_from(route, src))
             continue;
         if (is_among(routes, n, route))
             meant = true;

@@ -12,23 +12,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A job on its way into Redis. */
+/* A job on its way into Redis, and what its source is told then. */
 struct submission {
+    struct change change; /* first: the store frees it after its callback */
     struct source *src;
     struct route *route;
     stored_cb *done;
     void *arg;
-    int64_t bytes, due_ms;
-    bool counted;        /* in the flow */
-    bool unknown;        /* that name is known to nobody else */
-    bool due_now;        /* when it is stored, by Redis' clock */
-    bool clamped;        /* its delay was too long */
-    bool dead_here;      /* a dead letter that no dead-letter sink gets */
-    enum stored outcome; /* what "stored" means for it */
-    const char *reason;
+    int64_t bytes, due_ms; /* bytes: in the flow; 0: it is not in it */
+    bool clamped;          /* its delay was too long */
+    enum stored outcome;   /* what "stored" means for it */
+    const char *reason;    /* NULL: none */
     char why[256];
-    char id[JOB_ID_MAX];
-    size_t id_n;
 };
 
 static void tell_tap(const struct submission *sub, enum stored outcome)
@@ -40,7 +35,7 @@ static void tell_tap(const struct submission *sub, enum stored outcome)
         [NOT_STORED] = "not-stored",
     };
     tap_note(sub->route->tap, &(struct tap_event){.what = words[outcome],
-                                                  .id = {sub->id, sub->id_n},
+                                                  .id = sub->change.id,
                                                   .reason = sub->reason,
                                                   .due_ms = sub->due_ms});
 }
@@ -50,7 +45,7 @@ static void answer(struct submission *sub, enum stored outcome)
     struct source *src = sub->src;
     const struct stored_reply reply = {
         .outcome = outcome,
-        .id = {sub->id, sub->id_n},
+        .id = sub->change.id,
         .due_ms = sub->due_ms,
         .reason = sub->reason ? sub->reason : "",
         .why = sub->why,
@@ -60,10 +55,9 @@ static void answer(struct submission *sub, enum stored outcome)
     sub->route->refs--;
     if (sub->route->tap)
         tell_tap(sub, outcome);
-    if (sub->counted)
+    if (sub->bytes > 0)
         flow_gave(&src->bridge->flow, sub->bytes);
     sub->done(sub->arg, &reply);
-    free(sub);
 }
 
 /* Normal after a crash or a rebalance, for as many records as were not committed. After
@@ -72,7 +66,7 @@ static void warn_read_again(struct submission *sub)
 {
     const struct log_about about = {.route = sub->route->conf->name,
                                     .source = sub->src->conf->name,
-                                    .job = {sub->id, sub->id_n},
+                                    .job = sub->change.id,
                                     .limit = &sub->route->complain_again};
     log_event(LOG_WARN, &about,
               "the record was stored before and is skipped; `tarry kafka rewind %s --to "
@@ -119,9 +113,17 @@ static bool count_stored(struct submission *sub, char code)
     stats->replaced += code == ENQUEUE_REPLACED || code == ENQUEUE_OVERTOOK;
     route->sink->queue_stats.expired += code == ENQUEUE_OUTLIVED;
     stats->clamped += sub->clamped;
-    if (sub->outcome == STORED_DEAD && sub->dead_here)
+    if (sub->change.how == ENQUEUE_HOW_DEAD)
         stats->dead[reason_find(sub->reason)]++;
     return true;
+}
+
+static const char no_answer[] = "Redis did not answer in time; the job may have been "
+                                "stored: send it again with the same id";
+
+static void set_why(struct submission *sub, const char *why)
+{
+    snprintf(sub->why, sizeof(sub->why), "%.*s", (int)sizeof(sub->why) - 1, why);
 }
 
 static void on_enqueued(void *arg, char code)
@@ -137,22 +139,9 @@ static void on_enqueued(void *arg, char code)
     } else {
         /* Redis may have it, if too few replicas do. */
         sub->route->stats.not_stored += !count_stored(sub, change_was(code));
-        snprintf(sub->why, sizeof(sub->why),
-                 "Redis did not answer in time; the job may "
-                 "have been stored: send it again with the same id");
+        set_why(sub, no_answer);
         answer(sub, NOT_STORED);
     }
-}
-
-static void on_refused(void *arg)
-{
-    answer(arg, REFUSED);
-}
-
-static void note_reason(struct submission *sub, enum reason r, const char *why)
-{
-    sub->reason = reason_name(r);
-    snprintf(sub->why, sizeof(sub->why), "%.*s", (int)sizeof(sub->why) - 1, why);
 }
 
 /* What became of a cancel; who waits for the answer hears it, who does not goes on. */
@@ -184,36 +173,77 @@ static void on_cancel_done(void *arg, char code)
             continue;
         stats->cancels_missed++;
         sub->reason = rows[i].reason;
-        snprintf(sub->why, sizeof(sub->why), "%s", rows[i].why);
+        set_why(sub, rows[i].why);
         answer(sub, sub->src->ops->answers ? REFUSED : STORED_NONE);
         return;
     }
     answer(sub, code && code == was ? STORED_NONE : NOT_STORED);
 }
 
-static void note_admission(struct submission *sub, const struct job *job,
-                           const struct admission *a)
+/* Answers without Redis. */
+static void on_decided(void *arg)
 {
-    sub->route = a->route;
-    sub->route->refs++;
-    sub->due_now = a->due_now;
-    sub->clamped = a->clamped;
-    sub->unknown = a->unknown;
-    slice_put(sub->id, job->id);
-    sub->id_n = job->id.n;
-    if (a->route->tap)
-        tap_note(a->route->tap, &(struct tap_event){.what = "received",
-                                                    .id = job->id,
-                                                    .job = job,
-                                                    .due_ms = job->due_ms});
+    struct submission *sub = arg;
+    answer(sub, sub->outcome);
+    free(sub);
 }
 
-static void count_in(struct submission *sub, int64_t bytes)
+/* --- what is to be done --- */
+
+/* The Redis of a pool is not there: by whose clock the job would be due is not known, or
+ * nobody knows when it could be stored. The main one holds back the sources instead. */
+static bool pool_is_away(const struct admission *a)
 {
-    sub->bytes = bytes;
-    sub->counted = true;
-    flow_took(&sub->src->bridge->flow, bytes);
+    const struct store *st = route_store(a->route);
+    if (st == a->src->bridge->store)
+        return false;
+    return !store_knows_time(st) || (a->src->ops->answers && !store_is_up(st));
 }
+
+static enum stored put_off(struct admission *a, const char *why)
+{
+    a->route->stats.not_stored++;
+    a->reason = NULL;
+    err_set(&a->why, "%s", why);
+    return NOT_STORED;
+}
+
+/* What its producer does not hear is kept as a dead letter. */
+static bool is_kept(const struct admission *a)
+{
+    return !a->src->ops->answers || (reason_find(a->reason) == REASON_TOO_LONG &&
+                                     a->route->conf->too_long == TOO_LONG_DEAD);
+}
+
+/* Says what success would mean; REFUSED or NOT_STORED, with the reason in a: Redis is not
+ * asked. */
+static enum stored decide(struct admission *a)
+{
+    struct source *src = a->src;
+    struct route *route = a->route;
+    if (!a->found && src->ops->answers) { /* it concerns no route */
+        src->unrouted++;
+        return REFUSED;
+    }
+    route->stats.received++;
+    if (pool_is_away(a))
+        return put_off(a, "the Redis of this pool is away; send it again");
+    if (a->reason && !is_kept(a)) {
+        route->stats.refused[reason_find(a->reason)]++;
+        return REFUSED;
+    }
+    bool cancels = a->reason == NULL && a->op == DELAY_CANCEL;
+    /* A source that would not hear it is held back instead, or feeds other routes too
+     * (route_state.h). */
+    if (a->reason == NULL && !cancels && route->state == ROUTE_DRAINING &&
+        src->ops->answers)
+        return put_off(a, "the route drains: it takes no jobs until an operator lets it");
+    if (!route_is_open(route))
+        return put_off(a, cancels ? "" : no_answer);
+    return a->reason ? STORED_DEAD : cancels ? STORED_NONE : STORED;
+}
+
+/* --- what Redis is asked --- */
 
 /* Of a queue's job: the time at which it vanishes. Elsewhere deliver-before is judged
  * when the job is handed over. */
@@ -225,194 +255,128 @@ static int64_t expiry(const struct route *route, const struct job *job)
     return rules->ttl_ms > 0 && !job->timed ? job->due_ms + rules->ttl_ms : 0;
 }
 
-static void on_not_open(void *arg)
+/* With a dead-letter sink it waits in the bucket, due now, to be sent there first. A dead
+ * letter that comes back from there would go round for ever. */
+static bool is_dead_here(const struct route *route, const struct job *job)
 {
-    on_enqueued(arg, 0);
+    return route->dead == NULL || job_header(job, "delay-dead-reason");
 }
 
-/* Where a Kafka record has been read; no other job comes from a partition. */
-static struct origin origin_of(const struct submission *sub, const struct job *job,
-                               const struct bucket *b)
+static char how_to_enqueue(const struct admission *a)
 {
-    struct origin origin = {NULL, -1, -1, 0};
-    if (job->offset >= 0 && job->partition >= 0)
-        name_partition(sub->src, sub->route, b, job, &origin);
-    return origin;
+    const struct job *job = a->job;
+    if (a->reason)
+        return is_dead_here(a->route, job) ? ENQUEUE_HOW_DEAD
+               : a->unknown                ? ENQUEUE_HOW_UNNAMED
+                                           : 0;
+    return job->replace ? ENQUEUE_HOW_REPLACE
+           : job->again ? ENQUEUE_HOW_BACK
+           : a->unknown ? ENQUEUE_HOW_UNNAMED
+                        : 0;
 }
 
-static int64_t answer_ms(const struct submission *sub)
+static struct submission *new_enqueue(const struct bucket *b, const struct admission *a,
+                                      struct slice tries)
 {
-    return sub->src->ops->answers ? SUBMIT_ANSWER_MS : 0;
-}
-
-static void enqueue(struct submission *sub, struct job *job, struct slice tries)
-{
-    struct route *route = sub->route;
-    const bool lives = sub->outcome != STORED_DEAD;
+    const struct route *route = a->route;
+    const struct job *job = a->job;
     char group[ROUTE_GROUP_BYTES];
+    struct submission *sub =
+        change_of_job(sizeof(*sub), b, job, tries, route_group(route, job, group));
+    struct change *c = &sub->change;
+    c->how = how_to_enqueue(a);
+    c->now = a->due_now || c->how == ENQUEUE_HOW_DEAD;
+    c->due_ms += route_spread_ms(route, job);
+    c->expires_ms = expiry(route, job);
+    c->awaited = a->src->ops->awaits;
+    c->cb = on_enqueued;
+    sub->bytes = admit_job_bytes(job);
     sub->due_ms = job->due_ms;
-    count_in(sub, admit_job_bytes(job));
-    if (!route_is_open(route)) {
-        loop_defer(on_not_open, sub);
-        return;
-    }
-    struct bucket *b = route_bucket_of(route, job->id, job->target);
-    const struct enqueue how = {
-        .tries = tries,
-        .origin = origin_of(sub, job, b),
-        .deadline_ms = answer_ms(sub),
-        .dead = sub->dead_here,
-        .at_ms = sub->dead_here ? 0 : job->due_ms + route_spread_ms(route, job),
-        .replace = job->replace && lives,
-        .again = job->again && lives,
-        .unknown = sub->unknown,
-        .group = route_group(route, job, group),
-        .now = sub->due_now,
-        .expires_ms = expiry(route, job),
-        .awaited = sub->src->ops->awaits,
-    };
-    store_enqueue(b, job, &how, on_enqueued, sub);
-}
-
-static void on_cancel_not_open(void *arg)
-{
-    on_cancel_done(arg, 0);
-}
-
-static void cancel(struct submission *sub, const struct job *job)
-{
-    count_in(sub, (int64_t)job->id.n);
-    if (!route_is_open(sub->route)) {
-        loop_defer(on_cancel_not_open, sub);
-        return;
-    }
-    struct bucket *b = route_bucket_to_cancel(sub->route, job->id, job->target);
-    const struct origin origin = origin_of(sub, job, b);
-    store_cancel(b, job->id, origin.partition ? &origin : NULL, answer_ms(sub),
-                 on_cancel_done, sub);
-}
-
-/* The producer hears it at once; or, where nobody waits, the job is kept as a dead
- * letter. */
-static void refuse_or_bury(struct submission *sub, struct job *job, const char *reason,
-                           const char *why)
-{
-    enum reason r = reason_find(reason);
-    note_reason(sub, r, why);
-    bool kept = r == REASON_TOO_LONG && sub->route->conf->too_long == TOO_LONG_DEAD;
-    if (sub->src->ops->answers && !kept) {
-        sub->route->stats.refused[r]++;
-        loop_defer(on_refused, sub);
-        return;
-    }
-    struct tries tries = {0};
-    struct buf text = {0};
-    tries.first_ms = tries.last_ms = job->due_ms;
-    tries_set_reason(&tries, sub->reason);
-    tries_set_error(&tries, why);
-    tries_format(&tries, &text);
-    struct log_about about = about_job(sub->route, job->id, job);
-    about.source = sub->src->conf->name;
-    about.err = why;
-    about.limit = &sub->route->complain;
-    log_event(LOG_WARN, &about, "given up: %s", sub->reason);
-    sub->outcome = STORED_DEAD;
-    /* With a dead-letter sink it waits in the bucket, due now, to be sent there first. A
-     * dead letter that comes back from there would go round for ever. */
-    sub->dead_here = sub->route->dead == NULL || job_header(job, "delay-dead-reason");
-    enqueue(sub, job, buf_slice(&text));
-    buf_free(&text);
-}
-
-static struct submission *submission_new(struct source *src, stored_cb *done, void *arg)
-{
-    struct submission *sub = mem_alloc(sizeof(*sub));
-    sub->src = src;
-    sub->done = done;
-    sub->arg = arg;
-    sub->outcome = STORED;
-    src->received++;
-    src->open++;
-    src->unstored++;
     return sub;
 }
 
-/* The Redis of a pool is not there: by whose clock the job would be due is not known, or
- * nobody knows when it could be stored. The main one holds back the sources instead. */
-static bool pool_is_away(const struct submission *sub)
+static struct submission *new_dead_letter(const struct bucket *b,
+                                          const struct admission *a)
 {
-    const struct store *st = route_store(sub->route);
-    if (st == sub->src->bridge->store)
-        return false;
-    return !store_knows_time(st) || (sub->src->ops->answers && !store_is_up(st));
+    const int64_t now_ms = a->job->due_ms;
+    struct tries tries = {.first_ms = now_ms, .last_ms = now_ms};
+    struct buf text = {0};
+    tries_set_reason(&tries, a->reason);
+    tries_set_error(&tries, a->why.text);
+    tries_format(&tries, &text);
+    struct log_about about = about_job(a->route, a->job->id, a->job);
+    about.source = a->src->conf->name;
+    about.err = a->why.text;
+    about.limit = &a->route->complain;
+    log_event(LOG_WARN, &about, "given up: %s", a->reason);
+    struct submission *sub = new_enqueue(b, a, buf_slice(&text));
+    buf_free(&text);
+    return sub;
 }
 
-static void answer_later(struct submission *sub, const char *why)
+/* b: where the change goes; NULL: Redis is not asked. */
+static struct submission *submission_new(const struct bucket *b,
+                                         const struct admission *a, enum stored outcome)
 {
-    sub->route->stats.not_stored++;
-    snprintf(sub->why, sizeof(sub->why), "%s", why);
-    answer(sub, NOT_STORED);
+    static const struct slice none = {NULL, 0};
+    struct submission *sub;
+    if (outcome == STORED) {
+        admit_strip(a);
+        sub = new_enqueue(b, a, none);
+    } else if (outcome == STORED_DEAD) {
+        sub = new_dead_letter(b, a);
+    } else {
+        sub = change_new(sizeof(*sub), a->job->id, none, none, none);
+        sub->bytes = b ? (int64_t)a->job->id.n : 0;
+        sub->change.awaited = true;
+        sub->change.cb = on_cancel_done;
+    }
+    sub->src = a->src;
+    sub->route = a->route;
+    sub->outcome = outcome;
+    sub->clamped = a->clamped;
+    sub->reason = a->reason;
+    if (a->why.text[0] != '\0')
+        set_why(sub, a->why.text);
+    return sub;
 }
 
-static void on_pool_away(void *arg)
+static void hand_over(struct submission *sub, struct bucket *b, const struct job *job)
 {
-    answer_later(arg, "the Redis of this pool is away; send it again");
-}
-
-/* Who would not hear it is held back instead, or feeds other routes too (route_state.h).
- */
-static bool is_turned_away(const struct submission *sub)
-{
-    return sub->route->state == ROUTE_DRAINING && sub->src->ops->answers;
-}
-
-static void on_draining(void *arg)
-{
-    answer_later(arg, "the route drains: it takes no jobs until an operator lets it");
-}
-
-static void refuse_unrouted(struct submission *sub, const struct admission *a)
-{
-    sub->src->unrouted++;
-    note_reason(sub, REASON_NO_ROUTE, a->why.text);
-    loop_defer(on_refused, sub);
+    struct change *c = &sub->change;
+    c->arg = sub;
+    if (sub->src->ops->answers)
+        c->deadline_us = loop_mono_us() + SUBMIT_ANSWER_MS * 1000;
+    if (job->offset >= 0 && job->partition >= 0)
+        name_partition(sub->src, sub->route, b, job, &c->origin);
+    flow_took(&sub->src->bridge->flow, sub->bytes);
+    bucket_add(b, sub->outcome == STORED_NONE ? BATCHER_CANCEL : BATCHER_ENQUEUE, c);
 }
 
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)
 {
-    struct submission *sub = submission_new(src, done, arg);
     struct admission a;
+    struct bucket *b = NULL;
     FAULT("S1");
     admit(src, job, &a);
-    note_admission(sub, job, &a);
-    bool routed = a.found || !src->ops->answers; /* else it concerns no route */
-    sub->route->stats.received += routed;
-    if (!routed) {
-        refuse_unrouted(sub, &a);
-    } else if (pool_is_away(sub)) {
-        loop_defer(on_pool_away, sub);
-    } else if (a.reason) {
-        refuse_or_bury(sub, job, a.reason, a.why.text);
-    } else if (a.op == DELAY_CANCEL) {
-        cancel(sub, job);
-    } else if (is_turned_away(sub)) {
-        loop_defer(on_draining, sub);
-    } else {
-        if (!job->timed)
-            admit_strip(src, sub->route, job);
-        enqueue(sub, job, (struct slice){NULL, 0});
-    }
-    job_free(job);
-}
-
-void source_quarantine(struct source *src, struct job *job, const char *reason,
-                       const char *why, stored_cb *done, void *arg)
-{
-    struct submission *sub = submission_new(src, done, arg);
-    struct admission a;
-    admit_unread(src, job, &a); /* its own route, so that it can be replayed */
-    note_admission(sub, job, &a);
-    sub->route->stats.received++;
-    refuse_or_bury(sub, job, reason, why);
+    if (a.route->tap)
+        tap_note(a.route->tap, &(struct tap_event){.what = "received",
+                                                   .id = job->id,
+                                                   .job = job,
+                                                   .due_ms = job->due_ms});
+    const enum stored outcome = decide(&a);
+    if (outcome != REFUSED && outcome != NOT_STORED)
+        b = route_bucket_of(a.route, job->id, job->target, outcome != STORED_NONE);
+    struct submission *sub = submission_new(b, &a, outcome);
+    sub->done = done;
+    sub->arg = arg;
+    src->received++;
+    src->open++;
+    src->unstored++;
+    a.route->refs++;
+    if (b)
+        hand_over(sub, b, job);
+    else
+        loop_defer(on_decided, sub);
     job_free(job);
 }

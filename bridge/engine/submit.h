@@ -2,18 +2,13 @@
 /*
  * submit.h - the way in: from a source's job to a change of a bucket, and its answer.
  *
- * Carries out source_submit(), source_quarantine(), source_find() and source_cancel() of
+ * Carries out source_submit(), source_find() and source_cancel() of
  * plugin.h.
  */
 #ifndef BRIDGE_ENGINE_SUBMIT_H
 #define BRIDGE_ENGINE_SUBMIT_H
 
-struct source;
-
 /* How long a producer that waits for the answer is kept waiting for Redis. */
 enum { SUBMIT_ANSWER_MS = 8 * 1000 };
-
-/* Frees what was remembered of the source's partitions. */
-void submit_forget(struct source *src);
 
 #endif

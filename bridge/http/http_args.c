@@ -2,6 +2,7 @@
 #include "bridge/http/http_args.h"
 #include "bridge/base/json.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/http/httpd_parts.h"
 
@@ -24,21 +25,6 @@ static int set_ms(const struct http_param *row, struct slice value, void *field,
     return 0;
 }
 
-/* The value of plain decimal digits; -1: they are none, or too many. */
-static int64_t number_of(struct slice digits)
-{
-    int64_t n = 0;
-    if (digits.n == 0)
-        return -1;
-    for (size_t i = 0; i < digits.n; i++) {
-        char c = digits.p[i];
-        if (c < '0' || c > '9' || __builtin_mul_overflow(n, 10, &n) ||
-            __builtin_add_overflow(n, c - '0', &n))
-            return -1;
-    }
-    return n;
-}
-
 static int bad_int(const struct http_param *row, struct err *err)
 {
     return err_set(err, "%s: an integer from %" PRId64 " to %" PRId64, row->name,
@@ -56,7 +42,7 @@ static int put_int(const struct http_param *row, int64_t n, void *field, struct 
 static int set_int(const struct http_param *row, struct slice value, void *field,
                    struct err *err)
 {
-    int64_t n = number_of(value);
+    int64_t n = text_whole_number(value);
     return n < 0 ? bad_int(row, err) : put_int(row, n, field, err);
 }
 
@@ -178,18 +164,11 @@ static bool is_known(const struct http_param *rows, struct slice name)
 
 static int check_names(struct slice query, const struct http_param *rows, struct err *err)
 {
-    const char *end = query.p + query.n;
-    for (const char *p = query.p; p && p < end;) {
-        const char *stop = memchr(p, '&', (size_t)(end - p));
-        if (stop == NULL)
-            stop = end;
-        const char *equals = memchr(p, '=', (size_t)(stop - p));
-        struct slice name = {p, (size_t)((equals ? equals : stop) - p)};
-        if (stop > p && !is_known(rows, name))
+    struct slice name, value;
+    while (form_next(&query, &name, &value))
+        if (!is_known(rows, name))
             return err_set(err, "unknown parameter \"%.*s\"",
                            (int)(name.n < 100 ? name.n : 100), name.p);
-        p = stop + 1;
-    }
     return 0;
 }
 

@@ -21,7 +21,9 @@ enum {
     SWEEP_MAX_MS = 1000,
     VAIN_MS = 100, /* until a run that moved nothing is repeated */
     NEVER = -1,
-    STARVED_MS = 100 /* until accept is tried again for want of a descriptor */
+    STARVED_MS = 100, /* until accept is tried again for want of a descriptor */
+    CLOSE_LOOK_MS = 10,
+    CLOSE_LOOKS_MAX = 10 /* while answers are sent */
 };
 
 struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc)
@@ -369,6 +371,28 @@ void httpd_drain(struct httpd *h)
     h->draining = true;
 }
 
+static void on_closing(void *arg)
+{
+    struct httpd *h = arg;
+    loop_cb *closed = h->closed;
+    void *closed_arg = h->closed_arg;
+    if (h->conns[WAITING].n > 0) {
+        h->looks = 0;
+        return;
+    }
+    if (h->conns[ANSWERING].n > 0 && ++h->looks < CLOSE_LOOKS_MAX)
+        return;
+    httpd_stop(h);
+    closed(closed_arg);
+}
+
+void httpd_close(struct httpd *h, loop_cb *closed, void *arg)
+{
+    h->closed = closed;
+    h->closed_arg = arg;
+    h->closing = timer_every(CLOSE_LOOK_MS, on_closing, h);
+}
+
 /* The library aborts when it is stopped with a suspended connection. */
 static void resume_all(struct httpd *h)
 {
@@ -399,6 +423,7 @@ void httpd_stop(struct httpd *h)
     httpd_tls_drop(h->tls);
     timer_del(h->sweep);
     timer_del(h->more);
+    timer_del(h->closing);
     while (h->idle) {
         struct httpd_req *next = h->idle->next_idle;
         httpd_req_free(h->idle);

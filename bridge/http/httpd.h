@@ -13,6 +13,7 @@
 #define BRIDGE_HTTPD_H
 
 #include "bridge/base/buf.h"
+#include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/conf/listen.h"
 
@@ -81,12 +82,18 @@ unsigned httpd_port(const struct httpd *h);
 /* From now on every request of method POST, PUT, PATCH or DELETE is answered 503 with
  * Retry-After and "Connection: close"; reading goes on (health and metrics). */
 void httpd_drain(struct httpd *h);
+/* Refuses every new request in that way, stops the listener when the others are answered
+ * and the answers are sent (it waits 100 ms at most for that), and calls closed. Never
+ * before it has returned. */
+void httpd_close(struct httpd *h, loop_cb *closed, void *arg);
 /* Closes the listener and all connections; requests open now must still be answered, into
  * the void: what they had given is gone, and what they give now is none. Not from within
  * a handler. NULL is fine. */
 void httpd_stop(struct httpd *h);
 
 /* --- the request; what it gives is borrowed until it is answered --- */
+const struct httpd_route *
+httpd_route_of(const struct httpd_req *req); /* that it came by */
 const char *httpd_method(const struct httpd_req *req);
 struct slice httpd_path(const struct httpd_req *req); /* as it came, before any "?" */
 struct slice

@@ -162,6 +162,10 @@ struct httpd {
     bool rerun;     /* the library must run before the loop waits */
     bool loopback;  /* only programs of this host reach it, by TCP: browsers are such */
     bool draining;
+    struct timer *closing; /* looks whether all is answered; NULL: it stays open */
+    unsigned looks;        /* since no handler has a request */
+    loop_cb *closed;
+    void *closed_arg;
     bool running; /* inside the library */
 };
 
@@ -302,6 +306,5 @@ const struct token *tokens_find_certificate(const struct tokens *tokens,
 const char *token_name(const struct token *token);
 /* Of the rows that it opens: 1 << role each. */
 unsigned token_roles(const struct token *token);
-bool token_may(const struct token *token, enum httpd_role role);
 
 #endif

@@ -223,7 +223,8 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
     req->refusal = httpd_is_meant(h, f.host) ? find_row(req) : OTHER_HOST;
     if (req->refusal == NOT_REFUSED && is_turned_away(req))
         req->refusal = NO_SLOT;
-    if (h->draining && req->refusal == NOT_REFUSED && httpd_changes_state(method))
+    if (req->refusal == NOT_REFUSED &&
+        (h->closing || (h->draining && httpd_changes_state(method))))
         req->refusal = DRAINED;
     if (req->refusal == NOT_REFUSED && f.length > h->opts.body_max_bytes)
         req->refusal = TOO_LARGE;
@@ -274,7 +275,7 @@ static void hand_over(struct httpd_req *req)
     const struct httpd_row *row = &req->h->rows[req->row];
     struct err err;
     /* It may have gone since the headers came. */
-    if (req->refusal == NOT_REFUSED && row->gone)
+    if (req->refusal == NOT_REFUSED && (row->gone || req->h->closing))
         req->refusal = DRAINED;
     if (req->refusal != NOT_REFUSED)
         httpd_refuse(req);

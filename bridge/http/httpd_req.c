@@ -123,6 +123,11 @@ void httpd_req_add_body(struct httpd_req *req, const char *bytes, size_t n)
     body_held += (int64_t)n;
 }
 
+const struct httpd_route *httpd_route_of(const struct httpd_req *req)
+{
+    return req->mc ? req->h->rows[req->row].route : NULL;
+}
+
 const char *httpd_method(const struct httpd_req *req)
 {
     return req->mc ? req->method : "";
@@ -293,10 +298,9 @@ void httpd_error(struct httpd_req *req, unsigned status, const char *word,
     va_start(ap, fmt);
     vsnprintf(message, sizeof(message), fmt, ap);
     va_end(ap);
-    buf_add_str(&json, "{\"error\":");
-    text_add_json(&json, slice_of(word));
-    buf_add_str(&json, ",\"message\":");
-    text_add_json(&json, slice_of(message));
+    buf_add_str(&json, "{");
+    text_add_json_member(&json, "error", slice_of(word));
+    text_add_json_member(&json, "message", slice_of(message));
     buf_add_str(&json, "}\n");
     httpd_answer_json(req, status, &json);
 }

@@ -2,6 +2,7 @@
 #include "bridge/http/httpd_parts.h"
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/http/httpd.h"
 
 #include <stdio.h>
@@ -46,7 +47,7 @@ bool httpd_tls_is_wanted(const struct httpd_opts *opts)
     return opts->tls_cert != NULL;
 }
 
-/* It may hold a key: forget() is for it. */
+/* It may hold a key: text_wipe() is for it. */
 static int read_file(const char *option, const char *name, struct buf *text,
                      struct err *err)
 {
@@ -56,13 +57,6 @@ static int read_file(const char *option, const char *name, struct buf *text,
         return 0;
     snprintf(where, sizeof(where), "%s %.200s", option, name);
     return err_in(err, where);
-}
-
-static void forget(struct buf *text)
-{
-    if (text->p)
-        explicit_bzero(text->p, text->n);
-    buf_free(text);
 }
 
 /* PEM, with a NUL behind. */
@@ -101,8 +95,8 @@ static int load_pair(struct httpd_tls *tls, const struct httpd_opts *opts,
                          "certificate in %s: %s",
                          key_file, opts->tls_cert, gnutls_strerror(why));
     }
-    forget(&cert_text);
-    forget(&key_text);
+    text_wipe(&cert_text);
+    text_wipe(&key_text);
     return rc;
 }
 

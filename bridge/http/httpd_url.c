@@ -90,24 +90,15 @@ static const struct slice none;
 
 /* ------------------------------------------------------- queries and urlencoded forms */
 
-/* What stands before the first c, which leaves s as well; all of s when there is none. */
-static struct slice cut(struct slice *s, char c)
-{
-    const char *at = s->n ? memchr(s->p, c, s->n) : NULL;
-    struct slice head = {s->p, at ? (size_t)(at - s->p) : s->n};
-    size_t used = head.n + (at != NULL);
-    if (used > 0)
-        *s = (struct slice){s->p + used, s->n - used};
-    return head;
-}
-
 bool form_next(struct slice *rest, struct slice *name, struct slice *value)
 {
     while (rest->n > 0) {
-        *value = cut(rest, '&');
+        *value = text_cut(rest, '&');
         if (value->n == 0)
             continue;
-        *name = cut(value, '=');
+        *name = text_cut(value, '=');
+        if (value->p == NULL)
+            *value = SLICE_LIT("");
         return true;
     }
     return false;
@@ -164,7 +155,7 @@ int form_each(struct slice text, httpd_param_cb *cb, void *arg)
 
 bool form_type_is(struct slice content_type, const char *type)
 {
-    return slice_is_nocase(text_trim(cut(&content_type, ';')), type);
+    return slice_is_nocase(text_trim(text_cut(&content_type, ';')), type);
 }
 
 /* The end of a quoted string that begins at p; NULL: it has none. */
@@ -186,7 +177,7 @@ static bool next_parameter(struct slice *rest, struct slice *name, struct slice 
     *name = text_trim((struct slice){rest->p, (size_t)(eq - rest->p)});
     *rest = (struct slice){eq + 1, (size_t)(end - eq - 1)};
     if (rest->n == 0 || rest->p[0] != '"') {
-        *value = text_trim(cut(rest, ';'));
+        *value = text_trim(text_cut(rest, ';'));
         return true;
     }
     const char *stop = quoted_end(rest->p, end);
@@ -194,14 +185,14 @@ static bool next_parameter(struct slice *rest, struct slice *name, struct slice 
         return false;
     *value = (struct slice){rest->p + 1, (size_t)(stop - rest->p - 2)};
     *rest = (struct slice){stop, (size_t)(end - stop)};
-    return cut(rest, ';').n == 0;
+    return text_cut(rest, ';').n == 0;
 }
 
 /* p NULL: none. */
 static struct slice parameter(struct slice header, const char *wanted)
 {
     struct slice name, value;
-    cut(&header, ';');
+    text_cut(&header, ';');
     while (next_parameter(&header, &name, &value)) {
         if (slice_is_nocase(name, wanted))
             return value;

@@ -132,8 +132,3 @@ unsigned token_roles(const struct token *token)
 {
     return token->roles;
 }
-
-bool token_may(const struct token *token, enum httpd_role role)
-{
-    return (token->roles & 1U << role) != 0;
-}

@@ -198,7 +198,8 @@ bool import_seen_has(const struct import_seen *seen, struct slice key)
 
 /* --- jobs --- */
 
-struct carried { /* a job on its way */
+struct carried {          /* a job on its way */
+    struct change change; /* first: the store frees it after its callback */
     struct import *im;
     enum import_state state;
     int64_t bytes;
@@ -263,7 +264,6 @@ static void on_enqueued(void *arg, char code)
         clean(c);
     answered(im, c->bytes);
     buf_free(&c->room);
-    free(c);
 }
 
 void import_add_shown(struct buf *out, struct slice key)
@@ -323,24 +323,34 @@ static int find_place(struct import *im, struct job *job, struct route **route)
     return -1;
 }
 
-static void store_it(struct import *im, struct route *route, struct job *job,
-                     const struct import_how *how, struct carried *c)
+static char how_to_store(const struct import_how *how, bool in_queue)
+{
+    return how->state == IMPORT_DEAD                    ? ENQUEUE_HOW_DEAD
+           : in_queue && how->state == IMPORT_IN_FLIGHT ? ENQUEUE_HOW_IN_FLIGHT
+                                                        : 0;
+}
+
+static struct carried *store_it(struct import *im, struct route *route, struct job *job,
+                                const struct import_how *how)
 {
     bool in_queue = route->sink->rules != NULL;
+    struct bucket *b = route_bucket_of(route, job->id, job->target, true);
     struct buf tries = {0};
     format_tries(how, import_now_ms(im), &tries);
-    const struct enqueue place = {
-        .tries = tries.n > 0 ? buf_slice(&tries) : (struct slice){NULL, 0},
-        .origin = {NULL, -1, -1, 0},
-        .dead = how->state == IMPORT_DEAD,
-        .in_flight = in_queue && how->state == IMPORT_IN_FLIGHT,
-        .at_ms = how->at_ms,
-        .expires_ms = in_queue && how->state != IMPORT_DEAD ? job->expires_ms : 0,
-    };
     job->source = job_keep(job, slice_of(im->src->conf->name));
-    store_enqueue(route_bucket_of(route, job->id, job->target), job, &place, on_enqueued,
-                  c);
+    struct carried *c =
+        change_of_job(sizeof(*c), b, job, buf_slice(&tries), (struct slice){NULL, 0});
     buf_free(&tries);
+    c->change.how = how_to_store(how, in_queue);
+    c->change.now = how->state == IMPORT_DEAD && how->at_ms == 0;
+    if (how->at_ms)
+        c->change.due_ms = how->at_ms;
+    if (in_queue && how->state != IMPORT_DEAD)
+        c->change.expires_ms = job->expires_ms;
+    c->change.cb = on_enqueued;
+    c->change.arg = c;
+    bucket_add(b, BATCHER_ENQUEUE, &c->change);
+    return c;
 }
 
 int import_job(struct import *im, struct job *job, const struct import_how *how,
@@ -354,7 +364,7 @@ int import_job(struct import *im, struct job *job, const struct import_how *how,
     } else if (im->order->dry_run) {
         im->counts.moved[how->state] += import_seen_add(im->seen, from->body_key);
     } else if ((result = make_room(im, bytes, err)) == 0) {
-        struct carried *c = mem_alloc(sizeof(*c));
+        struct carried *c = store_it(im, route, job, how);
         c->im = im;
         c->state = how->state;
         c->bytes = bytes;
@@ -362,7 +372,6 @@ int import_job(struct import *im, struct job *job, const struct import_how *how,
         c->stays = !im->order->delete;
         if (!c->stays)
             keep_source(c, from);
-        store_it(im, route, job, how, c);
     }
     job_free(job);
     return result;

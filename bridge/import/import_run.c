@@ -4,6 +4,7 @@
  * and routes without sources, sinks or claims, the original's Redis, the importer. Where
  * nothing of the original is found, it says what that Redis holds instead.
  */
+#include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/core.h"
 #include "bridge/import/import_parts.h"
@@ -67,10 +68,9 @@ static void print_names(const struct import_counts *n)
         uint64_t shown = 0;
         struct slice rest = buf_slice(&n->named[i]);
         while (skips[i].unreadable && rest.n > 0) {
-            size_t line_n = (size_t)((const char *)memchr(rest.p, '\n', rest.n) - rest.p);
+            struct slice line = text_cut(&rest, '\n');
             fprintf(stderr, "tarry import: skipped, %s: %.*s\n", skips[i].text,
-                    (int)line_n, rest.p);
-            rest = (struct slice){rest.p + line_n + 1, rest.n - line_n - 1};
+                    SLICE_ARG(line));
             shown++;
         }
         if (shown > 0 && n->skipped[i] > shown)

@@ -55,6 +55,13 @@ struct job {
                            * what the protocol says; an earlier deliver-before beats it */
     int64_t offset;       /* Kafka's; -1: none. Names the job when the producer did not */
     int32_t partition;    /* Kafka's; -1: none */
+    /* A record that was read before counts as new: where the incarnation differs, for
+     * every route and under another id; where only the rewind of a route differs, for
+     * that route and under the same id. Both change only while no record of the partition
+     * is open. Not in the record in Redis. */
+    unsigned incarnation; /* of the topic: how often it was deleted and made anew */
+    struct slice rewinds; /* "ROUTE:N ROUTE:N": routes that read it again, and for each
+                           * the number of its last rewind; empty: none */
     /* The source knows the times itself: due_ms (0: now, by Redis' clock) and expires_ms
      * are set, and headers are data, none of them control. Not in the record. */
     bool timed;
@@ -65,6 +72,11 @@ struct job {
                      * passage, not a job that it doubles. Not in the record */
     bool tombstone; /* Kafka's null value: cancels the job that its id or key names,
                      * unless it asks for a time. Not in the record */
+    /* "undecodable", "oversize": the source cannot make a job of the message, which is
+     * kept raw as a dead letter; payload holds its bytes. NULL: it can. Not in the record
+     */
+    const char *unread;
+    struct slice unread_why;
     int64_t tries_max;  /* deliveries at most; 0: as the route or the queue says */
     bool target_asked;  /* the message named the target, within what the route allows */
     struct slice retry; /* name of the schedule that the message asked for; empty: none */

@@ -48,17 +48,6 @@ static const struct {
     {"@annually", "0 0 1 1 *"},
 };
 
-/* Takes the text up to a character of ends off s, and that character, too. */
-static struct slice take_until(struct slice *s, char end, bool *ended)
-{
-    const char *at = s->n ? memchr(s->p, end, s->n) : NULL;
-    struct slice taken = {s->p, at ? (size_t)(at - s->p) : s->n};
-    size_t step = taken.n + (at != NULL);
-    *s = (struct slice){s->p + step, s->n - step};
-    *ended = at != NULL;
-    return taken;
-}
-
 /* -1: neither a number nor one of the field's words. Whether it is in range is not looked
  * at; what is far too large only has to stay so. */
 static int value_of(const struct field *f, struct slice s)
@@ -89,15 +78,14 @@ static int bad_item(const struct field *f, struct slice item, struct err *err)
 static int read_range(const struct field *f, struct slice range, int *low, int *high,
                       struct err *err)
 {
-    bool two = false;
     struct slice rest = range;
 
     *low = f->least;
     *high = f->most;
     if (slice_is(range, "*"))
         return 0;
-    *low = *high = value_of(f, take_until(&rest, '-', &two));
-    if (two)
+    *low = *high = value_of(f, text_cut(&rest, '-'));
+    if (rest.p)
         *high = value_of(f, rest);
     if (*low < f->least || *high < f->least || *low > f->most || *high > f->most)
         return bad_item(f, range, err);
@@ -112,13 +100,12 @@ static int read_range(const struct field *f, struct slice range, int *low, int *
 static int read_item(const struct field *f, struct slice item, uint64_t *bits,
                      struct err *err)
 {
-    bool stepped = false;
     int low = 0, high = 0, step = 1;
-    struct slice rest = item, range = take_until(&rest, '/', &stepped);
+    struct slice rest = item, range = text_cut(&rest, '/');
 
     if (read_range(f, range, &low, &high, err) < 0)
         return -1;
-    if (stepped) {
+    if (rest.p) {
         step = value_of(&fields[MINUTE], rest);
         if (step < 1 || step > f->most)
             return err_set(err, "%s \"%.*s\": a step is a number from 1 to %d", f->name,
@@ -136,11 +123,9 @@ static int read_item(const struct field *f, struct slice item, uint64_t *bits,
 static int read_field(const struct field *f, struct slice text, uint64_t *bits,
                       struct err *err)
 {
-    bool more = true;
     *bits = 0;
-    while (more) {
-        struct slice item = take_until(&text, ',', &more);
-        if (read_item(f, item, bits, err) < 0)
+    while (text.p) {
+        if (read_item(f, text_cut(&text, ','), bits, err) < 0)
             return -1;
     }
     return 0;

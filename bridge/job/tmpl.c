@@ -4,6 +4,7 @@
  */
 #include "bridge/job/tmpl.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 
 #include <stdlib.h>
 
@@ -259,31 +260,14 @@ struct slice tmpl_prefix(const struct tmpl *t)
 
 /* ------------------------------------------------------------------- filters */
 
-/* Takes the first level off rest. False: there was none left. A topic or filter that ends
- * in a slash has an empty last level; p NULL marks that none is left. */
-static bool take_level(struct slice *rest, struct slice *level)
-{
-    if (rest->p == NULL)
-        return false;
-    const char *slash = rest->n > 0 ? memchr(rest->p, '/', rest->n) : NULL;
-    *level = *rest;
-    if (slash == NULL) {
-        *rest = (struct slice){NULL, 0};
-        return true;
-    }
-    level->n = (size_t)(slash - rest->p);
-    rest->p += level->n + 1;
-    rest->n -= level->n + 1;
-    return true;
-}
-
 int match_filter_check(const char *filter, struct err *err)
 {
-    struct slice rest = slice_of(filter), level;
+    struct slice rest = slice_of(filter);
 
     if (rest.n == 0)
         return err_set(err, "an empty topic filter; write # for every topic");
-    while (take_level(&rest, &level)) {
+    while (rest.p) {
+        struct slice level = text_cut(&rest, '/');
         bool wild = memchr(level.p, '+', level.n) || memchr(level.p, '#', level.n);
         if (wild && level.n > 1)
             return err_set(err, "topic filter \"%s\": + and # must be a whole level",
@@ -315,15 +299,16 @@ static bool match_levels(struct slice filter, struct slice topic, struct slice *
                          unsigned *count)
 {
     const struct slice end = {topic.p + topic.n, 0};
-    struct slice want, level;
 
-    while (take_level(&filter, &want)) {
+    while (filter.p) {
+        struct slice want = text_cut(&filter, '/');
         if (slice_is(want, "#")) {
             note(topic.p ? topic : end, captures, count);
             return true;
         }
-        if (!take_level(&topic, &level))
+        if (topic.p == NULL)
             return false;
+        struct slice level = text_cut(&topic, '/');
         if (slice_is(want, "+"))
             note(level, captures, count);
         else if (!slice_eq(want, level))

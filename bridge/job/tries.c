@@ -62,15 +62,10 @@ static int64_t number(struct slice s)
 static unsigned split(struct slice text, struct slice field[FIELDS])
 {
     unsigned n = 0;
-    while (n < FIELDS - 1) {
-        const char *bar = text.n ? memchr(text.p, '|', text.n) : NULL;
-        if (bar == NULL)
-            break;
-        size_t len = (size_t)(bar - text.p);
-        field[n++] = (struct slice){text.p, len};
-        text = (struct slice){bar + 1, text.n - len - 1};
-    }
-    field[n++] = text;
+    for (; n < FIELDS - 1 && text.p; n++)
+        field[n] = text_cut(&text, '|');
+    if (text.p)
+        field[n++] = text;
     return n;
 }
 
@@ -78,10 +73,7 @@ static unsigned split(struct slice text, struct slice field[FIELDS])
 static void numbers(struct slice text, int64_t *n, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        n[i] = number(text);
-        const char *slash = text.n ? memchr(text.p, '/', text.n) : NULL;
-        size_t gone = slash ? (size_t)(slash - text.p) + 1 : text.n;
-        text = (struct slice){text.p + gone, text.n - gone};
+        n[i] = number(text_cut(&text, '/'));
     }
 }
 

@@ -147,7 +147,6 @@ static void object_free(struct queue *q)
 
 static void queue_free(struct queue *q)
 {
-    name_bucket_gone(q->sink->bridge, q->bucket);
     bucket_free(q->bucket);
     object_free(q);
 }
@@ -395,26 +394,18 @@ void place_find(struct source *src, struct slice topic, struct slice id,
     buf_free(&name);
 }
 
-struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target)
+struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target,
+                               bool stores)
 {
     if (route->sink->rules == NULL)
         return route_bucket(route, id)->bucket;
-    if (!queue_name_is_good(target) || !queue_has_room(route->sink, target))
+    if (!queue_name_is_good(target) || (stores && !queue_has_room(route->sink, target)))
         target =
             slice_of(route->conf->name); /* a dead letter without a queue of its own */
     struct queue *q = queue_of(route->sink, target);
-    note_use(q);
+    if (stores)
+        note_use(q);
     return q->bucket;
-}
-
-struct bucket *route_bucket_to_cancel(struct route *route, struct slice id,
-                                      struct slice target)
-{
-    if (route->sink->rules == NULL)
-        return route_bucket(route, id)->bucket;
-    if (!queue_name_is_good(target))
-        target = slice_of(route->conf->name);
-    return queue_of(route->sink, target)->bucket;
 }
 
 struct bucket *route_bucket_of_id(struct route *route, struct slice id)

@@ -78,11 +78,10 @@ struct queue *queue_of(struct sink *sink, struct slice name);
 struct queue *queue_borrow(struct sink *sink, struct slice name);
 /* May a queue be called so? */
 bool queue_name_is_good(struct slice name);
-/* The bucket of a job: of its queue, where the route ends at one. target: rendered. */
-struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target);
-/* The same for a cancel, which creates no queue. */
-struct bucket *route_bucket_to_cancel(struct route *route, struct slice id,
-                                      struct slice target);
+/* The bucket of a job: of its queue, where the route ends at one. target: rendered.
+ * stores: the job creates the queue; a cancel does not. */
+struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target,
+                               bool stores);
 /* The same for one who knows the route and the id only: NULL where the queue depends on
  * the topic. */
 struct bucket *route_bucket_of_id(struct route *route, struct slice id);

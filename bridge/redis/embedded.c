@@ -179,6 +179,13 @@ static void start_later(struct embedded *e, const char *why)
     timer_set(e->timer, wait_ms);
 }
 
+/* The last of a stop. */
+static void end(struct embedded *e)
+{
+    e->stopped(e->stopped_arg);
+    release(e);
+}
+
 static void on_exited(void *arg, int status)
 {
     struct embedded *e = arg;
@@ -186,8 +193,7 @@ static void on_exited(void *arg, int status)
     e->child = NULL;
     if (e->stopping) {
         log_info(who, "stopped");
-        e->stopped(e->stopped_arg);
-        release(e);
+        end(e);
         return;
     }
     if (loop_mono_ms() - e->started_ms >= STEADY_MS)
@@ -195,12 +201,6 @@ static void on_exited(void *arg, int status)
     err_set(&why, "ended with %s %d", status > 128 ? "signal" : "exit code",
             status > 128 ? status - 128 : status);
     start_later(e, why.text);
-}
-
-static void stop_without_child(struct embedded *e)
-{
-    e->stopped(e->stopped_arg);
-    release(e);
 }
 
 static void on_timer(void *arg)
@@ -213,7 +213,7 @@ static void on_timer(void *arg)
         return;
     }
     if (e->stopping) {
-        stop_without_child(e);
+        end(e);
         return;
     }
     int lock_fd = lock_dir(e, &err);

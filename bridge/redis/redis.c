@@ -19,7 +19,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include <hiredis/hiredis.h>
 
@@ -48,7 +47,7 @@ static void on_deadline(void *arg)
     char why[96];
     snprintf(why, sizeof(why), "no reply in %" PRId64 " ms, %u commands open",
              r->conf.command_timeout_ms, r->open.count);
-    redis_lose(r, why);
+    redis_reconnect(r, why);
 }
 
 static void send_whole(struct redis *r, struct slice bytes, struct histogram *took,
@@ -127,27 +126,14 @@ static void close_connection(struct redis *r)
     timer_rest(r->connect_timer);
 }
 
-static double random_share(void)
-{
-    uint32_t bits = 0;
-    if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits))
-        bits = (uint32_t)loop_mono_us() * 2654435761u;
-    return bits / 4294967296.0;
-}
-
 static int64_t rest_ms(const struct redis *r)
 {
-    struct retry_policy p = {.first_ms = r->conf.backoff_first_ms,
-                             .factor = 2.0,
-                             .max_ms = r->conf.backoff_max_ms,
-                             .jitter = 0.3};
-    if (r->denied)
-        p.first_ms = p.max_ms;
-    int64_t wait_ms = retry_delay_ms(&p, r->failures, random_share());
-    return wait_ms > 0 ? wait_ms : 1;
+    int64_t max_ms = r->conf.backoff_max_ms;
+    return retry_connect_ms(r->denied ? max_ms : r->conf.backoff_first_ms, max_ms,
+                            r->failures);
 }
 
-void redis_lose(struct redis *r, const char *why)
+void redis_reconnect(struct redis *r, const char *why)
 {
     struct err reason;
     err_set(&reason, "%s", why); /* it may lie in what is freed now */
@@ -163,11 +149,6 @@ void redis_lose(struct redis *r, const char *why)
     /* Before answer_open(): a callback there may ask again, and must find it down. */
     r->on_state(r->arg, REDIS_DOWN, reason.text);
     answer_open(r);
-}
-
-void redis_reconnect(struct redis *r, const char *why)
-{
-    redis_lose(r, why);
 }
 
 void redis_reconnect_now(struct redis *r)
@@ -228,8 +209,8 @@ static void take_reply(struct redis *r, redisReply *reply)
     if (dispatched(r, reply))
         return;
     if (r->open.count == 0) {
-        redis_lose(r, reply->type == REDIS_REPLY_ERROR ? reply->str
-                                                       : "a reply to no command");
+        redis_reconnect(r, reply->type == REDIS_REPLY_ERROR ? reply->str
+                                                            : "a reply to no command");
         return;
     }
     struct redis_waiting c = redis_queue_take(&r->open);
@@ -253,7 +234,7 @@ static void on_data(void *arg, struct slice bytes)
         if (redisReaderGetReply(r->reader, &reply) != REDIS_OK) {
             struct err why;
             err_set(&why, "not a reply of Redis: %s", r->reader->errstr);
-            redis_lose(r, why.text);
+            redis_reconnect(r, why.text);
             return;
         }
         if (reply == NULL)
@@ -265,12 +246,12 @@ static void on_data(void *arg, struct slice bytes)
             return;
     }
     if (r->unparsed_bytes > REPLY_MAX_BYTES)
-        redis_lose(r, "a reply of more than 1 GiB");
+        redis_reconnect(r, "a reply of more than 1 GiB");
 }
 
 static void on_closed(void *arg, const char *why)
 {
-    redis_lose(arg, why);
+    redis_reconnect(arg, why);
 }
 
 /* ------------------------------------------------------------------------ subscriber */
@@ -356,7 +337,7 @@ void redis_found(struct redis *r, const char *host, const char *port)
 void redis_not_found(struct redis *r, const char *why)
 {
     if (r->phase == FINDING)
-        redis_lose(r, why);
+        redis_reconnect(r, why);
 }
 
 static void on_connect_timer(void *arg)
@@ -370,7 +351,7 @@ static void on_connect_timer(void *arg)
     if (r->phase == RESTING)
         begin(r);
     else
-        redis_lose(r, late[r->phase]);
+        redis_reconnect(r, late[r->phase]);
 }
 
 struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,

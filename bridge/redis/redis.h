@@ -85,7 +85,7 @@ struct redis_conf {
 void redis_conf_copy(const struct redis_conf *from, struct redis_conf *to);
 void redis_conf_free(struct redis_conf *conf);
 
-enum redis_state { REDIS_CONNECTING, REDIS_UP, REDIS_DOWN, REDIS_CLOSED };
+enum redis_state { REDIS_CONNECTING, REDIS_UP, REDIS_DOWN };
 
 /* Called at every change. why: "" when up, else the reason in words. Connecting again is
  * this module's business; a new connection's commands may be queued from within it.
@@ -112,8 +112,8 @@ void redis_not_found(struct redis *r, const char *why);
 /* A connection that waits before its next try makes it now: what stood in the way may be
  * gone. Else nothing. */
 void redis_reconnect_now(struct redis *r);
-/* Drops the connection and connects again: the server proved unfit (READONLY, unknown
- * outcome). Open commands get NULL replies. */
+/* Drops the connection, if there is one, and connects again after the backoff. Open
+ * commands get NULL replies. */
 void redis_reconnect(struct redis *r, const char *why);
 
 /* Queues a command; must be up. Arguments are copied. deadline by conf. */

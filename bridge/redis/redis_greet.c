@@ -16,7 +16,7 @@ void redis_greet_failed(struct redis *r, const char *what, const redisReply *rep
     r->denied = e == REDIS_DENIED || e == REDIS_WRONG;
     /* A server that does not know a command quotes its arguments: never a password. */
     err_set(&why, "%s refused: %.*s", what, (int)strcspn(reply->str, "'"), reply->str);
-    redis_lose(r, why.text);
+    redis_reconnect(r, why.text);
 }
 
 static void on_auth(void *arg, const redisReply *reply)
@@ -58,7 +58,7 @@ static void on_role(void *arg, const redisReply *reply)
                 SLICE_ARG(redis_text(reply->element[1])), reply->element[2]->integer);
     else
         err_set(&why, "it is no master but a %.*s", SLICE_ARG(role));
-    redis_lose(r, why.text);
+    redis_reconnect(r, why.text);
 }
 
 /* The last one: an answer to it means that the server serves us. */

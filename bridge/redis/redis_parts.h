@@ -44,13 +44,11 @@ struct redis {
     struct subscription *subscriptions;
 };
 
-/* Down, with a reason, and connects again after a while; nothing where it is already. */
-void redis_lose(struct redis *r, const char *why);
 /* As redis_command, before it is up. */
 void redis_send(struct redis *r, const struct slice *args, unsigned count,
                 redis_reply_cb *cb, void *arg);
 
-/* Logs in and looks who answers; ends in redis_ready() or redis_lose(). */
+/* Logs in and looks who answers; ends in redis_ready() or redis_reconnect(). */
 void redis_greet(struct redis *r);
 void redis_ready(struct redis *r);
 /* Loses the connection over an error reply to what. */

@@ -35,7 +35,6 @@ enum { QUESTIONS = sizeof(questions) / sizeof(questions[0]) };
 
 struct probe {
     struct redis_facts *facts;
-    struct redis_keeping keeping;
     bool memory_only;
     size_t next; /* question that the next answer is to */
     bool lost;
@@ -56,11 +55,11 @@ static void take(struct probe *p, const struct question *q,
 {
     struct slice value = {NULL, 0};
     if (q->info)
-        redis_facts_info(p->facts, &p->keeping, redis_text(reply));
+        redis_facts_info(p->facts, redis_text(reply));
     else if (redis_items(reply) == 2)
         value = redis_text(redis_item(reply, 1));
     if (q->param)
-        redis_facts_config(p->facts, &p->keeping, q->param, value);
+        redis_facts_config(p->facts, q->param, value);
 }
 
 static void on_answer(void *arg, const struct redisReply *reply)
@@ -74,7 +73,7 @@ static void on_answer(void *arg, const struct redisReply *reply)
     if (p->next < QUESTIONS)
         return;
     if (!p->memory_only)
-        p->facts->keeps = redis_facts_keeps(&p->keeping);
+        p->facts->keeps = redis_facts_keeps(p->facts);
     p->cb(p->arg, !p->lost);
     free(p);
 }
@@ -83,10 +82,8 @@ static void probe(struct redis *r, struct redis_facts *facts, bool memory_only,
                   redis_probe_cb *cb, void *arg)
 {
     struct probe *p = mem_alloc(sizeof(*p));
-    struct redis_facts fresh;
-    redis_facts_begin(&fresh, &p->keeping);
     if (!memory_only)
-        *facts = fresh;
+        redis_facts_begin(facts);
     p->facts = facts;
     p->memory_only = memory_only;
     p->cb = cb;
@@ -117,11 +114,10 @@ enum { REPLICAS_MAX = 100, PERCENT_MAX = 100, REST_PERCENT = 95 };
 
 /* ------------------------------------------------------------------------ reading */
 
-void redis_facts_begin(struct redis_facts *facts, struct redis_keeping *keeping)
+void redis_facts_begin(struct redis_facts *facts)
 {
     *facts = (struct redis_facts){
-        .min_replicas = -1, .used_bytes = -1, .max_bytes = -1, .keeps = KEEPS_UNKNOWN};
-    *keeping = (struct redis_keeping){.aof_enabled = -1};
+        .min_replicas = -1, .used_bytes = -1, .max_bytes = -1, .aof_enabled = -1};
 }
 
 static void keep_text(char *out, size_t size, struct slice value)
@@ -135,8 +131,7 @@ static bool begins(struct slice name, const char *with)
     return name.n > n && memcmp(name.p, with, n) == 0;
 }
 
-static void take_field(struct redis_facts *facts, struct redis_keeping *keeping,
-                       struct slice name, struct slice value)
+static void take_field(struct redis_facts *facts, struct slice name, struct slice value)
 {
     if (slice_is(name, "redis_version"))
         keep_text(facts->version, sizeof(facts->version), value);
@@ -153,56 +148,49 @@ static void take_field(struct redis_facts *facts, struct redis_keeping *keeping,
     else if (begins(name, "slave") && memmem(value.p, value.n, ",state=online,", 14))
         facts->replicas++;
     else if (slice_is(name, "aof_enabled"))
-        keeping->aof_enabled = slice_is(value, "1");
+        facts->aof_enabled = slice_is(value, "1");
 }
 
-void redis_facts_info(struct redis_facts *facts, struct redis_keeping *keeping,
-                      struct slice text)
+void redis_facts_info(struct redis_facts *facts, struct slice text)
 {
-    const char *p = text.p, *end = text.p + text.n;
-    while (p < end) {
-        const char *newline = memchr(p, '\n', (size_t)(end - p));
-        size_t n = (size_t)((newline ? newline : end) - p);
-        size_t line_n = n > 0 && p[n - 1] == '\r' ? n - 1 : n;
-        const char *colon = memchr(p, ':', line_n);
-        if (colon && *p != '#') {
-            size_t name_n = (size_t)(colon - p);
-            take_field(facts, keeping, (struct slice){p, name_n},
-                       (struct slice){colon + 1, line_n - name_n - 1});
+    while (text.n > 0) {
+        struct slice line = text_cut(&text, '\n');
+        line.n -= line.n > 0 && line.p[line.n - 1] == '\r';
+        if (line.n > 0 && *line.p != '#' && memchr(line.p, ':', line.n)) {
+            struct slice name = text_cut(&line, ':');
+            take_field(facts, name, line);
         }
-        p += n + 1;
     }
 }
 
-void redis_facts_config(struct redis_facts *facts, struct redis_keeping *keeping,
-                        const char *name, struct slice value)
+void redis_facts_config(struct redis_facts *facts, const char *name, struct slice value)
 {
     if (value.p == NULL)
         return;
     if (strcmp(name, "appendonly") == 0) {
-        keeping->appends_told = true;
-        keeping->appends = slice_is(value, "yes");
+        facts->appends_told = true;
+        facts->appends = slice_is(value, "yes");
     } else if (strcmp(name, "appendfsync") == 0) {
-        keeping->fsync_told = true;
-        keeping->fsync_always = slice_is(value, "always");
+        facts->fsync_told = true;
+        facts->fsync_always = slice_is(value, "always");
     } else if (strcmp(name, "no-appendfsync-on-rewrite") == 0) {
-        keeping->rests_on_rewrite = slice_is(value, "yes");
+        facts->rests_on_rewrite = slice_is(value, "yes");
     } else if (strcmp(name, "save") == 0) {
-        keeping->saves = value.n > 0;
+        facts->saves = value.n > 0;
     } else if (strcmp(name, "min-replicas-to-write") == 0) {
         facts->min_replicas = text_whole_number(value);
     }
 }
 
-enum redis_durability redis_facts_keeps(const struct redis_keeping *keeping)
+enum redis_durability redis_facts_keeps(const struct redis_facts *facts)
 {
-    if (!keeping->appends_told)
-        return keeping->aof_enabled == 0 ? KEEPS_SNAPSHOTS : KEEPS_UNKNOWN;
-    if (!keeping->appends)
-        return keeping->saves ? KEEPS_SNAPSHOTS : KEEPS_NOTHING;
-    if (!keeping->fsync_told)
+    if (!facts->appends_told)
+        return facts->aof_enabled == 0 ? KEEPS_SNAPSHOTS : KEEPS_UNKNOWN;
+    if (!facts->appends)
+        return facts->saves ? KEEPS_SNAPSHOTS : KEEPS_NOTHING;
+    if (!facts->fsync_told)
         return KEEPS_UNKNOWN;
-    return keeping->fsync_always && !keeping->rests_on_rewrite ? KEEPS_ALL : KEEPS_SECOND;
+    return facts->fsync_always && !facts->rests_on_rewrite ? KEEPS_ALL : KEEPS_SECOND;
 }
 
 /* ------------------------------------------------------------------------ options */

@@ -55,6 +55,11 @@ struct redis_facts {
     int64_t min_replicas; /* min-replicas-to-write; -1: it does not say */
     int64_t used_bytes, max_bytes; /* -1: not known; max 0: no limit */
     char run_id[41], version[24];
+    /* What tells of keeps: */
+    bool appends_told, fsync_told; /* CONFIG GET has said so */
+    bool appends, fsync_always, saves;
+    bool rests_on_rewrite; /* no-appendfsync-on-rewrite */
+    int aof_enabled;       /* of INFO; -1: it does not say */
 };
 
 typedef void redis_probe_cb(void *arg, bool answered);
@@ -95,17 +100,9 @@ void redis_facts_warn(const struct redis_facts *facts, const struct durability *
 
 /* The pure parts of a probe, in the order of their use: nothing known, the text of each
  * section of INFO, each parameter of CONFIG GET (value p NULL: forbidden), the end. */
-struct redis_keeping {             /* what tells of KEEPS_... */
-    bool appends_told, fsync_told; /* CONFIG GET has said so */
-    bool appends, fsync_always, saves;
-    bool rests_on_rewrite; /* no-appendfsync-on-rewrite */
-    int aof_enabled;       /* of INFO; -1: it does not say */
-};
-void redis_facts_begin(struct redis_facts *facts, struct redis_keeping *keeping);
-void redis_facts_info(struct redis_facts *facts, struct redis_keeping *keeping,
-                      struct slice text);
-void redis_facts_config(struct redis_facts *facts, struct redis_keeping *keeping,
-                        const char *name, struct slice value);
-enum redis_durability redis_facts_keeps(const struct redis_keeping *keeping);
+void redis_facts_begin(struct redis_facts *facts);
+void redis_facts_info(struct redis_facts *facts, struct slice text);
+void redis_facts_config(struct redis_facts *facts, const char *name, struct slice value);
+enum redis_durability redis_facts_keeps(const struct redis_facts *facts);
 
 #endif

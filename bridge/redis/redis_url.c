@@ -55,23 +55,23 @@ static int parse_credentials(const char *text, size_t n, struct redis_url *url,
 {
     const char *colon = memchr(text, ':', n);
     if (colon == NULL)
-        return err_set(err, "redis url: what stands before @ must be USER:PASSWORD or "
+        return err_set(err, "what stands before @ must be USER:PASSWORD or "
                             ":PASSWORD");
     size_t user_n = (size_t)(colon - text);
     if (user_n > 0)
         url->user = text_percent_string((struct slice){text, user_n});
     url->password = text_percent_string((struct slice){colon + 1, n - user_n - 1});
     if ((user_n > 0 && url->user == NULL) || url->password == NULL)
-        return err_set(err, "redis url: bad %%-escape in the user or password");
+        return err_set(err, "bad %%-escape in the user or password");
     if (url->password[0] == '\0')
-        return err_set(err, "redis url: the password is empty");
+        return err_set(err, "the password is empty");
     return 0;
 }
 
 static int parse_db(const char *text, size_t n, struct redis_url *url, struct err *err)
 {
     if (parse_number(text, n, DB_MAX, &url->db) != 0)
-        return err_set(err, "redis url: \"%.*s\" is not the number of a database",
+        return err_set(err, "\"%.*s\" is not the number of a database",
                        (int)(n < 64 ? n : 64), text);
     return 0;
 }
@@ -81,15 +81,15 @@ static int parse_unix(const char *text, struct redis_url *url, struct err *err)
 {
     size_t n = strcspn(text, "?");
     if (text[0] != '/' || n < 2)
-        return err_set(err, "redis url: unix:// needs an absolute path, as in "
+        return err_set(err, "unix:// needs an absolute path, as in "
                             "unix:///run/redis/redis.sock");
     url->unix_path = text_percent_string((struct slice){text, n});
     if (url->unix_path == NULL)
-        return err_set(err, "redis url: bad %%-escape in the path");
+        return err_set(err, "bad %%-escape in the path");
     if (text[n] == '\0')
         return 0;
     if (strncmp(text + n, "?db=", 4) != 0)
-        return err_set(err, "redis url: after ? only db=NUMBER may stand");
+        return err_set(err, "after ? only db=NUMBER may stand");
     return parse_db(text + n + 4, strlen(text + n + 4), url, err);
 }
 
@@ -104,7 +104,7 @@ static int parse_port(const char *text, size_t n, const char *otherwise, char **
     }
     if (text[0] != ':' || parse_number(text + 1, n - 1, 65535, &number) != 0 ||
         number == 0)
-        return err_set(err, "redis url: the port must be a number from 1 to 65535");
+        return err_set(err, "the port must be a number from 1 to 65535");
     *port = mem_strndup(text + 1, n - 1);
     return 0;
 }
@@ -127,19 +127,19 @@ static int parse_place(const char *text, size_t n, const char *otherwise, char *
     if (n > 0 && text[0] == '[') {
         const char *bracket = memchr(text, ']', n);
         if (bracket == NULL)
-            return err_set(err, "redis url: the ] behind the IPv6 address is missing");
+            return err_set(err, "the ] behind the IPv6 address is missing");
         text++;
         host_n = (size_t)(bracket - text);
         rest = bracket + 1;
     }
     if (host_n == 0)
-        return err_set(err, "redis url: a host is missing, as in "
+        return err_set(err, "a host is missing, as in "
                             "redis://127.0.0.1:6379/0");
     *host = text_percent_string((struct slice){text, host_n});
     if (*host == NULL)
-        return err_set(err, "redis url: bad %%-escape in the host");
+        return err_set(err, "bad %%-escape in the host");
     if (!is_host(*host))
-        return err_set(err, "redis url: a host has letters, digits, \"-\", \"_\" and "
+        return err_set(err, "a host has letters, digits, \"-\", \"_\" and "
                             "\".\"; is an @ of the password not written as %%40?");
     return parse_port(rest, (size_t)(end - rest), otherwise, port, err);
 }
@@ -148,7 +148,7 @@ static int refuse_query(const char *path, struct err *err)
 {
     if (path[strcspn(path, "?#")] == '\0')
         return 0;
-    return err_set(err, "redis url: nothing may stand behind ? or #; the database is "
+    return err_set(err, "nothing may stand behind ? or #; the database is "
                         "the last part of the path, as in redis://127.0.0.1:6379/0");
 }
 
@@ -161,7 +161,7 @@ static int parse_tcp(const char *text, struct redis_url *url, struct err *err)
         refuse_query(path, err) != 0)
         return -1;
     if (memchr(url->host, ',', strlen(url->host)) != NULL)
-        return err_set(err, "redis url: several hosts may stand only behind "
+        return err_set(err, "several hosts may stand only behind "
                             "redis+sentinel:// or redis+cluster://");
     return path[0] == '\0' || path[1] == '\0'
                ? 0
@@ -176,7 +176,7 @@ static int parse_places(const char *text, size_t n, const char *otherwise,
         const char *comma = memchr(text, ',', (size_t)(end - text));
         size_t place_n = (size_t)((comma ? comma : end) - text);
         if (url->place_count == PLACES_MAX)
-            return err_set(err, "redis url: more than %d hosts", PLACES_MAX);
+            return err_set(err, "more than %d hosts", PLACES_MAX);
         url->places =
             mem_realloc(url->places, (url->place_count + 1) * sizeof(*url->places));
         struct redis_place *place = &url->places[url->place_count++];
@@ -198,11 +198,11 @@ static int parse_sentinel(const char *text, struct redis_url *url, struct err *e
     name += *name == '/';
     size_t name_n = strcspn(name, "/");
     if (name_n == 0)
-        return err_set(err, "redis url: the name of the master is missing, as in "
+        return err_set(err, "the name of the master is missing, as in "
                             "redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster");
     url->master = text_percent_string((struct slice){name, name_n});
     if (url->master == NULL)
-        return err_set(err, "redis url: bad %%-escape in the name of the master");
+        return err_set(err, "bad %%-escape in the name of the master");
     const char *db = name + name_n;
     return db[0] == '\0' || db[1] == '\0' ? 0
                                           : parse_db(db + 1, strlen(db + 1), url, err);
@@ -220,7 +220,7 @@ static int parse_cluster(const char *text, struct redis_url *url, struct err *er
     if (parse_db(path + 1, strlen(path + 1), url, err) != 0)
         return -1;
     return url->db == 0 ? 0
-                        : err_set(err, "redis url: a cluster has only database 0; take "
+                        : err_set(err, "a cluster has only database 0; take "
                                        "out what stands behind the /");
 }
 
@@ -247,16 +247,10 @@ int redis_url_parse(const char *text, struct redis_url *url, struct err *err)
     text = at ? at + 1 : text;
     if (result == 0)
         result = scheme->parse_rest(text, url, err);
-    if (result != 0)
-        redis_url_free(url);
-    return result;
-}
-
-static void free_secret(char *s)
-{
-    if (s)
-        explicit_bzero(s, strlen(s));
-    free(s);
+    if (result == 0)
+        return 0;
+    redis_url_free(url);
+    return err_in(err, "redis url");
 }
 
 void redis_url_copy(const struct redis_url *from, struct redis_url *to)
@@ -286,7 +280,7 @@ void redis_url_free(struct redis_url *url)
     free(url->port);
     free(url->master);
     free(url->user);
-    free_secret(url->password);
+    text_forget(url->password);
     *url = (struct redis_url){0};
 }
 

@@ -28,7 +28,6 @@ struct lookout {
     char *shown;        /* "10.0.0.1:26379" */
     unsigned open;      /* questions on their way */
     bool again;         /* they are asked again then */
-    bool stranger;      /* it watches no master of that name */
     int64_t epoch;      /* of its answer; -1: there is none */
     int64_t heard;      /* epoch of an answer whose address is still to come; -1: none */
     bool promotes;      /* it makes a replica the master, or is about to */
@@ -95,7 +94,7 @@ static void say_why(const struct sentinel *s, struct buf *out)
 {
     bool stranger = false;
     for (size_t i = 0; i < s->count; i++)
-        stranger = stranger || s->lookouts[i].stranger;
+        stranger = stranger || strstr(s->lookouts[i].why, "No such master");
     if (stranger)
         buf_addf(out,
                  "the sentinels watch no master \"%s\", the name at the end of the URL: ",
@@ -200,7 +199,7 @@ static void forget_answer(struct lookout *l, const char *why)
     free(l->host);
     free(l->port);
     l->host = l->port = NULL;
-    l->stranger = l->promotes = false;
+    l->promotes = false;
     snprintf(l->why, sizeof(l->why), "%s", why);
 }
 
@@ -237,7 +236,6 @@ static void on_master(void *arg, const struct redisReply *reply)
     snprintf(why, sizeof(why), "%.*s", error.p ? (int)error.n : 60,
              error.p ? error.p : "its answer to SENTINEL MASTER names no config-epoch");
     forget_answer(l, why);
-    l->stranger = strstr(why, "No such master") != NULL;
     log_limited(&l->complain, LOG_WARN, "redis", "sentinel %s: %s", l->shown, why);
 }
 

@@ -68,9 +68,10 @@ static void end(struct reload *r, bool ok)
 
 static void log_errors(struct reload *r)
 {
-    struct slice left = buf_slice(&r->errors), line;
-    while (text_take_line(&left, &line))
+    for (struct slice left = buf_slice(&r->errors); left.n > 0;) {
+        struct slice line = text_cut(&left, '\n');
         log_error("reload", "%.*s", SLICE_ARG(line));
+    }
 }
 
 static void refuse(struct reload *r)
@@ -171,9 +172,10 @@ static bool read_next(struct reload *r)
         return false;
     core_choose_buckets(r->next);
     reload_plan(r);
-    struct slice left = buf_slice(&r->diff.refused), line;
-    while (text_take_line(&left, &line))
+    for (struct slice left = buf_slice(&r->diff.refused); left.n > 0;) {
+        struct slice line = text_cut(&left, '\n');
         buf_addf(&r->errors, "%s: %.*s\n", r->file, SLICE_ARG(line));
+    }
     if (r->errors.n == 0 && listeners_check(r->bridge->conf, r->next, &err) < 0)
         fail(r, err.text);
     return r->errors.n == 0;

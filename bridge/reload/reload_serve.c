@@ -14,11 +14,10 @@
 static void add_lines(struct buf *json, struct slice lines)
 {
     const char *comma = "";
-    struct slice line;
     buf_add_str(json, "[");
-    while (text_take_line(&lines, &line)) {
+    while (lines.n > 0) {
         buf_add_str(json, comma);
-        text_add_json(json, line);
+        text_add_json(json, text_cut(&lines, '\n'));
         comma = ",";
     }
     buf_add_str(json, "]");

@@ -70,8 +70,21 @@ static void put_back(struct batcher *batcher, struct change *c, struct change *b
     count_in(batcher, c);
 }
 
-/* lost: the outcome is unknown. */
-static void send_again(struct batch *batch, bool lost)
+/* It is on its way no more, and empty. */
+static void land(struct batch *batch)
+{
+    struct batcher *batcher = batch->batcher;
+    batcher->flying--;
+    TAILQ_REMOVE(&batcher->flights, batch, link);
+    free(batch->codes);
+    free(batch);
+    if (batcher->queued > 0)
+        store_list_batcher(batcher->bucket->store, batcher);
+    else
+        bucket_check_idle(batcher->bucket);
+}
+
+void batch_send_again(struct batch *batch, bool lost)
 {
     struct change *c, *behind = NULL;
     while ((c = TAILQ_LAST(&batch->list, change_list))) {
@@ -86,6 +99,7 @@ static void send_again(struct batch *batch, bool lost)
             behind = c;
         }
     }
+    land(batch);
 }
 
 /* Of what was sent again: the letter that the first run gave, and was lost. */
@@ -101,7 +115,7 @@ static char first_answer(const struct batcher_row *row, char code)
 
 /* A refused record waits for the batch before it, which is on its way again; where none
  * comes, the source has to read it anew. */
-static void answer_each(struct batch *batch, struct slice codes)
+void batch_answer(struct batch *batch, struct slice codes)
 {
     struct batcher *batcher = batch->batcher;
     struct change *c;
@@ -119,31 +133,6 @@ static void answer_each(struct batch *batch, struct slice codes)
         }
         answer(batcher, c, code == ENQUEUE_GAP ? 0 : code);
     }
-}
-
-/* It is on its way no more, and empty. */
-static void land(struct batch *batch)
-{
-    struct batcher *batcher = batch->batcher;
-    batcher->flying--;
-    TAILQ_REMOVE(&batcher->flights, batch, link);
-    free(batch->codes);
-    free(batch);
-    if (batcher->queued > 0)
-        store_list_batcher(batcher->bucket->store, batcher);
-    else
-        bucket_check_idle(batcher->bucket);
-}
-
-void batch_answer(struct batch *batch, struct slice codes)
-{
-    answer_each(batch, codes);
-    land(batch);
-}
-
-void batch_send_again(struct batch *batch)
-{
-    send_again(batch, true);
     land(batch);
 }
 
@@ -205,8 +194,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
     if (e != REDIS_NO_ERROR) {
         if (reply && e != REDIS_ELSEWHERE)
             batcher->hold_until_us = loop_mono_us() + node_rest_us(e);
-        send_again(batch, reply == NULL);
-        land(batch);
+        batch_send_again(batch, reply == NULL);
         return;
     }
     FAULT(BATCHER_POINT(batcher, "S3", "K4"));
@@ -355,13 +343,14 @@ static void flush_early(struct batcher *batcher)
         redis_push(bucket_node(batcher->bucket)->redis);
 }
 
-void batcher_add(struct batcher *batcher, struct change *c)
+void bucket_add(struct bucket *b, enum batcher_kind kind, struct change *c)
 {
-    c->seq = batcher->bucket->next_seq++;
+    struct batcher *batcher = &b->batcher[kind];
+    c->seq = b->next_seq++;
     TAILQ_INSERT_TAIL(&batcher->queue, c, link);
     count_in(batcher, c);
-    batcher->bucket->store->open_count++;
-    store_list_batcher(batcher->bucket->store, batcher);
+    b->store->open_count++;
+    store_list_batcher(b->store, batcher);
     if ((batcher->queued == BATCH_EARLY && batcher->flying == 0) ||
         batcher->queued == jobs_max(batcher))
         flush_early(batcher);

@@ -74,45 +74,6 @@ struct movers {       /* of a store */
 
 /* --- batchers --- */
 
-enum batcher_kind {
-    BATCHER_ENQUEUE,
-    BATCHER_ACK,
-    BATCHER_RETRY,
-    BATCHER_BURY,
-    BATCHER_CANCEL,
-    BATCHER_FINISH,
-    BATCHER_RELEASE,
-    BATCHER_RENEW,
-    BATCHERS
-};
-
-struct change {
-    TAILQ_ENTRY(change) link;
-    uint64_t seq;            /* place among the bucket's changes */
-    struct slice id, record; /* behind the struct, in one allocation; and so are */
-    union {
-        struct slice tries, reason; /* reason: of a finish */
-    };
-    struct slice group; /* of an enqueue; at the end of the same */
-    struct slice kept_id, kept_record, kept_tries; /* a run given up, of a retry; in it */
-    struct origin origin;
-    union {
-        int64_t due_ms, new_lease; /* new_lease: of a renew */
-    };
-    int64_t lease;
-    int64_t due_us;      /* of a release */
-    int64_t deadline_us; /* monotonic; 0: none */
-    int64_t expires_ms;  /* 0: never */
-    char how;            /* the script's letter for it; 0: none */
-    bool now;            /* due when it is stored */
-    bool awaited;        /* somebody sends no more until this one is answered */
-    bool once;           /* not sent again when its answer was lost: it would do harm */
-    bool again;          /* it was sent before, and may have been carried out then */
-    unsigned partition;  /* its number in the batch, from 1; 0: none */
-    unsigned refused;    /* times that the script asked for the batch before it */
-    change_cb *cb;
-    void *arg;
-};
 TAILQ_HEAD(change_list, change);
 
 struct batcher {
@@ -132,7 +93,6 @@ TAILQ_HEAD(batcher_list, batcher);
 enum bucket_key {
     KEY_POOL,    /* scripts make those of a bucket of it: lua/lib/bucket.lua */
     KEY_TARGETS, /* of a route */
-    KEY_STOPPED, /* of a route */
     KEY_IDS,     /* of a queue whose ids are global; else none */
     KEY_WHOLE,   /* never exists: see store_map.h; only in a cluster */
     BUCKET_KEYS
@@ -153,7 +113,8 @@ struct bucket {
     struct slice key[BUCKET_KEYS]; /* enum bucket_key */
     struct batcher batcher[BATCHERS];
     struct far far;
-    unsigned calls; /* questions and claims on their way */
+    unsigned calls;                   /* questions and claims on their way */
+    struct partition_row *partitions; /* Kafka's, by name */
     uint64_t next_seq;
 };
 
@@ -194,21 +155,23 @@ extern const struct batcher_row batcher_rows[BATCHERS];
 /* Notes in c of which of the batch's partitions it is. false: there is no room for
  * another one. */
 bool batch_takes(struct batch *batch, struct change *c);
+/* The next record of any partition has nothing before it. */
+void bucket_unchain(struct bucket *b);
 /* Reports the bucket idle if it is; for the end of whatever may have been its last work.
  */
 void bucket_check_idle(struct bucket *b);
 /* It is done: one letter per change. */
 void batch_answer(struct batch *batch, struct slice codes);
-/* Its outcome is unknown: its changes go back to their batcher. */
-void batch_send_again(struct batch *batch);
+/* Its changes go back to their batcher. lost: their outcome is unknown. */
+void batch_send_again(struct batch *batch, bool lost);
 /* Answers those of its changes whose time is over: they are done, but not safe. */
 void batch_expire(struct batch *batch, int64_t now_us);
 
 /* A question or a claim on its way. tell casts cb back to what it is and calls it once;
  * reply NULL: no answer, or an error. */
 struct call {
-    struct bucket *bucket;
-    struct node *node; /* that is asked; NULL: none can be */
+    struct bucket *bucket; /* NULL: it is about something else */
+    struct node *node;     /* that is asked; NULL: none can be */
     enum script script;
     unsigned asked; /* where the reply must have as many items; the caller's */
     void (*tell)(struct call *call, const struct redisReply *reply);
@@ -221,6 +184,9 @@ struct call *call_begin(struct bucket *b, enum script script);
 struct call *call_begin_at(struct bucket *b, enum script script, enum bucket_key key);
 void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg);
+/* The same of a call whose script, tell, cb and arg are set. node NULL: it is answered
+ * with NULL in the next turn. */
+void call_send_to(struct call *call, struct store *st, struct node *node);
 /* The owner of the bucket is told its first due time, as a script tells it. */
 void call_told_head(struct call *call, int64_t head);
 int64_t reply_number(const struct redisReply *r);
@@ -248,10 +214,6 @@ void put_finish_mark(struct args *a, const struct batch *batch, const struct cha
 void put_group(struct args *a, const struct batch *batch, const struct change *c);
 void put_stamp(struct args *a, const struct batch *batch, const struct change *c);
 void put_number(struct args *a, const struct batch *batch, const struct change *c);
-
-/* A change for a batcher. Everything is copied. */
-struct change *change_new(struct slice id, struct slice record, struct slice tries,
-                          struct slice group);
 
 /* What the store's files share. */
 struct store {
@@ -291,8 +253,6 @@ struct node *store_node_of(const struct store *st, struct slice key);
 struct node *store_up_node(const struct store *st, struct slice key);
 
 void batcher_init(struct batcher *batcher, struct bucket *b, enum batcher_kind kind);
-/* Takes c, and answers it once. */
-void batcher_add(struct batcher *batcher, struct change *c);
 /* How long the head of the queue still waits for company; 0: it leaves now; -1: when an
  * answer comes. A full batch leaves. Else Redis sets the pace: while two batches are on
  * their way the next one gathers, so that batches grow with the load and with the time

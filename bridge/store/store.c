@@ -298,6 +298,7 @@ void store_give_back(struct store *st)
 {
     struct bucket *b, *next;
     HASH_ITER (hh, st->buckets, b, next) {
+        bucket_unchain(b);
         batcher_give_back(&b->batcher[BATCHER_ENQUEUE]);
         batcher_give_back(&b->batcher[BATCHER_CANCEL]);
     }

@@ -24,6 +24,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct store;
 struct bucket;
@@ -68,7 +69,8 @@ const char *store_trouble(const struct store *st);
 /* Changes queued or on their way. */
 unsigned store_open_count(const struct store *st);
 /* Answers 0 to every queued change that a Kafka record asked for: its source reads it
- * again. For when Redis may have lost what was sent before them. */
+ * again. The next of each partition has nothing before it. For when Redis may have lost
+ * what was sent before them. */
 void store_give_back(struct store *st);
 /* The clock of every server is known. */
 bool store_knows_time(const struct store *st);
@@ -163,32 +165,68 @@ typedef void change_cb(void *arg, char code);
 /* What belongs to Kafka in a change: lua/lib/ingest.lua carries each record out once. */
 struct origin {
     const char
-        *partition; /* see name.h; kept by the caller as long as the store; NULL: none */
+        *partition; /* see name.h; the same pointer for the same name; NULL: none */
     int64_t offset;
     int64_t
         before; /* the offset sent before this one to the same bucket; -1: none known */
     int64_t stamp_ms; /* the record's timestamp; 0: none */
 };
 
-struct enqueue {
-    struct slice tries; /* empty, or the value to keep; borrowed */
+/* A change of a bucket, from its request to Redis' answer. It may be the beginning of a
+ * struct of the caller's. Fields that are not set mean none, never or no. */
+struct change {
+    struct slice id, record; /* behind the struct, in one allocation; and so are */
+    union {
+        struct slice tries, reason; /* reason: of a finish */
+    };
+    struct slice group; /* of an enqueue: jobs of one group leave one at a time */
+    struct slice kept_id, kept_record, kept_tries; /* of a retry: a run given up */
     struct origin origin;
-    int64_t deadline_ms; /* answer 0 if it has not left by then; 0: never */
-    bool dead;           /* it goes to the error bucket */
-    bool in_flight;      /* a consumer has it; at_ms is the end of the lease */
-    int64_t at_ms;      /* its score, where that is not job->due_ms; 0: it is, and now for
-                           a dead one */
-    bool replace;       /* a job of that id goes, wherever it stands */
-    bool again;         /* only where it is in flight */
-    bool unknown;       /* nobody knows its id: it is that of a Kafka record */
-    struct slice group; /* where rules->by_key: of one group at a time; p NULL: its own */
-    bool now;           /* due when it is stored, whatever job->due_ms says */
-    int64_t expires_ms; /* a queue's: 0: never */
-    bool awaited;       /* somebody sends no more until this one is answered */
+    union {
+        int64_t due_ms, new_lease; /* new_lease: of a renew */
+    };
+    int64_t lease;
+    int64_t due_us;      /* of a release */
+    int64_t deadline_us; /* monotonic: 0 is answered if it has not left by then */
+    int64_t expires_ms;  /* of a queue's job */
+    char how;            /* the script's letter for it: enum NAME_value of calls.h */
+    bool now;            /* due when it is stored, whatever due_ms says */
+    bool awaited;        /* somebody sends no more until this one is answered */
+    bool once;           /* not sent again when its answer was lost: it would do harm */
+    change_cb *cb;       /* once, later; then the change is freed. May be NULL */
+    void *arg;
+    /* Of its batcher: */
+    TAILQ_ENTRY(change) link;
+    uint64_t seq;       /* place among the bucket's changes */
+    bool again;         /* it was sent before, and may have been carried out then */
+    unsigned partition; /* its number in the batch, from 1; 0: none */
+    unsigned refused;   /* times that the script asked for the batch before it */
 };
-/* Encodes the job at once; it stays the caller's. */
-void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
-                   change_cb *cb, void *arg);
+/* Makes a change with copies of its texts. size: of the struct that begins with it. */
+void *change_new(size_t size, struct slice id, struct slice record, struct slice tries,
+                 struct slice group);
+/* The same of a job that b stores, due at job->due_ms. */
+void *change_of_job(size_t size, const struct bucket *b, const struct job *job,
+                    struct slice tries, struct slice group);
+/* Fills in partition (copied, once per bucket), offset and before of a change that is
+ * about to be handed over. */
+void bucket_chain(struct bucket *b, struct slice partition, int64_t offset,
+                  struct origin *origin);
+enum batcher_kind {
+    BATCHER_ENQUEUE,
+    BATCHER_ACK,
+    BATCHER_RETRY,
+    BATCHER_BURY,
+    BATCHER_CANCEL,
+    BATCHER_FINISH,
+    BATCHER_RELEASE,
+    BATCHER_RENEW,
+    BATCHERS
+};
+
+/* Takes c, and answers it once. Changes of one kind leave in their order, and a cancel
+ * and an enqueue in theirs. */
+void bucket_add(struct bucket *b, enum batcher_kind kind, struct change *c);
 /* lease: the token of the claim. Everything is copied. cb may be NULL. */
 /* lapse: as ack, for a job that expired: its id is not remembered, and only this lease
  * may. retry: tries empty: the entry in :tries goes. repeat: puts the job back with the
@@ -219,11 +257,6 @@ void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice t
  * lease is another's. Until it is answered, nothing else may be said about the job. */
 void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_lease,
                  change_cb *cb, void *arg);
-/* Leaves after every enqueue of the bucket that was asked for before it. origin: of the
- * record that asks for it, NULL: none; deadline_ms: as of an enqueue. */
-void store_cancel(struct bucket *b, struct slice id, const struct origin *origin,
-                  int64_t deadline_ms, change_cb *cb, void *arg);
-
 /* --- questions and claims: one call each, never repeated by the store; see calls.h.
  * Without an answer it is not known what was done. --- */
 /* As store_claim() of calls.h: at the limits of the route. */
@@ -362,45 +395,11 @@ typedef void store_pace_cb(void *arg, const int64_t *wait_us);
 void store_pace(struct bucket *b, const struct pace_rate *rate,
                 const struct paced_job *jobs, unsigned n, store_pace_cb *cb, void *arg);
 
-/* Notes that the target is stopped; nobody is told whether that came to be. */
-void store_stop(struct bucket *b, struct slice target);
-/* answer: 0 it was stopped, 1 it was not, -1 no answer. */
-typedef void store_go_on_cb(void *arg, int answer);
-void store_go_on(struct bucket *b, struct slice target, store_go_on_cb *cb, void *arg);
-/* n: -1: no answer. */
-typedef void store_stopped_cb(void *arg, const struct slice *targets, int n);
-void store_stopped(struct bucket *b, store_stopped_cb *cb, void *arg);
-
 /* --- keys of their own: one call each, never repeated --- */
 
 /* One call, never repeated; cb once, later. reply NULL: Redis is away, or answered with
  * an error, which is logged. What is handed in is copied. */
 void store_script(struct store *st, enum script script, struct slice key,
                   const struct slice *argv, unsigned n, redis_reply_cb *cb, void *arg);
-
-struct meta_change { /* borrowed */
-    const char *field;
-    const char *was; /* NULL: it was not there */
-    const char *now;
-};
-enum { STORE_META_MAX = 64 }; /* changes of one call */
-/* field, value, field, value... pairs NULL: no answer; else as it stands afterwards. */
-typedef void store_meta_cb(void *arg, bool changed, const struct slice *pairs,
-                           unsigned n);
-/* All of them are made, or none: where a field was not as it is said to have been. n 0:
- * only reads. */
-void store_meta(struct store *st, const struct meta_change *changes, unsigned n,
-                store_meta_cb *cb, void *arg);
-
-/* EXISTS, HLEN and the like. -1: no answer. 0 also where this user may not look: such
- * keys are not ours to work with. */
-typedef void figure_cb(void *arg, int64_t n);
-void store_figure(struct store *st, const char *command, struct slice key, figure_cb *cb,
-                  void *arg);
-/* The names of a sorted set by rank, both ends included. names NULL: no answer. Borrowed.
- */
-typedef void names_cb(void *arg, const struct slice *names, unsigned n);
-void store_names(struct store *st, struct slice key, int64_t from, int64_t to,
-                 names_cb *cb, void *arg);
 
 #endif

@@ -11,8 +11,10 @@
 #include <hiredis/hiredis.h>
 
 static const char *const suffix[BUCKET_KEYS] = {
-    [KEY_POOL] = "pool", [KEY_TARGETS] = "targets", [KEY_STOPPED] = "stopped",
-    [KEY_IDS] = "ids",   [KEY_WHOLE] = "whole",
+    [KEY_POOL] = "pool",
+    [KEY_TARGETS] = "targets",
+    [KEY_IDS] = "ids",
+    [KEY_WHOLE] = "whole",
 };
 
 /* Takes base, which stands before the suffix of the keys before end. */
@@ -101,6 +103,62 @@ void bucket_check_idle(struct bucket *b)
         b->events->idle(b->owner);
 }
 
+/* --- partitions of Kafka --- */
+
+enum { CHAIN_MS = 3600 * 1000 /* see bucket_chain() */ };
+
+struct partition_row {
+    UT_hash_handle hh; /* by name */
+    int64_t last;      /* offset handed over last */
+    int64_t used_ms;   /* monotonic: when that was */
+    char name[];
+};
+
+static struct partition_row *row_of(struct bucket *b, struct slice name)
+{
+    struct partition_row *row;
+    HASH_FIND(hh, b->partitions, name.p, name.n, row);
+    if (row)
+        return row;
+    row = mem_alloc(sizeof(*row) + name.n + 1);
+    row->last = -1;
+    slice_put(row->name, name);
+    HASH_ADD_KEYPTR(hh, b->partitions, row->name, name.n, row);
+    return row;
+}
+
+/* Read again from an earlier place: what was sent before it is not known any more. And
+ * what was sent long ago has been answered, if nothing is under way; a queue's note of it
+ * may have expired since (lua/lib/ingest.lua). */
+void bucket_chain(struct bucket *b, struct slice partition, int64_t offset,
+                  struct origin *origin)
+{
+    struct partition_row *row = row_of(b, partition);
+    int64_t now_ms = loop_mono_ms();
+    bool old = now_ms - row->used_ms > CHAIN_MS && bucket_is_idle(b);
+    origin->partition = row->name;
+    origin->offset = offset;
+    origin->before = offset > row->last && !old ? row->last : -1;
+    row->last = offset;
+    row->used_ms = now_ms;
+}
+
+void bucket_unchain(struct bucket *b)
+{
+    for (struct partition_row *row = b->partitions; row; row = row->hh.next)
+        row->last = -1;
+}
+
+static void free_partitions(struct bucket *b)
+{
+    struct partition_row *row, *next;
+    HASH_ITER (hh, b->partitions, row, next) {
+        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
+        HASH_DEL(b->partitions, row);
+        free(row);
+    }
+}
+
 void bucket_free(struct bucket *b)
 {
     if (b->store->seq_floor < b->next_seq)
@@ -108,6 +166,7 @@ void bucket_free(struct bucket *b)
     for (int i = 0; i < BATCHERS; i++)
         batcher_close(&b->batcher[i]);
     far_close(b);
+    free_partitions(b);
     HASH_DEL(b->store->buckets, b);
     for (size_t i = 0; i < BUCKET_KEYS; i++)
         free(b->key_text[i]);

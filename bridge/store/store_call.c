@@ -22,21 +22,16 @@ static struct slice copy(char **to, struct slice text)
     return made;
 }
 
-struct change *change_new(struct slice id, struct slice record, struct slice tries,
-                          struct slice group)
+void *change_new(size_t size, struct slice id, struct slice record, struct slice tries,
+                 struct slice group)
 {
-    struct change *c = mem_alloc(sizeof(*c) + id.n + record.n + tries.n + group.n);
-    char *p = (char *)(c + 1);
+    struct change *c = mem_alloc(size + id.n + record.n + tries.n + group.n);
+    char *p = (char *)c + size;
     c->id = copy(&p, id);
     c->record = copy(&p, record);
     c->tries = copy(&p, tries);
     c->group = copy(&p, group);
     return c;
-}
-
-static int64_t deadline_us(int64_t deadline_ms)
-{
-    return deadline_ms > 0 ? loop_mono_us() + deadline_ms * 1000 : 0;
 }
 
 /* Of a queue nobody knows from which route its jobs come. */
@@ -45,39 +40,25 @@ static const struct job_names *names_of(const struct bucket *b)
     return b->ways ? b->ways->names : NULL;
 }
 
-/* Good until the next one. */
-static struct slice encode(const struct bucket *b, const struct job *job)
+void *change_of_job(size_t size, const struct bucket *b, const struct job *job,
+                    struct slice tries, struct slice group)
 {
     struct buf *record = &b->store->record;
     if (record->cap > RECORD_KEEP_BYTES)
         buf_free(record);
     buf_clear(record);
     job_encode(job, names_of(b), record);
-    return buf_slice(record);
-}
-
-void store_enqueue(struct bucket *b, const struct job *job, const struct enqueue *how,
-                   change_cb *cb, void *arg)
-{
-    struct change *c = change_new(job->id, encode(b, job), how->tries, how->group);
-    c->due_ms = how->at_ms ? how->at_ms : job->due_ms;
-    c->how = how->dead        ? ENQUEUE_HOW_DEAD
-             : how->in_flight ? ENQUEUE_HOW_IN_FLIGHT
-             : how->replace   ? ENQUEUE_HOW_REPLACE
-             : how->again     ? ENQUEUE_HOW_BACK
-             : how->unknown   ? ENQUEUE_HOW_UNNAMED
-                              : 0;
-    c->now = how->now || (how->dead && how->at_ms == 0);
-    c->expires_ms = how->expires_ms;
-    c->awaited = how->awaited;
-    c->origin = how->origin;
-    c->deadline_us = deadline_us(how->deadline_ms);
-    c->cb = cb;
-    c->arg = arg;
-    batcher_add(&b->batcher[BATCHER_ENQUEUE], c);
+    struct change *c = change_new(size, job->id, buf_slice(record), tries, group);
+    c->due_ms = job->due_ms;
+    return c;
 }
 
 static const struct slice nothing = {NULL, 0};
+
+static struct change *plain(struct slice id, struct slice tries)
+{
+    return change_new(sizeof(struct change), id, nothing, tries, nothing);
+}
 
 static void add(struct bucket *b, enum batcher_kind kind, struct change *c, int64_t lease,
                 change_cb *cb, void *arg)
@@ -86,18 +67,18 @@ static void add(struct bucket *b, enum batcher_kind kind, struct change *c, int6
     c->cb = cb;
     c->arg = arg;
     c->awaited |= b->ways && b->ways->by_key; /* by the next job of its key */
-    batcher_add(&b->batcher[kind], c);
+    bucket_add(b, kind, c);
 }
 
 void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb, void *arg)
 {
-    add(b, BATCHER_ACK, change_new(id, nothing, nothing, nothing), lease, cb, arg);
+    add(b, BATCHER_ACK, plain(id, nothing), lease, cb, arg);
 }
 
 void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
                  void *arg)
 {
-    struct change *c = change_new(id, nothing, nothing, nothing);
+    struct change *c = plain(id, nothing);
     c->how = ACK_HOW_LAPSED;
     add(b, BATCHER_ACK, c, lease, cb, arg);
 }
@@ -105,7 +86,7 @@ void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb
 void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
                  struct slice tries, change_cb *cb, void *arg)
 {
-    struct change *c = change_new(id, nothing, tries, nothing);
+    struct change *c = plain(id, tries);
     c->due_ms = due_ms;
     add(b, BATCHER_RETRY, c, lease, cb, arg);
 }
@@ -113,8 +94,9 @@ void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_m
 void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_t at_ms,
                   change_cb *cb, void *arg)
 {
-    struct change *c = change_new(job->id, encode(b, job), nothing, nothing);
-    c->due_ms = at_ms ? at_ms : job->due_ms;
+    struct change *c = change_of_job(sizeof(*c), b, job, nothing, nothing);
+    if (at_ms)
+        c->due_ms = at_ms;
     add(b, BATCHER_RETRY, c, lease, cb, arg);
 }
 
@@ -128,7 +110,8 @@ void store_lose(struct bucket *b, struct slice id, int64_t lease,
     size_t kept_n = records.n;
     if (next)
         job_encode(next, names_of(b), &records);
-    struct change *c = change_new(id, buf_slice(&records), lost->tries, lost->job->id);
+    struct change *c =
+        change_new(sizeof(*c), id, buf_slice(&records), lost->tries, lost->job->id);
     buf_free(&records);
     c->kept_record = (struct slice){c->record.p, kept_n};
     c->record = (struct slice){c->record.p + kept_n, c->record.n - kept_n};
@@ -143,7 +126,7 @@ void store_lose(struct bucket *b, struct slice id, int64_t lease,
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
                 change_cb *cb, void *arg)
 {
-    struct change *c = change_new(id, nothing, tries, nothing);
+    struct change *c = plain(id, tries);
     c->how = RETRY_HOW_BURY;
     add(b, BATCHER_BURY, c, lease, cb, arg);
 }
@@ -151,19 +134,35 @@ void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice t
 void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_lease,
                  change_cb *cb, void *arg)
 {
-    struct change *c = change_new(id, nothing, nothing, nothing);
+    struct change *c = plain(id, nothing);
     c->new_lease = new_lease;
     add(b, BATCHER_RENEW, c, lease, cb, arg);
 }
 
-void store_cancel(struct bucket *b, struct slice id, const struct origin *origin,
-                  int64_t deadline_ms, change_cb *cb, void *arg)
+static void add_of_queue(struct bucket *b, enum batcher_kind kind, struct change *c,
+                         int64_t lease, int64_t deadline_ms, change_cb *cb, void *arg)
 {
-    struct change *c = change_new(id, nothing, nothing, nothing);
-    c->origin = origin ? *origin : (struct origin){NULL, -1, -1, 0};
     c->awaited = true;
-    c->deadline_us = deadline_us(deadline_ms);
-    add(b, BATCHER_CANCEL, c, 0, cb, arg);
+    c->deadline_us = deadline_ms > 0 ? loop_mono_us() + deadline_ms * 1000 : 0;
+    add(b, kind, c, lease, cb, arg);
+}
+
+void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *reason,
+                  char how, int64_t deadline_ms, change_cb *cb, void *arg)
+{
+    struct change *c = plain(id, slice_of(reason));
+    c->how = how;
+    add_of_queue(b, BATCHER_FINISH, c, lease, deadline_ms, cb, arg);
+}
+
+void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
+                   bool counts, int64_t deadline_ms, change_cb *cb, void *arg)
+{
+    struct change *c = plain(id, nothing);
+    c->how = counts ? 0 : RELEASE_HOW_UNCOUNTED;
+    c->due_us = due_us;
+    c->once = lease == 0;
+    add_of_queue(b, BATCHER_RELEASE, c, lease, deadline_ms, cb, arg);
 }
 
 /* --- claims and questions --- */
@@ -173,8 +172,10 @@ static void on_reply(void *arg, const struct redisReply *reply)
     struct call *call = arg;
     bool good =
         call->node && node_judge(call->node, reply, call->script) == REDIS_NO_ERROR;
-    call->bucket->calls--;
-    bucket_check_idle(call->bucket); /* before tell, which may free a route's */
+    if (call->bucket) {
+        call->bucket->calls--;
+        bucket_check_idle(call->bucket); /* before tell, which may free a route's */
+    }
     call->tell(call, good ? reply : NULL);
     free(call);
 }
@@ -218,19 +219,23 @@ struct call *call_begin(struct bucket *b, enum script script)
     return call_begin_at(b, script, KEY_POOL);
 }
 
+void call_send_to(struct call *call, struct store *st, struct node *node)
+{
+    call->node = node;
+    if (node)
+        args_send(&st->args, &st->scripts, call->script, node->redis, on_reply, call);
+    else
+        loop_defer(on_away, call);
+}
+
 void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg)
 {
-    struct store *st = call->bucket->store;
+    struct bucket *b = call->bucket;
     call->tell = tell;
     call->cb = cb;
     call->arg = arg;
-    call->node = bucket_is_up(call->bucket) ? bucket_node(call->bucket) : NULL;
-    if (call->node)
-        args_send(&st->args, &st->scripts, call->script, call->node->redis, on_reply,
-                  call);
-    else
-        loop_defer(on_away, call);
+    call_send_to(call, b->store, bucket_is_up(b) ? bucket_node(b) : NULL);
 }
 
 int64_t reply_number(const struct redisReply *r)

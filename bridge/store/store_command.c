@@ -125,39 +125,21 @@ void store_command(struct store *st, const struct slice *args, unsigned n,
 
 /* --- scripts --- */
 
-struct script_ask {
-    struct node *node; /* NULL: Redis is away */
-    enum script script;
-    redis_reply_cb *cb;
-    void *arg;
-};
-
-static void on_script_reply(void *arg, const struct redisReply *reply)
+static void tell_script(struct call *call, const struct redisReply *reply)
 {
-    struct script_ask *ask = arg;
-    bool good = ask->node && node_judge(ask->node, reply, ask->script) == REDIS_NO_ERROR;
-    ask->cb(ask->arg, good ? reply : NULL);
-    free(ask);
-}
-
-static void on_script_away(void *arg)
-{
-    on_script_reply(arg, NULL);
+    ((redis_reply_cb *)call->cb)(call->arg, reply);
 }
 
 void store_script(struct store *st, enum script script, struct slice key,
                   const struct slice *argv, unsigned n, redis_reply_cb *cb, void *arg)
 {
-    struct script_ask *ask = mem_alloc(sizeof(*ask));
-    *ask = (struct script_ask){store_up_node(st, key), script, cb, arg};
-    if (ask->node == NULL) {
-        loop_defer(on_script_away, ask);
-        return;
-    }
+    struct call *call = mem_alloc(sizeof(*call));
+    *call = (struct call){
+        .script = script, .tell = tell_script, .cb = (void (*)(void))cb, .arg = arg};
     args_begin(&st->args, &st->scripts, script, &key, 1);
     for (unsigned i = 0; i < n; i++)
         args_slice(&st->args, argv[i]);
-    args_send(&st->args, &st->scripts, script, ask->node->redis, on_script_reply, ask);
+    call_send_to(call, st, store_up_node(st, key));
 }
 
 /* --- news --- */

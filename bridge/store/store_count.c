@@ -17,12 +17,12 @@ enum {
 };
 
 struct count_call {
-    struct node *node; /* that is asked; NULL: none can be */
+    struct call call; /* first: it is freed as one */
     unsigned n;
     struct count_ask asks[];
 };
 
-static void tell(const struct count_ask *ask, struct redisReply *const *at)
+static void tell_one(const struct count_ask *ask, struct redisReply *const *at)
 {
     ask->bucket->calls--;
     if (at == NULL) {
@@ -43,20 +43,12 @@ static void tell(const struct count_ask *ask, struct redisReply *const *at)
     ask->cb(ask->arg, &counts);
 }
 
-static void on_reply(void *arg, const struct redisReply *r)
+static void tell(struct call *call, const struct redisReply *r)
 {
-    struct count_call *call = arg;
-    bool good = r && call->node &&
-                node_judge(call->node, r, SCRIPT_COUNT) == REDIS_NO_ERROR &&
-                r->elements == (size_t)call->n * NUMBERS;
-    for (unsigned i = 0; i < call->n; i++)
-        tell(&call->asks[i], good ? r->element + (size_t)i * NUMBERS : NULL);
-    free(call);
-}
-
-static void on_away(void *arg)
-{
-    on_reply(arg, NULL);
+    const struct count_call *of = (struct count_call *)call;
+    bool good = r && r->elements == (size_t)of->n * NUMBERS;
+    for (unsigned i = 0; i < of->n; i++)
+        tell_one(&of->asks[i], good ? r->element + (size_t)i * NUMBERS : NULL);
 }
 
 unsigned store_count_most(const struct store *st)
@@ -79,14 +71,12 @@ void store_count_many(const struct count_ask *asks, unsigned n)
     }
     if (st->map)
         keys[count++] = asks[0].bucket->key[KEY_WHOLE];
-    call->node = bucket_is_up(asks[0].bucket) ? bucket_node(asks[0].bucket) : NULL;
-    if (call->node == NULL) {
-        loop_defer(on_away, call);
-        return;
-    }
     args_begin(&st->args, &st->scripts, SCRIPT_COUNT, keys, count);
     args_slice(&st->args, SLICE_LIT(""));
-    args_send(&st->args, &st->scripts, SCRIPT_COUNT, call->node->redis, on_reply, call);
+    call->call.script = SCRIPT_COUNT;
+    call->call.tell = tell;
+    call_send_to(&call->call, st,
+                 bucket_is_up(asks[0].bucket) ? bucket_node(asks[0].bucket) : NULL);
 }
 
 void store_count(struct bucket *b, count_cb *cb, void *arg)

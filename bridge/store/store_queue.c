@@ -9,44 +9,6 @@
 
 #include <hiredis/hiredis.h>
 
-/* --- changes --- */
-
-static const struct slice nothing = {NULL, 0};
-
-static struct change *queue_change(struct slice id, int64_t lease, const char *text,
-                                   char how, int64_t deadline_ms)
-{
-    struct change *c = change_new(id, nothing, slice_of(text), nothing);
-    c->lease = lease;
-    c->how = how;
-    c->awaited = true;
-    c->deadline_us = deadline_ms > 0 ? loop_mono_us() + deadline_ms * 1000 : 0;
-    return c;
-}
-
-void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *reason,
-                  char how, int64_t deadline_ms, change_cb *cb, void *arg)
-{
-    struct change *c = queue_change(id, lease, reason, how, deadline_ms);
-    c->cb = cb;
-    c->arg = arg;
-    batcher_add(&b->batcher[BATCHER_FINISH], c);
-}
-
-void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
-                   bool counts, int64_t deadline_ms, change_cb *cb, void *arg)
-{
-    struct change *c =
-        queue_change(id, lease, "", counts ? 0 : RELEASE_HOW_UNCOUNTED, deadline_ms);
-    c->due_us = due_us;
-    c->once = lease == 0;
-    c->cb = cb;
-    c->arg = arg;
-    batcher_add(&b->batcher[BATCHER_RELEASE], c);
-}
-
-/* --- calls --- */
-
 enum { SETTLED = 4 }; /* numbers at the end of each reply: lua/lib/queue.lua */
 
 void queue_settled(struct bucket *b, const struct redisReply *r)

@@ -102,6 +102,6 @@ void wait_lost(struct node *node)
     struct batch *batch;
     while ((batch = TAILQ_FIRST(&node->unsure))) {
         TAILQ_REMOVE(&node->unsure, batch, unsure);
-        batch_send_again(batch);
+        batch_send_again(batch, true);
     }
 }

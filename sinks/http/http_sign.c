@@ -74,13 +74,6 @@ static EVP_MD_CTX *make_ready(const struct kind *kind, EVP_PKEY *pkey)
     return ready;
 }
 
-static void wipe(struct buf *b)
-{
-    if (b->p)
-        explicit_bzero(b->p, b->cap);
-    buf_free(b);
-}
-
 static int key_read(struct key *key, const char *text)
 {
     struct buf raw = {0};
@@ -92,7 +85,7 @@ static int key_read(struct key *key, const char *text)
     buf_room(&raw, strlen(text) + 1); /* so that no moved copy escapes the wiping */
     if (text_base64_decode(slice_of(text), &raw) == 0)
         pkey = make_pkey(key->kind, buf_slice(&raw));
-    wipe(&raw);
+    text_wipe(&raw);
     if (pkey == NULL)
         return -1;
     key->ready = make_ready(key->kind, pkey);

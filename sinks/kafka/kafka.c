@@ -6,6 +6,7 @@
  * a record was queued. librdkafka repeats on its own only within the time that a delivery
  * has, and with sequence numbers, so that this makes no duplicates.
  */
+#include "bridge/base/retry.h"
 #include "bridge/plugin.h"
 #include "sinks/kafka/kafka_produce.h"
 #include "sources/kafka/kafka_client.h"
@@ -285,7 +286,7 @@ static void on_gone(void *arg)
 
     s->closing = false;
     if (!s->stopping) {
-        timer_set(s->retry, kafka_backoff_ms(++s->tries));
+        timer_set(s->retry, retry_broker_ms(++s->tries));
         return;
     }
     timer_del(s->failed);
@@ -313,7 +314,7 @@ static void on_retry(void *arg)
     if (open_client(s, &err) == 0)
         return;
     log_warn(sink_name(s->sink), "%s; trying again", err.text);
-    timer_set(s->retry, kafka_backoff_ms(++s->tries));
+    timer_set(s->retry, retry_broker_ms(++s->tries));
 }
 
 /* Every report has come, or those that are missing never will. */

@@ -5,11 +5,12 @@
  */
 #include "sinks/mqtt/mqtt_thread.h"
 
+#include "bridge/base/retry.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     CONNECT_MAX_MS =
@@ -68,14 +69,6 @@ static void finish_all(struct mqtt_parcels *parcels, const char *why)
 }
 
 /* ------------------------------------------------------ the thread: lock held */
-
-/* until_ms: as loop_mono_ms() counts. */
-static void wait_until(struct mqtt_thread *t, int64_t until_ms)
-{
-    const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
-
-    pthread_cond_timedwait(&t->changed, &t->lock, &until);
-}
 
 static void send_first(struct mqtt_thread *t)
 {
@@ -155,7 +148,7 @@ static void end_run(struct mqtt_thread *t, const char *why)
     if (t->run->up_ms > 0 && loop_mono_ms() - t->run->up_ms >= STEADY_MS)
         t->failures = 0;
     t->failures++;
-    t->connect_at_ms = loop_mono_ms() + mqtt_backoff_ms(t->failures);
+    t->connect_at_ms = loop_mono_ms() + retry_broker_ms(t->failures);
     /* Losing a connection is news each time; not getting one is not. */
     if (t->run->up_ms > 0)
         t->away_limit = (struct log_limit){0};
@@ -205,7 +198,7 @@ static void one_step(struct mqtt_thread *t)
             until = t->connect_at_ms;
         if (t->run && t->run->state == RUN_CONNECTING && loop_mono_ms() + LOOK_MS < until)
             until = loop_mono_ms() + LOOK_MS;
-        wait_until(t, until);
+        paho_wait(&t->lock, &t->changed, until);
     }
 }
 
@@ -258,17 +251,12 @@ struct mqtt_thread *mqtt_thread_start(struct mqtt_thread_spec *spec, struct err 
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct mqtt_thread *t = mem_alloc(sizeof(*t));
-    pthread_condattr_t attr;
 
     pthread_once(&once, keep_paho);
     t->spec = *spec;
     memset(spec, 0, sizeof(*spec));
     TAILQ_INIT(&t->waiting.list);
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    paho_lock_init(&t->lock, &t->changed);
     int rc = start_thread(t);
     if (rc == 0)
         return t;

@@ -7,9 +7,8 @@
  * the name of their queue. A message is a job: its id, its payload, its time to be due,
  * and one try more than it may be retried.
  */
+#include "bridge/base/text.h"
 #include "sources/camellia/camellia.h"
-
-enum { FLUSH_MS = 20 }; /* from the last answer to the end of its connection */
 
 /* ------------------------------------------------------------------ the dialect
  * Forgiving about numbers and booleans, strict about what is missing. */
@@ -33,15 +32,6 @@ static bool cut(struct slice *s, const char *begin)
     return true;
 }
 
-static int digit_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
-}
-
 /* "5" " +5 " "-5" "0x10" "#10". An empty one leaves the default where it may be absent.
  */
 static int set_int(const struct http_param *row, struct slice text, void *field,
@@ -55,8 +45,9 @@ static int set_int(const struct http_param *row, struct slice text, void *field,
     if (empty && !row->required)
         return 0;
     for (size_t i = 0; i < s.n && good; i++) {
-        int digit = digit_value(s.p[i]);
-        good = digit < base && !__builtin_mul_overflow(value, base, &value) &&
+        int digit = text_hex_digit(s.p[i]);
+        good = digit >= 0 && digit < base &&
+               !__builtin_mul_overflow(value, base, &value) &&
                !__builtin_sub_overflow(value, digit, &value);
     }
     if (!good || (!minus && __builtin_sub_overflow(0, value, &value)) ||
@@ -149,10 +140,9 @@ static const struct camellia_op ops[] = {
 
 static const struct camellia_op *op_of(const struct httpd_req *req)
 {
+    const char *name = httpd_route_of(req)->path + sizeof(P) - 1;
     const struct camellia_op *op = ops;
-    struct slice path = httpd_path(req);
-    while (!slice_is((struct slice){path.p + sizeof(P) - 1, path.n - (sizeof(P) - 1)},
-                     op->name))
+    while (strcmp(op->name, name) != 0)
         op++;
     return op;
 }
@@ -164,9 +154,7 @@ static void on_call(void *arg, struct httpd_req *req)
     unsigned error = 0;
     struct err err;
     c->last_call_ms = loop_mono_ms();
-    if (c->stopping)
-        error = 503;
-    else if (!op->polls && !(camellia_accepts(req) & CAMELLIA_TAKES_JSON))
+    if (!op->polls && !(camellia_accepts(req) & CAMELLIA_TAKES_JSON))
         error = 406;
     else if (httpd_read_args(req, &op->args, &err) < 0)
         error = 400;
@@ -178,7 +166,6 @@ static void on_call(void *arg, struct httpd_req *req)
     call->c = c;
     call->req = req;
     call->op = op;
-    c->open++;
     op->run(call);
 }
 
@@ -232,7 +219,7 @@ static void on_rest(void *arg, struct httpd_req *req)
 static void on_window(void *arg)
 {
     struct camellia *c = arg;
-    camellia_stats_turn(&c->stats, source_now_ms(c->src, SLICE_LIT("")));
+    camellia_stats_turn(&c->stats, source_now_ms(c->api.src, SLICE_LIT("")));
 }
 
 static void on_event(void *arg, struct slice queue, enum queue_event what, unsigned count)
@@ -249,65 +236,39 @@ static void on_event(void *arg, struct slice queue, enum queue_event what, unsig
 static int start(struct source *src, void *self, struct err *err)
 {
     struct camellia *c = self;
-    c->httpd = httpd_open(source_name(src), &c->listen, err);
-    if (c->httpd == NULL)
+    if (http_api_start(src, self, routes, &camellia_dialect, err) < 0)
         return -1;
-    c->src = src;
     c->started_ms = loop_wall_ms();
     c->stats.from_ms = source_now_ms(src, SLICE_LIT(""));
     c->last_call_ms = loop_mono_ms() - INT32_MAX; /* long ago */
     LIST_INIT(&c->held);
-    httpd_serve(c->httpd, routes, c);
-    httpd_set_dialect(c->httpd, &camellia_dialect, c);
-    source_protect(src, c->httpd);
+    source_protect(src, c->api.httpd);
     c->window = timer_every(c->monitor_interval_ms, on_window, c);
     queue_watch(src, on_event, c);
     return 0;
 }
 
-static void pause_source(struct source *src, void *self, bool paused)
+static void on_stopped(void *self)
 {
     struct camellia *c = self;
-    (void)src;
-    c->paused = paused;
-}
-
-static void on_closing(void *arg)
-{
-    struct camellia *c = arg;
-    if (c->open > 0) /* one more came in the meantime; its answer sets the timer again */
-        return;
-    timer_del(c->closing);
     timer_del(c->window);
-    httpd_stop(c->httpd);
     camellia_stats_free(&c->stats);
-    source_stopped(c->src);
-}
-
-void camellia_answered(struct camellia *c)
-{
-    c->open--;
-    if (c->stopping && c->open == 0)
-        timer_set(c->closing, FLUSH_MS);
+    source_stopped(c->api.src);
 }
 
 static void stop(struct source *src, void *self)
 {
     struct camellia *c = self;
     queue_watch(src, NULL, NULL);
-    httpd_drain(c->httpd);
-    c->stopping = true;
-    c->closing = timer_new(on_closing, c);
     camellia_release_held(c);
-    if (c->open == 0)
-        timer_set(c->closing, FLUSH_MS);
+    http_api_close(c, on_stopped);
 }
 
 /* --------------------------------------------------------------------- options */
 
 #define AT(field) offsetof(struct camellia, field)
 static const struct opt opts[] = {
-    HTTPD_ROWS(struct camellia, listen, "127.0.0.1:8080", "2MiB"),
+    HTTPD_ROWS(struct camellia, api.opts, "127.0.0.1:8080", "2MiB"),
     {"ttl", OPT_MS, AT(ttl_ms), "1h",
      .help =
          "A message whose ttlMillis is not given ends so long after its trigger time.",
@@ -331,18 +292,6 @@ static const struct opt opts[] = {
 };
 #undef AT
 
-static int check(const void *self, struct err *err)
-{
-    const struct camellia *c = self;
-    return httpd_check_opts(&c->listen, err);
-}
-
-static void unwise(const void *self, struct buf *lines)
-{
-    const struct camellia *c = self;
-    httpd_warn_of_strangers(&c->listen, "", NULL, lines);
-}
-
 const struct source_ops source_camellia = {
     .name = "camellia",
     .help = "Serves the HTTP API of camellia-delay-queue-server.",
@@ -351,10 +300,10 @@ const struct source_ops source_camellia = {
     .answers = true,
     .awaits = true,
     .pulls_by_topic = true,
-    .check = check,
-    .unwise = unwise,
+    .check = http_api_check,
+    .unwise = http_api_unwise,
     .start = start,
-    .pause = pause_source,
+    .pause = http_api_pause,
     .stop = stop,
     .import = camellia_import,
 };

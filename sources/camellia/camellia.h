@@ -9,8 +9,7 @@
 #ifndef SOURCES_CAMELLIA_CAMELLIA_H
 #define SOURCES_CAMELLIA_CAMELLIA_H
 
-#include "bridge/http/http_args.h"
-#include "bridge/plugin.h"
+#include "bridge/http/http_api.h"
 #include "sources/camellia/camellia_stats.h"
 
 #include <sys/queue.h>
@@ -21,21 +20,15 @@
 enum { CAMELLIA_TOPIC_MAX = 1000, CAMELLIA_NEW_ID_BYTES = 32 };
 
 struct camellia {
-    struct httpd_opts listen;
+    struct http_api api;
     int64_t ttl_ms, max_retry, ack_timeout_ms, poll_timeout_ms, polls_max,
         monitor_interval_ms;
-    struct source *src;
-    struct httpd *httpd;
     struct camellia_stats stats;
     struct timer *window;       /* of the statistics */
     struct camellia_look *look; /* under way, camellia_survey(); NULL: none */
-    struct timer *closing;
     LIST_HEAD(, camellia_call) held;
-    unsigned open;        /* requests that are not answered yet */
     int64_t started_ms;   /* wall clock */
     int64_t last_call_ms; /* monotonic */
-    bool paused;          /* the store takes nothing */
-    bool stopping;        /* stop() was called */
     bool offline;         /* as an operator said; refuses nothing */
 };
 
@@ -100,8 +93,6 @@ struct camellia_call {
     struct buf list;  /* what has been pulled */
 };
 extern const struct http_dialect camellia_dialect;
-/* An answer was given; perhaps the last one that stop() waited for. */
-void camellia_answered(struct camellia *c);
 
 /* --- camellia_answer.c too: each answers, and the call is gone --- */
 void camellia_answer(struct camellia_call *call, struct slice json);

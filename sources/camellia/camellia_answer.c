@@ -50,17 +50,8 @@ unsigned camellia_accepts(const struct httpd_req *req)
     unsigned accepts = 0;
     bool any = false;
     while (s.n > 0) {
-        const char *comma = memchr(s.p, ',', s.n);
-        struct slice one = {s.p, comma ? (size_t)(comma - s.p) : s.n};
-        s.p += one.n + (comma != NULL);
-        s.n -= one.n + (comma != NULL);
-        const char *rest = one.n ? memchr(one.p, ';', one.n) : NULL;
-        if (rest)
-            one.n = (size_t)(rest - one.p);
-        while (one.n > 0 && one.p[0] == ' ')
-            one.p++, one.n--;
-        while (one.n > 0 && one.p[one.n - 1] == ' ')
-            one.n--;
+        struct slice one = text_cut(&s, ',');
+        one = text_trim(text_cut(&one, ';'));
         any |= one.n > 0;
         accepts |= accepts_one(one);
     }
@@ -95,14 +86,7 @@ void camellia_error(struct httpd_req *req, unsigned status)
 
 static void add_unit(struct buf *out, unsigned unit)
 {
-    static const char hex[] = "0123456789ABCDEF";
-    char text[6] = {'\\',
-                    'u',
-                    hex[unit >> 12 & 15],
-                    hex[unit >> 8 & 15],
-                    hex[unit >> 4 & 15],
-                    hex[unit & 15]};
-    buf_add(out, text, sizeof(text));
+    buf_addf(out, "\\u%04X", unit);
 }
 
 static void add_escape(struct buf *out, unsigned char c)
@@ -257,7 +241,6 @@ void camellia_answer(struct camellia_call *call, struct slice json)
     timer_del(call->held);
     httpd_answer(call->req, 200, type_of(call), json);
     buf_free(&list);
-    camellia_answered(c);
 }
 
 void camellia_failed(struct camellia_call *call, int code)

@@ -31,20 +31,17 @@ struct camellia_ask *camellia_ask(struct camellia *c, struct httpd_req *req)
     struct camellia_ask *ask = httpd_args(req);
     ask->c = c;
     ask->req = req;
-    c->open++;
     return ask;
 }
 
 void camellia_tell(struct camellia_ask *ask, const char *type, struct buf *text)
 {
-    struct camellia *c = ask->c;
     if (text)
         httpd_answer(ask->req, 200, type, buf_slice(text));
     else
         camellia_error(ask->req, 500);
     if (text)
         buf_free(text);
-    camellia_answered(c);
 }
 
 /* ------------------------------------------------------------------ one queue */
@@ -56,7 +53,7 @@ static int set_limits(const struct camellia *c, struct slice topic,
     static const int64_t spans_ms[] = {
         MINUTE_MS,   10 * MINUTE_MS, 30 * MINUTE_MS,      HOUR_MS,
         6 * HOUR_MS, DAY_MS,         7 * (int64_t)DAY_MS, 30 * (int64_t)DAY_MS};
-    const int64_t now_ms = source_now_ms(c->src, topic);
+    const int64_t now_ms = source_now_ms(c->api.src, topic);
     const bool has_last = c->stats.last_from_ms > 0;
     limits_ms[BEFORE_LAST] = (has_last ? c->stats.last_from_ms - 1 : 0) - now_ms;
     limits_ms[LAST] = (has_last ? c->stats.from_ms - 1 : 0) - now_ms;
@@ -149,7 +146,6 @@ static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
     tell_all(look, infos, n);
     free(infos);
     loop_defer_free(look);
-    camellia_answered(c);
 }
 
 static int on_queue(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS])
@@ -167,7 +163,7 @@ static void on_none(void *arg)
 static bool leads(const struct camellia *c, struct slice topic)
 {
     bool in_queue = false;
-    return source_route(c->src, topic, &in_queue).p && in_queue;
+    return source_route(c->api.src, topic, &in_queue).p && in_queue;
 }
 
 static struct camellia_look *look_begin(struct camellia *c, size_t most)
@@ -177,13 +173,12 @@ static struct camellia_look *look_begin(struct camellia *c, size_t most)
     const struct camellia_topic *t = c->stats.topics;
     look->c = c;
     look->from_ms = c->stats.from_ms;
-    c->open++;
     /* Any topic that leads to a queue will do: all queues of its sink are listed. */
     bool any = leads(c, SLICE_LIT(""));
     while (!any && t && !leads(c, t->name))
         t = t->hh.next;
     if (any || t)
-        queue_survey(c->src, any ? SLICE_LIT("") : t->name, &how);
+        queue_survey(c->api.src, any ? SLICE_LIT("") : t->name, &how);
     else
         loop_defer(on_none, look);
     return look;
@@ -322,7 +317,7 @@ void camellia_topic_info(void *arg, struct httpd_req *req)
     struct camellia_ask *ask = camellia_ask(arg, req);
     int64_t limits_ms[QUEUE_SPANS];
     int n = set_limits(ask->c, ask->topic, limits_ms);
-    queue_count(ask->c->src, ask->topic, limits_ms, (unsigned)n, on_one, ask);
+    queue_count(ask->c->api.src, ask->topic, limits_ms, (unsigned)n, on_one, ask);
 }
 
 static void on_all(struct camellia_ask *ask, const struct camellia_info *infos, size_t n)

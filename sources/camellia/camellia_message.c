@@ -75,7 +75,7 @@ static int make_msg(struct camellia_call *call)
 {
     const struct camellia *c = call->c;
     int64_t ttl_ms = call->ttl_ms > 0 ? call->ttl_ms : c->ttl_ms;
-    int64_t now_ms = source_now_ms(c->src, call->topic), trigger_ms, expire_ms;
+    int64_t now_ms = source_now_ms(c->api.src, call->topic), trigger_ms, expire_ms;
     if (__builtin_add_overflow(now_ms, call->delay_ms > 0 ? call->delay_ms : 0,
                                &trigger_ms) ||
         __builtin_add_overflow(trigger_ms, ttl_ms, &expire_ms) ||
@@ -145,11 +145,11 @@ static void on_stored(void *arg, const struct stored_reply *reply)
         succeed(call, &call->sent);
         return;
     case STORED_BEFORE:
-        queue_find(call->c->src, call->sent.topic, call->sent.id, on_present, call);
+        queue_find(call->c->api.src, call->sent.topic, call->sent.id, on_present, call);
         return;
     case STORED_DEAD:
     case REFUSED:
-        log_debug(source_name(call->c->src), "sendMsg refused, %s: %s", reply->reason,
+        log_debug(source_name(call->c->api.src), "sendMsg refused, %s: %s", reply->reason,
                   reply->why);
         camellia_failed(call, 400);
         return;
@@ -162,7 +162,7 @@ static void on_stored(void *arg, const struct stored_reply *reply)
 
 static void submit(struct camellia_call *call)
 {
-    source_submit(call->c->src, make_job(&call->sent), on_stored, call);
+    source_submit(call->c->api.src, make_job(&call->sent), on_stored, call);
 }
 
 void camellia_send(struct camellia_call *call)
@@ -170,7 +170,7 @@ void camellia_send(struct camellia_call *call)
     if (call->topic.n == 0 || call->topic.n > CAMELLIA_TOPIC_MAX || call->msg.n == 0 ||
         call->id.n > JOB_ID_MAX || make_msg(call) < 0)
         camellia_failed(call, 400);
-    else if (call->c->paused)
+    else if (call->c->api.paused)
         camellia_failed(call, 500);
     else
         submit(call);
@@ -215,9 +215,9 @@ void camellia_ack(struct camellia_call *call)
     if (!is_named(call))
         return;
     if (call->ack)
-        queue_finish(call->c->src, call->topic, call->id, &how, on_acked, call);
+        queue_finish(call->c->api.src, call->topic, call->id, &how, on_acked, call);
     else
-        queue_release(call->c->src, call->topic, call->id, 0, 0, on_acked, call);
+        queue_release(call->c->api.src, call->topic, call->id, 0, 0, on_acked, call);
 }
 
 static void on_found(void *arg, enum queue_code code, const struct queue_job *found)
@@ -238,7 +238,7 @@ static void on_found(void *arg, enum queue_code code, const struct queue_job *fo
 void camellia_get(struct camellia_call *call)
 {
     if (is_named(call))
-        queue_find(call->c->src, call->topic, call->id, on_found, call);
+        queue_find(call->c->api.src, call->topic, call->id, on_found, call);
 }
 
 /* One that had ended is forgotten when that was asked for, and still counts as missing.
@@ -259,7 +259,7 @@ void camellia_delete(struct camellia_call *call)
     const struct queue_finish how = {
         .end = QUEUE_END_DELETED, .alive_only = true, .forget = call->release};
     if (is_named(call))
-        queue_finish(call->c->src, call->topic, call->id, &how, on_deleted, call);
+        queue_finish(call->c->api.src, call->topic, call->id, &how, on_deleted, call);
 }
 
 /* ---------------------------------------------------------------------- pull */
@@ -336,7 +336,7 @@ static void hold(struct camellia_call *call)
 {
     struct camellia *c = call->c;
     int64_t left_ms = call->until_ms - loop_mono_ms();
-    if (left_ms <= 0 || c->stopping) {
+    if (left_ms <= 0 || c->api.stopping) {
         answer_list(call);
         return;
     }
@@ -357,7 +357,7 @@ void camellia_release_held(struct camellia *c)
 static void on_no_route(struct camellia_call *call)
 {
     static struct log_limit complain;
-    log_limited(&complain, LOG_WARN, source_name(call->c->src),
+    log_limited(&complain, LOG_WARN, source_name(call->c->api.src),
                 "a consumer asks for topic \"%.*s\", which no route takes",
                 SLICE_ARG(call->topic));
     hold(call);
@@ -404,7 +404,7 @@ static void pull(struct camellia_call *call, int64_t wait_ms)
                                        : call->c->ack_timeout_ms,
         .wait_ms = wait_ms,
     };
-    call->pull = queue_pull(call->c->src, &ask, on_pulled, call);
+    call->pull = queue_pull(call->c->api.src, &ask, on_pulled, call);
 }
 
 /* Waits as long as a long poll may. */

@@ -14,7 +14,6 @@
 /* ------------------------------------------------------------------------ answers */
 
 static const char text_type[] = "text/plain; charset=utf-8";
-static const char stopping_text[] = "the daemon is stopping";
 static const char done[] = "操作成功";
 
 static void answer(struct httpd_req *req, int code, const char *message,
@@ -73,37 +72,11 @@ const struct http_dialect delayqueue_dialect = {
     .bad_body = "解析json失败",
 };
 
-/* --------------------------------------------------- questions to the core */
-
-/* Its callback calls asked(). false: it was answered. */
-static bool ask_core(struct delayqueue *dq, struct httpd_req *req)
-{
-    struct delayqueue_ask *ask = httpd_args(req);
-    if (dq->stopping) {
-        error(req, stopping_text);
-        return false;
-    }
-    ask->dq = dq;
-    dq->calls++;
-    return true;
-}
-
-/* Gives the request, which is still to be answered. */
-static struct httpd_req *asked(void *arg)
-{
-    const struct delayqueue_ask *ask = httpd_args(arg);
-    struct delayqueue *dq = ask->dq;
-    dq->calls--;
-    if (dq->stopping && dq->calls == 0)
-        timer_set(dq->last, 0);
-    return arg;
-}
-
 /* ------------------------------------------------------------------------- /push */
 
 static void on_stored(void *arg, const struct stored_reply *reply)
 {
-    struct httpd_req *req = asked(arg);
+    struct httpd_req *req = arg;
     if (reply->outcome == STORED || reply->outcome == STORED_BEFORE)
         ok(req, "添加成功", (struct slice){NULL, 0});
     else
@@ -114,21 +87,19 @@ static void push(void *arg, struct httpd_req *req)
 {
     struct delayqueue *dq = arg;
     const struct delayqueue_ask *ask = httpd_args(req);
-    if (dq->paused) {
+    if (dq->api.paused) {
         error(req, "Redis is away or full: nothing can be stored now");
         return;
     }
-    if (!ask_core(dq, req))
-        return;
     struct job *job = job_new(ask->body.n + ask->id.n + ask->topic.n);
     job->id = job_keep(job, ask->id);
     job->topic = job_keep(job, ask->topic);
     job->payload = job_keep(job, ask->body);
     job->timed = true;
     job->replace = true;
-    job->due_ms = source_now_ms(dq->src, job->topic) + ask->delay_s * 1000;
+    job->due_ms = source_now_ms(dq->api.src, job->topic) + ask->delay_s * 1000;
     job->lease_ms = ask->ttr_s * 1000;
-    source_submit(dq->src, job, on_stored, req);
+    source_submit(dq->api.src, job, on_stored, req);
 }
 
 /* ------------------------------------------------------------- /delete, /finish */
@@ -136,7 +107,7 @@ static void push(void *arg, struct httpd_req *req)
 /* A job that is not there needs no ending. */
 static void on_finished(void *arg, enum queue_code code, enum queue_state was)
 {
-    struct httpd_req *req = asked(arg);
+    struct httpd_req *req = arg;
     (void)was;
     if (code == QUEUE_AWAY || code == QUEUE_NO_ROUTE)
         trouble(req, code);
@@ -148,8 +119,7 @@ static void end_job(struct delayqueue *dq, struct httpd_req *req, enum queue_end
 {
     const struct delayqueue_ask *ask = httpd_args(req);
     const struct queue_finish how = {.end = end};
-    if (ask_core(dq, req))
-        queue_finish(dq->src, (struct slice){NULL, 0}, ask->id, &how, on_finished, req);
+    queue_finish(dq->api.src, (struct slice){NULL, 0}, ask->id, &how, on_finished, req);
 }
 
 static void delete_job(void *arg, struct httpd_req *req)
@@ -179,7 +149,7 @@ static void add_job(struct buf *out, const struct queue_job *found)
 
 static void on_found(void *arg, enum queue_code code, const struct queue_job *found)
 {
-    struct httpd_req *req = asked(arg);
+    struct httpd_req *req = arg;
     if (code == QUEUE_AWAY || code == QUEUE_NO_ROUTE) {
         trouble(req, code);
     } else if (found == NULL || found->state == QUEUE_ENDED) {
@@ -198,8 +168,7 @@ static void get(void *arg, struct httpd_req *req)
 {
     struct delayqueue *dq = arg;
     const struct delayqueue_ask *ask = httpd_args(req);
-    if (ask_core(dq, req))
-        queue_find(dq->src, (struct slice){NULL, 0}, ask->id, on_found, req);
+    queue_find(dq->api.src, (struct slice){NULL, 0}, ask->id, on_found, req);
 }
 
 /* -------------------------------------------------------------------------- /pop */
@@ -307,10 +276,6 @@ static void pop(void *arg, struct httpd_req *req)
     struct delayqueue *dq = arg;
     const struct delayqueue_ask *ask = httpd_args(req);
     struct slice topics[DELAYQUEUE_TOPICS_MAX];
-    if (dq->stopping) {
-        error(req, stopping_text);
-        return;
-    }
     const struct queue_ask pull = {.topics = topics,
                                    .topic_count = delayqueue_split(ask->topic, topics),
                                    .max = 1,
@@ -321,18 +286,20 @@ static void pop(void *arg, struct httpd_req *req)
     LIST_INSERT_HEAD(&dq->pops, p, link);
     httpd_on_gone(req, on_gone, p);
     if (pull.topic_count > 0)
-        p->pull = queue_pull(dq->src, &pull, on_pulled, p);
+        p->pull = queue_pull(dq->api.src, &pull, on_pulled, p);
     else /* nothing but commas: there is never a job */
         none_in_time(p, QUEUE_NONE);
 }
 
-static void end_pops(struct delayqueue *dq)
+static void stop(struct source *src, void *self)
 {
+    struct delayqueue *dq = self;
     for (struct pop *next, *pop = LIST_FIRST(&dq->pops); pop; pop = next) {
         next = LIST_NEXT(pop, link);
         pop->code = QUEUE_NONE;
         answer_none(pop);
     }
+    http_api_stop(src, self);
 }
 
 /* ----------------------------------------------------------------- start and stop */
@@ -350,63 +317,17 @@ static const struct httpd_route rows[] = {
 static int start(struct source *src, void *self, struct err *err)
 {
     struct delayqueue *dq = self;
-    dq->src = src;
     LIST_INIT(&dq->pops);
-    dq->httpd = httpd_open(source_name(src), &dq->http, err);
-    if (dq->httpd == NULL)
-        return -1;
-    httpd_serve(dq->httpd, rows, dq);
-    httpd_set_dialect(dq->httpd, &delayqueue_dialect, dq);
-    return 0;
-}
-
-static void pause_source(struct source *src, void *self, bool paused)
-{
-    struct delayqueue *dq = self;
-    (void)src;
-    dq->paused = paused;
-}
-
-/* A turn after the last answer, so that it has gone out. */
-static void on_last(void *arg)
-{
-    struct delayqueue *dq = arg;
-    if (dq->calls > 0)
-        return; /* the last of them comes here again */
-    httpd_stop(dq->httpd);
-    timer_del(dq->last);
-    source_stopped(dq->src);
-}
-
-static void stop(struct source *src, void *self)
-{
-    struct delayqueue *dq = self;
-    (void)src;
-    dq->stopping = true;
-    dq->last = timer_new(on_last, dq);
-    end_pops(dq);
-    timer_set(dq->last, 0);
+    return http_api_start(src, self, rows, &delayqueue_dialect, err);
 }
 
 static const struct opt opts[] = {
-    HTTPD_ROWS(struct delayqueue, http, "127.0.0.1:9277", "16MiB"),
+    HTTPD_ROWS(struct delayqueue, api.opts, "127.0.0.1:9277", "16MiB"),
     {"pop_timeout", OPT_MS, offsetof(struct delayqueue, pop_timeout_ms), "178s",
      .help = "How long a /pop waits for a job; shorter than the clients' patience.",
      .min = 10, .max = 86400000},
     {0},
 };
-
-static int check(const void *self, struct err *err)
-{
-    const struct delayqueue *dq = self;
-    return httpd_check_opts(&dq->http, err);
-}
-
-static void unwise(const void *self, struct buf *lines)
-{
-    const struct delayqueue *dq = self;
-    httpd_warn_of_strangers(&dq->http, "", NULL, lines);
-}
 
 const struct source_ops source_delayqueue = {
     .name = "delayqueue",
@@ -416,10 +337,10 @@ const struct source_ops source_delayqueue = {
     .answers = true,
     .awaits = true,
     .pulls_by_topic = true,
-    .check = check,
-    .unwise = unwise,
+    .check = http_api_check,
+    .unwise = http_api_unwise,
     .start = start,
-    .pause = pause_source,
+    .pause = http_api_pause,
     .stop = stop,
     .import = delayqueue_import,
 };

@@ -8,22 +8,14 @@
 #ifndef SOURCES_DELAYQUEUE_DELAYQUEUE_H
 #define SOURCES_DELAYQUEUE_DELAYQUEUE_H
 
-#include "bridge/http/http_args.h"
-#include "bridge/plugin.h"
+#include "bridge/http/http_api.h"
 
 #include <sys/queue.h>
 
 struct delayqueue {
-    struct source *src;
-    /* options */
-    struct httpd_opts http;
-    int64_t pop_timeout_ms;
-
-    struct httpd *httpd;
-    LIST_HEAD(, pop) pops; /* that wait for their answer */
-    unsigned calls;        /* questions to the core without an answer yet */
-    bool paused, stopping;
-    struct timer *last; /* the last step of a stop */
+    struct http_api api;
+    int64_t pop_timeout_ms; /* an option */
+    LIST_HEAD(, pop) pops;  /* that wait for their answer */
 };
 
 extern const struct http_dialect delayqueue_dialect;
@@ -37,7 +29,6 @@ enum {
 struct delayqueue_ask {
     struct slice id, topic, body; /* trimmed; never none */
     int64_t delay_s, ttr_s;
-    struct delayqueue *dq; /* while the core is asked */
 };
 /* The arguments of /push, of /pop, and of all others. */
 extern const struct http_args delayqueue_push_args, delayqueue_pop_args,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "bridge/base/text.h"
 #include "sources/delayqueue/delayqueue.h"
 
 enum { TTR_MAX_S = 86400 };
@@ -130,13 +131,9 @@ const struct http_args delayqueue_id_args = {sizeof(struct delayqueue_ask), id_p
 unsigned delayqueue_split(struct slice topic, struct slice *topics)
 {
     unsigned n = 0;
-    const char *end = topic.p + topic.n;
-    for (const char *p = topic.p; p <= end && n < DELAYQUEUE_TOPICS_MAX;) {
-        const char *comma = p < end ? memchr(p, ',', (size_t)(end - p)) : NULL;
-        const char *stop = comma ? comma : end;
-        topics[n] = delayqueue_trim((struct slice){p, (size_t)(stop - p)});
+    while (topic.p && n < DELAYQUEUE_TOPICS_MAX) {
+        topics[n] = delayqueue_trim(text_cut(&topic, ','));
         n += topics[n].n > 0;
-        p = stop + 1;
     }
     return n;
 }

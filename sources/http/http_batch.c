@@ -140,10 +140,7 @@ static void submit_line(struct source *src, struct batch *b, struct slice text,
 static struct slice next_line(struct slice *rest)
 {
     while (rest->n > 0) {
-        const char *end = memchr(rest->p, '\n', rest->n);
-        struct slice line = {rest->p, end ? (size_t)(end - rest->p) : rest->n};
-        size_t used = line.n + (end ? 1 : 0);
-        *rest = (struct slice){rest->p + used, rest->n - used};
+        struct slice line = text_cut(rest, '\n');
         if (line.n > 0 && line.p[line.n - 1] == '\r')
             line.n--;
         if (line.n > 0)

@@ -145,13 +145,10 @@ static void answer_found(struct httpd_req *req, const struct queue_job *found)
 
 struct slice http_queue_name(struct slice list, unsigned n)
 {
-    for (const char *p = list.p, *end = list.p + list.n; p; n--) {
-        const char *comma = memchr(p, ',', (size_t)(end - p));
-        if (n == 0)
-            return (struct slice){p, (size_t)((comma ? comma : end) - p)};
-        p = comma ? comma + 1 : NULL;
-    }
-    return (struct slice){0};
+    struct slice name = text_cut(&list, ',');
+    while (name.p && n-- > 0)
+        name = text_cut(&list, ',');
+    return name;
 }
 
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
@@ -186,14 +183,13 @@ static void on_gone(void *arg)
 /* Gives their number; -1: err says what is wrong with one. */
 static int split(struct slice list, struct slice *names, struct err *err)
 {
-    struct slice name;
     int n = 0;
-    while ((name = http_queue_name(list, (unsigned)n)).p) {
+    while (list.p) {
         if (n == NAMES_MAX)
             return err_set(err, "a pull names at most %d queues", NAMES_MAX);
-        if (check_name(name, err) < 0)
+        names[n] = text_cut(&list, ',');
+        if (check_name(names[n++], err) < 0)
             return -1;
-        names[n++] = name;
     }
     return n;
 }

@@ -7,6 +7,7 @@
  * given up after its open records are answered, for which the rebalance waits a few
  * seconds.
  */
+#include "bridge/base/retry.h"
 #include "bridge/job/cloudevent.h"
 #include "bridge/plugin.h"
 #include "sources/kafka/kafka_client.h"
@@ -155,25 +156,26 @@ static int64_t record_ms(const rd_kafka_message_t *m)
     return type != RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && ms > 0 ? ms : 0;
 }
 
-/* Gives the job; a null key, payload or header value stays apart from an empty one.
- * *reason: NULL, or why it must be quarantined, err saying more; then it has the raw key
- * and payload and no headers. */
-static struct job *record_job(const rd_kafka_message_t *m, const char **reason,
-                              struct err *err)
+/* A null key, payload or header value stays apart from an empty one. */
+static struct job *record_job(const struct kafka_part *part, const rd_kafka_message_t *m)
 {
     struct job *job = job_new(m->len + m->key_len + HEADERS_HINT_BYTES);
+    struct err err;
 
     job->topic = job_keep(job, slice_of(rd_kafka_topic_name(m->rkt)));
     job->key = job_keep(job, (struct slice){m->key, m->key_len});
     job->payload = job_keep(job, (struct slice){m->payload, m->len});
     job->partition = m->partition;
     job->offset = m->offset;
+    job->incarnation = part->incarnation;
+    if (*part->rewound)
+        job->rewinds = job_keep(job, slice_of(part->rewound));
     job->timestamp_ms = record_ms(m);
-    *reason = NULL;
-    if (add_headers(job, m, err) < 0) {
+    if (add_headers(job, m, &err) < 0) {
         job->headers = NULL; /* the job's memory keeps them until it is freed */
         job->header_count = 0;
-        *reason = "undecodable";
+        job->unread = "undecodable";
+        job->unread_why = job_keep(job, slice_of(err.text));
     }
     return job;
 }
@@ -200,16 +202,10 @@ static void take(struct kafka_source *k, const rd_kafka_message_t *m)
         kafka_part_find(&k->group.parts, rd_kafka_topic_name(m->rkt), m->partition);
     struct kafka_read *read =
         part ? kafka_part_read(part, m->offset, record_ms(m)) : NULL;
-    const char *reason;
-    struct err err;
 
     if (read == NULL)
         return;
-    struct job *job = record_job(m, &reason, &err);
-    if (reason) {
-        source_quarantine(k->src, job, reason, err.text, on_stored, read);
-        return;
-    }
+    struct job *job = record_job(part, m);
     job->tombstone = is_tombstone(k, job);
     source_submit(k->src, job, on_stored, read);
 }
@@ -331,7 +327,7 @@ static void on_gone(void *arg)
         return;
     }
     if (!k->stopping) {
-        timer_set(k->retry, kafka_backoff_ms(++k->tries));
+        timer_set(k->retry, retry_broker_ms(++k->tries));
         return;
     }
     kv_watch(k->src, NULL, NULL);
@@ -352,7 +348,7 @@ static void on_retry(void *arg)
     }
     if (open_client(k, &err) == 0)
         return;
-    timer_set(k->retry, kafka_backoff_ms(++k->tries));
+    timer_set(k->retry, retry_broker_ms(++k->tries));
     log_warn(source_name(k->src), "%s; trying again", err.text);
 }
 

@@ -6,7 +6,6 @@
 
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
-#include "bridge/base/retry.h"
 #include "sources/kafka/kafka_token.h"
 
 #include <errno.h>
@@ -15,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum {
@@ -470,15 +468,4 @@ void kafka_client_close(struct kafka_client *c, loop_cb *done, void *arg)
         pthread_detach(thread);
     else
         destroy(cl); /* blocks, but leaves nothing behind */
-}
-
-int64_t kafka_backoff_ms(unsigned n)
-{
-    static const struct retry_policy policy = {
-        .first_ms = 500, .factor = 2, .max_ms = 30000, .jitter = 0.2};
-    uint32_t bits;
-
-    if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != (ssize_t)sizeof(bits))
-        bits = UINT32_MAX / 2;
-    return retry_delay_ms(&policy, n, bits / (UINT32_MAX + 1.0));
 }

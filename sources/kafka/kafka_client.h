@@ -52,7 +52,4 @@ int kafka_client_leave(struct kafka_client *c, struct err *err);
  * from within. done NULL: blocks instead, for a start that failed. */
 void kafka_client_close(struct kafka_client *c, loop_cb *done, void *arg);
 
-/* The wait before try n (1 is the first) to open the client again; with jitter. */
-int64_t kafka_backoff_ms(unsigned n);
-
 #endif

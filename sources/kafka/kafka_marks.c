@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/kafka/kafka_marks.h"
 
+#include "bridge/base/retry.h"
 #include "sources/kafka/kafka_client.h"
 
 #include <inttypes.h>
@@ -281,9 +282,7 @@ static void set_reading(struct kafka_part *part, unsigned incarnation,
                         struct slice rewinds)
 {
     char *text = mem_strndup(rewinds.p ? rewinds.p : "", rewinds.n);
-    const struct partition_reading reading = {incarnation, slice_of(text)};
 
-    source_set_reading(part->parts->src, part->topic, part->partition, &reading);
     part->incarnation = incarnation;
     free(part->rewound);
     part->rewound = text;
@@ -325,7 +324,7 @@ static void on_renewed(void *arg, enum kv_code code)
         set_reading(part, r->incarnation, slice_of(r->rewinds));
         kafka_part_renewed(part, r->mark);
     } else if (part) { /* Redis is away */
-        timer_set(part->rewind, kafka_backoff_ms(1));
+        timer_set(part->rewind, retry_broker_ms(1));
     }
     free(r->rewinds);
     free(r);

@@ -10,6 +10,7 @@
 
 #include "bridge/base/fault.h"
 #include "bridge/base/mem.h"
+#include "bridge/base/retry.h"
 #include "sources/kafka/kafka_client.h"
 #include "sources/kafka/kafka_marks.h"
 
@@ -191,7 +192,7 @@ static void rewind_soon(struct kafka_part *part)
 {
     kafka_parts_hold(part->parts, part, HOLD_REWIND);
     if (part->offsets.open == 0 && !timer_is_set(part->rewind))
-        timer_set(part->rewind, kafka_backoff_ms(++part->rewinds));
+        timer_set(part->rewind, retry_broker_ms(++part->rewinds));
 }
 
 /* offset came although it is below where we had come to, or although Redis knows the
@@ -248,7 +249,7 @@ static void on_rewind(void *arg)
     struct kafka_part *part = arg;
 
     if (part->holds & HOLD_MARKS) /* Redis is asked what it still has */
-        timer_set(part->rewind, kafka_backoff_ms(1));
+        timer_set(part->rewind, retry_broker_ms(1));
     else if (part->anew || part->asked)
         kafka_marks_renew(part);
     else

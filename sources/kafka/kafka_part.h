@@ -50,7 +50,7 @@ struct kafka_part {
     unsigned
         era;     /* unique; a new one whenever it goes back makes earlier requests void */
     bool unsure; /* Redis has a mark and the group no offset: perhaps a new topic */
-    /* Of struct partition_reading, as Redis has them; rewound: "" none. */
+    /* incarnation and rewinds of its jobs, as Redis has them; rewound: "" none. */
     unsigned incarnation;
     char *rewound;
     bool known;  /* both were read from Redis: only then may records be submitted */

@@ -25,25 +25,6 @@ enum {
     PLACE_BYTES = 200
 };
 
-static char *copy(const char *s)
-{
-    return s ? mem_strdup(s) : NULL;
-}
-
-static void forget(char *text)
-{
-    if (text)
-        explicit_bzero(text, strlen(text));
-    free(text);
-}
-
-static void wipe(struct buf *text)
-{
-    if (text->p)
-        explicit_bzero(text->p, text->cap);
-    buf_free(text);
-}
-
 /* application/x-www-form-urlencoded */
 static char *form_of(const struct pairs *more)
 {
@@ -70,17 +51,17 @@ static char *encoded(const char *s)
         return NULL;
     text_add_percent(&out, slice_of(s), ".");
     char *text = mem_strdup(buf_str(&out));
-    wipe(&out);
+    text_wipe(&out);
     return text;
 }
 
 void kafka_token_ask_init(struct kafka_token_ask *ask, const struct kafka_link *link)
 {
-    *ask = (struct kafka_token_ask){.file = copy(link->token_file),
-                                    .url = copy(link->token_url),
+    *ask = (struct kafka_token_ask){.file = mem_strdup(link->token_file),
+                                    .url = mem_strdup(link->token_url),
                                     .client = encoded(link->token_client),
                                     .secret = encoded(link->token_secret),
-                                    .ca_file = copy(link->token_ca_file),
+                                    .ca_file = mem_strdup(link->token_ca_file),
                                     .form = form_of(&link->token_form)};
 }
 
@@ -89,15 +70,15 @@ void kafka_token_ask_free(struct kafka_token_ask *ask)
     free(ask->file);
     free(ask->url);
     free(ask->client);
-    forget(ask->secret);
+    text_forget(ask->secret);
     free(ask->ca_file);
-    forget(ask->form);
+    text_forget(ask->form);
     *ask = (struct kafka_token_ask){0};
 }
 
 void kafka_token_free(struct kafka_token *token)
 {
-    forget(token->value);
+    text_forget(token->value);
     *token = (struct kafka_token){0};
 }
 
@@ -114,7 +95,7 @@ static int claims_of(const char *token, struct buf *out)
     for (char *p = part; *p; p++)
         *p = *p == '-' ? '+' : (*p == '_' ? '/' : *p);
     int rc = text_base64_decode(slice_of(part), out);
-    forget(part);
+    text_forget(part);
     return rc;
 }
 
@@ -170,7 +151,7 @@ static int from_file(const char *path, struct kafka_token *token, struct err *er
         if (token->ends_ms == 0 || token->ends_ms > look_ms)
             token->ends_ms = look_ms;
     }
-    wipe(&text);
+    text_wipe(&text);
     return rc;
 }
 
@@ -227,7 +208,7 @@ static int read_answer(struct slice body, long status, struct kafka_token *token
         if (token->ends_ms == 0)
             token->ends_ms = loop_wall_ms() + LIFE_GUESSED_MS;
     }
-    wipe(&room);
+    text_wipe(&room);
     return rc;
 }
 
@@ -272,7 +253,7 @@ static int from_server(const struct kafka_token_ask *ask, struct kafka_token *to
     else
         rc = read_answer(buf_slice(&answer.body), status, token, err);
     curl_easy_cleanup(e);
-    wipe(&answer.body);
+    text_wipe(&answer.body);
     return rc;
 }
 

@@ -6,15 +6,8 @@
  * URL, so its route ends at an http sink with accept = "code100" and has no topic of its
  * own. All tasks of a source go by one route: an id alone does not tell which.
  */
-#include "bridge/plugin.h"
+#include "bridge/http/http_api.h"
 #include "sources/later/later_job.h"
-
-struct later_source {
-    struct httpd_opts http;
-    struct source *src;
-    struct httpd *listener;
-    bool paused;
-};
 
 static const char json_type[] = "text/plain; charset=utf-8"; /* yes: so the API has it */
 
@@ -70,17 +63,17 @@ static void on_stored(void *arg, const struct stored_reply *reply)
 
 static void create(void *arg, struct httpd_req *req)
 {
-    struct later_source *l = arg;
+    struct http_api *api = arg;
     struct later_task *task = httpd_args(req);
     char id[LATER_ID_SIZE];
-    if (l->paused) {
+    if (api->paused) {
         answer_empty(req, 500);
         return;
     }
-    later_begin(task, source_now_ms(l->src, SLICE_LIT("")));
+    later_begin(task, source_now_ms(api->src, SLICE_LIT("")));
     later_new_id(id);
     task->id = slice_of(id);
-    source_submit(l->src, later_job_new(task), on_stored, req);
+    source_submit(api->src, later_job_new(task), on_stored, req);
 }
 
 /* --------------------------------------------------------------- /query, /delete */
@@ -106,13 +99,13 @@ static void on_found(void *arg, const struct found_reply *reply)
 
 static void query(void *arg, struct httpd_req *req)
 {
-    struct later_source *l = arg;
+    struct http_api *api = arg;
     const struct later_task *task = httpd_args(req);
     if (task->id.n > JOB_ID_MAX) /* no task can have it */
         answer_empty(req, 404);
     else
-        source_find(l->src, source_route(l->src, SLICE_LIT(""), NULL), task->id, on_found,
-                    req);
+        source_find(api->src, source_route(api->src, SLICE_LIT(""), NULL), task->id,
+                    on_found, req);
 }
 
 /* Whether it was there or not. */
@@ -125,12 +118,12 @@ static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 static void delete_task(void *arg, struct httpd_req *req)
 {
     static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};
-    struct later_source *l = arg;
+    struct http_api *api = arg;
     const struct later_task *task = httpd_args(req);
     if (task->id.n > JOB_ID_MAX)
         answer_empty(req, 200);
     else
-        queue_finish(l->src, (struct slice){0}, task->id, &how, on_deleted, req);
+        queue_finish(api->src, (struct slice){0}, task->id, &how, on_deleted, req);
 }
 
 /* --------------------------------------------------------------- all else */
@@ -163,58 +156,24 @@ static const struct httpd_route rows[] = {
 
 static int start(struct source *src, void *self, struct err *err)
 {
-    struct later_source *l = self;
-    l->src = src;
-    l->listener = httpd_open(source_name(src), &l->http, err);
-    if (l->listener == NULL)
-        return -1;
-    httpd_serve(l->listener, rows, l);
-    httpd_set_dialect(l->listener, &dialect, l);
-    log_info(source_name(src), "listens on %s", l->http.listen);
-    return 0;
-}
-
-static void pause_source(struct source *src, void *self, bool paused)
-{
-    struct later_source *l = self;
-    (void)src;
-    l->paused = paused;
-}
-
-static void stop(struct source *src, void *self)
-{
-    struct later_source *l = self;
-    httpd_stop(l->listener);
-    source_stopped(src);
+    return http_api_start(src, self, rows, &dialect, err);
 }
 
 static const struct opt opts[] = {
-    HTTPD_ROWS(struct later_source, http, "127.0.0.1:8080", "16MiB"), {0}};
-
-static int check(const void *self, struct err *err)
-{
-    const struct later_source *l = self;
-    return httpd_check_opts(&l->http, err);
-}
-
-static void unwise(const void *self, struct buf *lines)
-{
-    const struct later_source *l = self;
-    httpd_warn_of_strangers(&l->http, "", NULL, lines);
-}
+    HTTPD_ROWS(struct http_api, opts, "127.0.0.1:8080", "16MiB"), {0}};
 
 const struct source_ops source_later = {
     .name = "later",
     .help = "Serves the HTTP API of Later: tasks that call back when they are due.",
-    .size = sizeof(struct later_source),
+    .size = sizeof(struct http_api),
     .opts = opts,
     .answers = true,
     .awaits = true,
     .one_route = true,
-    .check = check,
-    .unwise = unwise,
+    .check = http_api_check,
+    .unwise = http_api_unwise,
     .start = start,
-    .pause = pause_source,
-    .stop = stop,
+    .pause = http_api_pause,
+    .stop = http_api_stop,
     .import = later_import,
 };

@@ -29,7 +29,7 @@ static int check(const void *self, struct err *err)
             return err_set(err, "pools: \"%s\" is no name; take letters, digits, - and _",
                            l->pools.v[i]);
     }
-    if (httpd_check_opts(&l->http, err) < 0)
+    if (http_api_check(self, err) < 0)
         return -1;
     return httpd_check_opts(&l->admin_http, err) < 0 ? err_in(err, "admin_listen") : 0;
 }
@@ -40,64 +40,32 @@ static void unwise(const void *self, struct buf *lines)
     const struct httpd_secrets tokens = {!l->skip_token_check, "tokens",
                                          "skip_token_check = false"};
     const struct httpd_secrets passwords = {l->accounts.n > 0, "passwords", "accounts"};
-    httpd_warn_of_strangers(&l->http, "", &tokens, lines);
+    httpd_warn_of_strangers(&l->api.opts, "", &tokens, lines);
     httpd_warn_of_strangers(&l->admin_http, "admin_", &passwords, lines);
 }
 
 void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID])
 {
-    lmstfy_new_ulid(&l->ids, source_now_ms(l->src, (struct slice){NULL, 0}), out);
+    lmstfy_new_ulid(&l->ids, source_now_ms(l->api.src, (struct slice){NULL, 0}), out);
 }
 
 /* --------------------------------------------------------------------------- stop */
 
-enum { LINGER_MS = 50 }; /* for the last answers to leave */
-
-static void release(struct lmstfy *l)
+void lmstfy_release(struct lmstfy *l)
 {
-    httpd_stop(l->httpd);
-    l->httpd = NULL;
-    timer_del(l->linger);
-    l->linger = NULL;
     lmstfy_copy_free(&l->tokens);
     lmstfy_copy_free(&l->limits);
     lmstfy_metrics_free(l);
-    loop_defer_free(l->served);
     buf_free(&l->topic);
     buf_free(&l->topics);
     buf_free(&l->key);
-}
-
-void lmstfy_release(struct lmstfy *l)
-{
-    release(l);
-    source_stopped(l->src);
-}
-
-static void on_linger(void *arg)
-{
-    struct lmstfy *l = arg;
-    if (l->open > 0)
-        return; /* one more came in meanwhile */
-    httpd_stop(l->httpd);
-    l->httpd = NULL;
-    lmstfy_admin_stop(l);
-}
-
-void lmstfy_all_answered(struct lmstfy *l)
-{
-    if (!timer_is_set(l->linger))
-        timer_set(l->linger, LINGER_MS);
+    source_stopped(l->api.src);
 }
 
 static void stop(struct source *src, void *self)
 {
-    struct lmstfy *l = self;
     (void)src;
-    l->stopping = true;
-    httpd_drain(l->httpd);
-    if (l->open == 0)
-        lmstfy_all_answered(l);
+    http_api_close(self, lmstfy_admin_stop);
 }
 
 /* -------------------------------------------------------------------------- start */
@@ -108,27 +76,12 @@ static const struct httpd_route rows[] = {{"*", "/{*}", lmstfy_serve, HTTPD_OPEN
 static int start(struct source *src, void *self, struct err *err)
 {
     struct lmstfy *l = self;
-    if (check(l, err) < 0)
+    if (check(l, err) < 0 || http_api_start(src, l, rows, &lmstfy_dialect, err) < 0)
         return -1;
-    l->src = src;
-    l->linger = timer_new(on_linger, l);
-    l->httpd = httpd_open(source_name(src), &l->http, err);
-    if (l->httpd && lmstfy_admin_start(l, err) == 0) {
-        httpd_serve(l->httpd, rows, l);
-        httpd_set_dialect(l->httpd, &lmstfy_dialect, l);
-        log_info(source_name(src), "listens on %s, for the admin API on %s",
-                 l->http.listen, l->admin_http.listen);
+    if (lmstfy_admin_start(l, err) == 0)
         return 0;
-    }
-    release(l);
+    httpd_stop(l->api.httpd);
     return -1;
-}
-
-static void pause_source(struct source *src, void *self, bool paused)
-{
-    struct lmstfy *l = self;
-    (void)src;
-    l->paused = paused;
 }
 
 /* ------------------------------------------------------------------------- options */
@@ -138,7 +91,7 @@ static void pause_source(struct source *src, void *self, bool paused)
 
 static const struct opt opts[] = {
     /* A bulk of 64 jobs of 1 MiB, with what stands between them, fits. */
-    HTTPD_ROWS(struct lmstfy, http, "127.0.0.1:7777", "65MiB"),
+    HTTPD_ROWS(struct lmstfy, api.opts, "127.0.0.1:7777", "65MiB"),
     HTTPD_ROWS_NAMED("admin_", struct lmstfy, admin_http, "127.0.0.1:7778", "1MiB"),
     {"pools", OPT_LIST, AT(pools), "default",
      .help = "Names of the pools that tokens may name; \"default\" is one of them."},
@@ -177,7 +130,7 @@ const struct source_ops source_lmstfy = {
     .check = check,
     .unwise = unwise,
     .start = start,
-    .pause = pause_source,
+    .pause = http_api_pause,
     .stop = stop,
     .import = lmstfy_import,
 };

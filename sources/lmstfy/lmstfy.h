@@ -11,8 +11,7 @@
 #ifndef SOURCES_LMSTFY_LMSTFY_H
 #define SOURCES_LMSTFY_LMSTFY_H
 
-#include "bridge/http/http_args.h"
-#include "bridge/plugin.h"
+#include "bridge/http/http_api.h"
 #include "bridge/engine/kv.h"
 #include "sources/lmstfy/lmstfy_job.h"
 
@@ -21,7 +20,6 @@ enum { LMSTFY_QUEUES_MAX = 256 }; /* of one consume */
 struct lmstfy;
 struct lmstfy_copied;  /* lmstfy_token.c */
 struct lmstfy_metrics; /* lmstfy_metrics.h */
-struct lmstfy_served;  /* lmstfy_admin.c */
 
 /* A copy of one kv in memory, so that requests need not wait for Redis. It is fresh
  * from when it was read until a change is reported. */
@@ -35,9 +33,8 @@ struct lmstfy_copy {
 };
 
 struct lmstfy {
-    struct source *src;
+    struct http_api api; /* the job API */
     /* options */
-    struct httpd_opts http;       /* the job API */
     struct httpd_opts admin_http; /* the admin API */
     struct opt_list pools;        /* names; "default" must be among them */
     struct pairs accounts; /* user = password, of the admin API; none: it is open */
@@ -45,18 +42,13 @@ struct lmstfy {
     bool access_log; /* a line per request; the admin API switches it */
     int64_t delay_ms, ttl_ms, ttr_ms, timeout_ms, tries; /* where a request says none */
     /* the job API */
-    struct httpd *httpd;
     struct lmstfy_ids ids;
     struct buf topic;  /* scratch: of one queue, or of several side by side */
     struct buf topics; /* scratch: struct slice */
     struct buf key;    /* scratch: lmstfy_key() */
-    unsigned open;     /* requests without an answer yet */
-    struct timer *linger;
-    bool paused, stopping;
     struct log_limit complain;
     /* the admin API */
     struct httpd *admin_httpd;
-    struct lmstfy_served *served;
     struct lmstfy_copy tokens, limits;
     struct timer *refresh;
     unsigned holds;                 /* lmstfy_hold() */
@@ -108,8 +100,6 @@ struct lmstfy_req {
 bool lmstfy_has_pool(const struct lmstfy *l, struct slice pool); /* one of pools? */
 /* A fresh ULID, not ended by a NUL: request ids, tokens. */
 void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID]);
-/* The last request of the job API was answered, and the source stops. */
-void lmstfy_all_answered(struct lmstfy *l);
 /* The last hold is gone: frees the rest, and the source has stopped. */
 void lmstfy_release(struct lmstfy *l);
 
@@ -124,9 +114,10 @@ const struct lmstfy_row *lmstfy_route(const char *method, struct slice path,
                                       struct slice *id);
 /* Of the request's queue; good until the next call. */
 struct slice lmstfy_topic(struct lmstfy_req *r);
-/* A parameter that is a number; when it is absent, *n stays. -1: it is no number or above
+/* A parameter that is a number; when it is absent, *n stays. -1: it is none from min to
  * max, and the request was answered 400 "invalid NAME". */
-int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t max, int64_t *n);
+int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t min, int64_t max,
+                 int64_t *n);
 
 /* Each answers, and the request is gone. */
 void lmstfy_answer(struct lmstfy_req *r, unsigned status); /* r->out as JSON */
@@ -135,6 +126,8 @@ void lmstfy_answer_none(struct lmstfy_req *r, unsigned status); /* no body */
 /* {"error": text} */
 void lmstfy_error(struct lmstfy_req *r, unsigned status, const char *text);
 void lmstfy_internal_error(struct lmstfy_req *r); /* Redis did not answer */
+/* The same where away, which it gives back; else nothing. */
+bool lmstfy_away(struct lmstfy_req *r, bool away);
 
 /* --- lmstfy_publish.c, lmstfy_queue.c: rows of the job API --- */
 void lmstfy_publish(struct lmstfy_req *r); /* also in the place of r->id */
@@ -155,8 +148,8 @@ void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was);
 /* -1: nothing stays open. Needs src and the options. Begins to read tokens and limits,
  * and opens the admin listener. */
 int lmstfy_admin_start(struct lmstfy *l, struct err *err);
-/* Closes all of it; ends in lmstfy_release(), at once or later. */
-void lmstfy_admin_stop(struct lmstfy *l);
+/* Closes all of it; ends in lmstfy_release(). self: struct lmstfy. */
+void lmstfy_admin_stop(void *self);
 /* What is under way in the admin half, and must end before the source has stopped. */
 void lmstfy_hold(struct lmstfy *l);
 void lmstfy_let_go(struct lmstfy *l);
@@ -175,10 +168,6 @@ int lmstfy_key_of_path(struct lmstfy_req *r);
 #define LMSTFY_TOKENS_KV "tokens" /* POOL/NS/TOKEN -> description */
 #define LMSTFY_LIMITS_KV "limits" /* POOL/NS/TOKEN -> JSON of the limit */
 
-/* Appends "POOL/NS/TOKEN": the field of tokens and limits. Neither pool nor namespace has
- * a "/", so that no other three give the same. */
-void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
-                    struct slice token);
 /* That of the request, in l->key; good until the next call. */
 struct slice lmstfy_key(struct lmstfy_req *r);
 

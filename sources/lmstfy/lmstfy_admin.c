@@ -78,10 +78,8 @@ static void on_listed(void *arg, enum queue_code code, const struct queue_name *
 {
     struct lmstfy_req *r = arg;
     size_t found = 0;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     n = code == QUEUE_OK ? n : 0; /* no route: no queues */
     struct queue_row *rows = mem_alloc((n + 1) * sizeof(*rows));
     for (unsigned i = 0; i < n; i++) {
@@ -110,7 +108,7 @@ static void about_info(struct lmstfy_req *r)
         return;
     }
     lmstfy_any_topic(&topic, pool_of(r));
-    queue_list(r->l->src, buf_slice(&topic), on_listed, r);
+    queue_list(r->l->api.src, buf_slice(&topic), on_listed, r);
     buf_free(&topic);
 }
 
@@ -160,12 +158,8 @@ static const struct lmstfy_row rows[] = {
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-/* What the HTTP server is given for a row: each is a table of one, with an own arg. */
-struct lmstfy_served {
-    struct lmstfy *l;
-    const struct lmstfy_row *row;
-    struct httpd_route table[2];
-};
+/* The same as the HTTP server wants them, one more for all else, and the end. */
+static struct httpd_route routes[ROWS + 2];
 
 /* ------------------------------------------------------------ who may */
 
@@ -205,11 +199,9 @@ static bool may(const struct lmstfy *l, const struct httpd_req *req)
 
 static void on_request(void *arg, struct httpd_req *req)
 {
-    const struct lmstfy_served *served = arg;
-    struct lmstfy_req *r = lmstfy_req_new(served->l, req);
-    r->row = served->row;
+    struct lmstfy_req *r = lmstfy_req_new(arg, req);
+    r->row = &rows[httpd_route_of(req) - routes];
     r->admin = true;
-    lmstfy_hold(r->l);
     if (r->row->guarded && r->l->accounts.n > 0 && !may(r->l, req)) {
         httpd_add(req, "WWW-Authenticate", "Basic realm=\"Authorization Required\"");
         lmstfy_answer_none(r, 401);
@@ -270,36 +262,32 @@ static void on_kv_changed(void *arg)
 
 static void serve(struct lmstfy *l)
 {
-    static const struct httpd_route rest[] = {{"*", "/{*}", on_rest, HTTPD_OPEN, NULL},
-                                              {0}};
-    l->served = mem_alloc(ROWS * sizeof(*l->served));
-    for (size_t i = 0; i < ROWS; i++) {
-        l->served[i] = (struct lmstfy_served){
-            .l = l,
-            .row = &rows[i],
-            .table = {{rows[i].method, rows[i].path, on_request, HTTPD_OPEN, NULL}},
-        };
-        httpd_serve(l->admin_httpd, l->served[i].table, &l->served[i]);
-    }
-    httpd_serve(l->admin_httpd, rest, l);
+    for (size_t i = 0; i < ROWS; i++)
+        routes[i] = (struct httpd_route){rows[i].method, rows[i].path, on_request,
+                                         HTTPD_OPEN, NULL};
+    routes[ROWS] = (struct httpd_route){"*", "/{*}", on_rest, HTTPD_OPEN, NULL};
+    httpd_serve(l->admin_httpd, routes, l);
     httpd_set_dialect(l->admin_httpd, &lmstfy_admin_dialect, l);
 }
 
 int lmstfy_admin_start(struct lmstfy *l, struct err *err)
 {
     struct buf name = {0};
-    buf_addf(&name, "%s.admin", source_name(l->src));
+    buf_addf(&name, "%s.admin", source_name(l->api.src));
     l->admin_httpd = httpd_open(buf_str(&name), &l->admin_http, err);
     buf_free(&name);
     if (l->admin_httpd == NULL)
         return err_in(err, "admin_listen");
     l->refresh = timer_new(on_refresh, l);
+    lmstfy_hold(l); /* until it is closed */
     l->tokens = (struct lmstfy_copy){.l = l, .kv = LMSTFY_TOKENS_KV};
     l->limits = (struct lmstfy_copy){.l = l, .kv = LMSTFY_LIMITS_KV};
     lmstfy_metrics_start(l);
-    kv_watch(l->src, on_kv_changed, l);
+    kv_watch(l->api.src, on_kv_changed, l);
     on_refresh(l);
     serve(l);
+    log_info(source_name(l->api.src), "listens on %s for the admin API",
+             l->admin_http.listen);
     return 0;
 }
 
@@ -315,13 +303,18 @@ void lmstfy_let_go(struct lmstfy *l)
         lmstfy_release(l);
 }
 
-void lmstfy_admin_stop(struct lmstfy *l)
+static void on_closed(void *arg)
 {
-    lmstfy_hold(l); /* closing the listener may end what is open */
-    kv_watch(l->src, NULL, NULL);
+    struct lmstfy *l = arg;
+    kv_watch(l->api.src, NULL, NULL);
     timer_del(l->refresh);
     l->closing = true;
     lmstfy_metrics_stop(l);
-    httpd_stop(l->admin_httpd);
     lmstfy_let_go(l);
+}
+
+void lmstfy_admin_stop(void *self)
+{
+    struct lmstfy *l = self;
+    httpd_close(l->admin_httpd, on_closed, l);
 }

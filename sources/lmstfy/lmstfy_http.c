@@ -50,7 +50,7 @@ static void log_access(const struct lmstfy_req *r, unsigned status, int64_t late
                         : r->admin     ? slice_of(r->row->path)
                                        : httpd_path(r->req);
     const char *method = r->row && r->admin ? r->row->method : httpd_method(r->req);
-    log_info(source_name(r->l->src),
+    log_info(source_name(r->l->api.src),
              "code=%u latency_ms=%lld method=%s path=%.*s pool=%.*s req_id=%s", status,
              (long long)latency_ms, method, SLICE_ARG(path), SLICE_ARG(r->pool), id);
 }
@@ -58,11 +58,10 @@ static void log_access(const struct lmstfy_req *r, unsigned status, int64_t late
 void lmstfy_answer_text(struct lmstfy_req *r, unsigned status, const char *type)
 {
     struct lmstfy *l = r->l;
-    const bool admin = r->admin;
     const int64_t latency_ms = loop_mono_ms() - r->begun_ms;
     char id[LMSTFY_ULID + 1];
     add_request_id(l, r->req, id);
-    if (!admin)
+    if (!r->admin)
         count(r, status, latency_ms);
     if (l->access_log)
         log_access(r, status, latency_ms, id);
@@ -70,10 +69,6 @@ void lmstfy_answer_text(struct lmstfy_req *r, unsigned status, const char *type)
     buf_free(&r->room);
     buf_free(&r->out);
     free(r);
-    if (admin)
-        lmstfy_let_go(l);
-    else if (--l->open == 0 && l->stopping)
-        lmstfy_all_answered(l);
 }
 
 void lmstfy_answer(struct lmstfy_req *r, unsigned status)
@@ -104,6 +99,13 @@ void lmstfy_error(struct lmstfy_req *r, unsigned status, const char *text)
 void lmstfy_internal_error(struct lmstfy_req *r)
 {
     lmstfy_error(r, 500, "internal error");
+}
+
+bool lmstfy_away(struct lmstfy_req *r, bool away)
+{
+    if (away)
+        lmstfy_internal_error(r);
+    return away;
 }
 
 static const char bad_type[] = "text/plain; charset=utf-8";
@@ -166,7 +168,7 @@ static bool matches(struct slice api, struct slice path, struct slice took[3])
     unsigned n = 0;
     bool word = true; /* the pattern's, not a name */
     while (api.p && path.p) {
-        struct slice want = lmstfy_next(&api, '/'), have = lmstfy_next(&path, '/');
+        struct slice want = text_cut(&api, '/'), have = text_cut(&path, '/');
         word = want.n == 0 || want.p[0] != ':';
         if (word ? !slice_eq(want, have) : have.n == 0)
             return false;
@@ -202,9 +204,10 @@ struct slice lmstfy_topic(struct lmstfy_req *r)
     return buf_slice(topic);
 }
 
-int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t max, int64_t *n)
+int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t min, int64_t max,
+                 int64_t *n)
 {
-    const struct http_param row = {name, HTTP_INT, .max = max};
+    const struct http_param row = {name, HTTP_INT, .min = min, .max = max};
     struct slice text = httpd_query(r->req, name);
     struct buf error = {0};
     if (text.p == NULL || http_param_set(&row, text, n, NULL) == 0)
@@ -217,7 +220,7 @@ int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t max, int64_t *n
 
 static void run(struct lmstfy_req *r)
 {
-    if (r->row->publishes && r->l->paused)
+    if (r->row->publishes && r->l->api.paused)
         lmstfy_internal_error(r);
     else
         r->row->run(r);
@@ -321,7 +324,6 @@ void lmstfy_serve(void *arg, struct httpd_req *req)
     struct lmstfy *l = arg;
     struct lmstfy_req *r = lmstfy_req_new(l, req);
     struct slice path = decoded_path(r), ns, queue, id;
-    l->open++;
     if (path.p == NULL) {
         buf_add_str(&r->out, "400 Bad Request");
         httpd_add(req, "Connection", "close");
@@ -341,9 +343,6 @@ void lmstfy_serve(void *arg, struct httpd_req *req)
     if (bad) {
         r->ns = SLICE_LIT(""); /* no label of the statistics either */
         lmstfy_error(r, 400, bad);
-    } else if (l->stopping) {
-        httpd_add(req, "Connection", "close");
-        lmstfy_error(r, 503, "the server is stopping");
     } else {
         read_token(r, token.n > 0 ? token : httpd_query(req, "token"));
     }

@@ -75,9 +75,9 @@ int lmstfy_place_in_timer(struct slice member, struct lmstfy_place *place)
 
 int lmstfy_place_in_key(struct slice key, bool with_id, struct lmstfy_place *place)
 {
-    lmstfy_next(&key, '/');
-    place->ns = lmstfy_next(&key, '/');
-    place->queue = with_id ? lmstfy_next(&key, '/') : key;
+    text_cut(&key, '/');
+    place->ns = text_cut(&key, '/');
+    place->queue = with_id ? text_cut(&key, '/') : key;
     if (with_id)
         place->id = key;
     bool good =

@@ -141,21 +141,9 @@ bool lmstfy_name_is_good(struct slice name)
     return name.n > 0;
 }
 
-struct slice lmstfy_next(struct slice *rest, char end)
-{
-    const char *at = rest->n ? memchr(rest->p, end, rest->n) : NULL;
-    struct slice part = *rest;
-    *rest = (struct slice){0};
-    if (at) {
-        *rest = (struct slice){at + 1, part.n - (size_t)(at - part.p) - 1};
-        part.n = (size_t)(at - part.p);
-    }
-    return part;
-}
-
 void lmstfy_cut_token(struct slice text, struct slice *pool, struct slice *token)
 {
-    struct slice rest = text, before = lmstfy_next(&rest, ':');
+    struct slice rest = text, before = text_cut(&rest, ':');
     *pool = rest.p && before.n > 0 ? before : default_pool;
     *token = rest.p ? rest : text;
 }
@@ -170,6 +158,14 @@ void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bo
     buf_add_slice(&text, token);
     text_add_json_go(out, buf_slice(&text));
     buf_free(&text);
+}
+
+void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
+                    struct slice token)
+{
+    buf_add_slice(out, pool);
+    buf_add(out, "/", 1);
+    lmstfy_add_topic(out, default_pool, ns, token);
 }
 
 void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,
@@ -190,7 +186,7 @@ int lmstfy_cut_topic(struct slice topic, struct slice *pool, struct slice *ns,
     struct slice part[3], rest = topic;
     unsigned n = 0;
     for (; rest.p && n < 3; n++) {
-        part[n] = lmstfy_next(&rest, '/');
+        part[n] = text_cut(&rest, '/');
         if (!lmstfy_name_is_good(part[n]))
             return -1;
     }

@@ -45,13 +45,14 @@ int lmstfy_ulid_read(const char text[LMSTFY_ULID], unsigned char bytes[16]);
 
 /* Letters, digits, "-" and "_", at least one. Length is another matter. */
 bool lmstfy_name_is_good(struct slice name);
-/* The part of rest up to that byte, which is taken off with it; rest p NULL: it was the
- * last. */
-struct slice lmstfy_next(struct slice *rest, char end);
 /* "[POOL:]TOKEN": cuts at the first colon; no pool or an empty one is "default". */
 void lmstfy_cut_token(struct slice text, struct slice *pool, struct slice *token);
 /* Appends "[POOL:]TOKEN" as a JSON string; named: also where the pool is "default". */
 void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bool named);
+/* Appends "POOL/NS/TOKEN": the field of tokens and limits. Neither pool nor namespace has
+ * a "/", so that no other three give the same. */
+void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
+                    struct slice token);
 /* Appends the topic under which a queue's jobs are submitted: "NS/QUEUE", with "POOL/"
  * before it in another pool than "default". */
 void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,

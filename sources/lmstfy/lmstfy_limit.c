@@ -73,7 +73,7 @@ static void apply(struct lmstfy_req *r, struct slice text)
 {
     int64_t window_ms = 0, most = limit_of(text, r->row->produces, &window_ms);
     if (most > 0)
-        kv_tally(r->l->src, tally_of(r), 1, most, window_ms, on_counted, r);
+        kv_tally(r->l->api.src, tally_of(r), 1, most, window_ms, on_counted, r);
     else
         lmstfy_limit_taken(r, LMSTFY_YES);
 }
@@ -94,7 +94,7 @@ void lmstfy_limit_take(struct lmstfy_req *r)
     else if (limits->fresh)
         apply(r, lmstfy_copy_find(limits, lmstfy_key(r)));
     else
-        kv_get(r->l->src, LMSTFY_LIMITS_KV, lmstfy_key(r), on_got, r);
+        kv_get(r->l->api.src, LMSTFY_LIMITS_KV, lmstfy_key(r), on_got, r);
 }
 
 static void on_given_back(void *arg, enum kv_code code)
@@ -106,7 +106,7 @@ static void on_given_back(void *arg, enum kv_code code)
 void lmstfy_limit_give_back(struct lmstfy_req *r)
 {
     lmstfy_hold(r->l);
-    kv_tally(r->l->src, tally_of(r), -1, 0, 0, on_given_back, r->l);
+    kv_tally(r->l->api.src, tally_of(r), -1, 0, 0, on_given_back, r->l);
 }
 
 /* ------------------------------------------------------------ GET /limits */
@@ -115,8 +115,8 @@ void lmstfy_limit_give_back(struct lmstfy_req *r)
 static int add_listed(struct buf *out, const struct kv_item *item)
 {
     struct limit limit;
-    struct slice token = item->field, pool = lmstfy_next(&token, '/'),
-                 ns = lmstfy_next(&token, '/');
+    struct slice token = item->field, pool = text_cut(&token, '/'),
+                 ns = text_cut(&token, '/');
     if (token.p == NULL || limit_read(item->value, &limit) < 0)
         return -1;
     buf_add_str(out, "{\"namespace\":");
@@ -133,10 +133,8 @@ static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
                       unsigned n)
 {
     struct lmstfy_req *r = arg;
-    if (code != KV_OK) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code != KV_OK))
         return;
-    }
     struct kv_item *sorted = lmstfy_sorted(items, n);
     buf_add_str(&r->out, "[");
     for (unsigned i = 0; i < n; i++) {
@@ -154,7 +152,7 @@ static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
 /* force_update needs no look: the list always comes from Redis. */
 void lmstfy_limit_list(struct lmstfy_req *r)
 {
-    kv_list(r->l->src, LMSTFY_LIMITS_KV, on_listed, r);
+    kv_list(r->l->api.src, LMSTFY_LIMITS_KV, on_listed, r);
 }
 
 /* ------------------------------------------------------------ one limit */
@@ -177,7 +175,7 @@ static void on_shown(void *arg, enum kv_code code, struct slice value)
 void lmstfy_limit_get(struct lmstfy_req *r)
 {
     if (lmstfy_key_of_path(r) == 0)
-        kv_get(r->l->src, LMSTFY_LIMITS_KV, buf_slice(&r->room), on_shown, r);
+        kv_get(r->l->api.src, LMSTFY_LIMITS_KV, buf_slice(&r->room), on_shown, r);
 }
 
 static const char *what_is_wrong(struct lmstfy_req *r, struct limit *limit)
@@ -235,18 +233,16 @@ void lmstfy_limit_put(struct lmstfy_req *r)
     buf_add_str(&r->out, "{\"limiter\":");
     buf_add_slice(&r->out, buf_slice(&json));
     buf_add_str(&r->out, "}");
-    kv_put(r->l->src, LMSTFY_LIMITS_KV, buf_slice(&r->room), buf_slice(&json), is_new(r),
-           on_put, r);
+    kv_put(r->l->api.src, LMSTFY_LIMITS_KV, buf_slice(&r->room), buf_slice(&json),
+           is_new(r), on_put, r);
     buf_free(&json);
 }
 
 static void on_dropped(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
-    if (code == KV_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == KV_AWAY))
         return;
-    }
     buf_add_str(&r->out, "{\"msg\":\"success\"}");
     lmstfy_answer(r, 200);
 }
@@ -254,5 +250,5 @@ static void on_dropped(void *arg, enum kv_code code)
 void lmstfy_limit_delete(struct lmstfy_req *r)
 {
     if (lmstfy_key_of_path(r) == 0)
-        kv_drop(r->l->src, LMSTFY_LIMITS_KV, buf_slice(&r->room), on_dropped, r);
+        kv_drop(r->l->api.src, LMSTFY_LIMITS_KV, buf_slice(&r->room), on_dropped, r);
 }

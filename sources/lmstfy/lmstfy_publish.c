@@ -25,7 +25,7 @@ struct terms {
 static int read_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t *ms)
 {
     int64_t s = -1;
-    if (lmstfy_param(r, name, UINT32_MAX, &s) < 0)
+    if (lmstfy_param(r, name, 0, UINT32_MAX, &s) < 0)
         return -1;
     *ms = s < 0 ? def_ms : s * 1000;
     return 0;
@@ -43,7 +43,7 @@ static int read_terms(struct lmstfy_req *r, struct terms *t)
         lmstfy_error(r, 400, "ttl is shorter than delay");
         return -1;
     }
-    if (lmstfy_param(r, "tries", TRIES_MAX, &t->tries) < 0)
+    if (lmstfy_param(r, "tries", 0, TRIES_MAX, &t->tries) < 0)
         return -1;
     if (t->tries == 0) {
         lmstfy_error(r, 400, "tries shouldn't be zero");
@@ -71,7 +71,7 @@ static struct job *make_job(struct lmstfy_req *r, const struct terms *t,
                             struct slice topic, struct slice payload)
 {
     char id[LMSTFY_JOB_ID];
-    int64_t now_ms = source_now_ms(r->l->src, topic);
+    int64_t now_ms = source_now_ms(r->l->api.src, topic);
     struct job *job = job_new(payload.n + topic.n + sizeof(id) + 64);
     job->id = job_keep(job, lmstfy_job_id(&r->l->ids, now_ms,
                                           (uint32_t)((t->delay_ms + 999) / 1000),
@@ -114,7 +114,7 @@ static void note_failure(struct lmstfy_req *r, const struct stored_reply *reply)
     r->failed = true;
     if (reply->outcome != REFUSED)
         return;
-    log_limited(&r->l->complain, LOG_WARN, source_name(r->l->src),
+    log_limited(&r->l->complain, LOG_WARN, source_name(r->l->api.src),
                 "a job of %.*s/%.*s cannot be taken, %s: %s", SLICE_ARG(r->ns),
                 SLICE_ARG(r->queue), reply->reason, reply->why);
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
@@ -137,10 +137,8 @@ static void answer_failure(struct lmstfy_req *r)
 static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r); /* both may be there */
-        return;
-    }
+    if (lmstfy_away(r, code == QUEUE_AWAY))
+        return; /* both may be there */
     if (code == QUEUE_OK)
         lmstfy_count_deleted(r, was);
     lmstfy_answer(r, 201);
@@ -162,7 +160,7 @@ static void on_published(void *arg, const struct stored_reply *reply)
     if (r->id.n == 0 || r->id.n > JOB_ID_MAX)
         lmstfy_answer(r, 201);
     else
-        queue_finish(r->l->src, lmstfy_topic(r), r->id, &how, on_replaced, r);
+        queue_finish(r->l->api.src, lmstfy_topic(r), r->id, &how, on_replaced, r);
 }
 
 void lmstfy_publish(struct lmstfy_req *r)
@@ -174,7 +172,8 @@ void lmstfy_publish(struct lmstfy_req *r)
     if (body.n > BODY_MAX)
         lmstfy_error(r, 413, "body too large");
     else if (read_attrs(r, &t))
-        source_submit(r->l->src, make_job(r, &t, lmstfy_topic(r), body), on_published, r);
+        source_submit(r->l->api.src, make_job(r, &t, lmstfy_topic(r), body), on_published,
+                      r);
 }
 
 /* -------------------------------------------------------------------------- a bulk */
@@ -227,7 +226,7 @@ static void take_back(struct lmstfy_req *r)
     size_t n = strcspn(p, "\"");
     r->waiting = r->count;
     for (unsigned i = 0; i < r->count; i++)
-        queue_finish(r->l->src, topic, (struct slice){p + i * (n + 3), n}, &how,
+        queue_finish(r->l->api.src, topic, (struct slice){p + i * (n + 3), n}, &how,
                      on_taken_back, r);
 }
 
@@ -264,7 +263,7 @@ void lmstfy_bulk(struct lmstfy_req *r)
         struct job *job = make_job(r, &t, topic, bulk.element[i]);
         buf_add_str(&r->out, i ? "\",\"" : "");
         buf_add_slice(&r->out, job->id);
-        source_submit(r->l->src, job, on_bulk_stored, r);
+        source_submit(r->l->api.src, job, on_bulk_stored, r);
     }
     buf_add_str(&r->out, "\"],\"msg\":\"published\"}");
 }

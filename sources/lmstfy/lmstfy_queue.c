@@ -16,7 +16,7 @@ static struct slice next_name(struct slice *list)
 {
     struct slice name = {0};
     while (list->n > 0 && name.n == 0)
-        name = lmstfy_next(list, ',');
+        name = text_cut(list, ',');
     return name;
 }
 
@@ -107,13 +107,13 @@ static int make_topics(struct lmstfy_req *r, const struct slice **topics)
 static int read_ask(struct lmstfy_req *r, struct queue_ask *ask)
 {
     int64_t ttr_s = -1, timeout_s = -1, count = 1;
-    if (lmstfy_param(r, "ttr", UINT32_MAX, &ttr_s) < 0 ||
-        lmstfy_param(r, "timeout", UINT32_MAX, &timeout_s) < 0 ||
-        lmstfy_param(r, "count", COUNT_MAX, &count) < 0)
+    if (lmstfy_param(r, "ttr", 0, UINT32_MAX, &ttr_s) < 0 ||
+        lmstfy_param(r, "timeout", 0, UINT32_MAX, &timeout_s) < 0 ||
+        lmstfy_param(r, "count", 1, COUNT_MAX, &count) < 0)
         return -1;
     int n = make_topics(r, &ask->topics);
-    if (count == 0 || n <= 0) {
-        lmstfy_error(r, 400, count == 0 ? "invalid count" : "invalid queue name(s)");
+    if (n <= 0) {
+        lmstfy_error(r, 400, "invalid queue name(s)");
         return -1;
     }
     ask->topic_count = (unsigned)n;
@@ -131,7 +131,7 @@ void lmstfy_consume(struct lmstfy_req *r)
     struct queue_ask ask = {0};
     if (read_ask(r, &ask) < 0)
         return;
-    r->pull = queue_pull(r->l->src, &ask, on_jobs, r);
+    r->pull = queue_pull(r->l->api.src, &ask, on_jobs, r);
     httpd_on_gone(r->req, on_gone, r);
 }
 
@@ -143,16 +143,14 @@ void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was)
     if (was == QUEUE_WAITING || was == QUEUE_READY)
         lmstfy_count_unconsumed(r);
     lmstfy_count_ack(
-        r, since_ms < 0 ? -1 : source_now_ms(r->l->src, lmstfy_topic(r)) - since_ms);
+        r, since_ms < 0 ? -1 : source_now_ms(r->l->api.src, lmstfy_topic(r)) - since_ms);
 }
 
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     if (code == QUEUE_OK)
         lmstfy_count_deleted(r, was);
     lmstfy_answer_none(r, 204); /* also for one that is not there */
@@ -164,7 +162,7 @@ void lmstfy_delete(struct lmstfy_req *r)
     if (r->id.n > JOB_ID_MAX)
         lmstfy_answer_none(r, 204);
     else
-        queue_finish(r->l->src, lmstfy_topic(r), r->id, &how, on_deleted, r);
+        queue_finish(r->l->api.src, lmstfy_topic(r), r->id, &how, on_deleted, r);
 }
 
 /* Answers with the job, or that it is not there. */
@@ -192,7 +190,7 @@ void lmstfy_peek_job(struct lmstfy_req *r)
     if (r->id.n > JOB_ID_MAX)
         lmstfy_error(r, 404, "job not found");
     else
-        queue_find(r->l->src, lmstfy_topic(r), r->id, on_job, r);
+        queue_find(r->l->api.src, lmstfy_topic(r), r->id, on_job, r);
 }
 
 /* ------------------------------------------------------------------------ its queue */
@@ -204,17 +202,15 @@ static void on_next(void *arg, enum queue_code code, const struct queue_job *fou
 
 void lmstfy_peek_queue(struct lmstfy_req *r)
 {
-    queue_peek(r->l->src, lmstfy_topic(r), QUEUE_READY, on_next, r);
+    queue_peek(r->l->api.src, lmstfy_topic(r), QUEUE_READY, on_next, r);
 }
 
 /* {"namespace":"ns","queue":"q","size":N} */
 static void on_size(void *arg, enum queue_code code, const struct queue_counts *counts)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     int64_t size = counts == NULL ? 0 : r->row->dead ? counts->dead : counts->ready;
     buf_add(&r->out, "{", 1);
     lmstfy_add_queue(&r->out, r->ns, r->queue);
@@ -224,7 +220,7 @@ static void on_size(void *arg, enum queue_code code, const struct queue_counts *
 
 void lmstfy_size(struct lmstfy_req *r)
 {
-    queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_size, r);
+    queue_count(r->l->api.src, lmstfy_topic(r), NULL, 0, on_size, r);
 }
 
 static void on_done(void *arg, enum queue_code code, int64_t n)
@@ -238,7 +234,7 @@ static void on_done(void *arg, enum queue_code code, int64_t n)
 
 void lmstfy_destroy(struct lmstfy_req *r)
 {
-    queue_destroy(r->l->src, lmstfy_topic(r), false, on_done, r);
+    queue_destroy(r->l->api.src, lmstfy_topic(r), false, on_done, r);
 }
 
 /* --------------------------------------------------------------------- dead letters */
@@ -247,10 +243,8 @@ static void on_dead_count(void *arg, enum queue_code code,
                           const struct queue_counts *counts)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     buf_addf(&r->out, ",\"deadletter_size\":%lld,",
              (long long)(counts ? counts->dead : 0));
     lmstfy_add_queue(&r->out, r->ns, r->queue);
@@ -261,39 +255,23 @@ static void on_dead_count(void *arg, enum queue_code code,
 static void on_dead_head(void *arg, enum queue_code code, const struct queue_job *found)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     buf_add_str(&r->out, "{\"deadletter_head\":");
     text_add_json_go(&r->out, found ? found->id : SLICE_LIT(""));
-    queue_count(r->l->src, lmstfy_topic(r), NULL, 0, on_dead_count, r);
+    queue_count(r->l->api.src, lmstfy_topic(r), NULL, 0, on_dead_count, r);
 }
 
 void lmstfy_dead_head(struct lmstfy_req *r)
 {
-    queue_peek(r->l->src, lmstfy_topic(r), QUEUE_DEAD, on_dead_head, r);
-}
-
-/* -1: answered. */
-static int read_limit(struct lmstfy_req *r, int64_t *limit)
-{
-    *limit = 1;
-    if (lmstfy_param(r, "limit", INT64_MAX, limit) < 0)
-        return -1;
-    if (*limit > 0)
-        return 0;
-    lmstfy_error(r, 400, "invalid limit");
-    return -1;
+    queue_peek(r->l->api.src, lmstfy_topic(r), QUEUE_DEAD, on_dead_head, r);
 }
 
 static void on_respawned(void *arg, enum queue_code code, int64_t n)
 {
     struct lmstfy_req *r = arg;
-    if (code == QUEUE_AWAY) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code == QUEUE_AWAY))
         return;
-    }
     buf_addf(&r->out, "{\"count\":%lld,\"msg\":\"respawned\"}",
              (long long)(code == QUEUE_OK ? n : 0));
     lmstfy_answer(r, 200);
@@ -301,20 +279,22 @@ static void on_respawned(void *arg, enum queue_code code, int64_t n)
 
 void lmstfy_respawn(struct lmstfy_req *r)
 {
-    int64_t limit, ttl_s = -1;
-    if (read_limit(r, &limit) < 0 || lmstfy_param(r, "ttl", INT64_MAX, &ttl_s) < 0)
+    int64_t limit = 1, ttl_s = -1;
+    if (lmstfy_param(r, "limit", 1, INT64_MAX, &limit) < 0 ||
+        lmstfy_param(r, "ttl", 0, INT64_MAX, &ttl_s) < 0)
         return;
     /* Beyond the last instant there is: it lives until then. */
-    int64_t longest_s = (WHEN_LAST_MS - source_now_ms(r->l->src, lmstfy_topic(r))) / 1000;
+    int64_t longest_s =
+        (WHEN_LAST_MS - source_now_ms(r->l->api.src, lmstfy_topic(r))) / 1000;
     if (ttl_s > longest_s)
         ttl_s = longest_s;
-    queue_respawn(r->l->src, lmstfy_topic(r), limit,
+    queue_respawn(r->l->api.src, lmstfy_topic(r), limit,
                   ttl_s < 0 ? r->l->ttl_ms : ttl_s * 1000, on_respawned, r);
 }
 
 void lmstfy_drop_dead(struct lmstfy_req *r)
 {
-    int64_t limit;
-    if (read_limit(r, &limit) == 0)
-        queue_drop_dead(r->l->src, lmstfy_topic(r), limit, on_done, r);
+    int64_t limit = 1;
+    if (lmstfy_param(r, "limit", 1, INT64_MAX, &limit) == 0)
+        queue_drop_dead(r->l->api.src, lmstfy_topic(r), limit, on_done, r);
 }

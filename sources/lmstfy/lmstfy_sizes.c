@@ -170,7 +170,7 @@ static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
     }
     lmstfy_any_topic(&topic, p->name);
     lmstfy_hold(l);
-    queue_usage(l->src, buf_slice(&topic), on_usage, s);
+    queue_usage(l->api.src, buf_slice(&topic), on_usage, s);
     buf_free(&topic);
     lmstfy_let_go(l);
 }
@@ -184,7 +184,7 @@ static int set_limits(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPAN
     if (s->stopping || lmstfy_cut_topic(name, &pool, &ns, &queue) < 0 ||
         !slice_eq(pool, p->name))
         return -1;
-    const int64_t now_ms = source_now_ms(s->m->l->src, name);
+    const int64_t now_ms = source_now_ms(s->m->l->api.src, name);
     limits_ms[0] = p->before_ms - 1 - now_ms;
     limits_ms[1] = p->looked_ms - 1 - now_ms;
     return 2;
@@ -202,12 +202,12 @@ static void look(struct lmstfy_sizes *s)
     }
     lmstfy_any_topic(&topic, p->name);
     p->before_ms = p->looked_ms;
-    p->looked_ms = source_now_ms(l->src, buf_slice(&topic));
+    p->looked_ms = source_now_ms(l->api.src, buf_slice(&topic));
     p->pushed_before = p->pushed;
     p->pushed = 0;
     lmstfy_hold(l);
     queue_survey(
-        l->src, buf_slice(&topic),
+        l->api.src, buf_slice(&topic),
         &(struct queue_survey){
             .most = SERIES_MAX, .limits = set_limits, .cb = on_surveyed, .arg = s});
     buf_free(&topic);
@@ -234,7 +234,7 @@ void lmstfy_sizes_start(struct lmstfy_metrics *m)
     s->pools = mem_alloc((pools->n + 1) * sizeof(*s->pools));
     for (; s->pool_n < pools->n; s->pool_n++) {
         s->pools[s->pool_n].name = slice_of(pools->v[s->pool_n]);
-        s->pools[s->pool_n].looked_ms = source_now_ms(m->l->src, SLICE_LIT(""));
+        s->pools[s->pool_n].looked_ms = source_now_ms(m->l->api.src, SLICE_LIT(""));
     }
     for (int f = TIMER_SIZES; f < FAMILIES; f++)
         s->next[f].row = &lmstfy_families[f];

@@ -77,7 +77,7 @@ static void list(struct lmstfy_copy *copy)
     copy->listing = true;
     copy->again = false;
     lmstfy_hold(copy->l);
-    kv_list(copy->l->src, copy->kv, on_copied, copy);
+    kv_list(copy->l->api.src, copy->kv, on_copied, copy);
 }
 
 void lmstfy_copy_refresh(struct lmstfy_copy *copy, bool stale)
@@ -107,16 +107,6 @@ struct kv_item *lmstfy_sorted(const struct kv_item *items, unsigned n)
 
 /* ------------------------------------------------------------ may it? */
 
-void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
-                    struct slice token)
-{
-    buf_add_slice(out, pool);
-    buf_add(out, "/", 1);
-    buf_add_slice(out, ns);
-    buf_add(out, "/", 1);
-    buf_add_slice(out, token);
-}
-
 struct slice lmstfy_key(struct lmstfy_req *r)
 {
     struct buf *key = &r->l->key;
@@ -145,7 +135,7 @@ void lmstfy_auth(struct lmstfy_req *r)
     if (tokens->fresh && lmstfy_copy_find(tokens, key).p)
         lmstfy_authorized(r, LMSTFY_YES);
     else
-        kv_get(r->l->src, LMSTFY_TOKENS_KV, key, on_got, r);
+        kv_get(r->l->api.src, LMSTFY_TOKENS_KV, key, on_got, r);
 }
 
 /* ------------------------------------------------------------ POST /token/NS */
@@ -229,7 +219,7 @@ void lmstfy_token_new(struct lmstfy_req *r)
     if (wrong)
         lmstfy_error(r, 400, wrong);
     else
-        kv_put(r->l->src, LMSTFY_TOKENS_KV, buf_slice(&r->room),
+        kv_put(r->l->api.src, LMSTFY_TOKENS_KV, buf_slice(&r->room),
                buf_slice(&w.description), true, on_made, r);
     buf_free(&w.description);
     buf_free(&w.token);
@@ -257,10 +247,8 @@ static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
     struct lmstfy_req *r = arg;
     struct slice pool = httpd_query(r->req, "pool");
     bool first = true, named = pool.n > 0;
-    if (code != KV_OK) {
-        lmstfy_internal_error(r);
+    if (lmstfy_away(r, code != KV_OK))
         return;
-    }
     struct kv_item *sorted = lmstfy_sorted(items, n);
     buf_add_str(&r->out, "{\n    \"tokens\": ");
     for (unsigned i = 0; i < n; i++)
@@ -280,7 +268,7 @@ void lmstfy_token_list(struct lmstfy_req *r)
         return;
     }
     lmstfy_add_key(&r->room, pool, lmstfy_ns_of_path(r), SLICE_LIT(""));
-    kv_list(r->l->src, LMSTFY_TOKENS_KV, on_listed, r);
+    kv_list(r->l->api.src, LMSTFY_TOKENS_KV, on_listed, r);
 }
 
 /* ------------------------------------------------------------ DELETE /token/NS/TOKEN */
@@ -300,7 +288,7 @@ static void on_gone(void *arg, enum kv_code code)
 
 void lmstfy_token_delete(struct lmstfy_req *r)
 {
-    struct source *src = r->l->src;
+    struct source *src = r->l->api.src;
     if (lmstfy_key_of_path(r) < 0)
         return;
     r->waiting = 2;

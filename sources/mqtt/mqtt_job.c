@@ -70,17 +70,14 @@ int mqtt_filter_check(struct slice filter, struct err *err)
 {
     if (common_check(filter, err) != 0)
         return -1;
-    for (size_t from = 0; from <= filter.n;) {
-        const char *slash =
-            from < filter.n ? memchr(filter.p + from, '/', filter.n - from) : NULL;
-        size_t end = slash ? (size_t)(slash - filter.p) : filter.n;
-        if (!level_ok((struct slice){filter.p + from, end - from}, slash == NULL))
+    for (struct slice rest = filter; rest.p;) {
+        struct slice level = text_cut(&rest, '/');
+        if (!level_ok(level, rest.p == NULL))
             return err_set(
                 err,
                 "topic filter \"%.*s\": + must be a whole level, # the whole of the "
                 "last level",
                 SLICE_ARG(filter));
-        from = end + 1;
     }
     return 0;
 }
@@ -91,22 +88,20 @@ struct mqtt_delayed mqtt_delayed_split(struct slice topic)
     const struct slice level = {prefix.p,
                                 prefix.n - 1}; /* "$delayed/#" matches it, too */
     struct mqtt_delayed d = {.form = MQTT_NOT_DELAYED, .rest = topic};
-    size_t at = prefix.n;
 
     if (topic.n < prefix.n ? !slice_eq(topic, level)
                            : memcmp(topic.p, prefix.p, prefix.n) != 0)
         return d;
     d.form = MQTT_DELAYED_BAD;
-    for (; at < topic.n && topic.p[at] >= '0' && topic.p[at] <= '9'; at++) {
-        if (at - prefix.n == DIGITS_MAX)
-            return d;
-        d.number = d.number * 10 + (topic.p[at] - '0');
-    }
+    if (topic.n < prefix.n)
+        return d;
+    topic = (struct slice){topic.p + prefix.n, topic.n - prefix.n};
+    const size_t digits = text_take_digits(&topic, &d.number);
     /* At least one digit, a slash, and at least one byte of a topic after it. */
-    if (at == prefix.n || at + 1 >= topic.n || topic.p[at] != '/')
+    if (digits == 0 || digits > DIGITS_MAX || topic.n < 2 || topic.p[0] != '/')
         return d;
     d.form = d.number < EPOCH_FROM ? MQTT_DELAYED_AFTER : MQTT_DELAYED_AT;
-    d.rest = (struct slice){topic.p + at + 1, topic.n - at - 1};
+    d.rest = (struct slice){topic.p + 1, topic.n - 1};
     return d;
 }
 
@@ -160,7 +155,7 @@ static int add_props(struct job *job, const struct mqtt_message *m, struct err *
 }
 
 /* What is kept of a message that cannot be a job. */
-static struct job *raw_job(const struct mqtt_message *m)
+static struct job *raw_job(const struct mqtt_message *m, const struct err *why)
 {
     struct job *job = job_new(m->payload.n + JOB_TOPIC_MAX);
     struct slice topic = m->topic;
@@ -171,24 +166,26 @@ static struct job *raw_job(const struct mqtt_message *m)
     job->key = none();
     job->payload = job_keep(job, m->payload);
     job->offset = job->partition = -1;
+    job->unread = "oversize";
+    job->unread_why = job_keep(job, slice_of(why->text));
     return job;
 }
 
-struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,
-                         struct err *err)
+struct job *mqtt_job_new(const struct mqtt_message *m)
 {
-    *reason = "oversize";
+    struct err err;
+
     if (m->whole_bytes > 0) {
         err_set(
-            err,
+            &err,
             "a message of %llu bytes is above message_max; the first %zu bytes of its "
             "payload are kept",
             (unsigned long long)m->whole_bytes, m->payload.n);
-        return raw_job(m);
+        return raw_job(m, &err);
     }
     if (m->topic.n > JOB_TOPIC_MAX) {
-        err_set(err, "a topic of %zu bytes; the limit is %d", m->topic.n, JOB_TOPIC_MAX);
-        return raw_job(m);
+        err_set(&err, "a topic of %zu bytes; the limit is %d", m->topic.n, JOB_TOPIC_MAX);
+        return raw_job(m, &err);
     }
     struct job *job = job_new(m->payload.n + m->props.n + m->topic.n + 64);
     job->key = none();
@@ -196,11 +193,10 @@ struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,
     job->payload = job_keep(job, m->payload);
     job->topic = job_keep(job, m->topic);
     mqtt_job_topic(job);
-    if (add_props(job, m, err) != 0) {
+    if (add_props(job, m, &err) != 0) {
         job_free(job);
-        return raw_job(m);
+        return raw_job(m, &err);
     }
     cloudevent_in(job, CE_MQTT);
-    *reason = NULL;
     return job;
 }

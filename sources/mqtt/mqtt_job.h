@@ -27,10 +27,10 @@
 /* Takes the prefix $delayed/N/ off job->topic, and notes its delay. */
 void mqtt_job_topic(struct job *job);
 
-/* Gives the job. *reason: NULL, or the word by which it must be quarantined, err saying
- * why; it then has the raw payload and no headers. */
-struct job *mqtt_job_new(const struct mqtt_message *m, const char **reason,
-                         struct err *err);
+/* Gives the job. If it cannot be one (job->unread), it has the raw payload and no
+ * headers.
+ */
+struct job *mqtt_job_new(const struct mqtt_message *m);
 
 /* A broker closes the connection over a bad name, which hurts every other message on it.
  * So names are checked before they are sent. */

@@ -3,7 +3,6 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
-#include "bridge/base/retry.h"
 #include "bridge/base/text.h"
 #include "sources/mqtt/mqtt_job.h"
 
@@ -11,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { ALPN_MAX_BYTES = 255, HOST_MAX = 253, USERINFO_MAX = 4096 };
 
@@ -120,11 +118,9 @@ fail:
 
 void mqtt_url_free(struct mqtt_url *url)
 {
-    if (url->password)
-        explicit_bzero(url->password, strlen(url->password));
     free(url->host);
     free(url->user);
-    free(url->password);
+    text_forget(url->password);
     memset(url, 0, sizeof(*url));
 }
 
@@ -190,11 +186,6 @@ int mqtt_link_check(const struct mqtt_link *link, struct err *err)
     return rc;
 }
 
-static char *copy(const char *s)
-{
-    return s ? mem_strdup(s) : NULL;
-}
-
 static char *alpn_of(const struct opt_list *names)
 {
     struct buf out = {0};
@@ -217,29 +208,22 @@ void mqtt_peer_init(struct mqtt_peer *peer, const struct mqtt_link *link, char *
     *peer = (struct mqtt_peer){
         .uri = mqtt_url_paho(&url),
         .client_id = client_id,
-        .user = copy(link->user ? link->user : url.user),
-        .password = copy(link->password ? link->password : url.password),
-        .ca_file = copy(link->ca_file),
-        .cert_file = copy(link->cert_file),
-        .key_file = copy(link->key_file),
-        .key_password = copy(link->key_password),
+        .user = mem_strdup(link->user ? link->user : url.user),
+        .password = mem_strdup(link->password ? link->password : url.password),
+        .ca_file = mem_strdup(link->ca_file),
+        .cert_file = mem_strdup(link->cert_file),
+        .key_file = mem_strdup(link->key_file),
+        .key_password = mem_strdup(link->key_password),
         .alpn = alpn_of(&link->alpn),
         .v5 = link->version == 1,
         .keepalive_s = (unsigned)((link->keepalive_ms + 999) / 1000)};
     mqtt_url_free(&url);
 }
 
-static void forget(char *secret)
-{
-    if (secret)
-        explicit_bzero(secret, strlen(secret));
-    free(secret);
-}
-
 void mqtt_peer_free(struct mqtt_peer *peer)
 {
-    forget(peer->password);
-    forget(peer->key_password);
+    text_forget(peer->password);
+    text_forget(peer->key_password);
     free(peer->uri);
     free(peer->client_id);
     free(peer->user);
@@ -248,16 +232,4 @@ void mqtt_peer_free(struct mqtt_peer *peer)
     free(peer->key_file);
     free(peer->alpn);
     memset(peer, 0, sizeof(*peer));
-}
-
-int64_t mqtt_backoff_ms(unsigned failures)
-{
-    const struct retry_policy policy = {
-        .first_ms = 500, .factor = 2.0, .max_ms = 30000, .jitter = 0.5};
-    uint32_t dice = UINT32_MAX / 2;
-
-    /* Failing is no harm: only the spread over many clients is lost. */
-    if (getrandom(&dice, sizeof(dice), GRND_NONBLOCK) < 0)
-        dice = UINT32_MAX / 2;
-    return retry_delay_ms(&policy, failures > 0 ? failures : 1, dice / 4294967296.0);
 }

@@ -2,7 +2,7 @@
 /*
  * mqtt_link.h - the options by which the MQTT source and sink reach a broker.
  *
- * Knows no library: the same rows, checks and waits for both plugins. Any thread.
+ * Knows no library: the same rows and checks for both plugins. Any thread.
  */
 #ifndef SOURCES_MQTT_MQTT_LINK_H
 #define SOURCES_MQTT_MQTT_LINK_H
@@ -75,9 +75,6 @@ struct mqtt_peer {
 void mqtt_peer_init(struct mqtt_peer *peer, const struct mqtt_link *link,
                     char *client_id);
 void mqtt_peer_free(struct mqtt_peer *peer); /* wipes the passwords */
-
-/* How long to wait before the next connection after so many that failed (from 1). */
-int64_t mqtt_backoff_ms(unsigned failures);
 
 /* The address of a broker: mqtt://[user[:password]@]host[:port], mqtts://. No error text
  * repeats it, since it may hold a password. */

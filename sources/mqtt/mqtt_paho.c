@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/mqtt/mqtt_paho.h"
 
+#include "bridge/base/text.h"
 #include "bridge/plugin.h"
 
 #include <errno.h>
@@ -30,18 +31,11 @@ static const char *const refusals[] = {"accepted",
 static int on_tls_error(const char *str, size_t len, void *u)
 {
     struct paho *p = u;
-    const char *from = str, *end = str + len;
+    struct slice rest = {str, len}, field = text_cut(&rest, ':');
 
-    for (int skipped = 0; skipped < 5; skipped++) {
-        const char *colon = memchr(from, ':', (size_t)(end - from));
-        if (colon == NULL)
-            break;
-        from = colon + 1;
-    }
-    const char *colon = from < end ? memchr(from, ':', (size_t)(end - from)) : NULL;
-    if (colon)
-        end = colon;
-    snprintf(p->tls_why, sizeof(p->tls_why), "TLS: %.*s", (int)(end - from), from);
+    for (int skipped = 0; skipped < 5 && rest.p; skipped++)
+        field = text_cut(&rest, ':');
+    snprintf(p->tls_why, sizeof(p->tls_why), "TLS: %.*s", SLICE_ARG(field));
     return 1;
 }
 
@@ -125,11 +119,28 @@ static void on_failure5(void *context, MQTTAsync_failureData5 *d)
                    d ? d->message : NULL);
 }
 
+void paho_lock_init(pthread_mutex_t *lock, pthread_cond_t *changed)
+{
+    pthread_condattr_t attr;
+
+    pthread_mutex_init(lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* as loop_mono_ms() counts */
+    pthread_cond_init(changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+void paho_wait(pthread_mutex_t *lock, pthread_cond_t *changed, int64_t until_ms)
+{
+    const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
+
+    pthread_cond_timedwait(changed, lock, &until);
+}
+
 int paho_open(struct paho *p, const struct mqtt_peer *peer, int buffered_max,
               const struct paho_events *events, void *context, struct err *err)
 {
     MQTTAsync_createOptions opts = MQTTAsync_createOptions_initializer;
-    pthread_condattr_t attr;
 
     *p = (struct paho){.peer = peer, .events = events, .context = context};
     opts.MQTTVersion = peer->v5 ? MQTTVERSION_5 : MQTTVERSION_3_1_1;
@@ -140,11 +151,7 @@ int paho_open(struct paho *p, const struct mqtt_peer *peer, int buffered_max,
         p->client = NULL;
         return err_set(err, "the MQTT library: %s", MQTTAsync_strerror(rc));
     }
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    paho_lock_init(&p->lock, &p->changed);
     return 0;
 }
 
@@ -229,7 +236,6 @@ void paho_disconnect(struct paho *p, int limit_ms)
     const MQTTAsync_disconnectOptions v5 = MQTTAsync_disconnectOptions_initializer5;
     MQTTAsync_disconnectOptions opts = p->peer->v5 ? v5 : v3;
     const int64_t until_ms = loop_mono_ms() + limit_ms;
-    const struct timespec until = {until_ms / 1000, until_ms % 1000 * 1000000};
 
     opts.context = p;
     if (p->peer->v5)
@@ -240,7 +246,7 @@ void paho_disconnect(struct paho *p, int limit_ms)
         return; /* there is no connection */
     pthread_mutex_lock(&p->lock);
     while (!p->disconnected && loop_mono_ms() < until_ms)
-        pthread_cond_timedwait(&p->changed, &p->lock, &until);
+        paho_wait(&p->lock, &p->changed, until_ms);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -406,14 +412,11 @@ static void on_not_probed(void *context, const char *why)
 
 static bool wait_for_end(struct probe *probe)
 {
-    struct timespec until;
+    const int64_t until_ms = loop_mono_ms() + PROBE_WAIT_MS;
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PROBE_WAIT_MS / 1000;
     pthread_mutex_lock(&probe->lock);
-    while (!probe->ended &&
-           pthread_cond_timedwait(&probe->changed, &probe->lock, &until) == 0)
-        ;
+    while (!probe->ended && loop_mono_ms() < until_ms)
+        paho_wait(&probe->lock, &probe->changed, until_ms);
     bool connected = probe->connected;
     pthread_mutex_unlock(&probe->lock);
     return connected;
@@ -433,11 +436,11 @@ static char *new_name(void)
 int mqtt_probe(const struct mqtt_link *link, struct buf *said, struct err *err)
 {
     static const struct paho_events events = {on_probed, on_not_probed};
-    struct probe probe = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                          .changed = PTHREAD_COND_INITIALIZER};
+    struct probe probe = {.ended = false};
     struct mqtt_peer peer;
     struct paho paho;
 
+    paho_lock_init(&probe.lock, &probe.changed);
     mqtt_peer_init(&peer, link, new_name());
     int bad = paho_open(&paho, &peer, 1, &events, &probe, err);
     if (bad == 0) {

@@ -18,6 +18,11 @@
 
 enum { PAHO_CONNECT_TIMEOUT_S = 10, PAHO_WHY_MAX = 192 };
 
+/* A lock, and the news of what it guards, which are waited for until a time of
+ * loop_mono_ms(). Destroy both as pthread has it. */
+void paho_lock_init(pthread_mutex_t *lock, pthread_cond_t *changed);
+void paho_wait(pthread_mutex_t *lock, pthread_cond_t *changed, int64_t until_ms);
+
 /* On paho's threads, or within paho_connect(). */
 struct paho_events {
     /* session_present: the broker has kept an earlier session. props: MQTT 5 only, else

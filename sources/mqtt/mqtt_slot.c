@@ -8,6 +8,7 @@
  */
 #include "sources/mqtt/mqtt_slot.h"
 
+#include "bridge/base/retry.h"
 #include "sources/mqtt/mqtt_job.h"
 
 #include <errno.h>
@@ -115,7 +116,7 @@ static void start_later(struct mqtt_slot *slot)
     if (slot->connected_ms > 0 && now - slot->connected_ms >= STEADY_MS)
         slot->failures = 0;
     slot->failures++;
-    timer_set(slot->timer, mqtt_backoff_ms(slot->failures));
+    timer_set(slot->timer, retry_broker_ms(slot->failures));
 }
 
 /* ------------------------------------------------------------------- messages */
@@ -174,9 +175,7 @@ static void forget_acknowledged(struct mqtt_slot *slot)
 static void submit(struct mqtt_slot *slot, const struct mqtt_message *m)
 {
     struct submitted *sub = mem_alloc(sizeof(*sub));
-    const char *reason;
-    struct err err;
-    struct job *job = mqtt_job_new(m, &reason, &err);
+    struct job *job = mqtt_job_new(m);
 
     if (m->expiry_s >= 0)
         job->expires_ms =
@@ -187,10 +186,7 @@ static void submit(struct mqtt_slot *slot, const struct mqtt_message *m)
                                        .hash = mqtt_message_hash(m),
                                        .state = LAST_OPEN};
     *sub = (struct submitted){slot, slot->serial};
-    if (reason)
-        source_quarantine(slot->src, job, reason, err.text, on_stored, sub);
-    else
-        source_submit(slot->src, job, on_stored, sub);
+    source_submit(slot->src, job, on_stored, sub);
 }
 
 static int take_message(struct mqtt_slot *slot, struct slice body, struct err *err)

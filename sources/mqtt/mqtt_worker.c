@@ -25,7 +25,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -311,16 +310,11 @@ static void connect_client(struct mqtt_session *s)
 static struct mqtt_session *session_start(int source_fd, struct mqtt_setup *setup)
 {
     struct mqtt_session *s = mem_alloc(sizeof(*s));
-    pthread_condattr_t attr;
 
     s->source_fd = source_fd;
     s->setup = *setup;
     memset(setup, 0, sizeof(*setup));
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* as loop_mono_ms() counts */
-    pthread_cond_init(&s->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    paho_lock_init(&s->lock, &s->changed);
     s->started_ms = loop_mono_ms();
     connect_client(s);
     return s;

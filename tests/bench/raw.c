@@ -161,8 +161,8 @@ static struct change *enqueue_change(long i)
     snprintf(payload, 24, "%020ld", i);
     payload[20] = '.';
     job_encode(model, opt.queue ? NULL : &names, &record);
-    struct change *c =
-        change_new(model->id, buf_slice(&record), SLICE_LIT(""), SLICE_LIT(""));
+    struct change *c = change_new(sizeof(struct change), model->id, buf_slice(&record),
+                                  SLICE_LIT(""), SLICE_LIT(""));
     buf_free(&record);
     c->due_ms = due_ms;
     c->how = of_record ? ENQUEUE_HOW_UNNAMED : 0;
@@ -250,7 +250,8 @@ static long read_claim(const redisReply *r, struct batch *batch)
         struct slice none = {NULL, 0};
         struct slice how = opt.queue ? SLICE_LIT("acked") : none;
         struct change *c =
-            change_new((struct slice){at[0]->str, at[0]->len}, none, how, none);
+            change_new(sizeof(struct change), (struct slice){at[0]->str, at[0]->len},
+                       none, how, none);
         c->lease = opt.queue ? at[3]->integer : r->element[2]->integer;
         body_bytes += (long long)at[1]->len;
         batch_add(batch, c);
@@ -582,7 +583,8 @@ static void cancel(long first, long jobs)
         struct batch batch = {.list = TAILQ_HEAD_INITIALIZER(batch.list)};
         acks.jobs[acks.n] = least(most, jobs - done);
         for (long i = 0; i < acks.jobs[acks.n]; i++)
-            batch_add(&batch, change_new(id_of(first + done + i, id), none, none, none));
+            batch_add(&batch, change_new(sizeof(struct change),
+                                         id_of(first + done + i, id), none, none, none));
         acks.command[acks.n] = batcher_command(BATCHER_CANCEL, &batch);
     }
     send_all(&acks, CANCEL, got_cancel);

@@ -286,7 +286,7 @@ def compiled(name):
                  if "/" not in i or i.startswith("tests/bench/")]
     OUT.mkdir(parents=True, exist_ok=True)
     program = OUT / name
-    cc = subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-pthread", f"-I{TOP}",
+    cc = subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-pthread", f"-I{TOP}", f"-I{TOP}/build",
                          *pkg_config("--cflags"), "-o", program, *sources, *([bridge()] if with_bridge else []), "-Wl,--as-needed",
                          *pkg_config("--libs"), "-lpaho-mqtt3as", "-lm"],
                         stderr=subprocess.PIPE, text=True, check=False)
@@ -299,8 +299,8 @@ def bridge():
     """The daemon as a library: a program may have a plugin table of its own."""
     if "bridge" not in done:
         parts = [o for o in BUILD.glob("obj/**/*.o")
-                 if o.parent.name == "obj" or (o.parent.name != "tests" and o.name != "main.o" and
-                                          (TOP / o.relative_to(BUILD / "obj")).with_suffix(".c").exists())]
+                 if o.parent.name == "obj" or (o.parent.name != "tests" and o.name != "main.o" and any(
+                     (top / o.relative_to(BUILD / "obj")).with_suffix(".c").exists() for top in (TOP, BUILD)))]
         if not parts:
             raise Missing(f"the daemon's objects are not in {BUILD}/obj: make B={BUILD}")
         done["bridge"] = OUT / "bridge.a"

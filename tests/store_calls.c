@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/store_calls.h"
+#include "bridge/base/mem.h"
+
+struct store_calls store_calls;
+
+#define ID SLICE_LIT("id")
+enum { MOST_BYTES = 1 << 20 };
+
+/* ---------------------------------------------------------------------- callbacks */
+
+static void told(void *arg)
+{
+    store_calls.told(arg);
+}
+
+/* A callback whose reply has nothing to look at. */
+#define ON(name, type)                                                                   \
+    static void name(void *arg, type reply)                                              \
+    {                                                                                    \
+        (void)reply;                                                                     \
+        told(arg);                                                                       \
+    }
+/* One whose reply has items. */
+#define ON_ITEMS(name, type, items)                                                      \
+    static void name(void *arg, const struct type *reply)                                \
+    {                                                                                    \
+        for (unsigned i = 0; reply && i < reply->count; i++)                             \
+            must(reply->items[i].id.n <= MOST_BYTES);                                    \
+        told(arg);                                                                       \
+    }
+
+ON(on_code, char)
+ON(on_command, const struct redisReply *)
+ON(on_reap, const struct store_reap_reply *)
+ON(on_count, const struct counts *)
+ON(on_touch, const struct store_touch_reply *)
+ON(on_measure, const struct queue_counts *)
+ON(on_respawn, const struct store_respawn_reply *)
+ON(on_drop, const struct store_drop_reply *)
+ON(on_move_due, const struct store_move_due_reply *)
+ON_ITEMS(on_claim, store_claim_reply, items)
+ON_ITEMS(on_pull, store_pull_reply, items)
+ON_ITEMS(on_dead, store_dead_reply, items)
+ON_ITEMS(on_list, store_list_reply, items)
+ON_ITEMS(on_audit, audit_reply, findings)
+
+static void on_look(void *arg, const struct store_look_reply *look)
+{
+    must(look == NULL || look->id.n <= MOST_BYTES);
+    told(arg);
+}
+static void on_pace(void *arg, const int64_t *wait_us)
+{
+    must(wait_us == NULL || wait_us[1] >= INT64_MIN); /* of both targets */
+    told(arg);
+}
+/* -------------------------------------------------------------------------- calls */
+
+#define ROUTE store_calls.route
+#define QUEUE store_calls.queue
+#define NONE SLICE_LIT("")
+#define TRIES SLICE_LIT("1||||")
+
+static void enqueue(struct origin origin, void *arg)
+{
+    struct job *job = job_new(0);
+    job->id = job_keep(job, ID);
+    job->payload = job_keep(job, SLICE_LIT("payload"));
+    struct change *c = change_of_job(sizeof(*c), ROUTE, job, NONE, NONE);
+    c->origin = origin;
+    c->cb = on_code;
+    c->arg = arg;
+    bucket_add(ROUTE, BATCHER_ENQUEUE, c);
+    job_free(job);
+}
+static void ask_enqueue_record(void *arg)
+{
+    enqueue((struct origin){"t/1", 5, 4, 1}, arg);
+}
+void store_call_enqueue(void *arg)
+{
+    enqueue((struct origin){NULL, -1, -1, 0}, arg);
+}
+static void ask_claim(void *arg)
+{
+    bucket_claim(ROUTE, 10, 1000, on_claim, arg);
+}
+void store_call_ack(void *arg)
+{
+    store_ack(ROUTE, ID, 5, on_code, arg);
+}
+static void ask_retry(void *arg)
+{
+    store_retry(ROUTE, ID, 5, 9, TRIES, on_code, arg);
+}
+static void ask_bury(void *arg)
+{
+    store_bury(ROUTE, ID, 5, TRIES, on_code, arg);
+}
+void store_call_cancel(void *arg)
+{
+    struct change *c = change_new(sizeof(*c), ID, NONE, NONE, NONE);
+    c->awaited = true;
+    c->cb = on_code;
+    c->arg = arg;
+    bucket_add(ROUTE, BATCHER_CANCEL, c);
+}
+static void ask_reap(void *arg)
+{
+    bucket_reap(ROUTE, 10, on_reap, arg);
+}
+static void ask_count(void *arg)
+{
+    const struct count_ask ask = {ROUTE, on_count, arg};
+    store_count_many(&ask, 1);
+}
+static void ask_find(void *arg)
+{
+    store_look(ROUTE, LOOK_WHICH_ID, ID, on_look, arg);
+}
+static void ask_pull(void *arg)
+{
+    const struct store_pull_want wants[] = {{0, 5}, {1000, 1}};
+    store_pull(QUEUE, 1000, wants, 2, on_pull, arg);
+}
+static void ask_touch(void *arg)
+{
+    store_touch(QUEUE, ID, 5, 1000, on_touch, arg);
+}
+static void ask_look(void *arg)
+{
+    store_look(QUEUE, LOOK_WHICH_ID, ID, on_look, arg);
+}
+static void ask_measure(void *arg)
+{
+    const int64_t limits_ms[] = {1000, 60000};
+    store_measure(QUEUE, limits_ms, 2, on_measure, arg);
+}
+static void ask_finish(void *arg)
+{
+    store_finish(QUEUE, ID, 5, "acked", 0, 1000, on_code, arg);
+}
+static void ask_release(void *arg)
+{
+    store_release(QUEUE, ID, 5, 0, true, 1000, on_code, arg);
+}
+static void ask_release_once(void *arg)
+{
+    store_release(QUEUE, ID, 0, 0, true, 0, on_code, arg);
+}
+static void ask_respawn(void *arg)
+{
+    store_respawn(QUEUE, 10, 1000, on_respawn, arg);
+}
+static void ask_drop(void *arg)
+{
+    store_drop(QUEUE, DROP_WHICH_DEAD, 10, on_drop, arg);
+}
+static void ask_dead(void *arg)
+{
+    const struct store_dead_ask ask = {.what = DEAD_WHAT_LIST, .max = 10, .look = 100};
+    store_dead(ROUTE, &ask, on_dead, arg);
+}
+static void ask_list(void *arg)
+{
+    struct store_list_ask ask = {
+        .what = LIST_WHAT_WAITING, .max = 10, .bytes_max = 100000};
+    bucket_list(ROUTE, &ask, NULL, 0, on_list, arg);
+}
+static void ask_move_due(void *arg)
+{
+    store_move_due(ROUTE, ID, 0, 1000, on_move_due, arg);
+}
+static void ask_pace(void *arg)
+{
+    const struct pace_rate rate = {.per_s = 1, .burst = 1, .shared = true};
+    const struct paced_job jobs[] = {{SLICE_LIT("a"), false}, {SLICE_LIT("b"), true}};
+    store_pace(ROUTE, &rate, jobs, 2, on_pace, arg);
+}
+static void ask_meta(void *arg)
+{
+    store_script(store_calls.store, SCRIPT_META, ID, NULL, 0, on_command, arg);
+}
+static void ask_audit(void *arg)
+{
+    store_audit(ROUTE, AUDIT_DELAY, SLICE_LIT("0"), 10, false, on_audit, arg);
+}
+static void ask_command(void *arg)
+{
+    const struct slice args[] = {SLICE_LIT("HGETALL"), ID};
+    store_unlist(store_calls.store, ID, ID, 5);
+    store_tell(store_calls.store, "=@x");
+    store_command(store_calls.store, args, 2, on_command, arg);
+}
+
+/* In this order: tests/corpus/store counts on it. */
+const struct store_call store_call_rows[STORE_CALLS] = {
+    {.ask = ask_enqueue_record, .of_producers = true},
+    {.ask = ask_claim},
+    {.ask = store_call_ack},
+    {.ask = ask_retry},
+    {.ask = ask_bury},
+    {.ask = store_call_cancel, .of_producers = true},
+    {.ask = ask_reap},
+    {.ask = ask_count},
+    {.ask = ask_find},
+    {.ask = ask_pull},
+    {.ask = ask_touch},
+    {.ask = ask_look},
+    {.ask = ask_measure},
+    {.ask = ask_finish},
+    {.ask = ask_release},
+    {.ask = ask_respawn},
+    {.ask = ask_drop},
+    {.ask = ask_dead},
+    {.ask = ask_list},
+    {.ask = ask_move_due},
+    {.ask = ask_pace},
+    {.ask = ask_meta},
+    {.ask = ask_audit},
+    {.ask = ask_release_once},
+    {.ask = ask_command, .no_script = true},
+    {.ask = store_call_enqueue, .of_producers = true},
+};
+
+/* ------------------------------------------------------------------------ buckets */
+
+static void on_head(void *owner, int64_t head_ms)
+{
+    (void)owner;
+    (void)head_ms;
+}
+static void on_woken(void *owner)
+{
+    (void)owner;
+}
+static void on_settled(void *owner, unsigned expired, unsigned timed_out,
+                       unsigned exhausted)
+{
+    (void)owner;
+    (void)expired;
+    (void)timed_out;
+    (void)exhausted;
+}
+void store_calls_on_name(void *arg, struct slice name)
+{
+    (void)arg;
+    (void)name;
+}
+
+void store_calls_begin(struct store *store)
+{
+    static const struct bucket_events events = {
+        .head = on_head, .woken = on_woken, .settled = on_settled};
+    static const struct bucket_rules rules = {.remember_ms = 1000, .rate = 5, .burst = 1};
+    static const struct queue_rules queue_rules = {.lease_ms = 1000, .tries = 3};
+    store_calls.store = store;
+    store_calls.route = bucket_new(store, "r/0", &rules, &events, NULL);
+    store_calls.queue = bucket_new_queue(store, "s", "q", &queue_rules, &events, NULL);
+}
