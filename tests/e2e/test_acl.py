@@ -30,8 +30,9 @@ def used_by_scripts():
 
 
 def used_by_c():
-    """Of the store, which alone talks to our own Redis once it is up."""
-    text = "".join(p.read_text() for pattern in ("store*.c", "queue*.c", "script.c", "meta*.c", "route_state*.c")
+    """Of what sends commands to our own Redis once it is up."""
+    text = "".join(p.read_text() for pattern in ("store*.c", "queue*.c", "script.c", "meta*.c", "pace*.c",
+                                                   "route_state*.c")
                    for p in TOP.glob(f"bridge/**/{pattern}"))
     words = re.findall(r'args\w*\[?\w*\]?\[\] = \{\s*SLICE_LIT\("([A-Z]+)"\)', text)
     return {word.lower() for word in words + re.findall(r'"(H[A-Z]{3,})"', text)}

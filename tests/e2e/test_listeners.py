@@ -309,7 +309,7 @@ BAD_TOKENS = [
     ('a: { token = "short"; roles = [ "admin" ]; };', "tokens.a.token must have 16 to 1024"),
     ('a: { token = "has a blank in it"; roles = [ "admin" ]; };', "without blanks"),
     ('a: { token = "0123456789abcdef"; roles = [ "root" ]; };', 'there is no role "root"'),
-    ('a: { token = "0123456789abcdef"; roles = [ ]; };', "tokens.a.roles is empty"),
+    ('a: { token = "0123456789abcdef"; roles = [ ]; };', "tokens.a.roles: must name at least one"),
     ('a: { token = "0123456789abcdef"; };', 'tokens.a needs "roles"'),
     ('a: { roles = [ "admin" ]; };', "tokens.a needs either token or certificate"),
     ('a: { token = "0123456789abcdef"; certificate = "x"; roles = [ "admin" ]; };',
