@@ -3,6 +3,7 @@
  * fuzz_import.c - libFuzzer: any bytes as what the originals keep in their Redis, which
  * `tarry import` reads: MessagePack, JSON, entries of lists and timers, keys.
  */
+#include "bridge/base/json.h"
 #include "bridge/import/import.h"
 #include "sources/delayqueue/delayqueue.h"
 #include "sources/lmstfy/lmstfy_job.h"
@@ -50,7 +51,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 
     check_value(all);
     check_places(all);
-    import_each_pair(all, on_pair, &told);
+    json_each_text(all, on_pair, &told);
     must(told <= 3 * n);
     return 0;
 }

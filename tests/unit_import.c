@@ -3,6 +3,7 @@
  * unit_import.c - what importers read: MessagePack, JSON objects of any keys, entries of
  * lmstfy's lists and timer, values of delay-queue.
  */
+#include "bridge/base/json.h"
 #include "bridge/import/import_parts.h"
 #include "sources/delayqueue/delayqueue.h"
 #include "sources/lmstfy/lmstfy_job.h"
@@ -163,7 +164,7 @@ static void each_text_of_an_object_is_told(void **state)
                 {"{\"a\":\"b\",}", NULL}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct buf out = {0};
-        int result = import_each_pair(slice_of(rows[i].json), add_pair, &out);
+        int result = json_each_text(slice_of(rows[i].json), add_pair, &out);
         assert_int_equal(result, rows[i].pairs ? 0 : -1);
         if (rows[i].pairs)
             assert_string_equal(buf_str(&out), rows[i].pairs);

@@ -79,7 +79,7 @@ struct listing {
     struct part *parts;
     int64_t part_count;
     unsigned open; /* calls without an answer */
-    struct row **rows;
+    struct row *rows;
     unsigned count, looked, rounds, told;
 };
 
@@ -124,7 +124,6 @@ static void row_free(struct row *row)
 {
     buf_free(&row->json);
     free(row->member);
-    free(row);
 }
 
 static void parts_free(struct listing *l)
@@ -139,7 +138,7 @@ static void parts_free(struct listing *l)
 static void listing_free(struct listing *l)
 {
     for (unsigned i = 0; i < l->count; i++)
-        row_free(l->rows[i]);
+        row_free(&l->rows[i]);
     l->route->refs--;
     parts_free(l);
     free(l->rows);
@@ -159,7 +158,7 @@ static int compare(const struct list_place *a, const struct list_place *b)
 
 static int compare_rows(const void *one, const void *other)
 {
-    const struct row *a = *(struct row *const *)one, *b = *(struct row *const *)other;
+    const struct row *a = one, *b = other;
     int order = compare(&a->place, &b->place);
     return order ? order : a->seq < b->seq ? -1 : 1;
 }
@@ -179,9 +178,9 @@ static unsigned sure_rows(struct listing *l, const struct list_place *mark)
 {
     unsigned n = 0;
     if (l->count > 0)
-        qsort(l->rows, l->count, sizeof(struct row *), compare_rows);
+        qsort(l->rows, l->count, sizeof(*l->rows), compare_rows);
     while (n < l->count && n < l->args->max &&
-           (mark == NULL || compare(&l->rows[n]->place, mark) <= 0))
+           (mark == NULL || compare(&l->rows[n].place, mark) <= 0))
         n++;
     return n;
 }
@@ -190,6 +189,7 @@ static unsigned sure_rows(struct listing *l, const struct list_place *mark)
 static void answer_page(struct listing *l, unsigned n, const struct list_place *end)
 {
     struct buf out = {0}, cursor = {0};
+    must(n == 0 || l->rows != NULL);
     if (end)
         add_cursor(l, end, &cursor);
     buf_addf(&out, "{\"looked\":%u", l->looked);
@@ -198,7 +198,7 @@ static void answer_page(struct listing *l, unsigned n, const struct list_place *
     buf_add_str(&out, ",\"jobs\":[");
     for (unsigned i = 0; i < n; i++) {
         buf_add_str(&out, i > 0 ? "," : "");
-        buf_add_slice(&out, buf_slice(&l->rows[i]->json));
+        buf_add_slice(&out, buf_slice(&l->rows[i].json));
     }
     buf_add_str(&out, "]}\n");
     httpd_answer_json(l->req, 200, &out);
@@ -224,13 +224,13 @@ static void merge(struct listing *l)
     }
     unsigned n = sure_rows(l, mark);
     if (n == l->args->max && (n < l->count || mark))
-        end = &l->rows[n - 1]->place;
+        end = &l->rows[n - 1].place;
     if (n == l->args->max || end == NULL || ++l->rounds == ROUNDS_MAX) {
         answer_page(l, n, end);
         return;
     }
     while (l->count > n)
-        row_free(l->rows[--l->count]); /* they come again, in their turn */
+        row_free(&l->rows[--l->count]); /* they come again, in their turn */
     set_behind(l, end);
     ask_all(l);
 }
@@ -263,10 +263,10 @@ static void add_job(struct buf *out, const struct store_list_item *found,
 static void keep(struct part *part, const struct store_list_item *found)
 {
     struct listing *l = part->listing;
-    struct row *row = mem_alloc(sizeof(*row));
+    struct row *row = &l->rows[l->count++];
     struct job *job = NULL;
     struct err err;
-    row->seq = l->told++;
+    *row = (struct row){.seq = l->told++};
     row->member = mem_alloc(found->member.n + 1);
     slice_put(row->member, found->member);
     row->place = (struct list_place){.score = found->score,
@@ -279,7 +279,6 @@ static void keep(struct part *part, const struct store_list_item *found)
         (void)route_target(l->route, job, &err); /* else it is shown without one */
     add_job(&row->json, found, job, l->args->what);
     job_free(job);
-    l->rows[l->count++] = row;
 }
 
 static void on_told(void *arg, const struct store_list_reply *told)

@@ -47,37 +47,9 @@ int json_read(struct slice text, const struct json_field *fields, void *to,
 typedef void json_element_cb(void *arg, struct slice raw);
 int json_each(struct slice text, json_element_cb *cb, void *arg);
 
-/* --- a text from front to end, by the grammar of RFC 8259 --- */
-
-/* A string between its quotes, as it stands in a text of which the grammar is right. */
-struct json_quoted {
-    struct slice raw;
-    bool plain; /* ASCII without a backslash: raw is what it means */
-};
-
-/* Writes what it means, always UTF-8, and gives the number of bytes. */
-size_t json_decode(const struct json_quoted *s, char *out);
-
-/* Each function passes what it names and returns -1 where the text is wrong, with the
- * reader anywhere. Nothing is allocated, nothing recurses. */
-struct json_reader {
-    const char *p, *end;
-    unsigned depth; /* of what has been opened around p */
-};
-
-/* Borrows text. */
-struct json_reader json_reader_of(struct slice text);
-
-void json_space(struct json_reader *r);
-/* Passes it and says so, if it comes next. */
-bool json_take(struct json_reader *r, char c);
-
-int json_pass_string(struct json_reader *r, struct json_quoted *s);
-/* A key, its colon, and the space around. */
-int json_pass_key(struct json_reader *r, struct json_quoted *key);
-/* A value of any kind. */
-int json_pass_value(struct json_reader *r);
-/* Nothing but space may be left. */
-int json_pass_end(struct json_reader *r);
+/* Calls back for each member of an object that is a string, decoded. -1: it is no object,
+ * or something follows; some may have been called back. */
+typedef void json_text_cb(void *arg, struct slice name, struct slice value);
+int json_each_text(struct slice text, json_text_cb *cb, void *arg);
 
 #endif

@@ -65,7 +65,8 @@ static void print_flags(unsigned sets, FILE *out)
     print_entry(out, "--", FLAG_COLUMN, "behind it nothing is an option");
 }
 
-void cli_usage(const char *name, const char *word, FILE *out)
+/* What is printed by --help: of one command, of all of a name (word NULL), or of all. */
+static void usage(const char *name, const char *word, FILE *out)
 {
     fputs("usage:\n", out);
     unsigned sets = print_commands(name, word, out);
@@ -88,14 +89,14 @@ int cli_help(struct cli_order *o)
     const char *word = o->place_count > 1 ? o->place[1] : NULL;
     for (const struct cli_command *c = cli_commands; name && c->name; c++)
         if (is_about(c, name, word)) {
-            cli_usage(name, word, stdout);
+            usage(name, word, stdout);
             return EX_OK;
         }
     if (name)
         return cli_wrong(o, "there is no command ", word ? word : name);
     puts("tarry " TARRY_VERSION
          " - takes messages that must be delivered later, and delivers them");
-    cli_usage(NULL, NULL, stdout);
+    usage(NULL, NULL, stdout);
     return EX_OK;
 }
 
@@ -105,7 +106,7 @@ int cli_wrong(const struct cli_order *o, const char *what, const char *arg)
     ctl_text_add(&text, slice_of(arg));
     fprintf(stderr, "tarry %s: %s%.200s\n", o->command->name, what, buf_str(&text));
     buf_free(&text);
-    cli_usage(o->command->name, o->word, stderr);
+    usage(o->command->name, o->word, stderr);
     return EX_USAGE;
 }
 
@@ -245,7 +246,7 @@ static int read_and_run(struct cli_order *o, char **words)
     if (code != EX_OK)
         return code;
     if (o->help) {
-        cli_usage(o->command->name, o->word, stdout);
+        usage(o->command->name, o->word, stdout);
         return EX_OK;
     }
     if (o->place_count < o->command->least)
@@ -267,7 +268,7 @@ int cli_main(int argc, char **argv)
 {
     struct cli_order o = {.argc = argc, .argv = argv};
     if (argc < 2) {
-        cli_usage(NULL, NULL, stderr);
+        usage(NULL, NULL, stderr);
         return EX_USAGE;
     }
     const char *name = name_of(argv[1]), *word = argc > 2 ? argv[2] : NULL;

@@ -102,8 +102,6 @@ extern const struct cli_command cli_commands[];
 extern const struct cli_flag cli_flags[];
 extern const struct cli_code cli_codes[];
 
-/* What is printed by --help: of one command, of all of a name (word NULL), or of all. */
-void cli_usage(const char *name, const char *word, FILE *out);
 /* Says on standard error what is wrong, and how it goes. Gives EX_USAGE. */
 int cli_wrong(const struct cli_order *o, const char *what, const char *arg);
 

@@ -111,7 +111,6 @@ extern const struct conf_kind_row conf_kinds[];
 /* --- conf_plugin.c: sources and sinks by type, of the binary and of shared objects ---
  */
 
-#define CONF_PLUGINS "plugins"  /* the list of shared objects, at the top level */
 #define CONF_HTTP_SOURCE "http" /* the source that needs no section of its own */
 
 struct conf_plugin {

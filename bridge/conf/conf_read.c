@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define PLUGINS "plugins" /* the list of shared objects, at the top level */
 enum { WHERE_SIZE = 160, NAME_MAX_BYTES = 64 };
 
 /* --- one group, by option rows --- */
@@ -105,7 +106,7 @@ static void load_plugin(const struct opt_value *v, struct conf_errors *errors)
 
     if (v->kind != OPT_IS_STR || *v->str == '\0') {
         conf_error_at(errors, v,
-                      CONF_PLUGINS
+                      PLUGINS
                       " must be a list of files: [ \"/usr/lib/tarry/lines.so\" ]");
         return;
     }
@@ -115,7 +116,7 @@ static void load_plugin(const struct opt_value *v, struct conf_errors *errors)
         buf_addf(&path, "%s/", errors->dir);
     buf_add_str(&path, v->str);
     if (conf_plugin_load(buf_str(&path), &err) != 0)
-        conf_error_at(errors, v, CONF_PLUGINS ": %s: %s", buf_str(&path), err.text);
+        conf_error_at(errors, v, PLUGINS ": %s: %s", buf_str(&path), err.text);
     buf_free(&path);
 }
 
@@ -400,7 +401,7 @@ static void unknown_sections(const struct opt_value *root, struct conf_errors *e
             opt_names_add(&names, s->name);
         for (size_t k = 0; k < CONF_KINDS; k++)
             opt_names_add(&names, conf_kinds[k].section);
-        opt_names_add(&names, CONF_PLUGINS);
+        opt_names_add(&names, PLUGINS);
         bool known = opt_find(names.v, name) != NULL;
         opt_hint(&names, name, hint);
         if (!known)
@@ -413,7 +414,7 @@ static void read_tree(struct conf *conf, const struct opt_value *root,
                       struct conf_errors *errors)
 {
     unknown_sections(root, errors);
-    load_plugins(conf_tree_member(root, CONF_PLUGINS), errors);
+    load_plugins(conf_tree_member(root, PLUGINS), errors);
     for (const struct conf_section *s = conf_sections; s->name != NULL; s++)
         read_section(conf, s, conf_tree_member(root, s->name), errors);
     for (enum conf_kind kind = 0; kind < CONF_KINDS; kind++)

@@ -19,11 +19,10 @@ struct submission {
     struct route *route;
     stored_cb *done;
     void *arg;
-    int64_t bytes, due_ms; /* bytes: in the flow; 0: it is not in it */
-    bool clamped;          /* its delay was too long */
-    enum stored outcome;   /* what "stored" means for it */
-    const char *reason;    /* NULL: none */
-    char why[256];
+    int64_t bytes;             /* in the flow; 0: it is not in it */
+    bool clamped;              /* its delay was too long */
+    struct stored_reply reply; /* outcome: what "stored" means for it */
+    char why[256];             /* of the reply, where admission gives one */
 };
 
 static void tell_tap(const struct submission *sub, enum stored outcome)
@@ -36,20 +35,13 @@ static void tell_tap(const struct submission *sub, enum stored outcome)
     };
     tap_note(sub->route->tap, &(struct tap_event){.what = words[outcome],
                                                   .id = sub->change.id,
-                                                  .reason = sub->reason,
-                                                  .due_ms = sub->due_ms});
+                                                  .reason = sub->reply.reason,
+                                                  .due_ms = sub->reply.due_ms});
 }
 
 static void answer(struct submission *sub, enum stored outcome)
 {
     struct source *src = sub->src;
-    const struct stored_reply reply = {
-        .outcome = outcome,
-        .id = sub->change.id,
-        .due_ms = sub->due_ms,
-        .reason = sub->reason ? sub->reason : "",
-        .why = sub->why,
-    };
     src->open--;
     src->unstored--;
     sub->route->refs--;
@@ -57,7 +49,8 @@ static void answer(struct submission *sub, enum stored outcome)
         tell_tap(sub, outcome);
     if (sub->bytes > 0)
         flow_gave(&src->bridge->flow, sub->bytes);
-    sub->done(sub->arg, &reply);
+    sub->reply.outcome = outcome;
+    sub->done(sub->arg, &sub->reply);
 }
 
 /* Normal after a crash or a rebalance, for as many records as were not committed. After
@@ -89,8 +82,8 @@ static bool is_duplicate(struct submission *sub, char code)
         if (duplicates[i].code != code)
             continue;
         sub->route->stats.duplicates[duplicates[i].kind]++;
-        sub->reason = duplicates[i].reason;
-        sub->due_ms = -1; /* the stored one's, which was not asked for */
+        sub->reply.reason = duplicates[i].reason;
+        sub->reply.due_ms = -1; /* the stored one's, which was not asked for */
         return true;
     }
     return false;
@@ -114,17 +107,12 @@ static bool count_stored(struct submission *sub, char code)
     route->sink->queue_stats.expired += code == ENQUEUE_OUTLIVED;
     stats->clamped += sub->clamped;
     if (sub->change.how == ENQUEUE_HOW_DEAD)
-        stats->dead[reason_find(sub->reason)]++;
+        stats->dead[reason_find(sub->reply.reason)]++;
     return true;
 }
 
 static const char no_answer[] = "Redis did not answer in time; the job may have been "
                                 "stored: send it again with the same id";
-
-static void set_why(struct submission *sub, const char *why)
-{
-    snprintf(sub->why, sizeof(sub->why), "%.*s", (int)sizeof(sub->why) - 1, why);
-}
 
 static void on_enqueued(void *arg, char code)
 {
@@ -135,11 +123,11 @@ static void on_enqueued(void *arg, char code)
     if (is_duplicate(sub, code)) {
         answer(sub, STORED_BEFORE);
     } else if (count_stored(sub, code)) {
-        answer(sub, instead ? STORED_INSTEAD : sub->outcome);
+        answer(sub, instead ? STORED_INSTEAD : sub->reply.outcome);
     } else {
         /* Redis may have it, if too few replicas do. */
         sub->route->stats.not_stored += !count_stored(sub, change_was(code));
-        set_why(sub, no_answer);
+        sub->reply.why = no_answer;
         answer(sub, NOT_STORED);
     }
 }
@@ -172,19 +160,19 @@ static void on_cancel_done(void *arg, char code)
         if (rows[i].code != code)
             continue;
         stats->cancels_missed++;
-        sub->reason = rows[i].reason;
-        set_why(sub, rows[i].why);
+        sub->reply.reason = rows[i].reason;
+        sub->reply.why = rows[i].why;
         answer(sub, sub->src->ops->answers ? REFUSED : STORED_NONE);
         return;
     }
     answer(sub, code && code == was ? STORED_NONE : NOT_STORED);
 }
 
-/* Answers without Redis. */
+/* Answers a submission that never went to a bucket. */
 static void on_decided(void *arg)
 {
     struct submission *sub = arg;
-    answer(sub, sub->outcome);
+    answer(sub, sub->reply.outcome);
     free(sub);
 }
 
@@ -208,15 +196,15 @@ static enum stored put_off(struct admission *a, const char *why)
     return NOT_STORED;
 }
 
-/* What its producer does not hear is kept as a dead letter. */
+/* Keeps it as a dead letter: its producer gets no answer, or the route says so. */
 static bool is_kept(const struct admission *a)
 {
     return !a->src->ops->answers || (reason_find(a->reason) == REASON_TOO_LONG &&
                                      a->route->conf->too_long == TOO_LONG_DEAD);
 }
 
-/* Says what success would mean; REFUSED or NOT_STORED, with the reason in a: Redis is not
- * asked. */
+/* Returns what success means to the source. REFUSED or NOT_STORED: Redis is not asked,
+ * and a says why. */
 static enum stored decide(struct admission *a)
 {
     struct source *src = a->src;
@@ -264,15 +252,13 @@ static bool is_dead_here(const struct route *route, const struct job *job)
 
 static char how_to_enqueue(const struct admission *a)
 {
-    const struct job *job = a->job;
-    if (a->reason)
-        return is_dead_here(a->route, job) ? ENQUEUE_HOW_DEAD
-               : a->unknown                ? ENQUEUE_HOW_UNNAMED
-                                           : 0;
-    return job->replace ? ENQUEUE_HOW_REPLACE
-           : job->again ? ENQUEUE_HOW_BACK
-           : a->unknown ? ENQUEUE_HOW_UNNAMED
-                        : 0;
+    if (a->reason && is_dead_here(a->route, a->job))
+        return ENQUEUE_HOW_DEAD;
+    if (a->reason == NULL && a->job->replace)
+        return ENQUEUE_HOW_REPLACE;
+    if (a->reason == NULL && a->job->again)
+        return ENQUEUE_HOW_BACK;
+    return a->unknown ? ENQUEUE_HOW_UNNAMED : 0;
 }
 
 static struct submission *new_enqueue(const struct bucket *b, const struct admission *a,
@@ -291,7 +277,7 @@ static struct submission *new_enqueue(const struct bucket *b, const struct admis
     c->awaited = a->src->ops->awaits;
     c->cb = on_enqueued;
     sub->bytes = admit_job_bytes(job);
-    sub->due_ms = job->due_ms;
+    sub->reply.due_ms = job->due_ms;
     return sub;
 }
 
@@ -314,7 +300,7 @@ static struct submission *new_dead_letter(const struct bucket *b,
     return sub;
 }
 
-/* b: where the change goes; NULL: Redis is not asked. */
+/* Makes the submission of a job that goes to b; NULL: Redis is not asked. */
 static struct submission *submission_new(const struct bucket *b,
                                          const struct admission *a, enum stored outcome)
 {
@@ -333,11 +319,14 @@ static struct submission *submission_new(const struct bucket *b,
     }
     sub->src = a->src;
     sub->route = a->route;
-    sub->outcome = outcome;
+    sub->reply.outcome = outcome;
     sub->clamped = a->clamped;
-    sub->reason = a->reason;
+    sub->reply.id = sub->change.id;
+    sub->reply.reason = a->reason ? a->reason : "";
+    sub->reply.why = sub->why;
     if (a->why.text[0] != '\0')
-        set_why(sub, a->why.text);
+        snprintf(sub->why, sizeof(sub->why), "%.*s", (int)sizeof(sub->why) - 1,
+                 a->why.text);
     return sub;
 }
 
@@ -350,7 +339,8 @@ static void hand_over(struct submission *sub, struct bucket *b, const struct job
     if (job->offset >= 0 && job->partition >= 0)
         name_partition(sub->src, sub->route, b, job, &c->origin);
     flow_took(&sub->src->bridge->flow, sub->bytes);
-    bucket_add(b, sub->outcome == STORED_NONE ? BATCHER_CANCEL : BATCHER_ENQUEUE, c);
+    bucket_add(b, sub->reply.outcome == STORED_NONE ? BATCHER_CANCEL : BATCHER_ENQUEUE,
+               c);
 }
 
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg)

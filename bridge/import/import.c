@@ -72,6 +72,16 @@ int64_t import_s(int64_t seconds)
     return seconds > 0 ? seconds * 1000 : 1;
 }
 
+void import_values_free(struct import_value *v, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        import_values_free(v[i].item, v[i].count);
+        free(v[i].item);
+        free((char *)v[i].text.p);
+        v[i] = (struct import_value){0};
+    }
+}
+
 /* --- waiting --- */
 
 /* Waits until at most jobs and bytes are on their way. -1: tarry's Redis answers no more.

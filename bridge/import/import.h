@@ -136,9 +136,4 @@ int import_mark(struct import *im, struct slice key, struct err *err);
  * `before` before its name, unless it is there already, and counts it. */
 int import_shelve(struct import *im, struct slice hash, const char *kv,
                   struct slice before, struct err *err);
-/* Calls back for each member of a JSON object that is a string. -1: it is no object;
- * perhaps too late. */
-typedef void import_pair_cb(void *arg, struct slice name, struct slice value);
-int import_each_pair(struct slice json, import_pair_cb *cb, void *arg);
-
 #endif

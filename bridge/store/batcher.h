@@ -247,10 +247,6 @@ void store_node_up(struct store *st);
 void store_node_down(struct store *st, const char *why);
 /* Where the bucket is served; NULL: nowhere at present. */
 struct node *bucket_node(const struct bucket *b);
-/* Where key is served; NULL: nowhere at present. */
-struct node *store_node_of(const struct store *st, struct slice key);
-/* The same, and the node can be worked with. */
-struct node *store_up_node(const struct store *st, struct slice key);
 
 void batcher_init(struct batcher *batcher, struct bucket *b, enum batcher_kind kind);
 /* How long the head of the queue still waits for company; 0: it leaves now; -1: when an

@@ -164,11 +164,10 @@ typedef void change_cb(void *arg, char code);
 
 /* What belongs to Kafka in a change: lua/lib/ingest.lua carries each record out once. */
 struct origin {
-    const char
-        *partition; /* see name.h; the same pointer for the same name; NULL: none */
+    /* See name.h; the same pointer for the same name in a bucket; NULL: none. */
+    const char *partition;
     int64_t offset;
-    int64_t
-        before; /* the offset sent before this one to the same bucket; -1: none known */
+    int64_t before;   /* offset sent before it to the same bucket; -1: none known */
     int64_t stamp_ms; /* the record's timestamp; 0: none */
 };
 

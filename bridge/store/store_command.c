@@ -13,14 +13,16 @@
 
 enum { REDIRECTS_MAX = 4 };
 
-struct node *store_node_of(const struct store *st, struct slice key)
+/* Where key is served; NULL: nowhere at present. */
+static struct node *node_of(const struct store *st, struct slice key)
 {
     return st->map ? map_node(st->map, redis_slot(key)) : st->nodes[0];
 }
 
-struct node *store_up_node(const struct store *st, struct slice key)
+/* The same, and the node can be worked with. */
+static struct node *up_node(const struct store *st, struct slice key)
 {
-    struct node *node = store_node_of(st, key);
+    struct node *node = node_of(st, key);
     return node && node->state == NODE_UP ? node : NULL;
 }
 
@@ -68,7 +70,7 @@ static bool redirected(struct errand *errand, const struct redisReply *reply)
     if (errand->redirects++ >= REDIRECTS_MAX)
         return false;
     if (e == REDIS_ELSEWHERE && map_moved(map, reply->str))
-        node = store_node_of(errand->node->store, errand->args[1]);
+        node = node_of(errand->node->store, errand->args[1]);
     else if (e == REDIS_MOVING)
         node = map_asked(map, reply->str);
     if (node == NULL || node->state != NODE_UP)
@@ -107,7 +109,7 @@ static void on_away(void *arg)
 void store_command(struct store *st, const struct slice *args, unsigned n,
                    redis_reply_cb *cb, void *arg)
 {
-    struct node *node = store_up_node(st, n > 1 ? args[1] : SLICE_LIT(""));
+    struct node *node = up_node(st, n > 1 ? args[1] : SLICE_LIT(""));
     if (node == NULL) {
         struct unasked *unasked = mem_alloc(sizeof(*unasked));
         *unasked = (struct unasked){cb, arg};
@@ -139,7 +141,7 @@ void store_script(struct store *st, enum script script, struct slice key,
     args_begin(&st->args, &st->scripts, script, &key, 1);
     for (unsigned i = 0; i < n; i++)
         args_slice(&st->args, argv[i]);
-    call_send_to(call, st, store_up_node(st, key));
+    call_send_to(call, st, up_node(st, key));
 }
 
 /* --- news --- */

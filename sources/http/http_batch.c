@@ -62,10 +62,8 @@ static void refused_members(struct buf *out, const struct stored_reply *reply)
     const char *why = reply->why;
     if (why[0] == 0 && i < sizeof(refusals) / sizeof(refusals[0]))
         why = refusals[i].message;
-    buf_add_str(out, "\"error\":");
-    text_add_json(out, slice_of(word));
-    buf_add_str(out, ",\"message\":");
-    text_add_json(out, slice_of(why));
+    text_add_json_member(out, "error", slice_of(word));
+    text_add_json_member(out, "message", slice_of(why));
 }
 
 void http_reply_members(struct buf *out, const struct stored_reply *reply)
@@ -81,8 +79,8 @@ void http_reply_members(struct buf *out, const struct stored_reply *reply)
         return;
     }
     if (reply->outcome == STORED_BEFORE) {
-        buf_add_str(out, ",\"duplicate\":true,\"because\":");
-        text_add_json(out, slice_of(reply->reason));
+        buf_add_str(out, ",\"duplicate\":true");
+        text_add_json_member(out, "because", slice_of(reply->reason));
         return; /* GET tells when that one is due */
     }
     when_format_rfc3339(reply->due_ms, due);
@@ -91,10 +89,8 @@ void http_reply_members(struct buf *out, const struct stored_reply *reply)
     buf_add_str(out, "\"");
     if (reply->outcome == STORED_INSTEAD)
         buf_add_str(out, ",\"replaced\":true");
-    if (reply->outcome == STORED_DEAD) {
-        buf_add_str(out, ",\"dead\":");
-        text_add_json(out, slice_of(reply->reason));
-    }
+    if (reply->outcome == STORED_DEAD)
+        text_add_json_member(out, "dead", slice_of(reply->reason));
 }
 
 static void one_less(struct batch *b)

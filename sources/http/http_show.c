@@ -32,8 +32,7 @@ static void begin(struct buf *out, struct slice queue, const struct queue_job *j
 {
     buf_add_str(out, "{");
     text_add_json_id(out, j->id);
-    buf_add_str(out, ",\"queue\":");
-    text_add_json(out, queue);
+    text_add_json_member(out, "queue", queue);
 }
 
 /* What a job has in every state. */

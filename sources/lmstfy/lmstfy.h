@@ -179,20 +179,15 @@ struct slice lmstfy_copy_find(const struct lmstfy_copy *copy, struct slice field
 /* A copy by field, to be freed; its texts are the items'. */
 struct kv_item *lmstfy_sorted(const struct kv_item *items, unsigned n);
 
-enum lmstfy_verdict {
-    LMSTFY_YES,
-    LMSTFY_NO,  /* no such token; or over the limit */
-    LMSTFY_AWAY /* Redis did not answer: unknown */
-};
-enum lmstfy_verdict lmstfy_verdict_of(enum kv_code code);
 /* May the token of the request (not empty) be used in its namespace? Calls the second
- * once, at once or later. skip_token_check is the caller's business. */
+ * once, at once or later; KV_NOT: there is no such token. skip_token_check is the
+ * caller's business. */
 void lmstfy_auth(struct lmstfy_req *r);
-void lmstfy_authorized(struct lmstfy_req *r, enum lmstfy_verdict verdict);
+void lmstfy_authorized(struct lmstfy_req *r, enum kv_code code);
 /* Counts the request against its token's limit, and sets limited where there is one;
- * likewise. */
+ * likewise. KV_NOT: it is over the limit. */
 void lmstfy_limit_take(struct lmstfy_req *r);
-void lmstfy_limit_taken(struct lmstfy_req *r, enum lmstfy_verdict verdict);
+void lmstfy_limit_taken(struct lmstfy_req *r, enum kv_code code);
 /* The request has come to nothing: as if it had not been. */
 void lmstfy_limit_give_back(struct lmstfy_req *r);
 

@@ -236,11 +236,11 @@ static void answer_limited(struct lmstfy_req *r)
     lmstfy_answer(r, 429);
 }
 
-void lmstfy_limit_taken(struct lmstfy_req *r, enum lmstfy_verdict verdict)
+void lmstfy_limit_taken(struct lmstfy_req *r, enum kv_code code)
 {
-    if (verdict == LMSTFY_YES) {
+    if (code == KV_OK) {
         run(r);
-    } else if (verdict == LMSTFY_NO) {
+    } else if (code == KV_NOT) {
         answer_limited(r);
     } else {
         add_member(&r->out, "err", "the limits cannot be read");
@@ -256,12 +256,12 @@ static void take_limit(struct lmstfy_req *r)
         run(r);
 }
 
-void lmstfy_authorized(struct lmstfy_req *r, enum lmstfy_verdict verdict)
+void lmstfy_authorized(struct lmstfy_req *r, enum kv_code code)
 {
-    r->known = verdict == LMSTFY_YES;
-    if (verdict == LMSTFY_YES)
+    r->known = code == KV_OK;
+    if (code == KV_OK)
         take_limit(r);
-    else if (verdict == LMSTFY_NO)
+    else if (code == KV_NOT)
         lmstfy_error(r, 401, "invalid token");
     else
         lmstfy_internal_error(r);

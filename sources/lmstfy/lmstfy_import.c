@@ -141,7 +141,7 @@ static int add_body(struct job *job, const struct import_body *body)
     struct buf payload = {0};
     int result = json_read(body->text, fields, &v, body->room) < 0 ||
                          text_base64_decode(v.body, &payload) < 0 ||
-                         import_each_pair(v.attributes, on_attr, job) < 0
+                         json_each_text(v.attributes, on_attr, job) < 0
                      ? -1
                      : 0;
     job->payload = job_keep(job, buf_slice(&payload));

@@ -66,7 +66,7 @@ static void on_counted(void *arg, enum kv_code code)
     r->limited = code == KV_OK;
     if (code == KV_NOT)
         lmstfy_count_limited(r);
-    lmstfy_limit_taken(r, lmstfy_verdict_of(code));
+    lmstfy_limit_taken(r, code);
 }
 
 static void apply(struct lmstfy_req *r, struct slice text)
@@ -75,13 +75,13 @@ static void apply(struct lmstfy_req *r, struct slice text)
     if (most > 0)
         kv_tally(r->l->api.src, tally_of(r), 1, most, window_ms, on_counted, r);
     else
-        lmstfy_limit_taken(r, LMSTFY_YES);
+        lmstfy_limit_taken(r, KV_OK);
 }
 
 static void on_got(void *arg, enum kv_code code, struct slice value)
 {
     if (code == KV_AWAY)
-        lmstfy_limit_taken(arg, LMSTFY_AWAY);
+        lmstfy_limit_taken(arg, KV_AWAY);
     else
         apply(arg, value);
 }
@@ -90,7 +90,7 @@ void lmstfy_limit_take(struct lmstfy_req *r)
 {
     const struct lmstfy_copy *limits = &r->l->limits;
     if (limits->fresh && limits->items == NULL)
-        lmstfy_limit_taken(r, LMSTFY_YES);
+        lmstfy_limit_taken(r, KV_OK);
     else if (limits->fresh)
         apply(r, lmstfy_copy_find(limits, lmstfy_key(r)));
     else

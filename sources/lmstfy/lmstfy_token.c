@@ -115,17 +115,10 @@ struct slice lmstfy_key(struct lmstfy_req *r)
     return buf_slice(key);
 }
 
-enum lmstfy_verdict lmstfy_verdict_of(enum kv_code code)
-{
-    static const enum lmstfy_verdict verdicts[] = {
-        [KV_OK] = LMSTFY_YES, [KV_NOT] = LMSTFY_NO, [KV_AWAY] = LMSTFY_AWAY};
-    return verdicts[code];
-}
-
 static void on_got(void *arg, enum kv_code code, struct slice value)
 {
     (void)value;
-    lmstfy_authorized(arg, lmstfy_verdict_of(code));
+    lmstfy_authorized(arg, code);
 }
 
 void lmstfy_auth(struct lmstfy_req *r)
@@ -133,7 +126,7 @@ void lmstfy_auth(struct lmstfy_req *r)
     const struct lmstfy_copy *tokens = &r->l->tokens;
     struct slice key = lmstfy_key(r);
     if (tokens->fresh && lmstfy_copy_find(tokens, key).p)
-        lmstfy_authorized(r, LMSTFY_YES);
+        lmstfy_authorized(r, KV_OK);
     else
         kv_get(r->l->api.src, LMSTFY_TOKENS_KV, key, on_got, r);
 }
