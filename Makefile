@@ -81,7 +81,7 @@ $(B)/obj/lua.o $(B)/obj/bridge/store/calls.o $(B)/obj/console_files.o: $(B)/obj/
 $(B)/revision: ;
 $(B)/obj/revision.o: $(B)/revision $(B)/flags
 	@mkdir -p $(@D)
-	printf '#include "bridge/version.h"\nconst char tarry_revision[] = "%s";\n' '$(REVISION)' \
+	printf '#include "bridge/base/version.h"\nconst char tarry_revision[] = "%s";\n' '$(REVISION)' \
 	  > $(B)/revision.c
 	$(compile) -c -o $@ $(B)/revision.c
 $(B)/obj/%.o: %.c $(B)/flags | $(B)/bridge/store/calls.h

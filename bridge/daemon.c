@@ -3,9 +3,9 @@
 #include "bridge/admin/admin.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/conf/conf.h"
-#include "bridge/core.h"
+#include "bridge/engine/core.h"
 #include "bridge/engine/deliver.h"
 #include "bridge/engine/drain.h"
 #include "bridge/engine/inst.h"
@@ -16,8 +16,8 @@
 #include "bridge/redis/embedded.h"
 #include "bridge/reload/reload.h"
 #include "bridge/engine/sched.h"
-#include "bridge/store/kv.h"
-#include "bridge/version.h"
+#include "bridge/engine/kv.h"
+#include "bridge/base/version.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -46,20 +46,28 @@ static void on_drained(void *arg, int outcome)
     loop_stop();
 }
 
+static void stop(struct daemon *daemon)
+{
+    if (daemon->bridge.draining)
+        return;
+    drain_start(&daemon->bridge, on_drained, daemon);
+    reload_end(&daemon->bridge);
+}
+
 /* Something that it needs does not begin; what has begun ends in order. */
 static void give_up(struct daemon *daemon, const struct err *err)
 {
     log_error("daemon", "%s", err->text);
     notify_status(err->text);
     daemon->exit_code = EXIT_UNAVAILABLE;
-    drain_start(&daemon->bridge, on_drained, daemon);
+    stop(daemon);
 }
 
 static void each_sched(struct bridge *bridge, void (*what)(struct sched *s))
 {
-    for (size_t i = 0; i < bridge->route_count; i++)
-        for (int64_t b = 0; b < bridge->routes[i]->bucket_count; b++)
-            what(bridge->routes[i]->scheds[b]);
+    EACH_ROUTE (bridge, route)
+        EACH_SCHED (route, s)
+            what(s);
 }
 
 /* --- what the store and the other instances tell --- */
@@ -84,15 +92,16 @@ static void on_store_up(void *arg)
         }
         bridge->claiming = true; /* not before the sinks are there */
         log_info("daemon", "started: %zu sources, %zu sinks, %zu routes",
-                 bridge->source_count, bridge->sink_count, bridge->route_count);
+                 bridge->conf->source_count, bridge->conf->sink_count,
+                 bridge->conf->route_count);
     }
     alive_routes_changed(bridge->alive); /* by now they have their buckets */
     alive_join(bridge->alive);           /* before the buckets are looked at */
     route_states_read(bridge->states);
     each_sched(bridge, sched_start);
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (bridge->routes[i]->pace)
-            pace_start(bridge->routes[i]->pace);
+    EACH_ROUTE (bridge, route)
+        if (route->pace)
+            pace_start(route->pace);
     queue_look_all(bridge);
 }
 
@@ -116,8 +125,7 @@ static void on_unfit(void *arg, const char *why)
     struct daemon *daemon = arg;
     log_error("daemon", "%s", why);
     daemon->exit_code = EXIT_CONF;
-    if (!daemon->bridge.draining)
-        drain_start(&daemon->bridge, on_drained, daemon);
+    stop(daemon);
 }
 
 static void on_pool_up(void *arg)
@@ -154,8 +162,8 @@ static void on_turn(void *arg)
 {
     struct daemon *daemon = arg;
     struct bridge *bridge = &daemon->bridge;
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        sched_credit(bridge->sinks[i]);
+    EACH_SINK (bridge, sink)
+        sched_credit(sink);
     queue_turn(bridge);
     bool pause = bridge->draining || !route_states_known(bridge->states) ||
                  flow_wants_pause(&bridge->flow, store_takes_jobs(bridge->store) &&
@@ -182,7 +190,8 @@ static void tell_manager(const struct daemon *daemon)
                  *why ? why : "too many jobs on their way");
     else
         snprintf(text, sizeof(text), "%zu sources, %zu sinks, %zu routes",
-                 bridge->source_count, bridge->sink_count, bridge->route_count);
+                 bridge->conf->source_count, bridge->conf->sink_count,
+                 bridge->conf->route_count);
     if (!daemon->bridge.started && strstr(why, "LOADING"))
         notify_extend(LOADING_MS); /* it comes: no reason to begin anew */
     notify_status(text);
@@ -197,13 +206,12 @@ static void on_tick(void *arg)
     route_states_tick(bridge->states);
     deliver_tick(bridge);
     each_sched(bridge, sched_tick);
-    for (size_t i = 0; i < bridge->route_count; i++)
-        recent_tick(&bridge->routes[i]->recent, &bridge->routes[i]->stats.lateness,
-                    loop_mono_ms());
+    EACH_ROUTE (bridge, route)
+        recent_tick(&route->recent, &route->stats.lateness, loop_mono_ms());
     queue_tick(bridge);
     meta_tick(bridge->meta);
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        meta_tick(bridge->pools[i].meta);
+    EACH_POOL (bridge, pool)
+        meta_tick(pool->meta);
     tell_manager(daemon); /* last: all others have had their turn */
 }
 
@@ -221,8 +229,7 @@ static void on_stop_signal(void *arg, int signo)
     }
     log_info("daemon", "signal %d: stopping", signo);
     daemon->stop_asked_ms = loop_mono_ms();
-    if (!daemon->bridge.draining)
-        drain_start(&daemon->bridge, on_drained, daemon);
+    stop(daemon);
 }
 
 /* Outside of the loop it waits, rather than end the daemon: who asks for a reload may be
@@ -249,10 +256,8 @@ static int start_listeners(struct bridge *bridge, struct err *err)
 {
     if (listeners_start(&bridge->listeners, bridge->conf, err) < 0)
         return -1;
-    if (bridge->listeners.first) {
-        admin_serve(bridge);
-        reload_serve(bridge);
-    }
+    if (bridge->listeners.first)
+        admin_serve(bridge, &reload_admin);
     return 0;
 }
 

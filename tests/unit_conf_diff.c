@@ -246,6 +246,21 @@ static void a_copy_has_every_value_in_memory_of_its_own(void **state)
     conf_free(a);
 }
 
+static void a_part_in_use_outlives_its_configuration(void **state)
+{
+    (void)state;
+    struct conf *conf = made("", "", "", "");
+    struct conf_sink *sink = conf->sinks[0];
+    struct conf_route *route = conf->routes[0];
+    sink->users++;
+    route->users++;
+    conf_free(conf);
+    assert_string_equal(route->to, sink->name);
+    assert_non_null(sink->self);
+    conf_route_free(route);
+    conf_sink_free(sink);
+}
+
 static int make_file(void **state)
 {
     (void)state;
@@ -268,6 +283,7 @@ UNIT(conf_diff)
         cmocka_unit_test(of_a_section_that_nothing_listens_for_only_listen_counts),
         cmocka_unit_test(a_certificate_with_other_content_makes_a_sink_anew),
         cmocka_unit_test(a_copy_has_every_value_in_memory_of_its_own),
+        cmocka_unit_test(a_part_in_use_outlives_its_configuration),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }

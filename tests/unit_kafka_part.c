@@ -3,7 +3,7 @@
  * unit_kafka_part.c - a partition that is to be read again, for two reasons at once, and
  * while Redis is asked. No librdkafka handle; Redis is the fake one.
  */
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "sources/kafka/kafka_part.h"
 #include "tests/fake_redis.h"
 #include "tests/batcher_rig.h"

@@ -3,10 +3,11 @@
  * unit_pace.c - when a target is left in peace, probed, and worked with again; how jobs
  * for it wait meanwhile.
  */
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/breaker.h"
 #include "bridge/engine/gate.h"
 #include "bridge/engine/pace.h"
+#include "bridge/job/tmpl.h"
 #include "tests/unit.h"
 
 #include <limits.h>
@@ -195,6 +196,7 @@ static int make_world(void **state)
                                      .breaker_window_ms = 10000,
                                      .breaker_least = 4,
                                      .breaker_rest_ms = 300};
+    TAILQ_INIT(&world.bridge.routes);
     world.sched.route = &world.route;
     world.scheds = &world.sched;
     world.route = (struct route){.bridge = &world.bridge,
@@ -202,6 +204,7 @@ static int make_world(void **state)
                                  .sink = &world.sink,
                                  .scheds = &world.scheds,
                                  .bucket_count = 1};
+    TAILQ_INSERT_TAIL(&world.bridge.routes, &world.route, link);
     return 0;
 }
 
@@ -480,7 +483,7 @@ static void states_are_listed_and_counted(void **state)
     assert_string_equal(all[1].state, "resting");
     assert_int_equal(all[1].failed, 4);
     assert_string_equal(all[2].state, "probing");
-    pace_print(&(struct route *){&world.route}, 1, &text);
+    pace_print(&world.bridge, &text);
     assert_non_null(
         strstr(buf_str(&text), "tarry_targets{route=\"r\",state=\"resting\"} 1\n"));
     assert_non_null(

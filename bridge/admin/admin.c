@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/admin.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/meta.h"
 #include "bridge/engine/pace.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
 #include "bridge/admin/metrics.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/reload/reload.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";
 
@@ -22,15 +21,14 @@ static void livez(void *arg, struct httpd_req *req)
 static int64_t count_stalled(const struct route *route)
 {
     int64_t n = 0;
-    for (int64_t b = 0; b < route->bucket_count; b++)
-        n += route->scheds[b]->stalled_us > 0;
+    EACH_SCHED (route, s)
+        n += s->stalled_us > 0;
     return n;
 }
 
 static void add_stalled(const struct bridge *bridge, struct buf *out)
 {
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        const struct route *route = bridge->routes[i];
+    EACH_ROUTE (bridge, route) {
         int64_t n = count_stalled(route);
         if (n > 0)
             buf_addf(out, "[-]route %s due jobs do not leave %lld of %lld buckets\n",
@@ -45,8 +43,8 @@ static bool redis_is_ready(const struct bridge *bridge)
 
 bool admin_is_ready(const struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (count_stalled(bridge->routes[i]) > 0)
+    EACH_ROUTE (bridge, route)
+        if (count_stalled(route) > 0)
             return false;
     return redis_is_ready(bridge) && route_states_known(bridge->states) &&
            !bridge->draining;
@@ -64,8 +62,7 @@ static void readyz(void *arg, struct httpd_req *req)
         buf_addf(&out, "[-]redis %s\n", store_trouble(bridge->store));
     if (!route_states_known(bridge->states))
         buf_add_str(&out, "[-]routes not yet asked which of them are paused\n");
-    for (size_t i = 0; i < bridge->pool_count; i++) {
-        const struct pool *pool = &bridge->pools[i];
+    EACH_POOL (bridge, pool) {
         bool there = store_is_ready(pool->store);
         buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->conf->name,
                  there ? "ok" : store_trouble(pool->store));
@@ -84,9 +81,9 @@ static void on_census(void *arg, struct bridge *bridge, int64_t asked_ms, bool w
 {
     struct buf out = {0};
     metrics_print(bridge, asked_ms, &out);
-    pace_print(bridge->routes, bridge->route_count, &out);
+    pace_print(bridge, &out);
     route_states_print(bridge, &out);
-    reload_print(bridge, &out);
+    admin_more->metrics(bridge, &out);
     listeners_print(&out);
     metrics_print_daemon(bridge, whole, &out);
     httpd_answer(arg, 200, "text/plain; version=0.0.4; charset=utf-8", buf_slice(&out));
@@ -137,7 +134,9 @@ static const struct httpd_route rows[] = {
     {"GET", "/metrics", metrics, HTTPD_METRICS, NULL},
     {0}};
 
-void admin_serve(struct bridge *bridge)
+const struct admin_more *admin_more;
+
+void admin_serve(struct bridge *bridge, const struct admin_more *more)
 {
     static const struct httpd_route *const all[] = {rows,
                                                     admin_control_rows,
@@ -152,4 +151,6 @@ void admin_serve(struct bridge *bridge)
                                                     console_rows};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         httpd_serve(bridge->listeners.first, all[i], bridge);
+    httpd_serve(bridge->listeners.first, more->rows, bridge);
+    admin_more = more;
 }

@@ -12,8 +12,16 @@
 
 struct bridge;
 
-/* Adds all rows to the listeners of the daemon. */
-void admin_serve(struct bridge *bridge);
+/* What another folder adds. */
+struct admin_more {
+    const struct httpd_route *rows;
+    void (*status)(const struct bridge *bridge, struct buf *json); /* ",NAME:VALUE" */
+    void (*metrics)(const struct bridge *bridge, struct buf *text);
+};
+extern const struct admin_more *admin_more; /* as passed to admin_serve() */
+
+/* Adds all rows to the listeners of the daemon. more must stay. */
+void admin_serve(struct bridge *bridge, const struct admin_more *more);
 /* What /readyz says. */
 bool admin_is_ready(const struct bridge *bridge);
 

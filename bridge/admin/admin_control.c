@@ -6,7 +6,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/engine/tap.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/route.h"
 
 #include <inttypes.h>

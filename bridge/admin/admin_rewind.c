@@ -6,7 +6,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/route.h"
 
@@ -109,7 +109,7 @@ static int read_time(struct bridge *bridge, struct httpd_req *req, struct slice 
 
 static bool can_rewind(const struct source *src)
 {
-    return src && src->ops->rewind && src->started && !src->stopping && !src->stopped;
+    return src && src->ops->rewind && src->run == PART_RUNS;
 }
 
 static void begin(struct bridge *bridge, struct httpd_req *req, const struct route *route,

@@ -5,7 +5,7 @@
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/admin/metrics.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
@@ -27,8 +27,8 @@ static void add_number(struct buf *out, const char *name, int64_t n)
 static int64_t next_due_ms(const struct route *route)
 {
     int64_t next_ms = route->counts.head_ms;
-    for (int64_t b = 0; b < route->bucket_count; b++) {
-        int64_t far_ms = bucket_far_ms(route->scheds[b]->bucket);
+    EACH_SCHED (route, s) {
+        int64_t far_ms = bucket_far_ms(s->bucket);
         if (far_ms >= 0 && (next_ms < 0 || far_ms < next_ms))
             next_ms = far_ms;
     }
@@ -137,9 +137,11 @@ static void on_all(void *arg, struct bridge *bridge, int64_t asked_ms, bool whol
     struct buf out = {0};
     (void)whole; /* each route says what is known of it */
     begin(bridge, &out);
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        buf_add_str(&out, i > 0 ? "," : "");
-        add_route(&out, bridge->routes[i], asked_ms);
+    const char *comma = "";
+    EACH_ROUTE (bridge, route) {
+        buf_add_str(&out, comma);
+        add_route(&out, route, asked_ms);
+        comma = ",";
     }
     answer(arg, &out);
 }

@@ -7,9 +7,8 @@
 #include "bridge/engine/alive.h"
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
-#include "bridge/reload/reload.h"
-#include "bridge/version.h"
+#include "bridge/engine/bridge.h"
+#include "bridge/base/version.h"
 
 #include <inttypes.h>
 
@@ -39,26 +38,11 @@ static void add_all_redis(struct buf *out, const struct bridge *bridge)
 {
     buf_add_str(out, ",\"redis\":[");
     add_redis(out, "redis", bridge->store, bridge->conf->redis.url);
-    for (size_t i = 0; i < bridge->pool_count; i++) {
-        const struct pool *pool = &bridge->pools[i];
+    EACH_POOL (bridge, pool) {
         buf_add_str(out, ",");
         add_redis(out, pool->conf->name, pool->store, pool->conf->redis.url);
     }
     buf_add_str(out, "]");
-}
-
-static void add_config(struct buf *out, const struct bridge *bridge)
-{
-    const struct reload_told told = reload_told(bridge);
-    buf_add_str(out, ",\"config\":{");
-    add_text(out, "file", told.file);
-    buf_addf(out,
-             ",\"generation\":%" PRIu64 ",\"loaded_ms\":%" PRId64
-             ",\"last\":{\"ok\":%s,\"at_ms\":%" PRId64 ",\"error\":",
-             told.generation, told.loaded_ms, told.last_ok ? "true" : "false",
-             told.last_ms);
-    text_add_json(out, told.last_ok ? (struct slice){NULL, 0} : slice_of(told.error));
-    buf_add_str(out, "}}");
 }
 
 struct told { /* the instances so far */
@@ -83,18 +67,18 @@ static void add_instance(void *arg, const struct alive_instance *one)
 
 static const char *source_state(const struct source *src)
 {
-    return src->stopped                 ? "stopped"
-           : !src->started              ? "starting"
-           : src->paused || src->drains ? "held"
-                                        : "running";
+    static const char *const names[] = {"starting", "running", "running", "stopped"};
+    bool held = src->paused || src->drains;
+    return held && strcmp(names[src->run], "running") == 0 ? "held" : names[src->run];
 }
 
 static void add_sources(struct buf *out, const struct bridge *bridge)
 {
     buf_add_str(out, ",\"sources\":[");
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        const struct source *src = bridge->sources[i];
-        buf_add_str(out, i > 0 ? ",{" : "{");
+    const char *open = "{";
+    EACH_SOURCE (bridge, src) {
+        buf_add_str(out, open);
+        open = ",{";
         add_text(out, "name", src->conf->name);
         add_text(out, "type", src->ops->name);
         buf_addf(out, ",\"state\":\"%s\",\"received\":%" PRIu64 ",\"open\":%u}",
@@ -107,11 +91,12 @@ static void add_sources(struct buf *out, const struct bridge *bridge)
 static void add_sinks(struct buf *out, const struct bridge *bridge)
 {
     buf_add_str(out, ",\"sinks\":[");
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        const struct sink *sink = bridge->sinks[i];
+    const char *open = "{";
+    EACH_SINK (bridge, sink) {
         const uint64_t *n = sink->stats.outcomes;
         const struct queue_stats *q = &sink->queue_stats;
-        buf_add_str(out, i > 0 ? ",{" : "{");
+        buf_add_str(out, open);
+        open = ",{";
         add_text(out, "name", sink->conf->name);
         add_text(out, "type", sink->ops->name);
         buf_addf(out,
@@ -136,7 +121,7 @@ static void status(void *arg, struct httpd_req *req)
     buf_addf(&out, "\"now_ms\":%" PRId64, store_now_ms(bridge->store));
     add_bool(&out, "ready", admin_is_ready(bridge));
     add_bool(&out, "stopping", bridge->draining);
-    add_config(&out, bridge);
+    admin_more->status(bridge, &out);
     add_all_redis(&out, bridge);
     buf_add_str(&out, ",\"instances\":[");
     alive_each(bridge->alive, add_instance, &told);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/metrics.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 
 #include <stdlib.h>
 
@@ -78,10 +78,10 @@ static void on_limit(void *arg)
 
 const struct route *census_of(const struct route *route)
 {
-    const struct bridge *bridge = route->bridge;
-    for (size_t i = 0; route->sink->rules && i < bridge->route_count; i++)
-        if (bridge->routes[i]->sink == route->sink)
-            return bridge->routes[i];
+    if (route->sink->rules)
+        EACH_ROUTE (route->bridge, first)
+            if (first->sink == route->sink)
+                return first;
     return route;
 }
 
@@ -143,9 +143,9 @@ static void send(struct batch_of_asks *b)
 static void ask_for(struct part *part, struct batch_of_asks *b)
 {
     struct route *route = part->route;
-    for (int64_t i = 0; i < route->bucket_count; i++) {
+    EACH_SCHED (route, s) {
         part->open++;
-        b->asks[b->n++] = (struct count_ask){route->scheds[i]->bucket, on_counts, part};
+        b->asks[b->n++] = (struct count_ask){s->bucket, on_counts, part};
         if (b->n == b->most)
             send(b);
     }
@@ -158,16 +158,18 @@ static void begin(void *arg)
     struct bridge *bridge = c->bridge;
     struct batch_of_asks b = {.most = store_count_most(bridge->store)};
     struct asker *asker;
+    size_t n = 0;
     must(c->parts == NULL && b.most <= sizeof(b.asks) / sizeof(b.asks[0]));
     STAILQ_FOREACH(asker, &c->askers, link)
     asker->counted = true;
-    c->parts = mem_alloc((bridge->route_count + 1) * sizeof(*c->parts));
+    EACH_ROUTE (bridge, route)
+        n++;
+    c->parts = mem_alloc((n + 1) * sizeof(*c->parts));
+    struct part *part = c->parts;
     c->begun_ms = loop_mono_ms();
     c->torn = false;
     c->open = 1; /* ours, given back below */
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        struct route *route = bridge->routes[i];
-        struct part *part = &c->parts[i];
+    EACH_ROUTE (bridge, route) {
         *part = (struct part){.census = c, .route = route, .sum = {.head_ms = -1}};
         if (route->sink->rules)
             take_queues(route);
@@ -175,7 +177,7 @@ static void begin(void *arg)
             c->torn = true;
         else
             c->open++;
-        ask_for(part, &b);
+        ask_for(part++, &b);
     }
     send(&b);
     if (--c->open == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/admin/admin.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 
 /* Nothing but what this listener serves is loaded, run, asked or framed. */
 static const char policy[] =

@@ -11,7 +11,7 @@
 #include "bridge/admin/cursor.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/route.h"
 #include "bridge/http/http_job.h"
 #include "bridge/store/store.h"

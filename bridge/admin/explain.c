@@ -5,7 +5,7 @@
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/emit.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
@@ -65,10 +65,10 @@ static struct source *find_source(const struct route *route, struct slice name)
     const struct bridge *bridge = route->bridge;
     const struct opt_list *from = &route->conf->from;
     for (size_t i = 0; i < from->n; i++)
-        for (size_t k = 0; k < bridge->source_count; k++)
-            if (strcmp(bridge->sources[k]->conf->name, from->v[i]) == 0 &&
+        EACH_SOURCE (bridge, src)
+            if (strcmp(src->conf->name, from->v[i]) == 0 &&
                 (name.p == NULL || slice_is(name, from->v[i])))
-                return bridge->sources[k];
+                return src;
     return NULL;
 }
 

@@ -10,7 +10,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/admin/cursor.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/route.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/store/store.h"

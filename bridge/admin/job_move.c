@@ -6,7 +6,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/route.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/store/store.h"

@@ -3,10 +3,10 @@
  * metrics_daemon.c - metrics of what is not a route's, a sink's or a source's.
  */
 #include "bridge/admin/metrics.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/alive.h"
 #include "bridge/engine/meta.h"
-#include "bridge/version.h"
+#include "bridge/base/version.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -30,9 +30,9 @@ static void counter(struct buf *out, const char *name, const char *help, uint64_
 static void print_instances(const struct bridge *bridge, struct buf *out)
 {
     int64_t owned = 0;
-    for (size_t i = 0; i < bridge->route_count; i++)
-        for (int64_t b = 0; b < bridge->routes[i]->bucket_count; b++)
-            owned += bridge->routes[i]->scheds[b]->rank == 0;
+    EACH_ROUTE (bridge, route)
+        EACH_SCHED (route, s)
+            owned += s->rank == 0;
     gauge(out, "tarry_instances", "Instances that share this Redis; 0: not known.",
           (int64_t)alive_count(bridge->alive));
     gauge(out, "tarry_buckets_owned",
@@ -52,8 +52,7 @@ static void print_orphan(void *arg, const char *field, int64_t jobs, int64_t que
 static void print_buckets(const struct bridge *bridge, struct buf *out)
 {
     metric_head(out, "tarry_buckets", "gauge", "Buckets of the route.");
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        const struct route *route = bridge->routes[i];
+    EACH_ROUTE (bridge, route) {
         const char *name = route->conf->name;
         if (route->bucket_count > 0)
             metric_number(out, "tarry_buckets", LABELS({"route", name}),
@@ -63,8 +62,8 @@ static void print_buckets(const struct bridge *bridge, struct buf *out)
         out, "tarry_orphan_jobs", "gauge",
         "Jobs of a route or a queue sink that is not configured any more; they stay.");
     meta_orphans(bridge->meta, print_orphan, out);
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        meta_orphans(bridge->pools[i].meta, print_orphan, out);
+    EACH_POOL (bridge, pool)
+        meta_orphans(pool->meta, print_orphan, out);
 }
 
 static void print_scripts(const struct store *store, struct buf *out)

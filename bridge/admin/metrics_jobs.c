@@ -3,7 +3,7 @@
  * metrics_jobs.c - metrics of routes, sinks and sources: one table.
  */
 #include "bridge/admin/metrics.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/queue/queue_place.h"
 
 #include <stddef.h>
@@ -198,20 +198,18 @@ static void add(struct things *t, const char *name, const void *of)
 
 static void gather(const struct bridge *bridge, int64_t since_ms, struct things all[])
 {
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        const struct route *route = bridge->routes[i];
+    EACH_ROUTE (bridge, route) {
         add(&all[OF_ROUTES], route->conf->name, route);
         if (census_knows(route, since_ms))
             add(&all[OF_COUNTED], route->conf->name, route);
     }
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        const struct sink *sink = bridge->sinks[i];
+    EACH_SINK (bridge, sink) {
         add(&all[OF_SINKS], sink->conf->name, sink);
         if (sink->rules)
             add(&all[OF_QUEUES], sink->conf->name, sink);
     }
-    for (size_t i = 0; i < bridge->source_count; i++)
-        add(&all[OF_SOURCES], bridge->sources[i]->conf->name, bridge->sources[i]);
+    EACH_SOURCE (bridge, src)
+        add(&all[OF_SOURCES], src->conf->name, src);
 }
 
 static void print_value(const struct row *row, const struct thing *thing, unsigned k,

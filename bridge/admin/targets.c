@@ -5,7 +5,7 @@
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/pace.h"
 #include "bridge/engine/route.h"
 

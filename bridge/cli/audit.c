@@ -6,9 +6,9 @@
  * not held up.
  */
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/cli/cli.h"
-#include "bridge/core_tool.h"
+#include "bridge/engine/core_tool.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/redis/embedded.h"
@@ -284,8 +284,8 @@ static int audit_bucket(struct audit *a, struct store *st, struct bucket *b)
 
 static int audit_route(struct audit *a, const struct route *route)
 {
-    for (int64_t i = 0; i < route->bucket_count; i++)
-        if (audit_bucket(a, a->bridge->store, route->scheds[i]->bucket) < 0)
+    EACH_SCHED (route, s)
+        if (audit_bucket(a, a->bridge->store, s->bucket) < 0)
             return -1;
     return 0;
 }
@@ -354,8 +354,8 @@ static bool is_meant(const struct audit *a, const struct route *route)
 /* Several routes may end at one queue sink. */
 static bool ends_at(const struct audit *a, const struct sink *sink)
 {
-    for (size_t i = 0; i < a->bridge->route_count; i++)
-        if (a->bridge->routes[i]->sink == sink && is_meant(a, a->bridge->routes[i]))
+    EACH_ROUTE (a->bridge, route)
+        if (route->sink == sink && is_meant(a, route))
             return true;
     return false;
 }
@@ -363,11 +363,10 @@ static bool ends_at(const struct audit *a, const struct sink *sink)
 static int audit_all(struct audit *a)
 {
     struct bridge *bridge = a->bridge;
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (is_meant(a, bridge->routes[i]) && audit_route(a, bridge->routes[i]) < 0)
+    EACH_ROUTE (bridge, route)
+        if (is_meant(a, route) && audit_route(a, route) < 0)
             return -1;
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        struct sink *sink = bridge->sinks[i];
+    EACH_SINK (bridge, sink) {
         bool meant = ends_at(a, sink) || a->order->route == NULL;
         if (sink->rules && meant && audit_sink(a, sink) < 0)
             return -1;
@@ -379,8 +378,8 @@ static int audit_all(struct audit *a)
 
 static bool has_route(const struct bridge *bridge, const char *name)
 {
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (strcmp(bridge->routes[i]->conf->name, name) == 0)
+    EACH_ROUTE (bridge, route)
+        if (strcmp(route->conf->name, name) == 0)
             return true;
     return false;
 }

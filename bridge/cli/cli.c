@@ -5,7 +5,7 @@
 #include "bridge/cli/cli.h"
 #include "bridge/cli/ctl.h"
 #include "bridge/conf/opt_type.h"
-#include "bridge/version.h"
+#include "bridge/base/version.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,12 +5,13 @@
  * of callbacks; nothing is written anywhere.
  */
 #include "bridge/base/log.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/cli/ctl.h"
-#include "bridge/core_tool.h"
+#include "bridge/engine/core_tool.h"
 #include "bridge/daemon.h"
 #include "bridge/http/httpd.h"
-#include "bridge/version.h"
+#include "bridge/job/tmpl.h"
+#include "bridge/base/version.h"
 
 #include <sysexits.h>
 #include <unistd.h>
@@ -128,9 +129,8 @@ static void probe_redis(struct paper *paper, struct conf *conf)
         err.text[0] = '\0'; /* each says its own */
     ctl_progress(NULL);
     tell_store(paper, "redis", &conf->redis, bridge.store, &err);
-    for (size_t i = 0; i < bridge.pool_count; i++)
-        tell_store(paper, bridge.pools[i].conf->name, &bridge.pools[i].conf->redis,
-                   bridge.pools[i].store, &err);
+    EACH_POOL (&bridge, pool)
+        tell_store(paper, pool->conf->name, &pool->conf->redis, pool->store, &err);
     tool_end(&tool);
     loop_fini();
 }

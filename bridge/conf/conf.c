@@ -120,7 +120,7 @@ void conf_errors_give(struct conf_errors *errors, struct buf *out)
     errors->n = 0;
 }
 
-void conf_log_warnings(struct conf *conf)
+void conf_log_warnings(const struct conf *conf)
 {
     for (struct slice rest = buf_slice(&conf->warnings); rest.n > 0;) {
         struct slice line = text_cut(&rest, '\n');
@@ -147,10 +147,13 @@ static void free_self(const struct opt *rows, void *self)
     free(self);
 }
 
+static bool is_used(struct conf_part *part)
+{
+    return part == NULL || part->users-- > 0;
+}
+
 static void free_part(enum conf_kind kind, struct conf_part *part)
 {
-    if (part == NULL)
-        return;
     opt_free(conf_kinds[kind].rows, (char *)part + conf_kinds[kind].offset);
     free(part->name);
     free(part);
@@ -158,21 +161,26 @@ static void free_part(enum conf_kind kind, struct conf_part *part)
 
 void conf_source_free(struct conf_source *source)
 {
-    if (source != NULL && source->ops != NULL)
+    if (is_used((void *)source))
+        return;
+    if (source->ops != NULL)
         free_self(source->ops->opts, source->self);
     free_part(CONF_SOURCES, (void *)source);
 }
 
 void conf_sink_free(struct conf_sink *sink)
 {
-    if (sink != NULL && sink->ops != NULL)
+    if (is_used((void *)sink))
+        return;
+    if (sink->ops != NULL)
         free_self(sink->ops->opts, sink->self);
     free_part(CONF_SINKS, (void *)sink);
 }
 
 void conf_route_free(struct conf_route *route)
 {
-    free_part(CONF_ROUTES, (void *)route);
+    if (!is_used((void *)route))
+        free_part(CONF_ROUTES, (void *)route);
 }
 
 void conf_free(struct conf *conf)
@@ -189,6 +197,8 @@ void conf_free(struct conf *conf)
                 conf_source_free((void *)part);
             else if (kind == CONF_SINKS)
                 conf_sink_free((void *)part);
+            else if (kind == CONF_ROUTES)
+                conf_route_free((void *)part);
             else
                 free_part(kind, part);
         }

@@ -40,11 +40,14 @@ struct conf_redis {     /* redis: { } */
 struct conf_part {
     char *name;
     int line;
+    unsigned users; /* sources, sinks and routes that run by it, perhaps longer than its
+                     * configuration exists: each frees it, and the last one really */
 };
 
 struct conf_token { /* tokens: { NAME: { } } */
     char *name;
     int line;
+    unsigned users;
     char *token, *certificate; /* one of them is NULL */
     struct opt_list roles;     /* as tokens_roles() knows them */
 };
@@ -65,12 +68,14 @@ struct conf_daemon { /* daemon: { } */
 struct conf_pool { /* pools: { NAME: { } }: a further Redis, for queues */
     char *name;
     int line;
+    unsigned users;
     struct conf_redis redis;
 };
 
 struct conf_source {
     char *name;
     int line;
+    unsigned users;
     const struct source_ops *ops;
     void *self;    /* ops->size bytes, filled in from its rows; taken by the instance */
     int bare_unit; /* 0 none, 1 ms, 2 s: a delay that is a bare integer */
@@ -84,12 +89,14 @@ struct conf_source {
 struct conf_schedule { /* retries: { NAME = ...; } */
     char *name;
     int line;
+    unsigned users;
     struct retry_policy policy;
 };
 
 struct conf_sink {
     char *name;
     int line;
+    unsigned users;
     const struct sink_ops *ops;
     void *self;
     int64_t max_in_flight; /* 0: the plugin's own default */
@@ -103,6 +110,7 @@ enum order { ORDER_NONE, ORDER_KEY };
 struct conf_route {
     char *name;
     int line;
+    unsigned users;
     struct opt_list from; /* names of sources, or "http" */
     char *to;             /* name of a sink */
     char *match;          /* topic filter with + and #; NULL: everything */
@@ -174,7 +182,7 @@ enum conf_kind {
  * there is none. */
 void *conf_find(const struct conf *conf, enum conf_kind kind, struct slice name);
 void conf_free(struct conf *conf); /* NULL is fine */
-/* Of one part that was taken out of its list; NULL is fine. */
+/* For each of conf_part.users. NULL is fine. */
 void conf_source_free(struct conf_source *source);
 void conf_sink_free(struct conf_sink *sink);
 void conf_route_free(struct conf_route *route);
@@ -188,7 +196,7 @@ extern const struct source_ops *const source_plugins[];
 extern const struct sink_ops *const sink_plugins[];
 
 /* Logs the warnings of conf, a line each. */
-void conf_log_warnings(struct conf *conf);
+void conf_log_warnings(const struct conf *conf);
 
 /* Every option of every section and plugin, a group at a time; rows end with a row of
  * zeros. */

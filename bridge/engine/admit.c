@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/admit.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/job/cloudevent.h"
 #include "bridge/job/repeat.h"
 #include "bridge/engine/name.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/alive.h"
 #include "bridge/engine/alive_list.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/store/store.h"
 
 #include <inttypes.h>
@@ -30,9 +30,9 @@ static char *new_member(const struct alive *a)
     const struct bridge *bridge = a->bridge;
     struct buf text = {0};
     buf_add_str(&text, a->id);
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (bridge->routes[i]->bucket_count > 0) /* else it waits, or ends at a queue */
-            buf_addf(&text, " %s", bridge->routes[i]->conf->name);
+    EACH_ROUTE (bridge, route)
+        if (route->bucket_count > 0) /* else it waits, or ends at a queue */
+            buf_addf(&text, " %s", route->conf->name);
     char *member = mem_strdup(buf_str(&text));
     buf_free(&text);
     return member;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/deliver.h"
-#include "bridge/about.h"
+#include "bridge/engine/about.h"
 #include "bridge/engine/tap.h"
 #include "bridge/base/retry.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/emit.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/pace.h"

@@ -3,10 +3,9 @@
 #include "bridge/engine/tap.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/inst.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/reload/reload.h"
 
 #include <stdlib.h>
 
@@ -18,16 +17,14 @@ enum { AFTERWARDS_MS = 15000 };
  * delivered last. */
 static void end_taps(struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->route_count; i++)
-        tap_free(bridge->routes[i]->tap);
+    EACH_ROUTE (bridge, route)
+        tap_free(route->tap);
 }
 
 /* Nobody can ask again for a route that leaves: there only the last answer counts. */
 static void end_all_taps(struct bridge *bridge)
 {
-    struct route *route;
-    end_taps(bridge);
-    TAILQ_FOREACH (route, &bridge->old_routes, leaves)
+    EVERY_ROUTE (bridge, route)
         tap_free(route->tap);
 }
 
@@ -37,7 +34,6 @@ static void take_no_more(struct bridge *bridge)
     bridge->claiming = false;
     alive_leave(bridge->alive); /* others claim at once what was ours */
     listeners_drain(&bridge->listeners);
-    reload_end(bridge);
     queue_end_waits(bridge, NULL);
     end_taps(bridge);
     inst_pause_sources(bridge, true);
@@ -45,8 +41,8 @@ static void take_no_more(struct bridge *bridge)
 
 static bool store_quiet(const struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        if (store_open_count(bridge->pools[i].store) > 0)
+    EACH_POOL (bridge, pool)
+        if (store_open_count(pool->store) > 0)
             return false;
     return store_open_count(bridge->store) == 0 && alive_has_left(bridge->alive);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/emit.h"
 #include "bridge/job/tmpl.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
+#include "bridge/job/delay.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
 

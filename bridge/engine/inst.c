@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/inst.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/http/httpd.h"
+#include "bridge/job/delay.h"
 
 #include <stdlib.h>
 
@@ -11,27 +12,49 @@ enum {
     QUESTIONS_MS = 50              /* so long a source that is held may still ask */
 };
 
+/* --- lists --- */
+
+struct source *source_after(const struct bridge *bridge, const struct source *src)
+{
+    struct source *next = src ? TAILQ_NEXT(src, link) : TAILQ_FIRST(&bridge->sources);
+    while (next && next->use > PART_SUSPENDED)
+        next = TAILQ_NEXT(next, link);
+    return next;
+}
+
+struct sink *sink_after(const struct bridge *bridge, const struct sink *sink)
+{
+    struct sink *next = sink ? TAILQ_NEXT(sink, link) : TAILQ_FIRST(&bridge->sinks);
+    while (next && next->use > PART_SUSPENDED)
+        next = TAILQ_NEXT(next, link);
+    return next;
+}
+
 struct source *inst_source_named(const struct bridge *bridge, const char *name)
 {
-    for (size_t i = 0; name && i < bridge->source_count; i++)
-        if (strcmp(bridge->sources[i]->conf->name, name) == 0)
-            return bridge->sources[i];
+    EACH_SOURCE (bridge, src)
+        if (name && strcmp(src->conf->name, name) == 0)
+            return src;
     return NULL;
 }
 
 struct sink *inst_sink_named(const struct bridge *bridge, const char *name)
 {
-    for (size_t i = 0; name && i < bridge->sink_count; i++)
-        if (strcmp(bridge->sinks[i]->conf->name, name) == 0)
-            return bridge->sinks[i];
+    EACH_SINK (bridge, sink)
+        if (name && strcmp(sink->conf->name, name) == 0)
+            return sink;
     return NULL;
 }
 
-struct source *inst_new_source(struct bridge *bridge, const struct conf_source *conf)
+/* --- make and free --- */
+
+struct source *inst_new_source(struct bridge *bridge, struct conf_source *conf)
 {
     struct source *src = mem_alloc(sizeof(*src));
     *src = (struct source){
         .bridge = bridge, .conf = conf, .ops = conf->ops, .self = conf->self};
+    conf->users++;
+    TAILQ_INSERT_TAIL(&bridge->sources, src, link);
     inst_set_compat(src);
     return src;
 }
@@ -45,19 +68,20 @@ void inst_set_compat(struct source *src)
 
 static void choose_store(struct sink *sink)
 {
-    const struct bridge *bridge = sink->bridge;
-    const char *pool = sink->rules ? sink->rules->pool : NULL;
-    sink->store = bridge->store;
-    for (size_t i = 0; pool && i < bridge->pool_count; i++)
-        if (strcmp(bridge->pools[i].conf->name, pool) == 0)
-            sink->store = bridge->pools[i].store;
+    const char *name = sink->rules ? sink->rules->pool : NULL;
+    sink->store = sink->bridge->store;
+    EACH_POOL (sink->bridge, pool)
+        if (name && strcmp(pool->conf->name, name) == 0)
+            sink->store = pool->store;
 }
 
-struct sink *inst_new_sink(struct bridge *bridge, const struct conf_sink *conf)
+struct sink *inst_new_sink(struct bridge *bridge, struct conf_sink *conf)
 {
     struct sink *sink = mem_alloc(sizeof(*sink));
     *sink = (struct sink){
         .bridge = bridge, .conf = conf, .ops = conf->ops, .self = conf->self};
+    conf->users++;
+    TAILQ_INSERT_TAIL(&bridge->sinks, sink, link);
     sink->max_in_flight = conf->max_in_flight > 0 ? (unsigned)conf->max_in_flight
                                                   : conf->ops->max_in_flight;
     TAILQ_INIT(&sink->waiting);
@@ -69,61 +93,47 @@ struct sink *inst_new_sink(struct bridge *bridge, const struct conf_sink *conf)
 void inst_init(struct bridge *bridge)
 {
     const struct conf *conf = bridge->conf;
-    bridge->source_count = conf->source_count;
-    bridge->sources = mem_alloc(conf->source_count * sizeof(*bridge->sources));
-    for (size_t i = 0; i < conf->source_count; i++)
-        bridge->sources[i] = inst_new_source(bridge, conf->sources[i]);
-    bridge->sink_count = conf->sink_count;
-    bridge->sinks = mem_alloc(conf->sink_count * sizeof(*bridge->sinks));
-    for (size_t i = 0; i < conf->sink_count; i++)
-        bridge->sinks[i] = inst_new_sink(bridge, conf->sinks[i]);
+    TAILQ_INIT(&bridge->sources);
+    TAILQ_INIT(&bridge->sinks);
+    TAILQ_INIT(&bridge->routes);
     TAILQ_INIT(&bridge->pulls);
     TAILQ_INIT(&bridge->queues_due);
     TAILQ_INIT(&bridge->under_way);
     TAILQ_INIT(&bridge->queues_idle);
-    TAILQ_INIT(&bridge->old_sources);
-    TAILQ_INIT(&bridge->old_sinks);
-    TAILQ_INIT(&bridge->old_routes);
+    for (size_t i = 0; i < conf->source_count; i++)
+        inst_new_source(bridge, conf->sources[i]);
+    for (size_t i = 0; i < conf->sink_count; i++)
+        inst_new_sink(bridge, conf->sinks[i]);
 }
 
 void inst_choose_stores(struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        choose_store(bridge->sinks[i]);
+    EACH_SINK (bridge, sink)
+        choose_store(sink);
 }
 
 void inst_source_free(struct source *src)
 {
+    TAILQ_REMOVE(&src->bridge->sources, src, link);
     buf_free(&src->partition_name);
-    conf_source_free(src->owned);
+    conf_source_free(src->conf);
     free(src);
 }
 
 void inst_sink_free(struct sink *sink)
 {
+    TAILQ_REMOVE(&sink->bridge->sinks, sink, link);
     queue_sink_fini(sink);
-    conf_sink_free(sink->owned);
+    conf_sink_free(sink->conf);
     free(sink);
 }
 
 void inst_fini(struct bridge *bridge)
 {
-    struct source *src;
-    struct sink *sink;
-    for (size_t i = 0; i < bridge->source_count; i++)
-        inst_source_free(bridge->sources[i]);
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        inst_sink_free(bridge->sinks[i]);
-    free(bridge->sources);
-    free(bridge->sinks);
-    while ((src = TAILQ_FIRST(&bridge->old_sources))) {
-        TAILQ_REMOVE(&bridge->old_sources, src, leaves);
+    EVERY_SOURCE (bridge, src)
         inst_source_free(src);
-    }
-    while ((sink = TAILQ_FIRST(&bridge->old_sinks))) {
-        TAILQ_REMOVE(&bridge->old_sinks, sink, leaves);
+    EVERY_SINK (bridge, sink)
         inst_sink_free(sink);
-    }
 }
 
 /* --- begin and end --- */
@@ -147,7 +157,7 @@ int inst_source_start(struct source *src, struct err *err)
 {
     if (src->ops->start(src, src->self, err) < 0)
         return err_in(err, src->conf->name);
-    src->started = true;
+    src->run = PART_RUNS;
     return 0;
 }
 
@@ -156,31 +166,43 @@ int inst_sink_start(struct sink *sink, int64_t timeout_ms, struct err *err)
     sink->timeout_ms = timeout_ms;
     if (sink->ops->start(sink, sink->self, err) < 0)
         return err_in(err, sink->conf->name);
-    sink->started = true;
+    sink->run = PART_RUNS;
     return 0;
 }
 
 void inst_source_stop(struct source *src)
 {
-    if (!src->started || src->stopping)
+    if (src->run != PART_RUNS)
         return;
-    src->stopping = true;
+    src->run = PART_STOPPING;
     src->ops->stop(src, src->self);
 }
 
 void inst_sink_stop(struct sink *sink)
 {
-    if (!sink->started || sink->stopping)
+    if (sink->run != PART_RUNS)
         return;
-    sink->stopping = true;
+    sink->run = PART_STOPPING;
     sink->ops->stop(sink, sink->self);
+}
+
+bool inst_source_end(struct source *src)
+{
+    if (inst_source_may_stop(src))
+        inst_source_stop(src);
+    return inst_source_ended(src);
+}
+
+bool inst_sink_end(struct sink *sink)
+{
+    inst_sink_stop(sink);
+    return inst_sink_ended(sink);
 }
 
 static int start_sources(struct bridge *bridge, bool answering, struct err *err)
 {
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = bridge->sources[i];
-        if (src->ops->answers == answering && !src->started &&
+    EACH_SOURCE (bridge, src) {
+        if (src->ops->answers == answering && src->run == PART_IDLE &&
             inst_source_start(src, err) < 0)
             return -1;
     }
@@ -196,10 +218,9 @@ int inst_start_answering(struct bridge *bridge, struct err *err)
 
 int inst_start(struct bridge *bridge, struct err *err)
 {
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        struct sink *sink = bridge->sinks[i];
+    EACH_SINK (bridge, sink) {
         int64_t timeout_ms = inst_timeout_ms(bridge->conf, sink->conf->name);
-        if (!sink->started && inst_sink_start(sink, timeout_ms, err) < 0)
+        if (sink->run == PART_IDLE && inst_sink_start(sink, timeout_ms, err) < 0)
             return -1;
     }
     return start_sources(bridge, false, err);
@@ -207,7 +228,7 @@ int inst_start(struct bridge *bridge, struct err *err)
 
 void inst_source_rest(struct source *src, bool rests)
 {
-    if (!src->started || src->stopping || src->paused == rests)
+    if (src->run != PART_RUNS || src->paused == rests)
         return;
     src->paused = rests;
     if (rests)
@@ -217,20 +238,13 @@ void inst_source_rest(struct source *src, bool rests)
 
 void inst_pause_sources(struct bridge *bridge, bool paused)
 {
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = bridge->sources[i];
-        inst_source_rest(src, paused || src->drains || src->suspended);
-    }
+    EVERY_SOURCE (bridge, src)
+        inst_source_rest(src, paused || src->drains || src->use != PART_USED);
 }
 
-/* Is it so of every source, also of those that leave? */
 static bool all_sources(const struct bridge *bridge, bool (*is_so)(const struct source *))
 {
-    const struct source *src;
-    for (size_t i = 0; i < bridge->source_count; i++)
-        if (!is_so(bridge->sources[i]))
-            return false;
-    TAILQ_FOREACH (src, &bridge->old_sources, leaves)
+    EVERY_SOURCE (bridge, src)
         if (!is_so(src))
             return false;
     return true;
@@ -238,11 +252,7 @@ static bool all_sources(const struct bridge *bridge, bool (*is_so)(const struct 
 
 static bool all_sinks(const struct bridge *bridge, bool (*is_so)(const struct sink *))
 {
-    const struct sink *sink;
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (!is_so(bridge->sinks[i]))
-            return false;
-    TAILQ_FOREACH (sink, &bridge->old_sinks, leaves)
+    EVERY_SINK (bridge, sink)
         if (!is_so(sink))
             return false;
     return true;
@@ -250,19 +260,13 @@ static bool all_sinks(const struct bridge *bridge, bool (*is_so)(const struct si
 
 void inst_stop_sources(struct bridge *bridge)
 {
-    struct source *src;
-    for (size_t i = 0; i < bridge->source_count; i++)
-        inst_source_stop(bridge->sources[i]);
-    TAILQ_FOREACH (src, &bridge->old_sources, leaves)
+    EVERY_SOURCE (bridge, src)
         inst_source_stop(src);
 }
 
 void inst_stop_sinks(struct bridge *bridge)
 {
-    struct sink *sink;
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        inst_sink_stop(bridge->sinks[i]);
-    TAILQ_FOREACH (sink, &bridge->old_sinks, leaves)
+    EVERY_SINK (bridge, sink)
         inst_sink_stop(sink);
 }
 
@@ -279,12 +283,12 @@ bool inst_sink_quiet(const struct sink *sink)
 
 bool inst_source_ended(const struct source *src)
 {
-    return (!src->started || src->stopped) && src->open == 0;
+    return (src->run == PART_IDLE || src->run == PART_STOPPED) && src->open == 0;
 }
 
 bool inst_sink_ended(const struct sink *sink)
 {
-    return !sink->started || sink->stopped;
+    return sink->run == PART_IDLE || sink->run == PART_STOPPED;
 }
 
 bool inst_sources_may_stop(const struct bridge *bridge)
@@ -321,7 +325,7 @@ void source_session_lost(struct source *src)
 
 void source_stopped(struct source *src)
 {
-    src->stopped = true;
+    src->run = PART_STOPPED;
 }
 
 struct httpd *source_httpd(struct source *src)
@@ -351,5 +355,5 @@ unsigned sink_max_in_flight(const struct sink *sink)
 
 void sink_stopped(struct sink *sink)
 {
-    sink->stopped = true;
+    sink->run = PART_STOPPED;
 }

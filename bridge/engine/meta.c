@@ -3,8 +3,7 @@
 #include "bridge/engine/meta_parts.h"
 #include "bridge/engine/reread.h"
 #include "bridge/engine/route.h"
-#include "bridge/queue/queue_place.h"
-#include "bridge/version.h"
+#include "bridge/base/version.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -138,8 +137,7 @@ static void plan_layout(const struct meta *m, struct plan *plan)
 static void plan_sinks(const struct meta *m, struct plan *plan)
 {
     const struct bridge *bridge = m->bridge;
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        const struct sink *sink = bridge->sinks[i];
+    EACH_SINK (bridge, sink) {
         struct buf name = {0};
         if (sink->rules == NULL || sink->store != m->store)
             continue;
@@ -166,7 +164,7 @@ static void refuse(struct meta *m, const struct err *err)
 static bool refuse_number(struct meta *m, struct route *route, int64_t was,
                           const struct err *err)
 {
-    if (route->coming) {
+    if (route->use == PART_NEW) {
         route->refused = mem_strdup(err->text);
     } else if (!m->bridge->started) {
         refuse(m, err);
@@ -244,8 +242,9 @@ static bool look_at_route(struct meta *m, struct route *route, const char *value
 static bool look_at_routes(struct meta *m, struct plan *plan)
 {
     bool good = true;
-    for (size_t i = 0; !m->of_pool && i < m->bridge->route_count; i++) {
-        struct route *route = m->bridge->routes[i];
+    if (m->of_pool)
+        return true;
+    EACH_ROUTE (m->bridge, route) {
         struct buf name = {0};
         if (route->sink->rules)
             continue;
@@ -340,8 +339,8 @@ void meta_look(struct meta *m)
 
 void meta_routes_changed(struct meta *m)
 {
-    for (size_t i = 0; !m->of_pool && i < m->bridge->route_count; i++)
-        m->ready = m->ready && route_is_open(m->bridge->routes[i]);
+    EACH_ROUTE (m->bridge, route)
+        m->ready = m->ready && (m->of_pool || route_is_open(route));
     if (store_is_up(m->store))
         meta_look(m);
 }

@@ -22,7 +22,7 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/base/loop.h"
-#include "bridge/core.h"
+#include "bridge/engine/core.h"
 #include "bridge/store/store.h"
 
 enum {

@@ -46,29 +46,17 @@ static const char *after(const char *text, const char *prefix)
 }
 
 /* A route that a reload took out counts until its buckets are gone. */
-static bool is_leaving(const struct bridge *bridge, const char *name)
-{
-    const struct route *route;
-    TAILQ_FOREACH (route, &bridge->old_routes, leaves)
-        if (strcmp(route->conf->name, name) == 0 && route->sink->rules == NULL)
-            return true;
-    return false;
-}
-
 static bool is_configured(const struct meta *m, const char *field)
 {
-    const struct bridge *bridge = m->bridge;
-    const char *route = after(field, "route:"), *sink = after(field, "sink:");
-    if (route && is_leaving(bridge, route))
-        return true;
-    for (size_t i = 0; route && i < bridge->route_count; i++)
-        if (strcmp(bridge->routes[i]->conf->name, route) == 0 &&
-            bridge->routes[i]->sink->rules == NULL)
-            return true;
-    for (size_t i = 0; sink && i < bridge->sink_count; i++)
-        if (strcmp(bridge->sinks[i]->conf->name, sink) == 0)
-            return bridge->sinks[i]->rules && bridge->sinks[i]->store == m->store;
-    return !route && !sink;
+    const char *of_route = after(field, "route:"), *of_sink = after(field, "sink:");
+    if (of_route)
+        EVERY_ROUTE (m->bridge, route)
+            if (strcmp(route->conf->name, of_route) == 0 && route->sink->rules == NULL)
+                return true;
+    const struct sink *sink = inst_sink_named(m->bridge, of_sink);
+    if (sink)
+        return sink->rules && sink->store == m->store;
+    return !of_route && !of_sink;
 }
 
 static void warn(struct orphan *o)

@@ -5,7 +5,7 @@
 #ifndef BRIDGE_ENGINE_META_PARTS_H
 #define BRIDGE_ENGINE_META_PARTS_H
 
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/meta.h"
 #include "bridge/store/store.h"
 

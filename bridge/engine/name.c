@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/name.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 
 #include <inttypes.h>
 

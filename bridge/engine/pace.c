@@ -404,8 +404,8 @@ static void on_turn(void *arg)
     if (!p->wake)
         return;
     p->wake = false;
-    for (int64_t i = 0; i < p->route->bucket_count; i++)
-        sched_head(p->route->scheds[i], p->route->scheds[i]->head_ms);
+    EACH_SCHED (p->route, s)
+        sched_head(s, s->head_ms);
 }
 
 static void on_tick(void *arg)

@@ -83,6 +83,6 @@ void pace_list(const struct pace *p, pace_each *each, void *arg);
 void pace_go_on(struct pace *p, struct slice target, void (*done)(void *arg, int answer),
                 void *arg);
 /* Of all routes, for the metrics: targets by state. */
-void pace_print(struct route *const *routes, size_t n, struct buf *out);
+void pace_print(const struct bridge *bridge, struct buf *out);
 
 #endif

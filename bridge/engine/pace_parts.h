@@ -9,7 +9,7 @@
 #define BRIDGE_PACE_PARTS_H
 
 #include "bridge/base/hash.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/breaker.h"
 #include "bridge/engine/pace.h"
 #include "bridge/store/store.h"

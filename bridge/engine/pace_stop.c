@@ -163,8 +163,7 @@ void pace_start(struct pace *p)
 
 void pace_told(const struct bridge *bridge, struct slice name)
 {
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        struct route *route = bridge->routes[i];
+    EACH_ROUTE (bridge, route) {
         bool meant = name.p == NULL || (name.n > 0 && name.p[0] == '>' &&
                                         slice_is((struct slice){name.p + 1, name.n - 1},
                                                  route->conf->name));

@@ -174,11 +174,11 @@ static void print_route(const struct pace *p, struct buf *out)
                  p->route->conf->name, states[i], count[i]);
 }
 
-void pace_print(struct route *const *routes, size_t n, struct buf *out)
+void pace_print(const struct bridge *bridge, struct buf *out)
 {
     buf_add_str(out, "# HELP tarry_targets Targets that get nothing, or only a probe.\n"
                      "# TYPE tarry_targets gauge\n");
-    for (size_t i = 0; i < n; i++)
-        if (routes[i]->pace)
-            print_route(routes[i]->pace, out);
+    EACH_ROUTE (bridge, route)
+        if (route->pace)
+            print_route(route->pace, out);
 }

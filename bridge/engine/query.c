@@ -3,7 +3,7 @@
  * query.c - what a source may ask about one job: where it stands, and that it be
  * cancelled.
  */
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"

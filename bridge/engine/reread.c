@@ -5,8 +5,7 @@
  * without it.
  */
 #include "bridge/engine/reread.h"
-#include "bridge/bridge.h"
-#include "bridge/reload/reload.h"
+#include "bridge/engine/bridge.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,14 +13,15 @@
 static uint64_t arrivals(const struct bridge *bridge)
 {
     uint64_t n = store_arrivals(bridge->store);
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        n += store_arrivals(bridge->pools[i].store);
+    EACH_POOL (bridge, pool)
+        n += store_arrivals(pool->store);
     return n;
 }
 
 static void tell(struct source *src)
 {
-    if (src->started && !src->stopped && src->ops->reread)
+    bool runs = src->run == PART_RUNS || src->run == PART_STOPPING;
+    if (runs && src->ops->reread && src->use != PART_LEAVING)
         src->ops->reread(src, src->self);
 }
 
@@ -36,12 +36,11 @@ void reread_all(struct bridge *bridge)
         return;
     /* Before anything is given back: with that a source may be through with a partition,
      * and must not note then that all of it is stored. */
-    for (size_t i = 0; i < bridge->source_count; i++)
-        tell(bridge->sources[i]);
-    reload_each_new_source(bridge, tell); /* they have their place already */
+    EVERY_SOURCE (bridge, src) /* a new one has its place in its group already */
+        tell(src);
     store_give_back(bridge->store);
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        store_give_back(bridge->pools[i].store);
+    EACH_POOL (bridge, pool)
+        store_give_back(pool->store);
 }
 
 void source_rewound(struct source *src)

@@ -3,7 +3,7 @@
 #include "bridge/base/hash.h"
 #include "bridge/engine/tap.h"
 #include "bridge/job/tmpl.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/pace.h"
 #include "bridge/engine/sched.h"
@@ -77,28 +77,30 @@ static int read_conf(struct route *route, struct err *err)
     return 0;
 }
 
-int route_init_to(struct route *route, struct bridge *bridge,
-                  const struct conf_route *conf, struct sink *sink, struct sink *dead,
-                  struct err *err)
+struct route *route_after(const struct bridge *bridge, const struct route *route)
 {
-    route->bridge = bridge;
-    route->conf = conf;
-    route->sink = sink;
-    route->dead = dead;
-    if (read_conf(route, err) < 0)
-        return -1;
-    if (route->sink->rules == NULL) {
+    struct route *next = route ? TAILQ_NEXT(route, link) : TAILQ_FIRST(&bridge->routes);
+    while (next && next->use >= PART_LEAVING)
+        next = TAILQ_NEXT(next, link);
+    return next;
+}
+
+struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct sink *sink,
+                        struct sink *dead, struct err *err)
+{
+    struct route *route = mem_alloc(sizeof(*route));
+    *route = (struct route){.bridge = bridge, .conf = conf, .sink = sink, .dead = dead};
+    conf->users++;
+    TAILQ_INSERT_TAIL(&bridge->routes, route, link);
+    if (read_conf(route, err) < 0) {
+        route_free(route);
+        return NULL;
+    }
+    if (sink->rules == NULL) {
         route_init_buckets(route);
         route->pace = pace_new(route);
     }
-    return 0;
-}
-
-int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
-               struct err *err)
-{
-    return route_init_to(route, bridge, conf, inst_sink_named(bridge, conf->to),
-                         inst_sink_named(bridge, conf->dead), err);
+    return route;
 }
 
 static void forget_conf(struct route *route)
@@ -110,22 +112,22 @@ static void forget_conf(struct route *route)
     route->names = (struct job_names){{NULL, 0}, {NULL, 0}, false};
 }
 
-void route_change(struct route *route, const struct conf_route *conf, struct sink *sink,
-                  struct sink *dead, bool pace_anew)
+void route_change(struct route *route, struct sink *sink, struct sink *dead)
 {
     struct err err;
+    bool other_sink = sink != route->sink;
     must((sink->rules != NULL) == (route->sink->rules != NULL));
-    for (int64_t i = 0; i < route->bucket_count && sink != route->sink; i++)
-        sched_let_go(route->scheds[i]);
+    if (other_sink)
+        EACH_SCHED (route, s)
+            sched_let_go(s);
     forget_conf(route);
-    route->conf = conf;
     route->sink = sink;
     route->dead = dead;
     must(read_conf(route, &err) == 0); /* conf_check.c has compiled the templates */
     if (sink->rules)
         return;
     route_read_rules(route);
-    if (!pace_anew) {
+    if (!pace_must_begin_anew(route, route->conf, sink->ops, other_sink)) {
         pace_change(route->pace);
         return;
     }
@@ -140,19 +142,22 @@ bool route_is_still(const struct route *route)
     return route->in_flight == 0 && route->reserved == 0 && pace_is_still(route->pace);
 }
 
-void route_fini(struct route *route)
+void route_free(struct route *route)
 {
+    TAILQ_REMOVE(&route->bridge->routes, route, link);
     free(route->refused);
     tap_free(route->tap);
     route_fini_buckets(route);
     pace_free(route->pace);
     gate_fini(&route->gate);
     forget_conf(route);
+    conf_route_free(route->conf);
+    free(route);
 }
 
 bool route_comes_from(const struct route *route, const struct source *src)
 {
-    if (route->coming)
+    if (route->use == PART_NEW)
         return false;
     for (size_t i = 0; i < route->conf->from.n; i++)
         if (strcmp(route->conf->from.v[i], src->conf->name) == 0)
@@ -163,17 +168,17 @@ bool route_comes_from(const struct route *route, const struct source *src)
 struct route *route_first(const struct source *src)
 {
     struct bridge *bridge = src->bridge;
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (route_comes_from(bridge->routes[i], src))
-            return bridge->routes[i];
-    return bridge->routes[0];
+    EACH_ROUTE (bridge, route)
+        if (route_comes_from(route, src))
+            return route;
+    return route_after(bridge, NULL);
 }
 
 struct route *route_of_name(const struct bridge *bridge, struct slice name)
 {
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (slice_is(name, bridge->routes[i]->conf->name))
-            return bridge->routes[i];
+    EACH_ROUTE (bridge, route)
+        if (slice_is(name, route->conf->name))
+            return route;
     return NULL;
 }
 
@@ -190,8 +195,7 @@ struct route *route_matching(const struct source *src, const struct slice *topic
 {
     struct bridge *bridge = src->bridge;
     *n = 0;
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        struct route *route = bridge->routes[i];
+    EACH_ROUTE (bridge, route) {
         *n = 0;
         if (route_comes_from(route, src) && (!to_queue || route->sink->rules) &&
             (topic == NULL || route->conf->match == NULL ||

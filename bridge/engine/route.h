@@ -5,35 +5,108 @@
 #ifndef BRIDGE_ENGINE_ROUTE_H
 #define BRIDGE_ENGINE_ROUTE_H
 
-#include "bridge/base/mem.h"
 #include "bridge/base/buf.h"
+#include "bridge/base/histogram.h"
+#include "bridge/base/log.h"
+#include "bridge/base/mem.h"
+#include "bridge/engine/gate.h"
+#include "bridge/engine/part.h"
+#include "bridge/engine/route_state.h"
+#include "bridge/job/job.h"
+#include "bridge/metrics/stats.h"
+#include "bridge/store/store.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct bridge;
 struct conf_route;
-struct job;
+struct pace;
 struct retry_policy;
-struct route;
 struct sched;
 struct sink;
 struct source;
+struct tap;
+struct tmpl;
 
-/* Compiles the templates and makes the buckets; needs the sinks and the store. -1: err
- * says why; route_fini() undoes any part of it. */
-int route_init(struct route *route, struct bridge *bridge, const struct conf_route *conf,
-               struct err *err);
-/* The same with the sinks as given; dead: NULL where conf names none. */
-int route_init_to(struct route *route, struct bridge *bridge,
-                  const struct conf_route *conf, struct sink *sink, struct sink *dead,
-                  struct err *err);
-void route_fini(struct route *route);
-/* It goes on by another configuration, which conf_check.c has found good; what is on its
- * way stays so. The sink must be a queue if and only if the old one was. pace_anew: as
- * pace_must_begin_anew() says; then the route is still. Not within a callback of its. */
-void route_change(struct route *route, const struct conf_route *conf, struct sink *sink,
-                  struct sink *dead, bool pace_anew);
+/* The jobs of a route whose number of buckets is to change: meta_buckets.c. */
+struct bucket_look {
+    bool asked, failed;
+    int64_t open; /* buckets without an answer */
+    int64_t jobs;
+    int64_t begun_ms; /* monotonic; 0: it was never asked */
+};
+
+struct route {
+    struct bridge *bridge;
+    struct conf_route *conf;  /* shared with the configuration */
+    struct sink *sink, *dead; /* dead: NULL, only the error bucket */
+    TAILQ_ENTRY(route) link;  /* of bridge->routes */
+
+    /* What it does: */
+    enum part_use use;
+    enum route_state state; /* set by an operator */
+    int64_t state_ms;       /* monotonic: since when, as far as this instance knows */
+    struct tap *tap;        /* NULL: no client is attached */
+    unsigned refs; /* pointers to it that outlive the calls of its buckets to Redis */
+
+    /* Where its jobs go: */
+    struct tmpl *target, *dead_target; /* NULL: the sink needs none */
+    bool target_open;                  /* a message can choose the host of its target */
+    bool own_names; /* of a queue: different topics may have one target, so a name
+                     * of the queue API is the queue's own */
+    struct buf fixed_target; /* where the template is the same for all jobs */
+    struct job_names names;  /* what records of this route leave out */
+
+    /* Its buckets; none if it ends at a queue. scheds[0] always exists: that bucket
+     * contains what belongs to the route as a whole. */
+    struct sched **scheds;
+    int64_t bucket_count; /* 0: Redis has not told the number yet (meta.h) */
+    int64_t sched_count;  /* made, see route_make_buckets() */
+    struct bucket_rules rules;
+    struct bucket_look look;
+    char *refused; /* why its number of buckets is impossible; NULL */
+
+    /* Limits: */
+    unsigned in_flight;    /* deliveries without an outcome */
+    unsigned reserved;     /* jobs that claims under way have asked for */
+    struct gate_rule rate; /* of all buckets together, as configured */
+    struct gate gate;      /* enforces it at the delivery */
+    struct pace *pace;     /* of its targets; NULL: they have no limits */
+    int64_t dead_slot_ms;  /* monotonic: last one assigned by deliver.c */
+
+    /* Counted since the start of the process: */
+    struct route_stats stats;
+    struct recent recent; /* of stats.lateness */
+    struct counts counts; /* of its jobs, as of counted_ms (census.h) */
+    int64_t counted_ms;
+    struct log_limit complain;       /* jobs that become dead letters */
+    struct log_limit complain_dead;  /* its dead-letter sink */
+    struct log_limit complain_retry; /* attempts that failed */
+    struct log_limit complain_again; /* records read again */
+    struct log_limit complain_newer; /* records of a newer tarry */
+};
+
+/* Declares each; visits the schedulers of the buckets in use. */
+#define EACH_SCHED(route, each)                                                          \
+    for (struct sched * each, **each##_at = (route)->scheds;                             \
+         each##_at < (route)->scheds + (route)->bucket_count &&                          \
+         ((each) = *each##_at, true);                                                    \
+         each##_at++)
+
+/* Makes the route, its templates and its first bucket, and adds it to the bridge, which
+ * has the store and the sinks. dead: NULL where conf names none. Shares conf. NULL: err
+ * says why. */
+struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct sink *sink,
+                        struct sink *dead, struct err *err);
+/* Its buckets are freed, or their store is. */
+void route_free(struct route *route);
+/* route->conf has other values, which conf_check.c has found good, or the sinks are
+ * others. Deliveries under way are not affected. The sink must be a queue if and only if
+ * the old one was. If pace_must_begin_anew(), the route must be still. Do not call this
+ * from a callback of the route. */
+void route_change(struct route *route, struct sink *sink, struct sink *dead);
 /* No hand-over and no claim is under way. */
 bool route_is_still(const struct route *route);
 
@@ -81,7 +154,7 @@ void route_open_buckets(struct route *route, int64_t n);
 bool route_is_open(const struct route *route);
 /* Nothing is asked of any of its buckets. */
 bool route_buckets_are_idle(const struct route *route);
-/* Before route_fini(), while the store goes on: frees the buckets, which are idle. */
+/* Before route_free(), while the store goes on: frees the buckets, which are idle. */
 void route_free_buckets(struct route *route);
 /* The route has another configuration. */
 void route_read_rules(struct route *route);

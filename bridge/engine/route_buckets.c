@@ -3,7 +3,7 @@
  * route_buckets.c - the buckets of a route: their number is that of PREFIX:meta (meta.h)
  * and does not change while the route runs.
  */
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/route_state.h"
 #include "bridge/engine/alive.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
@@ -55,10 +55,10 @@ static bool all_drain(const struct source *src)
 {
     const struct bridge *bridge = src->bridge;
     bool fed = false;
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        if (bridge->routes[i]->coming || !route_comes_from(bridge->routes[i], src))
+    EACH_ROUTE (bridge, route) {
+        if (route->use == PART_NEW || !route_comes_from(route, src))
             continue;
-        if (bridge->routes[i]->state != ROUTE_DRAINING)
+        if (route->state != ROUTE_DRAINING)
             return false;
         fed = true;
     }
@@ -68,8 +68,8 @@ static bool all_drain(const struct source *src)
 /* Each turn looks at the mark: a source is paused when it is set. */
 static void mark_sources(struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->source_count; i++)
-        bridge->sources[i]->drains = all_drain(bridge->sources[i]);
+    EACH_SOURCE (bridge, src)
+        src->drains = all_drain(src);
 }
 
 /* --- what Redis says --- */
@@ -86,8 +86,8 @@ static void set_state(struct route *route, enum route_state state)
         log_msg(rows[state].level, route->conf->name, "%s", rows[state].told);
     if (could || !route_may_claim(route))
         return;
-    for (int64_t b = 0; b < route->bucket_count; b++)
-        sched_look(route->scheds[b]);
+    EACH_SCHED (route, s)
+        sched_look(s);
     queue_release_held(route);
 }
 
@@ -117,8 +117,9 @@ static void on_read(void *arg, const struct redisReply *reply)
         log_limited(&states->complain, LOG_ERROR, "daemon",
                     "%s:states in Redis can't be read, so every route runs: %.*s",
                     store_prefix(bridge->store), SLICE_ARG(redis_error_text(reply)));
-    for (size_t i = 0; reply && i < bridge->route_count; i++) {
-        struct route *route = bridge->routes[i];
+    EACH_ROUTE (bridge, route) {
+        if (reply == NULL)
+            break;
         if (!refused)
             set_state(route, find_state(reply, route->conf->name));
         else if (route->state == ROUTE_UNKNOWN)
@@ -170,8 +171,8 @@ bool route_states_known(const struct route_states *states)
 /* A reload may have brought a route. */
 static bool all_known(const struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->route_count; i++)
-        if (bridge->routes[i]->state == ROUTE_UNKNOWN)
+    EACH_ROUTE (bridge, route)
+        if (route->state == ROUTE_UNKNOWN)
             return false;
     return true;
 }
@@ -211,8 +212,7 @@ static int check_source(const struct bridge *bridge, struct route *const *routes
 {
     struct buf others = {0};
     bool meant = false;
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        const struct route *route = bridge->routes[i];
+    EACH_ROUTE (bridge, route) {
         if (!route_comes_from(route, src))
             continue;
         if (is_among(routes, n, route))
@@ -233,9 +233,10 @@ static int check_source(const struct bridge *bridge, struct route *const *routes
 int route_states_check(const struct bridge *bridge, struct route *const *routes, size_t n,
                        enum route_state state, struct err *err)
 {
-    for (size_t i = 0; state == ROUTE_DRAINING && i < bridge->source_count; i++)
-        if (!bridge->sources[i]->ops->answers &&
-            check_source(bridge, routes, n, bridge->sources[i], err) < 0)
+    if (state != ROUTE_DRAINING)
+        return 0;
+    EACH_SOURCE (bridge, src)
+        if (!src->ops->answers && check_source(bridge, routes, n, src, err) < 0)
             return -1;
     return 0;
 }
@@ -307,9 +308,9 @@ void route_states_print(const struct bridge *bridge, struct buf *out)
 {
     buf_add_str(out, "# HELP tarry_route_state 1 for the state that the route is in.\n"
                      "# TYPE tarry_route_state gauge\n");
-    for (size_t i = 0; i < bridge->route_count; i++)
+    EACH_ROUTE (bridge, route)
         for (int s = ROUTE_RUNNING; s <= ROUTE_DRAINING; s++)
             buf_addf(out, "tarry_route_state{route=\"%s\",state=\"%s\"} %d\n",
-                     bridge->routes[i]->conf->name, rows[s].name,
-                     bridge->routes[i]->state == (enum route_state)s);
+                     route->conf->name, rows[s].name,
+                     route->state == (enum route_state)s);
 }

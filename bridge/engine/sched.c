@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/sched.h"
 #include "bridge/engine/alive.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/deliver.h"
 #include "bridge/engine/pace.h"
 
@@ -61,7 +61,7 @@ static unsigned sink_credit(const struct sink *sink)
     unsigned used = sink->in_flight + sink->reserved;
     for (const struct sink *one = sink->before; one; one = one->before)
         used += one->in_flight + one->reserved;
-    return sink->suspended ? 0 : room(used, sink->max_in_flight);
+    return sink->use == PART_USED ? room(used, sink->max_in_flight) : 0;
 }
 
 /* What the sink can take, and the route may have under way. */
@@ -154,8 +154,8 @@ static int64_t until_due_us(const struct sched *s, int64_t now_us)
 static bool may_claim(const struct sched *s)
 {
     const struct route *route = s->route;
-    return route->bridge->claiming && bucket_is_up(s->bucket) && !route->closed &&
-           !route->suspended && route_may_claim(route);
+    return route->bridge->claiming && bucket_is_up(s->bucket) &&
+           route->use == PART_USED && route_may_claim(route);
 }
 
 static void pump(struct sched *s)
@@ -393,7 +393,7 @@ void sched_tick(struct sched *s)
     bool stalled = now_us - s->ticked_us > STALL_US;
     s->ticked_us = now_us;
     watch(s);
-    if (!bucket_is_up(s->bucket) || !s->route->bridge->claiming || s->route->closed)
+    if (!bucket_is_up(s->bucket) || !s->route->bridge->claiming)
         return;
     if (s->lease_ms >= 0 && !s->reaping && !stalled && s->lease_ms <= store_now_ms(store))
         reap(s);

@@ -14,13 +14,48 @@
 #ifndef BRIDGE_ENGINE_SCHED_H
 #define BRIDGE_ENGINE_SCHED_H
 
+#include "bridge/store/pacer.h"
+
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
-struct bridge;
+struct bucket;
+struct claim;
 struct route;
-struct sched;
 struct sink;
+struct timer;
+
+struct sched { /* one bucket of one route: when its jobs are claimed */
+    struct route *route;
+    struct bucket *bucket;
+    struct timer *timer;
+    unsigned rank;           /* 0: this instance owns the bucket, see alive.h */
+    TAILQ_ENTRY(sched) link; /* of sink->waiting */
+    bool listed;             /* there: it waits for its sink's credit */
+
+    /* What Redis said last: */
+    int64_t head_ms;    /* due time of its first job, Redis' clock; -1: no job waits */
+    int64_t heard_us;   /* monotonic: when that was */
+    int64_t lease_ms;   /* end of the first lease that is known; -1: none */
+    int64_t recheck_us; /* monotonic: when to ask for both again */
+    bool looking;       /* the question is under way */
+    bool look_again;    /* its answer may be out of date already */
+    bool reaping;
+
+    /* Claims: */
+    struct claim *claim; /* under way; NULL: none */
+    bool claim_lost;     /* the last one was not answered; Redis may have made it */
+    bool more;           /* the last one got all that it asked for */
+    int64_t known_lease; /* of the last one that was answered with jobs; 0: none */
+    int64_t paced_us;    /* monotonic: the rate forbids an earlier one; 0: any time */
+    struct pacer pacer;
+
+    /* The watchdog, monotonic: */
+    int64_t ticked_us;  /* the last sched_tick() */
+    int64_t moved_us;   /* the last progress, or the last time no job could leave */
+    int64_t stalled_us; /* the last restart by the watchdog; 0 once jobs move again */
+};
 
 /* What a bucket does next is a pure function of this, so that a test can try every case.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/settle.h"
-#include "bridge/about.h"
+#include "bridge/engine/about.h"
 #include "bridge/engine/tap.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/job/repeat.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/submit.h"
-#include "bridge/about.h"
+#include "bridge/engine/about.h"
 #include "bridge/engine/admit.h"
 #include "bridge/engine/tap.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/name.h"
 #include "bridge/queue/queue_place.h"

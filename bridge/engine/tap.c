@@ -2,7 +2,7 @@
 #include "bridge/base/hash.h"
 #include "bridge/engine/tap.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/turn_away.h"
-#include "bridge/about.h"
+#include "bridge/engine/about.h"
 #include "bridge/base/retry.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/settle.h"
@@ -92,7 +92,8 @@ static bool dead_turned_away(struct leased *l)
         settle_bury(l);
         return true;
     }
-    if (!route->dead->suspended && route->dead->in_flight < route->dead->max_in_flight)
+    if (route->dead->use == PART_USED &&
+        route->dead->in_flight < route->dead->max_in_flight)
         return false;
     settle_retry(l, dead_slot_ms(route));
     return true;

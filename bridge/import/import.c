@@ -6,7 +6,7 @@
  * Runs on the loop thread but outside of loop_run(): each wait runs the loop until the
  * answer that it waits for has stopped it.
  */
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
@@ -14,7 +14,7 @@
 #include "bridge/job/tries.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
-#include "bridge/store/kv.h"
+#include "bridge/engine/kv.h"
 
 #include <stdlib.h>
 

@@ -132,7 +132,7 @@ int import_each_key(struct import *im, const char *pattern, import_key_cb *cb, v
 /* A key that the original keeps when it has no jobs, too: where it exists, an import that
  * finds nothing is no error. */
 int import_mark(struct import *im, struct slice key, struct err *err);
-/* Puts each field of a hash into a kv of the source (bridge/store/kv.h), with
+/* Puts each field of a hash into a kv of the source (bridge/engine/kv.h), with
  * `before` before its name, unless it is there already, and counts it. */
 int import_shelve(struct import *im, struct slice hash, const char *kv,
                   struct slice before, struct err *err);

@@ -5,8 +5,8 @@
  * nothing of the original is found, it says what that Redis holds instead.
  */
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
-#include "bridge/core.h"
+#include "bridge/engine/bridge.h"
+#include "bridge/engine/core.h"
 #include "bridge/import/import_parts.h"
 
 #include <inttypes.h>
@@ -171,41 +171,42 @@ static bool found_nothing(struct import *im, struct err *err)
 
 /* --- start and end --- */
 
-/* Finds the one of that type, or the named one. */
-static int find_source(const struct import_order *order, const struct conf *conf,
-                       size_t *found, struct err *err)
+/* Finds the one of that type, or the named one; NULL: err says why not. */
+static const struct conf_source *find_source(const struct import_order *order,
+                                             const struct conf *conf, struct err *err)
 {
-    size_t n = 0;
+    const struct conf_source *found = NULL;
     for (size_t i = 0; i < conf->source_count; i++) {
         const struct conf_source *c = conf->sources[i];
         if (strcmp(c->ops->name, order->type) != 0 ||
             (order->source && strcmp(c->name, order->source) != 0))
             continue;
-        *found = i;
-        n++;
+        if (found) {
+            err_set(err, "there are several sources of type \"%s\": --source NAME",
+                    order->type);
+            return NULL;
+        }
+        found = c;
     }
-    if (n == 0)
-        return err_set(err, "%s has no source%s%.60s of type \"%.60s\"", order->conf_file,
-                       order->source ? " " : "", order->source ? order->source : "",
-                       order->type);
-    if (n > 1)
-        return err_set(err, "there are several sources of type \"%s\": --source NAME",
-                       order->type);
-    if (conf->sources[*found]->ops->import == NULL)
-        return err_set(err, "nothing can be moved over into a source of type \"%s\"",
-                       order->type);
-    return 0;
+    if (found == NULL)
+        err_set(err, "%s has no source%s%.60s of type \"%.60s\"", order->conf_file,
+                order->source ? " " : "", order->source ? order->source : "",
+                order->type);
+    else if (found->ops->import == NULL)
+        err_set(err, "nothing can be moved over into a source of type \"%s\"",
+                order->type);
+    return found && found->ops->import ? found : NULL;
 }
 
 /* Gives an exit code. */
 static int start(struct import *im, struct err *err)
 {
-    size_t source = 0;
-    if (find_source(im->order, im->bridge->conf, &source, err) < 0)
+    const struct conf_source *source = find_source(im->order, im->bridge->conf, err);
+    if (source == NULL)
         return EX_CONFIG;
     int code = tool_start(&im->tool, UP_MAX_MS, err);
     if (code == EX_OK)
-        im->src = im->bridge->sources[source];
+        im->src = inst_source_named(im->bridge, source->name);
     return code;
 }
 

@@ -21,6 +21,7 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/job/job.h"
+#include "bridge/store/queue_data.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,23 +31,6 @@ struct source;
 enum {
     QUEUE_PULL_MAX = 1000, /* jobs of one pull; more is taken as so many */
     QUEUE_NO_LIMIT = 0x7fffffff
-};
-
-/* How a queue sink treats its jobs; its option rows fill it in. */
-struct queue_rules {
-    int64_t lease_ms;  /* where neither the consumer nor the job says */
-    int64_t tries;     /* deliveries at most, where the job does not say; 0: no limit */
-    int64_t ttl_ms;    /* a job lives so long after it is due, where it does not say; 0:
-                          for ever */
-    int64_t keep_ms;   /* what has ended can be looked up for so long; 0: it is gone */
-    int64_t forget_ms; /* an empty queue is listed for so long; 0: until destroyed */
-    int64_t
-        names_max;   /* queues of the sink; a job for one more is refused; 0: no limit */
-    bool bury;       /* out of tries: to the dead letters; else it ends */
-    bool global_ids; /* an id names one job in all queues of the sink: the topic may be
-                        none in the calls by id, and a new job of that id replaces it
-                        wherever it stands */
-    char *pool;      /* which of pools: { } keeps them; NULL: redis: { } */
 };
 
 enum queue_code {
@@ -148,18 +132,6 @@ void queue_peek(struct source *src, struct slice topic, enum queue_state part,
 
 /* --- a whole queue --- */
 
-enum { QUEUE_SPANS = 10 };
-struct queue_counts {
-    int64_t ready, waiting, in_flight, dead, ended;
-    int64_t far; /* of those waiting: in the second tier */
-    /* waiting and ready jobs by the time until they are due: span[i] those of at most
-     * limits[i] of queue_count() and more than the one before; the last: all above. */
-    int64_t span[QUEUE_SPANS + 1];
-    int64_t oldest_ready_ms; /* due time; 0: none is ready */
-    int64_t ready_age_ms;    /* mean time since the ready ones were due, of many a sample;
-                                only with three limits or more */
-    int64_t now_ms;
-};
 typedef void queue_count_cb(void *arg, enum queue_code code,
                             const struct queue_counts *counts); /* NULL unless OK */
 /* limits_ms: rising, at most QUEUE_SPANS, or NULL; negative ones divide the ready jobs by
@@ -167,12 +139,7 @@ typedef void queue_count_cb(void *arg, enum queue_code code,
 void queue_count(struct source *src, struct slice topic, const int64_t *limits_ms,
                  unsigned limits, queue_count_cb *cb, void *arg);
 
-/* What the Redis of that topic's queues has in use; in a cluster all masters together. */
-struct queue_usage {
-    int64_t used_bytes, max_bytes; /* max 0: no limit */
-    int64_t clients, blocked_clients;
-    int64_t keys, expiring_keys; /* of the database in use */
-};
+/* Of the Redis of that topic's queues. */
 typedef void queue_usage_cb(void *arg, enum queue_code code,
                             const struct queue_usage *usage); /* NULL unless OK */
 void queue_usage(struct source *src, struct slice topic, queue_usage_cb *cb, void *arg);

@@ -54,8 +54,7 @@ static void on_settled(void *owner, unsigned expired, unsigned timed_out,
     q->sink->queue_stats.timed_out += timed_out;
     q->sink->queue_stats.exhausted += exhausted;
     q->settles_more |= expired >= SETTLED_MAX || timed_out >= SETTLED_MAX;
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = bridge->sources[i];
+    EACH_SOURCE (bridge, src) {
         for (int what = QUEUE_EXPIRED; src->queue_watch && what <= QUEUE_EXHAUSTED;
              what++)
             if (n[what] > 0)
@@ -301,8 +300,7 @@ static void note_again(struct sink *sink)
 
 void queue_tick(struct bridge *bridge)
 {
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        struct sink *sink = bridge->sinks[i];
+    EACH_SINK (bridge, sink) {
         if (sink->rules == NULL || sink->store == NULL)
             continue;
         note_again(sink);
@@ -328,8 +326,8 @@ bool queue_sink_is_idle(const struct sink *sink)
 void queue_look_all(struct bridge *bridge)
 {
     struct queue *q, *next;
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        HASH_ITER (hh, bridge->sinks[i]->queues, q, next) {
+    EACH_SINK (bridge, sink)
+        HASH_ITER (hh, sink->queues, q, next) {
             on_woken(q);
             if (q->lease_ms >= 0)
                 queue_list_due(q);

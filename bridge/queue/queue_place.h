@@ -12,7 +12,7 @@
 #define BRIDGE_QUEUE_PLACE_H
 
 #include "bridge/base/hash.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/store/store.h"
 
 enum { QUEUE_NAME_MAX = JOB_TARGET_MAX };

@@ -112,7 +112,8 @@ void pull_ask_next(struct pull *p)
         return;
     }
     p->answered |= p->queueless;
-    if (p->got > 0 || p->timer == NULL || p->src->bridge->draining || p->src->suspended) {
+    if (p->got > 0 || p->timer == NULL || p->src->bridge->draining ||
+        p->src->use != PART_USED) {
         pull_give_up(p);
         return;
     }
@@ -218,7 +219,7 @@ struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
     }
     TAILQ_INSERT_TAIL(&src->bridge->pulls, p, link);
     src->open++;
-    if (ask->wait_ms > 0 && placed && !src->suspended) {
+    if (ask->wait_ms > 0 && placed && src->use == PART_USED) {
         p->timer = timer_new(on_late, p);
         timer_set(p->timer, ask->wait_ms);
     }

@@ -5,10 +5,10 @@
 #include "bridge/reload/reload.h"
 #include "bridge/base/log.h"
 #include "bridge/base/notify.h"
+#include "bridge/base/text.h"
 #include "bridge/conf/conf.h"
-#include "bridge/core.h"
+#include "bridge/engine/core.h"
 #include "bridge/engine/inst.h"
-#include "bridge/metrics/stats.h"
 #include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
 
@@ -37,7 +37,7 @@ static void answer_all(struct reload *r, bool ok)
     r->asking = NULL;
 }
 
-/* What was read and planned is gone; so is what was made and is not in use. */
+/* Frees what was read and planned. */
 static void forget(struct reload *r)
 {
     conf_free(r->next);
@@ -66,22 +66,18 @@ static void end(struct reload *r, bool ok)
         timer_set(r->timer, 0);
 }
 
-/* One line of the log for each line of the text. */
-static void log_each_line(enum log_level level, struct slice text)
+static void log_errors(struct reload *r)
 {
-    while (text.n > 0) {
-        const char *nl = memchr(text.p, '\n', text.n);
-        size_t n = nl ? (size_t)(nl - text.p) : text.n;
-        log_msg(level, "reload", "%.*s", (int)n, text.p);
-        text.p += nl ? n + 1 : n;
-        text.n -= nl ? n + 1 : n;
+    for (struct slice left = buf_slice(&r->errors); left.n > 0;) {
+        struct slice line = text_cut(&left, '\n');
+        log_error("reload", "%.*s", SLICE_ARG(line));
     }
 }
 
 static void refuse(struct reload *r)
 {
     r->refused++;
-    log_each_line(LOG_ERROR, buf_slice(&r->errors));
+    log_errors(r);
     log_error("reload", "%s is refused; the configuration in use stays (%" PRIu64 ")",
               r->file, r->generation);
     end(r, false);
@@ -112,7 +108,7 @@ static void fail(struct reload *r, const char *why)
     buf_addf(&r->errors, "%s: %s\n", r->file, why);
 }
 
-/* The limit of a step that can't be given up has passed. */
+/* The time of a step has passed that must not be given up. */
 static void wait_on(struct reload *r, const char *who)
 {
     log_warn("reload", "still waits for %s: %s", r->step->what, who);
@@ -120,7 +116,7 @@ static void wait_on(struct reload *r, const char *who)
     timer_set(r->timer, LOOK_MS);
 }
 
-/* One step after the other, as far as it goes; the timer comes back to one that waits. */
+/* Runs one step after the other until a step must wait; then the timer looks again. */
 static void go(struct reload *r, const struct reload_step *step)
 {
     struct err err;
@@ -177,21 +173,19 @@ static bool read_next(struct reload *r)
     core_choose_buckets(r->next);
     reload_plan(r);
     for (struct slice left = buf_slice(&r->diff.refused); left.n > 0;) {
-        size_t n = (size_t)((const char *)memchr(left.p, '\n', left.n) - left.p) + 1;
-        buf_addf(&r->errors, "%s: ", r->file);
-        buf_add(&r->errors, left.p, n);
-        left = (struct slice){left.p + n, left.n - n};
+        struct slice line = text_cut(&left, '\n');
+        buf_addf(&r->errors, "%s: %.*s\n", r->file, SLICE_ARG(line));
     }
     if (r->errors.n == 0 && listeners_check(r->bridge->conf, r->next, &err) < 0)
         fail(r, err.text);
     return r->errors.n == 0;
 }
 
-/* What the stop has interrupted is still there, and stays. */
+/* The configuration in use stays. */
 static void turn_away(struct reload *r)
 {
     fail(r, "the daemon is stopping");
-    log_each_line(LOG_ERROR, buf_slice(&r->errors));
+    log_errors(r);
     answer_all(r, false);
     buf_clear(&r->errors);
 }
@@ -268,34 +262,12 @@ void reload_ask(struct bridge *bridge, reload_cb *cb, void *arg)
         timer_set(r->timer, 0);
 }
 
-void reload_each_new_source(struct bridge *bridge, void (*cb)(struct source *src))
-{
-    const struct reload *r = bridge->reload;
-    for (size_t i = 0; r && r->step && i < r->next->source_count; i++)
-        if (reload_made_source(&r->sources[i]))
-            cb(r->sources[i].now);
-}
-
-/* What was begun is not in use: it ends like what leaves. Its configuration stays until
- * everything has. */
-static void leave_new(struct reload *r)
-{
-    for (size_t i = 0; i < r->next->source_count; i++)
-        if (reload_made_source(&r->sources[i]))
-            leave_source(r->sources[i].now, NULL);
-    for (size_t i = 0; i < r->next->sink_count; i++)
-        if (reload_made_sink(&r->sinks[i]))
-            leave_sink(r->sinks[i].now, NULL);
-}
-
 void reload_end(struct bridge *bridge)
 {
     struct reload *r = bridge->reload;
     if (r == NULL)
         return;
     timer_rest(r->timer);
-    if (r->step)
-        leave_new(r);
     r->step = NULL;
     fail(r, "the daemon is stopping");
     answer_all(r, false);
@@ -316,27 +288,4 @@ struct reload_told reload_told(const struct bridge *bridge)
                                 .last_ok = r->last_errors.n == 0,
                                 .last_ms = r->last_ms,
                                 .error = buf_str(&r->last_errors)};
-}
-
-void reload_print(const struct bridge *bridge, struct buf *out)
-{
-    const struct reload *r = bridge->reload;
-    static const char count[] = "tarry_config_reloads_total";
-    static const char loaded[] = "tarry_config_last_reload_success_timestamp_seconds";
-    static const char last[] = "tarry_config_last_reload_successful";
-    static const char generation[] = "tarry_config_generation";
-    if (r == NULL)
-        return;
-    metric_head(out, generation, "gauge",
-                "Number of the configuration in use, from 1 at the start.");
-    metric_count(out, generation, NO_LABELS, r->generation);
-    metric_head(out, last, "gauge",
-                "1: the last configuration that was read is in use; 0: it was refused.");
-    metric_count(out, last, NO_LABELS, r->last_errors.n == 0);
-    metric_head(out, loaded, "gauge",
-                "When the configuration in use was taken over, since 1970.");
-    metric_real(out, loaded, NO_LABELS, (double)r->loaded_ms / 1000);
-    metric_head(out, count, "counter", "Reloads, by what came of them.");
-    metric_count(out, count, LABELS({"result", "ok"}), r->good);
-    metric_count(out, count, LABELS({"result", "refused"}), r->refused);
 }

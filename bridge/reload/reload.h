@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload.h - another configuration while the daemon runs: read and checked whole, then
- * taken over whole, or refused with every reason, and the one in use goes on.
+ * reload.h - replaces the configuration while the daemon runs. It is read and checked as
+ * a whole, then taken over as a whole, or refused with every reason.
  *
- * What is the same in both is not touched: a source keeps its connection and its place in
- * its group, a sink its connections, a route what it has under way. A route changes in
- * place. A source is held, ended, and begun anew when nothing of it is open; a new sink
- * takes the deliveries from now on, and the old one ends with those it has (leave.h).
- * Whatever can fail comes before anything is taken over, and is undone; so does whatever
- * takes longer than daemon.stop_timeout, unless something has been ended by then. So a
- * source that begins only when Redis is there waits for that, and a reload ends no
- * daemon. Loop thread.
+ * A source or sink whose options are the same continues: it keeps its connections. A
+ * route continues in any case. A source that changes is suspended, finishes its work and
+ * is stopped; then the new one starts. A sink that changes finishes its deliveries beside
+ * the new one (leave.h), unless both would disturb each other.
+ *
+ * Every step that can fail comes before the switch (reload_swap.c) and can be undone
+ * (reload_undo.c). A reload that takes longer than daemon.stop_timeout is undone, too,
+ * unless it has already stopped a source or sink. Loop thread.
  */
 #ifndef BRIDGE_RELOAD_H
 #define BRIDGE_RELOAD_H
@@ -22,7 +22,6 @@
 
 struct bridge;
 struct reload;
-struct source;
 
 /* file: read again each time; copied. */
 struct reload *reload_new(struct bridge *bridge, const char *file);
@@ -36,12 +35,10 @@ struct reload_reply {
     struct slice errors;  /* not ok: "file:line: message" and the like, a line each */
 };
 typedef void reload_cb(void *arg, const struct reload_reply *reply);
-/* The file as it is now, or later if a reload is under way; all who ask meanwhile share
- * the next one. cb is called once, never within; NULL: nobody waits. */
+/* Reads the file now, or after the reload under way; all calls until then share one
+ * reload. Calls cb once, never before it returns; NULL: nobody waits. */
 void reload_ask(struct bridge *bridge, reload_cb *cb, void *arg);
-/* Those that a reload under way has made, which are not in use yet. */
-void reload_each_new_source(struct bridge *bridge, void (*cb)(struct source *src));
-/* The daemon stops: who waits is answered, and what was begun is left to the stop. */
+/* The daemon stops: answers all who wait. The stop ends what a reload has made. */
 void reload_end(struct bridge *bridge);
 
 struct reload_told { /* for status and metrics; wall clock */
@@ -53,8 +50,7 @@ struct reload_told { /* for status and metrics; wall clock */
     const char *error; /* its lines; "" it was good */
 };
 struct reload_told reload_told(const struct bridge *bridge);
-void reload_print(const struct bridge *bridge, struct buf *out);
-/* Adds POST /v1/admin/reload to bridge->httpd, and the configuration to the status. */
-void reload_serve(struct bridge *bridge);
+/* POST /v1/admin/reload; the configuration in the status and the metrics. */
+extern const struct admin_more reload_admin;
 
 #endif

@@ -1,57 +1,78 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * reload_plan.c - what a reload has to do, part by part, and which of the new parts may
- * begin beside the old ones. Touches nothing that runs.
+ * begin beside the old ones.
  */
 #include "bridge/engine/inst.h"
 #include "bridge/engine/pace.h"
-#include "bridge/reload/leave.h"
 #include "bridge/reload/reload_parts.h"
 #include "bridge/engine/route.h"
 
 #include <stdlib.h>
 
-static void plan_source(struct reload *r, size_t i)
+/* --- what left with an earlier reload, and still has jobs here --- */
+
+static struct route *leaving_route(const struct bridge *bridge, const char *name)
 {
-    struct source_plan *plan = &r->sources[i];
-    const struct conf_source *conf = r->next->sources[i];
-    plan->change = CONF_HARD;
-    plan->old = inst_source_named(r->bridge, conf->name);
-    if (plan->old)
-        plan->change = conf_diff_source(plan->old->conf, conf, &r->diff);
-    else
-        conf_diff_note(&r->diff, "sources", conf->name, "added");
-    if (plan->old && !plan->old->stopped && plan->change != CONF_HARD)
-        plan->now = plan->old;
+    EVERY_ROUTE (bridge, route)
+        if (route->use == PART_LEAVING && route->scheds &&
+            strcmp(route->conf->name, name) == 0)
+            return route;
+    return NULL;
 }
 
-/* A queue stays what it is while its rules change; another sink does not. */
+static struct sink *leaving_queue(const struct bridge *bridge, const char *name)
+{
+    EVERY_SINK (bridge, sink)
+        if (sink->use == PART_LEAVING && sink->rules &&
+            strcmp(sink->conf->name, name) == 0)
+            return sink;
+    return NULL;
+}
+
+/* --- the plan --- */
+
+static void plan_source(struct reload *r, size_t i)
+{
+    const struct conf_source *conf = r->next->sources[i];
+    struct source *old = inst_source_named(r->bridge, conf->name);
+    if (old == NULL)
+        conf_diff_note(&r->diff, "sources", conf->name, "added");
+    else if (conf_diff_source(old->conf, conf, &r->diff) != CONF_HARD &&
+             old->run != PART_STOPPED)
+        r->sources[i] = old;
+}
+
+/* A queue continues when its rules change. Another sink starts anew: its connections
+ * depend on the time that a delivery may need. */
+static bool can_continue(const struct sink *old, int64_t timeout_ms)
+{
+    return old->rules || old->run == PART_IDLE ||
+           (old->run == PART_RUNS && old->timeout_ms == timeout_ms);
+}
+
+static void keep_sink(struct reload *r, size_t i, struct sink *sink)
+{
+    r->sinks[i] = sink;
+    if (sink->use == PART_LEAVING)
+        sink->use = PART_RETURNING;
+}
+
 static void plan_sink(struct reload *r, size_t i)
 {
-    struct sink_plan *plan = &r->sinks[i];
     const struct conf_sink *conf = r->next->sinks[i];
-    bool queue = conf->ops->queue != NULL;
-    plan->change = CONF_HARD;
-    plan->timeout_ms = inst_timeout_ms(r->next, conf->name);
-    plan->old = inst_sink_named(r->bridge, conf->name);
-    struct sink *back =
-        queue && plan->old == NULL ? leave_queue_named(r->bridge, conf->name) : NULL;
-    if (plan->old)
-        plan->change = conf_diff_sink(plan->old->conf, conf, &r->diff);
-    else
+    struct sink *old = inst_sink_named(r->bridge, conf->name);
+    if (old == NULL) {
         conf_diff_note(&r->diff, "sinks", conf->name, "added");
-    if (back) {
-        plan->change = conf_diff_sink(back->conf, conf, &r->diff);
-        plan->now = back;
-        plan->back = back->coming = true;
-    } else if (plan->old && plan->change != CONF_HARD &&
-               (queue || (plan->old->started ? plan->old->timeout_ms == plan->timeout_ms
-                                             : !r->bridge->started))) {
-        plan->now = plan->old;
-    } else if (plan->old && plan->change == CONF_SAME) {
-        plan->change = CONF_HARD; /* its connections know how long a delivery may take */
-        buf_addf(&r->diff.changed, "sinks.%s (begins anew)\n", conf->name);
+        old = conf->ops->queue ? leaving_queue(r->bridge, conf->name) : NULL;
     }
+    if (old == NULL)
+        return;
+    enum conf_change change = conf_diff_sink(old->conf, conf, &r->diff);
+    if (change != CONF_HARD && can_continue(old, inst_timeout_ms(r->next, conf->name)))
+        keep_sink(r, i, old);
+    else if (change == CONF_SAME)
+        buf_addf(&r->diff.changed, "sinks.%s (begins anew)\n", conf->name);
 }
 
 static size_t sink_index(const struct conf *conf, const char *name)
@@ -62,64 +83,50 @@ static size_t sink_index(const struct conf *conf, const char *name)
     return i;
 }
 
-static void plan_pace(struct reload *r, struct route_plan *plan,
-                      const struct conf_route *conf, size_t sink)
-{
-    plan->pace_anew = pace_must_begin_anew(plan->now, conf, r->next->sinks[sink]->ops,
-                                           r->sinks[sink].now != plan->now->sink);
-}
-
+/* Its buckets continue, also those of a route that leaves; a route to queues has none. */
 static void plan_route(struct reload *r, size_t i)
 {
-    struct route_plan *plan = &r->routes[i];
     const struct conf_route *conf = r->next->routes[i];
-    size_t sink = sink_index(r->next, conf->to);
-    bool queue = r->next->sinks[sink]->ops->queue != NULL;
-    plan->change = CONF_HARD;
-    plan->old = route_of_name(r->bridge, slice_of(conf->name));
-    if (plan->old)
-        plan->change = conf_diff_route(plan->old->conf, conf, &r->diff);
-    else
+    struct route *old = route_of_name(r->bridge, slice_of(conf->name));
+    bool queue = r->next->sinks[sink_index(r->next, conf->to)]->ops->queue != NULL;
+    struct route *leaving = queue ? NULL : leaving_route(r->bridge, conf->name);
+    if (old == NULL)
         conf_diff_note(&r->diff, "routes", conf->name, "added");
-    struct route *back = queue ? NULL : leave_route_named(r->bridge, conf->name);
-    if (plan->old == NULL && back)
-        conf_diff_route(back->conf, conf, &r->diff);
-    if (plan->old && (plan->old->sink->rules != NULL) == queue) {
-        plan->now = plan->old;
-    } else if (back) { /* its buckets are still here */
-        plan->now = back;
-        plan->back = back->coming = true;
+    if (old || leaving)
+        conf_diff_route((old ? old : leaving)->conf, conf, &r->diff);
+    if (old && (old->sink->rules != NULL) == queue) {
+        r->routes[i] = old;
+    } else if (leaving) {
+        r->routes[i] = leaving;
+        leaving->use = PART_RETURNING;
     }
-    if (plan->now && !queue)
-        plan_pace(r, plan, conf, sink);
 }
 
-/* What no part of next is called by. */
-static void note_gone(struct reload *r)
+bool reload_paces_anew(const struct reload *r, size_t i)
 {
-    const struct bridge *bridge = r->bridge;
-    const struct conf *next = r->next;
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        const char *name = bridge->sources[i]->conf->name;
-        size_t k = 0;
-        while (k < next->source_count && strcmp(next->sources[k]->name, name) != 0)
-            k++;
-        if (k == next->source_count)
-            conf_diff_note(&r->diff, "sources", name, "removed");
-    }
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        const char *name = bridge->sinks[i]->conf->name;
-        if (sink_index(next, name) == next->sink_count)
-            conf_diff_note(&r->diff, "sinks", name, "removed");
-    }
-    for (size_t i = 0; i < bridge->route_count; i++) {
-        const char *name = bridge->routes[i]->conf->name;
-        size_t k = 0;
-        while (k < next->route_count && strcmp(next->routes[k]->name, name) != 0)
-            k++;
-        if (k == next->route_count)
-            conf_diff_note(&r->diff, "routes", name, "removed");
-    }
+    const struct route *route = r->routes[i];
+    const struct conf_route *conf = r->next->routes[i];
+    size_t sink = sink_index(r->next, conf->to);
+    return route && route->use != PART_NEW && route->sink->rules == NULL &&
+           pace_must_begin_anew(route, conf, r->next->sinks[sink]->ops,
+                                r->sinks[sink] != route->sink);
+}
+
+static void note_gone(struct reload *r, enum conf_kind kind, const char *section,
+                      const char *name)
+{
+    if (conf_find(r->next, kind, slice_of(name)) == NULL)
+        conf_diff_note(&r->diff, section, name, "removed");
+}
+
+static void note_all_gone(struct reload *r)
+{
+    EACH_SOURCE (r->bridge, src)
+        note_gone(r, CONF_SOURCES, "sources", src->conf->name);
+    EACH_SINK (r->bridge, sink)
+        note_gone(r, CONF_SINKS, "sinks", sink->conf->name);
+    EACH_ROUTE (r->bridge, route)
+        note_gone(r, CONF_ROUTES, "routes", route->conf->name);
 }
 
 void reload_plan(struct reload *r)
@@ -135,46 +142,28 @@ void reload_plan(struct reload *r)
         plan_sink(r, i);
     for (size_t i = 0; i < next->route_count; i++)
         plan_route(r, i);
-    note_gone(r);
+    note_all_gone(r);
 }
 
 /* --- what becomes of those that run --- */
 
-struct source_plan *reload_plan_source(const struct reload *r, const struct source *src)
+bool reload_keeps_source(const struct reload *r, const struct source *src)
 {
     for (size_t i = 0; i < r->next->source_count; i++)
-        if (r->sources[i].now == src)
-            return &r->sources[i];
-    return NULL;
+        if (r->sources[i] == src)
+            return true;
+    return false;
 }
 
-struct sink_plan *reload_plan_sink(const struct reload *r, const struct sink *sink)
+bool reload_keeps_sink(const struct reload *r, const struct sink *sink)
 {
     for (size_t i = 0; i < r->next->sink_count; i++)
-        if (r->sinks[i].now == sink)
-            return &r->sinks[i];
-    return NULL;
-}
-
-struct route_plan *reload_plan_route(const struct reload *r, const struct route *route)
-{
-    for (size_t i = 0; i < r->next->route_count; i++)
-        if (r->routes[i].now == route)
-            return &r->routes[i];
-    return NULL;
+        if (r->sinks[i] == sink)
+            return true;
+    return false;
 }
 
 /* --- what begins --- */
-
-bool reload_made_source(const struct source_plan *plan)
-{
-    return plan->now && plan->now != plan->old;
-}
-
-bool reload_made_sink(const struct sink_plan *plan)
-{
-    return plan->now && plan->now != plan->old && !plan->back;
-}
 
 static bool is_alone(const struct sink *sink)
 {
@@ -189,23 +178,17 @@ static bool disturb_each_other(const struct sink *old, const struct sink *next)
 
 bool reload_ends_first(const struct reload *r, const struct sink *sink)
 {
-    if (!sink->started || reload_plan_sink(r, sink))
+    if (inst_sink_ended(sink) || reload_keeps_sink(r, sink))
         return false;
-    for (size_t i = 0; i < r->next->sink_count; i++)
-        if (reload_made_sink(&r->sinks[i]) && disturb_each_other(sink, r->sinks[i].now))
+    EVERY_SINK (r->bridge, next)
+        if (next->use == PART_NEW && disturb_each_other(sink, next))
             return true;
     return false;
 }
 
 static bool sink_waits(const struct reload *r, const struct sink *next)
 {
-    const struct bridge *bridge = r->bridge;
-    const struct sink *old;
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (disturb_each_other(bridge->sinks[i], next) &&
-            reload_ends_first(r, bridge->sinks[i]))
-            return true;
-    TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
+    EVERY_SINK (r->bridge, old)
         if (disturb_each_other(old, next) && reload_ends_first(r, old))
             return true;
     return false;
@@ -214,42 +197,41 @@ static bool sink_waits(const struct reload *r, const struct sink *next)
 /* One that begins may have the address, the group or the client id of one that ends. */
 static bool sources_wait(const struct reload *r)
 {
-    const struct bridge *bridge = r->bridge;
-    for (size_t i = 0; i < bridge->source_count; i++)
-        if (reload_plan_source(r, bridge->sources[i]) == NULL)
+    EACH_SOURCE (r->bridge, src)
+        if (!reload_keeps_source(r, src))
             return true;
     return false;
 }
 
-/* It is held until the routes are there that take what it brings. */
+/* It is held until the routes exist that accept its jobs. */
 static int begin_source(struct reload *r, size_t i, struct err *err)
 {
-    struct source_plan *plan = &r->sources[i];
-    if (plan->now == NULL) {
-        plan->now = inst_new_source(r->bridge, r->next->sources[i]);
-        plan->now->suspended = true;
+    struct source *src = r->sources[i];
+    if (src == NULL) {
+        src = r->sources[i] = inst_new_source(r->bridge, r->next->sources[i]);
+        src->use = PART_NEW;
     }
-    if (plan->now->started)
+    if (src->use != PART_NEW || src->run != PART_IDLE)
         return 0;
-    if (inst_source_start(plan->now, err) < 0)
+    if (inst_source_start(src, err) < 0)
         return -1;
-    inst_source_rest(plan->now, true);
+    inst_source_rest(src, true);
     return 0;
 }
 
 int reload_begin_parts(struct reload *r, bool all, struct err *err)
 {
     for (size_t i = 0; i < r->next->sink_count; i++) {
-        struct sink_plan *plan = &r->sinks[i];
-        if (plan->now != plan->old && !plan->now->started &&
-            (all || !sink_waits(r, plan->now)) &&
-            inst_sink_start(plan->now, plan->timeout_ms, err) < 0)
+        struct sink *sink = r->sinks[i];
+        bool begins = sink->use >= PART_NEW && sink->run == PART_IDLE;
+        if (begins && (all || !sink_waits(r, sink)) &&
+            inst_sink_start(sink, inst_timeout_ms(r->next, sink->conf->name), err) < 0)
             return -1;
     }
-    bool wait = !all && sources_wait(r);
-    for (size_t i = 0; !wait && i < r->next->source_count; i++)
-        if ((r->sources[i].now == NULL || reload_made_source(&r->sources[i])) &&
-            begin_source(r, i, err) < 0)
+    if (!all && sources_wait(r))
+        return 0;
+    for (size_t i = 0; i < r->next->source_count; i++)
+        if (begin_source(r, i, err) < 0)
             return -1;
     return 0;
 }

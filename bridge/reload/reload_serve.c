@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * reload_serve.c - POST /v1/admin/reload: answered when the configuration is in use, or
- * was refused.
+ * was refused. The configuration in /v1/admin/status and /metrics.
  */
+#include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
-#include "bridge/bridge.h"
-#include "bridge/http/http_args.h"
+#include "bridge/metrics/stats.h"
 #include "bridge/reload/reload.h"
 
 #include <inttypes.h>
@@ -16,11 +16,8 @@ static void add_lines(struct buf *json, struct slice lines)
     const char *comma = "";
     buf_add_str(json, "[");
     while (lines.n > 0) {
-        const char *nl = memchr(lines.p, '\n', lines.n);
-        size_t n = nl ? (size_t)(nl - lines.p) : lines.n, used = nl ? n + 1 : n;
         buf_add_str(json, comma);
-        text_add_json(json, (struct slice){lines.p, n});
-        lines = (struct slice){lines.p + used, lines.n - used};
+        text_add_json(json, text_cut(&lines, '\n'));
         comma = ",";
     }
     buf_add_str(json, "]");
@@ -50,13 +47,45 @@ static void post_reload(void *arg, struct httpd_req *req)
     reload_ask(arg, on_reloaded, req);
 }
 
+static void add_config(const struct bridge *bridge, struct buf *out)
+{
+    const struct reload_told told = reload_told(bridge);
+    buf_add_str(out, ",\"config\":{");
+    buf_add_str(out, "\"file\":");
+    text_add_json(out, slice_of(told.file));
+    buf_addf(out,
+             ",\"generation\":%" PRIu64 ",\"loaded_ms\":%" PRId64
+             ",\"last\":{\"ok\":%s,\"at_ms\":%" PRId64 ",\"error\":",
+             told.generation, told.loaded_ms, told.last_ok ? "true" : "false",
+             told.last_ms);
+    text_add_json(out, told.last_ok ? (struct slice){NULL, 0} : slice_of(told.error));
+    buf_add_str(out, "}}");
+}
+
+static void print_metrics(const struct bridge *bridge, struct buf *out)
+{
+    const struct reload_told told = reload_told(bridge);
+    static const char count[] = "tarry_config_reloads_total";
+    static const char loaded[] = "tarry_config_last_reload_success_timestamp_seconds";
+    static const char last[] = "tarry_config_last_reload_successful";
+    static const char generation[] = "tarry_config_generation";
+    metric_head(out, generation, "gauge",
+                "Number of the configuration in use, from 1 at the start.");
+    metric_count(out, generation, NO_LABELS, told.generation);
+    metric_head(out, last, "gauge",
+                "1: the last configuration that was read is in use; 0: it was refused.");
+    metric_count(out, last, NO_LABELS, told.last_ok);
+    metric_head(out, loaded, "gauge",
+                "When the configuration in use was taken over, since 1970.");
+    metric_real(out, loaded, NO_LABELS, (double)told.loaded_ms / 1000);
+    metric_head(out, count, "counter", "Reloads, by what came of them.");
+    metric_count(out, count, LABELS({"result", "ok"}), told.good);
+    metric_count(out, count, LABELS({"result", "refused"}), told.refused);
+}
+
 static const struct http_param none[] = {{0}};
 static const struct httpd_route rows[] = {
     {"POST", "/v1/admin/reload", post_reload, HTTPD_ADMIN, HTTP_ARGS(char, none)},
     {0},
 };
-
-void reload_serve(struct bridge *bridge)
-{
-    httpd_serve(bridge->listeners.first, rows, bridge);
-}
+const struct admin_more reload_admin = {rows, add_config, print_metrics};

@@ -21,7 +21,7 @@ static const char *needs_redis(struct reload *r)
 {
     const struct conf *next = r->next;
     for (size_t i = 0; !r->bridge->started && i < next->source_count; i++)
-        if (r->sources[i].now == NULL && !next->sources[i]->ops->answers)
+        if (r->sources[i] == NULL && !next->sources[i]->ops->answers)
             return next->sources[i]->name;
     return NULL;
 }
@@ -33,8 +33,10 @@ static int make_sinks(struct reload *r, struct err *err)
 {
     (void)err;
     for (size_t i = 0; i < r->next->sink_count; i++)
-        if (r->sinks[i].now == NULL)
-            r->sinks[i].now = inst_new_sink(r->bridge, r->next->sinks[i]);
+        if (r->sinks[i] == NULL) {
+            r->sinks[i] = inst_new_sink(r->bridge, r->next->sinks[i]);
+            r->sinks[i]->use = PART_NEW;
+        }
     return 0;
 }
 
@@ -42,22 +44,18 @@ static struct sink *sink_of(const struct reload *r, const char *name)
 {
     for (size_t i = 0; name && i < r->next->sink_count; i++)
         if (strcmp(r->next->sinks[i]->name, name) == 0)
-            return r->sinks[i].now;
+            return r->sinks[i];
     return NULL;
 }
 
-/* It stands among the routes from here on, so that PREFIX:meta is kept for it. */
-static struct route *new_route(struct reload *r, const struct conf_route *conf)
+/* It is one of the routes from here on, so that PREFIX:meta contains it. */
+static struct route *new_route(struct reload *r, struct conf_route *conf)
 {
-    struct bridge *bridge = r->bridge;
-    struct route *route = mem_alloc(sizeof(*route));
     struct err err;
-    must(route_init_to(route, bridge, conf, sink_of(r, conf->to), sink_of(r, conf->dead),
-                       &err) == 0);
-    route->coming = route->suspended = true;
-    bridge->routes =
-        mem_realloc(bridge->routes, (bridge->route_count + 1) * sizeof(*bridge->routes));
-    bridge->routes[bridge->route_count++] = route;
+    struct route *route =
+        route_new(r->bridge, conf, sink_of(r, conf->to), sink_of(r, conf->dead), &err);
+    must(route != NULL);
+    route->use = PART_NEW;
     return route;
 }
 
@@ -73,13 +71,13 @@ static const char *lacks_buckets(struct reload *r)
     const char *who = NULL;
     bool made = false;
     for (size_t i = 0; i < r->next->route_count; i++) {
-        struct route_plan *plan = &r->routes[i];
+        struct route **route = &r->routes[i];
         const char *name = r->next->routes[i]->name;
-        if (plan->now == NULL && meta_orphan_let_go(bridge->meta, name)) {
-            plan->now = new_route(r, r->next->routes[i]);
+        if (*route == NULL && meta_orphan_let_go(bridge->meta, name)) {
+            *route = new_route(r, r->next->routes[i]);
             made = true;
         }
-        if (who == NULL && (plan->now == NULL || !has_buckets(plan->now)))
+        if (who == NULL && (*route == NULL || !has_buckets(*route)))
             who = name;
     }
     if (made && store_is_up(bridge->store))
@@ -90,8 +88,8 @@ static const char *lacks_buckets(struct reload *r)
 const char *reload_refused(const struct reload *r)
 {
     for (size_t i = 0; i < r->next->route_count; i++)
-        if (r->routes[i].now && r->routes[i].now->refused)
-            return r->routes[i].now->refused;
+        if (r->routes[i] && r->routes[i]->refused)
+            return r->routes[i]->refused;
     return NULL;
 }
 
@@ -104,7 +102,8 @@ static int begin_some(struct reload *r, struct err *err)
 
 static bool is_ready(const struct sink *sink)
 {
-    return sink->started && (sink->ops->ready == NULL || sink->ops->ready(sink->self));
+    return sink->run == PART_RUNS &&
+           (sink->ops->ready == NULL || sink->ops->ready(sink->self));
 }
 
 /* Until then the old ones deliver, where they can. */
@@ -112,10 +111,11 @@ static const char *is_not_ready(struct reload *r)
 {
     bool wait = loop_mono_ms() - r->begun_ms < READY_MS;
     for (size_t i = 0; wait && i < r->next->sink_count; i++) {
-        const struct sink_plan *plan = &r->sinks[i];
-        if (plan->old && reload_made_sink(plan) && plan->now->started &&
-            is_ready(plan->old) && !is_ready(plan->now))
-            return plan->now->conf->name;
+        const struct sink *sink = r->sinks[i];
+        const struct sink *old = inst_sink_named(r->bridge, sink->conf->name);
+        if (sink->use == PART_NEW && sink->run == PART_RUNS && old && is_ready(old) &&
+            !is_ready(sink))
+            return sink->conf->name;
     }
     return NULL;
 }
@@ -124,73 +124,49 @@ static const char *is_not_ready(struct reload *r)
 
 static int hold(struct reload *r, struct err *err)
 {
-    struct bridge *bridge = r->bridge;
     (void)err;
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = bridge->sources[i];
-        if (reload_plan_source(r, src))
+    EACH_SOURCE (r->bridge, src) {
+        if (reload_keeps_source(r, src))
             continue;
-        src->suspended = true;
+        src->use = PART_SUSPENDED;
         inst_source_rest(src, true);
-        queue_end_waits(bridge, src);
+        queue_end_waits(r->bridge, src);
     }
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (reload_ends_first(r, bridge->sinks[i]))
-            bridge->sinks[i]->suspended = true;
+    EACH_SINK (r->bridge, sink)
+        if (reload_ends_first(r, sink))
+            sink->use = PART_SUSPENDED;
     for (size_t i = 0; i < r->next->route_count; i++)
-        if (r->routes[i].pace_anew)
-            r->routes[i].now->suspended = true;
+        if (r->routes[i]->use == PART_USED && reload_paces_anew(r, i))
+            r->routes[i]->use = PART_SUSPENDED;
     return 0;
 }
 
 static const char *is_busy(struct reload *r)
 {
-    const struct bridge *bridge = r->bridge;
-    const struct sink *old;
-    for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i]->suspended && !inst_source_may_stop(bridge->sources[i]))
-            return bridge->sources[i]->conf->name;
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->suspended && !inst_sink_quiet(bridge->sinks[i]))
-            return bridge->sinks[i]->conf->name;
-    TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
-        if (!inst_sink_quiet(old) && reload_ends_first(r, old))
-            return old->conf->name;
+    EACH_SOURCE (r->bridge, src)
+        if (src->use == PART_SUSPENDED && !inst_source_may_stop(src))
+            return src->conf->name;
+    EVERY_SINK (r->bridge, sink)
+        if (!inst_sink_quiet(sink) && reload_ends_first(r, sink))
+            return sink->conf->name;
     for (size_t i = 0; i < r->next->route_count; i++)
-        if (r->routes[i].pace_anew && !route_is_still(r->routes[i].now))
+        if (!route_is_still(r->routes[i]) && reload_paces_anew(r, i))
             return r->next->routes[i]->name;
     return NULL;
 }
 
 /* --- the old ones end --- */
 
-static bool source_has_ended(struct source *src)
-{
-    inst_source_stop(src);
-    return inst_source_ended(src);
-}
-
-static bool sink_has_ended(struct sink *sink)
-{
-    inst_sink_stop(sink);
-    return inst_sink_ended(sink);
-}
-
 /* All of them are told each time: one that was not yet started may be, as Redis comes. */
 static const char *still_runs(struct reload *r)
 {
-    const struct bridge *bridge = r->bridge;
     const char *who = NULL;
-    struct sink *old;
-    for (size_t i = 0; i < bridge->source_count; i++)
-        if (bridge->sources[i]->suspended && !source_has_ended(bridge->sources[i]))
-            who = bridge->sources[i]->conf->name;
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        if (bridge->sinks[i]->suspended && !sink_has_ended(bridge->sinks[i]))
-            who = bridge->sinks[i]->conf->name;
-    TAILQ_FOREACH (old, &bridge->old_sinks, leaves)
-        if (reload_ends_first(r, old) && !sink_has_ended(old))
-            who = old->conf->name;
+    EACH_SOURCE (r->bridge, src)
+        if (src->use == PART_SUSPENDED && !inst_source_end(src))
+            who = src->conf->name;
+    EVERY_SINK (r->bridge, sink)
+        if (reload_ends_first(r, sink) && !inst_sink_end(sink))
+            who = sink->conf->name;
     return who;
 }
 

@@ -2,10 +2,6 @@
 /*
  * reload_swap.c - from one configuration to the next, in one go: nothing here can fail or
  * wait, and nothing else runs meanwhile.
- *
- * What is the same keeps the very struct that it was made by, so that pointers into it
- * stay good; the next configuration takes it over in the place of its own. What changes
- * and goes on keeps its name at least, and its plugin's struct.
  */
 #include "bridge/engine/alive.h"
 #include "bridge/base/log.h"
@@ -27,23 +23,16 @@
         (b) = was_;                                                                      \
     } while (0)
 
-/* What runs and the part that it was made by have the same place in their lists. part:
- * where that stands, in the configuration in use; new: what takes its place. */
+/* An instance that continues keeps its part of the configuration, with the new values,
+ * and so its name and the plugin's struct. The next configuration shares that part. */
+#define SHARE_PART(of, part, free_part)                                                  \
+    do {                                                                                 \
+        free_part(part);                                                                 \
+        (part) = (of)->conf;                                                             \
+        (part)->users++;                                                                 \
+    } while (0)
 
 /* --- sources --- */
-
-static void keep_source(struct source *src, struct conf_source **part,
-                        enum conf_change change, struct conf_source **new)
-{
-    if (change == CONF_SAME) {
-        EXCHANGE(*part, *new);
-        return;
-    }
-    EXCHANGE((*part)->self, (*new)->self);
-    EXCHANGE((*part)->name, (*new)->name);
-    src->conf = *new;
-    inst_set_compat(src);
-}
 
 /* All that was counted goes on. */
 static void succeed_source(struct source *src, const struct source *old)
@@ -54,61 +43,45 @@ static void succeed_source(struct source *src, const struct source *old)
     src->rewinds = old->rewinds;
 }
 
+static void keep_source(struct source *src, struct conf_source **part)
+{
+    opt_exchange(conf_source_rows, src->conf, *part);
+    inst_set_compat(src);
+    SHARE_PART(src, *part, conf_source_free);
+}
+
 static void swap_sources(struct reload *r)
 {
     struct bridge *bridge = r->bridge;
-    size_t count = r->next->source_count;
-    struct source **sources = mem_alloc((count + 1) * sizeof(struct source *));
-    for (size_t i = 0; i < count; i++) {
-        sources[i] = r->sources[i].now;
-        if (r->sources[i].old && sources[i] != r->sources[i].old)
-            succeed_source(sources[i], r->sources[i].old);
-        sources[i]->suspended = false;
+    struct source_list now = TAILQ_HEAD_INITIALIZER(now);
+    for (size_t i = 0; i < r->next->source_count; i++) {
+        struct source *src = r->sources[i];
+        const struct source *old = inst_source_named(bridge, src->conf->name);
+        if (src->use != PART_NEW)
+            keep_source(src, &r->next->sources[i]);
+        else if (old)
+            succeed_source(src, old);
+        TAILQ_REMOVE(&bridge->sources, src, link);
+        TAILQ_INSERT_TAIL(&now, src, link);
+        src->use = PART_USED;
     }
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        struct source *src = bridge->sources[i];
-        struct conf_source **part = &bridge->conf->sources[i];
-        const struct source_plan *plan = reload_plan_source(r, src);
-        must(*part == src->conf);
-        if (plan) {
-            keep_source(src, part, plan->change, &r->next->sources[plan - r->sources]);
-        } else {
-            leave_source(src, *part);
-            *part = NULL;
-        }
-    }
-    free(bridge->sources);
-    bridge->sources = sources;
-    bridge->source_count = count;
+    EACH_SOURCE (bridge, src)
+        leave_source(src);
+    TAILQ_CONCAT(&bridge->sources, &now, link);
 }
 
 /* --- sinks --- */
 
-/* The rules of a queue are read where they stand, by its buckets too. */
-static void keep_sink(struct sink *sink, struct conf_sink **part, enum conf_change change,
-                      struct conf_sink **new)
+/* The rules of a queue are read where they are, by its buckets too. */
+static void keep_sink(struct sink *sink, struct conf_sink **part)
 {
-    if (change == CONF_SAME) {
-        EXCHANGE(*part, *new);
-        return;
-    }
-    opt_exchange(sink->ops->opts, sink->self, (*new)->self);
-    EXCHANGE((*part)->self, (*new)->self);
-    EXCHANGE((*part)->name, (*new)->name);
-    sink->conf = *new;
+    opt_exchange(conf_sink_rows, sink->conf, *part);
+    if (sink->rules)
+        opt_exchange(sink->ops->opts, sink->self, (*part)->self);
+    SHARE_PART(sink, *part, conf_sink_free);
 }
 
-static void bring_sink_back(struct sink *sink, struct conf_sink *new)
-{
-    opt_exchange(sink->ops->opts, sink->self, new->self);
-    EXCHANGE(sink->owned->self, new->self);
-    EXCHANGE(sink->owned->name, new->name);
-    leave_sink_back(sink);
-    sink->coming = sink->stopping = sink->stopped = false;
-    sink->conf = new;
-}
-
-/* Its deliveries still count for the credit, and all that was counted goes on. */
+/* The deliveries of the old one still use up credit, and all that was counted goes on. */
 static void succeed_sink(struct sink *sink, struct sink *old)
 {
     sink->before = old;
@@ -119,88 +92,64 @@ static void succeed_sink(struct sink *sink, struct sink *old)
 static void swap_sinks(struct reload *r)
 {
     struct bridge *bridge = r->bridge;
-    size_t count = r->next->sink_count;
-    struct sink **sinks = mem_alloc((count + 1) * sizeof(struct sink *));
-    for (size_t i = 0; i < count; i++) {
-        sinks[i] = r->sinks[i].now;
-        if (r->sinks[i].back)
-            bring_sink_back(sinks[i], r->next->sinks[i]);
-        else if (r->sinks[i].old && sinks[i] != r->sinks[i].old)
-            succeed_sink(sinks[i], r->sinks[i].old);
-        sinks[i]->suspended = false;
+    struct sink_list now = TAILQ_HEAD_INITIALIZER(now);
+    for (size_t i = 0; i < r->next->sink_count; i++) {
+        struct sink *sink = r->sinks[i], *old = inst_sink_named(bridge, sink->conf->name);
+        if (sink->use != PART_NEW)
+            keep_sink(sink, &r->next->sinks[i]);
+        else if (old)
+            succeed_sink(sink, old);
+        TAILQ_REMOVE(&bridge->sinks, sink, link);
+        TAILQ_INSERT_TAIL(&now, sink, link);
+        sink->use = PART_USED;
     }
-    for (size_t i = 0; i < bridge->sink_count; i++) {
-        struct sink *sink = bridge->sinks[i];
-        struct conf_sink **part = &bridge->conf->sinks[i];
-        const struct sink_plan *plan = reload_plan_sink(r, sink);
-        must(*part == sink->conf);
-        if (plan) {
-            keep_sink(sink, part, plan->change, &r->next->sinks[plan - r->sinks]);
-        } else {
-            leave_sink(sink, *part);
-            *part = NULL;
-        }
-    }
-    free(bridge->sinks);
-    bridge->sinks = sinks;
-    bridge->sink_count = count;
+    EACH_SINK (bridge, sink)
+        leave_sink(sink);
+    TAILQ_CONCAT(&bridge->sinks, &now, link);
 }
 
 /* --- routes --- */
 
+static bool differs(const struct conf_route *a, const struct conf_route *b)
+{
+    struct conf_diff found = {0};
+    bool same = conf_diff_route(a, b, &found) == CONF_SAME;
+    conf_diff_free(&found);
+    return !same;
+}
+
 /* Even where nothing differs the sinks may be others. */
-static void keep_route(struct route *route, struct conf_route **part,
-                       const struct route_plan *plan, struct conf_route **new)
+static void keep_route(struct route *route, struct conf_route **part)
 {
-    const struct bridge *bridge = route->bridge;
-    if (plan->change == CONF_SAME)
-        EXCHANGE(*part, *new);
-    else
-        EXCHANGE((*part)->name, (*new)->name);
-    struct sink *sink = inst_sink_named(bridge, (*new)->to);
-    struct sink *dead = inst_sink_named(bridge, (*new)->dead);
-    if (plan->change != CONF_SAME || sink != route->sink || dead != route->dead) {
+    struct sink *sink = inst_sink_named(route->bridge, (*part)->to);
+    struct sink *dead = inst_sink_named(route->bridge, (*part)->dead);
+    bool other_conf = differs(route->conf, *part);
+    if (other_conf || sink != route->sink || dead != route->dead) {
+        if (other_conf)
+            opt_exchange(conf_route_rows, route->conf, *part);
         queue_end_waits_at(route);
-        route_change(route, *new, sink, dead, plan->pace_anew);
+        route_change(route, sink, dead);
     }
+    SHARE_PART(route, *part, conf_route_free);
 }
 
-static void bring_route_back(struct route *route, bool pace_anew, struct conf_route *new)
-{
-    const struct bridge *bridge = route->bridge;
-    EXCHANGE(route->owned->name, new->name);
-    route_change(route, new, inst_sink_named(bridge, new->to),
-                 inst_sink_named(bridge, new->dead), pace_anew);
-    leave_route_back(route);
-}
-
+/* With the sinks of the next configuration. */
 static void swap_routes(struct reload *r)
 {
     struct bridge *bridge = r->bridge;
-    size_t count = r->next->route_count;
-    struct route **routes = mem_alloc((count + 1) * sizeof(struct route *));
-    for (size_t i = 0; i < count; i++) {
-        routes[i] = r->routes[i].now;
-        if (r->routes[i].back)
-            bring_route_back(routes[i], r->routes[i].pace_anew, r->next->routes[i]);
+    struct route_list now = TAILQ_HEAD_INITIALIZER(now);
+    for (size_t i = 0; i < r->next->route_count; i++) {
+        TAILQ_REMOVE(&bridge->routes, r->routes[i], link);
+        TAILQ_INSERT_TAIL(&now, r->routes[i], link);
     }
-    for (size_t i = 0; i < bridge->conf->route_count; i++) { /* new ones stand behind */
-        struct route *route = bridge->routes[i];
-        struct conf_route **part = &bridge->conf->routes[i];
-        const struct route_plan *plan = reload_plan_route(r, route);
-        must(*part == route->conf);
-        if (plan) {
-            keep_route(route, part, plan, &r->next->routes[plan - r->routes]);
-        } else {
-            leave_route(route, *part);
-            *part = NULL;
-        }
+    EACH_ROUTE (bridge, route)
+        leave_route(route);
+    TAILQ_CONCAT(&bridge->routes, &now, link);
+    for (size_t i = 0; i < r->next->route_count; i++) {
+        if (r->routes[i]->use != PART_NEW)
+            keep_route(r->routes[i], &r->next->routes[i]);
+        r->routes[i]->use = PART_USED;
     }
-    for (size_t i = 0; i < count; i++)
-        routes[i]->coming = routes[i]->suspended = false;
-    free(bridge->routes);
-    bridge->routes = routes;
-    bridge->route_count = count;
 }
 
 /* --- the rest --- */
@@ -222,16 +171,14 @@ static void swap_sections(struct reload *r)
 static void go_on(struct bridge *bridge)
 {
     route_states_changed(bridge->states);
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        bridge->sinks[i]->timeout_ms =
-            inst_timeout_ms(bridge->conf, bridge->sinks[i]->conf->name);
+    EACH_SINK (bridge, sink)
+        sink->timeout_ms = inst_timeout_ms(bridge->conf, sink->conf->name);
     meta_routes_changed(bridge->meta);
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        meta_routes_changed(bridge->pools[i].meta);
+    EACH_POOL (bridge, pool)
+        meta_routes_changed(pool->meta);
     alive_routes_changed(bridge->alive);
-    for (size_t i = 0; i < bridge->route_count; i++)
-        for (int64_t b = 0; b < bridge->routes[i]->bucket_count; b++) {
-            struct sched *s = bridge->routes[i]->scheds[b];
+    EACH_ROUTE (bridge, route)
+        EACH_SCHED (route, s) {
             s->paced_us = 0; /* another rate may allow more */
             sched_moved(s);
         }

@@ -14,94 +14,68 @@
 
 static void pump(struct route *route)
 {
-    for (int64_t i = 0; i < route->bucket_count; i++)
-        sched_head(route->scheds[i], route->scheds[i]->head_ms);
+    EACH_SCHED (route, s)
+        sched_head(s, s->head_ms);
 }
 
 void reload_let_go(struct reload *r)
 {
     struct bridge *bridge = r->bridge;
-    for (size_t i = 0; i < bridge->source_count; i++)
-        bridge->sources[i]->suspended = false;      /* goes on at the end of the turn */
-    for (size_t i = 0; i < bridge->sink_count; i++) /* but for one that does not run */
-        bridge->sinks[i]->suspended = bridge->started && !bridge->sinks[i]->started;
-    for (size_t i = 0; i < bridge->route_count; i++)
-        bridge->routes[i]->suspended = false;
-    for (size_t i = 0; i < bridge->route_count; i++)
-        pump(bridge->routes[i]);
-    for (size_t i = 0; i < r->next->sink_count; i++)
-        if (r->sinks[i].back)
-            r->sinks[i].now->coming = false;
-    for (size_t i = 0; i < r->next->route_count; i++)
-        if (r->routes[i].back)
-            r->routes[i].now->coming = false;
+    EACH_SOURCE (bridge, src)
+        src->use = PART_USED; /* continues at the end of the turn */
+    EVERY_SINK (bridge, sink)
+        if (sink->use == PART_RETURNING)
+            sink->use = PART_LEAVING;
+        else if (sink->use == PART_SUSPENDED && sink->run == PART_RUNS)
+            sink->use = PART_USED;
+    EVERY_ROUTE (bridge, route)
+        if (route->use == PART_RETURNING)
+            route->use = PART_LEAVING;
+        else if (route->use == PART_SUSPENDED)
+            route->use = PART_USED;
+    EACH_ROUTE (bridge, route)
+        pump(route);
+    timer_set(r->leave, 0);
 }
 
 /* --- what was begun ends --- */
 
-/* They stand behind those that were there before. What Redis has noted of them stays
- * there, as of any route that goes. */
-static void take_out_routes(struct reload *r)
-{
-    struct bridge *bridge = r->bridge;
-    while (bridge->route_count > 0 && bridge->routes[bridge->route_count - 1]->coming) {
-        struct route *route = bridge->routes[--bridge->route_count];
-        struct route_plan *plan = reload_plan_route(r, route);
-        struct conf_route **conf = &r->next->routes[plan - r->routes];
-        route->coming = false;
-        plan->now = NULL;
-        leave_route(route, *conf);
-        *conf = NULL;
-    }
-    timer_set(r->leave, 0);
-}
-
+/* What Redis has noted of a new route stays there, as of any route that goes. */
 static int stop_new(struct reload *r, struct err *err)
 {
     (void)err;
-    take_out_routes(r);
-    for (size_t i = 0; i < r->next->source_count; i++)
-        if (reload_made_source(&r->sources[i]))
-            queue_end_waits(r->bridge, r->sources[i].now);
+    for (size_t i = 0; i < r->next->route_count; i++)
+        if (r->routes[i] && r->routes[i]->use == PART_NEW) {
+            leave_route(r->routes[i]);
+            r->routes[i] = NULL;
+        }
+    timer_set(r->leave, 0);
+    EVERY_SOURCE (r->bridge, src)
+        if (src->use == PART_NEW)
+            queue_end_waits(r->bridge, src);
     return 0;
-}
-
-static bool source_has_ended(struct source *src)
-{
-    if (!inst_source_may_stop(src))
-        return false;
-    inst_source_stop(src);
-    return inst_source_ended(src);
-}
-
-static bool sink_has_ended(struct sink *sink)
-{
-    if (leave_needs_sink(sink))
-        return false;
-    inst_sink_stop(sink);
-    return inst_sink_ended(sink);
 }
 
 static const char *still_runs(struct reload *r)
 {
     const char *who = NULL;
-    for (size_t i = 0; i < r->next->source_count; i++)
-        if (reload_made_source(&r->sources[i]) && !source_has_ended(r->sources[i].now))
-            who = r->next->sources[i]->name;
-    for (size_t i = 0; i < r->next->sink_count; i++)
-        if (reload_made_sink(&r->sinks[i]) && !sink_has_ended(r->sinks[i].now))
-            who = r->next->sinks[i]->name;
+    EVERY_SOURCE (r->bridge, src)
+        if (src->use == PART_NEW && !inst_source_end(src))
+            who = src->conf->name;
+    EVERY_SINK (r->bridge, sink)
+        if (sink->use == PART_NEW && (leave_needs_sink(sink) || !inst_sink_end(sink)))
+            who = sink->conf->name;
     return who;
 }
 
-static void free_new(struct reload *r)
+static void free_new(struct bridge *bridge)
 {
-    for (size_t i = 0; i < r->next->source_count; i++)
-        if (reload_made_source(&r->sources[i]))
-            inst_source_free(r->sources[i].now);
-    for (size_t i = 0; i < r->next->sink_count; i++)
-        if (reload_made_sink(&r->sinks[i]))
-            inst_sink_free(r->sinks[i].now);
+    EVERY_SOURCE (bridge, src)
+        if (src->use == PART_NEW)
+            inst_source_free(src);
+    EVERY_SINK (bridge, sink)
+        if (sink->use == PART_NEW)
+            inst_sink_free(sink);
 }
 
 /* --- what was ended begins again --- */
@@ -122,47 +96,41 @@ static void note_failure(struct reload *r, const char *name, const struct err *e
              err->text);
 }
 
-static void restore_source(struct reload *r, size_t i)
+static void restore_source(struct reload *r, struct source *src)
 {
-    struct conf_source *conf = r->bridge->conf->sources[i];
-    struct source *src = r->bridge->sources[i];
     struct err err;
-    must(src->conf == conf);
-    if (!src->stopping)
+    if (src->run != PART_STOPPED)
         return;
-    conf->self = as_read(src->ops->opts, src->ops->size, src->self);
-    src->self = conf->self;
-    src->started = src->stopping = src->stopped = src->paused = false;
+    src->self = src->conf->self = as_read(src->ops->opts, src->ops->size, src->self);
+    src->run = PART_IDLE;
+    src->paused = false;
     if (inst_source_start(src, &err) == 0)
         return;
-    src->started = src->stopping = src->stopped = true; /* a later reload may */
-    note_failure(r, conf->name, &err);
+    src->run = PART_STOPPED; /* a later reload may start it */
+    note_failure(r, src->conf->name, &err);
 }
 
-static void restore_sink(struct reload *r, size_t i)
+static void restore_sink(struct reload *r, struct sink *sink)
 {
-    struct conf_sink *conf = r->bridge->conf->sinks[i];
-    struct sink *sink = r->bridge->sinks[i];
     struct err err;
-    must(sink->conf == conf);
-    if (!sink->stopping)
+    if (sink->run != PART_STOPPED)
         return;
-    conf->self = as_read(sink->ops->opts, sink->ops->size, sink->self);
-    sink->self = conf->self;
-    sink->started = sink->stopping = sink->stopped = false;
-    if (inst_sink_start(sink, sink->timeout_ms, &err) < 0)
-        note_failure(r, conf->name, &err);
+    sink->self = sink->conf->self = as_read(sink->ops->opts, sink->ops->size, sink->self);
+    sink->run = PART_IDLE;
+    if (inst_sink_start(sink, sink->timeout_ms, &err) == 0)
+        return;
+    sink->run = PART_STOPPED; /* and stays suspended */
+    note_failure(r, sink->conf->name, &err);
 }
 
 static int restore(struct reload *r, struct err *err)
 {
-    struct bridge *bridge = r->bridge;
     (void)err;
-    free_new(r);
-    for (size_t i = 0; i < bridge->source_count; i++)
-        restore_source(r, i);
-    for (size_t i = 0; i < bridge->sink_count; i++)
-        restore_sink(r, i);
+    free_new(r->bridge);
+    EACH_SOURCE (r->bridge, src)
+        restore_source(r, src);
+    EACH_SINK (r->bridge, sink)
+        restore_sink(r, sink);
     reload_let_go(r);
     return 0;
 }

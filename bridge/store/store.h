@@ -17,7 +17,7 @@
 #define BRIDGE_STORE_H
 
 #include "bridge/job/job.h"
-#include "bridge/queue/queue.h"
+#include "bridge/store/queue_data.h"
 #include "bridge/redis/redis_probe.h"
 #include "bridge/redis/redis.h"
 #include "bridge/store/script.h"

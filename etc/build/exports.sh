@@ -16,7 +16,7 @@ headers() {
         *)
             seen="$seen $1" more=$(sed -n 's/^#include "\(.*\)"$/\1/p' "$1")
             shift
-            todo="$* $more"
+            todo="$*${more:+ $more}"
             ;;
         esac
     done

@@ -21,7 +21,7 @@
 #ifndef SOURCES_KAFKA_KAFKA_MARKS_H
 #define SOURCES_KAFKA_KAFKA_MARKS_H
 
-#include "bridge/store/kv.h"
+#include "bridge/engine/kv.h"
 #include "sources/kafka/kafka_part.h"
 
 struct kafka_marks_events {

@@ -12,7 +12,7 @@
 #define SOURCES_LMSTFY_LMSTFY_H
 
 #include "bridge/http/http_api.h"
-#include "bridge/store/kv.h"
+#include "bridge/engine/kv.h"
 #include "sources/lmstfy/lmstfy_job.h"
 
 enum { LMSTFY_QUEUES_MAX = 256 }; /* of one consume */

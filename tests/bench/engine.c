@@ -12,7 +12,7 @@
  * (--collect-atstart=no) only the steps are counted, and each is dumped apart, by its
  * name.
  */
-#include "bridge/bridge.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/daemon.h"
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
@@ -119,11 +119,10 @@ static void finish(struct slice id, int64_t lease)
 }
 
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
-                      unsigned n, unsigned topic)
+                      unsigned n)
 {
     (void)arg;
     (void)code;
-    (void)topic;
     bench.asked--;
     for (unsigned i = 0; i < n; i++, bench.handed++) {
         must(bench.handed < bench.jobs);
@@ -160,8 +159,8 @@ static void claim(void)
 {
     struct bridge *bridge = bench.src->bridge;
     bridge->claiming = true;
-    for (int64_t i = 0; i < bridge->routes[0]->bucket_count; i++)
-        sched_start(bridge->routes[0]->scheds[i]);
+    EACH_SCHED (route_after(bridge, NULL), s)
+        sched_start(s);
 }
 
 static void submit_and_claim(void)
@@ -188,7 +187,7 @@ static void report_held(void)
 
 static bool all_delivered(void)
 {
-    return bench.src->bridge->routes[0]->stats.delivered == bench.jobs;
+    return route_after(bench.src->bridge, NULL)->stats.delivered == bench.jobs;
 }
 
 static void finish_held(void)

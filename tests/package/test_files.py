@@ -17,7 +17,7 @@ from lib.tools import tool
 BIN = os.environ.get("TARRY_BIN", str(TOP / "build/tarry"))
 UNIT = TOP / "etc/systemd/tarry.service"
 MOST_EXPOSED = 2.0
-VERSION = re.search(r'TARRY_VERSION "(.+)"', (TOP / "bridge/version.h").read_text())[1]
+VERSION = re.search(r'TARRY_VERSION "(.+)"', (TOP / "bridge/base/version.h").read_text())[1]
 
 
 def run(*argv, **more):

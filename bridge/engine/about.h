@@ -2,8 +2,8 @@
 /*
  * about.h - what a line of the log about a job says of it.
  */
-#ifndef BRIDGE_ABOUT_H
-#define BRIDGE_ABOUT_H
+#ifndef BRIDGE_ENGINE_ABOUT_H
+#define BRIDGE_ENGINE_ABOUT_H
 
 #include "bridge/base/log.h"
 

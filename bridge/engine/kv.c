@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_kv.c - shelves (one HASH command each) and tallies (lua/tally.lua).
+ * kv.c - the key-value stores (one HASH command per call) and tallies (lua/tally.lua).
  *
  * A change is told to the other instances in the same write, right behind it and whatever
  * comes of it: who repeats a change whose outcome he does not know also repeats the news.
  */
-#include "bridge/bridge.h"
-#include "bridge/store/kv.h"
-#include "bridge/store/batcher.h"
+#include "bridge/engine/kv.h"
+#include "bridge/engine/bridge.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <hiredis/hiredis.h>
 
 /* One question to Redis until it is answered. */
 struct ask {
@@ -46,8 +43,7 @@ void kv_told(struct bridge *bridge, struct slice name)
 {
     if (name.n > 0 && name.p[0] == '=')
         name = (struct slice){name.p + 1, name.n - 1};
-    for (size_t i = 0; i < bridge->source_count; i++) {
-        const struct source *src = bridge->sources[i];
+    EACH_SOURCE (bridge, src) {
         if (name.p == NULL || slice_is(name, source_name(src)))
             tell_own(src);
     }
@@ -66,9 +62,10 @@ static void tell_others(const struct source *src)
 static void on_reply(void *arg, const struct redisReply *reply)
 {
     struct ask *ask = arg;
-    if (reply && reply->type == REDIS_REPLY_ERROR) {
-        log_limited(&ask->src->bridge->store->complain, LOG_WARN, source_name(ask->src),
-                    "its kv in Redis: %s", reply->str);
+    struct slice error = redis_error_text(reply);
+    if (error.p) {
+        log_limited(&ask->src->complain_kv, LOG_WARN, source_name(ask->src),
+                    "its kv in Redis: %.*s", SLICE_ARG(error));
         reply = NULL;
     }
     ask->tell(ask, reply);
@@ -77,9 +74,9 @@ static void on_reply(void *arg, const struct redisReply *reply)
 
 static enum kv_code code_of(const struct redisReply *r)
 {
-    if (r == NULL || r->type != REDIS_REPLY_INTEGER)
+    if (r == NULL)
         return KV_AWAY;
-    return r->integer ? KV_OK : KV_NOT;
+    return redis_integer(r) ? KV_OK : KV_NOT;
 }
 
 static void tell_put(struct ask *ask, const struct redisReply *r)
@@ -108,25 +105,21 @@ static void tell_tally(struct ask *ask, const struct redisReply *r)
 static void tell_get(struct ask *ask, const struct redisReply *r)
 {
     struct slice value = redis_text(r);
-    enum kv_code code = KV_AWAY;
-    if (value.p)
-        code = KV_OK;
-    else if (r && r->type == REDIS_REPLY_NIL)
-        code = KV_NOT;
-    ask->cb.got(ask->arg, code, value);
+    enum kv_code found = value.p ? KV_OK : KV_NOT;
+    ask->cb.got(ask->arg, r ? found : KV_AWAY, value);
 }
 
 static void tell_list(struct ask *ask, const struct redisReply *r)
 {
-    if (r == NULL || r->type != REDIS_REPLY_ARRAY) {
+    if (r == NULL) {
         ask->cb.listed(ask->arg, KV_AWAY, NULL, 0);
         return;
     }
-    unsigned n = (unsigned)(r->elements / 2);
+    unsigned n = (unsigned)redis_items(r) / 2;
     struct kv_item *items = mem_alloc((n + 1) * sizeof(*items));
     for (unsigned i = 0; i < n; i++)
-        items[i] = (struct kv_item){.field = redis_text(r->element[2 * i]),
-                                    .value = redis_text(r->element[2 * i + 1])};
+        items[i] = (struct kv_item){.field = redis_text(redis_item(r, 2 * i)),
+                                    .value = redis_text(redis_item(r, 2 * i + 1))};
     ask->cb.listed(ask->arg, KV_OK, items, n);
     free(items);
 }
@@ -180,8 +173,7 @@ void kv_put(struct source *src, const char *kv, struct slice field, struct slice
 
 static void tell_put_all(struct ask *ask, const struct redisReply *r)
 {
-    const bool good = r && r->type == REDIS_REPLY_INTEGER;
-    ask->cb.done(ask->arg, good ? KV_OK : KV_AWAY);
+    ask->cb.done(ask->arg, r ? KV_OK : KV_AWAY);
 }
 
 void kv_put_all(struct source *src, const char *kv, const struct kv_item *items,

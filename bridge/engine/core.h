@@ -2,8 +2,8 @@
 /*
  * core.h - what the daemon and `tarry import` have in common: instances, stores, routes.
  */
-#ifndef BRIDGE_CORE_H
-#define BRIDGE_CORE_H
+#ifndef BRIDGE_ENGINE_CORE_H
+#define BRIDGE_ENGINE_CORE_H
 
 #include "bridge/base/mem.h"
 #include "bridge/base/buf.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/core_tool.h"
-#include "bridge/bridge.h"
-#include "bridge/core.h"
+#include "bridge/engine/core_tool.h"
+#include "bridge/engine/bridge.h"
+#include "bridge/engine/core.h"
 #include "bridge/engine/meta.h"
 #include "bridge/redis/embedded.h"
 
@@ -47,9 +47,9 @@ static const char *trouble(const struct bridge *bridge)
         return store_trouble(bridge->store);
     if (!meta_is_ready(bridge->meta))
         return "it does not say which layout its keys have";
-    for (size_t i = 0; i < bridge->pool_count; i++)
-        if (!store_is_up(bridge->pools[i].store))
-            return store_trouble(bridge->pools[i].store);
+    EACH_POOL (bridge, pool)
+        if (!store_is_up(pool->store))
+            return store_trouble(pool->store);
     return NULL;
 }
 

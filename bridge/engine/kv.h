@@ -6,8 +6,8 @@
  * A kv is one hash, PREFIX:{SOURCE}:kv:NAME, read whole; hundreds of fields, not
  * millions. Every call is answered exactly once, never before it has returned.
  */
-#ifndef BRIDGE_KV_H
-#define BRIDGE_KV_H
+#ifndef BRIDGE_ENGINE_KV_H
+#define BRIDGE_ENGINE_KV_H
 
 #include "bridge/base/buf.h"
 

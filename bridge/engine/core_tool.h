@@ -3,8 +3,8 @@
  * core_tool.h - the core in a program that is no daemon (import, audit): it connects the
  * stores, waits for them, does its work by running the loop, and ends.
  */
-#ifndef BRIDGE_CORE_TOOL_H
-#define BRIDGE_CORE_TOOL_H
+#ifndef BRIDGE_ENGINE_CORE_TOOL_H
+#define BRIDGE_ENGINE_CORE_TOOL_H
 
 #include "bridge/base/mem.h"
 

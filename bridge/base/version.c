@@ -5,7 +5,7 @@
  *
  * The one file that includes every library, and calls nothing else of them.
  */
-#include "bridge/version.h"
+#include "bridge/base/version.h"
 
 #include <MQTTAsync.h>
 #include <curl/curl.h>

@@ -2,8 +2,8 @@
 /*
  * version.h - the one place where the version number stands.
  */
-#ifndef BRIDGE_VERSION_H
-#define BRIDGE_VERSION_H
+#ifndef BRIDGE_BASE_VERSION_H
+#define BRIDGE_BASE_VERSION_H
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/core.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/core.h"
+#include "bridge/engine/bridge.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
 #include "bridge/redis/embedded.h"
@@ -114,46 +114,29 @@ int core_start(struct bridge *bridge, const struct core_events *events, void *ar
     if (start_stores(bridge, events, arg, err) < 0)
         return -1;
     inst_choose_stores(bridge);
-    bridge->routes = mem_alloc(conf->route_count * sizeof(*bridge->routes));
-    bridge->route_count = conf->route_count;
     for (size_t i = 0; i < conf->route_count; i++) {
-        bridge->routes[i] = mem_alloc(sizeof(*bridge->routes[i]));
-        if (route_init(bridge->routes[i], bridge, conf->routes[i], err) < 0)
+        struct conf_route *c = conf->routes[i];
+        if (route_new(bridge, c, inst_sink_named(bridge, c->to),
+                      inst_sink_named(bridge, c->dead), err) == NULL)
             return -1;
     }
     return 0;
 }
 
-static void free_route(struct route *route)
-{
-    if (route == NULL)
-        return;
-    route_fini(route);
-    conf_route_free(route->owned);
-    free(route);
-}
-
 void core_release(struct bridge *bridge)
 {
-    struct route *route;
-    for (size_t i = 0; bridge->routes && i < bridge->route_count; i++)
-        if (bridge->routes[i])
-            bridge->routes[i]->closed = true;
+    EVERY_ROUTE (bridge, route)
+        route->use = PART_SUSPENDED; /* it claims nothing within callbacks of the store */
     store_free(bridge->store);
     sentinel_free(bridge->sentinel);
     meta_free(bridge->meta);
-    for (size_t i = 0; i < bridge->pool_count; i++) {
-        store_free(bridge->pools[i].store);
-        sentinel_free(bridge->pools[i].sentinel);
-        meta_free(bridge->pools[i].meta);
+    EACH_POOL (bridge, pool) {
+        store_free(pool->store);
+        sentinel_free(pool->sentinel);
+        meta_free(pool->meta);
     }
     free(bridge->pools);
-    for (size_t i = 0; bridge->routes && i < bridge->route_count; i++)
-        free_route(bridge->routes[i]);
-    free(bridge->routes);
-    while ((route = TAILQ_FIRST(&bridge->old_routes))) {
-        TAILQ_REMOVE(&bridge->old_routes, route, leaves);
-        free_route(route);
-    }
+    EVERY_ROUTE (bridge, route)
+        route_free(route);
     inst_fini(bridge);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/about.h"
-#include "bridge/bridge.h"
+#include "bridge/engine/about.h"
+#include "bridge/engine/bridge.h"
 
 struct log_about about_job(const struct route *route, struct slice id,
                            const struct job *job)

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * bridge.h - the daemon's state: everything that runs, in one struct, on the loop thread.
+ *
+ * Who owns what: struct bridge owns the sources, sinks, routes, stores and listeners. A
+ * route owns its schedulers, one per bucket. A scheduler owns the deliveries of its jobs.
+ */
+#ifndef BRIDGE_ENGINE_BRIDGE_H
+#define BRIDGE_ENGINE_BRIDGE_H
+
+#include "bridge/conf/conf.h"
+#include "bridge/engine/flow.h"
+#include "bridge/engine/inst.h"
+#include "bridge/engine/route.h"
+#include "bridge/engine/sched.h"
+#include "bridge/http/listeners.h"
+#include "bridge/store/store.h"
+
+#include <sys/queue.h>
+
+struct alive;
+struct census;
+struct embedded;
+struct handover;
+struct meta;
+struct pull;
+struct queue;
+struct reload;
+struct route_states;
+
+struct pool { /* a further Redis, for queues */
+    const struct conf_pool *conf;
+    struct store *store;
+    struct sentinel *sentinel; /* that its connections ask; NULL: none */
+    struct meta *meta;
+};
+
+struct bridge {
+    struct conf *conf;
+
+    /* Redis: */
+    struct store *store;
+    struct sentinel *sentinel; /* that the store's connections ask; NULL: none */
+    struct meta *meta;         /* what Redis contains of its layout */
+    struct embedded *embedded; /* NULL: tarry did not start this Redis */
+    struct pool *pools;
+    size_t pool_count;
+    uint64_t reread_at; /* number of connections to Redis at the last reread_all() */
+
+    /* What runs, in the order of the configuration; use EACH_SOURCE() and so on. The
+     * lists also contain what a reload has made or taken out (enum part_use). */
+    TAILQ_HEAD(source_list, source) sources;
+    TAILQ_HEAD(sink_list, sink) sinks;
+    TAILQ_HEAD(route_list, route) routes;
+
+    /* Of a daemon; NULL in a tool: */
+    struct alive *alive; /* the other instances */
+    struct route_states *states;
+    struct reload *reload;
+    struct census *census;      /* NULL until something needs the number of jobs */
+    struct listeners listeners; /* the daemon's own */
+    struct turn_hook *hook;
+    struct timer *tick;
+
+    /* Work in progress: */
+    TAILQ_HEAD(, pull) pulls;        /* consumers that wait, or are being served */
+    TAILQ_HEAD(, queue) queues_due;  /* with something to do at the end of the turn */
+    TAILQ_HEAD(, queue) queues_idle; /* may be freed at the end of the turn */
+    unsigned queues_idle_count;
+    uint64_t queues_turn;             /* turn of the loop that last handled the queues */
+    TAILQ_HEAD(, handover) under_way; /* deliveries, the next lease to renew in front */
+    struct flow flow;
+    struct log_limit complain_paused, complain_resumed;
+
+    /* Names of jobs: */
+    uint64_t next_id;  /* for jobs without a name */
+    uint64_t instance; /* random, 40 bits: part of those names */
+
+    /* The state of the process: */
+    int64_t started_ms; /* monotonic */
+    bool started;       /* Redis was reached, and the sources and sinks were started */
+    bool claiming;      /* false before the start, and while draining */
+    bool serves;        /* a daemon: it may change which buckets exist */
+    bool only_looks;    /* it writes nothing */
+    bool draining;      /* the daemon stops */
+};
+
+/* --- loops; each declares its variable ---
+ *
+ * EACH_: what the configuration in use contains, and routes that a reload is about to
+ * add, whose buckets it prepares. EVERY_: also what a reload has made or taken out; the
+ * body may free the element. */
+
+struct source *source_after(const struct bridge *bridge, const struct source *src);
+struct sink *sink_after(const struct bridge *bridge, const struct sink *sink);
+struct route *route_after(const struct bridge *bridge, const struct route *route);
+
+#define EACH_SOURCE(bridge, each)                                                        \
+    for (struct source *each = source_after(bridge, NULL); (each) != NULL;               \
+         (each) = source_after(bridge, each))
+#define EACH_SINK(bridge, each)                                                          \
+    for (struct sink *each = sink_after(bridge, NULL); (each) != NULL;                   \
+         (each) = sink_after(bridge, each))
+#define EACH_ROUTE(bridge, each)                                                         \
+    for (struct route *each = route_after(bridge, NULL); (each) != NULL;                 \
+         (each) = route_after(bridge, each))
+#define EACH_POOL(bridge, each)                                                          \
+    for (struct pool *each = (bridge)->pools;                                            \
+         (each) < (bridge)->pools + (bridge)->pool_count; (each)++)
+
+#define BRIDGE_EVERY(type, list, each)                                                   \
+    for (struct type *each = TAILQ_FIRST(list), *each##_next;                            \
+         (each) != NULL && (each##_next = TAILQ_NEXT(each, link), true);                 \
+         (each) = each##_next)
+#define EVERY_SOURCE(bridge, each) BRIDGE_EVERY(source, &(bridge)->sources, each)
+#define EVERY_SINK(bridge, each) BRIDGE_EVERY(sink, &(bridge)->sinks, each)
+#define EVERY_ROUTE(bridge, each) BRIDGE_EVERY(route, &(bridge)->routes, each)
+
+#endif
