@@ -165,6 +165,7 @@ def manifest():
     return {document["kind"]: document for document in documents}
 
 
+@pytest.mark.slow  # installs a validator
 def test_the_manifest_is_what_kubernetes_takes(tmp_path):
     check = tool("kubernetes-validate", "1.37.0", "kubernetes-validate")
     good(check, "--strict", str(TOP / "etc/kubernetes/tarry.yaml"))
@@ -227,6 +228,7 @@ def test_the_list_of_parts_names_what_is_linked(sbom):
     assert again == sbom.read_text(), "the same system gives the same text"
 
 
+@pytest.mark.slow  # installs a validator
 def test_the_list_of_parts_is_spdx(sbom, tmp_path):
     check = tool("spdx-tools", "0.8.5", "pyspdxtools")
     good(check, "-i", str(sbom))
