@@ -31,7 +31,8 @@ struct route_states;
 struct pool { /* a further Redis, for queues */
     const struct conf_pool *conf;
     struct store *store;
-    struct sentinel *sentinel; /* that its connections ask; NULL: none */
+    struct sentinel *sentinel; /* finds the server for its connections; NULL: Sentinel is
+                                * not used */
     struct meta *meta;
 };
 
@@ -40,8 +41,9 @@ struct bridge {
 
     /* Redis: */
     struct store *store;
-    struct sentinel *sentinel; /* that the store's connections ask; NULL: none */
-    struct meta *meta;         /* what Redis contains of its layout */
+    struct sentinel *sentinel; /* finds the server for the store's connections; NULL:
+                                * Sentinel is not used */
+    struct meta *meta;         /* this process's copy of PREFIX:meta */
     struct embedded *embedded; /* NULL: tarry did not start this Redis */
     struct pool *pools;
     size_t pool_count;
@@ -63,7 +65,7 @@ struct bridge {
     struct timer *tick;
 
     /* Work in progress: */
-    TAILQ_HEAD(, pull) pulls;        /* consumers that wait, or are being served */
+    TAILQ_HEAD(, pull) pulls;        /* consumers that wait or are being served */
     TAILQ_HEAD(, queue) queues_due;  /* with something to do at the end of the turn */
     TAILQ_HEAD(, queue) queues_idle; /* may be freed at the end of the turn */
     unsigned queues_idle_count;
@@ -73,15 +75,15 @@ struct bridge {
     struct log_limit complain_paused, complain_resumed;
 
     /* Names of jobs: */
-    uint64_t next_id;  /* for jobs without a name */
-    uint64_t instance; /* random, 40 bits: part of those names */
+    uint64_t next_id;  /* for jobs without an id */
+    uint64_t instance; /* random, 40 bits; part of those ids */
 
     /* The state of the process: */
     int64_t started_ms; /* monotonic */
     bool started;       /* Redis was reached, and the sources and sinks were started */
     bool claiming;      /* false before the start, and while draining */
-    bool serves;        /* a daemon: it may change which buckets exist */
-    bool only_looks;    /* it writes nothing */
+    bool serves;        /* a daemon: it may change the number of buckets */
+    bool only_looks;    /* a tool that only reads */
     bool draining;      /* the daemon stops */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * part.h - the two states of a part, that is of a source, sink or route: what a reload
- * makes of it, and whether its plugin runs.
+ * part.h - the two states of a part (a source, sink or route): its role in a reload, and
+ * whether its plugin runs.
  */
 #ifndef BRIDGE_ENGINE_PART_H
 #define BRIDGE_ENGINE_PART_H
