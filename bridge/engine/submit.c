@@ -96,7 +96,7 @@ static bool count_stored(struct submission *sub, char code)
 {
     struct route *route = sub->route;
     struct route_stats *stats = &route->stats;
-    if (code == ENQUEUE_SAME) { /* reported as stored */
+    if (code == ENQUEUE_SAME) { /* the first answer was lost */
         stats->duplicates[DUPLICATE_EXISTS]++;
         return true;
     }
