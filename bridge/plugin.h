@@ -244,9 +244,10 @@ struct sink_ops {
     const char *target;
     /* default of the option max_in_flight, which all sinks have */
     unsigned max_in_flight;
-    /* Return whether this sink would disturb another one with the same options for which
-     * this is also true. A reload then stops the old sink, after its deliveries, before
-     * it starts the new one. Otherwise both run side by side for a while. NULL: never. */
+    /* Return whether two sinks of this type with equal options would disturb each other,
+     * for example by one client id. A reload then stops the old sink, after its
+     * deliveries, before it starts the new one. Otherwise both run side by side. NULL:
+     * never. */
     bool (*alone)(const void *self);
     /* Return whether the sink could deliver now. In a reload the old sink of that name
      * delivers until the new one is ready, for a few seconds at most. NULL: always

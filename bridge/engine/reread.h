@@ -9,7 +9,7 @@ struct bridge;
 
 /* Called whenever a store is up, before it sends queued changes. Does nothing the first
  * time, or if no new connection was made. Else calls reread of the sources that support
- * it, and then answers queued changes with NOT_STORED. */
+ * it, and then answers the queued changes of Kafka records with NOT_STORED. */
 void reread_all(struct bridge *bridge);
 
 #endif

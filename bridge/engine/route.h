@@ -56,7 +56,7 @@ struct route {
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
     bool target_open;                  /* a message can choose the host of its target */
     bool own_names; /* of a queue: several topics may have the same target, so a topic of
-                     * the queue API is the queue's own name */
+                     * the queue API is the name of the queue itself */
     struct buf fixed_target; /* set if the template is constant */
     struct job_names names;  /* values that records of this route omit */
 

@@ -5,7 +5,8 @@
  *
  * Paused: tarry accepts jobs but claims none; deliveries in flight finish. Consumers of
  * its queues find no due job. Draining: tarry accepts no jobs, and delivers the stored
- * ones. Until the state was read from Redis, tarry claims nothing. Loop thread.
+ * ones. Until the state was read from Redis, tarry neither accepts nor claims jobs. Loop
+ * thread.
  */
 #ifndef BRIDGE_ENGINE_ROUTE_STATE_H
 #define BRIDGE_ENGINE_ROUTE_STATE_H

@@ -4,8 +4,8 @@
  * is too late, has lost too many leases or has no target, or the dead-letter sink has no
  * room.
  *
- * Each function returns true if the job must not be delivered; it has then settled the
- * job (settle.h).
+ * Each function returns true if the job must not be delivered. It has then settled the
+ * job (settle.h), or logged that Redis has no record of it.
  */
 #ifndef BRIDGE_ENGINE_TURN_AWAY_H
 #define BRIDGE_ENGINE_TURN_AWAY_H

@@ -16,7 +16,7 @@ enum {
     NEWER_MS = 10000,      /* before a job of a newer tarry is pulled again */
     WAITERS_MAX = 256,     /* of one call */
     PARKED_FIRST = 16,     /* initial guess; doubles while all get a job */
-    PATIENCE_US = 300000,  /* if Redis pauses longer, waiters get an answer */
+    PATIENCE_US = 300000,  /* longest pause of Redis that a call waits for */
     RECHECK_US = 10000000, /* interval of reading the queue, in case a wake-up was lost */
     AGAIN_MS = 100,        /* after a call without an answer */
     SETTLE_MIN_MS = 50     /* leases that expire within this are settled in one call */

@@ -5,7 +5,7 @@
  * The list is a sorted set, PREFIX:{SINK}:queues: names with the time of the last job,
  * updated about once a minute; 0: deleted, but may still have jobs. Every instance sweeps
  * the list once in SWEEP_MS. A sweep settles expired leases and jobs, computes the sums,
- * and removes names of empty queues.
+ * and removes names of unused queues.
  */
 #include "bridge/queue/queue_place.h"
 #include "bridge/store/store.h"
