@@ -2,7 +2,7 @@
 /*
  * bridge.h - the daemon's state: everything that runs, in one struct, on the loop thread.
  *
- * Who owns what: struct bridge owns the sources, sinks, routes, stores and listeners. A
+ * Ownership: struct bridge owns the sources, sinks, routes, stores and listeners. A
  * route owns its schedulers, one per bucket. A scheduler owns the deliveries of its jobs.
  */
 #ifndef BRIDGE_ENGINE_BRIDGE_H
@@ -50,7 +50,7 @@ struct bridge {
     uint64_t reread_at; /* number of connections to Redis at the last reread_all() */
 
     /* What runs, in the order of the configuration; use EACH_SOURCE() and so on. The
-     * lists also contain what a reload has made or taken out (enum part_use). */
+     * lists also contain what a reload has created or taken out (enum part_use). */
     TAILQ_HEAD(source_list, source) sources;
     TAILQ_HEAD(sink_list, sink) sinks;
     TAILQ_HEAD(route_list, route) routes;
@@ -66,7 +66,7 @@ struct bridge {
 
     /* Work in progress: */
     TAILQ_HEAD(, pull) pulls;        /* consumers that wait or are being served */
-    TAILQ_HEAD(, queue) queues_due;  /* with something to do at the end of the turn */
+    TAILQ_HEAD(, queue) queues_due;  /* to be handled at the end of the turn */
     TAILQ_HEAD(, queue) queues_idle; /* may be freed at the end of the turn */
     unsigned queues_idle_count;
     uint64_t queues_turn;             /* turn of the loop that last handled the queues */
@@ -74,7 +74,7 @@ struct bridge {
     struct flow flow;
     struct log_limit complain_paused, complain_resumed;
 
-    /* Names of jobs: */
+    /* Ids of jobs: */
     uint64_t next_id;  /* for jobs without an id */
     uint64_t instance; /* random, 40 bits; part of those ids */
 
@@ -89,9 +89,9 @@ struct bridge {
 
 /* --- loops; each declares its variable ---
  *
- * EACH_: what the configuration in use contains, and routes that a reload is about to
- * add, whose buckets it prepares. EVERY_: also what a reload has made or taken out; the
- * body may free the element. */
+ * EACH_: the parts of the configuration in use, and routes that a reload is about to
+ * add, whose buckets it prepares. EVERY_: also what a reload has created or taken out;
+ * the body may free the element. */
 
 struct source *source_after(const struct bridge *bridge, const struct source *src);
 struct sink *sink_after(const struct bridge *bridge, const struct sink *sink);

@@ -29,7 +29,7 @@ struct source {
     void *self;
     TAILQ_ENTRY(source) link; /* of bridge->sources */
 
-    /* What it does: */
+    /* State: */
     enum part_use use;
     enum part_run run;
     bool paused;       /* ops->pause was called last with true */
@@ -62,7 +62,7 @@ struct sink {
     void *self;
     TAILQ_ENTRY(sink) link; /* of bridge->sinks */
 
-    /* What it does: */
+    /* State: */
     enum part_use use;
     enum part_run run;
     int64_t timeout_ms; /* of a delivery: the shortest of its routes, in ms */

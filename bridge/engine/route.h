@@ -44,7 +44,7 @@ struct route {
     struct sink *sink, *dead; /* dead: NULL: dead letters stay in the error bucket */
     TAILQ_ENTRY(route) link;  /* of bridge->routes */
 
-    /* What it does: */
+    /* State: */
     enum part_use use;
     enum route_state state; /* set by an operator */
     int64_t state_ms;       /* monotonic: time of the last change, as far as this instance
