@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * plugin.h - all that a source or a sink may know of the bridge.
+ * plugin.h - the interface between the bridge and its sources and sinks.
  *
- * Every function here is called on the loop thread and returns at once; loop_post() alone
- * may be called from another thread. The core zeroes a plugin's struct, fills it from the
- * option rows before start(), and frees it after the plugin has said that it stopped.
+ * The core calls every function here on the loop thread, and each must return at once.
+ * Another thread may call only loop_post(). The core allocates a plugin's struct with
+ * zeros, fills it from the option rows before start(), and frees it after the plugin has
+ * called source_stopped() or sink_stopped().
  */
 #ifndef BRIDGE_PLUGIN_H
 #define BRIDGE_PLUGIN_H
@@ -21,15 +22,15 @@
 /* ------------------------------------------------------------------ sources */
 
 struct import;
-struct source; /* one running instance, named in the configuration */
+struct source; /* a running instance of a source that the configuration names */
 
-/* A partition that is to be read again. */
+/* A partition that a rewind reads again. */
 struct rewind_row {
     const char *topic;
     int32_t partition;
-    int64_t from, end; /* offsets: the first to be read again; of the next new record */
+    int64_t from, end; /* offsets: the first record to read again; the next new record */
 };
-/* rows are borrowed. why: NULL; or why there are none, and what to do. */
+/* rows: borrowed. why: NULL on success; else why there are no rows, and what to do. */
 typedef void rewind_cb(void *arg, const struct rewind_row *rows, size_t n,
                        const char *why);
 
@@ -38,103 +39,107 @@ struct source_ops {
     const char *help;       /* one sentence for `tarry options` */
     size_t size;            /* of the plugin's struct */
     const struct opt *opts; /* ends with a row of zeros */
-    /* The producer hears the answer: a job that cannot be accepted is refused to its face
-     * instead of being kept as a dead letter. */
+    /* The producer waits for an answer: tarry rejects a job that it cannot accept,
+     * instead of keeping it as a dead letter. */
     bool answers;
-    /* Its next message may come only after the answer to this one: a batch does not wait
-     * for company that cannot come. */
+    /* The source sends its next message only after the answer to this one, so the batcher
+     * does not wait for more jobs. */
     bool awaits;
-    /* All that it takes goes by one route: one of its routes must have no match. */
+    /* All jobs of this source use one route: at least one of its routes must have no
+     * match. */
     bool one_route;
-    /* Its calls of bridge/queue/queue.h look only at routes that end at a queue. A name
-     * in them is the queue's own where the target of the route does not depend on the
-     * topic. */
+    /* Its calls of bridge/queue/queue.h consider only routes that end at a queue. If the
+     * target of the route does not depend on the topic, a topic in these calls is the
+     * name of the queue itself. */
     bool queues_apart;
-    /* Consumers pull from its topics: a route may not lead several of them to one queue.
-     */
+    /* Consumers pull from its topics: a route must not map several topics to one
+     * queue. */
     bool pulls_by_topic;
-    /* Finds what the rows alone cannot tell, without any I/O; for `tarry check`. May be
-     * NULL. */
+    /* For `tarry check`: report errors that the option rows cannot detect. Does no I/O.
+     * -1: err says why. NULL: no further checks. */
     int (*check)(const void *self, struct err *err);
-    /* -1: nothing stays open, and the daemon does not start. A broker that is away is no
-     * failure: log it and keep trying. */
+    /* -1: start failed, must leave nothing open, and the daemon does not start. An
+     * unreachable broker is not a failure: log it and keep trying. */
     int (*start)(struct source *src, void *self, struct err *err);
-    /* Take no more from outside (true) or go on (false). Jobs already submitted stay. */
+    /* Stop reading (true) or resume (false). Jobs already submitted are not affected. */
     void (*pause)(struct source *src, void *self, bool paused);
-    /* Redis was away and is back, perhaps without what it took last. What was submitted
-     * and not stored has been answered NOT_STORED; read again from where it is sure.
-     * NULL: it can't. */
+    /* The connection to Redis was lost and restored, and Redis may have lost recent jobs.
+     * The core answers submissions that were not stored with NOT_STORED. Read again from
+     * the last position that is known to be stored. NULL: not supported. */
     void (*reread)(struct source *src, void *self);
-    /* Reads again, for that route alone, what was written since to_ms (since 1970), also
-     * in other instances; dry_run: only tells what that would be. Calls cb once, never
-     * before it has returned. NULL: it can't. */
+    /* Read again, for this route only, the records written since to_ms (ms since 1970),
+     * in all instances. dry_run: only report what it would read. Calls cb once, always
+     * after rewind() has returned. NULL: not supported. */
     void (*rewind)(struct source *src, void *self, const char *route, int64_t to_ms,
                    bool dry_run, rewind_cb *cb, void *arg);
-    /* Called once, when every submitted job has had its done callback. Acknowledge what
-     * is stored, close, and say so with source_stopped(), at once or later. What else was
-     * asked may be answered later still; self stays until it was. */
+    /* Called once, after the done callback of every submitted job. Acknowledge stored
+     * messages, close, then call source_stopped(), at once or later. Other calls may
+     * still be answered after that; the core keeps self until then. */
     void (*stop)(struct source *src, void *self);
-    /* For `tarry import`: takes the jobs of a stopped original out of its own Redis
-     * (bridge/import/import.h). The source is not started. NULL: it can't. */
+    /* For `tarry import`: read the jobs of a stopped original from its own Redis
+     * (bridge/import/import.h). The source is not started. NULL: not supported. */
     int (*import)(struct source *src, void *self, struct import *im, struct err *err);
-    /* For `tarry check --connect`, where nothing is started: reaches the other end once,
-     * and blocks for some PROBE_WAIT_MS at most. Appends what it said; or -1, and err
-     * says what failed and what to do. NULL: there is nothing to reach. */
+    /* For `tarry check --connect`, which starts nothing: connect to the other end once.
+     * Blocks for about PROBE_WAIT_MS at most. Appends the answer to said; or returns -1,
+     * and err says what failed and what to do. NULL: there is nothing to connect to. */
     int (*probe)(const void *self, struct buf *said, struct err *err);
-    /* What is allowed in its options and unwise: appends "OPTION: what, and what to do",
-     * a line each. After check, and like it. NULL: nothing. */
+    /* Warn about options that are valid but not recommended: append "OPTION: problem, and
+     * what to do", one line each. Called after check; does no I/O. NULL: no warnings. */
     void (*unwise)(const void *self, struct buf *lines);
-    /* For `tarry explain`: takes out of job->topic what the source takes out of the topic
-     * of a message, and writes it into the job. NULL: nothing. */
+    /* For `tarry explain`: parse job->topic as the source parses the topic of a message,
+     * and write the result into the job. NULL: not needed. */
     void (*read_topic)(struct job *job);
 };
 enum { PROBE_WAIT_MS = 5000 };
 
-const char *source_name(const struct source *src); /* also the `who` of log lines */
-/* The clock that jobs of that topic are judged by (of the Redis that keeps them; topic
- * none: the main one), ms since 1970, as near as we know it, never behind it. */
+const char *source_name(const struct source *src); /* also the name in log lines */
+/* Return the time of the Redis that stores the jobs of that topic, in ms since 1970: an
+ * estimate that is never behind that clock. topic with p NULL: the main Redis. */
 int64_t source_now_ms(struct source *src, struct slice topic);
 
 enum stored {
-    STORED,         /* Redis has it */
-    STORED_INSTEAD, /* it took the place of a job of that id (delay-op: replace) */
-    STORED_BEFORE,  /* nothing changed; reason: "exists" a job of that id is there,
-                     * "remembered" one was delivered within dedupe_window, "read-again" */
-    STORED_DEAD,    /* kept in the error bucket with its reason; acknowledge it */
-    STORED_NONE,    /* there was nothing to keep (a cancel was carried out) */
-    REFUSED,        /* only where ops->answers: why says what to do */
-    NOT_STORED      /* Redis does not have it; do NOT acknowledge */
+    STORED,         /* Redis has stored the job */
+    STORED_INSTEAD, /* the job has replaced a pending job with the same id (delay-op:
+                     * replace) */
+    STORED_BEFORE,  /* nothing changed; reason: "exists": a job has this id; "remembered":
+                     * a job with this id was delivered within dedupe_window;
+                     * "read-again": the record is already stored */
+    STORED_DEAD,    /* stored as a dead letter with its reason; acknowledge the message */
+    STORED_NONE,    /* there is nothing to store (a cancel was executed) */
+    REFUSED,        /* only if ops->answers: why says what to do */
+    NOT_STORED      /* Redis has not stored the job; do NOT acknowledge */
 };
 struct stored_reply {
     enum stored outcome;
     struct slice id; /* of the job; borrowed until the callback returns */
     int64_t
-        due_ms; /* -1 with STORED_BEFORE: that of the job that is there is not known */
-    const char *reason; /* REFUSED, STORED_DEAD: one word of the fixed list; STORED_BEFORE
-                         * as above; else "" */
-    const char *why;    /* in words, else "" */
+        due_ms; /* -1 with STORED_BEFORE: the due time of the stored job is not known */
+    const char *reason; /* REFUSED, STORED_DEAD: a name of enum reason; STORED_BEFORE: see
+                         * above; else "" */
+    const char *why;    /* explanation for people, else "" */
 };
 typedef void stored_cb(void *arg, const struct stored_reply *reply);
 
-/* Takes the job, whatever happens. Calls done exactly once, never before it has returned:
- * when Redis has the job, or never will. Only then may the source acknowledge the message
- * it came from. Replies of one source may come in another order than the jobs went in. */
+/* Submit a job. Takes ownership of the job, also on failure. Calls done exactly once,
+ * after source_submit() has returned: when Redis has stored the job, or when tarry knows
+ * that it will not. Only then may the source acknowledge the message. Replies may arrive
+ * in a different order than the submissions. */
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg);
 
-/* Counts that a broker no longer knew a session that it had promised to keep: what it
- * held for us is gone. */
+/* Count a session that the broker has lost although it had promised to keep it, with the
+ * messages queued for it. */
 void source_session_lost(struct source *src);
 
-/* Counts that a source went back to read again. */
+/* Count that the source moved back to read records again. */
 void source_rewound(struct source *src);
 
-/* The number of that route in job->rewinds; 0: none. */
+/* Return the number of the route's rewind in job->rewinds; 0: none. */
 int64_t reading_rewind(struct slice rewinds, struct slice route);
 
-/* The last step of ops->stop. */
+/* Report that the source has stopped; the last step of ops->stop. */
 void source_stopped(struct source *src);
 
-/* For sources that answer questions about jobs. route: its name. */
+/* For sources that answer questions about jobs. route: the route's name. */
 enum found {
     FOUND_NONE,
     FOUND_WAITING,
@@ -145,9 +150,10 @@ enum found {
 };
 struct found_reply {
     enum found state;       /* FOUND_UNKNOWN: Redis did not answer; try again */
-    const struct job *job;  /* borrowed; NULL unless there is one and it could be read */
-    unsigned attempts;      /* finished ones */
-    const char *last_error; /* "" */
+    const struct job *job;  /* borrowed; NULL: no such job, or its record cannot be
+                             * read */
+    unsigned attempts;      /* finished attempts */
+    const char *last_error; /* "" if there is none */
     int64_t due_ms;
 };
 typedef void found_cb(void *arg, const struct found_reply *reply);
@@ -155,10 +161,11 @@ void source_find(struct source *src, struct slice route, struct slice id, found_
                  void *arg);
 
 enum cancelled {
-    CANCELLED,        /* it will not be delivered */
-    CANCEL_TOO_LATE,  /* it is being delivered; if that fails, it is not tried again */
-    CANCEL_EMITTED,   /* it was delivered (only known within dedupe_window) */
-    CANCEL_NOT_FOUND, /* delivered before, or never there */
+    CANCELLED,        /* the job will not be delivered */
+    CANCEL_TOO_LATE,  /* the job is in flight; if this attempt fails, tarry does not retry
+                       * it */
+    CANCEL_EMITTED,   /* the job was delivered (known only within dedupe_window) */
+    CANCEL_NOT_FOUND, /* delivered earlier, or no such job */
     CANCEL_NO_ROUTE,
     CANCEL_UNKNOWN /* Redis did not answer; try again */
 };
@@ -166,62 +173,65 @@ typedef void cancelled_cb(void *arg, enum cancelled answer);
 void source_cancel(struct source *src, struct slice route, struct slice id,
                    cancelled_cb *cb, void *arg);
 
-/* Where jobs of that topic go: the name of the route, or p NULL when none takes it.
- * in_queue: does it end at a queue (bridge/queue/queue.h)? May be NULL. */
+/* Return the name of the route that accepts that topic; p NULL: no route does. in_queue
+ * receives whether the route ends at a queue (bridge/queue/queue.h); may be NULL. */
 struct slice source_route(struct source *src, struct slice topic, bool *in_queue);
 
-/* The daemon's own HTTP listener, for sources that serve on it (bridge/http/httpd.h). */
+/* The daemon's own HTTP listener, for sources that use it (bridge/http/httpd.h). */
 struct httpd;
 struct httpd *source_httpd(struct source *src);
-/* Rows of h, a listener of the source's own, that have a role ask for the daemon's tokens
- * (tokens: { }); its other rows stay open. */
+/* Require the daemon's tokens (tokens: { }) for the rows of h that have a role. h: a
+ * listener of the source's own. Rows without a role stay open. */
 void source_protect(struct source *src, struct httpd *h);
 
 /* -------------------------------------------------------------------- sinks */
 
 struct sink;
 
-/* What a dead letter tells of its job's end. */
+/* What a dead letter says about the job's failure. */
 struct dead_letter {
-    const char *reason, *error; /* a name of enum reason; the last error, "" */
+    const char *reason, *error; /* a name of enum reason; the last error, or "" */
     int status;                 /* of the last answer; 0: none */
     unsigned attempts, replays;
-    int64_t first_ms, last_ms; /* of the attempts, since 1970 */
+    int64_t first_ms, last_ms; /* time of the first and the last attempt, ms since 1970 */
 };
 
-/* One hand-over of a job. All of it is borrowed until delivery_done(). */
+/* One attempt to deliver a job. All of it is borrowed until delivery_done(). */
 struct delivery {
-    const struct job *job; /* id, key, payload; its own headers are the raw ones: */
-    struct slice
-        target; /* topic or URL as the route rendered it; may be empty for http */
-    struct header
-        *headers; /* the ones to send, in order: control headers are gone, ours added */
+    const struct job *job;  /* id, key, payload; job->headers are the unfiltered ones */
+    struct slice target;    /* topic or URL as the route rendered it; empty: none */
+    struct header *headers; /* the headers to send, in order: without control headers,
+                             * with tarry's own */
     unsigned header_count;
     unsigned attempt;   /* from 1 */
-    int64_t timeout_ms; /* report within this; then the lease ends and another may try */
-    int64_t left_ms; /* until the job expires, at least 1; 0: it does not, or is dead */
-    const struct dead_letter *dead; /* NULL: not a dead letter */
-    bool target_asked; /* the message named the target: it is nobody's word but its own */
-    int64_t retry_after_ms; /* the sink may set it with TRY_AGAIN: not before so long from
-                               now */
-    int status; /* the sink may set what the other end answered: HTTP status, reason
-                 * code; kept with a dead letter */
-    bool stops_target; /* the sink may set it with TRY_AGAIN: the target is gone, and gets
-                        * nothing more until an operator starts it again */
-    void *sink_arg;    /* the sink's own */
+    int64_t timeout_ms; /* the sink must report within this time; later the lease may
+                         * expire and another instance may deliver */
+    int64_t left_ms; /* until the job expires, at least 1; 0: it does not expire, or is a
+                      * dead letter */
+    const struct dead_letter *dead; /* NULL: this is not a dead letter */
+    bool target_asked; /* the message chose the target itself: do not trust it more than
+                        * its producer */
+    int64_t retry_after_ms; /* the sink may set it with TRY_AGAIN: no retry before this
+                             * many ms from now */
+    int status; /* the sink may set the answer of the other end: HTTP status, reason code;
+                 * stored with a dead letter */
+    bool stops_target; /* the sink may set it with TRY_AGAIN: the target no longer exists;
+                        * tarry delivers nothing to it until an operator resumes it */
+    void *sink_arg;    /* for the sink's own use */
 };
-/* The first header of that name, case-insensitive; NULL: there is none. */
+/* Return the first header of that name (case-insensitive); NULL: there is none. */
 const struct header *delivery_header(const struct delivery *d, const char *name);
 
 enum outcome {
-    DELIVERED, /* the remote end said so */
-    TRY_AGAIN, /* by the route's schedule */
-    REJECTED   /* will never work: the job is buried */
+    DELIVERED, /* the remote end has acknowledged */
+    TRY_AGAIN, /* retry by the route's schedule */
+    REJECTED   /* a retry cannot succeed: tarry makes the job a dead letter */
 };
 
-/* Where a route goes, as far as the configuration tells. */
+/* The target of a route, as far as the configuration determines it. */
 struct probe_target {
-    struct slice text; /* a topic or URL, or as much of it as is the same for all jobs */
+    struct slice text; /* a topic or URL, or its longest prefix that is the same for all
+                        * jobs */
     bool whole;
 };
 
@@ -230,61 +240,68 @@ struct sink_ops {
     const char *help;
     size_t size;
     const struct opt *opts;
-    const char *target; /* default template of the target; "" none needed; NULL: the route
-                         * must give one */
-    unsigned max_in_flight; /* default of the option of that name, which all sinks have */
-    /* Would it and another one of which that is so disturb each other, where they have
-     * the same options? Then a reload ends it first, when its deliveries have ended; else
-     * the new one begins beside it. NULL: never. */
+    /* default template of the target; "": none needed; NULL: the route must set one */
+    const char *target;
+    /* default of the option max_in_flight, which all sinks have */
+    unsigned max_in_flight;
+    /* Return whether two sinks of this type with equal options would disturb each other,
+     * for example by one client id. A reload then stops the old sink, after its
+     * deliveries, before it starts the new one. Otherwise both run side by side. NULL:
+     * never. */
     bool (*alone)(const void *self);
-    /* Could it deliver by now? A reload has the old one of that name deliver until the
-     * new one could, for a few seconds at most. NULL: at once. */
+    /* Return whether the sink could deliver now. In a reload the old sink of that name
+     * delivers until the new one is ready, for a few seconds at most. NULL: always
+     * ready. */
     bool (*ready)(const void *self);
-    /* Not NULL: consumers pull its jobs (bridge/queue/queue.h), deliver is never called.
-     * Gives the rules within self. */
+    /* Not NULL: consumers pull the jobs (bridge/queue/queue.h), and the core never calls
+     * deliver. Returns the rules, which are part of self. */
     const struct queue_rules *(*queue)(const void *self);
-    int (*check)(const void *self, struct err *err); /* as of a source; may be NULL */
-    /* What of a target counts as one for rates and breakers: of a URL its origin.
-     * A part of target, or of self. NULL: the whole target. */
+    int (*check)(const void *self, struct err *err); /* see source_ops; may be NULL */
+    /* Return the part of a target that rate limits and circuit breakers apply to: the
+     * origin of a URL. The result is part of target or self. NULL: the whole target. */
     struct slice (*origin)(const void *self, struct slice target);
     int (*start)(struct sink *sink, void *self, struct err *err);
     void (*deliver)(struct sink *sink, void *self, struct delivery *d);
-    /* Called once, when no delivery is open. Ends in sink_stopped(), at once or later. */
+    /* Called once, when no delivery is in flight. Call sink_stopped(), at once or
+     * later. */
     void (*stop)(struct sink *sink, void *self);
-    /* As of a source, for one target of its routes. */
+    /* See source_ops; called for one target of its routes. */
     int (*probe)(const void *self, const struct probe_target *target, struct buf *said,
                  struct err *err);
 };
 
 const char *sink_name(const struct sink *sink);
-/* The shortest time within which deliveries of this sink must be reported. */
+/* The time within which this sink must report each delivery, in ms: the shortest of its
+ * routes. */
 int64_t sink_timeout_ms(const struct sink *sink);
 unsigned sink_max_in_flight(const struct sink *sink);
 
-/* The sink calls this exactly once for every delivery it was given, at once or later;
- * d is gone when it returns. why is copied; with DELIVERED it may be NULL. */
+/* Report the outcome of a delivery: exactly once for each call of deliver, within that
+ * call or later. d is invalid afterwards. why is copied; it may be NULL with
+ * DELIVERED. */
 void delivery_done(struct delivery *d, enum outcome outcome, const char *why);
 
 void sink_stopped(struct sink *sink);
 
 /* -------------------------------------------------------- plugins of one's own */
 
-/* A shared object that the configuration names (plugins = [ "/path/x.so" ]) brings
- * sources and sinks of its own, by one line at the top level of one of its files:
+/* The configuration can name shared objects (plugins = [ "/path/x.so" ]) that provide
+ * further sources and sinks. One of its files contains at the top level:
  *
  *   static const struct sink_ops *const sinks[] = {&sink_lines, NULL};
  *   TARRY_PLUGIN(NULL, sinks);
  *
- * All of this header is its interface, with those that it includes above, and nothing
- * else of the bridge can be linked to. The number changes whenever that does (a field, a
- * value, a function, what a call means), and an object with another one is refused. What
- * is loaded stays until the daemon ends. */
+ * The object may use this header and the headers that it includes above, and no other
+ * symbol of the bridge. Increase TARRY_PLUGIN_ABI whenever a field, a value, a function
+ * or the meaning of a call changes: tarry rejects an object with a different number. A
+ * loaded object stays loaded until the daemon stops. */
 #define TARRY_PLUGIN_ABI 1
 
 struct tarry_plugin {
     unsigned abi;                            /* TARRY_PLUGIN_ABI */
-    unsigned sizes[5];                       /* of the structs that cross the line */
-    const struct source_ops *const *sources; /* ends with NULL; or NULL: none */
+    unsigned sizes[5];                       /* of the structs that the core and the
+                                              * plugin share */
+    const struct source_ops *const *sources; /* ends with NULL; NULL: none */
     const struct sink_ops *const *sinks;
 };
 #define TARRY_PLUGIN_OF(source_list, sink_list)                                          \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * about.h - what a line of the log about a job says of it.
+ * about.h - the fields of a log line about a job.
  */
 #ifndef BRIDGE_ENGINE_ABOUT_H
 #define BRIDGE_ENGINE_ABOUT_H
@@ -10,7 +10,8 @@
 struct job;
 struct route;
 
-/* Its route, id and traceparent; borrowed. job: NULL where it can't be read. */
+/* Return the job's route, id and traceparent; borrowed. job: NULL if its record cannot be
+ * read. */
 struct log_about about_job(const struct route *route, struct slice id,
                            const struct job *job);
 

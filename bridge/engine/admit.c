@@ -38,7 +38,7 @@ void admit_strip(const struct admission *a)
     struct job *job = a->job;
     const struct delay_rules rules = rules_of(a->src, a->route->conf);
     unsigned kept = 0;
-    if (job->timed) /* none of them is control */
+    if (job->timed) /* then no header is a control header */
         return;
     for (unsigned i = 0; i < job->header_count; i++)
         if (!delay_is_control(job->headers[i].name, &rules) ||
@@ -49,7 +49,7 @@ void admit_strip(const struct admission *a)
 
 /* -------------------------------------------------- what a message may ask for */
 
-/* Exactly that text, or a beginning and a star. */
+/* Return whether the list contains the text, or a prefix of it followed by a star. */
 static bool is_allowed(const struct opt_list *list, struct slice what)
 {
     for (size_t i = 0; i < list->n; i++) {
@@ -150,7 +150,8 @@ static int check_size(struct admission *a, struct err *err)
     return err_set(err, "larger than daemon.job_max");
 }
 
-/* In this order: attempts are held against the schedule that was asked for. */
+/* In this order: the limit of attempts depends on the schedule that check_schedule()
+ * sets. */
 static const struct {
     enum reason reason;
     int (*check)(struct admission *a, struct err *err);
@@ -166,7 +167,7 @@ static void refuse(struct admission *a, enum reason reason, const char *why)
     err_set(&a->why, "%s", why);
 }
 
-/* Of a cancel only the target matters, where that is the queue of the job. */
+/* For a cancel only the target matters, if it names the queue of the job. */
 static void check(struct admission *a)
 {
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
@@ -183,7 +184,7 @@ static void check(struct admission *a)
 
 /* --------------------------------------------------------------------- reading */
 
-/* The times of a job whose source knows them; see struct job. */
+/* Set the times of a job whose source knows them; see struct job. */
 static void read_times(const struct job *job, const struct route *route, int64_t now_ms,
                        struct delay_read *read)
 {
@@ -206,7 +207,7 @@ static int64_t earlier_of(int64_t a_ms, int64_t b_ms)
     return a_ms > 0 && (b_ms == 0 || a_ms < b_ms) ? a_ms : b_ms;
 }
 
-/* Of a job that repeats: an instant after which nothing is delivered ends it, too. */
+/* For a job that repeats: an absolute expiry also ends the repetition. */
 static void end_by_expiry(struct job *job, int64_t expires_ms)
 {
     job->repeat_until_ms = earlier_of(expires_ms, job->repeat_until_ms);
@@ -224,9 +225,9 @@ static void set_expiry(struct job *job, const struct delay_read *read)
         end_by_expiry(job, by_source_ms);
 }
 
-/* Reads the control headers, and writes into the job what the route allows of them. Gives
- * the id that the producer gave it, also where it can't be accepted; borrowed from the
- * job, empty: none. */
+/* Read the control headers, and write into the job what the route allows. Returns the id
+ * that the producer chose, also if the job cannot be accepted; borrowed from the job,
+ * empty: none. */
 static struct slice read_asked(struct admission *a, struct delay_read *read)
 {
     struct job *job = a->job;
@@ -244,17 +245,18 @@ static struct slice read_asked(struct admission *a, struct delay_read *read)
     else
         check(a);
     set_expiry(job, read);
-    if (a->reason) { /* a dead letter is due now, and does not expire */
+    if (a->reason) { /* a dead letter is due now and does not expire */
         job->due_ms = a->now_ms;
         job->expires_ms = 0;
-    } else if (read->key.p) { /* empty: it goes out without one */
+    } else if (read->key.p) { /* empty: deliver it without a key */
         job->key = read->key.n ? job_keep(job, read->key) : (struct slice){NULL, 0};
     }
     job->replace = job->replace || read->op == DELAY_REPLACE;
     job->again = read->hops > 0;
-    /* Behind those that are due already; what was asked for a time has its own place. */
+    /* Order it behind the jobs that are due already. A job with a due time has its own
+     * place. */
     a->due_now = a->route->sink->rules && (a->reason || read->undelayed);
-    /* A copy of one run is not the job that repeats: it gets a name of its own. */
+    /* A copy of one run is not the repeating job itself: give it its own id. */
     if (job->again && read->op == DELAY_ADD && job_header(job, "delay-run"))
         return (struct slice){NULL, 0};
     return read->id;
@@ -262,7 +264,7 @@ static struct slice read_asked(struct admission *a, struct delay_read *read)
 
 /* ---------------------------------------------------------------- route and id */
 
-/* Names a job after what it asked for (empty: nothing), after its record, or anew. */
+/* Set the id: the one asked for (empty: none), the one of the record, or a new one. */
 static void name_it(struct admission *a, struct slice asked)
 {
     struct job *job = a->job;
@@ -277,8 +279,8 @@ static void name_it(struct admission *a, struct slice asked)
         job->id = name_new(a->src->bridge, job);
 }
 
-/* What is refused does not take the id of a job that is there, or yet to come; but it is
- * found by the beginning of its own: ID@NAME. */
+/* A rejected message must not use the id of another job. Operators find it by the prefix
+ * of its own id: ASKED@ID. */
 static void name_refused(struct admission *a, struct slice asked)
 {
     struct job *job = a->job;
@@ -289,8 +291,8 @@ static void name_refused(struct admission *a, struct slice asked)
     a->unknown = false;
 }
 
-/* Refuses what has no route or no queue to go to. bad: its target can't be told, and err
- * says why. */
+/* Reject a job without a route or a queue. bad: -1 if the target cannot be rendered; then
+ * err says why. */
 static void check_place(struct admission *a, int bad, struct err *err)
 {
     struct sink *queues = a->found && a->route->sink->rules ? a->route->sink : NULL;
@@ -321,10 +323,10 @@ void admit(struct source *src, struct job *job, struct admission *a)
     a->now_ms = store_now_ms(route_store(a->route));
     a->op = DELAY_ADD;
     a->reason = NULL;
-    a->why.text[0] = '\0'; /* the texts are large: they are not cleared */
+    a->why.text[0] = '\0'; /* the texts are large, so they are not zeroed */
     a->due_now = a->clamped = a->named = a->unknown = false;
     job->source = job_keep(job, slice_of(src->conf->name));
-    if (job->unread) { /* on its own route, so that it can be replayed */
+    if (job->unread) { /* stored with its own route, so that it can be replayed */
         job->due_ms = a->now_ms;
         refuse(a, reason_find(job->unread), job->unread_why.p);
         name_it(a, (struct slice){NULL, 0});

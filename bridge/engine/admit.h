@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * admit.h - admission: decides what is to become of a message. Its route, what its
- * control headers ask for and its route allows, its limits, target and id.
+ * admit.h - admission: decides about a message. Chooses the route, applies the control
+ * headers that the route allows, checks the limits, and sets target and id.
  *
- * Nothing is done about it yet and nothing is counted, so that `explain` can ask for it
- * as well as a submission.
+ * Admission stores and counts nothing, so `explain` can use it as well as a submission.
  */
 #ifndef BRIDGE_ENGINE_ADMIT_H
 #define BRIDGE_ENGINE_ADMIT_H
@@ -25,26 +24,28 @@ struct admission {
     struct job *job;
     int64_t now_ms;                /* by Redis' clock */
     const struct delay_read *read; /* only within admit() */
-    struct route *route;           /* where it goes, or is kept as a dead letter */
-    bool found; /* false: no route takes it, and that is the source's first */
+    struct route *route;           /* the route that accepts it, or stores it as a dead
+                                    * letter */
+    bool found; /* false: no route accepts it, and route is the first of the source */
     enum delay_op op;
-    const char
-        *reason;    /* why it can't be accepted, a name of enum reason; NULL: it can */
-    struct err why; /* the same in words */
-    bool due_now;   /* of a queue: behind all that are due when it is stored */
-    bool clamped;   /* to the route's max_delay */
-    bool named;     /* by its producer, or after its record */
-    bool unknown;   /* that name is known to nobody else */
+    const char *reason; /* why it cannot be accepted, a name of enum reason; NULL: it can
+                         * be accepted */
+    struct err why;     /* explanation of reason */
+    bool due_now;       /* of a queue: order it behind all jobs that are due when it is
+                         * stored */
+    bool clamped;       /* its delay was reduced to the route's max_delay */
+    bool named;         /* the producer chose the id, or it is derived from the record */
+    bool unknown; /* the id is derived from the record, so only this record can have it */
 };
 
-/* Writes into the job what its route makes of it: target, times, key, schedule,
- * repetition, source, id. Of a job that its source cannot read only route, source, id,
- * and that it is due now. */
+/* Decide about the job, and write the result into it: target, times, key, retry schedule,
+ * repetition, source, id. If the source could not read the message, set only route,
+ * source, id, and due now. */
 void admit(struct source *src, struct job *job, struct admission *a);
-/* The headers that were meant for us do not travel on; delay-hops does, to be counted. */
+/* Remove the control headers from the job; keep delay-hops, which tarry counts. */
 void admit_strip(const struct admission *a);
 
-/* Payload, key, headers and names together. */
+/* Return the size of payload, key, headers and names together. */
 int64_t admit_job_bytes(const struct job *job);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* No source or route is called so. */
+/* No source or route has this name. */
 static const char tell_name[] = "=@alive", *const told_name = tell_name + 1;
 
 struct alive {
@@ -17,11 +17,11 @@ struct alive {
     void *arg;
     char id[32];
     char *key, *member;
-    char *former; /* the member before this one, still to be taken out; NULL: none */
+    char *former; /* the previous member, still in Redis; NULL: none */
     struct alive_list list;
-    bool asking;    /* a call is on its way */
-    bool ask_again; /* what it brings may be out of date already */
-    bool tell;      /* the others have not heard of us */
+    bool asking;    /* a call is in flight */
+    bool ask_again; /* its answer may be out of date: ask again */
+    bool tell;      /* the others must be notified */
     bool leaving, left;
 };
 
@@ -31,7 +31,7 @@ static char *new_member(const struct alive *a)
     struct buf text = {0};
     buf_add_str(&text, a->id);
     EACH_ROUTE (bridge, route)
-        if (route->bucket_count > 0) /* else it waits, or ends at a queue */
+        if (route->bucket_count > 0) /* else it has no buckets */
             buf_addf(&text, " %s", route->conf->name);
     char *member = mem_strdup(buf_str(&text));
     buf_free(&text);
@@ -81,7 +81,7 @@ static void learn(struct alive *a, const struct redisReply *reply)
 
 static void ask(struct alive *a);
 
-/* The list without this instance says nothing. */
+/* The reply lacks this instance, so it is not used as the list. */
 static void on_former_gone(void *arg, const struct redisReply *reply)
 {
     struct alive *a = arg;
@@ -91,7 +91,7 @@ static void on_former_gone(void *arg, const struct redisReply *reply)
         a->former = NULL;
         ask(a);
     } else {
-        a->left = a->leaving; /* what Redis has of it ends by itself */
+        a->left = a->leaving; /* Redis removes its entry after ALIVE_MS */
     }
 }
 
@@ -134,7 +134,7 @@ void alive_routes_changed(struct alive *a)
         free(member);
         return;
     }
-    if (a->former == NULL) /* else Redis knows that one, and not the next */
+    if (a->former == NULL) /* else Redis contains the former member, but not this one */
         a->former = a->member;
     else
         free(a->member);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * alive.h - the heartbeat: this instance tells the others that it is there and which
- * routes it serves, and hears the same of them.
+ * alive.h - membership: this instance reports itself and its routes to the other
+ * instances, and reads their reports.
  *
- * Once a second one call of lua/alive.lua; who has not been heard of for ALIVE_MS is
- * gone. While Redis is away the last list stays. Nothing depends on the list being right:
- * it says only who claims a bucket at once and who later (sched.h). Loop thread.
+ * lua/alive.lua runs once a second. An instance that has not reported for ALIVE_MS is
+ * removed. While Redis is unreachable, the last list remains valid. The list decides only
+ * which instance claims a bucket first (sched.h), so a wrong list costs only time. Loop
+ * thread.
  */
 #ifndef BRIDGE_ENGINE_ALIVE_H
 #define BRIDGE_ENGINE_ALIVE_H
@@ -21,34 +22,37 @@ enum { ALIVE_MS = 3000 };
 struct alive;
 struct bridge;
 
-/* Needs the store and the routes. changed: the list is another, ranks may be. */
+/* Create the membership; requires the store and the routes. changed: called when the list
+ * of instances has changed, and ranks may have. */
 struct alive *alive_new(struct bridge *bridge, loop_cb *changed, void *arg);
-/* After the store was freed. NULL is fine. */
+/* Call it after the store was freed. a may be NULL. */
 void alive_free(struct alive *a);
 
-/* Redis can be worked with (again): joins at once, and tells the others. */
+/* Redis is usable (again): join at once, and notify the other instances. */
 void alive_join(struct alive *a);
-/* Each second. */
+/* Report this instance; call it once a second. */
 void alive_beat(struct alive *a);
-/* Another instance came or went, or (name none) may have: asks who is there. */
+/* Handle a notification that the list has changed; name with p NULL: notifications may
+ * have been missed. Reads the list. */
 void alive_told(struct alive *a, struct slice name);
-/* The routes that this instance serves are others: the other instances hear of it. */
+/* The routes of this instance have changed: report them, and notify the other
+ * instances. */
 void alive_routes_changed(struct alive *a);
-/* For good: takes this instance out, and tells the others. */
+/* Leave for good: remove this instance, and notify the others. */
 void alive_leave(struct alive *a);
-/* Redis has taken it out, or could not be asked. */
+/* Return whether Redis has removed this instance, or did not answer. */
 bool alive_has_left(const struct alive *a);
 
-/* This instance's place among those that would claim the bucket: 0: it is the owner. Also
- * as long as nothing is known of others, or a is NULL. */
+/* Return this instance's rank among those that serve the bucket; 0: it is the owner. Also
+ * 0 while no list was read, or if a is NULL. */
 unsigned alive_rank(const struct alive *a, const char *route, const char *bucket);
-/* Other instances that serve the route; -1: not known yet. */
+/* Return the number of other instances that serve the route; -1: not known yet. */
 int alive_others(const struct alive *a, const char *route);
-/* Instances that are there; 0: not known yet. */
+/* Return the number of live instances; 0: not known yet. */
 size_t alive_count(const struct alive *a);
-/* Calls each for every instance that is there; what it is handed is borrowed. */
+/* Call each for every live instance; its argument is borrowed. */
 struct alive_instance {
-    struct slice id, routes; /* routes: names, a blank between two */
+    struct slice id, routes; /* routes: names, separated by blanks */
     bool self;
 };
 typedef void alive_each_cb(void *arg, const struct alive_instance *one);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Takes the text up to the next space off the front of s. */
+/* Remove the text up to the next space from the front of s, and return it. */
 static struct slice word(struct slice *s)
 {
     const char *space = s->n ? memchr(s->p, ' ', s->n) : NULL;
@@ -59,8 +59,8 @@ bool alive_serves(const struct alive_one *one, const char *route)
     return false;
 }
 
-/* FNV-1a alone differs too little between "r/1" and "r/2"; the end of MurmurHash3 mixes
- * every bit into every other. */
+/* FNV-1a alone differs too little between "r/1" and "r/2". The finalizer of MurmurHash3
+ * lets every bit affect every other bit. */
 static uint64_t weight(struct slice id, const char *bucket)
 {
     uint64_t x = hash_fnv1a(hash_fnv1a(HASH_FNV1A, id), slice_of(bucket));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * alive_list.h - the instances that are there, and who of them is the owner of a bucket.
+ * alive_list.h - the list of live instances, and the owner of each bucket.
  *
- * By rendezvous hashing: each instance that serves the route has a weight for the bucket,
- * made of both names; the heaviest is the owner. So all that have the same list agree
- * without a word, and an instance that comes or goes moves its own buckets only. Pure.
+ * Rendezvous hashing: each instance that serves the route has a weight for the bucket, a
+ * hash of both names. The heaviest is the owner. So instances with the same list agree
+ * without communication, and an instance that joins or leaves affects only its own
+ * buckets. Pure functions.
  */
 #ifndef BRIDGE_ENGINE_ALIVE_LIST_H
 #define BRIDGE_ENGINE_ALIVE_LIST_H
@@ -14,22 +15,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct alive_one { /* parts of its text */
+struct alive_one { /* parts of struct alive_list.text */
     struct slice id, routes;
 };
-struct alive_list {  /* zeroed is empty */
-    struct buf text; /* of all, as they came */
+struct alive_list {  /* zeroed: empty */
+    struct buf text; /* all members, one per line */
     struct alive_one *ones;
     size_t n;
 };
 
-/* Takes over what Redis listed: "ID ROUTE ROUTE...", sorted; what is not of that
- * form is left out. Copied. Is it other than before? */
+/* Replace the list by the members in Redis: "ID ROUTE ROUTE...", sorted; skips malformed
+ * ones. Copies the members. Returns whether the list has changed. */
 bool alive_list_set(struct alive_list *list, const struct slice *members, size_t n);
 void alive_list_fini(struct alive_list *list);
-/* The place of instance id among those that serve the route: 0: it is the owner of the
- * bucket, 1: it comes next... Who is not on the list counts as if it were; so it owns
- * everything while the list is empty. */
+/* Return the rank of instance id among those that serve the route; 0: owner of the
+ * bucket. An instance that is not in the list is ranked as if it were. So with an empty
+ * list it owns every bucket. */
 unsigned alive_list_rank(const struct alive_list *list, const char *id, const char *route,
                          const char *bucket);
 bool alive_serves(const struct alive_one *one, const char *route);

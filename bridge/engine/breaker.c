@@ -9,7 +9,7 @@ static int64_t slice_of_time(const struct breaker_conf *conf, int64_t now_ms)
     return now_ms / (length_ms > 0 ? length_ms : 1);
 }
 
-/* Forgets what has left the window. */
+/* Clear the slices that have left the window. */
 static void slide(struct breaker *b, const struct breaker_conf *conf, int64_t now_ms)
 {
     int64_t now = slice_of_time(conf, now_ms);
@@ -48,7 +48,7 @@ bool breaker_go(struct breaker *b)
 void breaker_not_gone(struct breaker *b)
 {
     if (b->state == BREAKER_PROBING)
-        b->state = BREAKER_RESTING; /* until_ms is over: the next may go at once */
+        b->state = BREAKER_RESTING; /* the next job may be the probe */
 }
 
 struct breaker_slice breaker_sum(const struct breaker *b, const struct breaker_conf *conf,
@@ -70,7 +70,7 @@ static void rest(struct breaker *b, const struct breaker_conf *conf, int64_t now
     b->until_ms = now_ms + conf->rest_ms;
 }
 
-/* The probe's. */
+/* Handle the outcome of the probe. */
 static enum breaker_news judge_probe(struct breaker *b, const struct breaker_conf *conf,
                                      bool failed, int64_t now_ms)
 {

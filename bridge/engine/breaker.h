@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * breaker.h - a circuit breaker: a target that mostly fails is left in peace for a while,
- * then asked once.
+ * breaker.h - a circuit breaker: stops deliveries to a target that mostly fails, then
+ * tests it with one delivery.
  *
- *   closed   deliveries go; their outcomes are counted over a sliding window, and when at
- *            least `least` are in it and the share of failures reaches `share`, it rests
- *   resting  nothing goes for rest_ms; then one delivery does, the probe
- *   probing  the probe is under way: success closes the breaker and forgets the window,
- *            failure makes it rest again
+ *   closed   deliveries pass, and a sliding window counts their outcomes. The breaker
+ *            opens if the window contains at least `least` outcomes, and the share of
+ *            failures reaches `share`
+ *   resting  no delivery passes for rest_ms; then one does, the probe
+ *   probing  the probe is in flight. On success the breaker closes and clears the window.
+ *            On failure it rests again
  *
- * Pure: no clock, no I/O; times are monotonic ms and handed in. A zeroed one is closed.
+ * Pure functions without clock or I/O; times are monotonic ms. A zeroed breaker is
+ * closed.
  */
 #ifndef BRIDGE_BREAKER_H
 #define BRIDGE_BREAKER_H
@@ -17,10 +19,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { BREAKER_SLICES = 10 }; /* of the window: outcomes leave it one slice at a time */
+enum { BREAKER_SLICES = 10 }; /* the window moves on by one slice at a time */
 
 struct breaker_conf {
-    double share; /* of failures, 0 to 1; 0: it only counts, and never opens */
+    double share; /* of failures, 0 to 1; 0: only count, never open */
     int64_t window_ms, least, rest_ms;
 };
 
@@ -28,21 +30,22 @@ enum breaker_state { BREAKER_CLOSED, BREAKER_RESTING, BREAKER_PROBING };
 
 struct breaker {
     enum breaker_state state;
-    int64_t until_ms; /* resting: when the probe may go */
-    int64_t newest;   /* number of the newest slice, from the clock's zero */
+    int64_t until_ms; /* resting: when the probe may start, monotonic ms */
+    int64_t newest;   /* number of the newest slice, counted from time 0 */
     struct breaker_slice {
         uint32_t all, failed;
     } slices[BREAKER_SLICES];
 };
 
-/* How long nothing may go; 0: it may, but see breaker_room(). */
+/* Return for how many ms no delivery may start; 0: now, within breaker_room(). */
 int64_t breaker_wait_ms(const struct breaker *b, int64_t now_ms);
-/* How many more deliveries may go (UINT32_MAX: any), with so many under way: a probe goes
- * alone, so that its outcome can't be taken for another's. */
+/* Return how many more deliveries may start if under_way are in flight; UINT32_MAX: any
+ * number. The probe requires that no other delivery is in flight, so that the next
+ * outcome is its own. */
 uint32_t breaker_room(const struct breaker *b, uint32_t under_way);
-/* A delivery goes. true: it is the probe. */
+/* Record that a delivery starts. Returns whether it is the probe. */
 bool breaker_go(struct breaker *b);
-/* The probe did not go after all. */
+/* Record that the probe did not start after all. */
 void breaker_not_gone(struct breaker *b);
 
 enum breaker_news {
@@ -51,15 +54,15 @@ enum breaker_news {
     BREAKER_RESTS_ON,
     BREAKER_CLOSED_AGAIN
 };
-/* The outcome of a delivery. One that comes while the breaker rests went before that, and
- * says nothing new. */
+/* Record the outcome of a delivery. While the breaker rests, an outcome is of a delivery
+ * that started before, and is ignored. */
 enum breaker_news breaker_outcome(struct breaker *b, const struct breaker_conf *conf,
                                   bool failed, int64_t now_ms);
-/* What is in the window. */
+/* Return the sums of the window. */
 struct breaker_slice breaker_sum(const struct breaker *b, const struct breaker_conf *conf,
                                  int64_t now_ms);
-/* It knows nothing that would be missed: closed with an empty window, or at rest, and its
- * probe is overdue since a whole rest and window. */
+/* Return whether the breaker can be deleted without loss: it is closed and its window is
+ * empty, or it rests and its probe is overdue by more than rest_ms + window_ms. */
 bool breaker_is_blank(const struct breaker *b, const struct breaker_conf *conf,
                       int64_t now_ms);
 

@@ -2,7 +2,7 @@
 /*
  * bridge.h - the daemon's state: everything that runs, in one struct, on the loop thread.
  *
- * Who owns what: struct bridge owns the sources, sinks, routes, stores and listeners. A
+ * Ownership: struct bridge owns the sources, sinks, routes, stores and listeners. A
  * route owns its schedulers, one per bucket. A scheduler owns the deliveries of its jobs.
  */
 #ifndef BRIDGE_ENGINE_BRIDGE_H
@@ -31,7 +31,8 @@ struct route_states;
 struct pool { /* a further Redis, for queues */
     const struct conf_pool *conf;
     struct store *store;
-    struct sentinel *sentinel; /* that its connections ask; NULL: none */
+    struct sentinel *sentinel; /* finds the server for its connections; NULL: Sentinel is
+                                * not used */
     struct meta *meta;
 };
 
@@ -40,15 +41,16 @@ struct bridge {
 
     /* Redis: */
     struct store *store;
-    struct sentinel *sentinel; /* that the store's connections ask; NULL: none */
-    struct meta *meta;         /* what Redis contains of its layout */
+    struct sentinel *sentinel; /* finds the server for the store's connections; NULL:
+                                * Sentinel is not used */
+    struct meta *meta;         /* this process's copy of PREFIX:meta */
     struct embedded *embedded; /* NULL: tarry did not start this Redis */
     struct pool *pools;
     size_t pool_count;
     uint64_t reread_at; /* number of connections to Redis at the last reread_all() */
 
     /* What runs, in the order of the configuration; use EACH_SOURCE() and so on. The
-     * lists also contain what a reload has made or taken out (enum part_use). */
+     * lists also contain what a reload has created or taken out (enum part_use). */
     TAILQ_HEAD(source_list, source) sources;
     TAILQ_HEAD(sink_list, sink) sinks;
     TAILQ_HEAD(route_list, route) routes;
@@ -63,8 +65,8 @@ struct bridge {
     struct timer *tick;
 
     /* Work in progress: */
-    TAILQ_HEAD(, pull) pulls;        /* consumers that wait, or are being served */
-    TAILQ_HEAD(, queue) queues_due;  /* with something to do at the end of the turn */
+    TAILQ_HEAD(, pull) pulls;        /* consumers that wait or are being served */
+    TAILQ_HEAD(, queue) queues_due;  /* to be handled at the end of the turn */
     TAILQ_HEAD(, queue) queues_idle; /* may be freed at the end of the turn */
     unsigned queues_idle_count;
     uint64_t queues_turn;             /* turn of the loop that last handled the queues */
@@ -72,24 +74,24 @@ struct bridge {
     struct flow flow;
     struct log_limit complain_paused, complain_resumed;
 
-    /* Names of jobs: */
-    uint64_t next_id;  /* for jobs without a name */
-    uint64_t instance; /* random, 40 bits: part of those names */
+    /* Ids of jobs: */
+    uint64_t next_id;  /* for jobs without an id */
+    uint64_t instance; /* random, 40 bits; part of those ids */
 
     /* The state of the process: */
     int64_t started_ms; /* monotonic */
     bool started;       /* Redis was reached, and the sources and sinks were started */
     bool claiming;      /* false before the start, and while draining */
-    bool serves;        /* a daemon: it may change which buckets exist */
-    bool only_looks;    /* it writes nothing */
+    bool serves;        /* a daemon: it may change the number of buckets */
+    bool only_looks;    /* a tool that only reads */
     bool draining;      /* the daemon stops */
 };
 
 /* --- loops; each declares its variable ---
  *
- * EACH_: what the configuration in use contains, and routes that a reload is about to
- * add, whose buckets it prepares. EVERY_: also what a reload has made or taken out; the
- * body may free the element. */
+ * EACH_: the parts of the configuration in use, and routes that a reload is about to
+ * add, whose buckets it prepares. EVERY_: also what a reload has created or taken out;
+ * the body may free the element. */
 
 struct source *source_after(const struct bridge *bridge, const struct source *src);
 struct sink *sink_after(const struct bridge *bridge, const struct sink *sink);

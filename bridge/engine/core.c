@@ -37,8 +37,8 @@ struct redis_conf core_redis_conf(const struct conf_redis *c, const char *client
                                .client_name = client_name};
 }
 
-/* Where Sentinel says which server it is, *sentinel is the caller's to free, after the
- * store. */
+/* Create a store. *sentinel is set if Sentinel finds the server; the caller must free it
+ * after the store. */
 static struct store *new_store(struct bridge *bridge, const struct conf_redis *c,
                                struct meta *meta, struct sentinel **sentinel,
                                struct err *err)
@@ -90,7 +90,8 @@ static int start_stores(struct bridge *bridge, const struct core_events *events,
     return 0;
 }
 
-/* Of routes that leave it to us: enough for a cluster to spread, where one may. */
+/* A route with buckets = 0 gets several in a cluster, so that its nodes share the load,
+ * unless the route keeps the order by key. */
 void core_choose_buckets(struct conf *conf)
 {
     bool cluster = strstr(conf->redis.url, "+cluster://") != NULL;
@@ -126,7 +127,7 @@ int core_start(struct bridge *bridge, const struct core_events *events, void *ar
 void core_release(struct bridge *bridge)
 {
     EVERY_ROUTE (bridge, route)
-        route->use = PART_SUSPENDED; /* it claims nothing within callbacks of the store */
+        route->use = PART_SUSPENDED; /* callbacks of the store must not claim */
     store_free(bridge->store);
     sentinel_free(bridge->sentinel);
     meta_free(bridge->meta);

@@ -40,7 +40,7 @@ static void on_tick(void *arg)
     loop_stop();
 }
 
-/* Why one of tarry's stores is not up yet; NULL: all are. */
+/* Return why a store is not up yet; NULL: all are up. */
 static const char *trouble(const struct bridge *bridge)
 {
     if (!store_is_up(bridge->store))

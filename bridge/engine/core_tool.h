@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * core_tool.h - the core in a program that is no daemon (import, audit): it connects the
- * stores, waits for them, does its work by running the loop, and ends.
+ * core_tool.h - the core in a program that is not a daemon (import, audit): it connects
+ * the stores, waits for them, and runs the loop for its work.
  */
 #ifndef BRIDGE_ENGINE_CORE_TOOL_H
 #define BRIDGE_ENGINE_CORE_TOOL_H
@@ -13,15 +13,15 @@
 struct bridge;
 
 struct tool {
-    struct bridge *bridge; /* conf and only_looks are set by the caller */
-    struct err unfit;      /* why these keys must be left alone; "": they need not */
+    struct bridge *bridge; /* the caller sets conf and only_looks */
+    struct err unfit;      /* why this tarry must not use the keys; "": it may */
 };
 
-/* Starts the core and runs the loop until every store is up; half a second after it began
- * to run, the loop returns in any case, also later, so that who waits can look at the
- * time. Gives EX_OK, or an exit code and err. */
+/* Start the core, and run the loop until every store is up, for patience_ms at most. From
+ * then on loop_run() returns at least every 500 ms, so that the caller can check its time
+ * limit. Returns EX_OK, or an exit code and err. */
 int tool_start(struct tool *tool, int64_t patience_ms, struct err *err);
-/* Undoes any part of it. */
+/* Stop and free everything, also after a failed tool_start(). */
 void tool_end(struct tool *tool);
 
 #endif

@@ -15,31 +15,33 @@
 #include <stdlib.h>
 
 enum {
-    DEAD_FIRST_MS =
-        1000, /* a failing dead-letter sink is tried again after this, doubling, */
-    DEAD_MAX_MS = 60000, /* never less often than this, and without end */
-    STOPPED_MS = 1000,   /* until a job asks again whether its target goes on */
-    RENEW_MS = 3000,     /* after its hand-over, or the last time, a lease is renewed */
-    LEFT_MS = 6000,      /* of a lease at the hand-over, so that it can be renewed */
-    /* By so much less than a claim's: no later claim has the same token, however wrong
-     * our idea of Redis' clock is (lua/lib/claim.lua). */
+    DEAD_FIRST_MS = 1000, /* first wait before a retry of a dead letter; doubles, */
+    DEAD_MAX_MS = 60000,  /* up to this, and tarry never gives up */
+    STOPPED_MS = 1000,    /* until a job of a stopped target asks again */
+    /* from the start, or the last renewal, to a renewal */
+    RENEW_MS = 3000,
+    /* least lease left at the start of a delivery */
+    LEFT_MS = 6000,
+    /* A renewed lease is this much shorter than one of a claim. So no later claim gets
+     * the same token, even if the estimate of Redis' clock is wrong
+     * (lua/lib/claim.lua). */
     RENEWED_LESS_MS = 1000
 };
 
 struct handover {
-    struct delivery d; /* what the sink sees; first, so that d is the hand-over */
+    struct delivery d; /* what the sink sees; first member */
     struct leased l;
-    struct sink *sink; /* the route's own, or its dead-letter sink */
+    struct sink *sink; /* the route's sink, or its dead-letter sink */
     struct dead_letter letter;
-    struct gate_wait gate; /* at the route's rate */
+    struct gate_wait gate; /* at the gate of the route's rate */
     int64_t started_us;
     int64_t lateness_ms;
-    int64_t lease_us;      /* monotonic: the lease of its claim ends no earlier */
-    int64_t until_ms;      /* Redis' clock: its lease is not renewed beyond that */
-    int64_t renew_us;      /* monotonic: when its lease is renewed next */
-    int64_t renewed_lease; /* asked of Redis, which has not answered yet; 0: nothing */
+    int64_t lease_us;      /* monotonic: the lease of its claim expires no earlier */
+    int64_t until_ms;      /* Redis' clock: the lease is not renewed beyond this */
+    int64_t renew_us;      /* monotonic: time of the next renewal */
+    int64_t renewed_lease; /* the lease of the renewal in flight; 0: none */
     bool listed;           /* in bridge->under_way */
-    /* Of a delivery that ended while its lease was being renewed: */
+    /* The outcome, if it was reported during a renewal: */
     bool ended;
     enum outcome outcome;
     char *why; /* NULL: none */
@@ -61,7 +63,7 @@ static struct route *route_of(const struct handover *h)
 
 /* --- outcomes --- */
 
-/* About an attempt that failed. */
+/* Log a failed attempt. */
 static void complain(const struct handover *h, struct log_limit *limit, const char *why,
                      const char *text)
 {
@@ -79,8 +81,8 @@ static void on_delivered(struct handover *h, const char *why)
     settle_done(&h->l);
 }
 
-/* By the job's own number of attempts, which beats the schedule's limit, or by the
- * schedule. */
+/* Return the time until the next attempt. The job's own number of attempts overrides the
+ * schedule's limit. */
 static int64_t wait_ms(const struct handover *h)
 {
     const struct retry_policy *policy = route_retry_policy(route_of(h), h->l.job);
@@ -112,7 +114,7 @@ static void on_rejected(struct handover *h, const char *why)
     settle_give_up(&h->l, REASON_REJECTED);
 }
 
-/* The dead-letter sink has it. */
+/* The dead-letter sink has acknowledged. */
 static void on_dead_delivered(struct handover *h, const char *why)
 {
     (void)why;
@@ -154,7 +156,7 @@ static void free_handover(struct handover *h)
     free(h);
 }
 
-/* By Redis' clock, and never less than that. */
+/* Return Redis' clock; the estimate is never behind it. */
 static int64_t now_ms(const struct handover *h)
 {
     return clock_now_ms(bucket_clock(h->l.sched->bucket), loop_mono_us());
@@ -163,7 +165,7 @@ static int64_t now_ms(const struct handover *h)
 static void await_renewal(struct handover *h, int64_t now_us)
 {
     if (h->l.lease >= h->until_ms)
-        return; /* its sink has to report before that */
+        return; /* the sink must report before it expires */
     h->listed = true;
     h->renew_us = now_us + RENEW_MS * 1000;
     TAILQ_INSERT_TAIL(&h->sink->bridge->under_way, h, link);
@@ -176,7 +178,7 @@ static void no_renewal(struct handover *h)
     h->listed = false;
 }
 
-/* No longer under way. */
+/* The job is no longer in flight. */
 static void give_credit(struct handover *h)
 {
     h->sink->in_flight--;
@@ -200,7 +202,7 @@ static void tell_tap(const struct handover *h, enum outcome outcome, const char 
                                  .attempt = h->d.attempt});
 }
 
-/* Its lease is known: the job is settled. */
+/* Settle the job; no renewal of its lease is in flight. */
 static void end(struct handover *h, enum outcome outcome, const char *why)
 {
     const struct delivery *d = &h->d;
@@ -289,7 +291,7 @@ static void hand_over(struct handover *h)
     struct route *route = route_of(h);
     h->started_us = loop_mono_us();
     if (h->d.dead)
-        ; /* a dead letter's way is not measured */
+        ; /* attempts of dead letters are not measured */
     else if (h->l.tries.attempts > 0)
         route->stats.redelivered++;
     else
@@ -307,8 +309,9 @@ static void go_back(struct handover *h, int64_t wait_ms)
     free_handover(h);
 }
 
-/* So that its lease can be renewed until its outcome has come. What is handed over later
- * may be another instance's by then, or cancelled. */
+/* Return whether the remaining lease is long enough to renew it until the outcome. A
+ * later delivery could be of a job that another instance has claimed, or that was
+ * cancelled. */
 static bool is_in_time(const struct handover *h)
 {
     int64_t left_us = h->lease_us - loop_mono_us(), timeout_ms = h->d.timeout_ms;
@@ -408,14 +411,14 @@ static void deliver_one(struct sched *s, const struct store_claim_item *claimed,
         int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, l.job);
         int64_t lateness_ms = reply->now_ms - due_ms;
         if (!turn_away(&l, lateness_ms, reply->now_ms)) {
-            begin(&l, lateness_ms, lease_us); /* takes the job */
+            begin(&l, lateness_ms, lease_us); /* takes ownership of l.job */
             return;
         }
     }
     job_free(l.job);
 }
 
-/* Untried, and due at once. */
+/* Return a job without an attempt, due at once. */
 static void send_back(struct sched *s, const struct store_claim_item *claimed,
                       int64_t lease)
 {

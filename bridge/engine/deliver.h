@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * deliver.h - a claimed job, its hand-over to a sink, and what becomes of it.
+ * deliver.h - delivers a claimed job to a sink, and settles it by the outcome.
  *
- * Delivered: ack. Try again: back into the bucket by the route's retry schedule.
- * Rejected, or at the end of the schedule: given up, which is noted in Redis first; then
- * it goes to the dead-letter sink if the route has one, by the same way of claim and
- * outcome, and is buried once that has been acknowledged. So a dead letter is never lost
- * on its way.
+ * DELIVERED: tarry acknowledges the job. TRY_AGAIN: the job returns to the bucket, due by
+ * the retry schedule. REJECTED, or schedule exhausted: the job is dead, and Redis stores
+ * that first. If the route has a dead-letter sink, tarry claims the job again and
+ * delivers it there. It buries the job after that sink has acknowledged, so no dead
+ * letter can be lost.
  *
- * The claim of a job has a short lease, so that a crash delays it by no more than that.
- * While a delivery takes longer, its lease is renewed, up to the lease option of its
- * route, which bounds the attempt as a whole. A delivery that is faster costs no renewal.
+ * A claim has a short lease, so a crash delays a job only briefly. tarry renews the lease
+ * while a delivery takes longer, up to the route's lease option, which limits the whole
+ * attempt. A fast delivery needs no renewal.
  */
 #ifndef BRIDGE_ENGINE_DELIVER_H
 #define BRIDGE_ENGINE_DELIVER_H
@@ -21,11 +21,11 @@ struct bridge;
 struct store_claim_reply;
 struct sched;
 
-/* Hands the jobs of a claim over, but those beyond room back to Redis. sent_us:
- * monotonic, when it was sent. */
+/* Deliver the first `room` jobs of a claim, and return the others to Redis. sent_us:
+ * monotonic, when the claim was sent. */
 void deliver(struct sched *s, const struct store_claim_reply *reply, unsigned room,
              int64_t sent_us);
-/* Once a second: renews the leases of deliveries that are still under way. */
+/* Renew the leases of deliveries in flight; call it once a second. */
 void deliver_tick(struct bridge *bridge);
 
 #endif

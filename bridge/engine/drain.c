@@ -10,18 +10,18 @@
 #include <stdlib.h>
 
 enum { LOOK_MS = 10 };
-/* For what comes after: a redis-server of our own writes its last. */
+/* Time for the rest of the stop: an embedded redis-server saves its data. */
 enum { AFTERWARDS_MS = 15000 };
 
-/* Whoever looks on is answered while answers still go out; once more with what was
- * delivered last. */
+/* Answer the clients of taps while the HTTP server still sends answers. Step 2 answers
+ * once more, with the last deliveries. */
 static void end_taps(struct bridge *bridge)
 {
     EACH_ROUTE (bridge, route)
         tap_free(route->tap);
 }
 
-/* Nobody can ask again for a route that leaves: there only the last answer counts. */
+/* A client cannot ask again for a leaving route: it gets only this last answer. */
 static void end_all_taps(struct bridge *bridge)
 {
     EVERY_ROUTE (bridge, route)
@@ -30,9 +30,9 @@ static void end_all_taps(struct bridge *bridge)
 
 static void take_no_more(struct bridge *bridge)
 {
-    bridge->draining = true; /* /readyz fails first */
+    bridge->draining = true; /* so that /readyz fails first */
     bridge->claiming = false;
-    alive_leave(bridge->alive); /* others claim at once what was ours */
+    alive_leave(bridge->alive); /* so that other instances claim its buckets at once */
     listeners_drain(&bridge->listeners);
     queue_end_waits(bridge, NULL);
     end_taps(bridge);
@@ -47,7 +47,7 @@ static bool store_quiet(const struct bridge *bridge)
     return store_open_count(bridge->store) == 0 && alive_has_left(bridge->alive);
 }
 
-/* Each step begins when the one before it is through. */
+/* A step starts when the one before it is done. */
 static const struct step {
     const char *name;
     void (*begin)(struct bridge *bridge); /* NULL: only wait */

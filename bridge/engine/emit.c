@@ -10,7 +10,7 @@
 
 enum { OURS_MAX = 15 };
 
-/* One of ours, appended; room was made for all of them. */
+/* Append a header of tarry's own; the array has room for all of them. */
 static void put(struct delivery *d, const char *name, struct slice value)
 {
     d->headers[d->header_count++] = (struct header){slice_of(name), value};
@@ -22,8 +22,8 @@ static int64_t hops_of(const struct job *job)
     return h && h->value.n > 0 && h->value.n < 10 ? strtoll(h->value.p, NULL, 10) : 0;
 }
 
-/* A message that was no good as a job is kept as it came. Once it is replayed, what was
- * meant for us does not go on. */
+/* A message that could not be accepted is stored with all its headers. After a replay its
+ * control headers are not delivered. */
 static bool is_stripped(struct slice name, const struct delivery *d,
                         const struct tries *tries)
 {
@@ -53,7 +53,8 @@ void emit_headers(const struct route *route, struct job *job, const struct tries
             d->headers[d->header_count++] = job->headers[i];
     if (job->expires_ms > 0 && d->dead == NULL)
         d->left_ms = job->expires_ms > now_ms ? job->expires_ms - now_ms : 1;
-    /* A message that was refused has its own still, and may come back with it. */
+    /* A rejected message still contains its own delay-id header; do not add a second
+     * one. */
     if (d->dead == NULL || job_header(job, "delay-id") == NULL)
         put(d, "delay-id", job->id);
     put(d, "delay-due", job_keep_number(job, job->due_ms));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * flow.h - when sources pause and resume: memory stays bounded, and nothing is taken in
- * that could not be stored. Pure but for the calls that its owner makes on a change.
+ * flow.h - back-pressure: when sources pause and resume, so that memory stays bounded and
+ * tarry reads nothing that it cannot store. Pure functions.
  */
 #ifndef BRIDGE_ENGINE_FLOW_H
 #define BRIDGE_ENGINE_FLOW_H
@@ -10,15 +10,16 @@
 #include <stdint.h>
 
 struct flow {
-    int64_t max_jobs, max_bytes; /* submitted and not yet answered by Redis */
+    int64_t max_jobs, max_bytes; /* limits of submissions that Redis has not answered */
     int64_t jobs, bytes;
     bool paused;
 };
 
+/* Count a submission; then its answer. */
 void flow_took(struct flow *f, int64_t bytes);
 void flow_gave(struct flow *f, int64_t bytes);
-/* Whether sources should rest now: at a mark, or when the store takes no jobs; they go on
- * below half of the mark. */
+/* Return whether sources must pause: at a limit, or if the store accepts no jobs. Once
+ * paused, they resume below half of the limit. */
 bool flow_wants_pause(const struct flow *f, bool store_takes_jobs);
 
 #endif

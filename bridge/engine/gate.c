@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * gate.c - a token bucket and those who wait for it; see gate.h.
+ * gate.c - a token bucket and the jobs that wait for it; see gate.h.
  */
 #include "bridge/engine/gate.h"
 
@@ -11,8 +11,8 @@ static double step_us(const struct gate *g)
     return 1e6 / g->rule.per_s;
 }
 
-/* When the next job may leave. used_us is no further ahead than the burst takes: it was
- * set by a lower rate then. */
+/* Return when the next job may pass. If a lower rate has set used_us, limit it to now
+ * plus the burst. */
 static double place_us(const struct gate *g, int64_t now_us)
 {
     const double ahead_us = (double)g->rule.burst * step_us(g);
@@ -67,7 +67,8 @@ void gate_pass(struct gate *g, const struct gate_rule *rule, struct gate_wait *w
     g->last = w;
     if (g->timer == NULL)
         g->timer = timer_new(on_timer, g);
-    timer_set_us(g->timer, gate_wait_us(g, loop_mono_us())); /* the rule may be another */
+    /* the rule may have changed */
+    timer_set_us(g->timer, gate_wait_us(g, loop_mono_us()));
 }
 
 void gate_fini(struct gate *g)

@@ -9,7 +9,7 @@
 
 enum {
     UNUSED_TIMEOUT_MS = 45 * 1000, /* of a sink that no route uses */
-    QUESTIONS_MS = 50              /* so long a source that is held may still ask */
+    QUESTIONS_MS = 50              /* see inst_source_may_stop() */
 };
 
 /* --- lists --- */
@@ -136,9 +136,9 @@ void inst_fini(struct bridge *bridge)
         inst_sink_free(sink);
 }
 
-/* --- begin and end --- */
+/* --- start and stop --- */
 
-/* A sink has reported well before the lease of any of its routes ends. */
+/* 3/4 of the shortest lease, so that a sink reports well before a lease expires. */
 int64_t inst_timeout_ms(const struct conf *conf, const char *sink)
 {
     int64_t least_ms = INT64_MAX;

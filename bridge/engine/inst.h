@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * inst.h - the sources and sinks that run: started, paused, stopped.
+ * inst.h - starts, pauses and stops sources and sinks.
  */
 #ifndef BRIDGE_ENGINE_INST_H
 #define BRIDGE_ENGINE_INST_H
@@ -29,30 +29,30 @@ struct source {
     void *self;
     TAILQ_ENTRY(source) link; /* of bridge->sources */
 
-    /* What it does: */
+    /* State: */
     enum part_use use;
     enum part_run run;
     bool paused;       /* ops->pause was called last with true */
-    int64_t held_ms;   /* monotonic: since when */
-    bool drains;       /* all its routes drain (route_state.h) */
+    int64_t held_ms;   /* monotonic: when it was paused last */
+    bool drains;       /* all its routes drain (route_state.h), so it is paused */
     unsigned compat;   /* bits of delay_compat() */
-    unsigned open;     /* calls of the core that have not been answered */
+    unsigned open;     /* calls of the core without an answer */
     unsigned unstored; /* of these: submissions */
 
     /* Counted since the start of the process: */
     uint64_t received;      /* submissions */
-    uint64_t unrouted;      /* refused, because no route accepts them */
+    uint64_t unrouted;      /* rejected, because no route accepts them */
     uint64_t sessions_lost; /* see source_session_lost() */
     uint64_t rewinds;       /* see source_rewound() */
 
-    struct buf partition_name; /* of the last record, in name.c */
+    struct buf partition_name; /* the last one, built in name.c */
 
-    /* The source is told of changes in queues and in its key-value store; NULL: no: */
+    /* Callbacks for changes in queues and in its key-value store; NULL: none: */
     queue_watch_cb *queue_watch;
     void *queue_watch_arg;
     void (*kv_watch)(void *arg);
     void *kv_watch_arg;
-    struct log_limit complain_kv; /* errors of Redis about it */
+    struct log_limit complain_kv; /* for errors of Redis about the key-value store */
 };
 
 struct sink {
@@ -62,94 +62,95 @@ struct sink {
     void *self;
     TAILQ_ENTRY(sink) link; /* of bridge->sinks */
 
-    /* What it does: */
+    /* State: */
     enum part_use use;
     enum part_run run;
-    int64_t timeout_ms; /* of a delivery: the shortest of its routes */
+    int64_t timeout_ms; /* of a delivery: the shortest of its routes, in ms */
 
-    /* Credit: how many deliveries it accepts now. */
+    /* Credit: how many more deliveries it accepts now. */
     unsigned max_in_flight;
     unsigned in_flight;          /* deliveries without an outcome */
-    unsigned reserved;           /* jobs that claims under way have asked for */
-    TAILQ_HEAD(, sched) waiting; /* for credit */
-    int64_t outcome_us;          /* monotonic: the last one */
-    struct sink *before; /* the sink that it replaced, whose deliveries use up credit here
-                          * until they end; NULL: none */
+    unsigned reserved;           /* jobs that pending claims have asked for */
+    TAILQ_HEAD(, sched) waiting; /* schedulers that wait for credit */
+    int64_t outcome_us;          /* monotonic: of the last outcome */
+    struct sink *before; /* the sink that it replaced, whose deliveries use credit of this
+                          * one until they end; NULL: none */
     struct sink_stats stats;
 
     /* Of a queue sink: */
-    const struct queue_rules *rules; /* NULL: it delivers */
-    struct store *store;             /* of its queues: the bridge's or a pool's */
-    struct queue *queues;            /* those in use here, by name */
+    const struct queue_rules *rules; /* NULL: not a queue sink */
+    struct store *store;             /* of its queues: the main one or a pool's */
+    struct queue *queues;            /* queue objects of this process, by name */
     struct queue_sweep *sweep;       /* NULL: none has started */
     struct queue_stats queue_stats;
-    struct counts sum; /* of its queues, as of the last sweep (queue_list.c) */
-    size_t sum_names;  /* queues that were in it */
-    int64_t sum_ms;    /* monotonic: when it started; 0: there was none */
-    unsigned notings;  /* calls under way that note the name of a queue */
+    struct counts sum; /* of all its queues, at the last sweep (queue_list.c) */
+    size_t sum_names;  /* number of queues in it */
+    int64_t sum_ms;    /* monotonic: start of that sweep; 0: none yet */
+    unsigned notings;  /* ZADDs in flight that store the name of a queue */
     bool notes_lost;   /* some of them failed: queue_tick() repeats them */
 };
 
-/* Of those that run; NULL: there is none of that name, or it is NULL. */
+/* Find a part in use by its name. NULL: no such part, or name is NULL. */
 struct source *inst_source_named(const struct bridge *bridge, const char *name);
 struct sink *inst_sink_named(const struct bridge *bridge, const char *name);
 
-/* Makes the instances of the configuration, none of them started. */
+/* Create the instances of the configuration; starts none. */
 void inst_init(struct bridge *bridge);
-/* Each queue sink its Redis. After the stores were made, before the routes. */
+/* Assign each queue sink its store. Call it after the stores and before the routes are
+ * created. */
 void inst_choose_stores(struct bridge *bridge);
-/* Frees what stopped; stops nothing. */
+/* Free all instances, which must have stopped. */
 void inst_fini(struct bridge *bridge);
 
-/* Starts those sources whose producers hear an answer, held back: before Redis is there.
- * -1: as below. */
+/* Start the sources whose producers wait for answers, paused. Does not need Redis. -1:
+ * err names the instance and the reason. */
 int inst_start_answering(struct bridge *bridge, struct err *err);
-/* Starts the rest, sinks first, so that nothing is claimed for one that is not there. -1:
- * err names the instance and says why. */
+/* Start the sinks, then the other sources. -1: err names the instance and the reason. */
 int inst_start(struct bridge *bridge, struct err *err);
-/* Tells every started source to rest or to go on; those that already do are left alone,
- * those that a reload suspends rest in any case. */
+/* Pause or resume all running sources. Sources that drain or that a reload holds stay
+ * paused. */
 void inst_pause_sources(struct bridge *bridge, bool paused);
-/* All of them, also those that a reload has made or taken out. */
+/* These also stop instances that a reload has created or taken out. */
 void inst_stop_sources(struct bridge *bridge);
 void inst_stop_sinks(struct bridge *bridge);
 
 /* See inst_source_may_stop(). */
 bool inst_sources_may_stop(const struct bridge *bridge);
-/* No hand-over waits for its outcome. */
+/* No delivery is in flight and no claim is pending. */
 bool inst_sinks_quiet(const struct bridge *bridge);
-/* And nothing that they asked for waits for its answer. */
+/* All sources have stopped, and all their calls are answered. */
 bool inst_sources_stopped(const struct bridge *bridge);
 bool inst_sinks_stopped(const struct bridge *bridge);
 
 /* --- one by one, for a reload --- */
 
-/* Shares conf, and adds the instance to the bridge. Not started. */
+/* Create an instance, not started, and add it to the bridge. Shares conf. */
 struct source *inst_new_source(struct bridge *bridge, struct conf_source *conf);
 struct sink *inst_new_sink(struct bridge *bridge, struct conf_sink *conf);
-/* src->conf says anew which foreign headers count. */
+/* Read again from src->conf which headers of other schedulers count. */
 void inst_set_compat(struct source *src);
-/* Stopped, or never started. */
+/* The instance must have stopped, or never started. */
 void inst_source_free(struct source *src);
 void inst_sink_free(struct sink *sink);
-/* -1: as above. */
+/* -1: err names the instance and the reason. */
 int inst_source_start(struct source *src, struct err *err);
 int inst_sink_start(struct sink *sink, int64_t timeout_ms, struct err *err);
-/* Once; nothing where it was never started. */
+/* These do nothing if the instance does not run. */
 void inst_source_stop(struct source *src);
 void inst_sink_stop(struct sink *sink);
 void inst_source_rest(struct source *src, bool rests);
-/* It rests, and all that it submitted was answered. What else it asks has a moment for
- * that, no more: an API that is asked all the time always asks. */
+/* Return whether the source may stop: all its submissions are answered, and so are its
+ * other calls, or 50 ms have passed since the pause. A busy API always has open calls. */
 bool inst_source_may_stop(const struct source *src);
 bool inst_sink_quiet(const struct sink *sink);
-/* Stopped, and nothing that it asked for waits for its answer. */
+/* Return whether it has stopped or never started, and all its calls are answered. */
 bool inst_source_ended(const struct source *src);
 bool inst_sink_ended(const struct sink *sink);
-/* Stops it, a source once it may stop. Returns whether it has ended. */
+/* Stop the instance, a source only if it may stop. Returns whether it has ended. */
 bool inst_source_end(struct source *src);
 bool inst_sink_end(struct sink *sink);
-/* For the deliveries of a sink of that name. */
+/* Return the delivery timeout of the sink of that name in ms: 3/4 of the shortest lease
+ * of its routes. */
 int64_t inst_timeout_ms(const struct conf *conf, const char *sink);
 
 #endif

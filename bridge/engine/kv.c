@@ -2,8 +2,9 @@
 /*
  * kv.c - the key-value stores (one HASH command per call) and tallies (lua/tally.lua).
  *
- * A change is told to the other instances in the same write, right behind it and whatever
- * comes of it: who repeats a change whose outcome he does not know also repeats the news.
+ * A change is followed at once by a notification of the other instances, whatever its
+ * outcome. So a caller that repeats a change with an unknown outcome also repeats the
+ * notification.
  */
 #include "bridge/engine/kv.h"
 #include "bridge/engine/bridge.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One question to Redis until it is answered. */
+/* A call to Redis, until its answer. */
 struct ask {
     struct source *src;
     void (*tell)(struct ask *ask, const struct redisReply *r); /* r NULL: no answer */
@@ -25,7 +26,7 @@ struct ask {
     bool only_new;
 };
 
-/* --- who watches --- */
+/* --- watchers --- */
 
 void kv_watch(struct source *src, void (*cb)(void *arg), void *arg)
 {
@@ -83,7 +84,7 @@ static void tell_put(struct ask *ask, const struct redisReply *r)
 {
     enum kv_code code = code_of(r);
     if (code == KV_NOT && !ask->only_new)
-        code = KV_OK; /* HSET: it was there, and has the new value */
+        code = KV_OK; /* HSET returned 0: the field existed and was set */
     ask->cb.done(ask->arg, code);
     if (code == KV_OK)
         tell_own(ask->src);
@@ -124,7 +125,7 @@ static void tell_list(struct ask *ask, const struct redisReply *r)
     free(items);
 }
 
-/* --- questions --- */
+/* --- calls --- */
 
 static struct ask *ask_new(struct source *src,
                            void (*tell)(struct ask *ask, const struct redisReply *r),
@@ -135,7 +136,7 @@ static struct ask *ask_new(struct source *src,
     return ask;
 }
 
-/* PREFIX:{SOURCE}:KIND:NAME; one kv is one hash. */
+/* PREFIX:{SOURCE}:KIND:NAME; each is one hash. */
 static void add_key(struct buf *key, const struct source *src, const char *kind,
                     struct slice name)
 {
@@ -144,7 +145,7 @@ static void add_key(struct buf *key, const struct source *src, const char *kind,
     buf_add_slice(key, name);
 }
 
-/* command KEY more... */
+/* Send "command KEY more...". */
 static void send_command(struct ask *ask, const char *command, const char *kv,
                          const struct slice *more, unsigned n)
 {

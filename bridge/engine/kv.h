@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kv.h - small things that a source keeps in Redis, shared by all instances: access
- * tokens, limits, counters.
+ * kv.h - key-value stores of a source in Redis, shared by all instances: access tokens,
+ * limits, counters.
  *
- * A kv is one hash, PREFIX:{SOURCE}:kv:NAME, read whole; hundreds of fields, not
- * millions. Every call is answered exactly once, never before it has returned.
+ * A store is one hash, PREFIX:{SOURCE}:kv:NAME, for hundreds of fields, not millions.
+ * Every call is answered exactly once, after it has returned.
  */
 #ifndef BRIDGE_ENGINE_KV_H
 #define BRIDGE_ENGINE_KV_H
@@ -19,9 +19,9 @@ struct source;
 
 enum kv_code {
     KV_OK,
-    KV_NOT, /* put: it is there already (only_new); drop, get: it is not there; tally:
-                  over the limit */
-    KV_AWAY /* Redis did not answer: unknown */
+    KV_NOT, /* put with only_new: the field exists; drop, get: it does not exist; tally:
+             * over the limit */
+    KV_AWAY /* Redis did not answer: the outcome is unknown */
 };
 typedef void kv_cb(void *arg, enum kv_code code);
 struct kv_item {
@@ -30,12 +30,12 @@ struct kv_item {
 
 void kv_put(struct source *src, const char *kv, struct slice field, struct slice value,
             bool only_new, kv_cb *cb, void *arg);
-/* All of them in one step; nobody is told of the change. */
+/* Set all items in one step. Calls no watcher and notifies no other instance. */
 void kv_put_all(struct source *src, const char *kv, const struct kv_item *items,
                 unsigned n, kv_cb *cb, void *arg);
 void kv_drop(struct source *src, const char *kv, struct slice field, kv_cb *cb,
              void *arg);
-/* value: p NULL unless KV_OK; borrowed. */
+/* value: borrowed; p NULL unless KV_OK. */
 typedef void kv_get_cb(void *arg, enum kv_code code, struct slice value);
 void kv_get(struct source *src, const char *kv, struct slice field, kv_get_cb *cb,
             void *arg);
@@ -43,19 +43,18 @@ void kv_get(struct source *src, const char *kv, struct slice field, kv_get_cb *c
 typedef void kv_list_cb(void *arg, enum kv_code code, const struct kv_item *items,
                         unsigned n);
 void kv_list(struct source *src, const char *kv, kv_list_cb *cb, void *arg);
-/* Calls back whenever anybody, here or in another instance, changed a kv of this
- * source, and when changes may have been missed (Redis was away). One watcher a source.
- */
+/* Set the source's watcher. cb is called when this or another instance has changed a
+ * store of this source, and when changes may have been missed (Redis was unreachable). */
 void kv_watch(struct source *src, void (*cb)(void *arg), void *arg);
 
-/* Counts amount in the fixed window of that name, which opens at the first count and
- * lasts window_ms, unless that would exceed limit: then nothing is counted, KV_NOT. A
- * negative amount gives back; it never opens a window and never falls below 0. */
+/* Add amount to the counter of the fixed window `name`. The window opens at the first
+ * count and lasts window_ms. If the sum would exceed limit, count nothing: KV_NOT. A
+ * negative amount decreases the counter, to 0 at least, and never opens a window. */
 void kv_tally(struct source *src, struct slice name, int64_t amount, int64_t limit,
               int64_t window_ms, kv_cb *cb, void *arg);
 
-/* For the core. Another instance said "=SOURCE", or (name none) may have while nobody
- * listened: calls the watchers concerned. */
+/* For the core: handle the notification "=SOURCE" of another instance; name with p NULL:
+ * notifications may have been missed. Calls the watchers concerned. */
 void kv_told(struct bridge *bridge, struct slice name);
 
 #endif

@@ -16,8 +16,8 @@ enum {
 
 /* --- pure --- */
 
-/* The first migration goes here: a tarry that knows a further layout takes the keys from
- * this one to the next, when no instance of this one runs any more. */
+/* The first migration belongs here: a tarry that knows a later layout converts the keys,
+ * when no instance with this layout runs any more. */
 int meta_layout_fits(const struct meta_layout *there, bool writes, const char *prefix,
                      struct err *err)
 {
@@ -44,7 +44,7 @@ int64_t meta_buckets_of(const char *text)
     return *text == '\0' && n <= META_BUCKETS_MAX ? n : 0;
 }
 
-/* --- what was read --- */
+/* --- the last read --- */
 
 static void forget_fields(struct meta *m)
 {
@@ -64,7 +64,7 @@ static char *text_of(struct slice s)
     return text;
 }
 
-/* changed, field, value, field, value... */
+/* r: changed, field, value, field, value... */
 static void keep_fields(struct meta *m, const struct redisReply *r)
 {
     forget_fields(m);
@@ -89,11 +89,11 @@ static int64_t number_of(const struct meta *m, const char *name)
     return value ? strtoll(value, NULL, 10) : 0;
 }
 
-/* --- what is to be noted --- */
+/* --- changes to write --- */
 
 struct plan {
     unsigned count;
-    struct slice argv[CHANGES_MAX][3]; /* field, as it was ("": it was not there), now */
+    struct slice argv[CHANGES_MAX][3]; /* field, old value ("": none), new value */
     struct buf texts[CHANGES_MAX][2];  /* fields and values */
 };
 
@@ -101,7 +101,7 @@ static void plan_add(struct plan *plan, const char *kind, const char *name,
                      const char *was, const char *now)
 {
     if (plan->count == CHANGES_MAX)
-        return; /* the rest comes with the next one */
+        return; /* the next call writes the rest */
     struct buf *text = plan->texts[plan->count];
     struct slice *argv = plan->argv[plan->count++];
     buf_addf(&text[0], "%s%s", kind, name);
@@ -159,8 +159,8 @@ static void refuse(struct meta *m, const struct err *err)
     m->unfit = true;
 }
 
-/* Another number is configured. At a start tarry stops, a reload is refused; after a
- * reload that was while Redis was away the old number counts. */
+/* Reject a different number in the configuration. At the start tarry stops. A reload is
+ * rejected; if Redis was unreachable during the reload, the old number remains in use. */
 static bool refuse_number(struct meta *m, struct route *route, int64_t was,
                           const struct err *err)
 {
@@ -176,7 +176,7 @@ static bool refuse_number(struct meta *m, struct route *route, int64_t was,
     return false;
 }
 
-/* The route runs with the number that Redis has, or there is none. */
+/* Check that Redis has the number with which the route runs, or none. false: rejected. */
 static bool keep_number(struct meta *m, const struct route *route, int64_t was)
 {
     struct err err;
@@ -196,7 +196,7 @@ static bool may_open(const struct meta *m, const struct route *route, int64_t wa
            (was == 0 && m->bridge->only_looks);
 }
 
-/* false: it can't start yet, or not at all. */
+/* Return false if the route cannot start yet, or not at all. */
 static bool look_at_route(struct meta *m, struct route *route, const char *value,
                           struct plan *plan)
 {
@@ -255,7 +255,7 @@ static bool look_at_routes(struct meta *m, struct plan *plan)
     return good;
 }
 
-/* --- reading and noting --- */
+/* --- reading and writing --- */
 
 static void tell_up(struct meta *m)
 {
@@ -270,8 +270,8 @@ static void tell_up(struct meta *m)
 
 static void on_read(void *arg, const struct redisReply *reply);
 
-/* All changes are made, or none: where a field was not as it is said to have been. n 0:
- * only reads. */
+/* Read meta, and make n / 3 changes: all of them, or none if a field has not its expected
+ * old value. */
 static void ask(struct meta *m, const struct slice *argv, unsigned n)
 {
     struct buf key = {0};
@@ -281,7 +281,7 @@ static void ask(struct meta *m, const struct slice *argv, unsigned n)
     buf_free(&key);
 }
 
-/* Notes what is missing; when nothing is, the rest follows. */
+/* Write what is missing in Redis. When nothing is, meta is ready. */
 static void settle(struct meta *m)
 {
     struct plan plan = {.count = 0};
@@ -365,7 +365,7 @@ bool meta_is_ready(const struct meta *m)
 
 /* --- the store's events --- */
 
-/* What may have been lost is looked after before anything that waited is sent. */
+/* Sources read again before the store sends queued changes. */
 static void on_up(void *arg)
 {
     struct meta *m = arg;
@@ -380,7 +380,7 @@ static void on_down(void *arg, const char *why)
     m->events->down(m->arg, why);
 }
 
-/* A further Redis holds queues only: it tells of nothing else. */
+/* A further Redis contains only queues, so it has no other notifications. */
 static void on_told(void *arg, struct slice name)
 {
     struct meta *m = arg;

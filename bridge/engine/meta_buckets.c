@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * meta_buckets.c - whether a route may get another number of buckets: only while it holds
- * no jobs and no other instance serves it. Asked once, when the route starts.
+ * meta_buckets.c - decides whether a route may change its number of buckets: only if it
+ * has no jobs, and no other instance serves it. Asked once, when the route starts.
  */
 #include "bridge/engine/alive.h"
 #include "bridge/engine/meta_parts.h"
@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { OTHERS_MS = 4000 }; /* an instance that was killed is gone after ALIVE_MS */
+enum { OTHERS_MS = 4000 }; /* a killed instance is removed after ALIVE_MS */
 
 static void on_counts(void *arg, const struct counts *counts)
 {
@@ -52,7 +52,7 @@ static int refuse_others(const struct route *route, int64_t was, struct err *err
                    route->conf->name, route->conf->buckets, was, was);
 }
 
-/* What came of the question. */
+/* Decide by the counts. */
 static enum buckets_answer judge(const struct meta *m, struct route *route, int64_t was,
                                  struct err *err)
 {
@@ -64,7 +64,7 @@ static enum buckets_answer judge(const struct meta *m, struct route *route, int6
     }
     if (others == 0)
         return BUCKETS_CHANGE;
-    look->asked = false; /* until the others have gone, whatever they store meanwhile */
+    look->asked = false; /* others may store jobs meanwhile */
     if (others < 0 || loop_mono_ms() - look->begun_ms < OTHERS_MS)
         return BUCKETS_WAIT;
     refuse_others(route, was, err);

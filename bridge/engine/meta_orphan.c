@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * meta_orphan.c - routes and queue sinks that meta knows and the configuration does not:
- * their jobs stay, nobody takes them, and they are counted. They come back to life with
- * their route.
+ * meta_orphan.c - routes and queue sinks that are in PREFIX:meta, but not configured.
+ * Their jobs stay in Redis; tarry counts them, but does not deliver them. When the route
+ * or sink is configured again, it continues with these jobs.
  */
 #include "bridge/engine/meta_parts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* The last one of a sink of which jobs are counted, from 0. */
+/* index of the last queue of a sink whose jobs are counted */
 #define QUEUES_COUNTED "999"
 
 struct orphan {
@@ -18,11 +18,11 @@ struct orphan {
     char *field, *value;
     struct bucket **buckets; /* of a route */
     int64_t bucket_count;
-    unsigned open;          /* not answered yet */
-    bool torn;              /* an answer was missing: the old figures stay */
-    bool known, told, gone; /* gone: it is configured, or noted otherwise, by now */
+    unsigned open;          /* calls without an answer */
+    bool torn;              /* an answer failed: keep the old counts */
+    bool known, told, gone; /* gone: it is configured, or its value has changed */
     int64_t jobs, queues;
-    int64_t new_jobs, new_queues; /* being counted */
+    int64_t new_jobs, new_queues; /* of the count in progress */
 };
 
 static void no_head(void *owner, int64_t head_ms)
@@ -45,7 +45,8 @@ static const char *after(const char *text, const char *prefix)
     return strncmp(text, prefix, n) == 0 ? text + n : NULL;
 }
 
-/* A route that a reload took out counts until its buckets are gone. */
+/* A route that a reload has taken out counts as configured until its buckets are
+ * freed. */
 static bool is_configured(const struct meta *m, const char *field)
 {
     const char *of_route = after(field, "route:"), *of_sink = after(field, "sink:");
@@ -99,7 +100,8 @@ static void on_counts(void *arg, const struct counts *counts)
     answered(o);
 }
 
-/* Keys that this user may not look at are not ours to work with. */
+/* A key that the ACL of Redis denies belongs to somebody else; that counts as an
+ * answer. */
 static bool is_answer(const struct redisReply *reply)
 {
     enum redis_error e = reply ? redis_error(reply) : REDIS_WAIT;
@@ -193,7 +195,7 @@ static void orphan_free(struct orphan *o)
 {
     free(o->field);
     free(o->value);
-    free(o->buckets); /* they themselves are the store's */
+    free(o->buckets); /* the store owns the buckets */
     free(o);
 }
 
@@ -225,12 +227,12 @@ static void forget(struct orphan *o)
 {
     o->gone = true;
     for (int64_t i = 0; i < o->bucket_count; i++)
-        bucket_free(o->buckets[i]); /* idle: nothing else is ever asked of them */
+        bucket_free(o->buckets[i]); /* idle: no other code uses them */
     o->bucket_count = 0;
 }
 
-/* An instance that has the route may change its number of buckets; or it is configured
- * again, by a reload. */
+/* Forget orphans whose number of buckets another instance has changed, or that a reload
+ * has configured again. */
 static void forget_changed(struct meta *m)
 {
     struct orphan **at = &m->orphans, *o;

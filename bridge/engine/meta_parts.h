@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * meta_parts.h - what meta.c, meta_buckets.c and meta_orphan.c share.
+ * meta_parts.h - shared by meta.c, meta_buckets.c and meta_orphan.c.
  */
 #ifndef BRIDGE_ENGINE_META_PARTS_H
 #define BRIDGE_ENGINE_META_PARTS_H
@@ -19,30 +19,31 @@ struct meta {
     const struct core_events *events;
     void *arg; /* of events */
     bool of_pool;
-    struct meta_field *fields; /* as they were read last */
+    struct meta_field *fields; /* of the last read */
     unsigned field_count;
     struct meta_layout there;
-    bool asking, again; /* a read is on its way; another is asked for */
-    bool up_open;       /* the store is up, and events->up was not told */
+    bool asking, again; /* a read is in flight; another one must follow */
+    bool up_open;       /* the store is up, and events->up was not called yet */
     bool ready;         /* the routes have their buckets */
     bool unfit;         /* events->unfit was called */
-    int64_t look_ms;    /* monotonic: when to read it next */
+    int64_t look_ms;    /* monotonic: time of the next read */
     char trouble[160];  /* see meta_trouble() */
     struct orphan *orphans;
 };
 
-/* NULL: there is none. */
+/* Return the value of a field; NULL: no such field. */
 const char *meta_value(const struct meta *m, const char *name);
-/* Of a route that is configured with another number of buckets than it has (was). Asked
- * again each second while it waits. */
+/* Decide about a route whose configuration has a different number of buckets than Redis
+ * (was). While the answer is BUCKETS_WAIT, meta.c calls it again each second. */
 enum buckets_answer {
     BUCKETS_WAIT,
-    BUCKETS_CHANGE, /* the route takes the configured number */
+    BUCKETS_CHANGE, /* the route may use the configured number */
     BUCKETS_REFUSED /* err says why, and what to do */
 };
 enum buckets_answer meta_buckets_check(const struct meta *m, struct route *route,
                                        int64_t was, struct err *err);
-/* Each minute: counts what belongs to nobody. */
+/* Count the jobs of routes and queue sinks that are not configured; call it once a
+ * minute. */
 void meta_orphan_look(struct meta *m);
 void meta_orphan_fini(struct meta *m);
 

@@ -52,13 +52,14 @@ struct slice name_of_record(struct source *src, struct job *job)
 
 struct slice name_new(struct bridge *bridge, struct job *job)
 {
-    /* In the order of ASCII, so that names sort as they were given. */
+    /* Sorted by ASCII code, so that ids sort by time. */
     static const char letters[] =
         "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
     uint64_t now = (uint64_t)loop_wall_ms() << COUNTER_BITS;
     if (bridge->next_id < now)
         bridge->next_id = now;
-    /* More than the counter holds in one ms runs ahead into the next: still unique. */
+    /* If the counter overflows within a ms, it runs into the next: the id is still
+     * unique. */
     uint64_t high = bridge->next_id++, low = bridge->instance;
     char text[NAME_CHARS];
     unsigned __int128 all = (unsigned __int128)high << INSTANCE_BITS | low;
@@ -80,8 +81,9 @@ void name_partition(struct source *src, const struct route *route, struct bucket
     text_add_decimal(name, job->partition);
     if (job->incarnation > 0)
         buf_addf(name, "~%u", job->incarnation);
-    /* Where a record goes depends on the number of buckets: with another number each
-     * bucket begins anew, since what it knows are records that may go elsewhere now. */
+    /* The number of buckets decides the bucket of a record. With a different number each
+     * bucket starts a new chain, because records in its old chain may belong to other
+     * buckets now. */
     if (route->bucket_count > 1)
         buf_addf(name, "*%" PRId64, route->bucket_count);
     if (rewind > 0)

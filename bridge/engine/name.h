@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * name.h - names of jobs that their producer did not name, and of Kafka partitions.
+ * name.h - ids of jobs without an id from their producer, and names of Kafka partitions.
  */
 #ifndef BRIDGE_ENGINE_NAME_H
 #define BRIDGE_ENGINE_NAME_H
@@ -14,17 +14,17 @@ struct bucket;
 struct route;
 struct source;
 
-/* "source/topic/partition/offset", or "source/topic/partition~incarnation/offset" of a
- * topic that was made anew: the same each time the record is read. In the job's memory;
- * empty when it would be longer than JOB_ID_MAX. */
+/* Return "source/topic/partition/offset", or "source/topic/partition~incarnation/offset"
+ * if the topic was deleted and created again. The id is the same each time the record is
+ * read. Allocated in the job's memory; empty if longer than JOB_ID_MAX. */
 struct slice name_of_record(struct source *src, struct job *job);
-/* 16 letters and digits (and - _), in the order of time: 42 bits of ms, 14 of a counter,
- * 40 that tell instances apart. In the job's memory. */
+/* Return a new id of 16 letters, digits, - and _, sorted by time: 42 bits of ms, 14 bits
+ * of a counter, 40 bits of the instance. Allocated in the job's memory. */
 struct slice name_new(struct bridge *bridge, struct job *job);
-/* Fills in origin of a job that goes to b. The partition's name is
- * "source/topic/partition", with "~incarnation" where the topic was made anew, "*buckets"
- * where the route has several, and "+rewind" where the route reads it again: the field of
- * :ingest. */
+/* Fill in origin of a job for bucket b. The partition's name is a field of :ingest:
+ * "source/topic/partition", then "~incarnation" if the topic was created again,
+ * "*buckets" if the route has several buckets, and "+rewind" if a rewind of the route
+ * reads it. */
 void name_partition(struct source *src, const struct route *route, struct bucket *b,
                     const struct job *job, struct origin *origin);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pace.c - what becomes of a job that asks: it goes, it waits here for a moment, or it is
- * put back. In this order: is its target stopped, does its breaker rest, has it room for
- * one more at a time, when is the job's place at its rate.
+ * pace.c - decides about a job that asks: it is delivered, waits here for a moment, or is
+ * put back into its bucket. The checks in order: is the target stopped, does its breaker
+ * rest, is there room in target_in_flight, and when is the job's place in the target's
+ * rate.
  *
- * Few jobs wait here, and not for long: a put-back costs Redis two calls, but one that
- * waits takes credit of the sink from other targets. Jobs that are put back get a time of
- * their own each, so that they do not all come back at once, in vain.
+ * Few jobs wait here, and only briefly. Putting a job back costs two calls to Redis, but
+ * a waiting job uses credit of the sink that other targets need. Jobs that are put back
+ * get different due times, so that they do not all return at once, in vain.
  */
 #include "bridge/engine/pace.h"
 #include "bridge/engine/pace_parts.h"
@@ -17,19 +18,19 @@
 
 enum {
     TICK_MS = 1000,
-    HOLD_MS = 200,        /* a job waits here so long for its place at the rate, */
-    HOLD_LEAST_MS = 20,   /* the same when many wait: to make up for a late claim; */
-    ROOM_HOLD_MS = 500,   /* or for one in front of it to end; */
-    LEASE_SHARE = 10,     /* but never longer than a tenth of the lease */
-    HELD_SHARE = 4,       /* at most a fourth of the sink's credit waits here */
-    ROOM_AGAIN_MS = 100,  /* no room: when the first of those put back asks again */
-    GAP_MAX_MS = 1000,    /* from one of them to the next, at most */
-    PROBE_FIRST_MS = 200, /* from the probe to the first that follows it */
-    STOPPED_MS = 60000,   /* a stopped target: when its jobs ask again */
-    SPAN_MS = 60000,      /* over which the times of those put back are spread at most */
-    AWAY_MS = 1000,       /* Redis did not answer */
-    LOOK_MS = 60000,      /* a route at rest claims once in so long, */
-    LOOK_FOR_MS = 1100,   /* for so long: more than a tick of its schedulers */
+    HOLD_MS = 200,        /* longest wait here for a place in the rate, */
+    HOLD_LEAST_MS = 20,   /* the same if many jobs wait: compensates a late claim */
+    ROOM_HOLD_MS = 500,   /* longest wait here for room */
+    LEASE_SHARE = 10,     /* but at most this part of the lease (1/10) */
+    HELD_SHARE = 4,       /* at most this part of the sink's credit waits here (1/4) */
+    ROOM_AGAIN_MS = 100,  /* no room: the first job put back asks again after this, */
+    GAP_MAX_MS = 1000,    /* the next ones with at most this gap */
+    PROBE_FIRST_MS = 200, /* from the probe to the first job that follows it */
+    STOPPED_MS = 60000,   /* until jobs of a stopped target ask again */
+    SPAN_MS = 60000,      /* due times of jobs put back are spread over this at most */
+    AWAY_MS = 1000,       /* wait after a call that Redis did not answer */
+    LOOK_MS = 60000,      /* a resting route claims once in this time, */
+    LOOK_FOR_MS = 1100,   /* for this long: more than a tick of its schedulers */
     FULL_US = 1000 * 1000
 };
 
@@ -50,8 +51,8 @@ static void put_back(struct ask *ask, int64_t wait_ms, bool slot)
     answer(ask, &given);
 }
 
-/* A time of its own for a job that is put back: first_ms from now, or gap_ms after the
- * one before it. */
+/* Return a separate due time for a job that is put back: first_ms from now, or gap_ms
+ * after the previous one. */
 static int64_t own_wait_ms(struct target *t, int64_t first_ms, int64_t gap_ms)
 {
     int64_t now_ms = loop_mono_ms(), first = now_ms + first_ms;
@@ -60,7 +61,8 @@ static int64_t own_wait_ms(struct target *t, int64_t first_ms, int64_t gap_ms)
     return t->slot_ms - now_ms;
 }
 
-/* The first comes when the probe may go, and is it; the others find out how it went. */
+/* The first job is due when the probe may start, and becomes the probe. The others are
+ * due later, when its outcome is known. */
 static int64_t rest_wait_ms(struct target *t, int64_t rest_ms)
 {
     bool first = t->slot_ms < loop_mono_ms() + rest_ms;
@@ -81,7 +83,7 @@ static uint32_t room(const struct pace *p, const struct target *t)
     return own < by_breaker ? own : by_breaker;
 }
 
-/* Puts the job back where nothing may go to its target for a while. */
+/* Put the job back if its target is stopped or rests. Returns whether it has. */
 static bool turned_away(struct ask *ask)
 {
     struct target *t = ask->target;
@@ -101,7 +103,8 @@ static void go(struct ask *ask)
     answer(ask, &given);
 }
 
-/* One that is counted as in flight does not go. A probe is the only one under way. */
+/* A job that counts as in flight is not delivered. If it is a probe, no other is in
+ * flight. */
 static void leave(struct pace *p, struct target *t)
 {
     t->in_flight--;
@@ -109,7 +112,7 @@ static void leave(struct pace *p, struct target *t)
     target_due(p, t);
 }
 
-/* Time has passed since it was let in. */
+/* Time has passed since let_in(): check the target again. */
 static void go_if_still(struct ask *ask)
 {
     const struct target *t = ask->target;
@@ -183,7 +186,7 @@ static void no_longer_held(struct ask *ask)
     ask->pace->held--;
 }
 
-/* Those that wait for room at this target go on, as far as there is any. */
+/* Let the waiting jobs of this target in, as far as there is room. */
 static void serve(struct pace *p, struct target *t)
 {
     struct ask *ask;
@@ -286,8 +289,8 @@ void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, v
         wait_for_room(ask);
 }
 
-/* How fast a target without room gets rid of its jobs: so fast may those put back come.
- * At first it is taken for fast, since one that is would else wait for nothing. */
+/* Measure how fast a target without room finishes jobs: the gap for jobs that are put
+ * back. The first gap is 0, so that a fast target does not have to wait. */
 static void note_gap(struct target *t)
 {
     int64_t now_ms = loop_mono_ms(), gap_ms = now_ms - t->done_ms;
@@ -328,7 +331,7 @@ void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool s
             p->wake = p->wake || p->single;
         }
         t->in_flight--;
-        /* Who says that it is gone has answered. */
+        /* A target that reports itself gone has answered: not a failure. */
         bool failed = outcome == TRY_AGAIN && !stops;
         tell_news(p, t,
                   breaker_outcome(&t->breaker, &p->breaker, failed, loop_mono_ms()));
@@ -381,14 +384,14 @@ unsigned pace_room(const struct pace *p)
 {
     const struct target *t = only_target(p);
     if (t == NULL || is_stopped(p) || breaker_wait_ms(&t->breaker, loop_mono_ms()) > 0)
-        return UINT_MAX; /* pace_rest_us() says more */
+        return UINT_MAX; /* pace_rest_us() handles this */
     uint32_t n = room(p, t);
     if (n == UINT32_MAX)
         return UINT_MAX;
     return n > p->route->reserved ? n - p->route->reserved : 0;
 }
 
-/* --- life --- */
+/* --- create and free --- */
 
 static void on_turn(void *arg)
 {

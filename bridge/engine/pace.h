@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pace.h - how jobs may leave for each target of a route: its rate, its deliveries at a
- * time, its circuit breaker, and the stops that an operator lifts.
+ * pace.h - limits per target of a route: rate limit, deliveries in flight, circuit
+ * breaker, and stops that an operator lifts.
  *
- * What counts as one target for rates and breakers is the sink's word (sink_ops.origin);
- * a stop is of the very target. Rates are kept in Redis (lua/pace.lua), so that they can
- * hold for all instances; breakers and counts of what is in flight are this instance's
- * own; stops are in Redis and known to all instances. The rate of the route itself is not
- * here: lua/claim.lua keeps it. Loop thread.
+ * sink_ops.origin decides which targets share a rate limit and a breaker. A stop applies
+ * to the exact target. Rates are in Redis (lua/pace.lua), so all instances can share
+ * them. Breakers and counts of deliveries in flight belong to this instance. Stops are in
+ * Redis, and all instances obey them. lua/claim.lua applies the rate limit of the route
+ * itself. Loop thread.
  */
 #ifndef BRIDGE_PACE_H
 #define BRIDGE_PACE_H
@@ -19,70 +19,72 @@ struct conf_route;
 struct pace;
 struct route;
 
-/* Gives NULL where the route asks for nothing of this: no target_rate, target_in_flight
- * or breaker, and a sink that stops no targets. Needs route->scheds and the store. */
+/* Return NULL if the route needs none of this: no target_rate, target_in_flight or
+ * breaker, and a sink that never stops targets. Requires route->scheds and the store. */
 struct pace *pace_new(struct route *route);
-/* What has asked and was not answered yet never is. NULL is fine. */
+/* Free it. Pending questions are never answered. p may be NULL. */
 void pace_free(struct pace *p);
 
-/* Would the route, with this configuration and a sink of this type, need another one than
- * it has (NULL: none)? Else pace_change() is enough. other_sink: it is not the one that
- * the route has now. */
+/* Return whether this configuration, with a sink of this type, requires a new struct pace
+ * instead of pace_change(). other_sink: the route gets a different sink. */
 bool pace_must_begin_anew(const struct route *route, const struct conf_route *conf,
                           const struct sink_ops *ops, bool other_sink);
-/* Its route has another configuration. NULL is fine. */
+/* Apply a new configuration of the route. p may be NULL. */
 void pace_change(struct pace *p);
-/* No job has asked or gone, and nothing is asked of Redis. NULL is fine. */
+/* Return whether no job waits here and no call to Redis is in flight. p may be NULL. */
 bool pace_is_still(const struct pace *p);
 
-/* Redis can be worked with (again): reads the stops. */
+/* Redis is usable (again): read the stops. */
 void pace_start(struct pace *p);
-/* Another instance said "=>ROUTE", or (name none) may have while nobody listened: reads
- * the stops of that route, or of all. */
+/* Handle the notification "=>ROUTE" of another instance: read the stops of that route;
+ * name with p NULL: notifications may have been missed, read those of all routes. */
 void pace_told(const struct bridge *bridge, struct slice name);
 
-/* May this job be handed over now? Answered once, within the call or a little later.
- * go: it is counted as in flight, pace_done() follows. Else put it back: due in wait_ms,
- * with its attempts unspent; slot: that is its place at its target's rate, and it asks
- * with has_slot when it comes back (tries.paced). target: of the job, as its sink gets
- * it; borrowed within the call. */
+/* Ask whether this job may be delivered now. Calls cb once, within the call or shortly
+ * after.
+ *
+ * go: the job counts as in flight; call pace_done() or pace_not_gone(). Else return the
+ * job to the bucket, due in wait_ms, without counting an attempt. slot: the job has a
+ * place in its target's rate; ask with has_slot next time (tries.paced). target: as the
+ * sink gets it; borrowed within the call. */
 struct pace_answer {
     bool go, slot;
     int64_t wait_ms;
 };
 typedef void pace_cb(void *arg, const struct pace_answer *answer);
 void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, void *arg);
-/* The outcome of what went. stops: the target gets nothing more until an operator says.
- */
+/* Report the outcome of a delivery. stops: deliver nothing to the target until an
+ * operator resumes it. */
 void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool stops);
 
-/* What was told to go did not. */
+/* Report that a job with `go` was not delivered. */
 void pace_not_gone(struct pace *p, struct slice target);
 
-/* The route has but one target, and that rests: nothing should be claimed for so many us.
- * 0: claim. When that ends sooner, the schedulers of the route are told. Once in a minute
- * it is 0 for a moment all the same: jobs from before a change of the configuration, and
- * dead letters on their way, may stand behind those that wait. */
+/* Return for how many us a route with only one target must claim nothing; 0: it may
+ * claim. If that changes earlier, pace notifies the schedulers. Once a minute the result
+ * is 0 for about a second: jobs from before a configuration change, and dead letters, may
+ * be queued behind the waiting jobs. */
 int64_t pace_rest_us(const struct pace *p);
-/* How many more are worth claiming, those counted that claims on their way may bring;
+/* Return how many more jobs to claim, jobs of pending claims already subtracted;
  * UINT_MAX: any number. */
 unsigned pace_room(const struct pace *p);
 
-/* For the operator: each target that is known of, and lifting a stop. */
+/* For the operator: list the known targets, and lift a stop. */
 struct pace_target {
     struct slice name;
-    const char *state; /* "flowing"; "resting", "probing": its breaker; "stopped" */
+    const char *state; /* "flowing", "resting", "probing" (of its breaker), or
+                        * "stopped" */
     unsigned in_flight;
-    uint64_t delivered, failed; /* within the window */
-    int64_t wait_ms;            /* resting: until the probe */
+    uint64_t delivered, failed; /* within the breaker's window */
+    int64_t wait_ms;            /* resting: ms until the probe */
 };
 typedef void pace_each(void *arg, const struct pace_target *target);
 void pace_list(const struct pace *p, pace_each *each, void *arg);
-/* done: 0 it was stopped, and goes on; 1 it was not stopped; -1 Redis did not answer.
- * Never called within. */
+/* Lift a stop. done: 0: the target was stopped and resumes; 1: it was not stopped; -1:
+ * Redis did not answer. Called after pace_go_on() has returned. */
 void pace_go_on(struct pace *p, struct slice target, void (*done)(void *arg, int answer),
                 void *arg);
-/* Of all routes, for the metrics: targets by state. */
+/* Print the metrics of all routes: number of targets by state. */
 void pace_print(const struct bridge *bridge, struct buf *out);
 
 #endif

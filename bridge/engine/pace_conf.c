@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pace_conf.c - what a route's configuration says of its targets, also when a reload
- * brings another.
+ * pace_conf.c - reads the limits of a route's targets from its configuration, also after
+ * a reload.
  */
 #include "bridge/job/tmpl.h"
 #include "bridge/engine/pace_parts.h"
 
-/* The one target of a route whose jobs can't name another. Where the route names none it
- * is the sink's own, until a job brings one. */
+/* Find the only target of a route whose jobs cannot name another. If the route has no
+ * template, it is the sink's default, until a job has a target of its own. */
 static void find_only(struct pace *p)
 {
     const struct route *route = p->route;
@@ -49,7 +49,7 @@ void pace_read_conf(struct pace *p)
     find_only(p);
 }
 
-/* What is in flight must find its target again by its name, which is the sink's word. */
+/* Jobs in flight must find their target again by its name, which the sink determines. */
 bool pace_must_begin_anew(const struct route *route, const struct conf_route *conf,
                           const struct sink_ops *ops, bool other_sink)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pace_stop.c - stops of targets. Redis' word counts: what is stopped there is stopped
- * here, and what is not goes on, but for a stop of ours that Redis has not noted yet.
- * Every change is followed by a reading of all of them.
+ * pace_stop.c - stops of targets. Redis is authoritative: a target is stopped here if and
+ * only if it is stopped there, except for a stop that this instance has not written to
+ * Redis yet. After every change all stops are read again.
  */
 #include "bridge/engine/pace_parts.h"
 
@@ -23,8 +23,8 @@ static void set_stopped(struct pace *p, struct target *t, bool stopped)
     target_due(p, t);
 }
 
-/* The whole of a target may be a secret, and was written by whoever sent the job: only
- * its origin is logged. */
+/* Log only the origin: the rest of a target may contain a secret, and comes from the
+ * producer of the job. */
 static void log_stop(struct pace *p, const struct target *t, enum log_level level,
                      const char *what)
 {
@@ -63,7 +63,7 @@ static void ask(struct pace *p, const char *command, struct slice target,
     buf_free(&key);
 }
 
-/* false: the answer is of no use. */
+/* Log an error reply. Returns false if the reply cannot be used. */
 static bool is_answer(struct pace *p, const struct redisReply *reply)
 {
     struct slice wrong = reply ? redis_error_text(reply) : SLICE_LIT("");
@@ -74,7 +74,7 @@ static bool is_answer(struct pace *p, const struct redisReply *reply)
     return wrong.p == NULL;
 }
 
-/* Who reads the stops finds it missing. */
+/* If the write has failed, the next read of the stops repeats it. */
 static void on_noted(void *arg, const struct redisReply *reply)
 {
     is_answer(arg, reply);
@@ -110,7 +110,7 @@ void pace_stop(struct pace *p, struct slice name)
     pace_read_stops(p);
 }
 
-/* --- what Redis says --- */
+/* --- reading the stops --- */
 
 static void on_stopped(void *arg, const struct redisReply *reply)
 {
@@ -172,7 +172,7 @@ void pace_told(const struct bridge *bridge, struct slice name)
     }
 }
 
-/* --- an operator lifts one --- */
+/* --- lifting a stop --- */
 
 struct lifting {
     struct pace *pace;
@@ -189,7 +189,7 @@ static void on_lifted(void *arg, const struct redisReply *reply)
     struct target *t = target_find(p, (struct slice){lifting->name, lifting->n});
     int answer = !is_answer(p, reply) ? -1 : redis_integer(reply) > 0 ? 0 : 1;
     if (answer == 1 && t && t->stopped)
-        answer = 0; /* Redis had not noted it yet */
+        answer = 0; /* the stop was not in Redis yet */
     if (answer == 0) {
         if (t && t->stopped) {
             t->unsaved = false;

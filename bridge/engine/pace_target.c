@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pace_target.c - the targets of a route that are known of: those with something in
- * flight, a window with outcomes in it, a breaker that is not closed, or a stop.
+ * pace_target.c - the known targets of a route: those with jobs in flight, outcomes in
+ * the window, a breaker that is not closed, or a stop.
  */
 #include "bridge/engine/pace_parts.h"
 
@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { SWEEP = 64 /* targets looked at in one go */ };
+enum { SWEEP = 64 /* targets checked in one call */ };
 
 struct slice target_name(struct pace *p, struct slice target)
 {
@@ -17,7 +17,7 @@ struct slice target_name(struct pace *p, struct slice target)
     if (sink->ops->origin == NULL)
         return target.p ? target : SLICE_LIT("");
     struct slice name = sink->ops->origin(sink->self, target);
-    buf_clear(&p->lower); /* HTTP://Host is http://host */
+    buf_clear(&p->lower); /* HTTP://Host equals http://host */
     for (size_t i = 0; i < name.n; i++) {
         char c = (char)tolower((unsigned char)name.p[i]);
         buf_add(&p->lower, &c, 1);
@@ -50,7 +50,7 @@ static bool is_forgettable(const struct target *t)
 
 static void forget(struct pace *p, struct target *t)
 {
-    must(p->targets != NULL); /* it is in both */
+    must(p->targets != NULL); /* it is in both containers */
     HASH_DEL(p->targets, t);
     TAILQ_REMOVE(&p->by_use, t, link);
     gate_fini(&t->gate);
@@ -63,8 +63,8 @@ static void to_end(struct pace *p, struct target *t)
     TAILQ_INSERT_TAIL(&p->by_use, t, link);
 }
 
-/* Makes room by the one that was used least recently. Where none of those looked at can
- * go, there is one too many for a while: they are in flight, or stopped. */
+/* Delete the target that was used least recently. If none of those checked can be
+ * deleted, because they are in flight or stopped, the limit is exceeded for a while. */
 static void forget_one(struct pace *p)
 {
     struct target *t = TAILQ_FIRST(&p->by_use);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * query.c - what a source may ask about one job: where it stands, and that it be
- * cancelled.
+ * query.c - a source's questions about one job: finding and cancelling it.
  */
 #include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
@@ -12,12 +11,10 @@
 #include <stdlib.h>
 
 struct query {
-    struct change change; /* first: of a cancel, which the store frees after its callback;
-                           * its id is the job's */
+    struct change change; /* first member; the store frees it after a cancel */
     struct source *src;
     struct route *route;
-    struct bucket
-        *bucket; /* NULL: no such route, or the queue is not known without topic */
+    struct bucket *bucket; /* NULL: no such route, or the queue depends on the topic */
     union {
         found_cb *found;
         cancelled_cb *cancelled;
@@ -33,7 +30,7 @@ static struct query *query_new(struct source *src, struct slice route, struct sl
         change_new(sizeof(*q), id.n <= JOB_ID_MAX ? id : none, none, none, none);
     q->src = src;
     q->arg = arg;
-    q->route = route_of_name(src->bridge, route); /* whatever brings its jobs */
+    q->route = route_of_name(src->bridge, route); /* of any source */
     if (q->route)
         q->route->refs++;
     if (q->route)
@@ -88,7 +85,7 @@ static void on_found(void *arg, const struct store_look_reply *look)
     free(q);
 }
 
-/* No bucket can be asked. */
+/* Answer a query without a call to Redis. */
 static void on_not_asked(void *arg)
 {
     struct query *q = arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reread.c - nothing that was read before the loss of a connection is sent after it: what
- * was sent before that may be gone from Redis, and a later record must not stand there
- * without it.
+ * reread.c - records that were read before a connection was lost are not sent after it.
+ * Redis may have lost the records before them, and must not store a later record without
+ * those.
  */
 #include "bridge/engine/reread.h"
 #include "bridge/engine/bridge.h"
@@ -28,15 +28,15 @@ static void tell(struct source *src)
 void reread_all(struct bridge *bridge)
 {
     const uint64_t made = arrivals(bridge);
-    if (made == bridge->reread_at) /* its scripts were flushed, no more */
+    if (made == bridge->reread_at) /* only its scripts were flushed */
         return;
     const bool is_first = bridge->reread_at == 0;
     bridge->reread_at = made;
     if (is_first)
         return;
-    /* Before anything is given back: with that a source may be through with a partition,
-     * and must not note then that all of it is stored. */
-    EVERY_SOURCE (bridge, src) /* a new one has its place in its group already */
+    /* Before the queued changes are answered: those answers may complete a partition, and
+     * the source must not record then that all of it is stored. */
+    EVERY_SOURCE (bridge, src) /* new parts may be members of their group already */
         tell(src);
     store_give_back(bridge->store);
     EACH_POOL (bridge, pool)

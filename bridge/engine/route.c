@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* NULL in *tmpl when the sink needs no target. */
+/* Compile a template. *tmpl is NULL if the sink needs no target. */
 static int compile(const char *text, const struct sink *sink, struct tmpl **tmpl,
                    struct err *err)
 {
@@ -29,22 +29,22 @@ static int compile(const char *text, const struct sink *sink, struct tmpl **tmpl
     return *tmpl ? 0 : -1;
 }
 
-/* Could a message choose the host of its target, within this template? Not where the text
- * before its first field goes on into the path. */
+/* Return whether a message could choose the host of its target within this template. Not
+ * if the constant prefix contains a '/' after the origin. */
 static bool is_open(const struct sink *sink, const struct tmpl *target)
 {
     if (sink->ops->origin == NULL || target == NULL || tmpl_is_constant(target))
         return false;
     struct slice prefix = tmpl_prefix(target);
     if (prefix.n == 0)
-        return true; /* else the origin is a part of it */
+        return true; /* else origin is a part of prefix */
     struct slice origin = sink->ops->origin(sink->self, prefix);
     const char *end = origin.p + origin.n;
     return memchr(end, '/', (size_t)(prefix.p + prefix.n - end)) == NULL;
 }
 
-/* A job has the one source of its route, and the one target, unless its message asked. A
- * second source comes behind the first, whose jobs may be there already. */
+/* Set what records omit: the only target of the route, and its first source. With a
+ * second source the first still counts, because its jobs may already be stored. */
 static void set_names(struct route *route, struct err *err)
 {
     const struct opt_list *from = &route->conf->from;
@@ -59,7 +59,7 @@ static void set_names(struct route *route, struct err *err)
     job_free(any);
 }
 
-/* What is made of the configuration alone. */
+/* Compute everything that depends only on the configuration. */
 static int read_conf(struct route *route, struct err *err)
 {
     const struct conf_route *conf = route->conf;
@@ -70,7 +70,7 @@ static int read_conf(struct route *route, struct err *err)
     if (route->dead &&
         compile(conf->dead_topic, route->dead, &route->dead_target, err) < 0)
         return err_in(err, conf->name);
-    if (route->sink->rules == NULL) /* the names of queues make their own */
+    if (route->sink->rules == NULL) /* records in queues omit no names */
         set_names(route, err);
     else
         route->own_names = !conf_route_parts_topics(conf, route->target);
@@ -123,7 +123,7 @@ void route_change(struct route *route, struct sink *sink, struct sink *dead)
     forget_conf(route);
     route->sink = sink;
     route->dead = dead;
-    must(read_conf(route, &err) == 0); /* conf_check.c has compiled the templates */
+    must(read_conf(route, &err) == 0); /* compiled before by conf_check.c */
     if (sink->rules)
         return;
     route_read_rules(route);
@@ -182,7 +182,7 @@ struct route *route_of_name(const struct bridge *bridge, struct slice name)
     return NULL;
 }
 
-/* Only one that takes jobs from that source. */
+/* Only a route that accepts jobs from that source. */
 static struct route *named(const struct bridge *bridge, const struct source *src,
                            struct slice name)
 {
@@ -205,13 +205,13 @@ struct route *route_matching(const struct source *src, const struct slice *topic
     return NULL;
 }
 
-/* As much of a text from outside as an error should carry. */
+/* Limit the length of external text in an error. */
 static int shown(struct slice s)
 {
     return s.n < 100 ? (int)s.n : 100;
 }
 
-/* -1: its target can't be told, and err says why. */
+/* -1: the target cannot be rendered, and err says why. */
 static int set_target(const struct route *route, struct job *job,
                       const struct slice *captures, unsigned n, struct err *err)
 {
@@ -245,7 +245,7 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
                     shown(job->topic), job->topic.p ? job->topic.p : "");
         return NULL;
     }
-    /* A source that names the target itself is believed where the route names none. */
+    /* If the route sets no target, use the one that the source has set. */
     if (job->to_queue && route->own_names) {
         job->target = job->topic;
     } else if (route->target && (job->target.n == 0 || route->conf->topic)) {
@@ -277,12 +277,12 @@ const struct retry_policy *route_retry_policy(const struct route *route,
                                               const struct job *job)
 {
     const struct conf_schedule *asked = NULL;
-    if (job && job->retry.n > 0) /* it may have gone from the configuration since */
+    if (job && job->retry.n > 0) /* may be removed by a reload */
         asked = conf_find(route->bridge->conf, CONF_RETRIES, job->retry);
     return asked ? &asked->policy : &route->conf->retry;
 }
 
-/* Two keys of one hash wait for each other, which does no harm. */
+/* Two keys with the same hash wait for each other, which is harmless. */
 struct slice route_group(const struct route *route, const struct job *job,
                          char room[ROUTE_GROUP_BYTES])
 {
@@ -292,8 +292,8 @@ struct slice route_group(const struct route *route, const struct job *job,
     return (struct slice){room, ROUTE_GROUP_BYTES - 1};
 }
 
-/* The last bits of FNV-1a differ too little between ids that end alike: the product mixes
- * them, its upper half counts. */
+/* FNV-1a differs too little between ids with the same suffix: multiply, and use the upper
+ * half of the product. */
 int64_t route_spread_ms(const struct route *route, const struct job *job)
 {
     int64_t within_ms = route->conf->spread_ms;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * route.h - which route takes a job, where it goes, and in which bucket it waits.
+ * route.h - which route accepts a job, its target, and its bucket.
  */
 #ifndef BRIDGE_ENGINE_ROUTE_H
 #define BRIDGE_ENGINE_ROUTE_H
@@ -30,56 +30,57 @@ struct source;
 struct tap;
 struct tmpl;
 
-/* The jobs of a route whose number of buckets is to change: meta_buckets.c. */
+/* The count of a route's jobs before its number of buckets changes: meta_buckets.c. */
 struct bucket_look {
     bool asked, failed;
     int64_t open; /* buckets without an answer */
     int64_t jobs;
-    int64_t begun_ms; /* monotonic; 0: it was never asked */
+    int64_t begun_ms; /* monotonic; 0: not started */
 };
 
 struct route {
     struct bridge *bridge;
     struct conf_route *conf;  /* shared with the configuration */
-    struct sink *sink, *dead; /* dead: NULL, only the error bucket */
+    struct sink *sink, *dead; /* dead: NULL: dead letters stay in the error bucket */
     TAILQ_ENTRY(route) link;  /* of bridge->routes */
 
-    /* What it does: */
+    /* State: */
     enum part_use use;
     enum route_state state; /* set by an operator */
-    int64_t state_ms;       /* monotonic: since when, as far as this instance knows */
+    int64_t state_ms;       /* monotonic: time of the last change, as far as this instance
+                             * knows */
     struct tap *tap;        /* NULL: no client is attached */
-    unsigned refs; /* pointers to it that outlive the calls of its buckets to Redis */
+    unsigned refs; /* references that outlive the calls of its buckets to Redis */
 
     /* Where its jobs go: */
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
     bool target_open;                  /* a message can choose the host of its target */
-    bool own_names; /* of a queue: different topics may have one target, so a name
-                     * of the queue API is the queue's own */
-    struct buf fixed_target; /* where the template is the same for all jobs */
-    struct job_names names;  /* what records of this route leave out */
+    bool own_names; /* of a queue: several topics may have the same target, so a topic of
+                     * the queue API is the name of the queue itself */
+    struct buf fixed_target; /* set if the template is constant */
+    struct job_names names;  /* values that records of this route omit */
 
-    /* Its buckets; none if it ends at a queue. scheds[0] always exists: that bucket
-     * contains what belongs to the route as a whole. */
+    /* Its buckets; none if it ends at a queue. scheds[0] always exists: its bucket
+     * contains the data of the route as a whole. */
     struct sched **scheds;
-    int64_t bucket_count; /* 0: Redis has not told the number yet (meta.h) */
-    int64_t sched_count;  /* made, see route_make_buckets() */
+    int64_t bucket_count; /* 0: not read from Redis yet (meta.h) */
+    int64_t sched_count;  /* created ones, see route_make_buckets() */
     struct bucket_rules rules;
     struct bucket_look look;
-    char *refused; /* why its number of buckets is impossible; NULL */
+    char *refused; /* why its number of buckets cannot be used; NULL: it can */
 
     /* Limits: */
     unsigned in_flight;    /* deliveries without an outcome */
-    unsigned reserved;     /* jobs that claims under way have asked for */
-    struct gate_rule rate; /* of all buckets together, as configured */
+    unsigned reserved;     /* jobs that pending claims have asked for */
+    struct gate_rule rate; /* limit of all buckets together, as configured */
     struct gate gate;      /* enforces it at the delivery */
-    struct pace *pace;     /* of its targets; NULL: they have no limits */
-    int64_t dead_slot_ms;  /* monotonic: last one assigned by deliver.c */
+    struct pace *pace;     /* limits per target; NULL: none */
+    int64_t dead_slot_ms;  /* monotonic: the last time that turn_away.c assigned */
 
     /* Counted since the start of the process: */
     struct route_stats stats;
     struct recent recent; /* of stats.lateness */
-    struct counts counts; /* of its jobs, as of counted_ms (census.h) */
+    struct counts counts; /* of its jobs, at counted_ms (census.h) */
     int64_t counted_ms;
     struct log_limit complain;       /* jobs that become dead letters */
     struct log_limit complain_dead;  /* its dead-letter sink */
@@ -95,77 +96,80 @@ struct route {
          ((each) = *each##_at, true);                                                    \
          each##_at++)
 
-/* Makes the route, its templates and its first bucket, and adds it to the bridge, which
- * has the store and the sinks. dead: NULL where conf names none. Shares conf. NULL: err
+/* Create the route, its templates and its first bucket, and add it to the bridge.
+ * Requires the store and the sinks. dead: NULL if conf names none. Shares conf. NULL: err
  * says why. */
 struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct sink *sink,
                         struct sink *dead, struct err *err);
-/* Its buckets are freed, or their store is. */
+/* Free the route. Its buckets, or their store, must be freed already. */
 void route_free(struct route *route);
-/* route->conf has other values, which conf_check.c has found good, or the sinks are
- * others. Deliveries under way are not affected. The sink must be a queue if and only if
- * the old one was. If pace_must_begin_anew(), the route must be still. Do not call this
+/* Apply new values of route->conf, which conf_check.c has accepted, or new sinks.
+ * Deliveries in flight are not affected. The sink must be a queue if and only if the old
+ * one was. If pace_must_begin_anew(), route_is_still() must be true. Do not call this
  * from a callback of the route. */
 void route_change(struct route *route, struct sink *sink, struct sink *dead);
-/* No hand-over and no claim is under way. */
+/* Return whether no delivery and no claim is in flight. */
 bool route_is_still(const struct route *route);
 
-/* The route that the job names, or else the first of the file that comes from this source
- * and matches its topic; NULL: none. With it sets job->target. -1 in *bad: there is a
- * route, but its target can't be told, and err says why. */
+/* Find the route of a job: the route that it names, or else the first in the file that
+ * accepts this source and topic. Sets job->target. NULL: no route. *bad is -1 if the
+ * target cannot be rendered; in both cases err says why. */
 struct route *route_for(const struct source *src, struct job *job, int *bad,
                         struct err *err);
-/* The route names src as one of its sources. */
+/* Return whether the route names src as one of its sources. */
 bool route_comes_from(const struct route *route, const struct source *src);
-/* The first route that comes from src: where what has no route is kept. Never NULL. */
+/* Return the first route of src, which stores its jobs without a route. Never NULL. */
 struct route *route_first(const struct source *src);
-/* By its name; NULL: there is none. */
+/* Find a route by name; NULL: no such route. */
 struct route *route_of_name(const struct bridge *bridge, struct slice name);
-/* What the wildcards of the route's match stand for in the job's topic, of which they are
- * parts; captures has room for MATCH_CAPTURES_MAX. Gives how many. */
+/* Fill in what the wildcards of the route's match stand for in the job's topic; they are
+ * parts of the topic. captures has room for MATCH_CAPTURES_MAX. Returns the number. */
 unsigned route_captures(const struct route *route, const struct job *job,
                         struct slice *captures);
-/* Sets job->target where its record leaves it out and the route has no fixed one any more
- * (job.h). -1: it can't be told, and err says why. */
+/* Set job->target if its record omits it and the route has no fixed target any more
+ * (job.h). -1: not possible, err says why. */
 int route_target(const struct route *route, struct job *job, struct err *err);
-/* The schedule that the job asked for, or the route's own. job may be NULL. */
+/* Return the retry schedule that the job asked for, or the route's own. job may be
+ * NULL. */
 const struct retry_policy *route_retry_policy(const struct route *route,
                                               const struct job *job);
-/* Of which jobs only one leaves at a time: a hash of the key, in room. none: of no other.
- */
+/* Return the job's order group, of which only one job is delivered at a time: a hash of
+ * the key, in room. Empty: the job is not ordered. */
 enum { ROUTE_GROUP_BYTES = 17 };
 struct slice route_group(const struct route *route, const struct job *job,
                          char room[ROUTE_GROUP_BYTES]);
-/* How long after its due time this job leaves: its place within the route's spread, the
- * same each time it is asked for. One that expires leaves in the first half of its time.
- */
+/* Return by how many ms after its due time the job is delivered: its offset within the
+ * route's spread, always the same for a job. At most half of the time until it
+ * expires. */
 int64_t route_spread_ms(const struct route *route, const struct job *job);
-/* --- route_buckets.c: nothing of it where the route ends at a queue --- */
+/* --- route_buckets.c: not for a route that ends at a queue --- */
 
-/* Makes bucket ROUTE/0, in which the route also keeps what is its own, and no other. */
+/* Create only bucket ROUTE/0, which also contains the data of the route as a whole. */
 void route_init_buckets(struct route *route);
 void route_fini_buckets(struct route *route);
-/* Makes the first n, to be counted: the route does not use them yet. */
+/* Create the first n buckets, so that they can be counted; the route does not use them
+ * yet. */
 void route_make_buckets(struct route *route, int64_t n);
-/* From now on the route has n buckets, which start; idle ones beyond n are freed. Once.
- */
+/* Set the number of buckets, once, and start them; free idle ones beyond n. */
 void route_open_buckets(struct route *route, int64_t n);
-/* It ends at a queue, or it is known which buckets it has. */
+/* Return whether the route ends at a queue, or its number of buckets is known. */
 bool route_is_open(const struct route *route);
-/* Nothing is asked of any of its buckets. */
+/* Return whether no call of its buckets is in flight. */
 bool route_buckets_are_idle(const struct route *route);
-/* Before route_free(), while the store goes on: frees the buckets, which are idle. */
+/* Free the buckets, which must be idle, while the store continues; before
+ * route_free(). */
 void route_free_buckets(struct route *route);
-/* The route has another configuration. */
+/* Read the rules of the buckets from a changed configuration. */
 void route_read_rules(struct route *route);
-/* By the hash of the id (FNV-1a, 32 bits), so that every instance picks the same; "@" and
- * digits at its end do not count. */
+/* Return the bucket of an id by its hash (FNV-1a, 32 bits), the same in every instance. A
+ * suffix of "@" and digits does not count. */
 struct sched *route_bucket(const struct route *route, struct slice id);
-/* Its place in route->scheds. */
+/* Return its index in route->scheds. */
 int64_t route_bucket_number(const struct route *route, struct slice id);
 
-/* The first route of that source that takes the topic (NULL: any topic). to_queue: only
- * those that end at a queue. captures: MATCH_CAPTURES_MAX of them, *n are filled in. */
+/* Find the first route of that source that accepts the topic (NULL: any topic). to_queue:
+ * only routes that end at a queue. captures has room for MATCH_CAPTURES_MAX; *n receives
+ * the number. */
 struct route *route_matching(const struct source *src, const struct slice *topic,
                              bool to_queue, struct slice *captures, unsigned *n);
 

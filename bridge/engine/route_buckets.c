@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * route_buckets.c - the buckets of a route: their number is that of PREFIX:meta (meta.h)
- * and does not change while the route runs.
+ * route_buckets.c - the buckets of a route. Their number is in PREFIX:meta (meta.h) and
+ * does not change while the route runs.
  */
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/route.h"
@@ -50,14 +50,14 @@ void route_fini_buckets(struct route *route)
     free(route->scheds);
 }
 
-/* By default a hundredth of a second's worth: what a claim is late by may be made up. */
+/* The default is the rate of 10 ms, to compensate a late claim. */
 static int64_t burst(const struct conf_route *conf)
 {
     int64_t n = conf->burst > 0 ? conf->burst : (int64_t)(conf->rate / 100);
     return n > 0 ? n : 1;
 }
 
-/* Of a bucket, which knows nothing of the others. */
+/* The share of one bucket, which knows nothing of the others. */
 static int64_t share(const struct route *route, int64_t n)
 {
     return n > 0 && n < route->bucket_count ? 1 : n / route->bucket_count;
@@ -69,8 +69,8 @@ void route_read_rules(struct route *route)
     if (route->bucket_count == 0)
         return;
     const int64_t granted = share(route, burst(conf)) * route->bucket_count;
-    /* What the buckets grant at once must pass at once: behind the gate its lease would
-     * end. */
+    /* The gate must pass at once what all buckets may grant at once: else leases would
+     * expire behind the gate. */
     route->rate =
         (struct gate_rule){conf->rate, granted > burst(conf) ? granted : burst(conf)};
     route->rules = (struct bucket_rules){
@@ -126,8 +126,8 @@ static uint32_t hash32(struct slice s)
     return hash;
 }
 
-/* A run that was given up, ID@DUE, is kept where its job is: see settle.h. That job may
- * end like this itself. */
+/* Remove suffixes "@DUE": a dead run is stored in the bucket of its job, see settle.h.
+ * The job's own id may also end like this. */
 static struct slice without_runs(struct slice id)
 {
     for (size_t n = id.n; n > 1; n--) {

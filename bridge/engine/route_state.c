@@ -9,25 +9,25 @@
 #include <stdlib.h>
 
 enum {
-    REFRESH_MS = 10000, /* what nobody told of is found within this, */
-    SLACK_MS = 2000,    /* and this, where a tick or Redis takes its time */
-    ALONE_MS = 1000     /* what was submitted just before is stored by then */
+    REFRESH_MS = 10000, /* states are read again after this */
+    SLACK_MS = 2000,    /* plus this, for a late tick or a slow Redis */
+    ALONE_MS = 1000     /* by then jobs submitted just before are stored */
 };
 
-/* No source or route is called so. */
+/* No source or route has this name. */
 static const char tell_name[] = "=@states", *const told_name = tell_name + 1;
 
 struct route_states {
     struct bridge *bridge;
     bool known, reading, read_again;
-    int64_t read_ms; /* monotonic: when Redis was asked last */
+    int64_t read_ms; /* monotonic: time of the last read */
     struct log_limit complain;
 };
 
 static const struct {
-    const char *name; /* also the value in Redis; a running route has none there */
+    const char *name; /* also the value in Redis; running routes have no field there */
     enum log_level level;
-    const char *told; /* in the log, when it comes to be so */
+    const char *told; /* log text for the change to this state */
 } rows[] = {
     [ROUTE_UNKNOWN] = {"unknown", LOG_INFO, ""},
     [ROUTE_RUNNING] = {"running", LOG_INFO, "runs again"},
@@ -65,14 +65,14 @@ static bool all_drain(const struct source *src)
     return fed && !src->ops->answers;
 }
 
-/* Each turn looks at the mark: a source is paused when it is set. */
+/* inst_pause_sources() reads the mark at each turn. */
 static void mark_sources(struct bridge *bridge)
 {
     EACH_SOURCE (bridge, src)
         src->drains = all_drain(src);
 }
 
-/* --- what Redis says --- */
+/* --- reading --- */
 
 static void set_state(struct route *route, enum route_state state)
 {
@@ -91,7 +91,7 @@ static void set_state(struct route *route, enum route_state state)
     queue_release_held(route);
 }
 
-/* A word that only a newer tarry knows: the jobs stay where they are. */
+/* A newer tarry may have set an unknown state: treat the route as paused. */
 static enum route_state state_of(struct slice word)
 {
     return slice_is(word, rows[ROUTE_DRAINING].name)  ? ROUTE_DRAINING
@@ -168,7 +168,7 @@ bool route_states_known(const struct route_states *states)
     return states->known;
 }
 
-/* A reload may have brought a route. */
+/* A reload may have added routes. */
 static bool all_known(const struct bridge *bridge)
 {
     EACH_ROUTE (bridge, route)
@@ -196,7 +196,7 @@ void route_states_free(struct route_states *states)
     free(states);
 }
 
-/* --- what an operator says --- */
+/* --- setting --- */
 
 static bool is_among(struct route *const *routes, size_t n, const struct route *route)
 {
@@ -206,7 +206,8 @@ static bool is_among(struct route *const *routes, size_t n, const struct route *
     return false;
 }
 
-/* Whoever else takes messages of a source that can't be turned away is named. */
+/* A source without answers can only be paused as a whole: name its routes that would have
+ * to drain too. */
 static int check_source(const struct bridge *bridge, struct route *const *routes,
                         size_t n, const struct source *src, struct err *err)
 {
@@ -246,7 +247,7 @@ struct setting {
     route_states_cb *done;
     void *arg;
     enum route_state state;
-    struct buf names; /* each ended by a NUL: a route may be gone by the answer */
+    struct buf names; /* each ends with NUL; routes may be gone when Redis answers */
 };
 
 static void apply(const struct setting *setting)
@@ -273,7 +274,7 @@ static void on_set(void *arg, const struct redisReply *reply)
     if (good) {
         apply(setting);
         store_tell(states->bridge->store, tell_name);
-        route_states_read(states); /* a reading on its way may be older than this */
+        route_states_read(states); /* a read in flight may be older than this change */
     }
     setting->done(setting->arg, good ? 0 : -1);
     buf_free(&setting->names);

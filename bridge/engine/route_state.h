@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * route_state.h - whether a route runs, is paused or drains: an operator's word, kept in
- * Redis (the hash PREFIX:states) for all instances and over restarts.
+ * route_state.h - whether a route runs, is paused or drains. The operator sets the state;
+ * Redis stores it (the hash PREFIX:states) for all instances and across restarts.
  *
- * Paused: jobs come in, none is claimed, what is in flight ends; of a route that ends at
- * queues, those who pull by it find nothing due. Draining: none comes in, what is there
- * leaves. Until Redis has said which it is, neither happens. Loop thread.
+ * Paused: tarry accepts jobs but claims none; deliveries in flight finish. Consumers of
+ * its queues find no due job. Draining: tarry accepts no jobs, and delivers the stored
+ * ones. Until the state was read from Redis, tarry neither accepts nor claims jobs. Loop
+ * thread.
  */
 #ifndef BRIDGE_ENGINE_ROUTE_STATE_H
 #define BRIDGE_ENGINE_ROUTE_STATE_H
@@ -24,41 +25,43 @@ struct source;
 
 enum route_state { ROUTE_UNKNOWN, ROUTE_RUNNING, ROUTE_PAUSED, ROUTE_DRAINING };
 
-/* "running", "paused", "draining"; of an unknown one "unknown". */
+/* Return "running", "paused", "draining" or "unknown". */
 const char *route_state_name(enum route_state state);
-/* May its due jobs be claimed? */
+/* Return whether its due jobs may be claimed. */
 bool route_may_claim(const struct route *route);
 
-/* From when on every instance that runs knows of its state, and acts by it (monotonic):
- * they are told, and ask for themselves now and then. */
+/* Return the time (monotonic ms) by which every instance obeys the state: they are
+ * notified, and also read it regularly. */
 int64_t route_state_everywhere_ms(const struct route *route);
 
-/* Sources whose routes all drain are marked as held, but for those that hear answers:
- * what these submit to such a route is turned away (submit.c). */
+/* Create it. A source whose routes all drain is paused, unless its producers wait for
+ * answers: submit.c rejects their jobs instead. */
 struct route_states *route_states_new(struct bridge *bridge);
-void route_states_free(struct route_states *states); /* NULL is fine */
-/* Redis has said it at least once. */
+void route_states_free(struct route_states *states); /* states may be NULL */
+/* Return whether the states were read from Redis at least once. */
 bool route_states_known(const struct route_states *states);
-/* Asks Redis for all of them: it can be worked with (again), or a route is new. */
+/* Read all states: Redis is usable (again), or a route is new. */
 void route_states_read(struct route_states *states);
-/* Another instance says name, or (p NULL) may have while nobody listened. */
+/* Handle a notification of another instance; name with p NULL: notifications may have
+ * been missed. */
 void route_states_told(struct route_states *states, struct slice name);
-/* A reload brought other routes or sources: before any of these goes on. */
+/* A reload has changed routes or sources; call it before they resume. */
 void route_states_changed(struct route_states *states);
-/* Once a second. */
+/* Call it once a second. */
 void route_states_tick(struct route_states *states);
 
-/* Can these be set so? -1: err says why not: one that drains would leave its source to
- * others. */
+/* Check whether these routes can be set to that state. -1: err says why not: a source
+ * without answers drains only if all its routes do. */
 int route_states_check(const struct bridge *bridge, struct route *const *routes, size_t n,
                        enum route_state state, struct err *err);
-/* Sets them in Redis, then here and everywhere. done: -1: Redis did not answer, and
- * nothing was changed here. Called once, never within. */
+/* Set the state in Redis, then here, then notify the other instances. done: 0, or -1:
+ * Redis did not answer or refused, and nothing was changed here. Called once, after
+ * route_states_set() has returned. */
 typedef void route_states_cb(void *arg, int outcome);
 void route_states_set(struct route_states *states, struct route *const *routes, size_t n,
                       enum route_state state, route_states_cb *done, void *arg);
 
-/* For the metrics. */
+/* Print the metrics. */
 void route_states_print(const struct bridge *bridge, struct buf *out);
 
 #endif

@@ -8,20 +8,20 @@
 #include <stdlib.h>
 
 enum {
-    RECHECK_US = 10 * 1000 * 1000, /* what other instances left is found within this */
-    AGAIN_MS = 100,                /* after a claim that Redis did not answer */
+    RECHECK_US = 10 * 1000 * 1000, /* the head is read again after this */
+    AGAIN_MS = 100,                /* after a claim without an answer */
     CLAIM_MAX = 1000,              /* jobs of one claim: lua/claim.lua */
-    FULL_US = 50 * 1000,           /* all instances have as many under way as they may */
-    STALL_US = 3 * 1000 * 1000,    /* without a tick */
-    FRESH_US = 100 * 1000 /* what Redis told longer ago may be claimed by the owner */
+    FULL_US = 50 * 1000,           /* the limit of all instances is reached */
+    STALL_US = 3 * 1000 * 1000,    /* without a tick for this long */
+    FRESH_US = 100 * 1000          /* older reports may be out of date */
 };
 
-struct claim { /* on its way; it ends with its answer */
+struct claim { /* a claim in flight, until its answer */
     struct sched *sched;
-    struct sink *sink; /* of whose credit it is; the route may have another by now */
+    struct sink *sink; /* whose credit it uses; may differ from the route's */
     unsigned want;
     int64_t sent_us; /* monotonic */
-    bool given_up;   /* by the watchdog, with its credit */
+    bool given_up;   /* the watchdog has released its credit */
 };
 
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
@@ -55,7 +55,7 @@ static unsigned room(unsigned used, int64_t most)
     return used < most ? (unsigned)most - used : 0;
 }
 
-/* What those before it (a reload) still have under way counts for it. */
+/* Deliveries of sinks that it has replaced (reload) use its credit, too. */
 static unsigned sink_credit(const struct sink *sink)
 {
     unsigned used = sink->in_flight + sink->reserved;
@@ -64,7 +64,7 @@ static unsigned sink_credit(const struct sink *sink)
     return sink->use == PART_USED ? room(used, sink->max_in_flight) : 0;
 }
 
-/* What the sink can take, and the route may have under way. */
+/* Return how many jobs the sink accepts, and the route may have in flight. */
 static unsigned credit(const struct route *route)
 {
     unsigned sink = sink_credit(route->sink);
@@ -87,7 +87,7 @@ static void claim(struct sched *s)
 {
     struct sink *sink = s->route->sink;
     unsigned max = (unsigned)s->route->bridge->conf->daemon.batch_max_jobs;
-    /* No more than half: while one half is under way, Redis looks for the other. */
+    /* At most half: while one half is in flight, Redis prepares the other. */
     unsigned most = credit(s->route), half = (sink->max_in_flight + 1) / 2;
     most = most < half ? most : half;
     struct claim *claim = mem_alloc(sizeof(*claim));
@@ -102,7 +102,7 @@ static void on_recover(void *arg, const struct store_reap_reply *r)
 {
     struct sched *s = arg;
     if (r == NULL) {
-        s->claim_lost = true; /* the next tick asks again */
+        s->claim_lost = true; /* the next tick repeats it */
         return;
     }
     s->lease_ms = r->lease_ms;
@@ -113,7 +113,8 @@ static void on_recover(void *arg, const struct store_reap_reply *r)
                   (long long)r->moved);
 }
 
-/* Leaves before the next claim, whose lease Redis would note instead. */
+/* Recover before the next claim, because Redis stores only the lease of the last
+ * claim. */
 static void recover(struct sched *s)
 {
     s->claim_lost = false;
@@ -128,7 +129,7 @@ static void wait_for_credit(struct sched *s)
     TAILQ_INSERT_TAIL(&s->route->sink->waiting, s, link);
 }
 
-/* How long nothing may be claimed, by the route's rate or because its target rests. */
+/* Return how long the rate limit or a resting target forbids a claim. */
 static int64_t paced_us(const struct sched *s, int64_t now_us)
 {
     int64_t rest_us = s->route->pace ? pace_rest_us(s->route->pace) : 0;
@@ -136,13 +137,13 @@ static int64_t paced_us(const struct sched *s, int64_t now_us)
     return rest_us > rate_us ? rest_us : rate_us;
 }
 
-/* How long a due job is left to those that come before this instance. */
+/* Return how long a due job is left to instances with a lower rank. */
 static int64_t left_ms(const struct sched *s)
 {
     return s->rank == 0 ? 0 : SCHED_LATE_MS + (s->rank - 1) * SCHED_RANK_MS;
 }
 
-/* Until this instance may claim the first job; -1: there is none. */
+/* Return the time until this instance may claim the first job; -1: there is none. */
 static int64_t until_due_us(const struct sched *s, int64_t now_us)
 {
     if (s->head_ms < 0)
@@ -150,7 +151,7 @@ static int64_t until_due_us(const struct sched *s, int64_t now_us)
     return clock_until_us(bucket_clock(s->bucket), now_us, s->head_ms + left_ms(s));
 }
 
-/* Nothing and nobody holds the bucket back on purpose. */
+/* Return whether nothing holds the bucket on purpose. */
 static bool may_claim(const struct sched *s)
 {
     const struct route *route = s->route;
@@ -186,7 +187,7 @@ static void pump(struct sched *s)
     case SCHED_SLEEP:
         timer_set_us(s->timer, wait_us);
         if (view.until_due_us == 0 && view.more)
-            wait_for_credit(s); /* enough of it may be worth a claim before that */
+            wait_for_credit(s); /* enough credit may justify an earlier claim */
         break;
     case SCHED_WAIT_CREDIT:
         wait_for_credit(s);
@@ -218,7 +219,7 @@ static void on_claim(void *arg, const struct store_claim_reply *reply)
         s->claim_lost = true;
     else if (reply->count > 0)
         s->known_lease = reply->lease;
-    if (claim.given_up) { /* it came after all, but others may have its credit */
+    if (claim.given_up) { /* a late answer: others may have used its credit */
         if (reply)
             deliver(s, reply, credit(s->route), claim.sent_us);
         return;
@@ -247,7 +248,7 @@ static void on_claim(void *arg, const struct store_claim_reply *reply)
         s->lease_ms = reply->lease;
     if (reply->count > 0)
         FAULT("C1");
-    pump(s); /* Redis has the next claim while these are handed over */
+    pump(s); /* Redis executes the next claim while these jobs are delivered */
     if (s->claim && reply->count >= SCHED_WORTH)
         bucket_push(s->bucket);
     deliver(s, reply, reply->count, claim.sent_us);
@@ -312,7 +313,7 @@ static void on_reap(void *arg, const struct store_reap_reply *r)
     struct sched *s = arg;
     s->reaping = false;
     if (r == NULL)
-        return; /* the next tick asks again */
+        return; /* the next tick repeats it */
     s->lease_ms = r->lease_ms;
     s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
     if (r->moved > 0)
@@ -331,7 +332,7 @@ static void reap(struct sched *s)
 
 /* --- the watchdog --- */
 
-/* What keeps due jobs that nothing holds back; NULL: there are none. */
+/* Return why due jobs do not leave although nothing holds them; NULL: no such jobs. */
 static const char *stall(const struct sched *s, int64_t now_us)
 {
     if (!may_claim(s) || bucket_hold_us(s->bucket) > 0 || until_due_us(s, now_us) != 0 ||
@@ -342,7 +343,7 @@ static const char *stall(const struct sched *s, int64_t now_us)
                                    : "claims bring none";
 }
 
-/* From the beginning, whatever it waited for. */
+/* Restart the scheduler, whatever it waits for. */
 static void start_again(struct sched *s)
 {
     if (s->claim) {
@@ -357,7 +358,7 @@ static void start_again(struct sched *s)
     pump(s);
 }
 
-/* A full sink that reports outcomes is slow, not stuck. */
+/* A sink without credit that reports outcomes is slow, not stuck. */
 static void watch(struct sched *s)
 {
     int64_t now_us = loop_mono_us(), since_us = s->moved_us;
@@ -389,7 +390,7 @@ void sched_tick(struct sched *s)
 {
     struct store *store = s->route->bridge->store;
     int64_t now_us = loop_mono_us();
-    /* After a stall of this instance, its own leases are renewed first (deliver.h). */
+    /* After this instance was stalled, it first renews its own leases (deliver.h). */
     bool stalled = now_us - s->ticked_us > STALL_US;
     s->ticked_us = now_us;
     watch(s);
@@ -400,12 +401,12 @@ void sched_tick(struct sched *s)
     if (now_us >= s->recheck_us)
         sched_look(s);
     else
-        pump(s); /* a clock that was set is noticed within a second */
+        pump(s); /* notices within a second if a clock was set */
 }
 
 void sched_credit(struct sink *sink)
 {
-    unsigned n = 0; /* each once: whose route is full goes to the end */
+    unsigned n = 0; /* visit each once: a bucket of a full route is appended again */
     struct sched *s;
     TAILQ_FOREACH (s, &sink->waiting, link)
         n++;
@@ -422,8 +423,7 @@ static void on_head(void *owner, int64_t head_ms)
     sched_head(owner, head_ms);
 }
 
-/* Who is not the owner takes the head for being due now: when its time has come it asks,
- * for all wakes since at once. */
+/* A non-owner treats the head as due and asks once for all wake-ups. */
 static void on_woken(void *owner)
 {
     struct sched *s = owner;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * sched.h - when the due jobs of a bucket are claimed.
+ * sched.h - decides when to claim the due jobs of a bucket.
  *
- * One timer per bucket, set to its first due time; nothing is polled because jobs wait. A
- * claim asks for as many jobs as the route's sink has credit for, and for half of what it
- * may have under way at most: Redis looks for the next while these are delivered.
+ * Each bucket has one timer, set to the first due time; a bucket is not polled because it
+ * contains jobs. A claim asks for as many jobs as the sink has credit for, and at most
+ * half of max_in_flight: Redis prepares the next claim while these jobs are delivered.
  *
- * Where several instances share a Redis, each bucket has an owner, who claims at the due
- * time (alive.h). The others look whether the first job is still there SCHED_LATE_MS
- * later, and then help: the owner is gone, or its sink is slow. So a bucket costs each of
- * them four questions a second at most, and none while it rests.
+ * If several instances share a Redis, each bucket has an owner, which claims at the due
+ * time (alive.h). A non-owner checks SCHED_LATE_MS later whether the first job is still
+ * pending, and then claims too: the owner has failed, or its sink is slow. So a bucket
+ * costs each non-owner at most four calls a second, and none while the bucket is idle.
  */
 #ifndef BRIDGE_ENGINE_SCHED_H
 #define BRIDGE_ENGINE_SCHED_H
@@ -26,29 +26,30 @@ struct route;
 struct sink;
 struct timer;
 
-struct sched { /* one bucket of one route: when its jobs are claimed */
+struct sched { /* the scheduler of one bucket of a route */
     struct route *route;
     struct bucket *bucket;
     struct timer *timer;
     unsigned rank;           /* 0: this instance owns the bucket, see alive.h */
     TAILQ_ENTRY(sched) link; /* of sink->waiting */
-    bool listed;             /* there: it waits for its sink's credit */
+    bool listed;             /* it is in sink->waiting: it waits for credit */
 
-    /* What Redis said last: */
-    int64_t head_ms;    /* due time of its first job, Redis' clock; -1: no job waits */
-    int64_t heard_us;   /* monotonic: when that was */
-    int64_t lease_ms;   /* end of the first lease that is known; -1: none */
-    int64_t recheck_us; /* monotonic: when to ask for both again */
-    bool looking;       /* the question is under way */
-    bool look_again;    /* its answer may be out of date already */
+    /* The last answer of Redis: */
+    int64_t head_ms;    /* due time of the first job, Redis' clock; -1: no pending job */
+    int64_t heard_us;   /* monotonic: time of that answer */
+    int64_t lease_ms;   /* expiry of the first known lease; -1: none */
+    int64_t recheck_us; /* monotonic: when to read both again */
+    bool looking;       /* a read of them is in flight */
+    bool look_again;    /* its answer may be out of date: read again */
     bool reaping;
 
     /* Claims: */
-    struct claim *claim; /* under way; NULL: none */
-    bool claim_lost;     /* the last one was not answered; Redis may have made it */
-    bool more;           /* the last one got all that it asked for */
-    int64_t known_lease; /* of the last one that was answered with jobs; 0: none */
-    int64_t paced_us;    /* monotonic: the rate forbids an earlier one; 0: any time */
+    struct claim *claim; /* in flight; NULL: none */
+    bool claim_lost;     /* the last claim has no answer; Redis may have executed it */
+    bool more;           /* the last claim got all jobs that it asked for */
+    int64_t known_lease; /* of the last claim that returned jobs; 0: none */
+    int64_t paced_us;    /* monotonic: the rate limit allows no claim before this; 0: any
+                          * time */
     struct pacer pacer;
 
     /* The watchdog, monotonic: */
@@ -57,58 +58,61 @@ struct sched { /* one bucket of one route: when its jobs are claimed */
     int64_t stalled_us; /* the last restart by the watchdog; 0 once jobs move again */
 };
 
-/* What a bucket does next is a pure function of this, so that a test can try every case.
- */
+/* The input of sched_next(), a pure function, so that tests can cover every case. */
 struct sched_view {
-    int64_t until_due_us; /* of its first job, and that it is left to the owner; 0: due;
-                           * -1: no job waits */
-    int64_t gap_us;       /* that the next claim should still wait for company */
-    unsigned credit;      /* hand-overs that its sink can take */
+    int64_t until_due_us; /* of its first job, plus the time that is left to the owner; 0:
+                           * due; -1: no pending job */
+    int64_t gap_us;       /* how long the next claim should wait for more jobs */
+    unsigned credit;      /* deliveries that the sink accepts now */
     unsigned credit_max;  /* the same when nothing is in flight */
-    bool more;            /* the last claim got all that it asked for */
-    int64_t paced_us;     /* that the route's rate, or its target, forbids another */
-    bool unsure;          /* that job may be gone: the owner was to claim it */
+    bool more;            /* the last claim got all jobs that it asked for */
+    int64_t paced_us;     /* how long the rate limit, or the target, forbids a claim */
+    bool unsure;          /* the owner may have claimed the job already: read the head
+                           * first */
 };
 enum sched_next {
-    SCHED_REST,        /* until the head changes, or the tick looks again */
-    SCHED_SLEEP,       /* for *wait_us, never less than what is left */
-    SCHED_WAIT_CREDIT, /* until the sink has reported an outcome */
-    SCHED_LOOK,        /* ask Redis for the head */
+    SCHED_REST,        /* wait until the head changes, or the tick reads it again */
+    SCHED_SLEEP,       /* for *wait_us, never less than necessary */
+    SCHED_WAIT_CREDIT, /* until the sink reports an outcome */
+    SCHED_LOOK,        /* read the head from Redis */
     SCHED_CLAIM
 };
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us);
 
 enum {
-    SCHED_LEASE_MS = 10000,           /* of a claim, at most; deliver.h renews it */
-    SCHED_TICK_MS = 1000,             /* how often sched_tick() is called */
-    SCHED_SLEEP_MAX_US = 1500 * 1000, /* a head further away is left to the tick */
-    SCHED_WORTH = 32,                 /* credit that is worth a claim of its own */
+    SCHED_LEASE_MS = 10000,           /* of a claim, at most; deliver.c renews it */
+    SCHED_TICK_MS = 1000,             /* interval of sched_tick() */
+    SCHED_SLEEP_MAX_US = 1500 * 1000, /* a later head is left to the tick */
+    SCHED_WORTH = 32,                 /* credit that justifies a claim */
     SCHED_LATE_MS = 250, /* how long a due job is left to the bucket's owner */
-    SCHED_RANK_MS = 10   /* each further instance waits so much longer */
+    SCHED_RANK_MS = 10   /* each further rank waits this much longer */
 };
 
-/* Of a claim: the lease option of the route, SCHED_LEASE_MS at most. */
+/* Return the lease of a claim in ms: the route's lease option, SCHED_LEASE_MS at most. */
 int64_t sched_lease_ms(const struct route *route);
 
 void sched_init(struct sched *s, struct route *route, const char *name);
 void sched_fini(struct sched *s);
 
-/* Before its route gets another sink: it no longer waits for the credit of this one. */
+/* Stop waiting for credit of the route's sink, for example before the route changes its
+ * sink. */
 void sched_let_go(struct sched *s);
 
-/* Redis can be worked with (again): asks for the head, and goes on. */
+/* Redis is usable (again): read the head. */
 void sched_start(struct sched *s);
-/* Somebody else changed the bucket: asks for the head. */
+/* Another instance has changed the bucket: read the head. */
 void sched_look(struct sched *s);
-/* Redis says that the head is now head_ms; -1: none. */
+/* Redis has reported the head; head_ms: due time, -1: none. */
 void sched_head(struct sched *s, int64_t head_ms);
-/* Another instance came or went: the owner may be another. */
+/* The list of instances has changed: compute the rank again. */
 void sched_moved(struct sched *s);
-/* Once a second: looks after leases that ended, and at the clock again. Its watchdog:
- * where due jobs could leave and do not for daemon.overdue_alarm, that is logged, counted
- * and told by /readyz (stalled_us), and the bucket is started again. */
+/* Call it once a second: reaps expired leases, and checks the clock.
+ *
+ * Its watchdog: if due jobs could leave but do not for daemon.overdue_alarm, it logs and
+ * counts that, reports it in /readyz (stalled_us), and restarts the scheduler of the
+ * bucket. */
 void sched_tick(struct sched *s);
-/* At the end of a turn: claims for buckets that wait for this sink's credit. */
+/* Call it at the end of a turn: claims for buckets that wait for this sink's credit. */
 void sched_credit(struct sink *sink);
 
 #endif

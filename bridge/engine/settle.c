@@ -10,14 +10,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { RUNS_SKIPPED_MAX = 10000 }; /* at a time; then the loop has its turn */
+enum { RUNS_SKIPPED_MAX = 10000 }; /* per change, so that the loop is not blocked */
 
 static int64_t now_ms(const struct route *route)
 {
     return store_now_ms(route->bridge->store);
 }
 
-/* --- what Redis answered --- */
+/* --- answers of Redis --- */
 
 static void on_put_back(void *arg, char code)
 {
@@ -28,8 +28,8 @@ static void on_put_back(void *arg, char code)
         route->stats.cancelled++;
 }
 
-/* Delivered, and counted so unless another instance has, or the job was replaced: the sum
- * of what left would be too large. */
+/* Count a delivery, except if Redis reports it as stale: another instance has counted it,
+ * or the job was replaced. Else the sum of jobs that left would be too large. */
 static void on_done(void *arg, char code)
 {
     struct route *route = arg;
@@ -39,12 +39,12 @@ static void on_done(void *arg, char code)
         route->stats.delivered++;
 }
 
-/* The run before was delivered. */
+/* The previous run was delivered. */
 static void on_next(void *arg, char code)
 {
     struct route *route = arg;
     route->stats.delivered += code != RETRY_STALE;
-    /* Cancelled while it ran: that means the run which would come next. */
+    /* A cancel during the run applies to the next run. */
     if (code == RETRY_PUT_BACK || code == RETRY_CANCELLED)
         route->stats.repeated++;
     on_put_back(arg, code);
@@ -108,7 +108,7 @@ static bool repeats(const struct leased *l)
     return l->job && l->job->repeat.n > 0 && l->tries.reason[0] == '\0';
 }
 
-/* Moves the job on to its next run. false: there is none. */
+/* Change the job to its next run. false: there is none. */
 static bool next_run(struct job *job)
 {
     struct repeat repeat;
@@ -123,7 +123,8 @@ static bool next_run(struct job *job)
     int64_t due_ms = repeat_next_ms(&repeat, job->due_ms, job->due_ms);
     if (due_ms < 0 || (job->repeat_until_ms > 0 && due_ms > job->repeat_until_ms))
         return false;
-    /* A deliver-before that counts from due; an instant is the end of the job as well. */
+    /* deliver-before relative to the due time moves along; an absolute one is also the
+     * end of the repetition */
     if (job->expires_ms > 0 && job->expires_ms != job->repeat_until_ms)
         job->expires_ms += due_ms - job->due_ms;
     job->due_ms = due_ms;
@@ -151,7 +152,8 @@ static bool is_missed(const struct leased *l, int64_t now)
     return late_ms > 0 && now - due_ms(l) > late_ms;
 }
 
-/* Runs that were too late; each but the last had a next one, where again also that. */
+/* A number of dropped runs. Each but the last had a next run; `again`: so had the
+ * last. */
 struct drop {
     struct route *route;
     enum reason reason;
@@ -180,7 +182,7 @@ static void tell_tap(const struct leased *l, const char *what, enum reason reaso
                                                        .due_ms = l->job->due_ms});
 }
 
-/* Runs that were missed as well are dropped in one go. */
+/* Drop all missed runs in one change. */
 void settle_drop(struct leased *l, enum reason reason)
 {
     struct sched *s = l->sched;
@@ -199,7 +201,7 @@ void settle_drop(struct leased *l, enum reason reason)
         store_lapse(s->bucket, l->id, l->lease, on_dropped, drop);
 }
 
-/* A run that was given up; whether another one follows it. */
+/* A run that is dead; again: the job has a next run. */
 struct lost {
     struct route *route;
     enum reason reason;
@@ -212,7 +214,7 @@ static void on_lost(void *arg, char code)
     struct route_stats *stats = &lost->route->stats;
     if (code == RETRY_KEPT)
         stats->dead[lost->reason] += lost->route->dead == NULL;
-    if (code == RETRY_PUT_BACK) /* it is kept already, from before its job was replaced */
+    if (code == RETRY_PUT_BACK) /* the dead run was stored before */
         stats->dropped_dead++;
     if (code == RETRY_KEPT || code == RETRY_PUT_BACK)
         stats->repeated += lost->again;
@@ -225,7 +227,7 @@ static void keep_run(struct leased *l)
     struct route *route = l->sched->route;
     struct lost *lost = mem_alloc(sizeof(*lost));
     struct buf text = {0};
-    struct job run = *l->job; /* its memory stays l->job's */
+    struct job run = *l->job; /* l->job owns its memory */
     run.id = job_keepf(l->job, "%.*s@%" PRId64, SLICE_ARG(l->id), run.due_ms);
     run.repeat = (struct slice){NULL, 0};
     tries_format(&l->tries, &text);

@@ -12,17 +12,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A job on its way into Redis, and what its source is told then. */
+/* A job until Redis has answered, and the reply for its source. */
 struct submission {
-    struct change change; /* first: the store frees it after its callback */
+    struct change change; /* first member: the store frees it after its callback */
     struct source *src;
     struct route *route;
     stored_cb *done;
     void *arg;
-    int64_t bytes;             /* in the flow; 0: it is not in it */
-    bool clamped;              /* its delay was too long */
-    struct stored_reply reply; /* outcome: what "stored" means for it */
-    char why[256];             /* of the reply, where admission gives one */
+    int64_t bytes;             /* counted in the flow; 0: not counted */
+    bool clamped;              /* its delay was reduced to max_delay */
+    struct stored_reply reply; /* outcome: what success means for this job */
+    char why[256];             /* text of the reply, from admission */
 };
 
 static void tell_tap(const struct submission *sub, enum stored outcome)
@@ -53,8 +53,8 @@ static void answer(struct submission *sub, enum stored outcome)
     sub->done(sub->arg, &sub->reply);
 }
 
-/* Normal after a crash or a rebalance, for as many records as were not committed. After
- * an operator has set the group back it is not what he wanted. */
+/* Normal after a crash or a rebalance, for records that were not committed. After an
+ * operator has reset the group it is not what he wanted, so tarry warns. */
 static void warn_read_again(struct submission *sub)
 {
     const struct log_about about = {.route = sub->route->conf->name,
@@ -67,7 +67,8 @@ static void warn_read_again(struct submission *sub)
               sub->route->conf->name);
 }
 
-/* The answers of lua/enqueue.lua for a job that was not stored, and what is said then. */
+/* Answers of lua/enqueue.lua for a job that was not stored, with the reason for the
+ * source. */
 static const struct {
     char code;
     enum duplicate kind;
@@ -83,19 +84,19 @@ static bool is_duplicate(struct submission *sub, char code)
             continue;
         sub->route->stats.duplicates[duplicates[i].kind]++;
         sub->reply.reason = duplicates[i].reason;
-        sub->reply.due_ms = -1; /* the stored one's, which was not asked for */
+        sub->reply.due_ms = -1; /* the due time of the stored job is not known */
         return true;
     }
     return false;
 }
 
-/* The answers of lua/enqueue.lua for a job that was stored, or is as good as that. */
+/* Count a job that Redis has stored, or had stored already. false: code is another
+ * answer. */
 static bool count_stored(struct submission *sub, char code)
 {
     struct route *route = sub->route;
     struct route_stats *stats = &route->stats;
-    if (code ==
-        ENQUEUE_SAME) { /* told as stored: its producer did not hear it the first time */
+    if (code == ENQUEUE_SAME) { /* the first answer was lost */
         stats->duplicates[DUPLICATE_EXISTS]++;
         return true;
     }
@@ -125,14 +126,15 @@ static void on_enqueued(void *arg, char code)
     } else if (count_stored(sub, code)) {
         answer(sub, instead ? STORED_INSTEAD : sub->reply.outcome);
     } else {
-        /* Redis may have it, if too few replicas do. */
+        /* Redis may have stored the job, but on too few replicas. */
         sub->route->stats.not_stored += !count_stored(sub, change_was(code));
         sub->reply.why = no_answer;
         answer(sub, NOT_STORED);
     }
 }
 
-/* What became of a cancel; who waits for the answer hears it, who does not goes on. */
+/* Handle the answer to a cancel. A producer that waits for an answer gets the reason;
+ * others only continue. */
 static void on_cancel_done(void *arg, char code)
 {
     struct submission *sub = arg;
@@ -146,13 +148,13 @@ static void on_cancel_done(void *arg, char code)
         {CANCEL_NOT_THERE, "not-found",
          "no such job waits: delivered before, refused, or never there"}};
     struct route_stats *stats = &sub->route->stats;
-    char was = change_was(code); /* if too few replicas know of it */
+    char was = change_was(code); /* also if too few replicas have it */
     stats->cancels += code != 0 && code != CANCEL_READ_BEFORE;
     stats->not_stored += code == 0;
     if (was == CANCEL_CANCELLED || was == CANCEL_CANCELLED_DEAD)
         stats->cancelled++;
     if (code == CANCEL_READ_BEFORE &&
-        is_duplicate(sub, code)) { /* carried out when it was read first */
+        is_duplicate(sub, code)) { /* executed when it was read first */
         answer(sub, STORED_BEFORE);
         return;
     }
@@ -168,7 +170,7 @@ static void on_cancel_done(void *arg, char code)
     answer(sub, code && code == was ? STORED_NONE : NOT_STORED);
 }
 
-/* Answers a submission that never went to a bucket. */
+/* Answer a submission that needed no call to Redis. */
 static void on_decided(void *arg)
 {
     struct submission *sub = arg;
@@ -176,10 +178,10 @@ static void on_decided(void *arg)
     free(sub);
 }
 
-/* --- what is to be done --- */
+/* --- decision --- */
 
-/* The Redis of a pool is not there: by whose clock the job would be due is not known, or
- * nobody knows when it could be stored. The main one holds back the sources instead. */
+/* The Redis of a pool is unreachable: its clock is unknown, or a producer would wait too
+ * long. If the main Redis is unreachable, the sources are paused instead. */
 static bool pool_is_away(const struct admission *a)
 {
     const struct store *st = route_store(a->route);
@@ -196,20 +198,21 @@ static enum stored put_off(struct admission *a, const char *why)
     return NOT_STORED;
 }
 
-/* Keeps it as a dead letter: its producer gets no answer, or the route says so. */
+/* Return whether to store it as a dead letter: the producer waits for no answer, or the
+ * route requires it. */
 static bool is_kept(const struct admission *a)
 {
     return !a->src->ops->answers || (reason_find(a->reason) == REASON_TOO_LONG &&
                                      a->route->conf->too_long == TOO_LONG_DEAD);
 }
 
-/* Returns what success means to the source. REFUSED or NOT_STORED: Redis is not asked,
- * and a says why. */
+/* Return what success means to the source. REFUSED or NOT_STORED: do not ask Redis; a
+ * says why. */
 static enum stored decide(struct admission *a)
 {
     struct source *src = a->src;
     struct route *route = a->route;
-    if (!a->found && src->ops->answers) { /* it concerns no route */
+    if (!a->found && src->ops->answers) { /* it belongs to no route */
         src->unrouted++;
         return REFUSED;
     }
@@ -221,7 +224,7 @@ static enum stored decide(struct admission *a)
         return REFUSED;
     }
     bool cancels = a->reason == NULL && a->op == DELAY_CANCEL;
-    /* A source that would not hear it is held back instead, or feeds other routes too
+    /* A source without answers is paused instead, or feeds other routes too
      * (route_state.h). */
     if (a->reason == NULL && !cancels && route->state == ROUTE_DRAINING &&
         src->ops->answers)
@@ -231,10 +234,10 @@ static enum stored decide(struct admission *a)
     return a->reason ? STORED_DEAD : cancels ? STORED_NONE : STORED;
 }
 
-/* --- what Redis is asked --- */
+/* --- calls to Redis --- */
 
-/* Of a queue's job: the time at which it vanishes. Elsewhere deliver-before is judged
- * when the job is handed over. */
+/* Return when a job of a queue expires. For other jobs tarry checks deliver-before at the
+ * delivery. */
 static int64_t expiry(const struct route *route, const struct job *job)
 {
     const struct queue_rules *rules = route->sink->rules;
@@ -243,8 +246,9 @@ static int64_t expiry(const struct route *route, const struct job *job)
     return rules->ttl_ms > 0 && !job->timed ? job->due_ms + rules->ttl_ms : 0;
 }
 
-/* With a dead-letter sink it waits in the bucket, due now, to be sent there first. A dead
- * letter that comes back from there would go round for ever. */
+/* Return whether to store a dead letter as such at once. With a dead-letter sink the job
+ * is stored as pending, due now, to be delivered there first. But a dead letter that
+ * comes from such a sink would loop for ever. */
 static bool is_dead_here(const struct route *route, const struct job *job)
 {
     return route->dead == NULL || job_header(job, "delay-dead-reason");
@@ -300,7 +304,7 @@ static struct submission *new_dead_letter(const struct bucket *b,
     return sub;
 }
 
-/* Makes the submission of a job that goes to b; NULL: Redis is not asked. */
+/* Create the submission. b NULL: Redis is not asked. */
 static struct submission *submission_new(const struct bucket *b,
                                          const struct admission *a, enum stored outcome)
 {

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 
 enum {
-    GATHER_MS = 100, /* from the first event to the answer: a page, not a stream of one */
+    GATHER_MS = 100, /* from the first event to the answer, to collect several events */
     TEXT_MAX = 256   /* bytes shown of a key, target or reason */
 };
 
 struct slot {
-    uint64_t hash;     /* of the id: all events of a job are in a sample, or none */
-    struct buf json;   /* the members, without payload */
-    struct buf hidden; /* the payload's member; empty: none was kept */
+    uint64_t hash;     /* of the id: a sample contains all events of a job, or none */
+    struct buf json;   /* the members without the payload */
+    struct buf hidden; /* the payload's member; empty: not stored */
 };
 
 struct tap_reader {
@@ -30,7 +30,7 @@ struct tap_reader {
 struct tap {
     struct route *route;
     struct slot slots[TAP_EVENTS];
-    uint64_t first, next; /* numbers of the first event and of the one to come */
+    uint64_t first, next; /* number of the first event; of the next one */
     int64_t sample;
     bool payload;
     TAILQ_HEAD(, tap_reader) readers;
@@ -57,7 +57,7 @@ static void add_text(struct buf *json, const char *name, struct slice s)
     text_add_json(json, beginning(s, TEXT_MAX));
 }
 
-/* The whole bytes decide whether they are text: the beginning may end within a letter. */
+/* Check all bytes for UTF-8, not only those shown: these may end within a character. */
 static void add_bytes(struct buf *json, const char *name, struct slice bytes, size_t most)
 {
     struct slice shown = beginning(bytes, most);
@@ -105,7 +105,7 @@ void tap_note(struct tap *tap, const struct tap_event *event)
 
 /* --- readers --- */
 
-/* The oldest event that is still kept, of those from the cursor on. */
+/* Return the oldest stored event from the cursor on. */
 static uint64_t first_kept(const struct tap *tap, uint64_t cursor)
 {
     uint64_t kept =
@@ -183,7 +183,7 @@ static struct tap *tap_new(struct route *route, int64_t sample)
 {
     struct tap *tap = mem_alloc(sizeof(*tap));
     tap->route = route;
-    /* A cursor of an earlier tap, or an earlier process, is no number of this one. */
+    /* So a cursor of an earlier tap or process is never valid for this one. */
     tap->first = tap->next = (uint64_t)loop_wall_ms() * 1000;
     tap->sample = sample;
     tap->gather = timer_new(on_gathered, tap);

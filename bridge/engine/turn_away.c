@@ -9,13 +9,13 @@
 
 enum {
     NO_CREDIT_MS = 250, /* the dead-letter sink is busy */
-    NEWER_MS = 10000, /* until a job that only a newer tarry can read is claimed again */
-    LEASES_LOST = 3   /* by crashes of ours, not counted by the retry schedule */
+    NEWER_MS = 10000,   /* before a job of a newer tarry is claimed again */
+    LEASES_LOST = 3 /* tolerated in addition to the retry schedule: crashes of tarry */
 };
 
-/* When a job that its dead-letter sink has no room for, or that a reload has ended, may
- * ask again: each its own time, so that many of them do not keep Redis busy with coming
- * and going. */
+/* Return in how many ms a dead letter is due again for which its sink has no credit, or
+ * which a reload holds. Each gets a different time, so that many of them do not keep
+ * Redis busy. */
 static int64_t dead_slot_ms(struct route *route)
 {
     int64_t now_ms = loop_mono_ms(), step_ms = NO_CREDIT_MS / route->dead->max_in_flight;
@@ -25,7 +25,7 @@ static int64_t dead_slot_ms(struct route *route)
     return route->dead_slot_ms - now_ms;
 }
 
-/* Leases were lost so often that the job itself may be what ends them. */
+/* Return whether the job has lost so many leases that it may itself cause the crashes. */
 static bool is_poison(const struct leased *l)
 {
     const struct tries *t = &l->tries;
@@ -36,15 +36,15 @@ static bool is_poison(const struct leased *l)
                           t->attempts - LEASES_LOST, 0.5) == RETRY_GIVE_UP;
 }
 
-/* A first attempt is late against max_lateness; what an operator replays is meant to be.
- */
+/* max_lateness applies only to the first attempt, and not to replayed jobs. */
 static bool is_late(const struct route *route, const struct tries *t, int64_t lateness_ms)
 {
     return route->conf->max_lateness_ms > 0 && t->attempts == 0 && t->replays == 0 &&
            lateness_ms > route->conf->max_lateness_ms;
 }
 
-/* Too late by the job's own word, or the route's. false: it may be delivered. */
+/* Settle a job that is too late by its deliver-before or by max_lateness. false: deliver
+ * it. */
 static bool ended_by_time(struct leased *l, int64_t lateness_ms, int64_t now_ms)
 {
     struct route *route = l->sched->route;
@@ -67,7 +67,7 @@ static bool ended_by_time(struct leased *l, int64_t lateness_ms, int64_t now_ms)
     return true;
 }
 
-/* Still to be delivered to its own target: what stands against it? */
+/* Check a job that is not dead. */
 static bool live_turned_away(struct leased *l, int64_t lateness_ms, int64_t now_ms)
 {
     if (ended_by_time(l, lateness_ms, now_ms))
@@ -84,11 +84,11 @@ static bool live_turned_away(struct leased *l, int64_t lateness_ms, int64_t now_
     return true;
 }
 
-/* On its way to the dead-letter sink. */
+/* Check a dead letter on its way to the dead-letter sink. */
 static bool dead_turned_away(struct leased *l)
 {
     struct route *route = l->sched->route;
-    if (route->dead == NULL) { /* the route lost its dead-letter sink */
+    if (route->dead == NULL) { /* a reload has removed the route's dead-letter sink */
         settle_bury(l);
         return true;
     }

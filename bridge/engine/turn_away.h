@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * turn_away.h - claimed jobs that are not handed over: those that cannot be read, come
- * too late, lost too many leases, have no target, or find no room at the dead-letter
- * sink.
+ * turn_away.h - claimed jobs that are not delivered: the record cannot be read, the job
+ * is too late, has lost too many leases or has no target, or the dead-letter sink has no
+ * room.
  *
- * Each function returns true if it has settled the job (settle.h).
+ * Each function returns true if the job must not be delivered. It has then settled the
+ * job (settle.h), or logged that Redis has no record of it.
  */
 #ifndef BRIDGE_ENGINE_TURN_AWAY_H
 #define BRIDGE_ENGINE_TURN_AWAY_H
@@ -16,10 +17,10 @@ struct store_claim_item;
 struct err;
 struct leased;
 
-/* The record cannot be read: l->job is NULL, and err says why. */
+/* Handle a record that cannot be read: l->job is NULL, and err says why. */
 bool turn_away_broken(struct leased *l, const struct store_claim_item *claimed,
                       const struct err *err);
-/* now_ms: Redis' clock at the claim. */
+/* Check a job before its delivery. now_ms: Redis' clock at the claim. */
 bool turn_away(struct leased *l, int64_t lateness_ms, int64_t now_ms);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * queue_call.c - Redis is asked for the consumers of a queue: for whom, when, and what
- * becomes of its reply.
+ * queue_call.c - calls lua/pull.lua for the consumers of a queue: for whom, when, and
+ * what happens with its reply.
  *
- * One call per queue is on its way at a time; it asks for the parked ones first, so that
- * they are served in the order in which they came.
+ * Each queue has at most one call in flight. It asks for the parked waiters first, so
+ * they are served in the order of their arrival.
  */
 #include "bridge/job/tries.h"
 #include "bridge/queue/queue_place.h"
@@ -13,13 +13,13 @@
 #include <stdlib.h>
 
 enum {
-    NEWER_MS = 10000,      /* until what only a newer tarry can read is pulled again */
+    NEWER_MS = 10000,      /* before a job of a newer tarry is pulled again */
     WAITERS_MAX = 256,     /* of one call */
-    PARKED_FIRST = 16,     /* asked for at first; doubles while it pays */
-    PATIENCE_US = 300000,  /* Redis rests longer: who does not wait is told */
-    RECHECK_US = 10000000, /* what other instances left is found within this */
-    AGAIN_MS = 100,        /* after a call that Redis did not answer */
-    SETTLE_MIN_MS = 50     /* leases that end within this are settled in one call */
+    PARKED_FIRST = 16,     /* initial guess; doubles while all get a job */
+    PATIENCE_US = 300000,  /* longest pause of Redis that a call waits for */
+    RECHECK_US = 10000000, /* interval of reading the queue, in case a wake-up was lost */
+    AGAIN_MS = 100,        /* after a call without an answer */
+    SETTLE_MIN_MS = 50     /* leases that expire within this are settled in one call */
 };
 
 static void turn_away(struct queue *q)
@@ -41,8 +41,8 @@ static void room_for(struct queue *q)
     q->asked = mem_realloc(q->asked, q->asked_cap * sizeof(struct waiter *));
 }
 
-/* Puts the first of a list into the call, at most limit, but holds those whose route is
- * paused. Says whether that was all. */
+/* Put the first waiters of a list into the call, at most limit; hold those whose route is
+ * paused. Returns whether no other waiter is left. */
 static bool want(struct queue *q, struct waiter_list *list, unsigned limit,
                  struct store_pull_want *wants)
 {
@@ -73,7 +73,7 @@ static int64_t until_us(const struct queue *q, int64_t at_ms, int64_t now_us)
     return at_ms < 0 ? -1 : clock_until_us(bucket_clock(q->bucket), now_us, at_ms);
 }
 
-/* When to look again without being told. */
+/* Set the timer for the next call that needs no event. */
 static void arm(struct queue *q, int64_t now_us)
 {
     int64_t wait_us = -1;
@@ -92,8 +92,7 @@ static void arm(struct queue *q, int64_t now_us)
         timer_set_us(q->timer, wait_us);
 }
 
-/* Redis is away, or refuses: for how long to rest; -1: until it is back. 0: it can be
- * asked. */
+/* Return how long Redis must not be asked; -1: it is unreachable; 0: it can be asked. */
 static int64_t rest_us(const struct queue *q, int64_t now_us)
 {
     if (!bucket_is_up(q->bucket))
@@ -105,9 +104,10 @@ static int64_t rest_us(const struct queue *q, int64_t now_us)
 
 static void on_pulled(void *arg, const struct store_pull_reply *reply);
 
-/* Whom to ask for. While something may be due, the parked ones come first, and the fresh
- * ones when all of those are in; else the fresh ones, with the first of the parked, since
- * a job may be on its way that these must not lose to newcomers. */
+/* Choose the waiters of the call. If a job may be due, parked waiters are first; fresh
+ * ones join only if all parked ones fit. Else the call contains the fresh waiters, and
+ * before them the first parked ones: a job that becomes due now must not go to newcomers.
+ * Returns whether there are any. */
 static bool choose(struct queue *q, bool due, struct store_pull_want *wants)
 {
     if (q->guess < PARKED_FIRST)
@@ -136,7 +136,7 @@ void queue_pump(struct queue *q)
         if (rest > 0)
             timer_set_us(q->timer, rest);
         else
-            timer_rest(q->timer); /* queue_look_all() */
+            timer_rest(q->timer); /* until queue_look_all() */
         queue_leave(q);
         return;
     }
@@ -176,7 +176,7 @@ static void bury_unreadable(const struct queue *q, const struct store_pull_item 
     buf_free(&text);
 }
 
-/* Back to its place: nobody has got it. */
+/* Return a job to its place; it does not count as a delivery. */
 static void give_back(const struct queue *q, const struct store_pull_item *pulled)
 {
     store_release(q->bucket, pulled->id, pulled->lease, pulled->due_us, false, 0, NULL,
@@ -196,7 +196,7 @@ static void put_off(const struct waiter *waiter, const struct store_pull_item *p
     give_back(waiter->queue, &later);
 }
 
-/* The consumer gets n jobs; those that can't be read are dealt with. Gives how many it
+/* Give the consumer n jobs; handles those that cannot be read. Returns how many it
  * got. */
 static unsigned collect(const struct queue *q, const struct waiter *waiter,
                         const struct store_pull_item *pulled, unsigned n, int64_t now_ms)
@@ -222,15 +222,14 @@ static unsigned collect(const struct queue *q, const struct waiter *waiter,
                               pulled[i].tries, job) == NULL) {
             bury_unreadable(q, &pulled[i]);
         } else {
-            job->id = job->job->id; /* pulled's does not last */
+            job->id = job->job->id; /* pulled's memory is freed earlier */
             p->got++;
         }
     }
     return p->got - before;
 }
 
-/* The jobs that are a consumer's, n of them. One that gathers and has just come also gets
- * what its other queues have. */
+/* Hand out n jobs to a consumer. A fresh one that gathers also asks its other queues. */
 static void hand_out(struct queue *q, struct waiter *waiter,
                      const struct store_pull_item *pulled, unsigned n, int64_t now_ms)
 {
@@ -239,7 +238,7 @@ static void hand_out(struct queue *q, struct waiter *waiter,
     if (collect(q, waiter, pulled, n, now_ms) == 0) {
         if (p->timer == NULL && parked)
             pull_give_up(p);
-        return; /* else it asks again */
+        return; /* else the next call asks again */
     }
     if (parked || !p->gather || p->got >= p->max) {
         pull_answer(p);
@@ -251,7 +250,8 @@ static void hand_out(struct queue *q, struct waiter *waiter,
     pull_ask_next(p);
 }
 
-/* reached: the call handed out as much as one may, and never came to this one. */
+/* No job for the waiter. reached: false if the call handed out its maximum before this
+ * waiter. */
 static void got_none(struct waiter *waiter, bool answered, bool reached)
 {
     struct pull *p = waiter->pull;
@@ -265,10 +265,10 @@ static void got_none(struct waiter *waiter, bool answered, bool reached)
         pull_leave_waiter(waiter);
         p->turn++;
         pull_ask_next(p);
-    } /* else it sits where it sat */
+    } /* else the waiter stays where it is */
 }
 
-/* A consumer that was asked for here can now be asked for at its other queues. */
+/* The consumer is no longer part of a call, so its other queues can ask for it. */
 static void list_others(const struct pull *p)
 {
     for (unsigned i = 0; p->waiter_count > 1 && i < p->waiter_count; i++)
@@ -288,7 +288,7 @@ static void on_pulled(void *arg, const struct store_pull_reply *reply)
         q->known |= reply->count > 0;
         q->looked_us = loop_mono_us();
     } else {
-        q->stale = true; /* what woke us is still to be looked for */
+        q->stale = true; /* the wake-up still counts */
         q->again_us = loop_mono_us() + AGAIN_MS * 1000;
     }
     for (unsigned i = 0; i < q->asked_count; i++) {
@@ -315,5 +315,5 @@ static void on_pulled(void *arg, const struct store_pull_reply *reply)
         q->guess = served == parked ? 2 * q->guess : PARKED_FIRST;
     if (q->guess > WAITERS_MAX)
         q->guess = WAITERS_MAX;
-    queue_list_due(q); /* more may be due, or have come meanwhile */
+    queue_list_due(q); /* other jobs may be due by now */
 }

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * queue_job.c - what may be done to one job of a queue: finished, released, touched,
- * found.
+ * queue_job.c - operations on one job of a queue: finish, release, touch, find.
  *
- * Where ids are global and no topic is given, the queue of an id is looked up first. Only
- * then: the job can move between the two steps, so a miss is looked up once more.
+ * If ids are global and no topic is given, a first call finds the queue of the id. The
+ * job can move between the two calls, so a miss is looked up once more.
  */
 #include "bridge/queue/queue_place.h"
 
 #include <stdlib.h>
 
-enum { ANSWER_MS = 4000 }; /* camellia's SDK waits 5 s for an answer */
+enum { ANSWER_MS = 4000 }; /* camellia's SDK waits 5 s */
 #define DELAY_MAX_MS (INT64_C(1000) * 366 * 24 * 3600 * 1000) /* a thousand years */
 enum op_kind { OP_FINISH, OP_RELEASE, OP_TOUCH, OP_FIND, OP_PEEK };
 
@@ -29,7 +28,7 @@ struct op {
     struct queue_finish finish;
     char which; /* of lua/look.lua */
     bool looked_up;
-    enum queue_code code; /* to answer with, when it never came to a call */
+    enum queue_code code; /* the answer if no call is made */
     size_t id_n;
     char id[JOB_ID_MAX];
 };
@@ -42,7 +41,7 @@ static void op_end(struct op *op)
     free(op);
 }
 
-/* No call, or none that succeeded. */
+/* Answer without a successful call. */
 static void answer_code(struct op *op, enum queue_code code, enum queue_state was)
 {
     if (op->kind == OP_FINISH || op->kind == OP_RELEASE)
@@ -62,12 +61,13 @@ static void on_refused(void *arg)
 
 static void look_up(struct op *op);
 
-/* Not there: perhaps it has moved since its queue was looked up. */
+/* The job is missing: if its queue was looked up, it may have moved, so look it up
+ * again. */
 static bool looked_again(struct op *op, bool missing)
 {
     if (!missing || !op->looked_up)
         return false;
-    op->looked_up = false; /* once */
+    op->looked_up = false; /* only once */
     op->queue = NULL;
     look_up(op);
     return true;
@@ -77,7 +77,7 @@ static void count_finish(struct op *op, enum queue_state was)
 {
     struct route_stats *stats = &op->route->stats;
     if (was == QUEUE_ENDED)
-        return; /* counted then */
+        return; /* counted when it ended */
     if (op->finish.end == QUEUE_END_ACKED)
         stats->delivered++;
     else
@@ -218,7 +218,7 @@ static void act(struct op *op, struct bucket *b)
     }
 }
 
-/* The keys of its queue: "PREFIX:{SINK}:QUEUE". */
+/* reply: the prefix of its queue's keys, "PREFIX:{SINK}:QUEUE". */
 static void on_owner(void *arg, const struct redisReply *reply)
 {
     struct op *op = arg;
@@ -263,7 +263,7 @@ static void start(struct op *op, struct slice topic, struct slice id)
     op->code = place.code == QUEUE_OK ? QUEUE_NONE : place.code;
     const struct queue_rules *rules = place.route ? place.route->sink->rules : NULL;
     if (topic.p == NULL && rules && !rules->global_ids)
-        op->code = QUEUE_NO_ROUTE; /* an id alone says nothing there */
+        op->code = QUEUE_NO_ROUTE; /* an id alone is not sufficient */
     bool known =
         place.code == QUEUE_OK && place.route && place.bucket && op->id_n == id.n;
     if (known) {

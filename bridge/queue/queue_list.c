@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * queue_list.c - whole queues: sizes, dead letters, destruction, and the list of them.
+ * queue_list.c - whole queues: sizes, dead letters, deletion, and the list of queues.
  *
- * The list is a sorted set, PREFIX:{SINK}:queues, of names by the time of the last job,
- * as coarse as a minute; 0: off the list, but it may have jobs. Every instance walks
- * through it once in SWEEP_MS: so ended leases are settled, expired jobs vanish and sums
- * are known also of queues that nobody asks for, and empty ones are forgotten.
+ * The list is a sorted set, PREFIX:{SINK}:queues: names with the time of the last job,
+ * updated about once a minute; 0: deleted, but may still have jobs. Every instance sweeps
+ * the list once in SWEEP_MS. A sweep settles expired leases and jobs, computes the sums,
+ * and removes names of unused queues.
  */
 #include "bridge/queue/queue_place.h"
 #include "bridge/store/store.h"
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 
 enum {
-    SWEEP_MS = 10 * 1000, /* of a list that is short enough */
-    SWEEP_STEP = 200      /* queues of one tick, at most */
+    SWEEP_MS = 10 * 1000, /* per sweep, unless the list is too long for that */
+    SWEEP_STEP = 200      /* maximum of queues per tick */
 };
 
 /* --- sizes --- */
@@ -22,7 +22,7 @@ enum {
 struct ask {
     struct source *src;
     struct queue *queue;
-    struct sink *sink; /* of a list */
+    struct sink *sink; /* for a list */
     union {
         queue_count_cb *count;
         queue_number_cb *number;
@@ -33,7 +33,7 @@ struct ask {
     enum queue_code code;
     char which; /* of lua/drop.lua; 0: respawn */
     int64_t limit, ttl_ms, done;
-    unsigned asked; /* of the step that is on its way */
+    unsigned asked; /* by the step in flight */
 };
 
 static void ask_end(struct ask *ask)
@@ -63,7 +63,7 @@ static void on_count(void *arg, const struct store_measure_reply *r)
     ask_end(ask);
 }
 
-/* A topic that leads elsewhere has no jobs here. */
+/* If the topic leads to another sink, this queue has no jobs. */
 static void on_no_count(void *arg)
 {
     struct ask *ask = arg;
@@ -301,7 +301,7 @@ void queue_usage(struct source *src, struct slice topic, queue_usage_cb *cb, voi
 
 /* A queue that is listed in Redis, as far as this instance knows. */
 struct listed {
-    UT_hash_handle hh; /* by name; the sweep goes in the order of insertion */
+    UT_hash_handle hh; /* by name; swept in the order of insertion */
     int64_t used_ms;
     size_t name_n;
     char name[];
@@ -309,13 +309,13 @@ struct listed {
 
 struct queue_sweep {
     struct sink *sink;
-    struct listed *names; /* of the last list, and those that this instance noted since */
-    struct listed *next;  /* the next to be swept; NULL: all were */
-    unsigned open;        /* calls of this tick */
+    struct listed *names; /* of the last list, and added here since */
+    struct listed *next;  /* the next to sweep; NULL: all were swept */
+    unsigned open;        /* calls in flight */
     bool listing;
-    bool torn;         /* Redis did not answer for some: the sum would be wrong */
+    bool torn;         /* a call failed: the sum would be wrong */
     int64_t begun_ms;  /* monotonic */
-    struct counts sum; /* being made */
+    struct counts sum; /* of the sweep in progress */
 };
 
 struct swept {
@@ -324,10 +324,10 @@ struct swept {
     int64_t used_ms;
 };
 
-/* All queues have been asked. */
+/* All queues were swept. */
 static void sweep_end(struct queue_sweep *sweep)
 {
-    if (sweep->torn) /* what was known stays */
+    if (sweep->torn) /* keep the old sums */
         return;
     sweep->sink->sum = sweep->sum;
     sweep->sink->sum_names = HASH_COUNT(sweep->names);
@@ -340,7 +340,7 @@ static void on_swept(void *arg, const struct store_measure_reply *counts)
     struct queue_sweep *sweep = swept->sweep;
     struct sink *sink = sweep->sink;
     struct queue *q = swept->queue;
-    if (counts && q->settles_more) { /* and more: a call settles so many at most */
+    if (counts && q->settles_more) { /* a call settles only a limited number */
         q->settles_more = false;
         store_measure(q->bucket, NULL, 0, on_swept, swept);
         return;

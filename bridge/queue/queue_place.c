@@ -9,13 +9,13 @@
 #include <stdlib.h>
 
 enum {
-    IDLE_MS = 60 * 1000, /* an object that nobody used for so long goes */
-    NOTE_MS = 60 * 1000, /* how often a busy queue's name is noted again */
-    IDLE_KEPT = 128,     /* objects of queues without a job, for consumers that poll */
-    TICK_FREES = 200,    /* objects looked at in one tick, at least, */
-    TICK_PART = 30,      /* and such a part of all */
-    TICK_NOTES = 1000,   /* ZADDs repeated in one tick, at most */
-    SETTLED_MAX = 200    /* of lua/lib/queue.lua: there may be more to settle */
+    IDLE_MS = 60 * 1000, /* free an object that was unused this long */
+    NOTE_MS = 60 * 1000, /* interval of writing a busy queue's name to Redis */
+    IDLE_KEPT = 128,     /* queues without a known job, for polling consumers */
+    TICK_FREES = 200,    /* objects checked per tick, at least, */
+    TICK_PART = 30,      /* and at least this part of all (1/30) */
+    TICK_NOTES = 1000,   /* maximum of repeated ZADDs per tick */
+    SETTLED_MAX = 200    /* of lua/lib/queue.lua: more jobs may have to be settled */
 };
 
 /* --- events of the bucket --- */
@@ -41,7 +41,7 @@ static void on_timer(void *arg)
     queue_list_due(arg);
 }
 
-/* Jobs that a call has settled by the way are counted. */
+/* Count jobs that a call has settled. */
 static void on_settled(void *owner, unsigned expired, unsigned timed_out,
                        unsigned exhausted)
 {
@@ -68,7 +68,7 @@ static bool may_go(const struct queue *q);
 void queue_leave(struct queue *q)
 {
     if (q->idle_listed || q->sink->bridge->draining || !may_go(q))
-        return; /* when the daemon ends, buckets go before their queues */
+        return; /* when the daemon stops, buckets are freed before their queues */
     q->idle_listed = true;
     q->sink->bridge->queues_idle_count++;
     TAILQ_INSERT_TAIL(&q->sink->bridge->queues_idle, q, idle_link);
@@ -99,7 +99,7 @@ void queue_list_due(struct queue *q)
     struct bridge *bridge = q->sink->bridge;
     q->due_listed = true;
     TAILQ_INSERT_TAIL(&bridge->queues_due, q, link);
-    if (bridge->queues_turn == loop_wakeups()) /* this turn's call has been */
+    if (bridge->queues_turn == loop_wakeups()) /* the calls of this turn are sent */
         timer_set(q->timer, 0);
 }
 
@@ -122,7 +122,7 @@ struct queue *queue_borrow(struct sink *sink, struct slice name)
         TAILQ_INIT(&q->fresh);
         TAILQ_INIT(&q->parked);
         HASH_ADD_KEYPTR(hh, sink->queues, q->name, q->name_n, q);
-        queue_leave(q); /* in case that nobody stays */
+        queue_leave(q); /* in case it remains unused */
     }
     return q;
 }
@@ -156,7 +156,7 @@ static bool is_unused(const struct queue *q)
     return !q->pulling && !q->due_listed && q->refs == 0 && bucket_is_idle(q->bucket);
 }
 
-/* Nobody uses it, and as far as is known it has no job. */
+/* Return whether no code uses the object, and the queue has no known job. */
 static bool may_go(const struct queue *q)
 {
     return is_unused(q) && !q->known && !q->note_lost && q->head_ms < 0 &&
@@ -169,7 +169,7 @@ static bool is_idle(const struct queue *q, int64_t now_ms)
            !q->note_lost;
 }
 
-/* A busy queue moves to the end, so that a tick need not look at all of them. */
+/* A busy queue moves to the end of the list, so a tick need not check all of them. */
 static void free_idle(struct sink *sink)
 {
     int64_t now_ms = loop_mono_ms();
@@ -262,7 +262,7 @@ void queue_turn(struct bridge *bridge)
 {
     struct queue *q;
     TAILQ_HEAD(, queue) now = TAILQ_HEAD_INITIALIZER(now);
-    bridge->queues_turn = UINT64_MAX; /* what the calls below list is for the next turn */
+    bridge->queues_turn = UINT64_MAX; /* queues listed below belong to the next turn */
     TAILQ_CONCAT(&now, &bridge->queues_due, link);
     while ((q = TAILQ_FIRST(&now))) {
         TAILQ_REMOVE(&now, q, link);
@@ -343,14 +343,14 @@ unsigned queue_consumers(const struct sink *sink)
     return n;
 }
 
-/* --- from a topic to its place --- */
+/* --- from a topic to its queue --- */
 
 bool queue_name_is_good(struct slice name)
 {
     return name.n > 0 && name.n <= QUEUE_NAME_MAX && memchr(name.p, 0, name.n) == NULL;
 }
 
-/* The route of a topic. Native calls look only at routes that end at a queue. */
+/* Return the route of a topic. If ops->queues_apart, only routes that end at a queue. */
 static struct route *route_of(const struct source *src, struct slice topic,
                               struct slice *captures, unsigned *n)
 {
@@ -376,7 +376,7 @@ void place_find(struct source *src, struct slice topic, struct slice id,
         return;
     }
     if (topic.p == NULL)
-        return; /* of its ids: the caller looks them up */
+        return; /* the caller looks the id up */
     struct buf name = {0};
     struct job job = {.topic = topic, .partition = -1, .offset = -1};
     int bad = 0;
@@ -400,8 +400,7 @@ struct bucket *route_bucket_of(struct route *route, struct slice id, struct slic
     if (route->sink->rules == NULL)
         return route_bucket(route, id)->bucket;
     if (!queue_name_is_good(target) || (stores && !queue_has_room(route->sink, target)))
-        target =
-            slice_of(route->conf->name); /* a dead letter without a queue of its own */
+        target = slice_of(route->conf->name); /* a dead letter without a valid queue */
     struct queue *q = queue_of(route->sink, target);
     if (stores)
         note_use(q);

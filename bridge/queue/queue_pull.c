@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * queue_pull.c - consumers that pull: who waits for which queue.
+ * queue_pull.c - consumers that pull: which consumer waits for which queue.
  *
- * A new consumer is "fresh" at its first queue: it is asked for once, whatever is known
- * of the queue. When all its queues had nothing, it is parked at each of them, and asked
- * for again when a job is due there (queue_call.c). Where its route is paused it is held:
- * asked for no more, until the route goes on.
+ * A new consumer is a fresh waiter of its first queue: the next call asks for it,
+ * whatever is known of the queue. If none of its queues had a job, it is parked at each
+ * of them, and asked for when a job is due there (queue_call.c). While its route is
+ * paused the waiter is held: no call asks for it.
  */
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route_state.h"
@@ -40,7 +40,8 @@ static void take_waiter(struct waiter *waiter, bool parked)
     queue_list_due(q);
 }
 
-/* Jobs of a consumer that is gone go back to their places: nobody has got them. */
+/* Return the jobs of a consumer that has disconnected to their places; they do not count
+ * as deliveries. */
 static void free_jobs(struct pull *p)
 {
     for (unsigned i = 0; i < p->got; i++) {
@@ -122,8 +123,7 @@ void pull_ask_next(struct pull *p)
             take_waiter(&p->waiters[i], true);
 }
 
-/* None of its topics leads to a queue, or none has a route at all; or the one that it sat
- * at is held. */
+/* Continue from the loop: no topic has a queue or a route, or the waiter was held. */
 static void on_deferred(void *arg)
 {
     struct pull *p = arg;
@@ -140,7 +140,7 @@ void pull_hold(struct waiter *waiter)
 {
     struct pull *p = waiter->pull;
     bool fresh = waiter->where == WAITER_FRESH;
-    p->answered |= waiter->route->state == ROUTE_PAUSED; /* as if nothing were due */
+    p->answered |= waiter->route->state == ROUTE_PAUSED; /* as if no job were due */
     pull_leave_waiter(waiter);
     if (fresh) {
         p->turn++;
@@ -175,10 +175,10 @@ void pull_unanswered(struct waiter *waiter)
     }
 }
 
-/* --- plugin's side --- */
+/* --- the plugin's interface --- */
 
-/* From now on it is as one that does not wait: who has not been asked for yet is asked
- * for once. */
+/* The wait is over: like a consumer that does not wait, it is asked for once if it was
+ * not yet. */
 static void on_late(void *arg)
 {
     struct pull *p = arg;

@@ -8,18 +8,18 @@
 
 #include <stdlib.h>
 
-enum { AT_ONCE = 32 }; /* counts on their way to Redis */
+enum { AT_ONCE = 32 }; /* counts in flight */
 
 struct survey {
     struct source *src;
     struct queue_survey how;
-    struct buf names; /* holds those of queues */
+    struct buf names; /* memory of the names in queues */
     struct queue_counted *queues;
-    size_t n, next; /* the next one to be counted */
+    size_t n, next; /* index of the next queue to count */
     unsigned open;
     bool away;
 };
-struct counting { /* one queue of a survey */
+struct counting { /* the count of one queue */
     struct survey *s;
     struct queue_counted *queue;
 };

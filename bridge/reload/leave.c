@@ -31,7 +31,7 @@ void leave_route(struct route *route)
 
 /* --- those that have finished --- */
 
-/* Each returns true if it has freed it. */
+/* Each returns true if it has freed the part. */
 
 static bool look_at_source(struct source *src)
 {
@@ -73,7 +73,7 @@ static void add_stats(const struct sink_stats *from, struct sink_stats *to)
     }
 }
 
-/* What it has delivered since its successor took over counts there. */
+/* Add its counts to its successor. */
 static void hand_over(struct sink *sink)
 {
     struct sink *successor = inst_sink_named(sink->bridge, sink->conf->name);
@@ -111,6 +111,6 @@ bool leave_look(struct bridge *bridge)
         if (sink->use == PART_LEAVING && !look_at_sink(sink))
             left = true;
     if (route_gone && store_is_up(bridge->store))
-        meta_look(bridge->meta); /* its jobs are counted as nobody's now */
+        meta_look(bridge->meta); /* count the jobs of the route as orphans */
     return left;
 }

@@ -19,11 +19,11 @@ void leave_source(struct source *src);
 void leave_sink(struct sink *sink);
 void leave_route(struct route *route);
 
-/* A leaving route delivers there, or sends its dead letters there. */
+/* Return whether a leaving route delivers jobs or dead letters to that sink. */
 bool leave_needs_sink(const struct sink *sink);
 
-/* Frees those that have finished. Not within a callback of a store, a source or a sink.
- * Returns whether any are left. */
+/* Free the parts that have finished. Do not call it from a callback of a store, source or
+ * sink. Returns whether any are left. */
 bool leave_look(struct bridge *bridge);
 
 #endif

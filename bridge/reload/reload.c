@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload.c - who asks for a reload, the order of its steps, and what came of it.
+ * reload.c - requests for a reload, the order of its steps, and its result.
  */
 #include "bridge/reload/reload.h"
 #include "bridge/base/log.h"
@@ -37,7 +37,7 @@ static void answer_all(struct reload *r, bool ok)
     r->asking = NULL;
 }
 
-/* Frees what was read and planned. */
+/* Free the next configuration and the plan. */
 static void forget(struct reload *r)
 {
     conf_free(r->next);
@@ -108,7 +108,7 @@ static void fail(struct reload *r, const char *why)
     buf_addf(&r->errors, "%s: %s\n", r->file, why);
 }
 
-/* The time of a step has passed that must not be given up. */
+/* daemon.stop_timeout has passed, but the step cannot be undone. */
 static void wait_on(struct reload *r, const char *who)
 {
     log_warn("reload", "still waits for %s: %s", r->step->what, who);
@@ -116,7 +116,7 @@ static void wait_on(struct reload *r, const char *who)
     timer_set(r->timer, LOOK_MS);
 }
 
-/* Runs one step after the other until a step must wait; then the timer looks again. */
+/* Run the steps until one must wait; then the timer calls it again. */
 static void go(struct reload *r, const struct reload_step *step)
 {
     struct err err;
@@ -181,7 +181,7 @@ static bool read_next(struct reload *r)
     return r->errors.n == 0;
 }
 
-/* The configuration in use stays. */
+/* Reject the reload; the configuration in use remains. */
 static void turn_away(struct reload *r)
 {
     fail(r, "the daemon is stopping");
@@ -274,7 +274,7 @@ void reload_end(struct bridge *bridge)
     r->asking = r->waiting;
     r->waiting = NULL;
     answer_all(r, false);
-    buf_clear(&r->errors); /* whoever asks later is told by turn_away() */
+    buf_clear(&r->errors); /* turn_away() answers later requests */
 }
 
 struct reload_told reload_told(const struct bridge *bridge)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload.h - replaces the configuration while the daemon runs. It is read and checked as
- * a whole, then taken over as a whole, or refused with every reason.
+ * reload.h - replaces the configuration while the daemon runs. tarry reads and checks the
+ * whole file, then applies it as a whole, or rejects it with all reasons.
  *
- * A source or sink whose options are the same continues: it keeps its connections. A
- * route continues in any case. A source that changes is suspended, finishes its work and
- * is stopped; then the new one starts. A sink that changes finishes its deliveries beside
- * the new one (leave.h), unless both would disturb each other.
+ * A source or sink with unchanged options continues and keeps its connections. A route
+ * always continues. A source that changes is suspended, finishes its work and is stopped;
+ * then the new one starts. A sink that changes finishes its deliveries beside the new one
+ * (leave.h), unless both would disturb each other.
  *
- * Every step that can fail comes before the switch (reload_swap.c) and can be undone
+ * Every step that can fail precedes the switch (reload_swap.c) and can be undone
  * (reload_undo.c). A reload that takes longer than daemon.stop_timeout is undone, too,
  * unless it has already stopped a source or sink. Loop thread.
  */
@@ -23,31 +23,32 @@
 struct bridge;
 struct reload;
 
-/* file: read again each time; copied. */
+/* file: read at each reload; copied. */
 struct reload *reload_new(struct bridge *bridge, const char *file);
-/* After core_release(). NULL is fine. */
+/* Call it after core_release(). r may be NULL. */
 void reload_free(struct reload *r);
 
 struct reload_reply {
     bool ok;
-    uint64_t generation;  /* of the configuration in use: 1 is that of the start */
-    struct slice changed; /* ok: names, a line each; none: nothing differs */
-    struct slice errors;  /* not ok: "file:line: message" and the like, a line each */
+    uint64_t generation;  /* of the configuration in use; 1: the one of the start */
+    struct slice changed; /* ok: names, one per line; empty: nothing has changed */
+    struct slice errors;  /* not ok: one error per line, mostly "file:line: message" */
 };
 typedef void reload_cb(void *arg, const struct reload_reply *reply);
-/* Reads the file now, or after the reload under way; all calls until then share one
- * reload. Calls cb once, never before it returns; NULL: nobody waits. */
+/* Reload now, or after the reload under way; all calls until then share one reload. Calls
+ * cb once, after reload_ask() has returned; cb may be NULL. */
 void reload_ask(struct bridge *bridge, reload_cb *cb, void *arg);
-/* The daemon stops: answers all who wait. The stop ends what a reload has made. */
+/* The daemon stops: answer all callers. The stop ends the parts that a reload has
+ * created. */
 void reload_end(struct bridge *bridge);
 
 struct reload_told { /* for status and metrics; wall clock */
     const char *file;
     uint64_t generation, good, refused;
-    int64_t loaded_ms; /* when the one in use was */
+    int64_t loaded_ms; /* when the configuration in use was loaded */
     bool last_ok;
-    int64_t last_ms;   /* of the last try; the start is one */
-    const char *error; /* its lines; "" it was good */
+    int64_t last_ms;   /* of the last attempt; the start counts */
+    const char *error; /* one error per line; "": the last attempt succeeded */
 };
 struct reload_told reload_told(const struct bridge *bridge);
 /* POST /v1/admin/reload; the configuration in the status and the metrics. */

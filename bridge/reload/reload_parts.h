@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * reload_parts.h - shared by reload.c (requests, the order of the steps), reload_plan.c
- * (what continues, what is new), reload_step.c (the steps), reload_undo.c (the way back)
- * and reload_swap.c (the switch).
+ * (which parts continue, which are new), reload_step.c (the steps), reload_undo.c
+ * (undoing them) and reload_swap.c (the switch).
  */
 #ifndef BRIDGE_RELOAD_PARTS_H
 #define BRIDGE_RELOAD_PARTS_H
@@ -20,20 +20,21 @@ struct reload_asker {
 struct reload {
     struct bridge *bridge;
     char *file;
-    struct timer *timer, *leave;           /* leave: looks at PART_LEAVING */
-    struct reload_asker *waiting, *asking; /* for the next reload; for the current one */
+    struct timer *timer, *leave; /* leave: for parts that are PART_LEAVING */
+    /* callers of the next reload; of the current one */
+    struct reload_asker *waiting, *asking;
 
     /* The current one: */
     struct conf *next;
     struct conf_diff diff;
-    /* For each part of next, what will run by it: what runs already, or what the reload
-     * makes (PART_NEW) or takes back (PART_RETURNING). NULL: not made yet. */
+    /* For each part of next, the instance that will run it: a running one, a new one
+     * (PART_NEW), or one that returns (PART_RETURNING). NULL: not created yet. */
     struct source **sources;
     struct sink **sinks;
     struct route **routes;
-    const struct reload_step *step; /* NULL: there is none */
+    const struct reload_step *step; /* NULL: no reload is under way */
     int64_t begun_ms;               /* monotonic: when the step started */
-    int64_t told_ms;                /* monotonic: the last log line about it */
+    int64_t told_ms;                /* monotonic: the last log line about this step */
     struct buf errors;
 
     /* For status and metrics, as struct reload_told: */
@@ -43,37 +44,42 @@ struct reload {
 };
 
 /* --- reload_plan.c --- */
-/* Fills in the lists and the diff. Changes only the state of what returns. */
+/* Fill in the lists and the diff. Changes only the state of parts that return. */
 void reload_plan(struct reload *r);
-/* The part in use continues with the next configuration. */
+/* Return whether the running part continues with the next configuration. */
 bool reload_keeps_source(const struct reload *r, const struct source *src);
 bool reload_keeps_sink(const struct reload *r, const struct sink *sink);
-/* The limits per target of the i-th route must start anew: it is still before that. */
+/* Return whether the limits per target of the i-th route must be created anew; before the
+ * switch the route must be still. */
 bool reload_paces_anew(const struct reload *r, size_t i);
-/* The sink runs and would disturb a new one, for example by the same client id: it must
- * end first. Also of one that leaves since an earlier reload. */
+/* Return whether the sink runs and would disturb a new one, for example by the same
+ * client id, so that it must stop first. Includes sinks that an earlier reload has taken
+ * out. */
 bool reload_ends_first(const struct reload *r, const struct sink *sink);
-/* Starts the new parts; all: else only those that need not wait for the end of another.
- * -1: err says why, and what has started continues. */
+/* Start the new parts; all false: only those that need not wait for others to stop. -1:
+ * err says why, and parts that have started continue. */
 int reload_begin_parts(struct reload *r, bool all, struct err *err);
 
 /* --- reload_step.c, reload_undo.c --- */
 struct reload_step {
-    const char *what;                                /* what it waits for */
-    int (*begin)(struct reload *r, struct err *err); /* -1: undo; NULL: nothing to do */
-    const char *(*holds)(struct reload *r); /* the name that it waits for; NULL: done */
-    bool may_give_up; /* after daemon.stop_timeout, undo; else it continues to wait */
-    bool undone;      /* of the row that ends a table: everything is as before */
+    const char *what; /* what the step waits for */
+    /* -1: undo the reload; NULL: nothing to do */
+    int (*begin)(struct reload *r, struct err *err);
+    const char *(*holds)(struct reload *r); /* the name of what it waits for; NULL:
+                                             * done */
+    bool may_give_up; /* true: undo after daemon.stop_timeout; false: continue to wait */
+    bool undone;      /* of the row that ends a table: all parts are as before */
 };
-/* Up to the switch, and the way back. Each ends with a row without what. */
+/* The steps to the switch, and those of undoing. The row that ends a table has no
+ * what. */
 extern const struct reload_step reload_steps[], reload_undo[];
-/* Why a new route is impossible; NULL. */
+/* Return why a new route is impossible; NULL: it is not. */
 const char *reload_refused(const struct reload *r);
-/* Everything works as before. */
+/* Resume everything that the reload holds. */
 void reload_let_go(struct reload *r);
 
 /* --- reload_swap.c --- */
-/* From here on next is the configuration in use. Cannot fail. */
+/* Switch to next. Cannot fail. */
 void reload_swap(struct reload *r);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload_plan.c - what a reload has to do, part by part, and which of the new parts may
- * begin beside the old ones.
+ * reload_plan.c - decides for each part what a reload does, and which new parts can start
+ * beside the old ones.
  */
 #include "bridge/engine/inst.h"
 #include "bridge/engine/pace.h"
@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* --- what left with an earlier reload, and still has jobs here --- */
+/* --- parts that an earlier reload has taken out, and that still have jobs --- */
 
 static struct route *leaving_route(const struct bridge *bridge, const char *name)
 {
@@ -43,8 +43,8 @@ static void plan_source(struct reload *r, size_t i)
         r->sources[i] = old;
 }
 
-/* A queue continues when its rules change. Another sink starts anew: its connections
- * depend on the time that a delivery may need. */
+/* A queue continues with changed rules. Another sink starts anew: its connections depend
+ * on the delivery timeout. */
 static bool can_continue(const struct sink *old, int64_t timeout_ms)
 {
     return old->rules || old->run == PART_IDLE ||
@@ -83,7 +83,8 @@ static size_t sink_index(const struct conf *conf, const char *name)
     return i;
 }
 
-/* Its buckets continue, also those of a route that leaves; a route to queues has none. */
+/* The buckets of a route continue, also those of a leaving route; a route that ends at a
+ * queue has none. */
 static void plan_route(struct reload *r, size_t i)
 {
     const struct conf_route *conf = r->next->routes[i];
@@ -145,7 +146,7 @@ void reload_plan(struct reload *r)
     note_all_gone(r);
 }
 
-/* --- what becomes of those that run --- */
+/* --- which running parts continue --- */
 
 bool reload_keeps_source(const struct reload *r, const struct source *src)
 {
@@ -163,14 +164,14 @@ bool reload_keeps_sink(const struct reload *r, const struct sink *sink)
     return false;
 }
 
-/* --- what begins --- */
+/* --- starting the new parts --- */
 
 static bool is_alone(const struct sink *sink)
 {
     return sink->ops->alone && sink->ops->alone(sink->self);
 }
 
-/* They may have one client id, be that under the same name or not. */
+/* Their client ids may be equal, also if their names differ. */
 static bool disturb_each_other(const struct sink *old, const struct sink *next)
 {
     return old->ops == next->ops && is_alone(old) && is_alone(next);
@@ -194,7 +195,8 @@ static bool sink_waits(const struct reload *r, const struct sink *next)
     return false;
 }
 
-/* One that begins may have the address, the group or the client id of one that ends. */
+/* A new source may need the address, the group or the client id of an old one that
+ * stops. */
 static bool sources_wait(const struct reload *r)
 {
     EACH_SOURCE (r->bridge, src)
@@ -203,7 +205,7 @@ static bool sources_wait(const struct reload *r)
     return false;
 }
 
-/* It is held until the routes exist that accept its jobs. */
+/* It stays paused until the routes exist that accept its jobs. */
 static int begin_source(struct reload *r, size_t i, struct err *err)
 {
     struct source *src = r->sources[i];

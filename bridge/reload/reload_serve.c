@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload_serve.c - POST /v1/admin/reload: answered when the configuration is in use, or
- * was refused. The configuration in /v1/admin/status and /metrics.
+ * reload_serve.c - POST /v1/admin/reload, answered when the configuration is in use or
+ * was rejected; and the configuration in /v1/admin/status and /metrics.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
@@ -41,7 +41,8 @@ static void on_reloaded(void *arg, const struct reload_reply *reply)
     httpd_answer_json(req, reply->ok ? 200 : 422, &json);
 }
 
-/* It has no parameters: one that means "only check" must not reload. */
+/* It accepts no parameters: a request with one that means "only check" must not
+ * reload. */
 static void post_reload(void *arg, struct httpd_req *req)
 {
     reload_ask(arg, on_reloaded, req);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload_step.c - the way to the swap, step by step. Until the last of what has to begin
- * has begun, everything can be put back as it was (reload_undo.c).
+ * reload_step.c - the steps to the switch. Until the last new part has started, all steps
+ * can be undone (reload_undo.c).
  */
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
@@ -13,10 +13,10 @@
 
 enum { READY_MS = 3000 };
 
-/* --- Redis is there, where that is needed --- */
+/* --- wait for Redis if a new source needs it --- */
 
-/* A source whose producers hear no answer begins when Redis is first there, and not
- * before. Were it taken over until then, its failure could not be undone any more. */
+/* A source whose producers wait for no answer starts when Redis was reached for the first
+ * time. If the reload switched before that, a failed start could not be undone. */
 static const char *needs_redis(struct reload *r)
 {
     const struct conf *next = r->next;
@@ -28,7 +28,7 @@ static const char *needs_redis(struct reload *r)
 
 /* --- new routes get their buckets --- */
 
-/* The routes point to them; they begin later. */
+/* Create the new sinks, so that routes can refer to them; they start later. */
 static int make_sinks(struct reload *r, struct err *err)
 {
     (void)err;
@@ -48,7 +48,7 @@ static struct sink *sink_of(const struct reload *r, const char *name)
     return NULL;
 }
 
-/* It is one of the routes from here on, so that PREFIX:meta contains it. */
+/* From here on the bridge's list contains it, so that meta adds it to PREFIX:meta. */
 static struct route *new_route(struct reload *r, struct conf_route *conf)
 {
     struct err err;
@@ -59,7 +59,7 @@ static struct route *new_route(struct reload *r, struct conf_route *conf)
     return route;
 }
 
-/* While Redis is away nothing is known of buckets, and no source brings anything. */
+/* While Redis is unreachable, the buckets are unknown, and no source submits jobs. */
 static bool has_buckets(const struct route *route)
 {
     return route_is_open(route) || !store_is_up(route->bridge->store);
@@ -93,7 +93,7 @@ const char *reload_refused(const struct reload *r)
     return NULL;
 }
 
-/* --- what disturbs nobody begins --- */
+/* --- start parts that disturb no other --- */
 
 static int begin_some(struct reload *r, struct err *err)
 {
@@ -106,7 +106,7 @@ static bool is_ready(const struct sink *sink)
            (sink->ops->ready == NULL || sink->ops->ready(sink->self));
 }
 
-/* Until then the old ones deliver, where they can. */
+/* Until the new sinks are ready, the old ones deliver if they can. */
 static const char *is_not_ready(struct reload *r)
 {
     bool wait = loop_mono_ms() - r->begun_ms < READY_MS;
@@ -120,7 +120,7 @@ static const char *is_not_ready(struct reload *r)
     return NULL;
 }
 
-/* --- held: nothing is on its way through what changes --- */
+/* --- suspend: no job is in flight through a part that changes --- */
 
 static int hold(struct reload *r, struct err *err)
 {
@@ -155,9 +155,10 @@ static const char *is_busy(struct reload *r)
     return NULL;
 }
 
-/* --- the old ones end --- */
+/* --- stop the old parts --- */
 
-/* All of them are told each time: one that was not yet started may be, as Redis comes. */
+/* Stop all of them at each call: a part that had not started may start when Redis is
+ * reached. */
 static const char *still_runs(struct reload *r)
 {
     const char *who = NULL;
@@ -170,14 +171,14 @@ static const char *still_runs(struct reload *r)
     return who;
 }
 
-/* --- the new ones begin in their place --- */
+/* --- start the new parts that waited for them --- */
 
 static int begin_rest(struct reload *r, struct err *err)
 {
     if (reload_begin_parts(r, true, err) < 0)
         return -1;
     return listeners_change(&r->bridge->listeners, r->bridge->conf, r->next,
-                            err); /* the last that can fail */
+                            err); /* the last step that can fail */
 }
 
 const struct reload_step reload_steps[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload_swap.c - from one configuration to the next, in one go: nothing here can fail or
- * wait, and nothing else runs meanwhile.
+ * reload_swap.c - switches to the next configuration in one call: nothing in it can fail
+ * or wait, and no other code runs meanwhile.
  */
 #include "bridge/engine/alive.h"
 #include "bridge/base/log.h"
@@ -23,8 +23,8 @@
         (b) = was_;                                                                      \
     } while (0)
 
-/* An instance that continues keeps its part of the configuration, with the new values,
- * and so its name and the plugin's struct. The next configuration shares that part. */
+/* A part that continues keeps its own configuration struct, with the new values, and so
+ * its name and the plugin's struct. The next configuration shares that struct. */
 #define SHARE_PART(of, part, free_part)                                                  \
     do {                                                                                 \
         free_part(part);                                                                 \
@@ -34,7 +34,7 @@
 
 /* --- sources --- */
 
-/* All that was counted goes on. */
+/* Keep the counters. */
 static void succeed_source(struct source *src, const struct source *old)
 {
     src->received += old->received;
@@ -72,7 +72,7 @@ static void swap_sources(struct reload *r)
 
 /* --- sinks --- */
 
-/* The rules of a queue are read where they are, by its buckets too. */
+/* The buckets of a queue point to its rules, so these are replaced in place. */
 static void keep_sink(struct sink *sink, struct conf_sink **part)
 {
     opt_exchange(conf_sink_rows, sink->conf, *part);
@@ -81,7 +81,7 @@ static void keep_sink(struct sink *sink, struct conf_sink **part)
     SHARE_PART(sink, *part, conf_sink_free);
 }
 
-/* The deliveries of the old one still use up credit, and all that was counted goes on. */
+/* Deliveries of the old sink still use credit. Keep the counters. */
 static void succeed_sink(struct sink *sink, struct sink *old)
 {
     sink->before = old;
@@ -118,7 +118,7 @@ static bool differs(const struct conf_route *a, const struct conf_route *b)
     return !same;
 }
 
-/* Even where nothing differs the sinks may be others. */
+/* Even if the configuration has not changed, the sinks may have. */
 static void keep_route(struct route *route, struct conf_route **part)
 {
     struct sink *sink = inst_sink_named(route->bridge, (*part)->to);
@@ -133,7 +133,7 @@ static void keep_route(struct route *route, struct conf_route **part)
     SHARE_PART(route, *part, conf_route_free);
 }
 
-/* With the sinks of the next configuration. */
+/* Uses the sinks of the next configuration. */
 static void swap_routes(struct reload *r)
 {
     struct bridge *bridge = r->bridge;
@@ -154,7 +154,8 @@ static void swap_routes(struct reload *r)
 
 /* --- the rest --- */
 
-/* What needs a restart is the same in both: its texts may be pointed to. */
+/* Sections that need a restart are equal in both. Keep the old ones, because other code
+ * points to their texts. */
 static void swap_sections(struct reload *r)
 {
     struct bridge *bridge = r->bridge;
@@ -179,7 +180,7 @@ static void go_on(struct bridge *bridge)
     alive_routes_changed(bridge->alive);
     EACH_ROUTE (bridge, route)
         EACH_SCHED (route, s) {
-            s->paced_us = 0; /* another rate may allow more */
+            s->paced_us = 0; /* a new rate may allow more */
             sched_moved(s);
         }
 }

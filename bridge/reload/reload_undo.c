@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload_undo.c - the way back from a reload that can't be: what was begun for it ends,
- * and what was ended begins again.
+ * reload_undo.c - undoes a reload that failed: stops the parts that it has started, and
+ * starts those that it has stopped.
  */
 #include "bridge/conf/opt_type.h"
 #include "bridge/engine/inst.h"
@@ -22,7 +22,7 @@ void reload_let_go(struct reload *r)
 {
     struct bridge *bridge = r->bridge;
     EACH_SOURCE (bridge, src)
-        src->use = PART_USED; /* continues at the end of the turn */
+        src->use = PART_USED; /* resumes at the end of the turn */
     EVERY_SINK (bridge, sink)
         if (sink->use == PART_RETURNING)
             sink->use = PART_LEAVING;
@@ -38,9 +38,9 @@ void reload_let_go(struct reload *r)
     timer_set(r->leave, 0);
 }
 
-/* --- what was begun ends --- */
+/* --- stop new parts --- */
 
-/* What Redis has noted of a new route stays there, as of any route that goes. */
+/* The fields of a new route remain in PREFIX:meta, as for any removed route. */
 static int stop_new(struct reload *r, struct err *err)
 {
     (void)err;
@@ -78,9 +78,9 @@ static void free_new(struct bridge *bridge)
             inst_sink_free(sink);
 }
 
-/* --- what was ended begins again --- */
+/* --- start stopped parts again --- */
 
-/* A struct of the plugin as it was before its start. */
+/* Return the plugin's struct as it was before its start. */
 static void *as_read(const struct opt *rows, size_t size, void *used)
 {
     void *self = mem_alloc(size);
@@ -119,7 +119,7 @@ static void restore_sink(struct reload *r, struct sink *sink)
     sink->run = PART_IDLE;
     if (inst_sink_start(sink, sink->timeout_ms, &err) == 0)
         return;
-    sink->run = PART_STOPPED; /* and stays suspended */
+    sink->run = PART_STOPPED; /* it stays suspended */
     note_failure(r, sink->conf->name, &err);
 }
 
