@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * plugin.h - all that a source or a sink may know of the bridge.
+/* plugin.h - the whole interface between the bridge and a source or sink.
  *
- * Every function here is called on the loop thread and returns at once; loop_post() alone
- * may be called from another thread. The core zeroes a plugin's struct, fills it from the
- * option rows before start(), and frees it after the plugin has said that it stopped.
- */
+ * All functions run on the loop thread and must return at once. Only loop_post() may be
+ * called from another thread. The core zeroes a plugin's struct and fills it from the
+ * option rows before start(). It frees the struct after source_stopped() or
+ * sink_stopped(). */
 #ifndef BRIDGE_PLUGIN_H
 #define BRIDGE_PLUGIN_H
 
@@ -23,118 +22,125 @@
 struct import;
 struct source; /* one running instance, named in the configuration */
 
-/* A partition that is to be read again. */
+/* A partition that the source reads again from an earlier offset. */
 struct rewind_row {
     const char *topic;
     int32_t partition;
-    int64_t from, end; /* offsets: the first to be read again; of the next new record */
+    int64_t from, end; /* offsets: the first record to read again; the next new record */
 };
-/* rows are borrowed. why: NULL; or why there are none, and what to do. */
+/* rows are borrowed until the callback returns. why: NULL, or why there are no rows and
+ * what to do. */
 typedef void rewind_cb(void *arg, const struct rewind_row *rows, size_t n,
                        const char *why);
 
 struct source_ops {
     const char *name;       /* type = "kafka" */
     const char *help;       /* one sentence for `tarry options` */
-    size_t size;            /* of the plugin's struct */
-    const struct opt *opts; /* ends with a row of zeros */
-    /* The producer hears the answer: a job that cannot be accepted is refused to its face
-     * instead of being kept as a dead letter. */
+    size_t size;            /* of the plugin's struct, bytes */
+    const struct opt *opts; /* ends with a zeroed row */
+    /* The producer waits for the result. tarry rejects an invalid job in the reply and
+     * stores no dead letter for it. */
     bool answers;
-    /* Its next message may come only after the answer to this one: a batch does not wait
-     * for company that cannot come. */
+    /* The producer sends its next message only after the reply to this message. The
+     * batcher therefore does not wait for more jobs. */
     bool awaits;
-    /* All that it takes goes by one route: one of its routes must have no match. */
+    /* All messages of the source use one route. One of its routes must therefore have no
+     * match. */
     bool one_route;
-    /* Its calls of bridge/queue/queue.h look only at routes that end at a queue. A name
-     * in them is the queue's own where the target of the route does not depend on the
-     * topic. */
+    /* The source's calls of bridge/queue/queue.h consider only routes that end at a
+     * queue. A name in these calls is the queue's own name if the route's target does not
+     * depend on the topic. */
     bool queues_apart;
-    /* Consumers pull from its topics: a route may not lead several of them to one queue.
-     */
+    /* Consumers pull from this source's topics. A route must not map several topics to
+     * one queue. */
     bool pulls_by_topic;
-    /* Finds what the rows alone cannot tell, without any I/O; for `tarry check`. May be
-     * NULL. */
+    /* Checks what the option rows cannot express, without any I/O. `tarry check` calls
+     * it. May be NULL. */
     int (*check)(const void *self, struct err *err);
-    /* -1: nothing stays open, and the daemon does not start. A broker that is away is no
-     * failure: log it and keep trying. */
+    /* Returns -1 if the source cannot start: it must leave nothing open, and the daemon
+     * does not start. An unreachable broker is no failure: log it and keep retrying. */
     int (*start)(struct source *src, void *self, struct err *err);
-    /* Take no more from outside (true) or go on (false). Jobs already submitted stay. */
+    /* true: accept no new messages. false: continue. Jobs already submitted are not
+     * affected. */
     void (*pause)(struct source *src, void *self, bool paused);
-    /* Redis was away and is back, perhaps without what it took last. What was submitted
-     * and not stored has been answered NOT_STORED; read again from where it is sure.
-     * NULL: it can't. */
+    /* Redis is reachable again and may have lost its latest writes. Jobs that were
+     * submitted but not stored have been answered NOT_STORED. Read again from the last
+     * safe position. NULL: not supported. */
     void (*reread)(struct source *src, void *self);
-    /* Reads again, for that route alone, what was written since to_ms (since 1970), also
-     * in other instances; dry_run: only tells what that would be. Calls cb once, never
-     * before it has returned. NULL: it can't. */
+    /* Reads again, for this route only, the records written since to_ms (ms since 1970),
+     * also in other instances. dry_run: only report the rows. Calls cb once, never before
+     * rewind() returns. NULL: not supported. */
     void (*rewind)(struct source *src, void *self, const char *route, int64_t to_ms,
                    bool dry_run, rewind_cb *cb, void *arg);
-    /* Called once, when every submitted job has had its done callback. Acknowledge what
-     * is stored, close, and say so with source_stopped(), at once or later. What else was
-     * asked may be answered later still; self stays until it was. */
+    /* Called once, after every submitted job has had its done callback. Acknowledge the
+     * stored messages, close, and call source_stopped(), at once or later. Calls still
+     * open (such as rewind) may be answered after that; self stays valid until then. */
     void (*stop)(struct source *src, void *self);
-    /* For `tarry import`: takes the jobs of a stopped original out of its own Redis
-     * (bridge/import/import.h). The source is not started. NULL: it can't. */
+    /* For `tarry import`: reads the jobs of a stopped original from its own Redis
+     * (bridge/import/import.h). The source is not started. NULL: not supported. */
     int (*import)(struct source *src, void *self, struct import *im, struct err *err);
-    /* For `tarry check --connect`, where nothing is started: reaches the other end once,
-     * and blocks for some PROBE_WAIT_MS at most. Appends what it said; or -1, and err
-     * says what failed and what to do. NULL: there is nothing to reach. */
+    /* For `tarry check --connect`, where nothing is started: connects once to the remote
+     * end and blocks for about PROBE_WAIT_MS at most. Appends the remote end's answer to
+     * said. -1: err says what failed and what to do. NULL: there is no remote end. */
     int (*probe)(const void *self, struct buf *said, struct err *err);
-    /* What is allowed in its options and unwise: appends "OPTION: what, and what to do",
-     * a line each. After check, and like it. NULL: nothing. */
+    /* Appends a line "OPTION: problem and remedy" for each option value that is allowed
+     * but risky. Called after check(); no I/O either. NULL: no warnings. */
     void (*unwise)(const void *self, struct buf *lines);
-    /* For `tarry explain`: takes out of job->topic what the source takes out of the topic
-     * of a message, and writes it into the job. NULL: nothing. */
+    /* For `tarry explain`: parses job->topic as the source parses the topic of a message,
+     * and writes the result into the job. NULL: the topic contains no controls. */
     void (*read_topic)(struct job *job);
 };
 enum { PROBE_WAIT_MS = 5000 };
 
-const char *source_name(const struct source *src); /* also the `who` of log lines */
-/* The clock that jobs of that topic are judged by (of the Redis that keeps them; topic
- * none: the main one), ms since 1970, as near as we know it, never behind it. */
+const char *source_name(const struct source *src); /* also `who` in log lines */
+/* Returns the estimated clock of the Redis that stores jobs of this topic, in ms since
+ * 1970. The estimate is never behind that clock. topic.p NULL: the main Redis. */
 int64_t source_now_ms(struct source *src, struct slice topic);
 
 enum stored {
-    STORED,         /* Redis has it */
-    STORED_INSTEAD, /* it took the place of a job of that id (delay-op: replace) */
-    STORED_BEFORE,  /* nothing changed; reason: "exists" a job of that id is there,
-                     * "remembered" one was delivered within dedupe_window, "read-again" */
-    STORED_DEAD,    /* kept in the error bucket with its reason; acknowledge it */
-    STORED_NONE,    /* there was nothing to keep (a cancel was carried out) */
-    REFUSED,        /* only where ops->answers: why says what to do */
-    NOT_STORED      /* Redis does not have it; do NOT acknowledge */
+    STORED,         /* stored in Redis */
+    STORED_INSTEAD, /* stored; replaced a job with the same id (delay-op: replace) */
+    STORED_BEFORE,  /* nothing changed. reason: "exists": a job with this id is stored;
+                     * "remembered": a job with this id was delivered within
+                     * dedupe_window; "read-again": the record was read before */
+    STORED_DEAD,    /* stored in the error bucket with its reason; acknowledge the
+                     * message */
+    STORED_NONE,    /* there is nothing to store (a cancel was executed) */
+    REFUSED,        /* rejected; only if ops->answers. why says what to do */
+    NOT_STORED      /* not in Redis; do NOT acknowledge the message */
 };
 struct stored_reply {
     enum stored outcome;
-    struct slice id; /* of the job; borrowed until the callback returns */
+    struct slice id; /* job id; borrowed until the callback returns */
     int64_t
-        due_ms; /* -1 with STORED_BEFORE: that of the job that is there is not known */
-    const char *reason; /* REFUSED, STORED_DEAD: one word of the fixed list; STORED_BEFORE
-                         * as above; else "" */
-    const char *why;    /* in words, else "" */
+        due_ms; /* ms since 1970; -1 with STORED_BEFORE: the stored job's due time is
+                 * unknown */
+    const char *reason; /* REFUSED, STORED_DEAD: a name of enum reason; STORED_BEFORE:
+                         * see there; else "" */
+    const char *why;    /* explanation for people, or "" */
 };
 typedef void stored_cb(void *arg, const struct stored_reply *reply);
 
-/* Takes the job, whatever happens. Calls done exactly once, never before it has returned:
- * when Redis has the job, or never will. Only then may the source acknowledge the message
- * it came from. Replies of one source may come in another order than the jobs went in. */
+/* Takes ownership of job, also on failure. Calls done exactly once, never before it
+ * returns: when Redis has stored the job, or when it is certain that Redis will not. The
+ * source must not acknowledge its message earlier. Replies may arrive in another order
+ * than the submissions. */
 void source_submit(struct source *src, struct job *job, stored_cb *done, void *arg);
 
-/* Counts that a broker no longer knew a session that it had promised to keep: what it
- * held for us is gone. */
+/* Counts a persistent session that the broker has lost, together with its undelivered
+ * messages. */
 void source_session_lost(struct source *src);
 
-/* Counts that a source went back to read again. */
+/* Counts a return of a source to an earlier position. */
 void source_rewound(struct source *src);
 
-/* The number of that route in job->rewinds; 0: none. */
+/* Returns the rewind number of route in job->rewinds, or 0 if route is not listed. */
 int64_t reading_rewind(struct slice rewinds, struct slice route);
 
-/* The last step of ops->stop. */
+/* Must be the last call that ops->stop leads to. */
 void source_stopped(struct source *src);
 
-/* For sources that answer questions about jobs. route: its name. */
+/* For sources that answer queries about jobs. route: the route's name. */
 enum found {
     FOUND_NONE,
     FOUND_WAITING,
@@ -145,9 +151,10 @@ enum found {
 };
 struct found_reply {
     enum found state;       /* FOUND_UNKNOWN: Redis did not answer; try again */
-    const struct job *job;  /* borrowed; NULL unless there is one and it could be read */
-    unsigned attempts;      /* finished ones */
-    const char *last_error; /* "" */
+    const struct job *job;  /* borrowed; NULL if there is no job, or its record cannot
+                             * be read */
+    unsigned attempts;      /* finished attempts */
+    const char *last_error; /* "" if none */
     int64_t due_ms;
 };
 typedef void found_cb(void *arg, const struct found_reply *reply);
@@ -155,10 +162,10 @@ void source_find(struct source *src, struct slice route, struct slice id, found_
                  void *arg);
 
 enum cancelled {
-    CANCELLED,        /* it will not be delivered */
-    CANCEL_TOO_LATE,  /* it is being delivered; if that fails, it is not tried again */
-    CANCEL_EMITTED,   /* it was delivered (only known within dedupe_window) */
-    CANCEL_NOT_FOUND, /* delivered before, or never there */
+    CANCELLED,        /* the job will not be delivered */
+    CANCEL_TOO_LATE,  /* a delivery is in progress; if it fails, tarry does not retry */
+    CANCEL_EMITTED,   /* already delivered (known only within dedupe_window) */
+    CANCEL_NOT_FOUND, /* already delivered, or never stored */
     CANCEL_NO_ROUTE,
     CANCEL_UNKNOWN /* Redis did not answer; try again */
 };
@@ -166,62 +173,69 @@ typedef void cancelled_cb(void *arg, enum cancelled answer);
 void source_cancel(struct source *src, struct slice route, struct slice id,
                    cancelled_cb *cb, void *arg);
 
-/* Where jobs of that topic go: the name of the route, or p NULL when none takes it.
- * in_queue: does it end at a queue (bridge/queue/queue.h)? May be NULL. */
+/* Returns the name of the route for jobs of this topic, or p NULL if no route matches.
+ * in_queue: set to whether the route ends at a queue (bridge/queue/queue.h). May be
+ * NULL. */
 struct slice source_route(struct source *src, struct slice topic, bool *in_queue);
 
-/* The daemon's own HTTP listener, for sources that serve on it (bridge/http/httpd.h). */
+/* The daemon's own HTTP listener, for sources that add rows to it
+ * (bridge/http/httpd.h). */
 struct httpd;
 struct httpd *source_httpd(struct source *src);
-/* Rows of h, a listener of the source's own, that have a role ask for the daemon's tokens
- * (tokens: { }); its other rows stay open. */
+/* Requires the daemon's tokens (tokens: { }) on rows of h that have a role. h is the
+ * source's own listener. Its other rows stay open to everybody. */
 void source_protect(struct source *src, struct httpd *h);
 
 /* -------------------------------------------------------------------- sinks */
 
 struct sink;
 
-/* What a dead letter tells of its job's end. */
+/* The outcome that a dead letter records. */
 struct dead_letter {
-    const char *reason, *error; /* a name of enum reason; the last error, "" */
-    int status;                 /* of the last answer; 0: none */
+    const char *reason, *error; /* a name of enum reason; the last error or "" */
+    int status;                 /* of the last response; 0 = none */
     unsigned attempts, replays;
-    int64_t first_ms, last_ms; /* of the attempts, since 1970 */
+    int64_t first_ms, last_ms; /* first and last attempt, ms since 1970 */
 };
 
-/* One hand-over of a job. All of it is borrowed until delivery_done(). */
+/* One delivery attempt. All of it is borrowed until delivery_done(). */
 struct delivery {
-    const struct job *job; /* id, key, payload; its own headers are the raw ones: */
+    const struct job *job; /* use its id, key and payload; its headers are the
+                            * unprocessed originals */
     struct slice
-        target; /* topic or URL as the route rendered it; may be empty for http */
+        target; /* topic or URL, rendered by the route; http: may be empty */
     struct header
-        *headers; /* the ones to send, in order: control headers are gone, ours added */
+        *headers; /* the headers to send, in order: without control headers, with
+                   * tarry's own */
     unsigned header_count;
     unsigned attempt;   /* from 1 */
-    int64_t timeout_ms; /* report within this; then the lease ends and another may try */
-    int64_t left_ms; /* until the job expires, at least 1; 0: it does not, or is dead */
+    int64_t timeout_ms; /* report the outcome within this time; after it the lease
+                         * expires and another instance may deliver the job */
+    int64_t left_ms; /* until the job expires, at least 1; 0: no expiry, or a dead
+                      * letter */
     const struct dead_letter *dead; /* NULL: not a dead letter */
-    bool target_asked; /* the message named the target: it is nobody's word but its own */
-    int64_t retry_after_ms; /* the sink may set it with TRY_AGAIN: not before so long from
-                               now */
-    int status; /* the sink may set what the other end answered: HTTP status, reason
-                 * code; kept with a dead letter */
-    bool stops_target; /* the sink may set it with TRY_AGAIN: the target is gone, and gets
-                        * nothing more until an operator starts it again */
-    void *sink_arg;    /* the sink's own */
+    bool target_asked; /* the message itself chose the target; do not trust it like
+                        * configuration */
+    int64_t retry_after_ms; /* set by the sink with TRY_AGAIN: the earliest retry, from
+                             * now */
+    int status; /* set by the sink: HTTP status or reason code of the response; stored
+                 * with a dead letter */
+    bool stops_target; /* set by the sink with TRY_AGAIN: the target is gone; it
+                        * receives nothing more until an operator restarts it */
+    void *sink_arg;    /* for the sink's own use */
 };
-/* The first header of that name, case-insensitive; NULL: there is none. */
+/* Returns the first header of this name (case-insensitive), or NULL. */
 const struct header *delivery_header(const struct delivery *d, const char *name);
 
 enum outcome {
-    DELIVERED, /* the remote end said so */
-    TRY_AGAIN, /* by the route's schedule */
-    REJECTED   /* will never work: the job is buried */
+    DELIVERED, /* the remote end confirmed the delivery */
+    TRY_AGAIN, /* retry by the route's schedule */
+    REJECTED   /* a retry cannot succeed: tarry buries the job */
 };
 
-/* Where a route goes, as far as the configuration tells. */
+/* The target of a route, as far as the configuration determines it. */
 struct probe_target {
-    struct slice text; /* a topic or URL, or as much of it as is the same for all jobs */
+    struct slice text; /* a topic or URL, or the prefix common to all jobs */
     bool whole;
 };
 
@@ -230,61 +244,65 @@ struct sink_ops {
     const char *help;
     size_t size;
     const struct opt *opts;
-    const char *target; /* default template of the target; "" none needed; NULL: the route
-                         * must give one */
-    unsigned max_in_flight; /* default of the option of that name, which all sinks have */
-    /* Would it and another one of which that is so disturb each other, where they have
-     * the same options? Then a reload ends it first, when its deliveries have ended; else
-     * the new one begins beside it. NULL: never. */
+    const char *target; /* default template of the target; "": no target needed; NULL:
+                         * the route must set one */
+    unsigned max_in_flight; /* default of the option max_in_flight, which all sinks
+                             * have */
+    /* Returns whether two instances with the same options would disturb each other. If
+     * so, a reload stops the old instance, after its deliveries, before it starts the new
+     * one. Otherwise both overlap. NULL: never. */
     bool (*alone)(const void *self);
-    /* Could it deliver by now? A reload has the old one of that name deliver until the
-     * new one could, for a few seconds at most. NULL: at once. */
+    /* Returns whether the sink can deliver now. During a reload the old sink of the same
+     * name delivers until the new sink is ready, for a few seconds at most. NULL: always
+     * ready. */
     bool (*ready)(const void *self);
-    /* Not NULL: consumers pull its jobs (bridge/queue/queue.h), deliver is never called.
-     * Gives the rules within self. */
+    /* Not NULL: consumers pull the jobs (bridge/queue/queue.h), and deliver is never
+     * called. Returns the rules, which are part of self. */
     const struct queue_rules *(*queue)(const void *self);
-    int (*check)(const void *self, struct err *err); /* as of a source; may be NULL */
-    /* What of a target counts as one for rates and breakers: of a URL its origin.
-     * A part of target, or of self. NULL: the whole target. */
+    int (*check)(const void *self, struct err *err); /* as in source_ops; may be NULL */
+    /* Returns the part of target that rate limits and circuit breakers use: for a URL,
+     * its origin. Borrows from target or self. NULL: the whole target. */
     struct slice (*origin)(const void *self, struct slice target);
     int (*start)(struct sink *sink, void *self, struct err *err);
     void (*deliver)(struct sink *sink, void *self, struct delivery *d);
-    /* Called once, when no delivery is open. Ends in sink_stopped(), at once or later. */
+    /* Called once, when no delivery is open. The sink must call sink_stopped(), at once
+     * or later. */
     void (*stop)(struct sink *sink, void *self);
-    /* As of a source, for one target of its routes. */
+    /* As in source_ops, for one target of its routes. */
     int (*probe)(const void *self, const struct probe_target *target, struct buf *said,
                  struct err *err);
 };
 
 const char *sink_name(const struct sink *sink);
-/* The shortest time within which deliveries of this sink must be reported. */
+/* Returns the shortest time in ms within which this sink must report a delivery. */
 int64_t sink_timeout_ms(const struct sink *sink);
 unsigned sink_max_in_flight(const struct sink *sink);
 
-/* The sink calls this exactly once for every delivery it was given, at once or later;
- * d is gone when it returns. why is copied; with DELIVERED it may be NULL. */
+/* Reports the outcome of a delivery. The sink must call it exactly once for each
+ * delivery, at once or later. d is invalid afterwards. why is copied; it may be NULL with
+ * DELIVERED. */
 void delivery_done(struct delivery *d, enum outcome outcome, const char *why);
 
 void sink_stopped(struct sink *sink);
 
-/* -------------------------------------------------------- plugins of one's own */
+/* --------------------------------------------------------------- external plugins */
 
-/* A shared object that the configuration names (plugins = [ "/path/x.so" ]) brings
- * sources and sinks of its own, by one line at the top level of one of its files:
+/* A shared object that the configuration names (plugins = [ "/path/x.so" ]) can add
+ * sources and sinks. One of its files contains, at the top level:
  *
  *   static const struct sink_ops *const sinks[] = {&sink_lines, NULL};
  *   TARRY_PLUGIN(NULL, sinks);
  *
- * All of this header is its interface, with those that it includes above, and nothing
- * else of the bridge can be linked to. The number changes whenever that does (a field, a
- * value, a function, what a call means), and an object with another one is refused. What
- * is loaded stays until the daemon ends. */
+ * The interface is this header with the headers that it includes above; no other symbol
+ * of the bridge can be linked. TARRY_PLUGIN_ABI changes with every change of the
+ * interface (a field, a value, a function, the meaning of a call). tarry rejects an
+ * object with another number. A loaded object is never unloaded. */
 #define TARRY_PLUGIN_ABI 1
 
 struct tarry_plugin {
     unsigned abi;                            /* TARRY_PLUGIN_ABI */
-    unsigned sizes[5];                       /* of the structs that cross the line */
-    const struct source_ops *const *sources; /* ends with NULL; or NULL: none */
+    unsigned sizes[5];                       /* of the structs in the interface, bytes */
+    const struct source_ops *const *sources; /* ends with NULL; NULL: none */
     const struct sink_ops *const *sinks;
 };
 #define TARRY_PLUGIN_OF(source_list, sink_list)                                          \
