@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* plugin.h - the whole interface between the bridge and a source or sink.
+/*
+ * plugin.h - the whole interface between the bridge and a source or sink.
  *
  * All functions run on the loop thread and must return at once. Only loop_post() may be
  * called from another thread. The core zeroes a plugin's struct and fills it from the
  * option rows before start(). It frees the struct after source_stopped() or
- * sink_stopped(). */
+ * sink_stopped().
+ */
 #ifndef BRIDGE_PLUGIN_H
 #define BRIDGE_PLUGIN_H
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* buf.h - slices (borrowed bytes) and buffers (bytes that grow at the end).
+/*
+ * buf.h - slices (borrowed bytes) and buffers (bytes that grow at the end).
  *
- * Neither is NUL-terminated; both may contain any byte. Any thread. */
+ * Neither is NUL-terminated; both may contain any byte. Any thread.
+ */
 #ifndef BRIDGE_BUF_H
 #define BRIDGE_BUF_H
 

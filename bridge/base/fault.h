@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* fault.h - points at which the fault tests end the daemon. Any thread.
+/*
+ * fault.h - points at which the fault tests end the daemon. Any thread.
  *
  * `make faults` builds with TARRY_FAULTS; in every other build a fault point is empty.
  * TARRY_FAULT=K2:kill:17 kills the process by SIGKILL when it passes K2 for the 17th
@@ -12,7 +13,8 @@
  *   S4  the source was answered: offset    K3  an ack was written to Redis
  *       stored, PUBACK or HTTP sent        K4  the reply of the ack was read
  *   M1  a move of far jobs was written     M2  the reply of the move was read
- *   C2  the reply of a claim; can be lost */
+ *   C2  the reply of a claim; can be lost
+ */
 #ifndef BRIDGE_FAULT_H
 #define BRIDGE_FAULT_H
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* hash.h - two hashes: a keyed one for hash tables (uthash), and FNV-1a, which is equal
+/*
+ * hash.h - two hashes: a keyed one for hash tables (uthash), and FNV-1a, which is equal
  * in every process.
  *
  * The tables contain names from outside, such as queues and targets. With FNV-1a an
  * attacker could find colliding names in a second and turn each look-up into a linear
- * search. */
+ * search.
+ */
 #ifndef BRIDGE_HASH_H
 #define BRIDGE_HASH_H
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* histogram.h - distributions of durations, since the process started and in the last
- * minutes. Pure. */
+/*
+ * histogram.h - distributions of durations, since the process started and in the last
+ * minutes. Pure.
+ */
 #ifndef BRIDGE_HISTOGRAM_H
 #define BRIDGE_HISTOGRAM_H
 

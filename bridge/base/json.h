@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* json.h - reads JSON into the fields of a struct, by the rules of Go's encoding/json
+/*
+ * json.h - reads JSON into the fields of a struct, by the rules of Go's encoding/json
  * (https://pkg.go.dev/encoding/json, Unmarshal), which the emulated HTTP APIs use.
  *
  * Keys match case-insensitively. The last of several equal keys counts. Unknown keys are
  * skipped. null leaves a field unchanged. An integer must be an integer literal in range.
  * Invalid UTF-8 and lone surrogates become U+FFFD. The nesting depth is limited.
  * libjansson is not suitable: it rejects such bytes and does not report the position of
- * an element. Pure; any thread. Safe for untrusted bytes. */
+ * an element. Pure; any thread. Safe for untrusted bytes.
+ */
 #ifndef BRIDGE_JSON_H
 #define BRIDGE_JSON_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* loop.h - the event loop: file descriptors, timers, other threads, signals, children.
+/*
+ * loop.h - the event loop: file descriptors, timers, other threads, signals, children.
  *
  * One loop in one thread owns all state of the daemon. Every function here must be called
  * on that thread, except loop_post(). Callbacks run on the loop thread and must return at
@@ -7,7 +8,8 @@
  * released at the end of the turn.
  *
  * A turn: wait for events, call the callbacks of events, timers and posts, run deferred
- * calls, call the hooks of loop_each_turn(). */
+ * calls, call the hooks of loop_each_turn().
+ */
 #ifndef BRIDGE_LOOP_H
 #define BRIDGE_LOOP_H
 

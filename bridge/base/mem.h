@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* mem.h - allocation that never returns NULL, must() for programming errors, and struct
+/*
+ * mem.h - allocation that never returns NULL, must() for programming errors, and struct
  * err for run-time errors. Any thread.
  *
  * Out of memory aborts. Callers must check a size from outside against a limit first.
- * Free the results with free(). */
+ * Free the results with free().
+ */
 #ifndef BRIDGE_MEM_H
 #define BRIDGE_MEM_H
 

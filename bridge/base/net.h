@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* net.h - one outgoing byte stream on the loop: TCP, Unix socket, or TLS over TCP.
+/*
+ * net.h - one outgoing byte stream on the loop: TCP, Unix socket, or TLS over TCP.
  *
  * Callbacks run on the loop, never inside net_open() or net_write(). Writes are collected
- * and sent together at the end of the turn. Reads per turn are limited. */
+ * and sent together at the end of the turn. Reads per turn are limited.
+ */
 #ifndef BRIDGE_NET_H
 #define BRIDGE_NET_H
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* notify.h - reports the state of the daemon to the service manager (sd_notify(3)). Loop
+/*
+ * notify.h - reports the state of the daemon to the service manager (sd_notify(3)). Loop
  * thread.
  *
  * Without NOTIFY_SOCKET every call does nothing. No call blocks: if the socket is full,
- * the next call sends the message. */
+ * the next call sends the message.
+ */
 #ifndef BRIDGE_NOTIFY_H
 #define BRIDGE_NOTIFY_H
 

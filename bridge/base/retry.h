@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* retry.h - waits before the retry of a failed delivery and before a reconnect.
+/*
+ * retry.h - waits before the retry of a failed delivery and before a reconnect.
  *
- * No clock and no state, so that tests cover every case. */
+ * No clock and no state, so that tests cover every case.
+ */
 #ifndef BRIDGE_RETRY_H
 #define BRIDGE_RETRY_H
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* text.h - encodings of URLs, JSON, base64 and integers.
+/*
+ * text.h - encodings of URLs, JSON, base64 and integers.
  *
- * Pure; any thread. Safe for untrusted bytes. */
+ * Pure; any thread. Safe for untrusted bytes.
+ */
 #ifndef BRIDGE_TEXT_H
 #define BRIDGE_TEXT_H
 

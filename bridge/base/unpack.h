@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* unpack.h - reads untrusted MessagePack one value at a time, without allocation or
+/*
+ * unpack.h - reads untrusted MessagePack one value at a time, without allocation or
  * recursion.
  *
  * libmsgpack writes our records but does not read them: it allocates the size that an

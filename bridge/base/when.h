@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* when.h - converts durations and instants between text and milliseconds; time zones.
+/*
+ * when.h - converts durations and instants between text and milliseconds; time zones.
  *
  * Pure except for the zones: no clock, no locale. Fractions of a millisecond are rounded
  * up, so that nothing is due early. Error texts do not quote the input: the caller shows
- * it. Any thread. */
+ * it. Any thread.
+ */
 #ifndef BRIDGE_WHEN_H
 #define BRIDGE_WHEN_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* conf.h - reads and checks tarry.conf as a whole; an invalid file yields all its errors.
+/*
+ * conf.h - reads and checks tarry.conf as a whole; an invalid file yields all its errors.
  *
  * Reading does no I/O except on the file, its includes, ${file:...} and certificates.
  * conf_rows.c contains the option rows of the core's sections; plugins contain their own.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* conf_diff.h - compares two configurations option by option and classifies the changes.
- * Compares values (the former content of ${file:...}), not source text. */
+/*
+ * conf_diff.h - compares two configurations option by option and classifies the changes.
+ * Compares values (the former content of ${file:...}), not source text.
+ */
 #ifndef BRIDGE_CONF_DIFF_H
 #define BRIDGE_CONF_DIFF_H
 

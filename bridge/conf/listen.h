@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* listen.h - options of an HTTP listener and roles of its clients. Pure: reads no files.
- * bridge/http/ contains the server. */
+/*
+ * listen.h - options of an HTTP listener and roles of its clients. Pure: reads no files.
+ * bridge/http/ contains the server.
+ */
 #ifndef BRIDGE_CONF_LISTEN_H
 #define BRIDGE_CONF_LISTEN_H
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* opt.h - option rows: the source of parsing, range checks, defaults, lists and manuals.
+/*
+ * opt.h - option rows: the source of parsing, range checks, defaults, lists and manuals.
  *
  * Independent of libconfig: conf.c converts values to struct opt_value, so that the rows
- * can be tested alone and defaults use the syntax of the file. */
+ * can be tested alone and defaults use the syntax of the file.
+ */
 #ifndef BRIDGE_OPT_H
 #define BRIDGE_OPT_H
 

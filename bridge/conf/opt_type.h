@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* opt_type.h - option types: how values are read, stored, compared, copied and freed.
- * Internal to the bridge, not for plugins. Any thread. */
+/*
+ * opt_type.h - option types: how values are read, stored, compared, copied and freed.
+ * Internal to the bridge, not for plugins. Any thread.
+ */
 #ifndef BRIDGE_OPT_TYPE_H
 #define BRIDGE_OPT_TYPE_H
 
@@ -13,8 +15,8 @@ struct opt_type_row {
                                   * line */
                     OPT_BARE,    /* the text itself, without quotes */
                     OPT_NUMBER,  /* a number */
-                    OPT_TRUTH,   /* file syntax: a group; "": an empty group */
-                    OPT_MEMBERS, /* as in the file: a group; "": an empty one */
+                    OPT_TRUTH,   /* true, false */
+                    OPT_MEMBERS, /* file syntax: a group; "": an empty group */
                     OPT_ITEMS /* file syntax: a list or group, or bare text; "": empty */
     } form;
     /* Stores v in the field and frees the previous value. -1: the field is unchanged. */

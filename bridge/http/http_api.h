@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* http_api.h - shared by sources that serve an HTTP API on a listener of their own:
+/*
+ * http_api.h - shared by sources that serve an HTTP API on a listener of their own:
  * option check, start, pause, stop.
  *
  * struct http_api must be the first member of the source's struct, because these
- * functions receive that struct as self and serve as members of struct source_ops. */
+ * functions receive that struct as self and serve as members of struct source_ops.
+ */
 #ifndef BRIDGE_HTTP_API_H
 #define BRIDGE_HTTP_API_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* http_args.h - reads request parameters, described by rows, into the arguments of a
+/*
+ * http_args.h - reads request parameters, described by rows, into the arguments of a
  * handler.
  *
  * A row of an API (struct httpd_route) references a struct http_args. Before it calls the
@@ -18,7 +19,8 @@
  *        HTTP_ARGS(struct pull, pull_params)}, ...
  *
  * A dialect is how an API differs from the native one: a struct http_dialect, set for the
- * API's listener by httpd_set_dialect(). Zeroed members mean: as in the native API. */
+ * API's listener by httpd_set_dialect(). Zeroed members mean: as in the native API.
+ */
 #ifndef BRIDGE_HTTP_ARGS_H
 #define BRIDGE_HTTP_ARGS_H
 

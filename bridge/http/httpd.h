@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* httpd.h - an HTTP/1.1 listener on the loop (uses libmicrohttpd internally).
+/*
+ * httpd.h - an HTTP/1.1 listener on the loop (uses libmicrohttpd internally).
  *
  * The server calls a handler when the body is complete and within the limit. The handler
  * may answer at once or later. The server limits connections, requests, header and body
@@ -7,7 +8,8 @@
  * ambiguous framing (two Content-Length, Content-Length with Transfer-Encoding,
  * Transfer-Encoding other than chunked, folded lines, lines without CR LF, control
  * characters). It rejects pages of other sites, and supports TLS, client certificates and
- * tokens (tokens.c). */
+ * tokens (tokens.c).
+ */
 #ifndef BRIDGE_HTTPD_H
 #define BRIDGE_HTTPD_H
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* httpd_parts.h - shared by the files of the HTTP server; no other file includes it.
+/*
+ * httpd_parts.h - shared by the files of the HTTP server; no other file includes it.
  *
  * httpd.c runs libmicrohttpd on the loop and enforces the time limits of connections.
  * httpd_read.c checks the head of a request and reads the body. httpd_guard.c checks
  * tokens, hosts and sites. httpd_mhd.c works around faults of the library. httpd_refuse.c
  * sends rejections. httpd_req.c holds requests and responses. httpd_gone.c detects
  * disconnected clients. httpd_slots.c limits connections. httpd_live.c applies new
- * options. httpd_tls.c holds the certificates. */
+ * options. httpd_tls.c holds the certificates.
+ */
 #ifndef BRIDGE_HTTPD_PARTS_H
 #define BRIDGE_HTTPD_PARTS_H
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* httpd_url.h - matches paths against rows, and parses queries, urlencoded forms and
- * multipart bodies. Pure. Safe for untrusted bytes. */
+/*
+ * httpd_url.h - matches paths against rows, and parses queries, urlencoded forms and
+ * multipart bodies. Pure. Safe for untrusted bytes.
+ */
 #ifndef BRIDGE_HTTPD_URL_H
 #define BRIDGE_HTTPD_URL_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* cloudevent.h - converts CloudEvents 1.0 in binary mode between protocols.
+/*
+ * cloudevent.h - converts CloudEvents 1.0 in binary mode between protocols.
  *
  * The attributes of an event are headers: ce_id on Kafka, ce-id on HTTP
  * (percent-encoded), the user property id on MQTT 5 (https://github.com/cloudevents/spec,
@@ -8,7 +9,8 @@
  *
  * The attribute datacontenttype is the header content-type in all bindings. traceparent,
  * tracestate and the control headers are no attributes, on MQTT either. A source's
- * renamed control header must contain a "-"; otherwise it would be an attribute. */
+ * renamed control header must contain a "-"; otherwise it would be an attribute.
+ */
 #ifndef BRIDGE_CLOUDEVENT_H
 #define BRIDGE_CLOUDEVENT_H
 

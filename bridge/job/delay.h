@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* delay.h - reads the control headers of a message.
+/*
+ * delay.h - reads the control headers of a message.
  *
  *   deliver-after, delay  duration: 30s, 1h30m, PT5M
  *   deliver-at            instant: RFC 3339, or since 1970 in s or (from 10^12) ms
@@ -18,7 +19,8 @@
  * Names are case-insensitive. deliver-at takes precedence over deliver-after, which takes
  * precedence over x-delay. A repeated header must have the same value. The headers of a
  * compat set (compat.c) are alternatives with lower precedence than ours. Pure: no clock.
- * Any thread. */
+ * Any thread.
+ */
 #ifndef BRIDGE_DELAY_H
 #define BRIDGE_DELAY_H
 
@@ -32,8 +34,9 @@
 enum { DELAY_ID_MAX = 128 }; /* bytes of a delay-id */
 
 struct delay_rules {
-    int bare_unit;              /* standard name = name used instead; NULL: none */
-    const struct pairs *rename; /* standard name = the one in its place; NULL: none */
+    int bare_unit;              /* enum when_unit: the unit of a delay that is a bare
+                                 * integer */
+    const struct pairs *rename; /* standard name = name used instead; NULL: none */
     int64_t default_delay_ms;   /* delay if the message has none */
     int64_t max_delay_ms;       /* the longest delay; above it too-long; 0: no limit */
     int64_t hops_max;           /* messages with at least this many hops are a loop */
@@ -54,15 +57,14 @@ struct delay_read {
     bool clamped;        /* the delay was shortened to max_delay_ms */
     struct slice key;    /* key of the delivered message, instead of the job's; empty
                           * but not NULL: no key */
-    struct slice repeat; /* 0: no limit */
-    int64_t repeat_count, repeat_until_ms; /* delay-attempts; 0: no header */
-    int64_t attempts;                      /* due time, ms since 1970; now or earlier:
+    struct slice repeat; /* delay-repeat, unparsed; see repeat.h */
+    int64_t repeat_count, repeat_until_ms; /* 0: no limit */
+    int64_t attempts;                      /* delay-attempts; 0: no header */
+    int64_t due_ms;                        /* due time, ms since 1970; now or earlier:
                                             * due at once */
-    int64_t due_ms;                        /* the message sets no delay */
-    bool undelayed;                        /* ms since 1970; 0: never */
-    int64_t expires_ms;                    /* expires_ms was given relative to due, not
-                                            * as an instant */
-    bool expires_from_due; /* it was given as a time after due, not as an instant */
+    bool undelayed;                        /* the message sets no delay */
+    int64_t expires_ms;                    /* ms since 1970; 0: never */
+    bool expires_from_due; /* expires_ms was given relative to due, not as an instant */
     struct slice id, to, retry;
     int64_t hops;       /* delay-hops; 0 without the header */
     const char *reason; /* NULL: valid. Else "bad-delay" "too-long" "bad-id" "bad-op"

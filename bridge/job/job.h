@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* job.h - one delayed message, and its record in Redis.
+/*
+ * job.h - one delayed message, and its record in Redis.
  *
  * Record, version 1: a MessagePack array [1, due_ms, payload, fields]. fields is a map
  * from small integers (enum job_field in job_record.c) to values. It omits defaults, and
@@ -10,7 +11,8 @@
  * A route's record omits what is known elsewhere: the route's source and fixed target,
  * and, if the job's id is that of its Kafka record, source, topic, partition and offset.
  * This saves a third of a small job's size. Consequence: if the route has a fixed target,
- * a job goes to the target that the route has when the job is due. */
+ * a job goes to the target that the route has when the job is due.
+ */
 #ifndef BRIDGE_JOB_H
 #define BRIDGE_JOB_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* repeat.h - computes the next run of a repeating job (delay-repeat).
+/*
+ * repeat.h - computes the next run of a repeating job (delay-repeat).
  *
  *   every 5m                     an interval: multiples of it after the first run
  *   0 9 * * 1-5 Europe/Berlin    a line of cron(5): minute hour day month weekday,

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* tmpl.h - topic filters of routes, and target templates: "alerts/{1}",
+/*
+ * tmpl.h - topic filters of routes, and target templates: "alerts/{1}",
  * "{header.reply-to}", "orders". Pure. Any thread.
  *
  * Fields: {topic} {key} {id} {route} {header.NAME}, and {1} to {9} for the text that each
  * wildcard of the route's match captured; {{ and }} are literal braces. Compiled once,
- * rendered per job. */
+ * rendered per job.
+ */
 #ifndef BRIDGE_TMPL_H
 #define BRIDGE_TMPL_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* tries.h - failure reasons, and the value of a job in the :tries hash.
+/*
+ * tries.h - failure reasons, and the value of a job in the :tries hash.
  *
  * Text: ATTEMPTS|STATE|DEAD_TRIES/STATUS/REPLAYS|FIRST_MS|LAST_MS|ERROR. ATTEMPTS is
  * first because lua/reap.lua increments it. STATE is empty, or
@@ -8,7 +9,8 @@
  *   paced      a job that waits for its reserved slot at its target's rate
  *
  * or a name of enum reason: the job is a dead letter, on its way to the dead-letter sink
- * or in the error bucket. */
+ * or in the error bucket.
+ */
 #ifndef BRIDGE_TRIES_H
 #define BRIDGE_TRIES_H
 

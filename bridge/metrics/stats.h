@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* stats.h - counters and histograms of routes and sinks, and metrics text. Pure.
+/*
+ * stats.h - counters and histograms of routes and sinks, and metrics text. Pure.
  *
  * Counters start at 0 with the process and only increase. Summed over all instances that
  * share a Redis, for each route:
@@ -9,7 +10,8 @@
  *   received = stored + duplicate + rejected + not stored + cancels received + open
  *
  * open: jobs that Redis has not answered yet. For queues, the sink counts jobs that
- * expired, were dropped, or ran out of tries and were not kept. */
+ * expired, were dropped, or ran out of tries and were not kept.
+ */
 #ifndef BRIDGE_STATS_H
 #define BRIDGE_STATS_H
 
