@@ -360,8 +360,7 @@ int daemon_run(const char *conf_file)
         loop_run();
     }
     if (daemon.exit_code == EXIT_BY_FORCE)
-        _exit(
-            EXIT_BY_FORCE); /* plugins still run: free nothing that they use */
+        _exit(EXIT_BY_FORCE); /* plugins still run: free nothing that they use */
     release(&daemon.bridge);
     reload_free(daemon.bridge.reload);
     conf_free(daemon.bridge.conf);

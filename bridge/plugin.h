@@ -114,9 +114,8 @@ enum stored {
 struct stored_reply {
     enum stored outcome;
     struct slice id; /* job id; borrowed until the callback returns */
-    int64_t
-        due_ms; /* ms since 1970; -1 with STORED_BEFORE: the stored job's due time is
-                 * unknown */
+    int64_t due_ms;  /* ms since 1970; -1 with STORED_BEFORE: the stored job's due time is
+                      * unknown */
     const char *reason; /* REFUSED, STORED_DEAD: a name of enum reason; STORED_BEFORE:
                          * see there; else "" */
     const char *why;    /* explanation for people, or "" */
@@ -202,22 +201,20 @@ struct dead_letter {
 
 /* One delivery attempt. All of it is borrowed until delivery_done(). */
 struct delivery {
-    const struct job *job; /* use its id, key and payload; its headers are the
-                            * unprocessed originals */
-    struct slice
-        target; /* topic or URL, rendered by the route; http: may be empty */
-    struct header
-        *headers; /* the headers to send, in order: without control headers, with
-                   * tarry's own */
+    const struct job *job;  /* use its id, key and payload; its headers are the
+                             * unprocessed originals */
+    struct slice target;    /* topic or URL, rendered by the route; http: may be empty */
+    struct header *headers; /* the headers to send, in order: without control headers,
+                             * with tarry's own */
     unsigned header_count;
     unsigned attempt;   /* from 1 */
     int64_t timeout_ms; /* report the outcome within this time; after it the lease
                          * expires and another instance may deliver the job */
-    int64_t left_ms; /* until the job expires, at least 1; 0: no expiry, or a dead
-                      * letter */
+    int64_t left_ms;    /* until the job expires, at least 1; 0: no expiry, or a dead
+                         * letter */
     const struct dead_letter *dead; /* NULL: not a dead letter */
-    bool target_asked; /* the message itself chose the target; do not trust it like
-                        * configuration */
+    bool target_asked;      /* the message itself chose the target; do not trust it like
+                             * configuration */
     int64_t retry_after_ms; /* set by the sink with TRY_AGAIN: the earliest retry, from
                              * now */
     int status; /* set by the sink: HTTP status or reason code of the response; stored
@@ -246,8 +243,8 @@ struct sink_ops {
     const char *help;
     size_t size;
     const struct opt *opts;
-    const char *target; /* default template of the target; "": no target needed; NULL:
-                         * the route must set one */
+    const char *target;     /* default template of the target; "": no target needed; NULL:
+                             * the route must set one */
     unsigned max_in_flight; /* default of the option max_in_flight, which all sinks
                              * have */
     /* Returns whether two instances with the same options would disturb each other. If

@@ -21,9 +21,8 @@
 enum {
     FINI_MAX_MS = 2000, /* loop_fini() waits at most this long for a hanging name
                          * resolution */
-    LATE_ROUNDS =
-        4 /* rounds of calls deferred during the end of a turn; later calls run in the
-           * next turn */
+    LATE_ROUNDS = 4 /* rounds of calls deferred during the end of a turn; later calls run
+                     * in the next turn */
 };
 
 struct call {

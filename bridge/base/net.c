@@ -55,9 +55,9 @@ struct net {
     bool tls_wants_write; /* TLS must write before it can read on */
     bool tls_wants_read;  /* TLS must read before it can write on */
     struct buf out;
-    size_t out_sent; /* bytes of out that the kernel has accepted */
-    bool deaf;       /* the peer accepts no more bytes; its last bytes may still be
-                      * readable */
+    size_t out_sent;    /* bytes of out that the kernel has accepted */
+    bool deaf;          /* the peer accepts no more bytes; its last bytes may still be
+                         * readable */
     bool flush_waiting; /* a deferred flush() references this struct */
     bool flush_late;
     struct err why;

@@ -8,9 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum {
-    TOKEN_LEAST = 8
-}; /* shorter text after "Bearer" is no token */
+enum { TOKEN_LEAST = 8 }; /* shorter text after "Bearer" is no token */
 
 #define NAME_BYTES "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 #define TOKEN_BYTES NAME_BYTES "+/=~"

@@ -20,7 +20,7 @@ enum unpack_kind {
     UNPACK_BYTES,   /* string or binary */
     UNPACK_ARRAY,   /* its elements follow */
     UNPACK_MAP,     /* its keys and values follow alternately */
-    UNPACK_OTHER /* valid but unused: boolean, float, extension, larger integer */
+    UNPACK_OTHER    /* valid but unused: boolean, float, extension, larger integer */
 };
 
 struct unpacked {

@@ -34,8 +34,7 @@ struct conf_redis {     /* redis: { } */
     int64_t backoff_first_ms, backoff_max_ms;
 };
 
-#define CONF_ADMIN_ON_HTTP "http" /* admin.listen: admin rows are served on the http
-                                   * listener */
+#define CONF_ADMIN_ON_HTTP "http" /* admin.listen: use the http listener */
 
 /* Common first members of the structs of tokens, pools, retries, sources, sinks and
  * routes. */
@@ -59,13 +58,13 @@ struct conf_daemon { /* daemon: { } */
     int log_level;   /* enum log_level */
     int log_format;  /* enum log_format */
     int64_t stop_timeout_ms;
-    int64_t job_max_bytes;   /* largest record, bytes */
-    int64_t queue_max_jobs;  /* submitted and not yet answered by Redis, over all
-                              * routes */
-    int64_t queue_max_bytes; /* the same, in bytes */
-    int64_t batch_max_jobs;  /* jobs per script call */
-    int64_t hops_max;        /* the most previous deliveries by tarry (delay-hops) of a
-                              * message */
+    int64_t job_max_bytes;    /* largest record, bytes */
+    int64_t queue_max_jobs;   /* submitted and not yet answered by Redis, over all
+                               * routes */
+    int64_t queue_max_bytes;  /* the same, in bytes */
+    int64_t batch_max_jobs;   /* jobs per script call */
+    int64_t hops_max;         /* the most previous deliveries by tarry (delay-hops) of a
+                               * message */
     int64_t overdue_alarm_ms; /* see sched.h; 0: no alarm */
     bool core_dumps;          /* allow core dumps and debuggers */
 };
@@ -126,28 +125,28 @@ struct conf_route {
     struct retry_policy retry;   /* its own, or a copy of the schedule that it
                                   * references */
     struct opt_list retry_allow; /* schedules that a message may choose */
-    int64_t attempts_max;     /* the most attempts that a message may choose; 0:
-                               * limited by retry only */
-    struct opt_list to_allow; /* targets that a message may choose: exact, or a prefix
-                               * followed by "*" */
-    int64_t delay_ms;         /* delay of messages that set none */
-    int64_t max_delay_ms;     /* the longest delay; too_long applies above it */
-    int too_long;             /* enum too_long */
-    int64_t spread_ms;        /* spreads due times over this interval; 0: none */
-    int64_t max_lateness_ms;  /* lateness allowed for the first attempt; 0: no limit */
-    int late;                 /* enum late: action above max_lateness_ms */
-    int64_t dedupe_ms;        /* ids are remembered this long after delivery */
-    int order;                /* enum order */
-    int64_t repeat_min_ms;    /* the shortest interval of delay-repeat; 0: delay-repeat
-                               * is rejected */
-    int64_t replays_max;      /* replays per dead letter */
-    double rate;              /* deliveries per second; 0: no limit */
-    int64_t burst;            /* deliveries at once; 0: a hundredth of the rate, at
-                               * least 1 */
-    int64_t max_in_flight;    /* 0: limited by the sink only */
-    bool shared;              /* rates and max_in_flight apply to all instances
-                               * together */
-    double target_rate;       /* deliveries per second for each target; 0: no limit */
+    int64_t attempts_max;        /* the most attempts that a message may choose; 0:
+                                  * limited by retry only */
+    struct opt_list to_allow;    /* targets that a message may choose: exact, or a prefix
+                                  * followed by "*" */
+    int64_t delay_ms;            /* delay of messages that set none */
+    int64_t max_delay_ms;        /* the longest delay; too_long applies above it */
+    int too_long;                /* enum too_long */
+    int64_t spread_ms;           /* spreads due times over this interval; 0: none */
+    int64_t max_lateness_ms;     /* lateness allowed for the first attempt; 0: no limit */
+    int late;                    /* enum late: action above max_lateness_ms */
+    int64_t dedupe_ms;           /* ids are remembered this long after delivery */
+    int order;                   /* enum order */
+    int64_t repeat_min_ms;       /* the shortest interval of delay-repeat; 0: delay-repeat
+                                  * is rejected */
+    int64_t replays_max;         /* replays per dead letter */
+    double rate;                 /* deliveries per second; 0: no limit */
+    int64_t burst;               /* deliveries at once; 0: a hundredth of the rate, at
+                                  * least 1 */
+    int64_t max_in_flight;       /* 0: limited by the sink only */
+    bool shared;                 /* rates and max_in_flight apply to all instances
+                                  * together */
+    double target_rate;          /* deliveries per second for each target; 0: no limit */
     int64_t target_burst, target_in_flight;
     double breaker; /* share of failures that opens the circuit breaker; 0: no breaker */
     int64_t breaker_window_ms, breaker_least, breaker_rest_ms;
@@ -168,9 +167,8 @@ struct conf {
     struct conf_token **tokens;
     struct conf_pool **pools;
     struct conf_schedule **schedules;
-    struct conf_source *
-        *sources; /* the last is the implicit "http" source, if there is an HTTP
-                   * listener */
+    struct conf_source **sources; /* the last is the implicit "http" source, if there is
+                                   * an HTTP listener */
     struct conf_sink **sinks;
     struct conf_route **routes; /* in file order: the first match wins */
     size_t token_count, pool_count, schedule_count, source_count, sink_count, route_count;

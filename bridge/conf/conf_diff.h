@@ -17,9 +17,8 @@ enum conf_change {
 
 struct conf_diff {
     struct buf changed; /* changed options, one line each: "routes.orders.topic" */
-    struct buf
-        refused; /* changes that require a restart of the daemon, one line each with
-                  * the reason */
+    struct buf refused; /* changes that require a restart of the daemon, one line each
+                         * with the reason */
 };
 void conf_diff_free(struct conf_diff *d);
 

@@ -16,9 +16,9 @@
 /* The options of a listener, within struct conf or a plugin's struct. */
 struct httpd_opts {
     char *listen; /* "127.0.0.1:7700", "[::1]:7700", ":7700", "unix:/run/x.sock" */
-    int64_t head_max_bytes; /* bytes per connection for request line and headers (plus
-                             * 56 per line) and response headers (1 KiB); above it 431 */
-    int64_t body_max_bytes; /* bytes; above it 413 */
+    int64_t head_max_bytes;  /* bytes per connection for request line and headers (plus
+                              * 56 per line) and response headers (1 KiB); above it 431 */
+    int64_t body_max_bytes;  /* bytes; above it 413 */
     int64_t body_rate_bytes; /* bytes per second; a faster body extends the deadline;
                               * 0: no extension */
     int64_t deadline_ms;     /* from the first to the last byte of a request */

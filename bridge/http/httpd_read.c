@@ -18,9 +18,8 @@ enum {
     FIELDS_MAX = 100,
     ANSWER_ROOM = 1024,     /* of a connection's memory, reserved for response headers */
     BODY_FIRST = 64 * 1024, /* initial allocation for a body of known length */
-    DISCARD_MAX =
-        16 * 1024 * 1024 /* bytes of a refused body that are read so that the client
-                          * receives the response */
+    DISCARD_MAX = 16 * 1024 * 1024 /* bytes of a refused body that are read so that the
+                                    * client receives the response */
 };
 
 /* --- is the head unambiguous? ---
@@ -114,7 +113,6 @@ static void frame_read(const struct httpd_req *req, const char *url, const char 
     f->bad |= f->lengths + f->codings > 1 || f->hosts > 1 ||
               !follows(f->end, 2 * (size_t)CRLF, method + info->header_size);
 }
-
 
 /* Hides the query from the library; this file parses it. Before 1.0 the library stores a
  * record of each parameter in the memory of the head. If that is full, it discards the

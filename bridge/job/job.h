@@ -23,9 +23,8 @@
 #include <stdint.h>
 
 enum {
-    JOB_ID_MAX = 512, /* bytes of an id; a delay-id is shorter, see delay.h */
-    JOB_TOPIC_MAX =
-        1024, /* bytes of a topic */
+    JOB_ID_MAX = 512,     /* bytes of an id; a delay-id is shorter, see delay.h */
+    JOB_TOPIC_MAX = 1024, /* bytes of a topic */
     JOB_TARGET_MAX = 2048,
     JOB_HEADERS_MAX = 256,           /* headers of one job */
     JOB_HEADER_BYTES_MAX = 64 * 1024 /* sum of all names and values */
@@ -78,15 +77,14 @@ struct job {
      * dead letter; payload contains its raw bytes. NULL: valid. Not in the record */
     const char *unread;
     struct slice unread_why;
-    int64_t tries_max;  /* the most deliveries; 0: limited by the route or queue */
-    bool target_asked;  /* the message chose the target, within what the route allows */
-    struct slice retry; /* name of the schedule that the message chose; empty: none */
-    struct slice repeat;     /* delay-repeat, see repeat.h; empty: no repeats */
+    int64_t tries_max;   /* the most deliveries; 0: limited by the route or queue */
+    bool target_asked;   /* the message chose the target, within what the route allows */
+    struct slice retry;  /* name of the schedule that the message chose; empty: none */
+    struct slice repeat; /* delay-repeat, see repeat.h; empty: no repeats */
     int64_t repeat_until_ms; /* no run is due later, ms since 1970; 0: no end */
     int64_t repeat_count;    /* number of runs; 0: no limit */
     int64_t run;             /* number of this run, from 1; 0: no repeats */
-    int64_t
-        lease_ms; /* queue jobs: lease of a consumer; 0: the consumer's choice */
+    int64_t lease_ms; /* queue jobs: lease of a consumer; 0: the consumer's choice */
     struct job_chunk *memory;
 };
 

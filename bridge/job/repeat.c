@@ -37,7 +37,8 @@ static const struct field fields[FIELDS] = {
     [HOUR] = {"hour", 0, 23, NULL, 0},
     [DAY] = {"day", 1, 31, NULL, 0},
     [MONTH] = {"month", 1, 12, "janfebmaraprmayjunjulaugsepoctnovdec", 1},
-    [WEEKDAY] = {"weekday", 0, 7, "sunmontuewedthufrisat", 0}, /* 7 means Sunday, like 0 */
+    [WEEKDAY] = {"weekday", 0, 7, "sunmontuewedthufrisat",
+                 0}, /* 7 means Sunday, like 0 */
 };
 
 static const struct {

@@ -18,7 +18,7 @@ enum kind {
 
 struct part {
     enum kind kind;
-    char *text; /* PART_TEXT: the text; PART_HEADER: the header's name; else NULL */
+    char *text;       /* PART_TEXT: the text; PART_HEADER: the header's name; else NULL */
     unsigned capture; /* PART_CAPTURE: index from 0 */
 };
 

@@ -22,21 +22,21 @@
 /* Why a job can fail permanently: the fixed list of names that dead letters, rejections
  * and metrics use. */
 enum reason {
-    REASON_BAD_DELAY,  /* an invalid time header */
-    REASON_TOO_LONG,   /* a delay above the route's max_delay */
-    REASON_BAD_ID,     /* a delay-id that is too long or contains control characters */
-    REASON_BAD_OP,     /* a delay-op that is unknown, or not possible here */
-    REASON_BAD_TARGET, /* a delay-to that is invalid, or that the route does not allow */
-    REASON_BAD_RETRY,  /* a delay-retry that names no allowed schedule */
-    REASON_BAD_REPEAT, /* a delay-repeat that is neither an interval nor a cron line */
-    REASON_EXPIRED,    /* deliver-before passed before the delivery */
-    REASON_LATE,       /* later than the route's max_lateness */
-    REASON_RETRIES,    /* the retry schedule is exhausted */
-    REASON_REJECTED,   /* the remote end rejected it permanently */
-    REASON_OVERSIZE,   /* larger than daemon.job_max */
-    REASON_NO_ROUTE,   /* no route matches, or its target cannot be rendered */
-    REASON_TOO_MANY, /* the job would create more queues than names_max of the sink */
-    REASON_LOOP,     /* too many deliveries by tarry: delay-hops */
+    REASON_BAD_DELAY,   /* an invalid time header */
+    REASON_TOO_LONG,    /* a delay above the route's max_delay */
+    REASON_BAD_ID,      /* a delay-id that is too long or contains control characters */
+    REASON_BAD_OP,      /* a delay-op that is unknown, or not possible here */
+    REASON_BAD_TARGET,  /* a delay-to that is invalid, or that the route does not allow */
+    REASON_BAD_RETRY,   /* a delay-retry that names no allowed schedule */
+    REASON_BAD_REPEAT,  /* a delay-repeat that is neither an interval nor a cron line */
+    REASON_EXPIRED,     /* deliver-before passed before the delivery */
+    REASON_LATE,        /* later than the route's max_lateness */
+    REASON_RETRIES,     /* the retry schedule is exhausted */
+    REASON_REJECTED,    /* the remote end rejected it permanently */
+    REASON_OVERSIZE,    /* larger than daemon.job_max */
+    REASON_NO_ROUTE,    /* no route matches, or its target cannot be rendered */
+    REASON_TOO_MANY,    /* the job would create more queues than names_max of the sink */
+    REASON_LOOP,        /* too many deliveries by tarry: delay-hops */
     REASON_UNDECODABLE, /* an invalid record, from a broker or from Redis */
     REASONS
 };

@@ -33,11 +33,11 @@ struct route_stats {
     uint64_t stored;                 /* new in Redis, dead letters included */
     uint64_t duplicates[DUPLICATES]; /* not stored; index: enum duplicate */
     uint64_t replaced;               /* stored in place of another job */
-    uint64_t clamped;          /* stored with the delay shortened to the maximum */
-    uint64_t refused[REASONS]; /* rejected in the reply to the producer */
-    uint64_t not_stored;       /* no answer from Redis; the source keeps the message */
-    uint64_t cancels;          /* cancel messages that Redis answered */
-    uint64_t delivered;        /* acknowledged by the remote end */
+    uint64_t clamped;                /* stored with the delay shortened to the maximum */
+    uint64_t refused[REASONS];       /* rejected in the reply to the producer */
+    uint64_t not_stored; /* no answer from Redis; the source keeps the message */
+    uint64_t cancels;    /* cancel messages that Redis answered */
+    uint64_t delivered;  /* acknowledged by the remote end */
     uint64_t retried;
     uint64_t redelivered; /* attempts after the first */
     uint64_t dead[REASONS];
