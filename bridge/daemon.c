@@ -32,9 +32,9 @@ _Static_assert((int)SCHED_TICK_MS == (int)NOTIFY_ALIVE_MS, "a tick is a sign of 
 
 struct daemon {
     struct bridge bridge;
-    bool ready; /* as the service manager has been told */
+    bool ready; /* READY was sent to the service manager */
     int exit_code;
-    int64_t stop_asked_ms; /* monotonic, by the first signal; 0: not yet */
+    int64_t stop_asked_ms; /* monotonic time of the first stop signal; 0: none */
 };
 
 static void on_drained(void *arg, int outcome)
@@ -54,7 +54,7 @@ static void stop(struct daemon *daemon)
     reload_end(&daemon->bridge);
 }
 
-/* Something that it needs does not begin; what has begun ends in order. */
+/* Stops in order after a required part failed to start. */
 static void give_up(struct daemon *daemon, const struct err *err)
 {
     log_error("daemon", "%s", err->text);
@@ -70,7 +70,7 @@ static void each_sched(struct bridge *bridge, void (*what)(struct sched *s))
             what(s);
 }
 
-/* --- what the store and the other instances tell --- */
+/* --- events from the store and other instances --- */
 
 static void on_instances(void *arg)
 {
@@ -83,20 +83,20 @@ static void on_store_up(void *arg)
     struct bridge *bridge = &daemon->bridge;
     struct err err;
     if (bridge->draining)
-        return; /* what was never begun need not be ended */
+        return; /* nothing was started, so nothing must stop */
     if (!bridge->started) {
         bridge->started = true;
         if (inst_start(bridge, &err) < 0) {
             give_up(daemon, &err);
             return;
         }
-        bridge->claiming = true; /* not before the sinks are there */
+        bridge->claiming = true; /* only once the sinks exist */
         log_info("daemon", "started: %zu sources, %zu sinks, %zu routes",
                  bridge->conf->source_count, bridge->conf->sink_count,
                  bridge->conf->route_count);
     }
-    alive_routes_changed(bridge->alive); /* by now they have their buckets */
-    alive_join(bridge->alive);           /* before the buckets are looked at */
+    alive_routes_changed(bridge->alive); /* the numbers of buckets are known now */
+    alive_join(bridge->alive);           /* before looking at the buckets */
     route_states_read(bridge->states);
     each_sched(bridge, sched_start);
     EACH_ROUTE (bridge, route)
@@ -108,7 +108,7 @@ static void on_store_up(void *arg)
 static void on_store_down(void *arg, const char *why)
 {
     (void)arg;
-    (void)why; /* the turn hook holds the sources back */
+    (void)why; /* on_turn() pauses the sources */
 }
 
 static void on_told(void *arg, struct slice name)
@@ -148,7 +148,8 @@ static void tell_pause(struct bridge *bridge, bool pause)
         log_limited(&bridge->complain_resumed, LOG_INFO, "daemon", "sources go on");
 }
 
-/* Not in on_store_up(): a job that came right after would be told to come again. */
+/* Not in on_store_up(): a job that arrives immediately after it would be rejected with
+ * "try again". */
 static void tell_ready(struct daemon *daemon)
 {
     const struct bridge *bridge = &daemon->bridge;
@@ -171,11 +172,12 @@ static void on_turn(void *arg)
     if (pause != bridge->flow.paused)
         tell_pause(bridge, pause);
     bridge->flow.paused = pause;
-    inst_pause_sources(bridge, pause); /* also those that started meanwhile */
+    inst_pause_sources(bridge, pause); /* also sources started in the meantime */
     tell_ready(daemon);
 }
 
-/* A service manager shows the line, and ends who is silent for too long. */
+/* The service manager shows the status line and kills a daemon that sends no watchdog
+ * ping. */
 static void tell_manager(const struct daemon *daemon)
 {
     const struct bridge *bridge = &daemon->bridge;
@@ -193,7 +195,7 @@ static void tell_manager(const struct daemon *daemon)
                  bridge->conf->source_count, bridge->conf->sink_count,
                  bridge->conf->route_count);
     if (!daemon->bridge.started && strstr(why, "LOADING"))
-        notify_extend(LOADING_MS); /* it comes: no reason to begin anew */
+        notify_extend(LOADING_MS); /* Redis is loading: do not time out and restart */
     notify_status(text);
     notify_alive();
 }
@@ -212,7 +214,7 @@ static void on_tick(void *arg)
     meta_tick(bridge->meta);
     EACH_POOL (bridge, pool)
         meta_tick(pool->meta);
-    tell_manager(daemon); /* last: all others have had their turn */
+    tell_manager(daemon); /* last, after all other ticks succeeded */
 }
 
 /* --- signals --- */
@@ -221,7 +223,7 @@ static void on_stop_signal(void *arg, int signo)
 {
     struct daemon *daemon = arg;
     if (daemon->stop_asked_ms > 0) {
-        /* timeout(1) and a terminal send the same signal twice at once */
+        /* timeout(1) and terminals may send the same signal twice at once */
         if (loop_mono_ms() - daemon->stop_asked_ms < SECOND_SIGNAL_MS)
             return;
         log_warn("daemon", "second signal: leaving at once");
@@ -232,8 +234,8 @@ static void on_stop_signal(void *arg, int signo)
     stop(daemon);
 }
 
-/* Outside of the loop it waits, rather than end the daemon: who asks for a reload may be
- * early, or late. */
+/* Blocks SIGHUP outside the loop: an early or late reload request stays pending instead
+ * of killing the daemon. */
 static void hold_reload_signal(bool held)
 {
     sigset_t set;
@@ -251,7 +253,7 @@ static void on_reload_signal(void *arg, int signo)
 
 /* --- start --- */
 
-/* What the daemon serves itself; sources add their own. */
+/* Opens the daemon's own listeners. Sources add their rows later. */
 static int start_listeners(struct bridge *bridge, struct err *err)
 {
     if (listeners_start(&bridge->listeners, bridge->conf, err) < 0)
@@ -274,7 +276,7 @@ static int start(struct daemon *daemon, struct err *err)
         return -1;
     bridge->alive = alive_new(bridge, on_instances, bridge);
     bridge->states = route_states_new(bridge);
-    /* Before the listeners: what their hooks bring is seen to in the same turn. */
+    /* Before the listeners: work that their hooks submit is handled in the same turn. */
     bridge->hook = loop_each_turn(on_turn, daemon);
     bridge->started_ms = loop_mono_ms();
     if (start_listeners(bridge, err) < 0)
@@ -285,7 +287,8 @@ static int start(struct daemon *daemon, struct err *err)
     loop_on_signal(SIGINT, on_stop_signal, daemon);
     loop_on_signal(SIGHUP, on_reload_signal, daemon);
     hold_reload_signal(false);
-    /* Who asks is told that Redis is away, rather than that nobody is there. */
+    /* Start answering now: clients receive "Redis is unreachable" instead of a refused
+     * connection. */
     if (inst_start_answering(bridge, err) < 0)
         give_up(daemon, err);
     return 0;
@@ -297,7 +300,7 @@ static void on_embedded_stopped(void *arg)
     loop_stop();
 }
 
-/* Undoes any part of start(). */
+/* Undoes start(), also a partial one. */
 static void release(struct bridge *bridge)
 {
     turn_hook_del(bridge->hook);
@@ -319,10 +322,10 @@ static void settle_in(void)
     hold_reload_signal(true);
     if (notify_open(&err) < 0)
         log_warn("daemon", "the service manager is told nothing: %s", err.text);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* no child of ours needs any, either */
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* children need no privileges either */
 }
 
-/* Root is warned, not refused: in many a container there is no other user. */
+/* Warns only, because many containers have no other user. */
 static void warn_root(void)
 {
     if (geteuid() == 0)
@@ -343,7 +346,7 @@ int daemon_run(const char *conf_file)
     log_set_level((enum log_level)daemon.bridge.conf->daemon.log_level);
     log_set_format((enum log_format)daemon.bridge.conf->daemon.log_format);
     if (!daemon.bridge.conf->daemon.core_dumps)
-        prctl(PR_SET_DUMPABLE, 0); /* secrets are in our memory */
+        prctl(PR_SET_DUMPABLE, 0); /* our memory contains secrets */
     log_info("daemon", "tarry %s, %s", TARRY_VERSION, conf_file);
     warn_root();
     conf_log_warnings(daemon.bridge.conf);
@@ -357,8 +360,7 @@ int daemon_run(const char *conf_file)
         loop_run();
     }
     if (daemon.exit_code == EXIT_BY_FORCE)
-        _exit(
-            EXIT_BY_FORCE); /* plugins still run: nothing can be taken from under them */
+        _exit(EXIT_BY_FORCE); /* plugins still run: free nothing that they use */
     release(&daemon.bridge);
     reload_free(daemon.bridge.reload);
     conf_free(daemon.bridge.conf);

@@ -5,8 +5,9 @@
 #ifndef BRIDGE_DAEMON_H
 #define BRIDGE_DAEMON_H
 
-/* Runs until it is told to stop. Gives the exit code (sysexits): 0 stopped as asked,
- * 69 something it needs could not be started, 70 stopped by force, 78 configuration. */
+/* Runs the daemon until a stop is requested. Returns the exit code (sysexits): 0 after a
+ * requested stop, 69 if something required could not be started, 70 after a forced stop,
+ * 78 for a configuration error. */
 int daemon_run(const char *conf_file);
 
 #endif

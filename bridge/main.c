@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * main.c - the program's entry; apart from everything else, so that tests can link the
- * rest.
- */
+/* main.c - main(), in a file of its own so that tests can link the rest. */
 #include "bridge/cli/cli.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
-/* The number of one that is closed would be given to a socket or a pipe of ours, which
- * then got our log lines. Opened the other way round: to write there fails as before. */
+/* A closed standard descriptor's number would be reused for one of our sockets or pipes,
+ * which would then receive log lines. Opened in the wrong direction on purpose: writing
+ * to it still fails. */
 static void fill_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -18,7 +16,7 @@ static void fill_standard_descriptors(void)
             open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* Whoever starts us may have blocked some, and SIGTERM would never arrive. */
+/* The parent process may have blocked signals; then SIGTERM would never arrive. */
 static void unblock_signals(void)
 {
     sigset_t none;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * plugins.c - every source and sink of the binary is named here, and nowhere else.
- */
+/* plugins.c - the only list of the built-in sources and sinks. */
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
 #include "bridge/plugin.h"

@@ -53,7 +53,7 @@ void buf_addf(struct buf *b, const char *fmt, ...)
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    buf_room(b, 64); /* most texts are short, and formatted once */
+    buf_room(b, 64); /* most texts are short and need only one vsnprintf() */
     int n = vsnprintf(b->p + b->n, b->cap - b->n, fmt, ap);
     va_end(ap);
     must(n >= 0);
@@ -112,7 +112,7 @@ static int read_all(struct buf *b, int fd, size_t max_bytes, struct err *err)
 int buf_add_file(struct buf *b, const char *path, size_t max_bytes, struct err *err)
 {
     struct stat st;
-    /* Not blocking, or a named pipe without a writer would hold us up. */
+    /* O_NONBLOCK: opening a named pipe without a writer would block. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)

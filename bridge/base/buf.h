@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * buf.h - slices, which are bytes that somebody else owns, and buffers, which grow at the
- * end. Neither is ended by a NUL, and both may hold any byte. Any thread.
+ * buf.h - slices (borrowed bytes) and buffers (bytes that grow at the end).
+ *
+ * Neither is NUL-terminated; both may contain any byte. Any thread.
  */
 #ifndef BRIDGE_BUF_H
 #define BRIDGE_BUF_H
@@ -13,8 +14,8 @@
 
 struct err;
 
-/* p == NULL means "none", which differs from empty: a Kafka record may have no key, or an
- * empty one. */
+/* p == NULL means "absent", which differs from empty: a Kafka record may have no key, or
+ * an empty key. */
 struct slice {
     const char *p;
     size_t n;
@@ -22,7 +23,7 @@ struct slice {
 
 /* For printf: "%.*s", SLICE_ARG(s). */
 #define SLICE_ARG(s) (int)(s).n, ((s).p ? (s).p : "")
-/* Of a string literal. */
+/* A slice of a string literal. */
 #define SLICE_LIT(lit) ((struct slice){"" lit, sizeof(lit) - 1})
 
 static inline struct slice slice_of(const char *s)
@@ -30,8 +31,8 @@ static inline struct slice slice_of(const char *s)
     return (struct slice){s, s ? strlen(s) : 0};
 }
 
-/* Copies it to a place that is large enough, and gives the end. An empty one, also with p
- * NULL, copies nothing: memcpy() must not be given NULL, whatever the length. */
+/* Copies s to a destination that is large enough and returns the end of the copy. Accepts
+ * an empty slice with p NULL, which memcpy() does not. */
 static inline char *slice_put(char *to, struct slice s)
 {
     if (s.n > 0)
@@ -49,13 +50,13 @@ static inline bool slice_is(struct slice a, const char *s)
     return slice_eq(a, slice_of(s));
 }
 
-/* As slice_is, letters of ASCII compared without their case: header names. */
+/* Like slice_is(), but ignores the case of ASCII letters. For header names. */
 static inline bool slice_is_nocase(struct slice a, const char *s)
 {
     return a.n == strlen(s) && (a.n == 0 || strncasecmp(a.p, s, a.n) == 0);
 }
 
-/* Names and what they stand for, in order. */
+/* Names and their values, in order. */
 struct pair {
     char *name, *value;
 };
@@ -64,7 +65,7 @@ struct pairs {
     size_t n;
 };
 
-/* A zeroed struct buf is empty and ready. */
+/* A zeroed struct buf is a valid empty buffer. */
 struct buf {
     char *p;
     size_t n;   /* bytes in use */
@@ -76,17 +77,18 @@ void buf_add_str(struct buf *b, const char *s);
 void buf_add_slice(struct buf *b, struct slice s);
 void buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Makes room for n more bytes and gives their place; buf_grew says how many were filled.
- */
+/* Reserves n more bytes and returns their address. Then buf_grew() adds the bytes that
+ * were written. */
 char *buf_room(struct buf *b, size_t n);
 void buf_grew(struct buf *b, size_t n);
 
-/* The first n bytes leave. */
+/* Removes the first n bytes. */
 void buf_drop(struct buf *b, size_t n);
 void buf_clear(struct buf *b); /* keeps the memory */
-void buf_free(struct buf *b);  /* empty and ready again */
+void buf_free(struct buf *b);  /* leaves a valid empty buffer */
 
-/* Borrows the content, ended by a NUL that is not counted. Good until the next call. */
+/* Returns the content as a string; the NUL is not counted in n. Borrowed until the next
+ * call. */
 const char *buf_str(struct buf *b);
 
 static inline struct slice buf_slice(const struct buf *b)
@@ -94,8 +96,9 @@ static inline struct slice buf_slice(const struct buf *b)
     return (struct slice){b->p ? b->p : "", b->n};
 }
 
-/* Appends the content of a regular file of at most max_bytes, without a NUL in it. -1:
- * err says why, without the path; part of it may have been appended. */
+/* Appends the content of a regular file of at most max_bytes that contains no NUL. -1:
+ * err contains the reason without the path, and part of the file may have been
+ * appended. */
 int buf_add_file(struct buf *b, const char *path, size_t max_bytes, struct err *err);
 
 #endif

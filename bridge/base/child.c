@@ -2,8 +2,8 @@
 /*
  * child.c - the children of loop.h. Loop thread.
  *
- * Forked by hand: uv_spawn() cannot ask for PR_SET_PDEATHSIG. Between fork and exec only
- * async-signal-safe calls are made, since other threads may hold any lock.
+ * Uses fork(), because uv_spawn() cannot set PR_SET_PDEATHSIG. Between fork and exec only
+ * async-signal-safe calls are allowed, because other threads may hold locks.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/loop_parts.h"
@@ -20,9 +20,9 @@
 
 struct child {
     struct child *next;
-    pid_t pid;    /* 0: reaped, and the number may be another's by now */
-    int status;   /* once it is reaped */
-    child_cb *cb; /* NULL: forgotten */
+    pid_t pid;    /* 0: reaped; the system may reuse the number */
+    int status;   /* exit status, valid once reaped */
+    child_cb *cb; /* NULL: child_forget() was called */
     void *arg;
 };
 
@@ -39,7 +39,7 @@ static void unlink_child(struct child *c)
     *at = c->next;
 }
 
-/* One SIGCHLD may stand for many; foreign children are left to whoever started them. */
+/* One SIGCHLD may report several children. Ignores children that others started. */
 static void on_sigchld(void *arg, int signo)
 {
     (void)arg;
@@ -64,7 +64,8 @@ static void on_sigchld(void *arg, int signo)
     }
 }
 
-/* The caller's environment with the added ones in front, where getenv() finds them. */
+/* Returns our environment with added in front, so that getenv() finds the added
+ * values. */
 static const char **whole_env(const char *const *added)
 {
     size_t n = 0, old = 0;
@@ -98,7 +99,7 @@ static void close_on_exec_from(int first)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* Puts 0, 1, 2 and 3 in place; -1 with errno. report moves out of their way. */
+/* Sets descriptors 0 to 3. Moves report above them. -1: see errno. */
 static int set_descriptors(const struct child_spec *spec, int *report)
 {
     int pass = spec->pass_fd >= 0 ? fcntl(spec->pass_fd, F_DUPFD, 10) : -1;
@@ -116,7 +117,7 @@ static int set_descriptors(const struct child_spec *spec, int *report)
     return 0;
 }
 
-/* Runs in the child, all signals blocked; never returns. */
+/* Runs in the child with all signals blocked; never returns. */
 _Noreturn static void become(const struct child_spec *spec, const char **env, int report,
                              pid_t parent)
 {
@@ -125,8 +126,8 @@ _Noreturn static void become(const struct child_spec *spec, const char **env, in
             signal(signo, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
-        _exit(127); /* it died before the line above */
-    setsid(); /* a Ctrl-C is for the daemon, which then ends its children in order */
+        _exit(127); /* the parent died before prctl() */
+    setsid(); /* Ctrl-C must reach only the daemon, which stops its children in order */
     if (set_descriptors(spec, &report) == 0 && (!spec->dir || chdir(spec->dir) == 0)) {
         sigset_t none;
         sigemptyset(&none);
@@ -138,7 +139,7 @@ _Noreturn static void become(const struct child_spec *spec, const char **env, in
     _exit(written == sizeof(code) ? 127 : 126);
 }
 
-/* The errno with which the child failed before its program ran; 0: it runs. */
+/* Returns the errno of a child that failed before exec, or 0 if the program runs. */
 static int failure_of(int fd)
 {
     int code = 0;
@@ -165,7 +166,7 @@ struct child *child_start(const struct child_spec *spec, child_cb *cb, void *arg
     pid_t parent = getpid();
     sigset_t all, before;
     sigfillset(&all);
-    /* No handler of ours may run in the child: it would write into the parent's pipes. */
+    /* No signal handler may run in the child: it would write to the parent's pipes. */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
     int code = errno;

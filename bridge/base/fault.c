@@ -17,7 +17,7 @@ enum { QUEUED_MAX = 1024 };
 static struct {
     bool read;
     char point[8], how[8];
-    int at; /* the passing that counts; 0: none */
+    int at; /* number of the pass that triggers; 0: none */
     atomic_int passed;
     const char *queued[QUEUED_MAX];
     int queued_count;
@@ -29,7 +29,7 @@ static void read_once(void)
     fault.read = true;
     if (text == NULL || text[0] == '\0')
         return;
-    /* A mistyped point would be a test that never meets its fault. */
+    /* Abort on a mistyped value; otherwise the test would never reach its fault. */
     must(sscanf(text, "%7[A-Z0-9]:%7[a-z]:%d", fault.point, fault.how, &fault.at) == 3);
     must(fault.at > 0);
 }

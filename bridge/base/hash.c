@@ -10,8 +10,8 @@ static uint64_t turned(uint64_t a)
     return a >> 32 | a << 32;
 }
 
-/* The four products of their halves: every bit of the one counts in all bits of the
- * result, and none is wider than C11 knows. */
+/* Combines the four partial products, so that every input bit affects all result bits
+ * without integers wider than 64 bits. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
     uint64_t a_low = (uint32_t)a, a_high = a >> 32;

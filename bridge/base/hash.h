@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * hash.h - the two hashes: one that nobody can foresee, for tables (uthash), and FNV-1a,
- * which is the same in every process.
+ * hash.h - two hashes: a keyed one for hash tables (uthash), and FNV-1a, which is equal
+ * in every process.
  *
- * The tables hold names from outside: queues, targets. With names of one hash (for FNV-1a
- * a second's work) an attacker would make each look-up a walk through all of them.
+ * The tables contain names from outside, such as queues and targets. With FNV-1a an
+ * attacker could find colliding names in a second and turn each look-up into a linear
+ * search.
  */
 #ifndef BRIDGE_HASH_H
 #define BRIDGE_HASH_H
@@ -14,12 +15,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The same for the same bytes, until this process ends. Loop thread. */
+/* The key is random for each process. Loop thread. */
 uint32_t hash_of(const void *bytes, size_t n);
 
-/* FNV-1a, 64 bits, continued from the hash of what came before. Its last bits differ too
- * little between texts that end alike. Pure; any thread. */
-#define HASH_FNV1A UINT64_C(14695981039346656037) /* of nothing */
+/* FNV-1a, 64 bits. from: HASH_FNV1A, or the hash of the preceding bytes. Texts with equal
+ * endings differ little in the low bits. Pure; any thread. */
+#define HASH_FNV1A UINT64_C(14695981039346656037) /* of an empty text */
 uint64_t hash_fnv1a(uint64_t from, struct slice s);
 
 #define HASH_FUNCTION(bytes, n, hash) ((hash) = hash_of((bytes), (n)))

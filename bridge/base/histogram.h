@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * histogram.h - how often something took how long, since the process began and in the
- * last minutes. Pure.
+ * histogram.h - distributions of durations, since the process started and in the last
+ * minutes. Pure.
  */
 #ifndef BRIDGE_HISTOGRAM_H
 #define BRIDGE_HISTOGRAM_H
@@ -10,29 +10,31 @@
 
 enum { HISTOGRAM_BOUNDS = 20 };
 
-struct histogram {                         /* of seconds; zeroed is ready */
-    uint64_t bucket[HISTOGRAM_BOUNDS + 1]; /* the last one: above every bound */
+struct histogram {                         /* seconds; zeroed is valid */
+    uint64_t bucket[HISTOGRAM_BOUNDS + 1]; /* the last bucket: above every bound */
     double sum;
 };
 void histogram_add(struct histogram *h, double seconds);
-/* The upper bound of bucket i, as it stands in a metric: "0.005", "+Inf". */
+/* Returns the upper bound of bucket i as metrics text: "0.005", "+Inf". */
 const char *histogram_bound(unsigned i);
 uint64_t histogram_count(const struct histogram *h);
-/* The time that a share q of all took at most, within the bounds of its bucket; -1: there
- * was none. Above the last bound: that bound. */
+/* Returns the quantile q (0..1) in seconds, interpolated within its bucket. -1: no
+ * values. Above the last bound: that bound. */
 double histogram_quantile(const struct histogram *h, double q);
 
-/* What was added in the last one to two minutes, for people. Zeroed is ready. */
+/* The values of the last one to two minutes, for people. Zeroed is valid. */
 enum { RECENT_MS = 60 * 1000 };
 
 struct recent {
-    struct histogram before[2]; /* as it was two turns ago, and at the last */
+    struct histogram before[2]; /* copies of all: two rotations ago, at the last
+                                 * rotation */
     int64_t turned_ms;
 };
 
-/* all: what has been counted so far. Called each second or so; now_ms: monotonic. */
+/* Rotates the copies every RECENT_MS. Call it about once a second. all: all values so
+ * far; now_ms: monotonic. */
 void recent_tick(struct recent *r, const struct histogram *all, int64_t now_ms);
-/* What has been added since the turn before the last. */
+/* Returns the values added since the last rotation but one. */
 struct histogram recent_of(const struct recent *r, const struct histogram *all);
 
 #endif

@@ -12,13 +12,13 @@
 
 enum { REPLACEMENT = 0xfffd };
 
-/* A string between its quotes, as it stands in a text of which the grammar is right. */
+/* The text between the quotes of a valid JSON string. */
 struct quoted {
     struct slice raw;
-    bool plain; /* ASCII without a backslash: raw is what it means */
+    bool plain; /* ASCII without backslashes: raw needs no decoding */
 };
 
-/* The number of four hex digits; -1: there are not so many before end. */
+/* Returns the value of four hex digits, or -1 if there are fewer before end. */
 static long hex4(const char *p, const char *end)
 {
     long n = 0;
@@ -33,7 +33,7 @@ static long hex4(const char *p, const char *end)
     return n;
 }
 
-/* What stands for a control character, a quote or a backslash: letter, meaning. */
+/* Escape letters and the characters that they mean, in pairs. */
 static const char letters[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
 
 static const char *letter_find(char c)
@@ -44,8 +44,8 @@ static const char *letter_find(char c)
     return NULL;
 }
 
-/* The character of \uXXXX at p, of which the grammar is right; passes it, and the second
- * half of a pair, too. */
+/* Returns the character of a valid \uXXXX at p, and advances p past it and past the
+ * second half of a surrogate pair. */
 static uint32_t take_unicode(const char **p, const char *end)
 {
     uint32_t c = (uint32_t)hex4(*p + 2, end);
@@ -61,14 +61,14 @@ static uint32_t take_unicode(const char **p, const char *end)
     return 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
 }
 
-/* How many bytes decode() needs at most: an escape is never shorter than what it
- * means; a byte that is broken is. */
+/* Returns the buffer size for decode(). An escape is never shorter than its character. An
+ * invalid byte becomes three bytes. */
 static size_t decoded_max(const struct quoted *s)
 {
     return s->plain || text_is_utf8(s->raw) ? s->raw.n : 3 * s->raw.n;
 }
 
-/* Writes what it means, always UTF-8, and gives the number of bytes. */
+/* Writes the decoded text as valid UTF-8 and returns its length. */
 static size_t decode(const struct quoted *s, char *out)
 {
     const char *p = s->raw.p, *end = p + s->raw.n;
@@ -97,13 +97,11 @@ static size_t decode(const struct quoted *s, char *out)
 
 /* ------------------------------------------------------------------------- grammar */
 
-/* A text from front to end, by RFC 8259. Each function passes what it names and returns
- * -1 where the text is wrong, with the reader anywhere. Nothing is allocated, nothing
- * recurses.
- */
+/* Validates a text by RFC 8259. Each pass_ function advances the reader past the named
+ * item. -1: invalid, and the position is undefined. No allocation, no recursion. */
 struct reader {
     const char *p, *end;
-    unsigned depth; /* of what has been opened around p */
+    unsigned depth; /* nesting depth at p */
 };
 
 static void skip_space(struct reader *r)
@@ -118,7 +116,7 @@ static bool next_is(const struct reader *r, char c)
     return r->p < r->end && *r->p == c;
 }
 
-/* Passes it and says so, if it comes next. */
+/* Advances past c if it is next and returns whether it was. */
 static bool take(struct reader *r, char c)
 {
     bool there = next_is(r, c);
@@ -151,7 +149,7 @@ static int pass_escape(struct reader *r)
 
 static int pass_string(struct reader *r, struct quoted *s)
 {
-    unsigned char all = 0; /* every bit that was set in a byte */
+    unsigned char all = 0; /* bitwise OR of all bytes */
     bool escaped = false;
     if (!take(r, '"'))
         return -1;
@@ -204,7 +202,7 @@ static int pass_scalar(struct reader *r)
     return pass_number(r);
 }
 
-/* A key, its colon, and the space around. */
+/* Passes a key, its colon and surrounding space. */
 static int pass_key(struct reader *r, struct quoted *key)
 {
     skip_space(r);
@@ -219,7 +217,7 @@ static int pass_key(struct reader *r, struct quoted *key)
 
 static int pass_value(struct reader *r)
 {
-    bool is_object[JSON_DEPTH_MAX]; /* by depth: each of what is open */
+    bool is_object[JSON_DEPTH_MAX]; /* by depth: object or array */
     const unsigned outside = r->depth;
     struct quoted ignored;
     for (;;) {
@@ -260,8 +258,8 @@ static int pass_end(struct reader *r)
     return r->p == r->end ? 0 : -1;
 }
 
-/* Calls back at each member of an object or element of an array, which it is to pass.
- * Gives their number; -1: the text is something else, or wrong. */
+/* Calls pass at each member of an object or element of an array; pass must advance past
+ * it. Returns their number. -1: invalid, or another type. */
 static int walk(struct slice text, const char *brackets, bool may_be_null,
                 int (*pass)(void *arg, struct reader *r), void *arg)
 {
@@ -291,11 +289,11 @@ static int walk(struct slice text, const char *brackets, bool may_be_null,
 
 enum {
     FIELDS_MAX = 64,
-    NAME_MAX_BYTES = 64,                /* of a field; a longer key can't be one, */
-    KEY_MAX_BYTES = 6 * NAME_MAX_BYTES, /* even with every letter as \uXXXX */
+    NAME_MAX_BYTES = 64,                /* of a field; a longer key cannot match, */
+    KEY_MAX_BYTES = 6 * NAME_MAX_BYTES, /* even with every letter written as \uXXXX */
 };
 
-/* Without regard to case, by Unicode: U+017F is an s, U+212A is a k. */
+/* Compares case-insensitively by Unicode: U+017F equals s, U+212A equals k. */
 static bool is_name(struct slice key, const char *name)
 {
     static const char long_s[] = "\xc5\xbf", kelvin[] = "\xe2\x84\xaa";
@@ -331,7 +329,7 @@ struct reading {
     struct reader *r;
     const struct json_field *fields;
     char *to;
-    uint64_t texts, plain; /* bit i: field i is a text, whose raw bytes stand in to */
+    uint64_t texts, plain; /* bit i: field i is a text whose raw bytes are stored in to */
 };
 
 static int read_text(struct reading *rd, const struct json_field *f, void *at)
@@ -415,11 +413,11 @@ static struct slice *text_at(const struct reading *rd, unsigned i)
     return (void *)(rd->to + rd->fields[i].offset);
 }
 
-/* Now that it is known how much there is: raw bytes become texts in room. */
+/* Decodes the raw texts into room, whose size is known by now. */
 static void decode_texts(const struct reading *rd, struct buf *room)
 {
     struct quoted texts[FIELDS_MAX];
-    size_t bytes = 1; /* so that there is room even for empty texts */
+    size_t bytes = 1; /* so that room is allocated even for empty texts */
     for (unsigned i = 0; i < FIELDS_MAX; i++)
         if (rd->texts >> i & 1) {
             texts[i] = (struct quoted){*text_at(rd, i), rd->plain >> i & 1};
@@ -445,10 +443,10 @@ int json_read(struct slice text, const struct json_field *fields, void *to,
     return 0;
 }
 
-/* --------------------------------------------- an array, the texts of an object */
+/* --------------------------------------- arrays, and objects with text members */
 
 struct elements {
-    json_element_cb *cb; /* NULL: nobody is called back */
+    json_element_cb *cb; /* NULL: only count the elements */
     void *arg;
 };
 
@@ -472,7 +470,7 @@ int json_each(struct slice text, json_element_cb *cb, void *arg)
 struct texts {
     json_text_cb *cb;
     void *arg;
-    char *room; /* for a name and its value */
+    char *room; /* buffer for a name and its value */
 };
 
 static int pass_text(void *arg, struct reader *r)
@@ -493,7 +491,8 @@ static int pass_text(void *arg, struct reader *r)
 
 int json_each_text(struct slice text, json_text_cb *cb, void *arg)
 {
-    struct texts t = {cb, arg, mem_alloc(3 * text.n + 1)}; /* no UTF-8: U+FFFD */
+    struct texts t = {cb, arg, mem_alloc(3 * text.n + 1)}; /* an invalid byte becomes
+                                                            * the three bytes of U+FFFD */
     int n = walk(text, "{}", false, pass_text, &t);
     free(t.room);
     return n < 0 ? -1 : 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * json.h - JSON as the HTTP APIs that we answer for take it: the rules of Go's
- * encoding/json (https://pkg.go.dev/encoding/json, Unmarshal), into rows of fields.
+ * json.h - reads JSON into the fields of a struct, by the rules of Go's encoding/json
+ * (https://pkg.go.dev/encoding/json, Unmarshal), which the emulated HTTP APIs use.
  *
- * Keys match without regard to case, the last of several counts, unknown ones are
- * skipped, null leaves a field as it is. Integers are integer literals in range, nothing
- * else. What is not UTF-8, and a lone surrogate, becomes U+FFFD. Nesting is bounded.
- * libjansson can't do that: it refuses such bytes and does not tell where an element
- * stands. Pure; any thread. What comes in is outside bytes: any content is fine.
+ * Keys match case-insensitively. The last of several equal keys counts. Unknown keys are
+ * skipped. null leaves a field unchanged. An integer must be an integer literal in range.
+ * Invalid UTF-8 and lone surrogates become U+FFFD. The nesting depth is limited.
+ * libjansson is not suitable: it rejects such bytes and does not report the position of
+ * an element. Pure; any thread. Safe for untrusted bytes.
  */
 #ifndef BRIDGE_JSON_H
 #define BRIDGE_JSON_H
@@ -21,10 +21,10 @@
 enum { JSON_DEPTH_MAX = 1000 };
 
 enum json_type {
-    JSON_TEXT, /* struct slice: decoded, into room; p NULL stays when it is absent */
+    JSON_TEXT, /* struct slice: decoded, stored in room; unchanged if absent */
     JSON_INT,  /* int64_t */
     JSON_BOOL, /* bool */
-    JSON_RAW   /* struct slice: the value's own bytes, within text */
+    JSON_RAW   /* struct slice: the bytes of the value, within text */
 };
 struct json_field {
     const char *name;
@@ -33,22 +33,21 @@ struct json_field {
     int64_t min, max; /* JSON_INT; both 0: all of int64_t */
 };
 
-/* Reads an object into the struct at to. fields ends with a row of zeros. room: where
- * decoded texts go; its buffer is made large enough once and must outlive them; a second
- * read into the same room may move them. A null for the whole is an object without
- * fields. -1: not JSON, not an object, a wrong type, or something follows; to may then be
- * half filled. */
+/* Reads an object into the struct at to. fields ends with a zeroed row. room receives the
+ * decoded texts and must outlive them; a second read into the same room may move them.
+ * null counts as an object without fields. -1: no JSON object, a wrong type, or trailing
+ * bytes; some fields of to may be set. */
 int json_read(struct slice text, const struct json_field *fields, void *to,
               struct buf *room);
 
-/* Calls back for each element of an array, with its bytes without white space around.
- * Gives their number; -1: not JSON, no array, or something follows, and nothing was
- * called back. null counts as an empty array. */
+/* Calls cb for each element of an array, with its bytes without surrounding white space.
+ * Returns the number of elements; null counts as an empty array. -1: no JSON array, or
+ * trailing bytes; cb was not called. */
 typedef void json_element_cb(void *arg, struct slice raw);
 int json_each(struct slice text, json_element_cb *cb, void *arg);
 
-/* Calls back for each member of an object that is a string, decoded. -1: it is no object,
- * or something follows; some may have been called back. */
+/* Calls cb for each member of an object that is a string, decoded. -1: no JSON object, or
+ * trailing bytes; cb may have been called. */
 typedef void json_text_cb(void *arg, struct slice name, struct slice value);
 int json_each_text(struct slice text, json_text_cb *cb, void *arg);
 

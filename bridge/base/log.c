@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * log.c - one write per line, so that lines of several threads never mix.
+ * log.c - one write() per line, so that lines of several threads never mix.
  *
- * Under journald (JOURNAL_STREAM names our stderr) each line begins with its priority.
+ * Under journald (if JOURNAL_STREAM names our stderr) each line begins with its priority.
  */
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
@@ -23,7 +23,7 @@ enum { VALUE_MAX_BYTES = 256, TEXT_MAX_BYTES = 1024, LIMIT_PERIOD_MS = 10000 };
 
 static const struct {
     const char *name;
-    char priority; /* of syslog */
+    char priority; /* syslog priority */
 } levels[] = {
     [LOG_DEBUG] = {"debug", '7'},
     [LOG_INFO] = {"info", '6'},
@@ -71,7 +71,7 @@ uint64_t log_lines(enum log_level level)
 
 /* --- a line --- */
 
-/* May it stand in logfmt without quotes? */
+/* Returns whether s needs no quotes in logfmt. */
 static bool is_plain(struct slice s)
 {
     for (size_t i = 0; i < s.n; i++)
@@ -121,7 +121,7 @@ static void add_redacted(struct buf *line, const char *key, const char *text)
     add_text(line, key, slice_of(shown), sizeof(shown));
 }
 
-/* What every line begins with. */
+/* Every line begins with the time. */
 static void add_time(struct buf *line)
 {
     char text[WHEN_TEXT_BYTES];
@@ -129,7 +129,8 @@ static void add_time(struct buf *line)
     buf_addf(line, json ? "{\"ts\":\"%s\"" : "ts=%s", text);
 }
 
-/* The second part of "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01". */
+/* Returns the second part of
+ * "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01". */
 static struct slice trace_id(struct slice traceparent)
 {
     enum { AT = 3, DIGITS = 32 };
@@ -164,15 +165,15 @@ static void put(enum log_level level, const char *who, const struct log_about *a
     add_redacted(&line, "msg", text);
     buf_add_str(&line, json ? "}\n" : "\n");
     lines[level]++;
-    /* Nothing to do about a failure, but not to die of it. */
+    /* There is no remedy for a failed write; the daemon continues. */
     ssize_t written = write(STDERR_FILENO, line.p, line.n);
     (void)written;
     buf_free(&line);
 }
 
-/* --- whether it is written --- */
+/* --- rate limits --- */
 
-/* false: not now; it is counted. */
+/* Returns false if the line must be suppressed; counts it. */
 static bool is_due(struct log_limit *limit, uint64_t *left_out)
 {
     int64_t now_ms = loop_mono_ms();

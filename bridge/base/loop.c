@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * loop.c - the loop over libuv: turns, posts, deferred calls, descriptors, signals,
- * names. Timers are in timer.c and children in child.c. The only file that includes uv.h.
+ * loop.c - the loop over libuv: turns, posts, deferred calls, descriptors, signals, name
+ * resolution. timer.c contains timers, child.c children. Only this file includes uv.h.
  *
  * A turn ends in libuv's prepare phase: after all callbacks, before the next wait.
  */
@@ -19,14 +19,15 @@
 #include <uv.h>
 
 enum {
-    FINI_MAX_MS = 2000, /* a name look-up that hangs holds loop_fini() no longer */
-    LATE_ROUNDS =
-        4 /* of calls deferred while the turn ends; more wait for the next turn */
+    FINI_MAX_MS = 2000, /* loop_fini() waits at most this long for a hanging name
+                         * resolution */
+    LATE_ROUNDS = 4 /* rounds of calls deferred during the end of a turn; later calls run
+                     * in the next turn */
 };
 
 struct call {
     struct call *next;
-    loop_cb *fn; /* NULL: free(arg) */
+    loop_cb *fn; /* NULL: call free(arg) */
     void *arg;
 };
 struct queue {
@@ -35,12 +36,12 @@ struct queue {
 
 struct turn_hook {
     struct turn_hook *next;
-    loop_cb *fn; /* NULL: deleted while the list may be walked */
+    loop_cb *fn; /* NULL: deleted, but the list may be in use */
     void *arg;
 };
 
 struct watch {
-    uv_poll_t poll; /* first: a handle of libuv is its watch */
+    uv_poll_t poll; /* must be first: libuv's handle is cast to struct watch */
     unsigned events;
     watch_cb *cb;
     void *arg;
@@ -102,7 +103,7 @@ static void run_calls(struct call *c)
 
 static void on_found_at_once(void *arg);
 
-/* At shutdown: nobody is called any more, but memory that waits for its end is freed. */
+/* At shutdown: calls no functions, but frees memory passed to loop_defer_free(). */
 static void drop_calls(struct call *c)
 {
     while (c) {
@@ -120,7 +121,7 @@ static void drop_calls(struct call *c)
 
 /* ------------------------------------------------------------------- turns */
 
-/* The loop does not wait in this turn: something was left from the last one. */
+/* Calls expired timers if the loop does not wait in this turn. */
 static void on_busy(uv_idle_t *idle)
 {
     (void)idle;
@@ -129,7 +130,8 @@ static void on_busy(uv_idle_t *idle)
 
 static void run_hooks(void)
 {
-    /* A hook deleted meanwhile keeps its memory and its next until the turn has ended. */
+    /* A hook deleted during the walk keeps its memory and next pointer until the turn
+     * ends. */
     for (struct turn_hook *h = loop.hooks; h; h = h->next)
         if (h->fn)
             h->fn(h->arg);
@@ -179,7 +181,7 @@ void loop_run(void)
     while (!loop.stopping)
         uv_run(&loop.uv, UV_RUN_DEFAULT);
     loop.stopping = false;
-    end_turn(NULL); /* uv_run() leaves before the turn's end */
+    end_turn(NULL); /* uv_run() returns before the end of the turn */
 }
 
 void loop_stop(void)
@@ -188,15 +190,15 @@ void loop_stop(void)
     uv_stop(&loop.uv);
 }
 
-/* Every handle but the loop's own is a struct that begins with it. */
+/* Every handle except the loop's own is the first member of its struct. */
 static void on_closed(uv_handle_t *handle)
 {
     if (handle->type == UV_POLL || handle->type == UV_SIGNAL)
         free(handle);
 }
 
-/* Its last handle gone, a signal would end the process: the second SIGTERM of somebody in
- * a hurry must not change how a daemon ends that has stopped in order. */
+/* Without its last handle a signal would kill the process. A second SIGTERM must not
+ * change the exit code of a daemon that has already stopped in order. */
 static void ignore_from_now(uv_handle_t *handle)
 {
     int signo = ((uv_signal_t *)handle)->signum;
@@ -214,7 +216,7 @@ static void close_one(uv_handle_t *handle, void *arg)
     (void)arg;
     if (uv_is_closing(handle))
         return;
-    /* An ignored SIGCHLD would take the exit codes of children along. */
+    /* Do not ignore SIGCHLD: the kernel would discard the exit codes of children. */
     if (handle->type == UV_SIGNAL && ((uv_signal_t *)handle)->signum != SIGCHLD)
         ignore_from_now(handle);
     else
@@ -232,7 +234,8 @@ void loop_fini(void)
     int64_t limit_ms = loop_mono_ms() + FINI_MAX_MS;
     while (uv_run(&loop.uv, UV_RUN_NOWAIT) != 0 && loop_mono_ms() < limit_ms)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    uv_loop_close(&loop.uv); /* fails, and leaks, only while a name look-up hangs */
+    uv_loop_close(&loop.uv); /* fails and leaks memory only while a name resolution
+                              * hangs */
     drop_calls(queue_detach(&loop.posted));
     drop_calls(queue_detach(&loop.deferred));
     pthread_mutex_destroy(&loop.lock);
@@ -269,7 +272,8 @@ void loop_post(loop_cb *fn, void *arg)
     must(fn != NULL);
     pthread_mutex_lock(&loop.lock);
     queue_add(&loop.posted, fn, arg);
-    /* Inside the lock: a post whose effect ends the loop must not outlive the handle. */
+    /* Inside the lock: otherwise the posted call could end the loop and close the handle
+     * first. */
     uv_async_send(&loop.wake);
     pthread_mutex_unlock(&loop.lock);
 }
@@ -317,7 +321,8 @@ static void on_poll(uv_poll_t *poll, int status, int uv_events)
     struct watch *w = (struct watch *)poll;
     unsigned events = 0;
     if (status < 0) {
-        /* libuv has stopped the watch; but what came before may take several reads. */
+        /* libuv has stopped the watch, but several reads may be needed to receive the
+         * earlier bytes. */
         unsigned wanted = w->events;
         w->events = 0;
         watch_set(w, wanted);
@@ -376,10 +381,10 @@ void loop_on_signal(int signo, signal_cb *cb, void *arg)
     must(uv_signal_start(&s->sig, on_uv_signal, signo) == 0);
 }
 
-/* ------------------------------------------------------------------------- names */
+/* --------------------------------------------------------------- name resolution */
 
 struct resolve {
-    uv_getaddrinfo_t req; /* first */
+    uv_getaddrinfo_t req; /* must be first */
     struct addrinfo *numeric;
     resolve_cb *cb; /* NULL: cancelled */
     void *arg;
@@ -411,7 +416,7 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list
     free(r);
 }
 
-/* Without a name server: a numeric address, or nothing that could be asked for. */
+/* Reports the result that needs no name server: a numeric address, or an invalid name. */
 static void on_found_at_once(void *arg)
 {
     struct resolve *r = arg;
@@ -443,7 +448,7 @@ void resolve_cancel(struct resolve *r)
 {
     if (r == NULL)
         return;
-    r->cb = NULL; /* the request itself ends in its own time */
+    r->cb = NULL; /* the request itself ends later */
     if (r->numeric == NULL && r->req.loop)
         uv_cancel((uv_req_t *)&r->req);
 }

@@ -2,13 +2,13 @@
 /*
  * loop.h - the event loop: file descriptors, timers, other threads, signals, children.
  *
- * One loop in one thread owns all state of the daemon. Every function here is called on
- * that thread, but for loop_post(), which any thread may call. Callbacks run on the loop
- * thread and return at once. A thing deleted in a callback gets no further callback, and
- * its memory is released only when the turn of the loop has ended.
+ * One loop in one thread owns all state of the daemon. Every function here must be called
+ * on that thread, except loop_post(). Callbacks run on the loop thread and must return at
+ * once. An object deleted in a callback receives no further callback; its memory is
+ * released at the end of the turn.
  *
- * A turn: wait for events, run their callbacks and those of timers and posts, run what
- * was deferred, call the hooks of loop_each_turn(), wait again.
+ * A turn: wait for events, call the callbacks of events, timers and posts, run deferred
+ * calls, call the hooks of loop_each_turn().
  */
 #ifndef BRIDGE_LOOP_H
 #define BRIDGE_LOOP_H
@@ -26,93 +26,96 @@ typedef void loop_cb(void *arg);
 void loop_init(void);
 void loop_run(void);  /* until loop_stop() */
 void loop_stop(void); /* loop_run() returns at the end of this turn */
-void loop_fini(void); /* after loop_run(); whatever is still open is closed */
+void loop_fini(void); /* after loop_run(); closes everything still open */
 
-/* CLOCK_MONOTONIC, taken afresh at each call; any thread. */
+/* CLOCK_MONOTONIC, read at each call; any thread. */
 int64_t loop_mono_ms(void);
 int64_t loop_mono_us(void);
-/* This host's wall clock, ms since 1970; any thread. Due times are judged by Redis' clock
+/* This host's wall clock, ms since 1970; any thread. Due times use the clock of Redis
  * instead. */
 int64_t loop_wall_ms(void);
 
-/* Turns so far that were begun by an event; an idle daemon makes less than five a second.
- */
+/* Returns the number of turns that an event started. An idle daemon makes fewer than five
+ * per second. */
 uint64_t loop_wakeups(void);
 
-/* --- other threads, and later --- */
+/* --- other threads, deferred calls --- */
 /* Any thread. Calls fn(arg) on the loop thread, in the order of posting. */
 void loop_post(loop_cb *fn, void *arg);
 /* Calls fn(arg) at the end of this turn. */
 void loop_defer(loop_cb *fn, void *arg);
-/* free(p) at the end of this turn; NULL is fine. */
+/* Calls free(p) at the end of this turn. NULL is allowed. */
 void loop_defer_free(void *p);
 
-/* Calls fn(arg) once at the end of every turn: where batched work is sent off. The newest
- * hook is called first: what was set up early (the store) sends off what the hooks of
- * later ones (listeners) still bring. */
+/* Calls fn(arg) once at the end of every turn, to send batched work. The newest hook runs
+ * first: listeners, created late, can still submit work that the store, created early,
+ * sends in the same turn. */
 struct turn_hook;
 struct turn_hook *loop_each_turn(loop_cb *fn, void *arg);
-void turn_hook_del(struct turn_hook *h); /* NULL is fine */
+void turn_hook_del(struct turn_hook *h); /* NULL is allowed */
 
 /* --- file descriptors --- */
 enum { WATCH_READ = 1, WATCH_WRITE = 2, WATCH_ERROR = 4 };
-/* events: which of the above are there; WATCH_ERROR comes unasked, with the others set so
- * that the next read or write tells the error. */
+/* events: the events that occurred. WATCH_ERROR is always reported, together with the
+ * requested events, so that the next read or write returns the error. */
 typedef void watch_cb(void *arg, unsigned events);
 struct watch;
-/* The descriptor stays the caller's, and must stay open until watch_del(). */
+/* fd stays the caller's and must stay open until watch_del(). */
 struct watch *watch_add(int fd, unsigned events, watch_cb *cb, void *arg);
-void watch_set(struct watch *w, unsigned events); /* 0: rest */
-void watch_del(struct watch *w);                  /* NULL is fine */
+void watch_set(struct watch *w, unsigned events); /* 0: no events */
+void watch_del(struct watch *w);                  /* NULL is allowed */
 
 /* --- timers, monotonic, never early --- */
 struct timer;
-struct timer *timer_new(loop_cb *cb, void *arg); /* at rest until timer_set() */
-/* Calls back once in delay_ms (0: in the next turn); replaces an earlier setting. */
+struct timer *timer_new(loop_cb *cb, void *arg); /* not running until timer_set() */
+/* Calls the callback once after delay_ms (0: in the next turn). Replaces the earlier
+ * setting. */
 void timer_set(struct timer *t, int64_t delay_ms);
 void timer_set_us(struct timer *t, int64_t delay_us);
-/* Calls back every period_ms; timers of whole seconds fire in one common turn. */
+/* Calls cb every period_ms. Timers with a period of whole seconds share one turn. */
 struct timer *timer_every(int64_t period_ms, loop_cb *cb, void *arg);
-void timer_rest(struct timer *t); /* until timer_set() */
+void timer_rest(struct timer *t); /* stops it until timer_set() */
 bool timer_is_set(const struct timer *t);
-void timer_del(struct timer *t); /* NULL is fine */
+void timer_del(struct timer *t); /* NULL is allowed */
 
 /* --- signals --- */
-/* Calls back for each arrival; kept until loop_fini(), after which these signals are
- * ignored, but for SIGCHLD. */
+/* Calls cb for each received signal until loop_fini(). After that these signals are
+ * ignored, except SIGCHLD. */
 typedef void signal_cb(void *arg, int signo);
 void loop_on_signal(int signo, signal_cb *cb, void *arg);
 
 /* --- children --- */
 struct child_spec {
-    const char *const *argv; /* ends with NULL; argv[0] is searched in PATH */
-    const char *const *env;  /* "NAME=value", added to ours; NULL: none */
-    const char *dir;         /* where to start; NULL: here */
-    int pass_fd; /* becomes descriptor 3 of the child; -1: none. Stays ours. */
-    bool quiet;  /* its stdout and stderr go to /dev/null, else to our stderr */
+    const char *const *argv; /* ends with NULL; argv[0] is looked up in PATH */
+    const char *const *env;  /* "NAME=value", added to our environment; NULL: none */
+    const char *dir;         /* working directory; NULL: ours */
+    int pass_fd; /* becomes descriptor 3 of the child; -1: none. Stays the caller's. */
+    bool quiet;  /* true: stdout and stderr to /dev/null; false: to our stderr */
 };
-/* status: the exit code, or 128 + signal number. The child object is gone afterwards. */
+/* status: the exit code, or 128 + signal number. The child object is freed afterwards. */
 typedef void child_cb(void *arg, int status);
 struct child;
-/* The child gets SIGTERM when the daemon dies, however it dies (PR_SET_PDEATHSIG). */
+/* Starts a child. It receives SIGTERM if the daemon dies for any reason
+ * (PR_SET_PDEATHSIG). */
 struct child *child_start(const struct child_spec *spec, child_cb *cb, void *arg,
                           struct err *err);
 int child_pid(const struct child *c);
 void child_kill(struct child *c, int signo);
-/* Forgets the callback; the child is still reaped. NULL is fine. */
+/* Drops the callback; the loop still reaps the child. NULL is allowed. */
 void child_forget(struct child *c);
 
-/* --- names to addresses --- */
+/* --- name resolution --- */
 struct resolve;
 struct resolved {
     const struct sockaddr *addr;
     unsigned addr_len;
     const struct resolved *next;
 };
-/* list: in the order to try, borrowed until the callback returns; NULL with a reason. */
+/* list: in the order to try, borrowed until the callback returns. NULL: why contains the
+ * reason. */
 typedef void resolve_cb(void *arg, const struct resolved *list, const char *why);
 struct resolve *resolve_start(const char *host, const char *port, resolve_cb *cb,
                               void *arg);
-void resolve_cancel(struct resolve *r); /* no callback after this; NULL is fine */
+void resolve_cancel(struct resolve *r); /* no callback after this; NULL is allowed */
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * loop_parts.h - what the files that make up loop.h need of each other. Nobody else's.
- */
+/* loop_parts.h - shared by the files that implement loop.h; no other file includes it. */
 #ifndef BRIDGE_LOOP_PARTS_H
 #define BRIDGE_LOOP_PARTS_H
 
@@ -9,14 +7,14 @@
 
 /* timer.c */
 void timers_init(void);
-/* The turn ends: the next wait must end by the first deadline. true: one has passed
- * already, and the loop must not wait at all. */
+/* Ends a turn: limits the next wait to the earliest deadline. Returns true if a deadline
+ * has passed and the loop must not wait. */
 bool timers_arm(void);
-/* Calls back those whose deadline has passed. */
+/* Calls the callbacks of all expired timers. */
 void timers_fire(void);
 void timers_fini(void);
 
 /* child.c */
-void children_fini(void); /* SIGTERM to whatever still runs, and forget it */
+void children_fini(void); /* sends SIGTERM to running children and frees their objects */
 
 #endif

@@ -30,7 +30,7 @@ void *mem_realloc(void *p, size_t size)
 char *mem_strndup(const char *s, size_t n)
 {
     char *p = mem_alloc(n + 1);
-    if (n > 0) /* else s may be NULL */
+    if (n > 0) /* otherwise s may be NULL */
         memcpy(p, s, n);
     return p;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mem.h - memory that is never NULL, must() for what the program itself got wrong, and
- * struct err for what the world did. Any thread.
+ * mem.h - allocation that never returns NULL, must() for programming errors, and struct
+ * err for run-time errors. Any thread.
  *
- * Out of memory aborts; a size that comes from outside is checked against a limit before
- * it gets here. What mem_alloc and friends return is freed with free().
+ * Out of memory aborts. Callers must check a size from outside against a limit first.
+ * Free the results with free().
  */
 #ifndef BRIDGE_MEM_H
 #define BRIDGE_MEM_H
@@ -13,22 +13,23 @@
 
 void *mem_alloc(size_t size); /* zeroed */
 void *mem_realloc(void *p, size_t size);
-char *mem_strdup(const char *s); /* NULL of NULL */
+char *mem_strdup(const char *s); /* NULL if s is NULL */
 char *mem_strndup(const char *s, size_t n);
 
-/* Always compiled in: prints the condition and aborts. */
+/* Aborts with the condition if cond is false. Never compiled out. */
 #define must(cond) ((cond) ? (void)0 : must_failed(#cond, __FILE__, __LINE__))
 _Noreturn void must_failed(const char *cond, const char *file, int line);
 
-/* The reason of a failure, for the person who runs the daemon. */
+/* The reason of a failure, for operators. */
 struct err {
     char text[512]; /* what is wrong, where, and what to do; never a secret */
 };
 
-/* Writes the reason and returns -1, so that failing is one line. err may be NULL. */
+/* Writes the reason. Always returns -1, so that a caller can write `return err_set(...)`.
+ * err may be NULL. */
 int err_set(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "where: " in front of the reason already there; returns -1. */
+/* Prefixes the existing reason with "where: ". Returns -1. */
 int err_in(struct err *err, const char *where);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * net.c - states of one outgoing stream: name, connect (address by address), TLS, open.
- * Loop thread. One read of at most READ_BYTES per turn, one write when the turn ends.
+ * net.c - states of one outgoing stream: resolve, connect (address by address), TLS,
+ * open. Loop thread.
+ *
+ * Each turn makes at most one read of READ_BYTES, and one write at its end.
  */
 #include "bridge/base/net.h"
 #include "bridge/base/buf.h"
@@ -21,11 +23,11 @@
 enum {
     ADDRESSES_MAX = 16,
     READ_BYTES = 64 * 1024,
-    OUT_KEEP_BYTES = 1024 * 1024, /* an empty write buffer above this is given back */
+    OUT_KEEP_BYTES = 1024 * 1024, /* free an empty write buffer larger than this */
     KEEPALIVE_IDLE_S = 15,
     KEEPALIVE_PROBE_S = 5,
     KEEPALIVE_PROBES = 3,
-    LAST_WORDS_MS = 500 /* for a peer that takes no more: to be read to its end */
+    LAST_WORDS_MS = 500 /* after a failed write, time to read the peer's last bytes */
 };
 
 enum state { NAMING, CONNECTING, SHAKING_HANDS, OPEN, FAILED, CLOSED };
@@ -44,17 +46,19 @@ struct net {
     struct address addresses[ADDRESSES_MAX];
     unsigned address_count, address_next;
     int64_t connect_end_ms;
-    struct timer *address_timer; /* one that is silent must not use up the time of all */
-    struct timer *more_timer;    /* TLS holds bytes of which no event will tell */
+    struct timer *address_timer; /* limits the time of one address, so that the others
+                                  * are tried too */
+    struct timer *more_timer;    /* TLS holds bytes for which no event is reported */
     int fd;
     struct watch *watch;
-    struct tls *tls;      /* NULL: none */
-    bool tls_wants_write; /* before it can read on */
-    bool tls_wants_read;  /* before it can write on */
+    struct tls *tls;      /* NULL: no TLS */
+    bool tls_wants_write; /* TLS must write before it can read on */
+    bool tls_wants_read;  /* TLS must read before it can write on */
     struct buf out;
-    size_t out_sent; /* of out, already with the kernel */
-    bool deaf;       /* the peer takes no more; what it said before may still be read */
-    bool flush_waiting; /* a deferred flush holds a pointer to this */
+    size_t out_sent;    /* bytes of out that the kernel has accepted */
+    bool deaf;          /* the peer accepts no more bytes; its last bytes may still be
+                         * readable */
+    bool flush_waiting; /* a deferred flush() references this struct */
     bool flush_late;
     struct err why;
 };
@@ -94,7 +98,8 @@ static void tell_closed(void *arg)
         n->cbs->on_closed(n->arg, n->why.text);
 }
 
-/* Told at the end of the turn, so that no caller of ours sees its stream vanish. */
+/* Reports the failure at the end of the turn, so that a stream never disappears inside a
+ * caller's call. */
 static void fail(struct net *n)
 {
     drop_all(n);
@@ -102,7 +107,8 @@ static void fail(struct net *n)
     loop_defer(tell_closed, n);
 }
 
-/* ------------------------------------------------------------------------- moving */
+/* ----------------------------------------------------------------- reading and
+ * writing */
 
 static enum io plain_result(ssize_t result, size_t *count, struct err *err)
 {
@@ -156,20 +162,23 @@ static void send_out(struct net *n)
     }
     n->tls_wants_read = n->tls && io == IO_WANT_READ;
     if (io == IO_FAILED || io == IO_CLOSED) {
-        n->deaf = true; /* its last words, "too many clients", come before the end */
+        n->deaf = true; /* read the peer's error, such as "too many clients", before
+                         * closing */
         n->out_sent = n->out.n;
-        timer_set(n->address_timer, LAST_WORDS_MS); /* it may live on, and have none */
+        timer_set(n->address_timer, LAST_WORDS_MS); /* the peer may stay open without
+                                                     * sending anything */
     }
     if (n->out_sent == n->out.n)
         out_done(n);
-    else if (n->out_sent > n->out.n / 2) { /* moved at most once per byte on average */
+    else if (n->out_sent > n->out.n / 2) { /* on average each byte is moved at most
+                                            * once */
         buf_drop(&n->out, n->out_sent);
         n->out_sent = 0;
     }
     set_watch(n);
 }
 
-/* Steps back once behind what the hooks of this turn may still write. */
+/* Defers itself once, so that it runs after the hooks of this turn. */
 static void flush(void *arg)
 {
     struct net *n = arg;
@@ -186,7 +195,7 @@ static void flush(void *arg)
 
 void net_write(struct net *n, const void *bytes, size_t count)
 {
-    if (n->state == FAILED || n->deaf) /* not told yet */
+    if (n->state == FAILED || n->deaf) /* on_closed follows */
         return;
     must(n->state == OPEN);
     buf_add(&n->out, bytes, count);
@@ -203,7 +212,7 @@ void net_push(struct net *n)
 
 static void receive(struct net *n)
 {
-    static char bytes[READ_BYTES]; /* the loop is one thread, and no callback reads */
+    static char bytes[READ_BYTES]; /* static is safe: one thread, and no callback reads */
     size_t got = 0, count = 0;
     enum io io;
     do {
@@ -239,7 +248,7 @@ static void opened(struct net *n)
     n->why.text[0] = '\0';
     watch_set(n->watch, WATCH_READ);
     n->cbs->on_open(n->arg);
-    /* Bytes that came with the end of the handshake. */
+    /* Reads bytes that arrived with the end of the handshake. */
     if (n->state == OPEN && n->tls)
         timer_set(n->more_timer, 0);
 }
@@ -262,7 +271,7 @@ static void shake_hands(struct net *n)
     case IO_FAILED:
         break;
     }
-    fail(n); /* another address of the same name would have the same certificate */
+    fail(n); /* do not try other addresses: they would have the same certificate */
 }
 
 static void connected(struct net *n)
@@ -296,7 +305,8 @@ static void on_event(void *arg, unsigned events)
     } else if (n->state == SHAKING_HANDS) {
         shake_hands(n);
     } else if (n->state == OPEN) {
-        bool crossed = n->tls != NULL; /* TLS may read to write, and write to read */
+        bool crossed = n->tls != NULL; /* TLS may need to read in order to write, and
+                                        * vice versa */
         if (crossed || events & (WATCH_READ | WATCH_ERROR))
             receive(n);
         if (n->state == OPEN && (crossed || events & WATCH_WRITE))
@@ -321,7 +331,7 @@ static void set_options(const struct net *n)
                    sizeof(int));
 }
 
-/* Begins with one address; -1: it failed at once, and n->why says how. */
+/* Starts to connect to one address. -1: it failed at once; n->why contains the reason. */
 static int try_address(struct net *n, const struct address *a)
 {
     n->fd = socket(a->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -356,7 +366,7 @@ static void try_next_address(struct net *n)
 static void on_address_silent(void *arg)
 {
     struct net *n = arg;
-    if (n->state == OPEN) { /* and deaf: see send_out() */
+    if (n->state == OPEN) { /* the peer accepts no more bytes: see send_out() */
         fail(n);
         return;
     }
@@ -431,7 +441,6 @@ void net_close(struct net *n)
         return;
     drop_all(n);
     n->state = CLOSED;
-    /* Behind a deferred flush that stepped back, and behind one that is still to do so.
-     */
+    /* Freed at the end of the turn, after every deferred flush(). */
     loop_defer_free(n);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * net_tls.c - TLS by OpenSSL. Loop thread. The only file that includes its headers.
+ * net_tls.c - TLS by OpenSSL. Loop thread. Only this file includes OpenSSL's TLS headers.
  *
- * Certificates are read anew for each connection, so that renewed files need no restart.
+ * Certificates are read for each connection, so that renewed files need no restart.
  */
 #include "bridge/base/net.h"
 #include "bridge/base/mem.h"
@@ -22,12 +22,13 @@ struct tls {
     SSL *ssl;
 };
 
-/* The first error of OpenSSL's queue: the cause; later ones only say who passed it on. */
+/* Returns the first error in OpenSSL's queue, which is the cause; later errors are
+ * consequences. */
 static const char *reason(void)
 {
     unsigned long code = ERR_get_error();
     const char *text = ERR_reason_error_string(code);
-    /* OpenSSL 3 has no texts for errors of the system. */
+    /* OpenSSL 3 has no texts for system errors. */
     if (text == NULL && ERR_SYSTEM_ERROR(code))
         text = strerror(ERR_GET_REASON(code));
     ERR_clear_error();
@@ -50,7 +51,8 @@ static int load_files(SSL_CTX *ctx, const struct net_conf *conf, struct err *err
     return 0;
 }
 
-/* An address is verified as an address; SNI takes names only (RFC 6066). */
+/* Requests verification of the peer's name, or of its IP address. SNI accepts only names
+ * (RFC 6066). */
 static int name_peer(SSL *ssl, const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
@@ -70,7 +72,7 @@ struct tls *tls_new(const struct net_conf *conf, int fd, struct err *err)
     must(t->ctx != NULL);
     SSL_CTX_set_min_proto_version(t->ctx, TLS1_2_VERSION);
     SSL_CTX_set_verify(t->ctx, SSL_VERIFY_PEER, NULL);
-    /* The buffer of net.c moves between two tries of the same write. */
+    /* The buffer of net.c may move between two attempts of the same write. */
     SSL_CTX_set_mode(t->ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
                                  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                  SSL_MODE_RELEASE_BUFFERS);
@@ -123,7 +125,8 @@ static enum io outcome(struct tls *t, int result, struct err *err)
     }
 #ifdef SSL_R_UNEXPECTED_EOF_WHILE_READING
     if (ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
-        ERR_clear_error(); /* many servers close so; what counts are whole replies */
+        ERR_clear_error(); /* many servers close without close_notify; incomplete
+                            * replies are detected elsewhere */
         return IO_CLOSED;
     }
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * notify.c - datagrams to NOTIFY_SOCKET. By hand: libsystemd brings more libraries than
- * these lines are worth.
+ * notify.c - datagrams to NOTIFY_SOCKET, without libsystemd and its many dependencies.
  *
- * It is not messages that wait for room but words: each is owed or is not. So what waits
- * is bounded, and what is told is the newest.
+ * Notifications are coalesced: one flag per kind. If the socket is full, at most one
+ * notification per kind waits, and only its newest value is sent.
  */
 #include "bridge/base/notify.h"
 #include "bridge/base/buf.h"
@@ -30,13 +29,13 @@ static struct {
     bool owed[WORDS];
     char status[STATUS_SIZE];
     int64_t extend_ms;
-    int64_t watchdog_ms; /* its patience; 0: there is none */
-    int64_t alive_ms;    /* monotonic: when it was told last */
+    int64_t watchdog_ms; /* watchdog timeout; 0: no watchdog */
+    int64_t alive_ms;    /* monotonic time of the last ping */
 } manager;
 
 /* --- the manager's socket --- */
 
-/* "@" stands for the NUL with which an abstract name begins. */
+/* A leading "@" means the NUL of an abstract socket name. */
 static int read_address(const char *name, struct err *err)
 {
     size_t n = strlen(name);
@@ -53,7 +52,7 @@ static int read_address(const char *name, struct err *err)
     return 0;
 }
 
-/* It may be meant for the process that became us. */
+/* WATCHDOG_PID may name another process, from which this one was started. */
 static int64_t watchdog_ms(void)
 {
     const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
@@ -95,7 +94,7 @@ void notify_close(void)
     manager.there = false;
 }
 
-/* --- what is told --- */
+/* --- messages --- */
 
 static void add_word(struct buf *out, enum word word)
 {
@@ -113,8 +112,8 @@ static void add_word(struct buf *out, enum word word)
     buf_add_str(out, "\n");
 }
 
-/* Tells all that is owed; what there is no room for stays so. A manager that is gone is
- * told nothing: it says nothing to us, either. */
+/* Sends all pending notifications; if the socket is full, they stay pending. A missing
+ * manager is ignored. */
 static void tell(void)
 {
     struct buf out = {0};
@@ -160,7 +159,8 @@ void notify_status(const char *text)
 {
     char line[STATUS_SIZE];
     size_t n = 0;
-    for (; text[n] && n < sizeof(line) - 1; n++) /* the manager takes UTF-8 alone */
+    for (; text[n] && n < sizeof(line) - 1; n++) /* the manager accepts only valid
+                                                  * UTF-8 */
         line[n] = text[n] < ' ' || text[n] > '~' ? '?' : text[n];
     line[n] = '\0';
     if (strcmp(line, manager.status) == 0)
@@ -175,7 +175,7 @@ void notify_extend(int64_t wait_ms)
     owe(EXTEND);
 }
 
-/* Twice within the manager's patience, and one call before that is due. */
+/* Pings twice per watchdog timeout, one call early. */
 void notify_alive(void)
 {
     int64_t now_ms = loop_mono_ms();

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * notify.h - what the service manager is told, as sd_notify(3) has it. Loop thread.
+ * notify.h - reports the state of the daemon to the service manager (sd_notify(3)). Loop
+ * thread.
  *
- * Where there is none (no NOTIFY_SOCKET), every call does nothing. No call waits: what
- * the manager has no room for yet is told with the next call.
+ * Without NOTIFY_SOCKET every call does nothing. No call blocks: if the socket is full,
+ * the next call sends the message.
  */
 #ifndef BRIDGE_NOTIFY_H
 #define BRIDGE_NOTIFY_H
@@ -12,20 +13,21 @@
 
 #include <stdint.h>
 
-/* Takes NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID out of the environment, so that no
- * child speaks for us. -1: the socket's name is none; then nobody is told anything. */
+/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them from the
+ * environment, so that children cannot send notifications. -1: the socket's name is
+ * invalid; later calls do nothing. */
 int notify_open(struct err *err);
 void notify_close(void);
 
-void notify_ready(void);     /* started, or through with a reload, whatever came of it */
+void notify_ready(void);     /* started, or a reload is finished, also a failed one */
 void notify_reloading(void); /* until notify_ready() */
 void notify_stopping(void);
-/* One line on what the daemon does. Told when it is another than the last; borrowed. */
+/* One line about the daemon's activity. Sent only if it changed; copied. */
 void notify_status(const char *text);
-/* What is under way, start or stop, takes this much longer from now on. */
+/* Extends the manager's timeout for the start or stop in progress to wait_ms from now. */
 void notify_extend(int64_t wait_ms);
-/* The daemon works. To be called every NOTIFY_ALIVE_MS: tells the manager's watchdog as
- * often as that wants it. */
+/* Reports progress. Call it every NOTIFY_ALIVE_MS; it pings the manager's watchdog as
+ * often as the manager requires. */
 void notify_alive(void);
 
 enum { NOTIFY_ALIVE_MS = 1000 };

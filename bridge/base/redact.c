@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redact.c - one pass over the text: at each place the rows of a table say whether a
- * secret begins there, and where it ends.
+ * redact.c - one pass over the text. At each position the rows of a table decide whether
+ * a secret begins there, and where it ends.
  */
 #include "bridge/base/log.h"
 
 #include <ctype.h>
 #include <string.h>
 
-enum {
-    TOKEN_LEAST = 8
-}; /* what is shorter behind "Bearer" is no token but our own text */
+enum { TOKEN_LEAST = 8 }; /* shorter text after "Bearer" is no token */
 
 #define NAME_BYTES "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 #define TOKEN_BYTES NAME_BYTES "+/=~"
 
-/* A text that may hold secrets, and the one that was found in it. */
+/* The text being searched, and the secret found in it. */
 struct look {
-    const char *text, *p;   /* the whole, and where we are */
-    const char *from, *end; /* the secret */
+    const char *text, *p;   /* the whole text; the current position */
+    const char *from, *end; /* the secret found */
 };
 
 bool redact_is_secret_name(struct slice name)
@@ -46,9 +44,9 @@ bool redact_is_secret_name(struct slice name)
     return false;
 }
 
-/* "://user:password@": the last '@' counts, since people forget to encode one. Without an
- * '@' in front of the path a ':' is a port, unless what follows is no number: then the
- * password holds a '/'. */
+/* "://user:password@": the last '@' counts, because people forget to encode an '@' in the
+ * password. Without an '@' before the path, a ':' precedes a port; if no number follows,
+ * it precedes a password that contains a '/'. */
 static bool find_userinfo(struct look *l)
 {
     if (strncmp(l->p, "://", 3) != 0)
@@ -75,7 +73,7 @@ static bool begins_word(const struct look *l)
     return l->p == l->text || !strchr(NAME_BYTES, l->p[-1]);
 }
 
-/* Up to the quote that ends a text of JSON: not one behind a backslash. */
+/* Returns the closing quote of a JSON string, skipping escaped quotes. */
 static const char *end_of_quoted(const char *p)
 {
     while (*p != '\0' && *p != '"')
@@ -83,7 +81,7 @@ static const char *end_of_quoted(const char *p)
     return p;
 }
 
-/* NAME=value, "NAME":"value", and "Authorization: all the rest of the line". */
+/* Finds NAME=value, "NAME":"value", and "Authorization:" with the rest of the line. */
 static bool find_named(struct look *l)
 {
     if (!begins_word(l))
@@ -112,7 +110,7 @@ static bool find_named(struct look *l)
     return true;
 }
 
-/* What a secret is known by wherever it stands. */
+/* Finds secrets with a known prefix. */
 static bool find_opening(struct look *l)
 {
     static const char *const openings[] = {"Bearer ", "whsec_", "whsk_",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * retry.c - arithmetic only but for the chance in retry_connect_ms(). Any thread.
+ * retry.c - arithmetic, and random numbers only in retry_connect_ms(). Any thread.
  *
- * All in double until the last step, so that no factor and no count can overflow; then
- * rounded up, because a wait is never shorter than it was promised.
+ * Uses double until the last step, so that no factor and no count can overflow. Then
+ * rounds up, so that a wait is never shorter than configured.
  */
 #include "bridge/base/retry.h"
 #include "bridge/base/mem.h"
@@ -12,10 +12,11 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* About 35 million years; a due time plus this still fits. */
+/* About 35 million years; a due time plus this still fits into int64_t. */
 static const double longest_ms = (double)(INT64_MAX / 8);
 
-/* By squaring, since n may be any number; too much becomes infinite, which is fine. */
+/* Exponentiation by squaring, because n is unbounded. Overflow yields infinity, which is
+ * valid here. */
 static double power(double base, unsigned n)
 {
     double result = 1;
@@ -27,7 +28,7 @@ static double power(double base, unsigned n)
     return result;
 }
 
-/* Turned round so that not-a-number (0 times infinity) ends at the top as well. */
+/* Written so that NaN (0 times infinity) also returns top. */
 static double at_most(double x, double top)
 {
     return x < top ? x : top;
@@ -72,7 +73,7 @@ int64_t retry_connect_ms(int64_t first_ms, int64_t max_ms, unsigned n)
         .first_ms = first_ms, .factor = 2, .max_ms = max_ms, .jitter = 0.3};
     uint32_t bits;
 
-    /* Without chance only the spread over many clients is lost. */
+    /* Without random numbers only the spread over clients is lost. */
     if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != (ssize_t)sizeof(bits))
         bits = UINT32_MAX / 2;
     int64_t wait_ms = retry_delay_ms(&p, n, bits / (UINT32_MAX + 1.0));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * retry.h - when a failed delivery is tried again, and a lost connection.
+ * retry.h - waits before the retry of a failed delivery and before a reconnect.
  *
- * No clock, no state, so that a test can try every case.
+ * No clock and no state, so that tests cover every case.
  */
 #ifndef BRIDGE_RETRY_H
 #define BRIDGE_RETRY_H
@@ -10,29 +10,29 @@
 #include <stdint.h>
 
 struct retry_policy {
-    int64_t *list_ms;    /* waits one by one; NULL: by the formula below. Owned. */
-    unsigned list_count; /* and no retry after the last of them */
-    int64_t first_ms;    /* before the first retry; */
-    double factor;       /* each further wait is this many times the one before */
-    int64_t max_ms;      /* and never exceeds this */
+    int64_t *list_ms;    /* the waits in order; NULL: by the formula below. Owned. */
+    unsigned list_count; /* also the number of retries */
+    int64_t first_ms;    /* before the first retry */
+    double factor;       /* each further wait is the previous one times this */
+    int64_t max_ms;      /* the longest wait */
     unsigned limit;      /* retries allowed; 0: no limit */
-    double jitter;       /* 0..1: up to this share of the wait is taken off or put on */
+    double jitter;       /* 0..1: each wait varies by up to this share */
 };
 enum { RETRY_GIVE_UP = -1 };
 
-/* How long to wait before retry number n (1 is the first), or RETRY_GIVE_UP.
- * random: in [0, 1), spreads the jitter; 0.5 is none. */
+/* Returns the wait before retry n (from 1) in ms, or RETRY_GIVE_UP. random: in [0, 1),
+ * selects the jitter; 0.5 is none. */
 int64_t retry_delay_ms(const struct retry_policy *p, unsigned n, double random);
-/* The same without the limit: the last wait goes on for ever. */
+/* Like retry_delay_ms(), but without a limit: the last wait repeats. */
 int64_t retry_wait_ms(const struct retry_policy *p, unsigned n, double random);
-/* How long to wait before the next connection after n failures in a row: first_ms,
- * doubled with each further one up to max_ms, and up to 30 % more or less by chance. At
- * least 1 ms. Any thread. */
+/* Returns the wait before the next connection attempt after n failures in a row:
+ * first_ms, doubled for each further failure up to max_ms, with 30 % jitter. At least 1
+ * ms. Any thread. */
 int64_t retry_connect_ms(int64_t first_ms, int64_t max_ms, unsigned n);
-/* The same for a client of a broker: 500 ms up to 30 s. */
+/* The same for broker clients: 500 ms to 30 s. */
 int64_t retry_broker_ms(unsigned n);
-/* Gives a copy with a list of its own. */
+/* Returns a copy that owns its list. */
 struct retry_policy retry_copy(const struct retry_policy *p);
-void retry_free(struct retry_policy *p); /* NULL is fine */
+void retry_free(struct retry_policy *p); /* NULL is allowed */
 
 #endif

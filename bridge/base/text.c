@@ -75,7 +75,7 @@ size_t text_character(struct slice s, uint32_t *c)
     if (*c < 0x80)
         return 1;
     gunichar found = g_utf8_get_char_validated(s.p, (gssize)s.n);
-    if (found >= (gunichar)-2) /* no character, or cut off */
+    if (found >= (gunichar)-2) /* invalid, or truncated */
         return 0;
     *c = found;
     return (size_t)g_unichar_to_utf8(found, NULL);
@@ -92,16 +92,16 @@ bool text_is_utf8(struct slice s)
     return true;
 }
 
-/* How strings of JSON are written. */
+/* Rules for writing JSON strings. */
 struct json_style {
-    uint64_t escaped[2]; /* a bit for each character of ASCII */
-    uint32_t wide[2];    /* from and to: further characters that are escaped */
-    const char *digits;  /* hexadecimal */
-    const char *broken;  /* stands for bytes that are not UTF-8 */
+    uint64_t escaped[2]; /* a bit per ASCII character that is escaped */
+    uint32_t wide[2];    /* first and last of the other characters that are escaped */
+    const char *digits;  /* hexadecimal digits */
+    const char *broken;  /* replacement for invalid UTF-8 */
 };
 #define BIT(c) (UINT64_C(1) << ((c) % 64))
 
-/* A terminal would obey U+007F to U+009F as well. */
+/* Also escapes U+007F to U+009F, which terminals interpret. */
 static const struct json_style ours = {{0xffffffff | BIT('"'), BIT('\\') | BIT(0x7f)},
                                        {0x7f, 0x9f},
                                        "0123456789ABCDEF",
@@ -135,7 +135,7 @@ static void add_json_escape(struct buf *out, const struct json_style *style, uin
 
 static void add_json(struct buf *out, struct slice s, const struct json_style *style)
 {
-    size_t plain = 0; /* where the bytes begin that need no change */
+    size_t plain = 0; /* start of the bytes that need no change */
     buf_add(out, "\"", 1);
     for (size_t i = 0, n; i < s.n; i += n) {
         uint32_t c;
@@ -302,7 +302,7 @@ void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes)
 
 /* -------------------------------------------------------------------- numbers */
 
-/* Two digits are divided off at a time: half the divisions. */
+/* Converts two digits per division, which halves the divisions. */
 static const char pairs[] = "00010203040506070809101112131415161718192021222324"
                             "25262728293031323334353637383940414243444546474849"
                             "50515253545556575859606162636465666768697071727374"

@@ -2,8 +2,8 @@
 /*
  * timer.c - the timers of loop.h: a heap of deadlines in microseconds and one timerfd.
  *
- * libuv's own timers count from a clock cached and cut to milliseconds, and so fire up to
- * a millisecond and a turn early; ours compare with a fresh clock and never do.
+ * libuv's own timers use a cached clock in whole milliseconds, and so may fire up to a
+ * millisecond and a turn early. These timers use the current time and never fire early.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/loop_parts.h"
@@ -18,10 +18,10 @@ enum { AT_REST = -1 };
 
 struct timer {
     int64_t deadline_us;
-    uint64_t order; /* of setting: equal deadlines fire in it */
-    uint64_t turn;  /* in which it was set: it fires in a later one */
+    uint64_t order; /* sequence of setting; equal deadlines fire in this order */
+    uint64_t turn;  /* turn in which it was set; it fires in a later turn */
     int64_t period_us;
-    int index; /* in the heap, or AT_REST */
+    int index; /* position in the heap, or AT_REST */
     loop_cb *cb;
     void *arg;
 };
@@ -32,7 +32,7 @@ static struct {
     uint64_t order;
     int fd;
     struct watch *watch;
-    int64_t armed_us; /* when the timerfd wakes us; INT64_MAX: not at all */
+    int64_t armed_us; /* deadline of the timerfd; INT64_MAX: disarmed */
 } timers;
 
 static bool earlier(const struct timer *a, const struct timer *b)
@@ -97,7 +97,7 @@ static void heap_remove(struct timer *t)
         sift_down(last, i);
 }
 
-/* Keeps the phase; beats that were missed are left out. */
+/* Sets the next deadline of a periodic timer: keeps the phase, skips missed periods. */
 static void next_beat(struct timer *t, int64_t now_us)
 {
     t->deadline_us += t->period_us;
@@ -107,8 +107,8 @@ static void next_beat(struct timer *t, int64_t now_us)
     heap_add(t);
 }
 
-/* Timers set in this turn wait for the next one, so that none can keep others from firing
- * or the loop from its descriptors. */
+/* Timers set in this turn fire in the next turn at the earliest, so that they cannot
+ * block other timers or descriptors. */
 void timers_fire(void)
 {
     int64_t now_us = loop_mono_us();
@@ -149,7 +149,8 @@ bool timers_arm(void)
         return false;
     if (timers.heap[0]->deadline_us <= loop_mono_us())
         return true;
-    /* A deadline that moved away costs one idle wake-up, and no call for each move. */
+    /* If a deadline was postponed, keep the timerfd: one idle wake-up is cheaper than a
+     * system call per change. */
     if (timers.heap[0]->deadline_us >= timers.armed_us)
         return false;
     timers.armed_us = timers.heap[0]->deadline_us;
@@ -183,7 +184,7 @@ void timer_set_us(struct timer *t, int64_t delay_us)
 {
     timer_rest(t);
     delay_us = delay_us < 0 ? 0 : delay_us > DELAY_MAX_US ? DELAY_MAX_US : delay_us;
-    /* One more: the clock is cut to microseconds. */
+    /* Adds 1, because the clock is truncated to microseconds. */
     t->deadline_us = loop_mono_us() + delay_us + (delay_us > 0);
     heap_add(t);
 }

@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unpack.c - MessagePack's heads by table; see unpack.h.
- */
+/* unpack.c - reads MessagePack headers by table; see unpack.h. */
 #include "bridge/base/unpack.h"
 
 #include <stdbool.h>
 
-struct form { /* of a value whose first byte is 0xc0 + the row */
+struct form { /* of values whose first byte is 0xc0 + index */
     enum unpack_kind kind;
-    unsigned char width; /* bytes of the number that follows: value, length or count */
-    unsigned char body;  /* further bytes, beside what a length says */
-    bool sized;          /* the number is the length of a body */
+    unsigned char width; /* bytes of the following number: value, length or count */
+    unsigned char body;  /* further fixed bytes */
+    bool sized;          /* the number is the length of the body */
     bool is_signed;
 };
 static const struct form forms[32] = {
-    [0x00] = {UNPACK_NIL, 0, 0, false, false},   /* 0x01 is not in use: invalid */
+    [0x00] = {UNPACK_NIL, 0, 0, false, false},   /* 0x01 is unused: invalid */
     [0x02] = {UNPACK_OTHER, 0, 0, false, false}, /* false */
     [0x03] = {UNPACK_OTHER, 0, 0, false, false}, /* true */
     [0x04] = {UNPACK_BYTES, 1, 0, true, false},  /* binary */
     [0x05] = {UNPACK_BYTES, 2, 0, true, false},
     [0x06] = {UNPACK_BYTES, 4, 0, true, false},
-    [0x07] = {UNPACK_OTHER, 1, 1, true, false}, /* extension: a type, then the body */
+    [0x07] = {UNPACK_OTHER, 1, 1, true, false}, /* extension: type byte, then body */
     [0x08] = {UNPACK_OTHER, 2, 1, true, false},
     [0x09] = {UNPACK_OTHER, 4, 1, true, false},
     [0x0a] = {UNPACK_OTHER, 0, 4, false, false}, /* float */
@@ -74,7 +72,7 @@ static void set_integer(struct unpacked *v, const struct form *form, uint64_t n)
     }
 }
 
-/* A value of the table; rest begins with its first byte. */
+/* Reads a value of the table; rest begins with its first byte. */
 static int take_formed(struct slice *rest, const struct form *form, struct unpacked *v)
 {
     const unsigned char *p = (const unsigned char *)rest->p + 1;
@@ -126,8 +124,8 @@ int unpack_skip(struct slice *rest)
     const struct slice before = *rest;
     struct unpacked v = {.kind = UNPACK_NIL};
 
-    /* Heads claim at most 2^33 values each, and each takes a byte: this ends, and fits.
-     */
+    /* Each header adds at most 2^33 values, and each value consumes a byte: the loop ends
+     * without overflow. */
     for (uint64_t wanted = 1; wanted > 0; wanted--) {
         if (unpack_next(rest, &v) < 0) {
             *rest = before;

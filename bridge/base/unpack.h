@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unpack.h - reads MessagePack from outside one value at a time: no memory, no recursion.
+ * unpack.h - reads untrusted MessagePack one value at a time, without allocation or
+ * recursion.
  *
- * libmsgpack writes our records but does not read them: it reserves what an array header
- * claims (8 GB for a record of six bytes) before it has looked for one element.
+ * libmsgpack writes our records but does not read them: it allocates the size that an
+ * array header claims (8 GB for a record of six bytes) before it looks for the elements.
  */
 #ifndef BRIDGE_UNPACK_H
 #define BRIDGE_UNPACK_H
@@ -15,26 +16,25 @@
 enum unpack_kind {
     UNPACK_INVALID,
     UNPACK_NIL,
-    UNPACK_INTEGER, /* one that an int64_t holds */
+    UNPACK_INTEGER, /* fits an int64_t */
     UNPACK_BYTES,   /* string or binary */
     UNPACK_ARRAY,   /* its elements follow */
-    UNPACK_MAP,     /* its keys and values follow by turns */
-    UNPACK_OTHER /* whole, but of no use here: boolean, float, extension, larger integer
-                  */
+    UNPACK_MAP,     /* its keys and values follow alternately */
+    UNPACK_OTHER    /* valid but unused: boolean, float, extension, larger integer */
 };
 
 struct unpacked {
     enum unpack_kind kind;
     int64_t integer;
     struct slice bytes; /* borrowed from the input; p is never NULL */
-    uint32_t count;     /* of an array: elements; of a map: pairs */
+    uint32_t count;     /* array: elements; map: pairs */
 };
 
-/* Takes the next value off rest; of an array or map only its head. -1: cut off or no
- * MessagePack, and rest is as it was. */
+/* Reads the next value and removes it from rest; of an array or map only the header. -1:
+ * truncated or invalid; rest is unchanged. */
 int unpack_next(struct slice *rest, struct unpacked *v);
 
-/* Takes the next value off rest with all that it contains. -1: as above. */
+/* Removes the next value with all its content. -1: as above. */
 int unpack_skip(struct slice *rest);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * version.c - what is running here: for reports of faults, and for who has to know
- * whether a library is the mended one.
+ * version.c - the versions of the libraries at run time: for bug reports, and to check
+ * whether a library is patched.
  *
- * The one file that includes every library, and calls nothing else of them.
+ * Only this file includes the headers of all libraries. It calls only their version
+ * functions.
  */
 #include "bridge/base/version.h"
 
@@ -19,7 +20,7 @@
 #include <string.h>
 #include <uv.h>
 
-/* Those that know it only as numbers, or among other things. */
+/* Libraries that report their version only as numbers or inside a larger struct. */
 static const char *curl(void)
 {
     return curl_version_info(CURLVERSION_NOW)->version;
@@ -35,7 +36,7 @@ static const char *glib(void)
 
 static const char *hiredis(void)
 {
-    static char text[32]; /* the library itself does not tell */
+    static char text[32]; /* the library itself does not report its version */
     snprintf(text, sizeof(text), "%d.%d.%d (of its header)", HIREDIS_MAJOR, HIREDIS_MINOR,
              HIREDIS_PATCH);
     return text;

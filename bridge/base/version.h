@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * version.h - the one place where the version number stands.
- */
+/* version.h - the only definition of the version number. */
 #ifndef BRIDGE_BASE_VERSION_H
 #define BRIDGE_BASE_VERSION_H
 
@@ -9,11 +7,11 @@
 
 #define TARRY_VERSION "0.1.0"
 
-/* The commit of the tree that it was built from, with "-dirty" where that was changed; ""
- * where it was no git tree. Made by the Makefile. */
+/* The git commit of the build, with "-dirty" after local changes; "" outside a git tree.
+ * The Makefile generates it. */
 extern const char tarry_revision[];
 
-/* Prints our version and those of the libraries that run with us, a line each. */
+/* Prints the versions of tarry and of its libraries at run time, one per line. */
 void version_print(FILE *out);
 
 #endif

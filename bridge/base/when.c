@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * when.c - durations and instants as text; see when.h. Everything is integers: no double
- * may decide about a millisecond.
+ * when.c - durations and instants as text; see when.h. Uses only integers, so that
+ * milliseconds are exact.
  */
 #include "bridge/base/when.h"
 #include "bridge/base/text.h"
@@ -18,11 +18,11 @@ static const char duration_form[] =
 static const char instant_form[] =
     "write 2026-01-31T12:00:00Z or with +01:00 for Z, or the seconds or ms since 1970";
 
-/* Units from large to small: the order in which a duration must have them. */
+/* Units from large to small, the required order in a duration. */
 struct unit {
     const char *name;
     int64_t ms;
-    bool timed; /* ISO: stands after the T */
+    bool timed; /* ISO 8601: after the T */
 };
 static const struct unit plain_units[] = {
     {"w", 7 * (int64_t)DAY_MS, false},
@@ -48,7 +48,7 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Takes the leading digits off s. */
+/* Removes the leading digits from s and returns them. */
 static struct slice take_digits(struct slice *s)
 {
     struct slice digits = {s->p, 0};
@@ -68,7 +68,7 @@ static bool take_char(struct slice *s, const char *any_of)
     return true;
 }
 
-/* The fraction 0.DIGITS of a unit, rounded up; exact however many digits there are. */
+/* Returns 0.DIGITS of a unit, rounded up; exact for any number of digits. */
 static int64_t fraction_ms(struct slice digits, int64_t unit_ms)
 {
     int64_t ms = 0;
@@ -79,9 +79,9 @@ static int64_t fraction_ms(struct slice digits, int64_t unit_ms)
 
 /* ------------------------------------------------------------------ durations */
 
-struct part { /* of a duration: "1.5" and what its unit makes of it */
+struct part { /* one number of a duration, such as "1.5" */
     struct slice whole, fraction;
-    bool broken; /* has a fraction: no part may follow */
+    bool broken; /* has a fraction: no further part is allowed */
 };
 
 static int take_part(struct slice *rest, const char *points, struct part *part,
@@ -108,7 +108,7 @@ static int add_part(int64_t *ms, const struct part *part, int64_t unit_ms,
     return 0;
 }
 
-/* Takes the unit's letters off rest. Gives its row, at or after `from`, or NULL. */
+/* Removes a unit's letters from rest. Returns its row, at or after `from`, or NULL. */
 static const struct unit *take_unit(struct slice *rest, const struct unit *from,
                                     bool any_case)
 {
@@ -148,12 +148,12 @@ static int plain_duration(struct slice rest, enum when_unit bare, int64_t *ms,
     return 0;
 }
 
-/* rest: what follows the P. */
+/* rest: the text after the P. */
 static int iso_duration(struct slice rest, int64_t *ms, struct err *err)
 {
     const struct unit *from = iso_units;
     struct part part = {.broken = false};
-    bool timed = false, open = true; /* open: something must follow yet */
+    bool timed = false, open = true; /* open: a further part is required */
 
     while (rest.n > 0 || open) {
         if (part.broken)
@@ -200,7 +200,8 @@ int when_duration_ms(struct slice text, enum when_unit bare, int64_t *ms, struct
 
 /* ------------------------------------------------------------------- instants */
 
-/* Takes exactly n digits, as a number from least to most. */
+/* Removes exactly n digits from s. Returns whether their value is between least and
+ * most. */
 static bool take_field(struct slice *s, size_t n, int least, int most, int *value)
 {
     if (s->n < n)
@@ -216,7 +217,8 @@ static bool take_field(struct slice *s, size_t n, int least, int most, int *valu
     return *value >= least && *value <= most;
 }
 
-/* days: since 1970, by timegm(), which takes a day too many for one of the next month. */
+/* days: since 1970, by timegm(). It converts a day beyond the end of a month to the next
+ * month. */
 static int take_date(struct slice *rest, int64_t *days, struct err *err)
 {
     int year = 0, month = 0, day = 0;
@@ -231,7 +233,7 @@ static int take_date(struct slice *rest, int64_t *days, struct err *err)
     return 0;
 }
 
-/* Second 60 is a leap second: it falls into the next minute. */
+/* Second 60 is a leap second; it counts as the start of the next minute. */
 static int take_clock(struct slice *rest, int64_t *ms, struct err *err)
 {
     int hour = 0, minute = 0, second = 0;
@@ -306,7 +308,7 @@ int when_instant_ms(struct slice text, int64_t *ms, struct err *err)
     return 0;
 }
 
-/* Every answer of the HTTP APIs has such a text: snprintf() takes ten times as long. */
+/* Used in every response of the HTTP APIs; snprintf() is ten times slower. */
 static char *put_digits(char *p, int n, int digits, char behind)
 {
     for (int i = digits - 1; i >= 0; i--, n /= 10)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * when.h - durations and instants, from text to milliseconds and back; time zones.
+ * when.h - converts durations and instants between text and milliseconds; time zones.
  *
- * Pure but for the zones: no clock, no locale. What is finer
- * than a millisecond is rounded up, so that nothing falls due early. The reasons do not
- * quote the text: the caller knows best how to show it. Any thread.
+ * Pure except for the zones: no clock, no locale. Fractions of a millisecond are rounded
+ * up, so that nothing is due early. Error texts do not quote the input: the caller shows
+ * it. Any thread.
  */
 #ifndef BRIDGE_WHEN_H
 #define BRIDGE_WHEN_H
@@ -14,43 +14,43 @@
 
 #include <stdint.h>
 
-/* What a bare integer means as a duration. */
+/* The unit of a duration that is a bare integer. */
 enum when_unit { WHEN_NO_UNIT, WHEN_MS, WHEN_S };
 
-/* 9999-12-31T23:59:59.999Z: no instant lies later; exact in Redis' scores, too. */
+/* 9999-12-31T23:59:59.999Z, the last valid instant; exact as a Redis score. */
 #define WHEN_LAST_MS INT64_C(253402300799999)
-enum { WHEN_TEXT_BYTES = 32 }; /* room for an instant as text */
+enum { WHEN_TEXT_BYTES = 32 }; /* buffer size for an instant as text */
 
-/* "1500ms" "30s" "1h30m" "1.5s" "7d" "1w", units from large to small and each once; or
- * ISO 8601 without years and months: "PT5M" "P1DT12H" "P2W". -1: not one, negative, or
- * too long; *ms is as it was. */
+/* Parses "1500ms" "30s" "1h30m" "1.5s" "7d" "1w" (units from large to small, each once)
+ * or ISO 8601 without years and months: "PT5M" "P1DT12H" "P2W". -1: invalid, negative, or
+ * too long; *ms is unchanged. */
 int when_duration_ms(struct slice text, enum when_unit bare, int64_t *ms,
                      struct err *err);
 
-/* RFC 3339 with an offset, or an integer since 1970: ms from 10^12 on, else seconds.
- * *ms is negative for a date before 1970. -1: not one, or after WHEN_LAST_MS. */
+/* Parses RFC 3339 with an offset, or an integer since 1970: ms from 10^12 on, else
+ * seconds. *ms is negative before 1970. -1: invalid, or after WHEN_LAST_MS. */
 int when_instant_ms(struct slice text, int64_t *ms, struct err *err);
 
-/* "2026-01-31T12:00:00.123Z". Beyond the years 0000 to 9999: the nearest in them. */
+/* Writes "2026-01-31T12:00:00.123Z". Clamps to the years 0000 to 9999. */
 void when_format_rfc3339(int64_t ms, char out[WHEN_TEXT_BYTES]);
 
-/* --- zone.c: the clocks of the time zones in the system's tz database; loop thread ---
- */
+/* --- zone.c: local time by the system's tz database; loop thread --- */
 
-/* A zone is read when it is first asked for and kept for the life of the process: a newer
- * database counts after a restart. Clock time is written in seconds as if it were UTC:
- * 3600 is 1970-01-01 01:00 on the wall. */
-struct zone; /* NULL stands for UTC everywhere */
+/* A zone is loaded at its first use and kept until the process ends; a new database
+ * counts after a restart. Local time is in seconds as if it were UTC: 3600 is 1970-01-01
+ * 01:00 local time. */
+struct zone; /* NULL means UTC */
 
-/* By its name, such as Europe/Berlin. Any bytes are fine; -1: there is no such zone. */
+/* Looks a zone up by name, such as Europe/Berlin. Safe for untrusted bytes. -1: unknown
+ * zone. */
 int zone_named(struct slice name, struct zone **out, struct err *err);
-/* How far its clocks are ahead of UTC at an instant. */
+/* Returns the zone's offset from UTC at an instant, in seconds. */
 int64_t zone_offset_s(const struct zone *zone, int64_t utc_s);
-/* The first instant in (from_s, to_s] at which the offset is no longer that of from_s,
- * where the clocks are changed just once between the two. */
+/* Returns the first instant in (from_s, to_s] whose offset differs from that at from_s.
+ * The interval must contain exactly one change. */
 int64_t zone_change_s(const struct zone *zone, int64_t from_s, int64_t to_s);
-/* The first instant at which its clocks show clock_s or more: in a gap its end, of a time
- * that comes twice the first. */
+/* Returns the first instant at which local time is clock_s or later: for a skipped time
+ * the end of the gap, for a repeated time the first occurrence. */
 int64_t zone_reaches_s(const struct zone *zone, int64_t clock_s);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * zone.c - time zones through GLib's GTimeZone; see when.h.
+ * zone.c - time zones by GLib's GTimeZone; see when.h.
  *
- * GLib also takes offsets ("5"), rules ("EST5EDT,M3.2.0,M11.1.0") and whatever path
- * stands below the database's folder. So a name is checked by its letters, and must be a
- * file of the database, before GLib sees it.
+ * GLib also accepts offsets ("5"), rules ("EST5EDT,M3.2.0,M11.1.0") and any path below
+ * the database's folder. Therefore a name must have valid letters and be a file of the
+ * database before it is passed to GLib.
  */
 #include "bridge/base/when.h"
 #include "bridge/base/mem.h"
@@ -17,7 +17,7 @@
 
 #include <glib.h>
 
-/* No clock is further from UTC, neither of this time nor of those before. */
+/* Upper bound of all offsets from UTC, present and past. */
 enum { OFFSET_MAX_S = 16 * 3600, NAME_MAX_BYTES = 64 };
 
 static const int64_t WINTER_2100_S = INT64_C(4102444800);
@@ -25,11 +25,12 @@ static const int64_t WINTER_2100_S = INT64_C(4102444800);
 struct zone {
     GTimeZone *tz;
 };
-static GHashTable *zones; /* by name; those that exist, so never more than the database */
+static GHashTable *zones; /* by name; only existing zones, so the database limits the
+                           * size */
 
-/* Parts such as "America" "Port-au-Prince" "GMT+1", each beginning with a capital letter:
- * what begins otherwise in the database's folder is no zone ("posix", "leapseconds"), or
- * counts leap seconds ("right"). */
+/* Accepts parts such as "America" "Port-au-Prince" "GMT+1". Each begins with a capital
+ * letter: other names in the folder are no zones ("posix", "leapseconds"), or count leap
+ * seconds ("right"). */
 static bool is_name(struct slice s)
 {
     bool begins = true;
@@ -46,7 +47,7 @@ static bool is_name(struct slice s)
 
 static const char *folder(void)
 {
-    const char *set = getenv("TZDIR"); /* GLib heeds it, too */
+    const char *set = getenv("TZDIR"); /* GLib uses it too */
     return set ? set : "/usr/share/zoneinfo";
 }
 
@@ -62,8 +63,9 @@ static bool is_in_database(const char *name)
     return got == (ssize_t)sizeof(magic) && memcmp(magic, "TZif", sizeof(magic)) == 0;
 }
 
-/* GLib (2.74) takes an offset of 0 in a rule for none, and misreads "IST-1GMT0,...": a
- * GMT that is not UTC. Then London's zone serves, whose clocks the Irish ones follow. */
+/* GLib (2.74) treats an offset of 0 in a rule as missing and misreads "IST-1GMT0,..." as
+ * a GMT that differs from UTC. In that case use Europe/London, which has the same time as
+ * Ireland. */
 static GTimeZone *load(const char *name)
 {
     GTimeZone *tz = g_time_zone_new_identifier(name);
@@ -78,7 +80,7 @@ static GTimeZone *load(const char *name)
     return g_time_zone_new_identifier("Europe/London");
 }
 
-/* NULL: there is none of that name. */
+/* Returns the cached zone, loading it if necessary, or NULL if it does not exist. */
 static struct zone *kept(struct slice name)
 {
     char text[NAME_MAX_BYTES + 1] = "";
@@ -143,7 +145,7 @@ int64_t zone_change_s(const struct zone *zone, int64_t from_s, int64_t to_s)
 
 int64_t zone_reaches_s(const struct zone *zone, int64_t clock_s)
 {
-    /* One change of the clocks at most lies between these two: none follow so closely. */
+    /* At most one change of the offset lies between these two instants. */
     int64_t before_s = zone_offset_s(zone, clock_s - OFFSET_MAX_S);
     int64_t after_s = zone_offset_s(zone, clock_s + OFFSET_MAX_S);
 
@@ -151,6 +153,6 @@ int64_t zone_reaches_s(const struct zone *zone, int64_t clock_s)
         return clock_s - before_s;
     if (zone_offset_s(zone, clock_s - after_s) == after_s)
         return clock_s - after_s;
-    /* The clocks skip it: between these two instants they go forward. */
+    /* Local time skips clock_s: the clocks go forward between these two instants. */
     return zone_change_s(zone, clock_s - after_s, clock_s - before_s);
 }

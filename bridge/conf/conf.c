@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * conf.c - struct conf: its lists of parts, the errors in its file, its end.
- */
+/* conf.c - struct conf: lists of parts, errors, freeing. */
 #include "bridge/conf/conf.h"
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
@@ -64,9 +62,9 @@ const char *conf_hint(const struct conf *conf, enum conf_kind kind, const char *
 /* --- errors and warnings --- */
 
 struct conf_complaint {
-    char *file; /* NULL: the main one, which comes first */
+    char *file; /* NULL: the main file, sorted first */
     int line;
-    size_t order; /* of two in one line, the one found first */
+    size_t order; /* keeps errors on the same line in order of discovery */
     char *text;
 };
 
@@ -138,7 +136,7 @@ struct conf *conf_open(const char *file)
     return conf;
 }
 
-/* --- the end --- */
+/* --- freeing --- */
 
 static void free_self(const struct opt *rows, void *self)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf.h - tarry.conf, read whole and checked whole, or refused with every error in it.
+ * conf.h - reads and checks tarry.conf as a whole; an invalid file yields all its errors.
  *
- * Reading does no I/O but on the file, its includes, ${file:...} and certificates. The
- * option rows of the core's own sections are in conf_rows.c, those of plugins in the
- * plugins.
+ * Reading does no I/O except on the file, its includes, ${file:...} and certificates.
+ * conf_rows.c contains the option rows of the core's sections; plugins contain their own.
  */
 #ifndef BRIDGE_CONF_H
 #define BRIDGE_CONF_H
@@ -21,51 +20,56 @@ struct source_ops;
 struct sink_ops;
 
 struct conf_redis {     /* redis: { } */
-    char *url;          /* as in redis.h, or "embedded" */
-    char *dir;          /* embedded: where it keeps its files */
-    char *server;       /* embedded: the program, "redis-server" */
-    char *prefix;       /* of every key */
+    char *url;          /* see redis.h; or "embedded" */
+    char *dir;          /* embedded: the folder of its files */
+    char *server;       /* embedded: the program, default "redis-server" */
+    char *prefix;       /* prefix of every key */
     char *durability;   /* "async", "fsync" or "replicas:N" */
-    char *memory_mark;  /* "90%" of maxmemory, or a size; "": none */
-    int64_t horizon_ms; /* what is due later waits in the second tier; 0: nothing does */
+    char *memory_mark;  /* "90%" of maxmemory, or a size; "": no limit */
+    int64_t horizon_ms; /* jobs due later than this are stored in the second tier; 0:
+                         * no second tier */
     char *sentinel_user, *sentinel_password; /* NULL: none */
     char *ca_file, *cert_file, *key_file;
     int64_t connect_timeout_ms, command_timeout_ms;
     int64_t backoff_first_ms, backoff_max_ms;
 };
 
-#define CONF_ADMIN_ON_HTTP "http" /* admin.listen: there is one listener for all */
+#define CONF_ADMIN_ON_HTTP "http" /* admin.listen: use the http listener */
 
-/* What each part of tokens, pools, retries, sources, sinks and routes begins with. */
+/* Common first members of the structs of tokens, pools, retries, sources, sinks and
+ * routes. */
 struct conf_part {
     char *name;
     int line;
-    unsigned users; /* sources, sinks and routes that run by it, perhaps longer than its
-                     * configuration exists: each frees it, and the last one really */
+    unsigned users; /* reference count of the sources, sinks and routes that use this
+                     * part. It may outlive its configuration: each user calls the free
+                     * function, and the last call frees it. */
 };
 
 struct conf_token { /* tokens: { NAME: { } } */
     char *name;
     int line;
     unsigned users;
-    char *token, *certificate; /* one of them is NULL */
-    struct opt_list roles;     /* as tokens_roles() knows them */
+    char *token, *certificate; /* exactly one is set, the other is NULL */
+    struct opt_list roles;     /* names that tokens_roles() accepts */
 };
 
 struct conf_daemon { /* daemon: { } */
     int log_level;   /* enum log_level */
     int log_format;  /* enum log_format */
     int64_t stop_timeout_ms;
-    int64_t job_max_bytes;   /* largest record */
-    int64_t queue_max_jobs;  /* submitted and not yet answered by Redis, all routes */
-    int64_t queue_max_bytes; /* the same in bytes */
-    int64_t batch_max_jobs;  /* of one script call */
-    int64_t hops_max;        /* deliveries by tarry that one message may have behind it */
-    int64_t overdue_alarm_ms; /* see sched.h; 0: none */
-    bool core_dumps;          /* the process may be dumped, and looked into */
+    int64_t job_max_bytes;    /* largest record, bytes */
+    int64_t queue_max_jobs;   /* submitted and not yet answered by Redis, over all
+                               * routes */
+    int64_t queue_max_bytes;  /* the same, in bytes */
+    int64_t batch_max_jobs;   /* jobs per script call */
+    int64_t hops_max;         /* the most previous deliveries by tarry (delay-hops) of a
+                               * message */
+    int64_t overdue_alarm_ms; /* see sched.h; 0: no alarm */
+    bool core_dumps;          /* allow core dumps and debuggers */
 };
 
-struct conf_pool { /* pools: { NAME: { } }: a further Redis, for queues */
+struct conf_pool { /* pools: { NAME: { } }: an additional Redis for queues */
     char *name;
     int line;
     unsigned users;
@@ -77,13 +81,14 @@ struct conf_source {
     int line;
     unsigned users;
     const struct source_ops *ops;
-    void *self;    /* ops->size bytes, filled in from its rows; taken by the instance */
-    int bare_unit; /* 0 none, 1 ms, 2 s: a delay that is a bare integer */
-    struct pairs rename;    /* control header = the name this source uses instead */
-    struct opt_list compat; /* names of sets of foreign headers, see delay.h */
+    void *self;    /* ops->size bytes, filled from its rows; the running instance takes
+                    * ownership */
+    int bare_unit; /* enum when_unit: the unit of a delay that is a bare integer */
+    struct pairs rename;    /* control header = the name that this source uses instead */
+    struct opt_list compat; /* names of compat sets of foreign headers, see delay.h */
     bool binary_ints;
     bool key_is_id;
-    uint64_t files; /* what the files held that self names, see conf_files.h */
+    uint64_t files; /* fingerprint of the files that self names, see conf_files_print() */
 };
 
 struct conf_schedule { /* retries: { NAME = ...; } */
@@ -100,7 +105,7 @@ struct conf_sink {
     const struct sink_ops *ops;
     void *self;
     int64_t max_in_flight; /* 0: the plugin's own default */
-    uint64_t files;        /* as of a source */
+    uint64_t files;        /* as in conf_source */
 };
 
 enum too_long { TOO_LONG_REJECT, TOO_LONG_CLAMP, TOO_LONG_DEAD };
@@ -113,62 +118,69 @@ struct conf_route {
     unsigned users;
     struct opt_list from; /* names of sources, or "http" */
     char *to;             /* name of a sink */
-    char *match;          /* topic filter with + and #; NULL: everything */
+    char *match;          /* topic filter with + and #; NULL: matches everything */
     char *topic;          /* template of the target; NULL: the sink's default */
     char *dead;       /* name of a sink for dead letters; NULL: only the error bucket */
     char *dead_topic; /* template of its target; NULL: that sink's default */
-    struct retry_policy retry;   /* its own, or a copy of the schedule that it names */
-    struct opt_list retry_allow; /* schedules that a message may ask for */
-    int64_t attempts_max;     /* that a message may ask for; 0: as many as retry gives */
-    struct opt_list to_allow; /* targets that a message may ask for: text, or its
-                               * beginning and a "*" */
-    int64_t delay_ms;         /* where the message names none */
-    int64_t max_delay_ms;     /* a longer one: too_long */
-    int too_long;             /* enum too_long */
-    int64_t spread_ms;        /* jobs become due over so long, instead of at once */
-    int64_t max_lateness_ms;  /* of the first attempt; 0: any */
-    int late;                 /* enum late: what then */
-    int64_t dedupe_ms;        /* ids are remembered so long after delivery */
-    int order;                /* enum order */
-    int64_t repeat_min_ms;    /* the shortest interval of delay-repeat; 0: no repeats */
-    int64_t replays_max;      /* of one dead letter */
-    double rate;              /* hand-overs per second; 0: no limit */
-    int64_t burst;            /* at once; 0: a hundredth of the rate, at least 1 */
-    int64_t max_in_flight;    /* 0: as many as the sink takes */
-    bool shared;              /* rates and max_in_flight are of all instances together */
-    double target_rate;       /* the same for each target */
+    struct retry_policy retry;   /* its own, or a copy of the schedule that it
+                                  * references */
+    struct opt_list retry_allow; /* schedules that a message may choose */
+    int64_t attempts_max;        /* the most attempts that a message may choose; 0:
+                                  * limited by retry only */
+    struct opt_list to_allow;    /* targets that a message may choose: exact, or a prefix
+                                  * followed by "*" */
+    int64_t delay_ms;            /* delay of messages that set none */
+    int64_t max_delay_ms;        /* the longest delay; too_long applies above it */
+    int too_long;                /* enum too_long */
+    int64_t spread_ms;           /* spreads due times over this interval; 0: none */
+    int64_t max_lateness_ms;     /* lateness allowed for the first attempt; 0: no limit */
+    int late;                    /* enum late: action above max_lateness_ms */
+    int64_t dedupe_ms;           /* ids are remembered this long after delivery */
+    int order;                   /* enum order */
+    int64_t repeat_min_ms;       /* the shortest interval of delay-repeat; 0: delay-repeat
+                                  * is rejected */
+    int64_t replays_max;         /* replays per dead letter */
+    double rate;                 /* deliveries per second; 0: no limit */
+    int64_t burst;               /* deliveries at once; 0: a hundredth of the rate, at
+                                  * least 1 */
+    int64_t max_in_flight;       /* 0: limited by the sink only */
+    bool shared;                 /* rates and max_in_flight apply to all instances
+                                  * together */
+    double target_rate;          /* deliveries per second for each target; 0: no limit */
     int64_t target_burst, target_in_flight;
-    double breaker; /* share of failures that opens it; 0: there is none */
+    double breaker; /* share of failures that opens the circuit breaker; 0: no breaker */
     int64_t breaker_window_ms, breaker_least, breaker_rest_ms;
     int64_t lease_ms;
-    int64_t buckets; /* 0: as the Redis needs; core_start() sets it */
+    int64_t buckets; /* 0: chosen for the Redis by core_start() */
 };
 
 struct conf {
     char *file;
-    struct buf warnings; /* "file:line: message" lines: what is allowed and unwise */
+    struct buf warnings; /* "file:line: message" lines about values that are allowed
+                          * but risky */
     struct conf_redis redis;
-    struct httpd_opts http;  /* listen "": no listener */
-    struct httpd_opts admin; /* listen "": no listener, CONF_ADMIN_ON_HTTP */
+    struct httpd_opts http;  /* listen "": disabled */
+    struct httpd_opts admin; /* listen "" or CONF_ADMIN_ON_HTTP: no listener of its own */
     struct conf_daemon daemon;
-    struct conf_source listener; /* http: { } as a source, until it is made of it */
+    struct conf_source listener; /* http: { } as a source; conf_read() moves it to
+                                  * sources */
     struct conf_token **tokens;
     struct conf_pool **pools;
     struct conf_schedule **schedules;
-    struct conf_source *
-        *sources; /* the last is the implicit "http", if anything listens */
+    struct conf_source **sources; /* the last is the implicit "http" source, if there is
+                                   * an HTTP listener */
     struct conf_sink **sinks;
-    struct conf_route **routes; /* in the order of the file: the first match wins */
+    struct conf_route **routes; /* in file order: the first match wins */
     size_t token_count, pool_count, schedule_count, source_count, sink_count, route_count;
 };
 
-/* Gives the configuration, or NULL with one "file:line: message" line per error in
- * errors. */
+/* Returns the configuration, which the caller frees. NULL: errors contains one
+ * "file:line: message" line per error. */
 struct conf *conf_read(const char *file, struct buf *errors);
-/* The same, with the errors on standard error. */
+/* The same; prints the errors on stderr. */
 struct conf *conf_open(const char *file);
-/* The sections with a part for each name, in the order of reading: schedules come before
- * the routes that name them. */
+/* The sections with named parts, in reading order: schedules precede the routes that
+ * reference them. */
 enum conf_kind {
     CONF_TOKENS,
     CONF_POOLS,
@@ -178,32 +190,32 @@ enum conf_kind {
     CONF_ROUTES,
     CONF_KINDS
 };
-/* The part of that name: a struct conf_token, conf_pool and so on, by its kind. NULL:
- * there is none. */
+/* Returns the part of that name (struct conf_token, conf_pool and so on, by kind), or
+ * NULL. */
 void *conf_find(const struct conf *conf, enum conf_kind kind, struct slice name);
-void conf_free(struct conf *conf); /* NULL is fine */
-/* For each of conf_part.users. NULL is fine. */
+void conf_free(struct conf *conf); /* NULL is allowed */
+/* Drop one of conf_part.users; the last call frees the part. NULL is allowed. */
 void conf_source_free(struct conf_source *source);
 void conf_sink_free(struct conf_sink *sink);
 void conf_route_free(struct conf_route *route);
-/* Have different topics that the route takes different targets? target: its compiled
- * topic, or the sink's default. */
+/* Returns whether different topics of the route always have different targets. target:
+ * its compiled topic, or the sink's default. */
 struct tmpl;
 bool conf_route_parts_topics(const struct conf_route *route, const struct tmpl *target);
 
-/* The sources and sinks of the binary; bridge/plugins.c lists them. End with NULL. */
+/* The built-in sources and sinks (bridge/plugins.c). End with NULL. */
 extern const struct source_ops *const source_plugins[];
 extern const struct sink_ops *const sink_plugins[];
 
-/* Logs the warnings of conf, a line each. */
+/* Logs the warnings of conf, one line each. */
 void conf_log_warnings(const struct conf *conf);
 
-/* Every option of every section and plugin, a group at a time; rows end with a row of
- * zeros. */
+/* Calls cb for each group of options of all sections and plugins. rows ends with a zeroed
+ * row. */
 typedef void conf_group_cb(void *arg, const char *title, const char *help,
                            const struct opt *rows);
 void conf_each_group(conf_group_cb *cb, void *arg);
-/* The same as text. */
+/* Prints all options as text. */
 void conf_print_options(FILE *out);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_check.c - whether the parts of a configuration fit together: names that must
- * exist, numbers that limit one another. Routes: conf_check_route.c; listeners and
- * tokens: conf_check_http.c.
+ * conf_check.c - checks across parts: names that must exist, numbers that limit each
+ * other. conf_check_route.c checks routes, conf_check_http.c listeners and tokens.
  */
 #include "bridge/conf/conf_parts.h"
 #include "bridge/job/delay.h"
@@ -49,7 +48,7 @@ static bool is_http(const struct conf_source *source)
     return strcmp(source->name, CONF_HTTP_SOURCE) == 0;
 }
 
-/* The HTTP listener has no part of its own: as a source its options are in http: { }. */
+/* The HTTP listener has no section under sources; its source options are in http: { }. */
 static struct conf_place source_key(const struct conf_source *source, const char *key)
 {
     return is_http(source) ? (struct conf_place){CONF_HTTP_SOURCE, key, NULL}
@@ -88,7 +87,7 @@ static void check_rename(const struct check *c, const struct conf_source *source
 
 static void check_source(const struct check *c, const struct conf_source *source)
 {
-    unsigned used = 0, open = 0; /* open: by a route for every topic */
+    unsigned used = 0, open = 0; /* open: routes without match */
 
     for (size_t i = 0; i < c->conf->route_count; i++) {
         const struct conf_route *route = c->conf->routes[i];
@@ -112,7 +111,7 @@ static void check_source(const struct check *c, const struct conf_source *source
 
 /* --- Redis --- */
 
-/* pool NULL: redis: { }. */
+/* pool NULL: redis: { } */
 static struct conf_place redis_key(const char *pool, const char *key)
 {
     return pool ? (struct conf_place){"pools", pool, key}

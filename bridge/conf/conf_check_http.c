@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_check_http.c - whether the listeners can work as they are set, who may use them,
- * and whether strangers might.
+ * conf_check_http.c - checks listeners: conflicting options, access by tokens, exposure
+ * to strangers.
  */
 #include "bridge/conf/conf_parts.h"
 #include "bridge/conf/listen.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_check_route.c - whether a route can work: its ends and schedules exist, its
- * templates compile, and no option asks for what its sink or another option rules out.
+ * conf_check_route.c - checks a route: its sources, sinks and schedules exist, its
+ * templates compile, and no option conflicts with its sink or another option.
  */
 #include "bridge/job/tmpl.h"
 #include "bridge/conf/conf_parts.h"
@@ -39,7 +39,7 @@ static bool is_queue(const struct conf_sink *sink)
     return sink != NULL && sink->ops != NULL && sink->ops->queue != NULL;
 }
 
-/* A sink by name, and the template that it may need. */
+/* Checks that the sink exists, and the template that it may require. */
 static void check_sink(const struct check *c, const struct conf_route *route,
                        const char *key, const char *name, const char *topic_key,
                        const char *topic)
@@ -104,8 +104,8 @@ static void check_to_allow(const struct check *c, const struct conf_route *route
     }
 }
 
-/* An id, not a key, says which bucket a job is in; and jobs of one moment would leave in
- * whatever order they are spread. */
+/* The bucket depends on the id, not on the key, so that several buckets would break the
+ * order. spread would change the order of jobs with the same due time. */
 static void check_order(const struct check *c, const struct conf_route *route)
 {
     if (route->order != ORDER_KEY)
@@ -137,8 +137,8 @@ static void check_bursts(const struct check *c, const struct conf_route *route)
                        rows[i].needs);
 }
 
-/* Nothing is handed over from a queue: its consumers take what they want, when they want,
- * and its sink says how often. */
+/* Options that do not apply to queues: tarry delivers nothing from a queue, its consumers
+ * pull, and the sink limits the tries. */
 static const struct {
     const char *key, *instead;
 } not_of_queues[] = {
@@ -180,7 +180,7 @@ static void check_queue(const struct check *c, const struct conf_route *route)
     opt_free(conf_route_rows, &plain);
 }
 
-/* A consumer that pulls from one topic must not get the jobs of another. */
+/* A consumer that pulls from one topic must not receive the jobs of another. */
 static void check_names(const struct check *c, const struct conf_route *route)
 {
     struct err err;

@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The options of sections that a running daemon takes over; every other one needs a
- * restart. An option that is a file's name is taken over only where there is one before
- * and after: TLS does not come and go with open connections. */
+/* Options of sections that a reload applies; all others require a restart. A file name is
+ * applied only if it is set before and after, because TLS cannot be switched on or off
+ * for open connections. */
 static const char *const taken_over[] = {
     "daemon.log",
     "daemon.log_format",
@@ -29,7 +29,7 @@ static const char *const taken_over[] = {
     "*.hosts",
 };
 
-/* Those of a queue sink that say where its jobs are. */
+/* Options of a queue sink that determine where its jobs are stored. */
 static const char *const whereabouts[] = {"pool", "global_ids"};
 
 void conf_diff_free(struct conf_diff *d)
@@ -80,7 +80,7 @@ static bool is_taken_over(const char *section, const struct opt *row, const void
     return false;
 }
 
-/* Notes each option that differs as section.name.option; name NULL: section.option. */
+/* Notes each changed option as section.name.option, or section.option if name is NULL. */
 static bool compare(const struct opt *rows, const void *old, const void *now,
                     const char *section, const char *name, struct conf_diff *d)
 {
@@ -95,8 +95,8 @@ static bool compare(const struct opt *rows, const void *old, const void *now,
     return differs;
 }
 
-/* Nothing listens there, or another section's listener serves it: its other options count
- * for nothing. */
+/* Returns whether the section has no listener of its own, before and after. Its other
+ * options then have no effect. */
 static bool is_idle(const char *section, const struct conf *old, const struct conf *now)
 {
     bool http = strcmp(section, "http") == 0;
@@ -118,7 +118,7 @@ static void diff_section(const struct conf_section *section, const struct conf *
     compare(section->rows, a, b, section->name, NULL, d);
 }
 
-/* The connections of a pool stay as they were. */
+/* A reload does not change the connections of a pool. */
 static void diff_pools(const struct conf *old, const struct conf *now,
                        struct conf_diff *d)
 {
@@ -219,7 +219,7 @@ enum conf_change conf_diff_sink(const struct conf_sink *old, const struct conf_s
         return diff_queue(old, now, d) == CONF_SAME && !common ? CONF_SAME : CONF_SOFT;
     enum conf_change own = diff_plugin(now->ops->opts, old->self, now->self, old->files,
                                        now->files, "sinks", now->name, d);
-    return common ? CONF_HARD : own; /* the limit stands in its connections */
+    return common ? CONF_HARD : own; /* max_in_flight is part of its connections */
 }
 
 enum conf_change conf_diff_route(const struct conf_route *old,

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_plugin.c - the types of sources and sinks: those of the binary, then those of
- * shared objects, which are checked and then stay loaded, since their sources and sinks
- * may be in use until the end.
+ * conf_plugin.c - source and sink types: built-in, then from shared objects. Loaded
+ * objects stay loaded, because their sources and sinks may be in use until the end.
  *
- * The check finds option rows that the reader could not read: they would end the daemon
- * later, and far from their cause. Loop thread, or before it runs.
+ * Option rows of a shared object are checked at load time; invalid rows would abort later
+ * and far from the cause. Loop thread, or before it runs.
  */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf_parts.h"
@@ -18,12 +17,13 @@
 #include <unistd.h>
 
 static struct loaded {
-    struct loaded *next; /* in the order of loading */
+    struct loaded *next; /* in load order */
     char *path;
     const struct tarry_plugin *plugin;
 } * first;
 
-/* The i-th row of a NULL-ended list; else NULL, and i is less by its length. */
+/* Returns row i of a NULL-terminated list. Otherwise returns NULL and subtracts the
+ * list's length from i. */
 static const void *row_of(const void *const *list, size_t *i)
 {
     for (; list != NULL && *list != NULL; list++)
@@ -66,7 +66,7 @@ bool conf_plugin(enum conf_kind kind, size_t i, struct conf_plugin *p)
 
 /* --- the file --- */
 
-/* Code of ours: nobody else may be able to write it. */
+/* The object's code runs in our process: no other user may be able to write the file. */
 static int check_file(const char *path, struct err *err)
 {
     struct stat st;
@@ -89,9 +89,10 @@ static int check_file(const char *path, struct err *err)
     return 0;
 }
 
-/* --- what it brings --- */
+/* --- checks of its content --- */
 
-/* opt_defaults() ends the program where a default is wrong: that is for rows of ours. */
+/* opt_defaults() aborts on an invalid default; for external rows this check returns an
+ * error. */
 static int check_default(const struct opt *row, size_t size, struct err *err)
 {
     const struct opt rows[] = {*row, {0}};
@@ -141,7 +142,7 @@ static int check_calls(const struct conf_plugin *p, struct err *err)
     return 0;
 }
 
-/* Those from the i-th on are new. */
+/* Checks the types from index i on, which are new. */
 static int check_plugins(enum conf_kind kind, size_t i, struct err *err)
 {
     const char *what = kind == CONF_SOURCES ? "source" : "sink";
@@ -188,7 +189,7 @@ static size_t count(enum conf_kind kind)
     return n;
 }
 
-/* Its sources and sinks are looked at as the last of all, where they will stand. */
+/* Adds the object's types at the end of the lists, then checks them there. */
 static int take(const char *path, const struct tarry_plugin *plugin, struct err *err)
 {
     size_t sources = count(CONF_SOURCES), sinks = count(CONF_SINKS);
@@ -228,7 +229,7 @@ int conf_plugin_load(const char *path, struct err *err)
         return -1;
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
-        const char *why = dlerror(); /* it begins with the path, which the caller says */
+        const char *why = dlerror(); /* begins with the path, which the caller adds */
         size_t n = strlen(path);
         bool said = strncmp(why, path, n) == 0 && strncmp(why + n, ": ", 2) == 0;
         return err_set(err, "%s", said ? why + n + 2 : why);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_read.c - from the tree of a file to struct conf, by the tables of conf_rows.c and
- * of the plugins. Reading continues after an error, so that one run finds all of them.
+ * conf_read.c - converts the tree of a file to struct conf by the tables of conf_rows.c
+ * and of the plugins. Continues after an error, so that one run reports all errors.
  */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf_parts.h"
@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PLUGINS "plugins" /* the list of shared objects, at the top level */
+#define PLUGINS "plugins" /* top-level list of shared objects */
 enum { WHERE_SIZE = 160, NAME_MAX_BYTES = 64 };
 
 /* --- one group, by option rows --- */
 
-struct layer { /* rows, and the struct that they fill; rows NULL: none */
+struct layer { /* rows, and the struct that they fill; rows NULL: unused */
     const struct opt *rows;
     void *self;
 };
@@ -27,7 +27,7 @@ struct schema {
     struct conf_errors *errors;
 };
 
-/* Complains if v is no group. */
+/* Reports an error and returns true if v is no group. */
 static bool is_wrong(struct conf_errors *errors, const struct opt_value *v,
                      const char *where)
 {
@@ -37,7 +37,8 @@ static bool is_wrong(struct conf_errors *errors, const struct opt_value *v,
     return true;
 }
 
-/* Contains a secret that could not be read: the tree has complained already. */
+/* Returns whether v contains an unreadable secret, which conf_tree.c has already
+ * reported. */
 static bool is_unfilled(const struct opt_value *v)
 {
     if (v->kind == OPT_IS_STR)
@@ -84,7 +85,7 @@ static void read_item(const struct schema *s, const struct opt_value *item)
     unknown_key(s, item);
 }
 
-/* Sets what the group contains, and complains of what is unknown, wrong or missing. */
+/* Sets the fields of the group. Reports unknown, invalid and missing keys. */
 static void read_group(const struct schema *s, const struct opt_value *group)
 {
     for (size_t i = 0; i < group->count; i++)
@@ -112,7 +113,7 @@ static void load_plugin(const struct opt_value *v, struct conf_errors *errors)
     }
     if (is_unfilled(v))
         return;
-    if (*v->str != '/') /* without any slash, dlopen() would search for it */
+    if (*v->str != '/') /* without a slash, dlopen() would search the library path */
         buf_addf(&path, "%s/", errors->dir);
     buf_add_str(&path, v->str);
     if (conf_plugin_load(buf_str(&path), &err) != 0)
@@ -120,7 +121,7 @@ static void load_plugin(const struct opt_value *v, struct conf_errors *errors)
     buf_free(&path);
 }
 
-/* Before any type is looked for. v NULL: there are none. */
+/* Loads plugins before any type is looked up. v NULL: none. */
 static void load_plugins(const struct opt_value *v, struct conf_errors *errors)
 {
     if (v != NULL && v->kind != OPT_IS_LIST)
@@ -134,7 +135,7 @@ static bool is_http_source(const struct conf_plugin *plugin)
     return plugin->source != NULL && strcmp(plugin->name, CONF_HTTP_SOURCE) == 0;
 }
 
-/* Finds the plugin by the key "type". false: there is none, and errors says so. */
+/* Finds the plugin by the key "type". Returns false after reporting an error. */
 static bool find_plugin(enum conf_kind kind, const char *where,
                         const struct opt_value *group, struct conf_plugin *plugin,
                         struct conf_errors *errors)
@@ -182,8 +183,8 @@ static void warn_of(const struct schema *s, const struct conf_plugin *plugin,
     buf_free(&lines);
 }
 
-/* Reads a source or sink: part by the rows that all of its kind have, and the plugin's
- * own struct, which it gives. NULL: there is no such plugin. */
+/* Reads a source or sink: the common options into part, its own into the plugin's struct.
+ * Returns that struct, which the caller owns, or NULL if the type is unknown. */
 static void *read_plugin(enum conf_kind kind, void *part, const char *where,
                          const struct opt_value *group, struct conf_plugin *plugin,
                          struct conf_errors *errors)
@@ -201,7 +202,7 @@ static void *read_plugin(enum conf_kind kind, void *part, const char *where,
     opt_defaults(plugin->opts, self);
     s.layers[1] = (struct layer){plugin->opts, self};
     read_group(&s, group);
-    /* A check may rely on what the rows promise. */
+    /* check() requires valid options. */
     bool good = errors->n == errors_before && !is_unfilled(group);
     if (good && plugin->check != NULL && plugin->check(self, &err) != 0)
         conf_error_at(errors, group, "%s: %s", where, err.text);
@@ -269,7 +270,7 @@ static void read_schedule(struct conf_schedule *schedule, const char *where,
         conf_error_at(errors, v, "%s: %s", where, err.text);
 }
 
-/* Does a route's "retry" name a schedule of retries: { }? */
+/* Returns whether a route's "retry" references a schedule of retries: { }. */
 static bool names_schedule(const struct opt_value *v)
 {
     return v != NULL && v->kind == OPT_IS_STR && strcmp(v->str, OPT_RETRY_NEVER) != 0 &&

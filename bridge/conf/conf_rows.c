@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_rows.c - the options of the core's own sections, and the list of all options.
+ * conf_rows.c - the options of the core's sections, and the list of all options.
  *
- * A new option is one row here and one field in conf.h; parsing, checks, defaults and
- * `tarry options` follow.
+ * A new option is one row here and one field in conf.h. Parsing, checks, defaults and
+ * `tarry options` use the row.
  */
 #include "bridge/conf/conf_parts.h"
 #include "bridge/plugin.h"
@@ -13,7 +13,7 @@
 #define SECOND 1000LL
 #define HOUR (3600 * SECOND)
 #define DAY (24 * HOUR)
-#define LONGEST (100000 * DAY) /* lmstfy takes delays of 136 years */
+#define LONGEST (100000 * DAY) /* lmstfy accepts delays of 136 years */
 #define KIB 1024LL
 #define MIB (1024 * KIB)
 
@@ -291,7 +291,7 @@ const struct opt conf_route_rows[] = {
     {0}};
 #undef AT
 
-/* The row's name is empty: the option is the part itself. */
+/* The empty name means: the row describes the value of the part itself. */
 static const struct opt schedule_rows[] = {
     {"", OPT_RETRY, offsetof(struct conf_schedule, policy), NULL, .help = ""}, {0}};
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_scan.c - the text of a configuration, looked over and put together before
- * libconfig gets it.
+ * conf_scan.c - checks the text of a configuration and merges its includes before
+ * libconfig parses it.
  *
- * Knows of its grammar only what is needed to tell a number from a comment, a string or a
- * name, and to follow @include. Whatever else is wrong is left for libconfig to say.
+ * It parses only enough to distinguish numbers from comments, strings and names, and to
+ * follow @include. libconfig reports all other errors.
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
@@ -26,15 +26,15 @@ enum {
     INCLUDES_MAX = 1000
 };
 
-/* --- where the lines come from --- */
+/* --- the origin of lines --- */
 
 struct conf_stretch {
     int at, line;
     char *file;
 };
 
-/* Lines of the whole text from number at on (from 1) are those of file (NULL: the main
- * one; copied) from line on. at never falls. */
+/* Records that merged lines from `at` on (1-based) are lines of file from `line` on. file
+ * NULL: the main file; copied. `at` must not decrease between calls. */
 static void note_lines(struct conf_lines *lines, int at, const char *file, int line)
 {
     lines->v = mem_realloc(lines->v, (lines->n + 1) * sizeof(*lines->v));
@@ -44,7 +44,8 @@ static void note_lines(struct conf_lines *lines, int at, const char *file, int l
 
 const char *conf_lines_find(const struct conf_lines *lines, int at, int *line)
 {
-    size_t low = 0, high = lines->n; /* the last stretch that begins at or before it */
+    size_t low = 0, high = lines->n; /* binary search: the last stretch that begins at
+                                      * or before `at` */
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
         *(lines->v[middle].at <= at ? &low : &high) = middle;
@@ -63,22 +64,22 @@ void conf_lines_free(struct conf_lines *lines)
 
 /* --- the text --- */
 
-/* What all files make together. */
+/* The merged text of all files. */
 struct whole {
     struct buf *text;
-    int lines_n; /* that have ended */
+    int lines_n; /* number of complete lines */
     struct conf_lines *lines;
-    unsigned includes; /* followed so far */
+    unsigned includes; /* files included so far */
 };
 
 struct scan {
-    const char *p;    /* where it is; the text ends with a NUL */
-    const char *file; /* NULL: the main one */
-    const char *real; /* its whole path; NULL: it has none */
+    const char *p;    /* current position; the text ends with a NUL */
+    const char *file; /* NULL: the main file */
+    const char *real; /* its canonical path; NULL: unknown */
     int line;
     const char *dir;
-    const char *given;        /* up to here it stands in the whole text */
-    const struct scan *outer; /* the file that included it; NULL: the main one */
+    const char *given;        /* end of the text that is already in the merged text */
+    const struct scan *outer; /* the including file; NULL: this is the main file */
     struct whole *whole;
     struct conf_errors *errors;
 };
@@ -90,8 +91,8 @@ static void skip_line_comment(struct scan *s)
     s->p += strcspn(s->p, "\n");
 }
 
-/* At the end of the text: libconfig would only tell its last line, and leaks the string.
- */
+/* At the end of the text: libconfig would report only the last line, and leak the
+ * string. */
 static void never_ends(const struct scan *s, const char *what, int line)
 {
     conf_error(s->errors, s->file, line, "%s that begins here never ends", what);
@@ -111,7 +112,7 @@ static void skip_block_comment(struct scan *s)
     never_ends(s, "a comment", line);
 }
 
-/* false: it never ends. */
+/* Returns false if the string has no end. */
 static bool skip_string(struct scan *s)
 {
     int line = s->line;
@@ -129,7 +130,7 @@ static bool skip_string(struct scan *s)
     return false;
 }
 
-/* Does an integer, without what follows it, fit where libconfig puts it? */
+/* Returns whether an integer fits libconfig's type. */
 static bool fits(const char *digits, bool hex, bool negative, bool is64)
 {
     errno = 0;
@@ -169,7 +170,7 @@ static void scan_number(struct scan *s)
                    length, start, length, start);
 }
 
-/* real: of the file to be included, however it is written; NULL: it is not there. */
+/* real: canonical path of the file to include; NULL: it does not exist. */
 static bool includes_itself(const struct scan *s, const char *real)
 {
     for (; s != NULL; s = s->outer)
@@ -178,7 +179,7 @@ static bool includes_itself(const struct scan *s, const char *real)
     return false;
 }
 
-/* What was read and not yet given goes into the whole text. */
+/* Appends the text scanned since the last call to the merged text. */
 static void give(struct scan *s)
 {
     const char *from = s->given, *nl;
@@ -188,7 +189,8 @@ static void give(struct scan *s)
     s->given = s->p;
 }
 
-/* What follows in the whole text begins a line there, and comes from where s is. */
+/* Starts a new line in the merged text and records that it originates from the current
+ * position of s. */
 static void begin_stretch(struct scan *s)
 {
     struct buf *text = s->whole->text;
@@ -240,7 +242,7 @@ static void include_file(struct scan *outer, const char *path)
     free(real);
 }
 
-/* A folder that can't be read is not one without files. */
+/* An unreadable folder is an error, not an empty folder. */
 static int on_glob_error(const char *path, int error)
 {
     (void)path;
@@ -248,8 +250,8 @@ static int on_glob_error(const char *path, int error)
     return error != ENOENT;
 }
 
-/* Of a folder its files *.conf, of a pattern what fits it; none is fine. In the order of
- * their names, byte by byte. */
+/* Includes *.conf of a folder, or the files that match a pattern, in byte order of their
+ * names. No match is no error. */
 static void include_many(struct scan *s, const char *pattern, const char *as_written)
 {
     glob_t found;
@@ -262,7 +264,7 @@ static void include_many(struct scan *s, const char *pattern, const char *as_wri
     globfree(&found);
 }
 
-/* So that glob() takes it as it stands. */
+/* Escapes text for glob(). */
 static void add_literally(struct buf *pattern, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -272,7 +274,8 @@ static void add_literally(struct buf *pattern, const char *text, size_t n)
     }
 }
 
-/* dir_n: so much of it is our folder, the rest is written in the file. */
+/* dir_n: length of our folder's path, not interpreted as a pattern; the rest is from the
+ * file. */
 static void include(struct scan *s, struct buf *path, size_t dir_n)
 {
     struct stat st;
@@ -292,7 +295,7 @@ static void include(struct scan *s, struct buf *path, size_t dir_n)
     buf_free(&pattern);
 }
 
-/* The files stand in the place of the word in the whole text. */
+/* Replaces @include with the content of the files. */
 static void scan_include(struct scan *s)
 {
     struct buf path = {0};

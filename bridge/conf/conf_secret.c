@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_secret.c - warnings about secrets and files in a configuration, and what the files
- * contain.
+ * conf_secret.c - warnings about secrets and files in a configuration, and fingerprints
+ * of files.
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/hash.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILE_MAX_BYTES = 4 * 1024 * 1024 }; /* the authorities of a whole system */
+enum { FILE_MAX_BYTES = 4 * 1024 * 1024 }; /* enough for a system's CA bundle */
 
 static uint64_t add_file(uint64_t print, const char *path)
 {
@@ -23,7 +23,7 @@ static uint64_t add_file(uint64_t print, const char *path)
 
     if (buf_add_file(&text, path, FILE_MAX_BYTES, &err) == 0)
         print = hash_fnv1a(print, buf_slice(&text));
-    else /* there is none: that, too, may have changed */
+    else /* unreadable: the error is part of the fingerprint too */
         print = hash_fnv1a(print, slice_of(err.text));
     text_wipe(&text);
     return print;
@@ -53,7 +53,7 @@ uint64_t conf_files_print(const struct opt *rows, const void *self)
     return print;
 }
 
-/* Is it a text that stands in the file itself? */
+/* Returns whether v is a text written in the file itself. */
 static bool is_literal(const struct opt_value *v)
 {
     return v->kind == OPT_IS_STR && !v->filled && *v->str != '\0';
@@ -68,8 +68,7 @@ static void tell(const struct opt_value *v, const char *where, const char *name,
                  where, name, *of ? "." : "", of);
 }
 
-/* Of a URL only a password is secret, of "embedded", which stands in its place, nothing.
- */
+/* A URL is secret only by its password, and "embedded" in its place is not secret. */
 static bool is_secret(const struct opt *row)
 {
     return row->type == OPT_SECRET && strcmp(row->name, "url") != 0;
@@ -82,8 +81,8 @@ static bool tells_secret(const struct opt_value *v, bool secret)
     return strstr(v->str, "://") ? redact_finds(v->str) : secret;
 }
 
-/* Can the file of such a row be read, and if it is secret, not by everybody? -1: err says
- * what to do. */
+/* Checks that the file is readable and, if secret, not readable by everybody. -1: err
+ * says what to do. */
 static int look_at_file(enum opt_type type, const char *path, struct err *err)
 {
     struct stat st;
@@ -112,7 +111,7 @@ void conf_secret_look(const struct opt *row, const struct opt_value *v, const ch
     }
     if (row->type != OPT_LIST && row->type != OPT_PAIRS)
         return;
-    if (tells_secret(v, row->secret)) /* a list of one, without brackets */
+    if (tells_secret(v, row->secret)) /* a list of one item without brackets */
         tell(v, where, row->name, "", errors);
     for (size_t i = 0; i < v->count; i++) {
         const struct opt_value *item = &v->item[i];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * conf_tree.c - a configuration file as a tree of neutral values: the one file that knows
+ * conf_tree.c - a configuration file as a tree of opt_value. Only this file includes
  * libconfig.
  *
- * The main file is read into memory by us, because libconfig's scanner ends the process
- * when reading fails. Names and strings stay libconfig's; only what was filled in is
- * ours.
+ * The main file is read into memory here, because libconfig's scanner exits the process
+ * on a read error. libconfig owns names and strings; the tree owns only strings with
+ * replaced ${...}.
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
@@ -25,8 +25,8 @@ struct conf_tree {
     struct opt_value root;
     char *dir;
     struct conf_lines lines;
-    struct conf_errors *errors;   /* only while reading */
-    const struct opt_value *here; /* what is being filled in */
+    struct conf_errors *errors;   /* valid only while reading */
+    const struct opt_value *here; /* the value being processed */
 };
 
 static int fill_from_env(const struct conf_tree *tree, const char *name, struct buf *out,
@@ -63,7 +63,7 @@ static int fill_from_path(const struct conf_tree *tree, const char *path, struct
     if (rc != 0)
         return err_in(err, path);
     warn_if_open_to_all(tree, path);
-    /* Editors and echo end a file with a newline that is no part of the secret. */
+    /* Editors and echo end a file with a newline, which is not part of the secret. */
     if (out->n > 0 && out->p[out->n - 1] == '\n') {
         out->n--;
         if (out->n > 0 && out->p[out->n - 1] == '\r')
@@ -85,7 +85,7 @@ static int fill_from_file(const struct conf_tree *tree, const char *name, struct
     return rc;
 }
 
-/* What systemd's LoadCredential= hands to the service. */
+/* Reads a credential of systemd's LoadCredential=. */
 static int fill_from_cred(const struct conf_tree *tree, const char *name, struct buf *out,
                           struct err *err)
 {
@@ -111,7 +111,7 @@ static const struct filler {
 } fillers[] = {
     {"env:", fill_from_env}, {"file:", fill_from_file}, {"cred:", fill_from_cred}};
 
-/* what: between the braces. */
+/* what: the text between the braces. */
 static int fill_one(const struct conf_tree *tree, const char *what, struct buf *out,
                     struct err *err)
 {

@@ -28,7 +28,8 @@ int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
     return 0;
 }
 
-/* Can only this machine reach it, as far as its text shows: loopback, a Unix socket? */
+/* Returns whether the text of the address shows that it is local: loopback or a Unix
+ * socket. */
 static bool is_local(const char *listen)
 {
     static const char *const begins[] = {"unix:", "127.", "[::1]:", "localhost:"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * listen.h - an HTTP listener as it is configured: its options, and the roles of those
- * who ask. Pure: no file is read here. The server is bridge/http/.
+ * listen.h - options of an HTTP listener and roles of its clients. Pure: reads no files.
+ * bridge/http/ contains the server.
  */
 #ifndef BRIDGE_CONF_LISTEN_H
 #define BRIDGE_CONF_LISTEN_H
@@ -13,28 +13,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The options of a listener, as they stand in struct conf or in a plugin's struct. */
+/* The options of a listener, within struct conf or a plugin's struct. */
 struct httpd_opts {
     char *listen; /* "127.0.0.1:7700", "[::1]:7700", ":7700", "unix:/run/x.sock" */
-    int64_t head_max_bytes; /* that each connection holds for its request line and headers
-                               (each line takes 56 more) and those of the answer (1 KiB);
-                               above it 431 */
-    int64_t body_max_bytes; /* above it 413 */
-    int64_t body_rate_bytes; /* a second; while a body comes as fast, deadline is
-                                extended; 0: it is not */
-    int64_t deadline_ms;     /* from the first byte of a request to its last */
-    int64_t idle_ms;         /* a silent keep-alive connection is closed */
+    int64_t head_max_bytes;  /* bytes per connection for request line and headers (plus
+                              * 56 per line) and response headers (1 KiB); above it 431 */
+    int64_t body_max_bytes;  /* bytes; above it 413 */
+    int64_t body_rate_bytes; /* bytes per second; a faster body extends the deadline;
+                              * 0: no extension */
+    int64_t deadline_ms;     /* from the first to the last byte of a request */
+    int64_t idle_ms;         /* closes a keep-alive connection without a request */
     int64_t connections_max;
     int64_t connections_per_address; /* 0: no limit */
-    int64_t requests_max; /* of one connection, then it is closed; 0: no limit */
-    char *tls_cert, *tls_key, *tls_client_ca; /* files; NULL: none */
-    struct opt_list hosts; /* names that clients may ask for it by; empty: see its row */
+    int64_t requests_max; /* per connection, which is closed afterwards; 0: no limit */
+    char *tls_cert, *tls_key, *tls_client_ca; /* file names; NULL: none */
+    struct opt_list hosts; /* host names that clients may use; empty: see the option's
+                            * help */
 };
 
-/* The same as option rows. struct httpd_opts stands in type at field. */
+/* Option rows for a struct httpd_opts that is member `field` of `type`. */
 #define HTTPD_ROWS(type, field, listen_def, body_def)                                    \
     HTTPD_ROWS_NAMED("", type, field, listen_def, body_def)
-/* As many rows with a prefix in their names: "admin_". */
+/* The same rows with a prefix in their names: "admin_". */
 #define HTTPD_ROWS_NAMED(prefix, type, field, listen_def, body_def)                      \
     {prefix "listen", OPT_STR, offsetof(type, field.listen), listen_def,                 \
      .help = "Address and port, or unix:/path, of this API."},                           \
@@ -43,7 +43,7 @@ struct httpd_opts {
     {                                                                                    \
         name, kind, offsetof(type, field), def, __VA_ARGS__                              \
     }
-/* All but listen. */
+/* All rows except listen. */
 #define HTTPD_ROWS_LIMITS(prefix, type, field, head_def, body_def, connections_def)      \
     HTTPD_ROW(prefix "head_max", OPT_BYTES, type, field.head_max_bytes, head_def,        \
               .help = "Memory of each connection for the line and headers of a "         \
@@ -95,46 +95,46 @@ struct httpd_opts {
                           "but on loopback without TLS and tokens none, against DNS "    \
                           "rebinding.")
 
-/* What a request must be allowed to ask for it; which tokens open it: tokens.c. OPEN and
- * PAGE are for everybody; PAGE, METRICS and ADMIN stand on the admin listener alone. Each
- * row is also in README.md and etc/openapi.yaml, which tests/e2e/test_roles.py compares.
+/* The permission that a request requires; tokens.c maps tokens to roles. OPEN and PAGE
+ * are open to everybody. PAGE, METRICS and ADMIN are served only by the admin listener.
+ * README.md and etc/openapi.yaml list each row; tests/e2e/test_roles.py compares.
  *
- * Whatever the role, a browser gets nothing here for a page of another site: no request
- * that changes something, as its method or a row of any method may, and none at all where
- * it asks by a name that hosts does not have. */
+ * For every role the server rejects browser requests from pages of other sites: requests
+ * that change state (by method, or rows for any method), and all requests whose Host is
+ * not in hosts. */
 enum httpd_role {
     HTTPD_OPEN,
     HTTPD_PRODUCE,
     HTTPD_CONSUME,
     HTTPD_METRICS,
     HTTPD_ADMIN,
-    HTTPD_PAGE,   /* one for people, who log in there */
-    HTTPD_EITHER, /* PRODUCE or CONSUME; what each may do, the handler asks httpd_may() */
+    HTTPD_PAGE,   /* a page for people, who log in there */
+    HTTPD_EITHER, /* PRODUCE or CONSUME; the handler checks with httpd_may() */
     HTTPD_ROLES
 };
 
 /* --- checks --- */
-/* Of hosts. -1: err names one that is no name. */
+/* Checks hosts. -1: err names the invalid entry. */
 int httpd_check_hosts(const struct httpd_opts *opts, struct err *err);
-/* What shows without a look into the files; for the check of a source that listens. */
+/* Checks everything that needs no file. For the check of a source with a listener. */
 int httpd_check_opts(const struct httpd_opts *opts, struct err *err);
-/* What lets a client in, beside a certificate. */
+/* How clients authenticate, other than by certificate. */
 struct httpd_secrets {
     bool asked_for;
-    const char *what;   /* "tokens" */
-    const char *remedy; /* what to write, to have them asked for */
+    const char *what;   /* what authenticates a client: "tokens" */
+    const char *remedy; /* what to configure, to require them */
 };
-/* Appends a line if strangers who reach the listener may use it, or read the secrets on
- * their way: "listen: why; what to write". prefix: of the names of its options. secrets
- * NULL: its API knows none. */
+/* Appends a line "listen: why; what to write" if strangers who reach the listener could
+ * use it or read secrets in transit. prefix: of its option names. secrets NULL: its API
+ * has no authentication. */
 void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
                              const struct httpd_secrets *secrets, struct buf *lines);
 
 /* --- tokens: { } --- */
 enum { TOKEN_BYTES_MAX = 1024 };
-/* As a set: 1 << role each. -1: err names one that is none. */
+/* Converts names to a bit set, 1 << role each. -1: err names the unknown role. */
 int tokens_roles(const struct opt_list *names, unsigned *roles, struct err *err);
-/* Can it be sent in a header, and is it hard to guess? -1: err says what to do. */
+/* Checks that a token fits in a header and is hard to guess. -1: err says what to do. */
 int tokens_check(const char *token, struct err *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * opt.c - the table of option types, and the calls that apply rows to a struct.
+ * opt.c - the table of option types, and functions that apply rows to a struct.
  *
- * An error says what would be right and shows the value, but never a secret and never a
+ * An error says what is expected and shows the value, but never a secret and never a
  * value from ${...}. Any thread.
  */
 #include "bridge/conf/opt_type.h"
@@ -18,7 +18,7 @@
 
 enum { SHOWN_SIZE = 72 };
 
-/* The value, short and without control characters. */
+/* Returns the value for an error message: short, without control characters. */
 static const char *shown(const struct opt *row, const struct opt_value *v,
                          char out[SHOWN_SIZE])
 {
@@ -109,7 +109,7 @@ static int set_bool(const struct opt *row, void *field, const struct opt_value *
     return 0;
 }
 
-/* A size or a duration: text with a unit; 0 needs none. */
+/* Sets a size or a duration: text with a unit, or 0. */
 static int set_measure(const struct opt *row, void *field, const struct opt_value *v,
                        const char *right,
                        int (*parse)(const char *, int64_t *, struct err *),
@@ -180,7 +180,7 @@ static int set_choice(const struct opt *row, void *field, const struct opt_value
     return wrong(row, v, right, err);
 }
 
-/* Gives the text of a scalar; NULL for a list or a group. */
+/* Returns the text of a scalar, or NULL for a list or group. The caller frees it. */
 static char *scalar_text(const struct opt_value *v)
 {
     char text[40];
@@ -360,7 +360,7 @@ static void free_retry(void *field)
 }
 
 #define TEXT sizeof(char *), OPT_BARE, set_str, same_text, copy_text, free_text
-#define BYTES NULL, NULL, NULL /* are the value */
+#define BYTES NULL, NULL, NULL /* for types whose bytes are the value */
 const struct opt_type_row opt_types[OPT_TYPES] = {
     [OPT_STR] = {"text", TEXT},
     [OPT_FILE] = {"file", TEXT},
@@ -433,7 +433,7 @@ void opt_copy(const struct opt *rows, const void *from, void *to)
 
 void opt_exchange(const struct opt *rows, void *a, void *b)
 {
-    char room[sizeof(struct retry_policy)]; /* the largest field */
+    char room[sizeof(struct retry_policy)]; /* large enough for every field */
 
     for (const struct opt *row = rows; row->name != NULL; row++) {
         size_t size = opt_types[row->type].size;

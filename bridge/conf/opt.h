@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * opt.h - option rows: parsed, range-checked, defaulted, listed and documented from here.
+ * opt.h - option rows: the source of parsing, range checks, defaults, lists and manuals.
  *
- * Knows nothing of libconfig: conf.c hands over values in the neutral struct opt_value,
- * so that the rows can be tested alone and defaults stand in the table as in the file.
+ * Independent of libconfig: conf.c converts values to struct opt_value, so that the rows
+ * can be tested alone and defaults use the syntax of the file.
  */
 #ifndef BRIDGE_OPT_H
 #define BRIDGE_OPT_H
@@ -33,7 +33,7 @@ enum opt_type {               /* field in the struct      in the file           
                              ... } */
 };
 
-#define OPT_RETRY_NEVER "never" /* the word of OPT_RETRY for no retry at all */
+#define OPT_RETRY_NEVER "never" /* the value of OPT_RETRY that disables retries */
 #define OPT_RETRY_FORMS                                                                  \
     "must be a list of waits: [ \"10s\", \"20s\" ], or { first = \"1s\"; factor = 2.0; " \
     "max = \"10m\"; limit = 10; jitter = 0.2; }, or \"" OPT_RETRY_NEVER "\""
@@ -42,15 +42,16 @@ struct opt {
     const char *name;
     enum opt_type type;
     size_t offset;       /* of the field in the owner's struct */
-    const char *def;     /* as it would stand in the file, without quotes round a string;
-                          * "" an empty string or list; NULL: the key is required */
+    const char *def;     /* in the syntax of the file, without quotes around a string;
+                          * "": an empty string or list; NULL: the key is required */
     const char *help;    /* one sentence */
-    int64_t min, max;    /* OPT_INT, OPT_REAL, OPT_MS, OPT_BYTES; max 0: no bound above */
+    int64_t min, max;    /* OPT_INT, OPT_REAL, OPT_MS, OPT_BYTES; max 0: no upper bound */
     const char *choices; /* OPT_CHOICE: "a|b|c" */
-    bool optional;       /* may be absent without a default: the field stays NULL or 0 */
-    bool reread;         /* OPT_FILE: its owner reads it again at a reload, and needs no
-                          * restart for that */
-    bool secret;         /* OPT_LIST, OPT_PAIRS: each of its texts is one */
+    bool optional;       /* may be absent without a default; the field is then NULL or
+                          * 0 */
+    bool reread;         /* OPT_FILE: a reload reads the file again without a restart
+                          * of the owner */
+    bool secret;         /* OPT_LIST, OPT_PAIRS: each value is a secret */
 };
 
 struct opt_list {
@@ -58,7 +59,7 @@ struct opt_list {
     size_t n;
 };
 
-/* A value as it stands in the file. Numbers inside pairs and lists come as text. */
+/* A value from the file. Numbers inside pairs and lists are text. */
 enum opt_kind {
     OPT_IS_STR,
     OPT_IS_INT,
@@ -69,40 +70,42 @@ enum opt_kind {
 };
 struct opt_value {
     enum opt_kind kind;
-    const char *str;              /* OPT_IS_STR, with ${...} already filled in */
+    const char *str;              /* OPT_IS_STR, with ${...} replaced */
     int64_t integer;              /* OPT_IS_INT */
     double real;                  /* OPT_IS_REAL */
     bool boolean;                 /* OPT_IS_BOOL */
-    const struct opt_value *item; /* OPT_IS_LIST, OPT_IS_GROUP: the first of count */
+    const struct opt_value *item; /* OPT_IS_LIST, OPT_IS_GROUP: the first of count
+                                   * values */
     size_t count;
-    const char *name; /* of a group's item */
-    const char *file; /* where it stands; NULL: the configuration file itself */
+    const char *name; /* of a member of a group */
+    const char *file; /* file of the value; NULL: the main configuration file */
     int line;         /* in the file; 0: unknown */
-    bool filled;      /* holds something from ${...}: may be a secret, is never shown */
+    bool filled;      /* contains text from ${...}: possibly secret, never shown */
 };
 
-/* Stores v into the field that the row describes; what stood there before is freed.
- * -1: err says what is wrong and what would be right, without file and line. */
+/* Stores v in the field of the row and frees the previous value. -1: err says what is
+ * wrong and what is expected, without file and line. */
 int opt_set(const struct opt *row, void *self, const struct opt_value *v,
             struct err *err);
-/* Fills in every default. Aborts when a default itself does not parse. */
+/* Sets all fields to their defaults. Aborts if a default is invalid. */
 void opt_defaults(const struct opt *rows, void *self);
-/* NULL: there is no such row. rows ends with a row of zeros. */
+/* Returns the row, or NULL. rows ends with a zeroed row. */
 const struct opt *opt_find(const struct opt *rows, const char *name);
-/* The known name nearest to a mistyped one, for "did you mean"; NULL: none is near. */
+/* Returns the known name most similar to a mistyped one, for "did you mean"; NULL:
+ * none. */
 const char *opt_nearest(const struct opt *rows, const char *name);
-/* Frees what the fields own and zeroes them; secrets are wiped first. */
+/* Frees what the fields own and zeroes them; wipes secrets first. */
 void opt_free(const struct opt *rows, void *self);
-/* One block per row: name, type, default, range, help; for `tarry options`. */
+/* Prints name, type, default, range and help of each row, for `tarry options`. */
 void opt_print(const struct opt *rows, FILE *out);
-/* Of one row: its type, default and range. */
+/* Prints type, default and range of one row. */
 void opt_print_facts(const struct opt *row, FILE *out);
 
-/* As it would stand in the file: "1h30m", "64MiB". Rounds nothing. */
+/* Format a value in the syntax of the file: "1h30m", "64MiB". Exact, no rounding. */
 enum { OPT_TEXT_SIZE = 32 };
 const char *opt_text_ms(int64_t ms, char out[OPT_TEXT_SIZE]);
 const char *opt_text_bytes(int64_t bytes, char out[OPT_TEXT_SIZE]);
-/* "1500ms", "30s", "1h30m", "7d", "0"; fractions only as "1.5s". -1: not a duration. */
+/* Parses "1500ms", "30s", "1h30m", "7d", "0"; fractions only as "1.5s". -1: invalid. */
 int opt_parse_ms(const char *text, int64_t *ms, struct err *err);
 
 #endif

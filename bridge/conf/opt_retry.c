@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * opt_retry.c - a retry schedule as an option: its three forms. Any thread.
+ * opt_retry.c - a retry schedule as an option, in three forms. Any thread.
  *
- *   [ "10s", "20s" ]              these waits, then no more; exactly so, without jitter
- *   { first = "1s"; limit = 5; }  the formula of retry.h; what is absent has its default
- *   "never" or [ ]                no retry at all
+ *   [ "10s", "20s" ]              exactly these waits, without jitter, then no more
+ *   { first = "1s"; limit = 5; }  the formula of retry.h; missing values have defaults
+ *   "never" or [ ]                no retry
  *
- * A route has a fourth, the name of a schedule; conf.c sees to that.
+ * conf_read.c handles a fourth form in routes: the name of a schedule.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
@@ -17,7 +17,7 @@
 
 enum { LIST_MAX = 1000, DAY_MS = 24 * 3600 * 1000 };
 
-/* The group form, before it becomes a policy. */
+/* The group form, before it is converted to a policy. */
 struct formula {
     int64_t first_ms, max_ms, limit;
     double factor, jitter;
@@ -41,8 +41,7 @@ static int by_list(const struct opt_value *v, struct retry_policy *p, struct err
     if (v->count > LIST_MAX)
         return err_set(err, "lists more than %d waits; use { first, factor, max, limit }",
                        LIST_MAX);
-    /* Never NULL, even when it is empty: that is how a policy says "list, not formula".
-     */
+    /* Never NULL, even if empty: a non-NULL list means "list, not formula". */
     p->list_ms = mem_alloc(v->count * sizeof(*p->list_ms));
     for (size_t i = 0; i < v->count; i++)
         if (opt_set(&wait_row, &p->list_ms[i], &v->item[i], err) != 0) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * opt_text.c - the text forms of options: durations and sizes, values in
- * a table or on the command line, the list of `tarry options`, "did you mean". Any
- * thread.
+ * opt_text.c - text forms of options: durations and sizes, values of tables and the
+ * command line, `tarry options`, "did you mean". Any thread.
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
@@ -41,7 +40,7 @@ const char *opt_text_ms(int64_t ms, char out[OPT_TEXT_SIZE])
     return text_of(ms, units, out);
 }
 
-/* From the largest on; the decimal ones behind "B" are only read. */
+/* Largest first. The decimal units after "B" are accepted, but never written. */
 static const struct unit sizes[] = {
     {"TiB", 1LL << 40}, {"GiB", 1LL << 30},   {"MiB", 1LL << 20}, {"KiB", 1LL << 10},
     {"B", 1},           {"kB", 1000},         {"KB", 1000},       {"MB", 1000000},
@@ -87,7 +86,7 @@ static bool read_number(const char *text, struct opt_value *v)
     return errno == 0 && end != text && *end == '\0';
 }
 
-/* Reads text into v; what v points to is the tree's, if one is given. */
+/* Converts text to v. If *tree is set, it owns the values that v points to. */
 static bool read_text(enum opt_form form, const char *text, struct opt_value *v,
                       struct conf_tree **tree)
 {
@@ -139,8 +138,7 @@ static bool same_letter(char a, char b)
     return a == b;
 }
 
-/* How many letters must be put in, taken out, changed or swapped to make one the other.
- */
+/* Returns the edit distance: insertions, deletions, changes and swaps of letters. */
 static unsigned distance(const char *a, const char *b)
 {
     unsigned row[3][NAME_MAX_COMPARED + 1];
@@ -208,7 +206,7 @@ const char *opt_hint(struct opt_names *names, const char *wrong, char out[OPT_HI
     return out;
 }
 
-/* --- rows for people --- */
+/* --- printing rows --- */
 
 static void print_range(const struct opt *row, FILE *out)
 {

@@ -59,7 +59,7 @@ static int set_when(const struct http_param *row, struct slice value, void *fiel
     return 0;
 }
 
-/* Digits, and perhaps a point and more digits: no sign, no exponent, no locale. */
+/* Accepts digits with an optional decimal point: no sign, no exponent, no locale. */
 static int set_number(const struct http_param *row, struct slice value, void *field,
                       struct err *err)
 {
@@ -124,7 +124,7 @@ static http_set *const native[HTTP_TYPES] = {
 };
 static const struct http_dialect native_dialect;
 
-/* rc, with the row's own message. */
+/* Returns rc. On an error, replaces the message by the row's own. */
 static int failed(const struct http_param *row, int rc, struct err *err)
 {
     return rc < 0 && row->wrong ? err_set(err, "%s", row->wrong) : rc;
@@ -238,8 +238,8 @@ struct form {
     bool failed;
     struct {
         bool seen;
-        size_t at, n;    /* of a text: where it stands in room, */
-        struct buf more; /* or all of it, once it was repeated */
+        size_t at, n;    /* a text's position in room, */
+        struct buf more; /* or the joined text after a repetition */
     } values[HTTP_PARAMS_MAX];
 };
 
@@ -282,7 +282,7 @@ static void on_form(void *arg, struct slice name, struct slice value)
     f->values[i].seen = true;
 }
 
-/* Texts get their places now that room grows no more. */
+/* Sets the slices of texts after room has its final size. */
 static int place_texts(struct form *f)
 {
     int rc = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_args.h - the parameters of a request, read by rows into the arguments of its
- * handler: the kit of all HTTP APIs.
+ * http_args.h - reads request parameters, described by rows, into the arguments of a
+ * handler.
  *
- * A row of an API (struct httpd_route) names its struct http_args. The server reads,
- * checks and converts the parameters into a struct of args->size bytes before it calls
- * the handler, which gets the struct from httpd_args(). It answers 400 when one does not
- * fit. An API that must do something else first has no args in its row and calls
- * httpd_read_args() itself.
+ * A row of an API (struct httpd_route) references a struct http_args. Before it calls the
+ * handler, the server reads, checks and converts the parameters into a struct of
+ * args->size bytes; httpd_args() returns it. The server answers 400 if a parameter is
+ * invalid. An API that must act first has no args in its row and calls httpd_read_args()
+ * itself.
  *
  *   struct pull { struct slice name; int64_t max, wait_ms; };
  *   static const struct http_param pull_params[] = {
@@ -18,9 +18,8 @@
  *   ... {"POST", "/v1/queues/{}/pull", pull, HTTPD_CONSUME,
  *        HTTP_ARGS(struct pull, pull_params)}, ...
  *
- * A dialect is how one API differs from the native one. To define it, fill a struct
- * http_dialect with what differs and hand it to httpd_set_dialect() for the listener of
- * that API. Zeroed members mean: as in the native API.
+ * A dialect is how an API differs from the native one: a struct http_dialect, set for the
+ * API's listener by httpd_set_dialect(). Zeroed members mean: as in the native API.
  */
 #ifndef BRIDGE_HTTP_ARGS_H
 #define BRIDGE_HTTP_ARGS_H
@@ -44,34 +43,34 @@ enum http_type {
 };
 enum http_from {
     FROM_QUERY,  /* the first of that name, decoded */
-    FROM_PATH,   /* the n-th row of this kind is the n-th {} of the path; its name is for
-                    error messages */
-    FROM_HEADER, /* the first line of that name */
-    FROM_JSON,   /* member of a body that json.h reads: HTTP_TEXT (absent: empty) and
-                    HTTP_INT only */
-    FROM_FORM    /* query, then body (httpd_each_param()); the values of a repeated
-                    HTTP_TEXT are joined by ",", of others the first counts */
+    FROM_PATH,   /* the n-th row of this kind is the n-th {} of the path; name is used
+                  * in error messages */
+    FROM_HEADER, /* the first header of that name */
+    FROM_JSON,   /* member of a JSON body (json.h); only HTTP_TEXT (absent: empty) and
+                  * HTTP_INT */
+    FROM_FORM    /* query, then body (httpd_each_param()); repeated HTTP_TEXT values
+                  * are joined by ",", of other types the first counts */
 };
 struct http_param {
     const char *name;
     enum http_type type;
     size_t offset; /* of the field in the struct */
     enum http_from from;
-    int64_t def, min, max;      /* def: where it is absent; not for HTTP_TEXT */
-    const char *const *choices; /* two or three, and NULL */
-    bool required;              /* absent: an error */
-    const char *wrong;          /* the error message; NULL: one is composed */
+    int64_t def, min, max;      /* def: value if absent; not for HTTP_TEXT */
+    const char *const *choices; /* two or three, then NULL */
+    bool required;              /* absence is an error */
+    const char *wrong;          /* error message; NULL: generated */
 };
 enum { HTTP_PARAMS_MAX = 16 /* rows of one table */ };
 
 struct http_args {
-    size_t size; /* of the struct; members without a row are zero, the handler may keep
-                    what it needs in them until it answers */
-    const struct http_param *params; /* ends with a row of zeros */
-    /* What rows alone cannot say. -1: err has the message. NULL: nothing. */
+    size_t size; /* of the struct, bytes; members without a row are zero and free for
+                  * the handler's use until it answers */
+    const struct http_param *params; /* ends with a zeroed row */
+    /* Checks what rows cannot express. -1: err contains the message. NULL: no check. */
     int (*check)(const void *args, struct err *err);
-    bool others; /* ignore parameters of the query that have no row; else they are errors:
-                    a mistyped name must not mean the default */
+    bool others; /* ignore unknown query parameters; by default they are errors, so
+                  * that a mistyped name does not silently mean the default */
 };
 
 /* For a row of an API: HTTP_ARGS(struct pull, pull_params, .others = true). */
@@ -81,36 +80,36 @@ struct http_args {
         .size = sizeof(type), .params = __VA_ARGS__                                      \
     }
 
-/* Puts value into field. -1: it does not fit. */
+/* Converts value into field. -1: invalid. */
 typedef int http_set(const struct http_param *row, struct slice value, void *field,
                      struct err *err);
 struct http_dialect {
-    /* Answers an error before it returns: wrong parameters (400, "bad-request"), and what
-     * the server refuses by itself (413 "oversize", 400 "bad-path", 503 "stopping", ...);
-     * headers of the answer (Allow, Retry-After) are added by then. Errors that come
-     * before a request could be read are not in any dialect. NULL: httpd_error(). */
+    /* Answers an error before it returns: invalid parameters (400, "bad-request"), and
+     * the server's own rejections (413 "oversize", 400 "bad-path", 503 "stopping", ...).
+     * Response headers (Allow, Retry-After) are already added. Errors before a request
+     * could be read do not use the dialect. NULL: httpd_error(). */
     void (*refuse)(void *arg, struct httpd_req *req, unsigned status, const char *word,
                    const char *why);
-    http_set *set[HTTP_TYPES]; /* how values are read; not HTTP_INT of FROM_JSON */
-    const char *bad_body;      /* message: the body is no form, or not the JSON wanted */
-    /* Appends a text of a form as this API keeps it; NULL: as it is. */
+    http_set *set[HTTP_TYPES]; /* converters; not used for HTTP_INT of FROM_JSON */
+    const char *bad_body;      /* message if the body is not the required form or JSON */
+    /* Appends a form text in this API's encoding; NULL: unchanged. */
     void (*add_text)(struct buf *out, struct slice text);
 };
-/* For the whole listener. dialect and arg must stay until httpd_stop(). */
+/* For the whole listener. dialect and arg must remain valid until httpd_stop(). */
 void httpd_set_dialect(struct httpd *h, const struct http_dialect *dialect, void *arg);
 
-/* Reads the arguments; httpd_args() gives them from then on. -1: err says what is wrong,
- * nothing was answered. */
+/* Reads the arguments, which httpd_args() then returns. -1: err says what is wrong; no
+ * response was sent. */
 int httpd_read_args(struct httpd_req *req, const struct http_args *args, struct err *err);
-/* The struct of the row's args. Its slices are the request's. All of it is zero once the
- * listener has been stopped. */
+/* Returns the struct of the row's args. Its slices are borrowed from the request. All
+ * members are zero after the listener was stopped. */
 void *httpd_args(const struct httpd_req *req);
 
-/* The rows of FROM_JSON alone, of a body. to: args->size bytes; its texts stand in room,
+/* Reads only the FROM_JSON rows, from body. to: args->size bytes. Its texts are in room,
  * which the caller frees. Pure. */
 int http_args_read_json(const struct http_args *args, const struct http_dialect *dialect,
                         struct slice body, void *to, struct buf *room, struct err *err);
-/* One value by its row, as the native API reads it. -1: it does not fit. Pure. */
+/* Converts one value by its row, as in the native API. -1: invalid. Pure. */
 int http_param_set(const struct http_param *row, struct slice value, void *to,
                    struct err *err);
 #endif

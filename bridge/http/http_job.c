@@ -11,7 +11,7 @@
 
 enum { NAME_MAX_BYTES = 256 };
 
-/* What a client, a proxy or the connection adds: it must not reach the consumer. */
+/* Headers of the client, a proxy or the connection; consumers must not receive them. */
 static const struct slice foreign[] = {
     SLICE_LIT("host"),
     SLICE_LIT("connection"),
@@ -43,8 +43,8 @@ static const struct slice foreign_prefixes[] = {
     SLICE_LIT("x-forwarded-"),
 };
 
-/* Standard fields whose spelling HTTP clients choose at will, while consumers of Kafka
- * and MQTT look for exactly these names. Every other name is stored as it was sent. */
+/* HTTP clients vary the case of these names, while consumers of Kafka and MQTT expect
+ * exactly this spelling. Other names are stored unchanged. */
 static const struct slice standard[] = {
     SLICE_LIT("content-type"),
     SLICE_LIT("traceparent"),
@@ -60,7 +60,8 @@ static struct slice stored_name(struct slice name)
     return name;
 }
 
-/* Control headers that may come as a query parameter or as a field of a JSON line. */
+/* Control headers that are also accepted as query parameters and as fields of a JSON
+ * line. */
 static const char *const controls[] = {
     "deliver-after",      "delay",          "deliver-at",   "x-delay",
     "delay-id",           "delay-op",       "delay-to",     "delay-key",
@@ -95,8 +96,8 @@ static struct job *job_begin(struct http_place place, size_t bytes)
     return job;
 }
 
-/* What a header can't hold is refused here, where the producer hears of it: a sink could
- * only leave it out. */
+/* Rejects invalid header values here, where the producer receives the error; a sink could
+ * only omit the header. */
 static int add_header(struct job *job, struct slice name, struct slice value,
                       struct err *err)
 {
@@ -109,7 +110,7 @@ static int add_header(struct job *job, struct slice name, struct slice value,
     return job_add_header(job, name, value, err);
 }
 
-/* -------------------------------------------------- what only a queue's job has */
+/* ---------------------------------------------------- controls of queue jobs only */
 
 static int set_tries(struct job *job, int64_t n, struct slice text, struct err *err)
 {
@@ -129,7 +130,7 @@ static int set_lease(struct job *job, int64_t ms, struct slice text, struct err 
     return 0;
 }
 
-/* It counts from the due time, which only the core knows. */
+/* Relative to the due time, which only the core knows. */
 static int set_ttl(struct job *job, int64_t ms, struct slice text, struct err *err)
 {
     (void)ms;
@@ -138,9 +139,9 @@ static int set_ttl(struct job *job, int64_t ms, struct slice text, struct err *e
     return add_header(job, SLICE_LIT("deliver-before"), text, err);
 }
 
-/* Of several, the first that is looked at counts: the header, the field of a line. */
+/* If several are present, the first one read counts: header, or field of a line. */
 static const struct {
-    struct http_param param; /* as a query parameter, as a field of a JSON line */
+    struct http_param param; /* name as a query parameter and as a field of a JSON line */
     const char *header;
     int (*set)(struct job *job, int64_t n, struct slice text, struct err *err);
 } queue_controls[] = {
@@ -202,8 +203,8 @@ static void take_header(void *arg, struct slice name, struct slice value)
         t->failed = add_header(t->job, stored_name(name), value, t->err) < 0;
 }
 
-/* A control value from elsewhere than a header; one that contradicts a header is refused
- * when all are read. */
+/* Sets a control from a parameter or field. A contradiction to a header is rejected
+ * later, when all are read. */
 static int set_control(struct job *job, const char *name, struct slice value,
                        struct err *err)
 {
@@ -214,13 +215,14 @@ static int set_control(struct job *job, const char *name, struct slice value,
     return add_header(job, slice_of(name), value, err);
 }
 
-/* It names the request, and the job only where nothing else does. */
+/* Idempotency-Key names the request; it is the job's id only without a delay-id. */
 static int set_idempotency(struct job *job, struct slice value, struct err *err)
 {
     return job_header(job, "delay-id") ? 0 : set_control(job, "delay-id", value, err);
 }
 
-/* The i-th of both tables, one behind the other: as a parameter, as a header. */
+/* Index i covers both tables in sequence; returns the parameter name and the header
+ * name. */
 enum { ALL_CONTROLS = CONTROLS + QUEUE_CONTROLS };
 static const char *param_of(int i)
 {
@@ -263,7 +265,8 @@ const char *http_job_control(const struct httpd_req *req)
     return httpd_header(req, idempotency).p ? idempotency : NULL;
 }
 
-/* The path says so; a header or a parameter that says otherwise is a mistake. */
+/* Sets a control that the path determines. A different header or parameter is an
+ * error. */
 static int take_named(const struct httpd_req *req, struct job *job, const char *name,
                       struct slice value, struct err *err)
 {
@@ -340,7 +343,7 @@ static int set_key(struct job *job, const json_t *v, struct err *err)
     return 0;
 }
 
-/* A text, or an integer as its digits, in room; p NULL: it is neither. */
+/* Returns a string, or an integer's digits in room; p NULL: another type. */
 static struct slice scalar_text(const json_t *v, char room[32])
 {
     if (!json_is_integer(v))
@@ -365,7 +368,7 @@ static int set_id(struct job *job, const json_t *v, struct err *err)
     return set_named(job, "delay-id", v, err);
 }
 
-/* Two of a request are read by their names there: take_controls(). */
+/* idempotency-key and delay-key have the same special meaning as in take_controls(). */
 static int set_header(struct taking *t, const char *name, struct slice value)
 {
     if (strcasecmp(name, "idempotency-key") == 0)
@@ -393,7 +396,8 @@ static int set_headers(struct job *job, const json_t *v, struct err *err)
     return 0;
 }
 
-/* In this order: a field of the line beats the header of the same name. */
+/* In this order: a field of the line takes precedence over the header of the same
+ * name. */
 static const struct {
     const char *name;
     int (*set)(struct job *job, const json_t *v, struct err *err);

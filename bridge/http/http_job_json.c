@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * http_job_json.c - what a job carries, as JSON.
- */
+/* http_job_json.c - the content of a job as JSON. */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
@@ -9,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* By name; those of one name in their order. */
+/* Sorts by name; keeps the order of equal names. */
 static int compare_headers(const void *one, const void *other)
 {
     const struct header *a = *(const struct header *const *)one;
@@ -21,7 +19,8 @@ static int compare_headers(const void *one, const void *other)
     return order ? order : a < b ? -1 : 1;
 }
 
-/* next: of each header the next one of its name; 0: none. later: it is not the first. */
+/* next[i]: the next header with the same name, 0: none. later[i]: i is not the first of
+ * its name. */
 static void link_names(const struct job *job, unsigned *next, bool *later)
 {
     const struct header *sorted[JOB_HEADERS_MAX];
@@ -48,7 +47,7 @@ static void show_value(struct buf *out, struct slice value, bool base64)
     buf_add_str(out, "\"");
 }
 
-/* Is any value of that name not UTF-8? */
+/* Returns whether any value of that name is not UTF-8. */
 static bool is_binary(const struct job *job, const unsigned *next, unsigned i)
 {
     bool binary = !text_is_utf8(job->headers[i].value);
@@ -57,8 +56,8 @@ static bool is_binary(const struct job *job, const unsigned *next, unsigned i)
     return binary;
 }
 
-/* {"name":"value","again":["a","b"]}: of each header whose values are all UTF-8 (base64:
- * of each other one). Returns how many it left out. */
+/* Appends {"name":"value","again":["a","b"]} with the headers whose values are all UTF-8;
+ * base64: with the others. Returns the number of headers omitted. */
 static unsigned show_some(struct buf *out, const struct job *job, const unsigned *next,
                           const bool *later, bool base64)
 {
@@ -66,7 +65,7 @@ static unsigned show_some(struct buf *out, const struct job *job, const unsigned
     unsigned left_out = 0;
     for (unsigned i = 0; i < job->header_count; i++) {
         if (later[i])
-            continue; /* shown with the first of its name */
+            continue; /* written with the first of its name */
         if (is_binary(job, next, i) != base64) {
             left_out++;
             continue;

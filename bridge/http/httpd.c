@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * httpd.c - libmicrohttpd on the loop: its epoll descriptor is watched, it has no thread.
+ * httpd.c - runs libmicrohttpd without threads on the loop, which watches its epoll
+ * descriptor.
  *
- * A request is suspended while its handler waits for Redis. All times are kept here, by
- * one sweep over the connections, since the library's own timeout is for silence only: a
- * client that sends a header line now and then would never meet it.
+ * A request is suspended while its handler waits for Redis. One sweep over the
+ * connections enforces all time limits. The library's own timeout covers only silence: a
+ * client that slowly sends header lines would never reach it.
  */
 #include "bridge/http/httpd.h"
 #include "bridge/base/loop.h"
@@ -16,14 +17,14 @@
 #include <sys/socket.h>
 
 enum {
-    RUNS_MAX = 8, /* of the library in one turn of the loop */
+    RUNS_MAX = 8, /* runs of the library per turn of the loop */
     SWEEP_MIN_MS = 20,
     SWEEP_MAX_MS = 1000,
-    VAIN_MS = 100, /* until a run that moved nothing is repeated */
+    VAIN_MS = 100, /* wait before repeating a run that transferred nothing */
     NEVER = -1,
-    STARVED_MS = 100, /* until accept is tried again for want of a descriptor */
+    STARVED_MS = 100, /* wait before the next accept() after running out of descriptors */
     CLOSE_LOOK_MS = 10,
-    CLOSE_LOOKS_MAX = 10 /* while answers are sent */
+    CLOSE_LOOKS_MAX = 10 /* polls while responses are sent */
 };
 
 struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc)
@@ -33,7 +34,7 @@ struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc)
     return info ? info->socket_context : NULL;
 }
 
-/* 0: none. */
+/* Returns the time limit of a state; 0: none. */
 static int64_t limit_ms(const struct httpd_opts *c, enum httpd_conn_state state)
 {
     const int64_t limits_ms[CONN_STATES] = {
@@ -114,8 +115,8 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
         return;
     }
     struct httpd_conn *conn = *context;
-    /* At its limit of connections the library takes no more; only a further run makes it
-     * look at the listening socket again. */
+    /* At its connection limit the library stops accepting; only another run makes it look
+     * at the listening socket again. */
     h->rerun = true;
     if (h->running)
         httpd_answer_closed(conn);
@@ -129,8 +130,8 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
     free(conn);
 }
 
-/* It was given a time, and since then bytes of a body came fast enough for as much again.
- */
+/* Returns whether the body arrived fast enough since the deadline was set to extend the
+ * deadline. */
 static bool earned_more_time(const struct httpd_conn *conn)
 {
     const struct httpd_opts *c = &conn->h->opts;
@@ -138,7 +139,8 @@ static bool earned_more_time(const struct httpd_conn *conn)
            conn->came_bytes * 1000 / c->body_rate_bytes >= c->deadline_ms;
 }
 
-/* The library sees the end of the stream and closes: it owns the descriptor. */
+/* Only shuts the socket down: the library owns the descriptor, detects the end of the
+ * stream and closes. */
 void httpd_conn_close(struct httpd_conn *conn)
 {
     shutdown(conn->fd, SHUT_RDWR);
@@ -156,7 +158,7 @@ static void expire(struct httpd_conn *conn)
     httpd_conn_close(conn);
 }
 
-/* Costs nothing for those that wait for their answer: there may be thousands. */
+/* Skips connections that wait for their response: there may be thousands. */
 static void on_sweep(void *arg)
 {
     struct httpd *h = arg;
@@ -173,16 +175,16 @@ static void on_sweep(void *arg)
         timer_set(h->sweep, sweep_period_ms(h));
 }
 
-/* Leaves paths and parameters as they came: they are decoded here, per segment. */
+/* Disables the library's decoding; httpd_url.c decodes each segment. */
 static size_t on_unescape(void *arg, struct MHD_Connection *mc, char *s)
 {
     (void)arg, (void)mc;
     return strlen(s);
 }
 
-/* It says so when a connection has more to do of which its epoll will not tell. In the
- * midst of a TLS handshake it says so as well (0.9.75), though the epoll will tell when
- * the client has sent more; run until then, it would take a whole processor. */
+/* Returns the wait before the next run, or NEVER. The library reports pending work that
+ * its epoll does not signal. It (0.9.75) also does so during a TLS handshake, where epoll
+ * does signal; immediate repetition would then use a whole CPU. */
 static int64_t run_again_ms(struct httpd *h, bool moved)
 {
     MHD_UNSIGNED_LONG_LONG wait_ms;
@@ -215,9 +217,9 @@ static bool has_connections(const struct httpd *h)
     return false;
 }
 
-/* Without a connection only the listening socket can have woken us. If none came of that,
- * there is no descriptor for it, and the library, which otherwise waits until one of its
- * connections ends, would be woken in vain for ever. */
+/* Without connections only the listening socket can have caused the event. If no
+ * connection results, descriptors are exhausted. The library waits until one of its
+ * connections ends, so that the event would repeat endlessly. */
 static void on_events(void *arg, unsigned events)
 {
     struct httpd *h = arg;
@@ -251,8 +253,8 @@ static struct MHD_Daemon *mhd_start(struct httpd *h)
 {
     static const struct MHD_OptionItem plain[] = {{MHD_OPTION_END, 0, NULL}};
     return MHD_start_daemon(
-        /* TURBO: it leaves the shutdown of a socket to close(), so that httpd_mhd.c can
-         * still answer. With TLS it would also leave out the farewell. */
+        /* TURBO omits shutdown() before close(), so that httpd_mhd.c can still respond.
+         * With TLS it would also omit close_notify. */
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (h->tls ? MHD_USE_TLS : MHD_USE_TURBO),
         0, NULL, NULL, httpd_on_request, h, MHD_OPTION_LISTEN_SOCKET, h->fd,
         MHD_OPTION_CONNECTION_LIMIT, httpd_slots_max(&h->opts),
@@ -263,7 +265,7 @@ static struct MHD_Daemon *mhd_start(struct httpd *h)
         h->tls ? httpd_tls_options : plain, MHD_OPTION_END);
 }
 
-/* -1: nothing listens, err says why. */
+/* Opens the socket and starts the library. -1: err contains the reason. */
 static int begin(struct httpd *h, const struct httpd_opts *opts, struct err *err)
 {
     h->fd = httpd_listen(opts->listen, err);
@@ -282,14 +284,15 @@ static int begin(struct httpd *h, const struct httpd_opts *opts, struct err *err
     return 0;
 }
 
-static int64_t bodies_max_bytes = 64LL * 1024 * 1024; /* of httpd_open() */
+static int64_t bodies_max_bytes = 64LL * 1024 * 1024; /* for httpd_open() */
 
 void httpd_set_bodies_max(int64_t bytes)
 {
     bodies_max_bytes = bytes;
 }
 
-/* A listener that is to ask for certificates, but has none to show, must not open. */
+/* Loads the certificates. A listener that requires client certificates must not open
+ * without its own. */
 static int load(struct httpd *h, const struct httpd_opts *opts, struct err *err)
 {
     if (httpd_check_opts(opts, err) < 0)
@@ -325,7 +328,8 @@ void httpd_twin(struct httpd *h, struct httpd *twin)
     h->twin = twin;
 }
 
-/* Of a source that was stopped and comes back. */
+/* Reactivates the row of a stopped source that starts again. Returns false if there is
+ * none. */
 static bool bring_back(struct httpd *h, const struct httpd_route *route, void *arg)
 {
     for (size_t i = 0; i < h->rows_n; i++) {
@@ -393,7 +397,7 @@ void httpd_close(struct httpd *h, loop_cb *closed, void *arg)
     h->closing = timer_every(CLOSE_LOOK_MS, on_closing, h);
 }
 
-/* The library aborts when it is stopped with a suspended connection. */
+/* The library aborts if it is stopped with a suspended connection. */
 static void resume_all(struct httpd *h)
 {
     for (struct httpd_conn *conn = h->conns[WAITING].first; conn; conn = conn->next) {
@@ -411,7 +415,7 @@ void httpd_stop(struct httpd *h)
     watch_del(h->watch); /* before the library closes the descriptor */
     turn_hook_del(h->hook);
     if (h->mhd) {
-        /* Ours to close: the file of a Unix socket goes with it. */
+        /* Closed by httpd_unlisten(), which also removes the file of a Unix socket. */
         int fd = MHD_quiesce_daemon(h->mhd);
         must(fd == h->fd || fd == MHD_INVALID_SOCKET);
         resume_all(h);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * httpd_gone.c - notices when a client closes its connection, or its sending side.
+ * httpd_gone.c - detects that a client closed its connection or its sending side.
  *
- * libmicrohttpd does not look at a suspended connection. Elsewhere 0.9.75 misses an end
- * of the stream that arrives together with the last bytes: its epoll reports both as one
- * event, and it reads once. So each connection is also in an epoll set of our own, which
- * reports the end of the stream and nothing else: pipelined bytes stay where they are.
+ * libmicrohttpd does not watch suspended connections. Also, 0.9.75 misses an end of
+ * stream that arrives with the last bytes: epoll reports both in one event, and the
+ * library reads once. Therefore each connection is also in an epoll set of this file,
+ * which reports only the end of the stream; pipelined bytes stay unread.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { GONE_MAX = 100 /* told in one turn of the loop */ };
+enum { GONE_MAX = 100 /* events per turn of the loop */ };
 
 static int control(struct httpd_conn *conn, int op)
 {
@@ -23,14 +23,14 @@ static int control(struct httpd_conn *conn, int op)
     return epoll_ctl(conn->h->gone_fd, op, conn->fd, &event);
 }
 
-/* The library must first have read what came before the end: then it is made to look once
- * more. SHUT_RD changes nothing on a stream that has ended, but it wakes the library's
+/* If unread bytes precede the end of the stream, runs the library again. Otherwise calls
+ * shutdown(SHUT_RD), which changes nothing on an ended stream but wakes the library's
  * epoll, so that it reads the end and closes. */
 static void let_go(struct httpd_conn *conn)
 {
     char c;
     if (conn->state == WAITING || conn->state == ANSWERING || conn->state == CLOSING)
-        return; /* httpd_gone_look() comes when the answer is out */
+        return; /* httpd_gone_look() is called after the response is sent */
     if (recv(conn->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
         conn->h->rerun = true;
         httpd_gone_look(conn);
@@ -39,8 +39,8 @@ static void let_go(struct httpd_conn *conn)
     }
 }
 
-/* One event at a time: a callback may answer other requests, even those of events that
- * would have come along. */
+/* Fetches one event at a time, because a callback may answer other requests, including
+ * those of further events. */
 static void on_events(void *arg, unsigned events)
 {
     struct httpd *h = arg;
@@ -66,7 +66,7 @@ void httpd_gone_watch(struct httpd_conn *conn)
     if (h->gone_fd < 0) {
         h->gone_fd = epoll_create1(EPOLL_CLOEXEC);
         if (h->gone_fd < 0)
-            return; /* out of descriptors: the deadlines end what nobody wants any more */
+            return; /* out of descriptors: only the time limits end abandoned requests */
         h->gone_watch = watch_add(h->gone_fd, WATCH_READ, on_events, h);
     }
     conn->watched = control(conn, EPOLL_CTL_ADD) == 0;
@@ -86,7 +86,7 @@ void httpd_gone_look(struct httpd_conn *conn)
 
 void httpd_on_gone(struct httpd_req *req, void (*cb)(void *arg), void *arg)
 {
-    if (req->mc == NULL) /* the listener is stopped: nobody is told */
+    if (req->mc == NULL) /* the listener is stopped: no callback */
         return;
     must(req->on_gone == NULL && req->stage != ANSWERED);
     req->on_gone = cb;

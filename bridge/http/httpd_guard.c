@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * httpd_guard.c - who asks, and whether he may.
- */
+/* httpd_guard.c - authentication and authorization of requests. */
 #include "bridge/http/httpd_parts.h"
 
 #include <stdio.h>
@@ -37,9 +35,9 @@ static const struct tokens *tokens_of(const struct httpd *h)
     return h->role_tokens ? *h->role_tokens : h->tokens;
 }
 
-/* --- what a browser asks for a page --- */
+/* --- protection against other sites --- */
 
-/* "name" of "name:7700" and "name.:7700"; an IPv6 address stays in its brackets. */
+/* Returns "name" of "name:7700" and "name.:7700"; an IPv6 address keeps its brackets. */
 static struct slice name_of(struct slice host)
 {
     const char *stop =
@@ -58,23 +56,24 @@ static bool lists(const struct opt_list *hosts, struct slice name)
     return false;
 }
 
-/* No stranger's DNS can have it lead to us: an address is no name, localhost and all
- * below it browsers do not look up, and a name without a dot is none of the Internet. */
+/* Returns whether a foreign DNS server cannot map this name to us: an address needs no
+ * DNS, browsers resolve localhost and its subdomains themselves, and a name without a dot
+ * is not on the Internet. */
 static bool is_safe(struct slice name)
 {
     const char *dot = name.n > 0 ? memrchr(name.p, '.', name.n) : NULL;
     if (dot == NULL || *name.p == '[')
         return true;
     struct slice last = {dot + 1, (size_t)(name.p + name.n - dot - 1)};
-    bool address = last.n > 0; /* it ends in a number: such names do not exist */
+    bool address = last.n > 0; /* ends in a number, which no domain does */
     for (size_t i = 0; i < last.n; i++)
         address &= last.p[i] >= '0' && last.p[i] <= '9';
     return address || slice_is_nocase(last, "localhost");
 }
 
-/* A page can have its own name lead to 127.0.0.1 once it is loaded (DNS rebinding): all
- * that is here is of its own site then, as far as its browser can tell. TLS does not let
- * that pass, nor has the page a token. */
+/* Checks Host against DNS rebinding: a page can map its own name to 127.0.0.1 after it
+ * was loaded, and the browser then treats this listener as the page's own site. TLS and
+ * tokens prevent this. */
 bool httpd_is_meant(struct httpd *h, struct slice host)
 {
     const struct opt_list *hosts = &h->opts.hosts;
@@ -88,9 +87,9 @@ bool httpd_is_meant(struct httpd *h, struct slice host)
     return false;
 }
 
-/* Any page may have a browser send this, from where it is trusted: where nobody is asked
- * for a token, or along with the certificate of its user. Browsers say where the page is
- * from, if only by Origin without TLS; others say nothing. */
+/* Returns whether a browser sent the request for a page of another site. Such a request
+ * would use the browser's trusted position, or its user's certificate. Browsers send
+ * Sec-Fetch-Site, or without TLS at least Origin; other clients send neither. */
 static bool is_of_other_site(const struct httpd_req *req)
 {
     struct slice site = httpd_header(req, "sec-fetch-site");
@@ -99,7 +98,7 @@ static bool is_of_other_site(const struct httpd_req *req)
         return !slice_is(site, "same-origin") && !slice_is(site, "none");
     if (origin.p == NULL)
         return false;
-    const char *scheme = memmem(origin.p, origin.n, "://", 3); /* none in "null" */
+    const char *scheme = memmem(origin.p, origin.n, "://", 3); /* absent in "null" */
     if (scheme == NULL)
         return true;
     struct slice from = {scheme + 3, (size_t)(origin.p + origin.n - scheme - 3)};
@@ -107,7 +106,7 @@ static bool is_of_other_site(const struct httpd_req *req)
     return !same && !lists(&req->h->opts.hosts, name_of(from));
 }
 
-/* --- who asks --- */
+/* --- authentication --- */
 
 bool httpd_may(const struct httpd_req *req, enum httpd_role role)
 {
@@ -120,7 +119,7 @@ void httpd_deny(struct httpd_req *req)
     httpd_refuse(req);
 }
 
-/* The token of "Bearer TOKEN"; p NULL: it is nothing of that kind. */
+/* Returns the token of "Bearer TOKEN", or p NULL for another scheme. */
 static struct slice bearer(struct slice header)
 {
     static const char scheme[] = "Bearer ";
@@ -132,7 +131,8 @@ static struct slice bearer(struct slice header)
     return (struct slice){header.p + n, header.n - n};
 }
 
-/* Whoever sends a token is that token's, whatever certificate the connection has. */
+/* Finds the client's token. A token takes precedence over the certificate of the
+ * connection. */
 static const struct token *find(struct httpd_req *req, enum httpd_refusal *why)
 {
     struct httpd_conn *conn = req->conn;

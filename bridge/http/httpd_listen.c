@@ -16,8 +16,8 @@
 
 enum { BACKLOG = 4096, UNIX_MODE = 0660 };
 
-/* A listener may hold thousands of connections; the soft limit is often 1024 for the sake
- * of programs that use select(), which this one does not. */
+/* A listener may have thousands of connections. The soft limit is often 1024 to protect
+ * programs that use select(), which tarry does not. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -32,7 +32,8 @@ static int new_socket(int family)
     return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-/* A file that nobody listens on any more was left by a daemon that was killed. */
+/* Returns whether no process listens on the socket file, which a killed daemon left
+ * behind. */
 static bool is_stale(const struct sockaddr_un *addr)
 {
     struct stat st;
@@ -69,7 +70,7 @@ static int listen_unix(const char *path, struct err *err)
     return -1;
 }
 
-/* -1 with errno */
+/* Returns a listening socket, or -1 with errno. */
 static int listen_at(const struct addrinfo *ai)
 {
     const int on = 1, off = 0;
@@ -87,7 +88,7 @@ static int listen_at(const struct addrinfo *ai)
     return -1;
 }
 
-/* Cuts "host:port" in place. */
+/* Splits "host:port" in place. -1: invalid. */
 static int cut_address(char *text, char **host, char **port)
 {
     char *colon = strrchr(text, ':');
@@ -103,7 +104,7 @@ static int cut_address(char *text, char **host, char **port)
         colon[-1] = 0;
         *host = text + 1;
     } else if (strchr(text, ':')) {
-        return -1; /* an IPv6 address without its brackets */
+        return -1; /* an IPv6 address without brackets */
     }
     return 0;
 }

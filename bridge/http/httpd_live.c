@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * httpd_live.c - new options and renewed certificates of listeners that run.
- */
+/* httpd_live.c - applies new options and renewed certificates to running listeners. */
 #include "bridge/conf/opt_type.h"
 #include "bridge/http/httpd_parts.h"
 
 #include <stddef.h>
 
-static struct httpd *all; /* that are open */
+static struct httpd *all; /* list of open listeners */
 
 void httpd_live_add(struct httpd *h)
 {
@@ -17,7 +15,7 @@ void httpd_live_add(struct httpd *h)
     all = h;
 }
 
-/* What of its options a listener has memory of its own for. */
+/* The options that a listener copies. */
 #define AT(field) offsetof(struct httpd_opts, field)
 static const struct opt own_rows[] = {
     {.name = "tls_cert", .type = OPT_FILE, .offset = AT(tls_cert)},
@@ -74,7 +72,7 @@ void httpd_each_connections(httpd_connections_cb *cb, void *arg)
             cb(arg, h->name, states[state], h->conns[state].n);
 }
 
-/* Its own, where none are new. */
+/* Returns the new options of h, or its current ones if it is not in changes. */
 static const struct httpd_opts *opts_of(const struct httpd *h,
                                         const struct httpd_change *changes, size_t n)
 {

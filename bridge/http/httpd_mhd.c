@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * httpd_mhd.c - corrects what libmicrohttpd 0.9.75 does with a head before it calls us.
+ * httpd_mhd.c - works around faults of libmicrohttpd 0.9.75 in the processing of request
+ * heads.
  *
- * It counts the blanks behind a Content-Length as part of the number, answers a head that
- * it refuses twice, in HTML, and closes after a request line that is none without any
- * answer. It offers no callback at these points. But it calls its own exported functions
- * through the dynamic linker, so that the two functions of its API that are defined here
- * replace its own, for it and for us. libmicrohttpd 1.0 needs none of this.
+ * The library counts blanks after a Content-Length as part of the number, answers a
+ * rejected head twice and in HTML, and closes without a response after an invalid request
+ * line. It has no callbacks at these points. But it calls its own exported functions
+ * through the dynamic linker, so the two functions defined here replace the originals,
+ * also inside the library. libmicrohttpd 1.0 needs none of this.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
@@ -24,7 +25,7 @@ typedef enum MHD_Result lookup_fn(struct MHD_Connection *mc, enum MHD_ValueKind 
                                   size_t *value_n);
 typedef enum MHD_Result queue_fn(struct MHD_Connection *mc, unsigned int status,
                                  struct MHD_Response *response);
-static lookup_fn *lookup; /* the library's own */
+static lookup_fn *lookup; /* the original functions */
 static queue_fn *queue;
 
 static void find_functions(void)
@@ -44,8 +45,8 @@ struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name)
     return text_trim(s.p ? s : SLICE_LIT(""));
 }
 
-/* What the library itself must know of a head. A value that is too long for room is none
- * of these, and frame_read() of httpd_read.c refuses it. */
+/* Looks up headers for the library. A value that is too long for room is reported as
+ * empty; frame_read() in httpd_read.c rejects it. */
 enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *mc,
                                               enum MHD_ValueKind kind, const char *key,
                                               size_t key_n, const char **value,
@@ -53,9 +54,9 @@ enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *mc,
 {
     static char room[32]; /* the library reads it before its next call */
     struct slice name = {key, key_n}, found;
-    (void)kind; /* no cookie, no parameter is asked for */
+    (void)kind; /* the library asks only for headers */
     if (slice_is(name, MHD_HTTP_HEADER_COOKIE))
-        return MHD_NO; /* nobody here reads cookies: the library need not parse them */
+        return MHD_NO; /* tarry uses no cookies; do not let the library parse them */
     found = httpd_lookup(mc, name);
     if (found.p == NULL)
         return MHD_NO;
@@ -64,7 +65,8 @@ enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *mc,
     room[n] = 0;
     if (slice_is(name, MHD_HTTP_HEADER_CONTENT_LENGTH) &&
         (n == 0 || n > HTTPD_LENGTH_DIGITS || strspn(room, "0123456789") != n))
-        return MHD_NO; /* bad: frame_read() of httpd_read.c sees it, too, and says so */
+        return MHD_NO; /* invalid; frame_read() in httpd_read.c rejects it with a
+                        * message */
     if (value)
         *value = room;
     if (value_n)
@@ -87,8 +89,8 @@ static enum httpd_refusal refusal_of(unsigned status)
     }
 }
 
-/* An answer that is not ours is the library's to a head or a chunk that it refuses. It
- * closes the connection when it hears that nothing was queued. */
+/* A response that tarry did not create is the library's own, to an invalid head or chunk.
+ * Replaces it; MHD_NO makes the library close the connection. */
 enum MHD_Result MHD_queue_response(struct MHD_Connection *mc, unsigned int status,
                                    struct MHD_Response *response)
 {
@@ -104,7 +106,7 @@ enum MHD_Result MHD_queue_response(struct MHD_Connection *mc, unsigned int statu
     return MHD_NO;
 }
 
-/* How many bytes the client has sent; 0 also where the kernel does not count them. */
+/* Returns the number of bytes received, or 0 if the kernel does not count them. */
 static uint64_t received_bytes(int fd, bool ended)
 {
     struct tcp_info info = {0};
@@ -114,13 +116,13 @@ static uint64_t received_bytes(int fd, bool ended)
     return info.tcpi_bytes_received - (ended && info.tcpi_bytes_received > 0);
 }
 
-/* The library also closes where it could not read (out of memory, for instance): a good
- * request must not get 400 then. So it must have read all that was sent. Behind an
- * earlier request that cannot be told. */
+/* The library also closes after its own failures, such as out of memory; a valid request
+ * must not get 400 then. Responds only if the library has read all bytes. After an
+ * earlier request on the connection this is unknown. */
 void httpd_answer_closed(const struct httpd_conn *conn)
 {
     char c;
-    if (conn->session || conn->state != NEW) /* TLS has been shut down by now */
+    if (conn->session || conn->state != NEW) /* TLS is already shut down */
         return;
     ssize_t n = recv(conn->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
     bool all_read = n == 0 || (n < 0 && errno == EAGAIN);

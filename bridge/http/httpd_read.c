@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * httpd_read.c - a request from its first line until its handler has it, or it is
+ * httpd_read.c - reads a request from its first line until its handler is called or it is
  * refused.
  *
- * Called by the library, on the loop thread. The order of its calls: the line, the
- * headers, the body in pieces, the end of the body, then once more when it is resumed.
+ * The library calls these functions on the loop thread, in this order: request line,
+ * headers, body in pieces, end of the body, and again when it is resumed.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
@@ -14,28 +14,28 @@
 #include <stdlib.h>
 
 enum {
-    LINE_BYTES = 64, /* the library's own of a header or a parameter, at most */
+    LINE_BYTES = 64, /* upper bound of the library's record of a header or parameter */
     FIELDS_MAX = 100,
-    ANSWER_ROOM = 1024,     /* of a connection's memory, for the answer's headers */
-    BODY_FIRST = 64 * 1024, /* room made for a body that was announced */
-    DISCARD_MAX =
-        16 * 1024 * 1024 /* of a refused body we read, so that the answer arrives */
+    ANSWER_ROOM = 1024,     /* of a connection's memory, reserved for response headers */
+    BODY_FIRST = 64 * 1024, /* initial allocation for a body of known length */
+    DISCARD_MAX = 16 * 1024 * 1024 /* bytes of a refused body that are read so that the
+                                    * client receives the response */
 };
 
-/* --- can the head be read in one way only? ---
+/* --- is the head unambiguous? ---
  *
- * Where two servers in a row see different ends of one request, a client can slip the
- * second a request that the first never saw. So what the library is lenient about is
+ * If two servers in sequence disagree where a request ends, a client can smuggle a
+ * request past the first server. Therefore the ambiguities that the library accepts are
  * refused here. */
 
 enum { CRLF = 2 };
 
 struct frame {
-    unsigned lines;  /* of which the library keeps a record */
-    unsigned fields; /* of the head */
+    unsigned lines;  /* headers and parameters that the library records */
+    unsigned fields; /* headers */
     unsigned lengths, codings, hosts;
     int64_t length;    /* Content-Length; 0: none */
-    struct slice host; /* p NULL: there is none, as HTTP/1.0 may have it */
+    struct slice host; /* p NULL: absent, which HTTP/1.0 allows */
     bool bad, expects;
     const char *end; /* of the last value */
 };
@@ -45,9 +45,9 @@ static bool begins_with(struct slice name, const char *with)
     return name.n >= strlen(with) && strncasecmp(name.p, with, strlen(with)) == 0;
 }
 
-/* From 1.0 on the library sees to it. Before, it takes a bare LF for the end of a line,
- * joins folded ones, and stops at a NUL; but it parses in place, so each of these shows:
- * between what it found something else stood than a CR and an LF. */
+/* Returns whether next follows end with exactly gap bytes between. The library accepts a
+ * bare LF as line end, joins folded lines and stops at a NUL; because it parses in place,
+ * each of these changes the distance. Version 1.0 and later check this themselves. */
 static bool follows(const char *end, size_t gap, const char *next)
 {
 #if MHD_VERSION < 0x01000000
@@ -66,7 +66,7 @@ static bool is_length(struct slice s)
     return digits;
 }
 
-/* Names are matched by their beginning: 0.9.75 takes "Transfer-Encoding :" for a name. */
+/* Compares names by prefix: 0.9.75 accepts "Transfer-Encoding :" as a name. */
 static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char *name,
                                  size_t name_n, const char *value, size_t value_n)
 {
@@ -74,7 +74,7 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
     struct slice n = {name, name_n}, v = {value ? value : "", value_n};
     const char *end = v.p + v.n;
     f->lines++;
-    if (kind != MHD_HEADER_KIND) /* a parameter of the query */
+    if (kind != MHD_HEADER_KIND) /* a query parameter */
         return MHD_YES;
     f->fields++;
     f->bad |=
@@ -108,16 +108,15 @@ static void frame_read(const struct httpd_req *req, const char *url, const char 
              !follows(url + req->target_n, 1, version);
     MHD_get_connection_values_n(req->mc, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND,
                                 on_header, f);
-    f->bad |= f->codings > 0 && strcmp(version, "HTTP/1.0") == 0; /* which has none */
+    f->bad |= f->codings > 0 && strcmp(version, "HTTP/1.0") == 0; /* HTTP/1.0 has no
+                                                                   * Transfer-Encoding */
     f->bad |= f->lengths + f->codings > 1 || f->hosts > 1 ||
               !follows(f->end, 2 * (size_t)CRLF, method + info->header_size);
 }
 
-/* --- */
-
-/* Queries are read here. Before 1.0 the library takes room of the head for a record of
- * each parameter; where there is none left it drops what has come of the head, and then
- * waits for it. It reads the target in place, and is shown an empty query. */
+/* Hides the query from the library; this file parses it. Before 1.0 the library stores a
+ * record of each parameter in the memory of the head. If that is full, it discards the
+ * head and then waits for it. It reads the target in place, so it sees an empty query. */
 static void hide(const char *query)
 {
 #if MHD_VERSION < 0x01000000
@@ -127,7 +126,7 @@ static void hide(const char *query)
 #endif
 }
 
-/* The request line is there: the first that the library tells of a request. */
+/* Called with the request line, before all other callbacks of a request. */
 void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
 {
     struct httpd_conn *conn = httpd_conn_of(mc);
@@ -147,7 +146,7 @@ void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
     return req;
 }
 
-/* "/path" of a target that may be "http://host/path". */
+/* Returns "/path" of a target that may be "http://host/path". */
 static struct slice path_of(const char *url)
 {
     const char *authority = url[0] == '/' ? NULL : strstr(url, "://");
@@ -155,7 +154,7 @@ static struct slice path_of(const char *url)
     return slice_of(path ? path : "/");
 }
 
-/* HEAD is served as GET; the library leaves the body out. */
+/* A GET row also serves HEAD; the library omits the body. */
 static bool serves(const struct httpd_row *row, const char *method)
 {
     const char *have = row->route->method;
@@ -185,7 +184,8 @@ static enum httpd_refusal find_row(struct httpd_req *req)
     return refusal;
 }
 
-/* A spare connection becomes one like all others when there is room again. */
+/* Returns whether to refuse a spare connection. It becomes a normal connection if there
+ * is room again. */
 static bool is_turned_away(const struct httpd_req *req)
 {
     struct httpd_conn *conn = req->conn;
@@ -193,7 +193,8 @@ static bool is_turned_away(const struct httpd_req *req)
     return conn->spare && req->h->rows[req->row].route->role != HTTPD_OPEN;
 }
 
-/* Does it leave the library room for the answer's headers? It would close without one. */
+/* Returns whether the response headers still fit into the library's memory. Otherwise it
+ * would close without a response. */
 static bool head_fits(const struct httpd_req *req, const struct frame *f)
 {
     const union MHD_ConnectionInfo *info =
@@ -202,7 +203,7 @@ static bool head_fits(const struct httpd_req *req, const struct frame *f)
     return used <= (size_t)req->h->opts.head_max_bytes;
 }
 
-/* The headers are there. MHD_NO closes the connection. */
+/* Called with the complete headers. MHD_NO closes the connection. */
 static enum MHD_Result on_head(struct httpd_req *req, const char *url, const char *method,
                                const char *version)
 {
@@ -231,8 +232,8 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
     if (req->refusal == NOT_REFUSED &&
         httpd_body_bytes() + f.length > h->bodies_max_bytes)
         req->refusal = CROWDED;
-    /* A body that is not sent yet, or too long to be read for nothing: the answer goes
-     * out at once, and the connection with it. */
+    /* If the body is not sent yet, or too long to discard: respond at once and close the
+     * connection. */
     if (req->refusal != NOT_REFUSED &&
         ((f.expects && (f.length || f.codings)) || f.length > DISCARD_MAX)) {
         httpd_add(req, "Connection", "close");
@@ -274,7 +275,7 @@ static void hand_over(struct httpd_req *req)
 {
     const struct httpd_row *row = &req->h->rows[req->row];
     struct err err;
-    /* It may have gone since the headers came. */
+    /* The row may have been removed since the headers were read. */
     if (req->refusal == NOT_REFUSED && (row->gone || req->h->closing))
         req->refusal = DRAINED;
     if (req->refusal != NOT_REFUSED)
@@ -305,7 +306,8 @@ enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const cha
     struct httpd_req *req = *context;
     (void)arg, (void)mc;
     req->h->moves++;
-    if (req->conn->state == CLOSING) /* it was told so: nothing may come of it any more */
+    if (req->conn->state == CLOSING) /* tarry has closed it: ignore everything that
+                                      * follows */
         return MHD_NO;
     if (req->stage == HEAD)
         return on_head(req, url, method, version);
@@ -313,7 +315,7 @@ enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const cha
         return *n ? on_body(req, bytes, n) : on_whole(req);
     if (req->response) /* resumed */
         return httpd_req_queue(req);
-    *n = 0; /* answered before its body came: the body goes nowhere */
+    *n = 0; /* answered before its body: discard the body */
     return MHD_YES;
 }
 
@@ -332,9 +334,9 @@ void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
     httpd_gone_look(req->conn);
     if (req->stage == HANDED || req->stage == SUSPENDED) {
         httpd_gone_forget(req);
-        if (req->args.n > 0) /* parts of it were the library's */
+        if (req->args.n > 0) /* parts of it are the library's memory */
             memset(req->args.p, 0, req->args.n);
-        req->mc = NULL; /* its handler has it still; httpd_answer() frees it */
+        req->mc = NULL; /* its handler still holds req; httpd_answer() frees it */
     } else {
         httpd_req_done(h, req);
     }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * httpd_refuse.c - the answers that the server gives by itself.
- */
+/* httpd_refuse.c - the server's own error responses. */
 #include "bridge/base/mem.h"
 #include "bridge/http/http_args.h"
 #include "bridge/http/httpd_parts.h"
@@ -9,12 +7,12 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-/* What the refusals say: {"error": word, "message": before DETAIL after}. */
+/* The responses: {"error": word, "message": before DETAIL after}. */
 static const struct {
     const char *word, *before, *after;
     const char *header, *value; /* NULL: none */
     unsigned status;
-    bool close; /* the connection ends */
+    bool close; /* closes the connection */
 } refusals[] = {
     [NO_PATH] = {"not-found", "there is nothing at this path", "", NULL, NULL, 404,
                  false},
@@ -92,7 +90,7 @@ void httpd_each_refusal(httpd_refusal_cb *cb, void *arg)
         cb(arg, refusals[i].word, counts[i]);
 }
 
-/* Every method the path has. */
+/* Lists all methods of the path for Allow. */
 static void list_methods(const struct httpd_req *req, struct buf *allow)
 {
     struct httpd_path path;
@@ -110,7 +108,7 @@ static void list_methods(const struct httpd_req *req, struct buf *allow)
     buf_free(&room);
 }
 
-/* What the whole text says, with detail in its midst. */
+/* Writes the message with detail inserted. */
 static void compose(const struct httpd *h, enum httpd_refusal what, const char *detail,
                     char *why, size_t size)
 {
@@ -167,5 +165,6 @@ void httpd_refuse_raw(const struct httpd_conn *conn, enum httpd_refusal what)
     if (conn->session)
         httpd_tls_send(conn->session, text, (size_t)m);
     else if (send(conn->fd, text, (size_t)m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return; /* the client is gone, or does not read: it will see the end only */
+        return; /* the client is disconnected or does not read: it sees only the end of
+                 * the stream */
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * httpd_req.c - a request as its handler sees it: what it asks, and the answer to it.
+ * httpd_req.c - request and response objects for handlers.
  *
- * Objects are reused. One outlives its connection only when the listener is stopped while
- * the handler still has it; it then says nothing more, and its answer goes nowhere.
+ * Objects are reused. One outlives its connection only if the listener is stopped while
+ * the handler holds it; its accessors then return empty values and its response is
+ * dropped.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
@@ -15,11 +16,11 @@
 #include <stdlib.h>
 
 enum {
-    BODY_KEPT = 64 * 1024, /* a request object keeps no larger buffer */
+    BODY_KEPT = 64 * 1024, /* larger buffers are freed when a request object is kept */
     IDLE_REQUESTS = 256    /* request objects kept for reuse */
 };
 
-static int64_t body_held; /* all listeners; see httpd_body_bytes() */
+static int64_t body_held; /* over all listeners; see httpd_body_bytes() */
 
 struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
                                 struct MHD_Connection *mc)
@@ -60,7 +61,7 @@ void httpd_req_drop_body(struct httpd_req *req)
     empty(&req->body);
 }
 
-/* Gives back what the request held. Its connection may be gone, and the listener too. */
+/* Frees the request's data. The connection and the listener may no longer exist. */
 static void release(struct httpd_req *req)
 {
     httpd_req_drop_body(req);
@@ -93,7 +94,7 @@ void httpd_req_settle(struct httpd_req *req)
 {
     struct buf *const bufs[] = {&req->body,  &req->query, &req->room,
                                 &req->extra, &req->args,  &req->texts};
-    /* Of an escaped path room holds the segments, though it does not count them. */
+    /* For an escaped path room contains the segments, but its length is 0. */
     if (memchr(req->path.p, '%', req->path.n))
         buf_grew(&req->room, req->path.n);
     for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++) {
@@ -148,7 +149,7 @@ struct slice httpd_segment(const struct httpd_req *req, unsigned n)
     return req->mc && n < req->took_n ? req->took[n] : (struct slice){0};
 }
 
-/* Keeps the decoded text with the request; p NULL: a bad escape. */
+/* Returns the decoded text, which the request owns; p NULL: a bad escape. */
 static struct slice note_decoded(struct httpd_req *req, struct slice s)
 {
     struct httpd_note *note = mem_alloc(sizeof(*note) + s.n);
@@ -173,7 +174,7 @@ struct slice httpd_query(const struct httpd_req *req, const char *name)
     while (form_next(&rest, &n, &value)) {
         if (has(n, ';') || has(value, ';') || !form_is(n, name))
             continue;
-        /* The parameter is looked at, not the request: only its notes grow. */
+        /* Casts const away: only the list of notes changes. */
         if (has(value, '%') || has(value, '+'))
             value = note_decoded((struct httpd_req *)(uintptr_t)req, value);
         if (value.p)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * httpd_slots.c - who gets a connection when there are few.
+ * httpd_slots.c - limits the number of connections.
  *
- * Above connections_max the connection that has been idle longest is closed for each new
- * one. Where none is idle, a new one is a spare: it gets one answer, which is 503 but for
- * rows that are open to everybody (the probes), and there are few of them. What keeps a
- * spare waiting without a whole request makes room for the next.
+ * Above connections_max each new connection closes the longest idle one. If none is idle,
+ * the new connection is a spare: it gets one response, a 503 except for rows open to
+ * everybody (health probes). There are SPARES of them. A further connection closes the
+ * oldest connection that has not sent a complete request.
  */
 #include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
@@ -18,9 +18,9 @@
 
 enum {
     SPARES = 16,
-    CLOSING_MAX = 48, /* beside them: those that the library is about to close */
+    CLOSING_MAX = 48, /* in addition: connections that the library is about to close */
     KEY_BYTES = 16,
-    NET_BYTES = 8 /* of an IPv6 address: /64 is one client */
+    NET_BYTES = 8 /* IPv6: a /64 network counts as one client */
 };
 
 struct httpd_address {
@@ -34,9 +34,9 @@ unsigned httpd_slots_max(const struct httpd_opts *opts)
     return (unsigned)opts->connections_max + SPARES + CLOSING_MAX;
 }
 
-/* --- of one address --- */
+/* --- per address --- */
 
-/* false: it has none (a Unix socket). */
+/* Returns false for a connection without address (Unix socket). */
 static bool key_of(const struct sockaddr *addr, unsigned char key[KEY_BYTES])
 {
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -81,7 +81,7 @@ static void tell_of(struct httpd *h, const struct httpd_address *address)
                 text, (long long)h->opts.connections_per_address);
 }
 
-/* --- of all --- */
+/* --- in total --- */
 
 static unsigned in_use(const struct httpd *h)
 {
@@ -102,7 +102,7 @@ static void turn_away(struct httpd_conn *conn, enum httpd_refusal what)
     httpd_conn_close(conn);
 }
 
-/* Of those that have not sent a whole request the one that has had longest for it. */
+/* Closes the connection that has waited longest without sending a complete request. */
 static void end_oldest(struct httpd *h, const struct httpd_conn *but)
 {
     struct httpd_conn *oldest = h->conns[NEW].first;

@@ -19,12 +19,12 @@ enum { FILE_MAX_BYTES = 1024 * 1024, WHERE_BYTES = 256 };
 
 struct httpd_tls {
     gnutls_certificate_credentials_t cred;
-    bool asks; /* clients must show a certificate */
+    bool asks; /* clients must present a certificate */
     unsigned users;
 };
 
-/* The library wants a certificate once and for good; instead, each connection is given
- * what its listener has by then, and this is never asked. */
+/* The library requires a certificate callback at start-up. Each connection receives its
+ * listener's current credentials instead, so that this function is never called. */
 static int no_certificate(gnutls_session_t session, const gnutls_datum_t *issuers,
                           int issuers_n, const gnutls_pk_algorithm_t *algorithms,
                           int algorithms_n, gnutls_pcert_st **chain, unsigned *chain_n,
@@ -47,25 +47,26 @@ bool httpd_tls_is_wanted(const struct httpd_opts *opts)
     return opts->tls_cert != NULL;
 }
 
-/* It may hold a key: text_wipe() is for it. */
+/* Reads a file, which may contain a key: the caller must use text_wipe(). */
 static int read_file(const char *option, const char *name, struct buf *text,
                      struct err *err)
 {
     char where[WHERE_BYTES];
-    buf_room(text, FILE_MAX_BYTES); /* at once: a buffer that grows leaves bytes behind */
+    buf_room(text, FILE_MAX_BYTES); /* allocate once: a growing buffer would leave
+                                     * copies behind */
     if (buf_add_file(text, name, FILE_MAX_BYTES, err) == 0)
         return 0;
     snprintf(where, sizeof(where), "%s %.200s", option, name);
     return err_in(err, where);
 }
 
-/* PEM, with a NUL behind. */
+/* Returns text with a NUL at its end, as GnuTLS expects. */
 static gnutls_datum_t pem(struct buf *text)
 {
     return (gnutls_datum_t){(unsigned char *)(uintptr_t)buf_str(text), (unsigned)text->n};
 }
 
-/* The certificate is parsed alone, so that what is said names the right file. */
+/* Parses the certificate separately, so that an error names the right file. */
 static int load_pair(struct httpd_tls *tls, const struct httpd_opts *opts,
                      struct err *err)
 {
@@ -165,8 +166,8 @@ static ssize_t push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int coun
     return n;
 }
 
-/* The end of the handshake is refused to a client without a certificate of theirs, valid
- * now and good for clients. */
+/* Client certificates must be valid now, signed by tls_client_ca and usable for clients;
+ * otherwise the handshake fails. */
 void httpd_tls_begin(const struct httpd_tls *tls, void *session,
                      struct httpd_tls_wire *wire)
 {
@@ -184,7 +185,7 @@ void httpd_tls_begin(const struct httpd_tls *tls, void *session,
     gnutls_session_set_verify_cert2(session, demands, 1, 0);
 }
 
-/* A name with a NUL in it would be taken for another. */
+/* Skips a name with a NUL, which would read as a different name. */
 static void add_name(struct buf *names, const char *name, size_t n)
 {
     if (n == 0 || memchr(name, 0, n))

@@ -25,7 +25,8 @@ int httpd_path_split(struct httpd_path *path, struct slice raw, char *room)
         const char *stop = segment_end(p, end, last);
         struct slice s = {p, (size_t)(stop - p)};
         if (escaped) {
-            /* Side by side with their slashes, so that {*} can take several as one. */
+            /* Contiguous with their slashes, so that {*} can match several segments as
+             * one slice. */
             long n = text_percent_decode(s, room);
             if (n < 0)
                 return -1;
@@ -158,7 +159,7 @@ bool form_type_is(struct slice content_type, const char *type)
     return slice_is_nocase(text_trim(text_cut(&content_type, ';')), type);
 }
 
-/* The end of a quoted string that begins at p; NULL: it has none. */
+/* Returns the end of a quoted string that begins at p, or NULL if it is unterminated. */
 static const char *quoted_end(const char *p, const char *end)
 {
     for (p++; p < end && *p != '"'; p++)
@@ -166,8 +167,8 @@ static const char *quoted_end(const char *p, const char *end)
     return p < end ? p + 1 : NULL;
 }
 
-/* Cuts the next NAME=VALUE off the parameters of a header; a quoted value comes without
- * its quotes, its backslashes stay. false: there is none, or it is malformed. */
+/* Removes the next NAME=VALUE from the parameters of a header. A quoted value loses its
+ * quotes, but keeps backslashes. Returns false at the end, or if it is malformed. */
 static bool next_parameter(struct slice *rest, struct slice *name, struct slice *value)
 {
     const char *eq = rest->n ? memchr(rest->p, '=', rest->n) : NULL;
@@ -188,7 +189,7 @@ static bool next_parameter(struct slice *rest, struct slice *name, struct slice 
     return text_cut(rest, ';').n == 0;
 }
 
-/* p NULL: none. */
+/* Returns the value of a header's parameter; p NULL: absent. */
 static struct slice parameter(struct slice header, const char *wanted)
 {
     struct slice name, value;
@@ -202,7 +203,7 @@ static struct slice parameter(struct slice header, const char *wanted)
 
 /* ---------------------------------------------------------------------- multipart */
 
-/* The next line without its CRLF; p NULL: none is left. */
+/* Removes and returns the next line without CRLF; p NULL: none. */
 static struct slice next_line(struct slice *rest)
 {
     const char *end = rest->n ? memmem(rest->p, rest->n, "\r\n", 2) : NULL;
@@ -213,7 +214,7 @@ static struct slice next_line(struct slice *rest)
     return line;
 }
 
-/* Backslashes of a quoted string are taken out. */
+/* Calls cb with the name, after removing the backslashes of a quoted string. */
 static void tell(struct slice quoted, struct slice value, httpd_param_cb *cb, void *arg)
 {
     struct buf name = {0};
@@ -226,7 +227,7 @@ static void tell(struct slice quoted, struct slice value, httpd_param_cb *cb, vo
     buf_free(&name);
 }
 
-/* part: its head and its content. */
+/* part: head and content of a part. */
 static int read_part(struct slice part, httpd_param_cb *cb, void *arg)
 {
     static const char wanted[] = "content-disposition:";
@@ -254,7 +255,8 @@ int multipart_each(struct slice body, struct slice content_type, httpd_param_cb 
     memcpy(mark + 4, boundary.p, boundary.n);
     size_t mark_n = 4 + boundary.n;
     const char *end = body.p + body.n;
-    /* The first one may stand at the very beginning, without a line before it. */
+    /* The first boundary may be at the beginning of the body, without a preceding
+     * line. */
     bool first = body.n >= mark_n - 2 && memcmp(body.p, mark + 2, mark_n - 2) == 0;
     const char *at = first ? body.p : memmem(body.p, body.n, mark, mark_n);
     const char *head = at ? at + mark_n - (first ? 2 : 0) : NULL;
@@ -265,7 +267,7 @@ int multipart_each(struct slice body, struct slice content_type, httpd_param_cb 
         struct slice line = next_line(&rest);
         if (line.p == NULL || text_trim(line).n > 0)
             return -1;
-        /* From the end of that line, so that a part may be empty altogether. */
+        /* Searches from the end of that line, so that a part may be completely empty. */
         at = memmem(rest.p - 2, rest.n + 2, mark, mark_n);
         if (at && (at < rest.p ||
                    read_part((struct slice){rest.p, (size_t)(at - rest.p)}, cb, arg) < 0))

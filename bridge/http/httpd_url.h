@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * httpd_url.h - paths, queries and forms: which row of a table a path belongs to, and
- * parameters as they stand in a query, in a urlencoded form and in a multipart body.
- * Pure; what comes in is outside bytes: any content is fine.
+ * httpd_url.h - matches paths against rows, and parses queries, urlencoded forms and
+ * multipart bodies. Pure. Safe for untrusted bytes.
  */
 #ifndef BRIDGE_HTTPD_URL_H
 #define BRIDGE_HTTPD_URL_H
@@ -11,50 +10,53 @@
 
 /* ------------------------------------------------------------------------- paths */
 
-/* Paths are cut at "/" first and percent-decoded then, so that a %2F stays inside its
- * segment. A path and a pattern agree when they have the same number of segments and each
- * is the same bytes, or {} in the pattern and not empty in the path. */
+/* Paths are split at "/" first and then percent-decoded, so that %2F stays inside its
+ * segment. A path matches a pattern with the same number of segments if each segment is
+ * equal, or is {} in the pattern and not empty in the path. */
 enum { HTTPD_SEGMENTS_MAX = 12, HTTPD_TOOK_MAX = 4 };
 
 struct httpd_path {
-    struct slice segment[HTTPD_SEGMENTS_MAX]; /* the last one takes what is left */
+    struct slice segment[HTTPD_SEGMENTS_MAX]; /* the last segment contains the rest */
     unsigned n;
 };
 
-/* room: at least raw.n bytes, where decoded segments go; unused when there is no "%".
+/* Splits raw. room: at least raw.n bytes for decoded segments; unused without "%".
  * Borrows both. -1: raw does not begin with "/", or has a bad escape. */
 int httpd_path_split(struct httpd_path *path, struct slice raw, char *room);
 
 struct httpd_pattern {
     struct slice segment[HTTPD_SEGMENTS_MAX]; /* p NULL: {} */
     unsigned n;
-    unsigned takes; /* {} and {*}; at most HTTPD_TOOK_MAX */
+    unsigned takes; /* number of {} and {*}; at most HTTPD_TOOK_MAX */
     bool rest;      /* {*} follows the n segments */
 };
 
-/* text is the program's own and stays; a bad pattern aborts. */
+/* text is borrowed for ever; an invalid pattern aborts. */
 void httpd_pattern_init(struct httpd_pattern *pattern, const char *text);
-/* Gives how many segments went into took (HTTPD_TOOK_MAX slices); -1: no match. */
+/* Returns the number of segments written to took (HTTPD_TOOK_MAX slices), or -1 if the
+ * path does not match. */
 int httpd_pattern_match(const struct httpd_pattern *pattern,
                         const struct httpd_path *path, struct slice *took);
 
 /* ------------------------------------------------------------- queries and forms */
 
-/* Cuts the next pair off rest, as it stands there; empty pairs are passed over. A pair
- * without "=" has an empty value. false: there is none. */
+/* Removes the next pair from rest and returns it undecoded; skips empty pairs. A pair
+ * without "=" has an empty value. Returns false at the end. */
 bool form_next(struct slice *rest, struct slice *name, struct slice *value);
-/* Decodes %XX and "+". out: room for s.n bytes. Gives the length; -1: bad escape. */
+/* Decodes %XX and "+". out: room for s.n bytes. Returns the length, or -1 for a bad
+ * escape. */
 long form_decode(struct slice s, char *out);
-/* Is raw, decoded, that name? */
+/* Returns whether raw, decoded, equals name. */
 bool form_is(struct slice raw, const char *name);
 
-/* Calls back for each pair, decoded. -1: a bad escape; those before it have been told. */
+/* Calls cb for each pair, decoded. -1: a bad escape; cb was called for the pairs before
+ * it. */
 int form_each(struct slice text, httpd_param_cb *cb, void *arg);
 
-/* Is that the media type of a Content-Type header? Its parameters don't matter. */
+/* Returns whether a Content-Type header has this media type; ignores parameters. */
 bool form_type_is(struct slice content_type, const char *type);
-/* Calls back for each part with a name and without a file name. -1: no boundary, or the
- * body ends before its last delimiter, or a part has no proper head. */
+/* Calls cb for each part that has a name and no file name. -1: no boundary, a missing
+ * final delimiter, or an invalid part head. */
 int multipart_each(struct slice body, struct slice content_type, httpd_param_cb *cb,
                    void *arg);
 

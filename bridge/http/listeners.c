@@ -72,9 +72,8 @@ void listeners_stop(struct listeners *l)
     *l = (struct listeners){0};
 }
 
-/* What stays until a restart, and what stands in the way of that. Where nothing listens
- * (another listener may serve the section's rows), its other options count for nothing.
- */
+/* Checks for options that require a restart. If nothing listens (or another listener
+ * serves the section's rows), the other options have no effect. */
 static int check_one(const char *section, const struct httpd_opts *now,
                      const struct httpd_opts *next, struct err *err)
 {

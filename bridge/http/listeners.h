@@ -13,26 +13,28 @@ struct httpd;
 struct tokens;
 
 struct listeners {
-    struct httpd *first;   /* of http, or else of admin; NULL: there is none */
-    struct httpd *admin;   /* its twin, of admin: serves the same rows, and those for
-                              operation; NULL: there is one listener at most */
-    struct tokens *tokens; /* NULL: nobody is asked for one */
+    struct httpd *first;   /* of http, or else of admin; NULL: none */
+    struct httpd *admin;   /* twin of first: serves the same rows and the admin rows;
+                            * NULL: no second listener */
+    struct tokens *tokens; /* NULL: no tokens required */
 };
 
-/* As conf says, with its tokens. -1: what was opened is closed by listeners_stop(). */
+/* Opens the listeners of conf with its tokens. -1: call listeners_stop() to close those
+ * already open. */
 int listeners_start(struct listeners *l, const struct conf *conf, struct err *err);
 void listeners_drain(const struct listeners *l); /* see httpd_drain() */
 void listeners_stop(struct listeners *l);
 
-/* Could next take effect while they run as now says? Its certificates are looked at. -1:
- * err says what is in the way. Changes nothing. */
+/* Checks whether next could replace now while the listeners run, including its
+ * certificates. Changes nothing. -1: err contains the reason. */
 int listeners_check(const struct conf *now, const struct conf *next, struct err *err);
-/* It does: limits, tokens and certificates (those of the compatible APIs are read again,
- * too). next stays the caller's. -1: as of listeners_check(), and nothing has changed. */
+/* Applies limits, tokens and certificates of next; also reloads the certificates of the
+ * compatible APIs. next stays the caller's. -1: as in listeners_check(), and nothing has
+ * changed. */
 int listeners_change(struct listeners *l, const struct conf *now, const struct conf *next,
                      struct err *err);
 
-/* Metrics of all listeners, those of the compatible APIs too. */
+/* Appends metrics of all listeners, including those of the compatible APIs. */
 void listeners_print(struct buf *out);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * tokens.c - who may ask what over HTTP: tokens: { } of the configuration.
+ * tokens.c - authentication of HTTP clients by tokens: { } of the configuration.
  *
- * Of a token only its SHA-256 is kept, and those are compared in constant time, so that
- * neither memory nor time tells anything of it.
+ * Only the SHA-256 of a token is stored. Hashes are compared in constant time, so that
+ * neither memory nor timing reveals a token.
  */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf.h"
@@ -19,19 +19,19 @@ enum { HASH_BYTES = 32 };
 
 struct token {
     char *name;
-    char *certificate; /* NULL: it has a hash */
+    char *certificate; /* NULL: the entry has a hash */
     unsigned char hash[HASH_BYTES];
-    unsigned roles; /* of the rows that it opens: 1 << role */
+    unsigned roles; /* roles of rows that it may use: 1 << role each */
 };
 
 struct tokens {
-    EVP_MD_CTX *ready; /* a digest that was looked up: that takes longer than to use it */
+    EVP_MD_CTX *ready; /* a prepared digest: fetching it takes longer than using it */
     EVP_MD_CTX *work;
     size_t n;
     struct token v[];
 };
 
-/* The rows that a role opens. */
+/* Returns the row roles that a token's role includes. */
 static unsigned rows_of(enum httpd_role role)
 {
     if (role == HTTPD_ADMIN)
@@ -72,7 +72,7 @@ struct tokens *tokens_new(const struct conf *conf)
         const struct conf_token *c = conf->tokens[tokens->n];
         struct token *token = &tokens->v[tokens->n];
         token->name = mem_strdup(c->name);
-        must(tokens_roles(&c->roles, &token->roles, &err) == 0); /* it was checked */
+        must(tokens_roles(&c->roles, &token->roles, &err) == 0); /* already checked */
         token->roles = opened_by(token->roles);
         if (c->certificate)
             token->certificate = mem_strdup(c->certificate);
@@ -102,7 +102,7 @@ const struct token *tokens_find(const struct tokens *tokens, struct slice token)
     if (token.n == 0 || token.n > TOKEN_BYTES_MAX)
         return NULL;
     make_hash(tokens, token, hash);
-    for (size_t i = 0; i < tokens->n; i++) { /* to the end, so that time tells nothing */
+    for (size_t i = 0; i < tokens->n; i++) { /* no early exit: constant time */
         const struct token *t = &tokens->v[i];
         if (t->certificate == NULL && CRYPTO_memcmp(t->hash, hash, HASH_BYTES) == 0)
             found = t;

@@ -2,8 +2,8 @@
 /*
  * cloudevent.c - names and values of event attributes by protocol; see cloudevent.h.
  *
- * Datacontenttype is no header of its own in any binding, but the content type; so it is
- * that here, where a sender wrote both.
+ * No binding sends datacontenttype as a header of its own: it is the content type. If a
+ * sender sends both, this file treats datacontenttype as the content type too.
  */
 #include "bridge/job/cloudevent.h"
 #include "bridge/base/text.h"
@@ -12,7 +12,8 @@
 
 #include <ctype.h>
 
-/* All of printable ASCII that stays as it is in HTTP, beside letters, digits, - and _. */
+/* The printable ASCII characters that HTTP values keep unescaped, besides letters,
+ * digits, - and _. */
 #define HTTP_PLAIN "!#$&'()*+,./:;<=>?@[\\]^`{|}~"
 
 static const struct slice prefixes[] = {[CE_KAFKA] = SLICE_LIT("ce_"),
@@ -24,7 +25,7 @@ static const struct slice required[] = {SLICE_LIT("id"), SLICE_LIT("source"),
 enum {
     REQUIRED = sizeof(required) / sizeof(required[0]),
     ALL_REQUIRED = (1 << REQUIRED) - 1,
-    NAME_MAX_BYTES = 128 /* of an attribute; twenty are recommended */
+    NAME_MAX_BYTES = 128 /* of an attribute; the specification recommends at most 20 */
 };
 
 /* ----------------------------------------------------------------------- names */
@@ -34,8 +35,8 @@ static bool is_attribute_char(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-/* A trace context and a control header are called on MQTT just as an attribute would be:
- * they keep their names, since whoever looks for them looks for these. */
+/* On MQTT, a trace context or control header would have the same name as an attribute.
+ * These names keep their meaning as headers. */
 static bool is_header_on_mqtt(struct slice name)
 {
     const struct delay_rules standard = {0};
@@ -44,7 +45,7 @@ static bool is_header_on_mqtt(struct slice name)
            delay_is_control(name, &standard);
 }
 
-/* Gives the attribute's name in room; p NULL: the header is none. */
+/* Returns the attribute's name in room; p NULL: the header is no attribute. */
 static struct slice attribute_of(struct slice header, enum ce_binding in,
                                  char room[NAME_MAX_BYTES])
 {
@@ -85,7 +86,7 @@ bool cloudevent_is(const struct job *job)
 
 /* -------------------------------------------------------------------------- in */
 
-/* What stands in double quotes, as RFC 9110 has it. out has room for s.n bytes. */
+/* Removes double quotes and their escapes (RFC 9110). out: room for s.n bytes. */
 static struct slice unquoted(struct slice s, char *out)
 {
     size_t n = 0;
@@ -100,7 +101,7 @@ static struct slice unquoted(struct slice s, char *out)
     return (struct slice){out, n};
 }
 
-/* *value as it is meant, in the job's memory. -1: it is no value of an attribute. */
+/* Decodes *value into the job's memory. -1: invalid. */
 static int http_value(struct job *job, struct slice *value)
 {
     char *out = job_memory(job, value->n + 1);
@@ -112,7 +113,8 @@ static int http_value(struct job *job, struct slice *value)
     return text_is_utf8(*value) && text_is_header_value(*value) ? 0 : -1;
 }
 
-/* The header as it is called within. -1: it cannot be read. */
+/* Renames an attribute and decodes its value; leaves other headers unchanged. -1:
+ * invalid. */
 static int take_in(struct job *job, enum ce_binding from, struct header *h)
 {
     char room[NAME_MAX_BYTES];
@@ -128,7 +130,7 @@ static int take_in(struct job *job, enum ce_binding from, struct header *h)
     return 0;
 }
 
-/* A second word on the content type that says the same. */
+/* Returns whether h repeats the content type as an attribute. */
 static bool is_repeated(const struct job *job, const struct header *h)
 {
     const struct header *type = job_header(job, "content-type");
@@ -144,7 +146,7 @@ void cloudevent_in(struct job *job, enum ce_binding from)
 
     if (from == CE_KAFKA || !is_event(job, from))
         return;
-    /* Apart at first, since all of it stays as it is where one cannot be read. */
+    /* Converts into a copy, because one invalid header leaves all headers unchanged. */
     struct header *headers = job_memory(job, job->header_count * sizeof(*headers));
     for (unsigned i = 0; i < job->header_count; i++) {
         struct header h = job->headers[i];
@@ -156,7 +158,7 @@ void cloudevent_in(struct job *job, enum ce_binding from)
     }
     if (bytes > JOB_HEADER_BYTES_MAX)
         return;
-    /* Back into the same array: job_add_header() counts on its room. */
+    /* Copies back into the same array: job_add_header() relies on its capacity. */
     memcpy(job->headers, headers, count * sizeof(*headers));
     job->header_count = count;
 }
@@ -185,9 +187,9 @@ int64_t cloudevent_expires_ms(const struct job *job)
     const struct header *h = job_header(job, "ce_expirytime");
     int64_t ms;
 
-    /* An integer is an instant elsewhere, but no RFC 3339. */
+    /* An integer is an instant elsewhere, but not in RFC 3339. */
     if (h == NULL || h->value.n < 5 || h->value.p[4] != '-' || !cloudevent_is(job) ||
         when_instant_ms(h->value, &ms, NULL) < 0)
         return 0;
-    return ms > 0 ? ms : 1; /* 0 would be never */
+    return ms > 0 ? ms : 1; /* 0 would mean never */
 }

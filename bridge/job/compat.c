@@ -1,29 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * compat.c - the headers of other schedulers, set by set; see delay.h.
+ * compat.c - the headers of other schedulers, in sets; see delay.h.
  *
- * A set counts only at sources that ask for it. What a header counts in is the set's rule
- * and never guessed from its size; seconds where ms are due are refused. What we can't do
- * as the original does is refused, not left out.
+ * A set is read only at sources that configure it. The unit of a value is fixed by the
+ * set and never guessed from the value: seconds in place of ms are rejected. A request
+ * that tarry cannot execute as the original would is rejected, not ignored.
  *
- * - rabbitmq: rabbitmq-delayed-message-exchange. x-delay, which is ours as well; the set
- *   lets a negative one be at once (delay_value.c).
- *
- * - emqx: EMQX, Delayed Publish. $delayed/N/topic, which sources/mqtt/mqtt_job.c reads.
- *
- * - etf1: etf1/kafka-message-scheduler, README and schedule/kafka. The record's key
- *   names the schedule, a later one takes its place, a null value deletes it.
- *
- * - nats: NATS ADR-51, message scheduler, with the time zones of server 2.14.
- *
- * - artemis: ActiveMQ Artemis (_AMQ_SCHED_DELIVERY; Stomp's AMQ_SCHEDULED_TIME) and
+ * - rabbitmq: rabbitmq-delayed-message-exchange. x-delay, which is also our own; the set
+ *   accepts negative values as "at once" (delay_value.c).
+ * - emqx: EMQX, Delayed Publish. $delayed/N/topic, read by sources/mqtt/mqtt_job.c. -
+ * etf1: etf1/kafka-message-scheduler, README and schedule/kafka. The record's key
+ *   names the schedule, a later record replaces it, a null value deletes it.
+ * - nats: NATS ADR-51, message scheduler, with the time zones of server 2.14. - artemis:
+ * ActiveMQ Artemis (_AMQ_SCHED_DELIVERY; Stomp's AMQ_SCHEDULED_TIME) and
  *   Classic, "Delay and Schedule Message Delivery" and JobSchedulerImpl.
- *
- * - dapr: Dapr's pubsub.pulsar, and Pulsar. RFC 3339 and durations of Go, or ms.
- *
- * - qstash: Upstash QStash. Delay, retry, deduplication, schedules.
- *
- * - karafka: Karafka's scheduled messages, envelope schema 1. As etf1, with a type.
+ * - dapr: Dapr's pubsub.pulsar, and Pulsar. RFC 3339 and durations of Go, or ms. -
+ * qstash: Upstash QStash. Delay, retry, deduplication, schedules. - karafka: Karafka's
+ * scheduled messages, envelope schema 1. Like etf1, with a type.
  */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
@@ -31,7 +24,7 @@
 
 #include <stdio.h>
 
-enum set { /* as bits, in the order of set_names */
+enum set { /* bits, in the order of set_names */
            RABBITMQ = 1,
            EMQX = 2,
            ETF1 = 4,
@@ -65,14 +58,14 @@ const char *delay_compat_names(void)
 
 /* --------------------------------------------------------------------- values */
 
-/* Of an instant since 1970 in ms: these are seconds, from 2001 on. Both are refused in
- * the place of the other, since one is long over and the other never comes. */
+/* Returns whether an instant in ms since 1970 must be seconds (from 2001 on). A value in
+ * the wrong unit would be long past or never reached, so both directions are rejected. */
 static bool is_in_seconds(int64_t n)
 {
     return n >= INT64_C(1000000000) && n < INT64_C(1000000000000);
 }
 
-/* An integer that counts in units of unit_ms, as an instant since 1970. */
+/* Parses an instant since 1970, counted in units of unit_ms. */
 static int parse_epoch(struct slice value, int64_t unit_ms, int64_t *ms, struct err *err)
 {
     const char *unit = unit_ms == 1 ? "ms" : "seconds";
@@ -125,7 +118,7 @@ static int parse_key(struct delay_scan *s, struct slice value, struct err *err)
     return 0;
 }
 
-/* Upstash-Retries: those after the first attempt. */
+/* Upstash-Retries: attempts after the first one. */
 static int parse_retries(struct delay_scan *s, struct slice value, struct err *err)
 {
     return delay_set_attempts(s, value, 1, err);
@@ -154,7 +147,7 @@ static int parse_period(struct delay_scan *s, struct slice value, struct err *er
     return 0;
 }
 
-/* Any negative number is without end, as in ActiveMQ. */
+/* Any negative number means no end, as in ActiveMQ. */
 static int parse_rounds(struct delay_scan *s, struct slice value, struct err *err)
 {
     bool endless = value.n > 0 && value.p[0] == '-';
@@ -181,7 +174,7 @@ static const struct delay_row rows[] = {
     {NAME("Nats-Schedule-Time-Zone"), SLOT_NATS_ZONE, 0, NATS, NULL, NULL},
     {NAME("Nats-Schedule-Source"), SLOT_NATS_SAMPLE, 0, NATS, NULL, NULL},
     {NAME("Nats-Schedule-Target"), SLOT_TO, 0, NATS, delay_parse_to, "bad-target"},
-    /* How long the stream keeps what was delivered, and where it puts it. */
+    /* The stream's retention and storage of delivered messages; not applicable here. */
     {NAME("Nats-Schedule-TTL"), SLOT_OURS, 0, NATS, NULL, NULL},
     {NAME("Nats-Schedule-Rollup"), SLOT_OURS, 0, NATS, NULL, NULL},
     {NAME("Nats-Schedule-Next"), SLOT_OURS, 0, NATS, NULL, NULL},
@@ -213,7 +206,7 @@ static const struct delay_row rows[] = {
     {NAME("schedule_source_type"), SLOT_OP, 0, KARAFKA, parse_source_type, "bad-op"},
 };
 #undef NAME
-/* All others of Karafka's envelope: the partition to go to, versions, offsets. */
+/* Matches all other fields of Karafka's envelope: target partition, versions, offsets. */
 static const struct delay_row karafka_other = {
     SLICE_LIT("schedule_"), SLOT_OURS, 0, KARAFKA, NULL, NULL};
 
@@ -239,10 +232,10 @@ const struct delay_row *compat_row_of(struct slice name, unsigned sets)
 
 /* ----------------------------------------------------------------- repetition */
 
-/* Several headers say one thing together (an interval and a number of rounds): they are
- * looked at when all have been read. */
+/* Some headers belong together, such as an interval and a number of rounds. They are
+ * combined after all headers were read. */
 
-/* Takes the first word off s, and the blanks after it. */
+/* Removes the first word and the blanks after it from s. */
 static struct slice take_word(struct slice *s)
 {
     struct slice word = text_take_word(s);
@@ -258,7 +251,8 @@ static unsigned count_words(struct slice s)
     return n;
 }
 
-/* Ours counts before a foreign one, and of those the one that is put together first. */
+/* Sets delay-repeat unless it is set: our own header takes precedence, then the first
+ * combined foreign one. */
 static int set_repeat(struct delay_scan *s, struct slice text, struct err *err)
 {
     if (s->out->repeat.p)
@@ -269,7 +263,7 @@ static int set_repeat(struct delay_scan *s, struct slice text, struct err *err)
     return 0;
 }
 
-/* line: the five fields of cron(5). Where it runs in a zone, both are joined in text. */
+/* line: the five fields of cron(5). With a zone, both are joined in out->text. */
 static int set_cron(struct delay_scan *s, struct slice line, struct slice zone,
                     struct err *err)
 {
@@ -289,7 +283,8 @@ static int set_cron(struct delay_scan *s, struct slice line, struct slice zone,
     return set_repeat(s, (struct slice){text, line.n + 1 + zone.n}, err);
 }
 
-/* A delay before a cron line's run: ours would be before the first alone. */
+/* Rejects a cron line with a delay: the original delays every run, tarry only the
+ * first. */
 static int refuse_delayed_cron(const struct delay_scan *s, struct err *err)
 {
     if ((s->own & SLOT_TIMES) == 0 && s->seen & SLOT_BIT(SLOT_AFTER) && s->after_ms > 0)
@@ -310,7 +305,7 @@ static int nats_at(struct delay_scan *s, struct slice rest, struct err *err)
     return when_instant_ms(rest, &s->at_ms, err);
 }
 
-/* The first run is one interval away. */
+/* Sets an interval. The first run is due after one interval. */
 static int nats_every(struct delay_scan *s, struct slice rest, struct err *err)
 {
     struct slice value = s->held[SLOT_NATS]->value;
@@ -327,7 +322,7 @@ static int nats_every(struct delay_scan *s, struct slice rest, struct err *err)
     return set_repeat(s, (struct slice){value.p + 1, value.n - 1}, err); /* without @ */
 }
 
-/* Seconds first, which we have not. */
+/* Converts a cron line of NATS. Its first field is the second, which must be 0. */
 static int nats_cron(struct delay_scan *s, struct slice line, struct slice zone,
                      struct err *err)
 {
@@ -379,8 +374,8 @@ static void settle_nats(struct delay_scan *s)
         delay_refuse(s->out, "bad-repeat", zone, "a time zone is for cron lines alone");
 }
 
-/* Interval and rounds. In ActiveMQ the first is after the delay, or without one after the
- * interval; so many rounds follow it. */
+/* Combines interval and rounds. In ActiveMQ the first run is due after the delay, or
+ * without a delay after the interval; that many rounds follow. */
 static int amq_rounds(struct delay_scan *s, struct err *err)
 {
     struct delay_read *out = s->out;
@@ -449,8 +444,8 @@ static void settle_foreign_repeat(struct delay_scan *s)
 
 /* -------------------------------------------------------------------- reading */
 
-/* The record's key is the schedule, and the target's key, or none, that of the message.
- */
+/* Makes the record's key the id. The message is delivered with the target key, or without
+ * a key. */
 static void settle_keyed(struct delay_scan *s, const struct job *job, unsigned sets)
 {
     struct delay_read *out = s->out;
@@ -466,7 +461,7 @@ static void settle_keyed(struct delay_scan *s, const struct job *job, unsigned s
 
 void compat_read(struct delay_scan *s, const struct job *job)
 {
-    unsigned sets = 0; /* of which the message has headers */
+    unsigned sets = 0; /* sets whose headers the message contains */
 
     s->own = s->seen;
     unsigned beaten = s->own & SLOT_TIMES ? SLOT_TIMES : 0;
@@ -490,6 +485,6 @@ void compat_read(struct delay_scan *s, const struct job *job)
     }
     if (sets & (ETF1 | KARAFKA))
         settle_keyed(s, job, sets);
-    if (s->out->reason == NULL) /* what did not parse is not put together */
+    if (s->out->reason == NULL) /* do not combine invalid headers */
         settle_foreign_repeat(s);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * delay.c - control headers by table; see delay.h.
+ * delay.c - reads control headers by table; see delay.h.
  *
- * The headers are walked once. What needs two of them (due time, expiry) is put together
- * afterwards, so that their order in the message does not matter.
+ * Reads all headers in one pass. Results that depend on two headers (due time, expiry)
+ * are computed afterwards, so that the order of headers does not matter.
  */
 #include "bridge/base/when.h"
 #include "bridge/job/delay_parts.h"
@@ -11,19 +11,20 @@
 #include <stdio.h>
 
 enum {
-    SHOWN_MAX = 40,           /* bytes of an offending value that are shown */
-    SKEW_MAX_MS = 3600 * 1000 /* by which a producer's clock may run ahead of ours */
+    SHOWN_MAX = 40,           /* bytes of an invalid value shown in an error */
+    SKEW_MAX_MS = 3600 * 1000 /* how far a producer's clock may be ahead of ours */
 };
 
 /* ---------------------------------------------------------------------- names */
 
-/* delay-id has a name of its own on the way out, and may yet be renamed on the way in. */
+/* delay-id is renamable for incoming messages, although tarry adds it to outgoing ones
+ * under its standard name. */
 static bool is_renamable(const struct delay_row *row)
 {
     return row->slot != SLOT_OURS && row->slot != SLOT_HOPS;
 }
 
-/* The header that a source calls by this name. */
+/* Returns the row of the header that has this name at the source, or NULL. */
 static const struct delay_row *row_at_source(struct slice name,
                                              const struct delay_rules *rules)
 {
@@ -38,7 +39,7 @@ static const struct delay_row *row_at_source(struct slice name,
         if (slice_is_nocase(name, rename->v[i].value))
             return renamed;
         if (renamed == row)
-            row = NULL; /* its standard name is a common header here */
+            row = NULL; /* its standard name is an ordinary header here */
     }
     return row;
 }
@@ -59,7 +60,7 @@ bool delay_may_rename(const char *standard_name)
 
 /* -------------------------------------------------------------------- reading */
 
-/* Value as shown to a person: printable ASCII as it is, all else as \xNN. */
+/* Formats a value for people: printable ASCII unchanged, other bytes as \xNN. */
 static void show(struct slice value, char out[SHOWN_MAX + 4])
 {
     size_t n = 0, i = 0;
@@ -106,7 +107,7 @@ void delay_read_one(struct delay_scan *s, const struct delay_row *row,
         delay_refuse(s->out, row->reason, &read, err.text);
 }
 
-/* What both have read is the same, whatever the words: "60s" and "1m". */
+/* Compares parsed values, so that "60s" equals "1m". */
 static bool is_same(const struct delay_scan *a, const struct delay_scan *b)
 {
     const struct delay_read *x = a->out, *y = b->out;
@@ -140,7 +141,7 @@ void delay_read_again(struct delay_scan *s, const struct delay_row *row,
                      "an earlier header says something else; send one of them");
 }
 
-/* What the source itself knows, under whatever names it gives the headers. */
+/* Reads the delays that the source itself provides; renaming does not apply. */
 static void read_source(struct delay_scan *s, const struct job *job)
 {
     const struct header known[] = {{SLICE_LIT("deliver-after"), job->after},
@@ -188,7 +189,7 @@ static void too_long(struct delay_scan *s, int64_t now_ms)
              (long long)max_ms);
 }
 
-/* The delay counts from the record's timestamp: that is when the producer asked. */
+/* A delay counts from the record's timestamp, the time of the producer's request. */
 static void settle_relative(struct delay_scan *s, const struct job *job, int64_t now_ms,
                             int64_t delay_ms)
 {
@@ -234,18 +235,20 @@ static void settle_expiry(struct delay_scan *s)
     if (s->before_is_relative &&
         (__builtin_add_overflow(ms, s->out->due_ms, &ms) || ms > WHEN_LAST_MS))
         ms = WHEN_LAST_MS;
-    s->out->expires_ms = ms > 0 ? ms : 1; /* 0 would be never */
+    s->out->expires_ms = ms > 0 ? ms : 1; /* 0 would mean never */
     s->out->expires_from_due = s->before_is_relative;
 }
 
-/* A null value is a payload like any other where the message says what it wants. */
+/* A null value is an ordinary payload if the message sets a time, an operation or a
+ * repeat. */
 static bool is_cancel(const struct delay_scan *s, const struct job *job)
 {
     return job->tombstone && (s->seen & (SLOT_TIMES | SLOT_BIT(SLOT_OP))) == 0 &&
            s->out->repeat.p == NULL;
 }
 
-/* Which job is meant, and what becomes of it. */
+/* Turns a tombstone into a cancel, sets the id from the key, and rejects a delay-op
+ * without an id. */
 static void settle_name(struct delay_scan *s, const struct job *job)
 {
     const struct header key = {SLICE_LIT("the key"), job->key};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * delay.h - the delay header: what the control headers of a message ask for.
+ * delay.h - reads the control headers of a message.
  *
  *   deliver-after, delay  duration: 30s, 1h30m, PT5M
  *   deliver-at            instant: RFC 3339, or since 1970 in s or (from 10^12) ms
@@ -10,16 +10,16 @@
  *   delay-op              add, replace, cancel
  *   delay-to              target
  *   delay-retry           name of a retry schedule
- *   delay-attempts        deliveries at most, 1 to 1000000
- *   delay-repeat          text for repeat.h
- *   delay-repeat-count    so many runs in all, from 1
+ *   delay-attempts        the most deliveries, 1 to 1000000
+ *   delay-repeat          see repeat.h
+ *   delay-repeat-count    number of runs, from 1
  *   delay-repeat-until    instant: no run is due later
- *   delay-hops            deliveries by tarry so far, written by tarry
+ *   delay-hops            previous deliveries by tarry, written by tarry
  *
- * Names are compared without case. deliver-at beats deliver-after, which beats x-delay;
- * a header that is repeated must say the same again. The headers of a compat set
- * (compat.c) say the same things in other words, and count where none of ours does. Pure:
- * no clock. Any thread.
+ * Names are case-insensitive. deliver-at takes precedence over deliver-after, which takes
+ * precedence over x-delay. A repeated header must have the same value. The headers of a
+ * compat set (compat.c) are alternatives with lower precedence than ours. Pure: no clock.
+ * Any thread.
  */
 #ifndef BRIDGE_DELAY_H
 #define BRIDGE_DELAY_H
@@ -34,56 +34,61 @@
 enum { DELAY_ID_MAX = 128 }; /* bytes of a delay-id */
 
 struct delay_rules {
-    int bare_unit;              /* enum when_unit: a delay that is a bare integer */
-    const struct pairs *rename; /* standard name = the one in its place; NULL: none */
-    int64_t default_delay_ms;   /* where the message names none */
-    int64_t max_delay_ms;       /* a longer one is too-long; 0: no limit */
-    int64_t hops_max;           /* so many hops, or more, are a loop */
-    unsigned compat;            /* bits of delay_compat(): foreign headers that count */
-    bool binary_ints; /* 8 bytes that are no text are a big-endian integer, signed, where
-                       * a number, a duration or an instant is asked for */
-    bool key_is_id;   /* where no header names the job, its key does */
-    bool clamp;       /* a delay that is too long becomes the longest; nothing is wrong */
+    int bare_unit;              /* enum when_unit: the unit of a delay that is a bare
+                                 * integer */
+    const struct pairs *rename; /* standard name = name used instead; NULL: none */
+    int64_t default_delay_ms;   /* delay if the message has none */
+    int64_t max_delay_ms;       /* the longest delay; above it too-long; 0: no limit */
+    int64_t hops_max;           /* messages with at least this many hops are a loop */
+    unsigned compat;            /* set of delay_compat() bits: the foreign headers to
+                                 * read */
+    bool binary_ints; /* numbers, durations and instants may be 8 bytes: a signed
+                       * big-endian integer */
+    bool key_is_id;   /* without an id header, the key is the id */
+    bool clamp;       /* shorten a delay above max_delay_ms instead of rejecting it */
 };
 
 enum delay_op { DELAY_ADD, DELAY_REPLACE, DELAY_CANCEL };
 
-/* The slices are borrowed from the job, and repeat may stand in text; p NULL: no such
+/* Slices are borrowed from the job, except that repeat may be in text. p NULL: no
  * header. */
 struct delay_read {
     enum delay_op op;
-    bool clamped;        /* to the longest delay */
-    struct slice key;    /* of the job that goes out, instead of its own; empty, but not
-                          * NULL: it goes out without one */
-    struct slice repeat; /* delay-repeat, not looked into: repeat.h */
-    int64_t repeat_count, repeat_until_ms; /* 0: none */
-    int64_t attempts;                      /* delay-attempts; 0: none */
-    int64_t due_ms;                        /* now, or in the past, means at once */
-    bool undelayed;                        /* nobody asked for a delay */
-    int64_t expires_ms;                    /* 0: never */
-    bool expires_from_due; /* it was given as a time after due, not as an instant */
+    bool clamped;        /* the delay was shortened to max_delay_ms */
+    struct slice key;    /* key of the delivered message, instead of the job's; empty
+                          * but not NULL: no key */
+    struct slice repeat; /* delay-repeat, unparsed; see repeat.h */
+    int64_t repeat_count, repeat_until_ms; /* 0: no limit */
+    int64_t attempts;                      /* delay-attempts; 0: no header */
+    int64_t due_ms;                        /* due time, ms since 1970; now or earlier:
+                                            * due at once */
+    bool undelayed;                        /* the message sets no delay */
+    int64_t expires_ms;                    /* ms since 1970; 0: never */
+    bool expires_from_due; /* expires_ms was given relative to due, not as an instant */
     struct slice id, to, retry;
-    int64_t hops;       /* 0 without the header */
-    const char *reason; /* NULL: fine. "bad-delay" "too-long" "bad-id" "bad-op"
-                         * "bad-target" "bad-retry" "bad-repeat" "loop": a dead letter; id
-                         * and op are as far as they can be read */
+    int64_t hops;       /* delay-hops; 0 without the header */
+    const char *reason; /* NULL: valid. Else "bad-delay" "too-long" "bad-id" "bad-op"
+                         * "bad-target" "bad-retry" "bad-repeat" "loop": the message
+                         * becomes a dead letter, with id and op as far as they are
+                         * valid */
     char text[REPEAT_MAX + 1];
-    char why[200]; /* the reason in words, with the offending value; else "" */
+    char why[200]; /* explanation with the invalid value, or "" */
 };
 
 void delay_read(const struct job *job, const struct delay_rules *rules, int64_t now_ms,
                 struct delay_read *out);
 
-/* Stripped when the job is emitted: what delay_read() looks at, and what tarry adds
- * itself (delay-id -due -emitted -attempt -source -hops -replays -run -route, and the
- * delay-dead-... of a dead letter), which is stripped even if renamed. */
+/* Returns whether to remove this header before delivery: those that delay_read() reads,
+ * and those that tarry adds (delay-id -due -emitted -attempt -source -hops -replays -run
+ * -route, delay-dead-... of dead letters). The latter are removed under their standard
+ * names too. */
 bool delay_is_control(struct slice name, const struct delay_rules *rules);
 
-/* Whether a source may give this header another name; for checking the configuration. */
+/* Returns whether a source may rename this header. For checks of the configuration. */
 bool delay_may_rename(const char *standard_name);
 
-/* The bit of a compat set by its name ("rabbitmq"), and the names, "a, b, c"; 0: there is
- * no such set. */
+/* delay_compat() returns the bit of a compat set ("rabbitmq"), or 0 for an unknown name.
+ * delay_compat_names() returns all names: "a, b, c". */
 unsigned delay_compat(const char *name);
 const char *delay_compat_names(void);
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * delay_value.c - our own control headers: their table, and what their values mean.
- */
+/* delay_value.c - our own control headers: their table and parsers. */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
@@ -13,8 +11,8 @@
 
 enum {
     RETRY_NAME_MAX = 128,   /* bytes of delay-retry */
-    ATTEMPTS_MAX = 1000000, /* of delay-attempts */
-    INTEGER_BYTES = 8       /* of a binary integer */
+    ATTEMPTS_MAX = 1000000, /* largest delay-attempts */
+    INTEGER_BYTES = 8       /* length of a binary integer */
 };
 
 int delay_whole_number(struct slice text, int64_t *n)
@@ -45,8 +43,8 @@ int delay_check_text(struct slice value, size_t most, struct err *err)
     return 0;
 }
 
-/* Eight bytes of text are text, "1h30m15s" too: as an integer they would lie beyond all
- * dates, while each that can be meant has a first byte of 00 or ff. */
+/* Eight text bytes are text, such as "1h30m15s". As integers they would be beyond all
+ * dates: the first byte of every valid integer is 00 or ff. */
 struct slice delay_integer(struct slice value, char digits[DELAY_DIGITS])
 {
     uint64_t bits = 0;
@@ -76,9 +74,9 @@ static int parse_at(struct delay_scan *s, struct slice value, struct err *err)
     return when_instant_ms(value, &s->at_ms, err);
 }
 
-/* RabbitMQ delivers a negative x-delay at once. They are common there: its plugin turns
- * the sign round on the way out, and a consumer that sends the message again copies it.
- */
+/* RabbitMQ delivers a message with a negative x-delay at once. Negative values are common
+ * there: the plugin negates x-delay on delivery, and a consumer that resends the message
+ * copies it. */
 static int parse_x_delay(struct delay_scan *s, struct slice value, struct err *err)
 {
     bool negative = value.n > 0 && value.p[0] == '-' &&
@@ -91,7 +89,7 @@ static int parse_x_delay(struct delay_scan *s, struct slice value, struct err *e
     return 0;
 }
 
-/* An instant is all digits, or begins as a date does; all else is a duration. */
+/* An instant is all digits, or begins like a date; everything else is a duration. */
 static int parse_before(struct delay_scan *s, struct slice value, struct err *err)
 {
     int64_t n;
@@ -175,7 +173,7 @@ static int parse_repeat_until(struct delay_scan *s, struct slice value, struct e
     int64_t ms = 0;
     if (when_instant_ms(value, &ms, err) < 0)
         return -1;
-    s->out->repeat_until_ms = ms > 0 ? ms : 1; /* 0 would be without end */
+    s->out->repeat_until_ms = ms > 0 ? ms : 1; /* 0 would mean no end */
     return 0;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * job.c - a job's memory and headers; see job.h.
+ * job.c - memory and headers of a job; see job.h.
  *
- * Memory comes in chunks that never move, so that slices into it stay good; the job
- * itself lies in the first.
+ * Memory is allocated in chunks that never move, so that slices stay valid. The first
+ * chunk contains the job itself.
  */
 #include "bridge/job/job.h"
 #include "bridge/base/text.h"
@@ -16,8 +16,8 @@
 /* --------------------------------------------------------------------- memory */
 
 struct job_chunk {
-    struct job_chunk *next; /* the one in use before */
-    size_t used, size;      /* of bytes */
+    struct job_chunk *next; /* the chunk used before */
+    size_t used, size;      /* bytes */
     _Alignas(max_align_t) char bytes[];
 };
 enum { CHUNK_MIN = 512, ALIGN = _Alignof(max_align_t) };
@@ -30,7 +30,7 @@ static struct job_chunk *chunk_new(size_t size, struct job_chunk *next)
     return chunk;
 }
 
-/* n bytes of zeros, n > 0. */
+/* Returns n zeroed bytes, n > 0. */
 static void *chunk_take(struct job_chunk **memory, size_t n, size_t align)
 {
     struct job_chunk *chunk = *memory;
@@ -100,7 +100,7 @@ struct slice job_keepf(struct job *job, const char *fmt, ...)
 
 /* -------------------------------------------------------------------- headers */
 
-enum { HEADERS_FIRST = 8 }; /* room for so many, doubled whenever it is used up */
+enum { HEADERS_FIRST = 8 }; /* initial capacity, doubled when full */
 
 static size_t header_bytes(const struct job *job)
 {

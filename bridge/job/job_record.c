@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * job_record.c - the record of a job in Redis; see job.h. Written by libmsgpack, read by
- * unpack.c.
+ * job_record.c - the record of a job in Redis; see job.h. libmsgpack writes it, unpack.c
+ * reads it.
  */
 #include "bridge/base/text.h"
 #include "bridge/base/unpack.h"
@@ -14,7 +14,8 @@
 
 enum { RECORD_VERSION = 1, RECORD_ELEMENTS = 4, RECORD_ELEMENTS_OF_QUEUE = 6 };
 
-/* The numbers stand in Redis: none may change its meaning, new ones go to the end. */
+/* These numbers are stored in Redis: never change a meaning, append new numbers at the
+ * end. */
 enum job_field {
     FIELD_KEY = 1,
     FIELD_HEADERS, /* flat array: name, value or nil, name, ... */
@@ -31,19 +32,19 @@ enum job_field {
     FIELD_REPEAT_UNTIL_MS,
     FIELD_REPEAT_COUNT,
     FIELD_RUN,
-    FIELD_LAG_MS,   /* due_ms less timestamp_ms, in the place of that */
-    FIELD_OF_RECORD /* topic, partition and offset are those that the id says */
+    FIELD_LAG_MS,   /* due_ms - timestamp_ms, replaces FIELD_TIMESTAMP_MS */
+    FIELD_OF_RECORD /* topic, partition and offset are those in the id */
 };
 
 enum field_type {
-    TYPE_BYTES, /* struct slice, written as binary; none is left out, empty is not */
-    TYPE_TEXT,  /* struct slice, written as a string if it is ASCII; left out where it is
-                 * what the route says, else where it is empty */
+    TYPE_BYTES, /* struct slice, written as binary; omitted if absent, but not if empty */
+    TYPE_TEXT,  /* struct slice, written as a string if ASCII; omitted if equal to the
+                 * route's value, or without one if empty */
     TYPE_INT64,
     TYPE_INT32,
     TYPE_BOOL
 };
-/* What the id of a job says that is named after its Kafka record. */
+/* The parts of an id that names a Kafka record. */
 struct of_record {
     struct slice source, topic;
     int64_t partition, offset;
@@ -52,7 +53,7 @@ struct field {
     enum job_field number;
     enum field_type type;
     size_t offset; /* in struct job */
-    int64_t def;   /* an integer of this value is left out */
+    int64_t def;   /* omitted if it has this value */
 };
 static const struct field fields[] = {
     {FIELD_KEY, TYPE_BYTES, offsetof(struct job, key), 0},
@@ -90,7 +91,7 @@ static int64_t integer_at(const struct job *job, const struct field *f)
     }
 }
 
-/* Takes a slash and the digits behind it off the front of *rest. -1: none are there. */
+/* Removes a slash and the following digits from *rest and returns their value, or -1. */
 static int64_t take_number(struct slice *rest)
 {
     int64_t n;
@@ -100,7 +101,7 @@ static int64_t take_number(struct slice *rest)
     return text_take_digits(rest, &n) > 0 && n < INT64_MAX ? n : -1;
 }
 
-/* Takes "~incarnation" off the front of *rest, where it is there. */
+/* Removes a leading "~incarnation" from *rest, if present. */
 static void skip_incarnation(struct slice *rest)
 {
     int64_t ignored;
@@ -110,7 +111,7 @@ static void skip_incarnation(struct slice *rest)
     text_take_digits(rest, &ignored);
 }
 
-/* Takes the text up to the next slash off the front of *rest. false: there is none. */
+/* Removes the text before the next slash from *rest. Returns false without a slash. */
 static bool take_part(struct slice *rest, struct slice *part)
 {
     const char *end = rest->n ? memchr(rest->p, '/', rest->n) : NULL;
@@ -121,8 +122,8 @@ static bool take_part(struct slice *rest, struct slice *part)
     return true;
 }
 
-/* Reads "source/topic/partition/offset", see name_of_record(); more may follow, where
- * that name was in use. false: it is none. */
+/* Parses "source/topic/partition/offset", see name_of_record(). More text may follow if
+ * that id was in use. Returns false for other ids. */
 static bool read_id(struct slice id, struct of_record *out)
 {
     struct slice rest = id;
@@ -137,11 +138,11 @@ static bool read_id(struct slice id, struct of_record *out)
     return out->offset >= 0 && out->partition <= INT32_MAX;
 }
 
-/* What a record leaves out, since it is said elsewhere. */
+/* Values that a record omits, because they are known elsewhere. */
 struct elsewhere {
     const struct job_names *names;
     bool of_record;
-    int64_t lag_ms; /* -1: timestamp_ms is written as it is */
+    int64_t lag_ms; /* -1: timestamp_ms is written unchanged */
 };
 
 static struct elsewhere elsewhere_of(const struct job *job, const struct job_names *names)
@@ -212,7 +213,7 @@ static void pack_bytes(msgpack_packer *pk, struct slice s)
         msgpack_pack_bin_with_body(pk, s.p, s.n);
 }
 
-/* A MessagePack string must be UTF-8, which nobody promised us. */
+/* A MessagePack string must be UTF-8, which is not guaranteed here. */
 static void pack_text(msgpack_packer *pk, struct slice s)
 {
     unsigned char all = 0;
@@ -293,7 +294,7 @@ static int cut_off(struct err *err)
     return err_set(err, "the record is cut off, or is no MessagePack");
 }
 
-/* Bytes, or nil where none is allowed; copied into the job. */
+/* Reads bytes, or nil if may_be_none, and copies them into the job. */
 static int read_slice(struct slice *rest, struct job *job, bool may_be_none,
                       struct slice *into, struct err *err)
 {
@@ -329,7 +330,7 @@ static int read_headers(struct slice *rest, struct job *job, struct err *err)
         return cut_off(err);
     if (v.kind != UNPACK_ARRAY || v.count % 2 != 0)
         return err_set(err, "headers are no array of names and values");
-    job->header_count = 0; /* a map that holds them twice: the last ones count */
+    job->header_count = 0; /* if the map contains headers twice, the last ones count */
     for (uint32_t i = 0; i < v.count; i += 2) {
         struct unpacked name, value;
         if (unpack_next(rest, &name) < 0 || unpack_next(rest, &value) < 0)
@@ -426,8 +427,8 @@ static int read_fields(struct slice *rest, struct job *job, struct err *err)
     return 0;
 }
 
-/* Later versions may append elements to the array; a change that readers of this one must
- * not overlook takes a new version number. */
+/* Later versions may append elements to the array. An incompatible change requires a new
+ * version number. */
 static int read_record(struct slice rest, struct job *job, struct err *err)
 {
     struct unpacked head, version;

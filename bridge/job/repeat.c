@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * repeat.c - intervals and cron lines: their text, and the next run; see repeat.h.
+ * repeat.c - parses intervals and cron lines, and computes the next run; see repeat.h.
  *
- * A line is five sets of bits. The next run is looked for on the clock of the zone, month
- * by month and day by day, and only then turned into an instant.
+ * A cron line is five bit sets. The search for the next run uses local time, month by
+ * month and day by day, and converts only the result to an instant.
  */
 #include "bridge/job/repeat.h"
 #include "bridge/base/text.h"
@@ -15,21 +15,21 @@
 enum {
     HOUR_MIN = 60,
     DAY_MIN = 24 * HOUR_MIN,
-    ALL_HOURS = 0xffffff, /* as bits */
-    YEARS_MAX = 40,       /* from a 29 February that is a Sunday to the next, over 2100 */
+    ALL_HOURS = 0xffffff, /* bit set */
+    YEARS_MAX = 40,       /* from a 29 February on a Sunday to the next, across 2100 */
 };
 
 static const char form[] =
     "write five fields, minute hour day month weekday, and perhaps "
     "a zone: 0 9 * * 1-5 Europe/Berlin; or every 5m";
 
-/* ----------------------------------------------------------------- reading it */
+/* --------------------------------------------------------------------- parsing */
 
 struct field {
     const char *name;
     int least, most;
-    const char *words; /* three letters each; NULL: none */
-    int first;         /* what the first word means */
+    const char *words; /* three letters per name; NULL: no names */
+    int first;         /* value of the first name */
 };
 enum { MINUTE, HOUR, DAY, MONTH, WEEKDAY, FIELDS };
 static const struct field fields[FIELDS] = {
@@ -37,7 +37,8 @@ static const struct field fields[FIELDS] = {
     [HOUR] = {"hour", 0, 23, NULL, 0},
     [DAY] = {"day", 1, 31, NULL, 0},
     [MONTH] = {"month", 1, 12, "janfebmaraprmayjunjulaugsepoctnovdec", 1},
-    [WEEKDAY] = {"weekday", 0, 7, "sunmontuewedthufrisat", 0}, /* 7: Sunday, too */
+    [WEEKDAY] = {"weekday", 0, 7, "sunmontuewedthufrisat",
+                 0}, /* 7 means Sunday, like 0 */
 };
 
 static const struct {
@@ -48,8 +49,8 @@ static const struct {
     {"@annually", "0 0 1 1 *"},
 };
 
-/* -1: neither a number nor one of the field's words. Whether it is in range is not looked
- * at; what is far too large only has to stay so. */
+/* Returns the value of a number or name, or -1 if invalid. The caller checks the range;
+ * numbers that would overflow stay too large. */
 static int value_of(const struct field *f, struct slice s)
 {
     int value = 0;
@@ -74,7 +75,7 @@ static int bad_item(const struct field *f, struct slice item, struct err *err)
         f->words ? " or a name of three letters" : "", f->least, f->most);
 }
 
-/* The ends of "*", "3" or "3-5". */
+/* Parses "*", "3" or "3-5". */
 static int read_range(const struct field *f, struct slice range, int *low, int *high,
                       struct err *err)
 {
@@ -96,7 +97,7 @@ static int read_range(const struct field *f, struct slice range, int *low, int *
     return 0;
 }
 
-/* One part of a list: "*", "3", "3-5", the first and the last with a step. */
+/* Parses an item of a list: "*", "3" or "3-5", where "*" and "3-5" may have a step. */
 static int read_item(const struct field *f, struct slice item, uint64_t *bits,
                      struct err *err)
 {
@@ -131,7 +132,7 @@ static int read_field(const struct field *f, struct slice text, uint64_t *bits,
     return 0;
 }
 
-/* The five fields; what follows them is left in rest. */
+/* Parses the five fields; rest keeps the text after them. */
 static int read_line(struct slice *rest, struct repeat *out, struct err *err)
 {
     uint64_t bits[FIELDS] = {0};
@@ -167,7 +168,7 @@ static int read_nickname(struct slice *rest, struct repeat *out, struct err *err
                    SLICE_ARG(word));
 }
 
-/* What may stand after the fields. */
+/* Parses the optional zone after the fields. */
 static int read_zone(struct slice rest, struct repeat *out, struct err *err)
 {
     struct slice name = text_take_word(&rest);
@@ -217,7 +218,7 @@ int repeat_parse(struct slice text, struct repeat *out, struct err *err)
 /* --------------------------------------------------------------- the next run */
 
 struct day {
-    int64_t number; /* since 1970-01-01 */
+    int64_t number; /* days since 1970-01-01 */
     int year, month, mday, weekday;
 };
 
@@ -236,7 +237,7 @@ static int month_length(const struct day *d)
     return lengths[d->month - 1] + (d->month == 2 && leap);
 }
 
-/* So many days on, within the month or to the first of the next. */
+/* Advances by up to `days` days, but at most to the first of the next month. */
 static void go_on(struct day *d, int days)
 {
     d->number += days;
@@ -260,8 +261,7 @@ static bool fits(const struct repeat *r, const struct day *d)
     return r->any_day || r->any_weekday ? day && weekday : day || weekday;
 }
 
-/* The first minute of a day at or after from, 0 to DAY_MIN, that the line has; -1: there
- * is none. */
+/* Returns the first matching minute of a day at or after from (0 to DAY_MIN), or -1. */
 static int next_of_day(const struct repeat *r, int from)
 {
     int hour = from / HOUR_MIN, minute = from % HOUR_MIN;
@@ -292,8 +292,8 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-/* Raises *at, minutes since 1970 on the clock, to the first that the line has, if it is
- * not one already. False: there is none. */
+/* Advances *at (minutes since 1970 in local time) to the first match at or after it.
+ * Returns false if there is none. */
 static bool next_on_clock(const struct repeat *r, int64_t *at)
 {
     struct day d = day_of(floor_div(*at, DAY_MIN));
@@ -312,8 +312,8 @@ static bool next_on_clock(const struct repeat *r, int64_t *at)
     return false;
 }
 
-/* The first minute that the line has on the clock as it goes at since_s, at or after
- * that instant; -1: the clock is changed before. */
+/* Returns the first match at or after since_s with the UTC offset at since_s, or -1 if
+ * the offset changes before it. */
 static int64_t on_this_clock_s(const struct repeat *r, int64_t since_s)
 {
     int64_t offset_s = zone_offset_s(r->zone, since_s);
@@ -324,8 +324,8 @@ static int64_t on_this_clock_s(const struct repeat *r, int64_t since_s)
     return zone_offset_s(r->zone, run_s) == offset_s ? run_s : -1;
 }
 
-/* A line that has every hour goes on through an hour that comes twice: the run in it, if
- * there is one before run_s. */
+/* A line that matches every hour also runs in a repeated hour. Returns such a run before
+ * run_s, or else run_s. */
 static int64_t or_sooner_s(const struct repeat *r, int64_t after_s, int64_t run_s)
 {
     if (r->hours != ALL_HOURS || run_s - after_s > DAY_MIN * INT64_C(60))
@@ -341,7 +341,7 @@ static int64_t next_by_line_ms(const struct repeat *r, int64_t after_ms)
     int64_t after_s = floor_div(after_ms, 1000), run_s = after_s;
     int64_t at = floor_div(after_s + zone_offset_s(r->zone, after_s), 60);
 
-    while (run_s <= after_s) { /* more than once: where the clocks were put back */
+    while (run_s <= after_s) { /* repeated only where the clocks were put back */
         at++;
         if (!next_on_clock(r, &at))
             return -1;

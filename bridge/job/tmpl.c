@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * tmpl.c - templates as a list of parts, topic filters level by level; see tmpl.h.
- */
+/* tmpl.c - templates as lists of parts, topic filters level by level; see tmpl.h. */
 #include "bridge/job/tmpl.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
@@ -20,8 +18,8 @@ enum kind {
 
 struct part {
     enum kind kind;
-    char *text; /* of PART_TEXT: as it stands; of PART_HEADER: its name; else NULL */
-    unsigned capture; /* of PART_CAPTURE: from 0 */
+    char *text;       /* PART_TEXT: the text; PART_HEADER: the header's name; else NULL */
+    unsigned capture; /* PART_CAPTURE: index from 0 */
 };
 
 struct tmpl {
@@ -30,7 +28,7 @@ struct tmpl {
     bool names_queue;
 };
 
-struct job_view { /* what a template may look at */
+struct job_view { /* the values that a template can use */
     const struct job *job;
     const struct slice *captures;
     unsigned capture_count;
@@ -67,7 +65,7 @@ static void add_text(struct tmpl *t, struct buf *text)
     buf_clear(text);
 }
 
-/* name: what stands between the braces. */
+/* name: the text between the braces. */
 static int add_field(struct tmpl *t, struct slice name, struct err *err)
 {
     static const struct slice header = SLICE_LIT("header.");
@@ -89,8 +87,8 @@ static int add_field(struct tmpl *t, struct slice name, struct err *err)
                    name.p, known);
 }
 
-/* p is at a brace; gives what follows the brace or field, or NULL. text: the one so far.
- */
+/* p points to a brace. Returns the position after the brace or field, or NULL. text: the
+ * literal text collected so far. */
 static const char *take_brace(struct tmpl *t, const char *p, struct buf *text,
                               struct err *err)
 {

@@ -58,7 +58,7 @@ static int64_t number(struct slice s)
     return n;
 }
 
-/* Cuts text at its first FIELDS - 1 bars; the last field keeps the bars it has. */
+/* Splits text at its first FIELDS - 1 bars; the last field may contain bars. */
 static unsigned split(struct slice text, struct slice field[FIELDS])
 {
     unsigned n = 0;
@@ -69,7 +69,8 @@ static unsigned split(struct slice text, struct slice field[FIELDS])
     return n;
 }
 
-/* Numbers with slashes between; an earlier layout had the first one only. */
+/* Parses numbers separated by slashes. Records of an earlier version contain only the
+ * first number. */
 static void numbers(struct slice text, int64_t *n, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * stats.c - without printf where it counts: with 500 routes a scrape has 60,000 lines,
- * and the loop stands still while they are written.
+ * stats.c - avoids printf in hot paths: with 500 routes a scrape has 60,000 lines and
+ * blocks the loop while it is written.
  */
 #include "bridge/metrics/stats.h"
 #include "bridge/base/text.h"
@@ -33,7 +33,8 @@ static void add_label(struct buf *out, const char *before, const char *name,
     buf_add(out, "\"", 1);
 }
 
-/* Up to the value. suffix of the name: "", "_bucket"; bound: the label le, NULL: none. */
+/* Writes a line up to its value. suffix: "" or "_bucket"; bound: the label le, NULL:
+ * none. */
 static void begin(struct buf *out, const char *name, const char *suffix,
                   const struct label *labels, const char *bound)
 {
