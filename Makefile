@@ -4,7 +4,7 @@
 # make asan tsan  the binary and the unit tests in build/asan, build/tsan, with sanitizers
 # make faults     build/faults/tarry, with the kill points of bridge/base/fault.h (so has build/asan/tarry)
 # make fmt        formats the C files        make fuzz   FUZZ_S=60 seconds each, clang
-# make lint       format and clang-tidy, of the C files in LINT="a.c b.h" (all)
+# make lint       format and clang-tidy, of the C files in FILES="a.c b.h" (all)
 # make compdb     compile_commands.json for editors and clang tools
 # make docs       etc/man, made from the tables
 # make install    PREFIX, SYSCONFDIR, DESTDIR
@@ -121,11 +121,11 @@ $(B)/tests/million: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/million/
 
 # Without gcc -fanalyzer: of its twelve findings one was right, since it follows neither uthash nor
 # tables that always hold what is looked for.
-LINT ?= $(code)
+FILES ?= $(code)
 tidy  = -std=c11 -D_GNU_SOURCE -I. -I$(B) $(shell $(PKG_CONFIG) --cflags $(PKGS))
 lint: $(B)/bridge/store/calls.h
-	clang-format --dry-run -Werror $(LINT)
-	printf '%s\n' $(filter-out tests/%,$(filter %.c,$(LINT))) | \
+	clang-format --dry-run -Werror $(FILES)
+	printf '%s\n' $(filter-out tests/%,$(filter %.c,$(FILES))) | \
 	  xargs -r -P "$$(nproc)" -n 8 sh -c 'clang-tidy --quiet "$$@" -- $(tidy)' tidy
 fmt:
 	clang-format -i $(code)
