@@ -74,8 +74,8 @@ struct kafka_group {
     struct kafka_marks marks;
     struct kafka_start start;
     bool paused;
-    struct timer *long_pause; /* runs out: end of the short pause, in which the client
-                               * only stops handling events */
+    struct timer *long_pause; /* end of a short pause, in which the client only stops
+                               * handling events; then partitions are held */
     rd_kafka_event_t *assign; /* an assignment that waits for start; NULL: none */
     rd_kafka_event_t *revoke; /* a revocation that waits for answers; NULL: none */
     bool revoke_marked;       /* all records are answered; the revocation waits for its

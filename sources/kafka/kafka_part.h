@@ -42,9 +42,8 @@ struct kafka_part {
     int64_t mark;         /* in Redis (kafka_marks.h); -1: not known */
     int64_t mark_sent;    /* being written to Redis; -1: none */
     int64_t back_to; /* offset to rewind to; -1: only to the first record not stored */
-    int64_t below;   /* the log on the broker is shorter than before: offsets below this
-                      * need an explicit commit, since librdkafka only commits higher
-                      * ones */
+    int64_t below;   /* the topic was recreated or truncated: offsets below this need an
+                      * explicit commit, since librdkafka only commits higher ones */
     int64_t last_offset, last_ms; /* offset and timestamp (ms since 1970) of the record
                                    * read last; -1 and 0: not known */
     int64_t probe; /* offset read again to compare the record; -1: none */
