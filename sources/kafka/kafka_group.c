@@ -214,7 +214,7 @@ static void on_limit(void *arg)
     finish_revoke(g);
 }
 
-/* Takes ev. */
+/* Takes ownership of ev. */
 static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
 {
     const rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(ev);
@@ -236,7 +236,7 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
     kafka_group_answered(g);
 }
 
-/* -------------------------------------------------------------- what comes */
+/* -------------------------------------------------------------- assignments */
 
 /* Loads the reading. No record of a partition may be submitted before it is known. */
 static void load_reading(struct kafka_group *g, struct kafka_part *part)
@@ -277,7 +277,7 @@ static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list)
     g->assign = NULL;
 }
 
-/* Takes ev. */
+/* Takes ownership of ev. */
 static void on_assign(struct kafka_group *g, rd_kafka_event_t *ev)
 {
     g->assign = ev;
@@ -285,7 +285,7 @@ static void on_assign(struct kafka_group *g, rd_kafka_event_t *ev)
     kafka_marks_read(&g->marks);
 }
 
-/* ------------------------------------------------------------- reading again */
+/* ------------------------------------------------------------- rewinding to the marks */
 
 static bool is_held_for_marks(const struct kafka_group *g)
 {

@@ -219,7 +219,7 @@ static bool is_anew(const struct kafka_part *part, int64_t offset)
     return true;
 }
 
-/* ---------------------------------------------------------------- going back */
+/* ---------------------------------------------------------------- rewinding */
 
 static void go_back(struct kafka_part *part)
 {

@@ -210,7 +210,7 @@ static void *ask_brokers(void *arg)
     return NULL;
 }
 
-/* ------------------------------------------------------------------ and on the loop */
+/* ------------------------------------------------------------------ on the loop thread */
 
 static void answer(struct rewinding *r, const char *why)
 {

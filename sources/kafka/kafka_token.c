@@ -82,7 +82,7 @@ void kafka_token_free(struct kafka_token *token)
     *token = (struct kafka_token){0};
 }
 
-/* ------------------------------------------------------------------ when it ends */
+/* ------------------------------------------------------------------ expiry */
 
 /* Decodes the second part of a JWT; -1: not a JWT. */
 static int claims_of(const char *token, struct buf *out)
@@ -257,7 +257,7 @@ static int from_server(const struct kafka_token_ask *ask, struct kafka_token *to
     return rc;
 }
 
-/* -------------------------------------------------------------------- from either */
+/* -------------------------------------------------------------------- from file or server */
 
 int kafka_token_get(const struct kafka_token_ask *ask, struct kafka_token *token,
                     struct err *err)
