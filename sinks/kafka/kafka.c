@@ -23,8 +23,8 @@ enum {
     TIMEOUT_MAX_MS = 900000,
     RECONNECT_MAX_MS = 1000,
     TIMEOUT_MARGIN_MS = 3000, /* librdkafka checks for late records only periodically */
-    QUEUE_ROOM = 1000 /* above the maximum in flight, so that only bytes limit the
-                       * queue */
+    QUEUE_ROOM = 1000         /* above the maximum in flight, so that only bytes limit the
+                               * queue */
 };
 
 struct flight { /* an unfinished delivery; the opaque of its record */

@@ -153,7 +153,6 @@ rd_kafka_resp_err_t kafka_produce(rd_kafka_t *rk, rd_kafka_topic_t **last,
     rd_kafka_resp_err_t code = rd_kafka_error_code(error);
     rd_kafka_error_destroy(error);
     if (headers)
-        rd_kafka_headers_destroy(
-            headers); /* librdkafka owns them only on success */
+        rd_kafka_headers_destroy(headers); /* librdkafka owns them only on success */
     return code;
 }

@@ -128,8 +128,8 @@ struct camellia_info {
     struct slice topic;
     int64_t waiting, ready, acking;
     int64_t span[CAMELLIA_SPANS]; /* waiting messages by remaining time */
-    int64_t ready_last; /* ready messages that became ready in the last statistics
-                         * window */
+    int64_t ready_last;      /* ready messages that became ready in the last statistics
+                              * window */
     struct camellia_gap age; /* age of ready messages since they became ready */
 };
 

@@ -10,8 +10,7 @@
 
 enum { PATIENCE_MS = 4000 /* for a hanging Redis */ };
 enum { MINUTE_MS = 60 * 1000, HOUR_MS = 60 * MINUTE_MS, DAY_MS = 24 * HOUR_MS };
-enum { BEFORE_LAST, LAST, FIRST_MINUTE }; /* spans of a queue that precede the API's
-                                           * spans */
+enum { BEFORE_LAST, LAST, FIRST_MINUTE }; /* spans before those of the API */
 
 _Static_assert(CAMELLIA_SPANS + FIRST_MINUTE == QUEUE_SPANS + 1, "no limit is left out");
 
@@ -125,7 +124,8 @@ static void tell_all(struct camellia_look *look, const struct camellia_info *inf
     free(waiting);
 }
 
-/* Answers the waiting requests; later requests start a new survey. */
+/* Answers the waiting requests without data. The survey continues; later requests wait
+ * for it. */
 static void on_patience(void *arg)
 {
     struct camellia_look *look = arg;

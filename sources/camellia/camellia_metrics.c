@@ -13,8 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { QUIET_MS = 20 * 1000 }; /* time without a call after which the service counts as
-                                * unused */
+enum { QUIET_MS = 20 * 1000 }; /* without calls for this time: unused */
 
 /* ------------------------------------------------------------------- metrics */
 

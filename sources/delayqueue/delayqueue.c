@@ -184,7 +184,7 @@ struct pop {
     struct httpd_req *req;
     struct pull *pull;    /* NULL: no open pull */
     struct timer *timer;  /* delays an early answer; NULL: none */
-    enum queue_code code; /* that answer */
+    enum queue_code code; /* code of the early answer */
     int64_t end_ms;       /* monotonic */
 };
 

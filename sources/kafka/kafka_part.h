@@ -46,11 +46,10 @@ struct kafka_part {
                       * explicit commit, since librdkafka only commits higher ones */
     int64_t last_offset, last_ms; /* offset and timestamp (ms since 1970) of the record
                                    * read last; -1 and 0: not known */
-    int64_t probe; /* offset read again to compare the record; -1: none */
-    unsigned
-        era;     /* unique; each rewind assigns a new value, which invalidates earlier
-                  * requests */
-    bool unsure; /* Redis has a mark but the group has no offset: the topic may be new */
+    int64_t probe;                /* offset read again to compare the record; -1: none */
+    unsigned era; /* unique; each rewind assigns a new value, which invalidates earlier
+                   * requests */
+    bool unsure;  /* Redis has a mark but the group has no offset: the topic may be new */
     /* Incarnation and rewinds of its jobs, as stored in Redis. rewound "": none. */
     unsigned incarnation;
     char *rewound;

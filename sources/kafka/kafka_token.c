@@ -257,7 +257,8 @@ static int from_server(const struct kafka_token_ask *ask, struct kafka_token *to
     return rc;
 }
 
-/* -------------------------------------------------------------------- from file or server */
+/* -------------------------------------------------------------------- from file or
+ * server */
 
 int kafka_token_get(const struct kafka_token_ask *ask, struct kafka_token *token,
                     struct err *err)

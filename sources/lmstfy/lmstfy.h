@@ -37,8 +37,8 @@ struct lmstfy {
     /* options */
     struct httpd_opts admin_http; /* the admin API */
     struct opt_list pools;        /* names; must contain "default" */
-    struct pairs accounts; /* user = password for the admin API; empty: no
-                            * authentication */
+    struct pairs accounts;        /* user = password for the admin API; empty: no
+                                   * authentication */
     bool skip_token_check;
     bool access_log; /* log a line per request; switched through the admin API */
     int64_t delay_ms, ttl_ms, ttr_ms, timeout_ms, tries; /* defaults for requests */
@@ -53,7 +53,7 @@ struct lmstfy {
     struct lmstfy_copy tokens, limits;
     struct timer *refresh;
     unsigned holds;                 /* lmstfy_hold() */
-    bool closing;                   /* stop once holds is 0 */
+    bool closing;                   /* stopping: call lmstfy_release() once holds is 0 */
     struct lmstfy_metrics *metrics; /* NULL: no statistics */
 };
 
@@ -70,7 +70,7 @@ struct lmstfy_row {
                                         * producing */
     bool consumes;                     /* likewise for consuming; accepts several queues,
                                         * "a,b" */
-    bool publishes;                    /* rejected while the store is full */
+    bool publishes;                    /* rejected while the source is paused */
     bool dead;                         /* about dead letters */
     bool guarded; /* admin API: requires an account, if any is configured */
 };
@@ -211,8 +211,8 @@ void lmstfy_metrics_start(struct lmstfy *l);
 void lmstfy_metrics_stop(struct lmstfy *l);
 void lmstfy_metrics_free(struct lmstfy *l);
 void lmstfy_metrics_get(struct lmstfy_req *r);
-/* Counts a request under r->row, ns and pool. Uses ns and pool only if r->known:
- * unauthenticated clients must not create labels. */
+/* Counts a request under r->row, ns and pool. Unless r->known, the names may be invented,
+ * and only half of the series may be used. */
 void lmstfy_count_http(struct lmstfy_req *r, const char *method, unsigned status,
                        int64_t latency_ms);
 void lmstfy_count_publish(struct lmstfy_req *r, unsigned jobs);

@@ -14,8 +14,7 @@
 
 #include <stdlib.h>
 
-enum { TOKEN_LEAST = 20 }; /* minimum bytes of a token chosen by the user, including its
-                            * pool */
+enum { TOKEN_LEAST = 20 }; /* minimum bytes of a user's token with its pool */
 
 /* ------------------------------------------------------------ copies */
 

@@ -35,7 +35,7 @@ enum frame_type {
 };
 enum {
     FRAME_SMALL_MAX = 1024 * 1024, /* bytes of any frame except MESSAGE */
-    FRAME_CUT_BYTES = 4096 /* of the payload that a truncated message contains */
+    FRAME_CUT_BYTES = 4096         /* of the payload that a truncated message contains */
 };
 
 struct frame {

@@ -372,9 +372,8 @@ static int send_setup(struct mqtt_slot *slot)
     struct buf frame = {0};
     const size_t plenty = 256 * 1024;
 
-    buf_room(&frame,
-             plenty); /* full size at once: a reallocation would leave copies of the
-                       * password */
+    buf_room(&frame, plenty); /* full size at once: a reallocation would leave copies of
+                               * the password */
     frame_put_setup(&frame, &slot->setup);
     int rc = send_frame(slot, &frame);
     explicit_bzero(frame.p, frame.n);
@@ -400,8 +399,7 @@ static int try_start(struct mqtt_slot *slot, struct err *err)
         return -1;
     }
     slot->watch = watch_add(slot->fd, slot->paused ? 0 : WATCH_READ, on_readable, slot);
-    send_setup(
-        slot); /* on failure the worker is killed and on_child_end() continues */
+    send_setup(slot); /* on failure the worker is killed and on_child_end() continues */
     return 0;
 }
 
