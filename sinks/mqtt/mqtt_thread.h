@@ -59,8 +59,7 @@ struct mqtt_parcel {
  * held. */
 void mqtt_parcel_finish(struct mqtt_parcel *p, enum outcome outcome, const char *why);
 
-/* ----------------------------------- the thread: call on the loop thread; never blocks
- */
+/* ---------------------------- the thread: call on the loop thread; never blocks */
 
 struct mqtt_thread_spec {
     const char *name; /* of the sink, for log lines; borrowed until mqtt_thread_free() */
@@ -85,8 +84,7 @@ void mqtt_thread_renew(struct mqtt_thread *t);
 void mqtt_thread_stop(struct mqtt_thread *t);
 void mqtt_thread_free(struct mqtt_thread *t); /* t may be NULL */
 
-/* ----------------------------------- a run: one paho client; call on the sink's thread
- */
+/* ---------------------------- a run: one paho client; call on the sink's thread */
 
 /* A run is not reused after its connection broke, so that paho cannot send its buffered
  * messages later. paho's callbacks need the lock: do not hold it when calling these

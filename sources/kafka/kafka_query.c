@@ -210,8 +210,7 @@ static void *ask_brokers(void *arg)
     return NULL;
 }
 
-/* ------------------------------------------------------------------ on the loop thread
- */
+/* --------------------------------------------------------------- on the loop thread */
 
 static void answer(struct rewinding *r, const char *why)
 {

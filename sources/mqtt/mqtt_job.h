@@ -50,8 +50,7 @@ struct mqtt_delayed {
     enum mqtt_delay_form {
         MQTT_NOT_DELAYED,   /* the topic is of another form */
         MQTT_DELAYED_AFTER, /* number: seconds from now */
-        MQTT_DELAYED_AT,    /* number: time since 1970, as in the delay header deliver-at
-                             */
+        MQTT_DELAYED_AT,    /* number: time since 1970, as in the header deliver-at */
         MQTT_DELAYED_BAD    /* $delayed without a number, or without a topic after it */
     } form;
     int64_t number;
